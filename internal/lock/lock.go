@@ -1,0 +1,73 @@
+// Package lock holds the locks of stockd behind one contract: a Locker grants
+// a name to one holder at a time, as far as its backend can, and a Lease is
+// the name held.
+package lock
+
+import (
+	"context"
+	"errors"
+)
+
+// The kinds of failure of a lock. A failure of the backend itself is a
+// *stock.BackendError.
+var (
+	// ErrNotAcquired tells that the name was not granted. It comes together
+	// with the cause: the context's error, or the backend's.
+	ErrNotAcquired = errors.New("lock not acquired")
+	// ErrLost tells that the name is no longer ours, or may not be.
+	ErrLost = errors.New("lock lost")
+)
+
+// Locker grants a name to one holder at a time.
+//
+// Its obligations:
+//
+//  1. Acquire returns a lease, or an error that is ErrNotAcquired and the
+//     cause: a context's end is never mistaken for a failure of the backend,
+//     nor the other way round.
+//  2. Acquire returns soon after ctx ends, however many others are waiting.
+//  3. An Acquire that fails leaves nothing behind: no node, key, row,
+//     connection or goroutine, and nobody waits because of it.
+//  4. Waiting is by notification where the backend has one, and never without
+//     a bounded fallback.
+//  5. A Locker may be used from any number of goroutines; two of them exclude
+//     each other as two processes do.
+type Locker interface {
+	// Acquire waits until the name is ours, or until ctx ends.
+	Acquire(ctx context.Context, name string) (Lease, error)
+}
+
+// Lease is a name held.
+//
+// Its obligations:
+//
+//  1. Its methods may be called from any goroutine, also after the loss and
+//     after the release.
+//  2. The lease does not end with the context that Acquire was given: a
+//     cancelled request still has to let go.
+//  3. A lease that the backend took, or may have taken, ends its Context with
+//     ErrLost as the cause, and then Release answers ErrLost and touches
+//     nothing: the name may be somebody else's.
+//  4. Releasing twice is harmless: the second Release answers nil.
+type Lease interface {
+	// Token grows strictly with each holder of the name; 0 where the lock
+	// cannot give one.
+	Token() uint64
+	// Context ends with the lease, by its release or by its loss.
+	Context() context.Context
+	// Release gives the name up. ErrLost: it was no longer ours.
+	Release(ctx context.Context) error
+}
+
+// While returns a context that ends with ctx or with the lease, whichever ends
+// first, and keeps the cause. Call stop when the work is done.
+func While(ctx context.Context, lease Lease) (work context.Context, stop func()) {
+	work, cancel := context.WithCancelCause(ctx)
+	unlink := context.AfterFunc(lease.Context(), func() {
+		cancel(context.Cause(lease.Context()))
+	})
+	return work, func() {
+		unlink()
+		cancel(context.Canceled)
+	}
+}

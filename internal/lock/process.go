@@ -1,0 +1,81 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// Process is the lock that every language has built in: it excludes the
+// goroutines of one process from each other, and knows nothing of any other
+// process. Waiters are served in the order in which they came.
+type Process struct {
+	mu    sync.Mutex
+	names map[string]*turnstile
+}
+
+// turnstile lets one holder through; it is forgotten with its last user, so
+// that a name costs nothing once nobody wants it.
+type turnstile struct {
+	taken chan struct{} // holds one element while the name is held
+	users int           // holder and waiters, guarded by Process.mu
+}
+
+// NewProcess returns a lock for the goroutines of this process.
+func NewProcess() *Process {
+	return &Process{names: make(map[string]*turnstile)}
+}
+
+// Acquire waits for the name until ctx ends.
+func (p *Process) Acquire(ctx context.Context, name string) (Lease, error) {
+	t := p.enter(name)
+	select {
+	case t.taken <- struct{}{}:
+	case <-ctx.Done():
+		p.leave(name, t)
+		return nil, fmt.Errorf("%w: %w", ErrNotAcquired, context.Cause(ctx))
+	}
+	lease := &processLease{}
+	lease.ctx, lease.end = context.WithCancel(context.Background())
+	lease.giveUp = sync.OnceFunc(func() {
+		lease.end()
+		<-t.taken
+		p.leave(name, t)
+	})
+	return lease, nil
+}
+
+func (p *Process) enter(name string) *turnstile {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.names[name]
+	if t == nil {
+		t = &turnstile{taken: make(chan struct{}, 1)}
+		p.names[name] = t
+	}
+	t.users++
+	return t
+}
+
+func (p *Process) leave(name string, t *turnstile) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t.users--; t.users == 0 {
+		delete(p.names, name)
+	}
+}
+
+// processLease cannot be lost: it lives and dies with its process.
+type processLease struct {
+	ctx    context.Context
+	end    context.CancelFunc
+	giveUp func()
+}
+
+func (l *processLease) Token() uint64            { return 0 }
+func (l *processLease) Context() context.Context { return l.ctx }
+
+func (l *processLease) Release(context.Context) error {
+	l.giveUp()
+	return nil
+}

@@ -1,0 +1,48 @@
+package stock
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The kinds of failure. Each layer wraps them with what it was doing; the
+// handler maps a kind to an HTTP status in one place.
+var (
+	// ErrInsufficientStock refuses a purchase: not enough units are left.
+	ErrInsufficientStock = errors.New("insufficient stock")
+	// ErrUnknownGoods tells that no goods has this id.
+	ErrUnknownGoods = errors.New("unknown goods")
+	// ErrGoodsExist tells that a goods of this id was created before.
+	ErrGoodsExist = errors.New("goods exist already")
+	// ErrStockLimit refuses a restock that would lift the stock above MaxStock.
+	ErrStockLimit = errors.New("stock limit exceeded")
+	// ErrKeyReused refuses a request id that was used for other content.
+	ErrKeyReused = errors.New("request id was used with other content")
+	// ErrDuplicateRequest tells that a request id of the batch is in the
+	// ledger already. None of the batch happened.
+	ErrDuplicateRequest = errors.New("request id is in the ledger already")
+	// ErrBusy tells that a lock, a row or a connection was not to be had in
+	// time. Nothing happened; trying again is safe.
+	ErrBusy = errors.New("busy")
+	// ErrBackendUnavailable tells that a backend failed before anything was
+	// written. A *BackendError names it.
+	ErrBackendUnavailable = errors.New("backend unavailable")
+	// ErrUnknownOutcome tells that a write was sent and its answer did not
+	// come: it may have happened or not. Sending the same request id again
+	// finds out.
+	ErrUnknownOutcome = errors.New("outcome unknown")
+)
+
+// BackendError is a failure of a named backend. It is an ErrBackendUnavailable
+// and whatever Err is.
+type BackendError struct {
+	// Backend is the backend's name as a user knows it, such as "mysql".
+	Backend string
+	Err     error
+}
+
+// Error names the backend before its error.
+func (e *BackendError) Error() string { return fmt.Sprintf("%s: %v", e.Backend, e.Err) }
+
+// Unwrap makes both the kind and the cause visible to errors.Is and errors.As.
+func (e *BackendError) Unwrap() []error { return []error{ErrBackendUnavailable, e.Err} }

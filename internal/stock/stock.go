@@ -1,0 +1,111 @@
+// Package stock is the domain of stockd: what is bought, what came of it, and
+// the arithmetic that tells a true ledger from a false one. It knows no
+// database, no lock and no HTTP; everything else imports it, and it imports
+// nothing of stockd.
+package stock
+
+import "time"
+
+// Kind is what a row of the ledger records.
+type Kind string
+
+// The kinds of a ledger row.
+const (
+	Deduction Kind = "deduct"
+	Restock   Kind = "restock"
+)
+
+// Limits of one purchase and of one goods. They keep every sum that stockd
+// computes far inside an int64.
+const (
+	// MaxQuantity is the most units that one purchase may ask for.
+	MaxQuantity = 1_000_000
+	// MaxStock is the most units that one goods may have in stock.
+	MaxStock = 1_000_000_000_000
+	// MaxRequestID is the longest request id, in bytes.
+	MaxRequestID = 128
+	// MaxUserID is the longest user id, in characters.
+	MaxUserID = 64
+)
+
+// Purchase is a wish to buy some units of one goods.
+type Purchase struct {
+	// RequestID names the purchase for ever: the ledger takes it once.
+	RequestID string
+	// Keyed tells that the buyer chose RequestID, and may send it again to
+	// hear the first answer.
+	Keyed bool
+	// Quantity is the number of units, 1 to MaxQuantity.
+	Quantity int64
+	// UserID is the buyer, or empty.
+	UserID string
+}
+
+// Order is one row of the ledger: a purchase that was accepted, or a restock.
+type Order struct {
+	ID        string
+	Kind      Kind
+	RequestID string
+	GoodsID   int64
+	Quantity  int64
+	UserID    string
+	// Remaining is the stock that was left, as the writer of the row saw it.
+	Remaining int64
+	Strategy  string
+	Replica   string
+	// Token is the fencing token of the lease that guarded the deduction, or 0.
+	Token uint64
+}
+
+// Answers reports whether the order is what p asks for, so that sending p
+// again may be answered with it.
+func (o Order) Answers(goodsID int64, p Purchase) bool {
+	return o.Kind == Deduction && o.RequestID == p.RequestID && o.GoodsID == goodsID &&
+		o.Quantity == p.Quantity && o.UserID == p.UserID
+}
+
+// Outcome is what came of one purchase of a batch.
+type Outcome struct {
+	// Order is set where Refused is nil.
+	Order Order
+	// Refused tells why the purchase was not accepted; nothing was taken for it.
+	Refused error
+	// Replayed tells that the order was accepted earlier, under the same key.
+	Replayed bool
+	// Wait is how long the purchase waited for its lock, Hold how long the
+	// lock was held for its batch; both are 0 for strategies without a lock.
+	Wait, Hold time.Duration
+}
+
+// Goods is the row that everyone fights over.
+type Goods struct {
+	ID    int64 `json:"goods_id"`
+	Stock int64 `json:"stock"`
+	// Version grows with every write of the row.
+	Version int64 `json:"version"`
+	// Fence is the highest fencing token that has claimed the row.
+	Fence uint64 `json:"fence"`
+}
+
+// Units is the sum of the quantities of a batch.
+func Units(batch []Purchase) int64 {
+	var units int64
+	for _, p := range batch {
+		units += p.Quantity
+	}
+	return units
+}
+
+// Allot gives available units to a batch, first come first served: a purchase
+// that does not fit is passed over and the next one may still fit. fits[i]
+// answers batch[i].
+func Allot(available int64, batch []Purchase) (fits []bool) {
+	fits = make([]bool, len(batch))
+	for i, p := range batch {
+		if p.Quantity <= available {
+			fits[i] = true
+			available -= p.Quantity
+		}
+	}
+	return fits
+}

@@ -1,0 +1,78 @@
+package stock_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+func batch(quantities ...int64) []stock.Purchase {
+	list := make([]stock.Purchase, len(quantities))
+	for i, q := range quantities {
+		list[i].Quantity = q
+	}
+	return list
+}
+
+func TestAllotIsFirstComeFirstServed(t *testing.T) {
+	for _, c := range []struct {
+		available int64
+		batch     []stock.Purchase
+		fits      []bool
+	}{
+		{5, batch(3, 4, 2), []bool{true, false, true}},
+		{5, batch(5), []bool{true}},
+		{5, batch(6), []bool{false}},
+		{0, batch(1, 1), []bool{false, false}},
+		{-3, batch(1), []bool{false}},
+		{3, batch(1, 1, 1, 1), []bool{true, true, true, false}},
+		{3, nil, []bool{}},
+	} {
+		if got := stock.Allot(c.available, c.batch); !slices.Equal(got, c.fits) {
+			t.Errorf("%d for %v fits %v, want %v", c.available, c.batch, got, c.fits)
+		}
+	}
+}
+
+func TestAuditTellsTheThreeFailuresApart(t *testing.T) {
+	for _, c := range []struct {
+		name                           string
+		left, restocked, sold, refused int64
+		oversold, lost, undersold      int64
+		clean                          bool
+	}{
+		{name: "sold out", restocked: 10, sold: 10, refused: 5, clean: true},
+		{name: "not sold out", left: 4, restocked: 10, sold: 6, clean: true},
+		{name: "oversold", restocked: 10, sold: 12, oversold: 2, lost: 2},
+		{name: "updates lost", left: 7, restocked: 10, sold: 6, lost: 3},
+		{name: "gone that nobody bought", left: 2, restocked: 10, sold: 6, lost: -2},
+		{name: "below zero", left: -2, restocked: 10, sold: 12, oversold: 2},
+		{name: "refused while left", left: 4, restocked: 10, sold: 6, refused: 9, undersold: 4, clean: true},
+		{name: "one refused while left", left: 4, restocked: 10, sold: 6, refused: 1, undersold: 1, clean: true},
+	} {
+		a := stock.NewAudit(1, c.left, c.restocked, c.sold, c.sold)
+		if a.Oversold != c.oversold || a.Lost != c.lost || a.Clean != c.clean || a.Undersold(c.refused) != c.undersold {
+			t.Errorf("%s: %+v and %d undersold, want %d oversold, %d lost, %d undersold, clean %v",
+				c.name, a, a.Undersold(c.refused), c.oversold, c.lost, c.undersold, c.clean)
+		}
+	}
+}
+
+func TestAuditSinceAnEarlierOne(t *testing.T) {
+	earlier := stock.NewAudit(1, 7, 10, 5, 5) // two updates were lost before
+	later := stock.NewAudit(1, 5, 13, 10, 9)  // 3 more came, 5 more were sold
+	since := later.Since(earlier)
+	if want := stock.NewAudit(1, 5, 10, 5, 4); since != want || !since.Clean {
+		t.Errorf("since then %+v, want %+v", since, want)
+	}
+}
+
+func TestABackendErrorIsItsKindAndItsCause(t *testing.T) {
+	cause := errors.New("connection refused")
+	err := error(&stock.BackendError{Backend: "mysql", Err: cause})
+	if !errors.Is(err, stock.ErrBackendUnavailable) || !errors.Is(err, cause) || err.Error() != "mysql: connection refused" {
+		t.Errorf("%v", err)
+	}
+}
