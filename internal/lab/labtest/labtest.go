@@ -1,0 +1,190 @@
+// Package labtest gives tests real servers: one of each kind for a test binary,
+// started when first asked for, with an empty database for each test.
+package labtest
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// Require names the variable that lists, comma separated, what must be on the
+// machine: a test that lacks it fails then, and is skipped otherwise.
+const Require = "STOCKDTEST_REQUIRE"
+
+// Lab is the servers of one test binary.
+type Lab struct {
+	keeper    *keeper.Keeper
+	mu        sync.Mutex
+	databases map[string]*servers.Database
+	fresh     atomic.Int64
+}
+
+// Main runs the tests of a binary with a lab, and returns the exit status. It
+// must be the first thing that TestMain calls.
+func Main(m *testing.M, into **Lab) int {
+	keeper.RunIfAsked()
+	k, err := keeper.Start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	*into = &Lab{keeper: k, databases: make(map[string]*servers.Database)}
+	status := m.Run()
+	if err := k.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return status
+}
+
+// Keeper is the lab's keeper, for what a test starts itself.
+func (l *Lab) Keeper() *keeper.Keeper { return l.keeper }
+
+// EachDatabase runs a test on every kind of database.
+func (l *Lab) EachDatabase(t *testing.T, test func(t *testing.T, d *servers.Database)) {
+	t.Helper()
+	for _, kind := range []string{servers.SQLite, servers.MariaDB, servers.MySQL} {
+		t.Run(kind, func(t *testing.T) { test(t, l.Database(t, kind)) })
+	}
+}
+
+// EachServer runs a test on every kind of database that is a server.
+func (l *Lab) EachServer(t *testing.T, test func(t *testing.T, d *servers.Database)) {
+	t.Helper()
+	for _, kind := range []string{servers.MariaDB, servers.MySQL} {
+		t.Run(kind, func(t *testing.T) { test(t, l.Database(t, kind)) })
+	}
+}
+
+// Database is an empty database on the lab's server of a kind. A test whose
+// server is not on this machine is skipped, or fails where it is required.
+func (l *Lab) Database(t *testing.T, kind string) *servers.Database {
+	t.Helper()
+	if kind == servers.SQLite {
+		return &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "stockd.db")}
+	}
+	Need(t, kind, slices.ContainsFunc(servers.LocalDatabases(), func(p servers.Program) bool { return p.Kind == kind }),
+		map[string]string{
+			servers.MariaDB: "apt-get install mariadb-server brings it",
+			servers.MySQL:   "a mysqld on PATH that is no MariaDB is used where there is one",
+		}[kind])
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	server := l.databases[kind]
+	if server == nil {
+		var err error
+		server, err = servers.StartDatabase(t.Context(), l.keeper, servers.Choice{Mode: servers.Local, Database: kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.databases[kind] = server
+	}
+	return l.empty(t, server)
+}
+
+// empty makes a new database on a server.
+func (l *Lab) empty(t *testing.T, server *servers.Database) *servers.Database {
+	t.Helper()
+	db, c := connect(t, server)
+	defer db.Close() //nolint:errcheck // nothing is lost with it
+	d := *server
+	name := fmt.Sprintf("test_%d", l.fresh.Add(1))
+	if _, err := db.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	c.DBName = name
+	d.DSN = c.FormatDSN()
+	return &d
+}
+
+// connect opens a database server for what no store offers; c is its DSN
+// without the password.
+func connect(t *testing.T, d *servers.Database) (db *sql.DB, c *mysql.Config) {
+	t.Helper()
+	c, err := mysql.ParseDSN(d.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := c.Clone()
+	with.Passwd = d.Password
+	connector, err := mysql.NewConnector(with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sql.OpenDB(connector), c
+}
+
+// WaitingWriters counts the statements on a server that want to write a stock
+// row and have not done it yet.
+func WaitingWriters(t *testing.T, d *servers.Database) (n int) {
+	t.Helper()
+	db, _ := connect(t, d)
+	defer db.Close() //nolint:errcheck // nothing is lost with it
+	err := db.QueryRowContext(t.Context(),
+		`SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE tb_goods_stock%'`).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Open connects to a database, as a replica of that name would, and brings its
+// schema up to date.
+func Open(t *testing.T, d *servers.Database, replica string) *repo.Store {
+	t.Helper()
+	const connections = 8
+	store, err := d.Open(t.Context(), replica, connections)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := store.MigrateUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// Through is the same database, reached through a proxy.
+func Through(t *testing.T, d *servers.Database) (*servers.Database, *Cut) {
+	t.Helper()
+	c, err := mysql.ParseDSN(d.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := NewCut(t, c.Addr)
+	c.Addr = cut.Address
+	through := *d
+	through.DSN = c.FormatDSN()
+	return &through, cut
+}
+
+// Need skips a test that lacks something, and says how to get it; it fails
+// where the thing is required.
+func Need(t *testing.T, what string, there bool, how string) {
+	t.Helper()
+	if there {
+		return
+	}
+	words := fmt.Sprintf("%s is not on this machine; %s", what, how)
+	if slices.Contains(strings.Split(os.Getenv(Require), ","), what) {
+		t.Fatal(words)
+	}
+	t.Skip(words)
+}

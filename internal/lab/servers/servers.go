@@ -1,0 +1,109 @@
+// Package servers starts the servers that a run needs, privately: on free
+// loopback ports, with their data in a keeper's folder, gone when it is closed.
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/keeper"
+)
+
+// Mode says where a backend is to come from.
+type Mode string
+
+// The modes.
+const (
+	Auto     Mode = "auto"     // local where the program is found, embedded otherwise
+	Embedded Mode = "embedded" // inside the process; nothing to install
+	Local    Mode = "local"    // a real server found on this machine
+)
+
+// Info says what a run ran on.
+type Info struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// Started is "embedded" or "local".
+	Started Mode `json:"started"`
+}
+
+// String is the name with the version.
+func (i Info) String() string { return strings.TrimSpace(i.Name + " " + i.Version) }
+
+// ErrNotFound tells that no program of a server is on this machine.
+var ErrNotFound = errors.New("not found on this machine")
+
+// Find looks for a program on PATH and in the folders where systems put what
+// is not for everyone.
+func Find(names ...string) (string, error) {
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+		for _, folder := range []string{"/usr/sbin", "/usr/local/sbin", "/sbin", "/usr/libexec", "/opt/homebrew/bin", "/opt/homebrew/sbin"} {
+			path := filepath.Join(folder, name)
+			if info, err := os.Stat(path); err == nil && info.Mode()&0o111 != 0 && !info.IsDir() {
+				return path, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%s: %w", strings.Join(names, " or "), ErrNotFound)
+}
+
+// startWithin bounds the start of a server on a machine that is busy.
+const startWithin = 60 * time.Second
+
+// Await asks a server until it answers. Where it ends instead, or does not
+// answer in time, the error shows the end of its log.
+func Await(ctx context.Context, name string, process *keeper.Process, log string, ask func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	for {
+		err := ask(limited)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-process.Done():
+			return fmt.Errorf("start %s: it ended (%s); the end of its log:\n%s", name, process.State(), keeper.LogTail(log, 15))
+		case <-limited.Done():
+			if ctx.Err() != nil {
+				return fmt.Errorf("start %s: %w", name, context.Cause(ctx))
+			}
+			return fmt.Errorf("start %s: no answer within %s (%w); the end of its log:\n%s", name, startWithin, err, keeper.LogTail(log, 15))
+		case <-time.After(30 * time.Millisecond):
+		}
+	}
+}
+
+// Choice is where each backend is to come from: "local", or with exceptions
+// "local,database=sqlite".
+type Choice struct {
+	Mode Mode
+	// Database is "sqlite", "mariadb" or "mysql", or empty for any.
+	Database string
+}
+
+// ParseChoice reads a choice as it is given on the command line.
+func ParseChoice(text string) (Choice, error) {
+	mode, rest, _ := strings.Cut(text, ",")
+	c := Choice{Mode: Mode(mode)}
+	if !slices.Contains([]Mode{Auto, Embedded, Local}, c.Mode) {
+		return Choice{}, fmt.Errorf("%q is not auto, embedded or local", mode)
+	}
+	for _, exception := range strings.FieldsFunc(rest, func(r rune) bool { return r == ',' }) {
+		backend, kind, _ := strings.Cut(exception, "=")
+		if backend != "database" || !slices.Contains([]string{SQLite, MariaDB, MySQL}, kind) {
+			return Choice{}, fmt.Errorf("%q is not database=sqlite, database=mariadb or database=mysql", exception)
+		}
+		c.Database = kind
+	}
+	return c, nil
+}

@@ -1,0 +1,93 @@
+package servers_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+var lab *labtest.Lab
+
+func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
+
+func TestChoices(t *testing.T) {
+	for text, want := range map[string]servers.Choice{
+		"auto":                   {Mode: servers.Auto},
+		"embedded":               {Mode: servers.Embedded},
+		"local,database=mysql":   {Mode: servers.Local, Database: servers.MySQL},
+		"auto,database=sqlite":   {Mode: servers.Auto, Database: servers.SQLite},
+		"local,database=mariadb": {Mode: servers.Local, Database: servers.MariaDB},
+	} {
+		if got, err := servers.ParseChoice(text); err != nil || got != want {
+			t.Errorf("%q is read as %+v (%v), want %+v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "remote", "local,database=oracle", "local,cache=redis", "local,database"} {
+		if _, err := servers.ParseChoice(text); err == nil {
+			t.Errorf("%q is taken for a choice", text)
+		}
+	}
+}
+
+func TestEmbeddedNeedsNothing(t *testing.T) {
+	t.Setenv("PATH", "")
+	d, err := servers.StartDatabase(t.Context(), lab.Keeper(), servers.Choice{Mode: servers.Embedded})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Name != "SQLite" || d.Version == "" || d.Started != servers.Embedded {
+		t.Errorf("it is %+v", d.Info)
+	}
+}
+
+func TestAServerThatIsNotThereIsNamedWithTheWayToGetIt(t *testing.T) {
+	_, err := servers.StartDatabase(t.Context(), lab.Keeper(), servers.Choice{Mode: servers.Embedded, Database: servers.MySQL})
+	if err == nil || !strings.Contains(err.Error(), "mysql") {
+		t.Errorf("error is %v, want one that names mysql", err)
+	}
+}
+
+// A start that fails says which server it was, and shows what the server said.
+func TestAFailingStartShowsTheEndOfTheLog(t *testing.T) {
+	folder := t.TempDir()
+	script := `#!/bin/sh
+case "$*" in
+*--version*) echo "mysqld Ver 9.9.9 for a test" ;;
+*--initialize-insecure*) mkdir "$(echo "$*" | sed 's/.*--datadir=\([^ ]*\).*/\1/')" ;;
+*) echo "[ERROR] the disk is on fire"; exit 3 ;;
+esac
+`
+	fake := filepath.Join(folder, "mysqld")
+	if err := os.WriteFile(fake, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	_, err := servers.StartDatabase(t.Context(), lab.Keeper(), servers.Choice{Mode: servers.Local, Database: servers.MySQL})
+	if err == nil {
+		t.Fatal("a server that ends at once was started")
+	}
+	for _, want := range []string{"start mysql", "exit status 3", "the disk is on fire"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error lacks %q:\n%v", want, err)
+		}
+	}
+}
+
+func TestAPrivateServerLetsNobodyInWithoutThePassword(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		for _, user := range []string{"root", "stockd", ""} {
+			stranger := *d
+			stranger.Password = ""
+			stranger.DSN = user + strings.TrimPrefix(d.DSN, "stockd")
+			store, err := stranger.Open(t.Context(), "stranger", 1)
+			if err == nil {
+				t.Errorf("%q gets in without a password", user)
+				store.Close() //nolint:errcheck // it should not be there
+			}
+		}
+	})
+}

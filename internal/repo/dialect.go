@@ -1,0 +1,44 @@
+package repo
+
+import (
+	"context"
+	"database/sql"
+
+	"gorm.io/gorm"
+)
+
+// dialect is all that differs between the databases.
+type dialect struct {
+	name string
+	// version asks the server for its version, describe makes it readable.
+	version  string
+	describe func(version string) string
+	gorm     func(*sql.DB) gorm.Dialector
+	// oneWriter tells that transactions poll for the lock of the whole database.
+	oneWriter bool
+	// readForUpdate reads the row and keeps every other writer from it until
+	// the transaction ends.
+	readForUpdate string
+	// subtractIfEnough takes units off the row where it has that many.
+	subtractIfEnough string
+	// change runs it and tells how many rows it wrote and what stock is left.
+	change func(ctx context.Context, conn gorm.ConnPool, statement string, args ...any) (left, rows int64, err error)
+	// classify tells what an error of the driver means.
+	classify func(error) faultKind
+}
+
+// The statements that every dialect shares. Each write of the row lifts its
+// version, so that optimistic writers notice every other strategy.
+const (
+	readRow = `SELECT goods_id, stock, version, fence FROM tb_goods_stock WHERE goods_id = ?`
+
+	writeStock = `UPDATE tb_goods_stock SET stock = ?, version = version + 1 WHERE goods_id = ?`
+
+	writeStockIfVersion = `UPDATE tb_goods_stock SET stock = ?, version = version + 1
+		WHERE goods_id = ? AND version = ?`
+
+	subtract = `UPDATE tb_goods_stock SET stock = stock - ?, version = version + 1 WHERE goods_id = ?`
+
+	addStock = `UPDATE tb_goods_stock SET stock = stock + ?, version = version + 1
+		WHERE goods_id = ? AND stock <= ?`
+)

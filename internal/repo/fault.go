@@ -1,0 +1,69 @@
+package repo
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// faultKind is what an error of a database driver means to us.
+type faultKind int
+
+const (
+	faultBackend   faultKind = iota // the database failed, or we do not know better
+	faultDuplicate                  // a unique key is taken
+	faultBusy                       // a lock was not to be had in time
+	faultDeadlock                   // the database rolled the transaction back
+)
+
+// errDeadlock marks a transaction that the database has rolled back. It is
+// run again, so that callers only ever see it as the ErrBusy it wraps.
+var errDeadlock = fmt.Errorf("%w: deadlock", stock.ErrBusy)
+
+// fault gives an error of the driver its kind and says what was being done.
+// Nothing has been committed.
+func (s *Store) fault(ctx context.Context, doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
+	}
+	switch s.dialect.classify(err) {
+	case faultDuplicate:
+		return fmt.Errorf("%s: %w", doing, stock.ErrDuplicateRequest)
+	case faultBusy:
+		return fmt.Errorf("%s: %w: %w", doing, stock.ErrBusy, err)
+	case faultDeadlock:
+		return fmt.Errorf("%s: %w", doing, errDeadlock)
+	default:
+		return &stock.BackendError{Backend: s.dialect.name, Err: fmt.Errorf("%s: %w", doing, err)}
+	}
+}
+
+// beginFault is fault for the begin of a transaction, where a deadline means
+// that no connection became free in time: the crowd is too large, the database
+// need not be ill. A connection that cannot be made has its own time limit.
+func (s *Store) beginFault(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		return fmt.Errorf("begin: %w: no connection to %s became free in time: %w",
+			stock.ErrBusy, s.dialect.name, context.Cause(ctx))
+	}
+	return s.fault(ctx, "begin", err)
+}
+
+// commitFault tells a commit that was never sent, or that the database
+// answered with a refusal, from one whose answer did not come.
+func (s *Store) commitFault(ctx context.Context, err error) error {
+	if errors.Is(err, sql.ErrTxDone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return s.fault(ctx, "commit", context.Cause(ctx))
+	}
+	if kind := s.dialect.classify(err); kind != faultBackend {
+		return s.fault(ctx, "commit", err)
+	}
+	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome,
+		&stock.BackendError{Backend: s.dialect.name, Err: fmt.Errorf("commit: %w", err)})
+}

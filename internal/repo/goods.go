@@ -1,0 +1,65 @@
+package repo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// goodsRow is a row of tb_goods_stock.
+type goodsRow struct {
+	ID      int64 `gorm:"primaryKey"`
+	GoodsID int64
+	Stock   int64
+	Version int64
+	Fence   uint64
+}
+
+// TableName is the sources' name.
+func (goodsRow) TableName() string { return "tb_goods_stock" }
+
+// Goods reads the row without locking it. ErrUnknownGoods: there is none.
+func (s *Store) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
+	return s.readGoods(ctx, s.pool, readRow, goodsID)
+}
+
+// CreateGoods makes a goods with its first units, 0 to stock.MaxStock.
+// ErrGoodsExist: the id is taken.
+func (s *Store) CreateGoods(ctx context.Context, goodsID, units int64, requestID string) error {
+	return s.InTx(ctx, func(tx *Tx) error {
+		err := s.fault(ctx, "create goods", tx.db.Create(&goodsRow{GoodsID: goodsID, Stock: units}).Error)
+		if errors.Is(err, stock.ErrDuplicateRequest) {
+			return fmt.Errorf("goods %d: %w", goodsID, stock.ErrGoodsExist)
+		}
+		if err != nil || units == 0 {
+			return err
+		}
+		return tx.appendRestock(ctx, goodsID, units, units, requestID)
+	})
+}
+
+// Restock adds units, 1 to stock.MaxStock, and tells how many there are now.
+// ErrUnknownGoods, ErrStockLimit, ErrDuplicateRequest: nothing was added.
+func (s *Store) Restock(ctx context.Context, goodsID, units int64, requestID string) (left int64, err error) {
+	err = s.InTx(ctx, func(tx *Tx) error {
+		// The row is read under its lock: the ledger keeps what was left, and
+		// nobody sells in between. Restocking is rare enough to afford it.
+		goods, err := tx.GoodsForUpdate(ctx, goodsID)
+		if err != nil {
+			return err
+		}
+		left = goods.Stock + units
+		if err := tx.appendRestock(ctx, goodsID, units, left, requestID); err != nil {
+			return err
+		}
+		rows, err := tx.write(ctx, "add stock", addStock, units, goodsID, stock.MaxStock-units)
+		if err == nil && rows == 0 {
+			err = fmt.Errorf("goods %d has %d and would have more than %d: %w",
+				goodsID, goods.Stock, int64(stock.MaxStock), stock.ErrStockLimit)
+		}
+		return err
+	})
+	return left, err
+}

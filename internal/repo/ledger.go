@@ -1,0 +1,208 @@
+package repo
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// ledgerRow is a row of tb_stock_ledger.
+type ledgerRow struct {
+	ID        int64 `gorm:"primaryKey"`
+	GoodsID   int64
+	Kind      stock.Kind
+	Quantity  int64
+	RequestID string
+	UserID    *string
+	Strategy  string
+	Replica   string
+	Fence     uint64
+	Remaining *int64
+}
+
+// TableName is the design's name.
+func (ledgerRow) TableName() string { return "tb_stock_ledger" }
+
+// Sale is a batch of accepted purchases of one goods, on its way to the ledger.
+type Sale struct {
+	GoodsID int64
+	Batch   []stock.Purchase
+	// Token is the fencing token that the sale is made under, or 0.
+	Token uint64
+	// Left is the stock after the whole batch. It is nil where that is not
+	// known before the row is written; see Tx.Remember.
+	Left *int64
+}
+
+// Append writes one ledger row a purchase, in one statement.
+// ErrDuplicateRequest: one of the request ids is in the ledger already.
+func (t *Tx) Append(ctx context.Context, sale Sale) ([]stock.Order, error) {
+	orders := make([]stock.Order, len(sale.Batch))
+	for i, p := range sale.Batch {
+		orders[i] = stock.Order{
+			Kind: stock.Deduction, RequestID: p.RequestID, GoodsID: sale.GoodsID, Quantity: p.Quantity, UserID: p.UserID,
+			Strategy: t.store.strategy, Replica: t.store.replica, Token: sale.Token,
+		}
+	}
+	if sale.Left != nil {
+		leave(orders, *sale.Left)
+	}
+	return orders, t.insert(ctx, orders, sale.Left != nil)
+}
+
+// leave sets what each order of a batch left, given the stock after all of them.
+func leave(orders []stock.Order, left int64) {
+	for i := len(orders) - 1; i >= 0; i-- {
+		orders[i].Remaining = left
+		left += orders[i].Quantity
+	}
+}
+
+const (
+	insertLedger = `INSERT INTO tb_stock_ledger
+		(goods_id, kind, quantity, request_id, user_id, strategy, replica, fence, remaining, created_at) VALUES `
+	insertLedgerRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+)
+
+// insert appends the orders and sets their ids; remaining is left out where it
+// is not known yet.
+func (t *Tx) insert(ctx context.Context, orders []stock.Order, knowRemaining bool) error {
+	now := time.Now().UTC()
+	args := make([]any, 0, 10*len(orders))
+	for _, o := range orders {
+		user, remaining := any(o.UserID), any(o.Remaining)
+		if o.UserID == "" {
+			user = nil
+		}
+		if !knowRemaining {
+			remaining = nil
+		}
+		args = append(args, o.GoodsID, string(o.Kind), o.Quantity, o.RequestID, user, o.Strategy, o.Replica, o.Token, remaining, now)
+	}
+	statement := insertLedger + insertLedgerRow + strings.Repeat(`, `+insertLedgerRow, len(orders)-1)
+	result, err := t.conn().ExecContext(ctx, statement, args...)
+	if err != nil {
+		return t.store.fault(ctx, "append to ledger", err)
+	}
+	if len(orders) > 1 {
+		return t.readIDs(ctx, orders)
+	}
+	id, err := result.LastInsertId()
+	orders[0].ID = strconv.FormatInt(id, 10)
+	return t.store.fault(ctx, "append to ledger", err)
+}
+
+// readIDs asks for the ids of rows that were inserted together: not every
+// database that speaks MySQL's protocol numbers them without gaps.
+func (t *Tx) readIDs(ctx context.Context, orders []stock.Order) error {
+	requests := make([]string, len(orders))
+	for i, o := range orders {
+		requests[i] = o.RequestID
+	}
+	var rows []ledgerRow
+	err := t.db.WithContext(ctx).Select("id", "request_id").Where("request_id IN ?", requests).Find(&rows).Error
+	if err != nil {
+		return t.store.fault(ctx, "read ids of ledger", err)
+	}
+	ids := make(map[string]int64, len(rows))
+	for _, row := range rows {
+		ids[row.RequestID] = row.ID
+	}
+	for i := range orders {
+		orders[i].ID = strconv.FormatInt(ids[orders[i].RequestID], 10)
+	}
+	return nil
+}
+
+// Remember sets what the orders of one batch left, given the stock after all of
+// them, where it was not known when they were appended. Only orders that may be
+// asked for again, because the buyer chose their request id, cost a statement.
+func (t *Tx) Remember(ctx context.Context, orders []stock.Order, batch []stock.Purchase, left int64) error {
+	leave(orders, left)
+	var cases strings.Builder
+	var args, ids []any
+	for i, o := range orders {
+		if batch[i].Keyed {
+			cases.WriteString(` WHEN ? THEN ?`)
+			args = append(args, o.ID, o.Remaining)
+			ids = append(ids, o.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	statement := `UPDATE tb_stock_ledger SET remaining = CASE id` + cases.String() + ` END
+		WHERE id IN (?` + strings.Repeat(`, ?`, len(ids)-1) + `)`
+	_, err := t.write(ctx, "remember what was left", statement, append(args, ids...)...)
+	return err
+}
+
+func (t *Tx) appendRestock(ctx context.Context, goodsID, units, left int64, requestID string) error {
+	return t.insert(ctx, []stock.Order{{
+		Kind: stock.Restock, RequestID: requestID, GoodsID: goodsID, Quantity: units,
+		Replica: t.store.replica, Remaining: left,
+	}}, true)
+}
+
+// Orders finds rows of the ledger by their request ids. Ids that are not in the
+// ledger are not in the answer. What a row does not know to have been left is
+// answered with what is left now.
+func (s *Store) Orders(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error) {
+	var rows []ledgerRow
+	err := s.db.WithContext(ctx).Raw(readOrders, requestIDs).Scan(&rows).Error
+	if err != nil {
+		return nil, s.fault(ctx, "find requests in ledger", err)
+	}
+	orders := make(map[string]stock.Order, len(rows))
+	for _, row := range rows {
+		orders[row.RequestID] = row.order()
+	}
+	return orders, nil
+}
+
+const readOrders = `SELECT l.id, l.goods_id, l.kind, l.quantity, l.request_id, l.user_id, l.strategy, l.replica, l.fence,
+	COALESCE(l.remaining, g.stock) AS remaining
+	FROM tb_stock_ledger AS l LEFT JOIN tb_goods_stock AS g ON g.goods_id = l.goods_id
+	WHERE l.request_id IN ?`
+
+// Audit compares the ledger of a goods with its row, both as of one moment.
+func (s *Store) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
+	var sums struct {
+		Stock, Restocked, Sold, Orders int64
+		Found                          bool
+	}
+	err := s.db.WithContext(ctx).Raw(auditSums, goodsID, goodsID, goodsID, goodsID).Scan(&sums).Error
+	if err != nil {
+		return stock.Audit{}, s.fault(ctx, "audit", err)
+	}
+	if !sums.Found {
+		return stock.Audit{}, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
+	}
+	return stock.NewAudit(goodsID, sums.Stock, sums.Restocked, sums.Sold, sums.Orders), nil
+}
+
+// auditSums is one statement, so that row and ledger are read as of one moment.
+const auditSums = `SELECT g.stock, TRUE AS found,
+	(SELECT COALESCE(SUM(quantity), 0) FROM tb_stock_ledger WHERE goods_id = ? AND kind = 'restock') AS restocked,
+	(SELECT COALESCE(SUM(quantity), 0) FROM tb_stock_ledger WHERE goods_id = ? AND kind = 'deduct') AS sold,
+	(SELECT COUNT(*) FROM tb_stock_ledger WHERE goods_id = ? AND kind = 'deduct') AS orders
+	FROM tb_goods_stock AS g WHERE g.goods_id = ?`
+
+func (row ledgerRow) order() stock.Order {
+	o := stock.Order{
+		ID: strconv.FormatInt(row.ID, 10), Kind: row.Kind, RequestID: row.RequestID,
+		GoodsID: row.GoodsID, Quantity: row.Quantity,
+		Strategy: row.Strategy, Replica: row.Replica, Token: row.Fence,
+	}
+	if row.UserID != nil {
+		o.UserID = *row.UserID
+	}
+	if row.Remaining != nil {
+		o.Remaining = *row.Remaining
+	}
+	return o
+}

@@ -1,0 +1,152 @@
+package repo
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	gormmysql "gorm.io/driver/mysql"
+	"gorm.io/gorm"
+)
+
+func mysqlDialect() dialect {
+	return dialect{
+		name:    MySQL,
+		version: `SELECT VERSION()`,
+		describe: func(version string) string {
+			if number, _, is := strings.Cut(version, "-MariaDB"); is {
+				return "MariaDB " + number
+			}
+			return "MySQL " + version
+		},
+		gorm: func(pool *sql.DB) gorm.Dialector {
+			return gormmysql.New(gormmysql.Config{Conn: pool})
+		},
+		readForUpdate: readRow + ` FOR UPDATE`,
+		// LAST_INSERT_ID(x) brings x back with the answer: no second statement
+		// is needed to learn what is left.
+		subtractIfEnough: `UPDATE tb_goods_stock SET stock = LAST_INSERT_ID(stock - ?), version = version + 1
+			WHERE goods_id = ? AND stock >= ?`,
+		change:   changeByInsertID,
+		classify: classifyMySQL,
+	}
+}
+
+func changeByInsertID(ctx context.Context, conn gorm.ConnPool, statement string, args ...any) (left, rows int64, err error) {
+	result, err := conn.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return 0, 0, err
+	}
+	if rows, err = result.RowsAffected(); err != nil {
+		return 0, 0, err
+	}
+	left, err = result.LastInsertId()
+	return left, rows, err
+}
+
+func openMySQL(o Options) (dialect, *sql.DB, error) {
+	c, err := mysql.ParseDSN(o.DSN)
+	if err != nil {
+		return dialect{}, nil, fmt.Errorf("read DSN: %w", err)
+	}
+	if o.Password != "" {
+		c.Passwd = o.Password
+	}
+	c.InterpolateParams = true // one round trip a statement, not two
+	c.ClientFoundRows = true   // rows matched, not rows that look different
+	c.ParseTime = true
+	c.Loc = time.UTC
+	c.Timeout = o.ConnectTimeout
+	c.RejectReadOnly = true       // a demoted primary is left, not asked again
+	c.Logger = &mysql.NopLogger{} // what it would log reaches us as an error
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return dialect{}, nil, fmt.Errorf("read DSN: %w", err)
+	}
+	pool := sql.OpenDB(sessionConnector{
+		Connector: connector,
+		timeout:   o.ConnectTimeout,
+		setup: []string{
+			// The isolation of the sources. It also keeps gap locks away, and
+			// MariaDB's snapshot isolation, which answers error 1020.
+			`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`,
+			fmt.Sprintf(`SET SESSION innodb_lock_wait_timeout = %d, time_zone = '+00:00',
+				sql_mode = 'STRICT_ALL_TABLES'`, wholeSeconds(o.LockWait)),
+		},
+	})
+	return mysqlDialect(), pool, nil
+}
+
+func wholeSeconds(d time.Duration) int {
+	return int(max(1, math.Ceil(d.Seconds())))
+}
+
+// sessionConnector prepares each new connection. The isolation level cannot be
+// set in a DSN that MySQL and MariaDB both understand: they name the variable
+// differently, but share the statement.
+type sessionConnector struct {
+	driver.Connector
+	timeout time.Duration
+	setup   []string
+}
+
+// Connect opens a connection and prepares it within the timeout, also where
+// the server takes the connection and then says nothing.
+func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	limited, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %s", c.timeout))
+	defer cancel()
+	conn, err := c.connect(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		// Not the caller's deadline but ours: say so in words, lest it be
+		// taken for the caller's.
+		return nil, fmt.Errorf("connect: %v", context.Cause(limited)) //nolint:errorlint // hides DeadlineExceeded on purpose
+	}
+	return conn, err
+}
+
+func (c sessionConnector) connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	execer, ok := conn.(driver.ExecerContext)
+	if !ok {
+		return nil, errors.Join(errors.New("connection takes no statements"), conn.Close())
+	}
+	for _, statement := range c.setup {
+		if _, err := execer.ExecContext(ctx, statement, nil); err != nil {
+			return nil, errors.Join(fmt.Errorf("prepare session: %w", err), conn.Close())
+		}
+	}
+	return conn, nil
+}
+
+// Server error numbers that are the same in MySQL and MariaDB.
+const (
+	mysqlDuplicateEntry  = 1062
+	mysqlLockWaitTimeout = 1205
+	mysqlDeadlock        = 1213
+)
+
+func classifyMySQL(err error) faultKind {
+	var answer *mysql.MySQLError
+	if !errors.As(err, &answer) {
+		return faultBackend
+	}
+	switch answer.Number {
+	case mysqlDuplicateEntry:
+		return faultDuplicate
+	case mysqlLockWaitTimeout:
+		return faultBusy
+	case mysqlDeadlock:
+		return faultDeadlock
+	default:
+		return faultBackend
+	}
+}

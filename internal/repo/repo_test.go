@@ -1,0 +1,317 @@
+package repo_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+var lab *labtest.Lab
+
+func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
+
+// sell takes one unit of a goods, as sql-conditional does.
+func sell(ctx context.Context, s *repo.Store, goodsID int64, requestID string) error {
+	return s.InTx(ctx, func(tx *repo.Tx) error {
+		batch := []stock.Purchase{{RequestID: requestID, Quantity: 1}}
+		if _, err := tx.Append(ctx, repo.Sale{GoodsID: goodsID, Batch: batch}); err != nil {
+			return err
+		}
+		_, _, err := tx.SubtractIfEnough(ctx, goodsID, 1)
+		return err
+	})
+}
+
+func create(t *testing.T, s *repo.Store, goodsID, units int64) {
+	t.Helper()
+	if err := s.CreateGoods(t.Context(), goodsID, units, t.Name()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRestock(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 5)
+		left, err := s.Restock(t.Context(), 1, 7, "more")
+		if err != nil || left != 12 {
+			t.Errorf("restocked to %d (%v), want 12", left, err)
+		}
+		if _, err := s.Restock(t.Context(), 1, 7, "more"); !errors.Is(err, stock.ErrDuplicateRequest) {
+			t.Errorf("the same request id again: %v, want %v", err, stock.ErrDuplicateRequest)
+		}
+		if _, err := s.Restock(t.Context(), 2, 7, "other"); !errors.Is(err, stock.ErrUnknownGoods) {
+			t.Errorf("unknown goods: %v, want %v", err, stock.ErrUnknownGoods)
+		}
+		if _, err := s.Restock(t.Context(), 1, stock.MaxStock-11, "too much"); !errors.Is(err, stock.ErrStockLimit) {
+			t.Errorf("above the limit: %v, want %v", err, stock.ErrStockLimit)
+		}
+		audit, err := s.Audit(t.Context(), 1)
+		if err != nil || !audit.Clean || audit.Initial != 12 || audit.Stock != 12 {
+			t.Errorf("audit is %+v (%v), want 12 clean", audit, err)
+		}
+	})
+}
+
+func TestGoodsAreCreatedOnce(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 5)
+		if err := s.CreateGoods(t.Context(), 1, 9, "again"); !errors.Is(err, stock.ErrGoodsExist) {
+			t.Errorf("created again: %v, want %v", err, stock.ErrGoodsExist)
+		}
+		audit, err := s.Audit(t.Context(), 1)
+		if err != nil || audit.Stock != 5 || audit.Initial != 5 {
+			t.Errorf("audit is %+v (%v), want the first 5", audit, err)
+		}
+		if _, err := s.Audit(t.Context(), 2); !errors.Is(err, stock.ErrUnknownGoods) {
+			t.Errorf("audit of goods that are not there: %v, want %v", err, stock.ErrUnknownGoods)
+		}
+	})
+}
+
+func TestRequestIDsThatDifferInCaseAreTwo(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 5)
+		for _, id := range []string{"key", "KEY"} {
+			if err := sell(t.Context(), s, 1, id); err != nil {
+				t.Errorf("sell under %s: %v", id, err)
+			}
+		}
+	})
+}
+
+func TestMigrations(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		for step := range 2 {
+			list, err := s.Migrations(t.Context())
+			if err != nil || len(list) == 0 {
+				t.Fatalf("%d migrations (%v)", len(list), err)
+			}
+			for _, m := range list {
+				if m.AppliedAt.IsZero() {
+					t.Errorf("round %d: %s is pending", step, m.File)
+				}
+			}
+			for range list {
+				if undone, err := s.MigrateDown(t.Context()); err != nil || len(undone) != 1 {
+					t.Fatalf("took back %v (%v), want one", undone, err)
+				}
+			}
+			if undone, err := s.MigrateDown(t.Context()); err != nil || len(undone) != 0 {
+				t.Errorf("took back %v (%v) of nothing", undone, err)
+			}
+			if applied, err := s.MigrateUp(t.Context()); err != nil || len(applied) != len(list) {
+				t.Fatalf("applied %v (%v), want all %d again", applied, err, len(list))
+			}
+		}
+	})
+}
+
+func TestManyReplicasMigrateAtOnce(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		var replicas sync.WaitGroup
+		for range 4 {
+			replicas.Go(func() {
+				s, err := d.Open(t.Context(), "r", 2)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := s.MigrateUp(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		replicas.Wait()
+	})
+}
+
+// A commit whose answer is lost may have happened or not: both look the same
+// from here, and the same request id finds out.
+func TestALostCommitIsUnknown(t *testing.T) {
+	for name, delivered := range map[string]bool{"TheServerActed": true, "TheServerNeverHeard": false} {
+		t.Run(name, func(t *testing.T) {
+			lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+				through, cut := labtest.Through(t, d)
+				s := labtest.Open(t, through, "r")
+				create(t, s, 1, 5)
+				cut.After("COMMIT", delivered)
+				err := sell(t.Context(), s, 1, "lost")
+				if !errors.Is(err, stock.ErrUnknownOutcome) {
+					t.Fatalf("a lost commit is %v, want %v", err, stock.ErrUnknownOutcome)
+				}
+				if b, is := errors.AsType[*stock.BackendError](err); !is || b.Backend != repo.MySQL {
+					t.Errorf("%v does not name the backend", err)
+				}
+				err = sell(t.Context(), s, 1, "lost")
+				if delivered && !errors.Is(err, stock.ErrDuplicateRequest) || !delivered && err != nil {
+					t.Errorf("the same request id again: %v, with the commit delivered: %v", err, delivered)
+				}
+				audit, err := s.Audit(t.Context(), 1)
+				if err != nil || !audit.Clean || audit.Orders != 1 {
+					t.Errorf("audit is %+v (%v), want one clean sale", audit, err)
+				}
+			})
+		})
+	}
+}
+
+// What is lost before the commit has not happened, and is no unknown.
+func TestALostStatementIsAFailureOfTheBackend(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		through, cut := labtest.Through(t, d)
+		s := labtest.Open(t, through, "r")
+		create(t, s, 1, 5)
+		for _, statement := range []string{"START TRANSACTION", "INSERT INTO tb_stock_ledger", "UPDATE tb_goods_stock"} {
+			cut.After(statement, true)
+			err := sell(t.Context(), s, 1, "x")
+			if !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrUnknownOutcome) {
+				t.Errorf("lost at %s: %v, want %v", statement, err, stock.ErrBackendUnavailable)
+			}
+		}
+		audit, err := s.Audit(t.Context(), 1)
+		if err != nil || audit.Orders != 0 || !audit.Clean {
+			t.Errorf("audit is %+v (%v), want no sale", audit, err)
+		}
+	})
+}
+
+// A server that takes connections and never answers must not take us with it.
+func TestAServerThatSaysNothingIsNamedInTime(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		through, cut := labtest.Through(t, d)
+		s := labtest.Open(t, through, "r")
+		create(t, s, 1, 5)
+		cut.Mute(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		start := time.Now()
+		err := sell(ctx, s, 1, "x")
+		if took := time.Since(start); took > 4*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		if b, is := errors.AsType[*stock.BackendError](err); (!is || b.Backend != repo.MySQL) && !errors.Is(err, stock.ErrBusy) {
+			t.Errorf("%v does not name the backend", err)
+		}
+		cut.Mute(false)
+		if err := sell(t.Context(), s, 1, "y"); err != nil {
+			t.Errorf("it answers again: %v", err)
+		}
+	})
+}
+
+func TestTheDatabaseGoneAndBack(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 5)
+		if err := d.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		err := sell(t.Context(), s, 1, "x")
+		if !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrInsufficientStock) {
+			t.Errorf("the database is gone: %v, want %v", err, stock.ErrBackendUnavailable)
+		}
+		if b, is := errors.AsType[*stock.BackendError](err); !is || b.Backend != repo.MySQL {
+			t.Errorf("%v does not name the backend", err)
+		}
+		if err := d.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := sell(t.Context(), s, 1, "x"); err != nil {
+			t.Errorf("the database is back: %v", err)
+		}
+	})
+}
+
+// Whoever waits for a row longer than the limit hears that it is busy, and not
+// that the stock is out or the database down.
+func TestARowLockedForTooLongIsBusy(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 5)
+		impatient, err := repo.Open(t.Context(), repo.Options{
+			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer impatient.Close() //nolint:errcheck // the test is over
+		err = s.InTx(t.Context(), func(tx *repo.Tx) error {
+			if _, err := tx.GoodsForUpdate(t.Context(), 1); err != nil {
+				return err
+			}
+			if err := sell(t.Context(), impatient, 1, "x"); !errors.Is(err, stock.ErrBusy) || errors.Is(err, stock.ErrBackendUnavailable) {
+				t.Errorf("a locked row: %v, want %v", err, stock.ErrBusy)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNoFreeConnectionIsBusy(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s, err := d.Open(t.Context(), "r", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close() //nolint:errcheck // the test is over
+		err = s.InTx(t.Context(), func(*repo.Tx) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if err := s.InTx(ctx, func(*repo.Tx) error { return nil }); !errors.Is(err, stock.ErrBusy) {
+				t.Errorf("no connection is free: %v, want %v", err, stock.ErrBusy)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWrongAddressAndWrongPasswordNameTheBackend(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		for name, o := range map[string]repo.Options{
+			"password": {Driver: d.Driver, DSN: d.DSN, Password: "wrong"},
+			"address":  {Driver: d.Driver, DSN: "stockd@tcp(127.0.0.1:1)/stockd"},
+		} {
+			o.MaxOpen, o.LockWait, o.ConnectTimeout = 1, time.Second, time.Second
+			_, err := repo.Open(t.Context(), o)
+			if b, is := errors.AsType[*stock.BackendError](err); !is || b.Backend != repo.MySQL {
+				t.Errorf("wrong %s: %v does not name the backend", name, err)
+			}
+			if err != nil && strings.Contains(err.Error(), d.Password) {
+				t.Errorf("wrong %s: the error has the password", name)
+			}
+		}
+	})
+}
+
+func TestVersionNamesTheServer(t *testing.T) {
+	for kind, name := range map[string]string{servers.SQLite: "SQLite 3.", servers.MariaDB: "MariaDB ", servers.MySQL: "MySQL "} {
+		t.Run(kind, func(t *testing.T) {
+			s := labtest.Open(t, lab.Database(t, kind), "r")
+			if version, err := s.Version(t.Context()); err != nil || !strings.HasPrefix(version, name) {
+				t.Errorf("version is %q (%v), want %s…", version, err, name)
+			}
+		})
+	}
+}

@@ -1,0 +1,78 @@
+package repo
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/glebarez/go-sqlite"
+	gormsqlite "github.com/glebarez/sqlite"
+	"gorm.io/gorm"
+)
+
+func sqliteDialect() dialect {
+	return dialect{
+		name:     SQLite,
+		version:  `SELECT sqlite_version()`,
+		describe: func(version string) string { return "SQLite " + version },
+		gorm: func(pool *sql.DB) gorm.Dialector {
+			return gormsqlite.Dialector{Conn: pool}
+		},
+		oneWriter: true,
+		// There are no row locks: every transaction takes the lock of the whole
+		// database when it begins (_txlock=immediate).
+		readForUpdate: readRow,
+		subtractIfEnough: `UPDATE tb_goods_stock SET stock = stock - ?, version = version + 1
+			WHERE goods_id = ? AND stock >= ? RETURNING stock`,
+		change:   changeReturning,
+		classify: classifySQLite,
+	}
+}
+
+func changeReturning(ctx context.Context, conn gorm.ConnPool, statement string, args ...any) (left, rows int64, err error) {
+	err = conn.QueryRowContext(ctx, statement, args...).Scan(&left)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, 0, nil
+	}
+	return left, 1, err
+}
+
+func openSQLite(o Options) (dialect, *sql.DB, error) {
+	if o.DSN == "" {
+		return dialect{}, nil, errors.New("the path of the file is empty")
+	}
+	settings := url.Values{
+		"_pragma": {
+			fmt.Sprintf("busy_timeout(%d)", o.LockWait.Milliseconds()),
+			"journal_mode(WAL)", // readers go on while one writes
+			"synchronous(NORMAL)",
+		},
+		"_txlock": {"immediate"},
+	}
+	pool, err := sql.Open("sqlite", "file:"+(&url.URL{Path: o.DSN}).EscapedPath()+"?"+settings.Encode())
+	return sqliteDialect(), pool, err
+}
+
+// Result codes of SQLite, see https://www.sqlite.org/rescode.html.
+const (
+	sqliteBusy             = 5
+	sqliteLocked           = 6
+	sqliteConstraintUnique = 2067
+)
+
+func classifySQLite(err error) faultKind {
+	var answer *sqlite.Error
+	if !errors.As(err, &answer) {
+		return faultBackend
+	}
+	switch code := answer.Code(); {
+	case code == sqliteConstraintUnique:
+		return faultDuplicate
+	case code&0xff == sqliteBusy, code&0xff == sqliteLocked:
+		return faultBusy
+	default:
+		return faultBackend
+	}
+}

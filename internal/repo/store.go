@@ -1,0 +1,190 @@
+// Package repo keeps the stock rows and the ledger in SQL, through GORM. It
+// offers the statements that strategies are made of and decides nothing about
+// locking: who may write when is the strategy's business.
+package repo
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// The databases that stockd speaks to.
+const (
+	MySQL  = "mysql" // MySQL, MariaDB and what speaks their protocol
+	SQLite = "sqlite"
+)
+
+// Options say which database to open, and how.
+type Options struct {
+	// Driver is MySQL or SQLite.
+	Driver string
+	// DSN is a go-sql-driver DSN, or the path of a SQLite file.
+	DSN string
+	// Password replaces the DSN's, where it is set.
+	Password string
+	// MaxOpen bounds the connections of this process, at least 1.
+	MaxOpen int
+	// LockWait bounds the wait for a row lock; MySQL rounds it up to seconds.
+	LockWait time.Duration
+	// ConnectTimeout bounds the making of one connection.
+	ConnectTimeout time.Duration
+	// Replica is written into every ledger row.
+	Replica string
+}
+
+// Store is the stock and the ledger in one SQL database. It may be used from
+// any number of goroutines.
+type Store struct {
+	db       *gorm.DB
+	pool     *sql.DB
+	dialect  dialect
+	turn     chan struct{} // holds one element while a transaction runs; nil for databases that queue writers themselves
+	replica  string
+	strategy string
+}
+
+// Open connects to the database. The error is a *stock.BackendError where the
+// database does not answer.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	open, known := map[string]func(Options) (dialect, *sql.DB, error){
+		MySQL: openMySQL, SQLite: openSQLite,
+	}[o.Driver]
+	if !known {
+		return nil, fmt.Errorf("open database: driver %q is neither %q nor %q", o.Driver, MySQL, SQLite)
+	}
+	d, pool, err := open(o)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", o.Driver, err)
+	}
+	pool.SetMaxOpenConns(o.MaxOpen)
+	pool.SetMaxIdleConns(o.MaxOpen)
+	pool.SetConnMaxIdleTime(5 * time.Minute)
+	s := &Store{pool: pool, dialect: d, replica: o.Replica}
+	if d.oneWriter {
+		s.turn = make(chan struct{}, 1)
+	}
+	if err := s.Ping(ctx); err != nil {
+		return nil, errors.Join(err, pool.Close())
+	}
+	s.db, err = gorm.Open(d.gorm(pool), &gorm.Config{
+		SkipDefaultTransaction: true, // transactions are opened where they are meant
+		Logger:                 logger.Discard,
+		NowFunc:                func() time.Time { return time.Now().UTC() },
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", o.Driver, err), pool.Close())
+	}
+	return s, nil
+}
+
+// As returns the same store, which writes the strategy's name into the ledger.
+func (s *Store) As(strategy string) *Store {
+	stamped := *s
+	stamped.strategy = strategy
+	return &stamped
+}
+
+// Dialect is MySQL or SQLite.
+func (s *Store) Dialect() string { return s.dialect.name }
+
+// Close closes the connections; what was returned by As is closed with it.
+func (s *Store) Close() error { return s.pool.Close() }
+
+// Ping asks the database for a sign of life.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.pool.PingContext(ctx); err != nil {
+		return s.fault(ctx, "ping", err)
+	}
+	return nil
+}
+
+// Version is the server's name and version, such as "MariaDB 10.11.14".
+func (s *Store) Version(ctx context.Context) (string, error) {
+	var version string
+	if err := s.pool.QueryRowContext(ctx, s.dialect.version).Scan(&version); err != nil {
+		return "", s.fault(ctx, "read version", err)
+	}
+	return s.dialect.describe(version), nil
+}
+
+// deadlockTries bounds how often a transaction is run that the database
+// rolled back as the victim of a deadlock.
+const deadlockTries = 10
+
+// InTx runs do in one transaction and commits it.
+//
+// An error of do rolls back and is returned as it is. A transaction that the
+// database itself chose as the victim of a deadlock is run again, do included,
+// a bounded number of times. ErrUnknownOutcome: the commit was sent and its
+// answer did not come. Every other error means that nothing was written.
+func (s *Store) InTx(ctx context.Context, do func(*Tx) error) error {
+	for try := 1; ; try++ {
+		err := s.once(ctx, do)
+		if !errors.Is(err, errDeadlock) || try == deadlockTries {
+			return err
+		}
+		if err := pause(ctx, rand.N(time.Duration(try)*2*time.Millisecond)); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Store) once(ctx context.Context, do func(*Tx) error) error {
+	if err := s.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer s.endTurn()
+	db := s.db.WithContext(ctx).Begin()
+	if db.Error != nil {
+		return s.beginFault(ctx, db.Error)
+	}
+	defer db.Rollback() // harmless after the commit
+	if err := do(&Tx{store: s, db: db}); err != nil {
+		return err
+	}
+	if err := db.Commit().Error; err != nil {
+		return s.commitFault(ctx, err)
+	}
+	return nil
+}
+
+// takeTurn queues the writers of this process before a database that would
+// have them poll for its one lock.
+func (s *Store) takeTurn(ctx context.Context) error {
+	if s.turn == nil {
+		return nil
+	}
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return s.beginFault(ctx, context.Cause(ctx))
+	}
+}
+
+func (s *Store) endTurn() {
+	if s.turn != nil {
+		<-s.turn
+	}
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", stock.ErrBusy, context.Cause(ctx))
+	}
+}

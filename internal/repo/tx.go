@@ -1,0 +1,80 @@
+package repo
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Tx is one open transaction. Append the ledger's rows first and write the
+// stock row last: the row everyone waits for is then locked for one statement
+// and the commit.
+type Tx struct {
+	store *Store
+	db    *gorm.DB
+}
+
+// conn is the connection of the transaction, for the statements whose result
+// GORM does not hand out.
+func (t *Tx) conn() gorm.ConnPool { return t.db.Statement.ConnPool }
+
+// Goods reads the row without locking it.
+func (t *Tx) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
+	return t.store.readGoods(ctx, t.conn(), readRow, goodsID)
+}
+
+// GoodsForUpdate reads the row and keeps every other writer from it until the
+// transaction ends.
+func (t *Tx) GoodsForUpdate(ctx context.Context, goodsID int64) (stock.Goods, error) {
+	return t.store.readGoods(ctx, t.conn(), t.store.dialect.readForUpdate, goodsID)
+}
+
+// SetStock writes the stock, whatever is there by now.
+func (t *Tx) SetStock(ctx context.Context, goodsID, units int64) error {
+	_, err := t.write(ctx, "set stock", writeStock, units, goodsID)
+	return err
+}
+
+// SetStockIfVersion writes the stock where the row's version is still the one
+// that was read, and tells whether it was.
+func (t *Tx) SetStockIfVersion(ctx context.Context, goodsID, units, version int64) (was bool, err error) {
+	rows, err := t.write(ctx, "set stock of version", writeStockIfVersion, units, goodsID, version)
+	return rows == 1, err
+}
+
+// Subtract takes units off the stock, whatever is left of it.
+func (t *Tx) Subtract(ctx context.Context, goodsID, units int64) error {
+	_, err := t.write(ctx, "subtract stock", subtract, units, goodsID)
+	return err
+}
+
+// SubtractIfEnough takes units off the stock where that many are left, and
+// tells whether there were.
+func (t *Tx) SubtractIfEnough(ctx context.Context, goodsID, units int64) (left int64, enough bool, err error) {
+	d := t.store.dialect
+	left, rows, err := d.change(ctx, t.conn(), d.subtractIfEnough, units, goodsID, units)
+	return left, rows == 1, t.store.fault(ctx, "subtract stock if enough", err)
+}
+
+func (t *Tx) write(ctx context.Context, doing, statement string, args ...any) (rows int64, err error) {
+	result, err := t.conn().ExecContext(ctx, statement, args...)
+	if err != nil {
+		return 0, t.store.fault(ctx, doing, err)
+	}
+	rows, err = result.RowsAffected()
+	return rows, t.store.fault(ctx, doing, err)
+}
+
+func (s *Store) readGoods(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64) (stock.Goods, error) {
+	var g stock.Goods
+	err := conn.QueryRowContext(ctx, statement, goodsID).Scan(&g.ID, &g.Stock, &g.Version, &g.Fence)
+	if errors.Is(err, sql.ErrNoRows) {
+		return stock.Goods{}, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
+	}
+	return g, s.fault(ctx, "read stock", err)
+}
