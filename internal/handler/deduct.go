@@ -1,0 +1,111 @@
+package handler
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// sale serves buyers.
+type sale struct{ options Options }
+
+// sold is the answer to a purchase that was accepted.
+type sold struct {
+	OrderID   string  `json:"order_id"`
+	GoodsID   int64   `json:"goods_id"`
+	Quantity  int64   `json:"quantity"`
+	Remaining int64   `json:"remaining"`
+	Strategy  string  `json:"strategy"`
+	Replica   string  `json:"replica"`
+	Token     uint64  `json:"token"`
+	WaitMS    float64 `json:"wait_ms"`
+	HoldMS    float64 `json:"hold_ms"`
+}
+
+// deduct serves POST /deduct.
+func (s sale) deduct(c *gin.Context) {
+	f, err := readForm(c.Request, "strategy", "group", "fence", "goods_id", "quantity", "user_id")
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	goodsID := f.whole("goods_id", 1, math.MaxInt64)
+	key := f.idempotencyKey(c.Request)
+	purchase := stock.Purchase{
+		RequestID: key,
+		Keyed:     key != "",
+		Quantity:  f.wholeOr("quantity", 1, 1, stock.MaxQuantity),
+		UserID:    f.text("user_id", stock.MaxUserID),
+	}
+	name := f.text("strategy", 64)
+	if name == "" {
+		name = s.options.DefaultStrategy
+	}
+	for _, modifier := range []string{"group", "fence"} {
+		if f.flag(modifier) {
+			f.failf(modifier, "cannot be true: no strategy of this version can do that")
+		}
+	}
+	if err := f.err(); err != nil {
+		answer(c, err)
+		return
+	}
+	s.sell(c, name, goodsID, purchase)
+}
+
+func (s sale) sell(c *gin.Context, name string, goodsID int64, purchase stock.Purchase) {
+	service, err := s.options.Catalogue.Service(name)
+	if err != nil {
+		p := problemOf(err)
+		p.Strategies = s.options.Catalogue.Names()
+		p.Errors = []fieldError{{"strategy", fmt.Sprintf("%q is not known; allowed are those of GET /strategies", name)}}
+		answer(c, p)
+		return
+	}
+	outcome, err := service.Deduct(c.Request.Context(), goodsID, purchase)
+	if err == nil {
+		err = outcome.Refused
+	}
+	if err != nil {
+		s.refuse(c, outcome.Order.RequestID, err)
+		return
+	}
+	if outcome.Replayed {
+		c.Header("Idempotency-Replayed", "true")
+	}
+	c.JSON(http.StatusOK, sold{
+		OrderID:   outcome.Order.ID,
+		GoodsID:   outcome.Order.GoodsID,
+		Quantity:  outcome.Order.Quantity,
+		Remaining: outcome.Order.Remaining,
+		Strategy:  outcome.Order.Strategy,
+		Replica:   outcome.Order.Replica,
+		Token:     outcome.Order.Token,
+		WaitMS:    milliseconds(outcome.Wait),
+		HoldMS:    milliseconds(outcome.Hold),
+	})
+}
+
+func (s sale) refuse(c *gin.Context, requestID string, err error) {
+	p := problemOf(err)
+	if isUnknown(err) {
+		p.RequestID = requestID
+		p.Detail += "; send the same request with Idempotency-Key: " + requestID + " to find out"
+	}
+	logFailure(c, s.options.Log, p, err)
+	answer(c, p)
+}
+
+// strategies serves GET /strategies.
+func (s sale) strategies(c *gin.Context) {
+	c.JSON(http.StatusOK, gin.H{"strategies": s.options.Catalogue.Describe(c.Request.Context())})
+}
+
+func milliseconds(d time.Duration) float64 {
+	return float64(d.Microseconds()) / 1000
+}

@@ -1,0 +1,113 @@
+package handler
+
+import (
+	"errors"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// goods serves the goods themselves: to buyers, who may look, and to the
+// owner.
+type goods struct{ options Options }
+
+// read serves GET /goods/:id.
+func (g goods) read(c *gin.Context) {
+	id, ok := goodsID(c)
+	if !ok {
+		return
+	}
+	row, err := g.options.Inventory.Goods(c.Request.Context(), id)
+	g.respond(c, http.StatusOK, row, err)
+}
+
+// audit serves GET /goods/:id/audit.
+func (g goods) audit(c *gin.Context) {
+	id, ok := goodsID(c)
+	if !ok {
+		return
+	}
+	audit, err := g.options.Inventory.Audit(c.Request.Context(), id)
+	g.respond(c, http.StatusOK, audit, err)
+}
+
+// create serves POST /goods of the owner.
+func (g goods) create(c *gin.Context) {
+	f, err := readForm(c.Request, "goods_id", "stock")
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	id := f.whole("goods_id", 1, math.MaxInt64)
+	units := f.whole("stock", 0, stock.MaxStock)
+	key := f.idempotencyKey(c.Request)
+	if err := f.err(); err != nil {
+		answer(c, err)
+		return
+	}
+	row, err := g.options.Inventory.Create(c.Request.Context(), id, units, key)
+	g.respond(c, http.StatusCreated, row, err)
+}
+
+// restock serves POST /goods/:id/restock of the owner.
+func (g goods) restock(c *gin.Context) {
+	id, ok := goodsID(c)
+	if !ok {
+		return
+	}
+	f, err := readForm(c.Request, "quantity")
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	units := f.whole("quantity", 1, stock.MaxStock)
+	key := f.idempotencyKey(c.Request)
+	if err := f.err(); err != nil {
+		answer(c, err)
+		return
+	}
+	row, err := g.options.Inventory.Restock(c.Request.Context(), id, units, key)
+	g.respond(c, http.StatusOK, row, err)
+}
+
+// readyz serves GET /readyz.
+func (g goods) readyz(c *gin.Context) {
+	g.respond(c, http.StatusOK, gin.H{"status": "ready"}, g.options.Inventory.Ready(c.Request.Context()))
+}
+
+func (g goods) respond(c *gin.Context, status int, body any, err error) {
+	if err != nil {
+		p := problemOf(err)
+		logFailure(c, g.options.Log, p, err)
+		answer(c, p)
+		return
+	}
+	c.JSON(status, body)
+}
+
+// goodsID reads the path; where it is wrong it has answered already.
+func goodsID(c *gin.Context) (id int64, ok bool) {
+	text := c.Param("id")
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 {
+		answer(c, invalid(fieldError{"goods_id", "must be a whole number from 1 to " +
+			strconv.FormatInt(math.MaxInt64, 10) + ", not " + quote(value{text: text})}))
+		return 0, false
+	}
+	return id, true
+}
+
+func isUnknown(err error) bool { return errors.Is(err, stock.ErrUnknownOutcome) }
+
+// logFailure logs what the owner should know: not a refusal, but a backend
+// that fails or a mistake of ours.
+func logFailure(c *gin.Context, log *slog.Logger, p problem, err error) {
+	if p.Status >= http.StatusInternalServerError && !errors.Is(err, stock.ErrBusy) {
+		log.ErrorContext(c, "request failed", "path", c.Request.URL.Path, "problem", p.Type, "error", err)
+	}
+}

@@ -1,0 +1,71 @@
+// Package handler speaks HTTP: routes, the reading of requests, and problems
+// as RFC 9457 has them. It knows nothing of SQL or of locks.
+package handler
+
+import (
+	"log/slog"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/stockd/stockd/internal/service"
+)
+
+// Options are what the routes need.
+type Options struct {
+	Catalogue *service.Catalogue
+	Inventory *service.Inventory
+	// Replica names this process in answers.
+	Replica string
+	// DefaultStrategy sells where a request names none.
+	DefaultStrategy string
+	// MaxBody bounds the body of a request, in bytes.
+	MaxBody int64
+	Log     *slog.Logger
+}
+
+// Public returns the routes for buyers.
+func Public(o Options) http.Handler {
+	sale := sale{options: o}
+	goods := goods{options: o}
+	engine := engine(o)
+	engine.POST("/deduct", sale.deduct)
+	engine.GET("/strategies", sale.strategies)
+	engine.GET("/goods/:id", goods.read)
+	engine.GET("/goods/:id/audit", goods.audit)
+	engine.GET("/healthz", healthz)
+	engine.GET("/readyz", goods.readyz)
+	return engine
+}
+
+// Admin returns the routes for the owner, every one of them behind a bearer
+// token. The token must not be empty.
+func Admin(o Options, token string) http.Handler {
+	goods := goods{options: o}
+	engine := engine(o)
+	engine.GET("/healthz", healthz)
+	owner := engine.Group("/", bearer(token))
+	owner.POST("/goods", goods.create)
+	owner.POST("/goods/:id/restock", goods.restock)
+	owner.GET("/goods/:id", goods.read)
+	owner.GET("/goods/:id/audit", goods.audit)
+	return engine
+}
+
+func engine(o Options) *gin.Engine {
+	e := gin.New()
+	e.HandleMethodNotAllowed = true
+	e.ForwardedByClientIP = false // nobody is trusted to say who somebody else is
+	e.Use(recovery(o.Log), limitBody(o.MaxBody))
+	e.NoRoute(func(c *gin.Context) {
+		answer(c, newProblem(http.StatusNotFound, "not-found", "Nothing here").
+			detail("there is no %s here", c.Request.URL.Path))
+	})
+	e.NoMethod(func(c *gin.Context) {
+		answer(c, newProblem(http.StatusMethodNotAllowed, "method-not-allowed", "Not this method").
+			detail("%s takes no %s", c.Request.URL.Path, c.Request.Method))
+	})
+	return e
+}
+
+func healthz(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) }

@@ -1,0 +1,470 @@
+package handler_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/strategy"
+)
+
+var lab *labtest.Lab
+
+func TestMain(m *testing.M) {
+	gin.SetMode(gin.ReleaseMode)
+	os.Exit(labtest.Main(m, &lab))
+}
+
+const token = "a token of the owner"
+
+// api is a replica on a database, with goods 1 of which there are ten.
+type api struct {
+	public, admin *httptest.Server
+}
+
+func serve(t *testing.T, d *servers.Database) api {
+	t.Helper()
+	store := labtest.Open(t, d, "replica-1")
+	o := handler.Options{
+		Catalogue: service.NewCatalogue(strategy.Registry(), strategy.Deps{
+			Store: store, LockWait: time.Second, Retry: strategy.Retry{Tries: 10, Max: time.Millisecond},
+		}, 5*time.Second),
+		Inventory: service.NewInventory(store), Replica: "replica-1", DefaultStrategy: "sql-conditional",
+		MaxBody: 4096, Log: slog.New(slog.DiscardHandler),
+	}
+	a := api{public: httptest.NewServer(handler.Public(o)), admin: httptest.NewServer(handler.Admin(o, token))}
+	t.Cleanup(a.public.Close)
+	t.Cleanup(a.admin.Close)
+	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 1, "stock": 10}`, http.StatusCreated)
+	return a
+}
+
+func serveSQLite(t *testing.T) api { return serve(t, lab.Database(t, servers.SQLite)) }
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   map[string]any
+	text   string
+}
+
+// problem is the last part of the problem's type.
+func (a answer) problem() string {
+	kind, _ := a.body["type"].(string)
+	return strings.TrimPrefix(kind, "urn:stockd:problem:")
+}
+
+// field is the first field that the problem names.
+func (a answer) field() string {
+	list, _ := a.body["errors"].([]any)
+	if len(list) == 0 {
+		return ""
+	}
+	first, _ := list[0].(map[string]any)
+	name, _ := first["field"].(string)
+	return name
+}
+
+func send(t *testing.T, r *http.Request) answer {
+	t.Helper()
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := answer{status: response.StatusCode, header: response.Header, text: string(content)}
+	if err := json.Unmarshal(content, &a.body); err != nil {
+		t.Fatalf("%s is answered with %q, which is no JSON: %v", r.URL, content, err)
+	}
+	return a
+}
+
+func request(t *testing.T, method, url, contentType, body string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	return r
+}
+
+func (a api) owner(t *testing.T, method, path, body string, wanted int) answer {
+	t.Helper()
+	r := request(t, method, a.admin.URL+path, "application/json", body)
+	r.Header.Set("Authorization", "Bearer "+token)
+	got := send(t, r)
+	if got.status != wanted {
+		t.Fatalf("%s %s is answered with %d %s, want %d", method, path, got.status, got.text, wanted)
+	}
+	return got
+}
+
+func (a api) buy(t *testing.T, query string) answer {
+	t.Helper()
+	return send(t, request(t, http.MethodPost, a.public.URL+"/deduct?"+query, "", ""))
+}
+
+func (a api) get(t *testing.T, path string) answer {
+	t.Helper()
+	return send(t, request(t, http.MethodGet, a.public.URL+path, "", ""))
+}
+
+const (
+	jsonType = "application/json"
+	formType = "application/x-www-form-urlencoded"
+)
+
+func TestASaleInEachForm(t *testing.T) {
+	a := serveSQLite(t)
+	left := 10.0
+	for _, c := range []struct{ name, query, kind, body string }{
+		{"query", "?strategy=naive&goods_id=1&quantity=2&user_id=u-1", "", ""},
+		{"form", "?strategy=naive", formType, "goods_id=1&quantity=2&user_id=u-1"},
+		{"JSON", "?strategy=naive", jsonType, `{"goods_id": 1, "quantity": 2, "user_id": "u-1"}`},
+		{"JSON with a charset", "?strategy=naive", jsonType + "; charset=utf-8", `{"goods_id": 1, "quantity": 2, "user_id": 7}`},
+	} {
+		got := send(t, request(t, http.MethodPost, a.public.URL+"/deduct"+c.query, c.kind, c.body))
+		left -= 2
+		for field, wanted := range map[string]any{
+			"goods_id": 1.0, "quantity": 2.0, "remaining": left, "strategy": "naive", "replica": "replica-1",
+			"token": 0.0, "wait_ms": 0.0, "hold_ms": 0.0,
+		} {
+			if got.body[field] != wanted {
+				t.Errorf("%s: %s is %v, want %v: %s", c.name, field, got.body[field], wanted, got.text)
+			}
+		}
+		if id, _ := got.body["order_id"].(string); id == "" || got.status != http.StatusOK {
+			t.Errorf("%s is answered with %d and order %q", c.name, got.status, id)
+		}
+	}
+}
+
+func TestQuantityIsOneWhereItIsNotGiven(t *testing.T) {
+	a := serveSQLite(t)
+	if got := a.buy(t, "goods_id=1"); got.body["quantity"] != 1.0 || got.body["strategy"] != "sql-conditional" {
+		t.Errorf("answered with %s, want one unit through the default strategy", got.text)
+	}
+}
+
+func TestALockTellsHowLongItWasWaitedForAndHeld(t *testing.T) {
+	a := serveSQLite(t)
+	got := a.buy(t, "goods_id=1&strategy=mutex")
+	if hold, _ := got.body["hold_ms"].(float64); hold <= 0 {
+		t.Errorf("hold_ms is %v: %s", hold, got.text)
+	}
+}
+
+func TestSoldOutIsAConflict(t *testing.T) {
+	a := serveSQLite(t)
+	got := a.buy(t, "goods_id=1&quantity=11")
+	if got.status != http.StatusConflict || got.problem() != "insufficient-stock" {
+		t.Errorf("11 of 10 are answered with %d %s", got.status, got.text)
+	}
+	if kind := got.header.Get("Content-Type"); kind != "application/problem+json" {
+		t.Errorf("a problem is %s", kind)
+	}
+}
+
+// Bad input is a problem that names the field, and leaves no row in the ledger.
+func TestBadInput(t *testing.T) {
+	a := serveSQLite(t)
+	const valid = `"goods_id": 1, "quantity": 1`
+	for _, c := range []struct {
+		name, query, kind, body string
+		status                  int
+		problem, field          string
+	}{
+		{"negative quantity", "?goods_id=1&quantity=-1", "", "", 400, "invalid-request", "quantity"},
+		{"zero quantity", "?goods_id=1&quantity=0", "", "", 400, "invalid-request", "quantity"},
+		{"overflowing quantity", "?goods_id=1&quantity=9223372036854775808", "", "", 400, "invalid-request", "quantity"},
+		{"quantity above the limit", "?goods_id=1&quantity=1000001", "", "", 400, "invalid-request", "quantity"},
+		{"empty quantity", "?goods_id=1&quantity=", "", "", 400, "invalid-request", "quantity"},
+		{"quantity with a fraction", "?goods_id=1&quantity=1.5", "", "", 400, "invalid-request", "quantity"},
+		{"quantity of words", "?goods_id=1&quantity=two", "", "", 400, "invalid-request", "quantity"},
+		{"quantity null", "", jsonType, `{"goods_id": 1, "quantity": null}`, 400, "invalid-request", "quantity"},
+		{"quantity as text", "", jsonType, `{"goods_id": 1, "quantity": "1"}`, 400, "invalid-request", "quantity"},
+		{"quantity with an exponent", "", jsonType, `{"goods_id": 1, "quantity": 1e0}`, 400, "invalid-request", "quantity"},
+		{"quantity a list", "", jsonType, `{"goods_id": 1, "quantity": [1]}`, 400, "invalid-request", "quantity"},
+		{"quantity an object", "", jsonType, `{"goods_id": 1, "quantity": {"a": 1}}`, 400, "invalid-request", "quantity"},
+		{"no goods", "", "", "", 400, "invalid-request", "goods_id"},
+		{"goods zero", "?goods_id=0", "", "", 400, "invalid-request", "goods_id"},
+		{"unknown goods", "?goods_id=99", "", "", 404, "unknown-goods", ""},
+		{"unknown strategy", "?goods_id=1&strategy=hope", "", "", 400, "unknown-strategy", "strategy"},
+		{"empty strategy", "?goods_id=1&strategy=", "", "", 400, "invalid-request", "strategy"},
+		{"fence that is no flag", "?goods_id=1&fence=maybe", "", "", 400, "invalid-request", "fence"},
+		{"fence where there is none", "?goods_id=1&fence=true", "", "", 400, "invalid-request", "fence"},
+		{"user too long", "?goods_id=1&user_id=" + strings.Repeat("u", 65), "", "", 400, "invalid-request", "user_id"},
+		{"user with a control character", "?goods_id=1&user_id=a%00b", "", "", 400, "invalid-request", "user_id"},
+		{"user that is no text", "?goods_id=1&user_id=%ff", "", "", 400, "invalid-request", "user_id"},
+		{"unknown field in the query", "?goods_id=1&colour=red", "", "", 400, "invalid-request", "colour"},
+		{"unknown field in JSON", "", jsonType, `{` + valid + `, "colour": "red"}`, 400, "invalid-request", "colour"},
+		{"unknown field in a form", "", formType, "goods_id=1&colour=red", 400, "invalid-request", "colour"},
+		{"two values in the query", "?goods_id=1&goods_id=1", "", "", 400, "invalid-request", "goods_id"},
+		{"two values in JSON", "", jsonType, `{` + valid + `, "quantity": 2}`, 400, "invalid-request", "quantity"},
+		{"two values in a form", "", formType, "goods_id=1&goods_id=2", 400, "invalid-request", "goods_id"},
+		{"one value in each", "?goods_id=1", jsonType, `{"goods_id": 1}`, 400, "invalid-request", "goods_id"},
+		{"broken query", "?goods_id=%zz", "", "", 400, "invalid-request", "query"},
+		{"broken JSON", "", jsonType, `{"goods_id": 1`, 400, "invalid-request", "body"},
+		{"JSON that is no object", "", jsonType, `[1]`, 400, "invalid-request", "body"},
+		{"two JSON objects", "", jsonType, `{` + valid + `} {}`, 400, "invalid-request", "body"},
+		{"JSON that is no UTF-8", "", jsonType, "{\"user_id\": \"\xff\"}", 400, "invalid-request", "body"},
+		{"broken form", "", formType, "goods_id=%zz", 400, "invalid-request", "body"},
+		{"a body that is too large", "", jsonType, `{"user_id": "` + strings.Repeat("u", 5000) + `"}`, 413, "body-too-large", ""},
+		{"a body of another kind", "", "text/xml", "<goods/>", 415, "unsupported-media-type", "Content-Type"},
+		{"a body of no kind", "", "", `{"goods_id": 1}`, 415, "unsupported-media-type", "Content-Type"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := send(t, request(t, http.MethodPost, a.public.URL+"/deduct"+c.query, c.kind, c.body))
+			if got.status != c.status || got.problem() != c.problem || got.field() != c.field {
+				t.Errorf("answered with %d %s naming %q, want %d %s naming %q: %s",
+					got.status, got.problem(), got.field(), c.status, c.problem, c.field, got.text)
+			}
+			if got.body["status"] != float64(c.status) || got.body["title"] == "" || got.body["detail"] == nil {
+				t.Errorf("the problem is not complete: %s", got.text)
+			}
+		})
+	}
+	if audit := a.get(t, "/goods/1/audit"); audit.body["orders"] != 0.0 || audit.body["stock"] != 10.0 {
+		t.Errorf("bad input has left its mark: %s", audit.text)
+	}
+}
+
+func TestBadHeaders(t *testing.T) {
+	a := serveSQLite(t)
+	for name, values := range map[string][]string{
+		"empty":     {""},
+		"too long":  {strings.Repeat("k", 129)},
+		"a space":   {"a key"},
+		"not ASCII": {"schlüssel"},
+		"two keys":  {"one", "two"},
+	} {
+		r := request(t, http.MethodPost, a.public.URL+"/deduct?goods_id=1", "", "")
+		r.Header["Idempotency-Key"] = values
+		if got := send(t, r); got.status != http.StatusBadRequest || got.field() != "Idempotency-Key" {
+			t.Errorf("%s: answered with %d %s", name, got.status, got.text)
+		}
+	}
+}
+
+func TestEveryWrongFieldIsNamedAtOnce(t *testing.T) {
+	a := serveSQLite(t)
+	got := a.buy(t, "goods_id=x&quantity=0&colour=red")
+	if list, _ := got.body["errors"].([]any); len(list) != 3 {
+		t.Errorf("%d fields are named, want 3: %s", len(list), got.text)
+	}
+}
+
+func TestAnUnknownStrategyHearsOfTheKnownOnes(t *testing.T) {
+	a := serveSQLite(t)
+	got := a.buy(t, "goods_id=1&strategy=hope")
+	if list, _ := got.body["strategies"].([]any); len(list) != len(strategy.Registry()) {
+		t.Errorf("%d strategies are listed, want %d: %s", len(list), len(strategy.Registry()), got.text)
+	}
+}
+
+func TestAKeyIsAnsweredTheSameAgain(t *testing.T) {
+	a := serveSQLite(t)
+	var answers [2]answer
+	for i := range answers {
+		r := request(t, http.MethodPost, a.public.URL+"/deduct?goods_id=1", "", "")
+		r.Header.Set("Idempotency-Key", "checkout-1")
+		answers[i] = send(t, r)
+	}
+	if answers[0].text != answers[1].text {
+		t.Errorf("first %s, then %s", answers[0].text, answers[1].text)
+	}
+	if answers[0].header.Get("Idempotency-Replayed") != "" || answers[1].header.Get("Idempotency-Replayed") != "true" {
+		t.Error("only the second answer is a replay")
+	}
+	r := request(t, http.MethodPost, a.public.URL+"/deduct?goods_id=1&quantity=2", "", "")
+	r.Header.Set("Idempotency-Key", "checkout-1")
+	if got := send(t, r); got.status != http.StatusUnprocessableEntity || got.problem() != "key-reused" {
+		t.Errorf("the key with other content is answered with %d %s", got.status, got.text)
+	}
+}
+
+func TestReadingGoods(t *testing.T) {
+	a := serveSQLite(t)
+	a.buy(t, "goods_id=1&quantity=3")
+	if got := a.get(t, "/goods/1"); got.body["stock"] != 7.0 || got.body["goods_id"] != 1.0 {
+		t.Errorf("goods are %s", got.text)
+	}
+	audit := a.get(t, "/goods/1/audit")
+	for field, wanted := range map[string]any{
+		"stock": 7.0, "initial": 10.0, "sold": 3.0, "oversold": 0.0, "lost": 0.0, "clean": true,
+	} {
+		if audit.body[field] != wanted {
+			t.Errorf("%s is %v, want %v: %s", field, audit.body[field], wanted, audit.text)
+		}
+	}
+	for path, wanted := range map[string]int{"/goods/2": 404, "/goods/2/audit": 404, "/goods/x": 400, "/goods/-1/audit": 400, "/nothing": 404} {
+		if got := a.get(t, path); got.status != wanted || got.problem() == "" {
+			t.Errorf("%s is answered with %d %s, want %d", path, got.status, got.text, wanted)
+		}
+	}
+}
+
+func TestAnotherMethodIsRefused(t *testing.T) {
+	a := serveSQLite(t)
+	if got := a.get(t, "/deduct?goods_id=1"); got.status != http.StatusMethodNotAllowed {
+		t.Errorf("GET /deduct is answered with %d %s", got.status, got.text)
+	}
+}
+
+func TestStrategiesAreListedWithTheirClaims(t *testing.T) {
+	a := serveSQLite(t)
+	list, _ := a.get(t, "/strategies").body["strategies"].([]any)
+	if len(list) != len(strategy.Registry()) {
+		t.Fatalf("%d strategies, want %d", len(list), len(strategy.Registry()))
+	}
+	for i, entry := range strategy.Registry() {
+		got, _ := list[i].(map[string]any)
+		claims, _ := got["claims"].(map[string]any)
+		if got["name"] != entry.Name || got["available"] != true || claims["exclusive_across_replicas"] != entry.Claims.ExclusiveAcrossReplicas {
+			t.Errorf("%s is described as %v", entry.Name, got)
+		}
+	}
+}
+
+func TestTheOwnersListenerNeedsTheToken(t *testing.T) {
+	a := serveSQLite(t)
+	for name, header := range map[string]string{
+		"none": "", "wrong": "Bearer wrong", "another scheme": "Basic " + token, "no scheme": token, "a prefix": "Bearer " + token[:5],
+	} {
+		r := request(t, http.MethodPost, a.admin.URL+"/goods", jsonType, `{"goods_id": 2, "stock": 5}`)
+		r.Header.Set("Authorization", header)
+		if got := send(t, r); got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") == "" {
+			t.Errorf("%s: answered with %d %s", name, got.status, got.text)
+		}
+	}
+	if got := a.get(t, "/goods/2"); got.status != http.StatusNotFound {
+		t.Errorf("somebody without the token has created goods: %s", got.text)
+	}
+}
+
+func TestBuyersCannotRestock(t *testing.T) {
+	a := serveSQLite(t)
+	got := send(t, request(t, http.MethodPost, a.public.URL+"/goods/1/restock", jsonType, `{"quantity": 5}`))
+	if got.status != http.StatusNotFound {
+		t.Errorf("restocking on the buyers' listener is answered with %d %s", got.status, got.text)
+	}
+}
+
+func TestTheOwnerCreatesAndRestocks(t *testing.T) {
+	a := serveSQLite(t)
+	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 0}`, http.StatusCreated)
+	if got := a.owner(t, http.MethodPost, "/goods/2/restock", `{"quantity": 5}`, http.StatusOK); got.body["stock"] != 5.0 {
+		t.Errorf("restocked to %s, want 5", got.text)
+	}
+	for _, c := range []struct {
+		path, body string
+		status     int
+		field      string
+	}{
+		{"/goods", `{"goods_id": 2, "stock": 1}`, http.StatusConflict, ""},
+		{"/goods", `{"goods_id": 3}`, http.StatusBadRequest, "stock"},
+		{"/goods", `{"goods_id": 3, "stock": -1}`, http.StatusBadRequest, "stock"},
+		{"/goods", `{"goods_id": 3, "stock": 1000000000001}`, http.StatusBadRequest, "stock"},
+		{"/goods/2/restock", `{"quantity": 0}`, http.StatusBadRequest, "quantity"},
+		{"/goods/2/restock", `{"quantity": 1000000000000}`, http.StatusConflict, ""},
+		{"/goods/9/restock", `{"quantity": 1}`, http.StatusNotFound, ""},
+	} {
+		if got := a.owner(t, http.MethodPost, c.path, c.body, c.status); got.field() != c.field {
+			t.Errorf("%s %s names %q, want %q: %s", c.path, c.body, got.field(), c.field, got.text)
+		}
+	}
+}
+
+// A database that is gone is named. It is never taken for sold out, and when it
+// is back, so is the replica.
+func TestTheDatabaseGoneAndBack(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		a := serve(t, d)
+		if err := d.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, got := range []answer{a.buy(t, "goods_id=1"), a.get(t, "/readyz"), a.get(t, "/goods/1"), a.get(t, "/goods/1/audit")} {
+			if got.status != http.StatusServiceUnavailable || got.problem() != "backend-unavailable" || got.body["backend"] != "mysql" {
+				t.Errorf("without its database it answers %d %s", got.status, got.text)
+			}
+			if strings.Contains(got.text, "127.0.0.1") {
+				t.Errorf("a stranger is told where the database is: %s", got.text)
+			}
+			if got.header.Get("Retry-After") == "" {
+				t.Errorf("no Retry-After with %s", got.text)
+			}
+		}
+		if got := a.get(t, "/healthz"); got.status != http.StatusOK {
+			t.Errorf("it is alive without its database, and answers %d", got.status)
+		}
+		list, _ := a.get(t, "/strategies").body["strategies"].([]any)
+		if first, _ := list[0].(map[string]any); first["available"] != false || first["note"] == "" {
+			t.Errorf("without its database a strategy is described as %v", first)
+		}
+		if err := d.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.buy(t, "goods_id=1"); got.status != http.StatusOK {
+			t.Errorf("with its database back it answers %d %s", got.status, got.text)
+		}
+	})
+}
+
+func TestAnUnknownOutcomeSaysSo(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		through, cut := labtest.Through(t, d)
+		a := serve(t, through)
+		cut.After("COMMIT", true)
+		lost := a.buy(t, "goods_id=1&quantity=2")
+		key, _ := lost.body["request_id"].(string)
+		if lost.status != http.StatusServiceUnavailable || lost.problem() != "outcome-unknown" || lost.body["backend"] != "mysql" || key == "" {
+			t.Fatalf("a lost commit is answered with %d %s", lost.status, lost.text)
+		}
+		r := request(t, http.MethodPost, a.public.URL+"/deduct?goods_id=1&quantity=2", "", "")
+		r.Header.Set("Idempotency-Key", key)
+		if found := send(t, r); found.status != http.StatusOK || found.body["remaining"] != 8.0 {
+			t.Errorf("sent again it is answered with %d %s", found.status, found.text)
+		}
+	})
+}
+
+// A mistake of ours is logged, and not shown.
+func TestAPanicIsAProblem(t *testing.T) {
+	var log bytes.Buffer
+	h := handler.Public(handler.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), MaxBody: 1024})
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/deduct?goods_id=1", http.NoBody))
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "urn:stockd:problem:internal") {
+		t.Errorf("a handler without a catalogue answers %d %s", w.Code, w.Body)
+	}
+	if !strings.Contains(log.String(), "panic") || !strings.Contains(log.String(), "/deduct") {
+		t.Errorf("the log says %q", log.String())
+	}
+}
+
+func ExampleTypePrefix() {
+	fmt.Println(handler.TypePrefix + "insufficient-stock")
+	// Output: urn:stockd:problem:insufficient-stock
+}

@@ -1,0 +1,124 @@
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// TypePrefix begins the type of every problem.
+const TypePrefix = "urn:stockd:problem:"
+
+// problem is an RFC 9457 problem. Its type is stable: clients may branch on it.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"`
+	// Errors name each field that is wrong, and what is allowed.
+	Errors []fieldError `json:"errors,omitempty"`
+	// Backend is the one that failed.
+	Backend string `json:"backend,omitempty"`
+	// RequestID is what to send as Idempotency-Key to learn an unknown outcome.
+	RequestID string `json:"request_id,omitempty"`
+	// Strategies are the known ones.
+	Strategies []string `json:"strategies,omitempty"`
+}
+
+// fieldError is one wrong field of a request.
+type fieldError struct {
+	Field string `json:"field"`
+	Error string `json:"error"`
+}
+
+// statusClientGone is nginx's number for a client that hung up; nobody is left
+// to read it but the log.
+const statusClientGone = 499
+
+// problemOf is the one map from an error to what a client is told, the most
+// specific first: an unknown outcome is also a failure of its backend. An
+// error that is not in it is a mistake of ours, and its text stays here.
+func problemOf(err error) problem {
+	var p problem
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.Is(err, stock.ErrInsufficientStock):
+		p = newProblem(http.StatusConflict, "insufficient-stock", "Not enough stock is left")
+	case errors.Is(err, stock.ErrUnknownGoods):
+		p = newProblem(http.StatusNotFound, "unknown-goods", "There is no such goods")
+	case errors.Is(err, stock.ErrGoodsExist):
+		p = newProblem(http.StatusConflict, "goods-exist", "The goods exist already")
+	case errors.Is(err, stock.ErrStockLimit):
+		p = newProblem(http.StatusConflict, "stock-limit", "No goods may have that much stock")
+	case errors.Is(err, stock.ErrKeyReused):
+		p = newProblem(http.StatusUnprocessableEntity, "key-reused", "The idempotency key was used for something else")
+	case errors.Is(err, service.ErrUnknownStrategy):
+		p = newProblem(http.StatusBadRequest, "unknown-strategy", "There is no such strategy")
+	case errors.Is(err, stock.ErrUnknownOutcome):
+		p = newProblem(http.StatusServiceUnavailable, "outcome-unknown", "It is not known whether this happened")
+	case errors.Is(err, stock.ErrBusy):
+		p = newProblem(http.StatusServiceUnavailable, "busy", "Too busy, try again")
+	case errors.Is(err, stock.ErrBackendUnavailable):
+		p = newProblem(http.StatusServiceUnavailable, "backend-unavailable", "A backend does not answer")
+	case errors.Is(err, context.DeadlineExceeded):
+		p = newProblem(http.StatusServiceUnavailable, "busy", "Too busy, try again")
+	case errors.Is(err, context.Canceled):
+		p = newProblem(statusClientGone, "client-gone", "The client hung up")
+	default:
+		return newProblem(http.StatusInternalServerError, "internal", "Something went wrong here")
+	}
+	p.Detail = err.Error()
+	if backend, is := errors.AsType[*stock.BackendError](err); is {
+		p.Backend = backend.Backend
+		p.Detail = backend.Backend + " does not answer" // where and how is for the log
+	}
+	return p
+}
+
+// invalid is the problem of a request with wrong fields.
+func invalid(errs ...fieldError) problem {
+	p := newProblem(http.StatusBadRequest, "invalid-request", "The request is not valid")
+	p.Errors = errs
+	p.Detail = errs[0].Field + " " + errs[0].Error
+	if more := len(errs) - 1; more > 0 {
+		p.Detail += fmt.Sprintf(" (and %d more)", more)
+	}
+	return p
+}
+
+func newProblem(status int, slug, title string) problem {
+	return problem{Type: TypePrefix + slug, Title: title, Status: status}
+}
+
+func (p problem) detail(format string, args ...any) problem {
+	p.Detail = fmt.Sprintf(format, args...)
+	return p
+}
+
+// Error makes a problem an error that answers for itself.
+func (p problem) Error() string { return p.Title + ": " + p.Detail }
+
+// answer ends the request with the problem that an error is.
+func answer(c *gin.Context, err error) {
+	p := problemOf(err)
+	if p.Status == http.StatusServiceUnavailable {
+		c.Header("Retry-After", retryAfter)
+	}
+	body, err := json.Marshal(p)
+	if err != nil { // strings and numbers: it cannot happen
+		panic(err)
+	}
+	c.Abort()
+	c.Data(p.Status, "application/problem+json", append(body, '\n'))
+}
+
+// retryAfter is how many seconds a client is asked to stay away.
+const retryAfter = "1"

@@ -1,0 +1,85 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Inventory looks after the goods: what an owner of a shop does, and not a
+// buyer.
+type Inventory struct {
+	store *repo.Store
+}
+
+// NewInventory looks after the goods of a store.
+func NewInventory(store *repo.Store) *Inventory { return &Inventory{store: store} }
+
+// Ready tells whether goods can be sold now: nil, or what is in the way.
+func (i *Inventory) Ready(ctx context.Context) error { return i.store.Ping(ctx) }
+
+// Goods reads the row of a goods. stock.ErrUnknownGoods: there is none.
+func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
+	return i.store.Goods(ctx, goodsID)
+}
+
+// Audit compares the row of a goods with its ledger.
+func (i *Inventory) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
+	return i.store.Audit(ctx, goodsID)
+}
+
+// Create makes a goods with its first units. A key that created it before is
+// answered as the first time. stock.ErrGoodsExist: it was created otherwise.
+func (i *Inventory) Create(ctx context.Context, goodsID, units int64, key string) (stock.Goods, error) {
+	requestID, err := requestID(key)
+	if err != nil {
+		return stock.Goods{}, err
+	}
+	err = i.store.CreateGoods(ctx, goodsID, units, requestID)
+	if errors.Is(err, stock.ErrGoodsExist) || errors.Is(err, stock.ErrDuplicateRequest) {
+		err = i.excuse(ctx, err, goodsID, units, key)
+	}
+	if err != nil {
+		return stock.Goods{}, err
+	}
+	return i.store.Goods(ctx, goodsID)
+}
+
+// Restock adds units. A key that was restocked under before adds nothing.
+func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key string) (stock.Goods, error) {
+	requestID, err := requestID(key)
+	if err != nil {
+		return stock.Goods{}, err
+	}
+	_, err = i.store.Restock(ctx, goodsID, units, requestID)
+	if errors.Is(err, stock.ErrDuplicateRequest) {
+		err = i.excuse(ctx, err, goodsID, units, key)
+	}
+	if err != nil {
+		return stock.Goods{}, err
+	}
+	return i.store.Goods(ctx, goodsID)
+}
+
+// excuse forgives a failure that is only the echo of an earlier success: the
+// ledger has the same restock under the same key.
+func (i *Inventory) excuse(ctx context.Context, failure error, goodsID, units int64, key string) error {
+	if key == "" {
+		return failure
+	}
+	orders, err := i.store.Orders(ctx, key)
+	if err != nil {
+		return err
+	}
+	first, found := orders[key]
+	switch {
+	case !found:
+		return failure
+	case first.Kind == stock.Restock && first.GoodsID == goodsID && first.Quantity == units:
+		return nil
+	default:
+		return reused(first)
+	}
+}

@@ -1,0 +1,118 @@
+// Package service is what stockd does, whatever protocol asks for it: it sells
+// through a strategy, keeps the promise of idempotency around it, and looks
+// after the goods.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Service sells through one strategy. What every strategy owes its buyers is
+// done here once: a time limit, and the first answer to a key that was sold
+// under before.
+type Service struct {
+	entry    strategy.Entry
+	strategy strategy.Strategy
+	store    *repo.Store
+	timeout  time.Duration
+}
+
+// Deduct takes stock for one purchase.
+//
+// The outcome's order carries the request id also where Deduct fails: after
+// stock.ErrUnknownOutcome, sending it again finds out. stock.ErrKeyReused: the
+// request id was used for other content. The strategy's errors pass through.
+func (s *Service) Deduct(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	id, err := requestID(p.RequestID)
+	if err != nil {
+		return stock.Outcome{}, err
+	}
+	p.RequestID = id
+	outcome, err := s.deduct(ctx, goodsID, p)
+	outcome.Order.RequestID = p.RequestID
+	return outcome, err
+}
+
+// recalls bounds how often a purchase is tried whose request id was in the
+// ledger when it was written and gone when it was looked for: each time, a
+// copy of it must have been rolled back in between.
+const recalls = 10
+
+func (s *Service) deduct(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	if p.Keyed { // first of all, so that a known key is answered whatever state the locks are in
+		if first, err := s.recall(ctx, goodsID, p); err != nil || first.Replayed {
+			return first, err
+		}
+	}
+	for range recalls {
+		outcome, err := s.once(ctx, goodsID, p)
+		duplicate := errors.Is(err, stock.ErrDuplicateRequest)
+		if !duplicate && (err != nil || outcome.Refused == nil || !p.Keyed) {
+			return outcome, err
+		}
+		// A copy of this purchase has been sold since, or may have taken the
+		// last unit: then its answer is ours.
+		first, err := s.recall(ctx, goodsID, p)
+		if err != nil || first.Replayed {
+			return first, err
+		}
+		if !duplicate {
+			return outcome, nil
+		}
+	}
+	return stock.Outcome{}, fmt.Errorf("%w: copies of request %s keep being rolled back", stock.ErrBusy, p.RequestID)
+}
+
+func (s *Service) once(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	outcomes, err := s.strategy.Deduct(ctx, goodsID, []stock.Purchase{p})
+	if err != nil {
+		return stock.Outcome{}, fmt.Errorf("deduct by %s: %w", s.entry.Name, err)
+	}
+	return outcomes[0], nil
+}
+
+// recall finds the first answer to a request id. An outcome that is not
+// Replayed means that there is none.
+func (s *Service) recall(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	orders, err := s.store.Orders(ctx, p.RequestID)
+	if err != nil {
+		return stock.Outcome{}, err
+	}
+	first, found := orders[p.RequestID]
+	if !found {
+		return stock.Outcome{}, nil
+	}
+	if !first.Answers(goodsID, p) {
+		return stock.Outcome{}, reused(first)
+	}
+	return stock.Outcome{Order: first, Replayed: true}, nil
+}
+
+// requestID is the caller's key, or a new id where there is none.
+func requestID(key string) (string, error) {
+	if key != "" {
+		return key, nil
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("make request id: %w", err)
+	}
+	return id.String(), nil
+}
+
+// reused tells what a key was used for first.
+func reused(first stock.Order) error {
+	return fmt.Errorf("%w: it stands for a %s of %d of goods %d",
+		stock.ErrKeyReused, first.Kind, first.Quantity, first.GoodsID)
+}

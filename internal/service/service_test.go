@@ -1,0 +1,272 @@
+package service_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+var lab *labtest.Lab
+
+func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
+
+// shop is a number of replicas on one database, in one process: they share
+// nothing but the database.
+type shop struct {
+	inventory *service.Inventory
+	replicas  []*service.Catalogue
+}
+
+func open(t *testing.T, d *servers.Database, replicas int) shop {
+	t.Helper()
+	var s shop
+	for i := range replicas {
+		store := labtest.Open(t, d, fmt.Sprintf("replica-%d", i+1))
+		s.inventory = service.NewInventory(store)
+		s.replicas = append(s.replicas, service.NewCatalogue(strategy.Registry(), strategy.Deps{
+			Store: store, LockWait: 5 * time.Second,
+			Retry: strategy.Retry{Tries: 500, First: time.Millisecond, Max: 50 * time.Millisecond},
+		}, 10*time.Second))
+	}
+	return s
+}
+
+// create makes a goods of the strategy's own.
+func (s shop) create(t *testing.T, goodsID, units int64) {
+	t.Helper()
+	if _, err := s.inventory.Create(t.Context(), goodsID, units, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s shop) strategy(t *testing.T, replica int, name string) *service.Service {
+	t.Helper()
+	sv, err := s.replicas[replica].Service(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sv
+}
+
+func keyed(key string, units int64) stock.Purchase {
+	return stock.Purchase{RequestID: key, Keyed: true, Quantity: units}
+}
+
+// each runs a test for every strategy on every database.
+func each(t *testing.T, replicas int, test func(t *testing.T, s shop, name string, goods int64)) {
+	t.Helper()
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := open(t, d, replicas)
+		for i, name := range s.replicas[0].Names() {
+			t.Run(name, func(t *testing.T) { test(t, s, name, int64(i+1)) })
+		}
+	})
+}
+
+func TestTheSameKeyHearsTheFirstAnswer(t *testing.T) {
+	each(t, 2, func(t *testing.T, s shop, name string, goods int64) {
+		s.create(t, goods, 10)
+		key := rand.Text()
+		first, err := s.strategy(t, 0, name).Deduct(t.Context(), goods, keyed(key, 3))
+		if err != nil || first.Refused != nil {
+			t.Fatal(err, first.Refused)
+		}
+		// Meanwhile somebody else buys, so that the answer would differ.
+		if _, err := s.strategy(t, 0, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1}); err != nil {
+			t.Fatal(err)
+		}
+		again, err := s.strategy(t, 1, name).Deduct(t.Context(), goods, keyed(key, 3))
+		if err != nil || !again.Replayed || again.Order != first.Order {
+			t.Errorf("answered again with %+v (%v), want %+v", again, err, first.Order)
+		}
+		if first.Order.Remaining != 7 {
+			t.Errorf("the first answer says that %d are left, want 7", first.Order.Remaining)
+		}
+		assertSold(t, s, goods, 4)
+	})
+}
+
+func TestTheSameKeyWithOtherContentIsRefused(t *testing.T) {
+	each(t, 1, func(t *testing.T, s shop, name string, goods int64) {
+		s.create(t, goods, 10)
+		key := rand.Text()
+		sv := s.strategy(t, 0, name)
+		if _, err := sv.Deduct(t.Context(), goods, keyed(key, 1)); err != nil {
+			t.Fatal(err)
+		}
+		other := goods + 1000
+		s.create(t, other, 10)
+		user := keyed(key, 1)
+		user.UserID = "somebody else"
+		for what, err := range map[string]error{
+			"quantity": second(sv.Deduct(t.Context(), goods, keyed(key, 2))),
+			"goods":    second(sv.Deduct(t.Context(), other, keyed(key, 1))),
+			"user":     second(sv.Deduct(t.Context(), goods, user)),
+		} {
+			if !errors.Is(err, stock.ErrKeyReused) {
+				t.Errorf("another %s: %v, want %v", what, err, stock.ErrKeyReused)
+			}
+		}
+		assertSold(t, s, goods, 1)
+	})
+}
+
+func TestARefusalIsNotRememberedAsASale(t *testing.T) {
+	each(t, 1, func(t *testing.T, s shop, name string, goods int64) {
+		s.create(t, goods, 1)
+		key := rand.Text()
+		sv := s.strategy(t, 0, name)
+		refused, err := sv.Deduct(t.Context(), goods, keyed(key, 2))
+		if err != nil || !errors.Is(refused.Refused, stock.ErrInsufficientStock) {
+			t.Fatalf("2 of 1: %v, %v", err, refused.Refused)
+		}
+		if _, err := s.inventory.Restock(t.Context(), goods, 1, ""); err != nil {
+			t.Fatal(err)
+		}
+		sold, err := sv.Deduct(t.Context(), goods, keyed(key, 2))
+		if err != nil || sold.Refused != nil || sold.Replayed {
+			t.Errorf("after a restock: %v, %+v, want a sale", err, sold)
+		}
+		assertSold(t, s, goods, 2)
+	})
+}
+
+// One hundred copies of one purchase arrive at once, on three replicas, and
+// there is just enough for one: every copy must hear of the same order.
+func TestManyCopiesAtOnceAreOneSale(t *testing.T) {
+	each(t, 3, func(t *testing.T, s shop, name string, goods int64) {
+		s.create(t, goods, 2)
+		key := rand.Text()
+		answers := make([]stock.Outcome, 100)
+		var copies sync.WaitGroup
+		for i := range answers {
+			copies.Go(func() {
+				var err error
+				answers[i], err = s.strategy(t, i%3, name).Deduct(t.Context(), goods, keyed(key, 2))
+				if err != nil || answers[i].Refused != nil {
+					t.Errorf("copy %d: %v, %v", i, err, answers[i].Refused)
+				}
+			})
+		}
+		copies.Wait()
+		for i, a := range answers {
+			if a.Order != answers[0].Order {
+				t.Fatalf("copy %d hears of %+v, copy 0 of %+v", i, a.Order, answers[0].Order)
+			}
+		}
+		assertSold(t, s, goods, 2)
+	})
+}
+
+// Copies of a purchase that cannot be served are all refused, whatever they do
+// to each other in the database.
+func TestManyCopiesOfARefusalAreRefused(t *testing.T) {
+	each(t, 3, func(t *testing.T, s shop, name string, goods int64) {
+		s.create(t, goods, 1)
+		key := rand.Text()
+		var copies sync.WaitGroup
+		for i := range 30 {
+			copies.Go(func() {
+				o, err := s.strategy(t, i%3, name).Deduct(t.Context(), goods, keyed(key, 2))
+				if err != nil || !errors.Is(o.Refused, stock.ErrInsufficientStock) {
+					t.Errorf("copy %d: %v, %v, want a refusal", i, err, o.Refused)
+				}
+			})
+		}
+		copies.Wait()
+		assertSold(t, s, goods, 0)
+	})
+}
+
+func TestAnUnknownOutcomeTellsWhatToSendAgain(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		through, cut := labtest.Through(t, d)
+		s := open(t, through, 1)
+		for i, name := range s.replicas[0].Names() {
+			t.Run(name, func(t *testing.T) {
+				goods := int64(i + 1)
+				s.create(t, goods, 5)
+				cut.After("COMMIT", true)
+				sv := s.strategy(t, 0, name)
+				lost, err := sv.Deduct(t.Context(), goods, stock.Purchase{Quantity: 1})
+				if !errors.Is(err, stock.ErrUnknownOutcome) || lost.Order.RequestID == "" {
+					t.Fatalf("%v with request id %q, want %v with one", err, lost.Order.RequestID, stock.ErrUnknownOutcome)
+				}
+				found, err := sv.Deduct(t.Context(), goods, keyed(lost.Order.RequestID, 1))
+				if err != nil || !found.Replayed {
+					t.Errorf("sent again: %v, %+v, want the order that was made", err, found)
+				}
+				assertSold(t, s, goods, 1)
+			})
+		}
+	})
+}
+
+func TestAKeyOfTheOwnerIsNoKeyOfABuyer(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := open(t, d, 1)
+		if _, err := s.inventory.Create(t.Context(), 1, 5, "delivery-1"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), 1, keyed("delivery-1", 5))
+		if !errors.Is(err, stock.ErrKeyReused) {
+			t.Errorf("%v, want %v", err, stock.ErrKeyReused)
+		}
+		assertSold(t, s, 1, 0)
+	})
+}
+
+func TestTheOwnersKeysAreRememberedToo(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := open(t, d, 1)
+		for range 2 {
+			if goods, err := s.inventory.Create(t.Context(), 1, 5, "first"); err != nil || goods.Stock != 5 {
+				t.Errorf("create: %+v, %v, want 5", goods, err)
+			}
+		}
+		for range 2 {
+			if goods, err := s.inventory.Restock(t.Context(), 1, 3, "second"); err != nil || goods.Stock != 8 {
+				t.Errorf("restock: %+v, %v, want 8", goods, err)
+			}
+		}
+		if _, err := s.inventory.Restock(t.Context(), 1, 4, "second"); !errors.Is(err, stock.ErrKeyReused) {
+			t.Errorf("restock of another quantity: %v, want %v", err, stock.ErrKeyReused)
+		}
+		if _, err := s.inventory.Create(t.Context(), 1, 5, ""); !errors.Is(err, stock.ErrGoodsExist) {
+			t.Errorf("create without a key: %v, want %v", err, stock.ErrGoodsExist)
+		}
+	})
+}
+
+func TestAnUnknownStrategyIsAnError(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := open(t, d, 1)
+		if _, err := s.replicas[0].Service("nonesuch"); !errors.Is(err, service.ErrUnknownStrategy) {
+			t.Errorf("%v, want %v", err, service.ErrUnknownStrategy)
+		}
+	})
+}
+
+// assertSold holds the ledger against what must have been sold.
+func assertSold(t *testing.T, s shop, goods, sold int64) {
+	t.Helper()
+	audit, err := s.inventory.Audit(t.Context(), goods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if audit.Sold != sold || !audit.Clean {
+		t.Errorf("audit is %+v, want %d sold, clean", audit, sold)
+	}
+}
+
+func second(_ stock.Outcome, err error) error { return err }

@@ -1,0 +1,15 @@
+package strategy
+
+import "github.com/stockd/stockd/internal/lock"
+
+func mutex() Entry {
+	return Entry{
+		Name:    "mutex",
+		Family:  Process,
+		Summary: "one mutex a goods, taken around the transaction; another replica has a mutex of its own",
+		Claims:  Claims{ExclusiveInProcess: true, SurvivesCrash: true},
+		New: func(d Deps) Strategy {
+			return guarded{store: d.Store, locker: lock.NewProcess(), wait: d.LockWait}
+		},
+	}
+}

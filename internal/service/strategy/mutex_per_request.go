@@ -1,0 +1,26 @@
+package strategy
+
+import (
+	"context"
+
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func mutexPerRequest() Entry {
+	return Entry{
+		Name:    "mutex-per-request",
+		Family:  Process,
+		Summary: "a new mutex for each request, as a bean of prototype scope has it: everybody locks, nobody waits",
+		Claims:  Claims{SurvivesCrash: true},
+		New: func(d Deps) Strategy {
+			return guarded{store: d.Store, locker: freshMutex{}, wait: d.LockWait}
+		},
+	}
+}
+
+// freshMutex grants each caller a mutex that nobody else has ever seen.
+type freshMutex struct{}
+
+func (freshMutex) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	return lock.NewProcess().Acquire(ctx, name)
+}

@@ -1,0 +1,108 @@
+package strategy
+
+import (
+	"time"
+
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// Registry lists every strategy, in the order in which they are shown: each
+// entry answers a question that the one before it leaves open. The router,
+// GET /strategies, the demo, the benchmark and the conformance suite range
+// over it; a new strategy is its own file and one line here.
+func Registry() []Entry {
+	return []Entry{
+		naive(),
+		naiveDecrement(),
+		mutex(),
+		mutexPerRequest(),
+		mutexInTx(),
+		channel(),
+		sqlConditional(),
+		sqlOptimistic(),
+		sqlForUpdate(),
+	}
+}
+
+// Entry describes one strategy and makes it.
+type Entry struct {
+	// Name is what ?strategy= takes.
+	Name   string
+	Family Family
+	// Summary is one line for people.
+	Summary string
+	// Claims are proved by the conformance suite, and so is the failure behind
+	// each exclusion that is not claimed.
+	Claims Claims
+	// Caveats tell on which database the strategy is not what it is meant to be.
+	Caveats []Caveat
+	// New makes the strategy for one replica. What it makes may be an
+	// io.Closer; then it is closed with the replica.
+	New func(Deps) Strategy
+}
+
+// Family groups strategies by what keeps buyers apart.
+type Family string
+
+// The families.
+const (
+	None    Family = "none"
+	Process Family = "process"
+	SQL     Family = "sql"
+)
+
+// Claims are what a strategy promises.
+type Claims struct {
+	// ExclusiveInProcess: concurrent requests to one replica never oversell.
+	ExclusiveInProcess bool `json:"exclusive_in_process"`
+	// ExclusiveAcrossReplicas: nor do requests to any number of replicas.
+	ExclusiveAcrossReplicas bool `json:"exclusive_across_replicas"`
+	// SurvivesCrash: when a replica dies in the middle of it, others sell on.
+	SurvivesCrash bool `json:"survives_crashed_holder"`
+	// Renews: the lock is kept for as long as the work lasts.
+	Renews bool `json:"renews"`
+	// Reentrant: the holder may take the lock again.
+	Reentrant bool `json:"reentrant"`
+	// Fair: the lock is granted in the order of arrival.
+	Fair bool `json:"fair"`
+	// Fences: each lease has a token that grows with every holder.
+	Fences bool `json:"fencing_token"`
+}
+
+// Exclusive reports whether the strategy claims to be clean on so many replicas.
+func (c Claims) Exclusive(replicas int) bool {
+	if replicas > 1 {
+		return c.ExclusiveAcrossReplicas
+	}
+	return c.ExclusiveInProcess
+}
+
+// Caveat tells in words where a database bends a strategy.
+type Caveat struct {
+	// Database is repo.MySQL or repo.SQLite.
+	Database string
+	Words    string
+	// Hides tells that what the strategy is there to show cannot be seen on
+	// this database at all.
+	Hides bool
+}
+
+// Caveat is the entry's caveat on a database; without one it is the zero Caveat.
+func (e Entry) Caveat(database string) Caveat {
+	for _, c := range e.Caveats {
+		if c.Database == database {
+			return c
+		}
+	}
+	return Caveat{}
+}
+
+// Deps is what strategies are made of.
+type Deps struct {
+	// Store writes the ledger in the strategy's name.
+	Store *repo.Store
+	// LockWait bounds the wait for a lock.
+	LockWait time.Duration
+	// Retry bounds the tries of optimistic writers.
+	Retry Retry
+}

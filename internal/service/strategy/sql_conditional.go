@@ -1,0 +1,21 @@
+package strategy
+
+import (
+	"context"
+
+	"github.com/stockd/stockd/internal/repo"
+)
+
+func sqlConditional() Entry {
+	return Entry{
+		Name:    "sql-conditional",
+		Family:  SQL,
+		Summary: "UPDATE … SET stock = stock - n WHERE goods_id = ? AND stock >= n: the database compares and writes in one statement",
+		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
+		New:     func(d Deps) Strategy { return newTaker(d.Store, takeIfEnough) },
+	}
+}
+
+func takeIfEnough(ctx context.Context, tx *repo.Tx, goodsID, units int64) (left int64, enough bool, err error) {
+	return tx.SubtractIfEnough(ctx, goodsID, units)
+}

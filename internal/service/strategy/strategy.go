@@ -1,0 +1,32 @@
+// Package strategy holds the ways in which stockd takes stock, one file each,
+// behind one interface and one registry.
+package strategy
+
+import (
+	"context"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Strategy takes stock of one goods for a batch of purchases, first come first
+// served. A single purchase is a batch of one.
+//
+// Its obligations:
+//
+//  1. outcomes[i] answers batch[i]. A purchase that does not fit is refused
+//     with stock.ErrInsufficientStock, and a later one that fits is still
+//     accepted.
+//  2. An accepted purchase is one row of the ledger, and the ledger takes a
+//     request id once: a batch that holds one which is there already is
+//     answered with stock.ErrDuplicateRequest, and none of it happens.
+//  3. An error means that none of the batch happened, or, where it is
+//     stock.ErrUnknownOutcome, that the fate of the whole batch is not known.
+//     stock.ErrUnknownGoods: there is no such goods. stock.ErrBusy: not now,
+//     try again. stock.ErrBackendUnavailable: a backend failed, and is named.
+//  4. Deduct returns soon after ctx ends, with the context's cause, and then
+//     nothing more is written on its behalf.
+//  5. Whether concurrent batches are kept apart is what the entry in the
+//     registry claims, and nothing else.
+type Strategy interface {
+	Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error)
+}

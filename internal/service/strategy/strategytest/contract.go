@@ -1,0 +1,154 @@
+package strategytest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+func sellsAndTellsWhatIsLeft(t *testing.T, s *subject) {
+	goods := s.create(t, 10)
+	outcomes, err := s.deduct(t.Context(), goods, buy(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outcomes[0].Refused != nil {
+		t.Fatalf("refused: %v", outcomes[0].Refused)
+	}
+	order := outcomes[0].Order
+	if order.ID == "" {
+		t.Error("the order has no id")
+	}
+	want(t, "quantity of the order", order.Quantity, 3)
+	want(t, "what the order says is left", order.Remaining, 7)
+	audit := s.audit(t, goods)
+	want(t, "stock", audit.Stock, 7)
+	want(t, "sold", audit.Sold, 3)
+	want(t, "orders in the ledger", audit.Orders, 1)
+}
+
+func sellsTheLastUnit(t *testing.T, s *subject) {
+	goods := s.create(t, 3)
+	for range 2 {
+		outcomes, err := s.deduct(t.Context(), goods, buy(1))
+		if err != nil || outcomes[0].Refused != nil {
+			t.Fatalf("a unit of three was not sold: %v, %v", err, outcomes)
+		}
+	}
+	outcomes, err := s.deduct(t.Context(), goods, buy(1))
+	if err != nil || outcomes[0].Refused != nil {
+		t.Fatalf("the last unit was not sold: %v, %v", err, outcomes)
+	}
+	audit := s.audit(t, goods)
+	want(t, "stock", audit.Stock, 0)
+	want(t, "sold", audit.Sold, 3)
+}
+
+func refusesWhatDoesNotFit(t *testing.T, s *subject) {
+	goods := s.create(t, 2)
+	for _, units := range []int64{3, stock.MaxQuantity} {
+		outcomes, err := s.deduct(t.Context(), goods, buy(units))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !errors.Is(outcomes[0].Refused, stock.ErrInsufficientStock) {
+			t.Errorf("%d of 2 were answered with %v, want a refusal", units, outcomes[0])
+		}
+	}
+	audit := s.audit(t, goods)
+	want(t, "stock", audit.Stock, 2)
+	want(t, "orders in the ledger", audit.Orders, 0)
+	// A refusal must not outlive its reason.
+	if _, err := s.store.Restock(t.Context(), goods, 1, buy(1).RequestID); err != nil {
+		t.Fatal(err)
+	}
+	outcomes, err := s.deduct(t.Context(), goods, buy(3))
+	if err != nil || outcomes[0].Refused != nil {
+		t.Errorf("3 of 3 were not sold after a restock: %v, %v", err, outcomes)
+	}
+}
+
+func servesABatchFirstComeFirstServed(t *testing.T, s *subject) {
+	goods := s.create(t, 5)
+	outcomes, err := s.deduct(t.Context(), goods, buy(3), buy(4), buy(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(outcomes) != 3 {
+		t.Fatalf("%d answers to a batch of 3", len(outcomes))
+	}
+	for i, sold := range []bool{true, false, true} {
+		if got := outcomes[i].Refused == nil; got != sold {
+			t.Errorf("purchase %d of 3, 4, 2 out of 5: sold is %v, want %v", i+1, got, sold)
+		}
+	}
+	want(t, "what the first order says is left", outcomes[0].Order.Remaining, 2)
+	want(t, "what the last order says is left", outcomes[2].Order.Remaining, 0)
+	if outcomes[0].Order.ID == outcomes[2].Order.ID {
+		t.Errorf("two orders have the id %s", outcomes[0].Order.ID)
+	}
+	audit := s.audit(t, goods)
+	want(t, "stock", audit.Stock, 0)
+	want(t, "orders in the ledger", audit.Orders, 2)
+}
+
+func touchesNoOtherGoods(t *testing.T, s *subject) {
+	mine, other := s.create(t, 10), s.create(t, 10)
+	if _, err := s.deduct(t.Context(), mine, buy(4)); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "stock of the goods that was bought", s.audit(t, mine).Stock, 6)
+	want(t, "stock of another goods", s.audit(t, other).Stock, 10)
+}
+
+func knowsNoUnknownGoods(t *testing.T, s *subject) {
+	unknown := s.goods.Add(1)
+	purchase := buy(1)
+	_, err := s.deduct(t.Context(), unknown, purchase)
+	if !errors.Is(err, stock.ErrUnknownGoods) {
+		t.Errorf("goods that were never created were answered with %v, want %v", err, stock.ErrUnknownGoods)
+	}
+	orders, err := s.store.Orders(t.Context(), purchase.RequestID)
+	if err != nil || len(orders) > 0 {
+		t.Errorf("the ledger has %v of goods that were never created (%v)", orders, err)
+	}
+}
+
+func takesARequestIDOnce(t *testing.T, s *subject) {
+	goods := s.create(t, 10)
+	first := buy(2)
+	if _, err := s.deduct(t.Context(), goods, first); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.deduct(t.Context(), goods, buy(1), first)
+	if !errors.Is(err, stock.ErrDuplicateRequest) {
+		t.Errorf("a batch with a request id that is taken was answered with %v, want %v", err, stock.ErrDuplicateRequest)
+	}
+	audit := s.audit(t, goods)
+	want(t, "stock", audit.Stock, 8)
+	want(t, "orders in the ledger", audit.Orders, 1)
+}
+
+func writesWhoBoughtWhatWhere(t *testing.T, s *subject) {
+	goods := s.create(t, 10)
+	purchase := stock.Purchase{RequestID: buy(1).RequestID, Keyed: true, Quantity: 2, UserID: "小明"}
+	outcomes, err := s.deduct(t.Context(), goods, purchase, buy(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders, err := s.store.Orders(t.Context(), purchase.RequestID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := orders[purchase.RequestID]
+	if written != outcomes[0].Order {
+		t.Errorf("the ledger has %+v, the buyer was told %+v", written, outcomes[0].Order)
+	}
+	if !written.Answers(goods, purchase) {
+		t.Errorf("%+v does not answer %+v", written, purchase)
+	}
+	if written.Strategy != s.entry.Name || written.Replica != "replica-1" {
+		t.Errorf("written by %s on %s, want %s on replica-1", written.Strategy, written.Replica, s.entry.Name)
+	}
+}

@@ -1,0 +1,122 @@
+// Package strategytest holds every strategy of the registry to the contract of
+// strategy.Strategy and to its own claims, on a real database. What a strategy
+// claims is proved; where it claims no exclusion, the damage is shown.
+package strategytest
+
+import (
+	"context"
+	"crypto/rand"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Run runs the suite over the registry. open connects to one and the same
+// database each time, as a replica of that name would.
+func Run(t *testing.T, open func(t *testing.T, replica string) *repo.Store) {
+	t.Helper()
+	stores := []*repo.Store{open(t, "replica-1"), open(t, "replica-2"), open(t, "replica-3")}
+	goods := new(atomic.Int64)
+	for _, entry := range strategy.Registry() {
+		t.Run(entry.Name, func(t *testing.T) {
+			s := newSubject(entry, stores, goods)
+			for _, topic := range contents() {
+				t.Run(topic.name, func(t *testing.T) { topic.test(t, s) })
+			}
+		})
+	}
+}
+
+// topic is one obligation or claim.
+type topic struct {
+	name string
+	test func(*testing.T, *subject)
+}
+
+// contents lists what a strategy is held to.
+func contents() []topic {
+	return []topic{
+		// contract.go
+		{"SellsAndTellsWhatIsLeft", sellsAndTellsWhatIsLeft},
+		{"SellsTheLastUnit", sellsTheLastUnit},
+		{"RefusesWhatDoesNotFit", refusesWhatDoesNotFit},
+		{"ServesABatchFirstComeFirstServed", servesABatchFirstComeFirstServed},
+		{"TouchesNoOtherGoods", touchesNoOtherGoods},
+		{"KnowsNoUnknownGoods", knowsNoUnknownGoods},
+		{"TakesARequestIDOnce", takesARequestIDOnce},
+		{"WritesWhoBoughtWhatWhere", writesWhoBoughtWhatWhere},
+		// cancellation.go
+		{"DoesNothingForACancelledRequest", doesNothingForACancelledRequest},
+		{"NeverSellsToWhoWasToldItFailed", neverSellsToWhoWasToldItFailed},
+		// exclusion.go
+		{"OnOneReplica", onOneReplica},
+		{"OnThreeReplicas", onThreeReplicas},
+	}
+}
+
+// subject is one strategy, as three replicas have it.
+type subject struct {
+	entry    strategy.Entry
+	store    *repo.Store
+	replicas []strategy.Strategy
+	goods    *atomic.Int64
+}
+
+// Limits that are short enough for a test and long enough for a busy machine.
+const (
+	lockWait = 5 * time.Second
+	tries    = 500
+)
+
+func newSubject(entry strategy.Entry, stores []*repo.Store, goods *atomic.Int64) *subject {
+	s := &subject{entry: entry, store: stores[0], goods: goods}
+	for _, store := range stores {
+		s.replicas = append(s.replicas, entry.New(strategy.Deps{
+			Store: store.As(entry.Name), LockWait: lockWait,
+			Retry: strategy.Retry{Tries: tries, First: time.Millisecond, Max: 50 * time.Millisecond},
+		}))
+	}
+	return s
+}
+
+// create makes a goods that no other topic knows.
+func (s *subject) create(t *testing.T, units int64) (goodsID int64) {
+	t.Helper()
+	goodsID = s.goods.Add(1)
+	if err := s.store.CreateGoods(t.Context(), goodsID, units, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	return goodsID
+}
+
+// deduct sells through the first replica.
+func (s *subject) deduct(ctx context.Context, goodsID int64, batch ...stock.Purchase) ([]stock.Outcome, error) {
+	return s.replicas[0].Deduct(ctx, goodsID, batch)
+}
+
+func (s *subject) audit(t *testing.T, goodsID int64) stock.Audit {
+	t.Helper()
+	audit, err := s.store.Audit(context.WithoutCancel(t.Context()), goodsID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return audit
+}
+
+// buy is a purchase that nobody has made before.
+func buy(units int64) stock.Purchase {
+	return stock.Purchase{RequestID: "test-" + rand.Text(), Quantity: units}
+}
+
+// want compares figures by name.
+func want(t *testing.T, what string, got, wanted int64) {
+	t.Helper()
+	if got != wanted {
+		t.Errorf("%s is %s, want %s", what, strconv.FormatInt(got, 10), strconv.FormatInt(wanted, 10))
+	}
+}
