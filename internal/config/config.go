@@ -1,0 +1,72 @@
+// Package config is the one typed configuration of stockd. It is read from a
+// file, from STOCKD_… variables and from flags, in rising precedence, and it is
+// checked as a whole before anything is opened.
+package config
+
+import "time"
+
+// Config is everything that can be set. A field's key, default and meaning
+// stand beside it; configs/stockd.yaml, the flags and the variables are made
+// from them.
+type Config struct {
+	Replica    string     `key:"replica" doc:"name of this replica in answers and in the ledger; the host's name where it is empty"`
+	HTTP       HTTP       `key:"http" doc:"the listener for buyers"`
+	Admin      Admin      `key:"admin" doc:"the listener for the owner: creating and restocking goods"`
+	Database   Database   `key:"database" doc:"where the stock and the ledger are"`
+	Deduct     Deduct     `key:"deduct" doc:"how a purchase is served"`
+	Lock       Lock       `key:"lock" doc:"the locks of those strategies that have one"`
+	Optimistic Optimistic `key:"optimistic" doc:"the tries of sql-optimistic"`
+	Log        Log        `key:"log" doc:"what is logged, to standard error"`
+}
+
+// HTTP is the listener for buyers.
+type HTTP struct {
+	Listen      string        `key:"listen" default:"127.0.0.1:8080" doc:"address and port; port 0 takes any free one"`
+	MaxBody     int           `key:"max_body" default:"16384" doc:"largest body of a request, in bytes, 1024 to 1048576"`
+	ReadTimeout time.Duration `key:"read_timeout" default:"5s" doc:"how long a client may take to send a request, at least 100ms"`
+	IdleTimeout time.Duration `key:"idle_timeout" default:"75s" doc:"how long a connection may be idle, at least 1s; longer than the balancer's"`
+	Drain       time.Duration `key:"drain" default:"15s" doc:"how long requests in flight may take to end when the replica stops"`
+}
+
+// Admin is the listener for the owner.
+type Admin struct {
+	Listen    string `key:"listen" default:"127.0.0.1:8081" doc:"address and port; it is opened only where a token is set"`
+	Token     Secret `key:"token" doc:"bearer token that the owner sends, at least 16 characters"`
+	TokenFile string `key:"token_file" doc:"file that holds the token instead"`
+}
+
+// Database is where the stock and the ledger are.
+type Database struct {
+	Driver         string        `key:"driver" default:"sqlite" doc:"sqlite, or mysql for MySQL, MariaDB and what speaks their protocol"`
+	DSN            string        `key:"dsn" default:"stockd.db" doc:"path of the SQLite file, or user@tcp(host:port)/database"`
+	Password       Secret        `key:"password" doc:"password of the MySQL user; better here than in the DSN"`
+	PasswordFile   string        `key:"password_file" doc:"file that holds the password instead"`
+	MaxOpen        int           `key:"max_open" default:"16" doc:"most connections of this replica, 1 to 10000"`
+	LockWait       time.Duration `key:"lock_wait" default:"5s" doc:"longest wait for a row lock, at least 1s; MySQL counts whole seconds"`
+	ConnectTimeout time.Duration `key:"connect_timeout" default:"3s" doc:"longest time to make a connection, at least 10ms"`
+	Migrate        bool          `key:"migrate" default:"true" doc:"bring the schema up to date at the start"`
+}
+
+// Deduct is how a purchase is served.
+type Deduct struct {
+	Strategy string        `key:"strategy" default:"sql-conditional" doc:"the strategy of a request that names none"`
+	Timeout  time.Duration `key:"timeout" default:"10s" doc:"longest time for one purchase; longer than lock.wait and database.lock_wait"`
+}
+
+// Lock is what all locks share.
+type Lock struct {
+	Wait time.Duration `key:"wait" default:"5s" doc:"longest wait for a lock; then the answer is busy"`
+}
+
+// Optimistic bounds the tries of sql-optimistic.
+type Optimistic struct {
+	Tries int           `key:"tries" default:"50" doc:"most tries of one purchase, 1 to 10000; then the answer is busy"`
+	First time.Duration `key:"first" default:"5ms" doc:"bound of the random pause after the first lost race; it doubles with each"`
+	Max   time.Duration `key:"max" default:"1s" doc:"bound of every pause, not below optimistic.first"`
+}
+
+// Log is what is logged.
+type Log struct {
+	Level  string `key:"level" default:"info" doc:"debug, info, warn or error"`
+	Format string `key:"format" default:"text" doc:"text or json"`
+}

@@ -1,0 +1,208 @@
+package config_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/stockd/stockd/internal/config"
+)
+
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func flags(t *testing.T, args ...string) *pflag.FlagSet {
+	t.Helper()
+	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	config.AddFlags(set)
+	if err := set.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func load(t *testing.T, path string, args ...string) *config.Loaded {
+	t.Helper()
+	c, err := config.Load(path, flags(t, args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestAFlagWinsOverAVariableAndAVariableOverTheFile(t *testing.T) {
+	path := write(t, "stockd.yaml", "database:\n  max_open: 3\n  lock_wait: 3s\n  dsn: three.db\n")
+	t.Setenv("STOCKD_DATABASE_LOCK_WAIT", "4s")
+	t.Setenv("STOCKD_DATABASE_DSN", "four.db")
+	c := load(t, path, "--database-dsn=five.db")
+	if c.Database.MaxOpen != 3 || c.Database.LockWait != 4*time.Second || c.Database.DSN != "five.db" {
+		t.Errorf("%+v, want 3 of the file, 4s of the variable, five.db of the flag", c.Database)
+	}
+	for key, source := range map[string]string{
+		"database.max_open": path + ":2", "database.lock_wait": "STOCKD_DATABASE_LOCK_WAIT",
+		"database.dsn": "--database-dsn", "database.driver": "default",
+	} {
+		if got := c.Source(key); got != source {
+			t.Errorf("%s is from %s, want %s", key, got, source)
+		}
+	}
+}
+
+// Every mistake names its key, and the line, the variable or the flag.
+func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
+	for _, c := range []struct {
+		name, file string
+		env        map[string]string
+		args       []string
+		want       []string
+	}{
+		{name: "an unknown key", file: "database:\n  max_opne: 3\n", want: []string{"stockd.yaml:2", "database.max_opne", "database.max_open?"}},
+		{name: "an unknown section", file: "\n\ndatabse:\n  dsn: x\n", want: []string{"stockd.yaml:4", "databse.dsn"}},
+		{name: "a value where a section is", file: "database: x\n", want: []string{"stockd.yaml:1", "database is not a key"}},
+		{name: "a list", file: "replica: [a]\n", want: []string{"stockd.yaml:1", "replica"}},
+		{name: "no YAML", file: "database: {\n", want: []string{"stockd.yaml"}},
+		{name: "YAML that is a list", file: "- a\n", want: []string{"stockd.yaml:1"}},
+		{name: "a key twice", file: "log:\n  level: info\nlog:\n  level: warn\n", want: []string{"stockd.yaml"}},
+		{name: "a bad duration", file: "lock:\n  wait: 5 sec\n", want: []string{"stockd.yaml:2", "lock.wait", "5s or 250ms", `"5 sec"`}},
+		{name: "a duration without a unit", file: "lock:\n  wait: 5\n", want: []string{"stockd.yaml:2", "lock.wait"}},
+		{name: "a bad number", file: "database:\n  max_open: many\n", want: []string{"stockd.yaml:2", "database.max_open", "whole number"}},
+		{name: "a number out of range", file: "database:\n  max_open: 0\n", want: []string{"stockd.yaml:2", "database.max_open", "1 to 10000"}},
+		{name: "a bad flag of a file", file: "database:\n  migrate: maybe\n", want: []string{"stockd.yaml:2", "database.migrate", "true or false"}},
+		{name: "a bad choice", file: "database:\n  driver: postgres\n", want: []string{"stockd.yaml:2", "database.driver", "sqlite or mysql"}},
+		{name: "a bad address", file: "http:\n  listen: here\n", want: []string{"stockd.yaml:2", "http.listen", "127.0.0.1:8080"}},
+		{name: "a port out of range", file: "http:\n  listen: 127.0.0.1:70000\n", want: []string{"stockd.yaml:2", "http.listen"}},
+		{name: "a token that is short", file: "admin:\n  token: short\n", want: []string{"stockd.yaml:2", "admin.token", "16"}},
+		{name: "a DSN that is none", file: "database:\n  driver: mysql\n  dsn: secret@nowhere\n", want: []string{"stockd.yaml:3", "database.dsn"}},
+		{name: "a file that is not there", file: "admin:\n  token_file: /nonexistent\n", want: []string{"stockd.yaml:2", "admin.token_file"}},
+		{name: "an unreachable wait", file: "lock:\n  wait: 20s\n", want: []string{"stockd.yaml:2", "lock.wait", "never be reached", "deduct.timeout"}},
+		{
+			name: "an unreachable wait by a variable", file: "deduct:\n  timeout: 4s\n", env: map[string]string{"STOCKD_LOCK_WAIT": "4s"},
+			want: []string{"STOCKD_LOCK_WAIT", "lock.wait", "stockd.yaml:2"},
+		},
+		{name: "a range upside down", file: "optimistic:\n  first: 5s\n", want: []string{"optimistic.max", "at least 5s"}},
+		{name: "a bad variable", env: map[string]string{"STOCKD_LOCK_WAIT": "soon"}, want: []string{"STOCKD_LOCK_WAIT", "lock.wait"}},
+		{name: "an unknown variable", env: map[string]string{"STOCKD_LOCK_WIAT": "5s"}, want: []string{"STOCKD_LOCK_WIAT", "STOCKD_LOCK_WAIT?"}},
+		{name: "an empty variable", env: map[string]string{"STOCKD_DATABASE_DSN": ""}, want: []string{"STOCKD_DATABASE_DSN", "database.dsn"}},
+		{name: "a bad flag", args: []string{"--lock-wait=-1s"}, want: []string{"--lock-wait", "lock.wait"}},
+		{
+			name: "everything at once", file: "lock:\n  wait: x\n", env: map[string]string{"STOCKD_HTTP_DRAIN": "y"}, args: []string{"--log-level=z", "--database-max-open=w"},
+			want: []string{"lock.wait", "STOCKD_HTTP_DRAIN", "--database-max-open"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for name, value := range c.env {
+				t.Setenv(name, value)
+			}
+			path := ""
+			if c.file != "" {
+				path = write(t, "stockd.yaml", c.file)
+			}
+			_, err := config.Load(path, flags(t, c.args...))
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error lacks %q:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestAFileThatIsNotThereIsAnError(t *testing.T) {
+	if _, err := config.Load("/nonexistent/stockd.yaml", nil); err == nil || !strings.Contains(err.Error(), "/nonexistent/stockd.yaml") {
+		t.Errorf("error is %v, want one that names the file", err)
+	}
+}
+
+func TestVariablesOfKubernetesAreNotOurs(t *testing.T) {
+	for name, value := range map[string]string{
+		"STOCKD_SERVICE_HOST": "10.0.0.1", "STOCKD_SERVICE_PORT": "8080", "STOCKD_SERVICE_PORT_HTTP": "8080",
+		"STOCKD_PORT": "tcp://10.0.0.1:8080", "STOCKD_PORT_8080_TCP": "tcp://10.0.0.1:8080", "STOCKD_PORT_8080_TCP_ADDR": "10.0.0.1",
+	} {
+		t.Setenv(name, value)
+	}
+	load(t, "")
+}
+
+const secret = "a very secret password"
+
+func TestSecretsAreNeverPrinted(t *testing.T) {
+	t.Setenv("STOCKD_ADMIN_TOKEN", secret)
+	t.Setenv("STOCKD_DATABASE_PASSWORD", secret)
+	c := load(t, "", "--database-driver=mysql", "--database-dsn=shop:"+strings.ReplaceAll(secret, " ", "-")+"@tcp(db:3306)/shop")
+	var printed bytes.Buffer
+	if err := c.Print(&printed); err != nil {
+		t.Fatal(err)
+	}
+	slog.New(slog.NewJSONHandler(&printed, nil)).Info("configuration", "token", c.Admin.Token, "all", c.Admin)
+	fmt.Fprintf(&printed, "%v %+v %#v %s %q", c.Admin, c.Admin, c.Admin, c.Admin.Token, c.Admin.Token)
+	if text := printed.String(); strings.Contains(text, secret) || strings.Contains(text, "a-very-secret-password") {
+		t.Errorf("a secret is printed:\n%s", text)
+	}
+	if c.Admin.Token.Reveal() != secret {
+		t.Error("the secret itself is lost")
+	}
+}
+
+func TestASecretCanComeFromAFile(t *testing.T) {
+	file := write(t, "token", secret+"\n")
+	c := load(t, "", "--admin-token-file="+file)
+	if c.Admin.Token.Reveal() != secret || c.Source("admin.token") != file {
+		t.Errorf("the token is %q from %s", c.Admin.Token.Reveal(), c.Source("admin.token"))
+	}
+	if _, err := config.Load("", flags(t, "--admin-token-file="+file, "--admin-token="+secret)); err == nil || !strings.Contains(err.Error(), "admin.token") {
+		t.Errorf("a secret and its file are both taken: %v", err)
+	}
+	empty := write(t, "empty", "\n")
+	if _, err := config.Load("", flags(t, "--admin-token-file="+empty)); err == nil || !strings.Contains(err.Error(), "admin.token_file") {
+		t.Errorf("an empty file is taken for a secret: %v", err)
+	}
+}
+
+// What stockd config prints can be read back, and means the same.
+func TestThePrintedConfigurationCanBeRead(t *testing.T) {
+	c := load(t, "", "--replica=shop: 1 # the first", "--lock-wait=1500ms", "--database-dsn=/tmp/a b.db")
+	var printed bytes.Buffer
+	if err := c.Print(&printed); err != nil {
+		t.Fatal(err)
+	}
+	again := load(t, write(t, "printed.yaml", printed.String()))
+	if again.Config != c.Config {
+		t.Errorf("printed\n%s\nread back as %+v, want %+v", printed.String(), again.Config, c.Config)
+	}
+}
+
+// The file in configs documents every key with its default: it is made from
+// the same declarations. To make it anew: stockd config --example.
+func TestTheDocumentedFileIsUpToDate(t *testing.T) {
+	const path = "../../configs/stockd.yaml"
+	var example bytes.Buffer
+	if err := config.Example(&example); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(content, example.Bytes()) {
+		t.Errorf("%s is not what stockd config --example prints", path)
+	}
+	if documented, defaults := load(t, path), load(t, ""); documented.Config != defaults.Config {
+		t.Errorf("the file means %+v, the defaults are %+v", documented.Config, defaults.Config)
+	}
+}

@@ -1,0 +1,77 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Print writes the configuration that is in force as YAML, each value with
+// where it is from. Secrets are not shown.
+func (l *Loaded) Print(w io.Writer) error {
+	masked := l.Config
+	masked.Database.DSN = maskDSN(masked.Database.Driver, masked.Database.DSN)
+	return write(w, &masked, func(b *strings.Builder, indent string, f field) {
+		fmt.Fprintf(b, "%-44s # %s\n", indent+f.name()+": "+scalar(f.text()), l.Source(f.key))
+	})
+}
+
+// Example writes the file that documents every key with its default.
+func Example(w io.Writer) error {
+	var c Config
+	for _, f := range fields(&c) {
+		if f.def == "" {
+			continue
+		}
+		if err := f.set(f.def); err != nil {
+			return fmt.Errorf("default of %s: %w", f.key, err)
+		}
+	}
+	if _, err := io.WriteString(w, head); err != nil {
+		return err
+	}
+	return write(w, &c, func(b *strings.Builder, indent string, f field) {
+		fmt.Fprintf(b, "%s# %s\n%s%s: %s\n", indent, f.doc, indent, f.name(), scalar(f.text()))
+	})
+}
+
+// head begins the documented file.
+const head = `# Every key of stockd's configuration, with its default.
+#
+# A key can also be set by a variable (database.max_open is STOCKD_DATABASE_MAX_OPEN)
+# and by a flag (--database-max-open). A flag wins over a variable, a variable over
+# this file. stockd config shows what is in force, and where each value is from.
+
+`
+
+// write lays out the sections; line writes one field.
+func write(w io.Writer, c *Config, line func(b *strings.Builder, indent string, f field)) error {
+	var b strings.Builder
+	for _, s := range sections(c) {
+		indent := ""
+		if s.key != "" {
+			fmt.Fprintf(&b, "\n# %s\n%s:\n", s.doc, s.key)
+			indent = "  "
+		}
+		for _, f := range s.fields {
+			line(&b, indent, f)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// name is the last part of the key.
+func (f field) name() string { return f.key[strings.LastIndexByte(f.key, '.')+1:] }
+
+// scalar quotes a text where YAML would read it as something else.
+func scalar(text string) string {
+	quoted, err := yaml.Marshal(text)
+	if err != nil || text == "" {
+		return `""`
+	}
+	// Numbers and booleans are written bare: they are read back as text.
+	return strings.Trim(strings.TrimSpace(string(quoted)), `"`)
+}

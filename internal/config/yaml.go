@@ -1,0 +1,53 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// entry is one scalar of a YAML file.
+type entry struct {
+	key    string // such as database.max_open
+	text   string
+	source string // file and line
+}
+
+// parseYAML lists the scalars of a file with their lines, which viper does not
+// keep.
+func parseYAML(path string, content []byte) ([]entry, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(content, &document); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(document.Content) == 0 { // an empty file
+		return nil, nil
+	}
+	return entriesOf(path, "", document.Content[0])
+}
+
+func entriesOf(path, prefix string, node *yaml.Node) ([]entry, error) {
+	if node.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%s:%d: expected keys and values", path, node.Line)
+	}
+	var list []entry
+	var errs []error
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		name, value := node.Content[i], node.Content[i+1]
+		key := prefix + name.Value
+		source := fmt.Sprintf("%s:%d", path, name.Line)
+		switch {
+		case value.Kind == yaml.MappingNode:
+			inner, err := entriesOf(path, key+".", value)
+			list, errs = append(list, inner...), append(errs, err)
+		case value.Kind == yaml.ScalarNode && value.Tag == "!!null":
+			// A key without a value keeps its default.
+		case value.Kind == yaml.ScalarNode:
+			list = append(list, entry{key: key, text: value.Value, source: source})
+		default:
+			errs = append(errs, fmt.Errorf("%s: %s must be one value, not a list or an alias", source, key))
+		}
+	}
+	return list, errors.Join(errs...)
+}
