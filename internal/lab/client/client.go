@@ -1,0 +1,86 @@
+// Package client asks a stockd what an experiment wants to know of it.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Client speaks to one stockd, or to a balancer before several.
+type Client struct {
+	// URL is for buyers, AdminURL, with its Token, for the owner.
+	URL, AdminURL, Token string
+}
+
+// Strategies lists what the stockd can sell through.
+func (c Client) Strategies(ctx context.Context) ([]service.Description, error) {
+	var list struct{ Strategies []service.Description }
+	err := c.call(ctx, http.MethodGet, c.URL+"/strategies", nil, http.StatusOK, &list)
+	return list.Strategies, err
+}
+
+// Goods reads a goods.
+func (c Client) Goods(ctx context.Context, goodsID int64) (goods stock.Goods, err error) {
+	return goods, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d", c.URL, goodsID), nil, http.StatusOK, &goods)
+}
+
+// Audit asks for the audit of a goods.
+func (c Client) Audit(ctx context.Context, goodsID int64) (audit stock.Audit, err error) {
+	return audit, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d/audit", c.URL, goodsID), nil, http.StatusOK, &audit)
+}
+
+// CreateGoods makes a goods, as the owner of the shop would.
+func (c Client) CreateGoods(ctx context.Context, goodsID, units int64) error {
+	body := map[string]int64{"goods_id": goodsID, "stock": units}
+	return c.call(ctx, http.MethodPost, c.AdminURL+"/goods", body, http.StatusCreated, nil)
+}
+
+func (c Client) call(ctx context.Context, method, url string, body any, want int, into any) error {
+	request, err := c.request(ctx, method, url, body)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, url, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err // it names method and URL
+	}
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, url, err)
+	}
+	if response.StatusCode != want {
+		return fmt.Errorf("%s %s: %s: %s", method, url, response.Status, bytes.TrimSpace(answer))
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fmt.Errorf("%s %s: %w", method, url, err)
+	}
+	return nil
+}
+
+func (c Client) request(ctx context.Context, method, url string, body any) (*http.Request, error) {
+	if body == nil {
+		return http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	}
+	content, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+c.Token)
+	return request, nil
+}

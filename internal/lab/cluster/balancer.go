@@ -1,0 +1,131 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/ports"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/nginx"
+)
+
+// startBalancer puts nginx before the replicas where it is found, and the
+// standard library's reverse proxy otherwise. Both take turns.
+func (c *Cluster) startBalancer(ctx context.Context, k *keeper.Keeper, mode servers.Mode) error {
+	program, err := servers.Find("nginx")
+	switch {
+	case mode == servers.Embedded, mode == servers.Auto && err != nil:
+		return c.startProxy()
+	case err != nil:
+		return fmt.Errorf("start balancer: %w; apt-get install nginx-light brings it", err)
+	}
+	for try := 1; ; try++ {
+		err := c.startNginx(ctx, k, program)
+		if err == nil || try == portTries || !strings.Contains(err.Error(), "already in use") {
+			return err
+		}
+	}
+}
+
+func (c *Cluster) addresses() []string {
+	list := make([]string, len(c.Replicas))
+	for i, r := range c.Replicas {
+		list[i] = strings.TrimPrefix(r.URL, "http://")
+	}
+	return list
+}
+
+func (c *Cluster) startNginx(ctx context.Context, k *keeper.Keeper, program string) error {
+	port, err := ports.Free()
+	if err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp(k.Folder(), "nginx-")
+	if err != nil {
+		return err
+	}
+	file, log := filepath.Join(folder, "nginx.conf"), filepath.Join(folder, "nginx.log")
+	if err := os.WriteFile(file, []byte(nginx.Local(folder, ports.Address(port), c.addresses())), 0o600); err != nil {
+		return err
+	}
+	process, err := k.Run(ctx, keeper.Command{
+		Path: program, Args: []string{"-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;"},
+		Env: os.Environ(), Log: log, Stop: syscall.SIGQUIT, Grace: 2 * time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	c.URL, c.closer = "http://"+ports.Address(port), process.Stop
+	c.Balancer = servers.Info{Name: "nginx", Version: nginxVersion(program), Started: servers.Local}
+	return servers.Await(ctx, "nginx", process, log, func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", ports.Address(port))
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+func nginxVersion(program string) string {
+	// nginx tells its version on standard error, and only to people.
+	said, err := exec.Command(program, "-v").CombinedOutput()
+	if err != nil {
+		return ""
+	}
+	found := regexp.MustCompile(`nginx/(\S+)`).FindSubmatch(said)
+	if found == nil {
+		return ""
+	}
+	return string(found[1])
+}
+
+// startProxy balances inside this process.
+func (c *Cluster) startProxy() error {
+	targets := make([]*url.URL, len(c.Replicas))
+	for i, r := range c.Replicas {
+		target, err := url.Parse(r.URL)
+		if err != nil {
+			return err
+		}
+		targets[i] = target
+	}
+	var turn atomic.Uint64
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(targets[turn.Add(1)%uint64(len(targets))])
+		},
+		// One idle connection for each client that the plan may have.
+		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, MaxIdleConns: 0, IdleConnTimeout: time.Minute},
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("start balancer: %w", err)
+	}
+	server := &http.Server{Handler: proxy, ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	c.URL = "http://" + listener.Addr().String()
+	c.Balancer = servers.Info{Name: "net/http reverse proxy", Started: servers.Embedded}
+	c.closer = func(context.Context) error {
+		err := server.Close()
+		if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+			err = errors.Join(err, served)
+		}
+		return err
+	}
+	return nil
+}

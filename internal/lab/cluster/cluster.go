@@ -1,0 +1,195 @@
+// Package cluster runs replicas of stockd as processes of their own behind a
+// balancer, as a deployment has them.
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/client"
+	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/ports"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// Options say what to run.
+type Options struct {
+	// Binary is a stockd.
+	Binary string
+	// Replicas is how many, at least 1.
+	Replicas int
+	// Env holds the STOCKD_… variables that every replica gets.
+	Env []string
+	// Embedded tells that the database runs inside the replicas.
+	Embedded bool
+	// Balancer is where the balancer is to come from.
+	Balancer servers.Mode
+}
+
+// Cluster is a number of replicas behind a balancer.
+type Cluster struct {
+	// URL is the balancer's.
+	URL      string
+	Balancer servers.Info
+	Replicas []*Replica
+
+	token  string
+	closer func(context.Context) error // closes the balancer
+}
+
+// Start starts replicas and balancer, and returns when all of them answer.
+func Start(ctx context.Context, k *keeper.Keeper, o Options) (*Cluster, error) {
+	c := &Cluster{token: rand.Text()}
+	for i := range o.Replicas {
+		r := &Replica{Name: fmt.Sprintf("replica-%d", i+1), keeper: k, options: o, token: c.token}
+		c.Replicas = append(c.Replicas, r)
+		if err := r.Start(ctx); err != nil {
+			return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
+		}
+	}
+	if err := c.startBalancer(ctx, k, o.Balancer); err != nil {
+		return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
+	}
+	return c, nil
+}
+
+// Client speaks to the cluster through its balancer, and to the owner's
+// listener of its first replica.
+func (c *Cluster) Client() client.Client {
+	return client.Client{URL: c.URL, AdminURL: c.Replicas[0].AdminURL, Token: c.token}
+}
+
+// Close stops the balancer and then the replicas.
+func (c *Cluster) Close(ctx context.Context) error {
+	var errs []error
+	if c.closer != nil {
+		errs = append(errs, c.closer(ctx))
+	}
+	for _, r := range c.Replicas {
+		if r.process != nil {
+			errs = append(errs, r.process.Stop(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// processors is how many each replica uses. They have one machine between
+// them, and with the database, the balancer and the buyers: more than a fair
+// share has idle processors look for work that the others have.
+//
+// An embedded database is never waited for. On one processor a replica would
+// then hardly ever be interrupted between its read and its write, and the races
+// that a run is there to show would not happen: it gets two at least.
+func (o Options) processors() int {
+	least := 1
+	if o.Embedded {
+		least = 2
+	}
+	return max(least, runtime.NumCPU()/(o.Replicas+1))
+}
+
+// Replica is one stockd.
+type Replica struct {
+	Name string
+	// URL is for buyers, AdminURL for the owner.
+	URL, AdminURL string
+
+	keeper  *keeper.Keeper
+	options Options
+	token   string
+	process *keeper.Process
+}
+
+// Start starts the replica, and returns when it answers. One that was killed
+// may be started again: it takes the ports it had.
+func (r *Replica) Start(ctx context.Context) error {
+	for try := 1; ; try++ {
+		err := r.start(ctx)
+		if err == nil || try == portTries || !strings.Contains(err.Error(), "already in use") {
+			return err
+		}
+		r.URL, r.AdminURL = "", ""
+	}
+}
+
+// portTries bounds how often a replica is started whose port somebody else took
+// between our finding it and its binding it.
+const portTries = 3
+
+func (r *Replica) start(ctx context.Context) error {
+	if r.URL == "" {
+		public, err := ports.Free()
+		if err != nil {
+			return err
+		}
+		admin, err := ports.Free()
+		if err != nil {
+			return err
+		}
+		r.URL, r.AdminURL = "http://"+ports.Address(public), "http://"+ports.Address(admin)
+	}
+	log := filepath.Join(r.keeper.Folder(), r.Name+".log")
+	process, err := r.keeper.Run(ctx, keeper.Command{Path: r.options.Binary, Args: []string{"serve"}, Env: r.env(), Log: log})
+	if err != nil {
+		return err
+	}
+	r.process = process
+	return servers.Await(ctx, r.Name, process, log, r.ready)
+}
+
+// env is the environment of this process without what is meant for another
+// stockd, and with what is meant for this one.
+func (r *Replica) env() []string {
+	var env []string
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "STOCKD_") {
+			env = append(env, entry)
+		}
+	}
+	return append(append(env, r.options.Env...),
+		fmt.Sprintf("GOMAXPROCS=%d", r.options.processors()),
+		"STOCKD_REPLICA="+r.Name,
+		"STOCKD_HTTP_LISTEN="+strings.TrimPrefix(r.URL, "http://"),
+		"STOCKD_ADMIN_LISTEN="+strings.TrimPrefix(r.AdminURL, "http://"),
+		"STOCKD_ADMIN_TOKEN="+r.token,
+	)
+}
+
+func (r *Replica) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL+"/readyz", http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // only its status was wanted
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET /readyz: %s", response.Status)
+	}
+	return nil
+}
+
+// Kill ends the replica without a warning, and returns when it is gone.
+func (r *Replica) Kill(ctx context.Context) error {
+	if err := r.process.Signal(ctx, syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-r.process.Done()
+	return nil
+}
+
+// Pid is the replica's process id.
+func (r *Replica) Pid() int { return r.process.Pid() }

@@ -1,0 +1,221 @@
+// Package demo sells one item out through many strategies, on one replica and
+// on several, and holds each run against what its strategy claims.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/client"
+	"github.com/stockd/stockd/internal/lab/cluster"
+	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/load"
+	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service"
+)
+
+// Plan says what to show.
+type Plan struct {
+	// Binary is a stockd.
+	Binary string
+	// Servers is where the backends are to come from.
+	Servers servers.Choice
+	// Strategies are shown in this order; all of them where it is empty.
+	Strategies []string
+	// Replicas are the sizes of the cluster.
+	Replicas []int
+	// Stock is set before each run.
+	Stock int64
+	// Clients each send Loops requests for one unit.
+	Clients, Loops int
+	// Repeat makes every run so many times, at least once.
+	Repeat int
+	// Progress hears how far the demo is.
+	Progress Progress
+}
+
+// Progress hears how far a demo is.
+type Progress interface {
+	// Say is about something that takes a moment.
+	Say(words string)
+	// Begin is called once, before the first of so many runs.
+	Begin(runs int)
+	// Run is called when a run begins, with the requests that it is to have.
+	Run(name string, requests int)
+	// Answered is called again and again during a run.
+	Answered(requests int)
+	// Done is called with each run.
+	Done(run report.Run)
+	// End is called once, when nothing more will be said.
+	End()
+}
+
+// tries bounds how often a run that is known to fail is made until it does: a
+// race may come out well by luck.
+const tries = 5
+
+// requestTimeout is longer than any limit of a replica.
+const requestTimeout = 20 * time.Second
+
+// Run shows the plan. The report has every run that was made, also with an
+// error.
+func Run(ctx context.Context, p Plan) (r *report.Report, err error) {
+	r = &report.Report{Servers: make(map[string]servers.Info)}
+	k, err := keeper.Start()
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	d := &demo{plan: p, keeper: k, report: r}
+	defer p.Progress.End()
+	return r, d.show(ctx)
+}
+
+type demo struct {
+	plan   Plan
+	keeper *keeper.Keeper
+	report *report.Report
+	goods  int64 // each run sells goods of its own
+	begun  bool
+}
+
+func (d *demo) show(ctx context.Context) error {
+	d.plan.Progress.Say("starting the database")
+	database, err := servers.StartDatabase(ctx, d.keeper, d.plan.Servers)
+	if err != nil {
+		return err
+	}
+	d.report.Servers["database"] = database.Info
+	d.plan.Progress.Say("starting replicas on " + database.String())
+	for _, replicas := range d.plan.Replicas {
+		if err := d.showOn(ctx, database, replicas); err != nil {
+			return err
+		}
+	}
+	d.order()
+	return nil
+}
+
+// showOn shows every strategy on a cluster of so many replicas.
+func (d *demo) showOn(ctx context.Context, database *servers.Database, replicas int) (err error) {
+	c, err := cluster.Start(ctx, d.keeper, cluster.Options{
+		Binary: d.plan.Binary, Replicas: replicas, Balancer: d.plan.Servers.Mode,
+		Env: database.Env(), Embedded: database.Started == servers.Embedded,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
+	d.report.Servers["balancer"] = c.Balancer
+	strategies, err := d.strategies(ctx, c.Client())
+	if err != nil {
+		return err
+	}
+	if !d.begun {
+		d.plan.Progress.Begin(len(strategies) * len(d.plan.Replicas) * d.plan.Repeat)
+		d.begun = true
+	}
+	for _, s := range strategies {
+		for range d.plan.Repeat {
+			run, err := d.sale(ctx, c.Client(), s, replicas)
+			if err != nil {
+				return err
+			}
+			d.plan.Progress.Done(run)
+			d.report.Runs = append(d.report.Runs, run)
+		}
+	}
+	return nil
+}
+
+// strategies are those of the plan, as the replicas describe them.
+func (d *demo) strategies(ctx context.Context, c client.Client) ([]service.Description, error) {
+	known, err := c.Strategies(ctx)
+	if err != nil || len(d.plan.Strategies) == 0 {
+		return known, err
+	}
+	chosen := make([]service.Description, len(d.plan.Strategies))
+	for i, name := range d.plan.Strategies {
+		if chosen[i], err = Pick(known, name); err != nil {
+			return nil, err
+		}
+	}
+	return chosen, nil
+}
+
+// Pick finds a strategy by its name; the error lists the known ones.
+func Pick(known []service.Description, name string) (service.Description, error) {
+	names := make([]string, len(known))
+	for i, s := range known {
+		if s.Name == name {
+			return s, nil
+		}
+		names[i] = s.Name
+	}
+	return service.Description{}, fmt.Errorf("%q is not a strategy; there are %s", name, strings.Join(names, ", "))
+}
+
+// sale makes one run. One that is known to fail and comes out clean is made
+// again, a bounded number of times.
+func (d *demo) sale(ctx context.Context, c client.Client, s service.Description, replicas int) (report.Run, error) {
+	run := report.Run{
+		Strategy: s.Name, Replicas: replicas, Clients: d.plan.Clients, Stock: d.plan.Stock,
+		Requests: d.plan.Clients * d.plan.Loops, ExpectedClean: s.Claims.Exclusive(replicas), Note: s.Note,
+	}
+	if s.Hidden && !run.ExpectedClean {
+		run.Verdict, run.Reason = report.NotRun, s.Note
+		return run, nil
+	}
+	for run.Tries < tries {
+		run.Tries++
+		if err := d.try(ctx, c, &run); err != nil {
+			return run, fmt.Errorf("%s on %d replicas: %w", s.Name, replicas, err)
+		}
+		if run.ExpectedClean || !run.Clean {
+			break
+		}
+	}
+	return run, nil
+}
+
+func (d *demo) try(ctx context.Context, c client.Client, run *report.Run) error {
+	d.goods++
+	if err := c.CreateGoods(ctx, d.goods, d.plan.Stock); err != nil {
+		return err
+	}
+	requests := d.plan.Clients * d.plan.Loops
+	d.plan.Progress.Run(fmt.Sprintf("%s ×%d", run.Strategy, run.Replicas), requests)
+	result, err := load.Run(ctx, load.Plan{
+		URL: c.URL, Strategy: run.Strategy, GoodsID: d.goods, Clients: d.plan.Clients, Requests: requests,
+		Timeout: requestTimeout, Progress: d.plan.Progress.Answered,
+	})
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	audit, err := c.Audit(ctx, d.goods)
+	if err != nil {
+		return err
+	}
+	run.Add(result, audit)
+	run.Judge()
+	return nil
+}
+
+// order puts the runs of one strategy together; they were made by cluster.
+func (d *demo) order() {
+	first := make(map[string]int)
+	for i, run := range d.report.Runs {
+		if _, seen := first[run.Strategy]; !seen {
+			first[run.Strategy] = i
+		}
+	}
+	slices.SortStableFunc(d.report.Runs, func(a, b report.Run) int { return first[a.Strategy] - first[b.Strategy] })
+}

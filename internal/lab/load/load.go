@@ -1,0 +1,177 @@
+// Package load sends purchases to a stockd and counts what comes back.
+package load
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Plan says what to send.
+type Plan struct {
+	// URL is the stockd's, such as http://127.0.0.1:8080.
+	URL      string
+	Strategy string
+	Group    bool
+	Fence    bool
+	GoodsID  int64
+	// Clients send at the same time, each on a connection of its own.
+	Clients int
+	// Requests ends the run after so many, Duration after so long; one of them
+	// must be set, and the first that is reached ends it.
+	Requests int
+	Duration time.Duration
+	// Rate makes an open loop of so many requests a second: each has a time at
+	// which it should be sent, and its latency counts from then, whether a
+	// client was free or not. 0 is a closed loop: a client sends its next
+	// request when the last one is answered.
+	Rate float64
+	// Timeout bounds one request.
+	Timeout time.Duration
+	// Progress is told how many requests have been answered so far, now and
+	// then; it may be nil.
+	Progress func(answered int)
+}
+
+// Result is what came back.
+type Result struct {
+	// Sent is every request; it is Sold + Refused + Unknown + the Errors.
+	Sent, Sold, Refused, Unknown int
+	// Errors counts the rest by the last part of the problem's type.
+	Errors map[string]int
+	// Duplicates counts orders that were given to more than one request.
+	Duplicates int
+	// Replicas are those that sold.
+	Replicas []string
+	Elapsed  time.Duration
+	// Latency is in microseconds.
+	Latency *hdrhistogram.Histogram
+}
+
+// Latencies are recorded from a microsecond to five minutes, to three digits.
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, (5 * time.Minute).Microseconds(), 3)
+}
+
+// Run sends what the plan says, until it is done or ctx ends. Requests that
+// have been sent are waited for in either case.
+func Run(ctx context.Context, p Plan) (*Result, error) {
+	sender, err := newSender(p)
+	if err != nil {
+		return nil, err
+	}
+	defer sender.close()
+	schedule := newSchedule(p)
+	tallies := make([]*tally, p.Clients)
+	var answered atomic.Int64
+	stop := p.report(&answered)
+	var clients sync.WaitGroup
+	for i := range p.Clients {
+		tallies[i] = newTally()
+		clients.Go(func() {
+			for {
+				due, more := schedule.next(ctx)
+				if !more {
+					return
+				}
+				a := sender.send()
+				tallies[i].add(a, time.Since(due))
+				answered.Add(1)
+			}
+		})
+	}
+	clients.Wait()
+	stop()
+	return merge(tallies, time.Since(schedule.start)), nil
+}
+
+// report tells the plan's Progress until it is stopped.
+func (p Plan) report(answered *atomic.Int64) (stop func()) {
+	if p.Progress == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var reporter sync.WaitGroup
+	reporter.Go(func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				p.Progress(int(answered.Load()))
+			case <-done:
+				p.Progress(int(answered.Load()))
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		reporter.Wait()
+	}
+}
+
+// schedule hands out the requests of a run.
+type schedule struct {
+	plan  Plan
+	start time.Time
+	taken atomic.Int64
+}
+
+func newSchedule(p Plan) *schedule { return &schedule{plan: p, start: time.Now()} }
+
+// next waits for the time of the next request and returns when that was meant
+// to be; there may be no more.
+func (s *schedule) next(ctx context.Context) (due time.Time, more bool) {
+	n := s.taken.Add(1) - 1
+	if ctx.Err() != nil || s.plan.Requests > 0 && n >= int64(s.plan.Requests) {
+		return time.Time{}, false
+	}
+	due = time.Now()
+	if s.plan.Rate > 0 {
+		due = s.start.Add(time.Duration(float64(n) / s.plan.Rate * float64(time.Second)))
+	}
+	if s.plan.Duration > 0 && due.Sub(s.start) >= s.plan.Duration {
+		return time.Time{}, false
+	}
+	if wait := time.Until(due); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return time.Time{}, false
+		}
+	}
+	return due, true
+}
+
+// target is the URL of one purchase.
+func (p Plan) target() (*url.URL, error) {
+	u, err := url.Parse(p.URL)
+	if err != nil {
+		return nil, fmt.Errorf("read URL: %w", err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("%q is not a URL such as http://127.0.0.1:8080", p.URL)
+	}
+	u = u.JoinPath("deduct")
+	query := url.Values{"goods_id": {strconv.FormatInt(p.GoodsID, 10)}}
+	if p.Strategy != "" {
+		query.Set("strategy", p.Strategy)
+	}
+	if p.Group {
+		query.Set("group", "true")
+	}
+	if p.Fence {
+		query.Set("fence", "true")
+	}
+	u.RawQuery = query.Encode()
+	return u, nil
+}

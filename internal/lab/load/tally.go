@@ -1,0 +1,62 @@
+package load
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// tally counts the answers of one client.
+type tally struct {
+	counts   [4]int // by kind
+	errors   map[string]int
+	orders   []string
+	replicas map[string]bool
+	latency  *hdrhistogram.Histogram
+}
+
+func newTally() *tally {
+	return &tally{errors: make(map[string]int), replicas: make(map[string]bool), latency: newHistogram()}
+}
+
+func (t *tally) add(r reply, took time.Duration) {
+	t.counts[r.kind]++
+	switch r.kind {
+	case isSold:
+		t.orders = append(t.orders, r.order)
+		t.replicas[r.replica] = true
+	case isError:
+		t.errors[r.problem]++
+	case isRefused, isUnknown:
+	}
+	// A latency outside the histogram is counted at its edge, not dropped.
+	_ = t.latency.RecordValue(min(max(took.Microseconds(), 1), t.latency.HighestTrackableValue()))
+}
+
+func merge(tallies []*tally, elapsed time.Duration) *Result {
+	r := &Result{Errors: make(map[string]int), Elapsed: elapsed, Latency: newHistogram()}
+	orders, replicas := make(map[string]bool), make(map[string]bool)
+	for _, t := range tallies {
+		for _, n := range t.counts {
+			r.Sent += n
+		}
+		r.Sold += t.counts[isSold]
+		r.Refused += t.counts[isRefused]
+		r.Unknown += t.counts[isUnknown]
+		for problem, n := range t.errors {
+			r.Errors[problem] += n
+		}
+		for _, order := range t.orders {
+			if orders[order] {
+				r.Duplicates++
+			}
+			orders[order] = true
+		}
+		maps.Copy(replicas, t.replicas)
+		r.Latency.Merge(t.latency)
+	}
+	r.Replicas = slices.Sorted(maps.Keys(replicas))
+	return r
+}

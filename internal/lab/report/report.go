@@ -1,0 +1,142 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// Report is a number of runs on the same servers.
+type Report struct {
+	// Servers maps a backend to what it was.
+	Servers map[string]servers.Info `json:"servers"`
+	Runs    []Run                   `json:"runs"`
+}
+
+// AsClaimed tells whether every run that was made came out as claimed.
+func (r *Report) AsClaimed() bool {
+	return !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Verdict == NotAsClaimed })
+}
+
+// WriteFile writes the report as JSON.
+func (r *Report) WriteFile(path string) error {
+	content, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	if err := os.WriteFile(path, append(content, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// ServerLine names the servers in one line.
+func (r *Report) ServerLine() string {
+	list := make([]string, 0, len(r.Servers))
+	for _, backend := range slices.Sorted(maps.Keys(r.Servers)) {
+		info := r.Servers[backend]
+		list = append(list, fmt.Sprintf("%s: %s (%s)", backend, info, info.Started))
+	}
+	return strings.Join(list, ", ")
+}
+
+// Table writes the report for people; color is for terminals.
+func (r *Report) Table(w io.Writer, color bool) error {
+	t := table.NewWriter()
+	style := table.StyleLight
+	style.Format.Header = text.FormatDefault
+	t.SetStyle(style)
+	t.AppendHeader(table.Row{
+		"strategy", "repl.", "sold", "left", "over-\nsold", "lost\nupdates", "refused", "errors", "requests\n/s", "p50\nms", "p99\nms", "verdict",
+	})
+	numbers := make([]table.ColumnConfig, 0, 10)
+	for column := 2; column <= 11; column++ {
+		numbers = append(numbers, table.ColumnConfig{Number: column, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(numbers)
+	for i, run := range r.Runs {
+		if i > 0 && run.Strategy != r.Runs[i-1].Strategy {
+			t.AppendSeparator()
+		}
+		t.AppendRow(run.row(color))
+	}
+	_, err := fmt.Fprintf(w, "%s\n%s%s\n", t.Render(), r.notes(), r.ServerLine())
+	return err
+}
+
+func (r *Run) row(color bool) table.Row {
+	row := table.Row{r.Strategy, r.Replicas}
+	if r.Verdict == NotRun {
+		for range 9 {
+			row = append(row, "–")
+		}
+		return append(row, paint(color, r.Verdict, "not run, see below"))
+	}
+	return append(row,
+		comma(r.Sold), comma(r.Left), comma(r.Oversold), comma(r.Lost),
+		comma(int64(r.Refused)), comma(int64(r.Errors+r.Unknown)),
+		comma(int64(r.PerSecond)), fmt.Sprintf("%.1f", r.P50), fmt.Sprintf("%.1f", r.P99),
+		paint(color, r.Verdict, r.words()))
+}
+
+// words is the verdict in a cell: whether the run was clean, whether that is
+// what the strategy claims, and in how many tries.
+func (r *Run) words() string {
+	state := "clean"
+	if !r.Clean {
+		state = "not clean"
+	}
+	said := fmt.Sprintf("%s, %s", state, r.Verdict)
+	if r.Tries > 1 {
+		said += fmt.Sprintf(" (try %d)", r.Tries)
+	}
+	return said
+}
+
+// notes are the reasons and caveats that do not fit into a cell, each once.
+func (r *Report) notes() string {
+	var lines []string
+	add := func(run Run, words string) {
+		line := run.Strategy + ": " + words
+		if words != "" && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	for _, run := range r.Runs {
+		if run.Verdict == AsClaimed {
+			add(run, run.Note)
+			continue
+		}
+		add(run, string(run.Verdict)+": "+run.Reason)
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func paint(color bool, v Verdict, words string) string {
+	if !color {
+		return words
+	}
+	switch v {
+	case AsClaimed:
+		return text.FgGreen.Sprint(words)
+	case NotAsClaimed:
+		return text.FgRed.Sprint(words)
+	default:
+		return text.FgYellow.Sprint(words)
+	}
+}
+
+func comma(n int64) string { return humanize.Comma(n) }
