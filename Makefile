@@ -1,0 +1,21 @@
+GOLANGCI = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+.PHONY: build test prove bench lint demo
+
+build: ## one binary: bin/stockd
+	go build -o bin/stockd ./cmd/stockd
+
+test: ## every test, on real servers, with the race detector
+	go run ./tools/test $(TESTFLAGS)
+
+prove: ## the long proofs: many repetitions, planted bugs, kills
+	go run ./tools/test -tags prove -timeout 60m -run Prove $(TESTFLAGS)
+
+bench: build ## how far stockd is from its limits, as ratios
+	bin/stockd bench --suite
+
+demo: build ## the first five minutes
+	bin/stockd demo
+
+lint:
+	$(GOLANGCI) run ./...

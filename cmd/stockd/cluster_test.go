@@ -1,0 +1,325 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/cluster"
+	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/load"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/strategy"
+)
+
+// eachCluster runs real replicas of this program on each kind of database in
+// turn, behind nginx where the database is a server.
+func eachCluster(t *testing.T, replicas int, test func(t *testing.T, c *cluster.Cluster)) {
+	t.Helper()
+	for _, from := range []servers.Mode{servers.Embedded, servers.Local} {
+		t.Run(string(from), func(t *testing.T) {
+			if from == servers.Local {
+				needLocal(t)
+			}
+			test(t, startLab(t, servers.Choice{Mode: from}, replicas).cluster)
+		})
+	}
+}
+
+// testLab is a cluster and the database under it.
+type testLab struct {
+	cluster  *cluster.Cluster
+	database *servers.Database
+}
+
+func startLab(t *testing.T, choice servers.Choice, replicas int) testLab {
+	t.Helper()
+	k, err := keeper.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	database, err := servers.StartDatabase(t.Context(), k, choice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.Start(t.Context(), k, cluster.Options{
+		Binary: os.Args[0], Replicas: replicas, Env: database.Env(), Embedded: database.Started == servers.Embedded, Balancer: choice.Mode,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return testLab{c, database}
+}
+
+func TestTheBalancerTakesTurns(t *testing.T) {
+	eachCluster(t, 3, func(t *testing.T, c *cluster.Cluster) {
+		if err := c.Client().CreateGoods(t.Context(), 1, 100); err != nil {
+			t.Fatal(err)
+		}
+		sold := make(map[string]int)
+		for range 30 {
+			_, answer := post(t, c.URL+"/deduct?goods_id=1", "")
+			sold[fmt.Sprint(answer["replica"])]++
+		}
+		for _, r := range c.Replicas {
+			if sold[r.Name] != 10 {
+				t.Errorf("%s sold %d of 30: %v", r.Name, sold[r.Name], sold)
+			}
+		}
+	})
+}
+
+// One hundred copies of one purchase arrive at three replicas at once.
+func TestCopiesOnThreeReplicasAreOneSale(t *testing.T) {
+	eachCluster(t, 3, func(t *testing.T, c *cluster.Cluster) {
+		for i, entry := range strategy.Registry() {
+			goods := int64(i + 1)
+			if err := c.Client().CreateGoods(t.Context(), goods, 100); err != nil {
+				t.Fatal(err)
+			}
+			url := fmt.Sprintf("%s/deduct?goods_id=%d&strategy=%s", c.URL, goods, entry.Name)
+			var mu sync.Mutex
+			orders := make(map[string]int)
+			var copies sync.WaitGroup
+			for range 100 {
+				copies.Go(func() {
+					status, answer := post(t, url, "checkout-"+entry.Name)
+					mu.Lock()
+					defer mu.Unlock()
+					orders[fmt.Sprint(status, answer["order_id"], answer["remaining"])]++
+				})
+			}
+			copies.Wait()
+			audit, err := c.Client().Audit(t.Context(), goods)
+			if err != nil || audit.Orders != 1 || audit.Stock != 99 || len(orders) != 1 {
+				t.Errorf("%s: %d orders, %d left (%v); the answers were %v", entry.Name, audit.Orders, audit.Stock, err, orders)
+			}
+		}
+	})
+}
+
+// When a replica dies in the middle of a sale, the others sell on, and what was
+// sold is true: that is the claim that a crash is survived.
+func TestAKilledReplicaDoesNotStopTheSale(t *testing.T) {
+	eachCluster(t, 3, func(t *testing.T, c *cluster.Cluster) {
+		for i, entry := range strategy.Registry() {
+			goods := int64(i + 1)
+			const units = 600
+			if err := c.Client().CreateGoods(t.Context(), goods, units); err != nil {
+				t.Fatal(err)
+			}
+			victim := c.Replicas[i%3]
+			result, err := load.Run(t.Context(), load.Plan{
+				URL: c.URL, Strategy: entry.Name, GoodsID: goods, Clients: 20, Requests: 1500, Timeout: 20 * time.Second,
+				Progress: killOnce(t, victim, 60),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			audit, err := c.Client().Audit(t.Context(), goods)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if audit.Orders < int64(result.Sold) || audit.Orders > int64(result.Sold+result.Unknown) {
+				t.Errorf("%s: %d orders, %d buyers were told, %d do not know", entry.Name, audit.Orders, result.Sold, result.Unknown)
+			}
+			if entry.Claims.ExclusiveAcrossReplicas && (!audit.Clean || audit.Sold != units) {
+				t.Errorf("%s claims to survive: %+v", entry.Name, audit)
+			}
+			if len(result.Replicas) < 2 || result.Sold < 100 {
+				t.Errorf("%s: the others did not sell on: %+v", entry.Name, result)
+			}
+			if err := victim.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// killOnce kills a replica when so many requests have been answered.
+func killOnce(t *testing.T, victim *cluster.Replica, after int) func(answered int) {
+	t.Helper()
+	var once sync.Once
+	return func(answered int) {
+		if answered < after {
+			return
+		}
+		once.Do(func() {
+			if err := victim.Kill(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A replica that is told to stop answers what it has begun.
+func TestAReplicaDrains(t *testing.T) {
+	needLocal(t)
+	lab := startLab(t, servers.Choice{Mode: servers.Local}, 1)
+	replica := lab.cluster.Replicas[0]
+	if err := lab.cluster.Client().CreateGoods(t.Context(), 1, 100); err != nil {
+		t.Fatal(err)
+	}
+	store, err := lab.database.Open(t.Context(), "test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // the test is over
+	var buyers sync.WaitGroup
+	// While we hold the row, every purchase is in the middle of it.
+	err = store.InTx(t.Context(), func(tx *repo.Tx) error {
+		if _, err := tx.GoodsForUpdate(t.Context(), 1); err != nil {
+			return err
+		}
+		for range 5 {
+			buyers.Go(func() {
+				if status, answer := post(t, replica.URL+"/deduct?goods_id=1", ""); status != http.StatusOK {
+					t.Errorf("a purchase that had begun is answered with %d %v", status, answer)
+				}
+			})
+		}
+		await(t, "the purchases to begin", 5*time.Second, func() bool { return labtest.WaitingWriters(t, lab.database) == 5 })
+		if err := syscall.Kill(replica.Pid(), syscall.SIGTERM); err != nil {
+			return err
+		}
+		await(t, "the replica to take no more", 5*time.Second, func() bool {
+			conn, err := net.Dial("tcp", strings.TrimPrefix(replica.URL, "http://"))
+			if err == nil {
+				conn.Close() //nolint:errcheck // it was only a look
+			}
+			return err != nil
+		})
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	buyers.Wait()
+	if audit, err := store.Audit(t.Context(), 1); err != nil || audit.Orders != 5 {
+		t.Errorf("the audit is %+v (%v), want 5 orders", audit, err)
+	}
+}
+
+// What a newcomer does without a demo: serve, create, buy, bench.
+func TestServeAndBench(t *testing.T) {
+	folder := t.TempDir()
+	replica := exec.Command(os.Args[0], "serve", "--http-listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
+		"--log-format=json", "--database-dsn", filepath.Join(folder, "stockd.db"))
+	const token = "a token of sixteen"
+	replica.Env = append(environment(), "STOCKD_ADMIN_TOKEN="+token)
+	log, err := replica.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replica.Start(); err != nil {
+		t.Fatal(err)
+	}
+	public, admin := listening(t, log)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, admin+"/goods", bytes.NewBufferString("goods_id=1&stock=300"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("Authorization", "Bearer "+token)
+	if response, err := http.DefaultClient.Do(request); err != nil || response.StatusCode != http.StatusCreated {
+		t.Fatalf("create: %v, %v", response, err)
+	}
+	path := filepath.Join(folder, "bench.json")
+	for _, args := range [][]string{
+		{"--requests", "200", "--clients", "8"},
+		{"--duration", "500ms", "--rate", "200", "--clients", "8"},
+	} {
+		status, out, errOut := stockd(t, append([]string{"bench", "--url", public, "--strategy", "sql-conditional", "--json", path}, args...)...)
+		if status != exitOK {
+			t.Fatalf("bench %v: exit status %d\n%s%s", args, status, out, errOut)
+		}
+		run := readReport(t, path).Runs[0]
+		if !run.Clean || run.Requests < 90 || run.Answered == 0 || run.P99 <= 0 || run.Replicas != 1 {
+			t.Errorf("bench %v: %+v", args, run)
+		}
+	}
+	status, _, errOut := stockd(t, "bench", "--url", public, "--strategy", "hope")
+	if status != exitUsage || !strings.Contains(errOut, "sql-conditional") {
+		t.Errorf("bench of an unknown strategy: exit status %d, %q", status, errOut)
+	}
+	status, _, errOut = stockd(t, "bench", "--url", public, "--goods", "7")
+	if status != exitFailure || !strings.Contains(errOut, "unknown-goods") {
+		t.Errorf("bench of unknown goods: exit status %d, %q", status, errOut)
+	}
+	if err := replica.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := replica.Wait(); err != nil {
+		t.Errorf("the replica stopped with %v", err)
+	}
+}
+
+// listening reads from the log of a replica where it listens.
+func listening(t *testing.T, log io.Reader) (public, admin string) {
+	t.Helper()
+	decoder := json.NewDecoder(log)
+	for public == "" || admin == "" {
+		var line struct {
+			Msg     string `json:"msg"`
+			For     string `json:"for"`
+			Address string `json:"address"`
+		}
+		if err := decoder.Decode(&line); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case line.Msg == "listening" && line.For == "public":
+			public = "http://" + line.Address
+		case line.Msg == "listening" && line.For == "admin":
+			admin = "http://" + line.Address
+		}
+	}
+	go io.Copy(io.Discard, log) //nolint:errcheck // the rest of the log is nobody's business
+	return public, admin
+}
+
+func post(t *testing.T, url, key string) (status int, answer map[string]any) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, http.NoBody)
+	if err != nil {
+		t.Error(err)
+		return 0, nil
+	}
+	if key != "" {
+		request.Header.Set("Idempotency-Key", key)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Error(err)
+		return 0, nil
+	}
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		t.Error(err)
+	}
+	return response.StatusCode, answer
+}

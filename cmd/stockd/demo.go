@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/stockd/stockd/internal/lab/demo"
+	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+func demoCommand() *cobra.Command {
+	var (
+		plan        demo.Plan
+		from, write string
+	)
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Sell one item out through each strategy, on one replica and on three, and see what comes of it",
+		Long: "Start what is needed, sell one item out through each strategy, on one replica and on three,\n" +
+			"and hold what came of it against what the strategy claims. The exit status is 0 only where\n" +
+			"every run came out as claimed. Nothing is left behind.",
+		Args: noArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&plan.Strategies, "strategies", nil, "strategies to show, comma separated (default all)")
+	flags.Int64Var(&plan.Stock, "stock", 1000, "units to sell in each run")
+	flags.IntVar(&plan.Clients, "clients", 50, "clients that buy at the same time")
+	flags.IntVar(&plan.Loops, "loops", 100, "purchases that each client tries, one unit each")
+	flags.IntSliceVar(&plan.Replicas, "replicas", []int{1, 3}, "sizes of the cluster, comma separated")
+	flags.IntVar(&plan.Repeat, "repeat", 1, "how often to make each run")
+	flags.StringVar(&from, "servers", "auto", "auto, embedded or local; local,database=mysql (mariadb, sqlite) picks one")
+	flags.StringVar(&write, "json", "", "file to write the figures to")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		choice, err := servers.ParseChoice(from)
+		if err != nil {
+			return usageError{fmt.Errorf("--servers: %w", err)}
+		}
+		plan.Servers = choice
+		if err := checkPlan(plan); err != nil {
+			return usageError{err}
+		}
+		if plan.Binary, err = os.Executable(); err != nil {
+			return fmt.Errorf("find this program: %w", err)
+		}
+		plan.Progress = newProgress(cmd.ErrOrStderr())
+		r, err := demo.Run(cmd.Context(), plan)
+		return errors.Join(err, show(r, cmd.OutOrStdout(), write))
+	}
+	return cmd
+}
+
+func checkPlan(p demo.Plan) error {
+	for _, c := range []struct {
+		flag        string
+		value, most int64
+	}{
+		{"stock", p.Stock, 1_000_000_000},
+		{"clients", int64(p.Clients), 2000},
+		{"loops", int64(p.Loops), 1_000_000},
+		{"repeat", int64(p.Repeat), 1000},
+		{"replicas", int64(slices.Min(append([]int{1}, p.Replicas...))), 16},
+		{"replicas", int64(slices.Max(append([]int{1}, p.Replicas...))), 16},
+	} {
+		if c.value < 1 || c.value > c.most {
+			return fmt.Errorf("--%s must be 1 to %d, not %d", c.flag, c.most, c.value)
+		}
+	}
+	if len(p.Replicas) == 0 {
+		return errors.New("--replicas must name at least one size")
+	}
+	return nil
+}
+
+// errNotAsClaimed makes the exit status tell what the table says.
+var errNotAsClaimed = errors.New("not every run came out as claimed")
+
+// show prints the report, writes it to a file where one is asked for, and
+// returns an error where a run was not as claimed.
+func show(r *report.Report, out io.Writer, path string) error {
+	if len(r.Runs) == 0 {
+		return nil
+	}
+	if err := r.Table(out, isTerminal(out)); err != nil {
+		return err
+	}
+	if path != "" {
+		if err := r.WriteFile(path); err != nil {
+			return err
+		}
+	}
+	if !r.AsClaimed() {
+		return errNotAsClaimed
+	}
+	return nil
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// The test binary is a stockd, too: replicas and commands that a test starts
+// are this program with a command's name as its first argument.
+func TestMain(m *testing.M) {
+	keeper.RunIfAsked()
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// stockd runs a command to its end.
+func stockd(t *testing.T, args ...string) (status int, out, errOut string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	status = run(args, &o, &e)
+	return status, o.String(), e.String()
+}
+
+func TestMistakesOnTheCommandLine(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"sell"}, `"sell"`},
+		{[]string{"demo", "now"}, `"now"`},
+		{[]string{"demo", "--clients", "0"}, "--clients must be 1 to 2000"},
+		{[]string{"demo", "--stock=-1"}, "--stock must be 1"},
+		{[]string{"demo", "--replicas", "0"}, "--replicas must be 1 to 16"},
+		{[]string{"demo", "--replicas", "99"}, "--replicas must be 1 to 16"},
+		{[]string{"demo", "--servers", "remote"}, `"remote" is not auto, embedded or local`},
+		{[]string{"demo", "--no-such-flag"}, "--no-such-flag"},
+		{[]string{"bench", "--clients", "0"}, "--clients must be 1"},
+		{[]string{"bench", "--rate=-1"}, "--rate"},
+		{[]string{"bench", "--goods", "0"}, "--goods"},
+		{[]string{"bench", "--suite", "--rounds", "0"}, "--rounds"},
+		{[]string{"serve", "--database-max-open", "0"}, "database.max_open must be 1 to 10000"},
+		{[]string{"serve", "--deduct-strategy", "hope", "--database-dsn", filepath.Join(t.TempDir(), "s.db")}, "deduct.strategy"},
+		{[]string{"migrate"}, "up, down or status"},
+		{[]string{"migrate", "sideways"}, `"sideways"`},
+	} {
+		status, _, errOut := stockd(t, c.args...)
+		if status != exitUsage || !strings.Contains(errOut, c.want) {
+			t.Errorf("%v: exit status %d, %q; want %d with %q", c.args, status, errOut, exitUsage, c.want)
+		}
+	}
+}
+
+func TestConfigPrintsWhatIsInForce(t *testing.T) {
+	t.Setenv("STOCKD_ADMIN_TOKEN", "not to be seen by anyone")
+	status, out, _ := stockd(t, "config", "--http-listen", "127.0.0.1:9999")
+	if status != exitOK || !strings.Contains(out, "127.0.0.1:9999") || !strings.Contains(out, "# --http-listen") {
+		t.Errorf("exit status %d:\n%s", status, out)
+	}
+	if strings.Contains(out, "not to be seen") || !strings.Contains(out, "# STOCKD_ADMIN_TOKEN") {
+		t.Errorf("the token is shown, or where it is from is not:\n%s", out)
+	}
+}
+
+func TestMigrate(t *testing.T) {
+	dsn := filepath.Join(t.TempDir(), "stockd.db")
+	for _, step := range []struct{ command, want string }{
+		{"status", "pending"},
+		{"up", "applied 00001"},
+		{"up", "nothing to do"},
+		{"status", "applied 2"},
+		{"down", "took back 00001"},
+		{"status", "pending"},
+	} {
+		status, out, errOut := stockd(t, "migrate", step.command, "--database-dsn", dsn)
+		if status != exitOK || !strings.Contains(out, step.want) {
+			t.Errorf("migrate %s: exit status %d, %q %q; want %q", step.command, status, out, errOut, step.want)
+		}
+	}
+}
+
+func TestServeRefusesAnOldSchema(t *testing.T) {
+	status, _, errOut := stockd(t, "serve", "--database-migrate=false", "--database-dsn", filepath.Join(t.TempDir(), "s.db"))
+	if status != exitFailure || !strings.Contains(errOut, "stockd migrate up") {
+		t.Errorf("exit status %d, %q", status, errOut)
+	}
+}
+
+func TestServeNamesADatabaseThatIsNotThere(t *testing.T) {
+	status, _, errOut := stockd(t, "serve", "--database-driver=mysql", "--database-dsn=stockd@tcp(127.0.0.1:1)/stockd")
+	if status != exitFailure || !strings.Contains(errOut, "mysql") || !strings.Contains(errOut, "127.0.0.1:1") {
+		t.Errorf("exit status %d, %q", status, errOut)
+	}
+}
+
+// readReport reads what --json wrote.
+func readReport(t *testing.T, path string) (r report.Report) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(content, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestDemoEmbedded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "demo.json")
+	status, out, errOut := stockd(t, "demo", "--servers=embedded", "--stock=100", "--clients=20", "--loops=25", "--json", path)
+	if status != exitOK {
+		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
+	}
+	r := readReport(t, path)
+	if r.Servers["database"].Name != "SQLite" || r.Servers["balancer"].Name == "" || r.Servers["database"].Version == "" {
+		t.Errorf("the servers are %v", r.Servers)
+	}
+	assertDemo(t, r, 18)
+	notRun := 0
+	for _, run := range r.Runs {
+		if run.Verdict == report.NotRun {
+			notRun++
+			if run.Strategy != "mutex-in-tx" || run.Reason == "" || !strings.Contains(out, run.Reason) {
+				t.Errorf("%s was not run, and the reason %q is not in the table", run.Strategy, run.Reason)
+			}
+		}
+	}
+	if notRun != 2 {
+		t.Errorf("%d runs were not made, want those of mutex-in-tx", notRun)
+	}
+}
+
+func TestDemoLocal(t *testing.T) {
+	needLocal(t)
+	path := filepath.Join(t.TempDir(), "demo.json")
+	status, out, errOut := stockd(t, "demo", "--servers=local", "--stock=100", "--clients=20", "--loops=25", "--json", path)
+	if status != exitOK {
+		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
+	}
+	r := readReport(t, path)
+	if r.Servers["database"].Started != servers.Local || r.Servers["balancer"].Name != "nginx" {
+		t.Errorf("the servers are %v", r.Servers)
+	}
+	assertDemo(t, r, 18)
+	for _, run := range r.Runs {
+		if run.Verdict == report.NotRun {
+			t.Errorf("%s on %d was not run", run.Strategy, run.Replicas)
+		}
+	}
+}
+
+// assertDemo holds the demo against what is known of each strategy; the list is
+// written out here once more, so that a claim that is changed is noticed.
+func assertDemo(t *testing.T, r report.Report, runs int) {
+	t.Helper()
+	clean := map[string]bool{
+		"mutex ×1": true, "channel ×1": true,
+		"sql-conditional ×1": true, "sql-optimistic ×1": true, "sql-for-update ×1": true,
+		"sql-conditional ×3": true, "sql-optimistic ×3": true, "sql-for-update ×3": true,
+	}
+	if len(r.Runs) != runs {
+		t.Errorf("%d runs, want %d", len(r.Runs), runs)
+	}
+	for _, run := range r.Runs {
+		name := fmt.Sprintf("%s ×%d", run.Strategy, run.Replicas)
+		if run.Verdict == report.NotRun {
+			continue
+		}
+		if run.Clean != clean[name] || run.Verdict != report.AsClaimed {
+			t.Errorf("%s: clean is %v, want %v; %s: %s", name, run.Clean, clean[name], run.Verdict, run.Reason)
+		}
+		if clean[name] && (run.Sold != run.Stock || run.Left != 0 || run.Refused != run.Requests-int(run.Stock)) {
+			t.Errorf("%s: sold %d of %d, %d left, %d refused", name, run.Sold, run.Stock, run.Left, run.Refused)
+		}
+	}
+}
+
+// With too few buyers nothing can be oversold: a demonstration that does not
+// show what it is there for has failed.
+func TestDemoFailsWhereNothingIsShown(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "demo.json")
+	status, out, _ := stockd(t, "demo", "--servers=embedded", "--strategies=naive", "--replicas=1", "--clients=1", "--loops=3", "--json", path)
+	if status != exitFailure || !strings.Contains(out, "not as claimed") {
+		t.Errorf("exit status %d:\n%s", status, out)
+	}
+	if run := readReport(t, path).Runs[0]; run.Tries != 5 || !strings.Contains(out, "(try 5)") {
+		t.Errorf("%d tries, want 5 that are shown:\n%s", run.Tries, out)
+	}
+}
+
+func TestDemoOfAnUnknownStrategyListsTheKnownOnes(t *testing.T) {
+	status, _, errOut := stockd(t, "demo", "--servers=embedded", "--strategies=hope", "--replicas=1")
+	if status == exitOK || !strings.Contains(errOut, "sql-conditional") {
+		t.Errorf("exit status %d: %s", status, errOut)
+	}
+}
+
+// However a demo ends, nothing that it started runs on and no folder stays.
+func TestNothingIsLeftOfADemo(t *testing.T) {
+	for _, from := range []string{"embedded", "local"} {
+		for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
+			t.Run(from+" "+signal.String(), func(t *testing.T) {
+				if from == "local" {
+					needLocal(t)
+				}
+				tmp := t.TempDir()
+				demo := exec.Command(os.Args[0], "demo", "--servers", from, "--loops=100000")
+				demo.Env = append(os.Environ(), "TMPDIR="+tmp)
+				progress := &syncBuffer{}
+				demo.Stderr = progress
+				if err := demo.Start(); err != nil {
+					t.Fatal(err)
+				}
+				await(t, "replicas to run", 60*time.Second, func() bool { return len(processesIn(t, tmp)) > 1 && progress.contains("starting replicas") })
+				if err := demo.Process.Signal(signal); err != nil {
+					t.Fatal(err)
+				}
+				err := demo.Wait()
+				if err == nil {
+					t.Error("a demo that was ended says that all is well")
+				}
+				await(t, "every process to be gone", 20*time.Second, func() bool { return len(processesIn(t, tmp)) == 0 })
+				await(t, "the folder to be empty", 10*time.Second, func() bool {
+					left, err := os.ReadDir(tmp)
+					return err == nil && len(left) == 0
+				})
+			})
+		}
+	}
+}
+
+// processesIn lists processes that were started with this temporary folder.
+func processesIn(t *testing.T, tmp string) (pids []string) {
+	t.Helper()
+	found, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range found {
+		environ, err := fs.ReadFile(os.DirFS("/"), strings.TrimPrefix(path, "/"))
+		if err == nil && bytes.Contains(environ, []byte("TMPDIR="+tmp)) {
+			pids = append(pids, filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return pids
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+
+	"github.com/gin-gonic/gin"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/strategy"
+)
+
+func serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run one replica of the service",
+		Long: "Run one replica of the service.\n\n" +
+			"Every key of the configuration is a flag, a STOCKD_… variable and a line in the file;\n" +
+			"a flag wins over a variable, a variable over the file. stockd config shows what is in force.",
+		Args: noArgs,
+	}
+	return configured(cmd, func(ctx context.Context, c *config.Loaded) error {
+		return serve(ctx, c.Config, cmd.ErrOrStderr())
+	})
+}
+
+// serve runs a replica until ctx ends, and then lets requests in flight end.
+func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
+	gin.SetMode(gin.ReleaseMode)
+	log := logger(c.Log, errOut)
+	if c.Replica == "" {
+		if c.Replica, err = os.Hostname(); err != nil {
+			return fmt.Errorf("name this replica: %w", err)
+		}
+	}
+	store, err := openStore(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := bringUpToDate(ctx, c, store, log); err != nil {
+		return err
+	}
+	catalogue := service.NewCatalogue(strategy.Registry(), strategy.Deps{
+		Store:    store,
+		LockWait: c.Lock.Wait,
+		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, First: c.Optimistic.First, Max: c.Optimistic.Max},
+	}, c.Deduct.Timeout)
+	defer func() { err = errors.Join(err, catalogue.Close()) }()
+	if _, err := catalogue.Service(c.Deduct.Strategy); err != nil {
+		return usageError{fmt.Errorf("deduct.strategy: %w", err)}
+	}
+	return listen(ctx, c, log, handler.Options{
+		Catalogue: catalogue, Inventory: service.NewInventory(store), Replica: c.Replica,
+		DefaultStrategy: c.Deduct.Strategy, MaxBody: int64(c.HTTP.MaxBody), Log: log,
+	})
+}
+
+func logger(c config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // it has been checked
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+func openStore(ctx context.Context, c config.Config) (*repo.Store, error) {
+	return repo.Open(ctx, repo.Options{
+		Driver: c.Database.Driver, DSN: c.Database.DSN, Password: c.Database.Password.Reveal(),
+		MaxOpen: c.Database.MaxOpen, LockWait: c.Database.LockWait, ConnectTimeout: c.Database.ConnectTimeout,
+		Replica: c.Replica,
+	})
+}
+
+// bringUpToDate migrates the schema, or refuses to run on an old one.
+func bringUpToDate(ctx context.Context, c config.Config, store *repo.Store, log *slog.Logger) error {
+	if c.Database.Migrate {
+		applied, err := store.MigrateUp(ctx)
+		for _, m := range applied {
+			log.InfoContext(ctx, "schema changed", "migration", m.File)
+		}
+		return err
+	}
+	list, err := store.Migrations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range list {
+		if m.AppliedAt.IsZero() {
+			return fmt.Errorf("the schema lacks %s: run stockd migrate up, or set database.migrate", m.File)
+		}
+	}
+	return nil
+}
+
+// listen serves buyers and the owner until ctx ends.
+func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Options) error {
+	group, ctx := errgroup.WithContext(ctx)
+	if err := serveOn(ctx, group, c, log, "public", c.HTTP.Listen, handler.Public(o)); err != nil {
+		return err
+	}
+	token := c.Admin.Token.Reveal()
+	if token == "" {
+		log.WarnContext(ctx, "no goods can be created: admin.token is not set, so that the owner's listener stays closed")
+		return group.Wait()
+	}
+	if err := serveOn(ctx, group, c, log, "admin", c.Admin.Listen, handler.Admin(o, token)); err != nil {
+		return err
+	}
+	return group.Wait()
+}
+
+// serveOn opens one listener and serves it in the group. When ctx ends it takes
+// no more connections and waits for the requests in flight.
+func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *slog.Logger, name, address string, h http.Handler) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("open %s listener: %w", name, err)
+	}
+	server := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: c.HTTP.ReadTimeout,
+		ReadTimeout:       c.HTTP.ReadTimeout,
+		WriteTimeout:      c.Deduct.Timeout + c.HTTP.ReadTimeout,
+		IdleTimeout:       c.HTTP.IdleTimeout,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	log.InfoContext(ctx, "listening", "for", name, "address", listener.Addr().String(), "replica", c.Replica)
+	group.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve %s: %w", name, err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.HTTP.Drain)
+		defer cancel()
+		if err := server.Shutdown(drain); err != nil {
+			return fmt.Errorf("drain %s: %w", name, err)
+		}
+		return nil
+	})
+	return nil
+}

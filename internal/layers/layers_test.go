@@ -1,0 +1,91 @@
+// Package layers holds the tree to its one direction of imports.
+package layers
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/stockd/stockd/"
+
+// allowed maps a package, or a folder of packages that ends with a slash, to
+// what of stockd it may import. What stands first wins.
+var allowed = []struct {
+	from string
+	to   []string
+}{
+	{"internal/stock", nil},
+	{"internal/lock", []string{"internal/stock"}},
+	{"internal/repo", []string{"internal/stock", "migrations"}},
+	{"internal/service/strategy/strategytest", []string{"internal/service/strategy", "internal/repo", "internal/stock"}},
+	{"internal/service/strategy", []string{"internal/lock", "internal/repo", "internal/stock"}},
+	{"internal/service", []string{"internal/service/strategy", "internal/repo", "internal/stock"}},
+	{"internal/handler", []string{"internal/service", "internal/stock"}},
+	{"internal/config", nil},
+	{"internal/layers", nil},
+	{"migrations", nil},
+	{"nginx", nil},
+	// The lab drives replicas as a client does. Of the service it knows what the
+	// answers mean, and the database it opens to see that it is there.
+	{"internal/lab/", []string{"internal/lab/", "internal/service", "internal/repo", "internal/stock", "nginx"}},
+	{"cmd/", []string{"internal/", "migrations"}},
+	{"tools/", []string{"internal/lab/servers"}},
+}
+
+func within(pkg, pattern string) bool {
+	return pkg == pattern || strings.HasSuffix(pattern, "/") && strings.HasPrefix(pkg, pattern)
+}
+
+func TestImportsRunOneWay(t *testing.T) {
+	list, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for line := range strings.Lines(string(list)) {
+		words := strings.Fields(line)
+		pkg := strings.TrimPrefix(words[0], module)
+		for _, imported := range words[1:] {
+			to, ours := strings.CutPrefix(imported, module)
+			if !ours {
+				continue
+			}
+			seen++
+			if !mayImport(t, pkg, to) {
+				t.Errorf("%s imports %s", pkg, to)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no import of ours was seen")
+	}
+}
+
+func mayImport(t *testing.T, pkg, to string) bool {
+	t.Helper()
+	for _, rule := range allowed {
+		if !within(pkg, rule.from) {
+			continue
+		}
+		for _, pattern := range rule.to {
+			if within(to, pattern) {
+				return true
+			}
+		}
+		return false
+	}
+	t.Errorf("%s has no place among the layers", pkg)
+	return true
+}
+
+// The serving path is what a replica runs: nothing of the lab may be in it.
+func TestNothingThatServesKnowsTheLab(t *testing.T) {
+	list, err := exec.Command("go", "list", "-deps", module+"internal/handler", module+"internal/config").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(list), module+"internal/lab") {
+		t.Error("the serving path imports the lab")
+	}
+}
