@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,13 @@ func needLocal(t *testing.T) {
 	labtest.Need(t, "mariadb", len(servers.LocalDatabases()) > 0, "apt-get install mariadb-server brings it")
 	_, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
+}
+
+// needDatabase skips a test that needs one kind of database server.
+func needDatabase(t *testing.T, kind string) {
+	t.Helper()
+	found := slices.ContainsFunc(servers.LocalDatabases(), func(p servers.Program) bool { return p.Kind == kind })
+	labtest.Need(t, kind, kind == "" || found, "it is used where it is found")
 }
 
 func await(t *testing.T, what string, within time.Duration, is func() bool) {

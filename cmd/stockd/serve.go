@@ -55,7 +55,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	catalogue := service.NewCatalogue(strategy.Registry(), strategy.Deps{
 		Store:    store,
 		LockWait: c.Lock.Wait,
-		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, First: c.Optimistic.First, Max: c.Optimistic.Max},
+		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
 	}, c.Deduct.Timeout)
 	defer func() { err = errors.Join(err, catalogue.Close()) }()
 	if _, err := catalogue.Service(c.Deduct.Strategy); err != nil {

@@ -34,8 +34,8 @@ func (l *Loaded) check() error {
 		l.reachable("lock.wait", l.Lock.Wait),
 		l.reachable("database.lock_wait", l.Database.LockWait),
 		between(l, "optimistic.tries", l.Optimistic.Tries, 1, 10_000),
-		atLeast(l, "optimistic.first", l.Optimistic.First, 0),
-		atLeast(l, "optimistic.max", l.Optimistic.Max, l.Optimistic.First),
+		atLeast(l, "optimistic.step", l.Optimistic.Step, 0),
+		atLeast(l, "optimistic.max", l.Optimistic.Max, l.Optimistic.Step),
 		l.oneOf("log.level", l.Log.Level, "debug", "info", "warn", "error"),
 		l.oneOf("log.format", l.Log.Format, "text", "json"),
 	)

@@ -61,8 +61,8 @@ type Lock struct {
 // Optimistic bounds the tries of sql-optimistic.
 type Optimistic struct {
 	Tries int           `key:"tries" default:"50" doc:"most tries of one purchase, 1 to 10000; then the answer is busy"`
-	First time.Duration `key:"first" default:"5ms" doc:"bound of the random pause after the first lost race; it doubles with each"`
-	Max   time.Duration `key:"max" default:"1s" doc:"bound of every pause, not below optimistic.first"`
+	Step  time.Duration `key:"step" default:"5ms" doc:"how much longer those who lose a race pause with each race lost, 0 to optimistic.max"`
+	Max   time.Duration `key:"max" default:"1s" doc:"bound of every pause"`
 }
 
 // Log is what is logged.

@@ -92,7 +92,7 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 			name: "an unreachable wait by a variable", file: "deduct:\n  timeout: 4s\n", env: map[string]string{"STOCKD_LOCK_WAIT": "4s"},
 			want: []string{"STOCKD_LOCK_WAIT", "lock.wait", "stockd.yaml:2"},
 		},
-		{name: "a range upside down", file: "optimistic:\n  first: 5s\n", want: []string{"optimistic.max", "at least 5s"}},
+		{name: "a range upside down", file: "optimistic:\n  step: 5s\n", want: []string{"optimistic.max", "at least 5s"}},
 		{name: "a bad variable", env: map[string]string{"STOCKD_LOCK_WAIT": "soon"}, want: []string{"STOCKD_LOCK_WAIT", "lock.wait"}},
 		{name: "an unknown variable", env: map[string]string{"STOCKD_LOCK_WIAT": "5s"}, want: []string{"STOCKD_LOCK_WIAT", "STOCKD_LOCK_WAIT?"}},
 		{name: "an empty variable", env: map[string]string{"STOCKD_DATABASE_DSN": ""}, want: []string{"STOCKD_DATABASE_DSN", "database.dsn"}},

@@ -59,6 +59,8 @@ type Description struct {
 	Summary string          `json:"summary"`
 	Needs   []string        `json:"needs"`
 	Claims  strategy.Claims `json:"claims"`
+	// Damage is what is shown where it claims no exclusion.
+	Damage strategy.Damage `json:"damage,omitempty"`
 	// Available tells whether every backend that it needs answers now.
 	Available bool `json:"available"`
 	// Note is why it is not available, or what the database does to it.
@@ -76,7 +78,7 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 		caveat := s.entry.Caveat(c.store.Dialect())
 		list[i] = Description{
 			Name: s.entry.Name, Family: s.entry.Family, Summary: s.entry.Summary,
-			Needs: []string{c.store.Dialect()}, Claims: s.entry.Claims,
+			Needs: []string{c.store.Dialect()}, Claims: s.entry.Claims, Damage: s.entry.Damage,
 			Available: down == nil, Note: caveat.Words, Hidden: caveat.Hides,
 		}
 		if down != nil {

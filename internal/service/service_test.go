@@ -35,7 +35,7 @@ func open(t *testing.T, d *servers.Database, replicas int) shop {
 		s.inventory = service.NewInventory(store)
 		s.replicas = append(s.replicas, service.NewCatalogue(strategy.Registry(), strategy.Deps{
 			Store: store, LockWait: 5 * time.Second,
-			Retry: strategy.Retry{Tries: 500, First: time.Millisecond, Max: 50 * time.Millisecond},
+			Retry: strategy.Retry{Tries: 500, Step: time.Millisecond, Max: 50 * time.Millisecond},
 		}, 10*time.Second))
 	}
 	return s

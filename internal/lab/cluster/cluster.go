@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/ports"
@@ -50,16 +52,28 @@ type Cluster struct {
 func Start(ctx context.Context, k *keeper.Keeper, o Options) (*Cluster, error) {
 	c := &Cluster{token: rand.Text()}
 	for i := range o.Replicas {
-		r := &Replica{Name: fmt.Sprintf("replica-%d", i+1), keeper: k, options: o, token: c.token}
-		c.Replicas = append(c.Replicas, r)
-		if err := r.Start(ctx); err != nil {
-			return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
-		}
+		c.Replicas = append(c.Replicas, &Replica{Name: fmt.Sprintf("replica-%d", i+1), keeper: k, options: o, token: c.token})
+	}
+	if err := c.startReplicas(ctx); err != nil {
+		return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 	}
 	if err := c.startBalancer(ctx, k, o.Balancer); err != nil {
 		return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 	}
 	return c, nil
+}
+
+// startReplicas starts one replica, which brings the schema up to date, and then
+// the others together.
+func (c *Cluster) startReplicas(ctx context.Context) error {
+	if err := c.Replicas[0].Start(ctx); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, r := range c.Replicas[1:] {
+		group.Go(func() error { return r.Start(ctx) })
+	}
+	return group.Wait()
 }
 
 // Client speaks to the cluster through its balancer, and to the owner's

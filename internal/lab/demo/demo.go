@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/strategy"
 )
 
 // Plan says what to show.
@@ -65,7 +67,7 @@ const requestTimeout = 20 * time.Second
 // Run shows the plan. The report has every run that was made, also with an
 // error.
 func Run(ctx context.Context, p Plan) (r *report.Report, err error) {
-	r = &report.Report{Servers: make(map[string]servers.Info)}
+	r = &report.Report{Servers: make(map[string]servers.Info), Processors: runtime.NumCPU()}
 	k, err := keeper.Start()
 	if err != nil {
 		return r, err
@@ -167,8 +169,8 @@ func (d *demo) sale(ctx context.Context, c client.Client, s service.Description,
 		Strategy: s.Name, Replicas: replicas, Clients: d.plan.Clients, Stock: d.plan.Stock,
 		Requests: d.plan.Clients * d.plan.Loops, ExpectedClean: s.Claims.Exclusive(replicas), Note: s.Note,
 	}
-	if s.Hidden && !run.ExpectedClean {
-		run.Verdict, run.Reason = report.NotRun, s.Note
+	if reason := d.hidden(s); reason != "" && !run.ExpectedClean {
+		run.Verdict, run.Reason = report.NotRun, reason
 		return run, nil
 	}
 	for run.Tries < tries {
@@ -181,6 +183,19 @@ func (d *demo) sale(ctx context.Context, c client.Client, s service.Description,
 		}
 	}
 	return run, nil
+}
+
+// hidden is why the plan cannot show the damage that a strategy does, or empty.
+func (d *demo) hidden(s service.Description) string {
+	buyers := int64(d.plan.Clients * d.plan.Loops)
+	switch {
+	case s.Hidden:
+		return s.Note
+	case s.Damage == strategy.BelowZero && buyers <= d.plan.Stock:
+		return fmt.Sprintf("%d purchases cannot take %d units below zero; a smaller --stock shows it", buyers, d.plan.Stock)
+	default:
+		return ""
+	}
 }
 
 func (d *demo) try(ctx context.Context, c client.Client, run *report.Run) error {

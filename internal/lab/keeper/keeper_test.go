@@ -120,6 +120,17 @@ func TestDoneTellsHowAChildEnded(t *testing.T) {
 	}
 }
 
+func TestWhatAChildLeavesBehindIsEnded(t *testing.T) {
+	k := start(t)
+	p, err := k.Run(t.Context(), shell(k, `sleep 1000 & echo $!`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	orphan := awaitNumber(t, filepath.Join(k.Folder(), "log"))
+	await(t, "the orphan to be gone", func() bool { return !alive(orphan) })
+}
+
 func TestAProgramThatIsNotThereIsAnError(t *testing.T) {
 	k := start(t)
 	_, err := k.Run(t.Context(), keeper.Command{Path: "/nonexistent/mariadbd", Log: filepath.Join(k.Folder(), "log")})

@@ -20,7 +20,9 @@ import (
 type Report struct {
 	// Servers maps a backend to what it was.
 	Servers map[string]servers.Info `json:"servers"`
-	Runs    []Run                   `json:"runs"`
+	// Processors of the machine that everything ran on.
+	Processors int   `json:"processors"`
+	Runs       []Run `json:"runs"`
 }
 
 // AsClaimed tells whether every run that was made came out as claimed.
@@ -40,12 +42,15 @@ func (r *Report) WriteFile(path string) error {
 	return nil
 }
 
-// ServerLine names the servers in one line.
-func (r *Report) ServerLine() string {
-	list := make([]string, 0, len(r.Servers))
+// machine names the servers and the machine in one line.
+func (r *Report) machine() string {
+	list := make([]string, 0, len(r.Servers)+1)
 	for _, backend := range slices.Sorted(maps.Keys(r.Servers)) {
 		info := r.Servers[backend]
 		list = append(list, fmt.Sprintf("%s: %s (%s)", backend, info, info.Started))
+	}
+	if r.Processors > 0 {
+		list = append(list, fmt.Sprintf("%d processors", r.Processors))
 	}
 	return strings.Join(list, ", ")
 }
@@ -70,7 +75,7 @@ func (r *Report) Table(w io.Writer, color bool) error {
 		}
 		t.AppendRow(run.row(color))
 	}
-	_, err := fmt.Fprintf(w, "%s\n%s%s\n", t.Render(), r.notes(), r.ServerLine())
+	_, err := fmt.Fprintf(w, "%s\n%s%s\n", t.Render(), r.notes(), r.machine())
 	return err
 }
 

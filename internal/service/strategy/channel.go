@@ -17,6 +17,7 @@ func channel() Entry {
 		Family:  Process,
 		Summary: "one goroutine owns the goods and serves a channel; another replica has an owner of its own",
 		Claims:  Claims{ExclusiveInProcess: true, SurvivesCrash: true},
+		Damage:  LostUpdates,
 		New: func(d Deps) Strategy {
 			return &owned{store: d.Store, wait: d.LockWait, owners: make(map[int64]*owner)}
 		},

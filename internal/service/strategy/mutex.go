@@ -8,6 +8,7 @@ func mutex() Entry {
 		Family:  Process,
 		Summary: "one mutex a goods, taken around the transaction; another replica has a mutex of its own",
 		Claims:  Claims{ExclusiveInProcess: true, SurvivesCrash: true},
+		Damage:  LostUpdates,
 		New: func(d Deps) Strategy {
 			return guarded{store: d.Store, locker: lock.NewProcess(), wait: d.LockWait}
 		},

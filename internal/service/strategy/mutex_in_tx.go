@@ -14,6 +14,7 @@ func mutexInTx() Entry {
 		Family:  Process,
 		Summary: "the mutex is taken inside the transaction and given back before its commit; the next holder reads the old stock",
 		Claims:  Claims{SurvivesCrash: true},
+		Damage:  LostUpdates,
 		Caveats: []Caveat{{
 			Database: repo.SQLite,
 			Hides:    true,

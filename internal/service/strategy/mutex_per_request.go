@@ -12,6 +12,7 @@ func mutexPerRequest() Entry {
 		Family:  Process,
 		Summary: "a new mutex for each request, as a bean of prototype scope has it: everybody locks, nobody waits",
 		Claims:  Claims{SurvivesCrash: true},
+		Damage:  LostUpdates,
 		New: func(d Deps) Strategy {
 			return guarded{store: d.Store, locker: freshMutex{}, wait: d.LockWait}
 		},

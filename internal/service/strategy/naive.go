@@ -13,6 +13,7 @@ func naive() Entry {
 		Family:  None,
 		Summary: "read the stock, compare, write back what is left; two that read the same stock both sell it",
 		Claims:  Claims{SurvivesCrash: true},
+		Damage:  LostUpdates,
 		New:     func(d Deps) Strategy { return unguarded{store: d.Store, write: setStock} },
 	}
 }

@@ -34,6 +34,8 @@ type Entry struct {
 	// Claims are proved by the conformance suite, and so is the failure behind
 	// each exclusion that is not claimed.
 	Claims Claims
+	// Damage is what happens where the strategy claims no exclusion.
+	Damage Damage
 	// Caveats tell on which database the strategy is not what it is meant to be.
 	Caveats []Caveat
 	// New makes the strategy for one replica. What it makes may be an
@@ -49,6 +51,19 @@ const (
 	None    Family = "none"
 	Process Family = "process"
 	SQL     Family = "sql"
+)
+
+// Damage is what a strategy does to the stock where it excludes nobody.
+type Damage string
+
+// The damages.
+const (
+	// LostUpdates: of two that read the same stock, one overwrites the other.
+	// More is sold than there was, and the row never goes below zero.
+	LostUpdates Damage = "lost updates"
+	// BelowZero: every update counts, and together they take more than there
+	// was. It shows only where there are more buyers than units.
+	BelowZero Damage = "stock below zero"
 )
 
 // Claims are what a strategy promises.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/stockd/stockd/internal/repo"
@@ -17,7 +18,9 @@ func sqlOptimistic() Entry {
 		Family:  SQL,
 		Summary: "read the version, write where it still holds, else try again after a pause; a bounded number of tries",
 		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
-		New:     func(d Deps) Strategy { return optimistic{store: d.Store, retry: d.Retry} },
+		New: func(d Deps) Strategy {
+			return optimistic{store: d.Store, tries: d.Retry.Tries, pace: &pace{step: d.Retry.Step, most: d.Retry.Max}}
+		},
 	}
 }
 
@@ -25,31 +28,32 @@ func sqlOptimistic() Entry {
 type Retry struct {
 	// Tries is the most that one batch is tried, at least 1.
 	Tries int
-	// First bounds the pause after the first lost race, Max every pause; in
-	// between, the bound doubles with each race lost. The pause itself is
-	// random, so that those who collided once do not collide again.
-	First, Max time.Duration
+	// Step is how much longer losers pause with each race lost, Max bounds
+	// every pause.
+	Step, Max time.Duration
 }
 
 type optimistic struct {
 	store *repo.Store
-	retry Retry
+	tries int
+	pace  *pace
 }
 
 // errStale rolls back a transaction whose read is out of date.
 var errStale = errors.New("the row has changed since it was read")
 
 func (s optimistic) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
-	for lost := range s.retry.Tries {
+	for range s.tries {
 		outcomes, err := checkThenWrite(ctx, s.store, goodsID, batch, setStockIfUnchanged)
 		if !errors.Is(err, errStale) {
+			s.pace.won()
 			return outcomes, err
 		}
-		if err := sleep(ctx, s.retry.pause(lost)); err != nil {
+		if err := sleep(ctx, s.pace.lost()); err != nil {
 			return nil, fmt.Errorf("retry deduction of goods %d: %w", goodsID, err)
 		}
 	}
-	return nil, fmt.Errorf("%w: goods %d changed under each of %d tries", stock.ErrBusy, goodsID, s.retry.Tries)
+	return nil, fmt.Errorf("%w: goods %d changed under each of %d tries", stock.ErrBusy, goodsID, s.tries)
 }
 
 func setStockIfUnchanged(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
@@ -60,13 +64,31 @@ func setStockIfUnchanged(ctx context.Context, tx *repo.Tx, read stock.Goods, uni
 	return err
 }
 
-// pause is a random time below a bound that doubles with each race lost.
-func (r Retry) pause(lost int) time.Duration {
-	bound := r.Max
-	if doubled := r.First << min(lost, 30); doubled < bound {
-		bound = doubled
-	}
-	return rand.N(bound + 1)
+// pace tells losers how long to pause, so that about as many of them come back
+// at a time as the row can serve, however many there are and however fast it
+// is. All writers of a replica share it: where each had only its own bad luck to
+// go by, the unluckiest would wait for seconds.
+type pace struct {
+	step, most time.Duration
+
+	mu     sync.Mutex
+	window time.Duration
+}
+
+// lost widens the window and picks a moment in it.
+func (p *pace) lost() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.window = min(p.window+p.step, p.most)
+	return rand.N(p.window + 1)
+}
+
+// won narrows the window by a sixteenth: with as many races won as lost, it
+// settles at sixteen steps.
+func (p *pace) won() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.window -= p.window / 16
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

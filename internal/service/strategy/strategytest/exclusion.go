@@ -47,11 +47,23 @@ func exclusion(t *testing.T, s *subject, claimed bool, replicas []strategy.Strat
 	}
 	for range chances {
 		if audit := sellOut(t, s, replicas); !audit.Clean {
-			t.Logf("shown: %d oversold, %d updates lost, %d left", audit.Oversold, audit.Lost, audit.Stock)
+			assertDamage(t, s.entry.Damage, audit)
 			return
 		}
 	}
 	t.Fatalf("claims no exclusion on %d replicas, and came out clean %d times", len(replicas), chances)
+}
+
+// assertDamage holds what was found against the damage that the entry names.
+func assertDamage(t *testing.T, damage strategy.Damage, a stock.Audit) {
+	t.Helper()
+	shown := map[strategy.Damage]bool{
+		strategy.LostUpdates: a.Lost > 0 && a.Stock >= 0,
+		strategy.BelowZero:   a.Lost == 0 && a.Stock < 0,
+	}
+	if !shown[damage] {
+		t.Errorf("its damage should be %q, and is %d oversold, %d updates lost, %d left", damage, a.Oversold, a.Lost, a.Stock)
+	}
 }
 
 // sellOut sends a crowd to the replicas in turn, and returns the audit after it.

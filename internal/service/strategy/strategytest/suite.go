@@ -78,7 +78,7 @@ func newSubject(entry strategy.Entry, stores []*repo.Store, goods *atomic.Int64)
 	for _, store := range stores {
 		s.replicas = append(s.replicas, entry.New(strategy.Deps{
 			Store: store.As(entry.Name), LockWait: lockWait,
-			Retry: strategy.Retry{Tries: tries, First: time.Millisecond, Max: 50 * time.Millisecond},
+			Retry: strategy.Retry{Tries: tries, Step: time.Millisecond, Max: 50 * time.Millisecond},
 		}))
 	}
 	return s

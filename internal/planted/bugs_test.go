@@ -1,0 +1,166 @@
+//go:build prove
+
+package planted
+
+// defect is a change of one file that makes a claim false.
+type defect struct {
+	name string
+	file string
+	// old occurs once in the file, and new takes its place.
+	old, new string
+	// pkg and test name the test that must fail. Where needs is set, the
+	// test runs only with that server.
+	pkg, test string
+	needs     string
+}
+
+// defects lists them all.
+func defects() []defect {
+	return []defect{
+		{
+			name: "the last unit cannot be bought (>= made >)",
+			file: "internal/repo/sqlite.go", old: "AND stock >= ? RETURNING", new: "AND stock > ? RETURNING",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/SellsTheLastUnit",
+		},
+		{
+			name: "the last unit cannot be bought, on a server",
+			file: "internal/repo/mysql.go", old: "AND stock >= ?`", new: "AND stock > ?`",
+			pkg: "./internal/service/strategy", test: "TestConformance/mariadb/sql-conditional/SellsTheLastUnit", needs: "mariadb",
+		},
+		{
+			name: "one unit too many is sold (the comparison forgotten)",
+			file: "internal/repo/sqlite.go", old: "AND stock >= ? RETURNING", new: "AND ? > 0 RETURNING",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RefusesWhatDoesNotFit",
+		},
+		{
+			name: "every goods is sold at once (a forgotten WHERE)",
+			file: "internal/repo/sqlite.go", old: "WHERE goods_id = ? AND stock >= ?", new: "WHERE ? > 0 AND stock >= ?",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/TouchesNoOtherGoods",
+		},
+		{
+			name: "every goods is set at once (a forgotten WHERE)",
+			file: "internal/repo/dialect.go", old: "stock = ?, version = version + 1 WHERE goods_id = ?`", new: "stock = ?, version = version + 1 WHERE ? > 0`",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/naive/TouchesNoOtherGoods",
+		},
+		{
+			name: "the lock lets a thousand in",
+			file: "internal/lock/process.go", old: "make(chan struct{}, 1)", new: "make(chan struct{}, 1000)",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/mutex/OnOneReplica",
+		},
+		{
+			name: "the lock is let go before the work",
+			file: "internal/service/strategy/guarded.go", old: "	work, stop := lock.While(ctx, lease)", new: "	g.release(ctx, lease)\n	work, stop := context.WithCancel(ctx)",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/mutex/OnOneReplica",
+		},
+		{
+			name: "the owner of a goods serves in parallel",
+			file: "internal/service/strategy/channel.go", old: "		job()\n", new: "		go job()\n",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/channel/OnOneReplica",
+		},
+		{
+			name: "the version is not compared",
+			file: "internal/repo/dialect.go", old: "WHERE goods_id = ? AND version = ?", new: "WHERE goods_id = ? AND version >= ?",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-optimistic/OnThreeReplicas",
+		},
+		{
+			name: "the row is read without its lock",
+			file: "internal/repo/mysql.go", old: "readRow + ` FOR UPDATE`", new: "readRow",
+			pkg: "./internal/service/strategy", test: "TestConformance/mariadb/sql-for-update/OnOneReplica", needs: "mariadb",
+		},
+		{
+			name: "a strategy that should oversell does not",
+			file: "internal/service/strategy/mutex_per_request.go", old: "locker: freshMutex{}", new: "locker: lock.NewProcess()",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/mutex-per-request/OnOneReplica",
+		},
+		{
+			name: "the mutex in the transaction is helped by a row lock",
+			file: "internal/service/strategy/mutex_in_tx.go", old: "tx.Goods(ctx, goodsID)", new: "tx.GoodsForUpdate(ctx, goodsID)",
+			pkg: "./internal/service/strategy", test: "TestConformance/mariadb/mutex-in-tx/OnOneReplica", needs: "mariadb",
+		},
+		{
+			name: "a refusal outlives its reason",
+			file: "internal/service/strategy/parts.go", old: "		t.short.Delete(goodsID)\n	}", new: "	}\n	if _, was := t.short.Load(goodsID); was {\n		clear(fits)\n	}",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RefusesWhatDoesNotFit",
+		},
+		{
+			name: "who is cancelled during the commit is told that nothing happened",
+			file: "internal/repo/store.go", old: "err := db.Commit().Error; err != nil", new: "err := errors.Join(db.Commit().Error, ctx.Err()); err != nil",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/.*/NeverSellsToWhoWasToldItFailed",
+		},
+		{
+			name: "a lost commit is taken for a failure",
+			file: "internal/repo/fault.go", old: `fmt.Errorf("%w: %w", stock.ErrUnknownOutcome,`, new: `fmt.Errorf("%w: %w", stock.ErrBackendUnavailable,`,
+			pkg: "./internal/repo", test: "TestALostCommitIsUnknown/TheServerActed/mariadb", needs: "mariadb",
+		},
+		{
+			name: "a failing statement is taken for an unknown outcome",
+			file: "internal/repo/fault.go", old: "return &stock.BackendError{Backend: s.dialect.name, Err: fmt.Errorf(\"%s: %w\", doing, err)}", new: "return errors.Join(stock.ErrUnknownOutcome, &stock.BackendError{Backend: s.dialect.name, Err: fmt.Errorf(\"%s: %w\", doing, err)})",
+			pkg: "./internal/repo", test: "TestALostStatementIsAFailureOfTheBackend/mariadb", needs: "mariadb",
+		},
+		{
+			name: "a deadlock's victim is not run again",
+			file: "internal/repo/store.go", old: "const deadlockTries = 10", new: "const deadlockTries = 1",
+			pkg: "./internal/service", test: "TestManyCopiesOfARefusalAreRefused/mariadb", needs: "mariadb",
+		},
+		{
+			name: "keys are compared without regard to case",
+			file: "migrations/mysql/00001_stock_and_ledger.sql", old: "request_id VARCHAR(128)    CHARACTER SET ascii COLLATE ascii_bin", new: "request_id VARCHAR(128)    CHARACTER SET ascii COLLATE ascii_general_ci",
+			pkg: "./internal/repo", test: "TestRequestIDsThatDifferInCaseAreTwo/mariadb", needs: "mariadb",
+		},
+		{
+			name: "a copy that was refused does not look for the sale",
+			file: "internal/service/service.go", old: "if !duplicate && (err != nil || outcome.Refused == nil || !p.Keyed) {", new: "if !duplicate {",
+			pkg: "./internal/service", test: "TestManyCopiesAtOnceAreOneSale/sqlite",
+		},
+		{
+			name: "a key stands for any content",
+			file: "internal/stock/stock.go", old: "		o.Quantity == p.Quantity && o.UserID == p.UserID", new: "		o.UserID == p.UserID",
+			pkg: "./internal/service", test: "TestTheSameKeyWithOtherContentIsRefused/sqlite",
+		},
+		{
+			name: "a replay tells what is left now, not what was left then",
+			file: "internal/repo/ledger.go", old: "COALESCE(l.remaining, g.stock)", new: "COALESCE(g.stock, l.remaining)",
+			pkg: "./internal/service", test: "TestTheSameKeyHearsTheFirstAnswer/sqlite",
+		},
+		{
+			name: "the audit forgives overselling",
+			file: "internal/stock/audit.go", old: "max(0, sold-restocked)", new: "max(0, restocked-sold)",
+			pkg: "./internal/stock", test: "TestAuditTellsTheThreeFailuresApart",
+		},
+		{
+			name: "a verdict that is a literal",
+			file: "internal/lab/report/run.go", old: "	r.Verdict, r.Reason = NotAsClaimed, r.contradiction()", new: "	r.Verdict, r.Reason = AsClaimed, \"\"",
+			pkg: "./internal/lab/report", test: "TestVerdicts",
+		},
+		{
+			name: "the load sends a lost request again",
+			file: "internal/lab/load/send.go", old: "MaxIdemponentCallAttempts: 1,\n			RetryIfErr:                func(*fasthttp.Request, int, error) (bool, bool) { return false, false },", new: "RetryIfErr: func(*fasthttp.Request, int, error) (bool, bool) { return true, true },",
+			pkg: "./internal/lab/load", test: "TestALostAnswerIsUnknownAndNotSentAgain",
+		},
+		{
+			name: "a field that is given twice is taken once",
+			file: "internal/handler/form.go", old: "switch before, twice := f.values[name]; {", new: "switch before, twice := f.values[name+\"?\"]; {",
+			pkg: "./internal/handler", test: "TestBadInput/two_values_in_JSON",
+		},
+		{
+			name: "the token is not looked at",
+			file: "internal/handler/middleware.go", old: "subtle.ConstantTimeCompare(want[:], got[:]) != 1", new: "subtle.ConstantTimeCompare(want[:], got[:]) > 1",
+			pkg: "./internal/handler", test: "TestTheOwnersListenerNeedsTheToken",
+		},
+		{
+			name: "the keeper does not end what its children started",
+			file: "internal/lab/keeper/sys_linux.go", old: "	killGroup(cmd)\n", new: "",
+			pkg: "./internal/lab/keeper", test: "TestWhatAChildLeavesBehindIsEnded",
+		},
+		{
+			name: "the keeper leaves the folder",
+			file: "internal/lab/keeper/serve.go", old: "os.RemoveAll(folder)", new: "os.Chmod(folder, 0o700)",
+			pkg: "./internal/lab/keeper", test: "TestNothingIsLeftWhenTheNearEndIsKilled",
+		},
+		{
+			name: "a layer is turned round",
+			file: "internal/stock/audit.go", old: "package stock\n", new: "package stock\n\nimport _ \"github.com/stockd/stockd/migrations\"\n",
+			pkg: "./internal/layers", test: "TestImportsRunOneWay",
+		},
+	}
+}
