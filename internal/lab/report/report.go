@@ -75,7 +75,11 @@ func (r *Report) Table(w io.Writer, color bool) error {
 		}
 		t.AppendRow(run.row(color))
 	}
-	_, err := fmt.Fprintf(w, "%s\n%s%s\n", t.Render(), r.notes(), r.machine())
+	lines := append([]string{t.Render()}, r.notes()...)
+	if on := r.machine(); on != "" {
+		lines = append(lines, on)
+	}
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err
 }
 
@@ -109,8 +113,7 @@ func (r *Run) words() string {
 }
 
 // notes are the reasons and caveats that do not fit into a cell, each once.
-func (r *Report) notes() string {
-	var lines []string
+func (r *Report) notes() (lines []string) {
 	add := func(run Run, words string) {
 		line := run.Strategy + ": " + words
 		if words != "" && !slices.Contains(lines, line) {
@@ -124,10 +127,7 @@ func (r *Report) notes() string {
 		}
 		add(run, string(run.Verdict)+": "+run.Reason)
 	}
-	if len(lines) == 0 {
-		return ""
-	}
-	return strings.Join(lines, "\n") + "\n"
+	return lines
 }
 
 func paint(color bool, v Verdict, words string) string {
