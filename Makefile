@@ -1,6 +1,6 @@
 GOLANGCI = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: build test prove bench lint demo
+.PHONY: build test prove bench lint demo FORCE
 
 build: ## one binary: bin/stockd
 	go build -o bin/stockd ./cmd/stockd
@@ -11,8 +11,11 @@ test: ## every test, on real servers, with the race detector
 prove: ## the long proofs: many repetitions, planted bugs, kills
 	go run ./tools/test -tags prove -timeout 60m -run Prove $(TESTFLAGS)
 
-bench: build ## how far stockd is from its limits, as ratios
-	bin/stockd bench --suite
+bin/stockd-slim: FORCE ## what a shop runs: without etcd's server, which is for a first look
+	go build -tags slim -o $@ ./cmd/stockd
+
+bench: bin/stockd-slim ## how far stockd is from its limits, as ratios
+	bin/stockd-slim bench --suite
 
 demo: build ## the first five minutes
 	bin/stockd demo

@@ -11,21 +11,38 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-// need is a program that the tests use.
+// need is something that the tests use.
 type need struct {
 	// name is what a test that lacks it calls it.
-	name     string
-	programs []string
+	name  string
+	found func() bool
 	// packages bring it on Debian and its relatives.
 	packages []string
 }
 
 func needs() []need {
 	return []need{
-		{name: "gcc", programs: []string{"gcc", "cc"}, packages: []string{"gcc", "libc6-dev"}},
-		{name: "mariadb", programs: []string{"mariadbd"}, packages: []string{"mariadb-server"}},
-		{name: "nginx", programs: []string{"nginx"}, packages: []string{"nginx-light"}},
+		{name: "gcc", found: program("gcc", "cc"), packages: []string{"gcc", "libc6-dev"}},
+		{name: "mariadb", found: program("mariadbd"), packages: []string{"mariadb-server"}},
+		{name: "nginx", found: program("nginx"), packages: []string{"nginx-light"}},
+		{name: "redis", found: program("redis-server"), packages: []string{"redis-server"}},
+		{name: "zookeeper", found: zookeeper, packages: []string{"zookeeper"}},
+		{name: "etcd", found: program("etcd"), packages: []string{"etcd-server"}},
 	}
+}
+
+// program is found where one of the names is.
+func program(names ...string) func() bool {
+	return func() bool {
+		_, err := servers.Find(names...)
+		return err == nil
+	}
+}
+
+// zookeeper is no program, but classes and a Java to run them.
+func zookeeper() bool {
+	_, _, err := servers.FindZooKeeper()
+	return err == nil
 }
 
 func names(list []need) []string {
@@ -53,7 +70,7 @@ func provide(ctx context.Context, list []need, install bool) (missing []string) 
 
 func absentOf(list []need) (absent []need) {
 	for _, n := range list {
-		if _, err := servers.Find(n.programs...); err != nil {
+		if !n.found() {
 			absent = append(absent, n)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -30,12 +31,18 @@ type Lab struct {
 	mu        sync.Mutex
 	databases map[string]*servers.Database
 	fresh     atomic.Int64
+	// What follows is nil until a test asks for it.
+	redis     *servers.Redis
+	redlock   *servers.Redlock
+	zookeeper *servers.ZooKeeper
+	etcd      *servers.Etcd
 }
 
 // Main runs the tests of a binary with a lab, and returns the exit status. It
 // must be the first thing that TestMain calls.
 func Main(m *testing.M, into **Lab) int {
 	keeper.RunIfAsked()
+	logging.Disable() // what go-redis would print reaches a test as an error
 	k, err := keeper.Start()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -24,6 +24,7 @@ const (
 	Auto     Mode = "auto"     // local where the program is found, embedded otherwise
 	Embedded Mode = "embedded" // inside the process; nothing to install
 	Local    Mode = "local"    // a real server found on this machine
+	None     Mode = "none"     // nowhere: a backend that a choice leaves out
 )
 
 // Info says what a run ran on.
@@ -39,6 +40,18 @@ func (i Info) String() string { return strings.TrimSpace(i.Name + " " + i.Versio
 
 // ErrNotFound tells that no program of a server is on this machine.
 var ErrNotFound = errors.New("not found on this machine")
+
+// MissingError tells that a server cannot be had, and how to get it. It is an
+// ErrNotFound.
+type MissingError struct {
+	// What is missing, and How it comes to this machine.
+	What, How string
+}
+
+func (e *MissingError) Error() string { return e.What + "; " + e.How }
+
+// Unwrap tells what it is.
+func (*MissingError) Unwrap() error { return ErrNotFound }
 
 // Find looks for a program on PATH and in the folders where systems put what
 // is not for everyone.
@@ -84,11 +97,14 @@ func Await(ctx context.Context, name string, process *keeper.Process, log string
 }
 
 // Choice is where each backend is to come from: "local", or with exceptions
-// "local,database=sqlite".
+// "local,database=sqlite,zookeeper=none".
 type Choice struct {
 	Mode Mode
 	// Database is "sqlite", "mariadb" or "mysql", or empty for any.
 	Database string
+	// Redis (the five of Redlock, too), ZooKeeper and Etcd are where they are to
+	// come from instead, or empty.
+	Redis, ZooKeeper, Etcd Mode
 }
 
 // ParseChoice reads a choice as it is given on the command line.
@@ -98,12 +114,33 @@ func ParseChoice(text string) (Choice, error) {
 	if !slices.Contains([]Mode{Auto, Embedded, Local}, c.Mode) {
 		return Choice{}, fmt.Errorf("%q is not auto, embedded or local", mode)
 	}
-	for _, exception := range strings.FieldsFunc(rest, func(r rune) bool { return r == ',' }) {
-		backend, kind, _ := strings.Cut(exception, "=")
-		if backend != "database" || !slices.Contains([]string{SQLite, MariaDB, MySQL}, kind) {
-			return Choice{}, fmt.Errorf("%q is not database=sqlite, database=mariadb or database=mysql", exception)
+	for _, given := range strings.FieldsFunc(rest, func(r rune) bool { return r == ',' }) {
+		if !c.except(given) {
+			return Choice{}, fmt.Errorf("%q is not %s", given, allowedExceptions)
 		}
-		c.Database = kind
 	}
 	return c, nil
+}
+
+const allowedExceptions = "database=sqlite|mariadb|mysql, redis=embedded|local|none, zookeeper=local|none or etcd=embedded|local|none"
+
+// except takes one exception over, and reports whether it is one.
+func (c *Choice) except(given string) bool {
+	backend, kind, _ := strings.Cut(given, "=")
+	switch backend {
+	case "database":
+		c.Database = kind
+		return slices.Contains([]string{SQLite, MariaDB, MySQL}, kind)
+	case "redis":
+		c.Redis = Mode(kind)
+		return slices.Contains([]Mode{Embedded, Local, None}, c.Redis)
+	case "zookeeper":
+		c.ZooKeeper = Mode(kind)
+		return slices.Contains([]Mode{Local, None}, c.ZooKeeper)
+	case "etcd":
+		c.Etcd = Mode(kind)
+		return slices.Contains([]Mode{Embedded, Local, None}, c.Etcd)
+	default:
+		return false
+	}
 }

@@ -21,14 +21,36 @@ func TestChoices(t *testing.T) {
 		"local,database=mysql":   {Mode: servers.Local, Database: servers.MySQL},
 		"auto,database=sqlite":   {Mode: servers.Auto, Database: servers.SQLite},
 		"local,database=mariadb": {Mode: servers.Local, Database: servers.MariaDB},
+		"auto,redis=embedded":    {Mode: servers.Auto, Redis: servers.Embedded},
+		"embedded,redis=local,zookeeper=local,etcd=local": {
+			Mode: servers.Embedded, Redis: servers.Local, ZooKeeper: servers.Local, Etcd: servers.Local,
+		},
+		"local,etcd=none,database=sqlite,zookeeper=none,redis=none": {
+			Mode: servers.Local, Database: servers.SQLite, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None,
+		},
 	} {
 		if got, err := servers.ParseChoice(text); err != nil || got != want {
 			t.Errorf("%q is read as %+v (%v), want %+v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "remote", "local,database=oracle", "local,cache=redis", "local,database"} {
-		if _, err := servers.ParseChoice(text); err == nil {
-			t.Errorf("%q is taken for a choice", text)
+	for _, text := range []string{
+		"", "remote", "none", "local,database=oracle", "local,database=none", "local,cache=redis", "local,database",
+		"local,redis=redis", "local,redis=auto", "local,zookeeper=embedded", "local,etcd=", "local,etcd=none=none",
+	} {
+		if c, err := servers.ParseChoice(text); err == nil || c != (servers.Choice{}) {
+			t.Errorf("%q is taken for a choice: %+v (%v)", text, c, err)
+		}
+	}
+}
+
+func TestAWrongChoiceIsAnsweredWithTheRightOnes(t *testing.T) {
+	_, err := servers.ParseChoice("local,zookeeper=embedded")
+	if err == nil {
+		t.Fatal("it is taken for a choice")
+	}
+	for _, want := range []string{`"zookeeper=embedded"`, "database=sqlite|mariadb|mysql", "redis=embedded|local|none", "zookeeper=local|none", "etcd=embedded|local|none"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error lacks %q: %v", want, err)
 		}
 	}
 }

@@ -1,0 +1,101 @@
+package labtest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// Redis is the lab's Redis, which all tests share. A test whose server is not
+// on this machine is skipped, or fails where it is required.
+func (l *Lab) Redis(t *testing.T) *servers.Redis {
+	t.Helper()
+	return shared(t, l, &l.redis, "redis", servers.StartRedis)
+}
+
+// Redlock is the lab's five masters, which all tests share.
+func (l *Lab) Redlock(t *testing.T) *servers.Redlock {
+	t.Helper()
+	return shared(t, l, &l.redlock, "redis", servers.StartRedlock)
+}
+
+// ZooKeeper is the lab's ZooKeeper, which all tests share.
+func (l *Lab) ZooKeeper(t *testing.T) *servers.ZooKeeper {
+	t.Helper()
+	return shared(t, l, &l.zookeeper, "zookeeper", servers.StartZooKeeper)
+}
+
+// Etcd is the lab's etcd, which all tests share.
+func (l *Lab) Etcd(t *testing.T) *servers.Etcd {
+	t.Helper()
+	return shared(t, l, &l.etcd, "etcd", servers.StartEtcd)
+}
+
+// OwnRedis is a Redis that a test may treat as it likes; it ends with the test.
+func (l *Lab) OwnRedis(t *testing.T) *servers.Redis {
+	t.Helper()
+	return own(t, l, "redis", servers.StartRedis)
+}
+
+// OwnRedlock is five masters that a test may treat as it likes.
+func (l *Lab) OwnRedlock(t *testing.T) *servers.Redlock {
+	t.Helper()
+	return own(t, l, "redis", servers.StartRedlock)
+}
+
+// OwnZooKeeper is a ZooKeeper that a test may treat as it likes.
+func (l *Lab) OwnZooKeeper(t *testing.T) *servers.ZooKeeper {
+	t.Helper()
+	return own(t, l, "zookeeper", servers.StartZooKeeper)
+}
+
+// OwnEtcd is an etcd that a test may treat as it likes.
+func (l *Lab) OwnEtcd(t *testing.T) *servers.Etcd {
+	t.Helper()
+	return own(t, l, "etcd", servers.StartEtcd)
+}
+
+// starter starts a kind of server.
+type starter[S any] func(context.Context, *keeper.Keeper, servers.Mode) (S, error)
+
+// shared is the lab's server of a kind, started where it was not yet.
+func shared[S any](t *testing.T, l *Lab, at **S, what string, start starter[*S]) *S {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if *at == nil {
+		*at = started(t, l, what, start)
+	}
+	return *at
+}
+
+type closer interface {
+	Close(ctx context.Context) error
+}
+
+// own is a server of a kind for one test.
+func own[S closer](t *testing.T, l *Lab, what string, start starter[S]) S {
+	t.Helper()
+	server := started(t, l, what, start)
+	t.Cleanup(func() {
+		if err := server.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+func started[S any](t *testing.T, l *Lab, what string, start starter[S]) S {
+	t.Helper()
+	server, err := start(t.Context(), l.keeper, servers.Local)
+	if missing, ok := errors.AsType[*servers.MissingError](err); ok {
+		Need(t, what, false, missing.How)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server
+}

@@ -1,0 +1,175 @@
+package servers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stockd/stockd/internal/lab/keeper"
+)
+
+// Backends are all servers that strategies may need.
+type Backends struct {
+	Database *Database
+	// What follows is nil where it is missing.
+	Redis     *Redis
+	Redlock   *Redlock
+	ZooKeeper *ZooKeeper
+	Etcd      *Etcd
+	// Missing says why a backend is not there, under the name that Infos would
+	// have it.
+	Missing map[string]string
+}
+
+// StartBackends starts them all at once. What this machine does not have is
+// missing, but for the database, without which nothing can be shown. progress
+// hears what is still on its way, one call after the other.
+func StartBackends(ctx context.Context, k *keeper.Keeper, c Choice, progress func(words string)) (*Backends, error) {
+	b := &Backends{Missing: make(map[string]string)}
+	waiting := &waiting{progress: progress}
+	var wanted []backend
+	for _, one := range b.list(k, c) {
+		if one.mode == None {
+			b.Missing[one.name] = "left out by --servers"
+			continue
+		}
+		wanted = append(wanted, one)
+		waiting.names = append(waiting.names, one.name)
+	}
+	waiting.say()
+	lacking := make([]*MissingError, len(wanted))
+	group, groupCtx := errgroup.WithContext(ctx)
+	for i, one := range wanted {
+		group.Go(func() error {
+			err := one.start(groupCtx, one.mode)
+			waiting.without(one.name)
+			if one.optional && errors.As(err, &lacking[i]) {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, errors.Join(err, b.Close(context.WithoutCancel(ctx)))
+	}
+	for i, one := range wanted {
+		if lacking[i] != nil {
+			b.Missing[one.name] = "needs " + one.title + ": " + strings.TrimPrefix(lacking[i].Error(), one.title+": ")
+		}
+	}
+	return b, nil
+}
+
+// backend is one of the backends, and how it is started.
+type backend struct {
+	name, title string
+	mode        Mode
+	optional    bool // a run makes sense without it
+	start       func(context.Context, Mode) error
+}
+
+func (b *Backends) list(k *keeper.Keeper, c Choice) []backend {
+	redis := cmp.Or(c.Redis, c.Mode)
+	return []backend{
+		{"database", "a database", c.Mode, false, func(ctx context.Context, _ Mode) (err error) {
+			b.Database, err = StartDatabase(ctx, k, c)
+			return err
+		}},
+		{"redis", "Redis", redis, true, func(ctx context.Context, mode Mode) (err error) {
+			b.Redis, err = StartRedis(ctx, k, mode)
+			return err
+		}},
+		{"redlock", "Redis", redis, true, func(ctx context.Context, mode Mode) (err error) {
+			b.Redlock, err = StartRedlock(ctx, k, mode)
+			return err
+		}},
+		{"zookeeper", "ZooKeeper", cmp.Or(c.ZooKeeper, c.Mode), true, func(ctx context.Context, mode Mode) (err error) {
+			b.ZooKeeper, err = StartZooKeeper(ctx, k, mode)
+			return err
+		}},
+		{"etcd", "etcd", cmp.Or(c.Etcd, c.Mode), true, func(ctx context.Context, mode Mode) (err error) {
+			b.Etcd, err = StartEtcd(ctx, k, mode)
+			return err
+		}},
+	}
+}
+
+// waiting tells what is still on its way.
+type waiting struct {
+	progress func(words string)
+	mu       sync.Mutex
+	names    []string
+}
+
+func (w *waiting) say() { w.progress("starting " + strings.Join(w.names, ", ")) }
+
+func (w *waiting) without(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.names = slices.DeleteFunc(w.names, func(n string) bool { return n == name })
+	if len(w.names) > 0 {
+		w.say()
+	}
+}
+
+// server is what the backends have in common.
+type server interface {
+	Env() []string
+	Close(ctx context.Context) error
+	info() Info
+}
+
+func (i Info) info() Info { return i }
+
+// running are those that run, but for the database, which is not closed: its
+// process and its files end with the keeper.
+func (b *Backends) running() map[string]server {
+	all := make(map[string]server)
+	if b.Redis != nil {
+		all["redis"] = b.Redis
+	}
+	if b.Redlock != nil {
+		all["redlock"] = b.Redlock
+	}
+	if b.ZooKeeper != nil {
+		all["zookeeper"] = b.ZooKeeper
+	}
+	if b.Etcd != nil {
+		all["etcd"] = b.Etcd
+	}
+	return all
+}
+
+// Env is what a replica has to be told to use them.
+func (b *Backends) Env() []string {
+	env, running := b.Database.Env(), b.running()
+	for _, name := range slices.Sorted(maps.Keys(running)) {
+		env = append(env, running[name].Env()...)
+	}
+	return env
+}
+
+// Infos says what runs.
+func (b *Backends) Infos() map[string]Info {
+	infos := map[string]Info{"database": b.Database.Info}
+	for name, one := range b.running() {
+		infos[name] = one.info()
+	}
+	return infos
+}
+
+// Close ends them. Those that are processes of their own would end with the
+// keeper, too; those inside this process would not.
+func (b *Backends) Close(ctx context.Context) error {
+	var err error
+	for _, one := range b.running() {
+		err = errors.Join(err, one.Close(ctx))
+	}
+	return err
+}

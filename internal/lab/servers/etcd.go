@@ -1,0 +1,127 @@
+package servers
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/version"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/ports"
+)
+
+// A cluster of one needs nobody's vote. What these milliseconds bound is the
+// shortest lease: one second, and not two as with etcd's defaults.
+const (
+	etcdHeartbeat = 50
+	etcdElection  = 500
+)
+
+// Etcd is one that runs, and how to reach it. It keeps its data over a restart.
+type Etcd struct {
+	Info
+	Endpoint string
+	runner
+
+	name   string // of the member; nobody else has it
+	folder string
+	peer   string // where other members would reach it
+}
+
+// StartEtcd starts an etcd, a cluster of one.
+func StartEtcd(ctx context.Context, k *keeper.Keeper, mode Mode) (*Etcd, error) {
+	program, err := Find("etcd")
+	if err != nil && mode == Local {
+		return nil, &MissingError{What: err.Error(), How: "apt-get install etcd-server brings it"}
+	}
+	folder, failed := os.MkdirTemp(k.Folder(), "etcd-")
+	if failed != nil {
+		return nil, failed
+	}
+	e := &Etcd{name: rand.Text(), folder: folder, Info: Info{Name: "etcd", Version: version.Version, Started: Embedded}}
+	e.runner = &embedded{name: "etcd", start: e.startInside}
+	if err == nil && mode != Embedded {
+		e.Started = Local
+	}
+	err = onFreePort(func(port int) error {
+		peer, err := ports.Free()
+		if err != nil {
+			return err
+		}
+		e.Endpoint, e.peer = "http://"+ports.Address(port), "http://"+ports.Address(peer)
+		if e.Started == Local {
+			e.runner = newChild(k, "etcd", e.command(program), e.readVersion)
+		}
+		return e.Restart(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Etcd) command(program string) keeper.Command {
+	args := []string{
+		"--name=" + e.name, "--data-dir=" + filepath.Join(e.folder, "data"),
+		"--listen-client-urls=" + e.Endpoint, "--advertise-client-urls=" + e.Endpoint,
+		"--listen-peer-urls=" + e.peer, "--initial-advertise-peer-urls=" + e.peer,
+		"--initial-cluster=" + e.name + "=" + e.peer,
+		fmt.Sprintf("--heartbeat-interval=%d", etcdHeartbeat),
+		fmt.Sprintf("--election-timeout=%d", etcdElection),
+		"--logger=zap", "--log-outputs=stderr", "--log-level=warn",
+	}
+	// Nothing has to survive the machine. Not every version can be told so, and
+	// of those that can not every one says so in its help.
+	const noSync = "--unsafe-no-fsync"
+	if err := exec.Command(program, noSync, "--version").Run(); err == nil {
+		args = append(args, noSync)
+	}
+	return keeper.Command{
+		Path: program, Args: args, Log: filepath.Join(e.folder, "server.log"),
+		// Old versions take some processors only where they are named.
+		Env: append(os.Environ(), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH),
+	}
+}
+
+// readVersion asks the server what it is, once it can decide something.
+func (e *Etcd) readVersion(ctx context.Context) error {
+	// A client would wait longer and longer for somebody to listen.
+	if err := listening(ctx, strings.TrimPrefix(e.Endpoint, "http://")); err != nil {
+		return err
+	}
+	client, err := e.Open()
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // nothing is lost with it
+	cluster, err := client.MemberList(ctx)
+	if err != nil {
+		return err
+	}
+	if len(cluster.Members) != 1 || cluster.Members[0].Name != e.name {
+		return errors.New("another etcd answers: the address is already in use")
+	}
+	status, err := client.Status(ctx, e.Endpoint)
+	if err != nil {
+		return err
+	}
+	e.Version = status.Version
+	return nil
+}
+
+// Open makes a client.
+func (e *Etcd) Open() (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: []string{e.Endpoint}, DialTimeout: connectTimeout, Logger: zap.NewNop()})
+}
+
+// Env is what a replica has to be told to use the etcd.
+func (e *Etcd) Env() []string { return []string{"STOCKD_ETCD_ENDPOINTS=" + e.Endpoint} }

@@ -1,0 +1,149 @@
+package servers
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/ports"
+)
+
+// Redis is one that runs, and how to reach it. It keeps nothing on disk: after
+// a restart it is empty.
+type Redis struct {
+	Info
+	Address, Password string
+	runner
+}
+
+// StartRedis starts a Redis of which nobody else knows the password.
+func StartRedis(ctx context.Context, k *keeper.Keeper, mode Mode) (*Redis, error) {
+	return startRedis(ctx, k, mode, rand.Text())
+}
+
+func startRedis(ctx context.Context, k *keeper.Keeper, mode Mode, password string) (*Redis, error) {
+	program, err := Find("redis-server")
+	switch {
+	case mode == Embedded, mode == Auto && err != nil:
+		return embeddedRedis(ctx, password)
+	case err != nil:
+		return nil, &MissingError{What: err.Error(), How: "apt-get install redis-server brings it"}
+	default:
+		return localRedis(ctx, k, program, password)
+	}
+}
+
+func localRedis(ctx context.Context, k *keeper.Keeper, program, password string) (*Redis, error) {
+	folder, err := os.MkdirTemp(k.Folder(), "redis-")
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(folder, "redis.conf")
+	r := &Redis{Info: Info{Started: Local}, Password: password}
+	r.runner = newChild(k, "redis-server", keeper.Command{
+		Path: program, Args: []string{file}, Env: os.Environ(), Log: filepath.Join(folder, "server.log"),
+	}, r.readVersion)
+	err = onFreePort(func(port int) error {
+		r.Address = ports.Address(port)
+		// In a file, because everyone can read the arguments of a process.
+		if err := os.WriteFile(file, []byte(redisConfig(folder, port, password)), 0o600); err != nil {
+			return err
+		}
+		return r.Restart(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func redisConfig(folder string, port int, password string) string {
+	return fmt.Sprintf(`bind 127.0.0.1
+port %d
+requirepass %s
+dir "%s"
+save ""
+appendonly no
+`, port, password, folder)
+}
+
+// readVersion asks the server what it is.
+func (r *Redis) readVersion(ctx context.Context) error {
+	// A client would complain aloud that nobody listens yet.
+	if err := listening(ctx, r.Address); err != nil {
+		return err
+	}
+	client := r.Open()
+	said, err := client.Info(ctx, "server").Result()
+	if err := errors.Join(err, client.Close()); err != nil {
+		return err
+	}
+	for line := range strings.Lines(said) {
+		if version, found := strings.CutPrefix(strings.TrimSpace(line), "redis_version:"); found {
+			r.Name, r.Version = "Redis", version
+		}
+	}
+	return nil
+}
+
+// Open makes a client that sends each command once.
+func (r *Redis) Open() *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr: r.Address, Password: r.Password, MaxRetries: -1, DialerRetries: 1,
+		DialTimeout: connectTimeout, ContextTimeoutEnabled: true, DisableIdentity: true, Protocol: 2,
+	})
+}
+
+// Env is what a replica has to be told to use the Redis.
+func (r *Redis) Env() []string {
+	return []string{"STOCKD_REDIS_ADDRESSES=" + r.Address, "STOCKD_REDIS_PASSWORD=" + r.Password}
+}
+
+const miniredisModule = "github.com/alicebob/miniredis/v2"
+
+func embeddedRedis(ctx context.Context, password string) (*Redis, error) {
+	r := &Redis{Info: Info{Name: "miniredis", Version: linked(miniredisModule), Started: Embedded}, Password: password}
+	r.runner = &embedded{name: "miniredis", start: r.startInside}
+	err := onFreePort(func(port int) error {
+		r.Address = ports.Address(port)
+		return r.Restart(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Redis) startInside(context.Context) (stop func(), err error) {
+	server := miniredis.NewMiniRedis()
+	server.RequireAuth(r.Password)
+	server.ClockTTL(true) // or its keys would outlive any lease
+	if err := server.StartAddr(r.Address); err != nil {
+		return nil, fmt.Errorf("start miniredis: %w", err)
+	}
+	return server.Close, nil
+}
+
+// linked is the version of a module in this program, or empty where the
+// program does not know.
+func linked(module string) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range info.Deps {
+		if m.Path == module {
+			return strings.TrimPrefix(m.Version, "v")
+		}
+	}
+	return ""
+}

@@ -1,0 +1,262 @@
+package servers_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// eachRedis runs a test on a Redis of its own, local and embedded.
+func eachRedis(t *testing.T, test func(t *testing.T, r *servers.Redis)) {
+	t.Helper()
+	t.Run("local", func(t *testing.T) { test(t, lab.OwnRedis(t)) })
+	t.Run("embedded", func(t *testing.T) {
+		r, err := servers.StartRedis(t.Context(), lab.Keeper(), servers.Embedded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { closed(t, r) })
+		test(t, r)
+	})
+}
+
+type closer interface {
+	Close(ctx context.Context) error
+}
+
+func closed(t *testing.T, s closer) {
+	t.Helper()
+	if err := s.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+func open(t *testing.T, r *servers.Redis) *redis.Client {
+	t.Helper()
+	client := r.Open()
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+func TestRedisIsEmptyAfterARestart(t *testing.T) {
+	eachRedis(t, func(t *testing.T, r *servers.Redis) {
+		// A test's program does not know the versions that are linked to it.
+		if r.Name == "" || r.Version == "" && r.Started == servers.Local {
+			t.Errorf("it is %+v", r.Info)
+		}
+		client, address := open(t, r), r.Address
+		if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Ping(t.Context()).Err(); err == nil {
+			t.Error("a killed server answers")
+		}
+		if err := r.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r.Address != address {
+			t.Errorf("it is at %s, and was at %s", r.Address, address)
+		}
+		// A client of before; a connection that it still had may be broken.
+		if err := client.Ping(t.Context()).Err(); err != nil {
+			t.Log(err)
+		}
+		if err := client.Get(t.Context(), "key").Err(); !errors.Is(err, redis.Nil) {
+			t.Errorf("the key of before the kill: %v, want none", err)
+		}
+	})
+}
+
+func TestAServerIsRestartedWithoutBeingKilledFirst(t *testing.T) {
+	eachRedis(t, func(t *testing.T, r *servers.Redis) {
+		if err := r.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := open(t, r).Ping(t.Context()).Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestARedisLetsNobodyInWithoutThePassword(t *testing.T) {
+	eachRedis(t, func(t *testing.T, r *servers.Redis) {
+		for _, password := range []string{"", "guess"} {
+			stranger := *r
+			stranger.Password = password
+			err := open(t, &stranger).Set(t.Context(), "key", "value", 0).Err()
+			if err == nil || !strings.Contains(err.Error(), "NOAUTH") && !strings.Contains(err.Error(), "WRONGPASS") {
+				t.Errorf("with the password %q: %v", password, err)
+			}
+		}
+	})
+}
+
+// A key goes by itself, to the clients that ask for it and to the scripts.
+func TestARedisHasAClock(t *testing.T) {
+	const (
+		ttl   = 300 * time.Millisecond
+		slack = 200 * time.Millisecond
+	)
+	now := redis.NewScript(`local t = redis.call('TIME'); return t[1] * 1000000 + t[2]`)
+	exists := redis.NewScript(`return redis.call('EXISTS', KEYS[1])`)
+	eachRedis(t, func(t *testing.T, r *servers.Redis) {
+		client := open(t, r)
+		ask := func(s *redis.Script) int {
+			t.Helper()
+			n, err := s.Run(t.Context(), client, []string{"key"}).Int()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		before, from := ask(now), time.Now()
+		if drift := time.Since(time.UnixMicro(int64(before))); drift.Abs() > time.Second {
+			t.Errorf("its clock is off by %s", drift)
+		}
+		if err := client.Set(t.Context(), "key", "value", ttl).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if left := client.PTTL(t.Context(), "key").Val(); left <= 0 || left > ttl {
+			t.Errorf("the key has %s left of %s", left, ttl)
+		}
+		for ask(exists) == 1 && time.Since(from) < 10*ttl {
+			time.Sleep(time.Millisecond)
+		}
+		if lived := time.Since(from); lived < ttl || lived > ttl+slack {
+			t.Errorf("the key lived %s, want %s", lived, ttl)
+		}
+		if err := client.Get(t.Context(), "key").Err(); !errors.Is(err, redis.Nil) {
+			t.Errorf("the key that went: %v", err)
+		}
+		// Both clocks were asked one after the other, and not at once.
+		passed := time.Duration(ask(now)-before) * time.Microsecond
+		if difference := time.Since(from) - passed; difference.Abs() > slack {
+			t.Errorf("its clock went on by %s, ours by %s", passed, passed+difference)
+		}
+	})
+}
+
+func TestAPausedRedisAnswersWhenItIsResumed(t *testing.T) {
+	r := lab.OwnRedis(t)
+	client := open(t, r)
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := client.Ping(soon).Err(); err == nil {
+		t.Error("a paused server answers")
+	}
+	if err := r.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A paused server must not keep the lab from ending.
+func TestAPausedServerIsClosed(t *testing.T) {
+	r := lab.OwnRedis(t)
+	if err := r.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, r)
+	closed(t, r)
+}
+
+func TestAnEmbeddedServerSaysThatItCannotBePaused(t *testing.T) {
+	r, err := servers.StartRedis(t.Context(), lab.Keeper(), servers.Embedded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, r)
+	if err := errors.Join(r.Pause(t.Context()), r.Resume(t.Context())); err == nil || !strings.Contains(err.Error(), "pause miniredis") || !strings.Contains(err.Error(), "resume miniredis") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestRedlockIsFiveMastersOfOnePassword(t *testing.T) {
+	local := func(t *testing.T) *servers.Redlock { return lab.OwnRedlock(t) }
+	embedded := func(t *testing.T) *servers.Redlock {
+		r, err := servers.StartRedlock(t.Context(), lab.Keeper(), servers.Embedded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { closed(t, r) })
+		return r
+	}
+	for name, start := range map[string]func(*testing.T) *servers.Redlock{"local": local, "embedded": embedded} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t)
+			if !strings.HasPrefix(r.String(), "5 × ") || len(r.Nodes) != 5 {
+				t.Errorf("it is %s of %d nodes", r, len(r.Nodes))
+			}
+			password := r.Nodes[0].Password
+			addresses := make([]string, len(r.Nodes))
+			for i, node := range r.Nodes {
+				addresses[i] = node.Address
+				same := *node
+				same.Password = password
+				client := open(t, &same)
+				// What one is told, the others do not know.
+				if n, err := client.Incr(t.Context(), "key").Result(); err != nil || n != 1 {
+					t.Errorf("%s counts %d: %v", node.Address, n, err)
+				}
+			}
+			want := []string{"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses, ","), "STOCKD_REDLOCK_PASSWORD=" + password}
+			if got := r.Env(); !slices.Equal(got, want) {
+				t.Errorf("a replica is told %q, want %q", got, want)
+			}
+			if err := r.Nodes[2].Kill(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for i, node := range r.Nodes {
+				if err := open(t, node).Ping(t.Context()).Err(); (err == nil) == (i == 2) {
+					t.Errorf("node %d: %v", i, err)
+				}
+			}
+		})
+	}
+}
+
+func TestTheLabSharesItsServers(t *testing.T) {
+	one, other := lab.Redis(t), lab.Redis(t)
+	if one != other {
+		t.Error("a second one was started")
+	}
+	if own := lab.OwnRedis(t); own.Address == one.Address {
+		t.Error("a test's own server is everyone's")
+	}
+	// Any server is reached through a proxy.
+	through := *one
+	cut := labtest.NewCut(t, through.Address)
+	through.Address = cut.Address
+	cut.After("incr", false)
+	client, key := open(t, &through), rand.Text()
+	if err := client.Incr(t.Context(), key).Err(); err == nil {
+		t.Error("a command was answered that was cut off")
+	}
+	if n, err := client.Incr(t.Context(), key).Result(); err != nil || n != 1 {
+		t.Errorf("it counts %d (%v), want 1", n, err)
+	}
+}

@@ -1,0 +1,190 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/ports"
+)
+
+// ZooKeeper is one that runs, and how to reach it. It keeps its data over a
+// restart.
+type ZooKeeper struct {
+	Info
+	Address string
+	runner
+
+	folder string
+}
+
+const bringsZooKeeper = "apt-get install zookeeper brings "
+
+// StartZooKeeper starts a ZooKeeper, an ensemble of one.
+func StartZooKeeper(ctx context.Context, k *keeper.Keeper, mode Mode) (*ZooKeeper, error) {
+	if mode == Embedded {
+		return nil, &MissingError{What: "zookeeper has no embedded form", How: bringsZooKeeper + "a server"}
+	}
+	java, classPath, err := FindZooKeeper()
+	if err != nil {
+		return nil, err
+	}
+	folder, err := os.MkdirTemp(k.Folder(), "zookeeper-")
+	if err != nil {
+		return nil, err
+	}
+	z := &ZooKeeper{Info: Info{Started: Local}, folder: folder}
+	z.runner = newChild(k, "zookeeper", keeper.Command{
+		Path: java, Args: z.arguments(classPath), Env: os.Environ(), Log: z.file("server.log"),
+	}, z.readVersion)
+	err = onFreePort(func(port int) error {
+		z.Address = ports.Address(port)
+		if err := z.configure(port); err != nil {
+			return err
+		}
+		return z.Restart(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return z, nil
+}
+
+// FindZooKeeper looks for a Java, and for the classes of a ZooKeeper: those of a
+// distribution whose zkServer.sh is on PATH, or of Debian's package.
+func FindZooKeeper() (java, classPath string, err error) {
+	if java, err = findJava(); err != nil {
+		return "", "", &MissingError{What: err.Error(), How: bringsZooKeeper + "it"}
+	}
+	if script, err := Find("zkServer.sh", "zkServer"); err == nil {
+		if classPath = distribution(script); classPath != "" {
+			return java, classPath, nil
+		}
+	}
+	const debian = "/usr/share/java/zookeeper.jar"
+	if _, err := os.Stat(debian); err != nil {
+		return "", "", &MissingError{What: fmt.Sprintf("zkServer.sh or %s: %v", debian, ErrNotFound), How: bringsZooKeeper + "it"}
+	}
+	// Its manifest names what it needs, but nothing that would write a log.
+	return java, debian + ":/usr/share/java/slf4j-simple.jar", nil
+}
+
+func findJava() (string, error) {
+	if home := os.Getenv("JAVA_HOME"); home != "" {
+		if java, err := exec.LookPath(filepath.Join(home, "bin", "java")); err == nil {
+			return java, nil
+		}
+	}
+	return Find("java")
+}
+
+// distribution is the class path of the distribution that a script is of, or
+// empty where it is of none.
+func distribution(script string) string {
+	script, err := filepath.EvalSymlinks(script)
+	if err != nil {
+		return ""
+	}
+	home := filepath.Dir(filepath.Dir(script))
+	for _, folder := range []string{filepath.Join(home, "lib"), filepath.Join(home, "libexec", "lib")} {
+		if found, err := filepath.Glob(filepath.Join(folder, "zookeeper-[0-9]*.jar")); err == nil && len(found) > 0 {
+			return filepath.Join(folder, "*")
+		}
+	}
+	return ""
+}
+
+func (z *ZooKeeper) file(name string) string { return filepath.Join(z.folder, name) }
+
+func (z *ZooKeeper) arguments(classPath string) []string {
+	return []string{
+		"-Xmx256m",
+		"-XX:-UsePerfData", "-Djava.io.tmpdir=" + z.folder, // nothing is left in /tmp after a kill
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		"-Dznode.container.checkIntervalMs=1000", // and not a minute: a run is not longer than that
+		"-cp", z.folder + ":" + classPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", z.file("zoo.cfg"),
+	}
+}
+
+// configure writes what the server reads when it starts.
+func (z *ZooKeeper) configure(port int) error {
+	if err := os.WriteFile(z.file("logback.xml"), []byte(zookeeperLogging), 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(z.file("zoo.cfg"), fmt.Appendf(nil, zookeeperConfig, z.file("data"), port), 0o600)
+}
+
+// zookeeperConfig counts in ticks of 100 ms, so that a session ends when it
+// says, and does not wait for the disk: nothing has to survive the machine.
+const zookeeperConfig = `dataDir=%s
+clientPort=%d
+clientPortAddress=127.0.0.1
+tickTime=100
+minSessionTimeout=500
+maxSessionTimeout=60000
+maxClientCnxns=0
+forceSync=no
+extendedTypesEnabled=true
+admin.enableServer=false
+4lw.commands.whitelist=ruok,srvr,mntr,cons,dump,conf
+`
+
+// zookeeperLogging is for a distribution, which logs with Logback.
+const zookeeperLogging = `<configuration>
+  <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d %-5p [%t] %m%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="console"/></root>
+</configuration>
+`
+
+// readVersion asks the server what it is, once it serves.
+func (z *ZooKeeper) readVersion(ctx context.Context) error {
+	config, err := z.ask(ctx, "conf")
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(config, z.folder) {
+		return errors.New("another ZooKeeper answers, or this one not yet: " + config)
+	}
+	said, err := z.ask(ctx, "srvr")
+	if err != nil {
+		return err
+	}
+	rest, found := strings.CutPrefix(said, "Zookeeper version: ")
+	if !found {
+		return fmt.Errorf("it says %q", said)
+	}
+	// What follows the number is the commit.
+	z.Name, z.Version = "ZooKeeper", rest[:max(0, strings.IndexAny(rest, "-, "))]
+	return nil
+}
+
+// ask sends one of the four-letter words.
+func (z *ZooKeeper) ask(ctx context.Context, word string) (string, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", z.Address)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close() //nolint:errcheck // the server ends it
+	if deadline, limited := ctx.Deadline(); limited {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return "", err
+		}
+	}
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", err
+	}
+	said, err := io.ReadAll(conn)
+	return string(said), err
+}
+
+// Env is what a replica has to be told to use the ZooKeeper.
+func (z *ZooKeeper) Env() []string { return []string{"STOCKD_ZOOKEEPER_ADDRESSES=" + z.Address} }

@@ -1,0 +1,181 @@
+package servers_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+func connect(t *testing.T, z *servers.ZooKeeper) *zk.Conn {
+	t.Helper()
+	conn, _, err := zk.Connect([]string{z.Address}, 2*time.Second, zk.WithLogger(silent{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+// eventually asks until it is so, for a bounded time.
+func eventually(t *testing.T, what string, ask func() bool) {
+	t.Helper()
+	const bound = 20 * time.Second
+	for end := time.Now().Add(bound); !ask(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", bound, what)
+		}
+	}
+}
+
+func TestZooKeeperKeepsItsDataOverAKill(t *testing.T) {
+	z := lab.OwnZooKeeper(t)
+	if z.Name != "ZooKeeper" || !strings.Contains(z.Version, ".") || z.Started != servers.Local {
+		t.Errorf("it is %+v", z.Info)
+	}
+	conn, address := connect(t, z), z.Address
+	if _, err := conn.Create("/kept", []byte("value"), 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the connection is gone", func() bool { return conn.State() != zk.StateHasSession })
+	if err := z.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if z.Address != address {
+		t.Errorf("it is at %s, and was at %s", z.Address, address)
+	}
+	eventually(t, "the client finds it again", func() bool { return conn.State() == zk.StateHasSession })
+	if value, _, err := conn.Get("/kept"); err != nil || string(value) != "value" {
+		t.Errorf("the node of before the kill: %q, %v", value, err)
+	}
+}
+
+// A lock leaves an empty container behind, and no more than that.
+func TestZooKeeperRemovesEmptyContainers(t *testing.T) {
+	conn := connect(t, lab.ZooKeeper(t))
+	if _, err := conn.CreateContainer("/container", nil, zk.FlagContainer, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	child, err := conn.Create("/container/child-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Delete(child, -1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the container is gone", func() bool {
+		exists, _, err := conn.Exists("/container")
+		return err == nil && !exists
+	})
+}
+
+// Sessions are as long as their clients ask for, also short ones and long ones.
+func TestZooKeeperGrantsTheSessionThatIsAskedFor(t *testing.T) {
+	z := lab.OwnZooKeeper(t)
+	for asked, granted := range map[time.Duration]time.Duration{
+		300 * time.Millisecond: 500 * time.Millisecond, // the shortest
+		3 * time.Second:        3 * time.Second,
+		time.Minute:            time.Minute,
+	} {
+		conn, _, err := zk.Connect([]string{z.Address}, asked, zk.WithLogger(silent{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		shown := fmt.Sprintf("to=%d,", granted.Milliseconds())
+		eventually(t, "a session of "+granted.String(), func() bool { return strings.Contains(fourLetters(t, z, "cons"), shown) })
+	}
+}
+
+// fourLetters sends a ZooKeeper one of the words that are no session's.
+func fourLetters(t *testing.T, z *servers.ZooKeeper, word string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", z.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // the server ends it
+	if _, err := io.WriteString(conn, word); err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(said)
+}
+
+func TestAPausedZooKeeperIsFoundAgainWhenItIsResumed(t *testing.T) {
+	z := lab.OwnZooKeeper(t)
+	conn := connect(t, z)
+	eventually(t, "a session", func() bool { return conn.State() == zk.StateHasSession })
+	if err := z.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the client notices", func() bool { return conn.State() != zk.StateHasSession })
+	if err := z.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the client is back", func() bool { return conn.State() == zk.StateHasSession })
+	if _, err := conn.Sync("/"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestZooKeeperHasNoEmbeddedForm(t *testing.T) {
+	_, err := servers.StartZooKeeper(t.Context(), lab.Keeper(), servers.Embedded)
+	if err == nil || !errors.Is(err, servers.ErrNotFound) || err.Error() != "zookeeper has no embedded form; apt-get install zookeeper brings a server" {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// What was unpacked from an archive of the project has its classes beside its
+// script.
+func TestADistributionOfZooKeeperIsFound(t *testing.T) {
+	lab.ZooKeeper(t) // or there is nothing that one could be made of
+	home := t.TempDir()
+	for _, folder := range []string{"bin", "lib", "path"} {
+		if err := os.Mkdir(filepath.Join(home, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(home, "bin", "zkServer.sh"), []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{
+		"../bin/zkServer.sh":                  "path/zkServer.sh",
+		"/usr/share/java/zookeeper.jar":       "lib/zookeeper-3.8.0.jar",
+		"/usr/share/java/slf4j-simple.jar":    "lib/slf4j-simple.jar",
+		"/usr/share/java/zookeeper-jute.jar":  "lib/zookeeper-jute-3.8.0.jar",
+		"/usr/share/java/netty-transport.jar": "lib/netty-transport.jar",
+	} {
+		if err := os.Symlink(from, filepath.Join(home, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", filepath.Join(home, "path")+":"+os.Getenv("PATH"))
+	_, classPath, err := servers.FindZooKeeper()
+	if err != nil || classPath != filepath.Join(home, "lib", "*") {
+		t.Fatalf("the class path is %q: %v", classPath, err)
+	}
+	z := lab.OwnZooKeeper(t)
+	if !strings.Contains(z.Version, ".") {
+		t.Errorf("it is %+v", z.Info)
+	}
+}
