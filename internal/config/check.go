@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,9 +37,90 @@ func (l *Loaded) check() error {
 		between(l, "optimistic.tries", l.Optimistic.Tries, 1, 10_000),
 		atLeast(l, "optimistic.step", l.Optimistic.Step, 0),
 		atLeast(l, "optimistic.max", l.Optimistic.Max, l.Optimistic.Step),
+		l.locks(),
 		l.oneOf("log.level", l.Log.Level, "debug", "info", "warn", "error"),
 		l.oneOf("log.format", l.Log.Format, "text", "json"),
 	)
+}
+
+// locks looks at what the locks need.
+func (l *Loaded) locks() error {
+	const shortest = 500 * time.Millisecond // below, a busy machine loses its locks
+	return errors.Join(
+		atLeast(l, "lock.ttl", l.Lock.TTL, shortest),
+		atLeast(l, "lock.retry", l.Lock.Retry, time.Millisecond),
+		between(l, "lock.connections", l.Lock.Connections, 2, 10_000),
+		l.addresses("redis.addresses", l.Redis.Addresses),
+		between(l, "redis.db", l.Redis.DB, 0, 15),
+		l.redisTimeout(),
+		between(l, "redis.max_open", l.Redis.MaxOpen, 1, 10_000),
+		l.redisKind(),
+		l.addresses("redlock.addresses", l.Redlock.Addresses),
+		l.masters(),
+		l.addresses("zookeeper.addresses", l.ZooKeeper.Addresses),
+		l.digest(),
+		l.endpoints(),
+	)
+}
+
+// redisKind refuses what cannot be together.
+func (l *Loaded) redisKind() error {
+	r := l.Redis
+	switch {
+	case r.Cluster && r.Master != "":
+		return l.wrong("redis.master", "and redis.cluster are both set (%s): the addresses are Sentinels' or a cluster's", l.Source("redis.cluster"))
+	case r.Cluster && r.DB != 0:
+		return l.wrong("redis.db", "must be 0, not %d: a cluster has no other", r.DB)
+	case len(r.Addresses) > 1 && !r.Cluster && r.Master == "":
+		return l.wrong("redis.addresses", "are several: set redis.cluster, or redis.master for Sentinels; independent masters are redlock.addresses")
+	default:
+		return nil
+	}
+}
+
+// masters wants a number of which more than half is never one half.
+func (l *Loaded) masters() error {
+	if n := len(l.Redlock.Addresses); n > 0 && (n < 3 || n%2 == 0) {
+		return l.wrong("redlock.addresses", "must be an odd number of masters, at least 3, not %d", n)
+	}
+	return nil
+}
+
+func (l *Loaded) digest() error {
+	if auth := l.ZooKeeper.Auth.Reveal(); auth != "" && !strings.Contains(auth, ":") {
+		return l.wrong("zookeeper.auth", "must be user:password")
+	}
+	return nil
+}
+
+func (l *Loaded) endpoints() error {
+	for _, e := range l.Etcd.Endpoints {
+		u, err := url.Parse(e)
+		if err != nil || u.Port() == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			return l.wrong("etcd.endpoints", "must be like http://127.0.0.1:2379, not %q", e)
+		}
+	}
+	return nil
+}
+
+func (l *Loaded) addresses(key string, list []string) error {
+	for _, a := range list {
+		if err := l.address(key, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// redisTimeout refuses a bound that lets a server that is mute pass for a lock
+// that is busy.
+func (l *Loaded) redisTimeout() error {
+	configured := len(l.Redis.Addresses)+len(l.Redlock.Addresses) > 0
+	if configured && l.Redis.Timeout >= l.Lock.Wait {
+		return l.wrong("redis.timeout", "must be below lock.wait (%s, from %s), not %s",
+			l.Lock.Wait, l.Source("lock.wait"), l.Redis.Timeout)
+	}
+	return atLeast(l, "redis.timeout", l.Redis.Timeout, 10*time.Millisecond)
 }
 
 func between(l *Loaded, key string, n, least, most int) error {

@@ -16,6 +16,10 @@ type Config struct {
 	Deduct     Deduct     `key:"deduct" doc:"how a purchase is served"`
 	Lock       Lock       `key:"lock" doc:"the locks of those strategies that have one"`
 	Optimistic Optimistic `key:"optimistic" doc:"the tries of sql-optimistic"`
+	Redis      Redis      `key:"redis" doc:"the Redis of the locks; without an address they are not available"`
+	Redlock    Redlock    `key:"redlock" doc:"the independent masters of redlock; without addresses it is not available"`
+	ZooKeeper  ZooKeeper  `key:"zookeeper" doc:"the ensemble of the locks; without an address they are not available"`
+	Etcd       Etcd       `key:"etcd" doc:"the cluster of the lock; without an endpoint it is not available"`
 	Log        Log        `key:"log" doc:"what is logged, to standard error"`
 }
 
@@ -55,7 +59,48 @@ type Deduct struct {
 
 // Lock is what all locks share.
 type Lock struct {
-	Wait time.Duration `key:"wait" default:"5s" doc:"longest wait for a lock; then the answer is busy"`
+	Wait        time.Duration `key:"wait" default:"5s" doc:"longest wait for a lock; then the answer is busy"`
+	TTL         time.Duration `key:"ttl" default:"30s" doc:"how long a lock stays taken when its holder falls silent, at least 500ms; etcd counts whole seconds"`
+	Retry       time.Duration `key:"retry" default:"50ms" doc:"pause between two tries of those locks that are not told when they are free, at least 1ms"`
+	Connections int           `key:"connections" default:"8" doc:"connections that the locks in SQL have for themselves, 2 to 10000"`
+}
+
+// Redis is the Redis of the locks.
+type Redis struct {
+	Addresses            []string      `key:"addresses" doc:"host:port; several, with commas between them, for a cluster or Sentinels"`
+	Username             string        `key:"username" doc:"user of an access control list"`
+	Password             Secret        `key:"password" doc:"its password, or the server's"`
+	PasswordFile         string        `key:"password_file" doc:"file that holds the password instead"`
+	SentinelPassword     Secret        `key:"sentinel_password" doc:"password of the Sentinels themselves"`
+	SentinelPasswordFile string        `key:"sentinel_password_file" doc:"file that holds it instead"`
+	DB                   int           `key:"db" default:"0" doc:"number of the database, 0 to 15; a cluster has only 0"`
+	Master               string        `key:"master" doc:"name under which the Sentinels at the addresses know the master"`
+	Cluster              bool          `key:"cluster" default:"false" doc:"the addresses are those of a cluster"`
+	Timeout              time.Duration `key:"timeout" default:"1s" doc:"longest time for a connection and for an answer, at least 10ms and below lock.wait"`
+	MaxOpen              int           `key:"max_open" default:"32" doc:"most connections to a server, 1 to 10000"`
+}
+
+// Redlock is the masters of redlock.
+type Redlock struct {
+	Addresses    []string `key:"addresses" doc:"host:port of each master, with commas between them; an odd number, at least 3"`
+	Username     string   `key:"username" doc:"user of an access control list, the same on all"`
+	Password     Secret   `key:"password" doc:"password, the same on all"`
+	PasswordFile string   `key:"password_file" doc:"file that holds the password instead"`
+}
+
+// ZooKeeper is the ensemble of the locks.
+type ZooKeeper struct {
+	Addresses []string `key:"addresses" doc:"host:port of each server, with commas between them"`
+	Auth      Secret   `key:"auth" doc:"user:password of the digest scheme; what we create is then ours alone"`
+	AuthFile  string   `key:"auth_file" doc:"file that holds it instead"`
+}
+
+// Etcd is the cluster of the lock.
+type Etcd struct {
+	Endpoints    []string `key:"endpoints" doc:"http://host:port of each member, with commas between them"`
+	Username     string   `key:"username" doc:"user, where the cluster asks for one"`
+	Password     Secret   `key:"password" doc:"password of the user"`
+	PasswordFile string   `key:"password_file" doc:"file that holds the password instead"`
 }
 
 // Optimistic bounds the tries of sql-optimistic.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,15 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		{name: "no YAML", file: "database: {\n", want: []string{"stockd.yaml"}},
 		{name: "YAML that is a list", file: "- a\n", want: []string{"stockd.yaml:1"}},
 		{name: "a key twice", file: "log:\n  level: info\nlog:\n  level: warn\n", want: []string{"stockd.yaml"}},
+		{name: "an address without a port", args: []string{"--redis-addresses=localhost"}, want: []string{"--redis-addresses", "redis.addresses", "127.0.0.1:8080"}},
+		{name: "two masters", args: []string{"--redlock-addresses=a:1,b:1"}, want: []string{"--redlock-addresses", "odd number", "not 2"}},
+		{name: "several addresses of nothing that has several", args: []string{"--redis-addresses=a:1,b:1"}, want: []string{"redis.addresses", "redis.cluster", "redis.master"}},
+		{name: "a database of a cluster", args: []string{"--redis-cluster=true", "--redis-db=1"}, want: []string{"--redis-db", "must be 0, not 1"}},
+		{name: "Sentinels and a cluster", args: []string{"--redis-cluster=true", "--redis-master=shop"}, want: []string{"redis.master", "redis.cluster"}},
+		{name: "an endpoint without a scheme", args: []string{"--etcd-endpoints=127.0.0.1:2379"}, want: []string{"--etcd-endpoints", "http://127.0.0.1:2379"}},
+		{name: "a digest without a password", args: []string{"--zookeeper-auth=stockd"}, want: []string{"--zookeeper-auth", "user:password"}},
+		{name: "a lock that is over at once", args: []string{"--lock-ttl=10ms"}, want: []string{"--lock-ttl", "at least 500ms"}},
+		{name: "a mute Redis that would pass for busy", args: []string{"--redis-addresses=a:1", "--redis-timeout=5s"}, want: []string{"--redis-timeout", "below lock.wait", "5s"}},
 		{name: "a bad duration", file: "lock:\n  wait: 5 sec\n", want: []string{"stockd.yaml:2", "lock.wait", "5s or 250ms", `"5 sec"`}},
 		{name: "a duration without a unit", file: "lock:\n  wait: 5\n", want: []string{"stockd.yaml:2", "lock.wait"}},
 		{name: "a bad number", file: "database:\n  max_open: many\n", want: []string{"stockd.yaml:2", "database.max_open", "whole number"}},
@@ -176,13 +186,14 @@ func TestASecretCanComeFromAFile(t *testing.T) {
 
 // What stockd config prints can be read back, and means the same.
 func TestThePrintedConfigurationCanBeRead(t *testing.T) {
-	c := load(t, "", "--replica=shop: 1 # the first", "--lock-wait=1500ms", "--database-dsn=/tmp/a b.db")
+	c := load(t, "", "--replica=shop: 1 # the first", "--lock-wait=1500ms", "--database-dsn=/tmp/a b.db",
+		"--redis-addresses=one:6379, two:6379", "--redis-cluster=true")
 	var printed bytes.Buffer
 	if err := c.Print(&printed); err != nil {
 		t.Fatal(err)
 	}
 	again := load(t, write(t, "printed.yaml", printed.String()))
-	if again.Config != c.Config {
+	if !reflect.DeepEqual(again.Config, c.Config) {
 		t.Errorf("printed\n%s\nread back as %+v, want %+v", printed.String(), again.Config, c.Config)
 	}
 }
@@ -202,7 +213,7 @@ func TestTheDocumentedFileIsUpToDate(t *testing.T) {
 	if !bytes.Equal(content, example.Bytes()) {
 		t.Errorf("%s is not what stockd config --example prints", path)
 	}
-	if documented, defaults := load(t, path), load(t, ""); documented.Config != defaults.Config {
+	if documented, defaults := load(t, path), load(t, ""); !reflect.DeepEqual(documented.Config, defaults.Config) {
 		t.Errorf("the file means %+v, the defaults are %+v", documented.Config, defaults.Config)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // EnvPrefix begins the name of every variable.
@@ -75,6 +76,8 @@ func (f field) set(text string) error {
 		*target = text
 	case *Secret:
 		*target = Secret(text)
+	case *[]string:
+		*target = splitList(text)
 	case *int:
 		n, err := strconv.Atoi(text)
 		if err != nil {
@@ -98,5 +101,15 @@ func (f field) set(text string) error {
 	return nil
 }
 
+// splitList reads a list: commas between its parts, and blanks as you like.
+func splitList(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+}
+
 // text is the field's value as it may be shown.
-func (f field) text() string { return fmt.Sprint(f.value.Interface()) }
+func (f field) text() string {
+	if list, is := reflect.TypeAssert[[]string](f.value); is {
+		return strings.Join(list, ",")
+	}
+	return fmt.Sprint(f.value.Interface())
+}

@@ -161,6 +161,11 @@ func (l *Loaded) readSecrets() error {
 	return errors.Join(
 		l.readSecret("admin.token", &l.Admin.Token, l.Admin.TokenFile),
 		l.readSecret("database.password", &l.Database.Password, l.Database.PasswordFile),
+		l.readSecret("redis.password", &l.Redis.Password, l.Redis.PasswordFile),
+		l.readSecret("redis.sentinel_password", &l.Redis.SentinelPassword, l.Redis.SentinelPasswordFile),
+		l.readSecret("redlock.password", &l.Redlock.Password, l.Redlock.PasswordFile),
+		l.readSecret("zookeeper.auth", &l.ZooKeeper.Auth, l.ZooKeeper.AuthFile),
+		l.readSecret("etcd.password", &l.Etcd.Password, l.Etcd.PasswordFile),
 	)
 }
 

@@ -46,7 +46,7 @@ func entriesOf(path, prefix string, node *yaml.Node) ([]entry, error) {
 		case value.Kind == yaml.ScalarNode:
 			list = append(list, entry{key: key, text: value.Value, source: source})
 		default:
-			errs = append(errs, fmt.Errorf("%s: %s must be one value, not a list or an alias", source, key))
+			errs = append(errs, fmt.Errorf("%s: %s must be one value, not a list or an alias; several addresses stand in one value, with commas between them", source, key))
 		}
 	}
 	return list, errors.Join(errs...)
