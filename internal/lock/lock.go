@@ -1,11 +1,15 @@
 // Package lock holds the locks of stockd behind one contract: a Locker grants
 // a name to one holder at a time, as far as its backend can, and a Lease is
-// the name held.
+// the name held. Each lock is one file and one line in the registry, and
+// locktest holds every one of them to the contract and to its claims.
 package lock
 
 import (
 	"context"
 	"errors"
+	"fmt"
+
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // The kinds of failure of a lock. A failure of the backend itself is a
@@ -27,11 +31,16 @@ var (
 //     nor the other way round.
 //  2. Acquire returns soon after ctx ends, however many others are waiting.
 //  3. An Acquire that fails leaves nothing behind: no node, key, row,
-//     connection or goroutine, and nobody waits because of it.
+//     connection or goroutine, and nobody waits because of it. What cannot be
+//     taken back, because the backend is out of reach, frees itself within the
+//     TTL.
 //  4. Waiting is by notification where the backend has one, and never without
 //     a bounded fallback.
 //  5. A Locker may be used from any number of goroutines; two of them exclude
-//     each other as two processes do.
+//     each other as two processes do, unless the contexts that they give carry
+//     the same owner and the lock is reentrant.
+//
+// Those locks that are here to show how locks fail meet what their claims say.
 type Locker interface {
 	// Acquire waits until the name is ours, or until ctx ends.
 	Acquire(ctx context.Context, name string) (Lease, error)
@@ -46,8 +55,8 @@ type Locker interface {
 //  2. The lease does not end with the context that Acquire was given: a
 //     cancelled request still has to let go.
 //  3. A lease that the backend took, or may have taken, ends its Context with
-//     ErrLost as the cause, and then Release answers ErrLost and touches
-//     nothing: the name may be somebody else's.
+//     ErrLost as the cause, within the TTL; then Release answers ErrLost and
+//     touches nothing that may be somebody else's.
 //  4. Releasing twice is harmless: the second Release answers nil.
 type Lease interface {
 	// Token grows strictly with each holder of the name; 0 where the lock
@@ -70,4 +79,28 @@ func While(ctx context.Context, lease Lease) (work context.Context, stop func())
 		unlink()
 		cancel(context.Canceled)
 	}
+}
+
+// notAcquired is the error of an Acquire: the end of ctx where it has ended,
+// whatever the client made of that, and the backend's failure otherwise.
+func notAcquired(ctx context.Context, backend string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrNotAcquired, context.Cause(ctx))
+	}
+	return unreachable(backend, err)
+}
+
+// unreachable is the error of an Acquire whose backend failed. An error that
+// names its backend already, such as that of the store that knows the floor of
+// the tokens, keeps the name.
+func unreachable(backend string, err error) error {
+	if _, named := errors.AsType[*stock.BackendError](err); !named {
+		err = &stock.BackendError{Backend: backend, Err: err}
+	}
+	return fmt.Errorf("%w: %w", ErrNotAcquired, err)
+}
+
+// notReleased is the error of a Release whose backend failed.
+func notReleased(backend string, err error) error {
+	return fmt.Errorf("release lock: %w", &stock.BackendError{Backend: backend, Err: err})
 }

@@ -35,14 +35,11 @@ func (p *Process) Acquire(ctx context.Context, name string) (Lease, error) {
 		p.leave(name, t)
 		return nil, fmt.Errorf("%w: %w", ErrNotAcquired, context.Cause(ctx))
 	}
-	lease := &processLease{}
-	lease.ctx, lease.end = context.WithCancel(context.Background())
-	lease.giveUp = sync.OnceFunc(func() {
-		lease.end()
+	return newHeld(0, func(context.Context) error {
 		<-t.taken
 		p.leave(name, t)
-	})
-	return lease, nil
+		return nil
+	}), nil
 }
 
 func (p *Process) enter(name string) *turnstile {
@@ -63,19 +60,4 @@ func (p *Process) leave(name string, t *turnstile) {
 	if t.users--; t.users == 0 {
 		delete(p.names, name)
 	}
-}
-
-// processLease cannot be lost: it lives and dies with its process.
-type processLease struct {
-	ctx    context.Context
-	end    context.CancelFunc
-	giveUp func()
-}
-
-func (l *processLease) Token() uint64            { return 0 }
-func (l *processLease) Context() context.Context { return l.ctx }
-
-func (l *processLease) Release(context.Context) error {
-	l.giveUp()
-	return nil
 }

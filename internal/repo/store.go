@@ -55,19 +55,10 @@ type Store struct {
 // Open connects to the database. The error is a *stock.BackendError where the
 // database does not answer.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	open, known := map[string]func(Options) (dialect, *sql.DB, error){
-		MySQL: openMySQL, SQLite: openSQLite,
-	}[o.Driver]
-	if !known {
-		return nil, fmt.Errorf("open database: driver %q is neither %q nor %q", o.Driver, MySQL, SQLite)
-	}
-	d, pool, err := open(o)
+	d, pool, err := openPool(o)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", o.Driver, err)
+		return nil, err
 	}
-	pool.SetMaxOpenConns(o.MaxOpen)
-	pool.SetMaxIdleConns(o.MaxOpen)
-	pool.SetConnMaxIdleTime(5 * time.Minute)
 	s := &Store{pool: pool, dialect: d, replica: o.Replica}
 	if d.oneWriter {
 		s.turn = make(chan struct{}, 1)

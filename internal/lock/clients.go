@@ -1,0 +1,153 @@
+package lock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Backend is a server, or a number of servers, that locks are kept in.
+type Backend string
+
+// The backends.
+const (
+	Database  Backend = "database"  // any SQL database of stockd
+	MySQL     Backend = "mysql"     // one with row locks and named locks: MySQL or MariaDB
+	Redis     Backend = "redis"     // one Redis, a Sentinel's master, or a cluster
+	Redlock   Backend = "redlock"   // several independent masters
+	ZooKeeper Backend = "zookeeper" // an ensemble
+	Etcd      Backend = "etcd"      // a cluster
+)
+
+// Backends lists those that are not the stock's own database.
+func Backends() []Backend { return []Backend{Redis, Redlock, ZooKeeper, Etcd} }
+
+// ErrNotConfigured tells that no address of a backend was given.
+var ErrNotConfigured = errors.New("not configured")
+
+// Clients are the connections of one replica, shared by its locks. What is nil
+// is not configured. None of them waits for its server before it is used, and
+// each finds its server again by itself.
+type Clients struct {
+	// DB is the locks' own small pool, so that those who wait for a lock never
+	// keep a connection from those who sell. Dialect is "mysql" or "sqlite".
+	DB      *sql.DB
+	Dialect string
+
+	Redis     redis.UniversalClient
+	Redlock   []redis.UniversalClient
+	ZooKeeper *ZooKeeperClient
+	Etcd      *clientv3.Client
+}
+
+// Has returns nil where a backend is configured, and otherwise an error that is
+// a *stock.BackendError and ErrNotConfigured.
+func (c *Clients) Has(b Backend) error {
+	if c.has(b) {
+		return nil
+	}
+	err := ErrNotConfigured
+	if b == MySQL && c.DB != nil {
+		err = fmt.Errorf("%w: %s has neither row locks nor named locks", ErrNotConfigured, c.Dialect)
+	}
+	return &stock.BackendError{Backend: string(b), Err: err}
+}
+
+func (c *Clients) has(b Backend) bool {
+	if c == nil {
+		return false
+	}
+	switch b {
+	case Database:
+		return c.DB != nil
+	case MySQL:
+		return c.DB != nil && c.Dialect == string(MySQL)
+	case Redis:
+		return c.Redis != nil
+	case Redlock:
+		return len(c.Redlock) > 0
+	case ZooKeeper:
+		return c.ZooKeeper != nil
+	case Etcd:
+		return c.Etcd != nil
+	default:
+		return false
+	}
+}
+
+// Ping asks a backend for a sign of life. The error is a *stock.BackendError;
+// it is ErrNotConfigured where nobody gave an address.
+func (c *Clients) Ping(ctx context.Context, b Backend) error {
+	if err := c.Has(b); err != nil {
+		return err
+	}
+	if err := c.ping(ctx, b); err != nil {
+		return &stock.BackendError{Backend: string(b), Err: err}
+	}
+	return nil
+}
+
+func (c *Clients) ping(ctx context.Context, b Backend) error {
+	switch b {
+	case Redis:
+		return c.Redis.Ping(ctx).Err()
+	case Redlock:
+		return pingMajority(ctx, c.Redlock)
+	case ZooKeeper:
+		return c.ZooKeeper.ping(ctx)
+	case Etcd:
+		// A read that the cluster agrees upon: a member without a quorum is no
+		// help to a lock. The key need not exist.
+		_, err := c.Etcd.Get(ctx, "stockd/ping", clientv3.WithCountOnly())
+		return err
+	case Database, MySQL:
+		return c.DB.PingContext(ctx)
+	default:
+		return fmt.Errorf("there is no backend %q", b)
+	}
+}
+
+// pingMajority asks all nodes at once: more than half of them must answer.
+func pingMajority(ctx context.Context, nodes []redis.UniversalClient) error {
+	answers := make(chan error, len(nodes))
+	for _, node := range nodes {
+		go func() { answers <- node.Ping(ctx).Err() }()
+	}
+	var errs []error
+	for range nodes {
+		if err := <-answers; err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if up := len(nodes) - len(errs); up <= len(nodes)/2 {
+		return fmt.Errorf("%d of %d nodes answer, and more than half are needed: %w", up, len(nodes), errors.Join(errs...))
+	}
+	return nil
+}
+
+// Close ends the connections.
+func (c *Clients) Close() error {
+	var errs []error
+	if c.DB != nil {
+		errs = append(errs, c.DB.Close())
+	}
+	if c.Redis != nil {
+		errs = append(errs, c.Redis.Close())
+	}
+	for _, node := range c.Redlock {
+		errs = append(errs, node.Close())
+	}
+	if c.ZooKeeper != nil {
+		c.ZooKeeper.Close()
+	}
+	if c.Etcd != nil {
+		errs = append(errs, c.Etcd.Close())
+	}
+	return errors.Join(errs...)
+}

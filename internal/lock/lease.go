@@ -1,0 +1,78 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+)
+
+// held is the lease of every lock: what differs is how the name is given back.
+type held struct {
+	token  uint64
+	ctx    context.Context
+	end    context.CancelCauseFunc
+	giveUp func(context.Context) error
+
+	// leaving tells that the name is being given back. Whoever finds it gone from
+	// then on, such as a renewal that is under way, has found no loss.
+	leaving atomic.Bool
+
+	mu   sync.Mutex
+	over bool // released, or found lost by a Release
+}
+
+// errReleased is the cause of a lease's end that is no loss.
+var errReleased = errors.New("lock released")
+
+// newHeld makes a lease. giveUp gives the name back; it is called once at the
+// most, and never after the lease was lost. It returns ErrLost where it finds
+// that the name is not ours any more.
+func newHeld(token uint64, giveUp func(context.Context) error) *held {
+	h := &held{token: token, giveUp: giveUp}
+	h.ctx, h.end = context.WithCancelCause(context.Background())
+	return h
+}
+
+// lose ends the lease because the backend took it, or may have.
+func (h *held) lose() {
+	if !h.leaving.Load() {
+		h.end(ErrLost)
+	}
+}
+
+// Token grows with each holder.
+func (h *held) Token() uint64 { return h.token }
+
+// Context ends with the lease.
+func (h *held) Context() context.Context { return h.ctx }
+
+// Release gives the name back, once.
+func (h *held) Release(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		return nil
+	}
+	h.over = true
+	h.leaving.Store(true)
+	if errors.Is(context.Cause(h.ctx), ErrLost) {
+		return ErrLost
+	}
+	err := h.giveUp(ctx)
+	if errors.Is(err, ErrLost) {
+		h.end(ErrLost)
+	}
+	h.end(errReleased)
+	return err
+}
+
+// granted ends an Acquire that was granted the name: where the waiting ended
+// before the grant came, the name is given back.
+func granted(ctx context.Context, lease Lease) (Lease, error) {
+	if ctx.Err() == nil {
+		return lease, nil
+	}
+	takeBack(ctx, lease.Release)
+	return nil, notAcquired(ctx, "", nil)
+}

@@ -1,0 +1,33 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// A renewal that is under way while the name is given back finds it gone.
+func TestALeaseIsNotLostByItsOwnRelease(t *testing.T) {
+	var lease *held
+	lease = newHeld(1, func(context.Context) error {
+		lease.lose()
+		return nil
+	})
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if cause := context.Cause(lease.Context()); cause == nil || errors.Is(cause, ErrLost) {
+		t.Errorf("a lease that was given back ended with %v", cause)
+	}
+}
+
+// A name that was somebody else's by the time it was given back was lost.
+func TestALeaseIsLostWhereTheReleaseFindsOut(t *testing.T) {
+	lease := newHeld(1, func(context.Context) error { return ErrLost })
+	if err := lease.Release(t.Context()); !errors.Is(err, ErrLost) {
+		t.Errorf("released with %v, want %v", err, ErrLost)
+	}
+	if cause := context.Cause(lease.Context()); !errors.Is(cause, ErrLost) {
+		t.Errorf("ended with %v, want %v", cause, ErrLost)
+	}
+}

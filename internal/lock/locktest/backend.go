@@ -1,0 +1,143 @@
+package locktest
+
+import (
+	"context"
+	"runtime/pprof"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// backend is what locks are kept in, as the topics need it.
+type backend interface {
+	// addresses tell where its servers are.
+	addresses() addresses
+	// ttl is a short one that the backend still counts exactly.
+	ttl() time.Duration
+	// named is what errors call it.
+	named() lock.Backend
+	// drop takes a name away from its holder, as the backend itself would.
+	drop(t *testing.T, name string)
+	// litter lists what the backend keeps because of a name, for people: holder
+	// and waiters. What stays on purpose, such as the counter of its tokens, is
+	// not listed.
+	litter(t *testing.T, name string) []string
+}
+
+// crashable is a server, or several, that can be killed and started again.
+type crashable interface {
+	Kill(ctx context.Context) error
+	Restart(ctx context.Context) error
+}
+
+// forgetful is a backend that keeps its data in memory, and may lose them while
+// it runs.
+type forgetful interface {
+	backend
+	// forget makes it lose everything.
+	forget(t *testing.T)
+}
+
+func isServed(s *subject) bool        { return s.backend.addresses().served() }
+func hasPassword(s *subject) bool     { return isServed(s) && s.backend.addresses().Password != "" }
+func claimsReentrant(s *subject) bool { return s.entry.Claims.Reentrant }
+
+func isForgetful(s *subject) bool {
+	_, is := s.backend.(forgetful)
+	return is
+}
+
+// kinds are the backends that a lock is tried on: one, or for SQL every database
+// that it can do with.
+func kinds(entry lock.Entry) []string {
+	switch {
+	case slices.Contains(entry.Needs, lock.MySQL):
+		return []string{servers.MariaDB, servers.MySQL}
+	case slices.Equal(entry.Needs, []lock.Backend{lock.Database}):
+		return []string{servers.SQLite, servers.MariaDB, servers.MySQL}
+	default:
+		return []string{string(entry.Needs[0])}
+	}
+}
+
+// shared is the backend of a kind that all topics share. A test without one is
+// skipped.
+func shared(t *testing.T, lab *labtest.Lab, kind string) backend {
+	t.Helper()
+	switch lock.Backend(kind) {
+	case lock.Redis:
+		return newRedisBackend(t, lab.Redis(t))
+	case lock.Redlock:
+		return newRedlockBackend(t, lab.Redlock(t))
+	case lock.ZooKeeper:
+		return newZooKeeperBackend(t, lab.ZooKeeper(t))
+	case lock.Etcd:
+		return newEtcdBackend(t, lab.Etcd(t))
+	default:
+		return newDatabaseBackend(t, lab.Database(t, kind))
+	}
+}
+
+// private is a backend that a topic may break, one topic at a time. It is
+// started when it is first asked for, and ends with the run.
+type private struct {
+	turn   sync.Mutex
+	whole  backend
+	server crashable
+}
+
+// privates are the private backends of a run, by their kind.
+type privates struct {
+	t   *testing.T // of the run
+	lab *labtest.Lab
+
+	mu  sync.Mutex
+	all map[string]*private
+}
+
+// own is the private backend of a kind, for as long as the test runs.
+func (p *privates) own(t *testing.T, kind string) *private {
+	t.Helper()
+	p.mu.Lock()
+	one := p.all[kind]
+	if one == nil {
+		one = new(private)
+		p.all[kind] = one
+	}
+	p.mu.Unlock()
+	one.turn.Lock()
+	t.Cleanup(one.turn.Unlock)
+	if one.whole == nil {
+		// What runs for a server is not the topic's.
+		pprof.SetGoroutineLabels(context.Background())
+		one.whole, one.server = p.start(kind)
+		one.whole.litter(t, unique())
+		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), labelOf(t)))
+	}
+	return one
+}
+
+func (p *privates) start(kind string) (backend, crashable) {
+	switch lock.Backend(kind) {
+	case lock.Redis:
+		server := p.lab.OwnRedis(p.t)
+		return newRedisBackend(p.t, server), server
+	case lock.Redlock:
+		server := p.lab.OwnRedlock(p.t)
+		return newRedlockBackend(p.t, server), masters(server.Nodes)
+	case lock.ZooKeeper:
+		server := p.lab.OwnZooKeeper(p.t)
+		return newZooKeeperBackend(p.t, server), server
+	case lock.Etcd:
+		server := p.lab.OwnEtcd(p.t)
+		return newEtcdBackend(p.t, server), server
+	default:
+		server := ownDatabase(p.t, p.lab, kind)
+		return newDatabaseBackend(p.t, server), server
+	}
+}

@@ -1,0 +1,153 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// addresses are where the servers of a backend are: all that another process
+// needs to connect as this one does.
+type addresses struct {
+	Redis     []string `json:"redis"`
+	Redlock   []string `json:"redlock"`
+	ZooKeeper []string `json:"zookeeper"`
+	Etcd      []string `json:"etcd"`
+	// Driver and DSN are those of a database: the locks' own, or for Redlock the
+	// one that issues its tokens.
+	Driver string `json:"driver"`
+	DSN    string `json:"dsn"`
+	// Password is that of the servers above.
+	Password string `json:"password"`
+	// TTL is a short one that the backend still counts exactly.
+	TTL time.Duration `json:"ttl"`
+}
+
+// The limits of the clients: short enough for a test, long enough for a busy
+// machine.
+const (
+	answerWithin = time.Second
+	connections  = 16
+	retry        = 10 * time.Millisecond
+)
+
+// connect makes the clients of one replica.
+func (a addresses) connect() (*lock.Clients, error) {
+	c := new(lock.Clients)
+	if len(a.Redis) > 0 {
+		c.Redis = a.redis(a.Redis[0])
+	}
+	for _, node := range a.Redlock {
+		c.Redlock = append(c.Redlock, a.redis(node))
+	}
+	var err error
+	if len(a.ZooKeeper) > 0 {
+		c.ZooKeeper = a.zooKeeper()
+	}
+	if err == nil && len(a.Etcd) > 0 {
+		c.Etcd, err = a.etcd()
+	}
+	if err == nil && a.Driver != "" {
+		c.DB, c.Dialect, err = a.database()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("connect: %w", err), c.Close())
+	}
+	return c, nil
+}
+
+// replica is one replica of stockd: its clients, and the lock made of them.
+type replica struct {
+	lock.Locker
+	clients *lock.Clients
+}
+
+// open makes a replica. floor may be nil.
+func (a addresses) open(entry lock.Entry, floor func(context.Context, string) (uint64, error)) (*replica, error) {
+	clients, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	deps := lock.Deps{Clients: clients, TTL: a.TTL, Retry: retry, Floor: floor}
+	if clients.DB != nil {
+		deps.Issue = lock.NewTokens(clients.DB, clients.Dialect).Issue
+	}
+	return &replica{Locker: entry.New(deps), clients: clients}, nil
+}
+
+// Close closes the lock and then what it was made of, as a replica does.
+func (r *replica) Close() error {
+	var err error
+	if closer, is := r.Locker.(io.Closer); is {
+		err = closer.Close()
+	}
+	return errors.Join(err, r.clients.Close())
+}
+
+// served reports whether the backend is one or more servers, and no file.
+func (a addresses) served() bool { return a.Driver != repo.SQLite || len(a.Redlock) > 0 }
+
+// each gives every server another address.
+func (a addresses) each(t *testing.T, instead func(address string) string) addresses {
+	t.Helper()
+	all := func(from []string) (to []string) {
+		for _, address := range from {
+			scheme, host, has := strings.Cut(address, "://")
+			if !has {
+				to = append(to, instead(address))
+				continue
+			}
+			to = append(to, scheme+"://"+instead(host))
+		}
+		return to
+	}
+	a.Redis, a.Redlock, a.ZooKeeper, a.Etcd = all(a.Redis), all(a.Redlock), all(a.ZooKeeper), all(a.Etcd)
+	if a.Driver == repo.MySQL {
+		c, err := mysql.ParseDSN(a.DSN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Addr = instead(c.Addr)
+		a.DSN = c.FormatDSN()
+	}
+	return a
+}
+
+// through puts a proxy before every server.
+func (a addresses) through(t *testing.T) (fronts addresses, cuts proxies) {
+	t.Helper()
+	fronts = a.each(t, func(target string) string {
+		cut := labtest.NewCut(t, target)
+		cuts = append(cuts, cut)
+		return cut.Address
+	})
+	return fronts, cuts
+}
+
+// proxies stand between one replica and its servers.
+type proxies []*labtest.Cut
+
+// mute makes the servers accept and not answer, or ends that.
+func (p proxies) mute(mute bool) {
+	for _, cut := range p {
+		cut.Mute(mute)
+	}
+}
+
+// cutAfter ends the next connection to each server on which these bytes are
+// sent; deliver tells whether the server still gets them.
+func (p proxies) cutAfter(sent string, deliver bool) {
+	for _, cut := range p {
+		cut.After(sent, deliver)
+	}
+}

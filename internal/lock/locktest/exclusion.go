@@ -1,0 +1,104 @@
+package locktest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+)
+
+// crowding is how long a crowd is sent through the gate.
+const crowding = 400 * time.Millisecond
+
+func excludesGoroutines(t *testing.T, s *subject) {
+	exclusion(t, s, 1, 8)
+}
+
+func excludesClients(t *testing.T, s *subject) {
+	exclusion(t, s, 3, 3)
+}
+
+// exclusion proves the claim, or shows the damage where there is none.
+func exclusion(t *testing.T, s *subject, replicas, each int) {
+	damage := crowd(t, s, replicas, each)
+	if s.entry.Claims.Exclusive != (damage == "") {
+		t.Errorf("claims to be exclusive: %v; found: %q", s.entry.Claims.Exclusive, damage)
+	}
+}
+
+// crowd sends goroutines of some replicas through one gate, and describes the
+// damage.
+func crowd(t *testing.T, s *subject, replicas, each int) string {
+	t.Helper()
+	name := unique()
+	var g gate
+	var holders sync.WaitGroup
+	end := time.Now().Add(crowding)
+	for range replicas {
+		l := s.replica(t)
+		for range each {
+			holders.Go(func() {
+				for first := true; first || time.Now().Before(end); first = false {
+					passOnce(t, l, name, &g)
+				}
+			})
+		}
+	}
+	holders.Wait()
+	if g.disordered.Load() {
+		t.Error("a token of a crowd did not grow from holder to holder")
+	}
+	s.assertClean(t, name)
+	return g.damage()
+}
+
+func passOnce(t *testing.T, l *replica, name string, g *gate) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	lease, err := l.Acquire(ctx, name)
+	if err != nil {
+		t.Errorf("in a crowd: %v", err)
+		return
+	}
+	g.pass(lease.Token())
+	if err := lease.Release(ctx); err != nil {
+		t.Errorf("release in a crowd: %v", err)
+	}
+}
+
+func excludesProcesses(t *testing.T, s *subject) {
+	name, folder := unique(), t.TempDir()
+	first, second := s.process(t), s.process(t)
+	first.send(t, order{Do: doRounds, Name: name, Folder: folder, For: crowding})
+	second.send(t, order{Do: doRounds, Name: name, Folder: folder, For: crowding})
+	passed := 0
+	for _, p := range []*process{first, second} {
+		answer := p.hear(t)
+		if answer.Error != "" {
+			t.Error(answer.Error)
+		}
+		passed += answer.Passed
+	}
+	counted := readCount(t, folder)
+	if exclusive := counted == passed; exclusive != s.entry.Claims.Exclusive {
+		t.Errorf("claims to be exclusive: %v; of %d updates of two processes %d were lost", s.entry.Claims.Exclusive, passed, passed-counted)
+	}
+}
+
+// keepsNamesApart takes names beside each other that a backend might take for
+// one, or might not take at all.
+func keepsNamesApart(t *testing.T, s *subject) {
+	l := s.replica(t)
+	base := unique()
+	for _, name := range []string{
+		base, base + "a", base + "A", base + " ", base + "/a", base + "/", base + "{a}", base + ":token", base + "库存",
+		base + long + "1", base + long + "2",
+	} {
+		lease := acquire(t, l, name)
+		defer release(t, lease)
+	}
+}
+
+// long is longer than what MySQL takes for the name of a lock.
+const long = "-a-name-that-is-longer-than-the-sixty-four-characters-that-some-backends-take"

@@ -1,0 +1,76 @@
+package locktest
+
+import (
+	"testing"
+	"time"
+)
+
+// lifetimes is how many TTLs a renewed lease is watched.
+const lifetimes = 5
+
+// renews proves that a lease lasts for as long as its holder lives; or shows
+// that it ends, and the next holder comes, while the first is still at work.
+func renews(t *testing.T, s *subject) {
+	l, other, name := s.replica(t), s.replica(t), unique()
+	lease := acquire(t, l, name)
+	acquired := time.Now()
+	switch {
+	case s.entry.Claims.Renews:
+		for time.Since(acquired) < lifetimes*s.backend.ttl() {
+			assertHeld(t, lease, other, name)
+			if t.Failed() {
+				return
+			}
+		}
+		release(t, lease)
+	case !s.entry.Claims.SurvivesCrash:
+		// It needs no renewal because it never ends, and that is the worse.
+		if isFreeWithin(t, other, name, s.backend.ttl()+time.Second) {
+			t.Error("claims not to survive a crash, and the name became free by itself")
+		}
+		release(t, lease)
+	default:
+		others := acquireWithin(t, other, name, s.backend.ttl()+time.Second)
+		if !s.entry.Claims.SignalsLoss && lease.Context().Err() != nil {
+			t.Error("claims not to signal a loss, and ended a lease that ran out")
+		}
+		release(t, others)
+		if early := s.backend.ttl() - time.Since(acquired); early > s.backend.ttl()/10 {
+			t.Errorf("the name was free %s before its TTL was over", early)
+		}
+		_ = lease.Release(within(t)) // whatever it answers: the time was over
+	}
+	s.assertClean(t, name)
+}
+
+// replacesAFrozenHolder stops the holder's process for longer than the TTL:
+// another gets the name, and the first finds out when it goes on.
+func replacesAFrozenHolder(t *testing.T, s *subject) {
+	frozen, next, third, name := s.process(t), s.replica(t), s.replica(t), unique()
+	frozen.obeys(t, order{Do: doAcquire, Name: name})
+	frozen.freeze()
+	limit := s.backend.ttl() + time.Second
+	if !s.entry.Claims.SurvivesCrash {
+		if isFreeWithin(t, next, name, limit) {
+			t.Error("claims not to survive a crash, and a frozen holder was replaced")
+		}
+		return
+	}
+	lease := acquireWithin(t, next, name, limit)
+	frozen.thaw()
+	if s.entry.Claims.SignalsLoss {
+		if !eventually(soon, func() bool { return frozen.obeys(t, order{Do: doReport}).Lost }) {
+			t.Error("a holder who was frozen and replaced was not told")
+		}
+	}
+	if s.entry.Claims.ReleasesOnlyItsOwn {
+		if a := frozen.ask(t, order{Do: doRelease}); !a.Lost {
+			t.Errorf("a holder who was replaced released with %q, want ErrLost", a.Error)
+		}
+		assertHeld(t, lease, third, name)
+	}
+	if s.entry.Claims.Renews {
+		release(t, lease)
+		s.assertClean(t, name)
+	}
+}

@@ -1,0 +1,118 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/ports"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// waitLimit is the longest that a request waits for a lock here; it is longer
+// than what the clients allow a server that does not answer.
+const waitLimit = 4 * time.Second
+
+// assertNamed finds the failure of the backend, by its name, in an error.
+func (s *subject) assertNamed(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, lock.ErrNotAcquired) {
+		t.Errorf("%v, want %v", err, lock.ErrNotAcquired)
+	}
+	failed, is := errors.AsType[*stock.BackendError](err)
+	if !is || failed.Backend != string(s.backend.named()) {
+		t.Errorf("%v, want an error that names %s", err, s.backend.named())
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		t.Errorf("%v, which can be taken for the end of a wait that went on", err)
+	}
+}
+
+// failsNamed acquires what is not to be had, and finds out why within the limit.
+func (s *subject) failsNamed(t *testing.T, l lock.Locker) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	start := time.Now()
+	lease, err := l.Acquire(ctx, unique())
+	if err == nil {
+		t.Error("acquired from a backend that does not answer")
+		release(t, lease)
+		return
+	}
+	s.assertNamed(t, err)
+	if waited := time.Since(start); waited > waitLimit {
+		t.Errorf("the error came after %s, and the limit was %s", waited, waitLimit)
+	}
+}
+
+func namesAWrongAddress(t *testing.T, s *subject) {
+	at := s.backend.addresses().each(t, func(string) string {
+		port, err := ports.Free()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ports.Address(port)
+	})
+	s.failsNamed(t, s.replicaAt(t, at, nil))
+}
+
+func namesAWrongPassword(t *testing.T, s *subject) {
+	at := s.backend.addresses()
+	at.Password = "wrong"
+	s.failsNamed(t, s.replicaAt(t, at, nil))
+}
+
+// namesAMuteServer has servers accept connections and say nothing on them, from
+// the beginning or after a while.
+func namesAMuteServer(t *testing.T, s *subject) {
+	at, cuts := s.backend.addresses().through(t)
+	warm, cold := s.replicaAt(t, at, nil), s.replicaAt(t, at, nil)
+	release(t, acquire(t, warm, unique()))
+	cuts.mute(true)
+	s.failsNamed(t, cold)
+	s.failsNamed(t, warm)
+	cuts.mute(false)
+	for _, l := range []*replica{warm, cold} {
+		name := unique()
+		release(t, s.recover(t, l, name, patience))
+		s.assertClean(t, name)
+	}
+}
+
+func outlivesALostRequest(t *testing.T, s *subject) { losesHalfOfARoundTrip(t, s, false) }
+
+func outlivesALostAnswer(t *testing.T, s *subject) { losesHalfOfARoundTrip(t, s, true) }
+
+// losesHalfOfARoundTrip ends the connections in the middle of an Acquire, before
+// the servers have heard of it or before they have answered. Then the name is
+// the holder's, or it is to be had within the TTL.
+func losesHalfOfARoundTrip(t *testing.T, s *subject, deliver bool) {
+	at, cuts := s.backend.addresses().through(t)
+	l, other, name := s.replicaAt(t, at, nil), s.replica(t), unique()
+	release(t, acquire(t, l, unique()))
+	cuts.cutAfter(name, deliver)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	lease, err := l.Acquire(ctx, name)
+	limit := s.backend.ttl() + time.Second
+	switch {
+	case err == nil:
+		assertHeld(t, lease, other, name)
+	case deliver && !s.entry.Claims.SurvivesCrash:
+		s.assertNamed(t, err)
+		if isFreeWithin(t, other, name, limit) {
+			t.Error("claims not to survive a crash, and gave back what an answer that was lost had granted")
+		}
+		return
+	default:
+		s.assertNamed(t, err)
+		lease = s.recover(t, l, name, limit)
+		assertHeld(t, lease, other, name)
+	}
+	release(t, lease)
+	release(t, acquireWithin(t, other, name, limit))
+	s.assertClean(t, name)
+}

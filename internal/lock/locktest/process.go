@@ -1,0 +1,202 @@
+package locktest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// role tells a test binary that it was started as a process that holds locks.
+const role = "STOCKD_LOCKTEST_PROCESS"
+
+// order is one line to such a process; the first says who it is.
+type order struct {
+	Do   string `json:"do"`
+	Name string `json:"name"`
+
+	// Entry and At belong to doConnect.
+	Entry string    `json:"entry"`
+	At    addresses `json:"at"`
+	// Folder and For belong to doRounds.
+	Folder string        `json:"folder"`
+	For    time.Duration `json:"for"`
+}
+
+// What a process can be told to do.
+const (
+	doConnect = "connect"
+	doAcquire = "acquire" // take the name and keep it
+	doRounds  = "rounds"  // take it and give it back, over and over
+	doRelease = "release" // what was acquired last
+	doReport  = "report"  // what became of it
+)
+
+// answer is one line back. It comes when the order is done.
+type answer struct {
+	Error string `json:"error"`
+	// Lost tells that Error is lock.ErrLost; of a report, that the lease's
+	// context ended with it.
+	Lost   bool `json:"lost"`
+	Passed int  `json:"passed"`
+}
+
+// RunIfAsked must be called first thing by a TestMain whose tests call Run:
+// where the binary was started as a process that holds locks, it is one and does
+// not return. It ends with its standard input, so that it outlives no test.
+func RunIfAsked() {
+	if os.Getenv(role) != "" {
+		os.Exit(obey(os.Stdin, os.Stdout))
+	}
+}
+
+// obedient is the far end.
+type obedient struct {
+	replica *replica
+	lease   lock.Lease
+}
+
+func obey(orders io.Reader, answers io.Writer) (status int) {
+	var o obedient
+	in, out := json.NewDecoder(bufio.NewReader(orders)), json.NewEncoder(answers)
+	for {
+		var next order
+		if err := in.Decode(&next); err != nil {
+			return 0
+		}
+		a, err := o.do(next)
+		if err != nil {
+			a.Error, a.Lost = err.Error(), errors.Is(err, lock.ErrLost)
+		}
+		if err := out.Encode(a); err != nil {
+			return 1
+		}
+	}
+}
+
+func (o *obedient) do(next order) (a answer, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	switch next.Do {
+	case doConnect:
+		all := lock.Registry()
+		i := slices.IndexFunc(all, func(e lock.Entry) bool { return e.Name == next.Entry })
+		o.replica, err = next.At.open(all[i], nil)
+	case doAcquire:
+		o.lease, err = o.replica.Acquire(ctx, next.Name)
+	case doRounds:
+		a.Passed, err = o.rounds(ctx, next)
+	case doRelease:
+		err = o.lease.Release(ctx)
+	case doReport:
+		a.Lost = errors.Is(context.Cause(o.lease.Context()), lock.ErrLost)
+	default:
+		err = fmt.Errorf("no such order: %q", next.Do)
+	}
+	return a, err
+}
+
+// rounds goes through a gate that all processes share.
+func (o *obedient) rounds(ctx context.Context, next order) (passed int, err error) {
+	for end := time.Now().Add(next.For); passed == 0 || time.Now().Before(end); passed++ {
+		lease, err := o.replica.Acquire(ctx, next.Name)
+		if err != nil {
+			return passed, err
+		}
+		if err := count(next.Folder); err != nil {
+			return passed, err
+		}
+		if err := lease.Release(ctx); err != nil {
+			return passed, err
+		}
+	}
+	return passed, nil
+}
+
+// process is the near end.
+type process struct {
+	cmd     *exec.Cmd
+	orders  *json.Encoder
+	answers *json.Decoder
+}
+
+// process starts another process with a replica of its own. It is gone with the
+// test.
+func (s *subject) process(t *testing.T) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), role+"=1")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: cmd, orders: json.NewEncoder(in), answers: json.NewDecoder(bufio.NewReader(out))}
+	t.Cleanup(func() {
+		p.kill()
+		_ = cmd.Wait() // it was killed
+	})
+	p.obeys(t, order{Do: doConnect, Entry: s.entry.Name, At: s.backend.addresses()})
+	return p
+}
+
+// send gives an order and does not wait for the answer.
+func (p *process) send(t *testing.T, o order) {
+	t.Helper()
+	if err := p.orders.Encode(o); err != nil {
+		t.Fatalf("tell the process to %s: %v", o.Do, err)
+	}
+}
+
+// hear waits for the answer to the last order; the process itself bounds that.
+func (p *process) hear(t *testing.T) answer {
+	t.Helper()
+	var a answer
+	if err := p.answers.Decode(&a); err != nil {
+		t.Fatalf("the process ended: %v", err)
+	}
+	return a
+}
+
+// ask gives an order and waits for the answer.
+func (p *process) ask(t *testing.T, o order) answer {
+	t.Helper()
+	p.send(t, o)
+	return p.hear(t)
+}
+
+// obeys gives an order that must not fail.
+func (p *process) obeys(t *testing.T, o order) answer {
+	t.Helper()
+	a := p.ask(t, o)
+	if a.Error != "" {
+		t.Fatalf("the process was told to %s: %s", o.Do, a.Error)
+	}
+	return a
+}
+
+// kill ends it without a warning; freeze and thaw stop it and let it go on.
+func (p *process) kill()   { _ = p.cmd.Process.Kill() } // it may have ended
+func (p *process) freeze() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
+func (p *process) thaw()   { _ = p.cmd.Process.Signal(syscall.SIGCONT) }

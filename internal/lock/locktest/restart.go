@@ -1,0 +1,79 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// downFor is how long a server stays away.
+const downFor = 200 * time.Millisecond
+
+// restart kills a server, or all of them, and starts it again on the same data.
+func restart(t *testing.T, server crashable) {
+	t.Helper()
+	if err := server.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(downFor)
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// outlivesARestartWhileWaiting restarts the backend under one who waits: he gets
+// the name in the end, or is told which backend failed and can come again.
+func outlivesARestartWhileWaiting(t *testing.T, s *subject) {
+	private := s.own(t)
+	holder, waiter, name := s.replicaAt(t, private.whole.addresses(), nil), s.replicaAt(t, private.whole.addresses(), nil), unique()
+	lease := acquire(t, holder, name)
+	type result struct {
+		lease lock.Lease
+		err   error
+	}
+	got := make(chan result, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	defer cancel()
+	go func() {
+		lease, err := waiter.Acquire(ctx, name)
+		got <- result{lease, err}
+	}()
+	time.Sleep(aWhile)
+	restart(t, private.server)
+	_ = lease.Release(within(t)) // he may have lost it, and may not reach the backend yet
+	r := <-got
+	if r.err != nil {
+		s.assertNamed(t, r.err)
+		r.lease = s.recover(t, waiter, name, patience)
+	}
+	release(t, r.lease)
+}
+
+// outlivesARestartWhileHolding restarts the backend under one who holds a name:
+// he holds it still, and alone, or he is told within the TTL.
+func outlivesARestartWhileHolding(t *testing.T, s *subject) {
+	private := s.own(t)
+	holder, other, name := s.replicaAt(t, private.whole.addresses(), nil), s.replicaAt(t, private.whole.addresses(), nil), unique()
+	lease := acquire(t, holder, name)
+	restart(t, private.server)
+	release(t, s.recover(t, other, unique(), patience)) // the backend is back
+	taken := isFreeWithin(t, other, name, s.backend.ttl()/2)
+	if !s.entry.Claims.SignalsLoss {
+		_ = lease.Release(within(t))
+		return
+	}
+	if taken && !endsWithin(lease, s.backend.ttl()+soon) {
+		t.Error("the name was granted to another after a restart, and its holder was not told within the TTL")
+	}
+	lost := errors.Is(context.Cause(lease.Context()), lock.ErrLost)
+	switch err := lease.Release(within(t)); {
+	case lost && !errors.Is(err, lock.ErrLost):
+		t.Errorf("released after the loss with %v, want %v", err, lock.ErrLost)
+	case !lost && err != nil && !errors.Is(err, lock.ErrLost):
+		t.Errorf("released after a restart with %v, want nil or %v", err, lock.ErrLost)
+	}
+	release(t, s.recover(t, holder, name, patience))
+}

@@ -1,0 +1,67 @@
+package locktest
+
+import (
+	"context"
+	"testing"
+)
+
+// holds is how often a name is taken to see its tokens grow.
+const holds = 1000
+
+// fences proves that tokens grow strictly, from hold to hold, replica to replica
+// and client to client; or that there are none.
+func fences(t *testing.T, s *subject) {
+	name := unique()
+	var last uint64
+	const generations = 4
+	for range generations {
+		replicas := []*replica{s.replica(t), s.replica(t)} // new clients, with new connections
+		for i := range holds / generations {
+			lease := acquire(t, replicas[i%len(replicas)], name)
+			token := lease.Token()
+			release(t, lease)
+			if !s.entry.Claims.Fences {
+				if token != 0 {
+					t.Errorf("claims no tokens, and gave %d", token)
+				}
+				return
+			}
+			if token <= last {
+				t.Fatalf("token %d came after %d", token, last)
+			}
+			last = token
+		}
+	}
+	s.assertClean(t, name)
+}
+
+// ahead is how far the store may have seen tokens that the backend has not.
+const ahead = 1_000_000_000_000
+
+// fencesAfterDataLoss makes the backend forget every name and every counter, and
+// its scripts: tokens go on above those that were given, and above what the
+// store has seen.
+func fencesAfterDataLoss(t *testing.T, s *subject) {
+	private := s.own(t).whole
+	distances := []uint64{0, ahead}
+	if private.addresses().Driver != "" {
+		distances = []uint64{0} // the tokens are a database's, which loses nothing
+	}
+	var seen uint64
+	floor := func(context.Context, string) (uint64, error) { return seen, nil }
+	l, name := s.replicaAt(t, private.addresses(), floor), unique()
+	for _, distance := range distances {
+		lease := acquire(t, l, name)
+		if s.entry.Claims.Fences && lease.Token() == 0 {
+			t.Fatal("there is no token")
+		}
+		release(t, lease)
+		seen = lease.Token() + distance
+		private.(forgetful).forget(t) //nolint:forcetypeassert // it is of the same kind
+		lease = acquire(t, l, name)
+		if token := lease.Token(); s.entry.Claims.Fences && token <= seen {
+			t.Errorf("after the data were lost, token %d was given, and %d has been seen", token, seen)
+		}
+		release(t, lease)
+	}
+}

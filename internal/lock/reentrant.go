@@ -1,0 +1,122 @@
+package lock
+
+import (
+	"context"
+	"io"
+	"sync"
+)
+
+// reentrant lets an owner take a name again that it holds, by counting in this
+// process. It is for those locks whose backend does not count itself. An
+// acquire that names no owner passes through.
+type reentrant struct {
+	Locker
+
+	mu    sync.Mutex
+	owned map[ownedName]*ownership
+}
+
+type ownedName struct{ owner, name string }
+
+// ownership is a name in the hands of an owner, once or more often.
+type ownership struct {
+	granted chan struct{} // closed when lease or err is known; nobody reads them before
+	lease   Lease
+	err     error
+	depth   int // guarded by reentrant.mu
+}
+
+func newReentrant(inner Locker) *reentrant {
+	return &reentrant{Locker: inner, owned: make(map[ownedName]*ownership)}
+}
+
+// Acquire joins the owner's lease where there is one.
+func (r *reentrant) Acquire(ctx context.Context, name string) (Lease, error) {
+	owner, named := namedOwner(ctx)
+	if !named {
+		return r.Locker.Acquire(ctx, name)
+	}
+	key := ownedName{owner, name}
+	for {
+		o, first := r.enter(key)
+		if first {
+			return r.acquire(ctx, key, o)
+		}
+		select {
+		case <-o.granted:
+		case <-ctx.Done():
+			takeBack(ctx, func(ctx context.Context) error { return r.leave(ctx, key, o) })
+			return nil, notAcquired(ctx, "", nil)
+		}
+		if o.err == nil && o.lease.Context().Err() == nil {
+			return r.handle(key, o), nil
+		}
+		r.forget(key, o) // it failed or ended meanwhile: begin again
+	}
+}
+
+// Close closes the lock behind it.
+func (r *reentrant) Close() error {
+	if closer, ok := r.Locker.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
+}
+
+// acquire asks the lock behind it, on behalf of the owner.
+func (r *reentrant) acquire(ctx context.Context, key ownedName, o *ownership) (Lease, error) {
+	defer close(o.granted)
+	if o.lease, o.err = r.Locker.Acquire(ctx, key.name); o.err != nil {
+		r.forget(key, o)
+		return nil, o.err
+	}
+	context.AfterFunc(o.lease.Context(), func() { r.forget(key, o) })
+	return r.handle(key, o), nil
+}
+
+// enter finds the owner's lease, or begins one.
+func (r *reentrant) enter(key ownedName) (o *ownership, first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o = r.owned[key]
+	if o == nil {
+		o = &ownership{granted: make(chan struct{})}
+		r.owned[key] = o
+		first = true
+	}
+	o.depth++
+	return o, first
+}
+
+// leave counts down, and gives the name back with the last. From then on nobody
+// can join: whoever comes waits for the release like everybody else.
+func (r *reentrant) leave(ctx context.Context, key ownedName, o *ownership) error {
+	r.mu.Lock()
+	o.depth--
+	last := o.depth == 0 && o.lease != nil
+	if last && r.owned[key] == o {
+		delete(r.owned, key)
+	}
+	r.mu.Unlock()
+	if !last {
+		return nil
+	}
+	return o.lease.Release(ctx)
+}
+
+// forget ends an ownership that nobody can join any more.
+func (r *reentrant) forget(key ownedName, o *ownership) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.owned[key] == o {
+		delete(r.owned, key)
+	}
+}
+
+// handle is one of the owner's leases.
+func (r *reentrant) handle(key ownedName, o *ownership) Lease {
+	h := newHeld(o.lease.Token(), func(ctx context.Context) error { return r.leave(ctx, key, o) })
+	unlink := context.AfterFunc(o.lease.Context(), h.lose)
+	context.AfterFunc(h.ctx, func() { unlink() })
+	return h
+}

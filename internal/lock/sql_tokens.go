@@ -1,0 +1,86 @@
+package lock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Tokens counts the holders of names in the database. It is for those locks
+// whose own backend cannot count, or forgets.
+type Tokens struct{ pool *sqlPool }
+
+// tokenRetry is the pause before a token is asked for again where others were in
+// the way.
+const tokenRetry = 5 * time.Millisecond
+
+// NewTokens returns a counter in a database of the dialect "mysql" or "sqlite".
+func NewTokens(db *sql.DB, dialect string) *Tokens {
+	return &Tokens{newSQLPool(Deps{Clients: &Clients{DB: db, Dialect: dialect}})}
+}
+
+// Issue returns a number that is larger than any that was issued for the name
+// before, by any replica. It is to be called by whoever has been granted the
+// name: only then do the tokens grow with the holders. A number whose answer was
+// lost is left out.
+func (t *Tokens) Issue(ctx context.Context, name string) (uint64, error) {
+	return t.issue(ctx, name, func(do func(context.Context, *sql.Conn) error) error {
+		return t.pool.run(ctx, do)
+	})
+}
+
+// issueBy is Issue by a connection that the caller has.
+func (t *Tokens) issueBy(ctx context.Context, conn *sql.Conn, name string) (uint64, error) {
+	return t.issue(ctx, name, func(do func(context.Context, *sql.Conn) error) error {
+		return answered(ctx, func(ctx context.Context) error { return do(ctx, conn) })
+	})
+}
+
+func (t *Tokens) issue(ctx context.Context, name string, run func(func(context.Context, *sql.Conn) error) error) (token uint64, err error) {
+	for {
+		err := run(func(ctx context.Context, conn *sql.Conn) (err error) {
+			token, err = t.next(ctx, conn, name)
+			return err
+		})
+		if err == nil {
+			return token, nil
+		}
+		contended := t.pool.contended(err)
+		if contended && pause(ctx, tokenRetry) {
+			continue
+		}
+		if ctx.Err() != nil && (contended || errors.Is(err, ctx.Err())) {
+			return 0, fmt.Errorf("issue token: %w", context.Cause(ctx))
+		}
+		return 0, &stock.BackendError{Backend: t.pool.dialect, Err: fmt.Errorf("issue token: %w", err)}
+	}
+}
+
+// LAST_INSERT_ID(x) brings x back with the answer, for the first token of a name
+// as well as for the next.
+const (
+	nextTokenMySQL = `INSERT INTO lock_token (lock_name, token) VALUES (?, LAST_INSERT_ID(1))
+		ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(token + 1)`
+
+	nextTokenSQLite = `INSERT INTO lock_token (lock_name, token) VALUES (?, 1)
+		ON CONFLICT (lock_name) DO UPDATE SET token = token + 1 RETURNING token`
+)
+
+// next issues a token on a connection, or in a transaction: then it counts when
+// the transaction is committed, and nobody else is issued one before.
+func (t *Tokens) next(ctx context.Context, on sqlRunner, name string) (token uint64, err error) {
+	if t.pool.dialect != string(MySQL) {
+		err = t.pool.query(ctx, on, nextTokenSQLite, []any{name}, &token)
+		return token, err
+	}
+	result, err := on.ExecContext(ctx, nextTokenMySQL, name)
+	if err != nil {
+		return 0, err
+	}
+	last, err := result.LastInsertId()
+	return uint64(last), err //nolint:gosec // counted up from 1
+}

@@ -1,0 +1,132 @@
+package lock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+func sqlVersionLock() Entry {
+	return Entry{
+		Name:    "sql-version-lock",
+		Family:  FamilySQL,
+		Summary: "compare-and-set of a version in the name's row, with an owner and an expiry; the version is the token",
+		Needs:   []Backend{Database},
+		Claims: Claims{
+			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
+			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
+		},
+		New: func(d Deps) Locker { return newReentrant(versionLock{newSQLPool(d)}) },
+	}
+}
+
+// versionLock grants a name to whoever lifts the version that he has read.
+type versionLock struct{ *sqlPool }
+
+// Acquire looks at the row again and again: those who wait lock nothing, and
+// hold no connection in between.
+func (l versionLock) Acquire(ctx context.Context, name string) (Lease, error) {
+	owner := newOwner()
+	for ctx.Err() == nil {
+		asked := time.Now()
+		version, won, err := l.try(ctx, name, owner)
+		switch {
+		case won:
+			return granted(ctx, l.hold(name, owner, version, asked))
+		case err != nil && !l.contended(err):
+			return nil, l.failed(ctx, err)
+		}
+		pause(ctx, l.retry)
+	}
+	return nil, notAcquired(ctx, l.dialect, nil)
+}
+
+const (
+	lookAtVersion = `SELECT version, owner = '' OR expires_at < {now} FROM distribute_lock
+		WHERE lock_name = ? AND kind = 'version'`
+
+	insertVersion = `INSERT INTO distribute_lock (lock_name, kind) VALUES (?, 'version')`
+
+	takeVersion = `UPDATE distribute_lock SET owner = ?, version = version + 1, expires_at = {until}
+		WHERE lock_name = ? AND kind = 'version' AND version = ? AND (owner = '' OR expires_at < {now})`
+)
+
+// try takes the name if it is free.
+func (l versionLock) try(ctx context.Context, name, owner string) (version uint64, won bool, err error) {
+	var seen uint64
+	wrote := false
+	err = l.run(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
+		seen, wrote, err = l.look(ctx, conn, name)
+		if err != nil || !wrote {
+			return err
+		}
+		rows, err := l.exec(ctx, conn, takeVersion, owner, l.lifetime(), name, seen)
+		won = rows == 1
+		return err
+	})
+	if wrote {
+		err = l.doubt(ctx, err, func(ctx context.Context) error { return l.undo(ctx, name, owner, seen) })
+	}
+	return seen + 1, won, err
+}
+
+// look reads the row, and makes it where the name is new.
+func (l versionLock) look(ctx context.Context, conn *sql.Conn, name string) (version uint64, free bool, err error) {
+	err = l.query(ctx, conn, lookAtVersion, []any{name}, &version, &free)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return version, free, err
+	}
+	if _, err = l.exec(ctx, conn, insertVersion, name); duplicate(err) {
+		err = nil // another one was faster, and has it perhaps: the comparison tells
+	}
+	return 0, err == nil, err
+}
+
+func (l versionLock) hold(name, owner string, version uint64, asked time.Time) *held {
+	lease := newHeld(version, func(ctx context.Context) error { return l.release(ctx, name, owner, version) })
+	watch(lease, asked, l.ttl, func(ctx context.Context) (bool, error) { return l.renew(ctx, name, owner, version) })
+	return lease
+}
+
+const renewVersion = `UPDATE distribute_lock SET expires_at = {until}
+	WHERE lock_name = ? AND kind = 'version' AND owner = ? AND version = ?`
+
+func (l versionLock) renew(ctx context.Context, name, owner string, version uint64) (still bool, err error) {
+	rows, err := l.exec(ctx, l.db, renewVersion, l.lifetime(), name, owner, version)
+	return rows == 1, err
+}
+
+const (
+	releaseVersion = `UPDATE distribute_lock SET owner = ''
+		WHERE lock_name = ? AND kind = 'version' AND owner = ? AND version = ?`
+
+	undoVersion = `UPDATE distribute_lock SET owner = '', version = version + 1
+		WHERE lock_name = ? AND kind = 'version' AND (owner = ? OR version = ? AND (owner = '' OR expires_at < {now}))`
+)
+
+func (l versionLock) release(ctx context.Context, name, owner string, version uint64) error {
+	var rows int64
+	err := l.insist(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
+		rows, err = l.exec(ctx, conn, releaseVersion, name, owner, version)
+		return err
+	})
+	switch {
+	case err != nil:
+		return notReleased(l.dialect, err)
+	case rows == 0:
+		return ErrLost
+	default:
+		return nil
+	}
+}
+
+// undo takes back what an Acquire did whose answer was lost; its owner is its
+// own. Where it has done nothing yet, it never will: the version that it expects
+// is gone.
+func (l versionLock) undo(ctx context.Context, name, owner string, seen uint64) error {
+	return l.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		_, err := l.exec(ctx, conn, undoVersion, name, owner, seen)
+		return err
+	})
+}

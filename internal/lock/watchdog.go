@@ -1,0 +1,66 @@
+package lock
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// watchdog renews a lease for as long as its holder lives, a third of its TTL
+// at a time, and ends it where it cannot be renewed any more. It stops with the
+// lease.
+//
+// It has no goroutine of its own: most leases are over before the first
+// renewal, and cost a timer.
+type watchdog struct {
+	lease *held
+	ttl   time.Duration
+	// renew prolongs the lease by a TTL from now. still is false where the name
+	// is no longer ours; an error leaves that open.
+	renew func(ctx context.Context) (still bool, err error)
+
+	mu    sync.Mutex
+	timer *time.Timer
+	until time.Time // the lease is ours until then, by our clock
+}
+
+// watch starts the watchdog of a lease that was asked for at a time.
+func watch(lease *held, asked time.Time, ttl time.Duration, renew func(context.Context) (bool, error)) {
+	w := &watchdog{lease: lease, ttl: ttl, renew: renew, until: asked.Add(ttl)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(time.Until(asked.Add(ttl/3)), w.fire)
+	context.AfterFunc(lease.ctx, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.timer.Stop()
+	})
+}
+
+// expire ends a lease that nobody renews when its time is over.
+func expire(lease *held, asked time.Time, ttl time.Duration) {
+	timer := time.AfterFunc(time.Until(asked.Add(ttl)), lease.lose)
+	context.AfterFunc(lease.ctx, func() { timer.Stop() })
+}
+
+// fire renews once and sets the timer for the next time. Where the backend does
+// not answer, it is asked again soon, until the lease has run out.
+func (w *watchdog) fire() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	asked := time.Now()
+	ctx, cancel := context.WithDeadline(w.lease.ctx, w.until)
+	defer cancel()
+	still, err := w.renew(ctx)
+	switch {
+	case w.lease.ctx.Err() != nil:
+		return // released meanwhile
+	case err == nil && still:
+		w.until = asked.Add(w.ttl)
+		w.timer.Reset(w.ttl / 3)
+	case err == nil, !time.Now().Before(w.until):
+		w.lease.lose()
+	default:
+		w.timer.Reset(min(w.ttl/10, time.Until(w.until)))
+	}
+}

@@ -1,0 +1,84 @@
+package lock
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// zkSocket is a connection under the library, which has two weaknesses that can
+// be made up for here. It would wait for a server's greeting for seven session
+// timeouts. And on a connection that replaces another it races with itself: it
+// reads for the request that sets its watches again what the first answer
+// changes.
+type zkSocket struct {
+	net.Conn
+
+	lost      func()        // called when nothing more will be heard
+	handshake *time.Timer   // ends it, unless the server greets
+	held      bool          // answers are held back, until the watches are set
+	set       chan struct{} // closed when they are
+	once      sync.Once
+}
+
+const (
+	// settleWithin is how long answers are held back where there was no watch to
+	// be set.
+	settleWithin = 50 * time.Millisecond
+	// setWatches is the number of the operation that sets them.
+	setWatches = 101
+)
+
+// dial connects to a server.
+func (s *zkSession) dial(network, address string, _ time.Duration) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: s.options.DialTimeout}
+	conn, err := dialer.DialContext(s.ctx, network, address)
+	if err != nil {
+		s.note(err)
+		return nil, err
+	}
+	s.socket = &zkSocket{
+		Conn: conn, lost: s.suspend, set: make(chan struct{}),
+		handshake: time.AfterFunc(s.options.DialTimeout, func() {
+			s.note(fmt.Errorf("%s accepts, and does not greet", address))
+			conn.Close() //nolint:errcheck // it is of no use
+		}),
+	}
+	return s.socket, nil
+}
+
+// greet tells that the connection belongs to the session now; another one may
+// have done so before.
+func (s *zkSocket) greet(again bool) {
+	s.handshake.Stop()
+	s.held = again
+}
+
+// Read holds the first answer back. The end it tells at once: the library would
+// first wait for a request that it may be in the middle of writing.
+func (s *zkSocket) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	if err != nil {
+		s.lost()
+	}
+	if s.held {
+		s.held = false
+		select {
+		case <-s.set:
+		case <-time.After(settleWithin):
+		}
+	}
+	return n, err
+}
+
+// Write looks for the watches. The library writes a request at a time: its
+// length, its number, and the number of its operation.
+func (s *zkSocket) Write(b []byte) (int, error) {
+	n, err := s.Conn.Write(b)
+	if len(b) >= 12 && binary.BigEndian.Uint32(b[8:]) == setWatches {
+		s.once.Do(func() { close(s.set) })
+	}
+	return n, err
+}
