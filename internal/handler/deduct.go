@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -46,27 +47,43 @@ func (s sale) deduct(c *gin.Context) {
 	if name == "" {
 		name = s.options.DefaultStrategy
 	}
-	for _, modifier := range []string{"group", "fence"} {
-		if f.flag(modifier) {
-			f.failf(modifier, "cannot be true: no strategy of this version can do that")
-		}
+	if f.flag("group") {
+		f.failf("group", "cannot be true: no strategy of this version can do that")
 	}
+	fence := f.flag("fence")
 	if err := f.err(); err != nil {
 		answer(c, err)
 		return
 	}
-	s.sell(c, name, goodsID, purchase)
+	service, err := s.service(name, fence)
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	s.sell(c, service, goodsID, purchase)
 }
 
-func (s sale) sell(c *gin.Context, name string, goodsID int64, purchase stock.Purchase) {
-	service, err := s.options.Catalogue.Service(name)
+// service finds what sells: a strategy, fenced where that is asked for.
+func (s sale) service(name string, fence bool) (*service.Service, error) {
+	found, err := s.options.Catalogue.Service(name)
 	if err != nil {
 		p := problemOf(err)
 		p.Strategies = s.options.Catalogue.Names()
 		p.Errors = []fieldError{{"strategy", fmt.Sprintf("%q is not known; allowed are those of GET /strategies", name)}}
-		answer(c, p)
-		return
+		return nil, p
 	}
+	if !fence {
+		return found, nil
+	}
+	fenced, err := found.Fenced()
+	if err != nil {
+		return nil, invalid(fieldError{"fence", "cannot be true: " + name + " has no lock whose token the store could check; " +
+			"GET /strategies tells which are fenceable"})
+	}
+	return fenced, nil
+}
+
+func (s sale) sell(c *gin.Context, service *service.Service, goodsID int64, purchase stock.Purchase) {
 	outcome, err := service.Deduct(c.Request.Context(), goodsID, purchase)
 	if err == nil {
 		err = outcome.Refused

@@ -75,9 +75,11 @@ func (g goods) restock(c *gin.Context) {
 	g.respond(c, http.StatusOK, row, err)
 }
 
-// readyz serves GET /readyz.
+// readyz serves GET /readyz: ready is who can reach the database. The other
+// backends are listed; the strategies that need none of them go on without.
 func (g goods) readyz(c *gin.Context) {
-	g.respond(c, http.StatusOK, gin.H{"status": "ready"}, g.options.Inventory.Ready(c.Request.Context()))
+	backends, err := g.options.Catalogue.Backends(c.Request.Context())
+	g.respond(c, http.StatusOK, gin.H{"status": "ready", "backends": backends}, err)
 }
 
 func (g goods) respond(c *gin.Context, status int, body any, err error) {

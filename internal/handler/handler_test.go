@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -38,11 +40,25 @@ type api struct {
 
 func serve(t *testing.T, d *servers.Database) api {
 	t.Helper()
+	return serveWith(t, d, lab.Locks(t, d))
+}
+
+// lockWait is the wait limit for a lock.
+const lockWait = time.Second
+
+func serveWith(t *testing.T, d *servers.Database, locks lock.Deps) api {
+	t.Helper()
 	store := labtest.Open(t, d, "replica-1")
+	catalogue := service.NewCatalogue(strategy.Registry(), strategy.Deps{
+		Store: store, LockWait: lockWait, Lock: locks, Retry: strategy.Retry{Tries: 10, Max: time.Millisecond},
+	}, 5*time.Second)
+	t.Cleanup(func() {
+		if err := catalogue.Close(); err != nil {
+			t.Log(err) // a server that the test has ended cannot be told
+		}
+	})
 	o := handler.Options{
-		Catalogue: service.NewCatalogue(strategy.Registry(), strategy.Deps{
-			Store: store, LockWait: time.Second, Retry: strategy.Retry{Tries: 10, Max: time.Millisecond},
-		}, 5*time.Second),
+		Catalogue: catalogue,
 		Inventory: service.NewInventory(store), Replica: "replica-1", DefaultStrategy: "sql-conditional",
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler),
 	}
@@ -342,8 +358,14 @@ func TestStrategiesAreListedWithTheirClaims(t *testing.T) {
 	for i, entry := range strategy.Registry() {
 		got, _ := list[i].(map[string]any)
 		claims, _ := got["claims"].(map[string]any)
-		if got["name"] != entry.Name || got["available"] != true || claims["exclusive_across_replicas"] != entry.Claims.ExclusiveAcrossReplicas {
+		if got["name"] != entry.Name || claims["exclusive_across_replicas"] != entry.Claims.ExclusiveAcrossReplicas ||
+			claims["fenceable"] != entry.Claims.Fenceable || claims["signals_loss"] != entry.Claims.SignalsLoss {
 			t.Errorf("%s is described as %v", entry.Name, got)
+		}
+		// There is a SQLite here, and nothing else.
+		available := !slices.ContainsFunc(entry.Needs, func(b lock.Backend) bool { return b != lock.Database })
+		if note, _ := got["note"].(string); got["available"] != available || !available && !strings.Contains(note, "not configured") {
+			t.Errorf("%s needs %v, and is described as %v", entry.Name, entry.Needs, got)
 		}
 	}
 }

@@ -42,45 +42,55 @@ type fieldError struct {
 // to read it but the log.
 const statusClientGone = 499
 
-// problemOf is the one map from an error to what a client is told, the most
-// specific first: an unknown outcome is also a failure of its backend. An
-// error that is not in it is a mistake of ours, and its text stays here.
+// problems is the one map from an error to what a client is told, the most
+// specific first: an unknown outcome is also a failure of its backend.
+func problems() []struct {
+	is     error
+	status int
+	slug   string
+	title  string
+} {
+	const unavailable = http.StatusServiceUnavailable
+	return []struct {
+		is     error
+		status int
+		slug   string
+		title  string
+	}{
+		{stock.ErrInsufficientStock, http.StatusConflict, "insufficient-stock", "Not enough stock is left"},
+		{stock.ErrUnknownGoods, http.StatusNotFound, "unknown-goods", "There is no such goods"},
+		{stock.ErrGoodsExist, http.StatusConflict, "goods-exist", "The goods exist already"},
+		{stock.ErrStockLimit, http.StatusConflict, "stock-limit", "No goods may have that much stock"},
+		{stock.ErrKeyReused, http.StatusUnprocessableEntity, "key-reused", "The idempotency key was used for something else"},
+		{service.ErrUnknownStrategy, http.StatusBadRequest, "unknown-strategy", "There is no such strategy"},
+		{stock.ErrUnknownOutcome, unavailable, "outcome-unknown", "It is not known whether this happened"},
+		{stock.ErrFenced, unavailable, "fenced", "A later holder of the lock was there first"},
+		{stock.ErrLeaseLost, unavailable, "lease-lost", "The lock was lost before the write"},
+		{stock.ErrBusy, unavailable, "busy", "Too busy, try again"},
+		{stock.ErrBackendUnavailable, unavailable, "backend-unavailable", "A backend does not answer"},
+		{context.DeadlineExceeded, unavailable, "busy", "Too busy, try again"},
+		{context.Canceled, statusClientGone, "client-gone", "The client hung up"},
+	}
+}
+
+// problemOf is what a client is told of an error. One that is not in the map is a
+// mistake of ours, and its text stays here.
 func problemOf(err error) problem {
-	var p problem
-	switch {
-	case errors.As(err, &p):
+	if p, is := errors.AsType[problem](err); is {
 		return p
-	case errors.Is(err, stock.ErrInsufficientStock):
-		p = newProblem(http.StatusConflict, "insufficient-stock", "Not enough stock is left")
-	case errors.Is(err, stock.ErrUnknownGoods):
-		p = newProblem(http.StatusNotFound, "unknown-goods", "There is no such goods")
-	case errors.Is(err, stock.ErrGoodsExist):
-		p = newProblem(http.StatusConflict, "goods-exist", "The goods exist already")
-	case errors.Is(err, stock.ErrStockLimit):
-		p = newProblem(http.StatusConflict, "stock-limit", "No goods may have that much stock")
-	case errors.Is(err, stock.ErrKeyReused):
-		p = newProblem(http.StatusUnprocessableEntity, "key-reused", "The idempotency key was used for something else")
-	case errors.Is(err, service.ErrUnknownStrategy):
-		p = newProblem(http.StatusBadRequest, "unknown-strategy", "There is no such strategy")
-	case errors.Is(err, stock.ErrUnknownOutcome):
-		p = newProblem(http.StatusServiceUnavailable, "outcome-unknown", "It is not known whether this happened")
-	case errors.Is(err, stock.ErrBusy):
-		p = newProblem(http.StatusServiceUnavailable, "busy", "Too busy, try again")
-	case errors.Is(err, stock.ErrBackendUnavailable):
-		p = newProblem(http.StatusServiceUnavailable, "backend-unavailable", "A backend does not answer")
-	case errors.Is(err, context.DeadlineExceeded):
-		p = newProblem(http.StatusServiceUnavailable, "busy", "Too busy, try again")
-	case errors.Is(err, context.Canceled):
-		p = newProblem(statusClientGone, "client-gone", "The client hung up")
-	default:
-		return newProblem(http.StatusInternalServerError, "internal", "Something went wrong here")
 	}
-	p.Detail = err.Error()
-	if backend, is := errors.AsType[*stock.BackendError](err); is {
-		p.Backend = backend.Backend
-		p.Detail = backend.Backend + " does not answer" // where and how is for the log
+	for _, known := range problems() {
+		if !errors.Is(err, known.is) {
+			continue
+		}
+		p := newProblem(known.status, known.slug, known.title).detail("%v", err)
+		if backend, is := errors.AsType[*stock.BackendError](err); is {
+			p.Backend = backend.Backend
+			p.Detail = backend.Backend + " does not answer" // where and how is for the log
+		}
+		return p
 	}
-	return p
+	return newProblem(http.StatusInternalServerError, "internal", "Something went wrong here")
 }
 
 // invalid is the problem of a request with wrong fields.

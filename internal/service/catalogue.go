@@ -5,25 +5,32 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
+	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // ErrUnknownStrategy tells that the registry has no strategy of this name.
 var ErrUnknownStrategy = errors.New("unknown strategy")
 
+// ErrNotFenceable tells that a strategy has no lock whose token could fence it.
+var ErrNotFenceable = errors.New("strategy cannot be fenced")
+
 // Catalogue is every strategy of the registry, made for one replica.
 type Catalogue struct {
 	store    *repo.Store
+	clients  *lock.Clients
 	services []*Service
 	byName   map[string]*Service
 }
 
 // NewCatalogue makes the strategies. Each deduction ends within timeout.
 func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Duration) *Catalogue {
-	c := &Catalogue{store: deps.Store, byName: make(map[string]*Service, len(entries))}
+	c := &Catalogue{store: deps.Store, clients: deps.Lock.Clients, byName: make(map[string]*Service, len(entries))}
 	for _, entry := range entries {
 		own := deps
 		own.Store = deps.Store.As(entry.Name)
@@ -72,20 +79,92 @@ type Description struct {
 
 // Describe lists the strategies and asks their backends whether they answer.
 func (c *Catalogue) Describe(ctx context.Context) []Description {
-	down := c.store.Ping(ctx)
+	down := c.down(ctx)
 	list := make([]Description, len(c.services))
 	for i, s := range c.services {
 		caveat := s.entry.Caveat(c.store.Dialect())
 		list[i] = Description{
 			Name: s.entry.Name, Family: s.entry.Family, Summary: s.entry.Summary,
 			Needs: []string{c.store.Dialect()}, Claims: s.entry.Claims, Damage: s.entry.Damage,
-			Available: down == nil, Note: caveat.Words, Hidden: caveat.Hides,
+			Available: true, Note: caveat.Words, Hidden: caveat.Hides,
 		}
-		if down != nil {
-			list[i].Note = down.Error()
+		for _, need := range append([]lock.Backend{lock.Database}, s.entry.Needs...) {
+			if need != lock.Database && need != lock.MySQL {
+				list[i].Needs = append(list[i].Needs, string(need))
+			}
+			if err := down[need]; err != nil && list[i].Available {
+				list[i].Available, list[i].Note = false, whyDown(err)
+			}
 		}
 	}
 	return list
+}
+
+// pingWithin bounds the wait for the sign of life of a backend. It is short:
+// whoever asks for our readiness must not wait for a lock server that is mute.
+const pingWithin = 700 * time.Millisecond
+
+// down asks every backend at once, and tells why those are down that are.
+func (c *Catalogue) down(ctx context.Context) map[lock.Backend]error {
+	ctx, cancel := context.WithTimeout(ctx, pingWithin)
+	defer cancel()
+	var mu sync.Mutex
+	var asked sync.WaitGroup
+	down := make(map[lock.Backend]error)
+	ask := func(b lock.Backend, ping func() error) {
+		asked.Go(func() {
+			if err := ping(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				down[b] = err
+			}
+		})
+	}
+	ask(lock.Database, func() error { return c.store.Ping(ctx) })
+	for _, b := range lock.Backends() {
+		ask(b, func() error { return c.clients.Ping(ctx, b) })
+	}
+	asked.Wait()
+	down[lock.MySQL] = c.clients.Has(lock.MySQL) // the same database, asked already
+	return down
+}
+
+// whyDown says in words why a backend is down. Where it is, and how it failed, is
+// not for everyone who may ask.
+func whyDown(err error) string {
+	backend, named := errors.AsType[*stock.BackendError](err)
+	if !named || errors.Is(err, lock.ErrNotConfigured) {
+		return err.Error()
+	}
+	return backend.Backend + " does not answer"
+}
+
+// Backend is one of the servers behind the strategies, as GET /readyz shows it.
+type Backend struct {
+	Name string `json:"name"`
+	// Status is "ok", "down" or "not configured".
+	Status string `json:"status"`
+	// Note is why it is down.
+	Note string `json:"note,omitempty"`
+}
+
+// Backends lists the database and those servers that locks are kept in. The
+// error is the database's: without it, nothing can be sold at all.
+func (c *Catalogue) Backends(ctx context.Context) ([]Backend, error) {
+	down := c.down(ctx)
+	list := make([]Backend, 0, 1+len(lock.Backends()))
+	list = append(list, Backend{Name: c.store.Dialect(), Status: "ok"})
+	for _, b := range lock.Backends() {
+		backend := Backend{Name: string(b), Status: "ok"}
+		switch err := down[b]; {
+		case errors.Is(err, lock.ErrNotConfigured):
+			backend.Status = "not configured"
+		case err != nil:
+			backend.Status, backend.Note = "down", whyDown(err)
+		}
+		list = append(list, backend)
+	}
+	return list, down[lock.Database]
 }
 
 // Close closes the strategies that hold something open.

@@ -17,9 +17,6 @@ type Inventory struct {
 // NewInventory looks after the goods of a store.
 func NewInventory(store *repo.Store) *Inventory { return &Inventory{store: store} }
 
-// Ready tells whether goods can be sold now: nil, or what is in the way.
-func (i *Inventory) Ready(ctx context.Context) error { return i.store.Ping(ctx) }
-
 // Goods reads the row of a goods. stock.ErrUnknownGoods: there is none.
 func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	return i.store.Goods(ctx, goodsID)

@@ -26,6 +26,18 @@ type Service struct {
 	timeout  time.Duration
 }
 
+// Fenced is the same service with its writes fenced: a holder that lost its
+// lock and does not know it cannot write. ErrNotFenceable: there is no lock.
+func (s *Service) Fenced() (*Service, error) {
+	fencer, can := s.strategy.(strategy.Fencer)
+	if !can {
+		return nil, fmt.Errorf("%w: %s has no lock whose token the store could check", ErrNotFenceable, s.entry.Name)
+	}
+	fenced := *s
+	fenced.strategy = fencer.Fenced()
+	return &fenced, nil
+}
+
 // Deduct takes stock for one purchase.
 //
 // The outcome's order carries the request id also where Deduct fails: after

@@ -27,6 +27,12 @@ var (
 	// ErrBackendUnavailable tells that a backend failed before anything was
 	// written. A *BackendError names it.
 	ErrBackendUnavailable = errors.New("backend unavailable")
+	// ErrLeaseLost tells that the lock was lost before the write. Nothing
+	// happened; trying again is safe.
+	ErrLeaseLost = errors.New("lease lost")
+	// ErrFenced tells that a later holder of the lock was there before the
+	// write. Nothing happened; trying again is safe.
+	ErrFenced = errors.New("fenced off")
 	// ErrUnknownOutcome tells that a write was sent and its answer did not
 	// come: it may have happened or not. Sending the same request id again
 	// finds out.

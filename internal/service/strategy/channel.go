@@ -49,7 +49,7 @@ func (s *owned) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 	job := func() {
 		defer close(done)
 		taken := time.Now()
-		outcomes, err = checkThenWrite(ctx, s.store, goodsID, batch, setStock)
+		outcomes, err = checkThenWrite(ctx, s.store, goodsID, batch, noToken, setStock)
 		for i := range outcomes {
 			outcomes[i].Wait, outcomes[i].Hold = taken.Sub(asked), time.Since(taken)
 		}

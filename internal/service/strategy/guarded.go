@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
@@ -23,7 +25,12 @@ type guarded struct {
 	store  *repo.Store
 	locker lock.Locker
 	wait   time.Duration
+	// sell is what is done under the lock; nil: sellUnfenced.
+	sell sell
 }
+
+// sell sells a batch under a lease. The context ends with the lease.
+type sell func(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error)
 
 func (g guarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
 	asked := time.Now()
@@ -33,8 +40,13 @@ func (g guarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purcha
 	}
 	granted := time.Now()
 	work, stop := lock.While(ctx, lease)
-	outcomes, err = checkThenWrite(work, g.store, goodsID, batch, setStock)
+	if g.sell == nil {
+		outcomes, err = g.sellUnfenced(work, lease, goodsID, batch)
+	} else {
+		outcomes, err = g.sell(work, lease, goodsID, batch)
+	}
 	stop()
+	err = lostOr(lease, err)
 	g.release(ctx, lease)
 	for i := range outcomes {
 		outcomes[i].Wait = granted.Sub(asked)
@@ -43,19 +55,35 @@ func (g guarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purcha
 	return outcomes, err
 }
 
+func (g guarded) sellUnfenced(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	return checkThenWrite(ctx, g.store, goodsID, batch, lease.Token(), setStock)
+}
+
+// lostOr names the loss of the lease as the reason where it ended the work.
+func lostOr(lease lock.Lease, err error) error {
+	cause := context.Cause(lease.Context())
+	if err == nil || !errors.Is(cause, lock.ErrLost) || !errors.Is(err, lock.ErrLost) || errors.Is(err, stock.ErrUnknownOutcome) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", stock.ErrLeaseLost, err)
+}
+
 // acquire waits for the lock of a goods no longer than the wait limit, and
-// tells that limit from the end of the request.
+// tells that limit from the end of the request, and both from a backend that
+// fails.
 func (g guarded) acquire(ctx context.Context, goodsID int64) (lock.Lease, error) {
 	waiting, cancel := context.WithTimeout(ctx, g.wait)
 	defer cancel()
-	lease, err := g.locker.Acquire(waiting, "goods/"+strconv.FormatInt(goodsID, 10))
+	lease, err := g.locker.Acquire(waiting, lockName(goodsID))
 	switch {
 	case err == nil:
 		return lease, nil
+	case errors.Is(err, stock.ErrBackendUnavailable):
+		return nil, fmt.Errorf("lock %s: %w", lockName(goodsID), err)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return nil, fmt.Errorf("%w: the lock of goods %d was not free within %s: %w", stock.ErrBusy, goodsID, g.wait, err)
 	default:
-		return nil, fmt.Errorf("lock goods %d: %w", goodsID, err)
+		return nil, fmt.Errorf("lock %s: %w", lockName(goodsID), err)
 	}
 }
 
@@ -65,4 +93,27 @@ func (g guarded) release(ctx context.Context, lease lock.Lease) {
 	// The sale is committed or not, whatever becomes of the lock: a lock that
 	// cannot be given back frees itself in time.
 	_ = lease.Release(letGo)
+}
+
+// Close closes the lock, where it holds something open.
+func (g guarded) Close() error {
+	if closer, ok := g.locker.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
+}
+
+// goodsPrefix begins the name of a goods' lock.
+const goodsPrefix = "goods/"
+
+// lockName is what is locked of a goods.
+func lockName(goodsID int64) string { return goodsPrefix + strconv.FormatInt(goodsID, 10) }
+
+// goodsOf is the goods that a lock's name stands for.
+func goodsOf(name string) (int64, error) {
+	id, err := strconv.ParseInt(strings.TrimPrefix(name, goodsPrefix), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not the lock of a goods", name)
+	}
+	return id, nil
 }

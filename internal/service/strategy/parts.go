@@ -32,13 +32,15 @@ func subtract(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) e
 
 // checkThenWrite reads the stock, compares, and writes in a transaction of its
 // own. Between the read and the write anything can happen, unless the caller
-// holds a lock that keeps it from happening.
-func checkThenWrite(ctx context.Context, store *repo.Store, goodsID int64, batch []stock.Purchase, write write) (outcomes []stock.Outcome, err error) {
+// holds a lock that keeps it from happening; the lock's token, or 0, goes into
+// the ledger.
+func checkThenWrite(ctx context.Context, store *repo.Store, goodsID int64, batch []stock.Purchase, token uint64, write write) (outcomes []stock.Outcome, err error) {
 	read, err := store.Goods(ctx, goodsID)
 	if err != nil {
 		return nil, err
 	}
 	plan := compare(read, batch)
+	plan.token = token
 	if len(plan.picked) == 0 {
 		return answer(plan.fits, nil), nil
 	}
@@ -52,11 +54,15 @@ func checkThenWrite(ctx context.Context, store *repo.Store, goodsID int64, batch
 	return outcomes, nil
 }
 
+// noToken is the token of a sale that no lock guards.
+const noToken = 0
+
 // plan is what of a batch fits into the stock that was read.
 type plan struct {
 	read   stock.Goods
 	fits   []bool
 	picked []stock.Purchase
+	token  uint64 // of the lock that guards the sale, or 0
 }
 
 func compare(read stock.Goods, batch []stock.Purchase) plan {
@@ -71,7 +77,7 @@ func (p plan) sell(ctx context.Context, tx *repo.Tx, write write) ([]stock.Outco
 	}
 	units := stock.Units(p.picked)
 	left := p.read.Stock - units
-	orders, err := tx.Append(ctx, repo.Sale{GoodsID: p.read.ID, Batch: p.picked, Left: &left})
+	orders, err := tx.Append(ctx, repo.Sale{GoodsID: p.read.ID, Batch: p.picked, Token: p.token, Left: &left})
 	if err != nil {
 		return nil, err
 	}

@@ -3,14 +3,27 @@ package strategy
 import (
 	"time"
 
+	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 )
 
 // Registry lists every strategy, in the order in which they are shown: each
 // entry answers a question that the one before it leaves open. The router,
 // GET /strategies, the demo, the benchmark and the conformance suite range
-// over it; a new strategy is its own file and one line here.
+// over it; a new strategy is its own file and one line in lockless, or, where it
+// is a lock, in lock.Registry.
 func Registry() []Entry {
+	locks := lock.Registry()
+	list := make([]Entry, 0, len(locks)+len(lockless()))
+	list = append(list, lockless()...)
+	for _, l := range locks {
+		list = append(list, locked(l))
+	}
+	return list
+}
+
+// lockless are the strategies that need no lock outside of their replica.
+func lockless() []Entry {
 	return []Entry{
 		naive(),
 		naiveDecrement(),
@@ -31,6 +44,8 @@ type Entry struct {
 	Family Family
 	// Summary is one line for people.
 	Summary string
+	// Needs are the backends without which it cannot work, beside the database.
+	Needs []lock.Backend
 	// Claims are proved by the conformance suite, and so is the failure behind
 	// each exclusion that is not claimed.
 	Claims Claims
@@ -46,7 +61,8 @@ type Entry struct {
 // Family groups strategies by what keeps buyers apart.
 type Family string
 
-// The families.
+// The families that are no locks of the lock package; those have theirs from
+// there.
 const (
 	None    Family = "none"
 	Process Family = "process"
@@ -82,6 +98,13 @@ type Claims struct {
 	Fair bool `json:"fair"`
 	// Fences: each lease has a token that grows with every holder.
 	Fences bool `json:"fencing_token"`
+	// ReleasesOnlyItsOwn: a holder that was too late frees nobody else's lock.
+	ReleasesOnlyItsOwn bool `json:"releases_only_its_own"`
+	// SignalsLoss: a holder that lost its lock is told so within the TTL.
+	SignalsLoss bool `json:"signals_loss"`
+	// Fenceable: fence=true has the store check a token before the read and at
+	// the write; the database issues it where the lock gives none.
+	Fenceable bool `json:"fenceable"`
 }
 
 // Exclusive reports whether the strategy claims to be clean on so many replicas.
@@ -118,6 +141,8 @@ type Deps struct {
 	Store *repo.Store
 	// LockWait bounds the wait for a lock.
 	LockWait time.Duration
+	// Lock is what the locks are made of; its Floor is each strategy's own.
+	Lock lock.Deps
 	// Retry bounds the tries of optimistic writers.
 	Retry Retry
 }

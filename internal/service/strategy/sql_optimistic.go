@@ -44,7 +44,7 @@ var errStale = errors.New("the row has changed since it was read")
 
 func (s optimistic) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
 	for range s.tries {
-		outcomes, err := checkThenWrite(ctx, s.store, goodsID, batch, setStockIfUnchanged)
+		outcomes, err := checkThenWrite(ctx, s.store, goodsID, batch, noToken, setStockIfUnchanged)
 		if !errors.Is(err, errStale) {
 			s.pace.won()
 			return outcomes, err

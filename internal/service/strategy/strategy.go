@@ -30,3 +30,10 @@ import (
 type Strategy interface {
 	Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error)
 }
+
+// Fencer is a strategy that can have the store check a fencing token.
+type Fencer interface {
+	// Fenced is the strategy with its writes fenced. Both share one lock. A
+	// deduction that came too late is stock.ErrFenced, and nothing happened.
+	Fenced() Strategy
+}

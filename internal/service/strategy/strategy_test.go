@@ -6,6 +6,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy/strategytest"
 )
@@ -16,8 +17,9 @@ func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
 
 func TestConformance(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		strategytest.Run(t, func(t *testing.T, replica string) *repo.Store {
-			return labtest.Open(t, d, replica)
+		strategytest.Run(t, strategytest.Bench{
+			Open:  func(t *testing.T, replica string) *repo.Store { return labtest.Open(t, d, replica) },
+			Locks: func(t *testing.T, needs []lock.Backend) lock.Deps { return lab.Locks(t, d, needs...) },
 		})
 	})
 }

@@ -6,25 +6,36 @@ package strategytest
 import (
 	"context"
 	"crypto/rand"
+	"io"
 	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Run runs the suite over the registry. open connects to one and the same
-// database each time, as a replica of that name would.
-func Run(t *testing.T, open func(t *testing.T, replica string) *repo.Store) {
+// Bench is where the suite finds what strategies are made of.
+type Bench struct {
+	// Open connects to one and the same database each time, as a replica of that
+	// name would.
+	Open func(t *testing.T, replica string) *repo.Store
+	// Locks is what the locks of one replica are made of that need these
+	// backends; it skips the test where one of them is missing.
+	Locks func(t *testing.T, needs []lock.Backend) lock.Deps
+}
+
+// Run runs the suite over the registry.
+func Run(t *testing.T, bench Bench) {
 	t.Helper()
-	stores := []*repo.Store{open(t, "replica-1"), open(t, "replica-2"), open(t, "replica-3")}
+	stores := []*repo.Store{bench.Open(t, "replica-1"), bench.Open(t, "replica-2"), bench.Open(t, "replica-3")}
 	goods := new(atomic.Int64)
 	for _, entry := range strategy.Registry() {
 		t.Run(entry.Name, func(t *testing.T) {
-			s := newSubject(entry, stores, goods)
+			s := newSubject(t, bench, entry, stores, goods)
 			for _, topic := range contents() {
 				t.Run(topic.name, func(t *testing.T) { topic.test(t, s) })
 			}
@@ -56,6 +67,10 @@ func contents() []topic {
 		// exclusion.go
 		{"OnOneReplica", onOneReplica},
 		{"OnThreeReplicas", onThreeReplicas},
+		// fencing.go
+		{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
+		{"WritesTheTokenThatItClaimed", writesTheTokenThatItClaimed},
+		{"IsShutOutByALaterClaim", isShutOutByALaterClaim},
 	}
 }
 
@@ -73,13 +88,22 @@ const (
 	tries    = 500
 )
 
-func newSubject(entry strategy.Entry, stores []*repo.Store, goods *atomic.Int64) *subject {
+func newSubject(t *testing.T, bench Bench, entry strategy.Entry, stores []*repo.Store, goods *atomic.Int64) *subject {
+	t.Helper()
 	s := &subject{entry: entry, store: stores[0], goods: goods}
 	for _, store := range stores {
-		s.replicas = append(s.replicas, entry.New(strategy.Deps{
-			Store: store.As(entry.Name), LockWait: lockWait,
+		replica := entry.New(strategy.Deps{
+			Store: store.As(entry.Name), LockWait: lockWait, Lock: bench.Locks(t, entry.Needs),
 			Retry: strategy.Retry{Tries: tries, Step: time.Millisecond, Max: 50 * time.Millisecond},
-		}))
+		})
+		if closer, ok := replica.(io.Closer); ok {
+			t.Cleanup(func() {
+				if err := closer.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		s.replicas = append(s.replicas, replica)
 	}
 	return s
 }

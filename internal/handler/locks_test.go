@@ -1,0 +1,172 @@
+package handler_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// lockServer is a server of a lock that a test may end and bring back.
+type lockServer interface {
+	Kill(ctx context.Context) error
+	Restart(ctx context.Context) error
+	Pause(ctx context.Context) error
+	Resume(ctx context.Context) error
+}
+
+// lockBackend is a backend of the registry, and a strategy that needs it.
+type lockBackend struct {
+	name     lock.Backend
+	strategy string
+	start    func(t *testing.T, into *lock.Clients) lockServer
+}
+
+func lockBackends() []lockBackend {
+	return []lockBackend{
+		{lock.Redis, "redis-reentrant", func(t *testing.T, into *lock.Clients) lockServer {
+			server := lab.OwnRedis(t)
+			into.Redis = labtest.RedisClient(server)
+			return server
+		}},
+		{lock.ZooKeeper, "zk-sequential", func(t *testing.T, into *lock.Clients) lockServer {
+			server := lab.OwnZooKeeper(t)
+			into.ZooKeeper = labtest.ZooKeeperClient(server)
+			return server
+		}},
+		{lock.Etcd, "etcd", func(t *testing.T, into *lock.Clients) lockServer {
+			server := lab.OwnEtcd(t)
+			into.Etcd = labtest.EtcdClient(t, server)
+			return server
+		}},
+	}
+}
+
+// A server of a lock that is gone, or mute, is named within the wait limit; the
+// replica stays ready, and every other strategy goes on. When the server is
+// back, so is its strategy.
+func TestALockServerGoneAndBack(t *testing.T) {
+	for _, b := range lockBackends() {
+		t.Run(string(b.name), func(t *testing.T) {
+			d := lab.Database(t, servers.SQLite)
+			locks := lab.Locks(t, d)
+			server := b.start(t, locks.Clients)
+			a := serveWith(t, d, locks)
+			buy := fmt.Sprintf("goods_id=1&strategy=%s", b.strategy)
+			a.awaitSale(t, buy)
+			for _, fault := range []struct {
+				name         string
+				make, remedy func(context.Context) error
+			}{
+				{"gone", server.Kill, server.Restart},
+				{"mute", server.Pause, server.Resume},
+			} {
+				if err := fault.make(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				a.assertNamed(t, fault.name, buy, string(b.name))
+				if err := fault.remedy(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				a.awaitSale(t, buy)
+			}
+		})
+	}
+}
+
+// assertNamed holds a replica whose lock server is down to what it owes.
+func (a api) assertNamed(t *testing.T, fault, buy, backend string) {
+	t.Helper()
+	asked := time.Now()
+	got := a.buy(t, buy)
+	if got.status != http.StatusServiceUnavailable || got.problem() != "backend-unavailable" || got.body["backend"] != backend {
+		t.Errorf("%s: answered with %d %s", fault, got.status, got.text)
+	}
+	if took := time.Since(asked); took > lockWait+time.Second {
+		t.Errorf("%s: answered after %s, want about the wait limit of %s", fault, took, lockWait)
+	}
+	if got := a.buy(t, "goods_id=1"); got.status != http.StatusOK {
+		t.Errorf("%s: another strategy answers %d %s", fault, got.status, got.text)
+	}
+	ready := a.get(t, "/readyz")
+	if status := statusOf(ready, "backends", "name", backend)["status"]; ready.status != http.StatusOK || status != "down" {
+		t.Errorf("%s: readiness is %d %s", fault, ready.status, ready.text)
+	}
+	for _, s := range []struct {
+		name      string
+		available bool
+	}{{"sql-conditional", true}, {buy[len("goods_id=1&strategy="):], false}} {
+		if got := statusOf(a.get(t, "/strategies"), "strategies", "name", s.name); got["available"] != s.available {
+			t.Errorf("%s: %s is described as %v", fault, s.name, got)
+		}
+	}
+}
+
+// statusOf finds the entry of a list whose field has the value.
+func statusOf(got answer, list, field, value string) map[string]any {
+	entries, _ := got.body[list].([]any)
+	for _, e := range entries {
+		if entry, _ := e.(map[string]any); entry[field] == value {
+			return entry
+		}
+	}
+	return nil
+}
+
+// awaitSale buys until it is sold to: a client finds its server again in time.
+func (a api) awaitSale(t *testing.T, buy string) {
+	t.Helper()
+	var got answer
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if got = a.buy(t, buy); got.status == http.StatusOK {
+			return
+		}
+	}
+	t.Fatalf("no sale within 20s: %d %s", got.status, got.text)
+}
+
+// A lock that somebody else has is busy, not sold out.
+func TestALockThatIsHeldIsBusy(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	locks := lab.Locks(t, d)
+	a := serveWith(t, d, locks)
+	for _, entry := range lock.Registry() {
+		if entry.Name != "sql-insert-lock" {
+			continue
+		}
+		lease, err := entry.New(locks).Acquire(t.Context(), "goods/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := a.buy(t, "goods_id=1&strategy="+entry.Name)
+		if got.status != http.StatusServiceUnavailable || got.problem() != "busy" || got.header.Get("Retry-After") == "" {
+			t.Errorf("while the lock is held: %d %s", got.status, got.text)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a.awaitSale(t, "goods_id=1&strategy="+entry.Name)
+	}
+}
+
+// The token of a fenced sale is in the answer and in the row.
+func TestAFencedSaleTellsItsToken(t *testing.T) {
+	a := serveSQLite(t)
+	var last float64
+	for range 3 {
+		got := a.buy(t, "goods_id=1&strategy=sql-version-lock&fence=true")
+		token, _ := got.body["token"].(float64)
+		if got.status != http.StatusOK || token <= last {
+			t.Errorf("after token %g: %d %s", last, got.status, got.text)
+		}
+		last = token
+	}
+	if got := a.get(t, "/goods/1"); got.body["fence"] != last {
+		t.Errorf("the last token was %g, and the row says %s", last, got.text)
+	}
+}

@@ -1,0 +1,97 @@
+package labtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// The limits of locks in tests: short enough for a test, long enough for a busy
+// machine.
+const (
+	LockTTL     = 2 * time.Second
+	lockRetry   = 5 * time.Millisecond
+	lockSlice   = time.Second // MySQL counts whole seconds
+	lockTimeout = time.Second
+	lockPool    = 8
+)
+
+// Locks is what locks are made of that need these backends, as one replica on a
+// database has it. The servers are the lab's; what is missing on this machine
+// skips the test, or fails it where it is required. The connections end with
+// the test.
+func (l *Lab) Locks(t *testing.T, d *servers.Database, needs ...lock.Backend) lock.Deps {
+	t.Helper()
+	pool, dialect, err := repo.OpenPool(repo.Options{
+		Driver: d.Driver, DSN: d.DSN, Password: d.Password,
+		MaxOpen: lockPool, LockWait: lockSlice, ConnectTimeout: lockTimeout,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := &lock.Clients{DB: pool, Dialect: dialect}
+	t.Cleanup(func() {
+		if err := clients.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, need := range needs {
+		l.connect(t, clients, need)
+	}
+	return lock.Deps{
+		Clients: clients, TTL: LockTTL, Retry: lockRetry,
+		Issue: lock.NewTokens(pool, dialect).Issue,
+	}
+}
+
+// connect adds the client of one backend.
+func (l *Lab) connect(t *testing.T, clients *lock.Clients, need lock.Backend) {
+	t.Helper()
+	switch need {
+	case lock.Redis:
+		clients.Redis = RedisClient(l.Redis(t))
+	case lock.Redlock:
+		for _, node := range l.Redlock(t).Nodes {
+			clients.Redlock = append(clients.Redlock, RedisClient(node))
+		}
+	case lock.ZooKeeper:
+		clients.ZooKeeper = ZooKeeperClient(l.ZooKeeper(t))
+	case lock.Etcd:
+		clients.Etcd = EtcdClient(t, l.Etcd(t))
+	case lock.MySQL:
+		if err := clients.Has(lock.MySQL); err != nil {
+			t.Skip(err)
+		}
+	case lock.Database:
+	}
+}
+
+// RedisClient is a client of a Redis, as one replica has it.
+func RedisClient(r *servers.Redis) redis.UniversalClient {
+	return lock.NewRedisClient(lock.RedisOptions{
+		Addresses: []string{r.Address}, Password: r.Password, Timeout: lockTimeout, PoolSize: lockPool,
+	})
+}
+
+// ZooKeeperClient is a client of a ZooKeeper, as one replica has it.
+func ZooKeeperClient(z *servers.ZooKeeper) *lock.ZooKeeperClient {
+	return lock.NewZooKeeperClient(lock.ZooKeeperOptions{
+		Servers: []string{z.Address}, SessionTimeout: LockTTL, DialTimeout: lockTimeout,
+	})
+}
+
+// EtcdClient is a client of an etcd, as one replica has it.
+func EtcdClient(t *testing.T, e *servers.Etcd) *clientv3.Client {
+	t.Helper()
+	client, err := lock.NewEtcdClient(lock.EtcdOptions{Endpoints: []string{e.Endpoint}, DialTimeout: lockTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}

@@ -1,0 +1,4 @@
+package strategy
+
+// Locked makes an entry of a lock that only a test has.
+var Locked = locked

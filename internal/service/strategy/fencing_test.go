@@ -1,0 +1,207 @@
+package strategy_test
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// brokenLock grants the name to everybody, as a lock does whose holder paused
+// for longer than its lease; the tokens tell who came later.
+type brokenLock struct{ tokens *atomic.Uint64 }
+
+func (l brokenLock) Acquire(context.Context, string) (lock.Lease, error) {
+	return brokenLease(l.tokens.Add(1)), nil
+}
+
+type brokenLease uint64
+
+func (l brokenLease) Token() uint64               { return uint64(l) }
+func (brokenLease) Context() context.Context      { return context.Background() }
+func (brokenLease) Release(context.Context) error { return nil }
+
+// duel is two holders of one lock, of whom the first is late: both have read
+// the stock before either writes. Then the late one writes, then the other.
+type duel struct {
+	store *repo.Store
+	db    *sql.DB
+	sell  func(ctx context.Context, p stock.Purchase) error
+	goods int64
+}
+
+const duelStock = 10
+
+func newDuel(t *testing.T, d *servers.Database, goods int64) *duel {
+	t.Helper()
+	store := labtest.Open(t, d, "replica-1")
+	db, _, err := repo.OpenPool(repo.Options{
+		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 8, LockWait: 5 * time.Second, ConnectTimeout: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := store.CreateGoods(t.Context(), goods, duelStock, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	// Rows between those that the holders write: on an empty index they would
+	// wait for each other's gap, and not for whom we let them wait.
+	for _, separator := range []string{"b", "d"} {
+		if _, err := db.ExecContext(t.Context(), insertSale, goods+1000, fmt.Sprint(goods, separator), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &duel{store: store, db: db, goods: goods}
+}
+
+// fight returns what the late holder and the other were told.
+func (d *duel) fight(t *testing.T) (late, other error) {
+	t.Helper()
+	first := d.begin(t, "a", 1)
+	second := d.begin(t, "c", 2)
+	return first.end(), second.end()
+}
+
+// fighter is a holder that has read and is about to write.
+type fighter struct {
+	barrier *sql.Tx
+	told    chan error
+}
+
+// begin lets a holder come as far as its write: it has read the stock, and
+// waits for the row of the ledger that somebody else is about to write, too.
+func (d *duel) begin(t *testing.T, id string, waiting int) fighter {
+	t.Helper()
+	p := stock.Purchase{RequestID: fmt.Sprint(d.goods, id), Quantity: 1}
+	barrier, err := d.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := barrier.ExecContext(t.Context(), insertSale, d.goods, p.RequestID, 0); err != nil {
+		t.Fatal(err)
+	}
+	f := fighter{barrier: barrier, told: make(chan error, 1)}
+	go func() { f.told <- d.sell(t.Context(), p) }()
+	d.awaitWaiters(t, waiting)
+	return f
+}
+
+// end lets the holder write.
+func (f fighter) end() error {
+	if err := f.barrier.Rollback(); err != nil {
+		return err
+	}
+	return <-f.told
+}
+
+// awaitWaiters waits until so many statements wait for a row of the ledger.
+func (d *duel) awaitWaiters(t *testing.T, want int) {
+	t.Helper()
+	var waiting int
+	for range 500 {
+		err := d.db.QueryRowContext(t.Context(),
+			`SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'INSERT INTO tb_stock_ledger%' AND db = DATABASE()`).Scan(&waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waiting == want {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("%d holders came to their write, want %d", waiting, want)
+}
+
+const insertSale = `INSERT INTO tb_stock_ledger
+	(goods_id, kind, quantity, request_id, strategy, replica, fence, created_at)
+	VALUES (?, 'deduct', 1, ?, 'duel', 'replica-1', ?, NOW(6))`
+
+// The token must be claimed before the read. Checked only at the write, the
+// late holder's write passes, because the other has not written yet, and the
+// other's passes as well, because its token is the higher one: an update is lost.
+func TestATokenCheckedOnlyAtTheWriteLosesAnUpdate(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, database *servers.Database) {
+		t.Run("claimed before the read", func(t *testing.T) {
+			d := newDuel(t, database, 1)
+			tokens := new(atomic.Uint64)
+			entry := strategy.Locked(lock.Entry{
+				Name: "broken", New: func(lock.Deps) lock.Locker { return brokenLock{tokens} },
+			})
+			made := entry.New(strategy.Deps{Store: d.store.As("broken"), LockWait: time.Second})
+			fenced := made.(strategy.Fencer).Fenced() //nolint:forcetypeassert // a panic fails the test as well
+			d.sell = func(ctx context.Context, p stock.Purchase) error {
+				_, err := fenced.Deduct(ctx, d.goods, []stock.Purchase{p})
+				return err
+			}
+			late, other := d.fight(t)
+			if !errors.Is(late, stock.ErrFenced) || other != nil {
+				t.Errorf("the late holder was told %v, the other %v; want %v and nothing", late, other, stock.ErrFenced)
+			}
+			d.assert(t, 1, 0)
+		})
+		t.Run("checked only at the write", func(t *testing.T) {
+			d := newDuel(t, database, 2)
+			tokens := new(atomic.Uint64)
+			d.sell = func(ctx context.Context, p stock.Purchase) error {
+				return d.sellCheckedAtWrite(ctx, p, tokens.Add(1))
+			}
+			if late, other := d.fight(t); late != nil || other != nil {
+				t.Errorf("the late holder was told %v, the other %v; both should pass", late, other)
+			}
+			d.assert(t, 2, 1)
+		})
+	})
+}
+
+// sellCheckedAtWrite reads, and has the store compare the token only when it
+// writes.
+func (d *duel) sellCheckedAtWrite(ctx context.Context, p stock.Purchase, token uint64) error {
+	read, err := d.store.Goods(ctx, d.goods)
+	if err != nil {
+		return err
+	}
+	tx, err := d.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, insertSale, d.goods, p.RequestID, token); err != nil {
+		return err
+	}
+	result, err := tx.ExecContext(ctx,
+		`UPDATE tb_goods_stock SET stock = ?, fence = ? WHERE goods_id = ? AND fence <= ?`, read.Stock-1, token, d.goods, token)
+	if err != nil {
+		return err
+	}
+	if rows, err := result.RowsAffected(); err != nil || rows == 0 {
+		return fmt.Errorf("%w: %d rows (%w)", stock.ErrFenced, rows, err)
+	}
+	return tx.Commit()
+}
+
+func (d *duel) assert(t *testing.T, sold, lost int64) {
+	t.Helper()
+	audit, err := d.store.Audit(t.Context(), d.goods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if audit.Sold != sold || audit.Lost != lost {
+		t.Errorf("%d sold and %d updates lost, want %d and %d", audit.Sold, audit.Lost, sold, lost)
+	}
+}

@@ -1,0 +1,80 @@
+package strategytest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// fenced is the subject with its writes fenced, or a skip where nothing of it
+// could be.
+func (s *subject) fenced(t *testing.T) []strategy.Strategy {
+	t.Helper()
+	list := make([]strategy.Strategy, 0, len(s.replicas))
+	for _, replica := range s.replicas {
+		fencer, can := replica.(strategy.Fencer)
+		if can != s.entry.Claims.Fenceable {
+			t.Fatalf("claims fenceable %v, and is %v", s.entry.Claims.Fenceable, can)
+		}
+		if !can {
+			t.Skip("it has no lock whose token could be checked, and claims none")
+		}
+		list = append(list, fencer.Fenced())
+	}
+	return list
+}
+
+func sellsOutFencedOnThreeReplicas(t *testing.T, s *subject) {
+	assertSoldOut(t, s, s.fenced(t))
+}
+
+// writesTheTokenThatItClaimed shows that the token of the answer is the one in
+// the ledger and the one in the row, and that it grows.
+func writesTheTokenThatItClaimed(t *testing.T, s *subject) {
+	replicas := s.fenced(t)
+	goods := s.create(t, 10)
+	var last uint64
+	for i := range 6 {
+		outcomes, err := replicas[i%len(replicas)].Deduct(t.Context(), goods, []stock.Purchase{buy(1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := outcomes[0].Order.Token
+		if token <= last {
+			t.Errorf("token %d came after %d", token, last)
+		}
+		last = token
+		row, err := s.store.Goods(t.Context(), goods)
+		if err != nil || row.Fence != token {
+			t.Errorf("the row was claimed by %d (%v), the buyer was told of %d", row.Fence, err, token)
+		}
+	}
+}
+
+// isShutOutByALaterClaim has somebody claim the goods with a token that is far
+// ahead, as after the loss of a counter: the next sale is refused, not lost, and
+// where the tokens can be lifted the one after it is served.
+func isShutOutByALaterClaim(t *testing.T, s *subject) {
+	replica := s.fenced(t)[0]
+	goods := s.create(t, 10)
+	const ahead = 1 << 60
+	if err := s.store.As(s.entry.Name).ClaimFence(t.Context(), goods, ahead); err != nil {
+		t.Fatal(err)
+	}
+	_, err := replica.Deduct(t.Context(), goods, []stock.Purchase{buy(1)})
+	if err != nil && !errors.Is(err, stock.ErrFenced) {
+		t.Fatalf("shut out by a later token it says %v, want %v", err, stock.ErrFenced)
+	}
+	if err != nil {
+		want(t, "stock after a refusal", s.audit(t, goods).Stock, 10)
+	}
+	// Another strategy's tokens do not compare: whoever claims last is it.
+	if err := s.store.As("another").ClaimFence(t.Context(), goods, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := replica.Deduct(t.Context(), goods, []stock.Purchase{buy(1)}); err != nil {
+		t.Errorf("after another strategy had sold: %v", err)
+	}
+}
