@@ -33,6 +33,7 @@ func demoCommand() *cobra.Command {
 	flags.Int64Var(&plan.Stock, "stock", 1000, "units to sell in each run")
 	flags.IntVar(&plan.Clients, "clients", 50, "clients that buy at the same time")
 	flags.IntVar(&plan.Loops, "loops", 100, "purchases that each client tries, one unit each")
+	flags.IntVar(&plan.LockShare, "lock-share", 10, "a strategy whose lock is on a server gets 1 in so many of the units and the purchases")
 	flags.IntSliceVar(&plan.Replicas, "replicas", []int{1, 3}, "sizes of the cluster, comma separated")
 	flags.IntVar(&plan.Repeat, "repeat", 1, "how often to make each run")
 	flags.StringVar(&from, "servers", "auto", "auto, embedded or local; local,database=mysql (mariadb, sqlite) picks one")
@@ -65,6 +66,7 @@ func checkPlan(p demo.Plan) error {
 		{"clients", int64(p.Clients), 2000},
 		{"loops", int64(p.Loops), 1_000_000},
 		{"repeat", int64(p.Repeat), 1000},
+		{"lock-share", int64(p.LockShare), 1000},
 		{"replicas", int64(slices.Min(append([]int{1}, p.Replicas...))), 16},
 		{"replicas", int64(slices.Max(append([]int{1}, p.Replicas...))), 16},
 	} {

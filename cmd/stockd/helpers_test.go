@@ -21,6 +21,17 @@ func needLocal(t *testing.T) {
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
 }
 
+// needLockServers skips a test that needs every server of a lock.
+func needLockServers(t *testing.T) {
+	t.Helper()
+	for program, name := range map[string]string{"redis-server": "redis", "etcd": "etcd"} {
+		_, err := servers.Find(program)
+		labtest.Need(t, name, err == nil, "apt-get install "+name+"-server brings it")
+	}
+	_, _, err := servers.FindZooKeeper()
+	labtest.Need(t, "zookeeper", err == nil, "apt-get install zookeeper brings it")
+}
+
 // needDatabase skips a test that needs one kind of database server.
 func needDatabase(t *testing.T, kind string) {
 	t.Helper()

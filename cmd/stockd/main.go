@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
 	"github.com/stockd/stockd/internal/config"
@@ -19,6 +20,7 @@ import (
 
 func main() {
 	keeper.RunIfAsked()
+	logging.Disable() // what go-redis would print reaches us as an error
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

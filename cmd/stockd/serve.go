@@ -52,9 +52,15 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	if err := bringUpToDate(ctx, c, store, log); err != nil {
 		return err
 	}
+	locks, err := lockDeps(c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, locks.Close()) }()
 	catalogue := service.NewCatalogue(strategy.Registry(), strategy.Deps{
 		Store:    store,
 		LockWait: c.Lock.Wait,
+		Lock:     locks,
 		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
 	}, c.Deduct.Timeout)
 	defer func() { err = errors.Join(err, catalogue.Close()) }()
@@ -78,11 +84,15 @@ func logger(c config.Log, w io.Writer) *slog.Logger {
 }
 
 func openStore(ctx context.Context, c config.Config) (*repo.Store, error) {
-	return repo.Open(ctx, repo.Options{
+	return repo.Open(ctx, storeOptions(c))
+}
+
+func storeOptions(c config.Config) repo.Options {
+	return repo.Options{
 		Driver: c.Database.Driver, DSN: c.Database.DSN, Password: c.Database.Password.Reveal(),
 		MaxOpen: c.Database.MaxOpen, LockWait: c.Database.LockWait, ConnectTimeout: c.Database.ConnectTimeout,
 		Replica: c.Replica,
-	})
+	}
 }
 
 // bringUpToDate migrates the schema, or refuses to run on an old one.

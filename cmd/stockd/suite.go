@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/internal/lab/bench"
+	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -45,6 +46,7 @@ func (s *suiteFlags) run(cmd *cobra.Command) error {
 	}
 	result, on, err := bench.Run(cmd.Context(), bench.Options{
 		Binary: binary, Servers: choice, Rounds: s.rounds, Each: s.each,
+		Say: func(words string) { fmt.Fprintln(cmd.ErrOrStderr(), words) }, //nolint:errcheck // as below
 		Progress: func(round int, subject string, value float64, unit string) {
 			//nolint:errcheck // progress that nobody reads is no failure
 			fmt.Fprintf(cmd.ErrOrStderr(), "round %d/%d  %s: %.0f%s\n", round, s.rounds, subject, value, unit)
@@ -56,8 +58,8 @@ func (s *suiteFlags) run(cmd *cobra.Command) error {
 	if err := result.Table(cmd.OutOrStdout()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d processors, database: %s; %d rounds of %s\n",
-		runtime.NumCPU(), on["database"], s.rounds, s.each)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s; %d processors; %d rounds of %s\n",
+		report.Servers(on), runtime.NumCPU(), s.rounds, s.each)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,9 @@ type Options struct {
 	Servers servers.Choice
 	Rounds  int
 	// Each measurement takes so long.
-	Each     time.Duration
+	Each time.Duration
+	// Say hears of what takes a moment.
+	Say      func(words string)
 	Progress func(round int, subject string, value float64, unit string)
 }
 
@@ -31,10 +33,15 @@ func Run(ctx context.Context, o Options) (result *Result, on map[string]servers.
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, k.Close()) }()
-	database, err := servers.StartDatabase(ctx, k, o.Servers)
+	backends, err := servers.StartBackends(ctx, k, o.Servers, o.Say)
 	if err != nil {
 		return nil, nil, err
 	}
+	defer func() { err = errors.Join(err, backends.Close(context.WithoutCancel(ctx))) }()
+	for name, reason := range backends.Missing {
+		return nil, nil, fmt.Errorf("the suite compares locks on real servers, and %s is missing: %s", name, reason)
+	}
+	database := backends.Database
 	c, err := cluster.Start(ctx, k, cluster.Options{Binary: o.Binary, Replicas: 1, Env: database.Env(), Embedded: database.Started == servers.Embedded, Balancer: servers.Embedded})
 	if err != nil {
 		return nil, nil, err
@@ -48,8 +55,14 @@ func Run(ctx context.Context, o Options) (result *Result, on map[string]servers.
 	if err := b.stock(ctx); err != nil {
 		return nil, nil, err
 	}
-	result, err = b.suite().Run(ctx)
-	return result, map[string]servers.Info{"database": database.Info}, err
+	h := &handover{backends: backends, each: o.Each, contests: make(map[string]*contest)}
+	defer func() { err = errors.Join(err, h.close()) }()
+	suite := b.suite()
+	if err := h.join(&suite); err != nil {
+		return nil, nil, err
+	}
+	result, err = suite.Run(ctx)
+	return result, backends.Infos(), err
 }
 
 // workbench is what the subjects are measured on: one replica, without a

@@ -35,6 +35,10 @@ type Plan struct {
 	Stock int64
 	// Clients each send Loops requests for one unit.
 	Clients, Loops int
+	// LockShare is the part of the units and of the requests, 1 in so many, that
+	// a strategy gets whose lock is kept on a server: it takes several round
+	// trips a sale. At least 1.
+	LockShare int
 	// Repeat makes every run so many times, at least once.
 	Repeat int
 	// Progress hears how far the demo is.
@@ -61,6 +65,13 @@ type Progress interface {
 // race may come out well by luck.
 const tries = 5
 
+// lockRun bounds a run of a strategy whose lock is kept on a server.
+const lockRun = 3 * time.Second
+
+// lockEnv makes locks give up sooner than in a shop: redis-getset is known to
+// stall until a TTL has passed.
+func lockEnv() []string { return []string{"STOCKD_LOCK_TTL=5s", "STOCKD_LOCK_WAIT=3s"} }
+
 // requestTimeout is longer than any limit of a replica.
 const requestTimeout = 20 * time.Second
 
@@ -79,23 +90,24 @@ func Run(ctx context.Context, p Plan) (r *report.Report, err error) {
 }
 
 type demo struct {
-	plan   Plan
-	keeper *keeper.Keeper
-	report *report.Report
-	goods  int64 // each run sells goods of its own
-	begun  bool
+	plan     Plan
+	keeper   *keeper.Keeper
+	report   *report.Report
+	backends *servers.Backends
+	goods    int64 // each run sells goods of its own
+	begun    bool
 }
 
-func (d *demo) show(ctx context.Context) error {
-	d.plan.Progress.Say("starting the database")
-	database, err := servers.StartDatabase(ctx, d.keeper, d.plan.Servers)
+func (d *demo) show(ctx context.Context) (err error) {
+	d.backends, err = servers.StartBackends(ctx, d.keeper, d.plan.Servers, d.plan.Progress.Say)
 	if err != nil {
 		return err
 	}
-	d.report.Servers["database"] = database.Info
-	d.plan.Progress.Say("starting replicas on " + database.String())
+	defer func() { err = errors.Join(err, d.backends.Close(context.WithoutCancel(ctx))) }()
+	d.report.Servers = d.backends.Infos()
+	d.plan.Progress.Say("starting replicas on " + d.backends.Database.String())
 	for _, replicas := range d.plan.Replicas {
-		if err := d.showOn(ctx, database, replicas); err != nil {
+		if err := d.showOn(ctx, replicas); err != nil {
 			return err
 		}
 	}
@@ -104,10 +116,10 @@ func (d *demo) show(ctx context.Context) error {
 }
 
 // showOn shows every strategy on a cluster of so many replicas.
-func (d *demo) showOn(ctx context.Context, database *servers.Database, replicas int) (err error) {
+func (d *demo) showOn(ctx context.Context, replicas int) (err error) {
 	c, err := cluster.Start(ctx, d.keeper, cluster.Options{
 		Binary: d.plan.Binary, Replicas: replicas, Balancer: d.plan.Servers.Mode,
-		Env: database.Env(), Embedded: database.Started == servers.Embedded,
+		Env: append(d.backends.Env(), lockEnv()...), Embedded: d.backends.Database.Started == servers.Embedded,
 	})
 	if err != nil {
 		return err
@@ -169,7 +181,12 @@ func (d *demo) sale(ctx context.Context, c client.Client, s service.Description,
 		Strategy: s.Name, Replicas: replicas, Clients: d.plan.Clients, Stock: d.plan.Stock,
 		Requests: d.plan.Clients * d.plan.Loops, ExpectedClean: s.Claims.Exclusive(replicas), Note: s.Note,
 	}
-	if reason := d.hidden(s); reason != "" && !run.ExpectedClean {
+	if s.Claims.Fenceable {
+		run.Shorter = true
+		run.Stock = max(1, run.Stock/int64(d.plan.LockShare))
+		run.Requests = max(run.Clients, run.Requests/d.plan.LockShare)
+	}
+	if reason := d.hidden(s, run); reason != "" {
 		run.Verdict, run.Reason = report.NotRun, reason
 		return run, nil
 	}
@@ -185,14 +202,22 @@ func (d *demo) sale(ctx context.Context, c client.Client, s service.Description,
 	return run, nil
 }
 
-// hidden is why the plan cannot show the damage that a strategy does, or empty.
-func (d *demo) hidden(s service.Description) string {
-	buyers := int64(d.plan.Clients * d.plan.Loops)
+// hidden is why a run cannot show what a strategy does, or empty.
+func (d *demo) hidden(s service.Description, run report.Run) string {
+	for _, need := range s.Needs {
+		if reason, missing := d.backends.Missing[need]; missing {
+			return reason
+		}
+	}
 	switch {
+	case !s.Available:
+		return s.Note
+	case run.ExpectedClean:
+		return ""
 	case s.Hidden:
 		return s.Note
-	case s.Damage == strategy.BelowZero && buyers <= d.plan.Stock:
-		return fmt.Sprintf("%d purchases cannot take %d units below zero; a smaller --stock shows it", buyers, d.plan.Stock)
+	case s.Damage == strategy.BelowZero && int64(run.Requests) <= run.Stock:
+		return fmt.Sprintf("%d purchases cannot take %d units below zero; a smaller --stock shows it", run.Requests, run.Stock)
 	default:
 		return ""
 	}
@@ -200,15 +225,19 @@ func (d *demo) hidden(s service.Description) string {
 
 func (d *demo) try(ctx context.Context, c client.Client, run *report.Run) error {
 	d.goods++
-	if err := c.CreateGoods(ctx, d.goods, d.plan.Stock); err != nil {
+	units, requests := run.Stock, run.Requests
+	if err := c.CreateGoods(ctx, d.goods, units); err != nil {
 		return err
 	}
-	requests := d.plan.Clients * d.plan.Loops
-	d.plan.Progress.Run(fmt.Sprintf("%s ×%d", run.Strategy, run.Replicas), requests)
-	result, err := load.Run(ctx, load.Plan{
-		URL: c.URL, Strategy: run.Strategy, GoodsID: d.goods, Clients: d.plan.Clients, Requests: requests,
+	plan := load.Plan{
+		URL: c.URL, Strategy: run.Strategy, GoodsID: d.goods, Clients: run.Clients, Requests: requests,
 		Timeout: requestTimeout, Progress: d.plan.Progress.Answered,
-	})
+	}
+	if run.Shorter {
+		plan.Duration = lockRun
+	}
+	d.plan.Progress.Run(fmt.Sprintf("%s ×%d", run.Strategy, run.Replicas), requests)
+	result, err := load.Run(ctx, plan)
 	if err != nil {
 		return err
 	}

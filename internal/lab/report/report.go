@@ -44,13 +44,18 @@ func (r *Report) WriteFile(path string) error {
 
 // machine names the servers and the machine in one line.
 func (r *Report) machine() string {
-	list := make([]string, 0, len(r.Servers)+1)
-	for _, backend := range slices.Sorted(maps.Keys(r.Servers)) {
-		info := r.Servers[backend]
-		list = append(list, fmt.Sprintf("%s: %s (%s)", backend, info, info.Started))
+	line := Servers(r.Servers)
+	if r.Processors > 0 && line != "" {
+		line += fmt.Sprintf(", %d processors", r.Processors)
 	}
-	if r.Processors > 0 {
-		list = append(list, fmt.Sprintf("%d processors", r.Processors))
+	return line
+}
+
+// Servers names what a run ran on, such as "database: MariaDB 10.11 (local)".
+func Servers(on map[string]servers.Info) string {
+	list := make([]string, 0, len(on))
+	for _, backend := range slices.Sorted(maps.Keys(on)) {
+		list = append(list, fmt.Sprintf("%s: %s (%s)", backend, on[backend], on[backend].Started))
 	}
 	return strings.Join(list, ", ")
 }
@@ -76,6 +81,9 @@ func (r *Report) Table(w io.Writer, color bool) error {
 		t.AppendRow(run.row(color))
 	}
 	lines := append([]string{t.Render()}, r.notes()...)
+	if words := r.shorter(); words != "" {
+		lines = append(lines, words)
+	}
 	if on := r.machine(); on != "" {
 		lines = append(lines, on)
 	}
@@ -128,6 +136,26 @@ func (r *Report) notes() (lines []string) {
 		add(run, string(run.Verdict)+": "+run.Reason)
 	}
 	return lines
+}
+
+// shorter says which runs were shorter than the rest, and how long they were.
+func (r *Report) shorter() string {
+	var first, last *Run
+	var units int64
+	for i := range r.Runs {
+		if run := &r.Runs[i]; run.Shorter {
+			if first == nil {
+				first = run
+			}
+			last = run
+			units = max(units, run.Stock)
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s to %s: shorter runs, of %s units each, because a lock takes several round trips a sale",
+		first.Strategy, last.Strategy, comma(units))
 }
 
 func paint(color bool, v Verdict, words string) string {

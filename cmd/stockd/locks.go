@@ -1,0 +1,60 @@
+package main
+
+import (
+	"time"
+
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// lockDeps is what the locks of a replica are made of. Nothing is waited for: a
+// server that is down now is found when it is up.
+func lockDeps(c config.Config) (lock.Deps, error) {
+	clients, err := lockClients(c)
+	if err != nil {
+		return lock.Deps{}, err
+	}
+	return lock.Deps{
+		Clients: clients, TTL: c.Lock.TTL, Retry: c.Lock.Retry,
+		Issue: lock.NewTokens(clients.DB, clients.Dialect).Issue,
+	}, nil
+}
+
+// lockSlice is how long a lock in SQL waits inside of the database at a time:
+// in between it looks whether anybody still wants it.
+const lockSlice = time.Second
+
+func lockClients(c config.Config) (*lock.Clients, error) {
+	o := storeOptions(c)
+	o.MaxOpen, o.LockWait = c.Lock.Connections, lockSlice
+	pool, dialect, err := repo.OpenPool(o)
+	if err != nil {
+		return nil, err
+	}
+	clients := &lock.Clients{DB: pool, Dialect: dialect}
+	if len(c.Redis.Addresses) > 0 {
+		clients.Redis = lock.NewRedisClient(lock.RedisOptions{
+			Addresses: c.Redis.Addresses, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(),
+			SentinelPassword: c.Redis.SentinelPassword.Reveal(), DB: c.Redis.DB,
+			Master: c.Redis.Master, Cluster: c.Redis.Cluster, Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
+		})
+	}
+	for _, address := range c.Redlock.Addresses {
+		clients.Redlock = append(clients.Redlock, lock.NewRedisClient(lock.RedisOptions{
+			Addresses: []string{address}, Username: c.Redlock.Username, Password: c.Redlock.Password.Reveal(),
+			Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
+		}))
+	}
+	if len(c.ZooKeeper.Addresses) > 0 {
+		clients.ZooKeeper = lock.NewZooKeeperClient(lock.ZooKeeperOptions{
+			Servers: c.ZooKeeper.Addresses, SessionTimeout: c.Lock.TTL, DialTimeout: time.Second, Auth: c.ZooKeeper.Auth.Reveal(),
+		})
+	}
+	if len(c.Etcd.Endpoints) > 0 {
+		clients.Etcd, err = lock.NewEtcdClient(lock.EtcdOptions{
+			Endpoints: c.Etcd.Endpoints, Username: c.Etcd.Username, Password: c.Etcd.Password.Reveal(), DialTimeout: time.Second,
+		})
+	}
+	return clients, err
+}

@@ -1,0 +1,212 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// A hand-over is one holder letting go and the next one getting hold: what a
+// lock costs where everybody wants the same name. Waiters are spread over
+// replicas, each of which has clients of its own, and hold the name for no
+// longer than it takes to let go.
+const (
+	waiters      = 64
+	replicas     = 3
+	handoverName = "handover"
+	handoverTTL  = 10 * time.Second
+	handoverWait = 30 * time.Second
+	// warmUp is the part of a contest, 1 in so many, that is not counted: until
+	// everybody has a connection and a place in the queue.
+	warmUp = 4
+)
+
+// hold takes the name once and lets go, and tells how long it waited.
+type hold func(ctx context.Context) (waited time.Duration, err error)
+
+// contest lets all waiters hold again and again, each by its own means.
+type contest struct {
+	holds []hold
+	each  time.Duration
+
+	rate   float64
+	unfair float64 // the longest wait over the median
+}
+
+// measure returns holds a second.
+func (c *contest) measure(ctx context.Context) (float64, error) {
+	start := time.Now()
+	counted, end := start.Add(c.each/warmUp), start.Add(c.each)
+	waits := make([][]time.Duration, len(c.holds))
+	errs := make([]error, len(c.holds))
+	var crowd sync.WaitGroup
+	for i, hold := range c.holds {
+		crowd.Go(func() {
+			for time.Now().Before(end) && ctx.Err() == nil && errs[i] == nil {
+				var waited time.Duration
+				waited, errs[i] = hold(ctx)
+				if errs[i] == nil && time.Now().After(counted) {
+					waits[i] = append(waits[i], waited)
+				}
+			}
+		})
+	}
+	crowd.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return 0, err
+	}
+	all := slices.Sorted(slices.Values(slices.Concat(waits...)))
+	if len(all) == 0 {
+		return 0, fmt.Errorf("nobody got hold within %s", c.each)
+	}
+	c.rate = float64(len(all)) / time.Since(counted).Seconds()
+	c.unfair = all[len(all)-1].Seconds() / max(all[len(all)/2].Seconds(), time.Microsecond.Seconds())
+	return c.rate, nil
+}
+
+// lastUnfair is how much longer the unluckiest of the last contest waited than
+// half of all did.
+func (c *contest) lastUnfair(context.Context) (float64, error) { return c.unfair, nil }
+
+// handover is the contests, and what they run on.
+type handover struct {
+	backends *servers.Backends
+	each     time.Duration
+	contests map[string]*contest // by the lock's name
+	closers  []func() error
+}
+
+func (h *handover) close() error {
+	var errs []error
+	for _, c := range slices.Backward(h.closers) {
+		errs = append(errs, c())
+	}
+	return errors.Join(errs...)
+}
+
+// join adds the contests to a suite: each lock that is made on a library's
+// connection against the library's own, and how long the unluckiest waits for a
+// lock that is fair.
+func (h *handover) join(s *Suite) error {
+	for _, pair := range []struct {
+		name    string
+		plain   string
+		make    func() (*contest, error)
+		atLeast float64
+	}{
+		{"redsync", "redsync's Mutex", h.plainRedsync, 1},
+		{"etcd", "etcd's concurrency.Mutex", h.plainEtcd, 2},
+		{"zk-sequential", "go-zookeeper's Lock", h.plainZooKeeper, 1},
+	} {
+		ours, err := h.ours(pair.name)
+		if err != nil {
+			return fmt.Errorf("prepare %s: %w", pair.name, err)
+		}
+		plain, err := pair.make()
+		if err != nil {
+			return fmt.Errorf("prepare %s: %w", pair.plain, err)
+		}
+		our, their := holdsOf(pair.name), holdsOf(pair.plain)
+		s.Subjects = append(s.Subjects, Subject{our, ours.measure, "/s"}, Subject{their, plain.measure, "/s"})
+		s.Ratios = append(s.Ratios, Ratio{Name: pair.name + " / " + pair.plain + ", holds", Of: our, By: their, AtLeast: pair.atLeast})
+		h.contests[pair.name] = ours
+	}
+	for _, entry := range lock.Registry() {
+		if !entry.Claims.Fair {
+			continue
+		}
+		if err := h.joinFair(s, entry.Name); err != nil {
+			return fmt.Errorf("prepare %s: %w", entry.Name, err)
+		}
+	}
+	return nil
+}
+
+func holdsOf(name string) string {
+	return fmt.Sprintf("holds of %s, %d waiters, %d replicas", name, waiters, replicas)
+}
+
+// unfairest bounds the longest wait for a fair lock, in medians.
+const unfairest = 5
+
+func (h *handover) joinFair(s *Suite, name string) error {
+	c, measured := h.contests[name]
+	if !measured {
+		var err error
+		if c, err = h.ours(name); err != nil {
+			return err
+		}
+		s.Subjects = append(s.Subjects, Subject{holdsOf(name), c.measure, "/s"})
+	}
+	wait := "longest wait for " + name + " / median"
+	s.Subjects = append(s.Subjects, Subject{wait, c.lastUnfair, "×"})
+	s.Limits = append(s.Limits, Limit{Subject: wait, AtMost: unfairest})
+	return nil
+}
+
+// ours is the contest of a lock of the registry.
+func (h *handover) ours(name string) (*contest, error) {
+	i := slices.IndexFunc(lock.Registry(), func(e lock.Entry) bool { return e.Name == name })
+	entry := lock.Registry()[i]
+	c := &contest{each: h.each}
+	lockers := make([]lock.Locker, replicas)
+	for r := range lockers {
+		clients, err := h.clients()
+		if err != nil {
+			return nil, err
+		}
+		lockers[r] = entry.New(lock.Deps{Clients: clients, TTL: handoverTTL, Retry: handoverRetry})
+		if closer, is := lockers[r].(interface{ Close() error }); is {
+			h.closers = append(h.closers, closer.Close)
+		}
+	}
+	for w := range waiters {
+		locker := lockers[w%replicas]
+		c.holds = append(c.holds, func(ctx context.Context) (time.Duration, error) { return holdOnce(ctx, locker) })
+	}
+	return c, nil
+}
+
+// handoverRetry is the default of lock.retry.
+const handoverRetry = 50 * time.Millisecond
+
+func holdOnce(ctx context.Context, locker lock.Locker) (time.Duration, error) {
+	waiting, cancel := context.WithTimeout(ctx, handoverWait)
+	defer cancel()
+	asked := time.Now()
+	lease, err := locker.Acquire(waiting, handoverName)
+	if err != nil {
+		return 0, err
+	}
+	waited := time.Since(asked)
+	return waited, lease.Release(ctx)
+}
+
+// clients are those of one replica.
+func (h *handover) clients() (*lock.Clients, error) {
+	etcd, err := lock.NewEtcdClient(lock.EtcdOptions{Endpoints: []string{h.backends.Etcd.Endpoint}, DialTimeout: time.Second})
+	if err != nil {
+		return nil, err
+	}
+	clients := &lock.Clients{
+		Redis: lock.NewRedisClient(lock.RedisOptions{
+			Addresses: []string{h.backends.Redis.Address}, Password: h.backends.Redis.Password, Timeout: time.Second, PoolSize: waiters,
+		}),
+		ZooKeeper: lock.NewZooKeeperClient(lock.ZooKeeperOptions{
+			Servers: []string{h.backends.ZooKeeper.Address}, SessionTimeout: handoverTTL, DialTimeout: time.Second,
+		}),
+		Etcd: etcd,
+	}
+	h.closers = append(h.closers, clients.Close)
+	return clients, nil
+}
+
+// plainName is the name of what a library keeps, apart from ours.
+func plainName(library string) string { return "plain-" + library + strconv.Itoa(waiters) }
