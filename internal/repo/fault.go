@@ -29,7 +29,9 @@ func (s *Store) fault(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		// A driver that is interrupted breaks its connection: what it reports is
+		// of our making, and no failure of the database.
 		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
 	}
 	switch s.dialect.classify(err) {

@@ -25,30 +25,49 @@ type Migration struct {
 // MigrateUp applies every pending migration and returns those it applied. Any
 // number of replicas may call it at once: one applies, the others wait.
 func (s *Store) MigrateUp(ctx context.Context) ([]Migration, error) {
-	schema, err := s.schema()
+	var applied []*goose.MigrationResult
+	err := s.changeSchema(ctx, "migrate up", func(schema *goose.Provider) (err error) {
+		applied, err = schema.Up(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	applied, err := schema.Up(ctx)
-	if err != nil {
-		return nil, s.schemaFault("migrate up", err)
-	}
 	return migrationsOf(applied), nil
+}
+
+// changeSchema does something to the schema that nobody else may do meanwhile.
+func (s *Store) changeSchema(ctx context.Context, doing string, change func(*goose.Provider) error) (err error) {
+	schema, err := s.schema()
+	if err != nil {
+		return err
+	}
+	if s.dialect.lockSchema != nil {
+		unlock, err := s.dialect.lockSchema(ctx)
+		if err != nil {
+			return s.schemaFault("lock the schema", err)
+		}
+		defer unlock() //nolint:errcheck // the change is made or not, whatever becomes of the lock
+	}
+	if err := change(schema); err != nil {
+		return s.schemaFault(doing, err)
+	}
+	return nil
 }
 
 // MigrateDown takes back the newest migration; it drops tables and what is in
 // them. There may be none to take back: then it returns nothing.
 func (s *Store) MigrateDown(ctx context.Context) ([]Migration, error) {
-	schema, err := s.schema()
-	if err != nil {
-		return nil, err
-	}
-	undone, err := schema.Down(ctx)
+	var undone *goose.MigrationResult
+	err := s.changeSchema(ctx, "migrate down", func(schema *goose.Provider) (err error) {
+		undone, err = schema.Down(ctx)
+		return err
+	})
 	if errors.Is(err, goose.ErrNoNextVersion) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, s.schemaFault("migrate down", err)
+		return nil, err
 	}
 	return migrationsOf([]*goose.MigrationResult{undone}), nil
 }

@@ -51,8 +51,31 @@ func openSQLite(o Options) (dialect, *sql.DB, error) {
 		},
 		"_txlock": {"immediate"},
 	}
-	pool, err := sql.Open("sqlite", "file:"+(&url.URL{Path: o.DSN}).EscapedPath()+"?"+settings.Encode())
-	return sqliteDialect(), pool, err
+	d := sqliteDialect()
+	d.lockSchema = func(ctx context.Context) (unlock func() error, err error) { return lockSchemaOf(ctx, o.DSN) }
+	pool, err := sql.Open("sqlite", sqliteURL(o.DSN, settings))
+	return d, pool, err
+}
+
+func sqliteURL(path string, settings url.Values) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + settings.Encode()
+}
+
+// lockSchemaOf lets one process change the schema while the others wait, up to a
+// minute. SQLite has no lock that spans transactions, but for the one on another
+// file: it stays, and stays empty.
+func lockSchemaOf(ctx context.Context, path string) (unlock func() error, err error) {
+	beside, err := sql.Open("sqlite", sqliteURL(path+"-schema", url.Values{
+		"_pragma": {"busy_timeout(60000)"}, "_txlock": {"immediate"},
+	}))
+	if err != nil {
+		return nil, err
+	}
+	tx, err := beside.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, errors.Join(err, beside.Close())
+	}
+	return func() error { return errors.Join(tx.Rollback(), beside.Close()) }, nil
 }
 
 // Result codes of SQLite, see https://www.sqlite.org/rescode.html.

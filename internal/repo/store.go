@@ -63,7 +63,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if d.oneWriter {
 		s.turn = make(chan struct{}, 1)
 	}
-	if err := s.Ping(ctx); err != nil {
+	if err := s.greet(ctx); err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
 	s.db, err = gorm.Open(d.gorm(pool), &gorm.Config{
@@ -75,6 +75,23 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", o.Driver, err), pool.Close())
 	}
 	return s, nil
+}
+
+// greetings bounds how often a database is asked that is busy. SQLite says so,
+// without waiting, to all but one of those who open a new file at the same time.
+const greetings = 50
+
+// greet asks the database for a first sign of life.
+func (s *Store) greet(ctx context.Context) error {
+	for try := 1; ; try++ {
+		err := s.Ping(ctx)
+		if !errors.Is(err, stock.ErrBusy) || try == greetings {
+			return err
+		}
+		if err := pause(ctx, rand.N(20*time.Millisecond)); err != nil {
+			return err
+		}
+	}
 }
 
 // As returns the same store, which writes the strategy's name into the ledger.
