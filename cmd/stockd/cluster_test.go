@@ -53,6 +53,11 @@ type testLab struct {
 // replicas on them.
 func startLab(t *testing.T, choice servers.Choice, replicas int, env ...string) testLab {
 	t.Helper()
+	return startLabOf(t, choice, cluster.Options{Replicas: replicas, Env: env})
+}
+
+func startLabOf(t *testing.T, choice servers.Choice, o cluster.Options) testLab {
+	t.Helper()
 	k, err := keeper.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -71,10 +76,9 @@ func startLab(t *testing.T, choice servers.Choice, replicas int, env ...string) 
 			t.Error(err)
 		}
 	})
-	c, err := cluster.Start(t.Context(), k, cluster.Options{
-		Binary: os.Args[0], Replicas: replicas, Env: append(backends.Env(), env...),
-		Embedded: backends.Database.Started == servers.Embedded, Balancer: choice.Mode,
-	})
+	o.Binary, o.Balancer, o.Embedded = os.Args[0], choice.Mode, backends.Database.Started == servers.Embedded
+	o.Env = append(backends.Env(), o.Env...)
+	c, err := cluster.Start(t.Context(), k, o)
 	if err != nil {
 		t.Fatal(err)
 	}

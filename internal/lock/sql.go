@@ -54,6 +54,14 @@ func newSQLPool(d Deps) *sqlPool {
 // by rounding, so that it never lets go before the holder does.
 func (p *sqlPool) lifetime() int64 { return (p.ttl + time.Millisecond).Microseconds() }
 
+// sqlGrant is what a write has won; a token of 0: nothing.
+type sqlGrant struct {
+	token uint64
+	asked time.Time // just before the write: the database counts the TTL from later
+}
+
+func (g sqlGrant) won() bool { return g.token != 0 }
+
 // sqlRunner is a connection, a transaction on one, or the pool.
 type sqlRunner interface {
 	ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error)

@@ -55,11 +55,10 @@ func (l *insertLock) Acquire(ctx context.Context, name string) (Lease, error) {
 	l.reaper.wake()
 	r := record{name: name, owner: ownerOf(ctx), entry: newOwner()}
 	for ctx.Err() == nil {
-		asked := time.Now()
-		token, won, err := l.try(ctx, r)
+		grant, err := l.try(ctx, r)
 		switch {
-		case won:
-			return granted(ctx, l.hold(r, token, asked))
+		case grant.won():
+			return granted(ctx, l.hold(r, grant))
 		case err != nil && !l.contended(err):
 			return nil, l.failed(ctx, err)
 		}
@@ -69,7 +68,7 @@ func (l *insertLock) Acquire(ctx context.Context, name string) (Lease, error) {
 }
 
 // try takes the name if it is free, or once more if the owner has it.
-func (l *insertLock) try(ctx context.Context, r record) (token uint64, won bool, err error) {
+func (l *insertLock) try(ctx context.Context, r record) (grant sqlGrant, err error) {
 	var seen sight
 	wrote := false
 	err = l.run(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
@@ -79,18 +78,17 @@ func (l *insertLock) try(ctx context.Context, r record) (token uint64, won bool,
 			return err
 		case !seen.held:
 			wrote = true
-			token, won, err = l.insert(ctx, conn, r)
+			grant, err = l.insert(ctx, conn, r)
 		case seen.owner == r.owner:
 			wrote = true
-			token = seen.token
-			won, err = l.enter(ctx, conn, r, seen)
+			grant, err = l.enter(ctx, conn, r, seen)
 		}
 		return err
 	})
 	if wrote {
 		err = l.doubt(ctx, err, func(ctx context.Context) error { return l.undo(ctx, r, seen) })
 	}
-	return token, won, err
+	return grant, err
 }
 
 // sight is what an Acquire saw of the row.
@@ -122,26 +120,28 @@ const insertRecord = `INSERT INTO record_lock (lock_name, owner, host, entry, de
 // insert takes a free name. The token is issued in the same transaction, and
 // first: those who want to insert queue up for it, and whoever finds the name
 // taken gives his token back.
-func (l *insertLock) insert(ctx context.Context, conn *sql.Conn, r record) (token uint64, won bool, err error) {
+func (l *insertLock) insert(ctx context.Context, conn *sql.Conn, r record) (sqlGrant, error) {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
-		return 0, false, err
+		return sqlGrant{}, err
 	}
 	defer tx.Rollback() // harmless after the commit
-	if token, err = l.tokens.next(ctx, tx, r.name); err != nil {
-		return 0, false, err
+	token, err := l.tokens.next(ctx, tx, r.name)
+	if err != nil {
+		return sqlGrant{}, err
 	}
+	asked := time.Now()
 	_, err = l.exec(ctx, tx, insertRecord, r.name, r.owner, l.host, r.entry, token, l.lifetime())
 	if duplicate(err) {
-		return 0, false, nil
+		return sqlGrant{}, nil
 	}
 	if err != nil {
-		return 0, false, err
+		return sqlGrant{}, err
 	}
 	if err := tx.Commit(); err != nil {
-		return 0, false, err
+		return sqlGrant{}, err
 	}
-	return token, true, nil
+	return sqlGrant{token, asked}, nil
 }
 
 const enterRecord = `UPDATE record_lock SET depth = depth + 1, entry = ?, expires_at = {until}
@@ -149,15 +149,19 @@ const enterRecord = `UPDATE record_lock SET depth = depth + 1, entry = ?, expire
 
 // enter counts one more hold of an owner who has the name, if nobody was counted
 // since the look.
-func (l *insertLock) enter(ctx context.Context, conn *sql.Conn, r record, seen sight) (won bool, err error) {
+func (l *insertLock) enter(ctx context.Context, conn *sql.Conn, r record, seen sight) (sqlGrant, error) {
+	asked := time.Now()
 	rows, err := l.exec(ctx, conn, enterRecord, r.entry, l.lifetime(), r.name, r.owner, seen.entry, seen.token)
-	return rows == 1, err
+	if err != nil || rows == 0 {
+		return sqlGrant{}, err
+	}
+	return sqlGrant{seen.token, asked}, nil
 }
 
 // hold is the lease of one hold; each prolongs the row by itself.
-func (l *insertLock) hold(r record, token uint64, asked time.Time) *held {
-	lease := newHeld(token, func(ctx context.Context) error { return l.release(ctx, r, token) })
-	watch(lease, asked, l.ttl, func(ctx context.Context) (bool, error) { return l.renew(ctx, r, token) })
+func (l *insertLock) hold(r record, grant sqlGrant) *held {
+	lease := newHeld(grant.token, func(ctx context.Context) error { return l.release(ctx, r, grant.token) })
+	watch(lease, grant.asked, l.ttl, func(ctx context.Context) (bool, error) { return l.renew(ctx, r, grant.token) })
 	return lease
 }
 
@@ -200,18 +204,13 @@ func (l *insertLock) release(ctx context.Context, r record, token uint64) error 
 }
 
 // undo takes back what an Acquire did whose answer was lost. Where it has done
-// nothing yet, it never will: the entry that it expects is gone. An insert in a
-// transaction that has not ended yet is waited for: it has the token locked.
+// nothing yet, it never will: the entry that it expects is gone. An insert whose
+// commit is still under way is waited for, since it has the row locked.
 //
 // Where the same owner has been counted once more since, nobody can tell any
 // longer; then the row outlives its last release by a TTL at the most.
 func (l *insertLock) undo(ctx context.Context, r record, seen sight) error {
 	return l.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		if !seen.held {
-			if _, err := l.tokens.next(ctx, conn, r.name); err != nil {
-				return err
-			}
-		}
 		_, err := l.leave(ctx, conn, r.name, undoRecord, r.entry, newOwner(), r.name, r.entry, seen.entry)
 		return err
 	})

@@ -29,11 +29,10 @@ type versionLock struct{ *sqlPool }
 func (l versionLock) Acquire(ctx context.Context, name string) (Lease, error) {
 	owner := newOwner()
 	for ctx.Err() == nil {
-		asked := time.Now()
-		version, won, err := l.try(ctx, name, owner)
+		grant, err := l.try(ctx, name, owner)
 		switch {
-		case won:
-			return granted(ctx, l.hold(name, owner, version, asked))
+		case grant.won():
+			return granted(ctx, l.hold(name, owner, grant))
 		case err != nil && !l.contended(err):
 			return nil, l.failed(ctx, err)
 		}
@@ -53,7 +52,7 @@ const (
 )
 
 // try takes the name if it is free.
-func (l versionLock) try(ctx context.Context, name, owner string) (version uint64, won bool, err error) {
+func (l versionLock) try(ctx context.Context, name, owner string) (grant sqlGrant, err error) {
 	var seen uint64
 	wrote := false
 	err = l.run(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
@@ -61,14 +60,17 @@ func (l versionLock) try(ctx context.Context, name, owner string) (version uint6
 		if err != nil || !wrote {
 			return err
 		}
+		asked := time.Now()
 		rows, err := l.exec(ctx, conn, takeVersion, owner, l.lifetime(), name, seen)
-		won = rows == 1
+		if err == nil && rows == 1 {
+			grant = sqlGrant{seen + 1, asked}
+		}
 		return err
 	})
 	if wrote {
 		err = l.doubt(ctx, err, func(ctx context.Context) error { return l.undo(ctx, name, owner, seen) })
 	}
-	return seen + 1, won, err
+	return grant, err
 }
 
 // look reads the row, and makes it where the name is new.
@@ -83,9 +85,9 @@ func (l versionLock) look(ctx context.Context, conn *sql.Conn, name string) (ver
 	return 0, err == nil, err
 }
 
-func (l versionLock) hold(name, owner string, version uint64, asked time.Time) *held {
-	lease := newHeld(version, func(ctx context.Context) error { return l.release(ctx, name, owner, version) })
-	watch(lease, asked, l.ttl, func(ctx context.Context) (bool, error) { return l.renew(ctx, name, owner, version) })
+func (l versionLock) hold(name, owner string, grant sqlGrant) *held {
+	lease := newHeld(grant.token, func(ctx context.Context) error { return l.release(ctx, name, owner, grant.token) })
+	watch(lease, grant.asked, l.ttl, func(ctx context.Context) (bool, error) { return l.renew(ctx, name, owner, grant.token) })
 	return lease
 }
 

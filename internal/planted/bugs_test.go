@@ -158,6 +158,41 @@ func defects() []defect {
 			pkg: "./internal/lab/keeper", test: "TestNothingIsLeftWhenTheNearEndIsKilled",
 		},
 		{
+			name: "a late holder deletes another's lock (the comparison forgotten)",
+			file: "internal/lock/lua/release.lua", old: "~= ARGV[1]", new: "== 'nobody'",
+			pkg: "./internal/lock", test: "TestLocks/redis-lua/redis/ReleasesOnlyItsOwn", needs: "redis",
+		},
+		{
+			name: "the watchdog sleeps",
+			file: "internal/lock/watchdog.go", old: "time.Until(asked.Add(ttl/3))", new: "time.Until(asked.Add(ttl*3))",
+			pkg: "./internal/lock", test: "TestLocks/redis-reentrant/redis/Renews", needs: "redis",
+		},
+		{
+			name: "the loss of a lease is a secret",
+			file: "internal/lock/lease.go", old: "	if !h.leaving.Load() {\n", new: "	if !h.leaving.Load() && h.token == 0 {\n",
+			pkg: "./internal/lock", test: "TestLocks/redis-reentrant/redis/SignalsLoss", needs: "redis",
+		},
+		{
+			name: "every holder has the same token",
+			file: "internal/lock/lua/token.lua", old: "redis.call('INCR', counter)", new: "tonumber(redis.call('GET', counter) or 1)",
+			pkg: "./internal/lock", test: "TestLocks/redis-lua/redis/Fences", needs: "redis",
+		},
+		{
+			name: "who came last is served first",
+			file: "internal/lock/lua/queue.lua", old: "redis.call('ZRANGE', queue, 0, 0)", new: "redis.call('ZRANGE', queue, -1, -1)",
+			pkg: "./internal/lock", test: "TestLocks/redis-fair/redis/IsFair", needs: "redis",
+		},
+		{
+			name: "who gave up stays in the queue",
+			file: "internal/lock/lua/fair_leave.lua", old: "leave(KEYS[2], KEYS[3], ARGV[1])", new: "",
+			pkg: "./internal/lock", test: "TestLocks/redis-fair/redis/LeavesNothingOfACrowd", needs: "redis",
+		},
+		{
+			name: "a holder that was late writes after all (the fence is not required)",
+			file: "internal/repo/fence.go", old: "WHERE goods_id = ? AND fence = ? AND", new: "WHERE goods_id = ? AND ? > 0 AND",
+			pkg: "./internal/service/strategy", test: "TestATokenCheckedOnlyAtTheWriteLosesAnUpdate/mariadb/claimed_before_the_read", needs: "mariadb",
+		},
+		{
 			name: "a layer is turned round",
 			file: "internal/stock/audit.go", old: "package stock\n", new: "package stock\n\nimport _ \"github.com/stockd/stockd/migrations\"\n",
 			pkg: "./internal/layers", test: "TestImportsRunOneWay",

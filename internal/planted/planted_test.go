@@ -25,7 +25,8 @@ func TestProvePlantedBugsAreCaught(t *testing.T) {
 	for _, d := range defects() {
 		t.Run(d.name, func(t *testing.T) {
 			if d.needs != "" {
-				_, err := servers.Find(d.needs + "d")
+				program := map[string]string{"mariadb": "mariadbd", "redis": "redis-server"}[d.needs]
+				_, err := servers.Find(program)
 				labtest.Need(t, d.needs, err == nil, "the bug shows only there")
 			}
 			tree := copyTree(t)

@@ -33,6 +33,8 @@ type Options struct {
 	Env []string
 	// Embedded tells that the database runs inside the replicas.
 	Embedded bool
+	// Processors is how many each replica uses; 0: a fair share of the machine.
+	Processors int
 	// Balancer is where the balancer is to come from.
 	Balancer servers.Mode
 }
@@ -104,6 +106,9 @@ func (c *Cluster) Close(ctx context.Context) error {
 // then hardly ever be interrupted between its read and its write, and the races
 // that a run is there to show would not happen: it gets two at least.
 func (o Options) processors() int {
+	if o.Processors > 0 {
+		return o.Processors
+	}
 	least := 1
 	if o.Embedded {
 		least = 2

@@ -19,6 +19,7 @@ type Cut struct {
 	target   string
 	mu       sync.Mutex
 	at       []byte
+	skip     int
 	deliver  bool
 	silent   bool
 	conns    map[net.Conn]bool
@@ -40,10 +41,22 @@ func NewCut(t *testing.T, target string) *Cut {
 // After cuts, once, the first connection on which the client sends these bytes.
 // deliver tells whether the server still gets them: then it acts, and only its
 // answer is lost.
-func (c *Cut) After(sent string, deliver bool) {
+func (c *Cut) After(sent string, deliver bool) { c.AfterSome(0, sent, deliver) }
+
+// AfterSome is After, but for the first few times that these bytes are sent.
+func (c *Cut) AfterSome(skip int, sent string, deliver bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.at, c.deliver = []byte(sent), deliver
+	c.at, c.skip, c.deliver = []byte(sent), skip, deliver
+}
+
+// Disarm makes no cut any more, and reports whether there was one.
+func (c *Cut) Disarm() (cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cut = c.at == nil
+	c.at = nil
+	return cut
 }
 
 // Mute lets connections be made, and nothing be answered on them.
@@ -122,6 +135,10 @@ func (c *Cut) isCut(sent []byte) (cut, deliver bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.at) == 0 || !bytes.Contains(sent, c.at) {
+		return false, false
+	}
+	if c.skip > 0 {
+		c.skip--
 		return false, false
 	}
 	c.at = nil

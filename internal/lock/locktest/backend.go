@@ -27,6 +27,9 @@ type backend interface {
 	// and waiters. What stays on purpose, such as the counter of its tokens, is
 	// not listed.
 	litter(t *testing.T, name string) []string
+	// requests are bytes by which the requests of an Acquire are known; what is
+	// empty stands for the name.
+	requests() []string
 }
 
 // crashable is a server, or several, that can be killed and started again.

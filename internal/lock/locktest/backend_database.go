@@ -82,6 +82,10 @@ func (b *databaseBackend) addresses() addresses { return b.at }
 func (b *databaseBackend) ttl() time.Duration   { return b.at.TTL }
 func (b *databaseBackend) named() lock.Backend  { return lock.Backend(b.at.Driver) }
 
+// A commit is what grants a name where a transaction ends before the work, and
+// it names nothing.
+func (b *databaseBackend) requests() []string { return []string{"", "COMMIT"} }
+
 // namedLock is how a server that has named locks calls that of a name.
 const namedLock = `CONCAT('stockd:', SHA2(CONCAT(DATABASE(), '/', ?), 224))`
 

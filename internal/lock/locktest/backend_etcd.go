@@ -38,6 +38,7 @@ func (a addresses) etcd() (*clientv3.Client, error) {
 func (b *etcdBackend) addresses() addresses { return b.at }
 func (b *etcdBackend) ttl() time.Duration   { return b.at.TTL }
 func (b *etcdBackend) named() lock.Backend  { return lock.Etcd }
+func (b *etcdBackend) requests() []string   { return []string{""} }
 
 // drop revokes the leases that the keys of a name are bound to.
 func (b *etcdBackend) drop(t *testing.T, name string) {

@@ -39,6 +39,7 @@ func (a addresses) redis(address string) redis.UniversalClient {
 func (b *redisBackend) addresses() addresses { return b.at }
 func (b *redisBackend) ttl() time.Duration   { return b.at.TTL }
 func (b *redisBackend) named() lock.Backend  { return lock.Redis }
+func (b *redisBackend) requests() []string   { return []string{""} }
 
 func (b *redisBackend) drop(t *testing.T, name string) {
 	t.Helper()

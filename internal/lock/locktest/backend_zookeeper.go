@@ -48,6 +48,7 @@ func (a addresses) zooKeeper() *lock.ZooKeeperClient {
 func (b *zooKeeperBackend) addresses() addresses { return b.at }
 func (b *zooKeeperBackend) ttl() time.Duration   { return b.at.TTL }
 func (b *zooKeeperBackend) named() lock.Backend  { return lock.ZooKeeper }
+func (b *zooKeeperBackend) requests() []string   { return []string{""} }
 
 func (b *zooKeeperBackend) drop(t *testing.T, name string) {
 	t.Helper()

@@ -145,9 +145,18 @@ func (p proxies) mute(mute bool) {
 }
 
 // cutAfter ends the next connection to each server on which these bytes are
-// sent; deliver tells whether the server still gets them.
-func (p proxies) cutAfter(sent string, deliver bool) {
+// sent, but for the first few times; deliver tells whether the server still gets
+// them.
+func (p proxies) cutAfter(skip int, sent string, deliver bool) {
 	for _, cut := range p {
-		cut.After(sent, deliver)
+		cut.AfterSome(skip, sent, deliver)
 	}
+}
+
+// disarm ends that, and reports whether a connection was ended.
+func (p proxies) disarm() (cut bool) {
+	for _, one := range p {
+		cut = one.Disarm() || cut
+	}
+	return cut
 }

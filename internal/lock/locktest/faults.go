@@ -1,6 +1,7 @@
 package locktest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -82,37 +83,63 @@ func namesAMuteServer(t *testing.T, s *subject) {
 	}
 }
 
-func outlivesALostRequest(t *testing.T, s *subject) { losesHalfOfARoundTrip(t, s, false) }
+func outlivesALostRequest(t *testing.T, s *subject) { losesRequests(t, s, false) }
 
-func outlivesALostAnswer(t *testing.T, s *subject) { losesHalfOfARoundTrip(t, s, true) }
+func outlivesALostAnswer(t *testing.T, s *subject) { losesRequests(t, s, true) }
 
-// losesHalfOfARoundTrip ends the connections in the middle of an Acquire, before
-// the servers have heard of it or before they have answered. Then the name is
-// the holder's, or it is to be had within the TTL.
-func losesHalfOfARoundTrip(t *testing.T, s *subject, deliver bool) {
+// losesRequests ends the connections in the middle of an Acquire, at one of its
+// requests after the other, before the servers have heard it or before they have
+// answered. Then the name is the holder's, or it is to be had within the TTL.
+func losesRequests(t *testing.T, s *subject, deliver bool) {
 	at, cuts := s.backend.addresses().through(t)
-	l, other, name := s.replicaAt(t, at, nil), s.replica(t), unique()
-	release(t, acquire(t, l, unique()))
-	cuts.cutAfter(name, deliver)
+	l, other := s.replicaAt(t, at, nil), s.replica(t)
+	for _, sent := range s.backend.requests() {
+		n := 0
+		for n < mostRequests && !t.Failed() && losesRequest(t, s, l, other, cuts, lostRequest{n, sent, deliver}) {
+			n++
+		}
+		if n == 0 && sent == "" {
+			t.Error("no request was lost")
+		}
+	}
+}
+
+// mostRequests is more than an Acquire makes.
+const mostRequests = 8
+
+// lostRequest is one that is lost: the n-th, counted from 0, of those with these
+// bytes in them, or with the name where there are none.
+type lostRequest struct {
+	n       int
+	sent    string
+	deliver bool
+}
+
+// losesRequest loses one of the requests of an Acquire. It reports whether there
+// are as many.
+func losesRequest(t *testing.T, s *subject, l, other lock.Locker, cuts proxies, lost lostRequest) (was bool) {
+	t.Helper()
+	name := unique()
+	release(t, acquire(t, l, name)) // what is made once for a name, there is by now
+	cuts.cutAfter(lost.n, cmp.Or(lost.sent, name), lost.deliver)
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	lease, err := l.Acquire(ctx, name)
+	was = cuts.disarm()
 	limit := s.backend.ttl() + time.Second
-	switch {
-	case err == nil:
-		assertHeld(t, lease, other, name)
-	case deliver && !s.entry.Claims.SurvivesCrash:
+	if err != nil {
 		s.assertNamed(t, err)
-		if isFreeWithin(t, other, name, limit) {
-			t.Error("claims not to survive a crash, and gave back what an answer that was lost had granted")
+		if lost.deliver && !s.entry.Claims.SurvivesCrash {
+			if isFreeWithin(t, other, name, limit) {
+				t.Error("claims not to survive a crash, and gave back what an answer that was lost had granted")
+			}
+			return was
 		}
-		return
-	default:
-		s.assertNamed(t, err)
 		lease = s.recover(t, l, name, limit)
-		assertHeld(t, lease, other, name)
 	}
+	assertHeld(t, lease, other, name)
 	release(t, lease)
 	release(t, acquireWithin(t, other, name, limit))
 	s.assertClean(t, name)
+	return was
 }
