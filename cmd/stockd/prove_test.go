@@ -27,7 +27,8 @@ func (q quiet) Done(r report.Run) {
 }
 
 // Every strategy that claims to be safe across replicas sells out exactly, on
-// three of them, twenty times in a row, on every database.
+// three of them, twenty times in a row, on every database. Those whose lock is
+// on a server sell a tenth.
 func TestProveSafeStrategiesSellOutExactly(t *testing.T) {
 	const repetitions = 20
 	var safe []string
@@ -43,9 +44,12 @@ func TestProveSafeStrategiesSellOutExactly(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(choice.Mode, choice.Database), func(t *testing.T) {
 			needDatabase(t, choice.Database)
+			if choice.Mode == servers.Local {
+				needLockServers(t)
+			}
 			r, err := demo.Run(t.Context(), demo.Plan{
 				Binary: os.Args[0], Servers: choice, Strategies: safe, Replicas: []int{3}, Repeat: repetitions,
-				Stock: 1000, Clients: 50, Loops: 100, Progress: quiet{t},
+				Stock: 1000, Clients: 50, Loops: 100, LockShare: 10, Progress: quiet{t},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -54,7 +58,10 @@ func TestProveSafeStrategiesSellOutExactly(t *testing.T) {
 				t.Errorf("%d runs, want %d", len(r.Runs), want)
 			}
 			for i, run := range r.Runs {
-				if run.Sold != run.Stock || run.Left != 0 || !run.Clean || run.Refused == 0 {
+				switch {
+				case run.Verdict == report.NotRun && choice.Mode == servers.Embedded:
+				case run.Strategy == "redis-getset" && run.Clean && run.Errors > 0: // it stalls: that is what it is here for
+				case run.Sold != run.Stock || run.Left != 0 || !run.Clean || run.Refused == 0:
 					t.Errorf("run %d, %s: %+v", i, run.Strategy, run)
 				}
 			}
