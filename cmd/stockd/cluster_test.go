@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,7 +37,8 @@ func eachCluster(t *testing.T, replicas int, test func(t *testing.T, l testLab))
 				needLocal(t)
 			}
 			// A holder that is killed keeps its lock for so long.
-			test(t, startLab(t, servers.Choice{Mode: from}, replicas, "STOCKD_LOCK_TTL=2s", "STOCKD_LOCK_RETRY=10ms"))
+			test(t, startLab(t, servers.Choice{Mode: from}, replicas, "STOCKD_LOCK_TTL=2s", "STOCKD_LOCK_RETRY=10ms",
+				"STOCKD_LOCK_WAIT=45s", "STOCKD_DEDUCT_TIMEOUT=90s"))
 		})
 	}
 }
@@ -177,14 +179,20 @@ func TestCopiesOnThreeReplicasAreOneSale(t *testing.T) {
 	})
 }
 
+// crashed are the locks whose holders die here, one of each backend.
+var crashed = []string{"sql-insert-lock", "redis-reentrant", "zk-sequential", "etcd"}
+
+// forgiven is how long nginx leaves a replica alone that it could not reach.
+const forgiven = 1100 * time.Millisecond
+
 // When a replica dies in the middle of a sale, the others sell on, and what was
 // sold is true: that is the claim that a crash is survived.
 func TestAKilledReplicaDoesNotStopTheSale(t *testing.T) {
 	eachCluster(t, 3, func(t *testing.T, l testLab) {
 		c := l.cluster
 		eachStrategy(t, l, func(t *testing.T, s service.Description, goods int64) {
-			if !s.Claims.SurvivesCrash {
-				t.Skip("it claims no such thing; locktest shows what a crash does to it")
+			if s.Claims.Fenceable && !slices.Contains(crashed, s.Name) {
+				t.Skip("one lock of each backend is enough here: locktest kills a holder of every lock")
 			}
 			units, requests := int64(600), 1500
 			if s.Claims.Fenceable { // several round trips a sale
@@ -195,12 +203,16 @@ func TestAKilledReplicaDoesNotStopTheSale(t *testing.T) {
 			}
 			victim := c.Replicas[goods%3]
 			result, err := load.Run(t.Context(), load.Plan{
-				URL: c.URL, Strategy: s.Name, GoodsID: goods, Clients: 20, Requests: requests, Timeout: 20 * time.Second,
+				URL: c.URL, Strategy: s.Name, GoodsID: goods, Clients: 20, Requests: requests, Timeout: time.Minute,
 				Progress: killOnce(t, victim, 30),
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
+			if err := victim.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(forgiven)
 			audit, err := c.Client().Audit(t.Context(), goods)
 			if err != nil {
 				t.Fatal(err)
@@ -213,9 +225,6 @@ func TestAKilledReplicaDoesNotStopTheSale(t *testing.T) {
 			}
 			if len(result.Replicas) < 2 || result.Sold < 60 {
 				t.Errorf("the others did not sell on: %+v", result)
-			}
-			if err := victim.Start(t.Context()); err != nil {
-				t.Fatal(err)
 			}
 		})
 	})

@@ -17,7 +17,7 @@ func redlock() Entry {
 			Exclusive: true, SurvivesCrash: true, Renews: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
-		New: func(d Deps) Locker { return redlockMany{deps: d} },
+		New: func(d Deps) Locker { return redlockMany{deps: d, here: NewProcess()} },
 	}
 }
 
@@ -27,9 +27,19 @@ func redlock() Entry {
 //
 // The dependencies are not embedded: their Close would be the lock's, and end
 // the clients that every lock of the replica shares.
-type redlockMany struct{ deps Deps }
+type redlockMany struct {
+	deps Deps
+	// here lets one who waits in this replica ask at a time. If all of them did,
+	// the nodes would be too slow for each, and count as down.
+	here *Process
+}
 
 func (l redlockMany) Acquire(ctx context.Context, name string) (Lease, error) {
+	turn, err := l.here.Acquire(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.Release(ctx) //nolint:errcheck // it cannot fail
 	nodes := make([]redsyncredis.Pool, len(l.deps.Redlock))
 	for i, client := range l.deps.Redlock {
 		nodes[i] = newNode(client)

@@ -41,12 +41,17 @@ func openWith(t *testing.T, d, locks *servers.Database, replicas int) shop {
 		store := labtest.Open(t, d, fmt.Sprintf("replica-%d", i+1))
 		s.inventory = service.NewInventory(store)
 		s.replicas = append(s.replicas, service.NewCatalogue(strategy.Registry(), strategy.Deps{
-			Store: store, LockWait: 5 * time.Second, Lock: lab.Locks(t, locks),
+			Store: store, LockWait: copiesWait, Lock: lab.Locks(t, locks),
 			Retry: strategy.Retry{Tries: 500, Step: time.Millisecond, Max: 50 * time.Millisecond},
-		}, 10*time.Second))
+		}, 2*copiesWait))
 	}
 	return s
 }
+
+// copiesWait is long enough for a hundred copies at a lock that is polled, on a
+// busy machine: being told that it is busy would be an honest answer, but not
+// the one that is asked for here.
+const copiesWait = 45 * time.Second
 
 // create makes a goods of the strategy's own.
 func (s shop) create(t *testing.T, goodsID, units int64) {

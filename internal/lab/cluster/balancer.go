@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -108,8 +110,13 @@ func (c *Cluster) startProxy() error {
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(targets[turn.Add(1)%uint64(len(targets))])
 		},
-		// One idle connection for each client that the plan may have.
-		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, MaxIdleConns: 0, IdleConnTimeout: time.Minute},
+		Transport: &passOn{
+			// One idle connection for each client that the plan may have.
+			RoundTripper: &http.Transport{MaxIdleConnsPerHost: 1024, MaxIdleConns: 0, IdleConnTimeout: time.Minute},
+			next:         func() string { return targets[turn.Add(1)%uint64(len(targets))].Host },
+			most:         len(targets),
+		},
+		ErrorLog: log.New(io.Discard, "", 0), // the buyer is told, and counts it
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -128,4 +135,26 @@ func (c *Cluster) startProxy() error {
 		return err
 	}
 	return nil
+}
+
+// passOn gives a request to the next replica where one cannot be connected to,
+// as nginx does: nothing of it was sent, so that it cannot happen twice.
+type passOn struct {
+	http.RoundTripper
+	next func() string
+	most int
+}
+
+// RoundTrip asks one replica after the other until a connection is made.
+func (p *passOn) RoundTrip(r *http.Request) (response *http.Response, err error) {
+	for range p.most {
+		response, err = p.RoundTripper.RoundTrip(r)
+		failed, is := errors.AsType[*net.OpError](err)
+		if !is || failed.Op != "dial" || r.Body != nil {
+			break
+		}
+		r = r.Clone(r.Context())
+		r.URL.Host = p.next()
+	}
+	return response, err
 }

@@ -17,7 +17,9 @@ const (
 	// patience bounds what must happen, and says nothing of how fast.
 	patience = 10 * time.Second
 	// soon is how much later than promised something may come on a busy machine.
-	soon = 500 * time.Millisecond
+	soon = time.Second
+	// grace is how much later than its TTL a loss may be signalled there.
+	grace = 500 * time.Millisecond
 	// aWhile is how long something is watched that must not happen.
 	aWhile = 150 * time.Millisecond
 )

@@ -16,13 +16,13 @@ func signalsLoss(t *testing.T, s *subject) {
 	lease := acquire(t, l, name)
 	s.backend.drop(t, name)
 	if !s.entry.Claims.SignalsLoss {
-		if endsWithin(lease, s.backend.ttl()+soon) {
+		if endsWithin(lease, s.backend.ttl()+grace) {
 			t.Error("claims not to signal a loss, and did")
 		}
 		_ = lease.Release(within(t)) // whatever it answers: the name is gone
 		return
 	}
-	if !endsWithin(lease, s.backend.ttl()+soon) {
+	if !endsWithin(lease, s.backend.ttl()+grace) {
 		t.Fatalf("the loss was not signalled within the TTL of %s", s.backend.ttl())
 	}
 	assertLost(t, lease)
@@ -54,7 +54,7 @@ func signalsLossWhenCutOff(t *testing.T, s *subject) {
 		defer release(t, others)
 		defer assertHeld(t, others, other, name)
 	}
-	told := endsWithin(lease, s.backend.ttl()+soon-time.Since(cut))
+	told := endsWithin(lease, s.backend.ttl()+grace-time.Since(cut))
 	if told != s.entry.Claims.SignalsLoss {
 		t.Errorf("claims to signal a loss: %v; told within the TTL: %v", s.entry.Claims.SignalsLoss, told)
 	}

@@ -53,7 +53,7 @@ func losesAll(t *testing.T, s *subject, l lock.Locker, name string) {
 	leases := []lock.Lease{acquireAs(me, t, l, name), acquireAs(me, t, l, name)}
 	s.backend.drop(t, name)
 	for _, lease := range leases {
-		if !endsWithin(lease, s.backend.ttl()+soon) {
+		if !endsWithin(lease, s.backend.ttl()+grace) {
 			t.Fatal("the loss of a name that was held twice was not signalled to both")
 		}
 		assertLost(t, lease)

@@ -65,7 +65,7 @@ func outlivesARestartWhileHolding(t *testing.T, s *subject) {
 		_ = lease.Release(within(t))
 		return
 	}
-	if taken && !endsWithin(lease, s.backend.ttl()+soon) {
+	if taken && !endsWithin(lease, s.backend.ttl()+grace) {
 		t.Error("the name was granted to another after a restart, and its holder was not told within the TTL")
 	}
 	lost := errors.Is(context.Cause(lease.Context()), lock.ErrLost)
