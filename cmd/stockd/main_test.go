@@ -84,6 +84,8 @@ func TestMigrate(t *testing.T) {
 		{"up", "applied 00001"},
 		{"up", "nothing to do"},
 		{"status", "applied 2"},
+		{"down", "took back 00003"},
+		{"down", "took back 00002"},
 		{"down", "took back 00001"},
 		{"status", "pending"},
 	} {
