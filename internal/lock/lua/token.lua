@@ -2,12 +2,13 @@
 -- Redis has lost it, it begins again above every token that was given before:
 -- above the floor, which the store behind the lock has seen, and above the
 -- microseconds of the clock, than which no counter was ever faster. Where no
--- floor was given, the answer is false: come back with one.
+-- floor was given, the answer is false: come back with one. A counter that is
+-- below the microseconds of any clock has been lost, whoever counted since.
+local LEAST = 10 ^ 15
 local function next_token(counter, floor)
   local token = redis.call('INCR', counter)
-  if token == 1 then
+  if token < LEAST then
     if floor == '' then
-      redis.call('DEL', counter)
       return false
     end
     local time = redis.call('TIME')
