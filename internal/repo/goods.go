@@ -20,10 +20,23 @@ type goodsRow struct {
 // TableName is the sources' name.
 func (goodsRow) TableName() string { return "tb_goods_stock" }
 
-// Goods reads the row without locking it. ErrUnknownGoods: there is none.
+// Goods reads the row without locking it. What is kept in places is not in it: see
+// InStock. ErrUnknownGoods: there is none.
 func (s *Store) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	return s.readGoods(ctx, s.pool, readRow, goodsID)
 }
+
+// InStock is the goods with all that is in stock of it, wherever it is kept: in the
+// row, and in its places. ErrUnknownGoods: there is none.
+func (s *Store) InStock(ctx context.Context, goodsID int64) (stock.Goods, error) {
+	return s.readGoods(ctx, s.pool, readInStock, goodsID)
+}
+
+const (
+	inStock = `g.stock + COALESCE((SELECT SUM(p.units) FROM tb_stock_place AS p WHERE p.goods_id = g.goods_id), 0)`
+
+	readInStock = `SELECT g.goods_id, ` + inStock + `, g.version, g.fence FROM tb_goods_stock AS g WHERE g.goods_id = ?`
+)
 
 // CreateGoods makes a goods with its first units, 0 to stock.MaxStock.
 // ErrGoodsExist: the id is taken.

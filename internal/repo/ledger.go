@@ -185,8 +185,9 @@ func (s *Store) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
 	return stock.NewAudit(goodsID, sums.Stock, sums.Restocked, sums.Sold, sums.Orders), nil
 }
 
-// auditSums is one statement, so that row and ledger are read as of one moment.
-const auditSums = `SELECT g.stock, TRUE AS found,
+// auditSums is one statement, so that row, places and ledger are read as of one
+// moment.
+const auditSums = `SELECT ` + inStock + ` AS stock, TRUE AS found,
 	(SELECT COALESCE(SUM(quantity), 0) FROM tb_stock_ledger WHERE goods_id = ? AND kind = 'restock') AS restocked,
 	(SELECT COALESCE(SUM(quantity), 0) FROM tb_stock_ledger WHERE goods_id = ? AND kind = 'deduct') AS sold,
 	(SELECT COUNT(*) FROM tb_stock_ledger WHERE goods_id = ? AND kind = 'deduct') AS orders

@@ -17,9 +17,9 @@ type Inventory struct {
 // NewInventory looks after the goods of a store.
 func NewInventory(store *repo.Store) *Inventory { return &Inventory{store: store} }
 
-// Goods reads the row of a goods. stock.ErrUnknownGoods: there is none.
+// Goods is what is in stock of a goods. stock.ErrUnknownGoods: there is none.
 func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
-	return i.store.Goods(ctx, goodsID)
+	return i.store.InStock(ctx, goodsID)
 }
 
 // Audit compares the row of a goods with its ledger.
@@ -41,7 +41,7 @@ func (i *Inventory) Create(ctx context.Context, goodsID, units int64, key string
 	if err != nil {
 		return stock.Goods{}, err
 	}
-	return i.store.Goods(ctx, goodsID)
+	return i.store.InStock(ctx, goodsID)
 }
 
 // Restock adds units. A key that was restocked under before adds nothing.
@@ -57,7 +57,7 @@ func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key strin
 	if err != nil {
 		return stock.Goods{}, err
 	}
-	return i.store.Goods(ctx, goodsID)
+	return i.store.InStock(ctx, goodsID)
 }
 
 // excuse forgives a failure that is only the echo of an earlier success: the
