@@ -26,7 +26,7 @@ type suiteFlags struct {
 func addSuiteFlags(flags *pflag.FlagSet) *suiteFlags {
 	s := &suiteFlags{}
 	flags.BoolVar(&s.on, "suite", false, "measure how far stockd is from its limits instead, on servers of its own")
-	flags.StringVar(&s.from, "servers", "local", "with --suite: auto, embedded or local")
+	flags.StringVar(&s.from, "servers", "local", "with --suite: auto, embedded or local, with exceptions as for stockd demo")
 	flags.IntVar(&s.rounds, "rounds", 5, "with --suite: how often everything is measured")
 	flags.DurationVar(&s.each, "each", 4*time.Second, "with --suite: how long each measurement takes")
 	return s
