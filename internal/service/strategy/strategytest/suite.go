@@ -36,10 +36,15 @@ func Run(t *testing.T, bench Bench) {
 	for _, entry := range strategy.Registry() {
 		t.Run(entry.Name, func(t *testing.T) {
 			s := newSubject(t, bench, entry, stores, goods)
-			for _, topic := range contents() {
-				t.Run(topic.name, func(t *testing.T) { topic.test(t, s) })
-			}
+			s.run(t, contents())
+			t.Run("grouped", func(t *testing.T) { s.grouped(t).run(t, groupedContents(entry)) })
 		})
+	}
+}
+
+func (s *subject) run(t *testing.T, topics []topic) {
+	for _, topic := range topics {
+		t.Run(topic.name, func(t *testing.T) { topic.test(t, s) })
 	}
 }
 
@@ -74,12 +79,32 @@ func contents() []topic {
 	}
 }
 
+// groupedContents lists what a strategy is held to with its calls grouped. One
+// with a lock on a server takes its time, and is asked only for what grouping
+// could break.
+func groupedContents(entry strategy.Entry) []topic {
+	if entry.Claims.Fenceable {
+		return []topic{
+			{"ServesABatchFirstComeFirstServed", servesABatchFirstComeFirstServed},
+			{"ACopyInACrowdDisturbsNobody", aCopyInACrowdDisturbsNobody},
+			{"NeverSellsToWhoWasToldItFailed", neverSellsToWhoWasToldItFailed},
+			{"OnThreeReplicas", onThreeReplicas},
+			{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
+		}
+	}
+	return append(contents(), topic{"ACopyInACrowdDisturbsNobody", aCopyInACrowdDisturbsNobody})
+}
+
 // subject is one strategy, as three replicas have it.
 type subject struct {
 	entry    strategy.Entry
 	store    *repo.Store
 	replicas []strategy.Strategy
 	goods    *atomic.Int64
+	// bare are the replicas as the registry makes them; group makes replicas of
+	// them.
+	bare  []strategy.Strategy
+	group func(t *testing.T, bare strategy.Strategy) strategy.Strategy
 }
 
 // Limits that are short enough for a test and long enough for a busy machine.
@@ -96,16 +121,42 @@ func newSubject(t *testing.T, bench Bench, entry strategy.Entry, stores []*repo.
 			Store: store.As(entry.Name), LockWait: lockWait, Lock: bench.Locks(t, entry.Needs),
 			Retry: strategy.Retry{Tries: tries, Step: time.Millisecond, Max: 50 * time.Millisecond},
 		})
-		if closer, ok := replica.(io.Closer); ok {
-			t.Cleanup(func() {
-				if err := closer.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-		}
+		closeAfter(t, replica)
 		s.replicas = append(s.replicas, replica)
 	}
+	s.bare = s.replicas
+	s.group = func(_ *testing.T, bare strategy.Strategy) strategy.Strategy { return bare }
 	return s
+}
+
+// grouped is the subject on replicas that make one batch of the calls that wait.
+func (s *subject) grouped(t *testing.T) *subject {
+	t.Helper()
+	grouped := *s
+	grouped.entry.Claims = s.entry.Claims.Grouped()
+	grouped.replicas = nil
+	grouped.group = func(t *testing.T, bare strategy.Strategy) strategy.Strategy {
+		t.Helper()
+		g := strategy.NewGrouped(bare, s.store, strategy.Group{Batch: 5, Units: stock.MaxQuantity, Queue: 1000, Timeout: 2 * lockWait})
+		closeAfter(t, g)
+		return g
+	}
+	for _, bare := range s.bare {
+		grouped.replicas = append(grouped.replicas, grouped.group(t, bare))
+	}
+	return &grouped
+}
+
+// closeAfter closes what can be closed when the test ends.
+func closeAfter(t *testing.T, made strategy.Strategy) {
+	t.Helper()
+	if closer, ok := made.(io.Closer); ok {
+		t.Cleanup(func() {
+			if err := closer.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // create makes a goods that no other topic knows.
