@@ -8,12 +8,21 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/progress"
 
+	"github.com/stockd/stockd/internal/lab/bench"
 	"github.com/stockd/stockd/internal/lab/demo"
 	"github.com/stockd/stockd/internal/lab/report"
 )
 
 // newProgress is a bar on a terminal, and plain lines elsewhere.
 func newProgress(w io.Writer) demo.Progress {
+	if isTerminal(w) {
+		return newBar(w)
+	}
+	return &lines{w: w, start: time.Now()}
+}
+
+// newSteps is the same for a suite of the benchmark.
+func newSteps(w io.Writer) bench.Progress {
 	if isTerminal(w) {
 		return newBar(w)
 	}
@@ -37,6 +46,12 @@ func (l *lines) End()             {}
 func (l *lines) Done(r report.Run) {
 	l.done++
 	l.linef("%d/%d %s on %s: %s", l.done, l.runs, r.Strategy, replicas(r.Replicas), summary(r))
+}
+
+// Step writes what one measurement came to.
+func (l *lines) Step(words string, left time.Duration) {
+	l.done++
+	l.linef("%d/%d, %s left  %s", l.done, l.runs, left.Round(time.Second), words)
 }
 
 func (l *lines) linef(format string, args ...any) {
@@ -97,6 +112,12 @@ func (b *bar) Done(report.Run) {
 		b.current.MarkAsDone()
 	}
 	b.overall.Increment(1)
+}
+
+// Step shows what one measurement came to beside the bar.
+func (b *bar) Step(words string, left time.Duration) {
+	b.overall.Increment(1)
+	b.overall.UpdateMessage(fmt.Sprintf("%s left; %s", left.Round(time.Second), words))
 }
 
 func (b *bar) End() {
