@@ -32,6 +32,7 @@ func benchCommand() *cobra.Command {
 	flags.StringVar(&plan.URL, "url", "http://127.0.0.1:8080", "stockd, or a balancer before several")
 	flags.Int64Var(&plan.GoodsID, "goods", 1, "goods to sell")
 	flags.StringVar(&plan.Strategy, "strategy", "sql-conditional", "strategy to sell through")
+	flags.BoolVar(&plan.Group, "group", false, "have each replica make one batch of the purchases that wait")
 	flags.IntVar(&plan.Clients, "clients", 50, "clients that buy at the same time")
 	flags.IntVar(&plan.Requests, "requests", 0, "end after so many requests")
 	flags.DurationVar(&plan.Duration, "duration", 0, "end after so long (default 10s where --requests is not given)")
@@ -96,8 +97,9 @@ func measure(ctx context.Context, plan load.Plan, progress demo.Progress) (run r
 	if err != nil {
 		return run, err
 	}
+	run = report.Run{Strategy: plan.Strategy, Group: plan.Group, Clients: plan.Clients, Tries: 1, Note: strategy.Note}
 	progress.Begin(1)
-	progress.Run(plan.Strategy, plan.Requests)
+	progress.Run(run.Name(), plan.Requests)
 	plan.Progress = progress.Answered
 	result, err := load.Run(ctx, plan)
 	if err != nil {
@@ -108,10 +110,8 @@ func measure(ctx context.Context, plan load.Plan, progress demo.Progress) (run r
 	if err != nil {
 		return run, errors.Join(err, ctx.Err())
 	}
-	run = report.Run{
-		Strategy: plan.Strategy, Clients: plan.Clients, Replicas: len(result.Replicas), Tries: 1,
-		ExpectedClean: strategy.Claims.Exclusive(len(result.Replicas)), Note: strategy.Note,
-	}
+	run.Replicas = len(result.Replicas)
+	run.ExpectedClean = demo.Claims(strategy, plan.Group).Exclusive(run.Replicas)
 	run.Add(result, after.Since(before))
 	run.Judge()
 	progress.Done(run)

@@ -35,6 +35,7 @@ func demoCommand() *cobra.Command {
 	flags.IntVar(&plan.Loops, "loops", 100, "purchases that each client tries, one unit each")
 	flags.IntVar(&plan.LockShare, "lock-share", 10, "a strategy whose lock is on a server gets 1 in so many of the units and the purchases")
 	flags.IntSliceVar(&plan.Replicas, "replicas", []int{1, 3}, "sizes of the cluster, comma separated")
+	flags.BoolVar(&plan.Group, "group", false, "have each replica make one batch of the purchases that wait")
 	flags.IntVar(&plan.Repeat, "repeat", 1, "how often to make each run")
 	flags.StringVar(&from, "servers", "auto", "auto, embedded or local; local,database=mysql (mariadb, sqlite) picks one")
 	flags.StringVar(&write, "json", "", "file to write the figures to")

@@ -45,7 +45,7 @@ func (l *lines) End()             {}
 
 func (l *lines) Done(r report.Run) {
 	l.done++
-	l.linef("%d/%d %s on %s: %s", l.done, l.runs, r.Strategy, replicas(r.Replicas), summary(r))
+	l.linef("%d/%d %s on %s: %s", l.done, l.runs, r.Name(), replicas(r.Replicas), summary(r))
 }
 
 // Step writes what one measurement came to.

@@ -37,9 +37,19 @@ func (l *Loaded) check() error {
 		between(l, "optimistic.tries", l.Optimistic.Tries, 1, 10_000),
 		atLeast(l, "optimistic.step", l.Optimistic.Step, 0),
 		atLeast(l, "optimistic.max", l.Optimistic.Max, l.Optimistic.Step),
+		l.group(),
 		l.locks(),
 		l.oneOf("log.level", l.Log.Level, "debug", "info", "warn", "error"),
 		l.oneOf("log.format", l.Log.Format, "text", "json"),
+	)
+}
+
+// group wants batches that one statement can hold, and a queue that can fill one.
+func (l *Loaded) group() error {
+	return errors.Join(
+		between(l, "group.batch", l.Group.Batch, 1, 2000),
+		between(l, "group.units", l.Group.Units, 1, 1_000_000_000),
+		between(l, "group.queue", l.Group.Queue, l.Group.Batch, 1_000_000),
 	)
 }
 

@@ -14,6 +14,7 @@ type Config struct {
 	Admin      Admin      `key:"admin" doc:"the listener for the owner: creating and restocking goods"`
 	Database   Database   `key:"database" doc:"where the stock and the ledger are"`
 	Deduct     Deduct     `key:"deduct" doc:"how a purchase is served"`
+	Group      Group      `key:"group" doc:"the queues of group=true: one a goods in each replica"`
 	Lock       Lock       `key:"lock" doc:"the locks of those strategies that have one"`
 	Optimistic Optimistic `key:"optimistic" doc:"the tries of sql-optimistic"`
 	Redis      Redis      `key:"redis" doc:"the Redis of the locks; without an address they are not available"`
@@ -55,6 +56,13 @@ type Database struct {
 type Deduct struct {
 	Strategy string        `key:"strategy" default:"sql-conditional" doc:"the strategy of a request that names none"`
 	Timeout  time.Duration `key:"timeout" default:"10s" doc:"longest time for one purchase; longer than lock.wait and database.lock_wait"`
+}
+
+// Group bounds the queues of grouped purchases.
+type Group struct {
+	Batch int `key:"batch" default:"256" doc:"most purchases that are written together, 1 to 2000"`
+	Units int `key:"units" default:"100000" doc:"most units that are taken together, 1 to 1000000000; a purchase that alone has more is written alone"`
+	Queue int `key:"queue" default:"4096" doc:"most purchases that wait for one goods, group.batch to 1000000; then the answer is busy"`
 }
 
 // Lock is what all locks share.

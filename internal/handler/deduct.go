@@ -47,15 +47,12 @@ func (s sale) deduct(c *gin.Context) {
 	if name == "" {
 		name = s.options.DefaultStrategy
 	}
-	if f.flag("group") {
-		f.failf("group", "cannot be true: no strategy of this version can do that")
-	}
-	fence := f.flag("fence")
+	group, fence := f.flag("group"), f.flag("fence")
 	if err := f.err(); err != nil {
 		answer(c, err)
 		return
 	}
-	service, err := s.service(name, fence)
+	service, err := s.service(name, group, fence)
 	if err != nil {
 		answer(c, err)
 		return
@@ -63,14 +60,18 @@ func (s sale) deduct(c *gin.Context) {
 	s.sell(c, service, goodsID, purchase)
 }
 
-// service finds what sells: a strategy, fenced where that is asked for.
-func (s sale) service(name string, fence bool) (*service.Service, error) {
+// service finds what sells: a strategy, grouped and fenced where that is asked
+// for.
+func (s sale) service(name string, group, fence bool) (*service.Service, error) {
 	found, err := s.options.Catalogue.Service(name)
 	if err != nil {
 		p := problemOf(err)
 		p.Strategies = s.options.Catalogue.Names()
 		p.Errors = []fieldError{{"strategy", fmt.Sprintf("%q is not known; allowed are those of GET /strategies", name)}}
 		return nil, p
+	}
+	if group {
+		found = found.Grouped()
 	}
 	if !fence {
 		return found, nil

@@ -30,15 +30,44 @@ type Catalogue struct {
 
 // NewCatalogue makes the strategies. Each deduction ends within timeout.
 func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Duration) *Catalogue {
+	gathered := newGathered(deps.Store, deps.Group.Batch, timeout)
 	c := &Catalogue{store: deps.Store, clients: deps.Lock.Clients, byName: make(map[string]*Service, len(entries))}
 	for _, entry := range entries {
 		own := deps
 		own.Store = deps.Store.As(entry.Name)
-		s := &Service{entry: entry, strategy: entry.New(own), store: own.Store, timeout: timeout}
+		s := newService(entry, own, gathered, timeout)
 		c.services = append(c.services, s)
 		c.byName[entry.Name] = s
 	}
 	return c
+}
+
+// newService makes a service and those that it is with its modifiers.
+func newService(entry strategy.Entry, deps strategy.Deps, gathered strategy.Ledger, timeout time.Duration) *Service {
+	deps.Group.Timeout = timeout
+	plain := &Service{entry: entry, strategy: entry.New(deps), ledger: deps.Store, timeout: timeout}
+	plain.grouped = plain.groupedBy(gathered, deps.Group)
+	if fencer, can := plain.strategy.(strategy.Fencer); can {
+		fenced := *plain
+		fenced.strategy = fencer.Fenced()
+		fenced.grouped = fenced.groupedBy(gathered, deps.Group)
+		plain.setFenced(&fenced)
+	}
+	return plain
+}
+
+func (s *Service) groupedBy(gathered strategy.Ledger, bounds strategy.Group) *Service {
+	grouped := *s
+	grouped.ledger = gathered
+	grouped.strategy = strategy.NewGrouped(s.strategy, gathered, bounds)
+	grouped.grouped = &grouped
+	return &grouped
+}
+
+// setFenced lets the modifiers be taken in either order.
+func (s *Service) setFenced(fenced *Service) {
+	s.fenced, fenced.fenced = fenced, fenced
+	s.grouped.fenced, fenced.grouped.fenced = fenced.grouped, fenced.grouped
 }
 
 // Service finds a strategy by its name.
@@ -167,12 +196,19 @@ func (c *Catalogue) Backends(ctx context.Context) ([]Backend, error) {
 	return list, down[lock.Database]
 }
 
-// Close closes the strategies that hold something open.
+// Close waits for batches that are being written, and closes the strategies that
+// hold something open.
 func (c *Catalogue) Close() error {
 	var errs []error
 	for _, s := range c.services {
-		if closer, ok := s.strategy.(io.Closer); ok {
-			errs = append(errs, closer.Close())
+		list := []*Service{s.grouped, s} // what wraps before what it wraps
+		if s.fenced != nil {
+			list = []*Service{s.grouped, s.fenced.grouped, s}
+		}
+		for _, s := range list {
+			if closer, ok := s.strategy.(io.Closer); ok {
+				errs = append(errs, closer.Close())
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -22,21 +21,25 @@ import (
 type Service struct {
 	entry    strategy.Entry
 	strategy strategy.Strategy
-	store    *repo.Store
+	ledger   strategy.Ledger // where keys are looked up
 	timeout  time.Duration
+	// The same service with a modifier; both may be itself. fenced is nil where
+	// there is no lock.
+	fenced, grouped *Service
 }
 
 // Fenced is the same service with its writes fenced: a holder that lost its
 // lock and does not know it cannot write. ErrNotFenceable: there is no lock.
 func (s *Service) Fenced() (*Service, error) {
-	fencer, can := s.strategy.(strategy.Fencer)
-	if !can {
+	if s.fenced == nil {
 		return nil, fmt.Errorf("%w: %s has no lock whose token the store could check", ErrNotFenceable, s.entry.Name)
 	}
-	fenced := *s
-	fenced.strategy = fencer.Fenced()
-	return &fenced, nil
+	return s.fenced, nil
 }
+
+// Grouped is the same service, which makes one batch of the purchases that wait
+// for the same goods.
+func (s *Service) Grouped() *Service { return s.grouped }
 
 // Deduct takes stock for one purchase.
 //
@@ -97,7 +100,7 @@ func (s *Service) once(ctx context.Context, goodsID int64, p stock.Purchase) (st
 // recall finds the first answer to a request id. An outcome that is not
 // Replayed means that there is none.
 func (s *Service) recall(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-	orders, err := s.store.Orders(ctx, p.RequestID)
+	orders, err := s.ledger.Orders(ctx, p.RequestID)
 	if err != nil {
 		return stock.Outcome{}, err
 	}

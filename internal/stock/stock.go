@@ -72,8 +72,9 @@ type Outcome struct {
 	Refused error
 	// Replayed tells that the order was accepted earlier, under the same key.
 	Replayed bool
-	// Wait is how long the purchase waited for its lock, Hold how long the
-	// lock was held for its batch; both are 0 for strategies without a lock.
+	// Wait is how long the purchase waited for its lock and, where it was
+	// grouped, in the queue; Hold is how long the lock was held for its batch.
+	// Both are 0 for strategies without a lock that are not grouped.
 	Wait, Hold time.Duration
 }
 

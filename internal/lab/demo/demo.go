@@ -39,6 +39,8 @@ type Plan struct {
 	// a strategy gets whose lock is kept on a server: it takes several round
 	// trips a sale. At least 1.
 	LockShare int
+	// Group has the replicas make one batch of the purchases that wait.
+	Group bool
 	// Repeat makes every run so many times, at least once.
 	Repeat int
 	// Progress hears how far the demo is.
@@ -174,12 +176,20 @@ func Pick(known []service.Description, name string) (service.Description, error)
 	return service.Description{}, fmt.Errorf("%q is not a strategy; there are %s", name, strings.Join(names, ", "))
 }
 
+// Claims is what a strategy claims, grouped or not.
+func Claims(s service.Description, group bool) strategy.Claims {
+	if group {
+		return s.Claims.Grouped()
+	}
+	return s.Claims
+}
+
 // sale makes one run. One that is known to fail and comes out clean is made
 // again, a bounded number of times.
 func (d *demo) sale(ctx context.Context, c client.Client, s service.Description, replicas int) (report.Run, error) {
 	run := report.Run{
 		Strategy: s.Name, Replicas: replicas, Clients: d.plan.Clients, Stock: d.plan.Stock,
-		Requests: d.plan.Clients * d.plan.Loops, ExpectedClean: s.Claims.Exclusive(replicas), Note: s.Note,
+		Requests: d.plan.Clients * d.plan.Loops, Group: d.plan.Group, ExpectedClean: Claims(s, d.plan.Group).Exclusive(replicas), Note: s.Note,
 	}
 	if s.Claims.Fenceable {
 		run.Shorter = true
@@ -230,13 +240,13 @@ func (d *demo) try(ctx context.Context, c client.Client, run *report.Run) error 
 		return err
 	}
 	plan := load.Plan{
-		URL: c.URL, Strategy: run.Strategy, GoodsID: d.goods, Clients: run.Clients, Requests: requests,
+		URL: c.URL, Strategy: run.Strategy, Group: run.Group, GoodsID: d.goods, Clients: run.Clients, Requests: requests,
 		Timeout: requestTimeout, Progress: d.plan.Progress.Answered,
 	}
 	if run.Shorter {
 		plan.Duration = lockRun
 	}
-	d.plan.Progress.Run(fmt.Sprintf("%s ×%d", run.Strategy, run.Replicas), requests)
+	d.plan.Progress.Run(fmt.Sprintf("%s ×%d", run.Name(), run.Replicas), requests)
 	result, err := load.Run(ctx, plan)
 	if err != nil {
 		return err

@@ -75,7 +75,7 @@ func (r *Report) Table(w io.Writer, color bool) error {
 	}
 	t.SetColumnConfigs(numbers)
 	for i, run := range r.Runs {
-		if i > 0 && run.Strategy != r.Runs[i-1].Strategy {
+		if i > 0 && run.Name() != r.Runs[i-1].Name() {
 			t.AppendSeparator()
 		}
 		t.AppendRow(run.row(color))
@@ -92,7 +92,7 @@ func (r *Report) Table(w io.Writer, color bool) error {
 }
 
 func (r *Run) row(color bool) table.Row {
-	row := table.Row{r.Strategy, r.Replicas}
+	row := table.Row{r.Name(), r.Replicas}
 	if r.Verdict == NotRun {
 		for range 9 {
 			row = append(row, "–")
@@ -123,7 +123,7 @@ func (r *Run) words() string {
 // notes are the reasons and caveats that do not fit into a cell, each once.
 func (r *Report) notes() (lines []string) {
 	add := func(run Run, words string) {
-		line := run.Strategy + ": " + words
+		line := run.Name() + ": " + words
 		if words != "" && !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
@@ -155,7 +155,7 @@ func (r *Report) shorter() string {
 		return ""
 	}
 	return fmt.Sprintf("%s to %s: shorter runs, of %s units each, because a lock takes several round trips a sale",
-		first.Strategy, last.Strategy, comma(units))
+		first.Name(), last.Name(), comma(units))
 }
 
 func paint(color bool, v Verdict, words string) string {

@@ -75,6 +75,18 @@ type Run struct {
 	Note string `json:"note,omitempty"`
 }
 
+// Name is the strategy with its modifiers, such as "etcd, grouped".
+func (r *Run) Name() string {
+	name := r.Strategy
+	if r.Group {
+		name += ", grouped"
+	}
+	if r.Fence {
+		name += ", fenced"
+	}
+	return name
+}
+
 // Add puts the figures of a load and the audit after it into the run.
 func (r *Run) Add(l *load.Result, a stock.Audit) {
 	r.Requests = l.Sent

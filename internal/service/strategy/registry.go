@@ -115,6 +115,13 @@ func (c Claims) Exclusive(replicas int) bool {
 	return c.ExclusiveInProcess
 }
 
+// Grouped is what is left to claim where all requests are grouped: a replica
+// writes the batches of a goods one after the other, whatever its strategy.
+func (c Claims) Grouped() Claims {
+	c.ExclusiveInProcess = true
+	return c
+}
+
 // Caveat tells in words where a database bends a strategy.
 type Caveat struct {
 	// Database is repo.MySQL or repo.SQLite.
@@ -145,4 +152,6 @@ type Deps struct {
 	Lock lock.Deps
 	// Retry bounds the tries of optimistic writers.
 	Retry Retry
+	// Group bounds the queues of group=true, which any strategy can have.
+	Group Group
 }

@@ -24,7 +24,10 @@ import (
 //     stock.ErrUnknownGoods: there is no such goods. stock.ErrBusy: not now,
 //     try again. stock.ErrBackendUnavailable: a backend failed, and is named.
 //  4. Deduct returns soon after ctx ends, with the context's cause, and then
-//     nothing more is written on its behalf.
+//     nothing more is written on its behalf. Where others' purchases are being
+//     written in one transaction with it (Grouped), they are not disturbed: the
+//     error is stock.ErrUnknownOutcome with the cause, and only the last one to
+//     wait ends the transaction and hears its true answer.
 //  5. Whether concurrent batches are kept apart is what the entry in the
 //     registry claims, and nothing else.
 type Strategy interface {

@@ -1,0 +1,241 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Group bounds the queues of a Grouped strategy.
+type Group struct {
+	// Batch is the most purchases that are written together, Units the most
+	// units of theirs. A call that alone is larger makes a batch of its own.
+	Batch int
+	Units int64
+	// Queue is the most purchases that wait for one goods; who comes then is
+	// told that it is busy.
+	Queue int
+	// Timeout bounds the writing of one batch.
+	Timeout time.Duration
+}
+
+// Ledger finds the orders that were made under request ids; ids that are not in
+// the ledger are not in the answer.
+type Ledger interface {
+	Orders(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error)
+}
+
+// Grouped makes one batch of the calls that wait for the same goods while
+// another batch is being written, and gives it to the strategy that it wraps.
+// Nobody waits for a batch to fill: the first call of a goods that is idle is
+// written at once, alone, and those that come meanwhile are the next batch.
+//
+// It keeps the obligations of a Strategy for each call. Its batches of a goods
+// are written one after the other, so that on one replica it is exclusive
+// whatever it wraps; across replicas it is what the wrapped strategy is.
+type Grouped struct {
+	strategy Strategy
+	ledger   Ledger
+	bounds   Group
+	writers  sync.WaitGroup // one for each goods in queues
+
+	mu     sync.Mutex
+	queues map[int64]*queue // of those goods that have somebody to serve
+	closed bool
+}
+
+// NewGrouped groups the calls of a strategy that writes to this ledger.
+func NewGrouped(strategy Strategy, ledger Ledger, bounds Group) *Grouped {
+	return &Grouped{strategy: strategy, ledger: ledger, bounds: bounds, queues: make(map[int64]*queue)}
+}
+
+// Deduct waits in the queue of the goods, and then for the batch. A caller whose
+// ctx ends leaves the queue as if it had never come. When its purchases are
+// being written, it is told stock.ErrUnknownOutcome with the cause, because the
+// batch goes on for the others; only the last one to leave ends the batch, and
+// hears what came of it.
+func (g *Grouped) Deduct(ctx context.Context, goodsID int64, purchases []stock.Purchase) ([]stock.Outcome, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("queue for goods %d: %w", goodsID, context.Cause(ctx))
+	}
+	c := &call{purchases: purchases, asked: time.Now(), done: make(chan struct{})}
+	if err := g.enter(goodsID, c); err != nil {
+		return nil, err
+	}
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		if err := g.leave(goodsID, c, context.Cause(ctx)); err != nil {
+			return nil, err
+		}
+		<-c.done // soon: it has been answered, or its batch has just been ended
+	}
+	return c.outcomes, c.err
+}
+
+// Close answers those who wait in a queue that it is busy, and waits for what is
+// being written. The wrapped strategy is left open.
+func (g *Grouped) Close() error {
+	g.mu.Lock()
+	g.closed = true
+	for _, q := range g.queues {
+		for _, c := range q.clear() {
+			c.settle(nil, errClosing)
+		}
+	}
+	g.mu.Unlock()
+	g.writers.Wait()
+	return nil
+}
+
+// errClosing is told to those who come when the replica stops.
+var errClosing = fmt.Errorf("%w: this replica is stopping", stock.ErrBusy)
+
+// enter appends the call to the queue of the goods, and has somebody serve it
+// where nobody does.
+func (g *Grouped) enter(goodsID int64, c *call) error {
+	if repeats(c.purchases) {
+		return fmt.Errorf("%w: it is twice in one batch", stock.ErrDuplicateRequest)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return errClosing
+	}
+	q, served := g.queues[goodsID]
+	if !served {
+		q = new(queue)
+		g.queues[goodsID] = q
+		g.writers.Go(func() { g.serve(goodsID) })
+	}
+	if len(q.calls) > 0 && q.purchases+len(c.purchases) > g.bounds.Queue {
+		return fmt.Errorf("%w: %d purchases wait for goods %d already", stock.ErrBusy, q.purchases, goodsID)
+	}
+	q.append(c)
+	return nil
+}
+
+// leave takes a call back whose caller gives up. Without an error its answer is
+// on its way.
+func (g *Grouped) leave(goodsID int64, c *call, cause error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case c.state == settled:
+		return nil
+	case c.state == waiting:
+		g.queues[goodsID].remove(c)
+		c.state = left
+		return fmt.Errorf("wait in the queue of goods %d: %w", goodsID, cause)
+	case c.batch.othersStay(c):
+		c.state = left
+		return fmt.Errorf("%w: goods %d are being written, for others too: %w", stock.ErrUnknownOutcome, goodsID, cause)
+	default:
+		c.batch.end(cause)
+		return nil
+	}
+}
+
+// serve writes one batch after the other until nobody waits for the goods.
+func (g *Grouped) serve(goodsID int64) {
+	for {
+		batch, ctx := g.next(goodsID)
+		if batch == nil {
+			return
+		}
+		g.write(ctx, goodsID, batch)
+		batch.end(nil)
+	}
+}
+
+// next makes a batch of those who wait longest, or forgets the goods where
+// nobody does.
+func (g *Grouped) next(goodsID int64) (*batch, context.Context) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	calls := g.queues[goodsID].take(g.bounds)
+	if len(calls) == 0 {
+		delete(g.queues, goodsID)
+		return nil, nil
+	}
+	// It is written for many, and must not end with any one of them.
+	ctx, end := context.WithCancelCause(context.Background())
+	ctx, free := context.WithTimeout(ctx, g.bounds.Timeout)
+	batch := &batch{calls: calls, end: func(cause error) { end(cause); free() }}
+	for _, c := range calls {
+		c.state, c.batch = writing, batch
+	}
+	return batch, ctx
+}
+
+// rewrites bounds how often a batch is written again for the copies that it
+// held. Each time at least one of them is dropped, or was rolled back meanwhile.
+const rewrites = 10
+
+// write has the strategy write the batch, without those calls that turn out to
+// be in the ledger already.
+func (g *Grouped) write(ctx context.Context, goodsID int64, b *batch) {
+	calls := b.calls
+	for range rewrites {
+		begun := time.Now()
+		outcomes, err := g.strategy.Deduct(ctx, goodsID, purchasesOf(calls))
+		if !errors.Is(err, stock.ErrDuplicateRequest) {
+			g.answer(calls, begun, outcomes, err)
+			return
+		}
+		if calls = g.withoutCopies(ctx, calls, err); len(calls) == 0 {
+			return
+		}
+	}
+	g.answer(calls, time.Now(), nil, fmt.Errorf("%w: copies of a batch for goods %d keep being rolled back", stock.ErrBusy, goodsID))
+}
+
+// withoutCopies answers those calls with duplicate that have a request id which
+// is in the ledger, and returns the others that are still waited for.
+func (g *Grouped) withoutCopies(ctx context.Context, calls []*call, duplicate error) []*call {
+	if len(calls) == 1 {
+		g.answer(calls, time.Now(), nil, duplicate)
+		return nil
+	}
+	orders, err := g.ledger.Orders(ctx, requestIDs(calls)...)
+	if err != nil {
+		g.answer(calls, time.Now(), nil, fmt.Errorf("find the copies in a batch: %w", err))
+		return nil
+	}
+	var known, others []*call
+	g.mu.Lock()
+	for _, c := range calls {
+		switch {
+		case c.isIn(orders):
+			known = append(known, c)
+		case c.state == writing:
+			others = append(others, c)
+		}
+	}
+	g.mu.Unlock()
+	g.answer(known, time.Now(), nil, duplicate)
+	return others
+}
+
+// answer gives each call its part of the outcomes, or all of them the error.
+func (g *Grouped) answer(calls []*call, begun time.Time, outcomes []stock.Outcome, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range calls {
+		var own []stock.Outcome
+		if err == nil {
+			n := len(c.purchases)
+			own, outcomes = outcomes[:n:n], outcomes[n:]
+		}
+		for i := range own {
+			own[i].Wait += begun.Sub(c.asked)
+		}
+		if c.state == writing {
+			c.settle(own, err)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package strategy
+
+import (
+	"slices"
+	"time"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// queue is who waits for one goods, first come first served. All of this file is
+// guarded by the mutex of Grouped.
+type queue struct {
+	calls     []*call
+	purchases int // of all calls
+}
+
+// call is one call of Deduct.
+type call struct {
+	purchases []stock.Purchase
+	asked     time.Time
+	state     callState
+	batch     *batch // from when it is being written
+	// done is closed when the answer is there.
+	done     chan struct{}
+	outcomes []stock.Outcome
+	err      error
+}
+
+// callState is how far a call is.
+type callState int
+
+const (
+	waiting callState = iota // in the queue
+	writing                  // in a batch, and waited for
+	left                     // not waited for any more
+	settled                  // answered
+)
+
+// batch is calls that are written together.
+type batch struct {
+	calls []*call
+	// end ends its context.
+	end func(cause error)
+}
+
+// othersStay tells whether anybody else still waits for the answer.
+func (b *batch) othersStay(besides *call) bool {
+	return slices.ContainsFunc(b.calls, func(c *call) bool { return c != besides && c.state == writing })
+}
+
+func (c *call) settle(outcomes []stock.Outcome, err error) {
+	c.outcomes, c.err, c.state = outcomes, err, settled
+	close(c.done)
+}
+
+// isIn tells whether one of the purchases is among the orders.
+func (c *call) isIn(orders map[string]stock.Order) bool {
+	return slices.ContainsFunc(c.purchases, func(p stock.Purchase) bool {
+		_, is := orders[p.RequestID]
+		return is
+	})
+}
+
+func (q *queue) append(c *call) {
+	q.calls = append(q.calls, c)
+	q.purchases += len(c.purchases)
+}
+
+func (q *queue) remove(c *call) {
+	i := slices.Index(q.calls, c)
+	q.calls = slices.Delete(q.calls, i, i+1)
+	q.purchases -= len(c.purchases)
+}
+
+// clear empties the queue and returns who was in it.
+func (q *queue) clear() []*call {
+	calls := q.calls
+	*q = queue{}
+	return calls
+}
+
+// take removes the calls of the next batch: who came first, as many as the
+// bounds allow. A copy of a purchase that is in the batch already waits for the
+// next one, when that purchase is in the ledger or not.
+func (q *queue) take(bounds Group) []*call {
+	var batch, copies []*call
+	var purchases int
+	var units int64
+	ids := make(map[string]bool, min(len(q.calls), bounds.Batch))
+	rest := q.calls
+	for ; len(rest) > 0; rest = rest[1:] {
+		c := rest[0]
+		more := stock.Units(c.purchases)
+		if len(batch) > 0 && (purchases+len(c.purchases) > bounds.Batch || units+more > bounds.Units) {
+			break
+		}
+		if !claim(ids, c.purchases) {
+			copies = append(copies, c)
+			continue
+		}
+		batch = append(batch, c)
+		purchases += len(c.purchases)
+		units += more
+	}
+	if len(copies) > 0 {
+		rest = append(copies, rest...)
+	}
+	q.calls = rest
+	q.purchases -= purchases
+	return batch
+}
+
+// claim adds the request ids of the purchases, or none of them where one is
+// there already.
+func claim(ids map[string]bool, purchases []stock.Purchase) bool {
+	for _, p := range purchases {
+		if ids[p.RequestID] {
+			return false
+		}
+	}
+	for _, p := range purchases {
+		ids[p.RequestID] = true
+	}
+	return true
+}
+
+// repeats tells whether a request id is in a batch twice.
+func repeats(purchases []stock.Purchase) bool {
+	if len(purchases) < 2 {
+		return false
+	}
+	ids := make(map[string]bool, len(purchases))
+	for _, p := range purchases {
+		if ids[p.RequestID] {
+			return true
+		}
+		ids[p.RequestID] = true
+	}
+	return false
+}
+
+// purchasesOf is the batch that the calls make.
+func purchasesOf(calls []*call) []stock.Purchase {
+	if len(calls) == 1 {
+		return calls[0].purchases
+	}
+	list := make([]stock.Purchase, 0, len(calls))
+	for _, c := range calls {
+		list = append(list, c.purchases...)
+	}
+	return list
+}
+
+func requestIDs(calls []*call) []string {
+	ids := make([]string, 0, len(calls))
+	for _, c := range calls {
+		for _, p := range c.purchases {
+			ids = append(ids, p.RequestID)
+		}
+	}
+	return ids
+}
