@@ -132,16 +132,19 @@ func (s Suite) Run(ctx context.Context) (*Result, error) {
 	var err error
 	for round := range s.Rounds {
 		for _, subject := range s.Subjects {
-			if err != nil || !subject.in(round) || skipped[subject.Name] != nil {
-				continue
-			}
-			if pacer.late() && round > 0 {
+			switch {
+			case err != nil || !subject.in(round):
+			case skipped[subject.Name] != nil:
+				pacer.skip()
+				s.step(subject.Name + ": not measured")
+			case pacer.late() && round > 0:
 				pacer.drop()
-				continue
-			}
-			err = s.measure(ctx, subject, round, pacer, samples)
-			if errors.Is(err, errNotMeasured) {
-				skipped[subject.Name], err = err, nil
+				s.step(subject.Name + ": left out")
+			default:
+				if err = s.measure(ctx, subject, round, pacer, samples); errors.Is(err, errNotMeasured) {
+					skipped[subject.Name], err = err, nil
+					s.step(subject.Name + ": not measured")
+				}
 			}
 		}
 	}
@@ -165,17 +168,24 @@ func (s Suite) measure(ctx context.Context, subject Subject, round int, pacer *p
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errNotMeasured):
+		return fmt.Errorf("%s: %w", subject.Name, err)
+	case err != nil:
 		return fmt.Errorf("measure %s: %w", subject.Name, err)
 	}
 	for len(samples[subject.Name]) <= round {
 		samples[subject.Name] = append(samples[subject.Name], nil)
 	}
 	samples[subject.Name][round] = &sample
-	if s.Progress != nil {
-		s.Progress.Step(fmt.Sprintf("%s: %.0f%s", subject.Name, sample.Value, subject.Unit), until(s.Pace.End))
-	}
+	s.step(fmt.Sprintf("%s: %.0f%s", subject.Name, sample.Value, subject.Unit))
 	return nil
+}
+
+func (s Suite) step(words string) {
+	if s.Progress != nil {
+		s.Progress.Step(words, until(s.Pace.End))
+	}
 }
 
 func (s Suite) result(samples map[string][]*Sample) *Result {

@@ -53,6 +53,9 @@ func (p *pacer) took(all, each time.Duration) {
 // late tells that the time is up.
 func (p *pacer) late() bool { return p.pace.Each == 0 && until(p.pace.Until) == 0 }
 
+// skip leaves one out that cannot be measured, drop one for lack of time.
+func (p *pacer) skip() { p.left-- }
+
 func (p *pacer) drop() {
 	p.left--
 	p.dropped++
