@@ -44,7 +44,7 @@ func benchCommand() *cobra.Command {
 		switch {
 		case suite.redo != "":
 			return suite.redraw()
-		case suite.on:
+		case suite.on, suite.ledger != 0:
 			return suite.run(cmd)
 		}
 		if plan.Requests == 0 && plan.Duration == 0 {

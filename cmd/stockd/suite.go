@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +22,7 @@ type suiteFlags struct {
 	on, quick    bool
 	from, only   string
 	chart, redo  string
+	ledger       int64
 	rounds       int
 	each, within time.Duration
 }
@@ -29,6 +32,9 @@ const (
 	suiteWithin = 20 * time.Minute
 	quickWithin = 5 * time.Minute
 )
+
+// leastLedger has some rows of every goods.
+const leastLedger = 100_000
 
 func addSuiteFlags(flags *pflag.FlagSet) *suiteFlags {
 	s := &suiteFlags{}
@@ -41,6 +47,7 @@ func addSuiteFlags(flags *pflag.FlagSet) *suiteFlags {
 	flags.DurationVar(&s.each, "each", 0, "with --suite: how long each measurement takes (default: as --within allows)")
 	flags.StringVar(&s.chart, "chart", "", "with --suite: file to draw the figures into, as SVG")
 	flags.StringVar(&s.redo, "chart-from", "", "draw --chart from the --json file of an earlier suite instead")
+	flags.Int64Var(&s.ledger, "ledger", 0, "measure a ledger of so many rows against an empty one instead, on a server of its own")
 	return s
 }
 
@@ -56,6 +63,9 @@ func (s *suiteFlags) options() (o bench.Options, err error) {
 		if o.Only, err = regexp.Compile(s.only); err != nil {
 			return o, usageError{fmt.Errorf("--only: %w", err)}
 		}
+	}
+	if s.ledger != 0 && s.ledger < leastLedger {
+		return o, usageError{fmt.Errorf("--ledger must be at least %d, not %d", leastLedger, s.ledger)}
 	}
 	switch {
 	case s.within != 0:
@@ -77,13 +87,24 @@ func (s *suiteFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	o.Progress = newSteps(cmd.ErrOrStderr())
-	result, err := bench.Run(cmd.Context(), o)
+	result, err := s.measure(cmd.Context(), o)
 	o.Progress.End()
 	if result == nil || len(result.Subjects) == 0 {
 		return err
 	}
 	// Interrupted or not: what has been measured is shown.
 	return errors.Join(err, result.Table(cmd.OutOrStdout()), s.write(cmd, result))
+}
+
+// ledgerEach is how long a measurement on a ledger takes where it is not said.
+const ledgerEach = 4 * time.Second
+
+func (s *suiteFlags) measure(ctx context.Context, o bench.Options) (*bench.Result, error) {
+	if s.ledger == 0 {
+		return bench.Run(ctx, o)
+	}
+	o.Each = cmp.Or(o.Each, ledgerEach)
+	return bench.RunLedger(ctx, o, s.ledger)
 }
 
 // redraw draws the chart of an earlier suite.

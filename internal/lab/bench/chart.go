@@ -24,7 +24,7 @@ const (
 	rowHeight  = 24
 	labelWidth = 150 // of the strategies' names
 	panelWidth = 370
-	panelGap   = 28
+	panelGap   = 48
 	topHeight  = 168 // title, legend, and the limits' names
 	footHeight = 96
 	limitStep  = 15 // between the names of two limits
@@ -63,7 +63,7 @@ type tick struct {
 // chartLimit is a line that nothing gets beyond.
 type chartLimit struct {
 	X, LabelX, LabelY float64
-	Anchor, Label     string
+	Label             string
 }
 
 // dot is a median with its whiskers.
@@ -140,9 +140,9 @@ func (r *Result) fill(p *panel, names []string, replicas int, s scale) {
 	for i := range p.Limits {
 		l := &p.Limits[i]
 		l.X = at(l.X)
-		// Names stand above one another, to the left of their lines: what is fast is
-		// at the right edge.
-		l.LabelX, l.LabelY, l.Anchor = l.X-5, p.Top-float64(limitStep*(len(p.Limits)-i))+8, "end"
+		// Names stand to the left of their lines, the fastest at the top: so no line
+		// goes through another's name.
+		l.LabelX, l.LabelY = l.X-5, p.Top-float64(limitStep*(i+1))+8
 	}
 }
 
