@@ -24,7 +24,9 @@ func newProgress(w io.Writer) demo.Progress {
 // newSteps is the same for a suite of the benchmark.
 func newSteps(w io.Writer) bench.Progress {
 	if isTerminal(w) {
-		return newBar(w)
+		b := newBar(w)
+		b.writer.SetMessageLength(72) // or the bar would move with each message
+		return b
 	}
 	return &lines{w: w, start: time.Now()}
 }
@@ -51,7 +53,7 @@ func (l *lines) Done(r report.Run) {
 // Step writes what one measurement came to.
 func (l *lines) Step(words string, left time.Duration) {
 	l.done++
-	l.linef("%d/%d, %s left  %s", l.done, l.runs, left.Round(time.Second), words)
+	l.linef("%d/%d%s  %s", l.done, l.runs, timeLeft(left), words)
 }
 
 func (l *lines) linef(format string, args ...any) {
@@ -117,7 +119,15 @@ func (b *bar) Done(report.Run) {
 // Step shows what one measurement came to beside the bar.
 func (b *bar) Step(words string, left time.Duration) {
 	b.overall.Increment(1)
-	b.overall.UpdateMessage(fmt.Sprintf("%s left; %s", left.Round(time.Second), words))
+	b.overall.UpdateMessage(words + timeLeft(left))
+}
+
+// timeLeft is empty where nobody knows it.
+func timeLeft(left time.Duration) string {
+	if left == 0 {
+		return ""
+	}
+	return ", " + left.Round(time.Second).String() + " left"
 }
 
 func (b *bar) End() {

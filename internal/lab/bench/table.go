@@ -157,7 +157,7 @@ func (r *Result) crowdRow(t table.Writer, s Setting) {
 
 // limitTable has what is no strategy.
 func (r *Result) limitTable() table.Writer {
-	t := newTable("Limits, and locks by themselves", "", "median", "min", "max", "aim", "")
+	t := newTable("Limits, and what is no strategy", "", "median", "min", "max", "aim", "")
 	for _, f := range r.Subjects {
 		if f.Strategy == "" && (f.Clients == 0 || f.Clients == usual) {
 			t.AppendRow(f.row(f.Name, "%.0f"))
