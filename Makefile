@@ -12,10 +12,10 @@ prove: ## the long proofs: many repetitions, planted bugs, kills
 	go run ./tools/test -tags prove -timeout 60m -run Prove $(TESTFLAGS)
 
 bin/stockd-slim: FORCE ## what a shop runs: without etcd's server, which is for a first look
-	go build -tags slim -o $@ ./cmd/stockd
+	go build -buildvcs=auto -tags slim -o $@ ./cmd/stockd
 
-bench: bin/stockd-slim ## how far stockd is from its limits, as ratios
-	bin/stockd-slim bench --suite
+bench: bin/stockd-slim ## the strategies beside their limits, within 20 minutes
+	bin/stockd-slim bench --suite --json docs/benchmark.json --chart docs/benchmark.svg
 
 demo: build ## the first five minutes
 	bin/stockd demo

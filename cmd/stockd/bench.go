@@ -41,7 +41,10 @@ func benchCommand() *cobra.Command {
 	flags.StringVar(&write, "json", "", "file to write the figures to")
 	suite := addSuiteFlags(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if suite.on {
+		switch {
+		case suite.redo != "":
+			return suite.redraw()
+		case suite.on, suite.ledger != 0:
 			return suite.run(cmd)
 		}
 		if plan.Requests == 0 && plan.Duration == 0 {

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/bench"
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -291,6 +292,38 @@ func TestAReplicaDrains(t *testing.T) {
 	buyers.Wait()
 	if audit, err := store.Audit(t.Context(), 1); err != nil || audit.Orders != 5 {
 		t.Errorf("the audit is %+v (%v), want 5 orders", audit, err)
+	}
+}
+
+// The suite measures what can be measured without a server, and says what cannot.
+func TestTheSuiteOnEmbeddedServers(t *testing.T) {
+	folder := t.TempDir()
+	figures, drawn, redrawn := filepath.Join(folder, "f.json"), filepath.Join(folder, "f.svg"), filepath.Join(folder, "again.svg")
+	status, out, errOut := stockd(t, "bench", "--suite", "--quick", "--servers", "embedded", "--only", "^sql-(conditional|for-update)$",
+		"--rounds", "1", "--each", "100ms", "--json", figures, "--chart", drawn)
+	if status != exitOK {
+		t.Fatalf("exit status %d\n%s%s", status, out, errOut)
+	}
+	for _, want := range []string{"sql-conditional", "sql-for-update", "HTTP with nothing behind it", "redis-benchmark", "not measured", "grouped / alone", "durability of database"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the output lacks %q:\n%s", want, out)
+		}
+	}
+	var read bench.Result
+	content, err := os.ReadFile(figures)
+	if err == nil {
+		err = json.Unmarshal(content, &read)
+	}
+	if err != nil || read.Machine.Processors == 0 || read.Machine.Go == "" || len(read.Subjects) < 8 || read.Subjects[0].Median <= 0 {
+		t.Errorf("the figures are %+v (%v)", read, err)
+	}
+	if status, _, errOut := stockd(t, "bench", "--chart-from", figures, "--chart", redrawn); status != exitOK {
+		t.Errorf("redraw: exit status %d, %s", status, errOut)
+	}
+	first, err := os.ReadFile(drawn)
+	again, failed := os.ReadFile(redrawn)
+	if err != nil || failed != nil || !bytes.Equal(first, again) || !bytes.Contains(first, []byte("sql-for-update")) {
+		t.Errorf("the chart is not drawn, or not the same from its figures (%v, %v)", err, failed)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/progress"
 
+	"github.com/stockd/stockd/internal/lab/bench"
 	"github.com/stockd/stockd/internal/lab/demo"
 	"github.com/stockd/stockd/internal/lab/report"
 )
@@ -16,6 +17,16 @@ import (
 func newProgress(w io.Writer) demo.Progress {
 	if isTerminal(w) {
 		return newBar(w)
+	}
+	return &lines{w: w, start: time.Now()}
+}
+
+// newSteps is the same for a suite of the benchmark.
+func newSteps(w io.Writer) bench.Progress {
+	if isTerminal(w) {
+		b := newBar(w)
+		b.writer.SetMessageLength(72) // or the bar would move with each message
+		return b
 	}
 	return &lines{w: w, start: time.Now()}
 }
@@ -37,6 +48,12 @@ func (l *lines) End()             {}
 func (l *lines) Done(r report.Run) {
 	l.done++
 	l.linef("%d/%d %s on %s: %s", l.done, l.runs, r.Name(), replicas(r.Replicas), summary(r))
+}
+
+// Step writes what one measurement came to.
+func (l *lines) Step(words string, left time.Duration) {
+	l.done++
+	l.linef("%d/%d%s  %s", l.done, l.runs, timeLeft(left), words)
 }
 
 func (l *lines) linef(format string, args ...any) {
@@ -97,6 +114,20 @@ func (b *bar) Done(report.Run) {
 		b.current.MarkAsDone()
 	}
 	b.overall.Increment(1)
+}
+
+// Step shows what one measurement came to beside the bar.
+func (b *bar) Step(words string, left time.Duration) {
+	b.overall.Increment(1)
+	b.overall.UpdateMessage(words + timeLeft(left))
+}
+
+// timeLeft is empty where nobody knows it.
+func timeLeft(left time.Duration) string {
+	if left == 0 {
+		return ""
+	}
+	return ", " + left.Round(time.Second).String() + " left"
 }
 
 func (b *bar) End() {

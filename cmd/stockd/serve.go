@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 
 	"github.com/gin-gonic/gin"
 	"github.com/spf13/cobra"
@@ -68,10 +69,25 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	if _, err := catalogue.Service(c.Deduct.Strategy); err != nil {
 		return usageError{fmt.Errorf("deduct.strategy: %w", err)}
 	}
+	inventory := service.NewInventory(store)
+	defer keepTotals(ctx, inventory, log)()
 	return listen(ctx, c, log, handler.Options{
-		Catalogue: catalogue, Inventory: service.NewInventory(store), Replica: c.Replica,
+		Catalogue: catalogue, Inventory: inventory, Replica: c.Replica,
 		DefaultStrategy: c.Deduct.Strategy, MaxBody: int64(c.HTTP.MaxBody), Log: log,
 	})
+}
+
+// keepTotals brings the ledger's running totals up to date until it is stopped.
+func keepTotals(ctx context.Context, inventory *service.Inventory, log *slog.Logger) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var keeper sync.WaitGroup
+	keeper.Go(func() {
+		inventory.KeepTotals(ctx, func(err error) { log.WarnContext(ctx, "running totals not brought up to date", "error", err) })
+	})
+	return func() {
+		cancel()
+		keeper.Wait()
+	}
 }
 
 func logger(c config.Log, w io.Writer) *slog.Logger {

@@ -1,87 +1,150 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
-	"runtime"
+	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/internal/lab/bench"
-	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // suiteFlags are the flags of stockd bench --suite.
 type suiteFlags struct {
-	on     bool
-	from   string
-	rounds int
-	each   time.Duration
+	on, quick    bool
+	from, only   string
+	chart, redo  string
+	ledger       int64
+	rounds       int
+	each, within time.Duration
 }
+
+// How long a suite takes where nothing else is asked for.
+const (
+	suiteWithin = 20 * time.Minute
+	quickWithin = 5 * time.Minute
+)
+
+// leastLedger has some rows of every goods.
+const leastLedger = 100_000
 
 func addSuiteFlags(flags *pflag.FlagSet) *suiteFlags {
 	s := &suiteFlags{}
-	flags.BoolVar(&s.on, "suite", false, "measure how far stockd is from its limits instead, on servers of its own")
+	flags.BoolVar(&s.on, "suite", false, "measure the strategies side by side with their limits instead, on servers of its own")
+	flags.BoolVar(&s.quick, "quick", false, "with --suite: 64 clients only, and no locks by themselves")
+	flags.StringVar(&s.only, "only", "", "with --suite: measure only the strategies whose name this regular expression matches")
 	flags.StringVar(&s.from, "servers", "local", "with --suite: auto, embedded or local, with exceptions as for stockd demo")
-	flags.IntVar(&s.rounds, "rounds", 5, "with --suite: how often everything is measured")
-	flags.DurationVar(&s.each, "each", 4*time.Second, "with --suite: how long each measurement takes")
+	flags.IntVar(&s.rounds, "rounds", 3, "with --suite: how often everything is measured that has an aim")
+	flags.DurationVar(&s.within, "within", 0, "with --suite: how long all of it may take (default 20m, with --quick 5m)")
+	flags.DurationVar(&s.each, "each", 0, "with --suite: how long each measurement takes (default: as --within allows)")
+	flags.StringVar(&s.chart, "chart", "", "with --suite: file to draw the figures into, as SVG")
+	flags.StringVar(&s.redo, "chart-from", "", "draw --chart from the --json file of an earlier suite instead")
+	flags.Int64Var(&s.ledger, "ledger", 0, "measure a ledger of so many rows against an empty one instead, on a server of its own")
 	return s
 }
 
-func (s *suiteFlags) run(cmd *cobra.Command) error {
-	choice, err := servers.ParseChoice(s.from)
-	if err != nil {
-		return usageError{fmt.Errorf("--servers: %w", err)}
+func (s *suiteFlags) options() (o bench.Options, err error) {
+	o = bench.Options{Rounds: s.rounds, Each: s.each, Within: s.within, Quick: s.quick}
+	if o.Servers, err = servers.ParseChoice(s.from); err != nil {
+		return o, usageError{fmt.Errorf("--servers: %w", err)}
 	}
-	if s.rounds < 1 || s.each < 100*time.Millisecond {
-		return usageError{fmt.Errorf("--rounds must be at least 1 and --each at least 100ms, not %d and %s", s.rounds, s.each)}
+	if s.rounds < 1 || s.each != 0 && s.each < 100*time.Millisecond {
+		return o, usageError{fmt.Errorf("--rounds must be at least 1 and --each at least 100ms, not %d and %s", s.rounds, s.each)}
 	}
-	binary, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
+	if s.only != "" {
+		if o.Only, err = regexp.Compile(s.only); err != nil {
+			return o, usageError{fmt.Errorf("--only: %w", err)}
+		}
 	}
-	result, on, err := bench.Run(cmd.Context(), bench.Options{
-		Binary: binary, Servers: choice, Rounds: s.rounds, Each: s.each,
-		Say: func(words string) { fmt.Fprintln(cmd.ErrOrStderr(), words) }, //nolint:errcheck // as below
-		Progress: func(round int, subject string, value float64, unit string) {
-			//nolint:errcheck // progress that nobody reads is no failure
-			fmt.Fprintf(cmd.ErrOrStderr(), "round %d/%d  %s: %.0f%s\n", round, s.rounds, subject, value, unit)
-		},
-	})
-	if err != nil {
-		return err
+	if s.ledger != 0 && s.ledger < leastLedger {
+		return o, usageError{fmt.Errorf("--ledger must be at least %d, not %d", leastLedger, s.ledger)}
 	}
-	if err := result.Table(cmd.OutOrStdout()); err != nil {
-		return err
+	switch {
+	case s.within != 0:
+	case s.quick:
+		o.Within = quickWithin
+	default:
+		o.Within = suiteWithin
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s; %d processors; %d rounds of %s\n",
-		report.Servers(on), runtime.NumCPU(), s.rounds, s.each)
-	if err != nil {
-		return err
+	if o.Within < time.Minute {
+		return o, usageError{fmt.Errorf("--within must be at least 1m, not %s", s.within)}
 	}
-	return s.write(cmd, result, on)
+	o.Binary, err = os.Executable()
+	return o, err
 }
 
-// write keeps the figures where --json says so.
-func (s *suiteFlags) write(cmd *cobra.Command, result *bench.Result, on map[string]servers.Info) error {
-	path := cmd.Flag("json").Value.String()
-	if path == "" {
+func (s *suiteFlags) run(cmd *cobra.Command) error {
+	o, err := s.options()
+	if err != nil {
+		return err
+	}
+	o.Progress = newSteps(cmd.ErrOrStderr())
+	result, err := s.measure(cmd.Context(), o)
+	o.Progress.End()
+	if result == nil || len(result.Subjects) == 0 {
+		return err
+	}
+	// Interrupted or not: what has been measured is shown.
+	return errors.Join(err, result.Table(cmd.OutOrStdout()), s.write(cmd, result))
+}
+
+// ledgerEach is how long a measurement on a ledger takes where it is not said.
+const ledgerEach = 4 * time.Second
+
+func (s *suiteFlags) measure(ctx context.Context, o bench.Options) (*bench.Result, error) {
+	if s.ledger == 0 {
+		return bench.Run(ctx, o)
+	}
+	o.Each = cmp.Or(o.Each, ledgerEach)
+	return bench.RunLedger(ctx, o, s.ledger)
+}
+
+// redraw draws the chart of an earlier suite.
+func (s *suiteFlags) redraw() error {
+	if s.chart == "" {
+		return usageError{errors.New("--chart-from needs --chart, the file to draw into")}
+	}
+	content, err := os.ReadFile(s.redo)
+	if err != nil {
+		return usageError{fmt.Errorf("--chart-from: %w", err)}
+	}
+	var result bench.Result
+	if err := json.Unmarshal(content, &result); err != nil {
+		return usageError{fmt.Errorf("--chart-from: %s: %w", s.redo, err)}
+	}
+	return s.draw(&result)
+}
+
+// write keeps the figures where --json and --chart say so.
+func (s *suiteFlags) write(cmd *cobra.Command, result *bench.Result) error {
+	if path := cmd.Flag("json").Value.String(); path != "" {
+		content, err := json.MarshalIndent(result, "", "  ")
+		if err != nil {
+			return fmt.Errorf("write figures: %w", err)
+		}
+		if err := os.WriteFile(path, append(content, '\n'), 0o644); err != nil {
+			return fmt.Errorf("write figures: %w", err)
+		}
+	}
+	if s.chart == "" {
 		return nil
 	}
-	content, err := json.MarshalIndent(struct {
-		Servers    map[string]servers.Info `json:"servers"`
-		Processors int                     `json:"processors"`
-		*bench.Result
-	}{on, runtime.NumCPU(), result}, "", "  ")
+	return s.draw(result)
+}
+
+func (s *suiteFlags) draw(result *bench.Result) (err error) {
+	file, err := os.Create(s.chart)
 	if err != nil {
-		return fmt.Errorf("write figures: %w", err)
+		return fmt.Errorf("draw chart: %w", err)
 	}
-	if err := os.WriteFile(path, append(content, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write figures: %w", err)
-	}
-	return nil
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return result.Chart(file)
 }

@@ -26,14 +26,27 @@ func (g goods) read(c *gin.Context) {
 	g.respond(c, http.StatusOK, row, err)
 }
 
-// audit serves GET /goods/:id/audit.
+// audit serves GET /goods/:id/audit; full=true reads every row of the ledger.
 func (g goods) audit(c *gin.Context) {
 	id, ok := goodsID(c)
 	if !ok {
 		return
 	}
-	audit, err := g.options.Inventory.Audit(c.Request.Context(), id)
-	g.respond(c, http.StatusOK, audit, err)
+	f, err := readForm(c.Request, "full")
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	audit := g.options.Inventory.Audit
+	if f.flag("full") {
+		audit = g.options.Inventory.AuditInFull
+	}
+	if err := f.err(); err != nil {
+		answer(c, err)
+		return
+	}
+	sums, err := audit(c.Request.Context(), id)
+	g.respond(c, http.StatusOK, sums, err)
 }
 
 // create serves POST /goods of the owner.

@@ -23,7 +23,14 @@ type dialect struct {
 	readForUpdate string
 	// subtractIfEnough takes units off the row where it has that many.
 	subtractIfEnough string
-	// change runs it and tells how many rows it wrote and what stock is left.
+	// readSettled reads how far the totals are, and keeps every other settler out.
+	// It takes microseconds, and tells whether what was seen is older.
+	readSettled string
+	// now is the server's time; byID and lockRead have a statement read in the order
+	// of ids, and wait for rows that are not committed; onTotal adds to a total that
+	// is there already.
+	now, byID, lockRead, onTotal string
+	// change runs subtractIfEnough and tells how many rows it wrote and what stock is left.
 	change func(ctx context.Context, conn gorm.ConnPool, statement string, args ...any) (left, rows int64, err error)
 	// classify tells what an error of the driver means.
 	classify func(error) faultKind

@@ -2,7 +2,6 @@ package repo
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -168,30 +167,6 @@ const readOrders = `SELECT l.id, l.goods_id, l.kind, l.quantity, l.request_id, l
 	COALESCE(l.remaining, g.stock) AS remaining
 	FROM tb_stock_ledger AS l LEFT JOIN tb_goods_stock AS g ON g.goods_id = l.goods_id
 	WHERE l.request_id IN ?`
-
-// Audit compares the ledger of a goods with its row, both as of one moment.
-func (s *Store) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
-	var sums struct {
-		Stock, Restocked, Sold, Orders int64
-		Found                          bool
-	}
-	err := s.db.WithContext(ctx).Raw(auditSums, goodsID, goodsID, goodsID, goodsID).Scan(&sums).Error
-	if err != nil {
-		return stock.Audit{}, s.fault(ctx, "audit", err)
-	}
-	if !sums.Found {
-		return stock.Audit{}, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
-	}
-	return stock.NewAudit(goodsID, sums.Stock, sums.Restocked, sums.Sold, sums.Orders), nil
-}
-
-// auditSums is one statement, so that row, places and ledger are read as of one
-// moment.
-const auditSums = `SELECT ` + inStock + ` AS stock, TRUE AS found,
-	(SELECT COALESCE(SUM(quantity), 0) FROM tb_stock_ledger WHERE goods_id = ? AND kind = 'restock') AS restocked,
-	(SELECT COALESCE(SUM(quantity), 0) FROM tb_stock_ledger WHERE goods_id = ? AND kind = 'deduct') AS sold,
-	(SELECT COUNT(*) FROM tb_stock_ledger WHERE goods_id = ? AND kind = 'deduct') AS orders
-	FROM tb_goods_stock AS g WHERE g.goods_id = ?`
 
 func (row ledgerRow) order() stock.Order {
 	o := stock.Order{

@@ -35,6 +35,15 @@ func mysqlDialect() dialect {
 		// is needed to learn what is left.
 		subtractIfEnough: `UPDATE tb_goods_stock SET stock = LAST_INSERT_ID(stock - ?), version = version + 1
 			WHERE goods_id = ? AND stock >= ?`,
+		readSettled: `SELECT upto, seen, seen_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AS old
+			FROM tb_ledger_settled WHERE id = 1 FOR UPDATE`,
+		now: `UTC_TIMESTAMP(6)`,
+		// The rows themselves are locked: one whose other indexes are not written
+		// yet stands in no other.
+		byID:     `FORCE INDEX (PRIMARY)`,
+		lockRead: ` LOCK IN SHARE MODE`,
+		onTotal: ` ON DUPLICATE KEY UPDATE restocked = restocked + VALUES(restocked),
+			sold = sold + VALUES(sold), orders = orders + VALUES(orders)`,
 		change:   changeByInsertID,
 		classify: classifyMySQL,
 	}

@@ -26,6 +26,11 @@ func sqliteDialect() dialect {
 		readForUpdate: readRow,
 		subtractIfEnough: `UPDATE tb_goods_stock SET stock = stock - ?, version = version + 1
 			WHERE goods_id = ? AND stock >= ? RETURNING stock`,
+		// While a transaction runs there is no other: what it sees is all there is.
+		readSettled: `SELECT upto, seen, ? >= 0 AS old FROM tb_ledger_settled WHERE id = 1`,
+		now:         `CURRENT_TIMESTAMP`,
+		onTotal: ` ON CONFLICT (goods_id) DO UPDATE SET restocked = restocked + excluded.restocked,
+			sold = sold + excluded.sold, orders = orders + excluded.orders`,
 		change:   changeReturning,
 		classify: classifySQLite,
 	}

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
@@ -25,6 +26,33 @@ func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, erro
 // Audit compares the row of a goods with its ledger.
 func (i *Inventory) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
 	return i.store.Audit(ctx, goodsID)
+}
+
+// AuditInFull is the same without the ledger's running totals.
+func (i *Inventory) AuditInFull(ctx context.Context, goodsID int64) (stock.Audit, error) {
+	return i.store.AuditInFull(ctx, goodsID)
+}
+
+// settleEvery is how often the running totals are brought up to date. An audit
+// reads the rows of about twice as long.
+const settleEvery = 5 * time.Second
+
+// KeepTotals brings the ledger's running totals up to date until ctx ends. failed
+// hears of a failure, after which it goes on: an audit then reads more rows.
+func (i *Inventory) KeepTotals(ctx context.Context, failed func(error)) {
+	tick := time.NewTicker(settleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		err := i.store.SettleAll(ctx)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, stock.ErrBusy) {
+			failed(err)
+		}
+	}
 }
 
 // Create makes a goods with its first units. A key that created it before is

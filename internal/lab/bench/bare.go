@@ -31,7 +31,7 @@ const (
 
 // errNeedsMySQL tells that a bare loop on SQLite would say nothing of a
 // database that is a server.
-var errNeedsMySQL = errors.New("the suite needs a MariaDB or MySQL on this machine (--servers=local)")
+var errNeedsMySQL = errors.New("the bare loop needs a MariaDB or MySQL on this machine (--servers=local)")
 
 func openBare(d *servers.Database) (*bare, error) {
 	if d.Driver != repo.MySQL {
@@ -55,7 +55,12 @@ func openBare(d *servers.Database) (*bare, error) {
 // connections are as many as a replica has: see database.max_open.
 const connections = 16
 
-func (b *bare) close() error { return b.db.Close() }
+func (b *bare) close() error {
+	if b == nil {
+		return nil
+	}
+	return b.db.Close()
+}
 
 // measure returns sales a second.
 func (b *bare) measure(ctx context.Context, goods int64, clients int, each time.Duration) (float64, error) {

@@ -5,25 +5,79 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Subject is something whose rate is measured.
 type Subject struct {
 	Name string
-	// Measure returns operations a second, or what Unit says.
-	Measure func(context.Context) (float64, error)
-	Unit    string
+	Setting
+	// Unit is of the value; "/s" for a rate.
+	Unit string
+	// Rounds bounds how often it is measured; 0: in every round.
+	Rounds int
+	// Measure takes about as long as it is told.
+	Measure func(ctx context.Context, each time.Duration) (Sample, error)
 }
 
-// Ratio compares two subjects round by round.
+// in tells whether the subject is measured in a round; the first is 0.
+func (s Subject) in(round int) bool { return s.Rounds == 0 || round < s.Rounds }
+
+// Sample is one measurement. What is no load has only a value.
+type Sample struct {
+	Value float64
+	// Busy is the share of the requests that were refused because of the crowd.
+	Busy float64
+	// P50 and P99 are in milliseconds.
+	P50, P99 float64
+}
+
+// errNotMeasured tells that a subject cannot be measured here: the run goes on.
+var errNotMeasured = errors.New("not measured")
+
+// Ratio compares two subjects round by round, where both were measured.
 type Ratio struct {
 	Name string
-	// Of is divided by By; both are names of subjects.
+	// Topic gathers ratios that have one aim.
+	Topic string
+	// Of is divided by By; both are names of subjects. Without By, it is the p99
+	// of Of over its p50.
 	Of, By string
-	// AtLeast is what is aimed at.
-	AtLeast float64
+	// AtLeast or, where it is 0, Below is what is aimed at.
+	AtLeast, Below float64
+}
+
+// of is the ratio of one round, and whether there is one.
+func (r Ratio) of(samples map[string][]*Sample, round int) (value float64, is bool) {
+	at := func(name string) *Sample {
+		if round < len(samples[name]) {
+			return samples[name][round]
+		}
+		return nil
+	}
+	of, by := at(r.Of), at(r.By)
+	switch {
+	case r.By == "" && of != nil && of.P50 > 0:
+		return of.P99 / of.P50, true
+	case of != nil && by != nil && by.Value > 0:
+		return of.Value / by.Value, true
+	default:
+		return 0, false
+	}
+}
+
+func (r Ratio) figure(samples []float64) Figure {
+	f := figure(r.Name, "", samples)
+	f.Topic = r.Topic
+	if r.AtLeast > 0 {
+		f.Aim, f.Reached = fmt.Sprintf("at least %g", r.AtLeast), f.Median >= r.AtLeast
+	} else {
+		f.Aim, f.Reached = fmt.Sprintf("below %g", r.Below), f.Median < r.Below
+	}
+	return f
 }
 
 // Limit holds a subject below a bound.
@@ -38,82 +92,139 @@ type Suite struct {
 	Ratios   []Ratio
 	Limits   []Limit
 	Rounds   int
-	// Progress hears of each measurement; it may be nil.
-	Progress func(round int, subject string, value float64, unit string)
+	// Pace says how long each measurement may take.
+	Pace Pace
+	// Progress may be nil.
+	Progress Progress
 }
 
-// Figure is a median with its spread.
-type Figure struct {
-	Name   string  `json:"name"`
-	Unit   string  `json:"unit,omitempty"`
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
-	// Aim is what is aimed at in words, Reached whether the median does.
-	Aim     string    `json:"aim,omitempty"`
-	Reached bool      `json:"reached"`
-	Samples []float64 `json:"samples"`
+// Progress hears how far a run is.
+type Progress interface {
+	// Say is about something that takes a moment.
+	Say(words string)
+	// Begin is called once, before the first of so many measurements.
+	Begin(measurements int)
+	// Step is called after each with what it came to, and the time that is left for
+	// all that are to come.
+	Step(words string, left time.Duration)
+	// End is called once, when nothing more will be said.
+	End()
 }
 
-// Result is every figure of a run: the subjects, and then the ratios.
-type Result struct {
-	Subjects []Figure `json:"subjects"`
-	Ratios   []Figure `json:"ratios"`
+// measurements is how many the suite makes in so many rounds.
+func (s Suite) measurements(rounds int) (n int) {
+	for round := range rounds {
+		for _, subject := range s.Subjects {
+			if subject.in(round) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
-// Run measures every subject once a round.
+// Run measures every subject once a round, for as long as the pace allows. The
+// result has what was measured, also with an error.
 func (s Suite) Run(ctx context.Context) (*Result, error) {
-	samples := make(map[string][]float64)
+	samples := make(map[string][]*Sample)
+	skipped := make(map[string]error)
+	pacer := s.Pace.begin(s.measurements(s.Rounds))
+	var err error
 	for round := range s.Rounds {
 		for _, subject := range s.Subjects {
-			value, err := subject.Measure(ctx)
-			if err == nil {
-				err = context.Cause(ctx)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("measure %s: %w", subject.Name, err)
-			}
-			samples[subject.Name] = append(samples[subject.Name], value)
-			if s.Progress != nil {
-				s.Progress(round+1, subject.Name, value, subject.Unit)
+			switch {
+			case err != nil || !subject.in(round):
+			case skipped[subject.Name] != nil:
+				pacer.skip()
+				s.step(subject.Name + ": not measured")
+			case pacer.late() && round > 0:
+				pacer.drop()
+				s.step(subject.Name + ": left out")
+			default:
+				if err = s.measure(ctx, subject, round, pacer, samples); errors.Is(err, errNotMeasured) {
+					skipped[subject.Name], err = err, nil
+					s.step(subject.Name + ": not measured")
+				}
 			}
 		}
 	}
-	return s.result(samples), nil
+	result := s.result(samples)
+	for _, subject := range s.Subjects {
+		if skipped[subject.Name] != nil {
+			result.Notes = append(result.Notes, skipped[subject.Name].Error())
+		}
+	}
+	if n := pacer.dropped; n > 0 {
+		result.Notes = append(result.Notes, fmt.Sprintf("%d measurements of later rounds were left out for lack of time", n))
+	}
+	return result, err
 }
 
-func (s Suite) result(samples map[string][]float64) *Result {
+// measure measures a subject once.
+func (s Suite) measure(ctx context.Context, subject Subject, round int, pacer *pacer, samples map[string][]*Sample) error {
+	began, each := time.Now(), pacer.each()
+	sample, err := subject.Measure(ctx, each)
+	pacer.took(time.Since(began), each)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	switch {
+	case errors.Is(err, errNotMeasured):
+		return fmt.Errorf("%s: %w", subject.Name, err)
+	case err != nil:
+		return fmt.Errorf("measure %s: %w", subject.Name, err)
+	}
+	for len(samples[subject.Name]) <= round {
+		samples[subject.Name] = append(samples[subject.Name], nil)
+	}
+	samples[subject.Name][round] = &sample
+	s.step(fmt.Sprintf("%s: %.0f%s", subject.Name, sample.Value, subject.Unit))
+	return nil
+}
+
+func (s Suite) step(words string) {
+	if s.Progress != nil {
+		s.Progress.Step(words, until(s.Pace.End))
+	}
+}
+
+func (s Suite) result(samples map[string][]*Sample) *Result {
 	r := &Result{}
 	for _, subject := range s.Subjects {
-		f := figure(subject.Name, subject.Unit, samples[subject.Name])
-		i := slices.IndexFunc(s.Limits, func(l Limit) bool { return l.Subject == subject.Name })
-		if i >= 0 {
-			f.Aim = fmt.Sprintf("at most %g", s.Limits[i].AtMost)
-			f.Reached = f.Max <= s.Limits[i].AtMost
+		measured := slices.DeleteFunc(slices.Clone(samples[subject.Name]), func(s *Sample) bool { return s == nil })
+		if len(measured) > 0 {
+			r.Subjects = append(r.Subjects, s.figure(subject, measured))
 		}
-		r.Subjects = append(r.Subjects, f)
 	}
 	for _, ratio := range s.Ratios {
-		each := make([]float64, s.Rounds)
-		for i := range each {
-			each[i] = samples[ratio.Of][i] / samples[ratio.By][i]
+		var each []float64
+		for round := range s.Rounds {
+			if value, is := ratio.of(samples, round); is {
+				each = append(each, value)
+			}
 		}
-		f := figure(ratio.Name, "", each)
-		f.Aim, f.Reached = fmt.Sprintf("at least %g", ratio.AtLeast), f.Median >= ratio.AtLeast
-		r.Ratios = append(r.Ratios, f)
+		if len(each) > 0 {
+			r.Ratios = append(r.Ratios, ratio.figure(each))
+		}
 	}
 	return r
 }
 
-func figure(name, unit string, samples []float64) Figure {
-	sorted := slices.Sorted(slices.Values(samples))
-	middle := len(sorted) / 2
-	median := sorted[middle]
-	if len(sorted)%2 == 0 {
-		median = (sorted[middle-1] + sorted[middle]) / 2
+func (s Suite) figure(subject Subject, samples []*Sample) Figure {
+	of := func(part func(*Sample) float64) []float64 {
+		values := make([]float64, len(samples))
+		for i, sample := range samples {
+			values[i] = part(sample)
+		}
+		return values
 	}
-	return Figure{
-		Name: name, Unit: unit, Samples: samples,
-		Median: median, Min: sorted[0], Max: sorted[len(sorted)-1],
+	f := figure(subject.Name, subject.Unit, of(func(s *Sample) float64 { return s.Value }))
+	f.Setting = subject.Setting
+	f.Busy = median(of(func(s *Sample) float64 { return s.Busy }))
+	f.P50 = median(of(func(s *Sample) float64 { return s.P50 }))
+	f.P99 = median(of(func(s *Sample) float64 { return s.P99 }))
+	if i := slices.IndexFunc(s.Limits, func(l Limit) bool { return l.Subject == subject.Name }); i >= 0 {
+		f.Aim, f.Reached = fmt.Sprintf("at most %g", s.Limits[i].AtMost), f.Max <= s.Limits[i].AtMost
 	}
+	return f
 }

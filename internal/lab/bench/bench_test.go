@@ -4,23 +4,41 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // counting measures 1, 2, 3, … times a factor.
-func counting(factor float64) func(context.Context) (float64, error) {
+func counting(factor float64) func(context.Context, time.Duration) (Sample, error) {
 	n := 0.0
-	return func(context.Context) (float64, error) { n++; return n * factor, nil }
+	return func(context.Context, time.Duration) (Sample, error) {
+		n++
+		return Sample{Value: n * factor, P50: 1, P99: n}, nil
+	}
 }
+
+func failing(err error) func(context.Context, time.Duration) (Sample, error) {
+	return func(context.Context, time.Duration) (Sample, error) { return Sample{}, err }
+}
+
+// quickly is a pace that nobody waits for.
+func quickly() Pace { return Pace{Each: time.Millisecond} }
 
 func TestRatiosAreOfTheSameRound(t *testing.T) {
 	suite := Suite{
-		Rounds:   4,
-		Subjects: []Subject{{Name: "fast", Measure: counting(3)}, {Name: "slow", Measure: counting(2)}},
-		Ratios:   []Ratio{{Name: "reached", Of: "fast", By: "slow", AtLeast: 1.5}, {Name: "missed", Of: "slow", By: "fast", AtLeast: 0.7}},
-		Limits:   []Limit{{Subject: "fast", AtMost: 11}},
+		Rounds: 4, Pace: quickly(),
+		Subjects: []Subject{{Name: "fast", Measure: counting(3)}, {Name: "slow", Measure: counting(2)}, {Name: "once", Rounds: 1, Measure: counting(6)}},
+		Ratios: []Ratio{
+			{Name: "reached", Of: "fast", By: "slow", AtLeast: 1.5},
+			{Name: "missed", Of: "slow", By: "fast", AtLeast: 0.7},
+			{Name: "of one round", Of: "once", By: "fast", AtLeast: 2},
+			{Name: "of what is not there", Of: "fast", By: "nothing", AtLeast: 1},
+			{Name: "tail", Of: "slow", Below: 2.5},
+		},
+		Limits: []Limit{{Subject: "fast", AtMost: 11}},
 	}
 	r, err := suite.Run(t.Context())
 	if err != nil {
@@ -29,11 +47,19 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 	if f := r.Subjects[0]; f.Median != 7.5 || f.Min != 3 || f.Max != 12 || f.Reached {
 		t.Errorf("the subject is %+v, want a median of 7.5 from 3 to 12, above its limit", f)
 	}
-	if f := r.Ratios[0]; f.Median != 1.5 || f.Min != 1.5 || f.Max != 1.5 || !f.Reached {
-		t.Errorf("the ratio is %+v, want 1.5 in every round", f)
+	want := []struct {
+		name    string
+		median  float64
+		rounds  int
+		reached bool
+	}{{"reached", 1.5, 4, true}, {"missed", 2.0 / 3, 4, false}, {"of one round", 2, 1, true}, {"tail", 2.5, 4, false}}
+	if len(r.Ratios) != len(want) {
+		t.Fatalf("there are %d ratios, want %d: %+v", len(r.Ratios), len(want), r.Ratios)
 	}
-	if r.Ratios[1].Reached {
-		t.Errorf("the ratio %+v is taken for reached", r.Ratios[1])
+	for i, w := range want {
+		if f := r.Ratios[i]; f.Name != w.name || f.Median != w.median || len(f.Samples) != w.rounds || f.Reached != w.reached {
+			t.Errorf("the ratio is %+v, want %+v", f, w)
+		}
 	}
 	var table bytes.Buffer
 	if err := r.Table(&table); err != nil {
@@ -44,11 +70,73 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 	}
 }
 
-func TestAMeasurementThatFailsEndsTheRun(t *testing.T) {
+func TestAMeasurementThatFailsEndsTheRunWithWhatThereIs(t *testing.T) {
 	broken := errors.New("broken")
-	suite := Suite{Rounds: 1, Subjects: []Subject{{Name: "s", Measure: func(context.Context) (float64, error) { return 0, broken }}}}
-	if _, err := suite.Run(t.Context()); !errors.Is(err, broken) {
-		t.Errorf("%v, want %v", err, broken)
+	suite := Suite{Rounds: 1, Pace: quickly(), Subjects: []Subject{
+		{Name: "whole", Measure: counting(1)}, {Name: "sql-broken", Measure: failing(broken)}, {Name: "after", Measure: counting(1)},
+	}}
+	r, err := suite.Run(t.Context())
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "sql-broken") {
+		t.Errorf("%v, want %v of sql-broken", err, broken)
+	}
+	if len(r.Subjects) != 1 || r.Subjects[0].Name != "whole" {
+		t.Errorf("the result has %+v, want what was measured before", r.Subjects)
+	}
+}
+
+func TestWhatCannotBeMeasuredIsSaid(t *testing.T) {
+	suite := Suite{Rounds: 2, Pace: quickly(), Subjects: []Subject{
+		{Name: "elsewhere", Measure: failing(fmt.Errorf("%w: no such program", errNotMeasured))}, {Name: "here", Measure: counting(1)},
+	}}
+	r, err := suite.Run(t.Context())
+	if err != nil || len(r.Subjects) != 1 || r.Subjects[0].Name != "here" || len(r.Subjects[0].Samples) != 2 {
+		t.Errorf("%+v, %v; want both rounds of what is here", r.Subjects, err)
+	}
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "elsewhere: not measured: no such program") {
+		t.Errorf("the notes are %q", r.Notes)
+	}
+}
+
+// However much of the time its measurements waste, a suite ends about when it is
+// to end, and every subject is measured at least once.
+func TestASuiteKeepsToItsTime(t *testing.T) {
+	const within = time.Second
+	wasteful := func(ctx context.Context, each time.Duration) (Sample, error) {
+		time.Sleep(each/10 + 20*time.Millisecond) // the beginning and the end of it
+		return Sample{Value: 1}, nil
+	}
+	began := time.Now()
+	suite := Suite{
+		Rounds: 1000, Pace: Pace{Until: began.Add(within)},
+		Subjects: []Subject{{Name: "a", Measure: wasteful}, {Name: "b", Measure: wasteful}},
+	}
+	r, err := suite.Run(t.Context())
+	if took := time.Since(began); err != nil || took > 2*within || len(r.Subjects) != 2 || len(r.Notes) != 1 {
+		t.Errorf("it took %s (%v) with %d subjects and notes %q", took, err, len(r.Subjects), r.Notes)
+	}
+}
+
+func TestAPacerLearnsWhatAMeasurementCostsBesides(t *testing.T) {
+	p := Pace{Until: time.Now().Add(100 * time.Second)}.begin(100)
+	before := p.each()
+	for range 50 {
+		p.took(1200*time.Millisecond, 200*time.Millisecond)
+	}
+	p.left = 100
+	if after := p.each(); before < 500*time.Millisecond || after >= before {
+		t.Errorf("each takes %s, and %s after a second besides each", before, after)
+	}
+}
+
+func TestRedisBenchmarkIsRead(t *testing.T) {
+	s, err := readCSV([]byte("WARNING: Could not fetch server CONFIG\n" +
+		`"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"` + "\n" +
+		`"evalsha","99502.49","0.345","0.104","0.335","0.519","0.647","1.319"` + "\n"))
+	if err != nil || s.Value != 99502.49 || s.P50 != 0.335 || s.P99 != 0.647 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if _, err := readCSV([]byte("Could not connect")); err == nil {
+		t.Error("an error is read as figures")
 	}
 }
 

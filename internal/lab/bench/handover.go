@@ -71,15 +71,35 @@ func (c *contest) measure(ctx context.Context) (float64, error) {
 	return c.rate, nil
 }
 
+// later is a contest that is made when it is first measured: until then, nobody
+// has to keep its sessions.
+type later struct {
+	make func() (*contest, error)
+	made *contest
+}
+
+// measure measures holds a second.
+func (l *later) measure(ctx context.Context, each time.Duration) (_ Sample, err error) {
+	if l.made == nil {
+		if l.made, err = l.make(); err != nil {
+			return Sample{}, fmt.Errorf("prepare: %w", err)
+		}
+	}
+	l.made.each = each
+	rate, err := l.made.measure(ctx)
+	return Sample{Value: rate}, err
+}
+
 // lastUnfair is how much longer the unluckiest of the last contest waited than
 // half of all did.
-func (c *contest) lastUnfair(context.Context) (float64, error) { return c.unfair, nil }
+func (l *later) lastUnfair(context.Context, time.Duration) (Sample, error) {
+	return Sample{Value: l.made.unfair}, nil
+}
 
 // handover is the contests, and what they run on.
 type handover struct {
 	backends *servers.Backends
-	each     time.Duration
-	contests map[string]*contest // by the lock's name
+	contests map[string]*later // by the lock's name
 	closers  []func() error
 }
 
@@ -94,7 +114,7 @@ func (h *handover) close() error {
 // join adds the contests to a suite: each lock that is made on a library's
 // connection against the library's own, and how long the unluckiest waits for a
 // lock that is fair.
-func (h *handover) join(s *Suite) error {
+func (h *handover) join(s *Suite) {
 	for _, pair := range []struct {
 		name    string
 		plain   string
@@ -105,28 +125,22 @@ func (h *handover) join(s *Suite) error {
 		{"etcd", "etcd's concurrency.Mutex", h.plainEtcd, 2},
 		{"zk-sequential", "go-zookeeper's Lock", h.plainZooKeeper, 1},
 	} {
-		ours, err := h.ours(pair.name)
-		if err != nil {
-			return fmt.Errorf("prepare %s: %w", pair.name, err)
-		}
-		plain, err := pair.make()
-		if err != nil {
-			return fmt.Errorf("prepare %s: %w", pair.plain, err)
-		}
 		our, their := holdsOf(pair.name), holdsOf(pair.plain)
-		s.Subjects = append(s.Subjects, Subject{our, ours.measure, "/s"}, Subject{their, plain.measure, "/s"})
+		s.Subjects = append(s.Subjects, h.contest(pair.name),
+			Subject{Name: their, Unit: "/s", Measure: (&later{make: pair.make}).measure})
 		s.Ratios = append(s.Ratios, Ratio{Name: pair.name + " / " + pair.plain + ", holds", Of: our, By: their, AtLeast: pair.atLeast})
-		h.contests[pair.name] = ours
 	}
 	for _, entry := range lock.Registry() {
-		if !entry.Claims.Fair {
-			continue
-		}
-		if err := h.joinFair(s, entry.Name); err != nil {
-			return fmt.Errorf("prepare %s: %w", entry.Name, err)
+		if entry.Claims.Fair {
+			h.joinFair(s, entry.Name)
 		}
 	}
-	return nil
+}
+
+// contest is the subject of a lock of the registry.
+func (h *handover) contest(name string) Subject {
+	h.contests[name] = &later{make: func() (*contest, error) { return h.ours(name) }}
+	return Subject{Name: holdsOf(name), Unit: "/s", Measure: h.contests[name].measure}
 }
 
 func holdsOf(name string) string {
@@ -136,26 +150,20 @@ func holdsOf(name string) string {
 // unfairest bounds the longest wait for a fair lock, in medians.
 const unfairest = 5
 
-func (h *handover) joinFair(s *Suite, name string) error {
-	c, measured := h.contests[name]
-	if !measured {
-		var err error
-		if c, err = h.ours(name); err != nil {
-			return err
-		}
-		s.Subjects = append(s.Subjects, Subject{holdsOf(name), c.measure, "/s"})
+func (h *handover) joinFair(s *Suite, name string) {
+	if h.contests[name] == nil {
+		s.Subjects = append(s.Subjects, h.contest(name))
 	}
 	wait := "longest wait for " + name + " / median"
-	s.Subjects = append(s.Subjects, Subject{wait, c.lastUnfair, "×"})
+	s.Subjects = append(s.Subjects, Subject{Name: wait, Unit: "×", Measure: h.contests[name].lastUnfair})
 	s.Limits = append(s.Limits, Limit{Subject: wait, AtMost: unfairest})
-	return nil
 }
 
 // ours is the contest of a lock of the registry.
 func (h *handover) ours(name string) (*contest, error) {
 	i := slices.IndexFunc(lock.Registry(), func(e lock.Entry) bool { return e.Name == name })
 	entry := lock.Registry()[i]
-	c := &contest{each: h.each}
+	c := &contest{}
 	lockers := make([]lock.Locker, replicas)
 	for r := range lockers {
 		clients, err := h.clients()

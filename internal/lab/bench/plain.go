@@ -33,7 +33,7 @@ func timed(take, letGo func(ctx context.Context) error) hold {
 
 // plainRedsync is redsync's own Mutex.
 func (h *handover) plainRedsync() (*contest, error) {
-	c := &contest{each: h.each}
+	c := &contest{}
 	pools := make([]*redsync.Redsync, replicas)
 	for r := range pools {
 		client := lock.NewRedisClient(lock.RedisOptions{
@@ -56,7 +56,7 @@ func (h *handover) plainRedsync() (*contest, error) {
 // plainEtcd is concurrency.Mutex with a session for each waiter: on one session
 // two of them would hold it at once.
 func (h *handover) plainEtcd() (*contest, error) {
-	c := &contest{each: h.each}
+	c := &contest{}
 	clients := make([]*clientv3.Client, replicas)
 	for r := range clients {
 		client, err := clientv3.New(clientv3.Config{
@@ -82,7 +82,7 @@ func (h *handover) plainEtcd() (*contest, error) {
 
 // plainZooKeeper is go-zookeeper's Lock, which takes no context.
 func (h *handover) plainZooKeeper() (*contest, error) {
-	c := &contest{each: h.each}
+	c := &contest{}
 	conns := make([]*zk.Conn, replicas)
 	for r := range conns {
 		conn, _, err := zk.Connect([]string{h.backends.ZooKeeper.Address}, handoverTTL, zk.WithLogInfo(false))

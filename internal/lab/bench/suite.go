@@ -3,14 +3,11 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
+	"regexp"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/load"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/stock"
 )
 
 // Options say how long to measure, and on what.
@@ -18,143 +15,145 @@ type Options struct {
 	// Binary is a stockd.
 	Binary  string
 	Servers servers.Choice
-	Rounds  int
-	// Each measurement takes so long.
-	Each time.Duration
-	// Say hears of what takes a moment.
-	Say      func(words string)
-	Progress func(round int, subject string, value float64, unit string)
+	// Rounds is how often everything is measured that has an aim.
+	Rounds int
+	// Each measurement takes so long; 0: as long as all of them may take Within.
+	Each   time.Duration
+	Within time.Duration
+	// Quick leaves out every crowd but the usual one, and the locks by themselves.
+	Quick bool
+	// Only names the strategies that are measured; nil: every safe one.
+	Only     *regexp.Regexp
+	Progress Progress
 }
 
-// Run measures the suite on servers of its own.
-func Run(ctx context.Context, o Options) (result *Result, on map[string]servers.Info, err error) {
+func (o Options) crowds() []int {
+	if o.Quick {
+		return []int{usual}
+	}
+	return []int{one, few, usual, crowd}
+}
+
+// plan says in words how often and for how long everything was measured.
+func (o Options) plan() string {
+	words := count(o.Rounds, "round")
+	if o.Each > 0 {
+		return words + " of " + o.Each.String()
+	}
+	return words + " within " + o.Within.String()
+}
+
+// What it takes to stop all servers in the end.
+const toStop = 10 * time.Second
+
+// Run measures the suite on servers of its own. The result has what was
+// measured, also with an error; it is nil where that is nothing.
+func Run(ctx context.Context, o Options) (result *Result, err error) {
+	end := time.Now().Add(o.Within - toStop)
 	k, err := keeper.Start()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, k.Close()) }()
-	backends, err := servers.StartBackends(ctx, k, o.Servers, o.Say)
+	backends, err := servers.StartBackends(ctx, k, o.Servers, o.Progress.Say)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, backends.Close(context.WithoutCancel(ctx))) }()
-	for name, reason := range backends.Missing {
-		return nil, nil, fmt.Errorf("the suite compares locks on real servers, and %s is missing: %s", name, reason)
+	result = &Result{Machine: thisMachine(), Servers: backends.Infos(), Plan: o.plan()}
+	if result.Durability, err = durability(ctx, backends); err != nil {
+		return nil, err
 	}
-	database := backends.Database
-	c, err := cluster.Start(ctx, k, cluster.Options{Binary: o.Binary, Replicas: 1, Env: database.Env(), Embedded: database.Started == servers.Embedded, Balancer: servers.Embedded})
-	if err != nil {
-		return nil, nil, err
+	b := &bench{options: o, keeper: k, backends: backends, end: end}
+	if b.bare, err = openBare(backends.Database); err != nil && !errors.Is(err, errNeedsMySQL) {
+		return nil, err
 	}
-	bare, err := openBare(database)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { err = errors.Join(err, bare.close()) }()
-	b := &workbench{options: o, cluster: c, bare: bare}
-	if err := b.stock(ctx); err != nil {
-		return nil, nil, err
-	}
-	h := &handover{backends: backends, each: o.Each, contests: make(map[string]*contest)}
-	defer func() { err = errors.Join(err, h.close()) }()
-	suite := b.suite()
-	if err := h.join(&suite); err != nil {
-		return nil, nil, err
-	}
-	result, err = suite.Run(ctx)
-	return result, backends.Infos(), err
+	defer func() { err = errors.Join(err, b.bare.close()) }()
+	return result, b.run(ctx, result)
 }
 
-// workbench is what the subjects are measured on: one replica, without a
-// balancer, and the same database without a replica.
-type workbench struct {
-	options Options
-	cluster *cluster.Cluster
-	bare    *bare
+// part of a run has servers of its own.
+type part interface {
+	open(ctx context.Context) error
+	// suite may be asked for once the first part is open.
+	suite() Suite
+	close(ctx context.Context) error
+	// share is the part's share of the time that is left, 0 to 1.
+	share() float64
 }
 
-// The suite's clients, and the goods that it sells.
-const (
-	clients      = 64
-	crowd        = 512
-	overHTTP     = 1 // goods of sql-conditional
-	byVersion    = 2 // goods of sql-optimistic
-	withoutHTTP  = 3 // goods of the bare loop
-	requestLimit = 30 * time.Second
-	mebibyte     = 1 << 20
-)
-
-// The subjects' names.
-const (
-	bareLoop      = "bare loop of the statements, 64 clients"
-	conditional   = "sql-conditional over HTTP, 64 clients"
-	optimisticOne = "sql-optimistic over HTTP, 1 client"
-	optimistic64  = "sql-optimistic over HTTP, 64 clients"
-	resident      = "resident memory of a replica under 512 connections"
-)
-
-func (b *workbench) suite() Suite {
-	return Suite{
-		Rounds:   b.options.Rounds,
-		Progress: b.options.Progress,
-		Subjects: []Subject{
-			{Name: bareLoop, Unit: "/s", Measure: func(ctx context.Context) (float64, error) {
-				return b.bare.measure(ctx, withoutHTTP, clients, b.options.Each)
-			}},
-			{Name: conditional, Unit: "/s", Measure: b.rate("sql-conditional", overHTTP, clients)},
-			{Name: optimisticOne, Unit: "/s", Measure: b.rate("sql-optimistic", byVersion, 1)},
-			{Name: optimistic64, Unit: "/s", Measure: b.rate("sql-optimistic", byVersion, clients)},
-			{Name: resident, Unit: " MiB", Measure: b.memory},
-		},
-		Ratios: []Ratio{
-			{Name: "sql-conditional over HTTP / bare loop", Of: conditional, By: bareLoop, AtLeast: 0.85},
-			{Name: "sql-optimistic, 64 clients / 1 client", Of: optimistic64, By: optimisticOne, AtLeast: 0.5},
-		},
-		Limits: []Limit{{Subject: resident, AtMost: 64}},
+func (b *bench) parts() []part {
+	const several = 3
+	list := []part{&stage{bench: b, replicas: 1}, &stage{bench: b, replicas: several}}
+	if !b.options.Quick && len(b.backends.Missing) == 0 {
+		list = append(list, &lockStage{bench: b})
 	}
+	return list
 }
 
-func (b *workbench) stock(ctx context.Context) error {
-	for _, goods := range []int64{overHTTP, byVersion, withoutHTTP} {
-		if err := b.cluster.Client().CreateGoods(ctx, goods, stock.MaxStock/2); err != nil {
+// run measures one part after the other.
+func (b *bench) run(ctx context.Context, result *Result) error {
+	parts := b.parts()
+	for i, p := range parts {
+		err := b.measure(ctx, p, result, func() error {
+			if i > 0 {
+				return nil
+			}
+			return b.plan(ctx, parts, result)
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// rate measures sales a second through a strategy.
-func (b *workbench) rate(strategy string, goods int64, clients int) func(context.Context) (float64, error) {
-	return func(ctx context.Context) (float64, error) {
-		result, err := b.load(ctx, strategy, goods, clients)
-		if err != nil {
-			return 0, err
+// plan finds out what there is to measure, as soon as there is a replica to ask.
+func (b *bench) plan(ctx context.Context, parts []part, result *Result) (err error) {
+	first, is := parts[0].(*stage)
+	if !is {
+		return nil
+	}
+	if b.strategies, err = first.safe(ctx, result); err != nil {
+		return err
+	}
+	if b.grouped, err = first.groups(ctx); err != nil {
+		return err
+	}
+	if !b.grouped {
+		result.Notes = append(result.Notes, "grouped: not measured: the replicas do not take group=true")
+	}
+	for name, reason := range b.backends.Missing {
+		if b.options.Quick {
+			break // they would have been left out anyhow
 		}
-		return float64(result.Sold) / result.Elapsed.Seconds(), nil
+		result.Notes = append(result.Notes, "locks by themselves: not measured: without "+name+": "+reason)
 	}
+	measurements := 0
+	for _, p := range parts {
+		measurements += p.suite().measurements(b.options.Rounds)
+	}
+	b.options.Progress.Begin(measurements)
+	return nil
 }
 
-func (b *workbench) load(ctx context.Context, strategy string, goods int64, clients int) (*load.Result, error) {
-	result, err := load.Run(ctx, load.Plan{
-		URL: b.cluster.Replicas[0].URL, Strategy: strategy, GoodsID: goods,
-		Clients: clients, Duration: b.options.Each, Timeout: requestLimit,
-	})
-	if err != nil {
-		return nil, err
+// measure measures one part, and adds what it came to, also with an error.
+func (b *bench) measure(ctx context.Context, p part, result *Result, ready func() error) (err error) {
+	defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
+	if err := p.open(ctx); err != nil {
+		return err
 	}
-	if result.Sold != result.Sent {
-		return nil, fmt.Errorf("%d of %d requests were not sold: %d unknown, errors %v",
-			result.Sent-result.Sold, result.Sent, result.Unknown, result.Errors)
+	if err := ready(); err != nil {
+		return err
 	}
-	return result, nil
-}
-
-// memory measures the replica's resident memory after it has served a crowd,
-// whose connections are still open.
-func (b *workbench) memory(ctx context.Context) (float64, error) {
-	if _, err := b.load(ctx, "sql-conditional", overHTTP, crowd); err != nil {
-		return 0, err
+	if s, is := p.(*stage); is && s.replicas > 1 {
+		result.Servers["balancer"] = s.served.Balancer
 	}
-	peak, err := peakMemory(b.cluster.Replicas[0].Pid())
-	return float64(peak) / mebibyte, err
+	suite := p.suite()
+	suite.Rounds, suite.Progress = b.options.Rounds, b.options.Progress
+	suite.Pace = Pace{Each: b.options.Each, End: b.end}
+	suite.Pace.Until = time.Now().Add(time.Duration(float64(time.Until(b.end)) * p.share()))
+	came, err := suite.Run(ctx)
+	result.add(came)
+	return err
 }

@@ -1,36 +1,219 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/stockd/stockd/internal/lab/report"
 )
 
-// Table writes the figures for people: medians with their spread, and for those
-// that have an aim, whether it is reached.
+// Table writes the figures for people: the strategies, the limits, and what was
+// aimed at, medians with their spread.
 func (r *Result) Table(w io.Writer) error {
-	t := table.NewWriter()
-	style := table.StyleLight
-	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
-	t.AppendHeader(table.Row{"", "median", "min", "max", "aim", ""})
-	t.SetColumnConfigs([]table.ColumnConfig{
-		{Number: 2, Align: text.AlignRight}, {Number: 3, Align: text.AlignRight}, {Number: 4, Align: text.AlignRight},
-	})
-	for _, f := range r.Subjects {
-		t.AppendRow(f.row("%.0f"))
+	var parts []string
+	for _, t := range []table.Writer{r.usualTable(), r.crowdTable(), r.limitTable(), r.aimTable()} {
+		if t.Length() > 0 {
+			parts = append(parts, t.Render())
+		}
 	}
-	t.AppendSeparator()
-	for _, f := range r.Ratios {
-		t.AppendRow(f.row("%.2f"))
+	lines := slices.Concat(r.Notes, r.Machine.lines(), []string{"servers: " + report.Servers(r.Servers)})
+	for _, backend := range slices.Sorted(maps.Keys(r.Durability)) {
+		lines = append(lines, "durability of "+backend+": "+r.Durability[backend])
 	}
-	_, err := fmt.Fprintln(w, t.Render())
+	lines = append(lines, "medians with (least to most) of "+r.Plan)
+	_, err := fmt.Fprintln(w, strings.Join(append(parts, lines...), "\n"))
 	return err
 }
 
-func (f Figure) row(format string) table.Row {
+func newTable(title string, header ...any) table.Writer {
+	t := table.NewWriter()
+	style := table.StyleLight
+	style.Format.Header = text.FormatDefault
+	style.Title.Format = text.FormatDefault
+	t.SetStyle(style)
+	t.SetTitle("%s", title)
+	t.AppendHeader(header)
+	var right []table.ColumnConfig
+	for column := 2; column <= len(header); column++ {
+		right = append(right, table.ColumnConfig{Number: column, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(right)
+	return t
+}
+
+// strategies are those that have a figure, in the order in which they were
+// measured.
+func (r *Result) strategies() (names []string) {
+	for _, f := range r.Subjects {
+		if f.Strategy != "" && !slices.Contains(names, f.Strategy) {
+			names = append(names, f.Strategy)
+		}
+	}
+	return names
+}
+
+// sizes are the numbers of replicas that strategies were measured on.
+func (r *Result) sizes() (sizes []int) {
+	for _, f := range r.Subjects {
+		if f.Strategy != "" && !slices.Contains(sizes, f.Replicas) {
+			sizes = append(sizes, f.Replicas)
+		}
+	}
+	return sizes
+}
+
+// usualTable has a row a strategy, by the usual crowd.
+func (r *Result) usualTable() table.Writer {
+	header := []any{"64 clients, sales/s"}
+	for _, n := range r.sizes() {
+		where := count(n, "replica")
+		if n > 1 {
+			where += ", nginx"
+		}
+		header = append(header, where, "grouped", "×")
+	}
+	t := newTable("Strategies that never oversell", header...)
+	for _, name := range r.strategies() {
+		row := table.Row{name}
+		for _, n := range r.sizes() {
+			alone := r.find(Setting{Strategy: name, Clients: usual, Replicas: n})
+			grouped := r.find(Setting{Strategy: name, Group: true, Clients: usual, Replicas: n})
+			row = append(row, alone.cell(), grouped.cell(), times(grouped, alone))
+		}
+		t.AppendRow(row)
+	}
+	return t
+}
+
+// cell is a median with its spread, and the share of those who were refused.
+func (f *Figure) cell() string {
+	if f == nil {
+		return ""
+	}
+	said := fmt.Sprintf("%s (%s–%s)", comma(f.Median), comma(f.Min), comma(f.Max))
+	return said + f.busy()
+}
+
+func (f *Figure) busy() string {
+	const worthSaying = 0.005
+	if f.Busy < worthSaying {
+		return ""
+	}
+	return fmt.Sprintf(" %.0f%% busy", 100*f.Busy)
+}
+
+func times(of, by *Figure) string {
+	if of == nil || by == nil || by.Median == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f", of.Median/by.Median)
+}
+
+func comma(v float64) string { return humanize.Comma(int64(v)) }
+
+// crowdTable has the medians by all crowds, where there was more than the usual.
+func (r *Result) crowdTable() table.Writer {
+	t := newTable("By clients, sales/s", "", "replicas", "1", "8", "64", "512", "p50, p99 of 64, ms", "of 512")
+	if !slices.ContainsFunc(r.Subjects, func(f Figure) bool { return f.Strategy != "" && f.Clients != usual }) {
+		return t
+	}
+	for _, name := range append([]string{""}, r.strategies()...) {
+		for _, n := range r.sizes() {
+			for _, group := range []bool{false, true} {
+				r.crowdRow(t, Setting{Strategy: name, Group: group, Replicas: n})
+			}
+		}
+	}
+	return t
+}
+
+func (r *Result) crowdRow(t table.Writer, s Setting) {
+	name := cmp.Or(s.Strategy, "HTTP with nothing behind it")
+	if s.Group {
+		name += ", grouped"
+	}
+	row, tails, any := table.Row{name, s.Replicas}, table.Row{}, false
+	for _, s.Clients = range []int{one, few, usual, crowd} {
+		f := r.find(s)
+		any = any || f != nil
+		said, tail := "", ""
+		if f != nil {
+			said, tail = comma(f.Median)+f.busy(), fmt.Sprintf("%.1f, %.1f", f.P50, f.P99)
+		}
+		row, tails = append(row, said), append(tails, tail)
+	}
+	if any {
+		t.AppendRow(append(row, tails[2:]...))
+	}
+}
+
+// limitTable has what is no strategy.
+func (r *Result) limitTable() table.Writer {
+	t := newTable("Limits, and what is no strategy", "", "median", "min", "max", "aim", "")
+	for _, f := range r.Subjects {
+		if f.Strategy == "" && (f.Clients == 0 || f.Clients == usual) {
+			t.AppendRow(f.row(f.Name, "%.0f"))
+		}
+	}
+	return t
+}
+
+// aimTable has the ratios. Of those that share an aim it has the worst, and the
+// others that miss it.
+func (r *Result) aimTable() table.Writer {
+	t := newTable("Ratios, of the same round each", "", "median", "min", "max", "aim", "")
+	var seen []string
+	for _, f := range r.Ratios {
+		switch {
+		case f.Topic == "":
+			t.AppendRow(f.row(f.Name, "%.2f"))
+		case !slices.Contains(seen, f.Topic):
+			seen = append(seen, f.Topic)
+			r.topicRows(t, f.Topic)
+		}
+	}
+	return t
+}
+
+func (r *Result) topicRows(t table.Writer, topic string) {
+	var all, missed []Figure
+	for _, f := range r.Ratios {
+		if f.Topic == topic {
+			all = append(all, f)
+			if !f.Reached {
+				missed = append(missed, f)
+			}
+		}
+	}
+	name := fmt.Sprintf("%s: %d of %d", topic, len(all)-len(missed), len(all))
+	if len(missed) == 0 {
+		closest := slices.MinFunc(all, func(a, b Figure) int { return cmp.Compare(a.margin(), b.margin()) })
+		t.AppendRow(closest.row(name+", closest "+closest.Name, "%.2f"))
+		return
+	}
+	t.AppendRow(table.Row{name, "", "", "", missed[0].Aim, ""})
+	for _, f := range missed {
+		t.AppendRow(f.row("  "+f.Name, "%.2f"))
+	}
+}
+
+// margin grows with how far beyond its aim a figure is.
+func (f Figure) margin() float64 {
+	if strings.HasPrefix(f.Aim, "below") {
+		return -f.Median
+	}
+	return f.Median
+}
+
+func (f Figure) row(name, format string) table.Row {
 	reached := ""
 	switch {
 	case f.Aim != "" && f.Reached:
@@ -39,5 +222,5 @@ func (f Figure) row(format string) table.Row {
 		reached = "not reached"
 	}
 	show := func(v float64) string { return fmt.Sprintf(format+"%s", v, f.Unit) }
-	return table.Row{f.Name, show(f.Median), show(f.Min), show(f.Max), f.Aim, reached}
+	return table.Row{name, show(f.Median), show(f.Min), show(f.Max), f.Aim, reached}
 }

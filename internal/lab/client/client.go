@@ -36,6 +36,11 @@ func (c Client) Audit(ctx context.Context, goodsID int64) (audit stock.Audit, er
 	return audit, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d/audit", c.URL, goodsID), nil, http.StatusOK, &audit)
 }
 
+// AuditInFull asks for the audit of a goods by every row of its ledger.
+func (c Client) AuditInFull(ctx context.Context, goodsID int64) (audit stock.Audit, err error) {
+	return audit, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d/audit?full=true", c.URL, goodsID), nil, http.StatusOK, &audit)
+}
+
 // CreateGoods makes a goods, as the owner of the shop would.
 func (c Client) CreateGoods(ctx context.Context, goodsID, units int64) error {
 	body := map[string]int64{"goods_id": goodsID, "stock": units}

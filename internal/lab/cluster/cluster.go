@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -27,6 +28,8 @@ import (
 type Options struct {
 	// Binary is a stockd.
 	Binary string
+	// Command of it is run for each replica; serve where it is empty.
+	Command string
 	// Replicas is how many, at least 1.
 	Replicas int
 	// Env holds the STOCKD_… variables that every replica gets.
@@ -156,8 +159,9 @@ func (r *Replica) start(ctx context.Context) error {
 		}
 		r.URL, r.AdminURL = "http://"+ports.Address(public), "http://"+ports.Address(admin)
 	}
-	log := filepath.Join(r.keeper.Folder(), r.Name+".log")
-	process, err := r.keeper.Run(ctx, keeper.Command{Path: r.options.Binary, Args: []string{"serve"}, Env: r.env(), Log: log})
+	command := cmp.Or(r.options.Command, "serve")
+	log := filepath.Join(r.keeper.Folder(), command+"-"+r.Name+".log")
+	process, err := r.keeper.Run(ctx, keeper.Command{Path: r.options.Binary, Args: []string{command}, Env: r.env(), Log: log})
 	if err != nil {
 		return err
 	}

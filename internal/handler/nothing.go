@@ -1,0 +1,26 @@
+package handler
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+)
+
+// Nothing returns routes that answer every purchase with the same sale, and
+// nothing behind them: what remains of a replica is its HTTP, which no strategy
+// can be faster than.
+func Nothing(o Options) (http.Handler, error) {
+	answer, err := json.Marshal(sold{
+		OrderID: "1234567", GoodsID: 1234, Quantity: 1, Remaining: 98765432, Strategy: "sql-conditional",
+		Replica: o.Replica, WaitMS: 0.123, HoldMS: 1.234,
+	})
+	if err != nil {
+		return nil, err
+	}
+	engine := engine(o)
+	engine.POST("/deduct", func(c *gin.Context) { c.Data(http.StatusOK, gin.MIMEJSON, answer) })
+	engine.GET("/healthz", healthz)
+	engine.GET("/readyz", healthz)
+	return engine, nil
+}

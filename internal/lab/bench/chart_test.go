@@ -1,0 +1,131 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+)
+
+// drawn is a result of two strategies, one of which nobody could buy through.
+func drawn() *Result {
+	r := &Result{Plan: "3 rounds", Machine: Machine{CPU: "a <fast> one", Processors: 2}}
+	add := func(s Setting, median, busy float64) {
+		f := figure(s.String(), "/s", []float64{median * 0.9, median, median * 1.1})
+		f.Setting, f.Busy = s, busy
+		r.Subjects = append(r.Subjects, f)
+	}
+	for _, replicas := range []int{1, 3} {
+		add(Setting{Clients: usual, Replicas: replicas}, 20_000, 0)
+		add(Setting{Strategy: "sql-conditional", Clients: usual, Replicas: replicas}, 3_000, 0)
+		add(Setting{Strategy: "sql-conditional", Group: true, Clients: usual, Replicas: replicas}, 15_000, 0)
+		add(Setting{Strategy: "slow & busy", Clients: usual, Replicas: replicas}, 12, 0.5)
+	}
+	bare := figure(bareLoop, "/s", []float64{4000})
+	bare.Clients = usual
+	r.Subjects = append(r.Subjects, bare)
+	return r
+}
+
+func TestAChartIsWellFormedAndHasEverything(t *testing.T) {
+	var chart bytes.Buffer
+	if err := drawn().Chart(&chart); err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	circles := 0
+	for d := xml.NewDecoder(bytes.NewReader(chart.Bytes())); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("it is not well formed: %v\n%s", err, chart.String())
+		}
+		switch token := token.(type) {
+		case xml.CharData:
+			texts = append(texts, string(token))
+		case xml.StartElement:
+			if token.Name.Local == "circle" {
+				circles++
+			}
+		}
+	}
+	all := strings.Join(texts, "\n")
+	for _, want := range []string{"sql-conditional", "slow & busy", "a <fast> one", "1 replica", "3 replicas behind nginx", "bare SQL loop 4,000", "HTTP, nothing behind it 20,000"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("it lacks %q:\n%s", want, all)
+		}
+	}
+	const legend = 2
+	if circles != legend+6 {
+		t.Errorf("it has %d dots, want 6", circles-legend)
+	}
+	if !strings.Contains(chart.String(), "prefers-color-scheme: dark") {
+		t.Error("it has no colours for the dark")
+	}
+}
+
+func TestNamesOfLimitsDoNotOverlap(t *testing.T) {
+	c := drawn().chart()
+	for _, p := range c.Panels {
+		for i, l := range p.Limits {
+			for _, below := range p.Limits[:i] {
+				if below.X > l.X || below.LabelY-l.LabelY < 12 {
+					t.Errorf("%q at %g, %g is in the way of %q at %g, %g", l.Label, l.X, l.LabelY, below.Label, below.X, below.LabelY)
+				}
+			}
+			if l.LabelY < 90 || l.LabelY > p.Top {
+				t.Errorf("%q is at %g, want it between the title and the dots", l.Label, l.LabelY)
+			}
+		}
+		for _, d := range p.Dots {
+			if d.Min > d.X || d.Max < d.X || d.Min < p.X || d.Max > p.X+p.Width {
+				t.Errorf("%+v is outside of its whiskers or its panel", d)
+			}
+		}
+	}
+}
+
+func TestThereIsNoChartOfNothing(t *testing.T) {
+	if err := (&Result{}).Chart(io.Discard); !errors.Is(err, errNotMeasured) {
+		t.Errorf("%v, want %v", err, errNotMeasured)
+	}
+}
+
+func TestTheTableSaysWhoWasBusyAndWhoMissedAnAim(t *testing.T) {
+	r := drawn()
+	for name, value := range map[string]float64{"one": 6, "two": 4} {
+		r.Ratios = append(r.Ratios, Ratio{Name: name, Topic: lockGrouped, AtLeast: 5}.figure([]float64{value}))
+	}
+	var table bytes.Buffer
+	if err := r.Table(&table); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"12 (10–13) 50% busy", "15,000 (13,500–16,500)", lockGrouped + ": 1 of 2", "  two "} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("it lacks %q:\n%s", want, table.String())
+		}
+	}
+	if strings.Contains(table.String(), "  one ") {
+		t.Errorf("it lists who reached a common aim:\n%s", table.String())
+	}
+}
+
+func TestFiguresAreReadAsTheyWereWritten(t *testing.T) {
+	content, err := json.Marshal(drawn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read Result
+	if err := json.Unmarshal(content, &read); err != nil {
+		t.Fatal(err)
+	}
+	f := read.find(Setting{Strategy: "slow & busy", Clients: usual, Replicas: 3})
+	if f == nil || f.Busy != 0.5 || f.Median != 12 {
+		t.Errorf("the figure is %+v", f)
+	}
+}

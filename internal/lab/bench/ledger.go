@@ -1,0 +1,216 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/lab/client"
+	"github.com/stockd/stockd/internal/lab/cluster"
+	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// The aims of a large ledger.
+const (
+	asFastAsEmpty = 0.9
+	auditWithin   = 50 // milliseconds
+)
+
+// RunLedger measures a replica whose ledger has so many rows against one whose
+// ledger is empty, in turns, on one database server; and its audits.
+func RunLedger(ctx context.Context, o Options, rows int64) (result *Result, err error) {
+	k, err := keeper.Start()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	o.Progress.Say("starting database")
+	full, err := servers.StartDatabase(ctx, k, o.Servers)
+	if err != nil {
+		return nil, err
+	}
+	backends := &servers.Backends{Database: full}
+	result = &Result{Machine: thisMachine(), Servers: backends.Infos(), Plan: o.plan()}
+	if result.Durability, err = durability(ctx, backends); err != nil {
+		return nil, err
+	}
+	b := &bench{options: o, keeper: k, backends: backends, grouped: true}
+	l := &large{bench: b}
+	defer func() { err = errors.Join(err, l.close(context.WithoutCancel(ctx))) }()
+	if err := l.open(ctx, full, rows); err != nil {
+		return nil, err
+	}
+	suite := l.suite()
+	suite.Rounds, suite.Progress, suite.Pace = o.Rounds, o.Progress, Pace{Each: o.Each}
+	o.Progress.Begin(suite.measurements(o.Rounds))
+	came, err := suite.Run(ctx)
+	result.add(came)
+	return result, err
+}
+
+// large is one replica on a ledger with many rows, and one on a ledger with none.
+type large struct {
+	*bench
+	full, empty *stage
+}
+
+// open fills the one ledger, and starts a replica on each.
+func (l *large) open(ctx context.Context, d *servers.Database, rows int64) error {
+	bare, err := openBare(d)
+	if err != nil {
+		return err
+	}
+	defer bare.close() //nolint:errcheck // what it wrote is committed
+	const beside = "stockd_empty"
+	if _, err := bare.db.ExecContext(ctx, `CREATE DATABASE `+beside); err != nil {
+		return fmt.Errorf("create an empty database: %w", err)
+	}
+	dsn, err := mysql.ParseDSN(d.DSN)
+	if err != nil {
+		return err
+	}
+	dsn.DBName = beside
+	empty := *d
+	empty.DSN = dsn.FormatDSN()
+	store, err := d.Open(ctx, "lab", 1)
+	if err != nil {
+		return err
+	}
+	defer store.Close() //nolint:errcheck // what it wrote is committed
+	if _, err := store.MigrateUp(ctx); err != nil {
+		return err
+	}
+	if err := fill(ctx, bare.db, rows, l.options.Progress.Say); err != nil {
+		return fmt.Errorf("fill ledger: %w", err)
+	}
+	if err := l.settle(ctx, store); err != nil {
+		return err
+	}
+	if l.full, err = l.on(ctx, d); err != nil {
+		return err
+	}
+	l.empty, err = l.on(ctx, &empty)
+	return err
+}
+
+// settle brings the running totals up to date, as a replica does in the background.
+func (l *large) settle(ctx context.Context, store *repo.Store) error {
+	began := time.Now()
+	for more := false; ; {
+		var err error
+		if more, err = store.Settle(ctx); err != nil {
+			return err
+		}
+		var behind int64
+		if behind, err = store.Unsettled(ctx); err != nil {
+			return err
+		}
+		if behind == 0 {
+			l.options.Progress.Say(fmt.Sprintf("running totals are up to date after %s", time.Since(began).Round(time.Second)))
+			return nil
+		}
+		if more {
+			continue
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (l *large) on(ctx context.Context, d *servers.Database) (s *stage, err error) {
+	s = &stage{bench: l.bench, replicas: 1}
+	s.goods.Store(goodsOfLedger) // what is sold are goods of their own
+	s.served, err = cluster.Start(ctx, l.keeper, cluster.Options{
+		Binary: l.options.Binary, Replicas: 1, Env: d.Env(), Balancer: servers.Embedded,
+	})
+	return s, err
+}
+
+func (l *large) close(ctx context.Context) error {
+	var errs []error
+	for _, s := range []*stage{l.full, l.empty} {
+		if s != nil {
+			errs = append(errs, s.close(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// suite sells in turns.
+func (l *large) suite() (s Suite) {
+	for _, group := range []bool{false, true} {
+		how := Setting{Strategy: conditional, Group: group, Clients: usual, Replicas: 1}
+		names := [2]string{how.String() + ", empty ledger", how.String() + ", large ledger"}
+		for i, on := range []*stage{l.empty, l.full} {
+			s.Subjects = append(s.Subjects, Subject{Name: names[i], Unit: "/s", Measure: on.sell(how)})
+		}
+		s.Ratios = append(s.Ratios, Ratio{Name: "large / empty ledger, " + how.String(), Of: names[1], By: names[0], AtLeast: asFastAsEmpty})
+	}
+	for _, audit := range []struct {
+		name  string
+		goods func() int64
+		ask   func(client.Client, context.Context, int64) error
+		most  float64
+	}{
+		{"audit of any goods, p99", func() int64 { return 2 + rand.Int64N(goodsOfLedger-1) }, auditOnce, auditWithin},
+		{"audit of the goods with a tenth of the rows, p99", func() int64 { return hotGoods }, auditOnce, auditWithin},
+		{"full audit of any goods, p99", func() int64 { return 2 + rand.Int64N(goodsOfLedger-1) }, auditAll, 0},
+		{"full audit of the goods with a tenth of the rows, p99", func() int64 { return hotGoods }, auditAll, 0},
+	} {
+		s.Subjects = append(s.Subjects, Subject{Name: audit.name, Unit: " ms", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
+			return l.audits(ctx, each, func() error { return audit.ask(l.full.served.Client(), ctx, audit.goods()) })
+		}})
+		if audit.most > 0 {
+			s.Limits = append(s.Limits, Limit{Subject: audit.name, AtMost: audit.most})
+		}
+	}
+	return s
+}
+
+func auditOnce(c client.Client, ctx context.Context, goodsID int64) error { //nolint:revive // a method value has its receiver first
+	a, err := c.Audit(ctx, goodsID)
+	if err == nil && !a.Clean {
+		err = fmt.Errorf("the audit of goods %d is not clean: %+v", goodsID, a)
+	}
+	return err
+}
+
+func auditAll(c client.Client, ctx context.Context, goodsID int64) error { //nolint:revive // a method value has its receiver first
+	full, err := c.AuditInFull(ctx, goodsID)
+	if err != nil {
+		return err
+	}
+	quick, err := c.Audit(ctx, goodsID)
+	if err == nil && full != quick {
+		err = fmt.Errorf("the running totals of goods %d are wrong: %+v, by the ledger %+v", goodsID, quick, full)
+	}
+	return err
+}
+
+// audits asks again and again; the value is the p99.
+func (*large) audits(ctx context.Context, each time.Duration, ask func() error) (Sample, error) {
+	var took []float64
+	for end := time.Now().Add(each); time.Now().Before(end) || len(took) == 0; {
+		began := time.Now()
+		if err := ask(); err != nil {
+			return Sample{}, err
+		}
+		took = append(took, float64(time.Since(began).Microseconds())/1000)
+		if ctx.Err() != nil {
+			return Sample{}, context.Cause(ctx)
+		}
+	}
+	slices.Sort(took)
+	p99 := took[len(took)*99/100]
+	return Sample{Value: p99, P50: took[len(took)/2], P99: p99}, nil
+}

@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/load"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// The names of the limits that have no replicas.
+const (
+	bareLoop = "bare loop of the statements, 64 clients"
+	script   = "redis-benchmark of a check-and-decrement script, 64 clients"
+)
+
+// httpAlone names HTTP with nothing behind it.
+func httpAlone(clients, replicas int) string {
+	return Setting{Strategy: "HTTP with nothing behind it", Clients: clients, Replicas: replicas}.String()
+}
+
+// limits are what no strategy can be faster than. Those that have no replicas
+// belong to the stage of one.
+func (s *stage) limits() (list []Subject) {
+	for _, clients := range s.options.crowds() {
+		subject := Subject{
+			Name: httpAlone(clients, s.replicas), Setting: Setting{Clients: clients, Replicas: s.replicas},
+			Unit: "/s", Rounds: seenOnce, Measure: s.answer(clients),
+		}
+		if clients == usual {
+			subject.Rounds = 0
+		}
+		list = append(list, subject)
+	}
+	if s.replicas > 1 {
+		return list
+	}
+	return append(list,
+		Subject{Name: script, Setting: Setting{Clients: usual}, Unit: "/s", Measure: s.script},
+		Subject{Name: bareLoop, Setting: Setting{Clients: usual}, Unit: "/s", Measure: s.statements},
+	)
+}
+
+// answer measures HTTP with nothing behind it.
+func (s *stage) answer(clients int) func(context.Context, time.Duration) (Sample, error) {
+	return func(ctx context.Context, each time.Duration) (Sample, error) {
+		result, err := load.Run(ctx, load.Plan{
+			URL: s.url(s.nothing), GoodsID: 1, Clients: clients, Duration: each, Timeout: requestLimit,
+		})
+		if err != nil {
+			return Sample{}, err
+		}
+		if result.Sold != result.Sent {
+			return Sample{}, fmt.Errorf("%d of %d requests were not answered: %v", result.Sent-result.Sold, result.Sent, result.Errors)
+		}
+		return sampleOf(result), nil
+	}
+}
+
+// statements measures the bare loop.
+func (s *stage) statements(ctx context.Context, each time.Duration) (Sample, error) {
+	if s.bare == nil {
+		return Sample{}, fmt.Errorf("%w: %w", errNotMeasured, errNeedsMySQL)
+	}
+	goodsID, err := s.create(ctx, stock.MaxStock/2)
+	if err != nil {
+		return Sample{}, err
+	}
+	rate, err := s.bare.measure(ctx, goodsID, usual, each)
+	return Sample{Value: rate}, err
+}
+
+// decrement is the least that a script in Redis has to do.
+const decrement = `local left = tonumber(redis.call('GET', KEYS[1]))
+if left < 1 then return -1 end
+return redis.call('DECR', KEYS[1])`
+
+// script measures the rate of the script with Redis' own program.
+func (s *stage) script(ctx context.Context, each time.Duration) (Sample, error) {
+	program, err := servers.Find("redis-benchmark")
+	switch {
+	case s.backends.Redis == nil || s.backends.Redis.Started != servers.Local:
+		return Sample{}, fmt.Errorf("%w: it needs a Redis that is a server", errNotMeasured)
+	case err != nil:
+		return Sample{}, fmt.Errorf("%w: %w; apt-get install redis-tools brings it", errNotMeasured, err)
+	}
+	// It takes a password only where everybody can read it: this one is for the
+	// script's own key, and for nothing else.
+	const user, key, plenty = "bench", "bench:stock", 1_000_000_000
+	password := rand.Text()
+	client := s.backends.Redis.Open()
+	defer client.Close() //nolint:errcheck // nothing is lost with it
+	sha, err := client.ScriptLoad(ctx, decrement).Result()
+	err = errors.Join(err, client.Set(ctx, key, plenty, 0).Err(),
+		client.Do(ctx, "ACL", "SETUSER", user, "reset", "on", ">"+password, "~"+key, "+evalsha", "+get", "+decr").Err())
+	if err != nil {
+		return Sample{}, fmt.Errorf("prepare script: %w", err)
+	}
+	host, port, err := net.SplitHostPort(s.backends.Redis.Address)
+	if err != nil {
+		return Sample{}, err
+	}
+	const about = 80_000 // a second: it counts requests, and not time
+	said, err := exec.CommandContext(ctx, program, "-h", host, "-p", port, "--user", user, "-a", password,
+		"-c", strconv.Itoa(usual), "-n", strconv.Itoa(int(about*each.Seconds())), "--csv", "evalsha", sha, "1", key).CombinedOutput()
+	if err != nil {
+		return Sample{}, fmt.Errorf("run redis-benchmark: %w: %s", err, said)
+	}
+	return readCSV(said)
+}
+
+// readCSV reads the line of one test: its name, its rate, and latencies: average,
+// least, p50, p95, p99 and most.
+func readCSV(said []byte) (Sample, error) {
+	line := regexp.MustCompile(`(?m)^".*","([0-9.]+)","[0-9.]+","[0-9.]+","([0-9.]+)","[0-9.]+","([0-9.]+)","[0-9.]+"\s*$`).FindSubmatch(said)
+	if line == nil {
+		return Sample{}, fmt.Errorf("redis-benchmark says %q", said)
+	}
+	var values [3]float64
+	for i := range values {
+		var err error
+		if values[i], err = strconv.ParseFloat(string(line[i+1]), 64); err != nil {
+			return Sample{}, fmt.Errorf("redis-benchmark says %q: %w", said, err)
+		}
+	}
+	return Sample{Value: values[0], P50: values[1], P99: values[2]}, nil
+}

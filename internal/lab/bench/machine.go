@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Machine is what a run ran on, and which stockd it was.
+type Machine struct {
+	// CPU is the model, or the architecture where that is not known.
+	CPU        string `json:"cpu"`
+	Processors int    `json:"processors"`
+	// Memory is for people, such as "24 GiB", or empty.
+	Memory string `json:"memory,omitempty"`
+	OS     string `json:"os"`
+	Go     string `json:"go"`
+	// Commit is what stockd was built from, with "and changes" where that is not
+	// all, or "unknown".
+	Commit string `json:"commit"`
+	// Load is the machine's load average over a minute when the run began: what
+	// else went on.
+	Load string `json:"load,omitempty"`
+}
+
+func thisMachine() Machine {
+	m := Machine{CPU: runtime.GOARCH, Processors: runtime.NumCPU(), OS: runtime.GOOS, Go: runtime.Version(), Commit: commit()}
+	if model := lineOf("/proc/cpuinfo", "model name", ":"); model != "" {
+		m.CPU = model
+	}
+	if total := lineOf("/proc/meminfo", "MemTotal", ":"); total != "" {
+		if bytes, err := humanize.ParseBytes(strings.Replace(total, "kB", "KiB", 1)); err == nil {
+			m.Memory = humanize.IBytes(bytes)
+		}
+	}
+	if name := lineOf("/etc/os-release", "PRETTY_NAME", "="); name != "" {
+		m.OS = strings.Trim(name, `"`)
+	}
+	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		m.OS += ", " + runtime.GOOS + " " + strings.TrimSpace(string(kernel))
+	}
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		m.Load, _, _ = strings.Cut(string(load), " ")
+	}
+	return m
+}
+
+// lineOf is the first value of a name in a file, or empty.
+func lineOf(file, name, separator string) string {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "" // another system keeps it elsewhere
+	}
+	for line := range strings.Lines(string(content)) {
+		if key, value, is := strings.Cut(line, separator); is && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// commit is what the go command wrote into this program.
+func commit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	revision, changed := "unknown", false
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			revision = s.Value
+		case "vcs.modified":
+			changed = s.Value == "true"
+		}
+	}
+	if changed {
+		return revision + " and changes"
+	}
+	return revision
+}
+
+// lines say it for people.
+func (m Machine) lines() []string {
+	load := ""
+	if m.Load != "" {
+		load = ", load average " + m.Load + " at the beginning"
+	}
+	return []string{
+		fmt.Sprintf("machine: %s, %d processors, memory %s%s", m.CPU, m.Processors, m.Memory, load),
+		fmt.Sprintf("system: %s; %s; stockd of commit %s", m.OS, m.Go, m.Commit),
+	}
+}

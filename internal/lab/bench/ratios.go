@@ -1,0 +1,81 @@
+package bench
+
+import (
+	"slices"
+
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/service"
+)
+
+// The strategies that an aim names.
+const (
+	conditional = "sql-conditional"
+	optimistic  = "sql-optimistic"
+	bucket      = "sql-bucket"
+	inRedis     = "redis-stock"
+)
+
+// ratios are the aims that can be told from what a stage measures; one whose
+// subjects were not measured has no row.
+func (s *stage) ratios() []Ratio {
+	if s.replicas == 1 {
+		return s.ratiosOfOne()
+	}
+	nothing := httpAlone(usual, s.replicas)
+	list := []Ratio{
+		{Name: "sql-conditional grouped / alone, " + count(s.replicas, "replica"), Of: s.name(conditional, true, usual), By: s.name(conditional, false, usual), AtLeast: 5},
+		{Name: "sql-conditional grouped / HTTP with nothing behind it", Of: s.name(conditional, true, usual), By: nothing, AtLeast: 0.45},
+		{Name: "redis-stock / HTTP with nothing behind it", Of: s.name(inRedis, false, usual), By: nothing, AtLeast: 0.55},
+		{Name: "sql-bucket / sql-conditional, alone", Of: s.name(bucket, false, usual), By: s.name(conditional, false, usual), AtLeast: 1.5},
+	}
+	for _, strategy := range s.strategies {
+		list = append(list, s.ratiosOf(strategy)...)
+	}
+	slices.SortStableFunc(list, func(a, b Ratio) int { return slices.Index(topics(), a.Topic) - slices.Index(topics(), b.Topic) })
+	return list
+}
+
+// name is that of a sale on this stage.
+func (s *stage) name(strategy string, group bool, clients int) string {
+	return Setting{Strategy: strategy, Group: group, Clients: clients, Replicas: s.replicas}.String()
+}
+
+func (s *stage) ratiosOfOne() []Ratio {
+	return []Ratio{
+		{Name: "sql-conditional grouped / alone, 1 replica", Of: s.name(conditional, true, usual), By: s.name(conditional, false, usual), AtLeast: 7},
+		{Name: "sql-conditional over HTTP / bare loop", Of: s.name(conditional, false, usual), By: bareLoop, AtLeast: 0.85},
+		{Name: "sql-optimistic, 64 clients / 1 client", Of: s.name(optimistic, false, usual), By: s.name(optimistic, false, one), AtLeast: 0.5},
+	}
+}
+
+// The aims that many strategies have.
+const (
+	lockGrouped  = "each lock, grouped / alone"
+	voteGrouped  = "each lock of etcd and ZooKeeper, grouped / alone"
+	crowdGrouped = "each strategy grouped, 512 clients / 64 clients"
+	tailUsual    = "each strategy grouped, p99 / p50 of 64 clients"
+	tailCrowd    = "each strategy grouped, p99 / p50 of 512 clients"
+)
+
+// topics are in the order in which they are shown; single aims come first.
+func topics() []string {
+	return []string{"", lockGrouped, voteGrouped, crowdGrouped, tailUsual, tailCrowd}
+}
+
+// ratiosOf are the aims that every strategy has.
+func (s *stage) ratiosOf(d service.Description) []Ratio {
+	few, many := s.name(d.Name, true, usual), s.name(d.Name, true, crowd)
+	list := []Ratio{
+		{Topic: crowdGrouped, Name: d.Name, Of: many, By: few, AtLeast: 0.8},
+		{Topic: tailUsual, Name: d.Name, Of: few, Below: 10},
+		{Topic: tailCrowd, Name: d.Name, Of: many, Below: 10},
+	}
+	if !d.Claims.Fenceable {
+		return list // no lock
+	}
+	grouped := Ratio{Topic: lockGrouped, Name: d.Name, Of: few, By: s.name(d.Name, false, usual), AtLeast: 5}
+	if slices.Contains(d.Needs, string(lock.Etcd)) || slices.Contains(d.Needs, string(lock.ZooKeeper)) {
+		grouped.Topic, grouped.AtLeast = voteGrouped, 10
+	}
+	return append(list, grouped)
+}

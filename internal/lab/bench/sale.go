@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/load"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// The crowds that buy. Every round measures the usual one; what has no aim but to
+// be seen is measured once.
+const (
+	one      = 1
+	few      = 8
+	usual    = 64
+	crowd    = 512
+	seenOnce = 1
+
+	requestLimit = 30 * time.Second
+	// settleWithin bounds the wait until the ledger has every sale.
+	settleWithin = 5 * time.Second
+)
+
+// sales are the subjects of every strategy, alone and, where the replicas can,
+// grouped. What is compared is measured one after the other.
+func (s *stage) sales() (list []Subject) {
+	for _, strategy := range s.strategies {
+		for _, clients := range s.options.crowds() {
+			list = append(list, s.sale(Setting{Strategy: strategy.Name, Clients: clients, Replicas: s.replicas}))
+			if s.grouped {
+				list = append(list, s.sale(Setting{Strategy: strategy.Name, Group: true, Clients: clients, Replicas: s.replicas}))
+			}
+		}
+	}
+	return list
+}
+
+func (s *stage) sale(how Setting) Subject {
+	subject := Subject{Name: how.String(), Setting: how, Unit: "/s", Rounds: seenOnce, Measure: s.sell(how)}
+	if how.Clients == usual || how.Clients == crowd && how.Group {
+		subject.Rounds = 0
+	}
+	return subject
+}
+
+// String names the setting as a subject.
+func (s Setting) String() string {
+	name := s.Strategy
+	if s.Group {
+		name += ", grouped"
+	}
+	return name + ", " + count(s.Clients, "client") + ", " + count(s.Replicas, "replica")
+}
+
+// sell measures sales a second, and then holds the ledger against the answers.
+func (s *stage) sell(how Setting) func(context.Context, time.Duration) (Sample, error) {
+	return func(ctx context.Context, each time.Duration) (Sample, error) {
+		goodsID, err := s.create(ctx, plenty(how.Strategy))
+		if err != nil {
+			return Sample{}, err
+		}
+		plan := load.Plan{
+			URL: s.url(s.served), Strategy: how.Strategy, Group: how.Group, GoodsID: goodsID, Timeout: requestLimit,
+			// The first sales make what the goods will need on every replica.
+			Clients: 1, Requests: 2 * s.replicas,
+		}
+		first, err := load.Run(ctx, plan)
+		if err != nil {
+			return Sample{}, err
+		}
+		plan.Clients, plan.Requests, plan.Duration = how.Clients, 0, each
+		result, err := load.Run(ctx, plan)
+		if err != nil {
+			return Sample{}, err
+		}
+		if ctx.Err() != nil {
+			return Sample{}, context.Cause(ctx)
+		}
+		sample := sampleOf(result)
+		result.Sold, result.Unknown = result.Sold+first.Sold, result.Unknown+first.Unknown
+		return sample, s.settle(ctx, goodsID, result)
+	}
+}
+
+func sampleOf(r *load.Result) Sample {
+	at := func(quantile float64) float64 { return float64(r.Latency.ValueAtQuantile(quantile)) / 1000 }
+	return Sample{
+		Value: float64(r.Sold) / r.Elapsed.Seconds(),
+		Busy:  float64(r.Errors["busy"]) / float64(max(1, r.Sent)),
+		P50:   at(50), P99: at(99),
+	}
+}
+
+// settle waits until the ledger has every sale that was answered, and audits it.
+// A benchmark of a strategy that sells wrongly would be worth nothing.
+func (s *stage) settle(ctx context.Context, goodsID int64, result *load.Result) error {
+	for problem, n := range result.Errors {
+		if problem != "busy" {
+			return fmt.Errorf("%d of %d requests failed: %s", n, result.Sent, problem)
+		}
+	}
+	if result.Refused > 0 || result.Duplicates > 0 {
+		return fmt.Errorf("there was plenty, and %d were refused; %d orders were given twice", result.Refused, result.Duplicates)
+	}
+	for end := time.Now().Add(settleWithin); ; {
+		audit, err := s.served.Client().Audit(ctx, goodsID)
+		if err != nil {
+			return err
+		}
+		wrong := unclean(audit, int64(result.Sold), int64(result.Unknown))
+		if wrong == nil || time.Now().After(end) {
+			return wrong
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// unclean is what speaks against a sale, or nil.
+func unclean(a stock.Audit, told, unknown int64) error {
+	switch {
+	case a.Orders < told || a.Orders > told+unknown:
+		return fmt.Errorf("the ledger has %d sales, buyers were told of %d, and the fate of %d is unknown", a.Orders, told, unknown)
+	case !a.Clean:
+		return fmt.Errorf("the audit is not clean: %d of %d sold, %d oversold, %d updates lost, %d left",
+			a.Sold, a.Initial, a.Oversold, a.Lost, a.Stock)
+	default:
+		return nil
+	}
+}

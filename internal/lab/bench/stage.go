@@ -1,0 +1,168 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/cluster"
+	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/load"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// bench is what all stages of a run share.
+type bench struct {
+	options  Options
+	keeper   *keeper.Keeper
+	backends *servers.Backends
+	bare     *bare        // nil where the database is no server
+	end      time.Time    // of the run
+	goods    atomic.Int64 // each measurement sells goods of its own
+
+	// What the first replica says of itself: the strategies that are measured, and
+	// whether they can be grouped.
+	strategies []service.Description
+	grouped    bool
+}
+
+// stage is a number of replicas, and as many with nothing behind their HTTP. One
+// is asked directly, several through the balancer.
+type stage struct {
+	*bench
+	replicas        int
+	served, nothing *cluster.Cluster
+}
+
+// open starts both clusters.
+func (s *stage) open(ctx context.Context) (err error) {
+	s.options.Progress.Say(fmt.Sprintf("starting %s", count(s.replicas, "replica")))
+	if s.served, err = s.start(ctx, "serve", s.backends.Env()); err != nil {
+		return err
+	}
+	s.nothing, err = s.start(ctx, "nothing", nil)
+	return err
+}
+
+func (s *stage) start(ctx context.Context, command string, env []string) (*cluster.Cluster, error) {
+	balancer := s.options.Servers.Mode
+	if s.replicas == 1 {
+		balancer = servers.Embedded // it is not asked
+	}
+	return cluster.Start(ctx, s.keeper, cluster.Options{
+		Binary: s.options.Binary, Command: command, Replicas: s.replicas, Env: env, Balancer: balancer,
+		Embedded: s.backends.Database.Started == servers.Embedded,
+	})
+}
+
+func (s *stage) close(ctx context.Context) error {
+	var errs []error
+	for _, c := range []*cluster.Cluster{s.served, s.nothing} {
+		if c != nil {
+			errs = append(errs, c.Close(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// suite is the limits, and every strategy.
+func (s *stage) suite() Suite {
+	return Suite{Subjects: append(s.limits(), s.sales()...), Ratios: s.ratios()}
+}
+
+func (s *stage) share() float64 {
+	switch {
+	case s.replicas == 1:
+		return shareOfOne
+	case s.options.Quick:
+		return 1
+	default:
+		return shareOfSeveral
+	}
+}
+
+// The shares of the time that is left: what is left after both is for the locks.
+const (
+	shareOfOne     = 0.47
+	shareOfSeveral = 0.85
+)
+
+// url is where buyers go.
+func (s *stage) url(c *cluster.Cluster) string {
+	if s.replicas == 1 {
+		return c.Replicas[0].URL
+	}
+	return c.URL
+}
+
+// plenty is more than can be sold while it is measured. A strategy that keeps a
+// token for each unit takes no more than a million of them.
+func plenty(strategy string) int64 {
+	const tokens = 500_000
+	if strategy == "redis-list" {
+		return tokens
+	}
+	return stock.MaxStock / 2
+}
+
+// create makes a goods that nobody has sold yet.
+func (s *stage) create(ctx context.Context, units int64) (goodsID int64, err error) {
+	goodsID = s.goods.Add(1)
+	return goodsID, s.served.Client().CreateGoods(ctx, goodsID, units)
+}
+
+// safe asks a replica for the strategies that never oversell, those first that are
+// no locks: they stand beside the limits that they are held against.
+func (s *stage) safe(ctx context.Context, result *Result) ([]service.Description, error) {
+	known, err := s.served.Client().Strategies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []service.Description
+	for _, d := range known {
+		only := s.options.Only
+		switch {
+		case !d.Claims.ExclusiveAcrossReplicas, only != nil && !only.MatchString(d.Name):
+		case !d.Available:
+			result.Notes = append(result.Notes, d.Name+": not measured: "+d.Note)
+		default:
+			list = append(list, d)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b service.Description) int { return rank(a) - rank(b) })
+	return list, nil
+}
+
+// rank puts locks last.
+func rank(d service.Description) int {
+	if d.Claims.Fenceable {
+		return 1
+	}
+	return 0
+}
+
+// groups asks the replicas whether they can sell in groups.
+func (s *stage) groups(ctx context.Context) (bool, error) {
+	goodsID, err := s.create(ctx, 1)
+	if err != nil {
+		return false, err
+	}
+	result, err := load.Run(ctx, load.Plan{
+		URL: s.url(s.served), Strategy: "sql-conditional", Group: true, GoodsID: goodsID,
+		Clients: 1, Requests: 1, Timeout: requestLimit,
+	})
+	return err == nil && result.Sold == 1, err
+}
+
+// count says how many there are of something.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

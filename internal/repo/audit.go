@@ -1,0 +1,58 @@
+package repo
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Audit compares the ledger of a goods with its row, both as of one moment. Of
+// the ledger it reads the running totals, and the rows that came after them.
+func (s *Store) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
+	return s.audit(ctx, auditByTotals, goodsID)
+}
+
+// AuditInFull is the same from the rows of the ledger alone, however many there
+// are: it verifies the running totals.
+func (s *Store) AuditInFull(ctx context.Context, goodsID int64) (stock.Audit, error) {
+	return s.audit(ctx, auditInFull, goodsID)
+}
+
+func (s *Store) audit(ctx context.Context, statement string, goodsID int64) (stock.Audit, error) {
+	var sums struct {
+		Stock, Restocked, Sold, Orders int64
+		Found                          bool
+	}
+	if err := s.db.WithContext(ctx).Raw(statement, goodsID, goodsID).Scan(&sums).Error; err != nil {
+		return stock.Audit{}, s.fault(ctx, "audit", err)
+	}
+	if !sums.Found {
+		return stock.Audit{}, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
+	}
+	return stock.NewAudit(goodsID, sums.Stock, sums.Restocked, sums.Sold, sums.Orders), nil
+}
+
+// Each audit is one statement, so that row, places, totals and ledger are read as
+// of one moment.
+const (
+	sumRows = `SELECT
+		COALESCE(SUM(CASE WHEN l.kind = 'restock' THEN l.quantity ELSE 0 END), 0) AS restocked,
+		COALESCE(SUM(CASE WHEN l.kind = 'deduct' THEN l.quantity ELSE 0 END), 0) AS sold,
+		COALESCE(SUM(CASE WHEN l.kind = 'deduct' THEN 1 ELSE 0 END), 0) AS orders `
+
+	auditInFull = `SELECT ` + inStock + ` AS stock, TRUE AS found, n.restocked, n.sold, n.orders
+		FROM (` + sumRows + ` FROM tb_stock_ledger AS l WHERE l.goods_id = ?) AS n, tb_goods_stock AS g
+		WHERE g.goods_id = ?`
+
+	// The one row of tb_ledger_settled is joined by its key: only so does the database
+	// know its value early enough to begin behind it.
+	auditByTotals = `SELECT ` + inStock + ` AS stock, TRUE AS found,
+		n.restocked + COALESCE(t.restocked, 0) AS restocked,
+		n.sold + COALESCE(t.sold, 0) AS sold,
+		n.orders + COALESCE(t.orders, 0) AS orders
+		FROM (` + sumRows + ` FROM tb_ledger_settled AS s, tb_stock_ledger AS l
+			WHERE s.id = 1 AND l.goods_id = ? AND l.id > s.upto) AS n,
+		tb_goods_stock AS g LEFT JOIN tb_ledger_total AS t ON t.goods_id = g.goods_id
+		WHERE g.goods_id = ?`
+)

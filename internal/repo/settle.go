@@ -1,0 +1,125 @@
+package repo
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// Running totals may only take in what nobody can still write below. The ids of
+// the ledger are handed out when a row is inserted, and rows are committed in any
+// order: that a row is there does not mean that all before it are. Two things
+// together make sure of it.
+//
+// The rows are read in the order of their ids, and with a lock: a row that was
+// inserted and is not committed has whoever reads so wait for its transaction,
+// for as long as that may last, also where its replica is paused. No lock can
+// show a row whose id was handed out and which is not inserted yet; that is a
+// moment inside one statement of the server. Therefore an id is only taken in a
+// while after it was first seen.
+//
+// This holds for one server that hands out its ids in ascending order, as MariaDB
+// and MySQL do, and not for several that are written at once.
+
+// settleAfter is that while: many times what the server needs between the two.
+const settleAfter = 5 * time.Second
+
+// settleRows bounds what is taken in at once: nobody waits for the lock of a row
+// that is in the ledger already, but each costs memory until the commit.
+const settleRows = 50_000
+
+const (
+	seeMore = `UPDATE tb_ledger_settled
+		SET seen = (SELECT COALESCE(MAX(id), 0) FROM tb_stock_ledger), seen_at = `
+
+	setUpto = `UPDATE tb_ledger_settled SET upto = ? WHERE id = 1`
+
+	// sumSettled is followed by the dialect's lock.
+	sumSettled = `SELECT goods_id,
+		SUM(CASE WHEN kind = 'restock' THEN quantity ELSE 0 END) AS restocked,
+		SUM(CASE WHEN kind = 'deduct' THEN quantity ELSE 0 END) AS sold,
+		SUM(CASE WHEN kind = 'deduct' THEN 1 ELSE 0 END) AS orders
+		FROM tb_stock_ledger `
+	whereSettled = ` WHERE id > ? AND id <= ? GROUP BY goods_id ORDER BY goods_id`
+
+	unsettled = `SELECT COALESCE((SELECT MAX(id) FROM tb_stock_ledger), 0) - upto FROM tb_ledger_settled WHERE id = 1`
+
+	addTotals    = `INSERT INTO tb_ledger_total (goods_id, restocked, sold, orders) VALUES `
+	addTotalsRow = `(?, ?, ?, ?)`
+)
+
+// Settle takes rows of the ledger into the running totals that are old enough, up
+// to a bound, and tells whether there are more of them. Any number of replicas
+// may call it. stock.ErrBusy: another one does, or a transaction is still open
+// that has written such a row.
+func (s *Store) Settle(ctx context.Context) (more bool, err error) {
+	err = s.InTx(ctx, func(tx *Tx) error {
+		more = false
+		var at struct {
+			Upto, Seen int64
+			Old        bool
+		}
+		err := tx.db.WithContext(ctx).Raw(s.dialect.readSettled, settleAfter.Microseconds()).Scan(&at).Error
+		switch {
+		case err != nil:
+			return s.fault(ctx, "read what is settled", err)
+		case at.Upto >= at.Seen:
+			_, err := tx.write(ctx, "see what can be settled", seeMore+s.dialect.now+` WHERE id = 1`)
+			return err
+		case !at.Old:
+			return nil
+		}
+		upto := min(at.Seen, at.Upto+settleRows)
+		if err := tx.settle(ctx, at.Upto, upto); err != nil {
+			return err
+		}
+		more = upto < at.Seen
+		_, err = tx.write(ctx, "settle", setUpto, upto)
+		return err
+	})
+	return more, err
+}
+
+// total is what the rows of a goods come to.
+type total struct{ GoodsID, Restocked, Sold, Orders int64 }
+
+// settle adds the rows after one id, up to another, to the totals.
+func (t *Tx) settle(ctx context.Context, after, upto int64) error {
+	d := t.store.dialect
+	var totals []total
+	statement := sumSettled + d.byID + whereSettled + d.lockRead
+	if err := t.db.WithContext(ctx).Raw(statement, after, upto).Scan(&totals).Error; err != nil {
+		return t.store.fault(ctx, "sum ledger", err)
+	}
+	const most = 1000 // in one statement
+	for len(totals) > 0 {
+		n := min(len(totals), most)
+		args := make([]any, 0, 4*n)
+		for _, one := range totals[:n] {
+			args = append(args, one.GoodsID, one.Restocked, one.Sold, one.Orders)
+		}
+		_, err := t.write(ctx, "add to totals", addTotals+addTotalsRow+strings.Repeat(`, `+addTotalsRow, n-1)+d.onTotal, args...)
+		if err != nil {
+			return err
+		}
+		totals = totals[n:]
+	}
+	return nil
+}
+
+// SettleAll settles until there is nothing left that is old enough.
+func (s *Store) SettleAll(ctx context.Context) error {
+	for more := true; more; {
+		var err error
+		if more, err = s.Settle(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Unsettled is how many ids of the ledger are not in the running totals.
+func (s *Store) Unsettled(ctx context.Context) (ids int64, err error) {
+	err = s.pool.QueryRowContext(ctx, unsettled).Scan(&ids)
+	return ids, s.fault(ctx, "read what is settled", err)
+}

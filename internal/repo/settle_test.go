@@ -1,0 +1,204 @@
+package repo_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// settleNow sees what there is, and settles it without the wait.
+func settleNow(t *testing.T, s *repo.Store) error {
+	t.Helper()
+	if err := s.SettleAll(t.Context()); err != nil {
+		return err
+	}
+	if err := s.Age(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s.SettleAll(t.Context())
+}
+
+// bothAudits are the audit by totals and the one in full.
+func bothAudits(t *testing.T, s *repo.Store, goodsID int64) (quick, full stock.Audit) {
+	t.Helper()
+	quick, err := s.Audit(t.Context(), goodsID)
+	if err == nil {
+		full, err = s.AuditInFull(t.Context(), goodsID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return quick, full
+}
+
+func unsettled(t *testing.T, s *repo.Store) int64 {
+	t.Helper()
+	n, err := s.Unsettled(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestAnAuditIsTotalsAndWhatCameAfter(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		if err := s.CreateGoods(t.Context(), 2, 7, "another"); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			if err := sell(t.Context(), s, 1, fmt.Sprint("before", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := settleNow(t, s); err != nil {
+			t.Fatal(err)
+		}
+		if n := unsettled(t, s); n != 0 {
+			t.Errorf("%d ids are not settled, want none", n)
+		}
+		if _, err := s.Restock(t.Context(), 1, 5, "more"); err != nil {
+			t.Fatal(err)
+		}
+		if err := sell(t.Context(), s, 1, "after"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // and again, when that is settled, too
+			quick, full := bothAudits(t, s, 1)
+			if quick != full || !quick.Clean || quick.Initial != 15 || quick.Orders != 4 || quick.Stock != 11 {
+				t.Errorf("the audit is %+v, in full %+v; want 4 of 15 sold", quick, full)
+			}
+			if err := settleNow(t, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if quick, full := bothAudits(t, s, 2); quick != full || quick.Initial != 7 || quick.Orders != 0 {
+			t.Errorf("the audit of what was never sold is %+v, in full %+v", quick, full)
+		}
+	})
+}
+
+func TestAFullAuditVerifiesTheTotals(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		if err := settleNow(t, s); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SpoilTotals(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if quick, full := bothAudits(t, s, 1); quick.Clean || !full.Clean {
+			t.Errorf("with wrong totals the audit is %+v, in full %+v", quick, full)
+		}
+	})
+}
+
+func TestWhatWasJustSeenIsNotSettled(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		for range 3 {
+			if err := s.SettleAll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := unsettled(t, s); n != 1 {
+			t.Errorf("%d ids are not settled, want the one that was just written", n)
+		}
+	})
+}
+
+// A row may be committed after rows with higher ids. However long its transaction
+// has been open, it is not passed over.
+func TestATransactionThatIsOpenIsWaitedFor(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		impatient, err := repo.Open(t.Context(), repo.Options{
+			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer impatient.Close() //nolint:errcheck // the test is over
+		one := []stock.Purchase{{RequestID: "slow", Quantity: 1}}
+		err = s.InTx(t.Context(), func(tx *repo.Tx) error {
+			if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: one}); err != nil {
+				return err
+			}
+			if err := sell(t.Context(), s, 1, "quick"); err != nil {
+				return err
+			}
+			if err := settleNow(t, impatient); !errors.Is(err, stock.ErrBusy) {
+				t.Errorf("with a row that is not committed: %v, want %v", err, stock.ErrBusy)
+			}
+			_, _, err := tx.SubtractIfEnough(t.Context(), 1, 1)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := settleNow(t, impatient); err != nil {
+			t.Fatal(err)
+		}
+		quick, full := bothAudits(t, s, 1)
+		if quick != full || quick.Orders != 2 || !quick.Clean || unsettled(t, s) != 0 {
+			t.Errorf("the audit is %+v, in full %+v; want both sales", quick, full)
+		}
+	})
+}
+
+// Settlers and buyers at once: no row is lost, and none counts twice.
+func TestTotalsAreRightUnderACrowd(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 1_000_000)
+		var sold atomic.Int64
+		end := time.Now().Add(1500 * time.Millisecond)
+		var crowd sync.WaitGroup
+		for b := range 6 {
+			crowd.Go(func() {
+				for i := 0; time.Now().Before(end); i++ {
+					if err := sell(t.Context(), s, 1, fmt.Sprintf("%d-%d", b, i)); err != nil {
+						t.Error(err)
+						return
+					}
+					sold.Add(1)
+				}
+			})
+		}
+		for _, ages := range []bool{true, false} {
+			crowd.Go(func() {
+				for time.Now().Before(end) {
+					err := s.SettleAll(t.Context())
+					if ages && err == nil {
+						time.Sleep(100 * time.Millisecond) // the while, shortened
+						err = s.Age(t.Context())
+					}
+					if err != nil && !errors.Is(err, stock.ErrBusy) {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		crowd.Wait()
+		early := unsettled(t, s)
+		if quick, full := bothAudits(t, s, 1); quick != full || quick.Orders != sold.Load() || !quick.Clean {
+			t.Errorf("the audit is %+v, in full %+v; want %d sales", quick, full, sold.Load())
+		}
+		if early >= sold.Load() {
+			t.Errorf("%d ids of %d sales are not settled: nothing was while they were made", early, sold.Load())
+		}
+	})
+}
