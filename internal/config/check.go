@@ -37,6 +37,7 @@ func (l *Loaded) check() error {
 		between(l, "optimistic.tries", l.Optimistic.Tries, 1, 10_000),
 		atLeast(l, "optimistic.step", l.Optimistic.Step, 0),
 		atLeast(l, "optimistic.max", l.Optimistic.Max, l.Optimistic.Step),
+		between(l, "bucket.count", l.Bucket.Count, 1, 1024),
 		l.locks(),
 		l.oneOf("log.level", l.Log.Level, "debug", "info", "warn", "error"),
 		l.oneOf("log.format", l.Log.Format, "text", "json"),

@@ -34,6 +34,7 @@ func lockless() []Entry {
 		sqlConditional(),
 		sqlOptimistic(),
 		sqlForUpdate(),
+		sqlBucket(),
 	}
 }
 
@@ -67,6 +68,7 @@ const (
 	None    Family = "none"
 	Process Family = "process"
 	SQL     Family = "sql"
+	Hot     Family = "hot"
 )
 
 // Damage is what a strategy does to the stock where it excludes nobody.
@@ -145,4 +147,6 @@ type Deps struct {
 	Lock lock.Deps
 	// Retry bounds the tries of optimistic writers.
 	Retry Retry
+	// Buckets is the number of rows that sql-bucket splits a stock over.
+	Buckets int
 }

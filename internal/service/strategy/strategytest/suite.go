@@ -86,6 +86,7 @@ type subject struct {
 const (
 	lockWait = 5 * time.Second
 	tries    = 500
+	buckets  = 5
 )
 
 func newSubject(t *testing.T, bench Bench, entry strategy.Entry, stores []*repo.Store, goods *atomic.Int64) *subject {
@@ -94,7 +95,8 @@ func newSubject(t *testing.T, bench Bench, entry strategy.Entry, stores []*repo.
 	for _, store := range stores {
 		replica := entry.New(strategy.Deps{
 			Store: store.As(entry.Name), LockWait: lockWait, Lock: bench.Locks(t, entry.Needs),
-			Retry: strategy.Retry{Tries: tries, Step: time.Millisecond, Max: 50 * time.Millisecond},
+			Retry:   strategy.Retry{Tries: tries, Step: time.Millisecond, Max: 50 * time.Millisecond},
+			Buckets: buckets,
 		})
 		if closer, ok := replica.(io.Closer); ok {
 			t.Cleanup(func() {
