@@ -32,6 +32,7 @@ type bucketed struct {
 	store *repo.Store
 	count int
 	turn  *atomic.Uint32
+	left  *gauges
 }
 
 // newBucketed makes the strategy with so many buckets a goods, at least one. Each
@@ -39,19 +40,19 @@ type bucketed struct {
 func newBucketed(store *repo.Store, count int) bucketed {
 	name := fnv.New32a()
 	_, _ = name.Write([]byte(store.Replica())) // a hash does not fail
-	b := bucketed{store: store, count: max(1, count), turn: new(atomic.Uint32)}
+	b := bucketed{store: store, count: max(1, count), turn: new(atomic.Uint32), left: new(gauges)}
 	b.turn.Store(name.Sum32())
 	return b
 }
 
-// Deduct looks at the stock before it writes: what is left is then known without
-// holding a lock, and a refusal costs one read and no transaction.
+// Deduct knows about what is left before it writes, so that the row of the ledger
+// says so at once and no bucket is locked for longer. Whoever is refused was
+// refused by a look at the stock: that costs one read and no transaction.
 func (b bucketed) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
-	read, err := b.store.InStock(ctx, goodsID)
+	plan, err := b.plan(ctx, goodsID, batch)
 	if err != nil {
 		return nil, err
 	}
-	plan := compare(read, batch)
 	if len(plan.picked) == 0 {
 		return answer(plan.fits, nil), nil
 	}
@@ -59,13 +60,29 @@ func (b bucketed) Deduct(ctx context.Context, goodsID int64, batch []stock.Purch
 		outcomes, err = plan.sell(ctx, tx, b.take)
 		return err
 	})
+	if err == nil {
+		return outcomes, nil
+	}
+	b.left.doubt(goodsID)
 	if errors.Is(err, errDoesNotFit) {
 		return b.collect(ctx, goodsID, batch)
 	}
-	if err != nil {
-		return nil, err
+	return nil, err
+}
+
+// plan is what of a batch fits into what is left, as far as this replica knows; it
+// looks where it does not, or where not all would fit.
+func (b bucketed) plan(ctx context.Context, goodsID int64, batch []stock.Purchase) (plan, error) {
+	if left, ok := b.left.spend(goodsID, stock.Units(batch)); ok {
+		return compare(stock.Goods{ID: goodsID, Stock: left}, batch), nil
 	}
-	return outcomes, nil
+	read, err := b.store.InStock(ctx, goodsID)
+	if err != nil {
+		return plan{}, err
+	}
+	plan := compare(read, batch)
+	b.left.saw(goodsID, read.Stock-stock.Units(plan.picked))
+	return plan, nil
 }
 
 // take takes units off the bucket whose turn it is, or where that is dry off
