@@ -66,7 +66,7 @@ type Description struct {
 	Summary string          `json:"summary"`
 	Needs   []string        `json:"needs"`
 	Claims  strategy.Claims `json:"claims"`
-	// Damage is what is shown where it claims no exclusion.
+	// Damage is what is shown where it claims no exclusion, or all the same.
 	Damage strategy.Damage `json:"damage,omitempty"`
 	// Available tells whether every backend that it needs answers now.
 	Available bool `json:"available"`

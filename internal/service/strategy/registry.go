@@ -35,6 +35,8 @@ func lockless() []Entry {
 		sqlOptimistic(),
 		sqlForUpdate(),
 		sqlBucket(),
+		redisDecr(),
+		redisList(),
 	}
 }
 
@@ -50,7 +52,8 @@ type Entry struct {
 	// Claims are proved by the conformance suite, and so is the failure behind
 	// each exclusion that is not claimed.
 	Claims Claims
-	// Damage is what happens where the strategy claims no exclusion.
+	// Damage is what happens where the strategy claims no exclusion, or what it
+	// does all the same.
 	Damage Damage
 	// Caveats tell on which database the strategy is not what it is meant to be.
 	Caveats []Caveat
@@ -71,7 +74,7 @@ const (
 	Hot     Family = "hot"
 )
 
-// Damage is what a strategy does to the stock where it excludes nobody.
+// Damage is what a strategy does to the stock, or to its buyers.
 type Damage string
 
 // The damages.
@@ -82,6 +85,9 @@ const (
 	// BelowZero: every update counts, and together they take more than there
 	// was. It shows only where there are more buyers than units.
 	BelowZero Damage = "stock below zero"
+	// Undersells: nobody oversells, but buyers are refused while stock is left,
+	// and units are gone with a replica that dies until the next restock.
+	Undersells Damage = "undersells"
 )
 
 // Claims are what a strategy promises.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	mathrand "math/rand/v2"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -33,6 +34,8 @@ func Run(t *testing.T, bench Bench) {
 	t.Helper()
 	stores := []*repo.Store{bench.Open(t, "replica-1"), bench.Open(t, "replica-2"), bench.Open(t, "replica-3")}
 	goods := new(atomic.Int64)
+	// Databases share one Redis, which must not know the goods of another one.
+	goods.Store(mathrand.Int64N(1 << 40))
 	for _, entry := range strategy.Registry() {
 		t.Run(entry.Name, func(t *testing.T) {
 			s := newSubject(t, bench, entry, stores, goods)
