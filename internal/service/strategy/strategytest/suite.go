@@ -74,6 +74,10 @@ func contents() []topic {
 		{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
 		{"WritesTheTokenThatItClaimed", writesTheTokenThatItClaimed},
 		{"IsShutOutByALaterClaim", isShutOutByALaterClaim},
+		// undersell.go
+		{"RefusesWhileStockIsLeft", refusesWhileStockIsLeft},
+		{"LosesUnitsWithAReplica", losesUnitsWithAReplica},
+		{"LosesUnitsWithAnAnswer", losesUnitsWithAnAnswer},
 	}
 }
 
@@ -83,6 +87,8 @@ type subject struct {
 	store    *repo.Store
 	replicas []strategy.Strategy
 	goods    *atomic.Int64
+	// deps is what a replica of its own is made of.
+	deps func(*testing.T, *repo.Store) strategy.Deps
 }
 
 // Limits that are short enough for a test and long enough for a busy machine.
@@ -95,12 +101,15 @@ const (
 func newSubject(t *testing.T, bench Bench, entry strategy.Entry, stores []*repo.Store, goods *atomic.Int64) *subject {
 	t.Helper()
 	s := &subject{entry: entry, store: stores[0], goods: goods}
-	for _, store := range stores {
-		replica := entry.New(strategy.Deps{
+	s.deps = func(t *testing.T, store *repo.Store) strategy.Deps {
+		return strategy.Deps{
 			Store: store.As(entry.Name), LockWait: lockWait, Lock: bench.Locks(t, entry.Needs),
 			Retry:   strategy.Retry{Tries: tries, Step: time.Millisecond, Max: 50 * time.Millisecond},
 			Buckets: buckets,
-		})
+		}
+	}
+	for _, store := range stores {
+		replica := entry.New(s.deps(t, store))
 		if closer, ok := replica.(io.Closer); ok {
 			t.Cleanup(func() {
 				if err := closer.Close(); err != nil {
