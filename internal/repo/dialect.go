@@ -21,6 +21,8 @@ type dialect struct {
 	// readForUpdate reads the row and keeps every other writer from it until
 	// the transaction ends.
 	readForUpdate string
+	// forUpdate ends a SELECT whose rows are kept from every other writer.
+	forUpdate string
 	// subtractIfEnough takes units off the row where it has that many.
 	subtractIfEnough string
 	// readSettled reads how far the totals are, and keeps every other settler out.

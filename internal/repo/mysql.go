@@ -31,6 +31,7 @@ func mysqlDialect() dialect {
 			return gormmysql.New(gormmysql.Config{Conn: pool})
 		},
 		readForUpdate: readRow + ` FOR UPDATE`,
+		forUpdate:     ` FOR UPDATE`,
 		// LAST_INSERT_ID(x) brings x back with the answer: no second statement
 		// is needed to learn what is left.
 		subtractIfEnough: `UPDATE tb_goods_stock SET stock = LAST_INSERT_ID(stock - ?), version = version + 1

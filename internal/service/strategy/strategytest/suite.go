@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	mathrand "math/rand/v2"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -33,6 +34,8 @@ func Run(t *testing.T, bench Bench) {
 	t.Helper()
 	stores := []*repo.Store{bench.Open(t, "replica-1"), bench.Open(t, "replica-2"), bench.Open(t, "replica-3")}
 	goods := new(atomic.Int64)
+	// Databases share one Redis, which must not know the goods of another one.
+	goods.Store(mathrand.Int64N(1 << 40))
 	for _, entry := range strategy.Registry() {
 		t.Run(entry.Name, func(t *testing.T) {
 			s := newSubject(t, bench, entry, stores, goods)
@@ -76,6 +79,10 @@ func contents() []topic {
 		{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
 		{"WritesTheTokenThatItClaimed", writesTheTokenThatItClaimed},
 		{"IsShutOutByALaterClaim", isShutOutByALaterClaim},
+		// undersell.go
+		{"RefusesWhileStockIsLeft", refusesWhileStockIsLeft},
+		{"LosesUnitsWithAReplica", losesUnitsWithAReplica},
+		{"LosesUnitsWithAnAnswer", losesUnitsWithAnAnswer},
 	}
 }
 
@@ -105,22 +112,29 @@ type subject struct {
 	// them.
 	bare  []strategy.Strategy
 	group func(t *testing.T, bare strategy.Strategy) strategy.Strategy
+	// deps is what a replica of its own is made of.
+	deps func(*testing.T, *repo.Store) strategy.Deps
 }
 
 // Limits that are short enough for a test and long enough for a busy machine.
 const (
 	lockWait = 5 * time.Second
 	tries    = 500
+	buckets  = 5
 )
 
 func newSubject(t *testing.T, bench Bench, entry strategy.Entry, stores []*repo.Store, goods *atomic.Int64) *subject {
 	t.Helper()
 	s := &subject{entry: entry, store: stores[0], goods: goods}
-	for _, store := range stores {
-		replica := entry.New(strategy.Deps{
+	s.deps = func(t *testing.T, store *repo.Store) strategy.Deps {
+		return strategy.Deps{
 			Store: store.As(entry.Name), LockWait: lockWait, Lock: bench.Locks(t, entry.Needs),
-			Retry: strategy.Retry{Tries: tries, Step: time.Millisecond, Max: 50 * time.Millisecond},
-		})
+			Retry:   strategy.Retry{Tries: tries, Step: time.Millisecond, Max: 50 * time.Millisecond},
+			Buckets: buckets,
+		}
+	}
+	for _, store := range stores {
+		replica := entry.New(s.deps(t, store))
 		closeAfter(t, replica)
 		s.replicas = append(s.replicas, replica)
 	}
@@ -167,6 +181,19 @@ func (s *subject) create(t *testing.T, units int64) (goodsID int64) {
 		t.Fatal(err)
 	}
 	return goodsID
+}
+
+// restock adds units, as the owner does through another replica than the first.
+func (s *subject) restock(t *testing.T, goodsID, units int64) {
+	t.Helper()
+	if _, err := s.store.Restock(t.Context(), goodsID, units, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	if r, is := s.replicas[1].(strategy.Restocker); is {
+		if err := r.Restocked(t.Context(), goodsID, units); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // deduct sells through the first replica.
