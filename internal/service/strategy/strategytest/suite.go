@@ -189,7 +189,7 @@ func (s *subject) restock(t *testing.T, goodsID, units int64) {
 	if _, err := s.store.Restock(t.Context(), goodsID, units, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
-	if r, is := s.replicas[1].(strategy.Restocker); is {
+	if r, is := s.bare[1].(strategy.Restocker); is {
 		if err := r.Restocked(t.Context(), goodsID, units); err != nil {
 			t.Fatal(err)
 		}
