@@ -37,7 +37,7 @@ func demoCommand() *cobra.Command {
 	flags.IntSliceVar(&plan.Replicas, "replicas", []int{1, 3}, "sizes of the cluster, comma separated")
 	flags.BoolVar(&plan.Group, "group", false, "have each replica make one batch of the purchases that wait")
 	flags.IntVar(&plan.Repeat, "repeat", 1, "how often to make each run")
-	flags.StringVar(&from, "servers", "auto", "auto, embedded or local; local,database=mysql (mariadb, sqlite) picks one")
+	flags.StringVar(&from, "servers", "auto", "auto, embedded or local, with exceptions after commas: "+servers.Exceptions)
 	flags.StringVar(&write, "json", "", "file to write the figures to")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		choice, err := servers.ParseChoice(from)

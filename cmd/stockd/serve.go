@@ -64,12 +64,13 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 		Lock:     locks,
 		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
 		Group:    strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
+		Buckets:  c.Bucket.Count,
 	}, c.Deduct.Timeout)
 	defer func() { err = errors.Join(err, catalogue.Close()) }()
 	if _, err := catalogue.Service(c.Deduct.Strategy); err != nil {
 		return usageError{fmt.Errorf("deduct.strategy: %w", err)}
 	}
-	inventory := service.NewInventory(store)
+	inventory := service.NewInventory(store, catalogue)
 	defer keepTotals(ctx, inventory, log)()
 	return listen(ctx, c, log, handler.Options{
 		Catalogue: catalogue, Inventory: inventory, Replica: c.Replica,

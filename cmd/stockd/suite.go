@@ -41,7 +41,7 @@ func addSuiteFlags(flags *pflag.FlagSet) *suiteFlags {
 	flags.BoolVar(&s.on, "suite", false, "measure the strategies side by side with their limits instead, on servers of its own")
 	flags.BoolVar(&s.quick, "quick", false, "with --suite: 64 clients only, and no locks by themselves")
 	flags.StringVar(&s.only, "only", "", "with --suite: measure only the strategies whose name this regular expression matches")
-	flags.StringVar(&s.from, "servers", "local", "with --suite: auto, embedded or local")
+	flags.StringVar(&s.from, "servers", "local", "with --suite: auto, embedded or local, with exceptions as for stockd demo")
 	flags.IntVar(&s.rounds, "rounds", 3, "with --suite: how often everything is measured that has an aim")
 	flags.DurationVar(&s.within, "within", 0, "with --suite: how long all of it may take (default 20m, with --quick 5m)")
 	flags.DurationVar(&s.each, "each", 0, "with --suite: how long each measurement takes (default: as --within allows)")

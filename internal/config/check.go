@@ -38,6 +38,7 @@ func (l *Loaded) check() error {
 		atLeast(l, "optimistic.step", l.Optimistic.Step, 0),
 		atLeast(l, "optimistic.max", l.Optimistic.Max, l.Optimistic.Step),
 		l.group(),
+		between(l, "bucket.count", l.Bucket.Count, 1, 1024),
 		l.locks(),
 		l.oneOf("log.level", l.Log.Level, "debug", "info", "warn", "error"),
 		l.oneOf("log.format", l.Log.Format, "text", "json"),

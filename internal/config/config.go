@@ -17,6 +17,7 @@ type Config struct {
 	Group      Group      `key:"group" doc:"the queues of group=true: one a goods in each replica"`
 	Lock       Lock       `key:"lock" doc:"the locks of those strategies that have one"`
 	Optimistic Optimistic `key:"optimistic" doc:"the tries of sql-optimistic"`
+	Bucket     Bucket     `key:"bucket" doc:"the rows of sql-bucket"`
 	Redis      Redis      `key:"redis" doc:"the Redis of the locks; without an address they are not available"`
 	Redlock    Redlock    `key:"redlock" doc:"the independent masters of redlock; without addresses it is not available"`
 	ZooKeeper  ZooKeeper  `key:"zookeeper" doc:"the ensemble of the locks; without an address they are not available"`
@@ -116,6 +117,11 @@ type Optimistic struct {
 	Tries int           `key:"tries" default:"50" doc:"most tries of one purchase, 1 to 10000; then the answer is busy"`
 	Step  time.Duration `key:"step" default:"5ms" doc:"how much longer those who lose a race pause with each race lost, 0 to optimistic.max"`
 	Max   time.Duration `key:"max" default:"1s" doc:"bound of every pause"`
+}
+
+// Bucket is how sql-bucket splits a stock.
+type Bucket struct {
+	Count int `key:"count" default:"16" doc:"rows that the stock of a goods is split over, 1 to 1024; it may be changed while a sale runs"`
 }
 
 // Log is what is logged.

@@ -43,6 +43,9 @@ func serve(t *testing.T, d *servers.Database) api {
 	return serveWith(t, d, lab.Locks(t, d))
 }
 
+// queue is the most that wait for one goods where they are grouped.
+const queue = 40
+
 // lockWait is the wait limit for a lock.
 const lockWait = time.Second
 
@@ -51,6 +54,7 @@ func serveWith(t *testing.T, d *servers.Database, locks lock.Deps) api {
 	store := labtest.Open(t, d, "replica-1")
 	catalogue := service.NewCatalogue(strategy.Registry(), strategy.Deps{
 		Store: store, LockWait: lockWait, Lock: locks, Retry: strategy.Retry{Tries: 10, Max: time.Millisecond},
+		Group: strategy.Group{Batch: 20, Units: 1000, Queue: queue},
 	}, 5*time.Second)
 	t.Cleanup(func() {
 		if err := catalogue.Close(); err != nil {
@@ -59,7 +63,7 @@ func serveWith(t *testing.T, d *servers.Database, locks lock.Deps) api {
 	})
 	o := handler.Options{
 		Catalogue: catalogue,
-		Inventory: service.NewInventory(store), Replica: "replica-1", DefaultStrategy: "sql-conditional",
+		Inventory: service.NewInventory(store, catalogue), Replica: "replica-1", DefaultStrategy: "sql-conditional",
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler),
 	}
 	a := api{public: httptest.NewServer(handler.Public(o)), admin: httptest.NewServer(handler.Admin(o, token))}

@@ -204,7 +204,7 @@ func TestEtcdLooksForItselfWhereTheWatchIsSilent(t *testing.T) {
 	silent.Store(true)
 	admin.delete(t, admin.keys(t, t.Name()+"/lost")[0].key)
 	etcdRelease(t, lease)
-	etcdLoses(t, lost, limit)
+	assertLost(t, lost, limit)
 	etcdRelease(t, etcdWithin(t, limit, got))
 	etcdRelease(t, etcdWithin(t, etcdSoon, etcdWait(t.Context(), waiter, t.Name()))) // who is alone needs no watch
 }
@@ -259,7 +259,7 @@ func TestEtcdOutlivesACompactionWhileCutOff(t *testing.T) {
 	}
 	cut.Mute(false)
 	etcdRelease(t, etcdWithin(t, etcdTTL/2, got))
-	etcdLoses(t, lost, etcdSoon)
+	assertLost(t, lost, etcdSoon)
 	if kept.Context().Err() != nil {
 		t.Error("the session has ended with the watch")
 	}
@@ -267,6 +267,7 @@ func TestEtcdOutlivesACompactionWhileCutOff(t *testing.T) {
 }
 
 func TestEtcdOutlivesARestart(t *testing.T) {
+	t.Parallel()
 	server := lab.OwnEtcd(t)
 	holder, waiter := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
 	lease := etcdAcquire(t, holder, t.Name())
@@ -290,6 +291,7 @@ func TestEtcdOutlivesARestart(t *testing.T) {
 // A server that stands still takes nothing; but whoever hears nothing of it for
 // a TTL has to believe that it has.
 func TestEtcdSignalsLossWhenNothingIsHeard(t *testing.T) {
+	t.Parallel()
 	server := lab.OwnEtcd(t)
 	l := etcdReplica(t, server.Endpoint, etcdShortTTL)
 	lease := etcdAcquire(t, l, t.Name())
@@ -300,7 +302,7 @@ func TestEtcdSignalsLossWhenNothingIsHeard(t *testing.T) {
 	if err := server.Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	etcdLoses(t, lease, etcdShortTTL+300*time.Millisecond)
+	assertLost(t, lease, etcdShortTTL+300*time.Millisecond)
 	if err := server.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -308,6 +310,7 @@ func TestEtcdSignalsLossWhenNothingIsHeard(t *testing.T) {
 }
 
 func TestEtcdTellsAServerThatIsSilentFromANameThatIsTaken(t *testing.T) {
+	t.Parallel()
 	const limit = 4 * time.Second
 	server := lab.OwnEtcd(t)
 	l := etcdReplica(t, server.Endpoint, etcdTTL)
@@ -404,6 +407,7 @@ func TestEtcdLogsInWhenItIsUsed(t *testing.T) {
 // Three replicas go through one gate while their connections are cut, over and
 // over, in the midst of a question.
 func TestEtcdExcludesThroughFaults(t *testing.T) {
+	t.Parallel()
 	const replicas, goroutines, span = 3, 4, 6 * time.Second
 	server := lab.Etcd(t)
 	admin := newEtcdAdmin(t, server.Endpoint)

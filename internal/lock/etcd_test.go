@@ -119,22 +119,6 @@ func etcdWithin(t *testing.T, limit time.Duration, got <-chan etcdGranted) lock.
 	}
 }
 
-// etcdLoses waits until a lease is lost.
-func etcdLoses(t *testing.T, lease lock.Lease, limit time.Duration) {
-	t.Helper()
-	select {
-	case <-lease.Context().Done():
-	case <-time.After(limit):
-		t.Fatalf("the loss was not signalled within %s", limit)
-	}
-	if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-		t.Errorf("the lease ended with %v, want %v", cause, lock.ErrLost)
-	}
-	if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("released with %v, want %v", err, lock.ErrLost)
-	}
-}
-
 // etcdFails finds the failure of etcd in an error, and no end of a context.
 func etcdFails(t *testing.T, err error) {
 	t.Helper()
@@ -220,8 +204,8 @@ func TestEtcdSignalsARevokedLeaseAndBeginsAgain(t *testing.T) {
 	first, second := etcdAcquire(t, l, t.Name()), etcdAcquire(t, l, t.Name()+"/2")
 	before := admin.keys(t, t.Name())[0]
 	admin.revoke(t, before.lease)
-	etcdLoses(t, first, etcdSoon)
-	etcdLoses(t, second, etcdSoon)
+	assertLost(t, first, etcdSoon)
+	assertLost(t, second, etcdSoon)
 	next := etcdAcquire(t, l, t.Name())
 	if after := admin.keys(t, t.Name())[0]; after.lease == before.lease {
 		t.Error("the next lease hangs on the session that was lost")
@@ -258,7 +242,7 @@ func TestEtcdSignalsThatTheKeyWasDeleted(t *testing.T) {
 	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
 	lease, other := etcdAcquire(t, l, t.Name()), etcdAcquire(t, l, t.Name()+"/2")
 	admin.delete(t, admin.keys(t, t.Name())[0].key)
-	etcdLoses(t, lease, etcdSoon)
+	assertLost(t, lease, etcdSoon)
 	if other.Context().Err() != nil {
 		t.Error("another lease of the same replica has ended, too")
 	}
@@ -356,7 +340,7 @@ func TestEtcdCloseGivesEverythingBack(t *testing.T) {
 	if left.TTL > 0 {
 		t.Errorf("its session has %d s left", left.TTL)
 	}
-	etcdLoses(t, lease, etcdSoon)
+	assertLost(t, lease, etcdSoon)
 	_, err = l.Acquire(t.Context(), t.Name())
 	etcdFails(t, err)
 	if !strings.Contains(fmt.Sprint(err), "closed") {

@@ -112,6 +112,7 @@ func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
 
 // A release wakes whoever waits: nobody polls for it.
 func TestAReleaseWakesAWaiter(t *testing.T) {
+	t.Parallel()
 	server := lab.Redis(t)
 	for _, name := range []string{"redis-reentrant", "redis-fair"} {
 		t.Run(name, func(t *testing.T) {
@@ -206,6 +207,7 @@ func TestADeadWaiterDropsOut(t *testing.T) {
 
 // On a cluster every script finds its keys in one slot, or it would be refused.
 func TestLocksWorkOnACluster(t *testing.T) {
+	t.Parallel()
 	address := startRedis(t, "--cluster-enabled yes")
 	single := redis.NewClient(&redis.Options{Addr: address})
 	defer single.Close() //nolint:errcheck // the test is over

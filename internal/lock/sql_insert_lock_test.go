@@ -27,6 +27,7 @@ func dies(t *testing.T, d *servers.Database, name string) {
 }
 
 func TestWithoutTheReaperADeadHolderLocksForEver(t *testing.T) {
+	t.Parallel()
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		labtest.Open(t, d, "migrates")
 		dies(t, d, "gate")
@@ -40,6 +41,7 @@ func TestWithoutTheReaperADeadHolderLocksForEver(t *testing.T) {
 }
 
 func TestWhoeverWaitsFreesADeadHoldersName(t *testing.T) {
+	t.Parallel()
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		labtest.Open(t, d, "migrates")
 		dies(t, d, "gate")
@@ -55,6 +57,7 @@ func TestWhoeverWaitsFreesADeadHoldersName(t *testing.T) {
 // Nobody wants the name any more, and yet its row goes, from two replicas at
 // once.
 func TestTheReaperFreesADeadHoldersName(t *testing.T) {
+	t.Parallel()
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		labtest.Open(t, d, "migrates")
 		look := sqlPool(t, d, 2)

@@ -197,6 +197,7 @@ func count(t *testing.T, db *sql.DB, query string, args ...any) (n int) {
 // Goroutines of two replicas go through one gate: one at a time, each with a
 // token above the one before.
 func TestSQLTokensGrowWithTheHolders(t *testing.T) {
+	t.Parallel()
 	eachSQLLock(t, func(t *testing.T, d *servers.Database, kind string) {
 		var inside atomic.Int32
 		var last uint64 // guarded by the lock under test; the race detector watches
@@ -227,6 +228,7 @@ func TestSQLTokensGrowWithTheHolders(t *testing.T) {
 // A pool as small as can be, and more waiters than connections: whoever holds
 // can renew and release, and all get their turn.
 func TestSQLWaitersLeaveTheHolderAConnection(t *testing.T) {
+	t.Parallel()
 	eachSQLLock(t, func(t *testing.T, d *servers.Database, kind string) {
 		for _, connections := range []int{2, 4} {
 			pool := sqlPool(t, d, connections)
@@ -295,6 +297,7 @@ func TestSQLMuteServerIsNamedInTime(t *testing.T) {
 
 // The same, where connections stand that nothing comes by any more.
 func TestSQLFrozenConnectionsAreNamedInTime(t *testing.T) {
+	t.Parallel()
 	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
 		for _, limit := range []time.Duration{500 * time.Millisecond, 5 * time.Second} {
 			through, line := newLine(t, d)
@@ -323,6 +326,7 @@ func namesTheBackend(t *testing.T, l lock.Locker, limit, late time.Duration) {
 }
 
 func TestSQLServerGoneAndBack(t *testing.T) {
+	t.Parallel()
 	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
 		through, cut := labtest.Through(t, d)
 		l := sqlLock(t, through, kind)

@@ -234,6 +234,7 @@ func isDone(w *later) bool {
 // A waiter's node is deleted by somebody, and he by whom others know that it is
 // their turn never had his: they must not take it for theirs.
 func TestZKWaitersOutliveTheDeletionOfANode(t *testing.T) {
+	t.Parallel()
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
 	for _, kind := range zkLocks()[1:] {

@@ -156,21 +156,6 @@ func zkRelease(t *testing.T, lease lock.Lease) {
 	}
 }
 
-func assertZKLost(t *testing.T, lease lock.Lease, limit time.Duration) {
-	t.Helper()
-	select {
-	case <-lease.Context().Done():
-	case <-time.After(limit):
-		t.Fatalf("the loss was not signalled within %s", limit)
-	}
-	if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-		t.Errorf("the lease ended with %v, want %v", cause, lock.ErrLost)
-	}
-	if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("released with %v, want %v", err, lock.ErrLost)
-	}
-}
-
 // A node whose creation was not answered is found again, and not made twice.
 func TestZKFindsANodeWhoseAnswerWasLost(t *testing.T) {
 	server := lab.ZooKeeper(t)
@@ -288,7 +273,7 @@ func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
 		lease := zkAcquire(t, l, name)
 		session := lock.ZKSession(client)
 		way.close()
-		assertZKLost(t, lease, time.Second)
+		assertLost(t, lease, time.Second)
 		if nodes := admin.nodes(t, kind, name); len(nodes) != 1 {
 			t.Fatalf("there are %d nodes of a session that lives: %q", len(nodes), nodes)
 		}
@@ -303,6 +288,7 @@ func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
 
 // A waiter outlives his session: he begins again with another.
 func TestZKExpiryIsLossAndWaitersBeginAgain(t *testing.T) {
+	t.Parallel()
 	const timeout = 700 * time.Millisecond
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
@@ -320,7 +306,7 @@ func TestZKExpiryIsLossAndWaitersBeginAgain(t *testing.T) {
 		}
 		session := lock.ZKSession(client)
 		way.close()
-		assertZKLost(t, lost, time.Second)
+		assertLost(t, lost, time.Second)
 		admin.awaitNodes(t, kind, held, 0, zkWait) // the server has ended the session
 		way.open(t)
 		if kind != "zk-ephemeral" {
@@ -346,7 +332,7 @@ func TestZKDeletionOfTheNodeIsLoss(t *testing.T) {
 			if err := admin.Delete(admin.nodes(t, kind, name)[0], -1); err != nil {
 				t.Fatal(err)
 			}
-			assertZKLost(t, lease, time.Second)
+			assertLost(t, lease, time.Second)
 		}
 	})
 }
@@ -419,6 +405,7 @@ func TestZKNamesAServerThatDoesNotAnswer(t *testing.T) {
 
 // A server that stops in the middle is told from a name that is taken.
 func TestZKNamesAServerThatFallsSilent(t *testing.T) {
+	t.Parallel()
 	server := lab.OwnZooKeeper(t)
 	l := zkAt(t, "zk-sequential", server.Address)
 	zkRelease(t, zkAcquire(t, l, zkName()))
@@ -545,7 +532,7 @@ func TestZKKeepsStrangersOut(t *testing.T) {
 		ours := onZK(t, kind, zkClient(t, lock.ZooKeeperOptions{Servers: []string{way.address}, Auth: "stockd:secret"}))
 		lost := zkAcquire(t, ours, name)
 		way.close()
-		assertZKLost(t, lost, time.Second)
+		assertLost(t, lost, time.Second)
 		way.open(t)
 		lease := zkAcquire(t, ours, name) // its credentials were given again
 		for _, auth := range []string{"", "stockd:wrong"} {
@@ -583,7 +570,7 @@ func TestZKAClosedClientSaysSo(t *testing.T) {
 	lease := zkAcquire(t, l, name)
 	client.Close()
 	client.Close()
-	assertZKLost(t, lease, time.Second)
+	assertLost(t, lease, time.Second)
 	_, err := l.Acquire(t.Context(), name)
 	assertZKFailed(t, err, zk.ErrClosing.Error())
 }

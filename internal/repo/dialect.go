@@ -16,12 +16,13 @@ type dialect struct {
 	gorm     func(*sql.DB) gorm.Dialector
 	// oneWriter tells that transactions poll for the lock of the whole database.
 	oneWriter bool
-	// lockSchema keeps other processes from changing the schema; nil where goose
-	// itself holds a lock of the session.
+	// lockSchema keeps other processes from changing the schema.
 	lockSchema func(context.Context) (unlock func() error, err error)
 	// readForUpdate reads the row and keeps every other writer from it until
 	// the transaction ends.
 	readForUpdate string
+	// forUpdate ends a SELECT whose rows are kept from every other writer.
+	forUpdate string
 	// subtractIfEnough takes units off the row where it has that many.
 	subtractIfEnough string
 	// readSettled reads how far the totals are, and keeps every other settler out.

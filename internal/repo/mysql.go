@@ -13,6 +13,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 	gormmysql "gorm.io/driver/mysql"
 	"gorm.io/gorm"
+
+	"github.com/stockd/stockd/internal/stock"
 )
 
 func mysqlDialect() dialect {
@@ -29,6 +31,7 @@ func mysqlDialect() dialect {
 			return gormmysql.New(gormmysql.Config{Conn: pool})
 		},
 		readForUpdate: readRow + ` FOR UPDATE`,
+		forUpdate:     ` FOR UPDATE`,
 		// LAST_INSERT_ID(x) brings x back with the answer: no second statement
 		// is needed to learn what is left.
 		subtractIfEnough: `UPDATE tb_goods_stock SET stock = LAST_INSERT_ID(stock - ?), version = version + 1
@@ -89,7 +92,38 @@ func openMySQL(o Options) (dialect, *sql.DB, error) {
 				sql_mode = 'STRICT_ALL_TABLES'`, wholeSeconds(o.LockWait)),
 		},
 	})
-	return mysqlDialect(), pool, nil
+	d := mysqlDialect()
+	d.lockSchema = func(ctx context.Context) (unlock func() error, err error) {
+		return lockSchemaBy(ctx, sql.OpenDB(connector))
+	}
+	return d, pool, nil
+}
+
+const (
+	lockSchema   = `SELECT COALESCE(GET_LOCK('stockd-schema', 60), 0)`
+	unlockSchema = `DO RELEASE_LOCK('stockd-schema')`
+)
+
+// lockSchemaBy lets one process change the schema while the others wait, up to a
+// minute. It has a connection of its own, for a pool may have no more than one.
+// MySQL gives the lock back by itself when the connection ends.
+func lockSchemaBy(ctx context.Context, beside *sql.DB) (unlock func() error, err error) {
+	conn, err := beside.Conn(ctx)
+	if err != nil {
+		return nil, errors.Join(err, beside.Close())
+	}
+	var got bool
+	err = conn.QueryRowContext(ctx, lockSchema).Scan(&got)
+	if err == nil && !got {
+		err = fmt.Errorf("%w: another process has been changing it for a minute", stock.ErrBusy)
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close(), beside.Close())
+	}
+	return func() error {
+		_, err := conn.ExecContext(context.WithoutCancel(ctx), unlockSchema)
+		return errors.Join(err, conn.Close(), beside.Close())
+	}, nil
 }
 
 func wholeSeconds(d time.Duration) int {

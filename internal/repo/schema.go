@@ -2,7 +2,6 @@ package repo
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,7 +25,7 @@ type Migration struct {
 // number of replicas may call it at once: one applies, the others wait.
 func (s *Store) MigrateUp(ctx context.Context) ([]Migration, error) {
 	var applied []*goose.MigrationResult
-	err := s.changeSchema(ctx, "migrate up", func(schema *goose.Provider) (err error) {
+	err := s.withSchema(ctx, "migrate up", func(schema *goose.Provider) (err error) {
 		applied, err = schema.Up(ctx)
 		return err
 	})
@@ -36,20 +35,22 @@ func (s *Store) MigrateUp(ctx context.Context) ([]Migration, error) {
 	return migrationsOf(applied), nil
 }
 
-// changeSchema does something to the schema that nobody else may do meanwhile.
-func (s *Store) changeSchema(ctx context.Context, doing string, change func(*goose.Provider) error) (err error) {
+// withSchema does something to the schema that nobody else may do meanwhile. The
+// lock is ours and not goose's: goose looks for what is pending before it takes
+// its lock, and makes its table of versions on the way, so that replicas which
+// start together on a new database get in each other's way. To look is to change,
+// for the same reason.
+func (s *Store) withSchema(ctx context.Context, doing string, do func(*goose.Provider) error) (err error) {
 	schema, err := s.schema()
 	if err != nil {
 		return err
 	}
-	if s.dialect.lockSchema != nil {
-		unlock, err := s.dialect.lockSchema(ctx)
-		if err != nil {
-			return s.schemaFault("lock the schema", err)
-		}
-		defer unlock() //nolint:errcheck // the change is made or not, whatever becomes of the lock
+	unlock, err := s.dialect.lockSchema(ctx)
+	if err != nil {
+		return s.schemaFault("lock the schema", err)
 	}
-	if err := change(schema); err != nil {
+	defer unlock() //nolint:errcheck // it is done or not, whatever becomes of the lock
+	if err := do(schema); err != nil {
 		return s.schemaFault(doing, err)
 	}
 	return nil
@@ -59,7 +60,7 @@ func (s *Store) changeSchema(ctx context.Context, doing string, change func(*goo
 // them. There may be none to take back: then it returns nothing.
 func (s *Store) MigrateDown(ctx context.Context) ([]Migration, error) {
 	var undone *goose.MigrationResult
-	err := s.changeSchema(ctx, "migrate down", func(schema *goose.Provider) (err error) {
+	err := s.withSchema(ctx, "migrate down", func(schema *goose.Provider) (err error) {
 		undone, err = schema.Down(ctx)
 		return err
 	})
@@ -74,13 +75,13 @@ func (s *Store) MigrateDown(ctx context.Context) ([]Migration, error) {
 
 // Migrations lists every migration, oldest first, applied or pending.
 func (s *Store) Migrations(ctx context.Context) ([]Migration, error) {
-	schema, err := s.schema()
+	var states []*goose.MigrationStatus
+	err := s.withSchema(ctx, "read the schema's state", func(schema *goose.Provider) (err error) {
+		states, err = schema.Status(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, err
-	}
-	states, err := schema.Status(ctx)
-	if err != nil {
-		return nil, s.schemaFault("read the schema's state", err)
 	}
 	list := make([]Migration, len(states))
 	for i, state := range states {
@@ -95,47 +96,15 @@ func (s *Store) schema() (*goose.Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read embedded migrations: %w", err)
 	}
-	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
 	dialect := goose.DialectSQLite3
 	if s.dialect.name == MySQL {
 		dialect = goose.DialectMySQL
-		options = append(options, goose.WithSessionLocker(schemaLock{}))
 	}
-	provider, err := goose.NewProvider(dialect, s.pool, files, options...)
+	provider, err := goose.NewProvider(dialect, s.pool, files, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return nil, fmt.Errorf("read embedded migrations: %w", err)
 	}
 	return provider, nil
-}
-
-// schemaLock lets one replica change the schema while the others wait. MySQL
-// gives the lock back by itself when the connection ends.
-type schemaLock struct{}
-
-const (
-	lockSchema   = `SELECT COALESCE(GET_LOCK('stockd-schema', 60), 0)`
-	unlockSchema = `SELECT COALESCE(RELEASE_LOCK('stockd-schema'), 0)`
-)
-
-// SessionLock waits up to a minute for whoever is changing the schema.
-func (schemaLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	var got bool
-	if err := conn.QueryRowContext(ctx, lockSchema).Scan(&got); err != nil {
-		return fmt.Errorf("lock the schema: %w", err)
-	}
-	if !got {
-		return fmt.Errorf("lock the schema: %w: another process has been changing it for a minute", stock.ErrBusy)
-	}
-	return nil
-}
-
-// SessionUnlock lets the next one in.
-func (schemaLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	var was bool
-	if err := conn.QueryRowContext(ctx, unlockSchema).Scan(&was); err != nil {
-		return fmt.Errorf("unlock the schema: %w", err)
-	}
-	return nil
 }
 
 func (s *Store) schemaFault(doing string, err error) error {

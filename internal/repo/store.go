@@ -104,6 +104,9 @@ func (s *Store) As(strategy string) *Store {
 // Dialect is MySQL or SQLite.
 func (s *Store) Dialect() string { return s.dialect.name }
 
+// Replica is whose name is written into the ledger.
+func (s *Store) Replica() string { return s.replica }
+
 // Close closes the connections; what was returned by As is closed with it.
 func (s *Store) Close() error { return s.pool.Close() }
 

@@ -95,7 +95,7 @@ type Description struct {
 	Summary string          `json:"summary"`
 	Needs   []string        `json:"needs"`
 	Claims  strategy.Claims `json:"claims"`
-	// Damage is what is shown where it claims no exclusion.
+	// Damage is what is shown where it claims no exclusion, or all the same.
 	Damage strategy.Damage `json:"damage,omitempty"`
 	// Available tells whether every backend that it needs answers now.
 	Available bool `json:"available"`
@@ -194,6 +194,20 @@ func (c *Catalogue) Backends(ctx context.Context) ([]Backend, error) {
 		list = append(list, backend)
 	}
 	return list, down[lock.Database]
+}
+
+// Restocked tells those strategies that keep a copy of the stock that units were
+// added to the row of a goods. Each of them is told, also where one fails.
+func (c *Catalogue) Restocked(ctx context.Context, goodsID, units int64) error {
+	var errs []error
+	for _, s := range c.services {
+		if r, is := s.strategy.(strategy.Restocker); is {
+			if err := r.Restocked(ctx, goodsID, units); err != nil {
+				errs = append(errs, fmt.Errorf("tell %s of a restock: %w", s.entry.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Close waits for batches that are being written, and closes the strategies that

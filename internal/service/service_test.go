@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,11 +40,13 @@ func openWith(t *testing.T, d, locks *servers.Database, replicas int) shop {
 	var s shop
 	for i := range replicas {
 		store := labtest.Open(t, d, fmt.Sprintf("replica-%d", i+1))
-		s.inventory = service.NewInventory(store)
-		s.replicas = append(s.replicas, service.NewCatalogue(strategy.Registry(), strategy.Deps{
+		catalogue := service.NewCatalogue(strategy.Registry(), strategy.Deps{
 			Store: store, LockWait: copiesWait, Lock: lab.Locks(t, locks),
 			Retry: strategy.Retry{Tries: 500, Step: time.Millisecond, Max: 50 * time.Millisecond},
-		}, 2*copiesWait))
+			Group: strategy.Group{Batch: 50, Units: 1000, Queue: 200},
+		}, 2*copiesWait)
+		s.inventory = service.NewInventory(store, catalogue)
+		s.replicas = append(s.replicas, catalogue)
 	}
 	return s
 }
@@ -61,11 +64,18 @@ func (s shop) create(t *testing.T, goodsID, units int64) {
 	}
 }
 
+// grouped marks the name of a strategy whose purchases are to be grouped.
+const grouped = " grouped"
+
 func (s shop) strategy(t *testing.T, replica int, name string) *service.Service {
 	t.Helper()
+	name, group := strings.CutSuffix(name, grouped)
 	sv, err := s.replicas[replica].Service(name)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if group {
+		return sv.Grouped()
 	}
 	return sv
 }
@@ -86,13 +96,15 @@ func (s shop) names() []string {
 	return names
 }
 
-// each runs a test for every strategy that needs nothing but the database.
+// each runs a test for every strategy that needs nothing but the database, alone
+// and grouped.
 func each(t *testing.T, replicas int, test func(t *testing.T, s shop, name string, goods int64)) {
 	t.Helper()
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := open(t, d, replicas)
 		for i, name := range s.names() {
-			t.Run(name, func(t *testing.T) { test(t, s, name, int64(i+1)) })
+			t.Run(name, func(t *testing.T) { test(t, s, name, int64(2*i+1)) })
+			t.Run(name+grouped, func(t *testing.T) { test(t, s, name+grouped, int64(2*i+2)) })
 		}
 	})
 }
@@ -216,7 +228,7 @@ func TestAnUnknownOutcomeTellsWhatToSendAgain(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, cut := labtest.Through(t, d)
 		s := openWith(t, through, d, 1) // so that the cut is the sale's, and not the lock's
-		for i, name := range s.names() {
+		for i, name := range append(s.names(), "sql-conditional"+grouped) {
 			t.Run(name, func(t *testing.T) {
 				goods := int64(i + 1)
 				s.create(t, goods, 5)

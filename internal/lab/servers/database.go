@@ -167,7 +167,9 @@ func (s *sqlServer) initialize(ctx context.Context) error {
 }
 
 func (s *sqlServer) common() []string {
-	args := []string{"--no-defaults", "--datadir=" + s.data()}
+	// A server that starts removes the temporary tables of its folder for them,
+	// those of a server that runs there as well.
+	args := []string{"--no-defaults", "--datadir=" + s.data(), "--tmpdir=" + s.folder}
 	if me, err := user.Current(); err == nil {
 		args = append(args, "--user="+me.Username)
 	}

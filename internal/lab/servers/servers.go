@@ -116,13 +116,14 @@ func ParseChoice(text string) (Choice, error) {
 	}
 	for _, given := range strings.FieldsFunc(rest, func(r rune) bool { return r == ',' }) {
 		if !c.except(given) {
-			return Choice{}, fmt.Errorf("%q is not %s", given, allowedExceptions)
+			return Choice{}, fmt.Errorf("%q is not %s", given, Exceptions)
 		}
 	}
 	return c, nil
 }
 
-const allowedExceptions = "database=sqlite|mariadb|mysql, redis=embedded|local|none, zookeeper=local|none or etcd=embedded|local|none"
+// Exceptions are what may follow the mode of a choice, in words.
+const Exceptions = "database=sqlite|mariadb|mysql, redis=embedded|local|none, zookeeper=local|none or etcd=embedded|local|none"
 
 // except takes one exception over, and reports whether it is one.
 func (c *Choice) except(given string) bool {

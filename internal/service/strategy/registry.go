@@ -34,6 +34,9 @@ func lockless() []Entry {
 		sqlConditional(),
 		sqlOptimistic(),
 		sqlForUpdate(),
+		sqlBucket(),
+		redisDecr(),
+		redisList(),
 	}
 }
 
@@ -49,7 +52,8 @@ type Entry struct {
 	// Claims are proved by the conformance suite, and so is the failure behind
 	// each exclusion that is not claimed.
 	Claims Claims
-	// Damage is what happens where the strategy claims no exclusion.
+	// Damage is what happens where the strategy claims no exclusion, or what it
+	// does all the same.
 	Damage Damage
 	// Caveats tell on which database the strategy is not what it is meant to be.
 	Caveats []Caveat
@@ -67,9 +71,10 @@ const (
 	None    Family = "none"
 	Process Family = "process"
 	SQL     Family = "sql"
+	Hot     Family = "hot"
 )
 
-// Damage is what a strategy does to the stock where it excludes nobody.
+// Damage is what a strategy does to the stock, or to its buyers.
 type Damage string
 
 // The damages.
@@ -80,6 +85,9 @@ const (
 	// BelowZero: every update counts, and together they take more than there
 	// was. It shows only where there are more buyers than units.
 	BelowZero Damage = "stock below zero"
+	// Undersells: nobody oversells, but buyers are refused while stock is left,
+	// and units are gone with a replica that dies until the next restock.
+	Undersells Damage = "undersells"
 )
 
 // Claims are what a strategy promises.
@@ -154,4 +162,6 @@ type Deps struct {
 	Retry Retry
 	// Group bounds the queues of group=true, which any strategy can have.
 	Group Group
+	// Buckets is the number of rows that sql-bucket splits a stock over.
+	Buckets int
 }

@@ -2,6 +2,7 @@ package strategytest
 
 import (
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/stockd/stockd/internal/stock"
@@ -60,9 +61,7 @@ func refusesWhatDoesNotFit(t *testing.T, s *subject) {
 	want(t, "stock", audit.Stock, 2)
 	want(t, "orders in the ledger", audit.Orders, 0)
 	// A refusal must not outlive its reason.
-	if _, err := s.store.Restock(t.Context(), goods, 1, buy(1).RequestID); err != nil {
-		t.Fatal(err)
-	}
+	s.restock(t, goods, 1)
 	outcomes, err := s.deduct(t.Context(), goods, buy(3))
 	if err != nil || outcomes[0].Refused != nil {
 		t.Errorf("3 of 3 were not sold after a restock: %v, %v", err, outcomes)
@@ -128,6 +127,35 @@ func takesARequestIDOnce(t *testing.T, s *subject) {
 	audit := s.audit(t, goods)
 	want(t, "stock", audit.Stock, 8)
 	want(t, "orders in the ledger", audit.Orders, 1)
+}
+
+// aCopyInACrowdDisturbsNobody has many buy at once, one of them a second time: it
+// is answered alone, and no sale of the others is lost or made twice.
+func aCopyInACrowdDisturbsNobody(t *testing.T, s *subject) {
+	goods := s.create(t, 1000)
+	known := buy(1)
+	if _, err := s.deduct(t.Context(), goods, known); err != nil {
+		t.Fatal(err)
+	}
+	const crowd = 12
+	var buyers sync.WaitGroup
+	for i := range crowd {
+		buyers.Go(func() {
+			purchase, wanted := buy(1), error(nil)
+			if i == crowd/2 {
+				purchase, wanted = known, stock.ErrDuplicateRequest
+			}
+			outcomes, err := s.deduct(t.Context(), goods, purchase)
+			if !errors.Is(err, wanted) {
+				t.Errorf("buyer %d is answered with %v, want %v", i, err, wanted)
+			}
+			if err == nil && (outcomes[0].Refused != nil || outcomes[0].Order.RequestID != purchase.RequestID) {
+				t.Errorf("buyer %d of %s is answered with %+v", i, purchase.RequestID, outcomes[0])
+			}
+		})
+	}
+	buyers.Wait()
+	want(t, "orders in the ledger", s.audit(t, goods).Orders, crowd)
 }
 
 func writesWhoBoughtWhatWhere(t *testing.T, s *subject) {

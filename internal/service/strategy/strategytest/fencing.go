@@ -12,8 +12,8 @@ import (
 // could be.
 func (s *subject) fenced(t *testing.T) []strategy.Strategy {
 	t.Helper()
-	list := make([]strategy.Strategy, 0, len(s.replicas))
-	for _, replica := range s.replicas {
+	list := make([]strategy.Strategy, 0, len(s.bare))
+	for _, replica := range s.bare {
 		fencer, can := replica.(strategy.Fencer)
 		if can != s.entry.Claims.Fenceable {
 			t.Fatalf("claims fenceable %v, and is %v", s.entry.Claims.Fenceable, can)
@@ -21,7 +21,7 @@ func (s *subject) fenced(t *testing.T) []strategy.Strategy {
 		if !can {
 			t.Skip("it has no lock whose token could be checked, and claims none")
 		}
-		list = append(list, fencer.Fenced())
+		list = append(list, s.group(t, fencer.Fenced()))
 	}
 	return list
 }

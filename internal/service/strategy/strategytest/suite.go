@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	mathrand "math/rand/v2"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -33,13 +34,20 @@ func Run(t *testing.T, bench Bench) {
 	t.Helper()
 	stores := []*repo.Store{bench.Open(t, "replica-1"), bench.Open(t, "replica-2"), bench.Open(t, "replica-3")}
 	goods := new(atomic.Int64)
+	// Databases share one Redis, which must not know the goods of another one.
+	goods.Store(mathrand.Int64N(1 << 40))
 	for _, entry := range strategy.Registry() {
 		t.Run(entry.Name, func(t *testing.T) {
 			s := newSubject(t, bench, entry, stores, goods)
-			for _, topic := range contents() {
-				t.Run(topic.name, func(t *testing.T) { topic.test(t, s) })
-			}
+			s.run(t, contents())
+			t.Run("grouped", func(t *testing.T) { s.grouped(t).run(t, groupedContents(entry)) })
 		})
+	}
+}
+
+func (s *subject) run(t *testing.T, topics []topic) {
+	for _, topic := range topics {
+		t.Run(topic.name, func(t *testing.T) { topic.test(t, s) })
 	}
 }
 
@@ -71,7 +79,27 @@ func contents() []topic {
 		{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
 		{"WritesTheTokenThatItClaimed", writesTheTokenThatItClaimed},
 		{"IsShutOutByALaterClaim", isShutOutByALaterClaim},
+		// undersell.go
+		{"RefusesWhileStockIsLeft", refusesWhileStockIsLeft},
+		{"LosesUnitsWithAReplica", losesUnitsWithAReplica},
+		{"LosesUnitsWithAnAnswer", losesUnitsWithAnAnswer},
 	}
+}
+
+// groupedContents lists what a strategy is held to with its calls grouped. One
+// with a lock on a server takes its time, and is asked only for what grouping
+// could break.
+func groupedContents(entry strategy.Entry) []topic {
+	if entry.Claims.Fenceable {
+		return []topic{
+			{"ServesABatchFirstComeFirstServed", servesABatchFirstComeFirstServed},
+			{"ACopyInACrowdDisturbsNobody", aCopyInACrowdDisturbsNobody},
+			{"NeverSellsToWhoWasToldItFailed", neverSellsToWhoWasToldItFailed},
+			{"OnThreeReplicas", onThreeReplicas},
+			{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
+		}
+	}
+	return append(contents(), topic{"ACopyInACrowdDisturbsNobody", aCopyInACrowdDisturbsNobody})
 }
 
 // subject is one strategy, as three replicas have it.
@@ -80,32 +108,69 @@ type subject struct {
 	store    *repo.Store
 	replicas []strategy.Strategy
 	goods    *atomic.Int64
+	// bare are the replicas as the registry makes them; group makes replicas of
+	// them.
+	bare  []strategy.Strategy
+	group func(t *testing.T, bare strategy.Strategy) strategy.Strategy
+	// deps is what a replica of its own is made of.
+	deps func(*testing.T, *repo.Store) strategy.Deps
 }
 
 // Limits that are short enough for a test and long enough for a busy machine.
 const (
 	lockWait = 5 * time.Second
 	tries    = 500
+	buckets  = 5
 )
 
 func newSubject(t *testing.T, bench Bench, entry strategy.Entry, stores []*repo.Store, goods *atomic.Int64) *subject {
 	t.Helper()
 	s := &subject{entry: entry, store: stores[0], goods: goods}
-	for _, store := range stores {
-		replica := entry.New(strategy.Deps{
+	s.deps = func(t *testing.T, store *repo.Store) strategy.Deps {
+		return strategy.Deps{
 			Store: store.As(entry.Name), LockWait: lockWait, Lock: bench.Locks(t, entry.Needs),
-			Retry: strategy.Retry{Tries: tries, Step: time.Millisecond, Max: 50 * time.Millisecond},
-		})
-		if closer, ok := replica.(io.Closer); ok {
-			t.Cleanup(func() {
-				if err := closer.Close(); err != nil {
-					t.Error(err)
-				}
-			})
+			Retry:   strategy.Retry{Tries: tries, Step: time.Millisecond, Max: 50 * time.Millisecond},
+			Buckets: buckets,
 		}
+	}
+	for _, store := range stores {
+		replica := entry.New(s.deps(t, store))
+		closeAfter(t, replica)
 		s.replicas = append(s.replicas, replica)
 	}
+	s.bare = s.replicas
+	s.group = func(_ *testing.T, bare strategy.Strategy) strategy.Strategy { return bare }
 	return s
+}
+
+// grouped is the subject on replicas that make one batch of the calls that wait.
+func (s *subject) grouped(t *testing.T) *subject {
+	t.Helper()
+	grouped := *s
+	grouped.entry.Claims = s.entry.Claims.Grouped()
+	grouped.replicas = nil
+	grouped.group = func(t *testing.T, bare strategy.Strategy) strategy.Strategy {
+		t.Helper()
+		g := strategy.NewGrouped(bare, s.store, strategy.Group{Batch: 5, Units: stock.MaxQuantity, Queue: 1000, Timeout: 2 * lockWait})
+		closeAfter(t, g)
+		return g
+	}
+	for _, bare := range s.bare {
+		grouped.replicas = append(grouped.replicas, grouped.group(t, bare))
+	}
+	return &grouped
+}
+
+// closeAfter closes what can be closed when the test ends.
+func closeAfter(t *testing.T, made strategy.Strategy) {
+	t.Helper()
+	if closer, ok := made.(io.Closer); ok {
+		t.Cleanup(func() {
+			if err := closer.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // create makes a goods that no other topic knows.
@@ -116,6 +181,19 @@ func (s *subject) create(t *testing.T, units int64) (goodsID int64) {
 		t.Fatal(err)
 	}
 	return goodsID
+}
+
+// restock adds units, as the owner does through another replica than the first.
+func (s *subject) restock(t *testing.T, goodsID, units int64) {
+	t.Helper()
+	if _, err := s.store.Restock(t.Context(), goodsID, units, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	if r, is := s.replicas[1].(strategy.Restocker); is {
+		if err := r.Restocked(t.Context(), goodsID, units); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // deduct sells through the first replica.

@@ -1,0 +1,130 @@
+package handler_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func TestACrowdThatIsGroupedSellsOut(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a := serve(t, d)
+		for _, strategy := range []string{"sql-conditional", "naive", "mutex"} {
+			a.owner(t, http.MethodPost, "/goods/1/restock", `{"quantity": 10}`, http.StatusOK)
+			a.assertSellsOut(t, "goods_id=1&group=true&strategy="+strategy)
+		}
+	})
+}
+
+// assertSellsOut has more buy than there is, at once.
+func (a api) assertSellsOut(t *testing.T, buy string) {
+	t.Helper()
+	const buyers = 30
+	before := a.get(t, "/goods/1").body["stock"].(float64)
+	var mu sync.Mutex
+	orders := make(map[any]bool)
+	refused := 0
+	var crowd sync.WaitGroup
+	for range buyers {
+		crowd.Go(func() {
+			got := a.buy(t, buy)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case got.status == http.StatusOK:
+				orders[got.body["order_id"]] = true
+			case got.problem() == "insufficient-stock":
+				refused++
+			default:
+				t.Errorf("%s is answered with %d %s", buy, got.status, got.text)
+			}
+		})
+	}
+	crowd.Wait()
+	if len(orders) != int(before) || refused != buyers-int(before) {
+		t.Errorf("%s: %d orders and %d refusals of %g units", buy, len(orders), refused, before)
+	}
+	if audit := a.get(t, "/goods/1/audit"); audit.body["clean"] != true || audit.body["stock"] != 0.0 {
+		t.Errorf("%s: %s", buy, audit.text)
+	}
+}
+
+func TestGroupIsAFlagThatComposesWithFence(t *testing.T) {
+	a := serveSQLite(t)
+	if got := a.buy(t, "goods_id=1&group=maybe"); got.status != http.StatusBadRequest || got.field() != "group" {
+		t.Errorf("group=maybe is answered with %d %s", got.status, got.text)
+	}
+	if got := a.buy(t, "goods_id=1&group=true&fence=true"); got.status != http.StatusBadRequest || got.field() != "fence" {
+		t.Errorf("a fence where there is no lock is answered with %d %s", got.status, got.text)
+	}
+	got := a.buy(t, "goods_id=1&group=true&fence=true&strategy=sql-version-lock")
+	if token, _ := got.body["token"].(float64); got.status != http.StatusOK || token < 1 {
+		t.Errorf("grouped and fenced is answered with %d %s", got.status, got.text)
+	}
+}
+
+// While a lock is held the queue of a goods fills, and stands still: one more is
+// busy at once, and a key that was sold under is answered all the same.
+func TestAQueueThatStandsStill(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	locks := lab.Locks(t, d)
+	a := serveWith(t, d, locks)
+	const buy = "/deduct?goods_id=1&group=true&strategy=sql-insert-lock"
+	keyed := func() answer {
+		r := request(t, http.MethodPost, a.public.URL+buy, "", "")
+		r.Header.Set("Idempotency-Key", "known")
+		return send(t, r)
+	}
+	if got := keyed(); got.status != http.StatusOK {
+		t.Fatalf("%d %s", got.status, got.text)
+	}
+	hold(t, locks)
+	const places = 1 + queue // one is being written
+	var busyAtOnce sync.WaitGroup
+	var mu sync.Mutex
+	quick := 0
+	for i := range places + 10 {
+		busyAtOnce.Go(func() {
+			asked := time.Now()
+			got := send(t, request(t, http.MethodPost, a.public.URL+buy+fmt.Sprintf("&user_id=%d", i), "", ""))
+			if got.status != http.StatusServiceUnavailable || got.problem() != "busy" || got.header.Get("Retry-After") == "" {
+				t.Errorf("while the lock is held: %d %s", got.status, got.text)
+			}
+			if time.Since(asked) < lockWait-100*time.Millisecond {
+				mu.Lock()
+				quick++
+				mu.Unlock()
+			}
+		})
+	}
+	for range 3 {
+		asked := time.Now()
+		if got := keyed(); got.status != http.StatusOK || got.header.Get("Idempotency-Replayed") != "true" {
+			t.Errorf("a known key, while the queue stands still: %d %s", got.status, got.text)
+		}
+		if took := time.Since(asked); took > lockWait/2 {
+			t.Errorf("a known key is answered after %s, the queue waits for a lock that is held for longer", took)
+		}
+	}
+	busyAtOnce.Wait()
+	if quick != 10 {
+		t.Errorf("%d were busy at once, want the 10 that the queue has no place for", quick)
+	}
+}
+
+// hold takes the lock of goods 1 in SQL and keeps it until the test ends.
+func hold(t *testing.T, locks lock.Deps) {
+	t.Helper()
+	for _, entry := range lock.Registry() {
+		if entry.Name == "sql-insert-lock" {
+			if _, err := entry.New(locks).Acquire(t.Context(), "goods/1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package service_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// The modifiers may be taken in either order, and twice.
+func TestGroupingAndFencingCompose(t *testing.T) {
+	s := open(t, lab.Database(t, servers.SQLite), 1)
+	plain := s.strategy(t, 0, "sql-version-lock")
+	fenced, err := plain.Fenced()
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := plain.Grouped().Fenced()
+	if err != nil || both != fenced.Grouped() || both == fenced || both == plain.Grouped() {
+		t.Errorf("grouped and fenced is %p, fenced and grouped is %p (%v)", both, fenced.Grouped(), err)
+	}
+	if again, err := both.Fenced(); err != nil || again != both || both.Grouped() != both {
+		t.Errorf("the modifiers a second time make another service (%v)", err)
+	}
+	if _, err := s.strategy(t, 0, "naive").Grouped().Fenced(); !errors.Is(err, service.ErrNotFenceable) {
+		t.Errorf("naive, grouped and fenced: %v, want %v", err, service.ErrNotFenceable)
+	}
+	s.create(t, 1, 10)
+	var last uint64
+	for range 3 {
+		outcome, err := both.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1})
+		if err != nil || outcome.Order.Token <= last {
+			t.Fatalf("after token %d: %v, %+v", last, err, outcome)
+		}
+		last = outcome.Order.Token
+	}
+	assertSold(t, s, 1, 3)
+}
+
+// Grouped, ungrouped, fenced and keyed purchases of three replicas for one goods
+// sell it out together, exactly.
+func TestGroupedAndUngroupedMix(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := open(t, d, 3)
+		s.create(t, 1, 100)
+		names := []string{"sql-conditional" + grouped, "sql-conditional", "sql-for-update" + grouped, "sql-optimistic" + grouped}
+		var mu sync.Mutex
+		var sold, refused int64
+		var buyers sync.WaitGroup
+		for i := range 24 {
+			buyers.Go(func() {
+				for range 8 {
+					p := stock.Purchase{Quantity: 1}
+					if i%2 == 0 {
+						p = keyed(rand.Text(), 1)
+					}
+					outcome, err := s.strategy(t, i%3, names[i%len(names)]).Deduct(t.Context(), 1, p)
+					if err != nil {
+						t.Errorf("%s: %v", names[i%len(names)], err)
+						return
+					}
+					mu.Lock()
+					if outcome.Refused == nil {
+						sold++
+					} else {
+						refused++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		buyers.Wait()
+		if sold != 100 || refused != 92 {
+			t.Errorf("%d were told that they have one, %d were refused, want 100 and 92", sold, refused)
+		}
+		assertSold(t, s, 1, 100)
+	})
+}
+
+// A caller that is gone does not take the search of the others with it.
+func TestWhoLeavesASearchDisturbsNobody(t *testing.T) {
+	s := open(t, lab.Database(t, servers.SQLite), 1)
+	s.create(t, 1, 100)
+	sv := s.strategy(t, 0, "sql-conditional"+grouped)
+	key := rand.Text()
+	if _, err := sv.Deduct(t.Context(), 1, keyed(key, 1)); err != nil {
+		t.Fatal(err)
+	}
+	var buyers sync.WaitGroup
+	for i := range 40 {
+		buyers.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if i%2 == 0 {
+				cancel()
+			}
+			outcome, err := sv.Deduct(ctx, 1, keyed(key, 1))
+			if i%2 == 0 && errors.Is(err, context.Canceled) {
+				return
+			}
+			if err != nil || !outcome.Replayed {
+				t.Errorf("copy %d: %v, %+v, want the first answer", i, err, outcome)
+			}
+		})
+	}
+	buyers.Wait()
+	assertSold(t, s, 1, 1)
+}

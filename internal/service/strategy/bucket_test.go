@@ -1,0 +1,218 @@
+package strategy_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// bucketShop is a number of replicas on one database that sell through buckets.
+type bucketShop struct {
+	stores   []*repo.Store
+	replicas []strategy.Strategy
+}
+
+// openBuckets opens a replica for each number of buckets.
+func openBuckets(t *testing.T, d *servers.Database, counts ...int) bucketShop {
+	t.Helper()
+	var s bucketShop
+	for i, count := range counts {
+		s.stores = append(s.stores, labtest.Open(t, d, fmt.Sprintf("replica-%d", i+1)))
+		s.replicas = append(s.replicas, bucketsOf(t, s.stores[i], count))
+	}
+	return s
+}
+
+// bucketsOf is sql-bucket as a replica has it that is configured for so many.
+func bucketsOf(t *testing.T, store *repo.Store, count int) strategy.Strategy {
+	t.Helper()
+	for _, entry := range strategy.Registry() {
+		if entry.Name == "sql-bucket" {
+			return entry.New(strategy.Deps{Store: store.As(entry.Name), Buckets: count})
+		}
+	}
+	t.Fatal("there is no sql-bucket")
+	return nil
+}
+
+func (s bucketShop) create(t *testing.T, goods, units int64) {
+	t.Helper()
+	if err := s.stores[0].CreateGoods(t.Context(), goods, units, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s bucketShop) audit(t *testing.T, goods int64) stock.Audit {
+	t.Helper()
+	audit, err := s.stores[0].Audit(t.Context(), goods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return audit
+}
+
+func purchase(units int64) stock.Purchase {
+	return stock.Purchase{RequestID: rand.Text(), Quantity: units}
+}
+
+// buy buys some units of a goods, and tells whether they were sold.
+func buy(t *testing.T, s strategy.Strategy, goods, units int64) bool {
+	t.Helper()
+	outcomes, err := s.Deduct(t.Context(), goods, []stock.Purchase{purchase(units)})
+	if err != nil {
+		t.Errorf("buy %d: %v", units, err)
+		return false
+	}
+	return outcomes[0].Refused == nil
+}
+
+// crowd has buyers at every replica who buy until they are refused, each of them
+// first the largest of the sizes and in the end one by one.
+func (s bucketShop) crowd(t *testing.T, goods int64, sizes ...int64) {
+	t.Helper()
+	var buyers sync.WaitGroup
+	for i := range 4 * len(s.replicas) {
+		buyers.Go(func() {
+			for _, size := range sizes[i%len(sizes):] {
+				for buy(t, s.replicas[i%len(s.replicas)], goods, size) {
+				}
+			}
+		})
+	}
+	buyers.Wait()
+}
+
+// wantSoldOut fails where not exactly all units were sold.
+func (s bucketShop) wantSoldOut(t *testing.T, goods, units int64) {
+	t.Helper()
+	if a := s.audit(t, goods); !a.Clean || a.Sold != units || a.Stock != 0 {
+		t.Errorf("of %d units %d were sold and %d are left: %+v", units, a.Sold, a.Stock, a)
+	}
+}
+
+func TestBucketsSellToExactlyZero(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := openBuckets(t, d, 16, 16, 16)
+		for i, sale := range []struct {
+			units int64
+			sizes []int64
+		}{
+			{97, []int64{1}},
+			{499, []int64{7, 5, 3, 1}},
+			{1_000_000, []int64{49_999, 7_919, 331, 17, 1}},
+		} {
+			t.Run(fmt.Sprint(sale.units), func(t *testing.T) {
+				goods := int64(i + 1)
+				s.create(t, goods, sale.units)
+				s.crowd(t, goods, sale.sizes...)
+				s.wantSoldOut(t, goods, sale.units)
+			})
+		}
+	})
+}
+
+// Replicas that are configured differently sell the same goods, and are replaced
+// by others in the middle of the sale.
+func TestAnotherNumberOfBucketsLosesNothing(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := openBuckets(t, d, 16, 3, 7)
+		const units = 403
+		s.create(t, 1, units)
+		for round, counts := range [][]int{{16, 3, 7}, {1, 40, 2}, {5, 5, 5}} {
+			var buyers sync.WaitGroup
+			for i, count := range counts {
+				s.replicas[i] = bucketsOf(t, s.stores[i], count)
+				buyers.Go(func() {
+					for range 10 {
+						buy(t, s.replicas[i], 1, int64(round+1))
+					}
+				})
+			}
+			buyers.Wait()
+			if a := s.audit(t, 1); !a.Clean {
+				t.Fatalf("with %v buckets: %+v", counts, a)
+			}
+		}
+		s.crowd(t, 1, 5, 1)
+		s.wantSoldOut(t, 1, units)
+	})
+}
+
+func TestARestockIsSoldThroughBuckets(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := openBuckets(t, d, 4, 4, 4)
+		const units, restocks, each = 40, 10, 13
+		s.create(t, 1, units)
+		var owner sync.WaitGroup
+		owner.Go(func() {
+			for range restocks {
+				if _, err := s.stores[0].Restock(t.Context(), 1, each, rand.Text()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		s.crowd(t, 1, 3, 1)
+		owner.Wait()
+		s.crowd(t, 1, 3, 1) // what came after the first crowd was gone
+		s.wantSoldOut(t, 1, units+restocks*each)
+	})
+}
+
+// What is in buckets is in stock: whoever asks sees one goods. Only the other
+// strategies do not look there.
+func TestBucketsAreOneGoods(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := openBuckets(t, d, 8)
+		store := s.stores[0]
+		s.create(t, 1, 100)
+		if !buy(t, s.replicas[0], 1, 1) {
+			t.Fatal("refused")
+		}
+		for _, units := range []int64{12, 12, 12, 60} { // the last is more than any bucket has
+			if !buy(t, s.replicas[0], 1, units) {
+				t.Errorf("%d were refused", units)
+			}
+		}
+		if _, err := store.Restock(t.Context(), 1, 10, rand.Text()); err != nil {
+			t.Fatal(err)
+		}
+		goods, err := store.InStock(t.Context(), 1)
+		if err != nil || goods.Stock != 13 {
+			t.Errorf("%d in stock (%v), want 13", goods.Stock, err)
+		}
+		if a := s.audit(t, 1); !a.Clean || a.Stock != 13 {
+			t.Errorf("%+v, want 13 in stock", a)
+		}
+		if row, err := store.Goods(t.Context(), 1); err != nil || row.Stock != 10 {
+			t.Errorf("the row has %d (%v), want the restock", row.Stock, err)
+		}
+	})
+}
+
+// Where a batch is served from all buckets together, a request id that is taken
+// still undoes all of it.
+func TestADuplicateUndoesACollection(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := openBuckets(t, d, 8)
+		s.create(t, 1, 100)
+		first := purchase(1)
+		if _, err := s.replicas[0].Deduct(t.Context(), 1, []stock.Purchase{first}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.replicas[0].Deduct(t.Context(), 1, []stock.Purchase{purchase(90), first})
+		if !errors.Is(err, stock.ErrDuplicateRequest) {
+			t.Errorf("%v, want %v", err, stock.ErrDuplicateRequest)
+		}
+		if a := s.audit(t, 1); !a.Clean || a.Stock != 99 || a.Orders != 1 {
+			t.Errorf("%+v, want 99 in stock and one order", a)
+		}
+	})
+}

@@ -1,0 +1,491 @@
+package strategy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// memory is a strategy and its ledger in memory. It does what a test says.
+type memory struct {
+	mu      sync.Mutex
+	stock   int64
+	ledger  map[string]stock.Order
+	batches []string // the request ids of each call
+	// gate holds every batch until the test lets it go; nil: nothing does.
+	gate chan struct{}
+	// late has a batch that was held and cancelled be written nevertheless, as
+	// when the commit was on its way.
+	late bool
+	// fails is what every batch is answered with; nil: nothing fails.
+	fails error
+	// forgets has the ledger find nothing, broken not answer.
+	forgets bool
+	broken  error
+}
+
+func (m *memory) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	ids := make([]string, len(batch))
+	for i, p := range batch {
+		ids[i] = p.RequestID
+	}
+	m.mu.Lock()
+	m.batches = append(m.batches, strings.Join(ids, " "))
+	gate := m.gate
+	m.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			if !m.late {
+				return nil, fmt.Errorf("write: %w", context.Cause(ctx))
+			}
+		}
+	}
+	return m.write(goodsID, batch)
+}
+
+func (m *memory) write(goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fails != nil {
+		return nil, m.fails
+	}
+	for _, p := range batch {
+		if _, is := m.ledger[p.RequestID]; is {
+			return nil, fmt.Errorf("append: %w", stock.ErrDuplicateRequest)
+		}
+	}
+	outcomes := make([]stock.Outcome, len(batch))
+	for i, fits := range stock.Allot(m.stock, batch) {
+		if !fits {
+			outcomes[i].Refused = stock.ErrInsufficientStock
+			continue
+		}
+		m.stock -= batch[i].Quantity
+		outcomes[i].Order = stock.Order{RequestID: batch[i].RequestID, GoodsID: goodsID, Quantity: batch[i].Quantity, Remaining: m.stock}
+		m.ledger[batch[i].RequestID] = outcomes[i].Order
+	}
+	return outcomes, nil
+}
+
+func (m *memory) Orders(_ context.Context, requestIDs ...string) (map[string]stock.Order, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := make(map[string]stock.Order)
+	for _, id := range requestIDs {
+		if order, is := m.ledger[id]; is && !m.forgets {
+			found[id] = order
+		}
+	}
+	return found, m.broken
+}
+
+// sold lists what is in the ledger.
+func (m *memory) sold() []string { return slices.Sorted(maps.Keys(m.ledger)) }
+
+// answer is what a caller is told, when it is.
+type answer struct {
+	told     bool
+	outcomes []stock.Outcome
+	err      error
+}
+
+// queued is a grouped strategy over memory, on goods 1, and those who call it.
+type queued struct {
+	t *testing.T
+	*memory
+	grouped *strategy.Grouped
+}
+
+// bounds are wide enough for every test that is not about them.
+var bounds = strategy.Group{Batch: 100, Units: 1000, Queue: 100, Timeout: time.Minute}
+
+// inQueue runs a test in a bubble of time. No goroutine may outlive it, and
+// nothing may be kept of the goods.
+func inQueue(t *testing.T, units int64, bounds strategy.Group, test func(q *queued)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{stock: units, ledger: make(map[string]stock.Order)}
+		q := &queued{t: t, memory: m, grouped: strategy.NewGrouped(m, m, bounds)}
+		test(q)
+		synctest.Wait()
+		if !q.grouped.Idle() {
+			t.Error("something is kept of goods that nobody waits for")
+		}
+	})
+}
+
+// hold keeps every batch from now on in the middle of being written.
+func (q *queued) hold() (release func()) {
+	gate := make(chan struct{})
+	q.gate = gate
+	return func() { close(gate); synctest.Wait() }
+}
+
+// call calls and returns when the call is in the queue, or in a batch, or
+// answered.
+func (q *queued) call(ctx context.Context, purchases ...stock.Purchase) *answer {
+	a := new(answer)
+	go func() {
+		outcomes, err := q.grouped.Deduct(ctx, 1, purchases)
+		*a = answer{told: true, outcomes: outcomes, err: err}
+	}()
+	synctest.Wait()
+	return a
+}
+
+func (q *queued) buy(id string, units int64) *answer {
+	return q.call(q.t.Context(), stock.Purchase{RequestID: id, Quantity: units})
+}
+
+// leaving is a caller who can be made to give up.
+func (q *queued) leaving(id string) (a *answer, leave func()) {
+	ctx, cancel := context.WithCancelCause(q.t.Context())
+	return q.call(ctx, stock.Purchase{RequestID: id, Quantity: 1}), func() {
+		cancel(errGone)
+		synctest.Wait()
+	}
+}
+
+var errGone = errors.New("the buyer hung up")
+
+func (q *queued) assertBatches(want ...string) {
+	q.t.Helper()
+	if !slices.Equal(q.batches, want) {
+		q.t.Errorf("the batches are %q, want %q", q.batches, want)
+	}
+}
+
+func (q *queued) assertSold(want ...string) {
+	q.t.Helper()
+	if !slices.Equal(q.sold(), want) {
+		q.t.Errorf("the ledger has %q, want %q", q.sold(), want)
+	}
+}
+
+// assertSale holds an answer to a sale of the request ids.
+func (q *queued) assertSale(a *answer, ids ...string) {
+	q.t.Helper()
+	if !a.told || a.err != nil || len(a.outcomes) != len(ids) {
+		q.t.Errorf("the answer is %+v, want the sale of %q", a, ids)
+		return
+	}
+	for i, id := range ids {
+		if o := a.outcomes[i]; o.Refused != nil || o.Order.RequestID != id {
+			q.t.Errorf("answer %d is %+v, want the sale of %s", i, o, id)
+		}
+	}
+}
+
+func (q *queued) assertError(a *answer, kinds ...error) {
+	q.t.Helper()
+	for _, kind := range kinds {
+		if !a.told || !errors.Is(a.err, kind) {
+			q.t.Errorf("the answer is %+v, want %v", a, kind)
+		}
+	}
+}
+
+func TestThoseWhoWaitAreOneBatchFirstComeFirstServed(t *testing.T) {
+	inQueue(t, 6, bounds, func(q *queued) {
+		release := q.hold()
+		first, three, four, two := q.buy("first", 1), q.buy("three", 3), q.buy("four", 4), q.buy("two", 2)
+		if first.told || three.told {
+			t.Error("somebody was answered before the batch was written")
+		}
+		release()
+		q.assertBatches("first", "three four two")
+		q.assertSale(first, "first")
+		q.assertSale(three, "three")
+		q.assertSale(two, "two")
+		if four.err != nil || !errors.Is(four.outcomes[0].Refused, stock.ErrInsufficientStock) {
+			t.Errorf("4 of 5, after 3 were sold, are answered with %+v, want a refusal", four)
+		}
+	})
+}
+
+func TestABatchOfACallerIsOneEntryOfTheQueue(t *testing.T) {
+	inQueue(t, 10, bounds, func(q *queued) {
+		release := q.hold()
+		q.buy("first", 1)
+		pair := q.call(q.t.Context(), stock.Purchase{RequestID: "a", Quantity: 1}, stock.Purchase{RequestID: "b", Quantity: 2})
+		single := q.buy("c", 3)
+		release()
+		q.assertBatches("first", "a b c")
+		q.assertSale(pair, "a", "b")
+		q.assertSale(single, "c")
+	})
+}
+
+func TestABatchKeepsItsBounds(t *testing.T) {
+	narrow := bounds
+	narrow.Batch, narrow.Units = 3, 10
+	inQueue(t, 100, narrow, func(q *queued) {
+		release := q.hold()
+		for i, units := range []int64{1, 1, 1, 1, 2, 9, 50, 10, 1} {
+			q.buy(fmt.Sprint("p", i), units)
+		}
+		release()
+		// Three purchases; what has more units than fit waits, and so does who
+		// comes after it; what fits into no batch has one of its own.
+		q.assertBatches("p0", "p1 p2 p3", "p4", "p5", "p6", "p7", "p8")
+	})
+}
+
+func TestWhoLeavesTheQueueIsNeverWritten(t *testing.T) {
+	inQueue(t, 10, bounds, func(q *queued) {
+		release := q.hold()
+		q.buy("first", 1)
+		before := q.buy("before", 1)
+		gone, leave := q.leaving("gone")
+		after := q.buy("after", 1)
+		leave()
+		q.assertError(gone, errGone)
+		if errors.Is(gone.err, stock.ErrUnknownOutcome) {
+			t.Error("who left the queue is told that its outcome is unknown")
+		}
+		release()
+		q.assertBatches("first", "before after")
+		q.assertSale(before, "before")
+		q.assertSale(after, "after")
+	})
+}
+
+func TestWhoIsGoneBeforeItComesIsNotServed(t *testing.T) {
+	inQueue(t, 10, bounds, func(q *queued) {
+		ctx, cancel := context.WithCancelCause(q.t.Context())
+		cancel(errGone)
+		q.assertError(q.call(ctx, stock.Purchase{RequestID: "gone", Quantity: 1}), errGone)
+		q.assertBatches()
+	})
+}
+
+func TestWhoLeavesABatchDoesNotDisturbTheOthers(t *testing.T) {
+	inQueue(t, 10, bounds, func(q *queued) {
+		release := q.hold()
+		q.buy("first", 1)
+		gone, leave := q.leaving("gone")
+		stays := q.buy("stays", 1)
+		q.gate <- struct{}{} // the first is written, the two are in a batch
+		synctest.Wait()
+		leave()
+		q.assertError(gone, stock.ErrUnknownOutcome, errGone)
+		if stays.told {
+			t.Errorf("who stays has been told %+v before the batch was written", stays)
+		}
+		release()
+		q.assertSale(stays, "stays")
+	})
+}
+
+func TestTheLastToLeaveEndsTheBatchAndHearsWhatCameOfIt(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprintf("written nevertheless %v", late), func(t *testing.T) {
+			inQueue(t, 10, bounds, func(q *queued) {
+				q.late = late
+				release := q.hold()
+				q.buy("first", 1)
+				one, leaveOne := q.leaving("one")
+				two, leaveTwo := q.leaving("two")
+				q.gate <- struct{}{}
+				synctest.Wait()
+				leaveOne()
+				q.assertError(one, stock.ErrUnknownOutcome)
+				leaveTwo()
+				if late {
+					q.assertSale(two, "two")
+					q.assertSold("first", "one", "two")
+				} else {
+					q.assertError(two, errGone)
+					q.assertSold("first")
+				}
+				release()
+			})
+		})
+	}
+}
+
+func TestACopyInTheLedgerDisturbsNobody(t *testing.T) {
+	inQueue(t, 10, bounds, func(q *queued) {
+		q.assertSale(q.buy("known", 1), "known")
+		release := q.hold()
+		q.buy("first", 1)
+		a, copied, b := q.buy("a", 1), q.buy("known", 1), q.buy("b", 1)
+		pair := q.call(q.t.Context(), stock.Purchase{RequestID: "c", Quantity: 1}, stock.Purchase{RequestID: "known", Quantity: 1})
+		release()
+		q.assertError(copied, stock.ErrDuplicateRequest)
+		q.assertError(pair, stock.ErrDuplicateRequest)
+		q.assertSale(a, "a")
+		q.assertSale(b, "b")
+		// The pair has a copy of what is in the batch, and waits for the next.
+		q.assertBatches("known", "first", "a known b", "a b", "c known")
+		q.assertSold("a", "b", "first", "known")
+	})
+}
+
+func TestCopiesAreNeverInOneBatch(t *testing.T) {
+	inQueue(t, 10, bounds, func(q *queued) {
+		release := q.hold()
+		q.buy("first", 1)
+		one, two, other := q.buy("same", 1), q.buy("same", 1), q.buy("other", 1)
+		twice := q.call(q.t.Context(), stock.Purchase{RequestID: "x", Quantity: 1}, stock.Purchase{RequestID: "x", Quantity: 1})
+		release()
+		q.assertBatches("first", "same other", "same")
+		q.assertSale(one, "same")
+		q.assertSale(other, "other")
+		q.assertError(two, stock.ErrDuplicateRequest)
+		q.assertError(twice, stock.ErrDuplicateRequest)
+		q.assertSold("first", "other", "same")
+	})
+}
+
+func TestACopyThatCannotBeFoundIsNotWrittenForEver(t *testing.T) {
+	inQueue(t, 10, bounds, func(q *queued) {
+		q.buy("known", 1)
+		q.forgets = true
+		release := q.hold()
+		q.buy("first", 1)
+		a, b := q.buy("a", 1), q.buy("known", 1)
+		release()
+		q.assertError(a, stock.ErrBusy)
+		q.assertError(b, stock.ErrBusy)
+		q.assertSold("first", "known")
+	})
+}
+
+func TestALedgerThatDoesNotAnswerIsEverybodysError(t *testing.T) {
+	inQueue(t, 10, bounds, func(q *queued) {
+		q.buy("known", 1)
+		q.broken = &stock.BackendError{Backend: "mysql", Err: errors.New("gone away")}
+		release := q.hold()
+		q.buy("first", 1)
+		a, b := q.buy("a", 1), q.buy("known", 1)
+		release()
+		q.assertError(a, stock.ErrBackendUnavailable)
+		q.assertError(b, stock.ErrBackendUnavailable)
+		q.assertSold("first", "known")
+	})
+}
+
+func TestAnErrorOfABatchIsEverybodys(t *testing.T) {
+	for _, err := range []error{
+		stock.ErrBusy, stock.ErrFenced, stock.ErrLeaseLost, stock.ErrUnknownGoods, stock.ErrUnknownOutcome, stock.ErrBackendUnavailable,
+	} {
+		t.Run(err.Error(), func(t *testing.T) {
+			inQueue(t, 10, bounds, func(q *queued) {
+				q.fails = fmt.Errorf("write: %w", err)
+				release := q.hold()
+				answers := []*answer{q.buy("first", 1), q.buy("a", 1), q.buy("b", 1)}
+				release()
+				for _, a := range answers {
+					q.assertError(a, err)
+				}
+				q.assertBatches("first", "a b")
+			})
+		})
+	}
+}
+
+func TestAFullQueueIsBusyAtOnce(t *testing.T) {
+	narrow := bounds
+	narrow.Queue = 2
+	inQueue(t, 10, narrow, func(q *queued) {
+		release := q.hold()
+		q.buy("first", 1) // is being written, and not in the queue
+		gone, leave := q.leaving("gone")
+		a := q.buy("a", 1)
+		q.assertError(q.buy("one too many", 1), stock.ErrBusy)
+		leave()
+		b := q.buy("b", 1)
+		q.assertError(gone, errGone)
+		release()
+		q.assertSale(a, "a")
+		q.assertSale(b, "b")
+		q.assertBatches("first", "a b")
+	})
+}
+
+func TestABatchHasATimeLimitOfItsOwn(t *testing.T) {
+	inQueue(t, 10, bounds, func(q *queued) {
+		release := q.hold()
+		a := q.buy("a", 1)
+		time.Sleep(bounds.Timeout - time.Second)
+		b := q.buy("b", 1)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		q.assertError(a, context.DeadlineExceeded)
+		if b.told {
+			t.Errorf("the next batch has been told %+v, a second after it began", b)
+		}
+		release()
+		q.assertSale(b, "b")
+	})
+}
+
+func TestTheWaitIncludesTheTimeInTheQueue(t *testing.T) {
+	inQueue(t, 10, bounds, func(q *queued) {
+		release := q.hold()
+		first := q.buy("first", 1)
+		time.Sleep(time.Second)
+		a := q.buy("a", 1)
+		time.Sleep(2 * time.Second)
+		release()
+		if waited := first.outcomes[0].Wait; waited != 0 {
+			t.Errorf("who found nobody before it waited %s", waited)
+		}
+		if waited := a.outcomes[0].Wait; waited != 2*time.Second {
+			t.Errorf("who came 2 s before the batch ended waited %s", waited)
+		}
+	})
+}
+
+func TestGoodsDoNotWaitForEachOther(t *testing.T) {
+	inQueue(t, 10, bounds, func(q *queued) {
+		release := q.hold()
+		a := q.buy("a", 1)
+		q.gate = nil
+		_, err := q.grouped.Deduct(q.t.Context(), 2, []stock.Purchase{{RequestID: "other goods", Quantity: 1}})
+		if err != nil || a.told {
+			t.Errorf("other goods are answered with %v, and these with %+v", err, a)
+		}
+		release()
+		q.assertSale(a, "a")
+	})
+}
+
+func TestCloseWaitsForWhatIsBeingWrittenAndRefusesTheRest(t *testing.T) {
+	inQueue(t, 10, bounds, func(q *queued) {
+		release := q.hold()
+		a, waits := q.buy("a", 1), q.buy("waits", 1)
+		closed := false
+		go func() {
+			if err := q.grouped.Close(); err != nil {
+				t.Error(err)
+			}
+			closed = true
+		}()
+		synctest.Wait()
+		q.assertError(waits, stock.ErrBusy)
+		if closed || a.told {
+			t.Errorf("closed %v in the middle of a batch, which is told %+v", closed, a)
+		}
+		release()
+		q.assertSale(a, "a")
+		if !closed {
+			t.Error("does not close when everything is written")
+		}
+		q.assertError(q.buy("late", 1), stock.ErrBusy)
+		q.assertSold("a")
+	})
+}

@@ -1,0 +1,183 @@
+package strategy
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// preheater copies the stock of a goods from its row to Redis: at its first sale,
+// and again after a restock. One replica does it, while the others wait.
+//
+// A copy counts as long as its mark "ready" is there. A restock takes the mark
+// away, and also the one of whoever is filling: what that one has read of the row
+// may be older than the restock.
+type preheater struct {
+	kind   string // the strategy's own: copies of different kinds do not meet
+	client redis.UniversalClient
+	store  *repo.Store
+	copy   stockCopy
+	wait   time.Duration // for a copy, before it is busy
+
+	seen  sync.Map // goods whose copy this replica knows to be there
+	fills singleflight.Group
+}
+
+// Bounds of a preheating.
+const (
+	fillWithin = 30 * time.Second
+	fillPoll   = 10 * time.Millisecond
+)
+
+// key is the copy of a goods. The braces put all keys of one goods into one slot
+// of a cluster.
+func (p *preheater) key(goodsID int64) string { return "stockd:{" + lockName(goodsID) + "}:" + p.kind }
+
+func (p *preheater) ready(goodsID int64) string   { return p.key(goodsID) + ":ready" }
+func (p *preheater) filling(goodsID int64) string { return p.key(goodsID) + ":filling" }
+
+// await returns when there is a copy. Filling goes on when the buyer leaves, for
+// the next one.
+func (p *preheater) await(ctx context.Context, goodsID int64) error {
+	if _, seen := p.seen.Load(goodsID); seen {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("await a copy of goods %d: %w", goodsID, context.Cause(ctx))
+	}
+	filled := p.fills.DoChan(strconv.FormatInt(goodsID, 10), func() (any, error) {
+		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillWithin)
+		defer cancel()
+		return nil, p.fill(work, goodsID)
+	})
+	late := time.NewTimer(p.wait)
+	defer late.Stop()
+	select {
+	case result := <-filled:
+		return result.Err
+	case <-ctx.Done():
+		return fmt.Errorf("await a copy of goods %d: %w", goodsID, context.Cause(ctx))
+	case <-late.C:
+		return fmt.Errorf("%w: goods %d was not copied to Redis within %s", stock.ErrBusy, goodsID, p.wait)
+	}
+}
+
+// isStale tells whether the copy does not count any more; then this replica
+// forgets it.
+func (p *preheater) isStale(ctx context.Context, goodsID int64) (bool, error) {
+	marks, err := p.client.Exists(ctx, p.ready(goodsID)).Result()
+	if err != nil {
+		return false, redisFault(ctx, "look for the mark of a copy", err)
+	}
+	if marks == 0 {
+		p.seen.Delete(goodsID)
+	}
+	return marks == 0, nil
+}
+
+// expire has the copy made anew.
+func (p *preheater) expire(ctx context.Context, goodsID int64) error {
+	if err := p.client.Del(ctx, p.ready(goodsID), p.filling(goodsID)).Err(); err != nil {
+		return redisFault(ctx, "expire the copy of a goods", err)
+	}
+	return nil
+}
+
+// errOvertaken tells that somebody else fills now, or that the stock has been
+// restocked since it was read.
+var errOvertaken = errors.New("the filling is not ours any more")
+
+// fill makes the copy, or waits until another replica has made it.
+func (p *preheater) fill(ctx context.Context, goodsID int64) error {
+	for {
+		marks, err := p.client.Exists(ctx, p.ready(goodsID)).Result()
+		if err != nil {
+			return redisFault(ctx, "look for the mark of a copy", err)
+		}
+		if marks > 0 {
+			p.seen.Store(goodsID, true)
+			return nil
+		}
+		owner := rand.Text()
+		err = p.client.SetArgs(ctx, p.filling(goodsID), owner, redis.SetArgs{Mode: "NX", TTL: fillWithin}).Err()
+		switch {
+		case errors.Is(err, redis.Nil): // another one is at it
+			err = sleep(ctx, fillPoll)
+		case err != nil:
+			err = redisFault(ctx, "begin to copy a goods", err)
+		default:
+			err = p.fillAs(ctx, goodsID, owner)
+		}
+		if err != nil && !errors.Is(err, errOvertaken) {
+			return err
+		}
+	}
+}
+
+// fillAs fills beside the copy, and puts it in its place in one step.
+func (p *preheater) fillAs(ctx context.Context, goodsID int64, owner string) error {
+	units, err := p.count(ctx, goodsID)
+	if err != nil {
+		// Whoever comes next need not wait until our mark expires.
+		return errors.Join(err, p.client.Del(ctx, p.filling(goodsID)).Err())
+	}
+	key, beside := p.key(goodsID), p.key(goodsID)+":"+owner
+	if err := p.copy.fill(ctx, beside, units); err != nil {
+		return redisFault(ctx, "copy a goods", err)
+	}
+	err = p.client.Watch(ctx, func(tx *redis.Tx) error {
+		if now, err := tx.Get(ctx, p.filling(goodsID)).Result(); now != owner {
+			return errors.Join(errOvertaken, ignoreNil(err))
+		}
+		_, err := tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+			pipe.Del(ctx, key)
+			if units > 0 {
+				pipe.Rename(ctx, beside, key)
+				pipe.Persist(ctx, key)
+			}
+			pipe.Set(ctx, p.ready(goodsID), units, 0)
+			pipe.Del(ctx, p.filling(goodsID))
+			return nil
+		})
+		return err
+	}, p.filling(goodsID))
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errOvertaken), errors.Is(err, redis.TxFailedErr):
+		return errOvertaken
+	default:
+		return redisFault(ctx, "put the copy of a goods in its place", err)
+	}
+}
+
+// count reads how many units there are to copy.
+func (p *preheater) count(ctx context.Context, goodsID int64) (int64, error) {
+	goods, err := p.store.Goods(ctx, goodsID)
+	if err != nil {
+		return 0, err
+	}
+	if most := p.copy.most(); goods.Stock > most {
+		return 0, fmt.Errorf("%w: %s keeps at most %d units of a goods, and goods %d has %d",
+			stock.ErrStockLimit, p.kind, most, goodsID, goods.Stock)
+	}
+	return max(0, goods.Stock), nil
+}
+
+// ignoreNil takes an answer that is empty for no failure.
+func ignoreNil(err error) error {
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,44 @@
+package strategy
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+func redisDecr() Entry {
+	return Entry{
+		Name:    "redis-decr",
+		Family:  Hot,
+		Summary: "DECRBY a counter, and INCRBY back where that went below zero; then SQL. Refuses while stock is left, and loses units with a replica",
+		Needs:   []lock.Backend{lock.Redis},
+		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true},
+		Damage:  Undersells,
+		New: func(d Deps) Strategy {
+			return newReserving(d, "redis-decr", func(c redis.UniversalClient) stockCopy { return counter{c} })
+		},
+	}
+}
+
+// counter is a copy of the stock as a number.
+type counter struct{ client redis.UniversalClient }
+
+// take takes all the units, also where there are not as many: until they are put
+// back, others are refused for whom there would have been enough.
+func (c counter) take(ctx context.Context, key string, units int64) (had, took int64, err error) {
+	left, err := c.client.DecrBy(ctx, key, units).Result()
+	return left + units, units, err
+}
+
+func (c counter) putBack(ctx context.Context, key string, units int64) error {
+	return c.client.IncrBy(ctx, key, units).Err()
+}
+
+func (c counter) fill(ctx context.Context, key string, units int64) error {
+	return c.client.Set(ctx, key, units, fillWithin).Err()
+}
+
+func (counter) most() int64 { return stock.MaxStock }

@@ -1,0 +1,79 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func redisList() Entry {
+	return Entry{
+		Name:    "redis-list",
+		Family:  Hot,
+		Summary: "LPOP from a list of as many tokens as there is stock, push back what is not enough; then SQL. Tokens are lost with a replica",
+		Needs:   []lock.Backend{lock.Redis},
+		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true},
+		Damage:  Undersells,
+		New: func(d Deps) Strategy {
+			return newReserving(d, "redis-list", func(c redis.UniversalClient) stockCopy { return tokens{c} })
+		},
+	}
+}
+
+// tokens is a copy of the stock as a list of so many elements.
+type tokens struct{ client redis.UniversalClient }
+
+const (
+	// mostTokens bounds the memory that one goods takes in Redis: about 3 MiB.
+	mostTokens = 1_000_000
+	// tokensAtOnce are pushed with one command, so that others get in between.
+	tokensAtOnce = 5_000
+	token        = "1"
+)
+
+// take pops as many tokens as there are, if not enough: until they are put back,
+// others are refused for whom there would have been enough.
+func (t tokens) take(ctx context.Context, key string, units int64) (had, took int64, err error) {
+	popped, err := t.client.LPopCount(ctx, key, int(units)).Result()
+	if errors.Is(err, redis.Nil) { // there is no empty list
+		err = nil
+	}
+	n := int64(len(popped))
+	return n, n, err
+}
+
+func (t tokens) putBack(ctx context.Context, key string, units int64) error {
+	_, err := t.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for ; units > 0; units -= tokensAtOnce {
+			pipe.RPush(ctx, key, some(units)...)
+		}
+		return nil
+	})
+	return err
+}
+
+func (t tokens) fill(ctx context.Context, key string, units int64) error {
+	for ; units > 0; units -= tokensAtOnce {
+		if err := t.client.RPush(ctx, key, some(units)...).Err(); err != nil {
+			return err
+		}
+		if err := t.client.Expire(ctx, key, fillWithin).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// some is so many tokens, but for what is too much at once.
+func some(units int64) []any {
+	list := make([]any, min(units, tokensAtOnce))
+	for i := range list {
+		list[i] = token
+	}
+	return list
+}
+
+func (tokens) most() int64 { return mostTokens }

@@ -1,0 +1,148 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// reserving takes units off a copy of the stock in Redis, and then writes SQL as
+// sql-conditional does, so that it never oversells whatever the copy says. What
+// SQL does not take it puts back. Nothing remembers for whom units were taken:
+// those of a replica that dies in between are gone from the copy, and so are those
+// of an answer of Redis that was lost.
+type reserving struct {
+	sql    taker
+	client redis.UniversalClient
+	copy   stockCopy
+	kept   *preheater
+}
+
+// stockCopy is the form that the stock of a goods has in Redis.
+type stockCopy interface {
+	// take takes units, and tells how many there were for us, and how many were
+	// taken, which may be more.
+	take(ctx context.Context, key string, units int64) (had, took int64, err error)
+	// putBack gives units back.
+	putBack(ctx context.Context, key string, units int64) error
+	// fill makes a copy where there is none.
+	fill(ctx context.Context, key string, units int64) error
+	// most is how many units a copy may have.
+	most() int64
+}
+
+// newReserving makes the strategy of a kind of copy, or one that says that it
+// lacks Redis.
+func newReserving(d Deps, kind string, form func(redis.UniversalClient) stockCopy) Strategy {
+	if err := d.Lock.Has(lock.Redis); err != nil {
+		return unavailable{err}
+	}
+	client := d.Lock.Redis
+	copied := form(client)
+	return reserving{
+		sql: newTaker(d.Store, takeIfEnough), client: client, copy: copied,
+		kept: &preheater{kind: kind, client: client, store: d.Store, copy: copied, wait: d.LockWait},
+	}
+}
+
+func (r reserving) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	for range offers {
+		if err := r.kept.await(ctx, goodsID); err != nil {
+			return nil, err
+		}
+		fits, stale, err := r.reserve(ctx, goodsID, batch)
+		if err != nil {
+			return nil, err
+		}
+		if !stale {
+			return r.write(ctx, goodsID, batch, fits)
+		}
+	}
+	return nil, fmt.Errorf("%w: the copy of goods %d was out of date %d times", stock.ErrBusy, goodsID, offers)
+}
+
+// reserve takes what fits of the batch, first come first served. Nobody is refused
+// by a copy that is out of date: then nothing is taken, and the copy is to be made
+// anew.
+func (r reserving) reserve(ctx context.Context, goodsID int64, batch []stock.Purchase) (fits []bool, stale bool, err error) {
+	key := r.kept.key(goodsID)
+	had, took, err := r.copy.take(ctx, key, stock.Units(batch))
+	if err != nil {
+		return nil, false, redisFault(ctx, "take units", err)
+	}
+	fits = stock.Allot(had, batch)
+	if !slices.Contains(fits, false) {
+		return fits, false, nil
+	}
+	stale, err = r.kept.isStale(ctx, goodsID)
+	if stale || err != nil {
+		r.putBack(ctx, goodsID, took)
+	} else {
+		r.putBack(ctx, goodsID, took-stock.Units(pick(batch, fits)))
+	}
+	return fits, stale, err
+}
+
+// write sells what was reserved, and puts back what SQL did not take. What it may
+// have taken is not put back.
+func (r reserving) write(ctx context.Context, goodsID int64, batch []stock.Purchase, fits []bool) ([]stock.Outcome, error) {
+	reserved := pick(batch, fits)
+	if len(reserved) == 0 {
+		return answer(fits, nil), nil
+	}
+	sold, err := r.sql.Deduct(ctx, goodsID, reserved)
+	if err != nil {
+		if !errors.Is(err, stock.ErrUnknownOutcome) {
+			r.putBack(ctx, goodsID, stock.Units(reserved))
+		}
+		return nil, err
+	}
+	var unsold int64
+	outcomes := answer(fits, make([]stock.Order, len(reserved)))
+	for i := range outcomes {
+		if !fits[i] {
+			continue
+		}
+		outcomes[i], sold = sold[0], sold[1:]
+		if outcomes[i].Refused != nil {
+			unsold += batch[i].Quantity
+		}
+	}
+	r.putBack(ctx, goodsID, unsold)
+	return outcomes, nil
+}
+
+// putBackWithin bounds the way back of units, which must not depend on the request
+// that has perhaps just been cancelled.
+const putBackWithin = 2 * time.Second
+
+// putBack gives units back to the copy. Where that fails they are gone from it:
+// whoever wanted them has an answer already.
+func (r reserving) putBack(ctx context.Context, goodsID, units int64) {
+	if units == 0 {
+		return
+	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackWithin)
+	defer cancel()
+	_ = r.copy.putBack(late, r.kept.key(goodsID), units)
+}
+
+// Restocked has the stock counted anew before the next buyer is refused.
+func (r reserving) Restocked(ctx context.Context, goodsID, _ int64) error {
+	return r.kept.expire(ctx, goodsID)
+}
+
+// redisFault is a failure of Redis, or the end of the request that was the reason.
+func redisFault(ctx context.Context, doing string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
+	}
+	return &stock.BackendError{Backend: string(lock.Redis), Err: fmt.Errorf("%s: %w", doing, err)}
+}

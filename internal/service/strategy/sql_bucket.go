@@ -1,0 +1,142 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"sync/atomic"
+
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+func sqlBucket() Entry {
+	return Entry{
+		Name:    "sql-bucket",
+		Family:  Hot,
+		Summary: "the stock split over N rows, each taken from as by sql-conditional; what is left in them is collected at the tail",
+		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
+		Caveats: []Caveat{{
+			Database: repo.SQLite,
+			Words:    "SQLite has one writer at a time: buckets are as correct there, and no faster",
+		}},
+		New: func(d Deps) Strategy { return newBucketed(d.Store, d.Buckets) },
+	}
+}
+
+// bucketed takes each batch off one of many rows, so that buyers seldom wait for
+// each other. What no bucket can serve by itself is served from all of them
+// together, and what is left is spread anew: the first sale, the tail, a restock
+// and another number of buckets are all the same to it.
+type bucketed struct {
+	store *repo.Store
+	count int
+	turn  *atomic.Uint32
+	left  *gauges
+}
+
+// newBucketed makes the strategy with so many buckets a goods, at least one. Each
+// replica begins at another one.
+func newBucketed(store *repo.Store, count int) bucketed {
+	name := fnv.New32a()
+	_, _ = name.Write([]byte(store.Replica())) // a hash does not fail
+	b := bucketed{store: store, count: max(1, count), turn: new(atomic.Uint32), left: new(gauges)}
+	b.turn.Store(name.Sum32())
+	return b
+}
+
+// Deduct knows about what is left before it writes, so that the row of the ledger
+// says so at once and no bucket is locked for longer. Whoever is refused was
+// refused by a look at the stock: that costs one read and no transaction.
+func (b bucketed) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
+	plan, err := b.plan(ctx, goodsID, batch)
+	if err != nil {
+		return nil, err
+	}
+	if len(plan.picked) == 0 {
+		return answer(plan.fits, nil), nil
+	}
+	err = b.store.InTx(ctx, func(tx *repo.Tx) error {
+		outcomes, err = plan.sell(ctx, tx, b.take)
+		return err
+	})
+	if err == nil {
+		return outcomes, nil
+	}
+	b.left.doubt(goodsID)
+	if errors.Is(err, errDoesNotFit) {
+		return b.collect(ctx, goodsID, batch)
+	}
+	return nil, err
+}
+
+// plan is what of a batch fits into what is left, as far as this replica knows; it
+// looks where it does not, or where not all would fit.
+func (b bucketed) plan(ctx context.Context, goodsID int64, batch []stock.Purchase) (plan, error) {
+	if left, ok := b.left.spend(goodsID, stock.Units(batch)); ok {
+		return compare(stock.Goods{ID: goodsID, Stock: left}, batch), nil
+	}
+	read, err := b.store.InStock(ctx, goodsID)
+	if err != nil {
+		return plan{}, err
+	}
+	plan := compare(read, batch)
+	b.left.saw(goodsID, read.Stock-stock.Units(plan.picked))
+	return plan, nil
+}
+
+// take takes units off the bucket whose turn it is, or where that is dry off
+// another one that looks full enough.
+func (b bucketed) take(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
+	mine := int(b.turn.Add(1) % uint32(b.count))
+	taken, err := tx.TakeFromBucket(ctx, read.ID, mine, units)
+	if err != nil || taken {
+		return err
+	}
+	buckets, err := tx.Buckets(ctx, read.ID)
+	if err != nil {
+		return err
+	}
+	other, found := b.other(buckets, mine, units)
+	if !found {
+		return errDoesNotFit
+	}
+	taken, err = tx.TakeFromBucket(ctx, read.ID, other, units)
+	if err == nil && !taken {
+		err = errDoesNotFit
+	}
+	return err
+}
+
+// other is the next bucket that can serve so many units. There is none where our
+// own is missing: then it is time to spread the stock over all of them.
+func (b bucketed) other(buckets repo.Buckets, mine int, units int64) (number int, found bool) {
+	if !buckets.Has(mine) {
+		return 0, false
+	}
+	for i := 1; i < b.count; i++ {
+		number = (mine + i) % b.count
+		if buckets.Units(number) >= units {
+			return number, true
+		}
+	}
+	return 0, false
+}
+
+// collect serves the batch from all there is, and spreads what is left.
+func (b bucketed) collect(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
+	err = b.store.InTx(ctx, func(tx *repo.Tx) error {
+		all, buckets, err := tx.Gather(ctx, goodsID)
+		if err != nil {
+			return err
+		}
+		outcomes, err = compare(all, batch).sell(ctx, tx, func(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
+			return tx.Spread(ctx, goodsID, read.Stock-units, buckets, b.count)
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return outcomes, nil
+}
