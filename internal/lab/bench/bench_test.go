@@ -101,7 +101,7 @@ func TestWhatCannotBeMeasuredIsSaid(t *testing.T) {
 // to end, and every subject is measured at least once.
 func TestASuiteKeepsToItsTime(t *testing.T) {
 	const within = time.Second
-	wasteful := func(ctx context.Context, each time.Duration) (Sample, error) {
+	wasteful := func(_ context.Context, each time.Duration) (Sample, error) {
 		time.Sleep(each/10 + 20*time.Millisecond) // the beginning and the end of it
 		return Sample{Value: 1}, nil
 	}

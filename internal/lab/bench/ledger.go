@@ -103,13 +103,13 @@ func (l *large) open(ctx context.Context, d *servers.Database, rows int64) error
 // settle brings the running totals up to date, as a replica does in the background.
 func (l *large) settle(ctx context.Context, store *repo.Store) error {
 	began := time.Now()
-	for more := false; ; {
-		var err error
-		if more, err = store.Settle(ctx); err != nil {
+	for {
+		more, err := store.Settle(ctx)
+		if err != nil {
 			return err
 		}
-		var behind int64
-		if behind, err = store.Unsettled(ctx); err != nil {
+		behind, err := store.Unsettled(ctx)
+		if err != nil {
 			return err
 		}
 		if behind == 0 {

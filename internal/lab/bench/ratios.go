@@ -22,12 +22,13 @@ func (s *stage) ratios() []Ratio {
 		return s.ratiosOfOne()
 	}
 	nothing := httpAlone(usual, s.replicas)
-	list := []Ratio{
+	single := []Ratio{
 		{Name: "sql-conditional grouped / alone, " + count(s.replicas, "replica"), Of: s.name(conditional, true, usual), By: s.name(conditional, false, usual), AtLeast: 5},
 		{Name: "sql-conditional grouped / HTTP with nothing behind it", Of: s.name(conditional, true, usual), By: nothing, AtLeast: 0.45},
 		{Name: "redis-stock / HTTP with nothing behind it", Of: s.name(inRedis, false, usual), By: nothing, AtLeast: 0.55},
 		{Name: "sql-bucket / sql-conditional, alone", Of: s.name(bucket, false, usual), By: s.name(conditional, false, usual), AtLeast: 1.5},
 	}
+	list := slices.Clone(single)
 	for _, strategy := range s.strategies {
 		list = append(list, s.ratiosOf(strategy)...)
 	}
@@ -65,17 +66,17 @@ func topics() []string {
 // ratiosOf are the aims that every strategy has.
 func (s *stage) ratiosOf(d service.Description) []Ratio {
 	few, many := s.name(d.Name, true, usual), s.name(d.Name, true, crowd)
-	list := []Ratio{
+	common := []Ratio{
 		{Topic: crowdGrouped, Name: d.Name, Of: many, By: few, AtLeast: 0.8},
 		{Topic: tailUsual, Name: d.Name, Of: few, Below: 10},
 		{Topic: tailCrowd, Name: d.Name, Of: many, Below: 10},
 	}
 	if !d.Claims.Fenceable {
-		return list // no lock
+		return common // no lock
 	}
 	grouped := Ratio{Topic: lockGrouped, Name: d.Name, Of: few, By: s.name(d.Name, false, usual), AtLeast: 5}
 	if slices.Contains(d.Needs, string(lock.Etcd)) || slices.Contains(d.Needs, string(lock.ZooKeeper)) {
 		grouped.Topic, grouped.AtLeast = voteGrouped, 10
 	}
-	return append(list, grouped)
+	return slices.Concat(common, []Ratio{grouped})
 }

@@ -72,8 +72,10 @@ func (r *Result) sizes() (sizes []int) {
 
 // usualTable has a row a strategy, by the usual crowd.
 func (r *Result) usualTable() table.Writer {
-	header := []any{"64 clients, sales/s"}
-	for _, n := range r.sizes() {
+	sizes := r.sizes()
+	header := make([]any, 0, 1+3*len(sizes))
+	header = append(header, "64 clients, sales/s")
+	for _, n := range sizes {
 		where := count(n, "replica")
 		if n > 1 {
 			where += ", nginx"
@@ -82,8 +84,9 @@ func (r *Result) usualTable() table.Writer {
 	}
 	t := newTable("Strategies that never oversell", header...)
 	for _, name := range r.strategies() {
-		row := table.Row{name}
-		for _, n := range r.sizes() {
+		row := make(table.Row, 0, len(header))
+		row = append(row, name)
+		for _, n := range sizes {
 			alone := r.find(Setting{Strategy: name, Clients: usual, Replicas: n})
 			grouped := r.find(Setting{Strategy: name, Group: true, Clients: usual, Replicas: n})
 			row = append(row, alone.cell(), grouped.cell(), times(grouped, alone))
@@ -140,18 +143,27 @@ func (r *Result) crowdRow(t table.Writer, s Setting) {
 	if s.Group {
 		name += ", grouped"
 	}
-	row, tails, any := table.Row{name, s.Replicas}, table.Row{}, false
-	for _, s.Clients = range []int{one, few, usual, crowd} {
-		f := r.find(s)
-		any = any || f != nil
-		said, tail := "", ""
-		if f != nil {
-			said, tail = comma(f.Median)+f.busy(), fmt.Sprintf("%.1f, %.1f", f.P50, f.P99)
-		}
-		row, tails = append(row, said), append(tails, tail)
+	by := func(clients int) *Figure {
+		s.Clients = clients
+		return r.find(s)
 	}
-	if any {
-		t.AppendRow(append(row, tails[2:]...))
+	sales := func(f *Figure) string {
+		if f == nil {
+			return ""
+		}
+		return comma(f.Median) + f.busy()
+	}
+	latency := func(f *Figure) string {
+		if f == nil {
+			return ""
+		}
+		return fmt.Sprintf("%.1f, %.1f", f.P50, f.P99)
+	}
+	if by(usual) != nil {
+		t.AppendRow(table.Row{
+			name, s.Replicas, sales(by(one)), sales(by(few)), sales(by(usual)), sales(by(crowd)),
+			latency(by(usual)), latency(by(crowd)),
+		})
 	}
 }
 
@@ -206,14 +218,14 @@ func (r *Result) topicRows(t table.Writer, topic string) {
 }
 
 // margin grows with how far beyond its aim a figure is.
-func (f Figure) margin() float64 {
+func (f *Figure) margin() float64 {
 	if strings.HasPrefix(f.Aim, "below") {
 		return -f.Median
 	}
 	return f.Median
 }
 
-func (f Figure) row(name, format string) table.Row {
+func (f *Figure) row(name, format string) table.Row {
 	reached := ""
 	switch {
 	case f.Aim != "" && f.Reached:
