@@ -68,7 +68,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 		return usageError{fmt.Errorf("deduct.strategy: %w", err)}
 	}
 	return listen(ctx, c, log, handler.Options{
-		Catalogue: catalogue, Inventory: service.NewInventory(store), Replica: c.Replica,
+		Catalogue: catalogue, Inventory: service.NewInventory(store, catalogue), Replica: c.Replica,
 		DefaultStrategy: c.Deduct.Strategy, MaxBody: int64(c.HTTP.MaxBody), Log: log,
 	})
 }

@@ -59,7 +59,7 @@ func serveWith(t *testing.T, d *servers.Database, locks lock.Deps) api {
 	})
 	o := handler.Options{
 		Catalogue: catalogue,
-		Inventory: service.NewInventory(store), Replica: "replica-1", DefaultStrategy: "sql-conditional",
+		Inventory: service.NewInventory(store, catalogue), Replica: "replica-1", DefaultStrategy: "sql-conditional",
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler),
 	}
 	a := api{public: httptest.NewServer(handler.Public(o)), admin: httptest.NewServer(handler.Admin(o, token))}

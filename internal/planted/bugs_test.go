@@ -119,7 +119,7 @@ func defects() []defect {
 		},
 		{
 			name: "a replay tells what is left now, not what was left then",
-			file: "internal/repo/ledger.go", old: "COALESCE(l.remaining, g.stock)", new: "COALESCE(g.stock, l.remaining)",
+			file: "internal/repo/ledger.go", old: "COALESCE(l.remaining, ` + inStock + `)", new: "COALESCE(` + inStock + `, l.remaining)",
 			pkg: "./internal/service", test: "TestTheSameKeyHearsTheFirstAnswer/sqlite",
 		},
 		{

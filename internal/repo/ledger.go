@@ -165,7 +165,7 @@ func (s *Store) Orders(ctx context.Context, requestIDs ...string) (map[string]st
 }
 
 const readOrders = `SELECT l.id, l.goods_id, l.kind, l.quantity, l.request_id, l.user_id, l.strategy, l.replica, l.fence,
-	COALESCE(l.remaining, g.stock) AS remaining
+	COALESCE(l.remaining, ` + inStock + `) AS remaining
 	FROM tb_stock_ledger AS l LEFT JOIN tb_goods_stock AS g ON g.goods_id = l.goods_id
 	WHERE l.request_id IN ?`
 

@@ -167,6 +167,20 @@ func (c *Catalogue) Backends(ctx context.Context) ([]Backend, error) {
 	return list, down[lock.Database]
 }
 
+// Restocked tells those strategies that keep a copy of the stock that units were
+// added to the row of a goods. Each of them is told, also where one fails.
+func (c *Catalogue) Restocked(ctx context.Context, goodsID, units int64) error {
+	var errs []error
+	for _, s := range c.services {
+		if r, is := s.strategy.(strategy.Restocker); is {
+			if err := r.Restocked(ctx, goodsID, units); err != nil {
+				errs = append(errs, fmt.Errorf("tell %s of a restock: %w", s.entry.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Close closes the strategies that hold something open.
 func (c *Catalogue) Close() error {
 	var errs []error

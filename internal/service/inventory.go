@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
@@ -11,11 +12,15 @@ import (
 // Inventory looks after the goods: what an owner of a shop does, and not a
 // buyer.
 type Inventory struct {
-	store *repo.Store
+	store     *repo.Store
+	catalogue *Catalogue
 }
 
-// NewInventory looks after the goods of a store.
-func NewInventory(store *repo.Store) *Inventory { return &Inventory{store: store} }
+// NewInventory looks after the goods of a store. The strategies of the catalogue
+// hear of every restock.
+func NewInventory(store *repo.Store, catalogue *Catalogue) *Inventory {
+	return &Inventory{store: store, catalogue: catalogue}
+}
 
 // Goods is what is in stock of a goods. stock.ErrUnknownGoods: there is none.
 func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
@@ -45,6 +50,9 @@ func (i *Inventory) Create(ctx context.Context, goodsID, units int64, key string
 }
 
 // Restock adds units. A key that was restocked under before adds nothing.
+// stock.ErrUnknownOutcome may also mean that the units were added, and that a
+// strategy that keeps a copy of the stock was not to be told: sending the same
+// key again tells it.
 func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key string) (stock.Goods, error) {
 	requestID, err := requestID(key)
 	if err != nil {
@@ -56,6 +64,9 @@ func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key strin
 	}
 	if err != nil {
 		return stock.Goods{}, err
+	}
+	if err := i.catalogue.Restocked(ctx, goodsID, units); err != nil {
+		return stock.Goods{}, fmt.Errorf("%w: the units were added: %w", stock.ErrUnknownOutcome, err)
 	}
 	return i.store.InStock(ctx, goodsID)
 }

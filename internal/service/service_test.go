@@ -39,11 +39,12 @@ func openWith(t *testing.T, d, locks *servers.Database, replicas int) shop {
 	var s shop
 	for i := range replicas {
 		store := labtest.Open(t, d, fmt.Sprintf("replica-%d", i+1))
-		s.inventory = service.NewInventory(store)
-		s.replicas = append(s.replicas, service.NewCatalogue(strategy.Registry(), strategy.Deps{
+		catalogue := service.NewCatalogue(strategy.Registry(), strategy.Deps{
 			Store: store, LockWait: copiesWait, Lock: lab.Locks(t, locks),
 			Retry: strategy.Retry{Tries: 500, Step: time.Millisecond, Max: 50 * time.Millisecond},
-		}, 2*copiesWait))
+		}, 2*copiesWait)
+		s.inventory = service.NewInventory(store, catalogue)
+		s.replicas = append(s.replicas, catalogue)
 	}
 	return s
 }

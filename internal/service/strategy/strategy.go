@@ -31,6 +31,15 @@ type Strategy interface {
 	Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error)
 }
 
+// Restocker is a strategy that keeps a copy of the stock outside of the store.
+type Restocker interface {
+	// Restocked tells that units of a goods were added to its row, and committed.
+	// One restock may be told more than once, where telling it failed or where
+	// its owner sent it again: a copy must not count it twice. An error means
+	// that the copy may lack the units.
+	Restocked(ctx context.Context, goodsID, units int64) error
+}
+
 // Fencer is a strategy that can have the store check a fencing token.
 type Fencer interface {
 	// Fenced is the strategy with its writes fenced. Both share one lock. A

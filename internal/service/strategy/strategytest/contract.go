@@ -60,9 +60,7 @@ func refusesWhatDoesNotFit(t *testing.T, s *subject) {
 	want(t, "stock", audit.Stock, 2)
 	want(t, "orders in the ledger", audit.Orders, 0)
 	// A refusal must not outlive its reason.
-	if _, err := s.store.Restock(t.Context(), goods, 1, buy(1).RequestID); err != nil {
-		t.Fatal(err)
-	}
+	s.restock(t, goods, 1)
 	outcomes, err := s.deduct(t.Context(), goods, buy(3))
 	if err != nil || outcomes[0].Refused != nil {
 		t.Errorf("3 of 3 were not sold after a restock: %v, %v", err, outcomes)

@@ -118,6 +118,19 @@ func (s *subject) create(t *testing.T, units int64) (goodsID int64) {
 	return goodsID
 }
 
+// restock adds units, as the owner does through another replica than the first.
+func (s *subject) restock(t *testing.T, goodsID, units int64) {
+	t.Helper()
+	if _, err := s.store.Restock(t.Context(), goodsID, units, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	if r, is := s.replicas[1].(strategy.Restocker); is {
+		if err := r.Restocked(t.Context(), goodsID, units); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // deduct sells through the first replica.
 func (s *subject) deduct(ctx context.Context, goodsID int64, batch ...stock.Purchase) ([]stock.Outcome, error) {
 	return s.replicas[0].Deduct(ctx, goodsID, batch)
