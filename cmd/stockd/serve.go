@@ -62,6 +62,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 		LockWait: c.Lock.Wait,
 		Lock:     locks,
 		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
+		Hot:      hotOptions(c, log),
 	}, c.Deduct.Timeout)
 	defer func() { err = errors.Join(err, catalogue.Close()) }()
 	if _, err := catalogue.Service(c.Deduct.Strategy); err != nil {

@@ -36,6 +36,16 @@ func (g goods) audit(c *gin.Context) {
 	g.respond(c, http.StatusOK, audit, err)
 }
 
+// drift serves GET /goods/:id/drift of the owner.
+func (g goods) drift(c *gin.Context) {
+	id, ok := goodsID(c)
+	if !ok {
+		return
+	}
+	drift, err := g.options.Inventory.Drift(c.Request.Context(), id)
+	g.respond(c, http.StatusOK, drift, err)
+}
+
 // create serves POST /goods of the owner.
 func (g goods) create(c *gin.Context) {
 	f, err := readForm(c.Request, "goods_id", "stock")

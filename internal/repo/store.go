@@ -101,6 +101,12 @@ func (s *Store) As(strategy string) *Store {
 	return &stamped
 }
 
+// Strategy is the name that the store writes into the ledger.
+func (s *Store) Strategy() string { return s.strategy }
+
+// Replica is the name of this replica, as the store writes it into the ledger.
+func (s *Store) Replica() string { return s.replica }
+
 // Dialect is MySQL or SQLite.
 func (s *Store) Dialect() string { return s.dialect.name }
 

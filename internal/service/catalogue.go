@@ -181,6 +181,17 @@ func (c *Catalogue) Restocked(ctx context.Context, goodsID, units int64) error {
 	return errors.Join(errs...)
 }
 
+// promisers are the strategies that may answer before the ledger has an order.
+func (c *Catalogue) promisers() []strategy.Promiser {
+	var list []strategy.Promiser
+	for _, s := range c.services {
+		if promiser, is := s.promiser(); is {
+			list = append(list, promiser)
+		}
+	}
+	return list
+}
+
 // Close closes the strategies that hold something open.
 func (c *Catalogue) Close() error {
 	var errs []error

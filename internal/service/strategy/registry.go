@@ -5,6 +5,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
 )
 
 // Registry lists every strategy, in the order in which they are shown: each
@@ -34,6 +35,7 @@ func lockless() []Entry {
 		sqlConditional(),
 		sqlOptimistic(),
 		sqlForUpdate(),
+		redisStock(),
 	}
 }
 
@@ -67,6 +69,7 @@ const (
 	None    Family = "none"
 	Process Family = "process"
 	SQL     Family = "sql"
+	Hot     Family = "hot"
 )
 
 // Damage is what a strategy does to the stock where it excludes nobody.
@@ -145,4 +148,6 @@ type Deps struct {
 	Lock lock.Deps
 	// Retry bounds the tries of optimistic writers.
 	Retry Retry
+	// Hot is how redis-stock sells; its Replica is the store's.
+	Hot hot.Options
 }
