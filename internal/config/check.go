@@ -93,7 +93,7 @@ func (l *Loaded) redisStock() error {
 		between(l, "redis_stock.batch", r.Batch, 1, 2000),
 		atLeast(l, "redis_stock.linger", r.Linger, 0),
 		atLeast(l, "redis_stock.claim_after", r.ClaimAfter, 100*time.Millisecond),
-		atLeast(l, "redis_stock.remember", r.Remember, 2*l.Deduct.Timeout),
+		atLeast(l, "redis_stock.remember", r.Remember, time.Second),
 		atLeast(l, "redis_stock.reconcile", r.Reconcile, 100*time.Millisecond),
 		between(l, "redis_stock.per_user", r.PerUser, 0, 1_000_000_000),
 	)
