@@ -106,6 +106,7 @@ func measure(ctx context.Context, plan load.Plan, progress demo.Progress) (run r
 		return run, err
 	}
 	// Interrupted or not: what has been sold is audited.
+	ended := time.Now()
 	after, err := c.Audit(context.WithoutCancel(ctx), plan.GoodsID)
 	if err != nil {
 		return run, errors.Join(err, ctx.Err())
@@ -113,6 +114,7 @@ func measure(ctx context.Context, plan load.Plan, progress demo.Progress) (run r
 	run.Replicas = len(result.Replicas)
 	run.ExpectedClean = demo.Claims(strategy, plan.Group).Exclusive(run.Replicas)
 	run.Add(result, after.Since(before))
+	run.LedgerAfter = time.Since(ended).Seconds()
 	run.Judge()
 	progress.Done(run)
 	return run, nil

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
 )
 
 // lockDeps is what the locks of a replica are made of. Nothing is waited for: a
@@ -21,6 +23,15 @@ func lockDeps(c config.Config) (lock.Deps, error) {
 	}, nil
 }
 
+// hotOptions is how redis-stock sells.
+func hotOptions(c config.Config, log *slog.Logger) hot.Options {
+	r := c.RedisStock
+	return hot.Options{
+		Prefix: r.Prefix, Partitions: r.Partitions, Batch: r.Batch, Linger: r.Linger, ClaimAfter: r.ClaimAfter,
+		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, PerUser: int64(r.PerUser), Log: log,
+	}
+}
+
 // lockSlice is how long a lock in SQL waits inside of the database at a time:
 // in between it looks whether anybody still wants it.
 const lockSlice = time.Second
@@ -34,11 +45,12 @@ func lockClients(c config.Config) (*lock.Clients, error) {
 	}
 	clients := &lock.Clients{DB: pool, Dialect: dialect}
 	if len(c.Redis.Addresses) > 0 {
-		clients.Redis = lock.NewRedisClient(lock.RedisOptions{
+		clients.RedisOptions = lock.RedisOptions{
 			Addresses: c.Redis.Addresses, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(),
 			SentinelPassword: c.Redis.SentinelPassword.Reveal(), DB: c.Redis.DB,
 			Master: c.Redis.Master, Cluster: c.Redis.Cluster, Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
-		})
+		}
+		clients.Redis = lock.NewRedisClient(clients.RedisOptions)
 	}
 	for _, address := range c.Redlock.Addresses {
 		clients.Redlock = append(clients.Redlock, lock.NewRedisClient(lock.RedisOptions{

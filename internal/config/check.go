@@ -66,6 +66,7 @@ func (l *Loaded) locks() error {
 		l.redisTimeout(),
 		between(l, "redis.max_open", l.Redis.MaxOpen, 1, 10_000),
 		l.redisKind(),
+		l.redisStock(),
 		l.addresses("redlock.addresses", l.Redlock.Addresses),
 		l.masters(),
 		l.addresses("zookeeper.addresses", l.ZooKeeper.Addresses),
@@ -87,6 +88,26 @@ func (l *Loaded) redisKind() error {
 	default:
 		return nil
 	}
+}
+
+// redisStock looks at how redis-stock sells.
+func (l *Loaded) redisStock() error {
+	r := l.RedisStock
+	if r.Prefix == "" || strings.ContainsAny(r.Prefix, "{} \n") {
+		return l.wrong("redis_stock.prefix", "must be a word without braces, not %q", r.Prefix)
+	}
+	if r.Linger > time.Second {
+		return l.wrong("redis_stock.linger", "must be at most 1s, not %s", r.Linger)
+	}
+	return errors.Join(
+		between(l, "redis_stock.partitions", r.Partitions, 1, 256),
+		between(l, "redis_stock.batch", r.Batch, 1, 2000),
+		atLeast(l, "redis_stock.linger", r.Linger, 0),
+		atLeast(l, "redis_stock.claim_after", r.ClaimAfter, 100*time.Millisecond),
+		atLeast(l, "redis_stock.remember", r.Remember, time.Second),
+		atLeast(l, "redis_stock.reconcile", r.Reconcile, 100*time.Millisecond),
+		between(l, "redis_stock.per_user", r.PerUser, 0, 1_000_000_000),
+	)
 }
 
 // masters wants a number of which more than half is never one half.

@@ -19,6 +19,7 @@ type Config struct {
 	Optimistic Optimistic `key:"optimistic" doc:"the tries of sql-optimistic"`
 	Bucket     Bucket     `key:"bucket" doc:"the rows of sql-bucket"`
 	Redis      Redis      `key:"redis" doc:"the Redis of the locks; without an address they are not available"`
+	RedisStock RedisStock `key:"redis_stock" doc:"how redis-stock sells from the Redis above"`
 	Redlock    Redlock    `key:"redlock" doc:"the independent masters of redlock; without addresses it is not available"`
 	ZooKeeper  ZooKeeper  `key:"zookeeper" doc:"the ensemble of the locks; without an address they are not available"`
 	Etcd       Etcd       `key:"etcd" doc:"the cluster of the lock; without an endpoint it is not available"`
@@ -87,6 +88,18 @@ type Redis struct {
 	Cluster              bool          `key:"cluster" default:"false" doc:"the addresses are those of a cluster"`
 	Timeout              time.Duration `key:"timeout" default:"1s" doc:"longest time for a connection and for an answer, at least 10ms and below lock.wait"`
 	MaxOpen              int           `key:"max_open" default:"32" doc:"most connections to a server, 1 to 10000"`
+}
+
+// RedisStock is how redis-stock sells.
+type RedisStock struct {
+	Prefix     string        `key:"prefix" default:"stockd" doc:"begins every key; the same on all replicas, and another one for another database on the same Redis"`
+	Partitions int           `key:"partitions" default:"8" doc:"streams over which the goods are spread, 1 to 256; the same on all replicas, and changed only while nothing is pending"`
+	Batch      int           `key:"batch" default:"500" doc:"most orders that are written in one transaction, 1 to 2000"`
+	Linger     time.Duration `key:"linger" default:"5ms" doc:"how long orders may gather between two batches, 0 to 1s"`
+	ClaimAfter time.Duration `key:"claim_after" default:"5s" doc:"how long a consumer may have an order in hand before another takes it over, at least 100ms"`
+	Remember   time.Duration `key:"remember" default:"1m" doc:"how long a request id is known in Redis after the ledger has its order, at least 1s; never less than twice deduct.timeout"`
+	Reconcile  time.Duration `key:"reconcile" default:"10s" doc:"pause between two comparisons of all counters with the database, at least 100ms"`
+	PerUser    int           `key:"per_user" default:"0" doc:"most units of one goods that a user_id may buy this way; 0 sets no limit"`
 }
 
 // Redlock is the masters of redlock.

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
@@ -26,11 +27,13 @@ type sold struct {
 	Token     uint64  `json:"token"`
 	WaitMS    float64 `json:"wait_ms"`
 	HoldMS    float64 `json:"hold_ms"`
+	// Durable is where the order is written down.
+	Durable stock.Durability `json:"durable"`
 }
 
 // deduct serves POST /deduct.
 func (s sale) deduct(c *gin.Context) {
-	f, err := readForm(c.Request, "strategy", "group", "fence", "goods_id", "quantity", "user_id")
+	f, err := readForm(c.Request, "strategy", "group", "fence", "goods_id", "quantity", "user_id", "durable")
 	if err != nil {
 		answer(c, err)
 		return
@@ -42,6 +45,7 @@ func (s sale) deduct(c *gin.Context) {
 		Keyed:     key != "",
 		Quantity:  f.wholeOr("quantity", 1, 1, stock.MaxQuantity),
 		UserID:    f.text("user_id", stock.MaxUserID),
+		Durable:   f.durability(),
 	}
 	name := f.text("strategy", 64)
 	if name == "" {
@@ -106,6 +110,7 @@ func (s sale) sell(c *gin.Context, service *service.Service, goodsID int64, purc
 		Token:     outcome.Order.Token,
 		WaitMS:    milliseconds(outcome.Wait),
 		HoldMS:    milliseconds(outcome.Hold),
+		Durable:   cmp.Or(outcome.Durable, stock.InSQL),
 	})
 }
 

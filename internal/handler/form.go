@@ -222,6 +222,19 @@ func (f *form) flag(name string) bool {
 	return v.text == "true"
 }
 
+// durability reads redis or sql; what is not there is empty.
+func (f *form) durability() stock.Durability {
+	v, given := f.values["durable"]
+	if !given {
+		return ""
+	}
+	d := stock.Durability(v.text)
+	if d != stock.InRedis && d != stock.InSQL {
+		f.failf("durable", "must be redis or sql, not %s", quote(v))
+	}
+	return d
+}
+
 // text reads up to most printable characters; what is not there is empty. In
 // JSON a number will do: many systems count their users.
 func (f *form) text(name string, most int) string {

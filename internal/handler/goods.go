@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"math"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -26,12 +28,12 @@ func (g goods) read(c *gin.Context) {
 	g.respond(c, http.StatusOK, row, err)
 }
 
-// audit serves GET /goods/:id/audit; full=true reads every row of the ledger.
-func (g goods) audit(c *gin.Context) {
-	id, ok := goodsID(c)
-	if !ok {
-		return
-	}
+// audit serves GET /goods/:id/audit.
+func (g goods) audit(c *gin.Context) { g.auditBy(c, g.options.Inventory.Audit) }
+
+// auditForOwner is the same for the owner, who may have every row of the ledger
+// read by full=true: that takes a while, and is not for everyone.
+func (g goods) auditForOwner(c *gin.Context) {
 	f, err := readForm(c.Request, "full")
 	if err != nil {
 		answer(c, err)
@@ -45,8 +47,26 @@ func (g goods) audit(c *gin.Context) {
 		answer(c, err)
 		return
 	}
+	g.auditBy(c, audit)
+}
+
+func (g goods) auditBy(c *gin.Context, audit func(context.Context, int64) (service.Audit, error)) {
+	id, ok := goodsID(c)
+	if !ok {
+		return
+	}
 	sums, err := audit(c.Request.Context(), id)
 	g.respond(c, http.StatusOK, sums, err)
+}
+
+// drift serves GET /goods/:id/drift of the owner.
+func (g goods) drift(c *gin.Context) {
+	id, ok := goodsID(c)
+	if !ok {
+		return
+	}
+	drift, err := g.options.Inventory.Drift(c.Request.Context(), id)
+	g.respond(c, http.StatusOK, drift, err)
 }
 
 // create serves POST /goods of the owner.

@@ -48,7 +48,8 @@ func Admin(o Options, token string) http.Handler {
 	owner.POST("/goods", goods.create)
 	owner.POST("/goods/:id/restock", goods.restock)
 	owner.GET("/goods/:id", goods.read)
-	owner.GET("/goods/:id/audit", goods.audit)
+	owner.GET("/goods/:id/audit", goods.auditForOwner)
+	owner.GET("/goods/:id/drift", goods.drift)
 	return engine
 }
 

@@ -58,6 +58,7 @@ func problems() []struct {
 		title  string
 	}{
 		{stock.ErrInsufficientStock, http.StatusConflict, "insufficient-stock", "Not enough stock is left"},
+		{stock.ErrUserLimit, http.StatusTooManyRequests, "user-limit", "One buyer may not have that many"},
 		{stock.ErrUnknownGoods, http.StatusNotFound, "unknown-goods", "There is no such goods"},
 		{stock.ErrGoodsExist, http.StatusConflict, "goods-exist", "The goods exist already"},
 		{stock.ErrStockLimit, http.StatusConflict, "stock-limit", "No goods may have that much stock"},

@@ -40,10 +40,20 @@ type Clients struct {
 	DB      *sql.DB
 	Dialect string
 
-	Redis     redis.UniversalClient
-	Redlock   []redis.UniversalClient
-	ZooKeeper *ZooKeeperClient
-	Etcd      *clientv3.Client
+	Redis redis.UniversalClient
+	// RedisOptions are those of Redis, for AnotherRedis.
+	RedisOptions RedisOptions
+	Redlock      []redis.UniversalClient
+	ZooKeeper    *ZooKeeperClient
+	Etcd         *clientv3.Client
+}
+
+// AnotherRedis is one more client of Redis, for commands that block: they would
+// keep its connections from everyone else. The caller closes it.
+func (c *Clients) AnotherRedis(connections int) redis.UniversalClient {
+	o := c.RedisOptions
+	o.PoolSize = connections
+	return NewRedisClient(o)
 }
 
 // Has returns nil where a backend is configured, and otherwise an error that is

@@ -21,6 +21,8 @@ type ledgerRow struct {
 	Replica   string
 	Fence     uint64
 	Remaining *int64
+	// OrderNo is the name that the buyer was given before there was a row.
+	OrderNo *string
 }
 
 // TableName is the design's name.
@@ -163,7 +165,7 @@ func (s *Store) Orders(ctx context.Context, requestIDs ...string) (map[string]st
 	return orders, nil
 }
 
-const readOrders = `SELECT l.id, l.goods_id, l.kind, l.quantity, l.request_id, l.user_id, l.strategy, l.replica, l.fence,
+const readOrders = `SELECT l.id, l.goods_id, l.kind, l.quantity, l.request_id, l.user_id, l.strategy, l.replica, l.fence, l.order_no,
 	COALESCE(l.remaining, ` + inStock + `) AS remaining
 	FROM tb_stock_ledger AS l LEFT JOIN tb_goods_stock AS g ON g.goods_id = l.goods_id
 	WHERE l.request_id IN ?`
@@ -176,6 +178,9 @@ func (row ledgerRow) order() stock.Order {
 	}
 	if row.UserID != nil {
 		o.UserID = *row.UserID
+	}
+	if row.OrderNo != nil {
+		o.ID = *row.OrderNo
 	}
 	if row.Remaining != nil {
 		o.Remaining = *row.Remaining

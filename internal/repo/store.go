@@ -101,11 +101,14 @@ func (s *Store) As(strategy string) *Store {
 	return &stamped
 }
 
+// Strategy is the name that the store writes into the ledger.
+func (s *Store) Strategy() string { return s.strategy }
+
+// Replica is the name of this replica, as the store writes it into the ledger.
+func (s *Store) Replica() string { return s.replica }
+
 // Dialect is MySQL or SQLite.
 func (s *Store) Dialect() string { return s.dialect.name }
-
-// Replica is whose name is written into the ledger.
-func (s *Store) Replica() string { return s.replica }
 
 // Close closes the connections; what was returned by As is closed with it.
 func (s *Store) Close() error { return s.pool.Close() }

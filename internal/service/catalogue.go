@@ -45,7 +45,8 @@ func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Dur
 // newService makes a service and those that it is with its modifiers.
 func newService(entry strategy.Entry, deps strategy.Deps, gathered strategy.Ledger, timeout time.Duration) *Service {
 	deps.Group.Timeout = timeout
-	plain := &Service{entry: entry, strategy: entry.New(deps), ledger: deps.Store, timeout: timeout}
+	bare := entry.New(deps)
+	plain := &Service{entry: entry, strategy: bare, bare: bare, ledger: deps.Store, timeout: timeout}
 	plain.grouped = plain.groupedBy(gathered, deps.Group)
 	if fencer, can := plain.strategy.(strategy.Fencer); can {
 		fenced := *plain
@@ -208,6 +209,17 @@ func (c *Catalogue) Restocked(ctx context.Context, goodsID, units int64) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// promisers are the strategies that may answer before the ledger has an order.
+func (c *Catalogue) promisers() []strategy.Promiser {
+	var list []strategy.Promiser
+	for _, s := range c.services {
+		if promiser, is := s.promiser(); is {
+			list = append(list, promiser)
+		}
+	}
+	return list
 }
 
 // Close waits for batches that are being written, and closes the strategies that

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -28,14 +29,55 @@ func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, erro
 	return i.store.InStock(ctx, goodsID)
 }
 
-// Audit compares the row of a goods with its ledger.
-func (i *Inventory) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
-	return i.store.Audit(ctx, goodsID)
+// Audit is an audit with what the ledger does not have yet.
+type Audit struct {
+	stock.Audit
+	// Pending is how many units were promised to buyers and are not in the ledger
+	// yet: they still count as stock. It is nil where nobody knows, because the
+	// server that has promised them does not answer.
+	Pending *int64 `json:"pending,omitempty"`
+}
+
+// Audit compares the row of a goods with its ledger. What is pending is asked
+// before: once it is 0, the audit has every order that was answered till then.
+func (i *Inventory) Audit(ctx context.Context, goodsID int64) (Audit, error) {
+	return i.audit(ctx, goodsID, i.store.Audit)
 }
 
 // AuditInFull is the same without the ledger's running totals.
-func (i *Inventory) AuditInFull(ctx context.Context, goodsID int64) (stock.Audit, error) {
-	return i.store.AuditInFull(ctx, goodsID)
+func (i *Inventory) AuditInFull(ctx context.Context, goodsID int64) (Audit, error) {
+	return i.audit(ctx, goodsID, i.store.AuditInFull)
+}
+
+func (i *Inventory) audit(ctx context.Context, goodsID int64, of func(context.Context, int64) (stock.Audit, error)) (Audit, error) {
+	pending := i.pending(ctx, goodsID)
+	audit, err := of(ctx, goodsID)
+	return Audit{Audit: audit, Pending: pending}, err
+}
+
+func (i *Inventory) pending(ctx context.Context, goodsID int64) *int64 {
+	var sum int64
+	for _, promiser := range i.catalogue.promisers() {
+		units, err := promiser.Promised(ctx, goodsID)
+		if err != nil {
+			return nil
+		}
+		sum += units
+	}
+	return &sum
+}
+
+// Drift compares, for each strategy that keeps its stock elsewhere, what it may
+// still promise with what the ledger leaves. stock.ErrUnknownGoods: there is no
+// such goods.
+func (i *Inventory) Drift(ctx context.Context, goodsID int64) (hot.Drift, error) {
+	if _, err := i.store.Goods(ctx, goodsID); err != nil {
+		return hot.Drift{}, err
+	}
+	for _, promiser := range i.catalogue.promisers() {
+		return promiser.Drift(ctx, goodsID)
+	}
+	return hot.Drift{GoodsID: goodsID}, nil
 }
 
 // settleEvery is how often the running totals are brought up to date. An audit

@@ -21,7 +21,8 @@ import (
 type Service struct {
 	entry    strategy.Entry
 	strategy strategy.Strategy
-	ledger   strategy.Ledger // where keys are looked up
+	bare     strategy.Strategy // the strategy without modifiers
+	ledger   strategy.Ledger   // where keys are looked up
 	timeout  time.Duration
 	// The same service with a modifier; both may be itself. fenced is nil where
 	// there is no lock.
@@ -55,6 +56,9 @@ func (s *Service) Deduct(ctx context.Context, goodsID int64, p stock.Purchase) (
 	}
 	p.RequestID = id
 	outcome, err := s.deduct(ctx, goodsID, p)
+	if err == nil && p.Durable == stock.InSQL {
+		outcome, err = s.written(ctx, outcome)
+	}
 	outcome.Order.RequestID = p.RequestID
 	return outcome, err
 }
@@ -95,6 +99,24 @@ func (s *Service) once(ctx context.Context, goodsID int64, p stock.Purchase) (st
 		return stock.Outcome{}, fmt.Errorf("deduct by %s: %w", s.entry.Name, err)
 	}
 	return outcomes[0], nil
+}
+
+// written waits until the ledger has what was only promised.
+func (s *Service) written(ctx context.Context, o stock.Outcome) (stock.Outcome, error) {
+	promiser, is := s.promiser()
+	if !is || o.Refused != nil || o.Durable != stock.InRedis {
+		return o, nil
+	}
+	if err := promiser.Await(ctx, o.Order); err != nil {
+		return stock.Outcome{}, fmt.Errorf("wait for the ledger: %w", err)
+	}
+	o.Durable = stock.InSQL
+	return o, nil
+}
+
+func (s *Service) promiser() (strategy.Promiser, bool) {
+	promiser, is := s.bare.(strategy.Promiser)
+	return promiser, is
 }
 
 // recall finds the first answer to a request id. An outcome that is not

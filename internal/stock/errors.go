@@ -10,6 +10,9 @@ import (
 var (
 	// ErrInsufficientStock refuses a purchase: not enough units are left.
 	ErrInsufficientStock = errors.New("insufficient stock")
+	// ErrUserLimit refuses a purchase: the buyer would have more units of the
+	// goods than one buyer may have.
+	ErrUserLimit = errors.New("limit of one buyer exceeded")
 	// ErrUnknownGoods tells that no goods has this id.
 	ErrUnknownGoods = errors.New("unknown goods")
 	// ErrGoodsExist tells that a goods of this id was created before.

@@ -39,7 +39,21 @@ type Purchase struct {
 	Quantity int64
 	// UserID is the buyer, or empty.
 	UserID string
+	// Durable is the least that the buyer wants; empty is InRedis.
+	Durable Durability
 }
+
+// Durability is where an accepted purchase is written down before it is answered.
+type Durability string
+
+// The durabilities; each holds what the one before it holds.
+const (
+	// InRedis: the order is lost where Redis loses its memory before the ledger
+	// has it.
+	InRedis Durability = "redis"
+	// InSQL: the ledger has the order.
+	InSQL Durability = "sql"
+)
 
 // Order is one row of the ledger: a purchase that was accepted, or a restock.
 type Order struct {
@@ -72,6 +86,8 @@ type Outcome struct {
 	Refused error
 	// Replayed tells that the order was accepted earlier, under the same key.
 	Replayed bool
+	// Durable is where the order is written down; empty is InSQL.
+	Durable Durability
 	// Wait is how long the purchase waited for its lock and, where it was
 	// grouped, in the queue; Hold is how long the lock was held for its batch.
 	// Both are 0 for strategies without a lock that are not grouped.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
@@ -31,14 +32,30 @@ func (c Client) Goods(ctx context.Context, goodsID int64) (goods stock.Goods, er
 	return goods, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d", c.URL, goodsID), nil, http.StatusOK, &goods)
 }
 
-// Audit asks for the audit of a goods.
-func (c Client) Audit(ctx context.Context, goodsID int64) (audit stock.Audit, err error) {
-	return audit, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d/audit", c.URL, goodsID), nil, http.StatusOK, &audit)
+// The wait for a ledger that is written later than its orders are answered.
+const (
+	pendingWithin = 30 * time.Second
+	pendingLook   = 20 * time.Millisecond
+)
+
+// Audit asks for the audit of a goods. While units are promised that the ledger
+// does not have yet it asks again, up to half a minute: after that the audit
+// stands as it is, and lacks them.
+func (c Client) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
+	end := time.Now().Add(pendingWithin)
+	for {
+		var audit service.Audit
+		err := c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d/audit", c.URL, goodsID), nil, http.StatusOK, &audit)
+		if err != nil || audit.Pending != nil && *audit.Pending == 0 || time.Now().After(end) {
+			return audit.Audit, err
+		}
+		time.Sleep(pendingLook)
+	}
 }
 
-// AuditInFull asks for the audit of a goods by every row of its ledger.
+// AuditInFull asks for the audit of a goods by every row of its ledger, as its owner.
 func (c Client) AuditInFull(ctx context.Context, goodsID int64) (audit stock.Audit, err error) {
-	return audit, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d/audit?full=true", c.URL, goodsID), nil, http.StatusOK, &audit)
+	return audit, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d/audit?full=true", c.AdminURL, goodsID), nil, http.StatusOK, &audit)
 }
 
 // CreateGoods makes a goods, as the owner of the shop would.

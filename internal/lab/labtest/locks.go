@@ -55,7 +55,8 @@ func (l *Lab) connect(t *testing.T, clients *lock.Clients, need lock.Backend) {
 	t.Helper()
 	switch need {
 	case lock.Redis:
-		clients.Redis = RedisClient(l.Redis(t))
+		clients.RedisOptions = RedisOptions(l.Redis(t))
+		clients.Redis = lock.NewRedisClient(clients.RedisOptions)
 	case lock.Redlock:
 		for _, node := range l.Redlock(t).Nodes {
 			clients.Redlock = append(clients.Redlock, RedisClient(node))
@@ -74,9 +75,12 @@ func (l *Lab) connect(t *testing.T, clients *lock.Clients, need lock.Backend) {
 
 // RedisClient is a client of a Redis, as one replica has it.
 func RedisClient(r *servers.Redis) redis.UniversalClient {
-	return lock.NewRedisClient(lock.RedisOptions{
-		Addresses: []string{r.Address}, Password: r.Password, Timeout: lockTimeout, PoolSize: lockPool,
-	})
+	return lock.NewRedisClient(RedisOptions(r))
+}
+
+// RedisOptions say how one replica reaches a Redis.
+func RedisOptions(r *servers.Redis) lock.RedisOptions {
+	return lock.RedisOptions{Addresses: []string{r.Address}, Password: r.Password, Timeout: lockTimeout, PoolSize: lockPool}
 }
 
 // ZooKeeperClient is a client of a ZooKeeper, as one replica has it.

@@ -68,6 +68,9 @@ type Run struct {
 	// Tries is how often the run was made; only the last one is shown.
 	Tries   int     `json:"tries"`
 	Seconds float64 `json:"seconds"`
+	// LedgerAfter is how many seconds after the last answer the ledger had every
+	// order, where that was waited for.
+	LedgerAfter float64 `json:"ledger_after_seconds,omitempty"`
 	// Shorter tells that the run had fewer units and requests than the plan has,
 	// and a bound on its time: its strategy takes several round trips a sale.
 	Shorter bool `json:"shorter,omitempty"`

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
 )
 
 // Registry lists every strategy, in the order in which they are shown: each
@@ -37,6 +38,7 @@ func lockless() []Entry {
 		sqlBucket(),
 		redisDecr(),
 		redisList(),
+		redisStock(),
 	}
 }
 
@@ -164,4 +166,6 @@ type Deps struct {
 	Group Group
 	// Buckets is the number of rows that sql-bucket splits a stock over.
 	Buckets int
+	// Hot is how redis-stock sells; its Replica is the store's.
+	Hot hot.Options
 }

@@ -18,7 +18,8 @@ import (
 //     accepted.
 //  2. An accepted purchase is one row of the ledger, and the ledger takes a
 //     request id once: a batch that holds one which is there already is
-//     answered with stock.ErrDuplicateRequest, and none of it happens.
+//     answered with stock.ErrDuplicateRequest, and none of it happens. A
+//     Promiser, which knows the first answer, may give it instead, as replayed.
 //  3. An error means that none of the batch happened, or, where it is
 //     stock.ErrUnknownOutcome, that the fate of the whole batch is not known.
 //     stock.ErrUnknownGoods: there is no such goods. stock.ErrBusy: not now,

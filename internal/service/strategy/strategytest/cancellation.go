@@ -47,6 +47,7 @@ func neverSellsToWhoWasToldItFailed(t *testing.T, s *subject) {
 		})
 	}
 	buyers.Wait()
+	s.settle(t, goods)
 	for id, err := range fates {
 		orders, failed := s.store.Orders(t.Context(), id)
 		if failed != nil {

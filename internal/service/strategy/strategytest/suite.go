@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -34,11 +35,12 @@ func Run(t *testing.T, bench Bench) {
 	t.Helper()
 	stores := []*repo.Store{bench.Open(t, "replica-1"), bench.Open(t, "replica-2"), bench.Open(t, "replica-3")}
 	goods := new(atomic.Int64)
+	prefix := "suite-" + rand.Text() // the servers are shared by suites on other databases
 	// Databases share one Redis, which must not know the goods of another one.
 	goods.Store(mathrand.Int64N(1 << 40))
 	for _, entry := range strategy.Registry() {
 		t.Run(entry.Name, func(t *testing.T) {
-			s := newSubject(t, bench, entry, stores, goods)
+			s := newSubject(t, bench, prefix, entry, stores, goods)
 			s.run(t, contents())
 			t.Run("grouped", func(t *testing.T) { s.grouped(t).run(t, groupedContents(entry)) })
 		})
@@ -116,6 +118,29 @@ type subject struct {
 	deps func(*testing.T, *repo.Store) strategy.Deps
 }
 
+// settleWithin bounds the wait for a ledger that is written later than the answer.
+const settleWithin = 20 * time.Second
+
+// settle waits until the ledger has what was answered, where a strategy answers
+// before.
+func (s *subject) settle(t *testing.T, goodsID int64) {
+	t.Helper()
+	for end := time.Now().Add(settleWithin); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		promiser, is := s.bare[0].(strategy.Promiser)
+		if !is {
+			return
+		}
+		promised, err := promiser.Promised(context.WithoutCancel(t.Context()), goodsID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if promised == 0 {
+			return
+		}
+	}
+	t.Fatalf("the ledger does not have what was answered within %s", settleWithin)
+}
+
 // Limits that are short enough for a test and long enough for a busy machine.
 const (
 	lockWait = 5 * time.Second
@@ -123,12 +148,13 @@ const (
 	buckets  = 5
 )
 
-func newSubject(t *testing.T, bench Bench, entry strategy.Entry, stores []*repo.Store, goods *atomic.Int64) *subject {
+func newSubject(t *testing.T, bench Bench, prefix string, entry strategy.Entry, stores []*repo.Store, goods *atomic.Int64) *subject {
 	t.Helper()
 	s := &subject{entry: entry, store: stores[0], goods: goods}
 	s.deps = func(t *testing.T, store *repo.Store) strategy.Deps {
 		return strategy.Deps{
 			Store: store.As(entry.Name), LockWait: lockWait, Lock: bench.Locks(t, entry.Needs),
+			Hot:     hot.Options{Prefix: prefix},
 			Retry:   strategy.Retry{Tries: tries, Step: time.Millisecond, Max: 50 * time.Millisecond},
 			Buckets: buckets,
 		}
@@ -203,6 +229,7 @@ func (s *subject) deduct(ctx context.Context, goodsID int64, batch ...stock.Purc
 
 func (s *subject) audit(t *testing.T, goodsID int64) stock.Audit {
 	t.Helper()
+	s.settle(t, goodsID)
 	audit, err := s.store.Audit(context.WithoutCancel(t.Context()), goodsID)
 	if err != nil {
 		t.Fatal(err)

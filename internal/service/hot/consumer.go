@@ -1,0 +1,175 @@
+package hot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// group is the consumer group of every stream: all replicas are in it.
+const group = "ledger"
+
+const (
+	// readBlock is how long a read waits for an order.
+	readBlock = 2 * time.Second
+	// finishWithin bounds what a consumer still does for the batch that it has in
+	// hand when its replica stops.
+	finishWithin = 5 * time.Second
+	// backOff is the first pause after a failure, and mostBackOff the longest.
+	backOff, mostBackOff = 50 * time.Millisecond, 2 * time.Second
+)
+
+// consumer writes the orders of one partition into the ledger.
+type consumer struct {
+	*Stock
+	part    *partition
+	claimed time.Time // when it last looked for what others left
+	claimAt string    // where in the list of what is pending it goes on
+}
+
+// run reads and writes until ctx ends. What was in this replica's hands before it
+// was started comes first.
+func (c *consumer) run(ctx context.Context) {
+	own, wait := "0", backOff
+	for ctx.Err() == nil {
+		entries, err := c.next(ctx, &own)
+		if err == nil {
+			err = c.finish(ctx, entries)
+		}
+		if err == nil {
+			wait = backOff
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		c.options.Log.WarnContext(ctx, "orders wait for the ledger", "stream", c.part.orders(), "error", err)
+		own = "0" // what was read and not written is pending
+		pause(ctx, wait)
+		wait = min(2*wait, mostBackOff)
+	}
+}
+
+// next is a batch of orders: its own that it did not finish, those that others
+// have left, or new ones.
+func (c *consumer) next(ctx context.Context, own *string) ([]redis.XMessage, error) {
+	if *own != ">" {
+		entries, err := c.read(ctx, *own)
+		if err != nil || len(entries) > 0 {
+			return entries, err
+		}
+		*own = ">"
+	}
+	if time.Since(c.claimed) > c.options.ClaimAfter/2 {
+		entries, err := c.claim(ctx)
+		if err != nil || len(entries) > 0 {
+			return entries, err
+		}
+	}
+	return c.read(ctx, ">")
+}
+
+func (c *consumer) read(ctx context.Context, from string) ([]redis.XMessage, error) {
+	bounded, cancel := context.WithTimeout(ctx, 2*readBlock)
+	defer cancel()
+	streams, err := c.reading.XReadGroup(bounded, &redis.XReadGroupArgs{
+		Group: group, Consumer: c.options.Replica, Streams: []string{c.part.orders(), from},
+		Count: int64(c.options.Batch), Block: min(readBlock, c.options.ClaimAfter/2),
+	}).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return nil, nil
+	case redis.HasErrorPrefix(err, "NOGROUP"):
+		return nil, c.begin(ctx)
+	case err != nil:
+		return nil, fmt.Errorf("read orders: %w", err)
+	case len(streams) == 0:
+		return nil, nil
+	}
+	return streams[0].Messages, nil
+}
+
+// begin makes the group on a stream that is new, or that was lost.
+func (c *consumer) begin(ctx context.Context) error {
+	err := c.redis.XGroupCreateMkStream(ctx, c.part.orders(), group, "0").Err()
+	if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
+		return fmt.Errorf("make group of consumers: %w", err)
+	}
+	return nil
+}
+
+// claim takes over what has been in somebody's hands for too long: he is dead, or
+// cannot reach the database, or is so slow that two may do the same. The ledger
+// takes each order once.
+func (c *consumer) claim(ctx context.Context) ([]redis.XMessage, error) {
+	if c.claimAt == "" {
+		c.claimAt = "0-0"
+	}
+	entries, next, err := c.redis.XAutoClaim(ctx, &redis.XAutoClaimArgs{
+		Stream: c.part.orders(), Group: group, Consumer: c.options.Replica, MinIdle: c.options.ClaimAfter,
+		Start: c.claimAt, Count: int64(c.options.Batch),
+	}).Result()
+	if redis.HasErrorPrefix(err, "NOGROUP") {
+		return nil, c.begin(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claim orders: %w", err)
+	}
+	if c.claimAt = next; next == "0-0" {
+		c.claimed = time.Now() // once round
+	}
+	return entries, nil
+}
+
+// finish writes a batch. It goes on, for a bounded time, when ctx ends.
+func (c *consumer) finish(ctx context.Context, messages []redis.XMessage) error {
+	if len(messages) == 0 {
+		return nil
+	}
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(finishWithin, cancel) })
+	defer stop()
+	entries := make([]entry, 0, len(messages))
+	for _, m := range messages {
+		e, err := c.readEntry(m)
+		if err != nil {
+			if err := c.discard(own, m, err); err != nil {
+				return err
+			}
+			continue
+		}
+		entries = append(entries, e)
+	}
+	if err := c.keep(own, entries); err != nil {
+		return err
+	}
+	if len(messages) < c.options.Batch {
+		pause(ctx, c.options.Linger)
+	}
+	return nil
+}
+
+// discard puts aside what is no order: an entry that was deleted while it was
+// pending has no fields, and is only acknowledged.
+func (c *consumer) discard(ctx context.Context, m redis.XMessage, reason error) error {
+	_, err := c.redis.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		if len(m.Values) > 0 {
+			values := map[string]any{"reason": reason.Error()}
+			for name, value := range m.Values {
+				values[name] = value
+			}
+			pipe.XAdd(ctx, &redis.XAddArgs{Stream: c.part.dead(), Values: values})
+		}
+		pipe.XAck(ctx, c.part.orders(), group, m.ID)
+		pipe.XDel(ctx, c.part.orders(), m.ID)
+		return nil
+	})
+	if err == nil && len(m.Values) > 0 {
+		c.options.Log.ErrorContext(ctx, "put aside what is no order", "stream", c.part.dead(), "reason", reason)
+	}
+	return err
+}

@@ -1,0 +1,196 @@
+// Package hot sells from a counter in Redis ahead of the database, and loses
+// nothing: one script decides and appends the order to a stream, and consumers
+// write what stands on the stream into the ledger, each order exactly once.
+//
+// The units of a goods that is sold so are moved out of its row into a place of
+// their own, and leave it in the transaction that writes the order. So the counter
+// is always
+//
+//	units of the place − units promised on the stream and not in the ledger,
+//
+// or less. Each time the place is filled from the row, or the counter is made anew
+// because Redis has lost it, an epoch begins; the database keeps a promise only
+// in the epoch in which it was made, and what is older is offered again first.
+// Nothing that a Redis believes after losing its memory can therefore sell a unit
+// twice.
+package hot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Place is the place of the units that are sold from Redis.
+const Place = "redis-stock"
+
+// redisName is how Redis is called in errors.
+const redisName = string(lock.Redis)
+
+// Options say how to sell from Redis. What is zero is as Defaults has it.
+type Options struct {
+	// Replica names this replica among the consumers and in its orders.
+	Replica string
+	// Prefix begins every key. All replicas on one database have the same, and
+	// two databases never share one on the same Redis.
+	Prefix string
+	// Partitions is the number of streams, the same on all replicas.
+	Partitions int
+	// Batch is the most orders that are written in one transaction.
+	Batch int
+	// Linger is how long a consumer lets orders gather between two batches.
+	Linger time.Duration
+	// ClaimAfter is how long an order may be in the hands of one consumer before
+	// another takes it over.
+	ClaimAfter time.Duration
+	// Remember is how long a request id is known in Redis after the ledger has
+	// the order. It must outlast a purchase by far.
+	Remember time.Duration
+	// Reconcile is the pause between two looks at every counter.
+	Reconcile time.Duration
+	// PerUser is the most units of one goods for one user, or 0 for no limit.
+	PerUser int64
+	// Log hears of what is repaired and of what fails; nil hears nothing.
+	Log *slog.Logger
+}
+
+// Defaults are the options of a replica that is told nothing.
+func Defaults() Options {
+	return Options{
+		Prefix: "stockd", Partitions: 8, Batch: 500, Linger: 5 * time.Millisecond, ClaimAfter: 5 * time.Second,
+		Remember: time.Minute, Reconcile: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+func (o Options) withDefaults() Options {
+	d := Defaults()
+	set(&o.Prefix, d.Prefix)
+	set(&o.Partitions, d.Partitions)
+	set(&o.Batch, d.Batch)
+	set(&o.Linger, d.Linger)
+	set(&o.ClaimAfter, d.ClaimAfter)
+	set(&o.Remember, d.Remember)
+	set(&o.Reconcile, d.Reconcile)
+	set(&o.Log, d.Log)
+	return o
+}
+
+func set[T comparable](option *T, value T) {
+	var zero T
+	if *option == zero {
+		*option = value
+	}
+}
+
+// Stock is the stock in Redis, as one replica has it.
+type Stock struct {
+	options Options
+	store   *repo.Store
+	redis   redis.UniversalClient
+	// reading has a connection for each partition, on which a read blocks.
+	reading redis.UniversalClient
+	parts   []*partition
+	soldOut *soldOut
+	ledger  *ledgerWatch
+	looking sync.Mutex
+	drifts  map[int64]Drift // what the last look has seen
+
+	stop    context.CancelFunc
+	working sync.WaitGroup
+}
+
+// New makes the stock of one replica and starts its consumers. It does not wait
+// for any server. The store writes the ledger in the strategy's name.
+func New(store *repo.Store, clients *lock.Clients, o Options) *Stock {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Stock{options: o.withDefaults(), store: store, redis: clients.Redis, stop: stop, drifts: make(map[int64]Drift)}
+	s.reading = clients.AnotherRedis(s.options.Partitions)
+	s.soldOut = newSoldOut(clients.Redis, s.options.Prefix+":restocked")
+	s.ledger = newLedgerWatch(store)
+	for n := range s.options.Partitions {
+		p := newPartition(s.options.Prefix, n)
+		s.parts = append(s.parts, p)
+		c := &consumer{Stock: s, part: p}
+		s.working.Go(func() { c.run(ctx) })
+	}
+	s.working.Go(func() { s.soldOut.listen(ctx) })
+	s.working.Go(func() { s.reconcile(ctx) })
+	return s
+}
+
+// Close lets the consumers finish what they have in hand, a bounded time, and
+// ends them. Whatever they do not finish is another consumer's, or theirs after
+// the next start.
+func (s *Stock) Close() error {
+	s.stop()
+	err := s.reading.Close() // ends the reads that block
+	s.working.Wait()
+	if errors.Is(err, redis.ErrClosed) {
+		err = nil
+	}
+	return errors.Join(err, s.soldOut.close())
+}
+
+// part is the partition of a goods.
+func (s *Stock) part(goodsID int64) *partition {
+	return s.parts[goodsID%int64(len(s.parts))]
+}
+
+// fault gives an error of Redis its kind. Where the server has answered, or was
+// not to be reached, nothing has happened; otherwise nobody knows. (A cluster's
+// client may have asked twice: what it answers last tells nothing of the first.)
+func (s *Stock) fault(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	backend := &stock.BackendError{Backend: redisName, Err: fmt.Errorf("%s: %w", doing, err)}
+	_, cluster := s.redis.(*redis.ClusterClient)
+	if !cluster && (isAnswer(err) || isDial(err)) {
+		return backend
+	}
+	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, backend)
+}
+
+// backend is fault for those who ask for nothing that a buyer is told of.
+func backend(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &stock.BackendError{Backend: redisName, Err: fmt.Errorf("%s: %w", doing, err)}
+}
+
+// answerWithin is how long after the end of a purchase the answer to a question
+// that was asked before is still awaited.
+const answerWithin = 250 * time.Millisecond
+
+// uncut is a context for one round trip in the course of a purchase: where the
+// buyer leaves in the middle of it, the answer is heard all the same.
+func uncut(ctx context.Context) (context.Context, context.CancelFunc) {
+	own := context.WithoutCancel(ctx)
+	deadline, limited := ctx.Deadline()
+	if !limited {
+		return own, func() {}
+	}
+	return context.WithDeadline(own, deadline.Add(answerWithin))
+}
+
+// pause waits for d, or until ctx ends, and reports whether ctx lasted.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,446 @@
+package hot_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// crowd sells through the replicas until every buyer is refused, and returns what
+// buyers were told. An unknown outcome is asked for again under its key.
+func crowd(t *testing.T, replicas ...*hot.Stock) []stock.Order {
+	t.Helper()
+	var mu sync.Mutex
+	var told []stock.Order
+	var buyers sync.WaitGroup
+	for i := range 12 {
+		buyers.Go(func() {
+			for end := time.Now().Add(15 * time.Second); time.Now().Before(end); {
+				p := buy(1)
+				o, err := deduct(t, replicas[i%len(replicas)], p)
+				for try := 0; err != nil && try < 200; try++ {
+					time.Sleep(10 * time.Millisecond)
+					p.Keyed = true
+					o, err = deduct(t, replicas[i%len(replicas)], p)
+				}
+				if err != nil || o.Refused != nil {
+					if err != nil || !errors.Is(o.Refused, stock.ErrInsufficientStock) {
+						t.Errorf("%v, %v", err, o.Refused)
+					}
+					return
+				}
+				mu.Lock()
+				told = append(told, o.Order)
+				mu.Unlock()
+			}
+		})
+	}
+	buyers.Wait()
+	return told
+}
+
+func TestManyReplicasThatFillAtOnceSellOutExactly(t *testing.T) {
+	s := open(t, lab.Redis(t), 400)
+	a, b, c := s.replica(t, "a"), s.replica(t, "b"), s.replica(t, "c")
+	told := crowd(t, a, b, c)
+	s.assertExact(t, a, told)
+	if len(told) != 400 {
+		t.Errorf("%d of 400 were sold", len(told))
+	}
+}
+
+// The reply of the script is lost: the buyer does not know, asks again with his
+// key, and hears of the one order.
+func TestALostReplyIsOneDeduction(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	cut := labtest.NewCut(t, server.Address)
+	r := s.replica(t, "a", at(cut.Address))
+	first := sell(t, r, buy(1))
+	cut.After("\r\nsell\r\n", true)
+	p := buy(2)
+	if _, err := deduct(t, r, p); !errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Fatalf("the reply was lost: %v, want %v", err, stock.ErrUnknownOutcome)
+	}
+	p.Keyed = true
+	again, err := deduct(t, r, p)
+	if err != nil || again.Refused != nil || !again.Replayed || again.Order.Remaining != 7 {
+		t.Fatalf("asked again: %+v, %v, want the order that was made", again, err)
+	}
+	s.assertExact(t, r, []stock.Order{first, again.Order})
+}
+
+func TestARedisThatIsNotThereIsNamed(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	r := s.replica(t, "a", at("127.0.0.1:1"))
+	_, err := deduct(t, r, buy(1))
+	named, is := errors.AsType[*stock.BackendError](err)
+	if !is || named.Backend != "redis" || errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("%v, want a failure of redis before anything happened", err)
+	}
+}
+
+// What was written is delivered again, because taking it off the stream failed.
+func TestADeliveryThatIsRepeatedIsWrittenOnce(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	cut := labtest.NewCut(t, server.Address)
+	r := s.replica(t, "a", at(cut.Address))
+	told := []stock.Order{sell(t, r, buy(1))}
+	settle(t, r)
+	for range 3 {
+		cut.After("\r\nsettle\r\n", false)
+		told = append(told, sell(t, r, buy(2)))
+		await(t, "the cut", cut.Disarm)
+	}
+	s.assertExact(t, r, told)
+}
+
+// A consumer has died with orders in its hands.
+func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a := s.replica(t, "a", idle)
+	told := []stock.Order{sell(t, a, buy(1))}
+	settle(t, a)
+	for range 3 {
+		told = append(told, sell(t, a, buy(1)))
+	}
+	read, err := s.client.XReadGroup(t.Context(), &redis.XReadGroupArgs{
+		Group: "ledger", Consumer: "dead", Streams: []string{s.key("orders"), ">"},
+	}).Result()
+	if err != nil || len(read[0].Messages) != 3 {
+		t.Fatalf("the dead consumer reads %v, %v", read, err)
+	}
+	s.assertExact(t, s.replica(t, "b"), told)
+}
+
+// A request id on the stream stands for another order in the ledger by now: it can
+// never be written, and its units are sold to somebody else.
+func TestAnOrderThatCannotBeWrittenIsPutAside(t *testing.T) {
+	s := open(t, lab.Redis(t), 5)
+	a := s.replica(t, "a", idle)
+	told := []stock.Order{sell(t, a, buy(1))}
+	settle(t, a)
+	lost := buy(2)
+	sell(t, a, lost)
+	if err := s.store.CreateGoods(t.Context(), 99, 10, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	err := s.store.InTx(t.Context(), func(tx *repo.Tx) error {
+		if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: 99, Batch: []stock.Purchase{lost}}); err != nil {
+			return err
+		}
+		return tx.Subtract(t.Context(), 99, 2)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := s.replica(t, "b")
+	settle(t, b)
+	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
+		t.Errorf("%d orders were put aside, want 1", n)
+	}
+	told = append(told, sell(t, b, buy(4)))
+	s.assertExact(t, b, told)
+}
+
+// Somebody has begun an epoch and died before the counter was installed: Redis
+// sells on in the old one, and none of it is lost.
+func TestAFillingThatWasNotFinishedLosesNothing(t *testing.T) {
+	s := open(t, lab.Redis(t), 50)
+	a := s.replica(t, "a", idle)
+	told := []stock.Order{sell(t, a, buy(1))}
+	settle(t, a)
+	told = append(told, sell(t, a, buy(2)))
+	if _, err := s.store.Fill(t.Context(), goods, hot.Place, 0); err != nil {
+		t.Fatal(err)
+	}
+	told = append(told, sell(t, a, buy(3)))
+	b := s.replica(t, "b")
+	s.assertExact(t, b, told)
+	told = append(told, crowd(t, a, b)...)
+	s.assertExact(t, b, told)
+}
+
+func TestAScriptFlushLosesNothing(t *testing.T) {
+	server := lab.OwnRedis(t)
+	s := open(t, server, 2000)
+	a, b := s.replica(t, "a"), s.replica(t, "b")
+	ended := inTheMiddle(t, func() {
+		if err := s.client.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Error(err)
+		}
+	})
+	told := crowd(t, a, b)
+	ended()
+	s.assertExact(t, a, told)
+	if len(told) != 2000 {
+		t.Errorf("%d of 2000 were sold", len(told))
+	}
+}
+
+// inTheMiddle does something five times during a sale.
+func inTheMiddle(t *testing.T, do func()) (ended func()) {
+	t.Helper()
+	var group sync.WaitGroup
+	group.Go(func() {
+		for range 5 {
+			time.Sleep(20 * time.Millisecond)
+			do()
+		}
+	})
+	return group.Wait
+}
+
+// Redis loses all that it knows, again and again: what only it knew is lost, and
+// never is more sold than there was.
+func TestARedisThatForgetsNeverOversells(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		forget func(t *testing.T, s *shop) error
+	}{
+		{"flushed", func(t *testing.T, s *shop) error { return s.client.FlushAll(t.Context()).Err() }},
+		{"restarted", func(t *testing.T, s *shop) error { return s.redis.Restart(t.Context()) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := open(t, lab.OwnRedis(t), 2000)
+			a, b := s.replica(t, "a"), s.replica(t, "b")
+			ended := inTheMiddle(t, func() {
+				if err := c.forget(t, s); err != nil {
+					t.Error(err)
+				}
+			})
+			told := crowd(t, a, b)
+			ended()
+			told = append(told, crowd(t, a, b)...)
+			settle(t, a)
+			audit := s.audit(t)
+			if !audit.Clean || audit.Sold != 2000 {
+				t.Errorf("%d buyers were told, the audit is %+v", len(told), audit)
+			}
+			t.Logf("%d buyers were told, %d orders were lost with the memory", len(told), int64(len(told))-audit.Orders)
+		})
+	}
+}
+
+// A Redis that was restarted with an old copy of its data believes in units that
+// have been sold: it does not know the script, and so is not believed.
+func TestARedisThatGoesBackInTimeIsRecognized(t *testing.T) {
+	s := open(t, lab.OwnRedis(t), 10)
+	a := s.replica(t, "a")
+	told := []stock.Order{sell(t, a, buy(1))}
+	settle(t, a)
+	old := s.client.HGetAll(t.Context(), s.key("goods:1")).Val()
+	told = append(told, sell(t, a, buy(5)))
+	settle(t, a)
+	for _, err := range []error{
+		s.client.HSet(t.Context(), s.key("goods:1"), old).Err(),
+		s.client.ScriptFlush(t.Context()).Err(),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o, err := deduct(t, a, buy(5)); err != nil || o.Refused == nil {
+		t.Errorf("5 of 4 were sold: %+v, %v", o, err)
+	}
+	told = append(told, sell(t, a, buy(4)))
+	s.assertExact(t, a, told)
+}
+
+// The same without a sign of it: the database does not keep what it does not have,
+// and the counter is made anew.
+func TestWhatWasPromisedAboveTheStockIsNotWritten(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a := s.replica(t, "a")
+	told := []stock.Order{sell(t, a, buy(1))}
+	settle(t, a)
+	if err := s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err(); err != nil {
+		t.Fatal(err)
+	}
+	told = append(told, sell(t, a, buy(6)))
+	settle(t, a)
+	sell(t, a, buy(8)) // of 3: this one is lost
+	settle(t, a)
+	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
+		t.Errorf("%d orders were put aside, want 1", n)
+	}
+	told = append(told, sell(t, a, buy(3)))
+	s.assertExact(t, a, told)
+}
+
+func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a := s.replica(t, "a")
+	told := []stock.Order{sell(t, a, buy(1))}
+	settle(t, a)
+	for _, c := range []struct {
+		drift int64
+		looks int // until it is repaired
+	}{{+3, 1}, {-3, 2}} {
+		if err := s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", c.drift).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for look := 1; look <= c.looks; look++ {
+			d, err := a.Drift(t.Context(), goods)
+			if err != nil || d.Drift != c.drift {
+				t.Fatalf("before look %d the drift is %+v (%v), want %d", look, d, err, c.drift)
+			}
+			if err := a.Reconcile(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.assertExact(t, a, told)
+	}
+	told = append(told, sell(t, a, buy(9)))
+	s.assertExact(t, a, told)
+}
+
+// Restocking is known to all replicas at once, and not only after the second for
+// which they believe that nothing is left.
+func TestRestockingEndsTheSoldOutOnAllReplicas(t *testing.T) {
+	s := open(t, lab.Redis(t), 1)
+	replicas := []*hot.Stock{s.replica(t, "a"), s.replica(t, "b"), s.replica(t, "c")}
+	told := []stock.Order{sell(t, replicas[0], buy(1))}
+	time.Sleep(100 * time.Millisecond) // all of them have subscribed
+	for range 3 {
+		for _, r := range replicas {
+			if o, err := deduct(t, r, buy(1)); err != nil || o.Refused == nil {
+				t.Fatalf("sold though sold out: %+v, %v", o, err)
+			}
+		}
+		if _, err := s.store.Restock(t.Context(), goods, 3, rand.Text()); err != nil {
+			t.Fatal(err)
+		}
+		if err := replicas[1].Restocked(t.Context(), goods, 3); err != nil {
+			t.Fatal(err)
+		}
+		restocked := time.Now()
+		for _, r := range replicas {
+			await(t, "the restock", func() bool {
+				o, err := deduct(t, r, buy(1))
+				if err == nil && o.Refused == nil {
+					told = append(told, o.Order)
+				}
+				return err == nil && o.Refused == nil
+			})
+		}
+		if took := time.Since(restocked); took > 500*time.Millisecond {
+			t.Errorf("the replicas sold %s after the restock", took)
+		}
+	}
+	s.assertExact(t, replicas[0], told)
+}
+
+// While a replica believes that nothing is left, a buyer who asks again under his
+// key still hears of his order.
+func TestASoldOutReplicaStillKnowsAKey(t *testing.T) {
+	s := open(t, lab.Redis(t), 1)
+	a := s.replica(t, "a", idle)
+	p := buy(1)
+	p.Keyed = true
+	first := sell(t, a, p)
+	if o, err := deduct(t, a, buy(1)); err != nil || o.Refused == nil {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	again, err := deduct(t, a, p)
+	if err != nil || !again.Replayed || again.Order != first {
+		t.Errorf("%+v, %v, want %+v again", again, err, first)
+	}
+	p.Quantity = 2
+	if o, err := deduct(t, a, p); err != nil || !errors.Is(o.Refused, stock.ErrKeyReused) {
+		t.Errorf("the key for something else: %v, %v", o.Refused, err)
+	}
+}
+
+func TestAUserBuysNoMoreThanTheLimit(t *testing.T) {
+	s := open(t, lab.Redis(t), 100)
+	s.options.PerUser = 3
+	a, b := s.replica(t, "a"), s.replica(t, "b")
+	by := func(user string, units int64) stock.Purchase {
+		p := buy(units)
+		p.UserID = user
+		return p
+	}
+	told := []stock.Order{sell(t, a, by("小明", 2)), sell(t, b, by("小明", 1)), sell(t, a, by("other", 3)), sell(t, a, buy(5))}
+	for _, r := range []*hot.Stock{a, b} {
+		if o, err := deduct(t, r, by("小明", 1)); err != nil || !errors.Is(o.Refused, stock.ErrUserLimit) {
+			t.Errorf("above the limit: %v, %v, want %v", o.Refused, err, stock.ErrUserLimit)
+		}
+	}
+	s.assertExact(t, a, told)
+}
+
+func TestAwaitReturnsWhenTheLedgerHasTheOrder(t *testing.T) {
+	s := open(t, lab.Redis(t), 100)
+	a := s.replica(t, "a")
+	for range 10 {
+		order := sell(t, a, buy(1))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		if err := a.Await(ctx, order); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		s.assertInLedger(t, []stock.Order{order})
+	}
+	order := stock.Order{ID: "nobody's", RequestID: "nobody's"}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := a.Await(ctx, order); !errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("an order that is not there: %v, want %v", err, stock.ErrUnknownOutcome)
+	}
+}
+
+// A request is remembered while the ledger does not have it, and for a bounded
+// time after that.
+func TestRedisForgetsARequestThatTheLedgerHas(t *testing.T) {
+	s := open(t, lab.Redis(t), 100)
+	s.options.Remember = 200 * time.Millisecond
+	a := s.replica(t, "a", idle)
+	first := sell(t, a, buy(1))
+	settle(t, a)
+	second := sell(t, a, buy(1))
+	await(t, "the first to be forgotten", func() bool {
+		return s.client.Exists(t.Context(), s.key("request:"+first.RequestID)).Val() == 0
+	})
+	if s.client.Exists(t.Context(), s.key("request:"+second.RequestID)).Val() != 1 {
+		t.Error("a request is forgotten that the ledger does not have")
+	}
+	s.assertExact(t, s.replica(t, "b"), []stock.Order{first, second})
+	await(t, "both to be forgotten", func() bool {
+		left := s.client.Keys(t.Context(), s.options.Prefix+"*request*").Val()
+		return len(left) == 0
+	})
+}
+
+// The database is gone for a while: buyers are served, and the ledger has it all
+// when it is back.
+func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
+	s := open(t, lab.Redis(t), 300)
+	through, cut := labtest.Through(t, s.database)
+	direct := s.database
+	s.database = through
+	a := s.replica(t, "a")
+	s.database = direct
+	told := []stock.Order{sell(t, a, buy(1))}
+	settle(t, a)
+	cut.Mute(true)
+	for range 50 {
+		told = append(told, sell(t, a, buy(1)))
+	}
+	if n := s.audit(t).Orders; n != 1 {
+		t.Errorf("%d orders are in a ledger that cannot be reached", n)
+	}
+	cut.Mute(false)
+	s.assertExact(t, a, told)
+}

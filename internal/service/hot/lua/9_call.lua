@@ -1,0 +1,1 @@
+return operations[ARGV[1]]()

@@ -1,0 +1,166 @@
+package hot_test
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+var lab *labtest.Lab
+
+func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
+
+// goods is what all tests sell; each has a database and keys of its own.
+const goods = 1
+
+// shop is a database and a Redis that replicas sell from.
+type shop struct {
+	database *servers.Database
+	address  string // of the Redis
+	redis    *servers.Redis
+	cluster  bool
+	options  hot.Options
+	store    *repo.Store
+	client   redis.UniversalClient // the test's own
+}
+
+// open creates the goods on MariaDB; nothing is in Redis yet.
+func open(t *testing.T, server *servers.Redis, units int64) *shop {
+	t.Helper()
+	s := &shop{database: lab.Database(t, servers.MariaDB), redis: server, address: server.Address}
+	s.options = hot.Options{
+		Prefix: "test-" + rand.Text(), Partitions: 2, ClaimAfter: 300 * time.Millisecond, Reconcile: time.Hour,
+		Linger: time.Millisecond,
+	}
+	s.store = labtest.Open(t, s.database, "test").As(hot.Place)
+	if err := s.store.CreateGoods(t.Context(), goods, units, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	s.client = lock.NewRedisClient(labtest.RedisOptions(server))
+	t.Cleanup(func() { s.client.Close() }) //nolint:errcheck // the test is over
+	return s
+}
+
+// replica starts one replica. It ends with the test, or when it is closed.
+func (s *shop) replica(t *testing.T, name string, change ...func(*hot.Options, *lock.RedisOptions)) *hot.Stock {
+	t.Helper()
+	options, server := s.options, labtest.RedisOptions(s.redis)
+	options.Replica, server.Addresses, server.Cluster = name, []string{s.address}, s.cluster
+	for _, c := range change {
+		c(&options, &server)
+	}
+	store := labtest.Open(t, s.database, name).As(hot.Place)
+	clients := &lock.Clients{RedisOptions: server, Redis: lock.NewRedisClient(server)}
+	replica := hot.New(store, clients, options)
+	t.Cleanup(func() {
+		if err := replica.Close(); err != nil {
+			t.Error(err)
+		}
+		clients.Close() //nolint:errcheck // the test is over
+	})
+	return replica
+}
+
+// idle has a consumer that writes one batch and then none for an hour.
+func idle(o *hot.Options, _ *lock.RedisOptions) { o.Linger = time.Hour }
+
+// at reaches Redis by another address, such as a proxy's.
+func at(address string) func(*hot.Options, *lock.RedisOptions) {
+	return func(_ *hot.Options, r *lock.RedisOptions) { r.Addresses = []string{address} }
+}
+
+func buy(units int64) stock.Purchase {
+	return stock.Purchase{RequestID: "test-" + rand.Text(), Quantity: units}
+}
+
+// sell sells one purchase and fails the test where it is refused.
+func sell(t *testing.T, r *hot.Stock, p stock.Purchase) stock.Order {
+	t.Helper()
+	o, err := deduct(t, r, p)
+	if err != nil || o.Refused != nil {
+		t.Fatalf("not sold: %v, %v", err, o.Refused)
+	}
+	return o.Order
+}
+
+func deduct(t *testing.T, r *hot.Stock, p stock.Purchase) (stock.Outcome, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	outcomes, err := r.Deduct(ctx, goods, []stock.Purchase{p})
+	if err != nil {
+		return stock.Outcome{}, err
+	}
+	return outcomes[0], nil
+}
+
+func settle(t *testing.T, r *hot.Stock) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := r.Settle(ctx, goods); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *shop) audit(t *testing.T) stock.Audit {
+	t.Helper()
+	a, err := s.store.Audit(t.Context(), goods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// assertExact holds the ledger against what buyers were told, one row each, and
+// Redis against the ledger.
+func (s *shop) assertExact(t *testing.T, r *hot.Stock, told []stock.Order) {
+	t.Helper()
+	settle(t, r)
+	s.assertInLedger(t, told)
+	a := s.audit(t)
+	if !a.Clean || a.Orders != int64(len(told)) {
+		t.Errorf("%d buyers were told, the audit is %+v", len(told), a)
+	}
+	d, err := r.Drift(t.Context(), goods)
+	if err != nil || d.Drift != 0 || !d.Installed {
+		t.Errorf("Redis and the ledger differ: %+v (%v)", d, err)
+	}
+}
+
+func (s *shop) assertInLedger(t *testing.T, told []stock.Order) {
+	t.Helper()
+	for _, order := range told {
+		orders, err := s.store.Orders(t.Context(), order.RequestID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := orders[order.RequestID]; got != order {
+			t.Fatalf("the ledger has %+v, the buyer was told %+v", got, order)
+		}
+	}
+}
+
+// stream is the key of the orders of the goods, counter that of its counter.
+func (s *shop) key(name string) string { return s.options.Prefix + ":{stock-1}:" + name }
+
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if is() {
+			return
+		}
+	}
+	t.Fatalf("waited 10s for %s", what)
+}

@@ -1,0 +1,99 @@
+package hot
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// entry is an order on the stream.
+type entry struct {
+	repo.Promise
+	id     string // on the stream
+	fields map[string]any
+}
+
+// fieldNames are the fields of an order in the order in which the script takes
+// them.
+func fieldNames() []string {
+	return []string{"goods", "quantity", "epoch", "request", "order", "remaining", "at", "replica", "user"}
+}
+
+// readEntry reads an order from the stream. An error means that somebody else has
+// written there.
+func (s *Stock) readEntry(m redis.XMessage) (entry, error) {
+	e := entry{id: m.ID, fields: m.Values}
+	var wrong error
+	whole := func(name string) int64 {
+		n, err := strconv.ParseInt(e.text(name), 10, 64)
+		if err != nil && wrong == nil {
+			wrong = fmt.Errorf("entry %s has a wrong %s: %w", m.ID, name, err)
+		}
+		return n
+	}
+	e.Promise = repo.Promise{
+		Order: stock.Order{
+			ID: e.text("order"), Kind: stock.Deduction, RequestID: e.text("request"),
+			GoodsID: whole("goods"), Quantity: whole("quantity"), UserID: e.text("user"), Remaining: whole("remaining"),
+			Strategy: s.store.Strategy(), Replica: unescape(e.text("replica")),
+		},
+		Epoch: whole("epoch"), At: time.UnixMilli(whole("at")),
+	}
+	if wrong == nil && (e.ID == "" || e.RequestID == "" || e.Quantity < 1) {
+		wrong = fmt.Errorf("entry %s is no order", m.ID)
+	}
+	return e, wrong
+}
+
+func (e entry) text(name string) string {
+	text, _ := e.fields[name].(string)
+	return text
+}
+
+// list is what the script takes of an order.
+func (e entry) list() []any {
+	names := fieldNames()
+	list := make([]any, len(names))
+	for i, name := range names {
+		list[i] = e.text(name)
+	}
+	return list
+}
+
+// readRequest reads what Redis remembers of a request.
+func (s *Stock) readRequest(requestID, memory string) (stock.Order, error) {
+	const parts = 6
+	words := strings.SplitN(memory, "\n", parts)
+	if len(words) != parts {
+		return stock.Order{}, fmt.Errorf("redis remembers %q of request %s", memory, requestID)
+	}
+	var whole [3]int64
+	for i, word := range words[1:4] {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return stock.Order{}, fmt.Errorf("redis remembers %q of request %s: %w", memory, requestID, err)
+		}
+		whole[i] = n
+	}
+	return stock.Order{
+		ID: words[0], Kind: stock.Deduction, RequestID: requestID, GoodsID: whole[0], Quantity: whole[1], Remaining: whole[2],
+		Strategy: s.store.Strategy(), Replica: unescape(words[4]), UserID: words[5],
+	}, nil
+}
+
+// escape keeps a replica's name to one line.
+func escape(name string) string { return url.PathEscape(name) }
+
+func unescape(name string) string {
+	if plain, err := url.PathUnescape(name); err == nil {
+		return plain
+	}
+	return name
+}

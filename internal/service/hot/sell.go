@@ -1,0 +1,185 @@
+package hot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// What the script answers for a purchase; see lua/1_common.lua.
+const (
+	answerSold    = 1
+	answerKnown   = 2
+	answerShort   = 0
+	answerLimited = -1
+)
+
+// Deduct promises units to a batch of purchases, first come first served. A
+// request id that is known is answered with its first order, as replayed.
+//
+// stock.ErrUnknownOutcome: the answer of Redis did not come. stock.ErrBusy: the
+// counter could not be installed in time.
+func (s *Stock) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, fmt.Errorf("sell from redis: %w", err)
+	}
+	if s.soldOut.refuses(goodsID, batch) {
+		return refuseAll(batch), nil
+	}
+	orders, err := numbers(len(batch))
+	if err != nil {
+		return nil, err
+	}
+	mark := s.soldOut.mark()
+	for {
+		answers, installed, err := s.sell(ctx, goodsID, batch, orders)
+		if err != nil {
+			return nil, err
+		}
+		if installed {
+			outcomes, err := s.outcomes(goodsID, batch, orders, answers)
+			if err == nil {
+				s.soldOut.learn(goodsID, answers, mark)
+			}
+			return outcomes, err
+		}
+		if err := s.fill(ctx, goodsID); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// numbers makes the order numbers of a batch: they are chosen before Redis is
+// asked, so that asking twice is still one order.
+func numbers(n int) ([]string, error) {
+	orders := make([]string, n)
+	for i := range orders {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, fmt.Errorf("make order number: %w", err)
+		}
+		orders[i] = id.String()
+	}
+	return orders, nil
+}
+
+// verdict is what the script says of one purchase.
+type verdict struct {
+	answer int64
+	// text is what is left, or what is remembered of a known request.
+	text string
+}
+
+// sell asks the script. installed tells whether there is a counter to sell from.
+func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase, orders []string) (list []verdict, installed bool, err error) {
+	p := s.part(goodsID)
+	keys := make([]string, 0, 4+len(batch))
+	keys = append(keys, p.counter(goodsID), p.users(goodsID), p.run(), p.orders())
+	args := make([]any, 0, 4+4*len(batch))
+	args = append(args, goodsID, escape(s.options.Replica), time.Now().UnixMilli(), s.options.PerUser)
+	for i, purchase := range batch {
+		keys = append(keys, p.request(purchase.RequestID))
+		args = append(args, purchase.RequestID, purchase.Quantity, purchase.UserID, orders[i])
+	}
+	asking, answered := uncut(ctx)
+	defer answered()
+	answer, err := p.call(asking, s.redis, "sell", keys, args...)
+	if err != nil {
+		return nil, false, s.fault("sell", err)
+	}
+	if answer == absent {
+		return nil, false, nil
+	}
+	list, err = readVerdicts(answer, len(batch))
+	if err != nil {
+		return nil, false, s.fault("sell", err)
+	}
+	return list, true, nil
+}
+
+func readVerdicts(answer any, n int) ([]verdict, error) {
+	rows, is := answer.([]any)
+	if !is || len(rows) != n {
+		return nil, fmt.Errorf("script answered %v to %d purchases", answer, n)
+	}
+	list := make([]verdict, n)
+	for i, row := range rows {
+		pair, is := row.([]any)
+		if !is || len(pair) != 2 {
+			return nil, fmt.Errorf("script answered %v to a purchase", row)
+		}
+		code, isNumber := pair[0].(int64)
+		text, isText := pair[1].(string)
+		if !isNumber || !isText {
+			return nil, fmt.Errorf("script answered %v to a purchase", row)
+		}
+		list[i] = verdict{answer: code, text: text}
+	}
+	return list, nil
+}
+
+// outcomes tells the buyers.
+func (s *Stock) outcomes(goodsID int64, batch []stock.Purchase, orders []string, answers []verdict) ([]stock.Outcome, error) {
+	list := make([]stock.Outcome, len(batch))
+	for i, p := range batch {
+		switch v := answers[i]; v.answer {
+		case answerSold:
+			left, err := strconv.ParseInt(v.text, 10, 64)
+			if err != nil {
+				return nil, s.fault("sell", err)
+			}
+			list[i] = stock.Outcome{Durable: stock.InRedis, Order: stock.Order{
+				ID: orders[i], Kind: stock.Deduction, RequestID: p.RequestID, GoodsID: goodsID, Quantity: p.Quantity,
+				UserID: p.UserID, Remaining: left, Strategy: s.store.Strategy(), Replica: s.options.Replica,
+			}}
+		case answerKnown:
+			known, err := s.known(goodsID, p, orders[i], v.text)
+			if err != nil {
+				return nil, s.fault("sell", err)
+			}
+			list[i] = known
+		case answerLimited:
+			list[i].Refused = fmt.Errorf("%w: %d a buyer", stock.ErrUserLimit, s.options.PerUser)
+		default:
+			list[i].Refused = stock.ErrInsufficientStock
+		}
+	}
+	return list, nil
+}
+
+// known answers a request id that Redis remembers. Where it remembers the number
+// that we have just made, it has been asked twice on our behalf.
+func (s *Stock) known(goodsID int64, p stock.Purchase, order, memory string) (stock.Outcome, error) {
+	first, err := s.readRequest(p.RequestID, memory)
+	if err != nil {
+		return stock.Outcome{}, err
+	}
+	if !first.Answers(goodsID, p) {
+		return stock.Outcome{Refused: fmt.Errorf("%w: it stands for %d of goods %d",
+			stock.ErrKeyReused, first.Quantity, first.GoodsID)}, nil
+	}
+	return stock.Outcome{Order: first, Replayed: first.ID != order, Durable: stock.InRedis}, nil
+}
+
+func refuseAll(batch []stock.Purchase) []stock.Outcome {
+	list := make([]stock.Outcome, len(batch))
+	for i := range list {
+		list[i].Refused = stock.ErrInsufficientStock
+	}
+	return list
+}
+
+// errBusy tells that no counter could be installed before the purchase ended.
+func errBusy(ctx context.Context, goodsID int64) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: the counter of goods %d was not installed in time: %w", stock.ErrBusy, goodsID, cause)
+	}
+	return fmt.Errorf("wait for the counter of goods %d: %w", goodsID, cause)
+}

@@ -1,0 +1,118 @@
+package hot
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// doubted is how long a replica believes that a goods is sold out without asking
+// again. It is the most that a lost message costs.
+const doubted = time.Second
+
+// soldOut remembers which goods have nothing left, so that a refusal costs no
+// round trip. Whoever installs a counter tells all replicas.
+type soldOut struct {
+	channel string
+	client  redis.UniversalClient
+
+	since sync.Map     // by goods, a time.Time
+	heard atomic.Int64 // messages so far
+
+	mu     sync.Mutex
+	sub    *redis.PubSub
+	closed bool
+}
+
+func newSoldOut(client redis.UniversalClient, channel string) *soldOut {
+	return &soldOut{client: client, channel: channel}
+}
+
+// refuses reports whether a batch may be refused unseen. A buyer who chose his
+// request id may be asking for a sale that only Redis knows.
+func (o *soldOut) refuses(goodsID int64, batch []stock.Purchase) bool {
+	since, known := o.since.Load(goodsID)
+	if !known {
+		return false
+	}
+	if at, is := since.(time.Time); !is || time.Since(at) > doubted {
+		return false
+	}
+	for _, p := range batch {
+		if p.Keyed {
+			return false
+		}
+	}
+	return true
+}
+
+// mark is taken before Redis is asked, and given back with what it said.
+func (o *soldOut) mark() int64 { return o.heard.Load() }
+
+// learn takes note where Redis has nothing left, unless a message came in
+// between: then the answer may be older than the message.
+func (o *soldOut) learn(goodsID int64, answers []verdict, mark int64) {
+	for _, v := range answers {
+		if v.answer == answerSold || v.answer == answerShort {
+			if left, err := strconv.ParseInt(v.text, 10, 64); err == nil && left <= 0 {
+				o.since.Store(goodsID, time.Now())
+			}
+		}
+	}
+	if o.heard.Load() != mark {
+		o.since.Delete(goodsID)
+	}
+}
+
+// listen hears of restocking until ctx ends. go-redis subscribes again with each
+// new connection; what was said in between is forgotten with everything else.
+func (o *soldOut) listen(ctx context.Context) {
+	sub := o.client.Subscribe(ctx, o.channel)
+	o.mu.Lock()
+	o.sub = sub
+	closed := o.closed
+	o.mu.Unlock()
+	if closed {
+		_ = sub.Close()
+		return
+	}
+	messages := sub.ChannelWithSubscriptions()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event, open := <-messages:
+			if !open {
+				return
+			}
+			o.hear(event)
+		}
+	}
+}
+
+func (o *soldOut) hear(event any) {
+	o.heard.Add(1)
+	if m, is := event.(*redis.Message); is {
+		if goodsID, err := strconv.ParseInt(m.Payload, 10, 64); err == nil {
+			o.since.Delete(goodsID)
+			return
+		}
+	}
+	o.since.Clear()
+}
+
+func (o *soldOut) close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	if o.sub == nil {
+		return nil
+	}
+	return o.sub.Close()
+}

@@ -1,0 +1,38 @@
+package strategy
+
+import (
+	"context"
+
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+func redisStock() Entry {
+	return Entry{
+		Name:    hot.Place,
+		Family:  Hot,
+		Summary: "one script in Redis decides and appends the order to a stream; consumers write it to the ledger, exactly once",
+		Needs:   []lock.Backend{lock.Redis},
+		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
+		New: func(d Deps) Strategy {
+			if err := d.Lock.Has(lock.Redis); err != nil {
+				return unavailable{err}
+			}
+			o := d.Hot
+			o.Replica = d.Store.Replica()
+			return hot.New(d.Store, d.Lock.Clients, o)
+		},
+	}
+}
+
+// Promiser is a strategy that may answer before the ledger has the order.
+type Promiser interface {
+	// Promised is how many units of a goods are promised and not in the ledger yet.
+	Promised(ctx context.Context, goodsID int64) (units int64, err error)
+	// Await returns when the ledger has the order. stock.ErrUnknownOutcome: it does
+	// not when ctx ends, and may have it later.
+	Await(ctx context.Context, order stock.Order) error
+	// Drift compares what may still be promised with what the ledger leaves.
+	Drift(ctx context.Context, goodsID int64) (hot.Drift, error)
+}
