@@ -12,14 +12,13 @@ import (
 // can be faster than.
 func Nothing(o Options) (http.Handler, error) {
 	answer, err := json.Marshal(sold{
-		OrderID: "1234567", GoodsID: 1234, Quantity: 1, Remaining: 98765432, Strategy: "sql-conditional",
-		Replica: o.Replica, WaitMS: 0.123, HoldMS: 1.234,
+		OrderID: "1234567", GoodsID: 1234, Quantity: 1, Remaining: 499_999_999_999, Strategy: "sql-conditional", Replica: o.Replica,
 	})
 	if err != nil {
 		return nil, err
 	}
 	engine := engine(o)
-	engine.POST("/deduct", func(c *gin.Context) { c.Data(http.StatusOK, gin.MIMEJSON, answer) })
+	engine.POST("/deduct", func(c *gin.Context) { c.Data(http.StatusOK, gin.MIMEJSON+"; charset=utf-8", answer) })
 	engine.GET("/healthz", healthz)
 	engine.GET("/readyz", healthz)
 	return engine, nil

@@ -53,7 +53,7 @@ func (s *stage) limits() (list []Subject) {
 func (s *stage) answer(clients int) func(context.Context, time.Duration) (Sample, error) {
 	return func(ctx context.Context, each time.Duration) (Sample, error) {
 		result, err := load.Run(ctx, load.Plan{
-			URL: s.url(s.nothing), GoodsID: 1, Clients: clients, Duration: each, Timeout: requestLimit,
+			URL: s.url(s.nothing), GoodsID: 1, Clients: clients, Duration: lasting(clients, each), Timeout: requestLimit,
 		})
 		if err != nil {
 			return Sample{}, err

@@ -70,7 +70,7 @@ func (s *stage) sell(how Setting) func(context.Context, time.Duration) (Sample, 
 		if err != nil {
 			return Sample{}, err
 		}
-		plan.Clients, plan.Requests, plan.Duration = how.Clients, 0, each
+		plan.Clients, plan.Requests, plan.Duration = how.Clients, 0, lasting(how.Clients, each)
 		result, err := load.Run(ctx, plan)
 		if err != nil {
 			return Sample{}, err
@@ -82,6 +82,14 @@ func (s *stage) sell(how Setting) func(context.Context, time.Duration) (Sample, 
 		result.Sold, result.Unknown = result.Sold+first.Sold, result.Unknown+first.Unknown
 		return sample, s.settle(ctx, goodsID, result)
 	}
+}
+
+// lasting gives a large crowd twice the time: at first it makes its connections.
+func lasting(clients int, each time.Duration) time.Duration {
+	if clients >= crowd {
+		return 2 * each
+	}
+	return each
 }
 
 func sampleOf(r *load.Result) Sample {
