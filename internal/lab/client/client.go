@@ -64,6 +64,12 @@ func (c Client) CreateGoods(ctx context.Context, goodsID, units int64) error {
 	return c.call(ctx, http.MethodPost, c.AdminURL+"/goods", body, http.StatusCreated, nil)
 }
 
+// Restock adds units, as the owner of the shop would.
+func (c Client) Restock(ctx context.Context, goodsID, units int64) error {
+	url := fmt.Sprintf("%s/goods/%d/restock", c.AdminURL, goodsID)
+	return c.call(ctx, http.MethodPost, url, map[string]int64{"quantity": units}, http.StatusOK, nil)
+}
+
 func (c Client) call(ctx context.Context, method, url string, body any, want int, into any) error {
 	request, err := c.request(ctx, method, url, body)
 	if err != nil {

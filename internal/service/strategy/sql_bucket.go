@@ -31,7 +31,7 @@ func sqlBucket() Entry {
 type bucketed struct {
 	store *repo.Store
 	count int
-	turn  *atomic.Uint32
+	turn  *atomic.Int64
 	left  *gauges
 }
 
@@ -40,8 +40,8 @@ type bucketed struct {
 func newBucketed(store *repo.Store, count int) bucketed {
 	name := fnv.New32a()
 	_, _ = name.Write([]byte(store.Replica())) // a hash does not fail
-	b := bucketed{store: store, count: max(1, count), turn: new(atomic.Uint32), left: new(gauges)}
-	b.turn.Store(name.Sum32())
+	b := bucketed{store: store, count: max(1, count), turn: new(atomic.Int64), left: new(gauges)}
+	b.turn.Store(int64(name.Sum32()))
 	return b
 }
 
@@ -88,7 +88,7 @@ func (b bucketed) plan(ctx context.Context, goodsID int64, batch []stock.Purchas
 // take takes units off the bucket whose turn it is, or where that is dry off
 // another one that looks full enough.
 func (b bucketed) take(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
-	mine := int(b.turn.Add(1) % uint32(b.count))
+	mine := int(b.turn.Add(1) % int64(b.count))
 	taken, err := tx.TakeFromBucket(ctx, read.ID, mine, units)
 	if err != nil || taken {
 		return err
