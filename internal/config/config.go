@@ -94,8 +94,8 @@ type Redis struct {
 type RedisStock struct {
 	Prefix     string        `key:"prefix" default:"stockd" doc:"begins every key; the same on all replicas, and another one for another database on the same Redis"`
 	Partitions int           `key:"partitions" default:"8" doc:"streams over which the goods are spread, 1 to 256; the same on all replicas, and changed only while nothing is pending"`
-	Batch      int           `key:"batch" default:"500" doc:"most orders that are written in one transaction, 1 to 2000"`
-	Linger     time.Duration `key:"linger" default:"5ms" doc:"how long orders may gather between two batches, 0 to 1s"`
+	Batch      int           `key:"batch" default:"1000" doc:"most orders that are written in one transaction, 1 to 2000"`
+	Linger     time.Duration `key:"linger" default:"50ms" doc:"how long orders may gather between two batches, 0 to 1s"`
 	ClaimAfter time.Duration `key:"claim_after" default:"5s" doc:"how long a consumer may have an order in hand before another takes it over, at least 100ms"`
 	Remember   time.Duration `key:"remember" default:"1m" doc:"how long a request id is known in Redis after the ledger has its order, at least 1s; never less than twice deduct.timeout"`
 	Reconcile  time.Duration `key:"reconcile" default:"10s" doc:"pause between two comparisons of all counters with the database, at least 100ms"`

@@ -17,8 +17,8 @@ import (
 	"github.com/stockd/stockd/internal/lab/ports"
 )
 
-// Redis is one that runs, and how to reach it. It keeps nothing on disk: after
-// a restart it is empty.
+// Redis is one that runs, and how to reach it. It keeps nothing on disk, unless it
+// was started by StartDurableRedis: after a restart it is empty.
 type Redis struct {
 	Info
 	Address, Password string
@@ -30,6 +30,16 @@ func StartRedis(ctx context.Context, k *keeper.Keeper, mode Mode) (*Redis, error
 	return startRedis(ctx, k, mode, rand.Text())
 }
 
+// StartDurableRedis starts a Redis that writes each command to its disk before it
+// answers, and has it again after a restart.
+func StartDurableRedis(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
+	program, err := Find("redis-server")
+	if err != nil {
+		return nil, &MissingError{What: err.Error(), How: "apt-get install redis-server brings it"}
+	}
+	return localRedis(ctx, k, program, rand.Text(), "appendonly yes\nappendfsync always\n")
+}
+
 func startRedis(ctx context.Context, k *keeper.Keeper, mode Mode, password string) (*Redis, error) {
 	program, err := Find("redis-server")
 	switch {
@@ -38,11 +48,11 @@ func startRedis(ctx context.Context, k *keeper.Keeper, mode Mode, password strin
 	case err != nil:
 		return nil, &MissingError{What: err.Error(), How: "apt-get install redis-server brings it"}
 	default:
-		return localRedis(ctx, k, program, password)
+		return localRedis(ctx, k, program, password, "appendonly no\n")
 	}
 }
 
-func localRedis(ctx context.Context, k *keeper.Keeper, program, password string) (*Redis, error) {
+func localRedis(ctx context.Context, k *keeper.Keeper, program, password, keeps string) (*Redis, error) {
 	folder, err := os.MkdirTemp(k.Folder(), "redis-")
 	if err != nil {
 		return nil, err
@@ -55,7 +65,7 @@ func localRedis(ctx context.Context, k *keeper.Keeper, program, password string)
 	err = onFreePort(func(port int) error {
 		r.Address = ports.Address(port)
 		// In a file, because everyone can read the arguments of a process.
-		if err := os.WriteFile(file, []byte(redisConfig(folder, port, password)), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(redisConfig(folder, port, password)+keeps), 0o600); err != nil {
 			return err
 		}
 		return r.Restart(ctx)
@@ -72,7 +82,6 @@ port %d
 requirepass %s
 dir "%s"
 save ""
-appendonly no
 `, port, password, folder)
 }
 

@@ -66,7 +66,7 @@ type Options struct {
 // Defaults are the options of a replica that is told nothing.
 func Defaults() Options {
 	return Options{
-		Prefix: "stockd", Partitions: 8, Batch: 500, Linger: 5 * time.Millisecond, ClaimAfter: 5 * time.Second,
+		Prefix: "stockd", Partitions: 8, Batch: 1000, Linger: 50 * time.Millisecond, ClaimAfter: 5 * time.Second,
 		Remember: time.Minute, Reconcile: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
 	}
 }
