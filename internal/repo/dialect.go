@@ -14,6 +14,8 @@ type dialect struct {
 	version  string
 	describe func(version string) string
 	gorm     func(*sql.DB) gorm.Dialector
+	// returns tells whether that version knows INSERT … RETURNING.
+	returns func(version string) bool
 	// oneWriter tells that transactions poll for the lock of the whole database.
 	oneWriter bool
 	// lockSchema keeps other processes from changing the schema.

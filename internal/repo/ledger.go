@@ -85,38 +85,54 @@ func (t *Tx) insert(ctx context.Context, orders []stock.Order, knowRemaining boo
 		args = append(args, o.GoodsID, string(o.Kind), o.Quantity, o.RequestID, user, o.Strategy, o.Replica, o.Token, remaining, now)
 	}
 	statement := insertLedger + insertLedgerRow + strings.Repeat(`, `+insertLedgerRow, len(orders)-1)
+	if len(orders) > 1 && t.store.returns {
+		return t.readIDs(ctx, "append to ledger", orders, statement+` RETURNING request_id, id`, args...)
+	}
 	result, err := t.conn().ExecContext(ctx, statement, args...)
 	if err != nil {
 		return t.store.fault(ctx, "append to ledger", err)
 	}
 	if len(orders) > 1 {
-		return t.readIDs(ctx, orders)
+		return t.findIDs(ctx, orders)
 	}
 	id, err := result.LastInsertId()
 	orders[0].ID = strconv.FormatInt(id, 10)
 	return t.store.fault(ctx, "append to ledger", err)
 }
 
-// readIDs asks for the ids of rows that were inserted together: not every
-// database that speaks MySQL's protocol numbers them without gaps.
-func (t *Tx) readIDs(ctx context.Context, orders []stock.Order) error {
-	requests := make([]string, len(orders))
+// findIDs asks a server that cannot return them with the insert for the ids of
+// rows that were inserted together. To count on from the first id would save the
+// statement, and is documented for InnoDB; but not everything that speaks MySQL's
+// protocol numbers them without gaps, and an order must not get another's id.
+func (t *Tx) findIDs(ctx context.Context, orders []stock.Order) error {
+	requests := make([]any, len(orders))
 	for i, o := range orders {
 		requests[i] = o.RequestID
 	}
-	var rows []ledgerRow
-	err := t.db.WithContext(ctx).Select("id", "request_id").Where("request_id IN ?", requests).Find(&rows).Error
+	statement := `SELECT request_id, id FROM tb_stock_ledger WHERE request_id IN (?` + strings.Repeat(`, ?`, len(orders)-1) + `)`
+	return t.readIDs(ctx, "read ids of ledger", orders, statement, requests...)
+}
+
+// readIDs runs a statement that answers with pairs of request id and id, in any
+// order, and sets the orders' ids.
+func (t *Tx) readIDs(ctx context.Context, doing string, orders []stock.Order, statement string, args ...any) error {
+	rows, err := t.conn().QueryContext(ctx, statement, args...)
 	if err != nil {
-		return t.store.fault(ctx, "read ids of ledger", err)
+		return t.store.fault(ctx, doing, err)
 	}
-	ids := make(map[string]int64, len(rows))
-	for _, row := range rows {
-		ids[row.RequestID] = row.ID
+	defer rows.Close() //nolint:errcheck // what can fail has failed in rows.Err
+	ids := make(map[string]string, len(orders))
+	for rows.Next() {
+		var request, id string
+		if err := rows.Scan(&request, &id); err != nil {
+			return t.store.fault(ctx, doing, err)
+		}
+		ids[request] = id
 	}
 	for i := range orders {
-		orders[i].ID = strconv.FormatInt(ids[orders[i].RequestID], 10)
+		orders[i].ID = ids[orders[i].RequestID]
 	}
-	return nil
+	return t.store.fault(ctx, doing, rows.Err())
 }
 
 // Remember sets what the orders of one batch left, given the stock after all of

@@ -30,6 +30,7 @@ func mysqlDialect() dialect {
 		gorm: func(pool *sql.DB) gorm.Dialector {
 			return gormmysql.New(gormmysql.Config{Conn: pool})
 		},
+		returns:       isReturningMariaDB,
 		readForUpdate: readRow + ` FOR UPDATE`,
 		forUpdate:     ` FOR UPDATE`,
 		// LAST_INSERT_ID(x) brings x back with the answer: no second statement
@@ -48,6 +49,16 @@ func mysqlDialect() dialect {
 		change:   changeByInsertID,
 		classify: classifyMySQL,
 	}
+}
+
+// isReturningMariaDB tells whether a server that has described itself is a MariaDB
+// of 10.5 or later. MySQL and what follows it have no INSERT … RETURNING.
+func isReturningMariaDB(version string) bool {
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "MariaDB %d.%d", &major, &minor); err != nil {
+		return false
+	}
+	return major > 10 || major == 10 && minor >= 5
 }
 
 func changeByInsertID(ctx context.Context, conn gorm.ConnPool, statement string, args ...any) (left, rows int64, err error) {

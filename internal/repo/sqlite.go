@@ -20,6 +20,7 @@ func sqliteDialect() dialect {
 		gorm: func(pool *sql.DB) gorm.Dialector {
 			return gormsqlite.Dialector{Conn: pool}
 		},
+		returns:   func(string) bool { return true },
 		oneWriter: true,
 		// There are no row locks: every transaction takes the lock of the whole
 		// database when it begins (_txlock=immediate).

@@ -47,6 +47,7 @@ type Store struct {
 	db       *gorm.DB
 	pool     *sql.DB
 	dialect  dialect
+	returns  bool          // whether an insert can return what it wrote
 	turn     chan struct{} // holds one element while a transaction runs; nil for databases that queue writers themselves
 	replica  string
 	strategy string
@@ -66,6 +67,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.greet(ctx); err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
+	version, err := s.Version(ctx)
+	if err != nil {
+		return nil, errors.Join(err, pool.Close())
+	}
+	s.returns = d.returns(version)
 	s.db, err = gorm.Open(d.gorm(pool), &gorm.Config{
 		SkipDefaultTransaction: true, // transactions are opened where they are meant
 		Logger:                 logger.Discard,
