@@ -44,7 +44,7 @@ func demoCommand() *cobra.Command {
 		if err != nil {
 			return usageError{fmt.Errorf("--servers: %w", err)}
 		}
-		plan.Servers = choice
+		plan.Servers, plan.LockRun = choice, demo.LockRun
 		if err := checkPlan(plan); err != nil {
 			return usageError{err}
 		}

@@ -43,7 +43,7 @@ func (g *gathered) Orders(ctx context.Context, requestIDs ...string) (map[string
 	g.waiting = append(g.waiting, s)
 	if !g.searching {
 		g.searching = true
-		go g.serve()
+		go g.serve(context.WithoutCancel(ctx))
 	}
 	g.mu.Unlock()
 	select {
@@ -54,16 +54,16 @@ func (g *gathered) Orders(ctx context.Context, requestIDs ...string) (map[string
 	}
 }
 
-// serve searches until nobody waits.
-func (g *gathered) serve() {
+// serve searches until nobody waits. It does so for many: ctx must not end with
+// any one of them.
+func (g *gathered) serve(ctx context.Context) {
 	for {
 		searches, requestIDs := g.next()
 		if len(searches) == 0 {
 			return
 		}
-		// It is made for many, and must not end with any one of them.
-		ctx, cancel := context.WithTimeout(context.Background(), g.within)
-		orders, err := g.ledger.Orders(ctx, requestIDs...)
+		limited, cancel := context.WithTimeout(ctx, g.within)
+		orders, err := g.ledger.Orders(limited, requestIDs...)
 		cancel()
 		for _, s := range searches {
 			s.orders, s.err = orders, err

@@ -41,6 +41,8 @@ type Plan struct {
 	LockShare int
 	// Group has the replicas make one batch of the purchases that wait.
 	Group bool
+	// LockRun bounds a run of such a strategy; 0: it lasts until the last request.
+	LockRun time.Duration
 	// Repeat makes every run so many times, at least once.
 	Repeat int
 	// Progress hears how far the demo is.
@@ -67,8 +69,8 @@ type Progress interface {
 // race may come out well by luck.
 const tries = 5
 
-// lockRun bounds a run of a strategy whose lock is kept on a server.
-const lockRun = 3 * time.Second
+// LockRun is a LockRun that keeps a demo short.
+const LockRun = 3 * time.Second
 
 // lockEnv makes locks give up sooner than in a shop: redis-getset is known to
 // stall until a TTL has passed.
@@ -244,7 +246,7 @@ func (d *demo) try(ctx context.Context, c client.Client, run *report.Run) error 
 		Timeout: requestTimeout, Progress: d.plan.Progress.Answered,
 	}
 	if run.Shorter {
-		plan.Duration = lockRun
+		plan.Duration = d.plan.LockRun
 	}
 	d.plan.Progress.Run(fmt.Sprintf("%s ×%d", run.Name(), run.Replicas), requests)
 	result, err := load.Run(ctx, plan)
