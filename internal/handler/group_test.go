@@ -25,10 +25,7 @@ func TestACrowdThatIsGroupedSellsOut(t *testing.T) {
 func (a api) assertSellsOut(t *testing.T, buy string) {
 	t.Helper()
 	const buyers = 30
-	before, isNumber := a.get(t, "/goods/1").body["stock"].(float64)
-	if !isNumber {
-		t.Fatal("there is no stock in the answer")
-	}
+	before, _ := a.get(t, "/goods/1").body["stock"].(float64)
 	var mu sync.Mutex
 	orders := make(map[any]bool)
 	refused := 0

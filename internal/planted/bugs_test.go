@@ -216,6 +216,29 @@ func defects() []defect {
 			name: "a restock is not counted",
 			file: "internal/service/strategy/preheat.go", old: "p.client.Del(ctx, p.ready(goodsID), p.filling(goodsID))", new: "p.client.Del(ctx, p.filling(goodsID))",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/redis-list/RefusesWhatDoesNotFit", needs: "redis",
+			name: "who waits in a queue hears another's answer",
+			file: "internal/service/strategy/grouped.go", old: "own, outcomes = outcomes[:n:n], outcomes[n:]", new: "own, outcomes = outcomes[len(outcomes)-n:], outcomes[:len(outcomes)-n]",
+			pkg: "./internal/service/strategy", test: "TestThoseWhoWaitAreOneBatchFirstComeFirstServed",
+		},
+		{
+			name: "who left the queue is written after all",
+			file: "internal/service/strategy/grouped.go", old: "		g.queues[goodsID].remove(c)\n", new: "",
+			pkg: "./internal/service/strategy", test: "TestWhoLeavesTheQueueIsNeverWritten",
+		},
+		{
+			name: "one copy fails the whole batch",
+			file: "internal/service/strategy/grouped.go", old: "	if len(calls) == 1 {\n", new: "	if len(calls) > 0 {\n",
+			pkg: "./internal/service/strategy", test: "TestACopyInTheLedgerDisturbsNobody",
+		},
+		{
+			name: "who leaves takes the others' batch with it",
+			file: "internal/service/strategy/grouped.go", old: "	case c.batch.othersStay(c):\n		c.state = left\n", new: "	case c.batch.othersStay(c):\n		c.state = left\n		c.batch.end(cause)\n",
+			pkg: "./internal/service/strategy", test: "TestWhoLeavesABatchDoesNotDisturbTheOthers",
+		},
+		{
+			name: "a known key waits for the lock of its goods",
+			file: "internal/service/service.go", old: "	if p.Keyed { // first of all", new: "	if p.Keyed && s.grouped != s { // first of all",
+			pkg: "./internal/handler", test: "TestAQueueThatStandsStill",
 		},
 		{
 			name: "a layer is turned round",

@@ -35,7 +35,8 @@ type Sale struct {
 	// Token is the fencing token that the sale is made under, or 0.
 	Token uint64
 	// Left is the stock after the whole batch. It is nil where that is not
-	// known before the row is written; see Tx.Remember.
+	// known before the row is written; see Leave. The ledger then does not know
+	// it either, and must where the buyer chose the request id.
 	Left *int64
 }
 
@@ -50,13 +51,14 @@ func (t *Tx) Append(ctx context.Context, sale Sale) ([]stock.Order, error) {
 		}
 	}
 	if sale.Left != nil {
-		leave(orders, *sale.Left)
+		Leave(orders, *sale.Left)
 	}
 	return orders, t.insert(ctx, orders, sale.Left != nil)
 }
 
-// leave sets what each order of a batch left, given the stock after all of them.
-func leave(orders []stock.Order, left int64) {
+// Leave sets what each order of a batch left, given the stock after all of them,
+// where it was not known when they were appended.
+func Leave(orders []stock.Order, left int64) {
 	for i := len(orders) - 1; i >= 0; i-- {
 		orders[i].Remaining = left
 		left += orders[i].Quantity
@@ -133,29 +135,6 @@ func (t *Tx) readIDs(ctx context.Context, doing string, orders []stock.Order, st
 		orders[i].ID = ids[orders[i].RequestID]
 	}
 	return t.store.fault(ctx, doing, rows.Err())
-}
-
-// Remember sets what the orders of one batch left, given the stock after all of
-// them, where it was not known when they were appended. Only orders that may be
-// asked for again, because the buyer chose their request id, cost a statement.
-func (t *Tx) Remember(ctx context.Context, orders []stock.Order, batch []stock.Purchase, left int64) error {
-	leave(orders, left)
-	var cases strings.Builder
-	var args, ids []any
-	for i, o := range orders {
-		if batch[i].Keyed {
-			cases.WriteString(` WHEN ? THEN ?`)
-			args = append(args, o.ID, o.Remaining)
-			ids = append(ids, o.ID)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	statement := `UPDATE tb_stock_ledger SET remaining = CASE id` + cases.String() + ` END
-		WHERE id IN (?` + strings.Repeat(`, ?`, len(ids)-1) + `)`
-	_, err := t.write(ctx, "remember what was left", statement, append(args, ids...)...)
-	return err
 }
 
 func (t *Tx) appendRestock(ctx context.Context, goodsID, units, left int64, requestID string) error {

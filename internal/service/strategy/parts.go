@@ -88,8 +88,8 @@ func (p plan) sell(ctx context.Context, tx *repo.Tx, write write) ([]stock.Outco
 }
 
 // taker is a strategy that has the database compare: it appends the whole batch
-// to the ledger and then takes its units off the row, and where they are not
-// there, it is all rolled back and what fits is offered again.
+// to the ledger and takes its units off the row, and where they are not there, it
+// is all rolled back and what fits is offered again.
 type taker struct {
 	store *repo.Store
 	take  take
@@ -99,8 +99,8 @@ type taker struct {
 	short *sync.Map
 }
 
-// take takes units off the row as the last statement of a transaction, where
-// there are enough, and tells what is left.
+// take takes units off the row in a transaction, where there are enough, and
+// tells what is left.
 type take func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (left int64, enough bool, err error)
 
 func newTaker(store *repo.Store, take take) taker {
@@ -153,23 +153,52 @@ func (t taker) remember(goodsID int64, fits []bool) {
 }
 
 func (t taker) offer(ctx context.Context, goodsID int64, picked []stock.Purchase) (orders []stock.Order, err error) {
+	sell := t.appendThenTake
+	if slices.ContainsFunc(picked, func(p stock.Purchase) bool { return p.Keyed }) {
+		sell = t.takeThenAppend
+	}
 	err = t.store.InTx(ctx, func(tx *repo.Tx) error {
-		if orders, err = tx.Append(ctx, repo.Sale{GoodsID: goodsID, Batch: picked}); err != nil {
-			return err
-		}
-		left, enough, err := t.take(ctx, tx, goodsID, stock.Units(picked))
-		if err != nil {
-			return err
-		}
-		if !enough {
-			return errDoesNotFit
-		}
-		return tx.Remember(ctx, orders, picked, left)
+		orders, err = sell(ctx, tx, goodsID, picked)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return orders, nil
+}
+
+// appendThenTake takes the row last, so that it is locked for one statement and
+// the commit.
+func (t taker) appendThenTake(ctx context.Context, tx *repo.Tx, goodsID int64, picked []stock.Purchase) ([]stock.Order, error) {
+	orders, err := tx.Append(ctx, repo.Sale{GoodsID: goodsID, Batch: picked})
+	if err != nil {
+		return nil, err
+	}
+	left, err := t.takeAll(ctx, tx, goodsID, picked)
+	if err != nil {
+		return nil, err
+	}
+	repo.Leave(orders, left)
+	return orders, nil
+}
+
+// takeThenAppend is for purchases that may be asked for again: the ledger must
+// know what they left, and a second statement to tell it would lock the row for
+// as long, and cost more.
+func (t taker) takeThenAppend(ctx context.Context, tx *repo.Tx, goodsID int64, picked []stock.Purchase) ([]stock.Order, error) {
+	left, err := t.takeAll(ctx, tx, goodsID, picked)
+	if err != nil {
+		return nil, err
+	}
+	return tx.Append(ctx, repo.Sale{GoodsID: goodsID, Batch: picked, Left: &left})
+}
+
+func (t taker) takeAll(ctx context.Context, tx *repo.Tx, goodsID int64, picked []stock.Purchase) (left int64, err error) {
+	left, enough, err := t.take(ctx, tx, goodsID, stock.Units(picked))
+	if err == nil && !enough {
+		err = errDoesNotFit
+	}
+	return left, err
 }
 
 // pick is the part of the batch that fits.

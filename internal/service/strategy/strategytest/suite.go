@@ -95,13 +95,13 @@ func groupedContents(entry strategy.Entry) []topic {
 	if entry.Claims.Fenceable {
 		return []topic{
 			{"ServesABatchFirstComeFirstServed", servesABatchFirstComeFirstServed},
-			{"ACopyInACrowdDisturbsNobody", aCopyInACrowdDisturbsNobody},
+			{"CopiesInACrowdDisturbNobody", copiesInACrowdDisturbNobody},
 			{"NeverSellsToWhoWasToldItFailed", neverSellsToWhoWasToldItFailed},
 			{"OnThreeReplicas", onThreeReplicas},
 			{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
 		}
 	}
-	return append(contents(), topic{"ACopyInACrowdDisturbsNobody", aCopyInACrowdDisturbsNobody})
+	return append(contents(), topic{"CopiesInACrowdDisturbNobody", copiesInACrowdDisturbNobody})
 }
 
 // subject is one strategy, as three replicas have it.
