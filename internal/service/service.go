@@ -100,7 +100,7 @@ func (s *Service) once(ctx context.Context, goodsID int64, p stock.Purchase) (st
 // written waits until the ledger has what was only promised.
 func (s *Service) written(ctx context.Context, o stock.Outcome) (stock.Outcome, error) {
 	promiser, is := s.promiser()
-	if !is || o.Refused != nil || o.Durable != stock.InRedis {
+	if !is || o.Durable != stock.InRedis { // refused, or in the ledger already
 		return o, nil
 	}
 	if err := promiser.Await(ctx, o.Order); err != nil {
