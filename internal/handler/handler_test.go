@@ -2,6 +2,7 @@ package handler_test
 
 import (
 	"bytes"
+	crand "crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
@@ -55,6 +57,7 @@ func serveWith(t *testing.T, d *servers.Database, locks lock.Deps) api {
 	catalogue := service.NewCatalogue(strategy.Registry(), strategy.Deps{
 		Store: store, LockWait: lockWait, Lock: locks, Retry: strategy.Retry{Tries: 10, Max: time.Millisecond},
 		Group: strategy.Group{Batch: 20, Units: 1000, Queue: queue},
+		Hot:   hot.Options{Prefix: "test-" + crand.Text()}, // the Redis is shared by tests on other databases
 	}, 5*time.Second)
 	t.Cleanup(func() {
 		if err := catalogue.Close(); err != nil {

@@ -31,7 +31,8 @@ func lockBackends() []lockBackend {
 	return []lockBackend{
 		{lock.Redis, "redis-reentrant", func(t *testing.T, into *lock.Clients) lockServer {
 			server := lab.OwnRedis(t)
-			into.Redis = labtest.RedisClient(server)
+			into.RedisOptions = labtest.RedisOptions(server)
+			into.Redis = lock.NewRedisClient(into.RedisOptions)
 			return server
 		}},
 		{lock.ZooKeeper, "zk-sequential", func(t *testing.T, into *lock.Clients) lockServer {
@@ -168,5 +169,32 @@ func TestAFencedSaleTellsItsToken(t *testing.T) {
 	}
 	if got := a.get(t, "/goods/1"); got.body["fence"] != last {
 		t.Errorf("the last token was %g, and the row says %s", last, got.text)
+	}
+}
+
+// The answer says where the order is written down. durable=sql waits for the
+// ledger; the strategies that write it themselves always have.
+func TestTheAnswerSaysHowDurableItIs(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	a := serveWith(t, d, lab.Locks(t, d, lock.Redis))
+	for i, c := range []struct{ query, durable string }{
+		{"strategy=redis-stock", "redis"},
+		{"strategy=redis-stock&durable=redis", "redis"},
+		{"strategy=redis-stock&durable=sql", "sql"},
+		{"strategy=sql-conditional", "sql"},
+		{"strategy=sql-conditional&durable=redis", "sql"},
+	} {
+		a.owner(t, http.MethodPost, "/goods", fmt.Sprintf(`{"goods_id":%d,"stock":10}`, i+2), http.StatusCreated)
+		got := a.buy(t, fmt.Sprintf("goods_id=%d&%s", i+2, c.query))
+		if got.status != http.StatusOK || got.body["durable"] != c.durable {
+			t.Errorf("%s is answered with %d %v, want durable %q", c.query, got.status, got.body, c.durable)
+		}
+	}
+	if got := a.buy(t, "goods_id=1&durable=yes"); got.status != http.StatusBadRequest {
+		t.Errorf("durable=yes is answered with %d %v", got.status, got.body)
+	}
+	got := a.owner(t, http.MethodGet, "/goods/2/drift", "", http.StatusOK)
+	if got.body["installed"] != true {
+		t.Errorf("the drift is %v", got.body)
 	}
 }

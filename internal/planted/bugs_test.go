@@ -216,6 +216,8 @@ func defects() []defect {
 			name: "a restock is not counted",
 			file: "internal/service/strategy/preheat.go", old: "p.client.Del(ctx, p.ready(goodsID), p.filling(goodsID))", new: "p.client.Del(ctx, p.filling(goodsID))",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/redis-list/RefusesWhatDoesNotFit", needs: "redis",
+		},
+		{
 			name: "who waits in a queue hears another's answer",
 			file: "internal/service/strategy/grouped.go", old: "own, outcomes = outcomes[:n:n], outcomes[n:]", new: "own, outcomes = outcomes[len(outcomes)-n:], outcomes[:len(outcomes)-n]",
 			pkg: "./internal/service/strategy", test: "TestThoseWhoWaitAreOneBatchFirstComeFirstServed",
@@ -239,6 +241,36 @@ func defects() []defect {
 			name: "a known key waits for the lock of its goods",
 			file: "internal/service/service.go", old: "	if p.Keyed { // first of all", new: "	if p.Keyed && s.grouped != s { // first of all",
 			pkg: "./internal/handler", test: "TestAQueueThatStandsStill",
+		},
+		{
+			name: "redis-stock: orders are taken off the stream before the ledger has them",
+			file: "internal/service/hot/keep.go", old: "		err := c.store.Keep(ctx, Place, promises(entries))\n", new: "		_ = c.settle(ctx, entries)\n		err := c.store.Keep(ctx, Place, promises(entries))\n",
+			pkg: "./internal/service/hot", test: "TestADatabaseThatIsAwayIsWaitedFor", needs: "redis",
+		},
+		{
+			name: "redis-stock: promises of an epoch that is over are kept",
+			file: "internal/repo/reserve.go", old: "AND place = ? AND epoch = ? AND units >= ?", new: "AND place = ? AND ? > 0 AND units >= ?",
+			pkg: "./internal/service/hot", test: "TestAFillingThatWasNotFinishedLosesNothing", needs: "redis",
+		},
+		{
+			name: "redis-stock: who asks again after a lost reply buys again",
+			file: "internal/service/hot/lua/2_sell.lua", old: "local first = redis.call('GET', KEYS[4 + i])", new: "local first = false",
+			pkg: "./internal/service/hot", test: "TestALostReplyIsOneDeduction", needs: "redis",
+		},
+		{
+			name: "redis-stock: a server that has lost its memory is believed",
+			file: "internal/service/hot/lua/3_install.lua", old: "return redis.call('INCR', KEYS[1])", new: "return 0",
+			pkg: "./internal/service/hot", test: "TestARedisThatGoesBackInTimeIsRecognized", needs: "redis",
+		},
+		{
+			name: "redis-stock: what is promised on the stream is sold once more",
+			file: "internal/service/hot/lua/3_install.lua", old: "digits(tonumber(ARGV[3]) - promised)", new: "digits(tonumber(ARGV[3]))",
+			pkg: "./internal/service/hot", test: "TestAFillingThatWasNotFinishedLosesNothing", needs: "redis",
+		},
+		{
+			name: "redis-stock: nobody claims what the dead have in hand",
+			file: "internal/service/hot/consumer.go", old: "if time.Since(c.claimed) > c.options.ClaimAfter/2 {", new: "if time.Since(c.claimed) < 0 {",
+			pkg: "./internal/service/hot", test: "TestTheOrdersOfADeadConsumerAreClaimed", needs: "redis",
 		},
 		{
 			name: "a layer is turned round",

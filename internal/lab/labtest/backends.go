@@ -40,6 +40,15 @@ func (l *Lab) OwnRedis(t *testing.T) *servers.Redis {
 	return own(t, l, "redis", servers.StartRedis)
 }
 
+// OwnCluster is a Redis Cluster of one node that a test may treat as it likes.
+func (l *Lab) OwnCluster(t *testing.T) *servers.Redis {
+	t.Helper()
+	server := own(t, l, "redis", func(ctx context.Context, k *keeper.Keeper, _ servers.Mode) (*servers.Redis, error) {
+		return servers.StartRedisCluster(ctx, k)
+	})
+	return server
+}
+
 // OwnRedlock is five masters that a test may treat as it likes.
 func (l *Lab) OwnRedlock(t *testing.T) *servers.Redlock {
 	t.Helper()

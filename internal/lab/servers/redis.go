@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -38,6 +39,45 @@ func StartDurableRedis(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
 		return nil, &MissingError{What: err.Error(), How: "apt-get install redis-server brings it"}
 	}
 	return localRedis(ctx, k, program, rand.Text(), "appendonly yes\nappendfsync always\n")
+}
+
+// slots is how many a cluster divides its keys into.
+const slots = 16384
+
+// StartRedisCluster starts a cluster of one node, which has every slot.
+func StartRedisCluster(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
+	program, err := Find("redis-server")
+	if err != nil {
+		return nil, &MissingError{What: err.Error(), How: "apt-get install redis-server brings it"}
+	}
+	r, err := localRedis(ctx, k, program, rand.Text(), "appendonly no\ncluster-enabled yes\n")
+	if err != nil {
+		return nil, err
+	}
+	client := r.Open()
+	defer client.Close() //nolint:errcheck // what it was for has been answered
+	if err := client.ClusterAddSlotsRange(ctx, 0, slots-1).Err(); err != nil {
+		return nil, fmt.Errorf("give the node its slots: %w", err)
+	}
+	for {
+		state, err := client.ClusterInfo(ctx).Result()
+		if err != nil || strings.Contains(state, "cluster_state:ok") {
+			return r, err
+		}
+		if err := pauseFor(ctx, 20*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pauseFor waits for d, or until ctx ends.
+func pauseFor(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func startRedis(ctx context.Context, k *keeper.Keeper, mode Mode, password string) (*Redis, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -159,9 +160,7 @@ func (c *consumer) discard(ctx context.Context, m redis.XMessage, reason error) 
 	_, err := c.redis.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
 		if len(m.Values) > 0 {
 			values := map[string]any{"reason": reason.Error()}
-			for name, value := range m.Values {
-				values[name] = value
-			}
+			maps.Copy(values, m.Values)
 			pipe.XAdd(ctx, &redis.XAddArgs{Stream: c.part.dead(), Values: values})
 		}
 		pipe.XAck(ctx, c.part.orders(), group, m.ID)

@@ -145,14 +145,14 @@ func (s *Stock) part(goodsID int64) *partition {
 	return s.parts[goodsID%int64(len(s.parts))]
 }
 
-// fault gives an error of Redis its kind. Where the server has answered, or was
+// fault gives an error of Redis in the course of a purchase its kind. Where the server has answered, or was
 // not to be reached, nothing has happened; otherwise nobody knows. (A cluster's
 // client may have asked twice: what it answers last tells nothing of the first.)
-func (s *Stock) fault(doing string, err error) error {
+func (s *Stock) fault(err error) error {
 	if err == nil {
 		return nil
 	}
-	backend := &stock.BackendError{Backend: redisName, Err: fmt.Errorf("%s: %w", doing, err)}
+	backend := &stock.BackendError{Backend: redisName, Err: fmt.Errorf("sell: %w", err)}
 	_, cluster := s.redis.(*redis.ClusterClient)
 	if !cluster && (isAnswer(err) || isDial(err)) {
 		return backend

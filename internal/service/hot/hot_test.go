@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
@@ -96,7 +97,7 @@ func TestADeliveryThatIsRepeatedIsWrittenOnce(t *testing.T) {
 	s := open(t, server, 10)
 	cut := labtest.NewCut(t, server.Address)
 	r := s.replica(t, "a", at(cut.Address))
-	told := []stock.Order{sell(t, r, buy(1))}
+	told := orders(sell(t, r, buy(1)))
 	settle(t, r)
 	for range 3 {
 		cut.After("\r\nsettle\r\n", false)
@@ -110,7 +111,7 @@ func TestADeliveryThatIsRepeatedIsWrittenOnce(t *testing.T) {
 func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a", idle)
-	told := []stock.Order{sell(t, a, buy(1))}
+	told := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	for range 3 {
 		told = append(told, sell(t, a, buy(1)))
@@ -129,7 +130,7 @@ func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
 func TestAnOrderThatCannotBeWrittenIsPutAside(t *testing.T) {
 	s := open(t, lab.Redis(t), 5)
 	a := s.replica(t, "a", idle)
-	told := []stock.Order{sell(t, a, buy(1))}
+	told := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	lost := buy(2)
 	sell(t, a, lost)
@@ -159,7 +160,7 @@ func TestAnOrderThatCannotBeWrittenIsPutAside(t *testing.T) {
 func TestAFillingThatWasNotFinishedLosesNothing(t *testing.T) {
 	s := open(t, lab.Redis(t), 50)
 	a := s.replica(t, "a", idle)
-	told := []stock.Order{sell(t, a, buy(1))}
+	told := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	told = append(told, sell(t, a, buy(2)))
 	if _, err := s.store.Fill(t.Context(), goods, hot.Place, 0); err != nil {
@@ -222,8 +223,12 @@ func TestARedisThatForgetsNeverOversells(t *testing.T) {
 			})
 			told := crowd(t, a, b)
 			ended()
-			told = append(told, crowd(t, a, b)...)
-			settle(t, a)
+			// What was kept back for orders that the ledger had comes back as they are
+			// settled.
+			for end := time.Now().Add(10 * time.Second); s.audit(t).Sold < 2000 && time.Now().Before(end); {
+				told = append(told, crowd(t, a, b)...)
+				settle(t, a)
+			}
 			audit := s.audit(t)
 			if !audit.Clean || audit.Sold != 2000 {
 				t.Errorf("%d buyers were told, the audit is %+v", len(told), audit)
@@ -238,7 +243,7 @@ func TestARedisThatForgetsNeverOversells(t *testing.T) {
 func TestARedisThatGoesBackInTimeIsRecognized(t *testing.T) {
 	s := open(t, lab.OwnRedis(t), 10)
 	a := s.replica(t, "a")
-	told := []stock.Order{sell(t, a, buy(1))}
+	told := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	old := s.client.HGetAll(t.Context(), s.key("goods:1")).Val()
 	told = append(told, sell(t, a, buy(5)))
@@ -263,7 +268,7 @@ func TestARedisThatGoesBackInTimeIsRecognized(t *testing.T) {
 func TestWhatWasPromisedAboveTheStockIsNotWritten(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a")
-	told := []stock.Order{sell(t, a, buy(1))}
+	told := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	if err := s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err(); err != nil {
 		t.Fatal(err)
@@ -282,7 +287,7 @@ func TestWhatWasPromisedAboveTheStockIsNotWritten(t *testing.T) {
 func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a")
-	told := []stock.Order{sell(t, a, buy(1))}
+	told := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	for _, c := range []struct {
 		drift int64
@@ -311,7 +316,7 @@ func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
 func TestRestockingEndsTheSoldOutOnAllReplicas(t *testing.T) {
 	s := open(t, lab.Redis(t), 1)
 	replicas := []*hot.Stock{s.replica(t, "a"), s.replica(t, "b"), s.replica(t, "c")}
-	told := []stock.Order{sell(t, replicas[0], buy(1))}
+	told := orders(sell(t, replicas[0], buy(1)))
 	time.Sleep(100 * time.Millisecond) // all of them have subscribed
 	for range 3 {
 		for _, r := range replicas {
@@ -372,7 +377,7 @@ func TestAUserBuysNoMoreThanTheLimit(t *testing.T) {
 		p.UserID = user
 		return p
 	}
-	told := []stock.Order{sell(t, a, by("小明", 2)), sell(t, b, by("小明", 1)), sell(t, a, by("other", 3)), sell(t, a, buy(5))}
+	told := orders(sell(t, a, by("小明", 2)), sell(t, b, by("小明", 1)), sell(t, a, by("other", 3)), sell(t, a, buy(5)))
 	for _, r := range []*hot.Stock{a, b} {
 		if o, err := deduct(t, r, by("小明", 1)); err != nil || !errors.Is(o.Refused, stock.ErrUserLimit) {
 			t.Errorf("above the limit: %v, %v, want %v", o.Refused, err, stock.ErrUserLimit)
@@ -432,7 +437,7 @@ func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	s.database = through
 	a := s.replica(t, "a")
 	s.database = direct
-	told := []stock.Order{sell(t, a, buy(1))}
+	told := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	cut.Mute(true)
 	for range 50 {
@@ -442,5 +447,25 @@ func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 		t.Errorf("%d orders are in a ledger that cannot be reached", n)
 	}
 	cut.Mute(false)
+	s.assertExact(t, a, told)
+}
+
+// On a cluster every operation of the script finds its keys in one slot, or it
+// would be refused.
+func TestTheStockIsSoldOnACluster(t *testing.T) {
+	server := lab.OwnCluster(t)
+	s := open(t, server, 300)
+	s.cluster = true
+	s.options.PerUser = 1000
+	s.client.Close() //nolint:errcheck // a cluster's takes its place
+	s.client = lock.NewRedisClient(lock.RedisOptions{Addresses: []string{server.Address}, Cluster: true, Password: server.Password, Timeout: time.Second, PoolSize: 4})
+	a, b := s.replica(t, "a"), s.replica(t, "b")
+	user := buy(2)
+	user.UserID = "somebody"
+	told := orders(sell(t, a, user))
+	if _, err := s.store.Fill(t.Context(), goods, hot.Place, 0); err != nil { // so that some are offered again
+		t.Fatal(err)
+	}
+	told = append(told, crowd(t, a, b)...)
 	s.assertExact(t, a, told)
 }

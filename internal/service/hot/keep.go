@@ -66,7 +66,7 @@ func (c *consumer) settle(ctx context.Context, entries []entry) error {
 		requests = append(requests, c.part.request(e.RequestID))
 		orders = append(orders, e.id, n, e.Epoch, e.Quantity)
 	}
-	args := append([]any{group, c.options.Remember.Milliseconds(), len(numbers)}, orders...)
+	args := append([]any{group, c.options.Remember.Milliseconds(), len(numbers), c.soldOut.channel}, orders...)
 	_, err := c.part.call(ctx, c.redis, "settle", append(keys, requests...), args...)
 	return backend("settle", err)
 }

@@ -94,6 +94,9 @@ func sell(t *testing.T, r *hot.Stock, p stock.Purchase) stock.Order {
 	return o.Order
 }
 
+// orders are what buyers were told so far.
+func orders(told ...stock.Order) []stock.Order { return told }
+
 func deduct(t *testing.T, r *hot.Stock, p stock.Purchase) (stock.Outcome, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

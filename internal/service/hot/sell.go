@@ -91,14 +91,14 @@ func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase,
 	defer answered()
 	answer, err := p.call(asking, s.redis, "sell", keys, args...)
 	if err != nil {
-		return nil, false, s.fault("sell", err)
+		return nil, false, s.fault(err)
 	}
 	if answer == absent {
 		return nil, false, nil
 	}
 	list, err = readVerdicts(answer, len(batch))
 	if err != nil {
-		return nil, false, s.fault("sell", err)
+		return nil, false, s.fault(err)
 	}
 	return list, true, nil
 }
@@ -132,7 +132,7 @@ func (s *Stock) outcomes(goodsID int64, batch []stock.Purchase, orders []string,
 		case answerSold:
 			left, err := strconv.ParseInt(v.text, 10, 64)
 			if err != nil {
-				return nil, s.fault("sell", err)
+				return nil, s.fault(err)
 			}
 			list[i] = stock.Outcome{Durable: stock.InRedis, Order: stock.Order{
 				ID: orders[i], Kind: stock.Deduction, RequestID: p.RequestID, GoodsID: goodsID, Quantity: p.Quantity,
@@ -141,7 +141,7 @@ func (s *Stock) outcomes(goodsID int64, batch []stock.Purchase, orders []string,
 		case answerKnown:
 			known, err := s.known(goodsID, p, orders[i], v.text)
 			if err != nil {
-				return nil, s.fault("sell", err)
+				return nil, s.fault(err)
 			}
 			list[i] = known
 		case answerLimited:
