@@ -95,7 +95,7 @@ func (s *Stock) reconcile(ctx context.Context) {
 // Reconcile looks at every goods that is sold from Redis, reports where Redis and
 // the database differ, and repairs it by installing the counter anew: that is
 // exact whatever was there. A counter that is too high is replaced at once. One
-// that is too low, or units that lie in the row, only where two looks in a row
+// that is too low, only where two looks in a row
 // have seen the same and nothing on the stream.
 func (s *Stock) Reconcile(ctx context.Context) error {
 	places, err := s.store.Places(ctx, Place)
