@@ -163,6 +163,8 @@ func jsonValue(token json.Token) (v value, plain bool) {
 
 func (f *form) add(name string, v value, known []string) {
 	switch before, twice := f.values[name]; {
+	case len(known) == 0:
+		f.failf(name, "is not a field here; there are none")
 	case !slices.Contains(known, name):
 		f.failf(name, "is not a field here; allowed are %s", strings.Join(known, ", "))
 	case twice && before.from == v.from:

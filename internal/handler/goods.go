@@ -29,7 +29,17 @@ func (g goods) read(c *gin.Context) {
 }
 
 // audit serves GET /goods/:id/audit.
-func (g goods) audit(c *gin.Context) { g.auditBy(c, g.options.Inventory.Audit) }
+func (g goods) audit(c *gin.Context) {
+	f, err := readForm(c.Request)
+	if err == nil {
+		err = f.err()
+	}
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	g.auditBy(c, g.options.Inventory.Audit)
+}
 
 // auditForOwner is the same for the owner, who may have every row of the ledger
 // read by full=true: that takes a while, and is not for everyone.

@@ -56,7 +56,7 @@ func serveWith(t *testing.T, d *servers.Database, locks lock.Deps) api {
 	store := labtest.Open(t, d, "replica-1")
 	catalogue := service.NewCatalogue(strategy.Registry(), strategy.Deps{
 		Store: store, LockWait: lockWait, Lock: locks, Retry: strategy.Retry{Tries: 10, Max: time.Millisecond},
-		Group: strategy.Group{Batch: 20, Units: 1000, Queue: queue},
+		Group: strategy.Group{Batch: 5, Units: 1000, Queue: queue},
 		Hot:   hot.Options{Prefix: "test-" + crand.Text()}, // the Redis is shared by tests on other databases
 	}, 5*time.Second)
 	t.Cleanup(func() {
