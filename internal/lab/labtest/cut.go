@@ -2,9 +2,9 @@ package labtest
 
 import (
 	"bytes"
-	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -103,10 +103,8 @@ func (c *Cut) pass(client net.Conn) {
 		client.Close() //nolint:errcheck // the target is gone, and so are we
 		return
 	}
-	go func() {
-		_, _ = io.Copy(client, server)
-		client.Close() //nolint:errcheck // the target hung up
-	}()
+	back := &answers{from: server, to: client, lost: make(chan struct{})}
+	go back.pass()
 	defer client.Close() //nolint:errcheck // the client hung up, or was cut
 	defer server.Close() //nolint:errcheck // the same
 	buffer := make([]byte, 64<<10)
@@ -116,18 +114,56 @@ func (c *Cut) pass(client net.Conn) {
 			return
 		}
 		cut, deliver := c.isCut(buffer[:n])
-		if cut && deliver {
-			client.Close() //nolint:errcheck // first, so that the answer finds nobody
-		}
-		if !cut || deliver {
-			if _, err := server.Write(buffer[:n]); err != nil {
-				return
-			}
-		}
-		if cut {
-			time.Sleep(100 * time.Millisecond) // long enough for the server to act
+		if cut && !deliver {
 			return
 		}
+		back.drop.Store(cut) // before the server can have an answer
+		if _, err := server.Write(buffer[:n]); err != nil {
+			return
+		}
+		if cut {
+			back.await()
+			return
+		}
+	}
+}
+
+// answers is the way back from a target to its client.
+type answers struct {
+	from, to net.Conn
+	// drop has what comes from now on be lost; lost is closed with the first of it.
+	drop atomic.Bool
+	lost chan struct{}
+}
+
+func (a *answers) pass() {
+	defer a.to.Close() //nolint:errcheck // the target hung up
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := a.from.Read(buffer)
+		if err != nil {
+			return
+		}
+		if a.drop.Load() {
+			close(a.lost)
+			return
+		}
+		if _, err := a.to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// answerWithin bounds the wait for an answer that is to be lost.
+const answerWithin = time.Second
+
+// await returns when the target has acted: its answer is there, and lost. The
+// client must not hear of the cut before, or what it sends next could overtake
+// what the target has not read yet.
+func (a *answers) await() {
+	select {
+	case <-a.lost:
+	case <-time.After(answerWithin):
 	}
 }
 
