@@ -121,7 +121,7 @@ func rowY(i int) float64 { return float64(topHeight + i*rowHeight) }
 func (r *Result) fill(p *panel, names []string, replicas int, s scale) {
 	at := func(v float64) float64 { return p.X + s.of(v)*p.Width }
 	for v := s.least; v <= s.most*1.001; v *= 10 {
-		p.Ticks = append(p.Ticks, tick{X: at(v), Label: humanize.CommafWithDigits(v, 3)}) // a decade may be below 1
+		p.Ticks = append(p.Ticks, tick{X: at(v), Label: humanize.Commaf(v)}) // a decade may be below 1
 	}
 	for i, name := range names {
 		for _, group := range []bool{false, true} {
