@@ -35,10 +35,10 @@ func takeBack(ctx context.Context, do func(context.Context) error) {
 // question that was asked before is still awaited.
 const answerWithin = 250 * time.Millisecond
 
-// uncut is a context for one round trip in the course of a wait. It is not cut
+// Uncut is a context for one round trip in the course of a wait. It is not cut
 // off when the waiting is: an answer that nobody heard may have been a grant,
 // and a backend that does not answer is told from a name that is not free.
-func uncut(ctx context.Context) (context.Context, context.CancelFunc) {
+func Uncut(ctx context.Context) (context.Context, context.CancelFunc) {
 	own := context.WithoutCancel(ctx)
 	deadline, limited := ctx.Deadline()
 	if !limited {

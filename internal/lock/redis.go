@@ -75,7 +75,7 @@ func (g grant) won() bool { return g.status == taken }
 // take runs an acquiring script, whose third argument is the floor of the
 // tokens. It is asked for only where Redis has no counter of the name.
 func (r redisLock) take(ctx context.Context, s *redis.Script, name string, keys []string, owner string, more ...any) (grant, error) {
-	ctx, answered := uncut(ctx)
+	ctx, answered := Uncut(ctx)
 	defer answered()
 	floor := ""
 	for {

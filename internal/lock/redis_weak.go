@@ -6,7 +6,7 @@ import "context"
 // sleep, try again.
 func (r redisLock) poll(ctx context.Context, try func(context.Context) (won bool, err error), giveUp func(context.Context) error) (Lease, error) {
 	for {
-		asking, answered := uncut(ctx)
+		asking, answered := Uncut(ctx)
 		won, err := try(asking)
 		answered()
 		switch {

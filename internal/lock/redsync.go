@@ -55,7 +55,7 @@ func (l redsyncOne) Acquire(ctx context.Context, name string) (Lease, error) {
 // tokens no harm. Where Redis has lost the counter, the script takes over, which
 // asks for a floor before it grants anything.
 func (l redsyncOne) set(ctx context.Context, name, key, owner string) (grant, error) {
-	ctx, answered := uncut(ctx)
+	ctx, answered := Uncut(ctx)
 	defer answered()
 	var won *redis.BoolCmd
 	var count *redis.IntCmd
@@ -166,7 +166,7 @@ const calm = 3
 func lockMutex(ctx context.Context, m *redsync.Mutex, retry time.Duration, nodes int) (asked time.Time, err error) {
 	for {
 		asked = time.Now()
-		asking, answered := uncut(ctx)
+		asking, answered := Uncut(ctx)
 		err = m.TryLockContext(asking)
 		answered()
 		switch {

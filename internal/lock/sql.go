@@ -115,7 +115,7 @@ func (p *sqlPool) spare(n int) bool {
 
 // answered runs do and bounds the database's answer.
 func answered(ctx context.Context, do func(context.Context) error) error {
-	own, end := uncut(ctx)
+	own, end := Uncut(ctx)
 	defer end()
 	own, cancel := context.WithTimeout(own, sqlAnswer)
 	defer cancel()

@@ -76,7 +76,7 @@ func zkDo(ctx context.Context, l *zkLink, do func(*zk.Conn) error) error {
 	return err
 }
 
-// zkLimit is a context for one round trip: like uncut it outlasts ctx a little,
+// zkLimit is a context for one round trip: like Uncut it outlasts ctx a little,
 // and it is never longer than the server may take.
 func zkLimit(ctx context.Context, longest time.Duration) (context.Context, context.CancelFunc) {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)

@@ -67,15 +67,15 @@ func (i *Inventory) pending(ctx context.Context, goodsID int64) *int64 {
 	return &sum
 }
 
-// Drift compares, for each strategy that keeps its stock elsewhere, what it may
-// still promise with what the ledger leaves. stock.ErrUnknownGoods: there is no
+// Drift compares what the strategy that keeps its stock elsewhere may still promise
+// with what the ledger leaves. stock.ErrUnknownGoods: there is no
 // such goods.
 func (i *Inventory) Drift(ctx context.Context, goodsID int64) (hot.Drift, error) {
 	if _, err := i.store.Goods(ctx, goodsID); err != nil {
 		return hot.Drift{}, err
 	}
-	for _, promiser := range i.catalogue.promisers() {
-		return promiser.Drift(ctx, goodsID)
+	if promisers := i.catalogue.promisers(); len(promisers) > 0 {
+		return promisers[0].Drift(ctx, goodsID)
 	}
 	return hot.Drift{GoodsID: goodsID}, nil
 }

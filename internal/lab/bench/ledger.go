@@ -41,7 +41,7 @@ func RunLedger(ctx context.Context, o Options, rows int64) (result *Result, err 
 	if result.Durability, err = durability(ctx, backends); err != nil {
 		return nil, err
 	}
-	b := &bench{options: o, keeper: k, backends: backends, grouped: true}
+	b := &bench{options: o, keeper: k, backends: backends}
 	l := &large{bench: b}
 	defer func() { err = errors.Join(err, l.close(context.WithoutCancel(ctx))) }()
 	if err := l.open(ctx, full, rows); err != nil {

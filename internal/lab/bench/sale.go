@@ -23,15 +23,13 @@ const (
 	settleWithin = 5 * time.Second
 )
 
-// sales are the subjects of every strategy, alone and, where the replicas can,
-// grouped. What is compared is measured one after the other.
+// sales are the subjects of every strategy, alone and grouped. What is compared is
+// measured one after the other.
 func (s *stage) sales() (list []Subject) {
 	for _, strategy := range s.strategies {
 		for _, clients := range s.options.crowds() {
 			list = append(list, s.sale(Setting{Strategy: strategy.Name, Clients: clients, Replicas: s.replicas}))
-			if s.grouped {
-				list = append(list, s.sale(Setting{Strategy: strategy.Name, Group: true, Clients: clients, Replicas: s.replicas}))
-			}
+			list = append(list, s.sale(Setting{Strategy: strategy.Name, Group: true, Clients: clients, Replicas: s.replicas}))
 		}
 	}
 	return list
@@ -117,8 +115,12 @@ func (s *stage) settle(ctx context.Context, goodsID int64, result *load.Result) 
 		if err != nil {
 			return err
 		}
-		wrong := unclean(audit, int64(result.Sold), int64(result.Unknown))
-		if wrong == nil || time.Now().After(end) {
+		// The audit itself waits for what is pending, and longer than we do.
+		wrong, late := unclean(audit, int64(result.Sold), int64(result.Unknown)), time.Now().After(end)
+		switch {
+		case wrong == nil && late:
+			return fmt.Errorf("the ledger had every sale only %s after the last one", (time.Since(end) + settleWithin).Round(time.Millisecond))
+		case wrong == nil, late:
 			return wrong
 		}
 		select {

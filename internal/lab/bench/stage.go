@@ -10,7 +10,6 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/load"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
@@ -25,10 +24,7 @@ type bench struct {
 	end      time.Time    // of the run
 	goods    atomic.Int64 // each measurement sells goods of its own
 
-	// What the first replica says of itself: the strategies that are measured, and
-	// whether they can be grouped.
-	strategies []service.Description
-	grouped    bool
+	strategies []service.Description // that are measured, as the first replica describes them
 }
 
 // stage is a number of replicas, and as many with nothing behind their HTTP. One
@@ -144,19 +140,6 @@ func rank(d service.Description) int {
 		return 1
 	}
 	return 0
-}
-
-// groups asks the replicas whether they can sell in groups.
-func (s *stage) groups(ctx context.Context) (bool, error) {
-	goodsID, err := s.create(ctx, 1)
-	if err != nil {
-		return false, err
-	}
-	result, err := load.Run(ctx, load.Plan{
-		URL: s.url(s.served), Strategy: "sql-conditional", Group: true, GoodsID: goodsID,
-		Clients: 1, Requests: 1, Timeout: requestLimit,
-	})
-	return err == nil && result.Sold == 1, err
 }
 
 // count says how many there are of something.

@@ -117,12 +117,6 @@ func (b *bench) plan(ctx context.Context, parts []part, result *Result) (err err
 	if b.strategies, err = first.safe(ctx, result); err != nil {
 		return err
 	}
-	if b.grouped, err = first.groups(ctx); err != nil {
-		return err
-	}
-	if !b.grouped {
-		result.Notes = append(result.Notes, "grouped: not measured: the replicas do not take group=true")
-	}
 	for name, reason := range b.backends.Missing {
 		if b.options.Quick {
 			break // they would have been left out anyhow

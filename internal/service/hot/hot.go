@@ -145,9 +145,10 @@ func (s *Stock) part(goodsID int64) *partition {
 	return s.parts[goodsID%int64(len(s.parts))]
 }
 
-// fault gives an error of Redis in the course of a purchase its kind. Where the server has answered, or was
-// not to be reached, nothing has happened; otherwise nobody knows. (A cluster's
-// client may have asked twice: what it answers last tells nothing of the first.)
+// fault gives an error of Redis in the course of a purchase its kind. Where the
+// server has answered, or was not to be reached, nothing has happened; otherwise
+// nobody knows. (A cluster's client may have asked twice: what it answers last
+// tells nothing of the first.)
 func (s *Stock) fault(err error) error {
 	if err == nil {
 		return nil
@@ -166,21 +167,6 @@ func backend(doing string, err error) error {
 		return nil
 	}
 	return &stock.BackendError{Backend: redisName, Err: fmt.Errorf("%s: %w", doing, err)}
-}
-
-// answerWithin is how long after the end of a purchase the answer to a question
-// that was asked before is still awaited.
-const answerWithin = 250 * time.Millisecond
-
-// uncut is a context for one round trip in the course of a purchase: where the
-// buyer leaves in the middle of it, the answer is heard all the same.
-func uncut(ctx context.Context) (context.Context, context.CancelFunc) {
-	own := context.WithoutCancel(ctx)
-	deadline, limited := ctx.Deadline()
-	if !limited {
-		return own, func() {}
-	}
-	return context.WithDeadline(own, deadline.Add(answerWithin))
 }
 
 // pause waits for d, or until ctx ends, and reports whether ctx lasted.

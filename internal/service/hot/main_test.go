@@ -108,12 +108,24 @@ func deduct(t *testing.T, r *hot.Stock, p stock.Purchase) (stock.Outcome, error)
 	return outcomes[0], nil
 }
 
+// settle waits until nothing is promised that the ledger does not have.
 func settle(t *testing.T, r *hot.Stock) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := r.Settle(ctx, goods); err != nil {
-		t.Fatal(err)
+	for {
+		promised, err := r.Promised(ctx, goods)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if promised == 0 {
+			return
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("%d units are promised and not in the ledger", promised)
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/stockd/stockd/internal/repo"
 )
@@ -95,8 +94,8 @@ func (s *Stock) reconcile(ctx context.Context) {
 // Reconcile looks at every goods that is sold from Redis, reports where Redis and
 // the database differ, and repairs it by installing the counter anew: that is
 // exact whatever was there. A counter that is too high is replaced at once. One
-// that is too low, only where two looks in a row
-// have seen the same and nothing on the stream.
+// that is too low, only where two looks in a row have seen the same and nothing on
+// the stream.
 func (s *Stock) Reconcile(ctx context.Context) error {
 	places, err := s.store.Places(ctx, Place)
 	if err != nil {
@@ -137,20 +136,4 @@ func (s *Stock) remember(seen map[int64]Drift) {
 	s.looking.Lock()
 	defer s.looking.Unlock()
 	s.drifts = seen
-}
-
-// settleLook is the pause between two looks of Settle.
-const settleLook = 5 * time.Millisecond
-
-// Settle waits until nothing of a goods is promised that the ledger does not have.
-func (s *Stock) Settle(ctx context.Context, goodsID int64) error {
-	for {
-		promised, err := s.Promised(ctx, goodsID)
-		if err != nil || promised == 0 {
-			return err
-		}
-		if !pause(ctx, settleLook) {
-			return fmt.Errorf("%d units of goods %d are promised and not in the ledger: %w", promised, goodsID, context.Cause(ctx))
-		}
-	}
 }

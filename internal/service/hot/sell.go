@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -87,7 +88,8 @@ func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase,
 		keys = append(keys, p.request(purchase.RequestID))
 		args = append(args, purchase.RequestID, purchase.Quantity, purchase.UserID, orders[i])
 	}
-	asking, answered := uncut(ctx)
+	// Where the buyer leaves in the middle of it, the answer is heard all the same.
+	asking, answered := lock.Uncut(ctx)
 	defer answered()
 	answer, err := p.call(asking, s.redis, "sell", keys, args...)
 	if err != nil {
