@@ -1,0 +1,145 @@
+// Package history is the evidence of an experiment: what was asked and answered,
+// who held which lock from when to when, what was done to whom. It is written as
+// JSON lines while the experiment runs, and everything that is concluded is
+// concluded from the lines as they are read again.
+package history
+
+import (
+	"time"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Line is one line of the file: one of its fields is set.
+type Line struct {
+	Request *Request `json:"request,omitempty"`
+	Lease   *Event   `json:"lease,omitempty"`
+	Mark    *Mark    `json:"mark,omitempty"`
+	Audit   *Audit   `json:"audit,omitempty"`
+	Sample  *Sample  `json:"sample,omitempty"`
+	Figure  *Figure  `json:"figure,omitempty"`
+}
+
+// Request is one purchase as its buyer saw it.
+type Request struct {
+	// Start is when it was sent, End when the answer was there or given up.
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+	// Client tells buyers apart, from 0.
+	Client   int    `json:"client"`
+	Strategy string `json:"strategy"`
+	GoodsID  int64  `json:"goods_id"`
+	Quantity int64  `json:"quantity"`
+	// Key is the Idempotency-Key that it was sent with, or empty.
+	Key     string  `json:"key,omitempty"`
+	Outcome Outcome `json:"outcome"`
+	// Problem is the last part of the problem's type where there was one.
+	Problem string `json:"problem,omitempty"`
+	Order   string `json:"order,omitempty"`
+	// Remaining is what the answer says is left after this sale.
+	Remaining int64  `json:"remaining"`
+	Replica   string `json:"replica,omitempty"`
+	Token     uint64 `json:"token,omitempty"`
+	// Wait is for the lock, Hold under it, as the answer says.
+	Wait time.Duration `json:"wait_ns"`
+	Hold time.Duration `json:"hold_ns"`
+}
+
+// Outcome is what is known of a request's fate.
+type Outcome string
+
+// The outcomes.
+const (
+	Sold    Outcome = "sold"
+	Refused Outcome = "refused" // sold out
+	Failed  Outcome = "failed"  // it is known that nothing happened; Problem says why
+	Unknown Outcome = "unknown" // no answer, or one that says so
+)
+
+// Event is one step in the life of a lease.
+type Event struct {
+	At time.Time `json:"at"`
+	// ID is the lease's; it tells the leases of one file apart.
+	ID string `json:"id"`
+	// Name is what is locked, Holder who asks: a replica, or a contender of the
+	// lab. A holder may have several leases, one after the other or at once.
+	Name   string    `json:"name"`
+	Holder string    `json:"holder"`
+	Lock   string    `json:"lock"`
+	What   EventKind `json:"what"`
+	Token  uint64    `json:"token,omitempty"`
+	// Error says why a wait or a release failed.
+	Error string `json:"error,omitempty"`
+}
+
+// EventKind is a step in the life of a lease.
+type EventKind string
+
+// The kinds of events, in the order in which they come.
+const (
+	Asked    EventKind = "asked"
+	Granted  EventKind = "granted"
+	GaveUp   EventKind = "gave-up" // was not granted
+	Lost     EventKind = "lost"    // the holder was told
+	Released EventKind = "released"
+)
+
+// Mark is something that the lab did, or that a replica reported having reached.
+type Mark struct {
+	At time.Time `json:"at"`
+	// Until is the end of what lasts; zero for what happens at once.
+	Until time.Time `json:"until,omitzero"`
+	// Who it was done to: a replica, a server, or empty.
+	Who  string `json:"who,omitempty"`
+	What string `json:"what"`
+}
+
+// Audit is the audit of one goods.
+type Audit struct {
+	At time.Time `json:"at"`
+	stock.Audit
+}
+
+// Sample is the stock and the sales of one goods at one time.
+type Sample struct {
+	At      time.Time `json:"at"`
+	GoodsID int64     `json:"goods_id"`
+	Stock   int64     `json:"stock"`
+	Sold    int64     `json:"sold"`
+}
+
+// Figure is a number that the experiment measured by itself.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+}
+
+// History is all lines of one try, sorted by time.
+type History struct {
+	Requests []Request
+	Leases   []Lease
+	Marks    []Mark
+	Audits   []Audit
+	Samples  []Sample
+	Figures  map[string]float64
+}
+
+// Lease is what the events of one lease come to.
+type Lease struct {
+	ID, Name, Holder, Lock string
+	Token                  uint64
+	// Asked is always set; the others are zero where it did not come to that. A
+	// lease that was granted and has no End belonged to a holder that died, or
+	// that still had it when the history ended.
+	Asked, Granted, GaveUp, Lost, Released time.Time
+	Error                                  string
+}
+
+// End is when the holder knew that the lease had ended: by its loss or by its
+// release, whichever came first.
+func (l Lease) End() time.Time {
+	if l.Lost.IsZero() || !l.Released.IsZero() && l.Released.Before(l.Lost) {
+		return l.Released
+	}
+	return l.Lost
+}
