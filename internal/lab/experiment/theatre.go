@@ -83,7 +83,7 @@ func (t *theatre) gather(s *Scene, start time.Time) error {
 	}
 	for _, replica := range s.Cluster.Replicas {
 		if file := replica.History(); file != "" {
-			if err := s.History.Append(file, start); err != nil {
+			if err := s.History.Copy(file, start); err != nil {
 				return fmt.Errorf("read what %s wrote down: %w", replica.Name, err)
 			}
 		}
