@@ -20,6 +20,13 @@ func All() []experiment.Experiment {
 		mutexPerRequest(),
 		mutexInTransaction(),
 		threeReplicas(),
+		holderCrashes(),
+		workOutlastsTTL(),
+		reentrancy(),
+		watchdog(),
+		tryLock(),
+		pausedHolder(),
+		fairness(),
 	}
 	slices.SortFunc(all, func(a, b experiment.Experiment) int { return cmp.Compare(a.Number, b.Number) })
 	return all
