@@ -27,6 +27,10 @@ func All() []experiment.Experiment {
 		tryLock(),
 		pausedHolder(),
 		fairness(),
+		herd(),
+		ownerCheck(),
+		getSet(),
+		lostReply(),
 	}
 	slices.SortFunc(all, func(a, b experiment.Experiment) int { return cmp.Compare(a.Number, b.Number) })
 	return all
