@@ -28,6 +28,7 @@ func All() []experiment.Experiment {
 		pausedHolder(),
 		fairness(),
 		herd(),
+		lateWatch(),
 		ownerCheck(),
 		getSet(),
 		lostReply(),

@@ -73,4 +73,3 @@ func visible(sent string) string {
 	}
 	return string(out)
 }
-

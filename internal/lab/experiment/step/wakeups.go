@@ -1,12 +1,9 @@
 package step
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"net"
 	"strings"
-	"time"
 
 	"github.com/stockd/stockd/internal/lab/experiment"
 )
@@ -36,22 +33,13 @@ func WakeUps(releases int, steps ...experiment.Step) experiment.Step {
 // fired asks the server how many watches on nodes that went, and on the children
 // of nodes, it has fired.
 func fired(ctx context.Context, address string) (sum float64, err error) {
-	dialer := net.Dialer{Timeout: time.Second}
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+	said, err := fourLetters(ctx, address, "mntr")
 	if err != nil {
-		return 0, fmt.Errorf("count wake-ups: %w", err)
-	}
-	defer conn.Close() //nolint:errcheck // the server closes it, too
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		return 0, fmt.Errorf("count wake-ups: %w", err)
-	}
-	if _, err := fmt.Fprint(conn, "mntr"); err != nil {
-		return 0, fmt.Errorf("count wake-ups: %w", err)
+		return 0, err
 	}
 	found := 0
-	lines := bufio.NewScanner(conn)
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), "\t")
+	for line := range strings.Lines(string(said)) {
+		name, value, _ := strings.Cut(line, "\t")
 		if name != "zk_sum_node_deleted_watch_count" && name != "zk_sum_node_children_watch_count" {
 			continue
 		}
@@ -62,7 +50,7 @@ func fired(ctx context.Context, address string) (sum float64, err error) {
 		sum, found = sum+n, found+1
 	}
 	if found != 2 {
-		return 0, fmt.Errorf("count wake-ups: the server told %d of 2 counters: %w", found, lines.Err())
+		return 0, fmt.Errorf("count wake-ups: the server told %d of 2 counters", found)
 	}
 	return sum, nil
 }
