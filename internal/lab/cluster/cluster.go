@@ -40,6 +40,9 @@ type Options struct {
 	Processors int
 	// Balancer is where the balancer is to come from.
 	Balancer servers.Mode
+	// Lab turns on the faults inside of the replicas, and has each of them write
+	// down its leases.
+	Lab bool
 }
 
 // Cluster is a number of replicas behind a balancer.
@@ -59,6 +62,9 @@ func Start(ctx context.Context, k *keeper.Keeper, o Options) (*Cluster, error) {
 	for i := range o.Replicas {
 		c.Replicas = append(c.Replicas, &Replica{Name: fmt.Sprintf("replica-%d", i+1), keeper: k, options: o, token: c.token})
 	}
+	if err := c.giveHistories(k, o); err != nil {
+		return nil, err
+	}
 	if err := c.startReplicas(ctx); err != nil {
 		return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 	}
@@ -66,6 +72,22 @@ func Start(ctx context.Context, k *keeper.Keeper, o Options) (*Cluster, error) {
 		return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 	}
 	return c, nil
+}
+
+// giveHistories gives each replica of an experiment a file of its own. Another
+// cluster of the same keeper has others, although its replicas have the same names.
+func (c *Cluster) giveHistories(k *keeper.Keeper, o Options) error {
+	if !o.Lab {
+		return nil
+	}
+	folder, err := os.MkdirTemp(k.Folder(), "histories-")
+	if err != nil {
+		return fmt.Errorf("make a folder for histories: %w", err)
+	}
+	for _, r := range c.Replicas {
+		r.history = filepath.Join(folder, r.Name+".jsonl")
+	}
+	return nil
 }
 
 // startReplicas starts one replica, which brings the schema up to date, and then
@@ -85,6 +107,11 @@ func (c *Cluster) startReplicas(ctx context.Context) error {
 // listener of its first replica.
 func (c *Cluster) Client() client.Client {
 	return client.Client{URL: c.URL, AdminURL: c.Replicas[0].AdminURL, Token: c.token}
+}
+
+// ClientOf speaks to one replica, counted from 0, and to its owner's listener.
+func (c *Cluster) ClientOf(i int) client.Client {
+	return client.Client{URL: c.Replicas[i].URL, AdminURL: c.Replicas[i].AdminURL, Token: c.token}
 }
 
 // Close stops the balancer and then the replicas.
@@ -128,6 +155,7 @@ type Replica struct {
 	keeper  *keeper.Keeper
 	options Options
 	token   string
+	history string
 	process *keeper.Process
 }
 
@@ -178,6 +206,9 @@ func (r *Replica) env() []string {
 			env = append(env, entry)
 		}
 	}
+	if r.history != "" {
+		env = append(env, "STOCKD_LAB_ENABLED=true", "STOCKD_LAB_HISTORY="+r.history)
+	}
 	return append(append(env, r.options.Env...),
 		fmt.Sprintf("GOMAXPROCS=%d", r.options.processors()),
 		"STOCKD_REPLICA="+r.Name,
@@ -216,3 +247,7 @@ func (r *Replica) Kill(ctx context.Context) error {
 
 // Pid is the replica's process id.
 func (r *Replica) Pid() int { return r.process.Pid() }
+
+// History is the file of the leases and the faults of the replica, which it goes
+// on with when it is started again. It is empty outside of experiments.
+func (r *Replica) History() string { return r.history }
