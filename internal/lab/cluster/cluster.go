@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -34,6 +35,8 @@ type Options struct {
 	Replicas int
 	// Env holds the STOCKD_… variables that every replica gets.
 	Env []string
+	// Own holds more of them for single replicas, by their number from 1.
+	Own map[int][]string
 	// Embedded tells that the database runs inside the replicas.
 	Embedded bool
 	// Processors is how many each replica uses; 0: a fair share of the machine.
@@ -60,7 +63,7 @@ type Cluster struct {
 func Start(ctx context.Context, k *keeper.Keeper, o Options) (*Cluster, error) {
 	c := &Cluster{token: rand.Text()}
 	for i := range o.Replicas {
-		c.Replicas = append(c.Replicas, &Replica{Name: fmt.Sprintf("replica-%d", i+1), keeper: k, options: o, token: c.token})
+		c.Replicas = append(c.Replicas, &Replica{Name: fmt.Sprintf("replica-%d", i+1), number: i + 1, keeper: k, options: o, token: c.token})
 	}
 	if err := c.giveHistories(k, o); err != nil {
 		return nil, err
@@ -152,6 +155,7 @@ type Replica struct {
 	// URL is for buyers, AdminURL for the owner.
 	URL, AdminURL string
 
+	number  int
 	keeper  *keeper.Keeper
 	options Options
 	token   string
@@ -209,7 +213,7 @@ func (r *Replica) env() []string {
 	if r.history != "" {
 		env = append(env, "STOCKD_LAB_ENABLED=true", "STOCKD_LAB_HISTORY="+r.history)
 	}
-	return append(append(env, r.options.Env...),
+	return append(slices.Concat(env, r.options.Env, r.options.Own[r.number]),
 		fmt.Sprintf("GOMAXPROCS=%d", r.options.processors()),
 		"STOCKD_REPLICA="+r.Name,
 		"STOCKD_HTTP_LISTEN="+strings.TrimPrefix(r.URL, "http://"),
@@ -251,3 +255,11 @@ func (r *Replica) Pid() int { return r.process.Pid() }
 // History is the file of the leases and the faults of the replica, which it goes
 // on with when it is started again. It is empty outside of experiments.
 func (r *Replica) History() string { return r.history }
+
+// Done is closed when the replica's process has ended.
+func (r *Replica) Done() <-chan struct{} { return r.process.Done() }
+
+// Signal sends its process a signal.
+func (r *Replica) Signal(ctx context.Context, signal syscall.Signal) error {
+	return r.process.Signal(ctx, signal)
+}
