@@ -41,6 +41,12 @@ func StartDurableRedis(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
 	return localRedis(ctx, k, redisSetup{password: rand.Text(), config: keepsAll})
 }
 
+// StartClockRedis starts a Redis with a clock of its own, which keeps nothing on
+// disk.
+func StartClockRedis(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
+	return localRedis(ctx, k, redisSetup{password: rand.Text(), config: keepsNothing, clock: true})
+}
+
 // What a Redis keeps on its disk.
 const (
 	keepsNothing = "appendonly no\n"
