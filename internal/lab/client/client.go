@@ -44,13 +44,22 @@ const (
 func (c Client) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
 	end := time.Now().Add(pendingWithin)
 	for {
-		var audit service.Audit
-		err := c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d/audit", c.URL, goodsID), nil, http.StatusOK, &audit)
+		audit, err := c.audit(ctx, goodsID)
 		if err != nil || audit.Pending != nil && *audit.Pending == 0 || time.Now().After(end) {
 			return audit.Audit, err
 		}
 		time.Sleep(pendingLook)
 	}
+}
+
+// AuditNow asks once, whatever is pending.
+func (c Client) AuditNow(ctx context.Context, goodsID int64) (stock.Audit, error) {
+	audit, err := c.audit(ctx, goodsID)
+	return audit.Audit, err
+}
+
+func (c Client) audit(ctx context.Context, goodsID int64) (audit service.Audit, err error) {
+	return audit, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d/audit", c.URL, goodsID), nil, http.StatusOK, &audit)
 }
 
 // AuditInFull asks for the audit of a goods by every row of its ledger, as its owner.

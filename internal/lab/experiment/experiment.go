@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/check"
+	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -54,6 +55,10 @@ type Part struct {
 type Stage struct {
 	// Needs are the backends without which it cannot be made.
 	Needs []Need
+	// Servers starts servers of this part's own, or puts proxies before those that
+	// are there, and returns the STOCKD_… variables that lead the replicas to them.
+	// It keeps in the scene what the steps need of them. Nil: there are none.
+	Servers func(ctx context.Context, s *Scene) (env []string, err error)
 	// Replicas are started behind a balancer; 0: none.
 	Replicas int
 	// Processors of each replica; 0: a fair share.
@@ -141,16 +146,11 @@ type PartResult struct {
 // Report is what a run of experiments came to: report.json in the folder of the
 // run, beside the histories.
 type Report struct {
-	// Commit, GoVersion, CPU, Processors and MemoryGiB say where it ran, Servers
-	// on what.
-	Commit     string                  `json:"commit"`
-	GoVersion  string                  `json:"go_version"`
-	CPU        string                  `json:"cpu"`
-	Processors int                     `json:"processors"`
-	MemoryGiB  float64                 `json:"memory_gib"`
-	Servers    map[string]servers.Info `json:"servers"`
-	Start      time.Time               `json:"start"`
-	Seconds    float64                 `json:"seconds"`
+	// Machine says where it ran, Servers on what.
+	Machine machine.Machine         `json:"machine"`
+	Servers map[string]servers.Info `json:"servers"`
+	Start   time.Time               `json:"start"`
+	Seconds float64                 `json:"seconds"`
 	// Interrupted tells that the run was ended before its last experiment.
 	Interrupted bool     `json:"interrupted"`
 	Experiments []Result `json:"experiments"`

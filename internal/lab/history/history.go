@@ -122,6 +122,9 @@ type History struct {
 	Audits   []Audit
 	Samples  []Sample
 	Figures  map[string]float64
+	// Cut are the files whose last line is not whole: their writer was stopped in
+	// the middle of it. It is left out.
+	Cut []string
 }
 
 // Lease is what the events of one lease come to.

@@ -1,0 +1,226 @@
+package history_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// at is a time of the test, so many seconds after it began.
+func at(seconds int) time.Time {
+	return time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC).Add(time.Duration(seconds) * time.Second)
+}
+
+func event(id string, seconds int, what history.EventKind, token uint64) history.Line {
+	return history.Line{Lease: &history.Event{
+		At: at(seconds), ID: id, Name: "goods/1", Holder: "replica-1", Lock: "redis-lua", What: what, Token: token,
+	}}
+}
+
+func request(client, seconds int) history.Line {
+	return history.Line{Request: &history.Request{Client: client, Start: at(seconds), End: at(seconds + 1), Outcome: history.Sold}}
+}
+
+// written is a file of these lines.
+func written(t *testing.T, lines ...history.Line) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "history.jsonl")
+	w, err := history.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range lines {
+		if err := w.Add(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func read(t *testing.T, paths ...string) *history.History {
+	t.Helper()
+	h, err := history.Read(paths...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestWhatIsWrittenIsReadAgain(t *testing.T) {
+	h := read(t, written(t,
+		request(7, 3),
+		history.Line{Mark: &history.Mark{At: at(1), Until: at(2), Who: "replica-2", What: "paused"}},
+		history.Line{Audit: &history.Audit{At: at(4), Audit: stock.NewAudit(1, 5, 10, 4, 4)}},
+		history.Line{Sample: &history.Sample{At: at(2), GoodsID: 1, Stock: 8, Sold: 2}},
+		history.Line{Figure: &history.Figure{Name: "tries", Value: 3}},
+		history.Line{Figure: &history.Figure{Name: "tries", Value: 4}},
+	))
+	if len(h.Requests) != 1 || h.Requests[0].Client != 7 || !h.Requests[0].Start.Equal(at(3)) || h.Requests[0].Outcome != history.Sold {
+		t.Errorf("requests are %+v", h.Requests)
+	}
+	if len(h.Marks) != 1 || h.Marks[0].Who != "replica-2" || !h.Marks[0].Until.Equal(at(2)) {
+		t.Errorf("marks are %+v", h.Marks)
+	}
+	if len(h.Audits) != 1 || h.Audits[0].Lost != -1 || !h.Audits[0].At.Equal(at(4)) {
+		t.Errorf("audits are %+v", h.Audits)
+	}
+	if len(h.Samples) != 1 || h.Samples[0].Stock != 8 {
+		t.Errorf("samples are %+v", h.Samples)
+	}
+	if h.Figures["tries"] != 4 {
+		t.Errorf("figures are %v, the last one should count", h.Figures)
+	}
+}
+
+func TestEventsFoldIntoLeases(t *testing.T) {
+	h := read(t, written(t,
+		event("late", 5, history.Asked, 0),
+		event("late", 6, history.GaveUp, 0),
+		event("kept", 2, history.Asked, 0),
+		event("kept", 3, history.Granted, 8),
+		event("lost", 1, history.Asked, 0),
+		event("lost", 1, history.Granted, 7),
+		event("lost", 2, history.Lost, 7),
+		event("lost", 4, history.Released, 7),
+	))
+	if len(h.Leases) != 3 {
+		t.Fatalf("%d leases, want 3: %+v", len(h.Leases), h.Leases)
+	}
+	lost, kept, late := h.Leases[0], h.Leases[1], h.Leases[2]
+	if lost.ID != "lost" || lost.Token != 7 || !lost.Lost.Equal(at(2)) || !lost.Released.Equal(at(4)) || !lost.End().Equal(at(2)) {
+		t.Errorf("the lease that was lost is %+v", lost)
+	}
+	if kept.ID != "kept" || kept.Token != 8 || !kept.Granted.Equal(at(3)) || !kept.End().IsZero() {
+		t.Errorf("the lease that never ended is %+v", kept)
+	}
+	if late.ID != "late" || !late.Granted.IsZero() || !late.GaveUp.Equal(at(6)) {
+		t.Errorf("the lease that was not granted is %+v", late)
+	}
+}
+
+func TestSeveralFilesAreOneHistoryInTheOrderOfTime(t *testing.T) {
+	first := written(t, request(1, 4), request(2, 1), event("1", 3, history.Asked, 0))
+	second := written(t, request(3, 2), event("1", 2, history.Asked, 0))
+	h := read(t, first, second)
+	clients := make([]int, len(h.Requests))
+	for i, r := range h.Requests {
+		clients[i] = r.Client
+	}
+	if !slices.Equal(clients, []int{2, 3, 1}) {
+		t.Errorf("clients came in the order %v, want 2 3 1", clients)
+	}
+	if len(h.Leases) != 2 || !h.Leases[0].Asked.Equal(at(2)) {
+		t.Errorf("leases with the same id in two files are %+v, want two", h.Leases)
+	}
+}
+
+func TestAWindowHasWhatBeganInIt(t *testing.T) {
+	h := read(t, written(t,
+		request(1, 1), request(2, 2), request(3, 4),
+		event("before", 1, history.Asked, 0), event("before", 3, history.Granted, 0),
+		event("in", 3, history.Asked, 0), event("in", 9, history.Released, 0),
+	)).Window(at(2), at(4))
+	if len(h.Requests) != 1 || h.Requests[0].Client != 2 {
+		t.Errorf("requests are %+v, want that of client 2", h.Requests)
+	}
+	if len(h.Leases) != 1 || h.Leases[0].ID != "in" || !h.Leases[0].Released.Equal(at(9)) {
+		t.Errorf("leases are %+v, want the one that was asked for in it, whole", h.Leases)
+	}
+}
+
+// change rewrites a file by hand.
+func change(t *testing.T, path string, by func(string) string) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(by(string(content))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func cutTheEnd(s string) string { return s[:len(s)-20] }
+
+func TestALineThatAKillCutOffIsLeftOutAndTold(t *testing.T) {
+	path := written(t, request(1, 1), request(2, 2))
+	change(t, path, cutTheEnd)
+	h := read(t, path)
+	if len(h.Requests) != 1 || len(h.Cut) != 1 || h.Cut[0] != path {
+		t.Errorf("%d requests and cut %v, want the first request and the file", len(h.Requests), h.Cut)
+	}
+}
+
+func TestAFileIsGoneOnWithBehindACutLine(t *testing.T) {
+	path := written(t, request(1, 1), request(2, 2))
+	change(t, path, cutTheEnd)
+	w, err := history.Append(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Add(request(3, 3)), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	h := read(t, path)
+	if len(h.Requests) != 2 || h.Requests[1].Client != 3 || len(h.Cut) != 0 {
+		t.Errorf("requests are %+v and cut is %v", h.Requests, h.Cut)
+	}
+}
+
+func TestABrokenFileIsRefusedWithTheLine(t *testing.T) {
+	for name, by := range map[string]func(string) string{
+		"a line cut off in the middle": func(s string) string { return strings.Replace(s, "\"outcome\"", "\n", 1) },
+		"a line that says nothing":     func(s string) string { return "{}\n" + s },
+		"no history at all":            func(string) string { return "garbage" },
+		"an event of no lease":         func(s string) string { return strings.Replace(s, `"asked"`, `"granted"`, 1) },
+		"a lease asked for twice":      func(s string) string { return s + s },
+		"an unknown kind of event": func(s string) string {
+			return s + strings.Replace(s[strings.LastIndex(s, `{"lease"`):], "asked", "stolen", 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := written(t, request(1, 1), event("1", 2, history.Asked, 0))
+			change(t, path, by)
+			_, err := history.Read(path)
+			if !errors.Is(err, history.ErrBroken) || !strings.Contains(err.Error(), "line ") || !strings.Contains(err.Error(), path) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
+func TestGoroutinesMayWriteToOneFile(t *testing.T) {
+	path := written(t)
+	w, err := history.Append(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var writers sync.WaitGroup
+	for i := range 8 {
+		writers.Go(func() {
+			for j := range 100 {
+				if err := w.Add(request(i, j)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if h := read(t, path); len(h.Requests) != 800 {
+		t.Errorf("%d lines were read of 800", len(h.Requests))
+	}
+}

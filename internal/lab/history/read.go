@@ -1,0 +1,146 @@
+package history
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+)
+
+// ErrBroken tells that a file is no history, or a damaged one. A last line that
+// was cut off is no such damage: see History.Cut.
+var ErrBroken = errors.New("history is broken")
+
+// Read reads files as one history. Of figures with the same name the last one
+// counts.
+func Read(paths ...string) (*History, error) {
+	h := &History{Figures: make(map[string]float64)}
+	for _, path := range paths {
+		if err := h.read(path); err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+	}
+	h.sort()
+	return h, nil
+}
+
+func (h *History) read(path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	fold := folding{}
+	number := 0
+	for text := range bytes.Lines(content) {
+		number++
+		var line Line
+		err := json.Unmarshal(text, &line)
+		if cutOff(text, err) {
+			h.Cut = append(h.Cut, path)
+			break
+		}
+		if err == nil {
+			err = h.add(line, fold)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: line %d: %w", ErrBroken, number, err)
+		}
+	}
+	for _, lease := range fold {
+		h.Leases = append(h.Leases, *lease)
+	}
+	return nil
+}
+
+// cutOff tells a line that ends too early from one that is wrong.
+func cutOff(text []byte, err error) bool {
+	wrong, is := errors.AsType[*json.SyntaxError](err)
+	return is && wrong.Offset == int64(len(text)) && !bytes.HasSuffix(text, []byte("\n"))
+}
+
+func (h *History) add(line Line, fold folding) error {
+	switch {
+	case line.Request != nil:
+		h.Requests = append(h.Requests, *line.Request)
+	case line.Lease != nil:
+		return fold.add(*line.Lease)
+	case line.Mark != nil:
+		h.Marks = append(h.Marks, *line.Mark)
+	case line.Audit != nil:
+		h.Audits = append(h.Audits, *line.Audit)
+	case line.Sample != nil:
+		h.Samples = append(h.Samples, *line.Sample)
+	case line.Figure != nil:
+		h.Figures[line.Figure.Name] = line.Figure.Value
+	default:
+		return errors.New("it says nothing")
+	}
+	return nil
+}
+
+// folding has the leases of one file by their ids.
+type folding map[string]*Lease
+
+func (f folding) add(e Event) error {
+	lease := f[e.ID]
+	if e.What == Asked {
+		if lease != nil {
+			return fmt.Errorf("lease %q is asked for twice", e.ID)
+		}
+		f[e.ID] = &Lease{ID: e.ID, Name: e.Name, Holder: e.Holder, Lock: e.Lock, Asked: e.At}
+		return nil
+	}
+	if lease == nil {
+		return fmt.Errorf("lease %q is %s, and was never asked for", e.ID, e.What)
+	}
+	switch e.What {
+	case Granted:
+		lease.Granted = e.At
+	case GaveUp:
+		lease.GaveUp = e.At
+	case Lost:
+		lease.Lost = e.At
+	case Released:
+		lease.Released = e.At
+	default:
+		return fmt.Errorf("lease %q is %q, which is no kind of event", e.ID, e.What)
+	}
+	lease.Token = cmp.Or(lease.Token, e.Token)
+	lease.Error = cmp.Or(lease.Error, e.Error)
+	return nil
+}
+
+// sort puts everything in the order in which it began.
+func (h *History) sort() {
+	slices.SortStableFunc(h.Requests, func(a, b Request) int { return a.Start.Compare(b.Start) })
+	slices.SortFunc(h.Leases, func(a, b Lease) int {
+		return cmp.Or(a.Asked.Compare(b.Asked), cmp.Compare(a.Holder, b.Holder), cmp.Compare(a.ID, b.ID))
+	})
+	slices.SortStableFunc(h.Marks, func(a, b Mark) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(h.Audits, func(a, b Audit) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(h.Samples, func(a, b Sample) int { return a.At.Compare(b.At) })
+}
+
+// Window is what began at from or later, and before to. A lease that was asked
+// for before is not in it, however long it was held.
+func (h *History) Window(from, to time.Time) *History {
+	in := func(at time.Time) bool { return !at.Before(from) && at.Before(to) }
+	return &History{
+		Requests: within(h.Requests, func(r Request) bool { return in(r.Start) }),
+		Leases:   within(h.Leases, func(l Lease) bool { return in(l.Asked) }),
+		Marks:    within(h.Marks, func(m Mark) bool { return in(m.At) }),
+		Audits:   within(h.Audits, func(a Audit) bool { return in(a.At) }),
+		Samples:  within(h.Samples, func(s Sample) bool { return in(s.At) }),
+		Figures:  maps.Clone(h.Figures),
+		Cut:      slices.Clone(h.Cut),
+	}
+}
+
+func within[T any](all []T, in func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !in(one) })
+}
