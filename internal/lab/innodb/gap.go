@@ -15,32 +15,34 @@ type Way struct {
 	Look bool
 }
 
-// Insertions is what came of two transactions that inserted the same row.
+// Insertions is what came of transactions that inserted the same row, two by
+// two.
 type Insertions struct {
 	Inserted, Duplicates, Deadlocks int
-	// Answer is what the server said to the one whom it took for a victim.
+	// Answer is what the server said to the last one whom it took for a victim.
 	Answer string
 }
 
 const gapTable = "lab_shared_gap"
 
-// InsertTwice has two transactions insert the same row at the same time, round
-// after round. Both have looked for it before either inserts, where the way has
-// them look.
+// InsertTwice has two transactions insert the same row at the same time, another
+// row in each round. Both have looked for it before either inserts, where the
+// way has them look.
 func InsertTwice(ctx context.Context, db *sql.DB, w Way, rounds int) (sum Insertions, err error) {
+	if err := Primary.create(ctx, db, gapTable); err != nil {
+		return sum, err
+	}
 	defer drop(ctx, db, gapTable) //nolint:errcheck // the next one makes it anew
-	for range rounds {
-		if err := Unique.create(ctx, db, gapTable); err != nil {
-			return sum, err
-		}
-		if err := w.round(ctx, db, &sum); err != nil {
+	const above = 100             // behind all rows that are there
+	for round := range rounds {
+		if err := w.insert(ctx, db, above+round, &sum); err != nil {
 			return sum, fmt.Errorf("insert twice: %w", err)
 		}
 	}
 	return sum, nil
 }
 
-func (w Way) round(ctx context.Context, db *sql.DB, sum *Insertions) error {
+func (w Way) insert(ctx context.Context, db *sql.DB, id int, sum *Insertions) error {
 	var both [2]*sql.Tx
 	for i := range both {
 		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: w.Level})
@@ -52,21 +54,21 @@ func (w Way) round(ctx context.Context, db *sql.DB, sum *Insertions) error {
 		if !w.Look {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, Missing.on(gapTable)); err != nil {
+		if _, err := tx.ExecContext(ctx, `SELECT * FROM `+gapTable+` WHERE id = ? FOR UPDATE`, id); err != nil {
 			return err
 		}
 	}
 	var errs [2]error
 	var inserters sync.WaitGroup
 	for i, tx := range both {
-		inserters.Go(func() { errs[i] = insert(ctx, tx, string(rune('x'+i))) })
+		inserters.Go(func() { errs[i] = insert(ctx, tx, id) })
 	}
 	inserters.Wait()
 	return errors.Join(sum.count(errs[0]), sum.count(errs[1]))
 }
 
-func insert(ctx context.Context, tx *sql.Tx, name string) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO `+gapTable+` (id, name) VALUES (12, ?)`, name)
+func insert(ctx context.Context, tx *sql.Tx, id int) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO `+gapTable+` (id, name) VALUES (?, 'x')`, id)
 	if err != nil {
 		return errors.Join(err, tx.Rollback())
 	}

@@ -20,6 +20,7 @@ func All() []experiment.Experiment {
 		mutexPerRequest(),
 		mutexInTransaction(),
 		threeReplicas(),
+		innodbLocks(),
 	}
 	slices.SortFunc(all, func(a, b experiment.Experiment) int { return cmp.Compare(a.Number, b.Number) })
 	return all
