@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/check"
-	"github.com/stockd/stockd/internal/lab/machine"
-	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // Experiment is one failure that the sources describe, and its remedies.
@@ -141,17 +139,4 @@ type PartResult struct {
 	NotRun string    `json:"not_run,omitempty"`
 	Start  time.Time `json:"start"`
 	End    time.Time `json:"end"`
-}
-
-// Report is what a run of experiments came to: report.json in the folder of the
-// run, beside the histories.
-type Report struct {
-	// Machine says where it ran, Servers on what.
-	Machine machine.Machine         `json:"machine"`
-	Servers map[string]servers.Info `json:"servers"`
-	Start   time.Time               `json:"start"`
-	Seconds float64                 `json:"seconds"`
-	// Interrupted tells that the run was ended before its last experiment.
-	Interrupted bool     `json:"interrupted"`
-	Experiments []Result `json:"experiments"`
 }

@@ -1,10 +1,12 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/keeper"
@@ -20,7 +22,8 @@ type Plan struct {
 	Servers servers.Choice
 	// Experiments are made in this order.
 	Experiments []Experiment
-	// Folder takes the histories: NN-name/part-try.jsonl. It must be there.
+	// Folder takes the histories: NN-name/part-try.jsonl. Where it is empty they are
+	// gone with the run.
 	Folder   string
 	Progress Progress
 }
@@ -52,6 +55,7 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, k.Close()) }()
+	p.Folder = cmp.Or(p.Folder, filepath.Join(k.Folder(), "lab"))
 	backends, err := servers.StartBackends(ctx, k, p.Servers, p.Progress.Say)
 	if err != nil {
 		return r, err
@@ -88,7 +92,6 @@ func (r *run) experiment(ctx context.Context, e Experiment) (Result, error) {
 	start := time.Now()
 	result := Result{
 		Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Source: e.Source, Fix: e.Fix,
-		Evidence: make(map[string]float64),
 	}
 	var errs []error
 	for _, p := range e.Parts {
@@ -136,7 +139,7 @@ func (r *run) part(ctx context.Context, e Experiment, p Part) (result PartResult
 	return result, nil
 }
 
-func (r *run) inFolder(name string) string { return r.plan.Folder + string(os.PathSeparator) + name }
+func (r *run) inFolder(name string) string { return filepath.Join(r.plan.Folder, name) }
 
 func (p Part) rounds() int { return max(p.Rounds, 1) }
 

@@ -7,6 +7,7 @@ import "strings"
 // did not hold weighs more than one that was not made.
 func (r *Result) judge() {
 	var contradicted, missing, held []string
+	r.Tries, r.Evidence = 0, make(map[string]float64)
 	for _, p := range r.Parts {
 		r.Tries += p.Tries
 		for name, value := range p.Finding.Numbers {
