@@ -21,6 +21,7 @@ type Scene struct {
 	// History takes what happens.
 	History *history.Writer
 
+	file    string // of the history
 	spoilt  bool
 	closers []func() error
 }

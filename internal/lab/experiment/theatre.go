@@ -62,7 +62,7 @@ func (t *theatre) perform(ctx context.Context, p Part, file string) (err error) 
 	}
 	defer func() { err = errors.Join(err, writer.Close()) }()
 	t.goods++
-	s := &Scene{Keeper: t.keeper, Backends: t.backends, Goods: t.goods, History: writer}
+	s := &Scene{Keeper: t.keeper, Backends: t.backends, Goods: t.goods, History: writer, file: file}
 	defer func() { err = errors.Join(err, t.strike(context.WithoutCancel(ctx), s)) }()
 	if err := t.set(ctx, s, p.Stage); err != nil {
 		return err

@@ -1,0 +1,42 @@
+package catalogue
+
+import (
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/check"
+	"github.com/stockd/stockd/internal/lab/experiment"
+	"github.com/stockd/stockd/internal/lab/experiment/step"
+)
+
+func tryLock() experiment.Experiment {
+	return experiment.Experiment{
+		Number: 11, Name: "try-lock", Title: "Waiting for ever, against trying for a while and saying “busy”",
+		Claim:  "Who waits for a lock without a limit is blocked as long as its holder likes; in a flash sale one tries for some time and answers that the system is busy.",
+		Source: chapterOne + ", a lock that blocks",
+		Fix:    "stockd serve --lock.wait 500ms",
+		Parts: []experiment.Part{
+			slowHolder("no-limit", "STOCKD_LOCK_WAIT=20s", "all ten wait until the holder is done", check.WaitedAtLeast(2*time.Second)),
+			remedy(slowHolder("half-a-second", "STOCKD_LOCK_WAIT=500ms", "all ten are told that it is busy, in about half a second",
+				check.All(check.Busy(10), check.WaitedAtMost(1500*time.Millisecond)))),
+		},
+	}
+}
+
+// slowHolder has one replica work for three seconds, and ten clients wait at
+// another.
+func slowHolder(name, limit, expect string, seen check.Check) experiment.Part {
+	return experiment.Part{
+		Name: name, Stage: onRedis(limit, "STOCKD_DEDUCT_TIMEOUT=30s"),
+		Does:   "replica 1 works for three seconds under redis-reentrant, ten clients buy at replica 2; lock.wait is set by " + limit,
+		Expect: expect,
+		Steps: []experiment.Step{
+			step.Stock(100), step.Work(1, 3*time.Second),
+			step.Meanwhile(
+				step.Buy(step.Sale{Strategy: "redis-reentrant", Replica: 1}),
+				step.InOrder(step.Reached(1), step.Sell(step.Sale{Strategy: "redis-reentrant", Replica: 2, First: 1, Clients: 10, Requests: 10})),
+			),
+			step.Audit(),
+		},
+		Check: check.ButFor(0, seen), Pictures: []experiment.Picture{experiment.Waits},
+	}
+}
