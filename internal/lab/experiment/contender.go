@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/inside"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 )
@@ -99,7 +100,7 @@ func redisOptions(r *servers.Redis) lock.RedisOptions {
 	return lock.RedisOptions{Addresses: []string{r.Address}, Password: r.Password, Timeout: contenderTimeout, PoolSize: contenderPool}
 }
 
-// Acquire asks a lock of the registry for a name.
+// Acquire asks a lock of the registry, or one of the sources, for a name.
 func (c *Contender) Acquire(ctx context.Context, kind, name string) (lock.Lease, error) {
 	locker, err := c.locker(kind)
 	if err != nil {
@@ -112,7 +113,7 @@ func (c *Contender) locker(kind string) (lock.Locker, error) {
 	if c.lockers[kind] != nil {
 		return c.lockers[kind], nil
 	}
-	all := lock.Registry()
+	all := append(lock.Registry(), sourcelock.Registry()...)
 	at := slices.IndexFunc(all, func(e lock.Entry) bool { return e.Name == kind })
 	if at < 0 {
 		return nil, fmt.Errorf("%q is not a lock", kind)

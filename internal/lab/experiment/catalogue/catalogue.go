@@ -20,7 +20,11 @@ func All() []experiment.Experiment {
 		mutexPerRequest(),
 		mutexInTransaction(),
 		threeReplicas(),
+		insertLock(),
+		forUpdate(),
 		innodbLocks(),
+		optimistic(),
+		noLock(),
 	}
 	slices.SortFunc(all, func(a, b experiment.Experiment) int { return cmp.Compare(a.Number, b.Number) })
 	return all
