@@ -465,7 +465,7 @@ func TestAnUnknownOutcomeSaysSo(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, cut := labtest.Through(t, d)
 		a := serve(t, through)
-		cut.After("COMMIT", true)
+		labtest.Lose(cut, "COMMIT", true)
 		lost := a.buy(t, "goods_id=1&quantity=2")
 		key, _ := lost.body["request_id"].(string)
 		if lost.status != http.StatusServiceUnavailable || lost.problem() != "outcome-unknown" || lost.body["backend"] != "mysql" || key == "" {

@@ -16,7 +16,7 @@ var allowed = []struct {
 	to   []string
 }{
 	{"internal/stock", nil},
-	{"internal/lock/locktest", []string{"internal/lock", "internal/lab/labtest", "internal/lab/servers", "internal/lab/ports", "internal/repo", "internal/stock"}},
+	{"internal/lock/locktest", []string{"internal/lock", "internal/lab/fault", "internal/lab/labtest", "internal/lab/servers", "internal/lab/ports", "internal/repo", "internal/stock"}},
 	{"internal/lock", []string{"internal/stock"}},
 	{"internal/repo", []string{"internal/stock", "migrations"}},
 	{"internal/service/strategy/strategytest", []string{"internal/service/hot", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},

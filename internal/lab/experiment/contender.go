@@ -100,16 +100,16 @@ func redisOptions(r *servers.Redis) lock.RedisOptions {
 	return lock.RedisOptions{Addresses: []string{r.Address}, Password: r.Password, Timeout: contenderTimeout, PoolSize: contenderPool}
 }
 
-// Acquire asks a lock of the registry, or one of the sources, for a name.
-func (c *Contender) Acquire(ctx context.Context, kind, name string) (lock.Lease, error) {
-	locker, err := c.locker(kind)
-	if err != nil {
-		return nil, err
-	}
-	return locker.Acquire(ctx, name)
+// UseZooKeeper has the contender go to this server, with sessions that last for so
+// long when it is silent.
+func (c *Contender) UseZooKeeper(address string, session time.Duration) {
+	c.clients.ZooKeeper = lock.NewZooKeeperClient(lock.ZooKeeperOptions{
+		Servers: []string{address}, SessionTimeout: session, DialTimeout: contenderTimeout,
+	})
 }
 
-func (c *Contender) locker(kind string) (lock.Locker, error) {
+// Locker is a lock of the registry, or one of the sources.
+func (c *Contender) Locker(kind string) (lock.Locker, error) {
 	if c.lockers[kind] != nil {
 		return c.lockers[kind], nil
 	}
@@ -130,9 +130,6 @@ func (c *Contender) locker(kind string) (lock.Locker, error) {
 func (c *Contender) Record(kind string, locker lock.Locker) lock.Locker {
 	return c.record.Record(kind, locker)
 }
-
-// Clients are its connections.
-func (c *Contender) Clients() *lock.Clients { return c.clients }
 
 func (c *Contender) close() error {
 	var errs []error

@@ -63,6 +63,8 @@ type Stage struct {
 	Processors int
 	// Env are STOCKD_… variables of the replicas.
 	Env []string
+	// Own are more of them for single replicas, by their number from 1.
+	Own map[int][]string
 	// Lab turns on the faults inside of the replicas, and the record of their
 	// leases.
 	Lab bool

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/cluster"
+	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -20,6 +21,11 @@ type Scene struct {
 	Goods int64
 	// History takes what happens.
 	History *history.Writer
+
+	// Proxy is what stands before a server, and Point the rule that was armed
+	// there last; both are nil until a step or the stage made them.
+	Proxy *fault.Proxy
+	Point *fault.Point
 
 	file    string // of the history
 	spoilt  bool

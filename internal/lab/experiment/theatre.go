@@ -126,13 +126,13 @@ func (t *theatre) options(stage Stage, env []string) cluster.Options {
 		Binary: t.plan.Binary, Replicas: stage.Replicas, Processors: stage.Processors, Lab: stage.Lab,
 		Balancer: t.plan.Servers.Mode, Embedded: t.backends.Database.Started == servers.Embedded,
 		// What stands later wins.
-		Env: slices.Concat(t.backends.Env(), stage.Env, env),
+		Env: slices.Concat(t.backends.Env(), stage.Env, env), Own: stage.Own,
 	}
 }
 
 // same tells whether one cluster serves both stages.
 func (a Stage) same(b Stage) bool {
-	return a.Replicas == b.Replicas && a.Processors == b.Processors && a.Lab == b.Lab && slices.Equal(a.Env, b.Env)
+	return a.Replicas == b.Replicas && a.Processors == b.Processors && a.Lab == b.Lab && slices.Equal(a.Env, b.Env) && a.Own == nil && b.Own == nil
 }
 
 // strike ends what a try leaves behind.

@@ -25,6 +25,18 @@ func All() []experiment.Experiment {
 		innodbLocks(),
 		optimistic(),
 		noLock(),
+		holderCrashes(),
+		workOutlastsTTL(),
+		reentrancy(),
+		watchdog(),
+		tryLock(),
+		pausedHolder(),
+		fairness(),
+		herd(),
+		lateWatch(),
+		ownerCheck(),
+		getSet(),
+		lostReply(),
 	}
 	slices.SortFunc(all, func(a, b experiment.Experiment) int { return cmp.Compare(a.Number, b.Number) })
 	return all

@@ -18,7 +18,7 @@ func holderCrashes() experiment.Experiment {
 			deadHolder("redis-setnx", "buyers find the lock taken until we stop looking, long after the TTL of the others",
 				check.Deadlocked(4*time.Second)),
 			remedy(deadHolder("redis-setnx-ttl", "the lock is free again one TTL after the crash",
-				check.Freed(time.Second+slack))),
+				check.Freed(ttl+slack))),
 		},
 	}
 }

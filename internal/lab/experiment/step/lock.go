@@ -19,9 +19,13 @@ func TakeTwice(kind string, within time.Duration, needs ...experiment.Need) expe
 		if err != nil {
 			return err
 		}
+		locker, err := c.Locker(kind)
+		if err != nil {
+			return err
+		}
 		ctx = lock.WithOwner(ctx, "one and the same")
 		for range 2 {
-			lease, err := acquire(ctx, c, kind, name(s), within)
+			lease, err := takeWithin(ctx, locker, name(s), within)
 			if errors.Is(err, lock.ErrNotAcquired) && ctx.Err() == nil {
 				return nil // that is in the history
 			}
@@ -32,12 +36,6 @@ func TakeTwice(kind string, within time.Duration, needs ...experiment.Need) expe
 		}
 		return nil
 	}
-}
-
-func acquire(ctx context.Context, c *experiment.Contender, kind, name string, within time.Duration) (lock.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	return c.Acquire(ctx, kind, name)
 }
 
 func name(s *experiment.Scene) string { return fmt.Sprintf("lab/%d", s.Goods) }
@@ -60,20 +58,23 @@ type Contest struct {
 // Contend has them contend.
 func Contend(c Contest) experiment.Step {
 	return func(ctx context.Context, s *experiment.Scene) error {
-		contenders := make([]*experiment.Contender, c.Contenders)
-		for i := range contenders {
-			var err error
-			if contenders[i], err = s.Contend(fmt.Sprintf("contender-%d", i+1), c.Needs...); err != nil {
+		lockers := make([]lock.Locker, c.Contenders)
+		for i := range lockers {
+			contender, err := s.Contend(fmt.Sprintf("contender-%d", i+1), c.Needs...)
+			if err == nil {
+				lockers[i], err = contender.Locker(c.Lock)
+			}
+			if err != nil {
 				return err
 			}
 		}
 		end := time.Now().Add(orElse(c.For, time.Hour))
-		errs := make([]error, len(contenders))
+		errs := make([]error, len(lockers))
 		var crowd sync.WaitGroup
-		for i, contender := range contenders {
+		for i, locker := range lockers {
 			crowd.Go(func() {
 				for n := 0; (c.Holds == 0 || n < c.Holds) && time.Now().Before(end) && errs[i] == nil; n++ {
-					errs[i] = c.hold(ctx, s, contender)
+					errs[i] = hold(ctx, locker, name(s), orElse(c.Wait, 10*time.Second), c.Each)
 				}
 			})
 		}
@@ -82,10 +83,16 @@ func Contend(c Contest) experiment.Step {
 	}
 }
 
-// hold takes the lock once. Not to be granted it in time is no error: it is in
-// the history.
-func (c Contest) hold(ctx context.Context, s *experiment.Scene, contender *experiment.Contender) error {
-	lease, err := acquire(ctx, contender, c.Lock, name(s), orElse(c.Wait, 10*time.Second))
+func takeWithin(ctx context.Context, l lock.Locker, name string, within time.Duration) (lock.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return l.Acquire(ctx, name)
+}
+
+// hold takes a lock, has it for some time and gives it back. Not to be granted it
+// in time is no error: it is in the history.
+func hold(ctx context.Context, l lock.Locker, name string, within, each time.Duration) error {
+	lease, err := takeWithin(ctx, l, name, within)
 	if errors.Is(err, lock.ErrNotAcquired) && ctx.Err() == nil {
 		return nil
 	}
@@ -93,5 +100,5 @@ func (c Contest) hold(ctx context.Context, s *experiment.Scene, contender *exper
 		return err
 	}
 	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // that is in the history
-	return Wait(c.Each)(ctx, s)
+	return Wait(each)(ctx, nil)
 }

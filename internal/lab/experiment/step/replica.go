@@ -63,7 +63,7 @@ func Reached(replica int) experiment.Step {
 					return nil
 				}
 			}
-			if err := Wait(10 * time.Millisecond)(ctx, s); err != nil {
+			if err := Wait(10*time.Millisecond)(ctx, s); err != nil {
 				return err
 			}
 		}
