@@ -7,24 +7,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// AllGranted expects that at least so many leases were asked for, and that each of
-// them was granted.
-func AllGranted(least int) Check {
-	return func(h *history.History) Finding {
-		granted := 0
-		for _, l := range h.Leases {
-			if !l.Granted.IsZero() {
-				granted++
-			}
-		}
-		return Finding{
-			Holds:   granted >= max(1, least) && granted == len(h.Leases),
-			Says:    fmt.Sprintf("%d of %s that were asked for were granted; %d or more were expected, and all", granted, count(len(h.Leases), "lease"), max(1, least)),
-			Numbers: map[string]float64{"granted_leases": float64(granted), "asked_leases": float64(len(h.Leases))},
-		}
-	}
-}
-
 // RefusedWithin expects that somebody gave up because another holder had the name,
 // and that everybody who did so had asked no longer ago than this.
 func RefusedWithin(d time.Duration) Check {

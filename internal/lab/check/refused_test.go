@@ -11,25 +11,6 @@ import (
 // at is so many milliseconds into a history.
 func at(ms int) time.Time { return time.Unix(1_000_000, 0).Add(time.Duration(ms) * time.Millisecond) }
 
-func TestAllGrantedIsBrokenByOneWhoGaveUp(t *testing.T) {
-	granted := history.Lease{ID: "a", Asked: at(0), Granted: at(1)}
-	gaveUp := history.Lease{ID: "b", Asked: at(0), GaveUp: at(9)}
-	for name, c := range map[string]struct {
-		leases []history.Lease
-		holds  bool
-	}{
-		"two that were granted":       {[]history.Lease{granted, granted}, true},
-		"one alone":                   {[]history.Lease{granted}, false},
-		"two, and one who gave up":    {[]history.Lease{granted, granted, gaveUp}, false},
-		"nothing that was asked for":  {nil, false},
-		"one that waits still, third": {[]history.Lease{granted, granted, {ID: "c", Asked: at(2)}}, false},
-	} {
-		if f := check.AllGranted(2)(&history.History{Leases: c.leases}); f.Holds != c.holds {
-			t.Errorf("%s: holds %t: %s", name, f.Holds, f.Says)
-		}
-	}
-}
-
 func TestRefusedWithinIsBrokenByOneWhoWaited(t *testing.T) {
 	holder := history.Lease{ID: "a", Name: "x", Lock: "l", Holder: "one", Asked: at(0), Granted: at(1), Released: at(1000)}
 	gaveUp := func(after int) history.Lease {
