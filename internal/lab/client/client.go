@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -79,6 +81,31 @@ func (c Client) Restock(ctx context.Context, goodsID, units int64) error {
 	return c.call(ctx, http.MethodPost, url, map[string]int64{"quantity": units}, http.StatusOK, nil)
 }
 
+// SetFault has a replica that is part of an experiment make a fault in the middle
+// of a purchase.
+func (c Client) SetFault(ctx context.Context, fault handler.Fault) error {
+	body := map[string]any{"do": fault.Do, "goods_id": fault.GoodsID, "strategy": fault.Strategy, "times": max(1, fault.Times)}
+	if fault.For != 0 {
+		body["for"] = fault.For.String()
+	}
+	if fault.Deaf {
+		body["deaf"] = true
+	}
+	return c.call(ctx, http.MethodPost, c.AdminURL+"/lab/faults", body, http.StatusCreated, nil)
+}
+
+// Faults lists the faults of a replica, and how often each was reached.
+func (c Client) Faults(ctx context.Context) ([]handler.Fault, error) {
+	var list struct{ Faults []handler.Fault }
+	err := c.call(ctx, http.MethodGet, c.AdminURL+"/lab/faults", nil, http.StatusOK, &list)
+	return list.Faults, err
+}
+
+// ClearFaults forgets the faults of a replica, and lets go what it holds.
+func (c Client) ClearFaults(ctx context.Context) error {
+	return c.call(ctx, http.MethodDelete, c.AdminURL+"/lab/faults", nil, http.StatusNoContent, nil)
+}
+
 func (c Client) call(ctx context.Context, method, url string, body any, want int, into any) error {
 	request, err := c.request(ctx, method, url, body)
 	if err != nil {
@@ -106,18 +133,23 @@ func (c Client) call(ctx context.Context, method, url string, body any, want int
 }
 
 func (c Client) request(ctx context.Context, method, url string, body any) (*http.Request, error) {
-	if body == nil {
-		return http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	var content io.Reader = http.NoBody
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		content = bytes.NewReader(text)
 	}
-	content, err := json.Marshal(body)
+	request, err := http.NewRequestWithContext(ctx, method, url, content)
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(content))
-	if err != nil {
-		return nil, err
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
 	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+c.Token)
+	if c.AdminURL != "" && strings.HasPrefix(url, c.AdminURL+"/") { // the token is nobody else's business
+		request.Header.Set("Authorization", "Bearer "+c.Token)
+	}
 	return request, nil
 }

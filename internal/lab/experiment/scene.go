@@ -19,6 +19,8 @@ type Scene struct {
 	Cluster *cluster.Cluster
 	// Goods is the goods of this try; nobody else uses it, nor the locks of it.
 	Goods int64
+	// Start is when the first step began.
+	Start time.Time
 	// History takes what happens.
 	History *history.Writer
 

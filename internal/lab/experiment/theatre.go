@@ -67,23 +67,23 @@ func (t *theatre) perform(ctx context.Context, p Part, file string) (err error) 
 	if err := t.set(ctx, s, p.Stage); err != nil {
 		return err
 	}
-	start := time.Now()
+	s.Start = time.Now()
 	for _, step := range p.Steps {
 		if err := step(ctx, s); err != nil {
 			return err
 		}
 	}
-	return t.gather(s, start)
+	return t.gather(s)
 }
 
 // gather adds what the replicas wrote down themselves since the try began.
-func (t *theatre) gather(s *Scene, start time.Time) error {
+func (t *theatre) gather(s *Scene) error {
 	if s.Cluster == nil {
 		return nil
 	}
 	for _, replica := range s.Cluster.Replicas {
 		if file := replica.History(); file != "" {
-			if err := s.History.Copy(file, start); err != nil {
+			if err := s.History.Copy(file, s.Start); err != nil {
 				return fmt.Errorf("read what %s wrote down: %w", replica.Name, err)
 			}
 		}

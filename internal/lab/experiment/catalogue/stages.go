@@ -16,7 +16,7 @@ const slack = time.Second
 func onRedis(env ...string) experiment.Stage {
 	return experiment.Stage{
 		Needs: []experiment.Need{experiment.Redis}, Replicas: 3, Lab: true,
-		Env: append([]string{"STOCKD_LOCK_TTL=" + ttl.String(), "STOCKD_LOCK_RETRY=10ms"}, env...),
+		Env: append([]string{"STOCKD_LOCK_TTL=" + ttl.String(), "STOCKD_LOCK_RETRY=10ms", "STOCKD_REDIS_TIMEOUT=900ms"}, env...),
 	}
 }
 

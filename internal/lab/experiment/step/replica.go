@@ -3,11 +3,15 @@ package step
 import (
 	"context"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/check"
 	"github.com/stockd/stockd/internal/lab/experiment"
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/inside"
 )
 
 // Hold has a replica stand still for so long in its next sale of the goods,
@@ -75,7 +79,7 @@ func Gone(replica int) experiment.Step {
 	return func(ctx context.Context, s *experiment.Scene) error {
 		select {
 		case <-s.Cluster.Replicas[replica-1].Done():
-			return s.Mark(s.Cluster.Replicas[replica-1].Name, "is gone")
+			return s.Mark(s.Cluster.Replicas[replica-1].Name, check.Killed+": it is gone")
 		case <-time.After(reachedWithin):
 			return fmt.Errorf("replica %d did not come to its end within %s", replica, reachedWithin)
 		case <-ctx.Done():
@@ -84,10 +88,26 @@ func Gone(replica int) experiment.Step {
 	}
 }
 
-// Stopped waits until a replica has stopped itself.
+// Stopped waits until a replica has reported that it is about to stop itself. It
+// cannot be asked any more: the report is in its record.
 func Stopped(replica int) experiment.Step {
 	return func(ctx context.Context, s *experiment.Scene) error {
-		return s.Cluster.Replicas[replica-1].AwaitStopped(ctx)
+		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin,
+			fmt.Errorf("replica %d did not stop itself within %s", replica, reachedWithin))
+		defer cancel()
+		for {
+			h, err := history.Read(s.Cluster.Replicas[replica-1].History())
+			if err != nil {
+				return err
+			}
+			stopped := func(m history.Mark) bool { return m.What == inside.Paused && m.At.After(s.Start) }
+			if slices.ContainsFunc(h.Marks, stopped) {
+				return nil
+			}
+			if err := Wait(10*time.Millisecond)(ctx, s); err != nil {
+				return err
+			}
+		}
 	}
 }
 

@@ -1,0 +1,116 @@
+package page
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/stockd/stockd/internal/lab/experiment"
+	"github.com/stockd/stockd/internal/lab/experiment/page/words"
+)
+
+// fact is a name with a value, for a list of them.
+type fact struct{ Name, Value string }
+
+// count is how many experiments came to a verdict.
+type count struct {
+	Verdict experiment.Verdict
+	N       int
+}
+
+// counts are the verdicts, the good one first. Those that nothing came to are
+// left out, but for that one.
+func counts(r *experiment.Report) []count {
+	var list []count
+	for _, v := range []experiment.Verdict{experiment.Reproduced, experiment.NotReproduced, experiment.NotRun} {
+		c := count{Verdict: v}
+		for _, e := range r.Experiments {
+			if e.Verdict == v {
+				c.N++
+			}
+		}
+		if c.N > 0 || v == experiment.Reproduced {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// mark is a verdict as a sign, for those who see no colours.
+func mark(v experiment.Verdict) string {
+	switch v {
+	case experiment.Reproduced:
+		return "✓"
+	case experiment.NotReproduced:
+		return "✗"
+	default:
+		return "–"
+	}
+}
+
+// facts say where and on what a run was made.
+func facts(r *experiment.Report) []fact {
+	list := []fact{
+		{"Started", r.Start.UTC().Format("2006-01-02 15:04:05 UTC")},
+		{"Took", words.Seconds(r.Seconds)},
+		{"Commit", commit(r.Machine.Commit)},
+		{"Go", strings.TrimPrefix(r.Machine.Go, "go")},
+		{"Processor", fmt.Sprintf("%s, %s", r.Machine.CPU, words.Plural(r.Machine.Processors, "processor", "processors"))},
+		{"Memory", r.Machine.Memory},
+	}
+	for _, backend := range slices.Sorted(maps.Keys(r.Servers)) {
+		info := r.Servers[backend]
+		list = append(list, fact{capital(backend), fmt.Sprintf("%s (%s)", info, info.Started)})
+	}
+	return list
+}
+
+// commit is short, but for what is said beside it.
+func commit(full string) string {
+	id, rest, _ := strings.Cut(full, " ")
+	if len(id) > 12 {
+		id = id[:12]
+	}
+	return strings.TrimSpace(id + " " + rest)
+}
+
+func capital(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// figures are the numbers of a finding by name.
+func figures(numbers map[string]float64) []fact {
+	list := make([]fact, 0, len(numbers))
+	for _, name := range slices.Sorted(maps.Keys(numbers)) {
+		label, value := words.Figure(name, numbers[name])
+		list = append(list, fact{label, value})
+	}
+	return list
+}
+
+// state says in words whether a part came out.
+func state(p experiment.PartResult) string {
+	switch {
+	case p.NotRun != "":
+		return "not run"
+	case p.Finding.Holds:
+		return "as expected"
+	default:
+		return "not as expected"
+	}
+}
+
+// kind says whether a part shows the failure or what helps.
+func kind(p experiment.PartResult) string {
+	if p.Remedy {
+		return "remedy"
+	}
+	return "failure"
+}
+
+// command runs an experiment again.
+func command(name string) string { return "stockd lab run " + name }

@@ -1,0 +1,173 @@
+package page
+
+import (
+	_ "embed" // for the templates
+	"fmt"
+	"html/template"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"github.com/stockd/stockd/internal/lab/experiment"
+	"github.com/stockd/stockd/internal/lab/experiment/page/picture"
+	"github.com/stockd/stockd/internal/lab/experiment/page/words"
+	"github.com/stockd/stockd/internal/lab/history"
+)
+
+//go:embed page.html.tmpl
+var pageTemplate string
+
+//go:embed page.css
+var pageStyle string
+
+// view is what the template of the page shows.
+type view struct {
+	*experiment.Report
+	Style    template.CSS
+	Headline string
+	Counts   []count
+	Facts    []fact
+	Sections []section
+}
+
+// section is an experiment.
+type section struct {
+	experiment.Result
+	Parts      []part
+	Bars       *figure
+	Prev, Next *experiment.Result
+}
+
+// part is a part with what is drawn of it.
+type part struct {
+	experiment.PartResult
+	Figures []fact
+	Drawn   []*figure
+	// Trouble is why something is not drawn.
+	Trouble string
+}
+
+// figure is a picture as a part of the page.
+type figure struct {
+	*picture.Picture
+	SVG template.HTML
+}
+
+func writeHTML(w io.Writer, folder string, r *experiment.Report) error {
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"mark": mark, "state": state, "kind": kind, "command": command,
+		"seconds": words.Seconds, "plural": words.Plural, "add": func(a, b int) int { return a + b },
+	}).Parse(pageTemplate)
+	if err != nil {
+		return fmt.Errorf("read template of report: %w", err)
+	}
+	v := view{
+		Report: r, Style: template.CSS(picture.Style + pageStyle), //nolint:gosec // both are our own
+		Headline: headline(r), Counts: counts(r), Facts: facts(r),
+	}
+	for i := range r.Experiments {
+		s, err := newSection(folder, &r.Experiments[i])
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			s.Prev = &r.Experiments[i-1]
+		}
+		if i+1 < len(r.Experiments) {
+			s.Next = &r.Experiments[i+1]
+		}
+		v.Sections = append(v.Sections, s)
+	}
+	if err := t.Execute(w, v); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// headline is the run in one sentence.
+func headline(r *experiment.Report) string {
+	n := counts(r)[0].N
+	if n == len(r.Experiments) && n > 0 {
+		return fmt.Sprintf("All %s came out as the sources claim.", words.Plural(n, "experiment", "experiments"))
+	}
+	return fmt.Sprintf("%d of %s came out as the sources claim.", n, words.Plural(len(r.Experiments), "experiment", "experiments"))
+}
+
+func newSection(folder string, e *experiment.Result) (section, error) {
+	s := section{Result: *e}
+	for i := range e.Parts {
+		p := part{PartResult: e.Parts[i], Figures: figures(e.Parts[i].Finding.Numbers)}
+		if err := p.draw(folder, fmt.Sprintf("e%d-p%d", e.Number, i+1)); err != nil {
+			return s, err
+		}
+		s.Parts = append(s.Parts, p)
+	}
+	if bars := sideBySide(e); bars != nil {
+		drawn, err := inline(bars, fmt.Sprintf("e%d-bars", e.Number))
+		if err != nil {
+			return s, err
+		}
+		s.Bars = drawn
+	}
+	return s, nil
+}
+
+// sideBySide compares the parts, where one of them asks for it.
+func sideBySide(e *experiment.Result) *picture.Picture {
+	var list []picture.Measured
+	asked := false
+	for _, p := range e.Parts {
+		asked = asked || slices.Contains(p.Pictures, experiment.Bars)
+		if p.NotRun == "" {
+			list = append(list, picture.Measured{Part: p.Name, Numbers: p.Finding.Numbers})
+		}
+	}
+	if !asked {
+		return nil
+	}
+	return picture.Bars(list)
+}
+
+// draw draws the pictures of a part from its history.
+func (p *part) draw(folder, id string) error {
+	if p.NotRun != "" || p.History == "" {
+		return nil
+	}
+	h, err := history.Read(filepath.Join(folder, p.History))
+	if err != nil {
+		p.Trouble = "There are no pictures, because its history cannot be read: " + err.Error()
+		return nil //nolint:nilerr // the report is made of what there is
+	}
+	for i, drawn := range draw(h, p.Pictures) {
+		f, err := inline(drawn, fmt.Sprintf("%s-%d", id, i+1))
+		if err != nil {
+			return err
+		}
+		p.Drawn = append(p.Drawn, f)
+	}
+	return nil
+}
+
+// draw makes the pictures that are asked for, as far as the history has them.
+func draw(h *history.History, asked []experiment.Picture) (list []*picture.Picture) {
+	for _, one := range asked {
+		switch one {
+		case experiment.Timeline:
+			list = append(list, picture.Timelines(h)...)
+		case experiment.Stock:
+			list = append(list, picture.Stock(h))
+		case experiment.Waits:
+			list = append(list, picture.Waits(h))
+		default: // bars are drawn of the experiment
+		}
+	}
+	return slices.DeleteFunc(list, func(p *picture.Picture) bool { return p == nil })
+}
+
+func inline(p *picture.Picture, id string) (*figure, error) {
+	drawn, err := p.Inline(id)
+	if err != nil {
+		return nil, err
+	}
+	return &figure{Picture: p, SVG: drawn}, nil
+}

@@ -1,0 +1,56 @@
+// Package page is the report of a run of experiments: one HTML file, JSON, a
+// table for the terminal, and the pages of docs/lab.
+package page
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/stockd/stockd/internal/lab/experiment"
+)
+
+// The files of a report in the folder of its run.
+const (
+	jsonFile = "report.json"
+	htmlFile = "report.html"
+)
+
+// Write writes report.json and report.html into the folder of a run, which has
+// the histories of its parts. A history that is missing or broken is said on the
+// page and is no error.
+func Write(folder string, r *experiment.Report) error {
+	content, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, jsonFile), append(content, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	file, err := os.Create(filepath.Join(folder, htmlFile))
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	if err := writeHTML(file, folder, r); err != nil {
+		_ = file.Close() // the page was not written anyway
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// Read reads the report in the folder of a run again.
+func Read(folder string) (*experiment.Report, error) {
+	content, err := os.ReadFile(filepath.Join(folder, jsonFile))
+	if err != nil {
+		return nil, fmt.Errorf("read report: %w", err)
+	}
+	var r experiment.Report
+	if err := json.Unmarshal(content, &r); err != nil {
+		return nil, fmt.Errorf("read report: %s: %w", filepath.Join(folder, jsonFile), err)
+	}
+	return &r, nil
+}
