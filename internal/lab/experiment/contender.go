@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/inside"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 )
@@ -106,12 +107,12 @@ func (c *Contender) UseZooKeeper(address string, session time.Duration) {
 	})
 }
 
-// Locker is a lock of the registry.
+// Locker is a lock of the registry, or one of the sources.
 func (c *Contender) Locker(kind string) (lock.Locker, error) {
 	if c.lockers[kind] != nil {
 		return c.lockers[kind], nil
 	}
-	all := lock.Registry()
+	all := append(lock.Registry(), sourcelock.Registry()...)
 	at := slices.IndexFunc(all, func(e lock.Entry) bool { return e.Name == kind })
 	if at < 0 {
 		return nil, fmt.Errorf("%q is not a lock", kind)

@@ -25,3 +25,11 @@ func remedy(p experiment.Part) experiment.Part {
 	p.Remedy = true
 	return p
 }
+
+// onDatabase is replicas that have nothing but a database with row locks.
+func onDatabase(replicas int, env ...string) experiment.Stage {
+	return experiment.Stage{
+		Needs: []experiment.Need{experiment.MySQL}, Replicas: replicas, Lab: true,
+		Env: append([]string{"STOCKD_LOCK_TTL=" + ttl.String(), "STOCKD_LOCK_RETRY=10ms"}, env...),
+	}
+}
