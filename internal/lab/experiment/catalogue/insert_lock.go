@@ -29,7 +29,7 @@ func insertLock() experiment.Experiment {
 // deadInserter has a replica die while it has the row.
 func deadInserter(name, expect string, seen check.Check, env ...string) experiment.Part {
 	p := deadHolder("sql-insert-lock", expect, seen)
-	p.Name, p.Stage = name, onDatabase(2, append(env, "STOCKD_LOCK_WAIT=1s")...)
+	p.Name, p.Stage = name, onDatabase(2, append(env, "STOCKD_LOCK_WAIT=1500ms")...)
 	return p
 }
 
