@@ -38,6 +38,7 @@ const token = "a token of the owner"
 // api is a replica on a database, with goods 1 of which there are ten.
 type api struct {
 	public, admin *httptest.Server
+	options       handler.Options
 }
 
 func serve(t *testing.T, d *servers.Database) api {
@@ -69,7 +70,7 @@ func serveWith(t *testing.T, d *servers.Database, locks lock.Deps) api {
 		Inventory: service.NewInventory(store, catalogue), Replica: "replica-1", DefaultStrategy: "sql-conditional",
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler),
 	}
-	a := api{public: httptest.NewServer(handler.Public(o)), admin: httptest.NewServer(handler.Admin(o, token))}
+	a := api{public: httptest.NewServer(handler.Public(o)), admin: httptest.NewServer(handler.Admin(o, token)), options: o}
 	t.Cleanup(a.public.Close)
 	t.Cleanup(a.admin.Close)
 	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 1, "stock": 10}`, http.StatusCreated)

@@ -55,6 +55,8 @@ func TestClean(t *testing.T) {
 		{"a sale that nobody was told of", check.Clean(), of(two, audit(7, 10, 3, 3)), false, nil},
 		{"more than the unknown outcomes explain", check.Clean(), of(two, unknown(0, 9), audit(6, 10, 4, 4)), false, nil},
 		{"as many orders and more units", check.Clean(), of(two, audit(7, 10, 3, 2)), false, nil},
+		{"as many units and more orders", check.Clean(), of(two, audit(8, 10, 2, 3)), false, nil},
+		{"as many units and fewer orders", check.Clean(), of(two, audit(8, 10, 2, 1)), false, nil},
 		{"an order given to two buyers", check.Clean(), of(sold(0, 1, order("a")), sold(1, 2, order("a")), audit(9, 10, 1, 1)), false, map[string]float64{"orders_given_twice": 1}},
 		{"two orders given under one key", check.Clean(), of(sold(0, 1, order("a"), key("k")), sold(1, 2, order("b"), key("k")), audit(8, 10, 2, 2)), false, map[string]float64{"orders_given_twice": 1}},
 		{"never audited", check.Clean(), of(two), false, nil},

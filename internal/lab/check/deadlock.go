@@ -52,8 +52,8 @@ func FreedBetween(least, most time.Duration) Check {
 		}
 		return Finding{
 			Holds: freed == len(found),
-			Says: fmt.Sprintf("%d of %s that died with a lease were followed by the next after %s to %s; the longest took %s",
-				freed, count(len(found), "holder"), span(least), span(most), span(last)),
+			Says: fmt.Sprintf("%s died with a lease, and %d of these names were granted anew after %s to %s, as was expected; the longest took %s",
+				count(len(found), "holder"), freed, span(least), span(most), span(last)),
 			Numbers: map[string]float64{
 				"died_holders": float64(len(found)), "freed_holders": float64(freed),
 				"soonest_freed_ms": ms(first), "longest_freed_ms": ms(last),

@@ -10,7 +10,7 @@ import (
 // TakenEarly expects that a name was granted to somebody while another held it
 // whose lease could not have run out yet: it must have been taken away.
 func TakenEarly(ttl time.Duration) Check {
-	return early(ttl, func(leases, taken int) bool { return taken > 0 })
+	return early(ttl, func(_, taken int) bool { return taken > 0 })
 }
 
 // NeverTakenEarly expects that nobody was granted a name while the lease of

@@ -22,12 +22,12 @@ const (
 // have happened at any time after its start, or not at all. It is for strategies
 // that answer what their own sale left, and for goods that are stocked once.
 func Linearizable() Check {
-	return linear(func(l linearity) bool { return l.result == porcupine.Ok && l.sold > 1 })
+	return linear(func(l *linearity) bool { return l.result == porcupine.Ok && l.sold > 1 })
 }
 
 // NotLinearizable expects that no order of the purchases explains all answers.
 func NotLinearizable() Check {
-	return linear(func(l linearity) bool { return l.result == porcupine.Illegal })
+	return linear(func(l *linearity) bool { return l.result == porcupine.Illegal })
 }
 
 // DrawIllegal writes porcupine's picture of the shortest beginning of a window
@@ -44,7 +44,7 @@ func DrawIllegal(h *history.History, path string) (drawn bool, err error) {
 	return true, nil
 }
 
-func linear(judge func(l linearity) bool) Check {
+func linear(judge func(l *linearity) bool) Check {
 	return func(h *history.History) Finding {
 		l := linearityOf(h)
 		return Finding{Holds: judge(l), Says: l.says(), Numbers: map[string]float64{
@@ -61,12 +61,12 @@ type linearity struct {
 	illegal                         prefix
 }
 
-func (l linearity) says() string {
+func (l *linearity) says() string {
 	switch {
 	case l.result == porcupine.Illegal:
 		last := l.illegal.last()
-		return fmt.Sprintf("no order of the purchases explains the first %s of a window that began with %s: it ends with client %d, %s",
-			count(len(l.illegal.closed), "answer"), count(l.illegal.initial, "unit"), last.client, last)
+		return fmt.Sprintf("no order of the purchases explains the answers up to that to client %d, %s: number %d of a window that began with %s",
+			last.client, last, len(l.illegal.closed), count(l.illegal.initial, "unit"))
 	case l.result == porcupine.Unknown:
 		return "whether an order of the purchases explains the answers is undecided: " + l.why
 	case l.sold < 2:
@@ -78,8 +78,8 @@ func (l linearity) says() string {
 }
 
 // linearityOf checks goods by goods and window by window, until one is illegal.
-func linearityOf(h *history.History) linearity {
-	l := linearity{result: porcupine.Ok}
+func linearityOf(h *history.History) *linearity {
+	l := &linearity{result: porcupine.Ok}
 	deadline := time.Now().Add(linearWithin)
 	requests := byGoods(h.Requests)
 	for _, a := range lastAudits(h) {

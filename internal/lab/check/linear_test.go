@@ -73,7 +73,7 @@ func TestWindowsEndWhereNothingIsOpen(t *testing.T) {
 // A window that is too long to check is not taken for a good one.
 func TestUndecidedIsNeitherLegalNorIllegal(t *testing.T) {
 	const many = 10_001
-	var long []history.Request
+	long := make([]history.Request, 0, many)
 	for i := range many {
 		long = append(long, sold(i, i+2, left(int64(many-1-i))))
 	}
@@ -91,12 +91,12 @@ func TestUndecidedIsNeitherLegalNorIllegal(t *testing.T) {
 // so is a crowd in good order: the search must not blow up with either.
 func TestLongHistoriesAreDecided(t *testing.T) {
 	const clients, each = 50, 100
-	var good, bad []history.Request
-	for i := range clients * each {
-		good = append(good, sold(i, i+clients, left(int64(clients*each-1-i)), client(i%clients)), refused(clients*each+i, clients*each+2*clients+i))
-		bad = append(bad, sold(i, i+clients, left(int64(clients*each-1-i/5)), client(i%clients)))
-	}
 	const all = clients * each
+	good, bad := make([]history.Request, 0, 2*all), make([]history.Request, 0, all)
+	for i := range all {
+		good = append(good, sold(i, i+clients, left(int64(all-1-i)), client(i%clients)), refused(all+i, all+2*clients+i))
+		bad = append(bad, sold(i, i+clients, left(int64(all-1-i/5)), client(i%clients)))
+	}
 	judge(t, []row{
 		{"in order, of another stock", check.NotLinearizable(), of(good[:all], audit(0, all/2, 0, 0)), true, nil},
 		{"in order to the end", check.Linearizable(), of(good, audit(0, all, all, all)), true, nil},
@@ -160,7 +160,8 @@ func plain(initial int64) porcupine.Model {
 	model := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{initial} },
 		Step: func(state, input, _ any) []any {
-			left, r := state.(int64), input.(history.Request)
+			left, _ := state.(int64)
+			r, _ := input.(history.Request)
 			after := left - r.Quantity
 			switch {
 			case r.Outcome == history.Unknown && after >= 0:

@@ -11,7 +11,7 @@ import (
 func Faster(fast, slow string, times float64) Check {
 	return func(h *history.History) Finding {
 		a, b := rate(h, fast), rate(h, slow)
-		f := Finding{Numbers: map[string]float64{fast + "_sales_per_s": a, slow + "_sales_per_s": b}}
+		f := Finding{Numbers: map[string]float64{snake(fast) + "_sales_per_s": a, snake(slow) + "_sales_per_s": b}}
 		if a == 0 || b == 0 {
 			f.Says = fmt.Sprintf("nothing to compare: %.0f sales a second through %s, %.0f through %s", a, fast, b, slow)
 			return f

@@ -9,7 +9,7 @@ import (
 // LockedItselfOut expects that a holder asked for a name that it held, and did
 // not get it.
 func LockedItselfOut() Check {
-	return reentry(func(got, refused int) bool { return refused > 0 })
+	return reentry(func(_, refused int) bool { return refused > 0 })
 }
 
 // Reentered expects that a holder asked for a name that it held, and got it each

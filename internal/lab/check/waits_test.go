@@ -99,6 +99,7 @@ func TestDeadlock(t *testing.T) {
 		{"never freed", check.Freed(time.Hour), of(lease("a", 0, 0, 1), crash, asks("b", 50, 0), end), false, map[string]float64{"freed_holders": 0}},
 		{"nobody died", check.Freed(time.Hour), of(lease("a", 0, 10, 1), second(20), end), false, nil},
 		{"died after it had been granted to the next", check.Freed(time.Hour), of(lease("a", 0, 0, 1), second(90), crash, end), false, nil},
+		{"only another held it up by dying", check.Freed(time.Second), of(lease("a", 0, 0, 1), second(90), crash, lease("c", 200, 0, 3), mark("c", 300, "killed"), lease("d", 400, 410, 4)), true, map[string]float64{"died_holders": 1}},
 		{"freed after one TTL", check.FreedBetween(900*millisecond, 1100*millisecond), of(lease("a", 0, 0, 1), crash, second(1100), end), true, nil},
 		{"freed before the TTL", check.FreedBetween(1001*millisecond, 1100*millisecond), of(lease("a", 0, 0, 1), crash, second(1100), end), false, nil},
 	})

@@ -28,8 +28,10 @@ func ms(d time.Duration) float64 {
 // span is a time in words, as exact as one reads it.
 func span(d time.Duration) string {
 	switch {
-	case d >= 10*time.Second:
-		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d == 0:
+		return "0 ms"
+	case d >= time.Second:
+		return fmt.Sprintf("%.2f s", d.Seconds())
 	case d >= 10*time.Millisecond:
 		return fmt.Sprintf("%.0f ms", ms(d))
 	default:

@@ -59,7 +59,7 @@ func clocks(strategy, expect string, seen check.Check) experiment.Part {
 		Does:   "the clock of replica 2 is ten seconds ahead; it wants the lock of " + strategy + " while replica 1 works under it; the TTL is 5 s",
 		Expect: expect,
 		Steps: []experiment.Step{
-			step.Stock(100), step.Hold(1, time.Second),
+			step.Stock(100), step.Hold(1, time.Second), step.Hold(2, 500*time.Millisecond),
 			step.Meanwhile(
 				step.Buy(step.Sale{Strategy: strategy, Replica: 1}),
 				step.InOrder(step.Reached(1), step.Buy(step.Sale{Strategy: strategy, Replica: 2, First: 1})),

@@ -15,7 +15,7 @@ func watchdog() experiment.Experiment {
 		Source: chapterOne + ", renewal, and the watchdog of Redisson; " + twoWays + ", the watchdog",
 		Fix:    "stockd demo --strategies redis-reentrant --replicas 3",
 		Parts: []experiment.Part{
-			longWork("redis-lua", "the second one is let in while the first one works, and an update is lost",
+			longWork("redis-setnx-owner", "the second one is let in while the first one works, and an update is lost",
 				check.All(check.OverlappingHolders(), check.LostUpdates())),
 			remedy(longWork("redis-reentrant", "the second one waits until the first one is done",
 				check.All(check.ExclusiveHolders(), check.Clean()))),
@@ -32,7 +32,7 @@ func longWork(strategy, expect string, seen check.Check) experiment.Part {
 		Does:   "replica 1 works for 2.5 TTL under " + strategy + ", and replica 2 wants the lock",
 		Expect: expect,
 		Steps: []experiment.Step{
-			step.Stock(100), step.Hold(1, ttl*5/2),
+			step.Stock(100), step.Hold(1, ttl*5/2), step.Hold(2, ttl/2),
 			step.Meanwhile(
 				step.Buy(step.Sale{Strategy: strategy, Replica: 1}),
 				step.InOrder(step.Reached(1), step.Buy(step.Sale{Strategy: strategy, Replica: 2, First: 1})),

@@ -61,7 +61,7 @@ func facts(r *experiment.Report) []fact {
 	}
 	for _, backend := range slices.Sorted(maps.Keys(r.Servers)) {
 		info := r.Servers[backend]
-		list = append(list, fact{capital(backend), fmt.Sprintf("%s (%s)", info, info.Started)})
+		list = append(list, fact{called(backend), fmt.Sprintf("%s (%s)", info, info.Started)})
 	}
 	return list
 }
@@ -75,11 +75,16 @@ func commit(full string) string {
 	return strings.TrimSpace(id + " " + rest)
 }
 
-func capital(s string) string {
-	if s == "" {
-		return s
+// called is a backend as its makers write it.
+func called(backend string) string {
+	switch backend {
+	case "zookeeper":
+		return "ZooKeeper"
+	case "etcd", "":
+		return backend
+	default:
+		return strings.ToUpper(backend[:1]) + backend[1:]
 	}
-	return strings.ToUpper(s[:1]) + s[1:]
 }
 
 // figures are the numbers of a finding by name.

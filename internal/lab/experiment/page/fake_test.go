@@ -18,12 +18,41 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// fakeRun writes the folder of a run of all experiments that was never made: its
-// histories are made by hand, as large and as bad as real ones.
+// fake is a run that was never made, in a folder of its own: its histories are
+// made by hand, as large and as bad as real ones.
+type fake struct {
+	folder string
+	report *experiment.Report
+}
+
+// shared is made once for all tests, which do not change it.
+var shared fake
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.folder != "" {
+		_ = os.RemoveAll(shared.folder) // it is in the temporary folder
+	}
+	os.Exit(code)
+}
+
+// fakeRun is the run that all tests share.
 func fakeRun(t testing.TB) (folder string, r *experiment.Report) {
 	t.Helper()
-	folder = t.TempDir()
-	r = fakeReport()
+	if shared.folder == "" {
+		folder, err := os.MkdirTemp("", "stockd-page-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared = fake{folder, fakeReport()}
+		makeRun(t, folder, shared.report)
+	}
+	return shared.folder, shared.report
+}
+
+// makeRun writes the histories and the report of a run.
+func makeRun(t testing.TB, folder string, r *experiment.Report) {
+	t.Helper()
 	for i := range r.Experiments {
 		e := &r.Experiments[i]
 		dir := fmt.Sprintf("%02d-%s", e.Number, e.Name)
@@ -42,7 +71,6 @@ func fakeRun(t testing.TB) (folder string, r *experiment.Report) {
 	if err := page.Write(folder, r); err != nil {
 		t.Fatal(err)
 	}
-	return folder, r
 }
 
 // day is when the run was.

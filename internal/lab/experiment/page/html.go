@@ -139,6 +139,9 @@ func (p *part) draw(folder, id string) error {
 		return nil //nolint:nilerr // the report is made of what there is
 	}
 	for i, drawn := range draw(h, p.Pictures) {
+		if i > 0 {
+			drawn.Marks = nil // they have the same numbers as in the first picture
+		}
 		f, err := inline(drawn, fmt.Sprintf("%s-%d", id, i+1))
 		if err != nil {
 			return err

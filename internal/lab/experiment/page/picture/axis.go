@@ -29,7 +29,7 @@ func (a axis) ticks(about int) []float64 {
 	}
 	var list []float64
 	for i := math.Ceil(a.from/step - 1e-9); i*step <= a.to+step*1e-9; i++ {
-		list = append(list, i*step)
+		list = append(list, i*step+0) // and never -0
 	}
 	return list
 }
@@ -77,7 +77,8 @@ func (c clock) lasts(share float64) time.Duration {
 	return time.Duration(share * (c.to - c.from) * float64(time.Second))
 }
 
-func (c clock) within(t time.Time) bool { s := c.seconds(t); return s >= c.from && s <= c.to }
+// meets tells whether some of a span is on the axis.
+func (c clock) meets(s span) bool { return c.seconds(s.to) >= c.from && c.seconds(s.from) <= c.to }
 
 // label is a tick's: all of an axis are in one unit.
 func (c clock) label(seconds, step float64) string {

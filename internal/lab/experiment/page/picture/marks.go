@@ -17,7 +17,16 @@ const (
 	mostListed  = 30
 )
 
-// badge numbers the marks from first to last.
+// track is the place of a lane, from top to bottom.
+type track struct{ top, bottom float64 }
+
+// numbered is a mark with its number in the whole history, from 1.
+type numbered struct {
+	history.Mark
+	number int
+}
+
+// badge shows the numbers of marks from first to last.
 type badge struct {
 	first, last int
 	x           float64
@@ -33,21 +42,21 @@ func (b badge) words() string {
 
 // badges puts marks beside each other, below each other where they are too
 // close, and together where that is not enough.
-func badges(at []float64) []badge {
+func badges(marks []numbered, c clock) []badge {
 	var list []badge
 	var free [badgeLevels]float64
-	for i, x := range at {
-		level := 0
+	for _, m := range marks {
+		x, level := c.percent(m.At), 0
 		for level < badgeLevels && x < free[level] {
 			level++
 		}
 		if level == badgeLevels {
 			latest := &list[len(list)-1]
-			latest.last = i + 1
+			latest.last = m.number
 			free[latest.level] = latest.x + onPhone*badgeWidth(latest.words()+"0")
 			continue
 		}
-		b := badge{first: i + 1, last: i + 1, x: x, level: level}
+		b := badge{first: m.number, last: m.number, x: x, level: level}
 		list = append(list, b)
 		free[level] = x + onPhone*(badgeWidth(b.words())+2)
 	}
@@ -55,26 +64,21 @@ func badges(at []float64) []badge {
 }
 
 // within are the marks that the clock has.
-func within(marks []history.Mark, c clock) []history.Mark {
-	var list []history.Mark
-	for _, m := range marks {
-		if c.within(m.At) || !m.Until.IsZero() && c.within(m.Until) {
-			list = append(list, m)
+func within(marks []history.Mark, c clock) []numbered {
+	var list []numbered
+	for i, m := range marks {
+		if c.meets(span{m.At, later(m.At, m.Until)}) {
+			list = append(list, numbered{m, i + 1})
 		}
 	}
 	return list
 }
 
-// marksAbove draws the numbers of the marks, lists them in words, and returns
-// where the rest of the picture begins.
+// marksAbove draws the numbers of the marks that the clock has, lists all in
+// words, and returns where the rest of the picture begins.
 func (p *Picture) marksAbove(marks []history.Mark, c clock) float64 {
-	marks = within(marks, c)
-	at := make([]float64, len(marks))
-	for i, m := range marks {
-		at[i] = c.percent(m.At)
-	}
 	deepest := -1
-	for _, b := range badges(at) {
+	for _, b := range badges(within(marks, c), c) {
 		deepest = max(deepest, b.level)
 		p.badge("mark", b.x, float64(b.level*badgeStep), b.words())
 	}
@@ -101,11 +105,16 @@ func inWords(m history.Mark, c clock) string {
 }
 
 // markLines draws what was done as lines, and what lasted as bands.
-func (p *Picture) markLines(marks []history.Mark, c clock, top, bottom float64) {
+// A band is as high as the lane of who it was done to, where there is one.
+func (p *Picture) markLines(marks []history.Mark, c clock, top, bottom float64, lanes map[string]track) {
 	for _, m := range within(marks, c) {
 		x := c.percent(m.At)
 		if !m.Until.IsZero() {
-			p.rect("lasting", x, top, c.percent(m.Until)-x, bottom-top, inWords(m, c))
+			on, is := lanes[m.Who]
+			if !is {
+				on = track{top, bottom}
+			}
+			p.rect("lasting", x, on.top, c.percent(m.Until)-x, on.bottom-on.top, inWords(m.Mark, c))
 		}
 		p.line("mark-line", x, top, 0, bottom-top)
 	}

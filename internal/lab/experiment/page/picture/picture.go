@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -76,6 +77,14 @@ func (p *Picture) badge(class string, x, y float64, words string) {
 
 func badgeWidth(words string) float64 { return float64(10 + 7*len([]rune(words))) }
 
+// behind puts what is drawn in it behind what is there already.
+func (p *Picture) behind(draw func()) {
+	before := p.shapes
+	p.shapes = nil
+	draw()
+	p.shapes = append(p.shapes, before...)
+}
+
 // path is drawn in a grid that is stretched over the whole width: Units across,
 // pixels down from y.
 func (p *Picture) path(class string, y, h float64, d string) {
@@ -97,8 +106,42 @@ func (p *Picture) Inline(id string) (template.HTML, error) {
 	return template.HTML(b.String()), nil //nolint:gosec // it was escaped by the template that wrote it
 }
 
-// File writes the picture as a file of its own.
-func (p *Picture) File(w io.Writer) error { return p.write(w, "picture", template.CSS(Style)) } //nolint:gosec // it is our own
+// File writes the picture as a file of its own, with its legend and its marks in
+// it: a page has them beside it.
+func (p *Picture) File(w io.Writer) error {
+	whole := *p
+	whole.shapes = slices.Clone(p.shapes)
+	for _, key := range p.Legend {
+		whole.height += captionHeight
+		whole.swatch(key, whole.height)
+	}
+	for i, mark := range p.Marks {
+		whole.height += captionHeight
+		whole.text("", 0.5, whole.height-4, "", fmt.Sprintf("%d. %s", i+1, mark))
+	}
+	for _, note := range p.Notes {
+		whole.height += captionHeight
+		whole.text("soft", 0.5, whole.height-4, "", note)
+	}
+	return whole.write(w, "picture", template.CSS(Style)) //nolint:gosec // it is our own
+}
+
+// captionHeight is a line below a picture, in pixels.
+const captionHeight = 18
+
+func (p *Picture) swatch(key Key, bottom float64) {
+	if key.Line() {
+		p.line(key.Class, 0.5, bottom-8, 2.5, 0)
+	} else {
+		p.rect(key.Class, 0.5, bottom-13, 2.5, 10, "")
+	}
+	p.text("", 4, bottom-4, "", key.Words)
+}
+
+// Line tells whether the colour is that of a line, and not of a surface.
+func (k Key) Line() bool {
+	return slices.Contains([]string{"curve", "curve left", "limit", "lost"}, k.Class)
+}
 
 func (p *Picture) write(w io.Writer, id string, style template.CSS) error {
 	t, err := template.New("picture").Funcs(template.FuncMap{"n": number}).Parse(drawing)

@@ -3,6 +3,7 @@ package picture
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/stockd/stockd/internal/lab/experiment/page/words"
 	"github.com/stockd/stockd/internal/lab/history"
@@ -29,7 +30,7 @@ func requestTimeline(h *history.History, whole span) []*Picture {
 		buyers[r.Client] = append(buyers[r.Client], r)
 	}
 	slices.Sort(clients)
-	p.Desc = fmt.Sprintf("%s by %s, %s.", words.Plural(len(h.Requests), "request", "requests"),
+	p.Desc = fmt.Sprintf("%s by %s: %s.", words.Plural(len(h.Requests), "request", "requests"),
 		words.Plural(len(clients), "buyer", "buyers"), tally(h.Requests))
 	if len(clients) > mostLanes {
 		p.note("%d of %d buyers are drawn.", mostLanes, len(clients))
@@ -40,8 +41,10 @@ func requestTimeline(h *history.History, whole span) []*Picture {
 	for _, client := range clients {
 		y = p.buyer(c, client, buyers[client], y, requestGap(c, clients, buyers))
 	}
-	p.markLines(h.Marks, c, top, y)
-	p.timeAxis(c, top, y)
+	p.behind(func() {
+		p.markLines(h.Marks, c, top, y, nil)
+		p.timeAxis(c, top, y)
+	})
 	p.height = y + footHeight
 	for _, o := range outcomes() {
 		if slices.ContainsFunc(h.Requests, func(r history.Request) bool { return r.Outcome == o }) {
@@ -72,8 +75,13 @@ func tally(list []history.Request) string {
 	for _, r := range list {
 		count[r.Outcome]++
 	}
-	return fmt.Sprintf("%s sold, %s refused, %s failed, %s of unknown outcome", words.Count(count[history.Sold]),
-		words.Count(count[history.Refused]), words.Count(count[history.Failed]), words.Count(count[history.Unknown]))
+	var parts []string
+	for _, o := range outcomes() {
+		if n := count[o]; n > 0 {
+			parts = append(parts, words.Count(n)+" "+string(o))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 func (p *Picture) buyer(c clock, client int, list []history.Request, y float64, gap int) float64 {

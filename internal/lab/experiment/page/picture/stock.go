@@ -46,7 +46,7 @@ func Stock(h *history.History) *Picture {
 	scale := axis{0, max(initial, most(sold), most(left), 1)}
 	scale.from = min(0, least(left))
 	p.valueAxis(scale, top, bottom)
-	p.markLines(h.Marks, c, top, bottom)
+	p.markLines(h.Marks, c, top, bottom, nil)
 	plot := curves{p, c, scale, top}
 	if known && most(sold) > initial {
 		p.path("excess", top, plotHeight, plot.above(thin(sold, c), initial))
@@ -72,7 +72,7 @@ func (p *Picture) sayStock(sold, left []point, initial float64, known bool, from
 	if len(left) > 0 {
 		rest := left[len(left)-1].value
 		p.Legend = append(p.Legend, Key{"curve left", "left: " + words.Value(rest) + " at the end"})
-		p.Desc += ", and the row said that " + words.Value(rest) + " were left"
+		p.Desc += ", and the row said " + words.Value(rest) + " left"
 	}
 	p.Desc += "."
 	if known {

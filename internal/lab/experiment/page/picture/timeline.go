@@ -29,6 +29,8 @@ type timeline struct {
 	lanes    []lane
 	overlaps []overlap
 	y        float64
+	// tracks are the places of the lanes, by name.
+	tracks map[string]track
 }
 
 // lane is a holder: its rows of holds, and when it waited.
@@ -61,7 +63,7 @@ func Timelines(h *history.History) []*Picture {
 }
 
 func newTimeline(h *history.History, window span, zero time.Time) *timeline {
-	t := &timeline{Picture: &Picture{}, clock: newClock(zero, window.from, window.to)}
+	t := &timeline{Picture: &Picture{}, clock: newClock(zero, window.from, window.to), tracks: map[string]track{}}
 	list := holds(h, extent(h).to)
 	for _, o := range overlaps(list) {
 		if !o.to.Before(window.from) && !o.from.After(window.to) {
@@ -103,9 +105,9 @@ func lanesOf(h *history.History, list []hold, window span) []lane {
 	for _, name := range names {
 		l := byName[name]
 		l.rows = rows(held[name], func(one hold) span { return one.span }, mostRows)
-		l.words = "held it " + words.Plural(asked[name][0], "time", "times")
+		l.words = words.Count(asked[name][0]) + " held"
 		if n := asked[name][1]; n > 0 {
-			l.words += ", was not granted it " + words.Plural(n, "time", "times")
+			l.words += ", " + words.Count(n) + " asked for in vain"
 		}
 		result = append(result, *l)
 	}
@@ -143,8 +145,10 @@ func (t *timeline) draw(h *history.History, title string) *Picture {
 		t.lane(l, gap)
 	}
 	bottom := t.y
-	t.markLines(h.Marks, t.clock, top, bottom)
-	t.timeAxis(t.clock, top, bottom)
+	t.behind(func() {
+		t.markLines(h.Marks, t.clock, top, bottom, t.tracks)
+		t.timeAxis(t.clock, top, bottom)
+	})
 	t.height = bottom + footHeight
 	t.legend(shown)
 	return t.Picture
@@ -153,7 +157,7 @@ func (t *timeline) draw(h *history.History, title string) *Picture {
 // says is the timeline in a sentence or two.
 func (t *timeline) says() string {
 	said := fmt.Sprintf("%s, from %s to %s.", words.Plural(len(t.lanes), "holder", "holders"),
-		t.clock.label(t.clock.from, 0.001), t.clock.label(t.clock.to, 0.001))
+		words.Seconds(t.clock.from), words.Seconds(t.clock.to))
 	if len(t.overlaps) == 0 {
 		return said + " Nobody held the lock while another did."
 	}
@@ -254,6 +258,7 @@ func (t *timeline) lane(l lane, gap int) {
 	t.shapes[len(t.shapes)-1].After = l.words
 	t.y += laneHead
 	top := t.y
+	defer func() { t.tracks[l.name] = track{top - 3, t.y - laneGap + 3} }()
 	for _, row := range l.rows {
 		t.row(l.name, row, gap)
 		t.y += rowHeight + 2

@@ -53,7 +53,7 @@ func Waits(h *history.History) *Picture {
 	p.line("base", 0, bottom, 100, 0)
 	said := p.quantiles(list, bottom)
 	p.height = bottom + footHeight
-	p.Desc = fmt.Sprintf("%s waited: %s. The highest bar is %s.", words.Count(len(list)), said, words.Count(highest))
+	p.Desc = fmt.Sprintf("%s in all: %s.", words.Count(len(list)), said)
 	p.Legend = []Key{{"part", fmt.Sprintf("how many waited so long, of %s; the highest bar is %s", words.Count(len(list)), words.Count(highest))}}
 	return p
 }
@@ -137,7 +137,7 @@ func (p *Picture) quantiles(sorted []time.Duration, bottom float64) (said string
 			x = 50.0 / binCount
 		}
 		label, anchor := q.name+" "+words.Duration(d), "start"
-		if x > 50 {
+		if x > 56 {
 			anchor = "end"
 		}
 		p.line("quantile", x, y-10, 0, bottom-y+10)
