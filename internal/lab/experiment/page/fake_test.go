@@ -88,7 +88,7 @@ const (
 func fakeReport() *experiment.Report {
 	r := &experiment.Report{
 		Machine: machine.Machine{Commit: "01b5dee4c0ffee99aa11bb22cc33dd44ee55ff66", Go: "go1.26.1", CPU: "AMD EPYC 7B13", Processors: 2, Memory: "7.8 GiB"},
-		Start: day(0), Seconds: 432.4,
+		Start:   day(0), Seconds: 432.4,
 		Servers: map[string]servers.Info{
 			"database": {Name: "MariaDB", Version: "10.11.14", Started: servers.Local}, "redis": {Name: "Redis", Version: "7.0.15", Started: servers.Local},
 			"zookeeper": {Name: "ZooKeeper", Version: "3.8.0", Started: servers.Local}, "etcd": {Name: "etcd", Version: "3.4.23", Started: servers.Local},
