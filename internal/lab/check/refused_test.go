@@ -8,8 +8,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// at is so many milliseconds into a history.
-
 func TestRefusedWithinIsBrokenByOneWhoWaited(t *testing.T) {
 	holder := history.Lease{ID: "a", Name: "x", Lock: "l", Holder: "one", Asked: at(0), Granted: at(1), Released: at(1000)}
 	gaveUp := func(after int) history.Lease {
