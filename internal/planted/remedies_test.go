@@ -18,7 +18,8 @@ func breaches() []breach {
 	return []breach{
 		{
 			name: "the UPDATE does not compare",
-			file: "internal/repo/mysql.go", old: "WHERE goods_id = ? AND stock >= ?`", new: "WHERE goods_id = ? AND ? > 0`",
+			file: "internal/repo/mysql.go", old: "LAST_INSERT_ID(stock - ?), version = version + 1\n			WHERE goods_id = ? AND stock >= ?`",
+			new:        "stock - ?, version = version + 1 WHERE goods_id = ? AND ? > 0`",
 			experiment: "oversell", remedies: []string{"conditional"},
 		},
 		{
