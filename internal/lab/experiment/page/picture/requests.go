@@ -38,8 +38,9 @@ func requestTimeline(h *history.History, whole span) []*Picture {
 	}
 	y := p.marksAbove(h.Marks, c)
 	top := y
+	gap := requestGap(c, clients, buyers)
 	for _, client := range clients {
-		y = p.buyer(c, client, buyers[client], y, requestGap(c, clients, buyers))
+		y = p.buyer(c, client, buyers[client], y, gap)
 	}
 	p.behind(func() {
 		p.markLines(h.Marks, c, top, y, nil)
@@ -51,7 +52,7 @@ func requestTimeline(h *history.History, whole span) []*Picture {
 			p.Legend = append(p.Legend, Key{string(o), said(o)})
 		}
 	}
-	if gap := requestGap(c, clients, buyers); gap > 1 {
+	if gap > 1 {
 		p.note("Requests less than %s apart are one bar.", words.Duration(c.lasts(float64(gap)/Units)))
 	}
 	return []*Picture{p}

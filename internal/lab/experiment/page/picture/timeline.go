@@ -54,7 +54,7 @@ func Timelines(h *history.History) []*Picture {
 	if len(all.overlaps) > 0 {
 		first := all.overlaps[0]
 		if lasted := first.to.Sub(first.from); lasted < all.clock.lasts(0.04) {
-			around := max(2*lasted, all.clock.lasts(0.001))
+			around := max(2*lasted, 10*time.Microsecond)
 			near := newTimeline(h, span{later(whole.from, first.from.Add(-around)), earlier(whole.to, first.to.Add(around))}, whole.from)
 			list = append(list, near.draw(h, "The first overlap, closer"))
 		}
@@ -159,7 +159,7 @@ func (t *timeline) says() string {
 	said := fmt.Sprintf("%s, from %s to %s.", words.Plural(len(t.lanes), "holder", "holders"),
 		words.Seconds(t.clock.from), words.Seconds(t.clock.to))
 	if len(t.overlaps) == 0 {
-		return said + " Nobody held the lock while another did."
+		return said + " Nobody held it while another did."
 	}
 	first := t.overlaps[0]
 	return fmt.Sprintf("%s %s, for %s in all; first at %s for %s, by %s.", said,
@@ -168,7 +168,7 @@ func (t *timeline) says() string {
 }
 
 func atOnce(list []overlap) string {
-	return "It was held more than once at a time " + words.Plural(len(list), "time", "times")
+	return "Two or more held it at once " + words.Times(len(list))
 }
 
 func total(list []overlap) (sum time.Duration) {
@@ -216,20 +216,22 @@ func (p *Picture) note(format string, a ...any) { p.Notes = append(p.Notes, fmt.
 // gap is the least distance between two bars that keeps their number in bounds.
 func (t *timeline) gap(shown []lane) int {
 	for gap := 1; ; gap *= 2 {
-		drawn, all := 0, 0
+		waits, drawn, all := 0, 0, 0
 		for _, l := range shown {
-			drawn += len(bars(t.clock, l.waits, gap))
+			waits += len(bars(t.clock, l.waits, gap))
 			for _, row := range l.rows {
 				drawn += len(bars(t.clock, spans(row), gap))
 				all += len(row)
 			}
 		}
-		if drawn <= mostBars {
-			if gap > 1 && all > 0 {
-				t.note("%s are drawn: those less than %s apart are one bar.", words.Plural(all, "lease", "leases"), words.Duration(t.clock.lasts(float64(gap)/Units)))
-			}
-			return gap
+		if drawn+waits > mostBars {
+			continue
 		}
+		if drawn < all {
+			t.note("%s are drawn as %s: what is shorter than %s, or less apart, is not told apart.", words.Plural(all, "lease", "leases"),
+				words.Plural(drawn, "bar", "bars"), words.Duration(t.clock.lasts(float64(max(gap, leastBar))/Units)))
+		}
+		return gap
 	}
 }
 
@@ -258,7 +260,7 @@ func (t *timeline) lane(l lane, gap int) {
 	t.shapes[len(t.shapes)-1].After = l.words
 	t.y += laneHead
 	top := t.y
-	defer func() { t.tracks[l.name] = track{top - 3, t.y - laneGap + 3} }()
+	defer func() { t.tracks[l.name] = track{top - laneHead, t.y - laneGap + 3} }()
 	for _, row := range l.rows {
 		t.row(l.name, row, gap)
 		t.y += rowHeight + 2

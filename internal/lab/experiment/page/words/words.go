@@ -23,6 +23,18 @@ func Plural(n int, one, many string) string {
 	return Count(n) + " " + many
 }
 
+// Times is how often something was.
+func Times(n int) string {
+	switch n {
+	case 1:
+		return "once"
+	case 2:
+		return "twice"
+	default:
+		return Count(n) + " times"
+	}
+}
+
 // Value is a number with no more digits than it means: three where it is not
 // whole.
 func Value(v float64) string {
