@@ -17,10 +17,10 @@ func lockDeps(c config.Config) (lock.Deps, error) {
 	if err != nil {
 		return lock.Deps{}, err
 	}
-	return lock.Deps{
+	return bend(lock.Deps{
 		Clients: clients, TTL: c.Lock.TTL, Retry: c.Lock.Retry,
 		Issue: lock.NewTokens(clients.DB, clients.Dialect).Issue,
-	}, nil
+	}, c.Lab), nil
 }
 
 // hotOptions is how redis-stock sells.

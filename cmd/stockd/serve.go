@@ -58,7 +58,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, locks.Close()) }()
-	catalogue := service.NewCatalogue(strategy.Registry(), strategy.Deps{
+	deps := strategy.Deps{
 		Store:    store,
 		LockWait: c.Lock.Wait,
 		Lock:     locks,
@@ -66,17 +66,27 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 		Group:    strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
 		Buckets:  c.Bucket.Count,
 		Hot:      hotOptions(c, log),
-	}, c.Deduct.Timeout)
+	}
+	options := handler.Options{
+		Replica: c.Replica, DefaultStrategy: c.Deduct.Strategy, MaxBody: int64(c.HTTP.MaxBody), Log: log,
+	}
+	if c.Lab.Enabled {
+		lab, err := openLab(ctx, c, log)
+		if err != nil {
+			return err
+		}
+		defer lab.Close() //nolint:errcheck // every line of it is written already
+		deps.Lab, options.Lab = lab, lab
+	}
+	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
 	defer func() { err = errors.Join(err, catalogue.Close()) }()
 	if _, err := catalogue.Service(c.Deduct.Strategy); err != nil {
 		return usageError{fmt.Errorf("deduct.strategy: %w", err)}
 	}
 	inventory := service.NewInventory(store, catalogue)
 	defer keepTotals(ctx, inventory, log)()
-	return listen(ctx, c, log, handler.Options{
-		Catalogue: catalogue, Inventory: inventory, Replica: c.Replica,
-		DefaultStrategy: c.Deduct.Strategy, MaxBody: int64(c.HTTP.MaxBody), Log: log,
-	})
+	options.Catalogue, options.Inventory = catalogue, inventory
+	return listen(ctx, c, log, options)
 }
 
 // keepTotals brings the ledger's running totals up to date until it is stopped.

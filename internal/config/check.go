@@ -42,7 +42,22 @@ func (l *Loaded) check() error {
 		l.locks(),
 		l.oneOf("log.level", l.Log.Level, "debug", "info", "warn", "error"),
 		l.oneOf("log.format", l.Log.Format, "text", "json"),
+		l.lab(),
 	)
+}
+
+// lab refuses what would have no effect: whoever sets it believes that it has.
+func (l *Loaded) lab() error {
+	if l.Lab.Enabled {
+		return nil
+	}
+	var errs []error
+	for _, f := range fields(&l.Config) {
+		if strings.HasPrefix(f.key, "lab.") && f.text() != f.def && f.key != "lab.enabled" {
+			errs = append(errs, l.wrong(f.key, "is set to %s, and lab.enabled is not set", f.text()))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // group wants batches that one statement can hold, and a queue that can fill one.

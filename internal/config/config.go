@@ -24,6 +24,7 @@ type Config struct {
 	ZooKeeper  ZooKeeper  `key:"zookeeper" doc:"the ensemble of the locks; without an address they are not available"`
 	Etcd       Etcd       `key:"etcd" doc:"the cluster of the lock; without an endpoint it is not available"`
 	Log        Log        `key:"log" doc:"what is logged, to standard error"`
+	Lab        Lab        `key:"lab" doc:"what experiments do inside of a replica; never for a shop that sells"`
 }
 
 // HTTP is the listener for buyers.
@@ -141,4 +142,12 @@ type Bucket struct {
 type Log struct {
 	Level  string `key:"level" default:"info" doc:"debug, info, warn or error"`
 	Format string `key:"format" default:"text" doc:"text or json"`
+}
+
+// Lab is what experiments do inside of a replica.
+type Lab struct {
+	Enabled     bool          `key:"enabled" default:"false" doc:"let the owner hold, pause and kill this replica between its read and its write; without it nothing below may be set"`
+	History     string        `key:"history" doc:"file that the leases of this replica are appended to, as JSON lines; none where it is empty"`
+	ClockOffset time.Duration `key:"clock_offset" default:"0s" doc:"how far the clock of redis-getset is ahead in this replica; below zero it is behind"`
+	Reaper      bool          `key:"reaper" default:"true" doc:"free the names of sql-insert-lock whose holders died; false leaves them locked"`
 }

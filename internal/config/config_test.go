@@ -106,6 +106,7 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		{name: "a queue that fills no batch", file: "group:\n  queue: 255\n", want: []string{"stockd.yaml:2", "group.queue", "256 to 1000000"}},
 		{name: "batches of no units", file: "group:\n  units: 0\n", want: []string{"stockd.yaml:2", "group.units", "1 to 1000000000"}},
 		{name: "a range upside down", file: "optimistic:\n  step: 5s\n", want: []string{"optimistic.max", "at least 5s"}},
+		{name: "a lab that is not on", args: []string{"--lab-history=h.jsonl", "--lab-reaper=false"}, env: map[string]string{"STOCKD_LAB_CLOCK_OFFSET": "1s"}, want: []string{"--lab-history", "--lab-reaper", "STOCKD_LAB_CLOCK_OFFSET", "lab.enabled"}},
 		{name: "a bad variable", env: map[string]string{"STOCKD_LOCK_WAIT": "soon"}, want: []string{"STOCKD_LOCK_WAIT", "lock.wait"}},
 		{name: "an unknown variable", env: map[string]string{"STOCKD_LOCK_WIAT": "5s"}, want: []string{"STOCKD_LOCK_WIAT", "STOCKD_LOCK_WAIT?"}},
 		{name: "an empty variable", env: map[string]string{"STOCKD_DATABASE_DSN": ""}, want: []string{"STOCKD_DATABASE_DSN", "database.dsn"}},

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -222,6 +223,39 @@ func (f *form) flag(name string) bool {
 		f.failf(name, "must be true or false, not %s", quote(v))
 	}
 	return v.text == "true"
+}
+
+// oneOf reads one of several words.
+func (f *form) oneOf(name string, words ...string) string {
+	v, given := f.values[name]
+	switch allowed := strings.Join(words, ", "); {
+	case !given:
+		f.failf(name, "is missing; it must be one of %s", allowed)
+	case !slices.Contains(words, v.text):
+		f.failf(name, "must be one of %s, not %s", allowed, quote(v))
+	}
+	return v.text
+}
+
+// duration reads a text such as 2s.
+func (f *form) duration(name string, least, most time.Duration) time.Duration {
+	v, given := f.values[name]
+	if !given {
+		f.failf(name, "is missing; it must be a duration from %s to %s", least, most)
+		return 0
+	}
+	d, err := time.ParseDuration(v.text)
+	if err != nil || d < least || d > most || v.kind != untyped && v.kind != jsonText {
+		f.failf(name, "must be a duration from %s to %s such as 2s or 250ms, not %s", least, most, quote(v))
+	}
+	return d
+}
+
+// without refuses a field that has no meaning here.
+func (f *form) without(name, because string) {
+	if _, given := f.values[name]; given {
+		f.failf(name, "has no meaning where %s", because)
+	}
 }
 
 // durability reads redis or sql; what is not there is empty.

@@ -22,6 +22,8 @@ type Options struct {
 	// MaxBody bounds the body of a request, in bytes.
 	MaxBody int64
 	Log     *slog.Logger
+	// Lab takes the faults of an experiment; nil: there are no such routes.
+	Lab Lab
 }
 
 // Public returns the routes for buyers.
@@ -50,6 +52,12 @@ func Admin(o Options, token string) http.Handler {
 	owner.GET("/goods/:id", goods.read)
 	owner.GET("/goods/:id/audit", goods.auditForOwner)
 	owner.GET("/goods/:id/drift", goods.drift)
+	if o.Lab != nil {
+		faults := faults{options: o}
+		owner.POST("/lab/faults", faults.set)
+		owner.GET("/lab/faults", faults.list)
+		owner.DELETE("/lab/faults", faults.clear)
+	}
 	return engine
 }
 

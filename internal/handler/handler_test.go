@@ -38,6 +38,7 @@ const token = "a token of the owner"
 // api is a replica on a database, with goods 1 of which there are ten.
 type api struct {
 	public, admin *httptest.Server
+	options       handler.Options
 }
 
 func serve(t *testing.T, d *servers.Database) api {
@@ -69,7 +70,7 @@ func serveWith(t *testing.T, d *servers.Database, locks lock.Deps) api {
 		Inventory: service.NewInventory(store, catalogue), Replica: "replica-1", DefaultStrategy: "sql-conditional",
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler),
 	}
-	a := api{public: httptest.NewServer(handler.Public(o)), admin: httptest.NewServer(handler.Admin(o, token))}
+	a := api{public: httptest.NewServer(handler.Public(o)), admin: httptest.NewServer(handler.Admin(o, token)), options: o}
 	t.Cleanup(a.public.Close)
 	t.Cleanup(a.admin.Close)
 	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 1, "stock": 10}`, http.StatusCreated)
@@ -465,7 +466,7 @@ func TestAnUnknownOutcomeSaysSo(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, cut := labtest.Through(t, d)
 		a := serve(t, through)
-		cut.After("COMMIT", true)
+		labtest.Lose(cut, "COMMIT", true)
 		lost := a.buy(t, "goods_id=1&quantity=2")
 		key, _ := lost.body["request_id"].(string)
 		if lost.status != http.StatusServiceUnavailable || lost.problem() != "outcome-unknown" || lost.body["backend"] != "mysql" || key == "" {

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/ports"
 	"github.com/stockd/stockd/internal/lock"
@@ -28,9 +29,9 @@ import (
 )
 
 // etcdThrough is a proxy before an etcd.
-func etcdThrough(t *testing.T, endpoint string) *labtest.Cut {
+func etcdThrough(t *testing.T, endpoint string) *fault.Proxy {
 	t.Helper()
-	return labtest.NewCut(t, strings.TrimPrefix(endpoint, "http://"))
+	return labtest.NewProxy(t, strings.TrimPrefix(endpoint, "http://"))
 }
 
 func TestEtcdLeavesNoKeyWhenTheAnswerIsLost(t *testing.T) {
@@ -41,7 +42,7 @@ func TestEtcdLeavesNoKeyWhenTheAnswerIsLost(t *testing.T) {
 			admin := newEtcdAdmin(t, server.Endpoint)
 			l, other := etcdReplica(t, cut.Address, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
 			etcdRelease(t, etcdAcquire(t, l, "warm"+t.Name()))
-			cut.After(etcdPrefixOf(t.Name()), delivered)
+			labtest.Lose(cut, etcdPrefixOf(t.Name()), delivered)
 			_, err := l.Acquire(t.Context(), t.Name())
 			etcdFails(t, err)
 			admin.await(t, t.Name(), 0, etcdSoon)
@@ -62,7 +63,7 @@ func TestEtcdFinishesAReleaseThatFailed(t *testing.T) {
 			lease := etcdAcquire(t, l, t.Name())
 			got := etcdWait(t.Context(), other, t.Name())
 			newEtcdAdmin(t, server.Endpoint).await(t, t.Name(), 2, etcdLimit)
-			cut.After(etcdPrefixOf(t.Name()), delivered)
+			labtest.Lose(cut, etcdPrefixOf(t.Name()), delivered)
 			err := lease.Release(t.Context())
 			if failed, is := errors.AsType[*stock.BackendError](err); !is || failed.Backend != "etcd" {
 				t.Errorf("released with %v, want a failure of etcd", err)
@@ -430,9 +431,11 @@ func TestEtcdExcludesThroughFaults(t *testing.T) {
 		cut := etcdThrough(t, server.Endpoint)
 		l := etcdReplica(t, cut.Address, etcdTTL)
 		crowd.Go(func() {
+			armed := labtest.Lose(cut, etcdPrefixOf(t.Name()), false)
 			for time.Now().Before(end) {
 				time.Sleep(rand.N(600 * time.Millisecond))
-				cut.After(etcdPrefixOf(t.Name()), rand.N(2) == 0)
+				armed.Disarm()
+				armed = labtest.Lose(cut, etcdPrefixOf(t.Name()), rand.N(2) == 0)
 			}
 		})
 		for range goroutines {

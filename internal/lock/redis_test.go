@@ -92,7 +92,7 @@ func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
 	server := lab.Redis(t)
 	for _, name := range scripted() {
 		t.Run(name, func(t *testing.T) {
-			cut := labtest.NewCut(t, server.Address)
+			cut := labtest.NewProxy(t, server.Address)
 			l := onRedis(t, name, clientAt(server, cut.Address))
 			held := "lost-" + name
 			holdAndRelease(t, l, held) // the script is known, and sent by its hash
@@ -100,7 +100,7 @@ func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
 			if name == "redsync" {
 				asks = "exec" // it takes the name in a transaction
 			}
-			cut.After(asks, true)
+			labtest.Lose(cut, asks, true)
 			_, err := l.Acquire(t.Context(), held)
 			if !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, stock.ErrBackendUnavailable) {
 				t.Fatalf("%v, want %v that names the backend", err, lock.ErrNotAcquired)

@@ -99,6 +99,9 @@ type Deps struct {
 	// Now is the clock of redis-getset, which writes it into Redis. Nil:
 	// time.Now.
 	Now func() time.Time
+	// Unreaped has sql-insert-lock leave the names of dead holders locked, which
+	// is for experiments.
+	Unreaped bool
 }
 
 func (d Deps) now() func() time.Time {

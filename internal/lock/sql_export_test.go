@@ -7,11 +7,8 @@ type InsertLock struct{ *insertLock }
 
 // NewInsertLock makes the insert lock with a reaper, or without.
 func NewInsertLock(d Deps, reaping bool) InsertLock {
-	l := newInsertLock(d)
-	if !reaping {
-		l.reaper = nil
-	}
-	return InsertLock{l}
+	d.Unreaped = !reaping
+	return InsertLock{newInsertLock(d)}
 }
 
 // Reap has the reaper work once.

@@ -36,7 +36,11 @@ func newInsertLock(d Deps) *insertLock {
 	if err != nil {
 		host = "unknown" // it is for people only
 	}
-	return &insertLock{sqlPool: pool, tokens: &Tokens{pool}, host: host, reaper: newReaper(pool)}
+	l := &insertLock{sqlPool: pool, tokens: &Tokens{pool}, host: host}
+	if !d.Unreaped {
+		l.reaper = newReaper(pool)
+	}
+	return l
 }
 
 // Close ends the reaper.

@@ -358,7 +358,7 @@ func TestSQLLostAnswersAreTakenBack(t *testing.T) {
 				if statement != "INSERT INTO distribute_lock" { // which comes once a name
 					releases(t, acquireWithin(t, l, name, 5*time.Second))
 				}
-				cut.After(statement, delivered)
+				labtest.Lose(cut, statement, delivered)
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				_, err := l.Acquire(ctx, name)
 				cancel()

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/stockd/stockd/internal/lab/fault"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 )
 
@@ -24,17 +27,17 @@ func TestZKMissesNoRelease(t *testing.T) {
 	eachZK(t, func(t *testing.T, kind string) {
 		name := zkName()
 		lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
-		way := newRoad(t, server.Address)
+		way := labtest.NewProxy(t, server.Address)
 		request := zkWatching(zkGetData, admin.nodes(t, kind, name)[0])
 		if kind == "zk-herd" {
 			request = zkWatching(zkGetChildren, zkFolder(kind, name))
 		}
-		stopped, pass := way.holdUp(request)
-		defer pass()
-		waiter := acquireLater(t.Context(), zkAt(t, kind, way.address), name)
-		<-stopped
+		held := way.Arm(fault.Rule{Sent: request, Do: fault.Hold})
+		defer held.Pass()
+		waiter := acquireLater(t.Context(), zkAt(t, kind, way.Address), name)
+		<-held.Reached()
 		zkRelease(t, lease)
-		pass()
+		held.Pass()
 		zkRelease(t, waiter.within(t, lock.ZKLooksAgain/2))
 	})
 }
@@ -143,8 +146,9 @@ func TestZKWaitersShareAWatch(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			name := zkName()
 			lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
-			way := newRoad(t, server.Address)
-			l := zkAt(t, kind, way.address)
+			way := labtest.NewProxy(t, server.Address)
+			watches := way.Arm(fault.Rule{Sent: zkWatching(zkGetData, admin.nodes(t, kind, name)[0]), Do: fault.Count})
+			l := zkAt(t, kind, way.Address)
 			for range 20 {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 				_, err := l.Acquire(ctx, name)
@@ -153,7 +157,7 @@ func TestZKWaitersShareAWatch(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if n := way.count(zkWatching(zkGetData, admin.nodes(t, kind, name)[0])); n != 1 {
+			if n := watches.Seen(); n != 1 {
 				t.Errorf("twenty waiters set %d watches on the same node, want 1", n)
 			}
 			zkRelease(t, lease)
@@ -342,4 +346,17 @@ func TestZKTakesAnyName(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "...", "/", "a/../b", "%", "%.", "\x00", "库存"} {
 		defer zkRelease(t, zkAcquire(t, l, name))
 	}
+}
+
+// The numbers of ZooKeeper's operations.
+const (
+	zkGetData     = 4
+	zkGetChildren = 12
+)
+
+// zkWatching is how a request looks that reads a path and watches it.
+func zkWatching(operation uint32, path string) string {
+	request := binary.BigEndian.AppendUint32(nil, operation)
+	request = binary.BigEndian.AppendUint32(request, uint32(len(path)))
+	return string(append(append(request, path...), 1))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/ports"
 	"github.com/stockd/stockd/internal/lock"
@@ -161,11 +162,11 @@ func TestZKFindsANodeWhoseAnswerWasLost(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
 	eachZK(t, func(t *testing.T, kind string) {
-		cut := labtest.NewCut(t, server.Address)
+		cut := labtest.NewProxy(t, server.Address)
 		l := zkAt(t, kind, cut.Address)
 		name := zkName()
 		zkRelease(t, zkAcquire(t, l, name)) // the folder is there, and the connection
-		cut.After(url.PathEscape(name), true)
+		labtest.Lose(cut, url.PathEscape(name), true)
 		lease := zkAcquire(t, l, name)
 		if nodes := admin.nodes(t, kind, name); len(nodes) != 1 {
 			t.Errorf("there are %d nodes, want the holder's: %q", len(nodes), nodes)
@@ -186,24 +187,24 @@ func TestZKRemovesANodeWhoseAnswerNobodyAwaits(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
 	eachZK(t, func(t *testing.T, kind string) {
-		way := newRoad(t, server.Address)
-		l := zkAt(t, kind, way.address)
+		way := labtest.NewProxy(t, server.Address)
+		l := zkAt(t, kind, way.Address)
 		name := zkName()
 		zkRelease(t, zkAcquire(t, l, name))
 		if err := admin.Delete(zkFolder(kind, name), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			t.Fatal(err) // without its folder, it takes more than one request to make a node
 		}
-		stopped, pass := way.holdUp([]byte(url.PathEscape(name)))
-		defer pass()
+		held := way.Arm(fault.Rule{Sent: url.PathEscape(name), Do: fault.Hold})
+		defer held.Pass()
 		ctx, cancel := context.WithCancel(t.Context())
 		w := acquireLater(ctx, l, name)
-		<-stopped
+		<-held.Reached()
 		cancel()
 		<-w.done
 		if !errors.Is(w.err, lock.ErrNotAcquired) || !errors.Is(w.err, context.Canceled) {
 			t.Errorf("%v, want %v and %v", w.err, lock.ErrNotAcquired, context.Canceled)
 		}
-		pass() // only now the server hears of it
+		held.Pass() // only now the server hears of it
 		next := zkAcquire(t, zkAt(t, kind, server.Address), name)
 		admin.awaitNodes(t, kind, name, 1, time.Second)
 		zkRelease(t, next)
@@ -217,10 +218,10 @@ func TestZKRemovesANodeWhoseReleaseWasLost(t *testing.T) {
 	admin := newZKAdmin(t, server.Address)
 	eachZK(t, func(t *testing.T, kind string) {
 		for _, deliver := range []bool{true, false} {
-			cut := labtest.NewCut(t, server.Address)
+			cut := labtest.NewProxy(t, server.Address)
 			name := zkName()
 			lease := zkAcquire(t, zkAt(t, kind, cut.Address), name)
-			cut.After(url.PathEscape(name), deliver)
+			labtest.Lose(cut, url.PathEscape(name), deliver)
 			if err := lease.Release(t.Context()); !errors.Is(err, stock.ErrBackendUnavailable) && !errors.Is(err, lock.ErrLost) {
 				t.Errorf("released with %v, want a failure of the backend or %v", err, lock.ErrLost)
 			}
@@ -267,17 +268,17 @@ func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
 	eachZK(t, func(t *testing.T, kind string) {
-		way := newRoad(t, server.Address)
-		client := zkClient(t, lock.ZooKeeperOptions{Servers: []string{way.address}})
+		way := labtest.NewProxy(t, server.Address)
+		client := zkClient(t, lock.ZooKeeperOptions{Servers: []string{way.Address}})
 		l, name := onZK(t, kind, client), zkName()
 		lease := zkAcquire(t, l, name)
 		session := lock.ZKSession(client)
-		way.close()
+		way.Cut()
 		assertLost(t, lease, time.Second)
 		if nodes := admin.nodes(t, kind, name); len(nodes) != 1 {
 			t.Fatalf("there are %d nodes of a session that lives: %q", len(nodes), nodes)
 		}
-		way.open(t)
+		zkMend(t, way)
 		admin.awaitNodes(t, kind, name, 0, 5*time.Second)
 		zkRelease(t, zkAcquire(t, l, name))
 		if now := lock.ZKSession(client); now != session {
@@ -293,9 +294,9 @@ func TestZKExpiryIsLossAndWaitersBeginAgain(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
 	eachZK(t, func(t *testing.T, kind string) {
-		way := newRoad(t, server.Address)
+		way := labtest.NewProxy(t, server.Address)
 		client := zkClient(t, lock.ZooKeeperOptions{
-			Servers: []string{way.address}, SessionTimeout: timeout, DialTimeout: zkWait,
+			Servers: []string{way.Address}, SessionTimeout: timeout, DialTimeout: zkWait,
 		})
 		l, name, held := onZK(t, kind, client), zkName(), zkName()
 		holder := zkAcquire(t, zkAt(t, kind, server.Address), name)
@@ -305,10 +306,10 @@ func TestZKExpiryIsLossAndWaitersBeginAgain(t *testing.T) {
 			admin.awaitNodes(t, kind, name, 2, zkWait)
 		}
 		session := lock.ZKSession(client)
-		way.close()
+		way.Cut()
 		assertLost(t, lost, time.Second)
 		admin.awaitNodes(t, kind, held, 0, zkWait) // the server has ended the session
-		way.open(t)
+		zkMend(t, way)
 		if kind != "zk-ephemeral" {
 			admin.awaitNodes(t, kind, name, 2, zkWait)
 		}
@@ -393,7 +394,7 @@ func TestZKNamesAServerThatIsNotThere(t *testing.T) {
 }
 
 func TestZKNamesAServerThatDoesNotAnswer(t *testing.T) {
-	cut := labtest.NewCut(t, lab.ZooKeeper(t).Address)
+	cut := labtest.NewProxy(t, lab.ZooKeeper(t).Address)
 	cut.Mute(true)
 	for _, limit := range []time.Duration{200 * time.Millisecond, zkWait} {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -434,7 +435,7 @@ func assertZKFailed(t *testing.T, err error, says string) {
 
 func TestZKPingAnswersInTime(t *testing.T) {
 	server := lab.ZooKeeper(t)
-	cut := labtest.NewCut(t, server.Address)
+	cut := labtest.NewProxy(t, server.Address)
 	clients := &lock.Clients{ZooKeeper: zkClient(t, lock.ZooKeeperOptions{Servers: []string{cut.Address}})}
 	if err := clients.Ping(t.Context(), lock.ZooKeeper); err != nil {
 		t.Error(err)
@@ -463,9 +464,9 @@ func TestZKOutlivesCutsAtAnyMoment(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var c crowd
 		var all sync.WaitGroup
-		ways := []*road{newRoad(t, server.Address), newRoad(t, server.Address), newRoad(t, server.Address)}
+		ways := []*fault.Proxy{labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address)}
 		for _, way := range ways {
-			l := zkAt(t, kind, way.address)
+			l := zkAt(t, kind, way.Address)
 			for range each {
 				all.Go(func() {
 					for ctx.Err() == nil {
@@ -477,8 +478,8 @@ func TestZKOutlivesCutsAtAnyMoment(t *testing.T) {
 		for i := range cuts {
 			before := c.passed.Load()
 			time.Sleep(rand.N(40 * time.Millisecond))
-			ways[i%len(ways)].close()
-			ways[i%len(ways)].open(t)
+			ways[i%len(ways)].Cut()
+			zkMend(t, ways[i%len(ways)])
 			for end := time.Now().Add(zkWait); c.passed.Load() == before; time.Sleep(time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatalf("nobody got on after cut %d; the nodes are %q", i, admin.nodes(t, kind, name))
@@ -490,6 +491,14 @@ func TestZKOutlivesCutsAtAnyMoment(t *testing.T) {
 		admin.awaitNodes(t, kind, name, 0, zkWait)
 		t.Logf("%d passed, %d lost the name", c.passed.Load(), c.lost.Load())
 	})
+}
+
+// zkMend lets a way be used again that was cut.
+func zkMend(t *testing.T, way *fault.Proxy) {
+	t.Helper()
+	if err := way.Mend(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // crowd counts those who come and go.
@@ -528,12 +537,12 @@ func TestZKKeepsStrangersOut(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	eachZK(t, func(t *testing.T, kind string) {
 		name := zkName()
-		way := newRoad(t, server.Address)
-		ours := onZK(t, kind, zkClient(t, lock.ZooKeeperOptions{Servers: []string{way.address}, Auth: "stockd:secret"}))
+		way := labtest.NewProxy(t, server.Address)
+		ours := onZK(t, kind, zkClient(t, lock.ZooKeeperOptions{Servers: []string{way.Address}, Auth: "stockd:secret"}))
 		lost := zkAcquire(t, ours, name)
-		way.close()
+		way.Cut()
 		assertLost(t, lost, time.Second)
-		way.open(t)
+		zkMend(t, way)
 		lease := zkAcquire(t, ours, name) // its credentials were given again
 		for _, auth := range []string{"", "stockd:wrong"} {
 			strangers := onZK(t, kind, zkClient(t, lock.ZooKeeperOptions{Servers: []string{server.Address}, Auth: auth}))
@@ -547,13 +556,13 @@ func TestZKKeepsStrangersOut(t *testing.T) {
 // A connection that is cut is replaced at once, as long as its session lives.
 func TestZKReplacesALostConnectionAtOnce(t *testing.T) {
 	server := lab.ZooKeeper(t)
-	cut := labtest.NewCut(t, server.Address)
+	cut := labtest.NewProxy(t, server.Address)
 	clients := &lock.Clients{ZooKeeper: zkClient(t, lock.ZooKeeperOptions{Servers: []string{cut.Address}})}
 	if err := clients.Ping(t.Context(), lock.ZooKeeper); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(1100 * time.Millisecond) // one that breaks again and again is not
-	cut.After("/stockd", false)
+	labtest.Lose(cut, "/stockd", false)
 	_ = clients.Ping(t.Context(), lock.ZooKeeper) // this one is cut
 	start := time.Now()
 	if err := clients.Ping(t.Context(), lock.ZooKeeper); err != nil {

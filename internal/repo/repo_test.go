@@ -162,7 +162,7 @@ func TestALostCommitIsUnknown(t *testing.T) {
 				through, cut := labtest.Through(t, d)
 				s := labtest.Open(t, through, "r")
 				create(t, s, 1, 5)
-				cut.After("COMMIT", delivered)
+				labtest.Lose(cut, "COMMIT", delivered)
 				err := sell(t.Context(), s, 1, "lost")
 				if !errors.Is(err, stock.ErrUnknownOutcome) {
 					t.Fatalf("a lost commit is %v, want %v", err, stock.ErrUnknownOutcome)
@@ -190,7 +190,7 @@ func TestALostStatementIsAFailureOfTheBackend(t *testing.T) {
 		s := labtest.Open(t, through, "r")
 		create(t, s, 1, 5)
 		for _, statement := range []string{"START TRANSACTION", "INSERT INTO tb_stock_ledger", "UPDATE tb_goods_stock"} {
-			cut.After(statement, true)
+			labtest.Lose(cut, statement, true)
 			err := sell(t.Context(), s, 1, "x")
 			if !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrUnknownOutcome) {
 				t.Errorf("lost at %s: %v, want %v", statement, err, stock.ErrBackendUnavailable)

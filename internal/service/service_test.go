@@ -232,7 +232,7 @@ func TestAnUnknownOutcomeTellsWhatToSendAgain(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				goods := int64(i + 1)
 				s.create(t, goods, 5)
-				cut.After("COMMIT", true)
+				labtest.Lose(cut, "COMMIT", true)
 				sv := s.strategy(t, 0, name)
 				lost, err := sv.Deduct(t.Context(), goods, stock.Purchase{Quantity: 1})
 				if !errors.Is(err, stock.ErrUnknownOutcome) || lost.Order.RequestID == "" {

@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"github.com/stockd/stockd/internal/lab/machine"
+
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
@@ -12,7 +14,7 @@ import (
 
 // drawn is a result of two strategies, one of which nobody could buy through.
 func drawn() *Result {
-	r := &Result{Plan: "3 rounds", Machine: Machine{CPU: "a <fast> one", Processors: 2}}
+	r := &Result{Plan: "3 rounds", Machine: machine.Machine{CPU: "a <fast> one", Processors: 2}}
 	add := func(s Setting, median, busy float64) {
 		f := figure(s.String(), "/s", []float64{median * 0.9, median, median * 1.1})
 		f.Setting, f.Busy = s, busy

@@ -3,6 +3,7 @@ package bench
 import (
 	"slices"
 
+	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -38,7 +39,7 @@ type Figure struct {
 
 // Result is every figure of a run: the subjects, and then the ratios.
 type Result struct {
-	Machine Machine `json:"machine"`
+	Machine machine.Machine `json:"machine"`
 	// Servers maps a backend to what it was, Durability to what it promises.
 	Servers    map[string]servers.Info `json:"servers"`
 	Durability map[string]string       `json:"durability"`

@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 )
@@ -37,7 +38,7 @@ func RunLedger(ctx context.Context, o Options, rows int64) (result *Result, err 
 		return nil, err
 	}
 	backends := &servers.Backends{Database: full}
-	result = &Result{Machine: thisMachine(), Servers: backends.Infos(), Plan: o.plan()}
+	result = &Result{Machine: machine.This(), Servers: backends.Infos(), Plan: o.plan()}
 	if result.Durability, err = durability(ctx, backends); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -60,7 +61,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, backends.Close(context.WithoutCancel(ctx))) }()
-	result = &Result{Machine: thisMachine(), Servers: backends.Infos(), Plan: o.plan()}
+	result = &Result{Machine: machine.This(), Servers: backends.Infos(), Plan: o.plan()}
 	if result.Durability, err = durability(ctx, backends); err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func (r *Result) Table(w io.Writer) error {
 			parts = append(parts, t.Render())
 		}
 	}
-	lines := slices.Concat(r.Notes, r.Machine.lines(), []string{"servers: " + report.Servers(r.Servers)})
+	lines := slices.Concat(r.Notes, r.Machine.Lines(), []string{"servers: " + report.Servers(r.Servers)})
 	for _, backend := range slices.Sorted(maps.Keys(r.Durability)) {
 		lines = append(lines, "durability of "+backend+": "+r.Durability[backend])
 	}

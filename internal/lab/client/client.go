@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -44,13 +46,22 @@ const (
 func (c Client) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
 	end := time.Now().Add(pendingWithin)
 	for {
-		var audit service.Audit
-		err := c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d/audit", c.URL, goodsID), nil, http.StatusOK, &audit)
+		audit, err := c.audit(ctx, goodsID)
 		if err != nil || audit.Pending != nil && *audit.Pending == 0 || time.Now().After(end) {
 			return audit.Audit, err
 		}
 		time.Sleep(pendingLook)
 	}
+}
+
+// AuditNow asks once, whatever is pending.
+func (c Client) AuditNow(ctx context.Context, goodsID int64) (stock.Audit, error) {
+	audit, err := c.audit(ctx, goodsID)
+	return audit.Audit, err
+}
+
+func (c Client) audit(ctx context.Context, goodsID int64) (audit service.Audit, err error) {
+	return audit, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d/audit", c.URL, goodsID), nil, http.StatusOK, &audit)
 }
 
 // AuditInFull asks for the audit of a goods by every row of its ledger, as its owner.
@@ -68,6 +79,31 @@ func (c Client) CreateGoods(ctx context.Context, goodsID, units int64) error {
 func (c Client) Restock(ctx context.Context, goodsID, units int64) error {
 	url := fmt.Sprintf("%s/goods/%d/restock", c.AdminURL, goodsID)
 	return c.call(ctx, http.MethodPost, url, map[string]int64{"quantity": units}, http.StatusOK, nil)
+}
+
+// SetFault has a replica that is part of an experiment make a fault in the middle
+// of a purchase.
+func (c Client) SetFault(ctx context.Context, fault handler.Fault) error {
+	body := map[string]any{"do": fault.Do, "goods_id": fault.GoodsID, "strategy": fault.Strategy, "times": max(1, fault.Times)}
+	if fault.For != 0 {
+		body["for"] = fault.For.String()
+	}
+	if fault.Deaf {
+		body["deaf"] = true
+	}
+	return c.call(ctx, http.MethodPost, c.AdminURL+"/lab/faults", body, http.StatusCreated, nil)
+}
+
+// Faults lists the faults of a replica, and how often each was reached.
+func (c Client) Faults(ctx context.Context) ([]handler.Fault, error) {
+	var list struct{ Faults []handler.Fault }
+	err := c.call(ctx, http.MethodGet, c.AdminURL+"/lab/faults", nil, http.StatusOK, &list)
+	return list.Faults, err
+}
+
+// ClearFaults forgets the faults of a replica, and lets go what it holds.
+func (c Client) ClearFaults(ctx context.Context) error {
+	return c.call(ctx, http.MethodDelete, c.AdminURL+"/lab/faults", nil, http.StatusNoContent, nil)
 }
 
 func (c Client) call(ctx context.Context, method, url string, body any, want int, into any) error {
@@ -97,18 +133,23 @@ func (c Client) call(ctx context.Context, method, url string, body any, want int
 }
 
 func (c Client) request(ctx context.Context, method, url string, body any) (*http.Request, error) {
-	if body == nil {
-		return http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	var content io.Reader = http.NoBody
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		content = bytes.NewReader(text)
 	}
-	content, err := json.Marshal(body)
+	request, err := http.NewRequestWithContext(ctx, method, url, content)
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(content))
-	if err != nil {
-		return nil, err
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
 	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+c.Token)
+	if c.AdminURL != "" && strings.HasPrefix(url, c.AdminURL+"/") { // the token is nobody else's business
+		request.Header.Set("Authorization", "Bearer "+c.Token)
+	}
 	return request, nil
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -34,12 +35,17 @@ type Options struct {
 	Replicas int
 	// Env holds the STOCKD_… variables that every replica gets.
 	Env []string
+	// Own holds more of them for single replicas, by their number from 1.
+	Own map[int][]string
 	// Embedded tells that the database runs inside the replicas.
 	Embedded bool
 	// Processors is how many each replica uses; 0: a fair share of the machine.
 	Processors int
 	// Balancer is where the balancer is to come from.
 	Balancer servers.Mode
+	// Lab turns on the faults inside of the replicas, and has each of them write
+	// down its leases.
+	Lab bool
 }
 
 // Cluster is a number of replicas behind a balancer.
@@ -57,7 +63,10 @@ type Cluster struct {
 func Start(ctx context.Context, k *keeper.Keeper, o Options) (*Cluster, error) {
 	c := &Cluster{token: rand.Text()}
 	for i := range o.Replicas {
-		c.Replicas = append(c.Replicas, &Replica{Name: fmt.Sprintf("replica-%d", i+1), keeper: k, options: o, token: c.token})
+		c.Replicas = append(c.Replicas, &Replica{Name: fmt.Sprintf("replica-%d", i+1), number: i + 1, keeper: k, options: o, token: c.token})
+	}
+	if err := c.giveHistories(k, o); err != nil {
+		return nil, err
 	}
 	if err := c.startReplicas(ctx); err != nil {
 		return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
@@ -66,6 +75,22 @@ func Start(ctx context.Context, k *keeper.Keeper, o Options) (*Cluster, error) {
 		return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 	}
 	return c, nil
+}
+
+// giveHistories gives each replica of an experiment a file of its own. Another
+// cluster of the same keeper has others, although its replicas have the same names.
+func (c *Cluster) giveHistories(k *keeper.Keeper, o Options) error {
+	if !o.Lab {
+		return nil
+	}
+	folder, err := os.MkdirTemp(k.Folder(), "histories-")
+	if err != nil {
+		return fmt.Errorf("make a folder for histories: %w", err)
+	}
+	for _, r := range c.Replicas {
+		r.history = filepath.Join(folder, r.Name+".jsonl")
+	}
+	return nil
 }
 
 // startReplicas starts one replica, which brings the schema up to date, and then
@@ -85,6 +110,11 @@ func (c *Cluster) startReplicas(ctx context.Context) error {
 // listener of its first replica.
 func (c *Cluster) Client() client.Client {
 	return client.Client{URL: c.URL, AdminURL: c.Replicas[0].AdminURL, Token: c.token}
+}
+
+// ClientOf speaks to one replica, counted from 0, and to its owner's listener.
+func (c *Cluster) ClientOf(i int) client.Client {
+	return client.Client{URL: c.Replicas[i].URL, AdminURL: c.Replicas[i].AdminURL, Token: c.token}
 }
 
 // Close stops the balancer and then the replicas.
@@ -125,9 +155,11 @@ type Replica struct {
 	// URL is for buyers, AdminURL for the owner.
 	URL, AdminURL string
 
+	number  int
 	keeper  *keeper.Keeper
 	options Options
 	token   string
+	history string
 	process *keeper.Process
 }
 
@@ -178,7 +210,10 @@ func (r *Replica) env() []string {
 			env = append(env, entry)
 		}
 	}
-	return append(append(env, r.options.Env...),
+	if r.history != "" {
+		env = append(env, "STOCKD_LAB_ENABLED=true", "STOCKD_LAB_HISTORY="+r.history)
+	}
+	return append(slices.Concat(env, r.options.Env, r.options.Own[r.number]),
 		fmt.Sprintf("GOMAXPROCS=%d", r.options.processors()),
 		"STOCKD_REPLICA="+r.Name,
 		"STOCKD_HTTP_LISTEN="+strings.TrimPrefix(r.URL, "http://"),
@@ -216,3 +251,15 @@ func (r *Replica) Kill(ctx context.Context) error {
 
 // Pid is the replica's process id.
 func (r *Replica) Pid() int { return r.process.Pid() }
+
+// History is the file of the leases and the faults of the replica, which it goes
+// on with when it is started again. It is empty outside of experiments.
+func (r *Replica) History() string { return r.history }
+
+// Done is closed when the replica's process has ended.
+func (r *Replica) Done() <-chan struct{} { return r.process.Done() }
+
+// Signal sends its process a signal.
+func (r *Replica) Signal(ctx context.Context, signal syscall.Signal) error {
+	return r.process.Signal(ctx, signal)
+}

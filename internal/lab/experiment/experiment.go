@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/check"
-	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // Experiment is one failure that the sources describe, and its remedies.
@@ -54,12 +53,18 @@ type Part struct {
 type Stage struct {
 	// Needs are the backends without which it cannot be made.
 	Needs []Need
+	// Servers starts servers of this part's own, or puts proxies before those that
+	// are there, and returns the STOCKD_… variables that lead the replicas to them.
+	// It keeps in the scene what the steps need of them. Nil: there are none.
+	Servers func(ctx context.Context, s *Scene) (env []string, err error)
 	// Replicas are started behind a balancer; 0: none.
 	Replicas int
 	// Processors of each replica; 0: a fair share.
 	Processors int
 	// Env are STOCKD_… variables of the replicas.
 	Env []string
+	// Own are more of them for single replicas, by their number from 1.
+	Own map[int][]string
 	// Lab turns on the faults inside of the replicas, and the record of their
 	// leases.
 	Lab bool
@@ -136,22 +141,4 @@ type PartResult struct {
 	NotRun string    `json:"not_run,omitempty"`
 	Start  time.Time `json:"start"`
 	End    time.Time `json:"end"`
-}
-
-// Report is what a run of experiments came to: report.json in the folder of the
-// run, beside the histories.
-type Report struct {
-	// Commit, GoVersion, CPU, Processors and MemoryGiB say where it ran, Servers
-	// on what.
-	Commit     string                  `json:"commit"`
-	GoVersion  string                  `json:"go_version"`
-	CPU        string                  `json:"cpu"`
-	Processors int                     `json:"processors"`
-	MemoryGiB  float64                 `json:"memory_gib"`
-	Servers    map[string]servers.Info `json:"servers"`
-	Start      time.Time               `json:"start"`
-	Seconds    float64                 `json:"seconds"`
-	// Interrupted tells that the run was ended before its last experiment.
-	Interrupted bool     `json:"interrupted"`
-	Experiments []Result `json:"experiments"`
 }

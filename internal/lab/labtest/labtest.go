@@ -16,6 +16,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
@@ -169,17 +170,17 @@ func Open(t *testing.T, d *servers.Database, replica string) *repo.Store {
 }
 
 // Through is the same database, reached through a proxy.
-func Through(t *testing.T, d *servers.Database) (*servers.Database, *Cut) {
+func Through(t *testing.T, d *servers.Database) (*servers.Database, *fault.Proxy) {
 	t.Helper()
 	c, err := mysql.ParseDSN(d.DSN)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cut := NewCut(t, c.Addr)
-	c.Addr = cut.Address
+	proxy := NewProxy(t, c.Addr)
+	c.Addr = proxy.Address
 	through := *d
 	through.DSN = c.FormatDSN()
-	return &through, cut
+	return &through, proxy
 }
 
 // Need skips a test that lacks something, and says how to get it; it fails

@@ -37,6 +37,27 @@ type Plan struct {
 	// Progress is told how many requests have been answered so far, now and
 	// then; it may be nil.
 	Progress func(answered int)
+	// Key makes the Idempotency-Key of a client's next request; nil: none is sent.
+	Key func(client int) string
+	// Observe is told of every answer, from many goroutines at once; it may be nil.
+	Observe func(Answer)
+}
+
+// Answer is what one request got, as its sender saw it.
+type Answer struct {
+	// Client is who sent it, from 0, with Key as its Idempotency-Key.
+	Client int
+	Key    string
+	// Start is when it was sent, End when the answer was there or given up.
+	Start, End time.Time
+	Kind       Kind
+	// Problem is the last part of the problem's type where Kind is Failed.
+	Problem string
+	// The rest is as the answer to a sale has it.
+	Order, Replica string
+	Remaining      int64
+	Token          uint64
+	Wait, Hold     time.Duration
 }
 
 // Result is what came back.
@@ -80,7 +101,7 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 				if !more {
 					return
 				}
-				a := sender.send()
+				a := sender.send(i)
 				tallies[i].add(a, time.Since(due))
 				answered.Add(1)
 			}

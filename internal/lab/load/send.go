@@ -11,23 +11,16 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// kind is what an answer means.
-type kind int
+// Kind is what an answer means.
+type Kind int
 
+// The kinds of answers.
 const (
-	isSold kind = iota
-	isRefused
-	isUnknown
-	isError
+	Sold Kind = iota
+	Refused
+	Unknown
+	Failed
 )
-
-// reply is what one request got.
-type reply struct {
-	kind    kind
-	order   string
-	replica string
-	problem string // type of the problem, where it is an error
-}
 
 // sender sends purchases. The client is fasthttp's: on a machine that runs
 // everything at once, a client that costs more than the server that it
@@ -36,6 +29,8 @@ type sender struct {
 	client  *fasthttp.Client
 	uri     string
 	timeout time.Duration
+	key     func(client int) string
+	observe func(Answer)
 }
 
 func newSender(p Plan) (*sender, error) {
@@ -46,6 +41,8 @@ func newSender(p Plan) (*sender, error) {
 	return &sender{
 		uri:     target.String(),
 		timeout: p.Timeout,
+		key:     p.Key,
+		observe: p.Observe,
 		client: &fasthttp.Client{
 			MaxConnsPerHost:               p.Clients,
 			NoDefaultUserAgentHeader:      true,
@@ -60,49 +57,71 @@ func newSender(p Plan) (*sender, error) {
 
 func (s *sender) close() { s.client.CloseIdleConnections() }
 
-func (s *sender) send() reply {
+func (s *sender) send(client int) Answer {
 	request, response := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseRequest(request)
 	defer fasthttp.ReleaseResponse(response)
 	request.SetRequestURI(s.uri)
 	request.Header.SetMethod(fasthttp.MethodPost)
-	if err := s.client.DoTimeout(request, response, s.timeout); err != nil {
-		return failed(err)
+	var key string
+	if s.key != nil {
+		key = s.key(client)
+		request.Header.Set("Idempotency-Key", key)
 	}
-	return read(response.StatusCode(), response.Body())
+	start := time.Now()
+	var a Answer
+	if err := s.client.DoTimeout(request, response, s.timeout); err != nil {
+		a = failed(err)
+	} else {
+		a = read(response.StatusCode(), response.Body())
+	}
+	if s.observe != nil {
+		a.Client, a.Key, a.Start, a.End = client, key, start, time.Now()
+		s.observe(a)
+	}
+	return a
 }
 
 // failed tells a request that was never sent from one whose fate is unknown.
-func failed(err error) reply {
+func failed(err error) Answer {
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, fasthttp.ErrDialTimeout) || errors.Is(err, fasthttp.ErrNoFreeConns) {
-		return reply{kind: isError, problem: "no-connection"}
+		return Answer{Kind: Failed, Problem: "no-connection"}
 	}
-	return reply{kind: isUnknown}
+	return Answer{Kind: Unknown}
 }
 
 // read tells what an answer means.
-func read(status int, body []byte) reply {
+func read(status int, body []byte) Answer {
 	var said struct {
-		OrderID string `json:"order_id"`
-		Replica string `json:"replica"`
-		Type    string `json:"type"`
+		OrderID   string  `json:"order_id"`
+		Replica   string  `json:"replica"`
+		Remaining int64   `json:"remaining"`
+		Token     uint64  `json:"token"`
+		WaitMS    float64 `json:"wait_ms"`
+		HoldMS    float64 `json:"hold_ms"`
+		Type      string  `json:"type"`
 	}
 	// What is no JSON has no type, and is judged by its status alone.
 	_ = json.Unmarshal(body, &said)
 	problem := said.Type[strings.LastIndexByte(said.Type, ':')+1:]
 	switch {
 	case status == fasthttp.StatusOK && said.OrderID != "":
-		return reply{kind: isSold, order: said.OrderID, replica: said.Replica}
+		return Answer{
+			Kind: Sold, Order: said.OrderID, Replica: said.Replica, Remaining: said.Remaining, Token: said.Token,
+			Wait: milliseconds(said.WaitMS), Hold: milliseconds(said.HoldMS),
+		}
 	case problem == "insufficient-stock":
-		return reply{kind: isRefused}
+		return Answer{Kind: Refused}
 	case problem == "outcome-unknown":
-		return reply{kind: isUnknown}
+		return Answer{Kind: Unknown}
 	case problem != "":
-		return reply{kind: isError, problem: problem}
+		return Answer{Kind: Failed, Problem: problem}
 	case status == fasthttp.StatusBadGateway, status == fasthttp.StatusGatewayTimeout:
-		return reply{kind: isUnknown} // the balancer lost the replica that had it
+		return Answer{Kind: Unknown} // the balancer lost the replica that had it
 	default:
-		return reply{kind: isError, problem: "http-" + strconv.Itoa(status)}
+		return Answer{Kind: Failed, Problem: "http-" + strconv.Itoa(status)}
 	}
 }
+
+func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }

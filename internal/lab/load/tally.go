@@ -10,7 +10,7 @@ import (
 
 // tally counts the answers of one client.
 type tally struct {
-	counts   [4]int // by kind
+	counts   [4]int // by Kind
 	errors   map[string]int
 	orders   []string
 	replicas map[string]bool
@@ -21,15 +21,15 @@ func newTally() *tally {
 	return &tally{errors: make(map[string]int), replicas: make(map[string]bool), latency: newHistogram()}
 }
 
-func (t *tally) add(r reply, took time.Duration) {
-	t.counts[r.kind]++
-	switch r.kind {
-	case isSold:
-		t.orders = append(t.orders, r.order)
-		t.replicas[r.replica] = true
-	case isError:
-		t.errors[r.problem]++
-	case isRefused, isUnknown:
+func (t *tally) add(r Answer, took time.Duration) {
+	t.counts[r.Kind]++
+	switch r.Kind {
+	case Sold:
+		t.orders = append(t.orders, r.Order)
+		t.replicas[r.Replica] = true
+	case Failed:
+		t.errors[r.Problem]++
+	case Refused, Unknown:
 	}
 	// A latency outside the histogram is counted at its edge, not dropped.
 	_ = t.latency.RecordValue(min(max(took.Microseconds(), 1), t.latency.HighestTrackableValue()))
@@ -42,9 +42,9 @@ func merge(tallies []*tally, elapsed time.Duration) *Result {
 		for _, n := range t.counts {
 			r.Sent += n
 		}
-		r.Sold += t.counts[isSold]
-		r.Refused += t.counts[isRefused]
-		r.Unknown += t.counts[isUnknown]
+		r.Sold += t.counts[Sold]
+		r.Refused += t.counts[Refused]
+		r.Unknown += t.counts[Unknown]
 		for problem, n := range t.errors {
 			r.Errors[problem] += n
 		}

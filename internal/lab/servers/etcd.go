@@ -9,8 +9,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/version"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -32,9 +34,10 @@ type Etcd struct {
 	Endpoint string
 	runner
 
-	name   string // of the member; nobody else has it
-	folder string
-	peer   string // where other members would reach it
+	name    string // of the member; nobody else has it
+	folder  string
+	peer    string // where other members reach it
+	cluster string // who they are, as etcd writes it
 }
 
 // StartEtcd starts an etcd, a cluster of one.
@@ -47,17 +50,16 @@ func StartEtcd(ctx context.Context, k *keeper.Keeper, mode Mode) (*Etcd, error) 
 	if failed != nil {
 		return nil, failed
 	}
-	e := &Etcd{name: rand.Text(), folder: folder, Info: Info{Name: "etcd", Version: version.Version, Started: Embedded}}
+	e := newEtcd(folder)
 	e.runner = &embedded{name: "etcd", start: e.startInside}
 	if err == nil && mode != Embedded {
 		e.Started = Local
 	}
 	err = onFreePort(func(port int) error {
-		peer, err := ports.Free()
-		if err != nil {
+		if err := e.place(port); err != nil {
 			return err
 		}
-		e.Endpoint, e.peer = "http://"+ports.Address(port), "http://"+ports.Address(peer)
+		e.cluster = e.itself()
 		if e.Started == Local {
 			e.runner = newChild(k, "etcd", e.command(program), e.readVersion)
 		}
@@ -69,12 +71,29 @@ func StartEtcd(ctx context.Context, k *keeper.Keeper, mode Mode) (*Etcd, error) 
 	return e, nil
 }
 
+func newEtcd(folder string) *Etcd {
+	return &Etcd{name: rand.Text(), folder: folder, Info: Info{Name: "etcd", Version: version.Version, Started: Embedded}}
+}
+
+// place gives it a port for clients, and one for other members.
+func (e *Etcd) place(port int) error {
+	peer, err := ports.Free()
+	if err != nil {
+		return err
+	}
+	e.Endpoint, e.peer = "http://"+ports.Address(port), "http://"+ports.Address(peer)
+	return nil
+}
+
+// itself is how it is written in the list of members.
+func (e *Etcd) itself() string { return e.name + "=" + e.peer }
+
 func (e *Etcd) command(program string) keeper.Command {
 	args := []string{
 		"--name=" + e.name, "--data-dir=" + filepath.Join(e.folder, "data"),
 		"--listen-client-urls=" + e.Endpoint, "--advertise-client-urls=" + e.Endpoint,
 		"--listen-peer-urls=" + e.peer, "--initial-advertise-peer-urls=" + e.peer,
-		"--initial-cluster=" + e.name + "=" + e.peer,
+		"--initial-cluster=" + e.cluster,
 		fmt.Sprintf("--heartbeat-interval=%d", etcdHeartbeat),
 		fmt.Sprintf("--election-timeout=%d", etcdElection),
 		"--logger=zap", "--log-outputs=stderr", "--log-level=warn",
@@ -107,12 +126,15 @@ func (e *Etcd) readVersion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(cluster.Members) != 1 || cluster.Members[0].Name != e.name {
-		return errors.New("another etcd answers: the address is already in use")
+	if !slices.ContainsFunc(cluster.Members, func(m *etcdserverpb.Member) bool { return m.Name == e.name }) {
+		return errors.New("another etcd answers, or this one not yet")
 	}
 	status, err := client.Status(ctx, e.Endpoint)
 	if err != nil {
 		return err
+	}
+	if status.Leader == 0 {
+		return errors.New("nobody leads yet")
 	}
 	e.Version = status.Version
 	return nil

@@ -23,7 +23,11 @@ import (
 type Redis struct {
 	Info
 	Address, Password string
+	// Clock is what it takes for the time, or nil where that is this machine's.
+	Clock *Clock
 	runner
+
+	folder string // of its data; empty where it is embedded
 }
 
 // StartRedis starts a Redis of which nobody else knows the password.
@@ -34,23 +38,27 @@ func StartRedis(ctx context.Context, k *keeper.Keeper, mode Mode) (*Redis, error
 // StartDurableRedis starts a Redis that writes each command to its disk before it
 // answers, and has it again after a restart.
 func StartDurableRedis(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
-	program, err := Find("redis-server")
-	if err != nil {
-		return nil, &MissingError{What: err.Error(), How: "apt-get install redis-server brings it"}
-	}
-	return localRedis(ctx, k, program, rand.Text(), "appendonly yes\nappendfsync always\n")
+	return localRedis(ctx, k, redisSetup{password: rand.Text(), config: keepsAll})
 }
+
+// StartClockRedis starts a Redis with a clock of its own, which keeps nothing on
+// disk.
+func StartClockRedis(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
+	return localRedis(ctx, k, redisSetup{password: rand.Text(), config: keepsNothing, clock: true})
+}
+
+// What a Redis keeps on its disk.
+const (
+	keepsNothing = "appendonly no\n"
+	keepsAll     = "appendonly yes\nappendfsync always\n"
+)
 
 // slots is how many a cluster divides its keys into.
 const slots = 16384
 
 // StartRedisCluster starts a cluster of one node, which has every slot.
 func StartRedisCluster(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
-	program, err := Find("redis-server")
-	if err != nil {
-		return nil, &MissingError{What: err.Error(), How: "apt-get install redis-server brings it"}
-	}
-	r, err := localRedis(ctx, k, program, rand.Text(), "appendonly no\ncluster-enabled yes\n")
+	r, err := localRedis(ctx, k, redisSetup{password: rand.Text(), config: keepsNothing + "cluster-enabled yes\n"})
 	if err != nil {
 		return nil, err
 	}
@@ -81,31 +89,44 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 }
 
 func startRedis(ctx context.Context, k *keeper.Keeper, mode Mode, password string) (*Redis, error) {
-	program, err := Find("redis-server")
-	switch {
-	case mode == Embedded, mode == Auto && err != nil:
+	if _, err := Find("redis-server"); mode == Embedded || mode == Auto && err != nil {
 		return embeddedRedis(ctx, password)
-	case err != nil:
-		return nil, &MissingError{What: err.Error(), How: "apt-get install redis-server brings it"}
-	default:
-		return localRedis(ctx, k, program, password, "appendonly no\n")
 	}
+	return localRedis(ctx, k, redisSetup{password: password, config: keepsNothing})
 }
 
-func localRedis(ctx context.Context, k *keeper.Keeper, program, password, keeps string) (*Redis, error) {
+// redisSetup says how a local Redis is to be.
+type redisSetup struct {
+	password string
+	config   string // lines of redis.conf
+	clock    bool   // it has a clock of its own
+}
+
+func localRedis(ctx context.Context, k *keeper.Keeper, setup redisSetup) (*Redis, error) {
+	program, err := Find("redis-server")
+	if err != nil {
+		return nil, &MissingError{What: err.Error(), How: "apt-get install redis-server brings it"}
+	}
 	folder, err := os.MkdirTemp(k.Folder(), "redis-")
 	if err != nil {
 		return nil, err
 	}
+	r := &Redis{Info: Info{Started: Local}, Password: setup.password, folder: folder}
+	env := os.Environ()
+	if setup.clock {
+		if r.Clock, err = newClock(folder); err != nil {
+			return nil, err
+		}
+		env = append(env, r.Clock.env()...)
+	}
 	file := filepath.Join(folder, "redis.conf")
-	r := &Redis{Info: Info{Started: Local}, Password: password}
 	r.runner = newChild(k, "redis-server", keeper.Command{
-		Path: program, Args: []string{file}, Env: os.Environ(), Log: filepath.Join(folder, "server.log"),
+		Path: program, Args: []string{file}, Env: env, Log: filepath.Join(folder, "server.log"),
 	}, r.readVersion)
 	err = onFreePort(func(port int) error {
 		r.Address = ports.Address(port)
 		// In a file, because everyone can read the arguments of a process.
-		if err := os.WriteFile(file, []byte(redisConfig(folder, port, password)+keeps), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(redisConfig(folder, port, setup.password)+setup.config), 0o600); err != nil {
 			return err
 		}
 		return r.Restart(ctx)
@@ -114,6 +135,35 @@ func localRedis(ctx context.Context, k *keeper.Keeper, program, password, keeps 
 		return nil, err
 	}
 	return r, nil
+}
+
+// RestartEmpty kills the Redis and starts it without its data, whatever it kept.
+func (r *Redis) RestartEmpty(ctx context.Context) error {
+	if err := r.Kill(ctx); err != nil {
+		return err
+	}
+	// The file of old versions, or the folder of new ones.
+	kept, err := filepath.Glob(filepath.Join(r.folder, "appendonly*"))
+	if err != nil {
+		return err
+	}
+	for _, one := range kept {
+		if err := os.RemoveAll(one); err != nil {
+			return err
+		}
+	}
+	return r.Restart(ctx)
+}
+
+// RestartAfter kills the Redis and starts it after a delay.
+func (r *Redis) RestartAfter(ctx context.Context, delay time.Duration) error {
+	if err := r.Kill(ctx); err != nil {
+		return err
+	}
+	if err := pauseFor(ctx, delay); err != nil {
+		return err
+	}
+	return r.Restart(ctx)
 }
 
 func redisConfig(folder string, port int, password string) string {

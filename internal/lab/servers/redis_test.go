@@ -249,9 +249,9 @@ func TestTheLabSharesItsServers(t *testing.T) {
 	}
 	// Any server is reached through a proxy.
 	through := *one
-	cut := labtest.NewCut(t, through.Address)
+	cut := labtest.NewProxy(t, through.Address)
 	through.Address = cut.Address
-	cut.After("incr", false)
+	labtest.Lose(cut, "incr", false)
 	client, key := open(t, &through), rand.Text()
 	if err := client.Incr(t.Context(), key).Err(); err == nil {
 		t.Error("a command was answered that was cut off")

@@ -3,11 +3,8 @@ package servers
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/stockd/stockd/internal/lab/keeper"
 )
@@ -22,35 +19,42 @@ type Redlock struct {
 	Nodes []*Redis
 }
 
-// StartRedlock starts the masters.
+// StartRedlock starts the masters. They keep nothing on disk.
 func StartRedlock(ctx context.Context, k *keeper.Keeper, mode Mode) (*Redlock, error) {
-	r := &Redlock{Nodes: make([]*Redis, redlockNodes)}
 	password := rand.Text()
-	group, groupCtx := errgroup.WithContext(ctx)
-	for i := range r.Nodes {
-		group.Go(func() (err error) {
-			r.Nodes[i], err = startRedis(groupCtx, k, mode, password)
-			return err
-		})
+	return startMasters(ctx, func(ctx context.Context) (*Redis, error) { return startRedis(ctx, k, mode, password) })
+}
+
+// RedlockOptions say how masters are to be that experiments are made with.
+type RedlockOptions struct {
+	// Durable has each master write each command to its disk before it answers, and
+	// have it again after Restart.
+	Durable bool
+	// Clocks has each master have a clock of its own.
+	Clocks bool
+}
+
+// StartRedlockWith starts masters that are real servers.
+func StartRedlockWith(ctx context.Context, k *keeper.Keeper, o RedlockOptions) (*Redlock, error) {
+	setup := redisSetup{password: rand.Text(), config: keepsNothing, clock: o.Clocks}
+	if o.Durable {
+		setup.config = keepsAll
 	}
-	if err := group.Wait(); err != nil {
-		return nil, errors.Join(err, r.Close(context.WithoutCancel(ctx)))
+	return startMasters(ctx, func(ctx context.Context) (*Redis, error) { return localRedis(ctx, k, setup) })
+}
+
+func startMasters(ctx context.Context, start func(context.Context) (*Redis, error)) (*Redlock, error) {
+	nodes, err := startAll(ctx, redlockNodes, start)
+	if err != nil {
+		return nil, err
 	}
-	r.Info = r.Nodes[0].Info
+	r := &Redlock{Info: nodes[0].Info, Nodes: nodes}
 	r.Name = fmt.Sprintf("%d × %s", len(r.Nodes), r.Name)
 	return r, nil
 }
 
 // Close ends all masters.
-func (r *Redlock) Close(ctx context.Context) error {
-	var errs []error
-	for _, node := range r.Nodes {
-		if node != nil {
-			errs = append(errs, node.Close(ctx))
-		}
-	}
-	return errors.Join(errs...)
-}
+func (r *Redlock) Close(ctx context.Context) error { return closeAll(ctx, r.Nodes) }
 
 // Env is what a replica has to be told to use the masters.
 func (r *Redlock) Env() []string {

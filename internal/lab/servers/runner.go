@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/ports"
 )
@@ -86,41 +85,14 @@ func (c *child) Close(ctx context.Context) error { return c.Kill(ctx) }
 
 // Pause is SIGSTOP.
 func (c *child) Pause(ctx context.Context) error {
-	if err := c.running.Signal(ctx, syscall.SIGSTOP); err != nil {
-		return err
+	if err := fault.Pause(ctx, c.running); err != nil {
+		return fmt.Errorf("pause %s: %w", c.name, err)
 	}
-	// A thread that another processor runs goes on for a moment.
-	for range 100 {
-		if stopped(c.running.Pid()) {
-			return nil
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return fmt.Errorf("pause %s: it goes on after SIGSTOP", c.name)
-}
-
-// stopped reports whether every thread of a process has stopped, as far as this
-// system tells.
-func stopped(pid int) bool {
-	states, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	if err != nil || len(states) == 0 {
-		return true
-	}
-	for _, path := range states {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			continue // a thread that has ended
-		}
-		// The state stands after the name, which is in parentheses.
-		if _, after, _ := strings.Cut(string(content), ") "); !strings.HasPrefix(after, "T") {
-			return false
-		}
-	}
-	return true
+	return nil
 }
 
 // Resume is SIGCONT.
-func (c *child) Resume(ctx context.Context) error { return c.running.Signal(ctx, syscall.SIGCONT) }
+func (c *child) Resume(ctx context.Context) error { return fault.Resume(ctx, c.running) }
 
 // embedded is a server that is a part of this process.
 type embedded struct {

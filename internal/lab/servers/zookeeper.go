@@ -32,6 +32,25 @@ func StartZooKeeper(ctx context.Context, k *keeper.Keeper, mode Mode) (*ZooKeepe
 	if mode == Embedded {
 		return nil, &MissingError{What: "zookeeper has no embedded form", How: bringsZooKeeper + "a server"}
 	}
+	z, err := newZooKeeper(k, "-Xmx256m")
+	if err != nil {
+		return nil, err
+	}
+	err = onFreePort(func(port int) error {
+		if err := z.configure(port, ""); err != nil {
+			return err
+		}
+		return z.Restart(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return z, nil
+}
+
+// newZooKeeper is one that has not been configured yet, on a Java that is told
+// these options.
+func newZooKeeper(k *keeper.Keeper, options ...string) (*ZooKeeper, error) {
 	java, classPath, err := FindZooKeeper()
 	if err != nil {
 		return nil, err
@@ -42,18 +61,8 @@ func StartZooKeeper(ctx context.Context, k *keeper.Keeper, mode Mode) (*ZooKeepe
 	}
 	z := &ZooKeeper{Info: Info{Started: Local}, folder: folder}
 	z.runner = newChild(k, "zookeeper", keeper.Command{
-		Path: java, Args: z.arguments(classPath), Env: os.Environ(), Log: z.file("server.log"),
+		Path: java, Args: append(options, z.arguments(classPath)...), Env: os.Environ(), Log: z.file("server.log"),
 	}, z.readVersion)
-	err = onFreePort(func(port int) error {
-		z.Address = ports.Address(port)
-		if err := z.configure(port); err != nil {
-			return err
-		}
-		return z.Restart(ctx)
-	})
-	if err != nil {
-		return nil, err
-	}
 	return z, nil
 }
 
@@ -105,7 +114,6 @@ func (z *ZooKeeper) file(name string) string { return filepath.Join(z.folder, na
 
 func (z *ZooKeeper) arguments(classPath string) []string {
 	return []string{
-		"-Xmx256m",
 		"-XX:-UsePerfData", "-Djava.io.tmpdir=" + z.folder, // nothing is left in /tmp after a kill
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"-Dznode.container.checkIntervalMs=1000", // and not a minute: a run is not longer than that
@@ -113,12 +121,15 @@ func (z *ZooKeeper) arguments(classPath string) []string {
 	}
 }
 
-// configure writes what the server reads when it starts.
-func (z *ZooKeeper) configure(port int) error {
+// configure writes what the server reads when it starts: where clients reach it,
+// and who else there is.
+func (z *ZooKeeper) configure(port int, ensemble string) error {
+	z.Address = ports.Address(port)
 	if err := os.WriteFile(z.file("logback.xml"), []byte(zookeeperLogging), 0o600); err != nil {
 		return err
 	}
-	return os.WriteFile(z.file("zoo.cfg"), fmt.Appendf(nil, zookeeperConfig, z.file("data"), port), 0o600)
+	config := fmt.Appendf(nil, zookeeperConfig+ensemble, z.file("data"), port)
+	return os.WriteFile(z.file("zoo.cfg"), config, 0o600)
 }
 
 // zookeeperConfig counts in ticks of 100 ms, so that a session ends when it

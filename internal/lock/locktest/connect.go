@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
@@ -127,36 +128,39 @@ func (a addresses) each(t *testing.T, instead func(address string) string) addre
 func (a addresses) through(t *testing.T) (fronts addresses, cuts proxies) {
 	t.Helper()
 	fronts = a.each(t, func(target string) string {
-		cut := labtest.NewCut(t, target)
-		cuts = append(cuts, cut)
-		return cut.Address
+		proxy := labtest.NewProxy(t, target)
+		cuts = append(cuts, proxy)
+		return proxy.Address
 	})
 	return fronts, cuts
 }
 
 // proxies stand between one replica and its servers.
-type proxies []*labtest.Cut
+type proxies []*fault.Proxy
 
 // mute makes the servers accept and not answer, or ends that.
 func (p proxies) mute(mute bool) {
-	for _, cut := range p {
-		cut.Mute(mute)
+	for _, one := range p {
+		one.Mute(mute)
 	}
 }
 
-// cutAfter ends the next connection to each server on which these bytes are
-// sent, but for the first few times; deliver tells whether the server still gets
-// them.
-func (p proxies) cutAfter(skip int, sent string, deliver bool) {
-	for _, cut := range p {
-		cut.AfterSome(skip, sent, deliver)
+// lose ends the connection to each server at the n-th request with these bytes;
+// deliver tells whether the server still gets it.
+func (p proxies) lose(n int, sent string, deliver bool) (armed points) {
+	for _, one := range p {
+		armed = append(armed, labtest.LoseNth(one, n, sent, deliver))
 	}
+	return armed
 }
+
+// points are rules that were armed.
+type points []*fault.Point
 
 // disarm ends that, and reports whether a connection was ended.
-func (p proxies) disarm() (cut bool) {
+func (p points) disarm() (met bool) {
 	for _, one := range p {
-		cut = one.Disarm() || cut
+		met = one.Disarm() || met
 	}
-	return cut
+	return met
 }

@@ -121,11 +121,11 @@ func losesRequest(t *testing.T, s *subject, l, other lock.Locker, cuts proxies, 
 	t.Helper()
 	name := unique()
 	release(t, acquire(t, l, name)) // what is made once for a name, there is by now
-	cuts.cutAfter(lost.n, cmp.Or(lost.sent, name), lost.deliver)
+	armed := cuts.lose(lost.n+1, cmp.Or(lost.sent, name), lost.deliver)
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	lease, err := l.Acquire(ctx, name)
-	was = cuts.disarm()
+	was = armed.disarm()
 	limit := s.backend.ttl() + time.Second
 	if err != nil {
 		s.assertNamed(t, err)

@@ -65,10 +65,10 @@ func TestManyReplicasThatFillAtOnceSellOutExactly(t *testing.T) {
 func TestALostReplyIsOneDeduction(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
-	cut := labtest.NewCut(t, server.Address)
+	cut := labtest.NewProxy(t, server.Address)
 	r := s.replica(t, "a", at(cut.Address))
 	first := sell(t, r, buy(1))
-	cut.After("\r\nsell\r\n", true)
+	labtest.Lose(cut, "\r\nsell\r\n", true)
 	p := buy(2)
 	if _, err := deduct(t, r, p); !errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Fatalf("the reply was lost: %v, want %v", err, stock.ErrUnknownOutcome)
@@ -95,14 +95,14 @@ func TestARedisThatIsNotThereIsNamed(t *testing.T) {
 func TestADeliveryThatIsRepeatedIsWrittenOnce(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
-	cut := labtest.NewCut(t, server.Address)
+	cut := labtest.NewProxy(t, server.Address)
 	r := s.replica(t, "a", at(cut.Address))
 	told := orders(sell(t, r, buy(1)))
 	settle(t, r)
 	for range 3 {
-		cut.After("\r\nsettle\r\n", false)
+		lost := labtest.Lose(cut, "\r\nsettle\r\n", false)
 		told = append(told, sell(t, r, buy(2)))
-		await(t, "the cut", cut.Disarm)
+		<-lost.Reached()
 	}
 	s.assertExact(t, r, told)
 }

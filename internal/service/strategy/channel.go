@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -19,14 +18,14 @@ func channel() Entry {
 		Claims:  Claims{ExclusiveInProcess: true, SurvivesCrash: true},
 		Damage:  LostUpdates,
 		New: func(d Deps) Strategy {
-			return &owned{store: d.Store, wait: d.LockWait, owners: make(map[int64]*owner)}
+			return &owned{store: d.site(), wait: d.LockWait, owners: make(map[int64]*owner)}
 		},
 	}
 }
 
 // owned hands every batch of a goods to the one goroutine that may touch it.
 type owned struct {
-	store *repo.Store
+	store site
 	wait  time.Duration
 
 	mu     sync.Mutex

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -22,11 +21,15 @@ const releaseWithin = 2 * time.Second
 // transaction, commit, release. The lock is taken outside the transaction, so
 // that the next holder reads what this one has committed.
 type guarded struct {
-	store  *repo.Store
+	store  site
 	locker lock.Locker
 	wait   time.Duration
 	// sell is what is done under the lock; nil: sellUnfenced.
 	sell sell
+}
+
+func newGuarded(d Deps, locker lock.Locker) guarded {
+	return guarded{store: d.site(), locker: d.site().record(locker), wait: d.LockWait}
 }
 
 // sell sells a batch under a lease. The context ends with the lease.
@@ -97,7 +100,7 @@ func (g guarded) release(ctx context.Context, lease lock.Lease) {
 
 // Close closes the lock, where it holds something open.
 func (g guarded) Close() error {
-	if closer, ok := g.locker.(io.Closer); ok {
+	if closer, ok := underneath(g.locker).(io.Closer); ok {
 		return closer.Close()
 	}
 	return nil

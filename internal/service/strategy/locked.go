@@ -43,7 +43,7 @@ func newLocked(l lock.Entry, d Deps) Strategy {
 	deps := d.Lock
 	deps.Floor = floorOf(d.Store)
 	return fenceable{
-		guarded: guarded{store: d.Store, locker: l.New(deps), wait: d.LockWait},
+		guarded: newGuarded(d, l.New(deps)),
 		issue:   deps.Issue,
 	}
 }
@@ -121,7 +121,7 @@ type reseeder interface {
 // reseedAfter lifts the tokens of a lock that gave one which the store has seen
 // before, so that the next holder is not refused.
 func (f fenceable) reseedAfter(ctx context.Context, goodsID int64, refused error) error {
-	if r, can := f.locker.(reseeder); can && errors.Is(refused, stock.ErrFenced) {
+	if r, can := underneath(f.locker).(reseeder); can && errors.Is(refused, stock.ErrFenced) {
 		return errors.Join(refused, r.Reseed(ctx, lockName(goodsID)))
 	}
 	return refused

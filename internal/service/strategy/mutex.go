@@ -10,7 +10,7 @@ func mutex() Entry {
 		Claims:  Claims{ExclusiveInProcess: true, SurvivesCrash: true},
 		Damage:  LostUpdates,
 		New: func(d Deps) Strategy {
-			return guarded{store: d.Store, locker: lock.NewProcess(), wait: d.LockWait}
+			return newGuarded(d, lock.NewProcess())
 		},
 	}
 }

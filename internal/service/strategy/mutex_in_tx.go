@@ -22,28 +22,26 @@ func mutexInTx() Entry {
 				"the gap between unlock and commit does not exist there",
 		}},
 		New: func(d Deps) Strategy {
-			return inTx{store: d.Store, guard: guarded{locker: lock.NewProcess(), wait: d.LockWait}}
+			return inTx{newGuarded(d, lock.NewProcess())}
 		},
 	}
 }
 
 // inTx locks in the wrong place: a synchronized method inside a transaction.
-type inTx struct {
-	store *repo.Store
-	guard guarded
-}
+type inTx struct{ guarded }
 
 func (s inTx) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
 	err = s.store.InTx(ctx, func(tx *repo.Tx) error {
-		lease, err := s.guard.acquire(ctx, goodsID)
+		lease, err := s.acquire(ctx, goodsID)
 		if err != nil {
 			return err
 		}
-		defer s.guard.release(ctx, lease) // before the commit, that is the mistake
+		defer s.release(ctx, lease) // before the commit, that is the mistake
 		read, err := tx.Goods(ctx, goodsID)
 		if err != nil {
 			return err
 		}
+		s.store.between(ctx, goodsID)
 		outcomes, err = compare(read, batch).sell(ctx, tx, setStock)
 		return err
 	})

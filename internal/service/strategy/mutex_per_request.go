@@ -14,7 +14,7 @@ func mutexPerRequest() Entry {
 		Claims:  Claims{SurvivesCrash: true},
 		Damage:  LostUpdates,
 		New: func(d Deps) Strategy {
-			return guarded{store: d.Store, locker: freshMutex{}, wait: d.LockWait}
+			return newGuarded(d, freshMutex{})
 		},
 	}
 }

@@ -3,7 +3,6 @@ package strategy
 import (
 	"context"
 
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -14,13 +13,13 @@ func naive() Entry {
 		Summary: "read the stock, compare, write back what is left; two that read the same stock both sell it",
 		Claims:  Claims{SurvivesCrash: true},
 		Damage:  LostUpdates,
-		New:     func(d Deps) Strategy { return unguarded{store: d.Store, write: setStock} },
+		New:     func(d Deps) Strategy { return unguarded{store: d.site(), write: setStock} },
 	}
 }
 
 // unguarded checks and writes with nothing that keeps others out in between.
 type unguarded struct {
-	store *repo.Store
+	store site
 	write write
 }
 

@@ -7,6 +7,6 @@ func naiveDecrement() Entry {
 		Summary: "read the stock, compare, then let the database subtract; no update is lost, and the stock goes below zero",
 		Claims:  Claims{SurvivesCrash: true},
 		Damage:  BelowZero,
-		New:     func(d Deps) Strategy { return unguarded{store: d.Store, write: subtract} },
+		New:     func(d Deps) Strategy { return unguarded{store: d.site(), write: subtract} },
 	}
 }

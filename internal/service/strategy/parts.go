@@ -34,7 +34,7 @@ func subtract(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) e
 // own. Between the read and the write anything can happen, unless the caller
 // holds a lock that keeps it from happening; the lock's token, or 0, goes into
 // the ledger.
-func checkThenWrite(ctx context.Context, store *repo.Store, goodsID int64, batch []stock.Purchase, token uint64, write write) (outcomes []stock.Outcome, err error) {
+func checkThenWrite(ctx context.Context, store site, goodsID int64, batch []stock.Purchase, token uint64, write write) (outcomes []stock.Outcome, err error) {
 	read, err := store.Goods(ctx, goodsID)
 	if err != nil {
 		return nil, err
@@ -44,6 +44,7 @@ func checkThenWrite(ctx context.Context, store *repo.Store, goodsID int64, batch
 	if len(plan.picked) == 0 {
 		return answer(plan.fits, nil), nil
 	}
+	ctx = store.between(ctx, goodsID)
 	err = store.InTx(ctx, func(tx *repo.Tx) error {
 		outcomes, err = plan.sell(ctx, tx, write)
 		return err
@@ -91,7 +92,7 @@ func (p plan) sell(ctx context.Context, tx *repo.Tx, write write) ([]stock.Outco
 // to the ledger and takes its units off the row, and where they are not there, it
 // is all rolled back and what fits is offered again.
 type taker struct {
-	store *repo.Store
+	store site
 	take  take
 	// short has the goods of which somebody was refused of late. They are looked
 	// at before they are written to: once an item is sold out, a refusal costs
@@ -103,7 +104,7 @@ type taker struct {
 // tells what is left.
 type take func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (left int64, enough bool, err error)
 
-func newTaker(store *repo.Store, take take) taker {
+func newTaker(store site, take take) taker {
 	return taker{store: store, take: take, short: new(sync.Map)}
 }
 
@@ -159,6 +160,9 @@ func (t taker) offer(ctx context.Context, goodsID int64, picked []stock.Purchase
 	}
 	err = t.store.InTx(ctx, func(tx *repo.Tx) error {
 		orders, err = sell(ctx, tx, goodsID, picked)
+		if err == nil {
+			t.store.between(ctx, goodsID)
+		}
 		return err
 	})
 	if err != nil {

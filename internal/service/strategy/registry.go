@@ -168,4 +168,6 @@ type Deps struct {
 	Buckets int
 	// Hot is how redis-stock sells; its Replica is the store's.
 	Hot hot.Options
+	// Lab is what an experiment does inside of the replica; nil: nothing.
+	Lab Lab
 }

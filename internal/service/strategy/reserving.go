@@ -47,7 +47,7 @@ func newReserving(d Deps, kind string, form func(redis.UniversalClient) stockCop
 	client := d.Lock.Redis
 	copied := form(client)
 	return reserving{
-		sql: newTaker(d.Store, takeIfEnough), client: client, copy: copied,
+		sql: newTaker(d.site(), takeIfEnough), client: client, copy: copied,
 		kept: &preheater{kind: kind, client: client, store: d.Store, copy: copied, wait: d.LockWait},
 	}
 }

@@ -20,7 +20,7 @@ func sqlBucket() Entry {
 			Database: repo.SQLite,
 			Words:    "SQLite has one writer at a time: buckets are as correct there, and no faster",
 		}},
-		New: func(d Deps) Strategy { return newBucketed(d.Store, d.Buckets) },
+		New: func(d Deps) Strategy { return newBucketed(d.site(), d.Buckets) },
 	}
 }
 
@@ -29,7 +29,7 @@ func sqlBucket() Entry {
 // together, and what is left is spread anew: the first sale, the tail, a restock
 // and another number of buckets are all the same to it.
 type bucketed struct {
-	store *repo.Store
+	store site
 	count int
 	turn  *atomic.Int64
 	left  *gauges
@@ -37,7 +37,7 @@ type bucketed struct {
 
 // newBucketed makes the strategy with so many buckets a goods, at least one. Each
 // replica begins at another one.
-func newBucketed(store *repo.Store, count int) bucketed {
+func newBucketed(store site, count int) bucketed {
 	name := fnv.New32a()
 	_, _ = name.Write([]byte(store.Replica())) // a hash does not fail
 	b := bucketed{store: store, count: max(1, count), turn: new(atomic.Int64), left: new(gauges)}
@@ -57,7 +57,7 @@ func (b bucketed) Deduct(ctx context.Context, goodsID int64, batch []stock.Purch
 		return answer(plan.fits, nil), nil
 	}
 	err = b.store.InTx(ctx, func(tx *repo.Tx) error {
-		outcomes, err = plan.sell(ctx, tx, b.take)
+		outcomes, err = b.sell(ctx, tx, plan, b.take)
 		return err
 	})
 	if err == nil {
@@ -68,6 +68,14 @@ func (b bucketed) Deduct(ctx context.Context, goodsID int64, batch []stock.Purch
 		return b.collect(ctx, goodsID, batch)
 	}
 	return nil, err
+}
+
+func (b bucketed) sell(ctx context.Context, tx *repo.Tx, p plan, write write) (outcomes []stock.Outcome, err error) {
+	outcomes, err = p.sell(ctx, tx, write)
+	if err == nil && len(p.picked) > 0 {
+		b.store.between(ctx, p.read.ID)
+	}
+	return outcomes, err
 }
 
 // plan is what of a batch fits into what is left, as far as this replica knows; it
@@ -130,7 +138,7 @@ func (b bucketed) collect(ctx context.Context, goodsID int64, batch []stock.Purc
 		if err != nil {
 			return err
 		}
-		outcomes, err = compare(all, batch).sell(ctx, tx, func(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
+		outcomes, err = b.sell(ctx, tx, compare(all, batch), func(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
 			return tx.Spread(ctx, goodsID, read.Stock-units, buckets, b.count)
 		})
 		return err

@@ -16,7 +16,7 @@ func sqlForUpdate() Entry {
 			Database: repo.SQLite,
 			Words:    "SQLite has no row locks: the lock of the whole database stands in for FOR UPDATE",
 		}},
-		New: func(d Deps) Strategy { return newTaker(d.Store, takeLocked) },
+		New: func(d Deps) Strategy { return newTaker(d.site(), takeLocked) },
 	}
 }
 

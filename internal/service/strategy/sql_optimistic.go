@@ -19,7 +19,7 @@ func sqlOptimistic() Entry {
 		Summary: "read the version, write where it still holds, else try again after a pause; a bounded number of tries",
 		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New: func(d Deps) Strategy {
-			return optimistic{store: d.Store, tries: d.Retry.Tries, pace: &pace{step: d.Retry.Step, most: d.Retry.Max}}
+			return optimistic{store: d.site(), tries: d.Retry.Tries, pace: &pace{step: d.Retry.Step, most: d.Retry.Max}}
 		},
 	}
 }
@@ -34,7 +34,7 @@ type Retry struct {
 }
 
 type optimistic struct {
-	store *repo.Store
+	store site
 	tries int
 	pace  *pace
 }

@@ -54,10 +54,10 @@ func facts(r *experiment.Report) []fact {
 	list := []fact{
 		{"Started", r.Start.UTC().Format("2006-01-02 15:04:05 UTC")},
 		{"Took", words.Seconds(r.Seconds)},
-		{"Commit", commit(r.Commit)},
-		{"Go", strings.TrimPrefix(r.GoVersion, "go")},
-		{"Processor", fmt.Sprintf("%s, %s", r.CPU, words.Plural(r.Processors, "processor", "processors"))},
-		{"Memory", words.Value(r.MemoryGiB) + " GiB"},
+		{"Commit", commit(r.Machine.Commit)},
+		{"Go", strings.TrimPrefix(r.Machine.Go, "go")},
+		{"Processor", fmt.Sprintf("%s, %s", r.Machine.CPU, words.Plural(r.Machine.Processors, "processor", "processors"))},
+		{"Memory", r.Machine.Memory},
 	}
 	for _, backend := range slices.Sorted(maps.Keys(r.Servers)) {
 		info := r.Servers[backend]

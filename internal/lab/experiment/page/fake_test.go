@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/experiment"
 	"github.com/stockd/stockd/internal/lab/experiment/page"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -86,7 +87,7 @@ const (
 // one could not be run.
 func fakeReport() *experiment.Report {
 	r := &experiment.Report{
-		Commit: "01b5dee4c0ffee99aa11bb22cc33dd44ee55ff66", GoVersion: "go1.26.1", CPU: "AMD EPYC 7B13", Processors: 2, MemoryGiB: 7.8,
+		Machine: machine.Machine{Commit: "01b5dee4c0ffee99aa11bb22cc33dd44ee55ff66", Go: "go1.26.1", CPU: "AMD EPYC 7B13", Processors: 2, Memory: "7.8 GiB"},
 		Start: day(0), Seconds: 432.4,
 		Servers: map[string]servers.Info{
 			"database": {Name: "MariaDB", Version: "10.11.14", Started: servers.Local}, "redis": {Name: "Redis", Version: "7.0.15", Started: servers.Local},

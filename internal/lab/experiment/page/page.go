@@ -14,7 +14,8 @@ import (
 // The files of a report in the folder of its run.
 const (
 	jsonFile = "report.json"
-	htmlFile = "report.html"
+	// File is the page, in the folder of a run.
+	File = "report.html"
 )
 
 // Write writes report.json and report.html into the folder of a run, which has
@@ -28,7 +29,7 @@ func Write(folder string, r *experiment.Report) error {
 	if err := os.WriteFile(filepath.Join(folder, jsonFile), append(content, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
-	file, err := os.Create(filepath.Join(folder, htmlFile))
+	file, err := os.Create(filepath.Join(folder, File))
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}

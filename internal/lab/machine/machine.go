@@ -1,4 +1,5 @@
-package bench
+// Package machine tells what a run of the lab ran on.
+package machine
 
 import (
 	"fmt"
@@ -27,7 +28,8 @@ type Machine struct {
 	Load string `json:"load,omitempty"`
 }
 
-func thisMachine() Machine {
+// This is the machine that we run on, and the stockd that we are.
+func This() Machine {
 	m := Machine{CPU: runtime.GOARCH, Processors: runtime.NumCPU(), OS: runtime.GOOS, Go: runtime.Version(), Commit: commit()}
 	if model := lineOf("/proc/cpuinfo", "model name", ":"); model != "" {
 		m.CPU = model
@@ -84,8 +86,8 @@ func commit() string {
 	return revision
 }
 
-// lines say it for people.
-func (m Machine) lines() []string {
+// Lines say it for people.
+func (m Machine) Lines() []string {
 	load := ""
 	if m.Load != "" {
 		load = ", load average " + m.Load + " at the beginning"

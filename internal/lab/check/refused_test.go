@@ -1,0 +1,33 @@
+package check_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/check"
+	"github.com/stockd/stockd/internal/lab/history"
+)
+
+// at is so many milliseconds into a history.
+func at(ms int) time.Time { return time.Unix(1_000_000, 0).Add(time.Duration(ms) * time.Millisecond) }
+
+func TestRefusedWithinIsBrokenByOneWhoWaited(t *testing.T) {
+	holder := history.Lease{ID: "a", Name: "x", Lock: "l", Holder: "one", Asked: at(0), Granted: at(1), Released: at(1000)}
+	gaveUp := func(after int) history.Lease {
+		return history.Lease{ID: "b", Name: "x", Lock: "l", Holder: "two", Asked: at(10), GaveUp: at(10 + after)}
+	}
+	for name, c := range map[string]struct {
+		leases []history.Lease
+		holds  bool
+	}{
+		"one who was refused at once":      {[]history.Lease{holder, gaveUp(5)}, true},
+		"one who waited before he gave up": {[]history.Lease{holder, gaveUp(500)}, false},
+		"one who gave up a free name":      {[]history.Lease{gaveUp(5)}, false},
+		"one who gave up after the end":    {[]history.Lease{holder, gaveUp(2000)}, false},
+		"nobody who gave up":               {[]history.Lease{holder}, false},
+	} {
+		if f := check.RefusedWithin(100 * time.Millisecond)(&history.History{Leases: c.leases}); f.Holds != c.holds {
+			t.Errorf("%s: holds %t: %s", name, f.Holds, f.Says)
+		}
+	}
+}

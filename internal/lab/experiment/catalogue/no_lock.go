@@ -1,0 +1,48 @@
+package catalogue
+
+import (
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/check"
+	"github.com/stockd/stockd/internal/lab/experiment"
+	"github.com/stockd/stockd/internal/lab/experiment/step"
+)
+
+func noLock() experiment.Experiment {
+	const lock, none = "redis-reentrant", "sql-conditional"
+	return experiment.Experiment{
+		Number: 26, Name: "no-lock", Title: "The cheapest safe way: does this need a lock at all?",
+		Claim:  "An UPDATE that compares and subtracts in one statement needs no lock but the one that the database takes on the row by itself.",
+		Source: flashSales + ", a lock by MySQL",
+		Fix:    "stockd serve --deduct.strategy sql-conditional",
+		Parts: []experiment.Part{
+			remedy(lastUnits("lock", lock)),
+			remedy(lastUnits("no-lock", none)),
+			{
+				Name: "cost", Stage: withLock(),
+				Does:   "50 clients buy for two seconds through " + lock + ", and for two seconds through " + none,
+				Expect: "more sales a second without the lock",
+				Steps: []experiment.Step{
+					step.Stock(1_000_000),
+					step.Sell(step.Sale{Strategy: lock, Clients: 50, Duration: 2 * time.Second}),
+					step.Sell(step.Sale{Strategy: none, Clients: 50, Duration: 2 * time.Second}),
+					step.Audit(),
+				},
+				Check: check.All(check.Faster(none, lock, 1), check.Clean()), Tries: 3, Pictures: []experiment.Picture{experiment.Bars},
+			},
+		},
+	}
+}
+
+func withLock() experiment.Stage { return shared(experiment.Redis) }
+
+// lastUnits sells more than there is.
+func lastUnits(name, strategy string) experiment.Part {
+	return experiment.Part{
+		Name: name, Stage: withLock(),
+		Does:   "50 clients buy 700 times from 500 units through " + strategy + ", behind the balancer of three replicas",
+		Expect: "exactly 500 are sold",
+		Steps:  []experiment.Step{step.Stock(500), step.Sell(step.Sale{Strategy: strategy, Clients: 50, Requests: 700}), step.Audit()},
+		Check:  check.All(check.Clean(), check.SoldOut(500)),
+	}
+}

@@ -1,0 +1,39 @@
+package catalogue
+
+import (
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/check"
+	"github.com/stockd/stockd/internal/lab/experiment"
+	"github.com/stockd/stockd/internal/lab/experiment/step"
+)
+
+func optimistic() experiment.Experiment {
+	return experiment.Experiment{
+		Number: 23, Name: "optimistic", Title: "Optimistic writers try again and again where many want the same row",
+		Claim:  "An optimistic lock makes two statements of one, and under load the burden on the database is more than it can bear.",
+		Source: chapterOne + ", the optimistic lock in MySQL",
+		Fix:    "stockd serve --optimistic.step 5ms",
+		Parts: []experiment.Part{
+			tries("no-pause", "sql-optimistic", "the tries for one sale grow with the crowd",
+				check.All(check.AtMost("tries_per_sale_1_clients", 1.2), check.Times("tries_per_sale_64_clients", 5, "tries_per_sale_1_clients")),
+				"STOCKD_OPTIMISTIC_STEP=0s", "STOCKD_OPTIMISTIC_TRIES=10000"),
+			remedy(tries("pause", "sql-optimistic", "losers pause for longer the more races are lost, and the tries stay few", check.AtMost("tries_per_sale_64_clients", 4))),
+			remedy(tries("conditional", "sql-conditional", "one statement a sale, however many buy", check.AtMost("tries_per_sale_64_clients", 1.2))),
+		},
+	}
+}
+
+// tries counts what a sale costs at three sizes of the crowd.
+func tries(name, strategy, expect string, seen check.Check, env ...string) experiment.Part {
+	sell := func(clients int) experiment.Step {
+		return step.CountTries(step.Sale{Strategy: strategy, Clients: clients, Duration: 1500 * time.Millisecond})
+	}
+	return experiment.Part{
+		Name: name, Stage: onDatabase(1, append(env, "STOCKD_DATABASE_MAX_OPEN=80")...),
+		Does:   "1, 8 and 64 clients buy through " + strategy + ", each for a second and a half; the UPDATEs of the database are counted",
+		Expect: expect,
+		Steps:  []experiment.Step{step.Stock(1_000_000), sell(1), sell(8), sell(64), step.Audit()},
+		Check:  check.All(seen, check.Clean()), Pictures: []experiment.Picture{experiment.Bars},
+	}
+}

@@ -1,0 +1,135 @@
+// Package step holds what is done in experiments: buyers who buy, the owner who
+// stocks and audits, and what happens to replicas meanwhile.
+package step
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/experiment"
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/load"
+)
+
+// Sale is a crowd that buys units one by one, each client the next one when it
+// has the answer to the last.
+type Sale struct {
+	Strategy string
+	Group    bool
+	Fence    bool
+	// Replica is where they go, from 1; 0: to the balancer.
+	Replica int
+	// Clients are how many, 1 where it is 0; First is the number of the first one,
+	// where several crowds are to be told apart.
+	Clients, First int
+	// Requests ends the sale after so many, Duration after so long.
+	Requests int
+	Duration time.Duration
+	// Keys has each request carry an Idempotency-Key of its own; Key is one for
+	// all of them.
+	Keys bool
+	Key  string
+	// Timeout is how long a client waits for an answer; 20 s where it is 0.
+	Timeout time.Duration
+	// At is where else they go, instead of Replica: a proxy.
+	At func(s *experiment.Scene) string
+}
+
+// patience is longer than any limit of a replica.
+const patience = 20 * time.Second
+
+// Sell has the crowd buy, and waits for all answers.
+func Sell(sale Sale) experiment.Step {
+	return func(ctx context.Context, s *experiment.Scene) error {
+		writing := &recorder{history: s.History, sale: sale, goods: s.Goods}
+		plan := load.Plan{
+			URL: sale.url(s), Strategy: sale.Strategy, Group: sale.Group, Fence: sale.Fence, GoodsID: s.Goods,
+			Clients: max(1, sale.Clients), Requests: sale.Requests, Duration: sale.Duration,
+			Timeout: orElse(sale.Timeout, patience), Key: sale.keys(), Observe: writing.answer,
+		}
+		if _, err := load.Run(ctx, plan); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return writing.err()
+	}
+}
+
+// Buy has one client buy one unit.
+func Buy(sale Sale) experiment.Step {
+	sale.Clients, sale.Requests = 1, 1
+	return Sell(sale)
+}
+
+func (sale Sale) url(s *experiment.Scene) string {
+	if sale.At != nil {
+		return sale.At(s)
+	}
+	return s.URL(sale.Replica)
+}
+
+func (sale Sale) keys() func(int) string {
+	switch {
+	case sale.Key != "":
+		return func(int) string { return sale.Key }
+	case sale.Keys:
+		var last atomic.Int64
+		return func(client int) string {
+			return "lab-" + strconv.Itoa(sale.First+client) + "-" + strconv.FormatInt(last.Add(1), 10)
+		}
+	default:
+		return nil
+	}
+}
+
+func orElse(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+// recorder writes answers into the history. It remembers the first failure: the
+// senders cannot do anything about it.
+type recorder struct {
+	history *history.Writer
+	sale    Sale
+	goods   int64
+	failed  atomic.Pointer[error]
+}
+
+func (r *recorder) answer(a load.Answer) {
+	line := history.Line{Request: &history.Request{
+		Start: a.Start, End: a.End, Client: r.sale.First + a.Client, Strategy: r.sale.Strategy, GoodsID: r.goods,
+		Quantity: 1, Key: a.Key, Outcome: outcomeOf(a.Kind), Problem: a.Problem, Order: a.Order,
+		Remaining: a.Remaining, Replica: a.Replica, Token: a.Token, Wait: a.Wait, Hold: a.Hold,
+	}}
+	if err := r.history.Add(line); err != nil {
+		r.failed.CompareAndSwap(nil, &err)
+	}
+}
+
+func (r *recorder) err() error {
+	if failed := r.failed.Load(); failed != nil {
+		return errors.Join(*failed)
+	}
+	return nil
+}
+
+func outcomeOf(k load.Kind) history.Outcome {
+	switch k {
+	case load.Sold:
+		return history.Sold
+	case load.Refused:
+		return history.Refused
+	case load.Failed:
+		return history.Failed
+	case load.Unknown:
+	}
+	return history.Unknown
+}

@@ -1,0 +1,107 @@
+package step
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/experiment"
+	"github.com/stockd/stockd/internal/lab/fault"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// NodeCache is the lock of a document that is not in the registry.
+const NodeCache = "node-cache"
+
+// LateWatch has two contenders want one name of a lock in ZooKeeper. The second
+// one's watch of the first one's node comes to the server when that is gone. It
+// waits for no longer than within.
+func LateWatch(kind string, within time.Duration) experiment.Step {
+	return func(ctx context.Context, s *experiment.Scene) error {
+		if err := proxy(s, s.Backends.ZooKeeper.Address); err != nil {
+			return err
+		}
+		first, err := queuer(s, "first", kind, s.Backends.ZooKeeper.Address)
+		if err != nil {
+			return err
+		}
+		second, err := queuer(s, "second", kind, s.Proxy.Address)
+		if err != nil {
+			return err
+		}
+		lease, err := takeWithin(ctx, first, name(s), reachedWithin)
+		if err != nil {
+			return err
+		}
+		node, err := ephemeral(ctx, s)
+		if err != nil {
+			return err
+		}
+		return Meanwhile(
+			InOrder(Arm(fault.Rule{Sent: node, Do: fault.Hold}), func(ctx context.Context, s *experiment.Scene) error {
+				return hold(ctx, second, name(s), within, 0)
+			}),
+			InOrder(Wait(50*time.Millisecond), Met(), func(ctx context.Context, _ *experiment.Scene) error {
+				return lease.Release(ctx)
+			}, Pass()),
+		)(ctx, s)
+	}
+}
+
+// queuer is a contender for one kind of lock.
+func queuer(s *experiment.Scene, name, kind, address string) (lock.Locker, error) {
+	c, err := s.Contend(name)
+	if err != nil {
+		return nil, err
+	}
+	if kind != NodeCache {
+		c.UseZooKeeper(address, nodeCacheSession)
+		return c.Locker(kind)
+	}
+	l, err := newNodeCache(address)
+	if err != nil {
+		return nil, err
+	}
+	s.Later(l.Close)
+	return c.Record(kind, l), nil
+}
+
+// ephemeral asks the server for the one ephemeral node that has to do with the
+// goods of the scene, and returns the last part of its path.
+func ephemeral(ctx context.Context, s *experiment.Scene) (string, error) {
+	said, err := fourLetters(ctx, s.Backends.ZooKeeper.Address, "dump")
+	if err != nil {
+		return "", err
+	}
+	found := regexp.MustCompile(fmt.Sprintf(`/\S*lab\S*%d/(\S+)`, s.Goods)).FindSubmatch(said)
+	if found == nil {
+		return "", fmt.Errorf("the server knows no node of the lock:\n%s", bytes.TrimSpace(said))
+	}
+	return string(found[1]), nil
+}
+
+// fourLetters sends the server one of its commands.
+func fourLetters(ctx context.Context, address, command string) ([]byte, error) {
+	dialer := net.Dialer{Timeout: time.Second}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("ask ZooKeeper to %s: %w", command, err)
+	}
+	defer conn.Close() //nolint:errcheck // the server closes it, too
+	err = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if err == nil {
+		_, err = fmt.Fprint(conn, command)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask ZooKeeper to %s: %w", command, err)
+	}
+	said, err := io.ReadAll(conn)
+	if err != nil {
+		return nil, fmt.Errorf("ask ZooKeeper to %s: %w", command, err)
+	}
+	return said, nil
+}

@@ -1,0 +1,123 @@
+package step
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/check"
+	"github.com/stockd/stockd/internal/lab/experiment"
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/inside"
+)
+
+// Hold has a replica stand still for so long in its next sale of the goods,
+// between its read and its write, and then go on whatever became of its lock: as
+// a process does whose garbage is collected, or whose work takes that long.
+func Hold(replica int, d time.Duration) experiment.Step {
+	return set(replica, handler.Fault{Do: handler.Hold, For: d, Deaf: true})
+}
+
+// Work is Hold, but for a replica that listens: it gives up when it is told that
+// its lock is lost.
+func Work(replica int, d time.Duration) experiment.Step {
+	return set(replica, handler.Fault{Do: handler.Hold, For: d})
+}
+
+// Pause has a replica stop itself (SIGSTOP) in its next sale of the goods, until
+// Wake.
+func Pause(replica int) experiment.Step {
+	return set(replica, handler.Fault{Do: handler.Pause, Deaf: true})
+}
+
+// Crash has a replica kill itself (SIGKILL) in its next sale of the goods.
+func Crash(replica int) experiment.Step {
+	return func(ctx context.Context, s *experiment.Scene) error {
+		s.Spoil()
+		return set(replica, handler.Fault{Do: handler.Crash})(ctx, s)
+	}
+}
+
+func set(replica int, f handler.Fault) experiment.Step {
+	return func(ctx context.Context, s *experiment.Scene) error {
+		f.GoodsID = s.Goods
+		return s.Cluster.ClientOf(replica-1).SetFault(ctx, f)
+	}
+}
+
+// reachedWithin bounds the wait for a fault to be reached.
+const reachedWithin = 15 * time.Second
+
+// Reached waits until a replica has come to where it holds.
+func Reached(replica int) experiment.Step {
+	return func(ctx context.Context, s *experiment.Scene) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin,
+			fmt.Errorf("replica %d did not come to its fault within %s", replica, reachedWithin))
+		defer cancel()
+		for {
+			faults, err := s.Cluster.ClientOf(replica - 1).Faults(ctx)
+			if err != nil {
+				return err
+			}
+			for _, f := range faults {
+				if f.GoodsID == s.Goods && f.Reached > 0 {
+					return nil
+				}
+			}
+			if err := Wait(10*time.Millisecond)(ctx, s); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Gone waits until a replica has killed itself.
+func Gone(replica int) experiment.Step {
+	return func(ctx context.Context, s *experiment.Scene) error {
+		select {
+		case <-s.Cluster.Replicas[replica-1].Done():
+			return s.Mark(s.Cluster.Replicas[replica-1].Name, check.Killed+": it is gone")
+		case <-time.After(reachedWithin):
+			return fmt.Errorf("replica %d did not come to its end within %s", replica, reachedWithin)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Stopped waits until a replica has reported that it is about to stop itself. It
+// cannot be asked any more: the report is in its record.
+func Stopped(replica int) experiment.Step {
+	return func(ctx context.Context, s *experiment.Scene) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin,
+			fmt.Errorf("replica %d did not stop itself within %s", replica, reachedWithin))
+		defer cancel()
+		for {
+			h, err := history.Read(s.Cluster.Replicas[replica-1].History())
+			if err != nil {
+				return err
+			}
+			stopped := func(m history.Mark) bool { return m.What == inside.Paused && m.At.After(s.Start) }
+			if slices.ContainsFunc(h.Marks, stopped) {
+				return nil
+			}
+			if err := Wait(10*time.Millisecond)(ctx, s); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Wake has a replica that stopped itself go on.
+func Wake(replica int) experiment.Step {
+	return func(ctx context.Context, s *experiment.Scene) error {
+		r := s.Cluster.Replicas[replica-1]
+		if err := s.Mark(r.Name, "is woken"); err != nil {
+			return err
+		}
+		return r.Signal(ctx, syscall.SIGCONT)
+	}
+}

@@ -1,0 +1,166 @@
+package innodb_test
+
+import (
+	"database/sql"
+	"maps"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/check"
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/innodb"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+var lab *labtest.Lab
+
+func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
+
+func open(t *testing.T, d *servers.Database) *sql.DB {
+	t.Helper()
+	db, err := innodb.Open(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// judged probes a server and has the source's claims judge what was found.
+func judged(t *testing.T, d *servers.Database, s innodb.Statement) check.Finding {
+	t.Helper()
+	matrix, err := innodb.Probe(t.Context(), open(t, d), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return innodb.AsClaimed(s)(&history.History{Figures: innodb.Figures(matrix)})
+}
+
+func TestWhatADeleteLocksIsWhatTheSourceSays(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		f := judged(t, d, innodb.Found)
+		if !f.Holds {
+			t.Error(f.Says)
+		}
+		// The one difference that there is has to be told, where it is.
+		differs := f.Numbers["unique_rr_gaps_locked"] != 0
+		if differs != strings.Contains(f.Says, "unique_rr: gap_5_10 is locked") {
+			t.Errorf("%v gaps are locked in unique_rr, and the finding says: %s", f.Numbers["unique_rr_gaps_locked"], f.Says)
+		}
+		t.Log(f.Says)
+	})
+}
+
+func TestWhatALookForAMissingRowLocksIsWhatTheSourceSays(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		if f := judged(t, d, innodb.Missing); !f.Holds || f.Numbers["combinations_as_claimed"] != 8 {
+			t.Error(f.Says)
+		}
+	})
+}
+
+func TestADeleteThatScansWaitsForARowThatItDoesNotWant(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		db := open(t, d)
+		for scan, want := range map[innodb.Scan]bool{innodb.ScanDelete: true, innodb.ScanUpdate: false} {
+			waits, err := innodb.WaitsInPassing(t.Context(), db, scan)
+			if err != nil || waits != want {
+				t.Errorf("%s waits: %t (%v), want %t", scan, waits, err, want)
+			}
+		}
+	})
+}
+
+func TestTwoWhoLockedOneGapDeadlock(t *testing.T) {
+	const rounds = 10
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		db := open(t, d)
+		for name, c := range map[string]struct {
+			way  innodb.Way
+			want innodb.Insertions
+		}{
+			"a locking look at REPEATABLE READ": {
+				innodb.Way{Level: sql.LevelRepeatableRead, Look: true}, innodb.Insertions{Inserted: rounds, Deadlocks: rounds},
+			},
+			"a locking look at READ COMMITTED": {
+				innodb.Way{Level: sql.LevelReadCommitted, Look: true}, innodb.Insertions{Inserted: rounds, Duplicates: rounds},
+			},
+			"no look": {
+				innodb.Way{Level: sql.LevelRepeatableRead}, innodb.Insertions{Inserted: rounds, Duplicates: rounds},
+			},
+		} {
+			got, err := innodb.InsertTwice(t.Context(), db, c.way, rounds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (got.Deadlocks > 0) != strings.Contains(got.Answer, "1213") {
+				t.Errorf("%s: %d deadlocks, and the server says %q", name, got.Deadlocks, got.Answer)
+			}
+			if got.Answer = ""; got != c.want {
+				t.Errorf("%s comes to %+v, want %+v", name, got, c.want)
+			}
+		}
+	})
+}
+
+func TestAProbeLeavesNothingBehind(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		db := open(t, d)
+		if _, err := innodb.Probe(t.Context(), db, innodb.Found); err != nil {
+			t.Fatal(err)
+		}
+		var tables int
+		if err := db.QueryRow(`SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()`).Scan(&tables); err != nil || tables != 0 {
+			t.Errorf("%d tables are left (%v)", tables, err)
+		}
+	})
+}
+
+// asClaimed are the figures of a server that does what the source says.
+func asClaimed(s innodb.Statement) map[string]float64 {
+	figures := make(map[string]float64)
+	for _, c := range innodb.Combinations() {
+		for _, p := range c.Index.Places() {
+			figures[c.String()+"."+p.Name] = 0
+		}
+		for _, p := range c.Claims(s) {
+			figures[c.String()+"."+p.Name] = 1
+		}
+	}
+	return figures
+}
+
+func TestADifferenceFromTheSourceIsFoundAndTold(t *testing.T) {
+	claimed := asClaimed(innodb.Found)
+	if f := innodb.AsClaimed(innodb.Found)(&history.History{Figures: claimed}); !f.Holds || f.Numbers["combinations_as_claimed"] != 8 {
+		t.Fatalf("a server that does what the source says: %s", f.Says)
+	}
+	for figure, c := range map[string]struct {
+		value float64
+		holds bool
+		says  string
+	}{
+		"primary_rc.row_10":   {0, false, "primary_rc: row_10 is free, though the source has it locked"},
+		"plain_rr.gap_10_15":  {0, false, "plain_rr: gap_10_15 is free"},
+		"plain_rr.entry_15":   {1, false, "plain_rr: entry_15 is locked, though the source has it free"},
+		"none_rc.row_20":      {1, false, "none_rc: row_20 is locked"},
+		"unique_rr.gap_10_15": {1, false, "unique_rr: gap_10_15 is locked"},
+		"unique_rr.gap_5_10":  {1, true, "MariaDB 10.11 takes a next-key lock"},
+		"none_rr.gap_5_10":    {-1, false, "none_rr: gap_5_10 was not tried"},
+	} {
+		figures := maps.Clone(claimed)
+		if figures[figure] = c.value; c.value < 0 {
+			delete(figures, figure)
+		}
+		f := innodb.AsClaimed(innodb.Found)(&history.History{Figures: figures})
+		if f.Holds != c.holds || f.Numbers["combinations_as_claimed"] != 7 || !strings.Contains(f.Says, c.says) {
+			t.Errorf("with %s at %v it holds: %t, %s", figure, c.value, f.Holds, f.Says)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+// Package inside is what the lab does inside of a replica: it writes down who
+// held which lock from when to when, and makes faults between the read and the
+// write of a strategy. A replica has it only where its configuration says so.
+package inside
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/history"
+)
+
+// Options say who the replica is, and what is written down.
+type Options struct {
+	// Replica is the holder of all leases.
+	Replica string
+	// History is the file that is appended to; empty: nothing is written down.
+	History string
+	// Log takes what could not be written down.
+	Log *slog.Logger
+}
+
+// Lab is the lab inside of a replica: the strategy.Lab of its strategies, and the
+// handler.Lab of its owner.
+type Lab struct {
+	replica string
+	log     *slog.Logger
+	history *history.Writer // nil: nothing is written down
+	start   string          // tells the leases of this process from those of an earlier one
+	leases  atomic.Int64
+
+	mu     sync.Mutex
+	faults []*handler.Fault
+	clear  chan struct{} // closed when the faults are cleared, and made anew
+}
+
+// Open begins. It must be closed.
+func Open(o Options) (*Lab, error) {
+	l := &Lab{replica: o.Replica, log: o.Log, start: rand.Text()[:8], clear: make(chan struct{})}
+	if o.History == "" {
+		return l, nil
+	}
+	var err error
+	if l.history, err = history.Append(o.History); err != nil {
+		return nil, fmt.Errorf("lab.history: %w", err)
+	}
+	return l, nil
+}
+
+// Close ends the record, and lets go what is held.
+func (l *Lab) Close() error {
+	l.ClearFaults()
+	if l.history == nil {
+		return nil
+	}
+	return l.history.Close()
+}
+
+// SetFault adds a fault.
+func (l *Lab) SetFault(f handler.Fault) {
+	f.Times, f.Reached = cmp.Or(f.Times, 1), 0
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.faults = append(l.faults, &f)
+}
+
+// Faults lists what was set.
+func (l *Lab) Faults() []handler.Fault {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]handler.Fault, len(l.faults))
+	for i, f := range l.faults {
+		list[i] = *f
+	}
+	return list
+}
+
+// ClearFaults forgets what was set, and lets go what is held.
+func (l *Lab) ClearFaults() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.faults = nil
+	close(l.clear)
+	l.clear = make(chan struct{})
+}
+
+// reach finds the fault that a purchase has come to, and counts that.
+func (l *Lab) reach(strategy string, goodsID int64) (fault handler.Fault, clear <-chan struct{}, found bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := slices.IndexFunc(l.faults, func(f *handler.Fault) bool {
+		return f.Reached < f.Times && (f.Strategy == "" || f.Strategy == strategy) && (f.GoodsID == 0 || f.GoodsID == goodsID)
+	})
+	if at < 0 {
+		return handler.Fault{}, nil, false
+	}
+	l.faults[at].Reached++
+	return *l.faults[at], l.clear, true
+}
+
+// What the marks of a replica say.
+const (
+	Held   = "held in its critical section"
+	Paused = "paused in its critical section"
+	Killed = "killed in its critical section"
+	WentOn = "went on in its critical section"
+)
+
+// Between does the fault that is set for this purchase, if there is one. That it
+// was reached is told before it is done: afterwards there may be nobody to tell.
+func (l *Lab) Between(ctx context.Context, strategy string, goodsID int64) context.Context {
+	fault, clear, found := l.reach(strategy, goodsID)
+	if !found {
+		return ctx
+	}
+	if fault.Deaf {
+		ctx = context.WithoutCancel(ctx)
+	}
+	switch fault.Do {
+	case handler.Hold:
+		l.mark(Held)
+		hold(ctx, fault.For, clear)
+	case handler.Pause:
+		l.mark(Paused)
+		stop()
+	case handler.Crash:
+		l.mark(Killed)
+		kill()
+	}
+	l.mark(WentOn)
+	return ctx
+}
+
+func hold(ctx context.Context, d time.Duration, clear <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-clear:
+	case <-ctx.Done():
+	}
+}
+
+func (l *Lab) mark(what string) {
+	l.write(history.Line{Mark: &history.Mark{At: time.Now(), Who: l.replica, What: what}})
+}
+
+func (l *Lab) write(line history.Line) {
+	if l.history == nil {
+		return
+	}
+	if err := l.history.Add(line); err != nil {
+		l.log.Error("the lab's record has a gap", "error", err)
+	}
+}

@@ -1,0 +1,176 @@
+package inside_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/inside"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func open(t *testing.T) (l *inside.Lab, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "history.jsonl")
+	l, err := inside.Open(inside.Options{Replica: "replica-1", History: path, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l, path
+}
+
+func read(t *testing.T, path string) *history.History {
+	t.Helper()
+	h, err := history.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// lease is a lease of which a test says when it is lost.
+type lease struct {
+	ctx context.Context
+}
+
+func (lease) Token() uint64                   { return 9 }
+func (l lease) Context() context.Context      { return l.ctx }
+func (l lease) Release(context.Context) error { return context.Cause(l.ctx) }
+
+// grants is a lock that grants one lease, and nothing after.
+type grants chan lock.Lease
+
+func (g grants) Acquire(context.Context, string) (lock.Lease, error) {
+	select {
+	case l := <-g:
+		return l, nil
+	default:
+		return nil, lock.ErrNotAcquired
+	}
+}
+
+func TestALeaseIsRecordedFromItsBeginToItsEnd(t *testing.T) {
+	lab, path := open(t)
+	l := lab.Record("mutex", lock.NewProcess())
+	held, err := l.Acquire(t.Context(), "goods/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h := read(t, path)
+	if len(h.Leases) != 1 {
+		t.Fatalf("leases are %+v, want one", h.Leases)
+	}
+	got := h.Leases[0]
+	if got.Name != "goods/1" || got.Holder != "replica-1" || got.Lock != "mutex" || got.Asked.After(got.Granted) ||
+		got.Granted.IsZero() || got.Released.Before(got.Granted) || !got.Lost.IsZero() || got.Error != "" {
+		t.Errorf("the lease is %+v", got)
+	}
+}
+
+func TestALossAndAFailureAreRecorded(t *testing.T) {
+	lab, path := open(t)
+	ctx, lose := context.WithCancelCause(t.Context())
+	one := make(grants, 1)
+	one <- lease{ctx}
+	l := lab.Record("redis-lua", one)
+	held, err := l.Acquire(t.Context(), "goods/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lose(lock.ErrLost)
+	for len(read(t, path).Leases) == 0 || read(t, path).Leases[0].Lost.IsZero() {
+		if t.Context().Err() != nil {
+			t.Fatal("the loss was not recorded")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := held.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("the release of a lost lease is %v", err)
+	}
+	if _, err := l.Acquire(t.Context(), "goods/1"); !errors.Is(err, lock.ErrNotAcquired) {
+		t.Errorf("the lock that was not granted is %v", err)
+	}
+	h := read(t, path)
+	if len(h.Leases) != 2 {
+		t.Fatalf("leases are %+v, want two", h.Leases)
+	}
+	if lost := h.Leases[0]; lost.Token != 9 || lost.Lost.IsZero() || lost.Released.IsZero() || lost.Error != lock.ErrLost.Error() {
+		t.Errorf("the lost lease is %+v", lost)
+	}
+	if failed := h.Leases[1]; failed.GaveUp.IsZero() || !failed.Granted.IsZero() || failed.Error != lock.ErrNotAcquired.Error() {
+		t.Errorf("the lease that was not granted is %+v", failed)
+	}
+}
+
+func TestALockIsTheSameUnderneath(t *testing.T) {
+	lab, _ := open(t)
+	own := lock.NewProcess()
+	recorded, is := lab.Record("mutex", own).(interface{ Unwrap() lock.Locker })
+	if !is || recorded.Unwrap() != lock.Locker(own) {
+		t.Error("the lock itself is not to be had")
+	}
+}
+
+func TestAFaultMeetsThoseItIsMeantForAndNobodyElse(t *testing.T) {
+	lab, path := open(t)
+	lab.SetFault(handler.Fault{Do: handler.Hold, GoodsID: 1, Strategy: "naive", For: time.Nanosecond, Times: 2})
+	for _, purchase := range []struct {
+		strategy string
+		goods    int64
+		reached  int64
+	}{{"mutex", 1, 0}, {"naive", 2, 0}, {"naive", 1, 1}, {"naive", 1, 2}, {"naive", 1, 2}} {
+		lab.Between(t.Context(), purchase.strategy, purchase.goods)
+		if got := lab.Faults()[0].Reached; got != purchase.reached {
+			t.Errorf("after %+v it was reached %d times", purchase, got)
+		}
+	}
+	if marks := read(t, path).Marks; len(marks) != 4 || marks[0].What != inside.Held || marks[1].What != inside.WentOn || marks[0].Who != "replica-1" {
+		t.Errorf("marks are %+v", marks)
+	}
+}
+
+func TestAHoldEndsWithTheLeaseUnlessItIsDeaf(t *testing.T) {
+	lab, _ := open(t)
+	for _, deaf := range []bool{false, true} {
+		lab.SetFault(handler.Fault{Do: handler.Hold, For: 50 * time.Millisecond, Deaf: deaf})
+		ctx, end := context.WithCancel(t.Context())
+		end()
+		began := time.Now()
+		ctx = lab.Between(ctx, "naive", 1)
+		held := time.Since(began) >= 50*time.Millisecond
+		if held != deaf || (ctx.Err() == nil) != deaf {
+			t.Errorf("deaf %v: held %v, and then %v", deaf, held, ctx.Err())
+		}
+	}
+}
+
+func TestClearingLetsGoWhatIsHeld(t *testing.T) {
+	lab, _ := open(t)
+	lab.SetFault(handler.Fault{Do: handler.Hold, For: time.Hour, Deaf: true})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		lab.Between(t.Context(), "naive", 1)
+	}()
+	for lab.Faults()[0].Reached == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	lab.ClearFaults()
+	<-done
+	if len(lab.Faults()) != 0 {
+		t.Errorf("faults are %+v", lab.Faults())
+	}
+}

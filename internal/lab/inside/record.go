@@ -1,0 +1,83 @@
+package inside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// Record is the lock of a strategy, with its leases written down.
+func (l *Lab) Record(strategy string, locker lock.Locker) lock.Locker {
+	if l.history == nil {
+		return locker
+	}
+	return recorded{Locker: locker, lab: l, strategy: strategy}
+}
+
+// recorded writes down what a lock grants. A lease is taken to begin when its
+// holder was told of it, and to end when the holder begins to give it back: two
+// that overlap were both believed in at the same time.
+type recorded struct {
+	lock.Locker
+
+	lab      *Lab
+	strategy string
+}
+
+// Unwrap is the lock itself.
+func (r recorded) Unwrap() lock.Locker { return r.Locker }
+
+// Acquire asks the lock.
+func (r recorded) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	page := page{
+		lab: r.lab, id: fmt.Sprintf("%s-%d", r.lab.start, r.lab.leases.Add(1)),
+		name: name, strategy: r.strategy,
+	}
+	page.write(time.Now(), history.Asked, 0, nil)
+	lease, err := r.Locker.Acquire(ctx, name)
+	if err != nil {
+		page.write(time.Now(), history.GaveUp, 0, err)
+		return nil, err
+	}
+	page.write(time.Now(), history.Granted, lease.Token(), nil)
+	context.AfterFunc(lease.Context(), func() {
+		if cause := context.Cause(lease.Context()); errors.Is(cause, lock.ErrLost) {
+			page.write(time.Now(), history.Lost, lease.Token(), cause)
+		}
+	})
+	return recordedLease{lease, page}, nil
+}
+
+// page is where the events of one lease are written.
+type page struct {
+	lab                *Lab
+	id, name, strategy string
+}
+
+func (p page) write(at time.Time, what history.EventKind, token uint64, err error) {
+	event := history.Event{
+		At: at, ID: p.id, Name: p.name, Holder: p.lab.replica, Lock: p.strategy, What: what, Token: token,
+	}
+	if err != nil {
+		event.Error = err.Error()
+	}
+	p.lab.write(history.Line{Lease: &event})
+}
+
+type recordedLease struct {
+	lock.Lease
+
+	page page
+}
+
+// Release gives the name back. What is written is when that began.
+func (r recordedLease) Release(ctx context.Context) error {
+	began := time.Now()
+	err := r.Lease.Release(ctx)
+	r.page.write(began, history.Released, r.Token(), err)
+	return err
+}

@@ -1,0 +1,15 @@
+package inside
+
+import (
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// stop stops this process until somebody continues it. The signal is sent to this
+// very thread: it is then stopped, and all others with it, before it returns.
+func stop() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP) // nobody can refuse it
+}

@@ -1,0 +1,248 @@
+package servers_test
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/stockd/stockd/internal/lab/fault"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// front is a client of whoever is behind the front of a pair.
+func front(t *testing.T, p *servers.RedisPair) *redis.Client {
+	t.Helper()
+	at := *p.Primary
+	at.Address = p.Front.Address
+	return open(t, &at)
+}
+
+func TestAReplicaHasWhatThePrimaryHas(t *testing.T) {
+	p := lab.OwnRedisPair(t)
+	primary, replica := open(t, p.Primary), open(t, p.Replica)
+	for i := range 20 {
+		must(t, primary.Set(t.Context(), "n", i, 0).Err())
+		must(t, p.AwaitSync(t.Context()))
+		if n, err := replica.Get(t.Context(), "n").Int(); err != nil || n != i {
+			t.Fatalf("the replica has %d, want %d: %v", n, i, err)
+		}
+	}
+	if err := replica.Set(t.Context(), "n", 0, 0).Err(); err == nil || !strings.HasPrefix(err.Error(), "READONLY") {
+		t.Errorf("a replica is written to: %v", err)
+	}
+	if env := p.Env(); len(env) != 2 || env[0] != "STOCKD_REDIS_ADDRESSES="+p.Front.Address {
+		t.Errorf("a replica is told %q", env)
+	}
+}
+
+// What the primary has granted, the new one has not heard of.
+func TestAKeyThatWasNotReplicatedIsGoneAfterAFailOver(t *testing.T) {
+	p := lab.OwnRedisPair(t)
+	client := front(t, p)
+	must(t, client.Set(t.Context(), "before", "", 0).Err())
+	must(t, p.AwaitSync(t.Context()))
+	p.Link.Freeze()
+	must(t, client.SetNX(t.Context(), "lock", "one", time.Minute).Err())
+	must(t, p.Primary.Kill(t.Context()))
+	must(t, p.Promote(t.Context()))
+	_ = client.Ping(t.Context()) // a connection of before is gone
+	if taken, err := client.SetNX(t.Context(), "lock", "other", time.Minute).Result(); err != nil || !taken {
+		t.Errorf("the other takes the lock: %t, %v", taken, err)
+	}
+	if n := client.Exists(t.Context(), "before").Val(); n != 1 {
+		t.Error("what was replicated is gone, too")
+	}
+}
+
+func TestMastersComeBackAsTheyAreTold(t *testing.T) {
+	for _, durable := range []bool{false, true} {
+		t.Run("durable="+strconv.FormatBool(durable), func(t *testing.T) {
+			r := lab.OwnRedlockWith(t, servers.RedlockOptions{Durable: durable})
+			for _, node := range r.Nodes {
+				must(t, open(t, node).Set(t.Context(), "key", "", 0).Err())
+			}
+			const delay = 300 * time.Millisecond
+			start := time.Now()
+			must(t, r.Nodes[0].RestartAfter(t.Context(), delay))
+			if took := time.Since(start); took < delay {
+				t.Errorf("it was back after %s", took)
+			}
+			must(t, r.Nodes[1].RestartEmpty(t.Context()))
+			must(t, r.Nodes[2].Kill(t.Context()))
+			has := func(i int) bool { return open(t, r.Nodes[i]).Exists(t.Context(), "key").Val() == 1 }
+			if has(0) != durable || has(1) || has(2) || !has(3) || !has(4) {
+				t.Errorf("the key is there: %t, %t, %t, %t, %t", has(0), has(1), has(2), has(3), has(4))
+			}
+		})
+	}
+}
+
+// When the clock of a master jumps, its keys go early, and those of the others
+// do not. What measures how long something takes goes on as before.
+func TestAKeyExpiresEarlyWhereTheClockJumps(t *testing.T) {
+	r := lab.OwnRedlockWith(t, servers.RedlockOptions{Clocks: true})
+	const ttl = time.Minute
+	for _, node := range r.Nodes {
+		must(t, open(t, node).Set(t.Context(), "lock", "one", ttl).Err())
+	}
+	jumped, right := open(t, r.Nodes[0]), open(t, r.Nodes[1])
+	if left := jumped.PTTL(t.Context(), "lock").Val(); left < ttl-10*time.Second || left > ttl {
+		t.Fatalf("before the jump, the key has %s left", left)
+	}
+	must(t, r.Nodes[0].Clock.Set(ttl-10*time.Second))
+	if left := jumped.PTTL(t.Context(), "lock").Val(); left > 10*time.Second || left <= 0 {
+		t.Errorf("the key has %s left after most of its time", left)
+	}
+	must(t, r.Nodes[0].Clock.Set(ttl+time.Second))
+	if taken, err := jumped.SetNX(t.Context(), "lock", "other", ttl).Result(); err != nil || !taken {
+		t.Errorf("the other takes the key of the one: %t, %v", taken, err)
+	}
+	if taken, err := right.SetNX(t.Context(), "lock", "other", ttl).Result(); err != nil || taken {
+		t.Errorf("the other takes the key of the one where no clock has jumped: %t, %v", taken, err)
+	}
+	must(t, r.Nodes[0].Clock.Set(0))
+	if off := time.Since(jumped.Time(t.Context()).Val()).Abs(); off > time.Second {
+		t.Errorf("a clock that was set right is off by %s", off)
+	}
+	if left := jumped.PTTL(t.Context(), "lock").Val(); left <= ttl {
+		t.Errorf("a key of the wrong time has %s left, want more than its TTL", left)
+	}
+}
+
+func ensemble(t *testing.T, e *servers.ZooKeeperEnsemble) *zk.Conn {
+	t.Helper()
+	list, _ := strings.CutPrefix(e.Env()[0], "STOCKD_ZOOKEEPER_ADDRESSES=")
+	conn, _, err := zk.Connect(strings.Split(list, ","), 5*time.Second, zk.WithLogger(silent{}))
+	must(t, err)
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+// resident is the memory of all processes that have a word in their arguments.
+func resident(t *testing.T, word string) (mib int) {
+	t.Helper()
+	all, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Skip("this system does not tell")
+	}
+	for _, one := range all {
+		args, err := os.ReadFile("/proc/" + one.Name() + "/cmdline")
+		if err != nil || !strings.Contains(string(args), word) {
+			continue
+		}
+		status, _ := os.ReadFile("/proc/" + one.Name() + "/status")
+		_, after, _ := strings.Cut(string(status), "VmRSS:")
+		if fields := strings.Fields(after); len(fields) > 0 {
+			kib, _ := strconv.Atoi(fields[0])
+			mib += kib >> 10
+		}
+	}
+	return mib
+}
+
+func TestAnEnsembleOutlivesItsLeader(t *testing.T) {
+	e := lab.OwnEnsemble(t)
+	if !strings.HasPrefix(e.String(), "3 × ZooKeeper 3.") {
+		t.Errorf("it is %s", e)
+	}
+	leader, err := e.AwaitLeader(within(t, 20*time.Second))
+	must(t, err)
+	t.Logf("three take %d MiB", resident(t, lab.Keeper().Folder()))
+	conn := ensemble(t, e)
+	_, err = conn.Create("/kept", []byte("value"), 0, zk.WorldACL(zk.PermAll))
+	must(t, err)
+	must(t, leader.Kill(t.Context()))
+	next, err := e.AwaitLeader(within(t, 20*time.Second))
+	must(t, err)
+	if next == leader {
+		t.Error("a member leads that was killed")
+	}
+	eventually(t, "the ensemble takes writes", func() bool {
+		_, err := conn.Set("/kept", []byte("changed"), -1)
+		return err == nil
+	})
+	must(t, leader.Restart(t.Context()))
+	back := connect(t, leader)
+	_, err = back.Sync("/kept")
+	must(t, err)
+	if value, _, err := back.Get("/kept"); err != nil || string(value) != "changed" {
+		t.Errorf("who comes back has %q: %v", value, err)
+	}
+	// A session is known to all of them, and ends wherever it is ended.
+	must(t, fault.ExpireZooKeeper(t.Context(), next.Address, back.SessionID()))
+}
+
+func TestAnEtcdClusterOutlivesItsLeader(t *testing.T) {
+	c := lab.OwnEtcdCluster(t)
+	if !strings.HasPrefix(c.String(), "3 × etcd 3.") {
+		t.Errorf("it is %s", c)
+	}
+	leader, err := c.AwaitLeader(within(t, 20*time.Second))
+	must(t, err)
+	list, _ := strings.CutPrefix(c.Env()[0], "STOCKD_ETCD_ENDPOINTS=")
+	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(list, ","), Logger: zap.NewNop()})
+	must(t, err)
+	defer client.Close() //nolint:errcheck // it says that its context has ended
+	_, err = client.Put(within(t, 5*time.Second), "kept", "value")
+	must(t, err)
+	must(t, leader.Kill(t.Context()))
+	next, err := c.AwaitLeader(within(t, 20*time.Second))
+	must(t, err)
+	if next == leader {
+		t.Error("a member leads that was killed")
+	}
+	eventually(t, "the cluster takes writes", func() bool {
+		_, err := client.Put(within(t, time.Second), "kept", "changed")
+		return err == nil
+	})
+	must(t, leader.Restart(t.Context()))
+	if kept, err := etcdClient(t, leader).Get(within(t, 5*time.Second), "kept"); err != nil || kept.Count != 1 || string(kept.Kvs[0].Value) != "changed" {
+		t.Errorf("who comes back has %v: %v", kept, err)
+	}
+}
+
+// A leader that is paused leads no more, although it does not know it.
+func TestAPausedLeaderIsReplaced(t *testing.T) {
+	c := lab.OwnEtcdCluster(t)
+	leader, err := c.AwaitLeader(within(t, 20*time.Second))
+	must(t, err)
+	must(t, leader.Pause(t.Context()))
+	next, err := c.AwaitLeader(within(t, 20*time.Second))
+	must(t, err)
+	if next == leader {
+		t.Error("a paused member leads")
+	}
+	must(t, leader.Resume(t.Context()))
+}
+
+func TestATopologyThatIsNotOnThisMachineSaysHowToGetIt(t *testing.T) {
+	t.Setenv("PATH", "")
+	t.Setenv("JAVA_HOME", "")
+	if _, err := servers.Find("redis-server"); err == nil {
+		t.Skip("there is a server in a folder where systems put them, which cannot be hidden")
+	}
+	_, pair := servers.StartRedisPair(t.Context(), lab.Keeper())
+	_, masters := servers.StartRedlockWith(t.Context(), lab.Keeper(), servers.RedlockOptions{})
+	_, zookeepers := servers.StartZooKeeperEnsemble(t.Context(), lab.Keeper())
+	_, etcds := servers.StartEtcdCluster(t.Context(), lab.Keeper())
+	for _, err := range []error{pair, masters, zookeepers, etcds} {
+		if missing, is := errors.AsType[*servers.MissingError](err); !is || !strings.Contains(missing.How, "apt-get install") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package strategy
+
+import (
+	"context"
+
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// Lab is what an experiment does inside of a replica. A replica that sells has
+// none.
+type Lab interface {
+	// Record is the lock of a strategy, with its leases written down. Where it is
+	// another Locker, it has a method Unwrap that returns the lock itself.
+	Record(strategy string, l lock.Locker) lock.Locker
+	// Between is called where a strategy has read the stock of a goods and not
+	// written it yet; one that has the database compare has written it then, and
+	// not committed. It returns when it likes, or never. What follows is done
+	// under the context that it returns.
+	Between(ctx context.Context, strategy string, goodsID int64) context.Context
+}
+
+// site is where a strategy works: its store, and in the lab what happens between
+// its read and its write.
+type site struct {
+	*repo.Store
+	lab Lab // mostly nil
+}
+
+func (d Deps) site() site { return site{d.Store, d.Lab} }
+
+func (s site) between(ctx context.Context, goodsID int64) context.Context {
+	if s.lab == nil {
+		return ctx
+	}
+	return s.lab.Between(ctx, s.Strategy(), goodsID)
+}
+
+func (s site) record(l lock.Locker) lock.Locker {
+	if s.lab == nil {
+		return l
+	}
+	return s.lab.Record(s.Strategy(), l)
+}
+
+// underneath is the lock itself, whether it is recorded or not.
+func underneath(l lock.Locker) lock.Locker {
+	if recorded, is := l.(interface{ Unwrap() lock.Locker }); is {
+		return recorded.Unwrap()
+	}
+	return l
+}

@@ -1,0 +1,80 @@
+package strategy_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// looksOn is a lab that does nothing but to note where it was asked.
+type looksOn struct {
+	between  []string
+	recorded []string
+}
+
+func (l *looksOn) Record(name string, locker lock.Locker) lock.Locker {
+	l.recorded = append(l.recorded, name)
+	return locker
+}
+
+func (l *looksOn) Between(ctx context.Context, name string, goods int64) context.Context {
+	l.between = append(l.between, fmt.Sprint(name, goods))
+	return ctx
+}
+
+// Wherever a fault may be set, a purchase comes by once, fenced or not.
+func TestEveryStrategyHasAPlaceForFaults(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	store := labtest.Open(t, d, "replica-1")
+	locks := lab.Locks(t, d)
+	for i, entry := range strategy.Registry() {
+		goods := int64(i + 1) // sql-bucket leaves nothing in the row for others
+		if err := store.CreateGoods(t.Context(), goods, 10, entry.Name); err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(entry.Needs, func(b lock.Backend) bool { return locks.Has(b) != nil }) {
+			continue // it is one of guarded, as those in SQL are, or has no place
+		}
+		seen := new(looksOn)
+		s := entry.New(strategy.Deps{
+			Store: store.As(entry.Name), Lab: seen, Lock: locks, LockWait: 5 * time.Second,
+			Retry: strategy.Retry{Tries: 1}, Buckets: 2,
+		})
+		closeAfter(t, s)
+		buys := []strategy.Strategy{s}
+		if f, can := s.(strategy.Fencer); can {
+			buys = append(buys, f.Fenced())
+		}
+		for i, s := range buys {
+			if _, err := s.Deduct(t.Context(), goods, []stock.Purchase{{Quantity: 1, RequestID: entry.Name + string(rune('a'+i))}}); err != nil {
+				t.Errorf("%s: %v", entry.Name, err)
+			}
+		}
+		if len(seen.between) != len(buys) || seen.between[0] != fmt.Sprint(entry.Name, goods) {
+			t.Errorf("%s came by %v in %d purchases", entry.Name, seen.between, len(buys))
+		}
+		locked := entry.Claims.Fenceable || slices.Contains([]string{"mutex", "mutex-per-request", "mutex-in-tx"}, entry.Name)
+		if locked != slices.Equal(seen.recorded, []string{entry.Name}) {
+			t.Errorf("%s: the locks that are recorded are %v", entry.Name, seen.recorded)
+		}
+	}
+}
+
+func closeAfter(t *testing.T, s strategy.Strategy) {
+	t.Helper()
+	if closer, is := s.(interface{ Close() error }); is {
+		t.Cleanup(func() {
+			if err := closer.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
