@@ -49,7 +49,7 @@ func Docs(folder, runFolder string, all []experiment.Experiment) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("write docs: %w", err)
 	}
-	if err := clear(folder); err != nil {
+	if err := removeOurs(folder); err != nil {
 		return err
 	}
 	if err := d.write(filepath.Join(folder, "README.md"), "index"); err != nil {
@@ -98,8 +98,8 @@ func describedParts(parts []experiment.Part, results []experiment.PartResult) []
 	return list
 }
 
-// clear removes what an earlier run of Docs wrote, and nothing else.
-func clear(folder string) error {
+// removeOurs removes what an earlier run of Docs wrote, and nothing else.
+func removeOurs(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return fmt.Errorf("write docs: %w", err)

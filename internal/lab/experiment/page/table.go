@@ -70,8 +70,9 @@ func finding(p experiment.PartResult) string {
 
 // summary counts the verdicts.
 func summary(r *experiment.Report) string {
-	var parts []string
-	for _, c := range counts(r) {
+	all := counts(r)
+	parts := make([]string, 0, len(all))
+	for _, c := range all {
 		parts = append(parts, fmt.Sprintf("%d %s", c.N, c.Verdict))
 	}
 	said := strings.Join(parts, ", ") + " in " + words.Seconds(r.Seconds)

@@ -88,7 +88,7 @@ func (p *Picture) marksAbove(marks []history.Mark, c clock) float64 {
 	}
 	for i, m := range marks {
 		if i == mostListed {
-			p.note("%s more are not listed.", words.Plural(len(marks)-i, "mark", "marks"))
+			p.notef("%s more are not listed.", words.Plural(len(marks)-i, "mark", "marks"))
 			break
 		}
 		p.Marks = append(p.Marks, inWords(m, c))

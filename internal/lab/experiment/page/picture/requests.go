@@ -33,7 +33,7 @@ func requestTimeline(h *history.History, whole span) []*Picture {
 	p.Desc = fmt.Sprintf("%s by %s: %s.", words.Plural(len(h.Requests), "request", "requests"),
 		words.Plural(len(clients), "buyer", "buyers"), tally(h.Requests))
 	if len(clients) > mostLanes {
-		p.note("%d of %d buyers are drawn.", mostLanes, len(clients))
+		p.notef("%d of %d buyers are drawn.", mostLanes, len(clients))
 		clients = clients[:mostLanes]
 	}
 	y := p.marksAbove(h.Marks, c)
@@ -53,7 +53,7 @@ func requestTimeline(h *history.History, whole span) []*Picture {
 		}
 	}
 	if gap > 1 {
-		p.note("Requests less than %s apart are one bar.", words.Duration(c.lasts(float64(gap)/Units)))
+		p.notef("Requests less than %s apart are one bar.", words.Duration(c.lasts(float64(gap)/Units)))
 	}
 	return []*Picture{p}
 }
@@ -91,7 +91,7 @@ func (p *Picture) buyer(c clock, client int, list []history.Request, y float64, 
 	y += laneHead
 	for _, row := range rows(list, requestSpan, mostRows) {
 		for _, o := range outcomes() {
-			p.path(string(o), y, rowHeight, boxes(bars(c, ended(row, o), gap), 0, rowHeight))
+			p.path(string(o), y, rowHeight, boxes(bars(c, ended(row, o), gap), rowHeight))
 		}
 		y += rowHeight + 2
 	}

@@ -82,7 +82,7 @@ func (p *Picture) sayStock(sold, left []point, initial float64, known bool, from
 		p.Legend = append(p.Legend, Key{"excess", "sold beyond it: " + words.Value(most(sold)-initial)})
 	}
 	if len(sold) > 4*plotColumns {
-		p.note("%s points are drawn as %d columns, each with its first, least, most and last value.", words.Count(len(sold)), plotColumns)
+		p.notef("%s points are drawn as %d columns, each with its first, least, most and last value.", words.Count(len(sold)), plotColumns)
 	}
 }
 
@@ -128,8 +128,13 @@ func initially(audits []history.Audit) (units float64, known bool) {
 	return float64(audits[len(audits)-1].Initial), true
 }
 
-func most(list []point) float64  { return bound(list, func(a, b float64) float64 { return max(a, b) }) }
-func least(list []point) float64 { return bound(list, func(a, b float64) float64 { return min(a, b) }) }
+func most(list []point) float64 {
+	return bound(list, func(a, b float64) float64 { return max(a, b) })
+}
+
+func least(list []point) float64 {
+	return bound(list, func(a, b float64) float64 { return min(a, b) })
+}
 
 func bound(list []point, of func(a, b float64) float64) float64 {
 	if len(list) == 0 {

@@ -63,14 +63,14 @@ func Waits(h *history.History) *Picture {
 // waited are the waits for the lock, as the answers say or as the leases do;
 // where nobody was told of any, the times until the answers.
 func waited(h *history.History) (list []time.Duration, title string) {
-	any := false
+	some := false
 	for _, r := range h.Requests {
 		if r.Outcome == history.Sold || r.Outcome == history.Refused || r.Wait > 0 {
 			list = append(list, r.Wait)
-			any = any || r.Wait > 0
+			some = some || r.Wait > 0
 		}
 	}
-	if any {
+	if some {
 		return list, "How long requests waited for the lock"
 	}
 	list = nil
