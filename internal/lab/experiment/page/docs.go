@@ -149,7 +149,7 @@ func save(path string, p *picture.Picture) error {
 func (d *document) write(path, name string) error {
 	t, err := template.New("docs").Funcs(template.FuncMap{
 		"file": file, "kind": kind, "state": state, "command": command, "figures": figures, "mark": mark,
-		"plural": words.Plural, "seconds": words.Seconds, "cell": cell,
+		"sentence": words.Sentence, "stop": words.Stop, "plural": words.Plural, "seconds": words.Seconds, "cell": cell,
 	}).Parse(docsTemplate)
 	if err != nil {
 		return fmt.Errorf("read template of docs: %w", err)

@@ -190,7 +190,7 @@ func TestStockShowsWhatWasSoldBeyondWhatThereWas(t *testing.T) {
 	h.Samples = append(h.Samples, history.Sample{At: ms(10), GoodsID: 2, Sold: 9999})
 	p := Stock(h)
 	all := texts(t, p)
-	for _, want := range []string{"150 units were sold at the end of 100 that there were, and the row said 0 left", "sold beyond it: 50", "5,000 points are drawn as 150 columns"} {
+	for _, want := range []string{"150 units were sold at the end of 100 that there were, and the row said 0 left", "sold beyond it: 50", "5,001 points are drawn as 150 columns"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("it lacks %q:\n%s", want, all)
 		}

@@ -39,6 +39,9 @@ func Stock(h *history.History) *Picture {
 	}
 	initial, known := initially(h.Audits)
 	whole := extent(h)
+	for _, a := range h.Audits {
+		whole.to = later(whole.to, a.At) // the last points are from an audit
+	}
 	c := newClock(whole.from, whole.from, whole.to)
 	p := &Picture{Title: "Stock and sold over time"}
 	top := p.marksAbove(h.Marks, c) + 14
@@ -86,7 +89,8 @@ func (p *Picture) sayStock(sold, left []point, initial float64, known bool, from
 	}
 }
 
-// sampled are the sales and the stock of the goods that was sampled most.
+// sampled are the sales and the stock of the goods that was sampled most, up to
+// what the audits after the samples say.
 func sampled(h *history.History) (sold, left []point) {
 	count := map[int64]int{}
 	for _, s := range h.Samples {
@@ -102,6 +106,13 @@ func sampled(h *history.History) (sold, left []point) {
 		if s.GoodsID == goods {
 			sold = append(sold, point{s.At, float64(s.Sold)})
 			left = append(left, point{s.At, float64(s.Stock)})
+		}
+	}
+	if n := len(sold); n > 0 {
+		for _, a := range h.Audits {
+			if a.GoodsID == goods && a.At.After(sold[n-1].at) {
+				sold, left = append(sold, point{a.At, float64(a.Sold)}), append(left, point{a.At, float64(a.Stock)})
+			}
 		}
 	}
 	return sold, left
