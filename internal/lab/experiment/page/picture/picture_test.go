@@ -71,7 +71,7 @@ func TestTheTimelineShowsWhoHeldTheLockWhileAnotherDid(t *testing.T) {
 		t.Fatalf("there are %d timelines, want one: the overlap is wide enough to be seen", len(list))
 	}
 	all := texts(t, list[0])
-	for _, want := range []string{"replica-1", "Two or more held it at once once", "for 40 ms in all; first at 60 ms for 40 ms, by replica-1 and replica-2.", "\n2 held", "1. 50 ms: replica-1 paused <now>, until 90 ms"} {
+	for _, want := range []string{"replica-1", "Once, two or more held it together", "for 40 ms in all: first at 60 ms for 40 ms, by replica-1 and replica-2.", "\n2 held", "1. 50 ms: replica-1 paused <now>, until 90 ms"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("it lacks %q:\n%s", want, all)
 		}

@@ -162,13 +162,13 @@ func (t *timeline) says() string {
 		return said + " Nobody held it while another did."
 	}
 	first := t.overlaps[0]
-	return fmt.Sprintf("%s %s, for %s in all; first at %s for %s, by %s.", said,
+	return fmt.Sprintf("%s %s, for %s in all: first at %s for %s, by %s.", said,
 		atOnce(t.overlaps), words.Duration(total(t.overlaps)), t.clock.since(first.from),
 		words.Duration(first.to.Sub(first.from)), strings.Join(unique(first.holders), " and "))
 }
 
 func atOnce(list []overlap) string {
-	return "Two or more held it at once " + words.Times(len(list))
+	return strings.TrimSuffix(words.Sentence(words.Times(len(list))), ".") + ", two or more held it together"
 }
 
 func total(list []overlap) (sum time.Duration) {
