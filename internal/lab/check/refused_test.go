@@ -8,9 +8,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// at is so many milliseconds into a history.
-func at(ms int) time.Time { return time.Unix(1_000_000, 0).Add(time.Duration(ms) * time.Millisecond) }
-
 func TestRefusedWithinIsBrokenByOneWhoWaited(t *testing.T) {
 	holder := history.Lease{ID: "a", Name: "x", Lock: "l", Holder: "one", Asked: at(0), Granted: at(1), Released: at(1000)}
 	gaveUp := func(after int) history.Lease {

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -84,13 +85,14 @@ func (c *Contender) connect(s *Scene, need Need) (err error) {
 	return err
 }
 
-// UseMasters has the contender ask these masters, in place of those of the run.
-func (c *Contender) UseMasters(addresses []string, password string) {
+// UseMasters has the contender ask these masters, and returns its connections.
+func (c *Contender) UseMasters(addresses []string, password string) []redis.UniversalClient {
 	for _, address := range addresses {
 		c.clients.Redlock = append(c.clients.Redlock, lock.NewRedisClient(lock.RedisOptions{
 			Addresses: []string{address}, Password: password, Timeout: contenderTimeout, PoolSize: contenderPool,
 		}))
 	}
+	return c.clients.Redlock
 }
 
 func redisClient(r *servers.Redis) redis.UniversalClient { return lock.NewRedisClient(redisOptions(r)) }
@@ -118,15 +120,40 @@ func (c *Contender) Locker(kind string) (lock.Locker, error) {
 		return nil, fmt.Errorf("%q is not a lock", kind)
 	}
 	locker := all[at].New(lock.Deps{Clients: c.clients, TTL: c.TTL, Retry: c.Retry})
-	if closer, is := locker.(io.Closer); is {
-		c.closers = append(c.closers, closer.Close)
-	}
 	c.lockers[kind] = c.Record(kind, locker)
 	return c.lockers[kind], nil
 }
 
-// Record has the leases of any lock written down as this contender's.
+// Warm has a lock of the registry taken once under a name that nobody else wants,
+// so that what it costs to connect is in nobody's way. Nothing of it is written
+// down.
+func (c *Contender) Warm(ctx context.Context, kind string) error {
+	recorded, err := c.Locker(kind)
+	if err != nil {
+		return err
+	}
+	l := recorded
+	if r, is := recorded.(interface{ Unwrap() lock.Locker }); is {
+		l = r.Unwrap()
+	}
+	ctx, cancel := context.WithTimeout(ctx, warmWithin)
+	defer cancel()
+	lease, err := l.Acquire(ctx, "lab/warm/"+c.Name)
+	if err != nil {
+		return fmt.Errorf("warm up %s: %w", c.Name, err)
+	}
+	return lease.Release(ctx)
+}
+
+// warmWithin bounds the first connection on a machine that is busy.
+const warmWithin = 20 * time.Second
+
+// Record has the leases of any lock written down as this contender's, and closes
+// it with the scene where it is an io.Closer.
 func (c *Contender) Record(kind string, locker lock.Locker) lock.Locker {
+	if closer, is := locker.(io.Closer); is {
+		c.closers = append(c.closers, closer.Close)
+	}
 	return c.record.Record(kind, locker)
 }
 

@@ -29,6 +29,16 @@ type Scene struct {
 	Proxy *fault.Proxy
 	Point *fault.Point
 
+	// Pair is a Redis with a replica, Masters are those of Redlock, and Links stand
+	// before them for the first replica of the service alone. They are nil until the
+	// stage made them.
+	Pair    *servers.RedisPair
+	Masters *servers.Redlock
+	Links   []*fault.Proxy
+	// Own are variables of single replicas, by their number from 1, beside those of
+	// the stage.
+	Own map[int][]string
+
 	file    string // of the history
 	spoilt  bool
 	closers []func() error

@@ -94,6 +94,7 @@ func (t *theatre) gather(s *Scene) error {
 // set has everything run that the stage needs.
 func (t *theatre) set(ctx context.Context, s *Scene, stage Stage) error {
 	var env []string
+	s.Own = stage.Own
 	if stage.Servers != nil {
 		own, err := stage.Servers(ctx, s)
 		if err != nil {
@@ -111,7 +112,7 @@ func (t *theatre) set(ctx context.Context, s *Scene, stage Stage) error {
 		}
 	}
 	if t.cluster == nil {
-		c, err := cluster.Start(ctx, t.keeper, t.options(stage, env))
+		c, err := cluster.Start(ctx, t.keeper, t.options(stage, env, s.Own))
 		if err != nil {
 			return err
 		}
@@ -121,12 +122,12 @@ func (t *theatre) set(ctx context.Context, s *Scene, stage Stage) error {
 	return nil
 }
 
-func (t *theatre) options(stage Stage, env []string) cluster.Options {
+func (t *theatre) options(stage Stage, env []string, own map[int][]string) cluster.Options {
 	return cluster.Options{
 		Binary: t.plan.Binary, Replicas: stage.Replicas, Processors: stage.Processors, Lab: stage.Lab,
 		Balancer: t.plan.Servers.Mode, Embedded: t.backends.Database.Started == servers.Embedded,
 		// What stands later wins.
-		Env: slices.Concat(t.backends.Env(), stage.Env, env), Own: stage.Own,
+		Env: slices.Concat(t.backends.Env(), stage.Env, env), Own: own,
 	}
 }
 

@@ -37,6 +37,10 @@ func All() []experiment.Experiment {
 		ownerCheck(),
 		getSet(),
 		lostReply(),
+		failover(),
+		masterRestarts(),
+		clockJumps(),
+		splitVote(),
 	}
 	slices.SortFunc(all, func(a, b experiment.Experiment) int { return cmp.Compare(a.Number, b.Number) })
 	return all

@@ -29,7 +29,7 @@ func insertLock() experiment.Experiment {
 // deadInserter has a replica die while it has the row.
 func deadInserter(name, expect string, seen check.Check, env ...string) experiment.Part {
 	p := deadHolder("sql-insert-lock", expect, seen)
-	p.Name, p.Stage = name, onDatabase(2, append(env, "STOCKD_LOCK_WAIT=1s")...)
+	p.Name, p.Stage = name, onDatabase(2, append(env, "STOCKD_LOCK_WAIT=1500ms")...)
 	return p
 }
 
@@ -37,11 +37,9 @@ func deadInserter(name, expect string, seen check.Check, env ...string) experime
 func twoInserters(name, kind, expect string, seen check.Check) experiment.Part {
 	return experiment.Part{
 		Name: name, Stage: onDatabase(1),
-		Does:   "two contenders ask for the same name through " + kind + " at once; who gets it has it for a second",
+		Does:   "somebody takes a name through " + kind + " and has it for a second, and somebody else asks for it meanwhile",
 		Expect: expect,
-		Steps: []experiment.Step{step.Contend(step.Contest{
-			Lock: kind, Needs: []experiment.Need{experiment.MySQL}, Contenders: 2, Holds: 1, Each: time.Second, Wait: 3 * time.Second,
-		})},
+		Steps:  []experiment.Step{step.AskForTaken(kind, time.Second, experiment.MySQL)},
 		Check: seen, Pictures: []experiment.Picture{experiment.Timeline},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/check"
 	"github.com/stockd/stockd/internal/lab/experiment"
 	"github.com/stockd/stockd/internal/lab/experiment/step"
+	"github.com/stockd/stockd/internal/lab/sourcelock"
 )
 
 func lateWatch() experiment.Experiment {
@@ -23,7 +24,7 @@ func lateWatch() experiment.Experiment {
 		Source: flashSales + ", a bug; " + basicSearch + ", ZooKeeper; " + zooKeeping + ", atomic reads and watches",
 		Fix:    "stockd demo --strategies zk-sequential --replicas 3",
 		Parts: []experiment.Part{
-			watched(step.NodeCache, "the second of two contenders listens for the deletion of the first one's node, and does not look whether it is there",
+			watched(sourcelock.NodeCache, "the second of two contenders listens for the deletion of the first one's node, and does not look whether it is there",
 				"nobody holds the lock, and the second one waits as long as it may", check.Deadlocked(3*time.Second)),
 			remedy(watched("zk-sequential", "the same two contend through zk-sequential",
 				"the second one has the lock as soon as the watch has been answered", check.WaitedAtMost(2*time.Second, check.OfHolders("second")))),

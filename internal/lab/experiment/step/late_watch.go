@@ -11,11 +11,12 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/experiment"
 	"github.com/stockd/stockd/internal/lab/fault"
+	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// NodeCache is the lock of a document that is not in the registry.
-const NodeCache = "node-cache"
+// lateSession outlasts what a proxy holds up.
+const lateSession = 6 * time.Second
 
 // LateWatch has two contenders want one name of a lock in ZooKeeper. The second
 // one's watch of the first one's node comes to the server when that is gone. It
@@ -58,15 +59,14 @@ func queuer(s *experiment.Scene, name, kind, address string) (lock.Locker, error
 	if err != nil {
 		return nil, err
 	}
-	if kind != NodeCache {
-		c.UseZooKeeper(address, nodeCacheSession)
+	if kind != sourcelock.NodeCache {
+		c.UseZooKeeper(address, lateSession)
 		return c.Locker(kind)
 	}
-	l, err := newNodeCache(address)
+	l, err := sourcelock.NewNodeCache(address, lateSession)
 	if err != nil {
 		return nil, err
 	}
-	s.Later(l.Close)
 	return c.Record(kind, l), nil
 }
 

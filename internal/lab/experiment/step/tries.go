@@ -13,8 +13,8 @@ import (
 
 // CountTries has a crowd buy, and writes down how many UPDATEs the database
 // carried out for each sale, and how many sales there were a second:
-// tries_per_sale_8_clients, sales_per_s_8_clients. A try that finds the row
-// changed is an UPDATE of no row.
+// tries_per_sale_at_8 and sales_per_s_at_8 where 8 clients buy. A try that finds
+// the row changed is an UPDATE of no row.
 func CountTries(sale Sale) experiment.Step {
 	return func(ctx context.Context, s *experiment.Scene) error {
 		db, err := beside(s)
@@ -38,8 +38,8 @@ func CountTries(sale Sale) experiment.Step {
 			return errors.New("nothing was sold, so that there is nothing to count tries for")
 		}
 		return figures(s, map[string]float64{
-			fmt.Sprintf("tries_per_sale_%d_clients", max(1, sale.Clients)): float64(after.updates-before.updates) / sold,
-			fmt.Sprintf("sales_per_s_%d_clients", max(1, sale.Clients)):    sold / after.at.Sub(before.at).Seconds(),
+			fmt.Sprintf("tries_per_sale_at_%d", max(1, sale.Clients)): float64(after.updates-before.updates) / sold,
+			fmt.Sprintf("sales_per_s_at_%d", max(1, sale.Clients)):    sold / after.at.Sub(before.at).Seconds(),
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package step
+package sourcelock
 
 import (
 	"context"
@@ -13,6 +13,9 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// NodeCache is the name of the lock below.
+const NodeCache = "node-cache"
+
 // nodeCache is a lock as one of the documents first has it: numbered ephemeral
 // nodes, and a listener on the one before. It does not look whether that one was
 // still there when it began to listen.
@@ -20,10 +23,10 @@ type nodeCache struct {
 	conn *zk.Conn
 }
 
-const nodeCacheSession = 6 * time.Second
-
-func newNodeCache(address string) (*nodeCache, error) {
-	conn, _, err := zk.Connect([]string{address}, nodeCacheSession, zk.WithLogger(mute{}), zk.WithLogInfo(false))
+// NewNodeCache connects to a ZooKeeper, with a session that lasts for so long when
+// it is silent. The lock is an io.Closer.
+func NewNodeCache(address string, session time.Duration) (lock.Locker, error) {
+	conn, _, err := zk.Connect([]string{address}, session, zk.WithLogger(mute{}), zk.WithLogInfo(false))
 	if err != nil {
 		return nil, fmt.Errorf("connect to ZooKeeper: %w", err)
 	}

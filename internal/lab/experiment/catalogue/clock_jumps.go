@@ -1,0 +1,29 @@
+package catalogue
+
+import (
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/check"
+	"github.com/stockd/stockd/internal/lab/experiment"
+	"github.com/stockd/stockd/internal/lab/experiment/step"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+func clockJumps() experiment.Experiment {
+	clocks, jump := servers.RedlockOptions{Clocks: true}, step.MoveClock(3, time.Hour)
+	return experiment.Experiment{
+		Number: 15, Name: "clock-jumps", Title: "Redlock: the clock of a master jumps, and the lock runs out on it",
+		Claim:  "When the clock of one of three masters jumps ahead the key runs out there and another contender has three of five; avoid jumps, or have the store check a fencing token.",
+		Source: chapterOne + ", Redlock: clocks that change; " + zooKeeping + ", Redlock",
+		Fix:    "stockd bench --strategy redlock --fence",
+		Parts: []experiment.Part{
+			threeOfFive("jump", false, clocks, jump, "the clock of master 3 jumps an hour ahead",
+				"two hold the lock at once, and an update is lost", check.All(check.OverlappingHolders(), check.LostUpdates())),
+			remedy(threeOfFive("jump-fenced", true, clocks, jump, "the clock of master 3 jumps an hour ahead, and the store checks the tokens",
+				"two hold the lock at once; the late write is refused, and nothing is lost",
+				check.All(check.OverlappingHolders(), check.StaleWritesRefused(), check.Clean()))),
+			remedy(threeOfFive("no-jump", false, clocks, step.MoveClock(3, 0), "no clock jumps",
+				"replica 2 waits, and nothing is lost", check.All(check.ExclusiveHolders(), check.Clean()))),
+		},
+	}
+}
