@@ -21,9 +21,10 @@ import (
 func TestProveABrokenRemedyIsNotReproduced(t *testing.T) {
 	needServers(t)
 	t.Run("unbroken", func(t *testing.T) {
-		var names []string
-		for _, b := range breaches() {
-			names = append(names, b.experiment)
+		all := breaches()
+		names := make([]string, len(all))
+		for i, b := range all {
+			names[i] = b.experiment
 		}
 		for _, r := range runLab(t, buildStockd(t), slices.Compact(names)...) {
 			if r.Verdict != experiment.Reproduced {
@@ -125,8 +126,8 @@ func needServers(t *testing.T) {
 	labtest.Need(t, "zookeeper", err == nil, "apt-get install zookeeper brings it")
 }
 
-// replaceOnce is what is in a file, with new for old, which must occur once.
-func replaceOnce(t *testing.T, path, old, new string) string {
+// replaceOnce is what is in a file, with one text for another that must occur once.
+func replaceOnce(t *testing.T, path, old, instead string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -135,7 +136,7 @@ func replaceOnce(t *testing.T, path, old, new string) string {
 	if n := strings.Count(string(content), old); n != 1 {
 		t.Fatalf("%q occurs %d times in %s, want once", old, n, path)
 	}
-	return strings.Replace(string(content), old, new, 1)
+	return strings.Replace(string(content), old, instead, 1)
 }
 
 func write(t *testing.T, path string, content []byte) {
