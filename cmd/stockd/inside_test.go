@@ -78,7 +78,9 @@ func (v victim) buy(t *testing.T, replica int, modifier string) <-chan bought {
 			return
 		}
 		defer response.Body.Close() //nolint:errcheck // it has been read
-		var problem struct{ Type string }
+		var problem struct {
+			Type string `json:"type"`
+		}
 		err = json.NewDecoder(response.Body).Decode(&problem)
 		answered <- bought{response.StatusCode, problem.Type, err}
 	}()
