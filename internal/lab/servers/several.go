@@ -49,9 +49,9 @@ func restartAll[S runner](ctx context.Context, all []S) error {
 }
 
 func closeAll[S runner](ctx context.Context, all []S) error {
-	var errs []error
-	for _, one := range all {
-		errs = append(errs, one.Close(ctx))
+	errs := make([]error, len(all))
+	for i, one := range all {
+		errs[i] = one.Close(ctx)
 	}
 	return errors.Join(errs...)
 }
