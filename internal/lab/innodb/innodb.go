@@ -60,8 +60,14 @@ type Combination struct {
 func Combinations() []Combination {
 	const rc, rr = sql.LevelReadCommitted, sql.LevelRepeatableRead
 	return []Combination{
-		{Primary, rc}, {Unique, rc}, {Plain, rc}, {None, rc},
-		{Primary, rr}, {Unique, rr}, {Plain, rr}, {None, rr},
+		{Primary, rc},
+		{Unique, rc},
+		{Plain, rc},
+		{None, rc},
+		{Primary, rr},
+		{Unique, rr},
+		{Plain, rr},
+		{None, rr},
 	}
 }
 
