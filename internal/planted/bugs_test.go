@@ -69,7 +69,7 @@ func defects() []defect {
 		},
 		{
 			name: "a strategy that should oversell does not",
-			file: "internal/service/strategy/mutex_per_request.go", old: "locker: freshMutex{}", new: "locker: lock.NewProcess()",
+			file: "internal/service/strategy/mutex_per_request.go", old: "newGuarded(d, freshMutex{})", new: "newGuarded(d, lock.NewProcess())",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/mutex-per-request/OnOneReplica",
 		},
 		{

@@ -65,7 +65,7 @@ func Start(ctx context.Context, k *keeper.Keeper, o Options) (*Cluster, error) {
 	for i := range o.Replicas {
 		c.Replicas = append(c.Replicas, &Replica{Name: fmt.Sprintf("replica-%d", i+1), number: i + 1, keeper: k, options: o, token: c.token})
 	}
-	if err := c.giveHistories(k, o); err != nil {
+	if err := c.giveFolder(k, o); err != nil {
 		return nil, err
 	}
 	if err := c.startReplicas(ctx); err != nil {
@@ -77,18 +77,18 @@ func Start(ctx context.Context, k *keeper.Keeper, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// giveHistories gives each replica of an experiment a file of its own. Another
-// cluster of the same keeper has others, although its replicas have the same names.
-func (c *Cluster) giveHistories(k *keeper.Keeper, o Options) error {
-	if !o.Lab {
-		return nil
-	}
-	folder, err := os.MkdirTemp(k.Folder(), "histories-")
+// giveFolder gives the replicas a folder for what they write. Another cluster of
+// the same keeper has another one, although its replicas have the same names.
+func (c *Cluster) giveFolder(k *keeper.Keeper, o Options) error {
+	folder, err := os.MkdirTemp(k.Folder(), "cluster-")
 	if err != nil {
-		return fmt.Errorf("make a folder for histories: %w", err)
+		return fmt.Errorf("make a folder for replicas: %w", err)
 	}
 	for _, r := range c.Replicas {
-		r.history = filepath.Join(folder, r.Name+".jsonl")
+		r.log = filepath.Join(folder, r.Name+".log")
+		if o.Lab {
+			r.history = filepath.Join(folder, r.Name+".jsonl")
+		}
 	}
 	return nil
 }
@@ -160,6 +160,7 @@ type Replica struct {
 	options Options
 	token   string
 	history string
+	log     string
 	process *keeper.Process
 }
 
@@ -192,13 +193,12 @@ func (r *Replica) start(ctx context.Context) error {
 		r.URL, r.AdminURL = "http://"+ports.Address(public), "http://"+ports.Address(admin)
 	}
 	command := cmp.Or(r.options.Command, "serve")
-	log := filepath.Join(r.keeper.Folder(), command+"-"+r.Name+".log")
-	process, err := r.keeper.Run(ctx, keeper.Command{Path: r.options.Binary, Args: []string{command}, Env: r.env(), Log: log})
+	process, err := r.keeper.Run(ctx, keeper.Command{Path: r.options.Binary, Args: []string{command}, Env: r.env(), Log: r.log})
 	if err != nil {
 		return err
 	}
 	r.process = process
-	return servers.Await(ctx, r.Name, process, log, r.ready)
+	return servers.Await(ctx, r.Name, process, r.log, r.ready)
 }
 
 // env is the environment of this process without what is meant for another

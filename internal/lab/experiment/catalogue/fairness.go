@@ -14,13 +14,13 @@ func fairness() experiment.Experiment {
 		Claim:  "A good lock has a fair form, in which waiters are served in the order in which they came; where they try again and again, luck decides.",
 		Source: chapterOne + ", what a distributed lock needs",
 		Fix:    "stockd demo --strategies redis-fair,zk-sequential,etcd --replicas 3",
-		Parts:  []experiment.Part{crowd("redsync", experiment.Redis, "the unluckiest waits many times as long as most", check.Unfair(5, check.OfHolders()))},
+		Parts:  []experiment.Part{crowd("redsync", experiment.Redis, "the unluckiest waits many times as long as most", check.Unfair(10, check.OfHolders()))},
 	}
 	for _, l := range []struct {
 		lock string
 		need experiment.Need
 	}{{"redis-fair", experiment.Redis}, {"zk-sequential", experiment.ZooKeeper}, {"etcd", experiment.Etcd}} {
-		e.Parts = append(e.Parts, remedy(crowd(l.lock, l.need, "nobody waits much longer than most", check.Fair(3, check.OfHolders()))))
+		e.Parts = append(e.Parts, remedy(crowd(l.lock, l.need, "nobody waits much longer than most", check.Fair(5, check.OfHolders()))))
 	}
 	return e
 }

@@ -2,6 +2,7 @@ package catalogue
 
 import (
 	"slices"
+	"time"
 
 	"github.com/stockd/stockd/internal/lab/check"
 	"github.com/stockd/stockd/internal/lab/experiment"
@@ -33,17 +34,24 @@ func threeReplicas() experiment.Experiment {
 
 // sharedBy is the part of one lock that all replicas share.
 func sharedBy(l lock.Entry) experiment.Part {
-	return experiment.Part{
+	p := experiment.Part{
 		Name: l.Name, Remedy: true, Stage: shared(needsOf(l)...),
-		Does:   "24 clients buy 150 times from 100 units through " + l.Name + ", behind the same balancer",
+		Does:   "24 clients buy 150 times from 100 units through " + l.Name + ", behind the same balancer, for four seconds at most",
 		Expect: "exactly 100 are sold, one holder at a time",
-		Steps:  []experiment.Step{step.Stock(100), step.Sell(step.Sale{Strategy: l.Name, Clients: 24, Requests: 150}), step.Audit()},
-		Check:  check.All(check.Clean(), check.SoldOut(100), check.ExclusiveHolders()), Pictures: []experiment.Picture{experiment.Timeline},
+		Steps: []experiment.Step{
+			step.Stock(100), step.Sell(step.Sale{Strategy: l.Name, Clients: 24, Requests: 150, Duration: 4 * time.Second}), step.Audit(),
+		},
+		Check: check.All(check.Clean(), check.SoldOut(100), check.ExclusiveHolders()), Pictures: []experiment.Picture{experiment.Timeline},
 	}
+	if !l.Claims.ReleasesOnlyItsOwn { // experiments 6, 7 and 12 show how these stall
+		p.Expect = "what is sold is sold once, one holder at a time; that it gets done is not asked"
+		p.Check = check.All(check.Clean(), check.ExclusiveHolders())
+	}
+	return p
 }
 
 func shared(needs ...experiment.Need) experiment.Stage {
-	return experiment.Stage{Needs: needs, Replicas: 3, Lab: true, Env: []string{"STOCKD_LOCK_RETRY=5ms"}}
+	return experiment.Stage{Needs: needs, Replicas: 3, Lab: true, Env: []string{"STOCKD_LOCK_RETRY=5ms", "STOCKD_LOCK_TTL=3s"}}
 }
 
 // needsOf are the backends of a lock.

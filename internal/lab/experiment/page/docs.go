@@ -49,7 +49,7 @@ func Docs(folder, runFolder string, all []experiment.Experiment) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("write docs: %w", err)
 	}
-	if err := clear(folder); err != nil {
+	if err := removeOurs(folder); err != nil {
 		return err
 	}
 	if err := d.write(filepath.Join(folder, "README.md"), "index"); err != nil {
@@ -98,8 +98,8 @@ func describedParts(parts []experiment.Part, results []experiment.PartResult) []
 	return list
 }
 
-// clear removes what an earlier run of Docs wrote, and nothing else.
-func clear(folder string) error {
+// removeOurs removes what an earlier run of Docs wrote, and nothing else.
+func removeOurs(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return fmt.Errorf("write docs: %w", err)
@@ -149,7 +149,7 @@ func save(path string, p *picture.Picture) error {
 func (d *document) write(path, name string) error {
 	t, err := template.New("docs").Funcs(template.FuncMap{
 		"file": file, "kind": kind, "state": state, "command": command, "figures": figures, "mark": mark,
-		"plural": words.Plural, "seconds": words.Seconds, "cell": cell,
+		"sentence": words.Sentence, "stop": words.Stop, "plural": words.Plural, "seconds": words.Seconds, "cell": cell,
 	}).Parse(docsTemplate)
 	if err != nil {
 		return fmt.Errorf("read template of docs: %w", err)

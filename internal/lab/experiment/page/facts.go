@@ -51,13 +51,21 @@ func mark(v experiment.Verdict) string {
 
 // facts say where and on what a run was made.
 func facts(r *experiment.Report) []fact {
-	list := []fact{
+	m := r.Machine
+	list := make([]fact, 0, 8+len(r.Servers))
+	for _, f := range []fact{
 		{"Started", r.Start.UTC().Format("2006-01-02 15:04:05 UTC")},
 		{"Took", words.Seconds(r.Seconds)},
-		{"Commit", commit(r.Machine.Commit)},
-		{"Go", strings.TrimPrefix(r.Machine.Go, "go")},
-		{"Processor", fmt.Sprintf("%s, %s", r.Machine.CPU, words.Plural(r.Machine.Processors, "processor", "processors"))},
-		{"Memory", r.Machine.Memory},
+		{"Commit", commit(m.Commit)},
+		{"Go", strings.TrimPrefix(m.Go, "go")},
+		{"Processor", fmt.Sprintf("%s, %s", m.CPU, words.Plural(m.Processors, "processor", "processors"))},
+		{"Memory", m.Memory},
+		{"System", m.OS},
+		{"Load before", m.Load},
+	} {
+		if f.Value != "" {
+			list = append(list, f)
+		}
 	}
 	for _, backend := range slices.Sorted(maps.Keys(r.Servers)) {
 		info := r.Servers[backend]

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 func fakeRun(t testing.TB) (folder string, r *experiment.Report) {
 	t.Helper()
 	if shared.folder == "" {
-		folder, err := os.MkdirTemp("", "stockd-page-")
+		folder, err := os.MkdirTemp("", "stockd-page-") //nolint:usetesting // it outlives the first test
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,16 +206,16 @@ func fakeHistory(t testing.TB, path string, number int, p *experiment.PartResult
 		t.Fatal(err)
 	}
 	f := &faker{t: t, w: w, rand: rand.New(rand.NewPCG(uint64(number), 7)), start: p.Start}
-	switch {
-	case number == 6:
+	switch number {
+	case 6:
 		f.deadHolder(p.Remedy)
-	case number == 19 || number == 7 || number == 13:
+	case 7, 13, 19:
 		f.pausedHolder(p.Remedy)
-	case number == 25:
-		f.lostReply(p.Remedy)
-	case number == 16:
+	case 16:
 		f.contenders(p.Remedy)
-	case number == full || number == full+10:
+	case 25:
+		f.lostReply(p.Remedy)
+	case full, full + 10:
 		f.crowd(5000, number > full, p.Remedy)
 	default:
 		f.crowd(500, number > 5, p.Remedy)
@@ -321,11 +321,10 @@ func (f *faker) deadHolder(expires bool) {
 	f.lease("replica-1", 20, 40, 90, 0)
 	f.lease("replica-2", 60, 100, 150, 0)
 	f.lease("replica-1", 140, 160, 0, 0)
-	f.mark(400, 0, "replica-1", "was killed while it held the lock")
-	ends := 0.0
+	f.mark(400, 0, "replica-1", "killed while it held the lock")
 	for i := range 6 {
 		if expires {
-			ends = 2160 + float64(i)*60
+			ends := 2160 + float64(i)*60
 			f.lease(fmt.Sprintf("replica-%d", i%2+2), 200+float64(i)*30, ends, ends+50, 0)
 			continue
 		}

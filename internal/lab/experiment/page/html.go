@@ -56,7 +56,7 @@ type figure struct {
 func writeHTML(w io.Writer, folder string, r *experiment.Report) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"mark": mark, "state": state, "kind": kind, "command": command,
-		"seconds": words.Seconds, "plural": words.Plural, "add": func(a, b int) int { return a + b },
+		"sentence": words.Sentence, "stop": words.Stop, "seconds": words.Seconds, "plural": words.Plural, "add": func(a, b int) int { return a + b },
 	}).Parse(pageTemplate)
 	if err != nil {
 		return fmt.Errorf("read template of report: %w", err)
@@ -87,6 +87,9 @@ func writeHTML(w io.Writer, folder string, r *experiment.Report) error {
 // headline is the run in one sentence.
 func headline(r *experiment.Report) string {
 	n := counts(r)[0].N
+	if n == 1 && len(r.Experiments) == 1 {
+		return "The experiment came out as the sources claim."
+	}
 	if n == len(r.Experiments) && n > 0 {
 		return fmt.Sprintf("All %s came out as the sources claim.", words.Plural(n, "experiment", "experiments"))
 	}

@@ -22,12 +22,8 @@ const (
 // the histories of its parts. A history that is missing or broken is said on the
 // page and is no error.
 func Write(folder string, r *experiment.Report) error {
-	content, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, jsonFile), append(content, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write report: %w", err)
+	if err := r.WriteFile(filepath.Join(folder, jsonFile)); err != nil {
+		return err
 	}
 	file, err := os.Create(filepath.Join(folder, File))
 	if err != nil {

@@ -13,8 +13,13 @@ import (
 	"github.com/stockd/stockd/internal/lab/report"
 )
 
-// reasonWidth is how many letters of a reason stand in one line of the table.
-const reasonWidth = 48
+// reasonWidth is how many letters of a reason stand in one line of the table, and
+// shortReason how many in all where many experiments came out: the report has the
+// rest.
+const (
+	reasonWidth = 48
+	shortReason = 2*reasonWidth - 8
+)
 
 // Table writes the report for people; colour is for terminals. Below the table
 // stand the findings of those experiments that did not come out, a line a part.
@@ -32,7 +37,7 @@ func Table(w io.Writer, r *experiment.Report, colour bool) error {
 	})
 	for i := range r.Experiments {
 		e := &r.Experiments[i]
-		t.AppendRow(table.Row{e.Number, e.Name, paint(colour, e.Verdict), fmt.Sprintf("%.1f", e.Seconds), e.Tries, e.Reason})
+		t.AppendRow(table.Row{e.Number, e.Name, paint(colour, e.Verdict), fmt.Sprintf("%.1f", e.Seconds), e.Tries, reason(r, e)})
 	}
 	lines := append([]string{t.Render()}, findings(r)...)
 	lines = append(lines, summary(r))
@@ -41,6 +46,14 @@ func Table(w io.Writer, r *experiment.Report, colour bool) error {
 	}
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err
+}
+
+func reason(r *experiment.Report, e *experiment.Result) string {
+	if len(r.Experiments) == 1 || e.Verdict != experiment.Reproduced || len(e.Reason) <= shortReason {
+		return e.Reason
+	}
+	short := e.Reason[:shortReason]
+	return short[:max(0, strings.LastIndex(short, " "))] + " …"
 }
 
 // findings are those of experiments that were run and did not come out.
@@ -61,17 +74,18 @@ func finding(p experiment.PartResult) string {
 	if p.NotRun != "" {
 		return "not run: " + p.NotRun
 	}
-	said := state(p) + " in " + words.Plural(p.Tries, "try", "tries") + ": " + p.Finding.Says
+	said := state(p) + " in " + words.Plural(p.Tries, "try", "tries") + ": " + words.Stop(p.Finding.Says)
 	if !p.Finding.Holds {
-		said += " Expected: " + p.Expect
+		said += " Expected: " + words.Stop(p.Expect)
 	}
 	return said
 }
 
 // summary counts the verdicts.
 func summary(r *experiment.Report) string {
-	var parts []string
-	for _, c := range counts(r) {
+	all := counts(r)
+	parts := make([]string, 0, len(all))
+	for _, c := range all {
 		parts = append(parts, fmt.Sprintf("%d %s", c.N, c.Verdict))
 	}
 	said := strings.Join(parts, ", ") + " in " + words.Seconds(r.Seconds)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/stockd/stockd/internal/lab/experiment"
 	"github.com/stockd/stockd/internal/lock"
 )
@@ -58,15 +60,9 @@ type Contest struct {
 // Contend has them contend.
 func Contend(c Contest) experiment.Step {
 	return func(ctx context.Context, s *experiment.Scene) error {
-		lockers := make([]lock.Locker, c.Contenders)
-		for i := range lockers {
-			contender, err := s.Contend(fmt.Sprintf("contender-%d", i+1), c.Needs...)
-			if err == nil {
-				lockers[i], err = contender.Locker(c.Lock)
-			}
-			if err != nil {
-				return err
-			}
+		lockers, err := c.lockers(ctx, s)
+		if err != nil {
+			return err
 		}
 		end := time.Now().Add(orElse(c.For, time.Hour))
 		errs := make([]error, len(lockers))
@@ -81,6 +77,23 @@ func Contend(c Contest) experiment.Step {
 		crowd.Wait()
 		return errors.Join(errs...)
 	}
+}
+
+// lockers makes the contenders, and returns when all are connected.
+func (c Contest) lockers(ctx context.Context, s *experiment.Scene) ([]lock.Locker, error) {
+	lockers := make([]lock.Locker, c.Contenders)
+	warm, warmCtx := errgroup.WithContext(ctx)
+	for i := range lockers {
+		contender, err := s.Contend(fmt.Sprintf("contender-%d", i+1), c.Needs...)
+		if err == nil {
+			lockers[i], err = contender.Locker(c.Lock)
+		}
+		if err != nil {
+			return nil, errors.Join(err, warm.Wait())
+		}
+		warm.Go(func() error { return contender.Warm(warmCtx, c.Lock) })
+	}
+	return lockers, warm.Wait()
 }
 
 func takeWithin(ctx context.Context, l lock.Locker, name string, within time.Duration) (lock.Lease, error) {

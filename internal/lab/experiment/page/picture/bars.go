@@ -33,7 +33,7 @@ func Bars(parts []Measured) *Picture {
 	}
 	p := &Picture{Title: "Side by side"}
 	if len(names) > mostNumbers {
-		p.note("The %d numbers that differ most are drawn; %s in the text only.", mostNumbers, words.Plural(len(names)-mostNumbers, "other is", "others are"))
+		p.notef("The %d numbers that differ most are drawn; %s in the text only.", mostNumbers, words.Plural(len(names)-mostNumbers, "other is", "others are"))
 		names = names[:mostNumbers]
 	}
 	var said []string

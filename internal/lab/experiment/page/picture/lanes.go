@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/check"
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
@@ -17,17 +18,22 @@ type span struct{ from, to time.Time }
 type hold struct {
 	span
 	lease history.Lease
-	// open tells that no end of it is known: to is then when its holder was
-	// stopped for good, or the end of the history.
+	// open tells that no end of it is known: to is then the death of its holder,
+	// or the end of the history.
 	open bool
 }
 
 // overlap is some time in which a name was held more than once.
 type overlap struct {
 	span
-	name    string
+	of      locked
 	holders []string
 }
+
+// locked is what holders exclude each other from: a name by means of a lock.
+type locked struct{ name, lock string }
+
+func lockedBy(l history.Lease) locked { return locked{l.Name, l.Lock} }
 
 // holds are the leases that were granted, in that order.
 func holds(h *history.History, end time.Time) []hold {
@@ -38,7 +44,10 @@ func holds(h *history.History, end time.Time) []hold {
 		}
 		one := hold{span: span{l.Granted, l.End()}, lease: l}
 		if one.to.IsZero() {
-			one.open, one.to = true, death(h.Marks, l, end)
+			one.open, one.to = true, check.Died(h, l)
+		}
+		if one.to.IsZero() {
+			one.to = end
 		}
 		list = append(list, one)
 	}
@@ -46,61 +55,33 @@ func holds(h *history.History, end time.Time) []hold {
 	return list
 }
 
-// death is when the holder of a lease was killed, or the end.
-func death(marks []history.Mark, l history.Lease, end time.Time) time.Time {
-	for _, m := range marks {
-		deadly := strings.Contains(m.What, "kill") || strings.Contains(m.What, "crash")
-		if deadly && m.Who == l.Holder && !m.At.Before(l.Granted) {
-			return m.At
+// overlaps are the times at which a name was held more than once: those of the
+// check, which has every pair of leases, put together.
+func overlaps(h *history.History) []overlap {
+	pairs := check.Overlaps(h)
+	list := make([]overlap, 0, len(pairs))
+	last := map[locked]int{} // where in the list the latest of each is, from 1
+	for _, pair := range pairs {
+		of := lockedBy(pair.A)
+		if i := last[of]; i > 0 && !pair.From.After(list[i-1].to) {
+			list[i-1].add(pair)
+			continue
 		}
+		one := overlap{span: span{pair.From, pair.To}, of: of}
+		one.add(pair)
+		list = append(list, one)
+		last[of] = len(list)
 	}
-	return end
+	return list
 }
 
-// overlaps are the times at which a name was held more than once. A lease whose
-// end is not known is not counted: its holder may have died without a mark.
-func overlaps(list []hold) []overlap {
-	byName := map[string][]hold{}
-	for _, one := range list {
-		if !one.open && one.to.After(one.from) {
-			byName[one.lease.Name] = append(byName[one.lease.Name], one)
+func (o *overlap) add(pair check.Overlap) {
+	o.to = later(o.to, pair.To)
+	for _, holder := range []string{pair.A.Holder, pair.B.Holder} {
+		if !slices.Contains(o.holders, holder) {
+			o.holders = append(o.holders, holder)
 		}
 	}
-	var found []overlap
-	for name, same := range byName {
-		found = append(found, overlapsOf(name, same)...)
-	}
-	slices.SortFunc(found, func(a, b overlap) int { return cmp.Or(a.from.Compare(b.from), cmp.Compare(a.name, b.name)) })
-	return found
-}
-
-// overlapsOf goes through the holds of one name in the order of their grants.
-func overlapsOf(name string, list []hold) (found []overlap) {
-	var held []hold
-	for _, one := range list {
-		held = slices.DeleteFunc(held, func(h hold) bool { return !h.to.After(one.from) })
-		for _, other := range held {
-			common := span{one.from, earlier(one.to, other.to)}
-			found = merge(found, overlap{common, name, []string{other.lease.Holder, one.lease.Holder}})
-		}
-		held = append(held, one)
-	}
-	return found
-}
-
-// merge adds an overlap to those that began no later.
-func merge(found []overlap, next overlap) []overlap {
-	if len(found) == 0 || next.from.After(found[len(found)-1].to) {
-		return append(found, next)
-	}
-	last := &found[len(found)-1]
-	last.to = later(last.to, next.to)
-	for _, holder := range next.holders {
-		if !slices.Contains(last.holders, holder) {
-			last.holders = append(last.holders, holder)
-		}
-	}
-	return found
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -183,13 +164,13 @@ func bars(c clock, list []span, gap int) [][2]int {
 // leastBar is the least width of a bar, in units: it is to be seen at all.
 const leastBar = 12
 
-// boxes are bars as a path.
-func boxes(list [][2]int, top, height int) string {
+// boxes are bars as a path, from the top of its place down.
+func boxes(list [][2]int, height int) string {
 	var b strings.Builder
 	h := strconv.Itoa(height)
 	for _, bar := range list {
 		w := strconv.Itoa(bar[1] - bar[0])
-		b.WriteString("M" + strconv.Itoa(bar[0]) + " " + strconv.Itoa(top) + "h" + w + "v" + h + "h-" + w + "z")
+		b.WriteString("M" + strconv.Itoa(bar[0]) + " 0h" + w + "v" + h + "h-" + w + "z")
 	}
 	return b.String()
 }

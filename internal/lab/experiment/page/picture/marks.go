@@ -40,25 +40,29 @@ func (b badge) words() string {
 	return fmt.Sprintf("%d–%d", b.first, b.last)
 }
 
+// width is that of a badge on a phone, in percent.
+func (b badge) width() float64 { return onPhone * badgeWidth(b.words()) }
+
 // badges puts marks beside each other, below each other where they are too
 // close, and together where that is not enough.
 func badges(marks []numbered, c clock) []badge {
 	var list []badge
-	var free [badgeLevels]float64
+	free := [badgeLevels]float64{-100, -100, -100} // a badge at the edge reaches beyond it
 	for _, m := range marks {
-		x, level := c.percent(m.At), 0
-		for level < badgeLevels && x < free[level] {
-			level++
+		b := badge{first: m.number, last: m.number, x: c.percent(m.At)}
+		for b.level < badgeLevels && b.x-b.width()/2 < free[b.level] {
+			b.level++
 		}
-		if level == badgeLevels {
+		if b.level == badgeLevels {
 			latest := &list[len(list)-1]
+			left := latest.x - latest.width()/2
 			latest.last = m.number
-			free[latest.level] = latest.x + onPhone*badgeWidth(latest.words()+"0")
-			continue
+			latest.x = left + latest.width()/2 // it grows to the right
+			b = *latest
+		} else {
+			list = append(list, b)
 		}
-		b := badge{first: m.number, last: m.number, x: x, level: level}
-		list = append(list, b)
-		free[level] = x + onPhone*(badgeWidth(b.words())+2)
+		free[b.level] = b.x + b.width()/2 + onPhone
 	}
 	return list
 }
@@ -84,7 +88,7 @@ func (p *Picture) marksAbove(marks []history.Mark, c clock) float64 {
 	}
 	for i, m := range marks {
 		if i == mostListed {
-			p.note("%s more are not listed.", words.Plural(len(marks)-i, "mark", "marks"))
+			p.notef("%s more are not listed.", words.Plural(len(marks)-i, "mark", "marks"))
 			break
 		}
 		p.Marks = append(p.Marks, inWords(m, c))

@@ -33,13 +33,14 @@ func requestTimeline(h *history.History, whole span) []*Picture {
 	p.Desc = fmt.Sprintf("%s by %s: %s.", words.Plural(len(h.Requests), "request", "requests"),
 		words.Plural(len(clients), "buyer", "buyers"), tally(h.Requests))
 	if len(clients) > mostLanes {
-		p.note("%d of %d buyers are drawn.", mostLanes, len(clients))
+		p.notef("%d of %d buyers are drawn.", mostLanes, len(clients))
 		clients = clients[:mostLanes]
 	}
 	y := p.marksAbove(h.Marks, c)
 	top := y
+	gap := requestGap(c, clients, buyers)
 	for _, client := range clients {
-		y = p.buyer(c, client, buyers[client], y, requestGap(c, clients, buyers))
+		y = p.buyer(c, client, buyers[client], y, gap)
 	}
 	p.behind(func() {
 		p.markLines(h.Marks, c, top, y, nil)
@@ -51,8 +52,8 @@ func requestTimeline(h *history.History, whole span) []*Picture {
 			p.Legend = append(p.Legend, Key{string(o), said(o)})
 		}
 	}
-	if gap := requestGap(c, clients, buyers); gap > 1 {
-		p.note("Requests less than %s apart are one bar.", words.Duration(c.lasts(float64(gap)/Units)))
+	if gap > 1 {
+		p.notef("Requests less than %s apart are one bar.", words.Duration(c.lasts(float64(gap)/Units)))
 	}
 	return []*Picture{p}
 }
@@ -90,7 +91,7 @@ func (p *Picture) buyer(c clock, client int, list []history.Request, y float64, 
 	y += laneHead
 	for _, row := range rows(list, requestSpan, mostRows) {
 		for _, o := range outcomes() {
-			p.path(string(o), y, rowHeight, boxes(bars(c, ended(row, o), gap), 0, rowHeight))
+			p.path(string(o), y, rowHeight, boxes(bars(c, ended(row, o), gap), rowHeight))
 		}
 		y += rowHeight + 2
 	}

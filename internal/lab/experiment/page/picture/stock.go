@@ -39,6 +39,9 @@ func Stock(h *history.History) *Picture {
 	}
 	initial, known := initially(h.Audits)
 	whole := extent(h)
+	for _, a := range h.Audits {
+		whole.to = later(whole.to, a.At) // the last points are from an audit
+	}
 	c := newClock(whole.from, whole.from, whole.to)
 	p := &Picture{Title: "Stock and sold over time"}
 	top := p.marksAbove(h.Marks, c) + 14
@@ -82,11 +85,12 @@ func (p *Picture) sayStock(sold, left []point, initial float64, known bool, from
 		p.Legend = append(p.Legend, Key{"excess", "sold beyond it: " + words.Value(most(sold)-initial)})
 	}
 	if len(sold) > 4*plotColumns {
-		p.note("%s points are drawn as %d columns, each with its first, least, most and last value.", words.Count(len(sold)), plotColumns)
+		p.notef("%s points are drawn as %d columns, each with its first, least, most and last value.", words.Count(len(sold)), plotColumns)
 	}
 }
 
-// sampled are the sales and the stock of the goods that was sampled most.
+// sampled are the sales and the stock of the goods that was sampled most, up to
+// what the audits after the samples say.
 func sampled(h *history.History) (sold, left []point) {
 	count := map[int64]int{}
 	for _, s := range h.Samples {
@@ -102,6 +106,13 @@ func sampled(h *history.History) (sold, left []point) {
 		if s.GoodsID == goods {
 			sold = append(sold, point{s.At, float64(s.Sold)})
 			left = append(left, point{s.At, float64(s.Stock)})
+		}
+	}
+	if n := len(sold); n > 0 {
+		for _, a := range h.Audits {
+			if a.GoodsID == goods && a.At.After(sold[n-1].at) {
+				sold, left = append(sold, point{a.At, float64(a.Sold)}), append(left, point{a.At, float64(a.Stock)})
+			}
 		}
 	}
 	return sold, left
@@ -128,8 +139,13 @@ func initially(audits []history.Audit) (units float64, known bool) {
 	return float64(audits[len(audits)-1].Initial), true
 }
 
-func most(list []point) float64  { return bound(list, func(a, b float64) float64 { return max(a, b) }) }
-func least(list []point) float64 { return bound(list, func(a, b float64) float64 { return min(a, b) }) }
+func most(list []point) float64 {
+	return bound(list, func(a, b float64) float64 { return max(a, b) })
+}
+
+func least(list []point) float64 {
+	return bound(list, func(a, b float64) float64 { return min(a, b) })
+}
 
 func bound(list []point, of func(a, b float64) float64) float64 {
 	if len(list) == 0 {

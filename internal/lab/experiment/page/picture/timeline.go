@@ -54,7 +54,7 @@ func Timelines(h *history.History) []*Picture {
 	if len(all.overlaps) > 0 {
 		first := all.overlaps[0]
 		if lasted := first.to.Sub(first.from); lasted < all.clock.lasts(0.04) {
-			around := max(2*lasted, all.clock.lasts(0.001))
+			around := max(2*lasted, 10*time.Microsecond)
 			near := newTimeline(h, span{later(whole.from, first.from.Add(-around)), earlier(whole.to, first.to.Add(around))}, whole.from)
 			list = append(list, near.draw(h, "The first overlap, closer"))
 		}
@@ -65,7 +65,7 @@ func Timelines(h *history.History) []*Picture {
 func newTimeline(h *history.History, window span, zero time.Time) *timeline {
 	t := &timeline{Picture: &Picture{}, clock: newClock(zero, window.from, window.to), tracks: map[string]track{}}
 	list := holds(h, extent(h).to)
-	for _, o := range overlaps(list) {
+	for _, o := range overlaps(h) {
 		if !o.to.Before(window.from) && !o.from.After(window.to) {
 			t.overlaps = append(t.overlaps, o)
 		}
@@ -159,16 +159,16 @@ func (t *timeline) says() string {
 	said := fmt.Sprintf("%s, from %s to %s.", words.Plural(len(t.lanes), "holder", "holders"),
 		words.Seconds(t.clock.from), words.Seconds(t.clock.to))
 	if len(t.overlaps) == 0 {
-		return said + " Nobody held the lock while another did."
+		return said + " Nobody held it while another did."
 	}
 	first := t.overlaps[0]
-	return fmt.Sprintf("%s %s, for %s in all; first at %s for %s, by %s.", said,
+	return fmt.Sprintf("%s %s, for %s in all: first at %s for %s, by %s.", said,
 		atOnce(t.overlaps), words.Duration(total(t.overlaps)), t.clock.since(first.from),
 		words.Duration(first.to.Sub(first.from)), strings.Join(unique(first.holders), " and "))
 }
 
 func atOnce(list []overlap) string {
-	return "It was held more than once at a time " + words.Plural(len(list), "time", "times")
+	return strings.TrimSuffix(words.Sentence(words.Times(len(list))), ".") + ", two or more held it together"
 }
 
 func total(list []overlap) (sum time.Duration) {
@@ -207,29 +207,34 @@ func (t *timeline) fewest() []lane {
 	slices.SortStableFunc(shown, func(a, b lane) int { return rank(a) - rank(b) })
 	shown = shown[:mostLanes]
 	slices.SortFunc(shown, func(a, b lane) int { return natural(a.name, b.name) })
-	t.note("%s of %d are drawn: who held the lock with another first, then who held it at all.", words.Plural(mostLanes, "holder", "holders"), len(t.lanes))
+	t.notef("%s of %d are drawn: who held the lock with another first, then who held it at all.", words.Plural(mostLanes, "holder", "holders"), len(t.lanes))
 	return shown
 }
 
-func (p *Picture) note(format string, a ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, a...)) }
+// notef adds what was left out, or drawn otherwise than it was.
+func (p *Picture) notef(format string, a ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, a...))
+}
 
 // gap is the least distance between two bars that keeps their number in bounds.
 func (t *timeline) gap(shown []lane) int {
 	for gap := 1; ; gap *= 2 {
-		drawn, all := 0, 0
+		waits, drawn, all := 0, 0, 0
 		for _, l := range shown {
-			drawn += len(bars(t.clock, l.waits, gap))
+			waits += len(bars(t.clock, l.waits, gap))
 			for _, row := range l.rows {
 				drawn += len(bars(t.clock, spans(row), gap))
 				all += len(row)
 			}
 		}
-		if drawn <= mostBars {
-			if gap > 1 && all > 0 {
-				t.note("%s are drawn: those less than %s apart are one bar.", words.Plural(all, "lease", "leases"), words.Duration(t.clock.lasts(float64(gap)/Units)))
-			}
-			return gap
+		if drawn+waits > mostBars {
+			continue
 		}
+		if drawn < all {
+			t.notef("%s are drawn as %s: what is shorter than %s, or less apart, is not told apart.", words.Plural(all, "lease", "leases"),
+				words.Plural(drawn, "bar", "bars"), words.Duration(t.clock.lasts(float64(max(gap, leastBar))/Units)))
+		}
+		return gap
 	}
 }
 
@@ -249,7 +254,7 @@ func (t *timeline) overlapLane() {
 	for i, o := range t.overlaps {
 		list[i] = o.span
 	}
-	t.path("over", t.y, rowHeight, boxes(bars(t.clock, list, 1), 0, rowHeight))
+	t.path("over", t.y, rowHeight, boxes(bars(t.clock, list, 1), rowHeight))
 	t.y += rowHeight + laneGap
 }
 
@@ -258,7 +263,7 @@ func (t *timeline) lane(l lane, gap int) {
 	t.shapes[len(t.shapes)-1].After = l.words
 	t.y += laneHead
 	top := t.y
-	defer func() { t.tracks[l.name] = track{top - 3, t.y - laneGap + 3} }()
+	defer func() { t.tracks[l.name] = track{top - laneHead, t.y - laneGap + 3} }()
 	for _, row := range l.rows {
 		t.row(l.name, row, gap)
 		t.y += rowHeight + 2
@@ -266,7 +271,7 @@ func (t *timeline) lane(l lane, gap int) {
 	if len(l.rows) == 0 {
 		t.y += 2
 	}
-	t.path("wait", t.y, waitHeight, boxes(bars(t.clock, l.waits, gap), 0, waitHeight))
+	t.path("wait", t.y, waitHeight, boxes(bars(t.clock, l.waits, gap), waitHeight))
 	for i, at := range l.lost {
 		if i < mostEach {
 			t.line("lost", t.clock.percent(at), top-3, 0, t.y+waitHeight-top+3)
@@ -278,42 +283,42 @@ func (t *timeline) lane(l lane, gap int) {
 // row draws what a holder held, and over it in red what another held as well.
 func (t *timeline) row(holder string, row []hold, gap int) {
 	closed := slices.DeleteFunc(slices.Clone(row), func(one hold) bool { return one.open })
-	t.path("hold", t.y, rowHeight, boxes(bars(t.clock, spans(closed), gap), 0, rowHeight))
+	t.path("hold", t.y, rowHeight, boxes(bars(t.clock, spans(closed), gap), rowHeight))
 	var red []span
 	for _, o := range t.overlaps {
 		if !slices.Contains(o.holders, holder) {
 			continue
 		}
-		for _, one := range closed {
+		for _, one := range row {
 			common := span{later(one.from, o.from), earlier(one.to, o.to)}
-			if one.lease.Name == o.name && common.to.After(common.from) {
+			if lockedBy(one.lease) == o.of && common.to.After(common.from) {
 				red = append(red, common)
 			}
 		}
 	}
-	t.path("over", t.y, rowHeight, boxes(bars(t.clock, red, gap), 0, rowHeight))
 	for _, one := range row {
 		if one.open {
 			from := t.clock.percent(one.from)
 			t.rect("open", from, t.y+0.5, t.clock.percent(one.to)-from, rowHeight-1, "no end is known")
 		}
 	}
+	t.path("over", t.y, rowHeight, boxes(bars(t.clock, red, gap), rowHeight))
 }
 
 func (t *timeline) legend(shown []lane) {
-	any := func(is func(lane) bool) bool { return slices.ContainsFunc(shown, is) }
+	some := func(is func(lane) bool) bool { return slices.ContainsFunc(shown, is) }
 	t.Legend = append(t.Legend, Key{"hold", "held"})
-	if any(func(l lane) bool { return len(l.waits) > 0 }) {
+	if some(func(l lane) bool { return len(l.waits) > 0 }) {
 		t.Legend = append(t.Legend, Key{"wait", "waited for"})
 	}
 	if len(t.overlaps) > 0 {
 		t.Legend = append(t.Legend, Key{"over", "held by two or more at once"})
 	}
-	if any(func(l lane) bool { return len(l.lost) > 0 }) {
+	if some(func(l lane) bool { return len(l.lost) > 0 }) {
 		t.Legend = append(t.Legend, Key{"lost", "was told that it is lost"})
 	}
 	open := func(row []hold) bool { return slices.ContainsFunc(row, func(one hold) bool { return one.open }) }
-	if any(func(l lane) bool { return slices.ContainsFunc(l.rows, open) }) {
+	if some(func(l lane) bool { return slices.ContainsFunc(l.rows, open) }) {
 		t.Legend = append(t.Legend, Key{"open", "held, no end is known: its holder died, or had it at the end"})
 	}
 }

@@ -19,6 +19,8 @@ const (
 	decades   = 6 // up to 100 s
 	binCount  = perDecade*decades + 1
 	binsHigh  = 130
+	// letterWidth is that of a letter of a label, in pixels.
+	letterWidth = 6.5
 )
 
 // Waits draws how long requests waited, in bins of time. It is nil where nobody
@@ -61,14 +63,14 @@ func Waits(h *history.History) *Picture {
 // waited are the waits for the lock, as the answers say or as the leases do;
 // where nobody was told of any, the times until the answers.
 func waited(h *history.History) (list []time.Duration, title string) {
-	any := false
+	some := false
 	for _, r := range h.Requests {
 		if r.Outcome == history.Sold || r.Outcome == history.Refused || r.Wait > 0 {
 			list = append(list, r.Wait)
-			any = any || r.Wait > 0
+			some = some || r.Wait > 0
 		}
 	}
-	if any {
+	if some {
 		return list, "How long requests waited for the lock"
 	}
 	list = nil
@@ -124,25 +126,26 @@ func binWords(i, n int) string {
 	return fmt.Sprintf("%s: %s to %s", words.Count(n), words.Duration(start), words.Duration(end))
 }
 
-// quantiles draws the median, what 99 of 100 kept below, and the longest, and
-// says them.
+// quantiles draws the longest, what 99 of 100 kept within, and the median, and
+// says them. Their names stand to the left of their lines, the longest at the
+// top: so no line goes through another's name.
 func (p *Picture) quantiles(sorted []time.Duration, bottom float64) (said string) {
 	for i, q := range []struct {
 		name  string
 		share float64
-	}{{"median", 0.5}, {"99 of 100 within", 0.99}, {"longest", 1}} {
+	}{{"longest", 1}, {"99 % within", 0.99}, {"median", 0.5}} {
 		d := sorted[min(len(sorted)-1, max(0, int(math.Ceil(q.share*float64(len(sorted))))-1))]
 		x, y := binX(d), float64(12+15*i)
 		if d < shortest {
 			x = 50.0 / binCount
 		}
-		label, anchor := q.name+" "+words.Duration(d), "start"
-		if x > 56 {
-			anchor = "end"
+		label, anchor, aside := q.name+" "+words.Duration(d), "end", -4.0
+		if x < onPhone*letterWidth*float64(len(label)) {
+			anchor, aside = "start", 4
 		}
 		p.line("quantile", x, y-10, 0, bottom-y+10)
 		p.text("", x, y, anchor, label)
-		p.shapes[len(p.shapes)-1].DX = map[string]float64{"start": 4, "end": -4}[anchor]
+		p.shapes[len(p.shapes)-1].DX = aside
 		if i > 0 {
 			said += ", "
 		}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 )
@@ -21,6 +22,36 @@ func Plural(n int, one, many string) string {
 		return "1 " + one
 	}
 	return Count(n) + " " + many
+}
+
+// Sentence begins with a capital letter and ends with a stop.
+func Sentence(s string) string {
+	return Stop(strings.ToUpper(first(s)) + strings.TrimPrefix(s, first(s)))
+}
+
+// Stop ends with one.
+func Stop(s string) string {
+	if s == "" || strings.ContainsAny(s[len(s)-1:], ".!?:") {
+		return s
+	}
+	return s + "."
+}
+
+func first(s string) string {
+	_, size := utf8.DecodeRuneInString(s)
+	return s[:size]
+}
+
+// Times is how often something was.
+func Times(n int) string {
+	switch n {
+	case 1:
+		return "once"
+	case 2:
+		return "twice"
+	default:
+		return Count(n) + " times"
+	}
 }
 
 // Value is a number with no more digits than it means: three where it is not

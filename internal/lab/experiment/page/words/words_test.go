@@ -41,3 +41,13 @@ func TestDurationsAreInTheUnitThatFits(t *testing.T) {
 		}
 	}
 }
+
+func TestSentencesBeginAndEndAsSuch(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "every purchase is accepted": "Every purchase is accepted.", "Who asks?": "Who asks?", "éclat": "Éclat.", "5,000 are sold.": "5,000 are sold.",
+	} {
+		if got := words.Sentence(text); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}
