@@ -265,14 +265,21 @@ func TestNothingIsLeftOfADemo(t *testing.T) {
 				if err == nil {
 					t.Error("a demo that was ended says that all is well")
 				}
-				await(t, "every process to be gone", 20*time.Second, func() bool { return len(processesIn(t, tmp)) == 0 })
-				await(t, "the folder to be empty", 10*time.Second, func() bool {
-					left, err := os.ReadDir(tmp)
-					return err == nil && len(left) == 0
-				})
+				assertNothingIn(t, tmp)
 			})
 		}
 	}
+}
+
+// assertNothingIn waits until no process has this temporary folder, and nothing is
+// in it.
+func assertNothingIn(t *testing.T, tmp string) {
+	t.Helper()
+	await(t, "every process to be gone", 20*time.Second, func() bool { return len(processesIn(t, tmp)) == 0 })
+	await(t, "the folder to be empty", 10*time.Second, func() bool {
+		left, err := os.ReadDir(tmp)
+		return err == nil && len(left) == 0
+	})
 }
 
 // processesIn lists processes that were started with this temporary folder.

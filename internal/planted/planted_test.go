@@ -76,17 +76,7 @@ func copyTree(t *testing.T) string {
 func plant(t *testing.T, tree string, d defect) {
 	t.Helper()
 	path := filepath.Join(tree, d.file)
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(content), d.old); n != 1 {
-		t.Fatalf("%q occurs %d times in %s, want once", d.old, n, d.file)
-	}
-	changed := strings.Replace(string(content), d.old, d.new, 1)
-	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, []byte(replaceOnce(t, path, d.old, d.new)))
 }
 
 // runTest runs the bug's test in a tree. Vet is off: it would find some bugs

@@ -6,6 +6,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/check"
 	"github.com/stockd/stockd/internal/lab/experiment"
 	"github.com/stockd/stockd/internal/lab/experiment/step"
+	"github.com/stockd/stockd/internal/lab/history"
 )
 
 func noLock() experiment.Experiment {
@@ -41,8 +42,8 @@ func lastUnits(name, strategy string) experiment.Part {
 	return experiment.Part{
 		Name: name, Stage: withLock(),
 		Does:   "50 clients buy 700 times from 500 units through " + strategy + ", behind the balancer of three replicas",
-		Expect: "exactly 500 are sold",
+		Expect: "exactly 500 are sold, and 200 are told that it is sold out",
 		Steps:  []experiment.Step{step.Stock(500), step.Sell(step.Sale{Strategy: strategy, Clients: 50, Requests: 700}), step.Audit()},
-		Check:  check.All(check.Clean(), check.SoldOut(500)),
+		Check:  check.All(check.Clean(), check.SoldOut(500), check.Outcomes(history.Refused, 200)),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/check"
 	"github.com/stockd/stockd/internal/lab/experiment"
 	"github.com/stockd/stockd/internal/lab/experiment/step"
+	"github.com/stockd/stockd/internal/lab/history"
 )
 
 func oversell() experiment.Experiment {
@@ -37,7 +38,7 @@ func oversell() experiment.Experiment {
 				step.Watching(100*time.Millisecond, step.Sell(step.Sale{Strategy: "sql-conditional", Clients: 50, Requests: 6000})),
 				step.Audit(),
 			},
-			Check: check.All(check.Clean(), check.SoldOut(5000)), Pictures: []experiment.Picture{experiment.Stock},
+			Check: check.All(check.Clean(), check.SoldOut(5000), check.Outcomes(history.Refused, 1000)), Pictures: []experiment.Picture{experiment.Stock},
 		}},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/check"
 	"github.com/stockd/stockd/internal/lab/experiment"
 	"github.com/stockd/stockd/internal/lab/experiment/step"
+	"github.com/stockd/stockd/internal/lab/history"
 )
 
 func processMutex() experiment.Experiment {
@@ -18,9 +19,9 @@ func processMutex() experiment.Experiment {
 		Parts: []experiment.Part{{
 			Name: "mutex", Remedy: true, Stage: one,
 			Does:   "50 clients buy 3,000 times from 2,500 units through mutex on one replica",
-			Expect: "exactly 2,500 are sold",
+			Expect: "exactly 2,500 are sold, and 500 are told that it is sold out",
 			Steps:  []experiment.Step{step.Stock(2500), step.Sell(step.Sale{Strategy: "mutex", Clients: 50, Requests: 3000}), step.Audit()},
-			Check:  check.All(check.Clean(), check.SoldOut(2500)),
+			Check:  check.All(check.Clean(), check.SoldOut(2500), check.Outcomes(history.Refused, 500)),
 		}, {
 			Name: "cost", Stage: one,
 			Does:   "50 clients buy for two seconds without a lock, and for two seconds through mutex",

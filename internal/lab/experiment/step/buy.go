@@ -50,13 +50,24 @@ func Sell(sale Sale) experiment.Step {
 			Clients: max(1, sale.Clients), Requests: sale.Requests, Duration: sale.Duration,
 			Timeout: orElse(sale.Timeout, patience), Key: sale.keys(), Observe: writing.answer,
 		}
-		if _, err := load.Run(ctx, plan); err != nil {
+		if err := untilEnd(ctx, func() error { _, err := load.Run(ctx, plan); return err }); err != nil {
 			return err
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 		return writing.err()
+	}
+}
+
+// untilEnd does something that cannot be broken off, and leaves it alone when ctx
+// ends: who waits for the answer of a replica that stands still waits for long, and
+// nobody wants it any more.
+func untilEnd(ctx context.Context, do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return errors.Join(err, context.Cause(ctx))
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

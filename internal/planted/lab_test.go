@@ -1,0 +1,146 @@
+//go:build prove
+
+package planted
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/experiment"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// Each remedy that is broken must turn its experiment; and all of them must be
+// reproduced without that, or it would prove nothing.
+func TestProveABrokenRemedyIsNotReproduced(t *testing.T) {
+	needServers(t)
+	t.Run("unbroken", func(t *testing.T) {
+		var names []string
+		for _, b := range breaches() {
+			names = append(names, b.experiment)
+		}
+		for _, r := range runLab(t, buildStockd(t), slices.Compact(names)...) {
+			if r.Verdict != experiment.Reproduced {
+				t.Errorf("%s is %s: %s", r.Name, r.Verdict, r.Reason)
+			}
+		}
+	})
+	for _, b := range breaches() {
+		t.Run(b.experiment+"/"+b.name, func(t *testing.T) {
+			r := runLab(t, buildStockd(t, b.overlay(t)), b.experiment)[0]
+			t.Logf("%d %s: %s in %.1f s, %d tries: %s", r.Number, r.Name, r.Verdict, r.Seconds, r.Tries, r.Reason)
+			if r.Verdict != experiment.NotReproduced {
+				t.Errorf("%s is %s", r.Name, r.Verdict)
+			}
+			if fell := fallen(r); !slices.Equal(fell, b.remedies) {
+				t.Errorf("what does not hold any more is %q, want %q", fell, b.remedies)
+			}
+		})
+	}
+}
+
+// fallen are the parts that do not hold, or were not made.
+func fallen(r experiment.Result) (names []string) {
+	for _, p := range r.Parts {
+		if !p.Finding.Holds {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// overlay writes what has a build read the changed file in place of its own.
+func (b breach) overlay(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(root, b.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	changed := filepath.Join(folder, filepath.Base(b.file))
+	write(t, changed, []byte(replaceOnce(t, path, b.old, b.new)))
+	content, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(folder, "overlay.json")
+	write(t, overlay, content)
+	return "-overlay=" + overlay
+}
+
+// buildStockd builds a stockd, and returns its path. A first look is not what it
+// is for: without etcd's server it is linked sooner.
+func buildStockd(t *testing.T, flags ...string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "stockd")
+	args := slices.Concat([]string{"build", "-tags=slim", "-buildvcs=false", "-ldflags=-s -w", "-o", binary}, flags, []string{"./cmd/stockd"})
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// runLab makes experiments with a stockd. That some are not reproduced is for the
+// caller to judge.
+func runLab(t *testing.T, binary string, names ...string) []experiment.Result {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "results.json")
+	args := slices.Concat([]string{"lab", "run", "--servers=local", "--json", file}, names)
+	out, failed := exec.CommandContext(t.Context(), binary, args...).CombinedOutput()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", names, failed, out)
+	}
+	var r experiment.Report
+	if err := json.Unmarshal(content, &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Experiments) != len(names) {
+		t.Fatalf("%d results of %v: %v\n%s", len(r.Experiments), names, failed, out)
+	}
+	return r.Experiments
+}
+
+// needServers skips a test that needs everything that an experiment may.
+func needServers(t *testing.T) {
+	t.Helper()
+	for _, s := range []struct{ program, name, brings string }{
+		{"mariadbd", "mariadb", "mariadb-server"},
+		{"redis-server", "redis", "redis-server"},
+		{"etcd", "etcd", "etcd-server"},
+		{"nginx", "nginx", "nginx-light"},
+	} {
+		_, err := servers.Find(s.program)
+		labtest.Need(t, s.name, err == nil, "apt-get install "+s.brings+" brings it")
+	}
+	_, _, err := servers.FindZooKeeper()
+	labtest.Need(t, "zookeeper", err == nil, "apt-get install zookeeper brings it")
+}
+
+// replaceOnce is what is in a file, with new for old, which must occur once.
+func replaceOnce(t *testing.T, path, old, new string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(content), old); n != 1 {
+		t.Fatalf("%q occurs %d times in %s, want once", old, n, path)
+	}
+	return strings.Replace(string(content), old, new, 1)
+}
+
+func write(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
