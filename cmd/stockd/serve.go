@@ -66,6 +66,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 		Group:    strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
 		Buckets:  c.Bucket.Count,
 		Hot:      hotOptions(c, log),
+		Log:      log,
 	}, c.Deduct.Timeout)
 	defer func() { err = errors.Join(err, catalogue.Close()) }()
 	if _, err := catalogue.Service(c.Deduct.Strategy); err != nil {

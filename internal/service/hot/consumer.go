@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/service/rescue"
 )
 
 // group is the consumer group of every stream: all replicas are in it.
@@ -36,10 +38,7 @@ type consumer struct {
 func (c *consumer) run(ctx context.Context) {
 	own, wait := "0", backOff
 	for ctx.Err() == nil {
-		entries, err := c.next(ctx, &own)
-		if err == nil {
-			err = c.finish(ctx, entries)
-		}
+		err := rescue.Do(ctx, c.options.Log, "write orders of "+c.part.orders(), func() error { return c.round(ctx, &own) })
 		if err == nil {
 			wait = backOff
 			continue
@@ -52,6 +51,15 @@ func (c *consumer) run(ctx context.Context) {
 		pause(ctx, wait)
 		wait = min(2*wait, mostBackOff)
 	}
+}
+
+// round reads a batch and writes it.
+func (c *consumer) round(ctx context.Context, own *string) error {
+	entries, err := c.next(ctx, own)
+	if err != nil {
+		return err
+	}
+	return c.finish(ctx, entries)
 }
 
 // next is a batch of orders: its own that it did not finish, those that others

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -49,7 +50,7 @@ func (s *Stock) refill(ctx context.Context, goodsID, floor int64) error {
 	go func() {
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillWithin)
 		defer cancel()
-		done <- s.install(own, goodsID, floor)
+		done <- rescue.Do(own, s.options.Log, "install a counter", func() error { return s.install(own, goodsID, floor) })
 	}()
 	select {
 	case err := <-done:

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/rescue"
 )
 
 // Drift compares what Redis may promise of a goods with what the database has.
@@ -85,7 +86,8 @@ func (s *Stock) look(ctx context.Context, goodsID int64) (Drift, error) {
 // reconcile looks at every goods at intervals until ctx ends.
 func (s *Stock) reconcile(ctx context.Context) {
 	for pause(ctx, s.options.Reconcile) {
-		if err := s.Reconcile(ctx); err != nil && ctx.Err() == nil {
+		err := rescue.Do(ctx, s.options.Log, "compare counters", func() error { return s.Reconcile(ctx) })
+		if err != nil && ctx.Err() == nil {
 			s.options.Log.WarnContext(ctx, "counters were not compared", "error", err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -28,6 +30,7 @@ type preheater struct {
 	store  *repo.Store
 	copy   stockCopy
 	wait   time.Duration // for a copy, before it is busy
+	log    *slog.Logger
 
 	seen  sync.Map // goods whose copy this replica knows to be there
 	fills singleflight.Group
@@ -58,7 +61,7 @@ func (p *preheater) await(ctx context.Context, goodsID int64) error {
 	filled := p.fills.DoChan(strconv.FormatInt(goodsID, 10), func() (any, error) {
 		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillWithin)
 		defer cancel()
-		return nil, p.fill(work, goodsID)
+		return nil, rescue.Do(work, p.log, "copy "+lockName(goodsID), func() error { return p.fill(work, goodsID) })
 	})
 	late := time.NewTimer(p.wait)
 	defer late.Stop()
