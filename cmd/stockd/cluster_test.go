@@ -59,7 +59,8 @@ func startLab(t *testing.T, choice servers.Choice, replicas int, env ...string) 
 	return startLabOf(t, choice, cluster.Options{Replicas: replicas, Env: env})
 }
 
-func startLabOf(t *testing.T, choice servers.Choice, o cluster.Options) testLab {
+// startKeeper starts what keeps servers, and ends them with the test.
+func startKeeper(t *testing.T) *keeper.Keeper {
 	t.Helper()
 	k, err := keeper.Start()
 	if err != nil {
@@ -70,6 +71,12 @@ func startLabOf(t *testing.T, choice servers.Choice, o cluster.Options) testLab 
 			t.Error(err)
 		}
 	})
+	return k
+}
+
+func startLabOf(t *testing.T, choice servers.Choice, o cluster.Options) testLab {
+	t.Helper()
+	k := startKeeper(t)
 	backends, err := servers.StartBackends(t.Context(), k, choice, func(string) {})
 	if err != nil {
 		t.Fatal(err)
@@ -415,24 +422,31 @@ func listening(t *testing.T, log io.Reader) (public, admin string) {
 	return public, admin
 }
 
+// post buys. No answer fails the test.
 func post(t *testing.T, url, key string) (status int, answer map[string]any) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, http.NoBody)
+	response, answer, err := send(t, http.DefaultClient, url, key)
 	if err != nil {
 		t.Error(err)
 		return 0, nil
+	}
+	return response.StatusCode, answer
+}
+
+// send buys, where an answer may not come. The body has been read.
+func send(t *testing.T, client *http.Client, url, key string) (response *http.Response, answer map[string]any, err error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, http.NoBody)
+	if err != nil {
+		return nil, nil, err
 	}
 	if key != "" {
 		request.Header.Set("Idempotency-Key", key)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err = client.Do(request)
 	if err != nil {
-		t.Error(err)
-		return 0, nil
+		return nil, nil, err
 	}
 	defer response.Body.Close() //nolint:errcheck // it has been read
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		t.Error(err)
-	}
-	return response.StatusCode, answer
+	return response, answer, json.NewDecoder(response.Body).Decode(&answer)
 }
