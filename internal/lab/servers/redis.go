@@ -16,6 +16,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/ports"
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // Redis is one that runs, and how to reach it. It keeps nothing on disk, unless it
@@ -64,19 +65,9 @@ func StartRedisCluster(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
 		if err != nil || strings.Contains(state, "cluster_state:ok") {
 			return r, err
 		}
-		if err := pauseFor(ctx, 20*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 20*time.Millisecond); err != nil {
 			return nil, err
 		}
-	}
-}
-
-// pauseFor waits for d, or until ctx ends.
-func pauseFor(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

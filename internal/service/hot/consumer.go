@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/service/rescue"
 )
 
@@ -47,8 +48,8 @@ func (c *consumer) run(ctx context.Context) {
 			return
 		}
 		c.options.Log.WarnContext(ctx, "orders wait for the ledger", "stream", c.part.orders(), "error", err)
-		own = "0" // what was read and not written is pending
-		pause(ctx, wait)
+		own = "0"                // what was read and not written is pending
+		_ = pause.For(ctx, wait) // the loop sees for itself whether ctx has ended
 		wait = min(2*wait, mostBackOff)
 	}
 }
@@ -157,7 +158,7 @@ func (c *consumer) finish(ctx context.Context, messages []redis.XMessage) error 
 		return err
 	}
 	if len(messages) < c.options.Batch {
-		pause(ctx, c.options.Linger)
+		_ = pause.For(ctx, c.options.Linger) // the orders are written, whether ctx has ended or not
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -32,7 +33,7 @@ func (s *Stock) fill(ctx context.Context, goodsID int64) error {
 		return backend("fill", err)
 	}
 	if !ours {
-		if !pause(ctx, fillLook) {
+		if pause.For(ctx, fillLook) != nil {
 			return errBusy(ctx, goodsID)
 		}
 		return nil

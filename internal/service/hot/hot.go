@@ -168,15 +168,3 @@ func backend(doing string, err error) error {
 	}
 	return &stock.BackendError{Backend: redisName, Err: fmt.Errorf("%s: %w", doing, err)}
 }
-
-// pause waits for d, or until ctx ends, and reports whether ctx lasted.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/rescue"
 )
@@ -85,7 +86,7 @@ func (s *Stock) look(ctx context.Context, goodsID int64) (Drift, error) {
 
 // reconcile looks at every goods at intervals until ctx ends.
 func (s *Stock) reconcile(ctx context.Context) {
-	for pause(ctx, s.options.Reconcile) {
+	for pause.For(ctx, s.options.Reconcile) == nil {
 		err := rescue.Do(ctx, s.options.Log, "compare counters", func() error { return s.Reconcile(ctx) })
 		if err != nil && ctx.Err() == nil {
 			s.options.Log.WarnContext(ctx, "counters were not compared", "error", err)

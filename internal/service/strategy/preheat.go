@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/stock"
@@ -115,7 +116,7 @@ func (p *preheater) fill(ctx context.Context, goodsID int64) error {
 		err = p.client.SetArgs(ctx, p.filling(goodsID), owner, redis.SetArgs{Mode: "NX", TTL: fillWithin}).Err()
 		switch {
 		case errors.Is(err, redis.Nil): // another one is at it
-			err = sleep(ctx, fillPoll)
+			err = pause.For(ctx, fillPoll)
 		case err != nil:
 			err = redisFault(ctx, "begin to copy a goods", err)
 		default:
