@@ -7,7 +7,4 @@ import (
 )
 
 // Every lock of the registry keeps the contract and its claims.
-func TestLocks(t *testing.T) {
-	t.Parallel() // most of it is waiting
-	locktest.Run(t, lab)
-}
+func TestLocks(t *testing.T) { locktest.Run(t, lab) }
