@@ -173,6 +173,16 @@ func defects() []defect {
 			pkg: "./internal/lock", test: "TestLocks/redis-reentrant/redis/SignalsLoss", needs: "redis",
 		},
 		{
+			name: "a crowd that waits for a lock hammers its server",
+			file: "internal/lock/polling.go", old: "waiting*waiting", new: "1",
+			pkg: "./internal/lock", test: "TestACrowdTriesNoMoreOftenThanIfNobodyWereQuick",
+		},
+		{
+			name: "who waits alone for a lock pauses as long as a crowd",
+			file: "internal/lock/polling.go", old: "max(soonest*time.Duration(waiting*waiting), waited/overdue)", new: "max(soonest*time.Duration(waiting*waiting), p.most)",
+			pkg: "./internal/lock", test: "TestTheOnlyOneWhoWaitsNoticesSoonThatANameIsFree",
+		},
+		{
 			name: "every holder has the same token",
 			file: "internal/lock/lua/token.lua", old: "redis.call('INCR', counter)", new: "tonumber(redis.call('GET', counter) or 1)",
 			pkg: "./internal/lock", test: "TestLocks/redis-lua/redis/Fences", needs: "redis",
