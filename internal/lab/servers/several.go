@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // members are as many as ensembles and clusters have: the fewest of which one
@@ -70,7 +72,7 @@ func awaitLeader[S any](ctx context.Context, all []S, leads func(ctx context.Con
 				return one, nil
 			}
 		}
-		if err := pauseFor(ctx, 20*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 20*time.Millisecond); err != nil {
 			var none S
 			return none, fmt.Errorf("wait for a leader: %w", err)
 		}
