@@ -38,7 +38,7 @@ func TestFaultsInsideOfAReplica(t *testing.T) {
 		{"held, deaf, and fenced", heldDeafAndFenced},
 		{"let go", letGo},
 		{"paused", paused},
-		{"killed", killed}, // the last: its replica is started anew
+		{"killed", killedInside}, // the last: its replica is started anew
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := victim{testLab: l, goods: int64(i + 1), from: time.Now()}
@@ -219,7 +219,7 @@ func paused(t *testing.T, v victim) {
 	}
 }
 
-func killed(t *testing.T, v victim) {
+func killedInside(t *testing.T, v victim) {
 	died := v.fault(t, handler.Fault{Do: handler.Crash}, "", inside.Killed)
 	if got := <-died; got.err == nil {
 		t.Errorf("a process that was killed answers with %+v", got)
