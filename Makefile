@@ -9,7 +9,7 @@ test: ## every test, on real servers, with the race detector
 	go run ./tools/test $(TESTFLAGS)
 
 prove: ## the long proofs: many repetitions, planted bugs, kills
-	go run ./tools/test -tags prove -timeout 60m -run Prove $(TESTFLAGS)
+	go run ./tools/test -tags prove -timeout 90m -run Prove $(TESTFLAGS)
 
 bin/stockd-slim: FORCE ## what a shop runs: without etcd's server, which is for a first look
 	go build -buildvcs=auto -tags slim -o $@ ./cmd/stockd

@@ -24,12 +24,17 @@ func needLocal(t *testing.T) {
 // needLockServers skips a test that needs every server of a lock.
 func needLockServers(t *testing.T) {
 	t.Helper()
-	for program, name := range map[string]string{"redis-server": "redis", "etcd": "etcd"} {
-		_, err := servers.Find(program)
-		labtest.Need(t, name, err == nil, "apt-get install "+name+"-server brings it")
-	}
-	_, _, err := servers.FindZooKeeper()
+	needRedis(t)
+	_, err := servers.Find("etcd")
+	labtest.Need(t, "etcd", err == nil, "apt-get install etcd-server brings it")
+	_, _, err = servers.FindZooKeeper()
 	labtest.Need(t, "zookeeper", err == nil, "apt-get install zookeeper brings it")
+}
+
+func needRedis(t *testing.T) {
+	t.Helper()
+	_, err := servers.Find("redis-server")
+	labtest.Need(t, "redis", err == nil, "apt-get install redis-server brings it")
 }
 
 // needDatabase skips a test that needs one kind of database server.

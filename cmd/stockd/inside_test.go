@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/inside"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -36,7 +38,7 @@ func TestFaultsInsideOfAReplica(t *testing.T) {
 		{"held, deaf, and fenced", heldDeafAndFenced},
 		{"let go", letGo},
 		{"paused", paused},
-		{"killed", killed}, // the last: its replica is started anew
+		{"killed", killedInside}, // the last: its replica is started anew
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := victim{testLab: l, goods: int64(i + 1), from: time.Now()}
@@ -78,7 +80,9 @@ func (v victim) buy(t *testing.T, replica int, modifier string) <-chan bought {
 			return
 		}
 		defer response.Body.Close() //nolint:errcheck // it has been read
-		var problem struct{ Type string }
+		var problem struct {
+			Type string `json:"type"`
+		}
 		err = json.NewDecoder(response.Body).Decode(&problem)
 		answered <- bought{response.StatusCode, problem.Type, err}
 	}()
@@ -215,7 +219,7 @@ func paused(t *testing.T, v victim) {
 	}
 }
 
-func killed(t *testing.T, v victim) {
+func killedInside(t *testing.T, v victim) {
 	died := v.fault(t, handler.Fault{Do: handler.Crash}, "", inside.Killed)
 	if got := <-died; got.err == nil {
 		t.Errorf("a process that was killed answers with %+v", got)
@@ -234,5 +238,24 @@ func killed(t *testing.T, v victim) {
 	}
 	if got := <-v.buy(t, 0, ""); got.status != http.StatusOK || len(v.history(t).Leases) != 3 {
 		t.Errorf("the replica that was started again answers with %+v; leases %+v", got, v.history(t).Leases)
+	}
+}
+
+func TestTheLabBendsLocksOnlyWhereItIsOn(t *testing.T) {
+	c := config.Lab{ClockOffset: time.Hour, Reaper: false}
+	if deps := bend(lock.Deps{}, c); deps.Unreaped || deps.Now != nil {
+		t.Errorf("without the lab: %+v", deps)
+	}
+	c.Enabled = true
+	deps := bend(lock.Deps{}, c)
+	if !deps.Unreaped || deps.Now == nil {
+		t.Fatalf("with the lab: %+v", deps)
+	}
+	if ahead := time.Until(deps.Now()); ahead < 59*time.Minute || ahead > 61*time.Minute {
+		t.Errorf("the clock is ahead by %s, want an hour", ahead)
+	}
+	c = config.Lab{Enabled: true, Reaper: true}
+	if deps := bend(lock.Deps{}, c); deps.Unreaped || deps.Now != nil {
+		t.Errorf("with a lab that changes no lock: %+v", deps)
 	}
 }

@@ -131,7 +131,7 @@ func readReport(t *testing.T, path string) (r report.Report) {
 
 func TestDemoEmbedded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "demo.json")
-	status, out, errOut := stockd(t, "demo", "--servers=embedded", "--stock=100", "--clients=20", "--loops=25", "--json", path)
+	status, out, errOut := stockd(t, "demo", "--servers=embedded", "--stock=60", "--clients=20", "--loops=9", "--json", path)
 	if status != exitOK {
 		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
 	}
@@ -169,7 +169,7 @@ func TestDemoLocal(t *testing.T) {
 	needLocal(t)
 	needLockServers(t)
 	path := filepath.Join(t.TempDir(), "demo.json")
-	status, out, errOut := stockd(t, "demo", "--servers=local", "--stock=100", "--clients=20", "--loops=25", "--json", path)
+	status, out, errOut := stockd(t, "demo", "--servers=local", "--stock=60", "--clients=20", "--loops=9", "--json", path)
 	if status != exitOK {
 		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
 	}
@@ -249,6 +249,7 @@ func TestNothingIsLeftOfADemo(t *testing.T) {
 				if from == "local" {
 					needLocal(t)
 				}
+				t.Parallel() // most of it is waiting
 				tmp := t.TempDir()
 				demo := exec.Command(os.Args[0], "demo", "--servers", from, "--loops=100000")
 				demo.Env = append(os.Environ(), "TMPDIR="+tmp)

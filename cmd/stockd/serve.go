@@ -66,6 +66,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 		Group:    strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
 		Buckets:  c.Bucket.Count,
 		Hot:      hotOptions(c, log),
+		Log:      log,
 	}
 	options := handler.Options{
 		Replica: c.Replica, DefaultStrategy: c.Deduct.Strategy, MaxBody: int64(c.HTTP.MaxBody), Log: log,

@@ -43,6 +43,9 @@ func TestProveAReplicaThatDiesTakesItsUnits(t *testing.T) {
 	}
 }
 
+// forgiven is how long nginx leaves a replica alone that it could not reach.
+const forgiven = 1100 * time.Millisecond
+
 // sellAndKill sells until everybody is refused, kills a replica meanwhile, and
 // returns how many units were refused that the ledger still had.
 func sellAndKill(t *testing.T, l testLab, strategy string, goods, units int64) (gone int64) {

@@ -72,7 +72,7 @@ type Group struct {
 type Lock struct {
 	Wait        time.Duration `key:"wait" default:"5s" doc:"longest wait for a lock; then the answer is busy"`
 	TTL         time.Duration `key:"ttl" default:"30s" doc:"how long a lock stays taken when its holder falls silent, at least 500ms; etcd counts whole seconds"`
-	Retry       time.Duration `key:"retry" default:"50ms" doc:"pause between two tries of those locks that are not told when they are free, at least 1ms"`
+	Retry       time.Duration `key:"retry" default:"50ms" doc:"longest pause between two tries of those locks that are not told when they are free, at least 1ms; one who waits alone begins with 1ms"`
 	Connections int           `key:"connections" default:"8" doc:"connections that the locks in SQL have for themselves, 2 to 10000"`
 }
 

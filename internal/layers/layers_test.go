@@ -16,13 +16,15 @@ var allowed = []struct {
 	to   []string
 }{
 	{"internal/stock", nil},
+	{"internal/pause", nil},
 	{"internal/lock/locktest", []string{"internal/lock", "internal/lab/fault", "internal/lab/labtest", "internal/lab/servers", "internal/lab/ports", "internal/repo", "internal/stock"}},
 	{"internal/lock", []string{"internal/stock"}},
-	{"internal/repo", []string{"internal/stock", "migrations"}},
+	{"internal/repo", []string{"internal/pause", "internal/stock", "migrations"}},
 	{"internal/service/strategy/strategytest", []string{"internal/service/hot", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/service/hot", []string{"internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/service/strategy", []string{"internal/service/hot", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/service", []string{"internal/service/strategy", "internal/service/hot", "internal/lock", "internal/repo", "internal/stock"}},
+	{"internal/service/rescue", nil},
+	{"internal/service/hot", []string{"internal/pause", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
+	{"internal/service/strategy", []string{"internal/pause", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
+	{"internal/service", []string{"internal/service/strategy", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/handler", []string{"internal/service", "internal/stock"}},
 	{"internal/config", nil},
 	{"internal/layers", nil},
@@ -32,9 +34,11 @@ var allowed = []struct {
 	// interfaces it implements do not know it.
 	{"internal/lab/inside", []string{"internal/lab/history", "internal/handler", "internal/lock"}},
 	{"internal/lab/client", []string{"internal/handler", "internal/service", "internal/stock"}},
+	// Experiments set the faults that the owner's listener takes.
+	{"internal/lab/experiment/step", []string{"internal/lab/", "internal/handler", "internal/service", "internal/lock", "internal/repo", "internal/stock"}},
 	// The lab drives replicas as a client does. Of the service it knows what the
 	// answers mean, and the database it opens to see that it is there.
-	{"internal/lab/", []string{"internal/lab/", "internal/service", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock", "nginx"}},
+	{"internal/lab/", []string{"internal/pause", "internal/lab/", "internal/service", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock", "nginx"}},
 	{"cmd/", []string{"internal/", "migrations"}},
 	{"tools/", []string{"internal/lab/servers"}},
 }

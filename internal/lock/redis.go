@@ -39,13 +39,13 @@ type redisLock struct {
 	kind   string // the lock's name: locks of different kinds do not meet
 	client redis.UniversalClient
 	ttl    time.Duration
-	retry  time.Duration
+	polls  *polling
 	floor  func(ctx context.Context, name string) (uint64, error)
 	raise  *redis.Script
 }
 
 func newRedisLock(kind string, d Deps) redisLock {
-	return redisLock{kind: kind, client: d.Redis, ttl: d.TTL, retry: d.Retry, floor: d.Floor, raise: script("raise")}
+	return redisLock{kind: kind, client: d.Redis, ttl: d.TTL, polls: newPolling(d.Retry), floor: d.Floor, raise: script("raise")}
 }
 
 // key is what Redis keeps of a name. The braces put all keys of one name into

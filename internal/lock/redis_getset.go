@@ -26,7 +26,7 @@ type getSet struct {
 
 func (l getSet) Acquire(ctx context.Context, name string) (Lease, error) {
 	try := func(ctx context.Context) (bool, error) { return l.try(ctx, l.key(name)) }
-	return l.poll(ctx, try, l.deleteBlindly(name))
+	return l.poll(ctx, name, try, l.deleteBlindly(name))
 }
 
 func (l getSet) try(ctx context.Context, lock string) (won bool, err error) {

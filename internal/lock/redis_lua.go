@@ -29,6 +29,8 @@ func (l luaLock) Acquire(ctx context.Context, name string) (Lease, error) {
 	giveUp := func(ctx context.Context) error {
 		return giveBack(ctx, l.client, l.release, keys[:1], owner)
 	}
+	waiter := l.polls.begin(name)
+	defer waiter.end()
 	for {
 		grant, err := l.take(ctx, l.acquire, name, keys, owner)
 		if err != nil {
@@ -40,7 +42,7 @@ func (l luaLock) Acquire(ctx context.Context, name string) (Lease, error) {
 			expire(lease, grant.asked, l.ttl)
 			return granted(ctx, lease)
 		}
-		if !pause(ctx, l.retry) {
+		if !waiter.pause(ctx) {
 			return nil, notAcquired(ctx, redisName, nil)
 		}
 	}

@@ -20,5 +20,5 @@ func (l setNX) Acquire(ctx context.Context, name string) (Lease, error) {
 	try := func(ctx context.Context) (bool, error) {
 		return l.client.SetNX(ctx, l.key(name), "1", 0).Result()
 	}
-	return l.poll(ctx, try, l.deleteBlindly(name))
+	return l.poll(ctx, name, try, l.deleteBlindly(name))
 }

@@ -21,7 +21,7 @@ func (l setNXOwner) Acquire(ctx context.Context, name string) (Lease, error) {
 	try := func(ctx context.Context) (bool, error) {
 		return l.client.SetNX(ctx, l.key(name), owner, l.ttl).Result()
 	}
-	return l.poll(ctx, try, l.lookAndDelete(name, owner))
+	return l.poll(ctx, name, try, l.lookAndDelete(name, owner))
 }
 
 func (l setNXOwner) lookAndDelete(name, owner string) func(context.Context) error {

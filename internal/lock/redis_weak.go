@@ -4,7 +4,9 @@ import "context"
 
 // poll is the waiting of the locks that are here to show how locks fail: try,
 // sleep, try again.
-func (r redisLock) poll(ctx context.Context, try func(context.Context) (won bool, err error), giveUp func(context.Context) error) (Lease, error) {
+func (r redisLock) poll(ctx context.Context, name string, try func(context.Context) (won bool, err error), giveUp func(context.Context) error) (Lease, error) {
+	waiter := r.polls.begin(name)
+	defer waiter.end()
 	for {
 		asking, answered := Uncut(ctx)
 		won, err := try(asking)
@@ -15,7 +17,7 @@ func (r redisLock) poll(ctx context.Context, try func(context.Context) (won bool
 		case won:
 			return granted(ctx, newHeld(0, giveUp))
 		}
-		if !pause(ctx, r.retry) {
+		if !waiter.pause(ctx) {
 			return nil, notAcquired(ctx, redisName, nil)
 		}
 	}

@@ -17,7 +17,9 @@ func redlock() Entry {
 			Exclusive: true, SurvivesCrash: true, Renews: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
-		New: func(d Deps) Locker { return redlockMany{deps: d, here: NewProcess()} },
+		New: func(d Deps) Locker {
+			return redlockMany{deps: d, here: NewProcess(), polls: newPolling(calm * d.Retry)}
+		},
 	}
 }
 
@@ -31,7 +33,8 @@ type redlockMany struct {
 	deps Deps
 	// here lets one who waits in this replica ask at a time. If all of them did,
 	// the nodes would be too slow for each, and count as down.
-	here *Process
+	here  *Process
+	polls *polling
 }
 
 func (l redlockMany) Acquire(ctx context.Context, name string) (Lease, error) {
@@ -45,7 +48,7 @@ func (l redlockMany) Acquire(ctx context.Context, name string) (Lease, error) {
 		nodes[i] = newNode(client)
 	}
 	mutex := newMutex("stockd:{"+url.PathEscape(name)+"}:redlock", l.deps.TTL, nodes...)
-	asked, err := lockMutex(ctx, mutex, l.deps.Retry, len(nodes))
+	asked, err := lockMutex(ctx, mutex, l.polls.begin(name), len(nodes))
 	if err != nil {
 		return nil, err
 	}

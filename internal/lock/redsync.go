@@ -22,7 +22,7 @@ func redsyncLock() Entry {
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		New: func(d Deps) Locker {
-			return redsyncOne{newRedisLock("redsync", d), script("token", "acquire"), script("release")}
+			return redsyncOne{newRedisLock("redsync", d.calmly()), script("token", "acquire"), script("release")}
 		},
 	}
 }
@@ -43,7 +43,7 @@ func (l redsyncOne) Acquire(ctx context.Context, name string) (Lease, error) {
 		return grant.won(), err
 	}
 	mutex := newMutex(l.key(name), l.ttl, node)
-	asked, err := lockMutex(ctx, mutex, l.retry, 1)
+	asked, err := lockMutex(ctx, mutex, l.polls.begin(name), 1)
 	if err != nil {
 		return nil, err
 	}
@@ -154,16 +154,23 @@ func nodeTimeout(ttl time.Duration) float64 {
 	return min(most, nodeWithin.Seconds()/ttl.Seconds())
 }
 
-// calm is how many times lock.retry a pause takes on the average: with the
-// default, 150 ms, as in the library itself. Whoever asks more often gets in the
-// way of the one who holds the name.
+// calm is how many times lock.retry the longest pause takes on the average: with
+// the default, 150 ms, as in the library itself. Whoever asks more often gets in
+// the way of the one who holds the name.
 const calm = 3
+
+// calmly has those who wait for redsync pause as the library does.
+func (d Deps) calmly() Deps {
+	d.Retry *= calm
+	return d
+}
 
 // lockMutex tries until the mutex is ours, with pauses that differ, so that
 // contenders who split the vote do not split it again. redsync's own loop drops
 // the cause when ctx ends, and does not tell a name that is taken from nodes
 // that are down.
-func lockMutex(ctx context.Context, m *redsync.Mutex, retry time.Duration, nodes int) (asked time.Time, err error) {
+func lockMutex(ctx context.Context, m *redsync.Mutex, waiter *poller, nodes int) (asked time.Time, err error) {
+	defer waiter.end()
 	for {
 		asked = time.Now()
 		asking, answered := Uncut(ctx)
@@ -174,7 +181,7 @@ func lockMutex(ctx context.Context, m *redsync.Mutex, retry time.Duration, nodes
 			return asked, nil
 		case noQuorum(err, nodes):
 			return asked, unreachable(redisName, err)
-		case !pause(ctx, calm*retry):
+		case !waiter.pause(ctx):
 			return asked, notAcquired(ctx, redisName, nil)
 		}
 	}

@@ -87,8 +87,9 @@ type Deps struct {
 	// expiry of a key, the timeout of a session, the time to live of a lease.
 	// At least 1 s for ZooKeeper and etcd, which count in ticks and seconds.
 	TTL time.Duration
-	// Retry is the pause between two tries where nothing tells that the name is
-	// free, jittered by half; elsewhere the fallback of the waiting.
+	// Retry is the longest pause between two tries where nothing tells that the
+	// name is free, jittered by half (see polling); elsewhere the fallback of the
+	// waiting.
 	Retry time.Duration
 	// Floor is the highest token that the store behind the lock has seen of a
 	// name: tokens begin again above it after their counter was lost. Nil: 0.

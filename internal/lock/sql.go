@@ -32,6 +32,7 @@ type sqlPool struct {
 	dialect string
 	ttl     time.Duration
 	retry   time.Duration
+	polls   *polling
 	words   *strings.Replacer
 }
 
@@ -47,7 +48,7 @@ func newSQLPool(d Deps) *sqlPool {
 			`{now}`, `UTC_TIMESTAMP(6)`,
 			`{until}`, `UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`)
 	}
-	return &sqlPool{db: d.DB, dialect: d.Dialect, ttl: d.TTL, retry: d.Retry, words: words}
+	return &sqlPool{db: d.DB, dialect: d.Dialect, ttl: d.TTL, retry: d.Retry, polls: newPolling(d.Retry), words: words}
 }
 
 // lifetime is the parameter of {until}: the TTL, and what the database may lose

@@ -58,6 +58,8 @@ type record struct{ name, owner, entry string }
 func (l *insertLock) Acquire(ctx context.Context, name string) (Lease, error) {
 	l.reaper.wake()
 	r := record{name: name, owner: ownerOf(ctx), entry: newOwner()}
+	waiter := l.polls.begin(name)
+	defer waiter.end()
 	for ctx.Err() == nil {
 		grant, err := l.try(ctx, r)
 		switch {
@@ -66,7 +68,7 @@ func (l *insertLock) Acquire(ctx context.Context, name string) (Lease, error) {
 		case err != nil && !l.contended(err):
 			return nil, l.failed(ctx, err)
 		}
-		pause(ctx, l.retry)
+		waiter.pause(ctx)
 	}
 	return nil, notAcquired(ctx, l.dialect, nil)
 }

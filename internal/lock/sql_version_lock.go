@@ -28,6 +28,8 @@ type versionLock struct{ *sqlPool }
 // hold no connection in between.
 func (l versionLock) Acquire(ctx context.Context, name string) (Lease, error) {
 	owner := newOwner()
+	waiter := l.polls.begin(name)
+	defer waiter.end()
 	for ctx.Err() == nil {
 		grant, err := l.try(ctx, name, owner)
 		switch {
@@ -36,7 +38,7 @@ func (l versionLock) Acquire(ctx context.Context, name string) (Lease, error) {
 		case err != nil && !l.contended(err):
 			return nil, l.failed(ctx, err)
 		}
-		pause(ctx, l.retry)
+		waiter.pause(ctx)
 	}
 	return nil, notAcquired(ctx, l.dialect, nil)
 }

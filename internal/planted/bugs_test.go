@@ -69,7 +69,7 @@ func defects() []defect {
 		},
 		{
 			name: "a strategy that should oversell does not",
-			file: "internal/service/strategy/mutex_per_request.go", old: "locker: freshMutex{}", new: "locker: lock.NewProcess()",
+			file: "internal/service/strategy/mutex_per_request.go", old: "newGuarded(d, freshMutex{})", new: "newGuarded(d, lock.NewProcess())",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/mutex-per-request/OnOneReplica",
 		},
 		{
@@ -171,6 +171,16 @@ func defects() []defect {
 			name: "the loss of a lease is a secret",
 			file: "internal/lock/lease.go", old: "	if !h.leaving.Load() {\n", new: "	if !h.leaving.Load() && h.token == 0 {\n",
 			pkg: "./internal/lock", test: "TestLocks/redis-reentrant/redis/SignalsLoss", needs: "redis",
+		},
+		{
+			name: "a crowd that waits for a lock hammers its server",
+			file: "internal/lock/polling.go", old: "waiting*waiting", new: "1",
+			pkg: "./internal/lock", test: "TestACrowdTriesNoMoreOftenThanIfNobodyWereQuick",
+		},
+		{
+			name: "who waits alone for a lock pauses as long as a crowd",
+			file: "internal/lock/polling.go", old: "max(soonest*time.Duration(waiting*waiting), waited/overdue)", new: "max(soonest*time.Duration(waiting*waiting), p.most)",
+			pkg: "./internal/lock", test: "TestTheOnlyOneWhoWaitsNoticesSoonThatANameIsFree",
 		},
 		{
 			name: "every holder has the same token",

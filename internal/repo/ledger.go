@@ -66,27 +66,39 @@ func Leave(orders []stock.Order, left int64) {
 }
 
 const (
-	insertLedger = `INSERT INTO tb_stock_ledger
-		(goods_id, kind, quantity, request_id, user_id, strategy, replica, fence, remaining, created_at) VALUES `
-	insertLedgerRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	ledgerColumns = `goods_id, kind, quantity, request_id, user_id, strategy, replica, fence, remaining, created_at`
+	ledgerValues  = `?, ?, ?, ?, ?, ?, ?, ?, ?, ?`
+
+	insertLedger    = `INSERT INTO tb_stock_ledger (` + ledgerColumns + `) VALUES `
+	insertLedgerRow = `(` + ledgerValues + `)`
 )
+
+// listOf is a list of n times the same in a statement.
+func listOf(n int, one string) string { return one + strings.Repeat(`, `+one, n-1) }
+
+// appendValues appends the ledgerValues of an order; remaining is nil where it is
+// not known.
+func appendValues(args []any, o stock.Order, remaining any, at time.Time) []any {
+	user := any(o.UserID)
+	if o.UserID == "" {
+		user = nil
+	}
+	return append(args, o.GoodsID, string(o.Kind), o.Quantity, o.RequestID, user, o.Strategy, o.Replica, o.Token, remaining, at.UTC())
+}
 
 // insert appends the orders and sets their ids; remaining is left out where it
 // is not known yet.
 func (t *Tx) insert(ctx context.Context, orders []stock.Order, knowRemaining bool) error {
-	now := time.Now().UTC()
+	now := time.Now()
 	args := make([]any, 0, 10*len(orders))
 	for _, o := range orders {
-		user, remaining := any(o.UserID), any(o.Remaining)
-		if o.UserID == "" {
-			user = nil
-		}
+		remaining := any(o.Remaining)
 		if !knowRemaining {
 			remaining = nil
 		}
-		args = append(args, o.GoodsID, string(o.Kind), o.Quantity, o.RequestID, user, o.Strategy, o.Replica, o.Token, remaining, now)
+		args = appendValues(args, o, remaining, now)
 	}
-	statement := insertLedger + insertLedgerRow + strings.Repeat(`, `+insertLedgerRow, len(orders)-1)
+	statement := insertLedger + listOf(len(orders), insertLedgerRow)
 	if len(orders) > 1 && t.store.returns {
 		return t.readIDs(ctx, "append to ledger", orders, statement+` RETURNING request_id, id`, args...)
 	}
@@ -111,7 +123,7 @@ func (t *Tx) findIDs(ctx context.Context, orders []stock.Order) error {
 	for i, o := range orders {
 		requests[i] = o.RequestID
 	}
-	statement := `SELECT request_id, id FROM tb_stock_ledger WHERE request_id IN (?` + strings.Repeat(`, ?`, len(orders)-1) + `)`
+	statement := `SELECT request_id, id FROM tb_stock_ledger WHERE request_id IN (` + listOf(len(orders), `?`) + `)`
 	return t.readIDs(ctx, "read ids of ledger", orders, statement, requests...)
 }
 

@@ -38,6 +38,19 @@ func create(t *testing.T, s *repo.Store, goodsID, units int64) {
 	}
 }
 
+// impatient waits for a row no longer than it must.
+func impatient(t *testing.T, d *servers.Database) *repo.Store {
+	t.Helper()
+	s, err := repo.Open(t.Context(), repo.Options{
+		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
+	return s
+}
+
 func TestRestock(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -256,14 +269,8 @@ func TestARowLockedForTooLongIsBusy(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 5)
-		impatient, err := repo.Open(t.Context(), repo.Options{
-			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer impatient.Close() //nolint:errcheck // the test is over
-		err = s.InTx(t.Context(), func(tx *repo.Tx) error {
+		impatient := impatient(t, d)
+		err := s.InTx(t.Context(), func(tx *repo.Tx) error {
 			if _, err := tx.GoodsForUpdate(t.Context(), 1); err != nil {
 				return err
 			}

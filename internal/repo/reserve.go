@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"gorm.io/gorm"
@@ -59,9 +58,8 @@ const (
 	drawPlace = `UPDATE tb_stock_place SET units = units - ?
 		WHERE goods_id = ? AND place = ? AND epoch = ? AND units >= ?`
 
-	insertPromises = `INSERT INTO tb_stock_ledger
-		(goods_id, kind, quantity, request_id, user_id, strategy, replica, fence, remaining, created_at, order_no) VALUES `
-	insertPromise = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertPromises = `INSERT INTO tb_stock_ledger (` + ledgerColumns + `, order_no) VALUES `
+	insertPromise  = `(` + ledgerValues + `, ?)`
 )
 
 // Fill moves what the row of a goods has into one of its places and begins an
@@ -163,14 +161,10 @@ func (s *Store) Keep(ctx context.Context, place string, promises []Promise) erro
 func (t *Tx) appendPromises(ctx context.Context, promises []Promise) error {
 	args := make([]any, 0, 11*len(promises))
 	for _, p := range promises {
-		user := any(p.UserID)
-		if p.UserID == "" {
-			user = nil
-		}
-		args = append(args, p.GoodsID, string(stock.Deduction), p.Quantity, p.RequestID, user, p.Strategy, p.Replica,
-			p.Token, p.Remaining, p.At.UTC(), p.ID)
+		p.Kind = stock.Deduction
+		args = append(appendValues(args, p.Order, p.Remaining, p.At), p.ID)
 	}
-	statement := insertPromises + insertPromise + strings.Repeat(`, `+insertPromise, len(promises)-1)
+	statement := insertPromises + listOf(len(promises), insertPromise)
 	_, err := t.write(ctx, "append promises to ledger", statement, args...)
 	return err
 }

@@ -124,15 +124,9 @@ func TestATransactionThatIsOpenIsWaitedFor(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
-		impatient, err := repo.Open(t.Context(), repo.Options{
-			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer impatient.Close() //nolint:errcheck // the test is over
+		impatient := impatient(t, d)
 		one := []stock.Purchase{{RequestID: "slow", Quantity: 1}}
-		err = s.InTx(t.Context(), func(tx *repo.Tx) error {
+		err := s.InTx(t.Context(), func(tx *repo.Tx) error {
 			if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: one}); err != nil {
 				return err
 			}

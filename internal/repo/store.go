@@ -14,6 +14,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -94,7 +95,7 @@ func (s *Store) greet(ctx context.Context) error {
 		if !errors.Is(err, stock.ErrBusy) || try == greetings {
 			return err
 		}
-		if err := pause(ctx, rand.N(20*time.Millisecond)); err != nil {
+		if err := backOff(ctx, rand.N(20*time.Millisecond)); err != nil {
 			return err
 		}
 	}
@@ -152,7 +153,7 @@ func (s *Store) InTx(ctx context.Context, do func(*Tx) error) error {
 		if !errors.Is(err, errDeadlock) || try == deadlockTries {
 			return err
 		}
-		if err := pause(ctx, rand.N(time.Duration(try)*2*time.Millisecond)); err != nil {
+		if err := backOff(ctx, rand.N(time.Duration(try)*2*time.Millisecond)); err != nil {
 			return err
 		}
 	}
@@ -197,14 +198,10 @@ func (s *Store) endTurn() {
 	}
 }
 
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", stock.ErrBusy, context.Cause(ctx))
+// backOff waits for d. A transaction whose time is over by then has done nothing.
+func backOff(ctx context.Context, d time.Duration) error {
+	if err := pause.For(ctx, d); err != nil {
+		return fmt.Errorf("%w: %w", stock.ErrBusy, err)
 	}
+	return nil
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -26,12 +28,13 @@ type Catalogue struct {
 	clients  *lock.Clients
 	services []*Service
 	byName   map[string]*Service
+	log      *slog.Logger
 }
 
 // NewCatalogue makes the strategies. Each deduction ends within timeout.
 func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Duration) *Catalogue {
-	gathered := newGathered(deps.Store, deps.Group.Batch, timeout)
-	c := &Catalogue{store: deps.Store, clients: deps.Lock.Clients, byName: make(map[string]*Service, len(entries))}
+	gathered := newGathered(deps.Store, deps.Group.Batch, timeout, deps.Log)
+	c := &Catalogue{store: deps.Store, clients: deps.Lock.Clients, log: deps.Log, byName: make(map[string]*Service, len(entries))}
 	for _, entry := range entries {
 		own := deps
 		own.Store = deps.Store.As(entry.Name)
@@ -44,7 +47,7 @@ func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Dur
 
 // newService makes a service and those that it is with its modifiers.
 func newService(entry strategy.Entry, deps strategy.Deps, gathered strategy.Ledger, timeout time.Duration) *Service {
-	deps.Group.Timeout = timeout
+	deps.Group.Timeout, deps.Group.Log = timeout, deps.Log
 	bare := entry.New(deps)
 	plain := &Service{entry: entry, strategy: bare, bare: bare, ledger: deps.Store, timeout: timeout}
 	plain.grouped = plain.groupedBy(gathered, deps.Group)
@@ -143,7 +146,7 @@ func (c *Catalogue) down(ctx context.Context) map[lock.Backend]error {
 	down := make(map[lock.Backend]error)
 	ask := func(b lock.Backend, ping func() error) {
 		asked.Go(func() {
-			if err := ping(); err != nil {
+			if err := rescue.Do(ctx, c.log, "ask "+string(b), ping); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				down[b] = err

@@ -3,9 +3,11 @@ package service
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -17,6 +19,7 @@ type gathered struct {
 	ledger strategy.Ledger
 	most   int // request ids of a search, but for those who bring more at once
 	within time.Duration
+	log    *slog.Logger
 
 	mu        sync.Mutex
 	waiting   []*search
@@ -31,8 +34,8 @@ type search struct {
 	err        error
 }
 
-func newGathered(ledger strategy.Ledger, most int, within time.Duration) *gathered {
-	return &gathered{ledger: ledger, most: most, within: within}
+func newGathered(ledger strategy.Ledger, most int, within time.Duration, log *slog.Logger) *gathered {
+	return &gathered{ledger: ledger, most: most, within: within, log: log}
 }
 
 // Orders finds orders by their request ids. The answer may hold other callers'
@@ -62,14 +65,23 @@ func (g *gathered) serve(ctx context.Context) {
 		if len(searches) == 0 {
 			return
 		}
-		limited, cancel := context.WithTimeout(ctx, g.within)
-		orders, err := g.ledger.Orders(limited, requestIDs...)
-		cancel()
+		orders, err := g.search(ctx, requestIDs)
 		for _, s := range searches {
 			s.orders, s.err = orders, err
 			close(s.done)
 		}
 	}
+}
+
+// search asks the ledger. A panic there must not end the replica.
+func (g *gathered) search(ctx context.Context, requestIDs []string) (orders map[string]stock.Order, err error) {
+	ctx, cancel := context.WithTimeout(ctx, g.within)
+	defer cancel()
+	err = rescue.Do(ctx, g.log, "find requests in ledger", func() error {
+		orders, err = g.ledger.Orders(ctx, requestIDs...)
+		return err
+	})
+	return orders, err
 }
 
 // next takes who waits longest, as many as may search together.

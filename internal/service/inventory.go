@@ -8,6 +8,7 @@ import (
 
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -95,7 +96,7 @@ func (i *Inventory) KeepTotals(ctx context.Context, failed func(error)) {
 		case <-ctx.Done():
 			return
 		}
-		err := i.store.SettleAll(ctx)
+		err := rescue.Do(ctx, i.catalogue.log, "bring running totals up to date", func() error { return i.store.SettleAll(ctx) })
 		if err != nil && ctx.Err() == nil && !errors.Is(err, stock.ErrBusy) {
 			failed(err)
 		}

@@ -13,7 +13,11 @@ import (
 )
 
 // sessionWithin bounds what a server is asked to end a session.
-const sessionWithin = 5 * time.Second
+const (
+	sessionMillis  = 5000
+	sessionWithin  = sessionMillis * time.Millisecond
+	passwordLength = 16
+)
 
 // ExpireZooKeeper ends a session on a ZooKeeper, as if its client had been silent
 // for too long: its ephemeral nodes go, its connection is closed, and when the
@@ -34,10 +38,9 @@ func ExpireZooKeeper(ctx context.Context, address string, session int64) error {
 	if err := takeOver(conn, session); err != nil {
 		return fmt.Errorf("expire session %#x: %w", session, err)
 	}
-	const closeSession = -11
-	request := binary.BigEndian.AppendUint32(nil, 1)
-	code := int32(closeSession)
-	if _, err := askZooKeeper(conn, binary.BigEndian.AppendUint32(request, uint32(code))); err != nil {
+	const number, closeSession = 1, 1<<32 - 11 // -11, as a word
+	request := binary.BigEndian.AppendUint32(nil, number)
+	if _, err := askZooKeeper(conn, binary.BigEndian.AppendUint32(request, closeSession)); err != nil {
 		return fmt.Errorf("expire session %#x: %w", session, err)
 	}
 	return nil
@@ -45,12 +48,14 @@ func ExpireZooKeeper(ctx context.Context, address string, session int64) error {
 
 // takeOver makes a connection a session's.
 func takeOver(conn net.Conn, session int64) error {
-	request := make([]byte, 12) // the version, and the last change that was seen: none
-	request = binary.BigEndian.AppendUint32(request, uint32(sessionWithin.Milliseconds()))
-	request = binary.BigEndian.AppendUint64(request, uint64(session))
-	password := zooKeeperPassword(session)
-	request = binary.BigEndian.AppendUint32(request, uint32(len(password)))
-	request = append(append(request, password...), 0) // not for reading alone
+	id := uint64(session) //nolint:gosec // its bits are meant
+	var request []byte
+	request = append(request, make([]byte, 12)...) // the version, and the last change that was seen: none
+	request = binary.BigEndian.AppendUint32(request, sessionMillis)
+	request = binary.BigEndian.AppendUint64(request, id)
+	request = binary.BigEndian.AppendUint32(request, passwordLength)
+	request = append(request, zooKeeperPassword(id)...)
+	request = append(request, 0) // not for reading alone
 	answer, err := askZooKeeper(conn, request)
 	if err != nil {
 		return err
@@ -58,7 +63,7 @@ func takeOver(conn net.Conn, session int64) error {
 	// The version and the time-out come before the session, which is 0 where
 	// there is none.
 	const at = 8
-	if len(answer) < at+8 || int64(binary.BigEndian.Uint64(answer[at:])) != session {
+	if len(answer) < at+8 || binary.BigEndian.Uint64(answer[at:]) != id {
 		return errors.New("there is no such session")
 	}
 	return nil
@@ -87,15 +92,15 @@ func askZooKeeper(conn net.Conn, request []byte) ([]byte, error) {
 
 // zooKeeperPassword is the password of a session: what java.util.Random makes of
 // its number and of a constant of ZooKeeper's.
-func zooKeeperPassword(session int64) []byte {
+func zooKeeperPassword(session uint64) []byte {
 	const (
 		secret     = 0xB3415C00
 		multiplier = 0x5DEECE66D
 		mask       = 1<<48 - 1
 	)
-	state := (uint64(session) ^ secret ^ multiplier) & mask
+	state := (session ^ secret ^ multiplier) & mask
 	var password []byte
-	for range 4 {
+	for range passwordLength / 4 {
 		state = (state*multiplier + 0xB) & mask
 		password = binary.LittleEndian.AppendUint32(password, uint32(state>>16))
 	}

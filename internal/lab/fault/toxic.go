@@ -39,7 +39,7 @@ func (t *toxic) Pipe(stub *toxics.ToxicStub) {
 	stub.Close()
 	l.end()
 	// Who reads from the connection would wait for ever to be rid of a piece.
-	for range stub.Input { //nolint:revive // there is nothing to do with it
+	for range stub.Input {
 	}
 }
 

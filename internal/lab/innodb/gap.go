@@ -54,7 +54,7 @@ func (w Way) insert(ctx context.Context, db *sql.DB, id int, sum *Insertions) er
 		if !w.Look {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, `SELECT * FROM `+gapTable+` WHERE id = ? FOR UPDATE`, id); err != nil {
+		if _, err := tx.ExecContext(ctx, `SELECT id FROM `+gapTable+` WHERE id = ? FOR UPDATE`, id); err != nil {
 			return err
 		}
 	}

@@ -58,13 +58,17 @@ type Combination struct {
 
 // Combinations are all eight, in the order of the source.
 func Combinations() []Combination {
-	var all []Combination
-	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
-		for _, index := range []Index{Primary, Unique, Plain, None} {
-			all = append(all, Combination{index, level})
-		}
+	const rc, rr = sql.LevelReadCommitted, sql.LevelRepeatableRead
+	return []Combination{
+		{Primary, rc},
+		{Unique, rc},
+		{Plain, rc},
+		{None, rc},
+		{Primary, rr},
+		{Unique, rr},
+		{Plain, rr},
+		{None, rr},
 	}
-	return all
 }
 
 // String names the combination: "plain_rr".
@@ -81,7 +85,7 @@ type Statement string
 // The statements. Every table has 10, and none has 12.
 const (
 	Found   Statement = `DELETE FROM %s WHERE id = 10`
-	Missing Statement = `SELECT * FROM %s WHERE id = 12 FOR UPDATE`
+	Missing Statement = `SELECT id, name FROM %s WHERE id = 12 FOR UPDATE`
 )
 
 func (s Statement) on(table string) string { return fmt.Sprintf(string(s), table) }

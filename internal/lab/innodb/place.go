@@ -35,9 +35,10 @@ func (i Index) rows() []row {
 }
 
 func (i Index) values() []string {
-	var values []string
-	for _, r := range i.rows() {
-		values = append(values, fmt.Sprintf("(%d, '%s')", r.id, r.name))
+	rows := i.rows()
+	values := make([]string, len(rows))
+	for n, r := range rows {
+		values[n] = fmt.Sprintf("(%d, '%s')", r.id, r.name)
 	}
 	return values
 }

@@ -93,7 +93,7 @@ func (l *Lab) ClearFaults() {
 }
 
 // reach finds the fault that a purchase has come to, and counts that.
-func (l *Lab) reach(strategy string, goodsID int64) (fault handler.Fault, clear <-chan struct{}, found bool) {
+func (l *Lab) reach(strategy string, goodsID int64) (fault handler.Fault, cleared <-chan struct{}, found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := slices.IndexFunc(l.faults, func(f *handler.Fault) bool {
@@ -117,7 +117,7 @@ const (
 // Between does the fault that is set for this purchase, if there is one. That it
 // was reached is told before it is done: afterwards there may be nobody to tell.
 func (l *Lab) Between(ctx context.Context, strategy string, goodsID int64) context.Context {
-	fault, clear, found := l.reach(strategy, goodsID)
+	fault, cleared, found := l.reach(strategy, goodsID)
 	if !found {
 		return ctx
 	}
@@ -127,7 +127,7 @@ func (l *Lab) Between(ctx context.Context, strategy string, goodsID int64) conte
 	switch fault.Do {
 	case handler.Hold:
 		l.mark(Held)
-		hold(ctx, fault.For, clear)
+		hold(ctx, fault.For, cleared)
 	case handler.Pause:
 		l.mark(Paused)
 		stop()
@@ -139,12 +139,12 @@ func (l *Lab) Between(ctx context.Context, strategy string, goodsID int64) conte
 	return ctx
 }
 
-func hold(ctx context.Context, d time.Duration, clear <-chan struct{}) {
+func hold(ctx context.Context, d time.Duration, cleared <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-clear:
+	case <-cleared:
 	case <-ctx.Done():
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/ports"
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // Redis is one that runs, and how to reach it. It keeps nothing on disk, unless it
@@ -72,19 +73,9 @@ func StartRedisCluster(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
 		if err != nil || strings.Contains(state, "cluster_state:ok") {
 			return r, err
 		}
-		if err := pauseFor(ctx, 20*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 20*time.Millisecond); err != nil {
 			return nil, err
 		}
-	}
-}
-
-// pauseFor waits for d, or until ctx ends.
-func pauseFor(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
@@ -160,7 +151,7 @@ func (r *Redis) RestartAfter(ctx context.Context, delay time.Duration) error {
 	if err := r.Kill(ctx); err != nil {
 		return err
 	}
-	if err := pauseFor(ctx, delay); err != nil {
+	if err := pause.For(ctx, delay); err != nil {
 		return err
 	}
 	return r.Restart(ctx)

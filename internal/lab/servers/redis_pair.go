@@ -11,6 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // RedisPair is a Redis with a replica that can take its place. Neither keeps
@@ -73,7 +74,7 @@ func (p *RedisPair) AwaitSync(ctx context.Context) error {
 		if strings.Contains(said, "master_link_status:up") {
 			return p.awaitOffset(ctx)
 		}
-		if err := pauseFor(ctx, 10*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 10*time.Millisecond); err != nil {
 			return fmt.Errorf("wait for the replica: %w", err)
 		}
 	}

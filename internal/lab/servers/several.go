@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // members are as many as ensembles and clusters have: the fewest of which one
@@ -49,9 +51,9 @@ func restartAll[S runner](ctx context.Context, all []S) error {
 }
 
 func closeAll[S runner](ctx context.Context, all []S) error {
-	var errs []error
-	for _, one := range all {
-		errs = append(errs, one.Close(ctx))
+	errs := make([]error, len(all))
+	for i, one := range all {
+		errs[i] = one.Close(ctx)
 	}
 	return errors.Join(errs...)
 }
@@ -70,7 +72,7 @@ func awaitLeader[S any](ctx context.Context, all []S, leads func(ctx context.Con
 				return one, nil
 			}
 		}
-		if err := pauseFor(ctx, 20*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 20*time.Millisecond); err != nil {
 			var none S
 			return none, fmt.Errorf("wait for a leader: %w", err)
 		}

@@ -53,7 +53,8 @@ syncLimit=20
 
 // configure gives the members their places.
 func (e *ZooKeeperEnsemble) configure() error {
-	config := ensembleConfig
+	var config strings.Builder
+	config.WriteString(ensembleConfig)
 	taken := make([]int, len(e.Members))
 	for i := range e.Members {
 		var three [3]int // for clients, for followers and for elections
@@ -65,10 +66,10 @@ func (e *ZooKeeperEnsemble) configure() error {
 			three[j] = port
 		}
 		taken[i] = three[0]
-		config += fmt.Sprintf("server.%d=127.0.0.1:%d:%d\n", i+1, three[1], three[2])
+		fmt.Fprintf(&config, "server.%d=127.0.0.1:%d:%d\n", i+1, three[1], three[2])
 	}
 	for i, member := range e.Members {
-		if err := member.configure(taken[i], config); err != nil {
+		if err := member.configure(taken[i], config.String()); err != nil {
 			return err
 		}
 		if err := os.MkdirAll(member.file("data"), 0o700); err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // lifetimes is how many TTLs a renewed lease is watched.
-const lifetimes = 5
+const lifetimes = 3
 
 // renews proves that a lease lasts for as long as its holder lives; or shows
 // that it ends, and the next holder comes, while the first is still at work.

@@ -22,7 +22,19 @@ const atOnce = 6
 // that it can be kept in.
 func Run(t *testing.T, lab *labtest.Lab) {
 	t.Helper()
-	r := &run{lab: lab, places: make(chan struct{}, atOnce)}
+	const holds = 200
+	runOf(t, lab, contents(), holds)
+}
+
+// ProveTokens takes each name so often to see its tokens grow.
+func ProveTokens(t *testing.T, lab *labtest.Lab, holds int) {
+	t.Helper()
+	runOf(t, lab, []topic{{"Fences", fences, nil}}, holds)
+}
+
+func runOf(t *testing.T, lab *labtest.Lab, topics []topic, holds int) {
+	t.Helper()
+	r := &run{lab: lab, topics: topics, holds: holds, places: make(chan struct{}, atOnce)}
 	r.privates = &privates{t: t, lab: lab, all: make(map[string]*private)}
 	var entries sync.WaitGroup
 	for _, entry := range lock.Registry() {
@@ -36,6 +48,8 @@ func Run(t *testing.T, lab *labtest.Lab) {
 // run is what the subjects of one run share.
 type run struct {
 	lab      *labtest.Lab
+	topics   []topic
+	holds    int
 	privates *privates
 	places   chan struct{}
 }
@@ -46,7 +60,7 @@ func (r *run) entry(t *testing.T, entry lock.Entry) {
 		subjects.Go(func() {
 			r.places <- struct{}{}
 			defer func() { <-r.places }()
-			t.Run(kind, func(t *testing.T) { r.subject(t, entry, kind).run(t) })
+			t.Run(kind, func(t *testing.T) { r.subject(t, entry, kind).run(t, r.topics) })
 		})
 	}
 	subjects.Wait()
@@ -54,7 +68,7 @@ func (r *run) entry(t *testing.T, entry lock.Entry) {
 
 func (r *run) subject(t *testing.T, entry lock.Entry, kind string) *subject {
 	t.Helper()
-	s := &subject{entry: entry, backend: shared(t, r.lab, kind)}
+	s := &subject{entry: entry, holds: r.holds, backend: shared(t, r.lab, kind)}
 	s.own = func(t *testing.T) *private { return r.privates.own(t, kind) }
 	s.backend.litter(t, unique()) // what runs to look at it is no topic's
 	return s
@@ -120,12 +134,14 @@ func contents() []topic {
 type subject struct {
 	entry   lock.Entry
 	backend backend
+	// holds is how often a name is taken to see its tokens grow.
+	holds int
 	// own is a backend of the same kind that the topic may break.
 	own func(*testing.T) *private
 }
 
-func (s *subject) run(t *testing.T) {
-	for _, topic := range contents() {
+func (s *subject) run(t *testing.T, topics []topic) {
+	for _, topic := range topics {
 		if topic.of != nil && !topic.of(s) {
 			continue
 		}

@@ -5,9 +5,6 @@ import (
 	"testing"
 )
 
-// holds is how often a name is taken to see its tokens grow.
-const holds = 1000
-
 // fences proves that tokens grow strictly, from hold to hold, replica to replica
 // and client to client; or that there are none.
 func fences(t *testing.T, s *subject) {
@@ -16,7 +13,7 @@ func fences(t *testing.T, s *subject) {
 	const generations = 4
 	for range generations {
 		replicas := []*replica{s.replica(t), s.replica(t)} // new clients, with new connections
-		for i := range holds / generations {
+		for i := range s.holds / generations {
 			lease := acquire(t, replicas[i%len(replicas)], name)
 			token := lease.Token()
 			release(t, lease)

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/internal/service/rescue"
 )
 
 // group is the consumer group of every stream: all replicas are in it.
@@ -36,10 +39,7 @@ type consumer struct {
 func (c *consumer) run(ctx context.Context) {
 	own, wait := "0", backOff
 	for ctx.Err() == nil {
-		entries, err := c.next(ctx, &own)
-		if err == nil {
-			err = c.finish(ctx, entries)
-		}
+		err := rescue.Do(ctx, c.options.Log, "write orders of "+c.part.orders(), func() error { return c.round(ctx, &own) })
 		if err == nil {
 			wait = backOff
 			continue
@@ -48,10 +48,19 @@ func (c *consumer) run(ctx context.Context) {
 			return
 		}
 		c.options.Log.WarnContext(ctx, "orders wait for the ledger", "stream", c.part.orders(), "error", err)
-		own = "0" // what was read and not written is pending
-		pause(ctx, wait)
+		own = "0"                // what was read and not written is pending
+		_ = pause.For(ctx, wait) // the loop sees for itself whether ctx has ended
 		wait = min(2*wait, mostBackOff)
 	}
+}
+
+// round reads a batch and writes it.
+func (c *consumer) round(ctx context.Context, own *string) error {
+	entries, err := c.next(ctx, own)
+	if err != nil {
+		return err
+	}
+	return c.finish(ctx, entries)
 }
 
 // next is a batch of orders: its own that it did not finish, those that others
@@ -149,7 +158,7 @@ func (c *consumer) finish(ctx context.Context, messages []redis.XMessage) error 
 		return err
 	}
 	if len(messages) < c.options.Batch {
-		pause(ctx, c.options.Linger)
+		_ = pause.For(ctx, c.options.Linger) // the orders are written, whether ctx has ended or not
 	}
 	return nil
 }

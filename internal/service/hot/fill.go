@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -31,7 +33,7 @@ func (s *Stock) fill(ctx context.Context, goodsID int64) error {
 		return backend("fill", err)
 	}
 	if !ours {
-		if !pause(ctx, fillLook) {
+		if pause.For(ctx, fillLook) != nil {
 			return errBusy(ctx, goodsID)
 		}
 		return nil
@@ -49,7 +51,7 @@ func (s *Stock) refill(ctx context.Context, goodsID, floor int64) error {
 	go func() {
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillWithin)
 		defer cancel()
-		done <- s.install(own, goodsID, floor)
+		done <- rescue.Do(own, s.options.Log, "install a counter", func() error { return s.install(own, goodsID, floor) })
 	}()
 	select {
 	case err := <-done:

@@ -115,7 +115,7 @@ func New(store *repo.Store, clients *lock.Clients, o Options) *Stock {
 	s := &Stock{options: o.withDefaults(), store: store, redis: clients.Redis, stop: stop, drifts: make(map[int64]Drift)}
 	s.reading = clients.AnotherRedis(s.options.Partitions)
 	s.soldOut = newSoldOut(clients.Redis, s.options.Prefix+":restocked")
-	s.ledger = newLedgerWatch(store)
+	s.ledger = newLedgerWatch(store, s.options.Log)
 	for n := range s.options.Partitions {
 		p := newPartition(s.options.Prefix, n)
 		s.parts = append(s.parts, p)
@@ -167,16 +167,4 @@ func backend(doing string, err error) error {
 		return nil
 	}
 	return &stock.BackendError{Backend: redisName, Err: fmt.Errorf("%s: %w", doing, err)}
-}
-
-// pause waits for d, or until ctx ends, and reports whether ctx lasted.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

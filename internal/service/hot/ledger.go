@@ -3,12 +3,14 @@ package hot
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -24,13 +26,14 @@ const (
 // replica who wait. It asks the ledger itself, so that nothing else is believed.
 type ledgerWatch struct {
 	store *repo.Store
+	log   *slog.Logger
 
 	mu      sync.Mutex
 	waiting map[string][]chan stock.Order // by request id
 }
 
-func newLedgerWatch(store *repo.Store) *ledgerWatch {
-	return &ledgerWatch{store: store, waiting: make(map[string][]chan stock.Order)}
+func newLedgerWatch(store *repo.Store, log *slog.Logger) *ledgerWatch {
+	return &ledgerWatch{store: store, log: log, waiting: make(map[string][]chan stock.Order)}
 }
 
 // await returns the order of the ledger under a request id when it is there.
@@ -61,7 +64,7 @@ func (w *ledgerWatch) leave(requestID string, found chan stock.Order) {
 }
 
 // look asks the ledger for as long as somebody waits. A database that fails is
-// asked again: whoever waits has a limit of his own.
+// asked again.
 func (w *ledgerWatch) look() {
 	for {
 		time.Sleep(ledgerLook)
@@ -69,7 +72,8 @@ func (w *ledgerWatch) look() {
 		ids := slices.Collect(maps.Keys(w.waiting))
 		w.mu.Unlock()
 		for some := range slices.Chunk(ids, ledgerAtOnce) {
-			w.ask(some)
+			// Whoever waits has a limit of his own: failures are not for him.
+			_ = rescue.Do(context.Background(), w.log, "look into the ledger", func() error { return w.ask(some) })
 		}
 		if w.idle() {
 			return
@@ -84,12 +88,12 @@ func (w *ledgerWatch) idle() bool {
 	return len(w.waiting) == 0
 }
 
-func (w *ledgerWatch) ask(ids []string) {
+func (w *ledgerWatch) ask(ids []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	orders, err := w.store.Orders(ctx, ids...)
 	if err != nil {
-		return
+		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,6 +103,7 @@ func (w *ledgerWatch) ask(ids []string) {
 		}
 		delete(w.waiting, id)
 	}
+	return nil
 }
 
 // Await returns when the ledger has an order that was promised. Where it does not

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/rescue"
 )
 
 // Drift compares what Redis may promise of a goods with what the database has.
@@ -84,8 +86,9 @@ func (s *Stock) look(ctx context.Context, goodsID int64) (Drift, error) {
 
 // reconcile looks at every goods at intervals until ctx ends.
 func (s *Stock) reconcile(ctx context.Context) {
-	for pause(ctx, s.options.Reconcile) {
-		if err := s.Reconcile(ctx); err != nil && ctx.Err() == nil {
+	for pause.For(ctx, s.options.Reconcile) == nil {
+		err := rescue.Do(ctx, s.options.Log, "compare counters", func() error { return s.Reconcile(ctx) })
+		if err != nil && ctx.Err() == nil {
 			s.options.Log.WarnContext(ctx, "counters were not compared", "error", err)
 		}
 	}

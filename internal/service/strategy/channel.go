@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ func channel() Entry {
 		Claims:  Claims{ExclusiveInProcess: true, SurvivesCrash: true},
 		Damage:  LostUpdates,
 		New: func(d Deps) Strategy {
-			return &owned{store: d.site(), wait: d.LockWait, owners: make(map[int64]*owner)}
+			return &owned{store: d.site(), wait: d.LockWait, log: d.Log, owners: make(map[int64]*owner)}
 		},
 	}
 }
@@ -27,6 +28,7 @@ func channel() Entry {
 type owned struct {
 	store site
 	wait  time.Duration
+	log   *slog.Logger
 
 	mu     sync.Mutex
 	owners map[int64]*owner
@@ -48,7 +50,9 @@ func (s *owned) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 	job := func() {
 		defer close(done)
 		taken := time.Now()
-		outcomes, err = checkThenWrite(ctx, s.store, goodsID, batch, noToken, setStock)
+		outcomes, err = orUnknown(ctx, s.log, goodsID, func() ([]stock.Outcome, error) {
+			return checkThenWrite(ctx, s.store, goodsID, batch, noToken, setStock)
+		})
 		for i := range outcomes {
 			outcomes[i].Wait, outcomes[i].Hold = taken.Sub(asked), time.Since(taken)
 		}

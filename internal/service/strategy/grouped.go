@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ type Group struct {
 	Queue int
 	// Timeout bounds the writing of one batch.
 	Timeout time.Duration
+	// Log hears of a strategy that panics; nil: slog's default.
+	Log *slog.Logger
 }
 
 // Ledger finds the orders that were made under request ids; ids that are not in
@@ -50,7 +53,8 @@ type Grouped struct {
 
 // NewGrouped groups the calls of a strategy that writes to this ledger.
 func NewGrouped(strategy Strategy, ledger Ledger, bounds Group) *Grouped {
-	return &Grouped{strategy: strategy, ledger: ledger, bounds: bounds, queues: make(map[int64]*queue)}
+	safe := rescued{strategy, bounds.Log} // a panic in a queue's goroutine would end the replica
+	return &Grouped{strategy: safe, ledger: ledger, bounds: bounds, queues: make(map[int64]*queue)}
 }
 
 // Deduct waits in the queue of the goods, and then for the batch. A caller whose

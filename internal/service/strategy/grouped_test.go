@@ -29,6 +29,8 @@ type memory struct {
 	late bool
 	// fails is what every batch is answered with; nil: nothing fails.
 	fails error
+	// panics has every batch panic after it was written.
+	panics bool
 	// forgets has the ledger find nothing, broken not answer.
 	forgets bool
 	broken  error
@@ -75,6 +77,9 @@ func (m *memory) write(goodsID int64, batch []stock.Purchase) ([]stock.Outcome, 
 		m.stock -= batch[i].Quantity
 		outcomes[i].Order = stock.Order{RequestID: batch[i].RequestID, GoodsID: goodsID, Quantity: batch[i].Quantity, Remaining: m.stock}
 		m.ledger[batch[i].RequestID] = outcomes[i].Order
+	}
+	if m.panics {
+		panic("a strategy that is broken")
 	}
 	return outcomes, nil
 }

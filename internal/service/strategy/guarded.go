@@ -42,20 +42,26 @@ func (g guarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purcha
 		return nil, err
 	}
 	granted := time.Now()
-	work, stop := lock.While(ctx, lease)
-	if g.sell == nil {
-		outcomes, err = g.sellUnfenced(work, lease, goodsID, batch)
-	} else {
-		outcomes, err = g.sell(work, lease, goodsID, batch)
-	}
-	stop()
-	err = lostOr(lease, err)
-	g.release(ctx, lease)
+	outcomes, err = g.sellUnder(ctx, lease, goodsID, batch)
 	for i := range outcomes {
 		outcomes[i].Wait = granted.Sub(asked)
 		outcomes[i].Hold = time.Since(granted)
 	}
 	return outcomes, err
+}
+
+// sellUnder sells and gives the lock back, also where selling panics: nobody else
+// would, and a lock that is renewed would never be free again.
+func (g guarded) sellUnder(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
+	defer g.release(ctx, lease)
+	work, stop := lock.While(ctx, lease)
+	defer stop()
+	if g.sell == nil {
+		outcomes, err = g.sellUnfenced(work, lease, goodsID, batch)
+	} else {
+		outcomes, err = g.sell(work, lease, goodsID, batch)
+	}
+	return outcomes, lostOr(lease, err)
 }
 
 func (g guarded) sellUnfenced(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"sync"
 	"time"
@@ -12,7 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -28,6 +31,7 @@ type preheater struct {
 	store  *repo.Store
 	copy   stockCopy
 	wait   time.Duration // for a copy, before it is busy
+	log    *slog.Logger
 
 	seen  sync.Map // goods whose copy this replica knows to be there
 	fills singleflight.Group
@@ -58,7 +62,7 @@ func (p *preheater) await(ctx context.Context, goodsID int64) error {
 	filled := p.fills.DoChan(strconv.FormatInt(goodsID, 10), func() (any, error) {
 		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillWithin)
 		defer cancel()
-		return nil, p.fill(work, goodsID)
+		return nil, rescue.Do(work, p.log, "copy "+lockName(goodsID), func() error { return p.fill(work, goodsID) })
 	})
 	late := time.NewTimer(p.wait)
 	defer late.Stop()
@@ -112,7 +116,7 @@ func (p *preheater) fill(ctx context.Context, goodsID int64) error {
 		err = p.client.SetArgs(ctx, p.filling(goodsID), owner, redis.SetArgs{Mode: "NX", TTL: fillWithin}).Err()
 		switch {
 		case errors.Is(err, redis.Nil): // another one is at it
-			err = sleep(ctx, fillPoll)
+			err = pause.For(ctx, fillPoll)
 		case err != nil:
 			err = redisFault(ctx, "begin to copy a goods", err)
 		default:

@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
@@ -162,6 +163,8 @@ type Deps struct {
 	Lock lock.Deps
 	// Retry bounds the tries of optimistic writers.
 	Retry Retry
+	// Log hears of what panics and must not end the replica; nil: slog's default.
+	Log *slog.Logger
 	// Group bounds the queues of group=true, which any strategy can have.
 	Group Group
 	// Buckets is the number of rows that sql-bucket splits a stock over.

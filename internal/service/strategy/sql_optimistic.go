@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -49,7 +50,7 @@ func (s optimistic) Deduct(ctx context.Context, goodsID int64, batch []stock.Pur
 			s.pace.won()
 			return outcomes, err
 		}
-		if err := sleep(ctx, s.pace.lost()); err != nil {
+		if err := pause.For(ctx, s.pace.lost()); err != nil {
 			return nil, fmt.Errorf("retry deduction of goods %d: %w", goodsID, err)
 		}
 	}
@@ -89,15 +90,4 @@ func (p *pace) won() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.window -= p.window / 16
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -17,6 +17,7 @@ func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
 
 func TestConformance(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		t.Parallel() // one waits for its disk, another for its turn
 		strategytest.Run(t, strategytest.Bench{
 			Open:  func(t *testing.T, replica string) *repo.Store { return labtest.Open(t, d, replica) },
 			Locks: func(t *testing.T, needs []lock.Backend) lock.Deps { return lab.Locks(t, d, needs...) },

@@ -40,7 +40,7 @@ func twoInserters(name, kind, expect string, seen check.Check) experiment.Part {
 		Does:   "somebody takes a name through " + kind + " and has it for a second, and somebody else asks for it meanwhile",
 		Expect: expect,
 		Steps:  []experiment.Step{step.AskForTaken(kind, time.Second, experiment.MySQL)},
-		Check: seen, Pictures: []experiment.Picture{experiment.Timeline},
+		Check:  seen, Pictures: []experiment.Picture{experiment.Timeline},
 	}
 }
 

@@ -9,17 +9,18 @@ import (
 )
 
 func optimistic() experiment.Experiment {
+	const one, crowd = "tries_per_sale_at_1", "tries_per_sale_at_64"
+	const many = 10 // tries for one sale
 	return experiment.Experiment{
 		Number: 23, Name: "optimistic", Title: "Optimistic writers try again and again where many want the same row",
 		Claim:  "An optimistic lock makes two statements of one, and under load the burden on the database is more than it can bear.",
 		Source: chapterOne + ", the optimistic lock in MySQL",
 		Fix:    "stockd serve --optimistic.step 5ms",
 		Parts: []experiment.Part{
-			tries("no-pause", "sql-optimistic", "the tries for one sale grow with the crowd",
-				check.All(check.AtMost("tries_per_sale_at_1", 1.2), check.Times("tries_per_sale_at_64", 5, "tries_per_sale_at_1")),
-				"STOCKD_OPTIMISTIC_STEP=0s", "STOCKD_OPTIMISTIC_TRIES=10000"),
-			remedy(tries("pause", "sql-optimistic", "losers pause for longer the more races are lost, and the tries stay few", check.AtMost("tries_per_sale_at_64", 4))),
-			remedy(tries("conditional", "sql-conditional", "one statement a sale, however many buy", check.AtMost("tries_per_sale_at_64", 1.2))),
+			tries("no-pause", "sql-optimistic", "one try a sale for one client, and with 64 it is lost far more often than won",
+				check.All(check.AtMost(one, 1.2), check.AtLeast(crowd, many)), "STOCKD_OPTIMISTIC_STEP=0s", "STOCKD_OPTIMISTIC_TRIES=10000"),
+			remedy(tries("pause", "sql-optimistic", "losers pause for longer the more races are lost, and the tries stay few", check.AtMost(crowd, many))),
+			remedy(tries("conditional", "sql-conditional", "one statement a sale, however many buy", check.AtMost(crowd, 1.2))),
 		},
 	}
 }
@@ -34,6 +35,6 @@ func tries(name, strategy, expect string, seen check.Check, env ...string) exper
 		Does:   "1, 8 and 64 clients buy through " + strategy + ", each for a second and a half; the UPDATEs of the database are counted",
 		Expect: expect,
 		Steps:  []experiment.Step{step.Stock(1_000_000), sell(1), sell(8), sell(64), step.Audit()},
-		Check:  check.All(seen, check.Told("tries_per_sale_at_1", "tries_per_sale_at_8", "tries_per_sale_at_64", "sales_per_s_at_1", "sales_per_s_at_64"), check.Clean()), Pictures: []experiment.Picture{experiment.Bars},
+		Check:  check.All(seen, check.Told("tries_per_sale_at_8", "sales_per_s_at_1", "sales_per_s_at_8", "sales_per_s_at_64"), check.Clean()), Pictures: []experiment.Picture{experiment.Bars},
 	}
 }

@@ -42,7 +42,7 @@ func Run(t *testing.T, bench Bench) {
 		t.Run(entry.Name, func(t *testing.T) {
 			s := newSubject(t, bench, prefix, entry, stores, goods)
 			s.run(t, contents())
-			t.Run("grouped", func(t *testing.T) { s.grouped(t).run(t, groupedContents(entry)) })
+			t.Run("grouped", func(t *testing.T) { s.grouped(t).run(t, groupedContents()) })
 		})
 	}
 }
@@ -88,19 +88,8 @@ func contents() []topic {
 	}
 }
 
-// groupedContents lists what a strategy is held to with its calls grouped. One
-// with a lock on a server takes its time, and is asked only for what grouping
-// could break.
-func groupedContents(entry strategy.Entry) []topic {
-	if entry.Claims.Fenceable {
-		return []topic{
-			{"ServesABatchFirstComeFirstServed", servesABatchFirstComeFirstServed},
-			{"CopiesInACrowdDisturbNobody", copiesInACrowdDisturbNobody},
-			{"NeverSellsToWhoWasToldItFailed", neverSellsToWhoWasToldItFailed},
-			{"OnThreeReplicas", onThreeReplicas},
-			{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
-		}
-	}
+// groupedContents lists what a strategy is held to with its calls grouped.
+func groupedContents() []topic {
 	return append(contents(), topic{"CopiesInACrowdDisturbNobody", copiesInACrowdDisturbNobody})
 }
 

@@ -1,0 +1,23 @@
+//go:build prove
+
+package main
+
+import (
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// Fifty kills at random moments, of each strategy.
+func TestProveRedisStockSurvivesKills(t *testing.T) {
+	surviveKills(t, servers.MariaDB, 50, redisStockKilled())
+}
+
+func TestProveGroupedSalesSurviveKills(t *testing.T) {
+	for _, database := range []string{servers.MariaDB, servers.MySQL} {
+		t.Run(database, func(t *testing.T) {
+			surviveKills(t, database, 50, groupedAndKilled("sql-conditional"), groupedAndKilled("sql-for-update"),
+				groupedAndKilled("sql-bucket"), groupedAndKilled("redis-reentrant"))
+		})
+	}
+}

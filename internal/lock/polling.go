@@ -1,0 +1,78 @@
+package lock
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// polling paces those who wait in this replica for names that nobody tells them
+// are free: they try, pause and try again. Whoever is the only one tries again
+// soon, so that a few replicas hand a name over quickly; the more there are, and
+// the longer they wait, the longer they pause, up to most. So a crowd asks the
+// server no more often than if everybody paused as long as that from the start.
+type polling struct {
+	most time.Duration
+
+	mu      sync.Mutex
+	waiting map[string]int // who has tried in vain, by name
+}
+
+func newPolling(most time.Duration) *polling {
+	return &polling{most: most, waiting: make(map[string]int)}
+}
+
+const (
+	// soonest is the pause of one who has just come and is the only one. It grows
+	// with the square of those who wait here.
+	soonest = time.Millisecond
+	// overdue bounds by how much of the wait a pause may prolong it: a quarter.
+	overdue = 4
+)
+
+// after is the pause of one of so many who has waited so long.
+func (p *polling) after(waiting int, waited time.Duration) time.Duration {
+	if waiting > int(p.most/soonest) {
+		return p.most // its square might not fit
+	}
+	return min(p.most, max(soonest*time.Duration(waiting*waiting), waited/overdue))
+}
+
+// begin is for one who is about to try; it ends with its wait.
+func (p *polling) begin(name string) *poller {
+	return &poller{polling: p, name: name}
+}
+
+// poller is one who tries again and again, and from the first failure on waits.
+type poller struct {
+	*polling
+	name  string
+	since time.Time
+}
+
+// pause waits before the next try. It reports whether ctx lasted.
+func (w *poller) pause(ctx context.Context) bool {
+	return pause(ctx, w.next())
+}
+
+func (w *poller) next() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.since.IsZero() {
+		w.since = time.Now()
+		w.waiting[w.name]++
+	}
+	return w.after(w.waiting[w.name], time.Since(w.since))
+}
+
+// end counts the poller out.
+func (w *poller) end() {
+	if w.since.IsZero() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting[w.name]--; w.waiting[w.name] == 0 {
+		delete(w.waiting, w.name)
+	}
+}

@@ -1,0 +1,91 @@
+package lock
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const most = 50 * time.Millisecond
+
+// tries counts how often so many who wait for a name in one replica try within a
+// time, in a bubble of time.
+func tries(t *testing.T, waiters int, within time.Duration) (n int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		polls, each := newPolling(most), make([]int, waiters)
+		for i := range waiters {
+			go func() {
+				waiter := polls.begin("name")
+				defer waiter.end()
+				for each[i]++; waiter.pause(ctx); {
+					each[i]++
+				}
+			}()
+		}
+		<-ctx.Done()
+		synctest.Wait()
+		for _, one := range each {
+			n += one
+		}
+		if len(polls.waiting) != 0 {
+			t.Errorf("of those who waited is kept: %v", polls.waiting)
+		}
+	})
+	return n
+}
+
+func TestTheOnlyOneWhoWaitsNoticesSoonThatANameIsFree(t *testing.T) {
+	for _, held := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			waiter := newPolling(most).begin("name")
+			for time.Since(begun) < held {
+				waiter.pause(t.Context())
+			}
+			// A pause is drawn from half to half as long again.
+			if late := time.Since(begun) - held; late > 3*held/8+3*soonest/2 {
+				t.Errorf("a name that was held for %s was noticed to be free %s late", held, late)
+			}
+		})
+	}
+}
+
+func TestWhoWaitsLongTriesSeldom(t *testing.T) {
+	const minute = time.Minute
+	if n, seldom := tries(t, 1, minute), int(minute/most); n > seldom*11/10 {
+		t.Errorf("%d tries in %s, want about %d", n, minute, seldom)
+	}
+}
+
+func TestACrowdTriesNoMoreOftenThanIfNobodyWereQuick(t *testing.T) {
+	const crowd, within = 30, time.Second
+	calm := crowd * int(within/most)
+	if n := tries(t, crowd, within); n > calm*13/10 {
+		t.Errorf("%d who wait tried %d times in %s, want about %d", crowd, n, within, calm)
+	}
+}
+
+func TestWhoWaitsForAnotherNameIsNotOfTheCrowd(t *testing.T) {
+	polls := newPolling(most)
+	for range 20 {
+		polls.begin("crowded").next()
+	}
+	if pause := polls.begin("name").next(); pause != soonest {
+		t.Errorf("the only one who waits for a name pauses for %s, want %s", pause, soonest)
+	}
+}
+
+func TestNoPauseIsLongerThanLockRetry(t *testing.T) {
+	polls := newPolling(most)
+	for _, waiting := range []int{1, 2, 7, 8, 1_000_000, 1 << 62} {
+		for _, waited := range []time.Duration{0, time.Second, 1000 * time.Hour} {
+			if pause := polls.after(waiting, waited); pause < soonest || pause > most {
+				t.Errorf("one of %d who has waited %s pauses for %s, want %s to %s", waiting, waited, pause, soonest, most)
+			}
+		}
+	}
+}
