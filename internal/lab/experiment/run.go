@@ -127,7 +127,12 @@ func (r *run) part(ctx context.Context, e Experiment, p Part) (result PartResult
 		result.Tries++
 		r.plan.Progress.Try(e, p, result.Tries)
 		result.History = fmt.Sprintf("%s/%s-%d.jsonl", folder, p.Name, result.Tries)
-		if result.Finding, err = r.theatre.play(ctx, p, r.inFolder(result.History)); err != nil {
+		result.Finding, err = r.theatre.play(ctx, p, r.inFolder(result.History))
+		if missing, is := errors.AsType[*servers.MissingError](err); is {
+			result.NotRun = "needs " + missing.Error()
+			return result, nil
+		}
+		if err != nil {
 			return result, err
 		}
 		if result.Finding.Holds {

@@ -102,6 +102,16 @@ func TestWhatIsMissingIsNotRunAndSaysWhy(t *testing.T) {
 	}
 }
 
+func TestAServerThatAStageLacksIsNotRunAndNoError(t *testing.T) {
+	lacking := func(context.Context, *Scene) ([]string, error) {
+		return nil, &servers.MissingError{What: "a clock", How: "a shop has them"}
+	}
+	r, err := made(t, Part{Name: "one", Stage: Stage{Servers: lacking}, Steps: []Step{measured()}, Check: reaches(1)})
+	if err != nil || r.Verdict != NotRun || r.Reason != "one: needs a clock; a shop has them" {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
 func TestSQLiteIsNoMySQL(t *testing.T) {
 	th := &theatre{backends: &servers.Backends{Database: &servers.Database{Info: servers.Info{Started: servers.Embedded}}}}
 	if th.lacks(Stage{Needs: []Need{MySQL}}) == "" {

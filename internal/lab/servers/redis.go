@@ -122,10 +122,23 @@ func localRedis(ctx context.Context, k *keeper.Keeper, setup redisSetup) (*Redis
 		}
 		return r.Restart(ctx)
 	})
+	if err != nil && setup.clock && ctx.Err() == nil {
+		return nil, bearsNoClock(program, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return r, nil
+}
+
+// bearsNoClock tells of a server that does not run with libfaketime, as Redis 8.0
+// does not: it is what is missing, and nothing is wrong.
+func bearsNoClock(program string, err error) error {
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return &MissingError{
+		What: fmt.Sprintf("a Redis whose clock can be moved: %s does not run with libfaketime (%s)", program, first),
+		How:  "Redis 7.0 does",
+	}
 }
 
 // RestartEmpty kills the Redis and starts it without its data, whatever it kept.

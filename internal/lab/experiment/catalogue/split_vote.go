@@ -13,7 +13,7 @@ func splitVote() experiment.Experiment {
 	voted := func(lock, does, expect string, seen check.Check) experiment.Part {
 		return experiment.Part{
 			Name: lock, Stage: experiment.Stage{Needs: []experiment.Need{experiment.Redlock}},
-			Does:   "three contenders begin together, near to two, two and one of five masters, and 40 ms from the others; " + does,
+			Does:   "three contenders begin together, near to two, two and one of five masters, and 120 ms each way from the others; " + does,
 			Expect: expect, Steps: []experiment.Step{step.SplitVote(lock, 4*time.Second)},
 			Check: seen, Tries: 5, Pictures: []experiment.Picture{experiment.Bars},
 		}

@@ -19,7 +19,7 @@ func near() [][]int { return [][]int{{0, 1}, {2, 3}, {4}} }
 
 // How far the other masters are, and how long everyone pauses.
 const (
-	far       = 40 * time.Millisecond
+	far       = 120 * time.Millisecond
 	splitWait = 100 * time.Millisecond
 )
 
