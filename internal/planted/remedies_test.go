@@ -129,9 +129,9 @@ func breaches() []breach {
 			experiment: "lost-reply", remedies: []string{"with-key"},
 		},
 		{
-			name: "the lock is granted to whoever asks",
-			file: "internal/lock/lua/reentrant_acquire.lua", old: "if owner then", new: "if owner == 'nobody' then",
-			experiment: "no-lock", remedies: []string{"lock"},
+			name: "who comes too late is told that the database fails",
+			file: "internal/repo/mysql.go", old: "WHERE goods_id = ? AND stock >= ?`", new: "WHERE goods_id = ? AND ? > 0`",
+			experiment: "no-lock", remedies: []string{"no-lock"},
 		},
 	}
 }
