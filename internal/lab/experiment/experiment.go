@@ -47,6 +47,9 @@ type Part struct {
 	Rounds int
 	// Pictures are what the report draws of it.
 	Pictures []Picture
+	// Orders has porcupine look for an order of the purchases that explains the
+	// answers, and draw where there is none.
+	Orders bool
 }
 
 // Stage is what a part needs.
@@ -137,6 +140,9 @@ type PartResult struct {
 	Finding  check.Finding `json:"finding"`
 	// History is the file of the last try, relative to the folder of the run.
 	History string `json:"history"`
+	// Contradiction is porcupine's picture of answers that no order of the purchases
+	// explains, beside the history, or empty.
+	Contradiction string `json:"contradiction,omitempty"`
 	// NotRun is why it was not, or empty.
 	NotRun string    `json:"not_run,omitempty"`
 	Start  time.Time `json:"start"`

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/check"
+	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -127,7 +130,7 @@ func (r *run) part(ctx context.Context, e Experiment, p Part) (result PartResult
 		result.Tries++
 		r.plan.Progress.Try(e, p, result.Tries)
 		result.History = fmt.Sprintf("%s/%s-%d.jsonl", folder, p.Name, result.Tries)
-		result.Finding, err = r.theatre.play(ctx, p, r.inFolder(result.History))
+		err = r.try(ctx, p, &result)
 		if missing, is := errors.AsType[*servers.MissingError](err); is {
 			result.NotRun = "needs " + missing.Error()
 			return result, nil
@@ -142,6 +145,28 @@ func (r *run) part(ctx context.Context, e Experiment, p Part) (result PartResult
 		}
 	}
 	return result, nil
+}
+
+// try makes a part once, and judges it by what was written down.
+func (r *run) try(ctx context.Context, p Part, result *PartResult) error {
+	file := r.inFolder(result.History)
+	if err := r.theatre.perform(ctx, p, file); err != nil {
+		return err
+	}
+	h, err := history.Read(file)
+	if err != nil {
+		return err
+	}
+	result.Finding = p.Check(h)
+	if !p.Orders {
+		return nil
+	}
+	picture := strings.TrimSuffix(result.History, ".jsonl") + "-order.html"
+	drawn, err := check.DrawIllegal(h, r.inFolder(picture))
+	if drawn {
+		result.Contradiction = picture
+	}
+	return err
 }
 
 func (r *run) inFolder(name string) string { return filepath.Join(r.plan.Folder, name) }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/check"
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/keeper"
@@ -40,18 +39,6 @@ func (t *theatre) lacks(stage Stage) string {
 		}
 	}
 	return ""
-}
-
-// play makes one try of a part, and judges it by what was written down.
-func (t *theatre) play(ctx context.Context, p Part, file string) (finding check.Finding, err error) {
-	if err := t.perform(ctx, p, file); err != nil {
-		return finding, err
-	}
-	h, err := history.Read(file)
-	if err != nil {
-		return finding, err
-	}
-	return p.Check(h), nil
 }
 
 // perform does what a part says, and leaves its history in the file.

@@ -27,7 +27,7 @@ func oversell() experiment.Experiment {
 				),
 				step.Audit(),
 			},
-			Check: check.All(check.LostUpdates(), check.Oversold()), Tries: 3,
+			Check: check.All(check.LostUpdates(), check.Oversold(), check.NotLinearizable()), Tries: 3, Orders: true,
 			Pictures: []experiment.Picture{experiment.Stock},
 		}, {
 			Name: "conditional", Remedy: true, Stage: experiment.Stage{Replicas: 1},
@@ -38,7 +38,7 @@ func oversell() experiment.Experiment {
 				step.Watching(100*time.Millisecond, step.Sell(step.Sale{Strategy: "sql-conditional", Clients: 50, Requests: 6000})),
 				step.Audit(),
 			},
-			Check: check.All(check.Clean(), check.SoldOut(5000), check.Outcomes(history.Refused, 1000)), Pictures: []experiment.Picture{experiment.Stock},
+			Check: check.All(check.Clean(), check.SoldOut(5000), check.Linearizable(), check.Outcomes(history.Refused, 1000)), Pictures: []experiment.Picture{experiment.Stock},
 		}},
 	}
 }
