@@ -82,6 +82,9 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	}
 	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
 	defer func() { err = errors.Join(err, catalogue.Close()) }()
+	if err := catalogue.Enforce(service.Policy{OnlySafe: c.Strategies.OnlySafe, Deny: c.Strategies.Deny}); err != nil {
+		return usageError{err}
+	}
 	if _, err := catalogue.Service(c.Deduct.Strategy); err != nil {
 		return usageError{fmt.Errorf("deduct.strategy: %w", err)}
 	}

@@ -122,7 +122,11 @@ func (s sale) service(name string, group, fence bool) (*service.Service, error) 
 	if err != nil {
 		p := problemOf(err)
 		p.Strategies = s.options.Catalogue.Names()
-		p.Errors = []fieldError{{"strategy", fmt.Sprintf("%q is not known; allowed are those of GET /strategies", name)}}
+		why := "is not known"
+		if errors.Is(err, service.ErrStrategyRefused) {
+			why = "is refused here"
+		}
+		p.Errors = []fieldError{{"strategy", fmt.Sprintf("%q %s; allowed are those of GET /strategies that are available", name, why)}}
 		return nil, p
 	}
 	if group {

@@ -95,10 +95,16 @@ func closing(stopping func() bool) gin.HandlerFunc {
 	}
 }
 
-// limitBody refuses to read more of a body than anybody needs.
+// limitBody refuses to read more of a body than anybody needs. The server's own
+// writer is told of it, below Gin's: it would read a good deal of the rest
+// before it answers.
 func limitBody(limit int64) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, limit)
+		var writer http.ResponseWriter = c.Writer
+		if gins, is := writer.(interface{ Unwrap() http.ResponseWriter }); is {
+			writer = gins.Unwrap()
+		}
+		c.Request.Body = http.MaxBytesReader(writer, c.Request.Body, limit)
 	}
 }
 
