@@ -17,7 +17,8 @@ import (
 )
 
 // requestIDHeader names a request: in the answer, in its problem and in the log.
-const requestIDHeader = "X-Request-ID"
+// It is looked up for every request, and in this form without making a copy.
+const requestIDHeader = "X-Request-Id"
 
 // mostRequestID bounds the names that are taken from outside.
 const mostRequestID = 128
@@ -42,7 +43,9 @@ func unfitForID(r rune) bool {
 }
 
 // requestID is what identify named the request.
-func requestID(c *gin.Context) string { return c.Writer.Header().Get(requestIDHeader) }
+func requestID(c *gin.Context) string {
+	return c.Writer.Header().Get(requestIDHeader) //nolint:canonicalheader // it is canonical, and the linter would have ID
+}
 
 // about is what the log says of a request.
 func about(c *gin.Context) []any {

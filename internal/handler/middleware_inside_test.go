@@ -27,7 +27,7 @@ func TestAPanicInMidAnswerCutsTheConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Header.Set(requestIDHeader, "mine")
+	request.Header.Set("X-Request-ID", "mine")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
