@@ -58,7 +58,7 @@ func impatient() []string {
 func drip(conn net.Conn, patience time.Duration) (took time.Duration, answer string, err error) {
 	start, answered := time.Now(), make(chan string, 1)
 	go func() {
-		content, _ := io.ReadAll(conn) //nolint:errcheck // a connection that is cut is what is waited for
+		content, _ := io.ReadAll(conn) // a connection that is cut is what is waited for
 		answered <- string(content)
 	}()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -188,8 +188,11 @@ func TestALimitByAddressIsNotFooledByAForgedHeader(t *testing.T) {
 func TestNobodyIsTheOwnerWithoutTheToken(t *testing.T) {
 	r := startReplica(t)
 	for _, c := range []struct{ method, path string }{
-		{http.MethodPost, "/goods"}, {http.MethodPost, "/goods/1/restock?quantity=5"}, {http.MethodGet, "/goods/1"},
-		{http.MethodGet, "/goods/1/audit"}, {http.MethodGet, "/goods/1/drift"},
+		{http.MethodPost, "/goods"},
+		{http.MethodPost, "/goods/1/restock?quantity=5"},
+		{http.MethodGet, "/goods/1"},
+		{http.MethodGet, "/goods/1/audit"},
+		{http.MethodGet, "/goods/1/drift"},
 	} {
 		for _, token := range []string{"", "wrong", ownersToken + "x", ownersToken[:len(ownersToken)-1], strings.ToUpper(ownersToken), "' OR '1'='1"} {
 			if got := do(r.owners(t, c.method, c.path, token)); got.status != http.StatusUnauthorized || got.kind != "unauthorized" {
