@@ -72,6 +72,12 @@ func (b *syncBuffer) contains(text string) bool {
 	return strings.Contains(b.buffer.String(), text)
 }
 
+func (b *syncBuffer) text() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
 // environment is os.Environ without what is meant for a stockd.
 func environment() []string {
 	var env []string

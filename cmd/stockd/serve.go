@@ -70,6 +70,8 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	}
 	options := handler.Options{
 		Replica: c.Replica, DefaultStrategy: c.Deduct.Strategy, MaxBody: int64(c.HTTP.MaxBody), Log: log,
+		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), TrustedProxies: c.HTTP.TrustedProxies,
+		Stopping: func() bool { return ctx.Err() != nil },
 	}
 	if c.Lab.Enabled {
 		lab, err := openLab(ctx, c, log)
@@ -81,6 +83,9 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	}
 	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
 	defer func() { err = errors.Join(err, catalogue.Close()) }()
+	if err := catalogue.Enforce(service.Policy{OnlySafe: c.Strategies.OnlySafe, Deny: c.Strategies.Deny}); err != nil {
+		return usageError{err}
+	}
 	if _, err := catalogue.Service(c.Deduct.Strategy); err != nil {
 		return usageError{fmt.Errorf("deduct.strategy: %w", err)}
 	}
@@ -88,6 +93,13 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	defer keepTotals(ctx, inventory, log)()
 	options.Catalogue, options.Inventory = catalogue, inventory
 	return listen(ctx, c, log, options)
+}
+
+func limits(c config.Limit) handler.Limits {
+	return handler.Limits{
+		User:    handler.Rate{PerSecond: c.UserRate, Burst: c.UserBurst},
+		Address: handler.Rate{PerSecond: c.AddressRate, Burst: c.AddressBurst},
+	}
 }
 
 // keepTotals brings the ledger's running totals up to date until it is stopped.
@@ -163,21 +175,24 @@ func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Op
 	return group.Wait()
 }
 
-// serveOn opens one listener and serves it in the group. When ctx ends it takes
-// no more connections and waits for the requests in flight.
+// serveOn opens one listener and serves it in the group. When ctx ends it is
+// drained.
 func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *slog.Logger, name, address string, h http.Handler) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("open %s listener: %w", name, err)
 	}
+	requests, cancelRequests := context.WithCancelCause(context.WithoutCancel(ctx))
 	server := &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: c.HTTP.ReadTimeout,
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ReadHeaderTimeout: min(c.HTTP.HeaderTimeout, c.HTTP.ReadTimeout),
 		ReadTimeout:       c.HTTP.ReadTimeout,
-		WriteTimeout:      c.Deduct.Timeout + c.HTTP.ReadTimeout,
-		IdleTimeout:       c.HTTP.IdleTimeout,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		// It is counted from the end of the header: until then nothing is written.
+		WriteTimeout:   c.HTTP.ReadTimeout + c.Deduct.Timeout + c.HTTP.WriteTimeout,
+		IdleTimeout:    c.HTTP.IdleTimeout,
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	log.InfoContext(ctx, "listening", "for", name, "address", listener.Addr().String(), "replica", c.Replica)
 	group.Go(func() error {
@@ -188,9 +203,7 @@ func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *s
 	})
 	group.Go(func() error {
 		<-ctx.Done()
-		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.HTTP.Drain)
-		defer cancel()
-		if err := server.Shutdown(drain); err != nil {
+		if err := drain(context.WithoutCancel(ctx), c.HTTP, server, cancelRequests); err != nil {
 			return fmt.Errorf("drain %s: %w", name, err)
 		}
 		return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -19,11 +20,8 @@ const minToken = 16
 // check looks at every value and at those that must fit together.
 func (l *Loaded) check() error {
 	return errors.Join(
-		l.address("http.listen", l.HTTP.Listen),
-		between(l, "http.max_body", l.HTTP.MaxBody, 1<<10, 1<<20),
-		atLeast(l, "http.read_timeout", l.HTTP.ReadTimeout, 100*time.Millisecond),
-		atLeast(l, "http.idle_timeout", l.HTTP.IdleTimeout, time.Second),
-		atLeast(l, "http.drain", l.HTTP.Drain, 0),
+		l.http(),
+		l.limit(),
 		l.address("admin.listen", l.Admin.Listen),
 		l.token(),
 		l.oneOf("database.driver", l.Database.Driver, "sqlite", "mysql"),
@@ -58,6 +56,50 @@ func (l *Loaded) lab() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// http looks at the listener for buyers.
+func (l *Loaded) http() error {
+	const shortest = 100 * time.Millisecond
+	return errors.Join(
+		l.address("http.listen", l.HTTP.Listen),
+		l.proxies(),
+		between(l, "http.max_body", l.HTTP.MaxBody, 1<<10, 1<<20),
+		between(l, "http.max_deductions", l.HTTP.MaxDeductions, 1, 1_000_000),
+		atLeast(l, "http.header_timeout", l.HTTP.HeaderTimeout, shortest),
+		atLeast(l, "http.read_timeout", l.HTTP.ReadTimeout, shortest),
+		atLeast(l, "http.write_timeout", l.HTTP.WriteTimeout, shortest),
+		atLeast(l, "http.idle_timeout", l.HTTP.IdleTimeout, time.Second),
+		atLeast(l, "http.drain_delay", l.HTTP.DrainDelay, 0),
+		atLeast(l, "http.drain", l.HTTP.Drain, 0),
+	)
+}
+
+// proxies wants addresses: a name could be anybody tomorrow.
+func (l *Loaded) proxies() error {
+	for _, text := range l.HTTP.TrustedProxies {
+		_, notNetwork := netip.ParsePrefix(text)
+		if _, err := netip.ParseAddr(text); err != nil && notNetwork != nil {
+			return l.wrong("http.trusted_proxies", "must be addresses or networks such as 10.0.0.0/8, not %q", text)
+		}
+	}
+	return nil
+}
+
+func (l *Loaded) limit() error {
+	const most = 1_000_000
+	rate := func(key string, perSecond float64) error {
+		if perSecond == 0 {
+			return nil
+		}
+		return between(l, key, perSecond, 0.001, most)
+	}
+	return errors.Join(
+		rate("limit.user_rate", l.Limit.UserRate),
+		between(l, "limit.user_burst", l.Limit.UserBurst, 1, most),
+		rate("limit.address_rate", l.Limit.AddressRate),
+		between(l, "limit.address_burst", l.Limit.AddressBurst, 1, most),
+	)
 }
 
 // group wants batches that one statement can hold, and a queue that can fill one.
@@ -170,12 +212,15 @@ func (l *Loaded) redisTimeout() error {
 	return atLeast(l, "redis.timeout", l.Redis.Timeout, 10*time.Millisecond)
 }
 
-func between(l *Loaded, key string, n, least, most int) error {
-	if n < least || n > most {
-		return l.wrong(key, "must be %d to %d, not %d", least, most, n)
+func between[N int | float64](l *Loaded, key string, n, least, most N) error {
+	if !(n >= least && n <= most) { //nolint:staticcheck // so that NaN, which is neither, is refused
+		return l.wrong(key, "must be %v to %v, not %v", decimal(least), decimal(most), decimal(n))
 	}
 	return nil
 }
+
+// decimal writes a number as people do: %v would make 1e+06 of a million.
+func decimal[N int | float64](n N) string { return strconv.FormatFloat(float64(n), 'f', -1, 64) }
 
 func atLeast(l *Loaded, key string, d, least time.Duration) error {
 	if d < least {
@@ -216,6 +261,9 @@ func (l *Loaded) address(key, text string) error {
 }
 
 func (l *Loaded) token() error {
+	if l.Admin.Required && l.Admin.Token == "" {
+		return l.wrong("admin.required", "is set, and neither admin.token nor admin.token_file is")
+	}
 	if n := len(l.Admin.Token); n > 0 && n < minToken {
 		return l.wrong("admin.token", "must have at least %d characters, not %d", minToken, n)
 	}

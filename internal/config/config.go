@@ -11,9 +11,11 @@ import "time"
 type Config struct {
 	Replica    string     `key:"replica" doc:"name of this replica in answers and in the ledger; the host's name where it is empty"`
 	HTTP       HTTP       `key:"http" doc:"the listener for buyers"`
+	Limit      Limit      `key:"limit" doc:"how often somebody may ask; each replica counts by itself"`
 	Admin      Admin      `key:"admin" doc:"the listener for the owner: creating and restocking goods"`
 	Database   Database   `key:"database" doc:"where the stock and the ledger are"`
 	Deduct     Deduct     `key:"deduct" doc:"how a purchase is served"`
+	Strategies Strategies `key:"strategies" doc:"the strategies that are not for this shop"`
 	Group      Group      `key:"group" doc:"the queues of group=true: one a goods in each replica"`
 	Lock       Lock       `key:"lock" doc:"the locks of those strategies that have one"`
 	Optimistic Optimistic `key:"optimistic" doc:"the tries of sql-optimistic"`
@@ -29,11 +31,30 @@ type Config struct {
 
 // HTTP is the listener for buyers.
 type HTTP struct {
-	Listen      string        `key:"listen" default:"127.0.0.1:8080" doc:"address and port; port 0 takes any free one"`
-	MaxBody     int           `key:"max_body" default:"16384" doc:"largest body of a request, in bytes, 1024 to 1048576"`
-	ReadTimeout time.Duration `key:"read_timeout" default:"5s" doc:"how long a client may take to send a request, at least 100ms"`
-	IdleTimeout time.Duration `key:"idle_timeout" default:"75s" doc:"how long a connection may be idle, at least 1s; longer than the balancer's"`
-	Drain       time.Duration `key:"drain" default:"15s" doc:"how long requests in flight may take to end when the replica stops"`
+	Listen         string        `key:"listen" default:"127.0.0.1:8080" doc:"address and port; port 0 takes any free one"`
+	TrustedProxies []string      `key:"trusted_proxies" doc:"addresses and networks such as 10.0.0.0/8 whose X-Forwarded-For is believed, with commas between them; nobody's where it is empty"`
+	MaxBody        int           `key:"max_body" default:"16384" doc:"largest body of a request, in bytes, 1024 to 1048576"`
+	MaxDeductions  int           `key:"max_deductions" default:"4096" doc:"most purchases that are served at a time, 1 to 1000000; then the answer is busy at once"`
+	HeaderTimeout  time.Duration `key:"header_timeout" default:"5s" doc:"how long a client may take to send the header of a request, at least 100ms; never more than http.read_timeout"`
+	ReadTimeout    time.Duration `key:"read_timeout" default:"5s" doc:"how long a client may take to send a request, at least 100ms"`
+	WriteTimeout   time.Duration `key:"write_timeout" default:"5s" doc:"how long a client may take to receive an answer, at least 100ms"`
+	IdleTimeout    time.Duration `key:"idle_timeout" default:"75s" doc:"how long a connection may be idle, at least 1s; longer than the balancer's"`
+	DrainDelay     time.Duration `key:"drain_delay" default:"0s" doc:"how long a replica that stops goes on serving while /readyz tells the balancer that it stops"`
+	Drain          time.Duration `key:"drain" default:"15s" doc:"how long requests in flight may take to end when the replica stops; then they are cancelled"`
+}
+
+// Limit bounds how often somebody may ask this replica.
+type Limit struct {
+	UserRate     float64 `key:"user_rate" default:"0" doc:"purchases a second of one user_id, 0.001 to 1000000; 0 sets no limit"`
+	UserBurst    int     `key:"user_burst" default:"5" doc:"purchases that a user_id may make at once, 1 to 1000000"`
+	AddressRate  float64 `key:"address_rate" default:"0" doc:"requests a second of one address, or of one /64 of IPv6, 0.001 to 1000000; 0 sets no limit; behind a balancer set http.trusted_proxies"`
+	AddressBurst int     `key:"address_burst" default:"20" doc:"requests that an address may make at once, 1 to 1000000"`
+}
+
+// Strategies are those that this replica refuses.
+type Strategies struct {
+	OnlySafe bool     `key:"only_safe" default:"false" doc:"refuse every strategy that oversells, which is each that does not claim to be exclusive across replicas"`
+	Deny     []string `key:"deny" doc:"names of strategies to refuse, with commas between them"`
 }
 
 // Admin is the listener for the owner.
@@ -41,6 +62,7 @@ type Admin struct {
 	Listen    string `key:"listen" default:"127.0.0.1:8081" doc:"address and port; it is opened only where a token is set"`
 	Token     Secret `key:"token" doc:"bearer token that the owner sends, at least 16 characters"`
 	TokenFile string `key:"token_file" doc:"file that holds the token instead"`
+	Required  bool   `key:"required" default:"false" doc:"refuse to start without a token"`
 }
 
 // Database is where the stock and the ledger are.

@@ -107,6 +107,15 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		{name: "batches of no units", file: "group:\n  units: 0\n", want: []string{"stockd.yaml:2", "group.units", "1 to 1000000000"}},
 		{name: "a range upside down", file: "optimistic:\n  step: 5s\n", want: []string{"optimistic.max", "at least 5s"}},
 		{name: "a lab that is not on", args: []string{"--lab-history=h.jsonl", "--lab-reaper=false"}, env: map[string]string{"STOCKD_LAB_CLOCK_OFFSET": "1s"}, want: []string{"--lab-history", "--lab-reaper", "STOCKD_LAB_CLOCK_OFFSET", "lab.enabled"}},
+		{name: "a proxy by its name", args: []string{"--http-trusted-proxies=10.0.0.0/8, balancer"}, want: []string{"--http-trusted-proxies", "http.trusted_proxies", `"balancer"`}},
+		{name: "no purchase at all", args: []string{"--http-max-deductions=0"}, want: []string{"--http-max-deductions", "1 to 1000000"}},
+		{name: "a header for ever", args: []string{"--http-header-timeout=0s"}, want: []string{"--http-header-timeout", "at least 100ms"}},
+		{name: "an answer for ever", args: []string{"--http-write-timeout=0s"}, want: []string{"--http-write-timeout", "at least 100ms"}},
+		{name: "a rate below zero", file: "limit:\n  user_rate: -1\n", want: []string{"stockd.yaml:2", "limit.user_rate", "0.001 to 1000000", "not -1"}},
+		{name: "a rate that is no number", args: []string{"--limit-address-rate=NaN"}, want: []string{"--limit-address-rate", "0.001 to 1000000"}},
+		{name: "a rate in words", args: []string{"--limit-address-rate=many"}, want: []string{"--limit-address-rate", "a number", `"many"`}},
+		{name: "a burst of nothing", args: []string{"--limit-user-burst=0"}, want: []string{"--limit-user-burst", "1 to 1000000"}},
+		{name: "a token that is missing", file: "admin:\n  required: true\n", want: []string{"stockd.yaml:2", "admin.token", "admin.token_file"}},
 		{name: "a bad variable", env: map[string]string{"STOCKD_LOCK_WAIT": "soon"}, want: []string{"STOCKD_LOCK_WAIT", "lock.wait"}},
 		{name: "an unknown variable", env: map[string]string{"STOCKD_LOCK_WIAT": "5s"}, want: []string{"STOCKD_LOCK_WIAT", "STOCKD_LOCK_WAIT?"}},
 		{name: "an empty variable", env: map[string]string{"STOCKD_DATABASE_DSN": ""}, want: []string{"STOCKD_DATABASE_DSN", "database.dsn"}},
@@ -191,7 +200,7 @@ func TestASecretCanComeFromAFile(t *testing.T) {
 // What stockd config prints can be read back, and means the same.
 func TestThePrintedConfigurationCanBeRead(t *testing.T) {
 	c := load(t, "", "--replica=shop: 1 # the first", "--lock-wait=1500ms", "--database-dsn=/tmp/a b.db",
-		"--redis-addresses=one:6379, two:6379", "--redis-cluster=true")
+		"--redis-addresses=one:6379, two:6379", "--redis-cluster=true", "--limit-user-rate=0.5")
 	var printed bytes.Buffer
 	if err := c.Print(&printed); err != nil {
 		t.Fatal(err)

@@ -84,6 +84,12 @@ func (f field) set(text string) error {
 			return fmt.Errorf("must be a whole number, not %q", text)
 		}
 		*target = n
+	case *float64:
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return fmt.Errorf("must be a number, not %q", text)
+		}
+		*target = n
 	case *bool:
 		if text != "true" && text != "false" {
 			return fmt.Errorf("must be true or false, not %q", text)

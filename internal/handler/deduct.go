@@ -2,6 +2,8 @@ package handler
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -14,7 +16,36 @@ import (
 )
 
 // sale serves buyers.
-type sale struct{ options Options }
+type sale struct {
+	options Options
+	places  places
+	users   *limiter
+}
+
+// places are those of the purchases that are served at a time; nil has room for
+// all.
+type places chan struct{}
+
+func newPlaces(most int) places {
+	if most == 0 {
+		return nil
+	}
+	return make(places, most)
+}
+
+// take takes a place, which free gives back. Nobody waits for one: where all
+// are taken there is a queue already, which another one would only make longer.
+func (p places) take() (free func(), err error) {
+	if p == nil {
+		return func() {}, nil
+	}
+	select {
+	case p <- struct{}{}:
+		return func() { <-p }, nil
+	default:
+		return nil, fmt.Errorf("%w: this replica serves %d purchases already", stock.ErrBusy, cap(p))
+	}
+}
 
 // sold is the answer to a purchase that was accepted.
 type sold struct {
@@ -61,7 +92,27 @@ func (s sale) deduct(c *gin.Context) {
 		answer(c, err)
 		return
 	}
+	if wait := s.limitUser(purchase.UserID); wait > 0 {
+		answer(c, tooOften("this user_id buys", wait))
+		return
+	}
+	// Only now, when all of the request is here: who sends it slowly must not
+	// have a place meanwhile.
+	free, err := s.places.take()
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	defer free()
 	s.sell(c, service, goodsID, purchase)
+}
+
+// limitUser counts a purchase of somebody who says who he is.
+func (s sale) limitUser(id string) (wait time.Duration) {
+	if id == "" {
+		return 0
+	}
+	return s.users.take(id, time.Now())
 }
 
 // service finds what sells: a strategy, grouped and fenced where that is asked
@@ -71,7 +122,11 @@ func (s sale) service(name string, group, fence bool) (*service.Service, error) 
 	if err != nil {
 		p := problemOf(err)
 		p.Strategies = s.options.Catalogue.Names()
-		p.Errors = []fieldError{{"strategy", fmt.Sprintf("%q is not known; allowed are those of GET /strategies", name)}}
+		why := "is not known"
+		if errors.Is(err, service.ErrStrategyRefused) {
+			why = "is refused here"
+		}
+		p.Errors = []fieldError{{"strategy", fmt.Sprintf("%q %s; allowed are those of GET /strategies that are available", name, why)}}
 		return nil, p
 	}
 	if group {
@@ -115,6 +170,9 @@ func (s sale) sell(c *gin.Context, service *service.Service, goodsID int64, purc
 }
 
 func (s sale) refuse(c *gin.Context, requestID string, err error) {
+	if cause := context.Cause(c.Request.Context()); errors.Is(err, context.Canceled) && errors.Is(cause, stock.ErrBusy) && !isUnknown(err) {
+		err = cause // it was the replica, and not the client, who gave up
+	}
 	p := problemOf(err)
 	if isUnknown(err) {
 		p.RequestID = requestID

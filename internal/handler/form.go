@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,6 +65,9 @@ func (f *form) readBody(r *http.Request, known []string) error {
 	if tooLarge, is := errors.AsType[*http.MaxBytesError](err); is {
 		return newProblem(http.StatusRequestEntityTooLarge, "body-too-large", "The body is too large").
 			detail("body is larger than the %d bytes that are allowed", tooLarge.Limit)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return newProblem(http.StatusRequestTimeout, "request-timeout", "The request took too long to arrive")
 	}
 	if err != nil {
 		return invalid(fieldError{"body", "could not be read to its end"})

@@ -118,9 +118,15 @@ func (g goods) restock(c *gin.Context) {
 	g.respond(c, http.StatusOK, row, err)
 }
 
-// readyz serves GET /readyz: ready is who can reach the database. The other
-// backends are listed; the strategies that need none of them go on without.
+// readyz serves GET /readyz: ready is who can reach the database and is not about
+// to stop. The other backends are listed; the strategies that need none of them
+// go on without.
 func (g goods) readyz(c *gin.Context) {
+	if g.options.Stopping != nil && g.options.Stopping() {
+		answer(c, newProblem(http.StatusServiceUnavailable, "stopping", "This replica is about to stop").
+			detail("no more requests should be sent here"))
+		return
+	}
 	backends, err := g.options.Catalogue.Backends(c.Request.Context())
 	g.respond(c, http.StatusOK, gin.H{"status": "ready", "backends": backends}, err)
 }
@@ -153,6 +159,6 @@ func isUnknown(err error) bool { return errors.Is(err, stock.ErrUnknownOutcome) 
 // that fails or a mistake of ours.
 func logFailure(c *gin.Context, log *slog.Logger, p problem, err error) {
 	if p.Status >= http.StatusInternalServerError && !errors.Is(err, stock.ErrBusy) {
-		log.ErrorContext(c, "request failed", "path", c.Request.URL.Path, "problem", p.Type, "error", err)
+		log.ErrorContext(c, "request failed", append(about(c), "problem", p.Type, "error", err)...)
 	}
 }

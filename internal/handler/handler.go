@@ -21,20 +21,31 @@ type Options struct {
 	DefaultStrategy string
 	// MaxBody bounds the body of a request, in bytes.
 	MaxBody int64
-	Log     *slog.Logger
+	// MaxDeductions bounds the purchases that are served at a time; 0 sets no
+	// bound.
+	MaxDeductions int
+	// Limits bound how often somebody may ask.
+	Limits Limits
+	// TrustedProxies are the addresses and networks whose X-Forwarded-For tells
+	// who a client is; nobody's where it is empty. They must be well formed.
+	TrustedProxies []string
+	// Stopping tells that the replica is about to stop; nil: it never is.
+	Stopping func() bool
+	Log      *slog.Logger
 	// Lab takes the faults of an experiment; nil: there are no such routes.
 	Lab Lab
 }
 
 // Public returns the routes for buyers.
 func Public(o Options) http.Handler {
-	sale := sale{options: o}
+	sale := sale{options: o, places: newPlaces(o.MaxDeductions), users: newLimiter(o.Limits.User)}
 	goods := goods{options: o}
 	engine := engine(o)
-	engine.POST("/deduct", sale.deduct)
-	engine.GET("/strategies", sale.strategies)
-	engine.GET("/goods/:id", goods.read)
-	engine.GET("/goods/:id/audit", goods.audit)
+	buyers := engine.Group("/", limitAddresses(newLimiter(o.Limits.Address)))
+	buyers.POST("/deduct", sale.deduct)
+	buyers.GET("/strategies", sale.strategies)
+	buyers.GET("/goods/:id", goods.read)
+	buyers.GET("/goods/:id/audit", goods.audit)
 	engine.GET("/healthz", healthz)
 	engine.GET("/readyz", goods.readyz)
 	return engine
@@ -64,8 +75,12 @@ func Admin(o Options, token string) http.Handler {
 func engine(o Options) *gin.Engine {
 	e := gin.New()
 	e.HandleMethodNotAllowed = true
-	e.ForwardedByClientIP = false // nobody is trusted to say who somebody else is
-	e.Use(recovery(o.Log), limitBody(o.MaxBody))
+	// Gin believes everybody who says who somebody else is, unless it is told.
+	e.RemoteIPHeaders = []string{"X-Forwarded-For"}
+	if err := e.SetTrustedProxies(o.TrustedProxies); err != nil {
+		panic(err) // the configuration has been checked
+	}
+	e.Use(identify(), record(o.Log), recovery(o.Log), closing(o.Stopping), limitBody(o.MaxBody))
 	e.NoRoute(func(c *gin.Context) {
 		answer(c, newProblem(http.StatusNotFound, "not-found", "Nothing here").
 			detail("there is no %s here", c.Request.URL.Path))

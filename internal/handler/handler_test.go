@@ -485,12 +485,16 @@ func TestAPanicIsAProblem(t *testing.T) {
 	var log bytes.Buffer
 	h := handler.Public(handler.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), MaxBody: 1024})
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/deduct?goods_id=1", http.NoBody))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/deduct?goods_id=1", http.NoBody)
+	r.Header.Set("X-Request-ID", "mine")
+	h.ServeHTTP(w, r)
 	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "urn:stockd:problem:internal") {
 		t.Errorf("a handler without a catalogue answers %d %s", w.Code, w.Body)
 	}
-	if !strings.Contains(log.String(), "panic") || !strings.Contains(log.String(), "/deduct") {
-		t.Errorf("the log says %q", log.String())
+	for _, want := range []string{"panic", "/deduct", "request_id=mine", "deduct.go"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q: %s", want, &log)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,12 +17,17 @@ import (
 // TypePrefix begins the type of every problem.
 const TypePrefix = "urn:stockd:problem:"
 
+// instancePrefix begins the name of a request in a problem.
+const instancePrefix = "urn:stockd:request:"
+
 // problem is an RFC 9457 problem. Its type is stable: clients may branch on it.
 type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
+	// Instance names the request, as the X-Request-Id of the answer does.
+	Instance string `json:"instance,omitempty"`
 	// Errors name each field that is wrong, and what is allowed.
 	Errors []fieldError `json:"errors,omitempty"`
 	// Backend is the one that failed.
@@ -30,6 +36,8 @@ type problem struct {
 	RequestID string `json:"request_id,omitempty"`
 	// Strategies are the known ones.
 	Strategies []string `json:"strategies,omitempty"`
+
+	retryAfter string // seconds, where it is not the usual
 }
 
 // fieldError is one wrong field of a request.
@@ -64,6 +72,7 @@ func problems() []struct {
 		{stock.ErrStockLimit, http.StatusConflict, "stock-limit", "No goods may have that much stock"},
 		{stock.ErrKeyReused, http.StatusUnprocessableEntity, "key-reused", "The idempotency key was used for something else"},
 		{service.ErrUnknownStrategy, http.StatusBadRequest, "unknown-strategy", "There is no such strategy"},
+		{service.ErrStrategyRefused, http.StatusForbidden, "strategy-refused", "This strategy is not used here"},
 		{stock.ErrUnknownOutcome, unavailable, "outcome-unknown", "It is not known whether this happened"},
 		{stock.ErrFenced, unavailable, "fenced", "A later holder of the lock was there first"},
 		{stock.ErrLeaseLost, unavailable, "lease-lost", "The lock was lost before the write"},
@@ -120,9 +129,14 @@ func (p problem) Error() string { return p.Title + ": " + p.Detail }
 // answer ends the request with the problem that an error is.
 func answer(c *gin.Context, err error) {
 	p := problemOf(err)
+	p.Instance = instancePrefix + requestID(c)
 	if p.Status == http.StatusServiceUnavailable {
-		c.Header("Retry-After", retryAfter)
+		p.retryAfter = cmp.Or(p.retryAfter, retryAfter)
 	}
+	if p.retryAfter != "" {
+		c.Header("Retry-After", p.retryAfter)
+	}
+	c.Header("X-Content-Type-Options", "nosniff") // what was sent is quoted
 	body, err := json.Marshal(p)
 	if err != nil { // strings and numbers: it cannot happen
 		panic(err)

@@ -74,20 +74,26 @@ func (s *Service) setFenced(fenced *Service) {
 	s.grouped.fenced, fenced.grouped.fenced = fenced.grouped, fenced.grouped
 }
 
-// Service finds a strategy by its name.
+// Service finds a strategy by its name. ErrUnknownStrategy and
+// ErrStrategyRefused tell why there is none.
 func (c *Catalogue) Service(name string) (*Service, error) {
 	s, known := c.byName[name]
 	if !known {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownStrategy, name)
 	}
+	if s.refused != "" {
+		return nil, fmt.Errorf("%w: %s, because %s", ErrStrategyRefused, name, s.refused)
+	}
 	return s, nil
 }
 
-// Names lists the strategies in the registry's order.
+// Names lists the strategies that are not refused, in the registry's order.
 func (c *Catalogue) Names() []string {
-	names := make([]string, len(c.services))
-	for i, s := range c.services {
-		names[i] = s.entry.Name
+	names := make([]string, 0, len(c.services))
+	for _, s := range c.services {
+		if s.refused == "" {
+			names = append(names, s.entry.Name)
+		}
 	}
 	return names
 }
@@ -101,7 +107,8 @@ type Description struct {
 	Claims  strategy.Claims `json:"claims"`
 	// Damage is what is shown where it claims no exclusion, or all the same.
 	Damage strategy.Damage `json:"damage,omitempty"`
-	// Available tells whether every backend that it needs answers now.
+	// Available tells whether it is not refused, and every backend that it needs
+	// answers now.
 	Available bool `json:"available"`
 	// Note is why it is not available, or what the database does to it.
 	Note string `json:"note,omitempty"`
@@ -120,6 +127,9 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 			Name: s.entry.Name, Family: s.entry.Family, Summary: s.entry.Summary,
 			Needs: []string{c.store.Dialect()}, Claims: s.entry.Claims, Damage: s.entry.Damage,
 			Available: true, Note: caveat.Words, Hidden: caveat.Hides,
+		}
+		if s.refused != "" {
+			list[i].Available, list[i].Note = false, "refused here: "+s.refused
 		}
 		for _, need := range append([]lock.Backend{lock.Database}, s.entry.Needs...) {
 			if need != lock.Database && need != lock.MySQL {

@@ -1,0 +1,10 @@
+//go:build prove
+
+package main
+
+import "testing"
+
+func TestProveFiveThousandIdleConnections(t *testing.T) {
+	r := startReplica(t, "--http-header-timeout=10s", "--http-read-timeout=10s", "--http-idle-timeout=10s")
+	r.holdsOff(t, 5000, 256<<20)
+}

@@ -1,0 +1,297 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// send opens a connection and sends something on it.
+func (r replica) send(t *testing.T, text string) net.Conn {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.host())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// owners is a request to the owner's listener.
+func (r replica) owners(t *testing.T, method, path, token string) *http.Request {
+	t.Helper()
+	request := ask(t, method, r.AdminURL+path)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	return request
+}
+
+func containsAll(text string, parts ...string) bool {
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			return false
+		}
+	}
+	return true
+}
+
+// impatient gives a client little time, so that a test of it is short.
+func impatient() []string {
+	return []string{"--http-header-timeout=500ms", "--http-read-timeout=1s", "--http-idle-timeout=1s"}
+}
+
+// drip sends a byte now and then, until the other end has had enough. It returns
+// when that was, and what was answered.
+func drip(conn net.Conn, patience time.Duration) (took time.Duration, answer string, err error) {
+	start, answered := time.Now(), make(chan string, 1)
+	go func() {
+		content, _ := io.ReadAll(conn) // a connection that is cut is what is waited for
+		answered <- string(content)
+	}()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case answer := <-answered:
+			return time.Since(start), answer, nil
+		case <-tick.C:
+			_, _ = io.WriteString(conn, "x") // it fails once the connection is cut
+		}
+		if time.Since(start) > patience {
+			return 0, "", fmt.Errorf("still connected after %s", patience)
+		}
+	}
+}
+
+func TestSlowClientsAreCutOff(t *testing.T) {
+	r := startReplica(t, impatient()...)
+	for name, c := range map[string]struct{ head, want string }{
+		"a slow header": {"POST /deduct?goods_id=1 HTTP/1.1\r\nHost: shop\r\nX-Slow: ", ""},
+		"a slow body": {
+			"POST /deduct?goods_id=1 HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 4000\r\n\r\n{",
+			"urn:stockd:problem:request-timeout",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var slow sync.WaitGroup
+			for range 50 {
+				conn := r.send(t, c.head)
+				slow.Go(func() {
+					defer conn.Close() //nolint:errcheck // the other end has cut it
+					took, answer, err := drip(conn, 10*time.Second)
+					if err != nil || took > 3*time.Second || !strings.Contains(answer, c.want) {
+						t.Errorf("cut off after %s with %q: %v", took, answer, err)
+					}
+				})
+			}
+			r.sells(t, "beside slow clients")
+			slow.Wait()
+		})
+	}
+	r.sells(t, "after slow clients")
+}
+
+// What is too large is refused before it is all here, and takes no memory.
+func TestLargeBodiesAreRefused(t *testing.T) {
+	r := startReplica(t)
+	before := r.memory(t)
+	body := bytes.Repeat([]byte(`{"goods_id": 1} `), 10<<20/16)
+	var senders sync.WaitGroup
+	for i := range 20 {
+		senders.Go(func() {
+			var content io.Reader = bytes.NewReader(body)
+			if i%2 == 1 {
+				content = io.MultiReader(content) // its length is not told
+			}
+			request := ask(t, http.MethodPost, r.URL+"/deduct")
+			request.Body = io.NopCloser(content)
+			request.Header.Set("Content-Type", "application/json")
+			if i%2 == 0 {
+				request.ContentLength = int64(len(body))
+			}
+			// The replica hangs up in the middle, so that the answer may be lost.
+			if got := do(request); got.status != 0 && (got.status != http.StatusRequestEntityTooLarge || got.kind != "body-too-large") {
+				t.Errorf("10 MiB are answered with %d %s", got.status, got.text)
+			}
+		})
+	}
+	senders.Wait()
+	if grown := r.memory(t) - before; grown > 48<<20 {
+		t.Errorf("20 bodies of 10 MiB took %d MiB of memory", grown>>20)
+	}
+	// One that sends and then reads hears why, at once.
+	start := time.Now()
+	conn := r.send(t, "POST /deduct HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 10485760\r\n\r\n"+string(body[:32<<10]))
+	defer conn.Close() //nolint:errcheck // it has been read
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // only its status was wanted
+	if response.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("10 MiB are answered with %s", response.Status)
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("it took %s to say so", took)
+	}
+	r.sells(t, "after large bodies")
+}
+
+// memory is the most resident memory that the replica has had, in bytes.
+func (r replica) memory(t *testing.T) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.process.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	kibibytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kibibytes << 10
+}
+
+func TestALimitByAddressIsNotFooledByAForgedHeader(t *testing.T) {
+	r := startReplica(t, "--limit-address-rate=0.001", "--limit-address-burst=3")
+	accepted := 0
+	for i := range 20 {
+		request := ask(t, http.MethodPost, r.URL+"/deduct?goods_id=1")
+		for _, name := range []string{"X-Forwarded-For", "X-Real-IP", "Forwarded", "CF-Connecting-IP", "True-Client-IP", "X-Client-IP"} {
+			request.Header.Set(name, fmt.Sprintf("198.51.100.%d", i))
+		}
+		switch got := do(request); {
+		case got.status == http.StatusOK:
+			accepted++
+		case got.kind != "rate-limited" || got.header.Get("Retry-After") == "":
+			t.Errorf("answered with %d %s", got.status, got.text)
+		}
+	}
+	if accepted != 3 {
+		t.Errorf("%d purchases of 20 were accepted, want 3", accepted)
+	}
+}
+
+func TestNobodyIsTheOwnerWithoutTheToken(t *testing.T) {
+	r := startReplica(t)
+	for _, c := range []struct{ method, path string }{
+		{http.MethodPost, "/goods"},
+		{http.MethodPost, "/goods/1/restock?quantity=5"},
+		{http.MethodGet, "/goods/1"},
+		{http.MethodGet, "/goods/1/audit"},
+		{http.MethodGet, "/goods/1/drift"},
+	} {
+		for _, token := range []string{"", "wrong", ownersToken + "x", ownersToken[:len(ownersToken)-1], strings.ToUpper(ownersToken), "' OR '1'='1"} {
+			if got := do(r.owners(t, c.method, c.path, token)); got.status != http.StatusUnauthorized || got.kind != "unauthorized" {
+				t.Errorf("%s %s with token %q is answered with %d %s", c.method, c.path, token, got.status, got.text)
+			}
+		}
+	}
+	if goods, err := r.Goods(t.Context(), 1); err != nil || goods.Stock != 1000 {
+		t.Errorf("goods 1 are %+v, %v; want 1000 of them", goods, err)
+	}
+}
+
+// Whatever stands in a field is a value: it is taken as one or refused, and runs
+// nowhere.
+func TestFragmentsInEveryField(t *testing.T) {
+	r := startReplica(t)
+	sold := int64(0)
+	for _, fragment := range []string{
+		`1'; DROP TABLE tb_goods_stock; --`, `1 OR 1=1`, `' UNION SELECT * FROM tb_stock_ledger --`, `1); DELETE FROM tb_stock_ledger; --`,
+		`"><script>alert(1)</script>`, `{{7*7}}${7*7}`, `return redis.call('FLUSHALL')`, `../../etc/passwd`, "\x00\x01", "\r\nX-Injected: yes", `%s%n%d`, `{"$gt": ""}`,
+	} {
+		for _, field := range []string{"goods_id", "quantity", "user_id", "strategy", "group", "fence", "durable", "unheard_of", "Idempotency-Key", "X-Request-ID"} {
+			got := r.buyWith(t, field, fragment)
+			switch {
+			case got.status == http.StatusOK:
+				sold++
+			case got.status < 400 || got.status >= 500 || got.header.Get("Content-Type") != "application/problem+json" || got.header.Get("X-Content-Type-Options") != "nosniff":
+				t.Errorf("%q in %s is answered with %d %s", fragment, field, got.status, got.text)
+			}
+			if strings.Contains(got.text, "<script>") || got.header.Get("X-Injected") != "" || strings.Contains(got.header.Get("X-Request-ID"), "<") {
+				t.Errorf("%q in %s is sent back as it is: %v %s", fragment, field, got.header, got.text)
+			}
+		}
+	}
+	audit, err := r.AuditInFull(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if audit.Sold != sold || audit.Initial != 1000 || audit.Stock != 1000-sold || sold == 0 {
+		t.Errorf("%d were sold, and the audit is %+v", sold, audit)
+	}
+}
+
+// buyWith buys one unit with something else in one field.
+func (r replica) buyWith(t *testing.T, field, text string) reply {
+	t.Helper()
+	values := url.Values{"goods_id": {"1"}}
+	header := field == "Idempotency-Key" || field == "X-Request-ID"
+	if !header {
+		values.Set(field, text)
+	}
+	request := ask(t, http.MethodPost, r.URL+"/deduct?"+values.Encode())
+	if !header {
+		return do(request)
+	}
+	if strings.ContainsAny(text, "\r\n\x00\x01") {
+		return do(request) // HTTP itself has no room for it
+	}
+	request.Header.Set(field, text)
+	return do(request)
+}
+
+// idle opens connections that then do nothing; each second one has asked before.
+func (r replica) idle(t *testing.T, connections int) []net.Conn {
+	t.Helper()
+	list := make([]net.Conn, connections)
+	for i := range list {
+		hello := ""
+		if i%2 == 1 {
+			hello = "GET /healthz HTTP/1.1\r\nHost: shop\r\n\r\n"
+		}
+		list[i] = r.send(t, hello)
+	}
+	return list
+}
+
+// holdsOff has a replica keep so many idle connections, which must not keep it
+// from selling; it gets rid of them all.
+func (r replica) holdsOff(t *testing.T, connections int, memory int64) {
+	t.Helper()
+	list := r.idle(t, connections)
+	for range 20 {
+		r.sells(t, "beside idle connections")
+	}
+	for _, conn := range list {
+		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
+			t.Fatalf("an idle connection is still open: %v", err)
+		}
+		_ = conn.Close() // the other end has closed it
+	}
+	if took := r.memory(t); took > memory {
+		t.Errorf("%d idle connections made it %d MiB, want at most %d", connections, took>>20, memory>>20)
+	}
+	r.sells(t, "after idle connections")
+}
+
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	startReplica(t, impatient()...).holdsOff(t, 400, 128<<20)
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/handler"
+)
+
+// hold has the next purchases of goods 1 through a strategy wait in the middle,
+// and buys so often; it returns when all of them do wait.
+func (r replica) hold(t *testing.T, strategy string, purchases int, hold time.Duration) (answered []<-chan reply) {
+	t.Helper()
+	if err := r.SetFault(t.Context(), handler.Fault{Do: handler.Hold, Strategy: strategy, For: hold, Times: int64(purchases)}); err != nil {
+		t.Fatal(err)
+	}
+	for range purchases {
+		answered = append(answered, r.buying(t, "goods_id=1&strategy="+strategy))
+	}
+	await(t, "purchases to be held", 10*time.Second, func() bool {
+		faults, err := r.Faults(t.Context())
+		return err == nil && faults[len(faults)-1].Reached == int64(purchases)
+	})
+	return answered
+}
+
+// First the balancer hears of it, while everybody is still served; then nobody
+// new is; then those in flight have their answers, and nothing is left locked.
+func TestAReplicaDrainsInOrder(t *testing.T) {
+	r := startReplica(t, "--lab-enabled=true", "--http-drain-delay=1s", "--http-drain=10s")
+	held := r.hold(t, "sql-insert-lock", 1, 2500*time.Millisecond)[0]
+	if left := r.locksLeft(t); left != 1 {
+		t.Fatalf("%d locks are held in mid-sale, want 1", left)
+	}
+	r.terminate(t)
+	await(t, "/readyz to say so", 900*time.Millisecond, func() bool { return do(ask(t, http.MethodGet, r.URL+"/readyz")).kind == "stopping" })
+	if got := r.buy(t, "goods_id=1"); got.status != http.StatusOK || !got.close {
+		t.Errorf("during the delay a purchase is answered with %d %s, closed: %v", got.status, got.text, got.close)
+	}
+	await(t, "the listener to close", 5*time.Second, func() bool { return r.buy(t, "goods_id=1").status == 0 })
+	select {
+	case got := <-held:
+		t.Fatalf("the purchase in flight was answered already, with %d %s", got.status, got.text)
+	default:
+	}
+	if got := <-held; got.status != http.StatusOK {
+		t.Errorf("the purchase in flight is answered with %d %s", got.status, got.text)
+	}
+	if status := r.exit(t); status != exitOK {
+		t.Errorf("exit status %d, want %d", status, exitOK)
+	}
+	if left := r.locksLeft(t); left != 0 {
+		t.Errorf("%d locks are left behind", left)
+	}
+}
+
+// A purchase that would take too long is given up, and its lock with it.
+func TestARequestThatOutlastsTheDrainIsCancelled(t *testing.T) {
+	r := startReplica(t, "--lab-enabled=true", "--http-drain=300ms", "--deduct-timeout=1m")
+	held := r.hold(t, "sql-insert-lock", 1, time.Minute)[0]
+	start := time.Now()
+	r.terminate(t)
+	if got := <-held; got.status != http.StatusServiceUnavailable || got.kind != "busy" {
+		t.Errorf("it is answered with %d %s", got.status, got.text)
+	}
+	if status := r.exit(t); status != exitFailure || !r.log.contains("http.drain (300ms)") {
+		t.Errorf("exit status %d, want %d and the reason", status, exitFailure)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if left := r.locksLeft(t); left != 0 {
+		t.Errorf("%d locks are left behind", left)
+	}
+}
+
+// Who comes when all places are taken is told so at once, and who only sends
+// slowly has none.
+func TestTooManyPurchasesAreShed(t *testing.T) {
+	const most = 3
+	r := startReplica(t, "--lab-enabled=true", "--http-max-deductions="+strconv.Itoa(most))
+	for range 2 * most {
+		defer r.send(t, "POST /deduct HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{").Close() //nolint:errcheck // it is only to be there
+	}
+	held := r.hold(t, "naive", most, time.Minute)
+	start := time.Now()
+	got := r.buy(t, "goods_id=1")
+	if got.status != http.StatusServiceUnavailable || got.kind != "busy" || got.header.Get("Retry-After") == "" {
+		t.Errorf("one too many is answered with %d %s, Retry-After %q", got.status, got.text, got.header.Get("Retry-After"))
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("it took %s to say so", took)
+	}
+	if got := do(ask(t, http.MethodGet, r.URL+"/goods/1")); got.status != http.StatusOK {
+		t.Errorf("looking at the goods is answered with %d %s", got.status, got.text)
+	}
+	if err := r.ClearFaults(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, answered := range held {
+		if got := <-answered; got.status != http.StatusOK {
+			t.Errorf("one that was served is answered with %d %s", got.status, got.text)
+		}
+	}
+	r.sells(t, "afterwards")
+}

@@ -1,0 +1,38 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrStrategyRefused tells that the owner does not want this strategy used.
+var ErrStrategyRefused = errors.New("strategy is refused here")
+
+// Policy is which strategies the owner does not want used.
+type Policy struct {
+	// OnlySafe refuses what does not claim to be exclusive across replicas.
+	OnlySafe bool
+	// Deny refuses by name.
+	Deny []string
+}
+
+// Enforce has the catalogue refuse strategies. It is called before anything is
+// sold. ErrUnknownStrategy: a name is none, and nothing would be refused by it.
+//
+// A strategy that is refused is there all the same: what it has promised before
+// is still written, and restocking still reaches it.
+func (c *Catalogue) Enforce(p Policy) error {
+	for _, name := range p.Deny {
+		s, known := c.byName[name]
+		if !known {
+			return fmt.Errorf("strategies.deny: %w: %q", ErrUnknownStrategy, name)
+		}
+		s.refused = "strategies.deny names it"
+	}
+	for _, s := range c.services {
+		if p.OnlySafe && !s.entry.Claims.ExclusiveAcrossReplicas {
+			s.refused = "strategies.only_safe is set, and it does not claim to be exclusive across replicas"
+		}
+	}
+	return nil
+}
