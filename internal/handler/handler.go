@@ -65,7 +65,7 @@ func engine(o Options) *gin.Engine {
 	e := gin.New()
 	e.HandleMethodNotAllowed = true
 	e.ForwardedByClientIP = false // nobody is trusted to say who somebody else is
-	e.Use(recovery(o.Log), limitBody(o.MaxBody))
+	e.Use(named(o.Replica), recovery(o.Log), limitBody(o.MaxBody))
 	e.NoRoute(func(c *gin.Context) {
 		answer(c, newProblem(http.StatusNotFound, "not-found", "Nothing here").
 			detail("there is no %s here", c.Request.URL.Path))

@@ -24,6 +24,17 @@ func recovery(log *slog.Logger) gin.HandlerFunc {
 	}
 }
 
+// ReplicaHeader names in every answer the replica that gave it.
+const ReplicaHeader = "X-Stockd-Replica"
+
+// named has every answer tell whose it is, those of problems included.
+func named(replica string) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		c.Header(ReplicaHeader, replica)
+		c.Next()
+	}
+}
+
 // limitBody refuses to read more of a body than anybody needs.
 func limitBody(limit int64) gin.HandlerFunc {
 	return func(c *gin.Context) {
