@@ -32,11 +32,11 @@ const readyWithin = 2 * time.Second
 func askReady(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody) //nolint:gosec // the address is that of our own listener
 	if err != nil {
 		return fmt.Errorf("ask for readiness: %w", err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request) //nolint:gosec // the same
 	if err != nil {
 		return err // it names method and URL
 	}

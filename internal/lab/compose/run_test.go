@@ -213,11 +213,12 @@ func freshlyStocked(t *testing.T, p project) {
 func scaled(t *testing.T, p project) {
 	before := p.compose(t, "ps", "--format", "{{.ID}}", "nginx")
 	for _, replicas := range []int{3, 1, 3} {
-		p.compose(t, "up", "--detach", "--wait", "--no-recreate", fmt.Sprintf("--scale=stockd=%d", replicas))
+		p.compose(t, "up", "--detach", "--wait", fmt.Sprintf("--scale=stockd=%d", replicas))
 		p.replicas(t, replicas)
 		// The demo fails where mutex does not oversell on three replicas, where it
 		// does on one, and where sql-conditional is not clean.
 		t.Log(p.compose(t, "run", "--rm", "--no-TTY", "demo", "--strategies=mutex,sql-conditional"))
+		p.replicas(t, replicas)
 	}
 	if after := p.compose(t, "ps", "--format", "{{.ID}}", "nginx"); after != before {
 		t.Errorf("nginx was made anew: %s, before %s", after, before)
