@@ -18,6 +18,7 @@ import (
 func demoCommand() *cobra.Command {
 	var (
 		plan        demo.Plan
+		yours       yours
 		from, write string
 	)
 	cmd := &cobra.Command{
@@ -25,7 +26,9 @@ func demoCommand() *cobra.Command {
 		Short: "Sell one item out through each strategy, on one replica and on three, and see what comes of it",
 		Long: "Start what is needed, sell one item out through each strategy, on one replica and on three,\n" +
 			"and hold what came of it against what the strategy claims. The exit status is 0 only where\n" +
-			"every run came out as claimed. Nothing is left behind.",
+			"every run came out as claimed. Nothing is left behind.\n\n" +
+			"With --url the servers are yours: nothing is started, the sales go to the replicas that run there,\n" +
+			"however many they are, and the goods that were sold stay in your database.",
 		Args: noArgs,
 	}
 	flags := cmd.Flags()
@@ -38,6 +41,8 @@ func demoCommand() *cobra.Command {
 	flags.BoolVar(&plan.Group, "group", false, "have each replica make one batch of the purchases that wait")
 	flags.IntVar(&plan.Repeat, "repeat", 1, "how often to make each run")
 	flags.StringVar(&from, "servers", "auto", "auto, embedded or local, with exceptions after commas: "+servers.Exceptions)
+	flags.StringVar(&yours.url, "url", "", "stockd, or a balancer before several, that runs already")
+	yours.addOwner(flags, "")
 	flags.StringVar(&write, "json", "", "file to write the figures to")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		choice, err := servers.ParseChoice(from)
@@ -48,6 +53,9 @@ func demoCommand() *cobra.Command {
 		if err := checkPlan(plan); err != nil {
 			return usageError{err}
 		}
+		if err := findYours(cmd, yours, &plan); err != nil {
+			return usageError{err}
+		}
 		if plan.Binary, err = os.Executable(); err != nil {
 			return fmt.Errorf("find this program: %w", err)
 		}
@@ -56,6 +64,26 @@ func demoCommand() *cobra.Command {
 		return errors.Join(err, show(r, cmd.OutOrStdout(), write))
 	}
 	return cmd
+}
+
+// findYours takes over where servers run already, if they do. What would start
+// others has no place beside it.
+func findYours(cmd *cobra.Command, y yours, plan *demo.Plan) (err error) {
+	flags := cmd.Flags()
+	if y.url == "" {
+		if flags.Changed("admin-url") || flags.Changed("token-file") {
+			return errors.New("--admin-url and --token-file are for servers that are yours: --url must tell where they are")
+		}
+		return nil
+	}
+	if flags.Changed("servers") || flags.Changed("replicas") {
+		return errors.New("--url is for servers that are yours: --servers and --replicas would start others")
+	}
+	if y.adminURL == "" {
+		return errors.New("--admin-url must tell where the owner's listener is: each sale has goods of its own")
+	}
+	plan.Yours, err = y.client()
+	return err
 }
 
 func checkPlan(p demo.Plan) error {

@@ -71,7 +71,8 @@ func root() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	cmd.AddCommand(serveCommand(), demoCommand(), benchCommand(), migrateCommand(), configCommand(), labCommand(), nothingCommand())
+	cmd.AddCommand(serveCommand(), demoCommand(), benchCommand(), migrateCommand(), configCommand(), labCommand(), nothingCommand(),
+		stockCommand(), healthcheckCommand(), versionCommand())
 	return cmd
 }
 

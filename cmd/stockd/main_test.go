@@ -60,6 +60,12 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"bench", "--chart-from", "figures.json"}, "needs --chart"},
 		{[]string{"serve", "--database-max-open", "0"}, "database.max_open must be 1 to 10000"},
 		{[]string{"serve", "--deduct-strategy", "hope", "--database-dsn", filepath.Join(t.TempDir(), "s.db")}, "deduct.strategy"},
+		{[]string{"demo", "--token-file", "t"}, "--url must tell"},
+		{[]string{"demo", "--url", "http://127.0.0.1:1", "--replicas", "2"}, "--servers and --replicas would start others"},
+		{[]string{"demo", "--url", "http://127.0.0.1:1"}, "--admin-url must tell"},
+		{[]string{"demo", "--url", "http://127.0.0.1:1", "--admin-url", "http://127.0.0.1:1"}, "--token-file must name"},
+		{[]string{"stock", "--token-file", "no-such-file"}, "no-such-file"},
+		{[]string{"stock", "--goods", "0"}, "--goods must be at least 1"},
 		{[]string{"migrate"}, "up, down or status"},
 		{[]string{"migrate", "sideways"}, `"sideways"`},
 	} {

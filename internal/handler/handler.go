@@ -80,7 +80,7 @@ func engine(o Options) *gin.Engine {
 	if err := e.SetTrustedProxies(o.TrustedProxies); err != nil {
 		panic(err) // the configuration has been checked
 	}
-	e.Use(identify(), record(o.Log), recovery(o.Log), closing(o.Stopping), limitBody(o.MaxBody))
+	e.Use(named(o.Replica), identify(), record(o.Log), recovery(o.Log), closing(o.Stopping), limitBody(o.MaxBody))
 	e.NoRoute(func(c *gin.Context) {
 		answer(c, newProblem(http.StatusNotFound, "not-found", "Nothing here").
 			detail("there is no %s here", c.Request.URL.Path))

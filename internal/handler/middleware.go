@@ -98,6 +98,17 @@ func closing(stopping func() bool) gin.HandlerFunc {
 	}
 }
 
+// ReplicaHeader names in every answer the replica that gave it.
+const ReplicaHeader = "X-Stockd-Replica"
+
+// named has every answer tell whose it is, those of problems included.
+func named(replica string) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		c.Header(ReplicaHeader, replica)
+		c.Next()
+	}
+}
+
 // limitBody refuses to read more of a body than anybody needs. The server's own
 // writer is told of it, below Gin's: it would read a good deal of the rest
 // before it answers.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,46 @@ func (c Client) Strategies(ctx context.Context) ([]service.Description, error) {
 // Goods reads a goods.
 func (c Client) Goods(ctx context.Context, goodsID int64) (goods stock.Goods, err error) {
 	return goods, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d", c.URL, goodsID), nil, http.StatusOK, &goods)
+}
+
+// The look for replicas behind a balancer that takes turns.
+const (
+	replicaLooks = 64 // at most
+	replicaNews  = 16 // so many without news end it
+)
+
+// Replicas names the replicas that answer behind the balancer, in the order in
+// which they did.
+func (c Client) Replicas(ctx context.Context) (names []string, err error) {
+	for look, news := 0, 0; look < replicaLooks && look-news < replicaNews; look++ {
+		name, err := c.replica(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(names, name) {
+			names, news = append(names, name), look
+		}
+	}
+	return names, nil
+}
+
+// replica asks whoever answers for its name.
+func (c Client) replica(ctx context.Context) (string, error) {
+	url := c.URL + "/healthz"
+	request, err := c.request(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", fmt.Errorf("GET %s: %w", url, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err // it names method and URL
+	}
+	defer response.Body.Close() //nolint:errcheck // only a header was wanted
+	name := response.Header.Get(handler.ReplicaHeader)
+	if response.StatusCode != http.StatusOK || name == "" {
+		return "", fmt.Errorf("GET %s: %s, and no %s tells who answered: is it a stockd?", url, response.Status, handler.ReplicaHeader)
+	}
+	return name, nil
 }
 
 // The wait for a ledger that is written later than its orders are answered.

@@ -27,6 +27,9 @@ type Plan struct {
 	Binary string
 	// Servers is where the backends are to come from.
 	Servers servers.Choice
+	// Yours are replicas that run already; then nothing is started, and Binary,
+	// Servers and Replicas are not looked at.
+	Yours client.Client
 	// Strategies are shown in this order; all of them where it is empty.
 	Strategies []string
 	// Replicas are the sizes of the cluster.
@@ -82,14 +85,16 @@ const requestTimeout = 20 * time.Second
 // Run shows the plan. The report has every run that was made, also with an
 // error.
 func Run(ctx context.Context, p Plan) (r *report.Report, err error) {
-	r = &report.Report{Servers: make(map[string]servers.Info), Processors: runtime.NumCPU()}
-	k, err := keeper.Start()
-	if err != nil {
+	r = &report.Report{Servers: make(map[string]servers.Info)}
+	d := &demo{plan: p, report: r}
+	defer p.Progress.End()
+	if p.Yours.URL != "" {
+		return r, d.showYours(ctx)
+	}
+	if d.keeper, err = keeper.Start(); err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, k.Close()) }()
-	d := &demo{plan: p, keeper: k, report: r}
-	defer p.Progress.End()
+	defer func() { err = errors.Join(err, d.keeper.Close()) }()
 	return r, d.show(ctx)
 }
 
@@ -98,8 +103,10 @@ type demo struct {
 	keeper   *keeper.Keeper
 	report   *report.Report
 	backends *servers.Backends
-	goods    int64 // each run sells goods of its own
-	begun    bool
+	// missing tells why a backend is not there that we were to start.
+	missing map[string]string
+	goods   int64 // each run sells goods of its own
+	begun   bool
 }
 
 func (d *demo) show(ctx context.Context) (err error) {
@@ -108,7 +115,7 @@ func (d *demo) show(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.backends.Close(context.WithoutCancel(ctx))) }()
-	d.report.Servers = d.backends.Infos()
+	d.report.Servers, d.report.Processors, d.missing = d.backends.Infos(), runtime.NumCPU(), d.backends.Missing
 	d.plan.Progress.Say("starting replicas on " + d.backends.Database.String())
 	for _, replicas := range d.plan.Replicas {
 		if err := d.showOn(ctx, replicas); err != nil {
@@ -130,7 +137,12 @@ func (d *demo) showOn(ctx context.Context, replicas int) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
 	d.report.Servers["balancer"] = c.Balancer
-	strategies, err := d.strategies(ctx, c.Client())
+	return d.showAll(ctx, c.Client(), replicas)
+}
+
+// showAll shows every strategy on replicas that run.
+func (d *demo) showAll(ctx context.Context, c client.Client, replicas int) error {
+	strategies, err := d.strategies(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -140,7 +152,7 @@ func (d *demo) showOn(ctx context.Context, replicas int) (err error) {
 	}
 	for _, s := range strategies {
 		for range d.plan.Repeat {
-			run, err := d.sale(ctx, c.Client(), s, replicas)
+			run, err := d.sale(ctx, c, s, replicas)
 			if err != nil {
 				return err
 			}
@@ -217,7 +229,7 @@ func (d *demo) sale(ctx context.Context, c client.Client, s service.Description,
 // hidden is why a run cannot show what a strategy does, or empty.
 func (d *demo) hidden(s service.Description, run report.Run) string {
 	for _, need := range s.Needs {
-		if reason, missing := d.backends.Missing[need]; missing {
+		if reason, missing := d.missing[need]; missing {
 			return reason
 		}
 	}

@@ -25,13 +25,14 @@ const (
 	Embedded Mode = "embedded" // inside the process; nothing to install
 	Local    Mode = "local"    // a real server found on this machine
 	None     Mode = "none"     // nowhere: a backend that a choice leaves out
+	Yours    Mode = "yours"    // running already, and left running
 )
 
 // Info says what a run ran on.
 type Info struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	// Started is "embedded" or "local".
+	// Started is "embedded", "local" or "yours".
 	Started Mode `json:"started"`
 }
 

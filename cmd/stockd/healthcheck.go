@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stockd/stockd/internal/config"
+)
+
+func healthcheckCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "healthcheck",
+		Short: "Ask the replica on this machine whether it is ready to sell",
+		Long: "Ask the replica on this machine whether it is ready to sell. It is found by http.listen of the same\n" +
+			"configuration. The exit status is 0 only where it is ready: an image without a shell checks itself so.",
+		Args: noArgs,
+	}
+	return configured(cmd, func(ctx context.Context, c *config.Loaded) error {
+		return askReady(ctx, "http://"+nearby(c.HTTP.Listen)+"/readyz")
+	})
+}
+
+// readyWithin is longer than a replica takes to ask its backends, and shorter
+// than whoever runs the check waits.
+const readyWithin = 2 * time.Second
+
+func askReady(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody) //nolint:gosec // the address is that of our own listener
+	if err != nil {
+		return fmt.Errorf("ask for readiness: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request) //nolint:gosec // the same
+	if err != nil {
+		return err // it names method and URL
+	}
+	defer response.Body.Close() //nolint:errcheck // only its status was wanted
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s: %s", url, response.Status)
+	}
+	return nil
+}
+
+// nearby is where a listener is reached from its own machine: one on every
+// address is on the loopback, too.
+func nearby(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, port)
+}

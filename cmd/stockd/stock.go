@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/stockd/stockd/internal/lab/client"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+func stockCommand() *cobra.Command {
+	var (
+		yours yours
+		goods int64
+		units int64
+	)
+	cmd := &cobra.Command{
+		Use:   "stock",
+		Short: "Put a goods on sale where it is not on sale yet",
+		Long: "Put a goods on sale, as its owner, where it is not on sale yet. One that is keeps the stock it has,\n" +
+			"so that this may be run at every start.",
+		Args: noArgs,
+	}
+	flags := cmd.Flags()
+	yours.addOwner(flags, "http://127.0.0.1:8081")
+	flags.Int64Var(&goods, "goods", 1, "goods to put on sale")
+	flags.Int64Var(&units, "units", 5000, "units that there are to sell")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if goods < 1 || units < 0 || units > stock.MaxStock {
+			return usageError{fmt.Errorf("--goods must be at least 1 and --units 0 to %d", int64(stock.MaxStock))}
+		}
+		owner, err := yours.client()
+		if err != nil {
+			return usageError{err}
+		}
+		owner.URL = owner.AdminURL
+		said, err := putOnSale(cmd.Context(), owner, goods, units)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
+		return err
+	}
+	return cmd
+}
+
+// putOnSale creates first and looks afterwards: of two that do so at the same
+// time, one creates and the other finds.
+func putOnSale(ctx context.Context, owner client.Client, goods, units int64) (said string, err error) {
+	created := owner.CreateGoods(ctx, goods, units)
+	if created == nil {
+		return fmt.Sprintf("goods %d is on sale with %d units", goods, units), nil
+	}
+	found, err := owner.Goods(ctx, goods)
+	if err != nil {
+		return "", errors.Join(created, err)
+	}
+	return fmt.Sprintf("goods %d was on sale already, and has %d units left", goods, found.Stock), nil
+}
+
+// yours is where servers are that run already.
+type yours struct{ url, adminURL, tokenFile string }
+
+// addOwner adds the flags that an owner needs.
+func (y *yours) addOwner(flags *pflag.FlagSet, adminURL string) {
+	flags.StringVar(&y.adminURL, "admin-url", adminURL, "the owner's listener of a stockd, or of a balancer before several")
+	flags.StringVar(&y.tokenFile, "token-file", "", "file that holds the owner's token")
+}
+
+// client speaks to them.
+func (y *yours) client() (client.Client, error) {
+	if y.tokenFile == "" {
+		return client.Client{}, errors.New("--token-file must name the file that holds the owner's token")
+	}
+	token, err := os.ReadFile(y.tokenFile)
+	if err != nil {
+		return client.Client{}, fmt.Errorf("--token-file: %w", err)
+	}
+	return client.Client{
+		URL: strings.TrimSuffix(y.url, "/"), AdminURL: strings.TrimSuffix(y.adminURL, "/"), Token: strings.TrimSpace(string(token)),
+	}, nil
+}

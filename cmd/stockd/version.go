@@ -1,0 +1,41 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version and the commit that this program was built from",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			info, known := debug.ReadBuildInfo()
+			if !known {
+				return errors.New("this program was built without the facts of its build")
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), version(info))
+			return err
+		},
+	}
+}
+
+// version tells what Go's toolchain has stamped in: nothing has to be passed to
+// the build, and nothing can be passed wrongly.
+func version(info *debug.BuildInfo) string {
+	facts := make(map[string]string)
+	for _, s := range info.Settings {
+		facts[s.Key] = s.Value
+	}
+	commit := cmp.Or(facts["vcs.revision"], "unknown")
+	if facts["vcs.modified"] == "true" {
+		commit += " and changes"
+	}
+	return fmt.Sprintf("stockd %s, commit %s, %s %s/%s", info.Main.Version, commit, info.GoVersion, runtime.GOOS, runtime.GOARCH)
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// Commands for servers that run already: what a container without a shell is
+// started, checked and stocked by.
+func TestServersThatAreYours(t *testing.T) {
+	l := startLab(t, servers.Choice{Mode: servers.Embedded, Redis: servers.None, Etcd: servers.None}, 2)
+	there := l.cluster.Client()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(there.Token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	owner := []string{"--admin-url", there.AdminURL, "--token-file", token}
+
+	t.Run("a ready replica is healthy, and one that is not there is not", func(t *testing.T) {
+		_, port, _ := strings.Cut(strings.TrimPrefix(l.cluster.Replicas[0].URL, "http://"), ":")
+		if status, _, errOut := stockd(t, "healthcheck", "--http-listen", "0.0.0.0:"+port); status != exitOK {
+			t.Errorf("exit status %d, want 0: %s", status, errOut)
+		}
+		if status, _, errOut := stockd(t, "healthcheck", "--http-listen", "127.0.0.1:1"); status != exitFailure || !strings.Contains(errOut, "/readyz") {
+			t.Errorf("exit status %d, %q; want %d with what was asked", status, errOut, exitFailure)
+		}
+	})
+	t.Run("goods are put on sale once", func(t *testing.T) {
+		for _, c := range []struct{ units, want string }{
+			{"7", "goods 1 is on sale with 7 units\n"},
+			{"9", "goods 1 was on sale already, and has 7 units left\n"},
+		} {
+			status, out, errOut := stockd(t, append(owner, "stock", "--units", c.units)...)
+			if status != exitOK || out != c.want {
+				t.Errorf("exit status %d, %q (%s); want %q", status, out, errOut, c.want)
+			}
+		}
+	})
+	t.Run("a demo sells on the replicas that there are, and leaves them running", func(t *testing.T) {
+		report := filepath.Join(t.TempDir(), "demo.json")
+		status, out, errOut := stockd(t, append(owner, "demo", "--url", there.URL, "--strategies", "sql-conditional,mutex",
+			"--stock", "200", "--clients", "8", "--loops", "40", "--json", report)...)
+		if status != exitOK {
+			t.Fatalf("exit status %d: %s%s", status, out, errOut)
+		}
+		for _, run := range readReport(t, report).Runs {
+			if run.Replicas != 2 || run.ExpectedClean != (run.Strategy == "sql-conditional") {
+				t.Errorf("%s on %d replicas, expected clean: %v; there are 2", run.Strategy, run.Replicas, run.ExpectedClean)
+			}
+		}
+		names, err := there.Replicas(t.Context())
+		if slices.Sort(names); err != nil || !slices.Equal(names, []string{"replica-1", "replica-2"}) {
+			t.Errorf("after it %v answer (%v), want both replicas", names, err)
+		}
+	})
+}
+
+func TestVersionNamesTheCommit(t *testing.T) {
+	status, out, errOut := stockd(t, "version")
+	if status != exitOK || !strings.HasPrefix(out, "stockd ") || !strings.Contains(out, "commit ") || !strings.Contains(out, "go1.") {
+		t.Errorf("exit status %d, %q (%s); want version, commit and Go", status, out, errOut)
+	}
+}
