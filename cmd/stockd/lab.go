@@ -56,7 +56,7 @@ func labRunCommand() *cobra.Command {
 			"break, and conclude from what was written down. The exit status is 0 only where every one was\n" +
 			"reproduced, or could not be made because a server is not on this machine. Nothing is left\n" +
 			"behind but what --dir and --json ask for.",
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{errors.New("lab run needs names of experiments, or all; stockd lab list has them")}
 			}

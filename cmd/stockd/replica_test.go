@@ -97,8 +97,8 @@ func (r replica) locksLeft(t *testing.T) (n int) {
 	return n
 }
 
-// reply is what a request was answered with.
-type reply struct {
+// heard is what a request was answered with.
+type heard struct {
 	status int
 	header http.Header
 	kind   string // the last part of the problem's type
@@ -106,24 +106,24 @@ type reply struct {
 	close  bool
 }
 
-// do sends a request to its end; an error is a reply without a status.
-func do(r *http.Request) reply {
+// do sends a request to its end; an error is a heard without a status.
+func do(r *http.Request) heard {
 	response, err := (&http.Client{Timeout: 20 * time.Second}).Do(r)
 	if err != nil {
-		return reply{text: err.Error()}
+		return heard{text: err.Error()}
 	}
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	content, err := io.ReadAll(response.Body)
 	if err != nil {
-		return reply{text: err.Error()}
+		return heard{text: err.Error()}
 	}
 	var body struct {
 		Type string `json:"type"`
 	}
 	if err := json.Unmarshal(content, &body); err != nil {
-		return reply{status: response.StatusCode, text: fmt.Sprintf("no JSON: %q", content)}
+		return heard{status: response.StatusCode, text: fmt.Sprintf("no JSON: %q", content)}
 	}
-	return reply{
+	return heard{
 		status: response.StatusCode, header: response.Header, text: string(content), close: response.Close,
 		kind: strings.TrimPrefix(body.Type, "urn:stockd:problem:"),
 	}
@@ -139,15 +139,15 @@ func ask(t *testing.T, method, url string) *http.Request {
 }
 
 // buy buys one unit.
-func (r replica) buy(t *testing.T, query string) reply {
+func (r replica) buy(t *testing.T, query string) heard {
 	t.Helper()
 	return do(ask(t, http.MethodPost, r.URL+"/deduct?"+query))
 }
 
 // buying is the same beside what the test does meanwhile.
-func (r replica) buying(t *testing.T, query string) <-chan reply {
+func (r replica) buying(t *testing.T, query string) <-chan heard {
 	t.Helper()
-	request, answered := ask(t, http.MethodPost, r.URL+"/deduct?"+query), make(chan reply, 1)
+	request, answered := ask(t, http.MethodPost, r.URL+"/deduct?"+query), make(chan heard, 1)
 	go func() { answered <- do(request) }()
 	return answered
 }

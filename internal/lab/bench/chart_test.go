@@ -1,8 +1,6 @@
 package bench
 
 import (
-	"github.com/stockd/stockd/internal/lab/machine"
-
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
@@ -10,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/stockd/stockd/internal/lab/machine"
 )
 
 // drawn is a result of two strategies, one of which nobody could buy through.

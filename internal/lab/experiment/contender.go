@@ -158,9 +158,9 @@ func (c *Contender) Record(kind string, locker lock.Locker) lock.Locker {
 }
 
 func (c *Contender) close() error {
-	var errs []error
+	var err error
 	for _, do := range append(c.closers, c.clients.Close, c.record.Close) {
-		errs = append(errs, do())
+		err = errors.Join(err, do())
 	}
-	return errors.Join(errs...)
+	return err
 }

@@ -40,7 +40,7 @@ func SplitVote(kind string, within time.Duration) experiment.Step {
 		start := time.Now()
 		errs := make([]error, len(lockers))
 		var first sync.Once
-		var granted time.Duration = within
+		granted := within
 		var crowd sync.WaitGroup
 		for i, locker := range lockers {
 			crowd.Go(func() {
