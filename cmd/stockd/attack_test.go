@@ -237,7 +237,7 @@ func TestFragmentsInEveryField(t *testing.T) {
 }
 
 // buyWith buys one unit with something else in one field.
-func (r replica) buyWith(t *testing.T, field, text string) reply {
+func (r replica) buyWith(t *testing.T, field, text string) heard {
 	t.Helper()
 	values := url.Values{"goods_id": {"1"}}
 	header := field == "Idempotency-Key" || field == "X-Request-ID"
