@@ -152,7 +152,7 @@ func TestTheBalancerTakesTurns(t *testing.T) {
 }
 
 // copiesOf is how many copies of one purchase are sent at once. redis-getset may
-// stand still for a TTL at each hand-over, and the balancer waits 15 s for an
+// stand still for a TTL at each hand-over, and the balancer waits 17 s for an
 // answer: there are fewer of it.
 func copiesOf(s service.Description) int {
 	if s.Name == "redis-getset" {
