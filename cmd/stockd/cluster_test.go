@@ -166,7 +166,7 @@ func theBalancerTakesTurns(t *testing.T, l testLab) {
 }
 
 // copiesOf is how many copies of one purchase are sent at once. redis-getset may
-// stand still for a TTL at each hand-over, and the balancer waits 15 s for an
+// stand still for a TTL at each hand-over, and the balancer waits 17 s for an
 // answer: there are fewer of it.
 func copiesOf(s service.Description) int {
 	if s.Name == "redis-getset" {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,5 +66,33 @@ func TestVersionNamesTheCommit(t *testing.T) {
 	status, out, errOut := stockd(t, "version")
 	if status != exitOK || !strings.HasPrefix(out, "stockd ") || !strings.Contains(out, "commit ") || !strings.Contains(out, "go1.") {
 		t.Errorf("exit status %d, %q (%s); want version, commit and Go", status, out, errOut)
+	}
+}
+
+// A buyer branches on the type of a problem, whoever it is from.
+func TestTheBalancerAnswersInProblems(t *testing.T) {
+	needLocal(t)
+	choice := servers.Choice{Mode: servers.Local, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None}
+	l := startLab(t, choice, 1)
+	ask := func(body string) (status int, slug string) {
+		response, err := http.Post(l.cluster.URL+"/deduct?goods_id=1", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		var problem struct{ Type string }
+		if err := json.NewDecoder(response.Body).Decode(&problem); err != nil {
+			t.Fatalf("%s is no JSON: %v", response.Status, err)
+		}
+		return response.StatusCode, strings.TrimPrefix(problem.Type, "urn:stockd:problem:")
+	}
+	if status, slug := ask(strings.Repeat("x", 17<<10)); status != http.StatusRequestEntityTooLarge || slug != "body-too-large" {
+		t.Errorf("17 KiB: %d %s, want 413 body-too-large", status, slug)
+	}
+	if err := l.cluster.Replicas[0].Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if status, slug := ask("{}"); status != http.StatusServiceUnavailable || slug != "outcome-unknown" {
+		t.Errorf("without a replica: %d %s, want 503 outcome-unknown", status, slug)
 	}
 }
