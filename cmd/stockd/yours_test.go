@@ -79,8 +79,10 @@ func TestTheBalancerAnswersInProblems(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer response.Body.Close()
-		var problem struct{ Type string }
+		defer response.Body.Close() //nolint:errcheck // it has been read
+		var problem struct {
+			Type string `json:"type"`
+		}
 		if err := json.NewDecoder(response.Body).Decode(&problem); err != nil {
 			t.Fatalf("%s is no JSON: %v", response.Status, err)
 		}
