@@ -11,7 +11,7 @@ import (
 
 // hold has the next purchases of goods 1 through a strategy wait in the middle,
 // and buys so often; it returns when all of them do wait.
-func (r replica) hold(t *testing.T, strategy string, purchases int, hold time.Duration) (answered []<-chan reply) {
+func (r replica) hold(t *testing.T, strategy string, purchases int, hold time.Duration) (answered []<-chan heard) {
 	t.Helper()
 	if err := r.SetFault(t.Context(), handler.Fault{Do: handler.Hold, Strategy: strategy, For: hold, Times: int64(purchases)}); err != nil {
 		t.Fatal(err)

@@ -9,13 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // Commands for servers that run already: what a container without a shell is
 // started, checked and stocked by.
 func TestServersThatAreYours(t *testing.T) {
-	l := startLab(t, servers.Choice{Mode: servers.Embedded, Redis: servers.None, Etcd: servers.None}, 2)
+	l := startLabOf(t, servers.Choice{Mode: servers.Embedded, Redis: servers.None, Etcd: servers.None}, cluster.Options{Replicas: 2})
 	there := l.cluster.Client()
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte(there.Token+"\n"), 0o600); err != nil {
@@ -73,7 +74,7 @@ func TestVersionNamesTheCommit(t *testing.T) {
 func TestTheBalancerAnswersInProblems(t *testing.T) {
 	needLocal(t)
 	choice := servers.Choice{Mode: servers.Local, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None}
-	l := startLab(t, choice, 1)
+	l := startLabOf(t, choice, cluster.Options{Replicas: 1})
 	ask := func(body string) (status int, slug string) {
 		response, err := http.Post(l.cluster.URL+"/deduct?goods_id=1", "application/json", strings.NewReader(body))
 		if err != nil {

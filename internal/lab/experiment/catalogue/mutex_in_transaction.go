@@ -7,7 +7,7 @@ import (
 )
 
 func mutexInTransaction() experiment.Experiment {
-	one := experiment.Stage{Replicas: 1}
+	one := experiment.Stage{Replicas: 1, Needs: []experiment.Need{experiment.MySQL}} // SQLite has no gap between unlock and commit
 	return experiment.Experiment{
 		Number: 4, Name: "mutex-in-transaction", Title: "Unlocked before the commit: the next one reads what is not there yet",
 		Claim:  "A lock that is taken and given back inside of the transaction lets the next request read before the first has committed.",
