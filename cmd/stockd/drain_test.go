@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -59,11 +60,13 @@ func TestAReplicaDrainsInOrder(t *testing.T) {
 // A purchase that would take too long is given up, and its lock with it.
 func TestARequestThatOutlastsTheDrainIsCancelled(t *testing.T) {
 	r := startReplica(t, "--lab-enabled=true", "--http-drain=300ms", "--deduct-timeout=1m")
-	held := r.hold(t, "sql-insert-lock", 1, time.Minute)[0]
+	held := slices.Concat(r.hold(t, "sql-insert-lock", 1, time.Minute), r.hold(t, "naive", 1, time.Minute))
 	start := time.Now()
 	r.terminate(t)
-	if got := <-held; got.status != http.StatusServiceUnavailable || got.kind != "busy" {
-		t.Errorf("it is answered with %d %s", got.status, got.text)
+	for _, answered := range held {
+		if got := <-answered; got.status != http.StatusServiceUnavailable || got.kind != "busy" {
+			t.Errorf("it is answered with %d %s", got.status, got.text)
+		}
 	}
 	if status := r.exit(t); status != exitFailure || !r.log.contains("http.drain (300ms)") {
 		t.Errorf("exit status %d, want %d and the reason", status, exitFailure)

@@ -2,7 +2,6 @@ package handler
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -170,9 +169,6 @@ func (s sale) sell(c *gin.Context, service *service.Service, goodsID int64, purc
 }
 
 func (s sale) refuse(c *gin.Context, requestID string, err error) {
-	if cause := context.Cause(c.Request.Context()); errors.Is(err, context.Canceled) && errors.Is(cause, stock.ErrBusy) && !isUnknown(err) {
-		err = cause // it was the replica, and not the client, who gave up
-	}
 	p := problemOf(err)
 	if isUnknown(err) {
 		p.RequestID = requestID
