@@ -28,6 +28,8 @@ func needs() []need {
 		{name: "redis", found: program("redis-server"), packages: []string{"redis-server"}},
 		{name: "zookeeper", found: zookeeper, packages: []string{"zookeeper"}},
 		{name: "etcd", found: program("etcd"), packages: []string{"etcd-server"}},
+		{name: "faketime", found: faketime, packages: []string{"faketime"}},
+		{name: "chromium", found: program("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"), packages: []string{"chromium"}},
 	}
 }
 
@@ -42,6 +44,12 @@ func program(names ...string) func() bool {
 // zookeeper is no program, but classes and a Java to run them.
 func zookeeper() bool {
 	_, _, err := servers.FindZooKeeper()
+	return err == nil
+}
+
+// faketime is a library, which moves the clock of a Redis.
+func faketime() bool {
+	_, err := servers.FindFaketime()
 	return err == nil
 }
 

@@ -15,7 +15,7 @@ type Clock struct {
 
 // newClock is a clock that is right.
 func newClock(folder string) (*Clock, error) {
-	library, err := findFaketime()
+	library, err := FindFaketime()
 	if err != nil {
 		return nil, err
 	}
@@ -23,9 +23,9 @@ func newClock(folder string) (*Clock, error) {
 	return c, c.Set(0)
 }
 
-// findFaketime looks for the library, in its form for programs with several
+// FindFaketime looks for the library, in its form for programs with several
 // threads, where systems put it.
-func findFaketime() (string, error) {
+func FindFaketime() (string, error) {
 	for _, pattern := range []string{"/usr/lib/*/faketime", "/usr/lib*/faketime", "/usr/local/lib*/faketime", "/usr/local/lib/*/faketime"} {
 		found, err := filepath.Glob(filepath.Join(pattern, "libfaketimeMT.so.1"))
 		if err == nil && len(found) > 0 {

@@ -17,6 +17,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
 )
 
 // browser is a real one, with what it said and asked for.
@@ -37,9 +39,7 @@ func openBrowser(t *testing.T) *browser {
 			break
 		}
 	}
-	if path == "" {
-		t.Skip("the page is not read in a browser: no chromium or google-chrome is on this machine's PATH")
-	}
+	labtest.Need(t, "chromium", path != "", "apt-get install chromium brings it")
 	// A test may run as root and in a container, where the sandbox does not.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox)
 	bounded, end := context.WithTimeout(t.Context(), 2*time.Minute)
