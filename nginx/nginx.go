@@ -21,9 +21,9 @@ var (
 func Local(folder, listen string, replicas []string) string {
 	var servers strings.Builder
 	for _, address := range replicas {
-		// One that does not answer is left alone for a second, and no longer:
-		// replicas are restarted one after the other, and must not all be out.
-		servers.WriteString("server " + address + " fail_timeout=1s;\n    ")
+		// None is ever taken out of turn: replicas are restarted one after the other,
+		// and must not all be out. See the template.
+		servers.WriteString("server " + address + " max_fails=0;\n    ")
 	}
 	user := ""
 	if os.Getuid() == 0 {

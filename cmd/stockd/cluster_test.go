@@ -201,8 +201,7 @@ func copiesAreOneSale(t *testing.T, l testLab, s service.Description) {
 var crashed = []string{"sql-insert-lock", "redis-reentrant", "zk-sequential", "etcd"}
 
 // When a replica dies in the middle of a sale, the others sell on, and what was
-// sold is true: that is the claim that a crash is survived. They die in turn, so
-// that nginx has forgiven one before it is killed again.
+// sold is true: that is the claim that a crash is survived. They die in turn.
 func aKilledReplicaDoesNotStopTheSale(t *testing.T, l testLab) {
 	turn := 0
 	eachStrategy(t, l, func(t *testing.T, l testLab, s service.Description) {
