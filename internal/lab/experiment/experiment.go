@@ -41,7 +41,8 @@ type Part struct {
 	// Check says whether what is expected was seen.
 	Check check.Check
 	// Tries bounds how often a part is made until it holds: a race may come out
-	// well by luck. 0 is 1. Every try counts, and the report shows how many.
+	// well by luck. 0 is 1. Every try counts, and the report shows how many. A remedy is
+	// not tried again.
 	Tries int
 	// Rounds is how often a remedy must hold, one time after the other. 0 is 1.
 	Rounds int

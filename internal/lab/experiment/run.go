@@ -173,4 +173,10 @@ func (r *run) inFolder(name string) string { return filepath.Join(r.plan.Folder,
 
 func (p Part) rounds() int { return max(p.Rounds, 1) }
 
-func (p Part) tries() int { return max(p.Tries, p.rounds()) }
+// tries is how often a part may be made. A remedy that fails once has failed.
+func (p Part) tries() int {
+	if p.Remedy {
+		return p.rounds()
+	}
+	return max(p.Tries, p.rounds())
+}

@@ -86,6 +86,13 @@ func TestARemedyMustHoldInEachOfItsRounds(t *testing.T) {
 	}
 }
 
+func TestARemedyThatFailsOnceIsNotTriedAgain(t *testing.T) {
+	r, err := made(t, Part{Name: "one", Remedy: true, Steps: []Step{measured()}, Check: reaches(2), Tries: 5})
+	if err != nil || r.Verdict != NotReproduced || r.Tries != 1 {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
 func TestBothHalvesMustHold(t *testing.T) {
 	holds := Part{Name: "failure", Steps: []Step{measured()}, Check: reaches(1)}
 	fails := Part{Name: "remedy", Remedy: true, Steps: []Step{measured()}, Check: reaches(2)}
