@@ -28,7 +28,7 @@ func hotOptions(c config.Config, log *slog.Logger) hot.Options {
 	r := c.RedisStock
 	return hot.Options{
 		Prefix: r.Prefix, Partitions: r.Partitions, Batch: r.Batch, Linger: r.Linger, ClaimAfter: r.ClaimAfter,
-		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, PerUser: int64(r.PerUser), Log: log,
+		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, Log: log,
 	}
 }
 

@@ -57,8 +57,6 @@ type Options struct {
 	Remember time.Duration
 	// Reconcile is the pause between two looks at every counter.
 	Reconcile time.Duration
-	// PerUser is the most units of one goods for one user, or 0 for no limit.
-	PerUser int64
 	// Log hears of what is repaired and of what fails; nil hears nothing.
 	Log *slog.Logger
 }
