@@ -104,10 +104,13 @@ func (t *Tx) CountIn(ctx context.Context, goodsID, perUser int64, batch []stock.
 	} else if _, err = t.write(ctx, "count buyers", statement, args...); err == nil {
 		has, err = t.store.has(ctx, t.conn(), goodsID, users)
 	}
+	if err != nil {
+		return stock.Limit{}, err
+	}
 	for _, u := range users {
 		has[u.user] -= u.units
 	}
-	return stock.Limit{PerUser: perUser, Has: has}, err
+	return stock.Limit{PerUser: perUser, Has: has}, nil
 }
 
 // CountOut gives back what was counted in and is not sold.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -247,4 +248,36 @@ func conditional(d strategy.Deps) strategy.Strategy {
 		}
 	}
 	panic("the registry has no sql-conditional")
+}
+
+// countsWhatIsSoldWhileALimitComes has some buyers buy on three replicas while a limit
+// is set: nobody is forgotten who is in the middle of it, and nobody gets more than the
+// limit, or than he had when it came.
+func countsWhatIsSoldWhileALimitComes(t *testing.T, s *subject) {
+	const units, perUser, users = 500, 2, 3
+	goods := s.create(t, units)
+	var sold atomic.Int64
+	var buyers sync.WaitGroup
+	half := make(chan struct{}, s.impatient())
+	for i := range cap(half) {
+		buyers.Go(func() {
+			err := stock.ErrBusy
+			for errors.Is(err, stock.ErrBusy) {
+				err = oneOf(s.replicas[i%3].Deduct(t.Context(), goods, []stock.Purchase{by(fmt.Sprint("buyer-", i%users), 1)}))
+			}
+			half <- struct{}{}
+			switch {
+			case err == nil:
+				sold.Add(1)
+			case !errors.Is(err, stock.ErrUserLimit):
+				t.Errorf("while a limit comes the answer is %v", err)
+			}
+		})
+	}
+	for range cap(half) / 4 {
+		<-half
+	}
+	s.limit(t, goods, perUser)
+	buyers.Wait()
+	s.wantSoldInAll(t, goods, units, sold.Load())
 }

@@ -88,6 +88,7 @@ func contents() []topic {
 		{"RefusesWhatDoesNotFitUnderALimit", refusesWhatDoesNotFitUnderALimit},
 		{"FollowsTheLimit", followsTheLimit},
 		{"CountsWhatOthersSold", countsWhatOthersSold},
+		{"CountsWhatIsSoldWhileALimitComes", countsWhatIsSoldWhileALimitComes},
 		// undersell.go
 		{"RefusesWhileStockIsLeft", refusesWhileStockIsLeft},
 		{"LosesUnitsWithAReplica", losesUnitsWithAReplica},
