@@ -1,6 +1,7 @@
 package strategytest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -75,10 +76,7 @@ func keepsABuyerToTheLimit(t *testing.T, s *subject) {
 	var buyers sync.WaitGroup
 	for i := range answers {
 		buyers.Go(func() {
-			answers[i] = stock.ErrBusy // an honest answer, after which nothing has happened
-			for errors.Is(answers[i], stock.ErrBusy) {
-				answers[i] = oneOf(s.replicas[i%3].Deduct(t.Context(), goods, []stock.Purchase{by("小明", 1)}))
-			}
+			answers[i] = oneOf(s.insist(t, i, goods, by("小明", 1)))
 		})
 	}
 	buyers.Wait()
@@ -92,6 +90,20 @@ func keepsABuyerToTheLimit(t *testing.T, s *subject) {
 	}
 	want(t, "sold to one buyer", sold, perUser)
 	s.wantSoldInAll(t, goods, units, perUser)
+}
+
+// insist has one of the replicas sell, and asks again for as long as it is busy: that
+// is an honest answer, after which nothing has happened.
+func (s *subject) insist(t *testing.T, turn int, goodsID int64, batch ...stock.Purchase) ([]stock.Outcome, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), settleWithin)
+	defer cancel()
+	for {
+		outcomes, err := s.replicas[turn%len(s.replicas)].Deduct(ctx, goodsID, batch)
+		if !errors.Is(err, stock.ErrBusy) || ctx.Err() != nil {
+			return outcomes, err
+		}
+	}
 }
 
 // oneOf is what came of a batch of one.
@@ -123,10 +135,7 @@ func keepsEveryBuyerToTheLimit(t *testing.T, s *subject) {
 			for n := range users { // each batch in another order
 				batch = append(batch, by(fmt.Sprint("buyer-", (n*(i+1)+i)%users), 1))
 			}
-			outcomes, err := s.replicas[i%3].Deduct(t.Context(), goods, batch)
-			for errors.Is(err, stock.ErrBusy) {
-				outcomes, err = s.replicas[i%3].Deduct(t.Context(), goods, batch)
-			}
+			outcomes, err := s.insist(t, i, goods, batch...)
 			if err != nil {
 				t.Errorf("batch %d: %v", i, err)
 			}
@@ -261,10 +270,7 @@ func countsWhatIsSoldWhileALimitComes(t *testing.T, s *subject) {
 	half := make(chan struct{}, s.impatient())
 	for i := range cap(half) {
 		buyers.Go(func() {
-			err := stock.ErrBusy
-			for errors.Is(err, stock.ErrBusy) {
-				err = oneOf(s.replicas[i%3].Deduct(t.Context(), goods, []stock.Purchase{by(fmt.Sprint("buyer-", i%users), 1)}))
-			}
+			err := oneOf(s.insist(t, i, goods, by(fmt.Sprint("buyer-", i%users), 1)))
 			half <- struct{}{}
 			switch {
 			case err == nil:
