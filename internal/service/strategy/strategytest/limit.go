@@ -68,9 +68,12 @@ func (s *subject) impatient() int {
 	return 100
 }
 
+// perUser is the limit of one buyer in most of these topics.
+const perUser = 3
+
 // keepsABuyerToTheLimit has one buyer ask many times at once, on three replicas.
 func keepsABuyerToTheLimit(t *testing.T, s *subject) {
-	const units, perUser = 200, 3
+	const units = 200
 	goods := s.createLimited(t, units, perUser)
 	answers := make([]error, s.impatient())
 	var buyers sync.WaitGroup
@@ -85,7 +88,7 @@ func keepsABuyerToTheLimit(t *testing.T, s *subject) {
 		if err == nil {
 			sold++
 		} else {
-			assertLimited(t, err, perUser, perUser)
+			assertLimited(t, err, perUser)
 		}
 	}
 	want(t, "sold to one buyer", sold, perUser)
@@ -115,7 +118,7 @@ func oneOf(outcomes []stock.Outcome, err error) error {
 }
 
 // assertLimited holds a refusal to the limit and what its buyer has.
-func assertLimited(t *testing.T, err error, perUser, has int64) {
+func assertLimited(t *testing.T, err error, has int64) {
 	t.Helper()
 	limited, is := errors.AsType[*stock.UserLimitError](err)
 	if !is || *limited != (stock.UserLimitError{PerUser: perUser, Has: has}) {
@@ -126,7 +129,7 @@ func assertLimited(t *testing.T, err error, perUser, has int64) {
 // keepsEveryBuyerToTheLimit has a crowd of buyers ask for more than each may have, in
 // batches of several, on three replicas.
 func keepsEveryBuyerToTheLimit(t *testing.T, s *subject) {
-	const units, perUser, users, rounds = 500, 3, 5, 6
+	const units, users, rounds = 500, 5, 6
 	goods := s.createLimited(t, units, perUser)
 	var buyers sync.WaitGroup
 	for i := range rounds {
@@ -153,7 +156,7 @@ func keepsEveryBuyerToTheLimit(t *testing.T, s *subject) {
 // refusesOneOfABatchForTheLimit shows that whoever is beyond the limit takes nothing
 // from the others, and that a buyer who does not say who he is does not pass.
 func refusesOneOfABatchForTheLimit(t *testing.T, s *subject) {
-	goods := s.createLimited(t, 20, 3)
+	goods := s.createLimited(t, 20, perUser)
 	outcomes, err := s.deduct(t.Context(), goods, by("a", 2), by("b", 3), by("a", 2), buy(1), by("a", 1), by("c", 9))
 	if err != nil {
 		t.Fatal(err)
@@ -163,8 +166,8 @@ func refusesOneOfABatchForTheLimit(t *testing.T, s *subject) {
 			t.Errorf("purchase %d: sold is %v (%v), want %v", i, got, outcomes[i].Refused, sold)
 		}
 	}
-	assertLimited(t, outcomes[2].Refused, 3, 2)
-	assertLimited(t, outcomes[5].Refused, 3, 0)
+	assertLimited(t, outcomes[2].Refused, 2)
+	assertLimited(t, outcomes[5].Refused, 0)
 	if !errors.Is(outcomes[3].Refused, stock.ErrUserUnknown) {
 		t.Errorf("a buyer who is unknown is answered with %v", outcomes[3].Refused)
 	}
@@ -237,12 +240,12 @@ func followsTheLimit(t *testing.T, s *subject) {
 
 // countsWhatOthersSold has another strategy sell before.
 func countsWhatOthersSold(t *testing.T, s *subject) {
-	goods := s.createLimited(t, 100, 3)
+	goods := s.createLimited(t, 100, perUser)
 	other := conditional(s.deps(t, s.store))
 	if err := oneOf(other.Deduct(t.Context(), goods, []stock.Purchase{by("a", 2)})); err != nil {
 		t.Fatal(err)
 	}
-	assertLimited(t, oneOf(s.deduct(t.Context(), goods, by("a", 2))), 3, 2)
+	assertLimited(t, oneOf(s.deduct(t.Context(), goods, by("a", 2))), 2)
 	if err := oneOf(s.deduct(t.Context(), goods, by("a", 1))); err != nil {
 		t.Errorf("what was left of the limit is answered with %v", err)
 	}
@@ -263,7 +266,7 @@ func conditional(d strategy.Deps) strategy.Strategy {
 // is set: nobody is forgotten who is in the middle of it, and nobody gets more than the
 // limit, or than he had when it came.
 func countsWhatIsSoldWhileALimitComes(t *testing.T, s *subject) {
-	const units, perUser, users = 500, 2, 3
+	const units, users, most = 500, 3, 2
 	goods := s.create(t, units)
 	var sold atomic.Int64
 	var buyers sync.WaitGroup
@@ -283,7 +286,7 @@ func countsWhatIsSoldWhileALimitComes(t *testing.T, s *subject) {
 	for range cap(half) / 4 {
 		<-half
 	}
-	s.limit(t, goods, perUser)
+	s.limit(t, goods, most)
 	buyers.Wait()
 	s.wantSoldInAll(t, goods, units, sold.Load())
 }
