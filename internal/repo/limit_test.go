@@ -1,0 +1,54 @@
+package repo_test
+
+import (
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// One buyer has more by the ledger than is counted, and than the limit; another one had
+// what is more than the limit now when it was lowered.
+func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		if err := s.CreateLimited(t.Context(), 1, 100, 3, "first"); err != nil {
+			t.Fatal(err)
+		}
+		sell := func(user string, counted, written int64) {
+			err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+				p := stock.Purchase{RequestID: user, UserID: user, Quantity: counted}
+				if _, err := tx.CountIn(t.Context(), 1, 3, []stock.Purchase{p}); err != nil {
+					return err
+				}
+				p.Quantity = written
+				if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{p}}); err != nil {
+					return err
+				}
+				return tx.Subtract(t.Context(), 1, written)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		audit := func(want stock.Buyers) {
+			a, err := s.AuditInFull(t.Context(), 1)
+			if err != nil || a.Buyers == nil || *a.Buyers != want || a.Clean != (want == (stock.Buyers{})) {
+				t.Errorf("the audit is %+v, of buyers %+v (%v), want %+v", a, a.Buyers, err, want)
+			}
+		}
+		sell("a", 3, 3)
+		audit(stock.Buyers{})
+		if err := s.SetLimit(t.Context(), 1, 2); err != nil {
+			t.Fatal(err)
+		}
+		audit(stock.Buyers{})
+		if err := s.SetLimit(t.Context(), 1, 3); err != nil {
+			t.Fatal(err)
+		}
+		sell("b", 2, 5)
+		audit(stock.Buyers{Miscounted: 1, BeyondLimit: 1})
+	})
+}
