@@ -1,6 +1,6 @@
 GOLANGCI = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: build test prove bench lint demo FORCE
+.PHONY: build test prove bench lint vuln demo FORCE
 
 build: ## one binary: bin/stockd
 	go build -o bin/stockd ./cmd/stockd
@@ -22,3 +22,6 @@ demo: build ## the first five minutes
 
 lint:
 	$(GOLANGCI) run ./...
+
+vuln: ## known vulnerabilities in what is called, where their database can be reached
+	go run ./tools/vuln
