@@ -159,7 +159,7 @@ func securedZooKeeper(t *testing.T, k *keeper.Keeper, s *servers.Security, stran
 
 func newAuthority(t *testing.T, k *keeper.Keeper) *servers.Authority {
 	t.Helper()
-	a, err := servers.NewAuthority(k)
+	a, err := servers.NewAuthority(k.Folder())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/stockd/stockd/internal/lab/keeper"
 )
 
 // Authority signs the certificates of one run. Nobody believes it who is not told
@@ -34,9 +32,9 @@ type Authority struct {
 // clients read.
 type Certificate struct{ CertFile, KeyFile string }
 
-// NewAuthority makes an authority.
-func NewAuthority(k *keeper.Keeper) (*Authority, error) {
-	folder, err := os.MkdirTemp(k.Folder(), "authority-")
+// NewAuthority makes an authority, whose files are in a folder below the given one.
+func NewAuthority(below string) (*Authority, error) {
+	folder, err := os.MkdirTemp(below, "authority-")
 	if err != nil {
 		return nil, err
 	}
