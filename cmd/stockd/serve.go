@@ -58,6 +58,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, locks.Close()) }()
+	defer lookAround(ctx, locks.Clients, log)()
 	deps := strategy.Deps{
 		Store:    store,
 		LockWait: c.Lock.Wait,
@@ -126,15 +127,20 @@ func logger(c config.Log, w io.Writer) *slog.Logger {
 }
 
 func openStore(ctx context.Context, c config.Config) (*repo.Store, error) {
-	return repo.Open(ctx, storeOptions(c))
+	o, err := storeOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	return repo.Open(ctx, o)
 }
 
-func storeOptions(c config.Config) repo.Options {
+func storeOptions(c config.Config) (repo.Options, error) {
+	encryption, err := encryption("database", c.Database.TLS)
 	return repo.Options{
-		Driver: c.Database.Driver, DSN: c.Database.DSN, Password: c.Database.Password.Reveal(),
+		Driver: c.Database.Driver, DSN: c.Database.DSN, Password: c.Database.Password.Reveal(), TLS: encryption,
 		MaxOpen: c.Database.MaxOpen, LockWait: c.Database.LockWait, ConnectTimeout: c.Database.ConnectTimeout,
 		Replica: c.Replica,
-	}
+	}, err
 }
 
 // bringUpToDate migrates the schema, or refuses to run on an old one.

@@ -71,6 +71,7 @@ type Database struct {
 	DSN            string        `key:"dsn" default:"stockd.db" doc:"path of the SQLite file, or user@tcp(host:port)/database"`
 	Password       Secret        `key:"password" doc:"password of the MySQL user; better here than in the DSN"`
 	PasswordFile   string        `key:"password_file" doc:"file that holds the password instead"`
+	TLS            TLS           `key:"tls" doc:"encryption of the connections to MySQL"`
 	MaxOpen        int           `key:"max_open" default:"16" doc:"most connections of this replica, 1 to 10000"`
 	LockWait       time.Duration `key:"lock_wait" default:"5s" doc:"longest wait for a row lock, at least 1s; MySQL counts whole seconds"`
 	ConnectTimeout time.Duration `key:"connect_timeout" default:"3s" doc:"longest time to make a connection, at least 10ms"`
@@ -104,8 +105,10 @@ type Redis struct {
 	Username             string        `key:"username" doc:"user of an access control list"`
 	Password             Secret        `key:"password" doc:"its password, or the server's"`
 	PasswordFile         string        `key:"password_file" doc:"file that holds the password instead"`
+	SentinelUsername     string        `key:"sentinel_username" doc:"user of the Sentinels' own access control list"`
 	SentinelPassword     Secret        `key:"sentinel_password" doc:"password of the Sentinels themselves"`
 	SentinelPasswordFile string        `key:"sentinel_password_file" doc:"file that holds it instead"`
+	TLS                  TLS           `key:"tls" doc:"encryption of the connections to Redis, and to the Sentinels"`
 	DB                   int           `key:"db" default:"0" doc:"number of the database, 0 to 15; a cluster has only 0"`
 	Master               string        `key:"master" doc:"name under which the Sentinels at the addresses know the master"`
 	Cluster              bool          `key:"cluster" default:"false" doc:"the addresses are those of a cluster"`
@@ -131,6 +134,7 @@ type Redlock struct {
 	Username     string   `key:"username" doc:"user of an access control list, the same on all"`
 	Password     Secret   `key:"password" doc:"password, the same on all"`
 	PasswordFile string   `key:"password_file" doc:"file that holds the password instead"`
+	TLS          TLS      `key:"tls" doc:"encryption of the connections to the masters"`
 }
 
 // ZooKeeper is the ensemble of the locks.
@@ -138,14 +142,16 @@ type ZooKeeper struct {
 	Addresses []string `key:"addresses" doc:"host:port of each server, with commas between them"`
 	Auth      Secret   `key:"auth" doc:"user:password of the digest scheme; what we create is then ours alone"`
 	AuthFile  string   `key:"auth_file" doc:"file that holds it instead"`
+	TLS       TLS      `key:"tls" doc:"encryption of the connections to the ensemble, whose addresses are then those of its secureClientPort"`
 }
 
 // Etcd is the cluster of the lock.
 type Etcd struct {
-	Endpoints    []string `key:"endpoints" doc:"http://host:port of each member, with commas between them"`
+	Endpoints    []string `key:"endpoints" doc:"http://host:port or https://host:port of each member, with commas between them; https:// enables etcd.tls"`
 	Username     string   `key:"username" doc:"user, where the cluster asks for one"`
 	Password     Secret   `key:"password" doc:"password of the user"`
 	PasswordFile string   `key:"password_file" doc:"file that holds the password instead"`
+	TLS          TLS      `key:"tls" doc:"encryption of the connections to the cluster"`
 }
 
 // Optimistic bounds the tries of sql-optimistic.

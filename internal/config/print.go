@@ -49,22 +49,29 @@ const head = `# Every key of stockd's configuration, with its default.
 // write lays out the sections; line writes one field.
 func write(w io.Writer, c *Config, line func(b *strings.Builder, indent string, f field)) error {
 	var b strings.Builder
-	for _, s := range sections(c) {
-		indent := ""
-		if s.key != "" {
-			fmt.Fprintf(&b, "\n# %s\n%s:\n", s.doc, s.key)
-			indent = "  "
-		}
-		for _, f := range s.fields {
-			line(&b, indent, f)
-		}
-	}
+	sections(c).write(&b, "", line)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
+func (s section) write(b *strings.Builder, indent string, line func(b *strings.Builder, indent string, f field)) {
+	for _, p := range s.parts {
+		if p.field != nil {
+			line(b, indent, *p.field)
+			continue
+		}
+		if indent == "" {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(b, "%s# %s\n%s%s:\n", indent, p.group.doc, indent, lastOf(p.group.key))
+		p.group.write(b, indent+"  ", line)
+	}
+}
+
 // name is the last part of the key.
-func (f field) name() string { return f.key[strings.LastIndexByte(f.key, '.')+1:] }
+func (f field) name() string { return lastOf(f.key) }
+
+func lastOf(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
 
 // scalar quotes a text where YAML would read it as something else.
 func scalar(text string) string {

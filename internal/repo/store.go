@@ -5,6 +5,7 @@ package repo
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -32,6 +33,8 @@ type Options struct {
 	DSN string
 	// Password replaces the DSN's, where it is set.
 	Password string
+	// TLS encrypts the connections to MySQL; nil leaves them plain.
+	TLS *tls.Config
 	// MaxOpen bounds the connections of this process, at least 1.
 	MaxOpen int
 	// LockWait bounds the wait for a row lock; MySQL rounds it up to seconds.
