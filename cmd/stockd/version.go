@@ -29,13 +29,18 @@ func versionCommand() *cobra.Command {
 // version tells what Go's toolchain has stamped in: nothing has to be passed to
 // the build, and nothing can be passed wrongly.
 func version(info *debug.BuildInfo) string {
+	return fmt.Sprintf("stockd %s, commit %s, %s %s/%s", info.Main.Version, commit(info), info.GoVersion, runtime.GOOS, runtime.GOARCH)
+}
+
+// commit is the one that the program was built from.
+func commit(info *debug.BuildInfo) string {
 	facts := make(map[string]string)
 	for _, s := range info.Settings {
 		facts[s.Key] = s.Value
 	}
-	commit := cmp.Or(facts["vcs.revision"], "unknown")
+	id := cmp.Or(facts["vcs.revision"], "unknown")
 	if facts["vcs.modified"] == "true" {
-		commit += " and changes"
+		id += " and changes"
 	}
-	return fmt.Sprintf("stockd %s, commit %s, %s %s/%s", info.Main.Version, commit, info.GoVersion, runtime.GOOS, runtime.GOARCH)
+	return id
 }

@@ -104,11 +104,15 @@ func (s *Stock) Reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var differ int64
 	seen := make(map[int64]Drift)
 	for _, place := range places {
 		d, err := s.compare(ctx, place)
 		if err != nil {
 			return err
+		}
+		if d.Installed {
+			differ += max(d.Drift, -d.Drift)
 		}
 		switch {
 		case !d.Installed || d.Drift == 0:
@@ -123,7 +127,9 @@ func (s *Stock) Reconcile(ctx context.Context) error {
 		if err := s.install(ctx, place.GoodsID, 0); err != nil {
 			return err
 		}
+		s.options.Observer.Repaired()
 	}
+	s.options.Observer.Compared(differ)
 	s.remember(seen)
 	return nil
 }
