@@ -17,8 +17,8 @@ type Observer interface {
 	// PutAside is called for each order that can never be in the ledger.
 	PutAside()
 	// Compared is told, after each look at all counters, by how many units they
-	// differed from the database in all, above and below, with those orders that
-	// are being settled at the moment.
+	// differed from the database in all, above and below, where orders that are
+	// being settled do not explain it.
 	Compared(units int64)
 	// Repaired is called for each counter that had drifted and was installed anew.
 	Repaired()

@@ -111,7 +111,7 @@ func (s *Stock) Reconcile(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if d.Installed {
+		if d.unexplained() {
 			differ += max(d.Drift, -d.Drift)
 		}
 		switch {
@@ -132,6 +132,12 @@ func (s *Stock) Reconcile(ctx context.Context) error {
 	s.options.Observer.Compared(differ)
 	s.remember(seen)
 	return nil
+}
+
+// unexplained tells that there is a difference which orders that are being settled
+// cannot make up.
+func (d Drift) unexplained() bool {
+	return d.Installed && (d.Redis > d.Place || d.Promised == 0)
 }
 
 // before is what the look before this one has seen of a goods.
