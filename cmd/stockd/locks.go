@@ -29,11 +29,11 @@ func lockDeps(c config.Config) (lock.Deps, error) {
 }
 
 // hotOptions is how redis-stock sells.
-func hotOptions(c config.Config, log *slog.Logger) hot.Options {
+func hotOptions(c config.Config, log *slog.Logger, heard hot.Observer) hot.Options {
 	r := c.RedisStock
 	return hot.Options{
 		Prefix: r.Prefix, Partitions: r.Partitions, Batch: r.Batch, Linger: r.Linger, ClaimAfter: r.ClaimAfter,
-		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, PerUser: int64(r.PerUser), Log: log,
+		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, PerUser: int64(r.PerUser), Observer: heard, Log: log,
 	}
 }
 

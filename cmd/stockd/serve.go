@@ -39,12 +39,11 @@ func serveCommand() *cobra.Command {
 // serve runs a replica until ctx ends, and then lets requests in flight end.
 func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	gin.SetMode(gin.ReleaseMode)
-	log := logger(c.Log, errOut)
-	if c.Replica == "" {
-		if c.Replica, err = os.Hostname(); err != nil {
-			return fmt.Errorf("name this replica: %w", err)
-		}
+	if c.Replica, err = named(c.Replica); err != nil {
+		return err
 	}
+	counts := newMetrics(c)
+	log := slog.New(counts.Log(logger(c.Log, errOut).Handler()))
 	store, err := openStore(ctx, c)
 	if err != nil {
 		return err
@@ -66,13 +65,14 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
 		Group:    strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
 		Buckets:  c.Bucket.Count,
-		Hot:      hotOptions(c, log),
+		Hot:      hotOptions(c, log, counts.Promised()),
+		Observe:  counts.Strategy,
 		Log:      log,
 	}
 	options := handler.Options{
 		Replica: c.Replica, DefaultStrategy: c.Deduct.Strategy, MaxBody: int64(c.HTTP.MaxBody), Log: log,
 		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), TrustedProxies: c.HTTP.TrustedProxies,
-		Stopping: func() bool { return ctx.Err() != nil },
+		Stopping: func() bool { return ctx.Err() != nil }, Observer: counts, Metrics: counts.Handler(),
 	}
 	if c.Lab.Enabled {
 		lab, err := openLab(ctx, c, log)
@@ -92,8 +92,22 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	}
 	inventory := service.NewInventory(store, catalogue)
 	defer keepTotals(ctx, inventory, log)()
+	defer keepAuditing(ctx, c.Audit, inventory, counts, log)()
+	counts.Watch(stateOf(ctx, c, catalogue, store, locks.Clients))
 	options.Catalogue, options.Inventory = catalogue, inventory
 	return listen(ctx, c, log, options)
+}
+
+// named is the name of a replica, which is its host's where it was given none.
+func named(name string) (string, error) {
+	if name != "" {
+		return name, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name this replica: %w", err)
+	}
+	return host, nil
 }
 
 func limits(c config.Limit) handler.Limits {

@@ -39,6 +39,7 @@ func (l *Loaded) check() error {
 		l.group(),
 		between(l, "bucket.count", l.Bucket.Count, 1, 1024),
 		l.locks(),
+		l.audit(),
 		l.oneOf("log.level", l.Log.Level, "debug", "info", "warn", "error"),
 		l.oneOf("log.format", l.Log.Format, "text", "json"),
 		l.lab(),
@@ -74,6 +75,14 @@ func (l *Loaded) http() error {
 		atLeast(l, "http.drain_delay", l.HTTP.DrainDelay, 0),
 		atLeast(l, "http.drain", l.HTTP.Drain, 0),
 	)
+}
+
+// audit wants a pause between the audits.
+func (l *Loaded) audit() error {
+	if l.Audit.Every == 0 {
+		return nil
+	}
+	return atLeast(l, "audit.every", l.Audit.Every, time.Second)
 }
 
 // proxies wants addresses: a name could be anybody tomorrow.

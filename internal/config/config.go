@@ -25,6 +25,7 @@ type Config struct {
 	Redlock    Redlock    `key:"redlock" doc:"the independent masters of redlock; without addresses it is not available"`
 	ZooKeeper  ZooKeeper  `key:"zookeeper" doc:"the ensemble of the locks; without an address they are not available"`
 	Etcd       Etcd       `key:"etcd" doc:"the cluster of the lock; without an endpoint it is not available"`
+	Audit      Audit      `key:"audit" doc:"the audit of all goods, for the metrics"`
 	Log        Log        `key:"log" doc:"what is logged, to standard error"`
 	Lab        Lab        `key:"lab" doc:"what experiments do inside of a replica; never for a shop that sells"`
 }
@@ -164,6 +165,11 @@ type Optimistic struct {
 // Bucket is how sql-bucket splits a stock.
 type Bucket struct {
 	Count int `key:"count" default:"16" doc:"rows that the stock of a goods is split over, 1 to 1024; it may be changed while a sale runs"`
+}
+
+// Audit is the audit of all goods.
+type Audit struct {
+	Every time.Duration `key:"every" default:"30s" doc:"pause between two audits of all goods, at least 1s; 0 makes none"`
 }
 
 // Log is what is logged.

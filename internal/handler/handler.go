@@ -32,6 +32,10 @@ type Options struct {
 	// Stopping tells that the replica is about to stop; nil: it never is.
 	Stopping func() bool
 	Log      *slog.Logger
+	// Observer hears how requests fare; nil: nobody does.
+	Observer Observer
+	// Metrics answers the owner's GET /metrics; nil: there is no such route.
+	Metrics http.Handler
 	// Lab takes the faults of an experiment; nil: there are no such routes.
 	Lab Lab
 }
@@ -40,8 +44,8 @@ type Options struct {
 func Public(o Options) http.Handler {
 	sale := sale{options: o, places: newPlaces(o.MaxDeductions), users: newLimiter(o.Limits.User)}
 	goods := goods{options: o}
-	engine := engine(o)
-	buyers := engine.Group("/", limitAddresses(newLimiter(o.Limits.Address)))
+	engine := engine(o, public)
+	buyers := engine.Group("/", limitAddresses(newLimiter(o.Limits.Address), o.heard()))
 	buyers.POST("/deduct", sale.deduct)
 	buyers.GET("/strategies", sale.strategies)
 	buyers.GET("/goods/:id", goods.read)
@@ -55,7 +59,7 @@ func Public(o Options) http.Handler {
 // token. The token must not be empty.
 func Admin(o Options, token string) http.Handler {
 	goods := goods{options: o}
-	engine := engine(o)
+	engine := engine(o, admin)
 	engine.GET("/healthz", healthz)
 	owner := engine.Group("/", bearer(token))
 	owner.POST("/goods", goods.create)
@@ -63,6 +67,9 @@ func Admin(o Options, token string) http.Handler {
 	owner.GET("/goods/:id", goods.read)
 	owner.GET("/goods/:id/audit", goods.auditForOwner)
 	owner.GET("/goods/:id/drift", goods.drift)
+	if o.Metrics != nil {
+		owner.GET("/metrics", gin.WrapH(o.Metrics))
+	}
 	if o.Lab != nil {
 		faults := faults{options: o}
 		owner.POST("/lab/faults", faults.set)
@@ -72,7 +79,7 @@ func Admin(o Options, token string) http.Handler {
 	return engine
 }
 
-func engine(o Options) *gin.Engine {
+func engine(o Options, listener string) *gin.Engine {
 	e := gin.New()
 	e.HandleMethodNotAllowed = true
 	// Gin believes everybody who says who somebody else is, unless it is told.
@@ -80,7 +87,8 @@ func engine(o Options) *gin.Engine {
 	if err := e.SetTrustedProxies(o.TrustedProxies); err != nil {
 		panic(err) // the configuration has been checked
 	}
-	e.Use(named(o.Replica), identify(), record(o.Log), recovery(o.Log), closing(o.Stopping), limitBody(o.MaxBody))
+	e.Use(observed(o.heard(), listener), named(o.Replica), identify(), record(o.Log), recovery(o.Log, o.heard()),
+		closing(o.Stopping), limitBody(o.MaxBody))
 	e.NoRoute(func(c *gin.Context) {
 		answer(c, newProblem(http.StatusNotFound, "not-found", "Nothing here").
 			detail("there is no %s here", c.Request.URL.Path))

@@ -67,7 +67,7 @@ func record(log *slog.Logger) gin.HandlerFunc {
 // recovery turns a panic into a problem, and logs where it came from. Where half
 // of an answer is on its way the connection is cut, so that nobody takes it for
 // a whole one.
-func recovery(log *slog.Logger) gin.HandlerFunc {
+func recovery(log *slog.Logger, heard Observer) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		defer func() {
 			cause := recover()
@@ -77,6 +77,7 @@ func recovery(log *slog.Logger) gin.HandlerFunc {
 			if err, is := cause.(error); is && errors.Is(err, http.ErrAbortHandler) {
 				panic(cause) // it is meant for the server
 			}
+			heard.Panicked()
 			log.ErrorContext(c, "panic while serving", append(about(c), "cause", cause, "stack", string(debug.Stack()))...)
 			if c.Writer.Written() {
 				panic(http.ErrAbortHandler)

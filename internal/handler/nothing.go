@@ -17,7 +17,7 @@ func Nothing(o Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine := engine(o)
+	engine := engine(o, public)
 	engine.POST("/deduct", func(c *gin.Context) { c.Data(http.StatusOK, gin.MIMEJSON+"; charset=utf-8", answer) })
 	engine.GET("/healthz", healthz)
 	engine.GET("/readyz", healthz)

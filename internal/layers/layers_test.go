@@ -24,12 +24,14 @@ var allowed = []struct {
 	{"internal/service/rescue", nil},
 	{"internal/service/hot", []string{"internal/pause", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/service/strategy", []string{"internal/pause", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/service", []string{"internal/service/strategy", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
+	{"internal/service", []string{"internal/pause", "internal/service/strategy", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/handler", []string{"internal/service", "internal/stock"}},
+	{"internal/metrics", []string{"internal/service", "internal/service/hot", "internal/service/rescue", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/config", nil},
 	{"internal/layers", nil},
 	{"migrations", nil},
 	{"nginx", nil},
+	{"deploy", nil},
 	// What the lab does inside of a replica. cmd puts it there; those whose
 	// interfaces it implements do not know it.
 	{"internal/lab/inside", []string{"internal/lab/history", "internal/handler", "internal/lock"}},

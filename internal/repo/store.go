@@ -123,6 +123,9 @@ func (s *Store) Dialect() string { return s.dialect.name }
 // Close closes the connections; what was returned by As is closed with it.
 func (s *Store) Close() error { return s.pool.Close() }
 
+// Stats are those of the pool of connections.
+func (s *Store) Stats() sql.DBStats { return s.pool.Stats() }
+
 // Ping asks the database for a sign of life.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.pool.PingContext(ctx); err != nil {

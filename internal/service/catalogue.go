@@ -11,6 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -47,9 +48,10 @@ func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Dur
 
 // newService makes a service and those that it is with its modifiers.
 func newService(entry strategy.Entry, deps strategy.Deps, gathered strategy.Ledger, timeout time.Duration) *Service {
-	deps.Group.Timeout, deps.Group.Log = timeout, deps.Log
+	heard := deps.Observer()
+	deps.Group.Timeout, deps.Group.Log, deps.Group.Observer = timeout, deps.Log, heard
 	bare := entry.New(deps)
-	plain := &Service{entry: entry, strategy: bare, bare: bare, ledger: deps.Store, timeout: timeout}
+	plain := &Service{entry: entry, strategy: bare, bare: bare, ledger: deps.Store, timeout: timeout, heard: heard}
 	plain.grouped = plain.groupedBy(gathered, deps.Group)
 	if fencer, can := plain.strategy.(strategy.Fencer); can {
 		fenced := *plain
@@ -66,6 +68,14 @@ func (s *Service) groupedBy(gathered strategy.Ledger, bounds strategy.Group) *Se
 	grouped.strategy = strategy.NewGrouped(s.strategy, gathered, bounds)
 	grouped.grouped = &grouped
 	return &grouped
+}
+
+// waiting is how many purchases wait in the service's own queues.
+func (s *Service) waiting() int {
+	if queues, are := s.grouped.strategy.(*strategy.Grouped); are {
+		return queues.Waiting()
+	}
+	return 0
 }
 
 // setFenced lets the modifiers be taken in either order.
@@ -182,10 +192,17 @@ func whyDown(err error) string {
 	return backend.Backend + " does not answer"
 }
 
+// The states of a backend.
+const (
+	Up            = "ok"
+	Down          = "down"
+	NotConfigured = "not configured"
+)
+
 // Backend is one of the servers behind the strategies, as GET /readyz shows it.
 type Backend struct {
 	Name string `json:"name"`
-	// Status is "ok", "down" or "not configured".
+	// Status is Up, Down or NotConfigured.
 	Status string `json:"status"`
 	// Note is why it is down.
 	Note string `json:"note,omitempty"`
@@ -196,14 +213,14 @@ type Backend struct {
 func (c *Catalogue) Backends(ctx context.Context) ([]Backend, error) {
 	down := c.down(ctx)
 	list := make([]Backend, 0, 1+len(lock.Backends()))
-	list = append(list, Backend{Name: c.store.Dialect(), Status: "ok"})
+	list = append(list, Backend{Name: c.store.Dialect(), Status: Up})
 	for _, b := range lock.Backends() {
-		backend := Backend{Name: string(b), Status: "ok"}
+		backend := Backend{Name: string(b), Status: Up}
 		switch err := down[b]; {
 		case errors.Is(err, lock.ErrNotConfigured):
-			backend.Status = "not configured"
+			backend.Status = NotConfigured
 		case err != nil:
-			backend.Status, backend.Note = "down", whyDown(err)
+			backend.Status, backend.Note = Down, whyDown(err)
 		}
 		list = append(list, backend)
 	}
@@ -234,6 +251,32 @@ func (c *Catalogue) promisers() []strategy.Promiser {
 	}
 	return list
 }
+
+// Waiting is how many grouped purchases wait in the queues of each strategy.
+func (c *Catalogue) Waiting() map[string]int {
+	waiting := make(map[string]int, len(c.services))
+	for _, s := range c.services {
+		n := s.waiting()
+		if s.fenced != nil {
+			n += s.fenced.waiting()
+		}
+		waiting[s.entry.Name] = n
+	}
+	return waiting
+}
+
+// Lag is how far the ledger is behind what was promised. ErrNothingPromised: no
+// strategy here promises anything.
+func (c *Catalogue) Lag(ctx context.Context) (hot.Lag, error) {
+	if promisers := c.promisers(); len(promisers) > 0 {
+		return promisers[0].Lag(ctx)
+	}
+	return hot.Lag{}, ErrNothingPromised
+}
+
+// ErrNothingPromised tells that no strategy of a replica answers before the ledger
+// has an order.
+var ErrNothingPromised = errors.New("no strategy promises what is not in the ledger")
 
 // Close waits for batches that are being written, and closes the strategies that
 // hold something open.

@@ -24,6 +24,7 @@ type Service struct {
 	bare     strategy.Strategy // the strategy without modifiers
 	ledger   strategy.Ledger   // where keys are looked up
 	timeout  time.Duration
+	heard    strategy.Observer
 	refused  string // why the owner does not want it used; empty: he does
 	// The same service with a modifier; both may be itself. fenced is nil where
 	// there is no lock.
@@ -49,6 +50,13 @@ func (s *Service) Grouped() *Service { return s.grouped }
 // stock.ErrUnknownOutcome, sending it again finds out. stock.ErrKeyReused: the
 // request id was used for other content. The strategy's errors pass through.
 func (s *Service) Deduct(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	begun := time.Now()
+	outcome, err := s.inTime(ctx, goodsID, p)
+	s.heard.Deducted(outcome, err, time.Since(begun))
+	return outcome, err
+}
+
+func (s *Service) inTime(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	id, err := requestID(p.RequestID)

@@ -24,12 +24,13 @@ type guarded struct {
 	store  site
 	locker lock.Locker
 	wait   time.Duration
+	heard  Observer
 	// sell is what is done under the lock; nil: sellUnfenced.
 	sell sell
 }
 
 func newGuarded(d Deps, locker lock.Locker) guarded {
-	return guarded{store: d.site(), locker: d.site().record(locker), wait: d.LockWait}
+	return guarded{store: d.site(), locker: d.site().record(locker), wait: d.LockWait, heard: d.Observer()}
 }
 
 // sell sells a batch under a lease. The context ends with the lease.
@@ -38,14 +39,20 @@ type sell func(ctx context.Context, lease lock.Lease, goodsID int64, batch []sto
 func (g guarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
 	asked := time.Now()
 	lease, err := g.acquire(ctx, goodsID)
+	granted := time.Now()
+	g.heard.Waited(granted.Sub(asked), err)
 	if err != nil {
 		return nil, err
 	}
-	granted := time.Now()
 	outcomes, err = g.sellUnder(ctx, lease, goodsID, batch)
+	held := time.Since(granted)
+	g.heard.Held(held, errors.Is(context.Cause(lease.Context()), lock.ErrLost))
+	if errors.Is(err, stock.ErrFenced) {
+		g.heard.Fenced()
+	}
 	for i := range outcomes {
 		outcomes[i].Wait = granted.Sub(asked)
-		outcomes[i].Hold = time.Since(granted)
+		outcomes[i].Hold = held
 	}
 	return outcomes, err
 }
