@@ -34,6 +34,8 @@ type Options struct {
 	Log      *slog.Logger
 	// Lab takes the faults of an experiment; nil: there are no such routes.
 	Lab Lab
+	// Pprof has the owner's listener serve profiles of this process.
+	Pprof bool
 }
 
 // Public returns the routes for buyers.
@@ -54,7 +56,7 @@ func Public(o Options) http.Handler {
 // Admin returns the routes for the owner, every one of them behind a bearer
 // token. The token must not be empty.
 func Admin(o Options, token string) http.Handler {
-	goods := goods{options: o}
+	sale, goods := sale{options: o}, goods{options: o}
 	engine := engine(o)
 	engine.GET("/healthz", healthz)
 	owner := engine.Group("/", bearer(token))
@@ -63,6 +65,11 @@ func Admin(o Options, token string) http.Handler {
 	owner.GET("/goods/:id", goods.read)
 	owner.GET("/goods/:id/audit", goods.auditForOwner)
 	owner.GET("/goods/:id/drift", goods.drift)
+	owner.GET("/strategies", sale.strategies)
+	owner.PUT("/strategies/:name", sale.switchStrategy)
+	if o.Pprof {
+		owner.GET("/debug/pprof/*profile", profile)
+	}
 	if o.Lab != nil {
 		faults := faults{options: o}
 		owner.POST("/lab/faults", faults.set)

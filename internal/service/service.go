@@ -24,7 +24,7 @@ type Service struct {
 	bare     strategy.Strategy // the strategy without modifiers
 	ledger   strategy.Ledger   // where keys are looked up
 	timeout  time.Duration
-	refused  string // why the owner does not want it used; empty: he does
+	refused  string // why the configuration refuses it; empty: it does not
 	// The same service with a modifier; both may be itself. fenced is nil where
 	// there is no lock.
 	fenced, grouped *Service
