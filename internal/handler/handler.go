@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/stockd/stockd/api"
 	"github.com/stockd/stockd/internal/service"
 )
 
@@ -48,6 +49,7 @@ func Public(o Options) http.Handler {
 	buyers.GET("/strategies", sale.strategies)
 	buyers.GET("/goods/:id", goods.read)
 	buyers.GET("/goods/:id/audit", goods.audit)
+	buyers.GET("/openapi.yaml", description)
 	engine.GET("/healthz", healthz)
 	engine.GET("/readyz", goods.readyz)
 	return engine
@@ -98,5 +100,7 @@ func engine(o Options) *gin.Engine {
 	})
 	return e
 }
+
+func description(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", api.Description) }
 
 func healthz(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) }

@@ -25,10 +25,12 @@ var allowed = []struct {
 	{"internal/service/hot", []string{"internal/pause", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/service/strategy", []string{"internal/pause", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/service", []string{"internal/service/strategy", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/handler", []string{"internal/service", "internal/stock"}},
+	{"internal/handler", []string{"internal/service", "internal/stock", "api"}},
 	{"internal/config", nil},
 	{"internal/layers", nil},
 	{"migrations", nil},
+	{"api", nil},
+	{"api/apitest", []string{"api"}},
 	{"nginx", nil},
 	// What the lab does inside of a replica. cmd puts it there; those whose
 	// interfaces it implements do not know it.
