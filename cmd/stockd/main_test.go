@@ -97,6 +97,7 @@ func TestMigrate(t *testing.T) {
 		{"up", "applied 00001"},
 		{"up", "nothing to do"},
 		{"status", "applied 2"},
+		{"down", "took back 00007"},
 		{"down", "took back 00005"},
 		{"down", "took back 00004"},
 		{"down", "took back 00003"},

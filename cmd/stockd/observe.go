@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
-	"sync"
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lab/machine"
@@ -44,23 +43,15 @@ func stateOf(ctx context.Context, c config.Config, catalogue *service.Catalogue,
 	}
 }
 
-// keepAuditing audits all goods until it is stopped.
-func keepAuditing(ctx context.Context, c config.Audit, inventory *service.Inventory, m *metrics.Metrics, log *slog.Logger) (stop func()) {
+// keepAuditing audits all goods, where the owner wants that.
+func keepAuditing(ctx context.Context, c config.Audit, inventory *service.Inventory, m *metrics.Metrics, log *slog.Logger) {
 	if c.Every == 0 {
-		return func() {}
+		return
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var auditor sync.WaitGroup
-	auditor.Go(func() {
-		inventory.KeepAuditing(ctx, c.Every, func(sums stock.Audits, err error) {
-			m.Audited(sums, err)
-			if err != nil {
-				log.WarnContext(ctx, "goods were not audited", "error", err)
-			}
-		})
+	inventory.KeepAuditing(ctx, c.Every, func(sums stock.Audits, err error) {
+		m.Audited(sums, err)
+		if err != nil {
+			log.WarnContext(ctx, "goods were not audited", "error", err)
+		}
 	})
-	return func() {
-		cancel()
-		auditor.Wait()
-	}
 }

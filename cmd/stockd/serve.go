@@ -73,6 +73,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 		Replica: c.Replica, DefaultStrategy: c.Deduct.Strategy, MaxBody: int64(c.HTTP.MaxBody), Log: log,
 		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), TrustedProxies: c.HTTP.TrustedProxies,
 		Stopping: func() bool { return ctx.Err() != nil }, Observer: counts, Metrics: counts.Handler(),
+		Pprof: c.Admin.Pprof,
 	}
 	if c.Lab.Enabled {
 		lab, err := openLab(ctx, c, log)
@@ -90,9 +91,15 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	if _, err := catalogue.Service(c.Deduct.Strategy); err != nil {
 		return usageError{fmt.Errorf("deduct.strategy: %w", err)}
 	}
+	if err := catalogue.LookAtSwitches(ctx); err != nil {
+		return err
+	}
 	inventory := service.NewInventory(store, catalogue)
-	defer keepTotals(ctx, inventory, log)()
-	defer keepAuditing(ctx, c.Audit, inventory, counts, log)()
+	defer keep(ctx,
+		catalogue.KeepSwitches,
+		func(ctx context.Context) { keepTotals(ctx, inventory, log) },
+		func(ctx context.Context) { keepAuditing(ctx, c.Audit, inventory, counts, log) },
+	)()
 	counts.Watch(stateOf(ctx, c, catalogue, store, locks.Clients))
 	options.Catalogue, options.Inventory = catalogue, inventory
 	return listen(ctx, c, log, options)
@@ -117,17 +124,22 @@ func limits(c config.Limit) handler.Limits {
 	}
 }
 
-// keepTotals brings the ledger's running totals up to date until it is stopped.
-func keepTotals(ctx context.Context, inventory *service.Inventory, log *slog.Logger) (stop func()) {
+// keep does what goes on beside the requests, until it is stopped.
+func keep(ctx context.Context, work ...func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	var keeper sync.WaitGroup
-	keeper.Go(func() {
-		inventory.KeepTotals(ctx, func(err error) { log.WarnContext(ctx, "running totals not brought up to date", "error", err) })
-	})
+	var keepers sync.WaitGroup
+	for _, do := range work {
+		keepers.Go(func() { do(ctx) })
+	}
 	return func() {
 		cancel()
-		keeper.Wait()
+		keepers.Wait()
 	}
+}
+
+// keepTotals brings the ledger's running totals up to date.
+func keepTotals(ctx context.Context, inventory *service.Inventory, log *slog.Logger) {
+	inventory.KeepTotals(ctx, func(err error) { log.WarnContext(ctx, "running totals not brought up to date", "error", err) })
 }
 
 func logger(c config.Log, w io.Writer) *slog.Logger {

@@ -64,6 +64,7 @@ type Admin struct {
 	Token     Secret `key:"token" doc:"bearer token that the owner sends, at least 16 characters"`
 	TokenFile string `key:"token_file" doc:"file that holds the token instead"`
 	Required  bool   `key:"required" default:"false" doc:"refuse to start without a token"`
+	Pprof     bool   `key:"pprof" default:"false" doc:"serve /debug/pprof/ there: profiles of this replica, which cost it speed while they are taken"`
 }
 
 // Database is where the stock and the ledger are.

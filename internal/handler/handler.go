@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/stockd/stockd/api"
 	"github.com/stockd/stockd/internal/service"
 )
 
@@ -38,6 +39,8 @@ type Options struct {
 	Metrics http.Handler
 	// Lab takes the faults of an experiment; nil: there are no such routes.
 	Lab Lab
+	// Pprof has the owner's listener serve profiles of this process.
+	Pprof bool
 }
 
 // Public returns the routes for buyers.
@@ -50,6 +53,7 @@ func Public(o Options) http.Handler {
 	buyers.GET("/strategies", sale.strategies)
 	buyers.GET("/goods/:id", goods.read)
 	buyers.GET("/goods/:id/audit", goods.audit)
+	buyers.GET("/openapi.yaml", description)
 	engine.GET("/healthz", healthz)
 	engine.GET("/readyz", goods.readyz)
 	return engine
@@ -58,7 +62,7 @@ func Public(o Options) http.Handler {
 // Admin returns the routes for the owner, every one of them behind a bearer
 // token. The token must not be empty.
 func Admin(o Options, token string) http.Handler {
-	goods := goods{options: o}
+	sale, goods := sale{options: o}, goods{options: o}
 	engine := engine(o, admin)
 	engine.GET("/healthz", healthz)
 	owner := engine.Group("/", bearer(token))
@@ -67,8 +71,13 @@ func Admin(o Options, token string) http.Handler {
 	owner.GET("/goods/:id", goods.read)
 	owner.GET("/goods/:id/audit", goods.auditForOwner)
 	owner.GET("/goods/:id/drift", goods.drift)
+	owner.GET("/strategies", sale.strategies)
+	owner.PUT("/strategies/:name", sale.switchStrategy)
 	if o.Metrics != nil {
 		owner.GET("/metrics", gin.WrapH(o.Metrics))
+	}
+	if o.Pprof {
+		owner.GET("/debug/pprof/*profile", profile)
 	}
 	if o.Lab != nil {
 		faults := faults{options: o}
@@ -99,5 +108,7 @@ func engine(o Options, listener string) *gin.Engine {
 	})
 	return e
 }
+
+func description(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", api.Description) }
 
 func healthz(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) }

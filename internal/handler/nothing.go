@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // Nothing returns routes that answer every purchase with the same sale, and
@@ -13,6 +15,7 @@ import (
 func Nothing(o Options) (http.Handler, error) {
 	answer, err := json.Marshal(sold{
 		OrderID: "1234567", GoodsID: 1234, Quantity: 1, Remaining: 499_999_999_999, Strategy: "sql-conditional", Replica: o.Replica,
+		Durable: stock.InSQL,
 	})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,13 +30,17 @@ type Catalogue struct {
 	clients  *lock.Clients
 	services []*Service
 	byName   map[string]*Service
+	switches *switches
 	log      *slog.Logger
 }
 
 // NewCatalogue makes the strategies. Each deduction ends within timeout.
 func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Duration) *Catalogue {
 	gathered := newGathered(deps.Store, deps.Group.Batch, timeout, deps.Log)
-	c := &Catalogue{store: deps.Store, clients: deps.Lock.Clients, log: deps.Log, byName: make(map[string]*Service, len(entries))}
+	c := &Catalogue{
+		store: deps.Store, clients: deps.Lock.Clients, log: cmp.Or(deps.Log, slog.Default()),
+		byName: make(map[string]*Service, len(entries)), switches: &switches{store: deps.Store},
+	}
 	for _, entry := range entries {
 		own := deps
 		own.Store = deps.Store.As(entry.Name)
@@ -91,17 +96,29 @@ func (c *Catalogue) Service(name string) (*Service, error) {
 	if !known {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownStrategy, name)
 	}
-	if s.refused != "" {
-		return nil, fmt.Errorf("%w: %s, because %s", ErrStrategyRefused, name, s.refused)
+	if why := c.refusal(s); why != "" {
+		return nil, fmt.Errorf("%w: %s, because %s", ErrStrategyRefused, name, why)
 	}
 	return s, nil
+}
+
+// refusal is why the owner does not want a strategy used: by the configuration of
+// this replica, or by a switch. It is empty where he does.
+func (c *Catalogue) refusal(s *Service) string {
+	if s.refused != "" {
+		return s.refused
+	}
+	if reason, off := c.switches.reason(s.entry.Name); off {
+		return "it is switched off: " + reason
+	}
+	return ""
 }
 
 // Names lists the strategies that are not refused, in the registry's order.
 func (c *Catalogue) Names() []string {
 	names := make([]string, 0, len(c.services))
 	for _, s := range c.services {
-		if s.refused == "" {
+		if c.refusal(s) == "" {
 			names = append(names, s.entry.Name)
 		}
 	}
@@ -117,8 +134,11 @@ type Description struct {
 	Claims  strategy.Claims `json:"claims"`
 	// Damage is what is shown where it claims no exclusion, or all the same.
 	Damage strategy.Damage `json:"damage,omitempty"`
-	// Available tells whether it is not refused, and every backend that it needs
-	// answers now.
+	// Enabled tells whether it is not refused, neither by the configuration of this
+	// replica nor by a switch.
+	Enabled bool `json:"enabled"`
+	// Available tells whether it is enabled, and every backend that it needs answers
+	// now.
 	Available bool `json:"available"`
 	// Note is why it is not available, or what the database does to it.
 	Note string `json:"note,omitempty"`
@@ -136,10 +156,10 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 		list[i] = Description{
 			Name: s.entry.Name, Family: s.entry.Family, Summary: s.entry.Summary,
 			Needs: []string{c.store.Dialect()}, Claims: s.entry.Claims, Damage: s.entry.Damage,
-			Available: true, Note: caveat.Words, Hidden: caveat.Hides,
+			Enabled: true, Available: true, Note: caveat.Words, Hidden: caveat.Hides,
 		}
-		if s.refused != "" {
-			list[i].Available, list[i].Note = false, "refused here: "+s.refused
+		if why := c.refusal(s); why != "" {
+			list[i].Enabled, list[i].Available, list[i].Note = false, false, "refused here: "+why
 		}
 		for _, need := range append([]lock.Backend{lock.Database}, s.entry.Needs...) {
 			if need != lock.Database && need != lock.MySQL {

@@ -25,7 +25,7 @@ type Service struct {
 	ledger   strategy.Ledger   // where keys are looked up
 	timeout  time.Duration
 	heard    strategy.Observer
-	refused  string // why the owner does not want it used; empty: he does
+	refused  string // why the configuration refuses it; empty: it does not
 	// The same service with a modifier; both may be itself. fenced is nil where
 	// there is no lock.
 	fenced, grouped *Service
