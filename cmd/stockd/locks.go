@@ -33,7 +33,7 @@ func hotOptions(c config.Config, log *slog.Logger, heard hot.Observer) hot.Optio
 	r := c.RedisStock
 	return hot.Options{
 		Prefix: r.Prefix, Partitions: r.Partitions, Batch: r.Batch, Linger: r.Linger, ClaimAfter: r.ClaimAfter,
-		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, PerUser: int64(r.PerUser), Observer: heard, Log: log,
+		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, Observer: heard, Log: log,
 	}
 }
 

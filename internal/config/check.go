@@ -177,7 +177,6 @@ func (l *Loaded) redisStock() error {
 		atLeast(l, "redis_stock.claim_after", r.ClaimAfter, 100*time.Millisecond),
 		atLeast(l, "redis_stock.remember", r.Remember, time.Second),
 		atLeast(l, "redis_stock.reconcile", r.Reconcile, 100*time.Millisecond),
-		between(l, "redis_stock.per_user", r.PerUser, 0, 1_000_000_000),
 	)
 }
 

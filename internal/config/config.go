@@ -127,7 +127,6 @@ type RedisStock struct {
 	ClaimAfter time.Duration `key:"claim_after" default:"5s" doc:"how long a consumer may have an order in hand before another takes it over, at least 100ms"`
 	Remember   time.Duration `key:"remember" default:"1m" doc:"how long a request id is known in Redis after the ledger has its order, at least 1s; never less than twice deduct.timeout"`
 	Reconcile  time.Duration `key:"reconcile" default:"10s" doc:"pause between two comparisons of all counters with the database, at least 100ms"`
-	PerUser    int           `key:"per_user" default:"0" doc:"most units of one goods that a user_id may buy this way; 0 sets no limit"`
 }
 
 // Redlock is the masters of redlock.

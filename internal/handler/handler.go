@@ -69,6 +69,7 @@ func Admin(o Options, token string) http.Handler {
 	owner.POST("/goods", goods.create)
 	owner.POST("/goods/:id/restock", goods.restock)
 	owner.GET("/goods/:id", goods.read)
+	owner.PATCH("/goods/:id", goods.change)
 	owner.GET("/goods/:id/audit", goods.auditForOwner)
 	owner.GET("/goods/:id/drift", goods.drift)
 	owner.GET("/strategies", sale.strategies)

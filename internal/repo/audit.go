@@ -14,9 +14,19 @@ func (s *Store) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
 }
 
 // AuditInFull is the same from the rows of the ledger alone, however many there
-// are: it verifies the running totals.
+// are: it verifies the running totals. Of a goods with a limit of one buyer it also
+// looks at every buyer.
 func (s *Store) AuditInFull(ctx context.Context, goodsID int64) (stock.Audit, error) {
-	return s.audit(ctx, auditInFull, goodsID)
+	audit, err := s.audit(ctx, auditInFull, goodsID)
+	if err != nil {
+		return audit, err
+	}
+	goods, err := s.Goods(ctx, goodsID)
+	if err != nil || goods.PerUser == 0 {
+		return audit, err
+	}
+	buyers, err := s.AuditUsers(ctx, goodsID)
+	return audit.With(buyers), err
 }
 
 func (s *Store) audit(ctx context.Context, statement string, goodsID int64) (stock.Audit, error) {

@@ -261,6 +261,20 @@ func (c *Catalogue) Restocked(ctx context.Context, goodsID, units int64) error {
 	return errors.Join(errs...)
 }
 
+// LimitChanged tells those strategies that look at the limit of one buyer outside of
+// the database that it was changed. Each of them is told, also where one fails.
+func (c *Catalogue) LimitChanged(ctx context.Context, goodsID int64) error {
+	var errs []error
+	for _, s := range c.services {
+		if l, is := s.bare.(strategy.Limiter); is {
+			if err := l.LimitChanged(ctx, goodsID); err != nil {
+				errs = append(errs, fmt.Errorf("tell %s of a limit: %w", s.entry.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // promisers are the strategies that may answer before the ledger has an order.
 func (c *Catalogue) promisers() []strategy.Promiser {
 	var list []strategy.Promiser

@@ -98,7 +98,8 @@ func (s *Stock) reconcile(ctx context.Context) {
 // the database differ, and repairs it by installing the counter anew: that is
 // exact whatever was there. A counter that is too high is replaced at once. One
 // that is too low, only where two looks in a row have seen the same and nothing on
-// the stream.
+// the stream. One of an epoch that is over, when the second look finds that nobody
+// installs it: whoever began the next epoch has died, or could not reach Redis.
 func (s *Stock) Reconcile(ctx context.Context) error {
 	places, err := s.store.Places(ctx, Place)
 	if err != nil {
@@ -115,9 +116,12 @@ func (s *Stock) Reconcile(ctx context.Context) error {
 			differ += max(d.Drift, -d.Drift)
 		}
 		switch {
-		case !d.Installed || d.Drift == 0:
+		case !d.Installed && (d.Epoch == 0 || s.before(place.GoodsID) != d):
+			seen[place.GoodsID] = d
 			continue
-		case d.Redis > d.Place, d.Promised == 0 && s.before(place.GoodsID) == d:
+		case d.Installed && d.Drift == 0:
+			continue
+		case !d.Installed, d.Redis > d.Place, d.Promised == 0 && s.before(place.GoodsID) == d:
 		default:
 			seen[place.GoodsID] = d
 			continue
