@@ -10,16 +10,19 @@ import (
 
 // figure is a measurement of the benchmark, one sample a round.
 type figure struct {
-	Strategy          string
-	Group             bool
-	Clients, Replicas int
-	P50               float64 `json:"p50_ms"`
-	P99               float64 `json:"p99_ms"`
-	Samples           []float64
+	Strategy string    `json:"strategy"`
+	Group    bool      `json:"group"`
+	Clients  int       `json:"clients"`
+	Replicas int       `json:"replicas"`
+	P50      float64   `json:"p50_ms"`
+	P99      float64   `json:"p99_ms"`
+	Samples  []float64 `json:"samples"`
 }
 
 // benchmark is docs/benchmark.json as far as it is quoted.
-type benchmark struct{ Subjects []figure }
+type benchmark struct {
+	Subjects []figure `json:"subjects"`
+}
 
 // of finds a strategy's figure with 64 clients.
 func (b benchmark) of(t *testing.T, strategy string, group bool, replicas int) figure {
