@@ -69,6 +69,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"demo", "--url", "http://127.0.0.1:1", "--admin-url", "http://127.0.0.1:1"}, "--token-file must name"},
 		{[]string{"stock", "--token-file", "no-such-file"}, "no-such-file"},
 		{[]string{"stock", "--goods", "0"}, "--goods must be at least 1"},
+		{[]string{"stock", "--per-user=-1"}, "--per-user must be 0 to 1000000000"},
 		{[]string{"migrate"}, "up, down or status"},
 		{[]string{"migrate", "sideways"}, `"sideways"`},
 	} {

@@ -39,7 +39,7 @@ func mysqlDialect() dialect {
 			WHERE goods_id = ? AND stock >= ? AND per_user = ?`,
 		readSettled: `SELECT upto, seen, seen_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AS old
 			FROM tb_ledger_settled WHERE id = 1 FOR UPDATE`,
-		onUser:    ` ON DUPLICATE KEY UPDATE units = units + VALUES(units),
+		onUser: ` ON DUPLICATE KEY UPDATE units = units + VALUES(units),
 			allowed = IF(VALUES(allowed) > 0, GREATEST(allowed, units), allowed)`,
 		userBytes: `CAST(user_id AS BINARY)`,
 		now:       `UTC_TIMESTAMP(6)`,

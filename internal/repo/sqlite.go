@@ -29,10 +29,10 @@ func sqliteDialect() dialect {
 			WHERE goods_id = ? AND stock >= ? AND per_user = ? RETURNING stock`,
 		// While a transaction runs there is no other: what it sees is all there is.
 		readSettled: `SELECT upto, seen, ? >= 0 AS old FROM tb_ledger_settled WHERE id = 1`,
-		onUser:      ` ON CONFLICT (goods_id, user_id) DO UPDATE SET units = units + excluded.units,
+		onUser: ` ON CONFLICT (goods_id, user_id) DO UPDATE SET units = units + excluded.units,
 			allowed = CASE WHEN excluded.allowed > 0 THEN MAX(allowed, units + excluded.units) ELSE allowed END`,
-		userBytes:   `user_id`,
-		now:         `CURRENT_TIMESTAMP`,
+		userBytes: `user_id`,
+		now:       `CURRENT_TIMESTAMP`,
 		onTotal: ` ON CONFLICT (goods_id) DO UPDATE SET restocked = restocked + excluded.restocked,
 			sold = sold + excluded.sold, orders = orders + excluded.orders`,
 		change:   changeReturning,

@@ -32,7 +32,7 @@ var ErrLimitChanged = fmt.Errorf("%w: the limit of one buyer has just been chang
 func limitChanged(goodsID int64) error { return fmt.Errorf("goods %d: %w", goodsID, ErrLimitChanged) }
 
 const (
-	countUsers   = `INSERT INTO tb_stock_user (goods_id, user_id, units, allowed) VALUES `
+	countUsers    = `INSERT INTO tb_stock_user (goods_id, user_id, units, allowed) VALUES `
 	countUsersRow = `(?, ?, ?, ?)`
 
 	readUsers = `SELECT user_id, units FROM tb_stock_user WHERE goods_id = ? AND user_id IN `

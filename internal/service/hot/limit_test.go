@@ -29,13 +29,14 @@ func by(user string, units int64) stock.Purchase {
 	return p
 }
 
-// assertHas finds out what Redis thinks a buyer has, who may have three.
+// assertHas finds out what Redis thinks a buyer has, who may have three, by a purchase
+// that is one unit beyond.
 func assertHas(t *testing.T, r *hot.Stock, user string, has int64) {
 	t.Helper()
-	o, err := deduct(t, r, by(user, 4))
+	o, err := deduct(t, r, by(user, max(1, 4-has)))
 	limited, is := errors.AsType[*stock.UserLimitError](o.Refused)
 	if err != nil || !is || *limited != (stock.UserLimitError{PerUser: 3, Has: has}) {
-		t.Errorf("four of three are answered with %v (%v), want a limit of 3 and %d units already", o.Refused, err, has)
+		t.Errorf("one more than three is answered with %v (%v), want a limit of 3 and %d units already", o.Refused, err, has)
 	}
 }
 

@@ -45,7 +45,7 @@ func (s *Stock) readEntry(m redis.XMessage) (entry, error) {
 			GoodsID: whole("goods"), Quantity: whole("quantity"), UserID: e.text("user"), Remaining: whole("remaining"),
 			Strategy: s.store.Strategy(), Replica: unescape(e.text("replica")),
 		},
-		Epoch: whole("epoch"), At: time.UnixMilli(whole("at")), 
+		Epoch: whole("epoch"), At: time.UnixMilli(whole("at")),
 		Limited: e.isLimited(), Earlier: e.text("earlier") == "1",
 	}
 	if wrong == nil && (e.ID == "" || e.RequestID == "" || e.Quantity < 1) {

@@ -1,6 +1,7 @@
 package strategytest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -67,18 +68,18 @@ func (s *subject) impatient() int {
 	return 100
 }
 
+// perUser is the limit of one buyer in most of these topics.
+const perUser = 3
+
 // keepsABuyerToTheLimit has one buyer ask many times at once, on three replicas.
 func keepsABuyerToTheLimit(t *testing.T, s *subject) {
-	const units, perUser = 200, 3
+	const units = 200
 	goods := s.createLimited(t, units, perUser)
 	answers := make([]error, s.impatient())
 	var buyers sync.WaitGroup
 	for i := range answers {
 		buyers.Go(func() {
-			answers[i] = stock.ErrBusy // an honest answer, after which nothing has happened
-			for errors.Is(answers[i], stock.ErrBusy) {
-				answers[i] = oneOf(s.replicas[i%3].Deduct(t.Context(), goods, []stock.Purchase{by("小明", 1)}))
-			}
+			answers[i] = oneOf(s.insist(t, i, goods, by("小明", 1)))
 		})
 	}
 	buyers.Wait()
@@ -87,11 +88,25 @@ func keepsABuyerToTheLimit(t *testing.T, s *subject) {
 		if err == nil {
 			sold++
 		} else {
-			assertLimited(t, err, perUser, perUser)
+			assertLimited(t, err, perUser)
 		}
 	}
 	want(t, "sold to one buyer", sold, perUser)
 	s.wantSoldInAll(t, goods, units, perUser)
+}
+
+// insist has one of the replicas sell, and asks again for as long as it is busy: that
+// is an honest answer, after which nothing has happened.
+func (s *subject) insist(t *testing.T, turn int, goodsID int64, batch ...stock.Purchase) ([]stock.Outcome, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), settleWithin)
+	defer cancel()
+	for {
+		outcomes, err := s.replicas[turn%len(s.replicas)].Deduct(ctx, goodsID, batch)
+		if !errors.Is(err, stock.ErrBusy) || ctx.Err() != nil {
+			return outcomes, err
+		}
+	}
 }
 
 // oneOf is what came of a batch of one.
@@ -103,7 +118,7 @@ func oneOf(outcomes []stock.Outcome, err error) error {
 }
 
 // assertLimited holds a refusal to the limit and what its buyer has.
-func assertLimited(t *testing.T, err error, perUser, has int64) {
+func assertLimited(t *testing.T, err error, has int64) {
 	t.Helper()
 	limited, is := errors.AsType[*stock.UserLimitError](err)
 	if !is || *limited != (stock.UserLimitError{PerUser: perUser, Has: has}) {
@@ -114,7 +129,7 @@ func assertLimited(t *testing.T, err error, perUser, has int64) {
 // keepsEveryBuyerToTheLimit has a crowd of buyers ask for more than each may have, in
 // batches of several, on three replicas.
 func keepsEveryBuyerToTheLimit(t *testing.T, s *subject) {
-	const units, perUser, users, rounds = 500, 3, 5, 6
+	const units, users, rounds = 500, 5, 6
 	goods := s.createLimited(t, units, perUser)
 	var buyers sync.WaitGroup
 	for i := range rounds {
@@ -123,10 +138,7 @@ func keepsEveryBuyerToTheLimit(t *testing.T, s *subject) {
 			for n := range users { // each batch in another order
 				batch = append(batch, by(fmt.Sprint("buyer-", (n*(i+1)+i)%users), 1))
 			}
-			outcomes, err := s.replicas[i%3].Deduct(t.Context(), goods, batch)
-			for errors.Is(err, stock.ErrBusy) {
-				outcomes, err = s.replicas[i%3].Deduct(t.Context(), goods, batch)
-			}
+			outcomes, err := s.insist(t, i, goods, batch...)
 			if err != nil {
 				t.Errorf("batch %d: %v", i, err)
 			}
@@ -144,7 +156,7 @@ func keepsEveryBuyerToTheLimit(t *testing.T, s *subject) {
 // refusesOneOfABatchForTheLimit shows that whoever is beyond the limit takes nothing
 // from the others, and that a buyer who does not say who he is does not pass.
 func refusesOneOfABatchForTheLimit(t *testing.T, s *subject) {
-	goods := s.createLimited(t, 20, 3)
+	goods := s.createLimited(t, 20, perUser)
 	outcomes, err := s.deduct(t.Context(), goods, by("a", 2), by("b", 3), by("a", 2), buy(1), by("a", 1), by("c", 9))
 	if err != nil {
 		t.Fatal(err)
@@ -154,8 +166,8 @@ func refusesOneOfABatchForTheLimit(t *testing.T, s *subject) {
 			t.Errorf("purchase %d: sold is %v (%v), want %v", i, got, outcomes[i].Refused, sold)
 		}
 	}
-	assertLimited(t, outcomes[2].Refused, 3, 2)
-	assertLimited(t, outcomes[5].Refused, 3, 0)
+	assertLimited(t, outcomes[2].Refused, 2)
+	assertLimited(t, outcomes[5].Refused, 0)
 	if !errors.Is(outcomes[3].Refused, stock.ErrUserUnknown) {
 		t.Errorf("a buyer who is unknown is answered with %v", outcomes[3].Refused)
 	}
@@ -228,12 +240,12 @@ func followsTheLimit(t *testing.T, s *subject) {
 
 // countsWhatOthersSold has another strategy sell before.
 func countsWhatOthersSold(t *testing.T, s *subject) {
-	goods := s.createLimited(t, 100, 3)
+	goods := s.createLimited(t, 100, perUser)
 	other := conditional(s.deps(t, s.store))
 	if err := oneOf(other.Deduct(t.Context(), goods, []stock.Purchase{by("a", 2)})); err != nil {
 		t.Fatal(err)
 	}
-	assertLimited(t, oneOf(s.deduct(t.Context(), goods, by("a", 2))), 3, 2)
+	assertLimited(t, oneOf(s.deduct(t.Context(), goods, by("a", 2))), 2)
 	if err := oneOf(s.deduct(t.Context(), goods, by("a", 1))); err != nil {
 		t.Errorf("what was left of the limit is answered with %v", err)
 	}
@@ -254,17 +266,14 @@ func conditional(d strategy.Deps) strategy.Strategy {
 // is set: nobody is forgotten who is in the middle of it, and nobody gets more than the
 // limit, or than he had when it came.
 func countsWhatIsSoldWhileALimitComes(t *testing.T, s *subject) {
-	const units, perUser, users = 500, 2, 3
+	const units, users, most = 500, 3, 2
 	goods := s.create(t, units)
 	var sold atomic.Int64
 	var buyers sync.WaitGroup
 	half := make(chan struct{}, s.impatient())
 	for i := range cap(half) {
 		buyers.Go(func() {
-			err := stock.ErrBusy
-			for errors.Is(err, stock.ErrBusy) {
-				err = oneOf(s.replicas[i%3].Deduct(t.Context(), goods, []stock.Purchase{by(fmt.Sprint("buyer-", i%users), 1)}))
-			}
+			err := oneOf(s.insist(t, i, goods, by(fmt.Sprint("buyer-", i%users), 1)))
 			half <- struct{}{}
 			switch {
 			case err == nil:
@@ -277,7 +286,7 @@ func countsWhatIsSoldWhileALimitComes(t *testing.T, s *subject) {
 	for range cap(half) / 4 {
 		<-half
 	}
-	s.limit(t, goods, perUser)
+	s.limit(t, goods, most)
 	buyers.Wait()
 	s.wantSoldInAll(t, goods, units, sold.Load())
 }
