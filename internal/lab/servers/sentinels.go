@@ -19,8 +19,8 @@ type Sentinels struct {
 	Watchers        []*Redis
 }
 
-// masterName is under which name the Sentinels know the master.
-const masterName = "shop"
+// MasterName is under which name the Sentinels know the master.
+const MasterName = "shop"
 
 // Bounds of a failover, in milliseconds: after which silence the master counts as
 // dead, and how long a try to replace it may take.
@@ -73,7 +73,7 @@ func (s *Sentinels) startWatchers(ctx context.Context, k *keeper.Keeper, securit
 sentinel auth-pass %[1]s %[4]s
 sentinel down-after-milliseconds %[1]s %[5]d
 sentinel failover-timeout %[1]s %[6]d
-`, masterName, host, port, s.Master.Password, downAfter, failoverWithin)
+`, MasterName, host, port, s.Master.Password, downAfter, failoverWithin)
 	password := rand.Text()
 	s.Watchers, err = startAll(ctx, members, func(ctx context.Context) (*Redis, error) {
 		return localRedis(ctx, k, redisSetup{password: password, config: config, security: security, sentinel: true})
@@ -113,7 +113,7 @@ func (s *Sentinels) Current(ctx context.Context) (*Redis, error) {
 		return nil, err
 	}
 	defer client.Close() //nolint:errcheck // what it was for has been answered
-	at, err := client.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName).StringSlice()
+	at, err := client.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName).StringSlice()
 	if err != nil {
 		return nil, fmt.Errorf("ask for the master: %w", err)
 	}
@@ -141,7 +141,7 @@ func (s *Sentinels) Env() []string {
 		addresses[i] = watcher.Address
 	}
 	env := []string{
-		"STOCKD_REDIS_MASTER=" + masterName, "STOCKD_REDIS_ADDRESSES=" + strings.Join(addresses, ","),
+		"STOCKD_REDIS_MASTER=" + MasterName, "STOCKD_REDIS_ADDRESSES=" + strings.Join(addresses, ","),
 		"STOCKD_REDIS_PASSWORD=" + s.Master.Password, "STOCKD_REDIS_SENTINEL_PASSWORD=" + s.Watchers[0].Password,
 	}
 	return append(env, s.Master.security.env("redis")...)
