@@ -42,7 +42,7 @@ type RedisOptions struct {
 // client follows a redirection, which ran nothing, and asks again after a
 // broken connection; that is why every script of ours may run twice.)
 func NewRedisClient(o RedisOptions) redis.UniversalClient {
-	client := redis.NewUniversalClient(&redis.UniversalOptions{
+	universal := &redis.UniversalOptions{
 		Addrs: o.Addresses, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
 		DB: o.DB, MasterName: o.Master, IsClusterMode: o.Cluster,
@@ -57,7 +57,13 @@ func NewRedisClient(o RedisOptions) redis.UniversalClient {
 		// Nothing is asked of the server that a lock does not need.
 		DisableIdentity: true,
 		Protocol:        redisProtocol,
-	})
+	}
+	if o.Cluster {
+		cluster := universal.Cluster()
+		cluster.ClusterStateReloadInterval = clusterLook
+		return redis.NewClusterClient(cluster)
+	}
+	client := redis.NewUniversalClient(universal)
 	client.AddHook(dialHook{})
 	return client
 }
@@ -91,6 +97,10 @@ func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 }
 
 const (
+	// clusterLook is how often a client that is used asks a cluster who serves what.
+	// Of a master that was replaced nobody would tell it: the library's own minute
+	// is how long its slots could not be sold from.
+	clusterLook = time.Second
 	// redisPoolTimeout is longer than any wait limit: who waits for a
 	// connection waits as for the lock, until the context ends.
 	redisPoolTimeout = time.Hour

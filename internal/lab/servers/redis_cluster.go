@@ -104,19 +104,28 @@ func (c *RedisCluster) form(ctx context.Context) error {
 			return fmt.Errorf("make a replica: %w", err)
 		}
 	}
-	for i, client := range clients {
+	for _, client := range clients {
 		want := []string{"cluster_state:ok", fmt.Sprintf("cluster_known_nodes:%d", len(clients))}
 		if err := awaitSaid(ctx, func() (string, error) { return client.ClusterInfo(ctx).Result() }, want...); err != nil {
 			return fmt.Errorf("wait for the cluster: %w", err)
 		}
-		if i < len(c.Masters) {
-			continue
-		}
-		if err := awaitSaid(ctx, func() (string, error) { return client.Info(ctx, "replication").Result() }, "master_link_status:up"); err != nil {
+	}
+	for _, replica := range c.Replicas {
+		if err := replica.AwaitReplica(ctx); err != nil {
 			return fmt.Errorf("wait for a replica: %w", err)
 		}
 	}
 	return nil
+}
+
+// AwaitReplica waits until a node follows another one, and has all of it.
+func (r *Redis) AwaitReplica(ctx context.Context) error {
+	client, err := r.Client()
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // what it was for has been answered
+	return awaitSaid(ctx, func() (string, error) { return client.Info(ctx, "replication").Result() }, "role:slave", "master_link_status:up")
 }
 
 // meet introduces the nodes to each other, and waits until all have heard of all.
@@ -165,6 +174,30 @@ func awaitSaid(ctx context.Context, ask func() (string, error), wanted ...string
 			return fmt.Errorf("%w: %s was never said; the last answer was\n%s", err, lacking, said)
 		}
 	}
+}
+
+// MasterOf is the node that serves a key now, as a node says that runs.
+func (c *RedisCluster) MasterOf(ctx context.Context, key string) (*Redis, error) {
+	addresses := make([]string, len(c.nodes()))
+	for i, node := range c.nodes() {
+		addresses[i] = node.Address
+	}
+	encryption, err := c.Masters[0].security.config()
+	if err != nil {
+		return nil, err
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses, Password: c.Masters[0].Password, TLSConfig: encryption})
+	defer client.Close() //nolint:errcheck // what it was for has been answered
+	serves, err := client.MasterForKey(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("ask who serves %s: %w", key, err)
+	}
+	for _, node := range c.nodes() {
+		if node.Address == serves.Options().Addr {
+			return node, nil
+		}
+	}
+	return nil, fmt.Errorf("%s serves %s, and is no node of the cluster", serves.Options().Addr, key)
 }
 
 // Close ends all nodes.

@@ -8,8 +8,6 @@ import (
 	"net"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/stockd/stockd/internal/lab/keeper"
 )
 
@@ -21,8 +19,8 @@ type Sentinels struct {
 	Watchers        []*Redis
 }
 
-// masterName is under which name the Sentinels know the master.
-const masterName = "shop"
+// MasterName is under which name the Sentinels know the master.
+const MasterName = "shop"
 
 // Bounds of a failover, in milliseconds: after which silence the master counts as
 // dead, and how long a try to replace it may take.
@@ -63,8 +61,7 @@ func (s *Sentinels) startReplica(ctx context.Context, k *keeper.Keeper, setup re
 	if s.Replica, err = localRedis(ctx, k, setup); err != nil {
 		return err
 	}
-	return s.await(ctx, s.Replica, func(c *redis.Client) (string, error) { return c.Info(ctx, "replication").Result() },
-		"master_link_status:up")
+	return s.Replica.AwaitReplica(ctx)
 }
 
 func (s *Sentinels) startWatchers(ctx context.Context, k *keeper.Keeper, security *Security) error {
@@ -76,7 +73,7 @@ func (s *Sentinels) startWatchers(ctx context.Context, k *keeper.Keeper, securit
 sentinel auth-pass %[1]s %[4]s
 sentinel down-after-milliseconds %[1]s %[5]d
 sentinel failover-timeout %[1]s %[6]d
-`, masterName, host, port, s.Master.Password, downAfter, failoverWithin)
+`, MasterName, host, port, s.Master.Password, downAfter, failoverWithin)
 	password := rand.Text()
 	s.Watchers, err = startAll(ctx, members, func(ctx context.Context) (*Redis, error) {
 		return localRedis(ctx, k, redisSetup{password: password, config: config, security: security, sentinel: true})
@@ -84,25 +81,46 @@ sentinel failover-timeout %[1]s %[6]d
 	if err != nil {
 		return err
 	}
+	return s.AwaitAgreement(ctx, s.Master)
+}
+
+// AwaitAgreement waits until every Sentinel knows this master, its replica, and all
+// other Sentinels.
+func (s *Sentinels) AwaitAgreement(ctx context.Context, master *Redis) error {
 	for _, watcher := range s.Watchers {
-		ask := func(c *redis.Client) (string, error) { return c.Info(ctx, "sentinel").Result() }
-		if err := s.await(ctx, watcher, ask, fmt.Sprintf("status=ok,address=%s,slaves=1,sentinels=%d", s.Master.Address, members)); err != nil {
-			return err
+		if err := watcher.await(ctx, master); err != nil {
+			return fmt.Errorf("wait for the Sentinels: %w", err)
 		}
 	}
 	return nil
 }
 
-func (s *Sentinels) await(ctx context.Context, of *Redis, ask func(*redis.Client) (string, error), want string) error {
-	client, err := of.Client()
+// await waits until a Sentinel is content with a master.
+func (r *Redis) await(ctx context.Context, master *Redis) error {
+	client, err := r.Client()
 	if err != nil {
 		return err
 	}
 	defer client.Close() //nolint:errcheck // what it was for has been answered
-	if err := awaitSaid(ctx, func() (string, error) { return ask(client) }, want); err != nil {
-		return fmt.Errorf("wait for the Sentinels: %w", err)
+	want := fmt.Sprintf("status=ok,address=%s,slaves=1,sentinels=%d", master.Address, members)
+	return awaitSaid(ctx, func() (string, error) { return client.Info(ctx, "sentinel").Result() }, want)
+}
+
+// Current is the master, as the first Sentinel knows it.
+func (s *Sentinels) Current(ctx context.Context) (*Redis, error) {
+	client, err := s.Watchers[0].Client()
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	defer client.Close() //nolint:errcheck // what it was for has been answered
+	at, err := client.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName).StringSlice()
+	if err != nil {
+		return nil, fmt.Errorf("ask for the master: %w", err)
+	}
+	if net.JoinHostPort(at[0], at[1]) == s.Replica.Address {
+		return s.Replica, nil
+	}
+	return s.Master, nil
 }
 
 // Close ends them all.
@@ -123,7 +141,7 @@ func (s *Sentinels) Env() []string {
 		addresses[i] = watcher.Address
 	}
 	env := []string{
-		"STOCKD_REDIS_MASTER=" + masterName, "STOCKD_REDIS_ADDRESSES=" + strings.Join(addresses, ","),
+		"STOCKD_REDIS_MASTER=" + MasterName, "STOCKD_REDIS_ADDRESSES=" + strings.Join(addresses, ","),
 		"STOCKD_REDIS_PASSWORD=" + s.Master.Password, "STOCKD_REDIS_SENTINEL_PASSWORD=" + s.Watchers[0].Password,
 	}
 	return append(env, s.Master.security.env("redis")...)

@@ -90,6 +90,12 @@ func (e *ZooKeeperEnsemble) AwaitLeader(ctx context.Context) (*ZooKeeper, error)
 	})
 }
 
+// Kill ends all members without a warning.
+func (e *ZooKeeperEnsemble) Kill(ctx context.Context) error { return e.Close(ctx) }
+
+// Restart starts all members again.
+func (e *ZooKeeperEnsemble) Restart(ctx context.Context) error { return restartAll(ctx, e.Members) }
+
 // Close ends all members.
 func (e *ZooKeeperEnsemble) Close(ctx context.Context) error { return closeAll(ctx, e.Members) }
 
