@@ -25,6 +25,7 @@ import (
 // are this program with a command's name as its first argument.
 func TestMain(m *testing.M) {
 	keeper.RunIfAsked()
+	logging.Disable() // as main does
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}

@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"runtime/debug"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lab/machine"
@@ -12,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/tracing"
 )
 
 // newMetrics makes the metrics of a replica, with those limits that alerts compare
@@ -54,4 +59,64 @@ func keepAuditing(ctx context.Context, c config.Audit, inventory *service.Invent
 			log.WarnContext(ctx, "goods were not audited", "error", err)
 		}
 	})
+}
+
+// observation is who hears what a replica does: those who count, those who trace, and
+// the log.
+type observation struct {
+	metrics *metrics.Metrics
+	tracing *tracing.Tracing // nil where nothing is traced
+	log     *slog.Logger
+}
+
+func observe(ctx context.Context, c config.Config, errOut io.Writer) (observation, error) {
+	o := observation{metrics: newMetrics(c)}
+	o.log = slog.New(o.metrics.Log(logger(c.Log, errOut).Handler()))
+	if c.Trace.Endpoint == "" {
+		return o, nil
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.log.WarnContext(ctx, "traces are not sent", "error", err) }))
+	var err error
+	o.tracing, err = tracing.Open(ctx, tracing.Options{
+		Endpoint: c.Trace.Endpoint, Sample: c.Trace.Sample, TrustParent: c.Trace.TrustParent, Replica: c.Replica,
+	})
+	return o, err
+}
+
+// Close sends the traces that are left.
+func (o observation) Close() error {
+	if o.tracing == nil {
+		return nil
+	}
+	return o.tracing.Close()
+}
+
+// storeOptions are those of the replica's pools.
+func (o observation) storeOptions(c config.Config) (repo.Options, error) {
+	options, err := storeOptions(c)
+	if o.tracing != nil {
+		options.OpenDB = o.tracing.OpenDB
+	}
+	return options, err
+}
+
+// follow has the commands of locks be steps of what asks for them.
+func (o observation) follow(clients *lock.Clients) {
+	if o.tracing == nil {
+		return
+	}
+	if clients.Redis != nil {
+		clients.Redis.AddHook(o.tracing.Redis())
+	}
+	for _, node := range clients.Redlock {
+		node.AddHook(o.tracing.Redis())
+	}
+}
+
+// tracer begins the traces of requests, or is nil.
+func (o observation) tracer() trace.Tracer {
+	if o.tracing == nil {
+		return nil
+	}
+	return o.tracing.Tracer()
 }

@@ -17,9 +17,11 @@ import (
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/trail"
 )
 
 func serveCommand() *cobra.Command {
@@ -42,9 +44,17 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	if c.Replica, err = named(c.Replica); err != nil {
 		return err
 	}
-	counts := newMetrics(c)
-	log := slog.New(counts.Log(logger(c.Log, errOut).Handler()))
-	store, err := openStore(ctx, c)
+	heard, err := observe(ctx, c, errOut)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, heard.Close()) }()
+	log := heard.log
+	pool, err := heard.storeOptions(c)
+	if err != nil {
+		return err
+	}
+	store, err := repo.Open(ctx, pool)
 	if err != nil {
 		return err
 	}
@@ -52,29 +62,13 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	if err := bringUpToDate(ctx, c, store, log); err != nil {
 		return err
 	}
-	locks, err := lockDeps(c)
+	locks, err := lockDeps(c, heard)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, locks.Close()) }()
 	defer lookAround(ctx, locks.Clients, log)()
-	deps := strategy.Deps{
-		Store:    store,
-		LockWait: c.Lock.Wait,
-		Lock:     locks,
-		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
-		Group:    strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
-		Buckets:  c.Bucket.Count,
-		Hot:      hotOptions(c, log, counts.Promised()),
-		Observe:  counts.Strategy,
-		Log:      log,
-	}
-	options := handler.Options{
-		Replica: c.Replica, DefaultStrategy: c.Deduct.Strategy, MaxBody: int64(c.HTTP.MaxBody), Log: log,
-		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), TrustedProxies: c.HTTP.TrustedProxies,
-		Stopping: func() bool { return ctx.Err() != nil }, Observer: counts, Metrics: counts.Handler(),
-		Pprof: c.Admin.Pprof,
-	}
+	deps, options := strategyDeps(c, heard, store, locks), handlerOptions(ctx, c, heard)
 	if c.Lab.Enabled {
 		lab, err := openLab(ctx, c, log)
 		if err != nil {
@@ -98,11 +92,37 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	defer keep(ctx,
 		catalogue.KeepSwitches,
 		func(ctx context.Context) { keepTotals(ctx, inventory, log) },
-		func(ctx context.Context) { keepAuditing(ctx, c.Audit, inventory, counts, log) },
+		func(ctx context.Context) { keepAuditing(ctx, c.Audit, inventory, heard.metrics, log) },
 	)()
-	counts.Watch(stateOf(ctx, c, catalogue, store, locks.Clients))
+	heard.metrics.Watch(stateOf(ctx, c, catalogue, store, locks.Clients))
 	options.Catalogue, options.Inventory = catalogue, inventory
 	return listen(ctx, c, log, options)
+}
+
+// strategyDeps are what the strategies of a replica are made of.
+func strategyDeps(c config.Config, heard observation, store *repo.Store, locks lock.Deps) strategy.Deps {
+	return strategy.Deps{
+		Store:    store,
+		LockWait: c.Lock.Wait,
+		Lock:     locks,
+		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
+		Group:    strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
+		Buckets:  c.Bucket.Count,
+		Hot:      hotOptions(c, heard.log, heard.metrics.Promised()),
+		Observe:  heard.metrics.Strategy,
+		Log:      heard.log,
+	}
+}
+
+// handlerOptions are what the routes need, but for what they serve.
+func handlerOptions(ctx context.Context, c config.Config, heard observation) handler.Options {
+	return handler.Options{
+		Replica: c.Replica, DefaultStrategy: c.Deduct.Strategy, MaxBody: int64(c.HTTP.MaxBody), Log: heard.log,
+		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), TrustedProxies: c.HTTP.TrustedProxies,
+		Stopping: func() bool { return ctx.Err() != nil },
+		Observer: heard.metrics, Metrics: heard.metrics.Handler(), Tracer: heard.tracer(),
+		Pprof: c.Admin.Pprof,
+	}
 }
 
 // named is the name of a replica, which is its host's where it was given none.
@@ -147,9 +167,9 @@ func logger(c config.Log, w io.Writer) *slog.Logger {
 	_ = level.UnmarshalText([]byte(c.Level)) // it has been checked
 	options := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
+		return slog.New(trail.Log(slog.NewJSONHandler(w, options)))
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	return slog.New(trail.Log(slog.NewTextHandler(w, options)))
 }
 
 func openStore(ctx context.Context, c config.Config) (*repo.Store, error) {

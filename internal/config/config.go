@@ -25,6 +25,7 @@ type Config struct {
 	Redlock    Redlock    `key:"redlock" doc:"the independent masters of redlock; without addresses it is not available"`
 	ZooKeeper  ZooKeeper  `key:"zookeeper" doc:"the ensemble of the locks; without an address they are not available"`
 	Etcd       Etcd       `key:"etcd" doc:"the cluster of the lock; without an endpoint it is not available"`
+	Trace      Trace      `key:"trace" doc:"the steps of requests, sent to a collector of OpenTelemetry"`
 	Audit      Audit      `key:"audit" doc:"the audit of all goods, for the metrics"`
 	Log        Log        `key:"log" doc:"what is logged, to standard error"`
 	Lab        Lab        `key:"lab" doc:"what experiments do inside of a replica; never for a shop that sells"`
@@ -165,6 +166,13 @@ type Optimistic struct {
 // Bucket is how sql-bucket splits a stock.
 type Bucket struct {
 	Count int `key:"count" default:"16" doc:"rows that the stock of a goods is split over, 1 to 1024; it may be changed while a sale runs"`
+}
+
+// Trace is what is sent to a collector of OpenTelemetry.
+type Trace struct {
+	Endpoint    string  `key:"endpoint" doc:"URL of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; nothing is traced where it is empty"`
+	Sample      float64 `key:"sample" default:"0.1" doc:"share of the requests that are traced, 0 to 1"`
+	TrustParent bool    `key:"trust_parent" default:"false" doc:"trace every request whose traceparent says that it is traced; not where strangers send it"`
 }
 
 // Audit is the audit of all goods.

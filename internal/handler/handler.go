@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/gin-gonic/gin"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/api"
 	"github.com/stockd/stockd/internal/service"
@@ -35,6 +36,8 @@ type Options struct {
 	Log      *slog.Logger
 	// Observer hears how requests fare; nil: nobody does.
 	Observer Observer
+	// Tracer begins the trace of a request; nil: nothing is traced.
+	Tracer trace.Tracer
 	// Metrics answers the owner's GET /metrics; nil: there is no such route.
 	Metrics http.Handler
 	// Lab takes the faults of an experiment; nil: there are no such routes.
@@ -97,7 +100,7 @@ func engine(o Options, listener string) *gin.Engine {
 	if err := e.SetTrustedProxies(o.TrustedProxies); err != nil {
 		panic(err) // the configuration has been checked
 	}
-	e.Use(observed(o.heard(), listener), named(o.Replica), identify(), record(o.Log), recovery(o.Log, o.heard()),
+	e.Use(observed(o.heard(), listener), named(o.Replica), identify(), follow(o.Tracer), record(o.Log), recovery(o.Log, o.heard()),
 		closing(o.Stopping), limitBody(o.MaxBody))
 	e.NoRoute(func(c *gin.Context) {
 		answer(c, newProblem(http.StatusNotFound, "not-found", "Nothing here").

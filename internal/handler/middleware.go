@@ -47,20 +47,20 @@ func requestID(c *gin.Context) string {
 	return c.Writer.Header().Get(requestIDHeader) //nolint:canonicalheader // it is canonical, and the linter would have ID
 }
 
-// about is what the log says of a request.
+// about is what the log says of a request, beside its name.
 func about(c *gin.Context) []any {
-	return []any{"request_id", requestID(c), "client", c.ClientIP(), "method", c.Request.Method, "path", c.Request.URL.Path}
+	return []any{"client", c.ClientIP(), "method", c.Request.Method, "path", c.Request.URL.Path}
 }
 
 // record logs every request, where somebody wants that much.
 func record(log *slog.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		if !log.Enabled(c, slog.LevelDebug) {
+		if !log.Enabled(c.Request.Context(), slog.LevelDebug) {
 			return
 		}
 		start := time.Now()
 		c.Next()
-		log.DebugContext(c, "served", append(about(c), "status", c.Writer.Status(), "took", time.Since(start))...)
+		log.DebugContext(c.Request.Context(), "served", append(about(c), "status", c.Writer.Status(), "took", time.Since(start))...)
 	}
 }
 
@@ -78,7 +78,7 @@ func recovery(log *slog.Logger, heard Observer) gin.HandlerFunc {
 				panic(cause) // it is meant for the server
 			}
 			heard.Panicked()
-			log.ErrorContext(c, "panic while serving", append(about(c), "cause", cause, "stack", string(debug.Stack()))...)
+			log.ErrorContext(c.Request.Context(), "panic while serving", append(about(c), "cause", cause, "stack", string(debug.Stack()))...)
 			if c.Writer.Written() {
 				panic(http.ErrAbortHandler)
 			}

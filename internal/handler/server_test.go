@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/trail"
 )
 
 // with serves the same replica with other options.
@@ -33,7 +34,7 @@ func (a api) buyAs(t *testing.T, query, header, value string) answer {
 func TestARequestIDIsTakenAndReturned(t *testing.T) {
 	var log bytes.Buffer
 	a := serveSQLite(t).with(t, func(o *handler.Options) {
-		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		o.Log = slog.New(trail.Log(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	})
 	for _, query := range []string{"goods_id=1", "goods_id=none"} {
 		got := a.buyAs(t, query, "X-Request-ID", "balancer/7:a.b_c~d+e=@")

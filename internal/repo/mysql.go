@@ -98,7 +98,7 @@ func openMySQL(o Options) (dialect, *sql.DB, error) {
 	if err != nil {
 		return dialect{}, nil, fmt.Errorf("read DSN: %w", err)
 	}
-	pool := sql.OpenDB(sessionConnector{
+	pool := o.openDB(sessionConnector{
 		Connector: connector,
 		timeout:   o.ConnectTimeout,
 		setup: []string{

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -43,6 +44,8 @@ type Options struct {
 	ConnectTimeout time.Duration
 	// Replica is written into every ledger row.
 	Replica string
+	// OpenDB makes the pool of a connector; nil: sql.OpenDB.
+	OpenDB func(driver.Connector) *sql.DB
 }
 
 // Store is the stock and the ledger in one SQL database. It may be used from

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/trail"
 )
 
 // Service sells through one strategy. What every strategy owes its buyers is
@@ -50,6 +52,11 @@ func (s *Service) Grouped() *Service { return s.grouped }
 // stock.ErrUnknownOutcome, sending it again finds out. stock.ErrKeyReused: the
 // request id was used for other content. The strategy's errors pass through.
 func (s *Service) Deduct(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	ctx, step := trail.Step(ctx, "deduct")
+	if step.IsRecording() {
+		step.SetAttributes(attribute.String("stockd.strategy", s.entry.Name))
+	}
+	defer step.End()
 	begun := time.Now()
 	outcome, err := s.inTime(ctx, goodsID, p)
 	s.heard.Deducted(outcome, err, time.Since(begun))

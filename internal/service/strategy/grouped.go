@@ -8,7 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/trail"
 )
 
 // Group bounds the queues of a Grouped strategy.
@@ -71,7 +74,7 @@ func (g *Grouped) Deduct(ctx context.Context, goodsID int64, purchases []stock.P
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("queue for goods %d: %w", goodsID, context.Cause(ctx))
 	}
-	c := &call{purchases: purchases, asked: time.Now(), done: make(chan struct{})}
+	c := &call{purchases: purchases, asked: time.Now(), step: trace.SpanFromContext(ctx), done: make(chan struct{})}
 	if err := g.enter(goodsID, c); err != nil {
 		return nil, err
 	}
@@ -198,6 +201,8 @@ const rewrites = 10
 // write has the strategy write the batch, without those calls that turn out to
 // be in the ledger already.
 func (g *Grouped) write(ctx context.Context, goodsID int64, b *batch) {
+	ctx, step := trail.Together(ctx, "write batch", stepsOf(b.calls))
+	defer step.End()
 	calls := b.calls
 	for range rewrites {
 		begun, purchases := time.Now(), purchasesOf(calls)

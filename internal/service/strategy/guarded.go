@@ -11,6 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/trail"
 )
 
 // releaseWithin bounds the release of a lock, which must not depend on the
@@ -38,7 +39,9 @@ type sell func(ctx context.Context, lease lock.Lease, goodsID int64, batch []sto
 
 func (g guarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
 	asked := time.Now()
-	lease, err := g.acquire(ctx, goodsID)
+	waiting, step := trail.Step(ctx, "wait for lock")
+	lease, err := g.acquire(waiting, goodsID)
+	step.End()
 	granted := time.Now()
 	g.heard.Waited(granted.Sub(asked), err)
 	if err != nil {
@@ -60,6 +63,8 @@ func (g guarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purcha
 // sellUnder sells and gives the lock back, also where selling panics: nobody else
 // would, and a lock that is renewed would never be free again.
 func (g guarded) sellUnder(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
+	ctx, step := trail.Step(ctx, "hold lock")
+	defer step.End()
 	defer g.release(ctx, lease)
 	work, stop := lock.While(ctx, lease)
 	defer stop()
