@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -51,7 +52,7 @@ func (s *stub) seen() []string {
 }
 
 func sold(w http.ResponseWriter, _ *http.Request) {
-	fmt.Fprint(w, `{"order_id": "7", "goods_id": 1, "quantity": 1, "remaining": 4, "strategy": "s", "replica": "r", "token": 0, "wait_ms": 0, "hold_ms": 0, "durable": "sql"}`)
+	_, _ = io.WriteString(w, `{"order_id": "7", "goods_id": 1, "quantity": 1, "remaining": 4, "strategy": "s", "replica": "r", "token": 0, "wait_ms": 0, "hold_ms": 0, "durable": "sql"}`)
 }
 
 func problem(code string, status int, retryAfter string) http.HandlerFunc {
@@ -60,7 +61,7 @@ func problem(code string, status int, retryAfter string) http.HandlerFunc {
 			w.Header().Set("Retry-After", retryAfter)
 		}
 		w.WriteHeader(status)
-		fmt.Fprintf(w, `{"type": "urn:stockd:problem:%s", "title": "a title", "status": %d, "detail": "a detail", "instance": "urn:stockd:request:9"}`, code, status)
+		_, _ = fmt.Fprintf(w, `{"type": "urn:stockd:problem:%s", "title": "a title", "status": %d, "detail": "a detail", "instance": "urn:stockd:request:9"}`, code, status)
 	}
 }
 
@@ -110,17 +111,21 @@ func TestNothingElseIsSentAgain(t *testing.T) {
 		"a backend is down":         {problem("backend-unavailable", 503, "1"), client.ErrUnavailable},
 		"the outcome is unknown":    {problem("outcome-unknown", 503, "1"), client.ErrOutcomeUnknown},
 		"the connection is cut":     {cut, client.ErrOutcomeUnknown},
-		"the balancer lost it":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, client.ErrOutcomeUnknown},
+		"the balancer lost it":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, client.ErrOutcomeUnknown},
 		"the answer is cut":         {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Length", "999"); sold(w, r) }, client.ErrOutcomeUnknown},
-		"the answer is no sale":     {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, client.ErrOutcomeUnknown},
+		"the answer is no sale":     {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, client.ErrOutcomeUnknown},
 		"a code that is new to us":  {problem("brand-new", 418, "1"), nil},
-		"a refusal of the balancer": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(413) }, nil},
+		"a refusal of the balancer": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, c.answer)
 			_, err := client.Client{URL: s.URL}.Deduct(t.Context(), client.Purchase{RequestID: "mine", GoodsID: 1})
-			if err == nil || c.want != nil && !errors.Is(err, c.want) || errors.Is(err, client.ErrOutcomeUnknown) != (c.want == client.ErrOutcomeUnknown) {
+			if err == nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
+			}
+			unknown, is := errors.AsType[*client.UnknownError](err)
+			if is != errors.Is(c.want, client.ErrOutcomeUnknown) || is && unknown.RequestID != "mine" {
+				t.Errorf("%v: its outcome is unknown: %v", err, is)
 			}
 			if keys := s.seen(); len(keys) != 1 || keys[0] != "mine" {
 				t.Errorf("requests %q, want one", keys)
@@ -177,7 +182,7 @@ func TestTheTokenIsForTheOwnersListener(t *testing.T) {
 	note := func(name string) *stub {
 		return serve(t, func(w http.ResponseWriter, r *http.Request) {
 			said.Store(name+" "+r.Header.Get("Authorization"), true)
-			fmt.Fprint(w, `{}`)
+			_, _ = io.WriteString(w, `{}`)
 		})
 	}
 	c := client.Client{URL: note("buyers").URL, AdminURL: note("owner").URL, Token: "secret"}

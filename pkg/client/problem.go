@@ -70,7 +70,7 @@ func kindOf(code string) error {
 }
 
 // Problem is an answer of the stockd that is no success, as RFC 9457 has it.
-type Problem struct {
+type Problem struct { //nolint:errname // it is RFC 9457's name
 	// Code is the stable name of its kind, such as "insufficient-stock".
 	Code string
 	// Status is that of HTTP.
@@ -81,7 +81,7 @@ type Problem struct {
 	Errors []FieldError
 	// Backend is the one that failed, where one did.
 	Backend string
-	// RequestID is what finds out an unknown outcome.
+	// RequestID is what finds out an unknown outcome; the UnknownError has it too.
 	RequestID string
 	// Strategies are those that may be asked for, where one was not.
 	Strategies []string
@@ -123,10 +123,14 @@ func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bo
 		RequestID  string       `json:"request_id"`
 		Strategies []string     `json:"strategies"`
 	}
-	if json.Unmarshal(body, &said) != nil || !strings.HasPrefix(said.Type, problemPrefix) {
+	err := json.Unmarshal(body, &said)
+	if err != nil || !strings.HasPrefix(said.Type, problemPrefix) {
 		return nil, false
 	}
-	seconds, _ := strconv.Atoi(header.Get("Retry-After")) // 0 where there is none
+	seconds, err := strconv.Atoi(header.Get("Retry-After"))
+	if err != nil {
+		seconds = 0 // there is none
+	}
 	return &Problem{
 		Code: strings.TrimPrefix(said.Type, problemPrefix), Status: status, Title: said.Title, Detail: said.Detail,
 		Errors: said.Errors, Backend: said.Backend, RequestID: said.RequestID, Strategies: said.Strategies,
@@ -134,8 +138,8 @@ func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bo
 	}, true
 }
 
-// UnknownError tells that a call was sent and its answer did not come, or was cut
-// off. It is ErrOutcomeUnknown, and whatever Err is.
+// UnknownError tells that a call was sent and its answer did not come, was cut off, or
+// was that the stockd itself does not know. It is ErrOutcomeUnknown, and whatever Err is.
 type UnknownError struct {
 	// RequestID finds out what came of it: send the same again with it. It is empty
 	// where a call has none, and may be sent again as it is.

@@ -129,7 +129,7 @@ func (k call) read(response *http.Response, answer []byte) error {
 			return k.lost(fmt.Errorf("answered with %s", response.Status))
 		}
 		if errors.Is(problem, ErrOutcomeUnknown) {
-			problem.RequestID = cmp.Or(problem.RequestID, k.requestID)
+			return &UnknownError{RequestID: cmp.Or(problem.RequestID, k.requestID), Err: problem}
 		}
 		return problem
 	}
