@@ -123,8 +123,12 @@ func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bo
 		RequestID  string       `json:"request_id"`
 		Strategies []string     `json:"strategies"`
 	}
-	err := json.Unmarshal(body, &said)
-	if err != nil || !strings.HasPrefix(said.Type, problemPrefix) {
+	if !json.Valid(body) {
+		return nil, false
+	}
+	// A field of another type than ours is read as far as it goes: the code decides.
+	_ = json.Unmarshal(body, &said)
+	if !strings.HasPrefix(said.Type, problemPrefix) {
 		return nil, false
 	}
 	seconds, err := strconv.Atoi(header.Get("Retry-After"))
