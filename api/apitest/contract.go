@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -135,7 +136,9 @@ func (c *Contract) Judge(r *http.Request, a Answer) error {
 // nowhere is an operation that has one answer, for what no operation is for.
 func (c *Contract) nowhere(status int, response string) Operation {
 	responses := openapi3.NewResponsesWithCapacity(1)
-	responses.Set(fmt.Sprint(status), c.doc.Components.Responses[response])
+	responses.Set(strconv.Itoa(status), &openapi3.ResponseRef{
+		Ref: "#/components/responses/" + response, Value: c.doc.Components.Responses[response].Value,
+	})
 	return Operation{Method: "any", Path: "anywhere", spec: &openapi3.Operation{Responses: responses}}
 }
 

@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,4 +91,13 @@ func (c *Contract) Problems() map[string]int {
 		}
 	}
 	return problems
+}
+
+// Fields lists the fields of a schema among the components.
+func (c *Contract) Fields(schema string) []string {
+	found := c.doc.Components.Schemas[schema]
+	if found == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(found.Value.Properties))
 }
