@@ -1,7 +1,9 @@
 #!/bin/sh
 # Gives an etcd its users, through its JSON gateway, and has it ask for passwords:
 # root, whom etcd wants before it asks anybody, and stockd, who may read and write
-# what begins with stockd/ and nothing else. What is done already is left alone.
+# what begins with stockd/ and nothing else. health may do nothing at all, so that
+# its password can be known to everybody: to refuse it, etcd must be healthy. What is
+# done already is left alone.
 #
 #   users.sh http://etcd:2379
 set -eu
@@ -26,5 +28,6 @@ may role/add '{"name":"stockd"}'
 ask role/grant '{"name":"stockd","perm":{"permType":"READWRITE","key":"c3RvY2tkLw==","range_end":"c3RvY2tkMA=="}}'
 may user/add "{\"name\":\"stockd\",\"password\":\"$stockd\"}"
 ask user/grant '{"user":"stockd","role":"stockd"}'
+may user/add '{"name":"health","password":"health"}'
 ask enable '{}'
 echo "etcd asks for passwords"
