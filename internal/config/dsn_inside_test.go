@@ -32,7 +32,7 @@ func FuzzDSN(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q is masked as %q: %v", dsn, maskDSN("mysql", dsn), err)
 		}
-		if after.Passwd != shown {
+		if after.Passwd != shown && before.User != "" { // without a user it is left out
 			t.Errorf("%q is masked as %q", dsn, maskDSN("mysql", dsn))
 		}
 		after.Passwd, before.Passwd = "", ""
