@@ -234,6 +234,7 @@ func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *s
 	if err != nil {
 		return fmt.Errorf("open %s listener: %w", name, err)
 	}
+	listener = newLastCall(listener)
 	requests, cancelRequests := context.WithCancelCause(context.WithoutCancel(ctx))
 	server := &http.Server{
 		Handler:           h,
@@ -246,16 +247,18 @@ func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *s
 		MaxHeaderBytes: 16 << 10,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	stopped := &drainer{config: c.HTTP, server: server, listener: listener, cancelRequests: cancelRequests}
+	server.ConnState = stopped.note
 	log.InfoContext(ctx, "listening", "for", name, "address", listener.Addr().String(), "replica", c.Replica)
 	group.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("serve %s: %w", name, err)
 		}
 		return nil
 	})
 	group.Go(func() error {
 		<-ctx.Done()
-		if err := drain(context.WithoutCancel(ctx), c.HTTP, server, cancelRequests); err != nil {
+		if err := stopped.drain(context.WithoutCancel(ctx)); err != nil {
 			return fmt.Errorf("drain %s: %w", name, err)
 		}
 		return nil
