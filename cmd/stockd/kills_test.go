@@ -23,6 +23,7 @@ import (
 type killed struct {
 	strategy string
 	group    bool
+	modifier string // a further one of the request, such as fence=true
 	victims  []string
 }
 
@@ -30,7 +31,7 @@ func (k killed) String() string {
 	if k.group {
 		return k.strategy + " grouped"
 	}
-	return k.strategy
+	return strings.TrimSpace(k.strategy + " " + k.modifier)
 }
 
 func redisStockKilled() killed {
@@ -132,15 +133,7 @@ func (s *killedSale) run(t *testing.T) {
 	if err := s.lab.cluster.Client().CreateGoods(t.Context(), s.goods, s.units); err != nil {
 		t.Fatal(err)
 	}
-	var buyers sync.WaitGroup
-	for i := range 24 {
-		buyers.Go(func() { s.buy(t, i) })
-	}
-	time.Sleep(rand.N(400 * time.Millisecond))
-	if err := s.kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	buyers.Wait()
+	s.sell(t, s.kill)
 	// Units that were kept back for orders whose fate Redis had forgotten are there
 	// again when the ledger has them all: somebody else buys them.
 	s.audit(t)
@@ -149,15 +142,39 @@ func (s *killedSale) run(t *testing.T) {
 	if !audit.Clean || audit.Sold != s.units || audit.Orders != int64(len(s.told)) {
 		t.Errorf("%d buyers were told, the audit is %+v", len(s.told), audit)
 	}
+	if lost := s.lost(t); len(lost) > 0 {
+		t.Errorf("%d orders that buyers were told of are not in the ledger: %v", len(lost), lost)
+	}
+}
+
+// lost are the requests whose buyers were told of an order that the ledger does not
+// have.
+func (s *killedSale) lost(t *testing.T) (lost []string) {
+	t.Helper()
 	orders, err := s.store.Orders(t.Context(), slices.Collect(maps.Keys(s.told))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for id, number := range s.told {
 		if orders[id].ID != number {
-			t.Errorf("request %s was told of order %s, the ledger has %+v", id, number, orders[id])
+			lost = append(lost, id)
 		}
 	}
+	return lost
+}
+
+// sell sells until nothing is left, and kills at a random moment.
+func (s *killedSale) sell(t *testing.T, kill func(context.Context) error) {
+	t.Helper()
+	var buyers sync.WaitGroup
+	for i := range 24 {
+		buyers.Go(func() { s.buy(t, i) })
+	}
+	time.Sleep(rand.N(400 * time.Millisecond))
+	if err := kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	buyers.Wait()
 }
 
 // audit waits until nothing is pending.
@@ -219,7 +236,7 @@ type reply struct {
 
 func (s *killedSale) ask(t *testing.T, client *http.Client, url, id string) reply {
 	t.Helper()
-	response, answer, err := send(t, client, fmt.Sprintf("%s/deduct?strategy=%s&group=%t&goods_id=%d", url, s.subject.strategy, s.subject.group, s.goods), id)
+	response, answer, err := send(t, client, fmt.Sprintf("%s/deduct?strategy=%s&group=%t&goods_id=%d&%s", url, s.subject.strategy, s.subject.group, s.goods, s.subject.modifier), id)
 	if err != nil {
 		return reply{}
 	}

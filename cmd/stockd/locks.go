@@ -1,7 +1,12 @@
 package main
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/stockd/stockd/internal/config"
@@ -12,11 +17,16 @@ import (
 
 // lockDeps is what the locks of a replica are made of. Nothing is waited for: a
 // server that is down now is found when it is up.
-func lockDeps(c config.Config) (lock.Deps, error) {
-	clients, err := lockClients(c)
+func lockDeps(c config.Config, heard observation) (lock.Deps, error) {
+	pool, err := heard.storeOptions(c)
 	if err != nil {
 		return lock.Deps{}, err
 	}
+	clients, err := lockClients(c, pool)
+	if err != nil {
+		return lock.Deps{}, err
+	}
+	heard.follow(clients)
 	return bend(lock.Deps{
 		Clients: clients, TTL: c.Lock.TTL, Retry: c.Lock.Retry,
 		Issue: lock.NewTokens(clients.DB, clients.Dialect).Issue,
@@ -24,11 +34,11 @@ func lockDeps(c config.Config) (lock.Deps, error) {
 }
 
 // hotOptions is how redis-stock sells.
-func hotOptions(c config.Config, log *slog.Logger) hot.Options {
+func hotOptions(c config.Config, log *slog.Logger, heard hot.Observer) hot.Options {
 	r := c.RedisStock
 	return hot.Options{
 		Prefix: r.Prefix, Partitions: r.Partitions, Batch: r.Batch, Linger: r.Linger, ClaimAfter: r.ClaimAfter,
-		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, Log: log,
+		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, Observer: heard, Log: log,
 	}
 }
 
@@ -36,37 +46,112 @@ func hotOptions(c config.Config, log *slog.Logger) hot.Options {
 // in between it looks whether anybody still wants it.
 const lockSlice = time.Second
 
-func lockClients(c config.Config) (*lock.Clients, error) {
-	o := storeOptions(c)
+func lockClients(c config.Config, o repo.Options) (*lock.Clients, error) {
 	o.MaxOpen, o.LockWait = c.Lock.Connections, lockSlice
 	pool, dialect, err := repo.OpenPool(o)
 	if err != nil {
 		return nil, err
 	}
 	clients := &lock.Clients{DB: pool, Dialect: dialect}
-	if len(c.Redis.Addresses) > 0 {
-		clients.RedisOptions = lock.RedisOptions{
-			Addresses: c.Redis.Addresses, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(),
-			SentinelPassword: c.Redis.SentinelPassword.Reveal(), DB: c.Redis.DB,
-			Master: c.Redis.Master, Cluster: c.Redis.Cluster, Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
+	for _, add := range []func(*lock.Clients, config.Config) error{addRedis, addRedlock, addZooKeeper, addEtcd} {
+		if err := add(clients, c); err != nil {
+			return nil, errors.Join(err, clients.Close())
 		}
-		clients.Redis = lock.NewRedisClient(clients.RedisOptions)
+	}
+	return clients, nil
+}
+
+func addRedis(clients *lock.Clients, c config.Config) error {
+	if len(c.Redis.Addresses) == 0 {
+		return nil
+	}
+	encryption, err := encryption("redis", c.Redis.TLS)
+	if err != nil {
+		return err
+	}
+	clients.RedisOptions = lock.RedisOptions{
+		Addresses: c.Redis.Addresses, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), TLS: encryption,
+		SentinelUsername: c.Redis.SentinelUsername, SentinelPassword: c.Redis.SentinelPassword.Reveal(),
+		DB: c.Redis.DB, Master: c.Redis.Master, Cluster: c.Redis.Cluster,
+		Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
+	}
+	clients.Redis = lock.NewRedisClient(clients.RedisOptions)
+	return nil
+}
+
+func addRedlock(clients *lock.Clients, c config.Config) error {
+	encryption, err := encryption("redlock", c.Redlock.TLS)
+	if err != nil {
+		return err
 	}
 	for _, address := range c.Redlock.Addresses {
 		clients.Redlock = append(clients.Redlock, lock.NewRedisClient(lock.RedisOptions{
-			Addresses: []string{address}, Username: c.Redlock.Username, Password: c.Redlock.Password.Reveal(),
+			Addresses: []string{address}, Username: c.Redlock.Username, Password: c.Redlock.Password.Reveal(), TLS: encryption,
 			Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
 		}))
 	}
-	if len(c.ZooKeeper.Addresses) > 0 {
-		clients.ZooKeeper = lock.NewZooKeeperClient(lock.ZooKeeperOptions{
-			Servers: c.ZooKeeper.Addresses, SessionTimeout: c.Lock.TTL, DialTimeout: time.Second, Auth: c.ZooKeeper.Auth.Reveal(),
+	return nil
+}
+
+func addZooKeeper(clients *lock.Clients, c config.Config) error {
+	if len(c.ZooKeeper.Addresses) == 0 {
+		return nil
+	}
+	encryption, err := encryption("zookeeper", c.ZooKeeper.TLS)
+	if err != nil {
+		return err
+	}
+	clients.ZooKeeper = lock.NewZooKeeperClient(lock.ZooKeeperOptions{
+		Servers: c.ZooKeeper.Addresses, SessionTimeout: c.Lock.TTL, DialTimeout: time.Second,
+		Auth: c.ZooKeeper.Auth.Reveal(), TLS: encryption,
+	})
+	return nil
+}
+
+func addEtcd(clients *lock.Clients, c config.Config) error {
+	if len(c.Etcd.Endpoints) == 0 {
+		return nil
+	}
+	encryption, err := encryption("etcd", c.Etcd.TLS)
+	if err != nil {
+		return err
+	}
+	clients.Etcd, err = lock.NewEtcdClient(lock.EtcdOptions{
+		Endpoints: c.Etcd.Endpoints, Username: c.Etcd.Username, Password: c.Etcd.Password.Reveal(),
+		TLS: encryption, DialTimeout: time.Second,
+	})
+	return err
+}
+
+// encryption is how a section says that its connections are encrypted. The files
+// have been looked at, and may have changed since.
+func encryption(section string, t config.TLS) (*tls.Config, error) {
+	c, err := t.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("%s.tls.%w", section, err)
+	}
+	return c, nil
+}
+
+// firstLook bounds the first question to the backends.
+const firstLook = 5 * time.Second
+
+// lookAround asks every backend that is configured for a sign of life, and logs
+// why one gives none: a certificate or a password that is wrong is seen at the
+// start, and not by the first buyer. Buyers are only told that it does not answer.
+func lookAround(ctx context.Context, clients *lock.Clients, log *slog.Logger) (stop func()) {
+	ctx, cancel := context.WithTimeout(ctx, firstLook)
+	var asked sync.WaitGroup
+	for _, b := range lock.Backends() {
+		asked.Go(func() {
+			err := clients.Ping(ctx, b)
+			if err != nil && !errors.Is(err, lock.ErrNotConfigured) && !errors.Is(ctx.Err(), context.Canceled) {
+				log.WarnContext(ctx, "backend does not answer", "backend", string(b), "error", err)
+			}
 		})
 	}
-	if len(c.Etcd.Endpoints) > 0 {
-		clients.Etcd, err = lock.NewEtcdClient(lock.EtcdOptions{
-			Endpoints: c.Etcd.Endpoints, Username: c.Etcd.Username, Password: c.Etcd.Password.Reveal(), DialTimeout: time.Second,
-		})
+	return func() {
+		cancel()
+		asked.Wait()
 	}
-	return clients, err
 }

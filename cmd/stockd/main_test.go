@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -23,9 +25,11 @@ import (
 // are this program with a command's name as its first argument.
 func TestMain(m *testing.M) {
 	keeper.RunIfAsked()
+	logging.Disable() // as main does
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
+	logging.Disable() // as run does
 	os.Exit(m.Run())
 }
 
@@ -95,6 +99,7 @@ func TestMigrate(t *testing.T) {
 		{"up", "applied 00001"},
 		{"up", "nothing to do"},
 		{"status", "applied 2"},
+		{"down", "took back 00007"},
 		{"down", "took back 00005"},
 		{"down", "took back 00004"},
 		{"down", "took back 00003"},

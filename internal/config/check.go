@@ -26,6 +26,7 @@ func (l *Loaded) check() error {
 		l.token(),
 		l.oneOf("database.driver", l.Database.Driver, "sqlite", "mysql"),
 		l.dsn(),
+		l.databaseTLS(),
 		between(l, "database.max_open", l.Database.MaxOpen, 1, 10_000),
 		atLeast(l, "database.lock_wait", l.Database.LockWait, time.Second),
 		atLeast(l, "database.connect_timeout", l.Database.ConnectTimeout, 10*time.Millisecond),
@@ -38,6 +39,8 @@ func (l *Loaded) check() error {
 		l.group(),
 		between(l, "bucket.count", l.Bucket.Count, 1, 1024),
 		l.locks(),
+		l.trace(),
+		l.audit(),
 		l.oneOf("log.level", l.Log.Level, "debug", "info", "warn", "error"),
 		l.oneOf("log.format", l.Log.Format, "text", "json"),
 		l.lab(),
@@ -51,7 +54,7 @@ func (l *Loaded) lab() error {
 	}
 	var errs []error
 	for _, f := range fields(&l.Config) {
-		if strings.HasPrefix(f.key, "lab.") && f.text() != f.def && f.key != "lab.enabled" {
+		if f.within("lab") && f.text() != f.def && f.key != "lab.enabled" {
 			errs = append(errs, l.wrong(f.key, "is set to %s, and lab.enabled is not set", f.text()))
 		}
 	}
@@ -73,6 +76,28 @@ func (l *Loaded) http() error {
 		atLeast(l, "http.drain_delay", l.HTTP.DrainDelay, 0),
 		atLeast(l, "http.drain", l.HTTP.Drain, 0),
 	)
+}
+
+// trace wants the address of a collector, and no more: whatever else a URL may hold
+// would be ignored, or be a secret in plain sight.
+func (l *Loaded) trace() error {
+	share := between(l, "trace.sample", l.Trace.Sample, 0, 1)
+	if l.Trace.Endpoint == "" {
+		return share
+	}
+	u, err := url.Parse(l.Trace.Endpoint)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return errors.Join(share, l.wrong("trace.endpoint", "must be http:// or https:// with host and port, and without a user, such as http://127.0.0.1:4318"))
+	}
+	return share
+}
+
+// audit wants a pause between the audits.
+func (l *Loaded) audit() error {
+	if l.Audit.Every == 0 {
+		return nil
+	}
+	return atLeast(l, "audit.every", l.Audit.Every, time.Second)
 }
 
 // proxies wants addresses: a name could be anybody tomorrow.
@@ -123,12 +148,16 @@ func (l *Loaded) locks() error {
 		l.redisTimeout(),
 		between(l, "redis.max_open", l.Redis.MaxOpen, 1, 10_000),
 		l.redisKind(),
+		l.tls("redis", l.Redis.TLS),
 		l.redisStock(),
 		l.addresses("redlock.addresses", l.Redlock.Addresses),
 		l.masters(),
+		l.tls("redlock", l.Redlock.TLS),
 		l.addresses("zookeeper.addresses", l.ZooKeeper.Addresses),
 		l.digest(),
+		l.tls("zookeeper", l.ZooKeeper.TLS),
 		l.endpoints(),
+		l.tls("etcd", l.Etcd.TLS),
 	)
 }
 
@@ -184,11 +213,27 @@ func (l *Loaded) digest() error {
 func (l *Loaded) endpoints() error {
 	for _, e := range l.Etcd.Endpoints {
 		u, err := url.Parse(e)
-		if err != nil || u.Port() == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		switch {
+		case err != nil || u.Port() == "" || (u.Scheme != "http" && u.Scheme != "https"):
 			return l.wrong("etcd.endpoints", "must be like http://127.0.0.1:2379, not %q", e)
+		case u.User != nil:
+			return l.wrong("etcd.endpoints", "must not hold a user or a password: those are etcd.username and etcd.password")
+		case u.Scheme == "http" && l.Etcd.TLS.Enabled:
+			return l.wrong("etcd.endpoints", "must all begin with https:// where etcd.tls.enabled is set (%s), not %q",
+				l.Source("etcd.tls.enabled"), e)
 		}
 	}
 	return nil
+}
+
+// impliedTLS enables etcd's TLS where an endpoint asks for it.
+func (l *Loaded) impliedTLS() {
+	for _, e := range l.Etcd.Endpoints {
+		if strings.HasPrefix(e, "https://") && !l.Etcd.TLS.Enabled {
+			l.Etcd.TLS.Enabled = true
+			l.sources["etcd.tls.enabled"] = l.Source("etcd.endpoints")
+		}
+	}
 }
 
 func (l *Loaded) addresses(key string, list []string) error {
@@ -276,11 +321,24 @@ func (l *Loaded) dsn() error {
 	if l.Database.Driver != "mysql" {
 		return nil
 	}
-	if _, err := mysql.ParseDSN(l.Database.DSN); err != nil {
+	c, err := mysql.ParseDSN(l.Database.DSN)
+	if err != nil {
 		// The driver's error may quote the DSN, and that may hold a password.
 		return l.wrong("database.dsn", "must look like user@tcp(host:port)/database")
 	}
+	if c.TLS != nil {
+		return l.wrong("database.dsn", "must not say tls=%s: what it means is said by database.tls", c.TLSConfig)
+	}
 	return nil
+}
+
+// databaseTLS refuses what a file on the disk has no use for.
+func (l *Loaded) databaseTLS() error {
+	if l.Database.TLS.Enabled && l.Database.Driver != "mysql" {
+		return l.wrong("database.tls.enabled", "is set, and database.driver is %s (%s), which has no connections to encrypt",
+			l.Database.Driver, l.Source("database.driver"))
+	}
+	return l.tls("database", l.Database.TLS)
 }
 
 // maskDSN hides the password of a MySQL DSN.

@@ -25,6 +25,8 @@ type Config struct {
 	Redlock    Redlock    `key:"redlock" doc:"the independent masters of redlock; without addresses it is not available"`
 	ZooKeeper  ZooKeeper  `key:"zookeeper" doc:"the ensemble of the locks; without an address they are not available"`
 	Etcd       Etcd       `key:"etcd" doc:"the cluster of the lock; without an endpoint it is not available"`
+	Trace      Trace      `key:"trace" doc:"the steps of requests, sent to a collector of OpenTelemetry"`
+	Audit      Audit      `key:"audit" doc:"the audit of all goods, for the metrics"`
 	Log        Log        `key:"log" doc:"what is logged, to standard error"`
 	Lab        Lab        `key:"lab" doc:"what experiments do inside of a replica; never for a shop that sells"`
 }
@@ -63,6 +65,7 @@ type Admin struct {
 	Token     Secret `key:"token" doc:"bearer token that the owner sends, at least 16 characters"`
 	TokenFile string `key:"token_file" doc:"file that holds the token instead"`
 	Required  bool   `key:"required" default:"false" doc:"refuse to start without a token"`
+	Pprof     bool   `key:"pprof" default:"false" doc:"serve /debug/pprof/ there: profiles of this replica, which cost it speed while they are taken"`
 }
 
 // Database is where the stock and the ledger are.
@@ -71,6 +74,7 @@ type Database struct {
 	DSN            string        `key:"dsn" default:"stockd.db" doc:"path of the SQLite file, or user@tcp(host:port)/database"`
 	Password       Secret        `key:"password" doc:"password of the MySQL user; better here than in the DSN"`
 	PasswordFile   string        `key:"password_file" doc:"file that holds the password instead"`
+	TLS            TLS           `key:"tls" doc:"encryption of the connections to MySQL"`
 	MaxOpen        int           `key:"max_open" default:"16" doc:"most connections of this replica, 1 to 10000"`
 	LockWait       time.Duration `key:"lock_wait" default:"5s" doc:"longest wait for a row lock, at least 1s; MySQL counts whole seconds"`
 	ConnectTimeout time.Duration `key:"connect_timeout" default:"3s" doc:"longest time to make a connection, at least 10ms"`
@@ -104,8 +108,10 @@ type Redis struct {
 	Username             string        `key:"username" doc:"user of an access control list"`
 	Password             Secret        `key:"password" doc:"its password, or the server's"`
 	PasswordFile         string        `key:"password_file" doc:"file that holds the password instead"`
+	SentinelUsername     string        `key:"sentinel_username" doc:"user of the Sentinels' own access control list"`
 	SentinelPassword     Secret        `key:"sentinel_password" doc:"password of the Sentinels themselves"`
 	SentinelPasswordFile string        `key:"sentinel_password_file" doc:"file that holds it instead"`
+	TLS                  TLS           `key:"tls" doc:"encryption of the connections to Redis, and to the Sentinels"`
 	DB                   int           `key:"db" default:"0" doc:"number of the database, 0 to 15; a cluster has only 0"`
 	Master               string        `key:"master" doc:"name under which the Sentinels at the addresses know the master"`
 	Cluster              bool          `key:"cluster" default:"false" doc:"the addresses are those of a cluster"`
@@ -130,6 +136,7 @@ type Redlock struct {
 	Username     string   `key:"username" doc:"user of an access control list, the same on all"`
 	Password     Secret   `key:"password" doc:"password, the same on all"`
 	PasswordFile string   `key:"password_file" doc:"file that holds the password instead"`
+	TLS          TLS      `key:"tls" doc:"encryption of the connections to the masters"`
 }
 
 // ZooKeeper is the ensemble of the locks.
@@ -137,14 +144,16 @@ type ZooKeeper struct {
 	Addresses []string `key:"addresses" doc:"host:port of each server, with commas between them"`
 	Auth      Secret   `key:"auth" doc:"user:password of the digest scheme; what we create is then ours alone"`
 	AuthFile  string   `key:"auth_file" doc:"file that holds it instead"`
+	TLS       TLS      `key:"tls" doc:"encryption of the connections to the ensemble, whose addresses are then those of its secureClientPort"`
 }
 
 // Etcd is the cluster of the lock.
 type Etcd struct {
-	Endpoints    []string `key:"endpoints" doc:"http://host:port of each member, with commas between them"`
+	Endpoints    []string `key:"endpoints" doc:"http://host:port or https://host:port of each member, with commas between them; https:// enables etcd.tls"`
 	Username     string   `key:"username" doc:"user, where the cluster asks for one"`
 	Password     Secret   `key:"password" doc:"password of the user"`
 	PasswordFile string   `key:"password_file" doc:"file that holds the password instead"`
+	TLS          TLS      `key:"tls" doc:"encryption of the connections to the cluster"`
 }
 
 // Optimistic bounds the tries of sql-optimistic.
@@ -157,6 +166,18 @@ type Optimistic struct {
 // Bucket is how sql-bucket splits a stock.
 type Bucket struct {
 	Count int `key:"count" default:"16" doc:"rows that the stock of a goods is split over, 1 to 1024; it may be changed while a sale runs"`
+}
+
+// Trace is what is sent to a collector of OpenTelemetry.
+type Trace struct {
+	Endpoint    string  `key:"endpoint" doc:"URL of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; nothing is traced where it is empty"`
+	Sample      float64 `key:"sample" default:"0.1" doc:"share of the requests that are traced, 0 to 1"`
+	TrustParent bool    `key:"trust_parent" default:"false" doc:"trace every request whose traceparent says that it is traced; not where strangers send it"`
+}
+
+// Audit is the audit of all goods.
+type Audit struct {
+	Every time.Duration `key:"every" default:"30s" doc:"pause between two audits of all goods, at least 1s; 0 makes none"`
 }
 
 // Log is what is logged.

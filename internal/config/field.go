@@ -30,44 +30,53 @@ func (f field) flag() string {
 	return strings.NewReplacer(".", "-", "_", "-").Replace(f.key)
 }
 
-// section is a group of fields, or, with an empty key, the top.
+// section is a group of fields and of groups, or, with an empty key, the top.
 type section struct {
-	key, doc string
-	fields   []field
+	key, doc string // the key is whole, such as database.tls
+	parts    []part
 }
 
-// sections lists what c has, in the order of its declaration.
-func sections(c *Config) []section {
-	list := []section{{}}
-	top := reflect.ValueOf(c).Elem()
-	for i := range top.NumField() {
-		tag := top.Type().Field(i).Tag
-		if top.Field(i).Kind() != reflect.Struct {
-			list[0].fields = append(list[0].fields, fieldOf("", tag, top.Field(i)))
+// part is a field, or a section within one.
+type part struct {
+	field *field
+	group *section
+}
+
+// sections is what c has, in the order of its declaration.
+func sections(c *Config) section { return sectionOf("", "", reflect.ValueOf(c).Elem()) }
+
+func sectionOf(key, doc string, v reflect.Value) section {
+	s := section{key: key, doc: doc}
+	for i := range v.NumField() {
+		tag := v.Type().Field(i).Tag
+		name := strings.TrimPrefix(key+"."+tag.Get("key"), ".")
+		if v.Field(i).Kind() == reflect.Struct {
+			group := sectionOf(name, tag.Get("doc"), v.Field(i))
+			s.parts = append(s.parts, part{group: &group})
 			continue
 		}
-		group := section{key: tag.Get("key"), doc: tag.Get("doc")}
-		for j := range top.Field(i).NumField() {
-			inner := top.Field(i).Type().Field(j).Tag
-			group.fields = append(group.fields, fieldOf(group.key+".", inner, top.Field(i).Field(j)))
-		}
-		list = append(list, group)
+		s.parts = append(s.parts, part{field: &field{key: name, doc: tag.Get("doc"), def: tag.Get("default"), value: v.Field(i)}})
 	}
-	return list
-}
-
-func fieldOf(prefix string, tag reflect.StructTag, v reflect.Value) field {
-	return field{key: prefix + tag.Get("key"), doc: tag.Get("doc"), def: tag.Get("default"), value: v}
+	return s
 }
 
 // fields lists every key of c.
-func fields(c *Config) []field {
+func fields(c *Config) []field { return sections(c).fields() }
+
+func (s section) fields() []field {
 	var list []field
-	for _, s := range sections(c) {
-		list = append(list, s.fields...)
+	for _, p := range s.parts {
+		if p.field != nil {
+			list = append(list, *p.field)
+		} else {
+			list = append(list, p.group.fields()...)
+		}
 	}
 	return list
 }
+
+// within tells whether the field is one of a section.
+func (f field) within(section string) bool { return strings.HasPrefix(f.key, section+".") }
 
 // set reads text into the field; the error says what is allowed.
 func (f field) set(text string) error {

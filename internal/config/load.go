@@ -59,6 +59,7 @@ func Load(path string, flags *pflag.FlagSet) (*Loaded, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	l.impliedTLS()
 	if err := errors.Join(l.readSecrets(), l.check()); err != nil {
 		return nil, err
 	}

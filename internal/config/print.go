@@ -49,29 +49,46 @@ const head = `# Every key of stockd's configuration, with its default.
 // write lays out the sections; line writes one field.
 func write(w io.Writer, c *Config, line func(b *strings.Builder, indent string, f field)) error {
 	var b strings.Builder
-	for _, s := range sections(c) {
-		indent := ""
-		if s.key != "" {
-			fmt.Fprintf(&b, "\n# %s\n%s:\n", s.doc, s.key)
-			indent = "  "
-		}
-		for _, f := range s.fields {
-			line(&b, indent, f)
-		}
-	}
+	sections(c).write(&b, "", line)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// name is the last part of the key.
-func (f field) name() string { return f.key[strings.LastIndexByte(f.key, '.')+1:] }
-
-// scalar quotes a text where YAML would read it as something else.
-func scalar(text string) string {
-	quoted, err := yaml.Marshal(text)
-	if err != nil || text == "" {
-		return `""`
+func (s section) write(b *strings.Builder, indent string, line func(b *strings.Builder, indent string, f field)) {
+	for _, p := range s.parts {
+		if p.field != nil {
+			line(b, indent, *p.field)
+			continue
+		}
+		if indent == "" {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(b, "%s# %s\n%s%s:\n", indent, p.group.doc, indent, lastOf(p.group.key))
+		p.group.write(b, indent+"  ", line)
 	}
-	// Numbers and booleans are written bare: they are read back as text.
-	return strings.Trim(strings.TrimSpace(string(quoted)), `"`)
+}
+
+// name is the last part of the key.
+func (f field) name() string { return lastOf(f.key) }
+
+func lastOf(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
+
+// scalar writes a text bare where YAML reads it back, numbers and booleans among
+// them, and quoted where YAML would read it as something else.
+func scalar(text string) string {
+	if bare(text) {
+		return text
+	}
+	quoted, err := yaml.Marshal(&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: text})
+	if err != nil { // it is one scalar: it cannot happen
+		panic(err)
+	}
+	return strings.TrimSpace(string(quoted))
+}
+
+// bare tells whether a text is read back from a line of its own, with a comment
+// behind it.
+func bare(text string) bool {
+	entries, err := parseYAML("", []byte("key: "+text+" # from"))
+	return err == nil && len(entries) == 1 && entries[0].text == text && !strings.ContainsAny(text, "\r\n")
 }

@@ -112,10 +112,7 @@ func (c *Clients) ping(ctx context.Context, b Backend) error {
 	case ZooKeeper:
 		return c.ZooKeeper.ping(ctx)
 	case Etcd:
-		// A read that the cluster agrees upon: a member without a quorum is no
-		// help to a lock. The key need not exist.
-		_, err := c.Etcd.Get(ctx, "stockd/ping", clientv3.WithCountOnly())
-		return err
+		return pingEtcd(ctx, c.Etcd)
 	case Database, MySQL:
 		return c.DB.PingContext(ctx)
 	default:

@@ -1,6 +1,11 @@
 package lock
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,9 +17,12 @@ type RedisOptions struct {
 	Addresses []string
 	Username  string
 	Password  string
-	// SentinelPassword is for the Sentinels themselves.
+	// SentinelUsername and SentinelPassword are for the Sentinels themselves.
+	SentinelUsername string
 	SentinelPassword string
-	DB               int
+	// TLS encrypts the connections to all of them; nil leaves them plain.
+	TLS *tls.Config
+	DB  int
 	// Master is the name under which Sentinels know the master; the addresses
 	// are theirs then.
 	Master string
@@ -34,8 +42,9 @@ type RedisOptions struct {
 // client follows a redirection, which ran nothing, and asks again after a
 // broken connection; that is why every script of ours may run twice.)
 func NewRedisClient(o RedisOptions) redis.UniversalClient {
-	return redis.NewUniversalClient(&redis.UniversalOptions{
-		Addrs: o.Addresses, Username: o.Username, Password: o.Password, SentinelPassword: o.SentinelPassword,
+	universal := &redis.UniversalOptions{
+		Addrs: o.Addresses, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
+		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
 		DB: o.DB, MasterName: o.Master, IsClusterMode: o.Cluster,
 		MaxRetries:            -1,
 		DialTimeout:           o.Timeout,
@@ -48,10 +57,50 @@ func NewRedisClient(o RedisOptions) redis.UniversalClient {
 		// Nothing is asked of the server that a lock does not need.
 		DisableIdentity: true,
 		Protocol:        redisProtocol,
-	})
+	}
+	if o.Cluster {
+		cluster := universal.Cluster()
+		cluster.ClusterStateReloadInterval = clusterLook
+		return redis.NewClusterClient(cluster)
+	}
+	client := redis.NewUniversalClient(universal)
+	client.AddHook(dialHook{})
+	return client
+}
+
+// ErrNotConnected tells that no connection was made to a Redis that is no cluster:
+// nothing was asked, and nothing has happened.
+var ErrNotConnected = errors.New("no connection")
+
+// dialHook marks what goes wrong before a connection stands: that nobody listens,
+// that a certificate is not believed, that no Sentinel knows the master. By the
+// errors themselves, the last two cannot be told from a connection that broke.
+type dialHook struct{}
+
+// DialHook marks the error.
+func (dialHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := next(ctx, network, address)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNotConnected, err)
+		}
+		return conn, nil
+	}
+}
+
+// ProcessHook lets every command pass.
+func (dialHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook lets every pipeline pass.
+func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 const (
+	// clusterLook is how often a client that is used asks a cluster who serves what.
+	// Of a master that was replaced nobody would tell it: the library's own minute
+	// is how long its slots could not be sold from.
+	clusterLook = time.Second
 	// redisPoolTimeout is longer than any wait limit: who waits for a
 	// connection waits as for the lock, until the context ends.
 	redisPoolTimeout = time.Hour

@@ -18,7 +18,7 @@ func redlock() Entry {
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		New: func(d Deps) Locker {
-			return redlockMany{deps: d, here: NewProcess(), polls: newPolling(calm * d.Retry)}
+			return redlockMany{deps: d, here: NewProcess(), polls: newPolling(calm*d.Retry, d.TriedInVain)}
 		},
 	}
 }
@@ -48,12 +48,12 @@ func (l redlockMany) Acquire(ctx context.Context, name string) (Lease, error) {
 		nodes[i] = newNode(client)
 	}
 	mutex := newMutex("stockd:{"+url.PathEscape(name)+"}:redlock", l.deps.TTL, nodes...)
-	asked, err := lockMutex(ctx, mutex, l.polls.begin(name), len(nodes))
+	asked, err := lockMutex(ctx, Redlock, mutex, l.polls.begin(name), len(nodes))
 	if err != nil {
 		return nil, err
 	}
 	token, err := l.deps.issue(ctx, name)
-	lease := mutexLease(mutex, token, asked, l.deps.TTL)
+	lease := mutexLease(Redlock, mutex, token, asked, l.deps.TTL)
 	if err != nil {
 		takeBack(ctx, lease.Release)
 		return nil, notAcquired(ctx, string(Database), err)

@@ -43,11 +43,11 @@ func (l redsyncOne) Acquire(ctx context.Context, name string) (Lease, error) {
 		return grant.won(), err
 	}
 	mutex := newMutex(l.key(name), l.ttl, node)
-	asked, err := lockMutex(ctx, mutex, l.polls.begin(name), 1)
+	asked, err := lockMutex(ctx, Redis, mutex, l.polls.begin(name), 1)
 	if err != nil {
 		return nil, err
 	}
-	return granted(ctx, mutexLease(mutex, token, asked, l.ttl))
+	return granted(ctx, mutexLease(Redis, mutex, token, asked, l.ttl))
 }
 
 // set takes the name by SETNX and counts the try. A script would count the holds
@@ -169,7 +169,7 @@ func (d Deps) calmly() Deps {
 // contenders who split the vote do not split it again. redsync's own loop drops
 // the cause when ctx ends, and does not tell a name that is taken from nodes
 // that are down.
-func lockMutex(ctx context.Context, m *redsync.Mutex, waiter *poller, nodes int) (asked time.Time, err error) {
+func lockMutex(ctx context.Context, backend Backend, m *redsync.Mutex, waiter *poller, nodes int) (asked time.Time, err error) {
 	defer waiter.end()
 	for {
 		asked = time.Now()
@@ -180,9 +180,9 @@ func lockMutex(ctx context.Context, m *redsync.Mutex, waiter *poller, nodes int)
 		case err == nil:
 			return asked, nil
 		case noQuorum(err, nodes):
-			return asked, unreachable(redisName, err)
+			return asked, unreachable(string(backend), err)
 		case !waiter.pause(ctx):
-			return asked, notAcquired(ctx, redisName, nil)
+			return asked, notAcquired(ctx, string(backend), nil)
 		}
 	}
 }
@@ -211,7 +211,7 @@ func failedNodes(err error) int {
 
 // mutexLease is the lease of a mutex that is ours: renewed, and ended when that
 // fails.
-func mutexLease(m *redsync.Mutex, token uint64, asked time.Time, ttl time.Duration) Lease {
+func mutexLease(backend Backend, m *redsync.Mutex, token uint64, asked time.Time, ttl time.Duration) Lease {
 	lease := newHeld(token, func(ctx context.Context) error {
 		ours, err := m.UnlockContext(ctx)
 		switch {
@@ -220,7 +220,7 @@ func mutexLease(m *redsync.Mutex, token uint64, asked time.Time, ttl time.Durati
 		case err == nil, isTaken(err):
 			return ErrLost
 		default:
-			return notReleased(redisName, err)
+			return notReleased(string(backend), err)
 		}
 	})
 	watch(lease, asked, ttl, func(ctx context.Context) (bool, error) {

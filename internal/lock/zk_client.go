@@ -3,6 +3,7 @@ package lock
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"sync"
 	"time"
@@ -26,6 +27,8 @@ type ZooKeeperOptions struct {
 	// Auth is "user:password" of the digest scheme, or empty. With it, nobody
 	// else may touch what the locks keep.
 	Auth string
+	// TLS encrypts the connections; nil leaves them plain.
+	TLS *tls.Config
 }
 
 // ZooKeeperClient is the session of one replica with an ensemble, shared by its
@@ -79,14 +82,18 @@ func (c *ZooKeeperClient) current() (*zkSession, error) {
 	return s, nil
 }
 
-// ping asks the server for a sign of life.
+// ping asks the server for a sign of life, and whether what is ours lets us in: a
+// wrong password shows nowhere else.
 func (c *ZooKeeperClient) ping(ctx context.Context) error {
 	link, err := c.connected(ctx)
 	if err != nil {
 		return err
 	}
 	return zkDo(ctx, link, func(conn *zk.Conn) error {
-		_, _, err := conn.Exists(zkRoot)
+		_, _, err := conn.Get(zkRoot)
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil
+		}
 		return err
 	})
 }

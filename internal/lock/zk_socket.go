@@ -1,6 +1,9 @@
 package lock
 
 import (
+	"cmp"
+	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -39,6 +42,12 @@ func (s *zkSession) dial(network, address string, _ time.Duration) (net.Conn, er
 		s.note(err)
 		return nil, err
 	}
+	if s.options.TLS != nil {
+		if conn, err = s.encrypt(conn, address); err != nil {
+			s.note(err)
+			return nil, err
+		}
+	}
 	s.socket = &zkSocket{
 		Conn: conn, lost: s.suspend, set: make(chan struct{}),
 		handshake: time.AfterFunc(s.options.DialTimeout, func() {
@@ -47,6 +56,21 @@ func (s *zkSession) dial(network, address string, _ time.Duration) (net.Conn, er
 		}),
 	}
 	return s.socket, nil
+}
+
+// encrypt makes sure of the server, and ends a connection that is none of its.
+func (s *zkSession) encrypt(plain net.Conn, address string) (net.Conn, error) {
+	config := s.options.TLS.Clone()
+	host, _, _ := net.SplitHostPort(address)
+	config.ServerName = cmp.Or(config.ServerName, host)
+	limited, cancel := context.WithTimeout(s.ctx, s.options.DialTimeout)
+	defer cancel()
+	conn := tls.Client(plain, config)
+	if err := conn.HandshakeContext(limited); err != nil {
+		plain.Close() //nolint:errcheck // it is of no use
+		return nil, fmt.Errorf("encrypt the connection to %s: %w", address, err)
+	}
+	return conn, nil
 }
 
 // greet tells that the connection belongs to the session now; another one may

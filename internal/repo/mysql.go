@@ -84,6 +84,9 @@ func openMySQL(o Options) (dialect, *sql.DB, error) {
 	if o.Password != "" {
 		c.Passwd = o.Password
 	}
+	if o.TLS != nil {
+		c.TLS = o.TLS.Clone() // the driver writes into it
+	}
 	c.InterpolateParams = true // one round trip a statement, not two
 	c.ClientFoundRows = true   // rows matched, not rows that look different
 	c.ParseTime = true
@@ -95,7 +98,7 @@ func openMySQL(o Options) (dialect, *sql.DB, error) {
 	if err != nil {
 		return dialect{}, nil, fmt.Errorf("read DSN: %w", err)
 	}
-	pool := sql.OpenDB(sessionConnector{
+	pool := o.openDB(sessionConnector{
 		Connector: connector,
 		timeout:   o.ConnectTimeout,
 		setup: []string{

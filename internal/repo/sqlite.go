@@ -3,6 +3,7 @@ package repo
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -62,9 +63,30 @@ func openSQLite(o Options) (dialect, *sql.DB, error) {
 	}
 	d := sqliteDialect()
 	d.lockSchema = func(ctx context.Context) (unlock func() error, err error) { return lockSchemaOf(ctx, o.DSN) }
-	pool, err := sql.Open("sqlite", sqliteURL(o.DSN, settings))
-	return d, pool, err
+	connector, err := sqliteConnector(sqliteURL(o.DSN, settings))
+	if err != nil {
+		return dialect{}, nil, err
+	}
+	return d, o.openDB(connector), nil
 }
+
+// fileConnector makes connections to a file.
+type fileConnector struct {
+	driver driver.Driver
+	url    string
+}
+
+func sqliteConnector(url string) (driver.Connector, error) {
+	// The driver is known to database/sql by its name alone. Nothing is opened.
+	known, err := sql.Open("sqlite", url)
+	if err != nil {
+		return nil, err
+	}
+	return fileConnector{known.Driver(), url}, known.Close()
+}
+
+func (c fileConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.url) }
+func (c fileConnector) Driver() driver.Driver                        { return c.driver }
 
 func sqliteURL(path string, settings url.Values) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + settings.Encode()

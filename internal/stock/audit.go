@@ -67,3 +67,13 @@ func (a Audit) Since(earlier Audit) Audit {
 func (a Audit) Undersold(refused int64) int64 {
 	return min(refused, max(0, a.Initial-a.Sold))
 }
+
+// Audits is what the audits of all goods add up to, each kind of failure by itself:
+// what one goods has too much never makes up for what another one lacks.
+type Audits struct {
+	// Goods is how many were audited.
+	Goods int64
+	// Oversold, Lost and Vanished are units: promised that do not exist, left in a
+	// row whose updates were lost, and gone from a row without a buyer.
+	Oversold, Lost, Vanished int64
+}

@@ -43,10 +43,7 @@ func (l *Lab) OwnRedis(t *testing.T) *servers.Redis {
 // OwnCluster is a Redis Cluster of one node that a test may treat as it likes.
 func (l *Lab) OwnCluster(t *testing.T) *servers.Redis {
 	t.Helper()
-	server := own(t, l, "redis", func(ctx context.Context, k *keeper.Keeper, _ servers.Mode) (*servers.Redis, error) {
-		return servers.StartRedisCluster(ctx, k)
-	})
-	return server
+	return l.OwnRedisCluster(t, servers.RedisClusterOptions{Masters: 1}).Masters[0]
 }
 
 // OwnRedlock is five masters that a test may treat as it likes.

@@ -14,6 +14,23 @@ func (l *Lab) OwnRedisPair(t *testing.T) *servers.RedisPair {
 	return own(t, l, "redis", local(servers.StartRedisPair))
 }
 
+// OwnRedisCluster is a Redis Cluster that a test may treat as it likes.
+func (l *Lab) OwnRedisCluster(t *testing.T, o servers.RedisClusterOptions) *servers.RedisCluster {
+	t.Helper()
+	return own(t, l, "redis", local(func(ctx context.Context, k *keeper.Keeper) (*servers.RedisCluster, error) {
+		return servers.StartRedisCluster(ctx, k, o)
+	}))
+}
+
+// OwnSentinels is a master with a replica and three Sentinels, which a test may
+// treat as it likes.
+func (l *Lab) OwnSentinels(t *testing.T, s *servers.Security) *servers.Sentinels {
+	t.Helper()
+	return own(t, l, "redis", local(func(ctx context.Context, k *keeper.Keeper) (*servers.Sentinels, error) {
+		return servers.StartSentinels(ctx, k, s)
+	}))
+}
+
 // OwnRedlockWith is five masters that a test may treat as it likes. Those with
 // clocks need faketime.
 func (l *Lab) OwnRedlockWith(t *testing.T, o servers.RedlockOptions) *servers.Redlock {

@@ -35,7 +35,8 @@ type Database struct {
 	// a replica take.
 	Driver, DSN, Password string
 
-	server *sqlServer // nil where it is embedded
+	server   *sqlServer // nil where it is embedded
+	security *Security
 }
 
 // StartDatabase starts the database of a choice, or the first that is found.
@@ -49,12 +50,22 @@ func StartDatabase(ctx context.Context, k *keeper.Keeper, c Choice) (*Database, 
 	found := LocalDatabases()
 	i := slices.IndexFunc(found, func(p Program) bool { return c.Database == "" || p.Kind == c.Database })
 	if i >= 0 {
-		return found[i].start(ctx, k)
+		return found[i].start(ctx, k, nil)
 	}
 	if c.Mode == Auto && c.Database == "" {
 		return embeddedDatabase(ctx, k)
 	}
 	return nil, fmt.Errorf("mariadbd or mysqld: %w; apt-get install mariadb-server brings one", ErrNotFound)
+}
+
+// StartSecureDatabase starts a database server of a kind that takes TLS only.
+func StartSecureDatabase(ctx context.Context, k *keeper.Keeper, kind string, s *Security) (*Database, error) {
+	found := LocalDatabases()
+	i := slices.IndexFunc(found, func(p Program) bool { return p.Kind == kind })
+	if i < 0 {
+		return nil, &MissingError{What: fmt.Sprintf("%s: %v", kind, ErrNotFound), How: "apt-get install mariadb-server brings one"}
+	}
+	return found[i].start(ctx, k, s)
 }
 
 func embeddedDatabase(ctx context.Context, k *keeper.Keeper) (*Database, error) {
@@ -101,12 +112,12 @@ func LocalDatabases() []Program {
 // between our finding it and its binding it.
 const portTries = 3
 
-func (p Program) start(ctx context.Context, k *keeper.Keeper) (*Database, error) {
+func (p Program) start(ctx context.Context, k *keeper.Keeper, security *Security) (*Database, error) {
 	folder, err := os.MkdirTemp(k.Folder(), p.Kind+"-")
 	if err != nil {
 		return nil, err
 	}
-	s := &sqlServer{Program: p, keeper: k, folder: folder, password: rand.Text()}
+	s := &sqlServer{Program: p, keeper: k, folder: folder, password: rand.Text(), security: security}
 	if err := s.initialize(ctx); err != nil {
 		return nil, err
 	}
@@ -129,6 +140,7 @@ type sqlServer struct {
 	password string
 	port     int
 	process  *keeper.Process
+	security *Security
 }
 
 func (s *sqlServer) data() string            { return filepath.Join(s.folder, "data") }
@@ -181,10 +193,14 @@ func (s *sqlServer) common() []string {
 // that need no password.
 func (s *sqlServer) users() string {
 	var b strings.Builder
+	require := ""
+	if s.security != nil && s.security.ClientCerts {
+		require = " REQUIRE X509"
+	}
 	b.WriteString("CREATE DATABASE IF NOT EXISTS stockd;\n")
 	for _, host := range []string{"127.0.0.1", "localhost"} {
 		fmt.Fprintf(&b, "DROP USER IF EXISTS ''@'%s';\n", host)
-		fmt.Fprintf(&b, "CREATE USER IF NOT EXISTS 'stockd'@'%s' IDENTIFIED BY '%s';\n", host, s.password)
+		fmt.Fprintf(&b, "CREATE USER IF NOT EXISTS 'stockd'@'%s' IDENTIFIED BY '%s'%s;\n", host, s.password, require)
 		fmt.Fprintf(&b, "GRANT ALL ON *.* TO 'stockd'@'%s';\n", host)
 	}
 	b.WriteString("DROP USER IF EXISTS 'root'@'127.0.0.1', 'root'@'::1', 'root'@'localhost';\n")
@@ -201,6 +217,10 @@ func (s *sqlServer) run(ctx context.Context) (*Database, error) {
 	if s.Kind == MySQL {
 		args = append(args, "--mysqlx=OFF")
 	}
+	if s.security != nil {
+		args = append(args, "--require-secure-transport=ON", "--ssl-ca="+s.security.Authority.CAFile,
+			"--ssl-cert="+s.security.own.CertFile, "--ssl-key="+s.security.own.KeyFile)
+	}
 	process, err := s.keeper.Run(ctx, keeper.Command{Path: s.Path, Args: args, Env: os.Environ(), Log: log})
 	if err != nil {
 		return nil, err
@@ -208,7 +228,7 @@ func (s *sqlServer) run(ctx context.Context) (*Database, error) {
 	s.process = process
 	c := mysql.NewConfig()
 	c.User, c.Net, c.Addr, c.DBName = "stockd", "tcp", ports.Address(s.port), "stockd"
-	d := &Database{Driver: repo.MySQL, DSN: c.FormatDSN(), Password: s.password, Info: Info{Started: Local}, server: s}
+	d := &Database{Driver: repo.MySQL, DSN: c.FormatDSN(), Password: s.password, Info: Info{Started: Local}, server: s, security: s.security}
 	return d, Await(ctx, s.Kind, process, log, d.readVersion)
 }
 
@@ -249,17 +269,21 @@ const (
 
 // Open connects to the database as a replica of that name would.
 func (d *Database) Open(ctx context.Context, replica string, maxOpen int) (*repo.Store, error) {
+	encryption, err := d.security.config()
+	if err != nil {
+		return nil, err
+	}
 	return repo.Open(ctx, repo.Options{
-		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: maxOpen,
+		Driver: d.Driver, DSN: d.DSN, Password: d.Password, TLS: encryption, MaxOpen: maxOpen,
 		LockWait: lockWait, ConnectTimeout: connectTimeout, Replica: replica,
 	})
 }
 
 // Env is what a replica has to be told to use the database.
 func (d *Database) Env() []string {
-	return []string{
+	return append([]string{
 		"STOCKD_DATABASE_DRIVER=" + d.Driver,
 		"STOCKD_DATABASE_DSN=" + d.DSN,
 		"STOCKD_DATABASE_PASSWORD=" + d.Password,
-	}
+	}, d.security.env("database")...)
 }

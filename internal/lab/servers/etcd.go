@@ -38,6 +38,9 @@ type Etcd struct {
 	folder  string
 	peer    string // where other members reach it
 	cluster string // who they are, as etcd writes it
+
+	security       *Security
+	root, password string // of its users, where it has any
 }
 
 // StartEtcd starts an etcd, a cluster of one.
@@ -81,7 +84,11 @@ func (e *Etcd) place(port int) error {
 	if err != nil {
 		return err
 	}
-	e.Endpoint, e.peer = "http://"+ports.Address(port), "http://"+ports.Address(peer)
+	scheme := "http://"
+	if e.security != nil {
+		scheme = "https://"
+	}
+	e.Endpoint, e.peer = scheme+ports.Address(port), "http://"+ports.Address(peer)
 	return nil
 }
 
@@ -98,6 +105,7 @@ func (e *Etcd) command(program string) keeper.Command {
 		fmt.Sprintf("--election-timeout=%d", etcdElection),
 		"--logger=zap", "--log-outputs=stderr", "--log-level=warn",
 	}
+	args = append(args, e.security.etcd()...)
 	// Nothing has to survive the machine. Not every version can be told so, and
 	// of those that can not every one says so in its help.
 	const noSync = "--unsafe-no-fsync"
@@ -114,7 +122,7 @@ func (e *Etcd) command(program string) keeper.Command {
 // readVersion asks the server what it is, once it can decide something.
 func (e *Etcd) readVersion(ctx context.Context) error {
 	// A client would wait longer and longer for somebody to listen.
-	if err := listening(ctx, strings.TrimPrefix(e.Endpoint, "http://")); err != nil {
+	if err := listening(ctx, e.Endpoint[strings.Index(e.Endpoint, "//")+2:]); err != nil {
 		return err
 	}
 	client, err := e.Open()
@@ -142,8 +150,22 @@ func (e *Etcd) readVersion(ctx context.Context) error {
 
 // Open makes a client.
 func (e *Etcd) Open() (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: []string{e.Endpoint}, DialTimeout: connectTimeout, Logger: zap.NewNop()})
+	encryption, err := e.security.config()
+	if err != nil {
+		return nil, err
+	}
+	c := clientv3.Config{Endpoints: []string{e.Endpoint}, TLS: encryption, DialTimeout: connectTimeout, Logger: zap.NewNop()}
+	if e.root != "" {
+		c.Username, c.Password = "root", e.root
+	}
+	return clientv3.New(c)
 }
 
 // Env is what a replica has to be told to use the etcd.
-func (e *Etcd) Env() []string { return []string{"STOCKD_ETCD_ENDPOINTS=" + e.Endpoint} }
+func (e *Etcd) Env() []string {
+	env := []string{"STOCKD_ETCD_ENDPOINTS=" + e.Endpoint}
+	if e.password != "" {
+		env = append(env, "STOCKD_ETCD_USERNAME="+clientName, "STOCKD_ETCD_PASSWORD="+e.password)
+	}
+	return append(env, e.security.env("etcd")...)
+}

@@ -80,6 +80,12 @@ func (c *EtcdCluster) AwaitLeader(ctx context.Context) (*Etcd, error) {
 	})
 }
 
+// Kill ends all members without a warning.
+func (c *EtcdCluster) Kill(ctx context.Context) error { return c.Close(ctx) }
+
+// Restart starts all members again.
+func (c *EtcdCluster) Restart(ctx context.Context) error { return restartAll(ctx, c.Members) }
+
 // Close ends all members.
 func (c *EtcdCluster) Close(ctx context.Context) error { return closeAll(ctx, c.Members) }
 

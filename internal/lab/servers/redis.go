@@ -3,6 +3,7 @@ package servers
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -24,11 +25,14 @@ import (
 type Redis struct {
 	Info
 	Address, Password string
+	// Username is whom the password is of, or empty for the server's own.
+	Username string
 	// Clock is what it takes for the time, or nil where that is this machine's.
 	Clock *Clock
 	runner
 
-	folder string // of its data; empty where it is embedded
+	folder   string // of its data; empty where it is embedded
+	security *Security
 }
 
 // StartRedis starts a Redis of which nobody else knows the password.
@@ -48,36 +52,16 @@ func StartClockRedis(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
 	return localRedis(ctx, k, redisSetup{password: rand.Text(), config: keepsNothing, clock: true})
 }
 
+// StartSecureRedis starts a Redis that takes TLS only, and of users only one.
+func StartSecureRedis(ctx context.Context, k *keeper.Keeper, s *Security) (*Redis, error) {
+	return localRedis(ctx, k, redisSetup{username: "stockd", password: rand.Text(), config: keepsNothing, security: s})
+}
+
 // What a Redis keeps on its disk.
 const (
 	keepsNothing = "appendonly no\n"
 	keepsAll     = "appendonly yes\nappendfsync always\n"
 )
-
-// slots is how many a cluster divides its keys into.
-const slots = 16384
-
-// StartRedisCluster starts a cluster of one node, which has every slot.
-func StartRedisCluster(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
-	r, err := localRedis(ctx, k, redisSetup{password: rand.Text(), config: keepsNothing + "cluster-enabled yes\n"})
-	if err != nil {
-		return nil, err
-	}
-	client := r.Open()
-	defer client.Close() //nolint:errcheck // what it was for has been answered
-	if err := client.ClusterAddSlotsRange(ctx, 0, slots-1).Err(); err != nil {
-		return nil, fmt.Errorf("give the node its slots: %w", err)
-	}
-	for {
-		state, err := client.ClusterInfo(ctx).Result()
-		if err != nil || strings.Contains(state, "cluster_state:ok") {
-			return r, err
-		}
-		if err := pause.For(ctx, 20*time.Millisecond); err != nil {
-			return nil, err
-		}
-	}
-}
 
 func startRedis(ctx context.Context, k *keeper.Keeper, mode Mode, password string) (*Redis, error) {
 	if _, err := Find("redis-server"); mode == Embedded || mode == Auto && err != nil {
@@ -88,9 +72,12 @@ func startRedis(ctx context.Context, k *keeper.Keeper, mode Mode, password strin
 
 // redisSetup says how a local Redis is to be.
 type redisSetup struct {
+	username string // of the only user, or empty for the one that needs no name
 	password string
 	config   string // lines of redis.conf
 	clock    bool   // it has a clock of its own
+	security *Security
+	sentinel bool // it is a Sentinel, and keeps its configuration itself
 }
 
 func localRedis(ctx context.Context, k *keeper.Keeper, setup redisSetup) (*Redis, error) {
@@ -102,7 +89,7 @@ func localRedis(ctx context.Context, k *keeper.Keeper, setup redisSetup) (*Redis
 	if err != nil {
 		return nil, err
 	}
-	r := &Redis{Info: Info{Started: Local}, Password: setup.password, folder: folder}
+	r := &Redis{Info: Info{Started: Local}, Username: setup.username, Password: setup.password, folder: folder, security: setup.security}
 	env := os.Environ()
 	if setup.clock {
 		if r.Clock, err = newClock(folder); err != nil {
@@ -111,13 +98,17 @@ func localRedis(ctx context.Context, k *keeper.Keeper, setup redisSetup) (*Redis
 		env = append(env, r.Clock.env()...)
 	}
 	file := filepath.Join(folder, "redis.conf")
+	args := []string{file}
+	if setup.sentinel {
+		args = append(args, "--sentinel")
+	}
 	r.runner = newChild(k, "redis-server", keeper.Command{
-		Path: program, Args: []string{file}, Env: env, Log: filepath.Join(folder, "server.log"),
+		Path: program, Args: args, Env: env, Log: filepath.Join(folder, "server.log"),
 	}, r.readVersion)
 	err = onFreePort(func(port int) error {
 		r.Address = ports.Address(port)
 		// In a file, because everyone can read the arguments of a process.
-		if err := os.WriteFile(file, []byte(redisConfig(folder, port, setup.password)+setup.config), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(setup.file(folder, port)), 0o600); err != nil {
 			return err
 		}
 		return r.Restart(ctx)
@@ -170,13 +161,31 @@ func (r *Redis) RestartAfter(ctx context.Context, delay time.Duration) error {
 	return r.Restart(ctx)
 }
 
-func redisConfig(folder string, port int, password string) string {
-	return fmt.Sprintf(`bind 127.0.0.1
-port %d
-requirepass %s
-dir "%s"
-save ""
-`, port, password, folder)
+// file is its redis.conf.
+func (s redisSetup) file(folder string, port int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "bind 127.0.0.1\ndir \"%s\"\n", folder)
+	if s.username == "" {
+		fmt.Fprintf(&b, "requirepass %s\n", s.password)
+	} else {
+		fmt.Fprintf(&b, "user default off\nuser %s on >%s ~* &* +@all\n", s.username, s.password)
+	}
+	if !s.sentinel {
+		b.WriteString("save \"\"\n")
+	}
+	b.WriteString(s.security.redis(port))
+	b.WriteString(s.config)
+	return b.String()
+}
+
+// redis is where a Redis listens, and how.
+func (s *Security) redis(port int) string {
+	if s == nil {
+		return fmt.Sprintf("port %d\n", port)
+	}
+	asks := map[bool]string{true: "yes", false: "no"}[s.ClientCerts]
+	return fmt.Sprintf("port 0\ntls-port %d\ntls-cert-file %s\ntls-key-file %s\ntls-ca-cert-file %s\ntls-auth-clients %s\ntls-replication yes\n",
+		port, s.own.CertFile, s.own.KeyFile, s.Authority.CAFile, asks)
 }
 
 // readVersion asks the server what it is.
@@ -185,7 +194,10 @@ func (r *Redis) readVersion(ctx context.Context) error {
 	if err := listening(ctx, r.Address); err != nil {
 		return err
 	}
-	client := r.Open()
+	client, err := r.Client()
+	if err != nil {
+		return err
+	}
 	said, err := client.Info(ctx, "server").Result()
 	if err := errors.Join(err, client.Close()); err != nil {
 		return err
@@ -198,17 +210,32 @@ func (r *Redis) readVersion(ctx context.Context) error {
 	return nil
 }
 
-// Open makes a client that sends each command once.
-func (r *Redis) Open() *redis.Client {
+// Open makes a client that sends each command once, of a Redis without TLS.
+func (r *Redis) Open() *redis.Client { return r.open(nil) }
+
+// Client makes a client that sends each command once.
+func (r *Redis) Client() (*redis.Client, error) {
+	encryption, err := r.security.config()
+	if err != nil {
+		return nil, err
+	}
+	return r.open(encryption), nil
+}
+
+func (r *Redis) open(encryption *tls.Config) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr: r.Address, Password: r.Password, MaxRetries: -1, DialerRetries: 1,
+		Addr: r.Address, Username: r.Username, Password: r.Password, TLSConfig: encryption, MaxRetries: -1, DialerRetries: 1,
 		DialTimeout: connectTimeout, ContextTimeoutEnabled: true, DisableIdentity: true, Protocol: 2,
 	})
 }
 
 // Env is what a replica has to be told to use the Redis.
 func (r *Redis) Env() []string {
-	return []string{"STOCKD_REDIS_ADDRESSES=" + r.Address, "STOCKD_REDIS_PASSWORD=" + r.Password}
+	env := []string{"STOCKD_REDIS_ADDRESSES=" + r.Address, "STOCKD_REDIS_PASSWORD=" + r.Password}
+	if r.Username != "" {
+		env = append(env, "STOCKD_REDIS_USERNAME="+r.Username)
+	}
+	return append(env, r.security.env("redis")...)
 }
 
 const miniredisModule = "github.com/alicebob/miniredis/v2"

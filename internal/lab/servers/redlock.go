@@ -32,11 +32,13 @@ type RedlockOptions struct {
 	Durable bool
 	// Clocks has each master have a clock of its own.
 	Clocks bool
+	// Security is what they ask of clients; nil: a password alone.
+	Security *Security
 }
 
 // StartRedlockWith starts masters that are real servers.
 func StartRedlockWith(ctx context.Context, k *keeper.Keeper, o RedlockOptions) (*Redlock, error) {
-	setup := redisSetup{password: rand.Text(), config: keepsNothing, clock: o.Clocks}
+	setup := redisSetup{password: rand.Text(), config: keepsNothing, clock: o.Clocks, security: o.Security}
 	if o.Durable {
 		setup.config = keepsAll
 	}
@@ -62,5 +64,6 @@ func (r *Redlock) Env() []string {
 	for i, node := range r.Nodes {
 		addresses[i] = node.Address
 	}
-	return []string{"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses, ","), "STOCKD_REDLOCK_PASSWORD=" + r.Nodes[0].Password}
+	env := []string{"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses, ","), "STOCKD_REDLOCK_PASSWORD=" + r.Nodes[0].Password}
+	return append(env, r.Nodes[0].security.env("redlock")...)
 }

@@ -58,8 +58,12 @@ func closeAll[S runner](ctx context.Context, all []S) error {
 	return errors.Join(errs...)
 }
 
-// leaderWithin bounds one question to a member, which may be paused.
-const leaderWithin = 500 * time.Millisecond
+const (
+	// leaderWithin bounds one question to a member, which may be paused.
+	leaderWithin = 500 * time.Millisecond
+	// leaderPoll is the pause between two.
+	leaderPoll = 20 * time.Millisecond
+)
 
 // awaitLeader asks members, until one says that it leads.
 func awaitLeader[S any](ctx context.Context, all []S, leads func(ctx context.Context, one S) bool) (S, error) {
@@ -72,7 +76,7 @@ func awaitLeader[S any](ctx context.Context, all []S, leads func(ctx context.Con
 				return one, nil
 			}
 		}
-		if err := pause.For(ctx, 20*time.Millisecond); err != nil {
+		if err := pause.For(ctx, leaderPoll); err != nil {
 			var none S
 			return none, fmt.Errorf("wait for a leader: %w", err)
 		}

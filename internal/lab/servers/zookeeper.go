@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +23,8 @@ type ZooKeeper struct {
 	Address string
 	runner
 
-	folder string
+	folder   string
+	security *Security
 }
 
 const bringsZooKeeper = "apt-get install zookeeper brings "
@@ -32,10 +34,20 @@ func StartZooKeeper(ctx context.Context, k *keeper.Keeper, mode Mode) (*ZooKeepe
 	if mode == Embedded {
 		return nil, &MissingError{What: "zookeeper has no embedded form", How: bringsZooKeeper + "a server"}
 	}
+	return startZooKeeper(ctx, k, nil)
+}
+
+// StartSecureZooKeeper starts a ZooKeeper that takes TLS only.
+func StartSecureZooKeeper(ctx context.Context, k *keeper.Keeper, s *Security) (*ZooKeeper, error) {
+	return startZooKeeper(ctx, k, s)
+}
+
+func startZooKeeper(ctx context.Context, k *keeper.Keeper, s *Security) (*ZooKeeper, error) {
 	z, err := newZooKeeper(k, "-Xmx256m")
 	if err != nil {
 		return nil, err
 	}
+	z.security = s
 	err = onFreePort(func(port int) error {
 		if err := z.configure(port, ""); err != nil {
 			return err
@@ -81,8 +93,9 @@ func FindZooKeeper() (java, classPath string, err error) {
 	if _, err := os.Stat(debian); err != nil {
 		return "", "", &MissingError{What: fmt.Sprintf("zkServer.sh or %s: %v", debian, ErrNotFound), How: bringsZooKeeper + "it"}
 	}
-	// Its manifest names what it needs, but nothing that would write a log.
-	return java, debian + ":/usr/share/java/slf4j-simple.jar", nil
+	// Its manifest names what it needs, but nothing that would write a log, and not
+	// all of what encrypts.
+	return java, debian + ":/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar", nil
 }
 
 func findJava() (string, error) {
@@ -128,15 +141,44 @@ func (z *ZooKeeper) configure(port int, ensemble string) error {
 	if err := os.WriteFile(z.file("logback.xml"), []byte(zookeeperLogging), 0o600); err != nil {
 		return err
 	}
-	config := fmt.Appendf(nil, zookeeperConfig+ensemble, z.file("data"), port)
-	return os.WriteFile(z.file("zoo.cfg"), config, 0o600)
+	listens, err := z.listens(port)
+	if err != nil {
+		return err
+	}
+	config := fmt.Appendf(nil, zookeeperConfig, z.file("data"))
+	return os.WriteFile(z.file("zoo.cfg"), append(config, listens+ensemble...), 0o600)
+}
+
+// listens is where it listens, and how: what encrypts is Netty.
+func (z *ZooKeeper) listens(port int) (string, error) {
+	if z.security == nil {
+		return fmt.Sprintf("clientPort=%d\nclientPortAddress=127.0.0.1\n", port), nil
+	}
+	// It wants the key and the certificate in one file.
+	var both []byte
+	for _, path := range []string{z.security.own.KeyFile, z.security.own.CertFile} {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		both = append(both, content...)
+	}
+	if err := os.WriteFile(z.file("server.pem"), both, 0o600); err != nil {
+		return "", err
+	}
+	asks := map[bool]string{true: "need", false: "none"}[z.security.ClientCerts]
+	return fmt.Sprintf(`secureClientPort=%d
+secureClientPortAddress=127.0.0.1
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+ssl.keyStore.location=%s
+ssl.trustStore.location=%s
+ssl.clientAuth=%s
+`, port, z.file("server.pem"), z.security.Authority.CAFile, asks), nil
 }
 
 // zookeeperConfig counts in ticks of 100 ms, so that a session ends when it
 // says, and does not wait for the disk: nothing has to survive the machine.
 const zookeeperConfig = `dataDir=%s
-clientPort=%d
-clientPortAddress=127.0.0.1
 tickTime=100
 minSessionTimeout=500
 maxSessionTimeout=60000
@@ -158,14 +200,14 @@ const zookeeperLogging = `<configuration>
 
 // readVersion asks the server what it is, once it serves.
 func (z *ZooKeeper) readVersion(ctx context.Context) error {
-	config, err := z.ask(ctx, "conf")
+	config, err := z.Ask(ctx, "conf")
 	if err != nil {
 		return err
 	}
 	if !strings.Contains(config, z.folder) {
 		return errors.New("another ZooKeeper answers, or this one not yet: " + config)
 	}
-	said, err := z.ask(ctx, "srvr")
+	said, err := z.Ask(ctx, "srvr")
 	if err != nil {
 		return err
 	}
@@ -178,9 +220,9 @@ func (z *ZooKeeper) readVersion(ctx context.Context) error {
 	return nil
 }
 
-// ask sends one of the four-letter words.
-func (z *ZooKeeper) ask(ctx context.Context, word string) (string, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", z.Address)
+// Ask sends one of the four-letter words, and returns what the server says to it.
+func (z *ZooKeeper) Ask(ctx context.Context, word string) (string, error) {
+	conn, err := z.dial(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -197,5 +239,18 @@ func (z *ZooKeeper) ask(ctx context.Context, word string) (string, error) {
 	return string(said), err
 }
 
+func (z *ZooKeeper) dial(ctx context.Context) (net.Conn, error) {
+	encryption, err := z.security.config()
+	if err != nil {
+		return nil, err
+	}
+	if encryption == nil {
+		return new(net.Dialer).DialContext(ctx, "tcp", z.Address)
+	}
+	return (&tls.Dialer{Config: encryption}).DialContext(ctx, "tcp", z.Address)
+}
+
 // Env is what a replica has to be told to use the ZooKeeper.
-func (z *ZooKeeper) Env() []string { return []string{"STOCKD_ZOOKEEPER_ADDRESSES=" + z.Address} }
+func (z *ZooKeeper) Env() []string {
+	return append([]string{"STOCKD_ZOOKEEPER_ADDRESSES=" + z.Address}, z.security.env("zookeeper")...)
+}

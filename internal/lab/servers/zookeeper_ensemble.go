@@ -85,10 +85,16 @@ func (e *ZooKeeperEnsemble) configure() error {
 // AwaitLeader waits until a member leads, and tells which.
 func (e *ZooKeeperEnsemble) AwaitLeader(ctx context.Context) (*ZooKeeper, error) {
 	return awaitLeader(ctx, e.Members, func(ctx context.Context, member *ZooKeeper) bool {
-		said, err := member.ask(ctx, "srvr")
+		said, err := member.Ask(ctx, "srvr")
 		return err == nil && strings.Contains(said, "Mode: leader")
 	})
 }
+
+// Kill ends all members without a warning.
+func (e *ZooKeeperEnsemble) Kill(ctx context.Context) error { return e.Close(ctx) }
+
+// Restart starts all members again.
+func (e *ZooKeeperEnsemble) Restart(ctx context.Context) error { return restartAll(ctx, e.Members) }
 
 // Close ends all members.
 func (e *ZooKeeperEnsemble) Close(ctx context.Context) error { return closeAll(ctx, e.Members) }

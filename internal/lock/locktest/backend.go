@@ -46,13 +46,13 @@ type forgetful interface {
 	forget(t *testing.T)
 }
 
-func isServed(s *subject) bool        { return s.backend.addresses().served() }
+func isServed(s *subject) bool        { return !s.direct && s.backend.addresses().served() }
 func hasPassword(s *subject) bool     { return isServed(s) && s.backend.addresses().Password != "" }
 func claimsReentrant(s *subject) bool { return s.entry.Claims.Reentrant }
 
 func isForgetful(s *subject) bool {
 	_, is := s.backend.(forgetful)
-	return is
+	return is && !s.direct
 }
 
 // kinds are the backends that a lock is tried on: one, or for SQL every database
@@ -74,13 +74,13 @@ func shared(t *testing.T, lab *labtest.Lab, kind string) backend {
 	t.Helper()
 	switch lock.Backend(kind) {
 	case lock.Redis:
-		return newRedisBackend(t, lab.Redis(t))
+		return newRedisBackend(t, redisAt(lab.Redis(t)))
 	case lock.Redlock:
 		return newRedlockBackend(t, lab.Redlock(t))
 	case lock.ZooKeeper:
-		return newZooKeeperBackend(t, lab.ZooKeeper(t))
+		return newZooKeeperBackend(t, lab.ZooKeeper(t).Address)
 	case lock.Etcd:
-		return newEtcdBackend(t, lab.Etcd(t))
+		return newEtcdBackend(t, lab.Etcd(t).Endpoint)
 	default:
 		return newDatabaseBackend(t, lab.Database(t, kind))
 	}
@@ -96,8 +96,9 @@ type private struct {
 
 // privates are the private backends of a run, by their kind.
 type privates struct {
-	t   *testing.T // of the run
-	lab *labtest.Lab
+	t     *testing.T // of the run
+	lab   *labtest.Lab
+	where *topology
 
 	mu  sync.Mutex
 	all map[string]*private
@@ -126,19 +127,22 @@ func (p *privates) own(t *testing.T, kind string) *private {
 }
 
 func (p *privates) start(kind string) (backend, crashable) {
+	if p.where != nil {
+		return p.where.start(p.t, p.lab)
+	}
 	switch lock.Backend(kind) {
 	case lock.Redis:
 		server := p.lab.OwnRedis(p.t)
-		return newRedisBackend(p.t, server), server
+		return newRedisBackend(p.t, redisAt(server)), server
 	case lock.Redlock:
 		server := p.lab.OwnRedlock(p.t)
 		return newRedlockBackend(p.t, server), masters(server.Nodes)
 	case lock.ZooKeeper:
 		server := p.lab.OwnZooKeeper(p.t)
-		return newZooKeeperBackend(p.t, server), server
+		return newZooKeeperBackend(p.t, server.Address), server
 	case lock.Etcd:
 		server := p.lab.OwnEtcd(p.t)
-		return newEtcdBackend(p.t, server), server
+		return newEtcdBackend(p.t, server.Endpoint), server
 	default:
 		server := ownDatabase(p.t, p.lab, kind)
 		return newDatabaseBackend(p.t, server), server

@@ -7,7 +7,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 )
 
@@ -17,17 +16,15 @@ type etcdBackend struct {
 	admin *clientv3.Client
 }
 
-func newEtcdBackend(t *testing.T, server *servers.Etcd) *etcdBackend {
+func newEtcdBackend(t *testing.T, members ...string) *etcdBackend {
 	t.Helper()
-	admin, err := server.Open()
+	at := addresses{Etcd: members, TTL: 2 * time.Second}
+	admin, err := at.etcd()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closed(t, admin) })
-	return &etcdBackend{
-		at:    addresses{Etcd: []string{server.Endpoint}, TTL: 2 * time.Second},
-		admin: admin,
-	}
+	return &etcdBackend{at: at, admin: admin}
 }
 
 // etcd makes the client of a replica.

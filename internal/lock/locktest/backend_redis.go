@@ -21,18 +21,23 @@ type redisBackend struct {
 	admin redis.UniversalClient
 }
 
-func newRedisBackend(t *testing.T, server *servers.Redis) *redisBackend {
+// redisAt is where one server is.
+func redisAt(server *servers.Redis) addresses {
+	return addresses{Redis: []string{server.Address}, Password: server.Password, TTL: time.Second}
+}
+
+func newRedisBackend(t *testing.T, at addresses) *redisBackend {
 	t.Helper()
-	at := addresses{Redis: []string{server.Address}, Password: server.Password, TTL: time.Second}
-	admin := at.redis(server.Address)
+	admin := at.redis(at.Redis...)
 	t.Cleanup(func() { closed(t, admin) })
 	return &redisBackend{at: at, admin: admin}
 }
 
-// redis makes a client of one server.
-func (a addresses) redis(address string) redis.UniversalClient {
+// redis makes a client of one server, or of those that Sentinels or a cluster tell.
+func (a addresses) redis(of ...string) redis.UniversalClient {
 	return lock.NewRedisClient(lock.RedisOptions{
-		Addresses: []string{address}, Password: a.Password, Timeout: answerWithin, PoolSize: connections,
+		Addresses: of, Password: a.Password, Cluster: a.Cluster, Master: a.Master, SentinelPassword: a.SentinelPassword,
+		Timeout: answerWithin, PoolSize: connections,
 	})
 }
 
@@ -93,7 +98,17 @@ func (h *deleteHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 // tokens, which is there to stay.
 func keysOf(t *testing.T, admin redis.UniversalClient, name string) (keys []string) {
 	t.Helper()
-	all := admin.Scan(background(t), 0, "stockd:{"+url.PathEscape(name)+"}:*", 10_000).Iterator()
+	prefix := "stockd:{" + url.PathEscape(name) + "}:"
+	var node redis.UniversalClient = admin
+	if cluster, is := admin.(*redis.ClusterClient); is {
+		// A node knows of its own keys alone; those of a name are all on one.
+		serves, err := cluster.MasterForKey(background(t), prefix)
+		if err != nil {
+			t.Fatalf("look for keys: %v", err)
+		}
+		node = serves
+	}
+	all := node.Scan(background(t), 0, prefix+"*", 10_000).Iterator()
 	for all.Next(background(t)) {
 		if !strings.HasSuffix(all.Val(), ":token") {
 			keys = append(keys, all.Val())

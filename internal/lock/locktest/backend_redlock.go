@@ -38,7 +38,7 @@ func newRedlockBackend(t *testing.T, server *servers.Redlock) *redlockBackend {
 
 func (b *redlockBackend) addresses() addresses { return b.at }
 func (b *redlockBackend) ttl() time.Duration   { return b.at.TTL }
-func (b *redlockBackend) named() lock.Backend  { return lock.Redis }
+func (b *redlockBackend) named() lock.Backend  { return lock.Redlock }
 func (b *redlockBackend) requests() []string   { return []string{""} }
 
 func (b *redlockBackend) drop(t *testing.T, name string) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 )
 
@@ -19,15 +18,15 @@ type zooKeeperBackend struct {
 	admin *zk.Conn
 }
 
-func newZooKeeperBackend(t *testing.T, server *servers.ZooKeeper) *zooKeeperBackend {
+func newZooKeeperBackend(t *testing.T, members ...string) *zooKeeperBackend {
 	t.Helper()
-	admin, _, err := zk.Connect([]string{server.Address}, patience, zk.WithLogger(silent{}))
+	admin, _, err := zk.Connect(members, patience, zk.WithLogger(silent{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(admin.Close)
 	return &zooKeeperBackend{
-		at:    addresses{ZooKeeper: []string{server.Address}, TTL: 1500 * time.Millisecond},
+		at:    addresses{ZooKeeper: members, TTL: 1500 * time.Millisecond},
 		admin: admin,
 	}
 }
@@ -63,6 +62,10 @@ func (b *zooKeeperBackend) drop(t *testing.T, name string) {
 func (b *zooKeeperBackend) litter(t *testing.T, name string) (nodes []string) {
 	t.Helper()
 	const root = "/stockd"
+	// A member may be behind the others, until it is asked to catch up.
+	if _, err := b.admin.Sync(root); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		t.Fatalf("look for nodes: %v", err)
+	}
 	for _, kind := range b.children(t, root) {
 		folder := path.Join(root, kind, url.PathEscape(name))
 		for _, child := range b.children(t, folder) {

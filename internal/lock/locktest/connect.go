@@ -20,7 +20,13 @@ import (
 // addresses are where the servers of a backend are: all that another process
 // needs to connect as this one does.
 type addresses struct {
-	Redis     []string `json:"redis"`
+	// Redis is one server; or Sentinels, who know the master under a name and have a
+	// password of their own; or the nodes of a cluster.
+	Redis            []string `json:"redis"`
+	Master           string   `json:"master"`
+	SentinelPassword string   `json:"sentinel_password"`
+	Cluster          bool     `json:"cluster"`
+
 	Redlock   []string `json:"redlock"`
 	ZooKeeper []string `json:"zookeeper"`
 	Etcd      []string `json:"etcd"`
@@ -46,7 +52,7 @@ const (
 func (a addresses) connect() (*lock.Clients, error) {
 	c := new(lock.Clients)
 	if len(a.Redis) > 0 {
-		c.Redis = a.redis(a.Redis[0])
+		c.Redis = a.redis(a.Redis...)
 	}
 	for _, node := range a.Redlock {
 		c.Redlock = append(c.Redlock, a.redis(node))

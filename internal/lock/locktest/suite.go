@@ -32,10 +32,26 @@ func ProveTokens(t *testing.T, lab *labtest.Lab, holds int) {
 	runOf(t, lab, []topic{{"Fences", fences, nil}}, holds)
 }
 
+// ProveOn runs the suite over the locks of one backend, on a topology of several
+// servers.
+func ProveOn(t *testing.T, lab *labtest.Lab, name string) {
+	t.Helper()
+	const holds = 200
+	where := topologies()[name]
+	r := &run{lab: lab, topics: contents(), holds: holds, where: &where}
+	r.run(t)
+}
+
 func runOf(t *testing.T, lab *labtest.Lab, topics []topic, holds int) {
 	t.Helper()
-	r := &run{lab: lab, topics: topics, holds: holds, places: make(chan struct{}, atOnce)}
-	r.privates = &privates{t: t, lab: lab, all: make(map[string]*private)}
+	r := &run{lab: lab, topics: topics, holds: holds}
+	r.run(t)
+}
+
+func (r *run) run(t *testing.T) {
+	t.Helper()
+	r.places = make(chan struct{}, atOnce)
+	r.privates = &privates{t: t, lab: r.lab, where: r.where, all: make(map[string]*private)}
 	var entries sync.WaitGroup
 	for _, entry := range lock.Registry() {
 		entries.Go(func() {
@@ -52,11 +68,34 @@ type run struct {
 	holds    int
 	privates *privates
 	places   chan struct{}
+	where    *topology // nil: on one server of each kind
+}
+
+// kinds are the backends that a lock is tried on.
+func (r *run) kinds(entry lock.Entry) []string {
+	switch {
+	case r.where == nil:
+		return kinds(entry)
+	case entry.Needs[0] == r.where.of:
+		return []string{string(r.where.of)}
+	default:
+		return nil
+	}
+}
+
+// shared is the backend of a kind that all topics share.
+func (r *run) shared(t *testing.T, kind string) backend {
+	t.Helper()
+	if r.where == nil {
+		return shared(t, r.lab, kind)
+	}
+	whole, _ := r.where.start(t, r.lab)
+	return whole
 }
 
 func (r *run) entry(t *testing.T, entry lock.Entry) {
 	var subjects sync.WaitGroup
-	for _, kind := range kinds(entry) {
+	for _, kind := range r.kinds(entry) {
 		subjects.Go(func() {
 			r.places <- struct{}{}
 			defer func() { <-r.places }()
@@ -68,7 +107,7 @@ func (r *run) entry(t *testing.T, entry lock.Entry) {
 
 func (r *run) subject(t *testing.T, entry lock.Entry, kind string) *subject {
 	t.Helper()
-	s := &subject{entry: entry, holds: r.holds, backend: shared(t, r.lab, kind)}
+	s := &subject{entry: entry, holds: r.holds, backend: r.shared(t, kind), direct: r.where != nil && r.where.direct}
 	s.own = func(t *testing.T) *private { return r.privates.own(t, kind) }
 	s.backend.litter(t, unique()) // what runs to look at it is no topic's
 	return s
@@ -136,6 +175,9 @@ type subject struct {
 	backend backend
 	// holds is how often a name is taken to see its tokens grow.
 	holds int
+	// direct tells that clients find the servers by themselves: nothing can stand
+	// between.
+	direct bool
 	// own is a backend of the same kind that the topic may break.
 	own func(*testing.T) *private
 }

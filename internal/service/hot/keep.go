@@ -26,6 +26,7 @@ func (c *consumer) keep(ctx context.Context, entries []entry) error {
 		stale, isStale := errors.AsType[*repo.StaleError](err)
 		switch {
 		case err == nil:
+			c.options.Observer.Written(len(entries))
 			return c.settle(ctx, entries)
 		case errors.Is(err, stock.ErrDuplicateRequest):
 			rest, err = c.settleKnown(ctx, entries)
@@ -150,6 +151,7 @@ func (c *consumer) readmit(ctx context.Context, e entry) error {
 			return backend("offer again", err)
 		}
 		if answer == "DEAD" {
+			c.options.Observer.PutAside()
 			c.options.Log.ErrorContext(ctx, "an order that Redis had lost finds nothing left for it", "goods", e.GoodsID,
 				"order", e.ID, "request", e.RequestID, "stream", c.part.dead())
 		}
@@ -176,6 +178,7 @@ func (c *consumer) bury(ctx context.Context, e entry, reason string) error {
 	if _, err := c.part.call(ctx, c.redis, "bury", keys, args...); err != nil {
 		return backend("put aside", err)
 	}
+	c.options.Observer.PutAside()
 	c.options.Log.ErrorContext(ctx, "an order was put aside", "reason", reason, "goods", e.GoodsID, "order", e.ID,
 		"request", e.RequestID, "stream", c.part.dead())
 	return nil

@@ -105,11 +105,15 @@ func (s *Stock) Reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var differ int64
 	seen := make(map[int64]Drift)
 	for _, place := range places {
 		d, err := s.compare(ctx, place)
 		if err != nil {
 			return err
+		}
+		if d.unexplained() {
+			differ += max(d.Drift, -d.Drift)
 		}
 		switch {
 		case !d.Installed && (d.Epoch == 0 || s.before(place.GoodsID) != d):
@@ -127,9 +131,17 @@ func (s *Stock) Reconcile(ctx context.Context) error {
 		if err := s.install(ctx, place.GoodsID, 0); err != nil {
 			return err
 		}
+		s.options.Observer.Repaired()
 	}
+	s.options.Observer.Compared(differ)
 	s.remember(seen)
 	return nil
+}
+
+// unexplained tells that there is a difference which orders that are being settled
+// cannot make up.
+func (d Drift) unexplained() bool {
+	return d.Installed && (d.Redis > d.Place || d.Promised == 0)
 }
 
 // before is what the look before this one has seen of a goods.

@@ -5,12 +5,13 @@ import (
 	"embed"
 	"errors"
 	"io/fs"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/lock"
 )
 
 //go:embed lua/*.lua
@@ -123,7 +124,4 @@ func isAnswer(err error) bool {
 }
 
 // isDial tells that no connection was made.
-func isDial(err error) bool {
-	failed, is := errors.AsType[*net.OpError](err)
-	return is && failed.Op == "dial"
-}
+func isDial(err error) bool { return errors.Is(err, lock.ErrNotConnected) }

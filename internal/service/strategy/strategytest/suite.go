@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"io"
 	mathrand "math/rand/v2"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -28,6 +29,8 @@ type Bench struct {
 	// Locks is what the locks of one replica are made of that need these
 	// backends; it skips the test where one of them is missing.
 	Locks func(t *testing.T, needs []lock.Backend) lock.Deps
+	// Only are the names of the strategies that are tried; all where it is empty.
+	Only []string
 }
 
 // Run runs the suite over the registry.
@@ -39,6 +42,9 @@ func Run(t *testing.T, bench Bench) {
 	// Databases share one Redis, which must not know the goods of another one.
 	goods.Store(mathrand.Int64N(1 << 40))
 	for _, entry := range strategy.Registry() {
+		if len(bench.Only) > 0 && !slices.Contains(bench.Only, entry.Name) {
+			continue
+		}
 		t.Run(entry.Name, func(t *testing.T) {
 			s := newSubject(t, bench, prefix, entry, stores, goods)
 			s.run(t, contents())

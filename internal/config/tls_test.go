@@ -1,0 +1,169 @@
+package config_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+func authority(t *testing.T) *servers.Authority {
+	t.Helper()
+	a, err := servers.NewAuthority(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func issue(t *testing.T, a *servers.Authority, name string) servers.Certificate {
+	t.Helper()
+	c, err := a.Issue(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A mistake in the TLS of a backend names its key, and the file.
+func TestMistakesOfTLSAreNamedWithTheirFile(t *testing.T) {
+	a := authority(t)
+	own, other, nothing := issue(t, a, "stockd"), issue(t, a, "other"), write(t, "empty.pem", "nothing\n")
+	on := "--redis-tls-enabled=true"
+	for _, c := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"an authority that is not there", []string{on, "--redis-tls-ca-file=/nonexistent/ca.pem"}, []string{"redis.tls.ca_file", "/nonexistent/ca.pem"}},
+		{"an authority that is none", []string{on, "--redis-tls-ca-file=" + nothing}, []string{"redis.tls.ca_file", nothing, "PEM"}},
+		{"a certificate without a key", []string{on, "--redis-tls-cert-file=" + own.CertFile}, []string{"redis.tls.cert_file", "redis.tls.key_file is not"}},
+		{"a key without a certificate", []string{on, "--redis-tls-key-file=" + own.KeyFile}, []string{"redis.tls.key_file", "redis.tls.cert_file is not"}},
+		{"somebody else's key", []string{on, "--redis-tls-cert-file=" + own.CertFile, "--redis-tls-key-file=" + other.KeyFile}, []string{"redis.tls.cert_file", own.CertFile, other.KeyFile}},
+		{"what has no effect", []string{"--redis-tls-ca-file=" + a.CAFile}, []string{"--redis-tls-ca-file", "redis.tls.ca_file", "redis.tls.enabled is not set"}},
+		{"TLS to a file", []string{"--database-tls-enabled=true"}, []string{"--database-tls-enabled", "sqlite"}},
+		{"TLS in the DSN", []string{"--database-driver=mysql", "--database-dsn=shop@tcp(db:3306)/shop?tls=skip-verify"}, []string{"--database-dsn", "skip-verify", "database.tls"}},
+		{"plain endpoints", []string{"--etcd-tls-enabled=true", "--etcd-endpoints=https://a:1,http://b:1"}, []string{"--etcd-endpoints", "https://", `"http://b:1"`}},
+		{"endpoints of both kinds", []string{"--etcd-endpoints=http://a:1,https://b:1"}, []string{"--etcd-endpoints", "https://", `"http://a:1"`}},
+		{"a password in an endpoint", []string{"--etcd-endpoints=https://shop:" + "hidden@a:1"}, []string{"--etcd-endpoints", "etcd.password"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := config.Load("", flags(t, c.args...))
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error lacks %q: %v", want, err)
+				}
+			}
+			if strings.Contains(err.Error(), "hidden") {
+				t.Errorf("the error shows a password: %v", err)
+			}
+		})
+	}
+}
+
+func TestAnHTTPSEndpointEnablesTLS(t *testing.T) {
+	c := load(t, "", "--etcd-endpoints=https://a:1, https://b:1", "--etcd-tls-server-name=etcd.shop")
+	if !c.Etcd.TLS.Enabled || c.Source("etcd.tls.enabled") != "--etcd-endpoints" {
+		t.Errorf("it is %+v, from %s", c.Etcd.TLS, c.Source("etcd.tls.enabled"))
+	}
+}
+
+// The printed configuration has the groups within its sections, and means the same.
+func TestATLSGroupIsPrintedAndReadFromAFile(t *testing.T) {
+	a := authority(t)
+	own := issue(t, a, "stockd")
+	file := write(t, "tls.yaml", "zookeeper:\n  addresses: z:2281\n  auth: shop:hidden\n  tls:\n    enabled: true\n    ca_file: "+
+		a.CAFile+"\n    cert_file: "+own.CertFile+"\n    key_file: "+own.KeyFile+"\n")
+	c := load(t, file)
+	if c.ZooKeeper.TLS != (config.TLS{Enabled: true, CAFile: a.CAFile, CertFile: own.CertFile, KeyFile: own.KeyFile}) {
+		t.Errorf("read as %+v", c.ZooKeeper.TLS)
+	}
+	var printed bytes.Buffer
+	if err := c.Print(&printed); err != nil {
+		t.Fatal(err)
+	}
+	if text := printed.String(); strings.Contains(text, "hidden") || !strings.Contains(text, "    ca_file: "+a.CAFile) {
+		t.Errorf("printed as\n%s", text)
+	}
+}
+
+// A certificate that is replaced on the disk is shown with the next connection;
+// while only one of its two files is new, the last one is.
+func TestACertificateIsReadAgainForEachConnection(t *testing.T) {
+	a := authority(t)
+	first, second := issue(t, a, "first"), issue(t, a, "second")
+	address := whoIsThere(t, a)
+	c, err := config.TLS{Enabled: true, CAFile: a.CAFile, CertFile: first.CertFile, KeyFile: first.KeyFile}.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.MinVersion != tls.VersionTLS12 || c.InsecureSkipVerify {
+		t.Errorf("it accepts version %x, and without a look: %v", c.MinVersion, c.InsecureSkipVerify)
+	}
+	for _, step := range []struct{ from, to, want string }{
+		{first.CertFile, first.CertFile, "first"},
+		{second.CertFile, first.CertFile, "first"},
+		{second.KeyFile, first.KeyFile, "second"},
+	} {
+		content, err := os.ReadFile(step.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(step.to, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := tls.Dial("tcp", address, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, err := io.ReadAll(conn)
+		if err != nil || string(name) != step.want {
+			t.Errorf("the server sees %q (%v), want %s", name, err, step.want)
+		}
+	}
+}
+
+// whoIsThere serves on TLS, and tells each client whose certificate it has shown.
+func whoIsThere(t *testing.T, a *servers.Authority) (address string) {
+	t.Helper()
+	own := issue(t, a, "server")
+	pair, err := tls.LoadX509KeyPair(own.CertFile, own.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(a.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(content)
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := tls.NewListener(plain, &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12})
+	t.Cleanup(func() { listener.Close() }) //nolint:errcheck // the test is over
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			if c, is := conn.(*tls.Conn); is && c.HandshakeContext(t.Context()) == nil {
+				io.WriteString(c, c.ConnectionState().PeerCertificates[0].Subject.CommonName) //nolint:errcheck // the client tells
+			}
+			conn.Close() //nolint:errcheck // it has been answered
+		}
+	}()
+	return plain.Addr().String()
+}

@@ -1,0 +1,84 @@
+//go:build prove
+
+package strategy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/strategy/strategytest"
+)
+
+// The suite again on backends of several servers: what sells from Redis, and a lock
+// of each.
+func TestProveStrategiesOnSeveralServers(t *testing.T) {
+	const within = time.Second
+	hot := []string{"redis-stock", "redis-decr", "redis-list", "redis-reentrant"}
+	for _, place := range []struct {
+		name  string
+		only  []string
+		start func(t *testing.T) func(t *testing.T, c *lock.Clients)
+	}{
+		{"redis-cluster", hot, func(t *testing.T) func(*testing.T, *lock.Clients) {
+			c := lab.OwnRedisCluster(t, servers.RedisClusterOptions{Masters: 3, Replicas: true})
+			return redisOf(lock.RedisOptions{Cluster: true, Password: c.Masters[0].Password, Timeout: within, PoolSize: 8}, c.Masters)
+		}},
+		{"redis-sentinels", hot, func(t *testing.T) func(*testing.T, *lock.Clients) {
+			s := lab.OwnSentinels(t, nil)
+			return redisOf(lock.RedisOptions{
+				Master: servers.MasterName, Password: s.Master.Password, SentinelPassword: s.Watchers[0].Password, Timeout: within, PoolSize: 8,
+			}, s.Watchers)
+		}},
+		{"zookeeper-ensemble", []string{"zk-sequential"}, func(t *testing.T) func(*testing.T, *lock.Clients) {
+			e := lab.OwnEnsemble(t)
+			return func(_ *testing.T, c *lock.Clients) {
+				o := lock.ZooKeeperOptions{SessionTimeout: labtest.LockTTL, DialTimeout: within}
+				for _, member := range e.Members {
+					o.Servers = append(o.Servers, member.Address)
+				}
+				c.ZooKeeper = lock.NewZooKeeperClient(o)
+			}
+		}},
+		{"etcd-cluster", []string{"etcd"}, func(t *testing.T) func(*testing.T, *lock.Clients) {
+			e := lab.OwnEtcdCluster(t)
+			return func(t *testing.T, c *lock.Clients) {
+				o := lock.EtcdOptions{DialTimeout: within}
+				for _, member := range e.Members {
+					o.Endpoints = append(o.Endpoints, member.Endpoint)
+				}
+				var err error
+				if c.Etcd, err = lock.NewEtcdClient(o); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}},
+	} {
+		t.Run(place.name, func(t *testing.T) {
+			connect, d := place.start(t), lab.Database(t, servers.MariaDB)
+			strategytest.Run(t, strategytest.Bench{
+				Only: place.only,
+				Open: func(t *testing.T, replica string) *repo.Store { return labtest.Open(t, d, replica) },
+				Locks: func(t *testing.T, _ []lock.Backend) lock.Deps {
+					deps := lab.Locks(t, d)
+					connect(t, deps.Clients)
+					return deps
+				},
+			})
+		})
+	}
+}
+
+// redisOf connects to the nodes, as one replica does.
+func redisOf(o lock.RedisOptions, nodes []*servers.Redis) func(*testing.T, *lock.Clients) {
+	for _, node := range nodes {
+		o.Addresses = append(o.Addresses, node.Address)
+	}
+	return func(_ *testing.T, c *lock.Clients) {
+		c.RedisOptions = o
+		c.Redis = lock.NewRedisClient(o)
+	}
+}
