@@ -41,7 +41,8 @@ func serveCommand() *cobra.Command {
 // serve runs a replica until ctx ends, and then lets requests in flight end.
 func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	gin.SetMode(gin.ReleaseMode)
-	if c.Replica, err = named(c.Replica); err != nil {
+	c.Replica, err = named(c.Replica)
+	if err != nil {
 		return err
 	}
 	heard, err := observe(ctx, c, errOut)
@@ -49,13 +50,12 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, heard.Close()) }()
-	log := heard.log
 	store, err := repo.Open(ctx, heard.storeOptions(c))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := bringUpToDate(ctx, c, store, log); err != nil {
+	if err := bringUpToDate(ctx, c, store, heard.log); err != nil {
 		return err
 	}
 	locks, err := lockDeps(c, heard)
@@ -65,7 +65,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	defer func() { err = errors.Join(err, locks.Close()) }()
 	deps, options := strategyDeps(c, heard, store, locks), handlerOptions(ctx, c, heard)
 	if c.Lab.Enabled {
-		lab, err := openLab(ctx, c, log)
+		lab, err := openLab(ctx, c, heard.log)
 		if err != nil {
 			return err
 		}
@@ -81,11 +81,11 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 		return usageError{fmt.Errorf("deduct.strategy: %w", err)}
 	}
 	inventory := service.NewInventory(store, catalogue)
-	defer keepTotals(ctx, inventory, log)()
-	defer keepAuditing(ctx, c.Audit, inventory, heard.metrics, log)()
+	defer keepTotals(ctx, inventory, heard.log)()
+	defer keepAuditing(ctx, c.Audit, inventory, heard.metrics, heard.log)()
 	heard.metrics.Watch(stateOf(ctx, c, catalogue, store, locks.Clients))
 	options.Catalogue, options.Inventory = catalogue, inventory
-	return listen(ctx, c, log, options)
+	return listen(ctx, c, heard.log, options)
 }
 
 // strategyDeps are what the strategies of a replica are made of.
