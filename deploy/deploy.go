@@ -60,7 +60,10 @@ type Panel struct {
 	Type    string `json:"type"`
 	Title   string `json:"title"`
 	GridPos struct {
-		H, W, X, Y int
+		H int `json:"h"`
+		W int `json:"w"`
+		X int `json:"x"`
+		Y int `json:"y"`
 	} `json:"gridPos"`
 	Targets []struct {
 		RefID string `json:"refId"`

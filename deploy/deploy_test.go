@@ -67,8 +67,9 @@ func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sections, names []string
-	for _, heading := range regexp.MustCompile(`(?m)^## (Stockd\w+)$`).FindAllStringSubmatch(string(content), -1) {
+	headings := regexp.MustCompile(`(?m)^## (Stockd\w+)$`).FindAllStringSubmatch(string(content), -1)
+	sections, names := make([]string, 0, len(headings)), make([]string, 0, len(headings))
+	for _, heading := range headings {
 		sections = append(sections, heading[1])
 	}
 	for _, alert := range alerts(t) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -13,14 +14,15 @@ import (
 // so, says nothing of a secret.
 func TestTheLogNamesRequestsAndTellsNoSecret(t *testing.T) {
 	secrets := map[string]string{"admin": ownersToken}
-	flags := []string{
+	keys := []string{"redis-password", "redlock-password", "zookeeper-auth", "etcd-password", "database-password"}
+	flags := slices.Grow([]string{
 		"--log-level=debug", "--log-format=json", "--lock-wait=300ms", "--redis-timeout=100ms", "--trace-sample=1",
 		"--trace-endpoint=http://127.0.0.1:1", "--redis-addresses=127.0.0.1:1", "--redis-username=stockd",
 		"--redlock-addresses=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "--zookeeper-addresses=127.0.0.1:1",
 		"--etcd-endpoints=http://127.0.0.1:1", "--etcd-username=stockd",
-	}
+	}, len(keys))
 	folder := t.TempDir()
-	for _, key := range []string{"redis-password", "redlock-password", "zookeeper-auth", "etcd-password", "database-password"} {
+	for _, key := range keys {
 		secrets[key] = "stockd:secret-of-" + key
 		path := filepath.Join(folder, key)
 		if err := os.WriteFile(path, []byte(secrets[key]), 0o600); err != nil {

@@ -151,7 +151,7 @@ func configure(t *testing.T, tokenFile, address string) (path string) {
 		t.Fatal(err)
 	}
 	config["global"] = map[string]any{"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"}
-	job := config["scrape_configs"].([]any)[0].(map[string]any) //nolint:forcetypeassert,errcheck // it would fail the test
+	job := config["scrape_configs"].([]any)[0].(map[string]any) //nolint:forcetypeassert // it would fail the test
 	job["authorization"] = map[string]any{"credentials_file": tokenFile}
 	delete(job, "dns_sd_configs")
 	job["static_configs"] = []any{map[string]any{"targets": []string{address}}}

@@ -41,7 +41,8 @@ func serveCommand() *cobra.Command {
 // serve runs a replica until ctx ends, and then lets requests in flight end.
 func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	gin.SetMode(gin.ReleaseMode)
-	if c.Replica, err = named(c.Replica); err != nil {
+	c.Replica, err = named(c.Replica)
+	if err != nil {
 		return err
 	}
 	heard, err := observe(ctx, c, errOut)
@@ -59,7 +60,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := bringUpToDate(ctx, c, store, log); err != nil {
+	if err := bringUpToDate(ctx, c, store, heard.log); err != nil {
 		return err
 	}
 	locks, err := lockDeps(c, heard)

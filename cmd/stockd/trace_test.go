@@ -144,7 +144,7 @@ func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
 	}
 	spans.mu.Lock()
 	defer spans.mu.Unlock()
-	for _, secret := range []string{redis.Password, ownersToken, "somebody-with-a-name", "a-key-of-a-buyer", "goods/1"} {
+	for _, secret := range []string{redis.Password, ownersToken, "somebody-with-a-name", "a-key-of-a-buyer", "goods/1", "goods%2F1"} {
 		if strings.Contains(string(spans.sent), secret) {
 			t.Errorf("the traces tell of %q", secret)
 		}

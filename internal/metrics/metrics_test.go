@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -116,7 +117,8 @@ func TestWhatHappensUnderALockIsCounted(t *testing.T) {
 
 func TestPanicsAreCountedWhereverTheyAreCaught(t *testing.T) {
 	m := metrics.New(metrics.Build{})
-	log := slog.New(m.Log(slog.NewTextHandler(io.Discard, nil))).With("a", "b").WithGroup("c")
+	var out bytes.Buffer
+	log := slog.New(m.Log(slog.NewTextHandler(&out, nil))).With("a", "b").WithGroup("c")
 	m.Panicked()
 	if err := rescue.Do(t.Context(), log, "test", func() error { panic("out of ink") }); err == nil {
 		t.Error("the panic is no error")

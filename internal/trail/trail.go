@@ -33,7 +33,7 @@ func Step(ctx context.Context, name string) (context.Context, trace.Span) {
 	if !parent.IsRecording() {
 		return ctx, nothing{}
 	}
-	return parent.TracerProvider().Tracer(scope).Start(ctx, name)
+	return parent.TracerProvider().Tracer(scope).Start(ctx, name) //nolint:spancheck // the caller ends it
 }
 
 // nothing is a step of what is not traced.
@@ -59,5 +59,5 @@ func Together(ctx context.Context, name string, many []trace.Span) (context.Cont
 	if first == nil {
 		return ctx, nothing{}
 	}
-	return first.TracerProvider().Tracer(scope).Start(trace.ContextWithSpan(ctx, first), name, trace.WithLinks(links...))
+	return first.TracerProvider().Tracer(scope).Start(trace.ContextWithSpan(ctx, first), name, trace.WithLinks(links...)) //nolint:spancheck // the caller ends it
 }
