@@ -1,6 +1,6 @@
 GOLANGCI = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: build test prove bench lint demo FORCE
+.PHONY: build test prove fuzz bench lint vuln demo FORCE
 
 build: ## one binary: bin/stockd
 	go build -o bin/stockd ./cmd/stockd
@@ -10,6 +10,9 @@ test: ## every test, on real servers, with the race detector
 
 prove: ## the long proofs: many repetitions, planted bugs, kills
 	go run ./tools/test -tags prove -timeout 90m -run Prove $(TESTFLAGS)
+
+fuzz: ## every parser of what comes from outside, two minutes each
+	go run ./tools/fuzz $(FUZZFLAGS)
 
 bin/stockd-slim: FORCE ## what a shop runs: without etcd's server, which is for a first look
 	go build -buildvcs=auto -tags slim -o $@ ./cmd/stockd
@@ -22,3 +25,6 @@ demo: build ## the first five minutes
 
 lint:
 	$(GOLANGCI) run ./...
+
+vuln: ## known vulnerabilities in what is called, where their database can be reached
+	go run ./tools/vuln

@@ -3,8 +3,10 @@
 package nginx
 
 import (
+	"cmp"
 	_ "embed" // for the files
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -16,9 +18,17 @@ var (
 	main string
 )
 
+// Limits bound what one address may ask; 0 is more than anybody asks.
+type Limits struct {
+	// Rate is requests a second, Burst how many may come before their time, and
+	// Connections how many may be served at once, up to 65535.
+	Rate, Burst, Connections int
+}
+
 // Local makes a whole configuration for an nginx that keeps all its files in
 // folder, listens on an address and balances over replicas.
-func Local(folder, listen string, replicas []string) string {
+func Local(folder, listen string, replicas []string, limits Limits) string {
+	const plenty = 1_000_000
 	var servers strings.Builder
 	for _, address := range replicas {
 		// None is ever taken out of turn: replicas are restarted one after the other,
@@ -34,6 +44,10 @@ func Local(folder, listen string, replicas []string) string {
 		"STOCKD_REPLICAS": strings.TrimSpace(servers.String()),
 		"STOCKD_FOLDER":   folder,
 		"STOCKD_USER":     user,
+
+		"STOCKD_ADDRESS_RATE":        strconv.Itoa(cmp.Or(limits.Rate, plenty)),
+		"STOCKD_ADDRESS_BURST":       strconv.Itoa(cmp.Or(limits.Burst, plenty)),
+		"STOCKD_ADDRESS_CONNECTIONS": strconv.Itoa(cmp.Or(limits.Connections, 65535)),
 	}
 	values["STOCKD_SITE"] = fill(site, values)
 	return fill(main, values)

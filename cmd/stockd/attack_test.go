@@ -186,13 +186,16 @@ func TestALimitByAddressIsNotFooledByAForgedHeader(t *testing.T) {
 }
 
 func TestNobodyIsTheOwnerWithoutTheToken(t *testing.T) {
-	r := startReplica(t)
+	r := startReplica(t, "--admin-pprof=true")
 	for _, c := range []struct{ method, path string }{
 		{http.MethodPost, "/goods"},
 		{http.MethodPost, "/goods/1/restock?quantity=5"},
 		{http.MethodGet, "/goods/1"},
 		{http.MethodGet, "/goods/1/audit"},
 		{http.MethodGet, "/goods/1/drift"},
+		{http.MethodGet, "/strategies"},
+		{http.MethodPut, "/strategies/naive?enabled=false&reason=mine"},
+		{http.MethodGet, "/debug/pprof/"},
 	} {
 		for _, token := range []string{"", "wrong", ownersToken + "x", ownersToken[:len(ownersToken)-1], strings.ToUpper(ownersToken), "' OR '1'='1"} {
 			if got := do(r.owners(t, c.method, c.path, token)); got.status != http.StatusUnauthorized || got.kind != "unauthorized" {

@@ -45,6 +45,8 @@ func TestACluster(t *testing.T) {
 			}})
 			t.Run("TheBalancerTakesTurns", func(t *testing.T) { theBalancerTakesTurns(t, l) })
 			t.Run("CopiesAreOneSale", func(t *testing.T) { eachStrategy(t, l, copiesAreOneSale) })
+			t.Run("AStrategyIsSwitchedOffOnAll", func(t *testing.T) { aStrategyIsSwitchedOffOnAll(t, l) })
+			t.Run("ABuyerGetsNoMoreThanTheLimit", func(t *testing.T) { eachStrategy(t, l, aBuyerGetsNoMoreThanTheLimit) })
 			t.Run("AKilledReplicaDoesNotStopTheSale", func(t *testing.T) { aKilledReplicaDoesNotStopTheSale(t, l) })
 			t.Run("AReplicaDrains", func(t *testing.T) { aReplicaDrains(t, l) })
 		})

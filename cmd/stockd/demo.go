@@ -122,7 +122,7 @@ func show(r *report.Report, out io.Writer, path string) error {
 		return err
 	}
 	if path != "" {
-		if err := r.WriteFile(path); err != nil {
+		if err := report.WriteJSON(path, r); err != nil {
 			return err
 		}
 	}

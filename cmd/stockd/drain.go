@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/stockd/stockd/internal/config"
@@ -17,23 +19,74 @@ var errStopped = fmt.Errorf("%w: this replica has stopped", stock.ErrBusy)
 // cancelled.
 const lastMoment = 3 * time.Second
 
-// drain stops a server: first /readyz tells the balancer for a moment, while
-// everybody is still served; then no more connections are taken, and requests in
-// flight may end; and those that do not are cancelled.
-func drain(ctx context.Context, c config.HTTP, server *http.Server, cancelRequests context.CancelCauseFunc) error {
-	time.Sleep(c.DrainDelay)
-	if shutdown(ctx, server, c.Drain) == nil {
-		return nil
-	}
-	cancelRequests(errStopped)
-	if err := shutdown(ctx, server, lastMoment); err != nil {
-		return err
-	}
-	return fmt.Errorf("requests were cancelled that were still in flight after http.drain (%s)", c.Drain)
+// silence is how long nobody asks anything before idle connections are closed.
+const silence = 2 * time.Second
+
+// drainer stops a server so that no request is lost on its way.
+type drainer struct {
+	config   config.HTTP
+	server   *http.Server
+	listener net.Listener
+	// cancelRequests ends those in flight.
+	cancelRequests context.CancelCauseFunc
+
+	open atomic.Int64 // connections
+	last atomic.Int64 // when a request began, in nanoseconds
 }
 
-func shutdown(ctx context.Context, server *http.Server, patience time.Duration) error {
+// note counts connections, and keeps the time of the last request on them.
+func (d *drainer) note(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		d.open.Add(1)
+	case http.StateActive:
+		d.last.Store(time.Now().UnixNano())
+	case http.StateClosed, http.StateHijacked:
+		d.open.Add(-1)
+	case http.StateIdle:
+	}
+}
+
+// drain stops the server: first /readyz tells the balancer for a moment, while
+// everybody is still served; then no more connections are taken, and requests in
+// flight may end; and those that do not are cancelled.
+func (d *drainer) drain(ctx context.Context) error {
+	time.Sleep(d.config.DrainDelay)
+	end := time.Now().Add(d.config.Drain)
+	if err := d.listener.Close(); err != nil {
+		return err
+	}
+	d.useUp(end)
+	if d.shutdown(ctx, time.Until(end)) == nil {
+		return nil
+	}
+	d.cancelRequests(errStopped)
+	if err := d.shutdown(ctx, lastMoment); err != nil {
+		return err
+	}
+	return fmt.Errorf("requests were cancelled that were still in flight after http.drain (%s)", d.config.Drain)
+}
+
+// useUp leaves those connections open that a balancer has kept, until it has used
+// them or sends nothing more: one that is closed while it is idle may carry the
+// next purchase already, which then nobody answers and the balancer must not send
+// again. A balancer prefers a connection that it has to a new one, and every
+// answer now closes its own, so that a crowd uses them up in no time.
+func (d *drainer) useUp(end time.Time) {
+	if d.config.DrainDelay == 0 {
+		return // no balancer is to be told
+	}
+	closed := time.Now()
+	for d.open.Load() > 0 && time.Now().Before(end) {
+		if since := max(closed.UnixNano(), d.last.Load()); time.Since(time.Unix(0, since)) > silence {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (d *drainer) shutdown(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return server.Shutdown(ctx)
+	return d.server.Shutdown(ctx)
 }

@@ -140,7 +140,7 @@ func TestASaleGoesOnWhenAMemberDies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			top := start(t, k)
-			p := startParts(t, append([]string{"STOCKD_LOCK_WAIT=15s", "STOCKD_DEDUCT_TIMEOUT=20s"}, top.env...))
+			p := startInnards(t, append([]string{"STOCKD_LOCK_WAIT=15s", "STOCKD_DEDUCT_TIMEOUT=20s"}, top.env...))
 			subject := top.strategies[0].strategy
 			p.sells(t, subject, 1)
 			victim, err := top.victim(t.Context(), subject, 2)

@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/experiment"
 	"github.com/stockd/stockd/internal/lab/experiment/catalogue"
 	"github.com/stockd/stockd/internal/lab/experiment/page"
+	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -119,7 +120,7 @@ func showLab(r *experiment.Report, out io.Writer, write, folder string) error {
 		return err
 	}
 	if write != "" {
-		if err := r.WriteFile(write); err != nil {
+		if err := report.WriteJSON(write, r); err != nil {
 			return err
 		}
 	}

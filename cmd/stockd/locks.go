@@ -17,11 +17,16 @@ import (
 
 // lockDeps is what the locks of a replica are made of. Nothing is waited for: a
 // server that is down now is found when it is up.
-func lockDeps(c config.Config) (lock.Deps, error) {
-	clients, err := lockClients(c)
+func lockDeps(c config.Config, heard observation) (lock.Deps, error) {
+	pool, err := heard.storeOptions(c)
 	if err != nil {
 		return lock.Deps{}, err
 	}
+	clients, err := lockClients(c, pool)
+	if err != nil {
+		return lock.Deps{}, err
+	}
+	heard.follow(clients)
 	return bend(lock.Deps{
 		Clients: clients, TTL: c.Lock.TTL, Retry: c.Lock.Retry,
 		Issue: lock.NewTokens(clients.DB, clients.Dialect).Issue,
@@ -29,11 +34,11 @@ func lockDeps(c config.Config) (lock.Deps, error) {
 }
 
 // hotOptions is how redis-stock sells.
-func hotOptions(c config.Config, log *slog.Logger) hot.Options {
+func hotOptions(c config.Config, log *slog.Logger, heard hot.Observer) hot.Options {
 	r := c.RedisStock
 	return hot.Options{
 		Prefix: r.Prefix, Partitions: r.Partitions, Batch: r.Batch, Linger: r.Linger, ClaimAfter: r.ClaimAfter,
-		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, PerUser: int64(r.PerUser), Log: log,
+		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, Observer: heard, Log: log,
 	}
 }
 
@@ -41,11 +46,7 @@ func hotOptions(c config.Config, log *slog.Logger) hot.Options {
 // in between it looks whether anybody still wants it.
 const lockSlice = time.Second
 
-func lockClients(c config.Config) (*lock.Clients, error) {
-	o, err := storeOptions(c)
-	if err != nil {
-		return nil, err
-	}
+func lockClients(c config.Config, o repo.Options) (*lock.Clients, error) {
 	o.MaxOpen, o.LockWait = c.Lock.Connections, lockSlice
 	pool, dialect, err := repo.OpenPool(o)
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 // are this program with a command's name as its first argument.
 func TestMain(m *testing.M) {
 	keeper.RunIfAsked()
+	logging.Disable() // as main does
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
@@ -69,6 +70,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"demo", "--url", "http://127.0.0.1:1", "--admin-url", "http://127.0.0.1:1"}, "--token-file must name"},
 		{[]string{"stock", "--token-file", "no-such-file"}, "no-such-file"},
 		{[]string{"stock", "--goods", "0"}, "--goods must be at least 1"},
+		{[]string{"stock", "--per-user=-1"}, "--per-user must be 0 to 1000000000"},
 		{[]string{"migrate"}, "up, down or status"},
 		{[]string{"migrate", "sideways"}, `"sideways"`},
 	} {
@@ -97,6 +99,7 @@ func TestMigrate(t *testing.T) {
 		{"up", "applied 00001"},
 		{"up", "nothing to do"},
 		{"status", "applied 2"},
+		{"down", "took back 00007"},
 		{"down", "took back 00005"},
 		{"down", "took back 00004"},
 		{"down", "took back 00003"},

@@ -104,7 +104,7 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t)
-			right := startParts(t, s.env)
+			right := startInnards(t, s.env)
 			for i, name := range s.strategies {
 				right.sells(t, name, int64(i+1))
 			}
@@ -213,8 +213,8 @@ func configuration(t *testing.T, env []string) config.Config {
 	return loaded.Config
 }
 
-// parts is what a replica is made of, as serve puts it together.
-type parts struct {
+// innards is what a replica is made of, as serve puts it together.
+type innards struct {
 	store     *repo.Store
 	catalogue *service.Catalogue
 	locks     lock.Deps
@@ -229,7 +229,7 @@ func impatiently(t *testing.T) []string {
 	}
 }
 
-func startParts(t *testing.T, env []string) parts {
+func startInnards(t *testing.T, env []string) innards {
 	t.Helper()
 	c := configuration(t, append(impatiently(t), env...))
 	store, err := openStore(t.Context(), c)
@@ -241,18 +241,18 @@ func startParts(t *testing.T, env []string) parts {
 	if err := bringUpToDate(t.Context(), c, store, log); err != nil {
 		t.Fatal(err)
 	}
-	locks, err := lockDeps(c)
+	locks, err := lockDeps(c, observation{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closed(t, locks) })
 	deps := strategy.Deps{
 		Store: store, LockWait: c.Lock.Wait, Lock: locks, Group: strategy.Group{Batch: 1, Units: 1, Queue: 1},
-		Hot: hotOptions(c, log), Log: log,
+		Hot: hotOptions(c, log, nil), Log: log,
 	}
 	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
 	t.Cleanup(func() { closed(t, catalogue) })
-	return parts{store, catalogue, locks}
+	return innards{store, catalogue, locks}
 }
 
 func closed(t *testing.T, c io.Closer) {
@@ -263,7 +263,7 @@ func closed(t *testing.T, c io.Closer) {
 }
 
 // buy sells one of a new goods.
-func (p parts) buy(t *testing.T, name string, goods int64) (stock.Outcome, error) {
+func (p innards) buy(t *testing.T, name string, goods int64) (stock.Outcome, error) {
 	t.Helper()
 	if err := p.store.CreateGoods(t.Context(), goods, 10, rand.Text()); err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func (p parts) buy(t *testing.T, name string, goods int64) (stock.Outcome, error
 	return s.Deduct(t.Context(), goods, stock.Purchase{Quantity: 1})
 }
 
-func (p parts) sells(t *testing.T, name string, goods int64) {
+func (p innards) sells(t *testing.T, name string, goods int64) {
 	t.Helper()
 	outcome, err := p.buy(t, name, goods)
 	if err != nil || outcome.Refused != nil || outcome.Order.Remaining != 9 {
@@ -284,7 +284,7 @@ func (p parts) sells(t *testing.T, name string, goods int64) {
 }
 
 // sellsAgain asks again for as long as a backend does not answer.
-func (p parts) sellsAgain(t *testing.T, name string, goods int64) {
+func (p innards) sellsAgain(t *testing.T, name string, goods int64) {
 	t.Helper()
 	if err := p.store.CreateGoods(t.Context(), goods, 10, rand.Text()); err != nil {
 		t.Fatal(err)
@@ -315,7 +315,7 @@ func (s secured) refuses(t *testing.T, m mistake) {
 		s.isNamed(t, err, m.says)
 		return
 	}
-	p := startParts(t, env)
+	p := startInnards(t, env)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	s.isNamed(t, p.locks.Ping(ctx, lock.Backend(s.backend)), m.says)

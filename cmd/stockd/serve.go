@@ -17,9 +17,11 @@ import (
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/trail"
 )
 
 func serveCommand() *cobra.Command {
@@ -39,13 +41,20 @@ func serveCommand() *cobra.Command {
 // serve runs a replica until ctx ends, and then lets requests in flight end.
 func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	gin.SetMode(gin.ReleaseMode)
-	log := logger(c.Log, errOut)
-	if c.Replica == "" {
-		if c.Replica, err = os.Hostname(); err != nil {
-			return fmt.Errorf("name this replica: %w", err)
-		}
+	if c.Replica, err = named(c.Replica); err != nil {
+		return err
 	}
-	store, err := openStore(ctx, c)
+	heard, err := observe(ctx, c, errOut)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, heard.Close()) }()
+	log := heard.log
+	pool, err := heard.storeOptions(c)
+	if err != nil {
+		return err
+	}
+	store, err := repo.Open(ctx, pool)
 	if err != nil {
 		return err
 	}
@@ -53,27 +62,13 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	if err := bringUpToDate(ctx, c, store, log); err != nil {
 		return err
 	}
-	locks, err := lockDeps(c)
+	locks, err := lockDeps(c, heard)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, locks.Close()) }()
 	defer lookAround(ctx, locks.Clients, log)()
-	deps := strategy.Deps{
-		Store:    store,
-		LockWait: c.Lock.Wait,
-		Lock:     locks,
-		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
-		Group:    strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
-		Buckets:  c.Bucket.Count,
-		Hot:      hotOptions(c, log),
-		Log:      log,
-	}
-	options := handler.Options{
-		Replica: c.Replica, DefaultStrategy: c.Deduct.Strategy, MaxBody: int64(c.HTTP.MaxBody), Log: log,
-		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), TrustedProxies: c.HTTP.TrustedProxies,
-		Stopping: func() bool { return ctx.Err() != nil },
-	}
+	deps, options := strategyDeps(c, heard, store, locks), handlerOptions(ctx, c, heard)
 	if c.Lab.Enabled {
 		lab, err := openLab(ctx, c, log)
 		if err != nil {
@@ -90,10 +85,56 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	if _, err := catalogue.Service(c.Deduct.Strategy); err != nil {
 		return usageError{fmt.Errorf("deduct.strategy: %w", err)}
 	}
+	if err := catalogue.LookAtSwitches(ctx); err != nil {
+		return err
+	}
 	inventory := service.NewInventory(store, catalogue)
-	defer keepTotals(ctx, inventory, log)()
+	defer keep(ctx,
+		catalogue.KeepSwitches,
+		func(ctx context.Context) { keepTotals(ctx, inventory, log) },
+		func(ctx context.Context) { keepAuditing(ctx, c.Audit, inventory, heard.metrics, log) },
+	)()
+	heard.metrics.Watch(stateOf(ctx, c, catalogue, store, locks.Clients))
 	options.Catalogue, options.Inventory = catalogue, inventory
 	return listen(ctx, c, log, options)
+}
+
+// strategyDeps are what the strategies of a replica are made of.
+func strategyDeps(c config.Config, heard observation, store *repo.Store, locks lock.Deps) strategy.Deps {
+	return strategy.Deps{
+		Store:    store,
+		LockWait: c.Lock.Wait,
+		Lock:     locks,
+		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
+		Group:    strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
+		Buckets:  c.Bucket.Count,
+		Hot:      hotOptions(c, heard.log, heard.metrics.Promised()),
+		Observe:  heard.metrics.Strategy,
+		Log:      heard.log,
+	}
+}
+
+// handlerOptions are what the routes need, but for what they serve.
+func handlerOptions(ctx context.Context, c config.Config, heard observation) handler.Options {
+	return handler.Options{
+		Replica: c.Replica, DefaultStrategy: c.Deduct.Strategy, MaxBody: int64(c.HTTP.MaxBody), Log: heard.log,
+		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), TrustedProxies: c.HTTP.TrustedProxies,
+		Stopping: func() bool { return ctx.Err() != nil },
+		Observer: heard.metrics, Metrics: heard.metrics.Handler(), Tracer: heard.tracer(),
+		Pprof: c.Admin.Pprof,
+	}
+}
+
+// named is the name of a replica, which is its host's where it was given none.
+func named(name string) (string, error) {
+	if name != "" {
+		return name, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name this replica: %w", err)
+	}
+	return host, nil
 }
 
 func limits(c config.Limit) handler.Limits {
@@ -103,17 +144,22 @@ func limits(c config.Limit) handler.Limits {
 	}
 }
 
-// keepTotals brings the ledger's running totals up to date until it is stopped.
-func keepTotals(ctx context.Context, inventory *service.Inventory, log *slog.Logger) (stop func()) {
+// keep does what goes on beside the requests, until it is stopped.
+func keep(ctx context.Context, work ...func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	var keeper sync.WaitGroup
-	keeper.Go(func() {
-		inventory.KeepTotals(ctx, func(err error) { log.WarnContext(ctx, "running totals not brought up to date", "error", err) })
-	})
+	var keepers sync.WaitGroup
+	for _, do := range work {
+		keepers.Go(func() { do(ctx) })
+	}
 	return func() {
 		cancel()
-		keeper.Wait()
+		keepers.Wait()
 	}
+}
+
+// keepTotals brings the ledger's running totals up to date.
+func keepTotals(ctx context.Context, inventory *service.Inventory, log *slog.Logger) {
+	inventory.KeepTotals(ctx, func(err error) { log.WarnContext(ctx, "running totals not brought up to date", "error", err) })
 }
 
 func logger(c config.Log, w io.Writer) *slog.Logger {
@@ -121,9 +167,9 @@ func logger(c config.Log, w io.Writer) *slog.Logger {
 	_ = level.UnmarshalText([]byte(c.Level)) // it has been checked
 	options := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
+		return slog.New(trail.Log(slog.NewJSONHandler(w, options)))
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	return slog.New(trail.Log(slog.NewTextHandler(w, options)))
 }
 
 func openStore(ctx context.Context, c config.Config) (*repo.Store, error) {
@@ -188,6 +234,7 @@ func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *s
 	if err != nil {
 		return fmt.Errorf("open %s listener: %w", name, err)
 	}
+	listener = newLastCall(listener)
 	requests, cancelRequests := context.WithCancelCause(context.WithoutCancel(ctx))
 	server := &http.Server{
 		Handler:           h,
@@ -200,16 +247,18 @@ func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *s
 		MaxHeaderBytes: 16 << 10,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	stopped := &drainer{config: c.HTTP, server: server, listener: listener, cancelRequests: cancelRequests}
+	server.ConnState = stopped.note
 	log.InfoContext(ctx, "listening", "for", name, "address", listener.Addr().String(), "replica", c.Replica)
 	group.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("serve %s: %w", name, err)
 		}
 		return nil
 	})
 	group.Go(func() error {
 		<-ctx.Done()
-		if err := drain(context.WithoutCancel(ctx), c.HTTP, server, cancelRequests); err != nil {
+		if err := stopped.drain(context.WithoutCancel(ctx)); err != nil {
 			return fmt.Errorf("drain %s: %w", name, err)
 		}
 		return nil

@@ -19,28 +19,33 @@ func stockCommand() *cobra.Command {
 		yours yours
 		goods int64
 		units int64
+		limit int64
 	)
 	cmd := &cobra.Command{
 		Use:   "stock",
 		Short: "Put a goods on sale where it is not on sale yet",
-		Long: "Put a goods on sale, as its owner, where it is not on sale yet. One that is keeps the stock it has,\n" +
-			"so that this may be run at every start.",
+		Long: "Put a goods on sale, as its owner, where it is not on sale yet. One that is keeps the stock and the\n" +
+			"limit that it has, so that this may be run at every start.",
 		Args: noArgs,
 	}
 	flags := cmd.Flags()
 	yours.addOwner(flags, "http://127.0.0.1:8081")
 	flags.Int64Var(&goods, "goods", 1, "goods to put on sale")
 	flags.Int64Var(&units, "units", 5000, "units that there are to sell")
+	flags.Int64Var(&limit, "per-user", 0, "most units that one user_id may buy; 0 sets no limit")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if goods < 1 || units < 0 || units > stock.MaxStock {
 			return usageError{fmt.Errorf("--goods must be at least 1 and --units 0 to %d", int64(stock.MaxStock))}
+		}
+		if limit < 0 || limit > stock.MaxPerUser {
+			return usageError{fmt.Errorf("--per-user must be 0 to %d", stock.MaxPerUser)}
 		}
 		owner, err := yours.client()
 		if err != nil {
 			return usageError{err}
 		}
 		owner.URL = owner.AdminURL
-		said, err := putOnSale(cmd.Context(), owner, goods, units)
+		said, err := putOnSale(cmd.Context(), owner, goods, units, limit)
 		if err != nil {
 			return err
 		}
@@ -52,8 +57,8 @@ func stockCommand() *cobra.Command {
 
 // putOnSale creates first and looks afterwards: of two that do so at the same
 // time, one creates and the other finds.
-func putOnSale(ctx context.Context, owner client.Client, goods, units int64) (said string, err error) {
-	created := owner.CreateGoods(ctx, goods, units)
+func putOnSale(ctx context.Context, owner client.Client, goods, units, perUser int64) (said string, err error) {
+	created := owner.CreateLimited(ctx, goods, units, perUser)
 	if created == nil {
 		return fmt.Sprintf("goods %d is on sale with %d units", goods, units), nil
 	}

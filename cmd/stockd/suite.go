@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/internal/lab/bench"
+	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -126,12 +127,8 @@ func (s *suiteFlags) redraw() error {
 // write keeps the figures where --json and --chart say so.
 func (s *suiteFlags) write(cmd *cobra.Command, result *bench.Result) error {
 	if path := cmd.Flag("json").Value.String(); path != "" {
-		content, err := json.MarshalIndent(result, "", "  ")
-		if err != nil {
-			return fmt.Errorf("write figures: %w", err)
-		}
-		if err := os.WriteFile(path, append(content, '\n'), 0o644); err != nil {
-			return fmt.Errorf("write figures: %w", err)
+		if err := report.WriteJSON(path, result); err != nil {
+			return err
 		}
 	}
 	if s.chart == "" {

@@ -1,13 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/stockd/stockd/internal/lab/machine"
 )
 
 func versionCommand() *cobra.Command {
@@ -29,13 +30,5 @@ func versionCommand() *cobra.Command {
 // version tells what Go's toolchain has stamped in: nothing has to be passed to
 // the build, and nothing can be passed wrongly.
 func version(info *debug.BuildInfo) string {
-	facts := make(map[string]string)
-	for _, s := range info.Settings {
-		facts[s.Key] = s.Value
-	}
-	commit := cmp.Or(facts["vcs.revision"], "unknown")
-	if facts["vcs.modified"] == "true" {
-		commit += " and changes"
-	}
-	return fmt.Sprintf("stockd %s, commit %s, %s %s/%s", info.Main.Version, commit, info.GoVersion, runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("stockd %s, commit %s, %s %s/%s", info.Main.Version, machine.Commit(info), info.GoVersion, runtime.GOOS, runtime.GOARCH)
 }

@@ -44,6 +44,12 @@ func TestServersThatAreYours(t *testing.T) {
 			}
 		}
 	})
+	t.Run("goods are put on sale with a limit of one buyer", func(t *testing.T) {
+		status, _, errOut := stockd(t, append(owner, "stock", "--goods", "2", "--per-user", "3")...)
+		if found, err := there.Goods(t.Context(), 2); status != exitOK || err != nil || found.PerUser != 3 {
+			t.Errorf("exit status %d (%s), and goods 2 are %+v (%v), want a limit of 3", status, errOut, found, err)
+		}
+	})
 	t.Run("a demo sells on the replicas that there are, and leaves them running", func(t *testing.T) {
 		report := filepath.Join(t.TempDir(), "demo.json")
 		status, out, errOut := stockd(t, append(owner, "demo", "--url", there.URL, "--strategies", "sql-conditional,mutex",

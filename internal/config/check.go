@@ -39,6 +39,8 @@ func (l *Loaded) check() error {
 		l.group(),
 		between(l, "bucket.count", l.Bucket.Count, 1, 1024),
 		l.locks(),
+		l.trace(),
+		l.audit(),
 		l.oneOf("log.level", l.Log.Level, "debug", "info", "warn", "error"),
 		l.oneOf("log.format", l.Log.Format, "text", "json"),
 		l.lab(),
@@ -74,6 +76,28 @@ func (l *Loaded) http() error {
 		atLeast(l, "http.drain_delay", l.HTTP.DrainDelay, 0),
 		atLeast(l, "http.drain", l.HTTP.Drain, 0),
 	)
+}
+
+// trace wants the address of a collector, and no more: whatever else a URL may hold
+// would be ignored, or be a secret in plain sight.
+func (l *Loaded) trace() error {
+	share := between(l, "trace.sample", l.Trace.Sample, 0, 1)
+	if l.Trace.Endpoint == "" {
+		return share
+	}
+	u, err := url.Parse(l.Trace.Endpoint)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return errors.Join(share, l.wrong("trace.endpoint", "must be http:// or https:// with host and port, and without a user, such as http://127.0.0.1:4318"))
+	}
+	return share
+}
+
+// audit wants a pause between the audits.
+func (l *Loaded) audit() error {
+	if l.Audit.Every == 0 {
+		return nil
+	}
+	return atLeast(l, "audit.every", l.Audit.Every, time.Second)
 }
 
 // proxies wants addresses: a name could be anybody tomorrow.
@@ -168,7 +192,6 @@ func (l *Loaded) redisStock() error {
 		atLeast(l, "redis_stock.claim_after", r.ClaimAfter, 100*time.Millisecond),
 		atLeast(l, "redis_stock.remember", r.Remember, time.Second),
 		atLeast(l, "redis_stock.reconcile", r.Reconcile, 100*time.Millisecond),
-		between(l, "redis_stock.per_user", r.PerUser, 0, 1_000_000_000),
 	)
 }
 

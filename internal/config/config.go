@@ -25,6 +25,8 @@ type Config struct {
 	Redlock    Redlock    `key:"redlock" doc:"the independent masters of redlock; without addresses it is not available"`
 	ZooKeeper  ZooKeeper  `key:"zookeeper" doc:"the ensemble of the locks; without an address they are not available"`
 	Etcd       Etcd       `key:"etcd" doc:"the cluster of the lock; without an endpoint it is not available"`
+	Trace      Trace      `key:"trace" doc:"the steps of requests, sent to a collector of OpenTelemetry"`
+	Audit      Audit      `key:"audit" doc:"the audit of all goods, for the metrics"`
 	Log        Log        `key:"log" doc:"what is logged, to standard error"`
 	Lab        Lab        `key:"lab" doc:"what experiments do inside of a replica; never for a shop that sells"`
 }
@@ -63,6 +65,7 @@ type Admin struct {
 	Token     Secret `key:"token" doc:"bearer token that the owner sends, at least 16 characters"`
 	TokenFile string `key:"token_file" doc:"file that holds the token instead"`
 	Required  bool   `key:"required" default:"false" doc:"refuse to start without a token"`
+	Pprof     bool   `key:"pprof" default:"false" doc:"serve /debug/pprof/ there: profiles of this replica, which cost it speed while they are taken"`
 }
 
 // Database is where the stock and the ledger are.
@@ -125,7 +128,6 @@ type RedisStock struct {
 	ClaimAfter time.Duration `key:"claim_after" default:"5s" doc:"how long a consumer may have an order in hand before another takes it over, at least 100ms"`
 	Remember   time.Duration `key:"remember" default:"1m" doc:"how long a request id is known in Redis after the ledger has its order, at least 1s; never less than twice deduct.timeout"`
 	Reconcile  time.Duration `key:"reconcile" default:"10s" doc:"pause between two comparisons of all counters with the database, at least 100ms"`
-	PerUser    int           `key:"per_user" default:"0" doc:"most units of one goods that a user_id may buy this way; 0 sets no limit"`
 }
 
 // Redlock is the masters of redlock.
@@ -164,6 +166,18 @@ type Optimistic struct {
 // Bucket is how sql-bucket splits a stock.
 type Bucket struct {
 	Count int `key:"count" default:"16" doc:"rows that the stock of a goods is split over, 1 to 1024; it may be changed while a sale runs"`
+}
+
+// Trace is what is sent to a collector of OpenTelemetry.
+type Trace struct {
+	Endpoint    string  `key:"endpoint" doc:"URL of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; nothing is traced where it is empty"`
+	Sample      float64 `key:"sample" default:"0.1" doc:"share of the requests that are traced, 0 to 1"`
+	TrustParent bool    `key:"trust_parent" default:"false" doc:"trace every request whose traceparent says that it is traced; not where strangers send it"`
+}
+
+// Audit is the audit of all goods.
+type Audit struct {
+	Every time.Duration `key:"every" default:"30s" doc:"pause between two audits of all goods, at least 1s; 0 makes none"`
 }
 
 // Log is what is logged.

@@ -73,12 +73,22 @@ func (f field) name() string { return lastOf(f.key) }
 
 func lastOf(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
 
-// scalar quotes a text where YAML would read it as something else.
+// scalar writes a text bare where YAML reads it back, numbers and booleans among
+// them, and quoted where YAML would read it as something else.
 func scalar(text string) string {
-	quoted, err := yaml.Marshal(text)
-	if err != nil || text == "" {
-		return `""`
+	if bare(text) {
+		return text
 	}
-	// Numbers and booleans are written bare: they are read back as text.
-	return strings.Trim(strings.TrimSpace(string(quoted)), `"`)
+	quoted, err := yaml.Marshal(&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: text})
+	if err != nil { // it is one scalar: it cannot happen
+		panic(err)
+	}
+	return strings.TrimSpace(string(quoted))
+}
+
+// bare tells whether a text is read back from a line of its own, with a comment
+// behind it.
+func bare(text string) bool {
+	entries, err := parseYAML("", []byte("key: "+text+" # from"))
+	return err == nil && len(entries) == 1 && entries[0].text == text && !strings.ContainsAny(text, "\r\n")
 }

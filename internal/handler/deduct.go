@@ -92,6 +92,7 @@ func (s sale) deduct(c *gin.Context) {
 		return
 	}
 	if wait := s.limitUser(purchase.UserID); wait > 0 {
+		s.options.heard().RateLimited(byUser)
 		answer(c, tooOften("this user_id buys", wait))
 		return
 	}
@@ -99,6 +100,7 @@ func (s sale) deduct(c *gin.Context) {
 	// have a place meanwhile.
 	free, err := s.places.take()
 	if err != nil {
+		s.options.heard().Shed()
 		answer(c, err)
 		return
 	}

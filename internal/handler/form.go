@@ -241,6 +241,14 @@ func (f *form) oneOf(name string, words ...string) string {
 	return v.text
 }
 
+// flagGiven is flag for a field that must be there.
+func (f *form) flagGiven(name string) bool {
+	if _, given := f.values[name]; !given {
+		f.failf(name, "is missing; it must be true or false")
+	}
+	return f.flag(name)
+}
+
 // duration reads a text such as 2s.
 func (f *form) duration(name string, least, most time.Duration) time.Duration {
 	v, given := f.values[name]

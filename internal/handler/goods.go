@@ -81,20 +81,42 @@ func (g goods) drift(c *gin.Context) {
 
 // create serves POST /goods of the owner.
 func (g goods) create(c *gin.Context) {
-	f, err := readForm(c.Request, "goods_id", "stock")
+	f, err := readForm(c.Request, "goods_id", "stock", "per_user")
 	if err != nil {
 		answer(c, err)
 		return
 	}
 	id := f.whole("goods_id", 1, math.MaxInt64)
 	units := f.whole("stock", 0, stock.MaxStock)
+	perUser := f.wholeOr("per_user", 0, 0, stock.MaxPerUser)
 	key := f.idempotencyKey(c.Request)
 	if err := f.err(); err != nil {
 		answer(c, err)
 		return
 	}
-	row, err := g.options.Inventory.Create(c.Request.Context(), id, units, key)
+	row, err := g.options.Inventory.CreateLimited(c.Request.Context(), id, units, perUser, key)
 	g.respond(c, http.StatusCreated, row, err)
+}
+
+// change serves PATCH /goods/:id of the owner: the limit of one buyer is all of a
+// goods that can be set.
+func (g goods) change(c *gin.Context) {
+	id, ok := goodsID(c)
+	if !ok {
+		return
+	}
+	f, err := readForm(c.Request, "per_user")
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	perUser := f.whole("per_user", 0, stock.MaxPerUser)
+	if err := f.err(); err != nil {
+		answer(c, err)
+		return
+	}
+	row, err := g.options.Inventory.SetLimit(c.Request.Context(), id, perUser)
+	g.respond(c, http.StatusOK, row, err)
 }
 
 // restock serves POST /goods/:id/restock of the owner.
@@ -159,6 +181,6 @@ func isUnknown(err error) bool { return errors.Is(err, stock.ErrUnknownOutcome) 
 // that fails or a mistake of ours.
 func logFailure(c *gin.Context, log *slog.Logger, p problem, err error) {
 	if p.Status >= http.StatusInternalServerError && !errors.Is(err, stock.ErrBusy) {
-		log.ErrorContext(c, "request failed", append(about(c), "problem", p.Type, "error", err)...)
+		log.ErrorContext(c.Request.Context(), "request failed", append(about(c), "problem", p.Type, "error", err)...)
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"net/http"
 
 	"github.com/gin-gonic/gin"
+	"go.opentelemetry.io/otel/trace"
 
+	"github.com/stockd/stockd/api"
 	"github.com/stockd/stockd/internal/service"
 )
 
@@ -32,20 +34,29 @@ type Options struct {
 	// Stopping tells that the replica is about to stop; nil: it never is.
 	Stopping func() bool
 	Log      *slog.Logger
+	// Observer hears how requests fare; nil: nobody does.
+	Observer Observer
+	// Tracer begins the trace of a request; nil: nothing is traced.
+	Tracer trace.Tracer
+	// Metrics answers the owner's GET /metrics; nil: there is no such route.
+	Metrics http.Handler
 	// Lab takes the faults of an experiment; nil: there are no such routes.
 	Lab Lab
+	// Pprof has the owner's listener serve profiles of this process.
+	Pprof bool
 }
 
 // Public returns the routes for buyers.
 func Public(o Options) http.Handler {
 	sale := sale{options: o, places: newPlaces(o.MaxDeductions), users: newLimiter(o.Limits.User)}
 	goods := goods{options: o}
-	engine := engine(o)
-	buyers := engine.Group("/", limitAddresses(newLimiter(o.Limits.Address)))
+	engine := engine(o, public)
+	buyers := engine.Group("/", limitAddresses(newLimiter(o.Limits.Address), o.heard()))
 	buyers.POST("/deduct", sale.deduct)
 	buyers.GET("/strategies", sale.strategies)
 	buyers.GET("/goods/:id", goods.read)
 	buyers.GET("/goods/:id/audit", goods.audit)
+	buyers.GET("/openapi.yaml", description)
 	engine.GET("/healthz", healthz)
 	engine.GET("/readyz", goods.readyz)
 	return engine
@@ -54,15 +65,24 @@ func Public(o Options) http.Handler {
 // Admin returns the routes for the owner, every one of them behind a bearer
 // token. The token must not be empty.
 func Admin(o Options, token string) http.Handler {
-	goods := goods{options: o}
-	engine := engine(o)
+	sale, goods := sale{options: o}, goods{options: o}
+	engine := engine(o, admin)
 	engine.GET("/healthz", healthz)
 	owner := engine.Group("/", bearer(token))
 	owner.POST("/goods", goods.create)
 	owner.POST("/goods/:id/restock", goods.restock)
 	owner.GET("/goods/:id", goods.read)
+	owner.PATCH("/goods/:id", goods.change)
 	owner.GET("/goods/:id/audit", goods.auditForOwner)
 	owner.GET("/goods/:id/drift", goods.drift)
+	owner.GET("/strategies", sale.strategies)
+	owner.PUT("/strategies/:name", sale.switchStrategy)
+	if o.Metrics != nil {
+		owner.GET("/metrics", gin.WrapH(o.Metrics))
+	}
+	if o.Pprof {
+		owner.GET("/debug/pprof/*profile", profile)
+	}
 	if o.Lab != nil {
 		faults := faults{options: o}
 		owner.POST("/lab/faults", faults.set)
@@ -72,7 +92,7 @@ func Admin(o Options, token string) http.Handler {
 	return engine
 }
 
-func engine(o Options) *gin.Engine {
+func engine(o Options, listener string) *gin.Engine {
 	e := gin.New()
 	e.HandleMethodNotAllowed = true
 	// Gin believes everybody who says who somebody else is, unless it is told.
@@ -80,7 +100,8 @@ func engine(o Options) *gin.Engine {
 	if err := e.SetTrustedProxies(o.TrustedProxies); err != nil {
 		panic(err) // the configuration has been checked
 	}
-	e.Use(named(o.Replica), identify(), record(o.Log), recovery(o.Log), closing(o.Stopping), limitBody(o.MaxBody))
+	e.Use(observed(o.heard(), listener), named(o.Replica), identify(), follow(o.Tracer), record(o.Log), recovery(o.Log, o.heard()),
+		closing(o.Stopping), limitBody(o.MaxBody))
 	e.NoRoute(func(c *gin.Context) {
 		answer(c, newProblem(http.StatusNotFound, "not-found", "Nothing here").
 			detail("there is no %s here", c.Request.URL.Path))
@@ -91,5 +112,7 @@ func engine(o Options) *gin.Engine {
 	})
 	return e
 }
+
+func description(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", api.Description) }
 
 func healthz(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) }

@@ -17,19 +17,30 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/stockd/stockd/api/apitest"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/trail"
 )
 
-var lab *labtest.Lab
+var (
+	lab      *labtest.Lab
+	contract *apitest.Contract // every answer is held to it
+)
 
 func TestMain(m *testing.M) {
 	gin.SetMode(gin.ReleaseMode)
+	var err error
+	if contract, err = apitest.Load(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(labtest.Main(m, &lab))
 }
 
@@ -39,6 +50,7 @@ const token = "a token of the owner"
 type api struct {
 	public, admin *httptest.Server
 	options       handler.Options
+	store         *repo.Store
 }
 
 func serve(t *testing.T, d *servers.Database) api {
@@ -54,8 +66,13 @@ const lockWait = time.Second
 
 func serveWith(t *testing.T, d *servers.Database, locks lock.Deps) api {
 	t.Helper()
+	return serveEntries(t, d, locks, strategy.Registry())
+}
+
+func serveEntries(t *testing.T, d *servers.Database, locks lock.Deps, entries []strategy.Entry) api {
+	t.Helper()
 	store := labtest.Open(t, d, "replica-1")
-	catalogue := service.NewCatalogue(strategy.Registry(), strategy.Deps{
+	catalogue := service.NewCatalogue(entries, strategy.Deps{
 		Store: store, LockWait: lockWait, Lock: locks, Retry: strategy.Retry{Tries: 10, Max: time.Millisecond},
 		Group: strategy.Group{Batch: 5, Units: 1000, Queue: queue},
 		Hot:   hot.Options{Prefix: "test-" + crand.Text()}, // the Redis is shared by tests on other databases
@@ -70,7 +87,7 @@ func serveWith(t *testing.T, d *servers.Database, locks lock.Deps) api {
 		Inventory: service.NewInventory(store, catalogue), Replica: "replica-1", DefaultStrategy: "sql-conditional",
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler),
 	}
-	a := api{public: httptest.NewServer(handler.Public(o)), admin: httptest.NewServer(handler.Admin(o, token)), options: o}
+	a := api{public: httptest.NewServer(handler.Public(o)), admin: httptest.NewServer(handler.Admin(o, token)), options: o, store: store}
 	t.Cleanup(a.public.Close)
 	t.Cleanup(a.admin.Close)
 	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 1, "stock": 10}`, http.StatusCreated)
@@ -117,7 +134,10 @@ func send(t *testing.T, r *http.Request) answer {
 	}
 	a := answer{status: response.StatusCode, header: response.Header, text: string(content)}
 	if err := json.Unmarshal(content, &a.body); err != nil {
-		t.Fatalf("%s is answered with %q, which is no JSON: %v", r.URL, content, err)
+		t.Fatalf("%s is answered with %.200q, which is no JSON: %v", r.URL, content, err)
+	}
+	if err := contract.Judge(r, apitest.Answer{Status: a.status, Header: a.header, Body: content}); err != nil {
+		t.Error(err)
 	}
 	return a
 }
@@ -483,7 +503,7 @@ func TestAnUnknownOutcomeSaysSo(t *testing.T) {
 // A mistake of ours is logged, and not shown.
 func TestAPanicIsAProblem(t *testing.T) {
 	var log bytes.Buffer
-	h := handler.Public(handler.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), MaxBody: 1024})
+	h := handler.Public(handler.Options{Log: slog.New(trail.Log(slog.NewTextHandler(&log, nil))), MaxBody: 1024})
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/deduct?goods_id=1", http.NoBody)
 	r.Header.Set("X-Request-ID", "mine")

@@ -47,27 +47,27 @@ func requestID(c *gin.Context) string {
 	return c.Writer.Header().Get(requestIDHeader) //nolint:canonicalheader // it is canonical, and the linter would have ID
 }
 
-// about is what the log says of a request.
+// about is what the log says of a request, beside its name.
 func about(c *gin.Context) []any {
-	return []any{"request_id", requestID(c), "client", c.ClientIP(), "method", c.Request.Method, "path", c.Request.URL.Path}
+	return []any{"client", c.ClientIP(), "method", c.Request.Method, "path", c.Request.URL.Path}
 }
 
 // record logs every request, where somebody wants that much.
 func record(log *slog.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		if !log.Enabled(c, slog.LevelDebug) {
+		if !log.Enabled(c.Request.Context(), slog.LevelDebug) {
 			return
 		}
 		start := time.Now()
 		c.Next()
-		log.DebugContext(c, "served", append(about(c), "status", c.Writer.Status(), "took", time.Since(start))...)
+		log.DebugContext(c.Request.Context(), "served", append(about(c), "status", c.Writer.Status(), "took", time.Since(start))...)
 	}
 }
 
 // recovery turns a panic into a problem, and logs where it came from. Where half
 // of an answer is on its way the connection is cut, so that nobody takes it for
 // a whole one.
-func recovery(log *slog.Logger) gin.HandlerFunc {
+func recovery(log *slog.Logger, heard Observer) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		defer func() {
 			cause := recover()
@@ -77,7 +77,8 @@ func recovery(log *slog.Logger) gin.HandlerFunc {
 			if err, is := cause.(error); is && errors.Is(err, http.ErrAbortHandler) {
 				panic(cause) // it is meant for the server
 			}
-			log.ErrorContext(c, "panic while serving", append(about(c), "cause", cause, "stack", string(debug.Stack()))...)
+			heard.Panicked()
+			log.ErrorContext(c.Request.Context(), "panic while serving", append(about(c), "cause", cause, "stack", string(debug.Stack()))...)
 			if c.Writer.Written() {
 				panic(http.ErrAbortHandler)
 			}

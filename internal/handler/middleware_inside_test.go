@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/stockd/stockd/internal/trail"
 )
 
 // Half of an answer must not be taken for a whole one.
 func TestAPanicInMidAnswerCutsTheConnection(t *testing.T) {
 	var log bytes.Buffer
-	e := engine(Options{Log: slog.New(slog.NewTextHandler(&log, nil)), MaxBody: 1024})
+	e := engine(Options{Log: slog.New(trail.Log(slog.NewTextHandler(&log, nil))), MaxBody: 1024}, public)
 	e.GET("/half", func(c *gin.Context) {
 		c.String(http.StatusOK, `{"order_id": `)
 		c.Writer.Flush()

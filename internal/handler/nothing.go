@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // Nothing returns routes that answer every purchase with the same sale, and
@@ -13,11 +15,12 @@ import (
 func Nothing(o Options) (http.Handler, error) {
 	answer, err := json.Marshal(sold{
 		OrderID: "1234567", GoodsID: 1234, Quantity: 1, Remaining: 499_999_999_999, Strategy: "sql-conditional", Replica: o.Replica,
+		Durable: stock.InSQL,
 	})
 	if err != nil {
 		return nil, err
 	}
-	engine := engine(o)
+	engine := engine(o, public)
 	engine.POST("/deduct", func(c *gin.Context) { c.Data(http.StatusOK, gin.MIMEJSON+"; charset=utf-8", answer) })
 	engine.GET("/healthz", healthz)
 	engine.GET("/readyz", healthz)

@@ -34,6 +34,9 @@ type problem struct {
 	Backend string `json:"backend,omitempty"`
 	// RequestID is what to send as Idempotency-Key to learn an unknown outcome.
 	RequestID string `json:"request_id,omitempty"`
+	// PerUser is the limit that a buyer is at, and Has how many units he has.
+	PerUser int64  `json:"per_user,omitempty"`
+	Has     *int64 `json:"has,omitempty"`
 	// Strategies are the known ones.
 	Strategies []string `json:"strategies,omitempty"`
 
@@ -67,6 +70,7 @@ func problems() []struct {
 	}{
 		{stock.ErrInsufficientStock, http.StatusConflict, "insufficient-stock", "Not enough stock is left"},
 		{stock.ErrUserLimit, http.StatusTooManyRequests, "user-limit", "One buyer may not have that many"},
+		{stock.ErrUserUnknown, http.StatusBadRequest, "invalid-request", "The request is not valid"},
 		{stock.ErrUnknownGoods, http.StatusNotFound, "unknown-goods", "There is no such goods"},
 		{stock.ErrGoodsExist, http.StatusConflict, "goods-exist", "The goods exist already"},
 		{stock.ErrStockLimit, http.StatusConflict, "stock-limit", "No goods may have that much stock"},
@@ -97,6 +101,12 @@ func problemOf(err error) problem {
 		if backend, is := errors.AsType[*stock.BackendError](err); is {
 			p.Backend = backend.Backend
 			p.Detail = backend.Backend + " does not answer" // where and how is for the log
+		}
+		if limit, is := errors.AsType[*stock.UserLimitError](err); is {
+			p.PerUser, p.Has = limit.PerUser, &limit.Has
+		}
+		if errors.Is(err, stock.ErrUserUnknown) {
+			return invalid(fieldError{"user_id", "is missing; of this goods one buyer may have only so many"})
 		}
 		return p
 	}

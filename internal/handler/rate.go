@@ -101,12 +101,13 @@ func (l *limiter) makeRoom() {
 
 // limitAddresses turns those away who ask too often, before anything of their
 // request is read.
-func limitAddresses(l *limiter) gin.HandlerFunc {
+func limitAddresses(l *limiter, heard Observer) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if l == nil {
 			return
 		}
 		if wait := l.take(network(c.ClientIP()), time.Now()); wait > 0 {
+			heard.RateLimited(byAddress)
 			answer(c, tooOften("this address asks", wait))
 		}
 	}

@@ -2,6 +2,7 @@ package handler_test
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/trail"
 )
 
 // with serves the same replica with other options.
@@ -32,7 +34,7 @@ func (a api) buyAs(t *testing.T, query, header, value string) answer {
 func TestARequestIDIsTakenAndReturned(t *testing.T) {
 	var log bytes.Buffer
 	a := serveSQLite(t).with(t, func(o *handler.Options) {
-		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		o.Log = slog.New(trail.Log(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	})
 	for _, query := range []string{"goods_id=1", "goods_id=none"} {
 		got := a.buyAs(t, query, "X-Request-ID", "balancer/7:a.b_c~d+e=@")
@@ -141,4 +143,30 @@ func TestAReplicaThatStopsSaysSo(t *testing.T) {
 	if response.StatusCode != http.StatusOK || !response.Close {
 		t.Errorf("a purchase is answered with %s, and the connection is closed: %v", response.Status, response.Close)
 	}
+}
+
+// withAdmin serves the same replica's owner with other options.
+func (a api) withAdmin(t *testing.T, change func(o *handler.Options)) api {
+	t.Helper()
+	change(&a.options)
+	a.admin = httptest.NewServer(handler.Admin(a.options, token))
+	t.Cleanup(a.admin.Close)
+	return a
+}
+
+// ownersText is what the owner is answered that is no JSON.
+func (a api) ownersText(t *testing.T, path string) (status int, text string) {
+	t.Helper()
+	r := request(t, http.MethodGet, a.admin.URL+path, "", "")
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(content)
 }

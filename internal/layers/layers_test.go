@@ -17,25 +17,32 @@ var allowed = []struct {
 }{
 	{"internal/stock", nil},
 	{"internal/pause", nil},
+	{"internal/trail", nil},
+	{"internal/tracing", []string{"internal/trail"}},
 	{"internal/lock/locktest", []string{"internal/lock", "internal/lab/fault", "internal/lab/labtest", "internal/lab/servers", "internal/lab/ports", "internal/repo", "internal/stock"}},
 	{"internal/lock", []string{"internal/stock"}},
 	{"internal/repo", []string{"internal/pause", "internal/stock", "migrations"}},
 	{"internal/service/strategy/strategytest", []string{"internal/service/hot", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/service/rescue", nil},
 	{"internal/service/hot", []string{"internal/pause", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/service/strategy", []string{"internal/pause", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/service", []string{"internal/service/strategy", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/handler", []string{"internal/service", "internal/stock"}},
+	{"internal/service/strategy", []string{"internal/pause", "internal/trail", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
+	{"internal/service", []string{"internal/pause", "internal/trail", "internal/service/strategy", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
+	{"internal/handler", []string{"internal/trail", "internal/service", "internal/stock", "api"}},
+	{"internal/metrics", []string{"internal/service", "internal/service/hot", "internal/service/rescue", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/config", nil},
 	{"internal/layers", nil},
 	{"migrations", nil},
+	{"pkg/client", nil}, // nothing but the standard library
+	{"api", nil},
+	{"api/apitest", []string{"api"}},
 	{"nginx", nil},
+	{"deploy", nil},
 	// What the lab does inside of a replica. cmd puts it there; those whose
 	// interfaces it implements do not know it.
 	{"internal/lab/inside", []string{"internal/lab/history", "internal/handler", "internal/lock"}},
 	{"internal/lab/client", []string{"internal/handler", "internal/service", "internal/stock"}},
 	// Experiments set the faults that the owner's listener takes.
-	{"internal/lab/experiment/step", []string{"internal/lab/", "internal/handler", "internal/service", "internal/lock", "internal/repo", "internal/stock"}},
+	{"internal/lab/experiment/step", []string{"internal/pause", "internal/lab/", "internal/handler", "internal/service", "internal/lock", "internal/repo", "internal/stock"}},
 	// The lab drives replicas as a client does. Of the service it knows what the
 	// answers mean, and the database it opens to see that it is there.
 	{"internal/lab/", []string{"internal/pause", "internal/lab/", "internal/service", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock", "nginx"}},

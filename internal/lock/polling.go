@@ -13,13 +13,15 @@ import (
 // server no more often than if everybody paused as long as that from the start.
 type polling struct {
 	most time.Duration
+	// inVain is told of every try that failed; nil: nobody counts.
+	inVain func()
 
 	mu      sync.Mutex
 	waiting map[string]int // who has tried in vain, by name
 }
 
-func newPolling(most time.Duration) *polling {
-	return &polling{most: most, waiting: make(map[string]int)}
+func newPolling(most time.Duration, inVain func()) *polling {
+	return &polling{most: most, inVain: inVain, waiting: make(map[string]int)}
 }
 
 const (
@@ -56,6 +58,9 @@ func (w *poller) pause(ctx context.Context) bool {
 }
 
 func (w *poller) next() time.Duration {
+	if w.inVain != nil {
+		w.inVain()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.since.IsZero() {

@@ -16,7 +16,7 @@ func tries(t *testing.T, waiters int, within time.Duration) (n int) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
-		polls, each := newPolling(most), make([]int, waiters)
+		polls, each := newPolling(most, nil), make([]int, waiters)
 		for i := range waiters {
 			go func() {
 				waiter := polls.begin("name")
@@ -42,7 +42,7 @@ func TestTheOnlyOneWhoWaitsNoticesSoonThatANameIsFree(t *testing.T) {
 	for _, held := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			begun := time.Now()
-			waiter := newPolling(most).begin("name")
+			waiter := newPolling(most, nil).begin("name")
 			for time.Since(begun) < held {
 				waiter.pause(t.Context())
 			}
@@ -70,7 +70,7 @@ func TestACrowdTriesNoMoreOftenThanIfNobodyWereQuick(t *testing.T) {
 }
 
 func TestWhoWaitsForAnotherNameIsNotOfTheCrowd(t *testing.T) {
-	polls := newPolling(most)
+	polls := newPolling(most, nil)
 	for range 20 {
 		polls.begin("crowded").next()
 	}
@@ -80,7 +80,7 @@ func TestWhoWaitsForAnotherNameIsNotOfTheCrowd(t *testing.T) {
 }
 
 func TestNoPauseIsLongerThanLockRetry(t *testing.T) {
-	polls := newPolling(most)
+	polls := newPolling(most, nil)
 	for _, waiting := range []int{1, 2, 7, 8, 1_000_000, 1 << 62} {
 		for _, waited := range []time.Duration{0, time.Second, 1000 * time.Hour} {
 			if pause := polls.after(waiting, waited); pause < soonest || pause > most {

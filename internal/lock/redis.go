@@ -45,7 +45,7 @@ type redisLock struct {
 }
 
 func newRedisLock(kind string, d Deps) redisLock {
-	return redisLock{kind: kind, client: d.Redis, ttl: d.TTL, polls: newPolling(d.Retry), floor: d.Floor, raise: script("raise")}
+	return redisLock{kind: kind, client: d.Redis, ttl: d.TTL, polls: newPolling(d.Retry, d.TriedInVain), floor: d.Floor, raise: script("raise")}
 }
 
 // key is what Redis keeps of a name. The braces put all keys of one name into

@@ -18,7 +18,7 @@ func redlock() Entry {
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		New: func(d Deps) Locker {
-			return redlockMany{deps: d, here: NewProcess(), polls: newPolling(calm * d.Retry)}
+			return redlockMany{deps: d, here: NewProcess(), polls: newPolling(calm*d.Retry, d.TriedInVain)}
 		},
 	}
 }

@@ -100,6 +100,9 @@ type Deps struct {
 	// Now is the clock of redis-getset, which writes it into Redis. Nil:
 	// time.Now.
 	Now func() time.Time
+	// TriedInVain is called after each try that found the name taken, by those locks
+	// that try again; nil: nobody counts.
+	TriedInVain func()
 	// Unreaped has sql-insert-lock leave the names of dead holders locked, which
 	// is for experiments.
 	Unreaped bool

@@ -48,7 +48,7 @@ func newSQLPool(d Deps) *sqlPool {
 			`{now}`, `UTC_TIMESTAMP(6)`,
 			`{until}`, `UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`)
 	}
-	return &sqlPool{db: d.DB, dialect: d.Dialect, ttl: d.TTL, retry: d.Retry, polls: newPolling(d.Retry), words: words}
+	return &sqlPool{db: d.DB, dialect: d.Dialect, ttl: d.TTL, retry: d.Retry, polls: newPolling(d.Retry, d.TriedInVain), words: words}
 }
 
 // lifetime is the parameter of {until}: the TTL, and what the database may lose

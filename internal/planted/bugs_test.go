@@ -19,17 +19,17 @@ func defects() []defect {
 	return []defect{
 		{
 			name: "the last unit cannot be bought (>= made >)",
-			file: "internal/repo/sqlite.go", old: "AND stock >= ? RETURNING", new: "AND stock > ? RETURNING",
+			file: "internal/repo/sqlite.go", old: "AND stock >= ? AND per_user", new: "AND stock > ? AND per_user",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/SellsTheLastUnit",
 		},
 		{
 			name: "the last unit cannot be bought, on a server",
-			file: "internal/repo/mysql.go", old: "AND stock >= ?`", new: "AND stock > ?`",
+			file: "internal/repo/mysql.go", old: "AND stock >= ? AND per_user", new: "AND stock > ? AND per_user",
 			pkg: "./internal/service/strategy", test: "TestConformance/mariadb/sql-conditional/SellsTheLastUnit", needs: "mariadb",
 		},
 		{
 			name: "one unit too many is sold (the comparison forgotten)",
-			file: "internal/repo/sqlite.go", old: "AND stock >= ? RETURNING", new: "AND ? > 0 RETURNING",
+			file: "internal/repo/sqlite.go", old: "AND stock >= ? AND per_user", new: "AND ? > 0 AND per_user",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RefusesWhatDoesNotFit",
 		},
 		{
@@ -39,7 +39,7 @@ func defects() []defect {
 		},
 		{
 			name: "every goods is set at once (a forgotten WHERE)",
-			file: "internal/repo/dialect.go", old: "stock = ?, version = version + 1 WHERE goods_id = ?`", new: "stock = ?, version = version + 1 WHERE ? > 0`",
+			file: "internal/repo/dialect.go", old: "stock = ?, version = version + 1 WHERE goods_id = ? AND per_user", new: "stock = ?, version = version + 1 WHERE ? > 0 AND per_user",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/naive/TouchesNoOtherGoods",
 		},
 		{
@@ -79,7 +79,7 @@ func defects() []defect {
 		},
 		{
 			name: "a refusal outlives its reason",
-			file: "internal/service/strategy/parts.go", old: "		t.short.Delete(goodsID)\n	}", new: "	}\n	if _, was := t.short.Load(goodsID); was {\n		clear(fits)\n	}",
+			file: "internal/service/strategy/parts.go", old: "		t.short.Delete(goods.ID)\n	}", new: "	}\n	if _, was := t.short.Load(goods.ID); was {\n		refused[0] = stock.ErrInsufficientStock\n	}",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RefusesWhatDoesNotFit",
 		},
 		{
@@ -126,6 +126,36 @@ func defects() []defect {
 			name: "the audit forgives overselling",
 			file: "internal/stock/audit.go", old: "max(0, sold-restocked)", new: "max(0, restocked-sold)",
 			pkg: "./internal/stock", test: "TestAuditTellsTheThreeFailuresApart",
+		},
+		{
+			name: "a buyer is compared with the limit, and not counted before the others are",
+			file: "internal/repo/user.go", old: "	users := usersOf(goodsID, perUser, batch)\n	if len(users) == 0 {\n		return stock.Limit{PerUser: perUser}, nil\n	}", new: "	users := usersOf(goodsID, perUser, batch)\n	if len(users) == 0 {\n		return stock.Limit{PerUser: perUser}, nil\n	}\n	if has, err := t.store.has(ctx, t.conn(), goodsID, users); err != nil || len(has) > 0 {\n		return stock.Limit{PerUser: perUser, Has: has}, err\n	}",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/KeepsABuyerToTheLimit",
+		},
+		{
+			name: "what a buyer takes is not added to what he has, on a server",
+			file: "internal/repo/mysql.go", old: "UPDATE units = units + VALUES(units)", new: "UPDATE units = units + 0 * VALUES(units)",
+			pkg: "./internal/service/strategy", test: "TestConformance/mariadb/sql-for-update/KeepsABuyerToTheLimit", needs: "mariadb",
+		},
+		{
+			name: "a purchase beyond the limit stays counted",
+			file: "internal/repo/user.go", old: "users[i].units = -users[i].units", new: "users[i].units = 0",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RefusesOneOfABatchForTheLimit",
+		},
+		{
+			name: "a purchase beyond the limit keeps its units in Redis",
+			file: "internal/service/strategy/reserving.go", old: "unsold += reserved[i].Quantity", new: "unsold += 0 * reserved[i].Quantity",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/redis-decr/RefusesOneOfABatchForTheLimit", needs: "redis",
+		},
+		{
+			name: "a bucket is sold from under a limit that is over",
+			file: "internal/repo/bucket.go", old: "		AND per_user = ?`", new: "		AND ? >= 0`",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-bucket/FollowsTheLimit",
+		},
+		{
+			name: "Redis begins to count its buyers at nothing",
+			file: "internal/service/hot/lua/3_install.lua", old: "    redis.call('RENAME', KEYS[5], KEYS[2])\n    redis.call('PERSIST', KEYS[2])\n", new: "",
+			pkg: "./internal/service/hot", test: "TestALimitOutlastsARedisThatForgets", needs: "redis",
 		},
 		{
 			name: "a verdict that is a literal",

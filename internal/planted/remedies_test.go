@@ -18,8 +18,8 @@ func breaches() []breach {
 	return []breach{
 		{
 			name: "the UPDATE does not compare",
-			file: "internal/repo/mysql.go", old: "LAST_INSERT_ID(stock - ?), version = version + 1\n			WHERE goods_id = ? AND stock >= ?`",
-			new:        "stock - ?, version = version + 1 WHERE goods_id = ? AND ? > 0`",
+			file: "internal/repo/mysql.go", old: "LAST_INSERT_ID(stock - ?), version = version + 1\n			WHERE goods_id = ? AND stock >= ? AND",
+			new:        "stock - ?, version = version + 1 WHERE goods_id = ? AND ? > 0 AND",
 			experiment: "oversell", remedies: []string{"conditional"},
 		},
 		{
@@ -130,7 +130,7 @@ func breaches() []breach {
 		},
 		{
 			name: "who comes too late is told that the database fails",
-			file: "internal/repo/mysql.go", old: "WHERE goods_id = ? AND stock >= ?`", new: "WHERE goods_id = ? AND ? > 0`",
+			file: "internal/repo/mysql.go", old: "WHERE goods_id = ? AND stock >= ? AND", new: "WHERE goods_id = ? AND ? > 0 AND",
 			experiment: "no-lock", remedies: []string{"no-lock"},
 		},
 	}

@@ -14,9 +14,19 @@ func (s *Store) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
 }
 
 // AuditInFull is the same from the rows of the ledger alone, however many there
-// are: it verifies the running totals.
+// are: it verifies the running totals. Of a goods with a limit of one buyer it also
+// looks at every buyer.
 func (s *Store) AuditInFull(ctx context.Context, goodsID int64) (stock.Audit, error) {
-	return s.audit(ctx, auditInFull, goodsID)
+	audit, err := s.audit(ctx, auditInFull, goodsID)
+	if err != nil {
+		return audit, err
+	}
+	goods, err := s.Goods(ctx, goodsID)
+	if err != nil || goods.PerUser == 0 {
+		return audit, err
+	}
+	buyers, err := s.AuditUsers(ctx, goodsID)
+	return audit.With(buyers), err
 }
 
 func (s *Store) audit(ctx context.Context, statement string, goodsID int64) (stock.Audit, error) {
@@ -36,10 +46,11 @@ func (s *Store) audit(ctx context.Context, statement string, goodsID int64) (sto
 // Each audit is one statement, so that row, places, totals and ledger are read as
 // of one moment.
 const (
-	sumRows = `SELECT
-		COALESCE(SUM(CASE WHEN l.kind = 'restock' THEN l.quantity ELSE 0 END), 0) AS restocked,
+	sumOfRows = `COALESCE(SUM(CASE WHEN l.kind = 'restock' THEN l.quantity ELSE 0 END), 0) AS restocked,
 		COALESCE(SUM(CASE WHEN l.kind = 'deduct' THEN l.quantity ELSE 0 END), 0) AS sold,
 		COALESCE(SUM(CASE WHEN l.kind = 'deduct' THEN 1 ELSE 0 END), 0) AS orders `
+
+	sumRows = `SELECT ` + sumOfRows
 
 	auditInFull = `SELECT ` + inStock + ` AS stock, TRUE AS found, n.restocked, n.sold, n.orders
 		FROM (` + sumRows + ` FROM tb_stock_ledger AS l WHERE l.goods_id = ?) AS n, tb_goods_stock AS g
@@ -56,3 +67,27 @@ const (
 		tb_goods_stock AS g LEFT JOIN tb_ledger_total AS t ON t.goods_id = g.goods_id
 		WHERE g.goods_id = ?`
 )
+
+// AuditAll audits every goods at once, as of one moment, and adds up what is
+// wrong. It reads a row of each goods, and the ledger's rows that came after the
+// running totals.
+func (s *Store) AuditAll(ctx context.Context) (stock.Audits, error) {
+	var sums stock.Audits
+	if err := s.db.WithContext(ctx).Raw(auditAll).Scan(&sums).Error; err != nil {
+		return stock.Audits{}, s.fault(ctx, "audit all goods", err)
+	}
+	return sums, nil
+}
+
+const auditAll = `SELECT COUNT(*) AS goods,
+	COALESCE(SUM(CASE WHEN a.sold > a.restocked THEN a.sold - a.restocked ELSE 0 END), 0) AS oversold,
+	COALESCE(SUM(CASE WHEN a.stock > a.restocked - a.sold THEN a.stock - (a.restocked - a.sold) ELSE 0 END), 0) AS lost,
+	COALESCE(SUM(CASE WHEN a.stock < a.restocked - a.sold THEN a.restocked - a.sold - a.stock ELSE 0 END), 0) AS vanished
+	FROM (SELECT ` + inStock + ` AS stock,
+			COALESCE(n.restocked, 0) + COALESCE(t.restocked, 0) AS restocked,
+			COALESCE(n.sold, 0) + COALESCE(t.sold, 0) AS sold
+		FROM tb_goods_stock AS g
+		LEFT JOIN tb_ledger_total AS t ON t.goods_id = g.goods_id
+		LEFT JOIN (SELECT l.goods_id, ` + sumOfRows + `
+			FROM tb_ledger_settled AS s, tb_stock_ledger AS l WHERE s.id = 1 AND l.id > s.upto GROUP BY l.goods_id) AS n
+			ON n.goods_id = g.goods_id) AS a`

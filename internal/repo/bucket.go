@@ -29,7 +29,8 @@ const (
 func bucketName(number int) string { return bucketPrefix + strconv.Itoa(number) }
 
 const (
-	takeFromBucket = `UPDATE tb_stock_place SET units = units - ? WHERE goods_id = ? AND place = ? AND units >= ?`
+	takeFromBucket = `UPDATE tb_stock_place SET units = units - ? WHERE goods_id = ? AND place = ? AND units >= ?
+		AND per_user = ?`
 
 	readBuckets = `SELECT place, units FROM tb_stock_place
 		WHERE goods_id = ? AND place >= '` + bucketPrefix + `' AND place < '` + bucketEnd + `' ORDER BY place`
@@ -40,6 +41,7 @@ type placeRow struct {
 	GoodsID int64  `gorm:"primaryKey"`
 	Place   string `gorm:"primaryKey"`
 	Units   int64
+	PerUser int64
 }
 
 // TableName is the schema's name.
@@ -58,9 +60,9 @@ func (b Buckets) Has(number int) bool {
 func (b Buckets) Units(number int) int64 { return b[bucketName(number)] }
 
 // TakeFromBucket takes units off a bucket where it has that many, and tells
-// whether it had.
+// whether it had. It has none where the goods has another limit.
 func (t *Tx) TakeFromBucket(ctx context.Context, goodsID int64, number int, units int64) (taken bool, err error) {
-	rows, err := t.write(ctx, "take from bucket", takeFromBucket, units, goodsID, bucketName(number), units)
+	rows, err := t.write(ctx, "take from bucket", takeFromBucket, units, goodsID, bucketName(number), units, t.perUser)
 	return rows == 1, err
 }
 
@@ -71,7 +73,7 @@ func (t *Tx) Buckets(ctx context.Context, goodsID int64) (Buckets, error) {
 
 // Gather reads all that is in stock of a goods in its row and its buckets, and
 // keeps every other writer from both until the transaction ends. ErrUnknownGoods:
-// there is no such goods.
+// there is no such goods. ErrLimitChanged: it has another limit.
 func (t *Tx) Gather(ctx context.Context, goodsID int64) (stock.Goods, Buckets, error) {
 	goods, err := t.GoodsForUpdate(ctx, goodsID)
 	if err != nil {
@@ -91,14 +93,14 @@ func (t *Tx) Spread(ctx context.Context, goodsID, units int64, gathered Buckets,
 	rows := make([]placeRow, count)
 	share, more := units/int64(count), units%int64(count)
 	for i := range rows {
-		rows[i] = placeRow{GoodsID: goodsID, Place: bucketName(i), Units: share}
+		rows[i] = placeRow{GoodsID: goodsID, Place: bucketName(i), Units: share, PerUser: t.perUser}
 		if int64(i) < more {
 			rows[i].Units++
 		}
 	}
 	err := t.db.WithContext(ctx).Clauses(clause.OnConflict{
 		Columns:   []clause.Column{{Name: "goods_id"}, {Name: "place"}},
-		DoUpdates: clause.AssignmentColumns([]string{"units"}),
+		DoUpdates: clause.AssignmentColumns([]string{"units", "per_user"}),
 	}).Create(&rows).Error
 	if err != nil {
 		return t.store.fault(ctx, "fill buckets", err)

@@ -30,6 +30,10 @@ type dialect struct {
 	// readSettled reads how far the totals are, and keeps every other settler out.
 	// It takes microseconds, and tells whether what was seen is older.
 	readSettled string
+	// onUser adds to what a user has already, and has it allowed where that is asked
+	// for; userBytes is the user of a row of the
+	// ledger as tb_stock_user has it.
+	onUser, userBytes string
 	// now is the server's time; byID and lockRead have a statement read in the order
 	// of ids, and wait for rows that are not committed; onTotal adds to a total that
 	// is there already.
@@ -43,14 +47,14 @@ type dialect struct {
 // The statements that every dialect shares. Each write of the row lifts its
 // version, so that optimistic writers notice every other strategy.
 const (
-	readRow = `SELECT goods_id, stock, version, fence FROM tb_goods_stock WHERE goods_id = ?`
+	readRow = `SELECT goods_id, stock, version, fence, per_user FROM tb_goods_stock WHERE goods_id = ?`
 
-	writeStock = `UPDATE tb_goods_stock SET stock = ?, version = version + 1 WHERE goods_id = ?`
+	writeStock = `UPDATE tb_goods_stock SET stock = ?, version = version + 1 WHERE goods_id = ? AND per_user = ?`
 
 	writeStockIfVersion = `UPDATE tb_goods_stock SET stock = ?, version = version + 1
 		WHERE goods_id = ? AND version = ?`
 
-	subtract = `UPDATE tb_goods_stock SET stock = stock - ?, version = version + 1 WHERE goods_id = ?`
+	subtract = `UPDATE tb_goods_stock SET stock = stock - ?, version = version + 1 WHERE goods_id = ? AND per_user = ?`
 
 	addStock = `UPDATE tb_goods_stock SET stock = stock + ?, version = version + 1
 		WHERE goods_id = ? AND stock <= ?`

@@ -18,7 +18,7 @@ const (
 		WHERE goods_id = ? AND (fence <= ? OR fence_by <> ?)`
 
 	writeStockIfFence = `UPDATE tb_goods_stock SET stock = ?, version = version + 1
-		WHERE goods_id = ? AND fence = ? AND fence_by = ?`
+		WHERE goods_id = ? AND fence = ? AND fence_by = ? AND per_user = ?`
 
 	readFence = `SELECT COALESCE(MAX(fence), 0) FROM tb_goods_stock WHERE goods_id = ? AND fence_by = ?`
 )
@@ -49,11 +49,20 @@ func (s *Store) Fence(ctx context.Context, goodsID int64) (token uint64, err err
 }
 
 // SetStockIfFence writes the stock where the token is still the one that has
-// claimed the goods, and is stock.ErrFenced otherwise.
+// claimed the goods, and is stock.ErrFenced otherwise. ErrLimitChanged: the goods
+// has another limit.
 func (t *Tx) SetStockIfFence(ctx context.Context, goodsID, units int64, token uint64) error {
-	rows, err := t.write(ctx, "set stock of fence", writeStockIfFence, units, goodsID, token, t.store.strategy)
-	if err == nil && rows == 0 {
-		err = fmt.Errorf("%w: goods %d was claimed after token %d", stock.ErrFenced, goodsID, token)
+	rows, err := t.write(ctx, "set stock of fence", writeStockIfFence, units, goodsID, token, t.store.strategy, t.perUser)
+	if err != nil || rows > 0 {
+		return err
 	}
-	return err
+	goods, err := t.Goods(ctx, goodsID)
+	switch {
+	case err != nil:
+		return err
+	case goods.PerUser != t.perUser:
+		return limitChanged(goodsID)
+	default:
+		return fmt.Errorf("%w: goods %d was claimed after token %d", stock.ErrFenced, goodsID, token)
+	}
 }

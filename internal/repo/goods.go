@@ -15,6 +15,7 @@ type goodsRow struct {
 	Stock   int64
 	Version int64
 	Fence   uint64
+	PerUser int64
 }
 
 // TableName is the sources' name.
@@ -35,14 +36,21 @@ func (s *Store) InStock(ctx context.Context, goodsID int64) (stock.Goods, error)
 const (
 	inStock = `g.stock + COALESCE((SELECT SUM(p.units) FROM tb_stock_place AS p WHERE p.goods_id = g.goods_id), 0)`
 
-	readInStock = `SELECT g.goods_id, ` + inStock + `, g.version, g.fence FROM tb_goods_stock AS g WHERE g.goods_id = ?`
+	readInStock = `SELECT g.goods_id, ` + inStock + `, g.version, g.fence, g.per_user FROM tb_goods_stock AS g WHERE g.goods_id = ?`
 )
 
 // CreateGoods makes a goods with its first units, 0 to stock.MaxStock.
 // ErrGoodsExist: the id is taken.
 func (s *Store) CreateGoods(ctx context.Context, goodsID, units int64, requestID string) error {
+	return s.CreateLimited(ctx, goodsID, units, 0, requestID)
+}
+
+// CreateLimited makes one of which a buyer may have so many units, 1 to
+// stock.MaxPerUser, or any number where that is 0.
+func (s *Store) CreateLimited(ctx context.Context, goodsID, units, perUser int64, requestID string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		err := s.fault(ctx, "create goods", tx.db.Create(&goodsRow{GoodsID: goodsID, Stock: units}).Error)
+		row := &goodsRow{GoodsID: goodsID, Stock: units, PerUser: perUser}
+		err := s.fault(ctx, "create goods", tx.db.Create(row).Error)
 		if errors.Is(err, stock.ErrDuplicateRequest) {
 			return fmt.Errorf("goods %d: %w", goodsID, stock.ErrGoodsExist)
 		}
@@ -59,7 +67,7 @@ func (s *Store) Restock(ctx context.Context, goodsID, units int64, requestID str
 	err = s.InTx(ctx, func(tx *Tx) error {
 		// The row is read under its lock: the ledger keeps what was left, and
 		// nobody sells in between. Restocking is rare enough to afford it.
-		goods, err := tx.GoodsForUpdate(ctx, goodsID)
+		goods, err := tx.lockGoods(ctx, goodsID)
 		if err != nil {
 			return err
 		}

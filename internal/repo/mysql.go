@@ -36,10 +36,13 @@ func mysqlDialect() dialect {
 		// LAST_INSERT_ID(x) brings x back with the answer: no second statement
 		// is needed to learn what is left.
 		subtractIfEnough: `UPDATE tb_goods_stock SET stock = LAST_INSERT_ID(stock - ?), version = version + 1
-			WHERE goods_id = ? AND stock >= ?`,
+			WHERE goods_id = ? AND stock >= ? AND per_user = ?`,
 		readSettled: `SELECT upto, seen, seen_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AS old
 			FROM tb_ledger_settled WHERE id = 1 FOR UPDATE`,
-		now: `UTC_TIMESTAMP(6)`,
+		onUser: ` ON DUPLICATE KEY UPDATE units = units + VALUES(units),
+			allowed = IF(VALUES(allowed) > 0, GREATEST(allowed, units), allowed)`,
+		userBytes: `CAST(user_id AS BINARY)`,
+		now:       `UTC_TIMESTAMP(6)`,
 		// The rows themselves are locked: one whose other indexes are not written
 		// yet stands in no other.
 		byID:     `FORCE INDEX (PRIMARY)`,
@@ -95,7 +98,7 @@ func openMySQL(o Options) (dialect, *sql.DB, error) {
 	if err != nil {
 		return dialect{}, nil, fmt.Errorf("read DSN: %w", err)
 	}
-	pool := sql.OpenDB(sessionConnector{
+	pool := o.openDB(sessionConnector{
 		Connector: connector,
 		timeout:   o.ConnectTimeout,
 		setup: []string{

@@ -2,6 +2,7 @@ package repo
 
 import (
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"strconv"
 	"time"
@@ -42,6 +43,13 @@ func OpenPool(o Options) (*sql.DB, string, error) {
 	}
 	pool.SetConnMaxIdleTime(poolSilence / 2) // before the server ends it
 	return pool, d.name, nil
+}
+
+func (o Options) openDB(connector driver.Connector) *sql.DB {
+	if o.OpenDB == nil {
+		return sql.OpenDB(connector)
+	}
+	return o.OpenDB(connector)
 }
 
 func openPool(o Options) (dialect, *sql.DB, error) {

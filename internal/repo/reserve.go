@@ -23,8 +23,10 @@ type Place struct {
 	GoodsID int64
 	// Units are those that no order of the ledger has.
 	Units int64
-	// Epoch grows each time the place is filled.
+	// Epoch grows each time the place is filled, and where the limit changes.
 	Epoch int64
+	// PerUser is the limit of one buyer in this epoch, or 0.
+	PerUser int64
 }
 
 // Promise is an order that was promised, and that the ledger does not have yet.
@@ -34,6 +36,10 @@ type Promise struct {
 	Epoch int64
 	// At is when it was promised.
 	At time.Time
+	// Limited tells that the goods has a limit of one buyer in that epoch.
+	Limited bool
+	// Earlier tells that it was promised under another limit than that.
+	Earlier bool
 }
 
 // StaleError tells that promises cannot be kept from a place: it has been filled
@@ -47,11 +53,11 @@ func (e *StaleError) Error() string {
 }
 
 const (
-	readPlace = `SELECT goods_id, units, epoch FROM tb_stock_place WHERE goods_id = ? AND place = ?`
+	readPlace = `SELECT goods_id, units, epoch, per_user FROM tb_stock_place WHERE goods_id = ? AND place = ?`
 
-	readPlaces = `SELECT goods_id, units, epoch FROM tb_stock_place WHERE place = ? ORDER BY goods_id`
+	readPlaces = `SELECT goods_id, units, epoch, per_user FROM tb_stock_place WHERE place = ? ORDER BY goods_id`
 
-	insertPlace = `INSERT INTO tb_stock_place (goods_id, place, units, epoch) VALUES (?, ?, ?, ?)`
+	insertPlace = `INSERT INTO tb_stock_place (goods_id, place, units, epoch, per_user) VALUES (?, ?, ?, ?, ?)`
 
 	fillPlace = `UPDATE tb_stock_place SET units = units + ?, epoch = ? WHERE goods_id = ? AND place = ?`
 
@@ -68,10 +74,11 @@ const (
 func (s *Store) Fill(ctx context.Context, goodsID int64, place string, floor int64) (filled Place, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		// Only here an epoch changes, and only under the lock of the row.
-		goods, err := tx.GoodsForUpdate(ctx, goodsID)
+		goods, err := tx.lockGoods(ctx, goodsID)
 		if err != nil {
 			return err
 		}
+		tx.perUser = goods.PerUser // nobody changes it now
 		moved := max(0, goods.Stock)
 		before, found, err := s.readPlace(ctx, tx.conn(), goodsID, place)
 		if err != nil {
@@ -86,7 +93,7 @@ func (s *Store) Fill(ctx context.Context, goodsID int64, place string, floor int
 		if found {
 			_, err = tx.write(ctx, "fill place", fillPlace, moved, epoch, goodsID, place)
 		} else {
-			_, err = tx.write(ctx, "make place", insertPlace, goodsID, place, moved, epoch)
+			_, err = tx.write(ctx, "make place", insertPlace, goodsID, place, moved, epoch, goods.PerUser)
 		}
 		if err != nil {
 			return err
@@ -115,7 +122,7 @@ func (s *Store) Places(ctx context.Context, place string) (list []Place, err err
 	defer rows.Close() //nolint:errcheck // what went wrong is in rows.Err
 	for rows.Next() {
 		var p Place
-		if err := rows.Scan(&p.GoodsID, &p.Units, &p.Epoch); err != nil {
+		if err := rows.Scan(&p.GoodsID, &p.Units, &p.Epoch, &p.PerUser); err != nil {
 			return nil, s.fault(ctx, "read places", err)
 		}
 		list = append(list, p)
@@ -124,7 +131,7 @@ func (s *Store) Places(ctx context.Context, place string) (list []Place, err err
 }
 
 func (s *Store) readPlace(ctx context.Context, conn gorm.ConnPool, goodsID int64, place string) (p Place, found bool, err error) {
-	err = conn.QueryRowContext(ctx, readPlace, goodsID, place).Scan(&p.GoodsID, &p.Units, &p.Epoch)
+	err = conn.QueryRowContext(ctx, readPlace, goodsID, place).Scan(&p.GoodsID, &p.Units, &p.Epoch, &p.PerUser)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Place{GoodsID: goodsID}, false, nil
 	}
@@ -142,6 +149,9 @@ func (s *Store) Keep(ctx context.Context, place string, promises []Promise) erro
 		return nil
 	}
 	return s.InTx(ctx, func(tx *Tx) error {
+		if err := tx.countPromises(ctx, promises); err != nil {
+			return err
+		}
 		if err := tx.appendPromises(ctx, promises); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package repo
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -26,10 +27,13 @@ func sqliteDialect() dialect {
 		// database when it begins (_txlock=immediate).
 		readForUpdate: readRow,
 		subtractIfEnough: `UPDATE tb_goods_stock SET stock = stock - ?, version = version + 1
-			WHERE goods_id = ? AND stock >= ? RETURNING stock`,
+			WHERE goods_id = ? AND stock >= ? AND per_user = ? RETURNING stock`,
 		// While a transaction runs there is no other: what it sees is all there is.
 		readSettled: `SELECT upto, seen, ? >= 0 AS old FROM tb_ledger_settled WHERE id = 1`,
-		now:         `CURRENT_TIMESTAMP`,
+		onUser: ` ON CONFLICT (goods_id, user_id) DO UPDATE SET units = units + excluded.units,
+			allowed = CASE WHEN excluded.allowed > 0 THEN MAX(allowed, units + excluded.units) ELSE allowed END`,
+		userBytes: `user_id`,
+		now:       `CURRENT_TIMESTAMP`,
 		onTotal: ` ON CONFLICT (goods_id) DO UPDATE SET restocked = restocked + excluded.restocked,
 			sold = sold + excluded.sold, orders = orders + excluded.orders`,
 		change:   changeReturning,
@@ -59,9 +63,30 @@ func openSQLite(o Options) (dialect, *sql.DB, error) {
 	}
 	d := sqliteDialect()
 	d.lockSchema = func(ctx context.Context) (unlock func() error, err error) { return lockSchemaOf(ctx, o.DSN) }
-	pool, err := sql.Open("sqlite", sqliteURL(o.DSN, settings))
-	return d, pool, err
+	connector, err := sqliteConnector(sqliteURL(o.DSN, settings))
+	if err != nil {
+		return dialect{}, nil, err
+	}
+	return d, o.openDB(connector), nil
 }
+
+// fileConnector makes connections to a file.
+type fileConnector struct {
+	driver driver.Driver
+	url    string
+}
+
+func sqliteConnector(url string) (driver.Connector, error) {
+	// The driver is known to database/sql by its name alone. Nothing is opened.
+	known, err := sql.Open("sqlite", url)
+	if err != nil {
+		return nil, err
+	}
+	return fileConnector{known.Driver(), url}, known.Close()
+}
+
+func (c fileConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.url) }
+func (c fileConnector) Driver() driver.Driver                        { return c.driver }
 
 func sqliteURL(path string, settings url.Values) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + settings.Encode()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -43,6 +44,8 @@ type Options struct {
 	ConnectTimeout time.Duration
 	// Replica is written into every ledger row.
 	Replica string
+	// OpenDB makes the pool of a connector; nil: sql.OpenDB.
+	OpenDB func(driver.Connector) *sql.DB
 }
 
 // Store is the stock and the ledger in one SQL database. It may be used from
@@ -122,6 +125,9 @@ func (s *Store) Dialect() string { return s.dialect.name }
 
 // Close closes the connections; what was returned by As is closed with it.
 func (s *Store) Close() error { return s.pool.Close() }
+
+// Stats are those of the pool of connections.
+func (s *Store) Stats() sql.DBStats { return s.pool.Stats() }
 
 // Ping asks the database for a sign of life.
 func (s *Store) Ping(ctx context.Context) error {

@@ -14,9 +14,13 @@ import (
 // Tx is one open transaction. Append the ledger's rows first and write the
 // stock row last: the row everyone waits for is then locked for one statement
 // and the commit.
+//
+// A transaction sells under a limit of one buyer: none, or the one that CountIn was
+// given. Where the goods has another one by then, nothing of it is written.
 type Tx struct {
-	store *Store
-	db    *gorm.DB
+	store   *Store
+	db      *gorm.DB
+	perUser int64 // the limit
 }
 
 // conn is the connection of the transaction, for the statements whose result
@@ -29,35 +33,52 @@ func (t *Tx) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 }
 
 // GoodsForUpdate reads the row and keeps every other writer from it until the
-// transaction ends.
+// transaction ends. ErrLimitChanged: the goods has another limit.
 func (t *Tx) GoodsForUpdate(ctx context.Context, goodsID int64) (stock.Goods, error) {
+	goods, err := t.lockGoods(ctx, goodsID)
+	if err == nil && goods.PerUser != t.perUser {
+		err = limitChanged(goodsID)
+	}
+	return goods, err
+}
+
+// lockGoods is the same for those who sell nothing, whatever the limit is.
+func (t *Tx) lockGoods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	return t.store.readGoods(ctx, t.conn(), t.store.dialect.readForUpdate, goodsID)
 }
 
-// SetStock writes the stock, whatever is there by now.
+// SetStock writes the stock, whatever is there by now. ErrLimitChanged: the goods
+// has another limit.
 func (t *Tx) SetStock(ctx context.Context, goodsID, units int64) error {
-	_, err := t.write(ctx, "set stock", writeStock, units, goodsID)
+	rows, err := t.write(ctx, "set stock", writeStock, units, goodsID, t.perUser)
+	if err == nil && rows == 0 {
+		err = limitChanged(goodsID)
+	}
 	return err
 }
 
 // SetStockIfVersion writes the stock where the row's version is still the one
-// that was read, and tells whether it was.
+// that was read, and tells whether it was. It is not where the limit has changed.
 func (t *Tx) SetStockIfVersion(ctx context.Context, goodsID, units, version int64) (was bool, err error) {
 	rows, err := t.write(ctx, "set stock of version", writeStockIfVersion, units, goodsID, version)
 	return rows == 1, err
 }
 
-// Subtract takes units off the stock, whatever is left of it.
+// Subtract takes units off the stock, whatever is left of it. ErrLimitChanged: the
+// goods has another limit.
 func (t *Tx) Subtract(ctx context.Context, goodsID, units int64) error {
-	_, err := t.write(ctx, "subtract stock", subtract, units, goodsID)
+	rows, err := t.write(ctx, "subtract stock", subtract, units, goodsID, t.perUser)
+	if err == nil && rows == 0 {
+		err = limitChanged(goodsID)
+	}
 	return err
 }
 
 // SubtractIfEnough takes units off the stock where that many are left, and
-// tells whether there were.
+// tells whether there were. There are none where the goods has another limit.
 func (t *Tx) SubtractIfEnough(ctx context.Context, goodsID, units int64) (left int64, enough bool, err error) {
 	d := t.store.dialect
-	left, rows, err := d.change(ctx, t.conn(), d.subtractIfEnough, units, goodsID, units)
+	left, rows, err := d.change(ctx, t.conn(), d.subtractIfEnough, units, goodsID, units, t.perUser)
 	return left, rows == 1, t.store.fault(ctx, "subtract stock if enough", err)
 }
 
@@ -72,7 +93,7 @@ func (t *Tx) write(ctx context.Context, doing, statement string, args ...any) (r
 
 func (s *Store) readGoods(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64) (stock.Goods, error) {
 	var g stock.Goods
-	err := conn.QueryRowContext(ctx, statement, goodsID).Scan(&g.ID, &g.Stock, &g.Version, &g.Fence)
+	err := conn.QueryRowContext(ctx, statement, goodsID).Scan(&g.ID, &g.Stock, &g.Version, &g.Fence, &g.PerUser)
 	if errors.Is(err, sql.ErrNoRows) {
 		return stock.Goods{}, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
 	}

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -28,13 +30,17 @@ type Catalogue struct {
 	clients  *lock.Clients
 	services []*Service
 	byName   map[string]*Service
+	switches *switches
 	log      *slog.Logger
 }
 
 // NewCatalogue makes the strategies. Each deduction ends within timeout.
 func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Duration) *Catalogue {
 	gathered := newGathered(deps.Store, deps.Group.Batch, timeout, deps.Log)
-	c := &Catalogue{store: deps.Store, clients: deps.Lock.Clients, log: deps.Log, byName: make(map[string]*Service, len(entries))}
+	c := &Catalogue{
+		store: deps.Store, clients: deps.Lock.Clients, log: cmp.Or(deps.Log, slog.Default()),
+		byName: make(map[string]*Service, len(entries)), switches: &switches{store: deps.Store},
+	}
 	for _, entry := range entries {
 		own := deps
 		own.Store = deps.Store.As(entry.Name)
@@ -47,9 +53,10 @@ func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Dur
 
 // newService makes a service and those that it is with its modifiers.
 func newService(entry strategy.Entry, deps strategy.Deps, gathered strategy.Ledger, timeout time.Duration) *Service {
-	deps.Group.Timeout, deps.Group.Log = timeout, deps.Log
+	heard := deps.Observer()
+	deps.Group.Timeout, deps.Group.Log, deps.Group.Observer = timeout, deps.Log, heard
 	bare := entry.New(deps)
-	plain := &Service{entry: entry, strategy: bare, bare: bare, ledger: deps.Store, timeout: timeout}
+	plain := &Service{entry: entry, strategy: bare, bare: bare, ledger: deps.Store, timeout: timeout, heard: heard}
 	plain.grouped = plain.groupedBy(gathered, deps.Group)
 	if fencer, can := plain.strategy.(strategy.Fencer); can {
 		fenced := *plain
@@ -68,6 +75,14 @@ func (s *Service) groupedBy(gathered strategy.Ledger, bounds strategy.Group) *Se
 	return &grouped
 }
 
+// waiting is how many purchases wait in the service's own queues.
+func (s *Service) waiting() int {
+	if queues, are := s.grouped.strategy.(*strategy.Grouped); are {
+		return queues.Waiting()
+	}
+	return 0
+}
+
 // setFenced lets the modifiers be taken in either order.
 func (s *Service) setFenced(fenced *Service) {
 	s.fenced, fenced.fenced = fenced, fenced
@@ -81,17 +96,29 @@ func (c *Catalogue) Service(name string) (*Service, error) {
 	if !known {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownStrategy, name)
 	}
-	if s.refused != "" {
-		return nil, fmt.Errorf("%w: %s, because %s", ErrStrategyRefused, name, s.refused)
+	if why := c.refusal(s); why != "" {
+		return nil, fmt.Errorf("%w: %s, because %s", ErrStrategyRefused, name, why)
 	}
 	return s, nil
+}
+
+// refusal is why the owner does not want a strategy used: by the configuration of
+// this replica, or by a switch. It is empty where he does.
+func (c *Catalogue) refusal(s *Service) string {
+	if s.refused != "" {
+		return s.refused
+	}
+	if reason, off := c.switches.reason(s.entry.Name); off {
+		return "it is switched off: " + reason
+	}
+	return ""
 }
 
 // Names lists the strategies that are not refused, in the registry's order.
 func (c *Catalogue) Names() []string {
 	names := make([]string, 0, len(c.services))
 	for _, s := range c.services {
-		if s.refused == "" {
+		if c.refusal(s) == "" {
 			names = append(names, s.entry.Name)
 		}
 	}
@@ -107,8 +134,11 @@ type Description struct {
 	Claims  strategy.Claims `json:"claims"`
 	// Damage is what is shown where it claims no exclusion, or all the same.
 	Damage strategy.Damage `json:"damage,omitempty"`
-	// Available tells whether it is not refused, and every backend that it needs
-	// answers now.
+	// Enabled tells whether it is not refused, neither by the configuration of this
+	// replica nor by a switch.
+	Enabled bool `json:"enabled"`
+	// Available tells whether it is enabled, and every backend that it needs answers
+	// now.
 	Available bool `json:"available"`
 	// Note is why it is not available, or what the database does to it.
 	Note string `json:"note,omitempty"`
@@ -126,10 +156,10 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 		list[i] = Description{
 			Name: s.entry.Name, Family: s.entry.Family, Summary: s.entry.Summary,
 			Needs: []string{c.store.Dialect()}, Claims: s.entry.Claims, Damage: s.entry.Damage,
-			Available: true, Note: caveat.Words, Hidden: caveat.Hides,
+			Enabled: true, Available: true, Note: caveat.Words, Hidden: caveat.Hides,
 		}
-		if s.refused != "" {
-			list[i].Available, list[i].Note = false, "refused here: "+s.refused
+		if why := c.refusal(s); why != "" {
+			list[i].Enabled, list[i].Available, list[i].Note = false, false, "refused here: "+why
 		}
 		for _, need := range append([]lock.Backend{lock.Database}, s.entry.Needs...) {
 			if need != lock.Database && need != lock.MySQL {
@@ -182,10 +212,17 @@ func whyDown(err error) string {
 	return backend.Backend + " does not answer"
 }
 
+// The states of a backend.
+const (
+	Up            = "ok"
+	Down          = "down"
+	NotConfigured = "not configured"
+)
+
 // Backend is one of the servers behind the strategies, as GET /readyz shows it.
 type Backend struct {
 	Name string `json:"name"`
-	// Status is "ok", "down" or "not configured".
+	// Status is Up, Down or NotConfigured.
 	Status string `json:"status"`
 	// Note is why it is down.
 	Note string `json:"note,omitempty"`
@@ -196,14 +233,14 @@ type Backend struct {
 func (c *Catalogue) Backends(ctx context.Context) ([]Backend, error) {
 	down := c.down(ctx)
 	list := make([]Backend, 0, 1+len(lock.Backends()))
-	list = append(list, Backend{Name: c.store.Dialect(), Status: "ok"})
+	list = append(list, Backend{Name: c.store.Dialect(), Status: Up})
 	for _, b := range lock.Backends() {
-		backend := Backend{Name: string(b), Status: "ok"}
+		backend := Backend{Name: string(b), Status: Up}
 		switch err := down[b]; {
 		case errors.Is(err, lock.ErrNotConfigured):
-			backend.Status = "not configured"
+			backend.Status = NotConfigured
 		case err != nil:
-			backend.Status, backend.Note = "down", whyDown(err)
+			backend.Status, backend.Note = Down, whyDown(err)
 		}
 		list = append(list, backend)
 	}
@@ -224,6 +261,20 @@ func (c *Catalogue) Restocked(ctx context.Context, goodsID, units int64) error {
 	return errors.Join(errs...)
 }
 
+// LimitChanged tells those strategies that look at the limit of one buyer outside of
+// the database that it was changed. Each of them is told, also where one fails.
+func (c *Catalogue) LimitChanged(ctx context.Context, goodsID int64) error {
+	var errs []error
+	for _, s := range c.services {
+		if l, is := s.bare.(strategy.Limiter); is {
+			if err := l.LimitChanged(ctx, goodsID); err != nil {
+				errs = append(errs, fmt.Errorf("tell %s of a limit: %w", s.entry.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // promisers are the strategies that may answer before the ledger has an order.
 func (c *Catalogue) promisers() []strategy.Promiser {
 	var list []strategy.Promiser
@@ -234,6 +285,32 @@ func (c *Catalogue) promisers() []strategy.Promiser {
 	}
 	return list
 }
+
+// Waiting is how many grouped purchases wait in the queues of each strategy.
+func (c *Catalogue) Waiting() map[string]int {
+	waiting := make(map[string]int, len(c.services))
+	for _, s := range c.services {
+		n := s.waiting()
+		if s.fenced != nil {
+			n += s.fenced.waiting()
+		}
+		waiting[s.entry.Name] = n
+	}
+	return waiting
+}
+
+// Lag is how far the ledger is behind what was promised. ErrNothingPromised: no
+// strategy here promises anything.
+func (c *Catalogue) Lag(ctx context.Context) (hot.Lag, error) {
+	if promisers := c.promisers(); len(promisers) > 0 {
+		return promisers[0].Lag(ctx)
+	}
+	return hot.Lag{}, ErrNothingPromised
+}
+
+// ErrNothingPromised tells that no strategy of a replica answers before the ledger
+// has an order.
+var ErrNothingPromised = errors.New("no strategy promises what is not in the ledger")
 
 // Close waits for batches that are being written, and closes the strategies that
 // hold something open.

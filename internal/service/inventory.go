@@ -106,11 +106,17 @@ func (i *Inventory) KeepTotals(ctx context.Context, failed func(error)) {
 // Create makes a goods with its first units. A key that created it before is
 // answered as the first time. stock.ErrGoodsExist: it was created otherwise.
 func (i *Inventory) Create(ctx context.Context, goodsID, units int64, key string) (stock.Goods, error) {
+	return i.CreateLimited(ctx, goodsID, units, 0, key)
+}
+
+// CreateLimited makes one of which a buyer may have no more than perUser units; 0 is
+// any number.
+func (i *Inventory) CreateLimited(ctx context.Context, goodsID, units, perUser int64, key string) (stock.Goods, error) {
 	requestID, err := requestID(key)
 	if err != nil {
 		return stock.Goods{}, err
 	}
-	err = i.store.CreateGoods(ctx, goodsID, units, requestID)
+	err = i.store.CreateLimited(ctx, goodsID, units, perUser, requestID)
 	if errors.Is(err, stock.ErrGoodsExist) || errors.Is(err, stock.ErrDuplicateRequest) {
 		err = i.excuse(ctx, err, goodsID, units, key)
 	}
@@ -138,6 +144,20 @@ func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key strin
 	}
 	if err := i.catalogue.Restocked(ctx, goodsID, units); err != nil {
 		return stock.Goods{}, fmt.Errorf("%w: the units were added: %w", stock.ErrUnknownOutcome, err)
+	}
+	return i.store.InStock(ctx, goodsID)
+}
+
+// SetLimit sets how many units of a goods one buyer may have, 0 to stock.MaxPerUser; 0
+// is any number. Setting it again changes nothing. stock.ErrUnknownOutcome may also
+// mean that it was set, and that a strategy that looks at it elsewhere was not to be
+// told: setting it again tells it.
+func (i *Inventory) SetLimit(ctx context.Context, goodsID, perUser int64) (stock.Goods, error) {
+	if err := i.store.SetLimit(ctx, goodsID, perUser); err != nil {
+		return stock.Goods{}, err
+	}
+	if err := i.catalogue.LimitChanged(ctx, goodsID); err != nil {
+		return stock.Goods{}, fmt.Errorf("%w: the limit was set: %w", stock.ErrUnknownOutcome, err)
 	}
 	return i.store.InStock(ctx, goodsID)
 }

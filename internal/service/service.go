@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/trail"
 )
 
 // Service sells through one strategy. What every strategy owes its buyers is
@@ -24,7 +26,8 @@ type Service struct {
 	bare     strategy.Strategy // the strategy without modifiers
 	ledger   strategy.Ledger   // where keys are looked up
 	timeout  time.Duration
-	refused  string // why the owner does not want it used; empty: he does
+	heard    strategy.Observer
+	refused  string // why the configuration refuses it; empty: it does not
 	// The same service with a modifier; both may be itself. fenced is nil where
 	// there is no lock.
 	fenced, grouped *Service
@@ -49,6 +52,18 @@ func (s *Service) Grouped() *Service { return s.grouped }
 // stock.ErrUnknownOutcome, sending it again finds out. stock.ErrKeyReused: the
 // request id was used for other content. The strategy's errors pass through.
 func (s *Service) Deduct(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	ctx, step := trail.Step(ctx, "deduct")
+	if step.IsRecording() {
+		step.SetAttributes(attribute.String("stockd.strategy", s.entry.Name))
+	}
+	defer step.End()
+	begun := time.Now()
+	outcome, err := s.inTime(ctx, goodsID, p)
+	s.heard.Deducted(outcome, err, time.Since(begun))
+	return outcome, err
+}
+
+func (s *Service) inTime(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	id, err := requestID(p.RequestID)

@@ -17,8 +17,27 @@ type Audit struct {
 	// is left), negative where stock is gone that nobody bought.
 	Lost int64 `json:"lost"`
 	// Clean tells that row and ledger agree, and that nothing was promised
-	// twice.
+	// twice; and where buyers were looked at, that nothing was found.
 	Clean bool `json:"clean"`
+	// Buyers is what was found about them, where they were looked at: that takes an
+	// audit in full of a goods with a limit of one buyer.
+	Buyers *Buyers `json:"buyers,omitempty"`
+}
+
+// Buyers is what an audit finds about the buyers of a goods with a limit.
+type Buyers struct {
+	// Miscounted are those whose count differs from their rows of the ledger.
+	Miscounted int64 `json:"miscounted"`
+	// BeyondLimit are those who have more than the limit by the ledger, and more
+	// than they had when it was set or lowered.
+	BeyondLimit int64 `json:"beyond_limit"`
+}
+
+// With is the audit with what was found about the buyers.
+func (a Audit) With(b Buyers) Audit {
+	a.Buyers = &b
+	a.Clean = a.Clean && b == (Buyers{})
+	return a
 }
 
 // NewAudit does the arithmetic over the row and the ledger's sums.
@@ -47,4 +66,14 @@ func (a Audit) Since(earlier Audit) Audit {
 // for it; refused counts the units of its refused purchases.
 func (a Audit) Undersold(refused int64) int64 {
 	return min(refused, max(0, a.Initial-a.Sold))
+}
+
+// Audits is what the audits of all goods add up to, each kind of failure by itself:
+// what one goods has too much never makes up for what another one lacks.
+type Audits struct {
+	// Goods is how many were audited.
+	Goods int64
+	// Oversold, Lost and Vanished are units: promised that do not exist, left in a
+	// row whose updates were lost, and gone from a row without a buyer.
+	Oversold, Lost, Vanished int64
 }

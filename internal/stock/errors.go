@@ -13,6 +13,9 @@ var (
 	// ErrUserLimit refuses a purchase: the buyer would have more units of the
 	// goods than one buyer may have.
 	ErrUserLimit = errors.New("limit of one buyer exceeded")
+	// ErrUserUnknown refuses a purchase that does not say whose it is, of a goods
+	// of which one buyer may have only so many.
+	ErrUserUnknown = errors.New("buyer unknown")
 	// ErrUnknownGoods tells that no goods has this id.
 	ErrUnknownGoods = errors.New("unknown goods")
 	// ErrGoodsExist tells that a goods of this id was created before.
@@ -55,3 +58,15 @@ func (e *BackendError) Error() string { return fmt.Sprintf("%s: %v", e.Backend, 
 
 // Unwrap makes both the kind and the cause visible to errors.Is and errors.As.
 func (e *BackendError) Unwrap() []error { return []error{ErrBackendUnavailable, e.Err} }
+
+// UserLimitError is an ErrUserLimit that tells the limit, and how many units the
+// buyer has already.
+type UserLimitError struct{ PerUser, Has int64 }
+
+// Error names both figures.
+func (e *UserLimitError) Error() string {
+	return fmt.Sprintf("%v: one buyer may have %d, and has %d", ErrUserLimit, e.PerUser, e.Has)
+}
+
+// Unwrap makes the kind visible to errors.Is.
+func (e *UserLimitError) Unwrap() error { return ErrUserLimit }

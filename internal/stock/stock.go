@@ -26,6 +26,8 @@ const (
 	MaxRequestID = 128
 	// MaxUserID is the longest user id, in characters.
 	MaxUserID = 64
+	// MaxPerUser is the highest limit of one buyer.
+	MaxPerUser = 1_000_000_000
 )
 
 // Purchase is a wish to buy some units of one goods.
@@ -102,6 +104,8 @@ type Goods struct {
 	Version int64 `json:"version"`
 	// Fence is the highest fencing token that has claimed the row.
 	Fence uint64 `json:"fence"`
+	// PerUser is the most units that one buyer may have; 0 is no limit.
+	PerUser int64 `json:"per_user"`
 }
 
 // Units is the sum of the quantities of a batch.
@@ -113,16 +117,48 @@ func Units(batch []Purchase) int64 {
 	return units
 }
 
+// Limit is what of a goods one buyer may have. The zero Limit is none.
+type Limit struct {
+	// PerUser is the most units; 0 is no limit.
+	PerUser int64
+	// Has is what the buyers of a batch have already.
+	Has map[string]int64
+}
+
 // Allot gives available units to a batch, first come first served: a purchase
-// that does not fit is passed over and the next one may still fit. fits[i]
-// answers batch[i].
-func Allot(available int64, batch []Purchase) (fits []bool) {
-	fits = make([]bool, len(batch))
+// that does not fit, or is beyond its buyer's limit, is passed over and the next
+// one may still fit. refused[i] tells why batch[i] gets nothing, and is nil where
+// it does: ErrInsufficientStock, ErrUserLimit, or ErrUserUnknown.
+func Allot(available int64, batch []Purchase, limit Limit) (refused []error) {
+	refused = make([]error, len(batch))
+	taken := make(map[string]int64) // under the limit
 	for i, p := range batch {
-		if p.Quantity <= available {
-			fits[i] = true
-			available -= p.Quantity
+		if refused[i] = limit.refuses(p, taken[p.UserID]); refused[i] != nil {
+			continue
+		}
+		if p.Quantity > available {
+			refused[i] = ErrInsufficientStock
+			continue
+		}
+		available -= p.Quantity
+		if limit.PerUser > 0 {
+			taken[p.UserID] += p.Quantity
 		}
 	}
-	return fits
+	return refused
+}
+
+// refuses tells why the limit does not let a purchase through whose buyer takes so
+// many units already in the same batch.
+func (l Limit) refuses(p Purchase, taken int64) error {
+	if l.PerUser == 0 {
+		return nil
+	}
+	if p.UserID == "" {
+		return ErrUserUnknown
+	}
+	if has := l.Has[p.UserID] + taken; has+p.Quantity > l.PerUser {
+		return &UserLimitError{PerUser: l.PerUser, Has: has}
+	}
+	return nil
 }

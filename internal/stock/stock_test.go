@@ -2,6 +2,7 @@ package stock_test
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -30,9 +31,35 @@ func TestAllotIsFirstComeFirstServed(t *testing.T) {
 		{3, batch(1, 1, 1, 1), []bool{true, true, true, false}},
 		{3, nil, []bool{}},
 	} {
-		if got := stock.Allot(c.available, c.batch); !slices.Equal(got, c.fits) {
+		got := make([]bool, len(c.batch))
+		for i, refused := range stock.Allot(c.available, c.batch, stock.Limit{}) {
+			got[i] = refused == nil
+		}
+		if !slices.Equal(got, c.fits) {
 			t.Errorf("%d for %v fits %v, want %v", c.available, c.batch, got, c.fits)
 		}
+	}
+}
+
+// Each purchase is named by its buyer and its quantity, and answered by what it is
+// refused for.
+func TestAllotKeepsEachBuyerToTheLimit(t *testing.T) {
+	by := func(user string, units int64) stock.Purchase { return stock.Purchase{UserID: user, Quantity: units} }
+	list := []stock.Purchase{by("a", 2), by("b", 4), by("a", 2), by("a", 1), by("", 1), by("c", 1), by("b", 3), by("c", 3)}
+	refused := stock.Allot(6, list, stock.Limit{PerUser: 3, Has: map[string]int64{"c": 3}})
+	for i, want := range []error{
+		nil, &stock.UserLimitError{PerUser: 3}, &stock.UserLimitError{PerUser: 3, Has: 2}, nil,
+		stock.ErrUserUnknown, &stock.UserLimitError{PerUser: 3, Has: 3}, nil, &stock.UserLimitError{PerUser: 3, Has: 3},
+	} {
+		if !reflect.DeepEqual(refused[i], want) {
+			t.Errorf("purchase %d of %v is answered with %v, want %v", i, list[i], refused[i], want)
+		}
+	}
+	// Who is refused for the limit takes nothing from those who come after, and who is
+	// refused for the stock nothing from their own limit.
+	refused = stock.Allot(2, []stock.Purchase{by("a", 9), by("b", 3), by("b", 2)}, stock.Limit{PerUser: 3})
+	if !errors.Is(refused[0], stock.ErrUserLimit) || !errors.Is(refused[1], stock.ErrInsufficientStock) || refused[2] != nil {
+		t.Errorf("9, 3 and 2 of 2 are answered with %v", refused)
 	}
 }
 

@@ -28,6 +28,7 @@ func needs() []need {
 		{name: "redis", found: program("redis-server"), packages: []string{"redis-server"}},
 		{name: "zookeeper", found: zookeeper, packages: []string{"zookeeper"}},
 		{name: "etcd", found: program("etcd"), packages: []string{"etcd-server"}},
+		{name: "prometheus", found: program("prometheus"), packages: []string{"prometheus"}},
 		{name: "faketime", found: faketime, packages: []string{"faketime"}},
 		{name: "chromium", found: program("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"), packages: []string{"chromium"}},
 	}

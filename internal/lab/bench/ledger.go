@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -120,10 +121,8 @@ func (l *large) settle(ctx context.Context, store *repo.Store) error {
 		if more {
 			continue
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := pause.For(ctx, 100*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

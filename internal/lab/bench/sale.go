@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/load"
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -123,10 +124,8 @@ func (s *stage) settle(ctx context.Context, goodsID int64, result *load.Result) 
 		case wrong == nil, late:
 			return wrong
 		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := pause.For(ctx, 20*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

@@ -112,8 +112,23 @@ func (c Client) AuditInFull(ctx context.Context, goodsID int64) (audit stock.Aud
 
 // CreateGoods makes a goods, as the owner of the shop would.
 func (c Client) CreateGoods(ctx context.Context, goodsID, units int64) error {
+	return c.CreateLimited(ctx, goodsID, units, 0)
+}
+
+// CreateLimited makes one of which a buyer may have only so many units, or any number
+// where that is 0.
+func (c Client) CreateLimited(ctx context.Context, goodsID, units, perUser int64) error {
 	body := map[string]int64{"goods_id": goodsID, "stock": units}
+	if perUser > 0 {
+		body["per_user"] = perUser
+	}
 	return c.call(ctx, http.MethodPost, c.AdminURL+"/goods", body, http.StatusCreated, nil)
+}
+
+// SetLimit sets how many units one buyer may have; 0 is any number.
+func (c Client) SetLimit(ctx context.Context, goodsID, perUser int64) error {
+	url := fmt.Sprintf("%s/goods/%d", c.AdminURL, goodsID)
+	return c.call(ctx, http.MethodPatch, url, map[string]int64{"per_user": perUser}, http.StatusOK, nil)
 }
 
 // Restock adds units, as the owner of the shop would.

@@ -61,7 +61,7 @@ func (c *Cluster) startNginx(ctx context.Context, k *keeper.Keeper, program stri
 		return err
 	}
 	file, log := filepath.Join(folder, "nginx.conf"), filepath.Join(folder, "nginx.log")
-	if err := os.WriteFile(file, []byte(nginx.Local(folder, ports.Address(port), c.addresses())), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(nginx.Local(folder, ports.Address(port), c.addresses(), nginx.Limits{})), 0o600); err != nil {
 		return err
 	}
 	process, err := k.Run(ctx, keeper.Command{

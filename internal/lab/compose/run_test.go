@@ -176,7 +176,7 @@ func (s *sale) audit(t *testing.T, r *load.Result) {
 	}
 }
 
-// The order matters: the last part takes the servers down.
+// The parts share the servers, in this order.
 func TestCompose(t *testing.T) {
 	p := start(t)
 	for _, part := range []struct {
@@ -187,6 +187,7 @@ func TestCompose(t *testing.T) {
 		{"the process lock fails on three replicas and holds on one", scaled},
 		{"a killed replica costs no sale and stops none", killed},
 		{"no accepted sale is lost when everything is taken down", takenDown},
+		{"every strategy does on three replicas what it claims", everyStrategy},
 	} {
 		if !t.Run(part.name, func(t *testing.T) { part.test(t, p) }) {
 			t.Log(p.run(context.WithoutCancel(t.Context()), t, "ps", "--all"))
@@ -249,5 +250,17 @@ func takenDown(t *testing.T, p project) {
 		result := s.sell(t, 0, func() { p.compose(t, "down") })
 		p.compose(t, "up", "--detach", "--wait")
 		s.audit(t, result)
+	}
+}
+
+// everyStrategy has the demo judge all of them, redlock on its five masters among
+// them: it fails where one that claims to be clean is not, or cannot be tried.
+func everyStrategy(t *testing.T, p project) {
+	p.compose(t, "--profile", "redlock", "up", "--detach", "--wait")
+	p.replicas(t, 3)
+	table := p.compose(t, "run", "--rm", "--no-TTY", "demo")
+	t.Log(table)
+	if strings.Contains(table, "not run") {
+		t.Error("a strategy was not run")
 	}
 }

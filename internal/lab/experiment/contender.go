@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/lab/inside"
-	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
@@ -69,16 +68,14 @@ func (c *Contender) connect(s *Scene, need Need) (err error) {
 			MaxOpen: contenderPool, LockWait: time.Second, ConnectTimeout: contenderTimeout,
 		})
 	case Redis:
-		c.clients.RedisOptions = redisOptions(b.Redis)
+		c.clients.RedisOptions = redisOptions(b.Redis.Address, b.Redis.Password)
 		c.clients.Redis = lock.NewRedisClient(c.clients.RedisOptions)
 	case Redlock:
 		for _, node := range b.Redlock.Nodes {
-			c.clients.Redlock = append(c.clients.Redlock, redisClient(node))
+			c.UseMasters([]string{node.Address}, node.Password)
 		}
 	case ZooKeeper:
-		c.clients.ZooKeeper = lock.NewZooKeeperClient(lock.ZooKeeperOptions{
-			Servers: []string{b.ZooKeeper.Address}, SessionTimeout: c.TTL, DialTimeout: contenderTimeout,
-		})
+		c.UseZooKeeper(b.ZooKeeper.Address, c.TTL)
 	case Etcd:
 		c.clients.Etcd, err = lock.NewEtcdClient(lock.EtcdOptions{Endpoints: []string{b.Etcd.Endpoint}, DialTimeout: contenderTimeout})
 	}
@@ -88,17 +85,13 @@ func (c *Contender) connect(s *Scene, need Need) (err error) {
 // UseMasters has the contender ask these masters, and returns its connections.
 func (c *Contender) UseMasters(addresses []string, password string) []redis.UniversalClient {
 	for _, address := range addresses {
-		c.clients.Redlock = append(c.clients.Redlock, lock.NewRedisClient(lock.RedisOptions{
-			Addresses: []string{address}, Password: password, Timeout: contenderTimeout, PoolSize: contenderPool,
-		}))
+		c.clients.Redlock = append(c.clients.Redlock, lock.NewRedisClient(redisOptions(address, password)))
 	}
 	return c.clients.Redlock
 }
 
-func redisClient(r *servers.Redis) redis.UniversalClient { return lock.NewRedisClient(redisOptions(r)) }
-
-func redisOptions(r *servers.Redis) lock.RedisOptions {
-	return lock.RedisOptions{Addresses: []string{r.Address}, Password: r.Password, Timeout: contenderTimeout, PoolSize: contenderPool}
+func redisOptions(address, password string) lock.RedisOptions {
+	return lock.RedisOptions{Addresses: []string{address}, Password: password, Timeout: contenderTimeout, PoolSize: contenderPool}
 }
 
 // UseZooKeeper has the contender go to this server, with sessions that last for so

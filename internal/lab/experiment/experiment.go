@@ -63,8 +63,6 @@ type Stage struct {
 	Servers func(ctx context.Context, s *Scene) (env []string, err error)
 	// Replicas are started behind a balancer; 0: none.
 	Replicas int
-	// Processors of each replica; 0: a fair share.
-	Processors int
 	// Env are STOCKD_… variables of the replicas.
 	Env []string
 	// Own are more of them for single replicas, by their number from 1.

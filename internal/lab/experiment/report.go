@@ -1,10 +1,8 @@
 package experiment
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -25,18 +23,6 @@ type Report struct {
 	// Interrupted tells that the run was ended before its last experiment.
 	Interrupted bool     `json:"interrupted"`
 	Experiments []Result `json:"experiments"`
-}
-
-// WriteFile writes the report as JSON.
-func (r *Report) WriteFile(path string) error {
-	content, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write results: %w", err)
-	}
-	if err := os.WriteFile(path, append(content, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write results: %w", err)
-	}
-	return nil
 }
 
 // Reread judges a run once more, by the histories in its folder. Experiments that

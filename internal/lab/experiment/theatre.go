@@ -111,7 +111,7 @@ func (t *theatre) set(ctx context.Context, s *Scene, stage Stage) error {
 
 func (t *theatre) options(stage Stage, env []string, own map[int][]string) cluster.Options {
 	return cluster.Options{
-		Binary: t.plan.Binary, Replicas: stage.Replicas, Processors: stage.Processors, Lab: stage.Lab,
+		Binary: t.plan.Binary, Replicas: stage.Replicas, Lab: stage.Lab,
 		Balancer: t.plan.Servers.Mode, Embedded: t.backends.Database.Started == servers.Embedded,
 		// What stands later wins.
 		Env: slices.Concat(t.backends.Env(), stage.Env, env), Own: own,
@@ -120,7 +120,7 @@ func (t *theatre) options(stage Stage, env []string, own map[int][]string) clust
 
 // same tells whether one cluster serves both stages.
 func (a Stage) same(b Stage) bool {
-	return a.Replicas == b.Replicas && a.Processors == b.Processors && a.Lab == b.Lab && slices.Equal(a.Env, b.Env) && a.Own == nil && b.Own == nil
+	return a.Replicas == b.Replicas && a.Lab == b.Lab && slices.Equal(a.Env, b.Env) && a.Own == nil && b.Own == nil
 }
 
 // strike ends what a try leaves behind.

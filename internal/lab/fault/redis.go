@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // FlushScripts has a Redis forget its scripts (SCRIPT FLUSH).
@@ -39,10 +41,8 @@ func Promote(ctx context.Context, replica *redis.Client) error {
 		if strings.Contains(said, "role:master") {
 			return nil
 		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("promote the replica: %w", context.Cause(ctx))
+		if err := pause.For(ctx, time.Millisecond); err != nil {
+			return fmt.Errorf("promote the replica: %w", err)
 		}
 	}
 }

@@ -2,6 +2,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -65,25 +66,26 @@ func lineOf(file, name, separator string) string {
 	return ""
 }
 
-// commit is what the go command wrote into this program.
+// commit is what this program was built from.
 func commit() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
+	info, known := debug.ReadBuildInfo()
+	if !known {
 		return "unknown"
 	}
-	revision, changed := "unknown", false
+	return Commit(info)
+}
+
+// Commit is what the go command wrote into a program.
+func Commit(info *debug.BuildInfo) string {
+	facts := make(map[string]string)
 	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			revision = s.Value
-		case "vcs.modified":
-			changed = s.Value == "true"
-		}
+		facts[s.Key] = s.Value
 	}
-	if changed {
-		return revision + " and changes"
+	commit := cmp.Or(facts["vcs.revision"], "unknown")
+	if facts["vcs.modified"] == "true" {
+		commit += " and changes"
 	}
-	return revision
+	return commit
 }
 
 // Lines say it for people.

@@ -1,11 +1,9 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -28,18 +26,6 @@ type Report struct {
 // AsClaimed tells whether every run that was made came out as claimed.
 func (r *Report) AsClaimed() bool {
 	return !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Verdict == NotAsClaimed })
-}
-
-// WriteFile writes the report as JSON.
-func (r *Report) WriteFile(path string) error {
-	content, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	if err := os.WriteFile(path, append(content, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	return nil
 }
 
 // machine names the servers and the machine in one line.

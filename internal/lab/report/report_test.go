@@ -106,7 +106,7 @@ func TestTheFiguresAreNamedAsOthersReadThem(t *testing.T) {
 		Servers: map[string]servers.Info{"database": {Name: "MariaDB", Version: "10.11", Started: servers.Local}},
 		Runs:    []report.Run{r},
 	}
-	if err := full.WriteFile(path); err != nil {
+	if err := report.WriteJSON(path, full); err != nil {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(path)

@@ -200,14 +200,14 @@ const zookeeperLogging = `<configuration>
 
 // readVersion asks the server what it is, once it serves.
 func (z *ZooKeeper) readVersion(ctx context.Context) error {
-	config, err := z.ask(ctx, "conf")
+	config, err := z.Ask(ctx, "conf")
 	if err != nil {
 		return err
 	}
 	if !strings.Contains(config, z.folder) {
 		return errors.New("another ZooKeeper answers, or this one not yet: " + config)
 	}
-	said, err := z.ask(ctx, "srvr")
+	said, err := z.Ask(ctx, "srvr")
 	if err != nil {
 		return err
 	}
@@ -220,8 +220,8 @@ func (z *ZooKeeper) readVersion(ctx context.Context) error {
 	return nil
 }
 
-// ask sends one of the four-letter words.
-func (z *ZooKeeper) ask(ctx context.Context, word string) (string, error) {
+// Ask sends one of the four-letter words, and returns what the server says to it.
+func (z *ZooKeeper) Ask(ctx context.Context, word string) (string, error) {
 	conn, err := z.dial(ctx)
 	if err != nil {
 		return "", err

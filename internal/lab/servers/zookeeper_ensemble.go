@@ -85,7 +85,7 @@ func (e *ZooKeeperEnsemble) configure() error {
 // AwaitLeader waits until a member leads, and tells which.
 func (e *ZooKeeperEnsemble) AwaitLeader(ctx context.Context) (*ZooKeeper, error) {
 	return awaitLeader(ctx, e.Members, func(ctx context.Context, member *ZooKeeper) bool {
-		said, err := member.ask(ctx, "srvr")
+		said, err := member.Ask(ctx, "srvr")
 		return err == nil && strings.Contains(said, "Mode: leader")
 	})
 }

@@ -177,6 +177,7 @@ func (c *consumer) discard(ctx context.Context, m redis.XMessage, reason error) 
 		return nil
 	})
 	if err == nil && len(m.Values) > 0 {
+		c.options.Observer.PutAside()
 		c.options.Log.ErrorContext(ctx, "put aside what is no order", "stream", c.part.dead(), "reason", reason)
 	}
 	return err

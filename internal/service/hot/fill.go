@@ -7,7 +7,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -71,15 +74,9 @@ func (s *Stock) install(ctx context.Context, goodsID, floor int64) error {
 		if err != nil {
 			return notUnknown(fmt.Errorf("fill %s: %w", Place, err))
 		}
-		p := s.part(goodsID)
-		answer, err := p.call(ctx, s.redis, "install", []string{p.counter(goodsID), p.run(), p.orders()},
-			goodsID, place.Units, place.Epoch, s.soldOut.channel)
+		there, err := s.installAs(ctx, place)
 		if err != nil {
-			return backend("install the counter", err)
-		}
-		there, err := strconv.ParseInt(fmt.Sprint(answer), 10, 64)
-		if err != nil {
-			return backend("install the counter", err)
+			return err
 		}
 		if there == place.Epoch {
 			s.options.Log.DebugContext(ctx, "counter installed", "goods", goodsID, "units", place.Units, "epoch", place.Epoch)
@@ -88,6 +85,60 @@ func (s *Stock) install(ctx context.Context, goodsID, floor int64) error {
 		floor = there // somebody was faster, or the database has lost epochs
 	}
 	return fmt.Errorf("%w: others install the counter of goods %d all the time", stock.ErrBusy, goodsID)
+}
+
+// partial is what the script answers where some of what was put beside is gone.
+const partial = "PARTIAL"
+
+// installAs installs the counter of an epoch, and tells which one is there then: 0
+// where Redis has lost what was put beside, and a new epoch is to be begun.
+func (s *Stock) installAs(ctx context.Context, place repo.Place) (epoch int64, err error) {
+	users, err := s.putUsersBeside(ctx, place)
+	if err != nil {
+		return 0, err
+	}
+	p, goodsID := s.part(place.GoodsID), place.GoodsID
+	keys := []string{p.counter(goodsID), p.users(goodsID), p.run(), p.orders(), p.beside(goodsID, place.Epoch)}
+	answer, err := p.call(ctx, s.redis, "install", keys,
+		goodsID, place.Units, place.Epoch, s.soldOut.channel, place.PerUser, users)
+	if err != nil {
+		return 0, backend("install the counter", err)
+	}
+	if answer == partial {
+		return 0, nil
+	}
+	epoch, err = strconv.ParseInt(fmt.Sprint(answer), 10, 64)
+	return epoch, backend("install the counter", err)
+}
+
+// putUsersBeside gathers what each buyer has of a goods with a limit, and tells how
+// many they are. It is read after the epoch has begun, like the units of the place:
+// what is in the ledger by then is in it, and what is not is on the stream.
+func (s *Stock) putUsersBeside(ctx context.Context, place repo.Place) (users int, err error) {
+	if place.PerUser == 0 {
+		return 0, nil
+	}
+	key := s.part(place.GoodsID).beside(place.GoodsID, place.Epoch)
+	err = s.store.EachUsers(ctx, place.GoodsID, func(has map[string]int64) error {
+		users += len(has)
+		fields := make([]any, 0, 2*len(has))
+		for user, units := range has {
+			fields = append(fields, user, units)
+		}
+		_, err := s.redis.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+			pipe.HSet(ctx, key, fields...)
+			pipe.PExpire(ctx, key, fillWithin)
+			return nil
+		})
+		return backend("put buyers beside the counter", err)
+	})
+	return users, err
+}
+
+// LimitChanged installs the counter anew where the goods is sold from Redis: it has
+// the limit, and what each buyer has.
+func (s *Stock) LimitChanged(ctx context.Context, goodsID int64) error {
+	return s.Restocked(ctx, goodsID, 0)
 }
 
 // notUnknown keeps the unknown fate of a filling from being taken for that of a

@@ -57,8 +57,8 @@ type Options struct {
 	Remember time.Duration
 	// Reconcile is the pause between two looks at every counter.
 	Reconcile time.Duration
-	// PerUser is the most units of one goods for one user, or 0 for no limit.
-	PerUser int64
+	// Observer hears what becomes of the orders; nil: nobody does.
+	Observer Observer
 	// Log hears of what is repaired and of what fails; nil hears nothing.
 	Log *slog.Logger
 }
@@ -81,6 +81,9 @@ func (o Options) withDefaults() Options {
 	set(&o.Remember, d.Remember)
 	set(&o.Reconcile, d.Reconcile)
 	set(&o.Log, d.Log)
+	if o.Observer == nil {
+		o.Observer = unobserved{}
+	}
 	return o
 }
 

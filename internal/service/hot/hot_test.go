@@ -368,24 +368,6 @@ func TestASoldOutReplicaStillKnowsAKey(t *testing.T) {
 	}
 }
 
-func TestAUserBuysNoMoreThanTheLimit(t *testing.T) {
-	s := open(t, lab.Redis(t), 100)
-	s.options.PerUser = 3
-	a, b := s.replica(t, "a"), s.replica(t, "b")
-	by := func(user string, units int64) stock.Purchase {
-		p := buy(units)
-		p.UserID = user
-		return p
-	}
-	told := orders(sell(t, a, by("小明", 2)), sell(t, b, by("小明", 1)), sell(t, a, by("other", 3)), sell(t, a, buy(5)))
-	for _, r := range []*hot.Stock{a, b} {
-		if o, err := deduct(t, r, by("小明", 1)); err != nil || !errors.Is(o.Refused, stock.ErrUserLimit) {
-			t.Errorf("above the limit: %v, %v, want %v", o.Refused, err, stock.ErrUserLimit)
-		}
-	}
-	s.assertExact(t, a, told)
-}
-
 func TestAwaitReturnsWhenTheLedgerHasTheOrder(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	a := s.replica(t, "a")
@@ -456,16 +438,16 @@ func TestTheStockIsSoldOnACluster(t *testing.T) {
 	server := lab.OwnCluster(t)
 	s := open(t, server, 300)
 	s.cluster = true
-	s.options.PerUser = 1000
 	s.client.Close() //nolint:errcheck // a cluster's takes its place
 	s.client = lock.NewRedisClient(lock.RedisOptions{Addresses: []string{server.Address}, Cluster: true, Password: server.Password, Timeout: time.Second, PoolSize: 4})
 	a, b := s.replica(t, "a"), s.replica(t, "b")
-	user := buy(2)
-	user.UserID = "somebody"
-	told := orders(sell(t, a, user))
+	s.limit(t, a, 1000)
+	told := orders(sell(t, a, by("somebody", 2)))
 	if _, err := s.store.Fill(t.Context(), goods, hot.Place, 0); err != nil { // so that some are offered again
 		t.Fatal(err)
 	}
+	told = append(told, sell(t, b, by("somebody", 1)))
+	s.limit(t, a, 0)
 	told = append(told, crowd(t, a, b)...)
 	s.assertExact(t, a, told)
 }

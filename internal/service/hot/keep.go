@@ -26,6 +26,7 @@ func (c *consumer) keep(ctx context.Context, entries []entry) error {
 		stale, isStale := errors.AsType[*repo.StaleError](err)
 		switch {
 		case err == nil:
+			c.options.Observer.Written(len(entries))
 			return c.settle(ctx, entries)
 		case errors.Is(err, stock.ErrDuplicateRequest):
 			rest, err = c.settleKnown(ctx, entries)
@@ -55,16 +56,16 @@ func (c *consumer) settle(ctx context.Context, entries []entry) error {
 	}
 	keys, requests := []string{c.part.orders()}, make([]string, 0, len(entries))
 	numbers := make(map[int64]int)
-	orders := make([]any, 0, 4*len(entries))
+	orders := make([]any, 0, 5*len(entries))
 	for _, e := range entries {
 		n, seen := numbers[e.GoodsID]
 		if !seen {
 			n = len(numbers) + 1
 			numbers[e.GoodsID] = n
-			keys = append(keys, c.part.counter(e.GoodsID))
+			keys = append(keys, c.part.counter(e.GoodsID), c.part.users(e.GoodsID))
 		}
 		requests = append(requests, c.part.request(e.RequestID))
-		orders = append(orders, e.id, n, e.Epoch, e.Quantity)
+		orders = append(orders, e.id, n, e.Epoch, e.Quantity, e.UserID)
 	}
 	args := append([]any{group, c.options.Remember.Milliseconds(), len(numbers), c.soldOut.channel}, orders...)
 	_, err := c.part.call(ctx, c.redis, "settle", append(keys, requests...), args...)
@@ -140,15 +141,18 @@ func (c *consumer) offerAgain(ctx context.Context, entries []entry, stale *repo.
 // readmit offers one order of an epoch that is over. Where the counter of a later
 // one has not been installed, because whoever began it has died, we do it.
 func (c *consumer) readmit(ctx context.Context, e entry) error {
-	keys := []string{c.part.counter(e.GoodsID), c.part.run(), c.part.orders(), c.part.dead(), c.part.request(e.RequestID)}
-	args := slices.Concat([]any{group, e.id}, e.list())
+	keys := []string{
+		c.part.counter(e.GoodsID), c.part.users(e.GoodsID), c.part.run(), c.part.orders(), c.part.dead(), c.part.request(e.RequestID),
+	}
+	args := slices.Concat([]any{group, e.id}, e.list(), []any{e.text("limit"), e.text("earlier")})
 	for range fillTries {
 		answer, err := c.part.call(ctx, c.redis, "readmit", keys, args...)
 		if err != nil {
 			return backend("offer again", err)
 		}
 		if answer == "DEAD" {
-			c.options.Log.ErrorContext(ctx, "an order that Redis had lost finds nothing left", "goods", e.GoodsID,
+			c.options.Observer.PutAside()
+			c.options.Log.ErrorContext(ctx, "an order that Redis had lost finds nothing left for it", "goods", e.GoodsID,
 				"order", e.ID, "request", e.RequestID, "stream", c.part.dead())
 		}
 		if answer != absent {
@@ -170,10 +174,11 @@ func (c *consumer) bury(ctx context.Context, e entry, reason string) error {
 	keys := []string{
 		c.part.counter(e.GoodsID), c.part.users(e.GoodsID), c.part.orders(), c.part.dead(), c.part.request(e.RequestID),
 	}
-	args := slices.Concat([]any{group, e.id, reason, c.options.PerUser, c.soldOut.channel}, e.list())
+	args := slices.Concat([]any{group, e.id, reason, c.soldOut.channel}, e.list())
 	if _, err := c.part.call(ctx, c.redis, "bury", keys, args...); err != nil {
 		return backend("put aside", err)
 	}
+	c.options.Observer.PutAside()
 	c.options.Log.ErrorContext(ctx, "an order was put aside", "reason", reason, "goods", e.GoodsID, "order", e.ID,
 		"request", e.RequestID, "stream", c.part.dead())
 	return nil

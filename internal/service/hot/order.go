@@ -21,7 +21,8 @@ type entry struct {
 }
 
 // fieldNames are the fields of an order in the order in which the script takes
-// them.
+// them. What the stream has beside them is the script's own: the limit of one buyer,
+// and whether the order was promised under an earlier one.
 func fieldNames() []string {
 	return []string{"goods", "quantity", "epoch", "request", "order", "remaining", "at", "replica", "user"}
 }
@@ -45,6 +46,7 @@ func (s *Stock) readEntry(m redis.XMessage) (entry, error) {
 			Strategy: s.store.Strategy(), Replica: unescape(e.text("replica")),
 		},
 		Epoch: whole("epoch"), At: time.UnixMilli(whole("at")),
+		Limited: e.isLimited(), Earlier: e.text("earlier") == "1",
 	}
 	if wrong == nil && (e.ID == "" || e.RequestID == "" || e.Quantity < 1) {
 		wrong = fmt.Errorf("entry %s is no order", m.ID)
@@ -55,6 +57,13 @@ func (s *Stock) readEntry(m redis.XMessage) (entry, error) {
 func (e entry) text(name string) string {
 	text, _ := e.fields[name].(string)
 	return text
+}
+
+// isLimited tells that the goods had a limit. An order from before there were limits
+// does not say.
+func (e entry) isLimited() bool {
+	limit := e.text("limit")
+	return limit != "" && limit != "0"
 }
 
 // list is what the script takes of an order.

@@ -98,22 +98,30 @@ func (s *Stock) reconcile(ctx context.Context) {
 // the database differ, and repairs it by installing the counter anew: that is
 // exact whatever was there. A counter that is too high is replaced at once. One
 // that is too low, only where two looks in a row have seen the same and nothing on
-// the stream.
+// the stream. One of an epoch that is over, when the second look finds that nobody
+// installs it: whoever began the next epoch has died, or could not reach Redis.
 func (s *Stock) Reconcile(ctx context.Context) error {
 	places, err := s.store.Places(ctx, Place)
 	if err != nil {
 		return err
 	}
+	var differ int64
 	seen := make(map[int64]Drift)
 	for _, place := range places {
 		d, err := s.compare(ctx, place)
 		if err != nil {
 			return err
 		}
+		if d.unexplained() {
+			differ += max(d.Drift, -d.Drift)
+		}
 		switch {
-		case !d.Installed || d.Drift == 0:
+		case !d.Installed && (d.Epoch == 0 || s.before(place.GoodsID) != d):
+			seen[place.GoodsID] = d
 			continue
-		case d.Redis > d.Place, d.Promised == 0 && s.before(place.GoodsID) == d:
+		case d.Installed && d.Drift == 0:
+			continue
+		case !d.Installed, d.Redis > d.Place, d.Promised == 0 && s.before(place.GoodsID) == d:
 		default:
 			seen[place.GoodsID] = d
 			continue
@@ -123,9 +131,17 @@ func (s *Stock) Reconcile(ctx context.Context) error {
 		if err := s.install(ctx, place.GoodsID, 0); err != nil {
 			return err
 		}
+		s.options.Observer.Repaired()
 	}
+	s.options.Observer.Compared(differ)
 	s.remember(seen)
 	return nil
+}
+
+// unexplained tells that there is a difference which orders that are being settled
+// cannot make up.
+func (d Drift) unexplained() bool {
+	return d.Installed && (d.Redis > d.Place || d.Promised == 0)
 }
 
 // before is what the look before this one has seen of a goods.

@@ -65,6 +65,11 @@ func (p *partition) users(goodsID int64) string {
 	return p.base + "users:" + strconv.FormatInt(goodsID, 10)
 }
 
+// beside is where the users of a goods are put together for an epoch.
+func (p *partition) beside(goodsID, epoch int64) string {
+	return p.users(goodsID) + ":" + strconv.FormatInt(epoch, 10)
+}
+
 func (p *partition) filling(goodsID int64) string {
 	return p.base + "filling:" + strconv.FormatInt(goodsID, 10)
 }

@@ -19,6 +19,7 @@ const (
 	answerKnown   = 2
 	answerShort   = 0
 	answerLimited = -1
+	answerNobody  = -2
 )
 
 // Deduct promises units to a batch of purchases, first come first served. A
@@ -73,7 +74,8 @@ func numbers(n int) ([]string, error) {
 // verdict is what the script says of one purchase.
 type verdict struct {
 	answer int64
-	// text is what is left, or what is remembered of a known request.
+	// text is what is left, or what is remembered of a known request, or the limit
+	// and what its buyer has.
 	text string
 }
 
@@ -82,8 +84,8 @@ func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase,
 	p := s.part(goodsID)
 	keys := make([]string, 0, 4+len(batch))
 	keys = append(keys, p.counter(goodsID), p.users(goodsID), p.run(), p.orders())
-	args := make([]any, 0, 4+4*len(batch))
-	args = append(args, goodsID, escape(s.options.Replica), time.Now().UnixMilli(), s.options.PerUser)
+	args := make([]any, 0, 3+4*len(batch))
+	args = append(args, goodsID, escape(s.options.Replica), time.Now().UnixMilli())
 	for i, purchase := range batch {
 		keys = append(keys, p.request(purchase.RequestID))
 		args = append(args, purchase.RequestID, purchase.Quantity, purchase.UserID, orders[i])
@@ -147,12 +149,23 @@ func (s *Stock) outcomes(goodsID int64, batch []stock.Purchase, orders []string,
 			}
 			list[i] = known
 		case answerLimited:
-			list[i].Refused = fmt.Errorf("%w: %d a buyer", stock.ErrUserLimit, s.options.PerUser)
+			list[i].Refused = readLimited(v.text)
+		case answerNobody:
+			list[i].Refused = stock.ErrUserUnknown
 		default:
 			list[i].Refused = stock.ErrInsufficientStock
 		}
 	}
 	return list, nil
+}
+
+// readLimited is the refusal of a buyer who would have too many.
+func readLimited(text string) error {
+	limited := new(stock.UserLimitError)
+	if _, err := fmt.Sscan(text, &limited.PerUser, &limited.Has); err != nil {
+		return stock.ErrUserLimit // it is one all the same
+	}
+	return limited
 }
 
 // known answers a request id that Redis remembers. Where it remembers the number

@@ -10,6 +10,9 @@ import (
 	"runtime/debug"
 )
 
+// Message is what the log says of each panic, beside what it was.
+const Message = "panic"
+
 // ErrPanicked tells that work ended in a panic. What and where it was is for the
 // log, and not for a buyer.
 var ErrPanicked = errors.New("a panic, see the log")
@@ -25,7 +28,7 @@ func Do(ctx context.Context, log *slog.Logger, doing string, work func() error) 
 		if log == nil {
 			log = slog.Default()
 		}
-		log.ErrorContext(ctx, "panic", "doing", doing, "cause", cause, "stack", string(debug.Stack()))
+		log.ErrorContext(ctx, Message, "doing", doing, "cause", cause, "stack", string(debug.Stack()))
 		err = ErrPanicked
 	}()
 	return work()

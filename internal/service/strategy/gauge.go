@@ -3,6 +3,8 @@ package strategy
 import (
 	"sync"
 	"time"
+
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // lookEvery is how old the estimate of what is left may become while a goods is
@@ -14,19 +16,19 @@ const lookEvery = 50 * time.Millisecond
 // enough for them is for the database to say.
 type gauges struct{ byGoods sync.Map }
 
-// spend takes units off the estimate and returns what it was before. It does not
-// where the estimate is too old or too low: then it is time to look.
-func (g *gauges) spend(goodsID, units int64) (before int64, ok bool) {
+// spend takes units off the estimate and returns the goods as it was before. It does
+// not where the estimate is too old or too low: then it is time to look.
+func (g *gauges) spend(goodsID, units int64) (before stock.Goods, ok bool) {
 	found, known := g.byGoods.Load(goodsID)
 	if !known {
-		return 0, false
+		return stock.Goods{}, false
 	}
 	return found.(*gauge).spend(units) //nolint:forcetypeassert // nothing else is stored
 }
 
 // saw begins a new estimate after a look.
-func (g *gauges) saw(goodsID, left int64) {
-	g.byGoods.Store(goodsID, &gauge{left: left, until: time.Now().Add(lookEvery)})
+func (g *gauges) saw(left stock.Goods) {
+	g.byGoods.Store(left.ID, &gauge{left: left, until: time.Now().Add(lookEvery)})
 }
 
 // doubt has the next purchase look.
@@ -34,22 +36,22 @@ func (g *gauges) doubt(goodsID int64) { g.byGoods.Delete(goodsID) }
 
 type gauge struct {
 	mu    sync.Mutex
-	left  int64
+	left  stock.Goods
 	until time.Time
 }
 
-func (g *gauge) spend(units int64) (before int64, ok bool) {
+func (g *gauge) spend(units int64) (before stock.Goods, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	if g.left < units {
-		return 0, false
+	if g.left.Stock < units {
+		return stock.Goods{}, false
 	}
 	if now.After(g.until) {
 		g.until = now.Add(lookEvery) // one looks, and meanwhile the others go on
-		return 0, false
+		return stock.Goods{}, false
 	}
 	before = g.left
-	g.left -= units
+	g.left.Stock -= units
 	return before, true
 }

@@ -8,7 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/trail"
 )
 
 // Group bounds the queues of a Grouped strategy.
@@ -24,6 +27,8 @@ type Group struct {
 	Timeout time.Duration
 	// Log hears of a strategy that panics; nil: slog's default.
 	Log *slog.Logger
+	// Observer hears of each batch; nil: nobody does.
+	Observer Observer
 }
 
 // Ledger finds the orders that were made under request ids; ids that are not in
@@ -53,6 +58,9 @@ type Grouped struct {
 
 // NewGrouped groups the calls of a strategy that writes to this ledger.
 func NewGrouped(strategy Strategy, ledger Ledger, bounds Group) *Grouped {
+	if bounds.Observer == nil {
+		bounds.Observer = unobserved{}
+	}
 	safe := rescued{strategy, bounds.Log} // a panic in a queue's goroutine would end the replica
 	return &Grouped{strategy: safe, ledger: ledger, bounds: bounds, queues: make(map[int64]*queue)}
 }
@@ -66,7 +74,7 @@ func (g *Grouped) Deduct(ctx context.Context, goodsID int64, purchases []stock.P
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("queue for goods %d: %w", goodsID, context.Cause(ctx))
 	}
-	c := &call{purchases: purchases, asked: time.Now(), done: make(chan struct{})}
+	c := &call{purchases: purchases, asked: time.Now(), step: trace.SpanFromContext(ctx), done: make(chan struct{})}
 	if err := g.enter(goodsID, c); err != nil {
 		return nil, err
 	}
@@ -94,6 +102,16 @@ func (g *Grouped) Close() error {
 	g.mu.Unlock()
 	g.writers.Wait()
 	return nil
+}
+
+// Waiting is how many purchases wait in all queues.
+func (g *Grouped) Waiting() (purchases int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, q := range g.queues {
+		purchases += q.purchases
+	}
+	return purchases
 }
 
 // errClosing is told to those who come when the replica stops.
@@ -183,10 +201,13 @@ const rewrites = 10
 // write has the strategy write the batch, without those calls that turn out to
 // be in the ledger already.
 func (g *Grouped) write(ctx context.Context, goodsID int64, b *batch) {
+	ctx, step := trail.Together(ctx, "write batch", stepsOf(b.calls))
+	defer step.End()
 	calls := b.calls
 	for range rewrites {
-		begun := time.Now()
-		outcomes, err := g.strategy.Deduct(ctx, goodsID, purchasesOf(calls))
+		begun, purchases := time.Now(), purchasesOf(calls)
+		g.bounds.Observer.Batched(len(purchases))
+		outcomes, err := g.strategy.Deduct(ctx, goodsID, purchases)
 		if !errors.Is(err, stock.ErrDuplicateRequest) {
 			g.answer(calls, begun, outcomes, err)
 			return

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -18,6 +20,7 @@ type queue struct {
 type call struct {
 	purchases []stock.Purchase
 	asked     time.Time
+	step      trace.Span // that the call is a part of
 	state     callState
 	batch     *batch // from when it is being written
 	// done is closed when the answer is there.
@@ -149,6 +152,14 @@ func purchasesOf(calls []*call) []stock.Purchase {
 		list = append(list, c.purchases...)
 	}
 	return list
+}
+
+func stepsOf(calls []*call) []trace.Span {
+	steps := make([]trace.Span, len(calls))
+	for i, c := range calls {
+		steps[i] = c.step
+	}
+	return steps
 }
 
 func requestIDs(calls []*call) []string {

@@ -69,9 +69,8 @@ func (m *memory) write(goodsID int64, batch []stock.Purchase) ([]stock.Outcome, 
 		}
 	}
 	outcomes := make([]stock.Outcome, len(batch))
-	for i, fits := range stock.Allot(m.stock, batch) {
-		if !fits {
-			outcomes[i].Refused = stock.ErrInsufficientStock
+	for i, refused := range stock.Allot(m.stock, batch, stock.Limit{}) {
+		if outcomes[i].Refused = refused; refused != nil {
 			continue
 		}
 		m.stock -= batch[i].Quantity

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/trail"
 )
 
 // releaseWithin bounds the release of a lock, which must not depend on the
@@ -24,12 +25,13 @@ type guarded struct {
 	store  site
 	locker lock.Locker
 	wait   time.Duration
+	heard  Observer
 	// sell is what is done under the lock; nil: sellUnfenced.
 	sell sell
 }
 
 func newGuarded(d Deps, locker lock.Locker) guarded {
-	return guarded{store: d.site(), locker: d.site().record(locker), wait: d.LockWait}
+	return guarded{store: d.site(), locker: d.site().record(locker), wait: d.LockWait, heard: d.Observer()}
 }
 
 // sell sells a batch under a lease. The context ends with the lease.
@@ -37,15 +39,23 @@ type sell func(ctx context.Context, lease lock.Lease, goodsID int64, batch []sto
 
 func (g guarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
 	asked := time.Now()
-	lease, err := g.acquire(ctx, goodsID)
+	waiting, step := trail.Step(ctx, "wait for lock")
+	lease, err := g.acquire(waiting, goodsID)
+	step.End()
+	granted := time.Now()
+	g.heard.Waited(granted.Sub(asked), err)
 	if err != nil {
 		return nil, err
 	}
-	granted := time.Now()
 	outcomes, err = g.sellUnder(ctx, lease, goodsID, batch)
+	held := time.Since(granted)
+	g.heard.Held(held, errors.Is(context.Cause(lease.Context()), lock.ErrLost))
+	if errors.Is(err, stock.ErrFenced) {
+		g.heard.Fenced()
+	}
 	for i := range outcomes {
 		outcomes[i].Wait = granted.Sub(asked)
-		outcomes[i].Hold = time.Since(granted)
+		outcomes[i].Hold = held
 	}
 	return outcomes, err
 }
@@ -53,6 +63,8 @@ func (g guarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purcha
 // sellUnder sells and gives the lock back, also where selling panics: nobody else
 // would, and a lock that is renewed would never be free again.
 func (g guarded) sellUnder(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
+	ctx, step := trail.Step(ctx, "hold lock")
+	defer step.End()
 	defer g.release(ctx, lease)
 	work, stop := lock.While(ctx, lease)
 	defer stop()

@@ -41,7 +41,7 @@ func newLocked(l lock.Entry, d Deps) Strategy {
 		}
 	}
 	deps := d.Lock
-	deps.Floor = floorOf(d.Store)
+	deps.Floor, deps.TriedInVain = floorOf(d.Store), d.Observer().TriedInVain
 	return fenceable{
 		guarded: newGuarded(d, l.New(deps)),
 		issue:   deps.Issue,

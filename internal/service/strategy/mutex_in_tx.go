@@ -30,23 +30,20 @@ func mutexInTx() Entry {
 // inTx locks in the wrong place: a synchronized method inside a transaction.
 type inTx struct{ guarded }
 
-func (s inTx) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
-	err = s.store.InTx(ctx, func(tx *repo.Tx) error {
-		lease, err := s.acquire(ctx, goodsID)
-		if err != nil {
-			return err
-		}
-		defer s.release(ctx, lease) // before the commit, that is the mistake
-		read, err := tx.Goods(ctx, goodsID)
-		if err != nil {
-			return err
-		}
-		s.store.between(ctx, goodsID)
-		outcomes, err = compare(read, batch).sell(ctx, tx, setStock)
-		return err
+func (s inTx) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	return whileLimitChanges(func() ([]stock.Outcome, error) {
+		return s.store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) {
+			lease, err := s.acquire(ctx, goodsID)
+			if err != nil {
+				return nil, err
+			}
+			defer s.release(ctx, lease) // before the commit, that is the mistake
+			read, err := tx.Goods(ctx, goodsID)
+			if err != nil {
+				return nil, err
+			}
+			s.store.between(ctx, goodsID)
+			return plan{read: read, batch: batch}.sell(ctx, tx, setStock)
+		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return outcomes, nil
 }

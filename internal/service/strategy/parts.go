@@ -34,58 +34,81 @@ func subtract(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) e
 // own. Between the read and the write anything can happen, unless the caller
 // holds a lock that keeps it from happening; the lock's token, or 0, goes into
 // the ledger.
-func checkThenWrite(ctx context.Context, store site, goodsID int64, batch []stock.Purchase, token uint64, write write) (outcomes []stock.Outcome, err error) {
-	read, err := store.Goods(ctx, goodsID)
-	if err != nil {
-		return nil, err
-	}
-	plan := compare(read, batch)
-	plan.token = token
-	if len(plan.picked) == 0 {
-		return answer(plan.fits, nil), nil
-	}
-	ctx = store.between(ctx, goodsID)
-	err = store.InTx(ctx, func(tx *repo.Tx) error {
-		outcomes, err = plan.sell(ctx, tx, write)
-		return err
+func checkThenWrite(ctx context.Context, store site, goodsID int64, batch []stock.Purchase, token uint64, write write) ([]stock.Outcome, error) {
+	return whileLimitChanges(func() ([]stock.Outcome, error) {
+		read, err := store.Goods(ctx, goodsID)
+		if err != nil {
+			return nil, err
+		}
+		plan := plan{read: read, batch: batch, token: token}
+		if refused, none := plan.noneFits(); none {
+			return answer(refused, nil), nil
+		}
+		ctx := store.between(ctx, goodsID)
+		return store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) { return plan.sell(ctx, tx, write) })
 	})
-	if err != nil {
-		return nil, err
+}
+
+// limitChanges bounds how often a batch is sold anew because its goods was given
+// another limit of one buyer in the middle of it.
+const limitChanges = 5
+
+func whileLimitChanges(sell func() ([]stock.Outcome, error)) (outcomes []stock.Outcome, err error) {
+	for range limitChanges {
+		outcomes, err = sell()
+		if !errors.Is(err, repo.ErrLimitChanged) {
+			return outcomes, err
+		}
 	}
-	return outcomes, nil
+	return nil, err
 }
 
 // noToken is the token of a sale that no lock guards.
 const noToken = 0
 
-// plan is what of a batch fits into the stock that was read.
+// plan is a batch and the stock that it is to be sold from, as it was read.
 type plan struct {
-	read   stock.Goods
-	fits   []bool
-	picked []stock.Purchase
-	token  uint64 // of the lock that guards the sale, or 0
+	read  stock.Goods
+	batch []stock.Purchase
+	token uint64 // of the lock that guards the sale, or 0
 }
 
-func compare(read stock.Goods, batch []stock.Purchase) plan {
-	fits := stock.Allot(read.Stock, batch)
-	return plan{read: read, fits: fits, picked: pick(batch, fits)}
+// noneFits tells whether there is not enough for any of the batch, whoever buys.
+func (p plan) noneFits() (refused []error, none bool) {
+	refused = stock.Allot(p.read.Stock, p.batch, stock.Limit{})
+	return refused, !slices.Contains(refused, nil)
 }
 
-// sell appends what fits to the ledger, and then writes the row.
+// sell counts the buyers in where the goods has a limit, appends what fits to the
+// ledger, and then writes the row.
 func (p plan) sell(ctx context.Context, tx *repo.Tx, write write) ([]stock.Outcome, error) {
-	if len(p.picked) == 0 {
-		return answer(p.fits, nil), nil
+	limit, err := tx.CountIn(ctx, p.read.ID, p.read.PerUser, p.batch)
+	if err != nil {
+		return nil, err
 	}
-	units := stock.Units(p.picked)
+	return p.sellUnder(ctx, tx, limit, write)
+}
+
+// sellUnder is sell for buyers who are counted in.
+func (p plan) sellUnder(ctx context.Context, tx *repo.Tx, limit stock.Limit, write write) ([]stock.Outcome, error) {
+	refused := stock.Allot(p.read.Stock, p.batch, limit)
+	picked, rest := pick(p.batch, refused)
+	if len(picked) == 0 {
+		return answer(refused, nil), nil
+	}
+	if err := tx.CountOut(ctx, p.read.ID, rest); err != nil {
+		return nil, err
+	}
+	units := stock.Units(picked)
 	left := p.read.Stock - units
-	orders, err := tx.Append(ctx, repo.Sale{GoodsID: p.read.ID, Batch: p.picked, Token: p.token, Left: &left})
+	orders, err := tx.Append(ctx, repo.Sale{GoodsID: p.read.ID, Batch: picked, Token: p.token, Left: &left})
 	if err != nil {
 		return nil, err
 	}
 	if err := write(ctx, tx, p.read, units); err != nil {
 		return nil, err
 	}
-	return answer(p.fits, orders), nil
+	return answer(refused, orders), nil
 }
 
 // taker is a strategy that has the database compare: it appends the whole batch
@@ -98,6 +121,9 @@ type taker struct {
 	// at before they are written to: once an item is sold out, a refusal costs
 	// one read and no transaction.
 	short *sync.Map
+	// limits has the limit of one buyer of those goods that had one at the last look.
+	// Where that is another one by now, the row tells.
+	limits *sync.Map
 }
 
 // take takes units off the row in a transaction, where there are enough, and
@@ -105,7 +131,7 @@ type taker struct {
 type take func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (left int64, enough bool, err error)
 
 func newTaker(store site, take take) taker {
-	return taker{store: store, take: take, short: new(sync.Map)}
+	return taker{store: store, take: take, short: new(sync.Map), limits: new(sync.Map)}
 }
 
 // errDoesNotFit rolls back the transaction of a batch that asks for more than
@@ -118,26 +144,24 @@ var errDoesNotFit = errors.New("the batch does not fit")
 const offers = 20
 
 func (t taker) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
-	fits := stock.Allot(stock.Units(batch), batch) // all of it
+	refused := make([]error, len(batch)) // nobody
 	_, look := t.short.Load(goodsID)
 	for range offers {
 		if look {
-			goods, err := t.store.Goods(ctx, goodsID)
-			if err != nil {
+			var err error
+			if refused, err = t.look(ctx, goodsID, batch); err != nil {
 				return nil, err
 			}
-			fits = stock.Allot(goods.Stock, batch)
-			t.remember(goodsID, fits)
 		}
-		picked := pick(batch, fits)
+		picked, _ := pick(batch, refused)
 		if len(picked) == 0 {
-			return answer(fits, nil), nil
+			return answer(refused, nil), nil
 		}
-		orders, err := t.offer(ctx, goodsID, picked)
+		sold, err := t.offer(ctx, goodsID, picked, len(picked) < len(batch))
 		if err == nil {
-			return answer(fits, orders), nil
+			return merge(refused, sold), nil
 		}
-		if !errors.Is(err, errDoesNotFit) {
+		if !errors.Is(err, errDoesNotFit) && !errors.Is(err, repo.ErrLimitChanged) {
 			return nil, err
 		}
 		look = true
@@ -145,30 +169,75 @@ func (t taker) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase
 	return nil, fmt.Errorf("%w: the stock of goods %d changed %d times while a batch was offered", stock.ErrBusy, goodsID, offers)
 }
 
-func (t taker) remember(goodsID int64, fits []bool) {
-	if slices.Contains(fits, false) {
-		t.short.Store(goodsID, true)
-	} else {
-		t.short.Delete(goodsID)
-	}
-}
-
-func (t taker) offer(ctx context.Context, goodsID int64, picked []stock.Purchase) (orders []stock.Order, err error) {
-	sell := t.appendThenTake
-	if slices.ContainsFunc(picked, func(p stock.Purchase) bool { return p.Keyed }) {
-		sell = t.takeThenAppend
-	}
-	err = t.store.InTx(ctx, func(tx *repo.Tx) error {
-		orders, err = sell(ctx, tx, goodsID, picked)
-		if err == nil {
-			t.store.between(ctx, goodsID)
-		}
-		return err
-	})
+// look finds out what of a batch fits, and which limit to sell under.
+func (t taker) look(ctx context.Context, goodsID int64, batch []stock.Purchase) (refused []error, err error) {
+	goods, err := t.store.Goods(ctx, goodsID)
 	if err != nil {
 		return nil, err
 	}
-	return orders, nil
+	limit, err := t.store.Has(ctx, goodsID, goods.PerUser, batch)
+	if err != nil {
+		return nil, err
+	}
+	refused = stock.Allot(goods.Stock, batch, limit)
+	t.remember(goods, refused)
+	return refused, nil
+}
+
+func (t taker) remember(goods stock.Goods, refused []error) {
+	if goods.PerUser > 0 {
+		t.limits.Store(goods.ID, goods.PerUser)
+	} else {
+		t.limits.Delete(goods.ID)
+	}
+	if slices.Contains(refused, stock.ErrInsufficientStock) {
+		t.short.Store(goods.ID, true)
+	} else {
+		t.short.Delete(goods.ID)
+	}
+}
+
+// limit is what a buyer may have, as far as this replica knows.
+func (t taker) limit(goodsID int64) int64 {
+	perUser, _ := t.limits.Load(goodsID)
+	units, _ := perUser.(int64) // 0 where there is none
+	return units
+}
+
+// offer sells a batch, or what of it is within the limits of its buyers. Where it
+// is a part of a larger one, all of it or nothing: what it would leave may be for
+// another part.
+func (t taker) offer(ctx context.Context, goodsID int64, batch []stock.Purchase, part bool) ([]stock.Outcome, error) {
+	return t.store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) {
+		limit, err := tx.CountIn(ctx, goodsID, t.limit(goodsID), batch)
+		if err != nil {
+			return nil, err
+		}
+		refused := stock.Allot(stock.Units(batch), batch, limit)
+		picked, rest := pick(batch, refused)
+		switch {
+		case part && len(rest) > 0:
+			return nil, errDoesNotFit
+		case len(picked) == 0:
+			return answer(refused, nil), tx.ConfirmLimit(ctx, goodsID)
+		}
+		if err := tx.CountOut(ctx, goodsID, rest); err != nil {
+			return nil, err
+		}
+		orders, err := t.sell(ctx, tx, goodsID, picked)
+		if err != nil {
+			return nil, err
+		}
+		t.store.between(ctx, goodsID)
+		return answer(refused, orders), nil
+	})
+}
+
+func (t taker) sell(ctx context.Context, tx *repo.Tx, goodsID int64, picked []stock.Purchase) ([]stock.Order, error) {
+	if slices.ContainsFunc(picked, func(p stock.Purchase) bool { return p.Keyed }) {
+		return t.takeThenAppend(ctx, tx, goodsID, picked)
+	}
+	return t.appendThenTake(ctx, tx, goodsID, picked)
 }
 
 // appendThenTake takes the row last, so that it is locked for one statement and
@@ -205,26 +274,41 @@ func (t taker) takeAll(ctx context.Context, tx *repo.Tx, goodsID int64, picked [
 	return left, err
 }
 
-// pick is the part of the batch that fits.
-func pick(batch []stock.Purchase, fits []bool) []stock.Purchase {
-	picked := make([]stock.Purchase, 0, len(batch))
+// pick parts a batch into what is not refused and what is.
+func pick(batch []stock.Purchase, refused []error) (picked, rest []stock.Purchase) {
+	picked = make([]stock.Purchase, 0, len(batch))
 	for i, p := range batch {
-		if fits[i] {
+		if refused[i] == nil {
 			picked = append(picked, p)
+		} else {
+			rest = append(rest, p)
 		}
 	}
-	return picked
+	return picked, rest
 }
 
-// answer pairs the batch with the orders of those purchases that fit.
-func answer(fits []bool, orders []stock.Order) []stock.Outcome {
-	outcomes := make([]stock.Outcome, len(fits))
-	for i, fit := range fits {
-		if !fit {
-			outcomes[i].Refused = stock.ErrInsufficientStock
+// answer pairs a batch with the orders of those purchases that were not refused.
+func answer(refused []error, orders []stock.Order) []stock.Outcome {
+	outcomes := make([]stock.Outcome, len(refused))
+	for i, reason := range refused {
+		if reason != nil {
+			outcomes[i].Refused = reason
 			continue
 		}
 		outcomes[i].Order, orders = orders[0], orders[1:]
+	}
+	return outcomes
+}
+
+// merge pairs a batch with the outcomes of those purchases that were not refused.
+func merge(refused []error, of []stock.Outcome) []stock.Outcome {
+	outcomes := make([]stock.Outcome, len(refused))
+	for i, reason := range refused {
+		if reason != nil {
+			outcomes[i].Refused = reason
+			continue
+		}
+		outcomes[i], of = of[0], of[1:]
 	}
 	return outcomes
 }

@@ -35,4 +35,6 @@ type Promiser interface {
 	Await(ctx context.Context, order stock.Order) error
 	// Drift compares what may still be promised with what the ledger leaves.
 	Drift(ctx context.Context, goodsID int64) (hot.Drift, error)
+	// Lag is how far the ledger is behind what was promised.
+	Lag(ctx context.Context) (hot.Lag, error)
 }

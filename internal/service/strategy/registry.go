@@ -171,6 +171,8 @@ type Deps struct {
 	Buckets int
 	// Hot is how redis-stock sells; its Replica is the store's.
 	Hot hot.Options
+	// Observe finds who hears what a strategy does; nil: nobody does.
+	Observe func(strategy string) Observer
 	// Lab is what an experiment does inside of the replica; nil: nothing.
 	Lab Lab
 }

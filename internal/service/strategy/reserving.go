@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -57,45 +56,73 @@ func (r reserving) Deduct(ctx context.Context, goodsID int64, batch []stock.Purc
 		if err := r.kept.await(ctx, goodsID); err != nil {
 			return nil, err
 		}
-		fits, stale, err := r.reserve(ctx, goodsID, batch)
+		beyond, err := r.beyond(ctx, goodsID, batch)
+		if err != nil {
+			return nil, err
+		}
+		within, _ := pick(batch, beyond)
+		if len(within) == 0 {
+			return answer(beyond, nil), nil
+		}
+		refused, stale, err := r.reserve(ctx, goodsID, within)
 		if err != nil {
 			return nil, err
 		}
 		if !stale {
-			return r.write(ctx, goodsID, batch, fits)
+			outcomes, err := r.write(ctx, goodsID, within, refused)
+			if err != nil {
+				return nil, err
+			}
+			return merge(beyond, outcomes), nil
 		}
 	}
 	return nil, fmt.Errorf("%w: the copy of goods %d was out of date %d times", stock.ErrBusy, goodsID, offers)
 }
 
+// beyond refuses those who have what they may have already, of a goods that is known
+// to have a limit: they would take units meanwhile that are for others. SQL finds
+// those who are beyond it only together.
+func (r reserving) beyond(ctx context.Context, goodsID int64, batch []stock.Purchase) (refused []error, err error) {
+	if r.sql.limit(goodsID) == 0 {
+		return make([]error, len(batch)), nil
+	}
+	goods, err := r.sql.store.Goods(ctx, goodsID)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := r.sql.store.Has(ctx, goodsID, goods.PerUser, batch)
+	return stock.Allot(stock.Units(batch), batch, limit), err
+}
+
 // reserve takes what fits of the batch, first come first served. Nobody is refused
 // by a copy that is out of date: then nothing is taken, and the copy is to be made
 // anew.
-func (r reserving) reserve(ctx context.Context, goodsID int64, batch []stock.Purchase) (fits []bool, stale bool, err error) {
+func (r reserving) reserve(ctx context.Context, goodsID int64, batch []stock.Purchase) (refused []error, stale bool, err error) {
 	key := r.kept.key(goodsID)
 	had, took, err := r.copy.take(ctx, key, stock.Units(batch))
 	if err != nil {
 		return nil, false, redisFault(ctx, "take units", err)
 	}
-	fits = stock.Allot(had, batch)
-	if !slices.Contains(fits, false) {
-		return fits, false, nil
+	refused = stock.Allot(had, batch, stock.Limit{}) // which SQL looks at
+	picked, rest := pick(batch, refused)
+	if len(rest) == 0 {
+		return refused, false, nil
 	}
 	stale, err = r.kept.isStale(ctx, goodsID)
 	if stale || err != nil {
 		r.putBack(ctx, goodsID, took)
 	} else {
-		r.putBack(ctx, goodsID, took-stock.Units(pick(batch, fits)))
+		r.putBack(ctx, goodsID, took-stock.Units(picked))
 	}
-	return fits, stale, err
+	return refused, stale, err
 }
 
 // write sells what was reserved, and puts back what SQL did not take. What it may
 // have taken is not put back.
-func (r reserving) write(ctx context.Context, goodsID int64, batch []stock.Purchase, fits []bool) ([]stock.Outcome, error) {
-	reserved := pick(batch, fits)
+func (r reserving) write(ctx context.Context, goodsID int64, batch []stock.Purchase, refused []error) ([]stock.Outcome, error) {
+	reserved, _ := pick(batch, refused)
 	if len(reserved) == 0 {
-		return answer(fits, nil), nil
+		return answer(refused, nil), nil
 	}
 	sold, err := r.sql.Deduct(ctx, goodsID, reserved)
 	if err != nil {
@@ -105,18 +132,13 @@ func (r reserving) write(ctx context.Context, goodsID int64, batch []stock.Purch
 		return nil, err
 	}
 	var unsold int64
-	outcomes := answer(fits, make([]stock.Order, len(reserved)))
-	for i := range outcomes {
-		if !fits[i] {
-			continue
-		}
-		outcomes[i], sold = sold[0], sold[1:]
-		if outcomes[i].Refused != nil {
-			unsold += batch[i].Quantity
+	for i, o := range sold {
+		if o.Refused != nil {
+			unsold += reserved[i].Quantity
 		}
 	}
 	r.putBack(ctx, goodsID, unsold)
-	return outcomes, nil
+	return merge(refused, sold), nil
 }
 
 // putBackWithin bounds the way back of units, which must not depend on the request

@@ -2,9 +2,12 @@ package strategy
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // Lab is what an experiment does inside of a replica. A replica that sells has
@@ -35,6 +38,28 @@ func (s site) between(ctx context.Context, goodsID int64) context.Context {
 	}
 	return s.lab.Between(ctx, s.Strategy(), goodsID)
 }
+
+// errNothingSold rolls back a transaction in which everybody was refused; it never
+// leaves this package.
+var errNothingSold = errors.New("everybody was refused")
+
+// sellInTx sells in one transaction. Where that refuses everybody, it is rolled
+// back: a refusal leaves nothing behind, and waits for no disk.
+func (s site) sellInTx(ctx context.Context, sell func(*repo.Tx) ([]stock.Outcome, error)) (outcomes []stock.Outcome, err error) {
+	err = s.InTx(ctx, func(tx *repo.Tx) error {
+		outcomes, err = sell(tx)
+		if err == nil && !slices.ContainsFunc(outcomes, isSold) {
+			err = errNothingSold
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, errNothingSold) {
+		return nil, err
+	}
+	return outcomes, nil
+}
+
+func isSold(o stock.Outcome) bool { return o.Refused == nil }
 
 func (s site) record(l lock.Locker) lock.Locker {
 	if s.lab == nil {

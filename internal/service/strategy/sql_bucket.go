@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
+	"slices"
 	"sync/atomic"
 
 	"github.com/stockd/stockd/internal/repo"
@@ -48,49 +49,57 @@ func newBucketed(store site, count int) bucketed {
 // Deduct knows about what is left before it writes, so that the row of the ledger
 // says so at once and no bucket is locked for longer. Whoever is refused was
 // refused by a look at the stock: that costs one read and no transaction.
-func (b bucketed) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
-	plan, err := b.plan(ctx, goodsID, batch)
-	if err != nil {
+func (b bucketed) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	return whileLimitChanges(func() ([]stock.Outcome, error) {
+		plan, err := b.plan(ctx, goodsID, batch)
+		if err != nil {
+			return nil, err
+		}
+		if refused, none := plan.noneFits(); none {
+			return answer(refused, nil), nil
+		}
+		outcomes, err := b.sell(ctx, plan)
+		if err == nil {
+			return outcomes, nil
+		}
+		b.left.doubt(goodsID)
+		if errors.Is(err, errDoesNotFit) {
+			return b.collect(ctx, plan)
+		}
 		return nil, err
-	}
-	if len(plan.picked) == 0 {
-		return answer(plan.fits, nil), nil
-	}
-	err = b.store.InTx(ctx, func(tx *repo.Tx) error {
-		outcomes, err = b.sell(ctx, tx, plan, b.take)
-		return err
 	})
-	if err == nil {
-		return outcomes, nil
-	}
-	b.left.doubt(goodsID)
-	if errors.Is(err, errDoesNotFit) {
-		return b.collect(ctx, goodsID, batch)
-	}
-	return nil, err
 }
 
-func (b bucketed) sell(ctx context.Context, tx *repo.Tx, p plan, write write) (outcomes []stock.Outcome, err error) {
-	outcomes, err = p.sell(ctx, tx, write)
-	if err == nil && len(p.picked) > 0 {
+// sell serves the batch from one bucket.
+func (b bucketed) sell(ctx context.Context, p plan) ([]stock.Outcome, error) {
+	return b.store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) {
+		outcomes, err := p.sell(ctx, tx, b.take)
+		switch {
+		case err != nil:
+			return nil, err
+		case !slices.ContainsFunc(outcomes, isSold):
+			return outcomes, tx.ConfirmLimit(ctx, p.read.ID)
+		}
 		b.store.between(ctx, p.read.ID)
-	}
-	return outcomes, err
+		return outcomes, nil
+	})
 }
 
 // plan is what of a batch fits into what is left, as far as this replica knows; it
 // looks where it does not, or where not all would fit.
 func (b bucketed) plan(ctx context.Context, goodsID int64, batch []stock.Purchase) (plan, error) {
-	if left, ok := b.left.spend(goodsID, stock.Units(batch)); ok {
-		return compare(stock.Goods{ID: goodsID, Stock: left}, batch), nil
+	if read, ok := b.left.spend(goodsID, stock.Units(batch)); ok {
+		return plan{read: read, batch: batch}, nil
 	}
 	read, err := b.store.InStock(ctx, goodsID)
 	if err != nil {
 		return plan{}, err
 	}
-	plan := compare(read, batch)
-	b.left.saw(goodsID, read.Stock-stock.Units(plan.picked))
-	return plan, nil
+	picked, _ := pick(batch, stock.Allot(read.Stock, batch, stock.Limit{}))
+	left := read
+	left.Stock -= stock.Units(picked)
+	b.left.saw(left)
+	return plan{read: read, batch: batch}, nil
 }
 
 // take takes units off the bucket whose turn it is, or where that is dry off
@@ -131,20 +140,25 @@ func (b bucketed) other(buckets repo.Buckets, mine int, units int64) (number int
 	return 0, false
 }
 
-// collect serves the batch from all there is, and spreads what is left.
-func (b bucketed) collect(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
-	err = b.store.InTx(ctx, func(tx *repo.Tx) error {
-		all, buckets, err := tx.Gather(ctx, goodsID)
+// collect serves the batch from all there is, and spreads what is left. Buyers are
+// counted in before the row and the buckets are locked, as everywhere.
+func (b bucketed) collect(ctx context.Context, p plan) ([]stock.Outcome, error) {
+	return b.store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) {
+		limit, err := tx.CountIn(ctx, p.read.ID, p.read.PerUser, p.batch)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		outcomes, err = b.sell(ctx, tx, compare(all, batch), func(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
-			return tx.Spread(ctx, goodsID, read.Stock-units, buckets, b.count)
+		all, buckets, err := tx.Gather(ctx, p.read.ID)
+		if err != nil {
+			return nil, err
+		}
+		p.read = all
+		outcomes, err := p.sellUnder(ctx, tx, limit, func(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
+			return tx.Spread(ctx, read.ID, read.Stock-units, buckets, b.count)
 		})
-		return err
+		if err == nil && slices.ContainsFunc(outcomes, isSold) {
+			b.store.between(ctx, p.read.ID)
+		}
+		return outcomes, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return outcomes, nil
 }

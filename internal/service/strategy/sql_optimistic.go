@@ -20,7 +20,7 @@ func sqlOptimistic() Entry {
 		Summary: "read the version, write where it still holds, else try again after a pause; a bounded number of tries",
 		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New: func(d Deps) Strategy {
-			return optimistic{store: d.site(), tries: d.Retry.Tries, pace: &pace{step: d.Retry.Step, most: d.Retry.Max}}
+			return optimistic{store: d.site(), heard: d.Observer(), tries: d.Retry.Tries, pace: &pace{step: d.Retry.Step, most: d.Retry.Max}}
 		},
 	}
 }
@@ -36,6 +36,7 @@ type Retry struct {
 
 type optimistic struct {
 	store site
+	heard Observer
 	tries int
 	pace  *pace
 }
@@ -50,6 +51,7 @@ func (s optimistic) Deduct(ctx context.Context, goodsID int64, batch []stock.Pur
 			s.pace.won()
 			return outcomes, err
 		}
+		s.heard.RaceLost()
 		if err := pause.For(ctx, s.pace.lost()); err != nil {
 			return nil, fmt.Errorf("retry deduction of goods %d: %w", goodsID, err)
 		}

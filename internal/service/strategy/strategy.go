@@ -15,7 +15,9 @@ import (
 //
 //  1. outcomes[i] answers batch[i]. A purchase that does not fit is refused
 //     with stock.ErrInsufficientStock, and a later one that fits is still
-//     accepted.
+//     accepted. So is one that is beyond its buyer's limit, with stock.ErrUserLimit,
+//     or that does not say whose it is where the goods has a limit, with
+//     stock.ErrUserUnknown. The limit holds whatever the strategy claims.
 //  2. An accepted purchase is one row of the ledger, and the ledger takes a
 //     request id once: a batch that holds one which is there already is
 //     answered with stock.ErrDuplicateRequest, and none of it happens. A
@@ -42,6 +44,13 @@ type Restocker interface {
 	// its owner sent it again: a copy must not count it twice. An error means
 	// that the copy may lack the units.
 	Restocked(ctx context.Context, goodsID, units int64) error
+}
+
+// Limiter is a strategy that looks at the limit of one buyer outside of the store.
+type Limiter interface {
+	// LimitChanged tells that a goods was given a limit, and committed. It may be told
+	// more than once. An error means that the strategy may sell under an old one.
+	LimitChanged(ctx context.Context, goodsID int64) error
 }
 
 // Fencer is a strategy that can have the store check a fencing token.

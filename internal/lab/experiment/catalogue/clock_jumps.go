@@ -15,7 +15,7 @@ func clockJumps() experiment.Experiment {
 		Number: 15, Name: "clock-jumps", Title: "Redlock: the clock of a master jumps, and the lock runs out on it",
 		Claim:  "When the clock of one of three masters jumps ahead the key runs out there and another contender has three of five; avoid jumps, or have the store check a fencing token.",
 		Source: chapterOne + ", Redlock: clocks that change; " + zooKeeping + ", Redlock",
-		Fix:    "stockd bench --strategy redlock --fence",
+		Fix:    "curl -X POST 'http://127.0.0.1:8080/deduct?strategy=redlock&fence=true&goods_id=1'",
 		Parts: []experiment.Part{
 			threeOfFive("jump", false, clocks, jump, "the clock of master 3 jumps an hour ahead",
 				"two hold the lock at once, and an update is lost", check.All(check.OverlappingHolders(), check.LostUpdates())),

@@ -15,7 +15,7 @@ func noLock() experiment.Experiment {
 		Number: 26, Name: "no-lock", Title: "The cheapest safe way: does this need a lock at all?",
 		Claim:  "An UPDATE that compares and subtracts in one statement needs no lock but the one that the database takes on the row by itself.",
 		Source: flashSales + ", a lock by MySQL",
-		Fix:    "stockd serve --deduct.strategy sql-conditional",
+		Fix:    "stockd serve --deduct-strategy sql-conditional",
 		Parts: []experiment.Part{
 			remedy(lastUnits("lock", lock)),
 			remedy(lastUnits("no-lock", none)),

@@ -15,7 +15,7 @@ func optimistic() experiment.Experiment {
 		Number: 23, Name: "optimistic", Title: "Optimistic writers try again and again where many want the same row",
 		Claim:  "An optimistic lock makes two statements of one, and under load the burden on the database is more than it can bear.",
 		Source: chapterOne + ", the optimistic lock in MySQL",
-		Fix:    "stockd serve --optimistic.step 5ms",
+		Fix:    "stockd serve --optimistic-step 5ms",
 		Parts: []experiment.Part{
 			tries("no-pause", "sql-optimistic", "one try a sale for one client, and with 64 it is lost far more often than won",
 				check.All(check.AtMost(one, 1.2), check.AtLeast(crowd, many)), "STOCKD_OPTIMISTIC_STEP=0s", "STOCKD_OPTIMISTIC_TRIES=10000"),

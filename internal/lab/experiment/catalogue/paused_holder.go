@@ -13,7 +13,7 @@ func pausedHolder() experiment.Experiment {
 		Number: 19, Name: "paused-holder", Title: "A holder pauses past its lease: two holders; a fence makes that harmless",
 		Claim:  "A client that stands still for longer than its session, lease or expiry still believes that it holds the lock when it wakes, and writes; a token that the store checks turns it away.",
 		Source: chapterOne + ", the true problem of ZooKeeper; " + chapterOne + ", fencing tokens; " + zooKeeping + ", Redlock",
-		Fix:    "stockd bench --strategy zk-sequential --fence",
+		Fix:    "curl -X POST 'http://127.0.0.1:8080/deduct?strategy=zk-sequential&fence=true&goods_id=1'",
 	}
 	for _, l := range []struct {
 		strategy string

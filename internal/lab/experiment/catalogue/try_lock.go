@@ -14,7 +14,7 @@ func tryLock() experiment.Experiment {
 		Number: 11, Name: "try-lock", Title: "Waiting for ever, against trying for a while and saying “busy”",
 		Claim:  "Who waits for a lock without a limit is blocked as long as its holder likes; in a flash sale one tries for some time and answers that the system is busy.",
 		Source: chapterOne + ", a lock that blocks",
-		Fix:    "stockd serve --lock.wait 1s",
+		Fix:    "stockd serve --lock-wait 1s",
 		Parts: []experiment.Part{
 			slowHolder("no-limit", "STOCKD_LOCK_WAIT=20s", "all ten wait until the holder is done", check.WaitedAtLeast(2*time.Second, waiting)),
 			remedy(slowHolder("one-second", "STOCKD_LOCK_WAIT=1s", "all ten are told that it is busy, in about a second",

@@ -3,9 +3,9 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -28,10 +28,8 @@ type Sale struct {
 	// Requests ends the sale after so many, Duration after so long.
 	Requests int
 	Duration time.Duration
-	// Keys has each request carry an Idempotency-Key of its own; Key is one for
-	// all of them.
-	Keys bool
-	Key  string
+	// Key is an Idempotency-Key that all requests carry.
+	Key string
 	// Timeout is how long a client waits for an answer; 20 s where it is 0.
 	Timeout time.Duration
 	// At is where else they go, instead of Replica: a proxy.
@@ -48,7 +46,7 @@ func Sell(sale Sale) experiment.Step {
 		plan := load.Plan{
 			URL: sale.url(s), Strategy: sale.Strategy, Group: sale.Group, Fence: sale.Fence, GoodsID: s.Goods,
 			Clients: max(1, sale.Clients), Requests: sale.Requests, Duration: sale.Duration,
-			Timeout: orElse(sale.Timeout, patience), Key: sale.keys(), Observe: writing.answer,
+			Timeout: cmp.Or(sale.Timeout, patience), Key: sale.keys(), Observe: writing.answer,
 		}
 		if err := untilEnd(ctx, func() error { _, err := load.Run(ctx, plan); return err }); err != nil {
 			return err
@@ -85,24 +83,10 @@ func (sale Sale) url(s *experiment.Scene) string {
 }
 
 func (sale Sale) keys() func(int) string {
-	switch {
-	case sale.Key != "":
-		return func(int) string { return sale.Key }
-	case sale.Keys:
-		var last atomic.Int64
-		return func(client int) string {
-			return "lab-" + strconv.Itoa(sale.First+client) + "-" + strconv.FormatInt(last.Add(1), 10)
-		}
-	default:
+	if sale.Key == "" {
 		return nil
 	}
-}
-
-func orElse(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
+	return func(int) string { return sale.Key }
 }
 
 // recorder writes answers into the history. It remembers the first failure: the

@@ -1,12 +1,10 @@
 package step
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/experiment"
@@ -73,35 +71,27 @@ func queuer(s *experiment.Scene, name, kind, address string) (lock.Locker, error
 // ephemeral asks the server for the one ephemeral node that has to do with the
 // goods of the scene, and returns the last part of its path.
 func ephemeral(ctx context.Context, s *experiment.Scene) (string, error) {
-	said, err := fourLetters(ctx, s.Backends.ZooKeeper.Address, "dump")
+	said, err := ask(ctx, s, "dump")
 	if err != nil {
 		return "", err
 	}
-	found := regexp.MustCompile(fmt.Sprintf(`/\S*lab\S*%d/(\S+)`, s.Goods)).FindSubmatch(said)
+	found := regexp.MustCompile(fmt.Sprintf(`/\S*lab\S*%d/(\S+)`, s.Goods)).FindStringSubmatch(said)
 	if found == nil {
-		return "", fmt.Errorf("the server knows no node of the lock:\n%s", bytes.TrimSpace(said))
+		return "", fmt.Errorf("the server knows no node of the lock:\n%s", strings.TrimSpace(said))
 	}
-	return string(found[1]), nil
+	return found[1], nil
 }
 
-// fourLetters sends the server one of its commands.
-func fourLetters(ctx context.Context, address, command string) ([]byte, error) {
-	dialer := net.Dialer{Timeout: time.Second}
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+// toldWithin bounds one question to a ZooKeeper.
+const toldWithin = 5 * time.Second
+
+// ask sends the ZooKeeper of the scene one of its four-letter words.
+func ask(ctx context.Context, s *experiment.Scene, word string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, toldWithin)
+	defer cancel()
+	said, err := s.Backends.ZooKeeper.Ask(ctx, word)
 	if err != nil {
-		return nil, fmt.Errorf("ask ZooKeeper to %s: %w", command, err)
-	}
-	defer conn.Close() //nolint:errcheck // the server closes it, too
-	err = conn.SetDeadline(time.Now().Add(5 * time.Second))
-	if err == nil {
-		_, err = fmt.Fprint(conn, command)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ask ZooKeeper to %s: %w", command, err)
-	}
-	said, err := io.ReadAll(conn)
-	if err != nil {
-		return nil, fmt.Errorf("ask ZooKeeper to %s: %w", command, err)
+		return "", fmt.Errorf("ask ZooKeeper to %s: %w", word, err)
 	}
 	return said, nil
 }

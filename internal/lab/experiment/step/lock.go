@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,17 +12,14 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/experiment"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // TakeTwice has one owner take a lock, and take it again while it has it, for no
 // longer than within; then it gives back what it got.
 func TakeTwice(kind string, within time.Duration, needs ...experiment.Need) experiment.Step {
 	return func(ctx context.Context, s *experiment.Scene) error {
-		c, err := s.Contend("owner", needs...)
-		if err != nil {
-			return err
-		}
-		locker, err := c.Locker(kind)
+		_, locker, err := contend(s, "owner", kind, needs)
 		if err != nil {
 			return err
 		}
@@ -38,6 +36,16 @@ func TakeTwice(kind string, within time.Duration, needs ...experiment.Need) expe
 		}
 		return nil
 	}
+}
+
+// contend makes a contender for one lock.
+func contend(s *experiment.Scene, name, kind string, needs []experiment.Need) (*experiment.Contender, lock.Locker, error) {
+	c, err := s.Contend(name, needs...)
+	if err != nil {
+		return nil, nil, err
+	}
+	locker, err := c.Locker(kind)
+	return c, locker, err
 }
 
 func name(s *experiment.Scene) string { return fmt.Sprintf("lab/%d", s.Goods) }
@@ -64,13 +72,13 @@ func Contend(c Contest) experiment.Step {
 		if err != nil {
 			return err
 		}
-		end := time.Now().Add(orElse(c.For, time.Hour))
+		end := time.Now().Add(cmp.Or(c.For, time.Hour))
 		errs := make([]error, len(lockers))
 		var crowd sync.WaitGroup
 		for i, locker := range lockers {
 			crowd.Go(func() {
 				for n := 0; (c.Holds == 0 || n < c.Holds) && time.Now().Before(end) && errs[i] == nil; n++ {
-					errs[i] = hold(ctx, locker, name(s), orElse(c.Wait, 10*time.Second), c.Each)
+					errs[i] = hold(ctx, locker, name(s), cmp.Or(c.Wait, 10*time.Second), c.Each)
 				}
 			})
 		}
@@ -84,13 +92,11 @@ func (c Contest) lockers(ctx context.Context, s *experiment.Scene) ([]lock.Locke
 	lockers := make([]lock.Locker, c.Contenders)
 	warm, warmCtx := errgroup.WithContext(ctx)
 	for i := range lockers {
-		contender, err := s.Contend(fmt.Sprintf("contender-%d", i+1), c.Needs...)
-		if err == nil {
-			lockers[i], err = contender.Locker(c.Lock)
-		}
+		contender, locker, err := contend(s, fmt.Sprintf("contender-%d", i+1), c.Lock, c.Needs)
 		if err != nil {
 			return nil, errors.Join(err, warm.Wait())
 		}
+		lockers[i] = locker
 		warm.Go(func() error { return contender.Warm(warmCtx, c.Lock) })
 	}
 	return lockers, warm.Wait()
@@ -113,5 +119,5 @@ func hold(ctx context.Context, l lock.Locker, name string, within, each time.Dur
 		return err
 	}
 	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // that is in the history
-	return Wait(each)(ctx, nil)
+	return pause.For(ctx, each)
 }

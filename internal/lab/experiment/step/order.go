@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stockd/stockd/internal/lab/experiment"
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // InOrder does one step after the other.
@@ -34,12 +35,5 @@ func Meanwhile(steps ...experiment.Step) experiment.Step {
 
 // Wait lets time pass.
 func Wait(d time.Duration) experiment.Step {
-	return func(ctx context.Context, _ *experiment.Scene) error {
-		select {
-		case <-time.After(d):
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return func(ctx context.Context, _ *experiment.Scene) error { return pause.For(ctx, d) }
 }

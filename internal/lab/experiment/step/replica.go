@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/experiment"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/inside"
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // Hold has a replica stand still for so long in its next sale of the goods,
@@ -53,21 +54,23 @@ const reachedWithin = 15 * time.Second
 
 // Reached waits until a replica has come to where it holds.
 func Reached(replica int) experiment.Step {
+	return await(replica, "come to its fault", func(ctx context.Context, s *experiment.Scene) (bool, error) {
+		faults, err := s.Cluster.ClientOf(replica - 1).Faults(ctx)
+		return slices.ContainsFunc(faults, func(f handler.Fault) bool { return f.GoodsID == s.Goods && f.Reached > 0 }), err
+	})
+}
+
+// await asks again and again whether a replica has done what it is to do.
+func await(replica int, what string, done func(ctx context.Context, s *experiment.Scene) (bool, error)) experiment.Step {
 	return func(ctx context.Context, s *experiment.Scene) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin,
-			fmt.Errorf("replica %d did not come to its fault within %s", replica, reachedWithin))
+		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin, fmt.Errorf("replica %d did not %s within %s", replica, what, reachedWithin))
 		defer cancel()
 		for {
-			faults, err := s.Cluster.ClientOf(replica - 1).Faults(ctx)
-			if err != nil {
+			is, err := done(ctx, s)
+			if is || err != nil {
 				return err
 			}
-			for _, f := range faults {
-				if f.GoodsID == s.Goods && f.Reached > 0 {
-					return nil
-				}
-			}
-			if err := Wait(10*time.Millisecond)(ctx, s); err != nil {
+			if err := pause.For(ctx, 10*time.Millisecond); err != nil {
 				return err
 			}
 		}
@@ -91,24 +94,13 @@ func Gone(replica int) experiment.Step {
 // Stopped waits until a replica has reported that it is about to stop itself. It
 // cannot be asked any more: the report is in its record.
 func Stopped(replica int) experiment.Step {
-	return func(ctx context.Context, s *experiment.Scene) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin,
-			fmt.Errorf("replica %d did not stop itself within %s", replica, reachedWithin))
-		defer cancel()
-		for {
-			h, err := history.Read(s.Cluster.Replicas[replica-1].History())
-			if err != nil {
-				return err
-			}
-			stopped := func(m history.Mark) bool { return m.What == inside.Paused && m.At.After(s.Start) }
-			if slices.ContainsFunc(h.Marks, stopped) {
-				return nil
-			}
-			if err := Wait(10*time.Millisecond)(ctx, s); err != nil {
-				return err
-			}
+	return await(replica, "stop itself", func(_ context.Context, s *experiment.Scene) (bool, error) {
+		h, err := history.Read(s.Cluster.Replicas[replica-1].History())
+		if err != nil {
+			return false, err
 		}
-	}
+		return slices.ContainsFunc(h.Marks, func(m history.Mark) bool { return m.What == inside.Paused && m.At.After(s.Start) }), nil
+	})
 }
 
 // Wake has a replica that stopped itself go on.

@@ -15,11 +15,8 @@ func AskForTaken(kind string, each time.Duration, needs ...experiment.Need) expe
 	return func(ctx context.Context, s *experiment.Scene) error {
 		var both [2]lock.Locker
 		for i, name := range []string{"first", "second"} {
-			contender, err := s.Contend(name, needs...)
-			if err == nil {
-				both[i], err = contender.Locker(kind)
-			}
-			if err != nil {
+			var err error
+			if _, both[i], err = contend(s, name, kind, needs); err != nil {
 				return err
 			}
 		}

@@ -12,14 +12,14 @@ import (
 // how many that is for each lease that was given back: so many as it says.
 func WakeUps(releases int, steps ...experiment.Step) experiment.Step {
 	return func(ctx context.Context, s *experiment.Scene) error {
-		before, err := fired(ctx, s.Backends.ZooKeeper.Address)
+		before, err := fired(ctx, s)
 		if err != nil {
 			return err
 		}
 		if err := InOrder(steps...)(ctx, s); err != nil {
 			return err
 		}
-		after, err := fired(ctx, s.Backends.ZooKeeper.Address)
+		after, err := fired(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -32,13 +32,13 @@ func WakeUps(releases int, steps ...experiment.Step) experiment.Step {
 
 // fired asks the server how many watches on nodes that went, and on the children
 // of nodes, it has fired.
-func fired(ctx context.Context, address string) (sum float64, err error) {
-	said, err := fourLetters(ctx, address, "mntr")
+func fired(ctx context.Context, s *experiment.Scene) (sum float64, err error) {
+	said, err := ask(ctx, s, "mntr")
 	if err != nil {
 		return 0, err
 	}
 	found := 0
-	for line := range strings.Lines(string(said)) {
+	for line := range strings.Lines(said) {
 		name, value, _ := strings.Cut(line, "\t")
 		if name != "zk_sum_node_deleted_watch_count" && name != "zk_sum_node_children_watch_count" {
 			continue

@@ -1,35 +1,36 @@
 -- Decides on a batch of purchases, first come first served.
 -- KEYS: counter, users, run, orders, and a request each purchase.
--- ARGV: operation, goods, replica, time, limit of a user or 0, and for each
--- purchase: request id, quantity, user, order number.
+-- ARGV: operation, goods, replica, time, and for each purchase: request id,
+-- quantity, user, order number.
 function operations.sell()
-  local units, promised, epoch = counter(KEYS[1], KEYS[3])
+  local units, promised, epoch, limit = counter(KEYS[1], KEYS[3])
   if not units then
     return ABSENT
   end
-  local limit = tonumber(ARGV[5])
   local answers, sold = {}, false
   for i = 1, #KEYS - 4 do
-    local request, quantity, user, order = unpack(ARGV, 2 + 4 * i, 5 + 4 * i)
+    local request, quantity, user, order = unpack(ARGV, 1 + 4 * i, 4 + 4 * i)
     local n = tonumber(quantity)
     local first = redis.call('GET', KEYS[4 + i])
     local had = 0
-    if limit > 0 and user ~= '' and not first then
+    if limit > 0 and not first then
       had = tonumber(redis.call('HGET', KEYS[2], user) or 0)
     end
     if first then
       answers[i] = {KNOWN, first}
-    elseif limit > 0 and user ~= '' and had + n > limit then
-      answers[i] = {LIMITED, ''}
+    elseif limit > 0 and user == '' then
+      answers[i] = {NOBODY, ''}
+    elseif limit > 0 and had + n > limit then
+      answers[i] = {LIMITED, digits(limit) .. ' ' .. digits(had)}
     elseif n > units then
       answers[i] = {SHORT, digits(units)}
     else
       units, promised, sold = units - n, promised + n, true
       local left = digits(units)
       redis.call('XADD', KEYS[4], '*', 'goods', ARGV[2], 'quantity', quantity, 'epoch', epoch, 'request', request,
-        'order', order, 'remaining', left, 'at', ARGV[4], 'replica', ARGV[3], 'user', user)
+        'order', order, 'remaining', left, 'at', ARGV[4], 'replica', ARGV[3], 'user', user, 'limit', digits(limit))
       redis.call('SET', KEYS[4 + i], table.concat({order, ARGV[2], quantity, left, ARGV[3], user}, '\n'))
-      if limit > 0 and user ~= '' then
+      if limit > 0 then
         redis.call('HINCRBY', KEYS[2], user, n)
       end
       answers[i] = {SOLD, left}

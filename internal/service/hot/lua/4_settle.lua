@@ -1,31 +1,34 @@
 -- Takes orders off the stream that the ledger has. What is promised of each goods
 -- is less by them; and those of an earlier epoch, which the installation of the
 -- present one has taken for unsold, are given back.
--- KEYS: orders, the counters of so many goods, and a request each order.
+-- KEYS: orders, the counters and the users of so many goods, and a request each
+-- order.
 -- ARGV: operation, group, time to remember a request in ms, number of goods,
--- channel, and for each order: id, number of its goods, epoch, quantity.
+-- channel, and for each order: id, number of its goods, epoch, quantity, user.
 function operations.settle()
   local goods, given_back = {}, false
   for g = 1, tonumber(ARGV[4]) do
-    local kept = redis.call('HMGET', KEYS[1 + g], 'units', 'promised', 'epoch')
-    goods[g] = {units = tonumber(kept[1]), promised = tonumber(kept[2]), epoch = tonumber(kept[3])}
+    local kept = redis.call('HMGET', KEYS[2 * g], 'units', 'promised', 'epoch', 'limit')
+    goods[g] = {units = tonumber(kept[1]), promised = tonumber(kept[2]), epoch = tonumber(kept[3]),
+      limit = tonumber(kept[4] or 0), users = KEYS[2 * g + 1]}
   end
-  local requests = 1 + #goods
+  local requests = 1 + 2 * #goods
   for i = 1, #KEYS - requests do
-    local id, g, epoch, quantity = unpack(ARGV, 2 + 4 * i, 5 + 4 * i)
+    local id, g, epoch, quantity, user = unpack(ARGV, 1 + 5 * i, 5 + 5 * i)
     g = goods[tonumber(g)]
     redis.call('XACK', KEYS[1], ARGV[2], id)
     if redis.call('XDEL', KEYS[1], id) == 1 and g.units then
       g.promised = g.promised - tonumber(quantity)
       if tonumber(epoch) < g.epoch then
         g.units, given_back = g.units + tonumber(quantity), true
+        uncount(g.users, g.limit, user, quantity)
       end
     end
     redis.call('PEXPIRE', KEYS[requests + i], ARGV[3])
   end
   for g, kept in ipairs(goods) do
     if kept.units then
-      count(KEYS[1 + g], kept.units, kept.promised)
+      count(KEYS[2 * g], kept.units, kept.promised)
     end
   end
   if given_back then

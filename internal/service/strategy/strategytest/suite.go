@@ -87,6 +87,14 @@ func contents() []topic {
 		{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
 		{"WritesTheTokenThatItClaimed", writesTheTokenThatItClaimed},
 		{"IsShutOutByALaterClaim", isShutOutByALaterClaim},
+		// limit.go
+		{"KeepsABuyerToTheLimit", keepsABuyerToTheLimit},
+		{"KeepsEveryBuyerToTheLimit", keepsEveryBuyerToTheLimit},
+		{"RefusesOneOfABatchForTheLimit", refusesOneOfABatchForTheLimit},
+		{"RefusesWhatDoesNotFitUnderALimit", refusesWhatDoesNotFitUnderALimit},
+		{"FollowsTheLimit", followsTheLimit},
+		{"CountsWhatOthersSold", countsWhatOthersSold},
+		{"CountsWhatIsSoldWhileALimitComes", countsWhatIsSoldWhileALimitComes},
 		// undersell.go
 		{"RefusesWhileStockIsLeft", refusesWhileStockIsLeft},
 		{"LosesUnitsWithAReplica", losesUnitsWithAReplica},

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"runtime/debug"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/lab/machine"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/metrics"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/tracing"
+)
+
+// newMetrics makes the metrics of a replica, with those limits that alerts compare
+// with.
+func newMetrics(c config.Config) *metrics.Metrics {
+	build := metrics.Build{Replica: c.Replica}
+	if info, known := debug.ReadBuildInfo(); known {
+		build.Version, build.Commit, build.GoVersion = info.Main.Version, machine.Commit(info), info.GoVersion
+	}
+	m := metrics.New(build)
+	m.Limit("stockd_config_lock_wait_seconds", "The configured lock.wait.", c.Lock.Wait.Seconds())
+	m.Limit("stockd_config_max_deductions", "The configured http.max_deductions.", float64(c.HTTP.MaxDeductions))
+	return m
+}
+
+// stateOf is what a scrape asks of a replica.
+func stateOf(ctx context.Context, c config.Config, catalogue *service.Catalogue, store *repo.Store, locks *lock.Clients) metrics.State {
+	pools := []metrics.Pool{metrics.SQLPool("stock", store.Stats), metrics.SQLPool("locks", locks.DB.Stats)}
+	if locks.Redis != nil {
+		pools = append(pools, metrics.RedisPool(string(lock.Redis), c.Redis.MaxOpen, locks.Redis))
+	}
+	if len(locks.Redlock) > 0 {
+		pools = append(pools, metrics.RedisPool(string(lock.Redlock), c.Redis.MaxOpen, locks.Redlock...))
+	}
+	return metrics.State{
+		Stopping: func() bool { return ctx.Err() != nil },
+		Backends: catalogue.Backends, Waiting: catalogue.Waiting, Lag: catalogue.Lag,
+		Pools: pools,
+	}
+}
+
+// keepAuditing audits all goods, where the owner wants that.
+func keepAuditing(ctx context.Context, c config.Audit, inventory *service.Inventory, m *metrics.Metrics, log *slog.Logger) {
+	if c.Every == 0 {
+		return
+	}
+	inventory.KeepAuditing(ctx, c.Every, func(sums stock.Audits, err error) {
+		m.Audited(sums, err)
+		if err != nil {
+			log.WarnContext(ctx, "goods were not audited", "error", err)
+		}
+	})
+}
+
+// observation is who hears what a replica does: those who count, those who trace, and
+// the log.
+type observation struct {
+	metrics *metrics.Metrics
+	tracing *tracing.Tracing // nil where nothing is traced
+	log     *slog.Logger
+}
+
+func observe(ctx context.Context, c config.Config, errOut io.Writer) (observation, error) {
+	o := observation{metrics: newMetrics(c)}
+	o.log = slog.New(o.metrics.Log(logger(c.Log, errOut).Handler()))
+	if c.Trace.Endpoint == "" {
+		return o, nil
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.log.WarnContext(ctx, "traces are not sent", "error", err) }))
+	var err error
+	o.tracing, err = tracing.Open(ctx, tracing.Options{
+		Endpoint: c.Trace.Endpoint, Sample: c.Trace.Sample, TrustParent: c.Trace.TrustParent, Replica: c.Replica,
+	})
+	return o, err
+}
+
+// Close sends the traces that are left.
+func (o observation) Close() error {
+	if o.tracing == nil {
+		return nil
+	}
+	return o.tracing.Close()
+}
+
+// storeOptions are those of the replica's pools.
+func (o observation) storeOptions(c config.Config) (repo.Options, error) {
+	options, err := storeOptions(c)
+	if o.tracing != nil {
+		options.OpenDB = o.tracing.OpenDB
+	}
+	return options, err
+}
+
+// follow has the commands of locks be steps of what asks for them.
+func (o observation) follow(clients *lock.Clients) {
+	if o.tracing == nil {
+		return
+	}
+	if clients.Redis != nil {
+		clients.Redis.AddHook(o.tracing.Redis())
+	}
+	for _, node := range clients.Redlock {
+		node.AddHook(o.tracing.Redis())
+	}
+}
+
+// tracer begins the traces of requests, or is nil.
+func (o observation) tracer() trace.Tracer {
+	if o.tracing == nil {
+		return nil
+	}
+	return o.tracing.Tracer()
+}

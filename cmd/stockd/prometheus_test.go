@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/stockd/stockd/deploy"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// What is drawn and what wakes somebody is evaluated by a real Prometheus that reads
+// a real replica in the middle of a sale: a metric that is misspelt gives nothing,
+// and nobody would ever see that it gives nothing.
+func TestEveryExpressionHasAResultInARealSale(t *testing.T) {
+	r, server := watchedSale(t)
+	expressions, err := deploy.Expressions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(expressions) < 50 {
+		t.Fatalf("there are only %d expressions", len(expressions))
+	}
+	var empty []string
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+		if empty = withoutResult(t, server, expressions); len(empty) == 0 {
+			break
+		}
+	}
+	for _, expression := range empty {
+		t.Errorf("in a sale this gives nothing: %s", expression)
+	}
+	scraped := r.scrape(t, http.StatusOK, ownersToken)
+	name := regexp.MustCompile(`\b(?:stockd|go|process)_[a-z0-9_]+`)
+	for _, expression := range expressions {
+		for _, metric := range name.FindAllString(expression, -1) {
+			if !regexp.MustCompile(`(?m)^` + metric + `[{ ]`).MatchString(scraped) {
+				t.Errorf("no replica has the metric %s of %s", metric, expression)
+			}
+		}
+	}
+	keepsToConventions(t, scraped)
+}
+
+// withoutResult lists the expressions that give nothing now.
+func withoutResult(t *testing.T, server *servers.Prometheus, expressions []string) (empty []string) {
+	t.Helper()
+	for _, expression := range expressions {
+		series, err := server.Query(t.Context(), expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if series == 0 {
+			empty = append(empty, expression)
+		}
+	}
+	return empty
+}
+
+// keepsToConventions has promtool look at the names and the texts of a scrape.
+func keepsToConventions(t *testing.T, scraped string) {
+	t.Helper()
+	program, err := servers.Find("promtool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := exec.CommandContext(t.Context(), program, "check", "metrics")
+	check.Stdin = strings.NewReader(scraped)
+	if said, err := check.CombinedOutput(); err != nil || len(said) > 0 {
+		t.Errorf("promtool check metrics: %v\n%s", err, said)
+	}
+}
+
+// watchedSale is a replica with a Redis, from which people buy in every way that
+// has metrics of its own, and a Prometheus that reads it.
+func watchedSale(t *testing.T) (replica, *servers.Prometheus) {
+	t.Helper()
+	needRedis(t)
+	_, err := servers.Find("prometheus")
+	labtest.Need(t, "prometheus", err == nil, "apt-get install prometheus brings it")
+	k := startKeeper(t)
+	redis, err := servers.StartRedis(t.Context(), k, servers.Local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := t.TempDir()
+	password, token := filepath.Join(secrets, "redis"), filepath.Join(secrets, "token")
+	for path, secret := range map[string]string{password: redis.Password, token: ownersToken} {
+		if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := startReplica(t, "--redis-addresses="+redis.Address, "--redis-password-file="+password,
+		"--audit-every=1s", "--redis-stock-reconcile=1s")
+	if err := r.Restock(t.Context(), 1, 1_000_000); err != nil {
+		t.Fatal(err)
+	}
+	sellOn(t, r)
+	server, err := servers.StartPrometheus(t.Context(), k, configure(t, token, strings.TrimPrefix(r.AdminURL, "http://")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, server
+}
+
+// sellOn has some buy in each way until the test ends.
+func sellOn(t *testing.T, r replica) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	var buyers sync.WaitGroup
+	for _, way := range []string{"redis-lua", "sql-optimistic", "sql-conditional&group=true", "redis-stock"} {
+		for range 2 {
+			buyers.Go(func() {
+				for ctx.Err() == nil {
+					request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL+"/deduct?goods_id=1&strategy="+way, http.NoBody)
+					if err != nil {
+						return
+					}
+					do(request)
+				}
+			})
+		}
+	}
+	t.Cleanup(func() {
+		stop()
+		buyers.Wait()
+	})
+}
+
+// configure makes a configuration of the example: what is read, and how often, is
+// this test's.
+func configure(t *testing.T, tokenFile, address string) (path string) {
+	t.Helper()
+	content, err := deploy.Files.ReadFile(deploy.Prometheus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config map[string]any
+	if err := yaml.Unmarshal(content, &config); err != nil {
+		t.Fatal(err)
+	}
+	config["global"] = map[string]any{"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"}
+	job := config["scrape_configs"].([]any)[0].(map[string]any) //nolint:forcetypeassert,errcheck // it would fail the test
+	job["authorization"] = map[string]any{"credentials_file": tokenFile}
+	delete(job, "dns_sd_configs")
+	job["static_configs"] = []any{map[string]any{"targets": []string{address}}}
+	folder := t.TempDir()
+	rules, err := deploy.Files.ReadFile(deploy.Rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content, err = yaml.Marshal(config); err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(folder, deploy.Prometheus)
+	for path, content := range map[string][]byte{path: content, filepath.Join(folder, deploy.Rules): rules} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+// scrape is what the owner's listener answers to somebody with a token.
+func (r replica) scrape(t *testing.T, want int, token string) string {
+	t.Helper()
+	request := ask(t, http.MethodGet, r.AdminURL+"/metrics")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != want {
+		t.Fatalf("a scrape is answered with %s, %v; want %d", response.Status, err, want)
+	}
+	return string(body)
+}
+
+func TestMetricsAreForTheOwnerAndTellOfEachPurchase(t *testing.T) {
+	r := startReplica(t, "--limit-user-rate=0.001", "--limit-user-burst=1")
+	r.scrape(t, http.StatusUnauthorized, "")
+	r.scrape(t, http.StatusUnauthorized, ownersToken+"?")
+	if got := do(ask(t, http.MethodGet, r.URL+"/metrics")); got.status != http.StatusNotFound {
+		t.Errorf("buyers are answered with %d for /metrics", got.status)
+	}
+	const user = "somebody-with-a-name"
+	for _, query := range []string{"strategy=mutex", "strategy=sql-conditional&group=true&quantity=7", "strategy=mutex&quantity=5000"} {
+		r.buy(t, "goods_id=1&"+query)
+	}
+	r.buy(t, "goods_id=98765432")
+	r.buy(t, "goods_id=1&user_id="+user)
+	r.buy(t, "goods_id=1&user_id="+user)
+	scraped := r.scrape(t, http.StatusOK, ownersToken)
+	for _, want := range []string{
+		`stockd_deductions_total{outcome="accepted",strategy="mutex"} 1`,
+		`stockd_deductions_total{outcome="sold-out",strategy="mutex"} 1`,
+		`stockd_deductions_total{outcome="accepted",strategy="sql-conditional"} 2`,
+		`stockd_deductions_total{outcome="unknown-goods",strategy="sql-conditional"} 1`,
+		`stockd_lock_wait_seconds_count{lock="mutex"} 2`, `stockd_lock_hold_seconds_count{lock="mutex"} 2`,
+		`stockd_group_batch_size_count{strategy="sql-conditional"} 1`,
+		`stockd_http_requests_rate_limited_total{by="user"} 1`,
+		`stockd_http_requests_in_flight{listener="public"} 0`,
+		`stockd_http_requests_total{listener="public",route="/deduct",status="409"} 1`,
+		`stockd_http_requests_total{listener="admin",route="/metrics",status="401"} 2`,
+		`stockd_backend_up{backend="sqlite"} 1`, `stockd_stopping 0`,
+	} {
+		if !strings.Contains(scraped, want+"\n") {
+			t.Errorf("the scrape lacks %s", want)
+		}
+	}
+	for _, secret := range []string{user, "98765432", ownersToken} {
+		if strings.Contains(scraped, secret) {
+			t.Errorf("a scrape tells of %s", secret)
+		}
+	}
+}

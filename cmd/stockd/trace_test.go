@@ -1,0 +1,211 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// receiver is a collector of OpenTelemetry that takes OTLP over HTTP.
+type receiver struct {
+	*httptest.Server
+
+	mu    sync.Mutex
+	spans []*otlp.Span
+	sent  []byte // as it came
+}
+
+func startReceiver(t *testing.T) *receiver {
+	t.Helper()
+	r := new(receiver)
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		body, err := io.ReadAll(request.Body)
+		var export collector.ExportTraceServiceRequest
+		if err != nil || request.URL.Path != "/v1/traces" || proto.Unmarshal(body, &export) != nil {
+			http.Error(w, "this is no OTLP", http.StatusBadRequest)
+			return
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.sent = append(r.sent, body...)
+		for _, resource := range export.GetResourceSpans() {
+			for _, scope := range resource.GetScopeSpans() {
+				r.spans = append(r.spans, scope.GetSpans()...)
+			}
+		}
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+// trace is the spans of a trace.
+func (r *receiver) trace(id string) (spans []*otlp.Span) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, span := range r.spans {
+		if id == hex(span.GetTraceId()) {
+			spans = append(spans, span)
+		}
+	}
+	return spans
+}
+
+func hex(id []byte) string {
+	const digits = "0123456789abcdef"
+	var b strings.Builder
+	for _, one := range id {
+		b.WriteByte(digits[one>>4])
+		b.WriteByte(digits[one&15])
+	}
+	return b.String()
+}
+
+// tree writes each span below its parent, those of one parent in the order in which
+// they began.
+func tree(spans []*otlp.Span, parent string) string {
+	children := slices.DeleteFunc(slices.Clone(spans), func(s *otlp.Span) bool { return hex(s.GetParentSpanId()) != parent })
+	slices.SortFunc(children, func(a, b *otlp.Span) int {
+		return int(int64(a.GetStartTimeUnixNano()) - int64(b.GetStartTimeUnixNano()))
+	})
+	var b strings.Builder
+	for _, child := range children {
+		b.WriteString(child.GetName() + "\n")
+		for line := range strings.Lines(tree(spans, hex(child.GetSpanId()))) {
+			b.WriteString("  " + line)
+		}
+	}
+	return b.String()
+}
+
+const (
+	callersTrace = "0af7651916cd43dd8448eb211c80319c"
+	callersSpan  = "b7ad6b7169203331"
+)
+
+// buyTraced buys as somebody whose own trace goes on.
+func (r replica) buyTraced(t *testing.T, query string) heard {
+	t.Helper()
+	request := ask(t, http.MethodPost, r.URL+"/deduct?"+query)
+	request.Header.Set("Traceparent", "00-"+callersTrace+"-"+callersSpan+"-01")
+	request.Header.Set("Idempotency-Key", "a-key-of-a-buyer")
+	return do(request)
+}
+
+func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
+	needRedis(t)
+	redis, err := servers.StartRedis(t.Context(), startKeeper(t), servers.Local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password := filepath.Join(t.TempDir(), "redis")
+	if err := os.WriteFile(password, []byte(redis.Password), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	spans := startReceiver(t)
+	r := startReplica(t, "--trace-endpoint="+spans.URL, "--trace-sample=1",
+		"--redis-addresses="+redis.Address, "--redis-password-file="+password)
+	r.buy(t, "goods_id=1&strategy=redis-lua") // makes a connection, and brings the scripts
+	if got := r.buyTraced(t, "goods_id=1&strategy=redis-lua&quantity=123&user_id=somebody-with-a-name"); got.status != http.StatusOK {
+		t.Fatalf("the purchase is answered with %d %s", got.status, got.text)
+	}
+	const want = `POST /deduct
+  deduct
+    sql SELECT tb_stock_ledger
+    wait for lock
+      redis evalsha
+    hold lock
+      sql SELECT tb_goods_stock
+      sql begin_tx
+      sql INSERT tb_stock_ledger
+      sql UPDATE tb_goods_stock
+      sql commit
+      redis evalsha
+`
+	await(t, "the trace", 10*time.Second, func() bool { return len(spans.trace(callersTrace)) >= strings.Count(want, "\n") })
+	if got := tree(spans.trace(callersTrace), callersSpan); got != want {
+		t.Errorf("below the caller's span there is\n%s, want\n%s", got, want)
+	}
+	r.terminate(t)
+	if status := r.exit(t); status != exitOK {
+		t.Errorf("the replica ends with %d", status)
+	}
+	spans.mu.Lock()
+	defer spans.mu.Unlock()
+	for _, secret := range []string{redis.Password, ownersToken, "somebody-with-a-name", "a-key-of-a-buyer", "goods/1"} {
+		if strings.Contains(string(spans.sent), secret) {
+			t.Errorf("the traces tell of %q", secret)
+		}
+	}
+}
+
+// What is left is sent when a replica stops, and what fails names its kind and not
+// what it says: a database quotes values.
+func TestTheLastTracesAreSentAndErrorsKeepTheirWordsToThemselves(t *testing.T) {
+	spans := startReceiver(t)
+	r := startReplica(t, "--trace-endpoint="+spans.URL, "--trace-sample=1")
+	for range 2 {
+		r.buyTraced(t, "goods_id=1&strategy=sql-conditional&group=true")
+	}
+	r.terminate(t)
+	if status := r.exit(t); status != exitOK {
+		t.Errorf("the replica ends with %d", status)
+	}
+	if got := tree(spans.trace(callersTrace), callersSpan); !strings.Contains(got, "    write batch\n      sql begin_tx\n") {
+		t.Errorf("below the caller's span there is\n%s, and no batch", got)
+	}
+	if strings.Contains(string(spans.sent), "a-key-of-a-buyer") {
+		t.Error("the traces tell of a key")
+	}
+}
+
+func TestNothingIsSentThatIsNotAskedFor(t *testing.T) {
+	spans := startReceiver(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", spans.URL) // which is for others
+	for _, flags := range [][]string{
+		{"--trace-sample=1"},
+		{"--trace-endpoint=" + spans.URL, "--trace-sample=0"}, // that he is traced, anybody can say
+	} {
+		r := startReplica(t, flags...)
+		if got := r.buyTraced(t, "goods_id=1&strategy=mutex"); got.status != http.StatusOK {
+			t.Errorf("the purchase is answered with %d %s", got.status, got.text)
+		}
+		r.terminate(t)
+		r.exit(t)
+		spans.mu.Lock()
+		if len(spans.sent) > 0 {
+			t.Errorf("with %q %d bytes are sent", flags, len(spans.sent))
+		}
+		spans.mu.Unlock()
+	}
+	r := startReplica(t, "--trace-endpoint="+spans.URL, "--trace-sample=0", "--trace-trust-parent=true")
+	r.buyTraced(t, "goods_id=1&strategy=mutex")
+	r.terminate(t)
+	r.exit(t)
+	if len(spans.trace(callersTrace)) == 0 {
+		t.Error("a caller who is trusted is not believed")
+	}
+}
+
+// A collector that is down costs no sale, and is told of.
+func TestACollectorThatIsDownCostsNothing(t *testing.T) {
+	r := startReplica(t, "--trace-endpoint=http://127.0.0.1:1", "--trace-sample=1")
+	r.sells(t, "without a collector")
+	r.terminate(t)
+	start := time.Now()
+	if status := r.exit(t); status != exitOK || time.Since(start) > 10*time.Second {
+		t.Errorf("the replica ends with %d after %s", status, time.Since(start))
+	}
+}

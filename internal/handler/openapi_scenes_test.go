@@ -1,0 +1,179 @@
+package handler_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/api/apitest"
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+const (
+	refusedHere = "redis-setnx" // the strategy that the configuration forbids
+	usedKey     = "a-key-that-is-used"
+)
+
+// scenes bring about each answer that is described.
+type scenes struct {
+	api
+	down api // the same, whose database is gone
+}
+
+// play brings an answer about.
+func (s scenes) play(t *testing.T, o apitest.Operation, want apitest.Described) apitest.Answer {
+	t.Helper()
+	e, err := o.Sample()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := o.Listeners[0]
+	scene, is := sceneOfAServer()[want.Kind]
+	if is && (o.Path != "/deduct" || fails(want.Kind) == nil) {
+		a := s.api
+		if scene.down {
+			a = s.down
+		}
+		if slices.Contains(o.Listeners, scene.listener) {
+			listener = scene.listener
+		}
+		a = a.serveScene(t, listener, scene.options, scene.server)
+		for range scene.before {
+			exchange(t, a.ask(t, e, listener))
+		}
+		r := a.ask(t, e, listener)
+		if scene.request != nil {
+			scene.request(r)
+		}
+		return exchange(t, r)
+	}
+	return exchange(t, s.another(t, o, e, want.Kind, listener))
+}
+
+// another is a request that has that answer from any replica.
+func (s scenes) another(t *testing.T, o apitest.Operation, e apitest.Example, kind, listener string) *http.Request {
+	t.Helper()
+	path, known := requests()[o.Path+" "+kind]
+	switch {
+	case kind == "": // the sample has it
+	case known:
+		e = bare(e, path)
+	case o.Path == "/deduct" && fails(kind) != nil:
+		e = bare(e, "/deduct?goods_id=1&strategy=failing&user_id="+kind)
+	case kind == "invalid-request" && strings.Contains(o.Path, "{id}"):
+		e.Path = strings.ReplaceAll(o.Path, "{id}", "none")
+	case kind == "invalid-request":
+		e.Path += "?colour=red"
+	case kind == "unknown-goods":
+		e.Path = strings.ReplaceAll(o.Path, "{id}", "404404")
+	}
+	r := s.ask(t, e, listener)
+	if kind == "key-reused" {
+		r.Header.Set("Idempotency-Key", usedKey)
+	}
+	return r
+}
+
+// requests are those that one operation answers with one kind of problem.
+func requests() map[string]string {
+	return map[string]string{
+		"/deduct unknown-strategy":            "/deduct?goods_id=1&strategy=hope",
+		"/deduct strategy-refused":            "/deduct?goods_id=1&strategy=" + refusedHere,
+		"/strategies/{name} unknown-strategy": "/strategies/hope?enabled=true",
+		"/strategies/{name} strategy-refused": "/strategies/" + refusedHere + "?enabled=true",
+		"/strategies/{name} default-strategy": "/strategies/sql-conditional?enabled=false&reason=a+test",
+		"/goods goods-exist":                  "/goods?goods_id=1&stock=1",
+		"/goods key-reused":                   "/goods?goods_id=3003&stock=1",
+		"/goods/{id}/restock stock-limit":     "/goods/1/restock?quantity=1000000000000",
+		"/debug/pprof/{profile} not-found":    "/debug/pprof/hope",
+	}
+}
+
+// bare is the example with its fields in the query.
+func bare(e apitest.Example, path string) apitest.Example {
+	e.Path, e.ContentType, e.Body = path, "", ""
+	return e
+}
+
+// sceneServer is a replica, or the server that it runs in, that has one answer.
+type sceneServer struct {
+	listener string // where the scene plays if the operation is there
+	down     bool
+	options  func(*handler.Options)
+	server   func(*http.Server)
+	before   int // so many requests go before
+	request  func(*http.Request)
+}
+
+func sceneOfAServer() map[string]sceneServer {
+	return map[string]sceneServer{
+		"unauthorized": {listener: owner, request: func(r *http.Request) { r.Header.Del("Authorization") }},
+		"rate-limited": {listener: buyers, before: 1, options: func(o *handler.Options) {
+			o.Limits.Address = handler.Rate{PerSecond: onceOnly, Burst: 1}
+		}},
+		"body-too-large": {options: func(o *handler.Options) { o.MaxBody = 1 }, request: func(r *http.Request) {
+			send := strings.NewReader("more than one byte")
+			r.Body, r.ContentLength = io.NopCloser(send), int64(send.Len())
+		}},
+		"unsupported-media-type": {request: func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }},
+		"request-timeout": {server: func(s *http.Server) { s.ReadTimeout = 100 * time.Millisecond }, request: func(r *http.Request) {
+			never, _ := io.Pipe()
+			r.Body, r.ContentLength = never, 100
+		}},
+		"internal": {options: func(o *handler.Options) { o.Stopping = func() bool { panic("a mistake of ours") } }},
+		"stopping": {options: func(o *handler.Options) { o.Stopping = func() bool { return true } }},
+		// A drain that is over ends what is in flight with such a cause.
+		"busy":        {server: endedBy(stock.ErrBusy)},
+		"client-gone": {server: endedBy(context.Canceled)},
+		// The real one takes a database that dies in its commit, as the tests of repo have it.
+		"outcome-unknown":     {server: endedBy(stock.ErrUnknownOutcome)},
+		"backend-unavailable": {down: true},
+	}
+}
+
+// endedBy has every request begin when its context has ended already.
+func endedBy(cause error) func(*http.Server) {
+	return func(s *http.Server) {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(cause)
+		s.BaseContext = func(net.Listener) context.Context { return ctx }
+	}
+}
+
+// failing is a strategy that fails as its buyer wants.
+type failing struct{}
+
+func failingEntry() strategy.Entry {
+	return strategy.Entry{
+		Name: "failing", Family: strategy.None, Summary: "fails", New: func(strategy.Deps) strategy.Strategy { return failing{} },
+	}
+}
+
+// Deduct fails with the problem that the user is named after.
+func (failing) Deduct(_ context.Context, _ int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	return nil, fails(batch[0].UserID)
+}
+
+func fails(kind string) error {
+	return map[string]error{
+		"insufficient-stock":  stock.ErrInsufficientStock,
+		"user-limit":          stock.ErrUserLimit,
+		"unknown-goods":       stock.ErrUnknownGoods,
+		"key-reused":          stock.ErrKeyReused,
+		"outcome-unknown":     &stock.BackendError{Backend: "mysql", Err: stock.ErrUnknownOutcome},
+		"fenced":              stock.ErrFenced,
+		"lease-lost":          stock.ErrLeaseLost,
+		"busy":                stock.ErrBusy,
+		"backend-unavailable": &stock.BackendError{Backend: "redis", Err: errors.New("refused")},
+		"client-gone":         context.Canceled,
+		"internal":            errors.New("not in the map"),
+	}[kind]
+}

@@ -1,0 +1,227 @@
+package handler_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/stockd/stockd/api/apitest"
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/strategy"
+)
+
+const (
+	buyers = "buyers"
+	owner  = "the owner"
+)
+
+// serveAll is a replica with everything that can be turned on, and what the examples
+// of the description and the scenes of this test speak of.
+func serveAll(t *testing.T) api {
+	t.Helper()
+	d := lab.Database(t, "sqlite")
+	a := serveEntries(t, d, lab.Locks(t, d), append(strategy.Registry(), failingEntry()))
+	a.options.Lab, a.options.Pprof = new(remembers), true
+	if err := a.options.Catalogue.Enforce(service.Policy{Deny: []string{refusedHere}}); err != nil {
+		t.Fatal(err)
+	}
+	a = a.with(t, func(*handler.Options) {}).withAdmin(t, func(*handler.Options) {})
+	a.owner(t, http.MethodPost, "/goods/1/restock", `{"quantity": 4990}`, http.StatusOK)
+	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 0}`, http.StatusCreated)
+	a.buyAs(t, "goods_id=1&quantity=7", "Idempotency-Key", usedKey)
+	return a
+}
+
+// The description is served as it is embedded, to those whom it is for.
+func TestTheDescriptionIsServed(t *testing.T) {
+	a := serveAll(t)
+	response, err := http.Get(a.public.URL + "/openapi.yaml") //nolint:noctx // a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	content, err := io.ReadAll(response.Body)
+	if err != nil || response.Header.Get("Content-Type") != "application/yaml" {
+		t.Fatalf("it is %s (%v)", response.Header.Get("Content-Type"), err)
+	}
+	if _, err := apitest.Read(content); err != nil {
+		t.Error(err)
+	}
+}
+
+// Every route is described for its listener, and no other one is.
+func TestEveryRouteIsDescribed(t *testing.T) {
+	a := serveAll(t)
+	var there, described []string
+	for listener, h := range map[string]http.Handler{buyers: handler.Public(a.options), owner: handler.Admin(a.options, token)} {
+		engine, is := h.(*gin.Engine)
+		if !is {
+			t.Fatalf("the listener for %s is no router but %T", listener, h)
+		}
+		for _, route := range engine.Routes() {
+			path := regexp.MustCompile(`[:*](\w+)`).ReplaceAllString(route.Path, "{$1}")
+			there = append(there, route.Method+" "+path+" for "+listener)
+		}
+	}
+	for _, o := range contract.Operations() {
+		for _, listener := range o.Listeners {
+			described = append(described, o.String()+" for "+listener)
+		}
+	}
+	for _, route := range there {
+		if !slices.Contains(described, route) {
+			t.Errorf("not described: %s", route)
+		}
+	}
+	for _, route := range described {
+		if !slices.Contains(there, route) {
+			t.Errorf("described, and not there: %s", route)
+		}
+	}
+}
+
+// Every example is sent, to each listener that its operation is on.
+func TestExamplesAreAnsweredAsTheySay(t *testing.T) {
+	a := serveAll(t)
+	sent := 0
+	for _, o := range contract.Operations() {
+		examples, err := o.Examples()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range examples {
+			for _, listener := range o.Listeners {
+				sent++
+				got := exchange(t, a.ask(t, e, listener))
+				if got.Status != e.Status {
+					t.Errorf("%s, example %q for %s: answered with %d %.300s, want %d", o, e.Name, listener, got.Status, got.Body, e.Status)
+				}
+			}
+		}
+	}
+	if sent < 30 {
+		t.Errorf("%d examples were sent, want all of them", sent)
+	}
+}
+
+// ask makes the request of an example.
+func (a api) ask(t *testing.T, e apitest.Example, listener string) *http.Request {
+	t.Helper()
+	server := a.public
+	if listener == owner {
+		server = a.admin
+	}
+	r := request(t, e.Operation.Method, server.URL+e.Path, e.ContentType, e.Body)
+	if listener == owner {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return r
+}
+
+// exchange sends a request, and holds the answer to the description.
+func exchange(t *testing.T, r *http.Request) apitest.Answer {
+	t.Helper()
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := apitest.Answer{Status: response.StatusCode, Header: response.Header, Body: body}
+	if err := contract.Judge(r, a); err != nil {
+		t.Error(err)
+	}
+	return a
+}
+
+// Whatever answer is described of an operation is given by it in some scene. A kind
+// of problem without a scene needs one here.
+func TestEveryDescribedAnswerIsGiven(t *testing.T) {
+	s := scenes{api: serveAll(t), down: serveAll(t)}
+	if err := s.down.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range contract.Operations() {
+		for _, want := range o.Answers() {
+			got := s.play(t, o, want)
+			if got.Status != want.Status || got.Kind() != want.Kind {
+				t.Errorf("%s is described with %d %s, and the scene for it ends with %d %.300s", o, want.Status, want.Kind, got.Status, got.Body)
+			}
+		}
+	}
+}
+
+// serveScene serves one listener of a replica with other options and another server.
+func (a api) serveScene(t *testing.T, listener string, options func(*handler.Options), server func(*http.Server)) api {
+	t.Helper()
+	if options != nil {
+		options(&a.options)
+	}
+	h := handler.Public(a.options)
+	if listener == owner {
+		h = handler.Admin(a.options, token)
+	}
+	s := httptest.NewUnstartedServer(h)
+	if server != nil {
+		server(s.Config)
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	if a.public = s; listener == owner {
+		a.admin = s
+	}
+	return a
+}
+
+// A judge that sees nothing would let everything pass.
+func TestTheJudgeSees(t *testing.T) {
+	r := request(t, http.MethodGet, "http://replica/goods/1", "", "")
+	good := func() apitest.Answer {
+		return apitest.Answer{
+			Status: http.StatusOK, Body: []byte(`{"goods_id": 1, "stock": 1, "version": 0, "fence": 0}`),
+			Header: http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"1"}, "X-Stockd-Replica": {"replica-1"}},
+		}
+	}
+	if err := contract.Judge(r, good()); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*apitest.Answer){
+		"a field that is not described": func(a *apitest.Answer) {
+			a.Body = []byte(strings.Replace(string(a.Body), "{", `{"colour": "red", `, 1))
+		},
+		"a field that is missing": func(a *apitest.Answer) { a.Body = []byte(strings.Replace(string(a.Body), `"stock": 1, `, "", 1)) },
+		"a field of another type": func(a *apitest.Answer) {
+			a.Body = []byte(strings.Replace(string(a.Body), `"stock": 1`, `"stock": "1"`, 1))
+		},
+		"a status":                 func(a *apitest.Answer) { a.Status = http.StatusAccepted },
+		"a header that is missing": func(a *apitest.Answer) { delete(a.Header, "X-Stockd-Replica") },
+		"a type of body":           func(a *apitest.Answer) { a.Header.Set("Content-Type", "text/html") },
+		"a problem of another status": func(a *apitest.Answer) {
+			a.Status, a.Body = http.StatusNotFound, []byte(`{"type": "urn:stockd:problem:busy", "title": "t", "status": 404, "instance": "urn:stockd:request:1"}`)
+			a.Header.Set("Content-Type", "application/problem+json")
+		},
+		"a problem with a field too many": func(a *apitest.Answer) {
+			a.Status, a.Body = http.StatusNotFound, []byte(`{"type": "urn:stockd:problem:unknown-goods", "title": "t", "status": 404, "instance": "urn:stockd:request:1", "colour": "red"}`)
+			a.Header.Set("Content-Type", "application/problem+json")
+		},
+	} {
+		a := good()
+		spoil(&a)
+		if err := contract.Judge(r, a); err == nil {
+			t.Errorf("%s is not seen", name)
+		}
+	}
+	if err := contract.Judge(request(t, http.MethodGet, "http://replica/hope", "", ""), good()); err == nil {
+		t.Error("a path that is not described is not seen")
+	}
+}

@@ -1,0 +1,82 @@
+package handler
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/api/apitest"
+)
+
+// Whatever problem this package can answer with is described with its status, and
+// no other one is.
+func TestEveryProblemIsDescribed(t *testing.T) {
+	contract, err := apitest.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	described, made := contract.Problems(), madeHere(t)
+	for _, known := range problems() {
+		made[known.slug] = known.status
+	}
+	for kind, status := range made {
+		if got, is := described[kind]; !is || got != status {
+			t.Errorf("the problem %s with status %d is described with status %d", kind, status, got)
+		}
+	}
+	for kind := range described {
+		if _, is := made[kind]; !is {
+			t.Errorf("the problem %s is described, and nobody makes it", kind)
+		}
+	}
+}
+
+// madeHere is the status of every kind that this package's source calls newProblem
+// with.
+func madeHere(t *testing.T) map[string]int {
+	t.Helper()
+	made := make(map[string]int)
+	files := token.NewFileSet()
+	parsed, err := parser.ParseDir(files, ".", func(f os.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0) //nolint:staticcheck // one package, and no build tags
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(parsed["handler"], func(n ast.Node) bool {
+		call, is := n.(*ast.CallExpr)
+		if !is || len(call.Args) != 3 {
+			return true
+		}
+		if name, is := call.Fun.(*ast.Ident); !is || name.Name != "newProblem" {
+			return true
+		}
+		kind, literal := call.Args[1].(*ast.BasicLit)
+		status, named := call.Args[0].(*ast.SelectorExpr)
+		if !literal || !named { // problemOf makes those of the table
+			return true
+		}
+		slug, err := strconv.Unquote(kind.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made[slug] = statusNamed(t, status.Sel.Name)
+		return true
+	})
+	return made
+}
+
+// statusNamed is the number behind a constant of net/http.
+func statusNamed(t *testing.T, name string) int {
+	t.Helper()
+	for status := 400; status < 600; status++ {
+		if "Status"+strings.ReplaceAll(http.StatusText(status), " ", "") == name {
+			return status
+		}
+	}
+	t.Fatalf("http.%s is no status", name)
+	return 0
+}

@@ -1,0 +1,60 @@
+package handler
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+)
+
+// mostReason is the longest reason, in characters, for which a strategy is
+// switched off.
+const mostReason = 200
+
+// switched is the answer to a switch.
+type switched struct {
+	Name    string `json:"name"`
+	Enabled bool   `json:"enabled"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// switchStrategy serves PUT /strategies/:name of the owner: it switches a strategy
+// on or off, on all replicas.
+func (s sale) switchStrategy(c *gin.Context) {
+	f, err := readForm(c.Request, "enabled", "reason")
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	to := switched{Name: c.Param("name"), Enabled: f.flagGiven("enabled"), Reason: f.text("reason", mostReason)}
+	switch {
+	case to.Enabled:
+		f.without("reason", "enabled is true")
+	case to.Reason == "":
+		f.failf("reason", "is missing; it must be 1 to %d printable characters, and is told to buyers", mostReason)
+	}
+	if err := f.err(); err != nil {
+		answer(c, err)
+		return
+	}
+	if err := s.switchTo(c, to); err != nil {
+		p := problemOf(err)
+		logFailure(c, s.options.Log, p, err)
+		answer(c, p)
+		return
+	}
+	s.options.Log.WarnContext(c, "strategy switched", append(about(c), "strategy", to.Name, "enabled", to.Enabled, "reason", to.Reason)...)
+	c.JSON(http.StatusOK, to)
+}
+
+func (s sale) switchTo(c *gin.Context, to switched) error {
+	ctx := c.Request.Context()
+	switch {
+	case to.Enabled:
+		return s.options.Catalogue.SwitchOn(ctx, to.Name)
+	case to.Name == s.options.DefaultStrategy:
+		return newProblem(http.StatusConflict, "default-strategy", "Purchases that name no strategy need this one").
+			detail("%s is deduct.strategy of this replica: it cannot be switched off", to.Name)
+	default:
+		return s.options.Catalogue.SwitchOff(ctx, to.Name, to.Reason)
+	}
+}

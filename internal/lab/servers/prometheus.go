@@ -1,0 +1,91 @@
+package servers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/ports"
+)
+
+// Prometheus is one that runs, with a configuration of its caller's.
+type Prometheus struct {
+	// URL is where it answers.
+	URL string
+	runner
+}
+
+// StartPrometheus starts a Prometheus on a file of configuration.
+func StartPrometheus(ctx context.Context, k *keeper.Keeper, config string) (*Prometheus, error) {
+	program, err := Find("prometheus")
+	if err != nil {
+		return nil, &MissingError{What: err.Error(), How: "apt-get install prometheus brings it"}
+	}
+	folder, err := os.MkdirTemp(k.Folder(), "prometheus-")
+	if err != nil {
+		return nil, err
+	}
+	p := new(Prometheus)
+	err = onFreePort(func(port int) error {
+		p.URL = "http://" + ports.Address(port)
+		p.runner = newChild(k, "prometheus", keeper.Command{
+			Path: program, Env: os.Environ(), Log: filepath.Join(folder, "server.log"),
+			Args: []string{
+				"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(folder, "data"),
+				"--web.listen-address=" + ports.Address(port), "--log.level=warn",
+			},
+		}, p.ready)
+		return p.Restart(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Prometheus) ready(ctx context.Context) error {
+	_, err := p.get(ctx, "/-/ready")
+	return err
+}
+
+// Query evaluates an expression as of now, and returns how many series it has.
+func (p *Prometheus) Query(ctx context.Context, expression string) (series int, err error) {
+	body, err := p.get(ctx, "/api/v1/query?"+url.Values{"query": {expression}}.Encode())
+	if err != nil {
+		return 0, fmt.Errorf("evaluate %s: %w", expression, err)
+	}
+	var answer struct {
+		Data struct {
+			ResultType string            `json:"resultType"`
+			Result     []json.RawMessage `json:"result"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return 0, fmt.Errorf("evaluate %s: %w", expression, err)
+	}
+	return len(answer.Data.Result), nil
+}
+
+func (p *Prometheus) get(ctx context.Context, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := (&http.Client{Timeout: 5 * time.Second}).Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("it answers %s: %s", response.Status, body)
+	}
+	return body, err
+}

@@ -1,0 +1,51 @@
+package metrics
+
+import (
+	"cmp"
+	"strconv"
+)
+
+// http makes what is told of requests.
+func (m *Metrics) http() {
+	m.requests = m.counters("stockd_http_requests_total", "Requests that were answered.", "listener", "route", "status")
+	m.inFlight = m.gauges("stockd_http_requests_in_flight", "Requests that are being served.", "listener")
+	m.shed = m.counter("stockd_http_requests_shed_total", "Purchases that were refused at once because http.max_deductions were being served.")
+	m.rateLimited = m.counters("stockd_http_requests_rate_limited_total", "Requests that were refused because they came too often.", "by")
+	m.panics = m.counter("stockd_panics_total", "Panics that were caught, in requests and in what works for many.")
+	m.rateLimited.WithLabelValues("user")
+	m.rateLimited.WithLabelValues("address")
+}
+
+// Began counts a request in.
+func (m *Metrics) Began(listener string) { m.inFlight.WithLabelValues(listener).Inc() }
+
+// Ended counts it out.
+func (m *Metrics) Ended(listener, route string, status int) {
+	m.inFlight.WithLabelValues(listener).Dec()
+	m.requests.WithLabelValues(listener, cmp.Or(route, "none"), digits(status)).Inc()
+}
+
+// digits makes no string of the statuses that nearly all requests have.
+func digits(status int) string {
+	switch status {
+	case 200:
+		return "200"
+	case 409:
+		return "409"
+	case 429:
+		return "429"
+	case 503:
+		return "503"
+	default:
+		return strconv.Itoa(status)
+	}
+}
+
+// Shed counts a purchase that found all places taken.
+func (m *Metrics) Shed() { m.shed.Inc() }
+
+// RateLimited counts a request that came too soon.
+func (m *Metrics) RateLimited(by string) { m.rateLimited.WithLabelValues(by).Inc() }
+
+// Panicked counts a panic in a request.
+func (m *Metrics) Panicked() { m.panics.Inc() }

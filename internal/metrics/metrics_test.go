@@ -1,0 +1,259 @@
+package metrics_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/metrics"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/rescue"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// scrape is what Prometheus would read.
+func scrape(t *testing.T, m *metrics.Metrics) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	if w.Code != http.StatusOK {
+		t.Fatalf("a scrape is answered with %d %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+// wants fails where a scrape lacks a line.
+func wants(t *testing.T, scraped string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !strings.Contains("\n"+scraped, "\n"+line+"\n") {
+			name, _, _ := strings.Cut(line, "{")
+			t.Errorf("the scrape lacks %s; it has\n%s", line, strings.Join(about(scraped, name), "\n"))
+		}
+	}
+}
+
+func about(scraped, name string) (lines []string) {
+	for line := range strings.Lines(scraped) {
+		if strings.HasPrefix(line, name) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+func TestEveryOutcomeIsCountedByItsKind(t *testing.T) {
+	mysql := &stock.BackendError{Backend: "mysql", Err: errors.New("gone")}
+	for _, c := range []struct {
+		want    string
+		outcome stock.Outcome
+		err     error
+	}{
+		{want: "accepted"},
+		{want: "replayed", outcome: stock.Outcome{Replayed: true}},
+		{want: "sold-out", outcome: stock.Outcome{Refused: stock.ErrInsufficientStock}},
+		{want: "user-limit", outcome: stock.Outcome{Refused: stock.ErrUserLimit}},
+		{want: "unknown-goods", err: fmt.Errorf("goods 1: %w", stock.ErrUnknownGoods)},
+		{want: "key-reused", err: stock.ErrKeyReused},
+		{want: "busy", err: stock.ErrBusy},
+		{want: "busy", err: fmt.Errorf("wait: %w", context.DeadlineExceeded)},
+		{want: "cancelled", err: fmt.Errorf("wait: %w", context.Canceled)},
+		{want: "fenced", err: stock.ErrFenced},
+		{want: "lease-lost", err: stock.ErrLeaseLost},
+		{want: "backend-failure", err: mysql},
+		{want: "unknown", err: fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, mysql)},
+		{want: "unknown", err: fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, context.DeadlineExceeded)},
+		{want: "not-configured", err: &stock.BackendError{Backend: "etcd", Err: lock.ErrNotConfigured}},
+		{want: "failed", err: errors.New("a mistake")},
+	} {
+		m := metrics.New(metrics.Build{})
+		heard := m.Strategy("mutex")
+		wants(t, scrape(t, m), fmt.Sprintf(`stockd_deductions_total{outcome=%q,strategy="mutex"} 0`, c.want))
+		heard.Deducted(c.outcome, c.err, 20*time.Millisecond)
+		scraped := scrape(t, m)
+		wants(t, scraped, fmt.Sprintf(`stockd_deductions_total{outcome=%q,strategy="mutex"} 1`, c.want),
+			`stockd_deduction_duration_seconds_bucket{strategy="mutex",le="0.01"} 0`,
+			`stockd_deduction_duration_seconds_bucket{strategy="mutex",le="0.025"} 1`)
+		failures := 0
+		if errors.Is(c.err, mysql) {
+			failures = 1
+		}
+		// A stranger can ask for a strategy that this shop has no server for: nothing
+		// has failed.
+		wants(t, scraped, fmt.Sprintf(`stockd_backend_failures_total{backend="mysql"} %d`, failures), `stockd_backend_failures_total{backend="etcd"} 0`)
+	}
+}
+
+func TestWhatHappensUnderALockIsCounted(t *testing.T) {
+	m := metrics.New(metrics.Build{})
+	heard := m.Strategy("redis-lua")
+	heard.TriedInVain()
+	heard.Waited(3*time.Second, nil)
+	heard.Held(time.Second, false)
+	heard.Held(time.Second, true)
+	heard.Fenced()
+	heard.RaceLost()
+	heard.Batched(3)
+	wants(t, scrape(t, m),
+		`stockd_lock_tries_in_vain_total{lock="redis-lua"} 1`, `stockd_lock_wait_seconds_sum{lock="redis-lua"} 3`,
+		`stockd_lock_hold_seconds_count{lock="redis-lua"} 2`, `stockd_locks_lost_total{lock="redis-lua"} 1`,
+		`stockd_fenced_writes_total{lock="redis-lua"} 1`, `stockd_optimistic_races_lost_total{strategy="redis-lua"} 1`,
+		`stockd_group_batch_size_sum{strategy="redis-lua"} 3`)
+}
+
+func TestPanicsAreCountedWhereverTheyAreCaught(t *testing.T) {
+	m := metrics.New(metrics.Build{})
+	log := slog.New(m.Log(slog.NewTextHandler(io.Discard, nil))).With("a", "b").WithGroup("c")
+	m.Panicked()
+	if err := rescue.Do(t.Context(), log, "test", func() error { panic("out of ink") }); err == nil {
+		t.Error("the panic is no error")
+	}
+	log.WarnContext(t.Context(), "beware")
+	wants(t, scrape(t, m), `stockd_panics_total 2`, `stockd_log_messages_total{level="error"} 1`, `stockd_log_messages_total{level="warn"} 1`)
+}
+
+// state is what a scrape finds that asks everybody.
+func state() metrics.State {
+	return metrics.State{
+		Stopping: func() bool { return true },
+		Backends: func(context.Context) ([]service.Backend, error) {
+			return []service.Backend{
+				{Name: "mysql", Status: service.Up}, {Name: "redis", Status: service.Down}, {Name: "etcd", Status: service.NotConfigured},
+			}, errors.New("the database does not answer")
+		},
+		Waiting: func() map[string]int { return map[string]int{"mutex": 7} },
+		Lag:     func(context.Context) (hot.Lag, error) { return hot.Lag{Orders: 5, Oldest: 3 * time.Second}, nil },
+		Pools: []metrics.Pool{{Name: "stock", Stats: func() metrics.PoolStats {
+			return metrics.PoolStats{Max: 16, InUse: 3, Idle: 2, Waits: 9, Waited: 4 * time.Second, Timeouts: 1}
+		}}},
+	}
+}
+
+func TestAScrapeAsksForTheState(t *testing.T) {
+	m := metrics.New(metrics.Build{})
+	m.Watch(state())
+	scraped := scrape(t, m)
+	wants(t, scraped, `stockd_stopping 1`, `stockd_backend_up{backend="mysql"} 0`, `stockd_backend_up{backend="redis"} 0`,
+		`stockd_group_queue_depth{strategy="mutex"} 7`, `stockd_redis_stock_pending_orders 5`,
+		`stockd_redis_stock_oldest_pending_seconds 3`, `stockd_pool_connections{pool="stock",state="in_use"} 3`,
+		`stockd_pool_connections{pool="stock",state="idle"} 2`, `stockd_pool_connections_max{pool="stock"} 16`,
+		`stockd_pool_waits_total{pool="stock"} 9`, `stockd_pool_wait_seconds_total{pool="stock"} 4`,
+		`stockd_pool_timeouts_total{pool="stock"} 1`)
+	if strings.Contains(scraped, `backend_up{backend="etcd"}`) {
+		t.Error("a backend that nobody has configured is down")
+	}
+}
+
+func TestAnAuditThatFailsLeavesWhatTheLastOneFound(t *testing.T) {
+	m := metrics.New(metrics.Build{})
+	m.Audited(stock.Audits{Goods: 3, Oversold: 2, Lost: 1, Vanished: 4}, nil)
+	m.Audited(stock.Audits{}, errors.New("the database does not answer"))
+	wants(t, scrape(t, m), `stockd_audit_goods 3`, `stockd_audit_oversold_units 2`, `stockd_audit_lost_units 1`,
+		`stockd_audit_vanished_units 4`, `stockd_audit_failures_total 1`)
+}
+
+// all has every metric there is, with a series of each.
+func all(t *testing.T) *metrics.Metrics {
+	t.Helper()
+	m := metrics.New(metrics.Build{Replica: "r"})
+	m.Watch(state())
+	m.Limit("stockd_config_lock_wait_seconds", "The configured lock.wait.", 5)
+	m.Limit("stockd_config_max_deductions", "The configured http.max_deductions.", 4096)
+	m.Log(slog.DiscardHandler)
+	m.Began("public")
+	m.Ended("public", "/deduct", http.StatusOK)
+	heard := m.Strategy("mutex")
+	heard.Deducted(stock.Outcome{}, nil, time.Second)
+	heard.Waited(time.Second, nil)
+	heard.Batched(1)
+	heard.RaceLost()
+	m.Promised().Written(1)
+	return m
+}
+
+// The table of docs/observation.md is held to what is served: names, types, labels
+// and words.
+func TestTheTableOfMetricsIsTrue(t *testing.T) {
+	const path = "../../docs/observation.md"
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := table(t, scrape(t, all(t)))
+	got := regexp.MustCompile("(?m)^\\| `stockd_.*\n").FindAllString(string(content), -1)
+	if strings.Join(got, "") != want {
+		t.Errorf("%s has\n%s\nand the metrics are\n%s", path, strings.Join(got, ""), want)
+	}
+}
+
+// table makes the rows of a scrape.
+func table(t *testing.T, scraped string) string {
+	t.Helper()
+	type row struct {
+		help, kind string
+		labels     []string
+	}
+	rows := make(map[string]*row)
+	lines := bufio.NewScanner(strings.NewReader(scraped))
+	series := regexp.MustCompile(`^(stockd_\w+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? `)
+	label := regexp.MustCompile(`(\w+)="`)
+	for lines.Scan() {
+		words := strings.SplitN(lines.Text(), " ", 4)
+		if len(words) == 4 && words[1] == "HELP" && strings.HasPrefix(words[2], "stockd_") {
+			rows[words[2]] = &row{help: words[3]}
+		} else if len(words) == 4 && words[1] == "TYPE" && rows[words[2]] != nil {
+			rows[words[2]].kind = words[3]
+		} else if found := series.FindStringSubmatch(lines.Text()); found != nil && rows[found[1]] != nil {
+			for _, l := range label.FindAllStringSubmatch(found[2], -1) {
+				if r := rows[found[1]]; l[1] != "le" && !slices.Contains(r.labels, l[1]) {
+					r.labels = append(r.labels, l[1])
+				}
+			}
+		}
+	}
+	var b strings.Builder
+	names := make([]string, 0, len(rows))
+	for name := range rows {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		r := rows[name]
+		if err := cell(&b, name, r.kind, strings.Join(r.labels, ", "), r.help); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+func cell(w io.Writer, name, kind, labels, help string) error {
+	_, err := fmt.Fprintf(w, "| `%s` | %s | %s | %s |\n", name, kind, labels, help)
+	return err
+}
+
+// What a purchase costs more where somebody counts.
+func BenchmarkObserver(b *testing.B) {
+	m := metrics.New(metrics.Build{})
+	heard := m.Strategy("redis-lua")
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Began("public")
+		heard.Waited(time.Millisecond, nil)
+		heard.Held(time.Millisecond, false)
+		heard.Deducted(stock.Outcome{}, nil, time.Millisecond)
+		m.Ended("public", "/deduct", http.StatusOK)
+	}
+}

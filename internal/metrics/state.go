@@ -1,0 +1,84 @@
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/hot"
+)
+
+// State is what is asked when somebody scrapes, and not counted before.
+type State struct {
+	Stopping func() bool
+	// Backends are asked for a sign of life.
+	Backends func(context.Context) ([]service.Backend, error)
+	// Waiting is how many grouped purchases wait, by strategy.
+	Waiting func() map[string]int
+	// Lag is how far the ledger is behind what was promised. An error: nobody knows.
+	Lag   func(context.Context) (hot.Lag, error)
+	Pools []Pool
+}
+
+// lookWithin bounds the questions of one scrape.
+const lookWithin = 2 * time.Second
+
+// Watch has every scrape ask what the state is.
+func (m *Metrics) Watch(s State) {
+	register(m, state{
+		State: s, pools: newPoolDescs(),
+		stopping: prometheus.NewDesc("stockd_stopping", "1 while this replica is about to stop, else 0.", nil, nil),
+		up:       prometheus.NewDesc("stockd_backend_up", "1 where a backend that is configured answers this replica, else 0.", []string{"backend"}, nil),
+		waiting:  prometheus.NewDesc("stockd_group_queue_depth", "Grouped purchases that wait for the batch before theirs.", []string{"strategy"}, nil),
+		pending:  prometheus.NewDesc("stockd_redis_stock_pending_orders", "Promised orders of all replicas that wait for the ledger.", nil, nil),
+		oldest:   prometheus.NewDesc("stockd_redis_stock_oldest_pending_seconds", "How long the oldest of them has waited.", nil, nil),
+	})
+}
+
+// state is the collector of a State.
+type state struct {
+	State
+
+	pools                                  poolDescs
+	stopping, up, waiting, pending, oldest *prometheus.Desc
+}
+
+func (s state) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range append(s.pools.list(), s.stopping, s.up, s.waiting, s.pending, s.oldest) {
+		ch <- d
+	}
+}
+
+func (s state) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), lookWithin)
+	defer cancel()
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	gauge(s.stopping, number(s.Stopping()))
+	backends, failed := s.Backends(ctx) // the error is the first one's, the database's
+	for i, b := range backends {
+		if b.Status != service.NotConfigured {
+			gauge(s.up, number(b.Status == service.Up && (i > 0 || failed == nil)), b.Name)
+		}
+	}
+	for strategy, purchases := range s.Waiting() {
+		gauge(s.waiting, float64(purchases), strategy)
+	}
+	if lag, err := s.Lag(ctx); err == nil {
+		gauge(s.pending, float64(lag.Orders))
+		gauge(s.oldest, lag.Oldest.Seconds())
+	}
+	for _, pool := range s.Pools {
+		s.pools.collect(pool, ch)
+	}
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,101 @@
+package metrics
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// strategies makes what is told of strategies and of their locks.
+func (m *Metrics) strategies() {
+	m.deductions = m.counters("stockd_deductions_total", "Purchases that ended, by what came of them.", "strategy", "outcome")
+	m.duration = m.histograms("stockd_deduction_duration_seconds", "How long purchases took, with all their waiting.", seconds(), "strategy")
+	m.backendFailures = m.counters("stockd_backend_failures_total", "Purchases that failed, or whose outcome is unknown, because of a backend.", "backend")
+	m.lockWait = m.histograms("stockd_lock_wait_seconds", "How long locks were waited for, also in vain.", seconds(), "lock")
+	m.lockHold = m.histograms("stockd_lock_hold_seconds", "How long locks were held.", seconds(), "lock")
+	m.lockLost = m.counters("stockd_locks_lost_total", "Locks that were lost while they were held.", "lock")
+	m.lockInVain = m.counters("stockd_lock_tries_in_vain_total", "Tries that found a lock taken, of those locks that try again.", "lock")
+	m.fenced = m.counters("stockd_fenced_writes_total", "Writes that were refused because a later holder of the lock was there first.", "lock")
+	m.raceLost = m.counters("stockd_optimistic_races_lost_total", "Optimistic writes that another write overtook.", "strategy")
+	m.batchSize = m.histograms("stockd_group_batch_size", "Grouped purchases that were written together.",
+		prometheus.ExponentialBuckets(1, 2, 12), "strategy")
+	for _, backend := range append([]lock.Backend{repo.MySQL, repo.SQLite}, lock.Backends()...) {
+		m.backendFailures.WithLabelValues(string(backend))
+	}
+}
+
+// Strategy hears what one strategy does. All its outcomes are there from the start,
+// at 0: of a series that begins with its first event, that event cannot be seen.
+func (m *Metrics) Strategy(name string) strategy.Observer {
+	o := &observer{
+		metrics:  m,
+		outcomes: make(map[string]prometheus.Counter),
+		duration: sync.OnceValue(func() prometheus.Observer { return m.duration.WithLabelValues(name) }),
+		batches:  sync.OnceValue(func() prometheus.Observer { return m.batchSize.WithLabelValues(name) }),
+		races:    sync.OnceValue(func() prometheus.Counter { return m.raceLost.WithLabelValues(name) }),
+		lock:     sync.OnceValue(func() lockSeries { return m.lock(name) }),
+	}
+	for _, outcome := range outcomes() {
+		o.outcomes[outcome] = m.deductions.WithLabelValues(name, outcome)
+	}
+	o.accepted = o.outcomes[accepted]
+	return o
+}
+
+// observer is what is told of one strategy, found beforehand.
+type observer struct {
+	metrics  *Metrics
+	accepted prometheus.Counter
+	outcomes map[string]prometheus.Counter
+	// Most strategies are never used on a replica, and most have no lock.
+	duration, batches func() prometheus.Observer
+	races             func() prometheus.Counter
+	lock              func() lockSeries
+}
+
+// lockSeries are those of one lock.
+type lockSeries struct {
+	wait, hold           prometheus.Observer
+	lost, inVain, fenced prometheus.Counter
+}
+
+func (m *Metrics) lock(name string) lockSeries {
+	return lockSeries{
+		wait: m.lockWait.WithLabelValues(name), hold: m.lockHold.WithLabelValues(name),
+		lost: m.lockLost.WithLabelValues(name), inVain: m.lockInVain.WithLabelValues(name),
+		fenced: m.fenced.WithLabelValues(name),
+	}
+}
+
+func (o *observer) Deducted(outcome stock.Outcome, err error, took time.Duration) {
+	o.duration().Observe(took.Seconds())
+	if err == nil && outcome.Refused == nil && !outcome.Replayed {
+		o.accepted.Inc()
+		return
+	}
+	o.outcomes[outcomeOf(outcome, err)].Inc()
+	if failure, is := errors.AsType[*stock.BackendError](err); is && !errors.Is(err, lock.ErrNotConfigured) {
+		o.metrics.backendFailures.WithLabelValues(failure.Backend).Inc()
+	}
+}
+
+func (o *observer) Waited(took time.Duration, _ error) { o.lock().wait.Observe(took.Seconds()) }
+
+func (o *observer) Held(took time.Duration, lost bool) {
+	o.lock().hold.Observe(took.Seconds())
+	if lost {
+		o.lock().lost.Inc()
+	}
+}
+
+func (o *observer) TriedInVain()          { o.lock().inVain.Inc() }
+func (o *observer) RaceLost()             { o.races().Inc() }
+func (o *observer) Fenced()               { o.lock().fenced.Inc() }
+func (o *observer) Batched(purchases int) { o.batches().Observe(float64(purchases)) }

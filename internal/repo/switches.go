@@ -1,0 +1,49 @@
+package repo
+
+import (
+	"context"
+
+	"gorm.io/gorm/clause"
+)
+
+// strategyOff is a row of tb_strategy_off.
+type strategyOff struct {
+	Strategy string `gorm:"primaryKey"`
+	Reason   string
+}
+
+// TableName is the migrations' name.
+func (strategyOff) TableName() string { return "tb_strategy_off" }
+
+const switchOn = `DELETE FROM tb_strategy_off WHERE strategy = ?`
+
+// SwitchOff writes down that a strategy is off, and why, 1 to 200 characters. One
+// that is off already is off for the new reason.
+func (s *Store) SwitchOff(ctx context.Context, strategy, reason string) error {
+	return s.InTx(ctx, func(tx *Tx) error {
+		row := strategyOff{Strategy: strategy, Reason: reason}
+		err := tx.db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&row).Error
+		return s.fault(ctx, "switch strategy off", err)
+	})
+}
+
+// SwitchOn forgets that a strategy is off.
+func (s *Store) SwitchOn(ctx context.Context, strategy string) error {
+	return s.InTx(ctx, func(tx *Tx) error {
+		_, err := tx.write(ctx, "switch strategy on", switchOn, strategy)
+		return err
+	})
+}
+
+// SwitchedOff is the reason of every strategy that is off, by its name.
+func (s *Store) SwitchedOff(ctx context.Context) (map[string]string, error) {
+	var rows []strategyOff
+	if err := s.db.WithContext(ctx).Find(&rows).Error; err != nil {
+		return nil, s.fault(ctx, "read switches", err)
+	}
+	off := make(map[string]string, len(rows))
+	for _, row := range rows {
+		off[row.Strategy] = row.Reason
+	}
+	return off, nil
+}

@@ -1,0 +1,25 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/internal/service/rescue"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// KeepAuditing audits all goods at intervals until ctx ends. heard gets what they
+// add up to, or why that is not known.
+func (i *Inventory) KeepAuditing(ctx context.Context, every time.Duration, heard func(stock.Audits, error)) {
+	for pause.For(ctx, every) == nil {
+		var sums stock.Audits
+		err := rescue.Do(ctx, i.catalogue.log, "audit all goods", func() (err error) {
+			sums, err = i.store.AuditAll(ctx)
+			return err
+		})
+		if ctx.Err() == nil {
+			heard(sums, err)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package hot_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// limit sets the limit of one buyer, and has a replica told.
+func (s *shop) limit(t *testing.T, r *hot.Stock, perUser int64) {
+	t.Helper()
+	if err := s.store.SetLimit(t.Context(), goods, perUser); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.LimitChanged(t.Context(), goods); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func by(user string, units int64) stock.Purchase {
+	p := buy(units)
+	p.UserID = user
+	return p
+}
+
+// assertHas finds out what Redis thinks a buyer has, who may have three, by a purchase
+// that is one unit beyond.
+func assertHas(t *testing.T, r *hot.Stock, user string, has int64) {
+	t.Helper()
+	o, err := deduct(t, r, by(user, max(1, 4-has)))
+	limited, is := errors.AsType[*stock.UserLimitError](o.Refused)
+	if err != nil || !is || *limited != (stock.UserLimitError{PerUser: 3, Has: has}) {
+		t.Errorf("one more than three is answered with %v (%v), want a limit of 3 and %d units already", o.Refused, err, has)
+	}
+}
+
+// assertBuyers holds the counts to the ledger once it has everything.
+func (s *shop) assertBuyers(t *testing.T, r *hot.Stock) {
+	t.Helper()
+	settle(t, r)
+	audit, err := s.store.AuditInFull(t.Context(), goods)
+	if err != nil || audit.Buyers == nil || *audit.Buyers != (stock.Buyers{}) {
+		t.Errorf("about the buyers the audit finds %+v (%v)", audit.Buyers, err)
+	}
+}
+
+func TestAUserBuysNoMoreThanTheLimit(t *testing.T) {
+	s := open(t, lab.Redis(t), 100)
+	a, b := s.replica(t, "a"), s.replica(t, "b")
+	s.limit(t, a, 3)
+	told := orders(sell(t, a, by("小明", 2)), sell(t, b, by("小明", 1)), sell(t, a, by("other", 3)))
+	for _, r := range []*hot.Stock{a, b} {
+		assertHas(t, r, "小明", 3)
+	}
+	if o, err := deduct(t, a, buy(1)); err != nil || !errors.Is(o.Refused, stock.ErrUserUnknown) {
+		t.Errorf("nobody in particular is answered with %v (%v), want %v", o.Refused, err, stock.ErrUserUnknown)
+	}
+	s.assertExact(t, a, told)
+	s.assertBuyers(t, a)
+}
+
+// What a buyer has is known again from the ledger.
+func TestALimitOutlastsARedisThatForgets(t *testing.T) {
+	s := open(t, lab.OwnRedis(t), 100)
+	a := s.replica(t, "a")
+	s.limit(t, a, 3)
+	told := orders(sell(t, a, by("小明", 2)))
+	settle(t, a)
+	if err := s.client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	assertHas(t, a, "小明", 2)
+	told = append(told, sell(t, a, by("小明", 1)))
+	assertHas(t, a, "小明", 3)
+	s.assertExact(t, a, told)
+	s.assertBuyers(t, a)
+}
+
+// What is promised counts as well where the counter is made anew: once, also where
+// the ledger has it already and the stream still.
+func TestALimitCountsWhatIsPromised(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 100)
+	cut := labtest.NewProxy(t, server.Address)
+	a := s.replica(t, "a", at(cut.Address))
+	s.limit(t, a, 3)
+	told := orders(sell(t, a, by("first", 1)))
+	settle(t, a)
+	lost := labtest.Lose(cut, "\r\nsettle\r\n", false)
+	told = append(told, sell(t, a, by("小明", 2)))
+	<-lost.Reached() // the ledger has it
+	b := s.replica(t, "b", idle)
+	if err := b.Restocked(t.Context(), goods, 0); err != nil { // nothing was: the counter is made anew
+		t.Fatal(err)
+	}
+	if o, err := deduct(t, b, by("小明", 2)); err != nil || !errors.Is(o.Refused, stock.ErrUserLimit) {
+		t.Errorf("two more are answered with %v (%v), want %v", o.Refused, err, stock.ErrUserLimit)
+	}
+	settle(t, a)
+	assertHas(t, b, "小明", 2)
+	told = append(told, sell(t, b, by("小明", 1)))
+	s.assertExact(t, a, told)
+	s.assertBuyers(t, a)
+}
+
+// Units were promised before there was a limit, and are written after it came: the
+// buyer keeps them, and gets no more.
+func TestALimitLeavesWhatWasPromisedBefore(t *testing.T) {
+	s := open(t, lab.Redis(t), 100)
+	a := s.replica(t, "a", idle)
+	told := orders(sell(t, a, by("first", 1)))
+	settle(t, a)
+	told = append(told, sell(t, a, by("小明", 5)))
+	s.limit(t, a, 3)
+	assertHas(t, a, "小明", 5)
+	told = append(told, sell(t, a, by("first", 2)))
+	b := s.replica(t, "b")
+	s.assertExact(t, b, told)
+	s.assertBuyers(t, b)
+	assertHas(t, b, "小明", 5)
+	assertHas(t, b, "first", 3)
+}
+
+// A consumer has an order in hand that Redis has forgotten, and its buyer has bought
+// as many as he may since: it is put aside.
+func TestAnOrderThatRedisHasForgottenIsHeldToTheLimit(t *testing.T) {
+	s := open(t, lab.OwnRedis(t), 100)
+	a := s.replica(t, "a")
+	s.limit(t, a, 3)
+	told := orders(sell(t, a, by("other", 1)))
+	settle(t, a)
+	b := s.replica(t, "b", idle)
+	enough := errors.New("nothing is to be written")
+	err := s.store.InTx(t.Context(), func(tx *repo.Tx) error {
+		if _, err := tx.CountIn(t.Context(), goods, 3, []stock.Purchase{by("小明", 1)}); err != nil {
+			return err
+		}
+		sell(t, a, by("小明", 2)) // the consumer waits for the buyer's count
+		await(t, "the order to be in hand", func() bool {
+			pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result()
+			return err == nil && pending.Count == 1
+		})
+		if err := s.client.FlushAll(t.Context()).Err(); err != nil {
+			return err
+		}
+		told = append(told, sell(t, b, by("小明", 3)))
+		return enough
+	})
+	if !errors.Is(err, enough) {
+		t.Fatal(err)
+	}
+	await(t, "the order to be put aside", func() bool { return s.client.XLen(t.Context(), s.key("dead")).Val() == 1 })
+	s.assertExact(t, b, told)
+	s.assertBuyers(t, b)
+}
+
+// The owner's process has died after the limit was set and before Redis was told.
+func TestALimitThatRedisWasNotToldOfIsFoundByTheReconciler(t *testing.T) {
+	s := open(t, lab.Redis(t), 100)
+	s.options.Reconcile = 20 * time.Millisecond
+	a := s.replica(t, "a")
+	told := orders(sell(t, a, by("小明", 2)))
+	settle(t, a)
+	if err := s.store.SetLimit(t.Context(), goods, 3); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the counter to be installed anew", func() bool {
+		d, err := a.Drift(t.Context(), goods)
+		return err == nil && d.Installed
+	})
+	assertHas(t, a, "小明", 2)
+	s.assertExact(t, a, told)
+	s.assertBuyers(t, a)
+}
+
+// A purchase under a key that was sold is answered so, also at the limit.
+func TestAKeyIsKnownAtTheLimit(t *testing.T) {
+	s := open(t, lab.Redis(t), 100)
+	a := s.replica(t, "a", idle)
+	s.limit(t, a, 3)
+	p := by("小明", 3)
+	p.RequestID, p.Keyed = rand.Text(), true
+	first := sell(t, a, p)
+	again, err := deduct(t, a, p)
+	if err != nil || !again.Replayed || again.Order != first {
+		t.Errorf("the key is answered with %+v (%v), want the first answer", again, err)
+	}
+}

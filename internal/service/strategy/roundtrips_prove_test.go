@@ -1,0 +1,202 @@
+//go:build prove
+
+package strategy_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// trips are the requests that one sale waits for: statements to the database, and
+// requests to the other server; to each of them, where they are several.
+type trips struct{ database, server int }
+
+// unmet is what a sale costs that meets nobody; docs/choosing.md says the same.
+func unmet() map[string]trips {
+	return map[string]trips{
+		"naive": {5, 0}, "naive-decrement": {5, 0}, "mutex": {5, 0}, "mutex-per-request": {5, 0}, "mutex-in-tx": {5, 0}, "channel": {5, 0},
+		"sql-conditional": {4, 0}, "sql-optimistic": {5, 0}, "sql-for-update": {5, 0}, "sql-bucket": {4, 0},
+		"redis-decr": {4, 1}, "redis-list": {4, 1}, "redis-stock": {0, 1},
+		"sql-insert-lock": {11, 0}, "sql-row-lock": {12, 0}, "sql-version-lock": {8, 0}, "sql-named-lock": {11, 0},
+		"redis-setnx": {5, 2}, "redis-setnx-ttl": {5, 2}, "redis-setnx-owner": {5, 3}, "redis-getset": {5, 2},
+		"redis-lua": {5, 2}, "redis-reentrant": {5, 2}, "redis-fair": {5, 2}, "redsync": {5, 2}, "redlock": {6, 2},
+		"zk-ephemeral": {5, 2}, "zk-herd": {5, 3}, "zk-sequential": {5, 2}, "etcd": {5, 2},
+	}
+}
+
+// counted is a hook that counts what a client of Redis sends, a pipeline as one.
+type counted struct{ n *atomic.Int64 }
+
+func (c counted) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		return next(ctx, network, address)
+	}
+}
+
+func (c counted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (c counted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmds)
+	}
+}
+
+// TestProveRoundTrips counts what the servers are asked in the course of sales
+// that meet nobody.
+func TestProveRoundTrips(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	store := labtest.Open(t, d, "replica-1")
+	pool, _, err := repo.OpenPool(repo.Options{Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close() //nolint:errcheck // it was only asked
+	for i, entry := range strategy.Registry() {
+		t.Run(entry.Name, func(t *testing.T) {
+			locks := lab.Locks(t, d, entry.Needs...)
+			locks.TTL = time.Minute // so that nothing is renewed meanwhile
+			ask := asked(t, pool, locks.Clients, entry.Needs)
+			s := entry.New(strategy.Deps{
+				Store: store.As(entry.Name), LockWait: time.Second, Lock: locks, Hot: hot.Options{Prefix: rand.Text()},
+				Retry: strategy.Retry{Tries: 5, Step: time.Millisecond, Max: time.Millisecond}, Buckets: 5,
+			})
+			if closer, is := s.(io.Closer); is {
+				defer closer.Close() //nolint:errcheck // the test is over
+			}
+			got := tripsOf(t, s, store, int64(i+1), ask)
+			want, told := unmet()[entry.Name]
+			if !told {
+				t.Skipf("docs/choosing.md does not tell what it costs; a sale takes %+v", got)
+			}
+			if got != want {
+				t.Errorf("a sale takes %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+// tripsOf sells one after the other, and divides what was asked meanwhile.
+func tripsOf(t *testing.T, s strategy.Strategy, store *repo.Store, goods int64, ask func() (database, server int64)) trips {
+	t.Helper()
+	const sales, units = 40, 1000
+	if err := store.CreateGoods(t.Context(), goods, units, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	sell := func(times int) {
+		for range times {
+			outcomes, err := s.Deduct(t.Context(), goods, []stock.Purchase{buyOne()})
+			if err != nil || outcomes[0].Refused != nil {
+				t.Fatalf("sell: %+v, %v", outcomes, err)
+			}
+		}
+	}
+	sell(5) // connections, sessions and scripts are there after that
+	time.Sleep(200 * time.Millisecond)
+	database, server := ask()
+	sell(sales)
+	databaseAfter, serverAfter := ask()
+	each := func(n int64) int { return int(math.Round(float64(n) / sales)) }
+	return trips{each(databaseAfter - database), each(serverAfter - server)}
+}
+
+func buyOne() stock.Purchase { return stock.Purchase{RequestID: rand.Text(), Quantity: 1} }
+
+// asked tells what the database and the server of a lock were asked so far.
+func asked(t *testing.T, pool *sql.DB, clients *lock.Clients, needs []lock.Backend) func() (database, server int64) {
+	t.Helper()
+	server := func() int64 { return 0 }
+	for _, need := range needs {
+		switch need {
+		case lock.Redis:
+			server = countRedis(clients.Redis)
+		case lock.Redlock:
+			server = countRedis(clients.Redlock[0])
+		case lock.ZooKeeper:
+			server = func() int64 { return zooKeeperAsked(t) }
+		case lock.Etcd:
+			server = func() int64 { return etcdAsked(t) }
+		case lock.MySQL, lock.Database:
+		}
+	}
+	return func() (int64, int64) {
+		var name string
+		var n int64
+		if err := pool.QueryRowContext(t.Context(), `SHOW GLOBAL STATUS LIKE 'Questions'`).Scan(&name, &n); err != nil {
+			t.Fatal(err)
+		}
+		return n, server()
+	}
+}
+
+func countRedis(client redis.UniversalClient) func() int64 {
+	n := new(atomic.Int64)
+	client.AddHook(counted{n})
+	return n.Load
+}
+
+func zooKeeperAsked(t *testing.T) (n int64) {
+	t.Helper()
+	answer, err := lab.ZooKeeper(t).Ask(t.Context(), "srvr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(answer) {
+		if _, err := fmt.Sscanf(line, "Received: %d", &n); err == nil {
+			return n
+		}
+	}
+	t.Fatalf("ZooKeeper does not tell what it received: %s", answer)
+	return 0
+}
+
+func etcdAsked(t *testing.T) (n int64) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, lab.Etcd(t).Endpoint+"/metrics", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it was read
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		if !strings.HasPrefix(lines.Text(), "grpc_server_msg_received_total{") || !strings.Contains(lines.Text(), `"etcdserverpb.KV"`) {
+			continue
+		}
+		var count float64
+		if _, err := fmt.Sscan(lines.Text()[strings.LastIndexByte(lines.Text(), ' ')+1:], &count); err != nil {
+			t.Fatal(err)
+		}
+		n += int64(count)
+	}
+	return n
+}

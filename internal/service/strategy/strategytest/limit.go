@@ -1,0 +1,292 @@
+package strategytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// createLimited makes a goods of which one buyer may have so many units.
+func (s *subject) createLimited(t *testing.T, units, perUser int64) (goodsID int64) {
+	t.Helper()
+	goodsID = s.create(t, units)
+	s.limit(t, goodsID, perUser)
+	return goodsID
+}
+
+// limit sets the limit of one buyer, as the owner does through another replica than
+// the first.
+func (s *subject) limit(t *testing.T, goodsID, perUser int64) {
+	t.Helper()
+	if err := s.store.SetLimit(t.Context(), goodsID, perUser); err != nil {
+		t.Fatal(err)
+	}
+	if l, is := s.bare[1].(strategy.Limiter); is {
+		if err := l.LimitChanged(t.Context(), goodsID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// by is a purchase of somebody.
+func by(user string, units int64) stock.Purchase {
+	p := buy(units)
+	p.UserID = user
+	return p
+}
+
+// wantSoldInAll holds the ledger of a goods, with the counts of its buyers, to what was
+// sold, and to what is left where the strategy claims to keep count of that.
+func (s *subject) wantSoldInAll(t *testing.T, goodsID, units, sold int64) {
+	t.Helper()
+	s.settle(t, goodsID)
+	audit, err := s.store.AuditInFull(t.Context(), goodsID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "sold", audit.Sold, sold)
+	if audit.Buyers == nil || *audit.Buyers != (stock.Buyers{}) {
+		t.Errorf("about the buyers the audit finds %+v", audit.Buyers)
+	}
+	if s.entry.Claims.ExclusiveAcrossReplicas {
+		want(t, "stock", audit.Stock, units-sold)
+	}
+}
+
+// impatient is how often a buyer asks at once: a hundred times, and fewer where each
+// is several round trips to a lock, as in crowd.
+func (s *subject) impatient() int {
+	if s.entry.Claims.Fenceable {
+		return 8
+	}
+	return 100
+}
+
+// perUser is the limit of one buyer in most of these topics.
+const perUser = 3
+
+// keepsABuyerToTheLimit has one buyer ask many times at once, on three replicas.
+func keepsABuyerToTheLimit(t *testing.T, s *subject) {
+	const units = 200
+	goods := s.createLimited(t, units, perUser)
+	answers := make([]error, s.impatient())
+	var buyers sync.WaitGroup
+	for i := range answers {
+		buyers.Go(func() {
+			answers[i] = oneOf(s.insist(t, i, goods, by("小明", 1)))
+		})
+	}
+	buyers.Wait()
+	var sold int64
+	for _, err := range answers {
+		if err == nil {
+			sold++
+		} else {
+			assertLimited(t, err, perUser)
+		}
+	}
+	want(t, "sold to one buyer", sold, perUser)
+	s.wantSoldInAll(t, goods, units, perUser)
+}
+
+// insist has one of the replicas sell, and asks again for as long as it is busy: that
+// is an honest answer, after which nothing has happened.
+func (s *subject) insist(t *testing.T, turn int, goodsID int64, batch ...stock.Purchase) ([]stock.Outcome, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), settleWithin)
+	defer cancel()
+	for {
+		outcomes, err := s.replicas[turn%len(s.replicas)].Deduct(ctx, goodsID, batch)
+		if !errors.Is(err, stock.ErrBusy) || ctx.Err() != nil {
+			return outcomes, err
+		}
+	}
+}
+
+// oneOf is what came of a batch of one.
+func oneOf(outcomes []stock.Outcome, err error) error {
+	if err != nil {
+		return err
+	}
+	return outcomes[0].Refused
+}
+
+// assertLimited holds a refusal to the limit and what its buyer has.
+func assertLimited(t *testing.T, err error, has int64) {
+	t.Helper()
+	limited, is := errors.AsType[*stock.UserLimitError](err)
+	if !is || *limited != (stock.UserLimitError{PerUser: perUser, Has: has}) {
+		t.Errorf("beyond the limit is answered with %v, want a limit of %d and %d units already", err, perUser, has)
+	}
+}
+
+// keepsEveryBuyerToTheLimit has a crowd of buyers ask for more than each may have, in
+// batches of several, on three replicas.
+func keepsEveryBuyerToTheLimit(t *testing.T, s *subject) {
+	const units, users, rounds = 500, 5, 6
+	goods := s.createLimited(t, units, perUser)
+	var buyers sync.WaitGroup
+	for i := range rounds {
+		buyers.Go(func() {
+			batch := make([]stock.Purchase, 0, users)
+			for n := range users { // each batch in another order
+				batch = append(batch, by(fmt.Sprint("buyer-", (n*(i+1)+i)%users), 1))
+			}
+			outcomes, err := s.insist(t, i, goods, batch...)
+			if err != nil {
+				t.Errorf("batch %d: %v", i, err)
+			}
+			for _, o := range outcomes {
+				if o.Refused != nil && !errors.Is(o.Refused, stock.ErrUserLimit) {
+					t.Errorf("batch %d: refused as %v, want %v", i, o.Refused, stock.ErrUserLimit)
+				}
+			}
+		})
+	}
+	buyers.Wait()
+	s.wantSoldInAll(t, goods, units, users*perUser)
+}
+
+// refusesOneOfABatchForTheLimit shows that whoever is beyond the limit takes nothing
+// from the others, and that a buyer who does not say who he is does not pass.
+func refusesOneOfABatchForTheLimit(t *testing.T, s *subject) {
+	goods := s.createLimited(t, 20, perUser)
+	outcomes, err := s.deduct(t.Context(), goods, by("a", 2), by("b", 3), by("a", 2), buy(1), by("a", 1), by("c", 9))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, sold := range []bool{true, true, false, false, true, false} {
+		if got := outcomes[i].Refused == nil; got != sold {
+			t.Errorf("purchase %d: sold is %v (%v), want %v", i, got, outcomes[i].Refused, sold)
+		}
+	}
+	assertLimited(t, outcomes[2].Refused, 2)
+	assertLimited(t, outcomes[5].Refused, 0)
+	if !errors.Is(outcomes[3].Refused, stock.ErrUserUnknown) {
+		t.Errorf("a buyer who is unknown is answered with %v", outcomes[3].Refused)
+	}
+	want(t, "what the last order says is left", outcomes[4].Order.Remaining, 14)
+	// The stock that one is not given is there for the next.
+	outcomes, err = s.deduct(t.Context(), goods, by("a", 3), by("d", 3), by("e", 3), by("f", 3), by("g", 3), by("h", 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, o := range outcomes {
+		if refused := i == 0; errors.Is(o.Refused, stock.ErrUserLimit) != refused || !refused && o.Refused != nil {
+			t.Errorf("purchase %d is answered with %v", i, o.Refused)
+		}
+	}
+	s.wantSoldInAll(t, goods, 20, 20)
+}
+
+// refusesWhatDoesNotFitUnderALimit shows that what is refused for the stock is not
+// counted.
+func refusesWhatDoesNotFitUnderALimit(t *testing.T, s *subject) {
+	goods := s.createLimited(t, 2, 5)
+	outcomes, err := s.deduct(t.Context(), goods, by("a", 3), by("a", 1))
+	if err != nil || !errors.Is(outcomes[0].Refused, stock.ErrInsufficientStock) {
+		t.Fatalf("3 of 2 were answered with %v (%v), want a refusal for the stock", outcomes, err)
+	}
+	s.restock(t, goods, 10)
+	left := int64(5)
+	if outcomes[1].Refused == nil { // some strategies take what they give back
+		left--
+	}
+	for _, units := range []int64{left, 1} {
+		outcomes, err = s.deduct(t.Context(), goods, by("a", units))
+		if refused := units == 1; err != nil || errors.Is(outcomes[0].Refused, stock.ErrUserLimit) != refused {
+			t.Errorf("%d units were answered with %v (%v)", units, outcomes, err)
+		}
+	}
+	s.wantSoldInAll(t, goods, 12, 5)
+}
+
+// followsTheLimit sells before there is a limit, and has it set, raised, lowered and
+// taken away while the goods is on sale.
+func followsTheLimit(t *testing.T, s *subject) {
+	goods := s.create(t, 100)
+	sell := func(units int64, want error) {
+		t.Helper()
+		err := oneOf(s.deduct(t.Context(), goods, by("a", units)))
+		if !errors.Is(err, want) {
+			t.Errorf("%d units are answered with %v, want %v", units, err, want)
+		}
+	}
+	sell(2, nil)
+	s.limit(t, goods, 3)
+	sell(2, stock.ErrUserLimit)
+	sell(1, nil)
+	sell(1, stock.ErrUserLimit)
+	s.limit(t, goods, 5)
+	sell(2, nil)
+	s.limit(t, goods, 4)
+	sell(1, stock.ErrUserLimit)
+	s.wantSoldInAll(t, goods, 100, 5)
+	s.limit(t, goods, 0)
+	sell(3, nil)
+	sell(1, nil)
+	s.settle(t, goods)
+	s.limit(t, goods, 10)
+	sell(2, stock.ErrUserLimit)
+	sell(1, nil)
+	s.wantSoldInAll(t, goods, 100, 10)
+}
+
+// countsWhatOthersSold has another strategy sell before.
+func countsWhatOthersSold(t *testing.T, s *subject) {
+	goods := s.createLimited(t, 100, perUser)
+	other := conditional(s.deps(t, s.store))
+	if err := oneOf(other.Deduct(t.Context(), goods, []stock.Purchase{by("a", 2)})); err != nil {
+		t.Fatal(err)
+	}
+	assertLimited(t, oneOf(s.deduct(t.Context(), goods, by("a", 2))), 2)
+	if err := oneOf(s.deduct(t.Context(), goods, by("a", 1))); err != nil {
+		t.Errorf("what was left of the limit is answered with %v", err)
+	}
+	s.wantSoldInAll(t, goods, 100, 3)
+}
+
+// conditional is a strategy that knows nothing of any other.
+func conditional(d strategy.Deps) strategy.Strategy {
+	for _, entry := range strategy.Registry() {
+		if entry.Name == "sql-conditional" {
+			return entry.New(d)
+		}
+	}
+	panic("the registry has no sql-conditional")
+}
+
+// countsWhatIsSoldWhileALimitComes has some buyers buy on three replicas while a limit
+// is set: nobody is forgotten who is in the middle of it, and nobody gets more than the
+// limit, or than he had when it came.
+func countsWhatIsSoldWhileALimitComes(t *testing.T, s *subject) {
+	const units, users, most = 500, 3, 2
+	goods := s.create(t, units)
+	var sold atomic.Int64
+	var buyers sync.WaitGroup
+	half := make(chan struct{}, s.impatient())
+	for i := range cap(half) {
+		buyers.Go(func() {
+			err := oneOf(s.insist(t, i, goods, by(fmt.Sprint("buyer-", i%users), 1)))
+			half <- struct{}{}
+			switch {
+			case err == nil:
+				sold.Add(1)
+			case !errors.Is(err, stock.ErrUserLimit):
+				t.Errorf("while a limit comes the answer is %v", err)
+			}
+		})
+	}
+	for range cap(half) / 4 {
+		<-half
+	}
+	s.limit(t, goods, most)
+	buyers.Wait()
+	s.wantSoldInAll(t, goods, units, sold.Load())
+}

@@ -1,0 +1,134 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/rescue"
+)
+
+// switchesEvery is the pause between two looks at what was switched off through
+// another replica.
+const switchesEvery = time.Second
+
+// switches are the strategies that the owner has switched off on all replicas, as
+// far as this one knows. The request path reads one pointer.
+type switches struct {
+	store *repo.Store
+	turn  sync.Mutex // a look that began earlier must not be kept after a later one
+	off   atomic.Pointer[map[string]string]
+}
+
+// reason is why a strategy is switched off.
+func (s *switches) reason(name string) (reason string, off bool) {
+	known := s.off.Load()
+	if known == nil {
+		return "", false
+	}
+	reason, off = (*known)[name]
+	return reason, off
+}
+
+// look reads what is switched off. Where that fails, what was known stands.
+func (s *switches) look(ctx context.Context) (changed bool, err error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	off, err := s.store.SwitchedOff(ctx)
+	if err != nil {
+		return false, err
+	}
+	before := s.off.Swap(&off)
+	return before != nil && !maps.Equal(*before, off), nil
+}
+
+// LookAtSwitches learns what the owner has switched off on all replicas. It is
+// called before anything is sold.
+func (c *Catalogue) LookAtSwitches(ctx context.Context) error {
+	_, err := c.switches.look(ctx)
+	return err
+}
+
+// KeepSwitches has this replica follow within about a second what the owner
+// switches through another one, until ctx ends. While the switches cannot be read
+// it keeps what it knew, and the log tells so once.
+func (c *Catalogue) KeepSwitches(ctx context.Context) {
+	tick := time.NewTicker(switchesEvery)
+	defer tick.Stop()
+	var failing bool
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		changed, err := c.lookAgain(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil && !failing:
+			c.log.WarnContext(ctx, "strategies stay on and off as they are: the switches cannot be read", "error", err)
+		case changed:
+			c.log.WarnContext(ctx, "strategies were switched", "off", c.switches.known())
+		}
+		failing = err != nil
+	}
+}
+
+// lookWithin bounds a look, so that a database that is mute for one does not keep
+// this replica from the next.
+const lookWithin = 2 * time.Second
+
+func (c *Catalogue) lookAgain(ctx context.Context) (changed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	err = rescue.Do(ctx, c.log, "look at switches", func() (err error) {
+		changed, err = c.switches.look(ctx)
+		return err
+	})
+	return changed, err
+}
+
+// known is what is switched off, for the log.
+func (s *switches) known() slog.Value {
+	known := *s.off.Load()
+	off := make([]slog.Attr, 0, len(known))
+	for name, reason := range known {
+		off = append(off, slog.String(name, reason))
+	}
+	return slog.GroupValue(off...)
+}
+
+// SwitchOff switches a strategy off on all replicas: on this one at once, on the
+// others within about a second. The reason, 1 to 200 characters, is told to those
+// who ask for the strategy. Purchases in flight end as they would have.
+// ErrUnknownStrategy: nothing was switched.
+func (c *Catalogue) SwitchOff(ctx context.Context, name, reason string) error {
+	if _, known := c.byName[name]; !known {
+		return fmt.Errorf("%w: %q", ErrUnknownStrategy, name)
+	}
+	return c.switchBy(ctx, c.switches.store.SwitchOff(ctx, name, reason))
+}
+
+// SwitchOn takes SwitchOff back. ErrStrategyRefused: the configuration of this
+// replica refuses the strategy, which no switch changes. ErrUnknownStrategy:
+// there is no such strategy. Nothing was switched then.
+func (c *Catalogue) SwitchOn(ctx context.Context, name string) error {
+	s, known := c.byName[name]
+	if !known {
+		return fmt.Errorf("%w: %q", ErrUnknownStrategy, name)
+	}
+	if s.refused != "" {
+		return fmt.Errorf("%w: %s, because %s, which no switch changes", ErrStrategyRefused, name, s.refused)
+	}
+	return c.switchBy(ctx, c.switches.store.SwitchOn(ctx, name))
+}
+
+// switchBy looks at what was written, also where it is not known whether it was.
+func (c *Catalogue) switchBy(ctx context.Context, written error) error {
+	return errors.Join(written, c.LookAtSwitches(ctx))
+}

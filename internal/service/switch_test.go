@@ -1,0 +1,137 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/strategy"
+)
+
+// refused tells whether a replica refuses a strategy for a reason.
+func refused(c *service.Catalogue, name, reason string) bool {
+	_, err := c.Service(name)
+	return errors.Is(err, service.ErrStrategyRefused) && strings.Contains(err.Error(), reason)
+}
+
+func sells(c *service.Catalogue, name string) bool {
+	_, err := c.Service(name)
+	return err == nil
+}
+
+// follow has a replica follow the switches until the test is over.
+func follow(t *testing.T, c *service.Catalogue) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var keeper sync.WaitGroup
+	keeper.Go(func() { c.KeepSwitches(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		keeper.Wait()
+	})
+}
+
+// soon waits for what another replica has to learn.
+func soon(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if is() {
+			return
+		}
+	}
+	t.Errorf("%s: not within 5 s", what)
+}
+
+func TestASwitchHoldsOnEveryReplica(t *testing.T) {
+	s := open(t, lab.Database(t, servers.SQLite), 3)
+	asked, other, late := s.replicas[0], s.replicas[1], s.replicas[2]
+	follow(t, other)
+	if err := asked.SwitchOff(t.Context(), "mutex", "it oversells"); err != nil {
+		t.Fatal(err)
+	}
+	if !refused(asked, "mutex", "it oversells") {
+		t.Error("who was asked does not refuse at once")
+	}
+	soon(t, "another replica refuses", func() bool { return refused(other, "mutex", "it oversells") })
+	if err := late.LookAtSwitches(t.Context()); err != nil || !refused(late, "mutex", "it oversells") {
+		t.Errorf("one that starts later sells all the same (%v)", err)
+	}
+	if !sells(other, "naive") {
+		t.Error("a strategy is refused that nobody has switched off")
+	}
+	if err := asked.SwitchOn(t.Context(), "mutex"); err != nil || !sells(asked, "mutex") {
+		t.Errorf("who was asked refuses after the switch (%v)", err)
+	}
+	soon(t, "another replica sells", func() bool { return sells(other, "mutex") })
+}
+
+func TestAReplicaThatCannotReadTheSwitchesKeepsWhatItKnew(t *testing.T) {
+	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
+	c := service.NewCatalogue(strategy.Registry(), strategy.Deps{Store: store, Lock: lock.Deps{Clients: new(lock.Clients)}}, time.Second)
+	if err := c.SwitchOff(t.Context(), "mutex", "it oversells"); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.LookAtSwitches(t.Context()); err == nil {
+		t.Error("a look without a database is no error")
+	}
+	if !refused(c, "mutex", "it oversells") || !sells(c, "naive") {
+		t.Error("what was known is forgotten")
+	}
+}
+
+func TestNoSwitchChangesWhatTheConfigurationForbids(t *testing.T) {
+	c := open(t, lab.Database(t, servers.SQLite), 1).replicas[0]
+	if err := c.Enforce(service.Policy{OnlySafe: true, Deny: []string{"redis-setnx"}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, because := range map[string]string{"naive": "strategies.only_safe", "redis-setnx": "strategies.deny"} {
+		err := c.SwitchOn(t.Context(), name)
+		if !errors.Is(err, service.ErrStrategyRefused) || !strings.Contains(err.Error(), because) || sells(c, name) {
+			t.Errorf("%s is switched on (%v)", name, err)
+		}
+	}
+	for _, err := range []error{c.SwitchOn(t.Context(), "hope"), c.SwitchOff(t.Context(), "hope", "it is none")} {
+		if !errors.Is(err, service.ErrUnknownStrategy) {
+			t.Errorf("a name that is none: %v", err)
+		}
+	}
+}
+
+// The race detector watches.
+func TestASwitchAmongPurchases(t *testing.T) {
+	s := open(t, lab.Database(t, servers.SQLite), 1)
+	s.create(t, 1, 1000)
+	c := s.replicas[0]
+	follow(t, c)
+	var buyers sync.WaitGroup
+	for range 4 {
+		buyers.Go(func() {
+			for range 30 {
+				sv, err := c.Service("sql-conditional")
+				if errors.Is(err, service.ErrStrategyRefused) {
+					c.Describe(t.Context())
+					continue
+				}
+				if _, err := sv.Deduct(t.Context(), 1, keyed("", 1)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 10 {
+		if err := errors.Join(c.SwitchOff(t.Context(), "sql-conditional", "a test"), c.SwitchOn(t.Context(), "sql-conditional")); err != nil {
+			t.Error(err)
+		}
+	}
+	buyers.Wait()
+}

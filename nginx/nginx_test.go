@@ -1,0 +1,186 @@
+package nginx_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/ports"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/nginx"
+)
+
+// start runs the real nginx before a server, and returns its address.
+func start(t *testing.T, limits nginx.Limits, replica http.HandlerFunc) (address string) {
+	t.Helper()
+	program, err := servers.Find("nginx")
+	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
+	backend := httptest.NewServer(replica)
+	t.Cleanup(backend.Close)
+	port, err := ports.Free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, address := t.TempDir(), ports.Address(port)
+	file := filepath.Join(folder, "nginx.conf")
+	site := nginx.Local(folder, address, []string{strings.TrimPrefix(backend.URL, "http://")}, limits)
+	if err := os.WriteFile(file, []byte(site), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	process := exec.Command(program, "-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;")
+	process.Stderr = os.Stderr
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = process.Process.Signal(syscall.SIGTERM) // it may be gone
+		_ = process.Wait()                          // it was told to end
+	})
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close() //nolint:errcheck // it was only a look
+			return address
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// answer is what a buyer hears.
+type answer struct {
+	status     int
+	retryAfter string
+	media      string
+	problem    string
+}
+
+// ask sends a purchase from an address, which says that it is another one.
+func ask(t *testing.T, address, from, says string) answer {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	transport := &http.Transport{DialContext: dialer.DialContext}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/deduct?goods_id=1", http.NoBody)
+	if err != nil {
+		t.Error(err)
+		return answer{}
+	}
+	for _, name := range []string{"X-Forwarded-For", "X-Real-IP", "Forwarded"} {
+		request.Header.Set(name, says)
+	}
+	response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Do(request)
+	if err != nil {
+		t.Error(err)
+		return answer{}
+	}
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	var problem struct{ Type string }
+	_ = json.NewDecoder(response.Body).Decode(&problem) // a sale has none
+	return answer{response.StatusCode, response.Header.Get("Retry-After"), response.Header.Get("Content-Type"), problem.Type}
+}
+
+// refused is nginx's own answer, which is as stockd's.
+func refused() answer {
+	return answer{http.StatusTooManyRequests, "1", "application/problem+json", "urn:stockd:problem:rate-limited"}
+}
+
+// Nobody gets round the rate by what he says of himself, and nobody has to wait
+// for somebody else.
+func TestARateByAddressHolds(t *testing.T) {
+	var served []string // by nginx's word
+	var mu sync.Mutex
+	address := start(t, nginx.Limits{Rate: 1, Burst: 4}, func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		served = append(served, r.Header.Get("X-Forwarded-For"))
+	})
+	began := time.Now()
+	accepted := 0
+	for i := range 40 {
+		switch got := ask(t, address, "127.0.0.2", fmt.Sprintf("198.51.100.%d", i)); {
+		case got.status == http.StatusOK:
+			accepted++
+		case got != refused():
+			t.Errorf("too often is answered with %+v", got)
+		}
+	}
+	// One at once and four before their time, and one more with each second.
+	if most := 5 + int(time.Since(began)/time.Second) + 1; accepted < 5 || accepted > most {
+		t.Errorf("%d purchases of 40 were accepted, want 5 to %d", accepted, most)
+	}
+	if got := ask(t, address, "127.0.0.3", "127.0.0.2"); got.status != http.StatusOK {
+		t.Errorf("another address is answered with %+v", got)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(served) != accepted+1 || served[0] != "127.0.0.2" || served[accepted] != "127.0.0.3" {
+		t.Errorf("the replica was told of %v", served)
+	}
+}
+
+func TestConnectionsByAddressAreBounded(t *testing.T) {
+	here, gone := make(chan struct{}), make(chan struct{})
+	address := start(t, nginx.Limits{Connections: 2}, func(http.ResponseWriter, *http.Request) {
+		here <- struct{}{}
+		<-gone
+	})
+	var buyers sync.WaitGroup
+	for range 2 {
+		buyers.Go(func() {
+			if got := ask(t, address, "127.0.0.2", "198.51.100.1"); got.status != http.StatusOK {
+				t.Errorf("one of two is answered with %+v", got)
+			}
+		})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for range 2 {
+		select {
+		case <-here:
+		case <-ctx.Done():
+			t.Fatal("two are not served")
+		}
+	}
+	if got := ask(t, address, "127.0.0.2", "198.51.100.2"); got != refused() {
+		t.Errorf("a third is answered with %+v", got)
+	}
+	buyers.Go(func() {
+		if got := ask(t, address, "127.0.0.3", "127.0.0.2"); got.status != http.StatusOK {
+			t.Errorf("another address is answered with %+v", got)
+		}
+	})
+	select {
+	case <-here:
+	case <-ctx.Done():
+		t.Error("another address is not served")
+	}
+	close(gone)
+	buyers.Wait()
+}
+
+// What a replica says of its own limits is passed on as it is.
+func TestAReplicasOwnLimitIsPassedOn(t *testing.T) {
+	address := start(t, nginx.Limits{}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusTooManyRequests)
+		fmt.Fprint(w, `{"type":"urn:stockd:problem:user-limit"}`)
+	})
+	want := answer{http.StatusTooManyRequests, "", "application/problem+json", "urn:stockd:problem:user-limit"}
+	if got := ask(t, address, "127.0.0.2", ""); got != want {
+		t.Errorf("it is answered with %+v, want %+v", got, want)
+	}
+}

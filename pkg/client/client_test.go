@@ -1,0 +1,241 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/api/apitest"
+	"github.com/stockd/stockd/pkg/client"
+)
+
+// stub answers each request with the next of its answers, and the last again and
+// again; it remembers the request ids.
+type stub struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	answers []http.HandlerFunc
+	keys    []string
+}
+
+func serve(t *testing.T, answers ...http.HandlerFunc) *stub {
+	t.Helper()
+	s := &stub{answers: answers}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	answer := s.answers[min(len(s.keys), len(s.answers)-1)]
+	s.keys = append(s.keys, r.Header.Get("Idempotency-Key"))
+	s.mu.Unlock()
+	answer(w, r)
+}
+
+func (s *stub) seen() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.keys)
+}
+
+func sold(w http.ResponseWriter, _ *http.Request) {
+	_, _ = io.WriteString(w, `{"order_id": "7", "goods_id": 1, "quantity": 1, "remaining": 4, "strategy": "s", "replica": "r", "token": 0, "wait_ms": 0, "hold_ms": 0, "durable": "sql"}`)
+}
+
+func problem(code string, status int, retryAfter string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if retryAfter != "" {
+			w.Header().Set("Retry-After", retryAfter)
+		}
+		w.WriteHeader(status)
+		_, _ = fmt.Fprintf(w, `{"type": "urn:stockd:problem:%s", "title": "a title", "status": %d, "detail": "a detail", "instance": "urn:stockd:request:9"}`, code, status)
+	}
+}
+
+func busy(w http.ResponseWriter, r *http.Request) { problem("busy", 503, "1")(w, r) }
+
+// cut ends the connection without an answer, after the request was read.
+func cut(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+func TestABusyStockdIsAskedAgainUnderTheSameRequestID(t *testing.T) {
+	s := serve(t, busy, sold)
+	sale, err := client.Client{URL: s.URL}.Deduct(t.Context(), client.Purchase{GoodsID: 1})
+	keys := s.seen()
+	if err != nil || sale.OrderID != "7" || len(keys) != 2 || keys[0] == "" || keys[0] != keys[1] || keys[0] != sale.RequestID {
+		t.Errorf("sold %+v (%v) after requests %q", sale, err, keys)
+	}
+}
+
+func TestTriesAreBounded(t *testing.T) {
+	s := serve(t, busy)
+	_, err := client.Client{URL: s.URL, Tries: 2}.Deduct(t.Context(), client.Purchase{GoodsID: 1})
+	if !errors.Is(err, client.ErrBusy) || len(s.seen()) != 2 {
+		t.Errorf("%v after %d requests, want busy after 2", err, len(s.seen()))
+	}
+}
+
+// A wait that the context would cut short is not begun.
+func TestBusyIsToldWhereThereIsNoTimeToWait(t *testing.T) {
+	s := serve(t, busy)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err := client.Client{URL: s.URL}.Deduct(ctx, client.Purchase{GoodsID: 1})
+	if !errors.Is(err, client.ErrBusy) || time.Since(start) > 400*time.Millisecond || len(s.seen()) != 1 {
+		t.Errorf("%v after %s and %d requests", err, time.Since(start), len(s.seen()))
+	}
+}
+
+// What may have happened, and what will not change, is never sent again.
+func TestNothingElseIsSentAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		want   error
+	}{
+		"sold out":                  {problem("insufficient-stock", 409, ""), client.ErrSoldOut},
+		"the limit of a buyer":      {problem("user-limit", 429, ""), client.ErrUserLimit},
+		"asked too often":           {problem("rate-limited", 429, "1"), client.ErrRateLimited},
+		"a backend is down":         {problem("backend-unavailable", 503, "1"), client.ErrUnavailable},
+		"the outcome is unknown":    {problem("outcome-unknown", 503, "1"), client.ErrOutcomeUnknown},
+		"the connection is cut":     {cut, client.ErrOutcomeUnknown},
+		"the balancer lost it":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, client.ErrOutcomeUnknown},
+		"the answer is cut":         {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Length", "999"); sold(w, r) }, client.ErrOutcomeUnknown},
+		"the answer is no sale":     {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, client.ErrOutcomeUnknown},
+		"a code that is new to us":  {problem("brand-new", 418, "1"), nil},
+		"a refusal of the balancer": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, c.answer)
+			_, err := client.Client{URL: s.URL}.Deduct(t.Context(), client.Purchase{RequestID: "mine", GoodsID: 1})
+			if err == nil || c.want != nil && !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			unknown, is := errors.AsType[*client.UnknownError](err)
+			if is != errors.Is(c.want, client.ErrOutcomeUnknown) || is && unknown.RequestID != "mine" {
+				t.Errorf("%v: its outcome is unknown: %v", err, is)
+			}
+			if keys := s.seen(); len(keys) != 1 || keys[0] != "mine" {
+				t.Errorf("requests %q, want one", keys)
+			}
+		})
+	}
+}
+
+func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
+	held := make(chan struct{})
+	s := serve(t, func(http.ResponseWriter, *http.Request) { <-held })
+	defer close(held)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := client.Client{URL: s.URL}.Deduct(ctx, client.Purchase{GoodsID: 1})
+	unknown, is := errors.AsType[*client.UnknownError](err)
+	if !errors.Is(err, client.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) || !is || unknown.RequestID != s.seen()[0] {
+		t.Errorf("%v; the request was %q", err, s.seen())
+	}
+}
+
+// Where no connection is made nothing has happened: it is tried again.
+func TestAStockdThatIsNotThereYet(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := taken.Addr().String()
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := client.Client{URL: "http://" + address, Tries: 2}
+	if _, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1}); !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrOutcomeUnknown) {
+		t.Errorf("nobody is there: %v", err)
+	}
+	dials := 0
+	late := serve(t, sold)
+	c = client.Client{URL: "http://" + address, HTTP: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			if dials++; dials < 3 {
+				return nil, &net.OpError{Op: "dial", Err: errors.New("refused")}
+			}
+			return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(late.URL, "http://"))
+		},
+	}}}
+	if sale, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1}); err != nil || sale.OrderID != "7" || dials != 3 {
+		t.Errorf("who comes late is not found: %+v, %v after %d tries", sale, err, dials)
+	}
+}
+
+// The token is the owner's, and goes nowhere else.
+func TestTheTokenIsForTheOwnersListener(t *testing.T) {
+	var said sync.Map
+	note := func(name string) *stub {
+		return serve(t, func(w http.ResponseWriter, r *http.Request) {
+			said.Store(name+" "+r.Header.Get("Authorization"), true)
+			_, _ = io.WriteString(w, `{}`)
+		})
+	}
+	c := client.Client{URL: note("buyers").URL, AdminURL: note("owner").URL, Token: "secret"}
+	_, one := c.Goods(t.Context(), 1)
+	_, two := c.Deduct(t.Context(), client.Purchase{GoodsID: 1})
+	_, three := c.Create(t.Context(), 1, 1, "")
+	_, four := c.AuditInFull(t.Context(), 1)
+	if err := errors.Join(one, two, three, four, c.SwitchOn(t.Context(), "naive")); err != nil {
+		t.Fatal(err)
+	}
+	var heard []string
+	said.Range(func(what, _ any) bool {
+		heard = append(heard, fmt.Sprint(what))
+		return true
+	})
+	slices.Sort(heard)
+	if !slices.Equal(heard, []string{"buyers ", "owner Bearer secret"}) {
+		t.Errorf("they heard %q", heard)
+	}
+}
+
+// Every field that is described has its place here, and every problem its name.
+func TestTheClientKnowsWhatIsDescribed(t *testing.T) {
+	contract, err := apitest.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for schema, of := range map[string]any{
+		"Purchase": client.Purchase{}, "Sold": client.Sale{}, "Goods": client.Goods{}, "Audit": client.Audit{},
+		"Strategy": client.Strategy{}, "Claims": client.Claims{},
+	} {
+		if got, want := tags(of), contract.Fields(schema); !slices.Equal(got, want) {
+			t.Errorf("%T has %v, and %s is described with %v", of, got, schema, want)
+		}
+	}
+	// They tell of mistakes in the request's form, or of nobody who could hear them.
+	plain := []string{"body-too-large", "request-timeout", "unsupported-media-type", "not-found", "method-not-allowed", "internal", "client-gone"}
+	for code := range contract.Problems() {
+		named := (&client.Problem{Code: code}).Unwrap() != nil
+		if named == slices.Contains(plain, code) {
+			t.Errorf("the problem %s has a name: %v", code, named)
+		}
+	}
+}
+
+// tags lists the JSON fields of a struct.
+func tags(of any) []string {
+	var names []string
+	for field := range reflect.TypeOf(of).Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "-" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,53 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"net/http"
+)
+
+// Create puts a goods on sale, as its owner. Under a requestID it happens once; one
+// is made where it is empty. ErrGoodsExist: there is such a goods.
+func (c Client) Create(ctx context.Context, goodsID, units int64, requestID string) (goods Goods, err error) {
+	err = c.do(ctx, call{
+		method: http.MethodPost, url: c.AdminURL + "/goods", token: c.Token, requestID: cmp.Or(requestID, rand.Text()),
+		body: map[string]int64{"goods_id": goodsID, "stock": units}, into: &goods,
+	})
+	return goods, err
+}
+
+// Restock adds units to a goods, as its owner. Under a requestID it happens once; one
+// is made where it is empty. ErrUnknownGoods, ErrStockLimit: nothing was added.
+func (c Client) Restock(ctx context.Context, goodsID, units int64, requestID string) (goods Goods, err error) {
+	err = c.do(ctx, call{
+		method: http.MethodPost, url: c.AdminURL + goodsPath(goodsID) + "/restock", token: c.Token,
+		requestID: cmp.Or(requestID, rand.Text()), body: map[string]int64{"quantity": units}, into: &goods,
+	})
+	return goods, err
+}
+
+// AuditInFull is Audit by every row of the ledger, which takes a while, as the
+// owner.
+func (c Client) AuditInFull(ctx context.Context, goodsID int64) (audit Audit, err error) {
+	err = c.do(ctx, call{
+		method: http.MethodGet, url: c.AdminURL + goodsPath(goodsID) + "/audit?full=true", token: c.Token, into: &audit,
+	})
+	return audit, err
+}
+
+// SwitchOff switches a strategy off on all replicas, as the owner: on the one that is
+// asked at once, on the others within about a second. Who asks for it is told the
+// reason, 1 to 200 characters. ErrDefaultStrategy, ErrUnknownStrategy: it is as it was.
+func (c Client) SwitchOff(ctx context.Context, strategy, reason string) error {
+	return c.turn(ctx, strategy, map[string]any{"enabled": false, "reason": reason})
+}
+
+// SwitchOn takes SwitchOff back. ErrRefused: the configuration forbids the strategy.
+func (c Client) SwitchOn(ctx context.Context, strategy string) error {
+	return c.turn(ctx, strategy, map[string]any{"enabled": true})
+}
+
+func (c Client) turn(ctx context.Context, strategy string, to any) error {
+	return c.do(ctx, call{method: http.MethodPut, url: c.AdminURL + strategyPath(strategy), token: c.Token, body: to})
+}

@@ -1,0 +1,153 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"time"
+)
+
+// call is one request and where its answer goes.
+type call struct {
+	method, url string
+	token       string // of the owner; empty for buyers
+	body        any    // nil: there is none
+	requestID   string
+	into        any // nil: the answer does not matter
+	header      func(http.Header)
+}
+
+const (
+	defaultTries = 4
+	// firstPause is before the second try where no connection was made; each further
+	// one may be twice as long.
+	firstPause = 100 * time.Millisecond
+	// largestAnswer bounds what is read of an answer.
+	largestAnswer = 4 << 20
+)
+
+// errUnsent marks a failure before anything was sent.
+var errUnsent = fmt.Errorf("%w: no connection", ErrUnavailable)
+
+// do sends a call, and sends it again while that is safe and may help.
+func (c Client) do(ctx context.Context, call call) error {
+	var body []byte
+	if call.body != nil {
+		var err error
+		if body, err = json.Marshal(call.body); err != nil {
+			return fmt.Errorf("stockd: %s %s: %w", call.method, call.url, err)
+		}
+	}
+	tries := cmp.Or(c.Tries, defaultTries)
+	for try := 1; ; try++ {
+		err := c.once(ctx, call, body)
+		pause, again := again(err, try)
+		if !again || try >= tries || !sleep(ctx, pause) {
+			return err
+		}
+	}
+}
+
+// again tells whether a call that failed is sent again, and after which pause: only
+// where nothing can have happened.
+func again(err error, try int) (pause time.Duration, again bool) {
+	if problem, is := errors.AsType[*Problem](err); is {
+		return problem.RetryAfter + rand.N(firstPause), problem.Code == "busy" && problem.RetryAfter > 0
+	}
+	most := firstPause << (try - 1)
+	return most/2 + rand.N(most/2), errors.Is(err, errUnsent)
+}
+
+// sleep waits, and returns false where ctx would end before: then the failure is
+// worth more to the caller than the wait.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if end, bounded := ctx.Deadline(); bounded && time.Until(end) < d {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// once sends a call and reads its answer.
+func (c Client) once(ctx context.Context, call call, body []byte) error {
+	connected := false
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }})
+	request, err := http.NewRequestWithContext(ctx, call.method, call.url, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("stockd: %w", err)
+	}
+	call.prepare(request)
+	response, err := cmp.Or(c.HTTP, http.DefaultClient).Do(request)
+	switch {
+	case err != nil && !connected:
+		return fmt.Errorf("stockd: %w: %w", errUnsent, err)
+	case err != nil:
+		return call.lost(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	answer, err := io.ReadAll(io.LimitReader(response.Body, largestAnswer))
+	if err != nil {
+		return call.lost(err)
+	}
+	return call.read(response, answer)
+}
+
+func (k call) prepare(request *http.Request) {
+	if k.body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if k.requestID != "" {
+		request.Header.Set("Idempotency-Key", k.requestID)
+	}
+	if k.token != "" {
+		request.Header.Set("Authorization", "Bearer "+k.token)
+	}
+}
+
+// read takes in an answer. A failure that no stockd can have told of comes from a
+// balancer, which does not know what became of the request.
+func (k call) read(response *http.Response, answer []byte) error {
+	if response.StatusCode/100 != 2 {
+		problem, ok := readProblem(response.StatusCode, response.Header, answer)
+		switch {
+		case !ok && response.StatusCode < http.StatusInternalServerError:
+			return fmt.Errorf("stockd: %s %s: %s, and no problem of a stockd", k.method, k.url, response.Status)
+		case !ok:
+			return k.lost(fmt.Errorf("answered with %s", response.Status))
+		}
+		if errors.Is(problem, ErrOutcomeUnknown) {
+			return &UnknownError{RequestID: cmp.Or(problem.RequestID, k.requestID), Err: problem}
+		}
+		return problem
+	}
+	if k.into != nil {
+		if err := json.Unmarshal(answer, k.into); err != nil {
+			return k.lost(fmt.Errorf("read the answer: %w", err))
+		}
+	}
+	if k.header != nil {
+		k.header(response.Header)
+	}
+	return nil
+}
+
+// lost is the failure of a call that was sent. One that only reads has no outcome.
+func (k call) lost(err error) error {
+	if k.method == http.MethodGet {
+		return fmt.Errorf("stockd: GET %s: %w", k.url, err)
+	}
+	return &UnknownError{RequestID: k.requestID, Err: err}
+}
