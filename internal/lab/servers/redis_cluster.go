@@ -152,15 +152,13 @@ func (c *RedisCluster) meet(ctx context.Context, clients []*redis.Client) error 
 	return nil
 }
 
-// awaitSaid asks until the answer has all that is wanted in it.
+// awaitSaid asks until the answer has all that is wanted in it. A server that takes
+// on another role hangs up on its clients: it is asked again.
 func awaitSaid(ctx context.Context, ask func() (string, error), wanted ...string) error {
 	limited, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
 	for {
 		said, err := ask()
-		if err != nil {
-			return err
-		}
 		lacking := ""
 		for _, want := range wanted {
 			if !strings.Contains(said, want+"\r\n") {
@@ -170,8 +168,8 @@ func awaitSaid(ctx context.Context, ask func() (string, error), wanted ...string
 		if lacking == "" {
 			return nil
 		}
-		if err := pause.For(limited, leaderPoll); err != nil {
-			return fmt.Errorf("%w: %s was never said; the last answer was\n%s", err, lacking, said)
+		if late := pause.For(limited, leaderPoll); late != nil {
+			return errors.Join(fmt.Errorf("%w: %s was never said; the last answer was\n%s", late, lacking, said), err)
 		}
 	}
 }
