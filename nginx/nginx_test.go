@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -88,7 +89,9 @@ func ask(t *testing.T, address, from, says string) answer {
 		return answer{}
 	}
 	defer response.Body.Close() //nolint:errcheck // it has been read
-	var problem struct{ Type string }
+	var problem struct {
+		Type string `json:"type"`
+	}
 	_ = json.NewDecoder(response.Body).Decode(&problem) // a sale has none
 	return answer{response.StatusCode, response.Header.Get("Retry-After"), response.Header.Get("Content-Type"), problem.Type}
 }
@@ -177,7 +180,7 @@ func TestAReplicasOwnLimitIsPassedOn(t *testing.T) {
 	address := start(t, nginx.Limits{}, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusTooManyRequests)
-		fmt.Fprint(w, `{"type":"urn:stockd:problem:user-limit"}`)
+		_, _ = io.WriteString(w, `{"type":"urn:stockd:problem:user-limit"}`) // nobody would hear of it
 	})
 	want := answer{http.StatusTooManyRequests, "", "application/problem+json", "urn:stockd:problem:user-limit"}
 	if got := ask(t, address, "127.0.0.2", ""); got != want {

@@ -208,15 +208,20 @@ func TestNobodyIsTheOwnerWithoutTheToken(t *testing.T) {
 	}
 }
 
+// fragments are of languages that something behind a field might speak.
+func fragments() []string {
+	return []string{
+		`1'; DROP TABLE tb_goods_stock; --`, `1 OR 1=1`, `' UNION SELECT * FROM tb_stock_ledger --`, `1); DELETE FROM tb_stock_ledger; --`,
+		`"><script>alert(1)</script>`, `{{7*7}}${7*7}`, `return redis.call('FLUSHALL')`, `../../etc/passwd`, "\x00\x01", "\r\nX-Injected: yes", `%s%n%d`, `{"$gt": ""}`,
+	}
+}
+
 // Whatever stands in a field is a value: it is taken as one or refused, and runs
 // nowhere.
 func TestFragmentsInEveryField(t *testing.T) {
 	r := startReplica(t)
 	sold := int64(0)
-	for _, fragment := range []string{
-		`1'; DROP TABLE tb_goods_stock; --`, `1 OR 1=1`, `' UNION SELECT * FROM tb_stock_ledger --`, `1); DELETE FROM tb_stock_ledger; --`,
-		`"><script>alert(1)</script>`, `{{7*7}}${7*7}`, `return redis.call('FLUSHALL')`, `../../etc/passwd`, "\x00\x01", "\r\nX-Injected: yes", `%s%n%d`, `{"$gt": ""}`,
-	} {
+	for _, fragment := range fragments() {
 		for _, field := range []string{"goods_id", "quantity", "user_id", "strategy", "group", "fence", "durable", "unheard_of", "Idempotency-Key", "X-Request-ID"} {
 			got := r.buyWith(t, field, fragment)
 			switch {
@@ -236,6 +241,38 @@ func TestFragmentsInEveryField(t *testing.T) {
 	}
 	if audit.Sold != sold || audit.Initial != 1000 || audit.Stock != 1000-sold || sold == 0 {
 		t.Errorf("%d were sold, and the audit is %+v", sold, audit)
+	}
+}
+
+// The same in what the owner sends, in a body and in a path.
+func TestFragmentsInEveryFieldOfTheOwner(t *testing.T) {
+	r := startReplica(t)
+	for _, fragment := range fragments() {
+		text, path := url.QueryEscape(fragment), url.PathEscape(fragment)
+		for _, c := range []struct{ method, target, form string }{
+			{http.MethodPost, "/goods", "goods_id=" + text + "&stock=1"},
+			{http.MethodPost, "/goods", "goods_id=2&stock=" + text},
+			{http.MethodPost, "/goods", "goods_id=2&stock=1&" + text + "=1"},
+			{http.MethodPost, "/goods/1/restock", "quantity=" + text},
+			{http.MethodPost, "/goods/" + path + "/restock", "quantity=1"},
+			{http.MethodGet, "/goods/" + path, ""},
+			{http.MethodGet, "/goods/" + path + "/audit", ""},
+			{http.MethodGet, "/goods/1/audit?full=" + text, ""},
+		} {
+			request := r.owners(t, c.method, c.target, ownersToken)
+			request.Body = io.NopCloser(strings.NewReader(c.form))
+			request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			got := do(request)
+			if got.status < 400 || got.status >= 500 || got.header.Get("X-Content-Type-Options") != "nosniff" || strings.Contains(got.text, "<script>") {
+				t.Errorf("%s %s with %q is answered with %d %s", c.method, c.target, c.form, got.status, got.text)
+			}
+		}
+	}
+	if audit, err := r.AuditInFull(t.Context(), 1); err != nil || audit.Initial != 1000 || audit.Stock != 1000 || !audit.Clean {
+		t.Errorf("the audit is %+v (%v), want 1000 units and no other", audit, err)
+	}
+	if _, err := r.Goods(t.Context(), 2); err == nil {
+		t.Error("goods 2 were created")
 	}
 }
 

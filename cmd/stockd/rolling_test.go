@@ -25,10 +25,12 @@ func TestARollingRestartCostsNobodyAnything(t *testing.T) {
 	needLocal(t)
 	needRedis(t)
 	l := startRolling(t, servers.Choice{Mode: servers.Local, ZooKeeper: servers.None, Etcd: servers.None})
-	var sales []*rollingSale
-	for _, strategy := range []string{"sql-conditional", "redis-reentrant", "redis-stock"} {
+	strategies := []string{"sql-conditional", "redis-reentrant", "redis-stock"}
+	ways := 2 * len(strategies)
+	sales := make([]*rollingSale, 0, ways)
+	for _, strategy := range strategies {
 		for _, group := range []bool{false, true} {
-			sales = append(sales, &rollingSale{strategy: strategy, group: group, clients: crowd / 6, goods: l.create(t, plenty)})
+			sales = append(sales, &rollingSale{strategy: strategy, group: group, clients: crowd / ways, goods: l.create(t, plenty)})
 		}
 	}
 	l.sellOn(t, sales, func() { l.roll(t) })

@@ -79,9 +79,8 @@ func civil(t *testing.T, w *httptest.ResponseRecorder, allowed ...int) {
 		return
 	}
 	var p struct {
-		Type   string
-		Status int
-		Detail string
+		Type   string `json:"type"`
+		Status int    `json:"status"`
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || !strings.HasPrefix(p.Type, handler.TypePrefix) || p.Status != w.Code ||
 		w.Header().Get("Content-Type") != "application/problem+json" {
@@ -119,7 +118,7 @@ func FuzzDeduct(f *testing.F) {
 		var sold struct {
 			OrderID  string `json:"order_id"`
 			GoodsID  int64  `json:"goods_id"`
-			Quantity int64
+			Quantity int64  `json:"quantity"`
 		}
 		if err := json.Unmarshal(w.Body.Bytes(), &sold); err != nil || sold.OrderID == "" || sold.GoodsID != 1 ||
 			sold.Quantity < 1 || sold.Quantity > stock.MaxQuantity || len(key) > stock.MaxRequestID || fit().MatchString(id) && w.Header().Get("X-Request-ID") != id {
@@ -140,13 +139,17 @@ func FuzzOwner(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id, query, media, body string) {
 		header := http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {media}}
 		for _, r := range [][2]string{
-			{http.MethodPost, "/goods"}, {http.MethodPost, "/goods/" + id + "/restock"},
-			{http.MethodGet, "/goods/" + id}, {http.MethodGet, "/goods/" + id + "/audit"},
+			{http.MethodPost, "/goods"},
+			{http.MethodPost, "/goods/" + id + "/restock"},
+			{http.MethodGet, "/goods/" + id},
+			{http.MethodGet, "/goods/" + id + "/audit"},
 		} {
 			w := serveOnce(admin, r[0], r[1], query, body, header)
 			civil(t, w, http.StatusOK, http.StatusCreated, http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed,
 				http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
-			var goods struct{ Stock int64 }
+			var goods struct {
+				Stock int64 `json:"stock"`
+			}
 			if err := json.Unmarshal(w.Body.Bytes(), &goods); err != nil || goods.Stock < 0 || goods.Stock > stock.MaxStock {
 				t.Errorf("%s %s is answered with %s (%v)", r[0], r[1], w.Body, err)
 			}

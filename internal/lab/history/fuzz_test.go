@@ -52,26 +52,25 @@ func write(t *testing.T, h *history.History) (path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lines []history.Line
-	for i := range h.Requests {
-		lines = append(lines, history.Line{Request: &h.Requests[i]})
-	}
-	for i := range h.Marks {
-		lines = append(lines, history.Line{Mark: &h.Marks[i]})
-	}
-	for i := range h.Audits {
-		lines = append(lines, history.Line{Audit: &h.Audits[i]})
-	}
-	for i := range h.Samples {
-		lines = append(lines, history.Line{Sample: &h.Samples[i]})
-	}
-	for name, value := range h.Figures {
-		lines = append(lines, history.Line{Figure: &history.Figure{Name: name, Value: value}})
-	}
-	for _, line := range lines {
+	add := func(line history.Line) {
 		if err := w.Add(line); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for i := range h.Requests {
+		add(history.Line{Request: &h.Requests[i]})
+	}
+	for i := range h.Marks {
+		add(history.Line{Mark: &h.Marks[i]})
+	}
+	for i := range h.Audits {
+		add(history.Line{Audit: &h.Audits[i]})
+	}
+	for i := range h.Samples {
+		add(history.Line{Sample: &h.Samples[i]})
+	}
+	for name, value := range h.Figures {
+		add(history.Line{Figure: &history.Figure{Name: name, Value: value}})
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
