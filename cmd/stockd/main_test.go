@@ -100,6 +100,7 @@ func TestMigrate(t *testing.T) {
 		{"up", "nothing to do"},
 		{"status", "applied 2"},
 		{"down", "took back 00007"},
+		{"down", "took back 00006"},
 		{"down", "took back 00005"},
 		{"down", "took back 00004"},
 		{"down", "took back 00003"},

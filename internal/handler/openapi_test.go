@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockd/stockd/api/apitest"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/metrics"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -29,6 +30,7 @@ func serveAll(t *testing.T) api {
 	d := lab.Database(t, "sqlite")
 	a := serveEntries(t, d, lab.Locks(t, d), append(strategy.Registry(), failingEntry()))
 	a.options.Lab, a.options.Pprof = new(remembers), true
+	a.options.Metrics = metrics.New(metrics.Build{}).Handler()
 	if err := a.options.Catalogue.Enforce(service.Policy{Deny: []string{refusedHere}}); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +190,7 @@ func TestTheJudgeSees(t *testing.T) {
 	r := request(t, http.MethodGet, "http://replica/goods/1", "", "")
 	good := func() apitest.Answer {
 		return apitest.Answer{
-			Status: http.StatusOK, Body: []byte(`{"goods_id": 1, "stock": 1, "version": 0, "fence": 0}`),
+			Status: http.StatusOK, Body: []byte(`{"goods_id": 1, "stock": 1, "version": 0, "fence": 0, "per_user": 0}`),
 			Header: http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"1"}, "X-Stockd-Replica": {"replica-1"}},
 		}
 	}

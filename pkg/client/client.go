@@ -38,6 +38,8 @@ type Goods struct {
 	Version int64 `json:"version"`
 	// Fence is the highest fencing token that has claimed it.
 	Fence uint64 `json:"fence"`
+	// PerUser is how many units one buyer may have; 0 for any number.
+	PerUser int64 `json:"per_user"`
 }
 
 // Goods reads a goods. ErrUnknownGoods: there is none.
@@ -63,6 +65,18 @@ type Audit struct {
 	// Pending counts units promised that the ledger does not have yet; nil where
 	// nobody knows.
 	Pending *int64 `json:"pending"`
+	// Buyers is what an audit in full found about those who bought a goods with a
+	// limit; nil where they were not looked at.
+	Buyers *Buyers `json:"buyers"`
+}
+
+// Buyers counts those with whom something is wrong.
+type Buyers struct {
+	// Miscounted are those whose count differs from the ledger.
+	Miscounted int64 `json:"miscounted"`
+	// BeyondLimit are those who have more than the limit, and more than they had
+	// when it was set.
+	BeyondLimit int64 `json:"beyond_limit"`
 }
 
 // Audit asks for the audit of a goods. ErrUnknownGoods: there is none.

@@ -17,6 +17,16 @@ func (c Client) Create(ctx context.Context, goodsID, units int64, requestID stri
 	return goods, err
 }
 
+// Limit sets how many units of a goods one buyer may have, as its owner; 0 lifts the
+// limit. What a buyer has already counts. ErrUnknownGoods: nothing was set.
+func (c Client) Limit(ctx context.Context, goodsID, perUser int64) (goods Goods, err error) {
+	err = c.do(ctx, call{
+		method: http.MethodPatch, url: c.AdminURL + goodsPath(goodsID), token: c.Token,
+		body: map[string]int64{"per_user": perUser}, into: &goods,
+	})
+	return goods, err
+}
+
 // Restock adds units to a goods, as its owner. Under a requestID it happens once; one
 // is made where it is empty. ErrUnknownGoods, ErrStockLimit: nothing was added.
 func (c Client) Restock(ctx context.Context, goodsID, units int64, requestID string) (goods Goods, err error) {

@@ -85,6 +85,9 @@ type Problem struct { //nolint:errname // it is RFC 9457's name
 	RequestID string
 	// Strategies are those that may be asked for, where one was not.
 	Strategies []string
+	// PerUser is how many units one buyer may have, and Has how many this one has,
+	// where that is the problem.
+	PerUser, Has int64
 	// Instance names the request, for the log of the stockd.
 	Instance string
 	// RetryAfter is when another try is worth it; 0 where that is not known.
@@ -122,6 +125,8 @@ func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bo
 		Backend    string       `json:"backend"`
 		RequestID  string       `json:"request_id"`
 		Strategies []string     `json:"strategies"`
+		PerUser    int64        `json:"per_user"`
+		Has        int64        `json:"has"`
 	}
 	if !json.Valid(body) {
 		return nil, false
@@ -138,7 +143,7 @@ func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bo
 	return &Problem{
 		Code: strings.TrimPrefix(said.Type, problemPrefix), Status: status, Title: said.Title, Detail: said.Detail,
 		Errors: said.Errors, Backend: said.Backend, RequestID: said.RequestID, Strategies: said.Strategies,
-		Instance: said.Instance, RetryAfter: time.Duration(seconds) * time.Second,
+		PerUser: said.PerUser, Has: said.Has, Instance: said.Instance, RetryAfter: time.Duration(seconds) * time.Second,
 	}, true
 }
 
