@@ -136,6 +136,9 @@ func TestLargeBodiesAreRefused(t *testing.T) {
 	start := time.Now()
 	conn := r.send(t, "POST /deduct HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 10485760\r\n\r\n"+string(body[:32<<10]))
 	defer conn.Close() //nolint:errcheck // it has been read
+	if err := conn.SetReadDeadline(start.Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 
@@ -35,8 +34,10 @@ func FuzzDSN(f *testing.F) {
 		if after.Passwd != shown && before.User != "" { // without a user it is left out
 			t.Errorf("%q is masked as %q", dsn, maskDSN("mysql", dsn))
 		}
+		// The driver writes some addresses differently from how they were read: what it
+		// makes of its own is to be the same.
 		after.Passwd, before.Passwd = "", ""
-		if !reflect.DeepEqual(after.FormatDSN(), before.FormatDSN()) {
+		if again, err := mysql.ParseDSN(before.FormatDSN()); err == nil && after.FormatDSN() != again.FormatDSN() {
 			t.Errorf("%q is masked as %q", dsn, maskDSN("mysql", dsn))
 		}
 	})

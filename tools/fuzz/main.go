@@ -77,7 +77,7 @@ func list(ctx context.Context) (targets []target, err error) {
 
 // fuzz runs one target, on one processor.
 func (t target) fuzz(ctx context.Context, each time.Duration) error {
-	cmd := exec.CommandContext(ctx, "go", strings.Fields(fmt.Sprintf("test -run ^$ -fuzz ^%s$ -fuzztime %s -parallel 1 %s", t.name, each, t.folder))...)
+	cmd := exec.CommandContext(ctx, "go", strings.Fields(fmt.Sprintf("test -run ^$ -fuzz ^%s$ -fuzztime %s -fuzzminimizetime 5s -parallel 1 %s", t.name, each, t.folder))...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
 }
