@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/spf13/cobra"
@@ -181,11 +182,16 @@ func openStore(ctx context.Context, c config.Config) (*repo.Store, error) {
 	return repo.Open(ctx, o)
 }
 
+// afterPurchase is how much longer than a purchase may take the database bears a
+// connection that says nothing in a transaction.
+const afterPurchase = 5 * time.Second
+
 func storeOptions(c config.Config) (repo.Options, error) {
 	encryption, err := encryption("database", c.Database.TLS)
 	return repo.Options{
 		Driver: c.Database.Driver, DSN: c.Database.DSN, Password: c.Database.Password.Reveal(), TLS: encryption,
 		MaxOpen: c.Database.MaxOpen, LockWait: c.Database.LockWait, ConnectTimeout: c.Database.ConnectTimeout,
+		Silence: c.Deduct.Timeout + afterPurchase,
 		Replica: c.Replica,
 	}, err
 }

@@ -98,17 +98,17 @@ func openMySQL(o Options) (dialect, *sql.DB, error) {
 	if err != nil {
 		return dialect{}, nil, fmt.Errorf("read DSN: %w", err)
 	}
-	pool := o.openDB(sessionConnector{
-		Connector: connector,
-		timeout:   o.ConnectTimeout,
-		setup: []string{
-			// The isolation of the sources. It also keeps gap locks away, and
-			// MariaDB's snapshot isolation, which answers error 1020.
-			`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`,
-			fmt.Sprintf(`SET SESSION innodb_lock_wait_timeout = %d, time_zone = '+00:00',
-				sql_mode = 'STRICT_ALL_TABLES'`, wholeSeconds(o.LockWait)),
-		},
-	})
+	setup := []string{
+		// The isolation of the sources. It also keeps gap locks away, and
+		// MariaDB's snapshot isolation, which answers error 1020.
+		`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`,
+		fmt.Sprintf(`SET SESSION innodb_lock_wait_timeout = %d, time_zone = '+00:00',
+			sql_mode = 'STRICT_ALL_TABLES'`, wholeSeconds(o.LockWait)),
+	}
+	if _, chosen := c.Params["wait_timeout"]; o.Silence > 0 && !chosen {
+		setup = append(setup, fmt.Sprintf(`SET SESSION wait_timeout = %d`, wholeSeconds(o.Silence)))
+	}
+	pool := o.openDB(sessionConnector{Connector: connector, timeout: o.ConnectTimeout, setup: setup})
 	d := mysqlDialect()
 	d.lockSchema = func(ctx context.Context) (unlock func() error, err error) {
 		return lockSchemaBy(ctx, sql.OpenDB(connector))

@@ -4,10 +4,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
-	"strconv"
 	"time"
-
-	"github.com/go-sql-driver/mysql"
 )
 
 const (
@@ -15,9 +12,10 @@ const (
 	// one connection has its holders counted on another.
 	poolConnections = 2
 	// poolSilence is how long the server bears the silence of a connection of
-	// OpenPool. Then it rolls back what a replica has begun that was stopped, or
-	// has lost its network, and would keep rows locked for hours otherwise.
+	// OpenPool.
 	poolSilence = 10 * time.Second
+	// mostIdle is how long a connection is kept that nobody needs.
+	mostIdle = 5 * time.Minute
 )
 
 // OpenPool is a pool of its own on the database, with the session settings of
@@ -26,22 +24,11 @@ const (
 // It also returns the dialect, MySQL or SQLite.
 func OpenPool(o Options) (*sql.DB, string, error) {
 	o.MaxOpen = max(o.MaxOpen, poolConnections)
-	if o.Driver == MySQL {
-		c, err := mysql.ParseDSN(o.DSN)
-		if err != nil {
-			return nil, "", fmt.Errorf("open %s: read DSN: %w", o.Driver, err)
-		}
-		if c.Params == nil {
-			c.Params = make(map[string]string)
-		}
-		c.Params["wait_timeout"] = strconv.Itoa(wholeSeconds(poolSilence))
-		o.DSN = c.FormatDSN()
-	}
+	o.Silence = poolSilence
 	d, pool, err := openPool(o)
 	if err != nil {
 		return nil, "", err
 	}
-	pool.SetConnMaxIdleTime(poolSilence / 2) // before the server ends it
 	return pool, d.name, nil
 }
 
@@ -65,6 +52,10 @@ func openPool(o Options) (dialect, *sql.DB, error) {
 	}
 	pool.SetMaxOpenConns(o.MaxOpen)
 	pool.SetMaxIdleConns(o.MaxOpen)
-	pool.SetConnMaxIdleTime(5 * time.Minute)
+	idle := mostIdle
+	if o.Silence > 0 {
+		idle = min(idle, o.Silence/2) // before the server ends it
+	}
+	pool.SetConnMaxIdleTime(idle)
 	return d, pool, nil
 }

@@ -51,6 +51,35 @@ func impatient(t *testing.T, d *servers.Database) *repo.Store {
 	return s
 }
 
+// A replica that stands still in a sale keeps the row from nobody for long, and
+// learns that its own sale has not happened.
+func TestAReplicaThatFallsSilentGivesTheRowBack(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		silent, err := repo.Open(t.Context(), repo.Options{
+			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second,
+			Silence: time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { silent.Close() }) //nolint:errcheck // the test is over
+		other := labtest.Open(t, d, "other")
+		create(t, other, 1, 2)
+		err = silent.InTx(t.Context(), func(tx *repo.Tx) error {
+			if _, _, err := tx.SubtractIfEnough(t.Context(), 1, 1); err != nil {
+				return err
+			}
+			return sell(t.Context(), other, 1, "the other's") // it waits for the row
+		})
+		if !errors.Is(err, stock.ErrBackendUnavailable) && !errors.Is(err, stock.ErrUnknownOutcome) {
+			t.Errorf("the silent one's sale ended with %v, want a failure of the database", err)
+		}
+		if audit, err := other.Audit(t.Context(), 1); err != nil || !audit.Clean || audit.Sold != 1 {
+			t.Errorf("audit is %+v (%v), want the other's sale alone", audit, err)
+		}
+	})
+}
+
 func TestRestock(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")

@@ -42,6 +42,11 @@ type Options struct {
 	LockWait time.Duration
 	// ConnectTimeout bounds the making of one connection.
 	ConnectTimeout time.Duration
+	// Silence is how long MySQL bears a connection that says nothing, in whole
+	// seconds; then it rolls back what a replica has begun that was stopped, or has
+	// lost its network, and would keep rows locked for hours otherwise. It is longer
+	// than any purchase. 0, or wait_timeout in the DSN, leaves it to them.
+	Silence time.Duration
 	// Replica is written into every ledger row.
 	Replica string
 	// OpenDB makes the pool of a connector; nil: sql.OpenDB.
