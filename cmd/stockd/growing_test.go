@@ -44,8 +44,13 @@ func onAsynchronousRedis(name string, env []string) topology {
 	return topology{
 		name: name, env: env,
 		strategies: []killed{
-			{strategy: "redis-reentrant"}, {strategy: "redis-reentrant", modifier: "fence=true"}, {strategy: "redsync", modifier: "fence=true"},
-			{strategy: "redis-decr"}, {strategy: "redis-list"}, {strategy: "redis-stock"}, {strategy: "redis-stock", modifier: "durable=sql"},
+			{strategy: "redis-reentrant"},
+			{strategy: "redis-reentrant", modifier: "fence=true"},
+			{strategy: "redsync", modifier: "fence=true"},
+			{strategy: "redis-decr"},
+			{strategy: "redis-list"},
+			{strategy: "redis-stock"},
+			{strategy: "redis-stock", modifier: "durable=sql"},
 		},
 		mayLose: map[string]bool{"redis-stock": true}, mayDamage: map[string]bool{"redis-reentrant": true},
 	}

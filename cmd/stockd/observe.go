@@ -100,6 +100,15 @@ func (o observation) storeOptions(c config.Config) (repo.Options, error) {
 	return options, err
 }
 
+// openStore opens the replica's own pool.
+func (o observation) openStore(ctx context.Context, c config.Config) (*repo.Store, error) {
+	options, err := o.storeOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	return repo.Open(ctx, options)
+}
+
 // follow has the commands of locks be steps of what asks for them.
 func (o observation) follow(clients *lock.Clients) {
 	if o.tracing == nil {

@@ -51,11 +51,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, heard.Close()) }()
 	log := heard.log
-	pool, err := heard.storeOptions(c)
-	if err != nil {
-		return err
-	}
-	store, err := repo.Open(ctx, pool)
+	store, err := heard.openStore(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -80,13 +76,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	}
 	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
 	defer func() { err = errors.Join(err, catalogue.Close()) }()
-	if err := catalogue.Enforce(service.Policy{OnlySafe: c.Strategies.OnlySafe, Deny: c.Strategies.Deny}); err != nil {
-		return usageError{err}
-	}
-	if _, err := catalogue.Service(c.Deduct.Strategy); err != nil {
-		return usageError{fmt.Errorf("deduct.strategy: %w", err)}
-	}
-	if err := catalogue.LookAtSwitches(ctx); err != nil {
+	if err := choose(ctx, c, catalogue); err != nil {
 		return err
 	}
 	inventory := service.NewInventory(store, catalogue)
@@ -98,6 +88,17 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	heard.metrics.Watch(stateOf(ctx, c, catalogue, store, locks.Clients))
 	options.Catalogue, options.Inventory = catalogue, inventory
 	return listen(ctx, c, log, options)
+}
+
+// choose leaves only those strategies that the owner wants.
+func choose(ctx context.Context, c config.Config, catalogue *service.Catalogue) error {
+	if err := catalogue.Enforce(service.Policy{OnlySafe: c.Strategies.OnlySafe, Deny: c.Strategies.Deny}); err != nil {
+		return usageError{err}
+	}
+	if _, err := catalogue.Service(c.Deduct.Strategy); err != nil {
+		return usageError{fmt.Errorf("deduct.strategy: %w", err)}
+	}
+	return catalogue.LookAtSwitches(ctx)
 }
 
 // strategyDeps are what the strategies of a replica are made of.

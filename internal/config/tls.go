@@ -84,7 +84,7 @@ func (p *keyPair) read() error {
 // present shows the certificate to a server that asks for one. In the moment in
 // which one of the two files is new and the other is not, it shows the last.
 func (p *keyPair) present(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	_ = p.read() //nolint:errcheck // the last one is still ours, and the server says whether it will do
+	_ = p.read() // the last one is still ours, and the server says whether it will do
 	return p.last.Load(), nil
 }
 

@@ -207,9 +207,8 @@ func (c *RedisCluster) Env() []string {
 	for i, node := range c.nodes() {
 		addresses[i] = node.Address
 	}
-	env := []string{
+	return append([]string{
 		"STOCKD_REDIS_CLUSTER=true", "STOCKD_REDIS_ADDRESSES=" + strings.Join(addresses, ","),
 		"STOCKD_REDIS_PASSWORD=" + c.Masters[0].Password,
-	}
-	return append(env, c.Masters[0].security.env("redis")...)
+	}, c.Masters[0].security.env("redis")...)
 }

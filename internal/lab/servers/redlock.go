@@ -64,6 +64,5 @@ func (r *Redlock) Env() []string {
 	for i, node := range r.Nodes {
 		addresses[i] = node.Address
 	}
-	env := []string{"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses, ","), "STOCKD_REDLOCK_PASSWORD=" + r.Nodes[0].Password}
-	return append(env, r.Nodes[0].security.env("redlock")...)
+	return append([]string{"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses, ","), "STOCKD_REDLOCK_PASSWORD=" + r.Nodes[0].Password}, r.Nodes[0].security.env("redlock")...)
 }

@@ -140,9 +140,8 @@ func (s *Sentinels) Env() []string {
 	for i, watcher := range s.Watchers {
 		addresses[i] = watcher.Address
 	}
-	env := []string{
+	return append([]string{
 		"STOCKD_REDIS_MASTER=" + MasterName, "STOCKD_REDIS_ADDRESSES=" + strings.Join(addresses, ","),
 		"STOCKD_REDIS_PASSWORD=" + s.Master.Password, "STOCKD_REDIS_SENTINEL_PASSWORD=" + s.Watchers[0].Password,
-	}
-	return append(env, s.Master.security.env("redis")...)
+	}, s.Master.security.env("redis")...)
 }

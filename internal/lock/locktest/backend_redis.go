@@ -99,7 +99,7 @@ func (h *deleteHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 func keysOf(t *testing.T, admin redis.UniversalClient, name string) (keys []string) {
 	t.Helper()
 	prefix := "stockd:{" + url.PathEscape(name) + "}:"
-	var node redis.UniversalClient = admin
+	node := admin
 	if cluster, is := admin.(*redis.ClusterClient); is {
 		// A node knows of its own keys alone; those of a name are all on one.
 		serves, err := cluster.MasterForKey(background(t), prefix)
