@@ -70,10 +70,11 @@ func (s *killedSale) outlivesMember(t *testing.T, top topology) {
 	audit, lost := s.audit(t), s.lost(t)
 	t.Logf("%s with %s: sold %d of %d in %s, asked %d times more; told %d, of which the ledger lacks %d; oversold %d, lost %d",
 		s.subject, top.name, audit.Sold, s.units, took.Round(10*time.Millisecond), s.again, len(s.told), len(lost), audit.Oversold, audit.Lost)
-	if plain := s.subject.modifier == ""; !audit.Clean && (!plain || !top.mayDamage[s.subject.strategy]) {
+	plain := s.subject.modifier == ""
+	if mayDamage := plain && top.mayDamage[s.subject.strategy]; !audit.Clean && !mayDamage {
 		t.Errorf("the audit is %+v", audit)
 	}
-	if plain := s.subject.modifier == ""; len(lost) > 0 && (!plain || !top.mayLose[s.subject.strategy]) {
+	if mayLose := plain && top.mayLose[s.subject.strategy]; len(lost) > 0 && !mayLose {
 		t.Errorf("the ledger lacks %d orders that buyers were told of: %v", len(lost), lost)
 	}
 	if int64(before) == s.units {
