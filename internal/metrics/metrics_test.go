@@ -67,6 +67,8 @@ func TestEveryOutcomeIsCountedByItsKind(t *testing.T) {
 		{want: "replayed", outcome: stock.Outcome{Replayed: true}},
 		{want: "sold-out", outcome: stock.Outcome{Refused: stock.ErrInsufficientStock}},
 		{want: "user-limit", outcome: stock.Outcome{Refused: stock.ErrUserLimit}},
+		{want: "user-missing", outcome: stock.Outcome{Refused: stock.ErrUserUnknown}},
+		{want: "stock-limit", err: stock.ErrStockLimit},
 		{want: "unknown-goods", err: fmt.Errorf("goods 1: %w", stock.ErrUnknownGoods)},
 		{want: "key-reused", err: stock.ErrKeyReused},
 		{want: "busy", err: stock.ErrBusy},

@@ -27,6 +27,8 @@ func refusals() []refusal {
 	return []refusal{
 		{"sold-out", stock.ErrInsufficientStock},
 		{"user-limit", stock.ErrUserLimit},
+		{"user-missing", stock.ErrUserUnknown},
+		{"stock-limit", stock.ErrStockLimit},
 		{"unknown-goods", stock.ErrUnknownGoods},
 		{"key-reused", stock.ErrKeyReused},
 		{"not-configured", lock.ErrNotConfigured},
