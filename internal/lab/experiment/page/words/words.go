@@ -105,11 +105,12 @@ func Figure(name string, v float64) (label, value string) {
 		{"_ns", func(v float64) string { return Duration(time.Duration(v)) }},
 		{"_us", func(v float64) string { return Seconds(v / 1e6) }},
 		{"_ms", func(v float64) string { return Seconds(v / 1e3) }},
+		{"_per_s", aSecond},
+		{"_per_second", aSecond},
 		{"_s", Seconds},
 		{"_seconds", Seconds},
 		{"_percent", func(v float64) string { return Value(v) + " %" }},
 		{"_units", counted("unit", "units")},
-		{"_per_second", func(v float64) string { return Value(v) + "/s" }},
 	} {
 		if rest, is := strings.CutSuffix(name, unit.suffix); is {
 			return strings.ReplaceAll(rest, "_", " "), unit.value(v)
@@ -117,6 +118,8 @@ func Figure(name string, v float64) (label, value string) {
 	}
 	return strings.ReplaceAll(name, "_", " "), Value(v)
 }
+
+func aSecond(v float64) string { return Value(v) + "/s" }
 
 func counted(one, many string) func(float64) string {
 	return func(v float64) string {
