@@ -1,5 +1,3 @@
-//go:build prove
-
 package planted
 
 // defect is a change of one file that makes a claim false.

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/experiment"
@@ -124,19 +123,6 @@ func needServers(t *testing.T) {
 	}
 	_, _, err := servers.FindZooKeeper()
 	labtest.Need(t, "zookeeper", err == nil, "apt-get install zookeeper brings it")
-}
-
-// replaceOnce is what is in a file, with one text for another that must occur once.
-func replaceOnce(t *testing.T, path, old, instead string) string {
-	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(content), old); n != 1 {
-		t.Fatalf("%q occurs %d times in %s, want once", old, n, path)
-	}
-	return strings.Replace(string(content), old, instead, 1)
 }
 
 func write(t *testing.T, path string, content []byte) {

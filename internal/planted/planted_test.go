@@ -17,8 +17,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-const root = "../.."
-
 // Each planted bug must turn its test red; and the same test must be green
 // without it, or it would prove nothing.
 func TestProvePlantedBugsAreCaught(t *testing.T) {

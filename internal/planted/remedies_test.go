@@ -1,5 +1,3 @@
-//go:build prove
-
 package planted
 
 // breach is a change of one file that takes from a remedy what helps.
