@@ -147,10 +147,10 @@ func (c *Clients) Close() error {
 		errs = append(errs, c.DB.Close())
 	}
 	if c.Redis != nil {
-		errs = append(errs, hangUp(c.Redis))
+		errs = append(errs, HangUp(c.Redis))
 	}
 	for _, node := range c.Redlock {
-		errs = append(errs, hangUp(node))
+		errs = append(errs, HangUp(node))
 	}
 	if c.ZooKeeper != nil {
 		c.ZooKeeper.Close()
@@ -161,9 +161,9 @@ func (c *Clients) Close() error {
 	return errors.Join(errs...)
 }
 
-// hangUp closes a client. A server that has hung up before, as one does that refuses
+// HangUp closes a client. A server that has hung up before, as one does that refuses
 // our certificate, is no failure: the connection is closed all the same.
-func hangUp(client io.Closer) error {
+func HangUp(client io.Closer) error {
 	err := client.Close()
 	if _, gone := errors.AsType[*net.OpError](err); gone {
 		return nil

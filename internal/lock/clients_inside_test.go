@@ -16,11 +16,11 @@ func (c closer) Close() error { return c.err }
 // faster.
 func TestAServerThatHungUpFirstIsNoFailure(t *testing.T) {
 	reset := &net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}
-	if err := hangUp(closer{fmt.Errorf("tls: failed to send closeNotify alert: %w", reset)}); err != nil {
+	if err := HangUp(closer{fmt.Errorf("tls: failed to send closeNotify alert: %w", reset)}); err != nil {
 		t.Errorf("the server had hung up, and closing fails: %v", err)
 	}
 	twice := errors.New("closed twice")
-	if err := hangUp(closer{twice}); !errors.Is(err, twice) {
+	if err := HangUp(closer{twice}); !errors.Is(err, twice) {
 		t.Errorf("closing says %v, want %v", err, twice)
 	}
 }

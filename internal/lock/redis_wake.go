@@ -115,5 +115,5 @@ func (w *wakeups) Close() error {
 	if w.sub == nil {
 		return nil
 	}
-	return w.sub.Close()
+	return HangUp(w.sub)
 }

@@ -135,7 +135,7 @@ func New(store *repo.Store, clients *lock.Clients, o Options) *Stock {
 // the next start.
 func (s *Stock) Close() error {
 	s.stop()
-	err := s.reading.Close() // ends the reads that block
+	err := lock.HangUp(s.reading) // ends the reads that block
 	s.working.Wait()
 	if errors.Is(err, redis.ErrClosed) {
 		err = nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -114,5 +115,5 @@ func (o *soldOut) close() error {
 	if o.sub == nil {
 		return nil
 	}
-	return o.sub.Close()
+	return lock.HangUp(o.sub)
 }
