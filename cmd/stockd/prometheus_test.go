@@ -18,6 +18,7 @@ import (
 	"github.com/stockd/stockd/deploy"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // What is drawn and what wakes somebody is evaluated by a real Prometheus that reads
@@ -40,6 +41,10 @@ func TestEveryExpressionHasAResultInARealSale(t *testing.T) {
 	}
 	for _, expression := range empty {
 		t.Errorf("in a sale this gives nothing: %s", expression)
+	}
+	if len(empty) > 0 {
+		state, err := server.Targets(t.Context())
+		t.Errorf("Prometheus says of the replica: %s, %v", state, err)
 	}
 	scraped := r.scrape(t, http.StatusOK, ownersToken)
 	name := regexp.MustCompile(`\b(?:stockd|go|process)_[a-z0-9_]+`)
@@ -114,7 +119,8 @@ func watchedSale(t *testing.T) (replica, *servers.Prometheus) {
 	return r, server
 }
 
-// sellOn has some buy in each way until the test ends.
+// sellOn has some buy in each way until the test ends. They pause between two
+// purchases: it is not the point that the replica has no time left for a scrape.
 func sellOn(t *testing.T, r replica) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -124,7 +130,7 @@ func sellOn(t *testing.T, r replica) {
 	} {
 		for range crowd {
 			buyers.Go(func() {
-				for ctx.Err() == nil {
+				for pause.For(ctx, 5*time.Millisecond) == nil {
 					request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL+"/deduct?goods_id=1&strategy="+way, http.NoBody)
 					if err != nil {
 						return
@@ -152,7 +158,7 @@ func configure(t *testing.T, tokenFile, address string) (path string) {
 	if err := yaml.Unmarshal(content, &config); err != nil {
 		t.Fatal(err)
 	}
-	config["global"] = map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "500ms"}
+	config["global"] = map[string]any{"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "500ms"}
 	job := config["scrape_configs"].([]any)[0].(map[string]any) //nolint:forcetypeassert // it would fail the test
 	job["authorization"] = map[string]any{"credentials_file": tokenFile}
 	delete(job, "dns_sd_configs")

@@ -73,6 +73,12 @@ func (p *Prometheus) Query(ctx context.Context, expression string) (series int, 
 	return len(answer.Data.Result), nil
 }
 
+// Targets is what it says of those it reads, with the error of the last scrape of each.
+func (p *Prometheus) Targets(ctx context.Context) (string, error) {
+	said, err := p.get(ctx, "/api/v1/targets?state=active")
+	return string(said), err
+}
+
 func (p *Prometheus) get(ctx context.Context, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+path, http.NoBody)
 	if err != nil {
