@@ -24,7 +24,7 @@ func stockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stock",
 		Short: "Put a goods on sale where it is not on sale yet",
-		Long: "Put a goods on sale, as its owner, where it is not on sale yet. One that is keeps the stock and the\n" +
+		Long: "Put a goods on sale, as its owner, where it is not on sale yet. Where it is, it keeps the stock and the\n" +
 			"limit that it has, so that this may be run at every start.",
 		Args: noArgs,
 	}

@@ -12,7 +12,7 @@ type Config struct {
 	Replica    string     `key:"replica" doc:"name of this replica in answers and in the ledger; the host's name where it is empty"`
 	HTTP       HTTP       `key:"http" doc:"the listener for buyers"`
 	Limit      Limit      `key:"limit" doc:"how often somebody may ask; each replica counts by itself"`
-	Admin      Admin      `key:"admin" doc:"the listener for the owner: creating and restocking goods"`
+	Admin      Admin      `key:"admin" doc:"the listener for the owner: goods, limits, full audits, switches of strategies, metrics"`
 	Database   Database   `key:"database" doc:"where the stock and the ledger are"`
 	Deduct     Deduct     `key:"deduct" doc:"how a purchase is served"`
 	Strategies Strategies `key:"strategies" doc:"the strategies that are not for this shop"`
@@ -20,7 +20,7 @@ type Config struct {
 	Lock       Lock       `key:"lock" doc:"the locks of those strategies that have one"`
 	Optimistic Optimistic `key:"optimistic" doc:"the tries of sql-optimistic"`
 	Bucket     Bucket     `key:"bucket" doc:"the rows of sql-bucket"`
-	Redis      Redis      `key:"redis" doc:"the Redis of the locks; without an address they are not available"`
+	Redis      Redis      `key:"redis" doc:"the Redis of the locks, and of what sells from Redis; without an address they are not available"`
 	RedisStock RedisStock `key:"redis_stock" doc:"how redis-stock sells from the Redis above"`
 	Redlock    Redlock    `key:"redlock" doc:"the independent masters of redlock; without addresses it is not available"`
 	ZooKeeper  ZooKeeper  `key:"zookeeper" doc:"the ensemble of the locks; without an address they are not available"`
@@ -84,7 +84,7 @@ type Database struct {
 // Deduct is how a purchase is served.
 type Deduct struct {
 	Strategy string        `key:"strategy" default:"sql-conditional" doc:"the strategy of a request that names none"`
-	Timeout  time.Duration `key:"timeout" default:"10s" doc:"longest time for one purchase; longer than lock.wait and database.lock_wait"`
+	Timeout  time.Duration `key:"timeout" default:"10s" doc:"longest time for one purchase; longer than lock.wait and database.lock_wait. MySQL ends a connection that is silent for 5s more"`
 }
 
 // Group bounds the queues of grouped purchases.
@@ -102,7 +102,7 @@ type Lock struct {
 	Connections int           `key:"connections" default:"8" doc:"connections that the locks in SQL have for themselves, 2 to 10000"`
 }
 
-// Redis is the Redis of the locks.
+// Redis is the Redis of the locks, and of what sells from Redis.
 type Redis struct {
 	Addresses            []string      `key:"addresses" doc:"host:port; several, with commas between them, for a cluster or Sentinels"`
 	Username             string        `key:"username" doc:"user of an access control list"`

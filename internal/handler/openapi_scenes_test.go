@@ -166,6 +166,7 @@ func fails(kind string) error {
 	return map[string]error{
 		"insufficient-stock":  stock.ErrInsufficientStock,
 		"user-limit":          stock.ErrUserLimit,
+		"stock-limit":         stock.ErrStockLimit,
 		"unknown-goods":       stock.ErrUnknownGoods,
 		"key-reused":          stock.ErrKeyReused,
 		"outcome-unknown":     &stock.BackendError{Backend: "mysql", Err: stock.ErrUnknownOutcome},

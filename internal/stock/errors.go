@@ -20,7 +20,8 @@ var (
 	ErrUnknownGoods = errors.New("unknown goods")
 	// ErrGoodsExist tells that a goods of this id was created before.
 	ErrGoodsExist = errors.New("goods exist already")
-	// ErrStockLimit refuses a restock that would lift the stock above MaxStock.
+	// ErrStockLimit refuses a restock that would lift the stock above MaxStock, and a
+	// purchase through a strategy that cannot keep as much as there is.
 	ErrStockLimit = errors.New("stock limit exceeded")
 	// ErrKeyReused refuses a request id that was used for other content.
 	ErrKeyReused = errors.New("request id was used with other content")

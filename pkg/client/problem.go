@@ -28,7 +28,7 @@ var (
 	ErrUnknownGoods = errors.New("unknown goods")
 	// ErrGoodsExist: there is such a goods already.
 	ErrGoodsExist = errors.New("goods exist already")
-	// ErrStockLimit: no goods may have that much stock.
+	// ErrStockLimit: no goods may have that much stock, or the strategy cannot keep it.
 	ErrStockLimit = errors.New("stock limit")
 	// ErrKeyReused: the request id was used for something else.
 	ErrKeyReused = errors.New("request id was used for something else")

@@ -123,6 +123,10 @@ func holdingsOf(h *history.History) (sorted [][]holding) {
 	return sorted
 }
 
+// Died is when the holder of a lease is marked as Crashed or Killed after it was
+// granted, or zero where it never is.
+func Died(h *history.History, l history.Lease) time.Time { return deathOf(h, l.Holder, l.Granted) }
+
 // deathOf is when a holder died after a time, or zero.
 func deathOf(h *history.History, holder string, after time.Time) (at time.Time) {
 	for _, m := range h.Marks {

@@ -12,10 +12,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// sessionWithin bounds what a server is asked to end a session.
 const (
-	sessionMillis  = 5000
-	sessionWithin  = sessionMillis * time.Millisecond
+	// sessionWithin bounds what a server is asked to end a session; ZooKeeper is told
+	// in milliseconds how long it may be silent meanwhile.
+	sessionMillis = 5000
+	sessionWithin = sessionMillis * time.Millisecond
+	// passwordLength is that of the password of a session, in bytes.
 	passwordLength = 16
 )
 

@@ -46,12 +46,6 @@ func StartDurableRedis(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
 	return localRedis(ctx, k, redisSetup{password: rand.Text(), config: keepsAll})
 }
 
-// StartClockRedis starts a Redis with a clock of its own, which keeps nothing on
-// disk.
-func StartClockRedis(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
-	return localRedis(ctx, k, redisSetup{password: rand.Text(), config: keepsNothing, clock: true})
-}
-
 // StartSecureRedis starts a Redis that takes TLS only, and of users only one.
 func StartSecureRedis(ctx context.Context, k *keeper.Keeper, s *Security) (*Redis, error) {
 	return localRedis(ctx, k, redisSetup{username: "stockd", password: rand.Text(), config: keepsNothing, security: s})

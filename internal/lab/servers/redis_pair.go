@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/pause"
 )
 
 // RedisPair is a Redis with a replica that can take its place. Neither keeps
@@ -64,20 +62,10 @@ func (p *RedisPair) startReplica(ctx context.Context, k *keeper.Keeper, password
 
 // AwaitSync waits until the replica has all that the primary has.
 func (p *RedisPair) AwaitSync(ctx context.Context) error {
-	client := p.Replica.Open()
-	defer client.Close() //nolint:errcheck // what it was for has been answered
-	for {
-		said, err := client.Info(ctx, "replication").Result()
-		if err != nil {
-			return fmt.Errorf("ask the replica: %w", err)
-		}
-		if strings.Contains(said, "master_link_status:up") {
-			return p.awaitOffset(ctx)
-		}
-		if err := pause.For(ctx, 10*time.Millisecond); err != nil {
-			return fmt.Errorf("wait for the replica: %w", err)
-		}
+	if err := p.Replica.AwaitReplica(ctx); err != nil {
+		return fmt.Errorf("wait for the replica: %w", err)
 	}
+	return p.awaitOffset(ctx)
 }
 
 // awaitOffset waits until the replica has acknowledged a write.

@@ -17,7 +17,7 @@ func optimistic() experiment.Experiment {
 		Source: chapterOne + ", the optimistic lock in MySQL",
 		Fix:    "stockd serve --optimistic-step 5ms",
 		Parts: []experiment.Part{
-			tries("no-pause", "sql-optimistic", "one try a sale for one client, and with 64 it is lost far more often than won",
+			tries("no-pause", "sql-optimistic", "one try a sale for one client, and with 64 clients a try is lost far more often than won",
 				check.All(check.AtMost(one, 1.2), check.AtLeast(crowd, many)), "STOCKD_OPTIMISTIC_STEP=0s", "STOCKD_OPTIMISTIC_TRIES=10000"),
 			remedy(tries("pause", "sql-optimistic", "losers pause for longer the more races are lost, and the tries stay few", check.AtMost(crowd, many))),
 			remedy(tries("conditional", "sql-conditional", "one statement a sale, however many buy", check.AtMost(crowd, 1.2))),
