@@ -6,5 +6,5 @@ import "testing"
 
 func TestProveFiveThousandIdleConnections(t *testing.T) {
 	r := startReplica(t, "--http-header-timeout=10s", "--http-read-timeout=10s", "--http-idle-timeout=10s")
-	r.holdsOff(t, 5000, 256<<20)
+	r.holdsOff(t, 5000, 128<<20)
 }

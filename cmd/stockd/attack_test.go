@@ -313,7 +313,7 @@ func (r replica) idle(t *testing.T, connections int) []net.Conn {
 }
 
 // holdsOff has a replica keep so many idle connections, which must not keep it
-// from selling; it gets rid of them all.
+// from selling, nor take more than so many bytes; it gets rid of them all.
 func (r replica) holdsOff(t *testing.T, connections int, memory int64) {
 	t.Helper()
 	r.sells(t, "before idle connections")
@@ -331,12 +331,14 @@ func (r replica) holdsOff(t *testing.T, connections int, memory int64) {
 		}
 		_ = conn.Close() // the other end has closed it
 	}
-	if took := r.memory(t) - before; took > memory {
-		t.Errorf("%d idle connections took %d MiB, want at most %d", connections, took>>20, memory>>20)
+	took := r.memory(t) - before
+	t.Logf("%d idle connections took %d MiB", connections, took>>20)
+	if most := memory * raceShadow; took > most {
+		t.Errorf("%d idle connections took %d MiB, want at most %d", connections, took>>20, most>>20)
 	}
 	r.sells(t, "after idle connections")
 }
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
-	startReplica(t, impatient()...).holdsOff(t, 400, 48<<20)
+	startReplica(t, impatient()...).holdsOff(t, 400, 10<<20)
 }
