@@ -86,7 +86,7 @@ func (o *observer) Deducted(outcome stock.Outcome, err error, took time.Duration
 	}
 }
 
-func (o *observer) Waited(took time.Duration, _ error) { o.lock().wait.Observe(took.Seconds()) }
+func (o *observer) Waited(took time.Duration) { o.lock().wait.Observe(took.Seconds()) }
 
 func (o *observer) Held(took time.Duration, lost bool) {
 	o.lock().hold.Observe(took.Seconds())
