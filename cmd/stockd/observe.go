@@ -101,6 +101,7 @@ func (o observation) Close() error {
 // storeOptions are those of the replica's pools.
 func (o observation) storeOptions(c config.Config) (repo.Options, error) {
 	options, err := storeOptions(c)
+	options.Retried = o.metrics.Retried
 	if o.tracing != nil {
 		options.OpenDB = o.tracing.OpenDB
 	}

@@ -117,6 +117,15 @@ func TestWhatHappensUnderALockIsCounted(t *testing.T) {
 		`stockd_group_batch_size_sum{strategy="redis-lua"} 3`)
 }
 
+func TestTransactionsThatAreRunAgainAreCounted(t *testing.T) {
+	m := metrics.New(metrics.Build{})
+	m.Strategy("mutex")
+	wants(t, scrape(t, m), `stockd_transaction_retries_total{strategy="mutex"} 0`)
+	m.Retried("mutex")
+	m.Retried("") // the owner's
+	wants(t, scrape(t, m), `stockd_transaction_retries_total{strategy="mutex"} 1`, `stockd_transaction_retries_total{strategy="none"} 1`)
+}
+
 func TestPanicsAreCountedWhereverTheyAreCaught(t *testing.T) {
 	m := metrics.New(metrics.Build{})
 	var out bytes.Buffer
