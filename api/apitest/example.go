@@ -20,7 +20,9 @@ type Example struct {
 	Operation Operation
 	// Path has the query with it.
 	Path, ContentType, Body string
-	Status                  int
+	// Header has what the operation describes of it.
+	Header http.Header
+	Status int
 }
 
 // Examples lists every example of an operation: one for each body that its request
@@ -47,7 +49,7 @@ func (o Operation) Examples() ([]Example, error) {
 
 // example makes the requests of one name.
 func (o Operation) example(name string, status int) ([]Example, error) {
-	e := Example{Name: name, Operation: o, Path: o.Path, Status: status}
+	e := Example{Name: name, Operation: o, Path: o.Path, Header: make(http.Header), Status: status}
 	query := make(url.Values)
 	for _, parameter := range o.spec.Parameters {
 		value := parameter.Value.Example
@@ -60,6 +62,8 @@ func (o Operation) example(name string, status int) ([]Example, error) {
 			e.Path = strings.ReplaceAll(e.Path, "{"+parameter.Value.Name+"}", url.PathEscape(text(value)))
 		case parameter.Value.In == openapi3.ParameterInQuery:
 			query.Set(parameter.Value.Name, text(value))
+		case parameter.Value.In == openapi3.ParameterInHeader:
+			e.Header.Set(parameter.Value.Name, text(value))
 		default:
 			return nil, fmt.Errorf("an example of a parameter in the %s is not sent", parameter.Value.In)
 		}

@@ -19,13 +19,18 @@ import (
 	"github.com/stockd/stockd/internal/tracing"
 )
 
-// newMetrics makes the metrics of a replica, with those limits that alerts compare
-// with.
-func newMetrics(c config.Config) *metrics.Metrics {
+// buildOf is what this replica says of itself.
+func buildOf(c config.Config) metrics.Build {
 	build := metrics.Build{Replica: c.Replica}
 	if info, known := debug.ReadBuildInfo(); known {
 		build.Version, build.Commit, build.GoVersion = info.Main.Version, machine.Commit(info), info.GoVersion
 	}
+	return build
+}
+
+// newMetrics makes the metrics of a replica, with those limits that alerts compare
+// with.
+func newMetrics(c config.Config, build metrics.Build) *metrics.Metrics {
 	m := metrics.New(build)
 	m.Limit("stockd_config_lock_wait_seconds", "The configured lock.wait.", c.Lock.Wait.Seconds())
 	m.Limit("stockd_config_max_deductions", "The configured http.max_deductions.", float64(c.HTTP.MaxDeductions))
@@ -70,7 +75,8 @@ type observation struct {
 }
 
 func observe(ctx context.Context, c config.Config, errOut io.Writer) (observation, error) {
-	o := observation{metrics: newMetrics(c)}
+	build := buildOf(c)
+	o := observation{metrics: newMetrics(c, build)}
 	o.log = slog.New(o.metrics.Log(logger(c.Log, errOut).Handler()))
 	if c.Trace.Endpoint == "" {
 		return o, nil
@@ -78,7 +84,8 @@ func observe(ctx context.Context, c config.Config, errOut io.Writer) (observatio
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.log.WarnContext(ctx, "traces are not sent", "error", err) }))
 	var err error
 	o.tracing, err = tracing.Open(ctx, tracing.Options{
-		Endpoint: c.Trace.Endpoint, Sample: c.Trace.Sample, TrustParent: c.Trace.TrustParent, Replica: c.Replica,
+		Endpoint: c.Trace.Endpoint, Sample: c.Trace.Sample, TrustParent: c.Trace.TrustParent,
+		Replica: build.Replica, Version: build.Version,
 	})
 	return o, err
 }
@@ -94,6 +101,7 @@ func (o observation) Close() error {
 // storeOptions are those of the replica's pools.
 func (o observation) storeOptions(c config.Config) (repo.Options, error) {
 	options, err := storeOptions(c)
+	options.Retried = o.metrics.Retried
 	if o.tracing != nil {
 		options.OpenDB = o.tracing.OpenDB
 	}

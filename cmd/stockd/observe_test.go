@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +21,25 @@ import (
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
+
+// What the store tells of is counted in a replica, and not only where a test asks for it.
+func TestTheStoreIsHeard(t *testing.T) {
+	c := config.Config{Replica: "r", Log: config.Log{Level: "info"}}
+	heard, err := observe(t.Context(), c, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := heard.storeOptions(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Retried("mutex")
+	w := httptest.NewRecorder()
+	heard.metrics.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	if want := `stockd_transaction_retries_total{strategy="mutex"} 1`; !strings.Contains(w.Body.String(), want) {
+		t.Errorf("the scrape lacks %s", want)
+	}
+}
 
 // instant sells without a database, under a lock or not: what is left is what
 // every purchase costs.

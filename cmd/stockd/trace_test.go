@@ -23,14 +23,15 @@ import (
 type receiver struct {
 	*httptest.Server
 
-	mu    sync.Mutex
-	spans []*otlp.Span
-	sent  []byte // as it came
+	mu      sync.Mutex
+	spans   []*otlp.Span
+	sent    []byte            // as it came
+	replica map[string]string // what the sender says of itself
 }
 
 func startReceiver(t *testing.T) *receiver {
 	t.Helper()
-	r := new(receiver)
+	r := &receiver{replica: make(map[string]string)}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		body, err := io.ReadAll(request.Body)
 		var export collector.ExportTraceServiceRequest
@@ -42,6 +43,9 @@ func startReceiver(t *testing.T) *receiver {
 		defer r.mu.Unlock()
 		r.sent = append(r.sent, body...)
 		for _, resource := range export.GetResourceSpans() {
+			for _, said := range resource.GetResource().GetAttributes() {
+				r.replica[said.GetKey()] = said.GetValue().GetStringValue()
+			}
 			for _, scope := range resource.GetScopeSpans() {
 				r.spans = append(r.spans, scope.GetSpans()...)
 			}
@@ -165,6 +169,9 @@ func TestTheLastTracesAreSentAndErrorsKeepTheirWordsToThemselves(t *testing.T) {
 	}
 	if got := tree(spans.trace(callersTrace), callersSpan); !strings.Contains(got, "    write batch\n      sql begin_tx\n") {
 		t.Errorf("below the caller's span there is\n%s, and no batch", got)
+	}
+	if said := spans.replica; said["service.name"] != "stockd" || said["service.instance.id"] == "" || said["service.version"] == "" {
+		t.Errorf("the replica says of itself %v, want its name, its instance and its version", said)
 	}
 	if strings.Contains(string(spans.sent), "a-key-of-a-buyer") {
 		t.Error("the traces tell of a key")

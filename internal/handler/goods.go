@@ -94,7 +94,7 @@ func (g goods) create(c *gin.Context) {
 		answer(c, err)
 		return
 	}
-	row, err := g.options.Inventory.CreateLimited(c.Request.Context(), id, units, perUser, key)
+	row, err := g.options.Inventory.Create(c.Request.Context(), id, units, perUser, key)
 	g.respond(c, http.StatusCreated, row, err)
 }
 

@@ -5,13 +5,6 @@ import (
 	"testing"
 )
 
-func (a api) buyUnder(t *testing.T, key, query string) answer {
-	t.Helper()
-	r := request(t, http.MethodPost, a.public.URL+"/deduct?"+query, "", "")
-	r.Header.Set("Idempotency-Key", key)
-	return send(t, r)
-}
-
 func TestABuyerIsKeptToTheLimitOfTheGoods(t *testing.T) {
 	a := serveSQLite(t)
 	if got := a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "per_user": 3}`, http.StatusCreated); got.body["per_user"] != 3.0 {
@@ -20,12 +13,12 @@ func TestABuyerIsKeptToTheLimitOfTheGoods(t *testing.T) {
 	if got := a.get(t, "/goods/2"); got.body["per_user"] != 3.0 {
 		t.Errorf("the goods are %s, want a limit of 3", got.text)
 	}
-	first := a.buyUnder(t, "sold", "goods_id=2&quantity=2&user_id=a")
+	first := a.buyAs(t, "goods_id=2&quantity=2&user_id=a", "Idempotency-Key", "sold")
 	if first.status != http.StatusOK {
 		t.Fatalf("within the limit the answer is %d %s", first.status, first.text)
 	}
 	for range 2 { // the second time under a key that is known to nobody
-		got := a.buyUnder(t, "refused", "goods_id=2&quantity=2&user_id=a")
+		got := a.buyAs(t, "goods_id=2&quantity=2&user_id=a", "Idempotency-Key", "refused")
 		if got.status != http.StatusTooManyRequests || got.problem() != "user-limit" || got.body["per_user"] != 3.0 || got.body["has"] != 2.0 {
 			t.Errorf("beyond the limit the answer is %d %s", got.status, got.text)
 		}
@@ -33,7 +26,7 @@ func TestABuyerIsKeptToTheLimitOfTheGoods(t *testing.T) {
 			t.Error("waiting does not help")
 		}
 	}
-	if got := a.buyUnder(t, "sold", "goods_id=2&quantity=2&user_id=a"); got.text != first.text {
+	if got := a.buyAs(t, "goods_id=2&quantity=2&user_id=a", "Idempotency-Key", "sold"); got.text != first.text {
 		t.Errorf("the key that was sold is answered with %s, then with %s", first.text, got.text)
 	}
 	if got := a.buy(t, "goods_id=2"); got.status != http.StatusBadRequest || got.field() != "user_id" {
@@ -42,7 +35,7 @@ func TestABuyerIsKeptToTheLimitOfTheGoods(t *testing.T) {
 	if got := a.owner(t, http.MethodPatch, "/goods/2", `{"per_user": 4}`, http.StatusOK); got.body["per_user"] != 4.0 || got.body["stock"] != 8.0 {
 		t.Errorf("changed to %s, want a limit of 4 and 8 in stock", got.text)
 	}
-	if got := a.buyUnder(t, "refused", "goods_id=2&quantity=2&user_id=a"); got.status != http.StatusOK {
+	if got := a.buyAs(t, "goods_id=2&quantity=2&user_id=a", "Idempotency-Key", "refused"); got.status != http.StatusOK {
 		t.Errorf("under a higher limit the answer is %d %s", got.status, got.text)
 	}
 	if got := a.owner(t, http.MethodGet, "/goods/2/audit?full=true", "", http.StatusOK); got.body["clean"] != true || got.body["buyers"] == nil {

@@ -2,6 +2,7 @@ package handler_test
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -121,6 +122,7 @@ func (a api) ask(t *testing.T, e apitest.Example, listener string) *http.Request
 		server = a.admin
 	}
 	r := request(t, e.Operation.Method, server.URL+e.Path, e.ContentType, e.Body)
+	maps.Copy(r.Header, e.Header)
 	if listener == owner {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}

@@ -70,7 +70,6 @@ func problems() []struct {
 	}{
 		{stock.ErrInsufficientStock, http.StatusConflict, "insufficient-stock", "Not enough stock is left"},
 		{stock.ErrUserLimit, http.StatusTooManyRequests, "user-limit", "One buyer may not have that many"},
-		{stock.ErrUserUnknown, http.StatusBadRequest, "invalid-request", "The request is not valid"},
 		{stock.ErrUnknownGoods, http.StatusNotFound, "unknown-goods", "There is no such goods"},
 		{stock.ErrGoodsExist, http.StatusConflict, "goods-exist", "The goods exist already"},
 		{stock.ErrStockLimit, http.StatusConflict, "stock-limit", "No goods may have that much stock"},
@@ -93,6 +92,9 @@ func problemOf(err error) problem {
 	if p, is := errors.AsType[problem](err); is {
 		return p
 	}
+	if errors.Is(err, stock.ErrUserUnknown) {
+		return invalid(fieldError{"user_id", "is missing; of this goods one buyer may have only so many"})
+	}
 	for _, known := range problems() {
 		if !errors.Is(err, known.is) {
 			continue
@@ -104,9 +106,6 @@ func problemOf(err error) problem {
 		}
 		if limit, is := errors.AsType[*stock.UserLimitError](err); is {
 			p.PerUser, p.Has = limit.PerUser, &limit.Has
-		}
-		if errors.Is(err, stock.ErrUserUnknown) {
-			return invalid(fieldError{"user_id", "is missing; of this goods one buyer may have only so many"})
 		}
 		return p
 	}

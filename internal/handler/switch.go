@@ -42,7 +42,7 @@ func (s sale) switchStrategy(c *gin.Context) {
 		answer(c, p)
 		return
 	}
-	s.options.Log.WarnContext(c, "strategy switched", append(about(c), "strategy", to.Name, "enabled", to.Enabled, "reason", to.Reason)...)
+	s.options.Log.WarnContext(c.Request.Context(), "strategy switched", append(about(c), "strategy", to.Name, "enabled", to.Enabled, "reason", to.Reason)...)
 	c.JSON(http.StatusOK, to)
 }
 

@@ -1,12 +1,15 @@
 package handler_test
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/trail"
 )
 
 func TestTheOwnerSwitchesAStrategyOffAndOn(t *testing.T) {
@@ -39,6 +42,17 @@ func (a api) described(t *testing.T, name string) map[string]any {
 	}
 	t.Fatalf("%s is not described", name)
 	return nil
+}
+
+// Who looks into the log for why a strategy is off finds the request that did it.
+func TestTheLogNamesTheRequestOfASwitch(t *testing.T) {
+	var log bytes.Buffer
+	a := serveSQLite(t).withAdmin(t, func(o *handler.Options) { o.Log = slog.New(trail.Log(slog.NewTextHandler(&log, nil))) })
+	got := a.owner(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "it oversells"}`, http.StatusOK)
+	a.admin.Close() // so that all of the log is written
+	if want := "request_id=" + got.header.Get("X-Request-ID"); !strings.Contains(log.String(), want) {
+		t.Errorf("the log lacks %s:\n%s", want, &log)
+	}
 }
 
 func TestSwitchesThatAreRefused(t *testing.T) {

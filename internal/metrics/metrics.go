@@ -21,10 +21,11 @@ type Build struct{ Replica, Version, Commit, GoVersion string }
 type Metrics struct {
 	registry *prometheus.Registry
 
-	deductions, raceLost, backendFailures *prometheus.CounterVec
-	duration, batchSize                   *prometheus.HistogramVec
-	lockWait, lockHold                    *prometheus.HistogramVec
-	lockLost, lockInVain, fenced          *prometheus.CounterVec
+	deductions, backendFailures  *prometheus.CounterVec
+	raceLost, retries            *prometheus.CounterVec
+	duration, batchSize          *prometheus.HistogramVec
+	lockWait, lockHold           *prometheus.HistogramVec
+	lockLost, lockInVain, fenced *prometheus.CounterVec
 
 	requests, rateLimited *prometheus.CounterVec
 	inFlight              *prometheus.GaugeVec

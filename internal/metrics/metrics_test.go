@@ -104,7 +104,7 @@ func TestWhatHappensUnderALockIsCounted(t *testing.T) {
 	m := metrics.New(metrics.Build{})
 	heard := m.Strategy("redis-lua")
 	heard.TriedInVain()
-	heard.Waited(3*time.Second, nil)
+	heard.Waited(3 * time.Second)
 	heard.Held(time.Second, false)
 	heard.Held(time.Second, true)
 	heard.Fenced()
@@ -115,6 +115,15 @@ func TestWhatHappensUnderALockIsCounted(t *testing.T) {
 		`stockd_lock_hold_seconds_count{lock="redis-lua"} 2`, `stockd_locks_lost_total{lock="redis-lua"} 1`,
 		`stockd_fenced_writes_total{lock="redis-lua"} 1`, `stockd_optimistic_races_lost_total{strategy="redis-lua"} 1`,
 		`stockd_group_batch_size_sum{strategy="redis-lua"} 3`)
+}
+
+func TestTransactionsThatAreRunAgainAreCounted(t *testing.T) {
+	m := metrics.New(metrics.Build{})
+	m.Strategy("mutex")
+	wants(t, scrape(t, m), `stockd_transaction_retries_total{strategy="mutex"} 0`)
+	m.Retried("mutex")
+	m.Retried("") // the owner's
+	wants(t, scrape(t, m), `stockd_transaction_retries_total{strategy="mutex"} 1`, `stockd_transaction_retries_total{strategy="none"} 1`)
 }
 
 func TestPanicsAreCountedWhereverTheyAreCaught(t *testing.T) {
@@ -181,7 +190,7 @@ func all(t *testing.T) *metrics.Metrics {
 	m.Ended("public", "/deduct", http.StatusOK)
 	heard := m.Strategy("mutex")
 	heard.Deducted(stock.Outcome{}, nil, time.Second)
-	heard.Waited(time.Second, nil)
+	heard.Waited(time.Second)
 	heard.Batched(1)
 	heard.RaceLost()
 	m.Promised().Written(1)
@@ -255,7 +264,7 @@ func BenchmarkObserver(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Began("public")
-		heard.Waited(time.Millisecond, nil)
+		heard.Waited(time.Millisecond)
 		heard.Held(time.Millisecond, false)
 		heard.Deducted(stock.Outcome{}, nil, time.Millisecond)
 		m.Ended("public", "/deduct", http.StatusOK)

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ func (m *Metrics) strategies() {
 	m.lockInVain = m.counters("stockd_lock_tries_in_vain_total", "Tries that found a lock taken, of those locks that try again.", "lock")
 	m.fenced = m.counters("stockd_fenced_writes_total", "Writes that were refused because a later holder of the lock was there first.", "lock")
 	m.raceLost = m.counters("stockd_optimistic_races_lost_total", "Optimistic writes that another write overtook.", "strategy")
+	m.retries = m.counters("stockd_transaction_retries_total", "Transactions that were run again because the database had rolled them back to end a deadlock.", "strategy")
 	m.batchSize = m.histograms("stockd_group_batch_size", "Grouped purchases that were written together.",
 		prometheus.ExponentialBuckets(1, 2, 12), "strategy")
 	for _, backend := range append([]lock.Backend{repo.MySQL, repo.SQLite}, lock.Backends()...) {
@@ -31,8 +33,8 @@ func (m *Metrics) strategies() {
 	}
 }
 
-// Strategy hears what one strategy does. All its outcomes are there from the start,
-// at 0: of a series that begins with its first event, that event cannot be seen.
+// Strategy hears what one strategy does. All its outcomes, and its retries, are there
+// from the start, at 0: of a series that begins with its first event, that event cannot be seen.
 func (m *Metrics) Strategy(name string) strategy.Observer {
 	o := &observer{
 		metrics:  m,
@@ -46,8 +48,12 @@ func (m *Metrics) Strategy(name string) strategy.Observer {
 		o.outcomes[outcome] = m.deductions.WithLabelValues(name, outcome)
 	}
 	o.accepted = o.outcomes[accepted]
+	m.retries.WithLabelValues(name)
 	return o
 }
+
+// Retried counts a transaction that is run again; one that is no sale has no strategy.
+func (m *Metrics) Retried(strategy string) { m.retries.WithLabelValues(cmp.Or(strategy, "none")).Inc() }
 
 // observer is what is told of one strategy, found beforehand.
 type observer struct {
@@ -86,7 +92,7 @@ func (o *observer) Deducted(outcome stock.Outcome, err error, took time.Duration
 	}
 }
 
-func (o *observer) Waited(took time.Duration, _ error) { o.lock().wait.Observe(took.Seconds()) }
+func (o *observer) Waited(took time.Duration) { o.lock().wait.Observe(took.Seconds()) }
 
 func (o *observer) Held(took time.Duration, lost bool) {
 	o.lock().hold.Observe(took.Seconds())

@@ -31,8 +31,7 @@ type dialect struct {
 	// It takes microseconds, and tells whether what was seen is older.
 	readSettled string
 	// onUser adds to what a user has already, and has it allowed where that is asked
-	// for; userBytes is the user of a row of the
-	// ledger as tb_stock_user has it.
+	// for; userBytes is the user of a row of the ledger as tb_stock_user has it.
 	onUser, userBytes string
 	// now is the server's time; byID and lockRead have a statement read in the order
 	// of ids, and wait for rows that are not committed; onTotal adds to a total that

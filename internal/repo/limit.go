@@ -2,6 +2,7 @@ package repo
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -28,7 +29,8 @@ const (
 //
 // The first limit counts what every buyer has bought before: for as long as the rows
 // of the ledger are read, nobody buys of the goods. stock.ErrUnknownGoods: there is
-// no such goods.
+// no such goods. stock.ErrUnknownOutcome: it may be set; setting it again does what is
+// left to do.
 func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
 	err := s.InTx(ctx, func(tx *Tx) error {
 		goods, err := tx.lockGoods(ctx, goodsID)
@@ -52,10 +54,14 @@ func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
 	// Whoever has more than a limit that is lower now was allowed to. Not in the same
 	// transaction: it would have the row first, and then wait for buyers, who wait
 	// for the row.
-	return s.InTx(ctx, func(tx *Tx) error {
+	err = s.InTx(ctx, func(tx *Tx) error {
 		_, err := tx.write(ctx, "allow what buyers have", allowUsers, goodsID, perUser)
 		return err
 	})
+	if err != nil {
+		return fmt.Errorf("%w: the limit was set: %w", stock.ErrUnknownOutcome, err)
+	}
+	return nil
 }
 
 // recount counts what each buyer has in the ledger. The row and the places of the

@@ -1,6 +1,7 @@
 package repo_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -50,5 +51,41 @@ func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
 		}
 		sell("b", 2, 5)
 		audit(stock.Buyers{Miscounted: 1, BeyondLimit: 1})
+	})
+}
+
+// A lower limit is set, and what a buyer has cannot be allowed any more, because
+// somebody buys for him just then: that is not as if nothing had happened.
+func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s, hasty := labtest.Open(t, d, "r"), impatient(t, d)
+		if err := s.CreateLimited(t.Context(), 1, 100, 3, "first"); err != nil {
+			t.Fatal(err)
+		}
+		enough := errors.New("nothing is to be written")
+		counts := func(units int64, meanwhile error, do func()) {
+			err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+				if _, err := tx.CountIn(t.Context(), 1, 3, []stock.Purchase{{UserID: "a", Quantity: units}}); err != nil {
+					return err
+				}
+				do()
+				return meanwhile
+			})
+			if !errors.Is(err, meanwhile) {
+				t.Fatal(err)
+			}
+		}
+		counts(3, nil, func() {})
+		counts(1, enough, func() {
+			if err := hasty.SetLimit(t.Context(), 1, 2); !errors.Is(err, stock.ErrUnknownOutcome) {
+				t.Errorf("a limit that is set halfway is answered with %v, want %v", err, stock.ErrUnknownOutcome)
+			}
+		})
+		if goods, err := s.Goods(t.Context(), 1); err != nil || goods.PerUser != 2 {
+			t.Errorf("the goods are %+v (%v), want a limit of 2", goods, err)
+		}
+		if err := hasty.SetLimit(t.Context(), 1, 2); err != nil {
+			t.Errorf("setting it again: %v", err)
+		}
 	})
 }

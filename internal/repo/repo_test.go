@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,6 +77,61 @@ func TestAReplicaThatFallsSilentGivesTheRowBack(t *testing.T) {
 		}
 		if audit, err := other.Audit(t.Context(), 1); err != nil || !audit.Clean || audit.Sold != 1 {
 			t.Errorf("audit is %+v (%v), want the other's sale alone", audit, err)
+		}
+	})
+}
+
+// Two sales take two goods in opposite order, and each has its first one when both go
+// on: the database rolls one of them back.
+func TestADeadlocksVictimIsRunAgainAndHeardOf(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		var mu sync.Mutex
+		var heard []string
+		store, err := repo.Open(t.Context(), repo.Options{
+			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: time.Second,
+			Retried: func(strategy string) {
+				mu.Lock()
+				defer mu.Unlock()
+				heard = append(heard, strategy)
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() }) //nolint:errcheck // the test is over
+		create(t, labtest.Open(t, d, "r"), 1, 10)
+		if err := store.CreateGoods(t.Context(), 2, 10, "another"); err != nil {
+			t.Fatal(err)
+		}
+		var sales, both sync.WaitGroup
+		both.Add(2)
+		for _, goods := range [][2]int64{{1, 2}, {2, 1}} {
+			meet := sync.OnceFunc(func() {
+				both.Done()
+				both.Wait()
+			})
+			sales.Go(func() {
+				err := store.As("sql-conditional").InTx(t.Context(), func(tx *repo.Tx) error {
+					if _, _, err := tx.SubtractIfEnough(t.Context(), goods[0], 1); err != nil {
+						return err
+					}
+					meet()
+					_, _, err := tx.SubtractIfEnough(t.Context(), goods[1], 1)
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		sales.Wait()
+		if !slices.Equal(heard, []string{"sql-conditional"}) {
+			t.Errorf("it was heard of %q, want one retry of sql-conditional", heard)
+		}
+		for goods := range int64(2) {
+			if row, err := store.Goods(t.Context(), goods+1); err != nil || row.Stock != 8 {
+				t.Errorf("the goods are %+v (%v), want 8 in stock", row, err)
+			}
 		}
 	})
 }

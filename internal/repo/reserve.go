@@ -42,8 +42,8 @@ type Promise struct {
 	Earlier bool
 }
 
-// StaleError tells that promises cannot be kept from a place: it has been filled
-// anew since, has fewer units, or is not there. Nothing has been written.
+// StaleError tells that promises cannot be kept from a place: another epoch has begun
+// there since, it has fewer units, or it is not there. Nothing has been written.
 type StaleError struct {
 	GoodsID, Epoch int64
 }
@@ -73,7 +73,7 @@ const (
 // of an earlier epoch is kept. stock.ErrUnknownGoods: there is no such goods.
 func (s *Store) Fill(ctx context.Context, goodsID int64, place string, floor int64) (filled Place, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
-		// Only here an epoch changes, and only under the lock of the row.
+		// An epoch changes only here and with the limit, under the lock of the row.
 		goods, err := tx.lockGoods(ctx, goodsID)
 		if err != nil {
 			return err

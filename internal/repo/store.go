@@ -49,6 +49,10 @@ type Options struct {
 	Silence time.Duration
 	// Replica is written into every ledger row.
 	Replica string
+	// Retried hears of each transaction that is run again because the database has
+	// rolled it back to end a deadlock, and of whose strategy it is, which is empty for
+	// what is no sale. It is called from any goroutine; nil: nobody hears of it.
+	Retried func(strategy string)
 	// OpenDB makes the pool of a connector; nil: sql.OpenDB.
 	OpenDB func(driver.Connector) *sql.DB
 }
@@ -63,6 +67,7 @@ type Store struct {
 	turn     chan struct{} // holds one element while a transaction runs; nil for databases that queue writers themselves
 	replica  string
 	strategy string
+	retried  func(strategy string)
 }
 
 // Open connects to the database. The error is a *stock.BackendError where the
@@ -72,7 +77,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, dialect: d, replica: o.Replica}
+	s := &Store{pool: pool, dialect: d, replica: o.Replica, retried: o.Retried}
+	if s.retried == nil {
+		s.retried = func(string) {}
+	}
 	if d.oneWriter {
 		s.turn = make(chan struct{}, 1)
 	}
@@ -167,6 +175,7 @@ func (s *Store) InTx(ctx context.Context, do func(*Tx) error) error {
 		if !errors.Is(err, errDeadlock) || try == deadlockTries {
 			return err
 		}
+		s.retried(s.strategy)
 		if err := backOff(ctx, rand.N(time.Duration(try)*2*time.Millisecond)); err != nil {
 			return err
 		}

@@ -69,8 +69,7 @@ func (i *Inventory) pending(ctx context.Context, goodsID int64) *int64 {
 }
 
 // Drift compares what the strategy that keeps its stock elsewhere may still promise
-// with what the ledger leaves. stock.ErrUnknownGoods: there is no
-// such goods.
+// with what the ledger leaves. stock.ErrUnknownGoods: there is no such goods.
 func (i *Inventory) Drift(ctx context.Context, goodsID int64) (hot.Drift, error) {
 	if _, err := i.store.Goods(ctx, goodsID); err != nil {
 		return hot.Drift{}, err
@@ -103,15 +102,11 @@ func (i *Inventory) KeepTotals(ctx context.Context, failed func(error)) {
 	}
 }
 
-// Create makes a goods with its first units. A key that created it before is
-// answered as the first time. stock.ErrGoodsExist: it was created otherwise.
-func (i *Inventory) Create(ctx context.Context, goodsID, units int64, key string) (stock.Goods, error) {
-	return i.CreateLimited(ctx, goodsID, units, 0, key)
-}
-
-// CreateLimited makes one of which a buyer may have no more than perUser units; 0 is
-// any number.
-func (i *Inventory) CreateLimited(ctx context.Context, goodsID, units, perUser int64, key string) (stock.Goods, error) {
+// Create makes a goods with its first units, 0 to stock.MaxStock, of which one buyer may
+// have perUser, 1 to stock.MaxPerUser, or any number where that is 0. A key that created
+// it before makes nothing, and sets no other limit. stock.ErrGoodsExist: it was created
+// otherwise.
+func (i *Inventory) Create(ctx context.Context, goodsID, units, perUser int64, key string) (stock.Goods, error) {
 	requestID, err := requestID(key)
 	if err != nil {
 		return stock.Goods{}, err

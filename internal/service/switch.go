@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/rescue"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // switchesEvery is the pause between two looks at what was switched off through
@@ -106,7 +107,8 @@ func (s *switches) known() slog.Value {
 // SwitchOff switches a strategy off on all replicas: on this one at once, on the
 // others within about a second. The reason, 1 to 200 characters, is told to those
 // who ask for the strategy. Purchases in flight end as they would have.
-// ErrUnknownStrategy: nothing was switched.
+// ErrUnknownStrategy: nothing was switched. stock.ErrUnknownOutcome may also mean
+// that it was, and that this replica follows as late as the others.
 func (c *Catalogue) SwitchOff(ctx context.Context, name, reason string) error {
 	if _, known := c.byName[name]; !known {
 		return fmt.Errorf("%w: %q", ErrUnknownStrategy, name)
@@ -116,7 +118,8 @@ func (c *Catalogue) SwitchOff(ctx context.Context, name, reason string) error {
 
 // SwitchOn takes SwitchOff back. ErrStrategyRefused: the configuration of this
 // replica refuses the strategy, which no switch changes. ErrUnknownStrategy:
-// there is no such strategy. Nothing was switched then.
+// there is no such strategy. Nothing was switched then. stock.ErrUnknownOutcome is as
+// with SwitchOff.
 func (c *Catalogue) SwitchOn(ctx context.Context, name string) error {
 	s, known := c.byName[name]
 	if !known {
@@ -130,5 +133,9 @@ func (c *Catalogue) SwitchOn(ctx context.Context, name string) error {
 
 // switchBy looks at what was written, also where it is not known whether it was.
 func (c *Catalogue) switchBy(ctx context.Context, written error) error {
-	return errors.Join(written, c.LookAtSwitches(ctx))
+	err := c.LookAtSwitches(ctx)
+	if written == nil && err != nil {
+		return fmt.Errorf("%w: it was switched: %w", stock.ErrUnknownOutcome, err)
+	}
+	return errors.Join(written, err)
 }

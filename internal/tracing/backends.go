@@ -4,8 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 
@@ -68,11 +68,7 @@ func (*Tracing) Redis() redis.Hook { return redisSteps{} }
 
 type redisSteps struct{}
 
-func (redisSteps) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		return next(ctx, network, address)
-	}
-}
+func (redisSteps) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (redisSteps) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
@@ -97,8 +93,9 @@ func (redisSteps) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
+// endRedis ends a step. That there is no such key is an answer.
 func endRedis(step trace.Span, err error) {
-	if err != nil {
+	if err != nil && !errors.Is(err, redis.Nil) {
 		step.SetAttributes(errorType(err))
 	}
 	step.End()

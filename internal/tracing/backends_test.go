@@ -1,6 +1,30 @@
 package tracing
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+)
+
+// That there is no such key is no failure of a command.
+func TestAStepTellsOfAFailureOfRedisAndOfNoAnswer(t *testing.T) {
+	for failure, told := range map[error]int{nil: 0, redis.Nil: 0, errors.New("refused"): 1} {
+		steps := tracetest.NewSpanRecorder()
+		ctx, request := sdk.NewTracerProvider(sdk.WithSpanProcessor(steps)).Tracer("test").Start(t.Context(), "request")
+		get := redisSteps{}.ProcessHook(func(context.Context, redis.Cmder) error { return failure })
+		if err := get(ctx, redis.NewCmd(ctx, "get", "a key")); !errors.Is(err, failure) {
+			t.Errorf("the answer %v becomes %v", failure, err)
+		}
+		request.End()
+		if step := steps.Ended()[0]; step.Name() != "redis get" || len(step.Attributes()) != told {
+			t.Errorf("after the answer %v the step is %s with %v, want %d attributes", failure, step.Name(), step.Attributes(), told)
+		}
+	}
+}
 
 func TestAStatementIsCalledByItsVerbAndItsTable(t *testing.T) {
 	for query, want := range map[string]string{

@@ -8,6 +8,7 @@ import (
 	"context"
 
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 )
 
 type nameKey struct{}
@@ -31,16 +32,10 @@ const scope = "github.com/stockd/stockd"
 func Step(ctx context.Context, name string) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
-		return ctx, nothing{}
+		return ctx, noop.Span{}
 	}
 	return parent.TracerProvider().Tracer(scope).Start(ctx, name) //nolint:spancheck // the caller ends it
 }
-
-// nothing is a step of what is not traced.
-type nothing struct{ trace.Span }
-
-func (nothing) End(...trace.SpanEndOption) {}
-func (nothing) IsRecording() bool          { return false }
 
 // Together begins a step that is done for many at once. It is a part of the first of
 // them that is traced, and linked with the others.
@@ -57,7 +52,7 @@ func Together(ctx context.Context, name string, many []trace.Span) (context.Cont
 		}
 	}
 	if first == nil {
-		return ctx, nothing{}
+		return ctx, noop.Span{}
 	}
 	return first.TracerProvider().Tracer(scope).Start(trace.ContextWithSpan(ctx, first), name, trace.WithLinks(links...)) //nolint:spancheck // the caller ends it
 }

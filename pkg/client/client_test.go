@@ -134,6 +134,19 @@ func TestNothingElseIsSentAgain(t *testing.T) {
 	}
 }
 
+// A question has no outcome: that there is no answer is all there is to tell.
+func TestAQuestionWithoutAnAnswerIsUnavailable(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"the connection is cut": cut,
+		"the balancer lost it":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
+	} {
+		_, err := client.Client{URL: serve(t, answer).URL}.Goods(t.Context(), 1)
+		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrOutcomeUnknown) {
+			t.Errorf("%s: %v, want %v", name, err, client.ErrUnavailable)
+		}
+	}
+}
+
 func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 	held := make(chan struct{})
 	s := serve(t, func(http.ResponseWriter, *http.Request) { <-held })

@@ -57,9 +57,9 @@ type Sale struct {
 	Replayed bool `json:"-"`
 }
 
-// Deduct buys. Of its errors, ErrSoldOut, ErrUserLimit, ErrRateLimited, ErrBusy,
-// ErrUnavailable, ErrUnknownGoods and ErrInvalid tell that nothing was bought, and
-// ErrOutcomeUnknown that nobody knows: the RequestID of the error finds out.
+// Deduct buys. ErrOutcomeUnknown tells that nobody knows whether it was bought: the
+// RequestID of the error finds out. Every other Err… of this package tells that nothing
+// was bought.
 func (c Client) Deduct(ctx context.Context, p Purchase) (Sale, error) {
 	p.RequestID = cmp.Or(p.RequestID, rand.Text())
 	sale := Sale{RequestID: p.RequestID}

@@ -144,10 +144,11 @@ func (k call) read(response *http.Response, answer []byte) error {
 	return nil
 }
 
-// lost is the failure of a call that was sent. One that only reads has no outcome.
+// lost is the failure of a call that was sent. One that only reads has no outcome:
+// there is no answer, and that is all.
 func (k call) lost(err error) error {
 	if k.method == http.MethodGet {
-		return fmt.Errorf("stockd: GET %s: %w", k.url, err)
+		return fmt.Errorf("stockd: GET %s: %w: %w", k.url, ErrUnavailable, err)
 	}
 	return &UnknownError{RequestID: k.requestID, Err: err}
 }

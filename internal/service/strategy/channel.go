@@ -19,7 +19,7 @@ func channel() Entry {
 		Claims:  Claims{ExclusiveInProcess: true, SurvivesCrash: true},
 		Damage:  LostUpdates,
 		New: func(d Deps) Strategy {
-			return &owned{store: d.site(), wait: d.LockWait, log: d.Log, owners: make(map[int64]*owner)}
+			return &owned{store: d.site(), wait: d.LockWait, heard: d.Observer(), log: d.Log, owners: make(map[int64]*owner)}
 		},
 	}
 }
@@ -28,6 +28,7 @@ func channel() Entry {
 type owned struct {
 	store site
 	wait  time.Duration
+	heard Observer
 	log   *slog.Logger
 
 	mu     sync.Mutex
@@ -50,14 +51,19 @@ func (s *owned) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 	job := func() {
 		defer close(done)
 		taken := time.Now()
+		waited := taken.Sub(asked)
+		s.heard.Waited(waited)
 		outcomes, err = orUnknown(ctx, s.log, goodsID, func() ([]stock.Outcome, error) {
 			return checkThenWrite(ctx, s.store, goodsID, batch, noToken, setStock)
 		})
+		held := time.Since(taken)
+		s.heard.Held(held, false)
 		for i := range outcomes {
-			outcomes[i].Wait, outcomes[i].Hold = taken.Sub(asked), time.Since(taken)
+			outcomes[i].Wait, outcomes[i].Hold = waited, held
 		}
 	}
 	if err := s.hand(ctx, o, job); err != nil {
+		s.heard.Waited(time.Since(asked))
 		return nil, err
 	}
 	<-done // soon, even when ctx ends: the job runs under ctx

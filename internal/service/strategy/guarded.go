@@ -43,7 +43,7 @@ func (g guarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purcha
 	lease, err := g.acquire(waiting, goodsID)
 	step.End()
 	granted := time.Now()
-	g.heard.Waited(granted.Sub(asked), err)
+	g.heard.Waited(granted.Sub(asked))
 	if err != nil {
 		return nil, err
 	}

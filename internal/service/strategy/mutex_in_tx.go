@@ -33,17 +33,21 @@ type inTx struct{ guarded }
 func (s inTx) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
 	return whileLimitChanges(func() ([]stock.Outcome, error) {
 		return s.store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) {
-			lease, err := s.acquire(ctx, goodsID)
-			if err != nil {
-				return nil, err
-			}
-			defer s.release(ctx, lease) // before the commit, that is the mistake
-			read, err := tx.Goods(ctx, goodsID)
-			if err != nil {
-				return nil, err
-			}
-			s.store.between(ctx, goodsID)
-			return plan{read: read, batch: batch}.sell(ctx, tx, setStock)
+			locked := s.guarded
+			locked.sell = s.sellIn(tx)
+			return locked.Deduct(ctx, goodsID, batch) // it unlocks before the commit, that is the mistake
 		})
 	})
+}
+
+// sellIn sells in a transaction that is open already.
+func (s inTx) sellIn(tx *repo.Tx) sell {
+	return func(ctx context.Context, _ lock.Lease, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+		read, err := tx.Goods(ctx, goodsID)
+		if err != nil {
+			return nil, err
+		}
+		s.store.between(ctx, goodsID)
+		return plan{read: read, batch: batch}.sell(ctx, tx, setStock)
+	}
 }

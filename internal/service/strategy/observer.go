@@ -12,9 +12,9 @@ type Observer interface {
 	// Deducted is told the end of a purchase, and how long it took with all its
 	// waiting.
 	Deducted(outcome stock.Outcome, err error, took time.Duration)
-	// Waited is told how long a lock was waited for; err is nil where it was
-	// granted.
-	Waited(took time.Duration, err error)
+	// Waited is told how long a lock, or the owner of a goods, was waited for, also in
+	// vain.
+	Waited(took time.Duration)
 	// Held is told how long a lock was held, and whether it was lost meanwhile.
 	Held(took time.Duration, lost bool)
 	// TriedInVain is called after a try to take a lock that is somebody else's, by
@@ -40,7 +40,7 @@ func (d Deps) Observer() Observer {
 type unobserved struct{}
 
 func (unobserved) Deducted(stock.Outcome, error, time.Duration) {}
-func (unobserved) Waited(time.Duration, error)                  {}
+func (unobserved) Waited(time.Duration)                         {}
 func (unobserved) Held(time.Duration, bool)                     {}
 func (unobserved) TriedInVain()                                 {}
 func (unobserved) RaceLost()                                    {}

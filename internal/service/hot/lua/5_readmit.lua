@@ -13,9 +13,11 @@ function operations.readmit()
     return ABSENT
   end
   local goods, quantity, _, request, order, remaining, at, replica, user = unpack(ARGV, 4, 12)
+  local earlier = (ARGV[14] == '1' or ARGV[13] ~= digits(limit)) and '1' or '0'
   redis.call('XACK', KEYS[4], ARGV[2], ARGV[3])
   local fields = {'goods', goods, 'quantity', quantity, 'epoch', epoch, 'request', request, 'order', order,
-    'remaining', remaining, 'at', at, 'replica', replica, 'user', user, 'limit', digits(limit), 'earlier', (ARGV[14] == '1' or ARGV[13] ~= digits(limit)) and '1' or '0'}
+    'remaining', remaining, 'at', at, 'replica', replica, 'user', user, 'limit', digits(limit),
+    'earlier', earlier}
   if redis.call('XDEL', KEYS[4], ARGV[3]) == 0 then
     local first = redis.call('GET', KEYS[6])
     if first and string.sub(first, 1, #order) == order then

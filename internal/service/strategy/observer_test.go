@@ -1,0 +1,116 @@
+package strategy_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// listener counts how often a lock was waited for and held.
+type listener struct {
+	strategy.Observer // nobody is to call anything else
+
+	waited, held atomic.Int64
+}
+
+func (l *listener) Waited(time.Duration)     { l.waited.Add(1) }
+func (l *listener) Held(time.Duration, bool) { l.held.Add(1) }
+
+// heardBy has somebody hear what a strategy does on a store.
+func heardBy(l *listener, d strategy.Deps) strategy.Deps {
+	d.Observe = func(string) strategy.Observer { return l }
+	return d
+}
+
+// A purchase waits for a lock once, and holds it, wherever there is one; what is told
+// of it is what the buyer is told.
+func TestEveryLockIsHeardToBeWaitedForAndHeld(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	store := labtest.Open(t, d, "replica-1")
+	locks := lab.Locks(t, d)
+	for i, entry := range strategy.Registry() {
+		if slices.ContainsFunc(entry.Needs, func(b lock.Backend) bool { return locks.Has(b) != nil }) {
+			continue // it is one of guarded, as those in SQL are, or has no lock
+		}
+		goods := int64(i + 1) // sql-bucket leaves nothing in the row for others
+		if err := store.CreateGoods(t.Context(), goods, 10, rand.Text()); err != nil {
+			t.Fatal(err)
+		}
+		heard := new(listener)
+		s := entry.New(heardBy(heard, strategy.Deps{
+			Store: store.As(entry.Name), Lock: locks, LockWait: 5 * time.Second, Retry: strategy.Retry{Tries: 1}, Buckets: 2,
+		}))
+		closeAfter(t, s)
+		outcomes, err := s.Deduct(t.Context(), goods, []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}})
+		if err != nil {
+			t.Fatalf("%s: %v", entry.Name, err)
+		}
+		var times int64
+		if entry.Claims.Fenceable || entry.Family == strategy.Process {
+			times = 1
+		}
+		if waited, held := heard.waited.Load(), heard.held.Load(); waited != times || held != times || outcomes[0].Hold > 0 != (times > 0) {
+			t.Errorf("%s is heard to wait %d times and to hold %d times, want %d; its buyer hears of %s", entry.Name, waited, held, times, outcomes[0].Hold)
+		}
+	}
+}
+
+// standsStill has the first purchase stand still under its lock.
+type standsStill struct {
+	looksOn
+
+	reached, goOn chan struct{}
+}
+
+func (s *standsStill) Between(ctx context.Context, _ string, _ int64) context.Context {
+	close(s.reached)
+	<-s.goOn
+	return ctx
+}
+
+func TestAWaitInVainIsHeardToo(t *testing.T) {
+	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
+	if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range strategy.Registry() {
+		if entry.Name != "mutex" && entry.Name != "channel" {
+			continue
+		}
+		heard, still := new(listener), &standsStill{reached: make(chan struct{}), goOn: make(chan struct{})}
+		s := entry.New(heardBy(heard, strategy.Deps{Store: store.As(entry.Name), LockWait: 10 * time.Millisecond, Lab: still}))
+		first := make(chan error)
+		go func() {
+			first <- oneOf(s.Deduct(t.Context(), 1, []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}}))
+		}()
+		<-still.reached
+		if err := oneOf(s.Deduct(t.Context(), 1, []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}})); !errors.Is(err, stock.ErrBusy) {
+			t.Errorf("%s: who waits in vain is told %v, want %v", entry.Name, err, stock.ErrBusy)
+		}
+		close(still.goOn)
+		if err := <-first; err != nil {
+			t.Errorf("%s: %v", entry.Name, err)
+		}
+		if waited, held := heard.waited.Load(), heard.held.Load(); waited != 2 || held != 1 {
+			t.Errorf("%s is heard to wait %d times and to hold %d times, want 2 and 1", entry.Name, waited, held)
+		}
+	}
+}
+
+// oneOf is what came of a batch of one.
+func oneOf(outcomes []stock.Outcome, err error) error {
+	if err != nil {
+		return err
+	}
+	return outcomes[0].Refused
+}

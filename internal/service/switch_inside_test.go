@@ -1,0 +1,32 @@
+package service
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// The database has gone between the write and the look: nobody may be told that
+// nothing happened, but for him whose switch was not written.
+func TestASwitchThatCannotBeSeenMayHaveHappened(t *testing.T) {
+	store, err := repo.Open(t.Context(), repo.Options{
+		Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "s.db"), MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := &Catalogue{switches: &switches{store: store}}
+	if err := c.switchBy(t.Context(), nil); !errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("what was written and cannot be seen is answered with %v, want %v", err, stock.ErrUnknownOutcome)
+	}
+	if err := c.switchBy(t.Context(), stock.ErrBusy); !errors.Is(err, stock.ErrBusy) || errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("what was not written is answered with %v, want %v", err, stock.ErrBusy)
+	}
+}
