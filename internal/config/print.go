@@ -12,7 +12,7 @@ import (
 // where it is from. Secrets are not shown.
 func (l *Loaded) Print(w io.Writer) error {
 	masked := l.Config
-	masked.Database.DSN = maskDSN(masked.Database.Driver, masked.Database.DSN)
+	masked.Database.DSN = maskDSN(masked.Database.DSN)
 	return write(w, &masked, func(b *strings.Builder, indent string, f field) {
 		fmt.Fprintf(b, "%-44s # %s\n", indent+f.name()+": "+scalar(f.text()), l.Source(f.key))
 	})
