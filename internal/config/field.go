@@ -1,12 +1,14 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // EnvPrefix begins the name of every variable.
@@ -80,6 +82,9 @@ func (f field) within(section string) bool { return strings.HasPrefix(f.key, sec
 
 // set reads text into the field; the error says what is allowed.
 func (f field) set(text string) error {
+	if !utf8.ValidString(text) && f.value.Type() != reflect.TypeFor[Secret]() {
+		return errors.New("must be text in UTF-8") // which a file, a log and a metric can hold
+	}
 	switch target := f.value.Addr().Interface().(type) {
 	case *string:
 		*target = text

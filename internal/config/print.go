@@ -80,7 +80,7 @@ func scalar(text string) string {
 		return text
 	}
 	quoted, err := yaml.Marshal(&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: text})
-	if err != nil { // it is one scalar: it cannot happen
+	if err != nil { // it is one scalar, and in UTF-8: it cannot happen
 		panic(err)
 	}
 	return strings.TrimSpace(string(quoted))
