@@ -28,9 +28,11 @@ func (f field) env() string {
 }
 
 // flag is the flag of the field: database-max-open.
-func (f field) flag() string {
-	return strings.NewReplacer(".", "-", "_", "-").Replace(f.key)
-}
+func (f field) flag() string { return FlagOf(f.key) }
+
+// FlagOf is the name of the flag of a key, without its dashes: database-max-open of
+// database.max_open.
+func FlagOf(key string) string { return strings.NewReplacer(".", "-", "_", "-").Replace(key) }
 
 // section is a group of fields and of groups, or, with an empty key, the top.
 type section struct {
