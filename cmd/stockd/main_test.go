@@ -29,7 +29,6 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	logging.Disable() // as run does
 	os.Exit(m.Run())
 }
 
