@@ -84,8 +84,8 @@ func (f field) within(section string) bool { return strings.HasPrefix(f.key, sec
 
 // set reads text into the field; the error says what is allowed.
 func (f field) set(text string) error {
-	if !utf8.ValidString(text) && f.value.Type() != reflect.TypeFor[Secret]() {
-		return errors.New("must be text in UTF-8") // which a file, a log and a metric can hold
+	if !f.canBeShown(text) {
+		return errors.New("must be text in UTF-8")
 	}
 	switch target := f.value.Addr().Interface().(type) {
 	case *string:
@@ -121,6 +121,12 @@ func (f field) set(text string) error {
 		panic(fmt.Sprintf("config: no way to set a %s", f.value.Type()))
 	}
 	return nil
+}
+
+// canBeShown tells whether a file, a log and a metric can hold a text; a secret is in
+// none of them.
+func (f field) canBeShown(text string) bool {
+	return utf8.ValidString(text) || f.value.Type() == reflect.TypeFor[Secret]()
 }
 
 // splitList reads a list: commas between its parts, and blanks as you like.
