@@ -207,6 +207,7 @@ func TestEtcdQueueGrantsNothingTooEarly(t *testing.T) {
 // before our own key is there and after: the watch and a look tell the same of it,
 // and it is our turn when all that was there before is gone.
 func FuzzEtcdKeys(f *testing.F) {
+	f.Add("a/2-1\na/3-1", "a/0-1")
 	f.Add("a/2-1\na/3-1", "a/2-1\na/3-1\na/4-1")
 	f.Add("\n/\na\na/\n//\n\xff", "\n/\na/b/2-1")
 	f.Add("a%2Fb/2-1\na/b/2-1\na/2-1", "a/1-1")

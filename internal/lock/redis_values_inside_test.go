@@ -9,7 +9,7 @@ import (
 // FuzzRedisValues reads what others may have written into the keys of locks: a token
 // is what stands there or none, and what is no time holds no lock.
 func FuzzRedisValues(f *testing.F) {
-	for _, seed := range []string{"1000000000000001", "18446744073709551615", "18446744073709551616", "0", "-1", "+1", "1e9", " 1", "", "1\n", "\xff"} {
+	for _, seed := range []string{"1000000000000001", "18446744073709551615", "18446744073709551616", "0", "0x10", "-1", "+1", "1e9", " 1", "", "1\n", "\xff"} {
 		f.Add(int64(taken), seed)
 	}
 	f.Add(int64(noFloor), "0")
