@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/stockd/stockd/internal/config"
 )
@@ -154,25 +155,31 @@ func TestDocumentedFlagsExist(t *testing.T) {
 	})
 }
 
-// configured keys are those of the file that documents all of them.
+// configuredKeys are those of the file that documents all of them, with those of
+// groups, and the names of its sections.
 func configuredKeys(t *testing.T) (keys, sections map[string]bool) {
 	t.Helper()
 	var example bytes.Buffer
 	if err := config.Example(&example); err != nil {
 		t.Fatal(err)
 	}
+	var tree map[string]any
+	if err := yaml.Unmarshal(example.Bytes(), &tree); err != nil {
+		t.Fatal(err)
+	}
 	keys, sections = make(map[string]bool), make(map[string]bool)
-	section := ""
-	for line := range strings.Lines(example.String()) {
-		key, _, is := strings.Cut(strings.TrimSpace(line), ":")
-		switch {
-		case !is || strings.HasPrefix(key, "#"):
-		case strings.HasPrefix(line, "  "):
-			keys[section+"."+key] = true
-		default:
-			section = key
-			sections[section], keys[section] = true, true
+	var learn func(prefix string, group map[string]any)
+	learn = func(prefix string, group map[string]any) {
+		for name, value := range group {
+			keys[prefix+name] = true
+			if inner, is := value.(map[string]any); is {
+				learn(prefix+name+".", inner)
+			}
 		}
+	}
+	learn("", tree)
+	for name := range tree {
+		sections[name] = true
 	}
 	return keys, sections
 }
@@ -205,13 +212,13 @@ func TestDocumentedKeysExist(t *testing.T) {
 	for _, found := range templated(t) {
 		variables[found] = true
 	}
-	key := regexp.MustCompile(`^(([a-z_]+)\.[a-z_]+)(?:$|[:= ])`)
+	key := regexp.MustCompile(`^(([a-z_]+)(?:\.[a-z_]+)+)(?:$|[:= ])`)
 	variable := regexp.MustCompile(`\bSTOCKD_[A-Z_]*[A-Z]`)
 	eachDocument(t, func(path, text string) {
 		_, spans := code(text)
 		for _, span := range spans {
 			found := key.FindStringSubmatch(span)
-			if found != nil && sections[found[2]] && !keys[found[1]] && filepath.Ext(found[1]) != ".go" {
+			if found != nil && sections[found[2]] && !keys[found[1]] && !slices.Contains([]string{".go", ".template"}, filepath.Ext(found[1])) {
 				t.Errorf("%s names the key %s, which there is not", path, found[1])
 			}
 		}

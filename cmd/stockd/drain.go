@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -30,8 +31,25 @@ type drainer struct {
 	// cancelRequests ends those in flight.
 	cancelRequests context.CancelCauseFunc
 
-	open atomic.Int64 // connections
-	last atomic.Int64 // when a request began, in nanoseconds
+	accepted chan struct{} // closed when nobody is accepted any more
+	open     atomic.Int64  // connections
+	last     atomic.Int64  // when a request began, in nanoseconds
+}
+
+func newDrainer(c config.HTTP, server *http.Server, listener net.Listener, cancelRequests context.CancelCauseFunc) *drainer {
+	d := &drainer{config: c, server: server, listener: listener, cancelRequests: cancelRequests, accepted: make(chan struct{})}
+	server.ConnState = d.note
+	return d
+}
+
+// serve accepts whoever comes until the listener is closed.
+func (d *drainer) serve() error {
+	defer close(d.accepted)
+	err := d.server.Serve(d.listener)
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // note counts connections, and keeps the time of the last request on them.
@@ -53,18 +71,17 @@ func (d *drainer) note(_ net.Conn, state http.ConnState) {
 func (d *drainer) drain(ctx context.Context) error {
 	time.Sleep(d.config.DrainDelay)
 	end := time.Now().Add(d.config.Drain)
-	if err := d.listener.Close(); err != nil {
-		return err
-	}
+	closed := d.listener.Close() // whatever it says, those in flight have their answers first
+	<-d.accepted                 // those who were there are among the connections now
 	d.useUp(end)
 	if d.shutdown(ctx, time.Until(end)) == nil {
-		return nil
+		return closed
 	}
 	d.cancelRequests(errStopped)
 	if err := d.shutdown(ctx, lastMoment); err != nil {
-		return err
+		return errors.Join(closed, err)
 	}
-	return fmt.Errorf("requests were cancelled that were still in flight after http.drain (%s)", d.config.Drain)
+	return errors.Join(closed, fmt.Errorf("requests were cancelled that were still in flight after http.drain (%s)", d.config.Drain))
 }
 
 // useUp leaves those connections open that a balancer has kept, until it has used

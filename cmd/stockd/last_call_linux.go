@@ -67,14 +67,16 @@ func (l *lastCall) Close() error {
 // takeAll empties the queue of a listener and shuts it; nothing is done in between.
 func takeAll(listener int) (conns []net.Conn, err error) {
 	var taken []int
-	for {
-		fd, _, err := unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-		if err != nil {
-			break // nobody is left
+	var fd int
+	for err == nil {
+		if fd, _, err = unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC); err == nil {
+			taken = append(taken, fd)
 		}
-		taken = append(taken, fd)
 	}
-	err = unix.Shutdown(listener, unix.SHUT_RDWR)
+	if errors.Is(err, unix.EAGAIN) {
+		err = nil // nobody is left
+	}
+	err = errors.Join(err, unix.Shutdown(listener, unix.SHUT_RDWR))
 	for _, fd := range taken {
 		file := os.NewFile(uintptr(fd), "connection")
 		conn, failed := net.FileConn(file) // a copy

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lab/keeper"
@@ -70,10 +71,24 @@ func root() *cobra.Command {
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{respelt(cmd, err)} })
 	cmd.AddCommand(serveCommand(), demoCommand(), benchCommand(), migrateCommand(), configCommand(), labCommand(), nothingCommand(),
 		stockCommand(), healthcheckCommand(), versionCommand())
 	return cmd
+}
+
+// respelt names the flag that was meant where a key was written as errors and files
+// write it.
+func respelt(cmd *cobra.Command, err error) error {
+	unknown, is := errors.AsType[*pflag.NotExistError](err)
+	if !is {
+		return err
+	}
+	flag := cmd.Flags().Lookup(config.FlagOf(unknown.GetSpecifiedName()))
+	if flag == nil {
+		return err
+	}
+	return fmt.Errorf("%w; did you mean --%s?", err, flag.Name)
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {

@@ -29,7 +29,6 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	logging.Disable() // as run does
 	os.Exit(m.Run())
 }
 
@@ -54,6 +53,8 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"demo", "--replicas", "99"}, "--replicas must be 1 to 16"},
 		{[]string{"demo", "--servers", "remote"}, `"remote" is not auto, embedded or local`},
 		{[]string{"demo", "--no-such-flag"}, "--no-such-flag"},
+		{[]string{"serve", "--http.listen=127.0.0.1:0"}, "unknown flag: --http.listen; did you mean --http-listen?"},
+		{[]string{"config", "--database.max_open", "3"}, "did you mean --database-max-open?"},
 		{[]string{"bench", "--clients", "0"}, "--clients must be 1"},
 		{[]string{"bench", "--rate=-1"}, "--rate"},
 		{[]string{"bench", "--goods", "0"}, "--goods"},

@@ -27,10 +27,12 @@ func nothingCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		group, ctx := errgroup.WithContext(ctx)
-		if err := serveOn(ctx, group, c.Config, log, "nothing", c.HTTP.Listen, answers); err != nil {
+		listener, err := openListener(ctx, "nothing", c.HTTP.Listen)
+		if err != nil {
 			return err
 		}
+		group, ctx := errgroup.WithContext(ctx)
+		serveOn(ctx, group, c.Config, log, "nothing", listener, answers)
 		return group.Wait()
 	})
 }

@@ -43,10 +43,10 @@ type mistake struct {
 }
 
 // tlsMistakes are those that can be made of every backend's TLS.
-func tlsMistakes(section, strangers, plain string, more ...string) []mistake {
+func tlsMistakes(section, strangers string, more ...string) []mistake {
 	prefix := "STOCKD_" + strings.ToUpper(section) + "_TLS_"
 	return []mistake{
-		{"without TLS", append([]string{prefix + "ENABLED=false", prefix + "CA_FILE=", prefix + "CERT_FILE=", prefix + "KEY_FILE="}, more...), plain},
+		{"without TLS", append([]string{prefix + "ENABLED=false", prefix + "CA_FILE=", prefix + "CERT_FILE=", prefix + "KEY_FILE="}, more...), ""},
 		{"with another authority", []string{prefix + "CA_FILE=" + strangers}, "certificate"},
 		{"with another name", []string{prefix + "SERVER_NAME=elsewhere.example"}, "elsewhere.example"},
 	}
@@ -83,7 +83,8 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 		"sentinels": func(t *testing.T) secured {
 			s := own(t, func(ctx context.Context) (*servers.Sentinels, error) { return servers.StartSentinels(ctx, k, lenient) })
 			return securedRedis(s.Env(), strangers,
-				mistake{"with no password of the Sentinels", []string{"STOCKD_REDIS_SENTINEL_PASSWORD="}, "NOAUTH"},
+				mistake{"as nobody before the Sentinels", []string{"STOCKD_REDIS_SENTINEL_USERNAME=", "STOCKD_REDIS_SENTINEL_PASSWORD="}, "NOAUTH"},
+				mistake{"as everybody before the Sentinels", []string{"STOCKD_REDIS_SENTINEL_USERNAME="}, "WRONGPASS"},
 				mistake{"with a wrong password of the Sentinels", []string{"STOCKD_REDIS_SENTINEL_PASSWORD=guess"}, "WRONGPASS"},
 				mistake{"with the master's password for the Sentinels", []string{"STOCKD_REDIS_SENTINEL_PASSWORD=" + s.Master.Password}, "WRONGPASS"})
 		},
@@ -91,14 +92,14 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 			s := own(t, func(ctx context.Context) (*servers.Redlock, error) {
 				return servers.StartRedlockWith(ctx, k, servers.RedlockOptions{Security: lenient})
 			})
-			return secured{"redlock", "redlock", s.Env(), []string{"redlock"}, append(tlsMistakes("redlock", strangers, ""),
+			return secured{"redlock", "redlock", s.Env(), []string{"redlock"}, append(tlsMistakes("redlock", strangers),
 				mistake{"with a wrong password", []string{"STOCKD_REDLOCK_PASSWORD=guess"}, "WRONGPASS"})}
 		},
 		"zookeeper": func(t *testing.T) secured { return securedZooKeeper(t, k, strict, strangers) },
 		"etcd": func(t *testing.T) secured {
 			s := own(t, func(ctx context.Context) (*servers.Etcd, error) { return servers.StartSecureEtcd(ctx, k, strict) })
 			return secured{"etcd", "etcd", s.Env(), []string{"etcd"}, append(
-				tlsMistakes("etcd", strangers, "", "STOCKD_ETCD_ENDPOINTS="+strings.Replace(s.Endpoint, "https:", "http:", 1)),
+				tlsMistakes("etcd", strangers, "STOCKD_ETCD_ENDPOINTS="+strings.Replace(s.Endpoint, "https:", "http:", 1)),
 				uncertified("etcd"),
 				mistake{"with a wrong password", []string{"STOCKD_ETCD_PASSWORD=guess"}, "authentication failed"})}
 		},
@@ -129,14 +130,14 @@ func securedDatabase(t *testing.T, k *keeper.Keeper, kind string, s *servers.Sec
 		t.Fatal(err)
 	}
 	return secured{"mysql", "database", d.Env(), []string{"sql-conditional", "sql-named-lock"}, append(
-		tlsMistakes("database", strangers, ""),
+		tlsMistakes("database", strangers),
 		uncertified("database"),
 		mistake{"with a wrong password", []string{"STOCKD_DATABASE_PASSWORD=guess"}, "Access denied"})}
 }
 
 func securedRedis(env []string, strangers string, more ...mistake) secured {
 	return secured{"redis", "redis", env, []string{"redis-reentrant", "redsync", "redis-stock"}, append(append(
-		tlsMistakes("redis", strangers, ""),
+		tlsMistakes("redis", strangers),
 		mistake{"with a wrong password", []string{"STOCKD_REDIS_PASSWORD=guess"}, "WRONGPASS"}), more...)}
 }
 
@@ -153,7 +154,7 @@ func securedZooKeeper(t *testing.T, k *keeper.Keeper, s *servers.Security, stran
 		return []string{"STOCKD_ZOOKEEPER_AUTH=" + auth, "STOCKD_ZOOKEEPER_TLS_CERT_FILE=" + other.CertFile, "STOCKD_ZOOKEEPER_TLS_KEY_FILE=" + other.KeyFile}
 	}
 	return secured{"zookeeper", "zookeeper", append(z.Env(), "STOCKD_ZOOKEEPER_AUTH=stockd:secret"), []string{"zk-sequential", "zk-ephemeral"}, append(
-		tlsMistakes("zookeeper", strangers, ""),
+		tlsMistakes("zookeeper", strangers),
 		uncertified("zookeeper"),
 		mistake{"with a wrong password", stranger("stockd:guess"), "not authenticated"},
 		mistake{"without a password", stranger(""), "not authenticated"})}

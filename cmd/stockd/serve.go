@@ -219,31 +219,39 @@ func bringUpToDate(ctx context.Context, c config.Config, store *repo.Store, log 
 	return nil
 }
 
-// listen serves buyers and the owner until ctx ends.
+// listen serves buyers and the owner until ctx ends. Nobody is served before both
+// can be: a replica that ends at once would cut them off.
 func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Options) error {
-	group, ctx := errgroup.WithContext(ctx)
-	if err := serveOn(ctx, group, c, log, "public", c.HTTP.Listen, handler.Public(o)); err != nil {
+	public, err := openListener(ctx, "public", c.HTTP.Listen)
+	if err != nil {
 		return err
 	}
+	group, ctx := errgroup.WithContext(ctx)
 	token := c.Admin.Token.Reveal()
 	if token == "" {
 		log.WarnContext(ctx, "no goods can be created: admin.token is not set, so that the owner's listener stays closed")
+		serveOn(ctx, group, c, log, "public", public, handler.Public(o))
 		return group.Wait()
 	}
-	if err := serveOn(ctx, group, c, log, "admin", c.Admin.Listen, handler.Admin(o, token)); err != nil {
-		return err
+	admin, err := openListener(ctx, "admin", c.Admin.Listen)
+	if err != nil {
+		return errors.Join(err, public.Close())
 	}
+	serveOn(ctx, group, c, log, "public", public, handler.Public(o))
+	serveOn(ctx, group, c, log, "admin", admin, handler.Admin(o, token))
 	return group.Wait()
 }
 
-// serveOn opens one listener and serves it in the group. When ctx ends it is
-// drained.
-func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *slog.Logger, name, address string, h http.Handler) error {
+func openListener(ctx context.Context, name, address string) (net.Listener, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("open %s listener: %w", name, err)
+		return nil, fmt.Errorf("open %s listener: %w", name, err)
 	}
-	listener = newLastCall(listener)
+	return newLastCall(listener), nil
+}
+
+// serveOn serves one listener in the group. When ctx ends it is drained.
+func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *slog.Logger, name string, listener net.Listener, h http.Handler) {
 	requests, cancelRequests := context.WithCancelCause(context.WithoutCancel(ctx))
 	server := &http.Server{
 		Handler:           h,
@@ -256,11 +264,10 @@ func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *s
 		MaxHeaderBytes: 16 << 10,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	stopped := &drainer{config: c.HTTP, server: server, listener: listener, cancelRequests: cancelRequests}
-	server.ConnState = stopped.note
+	stopped := newDrainer(c.HTTP, server, listener, cancelRequests)
 	log.InfoContext(ctx, "listening", "for", name, "address", listener.Addr().String(), "replica", c.Replica)
 	group.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+		if err := stopped.serve(); err != nil {
 			return fmt.Errorf("serve %s: %w", name, err)
 		}
 		return nil
@@ -272,5 +279,4 @@ func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *s
 		}
 		return nil
 	})
-	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/hex"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -60,34 +61,24 @@ func (r *receiver) trace(id string) (spans []*otlp.Span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, span := range r.spans {
-		if id == hex(span.GetTraceId()) {
+		if id == hex.EncodeToString(span.GetTraceId()) {
 			spans = append(spans, span)
 		}
 	}
 	return spans
 }
 
-func hex(id []byte) string {
-	const digits = "0123456789abcdef"
-	var b strings.Builder
-	for _, one := range id {
-		b.WriteByte(digits[one>>4])
-		b.WriteByte(digits[one&15])
-	}
-	return b.String()
-}
-
 // tree writes each span below its parent, those of one parent in the order in which
 // they began.
 func tree(spans []*otlp.Span, parent string) string {
-	children := slices.DeleteFunc(slices.Clone(spans), func(s *otlp.Span) bool { return hex(s.GetParentSpanId()) != parent })
+	children := slices.DeleteFunc(slices.Clone(spans), func(s *otlp.Span) bool { return hex.EncodeToString(s.GetParentSpanId()) != parent })
 	slices.SortFunc(children, func(a, b *otlp.Span) int {
 		return int(int64(a.GetStartTimeUnixNano()) - int64(b.GetStartTimeUnixNano()))
 	})
 	var b strings.Builder
 	for _, child := range children {
 		b.WriteString(child.GetName() + "\n")
-		for line := range strings.Lines(tree(spans, hex(child.GetSpanId()))) {
+		for line := range strings.Lines(tree(spans, hex.EncodeToString(child.GetSpanId()))) {
 			b.WriteString("  " + line)
 		}
 	}

@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -67,6 +69,18 @@ func TestServersThatAreYours(t *testing.T) {
 			t.Errorf("after it %v answer (%v), want both replicas", names, err)
 		}
 	})
+}
+
+// A proxy of the machine's would answer in the place of a replica.
+func TestTheHealthOfAReplicaIsAskedOfNobodyElse(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer proxy.Close()
+	check := exec.CommandContext(t.Context(), os.Args[0], "healthcheck", "--http-listen=stockd.invalid:8080")
+	check.Env = append(environment(), "HTTP_PROXY="+proxy.URL, "NO_PROXY=")
+	said, err := check.CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "/readyz") {
+		t.Errorf("of a replica that there is not it says %q, %v", said, err)
+	}
 }
 
 func TestVersionNamesTheCommit(t *testing.T) {

@@ -143,17 +143,17 @@ func (l *Loaded) locks() error {
 		atLeast(l, "lock.ttl", l.Lock.TTL, shortest),
 		atLeast(l, "lock.retry", l.Lock.Retry, time.Millisecond),
 		between(l, "lock.connections", l.Lock.Connections, 2, 10_000),
-		l.addresses("redis.addresses", l.Redis.Addresses),
+		l.addresses("redis.addresses", l.Redis.Addresses, "redis.username and redis.password"),
 		between(l, "redis.db", l.Redis.DB, 0, 15),
 		l.redisTimeout(),
 		between(l, "redis.max_open", l.Redis.MaxOpen, 1, 10_000),
 		l.redisKind(),
 		l.tls("redis", l.Redis.TLS),
 		l.redisStock(),
-		l.addresses("redlock.addresses", l.Redlock.Addresses),
+		l.addresses("redlock.addresses", l.Redlock.Addresses, "redlock.username and redlock.password"),
 		l.masters(),
 		l.tls("redlock", l.Redlock.TLS),
-		l.addresses("zookeeper.addresses", l.ZooKeeper.Addresses),
+		l.addresses("zookeeper.addresses", l.ZooKeeper.Addresses, "zookeeper.auth"),
 		l.digest(),
 		l.tls("zookeeper", l.ZooKeeper.TLS),
 		l.endpoints(),
@@ -169,6 +169,10 @@ func (l *Loaded) redisKind() error {
 		return l.wrong("redis.master", "and redis.cluster are both set (%s): the addresses are Sentinels' or a cluster's", l.Source("redis.cluster"))
 	case r.Cluster && r.DB != 0:
 		return l.wrong("redis.db", "must be 0, not %d: a cluster has no other", r.DB)
+	case r.Master == "" && r.SentinelUsername != "":
+		return l.wrong("redis.sentinel_username", "is set, and redis.master is not set: there are no Sentinels")
+	case r.Master == "" && r.SentinelPassword != "":
+		return l.wrong("redis.sentinel_password", "is set, and redis.master is not set: there are no Sentinels")
 	case len(r.Addresses) > 1 && !r.Cluster && r.Master == "":
 		return l.wrong("redis.addresses", "are several: set redis.cluster, or redis.master for Sentinels; independent masters are redlock.addresses")
 	default:
@@ -211,13 +215,14 @@ func (l *Loaded) digest() error {
 }
 
 func (l *Loaded) endpoints() error {
+	if err := l.withoutLogin("etcd.endpoints", l.Etcd.Endpoints, "etcd.username and etcd.password"); err != nil {
+		return err
+	}
 	for _, e := range l.Etcd.Endpoints {
 		u, err := url.Parse(e)
 		switch {
 		case err != nil || u.Port() == "" || (u.Scheme != "http" && u.Scheme != "https"):
 			return l.wrong("etcd.endpoints", "must be like http://127.0.0.1:2379, not %q", e)
-		case u.User != nil:
-			return l.wrong("etcd.endpoints", "must not hold a user or a password: those are etcd.username and etcd.password")
 		case u.Scheme == "http" && l.Etcd.TLS.Enabled:
 			return l.wrong("etcd.endpoints", "must all begin with https:// where etcd.tls.enabled is set (%s), not %q",
 				l.Source("etcd.tls.enabled"), e)
@@ -229,18 +234,31 @@ func (l *Loaded) endpoints() error {
 // impliedTLS enables etcd's TLS where an endpoint asks for it.
 func (l *Loaded) impliedTLS() {
 	for _, e := range l.Etcd.Endpoints {
-		if strings.HasPrefix(e, "https://") && !l.Etcd.TLS.Enabled {
+		if u, err := url.Parse(e); err == nil && u.Scheme == "https" && !l.Etcd.TLS.Enabled {
 			l.Etcd.TLS.Enabled = true
 			l.sources["etcd.tls.enabled"] = l.Source("etcd.endpoints")
 		}
 	}
 }
 
-func (l *Loaded) addresses(key string, list []string) error {
+func (l *Loaded) addresses(key string, list []string, login string) error {
+	if err := l.withoutLogin(key, list, login); err != nil {
+		return err
+	}
 	for _, a := range list {
 		if err := l.address(key, a); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// withoutLogin refuses a user and a password where servers are named, as other
+// programs' URLs have them. Every other error shows what is wrong: this one comes
+// before it. A comma in the password has made two of it.
+func (l *Loaded) withoutLogin(key string, list []string, login string) error {
+	if strings.Contains(strings.Join(list, ","), "@") {
+		return l.wrong(key, "must not hold a user or a password: those are %s", login)
 	}
 	return nil
 }
@@ -318,18 +336,25 @@ func (l *Loaded) dsn() error {
 	if l.Database.DSN == "" {
 		return l.wrong("database.dsn", "must not be empty")
 	}
+	c, err := mysql.ParseDSN(l.Database.DSN)
 	if l.Database.Driver != "mysql" {
+		if err == nil && c.Passwd != "" { // it would be the name of a file, and be seen
+			return l.wrong("database.dsn", "must be the path of a file and not MySQL's: database.driver is %s (%s)",
+				l.Database.Driver, l.Source("database.driver"))
+		}
 		return nil
 	}
-	c, err := mysql.ParseDSN(l.Database.DSN)
-	if err != nil {
+	switch {
+	case err != nil:
 		// The driver's error may quote the DSN, and that may hold a password.
 		return l.wrong("database.dsn", "must look like user@tcp(host:port)/database")
-	}
-	if c.TLS != nil {
+	case c.TLS != nil:
 		return l.wrong("database.dsn", "must not say tls=%s: what it means is said by database.tls", c.TLSConfig)
+	case c.AllowFallbackToPlaintext:
+		return l.wrong("database.dsn", "must not say allowFallbackToPlaintext: database.tls says whether connections are encrypted")
+	default:
+		return nil
 	}
-	return nil
 }
 
 // databaseTLS refuses what a file on the disk has no use for.
@@ -342,10 +367,7 @@ func (l *Loaded) databaseTLS() error {
 }
 
 // maskDSN hides the password of a MySQL DSN.
-func maskDSN(driver, dsn string) string {
-	if driver != "mysql" {
-		return dsn
-	}
+func maskDSN(dsn string) string {
 	c, err := mysql.ParseDSN(dsn)
 	if err != nil || c.Passwd == "" {
 		return dsn

@@ -82,6 +82,11 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		{name: "several addresses of nothing that has several", args: []string{"--redis-addresses=a:1,b:1"}, want: []string{"redis.addresses", "redis.cluster", "redis.master"}},
 		{name: "a database of a cluster", args: []string{"--redis-cluster=true", "--redis-db=1"}, want: []string{"--redis-db", "must be 0, not 1"}},
 		{name: "Sentinels and a cluster", args: []string{"--redis-cluster=true", "--redis-master=shop"}, want: []string{"redis.master", "redis.cluster"}},
+		{name: "a user of Sentinels that there are not", args: []string{"--redis-sentinel-username=shop"}, want: []string{"--redis-sentinel-username", "redis.master is not set"}},
+		{
+			name: "a password of Sentinels that there are not", env: map[string]string{"STOCKD_REDIS_SENTINEL_PASSWORD": secret},
+			want: []string{"STOCKD_REDIS_SENTINEL_PASSWORD", "redis.sentinel_password", "redis.master is not set"},
+		},
 		{name: "an endpoint without a scheme", args: []string{"--etcd-endpoints=127.0.0.1:2379"}, want: []string{"--etcd-endpoints", "http://127.0.0.1:2379"}},
 		{name: "a digest without a password", args: []string{"--zookeeper-auth=stockd"}, want: []string{"--zookeeper-auth", "user:password"}},
 		{name: "a lock that is over at once", args: []string{"--lock-ttl=10ms"}, want: []string{"--lock-ttl", "at least 500ms"}},
@@ -96,6 +101,8 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		{name: "a port out of range", file: "http:\n  listen: 127.0.0.1:70000\n", want: []string{"stockd.yaml:2", "http.listen"}},
 		{name: "a token that is short", file: "admin:\n  token: short\n", want: []string{"stockd.yaml:2", "admin.token", "16"}},
 		{name: "a DSN that is none", file: "database:\n  driver: mysql\n  dsn: secret@nowhere\n", want: []string{"stockd.yaml:3", "database.dsn"}},
+		{name: "what is no text", env: map[string]string{"STOCKD_REPLICA": "\xff"}, want: []string{"STOCKD_REPLICA", "replica", "UTF-8"}},
+		{name: "a list of what is no text", args: []string{"--etcd-endpoints=\xff"}, want: []string{"--etcd-endpoints", "UTF-8"}},
 		{name: "a file that is not there", file: "admin:\n  token_file: /nonexistent\n", want: []string{"stockd.yaml:2", "admin.token_file"}},
 		{name: "an unreachable wait", file: "lock:\n  wait: 20s\n", want: []string{"stockd.yaml:2", "lock.wait", "never be reached", "deduct.timeout"}},
 		{
@@ -179,6 +186,25 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 	}
 	if c.Admin.Token.Reveal() != secret {
 		t.Error("the secret itself is lost")
+	}
+}
+
+// Other programs take a login where we have a key for it. Whoever gives it to us so
+// is told, and the password is shown neither to him nor to the log of his container.
+func TestAPasswordInTheWrongPlaceIsRefusedAndNotShown(t *testing.T) {
+	for _, c := range []struct{ arg, want string }{
+		{"--redis-addresses=redis://:hidden@cache:6379", "redis.password"},
+		{"--redis-addresses=shop@cache:6379", "redis.username"},
+		{"--redlock-addresses=redis://shop:hidden,hidden@a:1", "redlock.password"},
+		{"--zookeeper-addresses=shop:hidden@z:2181", "zookeeper.auth"},
+		{"--etcd-endpoints=https://shop:hidden@a", "etcd.password"},
+		{"--etcd-endpoints=https://shop:hidden%zz@a:1", "etcd.password"},
+		{"--database-dsn=shop:hidden@tcp(db:3306)/shop", "database.driver is sqlite (default)"},
+	} {
+		_, err := config.Load("", flags(t, c.arg))
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%s is answered with %v, want %s in it and no password", c.arg, err, c.want)
+		}
 	}
 }
 

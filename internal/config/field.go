@@ -1,12 +1,14 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // EnvPrefix begins the name of every variable.
@@ -26,9 +28,11 @@ func (f field) env() string {
 }
 
 // flag is the flag of the field: database-max-open.
-func (f field) flag() string {
-	return strings.NewReplacer(".", "-", "_", "-").Replace(f.key)
-}
+func (f field) flag() string { return FlagOf(f.key) }
+
+// FlagOf is the name of the flag of a key, without its dashes: database-max-open of
+// database.max_open.
+func FlagOf(key string) string { return strings.NewReplacer(".", "-", "_", "-").Replace(key) }
 
 // section is a group of fields and of groups, or, with an empty key, the top.
 type section struct {
@@ -80,6 +84,9 @@ func (f field) within(section string) bool { return strings.HasPrefix(f.key, sec
 
 // set reads text into the field; the error says what is allowed.
 func (f field) set(text string) error {
+	if !f.canBeShown(text) {
+		return errors.New("must be text in UTF-8")
+	}
 	switch target := f.value.Addr().Interface().(type) {
 	case *string:
 		*target = text
@@ -114,6 +121,12 @@ func (f field) set(text string) error {
 		panic(fmt.Sprintf("config: no way to set a %s", f.value.Type()))
 	}
 	return nil
+}
+
+// canBeShown tells whether a file, a log and a metric can hold a text; a secret is in
+// none of them.
+func (f field) canBeShown(text string) bool {
+	return utf8.ValidString(text) || f.value.Type() == reflect.TypeFor[Secret]()
 }
 
 // splitList reads a list: commas between its parts, and blanks as you like.

@@ -12,7 +12,7 @@ import (
 // where it is from. Secrets are not shown.
 func (l *Loaded) Print(w io.Writer) error {
 	masked := l.Config
-	masked.Database.DSN = maskDSN(masked.Database.Driver, masked.Database.DSN)
+	masked.Database.DSN = maskDSN(masked.Database.DSN)
 	return write(w, &masked, func(b *strings.Builder, indent string, f field) {
 		fmt.Fprintf(b, "%-44s # %s\n", indent+f.name()+": "+scalar(f.text()), l.Source(f.key))
 	})
@@ -80,7 +80,7 @@ func scalar(text string) string {
 		return text
 	}
 	quoted, err := yaml.Marshal(&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: text})
-	if err != nil { // it is one scalar: it cannot happen
+	if err != nil { // it is one scalar, and in UTF-8: it cannot happen
 		panic(err)
 	}
 	return strings.TrimSpace(string(quoted))

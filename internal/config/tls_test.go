@@ -50,6 +50,7 @@ func TestMistakesOfTLSAreNamedWithTheirFile(t *testing.T) {
 		{"what has no effect", []string{"--redis-tls-ca-file=" + a.CAFile}, []string{"--redis-tls-ca-file", "redis.tls.ca_file", "redis.tls.enabled is not set"}},
 		{"TLS to a file", []string{"--database-tls-enabled=true"}, []string{"--database-tls-enabled", "sqlite"}},
 		{"TLS in the DSN", []string{"--database-driver=mysql", "--database-dsn=shop@tcp(db:3306)/shop?tls=skip-verify"}, []string{"--database-dsn", "skip-verify", "database.tls"}},
+		{"a way round TLS in the DSN", []string{"--database-driver=mysql", "--database-tls-enabled=true", "--database-dsn=shop@tcp(db:3306)/shop?allowFallbackToPlaintext=true"}, []string{"--database-dsn", "allowFallbackToPlaintext", "database.tls"}},
 		{"plain endpoints", []string{"--etcd-tls-enabled=true", "--etcd-endpoints=https://a:1,http://b:1"}, []string{"--etcd-endpoints", "https://", `"http://b:1"`}},
 		{"endpoints of both kinds", []string{"--etcd-endpoints=http://a:1,https://b:1"}, []string{"--etcd-endpoints", "https://", `"http://a:1"`}},
 		{"a password in an endpoint", []string{"--etcd-endpoints=https://shop:" + "hidden@a:1"}, []string{"--etcd-endpoints", "etcd.password"}},
@@ -72,9 +73,11 @@ func TestMistakesOfTLSAreNamedWithTheirFile(t *testing.T) {
 }
 
 func TestAnHTTPSEndpointEnablesTLS(t *testing.T) {
-	c := load(t, "", "--etcd-endpoints=https://a:1, https://b:1", "--etcd-tls-server-name=etcd.shop")
-	if !c.Etcd.TLS.Enabled || c.Source("etcd.tls.enabled") != "--etcd-endpoints" {
-		t.Errorf("it is %+v, from %s", c.Etcd.TLS, c.Source("etcd.tls.enabled"))
+	for _, endpoints := range []string{"https://a:1, https://b:1", "HTTPS://a:1"} {
+		c := load(t, "", "--etcd-endpoints="+endpoints, "--etcd-tls-server-name=etcd.shop")
+		if !c.Etcd.TLS.Enabled || c.Source("etcd.tls.enabled") != "--etcd-endpoints" {
+			t.Errorf("with %s it is %+v, from %s", endpoints, c.Etcd.TLS, c.Source("etcd.tls.enabled"))
+		}
 	}
 }
 

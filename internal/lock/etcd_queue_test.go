@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -199,6 +201,52 @@ func TestEtcdQueueGrantsNothingTooEarly(t *testing.T) {
 			t.Fatalf("with seed %d", seed)
 		}
 	}
+}
+
+// FuzzEtcdKeys has others put anything below the prefix, and delete what they like,
+// before our own key is there and after: the watch and a look tell the same of it,
+// and it is our turn when all that was there before is gone.
+func FuzzEtcdKeys(f *testing.F) {
+	f.Add("a/2-1\na/3-1", "a/0-1")
+	f.Add("a/2-1\na/3-1", "a/2-1\na/3-1\na/4-1")
+	f.Add("\n/\na\na/\n//\n\xff", "\n/\na/b/2-1")
+	f.Add("a%2Fb/2-1\na/b/2-1\na/2-1", "a/1-1")
+	f.Fuzz(func(t *testing.T, before, after string) {
+		m := newEtcdModel(t, 0)
+		m.toggle(before)
+		ticket := m.queue.enter("a")
+		if m.isThere(ticket.key) {
+			return // the put finds that out
+		}
+		m.put(ticket.key, 1)
+		m.queue.placed(ticket, m.rev, len(m.line(ticket.key)) == 1)
+		m.tickets = append(m.tickets, &etcdModelTicket{etcdTicket: ticket, created: m.rev, answered: true})
+		m.toggle(after)
+		m.check()
+		m.queue.apply(m.history)
+		m.check()
+		m.finish()
+		looked := newEtcdQueue(3) // of another replica
+		if looked.replace(m.live(), m.rev); !maps.EqualFunc(m.queue.lines, looked.lines, slices.Equal) {
+			t.Errorf("the watch tells of %v, a look of %v", m.queue.lines, looked.lines)
+		}
+	})
+}
+
+// toggle has others put each of the keys that is not there, and delete each that is.
+func (m *etcdModel) toggle(keys string) {
+	const most = 30
+	for _, key := range strings.SplitN(keys, "\n", most) {
+		if key = etcdPrefix + key; m.isThere(key) {
+			m.delete(key)
+		} else {
+			m.put(key, 2)
+		}
+	}
+}
+
+func (m *etcdModel) isThere(key string) bool {
+	return slices.ContainsFunc(m.live(), func(kv *mvccpb.KeyValue) bool { return string(kv.Key) == key })
 }
 
 func TestEtcdQueueTellsStrays(t *testing.T) {

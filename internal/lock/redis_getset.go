@@ -39,8 +39,8 @@ func (l getSet) try(ctx context.Context, lock string) (won bool, err error) {
 	if err != nil && !isNil(err) {
 		return false, err
 	}
-	if until, err := strconv.ParseInt(found, 10, 64); err == nil && until > l.now().UnixMilli() {
-		return false, nil // held
+	if isHeld(found, l.now()) {
+		return false, nil
 	}
 	// It has expired, or the holder has just deleted it. The sources do not tell
 	// the two apart: in the second case GETSET answers nil, the comparison fails,
@@ -50,4 +50,11 @@ func (l getSet) try(ctx context.Context, lock string) (won bool, err error) {
 		return false, err
 	}
 	return err == nil && before == found, nil
+}
+
+// isHeld reads what stands there, by our clock: what is no time holds nothing, or it
+// would do so for ever.
+func isHeld(found string, now time.Time) bool {
+	until, err := strconv.ParseInt(found, 10, 64)
+	return err == nil && until > now.UnixMilli()
 }

@@ -1,8 +1,10 @@
 package lock
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,6 +35,39 @@ func FuzzZooKeeperNames(f *testing.F) {
 		}
 		if got, err := zkNumber(name); err != nil && got != 0 {
 			t.Errorf("%q is %d and %v", name, got, err)
+		}
+	})
+}
+
+// FuzzZooKeeperPlaces looks for the place before ours among nodes that anybody may
+// have made: it is the one with the next lower number, and those without one are in
+// nobody's way.
+func FuzzZooKeeperPlaces(f *testing.F) {
+	f.Add("a-0000000001\nb-0000000003\nc-0000000002", int32(3))
+	f.Add("a\n\n-\na--1\na-0x1\na-1-1\nme-0000000000", int32(7))
+	f.Add("a-99999999999999999999\nb-+2\nc-2", int32(2147483647))
+	f.Fuzz(func(t *testing.T, others string, number int32) {
+		if number < 0 {
+			return // its folder is left
+		}
+		p := &zkPlace{number: int(number), zkNumbered: zkNumbered{name: fmt.Sprintf("me-%010d", number)}}
+		names := strings.Split(others, "\n")
+		if ahead, err := p.ahead(names); !slices.Contains(names, p.name) && !errors.Is(err, errBeginAgain) {
+			t.Errorf("our node is gone, and %q is before it (%v)", ahead, err)
+		}
+		names = append(names, p.name)
+		ahead, err := p.ahead(names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		highest := -1
+		for _, name := range names {
+			if n, err := zkNumber(name); err == nil && n < p.number {
+				highest = max(highest, n)
+			}
+		}
+		if n, err := zkNumber(ahead); highest < 0 && ahead != "" || highest >= 0 && (err != nil || n != highest) {
+			t.Errorf("before %d of %q is %q, want number %d", number, names, ahead, highest)
 		}
 	})
 }

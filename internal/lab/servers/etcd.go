@@ -45,17 +45,34 @@ type Etcd struct {
 
 // StartEtcd starts an etcd, a cluster of one.
 func StartEtcd(ctx context.Context, k *keeper.Keeper, mode Mode) (*Etcd, error) {
-	program, err := Find("etcd")
+	program, err := findEtcd()
 	if err != nil && mode == Local {
-		return nil, &MissingError{What: err.Error(), How: "apt-get install etcd-server brings it"}
+		return nil, err
 	}
-	folder, failed := os.MkdirTemp(k.Folder(), "etcd-")
-	if failed != nil {
-		return nil, failed
+	if err != nil || mode == Embedded {
+		program = ""
+	}
+	return startEtcd(ctx, k, program, nil)
+}
+
+func findEtcd() (program string, err error) {
+	if program, err = Find("etcd"); err != nil {
+		return "", &MissingError{What: err.Error(), How: "apt-get install etcd-server brings it"}
+	}
+	return program, nil
+}
+
+// startEtcd starts a program, or, where that is empty, one inside of this process,
+// which knows of no security.
+func startEtcd(ctx context.Context, k *keeper.Keeper, program string, s *Security) (*Etcd, error) {
+	folder, err := os.MkdirTemp(k.Folder(), "etcd-")
+	if err != nil {
+		return nil, err
 	}
 	e := newEtcd(folder)
+	e.security = s
 	e.runner = &embedded{name: "etcd", start: e.startInside}
-	if err == nil && mode != Embedded {
+	if program != "" {
 		e.Started = Local
 	}
 	err = onFreePort(func(port int) error {

@@ -20,9 +20,9 @@ type EtcdCluster struct {
 // StartEtcdCluster starts the members, of which one leads before this returns.
 // They are real servers.
 func StartEtcdCluster(ctx context.Context, k *keeper.Keeper) (*EtcdCluster, error) {
-	program, err := Find("etcd")
+	program, err := findEtcd()
 	if err != nil {
-		return nil, &MissingError{What: err.Error(), How: "apt-get install etcd-server brings it"}
+		return nil, err
 	}
 	c := &EtcdCluster{Members: make([]*Etcd, members)}
 	for i := range c.Members {

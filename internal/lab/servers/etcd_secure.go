@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -15,24 +14,11 @@ import (
 // StartSecureEtcd starts an etcd that takes TLS only. It has users: one for stockd,
 // who may touch what begins with "stockd/" and nothing else, and its root.
 func StartSecureEtcd(ctx context.Context, k *keeper.Keeper, s *Security) (*Etcd, error) {
-	program, err := Find("etcd")
-	if err != nil {
-		return nil, &MissingError{What: err.Error(), How: "apt-get install etcd-server brings it"}
-	}
-	folder, err := os.MkdirTemp(k.Folder(), "etcd-")
+	program, err := findEtcd()
 	if err != nil {
 		return nil, err
 	}
-	e := newEtcd(folder)
-	e.Started, e.security = Local, s
-	err = onFreePort(func(port int) error {
-		if err := e.place(port); err != nil {
-			return err
-		}
-		e.cluster = e.itself()
-		e.runner = newChild(k, "etcd", e.command(program), e.readVersion)
-		return e.Restart(ctx)
-	})
+	e, err := startEtcd(ctx, k, program, s)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,8 @@ const (
 
 // StartSentinels starts them. Everybody can be reached, and has heard of everybody,
 // before this returns. s is what they ask of clients and of each other; nil:
-// passwords alone, of which the Sentinels have another than those they watch.
+// passwords alone, of which the Sentinels have another than those they watch. With
+// it, the Sentinels have a user of their own, too.
 func StartSentinels(ctx context.Context, k *keeper.Keeper, s *Security) (*Sentinels, error) {
 	setup := redisSetup{password: rand.Text(), security: s}
 	both := keepsNothing + "repl-diskless-sync-delay 0\nmasterauth " + setup.password + "\n"
@@ -74,10 +75,13 @@ sentinel auth-pass %[1]s %[4]s
 sentinel down-after-milliseconds %[1]s %[5]d
 sentinel failover-timeout %[1]s %[6]d
 `, MasterName, host, port, s.Master.Password, downAfter, failoverWithin)
-	password := rand.Text()
-	s.Watchers, err = startAll(ctx, members, func(ctx context.Context) (*Redis, error) {
-		return localRedis(ctx, k, redisSetup{password: password, config: config, security: security, sentinel: true})
-	})
+	setup := redisSetup{password: rand.Text(), security: security, sentinel: true}
+	if security != nil {
+		setup.username = clientName
+		config += fmt.Sprintf("sentinel sentinel-user %s\nsentinel sentinel-pass %s\n", setup.username, setup.password)
+	}
+	setup.config = config
+	s.Watchers, err = startAll(ctx, members, func(ctx context.Context) (*Redis, error) { return localRedis(ctx, k, setup) })
 	if err != nil {
 		return err
 	}
@@ -140,8 +144,12 @@ func (s *Sentinels) Env() []string {
 	for i, watcher := range s.Watchers {
 		addresses[i] = watcher.Address
 	}
-	return append([]string{
+	env := []string{
 		"STOCKD_REDIS_MASTER=" + MasterName, "STOCKD_REDIS_ADDRESSES=" + strings.Join(addresses, ","),
 		"STOCKD_REDIS_PASSWORD=" + s.Master.Password, "STOCKD_REDIS_SENTINEL_PASSWORD=" + s.Watchers[0].Password,
-	}, s.Master.security.env("redis")...)
+	}
+	if name := s.Watchers[0].Username; name != "" {
+		env = append(env, "STOCKD_REDIS_SENTINEL_USERNAME="+name)
+	}
+	return append(env, s.Master.security.env("redis")...)
 }

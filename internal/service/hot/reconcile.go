@@ -70,14 +70,21 @@ func (s *Stock) look(ctx context.Context, goodsID int64) (Drift, error) {
 	if err != nil {
 		return Drift{}, backend("look at the counter", err)
 	}
-	d := Drift{GoodsID: goodsID}
+	d, err := readCounter(answer)
+	d.GoodsID = goodsID
+	return d, backend("look at the counter", err)
+}
+
+// readCounter reads what the script shows of a counter: units, promised and epoch, or
+// that there is none.
+func readCounter(answer any) (d Drift, err error) {
 	row, is := answer.([]any)
 	if !is || len(row) != 3 {
-		return d, nil
+		return Drift{}, nil
 	}
 	for i, into := range []*int64{&d.Redis, &d.Promised, &d.Epoch} {
 		if *into, err = strconv.ParseInt(fmt.Sprint(row[i]), 10, 64); err != nil {
-			return Drift{}, backend("look at the counter", err)
+			return Drift{}, err
 		}
 	}
 	d.Installed = true
