@@ -76,6 +76,9 @@ func clientOwns(t *testing.T, c client.Client) {
 			t.Errorf("restocked to %+v (%v)", goods, err)
 		}
 	}
+	if goods, err := c.CreateLimited(t.Context(), 9, 5, 2, ""); err != nil || goods.PerUser != 2 || goods.Stock != 5 {
+		t.Errorf("created %+v (%v), want 2 for one buyer", goods, err)
+	}
 	if audit, err := c.AuditInFull(t.Context(), 7); err != nil || audit.Stock != 8 || audit.Initial != 8 {
 		t.Errorf("the audit is %+v (%v), want 8 of 8", audit, err)
 	}

@@ -309,7 +309,7 @@ func (p innards) sellsAgain(t *testing.T, name string, goods int64) {
 // refuses makes a mistake, and looks at what is said of it.
 func (s secured) refuses(t *testing.T, m mistake) {
 	t.Helper()
-	env := append(append([]string{"STOCKD_LOCK_WAIT=1s", "STOCKD_REDIS_TIMEOUT=900ms"}, s.env...), m.set...)
+	env := append(append([]string{"STOCKD_LOCK_WAIT=3s", "STOCKD_REDIS_TIMEOUT=2900ms"}, s.env...), m.set...)
 	if s.section == "database" {
 		store, err := openStore(t.Context(), configuration(t, append(impatiently(t), env...)))
 		if err == nil {
@@ -319,7 +319,7 @@ func (s secured) refuses(t *testing.T, m mistake) {
 		return
 	}
 	p := startInnards(t, env)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	s.isNamed(t, p.locks.Ping(ctx, lock.Backend(s.backend)), m.says)
 	list, err := p.catalogue.Backends(t.Context())

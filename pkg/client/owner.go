@@ -10,9 +10,15 @@ import (
 // Create puts a goods on sale, as its owner. Under a requestID it happens once; one
 // is made where it is empty. ErrGoodsExist: there is such a goods.
 func (c Client) Create(ctx context.Context, goodsID, units int64, requestID string) (goods Goods, err error) {
+	return c.CreateLimited(ctx, goodsID, units, 0, requestID)
+}
+
+// CreateLimited is Create of a goods of which one buyer may have perUser units, from
+// the first sale on; 0 for any number.
+func (c Client) CreateLimited(ctx context.Context, goodsID, units, perUser int64, requestID string) (goods Goods, err error) {
 	err = c.do(ctx, call{
 		method: http.MethodPost, url: c.AdminURL + "/goods", token: c.Token, requestID: cmp.Or(requestID, rand.Text()),
-		body: map[string]int64{"goods_id": goodsID, "stock": units}, into: &goods,
+		body: map[string]int64{"goods_id": goodsID, "stock": units, "per_user": perUser}, into: &goods,
 	})
 	return goods, err
 }
