@@ -1,0 +1,49 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Who cannot renew hears of it before the backend lets the next one in, with time to
+// spare for clocks that do not agree; so does who renewed once, and who never does.
+func TestALeaseIsLostBeforeItsTTLIsOver(t *testing.T) {
+	const ttl, spare = time.Second, 12 * time.Millisecond
+	silent := errors.New("no answer")
+	for name, c := range map[string]struct {
+		begin func(*held)
+		after time.Duration // the last renewal that was answered
+	}{
+		"never renewed": {func(l *held) { expire(l, time.Now(), ttl) }, 0},
+		"not answered": {func(l *held) {
+			watch(l, time.Now(), ttl, func(context.Context) (bool, error) { return false, silent })
+		}, 0},
+		"answered once": {func(l *held) {
+			answers := 0
+			watch(l, time.Now(), ttl, func(context.Context) (bool, error) {
+				if answers++; answers > 1 {
+					return false, silent
+				}
+				return true, nil
+			})
+		}, ttl / 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun := time.Now()
+				lease := newHeld(1, func(context.Context) error { return nil })
+				c.begin(lease)
+				<-lease.Context().Done()
+				if held := time.Since(begun) - c.after; held > ttl-spare || held < ttl-2*spare {
+					t.Errorf("it was held for %s of %s", held, ttl)
+				}
+				if cause := context.Cause(lease.Context()); !errors.Is(cause, ErrLost) {
+					t.Errorf("it ended with %v, want %v", cause, ErrLost)
+				}
+			})
+		})
+	}
+}
