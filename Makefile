@@ -1,6 +1,6 @@
 GOLANGCI = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: build test prove fuzz bench lint vuln demo FORCE
+.PHONY: build test prove prove-parts fuzz bench lint vuln demo FORCE
 
 build: ## one binary: bin/stockd
 	go build -o bin/stockd ./cmd/stockd
@@ -10,6 +10,14 @@ test: ## every test, on real servers, with the race detector
 
 prove: ## the long proofs: many repetitions, planted bugs, kills
 	go run ./tools/test -tags prove -timeout 90m -run Prove $(TESTFLAGS)
+
+prove-parts: ## those of them that take minutes, which run before a change lands
+	go run ./tools/test -tags prove -timeout 30m $(TESTFLAGS) \
+		-run 'TestProve(RoundTrips|TokensGrow|FiveThousandIdleConnections|AReplicaThatDiesTakesItsUnits)$$' \
+		./cmd/stockd ./internal/lock ./internal/service/strategy
+	go run ./tools/test -tags prove -timeout 30m $(TESTFLAGS) \
+		-run 'TestProvePlantedBugsAreCaught/(one_unit_too_many|a_late_holder_deletes|a_lost_commit|the_audit_forgives|a_layer)' \
+		./internal/planted
 
 fuzz: ## every parser of what comes from outside, two minutes each
 	go run ./tools/fuzz $(FUZZFLAGS)
