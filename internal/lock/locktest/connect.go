@@ -163,6 +163,14 @@ func (p proxies) lose(n int, sent string, deliver bool) (armed points) {
 // points are rules that were armed.
 type points []*fault.Point
 
+// seen is how many of their requests the server that had the most of them has had.
+func (p points) seen() (n int) {
+	for _, one := range p {
+		n = max(n, one.Seen())
+	}
+	return n
+}
+
 // disarm ends that, and reports whether a connection was ended.
 func (p points) disarm() (met bool) {
 	for _, one := range p {
