@@ -340,5 +340,5 @@ func (r replica) holdsOff(t *testing.T, connections int, memory int64) {
 }
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
-	startReplica(t, impatient()...).holdsOff(t, 400, 10<<20)
+	startReplica(t, impatient()...).holdsOff(t, 400, 8<<20)
 }

@@ -247,7 +247,7 @@ func TestSQLWaitersLeaveTheHolderAConnection(t *testing.T) {
 			}
 			releases(t, first)
 			waiters.Wait()
-			// A renewal that was under way when its lease was released ends a moment later.
+			// The reaper's round, and a renewal that ends with its lease, have one for a moment.
 			if !eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
 				t.Errorf("%d connections are not given back", pool.Stats().InUse)
 			}

@@ -6,11 +6,14 @@ import (
 	"time"
 )
 
-// drift is how much sooner than its TTL a holder takes his lease for over: his clock
-// and the backend's do not run alike, and a busy machine wakes him late. He is to
-// have heard of his loss before the next one is let in. One per cent and 2 ms are
-// what Redis proposes for Redlock, see "Distributed Locks with Redis" at redis.io.
-func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+// lapse is when a holder takes a lease for over that he asked for at a time. It is a
+// little before its TTL is over: his clock and the backend's do not run alike, and a
+// busy machine wakes him late. He is to have heard of his loss before the next one is
+// let in. One per cent and 2 ms are what Redis proposes for Redlock, see "Distributed
+// Locks with Redis" at redis.io.
+func lapse(asked time.Time, ttl time.Duration) time.Time {
+	return asked.Add(ttl - ttl/100 - 2*time.Millisecond)
+}
 
 // watchdog renews a lease for as long as its holder lives, a third of its TTL
 // at a time, and ends it where it cannot be renewed any more. It stops with the
@@ -32,7 +35,7 @@ type watchdog struct {
 
 // watch starts the watchdog of a lease that was asked for at a time.
 func watch(lease *held, asked time.Time, ttl time.Duration, renew func(context.Context) (bool, error)) {
-	w := &watchdog{lease: lease, ttl: ttl, renew: renew, until: asked.Add(ttl - drift(ttl))}
+	w := &watchdog{lease: lease, ttl: ttl, renew: renew, until: lapse(asked, ttl)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(time.Until(asked.Add(ttl/3)), w.fire)
@@ -45,7 +48,7 @@ func watch(lease *held, asked time.Time, ttl time.Duration, renew func(context.C
 
 // expire ends a lease that nobody renews when its time is over.
 func expire(lease *held, asked time.Time, ttl time.Duration) {
-	timer := time.AfterFunc(time.Until(asked.Add(ttl-drift(ttl))), lease.lose)
+	timer := time.AfterFunc(time.Until(lapse(asked, ttl)), lease.lose)
 	context.AfterFunc(lease.ctx, func() { timer.Stop() })
 }
 
@@ -62,7 +65,7 @@ func (w *watchdog) fire() {
 	case w.lease.ctx.Err() != nil:
 		return // released meanwhile
 	case err == nil && still:
-		w.until = asked.Add(w.ttl - drift(w.ttl))
+		w.until = lapse(asked, w.ttl)
 		w.timer.Reset(w.ttl / 3)
 	case err == nil, !time.Now().Before(w.until):
 		w.lease.lose()

@@ -48,7 +48,7 @@ func StartDurableRedis(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
 
 // StartSecureRedis starts a Redis that takes TLS only, and of users only one.
 func StartSecureRedis(ctx context.Context, k *keeper.Keeper, s *Security) (*Redis, error) {
-	return localRedis(ctx, k, redisSetup{username: "stockd", password: rand.Text(), config: keepsNothing, security: s})
+	return localRedis(ctx, k, redisSetup{username: clientName, password: rand.Text(), config: keepsNothing, security: s})
 }
 
 // What a Redis keeps on its disk.

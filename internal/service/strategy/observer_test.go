@@ -4,14 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -35,21 +33,9 @@ func heardBy(l *listener, d strategy.Deps) strategy.Deps {
 // A purchase waits for a lock once, and holds it, wherever there is one; what is told
 // of it is what the buyer is told.
 func TestEveryLockIsHeardToBeWaitedForAndHeld(t *testing.T) {
-	d := lab.Database(t, servers.SQLite)
-	store := labtest.Open(t, d, "replica-1")
-	locks := lab.Locks(t, d)
-	for i, entry := range strategy.Registry() {
-		if slices.ContainsFunc(entry.Needs, func(b lock.Backend) bool { return locks.Has(b) != nil }) {
-			continue // it is one of guarded, as those in SQL are, or has no lock
-		}
-		goods := int64(i + 1) // sql-bucket leaves nothing in the row for others
-		if err := store.CreateGoods(t.Context(), goods, 10, rand.Text()); err != nil {
-			t.Fatal(err)
-		}
+	eachWithoutServer(t, func(entry strategy.Entry, d strategy.Deps, goods int64) {
 		heard := new(listener)
-		s := entry.New(heardBy(heard, strategy.Deps{
-			Store: store.As(entry.Name), Lock: locks, LockWait: 5 * time.Second, Retry: strategy.Retry{Tries: 1}, Buckets: 2,
-		}))
+		s := entry.New(heardBy(heard, d))
 		closeAfter(t, s)
 		outcomes, err := s.Deduct(t.Context(), goods, []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}})
 		if err != nil {
@@ -62,7 +48,7 @@ func TestEveryLockIsHeardToBeWaitedForAndHeld(t *testing.T) {
 		if waited, held := heard.waited.Load(), heard.held.Load(); waited != times || held != times || outcomes[0].Hold > 0 != (times > 0) {
 			t.Errorf("%s is heard to wait %d times and to hold %d times, want %d; its buyer hears of %s", entry.Name, waited, held, times, outcomes[0].Hold)
 		}
-	}
+	})
 }
 
 // standsStill has the first purchase stand still under its lock.

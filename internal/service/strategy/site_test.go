@@ -32,22 +32,10 @@ func (l *looksOn) Between(ctx context.Context, name string, goods int64) context
 
 // Wherever a fault may be set, a purchase comes by once, fenced or not.
 func TestEveryStrategyHasAPlaceForFaults(t *testing.T) {
-	d := lab.Database(t, servers.SQLite)
-	store := labtest.Open(t, d, "replica-1")
-	locks := lab.Locks(t, d)
-	for i, entry := range strategy.Registry() {
-		goods := int64(i + 1) // sql-bucket leaves nothing in the row for others
-		if err := store.CreateGoods(t.Context(), goods, 10, entry.Name); err != nil {
-			t.Fatal(err)
-		}
-		if slices.ContainsFunc(entry.Needs, func(b lock.Backend) bool { return locks.Has(b) != nil }) {
-			continue // it is one of guarded, as those in SQL are, or has no place
-		}
+	eachWithoutServer(t, func(entry strategy.Entry, d strategy.Deps, goods int64) {
 		seen := new(looksOn)
-		s := entry.New(strategy.Deps{
-			Store: store.As(entry.Name), Lab: seen, Lock: locks, LockWait: 5 * time.Second,
-			Retry: strategy.Retry{Tries: 1}, Buckets: 2,
-		})
+		d.Lab = seen
+		s := entry.New(d)
 		closeAfter(t, s)
 		buys := []strategy.Strategy{s}
 		if f, can := s.(strategy.Fencer); can {
@@ -65,6 +53,28 @@ func TestEveryStrategyHasAPlaceForFaults(t *testing.T) {
 		if locked != slices.Equal(seen.recorded, []string{entry.Name}) {
 			t.Errorf("%s: the locks that are recorded are %v", entry.Name, seen.recorded)
 		}
+	})
+}
+
+// eachWithoutServer calls with each strategy that SQLite is enough for, and with a
+// goods of ten units of its own. The others are each one of guarded, as those with a
+// lock in SQL are, or neither lock nor have a place for faults.
+func eachWithoutServer(t *testing.T, do func(entry strategy.Entry, d strategy.Deps, goods int64)) {
+	t.Helper()
+	d := lab.Database(t, servers.SQLite)
+	store := labtest.Open(t, d, "replica-1")
+	locks := lab.Locks(t, d)
+	for i, entry := range strategy.Registry() {
+		if slices.ContainsFunc(entry.Needs, func(b lock.Backend) bool { return locks.Has(b) != nil }) {
+			continue
+		}
+		goods := int64(i + 1) // sql-bucket leaves nothing in the row for others
+		if err := store.CreateGoods(t.Context(), goods, 10, entry.Name); err != nil {
+			t.Fatal(err)
+		}
+		do(entry, strategy.Deps{
+			Store: store.As(entry.Name), Lock: locks, LockWait: 5 * time.Second, Retry: strategy.Retry{Tries: 1}, Buckets: 2,
+		}, goods)
 	}
 }
 
