@@ -41,10 +41,19 @@ func (s *Stock) fill(ctx context.Context, goodsID int64) error {
 		}
 		return nil
 	}
-	err = s.refill(ctx, goodsID, 0)
+	err = s.refillMissing(ctx, goodsID)
 	// It ends by itself where it is not deleted.
 	_ = s.redis.Del(context.WithoutCancel(ctx), p.filling(goodsID)).Err()
 	return err
+}
+
+// refillMissing has the counter installed where it is missing: another one may have
+// installed it since we looked.
+func (s *Stock) refillMissing(ctx context.Context, goodsID int64) error {
+	if d, err := s.look(ctx, goodsID); err != nil || d.Installed {
+		return err
+	}
+	return s.refill(ctx, goodsID, 0)
 }
 
 // refill has a counter installed. It does not end with the purchase that asks for
@@ -73,6 +82,9 @@ func (s *Stock) install(ctx context.Context, goodsID, floor int64) error {
 		place, err := s.store.Fill(ctx, goodsID, Place, floor)
 		if err != nil {
 			return notUnknown(fmt.Errorf("fill %s: %w", Place, err))
+		}
+		if err := s.settleWritten(ctx, goodsID); err != nil {
+			return notUnknown(err)
 		}
 		there, err := s.installAs(ctx, place)
 		if err != nil {

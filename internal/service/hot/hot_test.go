@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
@@ -58,6 +59,55 @@ func TestManyReplicasThatFillAtOnceSellOutExactly(t *testing.T) {
 	if len(told) != 400 {
 		t.Errorf("%d of 400 were sold", len(told))
 	}
+}
+
+// A replica that was on its way to install the counter finds that another one has,
+// and begins no epoch: what was promised in the first need not be offered again.
+func TestACounterThatIsThereIsNotInstalledAgain(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	way := labtest.NewProxy(t, server.Address)
+	a, b := s.replica(t, "a"), s.replica(t, "b", at(way.Address))
+	late := way.Arm(fault.Rule{Sent: ":filling:", Do: fault.Hold})
+	var second stock.Outcome
+	var buyer sync.WaitGroup
+	buyer.Go(func() {
+		var err error
+		if second, err = deduct(t, b, buy(1)); err != nil || second.Refused != nil {
+			t.Errorf("the second is answered with %v (%v)", second.Refused, err)
+		}
+	})
+	if err := late.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first := sell(t, a, buy(1))
+	late.Pass()
+	buyer.Wait()
+	place, err := s.store.Place(t.Context(), goods, hot.Place)
+	if err != nil || place.Epoch != 1 {
+		t.Errorf("the place is %+v (%v), want it in its first epoch", place, err)
+	}
+	s.assertExact(t, a, orders(first, second.Order))
+}
+
+// An order is in the ledger and still on the stream when the counter is made anew: it
+// is not counted twice, and nobody hears that there is nothing left.
+func TestWhatIsWrittenIsNotKeptBackAgain(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	cut := labtest.NewProxy(t, server.Address)
+	a := s.replica(t, "a", at(cut.Address))
+	told := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	lost := labtest.Lose(cut, "\r\nsettle\r\n", false)
+	told = append(told, sell(t, a, buy(6)))
+	<-lost.Reached() // the ledger has it
+	b := s.replica(t, "b", idle)
+	if err := b.Restocked(t.Context(), goods, 0); err != nil { // nothing was: the counter is made anew
+		t.Fatal(err)
+	}
+	told = append(told, sell(t, b, buy(3)))
+	s.assertExact(t, a, told)
 }
 
 // The reply of the script is lost: the buyer does not know, asks again with his

@@ -27,7 +27,7 @@ func (c *consumer) keep(ctx context.Context, entries []entry) error {
 		switch {
 		case err == nil:
 			c.options.Observer.Written(len(entries))
-			return c.settle(ctx, entries)
+			return c.settle(ctx, c.part, entries)
 		case errors.Is(err, stock.ErrDuplicateRequest):
 			rest, err = c.settleKnown(ctx, entries)
 		case isStale:
@@ -49,37 +49,10 @@ func promises(entries []entry) []repo.Promise {
 	return list
 }
 
-// settle takes orders off the stream that are in the ledger.
-func (c *consumer) settle(ctx context.Context, entries []entry) error {
-	if len(entries) == 0 {
-		return nil
-	}
-	keys, requests := []string{c.part.orders()}, make([]string, 0, len(entries))
-	numbers := make(map[int64]int)
-	orders := make([]any, 0, 5*len(entries))
-	for _, e := range entries {
-		n, seen := numbers[e.GoodsID]
-		if !seen {
-			n = len(numbers) + 1
-			numbers[e.GoodsID] = n
-			keys = append(keys, c.part.counter(e.GoodsID), c.part.users(e.GoodsID))
-		}
-		requests = append(requests, c.part.request(e.RequestID))
-		orders = append(orders, e.id, n, e.Epoch, e.Quantity, e.UserID)
-	}
-	args := append([]any{group, c.options.Remember.Milliseconds(), len(numbers), c.soldOut.channel}, orders...)
-	_, err := c.part.call(ctx, c.redis, "settle", append(keys, requests...), args...)
-	return backend("settle", err)
-}
-
 // settleKnown settles those orders that the ledger has already, puts those aside
 // whose request id stands for another order there, and returns the others.
 func (c *consumer) settleKnown(ctx context.Context, entries []entry) (rest []entry, err error) {
-	ids := make([]string, len(entries))
-	for i, e := range entries {
-		ids[i] = e.RequestID
-	}
-	known, err := c.store.Orders(ctx, ids...)
+	known, err := c.store.Orders(ctx, requestIDs(entries)...)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +72,7 @@ func (c *consumer) settleKnown(ctx context.Context, entries []entry) (rest []ent
 			rest = append(rest, e)
 		}
 	}
-	return rest, c.settle(ctx, settled)
+	return rest, c.settle(ctx, c.part, settled)
 }
 
 // offerAgain offers those orders to Redis again whose epoch is over, so that they

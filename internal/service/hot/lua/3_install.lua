@@ -21,9 +21,9 @@ end
 -- Installs what the place in SQL had when its epoch began, less what has been
 -- promised and is not in the ledger, unless a later epoch is there; and what each
 -- user has, in SQL and promised. Orders that are in the ledger and still on the
--- stream are subtracted, and counted, twice: settling them gives that back. Answers
--- with the epoch that is there then, or PARTIAL where not all users are here that
--- were put beside.
+-- stream would be subtracted, and counted, twice, until settling them gives that
+-- back: those that a consumer has in hand are settled before. Answers with the epoch
+-- that is there then, or PARTIAL where not all users are here that were put beside.
 -- KEYS: counter, users, run, orders, users put beside.
 -- ARGV: operation, goods, units, epoch, channel, limit of a user or 0, number of
 -- users put beside.

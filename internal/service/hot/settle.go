@@ -1,0 +1,99 @@
+package hot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// settleAtOnce bounds the orders that an installation looks up in one go.
+const settleAtOnce = 500
+
+// settle takes orders off the stream that are in the ledger.
+func (s *Stock) settle(ctx context.Context, p *partition, entries []entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	keys, requests := []string{p.orders()}, make([]string, 0, len(entries))
+	numbers := make(map[int64]int)
+	orders := make([]any, 0, 5*len(entries))
+	for _, e := range entries {
+		n, seen := numbers[e.GoodsID]
+		if !seen {
+			n = len(numbers) + 1
+			numbers[e.GoodsID] = n
+			keys = append(keys, p.counter(e.GoodsID), p.users(e.GoodsID))
+		}
+		requests = append(requests, p.request(e.RequestID))
+		orders = append(orders, e.id, n, e.Epoch, e.Quantity, e.UserID)
+	}
+	args := append([]any{group, s.options.Remember.Milliseconds(), len(numbers), s.soldOut.channel}, orders...)
+	_, err := p.call(ctx, s.redis, "settle", append(keys, requests...), args...)
+	return backend("settle", err)
+}
+
+// settleWritten takes those orders of a goods off the stream that the ledger has,
+// so that an installation does not count them twice. Its epoch has begun: nothing of
+// an earlier one is written any more, and what is left is in no ledger. Only what a
+// consumer has in hand can be; where a Redis that went back in time does not know of
+// him, its orders are counted twice until they are settled.
+func (s *Stock) settleWritten(ctx context.Context, goodsID int64) error {
+	p := s.part(goodsID)
+	inHand, err := s.redis.XPending(ctx, p.orders(), group).Result()
+	if redis.HasErrorPrefix(err, "NOGROUP") {
+		return nil // nobody has read of it yet
+	}
+	if err != nil {
+		return backend("see what is in hand", err)
+	}
+	if inHand.Count == 0 {
+		return nil
+	}
+	from := inHand.Lower
+	for {
+		page, err := s.redis.XRangeN(ctx, p.orders(), from, inHand.Higher, settleAtOnce).Result()
+		if err != nil {
+			return backend("read orders in hand", err)
+		}
+		written, err := s.written(ctx, goodsID, page)
+		if err != nil {
+			return err
+		}
+		if err := s.settle(ctx, p, written); err != nil {
+			return err
+		}
+		if len(page) < settleAtOnce {
+			return nil
+		}
+		from = "(" + page[len(page)-1].ID
+	}
+}
+
+// written are those orders of a goods that the ledger has.
+func (s *Stock) written(ctx context.Context, goodsID int64, page []redis.XMessage) ([]entry, error) {
+	var entries []entry
+	for _, m := range page {
+		// What is no order is for the consumer who has it to put aside.
+		if e, err := s.readEntry(m); err == nil && e.GoodsID == goodsID {
+			entries = append(entries, e)
+		}
+	}
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	known, err := s.store.Orders(ctx, requestIDs(entries)...)
+	if err != nil {
+		return nil, fmt.Errorf("look for orders in hand: %w", err)
+	}
+	return slices.DeleteFunc(entries, func(e entry) bool { return known[e.RequestID].ID != e.ID }), nil
+}
+
+func requestIDs(entries []entry) []string {
+	ids := make([]string, len(entries))
+	for i, e := range entries {
+		ids[i] = e.RequestID
+	}
+	return ids
+}
