@@ -256,6 +256,11 @@ func defects() []defect {
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/redis-list/RefusesWhatDoesNotFit", needs: "redis",
 		},
 		{
+			name: "a replica waits for its own copying that was cut off",
+			file: "internal/service/strategy/preheat.go", old: "return owner == p.owner,", new: "return owner == rand.Text(),",
+			pkg: "./internal/service/strategy", test: "TestACopyingThatWasCutOffIsGoneOnWith", needs: "redis",
+		},
+		{
 			name: "who waits in a queue hears another's answer",
 			file: "internal/service/strategy/grouped.go", old: "own, outcomes = outcomes[:n:n], outcomes[n:]", new: "own, outcomes = outcomes[len(outcomes)-n:], outcomes[:len(outcomes)-n]",
 			pkg: "./internal/service/strategy", test: "TestThoseWhoWaitAreOneBatchFirstComeFirstServed",
@@ -282,7 +287,7 @@ func defects() []defect {
 		},
 		{
 			name: "redis-stock: orders are taken off the stream before the ledger has them",
-			file: "internal/service/hot/keep.go", old: "		err := c.store.Keep(ctx, Place, promises(entries))\n", new: "		_ = c.settle(ctx, entries)\n		err := c.store.Keep(ctx, Place, promises(entries))\n",
+			file: "internal/service/hot/keep.go", old: "		err := c.store.Keep(ctx, Place, promises(entries))\n", new: "		_ = c.settle(ctx, c.part, entries)\n		err := c.store.Keep(ctx, Place, promises(entries))\n",
 			pkg: "./internal/service/hot", test: "TestADatabaseThatIsAwayIsWaitedFor", needs: "redis",
 		},
 		{
@@ -309,6 +314,16 @@ func defects() []defect {
 			name: "redis-stock: nobody claims what the dead have in hand",
 			file: "internal/service/hot/consumer.go", old: "if time.Since(c.claimed) > c.options.ClaimAfter/2 {", new: "if time.Since(c.claimed) < 0 {",
 			pkg: "./internal/service/hot", test: "TestTheOrdersOfADeadConsumerAreClaimed", needs: "redis",
+		},
+		{
+			name: "redis-stock: what is in the ledger and on the stream is kept back twice",
+			file: "internal/service/hot/settle.go", old: "if inHand.Count == 0 {", new: "if inHand.Count >= 0 {",
+			pkg: "./internal/service/hot", test: "TestWhatIsWrittenIsNotKeptBackAgain", needs: "redis",
+		},
+		{
+			name: "redis-stock: every replica that comes late installs the counter once more",
+			file: "internal/service/hot/fill.go", old: "|| d.Installed {", new: "|| d.Installed && goodsID < 0 {",
+			pkg: "./internal/service/hot", test: "TestACounterThatIsThereIsNotInstalledAgain", needs: "redis",
 		},
 		{
 			name: "a layer is turned round",

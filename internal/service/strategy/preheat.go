@@ -27,6 +27,7 @@ import (
 // may be older than the restock.
 type preheater struct {
 	kind   string // the strategy's own: copies of different kinds do not meet
+	owner  string // in the marks of this replica
 	client redis.UniversalClient
 	store  *repo.Store
 	copy   stockCopy
@@ -112,15 +113,14 @@ func (p *preheater) fill(ctx context.Context, goodsID int64) error {
 			p.seen.Store(goodsID, true)
 			return nil
 		}
-		owner := rand.Text()
-		err = p.client.SetArgs(ctx, p.filling(goodsID), owner, redis.SetArgs{Mode: "NX", TTL: fillWithin}).Err()
+		begun, err := p.begin(ctx, goodsID)
 		switch {
-		case errors.Is(err, redis.Nil): // another one is at it
-			err = pause.For(ctx, fillPoll)
 		case err != nil:
 			err = redisFault(ctx, "begin to copy a goods", err)
-		default:
-			err = p.fillAs(ctx, goodsID, owner)
+		case begun:
+			err = p.fillBeside(ctx, goodsID)
+		default: // another one is at it
+			err = pause.For(ctx, fillPoll)
 		}
 		if err != nil && !errors.Is(err, errOvertaken) {
 			return err
@@ -128,19 +128,32 @@ func (p *preheater) fill(ctx context.Context, goodsID int64) error {
 	}
 }
 
-// fillAs fills beside the copy, and puts it in its place in one step.
-func (p *preheater) fillAs(ctx context.Context, goodsID int64, owner string) error {
+// begin marks a goods as being copied. Where there is a mark of this replica, its last
+// attempt has failed, and Redis could not be told so: it is gone on with, because
+// nobody else would until it expires.
+func (p *preheater) begin(ctx context.Context, goodsID int64) (begun bool, err error) {
+	err = p.client.SetArgs(ctx, p.filling(goodsID), p.owner, redis.SetArgs{Mode: "NX", TTL: fillWithin}).Err()
+	if !errors.Is(err, redis.Nil) {
+		return err == nil, err
+	}
+	owner, err := p.client.Get(ctx, p.filling(goodsID)).Result()
+	return owner == p.owner, ignoreNil(err)
+}
+
+// fillBeside fills beside the copy, and puts it in its place in one step.
+func (p *preheater) fillBeside(ctx context.Context, goodsID int64) error {
 	units, err := p.count(ctx, goodsID)
 	if err != nil {
 		// Whoever comes next need not wait until our mark expires.
 		return errors.Join(err, p.client.Del(ctx, p.filling(goodsID)).Err())
 	}
-	key, beside := p.key(goodsID), p.key(goodsID)+":"+owner
+	key := p.key(goodsID)
+	beside := key + ":" + rand.Text() // what an attempt that failed has left there expires
 	if err := p.copy.fill(ctx, beside, units); err != nil {
 		return redisFault(ctx, "copy a goods", err)
 	}
 	err = p.client.Watch(ctx, func(tx *redis.Tx) error {
-		if now, err := tx.Get(ctx, p.filling(goodsID)).Result(); now != owner {
+		if now, err := tx.Get(ctx, p.filling(goodsID)).Result(); now != p.owner {
 			return errors.Join(errOvertaken, ignoreNil(err))
 		}
 		_, err := tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {

@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -47,7 +48,7 @@ func newReserving(d Deps, kind string, form func(redis.UniversalClient) stockCop
 	copied := form(client)
 	return reserving{
 		sql: newTaker(d.site(), takeIfEnough), client: client, copy: copied,
-		kept: &preheater{kind: kind, client: client, store: d.Store, copy: copied, wait: d.LockWait, log: d.Log},
+		kept: &preheater{kind: kind, owner: rand.Text(), client: client, store: d.Store, copy: copied, wait: d.LockWait, log: d.Log},
 	}
 }
 
