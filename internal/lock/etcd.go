@@ -52,8 +52,6 @@ func (l *etcdLocker) Acquire(ctx context.Context, name string) (Lease, error) {
 		switch {
 		case err == nil:
 			return granted(ctx, lease)
-		case errors.Is(err, errEtcdSilent):
-			return nil, unreachable(etcdName, err) // also where ctx ended meanwhile
 		case !errors.Is(err, errEtcdAgain):
 			return nil, notAcquired(ctx, etcdName, err)
 		}

@@ -81,10 +81,13 @@ func While(ctx context.Context, lease Lease) (work context.Context, stop func())
 	}
 }
 
-// notAcquired is the error of an Acquire: the end of ctx where it has ended,
-// whatever the client made of that, and the backend's failure otherwise.
+// notAcquired is the error of an Acquire: the end of ctx where nothing else is known
+// to have ended it, and the backend's failure otherwise. A question that was asked
+// within the wait is heard out, so that a backend may also fail after ctx has ended.
+// Who has left early hears nothing of that.
 func notAcquired(ctx context.Context, backend string, err error) error {
-	if ctx.Err() != nil {
+	ended := ctx.Err()
+	if ended != nil && (err == nil || errors.Is(ended, context.Canceled) || errors.Is(err, ended) || errors.Is(err, context.Cause(ctx))) {
 		return fmt.Errorf("%w: %w", ErrNotAcquired, context.Cause(ctx))
 	}
 	return unreachable(backend, err)

@@ -154,15 +154,6 @@ func (p *sqlPool) doubt(ctx context.Context, err error, undo func(context.Contex
 	return err
 }
 
-// failed is the error of an Acquire: the context's end where that ended the wait
-// for a connection, and the database's failure otherwise.
-func (p *sqlPool) failed(ctx context.Context, err error) error {
-	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
-		return notAcquired(ctx, p.dialect, err)
-	}
-	return unreachable(p.dialect, err)
-}
-
 // Error numbers that are the same in MySQL and MariaDB.
 const (
 	mysqlDuplicateEntry  = 1062

@@ -66,7 +66,7 @@ func (l *insertLock) Acquire(ctx context.Context, name string) (Lease, error) {
 		case grant.won():
 			return granted(ctx, l.hold(r, grant))
 		case err != nil && !l.contended(err):
-			return nil, l.failed(ctx, err)
+			return nil, notAcquired(ctx, l.dialect, err)
 		}
 		waiter.pause(ctx)
 	}

@@ -33,23 +33,23 @@ type sessionLock struct {
 func (l *sessionLock) Acquire(ctx context.Context, name string) (Lease, error) {
 	s, err := l.open(ctx, name)
 	if err != nil {
-		return nil, l.failed(ctx, err)
+		return nil, notAcquired(ctx, l.dialect, err)
 	}
 	if err := s.await(ctx); err != nil {
-		return nil, l.failed(ctx, err)
+		return nil, notAcquired(ctx, l.dialect, err)
 	}
 	token, err := l.count(ctx, s.conn, name)
 	lease := newHeld(token, s.release)
 	if err != nil {
 		takeBack(ctx, lease.Release)
-		return nil, l.failed(ctx, err)
+		return nil, notAcquired(ctx, l.dialect, err)
 	}
 	// The grant may be old: a process that was stopped reads it when it goes on.
 	// Only a question asked now shows that the connection is alive.
 	asked := time.Now()
 	if err := answered(ctx, s.conn.PingContext); err != nil {
 		s.discard()
-		return nil, l.failed(ctx, err)
+		return nil, notAcquired(ctx, l.dialect, err)
 	}
 	context.AfterFunc(lease.ctx, s.discard)
 	watch(lease, asked, l.ttl, s.ping)

@@ -36,7 +36,7 @@ func (l versionLock) Acquire(ctx context.Context, name string) (Lease, error) {
 		case grant.won():
 			return granted(ctx, l.hold(name, owner, grant))
 		case err != nil && !l.contended(err):
-			return nil, l.failed(ctx, err)
+			return nil, notAcquired(ctx, l.dialect, err)
 		}
 		waiter.pause(ctx)
 	}

@@ -151,6 +151,20 @@ func (p proxies) mute(mute bool) {
 	}
 }
 
+// freeze has the servers neither hear nor say anything any more.
+func (p proxies) freeze() {
+	for _, one := range p {
+		one.Freeze()
+	}
+}
+
+// cut ends all connections, and lets no new ones be made.
+func (p proxies) cut() {
+	for _, one := range p {
+		one.Cut()
+	}
+}
+
 // lose ends the connection to each server at the n-th request with these bytes;
 // deliver tells whether the server still gets it.
 func (p proxies) lose(n int, sent string, deliver bool) (armed points) {

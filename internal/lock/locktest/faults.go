@@ -83,6 +83,23 @@ func namesAMuteServer(t *testing.T, s *subject) {
 	}
 }
 
+// namesAServerThatGoesAsAWaitEnds has servers say nothing for as long as somebody
+// waits, and end the connections just after that, when a last answer is still hoped
+// for: nobody has the name, so that it is not busy.
+func namesAServerThatGoesAsAWaitEnds(t *testing.T, s *subject) {
+	const wait, hope = 300 * time.Millisecond, 100 * time.Millisecond
+	at, cuts := s.backend.addresses().through(t)
+	l := s.replicaAt(t, at, nil)
+	release(t, acquire(t, l, unique()))
+	cuts.freeze()
+	gone := time.AfterFunc(wait+hope, cuts.cut)
+	defer gone.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	_, err := l.Acquire(ctx, unique())
+	s.assertNamed(t, err)
+}
+
 func outlivesALostRequest(t *testing.T, s *subject) { losesRequests(t, s, false) }
 
 func outlivesALostAnswer(t *testing.T, s *subject) { losesRequests(t, s, true) }

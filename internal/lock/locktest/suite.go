@@ -161,6 +161,7 @@ func contents() []topic {
 		{"NamesAWrongAddress", namesAWrongAddress, isServed},
 		{"NamesAWrongPassword", namesAWrongPassword, hasPassword},
 		{"NamesAMuteServer", namesAMuteServer, isServed},
+		{"NamesAServerThatGoesAsAWaitEnds", namesAServerThatGoesAsAWaitEnds, isServed},
 		{"OutlivesALostRequest", outlivesALostRequest, isServed},
 		{"OutlivesALostAnswer", outlivesALostAnswer, isServed},
 		// restart.go
