@@ -201,7 +201,7 @@ func TestEtcdLooksForItselfWhereTheWatchIsSilent(t *testing.T) {
 	waiter, silent := etcdStallingReplica(t, server.Endpoint)
 	lease, lost := etcdAcquire(t, holder, t.Name()), etcdAcquire(t, waiter, t.Name()+"/lost")
 	got := etcdWait(t.Context(), waiter, t.Name())
-	admin.await(t, t.Name(), 2, etcdLimit)
+	etcdAwaitInLine(t, waiter)
 	silent.Store(true)
 	admin.delete(t, admin.keys(t, t.Name()+"/lost")[0].key)
 	etcdRelease(t, lease)
@@ -244,7 +244,7 @@ func TestEtcdOutlivesACompactionWhileCutOff(t *testing.T) {
 	lost, kept := etcdAcquire(t, waiter, t.Name()+"/lost"), etcdAcquire(t, waiter, t.Name()+"/kept")
 	lease := etcdAcquire(t, holder, t.Name())
 	got := etcdWait(t.Context(), waiter, t.Name())
-	admin.await(t, t.Name(), 2, etcdLimit)
+	etcdAwaitInLine(t, waiter)
 	cut.Mute(true)
 	etcdRelease(t, lease)
 	admin.delete(t, admin.keys(t, t.Name()+"/lost")[0].key)
@@ -273,7 +273,7 @@ func TestEtcdOutlivesARestart(t *testing.T) {
 	holder, waiter := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
 	lease := etcdAcquire(t, holder, t.Name())
 	got := etcdWait(t.Context(), waiter, t.Name())
-	newEtcdAdmin(t, server.Endpoint).await(t, t.Name(), 2, etcdLimit)
+	etcdAwaitInLine(t, waiter)
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -184,6 +184,15 @@ func (a etcdAdmin) await(t *testing.T, name string, n int, limit time.Duration) 
 	}
 }
 
+// etcdAwaitInLine waits until a replica waits in the line of the test's name: that its
+// key is there is not enough, the answer may be lost that tells it so.
+func etcdAwaitInLine(t *testing.T, l lock.Locker) {
+	t.Helper()
+	if !eventually(etcdLimit, func() bool { return lock.EtcdInLine(l, t.Name()) }) {
+		t.Fatal("it does not wait in line")
+	}
+}
+
 func (a etcdAdmin) revoke(t *testing.T, lease clientv3.LeaseID) {
 	t.Helper()
 	if _, err := a.Revoke(t.Context(), lease); err != nil {
