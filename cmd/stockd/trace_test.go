@@ -99,7 +99,9 @@ func (r replica) buyTraced(t *testing.T, query string) heard {
 	return do(request)
 }
 
-func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
+// startTraced starts a replica with a Redis all of whose requests are traced.
+func startTraced(t *testing.T) (replica, *receiver, *servers.Redis) {
+	t.Helper()
 	needRedis(t)
 	redis, err := servers.StartRedis(t.Context(), startKeeper(t), servers.Local)
 	if err != nil {
@@ -110,13 +112,26 @@ func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	spans := startReceiver(t)
-	r := startReplica(t, "--trace-endpoint="+spans.URL, "--trace-sample=1",
-		"--redis-addresses="+redis.Address, "--redis-password-file="+password)
+	return startReplica(t, "--trace-endpoint="+spans.URL, "--trace-sample=1",
+		"--redis-addresses="+redis.Address, "--redis-password-file="+password), spans, redis
+}
+
+// assertTrace waits for the caller's trace.
+func (r *receiver) assertTrace(t *testing.T, want string) {
+	t.Helper()
+	await(t, "the trace", 10*time.Second, func() bool { return len(r.trace(callersTrace)) >= strings.Count(want, "\n") })
+	if got := tree(r.trace(callersTrace), callersSpan); got != want {
+		t.Errorf("below the caller's span there is\n%s, want\n%s", got, want)
+	}
+}
+
+func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
+	r, spans, redis := startTraced(t)
 	r.buy(t, "goods_id=1&strategy=redis-lua") // makes a connection, and brings the scripts
 	if got := r.buyTraced(t, "goods_id=1&strategy=redis-lua&quantity=123&user_id=somebody-with-a-name"); got.status != http.StatusOK {
 		t.Fatalf("the purchase is answered with %d %s", got.status, got.text)
 	}
-	const want = `POST /deduct
+	spans.assertTrace(t, `POST /deduct
   deduct
     sql SELECT tb_stock_ledger
     wait for lock
@@ -128,11 +143,7 @@ func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
       sql UPDATE tb_goods_stock
       sql commit
       redis evalsha
-`
-	await(t, "the trace", 10*time.Second, func() bool { return len(spans.trace(callersTrace)) >= strings.Count(want, "\n") })
-	if got := tree(spans.trace(callersTrace), callersSpan); got != want {
-		t.Errorf("below the caller's span there is\n%s, want\n%s", got, want)
-	}
+`)
 	r.terminate(t)
 	if status := r.exit(t); status != exitOK {
 		t.Errorf("the replica ends with %d", status)
@@ -144,6 +155,27 @@ func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
 			t.Errorf("the traces tell of %q", secret)
 		}
 	}
+}
+
+// Consumers write an order of redis-stock later, and elsewhere: that is a part of the
+// purchase's trace all the same.
+func TestATraceLeadsThroughTheStreamToTheLedger(t *testing.T) {
+	r, spans, _ := startTraced(t)
+	r.buy(t, "goods_id=1&strategy=redis-stock&durable=sql") // installs the counter, and is written alone
+	if got := r.buyTraced(t, "goods_id=1&strategy=redis-stock"); got.status != http.StatusOK {
+		t.Fatalf("the purchase is answered with %d %s", got.status, got.text)
+	}
+	spans.assertTrace(t, `POST /deduct
+  deduct
+    sql SELECT tb_stock_ledger
+    redis evalsha
+    write orders
+      sql begin_tx
+      sql INSERT tb_stock_ledger
+      sql UPDATE tb_stock_place
+      sql commit
+      redis evalsha
+`)
 }
 
 // What is left is sent when a replica stops, and what fails names its kind and not

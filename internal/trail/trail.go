@@ -7,6 +7,7 @@ package trail
 import (
 	"context"
 
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 )
@@ -55,4 +56,48 @@ func Together(ctx context.Context, name string, many []trace.Span) (context.Cont
 		return ctx, noop.Span{}
 	}
 	return first.TracerProvider().Tracer(scope).Start(trace.ContextWithSpan(ctx, first), name, trace.WithLinks(links...)) //nolint:spancheck // the caller ends it
+}
+
+// Place is where a context stands in its trace, for a step that is done later and
+// elsewhere, or empty where it is not traced. It is a traceparent as W3C has it.
+func Place(ctx context.Context) string {
+	if !trace.SpanFromContext(ctx).IsRecording() {
+		return ""
+	}
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier.Get(traceparent)
+}
+
+const traceparent = "traceparent"
+
+// Later begins a step that is done for many at once, of whom only the places in their
+// traces are known. It is a part of the first that is traced, and linked with the
+// others. Without a tracer there is no step. End it.
+func Later(ctx context.Context, tracer trace.Tracer, name string, places []string) (context.Context, trace.Span) {
+	traced := sampled(places)
+	if tracer == nil || len(traced) == 0 {
+		return ctx, noop.Span{}
+	}
+	links := make([]trace.Link, len(traced)-1)
+	for i := range links {
+		links[i].SpanContext = traced[i+1]
+	}
+	return tracer.Start(trace.ContextWithRemoteSpanContext(ctx, traced[0]), name, trace.WithLinks(links...)) //nolint:spancheck // the caller ends it
+}
+
+// sampled are those places that are traced, each once.
+func sampled(places []string) (traced []trace.SpanContext) {
+	seen := make(map[string]bool)
+	for _, place := range places {
+		if place == "" || seen[place] {
+			continue
+		}
+		seen[place] = true
+		of := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceparent: place})
+		if span := trace.SpanContextFromContext(of); span.IsSampled() {
+			traced = append(traced, span)
+		}
+	}
+	return traced
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/internal/trail"
@@ -28,6 +30,38 @@ func TestALineTellsWhichRequestItBelongsTo(t *testing.T) {
 	for i, want := range []string{"msg=nobody's a=1", "msg=named a=1 request_id=mine", "msg=traced a=1 request_id=mine trace_id=" + id.String()} {
 		if !strings.HasSuffix(lines[i], want) {
 			t.Errorf("line %d is %q, want …%s", i, lines[i], want)
+		}
+	}
+}
+
+func TestAStepThatIsDoneLaterIsOneOfTheFirstAndLinkedWithTheOthers(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test")
+	places := []string{"", "no place"}
+	for range 2 {
+		ctx, span := tracer.Start(t.Context(), "purchase")
+		places = append(places, trail.Place(ctx), trail.Place(ctx))
+		span.End()
+	}
+	purchases := spans.Ended()
+	_, step := trail.Later(t.Context(), tracer, "later", places)
+	step.End()
+	later := spans.Ended()[2]
+	if later.Parent().SpanID() != purchases[0].SpanContext().SpanID() {
+		t.Errorf("it is a part of %v, want the first", later.Parent())
+	}
+	if links := later.Links(); len(links) != 1 || links[0].SpanContext.SpanID() != purchases[1].SpanContext().SpanID() {
+		t.Errorf("it is linked with %v, want the second", links)
+	}
+	if place := trail.Place(t.Context()); place != "" {
+		t.Errorf("what is not traced is at %q", place)
+	}
+	for _, nobody := range []struct {
+		tracer trace.Tracer
+		places []string
+	}{{nil, places}, {tracer, places[:2]}} {
+		if _, step := trail.Later(t.Context(), nobody.tracer, "later", nobody.places); step.IsRecording() {
+			t.Errorf("there is a step for %v", nobody)
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
@@ -59,6 +60,9 @@ type Options struct {
 	Reconcile time.Duration
 	// Observer hears what becomes of the orders; nil: nobody does.
 	Observer Observer
+	// Tracer has what consumers do be a part of the traces of those whose orders they
+	// write; nil: it belongs to no trace.
+	Tracer trace.Tracer
 	// Log hears of what is repaired and of what fails; nil hears nothing.
 	Log *slog.Logger
 }

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"slices"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/trail"
 )
 
 // keepRounds bounds how often a batch is sorted anew: each round, something of it
@@ -17,6 +20,8 @@ const keepRounds = 50
 // keep sees to it that the ledger has the orders, each once, and only then takes
 // them off the stream. An error leaves what is not settled pending.
 func (c *consumer) keep(ctx context.Context, entries []entry) error {
+	ctx, step := c.follow(ctx, entries)
+	defer step.End()
 	for range keepRounds {
 		if len(entries) == 0 {
 			return nil
@@ -39,6 +44,15 @@ func (c *consumer) keep(ctx context.Context, entries []entry) error {
 		entries = rest
 	}
 	return errors.New("orders are neither kept nor refused")
+}
+
+// follow has what is done for a batch be a part of the purchases' traces.
+func (c *consumer) follow(ctx context.Context, entries []entry) (context.Context, trace.Span) {
+	places := make([]string, len(entries))
+	for i, e := range entries {
+		places[i] = e.text("trace")
+	}
+	return trail.Later(ctx, c.options.Tracer, "write orders", places)
 }
 
 func promises(entries []entry) []repo.Promise {
@@ -117,7 +131,7 @@ func (c *consumer) readmit(ctx context.Context, e entry) error {
 	keys := []string{
 		c.part.counter(e.GoodsID), c.part.users(e.GoodsID), c.part.run(), c.part.orders(), c.part.dead(), c.part.request(e.RequestID),
 	}
-	args := slices.Concat([]any{group, e.id}, e.list(), []any{e.text("limit"), e.text("earlier")})
+	args := slices.Concat([]any{group, e.id}, e.list(), []any{e.text("limit"), e.text("earlier"), e.text("trace")})
 	for range fillTries {
 		answer, err := c.part.call(ctx, c.redis, "readmit", keys, args...)
 		if err != nil {

@@ -22,7 +22,8 @@ type entry struct {
 
 // fieldNames are the fields of an order in the order in which the script takes
 // them. What the stream has beside them is the script's own: the limit of one buyer,
-// and whether the order was promised under an earlier one.
+// whether the order was promised under an earlier one, and the purchase's place in a
+// trace.
 func fieldNames() []string {
 	return []string{"goods", "quantity", "epoch", "request", "order", "remaining", "at", "replica", "user"}
 }

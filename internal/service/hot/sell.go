@@ -11,6 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/trail"
 )
 
 // What the script answers for a purchase; see lua/1_common.lua.
@@ -84,8 +85,8 @@ func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase,
 	p := s.part(goodsID)
 	keys := make([]string, 0, 4+len(batch))
 	keys = append(keys, p.counter(goodsID), p.users(goodsID), p.run(), p.orders())
-	args := make([]any, 0, 3+4*len(batch))
-	args = append(args, goodsID, escape(s.options.Replica), time.Now().UnixMilli())
+	args := make([]any, 0, 4+4*len(batch))
+	args = append(args, goodsID, escape(s.options.Replica), time.Now().UnixMilli(), trail.Place(ctx))
 	for i, purchase := range batch {
 		keys = append(keys, p.request(purchase.RequestID))
 		args = append(args, purchase.RequestID, purchase.Quantity, purchase.UserID, orders[i])

@@ -6,7 +6,8 @@
 -- KEYS: counter, users, run, orders, dead, request.
 -- ARGV: operation, group, id, and the fields of the order: goods, quantity, epoch,
 -- request, order, remaining, at, replica, user; then the limit under which it was
--- promised, and whether that was another one already than is in force now.
+-- promised, whether that was another one already than is in force now, and the place
+-- in a trace.
 function operations.readmit()
   local units, promised, epoch, limit = counter(KEYS[1], KEYS[3])
   if not units or tonumber(epoch) <= tonumber(ARGV[6]) then
@@ -17,7 +18,7 @@ function operations.readmit()
   redis.call('XACK', KEYS[4], ARGV[2], ARGV[3])
   local fields = {'goods', goods, 'quantity', quantity, 'epoch', epoch, 'request', request, 'order', order,
     'remaining', remaining, 'at', at, 'replica', replica, 'user', user, 'limit', digits(limit),
-    'earlier', earlier}
+    'earlier', earlier, 'trace', ARGV[15]}
   if redis.call('XDEL', KEYS[4], ARGV[3]) == 0 then
     local first = redis.call('GET', KEYS[6])
     if first and string.sub(first, 1, #order) == order then
