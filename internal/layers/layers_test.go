@@ -24,7 +24,7 @@ var allowed = []struct {
 	{"internal/repo", []string{"internal/pause", "internal/stock", "migrations"}},
 	{"internal/service/strategy/strategytest", []string{"internal/service/hot", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/service/rescue", nil},
-	{"internal/service/hot", []string{"internal/pause", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
+	{"internal/service/hot", []string{"internal/pause", "internal/trail", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/service/strategy", []string{"internal/pause", "internal/trail", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/service", []string{"internal/pause", "internal/trail", "internal/service/strategy", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/handler", []string{"internal/trail", "internal/service", "internal/stock", "api"}},

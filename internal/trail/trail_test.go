@@ -37,7 +37,7 @@ func TestALineTellsWhichRequestItBelongsTo(t *testing.T) {
 func TestAStepThatIsDoneLaterIsOneOfTheFirstAndLinkedWithTheOthers(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test")
-	places := []string{"", "no place"}
+	places := append(make([]string, 0, 6), "", "no place")
 	for range 2 {
 		ctx, span := tracer.Start(t.Context(), "purchase")
 		places = append(places, trail.Place(ctx), trail.Place(ctx))
