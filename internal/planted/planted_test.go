@@ -23,7 +23,10 @@ func TestProvePlantedBugsAreCaught(t *testing.T) {
 	for _, d := range defects() {
 		t.Run(d.name, func(t *testing.T) {
 			if d.needs != "" {
-				program := map[string]string{"mariadb": "mariadbd", "redis": "redis-server"}[d.needs]
+				program, known := map[string]string{"mariadb": "mariadbd", "redis": "redis-server", "etcd": "etcd"}[d.needs]
+				if !known {
+					t.Fatalf("it is not known what program %s is", d.needs)
+				}
 				_, err := servers.Find(program)
 				labtest.Need(t, d.needs, err == nil, "the bug shows only there")
 			}
