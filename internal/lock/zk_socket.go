@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,8 +22,11 @@ type zkSocket struct {
 
 	lost      func()        // called when nothing more will be heard
 	handshake *time.Timer   // ends it, unless the server greets
+	greeted   bool          // it has
 	held      bool          // answers are held back, until the watches are set
-	set       chan struct{} // closed when they are
+	asked     atomic.Bool   // something has been, beside to be let in
+	set       chan struct{} // closed when the watches are
+	settle    time.Duration // the longest that answers are held back
 	once      sync.Once
 }
 
@@ -30,7 +34,8 @@ const (
 	// settleWithin is how long answers are held back where there was no watch to
 	// be set.
 	settleWithin = 50 * time.Millisecond
-	// setWatches is the number of the operation that sets them.
+	// The numbers of the operations that give credentials and set watches.
+	setAuth    = 100
 	setWatches = 101
 )
 
@@ -49,7 +54,7 @@ func (s *zkSession) dial(network, address string, _ time.Duration) (net.Conn, er
 		}
 	}
 	s.socket = &zkSocket{
-		Conn: conn, lost: s.suspend, set: make(chan struct{}),
+		Conn: conn, lost: s.suspend, set: make(chan struct{}), settle: settleWithin,
 		handshake: time.AfterFunc(s.options.DialTimeout, func() {
 			s.note(fmt.Errorf("%s accepts, and does not greet", address))
 			conn.Close() //nolint:errcheck // it is of no use
@@ -77,31 +82,40 @@ func (s *zkSession) encrypt(plain net.Conn, address string) (net.Conn, error) {
 // have done so before.
 func (s *zkSocket) greet(again bool) {
 	s.handshake.Stop()
-	s.held = again
+	s.greeted, s.held = true, again
 }
 
-// Read holds the first answer back. The end it tells at once: the library would
-// first wait for a request that it may be in the middle of writing.
+// Read holds the first answer back, but for those to credentials: they come before
+// anything else, and the library waits for them. The end it tells at once: the library
+// would first wait for a request that it may be in the middle of writing.
 func (s *zkSocket) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
 	if err != nil {
 		s.lost()
 	}
-	if s.held {
+	if s.held && s.asked.Load() {
 		s.held = false
 		select {
 		case <-s.set:
-		case <-time.After(settleWithin):
+		case <-time.After(s.settle):
 		}
 	}
 	return n, err
 }
 
 // Write looks for the watches. The library writes a request at a time: its
-// length, its number, and the number of its operation.
+// length, its number, and the number of its operation. What it writes before it was
+// greeted is of another form.
 func (s *zkSocket) Write(b []byte) (int, error) {
+	if !s.greeted || len(b) < 12 {
+		return s.Conn.Write(b)
+	}
+	operation := binary.BigEndian.Uint32(b[8:])
+	if operation != setAuth {
+		s.asked.Store(true)
+	}
 	n, err := s.Conn.Write(b)
-	if len(b) >= 12 && binary.BigEndian.Uint32(b[8:]) == setWatches {
+	if operation == setWatches {
 		s.once.Do(func() { close(s.set) })
 	}
 	return n, err
