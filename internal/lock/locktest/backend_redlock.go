@@ -24,8 +24,8 @@ type redlockBackend struct {
 func newRedlockBackend(t *testing.T, server *servers.Redlock) *redlockBackend {
 	t.Helper()
 	b := &redlockBackend{at: addresses{
-		Driver: repo.SQLite, DSN: newSQLite(t).DSN,
-		Password: server.Nodes[0].Password, TTL: time.Second,
+		Driver: repo.SQLite, DSN: newSQLite(t).DSN, Password: server.Nodes[0].Password,
+		TTL: 2 * time.Second, // of which a write to a disk, for the token, takes its part
 	}}
 	for _, node := range server.Nodes {
 		admin := b.at.redis(node.Address)

@@ -1,0 +1,47 @@
+package hot_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// A master dies before its replica and the ledger have heard of an order that its
+// buyer was told of: that one is lost, and nothing else. Its units are sold to others,
+// and each unit once.
+func TestAFailoverLosesWhatOnlyTheMasterKnewAndNothingElse(t *testing.T) {
+	pair := lab.OwnRedisPair(t)
+	s := open(t, pair.Primary, 10)
+	s.address = pair.Front.Address
+	a := s.replica(t, "a", idle)
+	told := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	told = append(told, sell(t, a, buy(2)))
+	if err := pair.AwaitSync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pair.Link.Cut()
+	lost := buy(3)
+	sell(t, a, lost)
+	if err := pair.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b := s.replica(t, "b")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := b.Await(ctx, told[1]); err != nil { // the new master knew it
+		t.Fatal(err)
+	}
+	told = append(told, crowd(t, b)...)
+	s.assertExact(t, b, told)
+	if sold := s.audit(t).Sold; sold != 10 {
+		t.Errorf("%d of 10 were sold in the end", sold)
+	}
+	lost.Keyed = true
+	if o, err := deduct(t, b, lost); err != nil || !errors.Is(o.Refused, stock.ErrInsufficientStock) {
+		t.Errorf("who asks for the lost order is answered with %+v (%v)", o, err)
+	}
+}
