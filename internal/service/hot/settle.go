@@ -34,11 +34,13 @@ func (s *Stock) settle(ctx context.Context, p *partition, entries []entry) error
 	return backend("settle", err)
 }
 
-// settleWritten takes those orders of a goods off the stream that the ledger has,
-// so that an installation does not count them twice. Its epoch has begun: nothing of
-// an earlier one is written any more, and what is left is in no ledger. Only what a
-// consumer has in hand can be; where a Redis that went back in time does not know of
-// him, its orders are counted twice until they are settled.
+// settleWritten takes those orders of a goods off the stream that the ledger has, so
+// that an installation does not count them twice. Its epoch has begun: nothing of an
+// earlier one is written any more, so that what is left then is in no ledger.
+//
+// It looks at what consumers have in hand, which is all that can be written. A Redis
+// that went back in time may not know that they had it: what it offers them again is
+// counted twice until they have settled it.
 func (s *Stock) settleWritten(ctx context.Context, goodsID int64) error {
 	p := s.part(goodsID)
 	inHand, err := s.redis.XPending(ctx, p.orders(), group).Result()
