@@ -212,7 +212,11 @@ func TestADeadWaiterDropsOut(t *testing.T) {
 // On a cluster every script finds its keys in one slot, or it would be refused.
 func TestLocksWorkOnACluster(t *testing.T) {
 	t.Parallel()
-	address := startRedis(t, "--cluster-enabled yes")
+	bus, err := ports.Free() // its own would be among those that clients are given
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := startRedis(t, fmt.Sprintf("cluster-enabled yes\ncluster-port %d", bus))
 	single := redis.NewClient(&redis.Options{Addr: address})
 	defer single.Close() //nolint:errcheck // the test is over
 	if err := single.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err(); err != nil {

@@ -96,9 +96,11 @@ func localRedis(ctx context.Context, k *keeper.Keeper, setup redisSetup) (*Redis
 	if setup.sentinel {
 		args = append(args, "--sentinel")
 	}
-	r.runner = newChild(k, "redis-server", keeper.Command{
+	var server *child
+	server = newChild(k, "redis-server", keeper.Command{
 		Path: program, Args: args, Env: env, Log: filepath.Join(folder, "server.log"),
-	}, r.readVersion)
+	}, func(ctx context.Context) error { return r.readVersion(ctx, server.running.Pid()) })
+	r.runner = server
 	err = onFreePort(func(port int) error {
 		r.Address = ports.Address(port)
 		// In a file, because everyone can read the arguments of a process.
@@ -182,8 +184,9 @@ func (s *Security) redis(port int) string {
 		port, s.own.CertFile, s.own.KeyFile, s.Authority.CAFile, asks)
 }
 
-// readVersion asks the server what it is.
-func (r *Redis) readVersion(ctx context.Context) error {
+// readVersion asks the server what it is. Another one of ours, of the same password,
+// may have been given the same free port, and have been the quicker.
+func (r *Redis) readVersion(ctx context.Context, pid int) error {
 	// A client would complain aloud that nobody listens yet.
 	if err := listening(ctx, r.Address); err != nil {
 		return err
@@ -195,6 +198,9 @@ func (r *Redis) readVersion(ctx context.Context) error {
 	said, err := client.Info(ctx, "server").Result()
 	if err := errors.Join(err, client.Close()); err != nil {
 		return err
+	}
+	if own := fmt.Sprintf("process_id:%d\r\n", pid); !strings.Contains(said, own) {
+		return fmt.Errorf("the server at %s is another one, not process %d", r.Address, pid)
 	}
 	for line := range strings.Lines(said) {
 		if version, found := strings.CutPrefix(strings.TrimSpace(line), "redis_version:"); found {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -192,6 +193,14 @@ func TestAnEmbeddedServerSaysThatItCannotBePaused(t *testing.T) {
 	defer closed(t, r)
 	if err := errors.Join(r.Pause(t.Context()), r.Resume(t.Context())); err == nil || !strings.Contains(err.Error(), "pause miniredis") || !strings.Contains(err.Error(), "resume miniredis") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// Two that start at the same time may be given the same free port: who has it is not
+// taken for the other.
+func TestARedisOfAnotherProcessIsNotTakenForOurs(t *testing.T) {
+	if err := lab.OwnRedis(t).AsksFor(t.Context(), os.Getpid()); err == nil || !strings.Contains(err.Error(), "another one") {
+		t.Errorf("it is taken for this process: %v", err)
 	}
 }
 
