@@ -264,7 +264,7 @@ func startRedis(t *testing.T, settings string, args ...string) string {
 	}
 	folder := t.TempDir()
 	file := filepath.Join(folder, "redis.conf")
-	content := fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %s\nsave \"\"\n%s\n", port, folder, strings.TrimPrefix(settings, "--"))
+	content := fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %s\nsave \"\"\n%s\n", port, folder, settings)
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}

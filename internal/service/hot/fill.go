@@ -41,29 +41,23 @@ func (s *Stock) fill(ctx context.Context, goodsID int64) error {
 		}
 		return nil
 	}
-	err = s.refillMissing(ctx, goodsID)
+	err = s.refill(ctx, goodsID)
 	// It ends by itself where it is not deleted.
 	_ = s.redis.Del(context.WithoutCancel(ctx), p.filling(goodsID)).Err()
 	return err
 }
 
-// refillMissing has the counter installed where it is missing: another one may have
-// installed it since we looked.
-func (s *Stock) refillMissing(ctx context.Context, goodsID int64) error {
+// refill has a counter installed, unless another one has done so since we looked. It
+// does not end with the purchase that asks for it: the next one needs it, too.
+func (s *Stock) refill(ctx context.Context, goodsID int64) error {
 	if d, err := s.look(ctx, goodsID); err != nil || d.Installed {
 		return err
 	}
-	return s.refill(ctx, goodsID, 0)
-}
-
-// refill has a counter installed. It does not end with the purchase that asks for
-// it: the next one needs it, too.
-func (s *Stock) refill(ctx context.Context, goodsID, floor int64) error {
 	done := make(chan error, 1)
 	go func() {
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillWithin)
 		defer cancel()
-		done <- rescue.Do(own, s.options.Log, "install a counter", func() error { return s.install(own, goodsID, floor) })
+		done <- rescue.Do(own, s.options.Log, "install a counter", func() error { return s.install(own, goodsID, 0) })
 	}()
 	select {
 	case err := <-done:
