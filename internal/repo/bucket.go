@@ -73,7 +73,7 @@ func (t *Tx) Buckets(ctx context.Context, goodsID int64) (Buckets, error) {
 
 // Gather reads all that is in stock of a goods in its row and its buckets, and
 // keeps every other writer from both until the transaction ends. ErrUnknownGoods:
-// there is no such goods. ErrLimitChanged: it has another limit.
+// there is no such goods. ErrRowChanged: it has another limit.
 func (t *Tx) Gather(ctx context.Context, goodsID int64) (stock.Goods, Buckets, error) {
 	goods, err := t.GoodsForUpdate(ctx, goodsID)
 	if err != nil {
@@ -89,11 +89,11 @@ func (t *Tx) Gather(ctx context.Context, goodsID int64) (stock.Goods, Buckets, e
 // Spread puts units, which are all that is left of what was gathered, evenly into
 // count buckets, and takes away the row's own and those buckets that there were
 // beyond.
-func (t *Tx) Spread(ctx context.Context, goodsID, units int64, gathered Buckets, count int) error {
+func (t *Tx) Spread(ctx context.Context, row stock.Goods, units int64, gathered Buckets, count int) error {
 	rows := make([]placeRow, count)
 	share, more := units/int64(count), units%int64(count)
 	for i := range rows {
-		rows[i] = placeRow{GoodsID: goodsID, Place: bucketName(i), Units: share, PerUser: t.perUser}
+		rows[i] = placeRow{GoodsID: row.ID, Place: bucketName(i), Units: share, PerUser: t.perUser}
 		if int64(i) < more {
 			rows[i].Units++
 		}
@@ -105,10 +105,10 @@ func (t *Tx) Spread(ctx context.Context, goodsID, units int64, gathered Buckets,
 	if err != nil {
 		return t.store.fault(ctx, "fill buckets", err)
 	}
-	if err := t.dropBuckets(ctx, goodsID, beyond(gathered, count)); err != nil {
+	if err := t.dropBuckets(ctx, row.ID, beyond(gathered, count)); err != nil {
 		return err
 	}
-	return t.SetStock(ctx, goodsID, 0)
+	return t.SetStock(ctx, row, 0)
 }
 
 // beyond lists the places of buckets that are none of so many.

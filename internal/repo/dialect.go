@@ -44,17 +44,17 @@ type dialect struct {
 }
 
 // The statements that every dialect shares. Each write of the row lifts its
-// version, so that optimistic writers notice every other strategy.
+// version, so that optimistic writers notice every other one.
 const (
-	readRow = `SELECT goods_id, stock, version, fence, per_user FROM tb_goods_stock WHERE goods_id = ?`
+	goodsColumns = `g.version, g.fence, g.per_user, g.writer, g.writer_epoch`
 
-	writeStock = `UPDATE tb_goods_stock SET stock = ?, version = version + 1 WHERE goods_id = ? AND per_user = ?`
+	readRow = `SELECT g.goods_id, g.stock, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE g.goods_id = ?`
 
-	writeStockIfVersion = `UPDATE tb_goods_stock SET stock = ?, version = version + 1
-		WHERE goods_id = ? AND version = ?`
+	writeStock = `UPDATE tb_goods_stock SET stock = ?, ` + bySale + ` WHERE goods_id = ? AND ` + unchanged
 
-	subtract = `UPDATE tb_goods_stock SET stock = stock - ?, version = version + 1 WHERE goods_id = ? AND per_user = ?`
+	writeStockIfVersion = `UPDATE tb_goods_stock SET stock = ?, ` + bySale + ` WHERE goods_id = ? AND version = ?`
 
-	addStock = `UPDATE tb_goods_stock SET stock = stock + ?, version = version + 1
-		WHERE goods_id = ? AND stock <= ?`
+	subtract = `UPDATE tb_goods_stock SET stock = stock - ?, ` + bySale + ` WHERE goods_id = ? AND ` + unchanged
+
+	addStock = `UPDATE tb_goods_stock SET stock = stock + ?, ` + besideSales + ` WHERE goods_id = ? AND stock <= ?`
 )

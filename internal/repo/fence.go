@@ -2,44 +2,58 @@ package repo
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // A fence keeps a holder out that lost its lock and does not know it. The token
-// of the lease is claimed before the stock is read, and required at the write:
-// whoever claims later shuts out all who claimed before, also those who have
-// read already. Tokens are compared within one strategy; another strategy's
+// of the lease is claimed before the stock is read, and the claim is required at
+// the write: whoever claims later shuts out all who claimed before, also those who
+// have read already. Tokens are compared within one strategy; another strategy's
 // claim shuts out as well, whatever its number.
+//
+// A token is not unique where its counter was lost: a Redis or a database that was
+// promoted before it had the last increment gives the same number again. So each
+// claim has a name of its own, and of two holders with one token the last to claim
+// may write.
 
 const (
-	claimFence = `UPDATE tb_goods_stock SET fence = ?, fence_by = ?
+	claimFence = `UPDATE tb_goods_stock SET fence = ?, fence_by = ?, claim = ?
 		WHERE goods_id = ? AND (fence <= ? OR fence_by <> ?)`
 
-	writeStockIfFence = `UPDATE tb_goods_stock SET stock = ?, version = version + 1
-		WHERE goods_id = ? AND fence = ? AND fence_by = ? AND per_user = ?`
+	writeStockIfClaimed = writeStock + ` AND claim = ?`
+
+	readClaim = `SELECT claim FROM tb_goods_stock WHERE goods_id = ?`
 
 	readFence = `SELECT COALESCE(MAX(fence), 0) FROM tb_goods_stock WHERE goods_id = ? AND fence_by = ?`
 )
 
+// Claim is the right to write an item under a fencing token, until the next claim.
+type Claim struct {
+	Token uint64
+	name  string
+}
+
 // ClaimFence makes the token the one that writes of this strategy must have.
-// stock.ErrFenced: a later holder has claimed the goods. stock.ErrUnknownGoods:
-// there is no such goods.
-func (s *Store) ClaimFence(ctx context.Context, goodsID int64, token uint64) error {
-	result, err := s.pool.ExecContext(ctx, claimFence, token, s.strategy, goodsID, token, s.strategy)
+// stock.ErrFenced: a holder with a later token has claimed the item.
+// stock.ErrUnknownGoods: there is no such item.
+func (s *Store) ClaimFence(ctx context.Context, goodsID int64, token uint64) (Claim, error) {
+	claim := Claim{Token: token, name: rand.Text()}
+	result, err := s.pool.ExecContext(ctx, claimFence, token, s.strategy, claim.name, goodsID, token, s.strategy)
 	if err != nil {
-		return s.fault(ctx, "claim fence", err)
+		return claim, s.fault(ctx, "claim fence", err)
 	}
 	rows, err := result.RowsAffected()
 	if err != nil || rows == 1 {
-		return s.fault(ctx, "claim fence", err)
+		return claim, s.fault(ctx, "claim fence", err)
 	}
 	goods, err := s.Goods(ctx, goodsID)
 	if err != nil {
-		return err
+		return claim, err
 	}
-	return fmt.Errorf("%w: token %d of goods %d came after token %d", stock.ErrFenced, token, goodsID, goods.Fence)
+	return claim, fmt.Errorf("%w: token %d of goods %d came after token %d", stock.ErrFenced, token, goodsID, goods.Fence)
 }
 
 // Fence is the highest token of this strategy that has claimed the goods, or 0.
@@ -48,21 +62,21 @@ func (s *Store) Fence(ctx context.Context, goodsID int64) (token uint64, err err
 	return token, s.fault(ctx, "read fence", err)
 }
 
-// SetStockIfFence writes the stock where the token is still the one that has
-// claimed the goods, and is stock.ErrFenced otherwise. ErrLimitChanged: the goods
-// has another limit.
-func (t *Tx) SetStockIfFence(ctx context.Context, goodsID, units int64, token uint64) error {
-	rows, err := t.write(ctx, "set stock of fence", writeStockIfFence, units, goodsID, token, t.store.strategy, t.perUser)
+// SetStockIfClaimed is SetStock for a holder whose claim is still the last one, and
+// stock.ErrFenced for every other.
+func (t *Tx) SetStockIfClaimed(ctx context.Context, read stock.Goods, units int64, claim Claim) error {
+	me := t.store.strategy
+	args := append([]any{units, me, me, read.ID}, t.store.asRead(read)...)
+	rows, err := t.write(ctx, "set stock of claim", writeStockIfClaimed, append(args, claim.name)...)
 	if err != nil || rows > 0 {
 		return err
 	}
-	goods, err := t.Goods(ctx, goodsID)
-	switch {
-	case err != nil:
-		return err
-	case goods.PerUser != t.perUser:
-		return limitChanged(goodsID)
-	default:
-		return fmt.Errorf("%w: goods %d was claimed after token %d", stock.ErrFenced, goodsID, token)
+	var last string
+	if err := t.conn().QueryRowContext(ctx, readClaim, read.ID).Scan(&last); err != nil {
+		return t.store.fault(ctx, "read claim", err)
 	}
+	if last == claim.name {
+		return rowChanged(read.ID)
+	}
+	return fmt.Errorf("%w: goods %d was claimed after token %d", stock.ErrFenced, read.ID, claim.Token)
 }

@@ -36,7 +36,7 @@ func (s *Store) InStock(ctx context.Context, goodsID int64) (stock.Goods, error)
 const (
 	inStock = `g.stock + COALESCE((SELECT SUM(p.units) FROM tb_stock_place AS p WHERE p.goods_id = g.goods_id), 0)`
 
-	readInStock = `SELECT g.goods_id, ` + inStock + `, g.version, g.fence, g.per_user FROM tb_goods_stock AS g WHERE g.goods_id = ?`
+	readInStock = `SELECT g.goods_id, ` + inStock + `, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE g.goods_id = ?`
 )
 
 // CreateGoods makes a goods with its first units, 0 to stock.MaxStock.

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	setLimit = `UPDATE tb_goods_stock SET per_user = ?, version = version + 1 WHERE goods_id = ?`
+	setLimit = `UPDATE tb_goods_stock SET per_user = ?, ` + besideSales + ` WHERE goods_id = ?`
 
 	// An epoch ends with its limit: what was promised in it is offered again.
 	setLimitOfPlaces = `UPDATE tb_stock_place SET per_user = ?, epoch = epoch + 1 WHERE goods_id = ?`

@@ -28,7 +28,8 @@ func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
 				if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{p}}); err != nil {
 					return err
 				}
-				return tx.Subtract(t.Context(), 1, written)
+				_, _, err := tx.SubtractIfEnough(t.Context(), 1, written)
+				return err
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -35,7 +35,7 @@ func mysqlDialect() dialect {
 		forUpdate:     ` FOR UPDATE`,
 		// LAST_INSERT_ID(x) brings x back with the answer: no second statement
 		// is needed to learn what is left.
-		subtractIfEnough: `UPDATE tb_goods_stock SET stock = LAST_INSERT_ID(stock - ?), version = version + 1
+		subtractIfEnough: `UPDATE tb_goods_stock SET stock = LAST_INSERT_ID(stock - ?), ` + bySale + `
 			WHERE goods_id = ? AND stock >= ? AND per_user = ?`,
 		readSettled: `SELECT upto, seen, seen_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AS old
 			FROM tb_ledger_settled WHERE id = 1 FOR UPDATE`,

@@ -78,7 +78,6 @@ func (s *Store) Fill(ctx context.Context, goodsID int64, place string, floor int
 		if err != nil {
 			return err
 		}
-		tx.perUser = goods.PerUser // nobody changes it now
 		moved := max(0, goods.Stock)
 		before, found, err := s.readPlace(ctx, tx.conn(), goodsID, place)
 		if err != nil {
@@ -86,7 +85,7 @@ func (s *Store) Fill(ctx context.Context, goodsID int64, place string, floor int
 		}
 		epoch := max(before.Epoch, floor) + 1
 		if moved > 0 {
-			if err := tx.Subtract(ctx, goodsID, moved); err != nil {
+			if err := tx.Subtract(ctx, goods, moved); err != nil {
 				return err
 			}
 		}

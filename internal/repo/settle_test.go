@@ -218,7 +218,9 @@ func TestTheAuditOfAllGoodsAddsUpEachKindOfFailure(t *testing.T) {
 		}
 		auditsAll(t, s, stock.Audits{Goods: 4})
 		if err := s.InTx(t.Context(), func(tx *repo.Tx) error {
-			return errors.Join(tx.SetStock(t.Context(), 2, 13), tx.SetStock(t.Context(), 3, 6))
+			two, err := tx.Goods(t.Context(), 2)
+			three, err3 := tx.Goods(t.Context(), 3)
+			return errors.Join(err, err3, tx.SetStock(t.Context(), two, 13), tx.SetStock(t.Context(), three, 6))
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ func sqliteDialect() dialect {
 		// There are no row locks: every transaction takes the lock of the whole
 		// database when it begins (_txlock=immediate).
 		readForUpdate: readRow,
-		subtractIfEnough: `UPDATE tb_goods_stock SET stock = stock - ?, version = version + 1
+		subtractIfEnough: `UPDATE tb_goods_stock SET stock = stock - ?, ` + bySale + `
 			WHERE goods_id = ? AND stock >= ? AND per_user = ? RETURNING stock`,
 		// While a transaction runs there is no other: what it sees is all there is.
 		readSettled: `SELECT upto, seen, ? >= 0 AS old FROM tb_ledger_settled WHERE id = 1`,

@@ -163,6 +163,18 @@ func (s *Store) Version(ctx context.Context) (string, error) {
 // rolled back as the victim of a deadlock.
 const deadlockTries = 10
 
+// InTxOnce is InTx for what was computed from a read outside of the transaction, and
+// must not be written after a rollback without another read: where the database has
+// chosen the transaction as a victim, it is ErrRowChanged.
+func (s *Store) InTxOnce(ctx context.Context, do func(*Tx) error) error {
+	err := s.once(ctx, do)
+	if errors.Is(err, errDeadlock) {
+		s.retried(s.strategy)
+		return fmt.Errorf("%w: %w", ErrRowChanged, err)
+	}
+	return err
+}
+
 // InTx runs do in one transaction and commits it.
 //
 // An error of do rolls back and is returned as it is. A transaction that the

@@ -33,11 +33,11 @@ func (t *Tx) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 }
 
 // GoodsForUpdate reads the row and keeps every other writer from it until the
-// transaction ends. ErrLimitChanged: the goods has another limit.
+// transaction ends. ErrRowChanged: the goods has another limit.
 func (t *Tx) GoodsForUpdate(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	goods, err := t.lockGoods(ctx, goodsID)
 	if err == nil && goods.PerUser != t.perUser {
-		err = limitChanged(goodsID)
+		err = rowChanged(goodsID)
 	}
 	return goods, err
 }
@@ -47,38 +47,32 @@ func (t *Tx) lockGoods(ctx context.Context, goodsID int64) (stock.Goods, error) 
 	return t.store.readGoods(ctx, t.conn(), t.store.dialect.readForUpdate, goodsID)
 }
 
-// SetStock writes the stock, whatever is there by now. ErrLimitChanged: the goods
-// has another limit.
-func (t *Tx) SetStock(ctx context.Context, goodsID, units int64) error {
-	rows, err := t.write(ctx, "set stock", writeStock, units, goodsID, t.perUser)
-	if err == nil && rows == 0 {
-		err = limitChanged(goodsID)
-	}
-	return err
+// SetStock writes the stock that was computed from a read, whatever the same
+// strategy has sold since. ErrRowChanged: something else has changed.
+func (t *Tx) SetStock(ctx context.Context, read stock.Goods, units int64) error {
+	return t.writeComputed(ctx, "set stock", writeStock, read, units)
 }
 
 // SetStockIfVersion writes the stock where the row's version is still the one
-// that was read, and tells whether it was. It is not where the limit has changed.
-func (t *Tx) SetStockIfVersion(ctx context.Context, goodsID, units, version int64) (was bool, err error) {
-	rows, err := t.write(ctx, "set stock of version", writeStockIfVersion, units, goodsID, version)
+// that was read, and reports whether it was.
+func (t *Tx) SetStockIfVersion(ctx context.Context, read stock.Goods, units int64) (written bool, err error) {
+	me := t.store.strategy
+	rows, err := t.write(ctx, "set stock of version", writeStockIfVersion, units, me, me, read.ID, read.Version)
 	return rows == 1, err
 }
 
-// Subtract takes units off the stock, whatever is left of it. ErrLimitChanged: the
-// goods has another limit.
-func (t *Tx) Subtract(ctx context.Context, goodsID, units int64) error {
-	rows, err := t.write(ctx, "subtract stock", subtract, units, goodsID, t.perUser)
-	if err == nil && rows == 0 {
-		err = limitChanged(goodsID)
-	}
-	return err
+// Subtract takes units off the stock, whatever the same strategy has left of it
+// since the read. ErrRowChanged: something else has changed.
+func (t *Tx) Subtract(ctx context.Context, read stock.Goods, units int64) error {
+	return t.writeComputed(ctx, "subtract stock", subtract, read, units)
 }
 
 // SubtractIfEnough takes units off the stock where that many are left, and
 // tells whether there were. There are none where the goods has another limit.
 func (t *Tx) SubtractIfEnough(ctx context.Context, goodsID, units int64) (left int64, enough bool, err error) {
 	d := t.store.dialect
-	left, rows, err := d.change(ctx, t.conn(), d.subtractIfEnough, units, goodsID, units, t.perUser)
+	me := t.store.strategy
+	left, rows, err := d.change(ctx, t.conn(), d.subtractIfEnough, units, me, me, goodsID, units, t.perUser)
 	return left, rows == 1, t.store.fault(ctx, "subtract stock if enough", err)
 }
 
@@ -93,7 +87,7 @@ func (t *Tx) write(ctx context.Context, doing, statement string, args ...any) (r
 
 func (s *Store) readGoods(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64) (stock.Goods, error) {
 	var g stock.Goods
-	err := conn.QueryRowContext(ctx, statement, goodsID).Scan(&g.ID, &g.Stock, &g.Version, &g.Fence, &g.PerUser)
+	err := conn.QueryRowContext(ctx, statement, goodsID).Scan(&g.ID, &g.Stock, &g.Version, &g.Fence, &g.PerUser, &g.Writer, &g.WriterEpoch)
 	if errors.Is(err, sql.ErrNoRows) {
 		return stock.Goods{}, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
 	}

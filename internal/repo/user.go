@@ -3,7 +3,6 @@ package repo
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -24,12 +23,6 @@ import (
 // That nobody sells under an old limit is for the row, or the bucket: it is written
 // only where its limit is the one that the transaction sells under. For a promise
 // it is for the epoch of the place.
-
-// ErrLimitChanged tells that the goods has another limit of one buyer than the one
-// that the transaction sells under. Nothing is written; it is to be read anew.
-var ErrLimitChanged = fmt.Errorf("%w: the limit of one buyer has just been changed", stock.ErrBusy)
-
-func limitChanged(goodsID int64) error { return fmt.Errorf("goods %d: %w", goodsID, ErrLimitChanged) }
 
 const (
 	countUsers    = `INSERT INTO tb_stock_user (goods_id, user_id, units, allowed) VALUES `
@@ -136,12 +129,12 @@ func countStatement(users []userUnits, onUser string) (statement string, args []
 }
 
 // ConfirmLimit tells whether the goods still has the limit that the transaction sells
-// under: for those who refuse everybody, and write nothing. ErrLimitChanged: it has
+// under: for those who refuse everybody, and write nothing. ErrRowChanged: it has
 // another one.
 func (t *Tx) ConfirmLimit(ctx context.Context, goodsID int64) error {
 	goods, err := t.Goods(ctx, goodsID)
 	if err == nil && goods.PerUser != t.perUser {
-		err = limitChanged(goodsID)
+		err = rowChanged(goodsID)
 	}
 	return err
 }

@@ -191,7 +191,8 @@ func TestAnOrderThatCannotBeWrittenIsPutAside(t *testing.T) {
 		if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: 99, Batch: []stock.Purchase{lost}}); err != nil {
 			return err
 		}
-		return tx.Subtract(t.Context(), 99, 2)
+		_, _, err := tx.SubtractIfEnough(t.Context(), 99, 2)
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -90,12 +90,13 @@ func (f fenceable) sellFenced(ctx context.Context, lease lock.Lease, goodsID int
 	if err != nil {
 		return nil, err
 	}
-	if err := f.store.ClaimFence(ctx, goodsID, token); err != nil {
+	claim, err := f.store.ClaimFence(ctx, goodsID, token)
+	if err != nil {
 		return nil, f.reseedAfter(ctx, goodsID, err)
 	}
 	return checkThenWrite(ctx, f.store, goodsID, batch, token,
 		func(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
-			return tx.SetStockIfFence(ctx, read.ID, read.Stock-units, token)
+			return tx.SetStockIfClaimed(ctx, read, read.Stock-units, claim)
 		})
 }
 

@@ -31,7 +31,7 @@ func mutexInTx() Entry {
 type inTx struct{ guarded }
 
 func (s inTx) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
-	return whileLimitChanges(func() ([]stock.Outcome, error) {
+	return whileRowChanges(func() ([]stock.Outcome, error) {
 		return s.store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) {
 			locked := s.guarded
 			locked.sell = s.sellIn(tx)

@@ -22,41 +22,45 @@ type write func(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64)
 
 // setStock writes back what was computed from the read.
 func setStock(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
-	return tx.SetStock(ctx, read.ID, read.Stock-units)
+	return tx.SetStock(ctx, read, read.Stock-units)
 }
 
 // subtract lets the database compute, and does not compare again.
 func subtract(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
-	return tx.Subtract(ctx, read.ID, units)
+	return tx.Subtract(ctx, read, units)
 }
 
 // checkThenWrite reads the stock, compares, and writes in a transaction of its
-// own. Between the read and the write anything can happen, unless the caller
-// holds a lock that keeps it from happening; the lock's token, or 0, goes into
-// the ledger.
+// own. Between the read and the write the same strategy can sell as well, unless the
+// caller holds a lock that keeps it from that; the lock's token, or 0, goes into the
+// ledger. Where anything else has changed the row in between, the batch is decided
+// anew, with the row locked before it is read: that is noticed by the write of
+// whichever purchase meets it, and lost by none.
 func checkThenWrite(ctx context.Context, store site, goodsID int64, batch []stock.Purchase, token uint64, write write) ([]stock.Outcome, error) {
-	return whileLimitChanges(func() ([]stock.Outcome, error) {
-		read, err := store.Goods(ctx, goodsID)
-		if err != nil {
-			return nil, err
-		}
-		plan := plan{read: read, batch: batch, token: token}
-		if refused, none := plan.noneFits(); none {
-			return answer(refused, nil), nil
-		}
-		ctx := store.between(ctx, goodsID)
-		return store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) { return plan.sell(ctx, tx, write) })
-	})
+	read, err := store.Goods(ctx, goodsID)
+	if err != nil {
+		return nil, err
+	}
+	plan := plan{read: read, batch: batch, token: token}
+	if refused, none := plan.noneFits(); none {
+		return answer(refused, nil), nil
+	}
+	work := store.between(ctx, goodsID)
+	outcomes, err := sellIn(work, store.InTxOnce, func(tx *repo.Tx) ([]stock.Outcome, error) { return plan.sell(work, tx, write) })
+	if !errors.Is(err, repo.ErrRowChanged) {
+		return outcomes, err
+	}
+	return whileRowChanges(func() ([]stock.Outcome, error) { return plan.sellLocked(ctx, store, write) })
 }
 
-// limitChanges bounds how often a batch is sold anew because its goods was given
-// another limit of one buyer in the middle of it.
-const limitChanges = 5
+// rowChanges bounds how often a batch is decided anew because its item was changed
+// in the middle of it.
+const rowChanges = 5
 
-func whileLimitChanges(sell func() ([]stock.Outcome, error)) (outcomes []stock.Outcome, err error) {
-	for range limitChanges {
+func whileRowChanges(sell func() ([]stock.Outcome, error)) (outcomes []stock.Outcome, err error) {
+	for range rowChanges {
 		outcomes, err = sell()
-		if !errors.Is(err, repo.ErrLimitChanged) {
+		if !errors.Is(err, repo.ErrRowChanged) {
 			return outcomes, err
 		}
 	}
@@ -87,6 +91,26 @@ func (p plan) sell(ctx context.Context, tx *repo.Tx, write write) ([]stock.Outco
 		return nil, err
 	}
 	return p.sellUnder(ctx, tx, limit, write)
+}
+
+// sellLocked reads the row anew under its lock, and sells from that. Buyers are
+// counted in before, under the limit of an earlier read.
+func (p plan) sellLocked(ctx context.Context, store site, write write) ([]stock.Outcome, error) {
+	before, err := store.Goods(ctx, p.read.ID)
+	if err != nil {
+		return nil, err
+	}
+	return store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) {
+		limit, err := tx.CountIn(ctx, before.ID, before.PerUser, p.batch)
+		if err != nil {
+			return nil, err
+		}
+		locked := p
+		if locked.read, err = tx.GoodsForUpdate(ctx, before.ID); err != nil {
+			return nil, err
+		}
+		return locked.sellUnder(store.between(ctx, before.ID), tx, limit, write)
+	})
 }
 
 // sellUnder is sell for buyers who are counted in.
@@ -161,7 +185,7 @@ func (t taker) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase
 		if err == nil {
 			return merge(refused, sold), nil
 		}
-		if !errors.Is(err, errDoesNotFit) && !errors.Is(err, repo.ErrLimitChanged) {
+		if !errors.Is(err, errDoesNotFit) && !errors.Is(err, repo.ErrRowChanged) {
 			return nil, err
 		}
 		look = true

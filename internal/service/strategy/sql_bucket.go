@@ -50,7 +50,7 @@ func newBucketed(store site, count int) bucketed {
 // says so at once and no bucket is locked for longer. Whoever is refused was
 // refused by a look at the stock: that costs one read and no transaction.
 func (b bucketed) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
-	return whileLimitChanges(func() ([]stock.Outcome, error) {
+	return whileRowChanges(func() ([]stock.Outcome, error) {
 		plan, err := b.plan(ctx, goodsID, batch)
 		if err != nil {
 			return nil, err
@@ -154,7 +154,7 @@ func (b bucketed) collect(ctx context.Context, p plan) ([]stock.Outcome, error) 
 		}
 		p.read = all
 		outcomes, err := p.sellUnder(ctx, tx, limit, func(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
-			return tx.Spread(ctx, read.ID, read.Stock-units, buckets, b.count)
+			return tx.Spread(ctx, read, read.Stock-units, buckets, b.count)
 		})
 		if err == nil && slices.ContainsFunc(outcomes, isSold) {
 			b.store.between(ctx, p.read.ID)

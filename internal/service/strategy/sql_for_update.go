@@ -26,5 +26,5 @@ func takeLocked(ctx context.Context, tx *repo.Tx, goodsID, units int64) (left in
 		return 0, false, err
 	}
 	left = goods.Stock - units
-	return left, true, tx.SetStock(ctx, goodsID, left)
+	return left, true, tx.SetStock(ctx, goods, left)
 }

@@ -60,8 +60,8 @@ func (s optimistic) Deduct(ctx context.Context, goodsID int64, batch []stock.Pur
 }
 
 func setStockIfUnchanged(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
-	was, err := tx.SetStockIfVersion(ctx, read.ID, read.Stock-units, read.Version)
-	if err == nil && !was {
+	written, err := tx.SetStockIfVersion(ctx, read, read.Stock-units)
+	if err == nil && !written {
 		err = errStale
 	}
 	return err

@@ -60,7 +60,7 @@ func isShutOutByALaterClaim(t *testing.T, s *subject) {
 	replica := s.fenced(t)[0]
 	goods := s.create(t, 10)
 	const ahead = 1 << 60
-	if err := s.store.As(s.entry.Name).ClaimFence(t.Context(), goods, ahead); err != nil {
+	if _, err := s.store.As(s.entry.Name).ClaimFence(t.Context(), goods, ahead); err != nil {
 		t.Fatal(err)
 	}
 	_, err := replica.Deduct(t.Context(), goods, []stock.Purchase{buy(1)})
@@ -71,7 +71,7 @@ func isShutOutByALaterClaim(t *testing.T, s *subject) {
 		want(t, "stock after a refusal", s.audit(t, goods).Stock, 10)
 	}
 	// Another strategy's tokens do not compare: whoever claims last is it.
-	if err := s.store.As("another").ClaimFence(t.Context(), goods, 1); err != nil {
+	if _, err := s.store.As("another").ClaimFence(t.Context(), goods, 1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := replica.Deduct(t.Context(), goods, []stock.Purchase{buy(1)}); err != nil {
