@@ -241,8 +241,8 @@ func followsTheLimit(t *testing.T, s *subject) {
 // countsWhatOthersSold has another strategy sell before.
 func countsWhatOthersSold(t *testing.T, s *subject) {
 	goods := s.createLimited(t, 100, perUser)
-	other := conditional(s.deps(t, s.store))
-	if err := oneOf(other.Deduct(t.Context(), goods, []stock.Purchase{by("a", 2)})); err != nil {
+	other := s.another(t, "sql-conditional")
+	if err := oneOf(other.strategy.Deduct(t.Context(), goods, []stock.Purchase{by("a", 2)})); err != nil {
 		t.Fatal(err)
 	}
 	assertLimited(t, oneOf(s.deduct(t.Context(), goods, by("a", 2))), 2)
@@ -250,16 +250,6 @@ func countsWhatOthersSold(t *testing.T, s *subject) {
 		t.Errorf("what was left of the limit is answered with %v", err)
 	}
 	s.wantSoldInAll(t, goods, 100, 3)
-}
-
-// conditional is a strategy that knows nothing of any other.
-func conditional(d strategy.Deps) strategy.Strategy {
-	for _, entry := range strategy.Registry() {
-		if entry.Name == "sql-conditional" {
-			return entry.New(d)
-		}
-	}
-	panic("the registry has no sql-conditional")
 }
 
 // countsWhatIsSoldWhileALimitComes has some buyers buy on three replicas while a limit

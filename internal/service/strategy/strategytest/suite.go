@@ -95,6 +95,9 @@ func contents() []topic {
 		{"FollowsTheLimit", followsTheLimit},
 		{"CountsWhatOthersSold", countsWhatOthersSold},
 		{"CountsWhatIsSoldWhileALimitComes", countsWhatIsSoldWhileALimitComes},
+		// beside.go
+		{"NoticesWhatChangesBesideASale", noticesWhatChangesBesideASale},
+		{"LosesNoRestockInACrowd", losesNoRestockInACrowd},
 		// undersell.go
 		{"RefusesWhileStockIsLeft", refusesWhileStockIsLeft},
 		{"LosesUnitsWithAReplica", losesUnitsWithAReplica},
@@ -117,8 +120,26 @@ type subject struct {
 	// them.
 	bare  []strategy.Strategy
 	group func(t *testing.T, bare strategy.Strategy) strategy.Strategy
-	// deps is what a replica of its own is made of.
-	deps func(*testing.T, *repo.Store) strategy.Deps
+	bench Bench
+	// prefix begins all keys in Redis.
+	prefix string
+}
+
+// deps is what a replica of its own is made of.
+func (s *subject) deps(t *testing.T, store *repo.Store) strategy.Deps {
+	t.Helper()
+	return s.depsOf(t, s.entry, store)
+}
+
+// depsOf is the same for any strategy.
+func (s *subject) depsOf(t *testing.T, entry strategy.Entry, store *repo.Store) strategy.Deps {
+	t.Helper()
+	return strategy.Deps{
+		Store: store.As(entry.Name), LockWait: lockWait, Lock: s.bench.Locks(t, entry.Needs),
+		Hot:     hot.Options{Prefix: s.prefix},
+		Retry:   strategy.Retry{Tries: tries, Step: time.Millisecond, Max: 50 * time.Millisecond},
+		Buckets: buckets,
+	}
 }
 
 // settleWithin bounds the wait for a ledger that is written later than the answer.
@@ -153,15 +174,7 @@ const (
 
 func newSubject(t *testing.T, bench Bench, prefix string, entry strategy.Entry, stores []*repo.Store, goods *atomic.Int64) *subject {
 	t.Helper()
-	s := &subject{entry: entry, store: stores[0], goods: goods}
-	s.deps = func(t *testing.T, store *repo.Store) strategy.Deps {
-		return strategy.Deps{
-			Store: store.As(entry.Name), LockWait: lockWait, Lock: bench.Locks(t, entry.Needs),
-			Hot:     hot.Options{Prefix: prefix},
-			Retry:   strategy.Retry{Tries: tries, Step: time.Millisecond, Max: 50 * time.Millisecond},
-			Buckets: buckets,
-		}
-	}
+	s := &subject{entry: entry, store: stores[0], goods: goods, bench: bench, prefix: prefix}
 	for _, store := range stores {
 		replica := entry.New(s.deps(t, store))
 		closeAfter(t, replica)

@@ -1,0 +1,220 @@
+package strategytest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// beside is what can happen to an item in the middle of a sale: after the strategy
+// has read the stock and before it writes, or before the database commits.
+type beside struct {
+	name  string
+	needs []lock.Backend
+	// do returns how many units it restocked, and how many it sold.
+	do func(t *testing.T, s *subject, goodsID int64) (restocked, sold int64)
+}
+
+const (
+	besideStock   = 10
+	besideRestock = 50
+	besideSale    = 3
+)
+
+func changesBeside() []beside {
+	return []beside{
+		{name: "ARestock", do: func(t *testing.T, s *subject, goodsID int64) (restocked, sold int64) {
+			s.restock(t, goodsID, besideRestock)
+			return besideRestock, 0
+		}},
+		{name: "ALimit", do: func(t *testing.T, s *subject, goodsID int64) (restocked, sold int64) {
+			s.limit(t, goodsID, besideSale-1)
+			return 0, 0
+		}},
+		{name: "UnitsMovedToBuckets", do: sellsBy("sql-bucket")},
+		{name: "UnitsMovedToRedis", needs: []lock.Backend{lock.Redis}, do: sellsBy("redis-stock")},
+		{name: "ASaleByTheDatabase", do: sellsBy("sql-conditional")},
+		{name: "ASaleUnderARowLock", do: sellsBy("sql-for-update")},
+		{name: "ASaleUnderAnotherLock", do: sellsBy("sql-insert-lock")},
+	}
+}
+
+// sellsBy sells one unit by another strategy.
+func sellsBy(name string) func(*testing.T, *subject, int64) (restocked, sold int64) {
+	return func(t *testing.T, s *subject, goodsID int64) (restocked, sold int64) {
+		t.Helper()
+		other := s.another(t, name)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), settleWithin)
+		defer cancel()
+		err := oneOf(other.strategy.Deduct(ctx, goodsID, []stock.Purchase{by("another", 1)}))
+		other.settle(t, goodsID)
+		if err != nil {
+			if !errors.Is(err, stock.ErrInsufficientStock) && !errors.Is(err, stock.ErrBusy) {
+				t.Errorf("%s beside the sale: %v", name, err)
+			}
+			return 0, 0
+		}
+		return 0, 1
+	}
+}
+
+// other is another strategy than the subject, on the same store and servers.
+type other struct {
+	*subject
+	strategy strategy.Strategy
+}
+
+// another makes a strategy of the registry by its name.
+func (s *subject) another(t *testing.T, name string) other {
+	t.Helper()
+	for _, entry := range strategy.Registry() {
+		if entry.Name != name {
+			continue
+		}
+		renamed := *s
+		renamed.entry = entry
+		made := entry.New(s.depsOf(t, entry, s.store))
+		closeAfter(t, made)
+		renamed.bare = []strategy.Strategy{made}
+		return other{&renamed, made}
+	}
+	t.Fatalf("the registry has no %s", name)
+	return other{}
+}
+
+// middle runs a function once, in the middle of the next sale.
+type middle struct{ next atomic.Pointer[func()] }
+
+func (*middle) Record(_ string, l lock.Locker) lock.Locker { return l }
+
+func (m *middle) Between(ctx context.Context, _ string, _ int64) context.Context {
+	if do := m.next.Swap(nil); do != nil {
+		(*do)()
+	}
+	return ctx
+}
+
+// middleWithin is how long a sale waits for what happens in its middle. One that
+// holds the row waits in vain: the change comes after it.
+const middleWithin = 100 * time.Millisecond
+
+// noticesWhatChangesBesideASale has every change happen in the middle of one
+// purchase, fenced and not: nothing of either is lost or doubled, whatever the
+// strategy does to purchases of its own.
+func noticesWhatChangesBesideASale(t *testing.T, s *subject) {
+	for _, change := range changesBeside() {
+		t.Run(change.name, func(t *testing.T) {
+			if len(change.needs) > 0 && s.missing(t, change.needs) {
+				t.Skipf("needs %v", change.needs)
+			}
+			seen := new(middle)
+			deps := s.deps(t, s.store)
+			deps.Lab = seen
+			bare := s.entry.New(deps)
+			closeAfter(t, bare)
+			assertChangeNoticed(t, s, change, seen, s.group(t, bare))
+			if fencer, can := bare.(strategy.Fencer); can {
+				assertChangeNoticed(t, s, change, seen, s.group(t, fencer.Fenced()))
+			}
+		})
+	}
+}
+
+// missing tells whether one of the backends is not there, in a subtest of its own
+// that then says so.
+func (s *subject) missing(t *testing.T, needs []lock.Backend) bool {
+	t.Helper()
+	there := false
+	t.Run("Backends", func(t *testing.T) {
+		s.bench.Locks(t, needs)
+		there = true
+	})
+	return !there
+}
+
+func assertChangeNoticed(t *testing.T, s *subject, change beside, seen *middle, sells strategy.Strategy) {
+	t.Helper()
+	goods := s.create(t, besideStock)
+	var restocked, soldBeside int64
+	done := make(chan struct{})
+	happen := sync.OnceFunc(func() {
+		go func() {
+			defer close(done)
+			restocked, soldBeside = change.do(t, s, goods)
+		}()
+		select {
+		case <-done:
+		case <-time.After(middleWithin):
+		}
+	})
+	seen.next.Store(&happen)
+	err := oneOf(sells.Deduct(t.Context(), goods, []stock.Purchase{by("buyer", besideSale)}))
+	happen() // a strategy without a middle meets it between two purchases
+	<-done
+	var sold int64
+	switch {
+	case err == nil:
+		sold = besideSale
+	case !errors.Is(err, stock.ErrInsufficientStock) && !errors.Is(err, stock.ErrUserLimit) && !errors.Is(err, stock.ErrBusy):
+		t.Errorf("the sale ended with %v", err)
+	}
+	s.settle(t, goods)
+	audit, err := s.store.AuditInFull(t.Context(), goods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !audit.Clean {
+		t.Errorf("the audit is %+v, of buyers %+v", audit, audit.Buyers)
+	}
+	want(t, "sold", audit.Sold, sold+soldBeside)
+	want(t, "stock", audit.Stock, besideStock+restocked-sold-soldBeside)
+}
+
+// losesNoRestockInACrowd restocks again and again while three replicas sell. Each
+// restock is larger than all sales together, so that one which is lost shows, however
+// many sales a strategy loses that is here for that.
+func losesNoRestockInACrowd(t *testing.T, s *subject) {
+	const restocks, clients, attempts = 8, 6, 10
+	const units = 1000 // of each restock
+	lists := [][]strategy.Strategy{s.replicas}
+	if s.entry.Claims.Fenceable {
+		lists = append(lists, s.fenced(t))
+	}
+	for _, replicas := range lists {
+		goods := s.create(t, units)
+		var sold, turn atomic.Int64
+		var all sync.WaitGroup
+		for range clients {
+			all.Go(func() {
+				for range attempts {
+					err := oneOf(replicas[turn.Add(1)%int64(len(replicas))].Deduct(t.Context(), goods, []stock.Purchase{buy(1)}))
+					if err == nil {
+						sold.Add(1)
+					} else if !errors.Is(err, stock.ErrBusy) && !errors.Is(err, stock.ErrFenced) && !errors.Is(err, stock.ErrInsufficientStock) {
+						t.Errorf("beside a restock: %v", err)
+					}
+				}
+			})
+		}
+		all.Go(func() {
+			for range restocks {
+				s.restock(t, goods, units)
+				time.Sleep(time.Millisecond) // sales come between
+			}
+		})
+		all.Wait()
+		audit := s.audit(t, goods)
+		want(t, "sold", audit.Sold, sold.Load())
+		want(t, "restocked", audit.Initial, units*(restocks+1))
+		if audit.Lost < 0 || s.entry.Claims.ExclusiveAcrossReplicas && !audit.Clean {
+			t.Errorf("after %d restocks the audit is %+v", restocks, audit)
+		}
+	}
+}
