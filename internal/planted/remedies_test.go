@@ -16,8 +16,8 @@ func breaches() []breach {
 	return []breach{
 		{
 			name: "the UPDATE does not compare",
-			file: "internal/repo/mysql.go", old: "LAST_INSERT_ID(stock - ?), version = version + 1\n			WHERE goods_id = ? AND stock >= ? AND",
-			new:        "stock - ?, version = version + 1 WHERE goods_id = ? AND ? > 0 AND",
+			file: "internal/repo/mysql.go", old: "LAST_INSERT_ID(stock - ?), ` + bySale + `\n			WHERE goods_id = ? AND stock >= ? AND",
+			new:        "stock - ?, ` + bySale + ` WHERE goods_id = ? AND ? > 0 AND",
 			experiment: "oversell", remedies: []string{"conditional"},
 		},
 		{
@@ -98,7 +98,7 @@ func breaches() []breach {
 		},
 		{
 			name: "the fence is not required at the write",
-			file: "internal/repo/fence.go", old: "WHERE goods_id = ? AND fence = ? AND", new: "WHERE goods_id = ? AND ? > 0 AND",
+			file: "internal/repo/fence.go", old: "writeStock + ` AND claim = ?`", new: "writeStock + ` AND ? <> ''`",
 			experiment: "paused-holder", remedies: []string{"redis-lua-fenced", "zk-sequential-fenced", "etcd-fenced"},
 		},
 		{

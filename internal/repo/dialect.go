@@ -46,7 +46,7 @@ type dialect struct {
 // The statements that every dialect shares. Each write of the row lifts its
 // version, so that optimistic writers notice every other one.
 const (
-	goodsColumns = `g.version, g.fence, g.per_user, g.writer, g.writer_epoch`
+	goodsColumns = `g.version, g.fence, g.per_user, g.writer_epoch`
 
 	readRow = `SELECT g.goods_id, g.stock, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE g.goods_id = ?`
 

@@ -65,10 +65,8 @@ func (s *Store) Fence(ctx context.Context, goodsID int64) (token uint64, err err
 // SetStockIfClaimed is SetStock for a holder whose claim is still the last one, and
 // stock.ErrFenced for every other.
 func (t *Tx) SetStockIfClaimed(ctx context.Context, read stock.Goods, units int64, claim Claim) error {
-	me := t.store.strategy
-	args := append([]any{units, me, me, read.ID}, t.store.asRead(read)...)
-	rows, err := t.write(ctx, "set stock of claim", writeStockIfClaimed, append(args, claim.name)...)
-	if err != nil || rows > 0 {
+	written, err := t.writeComputed(ctx, "set stock of claim", writeStockIfClaimed, read, units, claim.name)
+	if err != nil || written {
 		return err
 	}
 	var last string

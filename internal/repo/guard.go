@@ -15,8 +15,8 @@ import (
 // Therefore the row has an epoch of one writer. A change beside the sales begins a
 // new epoch that has no writer yet. The first strategy to sell in an epoch becomes
 // its writer; a sale by another one begins the next epoch. A write that was
-// computed from a read is accepted in the same epoch while no other strategy is
-// its writer, or where nothing at all was written since.
+// computed from a read is accepted where nothing at all was written since, or in the
+// same epoch while no other strategy is its writer.
 
 const (
 	// bySale takes the strategy twice.
@@ -36,25 +36,22 @@ var ErrRowChanged = fmt.Errorf("%w: the stock was changed beside the sale", stoc
 
 func rowChanged(goodsID int64) error { return fmt.Errorf("goods %d: %w", goodsID, ErrRowChanged) }
 
-// noEpoch is no row's epoch.
-const noEpoch = -1
-
-// asRead are the arguments of unchanged. What was read while another strategy was
-// the writer says nothing about that one's next sale, which stays in its epoch.
-func (s *Store) asRead(read stock.Goods) []any {
-	epoch := read.WriterEpoch
-	if read.Writer != "" && read.Writer != s.strategy {
-		epoch = noEpoch
-	}
-	return []any{read.Version, epoch, s.strategy}
-}
-
-// writeComputed runs a statement that ends in unchanged.
-func (t *Tx) writeComputed(ctx context.Context, doing, statement string, read stock.Goods, units int64) error {
-	me := t.store.strategy
-	rows, err := t.write(ctx, doing, statement, append([]any{units, me, me, read.ID}, t.store.asRead(read)...)...)
-	if err == nil && rows == 0 {
+func orChanged(read stock.Goods, written bool, err error) error {
+	if err == nil && !written {
 		err = rowChanged(read.ID)
 	}
 	return err
+}
+
+// writeComputed runs a statement that begins with bySale and ends in unchanged,
+// where the item has the limit that the transaction sells under, and reports whether
+// the row was as it was read. more are the arguments of what follows.
+func (t *Tx) writeComputed(ctx context.Context, doing, statement string, read stock.Goods, units int64, more ...any) (written bool, err error) {
+	if read.PerUser != t.perUser {
+		return false, rowChanged(read.ID)
+	}
+	me := t.store.strategy
+	args := append([]any{units, me, me, read.ID, read.Version, read.WriterEpoch, me}, more...)
+	rows, err := t.write(ctx, doing, statement, args...)
+	return rows == 1, err
 }

@@ -78,6 +78,7 @@ func (s *Store) Fill(ctx context.Context, goodsID int64, place string, floor int
 		if err != nil {
 			return err
 		}
+		tx.perUser = goods.PerUser // which nothing changes: the row is locked
 		moved := max(0, goods.Stock)
 		before, found, err := s.readPlace(ctx, tx.conn(), goodsID, place)
 		if err != nil {

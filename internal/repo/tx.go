@@ -50,7 +50,8 @@ func (t *Tx) lockGoods(ctx context.Context, goodsID int64) (stock.Goods, error) 
 // SetStock writes the stock that was computed from a read, whatever the same
 // strategy has sold since. ErrRowChanged: something else has changed.
 func (t *Tx) SetStock(ctx context.Context, read stock.Goods, units int64) error {
-	return t.writeComputed(ctx, "set stock", writeStock, read, units)
+	written, err := t.writeComputed(ctx, "set stock", writeStock, read, units)
+	return orChanged(read, written, err)
 }
 
 // SetStockIfVersion writes the stock where the row's version is still the one
@@ -64,7 +65,8 @@ func (t *Tx) SetStockIfVersion(ctx context.Context, read stock.Goods, units int6
 // Subtract takes units off the stock, whatever the same strategy has left of it
 // since the read. ErrRowChanged: something else has changed.
 func (t *Tx) Subtract(ctx context.Context, read stock.Goods, units int64) error {
-	return t.writeComputed(ctx, "subtract stock", subtract, read, units)
+	written, err := t.writeComputed(ctx, "subtract stock", subtract, read, units)
+	return orChanged(read, written, err)
 }
 
 // SubtractIfEnough takes units off the stock where that many are left, and
@@ -87,7 +89,7 @@ func (t *Tx) write(ctx context.Context, doing, statement string, args ...any) (r
 
 func (s *Store) readGoods(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64) (stock.Goods, error) {
 	var g stock.Goods
-	err := conn.QueryRowContext(ctx, statement, goodsID).Scan(&g.ID, &g.Stock, &g.Version, &g.Fence, &g.PerUser, &g.Writer, &g.WriterEpoch)
+	err := conn.QueryRowContext(ctx, statement, goodsID).Scan(&g.ID, &g.Stock, &g.Version, &g.Fence, &g.PerUser, &g.WriterEpoch)
 	if errors.Is(err, sql.ErrNoRows) {
 		return stock.Goods{}, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
 	}

@@ -106,10 +106,9 @@ type Goods struct {
 	Fence uint64 `json:"fence"`
 	// PerUser is the most units that one buyer may have; 0 is no limit.
 	PerUser int64 `json:"per_user"`
-	// Writer is the strategy that alone has written the row in this WriterEpoch, or
-	// empty. An epoch ends with a change by another strategy or beside the sales.
-	Writer      string `json:"-"`
-	WriterEpoch int64  `json:"-"`
+	// WriterEpoch grows with each change of the row beside the sales, and with each
+	// sale by another strategy than the last one: see repo.ErrRowChanged.
+	WriterEpoch int64 `json:"-"`
 }
 
 // Units is the sum of the quantities of a batch.

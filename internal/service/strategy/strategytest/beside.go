@@ -18,6 +18,8 @@ import (
 type beside struct {
 	name  string
 	needs []lock.Backend
+	// twice has it happen before the sale begins, too.
+	twice bool
 	// do returns how many units it restocked, and how many it sold.
 	do func(t *testing.T, s *subject, goodsID int64) (restocked, sold int64)
 }
@@ -41,6 +43,7 @@ func changesBeside() []beside {
 		{name: "UnitsMovedToBuckets", do: sellsBy("sql-bucket")},
 		{name: "UnitsMovedToRedis", needs: []lock.Backend{lock.Redis}, do: sellsBy("redis-stock")},
 		{name: "ASaleByTheDatabase", do: sellsBy("sql-conditional")},
+		{name: "AThirdSaleByTheDatabase", twice: true, do: sellsBy("sql-conditional")},
 		{name: "ASaleUnderARowLock", do: sellsBy("sql-for-update")},
 		{name: "ASaleUnderAnotherLock", do: sellsBy("sql-insert-lock")},
 	}
@@ -143,11 +146,15 @@ func assertChangeNoticed(t *testing.T, s *subject, change beside, seen *middle, 
 	t.Helper()
 	goods := s.create(t, besideStock)
 	var restocked, soldBeside int64
+	if change.twice {
+		restocked, soldBeside = change.do(t, s, goods)
+	}
 	done := make(chan struct{})
 	happen := sync.OnceFunc(func() {
 		go func() {
 			defer close(done)
-			restocked, soldBeside = change.do(t, s, goods)
+			r, sold := change.do(t, s, goods)
+			restocked, soldBeside = restocked+r, soldBeside+sold
 		}()
 		select {
 		case <-done:
