@@ -3,6 +3,7 @@ package nginx_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -185,5 +186,34 @@ func TestAReplicasOwnLimitIsPassedOn(t *testing.T) {
 	want := answer{http.StatusTooManyRequests, "", "application/problem+json", "urn:stockd:problem:user-limit"}
 	if got := ask(t, address, "127.0.0.2", ""); got != want {
 		t.Errorf("it is answered with %+v, want %+v", got, want)
+	}
+}
+
+// A write without an answer may have happened; a read has changed nothing, and needs
+// no key to be sent again.
+func TestARequestWithoutAnAnswer(t *testing.T) {
+	address := start(t, nginx.Limits{}, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	for method, want := range map[string]string{
+		http.MethodGet: "backend-unavailable", http.MethodHead: "", http.MethodPost: "outcome-unknown", http.MethodPut: "outcome-unknown",
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+"/goods/1", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		if err := errors.Join(err, response.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") != "1" ||
+			response.Header.Get("Content-Type") != "application/problem+json" || response.Header.Get("X-Stockd-Upstream") == "" {
+			t.Errorf("%s is answered with %s %v", method, response.Status, response.Header)
+		}
+		if !strings.Contains(string(body), want) || strings.Contains(string(body), "Idempotency-Key") != (want == "outcome-unknown") {
+			t.Errorf("%s is answered with %q, want %s", method, body, want)
+		}
 	}
 }

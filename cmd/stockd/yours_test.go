@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/pkg/client"
 )
 
 // Commands for servers that run already: what a container without a shell is
@@ -117,5 +119,14 @@ func TestTheBalancerAnswersInProblems(t *testing.T) {
 	}
 	if status, slug := ask("{}"); status != http.StatusServiceUnavailable || slug != "outcome-unknown" {
 		t.Errorf("without a replica: %d %s, want 503 outcome-unknown", status, slug)
+	}
+	c := client.Client{URL: l.cluster.URL}
+	_, err := c.Goods(t.Context(), 1)
+	if problem, ok := errors.AsType[*client.Problem](err); !ok || problem.Code != "backend-unavailable" || !errors.Is(err, client.ErrUnavailable) {
+		t.Errorf("a read without a replica: %v, want backend-unavailable", err)
+	}
+	_, err = c.Deduct(t.Context(), client.Purchase{GoodsID: 1, RequestID: "mine"})
+	if unknown, ok := errors.AsType[*client.UnknownError](err); !ok || unknown.RequestID != "mine" {
+		t.Errorf("a purchase without a replica: %v, want the outcome of mine unknown", err)
 	}
 }

@@ -121,7 +121,7 @@ type Redis struct {
 
 // RedisStock is how redis-stock sells.
 type RedisStock struct {
-	Prefix     string        `key:"prefix" default:"stockd" doc:"begins every key; the same on all replicas, and another one for another database on the same Redis"`
+	Prefix     string        `key:"prefix" default:"stockd" doc:"begins every key, also those of redis-decr and redis-list; the same on all replicas, and another one for another database on the same Redis"`
 	Partitions int           `key:"partitions" default:"8" doc:"streams over which the goods are spread, 1 to 256; the same on all replicas, and changed only while nothing is pending"`
 	Batch      int           `key:"batch" default:"1000" doc:"most orders that are written in one transaction, 1 to 2000"`
 	Linger     time.Duration `key:"linger" default:"50ms" doc:"how long orders may gather between two batches, 0 to 1s"`

@@ -137,7 +137,7 @@ func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key strin
 	if err != nil {
 		return stock.Goods{}, err
 	}
-	if err := i.catalogue.Restocked(ctx, goodsID, units); err != nil {
+	if err := notify(ctx, func(ctx context.Context) error { return i.catalogue.Restocked(ctx, goodsID, units) }); err != nil {
 		return stock.Goods{}, fmt.Errorf("%w: the units were added: %w", stock.ErrUnknownOutcome, err)
 	}
 	return i.store.InStock(ctx, goodsID)
@@ -151,10 +151,21 @@ func (i *Inventory) SetLimit(ctx context.Context, goodsID, perUser int64) (stock
 	if err := i.store.SetLimit(ctx, goodsID, perUser); err != nil {
 		return stock.Goods{}, err
 	}
-	if err := i.catalogue.LimitChanged(ctx, goodsID); err != nil {
+	if err := notify(ctx, func(ctx context.Context) error { return i.catalogue.LimitChanged(ctx, goodsID) }); err != nil {
 		return stock.Goods{}, fmt.Errorf("%w: the limit was set: %w", stock.ErrUnknownOutcome, err)
 	}
 	return i.store.InStock(ctx, goodsID)
+}
+
+// notifyWithin bounds how long the strategies are notified of what is committed.
+const notifyWithin = 30 * time.Second
+
+// notify goes on when the request is cancelled: what is committed is not undone, and
+// a copy that is not notified keeps selling the old stock.
+func notify(ctx context.Context, strategies func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyWithin)
+	defer cancel()
+	return strategies(ctx)
 }
 
 // excuse forgives a failure that is only the echo of an earlier success: the

@@ -137,11 +137,14 @@ func TestNothingElseIsSentAgain(t *testing.T) {
 // A question has no outcome: that there is no answer is all there is to tell.
 func TestAQuestionWithoutAnAnswerIsUnavailable(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
-		"the connection is cut": cut,
-		"the balancer lost it":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
+		"the connection is cut":              cut,
+		"the balancer lost it":               func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
+		"the balancer answers it as a write": problem("outcome-unknown", http.StatusServiceUnavailable, "1"),
+		"a backend is down":                  problem("backend-unavailable", http.StatusServiceUnavailable, "1"),
 	} {
 		_, err := client.Client{URL: serve(t, answer).URL}.Goods(t.Context(), 1)
-		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrOutcomeUnknown) {
+		_, unknown := errors.AsType[*client.UnknownError](err)
+		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrOutcomeUnknown) || unknown {
 			t.Errorf("%s: %v, want %v", name, err, client.ErrUnavailable)
 		}
 	}

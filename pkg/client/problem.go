@@ -156,8 +156,11 @@ type UnknownError struct {
 	Err       error
 }
 
-// Error says so.
+// Error names the request where it has an id.
 func (e *UnknownError) Error() string {
+	if e.RequestID == "" {
+		return fmt.Sprintf("stockd: outcome unknown: %v", e.Err)
+	}
 	return fmt.Sprintf("stockd: outcome of request %s unknown: %v", e.RequestID, e.Err)
 }
 

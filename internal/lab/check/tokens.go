@@ -45,3 +45,26 @@ func TokensGrow() Check {
 		return f
 	}
 }
+
+// RepeatedTokens expects that two holders of one name got the same token.
+func RepeatedTokens() Check {
+	return func(h *history.History) Finding {
+		repeated := 0
+		says := "no token was granted to two holders"
+		for _, holdings := range holdingsOf(h) {
+			first := make(map[uint64]history.Lease)
+			for _, b := range holdings {
+				a, granted := first[b.Token]
+				switch {
+				case b.Token == 0:
+				case !granted:
+					first[b.Token] = b.Lease
+				case a.Holder != b.Holder:
+					repeated++
+					says = fmt.Sprintf("%s and %s both got token %d of %s", a.Holder, b.Holder, b.Token, b.Name)
+				}
+			}
+		}
+		return Finding{Holds: repeated > 0, Numbers: map[string]float64{"repeated_tokens": float64(repeated)}, Says: says}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,19 +23,21 @@ import (
 // preheater copies the stock of a goods from its row to Redis: at its first sale,
 // and again after a restock. One replica does it, while the others wait.
 //
-// A copy counts as long as its mark "ready" is there. A restock takes the mark
-// away, and also the one of whoever is filling: what that one has read of the row
-// may be older than the restock.
+// A copy counts as long as its mark "ready" is there; its value names the version of
+// the copy. A restock deletes the mark, and also the mark "filling": what that
+// attempt has read of the row may be older than the restock. Each attempt has a mark
+// of its own, so that a late command of one that failed cannot restore it.
 type preheater struct {
+	prefix string // of all keys: databases that share a Redis differ in it
 	kind   string // the strategy's own: copies of different kinds do not meet
-	owner  string // in the marks of this replica
+	owner  string // begins the marks of this replica
 	client redis.UniversalClient
 	store  *repo.Store
 	copy   stockCopy
 	wait   time.Duration // for a copy, before it is busy
 	log    *slog.Logger
 
-	seen  sync.Map // goods whose copy this replica knows to be there
+	seen  sync.Map // versions of the copies that this replica knows, by item
 	fills singleflight.Group
 }
 
@@ -46,48 +49,55 @@ const (
 
 // key is the copy of a goods. The braces put all keys of one goods into one slot
 // of a cluster.
-func (p *preheater) key(goodsID int64) string { return "stockd:{" + lockName(goodsID) + "}:" + p.kind }
+func (p *preheater) key(goodsID int64) string {
+	return p.prefix + ":{" + lockName(goodsID) + "}:" + p.kind
+}
 
 func (p *preheater) ready(goodsID int64) string   { return p.key(goodsID) + ":ready" }
 func (p *preheater) filling(goodsID int64) string { return p.key(goodsID) + ":filling" }
 
-// await returns when there is a copy. Filling goes on when the buyer leaves, for
-// the next one.
-func (p *preheater) await(ctx context.Context, goodsID int64) error {
-	if _, seen := p.seen.Load(goodsID); seen {
-		return nil
+// await returns the version of the copy when there is one. Filling goes on when the
+// buyer leaves, for the next one.
+func (p *preheater) await(ctx context.Context, goodsID int64) (version any, err error) {
+	if version, seen := p.seen.Load(goodsID); seen {
+		return version, nil
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("await a copy of goods %d: %w", goodsID, context.Cause(ctx))
+		return nil, fmt.Errorf("await a copy of goods %d: %w", goodsID, context.Cause(ctx))
 	}
-	filled := p.fills.DoChan(strconv.FormatInt(goodsID, 10), func() (any, error) {
+	filled := p.fills.DoChan(strconv.FormatInt(goodsID, 10), func() (version any, err error) {
 		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillWithin)
 		defer cancel()
-		return nil, rescue.Do(work, p.log, "copy "+lockName(goodsID), func() error { return p.fill(work, goodsID) })
+		err = rescue.Do(work, p.log, "copy "+lockName(goodsID), func() error {
+			version, err = p.fill(work, goodsID)
+			return err
+		})
+		return version, err
 	})
 	late := time.NewTimer(p.wait)
 	defer late.Stop()
 	select {
 	case result := <-filled:
-		return result.Err
+		return result.Val, result.Err
 	case <-ctx.Done():
-		return fmt.Errorf("await a copy of goods %d: %w", goodsID, context.Cause(ctx))
+		return nil, fmt.Errorf("await a copy of goods %d: %w", goodsID, context.Cause(ctx))
 	case <-late.C:
-		return fmt.Errorf("%w: goods %d was not copied to Redis within %s", stock.ErrBusy, goodsID, p.wait)
+		return nil, fmt.Errorf("%w: goods %d was not copied to Redis within %s", stock.ErrBusy, goodsID, p.wait)
 	}
 }
 
-// isStale tells whether the copy does not count any more; then this replica
-// forgets it.
-func (p *preheater) isStale(ctx context.Context, goodsID int64) (bool, error) {
-	marks, err := p.client.Exists(ctx, p.ready(goodsID)).Result()
-	if err != nil {
-		return false, redisFault(ctx, "look for the mark of a copy", err)
+// isStale reports whether the copy has another version by now, or none; then this
+// replica forgets the old one.
+func (p *preheater) isStale(ctx context.Context, goodsID int64, version any) (bool, error) {
+	current, err := p.client.Get(ctx, p.ready(goodsID)).Result()
+	if ignoreNil(err) != nil {
+		return false, redisFault(ctx, "read the mark of a copy", err)
 	}
-	if marks == 0 {
-		p.seen.Delete(goodsID)
+	stale := current != version
+	if stale {
+		p.seen.CompareAndDelete(goodsID, version)
 	}
-	return marks == 0, nil
+	return stale, nil
 }
 
 // expire has the copy made anew.
@@ -103,45 +113,49 @@ func (p *preheater) expire(ctx context.Context, goodsID int64) error {
 var errOvertaken = errors.New("the filling is not ours any more")
 
 // fill makes the copy, or waits until another replica has made it.
-func (p *preheater) fill(ctx context.Context, goodsID int64) error {
+func (p *preheater) fill(ctx context.Context, goodsID int64) (version string, err error) {
 	for {
-		marks, err := p.client.Exists(ctx, p.ready(goodsID)).Result()
-		if err != nil {
-			return redisFault(ctx, "look for the mark of a copy", err)
+		version, err = p.client.Get(ctx, p.ready(goodsID)).Result()
+		if err == nil {
+			p.seen.Store(goodsID, version)
+			return version, nil
 		}
-		if marks > 0 {
-			p.seen.Store(goodsID, true)
-			return nil
+		if ignoreNil(err) != nil {
+			return "", redisFault(ctx, "read the mark of a copy", err)
 		}
-		begun, err := p.begin(ctx, goodsID)
+		mark, err := p.begin(ctx, goodsID)
 		switch {
 		case err != nil:
 			err = redisFault(ctx, "begin to copy a goods", err)
-		case begun:
-			err = p.fillBeside(ctx, goodsID)
-		default: // another one is at it
+		case mark != "":
+			err = p.fillBeside(ctx, goodsID, mark)
+		default: // another replica is copying
 			err = pause.For(ctx, fillPoll)
 		}
 		if err != nil && !errors.Is(err, errOvertaken) {
-			return err
+			return "", err
 		}
 	}
 }
 
-// begin marks a goods as being copied. Where there is a mark of this replica, its last
-// attempt has failed, and Redis could not be told so: it is gone on with, because
-// nobody else would until it expires.
-func (p *preheater) begin(ctx context.Context, goodsID int64) (begun bool, err error) {
-	err = p.client.SetArgs(ctx, p.filling(goodsID), p.owner, redis.SetArgs{Mode: "NX", TTL: fillWithin}).Err()
+// begin returns the mark of a new attempt, which is in Redis now, or "" where another
+// replica is copying. A mark of this replica is one of an attempt that failed and
+// could not delete it: it is replaced.
+func (p *preheater) begin(ctx context.Context, goodsID int64) (mark string, err error) {
+	mark = p.owner + rand.Text()
+	err = p.client.SetArgs(ctx, p.filling(goodsID), mark, redis.SetArgs{Mode: "NX", TTL: fillWithin}).Err()
 	if !errors.Is(err, redis.Nil) {
-		return err == nil, err
+		return mark, err
 	}
-	owner, err := p.client.Get(ctx, p.filling(goodsID)).Result()
-	return owner == p.owner, ignoreNil(err)
+	current, err := p.client.Get(ctx, p.filling(goodsID)).Result()
+	if err != nil || !strings.HasPrefix(current, p.owner) {
+		return "", ignoreNil(err)
+	}
+	return mark, p.client.Set(ctx, p.filling(goodsID), mark, fillWithin).Err()
 }
 
 // fillBeside fills beside the copy, and puts it in its place in one step.
-func (p *preheater) fillBeside(ctx context.Context, goodsID int64) error {
+func (p *preheater) fillBeside(ctx context.Context, goodsID int64, mark string) error {
 	units, err := p.count(ctx, goodsID)
 	if err != nil {
 		// Whoever comes next need not wait until our mark expires.
@@ -153,7 +167,7 @@ func (p *preheater) fillBeside(ctx context.Context, goodsID int64) error {
 		return redisFault(ctx, "copy a goods", err)
 	}
 	err = p.client.Watch(ctx, func(tx *redis.Tx) error {
-		if now, err := tx.Get(ctx, p.filling(goodsID)).Result(); now != p.owner {
+		if now, err := tx.Get(ctx, p.filling(goodsID)).Result(); now != mark {
 			return errors.Join(errOvertaken, ignoreNil(err))
 		}
 		_, err := tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
@@ -162,7 +176,7 @@ func (p *preheater) fillBeside(ctx context.Context, goodsID int64) error {
 				pipe.Rename(ctx, beside, key)
 				pipe.Persist(ctx, key)
 			}
-			pipe.Set(ctx, p.ready(goodsID), units, 0)
+			pipe.Set(ctx, p.ready(goodsID), mark, 0)
 			pipe.Del(ctx, p.filling(goodsID))
 			return nil
 		})

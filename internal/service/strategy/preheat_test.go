@@ -10,6 +10,8 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -25,26 +27,15 @@ func TestACopyingThatWasCutOffIsGoneOnWith(t *testing.T) {
 	way := labtest.NewProxy(t, server.Address)
 	d := lab.Database(t, servers.SQLite)
 	store := labtest.Open(t, d, "replica-1")
-	locks := lab.Locks(t, d)
-	locks.RedisOptions = labtest.RedisOptions(server)
-	locks.RedisOptions.Addresses = []string{way.Address}
-	locks.Redis = lock.NewRedisClient(locks.RedisOptions)
 	var goods int64
-	for _, entry := range strategy.Registry() {
-		if entry.Name != "redis-decr" && entry.Name != "redis-list" {
-			continue
-		}
+	for _, entry := range copying() {
 		for name, rule := range cuts {
 			goods++
 			t.Run(entry.Name+" "+name, func(t *testing.T) {
 				if err := store.CreateGoods(t.Context(), goods, 10, rand.Text()); err != nil {
 					t.Fatal(err)
 				}
-				s := entry.New(strategy.Deps{
-					Store: store.As(entry.Name), Lock: locks, LockWait: time.Second, Retry: strategy.Retry{Tries: 1},
-					Log: slog.New(slog.DiscardHandler),
-				})
-				closeAfter(t, s)
+				s := newCopying(t, entry, store, locksAt(t, d, server, way.Address), "")
 				cut := way.Arm(rule)
 				_, _ = s.Deduct(t.Context(), goods, oneUnit()) // as it may be
 				<-cut.Reached()
@@ -55,6 +46,176 @@ func TestACopyingThatWasCutOffIsGoneOnWith(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// Items have the same ids in every database.
+func TestDatabasesOnOneRedisShareNoCopy(t *testing.T) {
+	for _, entry := range copying() {
+		t.Run(entry.Name, func(t *testing.T) {
+			for i, units := range []int64{3, 5} {
+				d := lab.Database(t, servers.SQLite)
+				store := labtest.Open(t, d, "replica-1")
+				if err := store.CreateGoods(t.Context(), 1, units, rand.Text()); err != nil {
+					t.Fatal(err)
+				}
+				s := newCopying(t, entry, store, lab.Locks(t, d, lock.Redis), "test-"+rand.Text())
+				var sold int64
+				for range units + 2 {
+					if deduct(t, s) == nil {
+						sold++
+					}
+				}
+				if sold != units {
+					t.Errorf("database %d sold %d, want %d", i+1, sold, units)
+				}
+			}
+		})
+	}
+}
+
+// The mark of an attempt that timed out arrives late, after a restock has deleted the
+// mark of the next attempt, which counted before the restock.
+func TestARestockDuringACopyIsNotLost(t *testing.T) {
+	server := lab.OwnRedis(t)
+	way := labtest.NewProxy(t, server.Address)
+	for _, entry := range copying() {
+		t.Run(entry.Name, func(t *testing.T) {
+			d := lab.Database(t, servers.SQLite)
+			store := labtest.Open(t, d, "replica-1")
+			if err := store.CreateGoods(t.Context(), 1, 1, rand.Text()); err != nil {
+				t.Fatal(err)
+			}
+			prefix := rand.Text()
+			s := newCopying(t, entry, store, locksAt(t, d, server, way.Address), prefix)
+			direct := newCopying(t, entry, store, locksAt(t, d, server, server.Address), prefix)
+			late := way.Arm(fault.Rule{Sent: ":filling", Do: fault.Hold})
+			if _, err := s.Deduct(t.Context(), 1, oneUnit()); err == nil {
+				t.Fatal("sold without a mark")
+			}
+			counted := way.Arm(fault.Rule{Sent: "watch", Do: fault.Hold})
+			next := make(chan error, 1)
+			go func() { next <- deduct(t, s) }()
+			if err := counted.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			restock(t, store, direct, 1)
+			late.Pass()
+			awaitKey(t, server, prefix+":{goods/1}:"+entry.Name+":filling")
+			counted.Pass()
+			if err := <-next; err != nil {
+				t.Fatal(err)
+			}
+			if err := deduct(t, s); err != nil {
+				t.Errorf("the unit of the restock is answered with %v", err)
+			}
+		})
+	}
+}
+
+// Another replica replaces the copy between the take of a purchase, which found the
+// old copy empty, and its look at the mark.
+func TestACopyThatWasReplacedRejectsNoPurchase(t *testing.T) {
+	server := lab.OwnRedis(t)
+	way := labtest.NewProxy(t, server.Address)
+	takes := map[string]string{"redis-decr": "decrby", "redis-list": "lpop"}
+	for _, entry := range copying() {
+		t.Run(entry.Name, func(t *testing.T) {
+			d := lab.Database(t, servers.SQLite)
+			store := labtest.Open(t, d, "replica-1")
+			if err := store.CreateGoods(t.Context(), 1, 1, rand.Text()); err != nil {
+				t.Fatal(err)
+			}
+			prefix := rand.Text()
+			slow := newCopying(t, entry, store, locksAt(t, d, server, way.Address), prefix)
+			other := newCopying(t, entry, store, locksAt(t, d, server, server.Address), prefix)
+			if err := deduct(t, slow); err != nil {
+				t.Fatal(err)
+			}
+			taken := way.Arm(fault.Rule{Sent: takes[entry.Name], Do: fault.HoldReply})
+			rejected := make(chan error, 1)
+			go func() { rejected <- deduct(t, slow) }()
+			if err := taken.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			restock(t, store, other, 2)
+			if err := deduct(t, other); err != nil {
+				t.Fatal(err)
+			}
+			taken.Pass()
+			if err := <-rejected; err != nil {
+				t.Errorf("one unit is left, and a purchase is answered with %v", err)
+			}
+		})
+	}
+}
+
+// copying are the strategies that sell from a copy in Redis.
+func copying() (entries []strategy.Entry) {
+	for _, entry := range strategy.Registry() {
+		if entry.Name == "redis-decr" || entry.Name == "redis-list" {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
+func newCopying(t *testing.T, entry strategy.Entry, store *repo.Store, locks lock.Deps, prefix string) strategy.Strategy {
+	t.Helper()
+	s := entry.New(strategy.Deps{
+		Store: store.As(entry.Name), Lock: locks, LockWait: 3 * time.Second, Retry: strategy.Retry{Tries: 1},
+		Hot: hot.Options{Prefix: prefix}, Log: slog.New(slog.DiscardHandler),
+	})
+	closeAfter(t, s)
+	return s
+}
+
+// locksAt has Redis at another address than the server's own.
+func locksAt(t *testing.T, d *servers.Database, server *servers.Redis, address string) lock.Deps {
+	t.Helper()
+	locks := lab.Locks(t, d)
+	locks.RedisOptions = labtest.RedisOptions(server)
+	locks.RedisOptions.Addresses = []string{address}
+	locks.Redis = lock.NewRedisClient(locks.RedisOptions)
+	return locks
+}
+
+// deduct buys one unit of item 1; the error is also why it was refused.
+func deduct(t *testing.T, s strategy.Strategy) error {
+	t.Helper()
+	outcomes, err := s.Deduct(t.Context(), 1, oneUnit())
+	if err != nil {
+		return err
+	}
+	return outcomes[0].Refused
+}
+
+// restock adds units to item 1 and notifies a strategy.
+func restock(t *testing.T, store *repo.Store, s strategy.Strategy, units int64) {
+	t.Helper()
+	if _, err := store.Restock(t.Context(), 1, units, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.(strategy.Restocker).Restocked(t.Context(), 1, units); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func awaitKey(t *testing.T, server *servers.Redis, key string) {
+	t.Helper()
+	client := server.Open()
+	defer client.Close() //nolint:errcheck // what it was for has been answered
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		there, err := client.Exists(t.Context(), key).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if there == 1 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s is not there", key)
 		}
 	}
 }

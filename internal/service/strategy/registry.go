@@ -169,7 +169,8 @@ type Deps struct {
 	Group Group
 	// Buckets is the number of rows that sql-bucket splits a stock over.
 	Buckets int
-	// Hot is how redis-stock sells; its Replica is the store's.
+	// Hot is how redis-stock sells; its Replica is the store's. Its Prefix also begins
+	// the keys of redis-decr and redis-list.
 	Hot hot.Options
 	// Observe finds who hears what a strategy does; nil: nobody does.
 	Observe func(strategy string) Observer

@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -48,13 +50,17 @@ func newReserving(d Deps, kind string, form func(redis.UniversalClient) stockCop
 	copied := form(client)
 	return reserving{
 		sql: newTaker(d.site(), takeIfEnough), client: client, copy: copied,
-		kept: &preheater{kind: kind, owner: rand.Text(), client: client, store: d.Store, copy: copied, wait: d.LockWait, log: d.Log},
+		kept: &preheater{
+			prefix: cmp.Or(d.Hot.Prefix, hot.Defaults().Prefix), kind: kind, owner: rand.Text(),
+			client: client, store: d.Store, copy: copied, wait: d.LockWait, log: d.Log,
+		},
 	}
 }
 
 func (r reserving) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
 	for range offers {
-		if err := r.kept.await(ctx, goodsID); err != nil {
+		version, err := r.kept.await(ctx, goodsID)
+		if err != nil {
 			return nil, err
 		}
 		beyond, err := r.beyond(ctx, goodsID, batch)
@@ -65,7 +71,7 @@ func (r reserving) Deduct(ctx context.Context, goodsID int64, batch []stock.Purc
 		if len(within) == 0 {
 			return answer(beyond, nil), nil
 		}
-		refused, stale, err := r.reserve(ctx, goodsID, within)
+		refused, stale, err := r.reserve(ctx, goodsID, within, version)
 		if err != nil {
 			return nil, err
 		}
@@ -95,10 +101,9 @@ func (r reserving) beyond(ctx context.Context, goodsID int64, batch []stock.Purc
 	return stock.Allot(stock.Units(batch), batch, limit), err
 }
 
-// reserve takes what fits of the batch, first come first served. Nobody is refused
-// by a copy that is out of date: then nothing is taken, and the copy is to be made
-// anew.
-func (r reserving) reserve(ctx context.Context, goodsID int64, batch []stock.Purchase) (refused []error, stale bool, err error) {
+// reserve takes what fits of the batch, first come first served. A copy that is not
+// of this version any more rejects no purchase: then nothing is taken.
+func (r reserving) reserve(ctx context.Context, goodsID int64, batch []stock.Purchase, version any) (refused []error, stale bool, err error) {
 	key := r.kept.key(goodsID)
 	had, took, err := r.copy.take(ctx, key, stock.Units(batch))
 	if err != nil {
@@ -109,7 +114,7 @@ func (r reserving) reserve(ctx context.Context, goodsID int64, batch []stock.Pur
 	if len(rest) == 0 {
 		return refused, false, nil
 	}
-	stale, err = r.kept.isStale(ctx, goodsID)
+	stale, err = r.kept.isStale(ctx, goodsID, version)
 	if stale || err != nil {
 		r.putBack(ctx, goodsID, took)
 	} else {

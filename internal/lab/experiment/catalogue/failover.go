@@ -32,6 +32,20 @@ func failover() experiment.Experiment {
 			},
 			Check: check.All(check.OverlappingHolders(), check.LostUpdates()), Pictures: []experiment.Picture{experiment.Timeline},
 		}, {
+			Name: "fenced", Remedy: true, Stage: pair,
+			Does:   "replica 3 sells once, and Redis's replica has the counter of tokens; then the same failure with fence=true: the promoted counter is one lower, and both holders get the same token",
+			Expect: "two hold the lock at once with one token; the late write is refused, and nothing is lost",
+			Steps: []experiment.Step{
+				step.Stock(100), step.Buy(step.Sale{Strategy: "redis-lua", Fence: true, Replica: 3, First: 2}), step.Sync(),
+				step.Freeze(), step.Hold(1, 2*time.Second), step.Hold(2, 500*time.Millisecond),
+				step.Meanwhile(
+					step.Buy(step.Sale{Strategy: "redis-lua", Fence: true, Replica: 1}),
+					step.InOrder(step.Reached(1), step.Promote(), step.Buy(step.Sale{Strategy: "redis-lua", Fence: true, Replica: 2, First: 1})),
+				),
+				step.Audit(),
+			},
+			Check: check.All(check.OverlappingHolders(), check.RepeatedTokens(), check.StaleWritesRefused(), check.Clean()), Pictures: []experiment.Picture{experiment.Timeline},
+		}, {
 			Name: "five-masters", Remedy: true, Stage: five,
 			Does:   "replica 1 works under redlock; one of the five masters that have granted it is killed; replica 2 wants the lock",
 			Expect: "replica 2 waits, and nothing is lost",

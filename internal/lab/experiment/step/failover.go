@@ -16,6 +16,11 @@ func OnPair(ctx context.Context, s *experiment.Scene) (env []string, err error) 
 	return s.Pair.Env(), nil
 }
 
+// Sync waits until the replica has all that the primary has.
+func Sync() experiment.Step {
+	return func(ctx context.Context, s *experiment.Scene) error { return s.Pair.AwaitSync(ctx) }
+}
+
 // Freeze has the replica hear of nothing any more.
 func Freeze() experiment.Step {
 	return func(_ context.Context, s *experiment.Scene) error {

@@ -1,0 +1,168 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/trail"
+)
+
+// frozenLedger answers a query when it thaws, also a cancelled one.
+type frozenLedger struct {
+	thaw chan struct{}
+
+	mu      sync.Mutex
+	queries [][]string
+}
+
+func (f *frozenLedger) Orders(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error) {
+	_, step := trail.Step(ctx, "sql")
+	defer step.End()
+	f.mu.Lock()
+	f.queries = append(f.queries, slices.Clone(requestIDs))
+	f.mu.Unlock()
+	<-f.thaw
+	return map[string]stock.Order{}, ctx.Err()
+}
+
+func newFrozen(most int) (*frozenLedger, *gathered) {
+	f := &frozenLedger{thaw: make(chan struct{})}
+	return f, newGathered(f, most, time.Hour, slog.New(slog.DiscardHandler))
+}
+
+func TestALookupWhoseCallerLeftIsNotServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger, g := newFrozen(10)
+		ctx, cancel := context.WithCancel(t.Context())
+		var callers sync.WaitGroup
+		for i := range 1000 {
+			callers.Go(func() {
+				if _, err := g.Orders(ctx, "gone-"+strconv.Itoa(i)); !errors.Is(err, context.Canceled) {
+					t.Errorf("a cancelled caller gets %v, want %v", err, context.Canceled)
+				}
+			})
+		}
+		synctest.Wait()
+		cancel()
+		callers.Wait()
+		if len(g.waiting) != 0 {
+			t.Errorf("%d look-ups are queued, want 0", len(g.waiting))
+		}
+		callers.Go(func() {
+			if _, err := g.Orders(t.Context(), "live"); err != nil {
+				t.Errorf("the live caller gets %v", err)
+			}
+		})
+		synctest.Wait()
+		close(ledger.thaw)
+		callers.Wait()
+		if len(ledger.queries) != 2 || !slices.Equal(ledger.queries[1], []string{"live"}) {
+			t.Errorf("%d queries, want the cancelled one and then the live one", len(ledger.queries))
+		}
+	})
+}
+
+// hungLedger answers only to cancellation.
+type hungLedger struct{}
+
+func (hungLedger) Orders(ctx context.Context, _ ...string) (map[string]stock.Order, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+func TestTheLastCallerOfASearchCancelsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGathered(hungLedger{}, 10, time.Hour, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := g.Orders(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the caller gets %v, want %v", err, context.DeadlineExceeded)
+		}
+		synctest.Wait()
+		if g.searching {
+			t.Error("the search goes on without a caller")
+		}
+	})
+}
+
+func TestASearchStaysWhileOneCallerWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger, g := newFrozen(10)
+		ctx, cancel := context.WithCancel(t.Context())
+		var callers sync.WaitGroup
+		callers.Go(func() { _, _ = g.Orders(t.Context(), "first") }) // it only makes the next two one search
+		synctest.Wait()
+		callers.Go(func() { _, _ = g.Orders(ctx, "gone") }) // the error is not the subject
+		callers.Go(func() {
+			if _, err := g.Orders(t.Context(), "live"); err != nil {
+				t.Errorf("the caller that stayed gets %v", err)
+			}
+		})
+		synctest.Wait()
+		ledger.thaw <- struct{}{}
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		close(ledger.thaw)
+		callers.Wait()
+	})
+}
+
+// The first caller starts the goroutine that searches for all. Its trace has ended
+// when the others are served.
+func TestASearchIsAPartOfALiveCallersTrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spans := tracetest.NewSpanRecorder()
+		tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test")
+		ledger, g := newFrozen(10)
+		var callers sync.WaitGroup
+		ask := func(name string) (trace.SpanContext, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ctx, span := tracer.Start(trail.Named(ctx, name), name)
+			callers.Go(func() {
+				_, _ = g.Orders(ctx, name) // the answer is not the subject
+				span.End()
+			})
+			synctest.Wait()
+			return span.SpanContext(), cancel
+		}
+		_, leave := ask("gone")
+		leave()
+		first, _ := ask("first")
+		second, _ := ask("second")
+		close(ledger.thaw)
+		callers.Wait()
+		synctest.Wait()
+		var searches, queries []sdk.ReadOnlySpan
+		for _, s := range spans.Ended() {
+			switch s.Name() {
+			case "find requests":
+				searches = append(searches, s)
+			case "sql":
+				queries = append(queries, s)
+			}
+		}
+		if len(searches) != 2 || len(queries) != 2 {
+			t.Fatalf("%d searches with %d queries, want 2 with 2", len(searches), len(queries))
+		}
+		search := searches[1]
+		if search.Parent().SpanID() != first.SpanID() || len(search.Links()) != 1 || search.Links()[0].SpanContext.SpanID() != second.SpanID() {
+			t.Errorf("the search is a child of %v with links %v, want the live callers", search.Parent(), search.Links())
+		}
+		if queries[1].Parent().SpanID() != search.SpanContext().SpanID() {
+			t.Errorf("the query is a child of %v, want the search", queries[1].Parent())
+		}
+	})
+}
