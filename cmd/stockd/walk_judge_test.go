@@ -38,7 +38,7 @@ func (w *walkRun) judge(t *testing.T) {
 }
 
 // mostFaults bounds what is said of one walk: the first faults explain the others.
-const mostFaults = 10
+const mostFaults = 5
 
 func reportFaults(t *testing.T, faults []string) {
 	t.Helper()

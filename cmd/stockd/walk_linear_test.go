@@ -113,7 +113,7 @@ func (w *walkRun) observed(happened []itemOp) (ops []itemOp) {
 	for _, r := range w.records {
 		o := itemOp{do: r.do, units: r.quantity, start: r.start, end: r.end, what: request{r.step, []record{r}}.String()}
 		switch {
-		case r.do == buy && r.outcome == history.Refused && !w.movesUnits() && !reserves(r.strategy):
+		case r.do == buy && r.outcome == history.Refused && !w.movesUnits() && entryOf(r.strategy).Damage != strategy.Undersells:
 			o.rejected = true
 		case r.do == readItem && r.outcome == history.Sold && !w.pending():
 			o.left = &r.remaining
@@ -123,11 +123,4 @@ func (w *walkRun) observed(happened []itemOp) (ops []itemOp) {
 		ops = append(ops, o)
 	}
 	return ops
-}
-
-// reserves tells that a strategy may reject a purchase while units are left.
-func reserves(name string) bool {
-	return slices.ContainsFunc(strategy.Registry(), func(e strategy.Entry) bool {
-		return e.Name == name && e.Damage == strategy.Undersells
-	})
 }

@@ -132,6 +132,10 @@ func (w *walk) pickStrategies(r *rand.Rand, with walkFeatures) {
 		}
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(w.rank(a), w.rank(b)) })
+	if w.kind == oneReplica { // one of the few that may sell only so is always there
+		i := slices.IndexFunc(names, func(name string) bool { return !entryOf(name).Claims.ExclusiveAcrossReplicas })
+		names[0], names[i] = names[i], names[0]
+	}
 	w.strategies = names[:min(count, len(names))]
 	mover := "sql-bucket"
 	if r.IntN(2) == 0 {
@@ -156,7 +160,10 @@ func (w *walk) rank(name string) uint64 {
 }
 
 func (w *walk) mayUse(e strategy.Entry, with walkFeatures) bool {
-	if slices.ContainsFunc(e.Needs, func(b lock.Backend) bool { return b != lock.Redis }) {
+	if slices.ContainsFunc(e.Needs, func(b lock.Backend) bool { return b != lock.Database && b != lock.MySQL && b != lock.Redis }) {
+		return false
+	}
+	if e.Name == "redis-getset" { // it stalls for seconds at a handoff, as it should, and little happens meanwhile
 		return false
 	}
 	// A lock that stays locked when its holder dies ends the walk there.
@@ -173,9 +180,9 @@ func (w *walk) mayUse(e strategy.Entry, with walkFeatures) bool {
 	}
 }
 
-// fenceable has the strategies whose writes can be fenced.
-func fenceable(name string) bool {
-	return slices.ContainsFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name == name && e.Claims.Fenceable })
+func entryOf(name string) strategy.Entry {
+	list := strategy.Registry()
+	return list[slices.IndexFunc(list, func(e strategy.Entry) bool { return e.Name == name })]
 }
 
 func upTo(r *rand.Rand, most time.Duration) time.Duration {
@@ -189,7 +196,7 @@ func (w *walk) purchases(r *rand.Rand, buyer int) []step {
 			do: buy, pause: upTo(r, 4*time.Millisecond), replica: r.IntN(walkReplicas), quantity: 1 + r.Int64N(mostQuantity), copies: 1,
 			strategy: w.strategies[r.IntN(len(w.strategies))], group: r.IntN(3) == 0,
 		}
-		s.fence = fenceable(s.strategy) && r.IntN(2) == 0
+		s.fence = r.IntN(2) == 0 && entryOf(s.strategy).Claims.Fenceable
 		if w.kind == oneReplica {
 			s.replica = w.replica
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -31,6 +32,12 @@ const walkSeed = "STOCKDTEST_WALK_SEED"
 // here has found a bug.
 func TestRandomWalks(t *testing.T) {
 	runWalks(t, seedsOr(t, 1, 2, 3, 4, 5, 6, 7, 8))
+}
+
+// The same over one replica with a database and a Redis of its own.
+func TestARandomWalkOnSQLite(t *testing.T) {
+	l := startLabOf(t, servers.Choice{Mode: servers.Embedded}, cluster.Options{Replicas: 1})
+	walkOn(t, l, nil, seedsOr(t, 3))
 }
 
 // seedsOr are the seed of the environment, or those of a test.
@@ -62,6 +69,13 @@ func runWalks(t *testing.T, seeds []uint64) {
 		servers.Choice{Mode: servers.Local, Database: servers.MariaDB, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
 		cluster.Options{Replicas: walkReplicas, Env: append(redis.Env(), "STOCKD_LOCK_TTL=3s", "STOCKD_LOCK_WAIT=2s", "STOCKD_LOCK_RETRY=2ms",
 			"STOCKD_DEDUCT_TIMEOUT=5s", "STOCKD_DATABASE_LOCK_WAIT=3s", "STOCKD_REDIS_STOCK_CLAIM_AFTER=1s")})
+	walkOn(t, l, redis, seeds)
+}
+
+// walkOn walks with each seed over an item of its own; redis is nil where no walk
+// restarts it.
+func walkOn(t *testing.T, l testLab, redis *servers.Redis, seeds []uint64) {
+	t.Helper()
 	for i, seed := range seeds {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			begun := time.Now()
@@ -132,7 +146,7 @@ func (w *walkRun) fullKey(key string) string {
 }
 
 func (w *walkRun) take(t *testing.T, s step) {
-	replica := w.lab.cluster.Replicas[s.replica]
+	replica := w.replicaOf(s)
 	var err error
 	switch s.do {
 	case buy, restock:
@@ -157,9 +171,14 @@ func (w *walkRun) take(t *testing.T, s step) {
 	}
 }
 
+// replicaOf is the replica of a step: there may be fewer than it was planned for.
+func (w *walkRun) replicaOf(s step) *cluster.Replica {
+	return w.lab.cluster.Replicas[s.replica%len(w.lab.cluster.Replicas)]
+}
+
 // look changes the limit or reads the item; without an answer it is not done again.
 func (w *walkRun) look(ctx context.Context, s step) record {
-	client := w.lab.cluster.ClientOf(s.replica)
+	client := w.lab.cluster.ClientOf(s.replica % len(w.lab.cluster.Replicas))
 	r := record{step: s, start: time.Now(), outcome: history.Sold}
 	var err error
 	switch s.do {
@@ -223,7 +242,7 @@ func (w *walkRun) add(r record) {
 }
 
 func (w *walkRun) send(ctx context.Context, s step) record {
-	replica, query := w.lab.cluster.Replicas[s.replica], url.Values{"quantity": {strconv.FormatInt(s.quantity, 10)}}
+	replica, query := w.replicaOf(s), url.Values{"quantity": {strconv.FormatInt(s.quantity, 10)}}
 	target := fmt.Sprintf("%s/goods/%d/restock?", replica.AdminURL, w.item)
 	if s.do == buy {
 		target = replica.URL + "/deduct?"
@@ -293,6 +312,14 @@ func (w *walkRun) tally() string {
 // openDatabase connects to what the replicas write, for what no store offers.
 func openDatabase(t *testing.T, d *servers.Database) *sql.DB {
 	t.Helper()
+	if d.Driver == repo.SQLite {
+		db, err := sql.Open("sqlite", d.DSN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() }) //nolint:errcheck // it was only read
+		return db
+	}
 	c, err := mysql.ParseDSN(d.DSN)
 	if err != nil {
 		t.Fatal(err)
