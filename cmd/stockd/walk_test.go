@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -25,13 +26,16 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// walkSeed names the variable that holds the seed of the only walk to run.
+// walkSeed names the variable that holds the seed of the only walk to run, or the
+// first and the last seed, as in 100-199.
 const walkSeed = "STOCKDTEST_WALK_SEED"
 
-// Random walks over all that can be done to an item while it is on sale. Each seed
-// here has found a bug.
+// Random walks over all that can be done to an item while it is on sale. A restock
+// was lost under 4, 28 and 44: a holder wrote what it had computed from the stock
+// before it. Units that were moved were there twice under 8, 9 and 23, for the same
+// reason. 30 and 49 have a fault of each kind.
 func TestRandomWalks(t *testing.T) {
-	runWalks(t, seedsOr(t, 1, 2, 3, 4, 5, 6, 7, 8))
+	runWalks(t, seedsOr(t, 4, 28, 44, 8, 9, 23, 30, 49))
 }
 
 // The same over one replica with a database and a Redis of its own.
@@ -40,18 +44,27 @@ func TestARandomWalkOnSQLite(t *testing.T) {
 	walkOn(t, l, nil, seedsOr(t, 3))
 }
 
-// seedsOr are the seed of the environment, or those of a test.
+// seedsOr are the seeds of the environment, or those of a test.
 func seedsOr(t *testing.T, seeds ...uint64) []uint64 {
 	t.Helper()
 	text := os.Getenv(walkSeed)
 	if text == "" {
 		return seeds
 	}
-	seed, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
+	first, last, found := strings.Cut(text, "-")
+	if !found {
+		last = first
+	}
+	from, err := strconv.ParseUint(first, 10, 32)
+	to, failed := strconv.ParseUint(last, 10, 32)
+	if err := errors.Join(err, failed); err != nil {
 		t.Fatalf("%s: %v", walkSeed, err)
 	}
-	return []uint64{seed}
+	seeds = nil
+	for seed := from; seed <= to; seed++ {
+		seeds = append(seeds, seed)
+	}
+	return seeds
 }
 
 // runWalks runs one walk after the other on three replicas, one MariaDB and one
