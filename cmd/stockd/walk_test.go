@@ -296,9 +296,9 @@ func (w *walkRun) ask(ctx context.Context, method, target, key string) (r record
 	}
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	var answer struct {
-		Type      string
+		Type      string `json:"type"`
 		OrderID   string `json:"order_id"`
-		Remaining int64
+		Remaining int64  `json:"remaining"`
 	}
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
 		r.problem = "no-answer"
