@@ -38,6 +38,20 @@ func TestAWalkIsAFunctionOfItsSeed(t *testing.T) {
 	}
 }
 
+// A seed that has found a bug must not sell by other strategies one day, because one
+// was added that comes before them. Then it is time to look for another seed.
+func TestTheSeedsThatFoundBugsKeepTheirStrategies(t *testing.T) {
+	for seed, want := range map[uint64]string{
+		4: "channel", 28: "mutex-in-tx", 44: "redis-reentrant",
+		8: "channel sql-bucket", 9: "mutex-in-tx naive-decrement naive redis-stock", 23: "redis-setnx-ttl redis-stock",
+		11: "mutex redis-lua redis-decr sql-bucket",
+	} {
+		if got := strings.Join(planWalk(seed).strategies, " "); got != want {
+			t.Errorf("seed %d sells by %s, want %s", seed, got, want)
+		}
+	}
+}
+
 // answered is a request with the outcomes of its attempts, a millisecond each.
 func answered(s step, outcomes ...record) []record {
 	at := time.Unix(0, 0)
@@ -84,6 +98,27 @@ func TestTheLedgerIsJudgedRowForRow(t *testing.T) {
 		_, faults := (&walkRun{records: c.records}).reconcile(c.rows)
 		if found := strings.Join(faults, "; "); c.fault == "" && found != "" || !strings.Contains(found, c.fault) {
 			t.Errorf("%s: the faults are %q, want %q", c.name, found, c.fault)
+		}
+	}
+}
+
+func TestEachBuyerIsJudgedByTheHighestLimit(t *testing.T) {
+	row := func(user string, units int64) ledgerRow {
+		return ledgerRow{kind: "deduct", user: user, quantity: units}
+	}
+	for _, c := range []struct {
+		limits []int64
+		rows   []ledgerRow
+		faults int
+	}{
+		{[]int64{3, 5}, []ledgerRow{row("a", 3), row("b", 5), row("a", 2)}, 0},
+		{[]int64{3, 5}, []ledgerRow{row("a", 3), row("b", 5), row("a", 3)}, 1},
+		{[]int64{3, 5}, []ledgerRow{row("", 1)}, 1},
+		{[]int64{3, 0}, []ledgerRow{row("", 1), row("a", 9)}, 0},
+		{nil, []ledgerRow{row("", 1), row("a", 9)}, 0},
+	} {
+		if faults := (&walkRun{walk: walk{limits: c.limits}}).limitFaults(c.rows); len(faults) != c.faults {
+			t.Errorf("limits %v, rows %v: %q, want %d faults", c.limits, c.rows, faults, c.faults)
 		}
 	}
 }

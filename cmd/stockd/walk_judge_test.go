@@ -25,7 +25,7 @@ func (w *walkRun) judge(t *testing.T) {
 	}
 	ledger := readLedger(t, w)
 	happened, faults := w.reconcile(ledger)
-	faults = append(faults, w.auditFaults(audit, full)...)
+	faults = append(append(faults, w.limitFaults(ledger)...), w.auditFaults(audit, full)...)
 	for _, r := range w.records {
 		if fault := w.recordFault(r); fault != "" {
 			faults = append(faults, fault)
@@ -35,6 +35,25 @@ func (w *walkRun) judge(t *testing.T) {
 	if w.kind != lossy {
 		w.checkLinearizable(t, happened)
 	}
+}
+
+// limitFaults finds the buyers who have more than the highest limit that there was.
+func (w *walkRun) limitFaults(rows []ledgerRow) (faults []string) {
+	if len(w.limits) == 0 || slices.Contains(w.limits, 0) {
+		return nil
+	}
+	bought := make(map[string]int64)
+	for _, row := range rows {
+		if row.kind == string(stock.Deduction) {
+			bought[row.user] += row.quantity
+		}
+	}
+	for user, units := range bought {
+		if user == "" || units > slices.Max(w.limits) {
+			faults = append(faults, fmt.Sprintf("%q bought %d, and the limits were %v", user, units, w.limits))
+		}
+	}
+	return faults
 }
 
 // mostFaults bounds what is said of one walk: the first faults explain the others.
@@ -69,8 +88,8 @@ func (w *walkRun) auditFaults(audit, full stock.Audit) (faults []string) {
 //
 //	lost = stock - (restocked - sold) = sales that were overwritten
 //
-// which is 0 to sold: a restock that is lost, or units that are lost when they are
-// moved, lower it by a coarse unit or more, and units that are doubled raise it so.
+// which is 0 to sold. Restocks and moves come in units so coarse that one which is lost
+// takes it below 0, and one which is doubled above sold.
 func (w *walkRun) auditFault(a stock.Audit) string {
 	switch {
 	case w.kind != lossy && (a.Lost != 0 || a.Oversold != 0 || a.Stock < 0):
@@ -93,7 +112,10 @@ func (w *walkRun) recordFault(r record) string {
 	}
 	expected := []string{"", "no-answer", "outcome-unknown", "insufficient-stock", "busy", "fenced", "lease-lost", "backend-unavailable"}
 	if len(w.limits) > 0 {
-		expected = append(expected, "user-limit", "invalid-request")
+		expected = append(expected, "user-limit")
+		if r.user == "" {
+			expected = append(expected, "invalid-request")
+		}
 	}
 	if (r.do == buy || r.do == restock) && !slices.Contains(expected, r.problem) {
 		return fmt.Sprintf("%s by %s is answered with %s", r.do, r.strategy, r.problem)

@@ -121,8 +121,8 @@ func planWalk(seed uint64) walk {
 	return w
 }
 
-// pickStrategies picks up to three, and one more that moves the units. The seed ranks them by name, so that a strategy
-// that is new does not change what the other ones do under most seeds.
+// pickStrategies picks up to three, and one more that moves the units. The seed ranks
+// them by name, so that a new strategy does not change what most seeds stand for.
 func (w *walk) pickStrategies(r *rand.Rand, with walkFeatures) {
 	count := 1 + r.IntN(3)
 	var names []string

@@ -2,13 +2,19 @@
 
 package main
 
-import "testing"
+import (
+	"testing"
 
-// Fifty walks: their seeds are those that nobody has picked.
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// Fifty walks on each database server, with seeds that were not picked.
 func TestProveRandomWalks(t *testing.T) {
 	seeds := make([]uint64, 50)
 	for i := range seeds {
 		seeds[i] = uint64(i + 1)
 	}
-	runWalks(t, seedsOr(t, seeds...))
+	for _, database := range []string{servers.MariaDB, servers.MySQL} {
+		t.Run(database, func(t *testing.T) { runWalks(t, database, seedsOr(t, seeds...)) })
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,13 +36,13 @@ const walkSeed = "STOCKDTEST_WALK_SEED"
 // before it. Units that were moved were there twice under 8, 9 and 23, for the same
 // reason. 30 and 49 have a fault of each kind.
 func TestRandomWalks(t *testing.T) {
-	runWalks(t, seedsOr(t, 4, 28, 44, 8, 9, 23, 30, 49))
+	runWalks(t, servers.MariaDB, seedsOr(t, 4, 28, 44, 8, 9, 23, 30, 49))
 }
 
 // The same over one replica with a database and a Redis of its own.
 func TestARandomWalkOnSQLite(t *testing.T) {
 	l := startLabOf(t, servers.Choice{Mode: servers.Embedded}, cluster.Options{Replicas: 1})
-	walkOn(t, l, nil, seedsOr(t, 3))
+	walkOn(t, l, nil, seedsOr(t, 11))
 }
 
 // seedsOr are the seeds of the environment, or those of a test.
@@ -67,19 +68,19 @@ func seedsOr(t *testing.T, seeds ...uint64) []uint64 {
 	return seeds
 }
 
-// runWalks runs one walk after the other on three replicas, one MariaDB and one
+// runWalks runs one walk after the other on three replicas, one database and one
 // Redis that keeps its data.
-func runWalks(t *testing.T, seeds []uint64) {
+func runWalks(t *testing.T, database string, seeds []uint64) {
 	t.Helper()
 	needLocal(t)
-	needDatabase(t, servers.MariaDB)
+	needDatabase(t, database)
 	needRedis(t)
 	redis, err := servers.StartDurableRedis(t.Context(), startKeeper(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := startLabOf(t,
-		servers.Choice{Mode: servers.Local, Database: servers.MariaDB, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
+		servers.Choice{Mode: servers.Local, Database: database, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
 		cluster.Options{Replicas: walkReplicas, Env: append(redis.Env(), "STOCKD_LOCK_TTL=3s", "STOCKD_LOCK_WAIT=2s", "STOCKD_LOCK_RETRY=2ms",
 			"STOCKD_DEDUCT_TIMEOUT=5s", "STOCKD_DATABASE_LOCK_WAIT=3s", "STOCKD_REDIS_STOCK_CLAIM_AFTER=1s")})
 	walkOn(t, l, redis, seeds)
@@ -96,9 +97,8 @@ func walkOn(t *testing.T, l testLab, redis *servers.Redis, seeds []uint64) {
 			run.run(t)
 			t.Logf("walk %d of %d, %s: %s in %s", i+1, len(seeds), &run.walk, run.tally(), time.Since(begun).Round(time.Millisecond))
 			if t.Failed() {
-				test, _, _ := strings.Cut(strings.Replace(t.Name(), "TestProve", "Test", 1), "/")
-				t.Logf("replay it with\n\t%s=%d go test -race -count 5 -run '^%s$' ./cmd/stockd\n"+
-					"The steps are the same each time, and their timing is not.", walkSeed, seed, test)
+				t.Logf("replay it with\n\t%s=%d go test -race -tags prove -count 5 -run '%s' ./cmd/stockd\n"+
+					"The steps are the same each time, and their timing is not.", walkSeed, seed, path.Dir(t.Name()))
 			}
 		})
 	}
