@@ -132,7 +132,12 @@ type ledgerRow struct {
 
 func readLedger(t *testing.T, w *walkRun) (rows []ledgerRow) {
 	t.Helper()
-	found, err := openDatabase(t, w.lab.database).QueryContext(t.Context(), `SELECT COALESCE(order_no, CAST(id AS CHAR)),
+	db, err := openDatabase(w.lab.database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close() //nolint:errcheck // it was only read
+	found, err := db.QueryContext(t.Context(), `SELECT COALESCE(order_no, CAST(id AS CHAR)),
 		kind, request_id, COALESCE(user_id, ''), strategy, quantity, remaining FROM tb_stock_ledger WHERE goods_id = ?`, w.item)
 	if err != nil {
 		t.Fatal(err)

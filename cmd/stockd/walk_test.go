@@ -92,14 +92,15 @@ func walkOn(t *testing.T, l testLab, redis *servers.Redis, seeds []uint64) {
 	t.Helper()
 	for i, seed := range seeds {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			begun := time.Now()
-			run := &walkRun{walk: planWalk(seed), lab: l, redis: redis, item: l.goods.Add(1)}
+			run, begun := &walkRun{walk: planWalk(seed), lab: l, redis: redis, item: l.goods.Add(1)}, time.Now()
+			defer func() {
+				t.Logf("walk %d of %d, %s: %s in %s", i+1, len(seeds), &run.walk, run.tally(), time.Since(begun).Round(time.Millisecond))
+				if t.Failed() {
+					t.Logf("replay it with\n\t%s=%d go test -race -tags prove -count 5 -run '%s' ./cmd/stockd\n"+
+						"The steps are the same each time, and their timing is not.", walkSeed, seed, path.Dir(t.Name()))
+				}
+			}()
 			run.run(t)
-			t.Logf("walk %d of %d, %s: %s in %s", i+1, len(seeds), &run.walk, run.tally(), time.Since(begun).Round(time.Millisecond))
-			if t.Failed() {
-				t.Logf("replay it with\n\t%s=%d go test -race -tags prove -count 5 -run '%s' ./cmd/stockd\n"+
-					"The steps are the same each time, and their timing is not.", walkSeed, seed, path.Dir(t.Name()))
-			}
 		})
 	}
 }
@@ -326,26 +327,18 @@ func (w *walkRun) tally() string {
 }
 
 // openDatabase connects to what the replicas write, for what no store offers.
-func openDatabase(t *testing.T, d *servers.Database) *sql.DB {
-	t.Helper()
+func openDatabase(d *servers.Database) (*sql.DB, error) {
 	if d.Driver == repo.SQLite {
-		db, err := sql.Open("sqlite", d.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { db.Close() }) //nolint:errcheck // it was only read
-		return db
+		return sql.Open("sqlite", d.DSN)
 	}
 	c, err := mysql.ParseDSN(d.DSN)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	c.Passwd = d.Password
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	db := sql.OpenDB(connector)
-	t.Cleanup(func() { db.Close() }) //nolint:errcheck // it was only read
-	return db
+	return sql.OpenDB(connector), nil
 }
