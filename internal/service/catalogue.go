@@ -39,7 +39,7 @@ func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Dur
 	gathered := newGathered(deps.Store, deps.Group.Batch, timeout, deps.Log)
 	c := &Catalogue{
 		store: deps.Store, clients: deps.Lock.Clients, log: cmp.Or(deps.Log, slog.Default()),
-		byName: make(map[string]*Service, len(entries)), switches: &switches{store: deps.Store},
+		byName: make(map[string]*Service, len(entries)), switches: newSwitches(deps.Store),
 	}
 	for _, entry := range entries {
 		own := deps
