@@ -29,7 +29,7 @@ func shortLimits() []string {
 	return []string{
 		"STOCKD_DEDUCT_TIMEOUT=" + deductTimeout.String(), "STOCKD_HTTP_DRAIN=" + drainTime.String(),
 		"STOCKD_LOCK_WAIT=1s", "STOCKD_DATABASE_LOCK_WAIT=1s", "STOCKD_REDIS_TIMEOUT=400ms", "STOCKD_LOCK_TTL=2s",
-		"STOCKD_DATABASE_CONNECT_TIMEOUT=1s", "STOCKD_AUDIT_EVERY=1s",
+		"STOCKD_DATABASE_CONNECT_TIMEOUT=1s", "STOCKD_AUDIT_EVERY=1s", "STOCKD_AUDIT_TIMEOUT=1s",
 	}
 }
 
@@ -59,12 +59,12 @@ func TestAHungBackendHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 		{"zookeeper", backends.ZooKeeper.Pause, backends.ZooKeeper.Resume, []string{"zk-sequential", "zk-ephemeral"}, false},
 		{"etcd", backends.Etcd.Pause, backends.Etcd.Resume, []string{"etcd"}, false},
 	} {
-		t.Run(f.name, func(t *testing.T) { f.test(t, backends, int64(i+1)*100) })
+		t.Run(f.name, func(t *testing.T) { f.test(t, backends.Env(), int64(i+1)*100) })
 	}
 }
 
-func (f frozen) test(t *testing.T, backends *servers.Backends, goods int64) {
-	r := startReplicaWith(t, slices.Concat(backends.Env(), shortLimits()))
+func (f frozen) test(t *testing.T, env []string, goods int64) {
+	r := startReplicaWith(t, slices.Concat(env, shortLimits()))
 	for i := range f.strategies {
 		if err := r.CreateGoods(t.Context(), goods+int64(i), 1000); err != nil {
 			t.Fatal(err)
@@ -112,7 +112,7 @@ func (f frozen) all(goods int64) map[string]string {
 		id := strconv.FormatInt(goods, 10)
 		list["goods"] = "GET /goods/" + id
 		list["audit"] = "GET /goods/" + id + "/audit"
-		list["full audit"] = "GET admin/goods/" + id + "/audit?full=false"
+		list["full audit"] = "GET admin/goods/" + id + "/audit?full=true"
 		list["drift"] = "GET admin/goods/" + id + "/drift"
 		list["restock"] = "POST admin/goods/" + id + "/restock?quantity=1"
 		list["limit"] = "PATCH admin/goods/" + id + "?per_user=3"

@@ -81,7 +81,7 @@ func (i *Inventory) Drift(ctx context.Context, goodsID int64) (hot.Drift, error)
 }
 
 // settleEvery is how often the running totals are brought up to date. An audit
-// reads the rows of about twice as long.
+// reads the rows of that time, and of the time in which they are not old enough.
 const settleEvery = 5 * time.Second
 
 // settleWithin bounds one round of it; what is left is taken in by the next one.
