@@ -75,8 +75,15 @@ func (f frozen) test(t *testing.T, env []string, goods int64) {
 			t.Errorf("before, %s is answered with %d %s", name, got.status, got.text)
 		}
 	}
+	caught := r.keepAsking(t, f.purchases(goods)) // the pause catches some at every step of a sale
+	time.Sleep(300 * time.Millisecond)
 	if err := f.pause(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	for name, got := range caught() {
+		if got.took > deductTimeout+answerSlack || got.status == 0 {
+			t.Errorf("%s, caught in the middle, is answered after %s with %d %s", name, got.took, got.status, got.text)
+		}
 	}
 	defer func() {
 		if err := f.resume(context.WithoutCancel(t.Context())); err != nil {
@@ -149,6 +156,37 @@ func (r replica) ask(t *testing.T, requests map[string]string) map[string]timed 
 	return r.askWith(t, requests, func(*http.Request, string) {})
 }
 
+// keepAsking sends each request again and again until caught is called, which returns
+// the slowest answer to each.
+func (r replica) keepAsking(t *testing.T, requests map[string]string) (caught func() map[string]timed) {
+	t.Helper()
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	stop, slowest := make(chan struct{}), make(map[string]timed)
+	for name, line := range requests {
+		asking.Go(func() {
+			for {
+				got := r.ask(t, map[string]string{name: line})[name]
+				mu.Lock()
+				if got.took > slowest[name].took {
+					slowest[name] = got
+				}
+				mu.Unlock()
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	return func() map[string]timed {
+		close(stop)
+		asking.Wait()
+		return slowest
+	}
+}
+
 // askByKey is ask where each request has its name as its key.
 func (r replica) askByKey(t *testing.T, requests map[string]string) map[string]timed {
 	t.Helper()
@@ -215,39 +253,60 @@ func TestBlockedCommitsAreUnknownInTime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	wave := func(number int) map[string]string {
+		buyers := make(map[string]string)
+		for i, strategy := range f.strategies {
+			for n := range 3 {
+				buyers[fmt.Sprintf("%s-%d-%d", strategy, number, n)] = fmt.Sprintf(
+					"POST /deduct?goods_id=%d&strategy=%s&group=%t", first+i, strategy, n == 2)
+			}
+		}
+		return buyers
+	}
 	unblock := blockCommits(t, backends.Database)
-	buyers := map[string]string{}
-	for i, strategy := range f.strategies {
-		for n := range 3 {
-			buyers[fmt.Sprintf("%s-%d", strategy, n)] = fmt.Sprintf("POST /deduct?goods_id=%d&strategy=%s&group=%t", first+i, strategy, n == 2)
-		}
-	}
-	unknown := 0
-	for name, got := range r.askByKey(t, buyers) {
-		if got.took > deductTimeout+answerSlack || got.status != http.StatusServiceUnavailable {
-			t.Errorf("%s is answered after %s with %d %s", name, got.took, got.status, got.text)
-		}
-		if got.kind == "outcome-unknown" {
-			unknown++
-		}
-	}
-	if unknown < len(f.strategies) {
+	if unknown := r.unknown(t, wave(0)); unknown < len(f.strategies) {
 		t.Errorf("%d outcomes are unknown, want one of each strategy at least", unknown)
 	}
+	next := make(chan map[string]timed)
+	go func() { next <- r.askByKey(t, wave(1)) }() // they meet what is still to be committed
+	time.Sleep(300 * time.Millisecond)
+	unblock()
+	<-next
+	unblock = blockCommits(t, backends.Database)
+	leaving := make(chan map[string]timed)
+	go func() { leaving <- r.askByKey(t, wave(2)) }()
+	time.Sleep(300 * time.Millisecond)
 	r.exitsInTime(t)
+	<-leaving
 	unblock()
 	r = startReplicaWith(t, env)
-	for name, got := range r.askByKey(t, buyers) {
-		if got.status != http.StatusOK {
-			t.Errorf("afterwards %s is answered with %d %s", name, got.status, got.text)
+	for number := range 3 {
+		for name, got := range r.askByKey(t, wave(number)) {
+			if got.status != http.StatusOK {
+				t.Errorf("afterwards %s is answered with %d %s", name, got.status, got.text)
+			}
 		}
 	}
 	for i, strategy := range f.strategies {
 		audit, err := r.Audit(t.Context(), first+int64(i))
-		if err != nil || audit.Sold != 3 || !audit.Clean && strategy != "naive" {
-			t.Errorf("%s audits as %+v, %v; want 3 sold", strategy, audit, err)
+		if err != nil || audit.Sold != 9 || !audit.Clean && strategy != "naive" {
+			t.Errorf("%s audits as %+v, %v; want 9 sold", strategy, audit, err)
 		}
 	}
+}
+
+// unknown sends requests while commits are blocked, and counts the unknown outcomes.
+func (r replica) unknown(t *testing.T, requests map[string]string) (n int) {
+	t.Helper()
+	for name, got := range r.askByKey(t, requests) {
+		if got.took > deductTimeout+answerSlack || got.status != http.StatusServiceUnavailable {
+			t.Errorf("%s is answered after %s with %d %s", name, got.took, got.status, got.text)
+		}
+		if got.kind == "outcome-unknown" {
+			n++
+		}
+	}
+	return n
 }
 
 // blockCommits keeps every commit of a server unanswered until unblock is called.
