@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -61,7 +60,7 @@ func TestAPartIsAwaitedWhenTheOthersAreClosed(t *testing.T) {
 		open.add("database", func() error { close(pool); return failed })
 		open.add("strategies", func() error { <-pool; return nil })
 		synctest.Wait()
-		if err := open.run(t.Context(), slog.New(slog.NewTextHandler(io.Discard, nil)), open.close); !errors.Is(err, failed) || errors.Is(err, errForced) {
+		if err := open.run(t.Context(), slog.New(slog.DiscardHandler), open.close); !errors.Is(err, failed) || errors.Is(err, errForced) {
 			t.Errorf("it ends with %v, want %v", err, failed)
 		}
 	})
