@@ -16,9 +16,9 @@ import (
 // errStopped is told to those whose request outlasts the drain.
 var errStopped = fmt.Errorf("%w: this replica has stopped", stock.ErrBusy)
 
-// lastMoment is what requests have to let go of their locks after they were
-// cancelled.
-const lastMoment = 3 * time.Second
+// lastMoment is what requests have to end after they were cancelled: to hear what
+// became of their commits, and to release their locks.
+const lastMoment = 800 * time.Millisecond
 
 // silence is how long nobody asks anything before idle connections are closed.
 const silence = 2 * time.Second
@@ -79,7 +79,7 @@ func (d *drainer) drain(ctx context.Context) error {
 	}
 	d.cancelRequests(errStopped)
 	if err := d.shutdown(ctx, lastMoment); err != nil {
-		return errors.Join(closed, err)
+		return errors.Join(closed, d.server.Close(), fmt.Errorf("requests do not end: %w", err))
 	}
 	return errors.Join(closed, fmt.Errorf("requests were cancelled that were still in flight after http.drain (%s)", d.config.Drain))
 }

@@ -58,7 +58,7 @@ func keepAuditing(ctx context.Context, c config.Audit, inventory *service.Invent
 	if c.Every == 0 {
 		return
 	}
-	inventory.KeepAuditing(ctx, c.Every, func(sums stock.Audits, err error) {
+	inventory.KeepAuditing(ctx, c.Every, c.Timeout, func(sums stock.Audits, err error) {
 		m.Audited(sums, err)
 		if err != nil {
 			log.WarnContext(ctx, "goods were not audited", "error", err)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,13 +36,21 @@ const ownersToken = "the owner's own token"
 // startReplica starts one with further flags, and returns when it is ready.
 func startReplica(t *testing.T, flags ...string) replica {
 	t.Helper()
+	r := startReplicaWith(t, nil, flags...)
+	if err := r.CreateGoods(t.Context(), 1, 1000); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// startReplicaWith starts one with further variables and flags, and without goods.
+func startReplicaWith(t *testing.T, env []string, flags ...string) replica {
+	t.Helper()
 	r := replica{log: &syncBuffer{}, dsn: filepath.Join(t.TempDir(), "stockd.db")}
-	flags = append([]string{
-		"serve", "--http-listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
-		"--database-driver=sqlite", "--database-dsn=" + r.dsn,
-	}, flags...)
+	flags = append([]string{"serve", "--http-listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}, flags...)
+	env = append([]string{"STOCKD_DATABASE_DRIVER=sqlite", "STOCKD_DATABASE_DSN=" + r.dsn}, env...)
 	r.process = exec.Command(os.Args[0], flags...)
-	r.process.Env = append(environment(), "STOCKD_ADMIN_TOKEN="+ownersToken)
+	r.process.Env = slices.Concat(environment(), env, []string{"STOCKD_ADMIN_TOKEN=" + ownersToken})
 	r.process.Stderr = r.log
 	if err := r.process.Start(); err != nil {
 		t.Fatal(err)
@@ -59,9 +68,6 @@ func startReplica(t *testing.T, flags ...string) replica {
 	await(t, "two listeners", 20*time.Second, func() bool { return len(listening.FindAllString(r.log.text(), -1)) == 2 })
 	found := listening.FindAllStringSubmatch(r.log.text(), -1)
 	r.Client = client.Client{URL: "http://" + found[0][1], AdminURL: "http://" + found[1][1], Token: ownersToken}
-	if err := r.CreateGoods(t.Context(), 1, 1000); err != nil {
-		t.Fatal(err)
-	}
 	return r
 }
 

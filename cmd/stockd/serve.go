@@ -39,7 +39,9 @@ func serveCommand() *cobra.Command {
 	})
 }
 
-// serve runs a replica until ctx ends, and then lets requests in flight end.
+// serve runs a replica until ctx ends, and then lets requests in flight end. It
+// returns within http.drain_delay, http.drain and two seconds, whatever the backends
+// do; what is open then ends with the process.
 func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	gin.SetMode(gin.ReleaseMode)
 	c.Replica, err = named(c.Replica)
@@ -50,13 +52,22 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, heard.Close()) }()
+	open := newClosing(ctx, c.HTTP)
+	open.add("traces", heard.Close)
+	return open.run(ctx, heard.log, func() (err error) {
+		defer func() { err = errors.Join(err, open.close()) }()
+		return serveWith(ctx, c, heard, open)
+	})
+}
+
+// serveWith opens the parts of a replica and serves.
+func serveWith(ctx context.Context, c config.Config, heard observation, open *closing) error {
 	log := heard.log
 	store, err := heard.openStore(ctx, c)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	open.add("database", store.Close)
 	if err := bringUpToDate(ctx, c, store, log); err != nil {
 		return err
 	}
@@ -64,31 +75,42 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, locks.Close()) }()
-	defer lookAround(ctx, locks.Clients, log)()
+	open.add("lock clients", locks.Close)
+	open.add("first look", quietly(lookAround(ctx, locks.Clients, log)))
 	deps, options := strategyDeps(c, heard, store, locks), handlerOptions(ctx, c, heard)
 	if c.Lab.Enabled {
 		lab, err := openLab(ctx, c, log)
 		if err != nil {
 			return err
 		}
-		defer lab.Close() //nolint:errcheck // every line of it is written already
+		open.add("lab", func() error {
+			_ = lab.Close() // every line of it is written already
+			return nil
+		})
 		deps.Lab, options.Lab = lab, lab
 	}
 	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
-	defer func() { err = errors.Join(err, catalogue.Close()) }()
+	open.add("strategies", catalogue.Close)
 	if err := enforce(ctx, c, catalogue); err != nil {
 		return err
 	}
 	inventory := service.NewInventory(store, catalogue)
-	defer keep(ctx,
+	open.add("background jobs", quietly(keep(ctx,
 		catalogue.KeepSwitches,
 		func(ctx context.Context) { keepTotals(ctx, inventory, log) },
 		func(ctx context.Context) { keepAuditing(ctx, c.Audit, inventory, heard.metrics, log) },
-	)()
+	)))
 	heard.metrics.Watch(stateOf(ctx, c, catalogue, store, locks.Clients))
 	options.Catalogue, options.Inventory = catalogue, inventory
+	open.add("requests", func() error { return nil }) // listen ends them
 	return listen(ctx, c, log, options)
+}
+
+func quietly(stop func()) func() error {
+	return func() error {
+		stop()
+		return nil
+	}
 }
 
 // enforce has the catalogue refuse what the owner does not want, by the configuration
@@ -122,6 +144,7 @@ func strategyDeps(c config.Config, heard observation, store *repo.Store, locks l
 func handlerOptions(ctx context.Context, c config.Config, heard observation) handler.Options {
 	return handler.Options{
 		Replica: c.Replica, DefaultStrategy: c.Deduct.Strategy, MaxBody: int64(c.HTTP.MaxBody), Log: heard.log,
+		Timeout: c.Deduct.Timeout, AuditTimeout: c.Audit.Timeout,
 		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), TrustedProxies: c.HTTP.TrustedProxies,
 		Stopping: func() bool { return ctx.Err() != nil },
 		Observer: heard.metrics, Metrics: heard.metrics.Handler(), Tracer: heard.tracer(),
@@ -184,6 +207,10 @@ func openStore(ctx context.Context, c config.Config) (*repo.Store, error) {
 	return repo.Open(ctx, o)
 }
 
+// leastTxTimeout is the least that a transaction has in which no single buyer waits,
+// such as a batch of redis-stock's orders.
+const leastTxTimeout = 10 * time.Second
+
 // afterPurchase is how much longer than a purchase may take the database bears a
 // connection that says nothing in a transaction.
 const afterPurchase = 5 * time.Second
@@ -193,7 +220,7 @@ func storeOptions(c config.Config) (repo.Options, error) {
 	return repo.Options{
 		Driver: c.Database.Driver, DSN: c.Database.DSN, Password: c.Database.Password.Reveal(), TLS: encryption,
 		MaxOpen: c.Database.MaxOpen, LockWait: c.Database.LockWait, ConnectTimeout: c.Database.ConnectTimeout,
-		Silence: c.Deduct.Timeout + afterPurchase,
+		TxTimeout: max(c.Deduct.Timeout, leastTxTimeout), Silence: c.Deduct.Timeout + afterPurchase,
 		Replica: c.Replica,
 	}, err
 }

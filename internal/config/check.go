@@ -92,10 +92,10 @@ func (l *Loaded) trace() error {
 	return share
 }
 
-// audit wants a pause between the audits.
+// audit wants time for the audits, and a pause between them.
 func (l *Loaded) audit() error {
-	if l.Audit.Every == 0 {
-		return nil
+	if err := atLeast(l, "audit.timeout", l.Audit.Timeout, time.Second); err != nil || l.Audit.Every == 0 {
+		return err
 	}
 	return atLeast(l, "audit.every", l.Audit.Every, time.Second)
 }

@@ -49,15 +49,16 @@ func (g goods) auditForOwner(c *gin.Context) {
 		answer(c, err)
 		return
 	}
-	audit := g.options.Inventory.Audit
-	if f.flag("full") {
-		audit = g.options.Inventory.AuditInFull
-	}
+	full := f.flag("full")
 	if err := f.err(); err != nil {
 		answer(c, err)
 		return
 	}
-	g.auditBy(c, audit)
+	if full {
+		withinLong(g.options.AuditTimeout, func(c *gin.Context) { g.auditBy(c, g.options.Inventory.AuditInFull) })(c)
+		return
+	}
+	within(g.options.Timeout, func(c *gin.Context) { g.auditBy(c, g.options.Inventory.Audit) })(c)
 }
 
 func (g goods) auditBy(c *gin.Context, audit func(context.Context, int64) (service.Audit, error)) {

@@ -5,6 +5,7 @@ package handler
 import (
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"go.opentelemetry.io/otel/trace"
@@ -23,6 +24,11 @@ type Options struct {
 	DefaultStrategy string
 	// MaxBody bounds the body of a request, in bytes.
 	MaxBody int64
+	// Timeout bounds every request but a purchase, which its service bounds, and a full
+	// audit; 0 sets no bound.
+	Timeout time.Duration
+	// AuditTimeout bounds a full audit; 0 sets no bound.
+	AuditTimeout time.Duration
 	// MaxDeductions bounds the purchases that are served at a time; 0 sets no
 	// bound.
 	MaxDeductions int
@@ -53,12 +59,12 @@ func Public(o Options) http.Handler {
 	engine := engine(o, public)
 	buyers := engine.Group("/", limitAddresses(newLimiter(o.Limits.Address), o.heard()))
 	buyers.POST("/deduct", sale.deduct)
-	buyers.GET("/strategies", sale.strategies)
-	buyers.GET("/goods/:id", goods.read)
-	buyers.GET("/goods/:id/audit", goods.audit)
+	buyers.GET("/strategies", within(o.Timeout, sale.strategies))
+	buyers.GET("/goods/:id", within(o.Timeout, goods.read))
+	buyers.GET("/goods/:id/audit", within(o.Timeout, goods.audit))
 	buyers.GET("/openapi.yaml", description)
 	engine.GET("/healthz", healthz)
-	engine.GET("/readyz", goods.readyz)
+	engine.GET("/readyz", within(o.Timeout, goods.readyz))
 	return engine
 }
 
@@ -69,14 +75,14 @@ func Admin(o Options, token string) http.Handler {
 	engine := engine(o, admin)
 	engine.GET("/healthz", healthz)
 	owner := engine.Group("/", bearer(token))
-	owner.POST("/goods", goods.create)
-	owner.POST("/goods/:id/restock", goods.restock)
-	owner.GET("/goods/:id", goods.read)
-	owner.PATCH("/goods/:id", goods.change)
+	owner.POST("/goods", within(o.Timeout, goods.create))
+	owner.POST("/goods/:id/restock", within(o.Timeout, goods.restock))
+	owner.GET("/goods/:id", within(o.Timeout, goods.read))
+	owner.PATCH("/goods/:id", within(o.Timeout, goods.change))
 	owner.GET("/goods/:id/audit", goods.auditForOwner)
-	owner.GET("/goods/:id/drift", goods.drift)
-	owner.GET("/strategies", sale.strategies)
-	owner.PUT("/strategies/:name", sale.switchStrategy)
+	owner.GET("/goods/:id/drift", within(o.Timeout, goods.drift))
+	owner.GET("/strategies", within(o.Timeout, sale.strategies))
+	owner.PUT("/strategies/:name", within(o.Timeout, sale.switchStrategy))
 	if o.Metrics != nil {
 		owner.GET("/metrics", gin.WrapH(o.Metrics))
 	}

@@ -16,6 +16,8 @@ const (
 	// etcdLook is how long the watch may be silent, while keys of ours are
 	// there, before the queue is read anew: the bounded fallback.
 	etcdLook = time.Second
+	// etcdRevokeWithin bounds the goodbye to etcd: a replica that stops waits for it.
+	etcdRevokeWithin = 500 * time.Millisecond
 	// etcdRewatch is the pause before a watch that ended begins again.
 	etcdRewatch = 50 * time.Millisecond
 )
@@ -130,10 +132,9 @@ func (s *etcdSession) end(err error) {
 		return
 	}
 	s.queue.close()
-	_ = askEtcd(context.Background(), func(ctx context.Context) error {
-		_, err := s.client.Revoke(ctx, s.id)
-		return err
-	})
+	ctx, cancel := context.WithTimeout(context.Background(), etcdRevokeWithin)
+	defer cancel()
+	_, _ = s.client.Revoke(ctx, s.id)
 }
 
 func (s *etcdSession) open(err error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -177,9 +178,20 @@ func (s *zkSession) close() {
 	conn, connected := s.conn, s.link.isUp()
 	s.mu.Unlock()
 	s.end()
-	if connected {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
 		conn.Close()
-	} else {
-		go conn.Close()
+	}()
+	if !connected {
+		return
+	}
+	select {
+	case <-closed:
+	case <-time.After(zkCloseWithin):
 	}
 }
+
+// zkCloseWithin bounds the goodbye to a server that does not answer. Its session
+// ends with its timeout then.
+const zkCloseWithin = 500 * time.Millisecond

@@ -1,6 +1,9 @@
 package repo
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Age has what was seen of the ledger look old enough to be settled.
 func (s *Store) Age(ctx context.Context) error {
@@ -9,6 +12,12 @@ func (s *Store) Age(ctx context.Context) error {
 		long = `seen_at` // it counts at once
 	}
 	_, err := s.pool.ExecContext(ctx, `UPDATE tb_ledger_settled SET seen_at = `+long)
+	return err
+}
+
+// AgeBy has what was seen of the ledger look older by so much, on a server.
+func (s *Store) AgeBy(ctx context.Context, d time.Duration) error {
+	_, err := s.pool.ExecContext(ctx, `UPDATE tb_ledger_settled SET seen_at = seen_at - INTERVAL ? MICROSECOND`, d.Microseconds())
 	return err
 }
 

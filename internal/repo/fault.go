@@ -48,9 +48,9 @@ func (s *Store) fault(ctx context.Context, doing string, err error) error {
 
 // beginFault is fault for the begin of a transaction, where a deadline means
 // that no connection became free in time: the crowd is too large, the database
-// need not be ill. A connection that cannot be made has its own time limit.
+// need not be ill. A database that did not answer to the begin is errUnanswered.
 func (s *Store) beginFault(ctx context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && !errors.Is(err, errUnanswered) {
 		return fmt.Errorf("begin: %w: no connection to %s became free in time: %w",
 			stock.ErrBusy, s.dialect.name, context.Cause(ctx))
 	}
@@ -58,12 +58,13 @@ func (s *Store) beginFault(ctx context.Context, err error) error {
 }
 
 // commitFault tells a commit that was never sent, or that the database
-// answered with a refusal, from one whose answer did not come.
+// answered with a refusal, from one that was sent and not answered.
 func (s *Store) commitFault(ctx context.Context, err error) error {
-	if errors.Is(err, sql.ErrTxDone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+	switch {
+	case errors.Is(err, errUnanswered):
+	case errors.Is(err, sql.ErrTxDone), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return s.fault(ctx, "commit", context.Cause(ctx))
-	}
-	if kind := s.dialect.classify(err); kind != faultBackend {
+	case errors.Is(err, errNotSent), s.dialect.classify(err) != faultBackend:
 		return s.fault(ctx, "commit", err)
 	}
 	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome,

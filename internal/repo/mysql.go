@@ -108,7 +108,7 @@ func openMySQL(o Options) (dialect, *sql.DB, error) {
 	if _, chosen := c.Params["wait_timeout"]; o.Silence > 0 && !chosen {
 		setup = append(setup, fmt.Sprintf(`SET SESSION wait_timeout = %d`, wholeSeconds(o.Silence)))
 	}
-	pool := o.openDB(sessionConnector{Connector: connector, timeout: o.ConnectTimeout, setup: setup})
+	pool := o.openDB(sessionConnector{Connector: connector, timeout: o.ConnectTimeout, limit: o.txTimeout(), setup: setup})
 	d := mysqlDialect()
 	d.lockSchema = func(ctx context.Context) (unlock func() error, err error) {
 		return lockSchemaBy(ctx, sql.OpenDB(connector))
@@ -138,7 +138,9 @@ func lockSchemaBy(ctx context.Context, beside *sql.DB) (unlock func() error, err
 		return nil, errors.Join(err, conn.Close(), beside.Close())
 	}
 	return func() error {
-		_, err := conn.ExecContext(context.WithoutCancel(ctx), unlockSchema)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackWithin)
+		defer cancel()
+		_, err := conn.ExecContext(ctx, unlockSchema)
 		return errors.Join(err, conn.Close(), beside.Close())
 	}, nil
 }
@@ -153,6 +155,7 @@ func wholeSeconds(d time.Duration) int {
 type sessionConnector struct {
 	driver.Connector
 	timeout time.Duration
+	limit   time.Duration // of a statement whose context has no deadline
 	setup   []string
 }
 
@@ -167,6 +170,9 @@ func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		// taken for the caller's.
 		return nil, fmt.Errorf("connect: %v", context.Cause(limited)) //nolint:errorlint // hides DeadlineExceeded on purpose
 	}
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("connect: %w: %w", errUnanswered, err)
+	}
 	return conn, err
 }
 
@@ -175,16 +181,16 @@ func (c sessionConnector) connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	execer, ok := conn.(driver.ExecerContext)
+	inner, ok := conn.(mysqlConn)
 	if !ok {
-		return nil, errors.Join(errors.New("connection takes no statements"), conn.Close())
+		return nil, errors.Join(fmt.Errorf("a connection of the driver is a %T", conn), conn.Close())
 	}
 	for _, statement := range c.setup {
-		if _, err := execer.ExecContext(ctx, statement, nil); err != nil {
+		if _, err := inner.ExecContext(ctx, statement, nil); err != nil {
 			return nil, errors.Join(fmt.Errorf("prepare session: %w", err), conn.Close())
 		}
 	}
-	return conn, nil
+	return &boundedConn{mysqlConn: inner, limit: c.limit}, nil
 }
 
 // Server error numbers that are the same in MySQL and MariaDB.

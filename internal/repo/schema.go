@@ -25,7 +25,7 @@ type Migration struct {
 // number of replicas may call it at once: one applies, the others wait.
 func (s *Store) MigrateUp(ctx context.Context) ([]Migration, error) {
 	var applied []*goose.MigrationResult
-	err := s.withSchema(ctx, "migrate up", func(schema *goose.Provider) (err error) {
+	err := s.withSchema(ctx, "migrate up", func(ctx context.Context, schema *goose.Provider) (err error) {
 		applied, err = schema.Up(ctx)
 		return err
 	})
@@ -35,22 +35,28 @@ func (s *Store) MigrateUp(ctx context.Context) ([]Migration, error) {
 	return migrationsOf(applied), nil
 }
 
+// schemaWithin bounds a change of the schema, the wait for the lock included. An
+// ALTER of a large ledger copies every row.
+const schemaWithin = time.Hour
+
 // withSchema does something to the schema that nobody else may do meanwhile. The
 // lock is ours and not goose's: goose looks for what is pending before it takes
 // its lock, and makes its table of versions on the way, so that replicas which
 // start together on a new database get in each other's way. To look is to change,
 // for the same reason.
-func (s *Store) withSchema(ctx context.Context, doing string, do func(*goose.Provider) error) (err error) {
+func (s *Store) withSchema(ctx context.Context, doing string, do func(context.Context, *goose.Provider) error) (err error) {
 	schema, err := s.schema()
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, schemaWithin)
+	defer cancel()
 	unlock, err := s.dialect.lockSchema(ctx)
 	if err != nil {
 		return s.schemaFault("lock the schema", err)
 	}
 	defer unlock() //nolint:errcheck // it is done or not, whatever becomes of the lock
-	if err := do(schema); err != nil {
+	if err := do(ctx, schema); err != nil {
 		return s.schemaFault(doing, err)
 	}
 	return nil
@@ -60,7 +66,7 @@ func (s *Store) withSchema(ctx context.Context, doing string, do func(*goose.Pro
 // them. There may be none to take back: then it returns nothing.
 func (s *Store) MigrateDown(ctx context.Context) ([]Migration, error) {
 	var undone *goose.MigrationResult
-	err := s.withSchema(ctx, "migrate down", func(schema *goose.Provider) (err error) {
+	err := s.withSchema(ctx, "migrate down", func(ctx context.Context, schema *goose.Provider) (err error) {
 		undone, err = schema.Down(ctx)
 		return err
 	})
@@ -76,7 +82,7 @@ func (s *Store) MigrateDown(ctx context.Context) ([]Migration, error) {
 // Migrations lists every migration, oldest first, applied or pending.
 func (s *Store) Migrations(ctx context.Context) ([]Migration, error) {
 	var states []*goose.MigrationStatus
-	err := s.withSchema(ctx, "read the schema's state", func(schema *goose.Provider) (err error) {
+	err := s.withSchema(ctx, "read the schema's state", func(ctx context.Context, schema *goose.Provider) (err error) {
 		states, err = schema.Status(ctx)
 		return err
 	})

@@ -15,14 +15,20 @@ import (
 // inserted and is not committed has whoever reads so wait for its transaction,
 // for as long as that may last, also where its replica is paused. No lock can
 // show a row whose id was handed out and which is not inserted yet; that is a
-// moment inside one statement of the server. Therefore an id is only taken in a
-// while after it was first seen.
+// moment inside one statement of the server, and lasts as long as the server is
+// paused there. But a commit is sent before the deadline of its transaction or not
+// at all, and not before the insert was answered: a row that is inserted later than
+// Options.TxTimeout after its id was handed out is never committed. Therefore an
+// id is only taken in when it was first seen longer ago than that.
 //
 // This holds for one server that hands out its ids in ascending order, as MariaDB
 // and MySQL do, and not for several that are written at once.
 
-// settleAfter is that while: many times what the server needs between the two.
-const settleAfter = 5 * time.Second
+// settleMargin is how much longer than the longest transaction that is: the clocks
+// of the database and of the replicas need not run alike.
+const settleMargin = 5 * time.Second
+
+func (s *Store) settleAfter() time.Duration { return s.timeout + settleMargin }
 
 // settleRows bounds what is taken in at once: nobody waits for the lock of a row
 // that is in the ledger already, but each costs memory until the commit.
@@ -59,7 +65,7 @@ func (s *Store) Settle(ctx context.Context) (more bool, err error) {
 			Upto, Seen int64
 			Old        bool
 		}
-		err := tx.db.WithContext(ctx).Raw(s.dialect.readSettled, settleAfter.Microseconds()).Scan(&at).Error
+		err := tx.db.WithContext(ctx).Raw(s.dialect.readSettled, s.settleAfter().Microseconds()).Scan(&at).Error
 		switch {
 		case err != nil:
 			return s.fault(ctx, "read what is settled", err)

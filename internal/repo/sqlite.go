@@ -57,7 +57,7 @@ func openSQLite(o Options) (dialect, *sql.DB, error) {
 		"_pragma": {
 			fmt.Sprintf("busy_timeout(%d)", o.LockWait.Milliseconds()),
 			"journal_mode(WAL)", // readers go on while one writes
-			"synchronous(NORMAL)",
+			"synchronous(FULL)", // an answered sale survives a power cut
 		},
 		"_txlock": {"immediate"},
 	}

@@ -4,6 +4,7 @@
 package repo
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"database/sql"
@@ -42,6 +43,10 @@ type Options struct {
 	LockWait time.Duration
 	// ConnectTimeout bounds the making of one connection.
 	ConnectTimeout time.Duration
+	// TxTimeout is the longest transaction, and the longest statement whose context has
+	// no deadline; at least as long as a purchase. Nothing is committed later, which
+	// the running totals rely on: all replicas must have the same. 0: 10 s.
+	TxTimeout time.Duration
 	// Silence is how long MySQL bears a connection that says nothing, in whole
 	// seconds; then it rolls back what a replica has begun that was stopped, or has
 	// lost its network, and would keep rows locked for hours otherwise. It is longer
@@ -57,12 +62,15 @@ type Options struct {
 	OpenDB func(driver.Connector) *sql.DB
 }
 
+func (o Options) txTimeout() time.Duration { return cmp.Or(o.TxTimeout, defaultTxTimeout) }
+
 // Store is the stock and the ledger in one SQL database. It may be used from
 // any number of goroutines.
 type Store struct {
 	db       *gorm.DB
 	pool     *sql.DB
 	dialect  dialect
+	timeout  time.Duration // of a transaction
 	returns  bool          // whether an insert can return what it wrote
 	turn     chan struct{} // holds one element while a transaction runs; nil for databases that queue writers themselves
 	replica  string
@@ -77,7 +85,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, dialect: d, replica: o.Replica, retried: o.Retried}
+	s := &Store{pool: pool, dialect: d, timeout: o.txTimeout(), replica: o.Replica, retried: o.Retried}
 	if s.retried == nil {
 		s.retried = func(string) {}
 	}
@@ -195,6 +203,8 @@ func (s *Store) InTx(ctx context.Context, do func(*Tx) error) error {
 }
 
 func (s *Store) once(ctx context.Context, do func(*Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
 	if err := s.takeTurn(ctx); err != nil {
 		return err
 	}

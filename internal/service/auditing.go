@@ -9,12 +9,14 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// KeepAuditing audits all goods at intervals until ctx ends. heard gets what they
-// add up to, or why that is not known.
-func (i *Inventory) KeepAuditing(ctx context.Context, every time.Duration, heard func(stock.Audits, error)) {
+// KeepAuditing audits all goods at intervals until ctx ends, each time within a
+// limit. heard gets what they add up to, or why that is not known.
+func (i *Inventory) KeepAuditing(ctx context.Context, every, limit time.Duration, heard func(stock.Audits, error)) {
 	for pause.For(ctx, every) == nil {
 		var sums stock.Audits
 		err := rescue.Do(ctx, i.catalogue.log, "audit all goods", func() (err error) {
+			ctx, cancel := context.WithTimeout(ctx, limit)
+			defer cancel()
 			sums, err = i.store.AuditAll(ctx)
 			return err
 		})

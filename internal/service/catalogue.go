@@ -39,7 +39,7 @@ func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Dur
 	gathered := newGathered(deps.Store, deps.Group.Batch, timeout, deps.Log)
 	c := &Catalogue{
 		store: deps.Store, clients: deps.Lock.Clients, log: cmp.Or(deps.Log, slog.Default()),
-		byName: make(map[string]*Service, len(entries)), switches: &switches{store: deps.Store},
+		byName: make(map[string]*Service, len(entries)), switches: newSwitches(deps.Store),
 	}
 	for _, entry := range entries {
 		own := deps
@@ -55,6 +55,10 @@ func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Dur
 func newService(entry strategy.Entry, deps strategy.Deps, gathered strategy.Ledger, timeout time.Duration) *Service {
 	heard := deps.Observer()
 	deps.Group.Timeout, deps.Group.Log, deps.Group.Observer = timeout, deps.Log, heard
+	deps.Group.Settled = func(ctx context.Context, goodsID int64) error {
+		_, err := deps.Store.GoodsSettled(ctx, goodsID)
+		return err
+	}
 	bare := entry.New(deps)
 	plain := &Service{entry: entry, strategy: bare, bare: bare, ledger: deps.Store, timeout: timeout, heard: heard}
 	plain.grouped = plain.groupedBy(gathered, deps.Group)
@@ -313,18 +317,27 @@ func (c *Catalogue) Lag(ctx context.Context) (hot.Lag, error) {
 var ErrNothingPromised = errors.New("no strategy promises what is not in the ledger")
 
 // Close waits for batches that are being written, and closes the strategies that
-// hold something open.
+// hold something open: all at once, so that one whose backend hangs delays no other.
 func (c *Catalogue) Close() error {
+	errs := make([]error, len(c.services))
+	var closing sync.WaitGroup
+	for i, s := range c.services {
+		closing.Go(func() { errs[i] = s.close() })
+	}
+	closing.Wait()
+	return errors.Join(errs...)
+}
+
+// close closes what wraps before what it wraps.
+func (s *Service) close() error {
+	list := []*Service{s.grouped, s}
+	if s.fenced != nil {
+		list = []*Service{s.grouped, s.fenced.grouped, s}
+	}
 	var errs []error
-	for _, s := range c.services {
-		list := []*Service{s.grouped, s} // what wraps before what it wraps
-		if s.fenced != nil {
-			list = []*Service{s.grouped, s.fenced.grouped, s}
-		}
-		for _, s := range list {
-			if closer, ok := s.strategy.(io.Closer); ok {
-				errs = append(errs, closer.Close())
-			}
+	for _, s := range list {
+		if closer, ok := s.strategy.(io.Closer); ok {
+			errs = append(errs, closer.Close())
 		}
 	}
 	return errors.Join(errs...)

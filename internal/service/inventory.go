@@ -81,8 +81,11 @@ func (i *Inventory) Drift(ctx context.Context, goodsID int64) (hot.Drift, error)
 }
 
 // settleEvery is how often the running totals are brought up to date. An audit
-// reads the rows of about twice as long.
+// reads the rows of that time, and of the time in which they are not old enough.
 const settleEvery = 5 * time.Second
+
+// settleWithin bounds one round of it; what is left is taken in by the next one.
+const settleWithin = 30 * time.Second
 
 // KeepTotals brings the ledger's running totals up to date until ctx ends. failed
 // hears of a failure, after which it goes on: an audit then reads more rows.
@@ -95,7 +98,11 @@ func (i *Inventory) KeepTotals(ctx context.Context, failed func(error)) {
 		case <-ctx.Done():
 			return
 		}
-		err := rescue.Do(ctx, i.catalogue.log, "bring running totals up to date", func() error { return i.store.SettleAll(ctx) })
+		err := rescue.Do(ctx, i.catalogue.log, "bring running totals up to date", func() error {
+			ctx, cancel := context.WithTimeout(ctx, settleWithin)
+			defer cancel()
+			return i.store.SettleAll(ctx)
+		})
 		if err != nil && ctx.Err() == nil && !errors.Is(err, stock.ErrBusy) {
 			failed(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,8 +22,12 @@ const switchesEvery = time.Second
 // far as this one knows. The request path reads one pointer.
 type switches struct {
 	store *repo.Store
-	turn  sync.Mutex // a look that began earlier must not be kept after a later one
+	turn  chan struct{} // holds one element during a look: one that began earlier must not be kept after a later one
 	off   atomic.Pointer[map[string]string]
+}
+
+func newSwitches(store *repo.Store) *switches {
+	return &switches{store: store, turn: make(chan struct{}, 1)}
 }
 
 // reason is why a strategy is switched off.
@@ -39,8 +42,12 @@ func (s *switches) reason(name string) (reason string, off bool) {
 
 // look reads what is switched off. Where that fails, what was known stands.
 func (s *switches) look(ctx context.Context) (changed bool, err error) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return false, fmt.Errorf("read switches: %w", context.Cause(ctx))
+	}
+	defer func() { <-s.turn }()
 	off, err := s.store.SwitchedOff(ctx)
 	if err != nil {
 		return false, err

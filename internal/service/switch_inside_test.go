@@ -22,7 +22,7 @@ func TestASwitchThatCannotBeSeenMayHaveHappened(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c := &Catalogue{switches: &switches{store: store}}
+	c := &Catalogue{switches: newSwitches(store)}
 	if err := c.switchBy(t.Context(), nil); !errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Errorf("what was written and cannot be seen is answered with %v, want %v", err, stock.ErrUnknownOutcome)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/ports"
 	"github.com/stockd/stockd/internal/repo"
@@ -240,6 +241,13 @@ func (d *Database) Kill(ctx context.Context) error {
 	<-d.server.process.Done()
 	return nil
 }
+
+// Pause stops the server where it stands: its connections stay, and nothing is
+// answered on them.
+func (d *Database) Pause(ctx context.Context) error { return fault.Pause(ctx, d.server.process) }
+
+// Resume lets a paused server go on.
+func (d *Database) Resume(ctx context.Context) error { return fault.Resume(ctx, d.server.process) }
 
 // Restart starts the server again, on the port and the data that it had.
 func (d *Database) Restart(ctx context.Context) error {

@@ -54,7 +54,7 @@ func (s *owned) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 		waited := taken.Sub(asked)
 		s.heard.Waited(waited)
 		outcomes, err = orUnknown(ctx, s.log, goodsID, func() ([]stock.Outcome, error) {
-			return checkThenWrite(ctx, s.store, goodsID, batch, noToken, setStock)
+			return checkThenWrite(ctx, s.store, s.store.GoodsSettled, goodsID, batch, noToken, setStock)
 		})
 		held := time.Since(taken)
 		s.heard.Held(held, false)

@@ -25,6 +25,10 @@ type Group struct {
 	Queue int
 	// Timeout bounds the writing of one batch.
 	Timeout time.Duration
+	// Settled waits until no transaction is open that has written the row of a goods.
+	// It is asked after a batch whose outcome is unknown: its commit may still happen,
+	// and the next batch must not read the stock from before. Nil: nothing is waited for.
+	Settled func(ctx context.Context, goodsID int64) error
 	// Log hears of a strategy that panics; nil: slog's default.
 	Log *slog.Logger
 	// Observer hears of each batch; nil: nobody does.
@@ -54,6 +58,8 @@ type Grouped struct {
 	mu     sync.Mutex
 	queues map[int64]*queue // of those goods that have somebody to serve
 	closed bool
+	// unsettled has the goods whose last batch may still be committed.
+	unsettled map[int64]bool
 }
 
 // NewGrouped groups the calls of a strategy that writes to this ledger.
@@ -62,7 +68,7 @@ func NewGrouped(strategy Strategy, ledger Ledger, bounds Group) *Grouped {
 		bounds.Observer = unobserved{}
 	}
 	safe := rescued{strategy, bounds.Log} // a panic in a queue's goroutine would end the replica
-	return &Grouped{strategy: safe, ledger: ledger, bounds: bounds, queues: make(map[int64]*queue)}
+	return &Grouped{strategy: safe, ledger: ledger, bounds: bounds, queues: make(map[int64]*queue), unsettled: make(map[int64]bool)}
 }
 
 // Deduct waits in the queue of the goods, and then for the batch. A caller whose
@@ -75,6 +81,7 @@ func (g *Grouped) Deduct(ctx context.Context, goodsID int64, purchases []stock.P
 		return nil, fmt.Errorf("queue for goods %d: %w", goodsID, context.Cause(ctx))
 	}
 	c := &call{purchases: purchases, asked: time.Now(), step: trace.SpanFromContext(ctx), done: make(chan struct{})}
+	c.until, _ = ctx.Deadline()
 	if err := g.enter(goodsID, c); err != nil {
 		return nil, err
 	}
@@ -84,9 +91,33 @@ func (g *Grouped) Deduct(ctx context.Context, goodsID int64, purchases []stock.P
 		if err := g.leave(goodsID, c, context.Cause(ctx)); err != nil {
 			return nil, err
 		}
-		<-c.done // soon: it has been answered, or its batch has just been ended
+		if err := g.awaitEnd(goodsID, c, context.Cause(ctx)); err != nil {
+			return nil, err
+		}
 	}
 	return c.outcomes, c.err
+}
+
+// endWithin bounds the end of a batch whose last caller has left.
+const endWithin = 800 * time.Millisecond
+
+// awaitEnd waits for the answer to a call that is on its way, or whose batch has just
+// been ended.
+func (g *Grouped) awaitEnd(goodsID int64, c *call, cause error) error {
+	timer := time.NewTimer(endWithin)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		return nil
+	case <-timer.C:
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.state == settled {
+		return nil
+	}
+	c.state = left
+	return fmt.Errorf("%w: goods %d are still being written: %w", stock.ErrUnknownOutcome, goodsID, cause)
 }
 
 // Close answers those who wait in a queue that it is busy, and waits for what is
@@ -186,7 +217,7 @@ func (g *Grouped) next(goodsID int64) (*batch, context.Context) {
 	}
 	// It is written for many, and must not end with any one of them.
 	ctx, end := context.WithCancelCause(context.Background())
-	ctx, free := context.WithTimeout(ctx, g.bounds.Timeout)
+	ctx, free := context.WithDeadline(ctx, lastDeadline(calls, time.Now().Add(g.bounds.Timeout)))
 	batch := &batch{calls: calls, end: func(cause error) { end(cause); free() }}
 	for _, c := range calls {
 		c.state, c.batch = writing, batch
@@ -206,8 +237,15 @@ func (g *Grouped) write(ctx context.Context, goodsID int64, b *batch) {
 	calls := b.calls
 	for range rewrites {
 		begun, purchases := time.Now(), purchasesOf(calls)
+		if err := g.settleGoods(ctx, goodsID); err != nil {
+			g.answer(calls, begun, nil, fmt.Errorf("wait for the batch before: %w", err))
+			return
+		}
 		g.bounds.Observer.Batched(len(purchases))
 		outcomes, err := g.strategy.Deduct(ctx, goodsID, purchases)
+		if errors.Is(err, stock.ErrUnknownOutcome) {
+			g.setUnsettled(goodsID)
+		}
 		if !errors.Is(err, stock.ErrDuplicateRequest) {
 			g.answer(calls, begun, outcomes, err)
 			return
@@ -217,6 +255,30 @@ func (g *Grouped) write(ctx context.Context, goodsID int64, b *batch) {
 		}
 	}
 	g.answer(calls, time.Now(), nil, fmt.Errorf("%w: copies of a batch for goods %d keep being rolled back", stock.ErrBusy, goodsID))
+}
+
+// settleGoods waits until the last batch of a goods is committed or rolled back,
+// where that is not known.
+func (g *Grouped) settleGoods(ctx context.Context, goodsID int64) error {
+	g.mu.Lock()
+	unsettled := g.unsettled[goodsID]
+	g.mu.Unlock()
+	if !unsettled || g.bounds.Settled == nil {
+		return nil
+	}
+	if err := g.bounds.Settled(ctx, goodsID); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.unsettled, goodsID)
+	return nil
+}
+
+func (g *Grouped) setUnsettled(goodsID int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.unsettled[goodsID] = true
 }
 
 // withoutCopies answers those calls with duplicate that have a request id which

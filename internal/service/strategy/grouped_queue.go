@@ -20,6 +20,7 @@ type queue struct {
 type call struct {
 	purchases []stock.Purchase
 	asked     time.Time
+	until     time.Time  // its deadline; zero: it has none
 	step      trace.Span // that the call is a part of
 	state     callState
 	batch     *batch // from when it is being written
@@ -54,6 +55,21 @@ func (b *batch) othersStay(besides *call) bool {
 func (c *call) settle(outcomes []stock.Outcome, err error) {
 	c.outcomes, c.err, c.state = outcomes, err, settled
 	close(c.done)
+}
+
+// lastDeadline is when the last of the calls gives up, and at most a limit: later
+// no caller waits for what is being written.
+func lastDeadline(calls []*call, limit time.Time) time.Time {
+	var last time.Time
+	for _, c := range calls {
+		if c.until.IsZero() || c.until.After(limit) {
+			return limit
+		}
+		if c.until.After(last) {
+			last = c.until
+		}
+	}
+	return last
 }
 
 // isIn tells whether one of the purchases is among the orders.

@@ -14,10 +14,6 @@ import (
 	"github.com/stockd/stockd/internal/trail"
 )
 
-// releaseWithin bounds the release of a lock, which must not depend on the
-// request that has perhaps just been cancelled.
-const releaseWithin = 2 * time.Second
-
 // guarded makes a strategy of any lock: acquire, check and write in a
 // transaction, commit, release. The lock is taken outside the transaction, so
 // that the next holder reads what this one has committed.
@@ -26,12 +22,13 @@ type guarded struct {
 	locker lock.Locker
 	wait   time.Duration
 	heard  Observer
+	after  *aftermath
 	// sell is what is done under the lock; nil: sellUnfenced.
 	sell sell
 }
 
 func newGuarded(d Deps, locker lock.Locker) guarded {
-	return guarded{store: d.site(), locker: d.site().record(locker), wait: d.LockWait, heard: d.Observer()}
+	return guarded{store: d.site(), locker: d.site().record(locker), wait: d.LockWait, heard: d.Observer(), after: newAftermath(d.Log)}
 }
 
 // sell sells a batch under a lease. The context ends with the lease.
@@ -77,7 +74,7 @@ func (g guarded) sellUnder(ctx context.Context, lease lock.Lease, goodsID int64,
 }
 
 func (g guarded) sellUnfenced(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
-	return checkThenWrite(ctx, g.store, goodsID, batch, lease.Token(), setStock)
+	return checkThenWrite(ctx, g.store, g.store.GoodsSettled, goodsID, batch, lease.Token(), setStock)
 }
 
 // lostOr names the loss of the lease as the reason where it ended the work.
@@ -109,15 +106,14 @@ func (g guarded) acquire(ctx context.Context, goodsID int64) (lock.Lease, error)
 }
 
 func (g guarded) release(ctx context.Context, lease lock.Lease) {
-	letGo, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
-	defer cancel()
 	// The sale is committed or not, whatever becomes of the lock: a lock that
 	// cannot be given back frees itself in time.
-	_ = lease.Release(letGo)
+	g.after.do(ctx, "release lock", lease.Release)
 }
 
-// Close closes the lock, where it holds something open.
+// Close waits for releases, and closes the lock where it holds something open.
 func (g guarded) Close() error {
+	g.after.wait()
 	if closer, ok := underneath(g.locker).(io.Closer); ok {
 		return closer.Close()
 	}

@@ -94,7 +94,7 @@ func (f fenceable) sellFenced(ctx context.Context, lease lock.Lease, goodsID int
 	if err != nil {
 		return nil, f.reseedAfter(ctx, goodsID, err)
 	}
-	return checkThenWrite(ctx, f.store, goodsID, batch, token,
+	return checkThenWrite(ctx, f.store, f.store.GoodsSettled, goodsID, batch, token,
 		func(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
 			return tx.SetStockIfClaimed(ctx, read, read.Stock-units, claim)
 		})

@@ -24,5 +24,5 @@ type unguarded struct {
 }
 
 func (u unguarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
-	return checkThenWrite(ctx, u.store, goodsID, batch, noToken, u.write)
+	return checkThenWrite(ctx, u.store, u.store.Goods, goodsID, batch, noToken, u.write)
 }

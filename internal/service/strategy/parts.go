@@ -16,6 +16,10 @@ import (
 // What differs is one statement, and who may be in the middle of it at the same
 // time.
 
+// read reads the row. A strategy that excludes others reads it settled: the commit
+// of the last holder may be unanswered, and still happen.
+type read func(ctx context.Context, goodsID int64) (stock.Goods, error)
+
 // write changes the row as the last statement of a transaction: units are to
 // be taken from what was read.
 type write func(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error
@@ -36,12 +40,12 @@ func subtract(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) e
 // ledger. Where anything else has changed the row in between, the batch is decided
 // anew, with the row locked before it is read: that is noticed by the write of
 // whichever purchase meets it, and lost by none.
-func checkThenWrite(ctx context.Context, store site, goodsID int64, batch []stock.Purchase, token uint64, write write) ([]stock.Outcome, error) {
-	read, err := store.Goods(ctx, goodsID)
+func checkThenWrite(ctx context.Context, store site, read read, goodsID int64, batch []stock.Purchase, token uint64, write write) ([]stock.Outcome, error) {
+	goods, err := read(ctx, goodsID)
 	if err != nil {
 		return nil, err
 	}
-	plan := plan{read: read, batch: batch, token: token}
+	plan := plan{read: goods, batch: batch, token: token}
 	if refused, none := plan.noneFits(); none {
 		return answer(refused, nil), nil
 	}

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -25,6 +24,7 @@ type reserving struct {
 	client redis.UniversalClient
 	copy   stockCopy
 	kept   *preheater
+	after  *aftermath
 }
 
 // stockCopy is the form that the stock of a goods has in Redis.
@@ -49,7 +49,7 @@ func newReserving(d Deps, kind string, form func(redis.UniversalClient) stockCop
 	client := d.Lock.Redis
 	copied := form(client)
 	return reserving{
-		sql: newTaker(d.site(), takeIfEnough), client: client, copy: copied,
+		sql: newTaker(d.site(), takeIfEnough), client: client, copy: copied, after: newAftermath(d.Log),
 		kept: &preheater{
 			prefix: cmp.Or(d.Hot.Prefix, hot.Defaults().Prefix), kind: kind, owner: rand.Text(),
 			client: client, store: d.Store, copy: copied, wait: d.LockWait, log: d.Log,
@@ -147,19 +147,19 @@ func (r reserving) write(ctx context.Context, goodsID int64, batch []stock.Purch
 	return merge(refused, sold), nil
 }
 
-// putBackWithin bounds the way back of units, which must not depend on the request
-// that has perhaps just been cancelled.
-const putBackWithin = 2 * time.Second
-
 // putBack gives units back to the copy. Where that fails they are gone from it:
 // whoever wanted them has an answer already.
 func (r reserving) putBack(ctx context.Context, goodsID, units int64) {
 	if units == 0 {
 		return
 	}
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackWithin)
-	defer cancel()
-	_ = r.copy.putBack(late, r.kept.key(goodsID), units)
+	r.after.do(ctx, "put units back", func(ctx context.Context) error { return r.copy.putBack(ctx, r.kept.key(goodsID), units) })
+}
+
+// Close waits for units that are on their way back.
+func (r reserving) Close() error {
+	r.after.wait()
+	return nil
 }
 
 // Restocked has the stock counted anew before the next buyer is refused.

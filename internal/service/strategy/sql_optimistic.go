@@ -46,7 +46,7 @@ var errStale = errors.New("the row has changed since it was read")
 
 func (s optimistic) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
 	for range s.tries {
-		outcomes, err := checkThenWrite(ctx, s.store, goodsID, batch, noToken, setStockIfUnchanged)
+		outcomes, err := checkThenWrite(ctx, s.store, s.store.Goods, goodsID, batch, noToken, setStockIfUnchanged)
 		if !errors.Is(err, errStale) {
 			s.pace.won()
 			return outcomes, err

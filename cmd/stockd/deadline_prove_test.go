@@ -1,0 +1,61 @@
+//go:build prove
+
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/lab/fault"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// The same as TestAHungBackendHoldsUpNeitherRequestsNorTheExit for every strategy,
+// with the link frozen and not the server: what was sent arrives later.
+func TestProveAFrozenLinkHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
+	needLocal(t)
+	needLockServers(t)
+	backends, err := servers.StartBackends(t.Context(), startKeeper(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn, err := mysql.ParseDSN(backends.Database.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	database, redis := labtest.NewProxy(t, dsn.Addr), labtest.NewProxy(t, backends.Redis.Address)
+	etcd := labtest.NewProxy(t, strings.TrimPrefix(backends.Etcd.Endpoint, "http://"))
+	zookeeper := labtest.NewProxy(t, backends.ZooKeeper.Address)
+	dsn.Addr = database.Address
+	env := []string{
+		"STOCKD_DATABASE_DSN=" + dsn.FormatDSN(), "STOCKD_REDIS_ADDRESSES=" + redis.Address,
+		"STOCKD_ZOOKEEPER_ADDRESSES=" + zookeeper.Address, "STOCKD_ETCD_ENDPOINTS=http://" + etcd.Address,
+	}
+	for i, f := range []frozen{
+		frozenLink(database, true, "naive", "mutex", "channel", "sql-conditional", "sql-for-update", "sql-optimistic", "sql-bucket",
+			"sql-insert-lock", "sql-version-lock", "sql-row-lock", "sql-named-lock", "redis-decr", "redis-lua", "zk-sequential", "etcd", "redlock"),
+		frozenLink(redis, false, "redis-setnx-owner", "redis-getset", "redis-lua", "redis-reentrant", "redis-fair", "redsync", "redis-decr",
+			"redis-list", "redis-stock"),
+		frozenLink(zookeeper, false, "zk-ephemeral", "zk-herd", "zk-sequential"),
+		frozenLink(etcd, false, "etcd"),
+	} {
+		t.Run([]string{"database", "redis", "zookeeper", "etcd"}[i], func(t *testing.T) {
+			f.test(t, slices.Concat(backends.Env(), env), int64(i+1)*100)
+		})
+	}
+}
+
+func frozenLink(p *fault.Proxy, reads bool, strategies ...string) frozen {
+	does := func(do func()) func(context.Context) error {
+		return func(context.Context) error {
+			do()
+			return nil
+		}
+	}
+	return frozen{pause: does(p.Freeze), resume: does(p.Thaw), strategies: strategies, reads: reads}
+}

@@ -1,0 +1,340 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// The limits of the replicas of these tests.
+const (
+	deductTimeout = 1500 * time.Millisecond
+	drainTime     = time.Second
+	answerSlack   = time.Second     // after deduct.timeout
+	exitSlack     = 2 * time.Second // after http.drain
+)
+
+func shortLimits() []string {
+	return []string{
+		"STOCKD_DEDUCT_TIMEOUT=" + deductTimeout.String(), "STOCKD_HTTP_DRAIN=" + drainTime.String(),
+		"STOCKD_LOCK_WAIT=1s", "STOCKD_DATABASE_LOCK_WAIT=1s", "STOCKD_REDIS_TIMEOUT=400ms", "STOCKD_LOCK_TTL=2s",
+		"STOCKD_DATABASE_CONNECT_TIMEOUT=1s", "STOCKD_AUDIT_EVERY=1s", "STOCKD_AUDIT_TIMEOUT=1s",
+	}
+}
+
+// frozen is a backend that is paused, and what is asked meanwhile.
+type frozen struct {
+	name          string
+	pause, resume func(context.Context) error
+	strategies    []string
+	// reads tells that it is the database: then nothing can be read either.
+	reads bool
+}
+
+// Whichever backend hangs: every request is answered in time, with what is known of
+// it, and a replica that is told to stop does.
+func TestAHungBackendHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
+	needLocal(t)
+	needLockServers(t)
+	backends, err := servers.StartBackends(t.Context(), startKeeper(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range []frozen{
+		{"database", backends.Database.Pause, backends.Database.Resume, []string{
+			"sql-conditional", "sql-for-update", "sql-insert-lock", "sql-row-lock", "redis-lua", "zk-sequential", "etcd", "redis-decr", "mutex",
+		}, true},
+		{"redis", backends.Redis.Pause, backends.Redis.Resume, []string{"redis-lua", "redis-reentrant", "redis-decr", "redis-stock"}, false},
+		{"zookeeper", backends.ZooKeeper.Pause, backends.ZooKeeper.Resume, []string{"zk-sequential", "zk-ephemeral"}, false},
+		{"etcd", backends.Etcd.Pause, backends.Etcd.Resume, []string{"etcd"}, false},
+	} {
+		t.Run(f.name, func(t *testing.T) { f.test(t, backends.Env(), int64(i+1)*100) })
+	}
+}
+
+func (f frozen) test(t *testing.T, env []string, goods int64) {
+	r := startReplicaWith(t, slices.Concat(env, shortLimits()))
+	for i := range f.strategies {
+		if err := r.CreateGoods(t.Context(), goods+int64(i), 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, got := range r.ask(t, f.purchases(goods)) { // connections and sessions are there
+		if got.status != http.StatusOK {
+			t.Errorf("before, %s is answered with %d %s", name, got.status, got.text)
+		}
+	}
+	caught := r.keepAsking(t, f.purchases(goods)) // the pause catches some at every step of a sale
+	time.Sleep(300 * time.Millisecond)
+	if err := f.pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range caught() {
+		if got.took > deductTimeout+answerSlack || got.status == 0 {
+			t.Errorf("%s, caught in the middle, is answered after %s with %d %s", name, got.took, got.status, got.text)
+		}
+	}
+	defer func() {
+		if err := f.resume(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	for range 2 { // on the connections that there are, and on new ones
+		f.judge(t, r.ask(t, f.all(goods)))
+	}
+	leaving := make(chan map[string]timed)
+	go func() { leaving <- r.ask(t, f.purchases(goods)) }()
+	time.Sleep(200 * time.Millisecond) // they are in flight
+	r.exitsInTime(t)
+	<-leaving
+}
+
+// purchases are one of each strategy, alone and grouped.
+func (f frozen) purchases(goods int64) map[string]string {
+	list := make(map[string]string)
+	for i, strategy := range f.strategies {
+		for _, group := range []bool{false, true} {
+			list[fmt.Sprintf("%s, group=%t", strategy, group)] = fmt.Sprintf(
+				"POST /deduct?goods_id=%d&strategy=%s&group=%t", goods+int64(i), strategy, group)
+		}
+	}
+	return list
+}
+
+// all are the other routes, too.
+func (f frozen) all(goods int64) map[string]string {
+	list := f.purchases(goods)
+	if f.reads {
+		id := strconv.FormatInt(goods, 10)
+		list["goods"] = "GET /goods/" + id
+		list["audit"] = "GET /goods/" + id + "/audit"
+		list["full audit"] = "GET admin/goods/" + id + "/audit?full=true"
+		list["drift"] = "GET admin/goods/" + id + "/drift"
+		list["restock"] = "POST admin/goods/" + id + "/restock?quantity=1"
+		list["limit"] = "PATCH admin/goods/" + id + "?per_user=3"
+		list["switch"] = "PUT admin/strategies/naive?enabled=true"
+	}
+	return list
+}
+
+func (f frozen) judge(t *testing.T, answers map[string]timed) {
+	t.Helper()
+	for name, got := range answers {
+		if got.took > deductTimeout+answerSlack {
+			t.Errorf("%s is answered after %s", name, got.took)
+		}
+		if !slices.Contains([]string{"backend-unavailable", "outcome-unknown", "busy"}, got.kind) {
+			t.Errorf("%s is answered with %d %s", name, got.status, got.text)
+		}
+		if isRead := slices.Contains([]string{"goods", "audit", "drift"}, name); isRead && got.kind != "backend-unavailable" {
+			t.Errorf("%s is answered with %s, want backend-unavailable", name, got.text)
+		}
+	}
+}
+
+// timed is an answer and how long it took.
+type timed struct {
+	heard
+	took time.Duration
+}
+
+// ask sends requests at once, each "METHOD path", on the admin API where the path
+// begins so.
+func (r replica) ask(t *testing.T, requests map[string]string) map[string]timed {
+	t.Helper()
+	return r.askWith(t, requests, func(*http.Request, string) {})
+}
+
+// keepAsking sends each request again and again until caught is called, which returns
+// the slowest answer to each.
+func (r replica) keepAsking(t *testing.T, requests map[string]string) (caught func() map[string]timed) {
+	t.Helper()
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	stop, slowest := make(chan struct{}), make(map[string]timed)
+	for name, line := range requests {
+		asking.Go(func() {
+			for {
+				got := r.ask(t, map[string]string{name: line})[name]
+				mu.Lock()
+				if got.took > slowest[name].took {
+					slowest[name] = got
+				}
+				mu.Unlock()
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	return func() map[string]timed {
+		close(stop)
+		asking.Wait()
+		return slowest
+	}
+}
+
+// askByKey is ask where each request has its name as its key.
+func (r replica) askByKey(t *testing.T, requests map[string]string) map[string]timed {
+	t.Helper()
+	return r.askWith(t, requests, func(request *http.Request, name string) { request.Header.Set("Idempotency-Key", name) })
+}
+
+func (r replica) askWith(t *testing.T, requests map[string]string, prepare func(r *http.Request, name string)) map[string]timed {
+	t.Helper()
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	answers := make(map[string]timed)
+	for name, line := range requests {
+		method, path, _ := strings.Cut(line, " ")
+		url := r.URL + path
+		if rest, ok := strings.CutPrefix(path, "admin"); ok {
+			url = r.AdminURL + rest
+		}
+		request := ask(t, method, url)
+		request.Header.Set("Authorization", "Bearer "+ownersToken)
+		prepare(request, name)
+		asking.Go(func() {
+			start := time.Now()
+			got := do(request)
+			mu.Lock()
+			defer mu.Unlock()
+			answers[name] = timed{got, time.Since(start)}
+		})
+	}
+	asking.Wait()
+	return answers
+}
+
+// exitsInTime has the replica stop, and fails where it takes longer than it may.
+func (r replica) exitsInTime(t *testing.T) {
+	t.Helper()
+	start := time.Now()
+	r.terminate(t)
+	r.exit(t)
+	if took := time.Since(start); took > drainTime+exitSlack {
+		t.Errorf("it exits after %s, want %s at most:\n%s", took, drainTime+exitSlack, r.log.text())
+	}
+	if r.log.contains("exit forced") {
+		t.Errorf("the exit was forced:\n%s", r.log.text())
+	}
+}
+
+// While commits are blocked their outcomes are unknown, in time. Each is found out
+// by its key when they are not blocked any more, and the audit has all of them.
+func TestBlockedCommitsAreUnknownInTime(t *testing.T) {
+	needLocal(t)
+	needLockServers(t)
+	backends, err := servers.StartBackends(t.Context(), startKeeper(t), servers.Choice{
+		Mode: servers.Local, Database: servers.MariaDB, ZooKeeper: servers.None, Etcd: servers.None,
+	}, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := frozen{strategies: []string{"naive", "sql-conditional", "sql-for-update", "sql-optimistic", "redis-lua", "redis-decr", "mutex"}}
+	const first = 100
+	env := slices.Concat(backends.Env(), shortLimits())
+	r := startReplicaWith(t, env)
+	for i := range f.strategies {
+		if err := r.CreateGoods(t.Context(), first+int64(i), 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wave := func(number int) map[string]string {
+		buyers := make(map[string]string)
+		for i, strategy := range f.strategies {
+			for n := range 3 {
+				buyers[fmt.Sprintf("%s-%d-%d", strategy, number, n)] = fmt.Sprintf(
+					"POST /deduct?goods_id=%d&strategy=%s&group=%t", first+i, strategy, n == 2)
+			}
+		}
+		return buyers
+	}
+	unblock := blockCommits(t, backends.Database)
+	if unknown := r.unknown(t, wave(0)); unknown < len(f.strategies) {
+		t.Errorf("%d outcomes are unknown, want one of each strategy at least", unknown)
+	}
+	next := make(chan map[string]timed)
+	go func() { next <- r.askByKey(t, wave(1)) }() // they meet what is still to be committed
+	time.Sleep(300 * time.Millisecond)
+	unblock()
+	<-next
+	unblock = blockCommits(t, backends.Database)
+	leaving := make(chan map[string]timed)
+	go func() { leaving <- r.askByKey(t, wave(2)) }()
+	time.Sleep(300 * time.Millisecond)
+	r.exitsInTime(t)
+	<-leaving
+	unblock()
+	r = startReplicaWith(t, env)
+	for number := range 3 {
+		for name, got := range r.askByKey(t, wave(number)) {
+			if got.status != http.StatusOK {
+				t.Errorf("afterwards %s is answered with %d %s", name, got.status, got.text)
+			}
+		}
+	}
+	for i, strategy := range f.strategies {
+		audit, err := r.Audit(t.Context(), first+int64(i))
+		if err != nil || audit.Sold != 9 || !audit.Clean && strategy != "naive" {
+			t.Errorf("%s audits as %+v, %v; want 9 sold", strategy, audit, err)
+		}
+	}
+}
+
+// unknown sends requests while commits are blocked, and counts the unknown outcomes.
+func (r replica) unknown(t *testing.T, requests map[string]string) (n int) {
+	t.Helper()
+	for name, got := range r.askByKey(t, requests) {
+		if got.took > deductTimeout+answerSlack || got.status != http.StatusServiceUnavailable {
+			t.Errorf("%s is answered after %s with %d %s", name, got.took, got.status, got.text)
+		}
+		if got.kind == "outcome-unknown" {
+			n++
+		}
+	}
+	return n
+}
+
+// blockCommits keeps every commit of a server unanswered until unblock is called.
+func blockCommits(t *testing.T, d *servers.Database) (unblock func()) {
+	t.Helper()
+	c, err := mysql.ParseDSN(d.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Passwd = d.Password
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { db.Close() }) //nolint:errcheck // the test is over
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stage := range []string{"START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"} {
+		if _, err := conn.ExecContext(t.Context(), "BACKUP STAGE "+stage); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		if _, err := conn.ExecContext(t.Context(), "BACKUP STAGE END"); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package repo
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+const (
+	// defaultTxTimeout is the longest transaction where Options.TxTimeout is 0.
+	defaultTxTimeout = 10 * time.Second
+	// commitGrace is how long after the end of its context the answer to a commit is
+	// still awaited: the commit may have happened, and a client that hangs up, or a
+	// deadline that passes at that moment, must not make its outcome unknown.
+	commitGrace = 250 * time.Millisecond
+	// rollbackWithin bounds a rollback, which also runs after the deadline of its
+	// request. Where it is not answered the connection is closed, which rolls back, too.
+	rollbackWithin = 250 * time.Millisecond
+)
+
+// errUnanswered marks a statement that was sent and not answered in time. The
+// server may still execute it.
+var errUnanswered = errors.New("no answer in time")
+
+// errNotSent marks a commit that was not sent: nothing happened.
+var errNotSent = errors.New("commit not sent")
+
+// mysqlConn is what go-sql-driver's connection implements. database/sql finds
+// each of these by a type assertion, so that a wrapper must have them all.
+type mysqlConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+	driver.NamedValueChecker
+}
+
+// boundedConn gives every statement of a connection a deadline: that of its
+// context, that of the transaction around it, or limit. database/sql commits and
+// rolls back without a context, and go-sql-driver waits for those answers for
+// ever. A connection whose statement was not answered in time is closed.
+//
+// Like every driver.Conn it is used by one goroutine at a time.
+type boundedConn struct {
+	mysqlConn
+	limit time.Duration
+	until time.Time          // the deadline of the open transaction; zero: there is none
+	free  context.CancelFunc // frees the context of the last statement; nil: it had none of its own
+}
+
+// bound is the context of the next statement.
+func (c *boundedConn) bound(ctx context.Context) context.Context {
+	c.release()
+	deadline, ok := ctx.Deadline()
+	switch {
+	case !c.until.IsZero() && (!ok || deadline.After(c.until)):
+		ctx, c.free = context.WithDeadline(ctx, c.until)
+	case !ok:
+		ctx, c.free = context.WithTimeout(ctx, c.limit)
+	}
+	return ctx
+}
+
+// release frees the context of the last statement, whose rows have been read.
+func (c *boundedConn) release() {
+	if c.free != nil {
+		c.free()
+		c.free = nil
+	}
+}
+
+// ExecContext executes a statement.
+func (c *boundedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	return c.mysqlConn.ExecContext(c.bound(ctx), query, args)
+}
+
+// QueryContext executes a statement that returns rows. The deadline includes their reading.
+func (c *boundedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	return c.mysqlConn.QueryContext(c.bound(ctx), query, args)
+}
+
+// PrepareContext prepares a statement.
+func (c *boundedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	return c.mysqlConn.PrepareContext(c.bound(ctx), query)
+}
+
+// Ping asks the server for a sign of life.
+func (c *boundedConn) Ping(ctx context.Context) error { return c.mysqlConn.Ping(c.bound(ctx)) }
+
+// ResetSession prepares the connection for its next user.
+func (c *boundedConn) ResetSession(ctx context.Context) error {
+	c.release()
+	return c.mysqlConn.ResetSession(ctx)
+}
+
+// Close closes the connection.
+func (c *boundedConn) Close() error {
+	c.release()
+	return c.mysqlConn.Close()
+}
+
+// BeginTx begins a transaction that lasts no longer than ctx, and no longer than
+// limit where ctx has no deadline. errUnanswered: the server did not answer.
+func (c *boundedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	bounded := c.bound(ctx)
+	if _, err := c.mysqlConn.BeginTx(bounded, opts); err != nil {
+		if bounded.Err() != nil {
+			err = fmt.Errorf("%w: %w", errUnanswered, err)
+		}
+		return nil, err
+	}
+	c.until, _ = bounded.Deadline()
+	return &boundedTx{conn: c, ctx: ctx, until: c.until}, nil
+}
+
+// boundedTx is a transaction whose end has a deadline.
+type boundedTx struct {
+	conn  *boundedConn
+	ctx   context.Context //nolint:containedctx // driver.Tx commits without one
+	until time.Time
+}
+
+// Commit sends the commit before the deadline of the transaction, or not at all:
+// what was answered too late, its process paused meanwhile, is never committed.
+// errUnanswered: it was sent, and may have happened. errNotSent: it was not.
+func (t *boundedTx) Commit() error {
+	if err := t.expired(); err != nil {
+		_ = t.abandon() // the server rolls back, whenever it sees that
+		return fmt.Errorf("%w: %w", errNotSent, err)
+	}
+	ctx, free := outlasting(t.ctx, t.until)
+	defer free()
+	err := t.end(ctx, "COMMIT")
+	if err == nil {
+		return nil
+	}
+	_ = t.abandon() // whatever the server made of it, the transaction ends with its connection
+	if _, answered := errors.AsType[*mysql.MySQLError](err); answered {
+		return err
+	}
+	if errors.Is(err, driver.ErrBadConn) { // the driver wrote nothing
+		return fmt.Errorf("%w: the connection is closed", errNotSent)
+	}
+	return fmt.Errorf("%w: %w", errUnanswered, err)
+}
+
+// Rollback rolls back, or closes the connection where that is not answered.
+func (t *boundedTx) Rollback() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), rollbackWithin)
+	defer cancel()
+	err := t.end(ctx, "ROLLBACK")
+	if err != nil {
+		_ = t.abandon()
+	}
+	return err
+}
+
+// expired tells why nothing may be committed any more. It compares the clock, too:
+// in a process that was paused the context may not have ended yet.
+func (t *boundedTx) expired() error {
+	if err := t.ctx.Err(); err != nil {
+		return err
+	}
+	if !time.Now().Before(t.until) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func (t *boundedTx) end(ctx context.Context, statement string) error {
+	t.conn.release()
+	t.conn.until = time.Time{}
+	_, err := t.conn.mysqlConn.ExecContext(ctx, statement, nil)
+	return err
+}
+
+// abandon closes the connection, so that the server rolls back what is open.
+func (t *boundedTx) abandon() error {
+	t.conn.until = time.Time{}
+	return t.conn.Close()
+}
+
+// outlasting is a context that ends commitGrace after ctx does, or after a deadline.
+func outlasting(ctx context.Context, until time.Time) (context.Context, context.CancelFunc) {
+	own, cancel := context.WithDeadline(context.WithoutCancel(ctx), until.Add(commitGrace))
+	unlink := context.AfterFunc(ctx, func() {
+		grace := time.AfterFunc(commitGrace, cancel)
+		context.AfterFunc(own, func() { grace.Stop() })
+	})
+	return own, func() {
+		unlink()
+		cancel()
+	}
+}

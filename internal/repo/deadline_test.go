@@ -1,0 +1,237 @@
+package repo_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/fault"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// soon is how long after a deadline an answer may come.
+const soon = 900 * time.Millisecond
+
+// bounded is a store whose transactions end within a time, reached through a proxy.
+func bounded(t *testing.T, d *servers.Database, longest time.Duration) (*repo.Store, *fault.Proxy) {
+	t.Helper()
+	create(t, labtest.Open(t, d, "r"), 1, 10)
+	through, proxy := labtest.Through(t, d)
+	s, err := repo.Open(t.Context(), repo.Options{
+		Driver: through.Driver, DSN: through.DSN, Password: through.Password, MaxOpen: 2,
+		LockWait: 5 * time.Second, ConnectTimeout: 5 * time.Second, TxTimeout: longest,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
+	return s, proxy
+}
+
+// ends fails where something does not end between two moments from now.
+func ends(t *testing.T, from, to time.Duration, do func() error) error {
+	t.Helper()
+	start, done := time.Now(), make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		if took := time.Since(start); took < from {
+			t.Errorf("it ended after %s, want %s at least", took, from)
+		}
+		return err
+	case <-time.After(to):
+		t.Fatalf("it has not ended after %s", to)
+		return nil
+	}
+}
+
+func TestAnUnansweredCommitIsUnknownInTime(t *testing.T) {
+	const deadline = 500 * time.Millisecond
+	for name, limit := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"AtTheDeadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, deadline)
+		},
+		"WithoutContext": func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
+		"WhenCanceled": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(deadline, cancel)
+			return ctx, cancel
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+				s, proxy := bounded(t, d, time.Second)
+				held := proxy.Arm(fault.Rule{Sent: "COMMIT", Do: fault.HoldReply})
+				defer held.Pass()
+				ctx, cancel := limit(t.Context())
+				defer cancel()
+				err := ends(t, 0, time.Second+soon, func() error { return sell(ctx, s, 1, "held") })
+				if backend, ok := errors.AsType[*stock.BackendError](err); !errors.Is(err, stock.ErrUnknownOutcome) || !ok || backend.Backend != repo.MySQL {
+					t.Errorf("an unanswered commit is %v, want %v of the database", err, stock.ErrUnknownOutcome)
+				}
+				if orders, err := s.Orders(t.Context(), "held"); err != nil || len(orders) != 1 {
+					t.Errorf("the ledger has %v, %v; want the sale, whose answer alone was held", orders, err)
+				}
+			})
+		})
+	}
+}
+
+// A client that hangs up while its commit is on the way does not make it unknown.
+func TestAHangUpDoesNotCutACommit(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s, proxy := bounded(t, d, 5*time.Second)
+		held := proxy.Arm(fault.Rule{Sent: "COMMIT", Do: fault.HoldReply})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- sell(ctx, s, 1, "held") }()
+		if err := held.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		held.Pass()
+		if err := <-done; err != nil {
+			t.Errorf("it ended with %v, want the answer of the commit", err)
+		}
+	})
+}
+
+func TestAnUnansweredRollbackDropsTheConnection(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s, proxy := bounded(t, d, 5*time.Second)
+		held := proxy.Arm(fault.Rule{Sent: "ROLLBACK", Do: fault.Hold})
+		defer held.Pass()
+		failed := errors.New("not today")
+		err := ends(t, 0, soon, func() error { return s.InTx(t.Context(), func(*repo.Tx) error { return failed }) })
+		if !errors.Is(err, failed) {
+			t.Errorf("it failed with %v, want %v", err, failed)
+		}
+		if err := sell(t.Context(), s, 1, "next"); err != nil {
+			t.Errorf("the next sale: %v", err)
+		}
+	})
+}
+
+// The begin that is not answered is the failure of a server, and not of a crowd.
+func TestAnUnansweredBeginNamesTheBackend(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s, proxy := bounded(t, d, 5*time.Second)
+		proxy.Freeze()
+		defer proxy.Thaw()
+		for range 2 { // by a connection that there is, and by one that has to be made
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			err := ends(t, 0, 300*time.Millisecond+soon, func() error { return sell(ctx, s, 1, "x") })
+			if !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrBusy) {
+				t.Errorf("an unanswered begin is %v, want %v", err, stock.ErrBackendUnavailable)
+			}
+		}
+	})
+}
+
+func TestEveryStatementHasADeadline(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s, proxy := bounded(t, d, 500*time.Millisecond)
+		proxy.Freeze()
+		defer proxy.Thaw()
+		for name, ask := range map[string]func() error{
+			"Goods": func() error { _, err := s.Goods(t.Context(), 1); return err },
+			"Fence": func() error { _, err := s.ClaimFence(t.Context(), 1, 1); return err },
+			"Ping":  func() error { return s.Ping(t.Context()) },
+			"Audit": func() error { _, err := s.AuditAll(t.Context()); return err },
+		} {
+			err := ends(t, 0, 5*time.Second+soon, ask)
+			if !errors.Is(err, stock.ErrBackendUnavailable) {
+				t.Errorf("%s ended with %v, want %v", name, err, stock.ErrBackendUnavailable)
+			}
+		}
+	})
+}
+
+// The running totals rely on it: a row that the server inserts after the deadline
+// of its transaction is never committed, however the server and the replica were
+// paused.
+func TestARowInsertedAfterItsDeadlineIsNeverCommitted(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s, proxy := bounded(t, d, 500*time.Millisecond)
+		held := proxy.Arm(fault.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: fault.Hold})
+		err := ends(t, 500*time.Millisecond, 500*time.Millisecond+soon, func() error { return sell(t.Context(), s, 1, "late") })
+		if !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrUnknownOutcome) {
+			t.Errorf("it failed with %v, want %v", err, stock.ErrBackendUnavailable)
+		}
+		held.Pass() // now the server gets it
+		if err := sell(t.Context(), s, 1, "late"); err != nil {
+			t.Errorf("the same request id again: %v", err)
+		}
+		if quick, full := bothAudits(t, s, 1); quick.Orders != 1 || full.Orders != 1 || !full.Clean {
+			t.Errorf("the audit is %+v, in full %+v; want one sale", quick, full)
+		}
+	})
+}
+
+// A process that was paused may see its deadline late. What it has in hand is not
+// committed all the same.
+func TestNothingIsCommittedAfterTheDeadline(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s, _ := bounded(t, d, 300*time.Millisecond)
+		err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+			_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: "late", Quantity: 1}}})
+			time.Sleep(400 * time.Millisecond) // the pause
+			return err
+		})
+		if err == nil || errors.Is(err, stock.ErrUnknownOutcome) {
+			t.Errorf("it ended with %v, want an error that is not %v", err, stock.ErrUnknownOutcome)
+		}
+		if orders, err := s.Orders(t.Context(), "late"); err != nil || len(orders) != 0 {
+			t.Errorf("the ledger has %v, %v; want nothing", orders, err)
+		}
+	})
+}
+
+// An id is only settled when no transaction that was handed it can still insert it.
+func TestAnIDIsSettledAfterTheLongestTransaction(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		const longest = 40 * time.Second
+		s, _ := bounded(t, d, longest)
+		if err := s.SettleAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []struct {
+			age       time.Duration
+			unsettled int64
+		}{{longest, 1}, {10 * time.Second, 0}} {
+			if err := s.AgeBy(t.Context(), step.age); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.SettleAll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := unsettled(t, s); n != step.unsettled {
+				t.Errorf("%s later %d ids are not settled, want %d", step.age, n, step.unsettled)
+			}
+		}
+	})
+}
+
+// A commit may happen after its purchase was answered with unknown. The next holder
+// of its lock reads what it leaves.
+func TestAPendingCommitIsWaitedForUnderALock(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s, proxy := bounded(t, d, 400*time.Millisecond)
+		direct := labtest.Open(t, d, "r2")
+		held := proxy.Arm(fault.Rule{Sent: "COMMIT", Do: fault.Hold})
+		if err := sell(t.Context(), s, 1, "pending"); !errors.Is(err, stock.ErrUnknownOutcome) {
+			t.Fatalf("the sale is %v, want %v", err, stock.ErrUnknownOutcome)
+		}
+		time.AfterFunc(200*time.Millisecond, held.Pass)
+		goods, err := direct.GoodsSettled(t.Context(), 1)
+		if err != nil || goods.Stock != 9 {
+			t.Errorf("the next holder reads %d, %v; want 9", goods.Stock, err)
+		}
+	})
+}
