@@ -19,8 +19,8 @@ const group = "ledger"
 const (
 	// readBlock is how long a read waits for an order.
 	readBlock = 2 * time.Second
-	// batchWithin bounds the writing of one batch.
-	batchWithin = 10 * time.Second
+	// leastBatch is the least time for the writing of one batch.
+	leastBatch = 2 * time.Second
 	// finishWithin bounds what a consumer still begins for the batch that it has in
 	// hand when its replica stops. An answer of Redis may take answerWithin more.
 	finishWithin = 500 * time.Millisecond
@@ -140,12 +140,14 @@ func (c *consumer) claim(ctx context.Context) ([]redis.XMessage, error) {
 	return entries, nil
 }
 
-// finish writes a batch, within batchWithin. It goes on for finishWithin when ctx ends.
+// finish writes a batch, and gives up long after another consumer may have claimed it: a
+// database that does not answer must not hold the consumer for ever. It goes on for
+// finishWithin when ctx ends.
 func (c *consumer) finish(ctx context.Context, messages []redis.XMessage) error {
 	if len(messages) == 0 {
 		return nil
 	}
-	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchWithin)
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(leastBatch, 2*c.options.ClaimAfter))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(finishWithin, cancel) })
 	defer stop()

@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -154,11 +155,7 @@ func (s *Stock) Close() error {
 	s.closed = true // no rebuild begins from here on
 	s.mu.Unlock()
 	s.stop()
-	err := lock.HangUp(s.reading) // ends the reads that block
-	if errors.Is(err, redis.ErrClosed) {
-		err = nil
-	}
-	err = errors.Join(err, s.soldOut.close())
+	err := errors.Join(hangUp(s.reading), s.soldOut.close()) // ends the reads that block
 	ended := make(chan struct{})
 	go func() {
 		s.working.Wait()
@@ -170,6 +167,15 @@ func (s *Stock) Close() error {
 	case <-time.After(closeWithin):
 		return errors.Join(err, fmt.Errorf("close %s: background jobs did not end within %s", Place, closeWithin))
 	}
+}
+
+// hangUp closes a client that may be closed already.
+func hangUp(client io.Closer) error {
+	err := lock.HangUp(client)
+	if errors.Is(err, redis.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // part is the partition of a goods.
