@@ -63,8 +63,9 @@ end
 -- The state of the rebuild of an epoch, or what is to be answered where it is not the
 -- one in progress, has lost what was staged, or belongs to another owner.
 local function rebuild(goods, staged, marker)
-  local kept = redis.call('HMGET', goods, 'next_epoch', 'next_history', 'next_loaded', 'next_user', 'next_cursor', 'next_promised', 'next_staged')
-  if kept[1] ~= ARGV[4] or kept[2] ~= history() then
+  local kept = redis.call('HMGET', goods, 'next_epoch', 'next_history', 'next_loaded', 'next_user', 'next_cursor', 'next_promised', 'next_staged',
+    'epoch')
+  if kept[1] ~= ARGV[4] or kept[2] ~= history() or tonumber(kept[8] or 0) >= tonumber(ARGV[4]) then
     return nil, 'LOST'
   end
   if redis.call('HLEN', staged) ~= tonumber(kept[7]) then
