@@ -166,7 +166,7 @@ func (m *model) stage(i *modelItem, owner, marker, after string) {
 	if len(names) >= page {
 		names, end = names[:page], 0
 	}
-	args := []any{owner, 1000, i.epoch, after, nil, end}
+	args := append(make([]any, 0, 6+2*len(names)), owner, 1000, i.epoch, after, nil, end)
 	for _, u := range names {
 		last = u
 		args = append(args, u, i.users[u])
@@ -181,8 +181,9 @@ func (m *model) entryKeys(i *modelItem, e modelEntry) []string {
 }
 
 func (m *model) entryArgs(e modelEntry) []any {
-	var args []any
-	for _, name := range []string{"goods", "quantity", "epoch", "request", "order", "remaining", "at", "replica", "user"} {
+	names := []string{"goods", "quantity", "epoch", "request", "order", "remaining", "at", "replica", "user"}
+	args := make([]any, 0, len(names))
+	for _, name := range names {
 		args = append(args, e.text(name))
 	}
 	return args
