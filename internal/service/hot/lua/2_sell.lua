@@ -42,3 +42,8 @@ function operations.sell()
   end
   return answers
 end
+
+-- A purchase does not pay for the definition of the other operations.
+if ARGV[1] == 'sell' then
+  return operations.sell()
+end
