@@ -167,7 +167,7 @@ func defects() []defect {
 		},
 		{
 			name: "Redis begins to count its buyers at nothing",
-			file: "internal/service/hot/lua/3_install.lua", old: "    redis.call('RENAME', KEYS[5], KEYS[2])\n    redis.call('PERSIST', KEYS[2])\n", new: "",
+			file: "internal/service/hot/lua/3_rebuild.lua", old: "    redis.call('RENAME', KEYS[4], KEYS[2])\n    redis.call('PERSIST', KEYS[2])\n", new: "",
 			pkg: "./internal/service/hot", test: "TestALimitOutlastsARedisThatForgets", needs: "redis",
 		},
 		{
@@ -322,17 +322,17 @@ func defects() []defect {
 		},
 		{
 			name: "redis-stock: who asks again after a lost reply buys again",
-			file: "internal/service/hot/lua/2_sell.lua", old: "local first = redis.call('GET', KEYS[4 + i])", new: "local first = false",
+			file: "internal/service/hot/lua/2_sell.lua", old: "local first = redis.call('GET', KEYS[3 + i])", new: "local first = false",
 			pkg: "./internal/service/hot", test: "TestALostReplyIsOneDeduction", needs: "redis",
 		},
 		{
 			name: "redis-stock: a server that has lost its memory is believed",
-			file: "internal/service/hot/lua/3_install.lua", old: "return redis.call('INCR', KEYS[1])", new: "return 0",
+			file: "internal/service/hot/lua/1_common.lua", old: "kept[4] ~= history()", new: "not kept[4]",
 			pkg: "./internal/service/hot", test: "TestARedisThatGoesBackInTimeIsRecognized", needs: "redis",
 		},
 		{
 			name: "redis-stock: what is promised on the stream is sold once more",
-			file: "internal/service/hot/lua/3_install.lua", old: "digits(tonumber(ARGV[3]) - promised)", new: "digits(tonumber(ARGV[3]))",
+			file: "internal/service/hot/lua/3_rebuild.lua", old: "digits(tonumber(ARGV[6]) - promised)", new: "digits(tonumber(ARGV[6]))",
 			pkg: "./internal/service/hot", test: "TestAFillingThatWasNotFinishedLosesNothing", needs: "redis",
 		},
 		{
@@ -347,8 +347,23 @@ func defects() []defect {
 		},
 		{
 			name: "redis-stock: every replica that comes late installs the counter once more",
-			file: "internal/service/hot/fill.go", old: "|| d.Installed {", new: "|| d.Installed && goodsID < 0 {",
+			file: "internal/service/hot/lua/3_rebuild.lua", old: "if units and tonumber(epoch) > tonumber(ARGV[4]) then", new: "if units and tonumber(ARGV[4]) > 0 and tonumber(epoch) > tonumber(ARGV[4]) then",
 			pkg: "./internal/service/hot", test: "TestACounterThatIsThereIsNotInstalledAgain", needs: "redis",
+		},
+		{
+			name: "redis-stock: a rebuild begins anew after its replica has died",
+			file: "internal/service/hot/rebuild.go", old: "if state.next == next && state.epoch > b.above {", new: "if state.next == next && state.epoch > b.above && b.above < 0 {",
+			pkg: "./internal/service/hot", test: "TestARebuildGoesOnWhereAnotherReplicaStopped", needs: "redis",
+		},
+		{
+			name: "redis-stock: what is settled during a rebuild stays counted in it",
+			file: "internal/service/hot/lua/4_settle.lua", old: "if removed and g.next then", new: "if removed and g.next and false then",
+			pkg: "./internal/service/hot", test: "TestARebuildInPagesIsExact", needs: "redis",
+		},
+		{
+			name: "redis-stock: a stalled consumer does not look into the ledger",
+			file: "internal/service/hot/lua/5_readmit.lua", old: "if now() - tonumber(ARGV[16]) >= tonumber(ARGV[17]) then", new: "if false then",
+			pkg: "./internal/service/hot", test: "TestAStalledConsumerDoesNotOfferASettledOrderAgain", needs: "redis",
 		},
 		{
 			name: "a layer is turned round",

@@ -31,6 +31,8 @@ const (
 	readUsers = `SELECT user_id, units FROM tb_stock_user WHERE goods_id = ? AND user_id IN `
 
 	readAllUsers = `SELECT user_id, units FROM tb_stock_user WHERE goods_id = ? AND user_id > ? ORDER BY user_id LIMIT ?`
+
+	countAllUsers = `SELECT COUNT(*) FROM tb_stock_user WHERE goods_id = ?`
 )
 
 // userUnits is what a buyer has of a goods, or takes of it.
@@ -201,20 +203,35 @@ func (s *Store) readUsers(ctx context.Context, conn gorm.ConnPool, doing, statem
 	return has, s.fault(ctx, doing, rows.Err())
 }
 
-// usersAtOnce bounds one step of EachUsers.
-const usersAtOnce = 1000
+// UsersAtOnce is how many users a page of UsersAfter has.
+const UsersAtOnce = 1000
 
-// EachUsers hands over what every buyer has of a goods that has a limit, some at a
-// time.
-func (s *Store) EachUsers(ctx context.Context, goodsID int64, do func(has map[string]int64) error) error {
-	for last := ""; ; {
-		some, err := s.readUsers(ctx, s.pool, "read buyers", readAllUsers, goodsID, last, usersAtOnce)
-		if err != nil || len(some) == 0 {
-			return err
-		}
-		if err := do(some); err != nil {
-			return err
-		}
-		last = slices.Max(slices.Collect(maps.Keys(some)))
+// UserUnits is what a user has of an item.
+type UserUnits struct {
+	User  string
+	Units int64
+}
+
+// UsersAfter is a page of what users have of an item that has a limit, in the order of
+// their names and after one of them. A page that is not full is the last.
+func (s *Store) UsersAfter(ctx context.Context, goodsID int64, after string) (page []UserUnits, err error) {
+	rows, err := s.pool.QueryContext(ctx, readAllUsers, goodsID, after, UsersAtOnce)
+	if err != nil {
+		return nil, s.fault(ctx, "read users", err)
 	}
+	defer rows.Close() //nolint:errcheck // what can fail has failed in rows.Err
+	for rows.Next() {
+		var u UserUnits
+		if err := rows.Scan(&u.User, &u.Units); err != nil {
+			return nil, s.fault(ctx, "read users", err)
+		}
+		page = append(page, u)
+	}
+	return page, s.fault(ctx, "read users", rows.Err())
+}
+
+// CountUsers is how many users have, or had, units of an item that has a limit.
+func (s *Store) CountUsers(ctx context.Context, goodsID int64) (n int64, err error) {
+	err = s.pool.QueryRowContext(ctx, countAllUsers, goodsID).Scan(&n)
+	return n, s.fault(ctx, "count users", err)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	miniserver "github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/lab/keeper"
@@ -254,13 +255,32 @@ func embeddedRedis(ctx context.Context, password string) (*Redis, error) {
 }
 
 func (r *Redis) startInside(context.Context) (stop func(), err error) {
-	server := miniredis.NewMiniRedis()
-	server.RequireAuth(r.Password)
-	server.ClockTTL(true) // or its keys would outlive any lease
-	if err := server.StartAddr(r.Address); err != nil {
+	m := miniredis.NewMiniRedis()
+	m.RequireAuth(r.Password)
+	m.ClockTTL(true) // or its keys would outlive any lease
+	if err := m.StartAddr(r.Address); err != nil {
 		return nil, fmt.Errorf("start miniredis: %w", err)
 	}
-	return server.Close, nil
+	m.Server().SetPreHook(identity())
+	return m.Close, nil
+}
+
+// identity answers for miniredis what redis-stock asks of a Redis: its version, and the
+// name of the history of its data, which begins anew with each start.
+func identity() miniserver.Hook {
+	id := make([]byte, 20)
+	_, _ = rand.Read(id) // it never fails
+	answers := map[string]string{
+		"server":      "# Server\r\nredis_version:7.0.0\r\n",
+		"replication": fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:%x\r\n", id),
+	}
+	return func(c *miniserver.Peer, command string, args ...string) bool {
+		if command != "INFO" || len(args) != 1 || answers[args[0]] == "" {
+			return false
+		}
+		c.WriteBulk(answers[args[0]])
+		return true
+	}
 }
 
 // linked is the version of a module in this program, or empty where the

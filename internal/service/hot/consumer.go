@@ -19,9 +19,11 @@ const group = "ledger"
 const (
 	// readBlock is how long a read waits for an order.
 	readBlock = 2 * time.Second
-	// finishWithin bounds what a consumer still does for the batch that it has in
-	// hand when its replica stops.
-	finishWithin = 5 * time.Second
+	// leastBatch is the least time for the writing of one batch.
+	leastBatch = 2 * time.Second
+	// finishWithin bounds what a consumer still begins for the batch that it has in
+	// hand when its replica stops. An answer of Redis may take answerWithin more.
+	finishWithin = 500 * time.Millisecond
 	// backOff is the first pause after a failure, and mostBackOff the longest.
 	backOff, mostBackOff = 50 * time.Millisecond, 2 * time.Second
 )
@@ -104,6 +106,8 @@ func (c *consumer) read(ctx context.Context, from string) ([]redis.XMessage, err
 
 // begin makes the group on a stream that is new, or that was lost.
 func (c *consumer) begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
 	err := c.redis.XGroupCreateMkStream(ctx, c.part.orders(), group, "0").Err()
 	if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
 		return fmt.Errorf("make group of consumers: %w", err)
@@ -118,7 +122,9 @@ func (c *consumer) claim(ctx context.Context) ([]redis.XMessage, error) {
 	if c.claimAt == "" {
 		c.claimAt = "0-0"
 	}
-	entries, next, err := c.redis.XAutoClaim(ctx, &redis.XAutoClaimArgs{
+	bounded, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	entries, next, err := c.redis.XAutoClaim(bounded, &redis.XAutoClaimArgs{
 		Stream: c.part.orders(), Group: group, Consumer: c.options.Replica, MinIdle: c.options.ClaimAfter,
 		Start: c.claimAt, Count: int64(c.options.Batch),
 	}).Result()
@@ -134,12 +140,14 @@ func (c *consumer) claim(ctx context.Context) ([]redis.XMessage, error) {
 	return entries, nil
 }
 
-// finish writes a batch. It goes on, for a bounded time, when ctx ends.
+// finish writes a batch, and gives up long after another consumer may have claimed it: a
+// database that does not answer must not hold the consumer for ever. It goes on for
+// finishWithin when ctx ends.
 func (c *consumer) finish(ctx context.Context, messages []redis.XMessage) error {
 	if len(messages) == 0 {
 		return nil
 	}
-	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(leastBatch, 2*c.options.ClaimAfter))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(finishWithin, cancel) })
 	defer stop()
@@ -166,6 +174,8 @@ func (c *consumer) finish(ctx context.Context, messages []redis.XMessage) error 
 // discard puts aside what is no order: an entry that was deleted while it was
 // pending has no fields, and is only acknowledged.
 func (c *consumer) discard(ctx context.Context, m redis.XMessage, reason error) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
 	_, err := c.redis.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
 		if len(m.Values) > 0 {
 			values := map[string]any{"reason": reason.Error()}

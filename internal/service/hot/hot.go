@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -105,21 +106,30 @@ type Stock struct {
 	redis   redis.UniversalClient
 	// reading has a connection for each partition, on which a read blocks.
 	reading redis.UniversalClient
+	script  *redis.Script
 	parts   []*partition
 	soldOut *soldOut
 	ledger  *ledgerWatch
 	looking sync.Mutex
 	drifts  map[int64]Drift // what the last look has seen
 
-	stop    context.CancelFunc
-	working sync.WaitGroup
+	mu       sync.Mutex
+	rebuilds map[int64]*rebuild // by item
+	closed   bool
+
+	lifetime context.Context //nolint:containedctx // of the rebuilds, which outlast the purchase that begins one
+	stop     context.CancelFunc
+	working  sync.WaitGroup
 }
 
 // New makes the stock of one replica and starts its consumers. It does not wait
 // for any server. The store writes the ledger in the strategy's name.
 func New(store *repo.Store, clients *lock.Clients, o Options) *Stock {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Stock{options: o.withDefaults(), store: store, redis: clients.Redis, stop: stop, drifts: make(map[int64]Drift)}
+	s := &Stock{
+		options: o.withDefaults(), store: store, redis: clients.Redis, script: redis.NewScript(source()),
+		drifts: make(map[int64]Drift), rebuilds: make(map[int64]*rebuild), lifetime: ctx, stop: stop,
+	}
 	s.reading = clients.AnotherRedis(s.options.Partitions)
 	s.soldOut = newSoldOut(clients.Redis, s.options.Prefix+":restocked")
 	s.ledger = newLedgerWatch(store, s.options.Log)
@@ -134,17 +144,38 @@ func New(store *repo.Store, clients *lock.Clients, o Options) *Stock {
 	return s
 }
 
-// Close lets the consumers finish what they have in hand, a bounded time, and
-// ends them. Whatever they do not finish is another consumer's, or theirs after
-// the next start.
+// closeWithin bounds Close: a replica that stops has little more than its requests need.
+const closeWithin = 1500 * time.Millisecond
+
+// Close lets the consumers finish what they have in hand and ends all background jobs,
+// within closeWithin, whatever Redis and the database do. What is not finished stays
+// pending on the stream for another consumer, or for this one after the next start.
 func (s *Stock) Close() error {
+	s.mu.Lock()
+	s.closed = true // no rebuild begins from here on
+	s.mu.Unlock()
 	s.stop()
-	err := lock.HangUp(s.reading) // ends the reads that block
-	s.working.Wait()
-	if errors.Is(err, redis.ErrClosed) {
-		err = nil
+	err := errors.Join(hangUp(s.reading), s.soldOut.close()) // ends the reads that block
+	ended := make(chan struct{})
+	go func() {
+		s.working.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return err
+	case <-time.After(closeWithin):
+		return errors.Join(err, fmt.Errorf("close %s: background jobs did not end within %s", Place, closeWithin))
 	}
-	return errors.Join(err, s.soldOut.close())
+}
+
+// hangUp closes a client that may be closed already.
+func hangUp(client io.Closer) error {
+	err := lock.HangUp(client)
+	if errors.Is(err, redis.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // part is the partition of a goods.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
@@ -103,10 +106,8 @@ func TestWhatIsWrittenIsNotKeptBackAgain(t *testing.T) {
 	told = append(told, sell(t, a, buy(6)))
 	<-lost.Reached() // the ledger has it
 	b := s.replica(t, "b", idle)
-	if err := b.Restocked(t.Context(), goods, 0); err != nil { // nothing was: the counter is made anew
-		t.Fatal(err)
-	}
-	told = append(told, sell(t, b, buy(3)))
+	s.restock(t, b, 1) // a new epoch begins
+	told = append(told, sell(t, b, buy(4)))
 	s.assertExact(t, a, told)
 }
 
@@ -289,29 +290,85 @@ func TestARedisThatForgetsNeverOversells(t *testing.T) {
 	}
 }
 
-// A Redis that was restarted with an old copy of its data believes in units that
-// have been sold: it does not know the script, and so is not believed.
+// A Redis that was restarted with an old copy of its data has units that were sold
+// since: the history of its data is another one, and the counter is not believed.
 func TestARedisThatGoesBackInTimeIsRecognized(t *testing.T) {
 	s := open(t, lab.OwnRedis(t), 10)
 	a := s.replica(t, "a")
 	told := orders(sell(t, a, buy(1)))
 	settle(t, a)
-	old := s.client.HGetAll(t.Context(), s.key("goods:1")).Val()
+	if err := s.client.Save(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
 	told = append(told, sell(t, a, buy(5)))
 	settle(t, a)
+	if err := s.redis.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.client.HGet(t.Context(), s.key("goods:1"), "units").Val() != "9" {
+		t.Fatal("the old copy was not loaded")
+	}
+	s.assertNotSoldAgain(t, a, told)
+}
+
+// assertNotSoldAgain sells the 4 units that the ledger leaves of 10, and not a fifth one.
+func (s *shop) assertNotSoldAgain(t *testing.T, r *hot.Stock, reported []stock.Order) {
+	t.Helper()
+	if o, err := deduct(t, r, buy(5)); err != nil || o.Refused == nil {
+		t.Errorf("5 of 4 were sold: %+v, %v", o, err)
+	}
+	s.assertExact(t, r, append(reported, sell(t, r, buy(4))))
+}
+
+// A master is demoted, gets an older state from another master, and is promoted again. It
+// still knows the script, and its data is not what it was.
+func TestARedisThatWasDemotedAndPromotedIsRecognized(t *testing.T) {
+	s, old := open(t, lab.OwnRedis(t), 10), lab.OwnRedis(t)
+	a := s.replica(t, "a")
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	other := labtest.RedisClient(old)
+	t.Cleanup(func() { other.Close() }) //nolint:errcheck // the test is over
+	follow(t, other, s.redis)
+	lead(t, other)
+	reported = append(reported, sell(t, a, buy(5)))
+	settle(t, a)
+	follow(t, s.client, old)
+	lead(t, s.client)
+	if s.client.HGet(t.Context(), s.key("goods:1"), "units").Val() != "9" {
+		t.Fatal("the state of the other master was not taken over")
+	}
+	s.assertNotSoldAgain(t, a, reported)
+}
+
+// follow makes a server the replica of another until it has all of its data.
+func follow(t *testing.T, client redis.UniversalClient, master *servers.Redis) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(master.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	primary := labtest.RedisClient(master)
+	defer primary.Close() //nolint:errcheck // it has answered
 	for _, err := range []error{
-		s.client.HSet(t.Context(), s.key("goods:1"), old).Err(),
-		s.client.ScriptFlush(t.Context()).Err(),
+		primary.ConfigSet(t.Context(), "repl-diskless-sync-delay", "0").Err(),
+		client.ConfigSet(t.Context(), "masterauth", master.Password).Err(),
+		client.SlaveOf(t.Context(), host, port).Err(),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if o, err := deduct(t, a, buy(5)); err != nil || o.Refused == nil {
-		t.Errorf("5 of 4 were sold: %+v, %v", o, err)
+	await(t, "the resynchronization", func() bool {
+		return strings.Contains(client.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	})
+}
+
+func lead(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	if err := client.SlaveOf(t.Context(), "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
 	}
-	told = append(told, sell(t, a, buy(4)))
-	s.assertExact(t, a, told)
 }
 
 // The same without a sign of it: the database does not keep what it does not have,
@@ -375,12 +432,7 @@ func TestRestockingEndsTheSoldOutOnAllReplicas(t *testing.T) {
 				t.Fatalf("sold though sold out: %+v, %v", o, err)
 			}
 		}
-		if _, err := s.store.Restock(t.Context(), goods, 3, rand.Text()); err != nil {
-			t.Fatal(err)
-		}
-		if err := replicas[1].Restocked(t.Context(), goods, 3); err != nil {
-			t.Fatal(err)
-		}
+		s.restock(t, replicas[1], 3)
 		restocked := time.Now()
 		for _, r := range replicas {
 			await(t, "the restock", func() bool {

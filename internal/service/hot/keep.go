@@ -3,8 +3,8 @@ package hot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -89,80 +89,115 @@ func (c *consumer) settleKnown(ctx context.Context, entries []entry) (rest []ent
 	return rest, c.settle(ctx, c.part, settled)
 }
 
+// rebuildPatience is how long a consumer waits for the rebuild of a counter before it
+// goes on with the orders of other items.
+const rebuildPatience = time.Second
+
 // offerAgain offers those orders to Redis again whose epoch is over, so that they
-// come back in the present one, and returns the others.
+// come back in the present one, and returns the others. Where the counter of the
+// present one takes long, they stay pending and are claimed later.
 //
-// Where the epoch is the present one, the place has fewer units than were promised
-// from it: Redis has gone back in time unnoticed. The counter is then made anew,
-// and what does not fit is put aside.
+// Where their epoch was not over, the allocation has fewer units than were accepted
+// from it: Redis has gone back in time unnoticed. Its epoch is then ended. What does not
+// fit into the allocation is dead-lettered, as it is after the new epoch has begun:
+// orders and restocks change it until then.
 func (c *consumer) offerAgain(ctx context.Context, entries []entry, stale *repo.StaleError) (rest []entry, err error) {
+	entries, rest = split(entries, stale)
+	err = c.counterSoon(ctx, stale.GoodsID, stale.Epoch, rebuildPatience)
+	switch {
+	case errors.Is(err, stock.ErrUnknownGoods):
+		return rest, c.buryAll(ctx, entries, "there is no such goods")
+	case errors.Is(err, stock.ErrBusy) && ctx.Err() == nil:
+		c.options.Log.WarnContext(ctx, "orders wait for a counter", "goods", stale.GoodsID, "orders", len(entries))
+		return rest, nil
+	case err != nil:
+		return nil, err
+	}
+	looked, err := c.clock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if entries, err = c.settleKnown(ctx, entries); err != nil {
+		return nil, err
+	}
 	place, err := c.store.Place(ctx, stale.GoodsID, Place)
 	if err != nil {
 		return nil, err
 	}
-	overdrawn := place.Epoch == stale.Epoch
-	if overdrawn {
-		c.options.Log.ErrorContext(ctx, "more was promised than there is", "goods", stale.GoodsID, "units", place.Units)
-		if err := c.install(ctx, stale.GoodsID, stale.Epoch); err != nil {
-			return nil, err
-		}
-	}
 	for _, e := range entries {
-		if e.GoodsID != stale.GoodsID || e.Epoch != stale.Epoch {
-			rest = append(rest, e)
+		if e.Quantity > place.Units {
+			if err := c.bury(ctx, e, "more was promised than there is"); err != nil {
+				return nil, err
+			}
 			continue
 		}
-		if overdrawn && e.Quantity > place.Units {
-			err = c.bury(ctx, e, "more was promised than there is")
-		} else {
-			place.Units -= e.Quantity
-			err = c.readmit(ctx, e)
-		}
+		done, err := c.readmit(ctx, e, looked)
 		if err != nil {
 			return nil, err
+		}
+		if place.Units -= e.Quantity; !done {
+			rest = append(rest, e)
 		}
 	}
 	return rest, nil
 }
 
-// readmit offers one order of an epoch that is over. Where the counter of a later
-// one has not been installed, because whoever began it has died, we do it.
-func (c *consumer) readmit(ctx context.Context, e entry) error {
-	keys := []string{
-		c.part.counter(e.GoodsID), c.part.users(e.GoodsID), c.part.run(), c.part.orders(), c.part.dead(), c.part.request(e.RequestID),
+// split parts the orders of an epoch from the others.
+func split(entries []entry, epoch *repo.StaleError) (of, others []entry) {
+	for _, e := range entries {
+		if e.GoodsID == epoch.GoodsID && e.Epoch == epoch.Epoch {
+			of = append(of, e)
+		} else {
+			others = append(others, e)
+		}
 	}
-	args := slices.Concat([]any{group, e.id}, e.list(), []any{e.text("limit"), e.text("earlier"), e.text("trace")})
-	for range fillTries {
-		answer, err := c.part.call(ctx, c.redis, "readmit", keys, args...)
-		if err != nil {
-			return backend("offer again", err)
-		}
-		if answer == "DEAD" {
-			c.options.Observer.PutAside()
-			c.options.Log.ErrorContext(ctx, "an order that Redis had lost finds nothing left for it", "goods", e.GoodsID,
-				"order", e.ID, "request", e.RequestID, "stream", c.part.dead())
-		}
-		if answer != absent {
-			return nil
-		}
-		err = c.install(ctx, e.GoodsID, e.Epoch)
-		if errors.Is(err, stock.ErrUnknownGoods) {
-			return c.bury(ctx, e, "there is no such goods")
-		}
-		if err != nil {
+	return of, others
+}
+
+// clock is the time of the server of this partition, as the script takes it.
+func (c *consumer) clock(ctx context.Context) (any, error) {
+	at, err := c.ask(ctx, "clock", []string{c.part.orders()})
+	return at, backend("read the clock", err)
+}
+
+// readmit offers one order of an epoch that is over, which the ledger did not have
+// at a time. Not done: the counter is lost again, or the ledger is to be read anew.
+func (c *consumer) readmit(ctx context.Context, e entry, looked any) (done bool, err error) {
+	keys := []string{
+		c.part.counter(e.GoodsID), c.part.users(e.GoodsID), c.part.orders(), c.part.dead(), c.part.request(e.RequestID),
+		c.part.staged(e.GoodsID),
+	}
+	args := slices.Concat([]any{group, e.id}, e.list(),
+		[]any{e.text("limit"), e.text("earlier"), e.text("trace"), looked, c.options.Remember.Milliseconds()})
+	answer, err := c.ask(ctx, "readmit", keys, args...)
+	if err != nil {
+		return false, backend("offer again", err)
+	}
+	if answer == "DEAD" {
+		c.options.Observer.PutAside()
+		c.options.Log.ErrorContext(ctx, "an order that Redis had lost finds nothing left for it", "goods", e.GoodsID,
+			"order", e.ID, "request", e.RequestID, "stream", c.part.dead())
+	}
+	return answer != absent && answer != "LOOK", nil
+}
+
+func (c *consumer) buryAll(ctx context.Context, entries []entry, reason string) error {
+	for _, e := range entries {
+		if err := c.bury(ctx, e, reason); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: the counter of goods %d is lost again and again", stock.ErrBusy, e.GoodsID)
+	return nil
 }
 
 // bury puts an order aside that can never be in the ledger.
 func (c *consumer) bury(ctx context.Context, e entry, reason string) error {
 	keys := []string{
 		c.part.counter(e.GoodsID), c.part.users(e.GoodsID), c.part.orders(), c.part.dead(), c.part.request(e.RequestID),
+		c.part.staged(e.GoodsID),
 	}
 	args := slices.Concat([]any{group, e.id, reason, c.soldOut.channel}, e.list())
-	if _, err := c.part.call(ctx, c.redis, "bury", keys, args...); err != nil {
+	if _, err := c.ask(ctx, "bury", keys, args...); err != nil {
 		return backend("put aside", err)
 	}
 	c.options.Observer.PutAside()

@@ -94,6 +94,17 @@ func sell(t *testing.T, r *hot.Stock, p stock.Purchase) stock.Order {
 	return o.Order
 }
 
+// restock adds units to the row, and notifies a replica: a new epoch begins.
+func (s *shop) restock(t *testing.T, r *hot.Stock, units int64) {
+	t.Helper()
+	if _, err := s.store.Restock(t.Context(), goods, units, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Restocked(t.Context(), goods, units); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // orders are what buyers were told so far.
 func orders(told ...stock.Order) []stock.Order { return told }
 

@@ -2,8 +2,10 @@ package hot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
@@ -25,6 +27,15 @@ type Drift struct {
 	// those that are in the ledger and still on the stream.
 	Drift int64 `json:"drift"`
 	Epoch int64 `json:"epoch"`
+	// Rebuilding is how far the rebuild of the counter is, where one is in progress.
+	Rebuilding *Rebuilding `json:"rebuilding,omitempty"`
+}
+
+// Rebuilding is the state of a rebuild of a counter, whichever replica works at it.
+type Rebuilding struct {
+	Epoch int64 `json:"epoch"`
+	// Users are staged so far, of an item with a limit.
+	Users int64 `json:"users"`
 }
 
 // Promised is how many units of a goods are promised and not in the ledger yet.
@@ -38,13 +49,32 @@ func (s *Stock) Promised(ctx context.Context, goodsID int64) (int64, error) {
 	return d.Promised, err
 }
 
-// Drift looks at a goods.
+// Drift looks at an item.
 func (s *Stock) Drift(ctx context.Context, goodsID int64) (Drift, error) {
 	place, err := s.store.Place(ctx, goodsID, Place)
 	if err != nil {
 		return Drift{}, err
 	}
-	return s.compare(ctx, place)
+	d, err := s.compare(ctx, place)
+	if err == nil {
+		d.Rebuilding, err = s.rebuilding(ctx, goodsID)
+	}
+	return d, err
+}
+
+// rebuilding is the state of the rebuild of a counter, or nil where there is none.
+func (s *Stock) rebuilding(ctx context.Context, goodsID int64) (*Rebuilding, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	var state struct {
+		Epoch int64 `redis:"next_epoch"`
+		Users int64 `redis:"next_staged"`
+	}
+	err := s.redis.HMGet(ctx, s.part(goodsID).counter(goodsID), "next_epoch", "next_staged").Scan(&state)
+	if err != nil || state.Epoch == 0 {
+		return nil, backend("look at the rebuild", err)
+	}
+	return &Rebuilding{Epoch: state.Epoch, Users: state.Users}, nil
 }
 
 // compare looks at the counter after the place was read. In one epoch the place
@@ -66,7 +96,7 @@ func (s *Stock) compare(ctx context.Context, place repo.Place) (Drift, error) {
 
 func (s *Stock) look(ctx context.Context, goodsID int64) (Drift, error) {
 	p := s.part(goodsID)
-	answer, err := p.call(ctx, s.redis, "look", []string{p.counter(goodsID), p.run()})
+	answer, err := s.ask(ctx, "look", []string{p.counter(goodsID)})
 	if err != nil {
 		return Drift{}, backend("look at the counter", err)
 	}
@@ -101,48 +131,79 @@ func (s *Stock) reconcile(ctx context.Context) {
 	}
 }
 
-// Reconcile looks at every goods that is sold from Redis, reports where Redis and
-// the database differ, and repairs it by installing the counter anew: that is
-// exact whatever was there. A counter that is too high is replaced at once. One
-// that is too low, only where two looks in a row have seen the same and nothing on
-// the stream. One of an epoch that is over, when the second look finds that nobody
-// installs it: whoever began the next epoch has died, or could not reach Redis.
+// repairPatience is how long a look at all counters waits for the rebuild of one, which
+// goes on in the background.
+const repairPatience = 5 * time.Second
+
+// Reconcile looks at every item that is sold from Redis, reports where Redis and the
+// database differ, and repairs it by rebuilding the counter: that is exact whatever was
+// there. A counter that is too high, or absent, is rebuilt at once. One that is too low,
+// only where two looks in a row have seen the same and nothing on the stream. One of an
+// epoch that is over, when the second look finds that no replica rebuilds it.
+//
+// An item that fails does not keep the others from being looked at: their errors are
+// joined. Of a partition whose server does not answer, one item is asked.
 func (s *Stock) Reconcile(ctx context.Context) error {
-	places, err := s.store.Places(ctx, Place)
+	bounded, cancel := context.WithTimeout(ctx, stepWithin)
+	places, err := s.store.Places(bounded, Place)
+	cancel()
 	if err != nil {
 		return err
 	}
 	var differ int64
+	var errs []error
 	seen := make(map[int64]Drift)
+	silent := make(map[*partition]bool)
 	for _, place := range places {
+		if ctx.Err() != nil {
+			break
+		}
+		if silent[s.part(place.GoodsID)] {
+			continue
+		}
 		d, err := s.compare(ctx, place)
 		if err != nil {
-			return err
+			silent[s.part(place.GoodsID)] = !isAnswer(err)
+			errs = append(errs, fmt.Errorf("goods %d: %w", place.GoodsID, err))
+			continue
 		}
 		if d.unexplained() {
 			differ += max(d.Drift, -d.Drift)
 		}
-		switch {
-		case !d.Installed && (d.Epoch == 0 || s.before(place.GoodsID) != d):
-			seen[place.GoodsID] = d
-			continue
-		case d.Installed && d.Drift == 0:
-			continue
-		case !d.Installed, d.Redis > d.Place, d.Promised == 0 && s.before(place.GoodsID) == d:
-		default:
+		if !d.needsRebuild(s.before(place.GoodsID)) {
 			seen[place.GoodsID] = d
 			continue
 		}
-		s.options.Log.WarnContext(ctx, "a counter in Redis had drifted", "goods", d.GoodsID, "redis", d.Redis,
-			"promised", d.Promised, "place", d.Place, "drift", d.Drift)
-		if err := s.install(ctx, place.GoodsID, 0); err != nil {
-			return err
+		if err := s.repair(ctx, place, d); err != nil {
+			errs = append(errs, fmt.Errorf("goods %d: %w", place.GoodsID, err))
 		}
-		s.options.Observer.Repaired()
 	}
 	s.options.Observer.Compared(differ)
 	s.remember(seen)
+	return errors.Join(errs...)
+}
+
+// repair rebuilds the counter of an item after a look at it.
+func (s *Stock) repair(ctx context.Context, place repo.Place, d Drift) error {
+	s.options.Log.WarnContext(ctx, "a counter in Redis had drifted", "goods", d.GoodsID, "redis", d.Redis,
+		"promised", d.Promised, "place", d.Place, "drift", d.Drift)
+	if err := s.counterSoon(ctx, place.GoodsID, max(place.Epoch-1, d.Epoch), repairPatience); err != nil {
+		return err
+	}
+	s.options.Observer.Repaired()
 	return nil
+}
+
+// needsRebuild judges a look at a counter by the one before it.
+func (d Drift) needsRebuild(before Drift) bool {
+	switch {
+	case !d.Installed:
+		return d.Epoch == 0 || before == d
+	case d.Drift == 0:
+		return false
+	default:
+		return d.Redis > d.Place || d.Promised == 0 && before == d
+	}
 }
 
 // unexplained tells that there is a difference which orders that are being settled

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -34,87 +34,60 @@ func source() string {
 	return text.String()
 }
 
-// partition is a number of goods whose keys are all in one slot of a cluster,
+// partition is a number of items whose keys are all in one slot of a cluster,
 // with one stream for their orders.
 type partition struct {
-	base   string // begins every key
-	script *redis.Script
-
-	// renewing is held by the one of this replica who begins a new run.
-	renewing sync.Mutex
+	base string // begins every key
 }
 
 func newPartition(prefix string, n int) *partition {
-	base := prefix + ":{stock-" + strconv.Itoa(n) + "}:"
-	// The name in the script keeps partitions apart that share a server: each
-	// recognizes for itself that the server has lost its memory.
-	return &partition{base: base, script: redis.NewScript("-- " + base + "\n" + source())}
+	return &partition{base: prefix + ":{stock-" + strconv.Itoa(n) + "}:"}
 }
 
 // The keys of a partition.
 func (p *partition) orders() string { return p.base + "orders" }
 func (p *partition) dead() string   { return p.base + "dead" }
-func (p *partition) run() string    { return p.base + "run" }
 
-// The keys of a goods, and of a request.
-func (p *partition) counter(goodsID int64) string {
-	return p.base + "goods:" + strconv.FormatInt(goodsID, 10)
-}
+// The keys of an item, and of a request.
+func (p *partition) counter(goodsID int64) string { return p.item("goods:", goodsID) }
+func (p *partition) users(goodsID int64) string   { return p.item("users:", goodsID) }
 
-func (p *partition) users(goodsID int64) string {
-	return p.base + "users:" + strconv.FormatInt(goodsID, 10)
-}
+// staged is where the users of an item are gathered for the next epoch.
+func (p *partition) staged(goodsID int64) string { return p.item("staged:", goodsID) }
 
-// beside is where the users of a goods are put together for an epoch.
-func (p *partition) beside(goodsID, epoch int64) string {
-	return p.users(goodsID) + ":" + strconv.FormatInt(epoch, 10)
-}
-
-func (p *partition) filling(goodsID int64) string {
-	return p.base + "filling:" + strconv.FormatInt(goodsID, 10)
-}
+// marker names the owner of the rebuild of an item's counter.
+func (p *partition) marker(goodsID int64) string { return p.item("filling:", goodsID) }
 
 func (p *partition) request(id string) string { return p.base + "request:" + id }
 
-// absent is what the script answers where a counter has first to be installed.
+func (p *partition) item(kind string, goodsID int64) string {
+	return p.base + kind + strconv.FormatInt(goodsID, 10)
+}
+
+// absent is what the script answers where a counter has first to be rebuilt.
 const absent = "ABSENT"
 
-// call runs an operation of the script by its hash. A server that does not know
-// the script is a new one, or one that has lost its memory: no counter on it is
-// believed any more.
-func (p *partition) call(ctx context.Context, client redis.UniversalClient, operation string, keys []string, args ...any) (any, error) {
-	args = append([]any{operation}, args...)
-	answer, err := p.script.EvalSha(ctx, client, keys, args...).Result()
-	for try := 0; try < renewals && redis.HasErrorPrefix(err, "NOSCRIPT"); try++ {
-		if err := p.renew(ctx, client); err != nil {
-			return nil, err
-		}
-		answer, err = p.script.EvalSha(ctx, client, keys, args...).Result()
-	}
-	return answer, err
+// call runs an operation of the script.
+func (s *Stock) call(ctx context.Context, operation string, keys []string, args ...any) (any, error) {
+	return s.script.Run(ctx, s.redis, keys, append([]any{operation}, args...)...).Result()
 }
 
-// renewals bounds how often one call may find that the server forgets.
-const renewals = 3
+const (
+	// answerWithin bounds one answer of Redis to a background job, also while the
+	// replica stops: the client does not notice that a context was cancelled.
+	answerWithin = time.Second
+	// stepWithin bounds one step in the database.
+	stepWithin = 5 * time.Second
+)
 
-// renew makes the script known, and begins a new run in the same step: there is no
-// moment at which the script is known and an old counter is believed.
-func (p *partition) renew(ctx context.Context, client redis.UniversalClient) error {
-	p.renewing.Lock()
-	defer p.renewing.Unlock()
-	// Somebody else of this replica may have done it while we waited.
-	_, err := p.script.EvalSha(ctx, client, []string{p.base, p.run()}, "look").Result()
-	if !redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return ignoreNil(err)
+// ask is call for background jobs.
+func (s *Stock) ask(ctx context.Context, operation string, keys []string, args ...any) (any, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
 	}
-	return p.script.Eval(ctx, client, []string{p.run()}, "renew").Err()
-}
-
-func ignoreNil(err error) error {
-	if errors.Is(err, redis.Nil) {
-		return nil
-	}
-	return err
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	return s.call(ctx, operation, keys, args...)
 }
 
 // isAnswer tells an error that the server sent from one of the way to it.

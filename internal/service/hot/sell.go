@@ -52,7 +52,7 @@ func (s *Stock) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 			}
 			return outcomes, err
 		}
-		if err := s.fill(ctx, goodsID); err != nil {
+		if err := s.counterAbove(ctx, goodsID, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -83,8 +83,8 @@ type verdict struct {
 // sell asks the script. installed tells whether there is a counter to sell from.
 func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase, orders []string) (list []verdict, installed bool, err error) {
 	p := s.part(goodsID)
-	keys := make([]string, 0, 4+len(batch))
-	keys = append(keys, p.counter(goodsID), p.users(goodsID), p.run(), p.orders())
+	keys := make([]string, 0, 3+len(batch))
+	keys = append(keys, p.counter(goodsID), p.users(goodsID), p.orders())
 	args := make([]any, 0, 4+4*len(batch))
 	args = append(args, goodsID, escape(s.options.Replica), time.Now().UnixMilli(), trail.Place(ctx))
 	for i, purchase := range batch {
@@ -94,7 +94,7 @@ func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase,
 	// Where the buyer leaves in the middle of it, the answer is heard all the same.
 	asking, answered := lock.Uncut(ctx)
 	defer answered()
-	answer, err := p.call(asking, s.redis, "sell", keys, args...)
+	answer, err := s.call(asking, "sell", keys, args...)
 	if err != nil {
 		return nil, false, s.fault(err)
 	}
@@ -191,11 +191,11 @@ func refuseAll(batch []stock.Purchase) []stock.Outcome {
 	return list
 }
 
-// errBusy tells that no counter could be installed before the purchase ended.
+// errBusy tells that no counter was there before ctx ended.
 func errBusy(ctx context.Context, goodsID int64) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: the counter of goods %d was not installed in time: %w", stock.ErrBusy, goodsID, cause)
+		return fmt.Errorf("%w: the counter of goods %d was not rebuilt in time: %w", stock.ErrBusy, goodsID, cause)
 	}
 	return fmt.Errorf("wait for the counter of goods %d: %w", goodsID, cause)
 }

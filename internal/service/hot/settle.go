@@ -24,13 +24,13 @@ func (s *Stock) settle(ctx context.Context, p *partition, entries []entry) error
 		if !seen {
 			n = len(numbers) + 1
 			numbers[e.GoodsID] = n
-			keys = append(keys, p.counter(e.GoodsID), p.users(e.GoodsID))
+			keys = append(keys, p.counter(e.GoodsID), p.users(e.GoodsID), p.staged(e.GoodsID))
 		}
 		requests = append(requests, p.request(e.RequestID))
 		orders = append(orders, e.id, n, e.Epoch, e.Quantity, e.UserID)
 	}
 	args := append([]any{group, s.options.Remember.Milliseconds(), len(numbers), s.soldOut.channel}, orders...)
-	_, err := p.call(ctx, s.redis, "settle", append(keys, requests...), args...)
+	_, err := s.ask(ctx, "settle", append(keys, requests...), args...)
 	return backend("settle", err)
 }
 
@@ -43,7 +43,9 @@ func (s *Stock) settle(ctx context.Context, p *partition, entries []entry) error
 // counted twice until they have settled it.
 func (s *Stock) settleWritten(ctx context.Context, goodsID int64) error {
 	p := s.part(goodsID)
-	inHand, err := s.redis.XPending(ctx, p.orders(), group).Result()
+	asking, answered := context.WithTimeout(ctx, answerWithin)
+	inHand, err := s.redis.XPending(asking, p.orders(), group).Result()
+	answered()
 	if redis.HasErrorPrefix(err, "NOGROUP") {
 		return nil // nobody has read of it yet
 	}
@@ -55,22 +57,33 @@ func (s *Stock) settleWritten(ctx context.Context, goodsID int64) error {
 	}
 	from := inHand.Lower
 	for {
-		page, err := s.redis.XRangeN(ctx, p.orders(), from, inHand.Higher, settleAtOnce).Result()
-		if err != nil {
-			return backend("read orders in hand", err)
-		}
-		written, err := s.written(ctx, goodsID, page)
-		if err != nil {
+		last, n, err := s.settlePage(ctx, goodsID, from, inHand.Higher)
+		if err != nil || n < settleAtOnce {
 			return err
 		}
-		if err := s.settle(ctx, p, written); err != nil {
-			return err
-		}
-		if len(page) < settleAtOnce {
-			return nil
-		}
-		from = "(" + page[len(page)-1].ID
+		from = "(" + last
 	}
+}
+
+// settlePage is one step of settleWritten: a page of the stream between two ids.
+func (s *Stock) settlePage(ctx context.Context, goodsID int64, from, to string) (last string, n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stepWithin)
+	defer cancel()
+	p := s.part(goodsID)
+	asking, answered := context.WithTimeout(ctx, answerWithin)
+	page, err := s.redis.XRangeN(asking, p.orders(), from, to, settleAtOnce).Result()
+	answered()
+	if err != nil {
+		return "", 0, backend("read orders in hand", err)
+	}
+	if len(page) == 0 {
+		return "", 0, nil
+	}
+	written, err := s.written(ctx, goodsID, page)
+	if err != nil {
+		return "", 0, err
+	}
+	return page[len(page)-1].ID, len(page), s.settle(ctx, p, written)
 }
 
 // written are those orders of a goods that the ledger has.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -115,5 +114,5 @@ func (o *soldOut) close() error {
 	if o.sub == nil {
 		return nil
 	}
-	return lock.HangUp(o.sub)
+	return hangUp(o.sub)
 }

@@ -26,9 +26,7 @@ func TestAnOrderThatIsOfferedAgainKeepsItsPlaceInATrace(t *testing.T) {
 		t.Fatalf("not sold: %v, %v", err, outcomes)
 	}
 	purchase.End()
-	if err := a.Restocked(t.Context(), goods, 0); err != nil { // nothing was: the next epoch begins
-		t.Fatal(err)
-	}
+	s.restock(t, a, 1) // a new epoch begins
 	b := s.replica(t, "b", func(o *hot.Options, _ *lock.RedisOptions) { o.Tracer = tracer })
 	s.assertExact(t, b, append(told, outcomes[0].Order))
 	await(t, "both steps", func() bool { return len(spans.Ended()) == 3 })

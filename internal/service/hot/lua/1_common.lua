@@ -1,23 +1,29 @@
--- Everything that changes the stock in Redis is one script with several
--- operations, so that a server that has lost its memory is recognized: it does
--- not know the script either. Whoever meets such a server begins a new run of it
--- (renew), and no counter of an earlier run is believed any more.
+-- Everything that changes the stock in Redis is one script with several operations,
+-- each of which is one step of Redis.
 
 -- What is answered for a purchase.
 local SOLD, KNOWN, SHORT, LIMITED, NOBODY = 1, 2, 0, -1, -2
 
--- What is answered where a counter has first to be installed: there is none, it
--- is of an earlier run, or of an earlier epoch than is asked for.
+-- What is answered where a counter has first to be rebuilt: there is none, it is of
+-- another history, or of an earlier epoch than is asked for.
 local ABSENT = 'ABSENT'
 
 local operations = {}
 
+-- Names the history of the data on this server. A restart, a promotion and a full
+-- resynchronization change it, and each may have lost orders or brought old data
+-- back. The script cache does not tell: a master that was demoted, resynchronized and
+-- promoted again still knows the script, and before Redis 7.0 a restarted one does.
+local function history()
+  return string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)') or error('INFO has no master_replid', 0)
+end
+
 -- The number of units that may be promised, of those that are promised and not
 -- in the ledger yet, the epoch of both, as a string, and the limit of one buyer, or
--- 0; nil where there is none that may be believed.
-local function counter(goods, run)
-  local kept = redis.call('HMGET', goods, 'units', 'promised', 'epoch', 'run', 'limit')
-  if not kept[1] or kept[4] ~= (redis.call('GET', run) or '0') then
+-- 0; nil where there is none of this history.
+local function counter(goods)
+  local kept = redis.call('HMGET', goods, 'units', 'promised', 'epoch', 'history', 'limit')
+  if not kept[1] or kept[4] ~= history() then
     return nil
   end
   return tonumber(kept[1]), tonumber(kept[2]), kept[3], tonumber(kept[5] or 0)
@@ -35,3 +41,32 @@ local function uncount(users, limit, user, quantity)
     redis.call('HINCRBY', users, user, -tonumber(quantity))
   end
 end
+
+-- Whether the id of a stream entry is at or before another.
+local function upto(id, cursor)
+  local ms, seq = string.match(id, '(%d+)-(%d+)')
+  local last_ms, last_seq = string.match(cursor, '(%d+)-(%d+)')
+  ms, last_ms = tonumber(ms), tonumber(last_ms)
+  return ms < last_ms or ms == last_ms and tonumber(seq) <= tonumber(last_seq)
+end
+
+-- Takes an order that has just left the stream out of the rebuild in progress, if that
+-- has counted it. Whatever removes an order from the stream calls this.
+local function uncount_next(goods, staged, id, user, quantity)
+  local kept = redis.call('HMGET', goods, 'next_cursor', 'next_promised')
+  if not kept[1] or not upto(id, kept[1]) then
+    return
+  end
+  redis.call('HSET', goods, 'next_promised', digits(tonumber(kept[2]) - tonumber(quantity)))
+  if user ~= '' and redis.call('HEXISTS', staged, user) == 1 then
+    redis.call('HINCRBY', staged, user, -tonumber(quantity))
+  end
+end
+
+-- The server's clock in ms. It only serves to be compared with itself.
+local function now()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+function operations.clock() return digits(now()) end

@@ -1,17 +1,17 @@
 -- Decides on a batch of purchases, first come first served.
--- KEYS: counter, users, run, orders, and a request each purchase.
+-- KEYS: counter, users, orders, and a request each purchase.
 -- ARGV: operation, goods, replica, time, place in a trace, and for each purchase:
 -- request id, quantity, user, order number.
 function operations.sell()
-  local units, promised, epoch, limit = counter(KEYS[1], KEYS[3])
+  local units, promised, epoch, limit = counter(KEYS[1])
   if not units then
     return ABSENT
   end
   local answers, sold = {}, false
-  for i = 1, #KEYS - 4 do
+  for i = 1, #KEYS - 3 do
     local request, quantity, user, order = unpack(ARGV, 2 + 4 * i, 5 + 4 * i)
     local n = tonumber(quantity)
-    local first = redis.call('GET', KEYS[4 + i])
+    local first = redis.call('GET', KEYS[3 + i])
     local had = 0
     if limit > 0 and not first then
       had = tonumber(redis.call('HGET', KEYS[2], user) or 0)
@@ -27,10 +27,10 @@ function operations.sell()
     else
       units, promised, sold = units - n, promised + n, true
       local left = digits(units)
-      redis.call('XADD', KEYS[4], '*', 'goods', ARGV[2], 'quantity', quantity, 'epoch', epoch, 'request', request,
+      redis.call('XADD', KEYS[3], '*', 'goods', ARGV[2], 'quantity', quantity, 'epoch', epoch, 'request', request,
         'order', order, 'remaining', left, 'at', ARGV[4], 'replica', ARGV[3], 'user', user, 'limit', digits(limit),
         'trace', ARGV[5])
-      redis.call('SET', KEYS[4 + i], table.concat({order, ARGV[2], quantity, left, ARGV[3], user}, '\n'))
+      redis.call('SET', KEYS[3 + i], table.concat({order, ARGV[2], quantity, left, ARGV[3], user}, '\n'))
       if limit > 0 then
         redis.call('HINCRBY', KEYS[2], user, n)
       end
@@ -41,4 +41,9 @@ function operations.sell()
     count(KEYS[1], units, promised)
   end
   return answers
+end
+
+-- A purchase does not pay for the definition of the other operations.
+if ARGV[1] == 'sell' then
+  return operations.sell()
 end

@@ -1,23 +1,27 @@
 -- Takes orders off the stream that the ledger has. What is promised of each goods
 -- is less by them; and those of an earlier epoch, which the installation of the
 -- present one has taken for unsold, are given back.
--- KEYS: orders, the counters and the users of so many goods, and a request each
--- order.
+-- KEYS: orders, the counter, the users and the staged users of so many goods, and a
+-- request each order.
 -- ARGV: operation, group, time to remember a request in ms, number of goods,
 -- channel, and for each order: id, number of its goods, epoch, quantity, user.
 function operations.settle()
   local goods, given_back = {}, false
   for g = 1, tonumber(ARGV[4]) do
-    local kept = redis.call('HMGET', KEYS[2 * g], 'units', 'promised', 'epoch', 'limit')
+    local kept = redis.call('HMGET', KEYS[3 * g - 1], 'units', 'promised', 'epoch', 'limit', 'next_cursor')
     goods[g] = {units = tonumber(kept[1]), promised = tonumber(kept[2]), epoch = tonumber(kept[3]),
-      limit = tonumber(kept[4] or 0), users = KEYS[2 * g + 1]}
+      limit = tonumber(kept[4] or 0), key = KEYS[3 * g - 1], users = KEYS[3 * g], next = kept[5] and KEYS[3 * g + 1]}
   end
-  local requests = 1 + 2 * #goods
+  local requests = 1 + 3 * #goods
   for i = 1, #KEYS - requests do
     local id, g, epoch, quantity, user = unpack(ARGV, 1 + 5 * i, 5 + 5 * i)
     g = goods[tonumber(g)]
     redis.call('XACK', KEYS[1], ARGV[2], id)
-    if redis.call('XDEL', KEYS[1], id) == 1 and g.units then
+    local removed = redis.call('XDEL', KEYS[1], id) == 1
+    if removed and g.next then
+      uncount_next(g.key, g.next, id, user, quantity)
+    end
+    if removed and g.units then
       g.promised = g.promised - tonumber(quantity)
       if tonumber(epoch) < g.epoch then
         g.units, given_back = g.units + tonumber(quantity), true
@@ -26,9 +30,9 @@ function operations.settle()
     end
     redis.call('PEXPIRE', KEYS[requests + i], ARGV[3])
   end
-  for g, kept in ipairs(goods) do
+  for _, kept in ipairs(goods) do
     if kept.units then
-      count(KEYS[2 * g], kept.units, kept.promised)
+      count(kept.key, kept.units, kept.promised)
     end
   end
   if given_back then

@@ -1,34 +1,42 @@
 -- An order of an epoch that is over, which the ledger does not have, is offered
 -- again. Where the stream still has it, the installation of the present epoch has
 -- kept its units back, and it only changes its epoch; where the stream was lost,
--- it needs units like a new one, and room under the limit. Answers ABSENT where no
--- later epoch is installed.
--- KEYS: counter, users, run, orders, dead, request.
+-- it needs units like a new one, and room under the limit. An order that another
+-- consumer has settled is not on the stream either, and its request is forgotten
+-- after a while: LOOK, where the ledger was read longer ago than that. Answers ABSENT
+-- where no later epoch is installed.
+-- KEYS: counter, users, orders, dead, request, staged users.
 -- ARGV: operation, group, id, and the fields of the order: goods, quantity, epoch,
 -- request, order, remaining, at, replica, user; then the limit under which it was
--- promised, whether that was another one already than is in force now, and the place
--- in a trace.
+-- promised, whether that was another one already than is in force now, the place in a
+-- trace, when the ledger did not have the order, by this server's clock, and the time
+-- to remember a request, both in ms.
 function operations.readmit()
-  local units, promised, epoch, limit = counter(KEYS[1], KEYS[3])
+  local units, promised, epoch, limit = counter(KEYS[1])
   if not units or tonumber(epoch) <= tonumber(ARGV[6]) then
     return ABSENT
   end
   local goods, quantity, _, request, order, remaining, at, replica, user = unpack(ARGV, 4, 12)
   local earlier = (ARGV[14] == '1' or ARGV[13] ~= digits(limit)) and '1' or '0'
-  redis.call('XACK', KEYS[4], ARGV[2], ARGV[3])
+  redis.call('XACK', KEYS[3], ARGV[2], ARGV[3])
   local fields = {'goods', goods, 'quantity', quantity, 'epoch', epoch, 'request', request, 'order', order,
     'remaining', remaining, 'at', at, 'replica', replica, 'user', user, 'limit', digits(limit),
     'earlier', earlier, 'trace', ARGV[15]}
-  if redis.call('XDEL', KEYS[4], ARGV[3]) == 0 then
-    local first = redis.call('GET', KEYS[6])
+  if redis.call('XDEL', KEYS[3], ARGV[3]) == 1 then
+    uncount_next(KEYS[1], KEYS[6], ARGV[3], user, quantity)
+  else
+    local first = redis.call('GET', KEYS[5])
     if first and string.sub(first, 1, #order) == order then
       return 'KNOWN' -- somebody else has offered it again, or settled it
+    end
+    if now() - tonumber(ARGV[16]) >= tonumber(ARGV[17]) then
+      return 'LOOK'
     end
     local had = limit > 0 and user ~= '' and tonumber(redis.call('HGET', KEYS[2], user) or 0) or nil
     local beyond = had and had + tonumber(quantity) > limit
     if first or beyond or tonumber(quantity) > units then
       local reason = first and 'sold again' or beyond and 'beyond the limit' or 'nothing left'
-      redis.call('XADD', KEYS[5], '*', 'reason', reason, unpack(fields))
+      redis.call('XADD', KEYS[4], '*', 'reason', reason, unpack(fields))
       return 'DEAD'
     end
     if had then
@@ -36,22 +44,23 @@ function operations.readmit()
     end
     count(KEYS[1], units - tonumber(quantity), promised + tonumber(quantity))
   end
-  redis.call('XADD', KEYS[4], '*', unpack(fields))
-  redis.call('SET', KEYS[6], table.concat({order, goods, quantity, remaining, replica, user}, '\n'))
+  redis.call('XADD', KEYS[3], '*', unpack(fields))
+  redis.call('SET', KEYS[5], table.concat({order, goods, quantity, remaining, replica, user}, '\n'))
   return 'READMITTED'
 end
 
 -- Puts an order aside that can never be in the ledger, and gives back what is
 -- kept for it.
--- KEYS: counter, users, orders, dead, request.
+-- KEYS: counter, users, orders, dead, request, staged users.
 -- ARGV: operation, group, id, reason, channel, and the fields of the order as for
 -- readmit.
 function operations.bury()
   local goods, quantity, epoch, request, order, remaining, at, replica, user = unpack(ARGV, 6, 14)
   redis.call('XACK', KEYS[3], ARGV[2], ARGV[3])
   if redis.call('XDEL', KEYS[3], ARGV[3]) == 0 then
-    return 0 -- somebody else has
+    return 0 -- another consumer has
   end
+  uncount_next(KEYS[1], KEYS[6], ARGV[3], user, quantity)
   redis.call('XADD', KEYS[4], '*', 'reason', ARGV[4], 'goods', goods, 'quantity', quantity, 'epoch', epoch,
     'request', request, 'order', order, 'remaining', remaining, 'at', at, 'replica', replica, 'user', user)
   local first = redis.call('GET', KEYS[5])

@@ -1,0 +1,154 @@
+package hot_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/fault"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/service/hot"
+)
+
+// A consumer has an order of an epoch that is over in hand, and stalls. Another one
+// offers it again and writes it, and Redis forgets the request. The first one then finds
+// it in the ledger, and takes no units for it.
+func TestAStalledConsumerDoesNotOfferASettledOrderAgain(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	s.options.Remember = 100 * time.Millisecond
+	seller := s.replica(t, "seller", idle)
+	reported := orders(sell(t, seller, buy(1)))
+	settle(t, seller)
+	reported = append(reported, sell(t, seller, buy(2)))
+	s.restock(t, seller, 1)
+
+	way := labtest.NewProxy(t, server.Address)
+	held := way.Arm(fault.Rule{Sent: "\r\nreadmit\r\n", Do: fault.Hold})
+	s.replica(t, "stalled", at(way.Address))
+	if err := held.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b := s.replica(t, "b")
+	settle(t, b)
+	await(t, "the request to be forgotten", func() bool {
+		return s.client.Exists(t.Context(), s.key("request:"+reported[1].RequestID)).Val() == 0
+	})
+	ran := s.calls(t)
+	held.Pass()
+	await(t, "the stalled step", func() bool { return s.calls(t) > ran })
+	s.assertExact(t, b, reported)
+}
+
+// calls is how often Redis has looked for a request.
+func (s *shop) calls(t *testing.T) int64 {
+	t.Helper()
+	info, err := s.client.InfoMap(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int64
+	for _, c := range info["Commandstats"]["cmdstat_get"][len("calls="):] {
+		if c == ',' {
+			break
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n
+}
+
+// More was accepted than the allocation has. Units were added to the row before the next
+// epoch began, and are a part of it: what they suffice for is kept.
+func TestWhatARestockSufficesForIsNotDeadLettered(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	seller := s.replica(t, "seller", idle)
+	reported := orders(sell(t, seller, buy(1)))
+	settle(t, seller)
+	if err := s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err(); err != nil {
+		t.Fatal(err)
+	}
+	reported = append(reported, sell(t, seller, buy(12)))
+	if _, err := s.store.Restock(t.Context(), goods, 5, "restock"); err != nil {
+		t.Fatal(err)
+	}
+	b := s.replica(t, "b")
+	settle(t, b)
+	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 0 {
+		t.Errorf("%d orders were dead-lettered, want none", n)
+	}
+	s.assertExact(t, b, reported)
+}
+
+// assertCloses measures how long a replica takes to close.
+func assertCloses(t *testing.T, r *hot.Stock) {
+	t.Helper()
+	began := time.Now()
+	if err := r.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if took := time.Since(began); took > 1700*time.Millisecond {
+		t.Errorf("closed after %s", took)
+	}
+}
+
+func TestAReplicaClosesInTimeWhenRedisDoesNotAnswer(t *testing.T) {
+	server := lab.OwnRedis(t)
+	s := open(t, server, 1000)
+	a, b := s.replica(t, "a"), s.replica(t, "b")
+	sell(t, a, buy(1))
+	settle(t, a)
+	for range 200 { // some are in hand
+		sell(t, a, buy(1))
+	}
+	if err := server.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	assertCloses(t, a)
+	time.Sleep(3 * time.Second) // every connection of the other one has been given up and made anew
+	late := s.replica(t, "late")
+	assertCloses(t, late)
+	assertCloses(t, b)
+	if err := server.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The database does not answer while a batch is written: what is not finished stays
+// pending, and another replica writes it.
+func TestAReplicaClosesInTimeWhenTheDatabaseDoesNotAnswer(t *testing.T) {
+	s := open(t, lab.Redis(t), 100)
+	through, way := labtest.Through(t, s.database)
+	direct := s.database
+	s.database = through
+	a := s.replica(t, "a")
+	s.database = direct
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	way.Freeze()
+	reported = append(reported, sell(t, a, buy(1)), sell(t, a, buy(1)))
+	await(t, "an order to be in hand", func() bool {
+		pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result()
+		return err == nil && pending.Count > 0
+	})
+	assertCloses(t, a)
+	way.Thaw()
+	s.assertExact(t, s.replica(t, "b"), reported)
+}
+
+// One connection to the database is dead without a sign of it: the consumer gives its
+// batch up, and writes it on another one.
+func TestAConsumerGivesUpADatabaseConnectionThatIsDead(t *testing.T) {
+	s := open(t, lab.Redis(t), 100)
+	through, way := labtest.Through(t, s.database)
+	direct := s.database
+	s.database = through
+	a := s.replica(t, "a")
+	s.database = direct
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	dead := way.Arm(fault.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: fault.MuteReply})
+	reported = append(reported, sell(t, a, buy(1)))
+	if err := dead.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.assertExact(t, a, reported)
+}

@@ -1,0 +1,4 @@
+package hot
+
+// Source is the script, for tests of its steps.
+func Source() string { return source() }

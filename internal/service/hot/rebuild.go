@@ -1,0 +1,324 @@
+package hot
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/rescue"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+const (
+	// markerTTL is how long the other replicas leave a rebuild to the one that has
+	// taken the last step.
+	markerTTL = 2 * time.Second
+	// firstLook is the first pause between two looks at another replica's rebuild, and
+	// longestLook the longest.
+	firstLook, longestLook = 3 * time.Millisecond, 50 * time.Millisecond
+	// epochTries bounds how often a later epoch may be there already.
+	epochTries = 5
+	// streamPage bounds the entries of the stream that one step counts.
+	streamPage = 1000
+	// progressEvery is the time between two reports of one rebuild.
+	progressEvery = 2 * time.Second
+)
+
+// rebuild is a counter that this replica has rebuilt, or waits for.
+type rebuild struct {
+	above int64
+	began time.Time
+	done  chan struct{}
+	err   error // set before done is closed
+}
+
+// counterAbove returns when Redis has a counter of an epoch above one. The rebuild goes
+// on in the background when ctx ends: stock.ErrBusy, where that was its deadline.
+func (s *Stock) counterAbove(ctx context.Context, goodsID, above int64) error {
+	for {
+		r := s.rebuildAbove(goodsID, above)
+		select {
+		case <-r.done:
+			if r.err != nil || r.above >= above {
+				return r.err
+			}
+		case <-ctx.Done():
+			return errBusy(ctx, goodsID)
+		}
+	}
+}
+
+// counterSoon is counterAbove for background jobs: stock.ErrBusy where the rebuild began
+// longer ago than patience.
+func (s *Stock) counterSoon(ctx context.Context, goodsID, above int64, patience time.Duration) error {
+	r := s.rebuildAbove(goodsID, above)
+	ctx, cancel := context.WithDeadline(ctx, r.began.Add(patience))
+	defer cancel()
+	return s.counterAbove(ctx, goodsID, above)
+}
+
+// rebuildAbove is the rebuild of a counter in progress, or a new one. All requests of
+// this replica share one.
+func (s *Stock) rebuildAbove(goodsID, above int64) *rebuild {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r, ok := s.rebuilds[goodsID]; ok {
+		return r
+	}
+	r := &rebuild{above: above, began: time.Now(), done: make(chan struct{})}
+	if s.closed {
+		r.err = fmt.Errorf("%w: the replica stops", stock.ErrBusy)
+		close(r.done)
+		return r
+	}
+	s.rebuilds[goodsID] = r
+	s.working.Go(func() {
+		b := &rebuilder{Stock: s, part: s.part(goodsID), goodsID: goodsID, above: above, owner: s.options.Replica + " " + rand.Text()}
+		r.err = rescue.Do(s.lifetime, s.options.Log, "rebuild a counter", func() error { return b.run(s.lifetime) })
+		s.mu.Lock()
+		delete(s.rebuilds, goodsID)
+		s.mu.Unlock()
+		close(r.done)
+	})
+	return r
+}
+
+// rebuilder rebuilds one counter. That only one replica does so at a time saves work:
+// several do no harm, because each step is one script that checks where they stand.
+type rebuilder struct {
+	*Stock
+	part    *partition
+	goodsID int64
+	above   int64
+	owner   string
+
+	epochs   int   // begun so far
+	of       int64 // users there are, once that was asked
+	reported time.Time
+}
+
+// run takes steps until the counter is there. Each has a deadline of its own.
+func (b *rebuilder) run(ctx context.Context) error {
+	b.reported = time.Now()
+	defer b.release(ctx)
+	look := firstLook
+	for b.epochs < epochTries {
+		state, err := b.survey(ctx)
+		if err != nil {
+			return err
+		}
+		switch state.next {
+		case there:
+			return nil
+		case taken:
+			if err := pause.For(ctx, look); err != nil {
+				return err
+			}
+			look = min(2*look, longestLook)
+			continue
+		}
+		if err := b.goOn(ctx, state); err != nil {
+			return notUnknown(err)
+		}
+	}
+	return fmt.Errorf("%w: other replicas rebuild the counter of goods %d all the time", stock.ErrBusy, b.goodsID)
+}
+
+// What the script answers to a step of a rebuild; see lua/3_rebuild.lua.
+const (
+	there = "THERE"
+	taken = "TAKEN"
+	next  = "NEXT"
+	more  = "MORE"
+)
+
+// survey is what is to be done for the counter.
+type survey struct {
+	next   string
+	epoch  int64
+	user   string // the last one that was staged
+	loaded bool   // all users are staged
+}
+
+func (b *rebuilder) survey(ctx context.Context) (survey, error) {
+	keys := []string{b.part.counter(b.goodsID), b.part.marker(b.goodsID)}
+	answer, err := b.ask(ctx, "survey", keys, b.owner, markerTTL.Milliseconds(), b.above)
+	if err != nil {
+		return survey{}, backend("see what a counter needs", err)
+	}
+	row, ok := answer.([]any)
+	if !ok || len(row) != 4 {
+		return survey{}, backend("see what a counter needs", fmt.Errorf("script answered %v", answer))
+	}
+	state := survey{next: fmt.Sprint(row[0]), user: fmt.Sprint(row[2]), loaded: fmt.Sprint(row[3]) == "1"}
+	if state.next != taken {
+		_, err = fmt.Sscan(fmt.Sprint(row[1]), &state.epoch)
+	}
+	return state, backend("see what a counter needs", err)
+}
+
+// goOn takes the steps of one epoch until the counter is installed, or another epoch
+// or replica comes between.
+func (b *rebuilder) goOn(ctx context.Context, state survey) error {
+	place, state, err := b.epoch(ctx, state)
+	if err != nil || state.next != next {
+		return err
+	}
+	if err := b.settleWritten(ctx, b.goodsID); err != nil {
+		return err
+	}
+	if !state.loaded {
+		if loaded, err := b.stageUsers(ctx, place, state.user); err != nil || !loaded {
+			return err
+		}
+	}
+	return b.countStream(ctx, place)
+}
+
+// epoch is the allocation in the epoch to go on with: the one that is being rebuilt, if
+// it is SQL's present one, or a new one.
+func (b *rebuilder) epoch(ctx context.Context, state survey) (repo.Place, survey, error) {
+	bounded, cancel := context.WithTimeout(ctx, stepWithin)
+	defer cancel()
+	if state.next == next && state.epoch > b.above {
+		place, err := b.store.Place(bounded, b.goodsID, Place)
+		if err != nil || place.Epoch == state.epoch {
+			return place, state, err // nothing of this epoch can have been written yet
+		}
+	}
+	// From the commit on nothing of an earlier epoch is written: what the stream has of
+	// it at the installation is all that is promised beside the units.
+	b.epochs++
+	place, err := b.store.Fill(bounded, b.goodsID, Place, max(b.above, state.epoch))
+	if err != nil {
+		return place, state, fmt.Errorf("fill %s: %w", Place, err)
+	}
+	keys := []string{b.part.counter(b.goodsID), b.part.staged(b.goodsID)}
+	answer, err := b.ask(ctx, "begin", keys, place.Epoch, place.PerUser)
+	state = survey{epoch: place.Epoch, loaded: place.PerUser == 0}
+	if fmt.Sprint(answer) == fmt.Sprint(place.Epoch) {
+		state.next = next // otherwise a later epoch is there, or the database has lost some
+	}
+	return place, state, backend("begin a rebuild", err)
+}
+
+// stageUsers stages what each user has of an item with a limit, a page at a time,
+// after the last one that has been staged. It is read after the epoch has begun, like
+// the units of the allocation: what is in the ledger by then is in it, and what is not
+// is on the stream.
+func (b *rebuilder) stageUsers(ctx context.Context, place repo.Place, after string) (loaded bool, err error) {
+	keys := []string{b.part.counter(b.goodsID), b.part.staged(b.goodsID), b.part.marker(b.goodsID)}
+	for {
+		page, err := b.usersAfter(ctx, after)
+		if err != nil {
+			return false, err
+		}
+		last := after
+		if len(page) > 0 {
+			last = page[len(page)-1].User
+		}
+		end := 0
+		if len(page) < repo.UsersAtOnce {
+			end = 1
+		}
+		args := []any{b.owner, markerTTL.Milliseconds(), place.Epoch, after, last, end}
+		for _, u := range page {
+			args = append(args, u.User, u.Units)
+		}
+		answer, err := b.ask(ctx, "stage", keys, args...)
+		if err != nil || answer != more {
+			return false, backend("stage users", err)
+		}
+		b.report(ctx, place)
+		if end == 1 {
+			return true, nil
+		}
+		after = last
+	}
+}
+
+func (b *rebuilder) usersAfter(ctx context.Context, after string) ([]repo.UserUnits, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepWithin)
+	defer cancel()
+	return b.store.UsersAfter(ctx, b.goodsID, after)
+}
+
+// countStream counts what is promised, a page of the stream at a time, until its end
+// is reached and the counter installed.
+func (b *rebuilder) countStream(ctx context.Context, place repo.Place) error {
+	p := b.part
+	keys := []string{p.counter(b.goodsID), p.users(b.goodsID), p.orders(), p.staged(b.goodsID), p.marker(b.goodsID)}
+	for {
+		answer, err := b.ask(ctx, "page", keys, b.owner, markerTTL.Milliseconds(), place.Epoch,
+			b.goodsID, place.Units, place.PerUser, b.soldOut.channel, streamPage)
+		if err != nil {
+			return backend("count the stream", err)
+		}
+		if answer == there {
+			b.options.Log.DebugContext(ctx, "counter installed", "goods", b.goodsID, "units", place.Units, "epoch", place.Epoch)
+		}
+		if answer != more {
+			return nil // it is there, or is to be looked at anew
+		}
+		b.report(ctx, place)
+	}
+}
+
+// report logs how far a rebuild is that takes long. That it fails does not matter.
+func (b *rebuilder) report(ctx context.Context, place repo.Place) {
+	if time.Since(b.reported) < progressEvery {
+		return
+	}
+	b.reported = time.Now()
+	bounded, cancel := context.WithTimeout(ctx, stepWithin)
+	defer cancel()
+	if b.of == 0 && place.PerUser > 0 {
+		b.of, _ = b.store.CountUsers(bounded, b.goodsID)
+	}
+	if state, err := b.rebuilding(bounded, b.goodsID); err == nil && state != nil {
+		b.options.Log.InfoContext(ctx, "counter rebuild", "goods", b.goodsID, "epoch", place.Epoch, "users", state.Users, "of", b.of)
+	}
+}
+
+// release leaves the counter to others. The marker expires where that fails.
+func (b *rebuilder) release(ctx context.Context) {
+	_, _ = b.ask(context.WithoutCancel(ctx), "release", []string{b.part.marker(b.goodsID)}, b.owner)
+}
+
+// LimitChanged rebuilds the counter where the item is sold from Redis: it has the
+// limit, and what each buyer has. Doing it again goes on with the same rebuild.
+func (s *Stock) LimitChanged(ctx context.Context, goodsID int64) error {
+	return s.Restocked(ctx, goodsID, 0)
+}
+
+// Restocked moves units that were added to the row of an item into Redis, where the
+// item is sold from there. Doing it again moves nothing twice, and goes on with the
+// same rebuild.
+func (s *Stock) Restocked(ctx context.Context, goodsID, _ int64) error {
+	place, err := s.store.Place(ctx, goodsID, Place)
+	if err != nil || place.Epoch == 0 {
+		return err
+	}
+	goods, err := s.store.Goods(ctx, goodsID)
+	if err != nil {
+		return err
+	}
+	above := place.Epoch - 1
+	if goods.Stock > 0 {
+		above = place.Epoch // of which the units in the row are not a part
+	}
+	return s.counterAbove(ctx, goodsID, above)
+}
+
+// notUnknown keeps the unknown fate of a filling from being taken for that of a
+// purchase: nothing is promised before it has been done again.
+func notUnknown(err error) error {
+	if failed, ok := errors.AsType[*stock.BackendError](err); ok && errors.Is(err, stock.ErrUnknownOutcome) {
+		return failed
+	}
+	return err
+}

@@ -1,0 +1,226 @@
+package hot_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/lab/fault"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// manyUsers is how many users have bought an item with a limit.
+const manyUsers = 100_000
+
+// addUsers has many users have a unit each, as if other strategies had sold them.
+func (s *shop) addUsers(t *testing.T) {
+	t.Helper()
+	_, err := s.sql(t).ExecContext(t.Context(), `INSERT INTO tb_stock_user (goods_id, user_id, units, allowed)
+		SELECT ?, CONCAT('user-', seq), 1, 1 FROM seq_1_to_`+strconv.Itoa(manyUsers), goods)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *shop) sql(t *testing.T) *sql.DB {
+	t.Helper()
+	c, err := mysql.ParseDSN(s.database.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Passwd = s.database.Password
+	db, err := sql.Open("mysql", c.FormatDSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() }) //nolint:errcheck // the test is over
+	return db
+}
+
+// assertUsers compares what Redis has of each user with the database, where nothing is
+// pending.
+func (s *shop) assertUsers(t *testing.T) {
+	t.Helper()
+	want := make(map[string]string)
+	rows, err := s.sql(t).QueryContext(t.Context(), `SELECT user_id, units FROM tb_stock_user WHERE goods_id = ?`, goods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close() //nolint:errcheck // what can fail has failed in rows.Err
+	for rows.Next() {
+		var user, units string
+		if err := rows.Scan(&user, &units); err != nil {
+			t.Fatal(err)
+		}
+		want[user] = units
+	}
+	got, err := s.client.HGetAll(t.Context(), s.key("users:1")).Result()
+	if err := errors.Join(err, rows.Err()); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("Redis has %d users, the database %d, and they differ", len(got), len(want))
+	}
+}
+
+// A replica dies in the middle of a rebuild for many users, while sales go on. Another
+// one goes on with the next page, in the same epoch, and every unit and user is counted.
+func TestARebuildGoesOnWhereAnotherReplicaStopped(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 1000)
+	first, second := labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address)
+	seller := s.replica(t, "seller", idle)
+	s.limit(t, seller, 3)
+	s.addUsers(t)
+	reported := orders(sell(t, seller, by("小明", 1)))
+	settle(t, seller)
+	reported = append(reported, sell(t, seller, by("小明", 1)))
+
+	a := s.replica(t, "a", at(first.Address))
+	const stopped = 50 // pages of 1,000 users
+	held := first.Arm(fault.Rule{Sent: "\r\nstage\r\n", Nth: stopped, Do: fault.Hold})
+	if _, err := s.store.Restock(t.Context(), goods, 1, "restock"); err != nil {
+		t.Fatal(err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	restocked := make(chan error, 1)
+	go func() { restocked <- a.Restocked(cancelled, goods, 1) }()
+	if err := held.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := errors.Join(<-restocked, a.Close()); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the restock was answered with %v, want %v", err, context.Canceled)
+	}
+	for range 20 { // in the old epoch
+		reported = append(reported, sell(t, seller, buy1by("during")))
+	}
+	held.Pass() // the late step must not be counted twice
+
+	d, err := seller.Drift(t.Context(), goods)
+	if err != nil || d.Rebuilding == nil || d.Rebuilding.Users < (stopped-1)*1000 {
+		t.Fatalf("the rebuild stands at %+v (%v)", d.Rebuilding, err)
+	}
+	steps := second.Arm(fault.Rule{Sent: "\r\nstage\r\n", Nth: manyUsers, Do: fault.Count})
+	b := s.replica(t, "b", at(second.Address))
+	if err := b.Restocked(t.Context(), goods, 1); err != nil {
+		t.Fatal(err)
+	}
+	if n := steps.Seen(); n > manyUsers/1000-stopped+2 {
+		t.Errorf("%d pages were staged again", n)
+	}
+	place, err := s.store.Place(t.Context(), goods, hot.Place)
+	if err != nil || place.Epoch != d.Rebuilding.Epoch {
+		t.Errorf("the place is %+v (%v), want it in epoch %d", place, err, d.Rebuilding.Epoch)
+	}
+	reported = append(reported, sell(t, b, by("小明", 1)))
+	assertHas(t, b, "小明", 3)
+	assertHas(t, b, "user-777", 1)
+	s.assertExact(t, b, reported)
+	s.assertUsers(t)
+}
+
+// buy1by is one unit for a user of its own.
+func buy1by(prefix string) stock.Purchase {
+	p := buy(1)
+	p.UserID = prefix + p.RequestID
+	return p
+}
+
+// A purchase whose time is over does not end the rebuild that it has begun: the next
+// one finds the counter.
+func TestARebuildOutlastsThePurchaseThatBeganIt(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	way := labtest.NewProxy(t, server.Address)
+	a := s.replica(t, "a", at(way.Address))
+	held := way.Arm(fault.Rule{Sent: "\r\npage\r\n", Do: fault.Hold})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := a.Deduct(ctx, goods, []stock.Purchase{buy(1)}); !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("the first purchase is answered with %v, want %v", err, stock.ErrBusy)
+	}
+	held.Pass()
+	await(t, "the counter", func() bool {
+		d, err := a.Drift(t.Context(), goods)
+		return err == nil && d.Installed && d.Epoch == 1
+	})
+}
+
+// The marker has expired, and another owner has it: it is not taken away from that.
+func TestAMarkerIsLeftToItsOwner(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	way := labtest.NewProxy(t, server.Address)
+	a := s.replica(t, "a", at(way.Address))
+	held := way.Arm(fault.Rule{Sent: "\r\npage\r\n", Do: fault.Hold})
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := a.Deduct(ctx, goods, []stock.Purchase{buy(1)})
+		answered <- err
+	}()
+	if err := held.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.client.Set(t.Context(), s.key("filling:1"), "another", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	held.Pass()
+	if err := <-answered; !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("the purchase is answered with %v, want %v", err, stock.ErrBusy)
+	}
+	if owner := s.client.Get(t.Context(), s.key("filling:1")).Val(); owner != "another" {
+		t.Errorf("the marker is %q, want the other owner's", owner)
+	}
+	if err := s.client.Del(t.Context(), s.key("filling:1")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.assertExact(t, a, orders(sell(t, a, buy(1))))
+}
+
+// One item fails, and the others are repaired: the one that drifted, and the one whose
+// counter is absent.
+func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a := s.replica(t, "a")
+	for _, id := range []int64{2, 3} {
+		if err := s.store.CreateGoods(t.Context(), id, 10, "create-"+strconv.FormatInt(id, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id := range int64(3) {
+		if _, err := a.Deduct(t.Context(), id+1, []stock.Purchase{buy(1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	absent := strings.Replace(s.key("goods:2"), "{stock-1}", "{stock-0}", 1)
+	for _, err := range []error{
+		s.client.Set(t.Context(), s.key("goods:1"), "no counter", 0).Err(),
+		s.client.Del(t.Context(), absent).Err(),
+		s.client.HIncrBy(t.Context(), s.key("goods:3"), "units", 5).Err(),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Reconcile(t.Context()); err == nil || !strings.Contains(err.Error(), "goods 1:") {
+		t.Errorf("the failure is %v, want it to name goods 1", err)
+	}
+	for id := range int64(2) {
+		d, err := a.Drift(t.Context(), id+2)
+		if err != nil || !d.Installed || d.Redis != 9 {
+			t.Errorf("after the repair the drift is %+v (%v)", d, err)
+		}
+	}
+}
