@@ -43,7 +43,7 @@ func TestAWalkIsAFunctionOfItsSeed(t *testing.T) {
 func TestTheSeedsThatFoundBugsKeepTheirStrategies(t *testing.T) {
 	for seed, want := range map[uint64]string{
 		4: "channel", 28: "mutex-in-tx", 44: "redis-reentrant",
-		8: "channel sql-bucket", 9: "mutex-in-tx naive-decrement naive redis-stock", 23: "redis-setnx-ttl redis-stock",
+		8: "channel sql-bucket", 100: "mutex-in-tx redis-stock", 23: "redis-setnx-ttl redis-stock",
 		11: "mutex redis-lua redis-decr sql-bucket",
 	} {
 		if got := strings.Join(planWalk(seed).strategies, " "); got != want {

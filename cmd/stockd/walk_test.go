@@ -31,12 +31,13 @@ import (
 // first and the last seed, as in 100-199.
 const walkSeed = "STOCKDTEST_WALK_SEED"
 
-// Random walks over all that can be done to an item while it is on sale. A restock
-// was lost under 4, 28 and 44: a holder wrote what it had computed from the stock
-// before it. Units that were moved were there twice under 8, 9 and 23, for the same
-// reason. 30 and 49 have a fault of each kind.
+// Random walks over all that can be done to an item while it is on sale. Strategies
+// that wrote what they had computed from an earlier read lost a restock under 4, 28
+// and 44 in every run, and doubled the units that were moved beside them under 8 in
+// nearly every run and under 100 in some; 23 and 49 have both. 30 and 49 have a fault of
+// each kind.
 func TestRandomWalks(t *testing.T) {
-	runWalks(t, servers.MariaDB, seedsOr(t, 4, 28, 44, 8, 9, 23, 30, 49))
+	runWalks(t, servers.MariaDB, seedsOr(t, 4, 28, 44, 8, 100, 23, 30, 49))
 }
 
 // The same over one replica with a database and a Redis of its own.
