@@ -56,7 +56,7 @@ func sellsBy(name string) func(*testing.T, *subject, int64) (restocked, sold int
 		other := s.another(t, name)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), settleWithin)
 		defer cancel()
-		err := oneOf(other.strategy.Deduct(ctx, goodsID, []stock.Purchase{by("another", 1)}))
+		err := oneOf(other.bare[0].Deduct(ctx, goodsID, []stock.Purchase{by("another", 1)}))
 		other.settle(t, goodsID)
 		if err != nil {
 			if !errors.Is(err, stock.ErrInsufficientStock) && !errors.Is(err, stock.ErrBusy) {
@@ -68,28 +68,33 @@ func sellsBy(name string) func(*testing.T, *subject, int64) (restocked, sold int
 	}
 }
 
-// other is another strategy than the subject, on the same store and servers.
-type other struct {
-	*subject
-	strategy strategy.Strategy
+// others are strategies beside the subject, on the same store and servers: one of
+// each name for all subjects.
+type others struct {
+	t    *testing.T // of the whole suite
+	made map[string]*subject
 }
 
-// another makes a strategy of the registry by its name.
-func (s *subject) another(t *testing.T, name string) other {
+// another is a strategy of the registry by its name, as one replica has it.
+func (s *subject) another(t *testing.T, name string) *subject {
 	t.Helper()
+	if made := s.others.made[name]; made != nil {
+		return made
+	}
 	for _, entry := range strategy.Registry() {
 		if entry.Name != name {
 			continue
 		}
-		renamed := *s
-		renamed.entry = entry
-		made := entry.New(s.depsOf(t, entry, s.store))
-		closeAfter(t, made)
-		renamed.bare = []strategy.Strategy{made}
-		return other{&renamed, made}
+		other := *s
+		other.entry = entry
+		made := entry.New(s.depsOf(s.others.t, entry, s.store))
+		closeAfter(s.others.t, made)
+		other.bare = []strategy.Strategy{made}
+		s.others.made[name] = &other
+		return &other
 	}
 	t.Fatalf("the registry has no %s", name)
-	return other{}
+	return nil
 }
 
 // middle runs a function once, in the middle of the next sale.
@@ -106,40 +111,31 @@ func (m *middle) Between(ctx context.Context, _ string, _ int64) context.Context
 
 // middleWithin is how long a sale waits for what happens in its middle. One that
 // holds the row waits in vain: the change comes after it.
-const middleWithin = 100 * time.Millisecond
+const middleWithin = 50 * time.Millisecond
 
 // noticesWhatChangesBesideASale has every change happen in the middle of one
 // purchase, fenced and not: nothing of either is lost or doubled, whatever the
 // strategy does to purchases of its own.
 func noticesWhatChangesBesideASale(t *testing.T, s *subject) {
+	seen := new(middle)
+	deps := s.deps(t, s.store)
+	deps.Lab = seen
+	bare := s.entry.New(deps)
+	closeAfter(t, bare)
+	replicas := []strategy.Strategy{s.group(t, bare)}
+	if fencer, can := bare.(strategy.Fencer); can {
+		replicas = append(replicas, s.group(t, fencer.Fenced()))
+	}
 	for _, change := range changesBeside() {
 		t.Run(change.name, func(t *testing.T) {
-			if len(change.needs) > 0 && s.missing(t, change.needs) {
-				t.Skipf("needs %v", change.needs)
+			if len(change.needs) > 0 {
+				s.bench.Locks(t, change.needs) // skips where one of them is missing
 			}
-			seen := new(middle)
-			deps := s.deps(t, s.store)
-			deps.Lab = seen
-			bare := s.entry.New(deps)
-			closeAfter(t, bare)
-			assertChangeNoticed(t, s, change, seen, s.group(t, bare))
-			if fencer, can := bare.(strategy.Fencer); can {
-				assertChangeNoticed(t, s, change, seen, s.group(t, fencer.Fenced()))
+			for _, replica := range replicas {
+				assertChangeNoticed(t, s, change, seen, replica)
 			}
 		})
 	}
-}
-
-// missing tells whether one of the backends is not there, in a subtest of its own
-// that then says so.
-func (s *subject) missing(t *testing.T, needs []lock.Backend) bool {
-	t.Helper()
-	there := false
-	t.Run("Backends", func(t *testing.T) {
-		s.bench.Locks(t, needs)
-		there = true
-	})
-	return !there
 }
 
 func assertChangeNoticed(t *testing.T, s *subject, change beside, seen *middle, sells strategy.Strategy) {

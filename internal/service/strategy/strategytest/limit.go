@@ -242,7 +242,7 @@ func followsTheLimit(t *testing.T, s *subject) {
 func countsWhatOthersSold(t *testing.T, s *subject) {
 	goods := s.createLimited(t, 100, perUser)
 	other := s.another(t, "sql-conditional")
-	if err := oneOf(other.strategy.Deduct(t.Context(), goods, []stock.Purchase{by("a", 2)})); err != nil {
+	if err := oneOf(other.bare[0].Deduct(t.Context(), goods, []stock.Purchase{by("a", 2)})); err != nil {
 		t.Fatal(err)
 	}
 	assertLimited(t, oneOf(s.deduct(t.Context(), goods, by("a", 2))), 2)

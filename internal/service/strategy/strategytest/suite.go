@@ -39,6 +39,7 @@ func Run(t *testing.T, bench Bench) {
 	stores := []*repo.Store{bench.Open(t, "replica-1"), bench.Open(t, "replica-2"), bench.Open(t, "replica-3")}
 	goods := new(atomic.Int64)
 	prefix := "suite-" + rand.Text() // the servers are shared by suites on other databases
+	others := others{t: t, made: make(map[string]*subject)}
 	// Databases share one Redis, which must not know the goods of another one.
 	goods.Store(mathrand.Int64N(1 << 40))
 	for _, entry := range strategy.Registry() {
@@ -47,6 +48,7 @@ func Run(t *testing.T, bench Bench) {
 		}
 		t.Run(entry.Name, func(t *testing.T) {
 			s := newSubject(t, bench, prefix, entry, stores, goods)
+			s.others = others
 			s.run(t, contents())
 			t.Run("grouped", func(t *testing.T) { s.grouped(t).run(t, groupedContents()) })
 		})
@@ -118,9 +120,10 @@ type subject struct {
 	goods    *atomic.Int64
 	// bare are the replicas as the registry makes them; group makes replicas of
 	// them.
-	bare  []strategy.Strategy
-	group func(t *testing.T, bare strategy.Strategy) strategy.Strategy
-	bench Bench
+	bare   []strategy.Strategy
+	group  func(t *testing.T, bare strategy.Strategy) strategy.Strategy
+	bench  Bench
+	others others
 	// prefix begins all keys in Redis.
 	prefix string
 }
