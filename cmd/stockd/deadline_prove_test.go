@@ -16,7 +16,8 @@ import (
 )
 
 // The same as TestAHungBackendHoldsUpNeitherRequestsNorTheExit for every strategy,
-// with the link frozen and not the server: what was sent arrives later.
+// with the link frozen and not the server: what was sent arrives later; or with the
+// replies alone: the server has acted on what looks lost.
 func TestProveAFrozenLinkHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 	needLocal(t)
 	needLockServers(t)
@@ -36,26 +37,29 @@ func TestProveAFrozenLinkHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 		"STOCKD_DATABASE_DSN=" + dsn.FormatDSN(), "STOCKD_REDIS_ADDRESSES=" + redis.Address,
 		"STOCKD_ZOOKEEPER_ADDRESSES=" + zookeeper.Address, "STOCKD_ETCD_ENDPOINTS=http://" + etcd.Address,
 	}
-	for i, f := range []frozen{
+	links := []frozen{
 		frozenLink(database, true, "naive", "mutex", "channel", "sql-conditional", "sql-for-update", "sql-optimistic", "sql-bucket",
 			"sql-insert-lock", "sql-version-lock", "sql-row-lock", "sql-named-lock", "redis-decr", "redis-lua", "zk-sequential", "etcd", "redlock"),
 		frozenLink(redis, false, "redis-setnx-owner", "redis-getset", "redis-lua", "redis-reentrant", "redis-fair", "redsync", "redis-decr",
 			"redis-list", "redis-stock"),
 		frozenLink(zookeeper, false, "zk-ephemeral", "zk-herd", "zk-sequential"),
 		frozenLink(etcd, false, "etcd"),
-	} {
-		t.Run([]string{"database", "redis", "zookeeper", "etcd"}[i], func(t *testing.T) {
-			f.test(t, slices.Concat(backends.Env(), env), int64(i+1)*100)
-		})
+	}
+	for i, f := range links {
+		name := []string{"database", "redis", "zookeeper", "etcd"}[i]
+		t.Run(name, func(t *testing.T) { f.test(t, slices.Concat(backends.Env(), env), int64(i+1)*100) })
+		f.pause = does([]*fault.Proxy{database, redis, zookeeper, etcd}[i].FreezeReplies)
+		t.Run(name+", replies alone", func(t *testing.T) { f.test(t, slices.Concat(backends.Env(), env), int64(i+11)*100) })
 	}
 }
 
 func frozenLink(p *fault.Proxy, reads bool, strategies ...string) frozen {
-	does := func(do func()) func(context.Context) error {
-		return func(context.Context) error {
-			do()
-			return nil
-		}
-	}
 	return frozen{pause: does(p.Freeze), resume: does(p.Thaw), strategies: strategies, reads: reads}
+}
+
+func does(do func()) func(context.Context) error {
+	return func(context.Context) error {
+		do()
+		return nil
+	}
 }

@@ -29,12 +29,13 @@ type Proxy struct {
 	proxy *toxiproxy.Proxy
 	delay atomic.Int64 // a time.Duration
 
-	mu     sync.Mutex
-	points []*Point       // armed, and not reached yet
-	links  map[*link]bool // that are open
-	newest *link          // whose replies have no way yet
-	mute   bool
-	frozen chan struct{} // closed by Thaw; nil where it is not frozen
+	mu          sync.Mutex
+	points      []*Point       // armed, and not reached yet
+	links       map[*link]bool // that are open
+	newest      *link          // whose replies have no way yet
+	mute        bool
+	frozen      chan struct{} // closed by Thaw; nil where it is not frozen
+	repliesOnly bool          // requests pass while it is frozen
 }
 
 // portTries bounds how often somebody else may take a port that was free.
@@ -77,7 +78,7 @@ func (p *Proxy) install(direction stream.Direction, link func() *link, pass pass
 	if !is {
 		return fmt.Errorf("the toxic is a %T", wrapper.Toxic)
 	}
-	ours.link, ours.pass = link, pass
+	ours.link, ours.pass, ours.reply = link, pass, direction == stream.Downstream
 	return nil
 }
 
@@ -132,15 +133,21 @@ func (p *Proxy) Slow(delay time.Duration) { p.delay.Store(int64(delay)) }
 
 // Freeze keeps what both sides say, in order, until Thaw. Connections stay, and
 // new ones are made.
-func (p *Proxy) Freeze() {
+func (p *Proxy) Freeze() { p.freeze(false) }
+
+// FreezeReplies keeps what the server says, in order, until Thaw. The server goes on
+// receiving and acting.
+func (p *Proxy) FreezeReplies() { p.freeze(true) }
+
+func (p *Proxy) freeze(repliesOnly bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.frozen == nil {
+	if p.repliesOnly = repliesOnly; p.frozen == nil {
 		p.frozen = make(chan struct{})
 	}
 }
 
-// Thaw lets go what Freeze has kept.
+// Thaw lets go what Freeze or FreezeReplies has kept.
 func (p *Proxy) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,10 +157,13 @@ func (p *Proxy) Thaw() {
 	}
 }
 
-// ice is what to wait for before anything may pass, or nil.
-func (p *Proxy) ice() <-chan struct{} {
+// ice is what to wait for before a request or a reply may pass, or nil.
+func (p *Proxy) ice(reply bool) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.repliesOnly && !reply {
+		return nil
+	}
 	return p.frozen
 }
 

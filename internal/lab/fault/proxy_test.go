@@ -252,6 +252,19 @@ func TestAFrozenLinkLosesNothing(t *testing.T) {
 	must(t, ended(t, done))
 }
 
+func TestFrozenRepliesArriveAfterTheServerActed(t *testing.T) {
+	p, far, near := through(t)
+	must(t, far.Ping(t.Context()).Err())
+	p.FreezeReplies()
+	done := later(func() error { return far.Incr(t.Context(), "n").Err() })
+	pending(t, done, "the reply")
+	if n := near.Get(t.Context(), "n").Val(); n != "1" {
+		t.Errorf("the server has acted %q times, want once", n)
+	}
+	p.Thaw()
+	must(t, ended(t, done))
+}
+
 func TestALinkIsRedirected(t *testing.T) {
 	p, far, near := through(t)
 	must(t, near.Set(t.Context(), "name", "first", 0).Err())

@@ -14,8 +14,9 @@ import (
 // concerns both directions, of which toxiproxy's own toxics see one each; and
 // toxics that come and go while links are in use can wait for each other for ever.
 type toxic struct {
-	link func() *link
-	pass passing
+	link  func() *link
+	pass  passing
+	reply bool // it is the direction of replies
 }
 
 // passing does with a piece what is to be done, and reports whether the link goes
@@ -48,7 +49,7 @@ func (t *toxic) next(l *link, stub *toxics.ToxicStub) bool {
 	case <-l.ended:
 		return false
 	case piece := <-stub.Input:
-		return piece != nil && l.delay(piece) && t.pass(l, piece, stub.Output)
+		return piece != nil && l.delay(piece, t.reply) && t.pass(l, piece, stub.Output)
 	}
 }
 
@@ -73,7 +74,7 @@ func (l *link) end() {
 }
 
 // delay waits until a piece is due, and reports whether the link is still there.
-func (l *link) delay(piece *stream.StreamChunk) bool {
+func (l *link) delay(piece *stream.StreamChunk, reply bool) bool {
 	if late := time.Duration(l.proxy.delay.Load()) - time.Since(piece.Timestamp); late > 0 {
 		select {
 		case <-time.After(late):
@@ -81,7 +82,7 @@ func (l *link) delay(piece *stream.StreamChunk) bool {
 			return false
 		}
 	}
-	for ice := l.proxy.ice(); ice != nil; ice = l.proxy.ice() {
+	for ice := l.proxy.ice(reply); ice != nil; ice = l.proxy.ice(reply) {
 		select {
 		case <-ice:
 		case <-l.ended:
