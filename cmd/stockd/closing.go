@@ -47,13 +47,19 @@ type part struct {
 // newClosing forces the exit a bounded time after ctx has ended.
 func newClosing(ctx context.Context, c config.HTTP) *closing {
 	o := &closing{limit: c.DrainDelay + c.Drain + exitWithin - exitMargin, expired: make(chan struct{})}
-	context.AfterFunc(ctx, func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
+	context.AfterFunc(ctx, func() { o.arm() })
+	return o
+}
+
+// arm sets the time of the exit, once.
+func (o *closing) arm() (until time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.until.IsZero() {
 		o.until = time.Now().Add(o.limit)
 		time.AfterFunc(o.limit, func() { close(o.expired) })
-	})
-	return o
+	}
+	return o.until
 }
 
 // run does work, and returns with it or when the replica has to exit: the end of
@@ -92,12 +98,10 @@ func (o *closing) open() []string {
 // close closes the parts, the last opened first. One that does not end in time is
 // left behind, and waited for when the others are closed.
 func (o *closing) close() error {
+	until := o.arm() // it may be a listener that fails, and no signal
 	o.mu.Lock()
-	parts, until := slices.Clone(o.parts), o.until
+	parts := slices.Clone(o.parts)
 	o.mu.Unlock()
-	if until.IsZero() {
-		until = time.Now().Add(o.limit)
-	}
 	var errs []error
 	var late []<-chan error
 	for _, p := range slices.Backward(parts) {

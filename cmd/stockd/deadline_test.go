@@ -115,6 +115,9 @@ func (f frozen) purchases(goods int64) map[string]string {
 // all are the other routes, too.
 func (f frozen) all(goods int64) map[string]string {
 	list := f.purchases(goods)
+	if i := slices.Index(f.strategies, "redis-stock"); i >= 0 { // Redis is to be notified
+		list["restock of redis-stock"] = fmt.Sprintf("POST admin/goods/%d/restock?quantity=1", goods+int64(i))
+	}
 	if f.reads {
 		id := strconv.FormatInt(goods, 10)
 		list["goods"] = "GET /goods/" + id

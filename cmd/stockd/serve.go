@@ -95,6 +95,7 @@ func serveWith(ctx context.Context, c config.Config, heard observation, open *cl
 		return err
 	}
 	inventory := service.NewInventory(store, catalogue)
+	open.add("changes of items", inventory.Close)
 	open.add("background jobs", quietly(keep(ctx,
 		catalogue.KeepSwitches,
 		func(ctx context.Context) { keepTotals(ctx, inventory, log) },

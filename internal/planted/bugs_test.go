@@ -247,7 +247,7 @@ func defects() []defect {
 		},
 		{
 			name: "a holder that was late writes after all (the fence is not required)",
-			file: "internal/repo/fence.go", old: "writeStock + ` AND claim = ?`", new: "writeStock + ` AND ? <> ''`",
+			file: "internal/repo/fence.go", old: "writeStock + ` AND claim = ? AND fence = ? AND fence_by = ?`", new: "writeStock + ` AND ? <> '' AND ? > 0 AND ? <> ''`",
 			pkg: "./internal/service/strategy", test: "TestATokenCheckedOnlyAtTheWriteLosesAnUpdate/mariadb/claimed_before_the_read", needs: "mariadb",
 		},
 		{

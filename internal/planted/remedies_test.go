@@ -98,7 +98,7 @@ func breaches() []breach {
 		},
 		{
 			name: "the fence is not required at the write",
-			file: "internal/repo/fence.go", old: "writeStock + ` AND claim = ?`", new: "writeStock + ` AND ? <> ''`",
+			file: "internal/repo/fence.go", old: "writeStock + ` AND claim = ? AND fence = ? AND fence_by = ?`", new: "writeStock + ` AND ? <> '' AND ? > 0 AND ? <> ''`",
 			experiment: "paused-holder", remedies: []string{"redis-lua-fenced", "zk-sequential-fenced", "etcd-fenced"},
 		},
 		{

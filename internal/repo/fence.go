@@ -10,9 +10,9 @@ import (
 
 // A fence keeps a holder out that lost its lock and does not know it. The token
 // of the lease is claimed before the stock is read, and the claim is required at
-// the write: whoever claims later shuts out all who claimed before, also those who
-// have read already. Tokens are compared within one strategy; another strategy's
-// claim shuts out as well, whatever its number.
+// the write: a later claim rejects every earlier one, also of holders that have read
+// already. Tokens are compared within one strategy; another strategy's claim rejects
+// as well, whatever its number.
 //
 // A token is not unique where its counter was lost: a Redis or a database that was
 // promoted before it had the last increment gives the same number again. So each
@@ -23,9 +23,10 @@ const (
 	claimFence = `UPDATE tb_goods_stock SET fence = ?, fence_by = ?, claim = ?
 		WHERE goods_id = ? AND (fence <= ? OR fence_by <> ?)`
 
-	writeStockIfClaimed = writeStock + ` AND claim = ?`
+	// The token is compared, too: a replica that knows no claims leaves the last one.
+	writeStockIfClaimed = writeStock + ` AND claim = ? AND fence = ? AND fence_by = ?`
 
-	readClaim = `SELECT claim FROM tb_goods_stock WHERE goods_id = ?`
+	isClaimed = `SELECT COUNT(*) FROM tb_goods_stock WHERE goods_id = ? AND claim = ? AND fence = ? AND fence_by = ?`
 
 	readFence = `SELECT COALESCE(MAX(fence), 0) FROM tb_goods_stock WHERE goods_id = ? AND fence_by = ?`
 )
@@ -65,15 +66,16 @@ func (s *Store) Fence(ctx context.Context, goodsID int64) (token uint64, err err
 // SetStockIfClaimed is SetStock for a holder whose claim is still the last one, and
 // stock.ErrFenced for every other.
 func (t *Tx) SetStockIfClaimed(ctx context.Context, read stock.Goods, units int64, claim Claim) error {
-	written, err := t.writeComputed(ctx, "set stock of claim", writeStockIfClaimed, read, units, claim.name)
+	written, err := t.writeComputed(ctx, "set stock of claim", writeStockIfClaimed, read, units, claim.name, claim.Token, t.store.strategy)
 	if err != nil || written {
 		return err
 	}
-	var last string
-	if err := t.conn().QueryRowContext(ctx, readClaim, read.ID).Scan(&last); err != nil {
+	var ours bool
+	err = t.conn().QueryRowContext(ctx, isClaimed, read.ID, claim.name, claim.Token, t.store.strategy).Scan(&ours)
+	if err != nil {
 		return t.store.fault(ctx, "read claim", err)
 	}
-	if last == claim.name {
+	if ours {
 		return rowChanged(read.ID)
 	}
 	return fmt.Errorf("%w: goods %d was claimed after token %d", stock.ErrFenced, read.ID, claim.Token)

@@ -3,6 +3,7 @@ package repo
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -23,6 +24,10 @@ const (
 	allowUsers = `UPDATE tb_stock_user SET allowed = units WHERE goods_id = ? AND units > ? AND units > allowed`
 )
 
+// RecountWithin bounds the transaction of a limit, which may read the whole ledger of
+// an item.
+const RecountWithin = 10 * time.Minute
+
 // SetLimit sets how many units of a goods one buyer may have, 0 to stock.MaxPerUser;
 // 0 is any number. From its return on nothing is sold under another limit, but for
 // what has been promised already.
@@ -32,7 +37,8 @@ const (
 // no such goods. stock.ErrUnknownOutcome: it may be set; setting it again does what is
 // left to do.
 func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
-	err := s.InTx(ctx, func(tx *Tx) error {
+	// It writes no row of the ledger, so that the running totals need not wait for it.
+	err := s.inTx(ctx, RecountWithin, func(tx *Tx) error {
 		goods, err := tx.lockGoods(ctx, goodsID)
 		if err != nil || goods.PerUser == perUser {
 			return err
@@ -54,7 +60,7 @@ func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
 	// Whoever has more than a limit that is lower now was allowed to. Not in the same
 	// transaction: it would have the row first, and then wait for buyers, who wait
 	// for the row.
-	err = s.InTx(ctx, func(tx *Tx) error {
+	err = s.inTx(ctx, RecountWithin, func(tx *Tx) error {
 		_, err := tx.write(ctx, "allow what buyers have", allowUsers, goodsID, perUser)
 		return err
 	})

@@ -2,7 +2,9 @@ package repo_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -88,5 +90,40 @@ func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
 		if err := hasty.SetLimit(t.Context(), 1, 2); err != nil {
 			t.Errorf("setting it again: %v", err)
 		}
+	})
+}
+
+// The first limit of an item reads its whole ledger, which may take longer than any
+// purchase may.
+func TestALimitMayTakeLongerThanAPurchase(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		const longest = 300 * time.Millisecond // of a purchase
+		s, err := repo.Open(t.Context(), repo.Options{
+			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: time.Second,
+			TxTimeout: longest,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
+		other := labtest.Open(t, d, "other")
+		create(t, other, 1, 10)
+		locked := make(chan struct{})
+		var holder sync.WaitGroup
+		holder.Go(func() {
+			if err := other.InTx(t.Context(), func(tx *repo.Tx) error {
+				_, err := tx.GoodsForUpdate(t.Context(), 1)
+				close(locked)
+				time.Sleep(3 * longest)
+				return err
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+		<-locked
+		if err := s.SetLimit(t.Context(), 1, 2); err != nil {
+			t.Errorf("the limit is answered with %v", err)
+		}
+		holder.Wait()
 	})
 }

@@ -175,7 +175,7 @@ const deadlockTries = 10
 // must not be written after a rollback without another read: where the database has
 // chosen the transaction as a victim, it is ErrRowChanged.
 func (s *Store) InTxOnce(ctx context.Context, do func(*Tx) error) error {
-	err := s.once(ctx, do)
+	err := s.once(ctx, s.timeout, do)
 	if errors.Is(err, errDeadlock) {
 		s.retried(s.strategy)
 		return fmt.Errorf("%w: %w", ErrRowChanged, err)
@@ -190,8 +190,12 @@ func (s *Store) InTxOnce(ctx context.Context, do func(*Tx) error) error {
 // a bounded number of times. ErrUnknownOutcome: the commit was sent and its
 // answer did not come. Every other error means that nothing was written.
 func (s *Store) InTx(ctx context.Context, do func(*Tx) error) error {
+	return s.inTx(ctx, s.timeout, do)
+}
+
+func (s *Store) inTx(ctx context.Context, limit time.Duration, do func(*Tx) error) error {
 	for try := 1; ; try++ {
-		err := s.once(ctx, do)
+		err := s.once(ctx, limit, do)
 		if !errors.Is(err, errDeadlock) || try == deadlockTries {
 			return err
 		}
@@ -202,8 +206,9 @@ func (s *Store) InTx(ctx context.Context, do func(*Tx) error) error {
 	}
 }
 
-func (s *Store) once(ctx context.Context, do func(*Tx) error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+// once runs one transaction within a limit, and within ctx.
+func (s *Store) once(ctx context.Context, limit time.Duration, do func(*Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := s.takeTurn(ctx); err != nil {
 		return err

@@ -55,11 +55,13 @@ func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Dur
 func newService(entry strategy.Entry, deps strategy.Deps, gathered strategy.Ledger, timeout time.Duration) *Service {
 	heard := deps.Observer()
 	deps.Group.Timeout, deps.Group.Log, deps.Group.Observer = timeout, deps.Log, heard
-	deps.Group.Settled = func(ctx context.Context, goodsID int64) error {
-		_, err := deps.Store.GoodsSettled(ctx, goodsID)
-		return err
-	}
 	bare := entry.New(deps)
+	if _, ok := bare.(strategy.Promiser); !ok { // its outcomes are not the row's
+		deps.Group.Settled = func(ctx context.Context, goodsID int64) error {
+			_, err := deps.Store.GoodsSettled(ctx, goodsID)
+			return err
+		}
+	}
 	plain := &Service{entry: entry, strategy: bare, bare: bare, ledger: deps.Store, timeout: timeout, heard: heard}
 	plain.grouped = plain.groupedBy(gathered, deps.Group)
 	if fencer, can := plain.strategy.(strategy.Fencer); can {

@@ -15,15 +15,20 @@ import (
 // Inventory looks after the goods: what an owner of a shop does, and not a
 // buyer.
 type Inventory struct {
-	store     *repo.Store
-	catalogue *Catalogue
+	store      *repo.Store
+	catalogue  *Catalogue
+	background *background
 }
 
-// NewInventory looks after the goods of a store. The strategies of the catalogue
-// hear of every restock.
+// NewInventory looks after the items of a store. The strategies of the catalogue are
+// notified of every restock. It must be closed before the catalogue.
 func NewInventory(store *repo.Store, catalogue *Catalogue) *Inventory {
-	return &Inventory{store: store, catalogue: catalogue}
+	return &Inventory{store: store, catalogue: catalogue, background: newBackground(catalogue.log)}
 }
+
+// Close waits a moment for the changes that go on after their requests, and then cuts
+// them off.
+func (i *Inventory) Close() error { return i.background.close() }
 
 // Goods is what is in stock of a goods. stock.ErrUnknownGoods: there is none.
 func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
@@ -125,13 +130,13 @@ func (i *Inventory) Create(ctx context.Context, goodsID, units, perUser int64, k
 	if err != nil {
 		return stock.Goods{}, err
 	}
-	return i.store.InStock(ctx, goodsID)
+	return i.changed(ctx, goodsID, "the item was created", nil)
 }
 
 // Restock adds units. A key that was restocked under before adds nothing.
 // stock.ErrUnknownOutcome may also mean that the units were added, and that a
-// strategy that keeps a copy of the stock was not to be told: sending the same
-// key again tells it.
+// strategy that keeps a copy of the stock could not be notified in time: sending the
+// same key again notifies it.
 func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key string) (stock.Goods, error) {
 	requestID, err := requestID(key)
 	if err != nil {
@@ -144,35 +149,53 @@ func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key strin
 	if err != nil {
 		return stock.Goods{}, err
 	}
-	if err := notify(ctx, func(ctx context.Context) error { return i.catalogue.Restocked(ctx, goodsID, units) }); err != nil {
-		return stock.Goods{}, fmt.Errorf("%w: the units were added: %w", stock.ErrUnknownOutcome, err)
-	}
-	return i.store.InStock(ctx, goodsID)
+	// A copy that is not notified keeps selling the old stock.
+	err = i.background.do(ctx, notifyWithin, "notify the strategies of a restock", func(ctx context.Context) error {
+		return i.catalogue.Restocked(ctx, goodsID, units)
+	})
+	return i.changed(ctx, goodsID, "the units were added", err)
 }
 
-// SetLimit sets how many units of a goods one buyer may have, 0 to stock.MaxPerUser; 0
-// is any number. Setting it again changes nothing. stock.ErrUnknownOutcome may also
-// mean that it was set, and that a strategy that looks at it elsewhere was not to be
-// told: setting it again tells it.
+// SetLimit sets how many units of an item one buyer may have, 0 to stock.MaxPerUser; 0
+// is any number. Setting it again changes nothing. The first limit of an item counts
+// what was bought before, which may take longer than the request:
+// stock.ErrUnknownOutcome may mean that this goes on, or that the limit was set and a
+// strategy that looks at it elsewhere could not be notified. Setting it again finds out.
 func (i *Inventory) SetLimit(ctx context.Context, goodsID, perUser int64) (stock.Goods, error) {
-	if err := i.store.SetLimit(ctx, goodsID, perUser); err != nil {
+	err := i.background.do(ctx, limitWithin, "set a limit", func(ctx context.Context) error {
+		if err := i.store.SetLimit(ctx, goodsID, perUser); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, notifyWithin)
+		defer cancel()
+		if err := i.catalogue.LimitChanged(ctx, goodsID); err != nil {
+			return fmt.Errorf("%w: the limit was set: %w", stock.ErrUnknownOutcome, err)
+		}
+		return nil
+	})
+	if err != nil {
 		return stock.Goods{}, err
 	}
-	if err := notify(ctx, func(ctx context.Context) error { return i.catalogue.LimitChanged(ctx, goodsID) }); err != nil {
-		return stock.Goods{}, fmt.Errorf("%w: the limit was set: %w", stock.ErrUnknownOutcome, err)
-	}
-	return i.store.InStock(ctx, goodsID)
+	return i.changed(ctx, goodsID, "the limit was set", nil)
 }
 
-// notifyWithin bounds how long the strategies are notified of what is committed.
-const notifyWithin = 30 * time.Second
+const (
+	// notifyWithin bounds how long the strategies are notified of what is committed.
+	notifyWithin = 30 * time.Second
+	// limitWithin bounds the setting of a limit, with both of its transactions.
+	limitWithin = 2*repo.RecountWithin + notifyWithin
+)
 
-// notify goes on when the request is cancelled: what is committed is not undone, and
-// a copy that is not notified keeps selling the old stock.
-func notify(ctx context.Context, strategies func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyWithin)
-	defer cancel()
-	return strategies(ctx)
+// changed is the item after a change that is committed: what fails now does not undo it.
+func (i *Inventory) changed(ctx context.Context, goodsID int64, done string, err error) (stock.Goods, error) {
+	var goods stock.Goods
+	if err == nil {
+		goods, err = i.store.InStock(ctx, goodsID)
+	}
+	if err != nil {
+		return stock.Goods{}, fmt.Errorf("%w: %s: %w", stock.ErrUnknownOutcome, done, err)
+	}
+	return goods, nil
 }
 
 // excuse forgives a failure that is only the echo of an earlier success: the

@@ -64,6 +64,9 @@ func TestARestockReachesTheCopiesOfACancelledRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, _ = inventory.Restock(ctx, 1, 1, "") // its client has left
+			if err := inventory.Close(); err != nil {
+				t.Fatal(err)
+			}
 			if err := sell(); err != nil {
 				t.Errorf("the unit of the restock is answered with %v", err)
 			}

@@ -98,8 +98,9 @@ func (g *Grouped) Deduct(ctx context.Context, goodsID int64, purchases []stock.P
 	return c.outcomes, c.err
 }
 
-// endWithin bounds the end of a batch whose last caller has left.
-const endWithin = 800 * time.Millisecond
+// endWithin bounds the end of a batch whose last caller has left. It is shorter than
+// what a stopping replica leaves to a request that it has cancelled.
+const endWithin = 650 * time.Millisecond
 
 // awaitEnd waits for the answer to a call that is on its way, or whose batch has just
 // been ended.

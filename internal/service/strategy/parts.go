@@ -98,7 +98,9 @@ func (p plan) sell(ctx context.Context, tx *repo.Tx, write write) ([]stock.Outco
 }
 
 // sellLocked reads the row anew under its lock, and sells from that. Buyers are
-// counted in before, under the limit of an earlier read.
+// counted in before, under the limit of an earlier read, as everywhere; the ledger is
+// written after. Two copies of one request may therefore wait for each other, and the
+// one that the database rolls back is run again.
 func (p plan) sellLocked(ctx context.Context, store site, write write) ([]stock.Outcome, error) {
 	before, err := store.Goods(ctx, p.read.ID)
 	if err != nil {

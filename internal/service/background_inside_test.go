@@ -1,0 +1,55 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+func TestWorkInTheBackgroundOutlivesItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackground(slog.New(slog.DiscardHandler))
+		request, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var done error
+		begun := time.Now()
+		err := b.do(request, time.Minute, "test", func(ctx context.Context) error {
+			select {
+			case <-time.After(1200 * time.Millisecond):
+			case <-ctx.Done():
+			}
+			done = ctx.Err()
+			return done
+		})
+		if took := time.Since(begun); took != time.Second || !errors.Is(err, stock.ErrUnknownOutcome) {
+			t.Errorf("after %s the request got %v, want %v at its deadline", took, err, stock.ErrUnknownOutcome)
+		}
+		if err := b.close(); err != nil || done != nil {
+			t.Errorf("the work ended with %v, the close with %v", done, err)
+		}
+	})
+}
+
+func TestClosingCutsLongWorkOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackground(slog.New(slog.DiscardHandler))
+		request, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_ = b.do(request, time.Hour, "test", func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		begun := time.Now()
+		if err := b.close(); !errors.Is(err, errCutOff) || time.Since(begun) != backgroundGrace {
+			t.Errorf("after %s the close ended with %v, want %v after %s", time.Since(begun), err, errCutOff, backgroundGrace)
+		}
+		if err := b.do(t.Context(), time.Second, "test", func(context.Context) error { return nil }); !errors.Is(err, stock.ErrBusy) {
+			t.Errorf("after the close work got %v, want %v", err, stock.ErrBusy)
+		}
+	})
+}
