@@ -25,10 +25,10 @@ const (
 	closeLeast = 100 * time.Millisecond
 )
 
-// errForced tells that a replica ended before its parts did.
+// errForced reports that the replica exited before its parts were closed.
 var errForced = errors.New("exit forced")
 
-// closing is what of a replica is open, in the order in which it was opened.
+// closing holds the open parts of a replica, in the order in which they were opened.
 type closing struct {
 	limit   time.Duration // from the signal to the exit
 	expired chan struct{} // closed when the replica has to exit
@@ -77,7 +77,7 @@ func (o *closing) run(ctx context.Context, log *slog.Logger, work func() error) 
 	}
 }
 
-// add tells that a part is open, and how it is closed.
+// add registers an open part and its close function.
 func (o *closing) add(name string, closePart func() error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

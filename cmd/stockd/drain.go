@@ -16,8 +16,8 @@ import (
 // errStopped is told to those whose request outlasts the drain.
 var errStopped = fmt.Errorf("%w: this replica has stopped", stock.ErrBusy)
 
-// lastMoment is what requests have to end after they were cancelled: to hear what
-// became of their commits, and to release their locks.
+// lastMoment is what requests have to end after they were cancelled: to receive the
+// answers to their commits, and to release their locks.
 const lastMoment = 800 * time.Millisecond
 
 // silence is how long nobody asks anything before idle connections are closed.

@@ -178,7 +178,7 @@ type Trace struct {
 // Audit is the audit of all goods.
 type Audit struct {
 	Every   time.Duration `key:"every" default:"30s" doc:"pause between two audits of all goods, at least 1s; 0 makes none"`
-	Timeout time.Duration `key:"timeout" default:"1m" doc:"longest time for an audit of all goods, and for a full audit of one, at least 1s"`
+	Timeout time.Duration `key:"timeout" default:"1m" doc:"longest time for an audit of all items, and for a full audit of one, at least 1s"`
 }
 
 // Log is what is logged.

@@ -16,7 +16,7 @@ const (
 	// etcdLook is how long the watch may be silent, while keys of ours are
 	// there, before the queue is read anew: the bounded fallback.
 	etcdLook = time.Second
-	// etcdRevokeWithin bounds the goodbye to etcd: a replica that stops waits for it.
+	// etcdRevokeWithin bounds the revocation of the lease: a replica that stops waits for it.
 	etcdRevokeWithin = 500 * time.Millisecond
 	// etcdRewatch is the pause before a watch that ended begins again.
 	etcdRewatch = 50 * time.Millisecond

@@ -192,6 +192,6 @@ func (s *zkSession) close() {
 	}
 }
 
-// zkCloseWithin bounds the goodbye to a server that does not answer. Its session
+// zkCloseWithin bounds the close of a session at a server that does not answer. Its session
 // ends with its timeout then.
 const zkCloseWithin = 500 * time.Millisecond

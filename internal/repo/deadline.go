@@ -92,7 +92,7 @@ func (c *boundedConn) PrepareContext(ctx context.Context, query string) (driver.
 	return c.mysqlConn.PrepareContext(c.bound(ctx), query)
 }
 
-// Ping asks the server for a sign of life.
+// Ping checks the connection.
 func (c *boundedConn) Ping(ctx context.Context) error { return c.mysqlConn.Ping(c.bound(ctx)) }
 
 // ResetSession prepares the connection for its next user.
@@ -163,7 +163,7 @@ func (t *boundedTx) Rollback() error {
 	return err
 }
 
-// expired tells why nothing may be committed any more. It compares the clock, too:
+// expired returns why a commit is not allowed. It compares the clock, too:
 // in a process that was paused the context may not have ended yet.
 func (t *boundedTx) expired() error {
 	if err := t.ctx.Err(); err != nil {

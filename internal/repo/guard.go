@@ -28,10 +28,10 @@ const (
 	unchanged = `(version = ? OR writer_epoch = ? AND writer IN ('', ?))`
 )
 
-// ErrRowChanged tells that the row is not what the transaction was computed from:
+// ErrRowChanged reports that the row is not what the transaction was computed from:
 // the item was restocked, got another limit, its units were moved, another strategy
-// has sold it, or the database has rolled the transaction back for the sake of
-// another one. Nothing is written; the purchase is to be decided anew.
+// has sold it, or the database rolled the transaction back as a deadlock victim.
+// Nothing is written; the purchase must be decided anew.
 var ErrRowChanged = fmt.Errorf("%w: the stock was changed beside the sale", stock.ErrBusy)
 
 func rowChanged(goodsID int64) error { return fmt.Errorf("goods %d: %w", goodsID, ErrRowChanged) }

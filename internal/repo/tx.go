@@ -33,7 +33,7 @@ func (t *Tx) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 }
 
 // GoodsForUpdate reads the row and keeps every other writer from it until the
-// transaction ends. ErrRowChanged: the goods has another limit.
+// transaction ends. ErrRowChanged: the item has another limit.
 func (t *Tx) GoodsForUpdate(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	goods, err := t.lockGoods(ctx, goodsID)
 	if err == nil && goods.PerUser != t.perUser {

@@ -130,9 +130,9 @@ func countStatement(users []userUnits, onUser string) (statement string, args []
 	return countUsers + listOf(len(users), countUsersRow) + onUser, args
 }
 
-// ConfirmLimit tells whether the goods still has the limit that the transaction sells
-// under: for those who refuse everybody, and write nothing. ErrRowChanged: it has
-// another one.
+// ConfirmLimit checks that the item still has the limit that the transaction sells
+// under: for transactions that reject every purchase, and write nothing.
+// ErrRowChanged: it has another one.
 func (t *Tx) ConfirmLimit(ctx context.Context, goodsID int64) error {
 	goods, err := t.Goods(ctx, goodsID)
 	if err == nil && goods.PerUser != t.perUser {

@@ -9,9 +9,9 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// KeepAuditing audits all goods at intervals until ctx ends, each time within a
-// limit. heard gets what they add up to, or why that is not known.
-func (i *Inventory) KeepAuditing(ctx context.Context, every, limit time.Duration, heard func(stock.Audits, error)) {
+// KeepAuditing audits all items at intervals until ctx ends, each time within a
+// limit. report receives their sum, or why it is not known.
+func (i *Inventory) KeepAuditing(ctx context.Context, every, limit time.Duration, report func(stock.Audits, error)) {
 	for pause.For(ctx, every) == nil {
 		var sums stock.Audits
 		err := rescue.Do(ctx, i.catalogue.log, "audit all goods", func() (err error) {
@@ -21,7 +21,7 @@ func (i *Inventory) KeepAuditing(ctx context.Context, every, limit time.Duration
 			return err
 		})
 		if ctx.Err() == nil {
-			heard(sums, err)
+			report(sums, err)
 		}
 	}
 }

@@ -129,7 +129,7 @@ func (k call) read(response *http.Response, answer []byte) error {
 			return k.lost(fmt.Errorf("answered with %s", response.Status))
 		}
 		if errors.Is(problem, ErrOutcomeUnknown) {
-			if k.method == http.MethodGet { // a balancer that does not tell reads from writes
+			if k.method == http.MethodGet { // a balancer that does not distinguish reads from writes
 				return k.lost(errors.New(problem.Detail))
 			}
 			return &UnknownError{RequestID: cmp.Or(problem.RequestID, k.requestID), Err: problem}

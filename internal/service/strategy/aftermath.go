@@ -19,7 +19,7 @@ const (
 
 // aftermath is what strategies do when a purchase is decided, such as the release of
 // its lock: it must not depend on the request, which may have been cancelled, and a
-// backend that hangs must not keep the answer from the buyer.
+// backend that hangs must not delay the answer.
 type aftermath struct {
 	log *slog.Logger
 

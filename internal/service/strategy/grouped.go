@@ -25,9 +25,9 @@ type Group struct {
 	Queue int
 	// Timeout bounds the writing of one batch.
 	Timeout time.Duration
-	// Settled waits until no transaction is open that has written the row of a goods.
+	// Settled waits until no transaction is open that has written the row of an item.
 	// It is asked after a batch whose outcome is unknown: its commit may still happen,
-	// and the next batch must not read the stock from before. Nil: nothing is waited for.
+	// and the next batch must not read the stock from before. Nil: does not wait.
 	Settled func(ctx context.Context, goodsID int64) error
 	// Log hears of a strategy that panics; nil: slog's default.
 	Log *slog.Logger
@@ -58,7 +58,7 @@ type Grouped struct {
 	mu     sync.Mutex
 	queues map[int64]*queue // of those goods that have somebody to serve
 	closed bool
-	// unsettled has the goods whose last batch may still be committed.
+	// unsettled has the items whose last batch may still be committed.
 	unsettled map[int64]bool
 }
 
@@ -258,7 +258,7 @@ func (g *Grouped) write(ctx context.Context, goodsID int64, b *batch) {
 	g.answer(calls, time.Now(), nil, fmt.Errorf("%w: copies of a batch for goods %d keep being rolled back", stock.ErrBusy, goodsID))
 }
 
-// settleGoods waits until the last batch of a goods is committed or rolled back,
+// settleGoods waits until the last batch of an item is committed or rolled back,
 // where that is not known.
 func (g *Grouped) settleGoods(ctx context.Context, goodsID int64) error {
 	g.mu.Lock()

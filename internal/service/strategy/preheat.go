@@ -56,8 +56,8 @@ func (p *preheater) key(goodsID int64) string {
 func (p *preheater) ready(goodsID int64) string   { return p.key(goodsID) + ":ready" }
 func (p *preheater) filling(goodsID int64) string { return p.key(goodsID) + ":filling" }
 
-// await returns the version of the copy when there is one. Filling goes on when the
-// buyer leaves, for the next one.
+// await returns the version of the copy when there is one. The load continues after
+// its caller has left, for the next one.
 func (p *preheater) await(ctx context.Context, goodsID int64) (version any, err error) {
 	if version, seen := p.seen.Load(goodsID); seen {
 		return version, nil
