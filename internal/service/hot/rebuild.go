@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/stockd/stockd/internal/pause"
@@ -14,9 +15,9 @@ import (
 )
 
 const (
-	// markerTTL is how long the other replicas leave a rebuild to the one that has
-	// taken the last step.
-	markerTTL = 2 * time.Second
+	// markerTTL is how long the other replicas leave a rebuild to an owner that renews
+	// its marker no more, and renewEvery the time between two renewals.
+	markerTTL, renewEvery = 2 * time.Second, markerTTL / 4
 	// firstLook is the first pause between two looks at another replica's rebuild, and
 	// longestLook the longest.
 	firstLook, longestLook = 3 * time.Millisecond, 50 * time.Millisecond
@@ -96,14 +97,11 @@ type rebuilder struct {
 	above   int64
 	owner   string
 
-	epochs   int   // begun so far
-	of       int64 // users there are, once that was asked
-	reported time.Time
+	epochs int // begun so far
 }
 
 // run takes steps until the counter is there. Each has a deadline of its own.
 func (b *rebuilder) run(ctx context.Context) error {
-	b.reported = time.Now()
 	defer b.release(ctx)
 	look := firstLook
 	for b.epochs < epochTries {
@@ -121,7 +119,7 @@ func (b *rebuilder) run(ctx context.Context) error {
 			look = min(2*look, longestLook)
 			continue
 		}
-		if err := b.goOn(ctx, state); err != nil {
+		if err := b.renewed(ctx, func() error { return b.goOn(ctx, state) }); err != nil {
 			return notUnknown(err)
 		}
 	}
@@ -159,6 +157,51 @@ func (b *rebuilder) survey(ctx context.Context) (survey, error) {
 		_, err = fmt.Sscan(fmt.Sprint(row[1]), &state.epoch)
 	}
 	return state, backend("see what a counter needs", err)
+}
+
+// renewed renews the marker, and reports the progress, until the steps end, however
+// long each of them takes.
+func (b *rebuilder) renewed(ctx context.Context, steps func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer cancel()
+	for _, job := range []func(context.Context){b.renew, b.report} {
+		background.Go(func() {
+			_ = rescue.Do(ctx, b.options.Log, "attend a rebuild", func() error { job(ctx); return nil })
+		})
+	}
+	return steps()
+}
+
+// renew keeps the marker from expiring until ctx ends. A step notices where that fails.
+func (b *rebuilder) renew(ctx context.Context) {
+	for pause.For(ctx, renewEvery) == nil {
+		_, _ = b.ask(ctx, "renew", []string{b.part.marker(b.goodsID)}, b.owner, markerTTL.Milliseconds())
+	}
+}
+
+// report logs how far a rebuild is that takes long, until ctx ends. That it fails does
+// not matter: the users are counted once, or missing.
+func (b *rebuilder) report(ctx context.Context) {
+	counted, of := false, int64(0)
+	for pause.For(ctx, progressEvery) == nil {
+		state, err := b.rebuilding(ctx, b.goodsID)
+		if err != nil || state == nil {
+			continue
+		}
+		if state.Users > 0 && !counted {
+			counted, of = true, b.countUsers(ctx)
+		}
+		b.options.Log.InfoContext(ctx, "counter rebuild", "goods", b.goodsID, "epoch", state.Epoch, "users", state.Users, "of", of)
+	}
+}
+
+func (b *rebuilder) countUsers(ctx context.Context) int64 {
+	ctx, cancel := context.WithTimeout(ctx, stepWithin)
+	defer cancel()
+	n, _ := b.store.CountUsers(ctx, b.goodsID)
+	return n
 }
 
 // goOn takes the steps of one epoch until the counter is installed, or another epoch
@@ -233,7 +276,6 @@ func (b *rebuilder) stageUsers(ctx context.Context, place repo.Place, after stri
 		if err != nil || answer != more {
 			return false, backend("stage users", err)
 		}
-		b.report(ctx, place)
 		if end == 1 {
 			return true, nil
 		}
@@ -262,31 +304,15 @@ func (b *rebuilder) countStream(ctx context.Context, place repo.Place) error {
 			b.options.Log.DebugContext(ctx, "counter installed", "goods", b.goodsID, "units", place.Units, "epoch", place.Epoch)
 		}
 		if answer != more {
-			return nil // it is there, or is to be looked at anew
+			return nil // it is there, or must be surveyed again
 		}
-		b.report(ctx, place)
 	}
 }
 
-// report logs how far a rebuild is that takes long. That it fails does not matter.
-func (b *rebuilder) report(ctx context.Context, place repo.Place) {
-	if time.Since(b.reported) < progressEvery {
-		return
-	}
-	b.reported = time.Now()
-	bounded, cancel := context.WithTimeout(ctx, stepWithin)
-	defer cancel()
-	if b.of == 0 && place.PerUser > 0 {
-		b.of, _ = b.store.CountUsers(bounded, b.goodsID)
-	}
-	if state, err := b.rebuilding(bounded, b.goodsID); err == nil && state != nil {
-		b.options.Log.InfoContext(ctx, "counter rebuild", "goods", b.goodsID, "epoch", place.Epoch, "users", state.Users, "of", b.of)
-	}
-}
-
-// release leaves the counter to others. The marker expires where that fails.
+// release leaves the counter to others. The marker expires where that fails, and where
+// the replica stops: it has no time for another answer.
 func (b *rebuilder) release(ctx context.Context) {
-	_, _ = b.ask(context.WithoutCancel(ctx), "release", []string{b.part.marker(b.goodsID)}, b.owner)
+	_, _ = b.ask(ctx, "release", []string{b.part.marker(b.goodsID)}, b.owner)
 }
 
 // LimitChanged rebuilds the counter where the item is sold from Redis: it has the
@@ -314,8 +340,8 @@ func (s *Stock) Restocked(ctx context.Context, goodsID, _ int64) error {
 	return s.counterAbove(ctx, goodsID, above)
 }
 
-// notUnknown keeps the unknown fate of a filling from being taken for that of a
-// purchase: nothing is promised before it has been done again.
+// notUnknown keeps the unknown outcome of Fill from being taken for that of a
+// purchase: nothing is accepted before Fill has been repeated.
 func notUnknown(err error) error {
 	if failed, ok := errors.AsType[*stock.BackendError](err); ok && errors.Is(err, stock.ErrUnknownOutcome) {
 		return failed

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -156,7 +157,7 @@ func TestARebuildOutlastsThePurchaseThatBeganIt(t *testing.T) {
 	})
 }
 
-// The marker has expired, and another owner has it: it is not taken away from that.
+// The marker has expired, and another owner has it: it is not taken away from it.
 func TestAMarkerIsLeftToItsOwner(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
@@ -187,6 +188,97 @@ func TestAMarkerIsLeftToItsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.assertExact(t, a, orders(sell(t, a, buy(1))))
+}
+
+// A look into the ledger takes longer than the marker lasts: the owner renews it, and
+// the other replica takes no step.
+func TestARebuildKeepsItsMarkerDuringASlowStep(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	s.options.ClaimAfter = time.Hour
+	way := labtest.NewProxy(t, server.Address)
+	slow := s.slowReplica(t, "a")
+	reported := s.pendingOrders(t, slow.replica, 3)
+	b := s.replica(t, "b", at(way.Address))
+	held := slow.way.Arm(fault.Rule{Sent: "tb_stock_ledger AS l LEFT JOIN", Do: fault.Hold})
+	if _, err := s.store.Restock(t.Context(), goods, 1, "restock"); err != nil {
+		t.Fatal(err)
+	}
+	pages := way.Arm(fault.Rule{Sent: "\r\npage\r\n", Nth: 1000, Do: fault.Count})
+	restocked := make(chan error, 2)
+	go func() { restocked <- slow.replica.Restocked(t.Context(), goods, 1) }()
+	if err := held.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	go func() { restocked <- b.Restocked(t.Context(), goods, 1) }()
+	time.Sleep(3 * time.Second) // the marker lasts two
+	held.Pass()
+	if err := errors.Join(<-restocked, <-restocked); err != nil {
+		t.Fatal(err)
+	}
+	if n := pages.Seen(); n != 0 {
+		t.Errorf("the other replica took %d steps, want none", n)
+	}
+	s.options.ClaimAfter = 300 * time.Millisecond
+	s.assertExact(t, s.replica(t, "c"), reported)
+}
+
+// slowReplica is an idle replica whose way to the database a test can slow down.
+type slowReplica struct {
+	replica *hot.Stock
+	way     *fault.Proxy
+}
+
+func (s *shop) slowReplica(t *testing.T, name string) slowReplica {
+	t.Helper()
+	through, way := labtest.Through(t, s.database)
+	direct := s.database
+	s.database = through
+	defer func() { s.database = direct }()
+	return slowReplica{replica: s.replica(t, name, idle), way: way}
+}
+
+// pendingOrders sells one order, and n that a dead consumer has in hand.
+func (s *shop) pendingOrders(t *testing.T, r *hot.Stock, n int) []stock.Order {
+	t.Helper()
+	reported := orders(sell(t, r, buy(1)))
+	settle(t, r)
+	for range n {
+		reported = append(reported, sell(t, r, buy(1)))
+	}
+	read, err := s.client.XReadGroup(t.Context(), &redis.XReadGroupArgs{
+		Group: "ledger", Consumer: "dead", Streams: []string{s.key("orders"), ">"},
+	}).Result()
+	if err != nil || len(read[0].Messages) != n {
+		t.Fatalf("the dead consumer reads %v, %v", read, err)
+	}
+	return reported
+}
+
+// Redis hangs in the middle of a rebuild: the replica closes without waiting for it twice.
+func TestAReplicaClosesInTimeWhenRedisHangsInARebuild(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	way := labtest.NewProxy(t, server.Address)
+	a := s.replica(t, "a", at(way.Address))
+	held := way.Arm(fault.Rule{Sent: "\r\npage\r\n", Do: fault.Hold})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := a.Deduct(ctx, goods, []stock.Purchase{buy(1)})
+		answered <- err
+	}()
+	if err := held.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	way.Freeze()
+	assertCloses(t, a)
+	if err := <-answered; !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("the purchase is answered with %v, want %v", err, stock.ErrBusy)
+	}
+	way.Thaw()
+	held.Pass()
 }
 
 // One item fails, and the others are repaired: the one that drifted, and the one whose

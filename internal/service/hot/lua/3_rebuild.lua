@@ -151,6 +151,16 @@ function operations.page()
   return 'MORE'
 end
 
+-- Keeps the marker from expiring, where it is still the owner's.
+-- KEYS: marker.
+-- ARGV: operation, owner, time of the marker in ms.
+function operations.renew()
+  if redis.call('GET', KEYS[1]) == ARGV[2] then
+    redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  end
+  return 'OK'
+end
+
 -- Leaves the rebuild to others.
 -- KEYS: marker.
 -- ARGV: operation, owner.
