@@ -244,7 +244,7 @@ func (b *rebuilder) epoch(ctx context.Context, state survey) (repo.Place, survey
 	answer, err := b.ask(ctx, "begin", keys, place.Epoch, place.PerUser)
 	state = survey{epoch: place.Epoch, loaded: place.PerUser == 0}
 	if fmt.Sprint(answer) == fmt.Sprint(place.Epoch) {
-		state.next = next // otherwise a later epoch is there, or the database has lost some
+		state.next = next // otherwise another replica has begun a later one
 	}
 	return place, state, backend("begin a rebuild", err)
 }

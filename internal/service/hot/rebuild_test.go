@@ -281,6 +281,20 @@ func TestAReplicaClosesInTimeWhenRedisHangsInARebuild(t *testing.T) {
 	held.Pass()
 }
 
+// Redis has begun a rebuild of a later epoch than a database that was restored has, and
+// was restarted since: the next epoch is above both.
+func TestARebuildBeginsAboveAnEpochThatOnlyRedisKnows(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	if err := s.client.HSet(t.Context(), s.key("goods:1"), "next_epoch", 100, "next_history", "earlier").Err(); err != nil {
+		t.Fatal(err)
+	}
+	a := s.replica(t, "a")
+	s.assertExact(t, a, orders(sell(t, a, buy(1))))
+	if d, err := a.Drift(t.Context(), goods); err != nil || d.Epoch != 101 {
+		t.Errorf("the counter is %+v (%v), want it in epoch 101", d, err)
+	}
+}
+
 // One item fails, and the others are repaired: the one that drifted, and the one whose
 // counter is absent.
 func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {

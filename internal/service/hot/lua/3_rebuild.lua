@@ -1,6 +1,6 @@
 -- A counter is rebuilt in steps, and the state of that is in the counter's hash: the
 -- epoch and the history that it is for, how far the users of SQL have been staged, and
--- how far the stream has been read, with what was promised up to there. The sums stay
+-- how far the stream has been read, with what is accepted and pending up to there. The sums stay
 -- exact between the steps (uncount_next), so that any replica goes on with the epoch.
 
 -- Whether this owner may take a step: the marker is free, or its own. It is renewed.
@@ -27,11 +27,12 @@ function operations.survey()
     return {'TAKEN', '', '', ''}
   end
   local kept = redis.call('HMGET', KEYS[1], 'epoch', 'next_epoch', 'next_history', 'next_user', 'next_loaded')
-  epoch = kept[1] or '0'
-  if kept[3] == history() and tonumber(kept[2]) > tonumber(epoch) then
+  local present, following = tonumber(kept[1] or 0), tonumber(kept[2] or 0)
+  if kept[3] == history() and following > present then
     return {'NEXT', kept[2], kept[4], kept[5]}
   end
-  return {'NONE', epoch, '', ''}
+  -- A database that was restored may be behind a rebuild of an earlier history.
+  return {'NONE', digits(math.max(present, following)), '', ''}
 end
 
 -- Older servers are untested, and their XAUTOCLAIM hands out orders that were deleted.
@@ -78,7 +79,7 @@ local function rebuild(goods, staged, marker)
   return {loaded = kept[3] == '1', user = kept[4], cursor = kept[5], promised = tonumber(kept[6])}
 end
 
--- What is staged for a rebuild that nobody goes on with is forgotten after this time.
+-- What is staged for an abandoned rebuild is forgotten after this time.
 local STAGED_MS = 600000
 
 -- Stages a page of what users have by the ledger, with the place where the next begins.
