@@ -398,11 +398,14 @@ func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
 	told := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	for _, c := range []struct {
-		drift int64
-		looks int // until it is repaired
-	}{{+3, 1}, {-3, 2}} {
-		if err := s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", c.drift).Err(); err != nil {
-			t.Fatal(err)
+		drift    int64
+		accepted int64 // that the counter has, and the stream has not
+		looks    int   // until it is repaired
+	}{{+3, 0, 1}, {-3, 0, 2}, {-3, 3, 2}} {
+		for field, n := range map[string]int64{"units": c.drift, "promised": c.accepted} {
+			if err := s.client.HIncrBy(t.Context(), s.key("goods:1"), field, n).Err(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for look := 1; look <= c.looks; look++ {
 			d, err := a.Drift(t.Context(), goods)

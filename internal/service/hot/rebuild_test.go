@@ -295,6 +295,26 @@ func TestARebuildBeginsAboveAnEpochThatOnlyRedisKnows(t *testing.T) {
 	}
 }
 
+// An entry that is no order was on the stream during a rebuild: discarding it leaves no
+// units accepted.
+func TestADiscardedEntryIsNotCountedByARebuild(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a := s.replica(t, "a", idle)
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	err := s.client.XAdd(t.Context(), &redis.XAddArgs{
+		Stream: s.key("orders"), Values: []any{"goods", goods, "quantity", 5, "epoch", "none"},
+	}).Err()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.restock(t, a, 1)
+	b := s.replica(t, "b")
+	await(t, "the entry to be discarded", func() bool { return s.client.XLen(t.Context(), s.key("dead")).Val() == 1 })
+	reported = append(reported, sell(t, b, buy(10)))
+	s.assertExact(t, b, reported)
+}
+
 // One item fails, and the others are repaired: the one that drifted, and the one whose
 // counter is absent.
 func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
