@@ -234,7 +234,7 @@ func (b *rebuilder) epoch(ctx context.Context, state survey) (repo.Place, survey
 		}
 	}
 	// From the commit on nothing of an earlier epoch is written: what the stream has of
-	// it at the installation is all that is promised beside the units.
+	// it when the rebuild ends is all that is accepted beside the units.
 	b.epochs++
 	place, err := b.store.Fill(bounded, b.goodsID, Place, max(b.above, state.epoch))
 	if err != nil {
@@ -289,8 +289,8 @@ func (b *rebuilder) usersAfter(ctx context.Context, after string) ([]repo.UserUn
 	return b.store.UsersAfter(ctx, b.goodsID, after)
 }
 
-// countStream counts what is promised, a page of the stream at a time, until its end
-// is reached and the counter installed.
+// countStream counts what is accepted and pending, a page of the stream at a time, until
+// its end is reached and the counter rebuilt.
 func (b *rebuilder) countStream(ctx context.Context, place repo.Place) error {
 	p := b.part
 	keys := []string{p.counter(b.goodsID), p.users(b.goodsID), p.orders(), p.staged(b.goodsID), p.marker(b.goodsID)}
@@ -301,7 +301,7 @@ func (b *rebuilder) countStream(ctx context.Context, place repo.Place) error {
 			return backend("count the stream", err)
 		}
 		if answer == there {
-			b.options.Log.DebugContext(ctx, "counter installed", "goods", b.goodsID, "units", place.Units, "epoch", place.Epoch)
+			b.options.Log.DebugContext(ctx, "counter rebuilt", "goods", b.goodsID, "units", place.Units, "epoch", place.Epoch)
 		}
 		if answer != more {
 			return nil // it is there, or must be surveyed again
