@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -23,10 +24,10 @@ import (
 const manyUsers = 100_000
 
 // addUsers has many users have a unit each, as if other strategies had sold them.
-func (s *shop) addUsers(t *testing.T) {
+func (s *shop) addUsers(t *testing.T, n int) {
 	t.Helper()
 	_, err := s.sql(t).ExecContext(t.Context(), `INSERT INTO tb_stock_user (goods_id, user_id, units, allowed)
-		SELECT ?, CONCAT('user-', seq), 1, 1 FROM seq_1_to_`+strconv.Itoa(manyUsers), goods)
+		SELECT ?, CONCAT('user-', seq), 1, 1 FROM seq_1_to_`+strconv.Itoa(n), goods)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func TestARebuildGoesOnWhereAnotherReplicaStopped(t *testing.T) {
 	first, second := labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address)
 	seller := s.replica(t, "seller", idle)
 	s.limit(t, seller, 3)
-	s.addUsers(t)
+	s.addUsers(t, manyUsers)
 	reported := orders(sell(t, seller, by("小明", 1)))
 	settle(t, seller)
 	reported = append(reported, sell(t, seller, by("小明", 1)))
@@ -223,19 +224,43 @@ func TestARebuildKeepsItsMarkerDuringASlowStep(t *testing.T) {
 	s.assertExact(t, s.replica(t, "c"), reported)
 }
 
+// Users are counted for the log alone: a database that does not answer that keeps no
+// rebuild waiting.
+func TestARebuildDoesNotWaitForTheCountOfItsUsers(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	way := labtest.NewProxy(t, server.Address)
+	slow := s.slowReplica(t, "a", at(way.Address))
+	s.limit(t, slow.replica, 3)
+	s.addUsers(t, 4000)
+	for page := range 4 { // longer than the pause between two reports
+		way.Arm(fault.Rule{Sent: "\r\nstage\r\n", Nth: page + 1, Do: fault.Hold, For: 700 * time.Millisecond})
+	}
+	counted := slow.way.Arm(fault.Rule{Sent: "SELECT COUNT(*)", Do: fault.Hold})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := slow.replica.Deduct(ctx, goods, []stock.Purchase{by("小明", 1)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := counted.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	assertHas(t, slow.replica, "user-777", 1)
+}
+
 // slowReplica is an idle replica whose way to the database a test can slow down.
 type slowReplica struct {
 	replica *hot.Stock
 	way     *fault.Proxy
 }
 
-func (s *shop) slowReplica(t *testing.T, name string) slowReplica {
+func (s *shop) slowReplica(t *testing.T, name string, change ...func(*hot.Options, *lock.RedisOptions)) slowReplica {
 	t.Helper()
 	through, way := labtest.Through(t, s.database)
 	direct := s.database
 	s.database = through
 	defer func() { s.database = direct }()
-	return slowReplica{replica: s.replica(t, name, idle), way: way}
+	return slowReplica{replica: s.replica(t, name, append(change, idle)...), way: way}
 }
 
 // pendingOrders sells one order, and n that a dead consumer has in hand.
