@@ -328,7 +328,7 @@ func TestADiscardedEntryIsNotCountedByARebuild(t *testing.T) {
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	err := s.client.XAdd(t.Context(), &redis.XAddArgs{
-		Stream: s.key("orders"), Values: []any{"goods", goods, "quantity", 5, "epoch", "none"},
+		Stream: s.key("orders"), Values: []any{"goods", goods, "quantity", 5, "epoch", "none", "request", "foreign", "order", "foreign"},
 	}).Err()
 	if err != nil {
 		t.Fatal(err)
