@@ -171,8 +171,9 @@ func (c *consumer) finish(ctx context.Context, messages []redis.XMessage) error 
 	return nil
 }
 
-// discard puts aside what is no order: an entry that was deleted while it was
-// pending has no fields, and is only acknowledged.
+// discard dead-letters what is no order: an entry that was deleted while it was pending
+// has no fields, and is only acknowledged. No counter has it (ordered in
+// lua/3_rebuild.lua), so that none gives it back.
 func (c *consumer) discard(ctx context.Context, m redis.XMessage, reason error) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()

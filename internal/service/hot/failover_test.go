@@ -17,9 +17,9 @@ func TestAFailoverLosesWhatOnlyTheMasterKnewAndNothingElse(t *testing.T) {
 	s := open(t, pair.Primary, 10)
 	s.address = pair.Front.Address
 	a := s.replica(t, "a", idle)
-	told := orders(sell(t, a, buy(1)))
+	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
-	told = append(told, sell(t, a, buy(2)))
+	reported = append(reported, sell(t, a, buy(2)))
 	if err := pair.AwaitSync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -32,11 +32,11 @@ func TestAFailoverLosesWhatOnlyTheMasterKnewAndNothingElse(t *testing.T) {
 	b := s.replica(t, "b")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := b.Await(ctx, told[1]); err != nil { // the new master knew it
+	if err := b.Await(ctx, reported[1]); err != nil { // the new master knew it
 		t.Fatal(err)
 	}
-	told = append(told, crowd(t, b)...)
-	s.assertExact(t, b, told)
+	reported = append(reported, crowd(t, b)...)
+	s.assertExact(t, b, reported)
 	if sold := s.audit(t).Sold; sold != 10 {
 		t.Errorf("%d of 10 were sold in the end", sold)
 	}

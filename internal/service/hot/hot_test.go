@@ -26,7 +26,7 @@ import (
 func crowd(t *testing.T, replicas ...*hot.Stock) []stock.Order {
 	t.Helper()
 	var mu sync.Mutex
-	var told []stock.Order
+	var reported []stock.Order
 	var buyers sync.WaitGroup
 	for i := range 12 {
 		buyers.Go(func() {
@@ -45,22 +45,22 @@ func crowd(t *testing.T, replicas ...*hot.Stock) []stock.Order {
 					return
 				}
 				mu.Lock()
-				told = append(told, o.Order)
+				reported = append(reported, o.Order)
 				mu.Unlock()
 			}
 		})
 	}
 	buyers.Wait()
-	return told
+	return reported
 }
 
 func TestManyReplicasThatFillAtOnceSellOutExactly(t *testing.T) {
 	s := open(t, lab.Redis(t), 400)
 	a, b, c := s.replica(t, "a"), s.replica(t, "b"), s.replica(t, "c")
-	told := crowd(t, a, b, c)
-	s.assertExact(t, a, told)
-	if len(told) != 400 {
-		t.Errorf("%d of 400 were sold", len(told))
+	reported := crowd(t, a, b, c)
+	s.assertExact(t, a, reported)
+	if len(reported) != 400 {
+		t.Errorf("%d of 400 were sold", len(reported))
 	}
 }
 
@@ -100,15 +100,15 @@ func TestWhatIsWrittenIsNotKeptBackAgain(t *testing.T) {
 	s := open(t, server, 10)
 	cut := labtest.NewProxy(t, server.Address)
 	a := s.replica(t, "a", at(cut.Address))
-	told := orders(sell(t, a, buy(1)))
+	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	lost := labtest.Lose(cut, "\r\nsettle\r\n", false)
-	told = append(told, sell(t, a, buy(6)))
+	reported = append(reported, sell(t, a, buy(6)))
 	<-lost.Reached() // the ledger has it
 	b := s.replica(t, "b", idle)
 	s.restock(t, b, 1) // a new epoch begins
-	told = append(told, sell(t, b, buy(4)))
-	s.assertExact(t, a, told)
+	reported = append(reported, sell(t, b, buy(4)))
+	s.assertExact(t, a, reported)
 }
 
 // The reply of the script is lost: the buyer does not know, asks again with his
@@ -148,24 +148,24 @@ func TestADeliveryThatIsRepeatedIsWrittenOnce(t *testing.T) {
 	s := open(t, server, 10)
 	cut := labtest.NewProxy(t, server.Address)
 	r := s.replica(t, "a", at(cut.Address))
-	told := orders(sell(t, r, buy(1)))
+	reported := orders(sell(t, r, buy(1)))
 	settle(t, r)
 	for range 3 {
 		lost := labtest.Lose(cut, "\r\nsettle\r\n", false)
-		told = append(told, sell(t, r, buy(2)))
+		reported = append(reported, sell(t, r, buy(2)))
 		<-lost.Reached()
 	}
-	s.assertExact(t, r, told)
+	s.assertExact(t, r, reported)
 }
 
 // A consumer has died with orders in its hands.
 func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a", idle)
-	told := orders(sell(t, a, buy(1)))
+	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	for range 3 {
-		told = append(told, sell(t, a, buy(1)))
+		reported = append(reported, sell(t, a, buy(1)))
 	}
 	read, err := s.client.XReadGroup(t.Context(), &redis.XReadGroupArgs{
 		Group: "ledger", Consumer: "dead", Streams: []string{s.key("orders"), ">"},
@@ -173,7 +173,7 @@ func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
 	if err != nil || len(read[0].Messages) != 3 {
 		t.Fatalf("the dead consumer reads %v, %v", read, err)
 	}
-	s.assertExact(t, s.replica(t, "b"), told)
+	s.assertExact(t, s.replica(t, "b"), reported)
 }
 
 // A request id on the stream stands for another order in the ledger by now: it can
@@ -181,7 +181,7 @@ func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
 func TestAnOrderThatCannotBeWrittenIsPutAside(t *testing.T) {
 	s := open(t, lab.Redis(t), 5)
 	a := s.replica(t, "a", idle)
-	told := orders(sell(t, a, buy(1)))
+	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	lost := buy(2)
 	sell(t, a, lost)
@@ -203,8 +203,8 @@ func TestAnOrderThatCannotBeWrittenIsPutAside(t *testing.T) {
 	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
 		t.Errorf("%d orders were put aside, want 1", n)
 	}
-	told = append(told, sell(t, b, buy(4)))
-	s.assertExact(t, b, told)
+	reported = append(reported, sell(t, b, buy(4)))
+	s.assertExact(t, b, reported)
 }
 
 // Somebody has begun an epoch and died before the counter was installed: Redis
@@ -212,17 +212,17 @@ func TestAnOrderThatCannotBeWrittenIsPutAside(t *testing.T) {
 func TestAFillingThatWasNotFinishedLosesNothing(t *testing.T) {
 	s := open(t, lab.Redis(t), 50)
 	a := s.replica(t, "a", idle)
-	told := orders(sell(t, a, buy(1)))
+	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
-	told = append(told, sell(t, a, buy(2)))
+	reported = append(reported, sell(t, a, buy(2)))
 	if _, err := s.store.Fill(t.Context(), goods, hot.Place, 0); err != nil {
 		t.Fatal(err)
 	}
-	told = append(told, sell(t, a, buy(3)))
+	reported = append(reported, sell(t, a, buy(3)))
 	b := s.replica(t, "b")
-	s.assertExact(t, b, told)
-	told = append(told, crowd(t, a, b)...)
-	s.assertExact(t, b, told)
+	s.assertExact(t, b, reported)
+	reported = append(reported, crowd(t, a, b)...)
+	s.assertExact(t, b, reported)
 }
 
 func TestAScriptFlushLosesNothing(t *testing.T) {
@@ -234,11 +234,11 @@ func TestAScriptFlushLosesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	told := crowd(t, a, b)
+	reported := crowd(t, a, b)
 	ended()
-	s.assertExact(t, a, told)
-	if len(told) != 2000 {
-		t.Errorf("%d of 2000 were sold", len(told))
+	s.assertExact(t, a, reported)
+	if len(reported) != 2000 {
+		t.Errorf("%d of 2000 were sold", len(reported))
 	}
 }
 
@@ -273,19 +273,19 @@ func TestARedisThatForgetsNeverOversells(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			told := crowd(t, a, b)
+			reported := crowd(t, a, b)
 			ended()
 			// What was kept back for orders that the ledger had comes back as they are
 			// settled.
 			for end := time.Now().Add(10 * time.Second); s.audit(t).Sold < 2000 && time.Now().Before(end); {
-				told = append(told, crowd(t, a, b)...)
+				reported = append(reported, crowd(t, a, b)...)
 				settle(t, a)
 			}
 			audit := s.audit(t)
 			if !audit.Clean || audit.Sold != 2000 {
-				t.Errorf("%d buyers were told, the audit is %+v", len(told), audit)
+				t.Errorf("%d buyers were told, the audit is %+v", len(reported), audit)
 			}
-			t.Logf("%d buyers were told, %d orders were lost with the memory", len(told), int64(len(told))-audit.Orders)
+			t.Logf("%d buyers were told, %d orders were lost with the memory", len(reported), int64(len(reported))-audit.Orders)
 		})
 	}
 }
@@ -295,12 +295,12 @@ func TestARedisThatForgetsNeverOversells(t *testing.T) {
 func TestARedisThatGoesBackInTimeIsRecognized(t *testing.T) {
 	s := open(t, lab.OwnRedis(t), 10)
 	a := s.replica(t, "a")
-	told := orders(sell(t, a, buy(1)))
+	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	if err := s.client.Save(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	told = append(told, sell(t, a, buy(5)))
+	reported = append(reported, sell(t, a, buy(5)))
 	settle(t, a)
 	if err := s.redis.Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -308,7 +308,7 @@ func TestARedisThatGoesBackInTimeIsRecognized(t *testing.T) {
 	if s.client.HGet(t.Context(), s.key("goods:1"), "units").Val() != "9" {
 		t.Fatal("the old copy was not loaded")
 	}
-	s.assertNotSoldAgain(t, a, told)
+	s.assertNotSoldAgain(t, a, reported)
 }
 
 // assertNotSoldAgain sells the 4 units that the ledger leaves of 10, and not a fifth one.
@@ -376,33 +376,36 @@ func lead(t *testing.T, client redis.UniversalClient) {
 func TestWhatWasPromisedAboveTheStockIsNotWritten(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a")
-	told := orders(sell(t, a, buy(1)))
+	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	if err := s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err(); err != nil {
 		t.Fatal(err)
 	}
-	told = append(told, sell(t, a, buy(6)))
+	reported = append(reported, sell(t, a, buy(6)))
 	settle(t, a)
 	sell(t, a, buy(8)) // of 3: this one is lost
 	settle(t, a)
 	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
 		t.Errorf("%d orders were put aside, want 1", n)
 	}
-	told = append(told, sell(t, a, buy(3)))
-	s.assertExact(t, a, told)
+	reported = append(reported, sell(t, a, buy(3)))
+	s.assertExact(t, a, reported)
 }
 
 func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a")
-	told := orders(sell(t, a, buy(1)))
+	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	for _, c := range []struct {
-		drift int64
-		looks int // until it is repaired
-	}{{+3, 1}, {-3, 2}} {
-		if err := s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", c.drift).Err(); err != nil {
-			t.Fatal(err)
+		drift    int64
+		accepted int64 // that the counter has, and the stream has not
+		looks    int   // until it is repaired
+	}{{+3, 0, 1}, {-3, 0, 2}, {-3, 3, 2}} {
+		for field, n := range map[string]int64{"units": c.drift, "promised": c.accepted} {
+			if err := s.client.HIncrBy(t.Context(), s.key("goods:1"), field, n).Err(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for look := 1; look <= c.looks; look++ {
 			d, err := a.Drift(t.Context(), goods)
@@ -413,10 +416,10 @@ func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s.assertExact(t, a, told)
+		s.assertExact(t, a, reported)
 	}
-	told = append(told, sell(t, a, buy(9)))
-	s.assertExact(t, a, told)
+	reported = append(reported, sell(t, a, buy(9)))
+	s.assertExact(t, a, reported)
 }
 
 // Restocking is known to all replicas at once, and not only after the second for
@@ -424,7 +427,7 @@ func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
 func TestRestockingEndsTheSoldOutOnAllReplicas(t *testing.T) {
 	s := open(t, lab.Redis(t), 1)
 	replicas := []*hot.Stock{s.replica(t, "a"), s.replica(t, "b"), s.replica(t, "c")}
-	told := orders(sell(t, replicas[0], buy(1)))
+	reported := orders(sell(t, replicas[0], buy(1)))
 	time.Sleep(100 * time.Millisecond) // all of them have subscribed
 	for range 3 {
 		for _, r := range replicas {
@@ -438,7 +441,7 @@ func TestRestockingEndsTheSoldOutOnAllReplicas(t *testing.T) {
 			await(t, "the restock", func() bool {
 				o, err := deduct(t, r, buy(1))
 				if err == nil && o.Refused == nil {
-					told = append(told, o.Order)
+					reported = append(reported, o.Order)
 				}
 				return err == nil && o.Refused == nil
 			})
@@ -447,7 +450,7 @@ func TestRestockingEndsTheSoldOutOnAllReplicas(t *testing.T) {
 			t.Errorf("the replicas sold %s after the restock", took)
 		}
 	}
-	s.assertExact(t, replicas[0], told)
+	s.assertExact(t, replicas[0], reported)
 }
 
 // While a replica believes that nothing is left, a buyer who asks again under his
@@ -522,17 +525,17 @@ func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	s.database = through
 	a := s.replica(t, "a")
 	s.database = direct
-	told := orders(sell(t, a, buy(1)))
+	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	cut.Mute(true)
 	for range 50 {
-		told = append(told, sell(t, a, buy(1)))
+		reported = append(reported, sell(t, a, buy(1)))
 	}
 	if n := s.audit(t).Orders; n != 1 {
 		t.Errorf("%d orders are in a ledger that cannot be reached", n)
 	}
 	cut.Mute(false)
-	s.assertExact(t, a, told)
+	s.assertExact(t, a, reported)
 }
 
 // On a cluster every operation of the script finds its keys in one slot, or it
@@ -545,12 +548,12 @@ func TestTheStockIsSoldOnACluster(t *testing.T) {
 	s.client = lock.NewRedisClient(lock.RedisOptions{Addresses: []string{server.Address}, Cluster: true, Password: server.Password, Timeout: time.Second, PoolSize: 4})
 	a, b := s.replica(t, "a"), s.replica(t, "b")
 	s.limit(t, a, 1000)
-	told := orders(sell(t, a, by("somebody", 2)))
+	reported := orders(sell(t, a, by("somebody", 2)))
 	if _, err := s.store.Fill(t.Context(), goods, hot.Place, 0); err != nil { // so that some are offered again
 		t.Fatal(err)
 	}
-	told = append(told, sell(t, b, by("somebody", 1)))
+	reported = append(reported, sell(t, b, by("somebody", 1)))
 	s.limit(t, a, 0)
-	told = append(told, crowd(t, a, b)...)
-	s.assertExact(t, a, told)
+	reported = append(reported, crowd(t, a, b)...)
+	s.assertExact(t, a, reported)
 }

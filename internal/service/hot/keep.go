@@ -126,7 +126,7 @@ func (c *consumer) offerAgain(ctx context.Context, entries []entry, stale *repo.
 	}
 	for _, e := range entries {
 		if e.Quantity > place.Units {
-			if err := c.bury(ctx, e, "more was promised than there is"); err != nil {
+			if err := c.bury(ctx, e, "accepted more than the allocation has"); err != nil {
 				return nil, err
 			}
 			continue

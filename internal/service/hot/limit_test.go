@@ -12,7 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// limit sets the limit of one buyer, and has a replica told.
+// limit sets the limit of one buyer, and notifies a replica.
 func (s *shop) limit(t *testing.T, r *hot.Stock, perUser int64) {
 	t.Helper()
 	if err := s.store.SetLimit(t.Context(), goods, perUser); err != nil {
@@ -54,14 +54,14 @@ func TestAUserBuysNoMoreThanTheLimit(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	a, b := s.replica(t, "a"), s.replica(t, "b")
 	s.limit(t, a, 3)
-	told := orders(sell(t, a, by("小明", 2)), sell(t, b, by("小明", 1)), sell(t, a, by("other", 3)))
+	reported := orders(sell(t, a, by("小明", 2)), sell(t, b, by("小明", 1)), sell(t, a, by("other", 3)))
 	for _, r := range []*hot.Stock{a, b} {
 		assertHas(t, r, "小明", 3)
 	}
 	if o, err := deduct(t, a, buy(1)); err != nil || !errors.Is(o.Refused, stock.ErrUserUnknown) {
 		t.Errorf("nobody in particular is answered with %v (%v), want %v", o.Refused, err, stock.ErrUserUnknown)
 	}
-	s.assertExact(t, a, told)
+	s.assertExact(t, a, reported)
 	s.assertBuyers(t, a)
 }
 
@@ -70,15 +70,15 @@ func TestALimitOutlastsARedisThatForgets(t *testing.T) {
 	s := open(t, lab.OwnRedis(t), 100)
 	a := s.replica(t, "a")
 	s.limit(t, a, 3)
-	told := orders(sell(t, a, by("小明", 2)))
+	reported := orders(sell(t, a, by("小明", 2)))
 	settle(t, a)
 	if err := s.client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	assertHas(t, a, "小明", 2)
-	told = append(told, sell(t, a, by("小明", 1)))
+	reported = append(reported, sell(t, a, by("小明", 1)))
 	assertHas(t, a, "小明", 3)
-	s.assertExact(t, a, told)
+	s.assertExact(t, a, reported)
 	s.assertBuyers(t, a)
 }
 
@@ -90,16 +90,16 @@ func TestALimitCountsWhatIsPromised(t *testing.T) {
 	cut := labtest.NewProxy(t, server.Address)
 	a := s.replica(t, "a", at(cut.Address))
 	s.limit(t, a, 3)
-	told := orders(sell(t, a, by("first", 1)))
+	reported := orders(sell(t, a, by("first", 1)))
 	settle(t, a)
 	lost := labtest.Lose(cut, "\r\nsettle\r\n", false)
-	told = append(told, sell(t, a, by("小明", 2)))
+	reported = append(reported, sell(t, a, by("小明", 2)))
 	<-lost.Reached() // the ledger has it
 	b := s.replica(t, "b", idle)
 	s.restock(t, b, 1) // a new epoch begins
 	assertHas(t, b, "小明", 2)
-	told = append(told, sell(t, b, by("小明", 1)))
-	s.assertExact(t, a, told)
+	reported = append(reported, sell(t, b, by("小明", 1)))
+	s.assertExact(t, a, reported)
 	s.assertBuyers(t, a)
 }
 
@@ -108,14 +108,14 @@ func TestALimitCountsWhatIsPromised(t *testing.T) {
 func TestALimitLeavesWhatWasPromisedBefore(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	a := s.replica(t, "a", idle)
-	told := orders(sell(t, a, by("first", 1)))
+	reported := orders(sell(t, a, by("first", 1)))
 	settle(t, a)
-	told = append(told, sell(t, a, by("小明", 5)))
+	reported = append(reported, sell(t, a, by("小明", 5)))
 	s.limit(t, a, 3)
 	assertHas(t, a, "小明", 5)
-	told = append(told, sell(t, a, by("first", 2)))
+	reported = append(reported, sell(t, a, by("first", 2)))
 	b := s.replica(t, "b")
-	s.assertExact(t, b, told)
+	s.assertExact(t, b, reported)
 	s.assertBuyers(t, b)
 	assertHas(t, b, "小明", 5)
 	assertHas(t, b, "first", 3)
@@ -127,7 +127,7 @@ func TestAnOrderThatRedisHasForgottenIsHeldToTheLimit(t *testing.T) {
 	s := open(t, lab.OwnRedis(t), 100)
 	a := s.replica(t, "a")
 	s.limit(t, a, 3)
-	told := orders(sell(t, a, by("other", 1)))
+	reported := orders(sell(t, a, by("other", 1)))
 	settle(t, a)
 	b := s.replica(t, "b", idle)
 	enough := errors.New("nothing is to be written")
@@ -143,14 +143,14 @@ func TestAnOrderThatRedisHasForgottenIsHeldToTheLimit(t *testing.T) {
 		if err := s.client.FlushAll(t.Context()).Err(); err != nil {
 			return err
 		}
-		told = append(told, sell(t, b, by("小明", 3)))
+		reported = append(reported, sell(t, b, by("小明", 3)))
 		return enough
 	})
 	if !errors.Is(err, enough) {
 		t.Fatal(err)
 	}
 	await(t, "the order to be put aside", func() bool { return s.client.XLen(t.Context(), s.key("dead")).Val() == 1 })
-	s.assertExact(t, b, told)
+	s.assertExact(t, b, reported)
 	s.assertBuyers(t, b)
 }
 
@@ -159,7 +159,7 @@ func TestALimitThatRedisWasNotToldOfIsFoundByTheReconciler(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	s.options.Reconcile = 20 * time.Millisecond
 	a := s.replica(t, "a")
-	told := orders(sell(t, a, by("小明", 2)))
+	reported := orders(sell(t, a, by("小明", 2)))
 	settle(t, a)
 	if err := s.store.SetLimit(t.Context(), goods, 3); err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestALimitThatRedisWasNotToldOfIsFoundByTheReconciler(t *testing.T) {
 		return err == nil && d.Installed
 	})
 	assertHas(t, a, "小明", 2)
-	s.assertExact(t, a, told)
+	s.assertExact(t, a, reported)
 	s.assertBuyers(t, a)
 }
 

@@ -106,7 +106,7 @@ func (s *shop) restock(t *testing.T, r *hot.Stock, units int64) {
 }
 
 // orders are what buyers were told so far.
-func orders(told ...stock.Order) []stock.Order { return told }
+func orders(reported ...stock.Order) []stock.Order { return reported }
 
 func deduct(t *testing.T, r *hot.Stock, p stock.Purchase) (stock.Outcome, error) {
 	t.Helper()
@@ -151,13 +151,13 @@ func (s *shop) audit(t *testing.T) stock.Audit {
 
 // assertExact holds the ledger against what buyers were told, one row each, and
 // Redis against the ledger.
-func (s *shop) assertExact(t *testing.T, r *hot.Stock, told []stock.Order) {
+func (s *shop) assertExact(t *testing.T, r *hot.Stock, reported []stock.Order) {
 	t.Helper()
 	settle(t, r)
-	s.assertInLedger(t, told)
+	s.assertInLedger(t, reported)
 	a := s.audit(t)
-	if !a.Clean || a.Orders != int64(len(told)) {
-		t.Errorf("%d buyers were told, the audit is %+v", len(told), a)
+	if !a.Clean || a.Orders != int64(len(reported)) {
+		t.Errorf("%d buyers were told, the audit is %+v", len(reported), a)
 	}
 	d, err := r.Drift(t.Context(), goods)
 	if err != nil || d.Drift != 0 || !d.Installed {
@@ -165,9 +165,9 @@ func (s *shop) assertExact(t *testing.T, r *hot.Stock, told []stock.Order) {
 	}
 }
 
-func (s *shop) assertInLedger(t *testing.T, told []stock.Order) {
+func (s *shop) assertInLedger(t *testing.T, reported []stock.Order) {
 	t.Helper()
-	for _, order := range told {
+	for _, order := range reported {
 		orders, err := s.store.Orders(t.Context(), order.RequestID)
 		if err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/stockd/stockd/internal/pause"
@@ -14,9 +15,9 @@ import (
 )
 
 const (
-	// markerTTL is how long the other replicas leave a rebuild to the one that has
-	// taken the last step.
-	markerTTL = 2 * time.Second
+	// markerTTL is how long the other replicas leave a rebuild to an owner that renews
+	// its marker no more, and renewEvery the time between two renewals.
+	markerTTL, renewEvery = 2 * time.Second, markerTTL / 4
 	// firstLook is the first pause between two looks at another replica's rebuild, and
 	// longestLook the longest.
 	firstLook, longestLook = 3 * time.Millisecond, 50 * time.Millisecond
@@ -96,14 +97,11 @@ type rebuilder struct {
 	above   int64
 	owner   string
 
-	epochs   int   // begun so far
-	of       int64 // users there are, once that was asked
-	reported time.Time
+	epochs int // begun so far
 }
 
 // run takes steps until the counter is there. Each has a deadline of its own.
 func (b *rebuilder) run(ctx context.Context) error {
-	b.reported = time.Now()
 	defer b.release(ctx)
 	look := firstLook
 	for b.epochs < epochTries {
@@ -121,7 +119,7 @@ func (b *rebuilder) run(ctx context.Context) error {
 			look = min(2*look, longestLook)
 			continue
 		}
-		if err := b.goOn(ctx, state); err != nil {
+		if err := b.renewed(ctx, func() error { return b.goOn(ctx, state) }); err != nil {
 			return notUnknown(err)
 		}
 	}
@@ -161,6 +159,51 @@ func (b *rebuilder) survey(ctx context.Context) (survey, error) {
 	return state, backend("see what a counter needs", err)
 }
 
+// renewed renews the marker, and reports the progress, until the steps end, however
+// long each of them takes.
+func (b *rebuilder) renewed(ctx context.Context, steps func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer cancel()
+	for _, job := range []func(context.Context){b.renew, b.report} {
+		background.Go(func() {
+			_ = rescue.Do(ctx, b.options.Log, "attend a rebuild", func() error { job(ctx); return nil })
+		})
+	}
+	return steps()
+}
+
+// renew keeps the marker from expiring until ctx ends. A step notices where that fails.
+func (b *rebuilder) renew(ctx context.Context) {
+	for pause.For(ctx, renewEvery) == nil {
+		_, _ = b.ask(ctx, "renew", []string{b.part.marker(b.goodsID)}, b.owner, markerTTL.Milliseconds())
+	}
+}
+
+// report logs how far a rebuild is that takes long, until ctx ends. That it fails does
+// not matter: the users are counted once, or missing.
+func (b *rebuilder) report(ctx context.Context) {
+	counted, of := false, int64(0)
+	for pause.For(ctx, progressEvery) == nil {
+		state, err := b.rebuilding(ctx, b.goodsID)
+		if err != nil || state == nil {
+			continue
+		}
+		if state.Users > 0 && !counted {
+			counted, of = true, b.countUsers(ctx)
+		}
+		b.options.Log.InfoContext(ctx, "counter rebuild", "goods", b.goodsID, "epoch", state.Epoch, "users", state.Users, "of", of)
+	}
+}
+
+func (b *rebuilder) countUsers(ctx context.Context) int64 {
+	ctx, cancel := context.WithTimeout(ctx, stepWithin)
+	defer cancel()
+	n, _ := b.store.CountUsers(ctx, b.goodsID)
+	return n
+}
+
 // goOn takes the steps of one epoch until the counter is installed, or another epoch
 // or replica comes between.
 func (b *rebuilder) goOn(ctx context.Context, state survey) error {
@@ -191,7 +234,7 @@ func (b *rebuilder) epoch(ctx context.Context, state survey) (repo.Place, survey
 		}
 	}
 	// From the commit on nothing of an earlier epoch is written: what the stream has of
-	// it at the installation is all that is promised beside the units.
+	// it when the rebuild ends is all that is accepted beside the units.
 	b.epochs++
 	place, err := b.store.Fill(bounded, b.goodsID, Place, max(b.above, state.epoch))
 	if err != nil {
@@ -201,7 +244,7 @@ func (b *rebuilder) epoch(ctx context.Context, state survey) (repo.Place, survey
 	answer, err := b.ask(ctx, "begin", keys, place.Epoch, place.PerUser)
 	state = survey{epoch: place.Epoch, loaded: place.PerUser == 0}
 	if fmt.Sprint(answer) == fmt.Sprint(place.Epoch) {
-		state.next = next // otherwise a later epoch is there, or the database has lost some
+		state.next = next // otherwise another replica has begun a later one
 	}
 	return place, state, backend("begin a rebuild", err)
 }
@@ -233,7 +276,6 @@ func (b *rebuilder) stageUsers(ctx context.Context, place repo.Place, after stri
 		if err != nil || answer != more {
 			return false, backend("stage users", err)
 		}
-		b.report(ctx, place)
 		if end == 1 {
 			return true, nil
 		}
@@ -247,8 +289,8 @@ func (b *rebuilder) usersAfter(ctx context.Context, after string) ([]repo.UserUn
 	return b.store.UsersAfter(ctx, b.goodsID, after)
 }
 
-// countStream counts what is promised, a page of the stream at a time, until its end
-// is reached and the counter installed.
+// countStream counts what is accepted and pending, a page of the stream at a time, until
+// its end is reached and the counter rebuilt.
 func (b *rebuilder) countStream(ctx context.Context, place repo.Place) error {
 	p := b.part
 	keys := []string{p.counter(b.goodsID), p.users(b.goodsID), p.orders(), p.staged(b.goodsID), p.marker(b.goodsID)}
@@ -259,34 +301,18 @@ func (b *rebuilder) countStream(ctx context.Context, place repo.Place) error {
 			return backend("count the stream", err)
 		}
 		if answer == there {
-			b.options.Log.DebugContext(ctx, "counter installed", "goods", b.goodsID, "units", place.Units, "epoch", place.Epoch)
+			b.options.Log.DebugContext(ctx, "counter rebuilt", "goods", b.goodsID, "units", place.Units, "epoch", place.Epoch)
 		}
 		if answer != more {
-			return nil // it is there, or is to be looked at anew
+			return nil // it is there, or must be surveyed again
 		}
-		b.report(ctx, place)
 	}
 }
 
-// report logs how far a rebuild is that takes long. That it fails does not matter.
-func (b *rebuilder) report(ctx context.Context, place repo.Place) {
-	if time.Since(b.reported) < progressEvery {
-		return
-	}
-	b.reported = time.Now()
-	bounded, cancel := context.WithTimeout(ctx, stepWithin)
-	defer cancel()
-	if b.of == 0 && place.PerUser > 0 {
-		b.of, _ = b.store.CountUsers(bounded, b.goodsID)
-	}
-	if state, err := b.rebuilding(bounded, b.goodsID); err == nil && state != nil {
-		b.options.Log.InfoContext(ctx, "counter rebuild", "goods", b.goodsID, "epoch", place.Epoch, "users", state.Users, "of", b.of)
-	}
-}
-
-// release leaves the counter to others. The marker expires where that fails.
+// release leaves the counter to others. The marker expires where that fails, and where
+// the replica stops: it has no time for another answer.
 func (b *rebuilder) release(ctx context.Context) {
-	_, _ = b.ask(context.WithoutCancel(ctx), "release", []string{b.part.marker(b.goodsID)}, b.owner)
+	_, _ = b.ask(ctx, "release", []string{b.part.marker(b.goodsID)}, b.owner)
 }
 
 // LimitChanged rebuilds the counter where the item is sold from Redis: it has the
@@ -314,8 +340,8 @@ func (s *Stock) Restocked(ctx context.Context, goodsID, _ int64) error {
 	return s.counterAbove(ctx, goodsID, above)
 }
 
-// notUnknown keeps the unknown fate of a filling from being taken for that of a
-// purchase: nothing is promised before it has been done again.
+// notUnknown keeps the unknown outcome of Fill from being taken for that of a
+// purchase: nothing is accepted before Fill has been repeated.
 func notUnknown(err error) error {
 	if failed, ok := errors.AsType[*stock.BackendError](err); ok && errors.Is(err, stock.ErrUnknownOutcome) {
 		return failed

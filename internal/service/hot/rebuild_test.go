@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -22,10 +24,10 @@ import (
 const manyUsers = 100_000
 
 // addUsers has many users have a unit each, as if other strategies had sold them.
-func (s *shop) addUsers(t *testing.T) {
+func (s *shop) addUsers(t *testing.T, n int) {
 	t.Helper()
 	_, err := s.sql(t).ExecContext(t.Context(), `INSERT INTO tb_stock_user (goods_id, user_id, units, allowed)
-		SELECT ?, CONCAT('user-', seq), 1, 1 FROM seq_1_to_`+strconv.Itoa(manyUsers), goods)
+		SELECT ?, CONCAT('user-', seq), 1, 1 FROM seq_1_to_`+strconv.Itoa(n), goods)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +82,7 @@ func TestARebuildGoesOnWhereAnotherReplicaStopped(t *testing.T) {
 	first, second := labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address)
 	seller := s.replica(t, "seller", idle)
 	s.limit(t, seller, 3)
-	s.addUsers(t)
+	s.addUsers(t, manyUsers)
 	reported := orders(sell(t, seller, by("小明", 1)))
 	settle(t, seller)
 	reported = append(reported, sell(t, seller, by("小明", 1)))
@@ -156,7 +158,7 @@ func TestARebuildOutlastsThePurchaseThatBeganIt(t *testing.T) {
 	})
 }
 
-// The marker has expired, and another owner has it: it is not taken away from that.
+// The marker has expired, and another owner has it: it is not taken away from it.
 func TestAMarkerIsLeftToItsOwner(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
@@ -187,6 +189,155 @@ func TestAMarkerIsLeftToItsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.assertExact(t, a, orders(sell(t, a, buy(1))))
+}
+
+// A look into the ledger takes longer than the marker lasts: the owner renews it, and
+// the other replica takes no step.
+func TestARebuildKeepsItsMarkerDuringASlowStep(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	s.options.ClaimAfter = time.Hour
+	way := labtest.NewProxy(t, server.Address)
+	slow := s.slowReplica(t, "a")
+	reported := s.pendingOrders(t, slow.replica, 3)
+	b := s.replica(t, "b", at(way.Address))
+	held := slow.way.Arm(fault.Rule{Sent: "tb_stock_ledger AS l LEFT JOIN", Do: fault.Hold})
+	if _, err := s.store.Restock(t.Context(), goods, 1, "restock"); err != nil {
+		t.Fatal(err)
+	}
+	pages := way.Arm(fault.Rule{Sent: "\r\npage\r\n", Nth: 1000, Do: fault.Count})
+	restocked := make(chan error, 2)
+	go func() { restocked <- slow.replica.Restocked(t.Context(), goods, 1) }()
+	if err := held.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	go func() { restocked <- b.Restocked(t.Context(), goods, 1) }()
+	time.Sleep(3 * time.Second) // the marker lasts two
+	held.Pass()
+	if err := errors.Join(<-restocked, <-restocked); err != nil {
+		t.Fatal(err)
+	}
+	if n := pages.Seen(); n != 0 {
+		t.Errorf("the other replica took %d steps, want none", n)
+	}
+	s.options.ClaimAfter = 300 * time.Millisecond
+	s.assertExact(t, s.replica(t, "c"), reported)
+}
+
+// Users are counted for the log alone: a database that does not answer that keeps no
+// rebuild waiting.
+func TestARebuildDoesNotWaitForTheCountOfItsUsers(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	way := labtest.NewProxy(t, server.Address)
+	slow := s.slowReplica(t, "a", at(way.Address))
+	s.limit(t, slow.replica, 3)
+	s.addUsers(t, 4000)
+	for page := range 4 { // longer than the pause between two reports
+		way.Arm(fault.Rule{Sent: "\r\nstage\r\n", Nth: page + 1, Do: fault.Hold, For: 700 * time.Millisecond})
+	}
+	counted := slow.way.Arm(fault.Rule{Sent: "SELECT COUNT(*)", Do: fault.Hold})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := slow.replica.Deduct(ctx, goods, []stock.Purchase{by("小明", 1)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := counted.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	assertHas(t, slow.replica, "user-777", 1)
+}
+
+// slowReplica is an idle replica whose way to the database a test can slow down.
+type slowReplica struct {
+	replica *hot.Stock
+	way     *fault.Proxy
+}
+
+func (s *shop) slowReplica(t *testing.T, name string, change ...func(*hot.Options, *lock.RedisOptions)) slowReplica {
+	t.Helper()
+	through, way := labtest.Through(t, s.database)
+	direct := s.database
+	s.database = through
+	defer func() { s.database = direct }()
+	return slowReplica{replica: s.replica(t, name, append(change, idle)...), way: way}
+}
+
+// pendingOrders sells one order, and n that a dead consumer has in hand.
+func (s *shop) pendingOrders(t *testing.T, r *hot.Stock, n int) []stock.Order {
+	t.Helper()
+	reported := orders(sell(t, r, buy(1)))
+	settle(t, r)
+	for range n {
+		reported = append(reported, sell(t, r, buy(1)))
+	}
+	read, err := s.client.XReadGroup(t.Context(), &redis.XReadGroupArgs{
+		Group: "ledger", Consumer: "dead", Streams: []string{s.key("orders"), ">"},
+	}).Result()
+	if err != nil || len(read[0].Messages) != n {
+		t.Fatalf("the dead consumer reads %v, %v", read, err)
+	}
+	return reported
+}
+
+// Redis hangs in the middle of a rebuild: the replica closes without waiting for it twice.
+func TestAReplicaClosesInTimeWhenRedisHangsInARebuild(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	way := labtest.NewProxy(t, server.Address)
+	a := s.replica(t, "a", at(way.Address))
+	held := way.Arm(fault.Rule{Sent: "\r\npage\r\n", Do: fault.Hold})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := a.Deduct(ctx, goods, []stock.Purchase{buy(1)})
+		answered <- err
+	}()
+	if err := held.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	way.Freeze()
+	assertCloses(t, a)
+	if err := <-answered; !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("the purchase is answered with %v, want %v", err, stock.ErrBusy)
+	}
+	way.Thaw()
+	held.Pass()
+}
+
+// Redis has begun a rebuild of a later epoch than a database that was restored has, and
+// was restarted since: the next epoch is above both.
+func TestARebuildBeginsAboveAnEpochThatOnlyRedisKnows(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	if err := s.client.HSet(t.Context(), s.key("goods:1"), "next_epoch", 100, "next_history", "earlier").Err(); err != nil {
+		t.Fatal(err)
+	}
+	a := s.replica(t, "a")
+	s.assertExact(t, a, orders(sell(t, a, buy(1))))
+	if d, err := a.Drift(t.Context(), goods); err != nil || d.Epoch != 101 {
+		t.Errorf("the counter is %+v (%v), want it in epoch 101", d, err)
+	}
+}
+
+// An entry that is no order was on the stream during a rebuild: discarding it leaves no
+// units accepted.
+func TestADiscardedEntryIsNotCountedByARebuild(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a := s.replica(t, "a", idle)
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	err := s.client.XAdd(t.Context(), &redis.XAddArgs{
+		Stream: s.key("orders"), Values: []any{"goods", goods, "quantity", 5, "epoch", "none", "request", "foreign", "order", "foreign"},
+	}).Err()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.restock(t, a, 1)
+	b := s.replica(t, "b")
+	await(t, "the entry to be discarded", func() bool { return s.client.XLen(t.Context(), s.key("dead")).Val() == 1 })
+	reported = append(reported, sell(t, b, buy(10)))
+	s.assertExact(t, b, reported)
 }
 
 // One item fails, and the others are repaired: the one that drifted, and the one whose

@@ -96,7 +96,7 @@ func (s *Stock) compare(ctx context.Context, place repo.Place) (Drift, error) {
 
 func (s *Stock) look(ctx context.Context, goodsID int64) (Drift, error) {
 	p := s.part(goodsID)
-	answer, err := s.ask(ctx, "look", []string{p.counter(goodsID)})
+	answer, err := s.ask(ctx, "look", []string{p.counter(goodsID), p.orders()})
 	if err != nil {
 		return Drift{}, backend("look at the counter", err)
 	}

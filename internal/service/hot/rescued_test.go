@@ -33,16 +33,16 @@ func (l *trap) Handle(_ context.Context, r slog.Record) error {
 func TestAConsumerOutlivesAPanic(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a", idle)
-	told := orders(sell(t, a, buy(1)))
+	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	noOrder := map[string]any{"goods": "none"}
 	if err := s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: noOrder}).Err(); err != nil {
 		t.Fatal(err)
 	}
-	told = append(told, sell(t, a, buy(1)), sell(t, a, buy(1)))
+	reported = append(reported, sell(t, a, buy(1)), sell(t, a, buy(1)))
 	log := &trap{Handler: slog.DiscardHandler}
 	s.options.Log = slog.New(log)
-	s.assertExact(t, s.replica(t, "b"), told)
+	s.assertExact(t, s.replica(t, "b"), reported)
 	if n := log.heard.Load(); n != 1 {
 		t.Errorf("%d panics were logged, want 1", n)
 	}

@@ -248,8 +248,9 @@ func (m *model) assertExact() {
 			users[e.text("user")] += e.whole("quantity")
 		}
 		want := []any{strconv.FormatInt(i.units-promised, 10), strconv.FormatInt(promised, 10), strconv.FormatInt(i.epoch, 10)}
-		if got := m.run("look", []string{"goods:" + id}); !slices.Equal(got.([]any), want) { //nolint:forcetypeassert // a panic fails the test, too
-			m.t.Errorf("item %s: the counter is %v, want units, promised and epoch %v", id, got, want)
+		got, err := m.client.HMGet(m.t.Context(), m.base+"goods:"+id, "units", "promised", "epoch").Result()
+		if err != nil || !slices.Equal(got, want) {
+			m.t.Errorf("item %s: the counter is %v (%v), want units, promised and epoch %v", id, got, err, want)
 		}
 		if i.limit > 0 {
 			m.assertUsers(i, users)

@@ -27,7 +27,7 @@ const (
 // request id that is known is answered with its first order, as replayed.
 //
 // stock.ErrUnknownOutcome: the answer of Redis did not come. stock.ErrBusy: the
-// counter could not be installed in time.
+// counter could not be rebuilt in time.
 func (s *Stock) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, fmt.Errorf("sell from redis: %w", err)

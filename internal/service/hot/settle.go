@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// settleAtOnce bounds the orders that an installation looks up in one go.
+// settleAtOnce bounds the orders that a rebuild looks up in one go.
 const settleAtOnce = 500
 
 // settle takes orders off the stream that are in the ledger.
@@ -35,7 +35,7 @@ func (s *Stock) settle(ctx context.Context, p *partition, entries []entry) error
 }
 
 // settleWritten takes those orders of a goods off the stream that the ledger has, so
-// that an installation does not count them twice. Its epoch has begun: nothing of an
+// that a rebuild does not count them twice. Its epoch has begun: nothing of an
 // earlier one is written any more, so that what is left then is in no ledger.
 //
 // It looks at what consumers have in hand, which is all that can be written. A Redis

@@ -18,7 +18,7 @@ func TestAnOrderThatIsOfferedAgainKeepsItsPlaceInATrace(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test")
 	a := s.replica(t, "a", idle)
-	told := orders(sell(t, a, buy(1)))
+	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	ctx, purchase := tracer.Start(t.Context(), "purchase")
 	outcomes, err := a.Deduct(ctx, goods, []stock.Purchase{buy(2)})
@@ -28,7 +28,7 @@ func TestAnOrderThatIsOfferedAgainKeepsItsPlaceInATrace(t *testing.T) {
 	purchase.End()
 	s.restock(t, a, 1) // a new epoch begins
 	b := s.replica(t, "b", func(o *hot.Options, _ *lock.RedisOptions) { o.Tracer = tracer })
-	s.assertExact(t, b, append(told, outcomes[0].Order))
+	s.assertExact(t, b, append(reported, outcomes[0].Order))
 	await(t, "both steps", func() bool { return len(spans.Ended()) == 3 })
 	for _, step := range spans.Ended()[1:] {
 		if step.Name() != "write orders" || step.Parent().SpanID() != purchase.SpanContext().SpanID() {

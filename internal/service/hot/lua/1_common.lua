@@ -12,7 +12,7 @@ local operations = {}
 
 -- Names the history of the data on this server. A restart, a promotion and a full
 -- resynchronization change it, and each may have lost orders or brought old data
--- back. The script cache does not tell: a master that was demoted, resynchronized and
+-- back. The script cache does not show it: a master that was demoted, resynchronized and
 -- promoted again still knows the script, and before Redis 7.0 a restarted one does.
 local function history()
   return string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)') or error('INFO has no master_replid', 0)

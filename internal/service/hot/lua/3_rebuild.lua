@@ -1,7 +1,8 @@
 -- A counter is rebuilt in steps, and the state of that is in the counter's hash: the
 -- epoch and the history that it is for, how far the users of SQL have been staged, and
--- how far the stream has been read, with what was promised up to there. The sums stay
--- exact between the steps (uncount_next), so that any replica goes on with the epoch.
+-- how far the stream has been read, with what is accepted and pending up to there. The
+-- sums stay exact between the steps (uncount_next), so that any replica goes on with the
+-- epoch.
 
 -- Whether this owner may take a step: the marker is free, or its own. It is renewed.
 local function alone(marker, owner, ms)
@@ -27,11 +28,12 @@ function operations.survey()
     return {'TAKEN', '', '', ''}
   end
   local kept = redis.call('HMGET', KEYS[1], 'epoch', 'next_epoch', 'next_history', 'next_user', 'next_loaded')
-  epoch = kept[1] or '0'
-  if kept[3] == history() and tonumber(kept[2]) > tonumber(epoch) then
+  local present, following = tonumber(kept[1] or 0), tonumber(kept[2] or 0)
+  if kept[3] == history() and following > present then
     return {'NEXT', kept[2], kept[4], kept[5]}
   end
-  return {'NONE', epoch, '', ''}
+  -- A database that was restored may be behind a rebuild of an earlier history.
+  return {'NONE', digits(math.max(present, following)), '', ''}
 end
 
 -- Older servers are untested, and their XAUTOCLAIM hands out orders that were deleted.
@@ -78,7 +80,7 @@ local function rebuild(goods, staged, marker)
   return {loaded = kept[3] == '1', user = kept[4], cursor = kept[5], promised = tonumber(kept[6])}
 end
 
--- What is staged for a rebuild that nobody goes on with is forgotten after this time.
+-- What is staged for an abandoned rebuild is forgotten after this time.
 local STAGED_MS = 600000
 
 -- Stages a page of what users have by the ledger, with the place where the next begins.
@@ -117,6 +119,21 @@ local function install(promised)
   return 'THERE'
 end
 
+-- The quantity of an order of an item, from the fields of an entry in the order in which
+-- sell adds them; nil where a consumer would discard the entry: nothing uncounts it then.
+local function ordered(fields, goods)
+  if fields[2] ~= goods or (fields[8] or '') == '' or (fields[10] or '') == '' then
+    return nil
+  end
+  for _, i in ipairs({4, 6, 12, 14}) do -- quantity, epoch, remaining, at
+    if not string.match(fields[i] or '', '^[+-]?%d+$') or #fields[i] > 18 then
+      return nil
+    end
+  end
+  local quantity = tonumber(fields[4])
+  return quantity > 0 and quantity or nil
+end
+
 -- Counts a page of the stream, and installs the counter in the same step where that was
 -- its end. Orders that are in the ledger and still on the stream would be subtracted
 -- twice, until settling them gives that back: those that a consumer has in hand are
@@ -132,11 +149,10 @@ function operations.page()
   local promised, cursor = state.promised, state.cursor
   local entries = redis.call('XRANGE', KEYS[3], '(' .. cursor, '+', 'COUNT', ARGV[9])
   for _, entry in ipairs(entries) do
-    local fields = entry[2] -- in the order in which they were added
-    local quantity = fields[2] == ARGV[5] and tonumber(fields[4])
+    local quantity = ordered(entry[2], ARGV[5])
     if quantity then
       promised = promised + quantity
-      local user = fields[18] or ''
+      local user = entry[2][18] or ''
       if tonumber(ARGV[7]) > 0 and user ~= '' then
         redis.call('HINCRBY', KEYS[4], user, digits(quantity))
       end
@@ -151,6 +167,16 @@ function operations.page()
   return 'MORE'
 end
 
+-- Keeps the marker from expiring, where it is still the owner's.
+-- KEYS: marker.
+-- ARGV: operation, owner, time of the marker in ms.
+function operations.renew()
+  if redis.call('GET', KEYS[1]) == ARGV[2] then
+    redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  end
+  return 'OK'
+end
+
 -- Leaves the rebuild to others.
 -- KEYS: marker.
 -- ARGV: operation, owner.
@@ -161,12 +187,16 @@ function operations.release()
   return 'OK'
 end
 
--- Shows the counter: units, promised, epoch.
--- KEYS: counter.
+-- Shows the counter: units, promised, epoch. Where the stream is empty nothing is pending,
+-- whatever the counter has: the difference shows as drift.
+-- KEYS: counter, orders.
 function operations.look()
   local units, promised, epoch = counter(KEYS[1])
   if not units then
     return ABSENT
+  end
+  if redis.call('XLEN', KEYS[2]) == 0 then
+    promised = 0
   end
   return {digits(units), digits(promised), epoch}
 end
