@@ -197,7 +197,11 @@ func restock(t *testing.T, store *repo.Store, s strategy.Strategy, units int64) 
 	if _, err := store.Restock(t.Context(), 1, units, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.(strategy.Restocker).Restocked(t.Context(), 1, units); err != nil {
+	copied, ok := s.(strategy.Restocker)
+	if !ok {
+		t.Fatalf("%T has no copy of the stock", s)
+	}
+	if err := copied.Restocked(t.Context(), 1, units); err != nil {
 		t.Fatal(err)
 	}
 }

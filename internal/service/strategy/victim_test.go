@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"testing"
 	"time"
 
@@ -125,7 +126,7 @@ func (n *otherNode) sell() {
 		}
 		var id int64
 		err := tx.QueryRowContext(context.WithoutCancel(n.t.Context()), nodeConflicts, n.request).Scan(&id)
-		if err != nil && err != sql.ErrNoRows { //nolint:errorlint // it is never wrapped
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			n.committed <- err
 			return
 		}
