@@ -17,7 +17,7 @@ func TestProveGroupedSalesSurviveKills(t *testing.T) {
 	for _, database := range []string{servers.MariaDB, servers.MySQL} {
 		t.Run(database, func(t *testing.T) {
 			surviveKills(t, database, 50, groupedAndKilled("sql-conditional"), groupedAndKilled("sql-for-update"),
-				groupedAndKilled("sql-bucket"), groupedAndKilled("redis-reentrant"))
+				groupedAndKilled("sql-bucket"), groupedAndKilled("redis-reentrant"), fencedAndKilled())
 		})
 	}
 }

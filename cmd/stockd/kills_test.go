@@ -28,10 +28,11 @@ type killed struct {
 }
 
 func (k killed) String() string {
+	name := k.strategy
 	if k.group {
-		return k.strategy + " grouped"
+		name += " grouped"
 	}
-	return strings.TrimSpace(k.strategy + " " + k.modifier)
+	return strings.TrimSpace(name + " " + k.modifier)
 }
 
 func redisStockKilled() killed {
@@ -44,16 +45,21 @@ func groupedAndKilled(strategy string) killed {
 	return killed{strategy: strategy, group: true, victims: []string{"replica", "database"}}
 }
 
+// fencedAndKilled is a strategy that reads, computes and writes, with its writes fenced.
+func fencedAndKilled() killed {
+	return killed{strategy: "redis-reentrant", group: true, modifier: "fence=true", victims: []string{"replica", "database"}}
+}
+
 // One kill of each kind, in the middle of a sale; the proof makes fifty.
 func TestSalesSurviveKills(t *testing.T) {
-	surviveKills(t, servers.MariaDB, 3, redisStockKilled(), groupedAndKilled("sql-conditional"))
+	surviveKills(t, servers.MariaDB, 3, redisStockKilled(), groupedAndKilled("sql-conditional"), fencedAndKilled())
 }
 
 // surviveKills sells one goods after the other through three replicas, and kills
 // a replica with its queues and consumers, the Redis, or the database at a random
 // moment of each sale. Redis keeps its data on its disk. Never may more be sold than
 // there was; every answered order must be in the ledger in the end, and every unit
-// sold.
+// sold, with those that are restocked meanwhile.
 func surviveKills(t *testing.T, database string, rounds int, subjects ...killed) {
 	t.Helper()
 	needLocal(t)
@@ -130,10 +136,13 @@ func (s *killedSale) kill(ctx context.Context) error {
 }
 
 func (s *killedSale) run(t *testing.T) {
-	if err := s.lab.cluster.Client().CreateGoods(t.Context(), s.goods, s.units); err != nil {
+	if err := s.lab.cluster.Client().CreateGoods(t.Context(), s.goods, s.units-restocks*restockUnits); err != nil {
 		t.Fatal(err)
 	}
+	var restocked sync.WaitGroup
+	restocked.Go(func() { s.restock(t) })
 	s.sell(t, s.kill)
+	restocked.Wait()
 	// Units that were kept back for orders whose fate Redis had forgotten are there
 	// again when the ledger has them all: somebody else buys them.
 	s.audit(t)
@@ -145,6 +154,42 @@ func (s *killedSale) run(t *testing.T) {
 	if lost := s.lost(t); len(lost) > 0 {
 		t.Errorf("%d orders that buyers were told of are not in the ledger: %v", len(lost), lost)
 	}
+}
+
+// What is added in the course of a sale, of its units.
+const (
+	restocks     = 10
+	restockUnits = 50
+)
+
+// restock restocks through one replica after the other while others sell and
+// something is killed. What is not answered is sent again under its key.
+func (s *killedSale) restock(t *testing.T) {
+	client := &http.Client{Timeout: 5 * time.Second, Transport: authorized(s.lab.cluster.Client().Token)}
+	end := time.Now().Add(saleWithin)
+	for n := range restocks {
+		for try := 0; ; try++ {
+			url := fmt.Sprintf("%s/goods/%d/restock?quantity=%d", s.lab.cluster.Replicas[(n+try)%3].AdminURL, s.goods, restockUnits)
+			response, _, err := send(t, client, url, fmt.Sprintf("%d-restock-%d", s.goods, n))
+			if err == nil && response.StatusCode == http.StatusOK {
+				break
+			}
+			if time.Now().After(end) {
+				t.Errorf("restock %d is not answered (%v)", n, err)
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		time.Sleep(rand.N(80 * time.Millisecond))
+	}
+}
+
+// authorized sends each request with a token.
+type authorized string
+
+func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
+	r.Header.Set("Authorization", "Bearer "+string(a))
+	return http.DefaultTransport.RoundTrip(r)
 }
 
 // lost are the requests whose buyers were told of an order that the ledger does not
