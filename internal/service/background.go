@@ -30,7 +30,7 @@ func newBackground(log *slog.Logger) *background {
 }
 
 // do does work within a limit of its own, and waits for it as long as the request
-// lasts. stock.ErrUnknownOutcome: it goes on.
+// lasts, also where that has ended already. stock.ErrUnknownOutcome: it goes on.
 func (b *background) do(ctx context.Context, limit time.Duration, doing string, work func(context.Context) error) error {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	unlink := context.AfterFunc(b.ctx, cancel)

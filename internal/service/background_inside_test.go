@@ -35,6 +35,21 @@ func TestWorkInTheBackgroundOutlivesItsRequest(t *testing.T) {
 	})
 }
 
+// What is committed is followed up, also where its client has left meanwhile.
+func TestWorkInTheBackgroundBeginsAfterItsRequest(t *testing.T) {
+	b := newBackground(slog.New(slog.DiscardHandler))
+	request, cancel := context.WithCancel(t.Context())
+	cancel()
+	var done bool
+	_ = b.do(request, time.Minute, "test", func(ctx context.Context) error {
+		done = ctx.Err() == nil
+		return nil
+	})
+	if err := b.close(); err != nil || !done {
+		t.Errorf("the work was done: %t, the close ended with %v", done, err)
+	}
+}
+
 func TestClosingCutsLongWorkOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackground(slog.New(slog.DiscardHandler))

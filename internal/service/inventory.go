@@ -162,6 +162,9 @@ func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key strin
 // stock.ErrUnknownOutcome may mean that this goes on, or that the limit was set and a
 // strategy that looks at it elsewhere could not be notified. Setting it again finds out.
 func (i *Inventory) SetLimit(ctx context.Context, goodsID, perUser int64) (stock.Goods, error) {
+	if ctx.Err() != nil { // nothing is begun for a request that has ended
+		return stock.Goods{}, fmt.Errorf("set a limit: %w", context.Cause(ctx))
+	}
 	err := i.background.do(ctx, limitWithin, "set a limit", func(ctx context.Context) error {
 		if err := i.store.SetLimit(ctx, goodsID, perUser); err != nil {
 			return err
