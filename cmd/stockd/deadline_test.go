@@ -43,7 +43,7 @@ type frozen struct {
 }
 
 // Whichever backend hangs: every request is answered in time, with what is known of
-// it, and a replica that is told to stop does.
+// it, and a replica that receives SIGTERM stops.
 func TestAHungBackendHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 	needLocal(t)
 	needLockServers(t)

@@ -9,13 +9,12 @@ import (
 	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // A commit that was sent and not answered may happen when its purchase is over and
-// its lock is released. Whoever comes next must not write what it read before.
+// its lock is released. The next sale must not write what it read before.
 func TestTheNextSaleReadsWhatAnUnansweredCommitLeaves(t *testing.T) {
 	for name, grouped := range map[string]bool{"mutex": false, "channel": false, "redis-lua": false, "naive": true} {
 		t.Run(name, func(t *testing.T) {
@@ -50,25 +49,19 @@ func TestTheNextSaleReadsWhatAnUnansweredCommitLeaves(t *testing.T) {
 // made makes a strategy of the registry.
 func made(t *testing.T, d *servers.Database, name string, deps strategy.Deps, grouped bool) strategy.Strategy {
 	t.Helper()
-	for _, entry := range strategy.Registry() {
-		if entry.Name != name {
-			continue
-		}
-		deps.Lock = lab.Locks(t, d, append([]lock.Backend{}, entry.Needs...)...)
-		sells := entry.New(deps)
-		if !grouped {
-			return sells
-		}
-		return strategy.NewGrouped(sells, deps.Store, strategy.Group{
-			Batch: 8, Units: 8, Queue: 8, Timeout: 5 * time.Second,
-			Settled: func(ctx context.Context, goodsID int64) error {
-				_, err := deps.Store.GoodsSettled(ctx, goodsID)
-				return err
-			},
-		})
+	entry := entryOf(t, name)
+	deps.Lock = lab.Locks(t, d, entry.Needs...)
+	sells := entry.New(deps)
+	if !grouped {
+		return sells
 	}
-	t.Fatalf("there is no strategy %s", name)
-	return nil
+	return strategy.NewGrouped(sells, deps.Store, strategy.Group{
+		Batch: 8, Units: 8, Queue: 8, Timeout: 5 * time.Second,
+		Settled: func(ctx context.Context, goodsID int64) error {
+			_, err := deps.Store.GoodsSettled(ctx, goodsID)
+			return err
+		},
+	})
 }
 
 func buyWithin(t *testing.T, s strategy.Strategy, requestID string, limit time.Duration) error {

@@ -92,7 +92,7 @@ type otherNode struct {
 const (
 	nodeSells = `UPDATE tb_goods_stock SET stock = stock - 1, version = version + 1, writer = ? WHERE goods_id = ?`
 
-	// The victim is whoever has changed fewer rows.
+	// The victim is the transaction that has changed fewer rows.
 	nodeWrites = `INSERT INTO tb_stock_user (goods_id, user_id, units) VALUES (?, ?, 1)`
 
 	nodeConflicts = `SELECT id FROM tb_stock_ledger WHERE request_id = ? FOR UPDATE`

@@ -110,7 +110,7 @@ func (m *middle) Between(ctx context.Context, _ string, _ int64) context.Context
 }
 
 // middleWithin is how long a sale waits for what happens in its middle. One that
-// holds the row waits in vain: the change comes after it.
+// holds the row waits until this limit: the change comes after it.
 const middleWithin = 50 * time.Millisecond
 
 // noticesWhatChangesBesideASale has every change happen in the middle of one
