@@ -46,9 +46,13 @@ type dialect struct {
 // The statements that every dialect shares. Each write of the row lifts its
 // version, so that optimistic writers notice every other one.
 const (
-	goodsColumns = `g.version, g.fence, g.per_user, g.writer_epoch`
+	goodsColumns = `g.version, g.fence, g.per_user, g.writer, g.writer_epoch`
 
-	readRow = `SELECT g.goods_id, g.stock, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE g.goods_id = ?`
+	// allocated is what an item has outside of its row. A locking read of the row locks
+	// none of it.
+	allocated = `COALESCE((SELECT SUM(p.units) FROM tb_stock_place AS p WHERE p.goods_id = g.goods_id), 0)`
+
+	readRow = `SELECT g.goods_id, g.stock, ` + allocated + `, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE g.goods_id = ?`
 
 	writeStock = `UPDATE tb_goods_stock SET stock = ?, ` + bySale + ` WHERE goods_id = ? AND ` + unchanged
 

@@ -21,8 +21,8 @@ type goodsRow struct {
 // TableName is the sources' name.
 func (goodsRow) TableName() string { return "tb_goods_stock" }
 
-// Goods reads the row without locking it. What is kept in places is not in it: see
-// InStock. ErrUnknownGoods: there is none.
+// Goods reads the row without locking it. What is kept in places is not in its stock:
+// see Goods.Allocated, and InStock. ErrUnknownGoods: there is none.
 func (s *Store) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	return s.readGoods(ctx, s.pool, readRow, goodsID)
 }
@@ -34,9 +34,9 @@ func (s *Store) InStock(ctx context.Context, goodsID int64) (stock.Goods, error)
 }
 
 const (
-	inStock = `g.stock + COALESCE((SELECT SUM(p.units) FROM tb_stock_place AS p WHERE p.goods_id = g.goods_id), 0)`
+	inStock = `g.stock + ` + allocated
 
-	readInStock = `SELECT g.goods_id, ` + inStock + `, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE g.goods_id = ?`
+	readInStock = `SELECT g.goods_id, ` + inStock + `, 0, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE g.goods_id = ?`
 )
 
 // CreateGoods makes a goods with its first units, 0 to stock.MaxStock.

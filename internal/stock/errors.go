@@ -10,6 +10,10 @@ import (
 var (
 	// ErrInsufficientStock refuses a purchase: not enough units are left.
 	ErrInsufficientStock = errors.New("insufficient stock")
+	// ErrAllocated rejects a purchase that does not fit into what its strategy can
+	// reach, and would fit with what is in the allocations of other strategies. It is
+	// offered again once that is recalled, and no client gets it.
+	ErrAllocated = errors.New("the units left are allocated to another strategy")
 	// ErrUserLimit refuses a purchase: the buyer would have more units of the
 	// goods than one buyer may have.
 	ErrUserLimit = errors.New("limit of one buyer exceeded")

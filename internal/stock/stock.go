@@ -106,9 +106,24 @@ type Goods struct {
 	Fence uint64 `json:"fence"`
 	// PerUser is the most units that one buyer may have; 0 is no limit.
 	PerUser int64 `json:"per_user"`
+	// Allocated is how many units are outside of the row that was read, in allocations
+	// such as buckets and Redis; 0 where Stock has them already.
+	Allocated int64 `json:"-"`
+	// Writer is the strategy that alone has written the row since the last change
+	// beside the sales, or empty.
+	Writer string `json:"-"`
 	// WriterEpoch grows with each change of the row beside the sales, and with each
 	// sale by another strategy than the last one: see repo.ErrRowChanged.
 	WriterEpoch int64 `json:"-"`
+}
+
+// Recalled is what came of the recall of one allocation.
+type Recalled struct {
+	// Returned is how many units are back in the row.
+	Returned int64
+	// Pending is how many stay in the allocation, because orders that are accepted and
+	// not in the ledger yet have them.
+	Pending int64
 }
 
 // Units is the sum of the quantities of a batch.

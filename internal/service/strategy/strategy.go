@@ -46,6 +46,19 @@ type Restocker interface {
 	Restocked(ctx context.Context, goodsID, units int64) error
 }
 
+// Allocator is a strategy that keeps units of an item outside of its row.
+type Allocator interface {
+	// Recall moves the units of an item from the allocation of the strategy back into
+	// its row, but for those of pending orders, and sells none of them from there until
+	// its next purchase. It may be called at any time, by several replicas at once, and
+	// again after a failure: no unit is lost or doubled. Where nothing is left to
+	// return, it is no error.
+	//
+	// stock.ErrBackendUnavailable: a backend that holds units does not answer, and is
+	// named. stock.ErrUnknownOutcome: calling it again finds out.
+	Recall(ctx context.Context, goodsID int64) (stock.Recalled, error)
+}
+
 // Limiter is a strategy that looks at the limit of one buyer outside of the store.
 type Limiter interface {
 	// LimitChanged tells that a goods was given a limit, and committed. It may be told
