@@ -141,6 +141,24 @@ func (g goods) restock(c *gin.Context) {
 	g.respond(c, http.StatusOK, row, err)
 }
 
+// recall serves POST /goods/:id/recall of the owner.
+func (g goods) recall(c *gin.Context) {
+	id, ok := goodsID(c)
+	if !ok {
+		return
+	}
+	f, err := readForm(c.Request)
+	if err == nil {
+		err = f.err()
+	}
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	recalled, err := g.options.Inventory.Recall(c.Request.Context(), id)
+	g.respond(c, http.StatusOK, recalled, err)
+}
+
 // readyz serves GET /readyz: ready is who can reach the database and is not about
 // to stop. The other backends are listed; the strategies that need none of them
 // go on without.

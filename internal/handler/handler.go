@@ -77,6 +77,7 @@ func Admin(o Options, token string) http.Handler {
 	owner := engine.Group("/", bearer(token))
 	owner.POST("/goods", within(o.Timeout, goods.create))
 	owner.POST("/goods/:id/restock", within(o.Timeout, goods.restock))
+	owner.POST("/goods/:id/recall", within(o.Timeout, goods.recall))
 	owner.GET("/goods/:id", within(o.Timeout, goods.read))
 	owner.PATCH("/goods/:id", within(o.Timeout, goods.change))
 	owner.GET("/goods/:id/audit", goods.auditForOwner)

@@ -28,12 +28,32 @@ const (
 // bucketName is the place of a bucket, which are numbered from 0.
 func bucketName(number int) string { return bucketPrefix + strconv.Itoa(number) }
 
+// Bucketed is the strategy whose units are in buckets. Every other allocation has the
+// name of its strategy.
+const Bucketed = "sql-bucket"
+
 const (
 	takeFromBucket = `UPDATE tb_stock_place SET units = units - ? WHERE goods_id = ? AND place = ? AND units >= ?
 		AND per_user = ?`
 
+	// returnUnits takes the strategy whose units come back.
+	returnUnits = `UPDATE tb_goods_stock SET stock = stock + ?, ` + byRecall + ` WHERE goods_id = ?`
+
+	inBuckets = `place >= '` + bucketPrefix + `' AND place < '` + bucketEnd + `'`
+
 	readBuckets = `SELECT place, units FROM tb_stock_place
-		WHERE goods_id = ? AND place >= '` + bucketPrefix + `' AND place < '` + bucketEnd + `' ORDER BY place`
+		WHERE goods_id = ? AND ` + inBuckets + ` ORDER BY place`
+
+	readAllocators = `SELECT DISTINCT CASE WHEN ` + inBuckets + ` THEN '` + Bucketed + `' ELSE place END
+		FROM tb_stock_place WHERE goods_id = ? AND units > 0`
+
+	// readWithBuckets takes what is in buckets for stock.
+	readWithBuckets = `SELECT g.goods_id, g.stock + COALESCE(p.bucketed, 0), COALESCE(p.others, 0), ` + goodsColumns + `
+		FROM tb_goods_stock AS g LEFT JOIN (
+			SELECT goods_id, SUM(CASE WHEN ` + inBuckets + ` THEN units ELSE 0 END) AS bucketed,
+				SUM(CASE WHEN ` + inBuckets + ` THEN 0 ELSE units END) AS others
+			FROM tb_stock_place WHERE goods_id = ? GROUP BY goods_id
+		) AS p ON p.goods_id = g.goods_id WHERE g.goods_id = ?`
 )
 
 // placeRow is a row of tb_stock_place.
@@ -50,6 +70,14 @@ func (placeRow) TableName() string { return "tb_stock_place" }
 // Buckets is what is in each bucket of a goods that there is.
 type Buckets map[string]int64
 
+// Sum is what is in all of them.
+func (b Buckets) Sum() (units int64) {
+	for _, n := range b {
+		units += n
+	}
+	return units
+}
+
 // Has tells whether there is a bucket of a number, empty or not.
 func (b Buckets) Has(number int) bool {
 	_, has := b[bucketName(number)]
@@ -58,6 +86,18 @@ func (b Buckets) Has(number int) bool {
 
 // Units is what is in a bucket; nothing is in one that there is not.
 func (b Buckets) Units(number int) int64 { return b[bucketName(number)] }
+
+// GoodsWithBuckets reads the row with what is in its buckets. ErrUnknownGoods: there is
+// none.
+func (s *Store) GoodsWithBuckets(ctx context.Context, goodsID int64) (stock.Goods, error) {
+	return s.readGoods(ctx, s.pool, readWithBuckets, goodsID, goodsID)
+}
+
+// Allocators lists the strategies that hold units of an item outside of its row.
+func (s *Store) Allocators(ctx context.Context, goodsID int64) (names []string, err error) {
+	err = s.db.WithContext(ctx).Raw(readAllocators, goodsID).Scan(&names).Error
+	return names, s.fault(ctx, "read allocators", err)
+}
 
 // TakeFromBucket takes units off a bucket where it has that many, and tells
 // whether it had. It has none where the goods has another limit.
@@ -71,25 +111,24 @@ func (t *Tx) Buckets(ctx context.Context, goodsID int64) (Buckets, error) {
 	return t.readBuckets(ctx, "read buckets", readBuckets, goodsID)
 }
 
-// Gather reads all that is in stock of a goods in its row and its buckets, and
-// keeps every other writer from both until the transaction ends. ErrUnknownGoods:
-// there is no such goods. ErrRowChanged: it has another limit.
-func (t *Tx) Gather(ctx context.Context, goodsID int64) (stock.Goods, Buckets, error) {
-	goods, err := t.GoodsForUpdate(ctx, goodsID)
-	if err != nil {
-		return goods, nil, err
+// Gather reads the row of an item and its buckets, and keeps every other writer from
+// both until the transaction ends. ErrUnknownGoods: there is no such goods.
+// ErrRowChanged: it has another limit.
+func (t *Tx) Gather(ctx context.Context, goodsID int64) (row stock.Goods, buckets Buckets, err error) {
+	if row, err = t.GoodsForUpdate(ctx, goodsID); err != nil {
+		return row, nil, err
 	}
-	buckets, err := t.readBuckets(ctx, "lock buckets", readBuckets+t.store.dialect.forUpdate, goodsID)
-	for _, units := range buckets {
-		goods.Stock += units
-	}
-	return goods, buckets, err
+	buckets, err = t.lockBuckets(ctx, goodsID)
+	return row, buckets, err
 }
 
-// Spread puts units, which are all that is left of what was gathered, evenly into
-// count buckets, and takes away the row's own and those buckets that there were
-// beyond.
-func (t *Tx) Spread(ctx context.Context, row stock.Goods, units int64, gathered Buckets, count int) error {
+func (t *Tx) lockBuckets(ctx context.Context, goodsID int64) (Buckets, error) {
+	return t.readBuckets(ctx, "lock buckets", readBuckets+t.store.dialect.forUpdate, goodsID)
+}
+
+// Spread puts units evenly into count buckets, takes away those that were gathered
+// beyond, and leaves the rest of what was gathered in the row.
+func (t *Tx) Spread(ctx context.Context, row stock.Goods, units, rest int64, gathered Buckets, count int) error {
 	rows := make([]placeRow, count)
 	share, more := units/int64(count), units%int64(count)
 	for i := range rows {
@@ -108,7 +147,30 @@ func (t *Tx) Spread(ctx context.Context, row stock.Goods, units int64, gathered 
 	if err := t.dropBuckets(ctx, row.ID, beyond(gathered, count)); err != nil {
 		return err
 	}
-	return t.SetStock(ctx, row, 0)
+	return t.SetStock(ctx, row, rest)
+}
+
+// RecallBuckets moves all units of an item from its buckets back into its row, and takes
+// the buckets away. ErrUnknownGoods: there is no such goods.
+func (s *Store) RecallBuckets(ctx context.Context, goodsID int64) (returned int64, err error) {
+	err = s.InTx(ctx, func(tx *Tx) error {
+		if _, err := tx.lockGoods(ctx, goodsID); err != nil {
+			return err
+		}
+		buckets, err := tx.lockBuckets(ctx, goodsID)
+		if err != nil || len(buckets) == 0 {
+			return err
+		}
+		if err := tx.dropBuckets(ctx, goodsID, beyond(buckets, 0)); err != nil {
+			return err
+		}
+		if returned = buckets.Sum(); returned == 0 {
+			return nil
+		}
+		_, err = tx.write(ctx, "return units", returnUnits, returned, s.strategy, goodsID)
+		return err
+	})
+	return returned, err
 }
 
 // beyond lists the places of buckets that are none of so many.

@@ -87,9 +87,9 @@ func (t *Tx) write(ctx context.Context, doing, statement string, args ...any) (r
 	return rows, t.store.fault(ctx, doing, err)
 }
 
-func (s *Store) readGoods(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64) (stock.Goods, error) {
+func (s *Store) readGoods(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64, more ...any) (stock.Goods, error) {
 	var g stock.Goods
-	err := conn.QueryRowContext(ctx, statement, goodsID).Scan(
+	err := conn.QueryRowContext(ctx, statement, append([]any{goodsID}, more...)...).Scan(
 		&g.ID, &g.Stock, &g.Allocated, &g.Version, &g.Fence, &g.PerUser, &g.Writer, &g.WriterEpoch)
 	if errors.Is(err, sql.ErrNoRows) {
 		return stock.Goods{}, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)

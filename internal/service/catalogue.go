@@ -30,6 +30,7 @@ type Catalogue struct {
 	clients  *lock.Clients
 	services []*Service
 	byName   map[string]*Service
+	recalls  *recaller
 	switches *switches
 	log      *slog.Logger
 }
@@ -41,10 +42,12 @@ func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Dur
 		store: deps.Store, clients: deps.Lock.Clients, log: cmp.Or(deps.Log, slog.Default()),
 		byName: make(map[string]*Service, len(entries)), switches: newSwitches(deps.Store),
 	}
+	c.recalls = &recaller{store: deps.Store, strategies: make(map[string]strategy.Strategy, len(entries)), log: c.log}
 	for _, entry := range entries {
 		own := deps
 		own.Store = deps.Store.As(entry.Name)
 		s := newService(entry, own, gathered, timeout)
+		s.recallBy(c.recalls)
 		c.services = append(c.services, s)
 		c.byName[entry.Name] = s
 	}
@@ -87,6 +90,16 @@ func (s *Service) waiting() int {
 		return queues.Waiting()
 	}
 	return 0
+}
+
+// recallBy has the service, and those that it is with its modifiers, recall units.
+func (s *Service) recallBy(r *recaller) {
+	r.strategies[s.entry.Name] = s.bare
+	for _, own := range []*Service{s, s.grouped, s.fenced} {
+		if own != nil {
+			own.recalls, own.grouped.recalls = r, r
+		}
+	}
 }
 
 // setFenced lets the modifiers be taken in either order.

@@ -26,6 +26,7 @@ type Service struct {
 	bare     strategy.Strategy // the strategy without modifiers
 	ledger   strategy.Ledger   // where keys are looked up
 	timeout  time.Duration
+	recalls  *recaller
 	heard    strategy.Observer
 	refused  string // why the configuration refuses it; empty: it does not
 	// The same service with a modifier; both may be itself. fenced is nil where
@@ -79,26 +80,26 @@ func (s *Service) inTime(ctx context.Context, goodsID int64, p stock.Purchase) (
 	return outcome, err
 }
 
-// recalls bounds how often a purchase is tried whose request id was in the
+// duplicateTries bounds how often a purchase is tried whose request id was in the
 // ledger when it was written and gone when it was looked for: each time, a
 // copy of it must have been rolled back in between.
-const recalls = 10
+const duplicateTries = 10
 
 func (s *Service) deduct(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 	if p.Keyed { // first of all, so that a known key is answered whatever state the locks are in
-		if first, err := s.recall(ctx, goodsID, p); err != nil || first.Replayed {
+		if first, err := s.firstAnswer(ctx, goodsID, p); err != nil || first.Replayed {
 			return first, err
 		}
 	}
-	for range recalls {
-		outcome, err := s.once(ctx, goodsID, p)
+	for range duplicateTries {
+		outcome, err := s.offer(ctx, goodsID, p)
 		duplicate := errors.Is(err, stock.ErrDuplicateRequest)
 		if !duplicate && (err != nil || outcome.Refused == nil || !p.Keyed) {
 			return outcome, err
 		}
 		// A copy of this purchase has been sold since, or may have taken the
 		// last unit: then its answer is ours.
-		first, err := s.recall(ctx, goodsID, p)
+		first, err := s.firstAnswer(ctx, goodsID, p)
 		if err != nil || first.Replayed {
 			return first, err
 		}
@@ -135,9 +136,9 @@ func (s *Service) promiser() (strategy.Promiser, bool) {
 	return promiser, is
 }
 
-// recall finds the first answer to a request id. An outcome that is not
+// firstAnswer finds the first answer to a request id. An outcome that is not
 // Replayed means that there is none.
-func (s *Service) recall(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+func (s *Service) firstAnswer(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 	orders, err := s.ledger.Orders(ctx, p.RequestID)
 	if err != nil {
 		return stock.Outcome{}, err

@@ -11,8 +11,9 @@ var (
 	// ErrInsufficientStock refuses a purchase: not enough units are left.
 	ErrInsufficientStock = errors.New("insufficient stock")
 	// ErrAllocated rejects a purchase that does not fit into what its strategy can
-	// reach, and would fit with what is in the allocations of other strategies. It is
-	// offered again once that is recalled, and no client gets it.
+	// reach, and would fit with what is in the allocations of other strategies. An
+	// *AllocatedError has the figures. It is offered again once that is recalled, and no
+	// client gets it.
 	ErrAllocated = errors.New("the units left are allocated to another strategy")
 	// ErrUserLimit refuses a purchase: the buyer would have more units of the
 	// goods than one buyer may have.
@@ -75,3 +76,18 @@ func (e *UserLimitError) Error() string {
 
 // Unwrap makes the kind visible to errors.Is.
 func (e *UserLimitError) Unwrap() error { return ErrUserLimit }
+
+// AllocatedError is an ErrAllocated.
+type AllocatedError struct {
+	// Units are in the allocations of other strategies, pending ones included.
+	Units int64
+	// Version is that of the row that was read. Whatever moves units between the row and
+	// an allocation changes it.
+	Version int64
+}
+
+// Error names the units.
+func (e *AllocatedError) Error() string { return fmt.Sprintf("%v: %d", ErrAllocated, e.Units) }
+
+// Unwrap makes the kind visible to errors.Is.
+func (e *AllocatedError) Unwrap() error { return ErrAllocated }

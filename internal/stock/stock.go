@@ -143,27 +143,55 @@ type Limit struct {
 	Has map[string]int64
 }
 
-// Allot gives available units to a batch, first come first served: a purchase
-// that does not fit, or is beyond its buyer's limit, is passed over and the next
-// one may still fit. refused[i] tells why batch[i] gets nothing, and is nil where
-// it does: ErrInsufficientStock, ErrUserLimit, or ErrUserUnknown.
-func Allot(available int64, batch []Purchase, limit Limit) (refused []error) {
-	refused = make([]error, len(batch))
+// Allot gives units to a batch, first come first served: a purchase that does not fit,
+// or is beyond its buyer's limit, is passed over and the next one may still fit.
+// rejected[i] tells why batch[i] gets nothing, and is nil where it does:
+// ErrInsufficientStock, ErrUserLimit, or ErrUserUnknown.
+func Allot(units int64, batch []Purchase, limit Limit) (rejected []error) {
+	return Goods{Stock: units}.Allot(batch, limit)
+}
+
+// Allot gives the units of the row that was read to a batch. What would fit with what is
+// allocated outside of the row is rejected with an *AllocatedError.
+func (g Goods) Allot(batch []Purchase, limit Limit) (rejected []error) {
+	rejected = make([]error, len(batch))
+	left := g.Stock
 	taken := make(map[string]int64) // under the limit
 	for i, p := range batch {
-		if refused[i] = limit.refuses(p, taken[p.UserID]); refused[i] != nil {
-			continue
-		}
-		if p.Quantity > available {
-			refused[i] = ErrInsufficientStock
-			continue
-		}
-		available -= p.Quantity
-		if limit.PerUser > 0 {
-			taken[p.UserID] += p.Quantity
+		switch rejected[i] = limit.refuses(p, taken[p.UserID]); {
+		case rejected[i] != nil:
+		case p.Quantity <= left:
+			left -= p.Quantity
+			if limit.PerUser > 0 {
+				taken[p.UserID] += p.Quantity
+			}
+		case p.Quantity <= max(0, left)+g.Allocated:
+			rejected[i] = &AllocatedError{Units: g.Allocated, Version: g.Version}
+		default:
+			rejected[i] = ErrInsufficientStock
 		}
 	}
-	return refused
+	return rejected
+}
+
+// Share is how many units of the row a strategy moves into its allocation: all, or half
+// of them where another strategy was the last to sell the item. Strategies that sell in
+// turns therefore move units seldom: each move leaves the other one half of the rest.
+func (g Goods) Share(strategy string) int64 {
+	units := max(0, g.Stock)
+	if g.Writer != "" && g.Writer != strategy {
+		return units - units/2
+	}
+	return units
+}
+
+// EpochFor is the epoch in which a strategy sells from the row that was read: its first
+// sale after another strategy's begins one.
+func (g Goods) EpochFor(strategy string) int64 {
+	if g.Writer != "" && g.Writer != strategy {
+		return g.WriterEpoch + 1
+	}
+	return g.WriterEpoch
 }
 
 // refuses tells why the limit does not let a purchase through whose buyer takes so

@@ -66,6 +66,11 @@ func (u unavailable) Deduct(context.Context, int64, []stock.Purchase) ([]stock.O
 	return nil, u.reason
 }
 
+// Recall tells why it cannot recall what another replica has allocated.
+func (u unavailable) Recall(context.Context, int64) (stock.Recalled, error) {
+	return stock.Recalled{}, u.reason
+}
+
 // Fenced is the same: what is not there cannot be fenced either.
 func (u unavailable) Fenced() Strategy { return u }
 

@@ -83,7 +83,7 @@ type plan struct {
 
 // noneFits tells whether there is not enough for any of the batch, whoever buys.
 func (p plan) noneFits() (refused []error, none bool) {
-	refused = stock.Allot(p.read.Stock, p.batch, stock.Limit{})
+	refused = p.read.Allot(p.batch, stock.Limit{})
 	return refused, !slices.Contains(refused, nil)
 }
 
@@ -121,7 +121,7 @@ func (p plan) sellLocked(ctx context.Context, store site, write write) ([]stock.
 
 // sellUnder is sell for buyers who are counted in.
 func (p plan) sellUnder(ctx context.Context, tx *repo.Tx, limit stock.Limit, write write) ([]stock.Outcome, error) {
-	refused := stock.Allot(p.read.Stock, p.batch, limit)
+	refused := p.read.Allot(p.batch, limit)
 	picked, rest := pick(p.batch, refused)
 	if len(picked) == 0 {
 		return answer(refused, nil), nil
@@ -209,7 +209,7 @@ func (t taker) look(ctx context.Context, goodsID int64, batch []stock.Purchase) 
 	if err != nil {
 		return nil, err
 	}
-	refused = stock.Allot(goods.Stock, batch, limit)
+	refused = goods.Allot(batch, limit)
 	t.remember(goods, refused)
 	return refused, nil
 }
@@ -220,11 +220,15 @@ func (t taker) remember(goods stock.Goods, refused []error) {
 	} else {
 		t.limits.Delete(goods.ID)
 	}
-	if slices.Contains(refused, stock.ErrInsufficientStock) {
+	if slices.ContainsFunc(refused, isShort) {
 		t.short.Store(goods.ID, true)
 	} else {
 		t.short.Delete(goods.ID)
 	}
+}
+
+func isShort(rejected error) bool {
+	return errors.Is(rejected, stock.ErrInsufficientStock) || errors.Is(rejected, stock.ErrAllocated)
 }
 
 // limit is what a buyer may have, as far as this replica knows.

@@ -20,13 +20,15 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// preheater copies the stock of a goods from its row to Redis: at its first sale,
-// and again after a restock. One replica does it, while the others wait.
+// preheater copies the stock of an item from its row to Redis: at the first sale, and
+// again where the row was changed beside the sales of its strategy. One replica does it,
+// while the others wait.
 //
-// A copy counts as long as its mark "ready" is there; its value names the version of
-// the copy. A restock deletes the mark, and also the mark "filling": what that
-// attempt has read of the row may be older than the restock. Each attempt has a mark
-// of its own, so that a late command of one that failed cannot restore it.
+// A copy counts as long as its mark "ready" is there. The value is its version: the mark
+// of the attempt that made it, and the epoch of the row that it was read in. A restock
+// and a recall begin another epoch, so that a purchase which finds the copy empty
+// notices them. Each attempt has a mark of its own, so that a late command of one that
+// failed cannot restore it.
 type preheater struct {
 	prefix string // of all keys: databases that share a Redis differ in it
 	kind   string // the strategy's own: copies of different kinds do not meet
@@ -58,17 +60,18 @@ func (p *preheater) filling(goodsID int64) string { return p.key(goodsID) + ":fi
 
 // await returns the version of the copy when there is one. The load continues after
 // its caller has left, for the next one.
-func (p *preheater) await(ctx context.Context, goodsID int64) (version any, err error) {
-	if version, seen := p.seen.Load(goodsID); seen {
-		return version, nil
+func (p *preheater) await(ctx context.Context, goodsID int64) (version string, err error) {
+	if version, ok := p.seen.Load(goodsID); ok {
+		return version.(string), nil //nolint:forcetypeassert // nothing else is stored
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("await a copy of goods %d: %w", goodsID, context.Cause(ctx))
+		return "", fmt.Errorf("await a copy of goods %d: %w", goodsID, context.Cause(ctx))
 	}
-	filled := p.fills.DoChan(strconv.FormatInt(goodsID, 10), func() (version any, err error) {
+	filled := p.fills.DoChan(strconv.FormatInt(goodsID, 10), func() (any, error) {
+		var version string
 		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillWithin)
 		defer cancel()
-		err = rescue.Do(work, p.log, "copy "+lockName(goodsID), func() error {
+		err := rescue.Do(work, p.log, "copy "+lockName(goodsID), func() (err error) {
 			version, err = p.fill(work, goodsID)
 			return err
 		})
@@ -78,38 +81,40 @@ func (p *preheater) await(ctx context.Context, goodsID int64) (version any, err 
 	defer late.Stop()
 	select {
 	case result := <-filled:
-		return result.Val, result.Err
+		version, _ = result.Val.(string)
+		return version, result.Err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("await a copy of goods %d: %w", goodsID, context.Cause(ctx))
+		return "", fmt.Errorf("await a copy of goods %d: %w", goodsID, context.Cause(ctx))
 	case <-late.C:
-		return nil, fmt.Errorf("%w: goods %d was not copied to Redis within %s", stock.ErrBusy, goodsID, p.wait)
+		return "", fmt.Errorf("%w: goods %d was not copied to Redis within %s", stock.ErrBusy, goodsID, p.wait)
 	}
 }
 
-// isStale reports whether the copy has another version by now, or none; then this
-// replica forgets the old one.
-func (p *preheater) isStale(ctx context.Context, goodsID int64, version any) (bool, error) {
-	current, err := p.client.Get(ctx, p.ready(goodsID)).Result()
-	if ignoreNil(err) != nil {
-		return false, redisFault(ctx, "read the mark of a copy", err)
-	}
-	stale := current != version
-	if stale {
-		p.seen.CompareAndDelete(goodsID, version)
-	}
-	return stale, nil
+// isOf reports whether a copy was read in the present epoch of the row, or in one in
+// which only its own strategy has sold since.
+func (p *preheater) isOf(version string, row stock.Goods) bool {
+	return strings.HasSuffix(version, epochMark(row.EpochFor(p.store.Strategy())))
 }
 
-// expire has the copy made anew.
-func (p *preheater) expire(ctx context.Context, goodsID int64) error {
-	if err := p.client.Del(ctx, p.ready(goodsID), p.filling(goodsID)).Err(); err != nil {
-		return redisFault(ctx, "expire the copy of a goods", err)
+func epochMark(epoch int64) string { return "/" + strconv.FormatInt(epoch, 10) }
+
+// discardIfCurrent takes the version of the copy, if that is its mark.
+const discardIfCurrent = `
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  redis.call('DEL', KEYS[1])
+end
+return 1`
+
+// discard has the copy made anew where it still has this version.
+func (p *preheater) discard(ctx context.Context, goodsID int64, version string) error {
+	p.seen.CompareAndDelete(goodsID, version)
+	if err := p.client.Eval(ctx, discardIfCurrent, []string{p.ready(goodsID)}, version).Err(); err != nil {
+		return redisFault(ctx, "discard the copy of an item", err)
 	}
 	return nil
 }
 
-// errOvertaken tells that somebody else fills now, or that the stock has been
-// restocked since it was read.
+// errOvertaken tells that another attempt fills now.
 var errOvertaken = errors.New("the filling is not ours any more")
 
 // fill makes the copy, or waits until another replica has made it.
@@ -156,7 +161,7 @@ func (p *preheater) begin(ctx context.Context, goodsID int64) (mark string, err 
 
 // fillBeside fills beside the copy, and puts it in its place in one step.
 func (p *preheater) fillBeside(ctx context.Context, goodsID int64, mark string) error {
-	units, err := p.count(ctx, goodsID)
+	units, epoch, err := p.count(ctx, goodsID)
 	if err != nil {
 		// Whoever comes next need not wait until our mark expires.
 		return errors.Join(err, p.client.Del(ctx, p.filling(goodsID)).Err())
@@ -176,7 +181,7 @@ func (p *preheater) fillBeside(ctx context.Context, goodsID int64, mark string) 
 				pipe.Rename(ctx, beside, key)
 				pipe.Persist(ctx, key)
 			}
-			pipe.Set(ctx, p.ready(goodsID), mark, 0)
+			pipe.Set(ctx, p.ready(goodsID), mark+epochMark(epoch), 0)
 			pipe.Del(ctx, p.filling(goodsID))
 			return nil
 		})
@@ -192,17 +197,17 @@ func (p *preheater) fillBeside(ctx context.Context, goodsID int64, mark string) 
 	}
 }
 
-// count reads how many units there are to copy.
-func (p *preheater) count(ctx context.Context, goodsID int64) (int64, error) {
+// count reads how many units there are to copy, and in which epoch.
+func (p *preheater) count(ctx context.Context, goodsID int64) (units, epoch int64, err error) {
 	goods, err := p.store.Goods(ctx, goodsID)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if most := p.copy.most(); goods.Stock > most {
-		return 0, fmt.Errorf("%w: %s keeps at most %d units of a goods, and goods %d has %d",
+		return 0, 0, fmt.Errorf("%w: %s keeps at most %d units of a goods, and goods %d has %d",
 			stock.ErrStockLimit, p.kind, most, goodsID, goods.Stock)
 	}
-	return max(0, goods.Stock), nil
+	return max(0, goods.Stock), goods.EpochFor(p.store.Strategy()), nil
 }
 
 // ignoreNil takes an answer that is empty for no failure.

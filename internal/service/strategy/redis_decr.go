@@ -28,9 +28,12 @@ type counter struct{ client redis.UniversalClient }
 
 // take takes all the units, also where there are not as many: until they are put
 // back, others are refused for whom there would have been enough.
-func (c counter) take(ctx context.Context, key string, units int64) (had, took int64, err error) {
-	left, err := c.client.DecrBy(ctx, key, units).Result()
-	return left + units, units, err
+func (c counter) take(ctx context.Context, pipe redis.Pipeliner, key string, units int64) func() (had, took int64, err error) {
+	answer := pipe.DecrBy(ctx, key, units)
+	return func() (had, took int64, err error) {
+		left, err := answer.Result()
+		return left + units, units, err
+	}
 }
 
 func (c counter) putBack(ctx context.Context, key string, units int64) error {

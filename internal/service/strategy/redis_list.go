@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"context"
-	"errors"
 
 	"github.com/redis/go-redis/v9"
 
@@ -36,13 +35,13 @@ const (
 
 // take pops as many tokens as there are, if not enough: until they are put back,
 // others are refused for whom there would have been enough.
-func (t tokens) take(ctx context.Context, key string, units int64) (had, took int64, err error) {
-	popped, err := t.client.LPopCount(ctx, key, int(units)).Result()
-	if errors.Is(err, redis.Nil) { // there is no empty list
-		err = nil
+func (t tokens) take(ctx context.Context, pipe redis.Pipeliner, key string, units int64) func() (had, took int64, err error) {
+	answer := pipe.LPopCount(ctx, key, int(units))
+	return func() (had, took int64, err error) {
+		popped, err := answer.Result()
+		n := int64(len(popped))
+		return n, n, ignoreNil(err) // there is no empty list
 	}
-	n := int64(len(popped))
-	return n, n, err
 }
 
 func (t tokens) putBack(ctx context.Context, key string, units int64) error {

@@ -29,9 +29,10 @@ type reserving struct {
 
 // stockCopy is the form that the stock of a goods has in Redis.
 type stockCopy interface {
-	// take takes units, and tells how many there were for us, and how many were
-	// taken, which may be more.
-	take(ctx context.Context, key string, units int64) (had, took int64, err error)
+	// take queues a command that takes units. What it returns is to be called when the
+	// command is answered: how many units there were for us, and how many were taken,
+	// which may be more.
+	take(ctx context.Context, pipe redis.Pipeliner, key string, units int64) func() (had, took int64, err error)
 	// putBack gives units back.
 	putBack(ctx context.Context, key string, units int64) error
 	// fill makes a copy where there is none.
@@ -101,26 +102,39 @@ func (r reserving) beyond(ctx context.Context, goodsID int64, batch []stock.Purc
 	return stock.Allot(stock.Units(batch), batch, limit), err
 }
 
-// reserve takes what fits of the batch, first come first served. A copy that is not
-// of this version any more rejects no purchase: then nothing is taken.
-func (r reserving) reserve(ctx context.Context, goodsID int64, batch []stock.Purchase, version any) (refused []error, stale bool, err error) {
-	key := r.kept.key(goodsID)
-	had, took, err := r.copy.take(ctx, key, stock.Units(batch))
+// reserve takes what fits of the batch, first come first served. A copy that is out of
+// date rejects no purchase: then nothing is taken, and it is made anew.
+func (r reserving) reserve(ctx context.Context, goodsID int64, batch []stock.Purchase, version string) (rejected []error, stale bool, err error) {
+	had, took, current, err := r.take(ctx, goodsID, stock.Units(batch))
 	if err != nil {
 		return nil, false, redisFault(ctx, "take units", err)
 	}
-	refused = stock.Allot(had, batch, stock.Limit{}) // which SQL looks at
-	picked, rest := pick(batch, refused)
+	rejected = stock.Allot(had, batch, stock.Limit{}) // which SQL looks at
+	picked, rest := pick(batch, rejected)
 	if len(rest) == 0 {
-		return refused, false, nil
+		return rejected, false, nil
 	}
-	stale, err = r.kept.isStale(ctx, goodsID, version)
-	if stale || err != nil {
-		r.putBack(ctx, goodsID, took)
-	} else {
-		r.putBack(ctx, goodsID, took-stock.Units(picked))
+	r.putBack(ctx, goodsID, took-stock.Units(picked))
+	row, err := r.sql.store.Goods(ctx, goodsID)
+	if err == nil && current == version && r.kept.isOf(version, row) {
+		row.Stock = had
+		return row.Allot(batch, stock.Limit{}), false, nil
 	}
-	return refused, stale, err
+	r.putBack(ctx, goodsID, stock.Units(picked))
+	if err != nil {
+		return nil, false, err
+	}
+	return nil, true, r.kept.discard(ctx, goodsID, version)
+}
+
+// take takes units off the copy, and reads which version of it there is.
+func (r reserving) take(ctx context.Context, goodsID, units int64) (had, took int64, version string, err error) {
+	pipe := r.client.Pipeline()
+	taken := r.copy.take(ctx, pipe, r.kept.key(goodsID), units)
+	mark := pipe.Get(ctx, r.kept.ready(goodsID))
+	_, _ = pipe.Exec(ctx) // each command has its error
+	had, took, err = taken()
+	return had, took, mark.Val(), errors.Join(err, ignoreNil(mark.Err()))
 }
 
 // write sells what was reserved, and puts back what SQL did not take. What it may
@@ -160,11 +174,6 @@ func (r reserving) putBack(ctx context.Context, goodsID, units int64) {
 func (r reserving) Close() error {
 	r.after.wait()
 	return nil
-}
-
-// Restocked has the stock counted anew before the next buyer is refused.
-func (r reserving) Restocked(ctx context.Context, goodsID, _ int64) error {
-	return r.kept.expire(ctx, goodsID)
 }
 
 // redisFault is a failure of Redis, or the end of the request that was the reason.

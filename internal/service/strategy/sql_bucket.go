@@ -13,7 +13,7 @@ import (
 
 func sqlBucket() Entry {
 	return Entry{
-		Name:    "sql-bucket",
+		Name:    repo.Bucketed,
 		Family:  Hot,
 		Summary: "the stock split over N rows, each taken from as by sql-conditional; what is left in them is collected at the tail",
 		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
@@ -91,11 +91,11 @@ func (b bucketed) plan(ctx context.Context, goodsID int64, batch []stock.Purchas
 	if read, ok := b.left.spend(goodsID, stock.Units(batch)); ok {
 		return plan{read: read, batch: batch}, nil
 	}
-	read, err := b.store.InStock(ctx, goodsID)
+	read, err := b.store.GoodsWithBuckets(ctx, goodsID)
 	if err != nil {
 		return plan{}, err
 	}
-	picked, _ := pick(batch, stock.Allot(read.Stock, batch, stock.Limit{}))
+	picked, _ := pick(batch, read.Allot(batch, stock.Limit{}))
 	left := read
 	left.Stock -= stock.Units(picked)
 	b.left.saw(left)
@@ -140,25 +140,38 @@ func (b bucketed) other(buckets repo.Buckets, mine int, units int64) (number int
 	return 0, false
 }
 
-// collect serves the batch from all there is, and spreads what is left. Buyers are
-// counted in before the row and the buckets are locked, as everywhere.
+// collect serves the batch from all there is, and spreads what is left: see
+// stock.Goods.Share for what stays in the row. Buyers are counted in before the row and
+// the buckets are locked, as everywhere.
 func (b bucketed) collect(ctx context.Context, p plan) ([]stock.Outcome, error) {
 	return b.store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) {
 		limit, err := tx.CountIn(ctx, p.read.ID, p.read.PerUser, p.batch)
 		if err != nil {
 			return nil, err
 		}
-		all, buckets, err := tx.Gather(ctx, p.read.ID)
+		row, buckets, err := tx.Gather(ctx, p.read.ID)
 		if err != nil {
 			return nil, err
 		}
-		p.read = all
+		p.read = row
+		p.read.Stock += buckets.Sum()
+		p.read.Allocated = max(0, row.Allocated-buckets.Sum())
+		kept := row.Stock - row.Share(b.store.Strategy())
 		outcomes, err := p.sellUnder(ctx, tx, limit, func(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
-			return tx.Spread(ctx, read, read.Stock-units, buckets, b.count)
+			left := read.Stock - units
+			rest := min(kept, left)
+			return tx.Spread(ctx, read, left-rest, rest, buckets, b.count)
 		})
 		if err == nil && slices.ContainsFunc(outcomes, isSold) {
 			b.store.between(ctx, p.read.ID)
 		}
 		return outcomes, err
 	})
+}
+
+// Recall takes the buckets away. The next purchase spreads the stock anew.
+func (b bucketed) Recall(ctx context.Context, goodsID int64) (stock.Recalled, error) {
+	returned, err := b.store.RecallBuckets(ctx, goodsID)
+	b.left.doubt(goodsID)
+	return stock.Recalled{Returned: returned}, err
 }

@@ -1,0 +1,188 @@
+package service_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// TestEveryPairSellsAllThatIsLeft is what a user does who changes the strategy: each one
+// sells what is left, wherever the one before it has kept the units, and what is
+// restocked then.
+func TestEveryPairSellsAllThatIsLeft(t *testing.T) { eachPair(t, isElsewhere, sellsAllThatIsLeft) }
+
+func sellsAllThatIsLeft(t *testing.T, s shop, first, second string, goods int64) {
+	s.create(t, goods, 13)
+	s.sells(t, first, goods, 2, 2)
+	s.sells(t, second, goods, 3, 3, 3)
+	s.rejects(t, second, goods)
+	if _, err := s.inventory.Restock(t.Context(), goods, 5, ""); err != nil {
+		t.Fatal(err)
+	}
+	s.sells(t, first, goods, 1, 2, 2)
+	s.rejects(t, first, goods)
+	s.settles(t, goods, 18)
+	if _, err := s.inventory.Restock(t.Context(), goods, 1, ""); err != nil {
+		t.Fatal(err)
+	}
+	s.sells(t, second, goods, 1)
+	s.settles(t, goods, 19)
+}
+
+// TestEveryPairSellsAtTheSameTime has two strategies sell one item on two replicas until
+// it is sold out.
+func TestEveryPairSellsAtTheSameTime(t *testing.T) { eachPair(t, isElsewhere, sellsAtTheSameTime) }
+
+func sellsAtTheSameTime(t *testing.T, s shop, first, second string, goods int64) {
+	const units, buyers = 60, 6
+	s.create(t, goods, units)
+	var sold atomic.Int64
+	var buying sync.WaitGroup
+	for i := range buyers {
+		name := first
+		if i%2 == 1 {
+			name = second
+		}
+		buying.Go(func() { sold.Add(s.buysOut(t, i%2, name, goods)) })
+	}
+	buying.Wait()
+	if sold.Load() != units {
+		t.Errorf("sold %d of %d", sold.Load(), units)
+	}
+	s.settles(t, goods, units)
+}
+
+// isElsewhere picks the pairs of which one at least keeps units, or a copy of the stock,
+// outside of the row. TestProve… has the others.
+func isElsewhere(first, second string) bool {
+	elsewhere := []string{"sql-bucket", "redis-decr", "redis-list", "redis-stock"}
+	return slices.Contains(elsewhere, first) || slices.Contains(elsewhere, second)
+}
+
+// eachPair runs a test for the ordered pairs that are picked of the strategies that are
+// safe across replicas.
+func eachPair(t *testing.T, picked func(first, second string) bool, test func(t *testing.T, s shop, first, second string, goods int64)) {
+	t.Helper()
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := openAll(t, d)
+		names := safeNames()
+		goods := int64(0)
+		for _, first := range names {
+			for _, second := range names {
+				goods++
+				if !picked(first, second) {
+					continue
+				}
+				t.Run(first+" "+second, func(t *testing.T) { test(t, s, first, second, goods) })
+			}
+		}
+	})
+}
+
+func safeNames() (names []string) {
+	for _, entry := range strategy.Registry() {
+		if entry.Claims.ExclusiveAcrossReplicas {
+			names = append(names, entry.Name)
+		}
+	}
+	return names
+}
+
+// openAll opens two replicas that have every backend.
+func openAll(t *testing.T, d *servers.Database) shop {
+	t.Helper()
+	var s shop
+	prefix := rand.Text() // items have the same ids in every database
+	for _, replica := range []string{"replica-1", "replica-2"} {
+		store := labtest.Open(t, d, replica)
+		catalogue := service.NewCatalogue(strategy.Registry(), strategy.Deps{
+			Store: store, LockWait: 5 * time.Second, Lock: lab.Locks(t, d, lock.Redis, lock.Redlock, lock.ZooKeeper, lock.Etcd),
+			Retry: strategy.Retry{Tries: 500, Step: time.Millisecond, Max: 50 * time.Millisecond},
+			Group: strategy.Group{Batch: 50, Units: 1000, Queue: 200}, Buckets: 4,
+			Hot: hot.Options{Prefix: prefix},
+		}, 10*time.Second)
+		t.Cleanup(func() {
+			if err := catalogue.Close(); err != nil {
+				t.Errorf("close %s: %v", replica, err)
+			}
+		})
+		s.inventory = service.NewInventory(store, catalogue)
+		s.replicas = append(s.replicas, catalogue)
+	}
+	return s
+}
+
+// sells buys on both replicas in turns, and must get everything.
+func (s shop) sells(t *testing.T, name string, goods int64, quantities ...int64) {
+	t.Helper()
+	for i, quantity := range quantities {
+		outcome, err := s.strategy(t, i%2, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: quantity})
+		if err != nil || outcome.Refused != nil {
+			t.Fatalf("%s: purchase %d of %d units: %v, %v", name, i+1, quantity, err, outcome.Refused)
+		}
+	}
+}
+
+func (s shop) rejects(t *testing.T, name string, goods int64) {
+	t.Helper()
+	for replica := range s.replicas {
+		outcome, err := s.strategy(t, replica, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1})
+		if err != nil || !errors.Is(outcome.Refused, stock.ErrInsufficientStock) {
+			t.Errorf("%s: a unit of an item that is sold out: %v, %v", name, err, outcome.Refused)
+		}
+	}
+}
+
+// buysOut buys units until none is left. A busy answer is tried again.
+func (s shop) buysOut(t *testing.T, replica int, name string, goods int64) (sold int64) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		outcome, err := s.strategy(t, replica, name).Deduct(ctx, goods, stock.Purchase{Quantity: 1})
+		switch {
+		case errors.Is(err, stock.ErrBusy) && !errors.Is(err, stock.ErrUnknownOutcome):
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+			return sold
+		case errors.Is(outcome.Refused, stock.ErrInsufficientStock):
+			return sold
+		case outcome.Refused != nil:
+			t.Errorf("%s: rejected with %v", name, outcome.Refused)
+			return sold
+		default:
+			sold++
+		}
+	}
+	t.Errorf("%s sells for 30 s", name)
+	return sold
+}
+
+// settles waits until the ledger has what was accepted, and compares.
+func (s shop) settles(t *testing.T, goods, sold int64) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		audit, err := s.inventory.AuditInFull(t.Context(), goods)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done := audit.Pending != nil && *audit.Pending == 0; done || time.Now().After(end) {
+			if !done || audit.Sold != sold || !audit.Clean || audit.Stock != audit.Initial-sold {
+				t.Errorf("the audit is %+v, want %d sold and consistent", audit, sold)
+			}
+			return
+		}
+	}
+}
