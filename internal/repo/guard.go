@@ -43,6 +43,17 @@ func orChanged(read stock.Goods, written bool, err error) error {
 	return err
 }
 
+// share is how many units of the row a strategy moves into its allocation at once: where
+// another strategy was the last to sell from the row, or they were recalled, half of them,
+// so that strategies in turns do not move the whole stock to and fro for each purchase.
+func share(row stock.Goods, strategy string) int64 {
+	units := max(0, row.Stock)
+	if row.Writer != "" && row.Writer != strategy {
+		units -= units / 2
+	}
+	return units
+}
+
 // writeComputed runs a statement that begins with bySale and ends in unchanged,
 // where the item has the limit that the transaction sells under, and reports whether
 // the row was as it was read. more are the arguments of what follows.
