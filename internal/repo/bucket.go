@@ -36,16 +36,10 @@ const (
 	takeFromBucket = `UPDATE tb_stock_place SET units = units - ? WHERE goods_id = ? AND place = ? AND units >= ?
 		AND per_user = ?`
 
-	// returnUnits takes the strategy whose units come back.
-	returnUnits = `UPDATE tb_goods_stock SET stock = stock + ?, ` + byRecall + ` WHERE goods_id = ?`
-
 	inBuckets = `place >= '` + bucketPrefix + `' AND place < '` + bucketEnd + `'`
 
 	readBuckets = `SELECT place, units FROM tb_stock_place
 		WHERE goods_id = ? AND ` + inBuckets + ` ORDER BY place`
-
-	readAllocators = `SELECT DISTINCT CASE WHEN ` + inBuckets + ` THEN '` + Bucketed + `' ELSE place END
-		FROM tb_stock_place WHERE goods_id = ? AND units > 0`
 
 	// readWithBuckets takes what is in buckets for stock.
 	readWithBuckets = `SELECT g.goods_id, g.stock + COALESCE(p.bucketed, 0), COALESCE(p.others, 0), ` + goodsColumns + `
@@ -90,13 +84,7 @@ func (b Buckets) Units(number int) int64 { return b[bucketName(number)] }
 // GoodsWithBuckets reads the row with what is in its buckets. ErrUnknownGoods: there is
 // none.
 func (s *Store) GoodsWithBuckets(ctx context.Context, goodsID int64) (stock.Goods, error) {
-	return s.readGoods(ctx, s.pool, readWithBuckets, goodsID, goodsID)
-}
-
-// Allocators lists the strategies that hold units of an item outside of its row.
-func (s *Store) Allocators(ctx context.Context, goodsID int64) (names []string, err error) {
-	err = s.db.WithContext(ctx).Raw(readAllocators, goodsID).Scan(&names).Error
-	return names, s.fault(ctx, "read allocators", err)
+	return s.scanGoods(ctx, s.pool.QueryRowContext(ctx, readWithBuckets, goodsID, goodsID), goodsID)
 }
 
 // TakeFromBucket takes units off a bucket where it has that many, and tells
@@ -148,29 +136,6 @@ func (t *Tx) Spread(ctx context.Context, row stock.Goods, units, rest int64, gat
 		return err
 	}
 	return t.SetStock(ctx, row, rest)
-}
-
-// RecallBuckets moves all units of an item from its buckets back into its row, and takes
-// the buckets away. ErrUnknownGoods: there is no such goods.
-func (s *Store) RecallBuckets(ctx context.Context, goodsID int64) (returned int64, err error) {
-	err = s.InTx(ctx, func(tx *Tx) error {
-		if _, err := tx.lockGoods(ctx, goodsID); err != nil {
-			return err
-		}
-		buckets, err := tx.lockBuckets(ctx, goodsID)
-		if err != nil || len(buckets) == 0 {
-			return err
-		}
-		if err := tx.dropBuckets(ctx, goodsID, beyond(buckets, 0)); err != nil {
-			return err
-		}
-		if returned = buckets.Sum(); returned == 0 {
-			return nil
-		}
-		_, err = tx.write(ctx, "return units", returnUnits, returned, s.strategy, goodsID)
-		return err
-	})
-	return returned, err
 }
 
 // beyond lists the places of buckets that are none of so many.

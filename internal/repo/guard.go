@@ -13,9 +13,8 @@ import (
 // limit, units moved to or from allocations, a sale by another strategy.
 //
 // Therefore the row has an epoch of one writer. A change beside the sales begins a
-// new epoch, which has no writer yet, or the strategy whose units were recalled. The
-// first strategy to sell in an epoch without a writer becomes its writer; a sale by
-// another one begins the next epoch. A write that was computed from a read is accepted
+// new epoch, which has no writer yet. The first strategy to sell in an epoch
+// becomes its writer; a sale by another one begins the next epoch. A write that was computed from a read is accepted
 // where nothing at all was written since, or in the same epoch while no other strategy
 // is its writer.
 
@@ -25,9 +24,10 @@ const (
 
 	besideSales = `version = version + 1, writer_epoch = writer_epoch + 1, writer = ''`
 
-	// byRecall takes the strategy whose units come back: it was the last to sell them,
-	// see stock.Goods.Share.
-	byRecall = `version = version + 1, writer_epoch = writer_epoch + 1, writer = ?`
+	// byRecall leaves a writer that is no strategy: each one that keeps an allocation then
+	// takes a share of the units and not all, also the one that had them. What recalled
+	// them sells first from the rest. See stock.Goods.Share.
+	byRecall = `version = version + 1, writer_epoch = writer_epoch + 1, writer = 'recall'`
 
 	// unchanged takes the version and the epoch that were read, and the strategy.
 	unchanged = `(version = ? OR writer_epoch = ? AND writer IN ('', ?))`

@@ -27,6 +27,9 @@ type Place struct {
 	Epoch int64
 	// PerUser is the limit of one buyer in this epoch, or 0.
 	PerUser int64
+	// Closed tells that nothing is sold from the place in this epoch: its units are those
+	// of pending orders, and what is on its way back into the row.
+	Closed bool
 }
 
 // Promise is an order that was promised, and that the ledger does not have yet.
@@ -53,13 +56,15 @@ func (e *StaleError) Error() string {
 }
 
 const (
-	readPlace = `SELECT goods_id, units, epoch, per_user FROM tb_stock_place WHERE goods_id = ? AND place = ?`
+	placeColumns = `goods_id, units, epoch, per_user, closed`
 
-	readPlaces = `SELECT goods_id, units, epoch, per_user FROM tb_stock_place WHERE place = ? ORDER BY goods_id`
+	readPlace = `SELECT ` + placeColumns + ` FROM tb_stock_place WHERE goods_id = ? AND place = ?`
 
-	insertPlace = `INSERT INTO tb_stock_place (goods_id, place, units, epoch, per_user) VALUES (?, ?, ?, ?, ?)`
+	readPlaces = `SELECT ` + placeColumns + ` FROM tb_stock_place WHERE place = ? ORDER BY goods_id`
 
-	fillPlace = `UPDATE tb_stock_place SET units = units + ?, epoch = ? WHERE goods_id = ? AND place = ?`
+	insertPlace = `INSERT INTO tb_stock_place (units, epoch, closed, goods_id, place, per_user) VALUES (?, ?, ?, ?, ?, ?)`
+
+	fillPlace = `UPDATE tb_stock_place SET units = units + ?, epoch = ?, closed = ? WHERE goods_id = ? AND place = ?`
 
 	drawPlace = `UPDATE tb_stock_place SET units = units - ?
 		WHERE goods_id = ? AND place = ? AND epoch = ? AND units >= ?`
@@ -68,10 +73,30 @@ const (
 	insertPromise  = `(` + ledgerValues + `, ?)`
 )
 
-// Fill moves what the row of a goods has into one of its places and begins an
-// epoch above every earlier one, and above floor: from its commit on, no promise
-// of an earlier epoch is kept. stock.ErrUnknownGoods: there is no such goods.
-func (s *Store) Fill(ctx context.Context, goodsID int64, place string, floor int64) (filled Place, err error) {
+// Fill opens a place of an item: it moves a share of the row into it and begins an epoch
+// above every earlier one, and above floor. From its commit on, no promise of an earlier
+// epoch is kept. stock.ErrUnknownGoods: there is no such item.
+func (s *Store) Fill(ctx context.Context, goodsID int64, place string, floor int64) (Place, error) {
+	return s.nextEpoch(ctx, goodsID, place, floor, func(Place) bool { return true })
+}
+
+// Refill is Fill where the place is open. A closed one stays closed, and gets no units.
+func (s *Store) Refill(ctx context.Context, goodsID int64, place string, floor int64) (Place, error) {
+	return s.nextEpoch(ctx, goodsID, place, floor, func(before Place) bool { return !before.Closed })
+}
+
+// ClosePlace closes a place: what was promised from it is pending in an epoch that is
+// over, and nothing is sold in the next one. One that is closed, or was never filled, is
+// left as it is.
+func (s *Store) ClosePlace(ctx context.Context, goodsID int64, place string) (Place, error) {
+	before, err := s.Place(ctx, goodsID, place)
+	if err != nil || before.Epoch == 0 || before.Closed {
+		return before, err
+	}
+	return s.nextEpoch(ctx, goodsID, place, 0, func(Place) bool { return false })
+}
+
+func (s *Store) nextEpoch(ctx context.Context, goodsID int64, place string, floor int64, opens func(before Place) bool) (filled Place, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		// An epoch changes only here and with the limit, under the lock of the row.
 		goods, err := tx.lockGoods(ctx, goodsID)
@@ -79,28 +104,30 @@ func (s *Store) Fill(ctx context.Context, goodsID int64, place string, floor int
 			return err
 		}
 		tx.perUser = goods.PerUser // which nothing changes: the row is locked
-		moved := max(0, goods.Stock)
-		before, found, err := s.readPlace(ctx, tx.conn(), goodsID, place)
+		before, found, err := s.readPlace(ctx, tx.conn(), readPlace, goodsID, place)
 		if err != nil {
 			return err
 		}
-		epoch := max(before.Epoch, floor) + 1
+		epoch, open, moved := max(before.Epoch, floor)+1, opens(before), int64(0)
+		if open {
+			moved = goods.Share(s.strategy)
+		}
 		if moved > 0 {
 			if err := tx.Subtract(ctx, goods, moved); err != nil {
 				return err
 			}
 		}
 		if found {
-			_, err = tx.write(ctx, "fill place", fillPlace, moved, epoch, goodsID, place)
+			_, err = tx.write(ctx, "fill place", fillPlace, moved, epoch, !open, goodsID, place)
 		} else {
-			_, err = tx.write(ctx, "make place", insertPlace, goodsID, place, moved, epoch, goods.PerUser)
+			_, err = tx.write(ctx, "make place", insertPlace, moved, epoch, !open, goodsID, place, goods.PerUser)
 		}
 		if err != nil {
 			return err
 		}
 		// Promises may have been kept since the first look: the row of the place is
 		// ours only from the write on.
-		filled, _, err = s.readPlace(ctx, tx.conn(), goodsID, place)
+		filled, _, err = s.readPlace(ctx, tx.conn(), readPlace, goodsID, place)
 		return err
 	})
 	return filled, err
@@ -109,7 +136,7 @@ func (s *Store) Fill(ctx context.Context, goodsID int64, place string, floor int
 // Place reads a place of a goods. One that was never filled is empty and has the
 // epoch 0.
 func (s *Store) Place(ctx context.Context, goodsID int64, place string) (Place, error) {
-	p, _, err := s.readPlace(ctx, s.pool, goodsID, place)
+	p, _, err := s.readPlace(ctx, s.pool, readPlace, goodsID, place)
 	return p, err
 }
 
@@ -122,7 +149,7 @@ func (s *Store) Places(ctx context.Context, place string) (list []Place, err err
 	defer rows.Close() //nolint:errcheck // what went wrong is in rows.Err
 	for rows.Next() {
 		var p Place
-		if err := rows.Scan(&p.GoodsID, &p.Units, &p.Epoch, &p.PerUser); err != nil {
+		if err := rows.Scan(&p.GoodsID, &p.Units, &p.Epoch, &p.PerUser, &p.Closed); err != nil {
 			return nil, s.fault(ctx, "read places", err)
 		}
 		list = append(list, p)
@@ -130,8 +157,8 @@ func (s *Store) Places(ctx context.Context, place string) (list []Place, err err
 	return list, s.fault(ctx, "read places", rows.Err())
 }
 
-func (s *Store) readPlace(ctx context.Context, conn gorm.ConnPool, goodsID int64, place string) (p Place, found bool, err error) {
-	err = conn.QueryRowContext(ctx, readPlace, goodsID, place).Scan(&p.GoodsID, &p.Units, &p.Epoch, &p.PerUser)
+func (s *Store) readPlace(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64, place string) (p Place, found bool, err error) {
+	err = conn.QueryRowContext(ctx, statement, goodsID, place).Scan(&p.GoodsID, &p.Units, &p.Epoch, &p.PerUser, &p.Closed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Place{GoodsID: goodsID}, false, nil
 	}

@@ -87,10 +87,15 @@ func (t *Tx) write(ctx context.Context, doing, statement string, args ...any) (r
 	return rows, t.store.fault(ctx, doing, err)
 }
 
-func (s *Store) readGoods(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64, more ...any) (stock.Goods, error) {
+func (s *Store) readGoods(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64) (stock.Goods, error) {
+	return s.scanGoods(ctx, conn.QueryRowContext(ctx, statement, goodsID), goodsID)
+}
+
+// scanGoods scans the columns of readRow, and into more what a statement has after them.
+func (s *Store) scanGoods(ctx context.Context, row *sql.Row, goodsID int64, more ...any) (stock.Goods, error) {
 	var g stock.Goods
-	err := conn.QueryRowContext(ctx, statement, append([]any{goodsID}, more...)...).Scan(
-		&g.ID, &g.Stock, &g.Allocated, &g.Version, &g.Fence, &g.PerUser, &g.Writer, &g.WriterEpoch)
+	columns := []any{&g.ID, &g.Stock, &g.Allocated, &g.Version, &g.Fence, &g.PerUser, &g.Writer, &g.WriterEpoch}
+	err := row.Scan(append(columns, more...)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return stock.Goods{}, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
 	}

@@ -13,6 +13,10 @@
 // in the epoch in which it was made, and what is older is offered again first.
 // Nothing that a Redis believes after losing its memory can therefore sell a unit
 // twice.
+//
+// An allocation is open or closed. Recall closes it: the counter of the next epoch sells
+// nothing, its units go back into the row, but for those of pending orders, and these
+// are written in that epoch. The next purchase opens it again.
 package hot
 
 import (
@@ -114,7 +118,7 @@ type Stock struct {
 	drifts  map[int64]Drift // what the last look has seen
 
 	mu       sync.Mutex
-	rebuilds map[int64]*rebuild // by item
+	rebuilds map[wanted]*rebuild
 	closed   bool
 
 	lifetime context.Context //nolint:containedctx // of the rebuilds, which outlast the purchase that begins one
@@ -128,7 +132,7 @@ func New(store *repo.Store, clients *lock.Clients, o Options) *Stock {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Stock{
 		options: o.withDefaults(), store: store, redis: clients.Redis, script: redis.NewScript(source()),
-		drifts: make(map[int64]Drift), rebuilds: make(map[int64]*rebuild), lifetime: ctx, stop: stop,
+		drifts: make(map[int64]Drift), rebuilds: make(map[wanted]*rebuild), lifetime: ctx, stop: stop,
 	}
 	s.reading = clients.AnotherRedis(s.options.Partitions)
 	s.soldOut = newSoldOut(clients.Redis, s.options.Prefix+":restocked")

@@ -29,6 +29,13 @@ const (
 	progressEvery = 2 * time.Second
 )
 
+// wanted is the counter of an item: one to sell from, for which a closed allocation is
+// opened, or any. Background jobs want any: they open no allocation.
+type wanted struct {
+	goodsID int64
+	open    bool
+}
+
 // rebuild is a counter that this replica has rebuilt, or waits for.
 type rebuild struct {
 	above int64
@@ -39,16 +46,16 @@ type rebuild struct {
 
 // counterAbove returns when Redis has a counter of an epoch above one. The rebuild goes
 // on in the background when ctx ends: stock.ErrBusy, where that was its deadline.
-func (s *Stock) counterAbove(ctx context.Context, goodsID, above int64) error {
+func (s *Stock) counterAbove(ctx context.Context, want wanted, above int64) error {
 	for {
-		r := s.rebuildAbove(goodsID, above)
+		r := s.rebuildAbove(want, above)
 		select {
 		case <-r.done:
 			if r.err != nil || r.above >= above {
 				return r.err
 			}
 		case <-ctx.Done():
-			return errBusy(ctx, goodsID)
+			return errBusy(ctx, want.goodsID)
 		}
 	}
 }
@@ -56,18 +63,19 @@ func (s *Stock) counterAbove(ctx context.Context, goodsID, above int64) error {
 // counterSoon is counterAbove for background jobs: stock.ErrBusy where the rebuild began
 // longer ago than patience.
 func (s *Stock) counterSoon(ctx context.Context, goodsID, above int64, patience time.Duration) error {
-	r := s.rebuildAbove(goodsID, above)
+	want := wanted{goodsID: goodsID}
+	r := s.rebuildAbove(want, above)
 	ctx, cancel := context.WithDeadline(ctx, r.began.Add(patience))
 	defer cancel()
-	return s.counterAbove(ctx, goodsID, above)
+	return s.counterAbove(ctx, want, above)
 }
 
 // rebuildAbove is the rebuild of a counter in progress, or a new one. All requests of
 // this replica share one.
-func (s *Stock) rebuildAbove(goodsID, above int64) *rebuild {
+func (s *Stock) rebuildAbove(want wanted, above int64) *rebuild {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r, ok := s.rebuilds[goodsID]; ok {
+	if r, ok := s.rebuilds[want]; ok {
 		return r
 	}
 	r := &rebuild{above: above, began: time.Now(), done: make(chan struct{})}
@@ -76,12 +84,12 @@ func (s *Stock) rebuildAbove(goodsID, above int64) *rebuild {
 		close(r.done)
 		return r
 	}
-	s.rebuilds[goodsID] = r
+	s.rebuilds[want] = r
 	s.working.Go(func() {
-		b := &rebuilder{Stock: s, part: s.part(goodsID), goodsID: goodsID, above: above, owner: s.options.Replica + " " + rand.Text()}
+		b := &rebuilder{Stock: s, part: s.part(want.goodsID), wanted: want, above: above, owner: s.options.Replica + " " + rand.Text()}
 		r.err = rescue.Do(s.lifetime, s.options.Log, "rebuild a counter", func() error { return b.run(s.lifetime) })
 		s.mu.Lock()
-		delete(s.rebuilds, goodsID)
+		delete(s.rebuilds, want)
 		s.mu.Unlock()
 		close(r.done)
 	})
@@ -92,10 +100,10 @@ func (s *Stock) rebuildAbove(goodsID, above int64) *rebuild {
 // several do no harm, because each step is one script that checks where they stand.
 type rebuilder struct {
 	*Stock
-	part    *partition
-	goodsID int64
-	above   int64
-	owner   string
+	wanted
+	part  *partition
+	above int64
+	owner string
 
 	epochs int // begun so far
 }
@@ -144,7 +152,7 @@ type survey struct {
 
 func (b *rebuilder) survey(ctx context.Context) (survey, error) {
 	keys := []string{b.part.counter(b.goodsID), b.part.marker(b.goodsID)}
-	answer, err := b.ask(ctx, "survey", keys, b.owner, markerTTL.Milliseconds(), b.above)
+	answer, err := b.ask(ctx, "survey", keys, b.owner, markerTTL.Milliseconds(), b.above, flag(b.open))
 	if err != nil {
 		return survey{}, backend("see what a counter needs", err)
 	}
@@ -229,20 +237,25 @@ func (b *rebuilder) epoch(ctx context.Context, state survey) (repo.Place, survey
 	defer cancel()
 	if state.next == next && state.epoch > b.above {
 		place, err := b.store.Place(bounded, b.goodsID, Place)
-		if err != nil || place.Epoch == state.epoch {
+		if err != nil || place.Epoch == state.epoch && !(b.open && place.Closed) {
 			return place, state, err // nothing of this epoch can have been written yet
 		}
 	}
 	// From the commit on nothing of an earlier epoch is written: what the stream has of
 	// it when the rebuild ends is all that is accepted beside the units.
 	b.epochs++
-	place, err := b.store.Fill(bounded, b.goodsID, Place, max(b.above, state.epoch))
+	begin := b.store.Refill
+	if b.open {
+		begin = b.store.Fill
+	}
+	place, err := begin(bounded, b.goodsID, Place, max(b.above, state.epoch))
 	if err != nil {
 		return place, state, fmt.Errorf("fill %s: %w", Place, err)
 	}
 	keys := []string{b.part.counter(b.goodsID), b.part.staged(b.goodsID)}
-	answer, err := b.ask(ctx, "begin", keys, place.Epoch, place.PerUser)
-	state = survey{epoch: place.Epoch, loaded: place.PerUser == 0}
+	staged := place.PerUser > 0 && !place.Closed // a closed counter compares no user with the limit
+	answer, err := b.ask(ctx, "begin", keys, place.Epoch, flag(staged))
+	state = survey{epoch: place.Epoch, loaded: !staged}
 	if fmt.Sprint(answer) == fmt.Sprint(place.Epoch) {
 		state.next = next // otherwise another replica has begun a later one
 	}
@@ -296,7 +309,7 @@ func (b *rebuilder) countStream(ctx context.Context, place repo.Place) error {
 	keys := []string{p.counter(b.goodsID), p.users(b.goodsID), p.orders(), p.staged(b.goodsID), p.marker(b.goodsID)}
 	for {
 		answer, err := b.ask(ctx, "page", keys, b.owner, markerTTL.Milliseconds(), place.Epoch,
-			b.goodsID, place.Units, place.PerUser, b.soldOut.channel, streamPage)
+			b.goodsID, place.Units, place.PerUser, b.soldOut.channel, streamPage, flag(place.Closed))
 		if err != nil {
 			return backend("count the stream", err)
 		}
@@ -316,28 +329,38 @@ func (b *rebuilder) release(ctx context.Context) {
 }
 
 // LimitChanged rebuilds the counter where the item is sold from Redis: it has the
-// limit, and what each buyer has. Doing it again goes on with the same rebuild.
+// limit, and what each buyer has. Doing it again goes on with the same rebuild. A closed
+// counter is rebuilt when its orders are offered again.
 func (s *Stock) LimitChanged(ctx context.Context, goodsID int64) error {
 	return s.Restocked(ctx, goodsID, 0)
 }
 
-// Restocked moves units that were added to the row of an item into Redis, where the
-// item is sold from there. Doing it again moves nothing twice, and goes on with the
-// same rebuild.
+// Restocked moves units that were added to the row of an item into Redis, where its
+// allocation is open. Doing it again moves nothing twice, and goes on with the same
+// rebuild. Where the allocation is closed, the units stay in the row, and whether Redis
+// answers does not matter.
 func (s *Stock) Restocked(ctx context.Context, goodsID, _ int64) error {
-	place, err := s.store.Place(ctx, goodsID, Place)
+	goods, place, err := s.store.Reach(ctx, goodsID, Place)
 	if err != nil || place.Epoch == 0 {
 		return err
 	}
-	goods, err := s.store.Goods(ctx, goodsID)
-	if err != nil {
-		return err
+	if place.Closed {
+		s.soldOut.announce(ctx, goodsID)
+		return nil
 	}
 	above := place.Epoch - 1
 	if goods.Stock > 0 {
 		above = place.Epoch // of which the units in the row are not a part
 	}
-	return s.counterAbove(ctx, goodsID, above)
+	return s.counterAbove(ctx, wanted{goodsID: goodsID}, above)
+}
+
+// flag is how the script takes a bool.
+func flag(set bool) int {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 // notUnknown keeps the unknown outcome of Fill from being taken for that of a

@@ -27,6 +27,9 @@ type Drift struct {
 	// those that are in the ledger and still on the stream.
 	Drift int64 `json:"drift"`
 	Epoch int64 `json:"epoch"`
+	// Closed tells that nothing is sold from Redis until the next purchase there: what it
+	// has beside Promised is on its way back into the row.
+	Closed bool `json:"closed,omitempty"`
 	// Rebuilding is how far the rebuild of the counter is, where one is in progress.
 	Rebuilding *Rebuilding `json:"rebuilding,omitempty"`
 }
@@ -42,7 +45,7 @@ type Rebuilding struct {
 // Redis is not asked about goods that were never sold from it.
 func (s *Stock) Promised(ctx context.Context, goodsID int64) (int64, error) {
 	place, err := s.store.Place(ctx, goodsID, Place)
-	if err != nil || place.Epoch == 0 {
+	if err != nil || place.Epoch == 0 || isHome(place) {
 		return 0, err
 	}
 	d, err := s.look(ctx, goodsID)
@@ -56,7 +59,7 @@ func (s *Stock) Drift(ctx context.Context, goodsID int64) (Drift, error) {
 		return Drift{}, err
 	}
 	d, err := s.compare(ctx, place)
-	if err == nil {
+	if err == nil && !isHome(place) {
 		d.Rebuilding, err = s.rebuilding(ctx, goodsID)
 	}
 	return d, err
@@ -80,11 +83,14 @@ func (s *Stock) rebuilding(ctx context.Context, goodsID int64) (*Rebuilding, err
 // compare looks at the counter after the place was read. In one epoch the place
 // only falls, so that a counter above what was read is above what is there.
 func (s *Stock) compare(ctx context.Context, place repo.Place) (Drift, error) {
+	if isHome(place) {
+		return Drift{GoodsID: place.GoodsID, Epoch: place.Epoch, Closed: true}, nil
+	}
 	d, err := s.look(ctx, place.GoodsID)
 	if err != nil {
 		return Drift{}, err
 	}
-	d.Place = place.Units
+	d.Place, d.Closed = place.Units, place.Closed
 	if d.Installed {
 		d.Drift = d.Redis + d.Promised - d.Place
 	}
@@ -137,7 +143,7 @@ const repairPatience = 5 * time.Second
 
 // Reconcile looks at every item that is sold from Redis, reports where Redis and the
 // database differ, and repairs it by rebuilding the counter: that is exact whatever was
-// there. A counter that is too high, or absent, is rebuilt at once. One that is too low,
+// there. A recall that did not end is ended. A counter that is too high, or absent, is rebuilt at once. One that is too low,
 // only where two looks in a row have seen the same and nothing on the stream. One of an
 // epoch that is over, when the second look finds that no replica rebuilds it.
 //
@@ -183,8 +189,14 @@ func (s *Stock) Reconcile(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// repair rebuilds the counter of an item after a look at it.
+// repair rebuilds the counter of an item after a look at it, or ends its recall.
 func (s *Stock) repair(ctx context.Context, place repo.Place, d Drift) error {
+	if d.Closed {
+		bounded, cancel := context.WithTimeout(ctx, repairPatience)
+		defer cancel()
+		_, err := s.Recall(bounded, place.GoodsID)
+		return err
+	}
 	s.options.Log.WarnContext(ctx, "a counter in Redis had drifted", "goods", d.GoodsID, "redis", d.Redis,
 		"promised", d.Promised, "place", d.Place, "drift", d.Drift)
 	if err := s.counterSoon(ctx, place.GoodsID, max(place.Epoch-1, d.Epoch), repairPatience); err != nil {
@@ -197,8 +209,12 @@ func (s *Stock) repair(ctx context.Context, place repo.Place, d Drift) error {
 // needsRebuild judges a look at a counter by the one before it.
 func (d Drift) needsRebuild(before Drift) bool {
 	switch {
+	case d.Closed && d.Place == 0:
+		return false // no counter is needed
 	case !d.Installed:
 		return d.Epoch == 0 || before == d
+	case d.Closed:
+		return d.Promised < d.Place
 	case d.Drift == 0:
 		return false
 	default:

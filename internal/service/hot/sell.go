@@ -1,6 +1,7 @@
 package hot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,8 +27,13 @@ const (
 // Deduct promises units to a batch of purchases, first come first served. A
 // request id that is known is answered with its first order, as replayed.
 //
+// A purchase that does not fit is rejected after a look into the database: units that are
+// in the row are moved into Redis and sold. Where units of other allocations would do,
+// the purchase is rejected with stock.ErrAllocated.
+//
 // stock.ErrUnknownOutcome: the answer of Redis did not come. stock.ErrBusy: the
-// counter could not be rebuilt in time.
+// counter could not be rebuilt in time. What is sold of the batch stays sold: then only
+// the other purchases are rejected with the error.
 func (s *Stock) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, fmt.Errorf("sell from redis: %w", err)
@@ -39,23 +45,11 @@ func (s *Stock) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 	if err != nil {
 		return nil, err
 	}
-	mark := s.soldOut.mark()
-	for {
-		answers, installed, err := s.sell(ctx, goodsID, batch, orders)
-		if err != nil {
-			return nil, err
-		}
-		if installed {
-			outcomes, err := s.outcomes(goodsID, batch, orders, answers)
-			if err == nil {
-				s.soldOut.learn(goodsID, answers, mark)
-			}
-			return outcomes, err
-		}
-		if err := s.counterAbove(ctx, goodsID, 0); err != nil {
-			return nil, err
-		}
+	answers, err := s.sellOrVerify(ctx, goodsID, batch, orders)
+	if err != nil {
+		return nil, err
 	}
+	return s.outcomes(goodsID, batch, orders, answers)
 }
 
 // numbers makes the order numbers of a batch: they are chosen before Redis is
@@ -75,9 +69,11 @@ func numbers(n int) ([]string, error) {
 // verdict is what the script says of one purchase.
 type verdict struct {
 	answer int64
-	// text is what is left, or what is remembered of a known request, or the limit
-	// and what its buyer has.
+	// text is what is left, and of a purchase that does not fit the epoch, too; or what is
+	// remembered of a known request, or the limit and what its buyer has.
 	text string
+	// cause is why a purchase that does not fit is rejected; nil: nothing else is left.
+	cause error
 }
 
 // sell asks the script. installed tells whether there is a counter to sell from.
@@ -154,7 +150,7 @@ func (s *Stock) outcomes(goodsID int64, batch []stock.Purchase, orders []string,
 		case answerNobody:
 			list[i].Refused = stock.ErrUserUnknown
 		default:
-			list[i].Refused = stock.ErrInsufficientStock
+			list[i].Refused = cmp.Or(answers[i].cause, stock.ErrInsufficientStock)
 		}
 	}
 	return list, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// doubted is how long a replica believes that a goods is sold out without asking
-// again. It is the most that a lost message costs.
+// doubted is how long a replica believes that an item is sold out, everywhere, without
+// asking again. It is the most that a lost message costs.
 const doubted = time.Second
 
 // soldOut remembers which goods have nothing left, so that a refusal costs no
@@ -34,14 +34,17 @@ func newSoldOut(client redis.UniversalClient, channel string) *soldOut {
 	return &soldOut{client: client, channel: channel}
 }
 
+// verified reports whether the item was found sold out within the last moment.
+func (o *soldOut) verified(goodsID int64) bool {
+	since, _ := o.since.Load(goodsID)
+	at, ok := since.(time.Time)
+	return ok && time.Since(at) <= doubted
+}
+
 // refuses reports whether a batch may be refused unseen. A buyer who chose his
 // request id may be asking for a sale that only Redis knows.
 func (o *soldOut) refuses(goodsID int64, batch []stock.Purchase) bool {
-	since, known := o.since.Load(goodsID)
-	if !known {
-		return false
-	}
-	if at, is := since.(time.Time); !is || time.Since(at) > doubted {
+	if !o.verified(goodsID) {
 		return false
 	}
 	for _, p := range batch {
@@ -55,19 +58,21 @@ func (o *soldOut) refuses(goodsID int64, batch []stock.Purchase) bool {
 // mark is taken before Redis is asked, and given back with what it said.
 func (o *soldOut) mark() int64 { return o.heard.Load() }
 
-// learn takes note where Redis has nothing left, unless a message came in
-// between: then the answer may be older than the message.
-func (o *soldOut) learn(goodsID int64, answers []verdict, mark int64) {
-	for _, v := range answers {
-		if v.answer == answerSold || v.answer == answerShort {
-			if left, err := strconv.ParseInt(v.text, 10, 64); err == nil && left <= 0 {
-				o.since.Store(goodsID, time.Now())
-			}
-		}
-	}
+// learn takes note that nothing is left of an item, unless a message came since the mark:
+// then the answers may be older than the message.
+func (o *soldOut) learn(goodsID, mark int64) {
+	o.since.Store(goodsID, time.Now())
 	if o.heard.Load() != mark {
 		o.since.Delete(goodsID)
 	}
+}
+
+// announce notifies all replicas that there may be units again. Where Redis does not
+// answer, they find out for themselves.
+func (o *soldOut) announce(ctx context.Context, goodsID int64) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	_ = o.client.Publish(ctx, o.channel, goodsID).Err()
 }
 
 // listen hears of restocking until ctx ends. go-redis subscribes again with each

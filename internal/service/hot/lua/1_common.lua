@@ -19,14 +19,15 @@ local function history()
 end
 
 -- The number of units that may be promised, of those that are promised and not
--- in the ledger yet, the epoch of both, as a string, and the limit of one buyer, or
--- 0; nil where there is none of this history.
+-- in the ledger yet, the epoch of both, as a string, the limit of one buyer, or 0, and
+-- whether the counter is closed; nil where there is none of this history. A closed
+-- counter sells nothing, and counts no users: its orders have been accepted before.
 local function counter(goods)
-  local kept = redis.call('HMGET', goods, 'units', 'promised', 'epoch', 'history', 'limit')
+  local kept = redis.call('HMGET', goods, 'units', 'promised', 'epoch', 'history', 'limit', 'closed')
   if not kept[1] or kept[4] ~= history() then
     return nil
   end
-  return tonumber(kept[1]), tonumber(kept[2]), kept[3], tonumber(kept[5] or 0)
+  return tonumber(kept[1]), tonumber(kept[2]), kept[3], tonumber(kept[5] or 0), kept[6] == '1'
 end
 
 local function digits(n) return string.format('%.0f', n) end

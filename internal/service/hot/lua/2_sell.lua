@@ -2,10 +2,14 @@
 -- KEYS: counter, users, orders, and a request each purchase.
 -- ARGV: operation, goods, replica, time, place in a trace, and for each purchase:
 -- request id, quantity, user, order number.
+-- A closed counter is one with nothing left. What is left is answered with the epoch.
 function operations.sell()
-  local units, promised, epoch, limit = counter(KEYS[1])
+  local units, promised, epoch, limit, closed = counter(KEYS[1])
   if not units then
     return ABSENT
+  end
+  if closed then
+    units, limit = 0, 0
   end
   local answers, sold = {}, false
   for i = 1, #KEYS - 3 do
@@ -23,7 +27,7 @@ function operations.sell()
     elseif limit > 0 and had + n > limit then
       answers[i] = {LIMITED, digits(limit) .. ' ' .. digits(had)}
     elseif n > units then
-      answers[i] = {SHORT, digits(units)}
+      answers[i] = {SHORT, digits(units) .. ' ' .. epoch}
     else
       units, promised, sold = units - n, promised + n, true
       local left = digits(units)

@@ -18,10 +18,11 @@ end
 -- another owner works at it; NEXT, go on with a rebuild; NONE, begin one above the epoch.
 -- Answers with that, the epoch, the last user that was staged, and 1 where all were.
 -- KEYS: counter, marker.
--- ARGV: operation, owner, time of the marker in ms, epoch.
+-- ARGV: operation, owner, time of the marker in ms, epoch, 1 where a closed counter will
+-- not do.
 function operations.survey()
-  local units, _, epoch = counter(KEYS[1])
-  if units and tonumber(epoch) > tonumber(ARGV[4]) then
+  local units, _, epoch, _, closed = counter(KEYS[1])
+  if units and tonumber(epoch) > tonumber(ARGV[4]) and not (closed and ARGV[5] == '1') then
     return {'THERE', epoch, '', ''}
   end
   if not alone(KEYS[2], ARGV[2], ARGV[3]) then
@@ -48,7 +49,7 @@ end
 -- epoch: a counter that was installed and lost must not be rebuilt in the same one.
 -- Answers with the epoch that is there or being rebuilt then.
 -- KEYS: counter, staged users.
--- ARGV: operation, epoch, limit of a user or 0.
+-- ARGV: operation, epoch, 1 where users are to be staged.
 function operations.begin()
   assert_version()
   local kept = redis.call('HMGET', KEYS[1], 'epoch', 'next_epoch')
@@ -58,7 +59,7 @@ function operations.begin()
   end
   redis.call('UNLINK', KEYS[2])
   redis.call('HSET', KEYS[1], 'next_epoch', ARGV[2], 'next_history', history(), 'next_cursor', '0-0', 'next_promised', '0',
-    'next_user', '', 'next_loaded', tonumber(ARGV[3]) == 0 and '1' or '0', 'next_staged', '0')
+    'next_user', '', 'next_loaded', ARGV[3] == '1' and '0' or '1', 'next_staged', '0')
   return ARGV[2]
 end
 
@@ -112,7 +113,7 @@ local function install(promised)
     redis.call('PERSIST', KEYS[2])
   end
   redis.call('HSET', KEYS[1], 'units', digits(tonumber(ARGV[6]) - promised), 'promised', digits(promised),
-    'epoch', ARGV[4], 'history', history(), 'limit', ARGV[7])
+    'epoch', ARGV[4], 'history', history(), 'limit', ARGV[7], 'closed', ARGV[10])
   redis.call('HDEL', KEYS[1], 'next_epoch', 'next_history', 'next_cursor', 'next_promised', 'next_user', 'next_loaded', 'next_staged')
   redis.call('DEL', KEYS[5])
   redis.call('PUBLISH', ARGV[8], ARGV[5])
@@ -140,7 +141,7 @@ end
 -- settled before.
 -- KEYS: counter, users, orders, staged users, marker.
 -- ARGV: operation, owner, time of the marker in ms, epoch, goods, units, limit of a user
--- or 0, channel, size of the page.
+-- or 0, channel, size of the page, 1 where the counter is closed.
 function operations.page()
   local state, other = rebuild(KEYS[1], KEYS[4], KEYS[5])
   if not state or not state.loaded then
@@ -153,7 +154,7 @@ function operations.page()
     if quantity then
       promised = promised + quantity
       local user = entry[2][18] or ''
-      if tonumber(ARGV[7]) > 0 and user ~= '' then
+      if tonumber(ARGV[7]) > 0 and ARGV[10] ~= '1' and user ~= '' then
         redis.call('HINCRBY', KEYS[4], user, digits(quantity))
       end
     end
@@ -165,6 +166,21 @@ function operations.page()
   redis.call('PEXPIRE', KEYS[4], STAGED_MS)
   redis.call('HSET', KEYS[1], 'next_cursor', cursor, 'next_promised', digits(promised), 'next_staged', redis.call('HLEN', KEYS[4]))
   return 'MORE'
+end
+
+-- Takes the units off a closed counter, which are on their way back into the row then, and
+-- answers with what is accepted and pending, and the epoch. No order adds to that.
+-- KEYS: counter, orders.
+function operations.drain()
+  local units, promised, epoch, _, closed = counter(KEYS[1])
+  if not units or not closed then
+    return ABSENT
+  end
+  if redis.call('XLEN', KEYS[2]) == 0 then
+    promised = 0
+  end
+  count(KEYS[1], 0, promised)
+  return {digits(promised), epoch}
 end
 
 -- Keeps the marker from expiring, where it is still the owner's.

@@ -8,9 +8,9 @@
 function operations.settle()
   local goods, given_back = {}, false
   for g = 1, tonumber(ARGV[4]) do
-    local kept = redis.call('HMGET', KEYS[3 * g - 1], 'units', 'promised', 'epoch', 'limit', 'next_cursor')
+    local kept = redis.call('HMGET', KEYS[3 * g - 1], 'units', 'promised', 'epoch', 'limit', 'next_cursor', 'closed')
     goods[g] = {units = tonumber(kept[1]), promised = tonumber(kept[2]), epoch = tonumber(kept[3]),
-      limit = tonumber(kept[4] or 0), key = KEYS[3 * g - 1], users = KEYS[3 * g], next = kept[5] and KEYS[3 * g + 1]}
+      limit = kept[6] == '1' and 0 or tonumber(kept[4] or 0), key = KEYS[3 * g - 1], users = KEYS[3 * g], next = kept[5] and KEYS[3 * g + 1]}
   end
   local requests = 1 + 3 * #goods
   for i = 1, #KEYS - requests do

@@ -1,10 +1,10 @@
 -- An order of an epoch that is over, which the ledger does not have, is offered
 -- again. Where the stream still has it, the installation of the present epoch has
 -- kept its units back, and it only changes its epoch; where the stream was lost,
--- it needs units like a new one, and room under the limit. An order that another
--- consumer has settled is not on the stream either, and its request is forgotten
--- after a while: LOOK, where the ledger was read longer ago than that. Answers ABSENT
--- where no later epoch is installed.
+-- it needs units like a new one, and room under the limit: a closed counter has
+-- neither. An order that another consumer has settled is not on the stream either, and
+-- its request is forgotten after a while: LOOK, where the ledger was read longer ago
+-- than that. Answers ABSENT where no later epoch is installed.
 -- KEYS: counter, users, orders, dead, request, staged users.
 -- ARGV: operation, group, id, and the fields of the order: goods, quantity, epoch,
 -- request, order, remaining, at, replica, user; then the limit under which it was
@@ -12,7 +12,7 @@
 -- trace, when the ledger did not have the order, by this server's clock, and the time
 -- to remember a request, both in ms.
 function operations.readmit()
-  local units, promised, epoch, limit = counter(KEYS[1])
+  local units, promised, epoch, limit, closed = counter(KEYS[1])
   if not units or tonumber(epoch) <= tonumber(ARGV[6]) then
     return ABSENT
   end
@@ -32,9 +32,9 @@ function operations.readmit()
     if now() - tonumber(ARGV[16]) >= tonumber(ARGV[17]) then
       return 'LOOK'
     end
-    local had = limit > 0 and user ~= '' and tonumber(redis.call('HGET', KEYS[2], user) or 0) or nil
+    local had = limit > 0 and not closed and user ~= '' and tonumber(redis.call('HGET', KEYS[2], user) or 0) or nil
     local beyond = had and had + tonumber(quantity) > limit
-    if first or beyond or tonumber(quantity) > units then
+    if first or beyond or closed or tonumber(quantity) > units then
       local reason = first and 'sold again' or beyond and 'beyond the limit' or 'nothing left'
       redis.call('XADD', KEYS[4], '*', 'reason', reason, unpack(fields))
       return 'DEAD'
@@ -67,10 +67,10 @@ function operations.bury()
   if first and string.sub(first, 1, #order) == order then
     redis.call('DEL', KEYS[5])
   end
-  local kept = redis.call('HMGET', KEYS[1], 'units', 'promised', 'limit')
+  local kept = redis.call('HMGET', KEYS[1], 'units', 'promised', 'limit', 'closed')
   if kept[1] then
     count(KEYS[1], tonumber(kept[1]) + tonumber(quantity), tonumber(kept[2]) - tonumber(quantity))
-    uncount(KEYS[2], tonumber(kept[3] or 0), user, quantity)
+    uncount(KEYS[2], kept[4] == '1' and 0 or tonumber(kept[3] or 0), user, quantity)
     redis.call('PUBLISH', ARGV[5], goods)
   end
   return 1

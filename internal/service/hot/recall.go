@@ -1,0 +1,75 @@
+package hot
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// recallTries bounds how often purchases open the allocation again during one recall.
+const recallTries = 5
+
+// isHome tells that an allocation is closed and has no units: nothing is pending, and
+// Redis need not be asked about it.
+func isHome(place repo.Place) bool { return place.Closed && place.Units == 0 }
+
+// Recall returns the units of an item to its row, but for those of pending orders, which
+// stay accepted. It closes the allocation in the database, has a closed counter in Redis
+// count what is pending, takes the units off that counter, and then moves them in one
+// transaction. After each of these steps any replica may go on: Recall begins with the
+// first that is left to do, and so does Reconcile.
+//
+// stock.ErrBusy: purchases open the allocation again and again, or the counter was not
+// rebuilt before ctx ended.
+func (s *Stock) Recall(ctx context.Context, goodsID int64) (stock.Recalled, error) {
+	for range recallTries {
+		place, err := s.store.ClosePlace(ctx, goodsID, Place)
+		if err != nil || place.Units == 0 {
+			return stock.Recalled{}, notUnknown(err)
+		}
+		if err := s.counterAbove(ctx, wanted{goodsID: goodsID}, place.Epoch-1); err != nil {
+			return stock.Recalled{}, err
+		}
+		if got, ok, err := s.returnUnits(ctx, goodsID); ok || err != nil {
+			return got, err
+		}
+	}
+	return stock.Recalled{}, fmt.Errorf("%w: purchases open the allocation of goods %d all the time", stock.ErrBusy, goodsID)
+}
+
+// returnUnits returns the units of an allocation whose closed counter is there. Not ok:
+// it is not, or another epoch has begun.
+func (s *Stock) returnUnits(ctx context.Context, goodsID int64) (got stock.Recalled, ok bool, err error) {
+	pending, epoch, ok, err := s.drain(ctx, goodsID)
+	if err != nil || !ok {
+		return stock.Recalled{}, false, err
+	}
+	place, units, err := s.store.ReturnUnits(ctx, goodsID, Place, epoch, pending)
+	if err != nil {
+		return stock.Recalled{}, false, fmt.Errorf("return the units of goods %d to its row: %w", goodsID, err)
+	}
+	if units > 0 {
+		s.options.Log.InfoContext(ctx, "units recalled", "goods", goodsID, "units", units, "pending", place.Units, "epoch", epoch)
+	}
+	return stock.Recalled{Returned: units, Pending: place.Units}, place.Closed && place.Epoch == epoch, nil
+}
+
+// drain takes the units off the closed counter of an item. pending is what its orders
+// have that are accepted and not settled, which only falls in that epoch. Not ok: there
+// is no closed counter.
+func (s *Stock) drain(ctx context.Context, goodsID int64) (pending, epoch int64, ok bool, err error) {
+	const doing = "take the units off a closed counter"
+	p := s.part(goodsID)
+	answer, err := s.ask(ctx, "drain", []string{p.counter(goodsID), p.orders()})
+	if err != nil || answer == absent {
+		return 0, 0, false, backend(doing, err)
+	}
+	row, isList := answer.([]any)
+	if !isList || len(row) != 2 {
+		return 0, 0, false, backend(doing, fmt.Errorf("script answered %v", answer))
+	}
+	_, err = fmt.Sscan(fmt.Sprint(row[0], " ", row[1]), &pending, &epoch)
+	return pending, epoch, err == nil, backend(doing, err)
+}

@@ -1,0 +1,177 @@
+package hot_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+var _ strategy.Allocator = (*hot.Stock)(nil)
+
+func recall(t *testing.T, r *hot.Stock) stock.Recalled {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	got, err := r.Recall(ctx, goods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// assertReach compares the units in the row of the item, and in its allocation.
+func (s *shop) assertReach(t *testing.T, row, allocated int64, closed bool) {
+	t.Helper()
+	item, place, err := s.store.Reach(t.Context(), goods, hot.Place)
+	if err != nil || item.Stock != row || place.Units != allocated || place.Closed != closed {
+		t.Errorf("the row has %d and the allocation %+v (%v), want %d and %d units, closed %t",
+			item.Stock, place, err, row, allocated, closed)
+	}
+}
+
+// assertConsistent compares the ledger with what clients were told.
+func (s *shop) assertConsistent(t *testing.T, r *hot.Stock, reported []stock.Order) {
+	t.Helper()
+	settle(t, r)
+	s.assertInLedger(t, reported)
+	if a := s.audit(t); !a.Clean || a.Orders != int64(len(reported)) {
+		t.Errorf("%d orders were reported, the audit is %+v", len(reported), a)
+	}
+}
+
+// sellFromRow sells as another strategy does.
+func (s *shop) sellFromRow(t *testing.T, p stock.Purchase) bool {
+	t.Helper()
+	enough, err := false, error(nil)
+	err = s.store.As("sql-conditional").InTx(t.Context(), func(tx *repo.Tx) error {
+		if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: goods, Batch: []stock.Purchase{p}}); err != nil {
+			return err
+		}
+		if _, enough, err = tx.SubtractIfEnough(t.Context(), goods, p.Quantity); err == nil && !enough {
+			err = stock.ErrInsufficientStock
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, stock.ErrInsufficientStock) {
+		t.Error(err)
+	}
+	return err == nil
+}
+
+func TestRecallReturnsTheUnitsToTheRow(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a := s.replica(t, "a")
+	if got := recall(t, a); got != (stock.Recalled{}) {
+		t.Errorf("of an item that was never sold from Redis, %+v is recalled", got)
+	}
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	if got := recall(t, a); got != (stock.Recalled{Returned: 9}) {
+		t.Errorf("%+v is recalled, want 9 units", got)
+	}
+	s.assertReach(t, 9, 0, true)
+	if got := recall(t, a); got != (stock.Recalled{}) {
+		t.Errorf("%+v is recalled twice", got)
+	}
+	s.restock(t, a, 1)
+	s.assertReach(t, 10, 0, true)
+	reported = append(reported, sell(t, a, buy(10)))
+	s.assertReach(t, 0, 10, false)
+	s.assertExact(t, a, reported)
+}
+
+// Orders are pending when the units are recalled: theirs stay in the allocation, and they
+// are written in the epoch of the closed counter.
+func TestRecallLeavesPendingOrdersTheirUnits(t *testing.T) {
+	s := open(t, lab.Redis(t), 100)
+	s.options.ClaimAfter = time.Hour
+	a := s.replica(t, "a", idle)
+	s.limit(t, a, 3)
+	reported := orders(sell(t, a, by("first", 1)))
+	settle(t, a)
+	reported = append(reported, sell(t, a, by("小明", 2)), sell(t, a, by("other", 3)))
+	if got := recall(t, a); got != (stock.Recalled{Returned: 94, Pending: 5}) {
+		t.Errorf("%+v is recalled, want 94 units and 5 pending", got)
+	}
+	s.assertReach(t, 94, 5, true)
+	if d, err := a.Drift(t.Context(), goods); err != nil || !d.Closed || d.Promised != 5 || d.Drift != 0 {
+		t.Errorf("the drift is %+v (%v)", d, err)
+	}
+	b := s.replica(t, "b")
+	s.assertConsistent(t, b, reported)
+	s.assertReach(t, 94, 0, true)
+	s.assertBuyers(t, b)
+	assertHas(t, b, "小明", 2)
+}
+
+// Recalls, and purchases from the row and through two replicas, in turns: every unit is
+// sold once.
+func TestUnitsAreRecalledDuringSales(t *testing.T) {
+	const units = 2000
+	s := open(t, lab.Redis(t), units)
+	a, b := s.replica(t, "a"), s.replica(t, "b")
+	fromRow, recalls := int64(0), 0
+	done := make(chan struct{})
+	var other sync.WaitGroup
+	other.Go(func() {
+		for r := a; ; r = map[*hot.Stock]*hot.Stock{a: b, b: a}[r] {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			got, err := r.Recall(t.Context(), goods)
+			if err != nil && !errors.Is(err, stock.ErrBusy) {
+				t.Error(err)
+			}
+			if recalls++; got.Returned > 0 && s.sellFromRow(t, buy(1)) {
+				fromRow++
+			}
+		}
+	})
+	reported := crowd(t, a, b)
+	close(done)
+	other.Wait()
+	reported = append(reported, crowd(t, a, b)...)
+	settle(t, a)
+	s.assertInLedger(t, reported)
+	if audit := s.audit(t); !audit.Clean || audit.Sold != units || audit.Sold != int64(len(reported))+fromRow {
+		t.Errorf("%d orders were reported, and %d sold from the row, the audit is %+v", len(reported), fromRow, audit)
+	}
+	t.Logf("%d recalls, %d sold from the row", recalls, fromRow)
+}
+
+// What is pending may be in the hands of a dead consumer. It is claimed, and the rest of
+// the allocation returns with the next recall.
+func TestRecallAgainReturnsWhatIsLeft(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a := s.replica(t, "a", idle)
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	foreign := &redis.XAddArgs{Stream: s.key("orders"), Values: []any{
+		"goods", goods, "quantity", 4, "epoch", 1, "request", reported[0].RequestID, "order", "another", "remaining", 0, "at", 0,
+		"replica", "a", "user", "", "limit", 0, "trace", "",
+	}}
+	if err := s.client.XAdd(t.Context(), foreign).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := recall(t, a); got != (stock.Recalled{Returned: 5, Pending: 4}) {
+		t.Errorf("%+v is recalled, want 5 units and 4 pending", got)
+	}
+	b := s.replica(t, "b") // dead-letters the order, whose request id stands for the first
+	await(t, "the order to be dead-lettered", func() bool { return s.client.XLen(t.Context(), s.key("dead")).Val() == 1 })
+	if err := b.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.assertReach(t, 9, 0, true)
+	s.assertConsistent(t, b, reported)
+}

@@ -1,0 +1,186 @@
+package hot_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/fault"
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// addToRow restocks the row, and notifies no replica.
+func (s *shop) addToRow(t *testing.T, units int64) {
+	t.Helper()
+	p := buy(units)
+	if _, err := s.store.Restock(t.Context(), goods, units, p.RequestID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAPurchaseGetsTheUnitsOfBothRowAndRedis(t *testing.T) {
+	s := open(t, lab.Redis(t), 3)
+	a := s.replica(t, "a")
+	reported := orders(sell(t, a, buy(1)))
+	s.addToRow(t, 1)
+	if o, err := deduct(t, a, buy(4)); err != nil || !errors.Is(o.Refused, stock.ErrInsufficientStock) {
+		t.Errorf("4 of 3 are answered with %v (%v), want %v", o.Refused, err, stock.ErrInsufficientStock)
+	}
+	s.assertReach(t, 1, 2, false) // none is moved for what does not fit anyway
+	s.assertExact(t, a, append(reported, sell(t, a, buy(3))))
+}
+
+// Another strategy sells from the row: half of it is left there, and the rest is moved for
+// a purchase that needs it.
+func TestTheRowIsSharedWithAnotherStrategy(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a := s.replica(t, "a")
+	if !s.sellFromRow(t, buy(1)) {
+		t.Fatal("not sold from the row")
+	}
+	sell(t, a, buy(1))
+	settle(t, a)
+	s.assertReach(t, 4, 4, false)
+	sell(t, a, buy(6))
+	settle(t, a)
+	s.assertReach(t, 0, 2, false)
+	if got := recall(t, a); got != (stock.Recalled{Returned: 2}) {
+		t.Errorf("%+v is recalled, want 2 units", got)
+	}
+	sell(t, a, buy(1)) // the strategy that has recalled them sells from the other half
+	settle(t, a)
+	s.assertReach(t, 1, 0, false)
+	sell(t, a, buy(1))
+	settle(t, a)
+	if audit := s.audit(t); !audit.Clean || audit.Sold != 10 {
+		t.Errorf("the audit is %+v", audit)
+	}
+}
+
+// Other allocations have the units: the purchase is rejected with that cause while they
+// would suffice.
+func TestUnitsOfOtherAllocationsAreNamed(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a := s.replica(t, "a", idle)
+	sell(t, a, buy(1))
+	settle(t, a)
+	sell(t, a, buy(8)) // pending in Redis: no units of another allocation
+	bucket := func(units int64) {
+		if _, err := s.sql(t).ExecContext(t.Context(), `REPLACE INTO tb_stock_place (goods_id, place, units) VALUES (?, 'bucket/0', ?)`, goods, units); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		bucket, quantity int64
+		want             error
+	}{
+		{0, 2, stock.ErrInsufficientStock}, {5, 7, stock.ErrInsufficientStock}, {5, 6, stock.ErrAllocated}, {5, 2, stock.ErrAllocated},
+		{5, 1, nil}, {5, 1, stock.ErrAllocated}, {0, 1, stock.ErrInsufficientStock}, {0, 1, stock.ErrInsufficientStock},
+	} {
+		bucket(c.bucket)
+		if o, err := deduct(t, a, buy(c.quantity)); err != nil || !errors.Is(o.Refused, c.want) {
+			t.Errorf("%d with %d in a bucket are answered with %v (%v), want %v", c.quantity, c.bucket, o.Refused, err, c.want)
+		}
+	}
+}
+
+// An item that is sold out costs one read a second, and a closed allocation is not opened.
+func TestASoldOutItemCostsOneRead(t *testing.T) {
+	s := open(t, lab.Redis(t), 1)
+	slow := s.slowReplica(t, "a")
+	a := slow.replica
+	sell(t, a, buy(1))
+	settle(t, a)
+	const read = "LEFT JOIN tb_stock_place"
+	for _, closed := range []bool{false, true} {
+		if closed {
+			recall(t, a)
+			time.Sleep(1100 * time.Millisecond) // until the replica verifies it again
+		}
+		reads := slow.way.Arm(fault.Rule{Sent: read, Nth: 1000, Do: fault.Count})
+		writes := slow.way.Arm(fault.Rule{Sent: "UPDATE", Nth: 1000, Do: fault.Count})
+		began := time.Now()
+		for i := range 20 {
+			p := buy(1)
+			p.Keyed = i%2 == 0 // asks Redis
+			if o, err := deduct(t, a, p); err != nil || !errors.Is(o.Refused, stock.ErrInsufficientStock) {
+				t.Fatalf("%v (%v), want %v", o.Refused, err, stock.ErrInsufficientStock)
+			}
+		}
+		if n := reads.Seen(); n > 1+int(time.Since(began).Seconds()) {
+			t.Errorf("20 rejections cost %d reads, closed %t", n, closed)
+		}
+		if n := writes.Seen(); n != 0 {
+			t.Errorf("%d rows were written, closed %t", n, closed)
+		}
+		reads.Disarm()
+		writes.Disarm()
+	}
+	s.assertReach(t, 0, 0, true)
+}
+
+// Units are moved from the row into Redis for one of many purchases, which all fit: none of
+// the others is rejected because the row is empty by then.
+func TestNoPurchaseIsRejectedWhileUnitsMove(t *testing.T) {
+	const purchases = 24
+	s := open(t, lab.Redis(t), 3)
+	a, b := s.replica(t, "a"), s.replica(t, "b")
+	reported := orders(sell(t, a, buy(2)))
+	for range 8 {
+		s.addToRow(t, 2*purchases)
+		var mu sync.Mutex
+		var buyers sync.WaitGroup
+		for i := range purchases {
+			buyers.Go(func() {
+				o, err := deduct(t, []*hot.Stock{a, b}[i%2], buy(2)) // one is left in Redis
+				if err != nil || o.Refused != nil {
+					t.Errorf("%v (%v)", o.Refused, err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				reported = append(reported, o.Order)
+			})
+		}
+		buyers.Wait()
+	}
+	s.assertExact(t, a, reported)
+}
+
+// The database does not answer: what fits into the counter is sold all the same, and
+// reported so, and the other purchase of the batch is rejected with the cause.
+func TestWhatIsSoldOfABatchStaysSold(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	slow := s.slowReplica(t, "a")
+	reported := orders(sell(t, slow.replica, buy(1)))
+	settle(t, slow.replica)
+	slow.way.Cut()
+	batch := []stock.Purchase{buy(4), buy(10)}
+	outcomes, err := slow.replica.Deduct(t.Context(), goods, batch)
+	if err != nil || outcomes[0].Refused != nil || !errors.Is(outcomes[1].Refused, stock.ErrBackendUnavailable) {
+		t.Fatalf("the batch is answered with %+v (%v)", outcomes, err)
+	}
+	if _, err := slow.replica.Deduct(t.Context(), goods, batch[1:]); !errors.Is(err, stock.ErrBackendUnavailable) {
+		t.Errorf("the other purchase alone is answered with %v, want %v", err, stock.ErrBackendUnavailable)
+	}
+	s.assertExact(t, s.replica(t, "b"), append(reported, outcomes[0].Order))
+}
+
+// A request that was sold before the recall is answered with its order, and opens nothing.
+func TestAClosedCounterKnowsAKey(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a := s.replica(t, "a", idle)
+	p := buy(1)
+	p.Keyed = true
+	first := sell(t, a, p)
+	recall(t, a)
+	again, err := deduct(t, a, p)
+	if err != nil || !again.Replayed || again.Order != first {
+		t.Errorf("%+v, %v, want %+v again", again, err, first)
+	}
+	if _, place, err := s.store.Reach(t.Context(), goods, hot.Place); err != nil || !place.Closed {
+		t.Errorf("the allocation is %+v (%v), want it closed", place, err)
+	}
+}
