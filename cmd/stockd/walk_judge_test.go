@@ -77,6 +77,9 @@ func (w *walkRun) auditFaults(audit, full stock.Audit) (faults []string) {
 	if fault := w.auditFault(audit); fault != "" {
 		faults = append(faults, "at the end "+fault)
 	}
+	if w.soldOut && audit.Stock != 0 {
+		faults = append(faults, fmt.Sprintf("%d units are stranded: %+v", audit.Stock, audit))
+	}
 	full.Buyers, full.Clean = nil, audit.Clean
 	if full != audit {
 		faults = append(faults, fmt.Sprintf("the audit by totals is %+v, and by all rows %+v", audit, full))

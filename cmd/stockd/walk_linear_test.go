@@ -98,10 +98,10 @@ func (w *walkRun) checkLinearizable(t *testing.T, happened []itemOp) {
 // observed adds what was seen of the item to what happened to it, as far as it binds:
 //
 //   - What a purchase left is the whole stock only where all units are in the row.
-//   - A rejection says that units are missing only there, too: elsewhere a strategy
-//     rejects while another one holds units, until there is a way back for them. The
-//     strategies that reserve units in Redis may reject while some are reserved for
-//     others, which is documented.
+//   - A rejection says that units are missing, wherever they are. The strategies that
+//     reserve units in Redis may reject while some are reserved for others, and
+//     redis-stock rejects without a key what it knew to be sold out a moment ago, until
+//     the message of a restock has come: both are documented.
 //   - A read shows orders that are pending as stock.
 func (w *walkRun) observed(happened []itemOp) (ops []itemOp) {
 	for _, o := range happened {
@@ -113,7 +113,7 @@ func (w *walkRun) observed(happened []itemOp) (ops []itemOp) {
 	for _, r := range w.records {
 		o := itemOp{do: r.do, units: r.quantity, start: r.start, end: r.end, what: request{r.step, []record{r}}.String()}
 		switch {
-		case r.do == buy && r.outcome == history.Refused && !w.movesUnits() && entryOf(r.strategy).Damage != strategy.Undersells:
+		case r.do == buy && r.outcome == history.Refused && entryOf(r.strategy).Damage != strategy.Undersells && (r.strategy != hotStrategy || r.key != ""):
 			o.rejected = true
 		case r.do == readItem && r.outcome == history.Sold && !w.pending():
 			o.left = &r.remaining

@@ -71,6 +71,7 @@ const (
 	killReplica  action = "kill replica"
 	pauseReplica action = "pause replica"
 	restartRedis action = "restart redis"
+	recall       action = "recall"
 )
 
 // Sizes of a walk.
@@ -117,6 +118,9 @@ func planWalk(seed uint64) walk {
 	}
 	if with.faults {
 		w.actors = append(w.actors, w.faults(r))
+	}
+	if later := rand.New(rand.NewPCG(seed, 1)); later.IntN(2) == 0 {
+		w.actors = append(w.actors, recalls(later))
 	}
 	return w
 }
@@ -254,6 +258,14 @@ func looks(r *rand.Rand) []step {
 	return steps
 }
 
+func recalls(r *rand.Rand) []step {
+	steps := make([]step, 12)
+	for i := range steps {
+		steps[i] = step{do: recall, pause: upTo(r, 80*time.Millisecond), replica: r.IntN(walkReplicas)}
+	}
+	return steps
+}
+
 // faults last for less than a lease, so that no lock is lost that is not given up.
 func (w *walk) faults(r *rand.Rand) []step {
 	steps := make([]step, 1+r.IntN(3))
@@ -273,7 +285,7 @@ func (w *walk) faults(r *rand.Rand) []step {
 // pending tells that a purchase may be answered before the ledger has it.
 func (w *walk) pending() bool { return slices.Contains(w.strategies, hotStrategy) }
 
-// movesUnits tells that units may be where only one of the strategies finds them.
+// movesUnits tells that units may be in the allocation of one of the strategies.
 func (w *walk) movesUnits() bool { return w.pending() || slices.Contains(w.strategies, "sql-bucket") }
 
 func (w *walk) String() string {

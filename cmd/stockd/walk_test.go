@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -114,6 +116,8 @@ type walkRun struct {
 	redis *servers.Redis
 	item  int64
 
+	soldOut bool // nothing may be left
+
 	mu      sync.Mutex
 	records []record
 }
@@ -150,7 +154,35 @@ func (w *walkRun) run(t *testing.T) {
 		})
 	}
 	actors.Wait()
+	w.sellOut(t)
 	w.judge(t)
+}
+
+// sellOut sells what is left, through each strategy in turn and the rest through one that
+// promises to sell everything: wherever the walk has left the units, none is stranded.
+func (w *walkRun) sellOut(t *testing.T) {
+	t.Helper()
+	i := slices.IndexFunc(w.strategies, func(name string) bool { return entryOf(name).Damage != strategy.Undersells })
+	if w.kind != allReplicas || len(w.limits) > 0 || i < 0 {
+		return
+	}
+	for n, name := range append(slices.Clone(w.strategies), w.strategies[i]) {
+		item, err := w.lab.cluster.ClientOf(0).Goods(t.Context(), w.item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		quantity, last := max(1, item.Stock/3), n == len(w.strategies)
+		if last {
+			quantity = max(1, item.Stock)
+		}
+		for try := 0; quantity > 0; try++ {
+			w.sendCopies(t.Context(), step{do: buy, strategy: name, quantity: quantity, key: fmt.Sprintf("rest-%d-%d", n, try), copies: 1, replica: try})
+			if quantity /= 2; !last {
+				break
+			}
+		}
+	}
+	w.soldOut = true
 }
 
 // fullKey is a key of this walk's alone.
@@ -167,7 +199,7 @@ func (w *walkRun) take(t *testing.T, s step) {
 	switch s.do {
 	case buy, restock:
 		w.sendCopies(t.Context(), s)
-	case changeLimit, readItem, readAudit:
+	case changeLimit, readItem, readAudit, recall:
 		w.add(w.look(t.Context(), s))
 	case killReplica:
 		if err = replica.Kill(t.Context()); err == nil {
@@ -194,7 +226,7 @@ func (w *walkRun) replicaOf(s step) *cluster.Replica {
 	return w.lab.cluster.Replicas[s.replica%len(w.lab.cluster.Replicas)]
 }
 
-// look changes the limit or reads the item; without an answer it is not done again.
+// look changes the limit, recalls units or reads the item; without an answer it is not done again.
 func (w *walkRun) look(ctx context.Context, s step) record {
 	client := w.lab.cluster.ClientOf(s.replica % len(w.lab.cluster.Replicas))
 	r := record{step: s, start: time.Now(), outcome: history.Sold}
@@ -206,6 +238,8 @@ func (w *walkRun) look(ctx context.Context, s step) record {
 		r.remaining = item.Stock
 	case readAudit:
 		r.audit, err = client.AuditNow(ctx, w.item)
+	case recall:
+		_, err = client.Recall(ctx, w.item)
 	default:
 		err = client.SetLimit(ctx, w.item, s.quantity)
 	}

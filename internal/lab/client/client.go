@@ -137,6 +137,12 @@ func (c Client) Restock(ctx context.Context, goodsID, units int64) error {
 	return c.call(ctx, http.MethodPost, url, map[string]int64{"quantity": units}, http.StatusOK, nil)
 }
 
+// Recall moves the units of an item from the allocations of strategies back into its row.
+func (c Client) Recall(ctx context.Context, goodsID int64) (recalled service.Recalled, err error) {
+	url := fmt.Sprintf("%s/goods/%d/recall", c.AdminURL, goodsID)
+	return recalled, c.call(ctx, http.MethodPost, url, struct{}{}, http.StatusOK, &recalled)
+}
+
 // SetFault has a replica that is part of an experiment make a fault in the middle
 // of a purchase.
 func (c Client) SetFault(ctx context.Context, fault handler.Fault) error {
