@@ -63,6 +63,37 @@ func TestAllotKeepsEachBuyerToTheLimit(t *testing.T) {
 	}
 }
 
+// What would fit with the units of other allocations is told from what fits nowhere, and
+// takes nothing from later purchases.
+func TestAllotTellsWhatIsAllocatedElsewhere(t *testing.T) {
+	item := stock.Goods{Stock: 3, Allocated: 4, Version: 9}
+	allocated := &stock.AllocatedError{Units: 4, Version: 9}
+	for i, want := range []error{allocated, nil, stock.ErrInsufficientStock, allocated, nil, allocated} {
+		list := batch(7, 2, 8, 5, 1, 4)
+		if got := item.Allot(list, stock.Limit{}); !reflect.DeepEqual(got[i], want) {
+			t.Errorf("%d units, the purchase %d of 7, 2, 8, 5, 1, 4: %v, want %v", list[i].Quantity, i, got[i], want)
+		}
+	}
+	below := stock.Goods{Stock: -3, Allocated: 2}
+	if got := below.Allot(batch(2, 3), stock.Limit{}); !errors.Is(got[0], stock.ErrAllocated) || !errors.Is(got[1], stock.ErrInsufficientStock) {
+		t.Errorf("2 and 3 of -3 in the row and 2 elsewhere: %v", got)
+	}
+}
+
+func TestAShareIsHalfWhereAnotherStrategySells(t *testing.T) {
+	for _, c := range []struct {
+		units  int64
+		writer string
+		share  int64
+	}{
+		{5, "", 5}, {5, "own", 5}, {5, "other", 3}, {1, "other", 1}, {4, "other", 2}, {0, "other", 0}, {-2, "", 0}, {-2, "other", 0},
+	} {
+		if got := (stock.Goods{Stock: c.units, Writer: c.writer}).Share("own"); got != c.share {
+			t.Errorf("of %d units that %q has sold last: %d, want %d", c.units, c.writer, got, c.share)
+		}
+	}
+}
+
 func TestAuditTellsTheThreeFailuresApart(t *testing.T) {
 	for _, c := range []struct {
 		name                           string
