@@ -1,0 +1,307 @@
+package hot_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/fault"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// assertSellsTheRest sells all units that are left through a replica.
+func (s *shop) assertSellsTheRest(t *testing.T, r *hot.Stock, reported []stock.Order) {
+	t.Helper()
+	item, err := s.store.InStock(t.Context(), goods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.assertExact(t, r, append(reported, sell(t, r, buy(item.Stock))))
+	if o, err := deduct(t, r, buy(1)); err != nil || !errors.Is(o.Refused, stock.ErrInsufficientStock) {
+		t.Errorf("after the last unit, %v (%v) is answered, want %v", o.Refused, err, stock.ErrInsufficientStock)
+	}
+}
+
+// assertEndsWith compares the units after a recall; then another replica claims what is
+// pending, and sells the rest.
+func (s *shop) assertEndsWith(t *testing.T, row, allocated int64, reported []stock.Order) {
+	t.Helper()
+	s.assertReach(t, row, allocated, true)
+	s.options.ClaimAfter = 300 * time.Millisecond
+	r := s.replica(t, "last")
+	s.assertConsistent(t, r, reported)
+	s.assertSellsTheRest(t, r, reported)
+}
+
+// Redis fails before each step of a recall, and the replica dies. Another one ends the
+// recall, and every unit is in the row or with a pending order.
+func TestARecallGoesOnAfterAFailureOfRedis(t *testing.T) {
+	server := lab.OwnRedis(t)
+	for _, c := range []struct {
+		name  string
+		fail  func(s *shop, way *fault.Proxy) error
+		loses bool // what is pending
+	}{
+		{"frozen", func(_ *shop, way *fault.Proxy) error { way.Freeze(); return nil }, false},
+		{"cut", func(_ *shop, way *fault.Proxy) error { way.Cut(); return nil }, false},
+		{"flushed", func(s *shop, _ *fault.Proxy) error { return s.client.FlushAll(t.Context()).Err() }, true},
+		{"killed", func(s *shop, _ *fault.Proxy) error { return s.redis.Restart(t.Context()) }, true},
+	} {
+		for _, step := range []string{"survey", "begin", "page", "drain"} {
+			t.Run(c.name+" before "+step, func(t *testing.T) {
+				s := open(t, server, 20)
+				s.options.ClaimAfter = time.Hour
+				seller := s.replica(t, "seller", idle)
+				reported := s.pendingOrders(t, seller, 5)
+				way := labtest.NewProxy(t, server.Address)
+				a := s.replica(t, "a", at(way.Address), idle)
+				held := way.Arm(fault.Rule{Sent: "\r\n" + step + "\r\n", Do: fault.Hold})
+				recalled := startRecall(t, a)
+				if err := held.Wait(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.fail(s, way); err != nil {
+					t.Fatal(err)
+				}
+				held.Pass()
+				err := <-recalled
+				assertNamesRedis(t, err)
+				if err == nil && !c.loses {
+					t.Error("the recall is answered without an error")
+				}
+				if err := a.Close(); err != nil {
+					t.Error(err)
+				}
+				way.Thaw() // a late step must do no harm
+				row, allocated := int64(14), int64(5)
+				if c.loses {
+					row, allocated, reported = 19, 0, reported[:1]
+				}
+				recall(t, s.replica(t, "b", idle))
+				s.assertEndsWith(t, row, allocated, reported)
+			})
+		}
+	}
+}
+
+func startRecall(t *testing.T, r *hot.Stock) <-chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.Recall(t.Context(), goods)
+		done <- err
+	}()
+	return done
+}
+
+// assertNamesRedis accepts no error, and one that names Redis.
+func assertNamesRedis(t *testing.T, err error) {
+	t.Helper()
+	named, ok := errors.AsType[*stock.BackendError](err)
+	if err != nil && (!ok || named.Backend != "redis") {
+		t.Errorf("the recall is answered with %v, want an error that names redis", err)
+	}
+}
+
+// A replica loses the database at each commit of a recall, before or after the database has
+// it, and another one ends the recall.
+func TestARecallGoesOnAfterAFailureOfTheDatabase(t *testing.T) {
+	for commit := 1; commit <= 3; commit++ { // of the closing, of the next epoch, of the return
+		for _, do := range []fault.Action{fault.Lose, fault.LoseReply} {
+			t.Run(string(do)+" of commit "+string(rune('0'+commit)), func(t *testing.T) {
+				s := open(t, lab.Redis(t), 20)
+				s.options.ClaimAfter = time.Hour
+				seller := s.replica(t, "seller", idle)
+				reported := s.pendingOrders(t, seller, 5)
+				slow := s.slowReplica(t, "a")
+				lost := slow.way.Arm(fault.Rule{Sent: "COMMIT", Nth: commit, Do: do})
+				if _, err := slow.replica.Recall(t.Context(), goods); err == nil || !lost.Disarm() {
+					t.Fatalf("commit %d is answered with %v", commit, err)
+				}
+				recall(t, s.replica(t, "b", idle))
+				s.assertEndsWith(t, 14, 5, reported)
+			})
+		}
+	}
+}
+
+// A replica dies after each step of a recall, and no client asks for the units: the
+// reconciler of another one returns them. It opens nothing.
+func TestTheReconcilerEndsARecall(t *testing.T) {
+	for _, step := range []string{"closed", "survey", "begin", "page", "drain", "return"} {
+		t.Run(step, func(t *testing.T) {
+			server := lab.Redis(t)
+			s := open(t, server, 20)
+			s.options.ClaimAfter = time.Hour
+			seller := s.replica(t, "seller", idle)
+			reported := s.pendingOrders(t, seller, 5)
+			s.dieInRecall(t, server, step)
+			b := s.replica(t, "b", idle)
+			for range 2 {
+				if err := b.Reconcile(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.assertEndsWith(t, 14, 5, reported)
+		})
+	}
+}
+
+// dieInRecall has a replica die when it is about to take a step of a recall.
+func (s *shop) dieInRecall(t *testing.T, server *servers.Redis, step string) {
+	t.Helper()
+	if step == "closed" {
+		if _, err := s.store.ClosePlace(t.Context(), goods, hot.Place); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	way := labtest.NewProxy(t, server.Address)
+	slow := s.slowReplica(t, "a", at(way.Address))
+	if step == "return" {
+		slow.way.Arm(fault.Rule{Sent: "SET units = units - ", Do: fault.Lose})
+	} else {
+		way.Arm(fault.Rule{Sent: "\r\n" + step + "\r\n", Do: fault.Lose})
+	}
+	if _, err := slow.replica.Recall(t.Context(), goods); err == nil {
+		t.Fatalf("the recall without %s is answered without an error", step)
+	}
+	if err := slow.replica.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTwoReplicasRecallAtOnce(t *testing.T) {
+	s := open(t, lab.Redis(t), 50)
+	replicas := []*hot.Stock{s.replica(t, "a"), s.replica(t, "b")}
+	var reported []stock.Order
+	for n := range int64(10) {
+		reported = append(reported, sell(t, replicas[n%2], buy(1)))
+		settle(t, replicas[0])
+		var returned [2]stock.Recalled
+		var both sync.WaitGroup
+		for i, r := range replicas {
+			both.Go(func() { returned[i] = recall(t, r) })
+		}
+		both.Wait()
+		s.assertReach(t, 49-n, 0, true)
+	}
+	s.assertSellsTheRest(t, replicas[1], reported)
+}
+
+// No user is staged for a closed counter, and a limit that is set in the middle of a recall
+// holds for its pending orders.
+func TestALimitIsSetDuringARecall(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 100)
+	s.options.ClaimAfter = time.Hour
+	way := labtest.NewProxy(t, server.Address)
+	a := s.replica(t, "a", idle, at(way.Address))
+	s.limit(t, a, 5)
+	s.addUsers(t, 3000)
+	reported := orders(sell(t, a, by("first", 1)))
+	settle(t, a)
+	reported = append(reported, sell(t, a, by("小明", 4)), sell(t, a, by("other", 1)))
+	staged := way.Arm(fault.Rule{Sent: "\r\nstage\r\n", Nth: 1000, Do: fault.Count})
+	held := way.Arm(fault.Rule{Sent: "\r\ndrain\r\n", Do: fault.Hold})
+	recalled := startRecall(t, a)
+	if err := held.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.limit(t, a, 3)
+	held.Pass()
+	if err := <-recalled; err != nil {
+		t.Fatal(err)
+	}
+	if n := staged.Seen(); n != 0 {
+		t.Errorf("%d pages of users were staged for a closed counter", n)
+	}
+	s.assertReach(t, 94, 5, true)
+	b := s.replica(t, "b")
+	s.assertConsistent(t, b, reported)
+	assertHas(t, b, "小明", 4)
+	assertHas(t, b, "user-777", 1)
+	reported = append(reported, sell(t, b, by("other", 2)))
+	assertHas(t, b, "other", 3)
+	s.assertConsistent(t, b, reported)
+}
+
+// A client waits for the ledger while the units of its order are recalled around it.
+func TestAwaitOutlastsARecall(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	s.options.ClaimAfter = time.Hour
+	a := s.replica(t, "a", idle)
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	reported = append(reported, sell(t, a, buy(2)))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	written := make(chan error, 1)
+	go func() { written <- a.Await(ctx, reported[1]) }()
+	recall(t, a)
+	s.replica(t, "b")
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+	s.assertConsistent(t, a, reported)
+	s.assertReach(t, 7, 0, true)
+}
+
+// Nothing of the item is in Redis: whether that answers does not matter.
+func TestAnItemThatIsRecalledNeedsNoRedis(t *testing.T) {
+	server := lab.OwnRedis(t)
+	s := open(t, server, 10)
+	a := s.replica(t, "a")
+	sell(t, a, buy(1))
+	settle(t, a)
+	recall(t, a)
+	if err := server.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := recall(t, a); got != (stock.Recalled{}) {
+		t.Errorf("%+v is recalled", got)
+	}
+	s.addToRow(t, 1)
+	promised, promisedErr := a.Promised(t.Context(), goods)
+	d, driftErr := a.Drift(t.Context(), goods)
+	err := errors.Join(promisedErr, driftErr, a.Restocked(t.Context(), goods, 1), a.LimitChanged(t.Context(), goods), a.Reconcile(t.Context()))
+	if err != nil || promised != 0 || !d.Closed {
+		t.Errorf("%d units are pending, the drift is %+v (%v)", promised, d, err)
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a sale", func() bool { o, err := deduct(t, a, buy(10)); return err == nil && o.Refused == nil })
+}
+
+// The counter is lost, and consumers and the reconciler make another one: a closed one.
+func TestAClosedAllocationIsOpenedByPurchasesOnly(t *testing.T) {
+	s := open(t, lab.OwnRedis(t), 20)
+	a := s.replica(t, "a", idle)
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	sell(t, a, buy(2))
+	recall(t, a)
+	if err := s.client.FlushAll(t.Context()).Err(); err != nil { // with the pending order
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := a.Reconcile(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.assertReach(t, 19, 0, true)
+	s.restock(t, a, 3)
+	s.limit(t, a, 3)
+	s.assertReach(t, 22, 0, true)
+	reported = append(reported, sell(t, a, by("小明", 3)))
+	assertHas(t, a, "小明", 3)
+	b := s.replica(t, "b")
+	s.assertConsistent(t, b, reported)
+	s.assertBuyers(t, b)
+}
