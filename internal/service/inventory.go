@@ -159,8 +159,8 @@ func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key strin
 // Recall moves the units of an item from the allocations of strategies back into its row,
 // but for those of pending orders. A strategy that keeps an allocation takes units again
 // with its next purchase. stock.ErrBackendUnavailable: a backend that holds units does not
-// answer, and the others' units are back. stock.ErrBusy: it takes longer than ctx, and goes
-// on. Recalling again is safe in every case.
+// answer, and the others' units are back. Where ctx ends, the recall goes on. Recalling
+// again is safe in every case.
 func (i *Inventory) Recall(ctx context.Context, goodsID int64) (Recalled, error) {
 	return i.catalogue.recalls.recall(ctx, goodsID, "")
 }

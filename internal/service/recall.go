@@ -49,7 +49,7 @@ const recallWithin = 10 * time.Second
 
 // recall recalls what an item has in all allocations but that of one strategy, or of none
 // where that is empty. stock.ErrBackendUnavailable: a backend that holds units does not
-// answer; what other allocations had is back. stock.ErrBusy: the recall goes on.
+// answer; what other allocations had is back. Where ctx ends, the recall goes on.
 func (r *recaller) recall(ctx context.Context, goodsID int64, but string) (Recalled, error) {
 	flight := r.flights.DoChan(strconv.FormatInt(goodsID, 10)+" "+but, func() (any, error) {
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), recallWithin)
@@ -63,7 +63,7 @@ func (r *recaller) recall(ctx context.Context, goodsID int64, but string) (Recal
 		recalled, _ := result.Val.(Recalled)
 		return recalled, result.Err
 	case <-ctx.Done():
-		return Recalled{}, fmt.Errorf("%w: the units of goods %d are being recalled: %w", stock.ErrBusy, goodsID, context.Cause(ctx))
+		return Recalled{}, fmt.Errorf("recall the units of goods %d: %w", goodsID, context.Cause(ctx))
 	}
 }
 
