@@ -176,6 +176,27 @@ func (s *shop) dieInRecall(t *testing.T, server *servers.Redis, step string) {
 	}
 }
 
+// The replica stalls before it returns the units, and purchases open the allocation meanwhile
+// and sell of it: its late step moves nothing, and the recall begins anew.
+func TestALateReturnMovesNothing(t *testing.T) {
+	s := open(t, lab.Redis(t), 20)
+	s.options.ClaimAfter = time.Hour
+	b := s.replica(t, "b", idle)
+	reported := s.pendingOrders(t, b, 5)
+	slow := s.slowReplica(t, "a")
+	held := slow.way.Arm(fault.Rule{Sent: "FOR UPDATE", Nth: 3, Do: fault.Hold}) // after the closing and the next epoch
+	recalled := startRecall(t, slow.replica)
+	if err := held.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	reported = append(reported, sell(t, b, buy(6)), sell(t, b, buy(1)))
+	held.Pass()
+	if err := <-recalled; err != nil {
+		t.Fatal(err)
+	}
+	s.assertEndsWith(t, 7, 12, reported)
+}
+
 func TestTwoReplicasRecallAtOnce(t *testing.T) {
 	s := open(t, lab.Redis(t), 50)
 	replicas := []*hot.Stock{s.replica(t, "a"), s.replica(t, "b")}

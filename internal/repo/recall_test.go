@@ -1,0 +1,104 @@
+package repo_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// allocation has the steps of one item's allocation, and what the item has after each.
+type allocation struct {
+	*repo.Store
+	t *testing.T
+}
+
+const (
+	allocated = 1 // the item
+	place     = "redis-stock"
+)
+
+func (a allocation) assert(row int64, writer string, want repo.Place) {
+	a.t.Helper()
+	item, got, err := a.Reach(a.t.Context(), allocated, place)
+	want.GoodsID = allocated
+	if err != nil || item.Stock != row || item.Writer != writer || item.Allocated != 0 || got != want {
+		a.t.Errorf("the row is %+v and the place %+v (%v), want %d units, last sold by %q, and %+v", item, got, err, row, writer, want)
+	}
+}
+
+// step fails the test where a step has failed, or has returned another place than is there.
+func (a allocation) step(got repo.Place, err error) {
+	a.t.Helper()
+	there, readErr := a.Place(a.t.Context(), allocated, place)
+	if err != nil || readErr != nil || got != there {
+		a.t.Fatalf("%+v is returned (%v), and there is %+v (%v)", got, err, there, readErr)
+	}
+}
+
+func (a allocation) returned(epoch, pending, want int64) {
+	a.t.Helper()
+	got, units, err := a.ReturnUnits(a.t.Context(), allocated, place, epoch, pending)
+	a.step(got, err)
+	if units != want {
+		a.t.Errorf("%d units are returned, want %d", units, want)
+	}
+}
+
+func TestAnAllocationIsOpenedAndClosed(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a := allocation{Store: labtest.Open(t, d, "replica").As(place), t: t}
+		ctx := t.Context()
+		create(t, a.As("sql-conditional"), allocated, 10)
+		a.step(a.ClosePlace(ctx, allocated, place)) // there is none
+		a.assert(10, "", repo.Place{})
+		if err := sell(ctx, a.As("sql-conditional"), allocated, "one"); err != nil {
+			t.Fatal(err)
+		}
+		a.step(a.Fill(ctx, allocated, place, 0)) // half of 9, because another strategy sells
+		a.assert(4, place, repo.Place{Units: 5, Epoch: 1})
+		a.returned(1, 0, 0) // it is open
+		a.step(a.ClosePlace(ctx, allocated, place))
+		a.step(a.ClosePlace(ctx, allocated, place))
+		a.assert(4, place, repo.Place{Units: 5, Epoch: 2, Closed: true})
+		a.step(a.Refill(ctx, allocated, place, 5))
+		a.assert(4, place, repo.Place{Units: 5, Epoch: 6, Closed: true})
+		a.returned(5, 0, 0) // another epoch
+		a.returned(6, 7, 0)
+		a.returned(6, 2, 3)
+		a.returned(6, 2, 0)
+		a.assert(7, "recall", repo.Place{Units: 2, Epoch: 6, Closed: true})
+		a.step(a.Fill(ctx, allocated, place, 0))
+		a.assert(3, place, repo.Place{Units: 6, Epoch: 7})
+		a.step(a.Refill(ctx, allocated, place, 0))
+		a.assert(0, place, repo.Place{Units: 9, Epoch: 8})
+		if audit, err := a.Audit(ctx, allocated); err != nil || !audit.Clean {
+			t.Errorf("the audit is %+v (%v)", audit, err)
+		}
+	})
+}
+
+// A read that was computed before the units came back is not written.
+func TestAWriteFromBeforeARecallIsRejected(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a := allocation{Store: labtest.Open(t, d, "replica").As(place), t: t}
+		ctx := t.Context()
+		create(t, a.Store, allocated, 10)
+		a.step(a.Fill(ctx, allocated, place, 0))
+		a.step(a.ClosePlace(ctx, allocated, place))
+		read, err := a.Goods(ctx, allocated)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.returned(2, 0, 10)
+		for _, strategy := range []string{place, "naive"} {
+			err := a.As(strategy).InTxOnce(ctx, func(tx *repo.Tx) error { return tx.SetStock(ctx, read, 0) })
+			if !errors.Is(err, repo.ErrRowChanged) {
+				t.Errorf("the write by %s ended with %v, want %v", strategy, err, repo.ErrRowChanged)
+			}
+		}
+		a.assert(10, "recall", repo.Place{Epoch: 2, Closed: true})
+	})
+}
