@@ -31,6 +31,8 @@ type Catalogue struct {
 	services []*Service
 	byName   map[string]*Service
 	switches *switches
+	gathered *gathered
+	timeout  time.Duration // of a deduction
 	log      *slog.Logger
 }
 
@@ -40,6 +42,7 @@ func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Dur
 	c := &Catalogue{
 		store: deps.Store, clients: deps.Lock.Clients, log: cmp.Or(deps.Log, slog.Default()),
 		byName: make(map[string]*Service, len(entries)), switches: newSwitches(deps.Store),
+		gathered: gathered, timeout: timeout,
 	}
 	for _, entry := range entries {
 		own := deps
@@ -62,7 +65,7 @@ func newService(entry strategy.Entry, deps strategy.Deps, gathered strategy.Ledg
 			return err
 		}
 	}
-	plain := &Service{entry: entry, strategy: bare, bare: bare, ledger: deps.Store, timeout: timeout, heard: heard}
+	plain := &Service{entry: entry, strategy: bare, bare: bare, ledger: gathered, timeout: timeout, heard: heard}
 	plain.grouped = plain.groupedBy(gathered, deps.Group)
 	if fencer, can := plain.strategy.(strategy.Fencer); can {
 		fenced := *plain
@@ -75,7 +78,6 @@ func newService(entry strategy.Entry, deps strategy.Deps, gathered strategy.Ledg
 
 func (s *Service) groupedBy(gathered strategy.Ledger, bounds strategy.Group) *Service {
 	grouped := *s
-	grouped.ledger = gathered
 	grouped.strategy = strategy.NewGrouped(s.strategy, gathered, bounds)
 	grouped.grouped = &grouped
 	return &grouped
