@@ -259,3 +259,29 @@ func TestRedisIsNotAskedForOrdersItNeverHad(t *testing.T) {
 		t.Errorf("without Redis an unknown strategy is answered with %d %s", got.status, got.text)
 	}
 }
+
+// An order that moves from Redis to the ledger while it is looked for is found.
+func TestAnOrderIsFoundOnItsWayToTheLedger(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	locks := lab.Locks(t, d, lock.Redis)
+	a := serveHot(t, d, locks, strategy.Registry(), hot.Options{Linger: time.Millisecond, Partitions: 2})
+	a = a.with(t, func(o *handler.Options) { o.Reveal = true })
+	a.owner(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1000}`, http.StatusOK)
+	var clients sync.WaitGroup
+	for client := range 4 {
+		clients.Go(func() {
+			for i := range 50 {
+				key := fmt.Sprintf("%d-%d", client, i)
+				sale := a.buyAs(t, "goods_id=1&strategy=redis-stock", "Idempotency-Key", key)
+				for range 2 {
+					for _, path := range []string{"/orders?request_id=" + key, fmt.Sprint("/orders/", sale.body["order_id"])} {
+						if got := a.get(t, path); got.body["created_at"] != sale.body["created_at"] {
+							t.Errorf("%s is answered with %d %s, want %s", path, got.status, got.text, sale.text)
+						}
+					}
+				}
+			}
+		})
+	}
+	clients.Wait()
+}
