@@ -35,9 +35,17 @@ func start(t *testing.T, limits nginx.Limits, replica http.HandlerFunc) (address
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder, address := t.TempDir(), ports.Address(port)
-	file := filepath.Join(folder, "nginx.conf")
+	folder := t.TempDir()
+	address = ports.Address(port)
 	site := nginx.Local(folder, address, []string{strings.TrimPrefix(backend.URL, "http://")}, limits)
+	run(t, program, folder, site, address)
+	return address
+}
+
+// run runs nginx with a configuration until the test ends, and waits for its listener.
+func run(t *testing.T, program, folder, site, address string) {
+	t.Helper()
+	file := filepath.Join(folder, "nginx.conf")
 	if err := os.WriteFile(file, []byte(site), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +62,7 @@ func start(t *testing.T, limits nginx.Limits, replica http.HandlerFunc) (address
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			conn.Close() //nolint:errcheck // it was only a look
-			return address
+			return
 		}
 		if time.Now().After(end) {
 			t.Fatal(err)
@@ -65,7 +73,7 @@ func start(t *testing.T, limits nginx.Limits, replica http.HandlerFunc) (address
 // answer is what a buyer hears.
 type answer struct {
 	status     int
-	retryAfter string
+	retryAfter bool
 	media      string
 	problem    string
 }
@@ -94,12 +102,12 @@ func ask(t *testing.T, address, from, says string) answer {
 		Type string `json:"type"`
 	}
 	_ = json.NewDecoder(response.Body).Decode(&problem) // a sale has none
-	return answer{response.StatusCode, response.Header.Get("Retry-After"), response.Header.Get("Content-Type"), problem.Type}
+	return answer{response.StatusCode, response.Header.Get("Retry-After") != "", response.Header.Get("Content-Type"), problem.Type}
 }
 
 // refused is nginx's own answer, which is as stockd's.
 func refused() answer {
-	return answer{http.StatusTooManyRequests, "1", "application/problem+json", "urn:stockd:problem:rate-limited"}
+	return answer{http.StatusTooManyRequests, true, "application/problem+json", "urn:stockd:problem:rate-limited"}
 }
 
 // Nobody gets round the rate by what he says of himself, and nobody has to wait
@@ -181,9 +189,9 @@ func TestAReplicasOwnLimitIsPassedOn(t *testing.T) {
 	address := start(t, nginx.Limits{}, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusTooManyRequests)
-		_, _ = io.WriteString(w, `{"type":"urn:stockd:problem:user-limit"}`) // nobody would hear of it
+		_, _ = io.WriteString(w, `{"type":"urn:stockd:problem:rate-limited","detail":"its own"}`) // nobody would hear of it
 	})
-	want := answer{http.StatusTooManyRequests, "", "application/problem+json", "urn:stockd:problem:user-limit"}
+	want := answer{http.StatusTooManyRequests, false, "application/problem+json", "urn:stockd:problem:rate-limited"}
 	if got := ask(t, address, "127.0.0.2", ""); got != want {
 		t.Errorf("it is answered with %+v, want %+v", got, want)
 	}
@@ -208,7 +216,7 @@ func TestARequestWithoutAnAnswer(t *testing.T) {
 		if err := errors.Join(err, response.Body.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") != "1" ||
+		if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains("1 2 3", response.Header.Get("Retry-After")) ||
 			response.Header.Get("Content-Type") != "application/problem+json" || response.Header.Get("X-Stockd-Upstream") == "" {
 			t.Errorf("%s is answered with %s %v", method, response.Status, response.Header)
 		}
@@ -216,4 +224,116 @@ func TestARequestWithoutAnAnswer(t *testing.T) {
 			t.Errorf("%s is answered with %q, want %s", method, body, want)
 		}
 	}
+}
+
+// exchange sends a request under a name, and returns what came back.
+func exchange(t *testing.T, method, url, name, body string) (response *http.Response, problem map[string]any) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name != "" {
+		request.Header.Set("X-Request-Id", name)
+	}
+	response, err = http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	if err := json.NewDecoder(response.Body).Decode(&problem); err != nil {
+		t.Errorf("%s %s is answered with %s, and no problem: %v", method, url, response.Status, err)
+	}
+	return response, problem
+}
+
+// assertNamed checks that an answer of nginx itself names the request, and that the
+// replica was sent the same name where it was asked.
+func assertNamed(t *testing.T, address string, status int, method, body string, replica func() string) {
+	t.Helper()
+	for name, kept := range map[string]bool{
+		"": false, "two words": false, `"},{`: false, strings.Repeat("x", 129): false, strings.Repeat("x", 128): true, "shop/7:a.b_c~d+e=@-": true,
+	} {
+		response, problem := exchange(t, method, "http://"+address+"/goods", name, body)
+		id := response.Header.Get("X-Request-Id")
+		if response.StatusCode != status || response.Header.Get("Content-Type") != "application/problem+json" ||
+			problem["instance"] != "urn:stockd:request:"+id || problem["status"] != float64(status) {
+			t.Errorf("%q is answered with %s %v %v", name, response.Status, response.Header, problem)
+		}
+		if id == "" || (id == name) != kept {
+			t.Errorf("%q is named %q", name, id)
+		}
+		if sent := replica(); sent != "" && sent != id {
+			t.Errorf("the replica was sent the name %q, and the client %q", sent, id)
+		}
+	}
+}
+
+// What nginx answers itself is a problem like those of a replica, on both listeners.
+func TestAnswersOfNginxNameTheRequest(t *testing.T) {
+	var mu sync.Mutex
+	var sent string
+	abort := func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		sent = r.Header.Get("X-Request-Id")
+		panic(http.ErrAbortHandler)
+	}
+	read := func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return sent
+	}
+	asked := func() string { return "" }
+	large := strings.Repeat("x", 17<<10)
+	public := start(t, nginx.Limits{}, abort)
+	for listener, address := range map[string]string{"public": public, "admin": startAdmin(t, abort)} {
+		t.Run(listener, func(t *testing.T) {
+			assertNamed(t, address, http.StatusServiceUnavailable, http.MethodGet, "", read)
+			assertNamed(t, address, http.StatusServiceUnavailable, http.MethodPost, "", read)
+			assertNamed(t, address, http.StatusRequestEntityTooLarge, http.MethodPost, large, asked)
+		})
+	}
+}
+
+func TestARequestBeyondTheLimitIsNamed(t *testing.T) {
+	held, release := make(chan struct{}), make(chan struct{})
+	address := start(t, nginx.Limits{Connections: 1}, func(w http.ResponseWriter, _ *http.Request) {
+		close(held)
+		<-release
+		_, _ = io.WriteString(w, `{}`) // the test has what it needs
+	})
+	var first sync.WaitGroup
+	first.Go(func() { exchange(t, http.MethodGet, "http://"+address+"/goods", "", "") })
+	<-held
+	assertNamed(t, address, http.StatusTooManyRequests, http.MethodGet, "", func() string { return "" })
+	close(release)
+	first.Wait()
+}
+
+// startAdmin runs the admin listener before a server.
+func startAdmin(t *testing.T, replica http.HandlerFunc) (address string) {
+	t.Helper()
+	program, err := servers.Find("nginx")
+	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
+	backend := httptest.NewServer(replica)
+	t.Cleanup(backend.Close)
+	template, err := os.ReadFile("templates/admin.conf.template")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := ports.Free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := ports.Free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, address := t.TempDir(), ports.Address(port)
+	server := strings.TrimPrefix(backend.URL, "http://")
+	site := nginx.Local(folder, ports.Address(other), []string{server}, nginx.Limits{})
+	admin := strings.NewReplacer("${STOCKD_ADMIN_LISTEN}", address, "${STOCKD_OWNERS}", "server "+server+" max_fails=0;").Replace(string(template))
+	run(t, program, folder, site[:strings.LastIndex(site, "}")]+admin+"}", address)
+	return address
 }

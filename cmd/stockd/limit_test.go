@@ -30,7 +30,7 @@ func aBuyerGetsNoMoreThanTheLimit(t *testing.T, l testLab, s service.Description
 			switch status, answer := post(t, url, ""); {
 			case status == http.StatusOK:
 				sold.Add(1)
-			case status != http.StatusTooManyRequests || answer["type"] != "urn:stockd:problem:user-limit" ||
+			case status != http.StatusConflict || answer["type"] != "urn:stockd:problem:user-limit" ||
 				answer["per_user"] != float64(perUser) || answer["has"] != float64(perUser):
 				t.Errorf("beyond the limit the answer is %d %v", status, answer)
 			}

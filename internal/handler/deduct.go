@@ -2,6 +2,7 @@ package handler
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -55,6 +56,7 @@ type sold struct {
 	Strategy  string  `json:"strategy"`
 	Replica   string  `json:"replica"`
 	Token     uint64  `json:"token"`
+	CreatedAt string  `json:"created_at"`
 	WaitMS    float64 `json:"wait_ms"`
 	HoldMS    float64 `json:"hold_ms"`
 	// Durable is where the order is written down.
@@ -86,26 +88,56 @@ func (s sale) deduct(c *gin.Context) {
 		answer(c, err)
 		return
 	}
-	service, err := s.service(name, group, fence)
+	ctx, cancel := s.options.Catalogue.Within(c.Request.Context())
+	defer cancel()
+	outcome, err := s.options.Catalogue.Replay(ctx, goodsID, purchase)
+	if err == nil && !outcome.Replayed {
+		outcome, err = s.sell(ctx, goodsID, purchase, func() (*service.Service, error) { return s.service(name, group, fence) })
+	}
 	if err != nil {
-		answer(c, err)
+		s.refuse(c, cmp.Or(outcome.Order.RequestID, key), err)
 		return
 	}
-	if wait := s.limitUser(purchase.UserID); wait > 0 {
+	s.accept(c, outcome)
+}
+
+// sell sells, or rejects with the reason as its error. A purchase that is rejected may
+// be the copy of one that is pending: then it gets the answer of that.
+func (s sale) sell(ctx context.Context, goodsID int64, p stock.Purchase, by func() (*service.Service, error)) (stock.Outcome, error) {
+	chosen, free, rejected := s.admit(p, by)
+	if rejected == nil {
+		defer free()
+		outcome, err := chosen.Deduct(ctx, goodsID, p)
+		if err == nil {
+			err = outcome.Refused
+		}
+		if !errors.Is(err, stock.ErrUserLimit) {
+			return outcome, err
+		}
+		rejected = err
+	}
+	pending, err := s.options.Catalogue.ReplayPending(ctx, goodsID, p)
+	if err == nil && !pending.Replayed {
+		err = rejected
+	}
+	return pending, err
+}
+
+// admit finds what sells, and takes a place, which free gives back.
+func (s sale) admit(p stock.Purchase, by func() (*service.Service, error)) (chosen *service.Service, free func(), err error) {
+	if chosen, err = by(); err != nil {
+		return nil, nil, err
+	}
+	if wait := s.limitUser(p.UserID); wait > 0 {
 		s.options.heard().RateLimited(byUser)
-		answer(c, tooOften("this user_id buys", wait))
-		return
+		return nil, nil, tooOften("this user_id buys", wait)
 	}
 	// Only now, when all of the request is here: who sends it slowly must not
 	// have a place meanwhile.
-	free, err := s.places.take()
-	if err != nil {
+	if free, err = s.places.take(); err != nil {
 		s.options.heard().Shed()
-		answer(c, err)
-		return
 	}
-	defer free()
-	s.sell(c, service, goodsID, purchase)
+	return chosen, free, err
 }
 
 // limitUser counts a purchase of somebody who says who he is.
@@ -144,15 +176,8 @@ func (s sale) service(name string, group, fence bool) (*service.Service, error) 
 	return fenced, nil
 }
 
-func (s sale) sell(c *gin.Context, service *service.Service, goodsID int64, purchase stock.Purchase) {
-	outcome, err := service.Deduct(c.Request.Context(), goodsID, purchase)
-	if err == nil {
-		err = outcome.Refused
-	}
-	if err != nil {
-		s.refuse(c, outcome.Order.RequestID, err)
-		return
-	}
+// accept answers a purchase that was sold, now or before.
+func (s sale) accept(c *gin.Context, outcome stock.Outcome) {
 	if outcome.Replayed {
 		c.Header("Idempotency-Replayed", "true")
 	}
@@ -164,6 +189,7 @@ func (s sale) sell(c *gin.Context, service *service.Service, goodsID int64, purc
 		Strategy:  outcome.Order.Strategy,
 		Replica:   outcome.Order.Replica,
 		Token:     outcome.Order.Token,
+		CreatedAt: timestamp(outcome.Order.CreatedAt),
 		WaitMS:    milliseconds(outcome.Wait),
 		HoldMS:    milliseconds(outcome.Hold),
 		Durable:   cmp.Or(outcome.Durable, stock.InSQL),

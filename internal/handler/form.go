@@ -315,6 +315,18 @@ func quote(v value) string {
 	return strconv.Quote(string(text))
 }
 
+// visible reads 1 to most visible ASCII characters, in JSON as text.
+func (f *form) visible(name string, most int) string {
+	v, given := f.values[name]
+	switch {
+	case !given:
+		f.failf(name, "is missing; it must be 1 to %d visible ASCII characters", most)
+	case v.text == "" || len(v.text) > most || strings.ContainsFunc(v.text, invisible) || v.kind != untyped && v.kind != jsonText:
+		f.failf(name, "must be 1 to %d visible ASCII characters, not %s", most, quote(v))
+	}
+	return v.text
+}
+
 // idempotencyKey reads the header: up to stock.MaxRequestID visible ASCII
 // characters, or nothing.
 func (f *form) idempotencyKey(r *http.Request) string {

@@ -173,9 +173,14 @@ func (g goods) readyz(c *gin.Context) {
 }
 
 func (g goods) respond(c *gin.Context, status int, body any, err error) {
+	respond(c, g.options.Log, status, body, err)
+}
+
+// respond answers with a body, or with the problem that an error is.
+func respond(c *gin.Context, log *slog.Logger, status int, body any, err error) {
 	if err != nil {
 		p := problemOf(err)
-		logFailure(c, g.options.Log, p, err)
+		logFailure(c, log, p, err)
 		answer(c, p)
 		return
 	}

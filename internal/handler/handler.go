@@ -37,6 +37,8 @@ type Options struct {
 	// TrustedProxies are the addresses and networks whose X-Forwarded-For tells
 	// who a client is; nobody's where it is empty. They must be well formed.
 	TrustedProxies []string
+	// Reveal has answers of the public API show what a client need not know.
+	Reveal bool
 	// Stopping tells that the replica is about to stop; nil: it never is.
 	Stopping func() bool
 	Log      *slog.Logger
@@ -59,6 +61,11 @@ func Public(o Options) http.Handler {
 	engine := engine(o, public)
 	buyers := engine.Group("/", limitAddresses(newLimiter(o.Limits.Address), o.heard()))
 	buyers.POST("/deduct", sale.deduct)
+	orders := orders{options: o}
+	buyers.GET("/orders", within(o.Timeout, orders.find))
+	if o.Reveal {
+		buyers.GET("/orders/:id", within(o.Timeout, orders.read))
+	}
 	buyers.GET("/strategies", within(o.Timeout, sale.strategies))
 	buyers.GET("/goods/:id", within(o.Timeout, goods.read))
 	buyers.GET("/goods/:id/audit", within(o.Timeout, goods.audit))
@@ -82,6 +89,9 @@ func Admin(o Options, token string) http.Handler {
 	owner.PATCH("/goods/:id", within(o.Timeout, goods.change))
 	owner.GET("/goods/:id/audit", goods.auditForOwner)
 	owner.GET("/goods/:id/drift", within(o.Timeout, goods.drift))
+	orders := orders{options: o, private: true}
+	owner.GET("/orders", within(o.Timeout, orders.findOrList))
+	owner.GET("/orders/:id", within(o.Timeout, orders.read))
 	owner.GET("/strategies", within(o.Timeout, sale.strategies))
 	owner.PUT("/strategies/:name", within(o.Timeout, sale.switchStrategy))
 	if o.Metrics != nil {

@@ -71,23 +71,30 @@ func serveWith(t *testing.T, d *servers.Database, locks lock.Deps) api {
 
 func serveEntries(t *testing.T, d *servers.Database, locks lock.Deps, entries []strategy.Entry) api {
 	t.Helper()
+	return serveHot(t, d, locks, entries, hot.Options{})
+}
+
+// serveHot has keys of its own in Redis, which tests on other databases share.
+func serveHot(t *testing.T, d *servers.Database, locks lock.Deps, entries []strategy.Entry, o hot.Options) api {
+	t.Helper()
+	o.Prefix = "test-" + crand.Text()
 	store := labtest.Open(t, d, "replica-1")
 	catalogue := service.NewCatalogue(entries, strategy.Deps{
 		Store: store, LockWait: lockWait, Lock: locks, Retry: strategy.Retry{Tries: 10, Max: time.Millisecond},
 		Group: strategy.Group{Batch: 5, Units: 1000, Queue: queue},
-		Hot:   hot.Options{Prefix: "test-" + crand.Text()}, // the Redis is shared by tests on other databases
+		Hot:   o,
 	}, 5*time.Second)
 	t.Cleanup(func() {
 		if err := catalogue.Close(); err != nil {
 			t.Log(err) // a server that the test has ended cannot be told
 		}
 	})
-	o := handler.Options{
+	options := handler.Options{
 		Catalogue: catalogue,
 		Inventory: service.NewInventory(store, catalogue), Replica: "replica-1", DefaultStrategy: "sql-conditional",
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler),
 	}
-	a := api{public: httptest.NewServer(handler.Public(o)), admin: httptest.NewServer(handler.Admin(o, token)), options: o, store: store}
+	a := api{public: httptest.NewServer(handler.Public(options)), admin: httptest.NewServer(handler.Admin(options, token)), options: options, store: store}
 	t.Cleanup(a.public.Close)
 	t.Cleanup(a.admin.Close)
 	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 1, "stock": 10}`, http.StatusCreated)

@@ -19,7 +19,7 @@ func TestABuyerIsKeptToTheLimitOfTheGoods(t *testing.T) {
 	}
 	for range 2 { // the second time under a key that is known to nobody
 		got := a.buyAs(t, "goods_id=2&quantity=2&user_id=a", "Idempotency-Key", "refused")
-		if got.status != http.StatusTooManyRequests || got.problem() != "user-limit" || got.body["per_user"] != 3.0 || got.body["has"] != 2.0 {
+		if got.status != http.StatusConflict || got.problem() != "user-limit" || got.body["per_user"] != 3.0 || got.body["has"] != 2.0 {
 			t.Errorf("beyond the limit the answer is %d %s", got.status, got.text)
 		}
 		if got.header.Get("Retry-After") != "" {

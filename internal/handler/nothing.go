@@ -3,6 +3,7 @@ package handler
 import (
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -14,7 +15,7 @@ import (
 // can be faster than.
 func Nothing(o Options) (http.Handler, error) {
 	answer, err := json.Marshal(sold{
-		OrderID: "1234567", GoodsID: 1234, Quantity: 1, Remaining: 499_999_999_999, Strategy: "sql-conditional", Replica: o.Replica,
+		OrderID: "1234567", GoodsID: 1234, Quantity: 1, Remaining: 499_999_999_999, Strategy: "sql-conditional", Replica: o.Replica, CreatedAt: timestamp(time.UnixMicro(1_700_000_000_123_456)),
 		Durable: stock.InSQL,
 	})
 	if err != nil {

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
+	"strconv"
 
 	"github.com/gin-gonic/gin"
 
@@ -69,8 +71,9 @@ func problems() []struct {
 		title  string
 	}{
 		{stock.ErrInsufficientStock, http.StatusConflict, "insufficient-stock", "Not enough stock is left"},
-		{stock.ErrUserLimit, http.StatusTooManyRequests, "user-limit", "One buyer may not have that many"},
+		{stock.ErrUserLimit, http.StatusConflict, "user-limit", "One buyer may not have that many"},
 		{stock.ErrUnknownGoods, http.StatusNotFound, "unknown-goods", "There is no such goods"},
+		{stock.ErrUnknownOrder, http.StatusNotFound, "unknown-order", "There is no such order"},
 		{stock.ErrGoodsExist, http.StatusConflict, "goods-exist", "The goods exist already"},
 		{stock.ErrStockLimit, http.StatusConflict, "stock-limit", "No goods may have that much stock"},
 		{stock.ErrKeyReused, http.StatusUnprocessableEntity, "key-reused", "The idempotency key was used for something else"},
@@ -140,7 +143,7 @@ func answer(c *gin.Context, err error) {
 	p := problemOf(err)
 	p.Instance = instancePrefix + requestID(c)
 	if p.Status == http.StatusServiceUnavailable {
-		p.retryAfter = cmp.Or(p.retryAfter, retryAfter)
+		p.retryAfter = cmp.Or(p.retryAfter, retryAfter())
 	}
 	if p.retryAfter != "" {
 		c.Header("Retry-After", p.retryAfter)
@@ -154,5 +157,8 @@ func answer(c *gin.Context, err error) {
 	c.Data(p.Status, "application/problem+json", append(body, '\n'))
 }
 
-// retryAfter is how many seconds a client is asked to stay away.
-const retryAfter = "1"
+// jitter spreads the clients that were rejected together, in seconds.
+const jitter = 3
+
+// retryAfter is how many seconds a client is asked to wait.
+func retryAfter() string { return strconv.Itoa(1 + rand.N(jitter)) }

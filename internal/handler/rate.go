@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -128,6 +129,6 @@ func tooOften(who string, wait time.Duration) problem {
 	seconds := int(math.Ceil(wait.Seconds()))
 	p := newProblem(http.StatusTooManyRequests, "rate-limited", "Too many requests").
 		detail("%s too often; try again in %d s", who, seconds)
-	p.retryAfter = strconv.Itoa(seconds)
+	p.retryAfter = strconv.Itoa(seconds + rand.N(jitter))
 	return p
 }

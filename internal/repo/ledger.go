@@ -2,31 +2,14 @@ package repo
 
 import (
 	"context"
+	"database/sql"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/stockd/stockd/internal/stock"
 )
-
-// ledgerRow is a row of tb_stock_ledger.
-type ledgerRow struct {
-	ID        int64 `gorm:"primaryKey"`
-	GoodsID   int64
-	Kind      stock.Kind
-	Quantity  int64
-	RequestID string
-	UserID    *string
-	Strategy  string
-	Replica   string
-	Fence     uint64
-	Remaining *int64
-	// OrderNo is the name that the buyer was given before there was a row.
-	OrderNo *string
-}
-
-// TableName is the design's name.
-func (ledgerRow) TableName() string { return "tb_stock_ledger" }
 
 // Sale is a batch of accepted purchases of one goods, on its way to the ledger.
 type Sale struct {
@@ -78,25 +61,26 @@ func listOf(n int, one string) string { return one + strings.Repeat(`, `+one, n-
 
 // appendValues appends the ledgerValues of an order; remaining is nil where it is
 // not known.
-func appendValues(args []any, o stock.Order, remaining any, at time.Time) []any {
+func appendValues(args []any, o stock.Order, remaining any) []any {
 	user := any(o.UserID)
 	if o.UserID == "" {
 		user = nil
 	}
-	return append(args, o.GoodsID, string(o.Kind), o.Quantity, o.RequestID, user, o.Strategy, o.Replica, o.Token, remaining, at.UTC())
+	return append(args, o.GoodsID, string(o.Kind), o.Quantity, o.RequestID, user, o.Strategy, o.Replica, o.Token, remaining, o.CreatedAt)
 }
 
-// insert appends the orders and sets their ids; remaining is left out where it
-// is not known yet.
+// insert appends the orders and sets their ids and when they were accepted; remaining
+// is left out where it is not known yet.
 func (t *Tx) insert(ctx context.Context, orders []stock.Order, knowRemaining bool) error {
-	now := time.Now()
+	now := time.Now().UTC().Truncate(time.Microsecond)
 	args := make([]any, 0, 10*len(orders))
-	for _, o := range orders {
-		remaining := any(o.Remaining)
+	for i := range orders {
+		orders[i].CreatedAt = now
+		remaining := any(orders[i].Remaining)
 		if !knowRemaining {
 			remaining = nil
 		}
-		args = appendValues(args, o, remaining, now)
+		args = appendValues(args, orders[i], remaining)
 	}
 	statement := insertLedger + listOf(len(orders), insertLedgerRow)
 	if len(orders) > 1 && t.store.returns {
@@ -160,37 +144,86 @@ func (t *Tx) appendRestock(ctx context.Context, goodsID, units, left int64, requ
 // ledger are not in the answer. What a row does not know to have been left is
 // answered with what is left now.
 func (s *Store) Orders(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error) {
-	var rows []ledgerRow
-	err := s.db.WithContext(ctx).Raw(readOrders, requestIDs).Scan(&rows).Error
-	if err != nil {
-		return nil, s.fault(ctx, "find requests in ledger", err)
+	if len(requestIDs) == 0 {
+		return nil, nil
 	}
-	orders := make(map[string]stock.Order, len(rows))
-	for _, row := range rows {
-		orders[row.RequestID] = row.order()
+	ids := make([]any, len(requestIDs))
+	for i, id := range requestIDs {
+		ids[i] = id
+	}
+	found, err := s.readOrders(ctx, "find requests in ledger", byRequests+listOf(len(ids), `?`)+`)`, ids...)
+	if err != nil {
+		return nil, err
+	}
+	orders := make(map[string]stock.Order, len(found))
+	for _, row := range found {
+		orders[row.RequestID] = row.Order
 	}
 	return orders, nil
 }
 
-const readOrders = `SELECT l.id, l.goods_id, l.kind, l.quantity, l.request_id, l.user_id, l.strategy, l.replica, l.fence, l.order_no,
-	COALESCE(l.remaining, ` + inStock + `) AS remaining
-	FROM tb_stock_ledger AS l LEFT JOIN tb_goods_stock AS g ON g.goods_id = l.goods_id
-	WHERE l.request_id IN ?`
+const (
+	selectOrders = `SELECT l.id, l.goods_id, l.kind, l.quantity, l.request_id, l.user_id, l.strategy, l.replica, l.fence, l.order_no,
+		l.created_at, COALESCE(l.remaining, ` + inStock + `) AS remaining
+		FROM tb_stock_ledger AS l LEFT JOIN tb_goods_stock AS g ON g.goods_id = l.goods_id `
 
-func (row ledgerRow) order() stock.Order {
-	o := stock.Order{
-		ID: strconv.FormatInt(row.ID, 10), Kind: row.Kind, RequestID: row.RequestID,
-		GoodsID: row.GoodsID, Quantity: row.Quantity,
-		Strategy: row.Strategy, Replica: row.Replica, Token: row.Fence,
+	byRequests = `WHERE l.request_id IN (`
+)
+
+// ledgerRow is an order with the id of its row.
+type ledgerRow struct {
+	stock.Order
+
+	id int64
+}
+
+// readOrders reads rows of the ledger that a condition selects.
+func (s *Store) readOrders(ctx context.Context, doing, where string, args ...any) (list []ledgerRow, err error) {
+	rows, err := s.pool.QueryContext(ctx, selectOrders+where, args...)
+	if err != nil {
+		return nil, s.fault(ctx, doing, err)
 	}
-	if row.UserID != nil {
-		o.UserID = *row.UserID
+	defer rows.Close() //nolint:errcheck // what can fail has failed in rows.Err
+	for rows.Next() {
+		row, err := scanOrder(rows)
+		if err != nil {
+			return nil, s.fault(ctx, doing, err)
+		}
+		list = append(list, row)
 	}
-	if row.OrderNo != nil {
-		o.ID = *row.OrderNo
+	return list, s.fault(ctx, doing, rows.Err())
+}
+
+func scanOrder(rows *sql.Rows) (row ledgerRow, err error) {
+	var user, number sql.NullString
+	var remaining sql.NullInt64 // an item that was deleted has none
+	var created moment
+	err = rows.Scan(&row.id, &row.GoodsID, &row.Kind, &row.Quantity, &row.RequestID, &user, &row.Strategy, &row.Replica,
+		&row.Token, &number, &created, &remaining)
+	row.ID = strconv.FormatInt(row.id, 10)
+	if number.Valid { // the name that the client was given before there was a row
+		row.ID = number.String
 	}
-	if row.Remaining != nil {
-		o.Remaining = *row.Remaining
+	row.UserID, row.Remaining, row.CreatedAt = user.String, remaining.Int64, created.Time
+	return row, err
+}
+
+// moment is a column of times, which SQLite has as text.
+type moment struct{ time.Time }
+
+// sqliteTime is how the driver of SQLite writes a time.
+const sqliteTime = "2006-01-02 15:04:05.999999999-07:00"
+
+// Scan reads the column in UTC.
+func (m *moment) Scan(value any) (err error) {
+	switch v := value.(type) {
+	case time.Time:
+		m.Time = v
+	case string:
+		m.Time, err = time.Parse(sqliteTime, v)
+	default:
+		return fmt.Errorf("%v is no time", value)
 	}
-	return o
+	m.Time = m.UTC()
+	return err
 }

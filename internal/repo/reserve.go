@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"gorm.io/gorm"
 
@@ -37,8 +36,6 @@ type Promise struct {
 	stock.Order
 	// Epoch is that of the place that the units were promised from.
 	Epoch int64
-	// At is when it was promised.
-	At time.Time
 	// Limited tells that the goods has a limit of one buyer in that epoch.
 	Limited bool
 	// Earlier tells that it was promised under another limit than that.
@@ -199,7 +196,7 @@ func (t *Tx) appendPromises(ctx context.Context, promises []Promise) error {
 	args := make([]any, 0, 11*len(promises))
 	for _, p := range promises {
 		p.Kind = stock.Deduction
-		args = append(appendValues(args, p.Order, p.Remaining, p.At), p.ID)
+		args = append(appendValues(args, p.Order, p.Remaining), p.ID)
 	}
 	statement := insertPromises + listOf(len(promises), insertPromise)
 	_, err := t.write(ctx, "append promises to ledger", statement, args...)

@@ -32,6 +32,8 @@ type Catalogue struct {
 	byName   map[string]*Service
 	recalls  *recaller
 	switches *switches
+	gathered *gathered
+	timeout  time.Duration // of a deduction
 	log      *slog.Logger
 }
 
@@ -41,6 +43,7 @@ func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Dur
 	c := &Catalogue{
 		store: deps.Store, clients: deps.Lock.Clients, log: cmp.Or(deps.Log, slog.Default()),
 		byName: make(map[string]*Service, len(entries)), switches: newSwitches(deps.Store),
+		gathered: gathered, timeout: timeout,
 	}
 	c.recalls = &recaller{store: deps.Store, strategies: make(map[string]strategy.Strategy, len(entries)), log: c.log}
 	for _, entry := range entries {
@@ -65,7 +68,7 @@ func newService(entry strategy.Entry, deps strategy.Deps, gathered strategy.Ledg
 			return err
 		}
 	}
-	plain := &Service{entry: entry, strategy: bare, bare: bare, ledger: deps.Store, timeout: timeout, heard: heard}
+	plain := &Service{entry: entry, strategy: bare, bare: bare, ledger: gathered, timeout: timeout, heard: heard}
 	plain.grouped = plain.groupedBy(gathered, deps.Group)
 	if fencer, can := plain.strategy.(strategy.Fencer); can {
 		fenced := *plain
@@ -78,7 +81,6 @@ func newService(entry strategy.Entry, deps strategy.Deps, gathered strategy.Ledg
 
 func (s *Service) groupedBy(gathered strategy.Ledger, bounds strategy.Group) *Service {
 	grouped := *s
-	grouped.ledger = gathered
 	grouped.strategy = strategy.NewGrouped(s.strategy, gathered, bounds)
 	grouped.grouped = &grouped
 	return &grouped

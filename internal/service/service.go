@@ -47,7 +47,8 @@ func (s *Service) Fenced() (*Service, error) {
 // for the same goods.
 func (s *Service) Grouped() *Service { return s.grouped }
 
-// Deduct takes stock for one purchase.
+// Deduct takes stock for one purchase. The ledger was searched for its key before, by
+// Catalogue.Replay.
 //
 // The outcome's order carries the request id also where Deduct fails: after
 // stock.ErrUnknownOutcome, sending it again finds out. stock.ErrKeyReused: the
@@ -80,18 +81,13 @@ func (s *Service) inTime(ctx context.Context, goodsID int64, p stock.Purchase) (
 	return outcome, err
 }
 
-// duplicateTries bounds how often a purchase is tried whose request id was in the
+// replays bounds how often a purchase is tried whose request id was in the
 // ledger when it was written and gone when it was looked for: each time, a
 // copy of it must have been rolled back in between.
-const duplicateTries = 10
+const replays = 10
 
 func (s *Service) deduct(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-	if p.Keyed { // first of all, so that a known key is answered whatever state the locks are in
-		if first, err := s.firstAnswer(ctx, goodsID, p); err != nil || first.Replayed {
-			return first, err
-		}
-	}
-	for range duplicateTries {
+	for range replays {
 		outcome, err := s.offer(ctx, goodsID, p)
 		duplicate := errors.Is(err, stock.ErrDuplicateRequest)
 		if !duplicate && (err != nil || outcome.Refused == nil || !p.Keyed) {
@@ -99,7 +95,7 @@ func (s *Service) deduct(ctx context.Context, goodsID int64, p stock.Purchase) (
 		}
 		// A copy of this purchase has been sold since, or may have taken the
 		// last unit: then its answer is ours.
-		first, err := s.firstAnswer(ctx, goodsID, p)
+		first, err := replay(ctx, s.ledger, goodsID, p)
 		if err != nil || first.Replayed {
 			return first, err
 		}
@@ -124,6 +120,10 @@ func (s *Service) written(ctx context.Context, o stock.Outcome) (stock.Outcome, 
 	if !is || o.Durable != stock.InRedis {
 		return o, nil
 	}
+	return written(ctx, promiser, o)
+}
+
+func written(ctx context.Context, promiser strategy.Promiser, o stock.Outcome) (stock.Outcome, error) {
 	if err := promiser.Await(ctx, o.Order); err != nil {
 		return stock.Outcome{}, fmt.Errorf("wait for the ledger: %w", err)
 	}
@@ -134,23 +134,6 @@ func (s *Service) written(ctx context.Context, o stock.Outcome) (stock.Outcome, 
 func (s *Service) promiser() (strategy.Promiser, bool) {
 	promiser, is := s.bare.(strategy.Promiser)
 	return promiser, is
-}
-
-// firstAnswer finds the first answer to a request id. An outcome that is not
-// Replayed means that there is none.
-func (s *Service) firstAnswer(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-	orders, err := s.ledger.Orders(ctx, p.RequestID)
-	if err != nil {
-		return stock.Outcome{}, err
-	}
-	first, found := orders[p.RequestID]
-	if !found {
-		return stock.Outcome{}, nil
-	}
-	if !first.Answers(goodsID, p) {
-		return stock.Outcome{}, reused(first)
-	}
-	return stock.Outcome{Order: first, Replayed: true}, nil
 }
 
 // requestID is the caller's key, or a new id where there is none.

@@ -23,6 +23,8 @@ var (
 	ErrUserUnknown = errors.New("buyer unknown")
 	// ErrUnknownGoods tells that no goods has this id.
 	ErrUnknownGoods = errors.New("unknown goods")
+	// ErrUnknownOrder tells that no order has this number or request id.
+	ErrUnknownOrder = errors.New("unknown order")
 	// ErrGoodsExist tells that a goods of this id was created before.
 	ErrGoodsExist = errors.New("goods exist already")
 	// ErrStockLimit refuses a restock that would lift the stock above MaxStock, and a

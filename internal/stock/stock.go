@@ -71,6 +71,9 @@ type Order struct {
 	Replica   string
 	// Token is the fencing token of the lease that guarded the deduction, or 0.
 	Token uint64
+	// CreatedAt is when the order was accepted, by the clock of its replica: UTC, in
+	// microseconds.
+	CreatedAt time.Time
 }
 
 // Answers reports whether the order is what p asks for, so that sending p

@@ -106,8 +106,9 @@ func TestNothingElseIsSentAgain(t *testing.T) {
 		want   error
 	}{
 		"sold out":                  {problem("insufficient-stock", 409, ""), client.ErrSoldOut},
-		"the limit of a buyer":      {problem("user-limit", 429, ""), client.ErrUserLimit},
+		"the limit of a buyer":      {problem("user-limit", 409, ""), client.ErrUserLimit},
 		"asked too often":           {problem("rate-limited", 429, "1"), client.ErrRateLimited},
+		"an unknown order":          {problem("unknown-order", 404, ""), client.ErrUnknownOrder},
 		"a backend is down":         {problem("backend-unavailable", 503, "1"), client.ErrUnavailable},
 		"the outcome is unknown":    {problem("outcome-unknown", 503, "1"), client.ErrOutcomeUnknown},
 		"the connection is cut":     {cut, client.ErrOutcomeUnknown},

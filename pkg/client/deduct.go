@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"net/http"
+	"time"
 )
 
 // Purchase is a wish to buy some units of one goods.
@@ -48,6 +49,8 @@ type Sale struct {
 	Replica string `json:"replica"`
 	// Token is the fencing token of the lock, or 0.
 	Token uint64 `json:"token"`
+	// CreatedAt is when it was accepted, by the clock of the replica.
+	CreatedAt time.Time `json:"created_at"`
 	// WaitMS and HoldMS are how long the lock was waited for and held, in milliseconds.
 	WaitMS float64 `json:"wait_ms"`
 	HoldMS float64 `json:"hold_ms"`

@@ -26,6 +26,8 @@ var (
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	// ErrUnknownGoods: there is no such goods.
 	ErrUnknownGoods = errors.New("unknown goods")
+	// ErrUnknownOrder: there is no such order.
+	ErrUnknownOrder = errors.New("unknown order")
 	// ErrGoodsExist: there is such a goods already.
 	ErrGoodsExist = errors.New("goods exist already")
 	// ErrStockLimit: no goods may have that much stock, or the strategy cannot keep it.
@@ -58,6 +60,7 @@ func kindOf(code string) error {
 		"stopping":            ErrUnavailable,
 		"outcome-unknown":     ErrOutcomeUnknown,
 		"unknown-goods":       ErrUnknownGoods,
+		"unknown-order":       ErrUnknownOrder,
 		"goods-exist":         ErrGoodsExist,
 		"stock-limit":         ErrStockLimit,
 		"key-reused":          ErrKeyReused,

@@ -26,6 +26,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -114,6 +115,7 @@ type Stock struct {
 	parts   []*partition
 	soldOut *soldOut
 	ledger  *ledgerWatch
+	wasUsed atomic.Bool // see used
 	looking sync.Mutex
 	drifts  map[int64]Drift // what the last look has seen
 

@@ -1,12 +1,14 @@
 package hot
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/repo"
@@ -44,9 +46,9 @@ func (s *Stock) readEntry(m redis.XMessage) (entry, error) {
 		Order: stock.Order{
 			ID: e.text("order"), Kind: stock.Deduction, RequestID: e.text("request"),
 			GoodsID: whole("goods"), Quantity: whole("quantity"), UserID: e.text("user"), Remaining: whole("remaining"),
-			Strategy: s.store.Strategy(), Replica: unescape(e.text("replica")),
+			Strategy: s.store.Strategy(), Replica: unescape(e.text("replica")), CreatedAt: instant(whole("at")),
 		},
-		Epoch: whole("epoch"), At: time.UnixMilli(whole("at")),
+		Epoch:   whole("epoch"),
 		Limited: e.isLimited(), Earlier: e.text("earlier") == "1",
 	}
 	if wrong == nil && (e.ID == "" || e.RequestID == "" || e.Quantity < 1) {
@@ -77,15 +79,22 @@ func (e entry) list() []any {
 	return list
 }
 
-// readRequest reads what Redis remembers of a request.
+// instant is a time of the stream.
+func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// readRequest reads what Redis remembers of a request. What was remembered before
+// orders had a time ends with the user.
 func (s *Stock) readRequest(requestID, memory string) (stock.Order, error) {
-	const parts = 6
-	words := strings.SplitN(memory, "\n", parts)
-	if len(words) != parts {
+	words := strings.Split(memory, "\n")
+	if len(words) == 6 {
+		ms, _ := madeAt(words[0])
+		words = append(words, strconv.FormatInt(ms, 10))
+	}
+	if len(words) != 7 {
 		return stock.Order{}, fmt.Errorf("redis remembers %q of request %s", memory, requestID)
 	}
-	var whole [3]int64
-	for i, word := range words[1:4] {
+	var whole [4]int64
+	for i, word := range append(words[1:4:4], words[6]) {
 		n, err := strconv.ParseInt(word, 10, 64)
 		if err != nil {
 			return stock.Order{}, fmt.Errorf("redis remembers %q of request %s: %w", memory, requestID, err)
@@ -95,8 +104,22 @@ func (s *Stock) readRequest(requestID, memory string) (stock.Order, error) {
 	return stock.Order{
 		ID: words[0], Kind: stock.Deduction, RequestID: requestID, GoodsID: whole[0], Quantity: whole[1], Remaining: whole[2],
 		Strategy: s.store.Strategy(), Replica: unescape(words[4]), UserID: words[5],
+		CreatedAt: instant(whole[3]),
 	}, nil
 }
+
+// madeAt is when an order number was made, in ms; ok is false for what is none.
+func madeAt(number string) (ms int64, ok bool) {
+	id, err := uuid.Parse(number)
+	if err != nil || id.Version() != orderVersion {
+		return 0, false
+	}
+	return int64(binary.BigEndian.Uint64(id[:8]) >> 16), true
+}
+
+// orderVersion is the version of the UUIDs that are order numbers: they begin with a
+// time of 48 bits.
+const orderVersion = 7
 
 // escape keeps a replica's name to one line.
 func escape(name string) string { return url.PathEscape(name) }

@@ -45,11 +45,12 @@ func (s *Stock) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 	if err != nil {
 		return nil, err
 	}
-	answers, err := s.sellOrVerify(ctx, goodsID, batch, orders)
+	at := time.Now().UnixMilli()
+	answers, err := s.sellOrVerify(ctx, goodsID, batch, orders, at)
 	if err != nil {
 		return nil, err
 	}
-	return s.outcomes(goodsID, batch, orders, answers)
+	return s.outcomes(goodsID, batch, orders, answers, at)
 }
 
 // numbers makes the order numbers of a batch: they are chosen before Redis is
@@ -77,12 +78,12 @@ type verdict struct {
 }
 
 // sell asks the script. installed tells whether there is a counter to sell from.
-func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase, orders []string) (list []verdict, installed bool, err error) {
+func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase, orders []string, at int64) (list []verdict, installed bool, err error) {
 	p := s.part(goodsID)
 	keys := make([]string, 0, 3+len(batch))
 	keys = append(keys, p.counter(goodsID), p.users(goodsID), p.orders())
 	args := make([]any, 0, 4+4*len(batch))
-	args = append(args, goodsID, escape(s.options.Replica), time.Now().UnixMilli(), trail.Place(ctx))
+	args = append(args, goodsID, escape(s.options.Replica), at, trail.Place(ctx))
 	for i, purchase := range batch {
 		keys = append(keys, p.request(purchase.RequestID))
 		args = append(args, purchase.RequestID, purchase.Quantity, purchase.UserID, orders[i])
@@ -125,8 +126,8 @@ func readVerdicts(answer any, n int) ([]verdict, error) {
 	return list, nil
 }
 
-// outcomes tells the buyers.
-func (s *Stock) outcomes(goodsID int64, batch []stock.Purchase, orders []string, answers []verdict) ([]stock.Outcome, error) {
+// outcomes are what the clients are answered, at a time in ms.
+func (s *Stock) outcomes(goodsID int64, batch []stock.Purchase, orders []string, answers []verdict, at int64) ([]stock.Outcome, error) {
 	list := make([]stock.Outcome, len(batch))
 	for i, p := range batch {
 		switch v := answers[i]; v.answer {
@@ -138,6 +139,7 @@ func (s *Stock) outcomes(goodsID int64, batch []stock.Purchase, orders []string,
 			list[i] = stock.Outcome{Durable: stock.InRedis, Order: stock.Order{
 				ID: orders[i], Kind: stock.Deduction, RequestID: p.RequestID, GoodsID: goodsID, Quantity: p.Quantity,
 				UserID: p.UserID, Remaining: left, Strategy: s.store.Strategy(), Replica: s.options.Replica,
+				CreatedAt: instant(at),
 			}}
 		case answerKnown:
 			known, err := s.known(goodsID, p, orders[i], v.text)

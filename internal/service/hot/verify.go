@@ -18,11 +18,11 @@ type counterWanted struct {
 // sellOrVerify asks the script until there is a counter, and until what it rejects fits
 // neither into the counter nor into the row. Asking again is safe: the script knows the
 // orders that it has accepted.
-func (s *Stock) sellOrVerify(ctx context.Context, goodsID int64, batch []stock.Purchase, orders []string) ([]verdict, error) {
+func (s *Stock) sellOrVerify(ctx context.Context, goodsID int64, batch []stock.Purchase, orders []string, at int64) ([]verdict, error) {
 	var answers []verdict // of the last time that there was a counter
 	mark := s.soldOut.mark()
 	for {
-		latest, installed, err := s.sell(ctx, goodsID, batch, orders)
+		latest, installed, err := s.sell(ctx, goodsID, batch, orders, at)
 		if err != nil {
 			return unlessSold(answers, err)
 		}

@@ -33,6 +33,11 @@ type Promiser interface {
 	// Await returns when the ledger has the order. stock.ErrUnknownOutcome: it does
 	// not when ctx ends, and may have it later.
 	Await(ctx context.Context, order stock.Order) error
+	// FindRequest finds an accepted order by its request id, and FindOrder by its
+	// number, where the ledger does not have it yet. An order that the ledger has may be
+	// found as well. stock.ErrBackendUnavailable: it is not known whether there is one.
+	FindRequest(ctx context.Context, requestID string) (order stock.Order, ok bool, err error)
+	FindOrder(ctx context.Context, number string) (order stock.Order, ok bool, err error)
 	// Drift compares what may still be promised with what the ledger leaves.
 	Drift(ctx context.Context, goodsID int64) (hot.Drift, error)
 	// Lag is how far the ledger is behind what was promised.

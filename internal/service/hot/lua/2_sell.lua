@@ -34,7 +34,7 @@ function operations.sell()
       redis.call('XADD', KEYS[3], '*', 'goods', ARGV[2], 'quantity', quantity, 'epoch', epoch, 'request', request,
         'order', order, 'remaining', left, 'at', ARGV[4], 'replica', ARGV[3], 'user', user, 'limit', digits(limit),
         'trace', ARGV[5])
-      redis.call('SET', KEYS[3 + i], table.concat({order, ARGV[2], quantity, left, ARGV[3], user}, '\n'))
+      redis.call('SET', KEYS[3 + i], table.concat({order, ARGV[2], quantity, left, ARGV[3], user, ARGV[4]}, '\n'))
       if limit > 0 then
         redis.call('HINCRBY', KEYS[2], user, n)
       end

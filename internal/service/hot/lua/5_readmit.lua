@@ -45,7 +45,7 @@ function operations.readmit()
     count(KEYS[1], units - tonumber(quantity), promised + tonumber(quantity))
   end
   redis.call('XADD', KEYS[3], '*', unpack(fields))
-  redis.call('SET', KEYS[5], table.concat({order, goods, quantity, remaining, replica, user}, '\n'))
+  redis.call('SET', KEYS[5], table.concat({order, goods, quantity, remaining, replica, user, at}, '\n'))
   return 'READMITTED'
 end
 

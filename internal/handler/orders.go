@@ -1,0 +1,127 @@
+package handler
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// orders serves orders that were accepted; none of its routes sells.
+type orders struct {
+	options Options
+	private bool // for the admin API, which shows who bought
+}
+
+// orderBody is an order as GET /orders shows it.
+type orderBody struct {
+	OrderID   string           `json:"order_id"`
+	GoodsID   int64            `json:"goods_id"`
+	Quantity  int64            `json:"quantity"`
+	RequestID string           `json:"request_id"`
+	UserID    string           `json:"user_id,omitempty"`
+	Strategy  string           `json:"strategy"`
+	Replica   string           `json:"replica"`
+	Token     uint64           `json:"token"`
+	Remaining int64            `json:"remaining"`
+	Durable   stock.Durability `json:"durable"`
+	CreatedAt string           `json:"created_at"`
+}
+
+func (o orders) body(order stock.Order, durable stock.Durability) orderBody {
+	body := orderBody{
+		OrderID: order.ID, GoodsID: order.GoodsID, Quantity: order.Quantity, RequestID: order.RequestID,
+		Strategy: order.Strategy, Replica: order.Replica, Token: order.Token, Remaining: order.Remaining,
+		Durable: durable, CreatedAt: timestamp(order.CreatedAt),
+	}
+	if o.private {
+		body.UserID = order.UserID
+	}
+	return body
+}
+
+// timestamp is a time as JSON has it: RFC 3339 in UTC, with microseconds.
+func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
+
+// read serves GET /orders/:id.
+func (o orders) read(c *gin.Context) {
+	f, err := readForm(c.Request)
+	if err == nil {
+		err = f.err()
+	}
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	order, err := o.options.Catalogue.Order(c.Request.Context(), c.Param("id"))
+	o.respond(c, order, err)
+}
+
+// find serves GET /orders?request_id=.
+func (o orders) find(c *gin.Context) {
+	f, err := readForm(c.Request, "request_id")
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	o.findBy(c, f)
+}
+
+// findOrList serves GET /orders of the admin API: the order of a request id, or a page.
+func (o orders) findOrList(c *gin.Context) {
+	f, err := readForm(c.Request, "request_id", "goods_id", "after", "limit")
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	if _, given := f.values["request_id"]; !given {
+		o.list(c, f)
+		return
+	}
+	for _, name := range []string{"goods_id", "after", "limit"} {
+		f.without(name, "request_id is given")
+	}
+	o.findBy(c, f)
+}
+
+func (o orders) findBy(c *gin.Context, f *form) {
+	requestID := f.visible("request_id", stock.MaxRequestID)
+	if err := f.err(); err != nil {
+		answer(c, err)
+		return
+	}
+	order, err := o.options.Catalogue.OrderOf(c.Request.Context(), requestID)
+	o.respond(c, order, err)
+}
+
+func (o orders) respond(c *gin.Context, order service.AcceptedOrder, err error) {
+	respond(c, o.options.Log, http.StatusOK, o.body(order.Order, order.Durable), err)
+}
+
+// The bounds of a page.
+const (
+	defaultPage = 100
+	largestPage = 1000
+)
+
+// list is a page of the ledger. A cursor is text: no client needs to count with it.
+func (o orders) list(c *gin.Context, f *form) {
+	goodsID := f.wholeOr("goods_id", 0, 1, math.MaxInt64)
+	after := f.wholeOr("after", 0, 0, math.MaxInt64)
+	limit := f.wholeOr("limit", defaultPage, 1, largestPage)
+	if err := f.err(); err != nil {
+		answer(c, err)
+		return
+	}
+	page, next, err := o.options.Inventory.Orders(c.Request.Context(), goodsID, after, int(limit))
+	list := make([]orderBody, len(page))
+	for i, order := range page {
+		list[i] = o.body(order, stock.InSQL)
+	}
+	respond(c, o.options.Log, http.StatusOK, gin.H{"orders": list, "next": strconv.FormatInt(next, 10)}, err)
+}

@@ -1,0 +1,287 @@
+package handler_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// sameOrder checks that an order shows what its sale did.
+func sameOrder(t *testing.T, order, sale answer, durable string) {
+	t.Helper()
+	if order.status != http.StatusOK || order.body["durable"] != durable {
+		t.Errorf("the order is answered with %d %s, want durable %s", order.status, order.text, durable)
+	}
+	for _, field := range []string{"order_id", "goods_id", "quantity", "strategy", "replica", "token", "remaining", "created_at"} {
+		if sale.body[field] == nil || !reflect.DeepEqual(order.body[field], sale.body[field]) {
+			t.Errorf("%s of the order is %v, of the sale %v", field, order.body[field], sale.body[field])
+		}
+	}
+}
+
+func TestAnOrderIsFoundAndNothingIsSold(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a := serve(t, d)
+		a = a.with(t, func(o *handler.Options) { o.Reveal = true })
+		sale := a.buyAs(t, "goods_id=1&quantity=2&user_id=u-1", "Idempotency-Key", "key&1")
+		number, _ := sale.body["order_id"].(string)
+		for _, path := range []string{"/orders?request_id=key%261", "/orders/" + number} {
+			public, private := a.get(t, path), a.owner(t, http.MethodGet, path, "", http.StatusOK)
+			sameOrder(t, public, sale, "sql")
+			sameOrder(t, private, sale, "sql")
+			if public.body["user_id"] != nil || private.body["user_id"] != "u-1" || public.body["request_id"] != "key&1" {
+				t.Errorf("%s shows %s to a client, and %s on the admin API", path, public.text, private.text)
+			}
+		}
+		created, err := time.Parse(time.RFC3339Nano, fmt.Sprint(sale.body["created_at"]))
+		if err != nil || time.Since(created).Abs() > time.Minute {
+			t.Errorf("it was created at %v (%v)", created, err)
+		}
+		if again := a.buyAs(t, "goods_id=1&quantity=2&user_id=u-1", "Idempotency-Key", "key&1"); again.text != sale.text {
+			t.Errorf("the sale is answered with %s, and again with %s", sale.text, again.text)
+		}
+		for _, none := range []string{"/orders?request_id=never", "/orders/404", "/orders/1", "/orders/x"} { // 1 is a restock
+			if got := a.get(t, none); got.status != http.StatusNotFound || got.problem() != "unknown-order" {
+				t.Errorf("%s is answered with %d %s", none, got.status, got.text)
+			}
+		}
+		if got := a.get(t, "/goods/1").body["stock"]; got != 8.0 {
+			t.Errorf("%v are left, want 8", got)
+		}
+	})
+}
+
+// Numbers can be counted through: no stranger reads a sale that way.
+func TestNumbersOfOrdersAreNotForEveryClient(t *testing.T) {
+	a := serveSQLite(t)
+	number := fmt.Sprint(a.buy(t, "goods_id=1").body["order_id"])
+	if got := a.get(t, "/orders/"+number); got.status != http.StatusNotFound || got.problem() != "not-found" {
+		t.Errorf("an order by its number is answered with %d %s", got.status, got.text)
+	}
+	for _, query := range []string{"", "?goods_id=1", "?after=0&limit=1", "?request_id=", "?request_id=a+b"} {
+		if got := a.get(t, "/orders"+query); got.status != http.StatusBadRequest {
+			t.Errorf("GET /orders%s is answered with %d %s", query, got.status, got.text)
+		}
+	}
+}
+
+func TestTheAdminAPIPagesThroughOrders(t *testing.T) {
+	a := serveSQLite(t)
+	for range 5 {
+		a.buy(t, "goods_id=1")
+	}
+	next, seen := "0", 0
+	for range 4 {
+		page := a.owner(t, http.MethodGet, "/orders?goods_id=1&limit=2&after="+next, "", http.StatusOK)
+		list, _ := page.body["orders"].([]any)
+		seen += len(list)
+		if next, _ = page.body["next"].(string); next == "" || list == nil {
+			t.Fatalf("a page is %s", page.text)
+		}
+	}
+	if seen != 5 {
+		t.Errorf("the pages have %d orders, want 5", seen)
+	}
+	if again := a.owner(t, http.MethodGet, "/orders?after="+next, "", http.StatusOK); again.body["next"] != next {
+		t.Errorf("an empty page is %s, want next %s", again.text, next)
+	}
+	for query, field := range map[string]string{
+		"limit=0": "limit", "limit=1001": "limit", "after=-1": "after", "after=x": "after", "goods_id=0": "goods_id",
+		"request_id=a&limit=1": "limit", "colour=red": "colour",
+	} {
+		if got := a.owner(t, http.MethodGet, "/orders?"+query, "", http.StatusBadRequest); got.field() != field {
+			t.Errorf("%s names %q, want %s: %s", query, got.field(), field, got.text)
+		}
+	}
+}
+
+// blocking is a strategy whose purchases wait.
+type blocking struct{ entered, release chan struct{} }
+
+func (b blocking) Deduct(_ context.Context, _ int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	b.entered <- struct{}{}
+	<-b.release
+	return make([]stock.Outcome, len(batch)), stock.ErrBusy
+}
+
+// replayed checks that a purchase is answered as it was the first time.
+func (a api) replayed(t *testing.T, what, query, key string, first answer) {
+	t.Helper()
+	if got := a.buyAs(t, query, "Idempotency-Key", key); got.text != first.text || got.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%s: a known key is answered with %d %s, want %s", what, got.status, got.text, first.text)
+	}
+}
+
+func TestAKnownKeyIsAnsweredBeforeAnythingElse(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	b := blocking{make(chan struct{}), make(chan struct{})}
+	a := serveEntries(t, d, lab.Locks(t, d), append(strategy.Registry(), strategy.Entry{
+		Name: "blocking", Family: strategy.None, Summary: "waits", New: func(strategy.Deps) strategy.Strategy { return b },
+	}))
+	const buy = "goods_id=1&user_id=u-1&strategy="
+	first := a.buyAs(t, buy+"naive", "Idempotency-Key", "known")
+	a.owner(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
+	if got := a.buyAs(t, buy+"naive", "Idempotency-Key", "new"); got.problem() != "strategy-refused" {
+		t.Errorf("another key is answered with %d %s", got.status, got.text)
+	}
+	a.replayed(t, "its strategy is off", buy+"naive", "known", first)
+	a.replayed(t, "the strategy is unknown", buy+"hope", "known", first)
+	for query, problem := range map[string]string{buy + "naive&quantity=2": "key-reused", buy + "naive&colour=red": "invalid-request"} {
+		if got := a.buyAs(t, query, "Idempotency-Key", "known"); got.problem() != problem {
+			t.Errorf("%s is answered with %d %s, want %s", query, got.status, got.text, problem)
+		}
+	}
+
+	limited := a.with(t, func(o *handler.Options) { o.Limits.User = handler.Rate{PerSecond: onceOnly, Burst: 1} })
+	limited.replayed(t, "it is counted", buy+"naive", "known", first)
+	if got := limited.buy(t, buy+"sql-conditional"); got.status != http.StatusOK {
+		t.Errorf("a replay counted for the rate: %d %s", got.status, got.text)
+	}
+	limited.replayed(t, "the user buys too often", buy+"naive", "known", first)
+
+	full := a.with(t, func(o *handler.Options) { o.MaxDeductions = 1 })
+	var crowd sync.WaitGroup
+	crowd.Go(func() { full.buy(t, buy+"blocking") })
+	<-b.entered
+	if got := full.buy(t, buy+"sql-conditional"); got.problem() != "busy" {
+		t.Errorf("beyond the places the answer is %d %s", got.status, got.text)
+	}
+	full.replayed(t, "the replica sheds load", buy+"naive", "known", first)
+	close(b.release)
+	crowd.Wait()
+}
+
+// servePending is a replica whose second order by redis-stock and those after it stay
+// out of the ledger, and the sale of the second.
+func servePending(t *testing.T) (a api, sale answer, redis *servers.Redis) {
+	t.Helper()
+	d := lab.Database(t, servers.SQLite)
+	redis = lab.OwnRedis(t)
+	locks := lab.Locks(t, d)
+	locks.RedisOptions = labtest.RedisOptions(redis)
+	locks.Redis = lock.NewRedisClient(locks.RedisOptions)
+	a = serveHot(t, d, locks, strategy.Registry(), hot.Options{Linger: time.Hour, Partitions: 3})
+	a = a.with(t, func(o *handler.Options) { o.Reveal = true })
+	written := a.buy(t, "goods_id=1&strategy=redis-stock&durable=sql")
+	sale = a.buyAs(t, "goods_id=1&user_id=u-1&strategy=redis-stock", "Idempotency-Key", "pending")
+	if written.status != http.StatusOK || sale.status != http.StatusOK || sale.body["durable"] != "redis" {
+		t.Fatalf("sold %s and %s", written.text, sale.text)
+	}
+	return a, sale, redis
+}
+
+func TestAPendingOrderIsFound(t *testing.T) {
+	a, sale, redis := servePending(t)
+	number := fmt.Sprint(sale.body["order_id"])
+	paths := []string{"/orders?request_id=pending", "/orders/" + number}
+	for _, path := range paths {
+		sameOrder(t, a.get(t, path), sale, "redis")
+		if got := a.owner(t, http.MethodGet, path, "", http.StatusOK); got.body["user_id"] != "u-1" {
+			t.Errorf("%s is answered with %s on the admin API", path, got.text)
+		}
+	}
+	other := strings.Replace(number, number[len(number)-4:], "0000", 1)
+	for _, none := range []string{"/orders?request_id=never", "/orders/" + other} {
+		if got := a.get(t, none); got.problem() != "unknown-order" {
+			t.Errorf("%s is answered with %d %s", none, got.status, got.text)
+		}
+	}
+	if err := redis.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(paths, "/orders?request_id=never", "/orders/"+other) {
+		if got := a.get(t, path); got.problem() != "backend-unavailable" || got.body["backend"] != "redis" {
+			t.Errorf("without Redis %s is answered with %d %s", path, got.status, got.text)
+		}
+	}
+	if got := a.get(t, "/orders/404"); got.problem() != "unknown-order" { // a number of the ledger
+		t.Errorf("without Redis a number of the ledger is answered with %d %s", got.status, got.text)
+	}
+}
+
+// A client must not be told that nothing happened while its order is pending.
+func TestAPendingKeyIsAnsweredBeforeARejection(t *testing.T) {
+	a, sale, redis := servePending(t)
+	a.owner(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
+	a.owner(t, http.MethodPatch, "/goods/1", `{"per_user": 1}`, http.StatusOK)
+	const buy = "goods_id=1&user_id=u-1&strategy="
+	retry := func(query, key string) answer { return a.buyAs(t, query, "Idempotency-Key", key) }
+	got := retry(buy+"naive", "pending")
+	sameOrder(t, got, sale, "redis")
+	if got.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("a pending key is answered with %d %s", got.status, got.text)
+	}
+	if got := retry(buy+"naive&quantity=2", "pending"); got.problem() != "key-reused" {
+		t.Errorf("a pending key for something else is answered with %d %s", got.status, got.text)
+	}
+	if got := retry(buy+"naive", "new"); got.problem() != "strategy-refused" {
+		t.Errorf("a new key is answered with %d %s", got.status, got.text)
+	}
+	if err := redis.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := retry(buy+"naive", "pending"); got.problem() != "outcome-unknown" || got.body["backend"] != "redis" || got.body["request_id"] != "pending" {
+		t.Errorf("without Redis a pending key is answered with %d %s", got.status, got.text)
+	}
+	if got := a.buy(t, buy+"naive"); got.problem() != "strategy-refused" {
+		t.Errorf("without Redis and without a key the answer is %d %s", got.status, got.text)
+	}
+}
+
+// Where nothing was ever sold from Redis, it has no orders, and is not asked.
+func TestRedisIsNotAskedForOrdersItNeverHad(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	redis := lab.OwnRedis(t)
+	locks := lab.Locks(t, d)
+	locks.RedisOptions = labtest.RedisOptions(redis)
+	locks.Redis = lock.NewRedisClient(locks.RedisOptions)
+	a := serveWith(t, d, locks)
+	if err := redis.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.get(t, "/orders?request_id=never"); got.problem() != "unknown-order" {
+		t.Errorf("without Redis the answer is %d %s", got.status, got.text)
+	}
+	if got := a.buyAs(t, "goods_id=1&strategy=hope", "Idempotency-Key", "new"); got.problem() != "unknown-strategy" {
+		t.Errorf("without Redis an unknown strategy is answered with %d %s", got.status, got.text)
+	}
+}
+
+// An order that moves from Redis to the ledger while it is looked for is found.
+func TestAnOrderIsFoundOnItsWayToTheLedger(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	locks := lab.Locks(t, d, lock.Redis)
+	a := serveHot(t, d, locks, strategy.Registry(), hot.Options{Linger: time.Millisecond, Partitions: 2})
+	a = a.with(t, func(o *handler.Options) { o.Reveal = true })
+	a.owner(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1000}`, http.StatusOK)
+	var clients sync.WaitGroup
+	for client := range 4 {
+		clients.Go(func() {
+			for i := range 50 {
+				key := fmt.Sprintf("%d-%d", client, i)
+				sale := a.buyAs(t, "goods_id=1&strategy=redis-stock", "Idempotency-Key", key)
+				for range 2 {
+					for _, path := range []string{"/orders?request_id=" + key, fmt.Sprint("/orders/", sale.body["order_id"])} {
+						if got := a.get(t, path); got.body["created_at"] != sale.body["created_at"] {
+							t.Errorf("%s is answered with %d %s, want %s", path, got.status, got.text, sale.text)
+						}
+					}
+				}
+			}
+		})
+	}
+	clients.Wait()
+}

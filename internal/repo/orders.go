@@ -1,0 +1,104 @@
+package repo
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Orders are read in the order of their ids up to a watermark, below which no row can
+// appear any more. All ids that are settled are below it (see settle.go), and so is
+// the run of ids after them that has no gap: an id is used once. A gap is a
+// transaction that is open, or one that was rolled back, and ends the run until its id
+// is settled. SQLite has one writer, and no such gaps.
+
+// runRows bounds the rows after those that are settled that are read for one page.
+const runRows = 10_000
+
+const (
+	byNumber = `WHERE l.order_no = ? AND l.kind = 'deduct' LIMIT 1`
+	byRow    = `WHERE l.id = ? AND l.order_no IS NULL AND l.kind = 'deduct'`
+
+	pageOfItem = `WHERE l.id > ? AND l.id <= ? AND l.kind = 'deduct' AND l.goods_id = ? ORDER BY l.id LIMIT ?`
+	pageOfAll  = `WHERE l.id > ? AND l.id <= ? AND l.kind = 'deduct' ORDER BY l.id LIMIT ?`
+
+	readUpto = `SELECT upto FROM tb_ledger_settled WHERE id = 1`
+
+	readLastID = `SELECT COALESCE(MAX(id), 0) FROM tb_stock_ledger`
+
+	// readRun is the last id of the run: a row is in it where as many rows are between
+	// it and the start as there are ids.
+	readRun = `SELECT COALESCE(MAX(id), 0) FROM (
+			SELECT id, ROW_NUMBER() OVER (ORDER BY id) AS n FROM (
+				SELECT id FROM tb_stock_ledger WHERE id > ? ORDER BY id LIMIT ?
+			) AS later
+		) AS numbered WHERE id = ? + n`
+
+	hasPlaces = `SELECT EXISTS (SELECT 1 FROM tb_stock_place WHERE place = ?)`
+)
+
+// Order finds an order of the ledger by its number; ok is false where there is none.
+func (s *Store) Order(ctx context.Context, number string) (order stock.Order, ok bool, err error) {
+	var rows []ledgerRow
+	if id, wrong := strconv.ParseInt(number, 10, 64); wrong == nil && strconv.FormatInt(id, 10) == number {
+		rows, err = s.readOrders(ctx, "find order in ledger", byRow, id)
+	} else if id, wrong := uuid.Parse(number); wrong == nil && id.String() == number {
+		rows, err = s.readOrders(ctx, "find order in ledger", byNumber, number)
+	}
+	if err != nil || len(rows) == 0 {
+		return stock.Order{}, false, err
+	}
+	return rows[0].Order, true, nil
+}
+
+// OrdersAfter lists orders of an item, or of all where goodsID is 0, in the order of
+// the ledger: up to limit of those after a cursor, which is 0 at the beginning. next is
+// the cursor of what follows. No order appears behind a cursor any more. An order is
+// listed once no transaction before it is open, and late where one was rolled back.
+func (s *Store) OrdersAfter(ctx context.Context, goodsID, after int64, limit int) (orders []stock.Order, next int64, err error) {
+	last, err := s.final(ctx, after)
+	if err != nil {
+		return nil, 0, err
+	}
+	where, args := pageOfAll, []any{after, last, limit}
+	if goodsID != 0 {
+		where, args = pageOfItem, []any{after, last, goodsID, limit}
+	}
+	rows, err := s.readOrders(ctx, "read orders", where, args...)
+	if err != nil {
+		return nil, 0, err
+	}
+	orders = make([]stock.Order, len(rows))
+	for i, row := range rows {
+		orders[i] = row.Order
+	}
+	if len(rows) == limit {
+		last = rows[limit-1].id
+	}
+	return orders, max(after, last), nil
+}
+
+// final is the watermark, as seen from a cursor: nothing appears any more between the
+// cursor and it.
+func (s *Store) final(ctx context.Context, after int64) (id int64, err error) {
+	if s.dialect.oneWriter {
+		err = s.pool.QueryRowContext(ctx, readLastID).Scan(&id)
+		return id, s.fault(ctx, "read last id", err)
+	}
+	var upto int64
+	if err := s.pool.QueryRowContext(ctx, readUpto).Scan(&upto); err != nil {
+		return 0, s.fault(ctx, "read what is settled", err)
+	}
+	start := max(after, upto)
+	err = s.pool.QueryRowContext(ctx, readRun, start, runRows, start).Scan(&id)
+	return max(start, id), s.fault(ctx, "read what follows what is settled", err)
+}
+
+// HasPlaces tells whether units of any item were ever moved into a place of this name.
+func (s *Store) HasPlaces(ctx context.Context, place string) (has bool, err error) {
+	err = s.pool.QueryRowContext(ctx, hasPlaces, place).Scan(&has)
+	return has, s.fault(ctx, "look for places", err)
+}

@@ -1,0 +1,134 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Within bounds a purchase, from the search for its key to its answer.
+func (c *Catalogue) Within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, c.timeout)
+}
+
+// Replay answers a key with the order that the ledger has under it. An outcome that is
+// not Replayed means that there is none; a purchase without a key has none. One search
+// serves all callers that wait for one. stock.ErrKeyReused: the order is another.
+func (c *Catalogue) Replay(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	if !p.Keyed {
+		return stock.Outcome{}, nil
+	}
+	begun := time.Now()
+	outcome, err := replay(ctx, c.gathered, goodsID, p)
+	c.observe(outcome, begun)
+	return outcome, err
+}
+
+// ReplayPending is Replay for orders that are accepted and not in the ledger yet, for a
+// purchase that would be rejected otherwise. It waits for the ledger where the purchase
+// wants that. stock.ErrUnknownOutcome: the server that has such orders does not answer.
+func (c *Catalogue) ReplayPending(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	if !p.Keyed {
+		return stock.Outcome{}, nil
+	}
+	begun := time.Now()
+	for _, promiser := range c.promisers() {
+		first, ok, err := promiser.FindRequest(ctx, p.RequestID)
+		switch {
+		case err != nil:
+			return stock.Outcome{}, fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
+		case !ok:
+			continue
+		case !first.Answers(goodsID, p):
+			return stock.Outcome{}, reused(first)
+		}
+		outcome := stock.Outcome{Order: first, Replayed: true, Durable: stock.InRedis}
+		if p.Durable == stock.InSQL {
+			outcome, err = written(ctx, promiser, outcome)
+		}
+		c.observe(outcome, begun)
+		return outcome, err
+	}
+	return stock.Outcome{}, nil
+}
+
+// observe counts a replayed order as one of the strategy that sold it.
+func (c *Catalogue) observe(outcome stock.Outcome, begun time.Time) {
+	if s, ok := c.byName[outcome.Order.Strategy]; ok && outcome.Replayed {
+		s.heard.Deducted(outcome, nil, time.Since(begun))
+	}
+}
+
+// replay searches the ledger for the first answer to a request id.
+func replay(ctx context.Context, ledger strategy.Ledger, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	orders, err := ledger.Orders(ctx, p.RequestID)
+	if err != nil {
+		return stock.Outcome{}, err
+	}
+	first, found := orders[p.RequestID]
+	if !found {
+		return stock.Outcome{}, nil
+	}
+	if !first.Answers(goodsID, p) {
+		return stock.Outcome{}, reused(first)
+	}
+	return stock.Outcome{Order: first, Replayed: true}, nil
+}
+
+// AcceptedOrder is an order, and where it is written down.
+type AcceptedOrder struct {
+	stock.Order
+
+	Durable stock.Durability
+}
+
+// Order finds an order by its number. stock.ErrUnknownOrder: there is none.
+// stock.ErrBackendUnavailable: it is not known whether there is one.
+func (c *Catalogue) Order(ctx context.Context, number string) (AcceptedOrder, error) {
+	return c.find(ctx,
+		func() (stock.Order, bool, error) { return c.store.Order(ctx, number) },
+		func(p strategy.Promiser) (stock.Order, bool, error) { return p.FindOrder(ctx, number) })
+}
+
+// OrderOf finds an order by its request id, as Order does.
+func (c *Catalogue) OrderOf(ctx context.Context, requestID string) (AcceptedOrder, error) {
+	return c.find(ctx,
+		func() (stock.Order, bool, error) {
+			orders, err := c.gathered.Orders(ctx, requestID)
+			order, ok := orders[requestID]
+			return order, ok && order.Kind == stock.Deduction, err
+		},
+		func(p strategy.Promiser) (stock.Order, bool, error) { return p.FindRequest(ctx, requestID) })
+}
+
+// find looks into the ledger, at what is pending, and into the ledger again: an order
+// may get there between the first two looks.
+func (c *Catalogue) find(ctx context.Context, ledger func() (stock.Order, bool, error),
+	pending func(strategy.Promiser) (stock.Order, bool, error),
+) (AcceptedOrder, error) {
+	order, ok, err := ledger()
+	if err != nil || ok {
+		return AcceptedOrder{order, stock.InSQL}, err
+	}
+	for _, promiser := range c.promisers() {
+		order, ok, err := pending(promiser)
+		if err != nil || ok {
+			return AcceptedOrder{order, stock.InRedis}, err
+		}
+		if order, ok, err = ledger(); err != nil || ok {
+			return AcceptedOrder{order, stock.InSQL}, err
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return AcceptedOrder{}, fmt.Errorf("find an order: %w", err)
+	}
+	return AcceptedOrder{}, stock.ErrUnknownOrder
+}
+
+// Orders lists orders of the ledger: see repo.Store.OrdersAfter.
+func (i *Inventory) Orders(ctx context.Context, goodsID, after int64, limit int) (orders []stock.Order, next int64, err error) {
+	return i.store.OrdersAfter(ctx, goodsID, after, limit)
+}

@@ -1,0 +1,126 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Order is a purchase that was accepted.
+type Order struct {
+	OrderID   string `json:"order_id"`
+	GoodsID   int64  `json:"goods_id"`
+	Quantity  int64  `json:"quantity"`
+	RequestID string `json:"request_id"`
+	// UserID is who bought, where that is known; it is empty on the public API.
+	UserID string `json:"user_id"`
+	// Remaining is what was left, as the writer of the order saw it.
+	Remaining int64  `json:"remaining"`
+	Strategy  string `json:"strategy"`
+	// Replica is the one that sold.
+	Replica string `json:"replica"`
+	// Token is the fencing token of the lock, or 0.
+	Token uint64 `json:"token"`
+	// Durable is InRedis or InSQL.
+	Durable string `json:"durable"`
+	// CreatedAt is when it was accepted, by the clock of the replica.
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// Order finds an order by its number, on the admin API. It never buys. ErrUnknownOrder:
+// there is none. ErrUnavailable: it is not known whether there is one.
+func (c Client) Order(ctx context.Context, id string) (order Order, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, url: c.AdminURL + "/orders/" + url.PathEscape(id), token: c.Token, into: &order})
+	return order, err
+}
+
+// OrderByRequest finds an order by the RequestID of its purchase. It never buys.
+// ErrUnknownOrder: there is none; a purchase that was sent a moment ago may still be
+// accepted, until its time is over. ErrUnavailable: it is not known whether there is one.
+func (c Client) OrderByRequest(ctx context.Context, requestID string) (order Order, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, url: c.URL + "/orders?" + url.Values{"request_id": {requestID}}.Encode(), into: &order})
+	return order, err
+}
+
+// Pages say which orders Orders lists, and how.
+type Pages struct {
+	// GoodsID is the item; 0 is all.
+	GoodsID int64
+	// Cursor is where to go on: the Cursor of an order that was listed earlier, or empty
+	// for the beginning.
+	Cursor string
+	// Limit is the size of a page, 1 to 1,000; 0 is 100.
+	Limit int
+	// Follow is the pause before the next look where there are no more orders; 0 ends
+	// there.
+	Follow time.Duration
+}
+
+// ListedOrder is an order of a page.
+type ListedOrder struct {
+	Order
+
+	// Cursor goes on after this order where it is the last of its page; before, it lists
+	// the orders of the page again. Keep it once the order is dealt with.
+	Cursor string
+}
+
+// Orders lists the orders of the ledger, on the admin API, in its order. Each is listed
+// once by a loop, and at least once by loops that go on at a kept Cursor. It ends with
+// the last order, or where Pages follows, with ctx; an error is the last that it yields.
+func (c Client) Orders(ctx context.Context, p Pages) iter.Seq2[ListedOrder, error] {
+	return func(yield func(ListedOrder, error) bool) {
+		for {
+			page, err := c.page(ctx, p)
+			if err != nil {
+				yield(ListedOrder{}, err)
+				return
+			}
+			for i, order := range page.Orders {
+				if i == len(page.Orders)-1 {
+					p.Cursor = page.Next
+				}
+				if !yield(ListedOrder{order, p.Cursor}, nil) {
+					return
+				}
+			}
+			p.Cursor = page.Next
+			if len(page.Orders) > 0 {
+				continue
+			}
+			if p.Follow <= 0 {
+				return
+			}
+			select {
+			case <-time.After(p.Follow):
+			case <-ctx.Done():
+				yield(ListedOrder{}, fmt.Errorf("stockd: follow orders: %w", context.Cause(ctx)))
+				return
+			}
+		}
+	}
+}
+
+type ordersPage struct {
+	Orders []Order `json:"orders"`
+	Next   string  `json:"next"`
+}
+
+func (c Client) page(ctx context.Context, p Pages) (page ordersPage, err error) {
+	query := make(url.Values)
+	if p.GoodsID != 0 {
+		query.Set("goods_id", strconv.FormatInt(p.GoodsID, 10))
+	}
+	if p.Cursor != "" {
+		query.Set("after", p.Cursor)
+	}
+	if p.Limit != 0 {
+		query.Set("limit", strconv.Itoa(p.Limit))
+	}
+	err = c.do(ctx, call{method: http.MethodGet, url: c.AdminURL + "/orders?" + query.Encode(), token: c.Token, into: &page})
+	return page, err
+}

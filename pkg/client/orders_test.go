@@ -1,0 +1,98 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/pkg/client"
+)
+
+// ledger serves pages of a ledger of so many orders, whose cursors are their numbers.
+func ledger(orders int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		after, limit := 0, 100
+		_, _ = fmt.Sscan(r.URL.Query().Get("after"), &after) // none is 0
+		_, _ = fmt.Sscan(r.URL.Query().Get("limit"), &limit)
+		last := min(after+limit, orders)
+		page := ""
+		for id := after + 1; id <= last; id++ {
+			page += fmt.Sprintf(`, {"order_id": "%d", "created_at": "2026-11-11T11:11:11.000123Z"}`, id)
+		}
+		if page != "" {
+			page = page[2:]
+		}
+		_, _ = fmt.Fprintf(w, `{"orders": [%s], "next": "%d"}`, page, last)
+	}
+}
+
+func TestOrdersAreListedPageByPage(t *testing.T) {
+	s := serve(t, ledger(7))
+	c := client.Client{AdminURL: s.URL}
+	var ids, cursors string
+	for order, err := range c.Orders(t.Context(), client.Pages{Limit: 3}) {
+		if err != nil || order.CreatedAt.Nanosecond() != 123_000 {
+			t.Fatal(order, err)
+		}
+		ids, cursors = ids+order.OrderID, cursors+"["+order.Cursor+"]"
+	}
+	if ids != "1234567" || cursors != "[][][3][3][3][6][7]" {
+		t.Errorf("listed %s with the cursors %s", ids, cursors)
+	}
+	for order, err := range c.Orders(t.Context(), client.Pages{Limit: 3, Cursor: "6"}) {
+		if err != nil || order.OrderID != "7" {
+			t.Errorf("after 6 comes %+v, %v; want 7", order, err)
+		}
+	}
+}
+
+func TestOrdersAreFollowedUntilTheContextEnds(t *testing.T) {
+	s := serve(t, ledger(0), ledger(1), ledger(1), ledger(2))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var ids string
+	var last error
+	for order, err := range (client.Client{AdminURL: s.URL}).Orders(ctx, client.Pages{Follow: time.Millisecond}) {
+		if last = err; err != nil {
+			continue
+		}
+		if ids += order.OrderID; ids == "12" {
+			cancel()
+		}
+	}
+	if ids != "12" || !errors.Is(last, context.Canceled) {
+		t.Errorf("followed %s until %v, want 12 until it was cancelled", ids, last)
+	}
+}
+
+func TestAFailureEndsTheListing(t *testing.T) {
+	s := serve(t, ledger(3), problem("backend-unavailable", 503, "1"))
+	var seen []error
+	for _, err := range (client.Client{AdminURL: s.URL}).Orders(t.Context(), client.Pages{}) {
+		seen = append(seen, err)
+	}
+	if len(seen) != 4 || !errors.Is(seen[3], client.ErrUnavailable) {
+		t.Errorf("the listing is %v, want three orders and a failure", seen)
+	}
+}
+
+func TestAnOrderIsAskedForByItsNames(t *testing.T) {
+	var asked []string
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.RequestURI())
+		_, _ = io.WriteString(w, `{"order_id": "a/b"}`)
+	})
+	c := client.Client{URL: s.URL + "/public", AdminURL: s.URL + "/admin"}
+	byNumber, err := c.Order(t.Context(), "a/b")
+	byRequest, other := c.OrderByRequest(t.Context(), "a&b=c")
+	if err := errors.Join(err, other); err != nil || byNumber.OrderID != "a/b" || byRequest.OrderID != "a/b" {
+		t.Error(byNumber, byRequest, err)
+	}
+	if fmt.Sprint(asked) != "[GET /admin/orders/a%2Fb GET /public/orders?request_id=a%26b%3Dc]" {
+		t.Errorf("asked %q", asked)
+	}
+}
