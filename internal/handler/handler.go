@@ -20,8 +20,10 @@ type Options struct {
 	Inventory *service.Inventory
 	// Replica names this process in answers.
 	Replica string
-	// DefaultStrategy sells where a request names none.
-	DefaultStrategy string
+	// Choose lets purchases ask for another strategy, group or fence than the item's.
+	Choose bool
+	// Reveal has the public API tell what a buyer need not know: see http.reveal.
+	Reveal bool
 	// MaxBody bounds the body of a request, in bytes.
 	MaxBody int64
 	// Timeout bounds every request but a purchase, which its service bounds, and a full
@@ -60,8 +62,12 @@ func Public(o Options) http.Handler {
 	buyers := engine.Group("/", limitAddresses(newLimiter(o.Limits.Address), o.heard()))
 	buyers.POST("/deduct", sale.deduct)
 	buyers.GET("/strategies", within(o.Timeout, sale.strategies))
-	buyers.GET("/goods/:id", within(o.Timeout, goods.read))
-	buyers.GET("/goods/:id/audit", within(o.Timeout, goods.audit))
+	if o.Reveal {
+		buyers.GET("/goods/:id", within(o.Timeout, goods.read))
+		buyers.GET("/goods/:id/audit", within(o.Timeout, goods.audit))
+	} else {
+		buyers.GET("/goods/:id", within(o.Timeout, goods.readConcealed))
+	}
 	buyers.GET("/openapi.yaml", description)
 	engine.GET("/healthz", healthz)
 	engine.GET("/readyz", within(o.Timeout, goods.readyz))
@@ -106,7 +112,11 @@ func engine(o Options, listener string) *gin.Engine {
 	if err := e.SetTrustedProxies(o.TrustedProxies); err != nil {
 		panic(err) // the configuration has been checked
 	}
-	e.Use(observed(o.heard(), listener), named(o.Replica), identify(), follow(o.Tracer), record(o.Log), recovery(o.Log, o.heard()),
+	replica := o.Replica
+	if listener == public && !o.Reveal {
+		replica = ""
+	}
+	e.Use(observed(o.heard(), listener), named(replica), identify(), follow(o.Tracer), record(o.Log), recovery(o.Log, o.heard()),
 		closing(o.Stopping), limitBody(o.MaxBody))
 	e.NoRoute(func(c *gin.Context) {
 		answer(c, newProblem(http.StatusNotFound, "not-found", "Nothing here").

@@ -82,9 +82,12 @@ func serveEntries(t *testing.T, d *servers.Database, locks lock.Deps, entries []
 			t.Log(err) // a server that the test has ended cannot be told
 		}
 	})
+	if err := catalogue.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
+		t.Fatal(err)
+	}
 	o := handler.Options{
 		Catalogue: catalogue,
-		Inventory: service.NewInventory(store, catalogue), Replica: "replica-1", DefaultStrategy: "sql-conditional",
+		Inventory: service.NewInventory(store, catalogue), Replica: "replica-1", Choose: true, Reveal: true,
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler),
 	}
 	a := api{public: httptest.NewServer(handler.Public(o)), admin: httptest.NewServer(handler.Admin(o, token)), options: o, store: store}

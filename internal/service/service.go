@@ -27,7 +27,9 @@ type Service struct {
 	ledger   strategy.Ledger   // where keys are looked up
 	timeout  time.Duration
 	heard    strategy.Observer
-	refused  string // why the configuration refuses it; empty: it does not
+	// refused is why the configuration refuses it, and refusedUnfenced why it does so
+	// only without a fence; empty: it does not.
+	refused, refusedUnfenced string
 	// The same service with a modifier; both may be itself. fenced is nil where
 	// there is no lock.
 	fenced, grouped *Service
