@@ -44,32 +44,33 @@ func notFenceable(strategy string) fieldError {
 }
 
 // choice reads what a request changes of the choice of an item: a field that is not
-// there leaves it, and one that is null, or an empty strategy, clears it.
+// there stays as it is, and one that is null, or an empty strategy, is cleared.
 func (f *form) choice() func(stock.Choice) stock.Choice {
-	cleared := func(name string) bool { return f.values[name].kind == jsonNull }
-	var set stock.Choice
-	clearStrategy := f.given("strategy") && f.values["strategy"].text == ""
-	if !clearStrategy {
-		set.Strategy = f.text("strategy", mostStrategy)
+	var to stock.Choice
+	if f.values["strategy"].text != "" {
+		to.Strategy = f.text("strategy", mostStrategy)
 	}
-	if !cleared("group") {
-		set.Group = f.flagIfGiven("group")
-	}
-	if !cleared("fence") {
-		set.Fence = f.flagIfGiven("fence")
-	}
+	to.Group, to.Fence = f.flagOrNull("group"), f.flagOrNull("fence")
 	return func(c stock.Choice) stock.Choice {
 		if f.given("strategy") {
-			c.Strategy = set.Strategy
+			c.Strategy = to.Strategy
 		}
 		if f.given("group") {
-			c.Group = set.Group
+			c.Group = to.Group
 		}
 		if f.given("fence") {
-			c.Fence = set.Fence
+			c.Fence = to.Fence
 		}
 		return c
 	}
+}
+
+// flagOrNull is flagIfGiven for a field that null clears.
+func (f *form) flagOrNull(name string) *bool {
+	if f.values[name].kind == jsonNull {
+		return nil
+	}
+	return f.flagIfGiven(name)
 }
 
 // wrongChoice names the field of a choice that cannot be.

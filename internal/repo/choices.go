@@ -47,8 +47,11 @@ func (s *Store) Choices(ctx context.Context) (map[int64]stock.Choice, error) {
 // no such item. The row of the stock is not locked, and no sale waits.
 func (s *Store) ChangeChoice(ctx context.Context, goodsID int64, change func(stock.Choice) (stock.Choice, error)) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		// The lock comes before the first read, which would otherwise see the choice
-		// as it was before the wait.
+		if _, err := tx.Goods(ctx, goodsID); err != nil {
+			return err
+		}
+		// The insert locks the row of the choice, also where there is one already: what
+		// is read below is what the change before this one has left.
 		first := tx.db.Clauses(clause.OnConflict{DoNothing: true}).Create(&goodsStrategy{GoodsID: goodsID})
 		if err := s.fault(ctx, "lock the strategy of an item", first.Error); err != nil {
 			return err
@@ -56,9 +59,6 @@ func (s *Store) ChangeChoice(ctx context.Context, goodsID int64, change func(sto
 		row := goodsStrategy{GoodsID: goodsID}
 		found := tx.conn().QueryRowContext(ctx, readChoice+s.dialect.forUpdate, goodsID)
 		if err := s.fault(ctx, "read the strategy of an item", found.Scan(&row.Strategy, &row.Grouped, &row.Fenced)); err != nil {
-			return err
-		}
-		if _, err := tx.Goods(ctx, goodsID); err != nil {
 			return err
 		}
 		choice, err := change(row.choice())
