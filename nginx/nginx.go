@@ -18,11 +18,13 @@ var (
 	main string
 )
 
-// Limits bound what one address may ask; 0 is more than anybody asks.
+// Limits bound what one address may ask, and learn; 0 is more than anybody asks.
 type Limits struct {
 	// Rate is requests a second, Burst how many may come before their time, and
 	// Connections how many may be served at once, up to 65535.
 	Rate, Burst, Connections int
+	// HideUpstream keeps the addresses of the replicas from clients.
+	HideUpstream bool
 }
 
 // Local makes a whole configuration for an nginx that keeps all its files in
@@ -39,7 +41,12 @@ func Local(folder, listen string, replicas []string, limits Limits) string {
 	if os.Getuid() == 0 {
 		user = "user root;" // the worker must reach the folder, too
 	}
+	upstream := "$upstream_addr"
+	if limits.HideUpstream {
+		upstream = ""
+	}
 	values := map[string]string{
+		"STOCKD_UPSTREAM": upstream,
 		"STOCKD_LISTEN":   listen,
 		"STOCKD_REPLICAS": strings.TrimSpace(servers.String()),
 		"STOCKD_FOLDER":   folder,

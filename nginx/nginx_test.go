@@ -197,6 +197,32 @@ func TestAReplicasOwnLimitIsPassedOn(t *testing.T) {
 	}
 }
 
+// In production clients do not learn where the replicas are.
+func TestTheAddressesOfReplicasAreHidden(t *testing.T) {
+	for _, hidden := range []bool{false, true} {
+		fails := false
+		address := start(t, nginx.Limits{HideUpstream: hidden}, func(http.ResponseWriter, *http.Request) {
+			if fails = !fails; fails {
+				panic(http.ErrAbortHandler)
+			}
+		})
+		for range 2 { // nginx's own answer, and the replica's
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/deduct", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close() //nolint:errcheck // only the header was wanted
+			if values, ok := response.Header["X-Stockd-Upstream"]; ok == hidden {
+				t.Errorf("hidden: %v; %s has %q", hidden, response.Status, values)
+			}
+		}
+	}
+}
+
 // A write without an answer may have happened; a read has changed nothing, and needs
 // no key to be sent again.
 func TestARequestWithoutAnAnswer(t *testing.T) {

@@ -91,13 +91,16 @@ func benchmarkPurchases(b *testing.B, heard observation, counted bool) {
 	}
 	defer store.Close() //nolint:errcheck // the benchmark is over
 	deps := strategy.Deps{Store: store, Lock: lock.Deps{Clients: &lock.Clients{}}}
-	options := handler.Options{Replica: "r", DefaultStrategy: "instant", MaxBody: 1024, Log: slog.New(slog.DiscardHandler), Tracer: heard.tracer()}
+	options := handler.Options{Replica: "r", Choose: true, Reveal: true, MaxBody: 1024, Log: slog.New(slog.DiscardHandler), Tracer: heard.tracer()}
 	if counted {
 		deps.Observe, options.Observer = heard.metrics.Strategy, heard.metrics
 	}
 	options.Catalogue = service.NewCatalogue([]strategy.Entry{{
 		Name: "instant", New: func(strategy.Deps) strategy.Strategy { return instant{} },
 	}}, deps, time.Minute)
+	if err := options.Catalogue.SetDefault(service.Mode{Strategy: "instant"}); err != nil {
+		b.Fatal(err)
+	}
 	public := handler.Public(options)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -3,26 +3,29 @@ package main
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
 const production = "../../configs/production.yaml"
 
-// The file for a shop refuses what oversells, and says so.
+// The file for a shop refuses what may oversell, and says so: also where requests may
+// choose.
 func TestProductionRefusesWhatOversells(t *testing.T) {
-	r := startReplica(t, "--config", production, "--http-drain-delay=0s")
+	r := startReplica(t, "--config", production, "--http-drain-delay=0s", "--deduct-choose=true")
 	r.sells(t, "in production")
 	list, err := r.Strategies(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	denied := []string{"redis-setnx", "redis-setnx-ttl", "redis-setnx-owner", "redis-getset"}
+	unnoticed := []string{"redis-setnx", "redis-setnx-ttl", "redis-setnx-owner", "redis-getset"}
 	refused := 0
 	for i, entry := range strategy.Registry() {
-		got := r.buy(t, "goods_id=1&strategy="+entry.Name)
-		if entry.Claims.ExclusiveAcrossReplicas && !slices.Contains(denied, entry.Name) {
+		got, fenced := r.buy(t, "goods_id=1&strategy="+entry.Name), slices.Contains(unnoticed, entry.Name)
+		if entry.Claims.ExclusiveAcrossReplicas && !fenced {
 			if got.kind == "strategy-refused" {
 				t.Errorf("%s is refused: %s", entry.Name, got.text)
 			}
@@ -32,16 +35,56 @@ func TestProductionRefusesWhatOversells(t *testing.T) {
 		if got.status != http.StatusForbidden || got.kind != "strategy-refused" {
 			t.Errorf("%s is answered with %d %s", entry.Name, got.status, got.text)
 		}
-		if list[i].Name != entry.Name || list[i].Available || list[i].Note == "" {
+		if list[i].Name != entry.Name || list[i].Available || list[i].Note == "" || list[i].Enabled != fenced || list[i].RequiresFence != fenced {
 			t.Errorf("%s is described as %+v", entry.Name, list[i])
 		}
+		if got := r.buy(t, "goods_id=1&fence=true&strategy="+entry.Name); (got.kind == "backend-unavailable") != fenced {
+			t.Errorf("%s with a fence is answered with %d %s", entry.Name, got.status, got.text)
+		}
 	}
-	if refused != 6+len(denied) {
-		t.Errorf("%d strategies are refused, want the 6 that oversell and %v", refused, denied)
+	if refused != 6+len(unnoticed) {
+		t.Errorf("%d strategies are refused, want the 6 that oversell and %v", refused, unnoticed)
 	}
 	if got := do(r.owners(t, http.MethodPost, "/lab/faults", ownersToken)); got.status != http.StatusNotFound {
 		t.Errorf("the lab answers %d %s", got.status, got.text)
 	}
+}
+
+// An anonymous client of a shop buys, and neither chooses how nor learns more.
+func TestProductionLetsNoClientChoose(t *testing.T) {
+	r := startReplica(t, "--config", production, "--http-drain-delay=0s")
+	if !r.log.contains("requests may not choose a strategy") {
+		t.Error("the log does not tell that requests may not choose")
+	}
+	for query, want := range map[string]string{
+		"":                                     "",
+		"&strategy=sql-conditional&group=true": "",
+		"&strategy=sql-conditional":            "",
+		"&strategy=sql-version-lock":           "choice-refused",
+		"&strategy=naive":                      "choice-refused",
+		"&group=false":                         "choice-refused",
+	} {
+		got := r.buy(t, "goods_id=1"+query)
+		if got.kind != want || (want == "") != (got.status == http.StatusOK) {
+			t.Errorf("%q is answered with %d %s, want %q", query, got.status, got.text, want)
+		}
+		if strings.Contains(got.text, "remaining") || got.header.Get(handler.ReplicaHeader) != "" {
+			t.Errorf("%q is answered with %v %s", query, got.header, got.text)
+		}
+	}
+	if got := do(ask(t, http.MethodGet, r.URL+"/goods/1/audit")); got.kind != "not-found" {
+		t.Errorf("the audit is answered with %d %s", got.status, got.text)
+	}
+}
+
+// The Docker image listens on every address: there no request may ask for naive, as
+// here. What deduct.choose=auto is there, TestWhoMayChooseAStrategy tells.
+func TestNaiveCannotBeChosenWhereChoiceIsOff(t *testing.T) {
+	r := startReplica(t, "--deduct-choose=false")
+	if got := r.buy(t, "goods_id=1&strategy=naive"); got.status != http.StatusForbidden || got.kind != "choice-refused" {
+		t.Errorf("naive is answered with %d %s", got.status, got.text)
+	}
+	r.sells(t, "without a choice")
 }
 
 func TestProductionRefusesToStartWithoutWhatItNeeds(t *testing.T) {
@@ -54,6 +97,8 @@ func TestProductionRefusesToStartWithoutWhatItNeeds(t *testing.T) {
 		{"no token", []string{dsn}, []string{"production.yaml:", "admin.token"}},
 		{"no database", []string{"--admin-token=" + ownersToken}, []string{"database.dsn"}},
 		{"a default that is refused", []string{"--admin-token=" + ownersToken, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-strategy=mutex"}, []string{"deduct.strategy", "strategies.only_safe"}},
+		{"a fence without a lock", []string{"--admin-token=" + ownersToken, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-fence=true"}, []string{"deduct.fence", "sql-conditional"}},
+		{"a choice that is none", []string{dsn, "--admin-token=" + ownersToken, "--deduct-choose=maybe"}, []string{"deduct.choose", "auto or true or false"}},
 		{"a name that is none", []string{"--admin-token=" + ownersToken, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--strategies-deny=hope"}, []string{"strategies.deny", `"hope"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -90,6 +90,7 @@ func (l testLab) sellOn(t *testing.T, sales []*rollingSale, deed func()) {
 	defer stop()
 	var sellers sync.WaitGroup
 	for _, sale := range sales {
+		sale.told = make(map[string]string)
 		sellers.Go(func() {
 			if err := sale.sell(ctx, l.cluster.URL); err != nil {
 				t.Error(err)
@@ -110,7 +111,6 @@ func (l testLab) sellOn(t *testing.T, sales []*rollingSale, deed func()) {
 }
 
 func (s *rollingSale) sell(ctx context.Context, url string) (err error) {
-	s.told = make(map[string]string)
 	number := make([]int, s.clients)
 	s.result, err = load.Run(ctx, load.Plan{
 		URL: url, Strategy: s.strategy, Group: s.group, GoodsID: s.goods,

@@ -103,6 +103,9 @@ func serveWith(ctx context.Context, c config.Config, heard observation, open *cl
 	)))
 	heard.metrics.Watch(stateOf(ctx, c, catalogue, store, locks.Clients))
 	options.Catalogue, options.Inventory = catalogue, inventory
+	if !options.Choose {
+		log.InfoContext(ctx, "requests may not choose a strategy", "deduct.choose", c.Deduct.Choose, "http.listen", c.HTTP.Listen)
+	}
 	open.add("requests", func() error { return nil }) // listen ends them
 	return listen(ctx, c, log, options)
 }
@@ -120,7 +123,11 @@ func enforce(ctx context.Context, c config.Config, catalogue *service.Catalogue)
 	if err := catalogue.Enforce(service.Policy{OnlySafe: c.Strategies.OnlySafe, Deny: c.Strategies.Deny}); err != nil {
 		return usageError{err}
 	}
-	if _, err := catalogue.Service(c.Deduct.Strategy); err != nil {
+	err := catalogue.SetDefault(service.Mode{Strategy: c.Deduct.Strategy, Group: c.Deduct.Group, Fence: c.Deduct.Fence})
+	switch {
+	case errors.Is(err, service.ErrNotFenceable):
+		return usageError{fmt.Errorf("deduct.fence: %w", err)}
+	case err != nil:
 		return usageError{fmt.Errorf("deduct.strategy: %w", err)}
 	}
 	return catalogue.LookAtSwitches(ctx)
@@ -144,7 +151,7 @@ func strategyDeps(c config.Config, heard observation, store *repo.Store, locks l
 // handlerOptions are what the routes need, but for what they serve.
 func handlerOptions(ctx context.Context, c config.Config, heard observation) handler.Options {
 	return handler.Options{
-		Replica: c.Replica, DefaultStrategy: c.Deduct.Strategy, MaxBody: int64(c.HTTP.MaxBody), Log: heard.log,
+		Replica: c.Replica, Choose: c.MayChoose(), Reveal: c.HTTP.Reveal, MaxBody: int64(c.HTTP.MaxBody), Log: heard.log,
 		Timeout: c.Deduct.Timeout, AuditTimeout: c.Audit.Timeout,
 		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), TrustedProxies: c.HTTP.TrustedProxies,
 		Stopping: func() bool { return ctx.Err() != nil },

@@ -43,6 +43,7 @@ type HTTP struct {
 	IdleTimeout    time.Duration `key:"idle_timeout" default:"75s" doc:"how long a connection may be idle, at least 1s; longer than the balancer's"`
 	DrainDelay     time.Duration `key:"drain_delay" default:"0s" doc:"how long a replica that stops goes on serving while /readyz tells the balancer that it stops"`
 	Drain          time.Duration `key:"drain" default:"15s" doc:"how long requests in flight may take to end when the replica stops; then they are cancelled"`
+	Reveal         bool          `key:"reveal" default:"true" doc:"answer the public with the exact stock, the audit, and which replica sold with which token and times; the admin API always does"`
 }
 
 // Limit bounds how often somebody may ask this replica.
@@ -55,7 +56,7 @@ type Limit struct {
 
 // Strategies are those that this replica refuses.
 type Strategies struct {
-	OnlySafe bool     `key:"only_safe" default:"false" doc:"refuse every strategy that oversells, which is each that does not claim to be exclusive across replicas"`
+	OnlySafe bool     `key:"only_safe" default:"false" doc:"refuse every strategy that may oversell: each that is not exclusive across replicas, and, without a fence, each lock whose holder is not notified of a loss"`
 	Deny     []string `key:"deny" doc:"names of strategies to refuse, with commas between them"`
 }
 
@@ -83,7 +84,10 @@ type Database struct {
 
 // Deduct is how a purchase is served.
 type Deduct struct {
-	Strategy string        `key:"strategy" default:"sql-conditional" doc:"the strategy of a request that names none"`
+	Strategy string        `key:"strategy" default:"sql-conditional" doc:"the strategy where neither the request nor the item names one"`
+	Group    bool          `key:"group" default:"false" doc:"commit all waiting requests for an item in one transaction, where neither the request nor the item says"`
+	Fence    bool          `key:"fence" default:"false" doc:"have the store check the token of the lock, where neither the request nor the item says, and the strategy can be fenced"`
+	Choose   string        `key:"choose" default:"auto" doc:"whether public requests may name another strategy, group or fence than the item's: auto, true or false; auto is true where http.listen is on the loopback"`
 	Timeout  time.Duration `key:"timeout" default:"10s" doc:"longest time for one purchase; longer than lock.wait and database.lock_wait. MySQL ends a connection that is silent for 5s more"`
 }
 

@@ -47,18 +47,19 @@ func (p places) take() (free func(), err error) {
 	}
 }
 
-// sold is the answer to a purchase that was accepted.
+// sold is the answer to a purchase that was accepted. What is a pointer, and the
+// replica, is revealed or left out.
 type sold struct {
-	OrderID   string  `json:"order_id"`
-	GoodsID   int64   `json:"goods_id"`
-	Quantity  int64   `json:"quantity"`
-	Remaining int64   `json:"remaining"`
-	Strategy  string  `json:"strategy"`
-	Replica   string  `json:"replica"`
-	Token     uint64  `json:"token"`
-	CreatedAt string  `json:"created_at"`
-	WaitMS    float64 `json:"wait_ms"`
-	HoldMS    float64 `json:"hold_ms"`
+	OrderID   string   `json:"order_id"`
+	GoodsID   int64    `json:"goods_id"`
+	Quantity  int64    `json:"quantity"`
+	Remaining *int64   `json:"remaining,omitempty"`
+	Strategy  string   `json:"strategy"`
+	Replica   string   `json:"replica,omitempty"`
+	Token     *uint64  `json:"token,omitempty"`
+	CreatedAt string   `json:"created_at"`
+	WaitMS    *float64 `json:"wait_ms,omitempty"`
+	HoldMS    *float64 `json:"hold_ms,omitempty"`
 	// Durable is where the order is written down.
 	Durable stock.Durability `json:"durable"`
 }
@@ -79,11 +80,7 @@ func (s sale) deduct(c *gin.Context) {
 		UserID:    f.text("user_id", stock.MaxUserID),
 		Durable:   f.durability(),
 	}
-	name := f.text("strategy", 64)
-	if name == "" {
-		name = s.options.DefaultStrategy
-	}
-	group, fence := f.flag("group"), f.flag("fence")
+	asked := stock.Choice{Strategy: f.text("strategy", mostStrategy), Group: f.flagIfGiven("group"), Fence: f.flagIfGiven("fence")}
 	if err := f.err(); err != nil {
 		answer(c, err)
 		return
@@ -92,7 +89,7 @@ func (s sale) deduct(c *gin.Context) {
 	defer cancel()
 	outcome, err := s.options.Catalogue.Replay(ctx, goodsID, purchase)
 	if err == nil && !outcome.Replayed {
-		outcome, err = s.sell(ctx, goodsID, purchase, func() (*service.Service, error) { return s.service(name, group, fence) })
+		outcome, err = s.sell(ctx, goodsID, purchase, func() (*service.Service, error) { return s.service(goodsID, asked) })
 	}
 	if err != nil {
 		s.refuse(c, cmp.Or(outcome.Order.RequestID, key), err)
@@ -148,52 +145,28 @@ func (s sale) limitUser(id string) (wait time.Duration) {
 	return s.users.take(id, time.Now())
 }
 
-// service finds what sells: a strategy, grouped and fenced where that is asked
-// for.
-func (s sale) service(name string, group, fence bool) (*service.Service, error) {
-	found, err := s.options.Catalogue.Service(name)
-	if err != nil {
-		p := problemOf(err)
-		p.Strategies = s.options.Catalogue.Names()
-		why := "is not known"
-		if errors.Is(err, service.ErrStrategyRefused) {
-			why = "is refused here"
-		}
-		p.Errors = []fieldError{{"strategy", fmt.Sprintf("%q %s; allowed are those of GET /strategies that are available", name, why)}}
-		return nil, p
-	}
-	if group {
-		found = found.Grouped()
-	}
-	if !fence {
-		return found, nil
-	}
-	fenced, err := found.Fenced()
-	if err != nil {
-		return nil, invalid(fieldError{"fence", "cannot be true: " + name + " has no lock whose token the store could check; " +
-			"GET /strategies tells which are fenceable"})
-	}
-	return fenced, nil
-}
-
 // accept answers a purchase that was sold, now or before.
 func (s sale) accept(c *gin.Context, outcome stock.Outcome) {
 	if outcome.Replayed {
 		c.Header("Idempotency-Replayed", "true")
 	}
-	c.JSON(http.StatusOK, sold{
-		OrderID:   outcome.Order.ID,
-		GoodsID:   outcome.Order.GoodsID,
-		Quantity:  outcome.Order.Quantity,
-		Remaining: outcome.Order.Remaining,
-		Strategy:  outcome.Order.Strategy,
-		Replica:   outcome.Order.Replica,
-		Token:     outcome.Order.Token,
-		CreatedAt: timestamp(outcome.Order.CreatedAt),
-		WaitMS:    milliseconds(outcome.Wait),
-		HoldMS:    milliseconds(outcome.Hold),
-		Durable:   cmp.Or(outcome.Durable, stock.InSQL),
-	})
+	c.JSON(http.StatusOK, s.answerTo(outcome))
+}
+
+func (s sale) answerTo(o stock.Outcome) sold {
+	answer := sold{
+		OrderID:   o.Order.ID,
+		GoodsID:   o.Order.GoodsID,
+		Quantity:  o.Order.Quantity,
+		Strategy:  o.Order.Strategy,
+		CreatedAt: timestamp(o.Order.CreatedAt),
+		Durable:   cmp.Or(o.Durable, stock.InSQL),
+	}
+	if s.options.Reveal {
+		answer.Remaining, answer.Replica, answer.Token = &o.Order.Remaining, o.Order.Replica, &o.Order.Token
+		answer.WaitMS, answer.HoldMS = new(milliseconds(o.Wait)), new(milliseconds(o.Hold))
+	}
+	return answer
 }
 
 func (s sale) refuse(c *gin.Context, requestID string, err error) {

@@ -229,6 +229,23 @@ func (f *form) flag(name string) bool {
 	return v.text == "true"
 }
 
+// given tells whether at least one of the fields is there.
+func (f *form) given(names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, there := f.values[name]
+		return there
+	})
+}
+
+// flagIfGiven is flag for a field of which it matters whether it is there; nil: it is
+// not.
+func (f *form) flagIfGiven(name string) *bool {
+	if !f.given(name) {
+		return nil
+	}
+	return new(f.flag(name))
+}
+
 // oneOf reads one of several words.
 func (f *form) oneOf(name string, words ...string) string {
 	v, given := f.values[name]

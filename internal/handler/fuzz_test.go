@@ -38,8 +38,11 @@ func attacked(f *testing.F) handler.Options {
 	entries := slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name != "sql-conditional" })
 	catalogue := service.NewCatalogue(entries, strategy.Deps{Store: store, Group: strategy.Group{Batch: 5, Units: 1000, Queue: queue}}, 5*time.Second)
 	f.Cleanup(func() { _ = catalogue.Close() }) // the test is over
+	if err := catalogue.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
+		f.Fatal(err)
+	}
 	o := handler.Options{
-		Catalogue: catalogue, Inventory: service.NewInventory(store, catalogue), Replica: "replica-1", DefaultStrategy: "sql-conditional",
+		Catalogue: catalogue, Inventory: service.NewInventory(store, catalogue), Replica: "replica-1", Choose: true, Reveal: true,
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler), TrustedProxies: []string{"192.0.2.0/24"},
 		Limits: handler.Limits{User: handler.Rate{PerSecond: 1e6, Burst: 1e6}, Address: handler.Rate{PerSecond: 1e6, Burst: 1e6}},
 	}

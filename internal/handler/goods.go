@@ -25,7 +25,7 @@ func (g goods) read(c *gin.Context) {
 		return
 	}
 	row, err := g.options.Inventory.Goods(c.Request.Context(), id)
-	g.respond(c, http.StatusOK, row, err)
+	g.respondItem(c, http.StatusOK, row, err)
 }
 
 // audit serves GET /goods/:id/audit.
@@ -82,7 +82,7 @@ func (g goods) drift(c *gin.Context) {
 
 // create serves POST /goods of the owner.
 func (g goods) create(c *gin.Context) {
-	f, err := readForm(c.Request, "goods_id", "stock", "per_user")
+	f, err := readForm(c.Request, "goods_id", "stock", "per_user", "strategy", "group", "fence")
 	if err != nil {
 		answer(c, err)
 		return
@@ -90,34 +90,47 @@ func (g goods) create(c *gin.Context) {
 	id := f.whole("goods_id", 1, math.MaxInt64)
 	units := f.whole("stock", 0, stock.MaxStock)
 	perUser := f.wholeOr("per_user", 0, 0, stock.MaxPerUser)
+	choice := f.choice()(stock.Choice{})
 	key := f.idempotencyKey(c.Request)
 	if err := f.err(); err != nil {
 		answer(c, err)
 		return
 	}
-	row, err := g.options.Inventory.Create(c.Request.Context(), id, units, perUser, key)
-	g.respond(c, http.StatusCreated, row, err)
+	row, err := g.options.Inventory.Create(c.Request.Context(), id, units, perUser, choice, key)
+	g.respondItem(c, http.StatusCreated, row, g.wrongChoice(err))
 }
 
-// change serves PATCH /goods/:id of the owner: the limit of one buyer is all of a
-// goods that can be set.
+// change serves PATCH /goods/:id of the admin API.
 func (g goods) change(c *gin.Context) {
 	id, ok := goodsID(c)
 	if !ok {
 		return
 	}
-	f, err := readForm(c.Request, "per_user")
+	f, err := readForm(c.Request, "per_user", "strategy", "group", "fence")
 	if err != nil {
 		answer(c, err)
 		return
 	}
-	perUser := f.whole("per_user", 0, stock.MaxPerUser)
+	var change service.Change
+	if f.given("per_user") {
+		change.PerUser = new(f.whole("per_user", 0, stock.MaxPerUser))
+	}
+	if f.given("strategy", "group", "fence") {
+		change.Choice = f.choice()
+	}
+	if change.PerUser == nil && change.Choice == nil {
+		f.failf("per_user", "is missing, and so are strategy, group and fence; at least one of them must be given")
+	}
 	if err := f.err(); err != nil {
 		answer(c, err)
 		return
 	}
-	row, err := g.options.Inventory.SetLimit(c.Request.Context(), id, perUser)
-	g.respond(c, http.StatusOK, row, err)
+	row, err := g.options.Inventory.Change(c.Request.Context(), id, change)
+	if err == nil && change.Choice != nil {
+		_, mode := g.options.Catalogue.Mode(id, stock.Choice{})
+		g.options.Log.InfoContext(c.Request.Context(), "strategy of an item set", append(about(c), "goods", id, "mode", mode)...)
+	}
+	g.respondItem(c, http.StatusOK, row, g.wrongChoice(err))
 }
 
 // restock serves POST /goods/:id/restock of the owner.
@@ -138,7 +151,7 @@ func (g goods) restock(c *gin.Context) {
 		return
 	}
 	row, err := g.options.Inventory.Restock(c.Request.Context(), id, units, key)
-	g.respond(c, http.StatusOK, row, err)
+	g.respondItem(c, http.StatusOK, row, err)
 }
 
 // recall serves POST /goods/:id/recall of the owner.
@@ -185,6 +198,37 @@ func respond(c *gin.Context, log *slog.Logger, status int, body any, err error) 
 		return
 	}
 	c.JSON(status, body)
+}
+
+// item is what is answered of an item.
+type item struct {
+	stock.Goods
+	stock.Choice
+
+	Available bool `json:"available"`
+}
+
+func (g goods) respondItem(c *gin.Context, status int, row stock.Goods, err error) {
+	g.respond(c, status, item{row, g.options.Catalogue.Choice(row.ID), row.Stock > 0}, err)
+}
+
+// concealedItem is what a buyer learns of an item where the stock is not revealed.
+type concealedItem struct {
+	GoodsID int64 `json:"goods_id"`
+	PerUser int64 `json:"per_user"`
+	stock.Choice
+
+	Available bool `json:"available"`
+}
+
+// readConcealed serves GET /goods/:id where the stock is not revealed.
+func (g goods) readConcealed(c *gin.Context) {
+	id, ok := goodsID(c)
+	if !ok {
+		return
+	}
+	row, err := g.options.Inventory.Goods(c.Request.Context(), id)
+	g.respond(c, http.StatusOK, concealedItem{row.ID, row.PerUser, g.options.Catalogue.Choice(id), row.Stock > 0}, err)
 }
 
 // goodsID reads the path; where it is wrong it has answered already.

@@ -20,8 +20,10 @@ type Options struct {
 	Inventory *service.Inventory
 	// Replica names this process in answers.
 	Replica string
-	// DefaultStrategy sells where a request names none.
-	DefaultStrategy string
+	// Choose lets purchases ask for another strategy, group or fence than the item's.
+	Choose bool
+	// Reveal has the public API tell what a buyer need not know: see http.reveal.
+	Reveal bool
 	// MaxBody bounds the body of a request, in bytes.
 	MaxBody int64
 	// Timeout bounds every request but a purchase, which its service bounds, and a full
@@ -37,8 +39,6 @@ type Options struct {
 	// TrustedProxies are the addresses and networks whose X-Forwarded-For tells
 	// who a client is; nobody's where it is empty. They must be well formed.
 	TrustedProxies []string
-	// Reveal has answers of the public API show what a client need not know.
-	Reveal bool
 	// Stopping tells that the replica is about to stop; nil: it never is.
 	Stopping func() bool
 	Log      *slog.Logger
@@ -57,18 +57,19 @@ type Options struct {
 // Public returns the routes for buyers.
 func Public(o Options) http.Handler {
 	sale := sale{options: o, places: newPlaces(o.MaxDeductions), users: newLimiter(o.Limits.User)}
-	goods := goods{options: o}
+	goods, orders := goods{options: o}, orders{options: o}
 	engine := engine(o, public)
 	buyers := engine.Group("/", limitAddresses(newLimiter(o.Limits.Address), o.heard()))
 	buyers.POST("/deduct", sale.deduct)
-	orders := orders{options: o}
 	buyers.GET("/orders", within(o.Timeout, orders.find))
+	buyers.GET("/strategies", within(o.Timeout, sale.strategies))
 	if o.Reveal {
 		buyers.GET("/orders/:id", within(o.Timeout, orders.read))
+		buyers.GET("/goods/:id", within(o.Timeout, goods.read))
+		buyers.GET("/goods/:id/audit", within(o.Timeout, goods.audit))
+	} else {
+		buyers.GET("/goods/:id", within(o.Timeout, goods.readConcealed))
 	}
-	buyers.GET("/strategies", within(o.Timeout, sale.strategies))
-	buyers.GET("/goods/:id", within(o.Timeout, goods.read))
-	buyers.GET("/goods/:id/audit", within(o.Timeout, goods.audit))
 	buyers.GET("/openapi.yaml", description)
 	engine.GET("/healthz", healthz)
 	engine.GET("/readyz", within(o.Timeout, goods.readyz))
@@ -78,7 +79,8 @@ func Public(o Options) http.Handler {
 // Admin returns the routes for the owner, every one of them behind a bearer
 // token. The token must not be empty.
 func Admin(o Options, token string) http.Handler {
-	sale, goods := sale{options: o}, goods{options: o}
+	o.Reveal = true
+	sale, goods, orders := sale{options: o}, goods{options: o}, orders{options: o, private: true}
 	engine := engine(o, admin)
 	engine.GET("/healthz", healthz)
 	owner := engine.Group("/", bearer(token))
@@ -89,7 +91,6 @@ func Admin(o Options, token string) http.Handler {
 	owner.PATCH("/goods/:id", within(o.Timeout, goods.change))
 	owner.GET("/goods/:id/audit", goods.auditForOwner)
 	owner.GET("/goods/:id/drift", within(o.Timeout, goods.drift))
-	orders := orders{options: o, private: true}
 	owner.GET("/orders", within(o.Timeout, orders.findOrList))
 	owner.GET("/orders/:id", within(o.Timeout, orders.read))
 	owner.GET("/strategies", within(o.Timeout, sale.strategies))
@@ -117,7 +118,11 @@ func engine(o Options, listener string) *gin.Engine {
 	if err := e.SetTrustedProxies(o.TrustedProxies); err != nil {
 		panic(err) // the configuration has been checked
 	}
-	e.Use(observed(o.heard(), listener), named(o.Replica), identify(), follow(o.Tracer), record(o.Log), recovery(o.Log, o.heard()),
+	replica := o.Replica
+	if listener == public && !o.Reveal {
+		replica = ""
+	}
+	e.Use(observed(o.heard(), listener), named(replica), identify(), follow(o.Tracer), record(o.Log), recovery(o.Log, o.heard()),
 		closing(o.Stopping), limitBody(o.MaxBody))
 	e.NoRoute(func(c *gin.Context) {
 		answer(c, newProblem(http.StatusNotFound, "not-found", "Nothing here").

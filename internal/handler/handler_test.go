@@ -89,9 +89,12 @@ func serveHot(t *testing.T, d *servers.Database, locks lock.Deps, entries []stra
 			t.Log(err) // a server that the test has ended cannot be told
 		}
 	})
+	if err := catalogue.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
+		t.Fatal(err)
+	}
 	options := handler.Options{
 		Catalogue: catalogue,
-		Inventory: service.NewInventory(store, catalogue), Replica: "replica-1", DefaultStrategy: "sql-conditional",
+		Inventory: service.NewInventory(store, catalogue), Replica: "replica-1", Choose: true, Reveal: true,
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler),
 	}
 	a := api{public: httptest.NewServer(handler.Public(options)), admin: httptest.NewServer(handler.Admin(options, token)), options: options, store: store}

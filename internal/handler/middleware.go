@@ -102,10 +102,13 @@ func closing(stopping func() bool) gin.HandlerFunc {
 // ReplicaHeader names in every answer the replica that gave it.
 const ReplicaHeader = "X-Stockd-Replica"
 
-// named has every answer tell whose it is, those of problems included.
+// named has every answer tell whose it is, those of problems included. Without a name
+// none does.
 func named(replica string) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		c.Header(ReplicaHeader, replica)
+		if replica != "" {
+			c.Header(ReplicaHeader, replica)
+		}
 		c.Next()
 	}
 }

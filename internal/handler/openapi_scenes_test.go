@@ -94,6 +94,8 @@ func requests() map[string]string {
 		"/orders invalid-request":             "/orders?colour=red",
 		"/orders/{id} unknown-order":          "/orders/404404",
 		"/orders/{id} invalid-request":        "/orders/3?colour=red",
+		"/goods strategy-refused":             "/goods?goods_id=3004&stock=1&strategy=" + refusedHere,
+		"/goods/{id} strategy-refused":        "/goods/1?strategy=" + refusedHere,
 		"/goods goods-exist":                  "/goods?goods_id=1&stock=1",
 		"/goods key-reused":                   "/goods?goods_id=3003&stock=1",
 		"/goods/{id}/restock stock-limit":     "/goods/1/restock?quantity=1000000000000",
@@ -119,6 +121,9 @@ type sceneServer struct {
 
 func sceneOfAServer() map[string]sceneServer {
 	return map[string]sceneServer{
+		"choice-refused": {options: func(o *handler.Options) { o.Choose = false }, request: func(r *http.Request) {
+			r.URL.RawQuery = "strategy=naive"
+		}},
 		"unauthorized": {listener: owner, request: func(r *http.Request) { r.Header.Del("Authorization") }},
 		"rate-limited": {listener: buyers, before: 1, options: func(o *handler.Options) {
 			o.Limits.Address = handler.Rate{PerSecond: onceOnly, Burst: 1}

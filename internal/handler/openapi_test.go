@@ -192,7 +192,7 @@ func TestTheJudgeSees(t *testing.T) {
 	r := request(t, http.MethodGet, "http://replica/goods/1", "", "")
 	good := func() apitest.Answer {
 		return apitest.Answer{
-			Status: http.StatusOK, Body: []byte(`{"goods_id": 1, "stock": 1, "version": 0, "fence": 0, "per_user": 0}`),
+			Status: http.StatusOK, Body: []byte(`{"goods_id": 1, "stock": 1, "version": 0, "fence": 0, "per_user": 0, "available": true}`),
 			Header: http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"1"}, "X-Stockd-Replica": {"replica-1"}},
 		}
 	}
@@ -208,7 +208,7 @@ func TestTheJudgeSees(t *testing.T) {
 			a.Body = []byte(strings.Replace(string(a.Body), `"stock": 1`, `"stock": "1"`, 1))
 		},
 		"a status":                 func(a *apitest.Answer) { a.Status = http.StatusAccepted },
-		"a header that is missing": func(a *apitest.Answer) { delete(a.Header, "X-Stockd-Replica") },
+		"a header that is missing": func(a *apitest.Answer) { delete(a.Header, "X-Request-Id") },
 		"a type of body":           func(a *apitest.Answer) { a.Header.Set("Content-Type", "text/html") },
 		"a problem of another status": func(a *apitest.Answer) {
 			a.Status, a.Body = http.StatusNotFound, []byte(`{"type": "urn:stockd:problem:busy", "title": "t", "status": 404, "instance": "urn:stockd:request:1"}`)

@@ -18,7 +18,8 @@ type orders struct {
 	private bool // for the admin API, which shows who bought
 }
 
-// orderBody is an order as GET /orders shows it.
+// orderBody is an order as GET /orders shows it. What is a pointer, and the replica, is
+// revealed or left out.
 type orderBody struct {
 	OrderID   string           `json:"order_id"`
 	GoodsID   int64            `json:"goods_id"`
@@ -26,9 +27,9 @@ type orderBody struct {
 	RequestID string           `json:"request_id"`
 	UserID    string           `json:"user_id,omitempty"`
 	Strategy  string           `json:"strategy"`
-	Replica   string           `json:"replica"`
-	Token     uint64           `json:"token"`
-	Remaining int64            `json:"remaining"`
+	Replica   string           `json:"replica,omitempty"`
+	Token     *uint64          `json:"token,omitempty"`
+	Remaining *int64           `json:"remaining,omitempty"`
 	Durable   stock.Durability `json:"durable"`
 	CreatedAt string           `json:"created_at"`
 }
@@ -36,8 +37,10 @@ type orderBody struct {
 func (o orders) body(order stock.Order, durable stock.Durability) orderBody {
 	body := orderBody{
 		OrderID: order.ID, GoodsID: order.GoodsID, Quantity: order.Quantity, RequestID: order.RequestID,
-		Strategy: order.Strategy, Replica: order.Replica, Token: order.Token, Remaining: order.Remaining,
-		Durable: durable, CreatedAt: timestamp(order.CreatedAt),
+		Strategy: order.Strategy, Durable: durable, CreatedAt: timestamp(order.CreatedAt),
+	}
+	if o.options.Reveal {
+		body.Replica, body.Token, body.Remaining = order.Replica, &order.Token, &order.Remaining
 	}
 	if o.private {
 		body.UserID = order.UserID

@@ -79,6 +79,7 @@ func problems() []struct {
 		{stock.ErrKeyReused, http.StatusUnprocessableEntity, "key-reused", "The idempotency key was used for something else"},
 		{service.ErrUnknownStrategy, http.StatusBadRequest, "unknown-strategy", "There is no such strategy"},
 		{service.ErrStrategyRefused, http.StatusForbidden, "strategy-refused", "This strategy is not used here"},
+		{errChoiceRefused, http.StatusForbidden, "choice-refused", "The strategy is the item's"},
 		{stock.ErrUnknownOutcome, unavailable, "outcome-unknown", "It is not known whether this happened"},
 		{stock.ErrFenced, unavailable, "fenced", "A later holder of the lock was there first"},
 		{stock.ErrLeaseLost, unavailable, "lease-lost", "The lock was lost before the write"},

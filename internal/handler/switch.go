@@ -42,7 +42,8 @@ func (s sale) switchStrategy(c *gin.Context) {
 		answer(c, p)
 		return
 	}
-	s.options.Log.WarnContext(c.Request.Context(), "strategy switched", append(about(c), "strategy", to.Name, "enabled", to.Enabled, "reason", to.Reason)...)
+	s.options.Log.WarnContext(c.Request.Context(), "strategy switched", append(about(c), "strategy", to.Name, "enabled", to.Enabled, "reason", to.Reason,
+		"items", s.options.Catalogue.ItemsThrough(to.Name))...)
 	c.JSON(http.StatusOK, to)
 }
 
@@ -51,7 +52,7 @@ func (s sale) switchTo(c *gin.Context, to switched) error {
 	switch {
 	case to.Enabled:
 		return s.options.Catalogue.SwitchOn(ctx, to.Name)
-	case to.Name == s.options.DefaultStrategy:
+	case to.Name == s.options.Catalogue.Default().Strategy:
 		return newProblem(http.StatusConflict, "default-strategy", "Purchases that name no strategy need this one").
 			detail("%s is deduct.strategy of this replica: it cannot be switched off", to.Name)
 	default:

@@ -48,11 +48,20 @@ func (s *Store) CreateGoods(ctx context.Context, goodsID, units int64, requestID
 // CreateLimited makes one of which a buyer may have so many units, 1 to
 // stock.MaxPerUser, or any number where that is 0.
 func (s *Store) CreateLimited(ctx context.Context, goodsID, units, perUser int64, requestID string) error {
+	return s.CreateChosen(ctx, goodsID, units, perUser, stock.Choice{}, requestID)
+}
+
+// CreateChosen is CreateLimited of an item with its own strategy.
+func (s *Store) CreateChosen(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice, requestID string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		row := &goodsRow{GoodsID: goodsID, Stock: units, PerUser: perUser}
 		err := s.fault(ctx, "create goods", tx.db.Create(row).Error)
 		if errors.Is(err, stock.ErrDuplicateRequest) {
 			return fmt.Errorf("goods %d: %w", goodsID, stock.ErrGoodsExist)
+		}
+		if err == nil && choice != (stock.Choice{}) {
+			own := &goodsStrategy{GoodsID: goodsID, Strategy: choice.Strategy, Grouped: choice.Group, Fenced: choice.Fence}
+			err = s.fault(ctx, "create the strategy of an item", tx.db.Create(own).Error)
 		}
 		if err != nil || units == 0 {
 			return err

@@ -34,6 +34,7 @@ type Catalogue struct {
 	switches *switches
 	gathered *gathered
 	timeout  time.Duration // of a deduction
+	standard Mode
 	log      *slog.Logger
 }
 
@@ -110,42 +111,6 @@ func (s *Service) setFenced(fenced *Service) {
 	s.grouped.fenced, fenced.grouped.fenced = fenced.grouped, fenced.grouped
 }
 
-// Service finds a strategy by its name. ErrUnknownStrategy and
-// ErrStrategyRefused tell why there is none.
-func (c *Catalogue) Service(name string) (*Service, error) {
-	s, known := c.byName[name]
-	if !known {
-		return nil, fmt.Errorf("%w: %q", ErrUnknownStrategy, name)
-	}
-	if why := c.refusal(s); why != "" {
-		return nil, fmt.Errorf("%w: %s, because %s", ErrStrategyRefused, name, why)
-	}
-	return s, nil
-}
-
-// refusal is why the owner does not want a strategy used: by the configuration of
-// this replica, or by a switch. It is empty where he does.
-func (c *Catalogue) refusal(s *Service) string {
-	if s.refused != "" {
-		return s.refused
-	}
-	if reason, off := c.switches.reason(s.entry.Name); off {
-		return "it is switched off: " + reason
-	}
-	return ""
-}
-
-// Names lists the strategies that are not refused, in the registry's order.
-func (c *Catalogue) Names() []string {
-	names := make([]string, 0, len(c.services))
-	for _, s := range c.services {
-		if c.refusal(s) == "" {
-			names = append(names, s.entry.Name)
-		}
-	}
-	return names
-}
-
 // Description is a strategy as GET /strategies shows it.
 type Description struct {
 	Name    string          `json:"name"`
@@ -158,6 +123,8 @@ type Description struct {
 	// Enabled tells whether it is not refused, neither by the configuration of this
 	// replica nor by a switch.
 	Enabled bool `json:"enabled"`
+	// RequiresFence tells that it is refused without fence=true.
+	RequiresFence bool `json:"requires_fence,omitempty"`
 	// Available tells whether it is enabled, and every backend that it needs answers
 	// now.
 	Available bool `json:"available"`
@@ -179,8 +146,10 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 			Needs: []string{c.store.Dialect()}, Claims: s.entry.Claims, Damage: s.entry.Damage,
 			Enabled: true, Available: true, Note: caveat.Words, Hidden: caveat.Hides,
 		}
-		if why := c.refusal(s); why != "" {
+		if why := c.refusal(s, s.fenced != nil); why != "" {
 			list[i].Enabled, list[i].Available, list[i].Note = false, false, "refused here: "+why
+		} else if why := c.refusal(s, false); why != "" {
+			list[i].RequiresFence, list[i].Note = true, "refused here without fence=true: "+why
 		}
 		for _, need := range append([]lock.Backend{lock.Database}, s.entry.Needs...) {
 			if need != lock.Database && need != lock.MySQL {

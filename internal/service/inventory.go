@@ -116,21 +116,30 @@ func (i *Inventory) KeepTotals(ctx context.Context, failed func(error)) {
 
 // Create makes a goods with its first units, 0 to stock.MaxStock, of which one buyer may
 // have perUser, 1 to stock.MaxPerUser, or any number where that is 0. A key that created
-// it before makes nothing, and sets no other limit. stock.ErrGoodsExist: it was created
-// otherwise.
-func (i *Inventory) Create(ctx context.Context, goodsID, units, perUser int64, key string) (stock.Goods, error) {
+// it before makes nothing, and sets no other limit or strategy. stock.ErrGoodsExist: it
+// was created otherwise. ErrUnknownStrategy, ErrStrategyRefused, ErrNotFenceable: the
+// choice cannot be, and nothing was created.
+func (i *Inventory) Create(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice, key string) (stock.Goods, error) {
 	requestID, err := requestID(key)
 	if err != nil {
 		return stock.Goods{}, err
 	}
-	err = i.store.CreateLimited(ctx, goodsID, units, perUser, requestID)
+	if choice != (stock.Choice{}) {
+		if err := i.catalogue.check(choice); err != nil {
+			return stock.Goods{}, err
+		}
+	}
+	err = i.store.CreateChosen(ctx, goodsID, units, perUser, choice, requestID)
 	if errors.Is(err, stock.ErrGoodsExist) || errors.Is(err, stock.ErrDuplicateRequest) {
 		err = i.excuse(ctx, err, goodsID, units, key)
 	}
 	if err != nil {
 		return stock.Goods{}, err
 	}
-	return i.changed(ctx, goodsID, "the item was created", nil)
+	if choice != (stock.Choice{}) {
+		err = i.catalogue.LookAtSwitches(ctx)
+	}
+	return i.changed(ctx, goodsID, "the item was created", err)
 }
 
 // Restock adds units. A key that was restocked under before adds nothing.
@@ -189,6 +198,47 @@ func (i *Inventory) SetLimit(ctx context.Context, goodsID, perUser int64) (stock
 		return stock.Goods{}, err
 	}
 	return i.changed(ctx, goodsID, "the limit was set", nil)
+}
+
+// Change is what is changed of an item; what is nil stays as it is.
+type Change struct {
+	PerUser *int64
+	// Choice makes the new choice of the old one.
+	Choice func(stock.Choice) stock.Choice
+}
+
+// Change changes an item. Making the same change again changes nothing. The choice holds
+// on this replica at once and on the others within about a second; purchases in flight
+// end as they began. ErrUnknownStrategy, ErrStrategyRefused, ErrNotFenceable: the choice
+// cannot be, and nothing was changed. stock.ErrUnknownOutcome is as with SetLimit.
+func (i *Inventory) Change(ctx context.Context, goodsID int64, c Change) (stock.Goods, error) {
+	if c.Choice != nil {
+		if err := i.choose(ctx, goodsID, c.Choice); err != nil {
+			return stock.Goods{}, err
+		}
+	}
+	if c.PerUser == nil {
+		return i.changed(ctx, goodsID, "the strategy was set", nil)
+	}
+	goods, err := i.SetLimit(ctx, goodsID, *c.PerUser)
+	if err != nil && c.Choice != nil && !errors.Is(err, stock.ErrUnknownOutcome) {
+		err = fmt.Errorf("%w: the strategy was set: %w", stock.ErrUnknownOutcome, err)
+	}
+	return goods, err
+}
+
+func (i *Inventory) choose(ctx context.Context, goodsID int64, change func(stock.Choice) stock.Choice) error {
+	err := i.store.ChangeChoice(ctx, goodsID, func(before stock.Choice) (stock.Choice, error) {
+		after := change(before)
+		return after, i.catalogue.check(after)
+	})
+	if err != nil {
+		return err
+	}
+	if err := i.catalogue.LookAtSwitches(ctx); err != nil {
+		return fmt.Errorf("%w: the strategy was set: %w", stock.ErrUnknownOutcome, err)
+	}
+	return nil
 }
 
 const (

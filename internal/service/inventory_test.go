@@ -46,7 +46,7 @@ func TestARestockReachesTheCopiesOfACancelledRequest(t *testing.T) {
 				}
 			})
 			inventory := service.NewInventory(store, catalogue)
-			if _, err := inventory.Create(ctx, 1, 1, 0, ""); err != nil {
+			if _, err := inventory.Create(ctx, 1, 1, 0, stock.Choice{}, ""); err != nil {
 				t.Fatal(err)
 			}
 			sv, err := catalogue.Service(name)

@@ -10,7 +10,7 @@ var ErrStrategyRefused = errors.New("strategy is refused here")
 
 // Policy is which strategies the owner does not want used.
 type Policy struct {
-	// OnlySafe refuses what does not claim to be exclusive across replicas.
+	// OnlySafe refuses what is not Claims.Safe: some strategies only without a fence.
 	OnlySafe bool
 	// Deny refuses by name.
 	Deny []string
@@ -30,7 +30,11 @@ func (c *Catalogue) Enforce(p Policy) error {
 		s.refused = "strategies.deny names it"
 	}
 	for _, s := range c.services {
-		if p.OnlySafe && !s.entry.Claims.ExclusiveAcrossReplicas {
+		switch claims := s.entry.Claims; {
+		case !p.OnlySafe || claims.Safe(false):
+		case claims.Safe(true):
+			s.refusedUnfenced = "strategies.only_safe is set, and without fence=true a holder that has lost its lock unnoticed overwrites sales"
+		default:
 			s.refused = "strategies.only_safe is set, and it does not claim to be exclusive across replicas"
 		}
 	}

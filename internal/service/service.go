@@ -28,7 +28,9 @@ type Service struct {
 	timeout  time.Duration
 	recalls  *recaller
 	heard    strategy.Observer
-	refused  string // why the configuration refuses it; empty: it does not
+	// refused is why the configuration refuses it, and refusedUnfenced why it does so
+	// only without a fence; empty: it does not.
+	refused, refusedUnfenced string
 	// The same service with a modifier; both may be itself. fenced is nil where
 	// there is no lock.
 	fenced, grouped *Service

@@ -59,7 +59,7 @@ const copiesWait = 45 * time.Second
 // create makes a goods of the strategy's own.
 func (s shop) create(t *testing.T, goodsID, units int64) {
 	t.Helper()
-	if _, err := s.inventory.Create(t.Context(), goodsID, units, 0, ""); err != nil {
+	if _, err := s.inventory.Create(t.Context(), goodsID, units, 0, stock.Choice{}, ""); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -251,7 +251,7 @@ func TestAnUnknownOutcomeTellsWhatToSendAgain(t *testing.T) {
 func TestAKeyOfTheOwnerIsNoKeyOfABuyer(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := open(t, d, 1)
-		if _, err := s.inventory.Create(t.Context(), 1, 5, 0, "delivery-1"); err != nil {
+		if _, err := s.inventory.Create(t.Context(), 1, 5, 0, stock.Choice{}, "delivery-1"); err != nil {
 			t.Fatal(err)
 		}
 		_, err := s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), 1, keyed("delivery-1", 5))
@@ -266,7 +266,7 @@ func TestTheOwnersKeysAreRememberedToo(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := open(t, d, 1)
 		for range 2 {
-			if goods, err := s.inventory.Create(t.Context(), 1, 5, 0, "first"); err != nil || goods.Stock != 5 {
+			if goods, err := s.inventory.Create(t.Context(), 1, 5, 0, stock.Choice{}, "first"); err != nil || goods.Stock != 5 {
 				t.Errorf("create: %+v, %v, want 5", goods, err)
 			}
 		}
@@ -278,7 +278,7 @@ func TestTheOwnersKeysAreRememberedToo(t *testing.T) {
 		if _, err := s.inventory.Restock(t.Context(), 1, 4, "second"); !errors.Is(err, stock.ErrKeyReused) {
 			t.Errorf("restock of another quantity: %v, want %v", err, stock.ErrKeyReused)
 		}
-		if _, err := s.inventory.Create(t.Context(), 1, 5, 0, ""); !errors.Is(err, stock.ErrGoodsExist) {
+		if _, err := s.inventory.Create(t.Context(), 1, 5, 0, stock.Choice{}, ""); !errors.Is(err, stock.ErrGoodsExist) {
 			t.Errorf("create without a key: %v, want %v", err, stock.ErrGoodsExist)
 		}
 	})

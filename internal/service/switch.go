@@ -14,16 +14,18 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// switchesEvery is the pause between two looks at what was switched off through
-// another replica.
-const switchesEvery = time.Second
+// switchesEvery is the pause between two looks at what was changed through another
+// replica. A look that takes half a second itself still ends within a second.
+const switchesEvery = 500 * time.Millisecond
 
-// switches are the strategies that the owner has switched off on all replicas, as
-// far as this one knows. The request path reads one pointer.
+// switches are the strategies that the owner has switched off on all replicas, and the
+// choices of items, as far as this replica knows. The request path reads one pointer of
+// each.
 type switches struct {
-	store *repo.Store
-	turn  chan struct{} // holds one element during a look: one that began earlier must not be kept after a later one
-	off   atomic.Pointer[map[string]string]
+	store   *repo.Store
+	turn    chan struct{} // holds one element during a look: one that began earlier must not be kept after a later one
+	off     atomic.Pointer[map[string]string]
+	choices atomic.Pointer[map[int64]stock.Choice]
 }
 
 func newSwitches(store *repo.Store) *switches {
@@ -40,7 +42,15 @@ func (s *switches) reason(name string) (reason string, off bool) {
 	return reason, off
 }
 
-// look reads what is switched off. Where that fails, what was known stands.
+// choice is that of an item; without one it is the zero Choice.
+func (s *switches) choice(goodsID int64) stock.Choice {
+	if known := s.choices.Load(); known != nil {
+		return (*known)[goodsID]
+	}
+	return stock.Choice{}
+}
+
+// look reads what is switched off, and the choices of items. Where that fails, what was known stands.
 func (s *switches) look(ctx context.Context) (changed bool, err error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -52,12 +62,17 @@ func (s *switches) look(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	choices, err := s.store.Choices(ctx)
+	if err != nil {
+		return false, err
+	}
+	s.choices.Store(&choices)
 	before := s.off.Swap(&off)
 	return before != nil && !maps.Equal(*before, off), nil
 }
 
-// LookAtSwitches learns what the owner has switched off on all replicas. It is
-// called before anything is sold.
+// LookAtSwitches learns what is switched off on all replicas, and the choices of items.
+// It is called before anything is sold.
 func (c *Catalogue) LookAtSwitches(ctx context.Context) error {
 	_, err := c.switches.look(ctx)
 	return err

@@ -10,6 +10,8 @@ package client
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -30,16 +32,24 @@ type Client struct {
 	Tries int
 }
 
-// Goods is what is in stock of a goods.
+// Goods is what is in stock of an item. Where the stockd conceals it from the public
+// (http.reveal), Stock, Version and Fence are 0, and Available is what there is.
 type Goods struct {
 	ID    int64 `json:"goods_id"`
 	Stock int64 `json:"stock"`
+	// Available tells that units are left.
+	Available bool `json:"available"`
 	// Version grows with every write of the goods.
 	Version int64 `json:"version"`
 	// Fence is the highest fencing token that has claimed it.
 	Fence uint64 `json:"fence"`
 	// PerUser is how many units one buyer may have; 0 for any number.
 	PerUser int64 `json:"per_user"`
+	// Strategy, Group and Fenced are how the item is sold where a purchase does not say:
+	// what is empty or nil is as the stockd is configured.
+	Strategy string `json:"strategy"`
+	Group    *bool  `json:"group"`
+	Fenced   *bool  `json:"fenced"`
 }
 
 // Goods reads a goods. ErrUnknownGoods: there is none.
@@ -79,9 +89,13 @@ type Buyers struct {
 	BeyondLimit int64 `json:"beyond_limit"`
 }
 
-// Audit asks for the audit of a goods. ErrUnknownGoods: there is none.
+// Audit asks for the audit of an item. ErrUnknownGoods: there is none. ErrConcealed: the
+// stockd does not audit for the public, and AuditInFull does.
 func (c Client) Audit(ctx context.Context, goodsID int64) (audit Audit, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, url: c.URL + goodsPath(goodsID) + "/audit", into: &audit})
+	if p, ok := errors.AsType[*Problem](err); ok && p.Code == "not-found" {
+		err = fmt.Errorf("%w: %w", ErrConcealed, err)
+	}
 	return audit, err
 }
 
@@ -97,7 +111,10 @@ type Strategy struct {
 	Damage string `json:"damage"`
 	// Enabled tells that the owner wants it used, Available that it is and that every
 	// backend it needs answers; Note is why not.
-	Enabled   bool   `json:"enabled"`
+	Enabled bool `json:"enabled"`
+	// RequiresFence tells that it is refused without Purchase.Fence.
+	RequiresFence bool `json:"requires_fence"`
+
 	Available bool   `json:"available"`
 	Note      string `json:"note"`
 	// Hidden tells that what it is there to show cannot be seen on this database.

@@ -19,10 +19,11 @@ type Purchase struct {
 	Quantity int64 `json:"quantity,omitempty"`
 	// UserID is who buys, up to 64 characters; limits of one buyer need it.
 	UserID string `json:"user_id,omitempty"`
-	// Strategy sells; the stockd's default where it is empty.
+	// Strategy sells; the item's own where it is empty, else the stockd's default. Many a
+	// stockd answers ErrChoiceRefused to any other: leave it, Group and Fence alone.
 	Strategy string `json:"strategy,omitempty"`
-	// Group lets purchases that wait for the same goods be made one batch, and Fence
-	// has the store check the token of the lock.
+	// Group commits all waiting purchases of an item in one transaction, and Fence has
+	// the store check the token of the lock; false is as the item has it.
 	Group bool `json:"group,omitempty"`
 	Fence bool `json:"fence,omitempty"`
 	// Durable is what is waited for: InRedis or InSQL; empty is InRedis.
@@ -35,7 +36,8 @@ const (
 	InSQL   = "sql"   // the ledger has it
 )
 
-// Sale is a purchase that was accepted.
+// Sale is a purchase that was accepted. Where the stockd conceals them from the public
+// (http.reveal), Remaining, Replica, Token, WaitMS and HoldMS are empty.
 type Sale struct {
 	// RequestID is that of the purchase.
 	RequestID string `json:"-"`

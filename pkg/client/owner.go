@@ -33,6 +33,24 @@ func (c Client) Limit(ctx context.Context, goodsID, perUser int64) (goods Goods,
 	return goods, err
 }
 
+// Choice is how an item is sold where a purchase does not say: what is empty or nil is as
+// the stockd is configured.
+type Choice struct {
+	Strategy string `json:"strategy"`
+	Group    *bool  `json:"group"`
+	Fence    *bool  `json:"fence"`
+}
+
+// Choose sets how an item is sold, as the admin: through the stockd that is asked at
+// once, through the others within about a second. ErrUnknownGoods, ErrRefused,
+// ErrInvalid: nothing was set.
+func (c Client) Choose(ctx context.Context, goodsID int64, choice Choice) (goods Goods, err error) {
+	err = c.do(ctx, call{
+		method: http.MethodPatch, url: c.AdminURL + goodsPath(goodsID), token: c.Token, body: choice, into: &goods,
+	})
+	return goods, err
+}
+
 // Restock adds units to a goods, as its owner. Under a requestID it happens once; one
 // is made where it is empty. ErrUnknownGoods, ErrStockLimit: nothing was added.
 func (c Client) Restock(ctx context.Context, goodsID, units int64, requestID string) (goods Goods, err error) {

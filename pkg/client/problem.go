@@ -38,6 +38,11 @@ var (
 	ErrUnknownStrategy = errors.New("unknown strategy")
 	// ErrRefused: the owner does not want the strategy used.
 	ErrRefused = errors.New("strategy refused")
+	// ErrChoiceRefused: purchases may not ask for another strategy, group or fence than
+	// their item has.
+	ErrChoiceRefused = errors.New("choice refused")
+	// ErrConcealed: the stockd does not tell the public.
+	ErrConcealed = errors.New("concealed from the public")
 	// ErrDefaultStrategy: the default cannot be switched off.
 	ErrDefaultStrategy = errors.New("default strategy")
 	// ErrInvalid: the request is wrong, as Problem.Errors tells.
@@ -66,6 +71,7 @@ func kindOf(code string) error {
 		"key-reused":          ErrKeyReused,
 		"unknown-strategy":    ErrUnknownStrategy,
 		"strategy-refused":    ErrRefused,
+		"choice-refused":      ErrChoiceRefused,
 		"default-strategy":    ErrDefaultStrategy,
 		"invalid-request":     ErrInvalid,
 		"unauthorized":        ErrUnauthorized,

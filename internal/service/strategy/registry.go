@@ -126,6 +126,15 @@ func (c Claims) Exclusive(replicas int) bool {
 	return c.ExclusiveInProcess
 }
 
+// Safe tells whether the strategy never oversells on any number of replicas, also where
+// a purchase takes longer than expected. A lock ends while the work of a slow holder
+// goes on: a holder that is notified of the loss does not write, and one that is not
+// overwrites what was sold meanwhile, unless the store checks its token. What has no
+// lock has nothing to lose; a strategy has one where it can be fenced.
+func (c Claims) Safe(fenced bool) bool {
+	return c.ExclusiveAcrossReplicas && (!c.Fenceable || c.SignalsLoss || fenced)
+}
+
 // Grouped is what is left to claim where all requests are grouped: a replica
 // writes the batches of a goods one after the other, whatever its strategy.
 func (c Claims) Grouped() Claims {

@@ -1,0 +1,21 @@
+package config
+
+import "net"
+
+// The values of deduct.choose.
+const (
+	chooseAuto = "auto"
+	chooseOn   = "true"
+	chooseOff  = "false"
+)
+
+// MayChoose tells whether public requests may name another strategy, group or fence than
+// their item's. With auto they may only where http.listen is on the loopback: what
+// listens elsewhere may have strangers among its clients.
+func (c Config) MayChoose() bool {
+	if c.Deduct.Choose != chooseAuto {
+		return c.Deduct.Choose == chooseOn
+	}
+	host, _, err := net.SplitHostPort(c.HTTP.Listen)
+	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
+}

@@ -1,0 +1,205 @@
+package handler_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/service"
+)
+
+func TestAnItemIsSoldThroughItsOwnStrategy(t *testing.T) {
+	a := serveSQLite(t)
+	created := a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "strategy": "mutex", "group": true}`, http.StatusCreated)
+	if created.body["strategy"] != "mutex" || created.body["group"] != true || created.body["fence"] != 0.0 {
+		t.Errorf("created as %s", created.text)
+	}
+	for _, c := range []struct{ change, query, want string }{
+		{"", "", "mutex"},
+		{"", "&strategy=naive", "naive"},
+		{`{"strategy": "sql-insert-lock", "fence": true}`, "", "sql-insert-lock"},
+		{`{"fence": null}`, "", "sql-insert-lock"},
+		{`{"strategy": "channel", "per_user": 5}`, "&user_id=u", "channel"},
+		{`{"strategy": "", "per_user": 0}`, "", "sql-conditional"},
+	} {
+		if c.change != "" {
+			a.owner(t, http.MethodPatch, "/goods/2", c.change, http.StatusOK)
+		}
+		before := a.claimed(t, "/goods/2")
+		got := a.buy(t, "goods_id=2"+c.query)
+		if got.body["strategy"] != c.want {
+			t.Errorf("after %s a purchase with %q is answered with %s, want %s", c.change, c.query, got.text, c.want)
+		}
+		if fenced := a.claimed(t, "/goods/2") > before; fenced != strings.Contains(c.change, `true`) {
+			t.Errorf("after %s the purchase was fenced: %v", c.change, fenced)
+		}
+	}
+	if got := a.get(t, "/goods/2"); got.body["strategy"] != nil || got.body["group"] != true || got.body["per_user"] != 0.0 {
+		t.Errorf("at the end the item is %s", got.text)
+	}
+}
+
+// claimed is the highest fencing token that has claimed an item.
+func (a api) claimed(t *testing.T, path string) float64 {
+	t.Helper()
+	fence, _ := a.get(t, path).body["fence"].(float64)
+	return fence
+}
+
+// A repeated creation must not undo what was changed since.
+func TestARepeatedCreationKeepsTheStrategy(t *testing.T) {
+	a := serveSQLite(t)
+	const body = `{"goods_id": 2, "stock": 10, "strategy": "mutex"}`
+	create := func() answer {
+		r := request(t, http.MethodPost, a.admin.URL+"/goods", jsonType, body)
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Idempotency-Key", "delivery-1")
+		return send(t, r)
+	}
+	create()
+	a.owner(t, http.MethodPatch, "/goods/2", `{"strategy": "channel"}`, http.StatusOK)
+	if got := create(); got.status != http.StatusCreated || got.body["strategy"] != "channel" {
+		t.Errorf("the second creation is answered with %d %s, want 201 and channel", got.status, got.text)
+	}
+}
+
+func TestAChoiceThatCannotBeChangesNothing(t *testing.T) {
+	a := serveSQLite(t)
+	if err := a.options.Catalogue.Enforce(service.Policy{Deny: []string{"naive"}}); err != nil {
+		t.Fatal(err)
+	}
+	a.owner(t, http.MethodPatch, "/goods/1", `{"strategy": "sql-insert-lock", "fence": true}`, http.StatusOK)
+	for _, c := range []struct {
+		body           string
+		status         int
+		problem, field string
+	}{
+		{`{"strategy": "hope"}`, http.StatusBadRequest, "invalid-request", "strategy"},
+		{`{"strategy": 7}`, http.StatusBadRequest, "invalid-request", "strategy"},
+		{`{"strategy": "naive"}`, http.StatusForbidden, "strategy-refused", ""},
+		{`{"strategy": "sql-conditional"}`, http.StatusBadRequest, "invalid-request", "fence"},
+		{`{"strategy": ""}`, http.StatusBadRequest, "invalid-request", "fence"},
+		{`{"group": "yes"}`, http.StatusBadRequest, "invalid-request", "group"},
+		{`{"fence": 1}`, http.StatusBadRequest, "invalid-request", "fence"},
+		{`{}`, http.StatusBadRequest, "invalid-request", "per_user"},
+	} {
+		got := a.owner(t, http.MethodPatch, "/goods/1", c.body, c.status)
+		if got.problem() != c.problem || got.field() != c.field {
+			t.Errorf("%s is answered with %s, want %s of %q", c.body, got.text, c.problem, c.field)
+		}
+	}
+	if got := a.owner(t, http.MethodGet, "/goods/1", "", http.StatusOK); got.body["strategy"] != "sql-insert-lock" || got.body["fenced"] != true {
+		t.Errorf("the item is %s", got.text)
+	}
+	a.owner(t, http.MethodPatch, "/goods/404404", `{"strategy": "mutex"}`, http.StatusNotFound)
+	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 9, "stock": 1, "strategy": "hope"}`, http.StatusBadRequest)
+	a.owner(t, http.MethodGet, "/goods/9", "", http.StatusNotFound)
+}
+
+// The strategy of an item that is switched off is not replaced by another one.
+func TestAnItemWhoseStrategyIsSwitchedOffIsNotSold(t *testing.T) {
+	a := serveSQLite(t)
+	a.owner(t, http.MethodPatch, "/goods/1", `{"strategy": "mutex"}`, http.StatusOK)
+	a.owner(t, http.MethodPut, "/strategies/mutex", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
+	if got := a.buy(t, "goods_id=1"); got.status != http.StatusForbidden || got.problem() != "strategy-refused" {
+		t.Errorf("a purchase is answered with %d %s", got.status, got.text)
+	}
+}
+
+func TestTheDefaultModifiersAreThoseOfTheConfiguration(t *testing.T) {
+	a := serveSQLite(t)
+	if err := a.options.Catalogue.SetDefault(service.Mode{Strategy: "sql-insert-lock", Group: true, Fence: true}); err != nil {
+		t.Fatal(err)
+	}
+	for query, fenced := range map[string]bool{
+		"goods_id=1":                          true,
+		"goods_id=1&fence=false":              false,
+		"goods_id=1&strategy=sql-conditional": false, // it has no lock
+	} {
+		before := a.claimed(t, "/goods/1")
+		got := a.buy(t, query)
+		if got.status != http.StatusOK || (a.claimed(t, "/goods/1") > before) != fenced {
+			t.Errorf("%s is answered with %d %s, want it fenced: %v", query, got.status, got.text, fenced)
+		}
+	}
+	if got := a.buy(t, "goods_id=1&strategy=sql-conditional&fence=true"); got.status != http.StatusBadRequest || got.field() != "fence" {
+		t.Errorf("a fence that is asked for is answered with %d %s", got.status, got.text)
+	}
+}
+
+func TestAPurchaseMayNotChooseWhereThatIsOff(t *testing.T) {
+	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Choose = false })
+	a.owner(t, http.MethodPatch, "/goods/1", `{"strategy": "sql-insert-lock", "group": true}`, http.StatusOK)
+	for _, query := range []string{"", "&strategy=sql-insert-lock", "&group=true", "&fence=false", "&strategy=sql-insert-lock&group=true&fence=false"} {
+		if got := a.buy(t, "goods_id=1"+query); got.status != http.StatusOK {
+			t.Errorf("%q is answered with %d %s", query, got.status, got.text)
+		}
+	}
+	for _, query := range []string{"&strategy=sql-conditional", "&strategy=naive", "&strategy=hope", "&group=false", "&fence=true"} {
+		got := a.buy(t, "goods_id=1"+query)
+		if got.status != http.StatusForbidden || got.problem() != "choice-refused" ||
+			!strings.Contains(got.text, "sql-insert-lock") || !strings.Contains(got.text, "deduct.choose") || !strings.Contains(got.text, "PATCH /goods/1") {
+			t.Errorf("%q is answered with %d %s", query, got.status, got.text)
+		}
+	}
+}
+
+// only_safe needs no list of names beside it.
+func TestOnlySafeWantsAFenceWhereALossGoesUnnoticed(t *testing.T) {
+	a := serveSQLite(t)
+	if err := a.options.Catalogue.Enforce(service.Policy{OnlySafe: true}); err != nil {
+		t.Fatal(err)
+	}
+	unnoticed := []string{"redis-setnx", "redis-setnx-ttl", "redis-setnx-owner", "redis-getset"}
+	for _, name := range unnoticed {
+		if got := a.buy(t, "goods_id=1&strategy="+name); got.status != http.StatusForbidden || got.problem() != "strategy-refused" || !strings.Contains(got.text, "fence=true") {
+			t.Errorf("%s without a fence is answered with %d %s", name, got.status, got.text)
+		}
+		// There is no Redis here: it is needed once nothing refuses the strategy.
+		if got := a.buy(t, "goods_id=1&fence=true&strategy="+name); got.problem() != "backend-unavailable" {
+			t.Errorf("%s with a fence is answered with %d %s", name, got.status, got.text)
+		}
+		if s := a.described(t, name); s["enabled"] != true || s["requires_fence"] != true || s["note"] == nil {
+			t.Errorf("%s is described as %v", name, s)
+		}
+		a.owner(t, http.MethodPatch, "/goods/1", `{"strategy": "`+name+`"}`, http.StatusForbidden)
+	}
+	a.owner(t, http.MethodPatch, "/goods/1", `{"strategy": "redis-setnx", "fence": true}`, http.StatusOK)
+	if s := a.described(t, "redis-lua"); s["enabled"] != true || s["requires_fence"] != nil {
+		t.Errorf("redis-lua is described as %v", s)
+	}
+}
+
+func TestThePublicLearnsNoMoreThanItMust(t *testing.T) {
+	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = false })
+	for path, want := range map[string]string{
+		"/deduct?goods_id=1&strategy=mutex": `"order_id" "goods_id" "quantity" "strategy" "durable"`,
+		"/goods/1":                          `"goods_id" "per_user" "available"`,
+	} {
+		method := http.MethodGet
+		if strings.HasPrefix(path, "/deduct") {
+			method = http.MethodPost
+		}
+		got := send(t, request(t, method, a.public.URL+path, "", ""))
+		if fields := len(strings.Fields(want)); got.status != http.StatusOK || len(got.body) != fields {
+			t.Errorf("%s is answered with %d %s, want %s", path, got.status, got.text, want)
+		}
+		for field := range strings.FieldsSeq(want) {
+			if !strings.Contains(got.text, field) {
+				t.Errorf("%s is answered with %s, without %s", path, got.text, field)
+			}
+		}
+		if got.header.Get(handler.ReplicaHeader) != "" {
+			t.Errorf("%s names the replica", path)
+		}
+	}
+	if got := a.get(t, "/goods/1/audit"); got.status != http.StatusNotFound || got.problem() != "not-found" {
+		t.Errorf("the audit is answered with %d %s", got.status, got.text)
+	}
+	shown := a.owner(t, http.MethodGet, "/goods/1", "", http.StatusOK)
+	if shown.body["stock"] != 9.0 || shown.body["available"] != true || shown.header.Get(handler.ReplicaHeader) != "replica-1" {
+		t.Errorf("the admin gets %s", shown.text)
+	}
+	a.owner(t, http.MethodGet, "/goods/1/audit", "", http.StatusOK)
+}

@@ -1,0 +1,77 @@
+package repo_test
+
+import (
+	"errors"
+	"reflect"
+	"sync"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// set makes a change of a function that cannot fail.
+func set(change func(*stock.Choice)) func(stock.Choice) (stock.Choice, error) {
+	return func(c stock.Choice) (stock.Choice, error) {
+		change(&c)
+		return c, nil
+	}
+}
+
+func TestChoices(t *testing.T) {
+	errWrong := errors.New("wrong")
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "one")
+		own := stock.Choice{Strategy: "mutex", Group: new(true)}
+		if err := errors.Join(s.CreateGoods(t.Context(), 1, 5, "1"), s.CreateChosen(t.Context(), 2, 5, 0, own, "2")); err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []struct {
+			name   string
+			item   int64
+			change func(stock.Choice) (stock.Choice, error)
+			err    error
+			want   map[int64]stock.Choice
+		}{
+			{"a change that is no change", 1, set(func(*stock.Choice) {}), nil, map[int64]stock.Choice{2: own}},
+			{"a first choice", 1, set(func(c *stock.Choice) { c.Fence = new(false) }), nil, map[int64]stock.Choice{1: {Fence: new(false)}, 2: own}},
+			{"an error", 2, func(c stock.Choice) (stock.Choice, error) { return c, errWrong }, errWrong, map[int64]stock.Choice{1: {Fence: new(false)}, 2: own}},
+			{"cleared", 1, set(func(c *stock.Choice) { *c = stock.Choice{} }), nil, map[int64]stock.Choice{2: own}},
+			{"an unknown item", 3, set(func(c *stock.Choice) { *c = own }), stock.ErrUnknownGoods, map[int64]stock.Choice{2: own}},
+		} {
+			if err := s.ChangeChoice(t.Context(), step.item, step.change); !errors.Is(err, step.err) {
+				t.Errorf("%s: %v, want %v", step.name, err, step.err)
+			}
+			if got, err := s.Choices(t.Context()); err != nil || !reflect.DeepEqual(got, step.want) {
+				t.Errorf("%s: %v (%v), want %v", step.name, got, err, step.want)
+			}
+		}
+	})
+}
+
+// Each of many changes begins with what the one before it has left.
+func TestChangesOfOneChoiceFollowEachOther(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		one, other := labtest.Open(t, d, "one"), labtest.Open(t, d, "other")
+		if err := one.CreateGoods(t.Context(), 1, 5, ""); err != nil {
+			t.Fatal(err)
+		}
+		const changes = 10
+		var changing sync.WaitGroup
+		for _, s := range []*repo.Store{one, other} {
+			changing.Go(func() {
+				for range changes {
+					if err := s.ChangeChoice(t.Context(), 1, set(func(c *stock.Choice) { c.Strategy += "x" })); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		changing.Wait()
+		if got, err := one.Choices(t.Context()); err != nil || len(got[1].Strategy) != 2*changes {
+			t.Errorf("%d changes have left %q (%v)", 2*changes, got[1].Strategy, err)
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package service
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Mode is how a purchase is served: a strategy and its modifiers.
+type Mode struct {
+	Strategy     string
+	Group, Fence bool
+}
+
+// String is the mode as the fields of a request.
+func (m Mode) String() string {
+	return fmt.Sprintf("strategy=%s, group=%t, fence=%t", m.Strategy, m.Group, m.Fence)
+}
+
+// SetDefault sets the mode of purchases of which neither the request nor the item says
+// more. It is called before anything is sold. ErrUnknownStrategy, ErrStrategyRefused,
+// ErrNotFenceable: nothing could be sold in this mode.
+func (c *Catalogue) SetDefault(m Mode) error {
+	c.standard = m
+	_, err := c.In(m)
+	return err
+}
+
+// Default is what SetDefault has set.
+func (c *Catalogue) Default() Mode { return c.standard }
+
+// Choice is what is chosen for an item, as far as this replica knows: within about a
+// second it has what was changed through another one.
+func (c *Catalogue) Choice(goodsID int64) stock.Choice { return c.switches.choice(goodsID) }
+
+// Mode is how a purchase of an item is served that asks for something, and own how one
+// is that asks for nothing. Both are as of one moment.
+func (c *Catalogue) Mode(goodsID int64, asked stock.Choice) (mode, own Mode) {
+	choice := c.Choice(goodsID)
+	return c.mode(asked, choice), c.mode(stock.Choice{}, choice)
+}
+
+// mode takes what is asked for, else what is chosen, else the default. A fence that is
+// not asked for is meant for the strategies that can have one.
+func (c *Catalogue) mode(asked, chosen stock.Choice) Mode {
+	standard := c.standard
+	m := Mode{
+		Strategy: cmp.Or(asked.Strategy, chosen.Strategy, standard.Strategy),
+		Group:    *cmp.Or(asked.Group, chosen.Group, &standard.Group),
+		Fence:    *cmp.Or(asked.Fence, chosen.Fence, &standard.Fence),
+	}
+	if s, ok := c.byName[m.Strategy]; ok && asked.Fence == nil {
+		m.Fence = m.Fence && s.fenced != nil
+	}
+	return m
+}
+
+// In finds what serves purchases in a mode. ErrUnknownStrategy, ErrStrategyRefused and
+// ErrNotFenceable tell why nothing does.
+func (c *Catalogue) In(m Mode) (*Service, error) {
+	s, ok := c.byName[m.Strategy]
+	if !ok {
+		return nil, fmt.Errorf("%w: %q", ErrUnknownStrategy, m.Strategy)
+	}
+	if why := c.refusal(s, m.Fence); why != "" {
+		return nil, fmt.Errorf("%w: %s, because %s", ErrStrategyRefused, m.Strategy, why)
+	}
+	if m.Group {
+		s = s.Grouped()
+	}
+	if m.Fence {
+		return s.Fenced()
+	}
+	return s, nil
+}
+
+// Service is In without modifiers.
+func (c *Catalogue) Service(name string) (*Service, error) { return c.In(Mode{Strategy: name}) }
+
+// refusal is why the admin does not want a strategy used: by the configuration of this
+// replica, or by a switch. It is empty where the strategy is not refused.
+func (c *Catalogue) refusal(s *Service, fenced bool) string {
+	if s.refused != "" {
+		return s.refused
+	}
+	if !fenced && s.refusedUnfenced != "" {
+		return s.refusedUnfenced
+	}
+	if reason, off := c.switches.reason(s.entry.Name); off {
+		return "it is switched off: " + reason
+	}
+	return ""
+}
+
+// Names lists the strategies that a request may name without a fence of its own, in the
+// registry's order.
+func (c *Catalogue) Names() []string {
+	names := make([]string, 0, len(c.services))
+	for _, s := range c.services {
+		if _, err := c.In(c.mode(stock.Choice{Strategy: s.entry.Name}, stock.Choice{})); err == nil {
+			names = append(names, s.entry.Name)
+		}
+	}
+	return names
+}
+
+// check tells whether purchases could be served as a choice says.
+func (c *Catalogue) check(choice stock.Choice) error {
+	_, err := c.In(c.mode(choice, stock.Choice{}))
+	return err
+}
+
+// ItemsThrough is how many items have chosen a strategy.
+func (c *Catalogue) ItemsThrough(strategy string) (items int) {
+	if known := c.switches.choices.Load(); known != nil {
+		for _, choice := range *known {
+			if choice.Strategy == strategy {
+				items++
+			}
+		}
+	}
+	return items
+}
