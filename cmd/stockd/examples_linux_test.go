@@ -112,7 +112,7 @@ func runExamples(t *testing.T, path string, examples []example) {
 	d := document{path: path, examples: examples, folder: t.TempDir()}
 	work := t.TempDir()
 	d.install(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	shell := "sh"
 	if slices.ContainsFunc(examples, func(e example) bool { return e.language == "bash" }) {
