@@ -151,13 +151,13 @@ func TestSoldOutEndsTheRunOrGoesOn(t *testing.T) {
 
 func TestAFailureOfSoldOutEndsTheRun(t *testing.T) {
 	url := shop(t, func(w http.ResponseWriter, _ int64) { problem(w, http.StatusConflict, "insufficient-stock") })
-	failure := errors.New("no restock")
+	failure, calls := errors.New("no restock"), 0
 	_, err := load.Run(t.Context(), load.Plan{
-		URL: url, GoodsID: 7, Strategy: "s", Clients: 2, Duration: time.Hour, Timeout: time.Second,
-		SoldOut: func(context.Context) (bool, error) { return true, failure },
+		URL: url, GoodsID: 7, Strategy: "s", Clients: 2, Requests: 100, Timeout: time.Second,
+		SoldOut: func(context.Context) (bool, error) { calls++; return true, failure },
 	})
-	if !errors.Is(err, failure) {
-		t.Errorf("%v, want %v", err, failure)
+	if !errors.Is(err, failure) || calls != 1 {
+		t.Errorf("%d calls and %v, want one and %v", calls, err, failure)
 	}
 }
 
