@@ -16,8 +16,10 @@ import (
 
 func benchCommand() *cobra.Command {
 	var (
-		plan  load.Plan
-		write string
+		plan    load.Plan
+		write   string
+		restock bool
+		admin   yours
 	)
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -25,7 +27,10 @@ func benchCommand() *cobra.Command {
 		Long: "Put load on a stockd that runs, or on a balancer before several, and audit what came of it.\n\n" +
 			"Without --rate each client sends its next request when the last one is answered: that finds the\n" +
 			"ceiling. With --rate every request has a time at which it should be sent, and its latency counts\n" +
-			"from then: that is what buyers feel. Goods are sold for good.",
+			"from then: that is what buyers feel. Goods are sold for good. Where an item has a limit of one buyer,\n" +
+			"the units are bought for as many users as that takes.\n\n" +
+			"The rate and the latencies are of sales alone. When the stock is gone the run ends, and says so;\n" +
+			"with --restock it adds units and goes on.",
 		Args: noArgs,
 	}
 	flags := cmd.Flags()
@@ -38,6 +43,8 @@ func benchCommand() *cobra.Command {
 	flags.DurationVar(&plan.Duration, "duration", 0, "end after so long (default 10s where --requests is not given)")
 	flags.Float64Var(&plan.Rate, "rate", 0, "requests a second (default: as fast as they are answered)")
 	flags.DurationVar(&plan.Timeout, "timeout", 30*time.Second, "longest time for one request")
+	flags.BoolVar(&restock, "restock", false, fmt.Sprintf("add %d units when the stock is gone; needs --token-file", unitsPerRestock))
+	admin.addOwner(flags, "http://127.0.0.1:8081")
 	flags.StringVar(&write, "json", "", "file to write the figures to")
 	suite := addSuiteFlags(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -53,8 +60,12 @@ func benchCommand() *cobra.Command {
 		if err := checkLoad(plan); err != nil {
 			return usageError{err}
 		}
+		c, err := benched(plan.URL, admin, restock)
+		if err != nil {
+			return usageError{err}
+		}
 		progress := newProgress(cmd.ErrOrStderr())
-		run, err := measure(cmd.Context(), plan, progress)
+		run, err := measure(cmd.Context(), c, plan, restock, progress)
 		progress.End()
 		if err != nil {
 			return err
@@ -82,9 +93,18 @@ func checkLoad(p load.Plan) error {
 	return nil
 }
 
-// measure runs the plan and holds what came of it against the strategy's claim.
-func measure(ctx context.Context, plan load.Plan, progress demo.Progress) (run report.Run, err error) {
-	c := client.Client{URL: plan.URL}
+// benched reads through the public API, or through the admin API where there is a token.
+func benched(url string, admin yours, restock bool) (client.Client, error) {
+	if admin.tokenFile == "" && !restock {
+		return client.Client{URL: url}, nil
+	}
+	c, err := admin.client()
+	c.URL = c.AdminURL
+	return c, err
+}
+
+// measure runs the plan and compares what came of it with the strategy's guarantees.
+func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool, progress demo.Progress) (run report.Run, err error) {
 	strategies, err := c.Strategies(ctx)
 	if err != nil {
 		return run, err
@@ -97,7 +117,13 @@ func measure(ctx context.Context, plan load.Plan, progress demo.Progress) (run r
 	if err != nil {
 		return run, err
 	}
-	run = report.Run{Strategy: plan.Strategy, Group: plan.Group, Clients: plan.Clients, Tries: 1, Note: strategy.Note}
+	item, err := c.Goods(ctx, plan.GoodsID)
+	if err != nil {
+		return run, err
+	}
+	supply := &supply{client: c, goodsID: plan.GoodsID, restock: restock}
+	plan.User, plan.SoldOut = buyers(item.PerUser), supply.soldOut
+	run = report.Run{Strategy: plan.Strategy, Group: plan.Group, Clients: plan.Clients, Tries: 1, SalesOnly: true}
 	progress.Begin(1)
 	progress.Run(run.Name(), plan.Requests)
 	plan.Progress = progress.Answered
@@ -113,6 +139,7 @@ func measure(ctx context.Context, plan load.Plan, progress demo.Progress) (run r
 	}
 	run.Replicas = len(result.Replicas)
 	run.ExpectedClean = demo.Claims(strategy, plan.Group).Exclusive(run.Replicas)
+	run.Restocked, run.Note = supply.restocked, supply.note(strategy.Note, result.Elapsed)
 	run.Add(result, after.Since(before))
 	run.LedgerAfter = time.Since(ended).Seconds()
 	run.Judge()

@@ -60,6 +60,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"bench", "--clients", "0"}, "--clients must be 1"},
 		{[]string{"bench", "--rate=-1"}, "--rate"},
 		{[]string{"bench", "--goods", "0"}, "--goods"},
+		{[]string{"bench", "--restock"}, "--token-file must name"},
 		{[]string{"bench", "--suite", "--rounds", "0"}, "--rounds"},
 		{[]string{"bench", "--suite", "--only", "("}, "--only"},
 		{[]string{"bench", "--suite", "--within", "1s"}, "--within must be at least 1m"},

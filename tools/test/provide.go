@@ -30,6 +30,8 @@ func needs() []need {
 		{name: "etcd", found: program("etcd"), packages: []string{"etcd-server"}},
 		{name: "prometheus", found: program("prometheus"), packages: []string{"prometheus"}},
 		{name: "faketime", found: faketime, packages: []string{"faketime"}},
+		{name: "curl", found: program("curl"), packages: []string{"curl"}},
+		{name: "ip", found: program("ip"), packages: []string{"iproute2"}},
 		{name: "chromium", found: program("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"), packages: []string{"chromium"}},
 	}
 }

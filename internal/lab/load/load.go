@@ -39,6 +39,12 @@ type Plan struct {
 	Progress func(answered int)
 	// Key makes the Idempotency-Key of a client's next request; nil: none is sent.
 	Key func(client int) string
+	// User names the buyer of the next request; nil: none is sent.
+	User func() string
+	// SoldOut is called after a rejection for want of stock, while no request is under
+	// way, and reports whether the run goes on; it may restock. One call answers for all
+	// requests that were sent before it. nil: the run goes on.
+	SoldOut func(context.Context) (more bool, err error)
 	// Observe is told of every answer, from many goroutines at once; it may be nil.
 	Observe func(Answer)
 }
@@ -71,8 +77,8 @@ type Result struct {
 	// Replicas are those that sold.
 	Replicas []string
 	Elapsed  time.Duration
-	// Latency is in microseconds.
-	Latency *hdrhistogram.Histogram
+	// Latency is of all requests, SaleLatency of those that sold, in microseconds.
+	Latency, SaleLatency *hdrhistogram.Histogram
 }
 
 // Latencies are recorded from a microsecond to five minutes, to three digits.
@@ -80,14 +86,17 @@ func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, (5 * time.Minute).Microseconds(), 3)
 }
 
-// Run sends what the plan says, until it is done or ctx ends. Requests that
-// have been sent are waited for in either case.
+// Run sends what the plan says, until it is done, SoldOut ends it or ctx ends. Requests
+// that have been sent are waited for in any case.
 func Run(ctx context.Context, p Plan) (*Result, error) {
 	sender, err := newSender(p)
 	if err != nil {
 		return nil, err
 	}
 	defer sender.close()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	gate := &gate{soldOut: p.SoldOut, end: end}
 	schedule := newSchedule(p)
 	tallies := make([]*tally, p.Clients)
 	var answered atomic.Int64
@@ -101,15 +110,24 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 				if !more {
 					return
 				}
-				a := sender.send(i)
-				tallies[i].add(a, time.Since(due))
-				answered.Add(1)
+				sent := gate.pass(ctx, func() Kind {
+					if p.Rate == 0 {
+						due = time.Now()
+					}
+					a := sender.send(i)
+					tallies[i].add(a, time.Since(due))
+					answered.Add(1)
+					return a.Kind
+				})
+				if !sent {
+					return
+				}
 			}
 		})
 	}
 	clients.Wait()
 	stop()
-	return merge(tallies, time.Since(schedule.start)), nil
+	return merge(tallies, time.Since(schedule.start)), gate.err
 }
 
 // report tells the plan's Progress until it is stopped.

@@ -2,6 +2,7 @@ package load_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -120,6 +121,43 @@ func TestARequestThatWasNeverSentIsNoUnknown(t *testing.T) {
 	}
 	if r := run(t, load.Plan{URL: "http://" + listener.Addr().String(), Clients: 2, Requests: 6}); r.Errors["no-connection"] != 6 || r.Unknown != 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// While SoldOut is called nothing is under way, and what was rejected before does not
+// call it again.
+func TestSoldOutEndsTheRunOrGoesOn(t *testing.T) {
+	var left, underWay, calls atomic.Int64
+	url := shop(t, func(w http.ResponseWriter, n int64) {
+		underWay.Add(1)
+		defer underWay.Add(-1)
+		if left.Add(-1) < 0 {
+			problem(w, http.StatusConflict, "insufficient-stock")
+			return
+		}
+		sold(w, fmt.Sprint(n), "r")
+	})
+	r := run(t, load.Plan{URL: url, Clients: 8, Requests: 1_000_000, SoldOut: func(context.Context) (bool, error) {
+		if n := underWay.Load(); n != 0 {
+			t.Errorf("%d requests are under way", n)
+		}
+		left.Store(100)
+		return calls.Add(1) <= 5, nil
+	}})
+	if r.Sold != 500 || calls.Load() != 6 || r.Refused < 6 || r.Refused > 6*8 || r.SaleLatency.TotalCount() != 500 {
+		t.Errorf("%d calls, and %+v; want 6 calls and 100 sold between them", calls.Load(), r)
+	}
+}
+
+func TestAFailureOfSoldOutEndsTheRun(t *testing.T) {
+	url := shop(t, func(w http.ResponseWriter, _ int64) { problem(w, http.StatusConflict, "insufficient-stock") })
+	failure, calls := errors.New("no restock"), 0
+	_, err := load.Run(t.Context(), load.Plan{
+		URL: url, GoodsID: 7, Strategy: "s", Clients: 2, Requests: 100, Timeout: time.Second,
+		SoldOut: func(context.Context) (bool, error) { calls++; return true, failure },
+	})
+	if !errors.Is(err, failure) || calls != 1 {
+		t.Errorf("%d calls and %v, want one and %v", calls, err, failure)
 	}
 }
 

@@ -30,6 +30,7 @@ type sender struct {
 	uri     string
 	timeout time.Duration
 	key     func(client int) string
+	user    func() string
 	observe func(Answer)
 }
 
@@ -42,6 +43,7 @@ func newSender(p Plan) (*sender, error) {
 		uri:     target.String(),
 		timeout: p.Timeout,
 		key:     p.Key,
+		user:    p.User,
 		observe: p.Observe,
 		client: &fasthttp.Client{
 			MaxConnsPerHost:               p.Clients,
@@ -63,6 +65,9 @@ func (s *sender) send(client int) Answer {
 	defer fasthttp.ReleaseResponse(response)
 	request.SetRequestURI(s.uri)
 	request.Header.SetMethod(fasthttp.MethodPost)
+	if s.user != nil {
+		request.URI().QueryArgs().Set("user_id", s.user())
+	}
 	var key string
 	if s.key != nil {
 		key = s.key(client)

@@ -14,29 +14,32 @@ type tally struct {
 	errors   map[string]int
 	orders   []string
 	replicas map[string]bool
-	latency  *hdrhistogram.Histogram
+	latency  *hdrhistogram.Histogram // of all
+	sales    *hdrhistogram.Histogram // of those that sold
 }
 
 func newTally() *tally {
-	return &tally{errors: make(map[string]int), replicas: make(map[string]bool), latency: newHistogram()}
+	return &tally{errors: make(map[string]int), replicas: make(map[string]bool), latency: newHistogram(), sales: newHistogram()}
 }
 
 func (t *tally) add(r Answer, took time.Duration) {
 	t.counts[r.Kind]++
+	// A latency outside the histogram is counted at its edge, not dropped.
+	us := min(max(took.Microseconds(), 1), t.latency.HighestTrackableValue())
+	_ = t.latency.RecordValue(us)
 	switch r.Kind {
 	case Sold:
 		t.orders = append(t.orders, r.Order)
 		t.replicas[r.Replica] = true
+		_ = t.sales.RecordValue(us)
 	case Failed:
 		t.errors[r.Problem]++
 	case Refused, Unknown:
 	}
-	// A latency outside the histogram is counted at its edge, not dropped.
-	_ = t.latency.RecordValue(min(max(took.Microseconds(), 1), t.latency.HighestTrackableValue()))
 }
 
 func merge(tallies []*tally, elapsed time.Duration) *Result {
-	r := &Result{Errors: make(map[string]int), Elapsed: elapsed, Latency: newHistogram()}
+	r := &Result{Errors: make(map[string]int), Elapsed: elapsed, Latency: newHistogram(), SaleLatency: newHistogram()}
 	orders, replicas := make(map[string]bool), make(map[string]bool)
 	for _, t := range tallies {
 		for _, n := range t.counts {
@@ -56,6 +59,7 @@ func merge(tallies []*tally, elapsed time.Duration) *Result {
 		}
 		maps.Copy(replicas, t.replicas)
 		r.Latency.Merge(t.latency)
+		r.SaleLatency.Merge(t.sales)
 	}
 	r.Replicas = slices.Sorted(maps.Keys(replicas))
 	return r

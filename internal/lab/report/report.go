@@ -52,8 +52,12 @@ func (r *Report) Table(w io.Writer, color bool) error {
 	style := table.StyleLight
 	style.Format.Header = text.FormatDefault
 	t.SetStyle(style)
+	counted := "requests\n/s"
+	if !slices.ContainsFunc(r.Runs, func(run Run) bool { return !run.SalesOnly }) {
+		counted = "sales\n/s"
+	}
 	t.AppendHeader(table.Row{
-		"strategy", "repl.", "sold", "left", "over-\nsold", "lost\nupdates", "refused", "errors", "requests\n/s", "p50\nms", "p99\nms", "verdict",
+		"strategy", "repl.", "sold", "left", "over-\nsold", "lost\nupdates", "refused", "errors", counted, "p50\nms", "p99\nms", "verdict",
 	})
 	numbers := make([]table.ColumnConfig, 0, 10)
 	for column := 2; column <= 11; column++ {

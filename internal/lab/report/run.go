@@ -68,6 +68,11 @@ type Run struct {
 	// Tries is how often the run was made; only the last one is shown.
 	Tries   int     `json:"tries"`
 	Seconds float64 `json:"seconds"`
+	// SalesOnly tells that PerSecond and the latencies are of sales alone, and not of
+	// all requests.
+	SalesOnly bool `json:"sales_only,omitempty"`
+	// Restocked is how many units were added during the run.
+	Restocked int64 `json:"restocked,omitempty"`
 	// LedgerAfter is how many seconds after the last answer the ledger had every
 	// order, where that was waited for.
 	LedgerAfter float64 `json:"ledger_after_seconds,omitempty"`
@@ -95,7 +100,9 @@ func (r *Run) Add(l *load.Result, a stock.Audit) {
 	r.Requests = l.Sent
 	r.Stock, r.Sold, r.Left, r.Orders = a.Initial, a.Sold, a.Stock, a.Orders
 	r.Oversold, r.Lost = a.Oversold, a.Lost
-	r.Undersold = a.Undersold(int64(l.Refused))
+	if r.Restocked == 0 { // else there are units that came after the rejections
+		r.Undersold = a.Undersold(int64(l.Refused))
+	}
 	r.Refused, r.Unknown, r.Answered, r.Duplicates = l.Refused, l.Unknown, l.Sold, l.Duplicates
 	r.Errors, r.ErrorTypes = 0, l.Errors
 	for _, n := range l.Errors {
@@ -103,8 +110,12 @@ func (r *Run) Add(l *load.Result, a stock.Audit) {
 	}
 	r.Clean = a.Clean && r.Undersold == 0 && r.Duplicates == 0
 	r.Seconds = l.Elapsed.Seconds()
-	r.PerSecond = float64(l.Sent) / r.Seconds
-	r.P50, r.P99, r.Max = quantile(l.Latency, 50), quantile(l.Latency, 99), quantile(l.Latency, 100)
+	count, latency := l.Sent, l.Latency
+	if r.SalesOnly {
+		count, latency = l.Sold, l.SaleLatency
+	}
+	r.PerSecond = float64(count) / r.Seconds
+	r.P50, r.P99, r.Max = quantile(latency, 50), quantile(latency, 99), quantile(latency, 100)
 }
 
 func quantile(h *hdrhistogram.Histogram, q float64) float64 {
@@ -145,8 +156,9 @@ func (r *Run) confirmation() string {
 	return r.damage()
 }
 
-// soldOut tells that there were buyers enough: somebody was refused.
-func (r *Run) soldOut() bool { return r.Refused > 0 }
+// soldOut reports whether there were buyers enough: one was rejected, and no units came
+// afterwards.
+func (r *Run) soldOut() bool { return r.Refused > 0 && r.Restocked == 0 }
 
 // damage lists in words what is not clean.
 func (r *Run) damage() string {

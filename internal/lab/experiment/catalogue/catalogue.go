@@ -25,6 +25,7 @@ func All() []experiment.Experiment {
 		innodbLocks(),
 		optimistic(),
 		noLock(),
+		twoStrategies(),
 		holderCrashes(),
 		workOutlastsTTL(),
 		reentrancy(),

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/report"
+)
+
+// bench runs one against the replica, and returns its run and what it has printed.
+func (r replica) bench(t *testing.T, args ...string) (run report.Run, out string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "bench.json")
+	args = append([]string{"bench", "--url", r.URL, "--clients", "8", "--json", file}, args...)
+	status, out, errOut := stockd(t, args...)
+	if status != exitOK {
+		t.Fatalf("%v: exit status %d\n%s%s", args, status, out, errOut)
+	}
+	return readReport(t, file).Runs[0], out
+}
+
+func TestABenchEndsWhenTheStockIsGone(t *testing.T) {
+	r := startReplica(t)
+	for _, strategy := range []string{"sql-conditional", "sql-bucket"} {
+		run, out := r.bench(t, "--strategy", strategy, "--requests", "100000")
+		// Each client may have one request under way when the first is rejected.
+		if run.Sold != 1000 || run.Left != 0 || run.Refused == 0 || run.Refused > run.Clients {
+			t.Errorf("%s: sold %d, left %d, rejected %d by %d clients, want 1000 sold and at most one rejection a client",
+				strategy, run.Sold, run.Left, run.Refused, run.Clients)
+		}
+		if want := float64(run.Answered) / run.Seconds; run.PerSecond != want {
+			t.Errorf("%s: %f a second, want %f sales", strategy, run.PerSecond, want)
+		}
+		if !strings.Contains(out, "the stock was gone after") || !strings.Contains(out, "sales") {
+			t.Errorf("%s: the end is not explained:\n%s", strategy, out)
+		}
+		if err := r.Restock(t.Context(), 1, 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestABenchRestocks(t *testing.T) {
+	r := startReplica(t)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(r.Token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run, out := r.bench(t, "--requests", "1500", "--restock", "--admin-url", r.AdminURL, "--token-file", token)
+	if run.Restocked != unitsPerRestock || run.Answered+run.Refused != 1500 || run.Refused == 0 || run.Refused > run.Clients || !run.Clean {
+		t.Errorf("%+v, want one restock, and a sale for each request but those that noticed the need", run)
+	}
+	if !strings.Contains(out, fmt.Sprintf("restocked with %d units", unitsPerRestock)) {
+		t.Errorf("the restock is not reported:\n%s", out)
+	}
+}
+
+func TestABenchBuysForUsersWhereAnItemHasALimit(t *testing.T) {
+	r := startReplica(t)
+	if err := r.CreateLimited(t.Context(), 2, 1000, 3); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the users of the second run are others
+		if run, _ := r.bench(t, "--goods", "2", "--requests", "200"); run.Answered != 200 || run.Errors != 0 {
+			t.Errorf("%d of 200 sold, errors %v", run.Answered, run.ErrorTypes)
+		}
+	}
+}

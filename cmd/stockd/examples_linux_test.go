@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+)
+
+// notRun are the commands that cannot run in this test, by how their lines begin. A
+// whole block is left out where its other commands need that one.
+var notRun = []struct {
+	command string
+	block   bool
+	reason  string
+}{
+	{"make test", false, "this test is a part of it"},
+	{"go run ./cmd/stockd demo", false, "it takes a minute: TestDemoLocal runs it with a smaller stock"},
+	{"go run ./cmd/stockd lab run all", false, "it takes five minutes: the tests of internal/lab/experiment/catalogue run each"},
+	{"docker compose up", true, "it needs a Docker engine: TestCompose has one"},
+	{"STOCKD_DATABASE_DRIVER=mysql", true, "it needs the database and the password file of the reader"},
+}
+
+// Every example of these documents runs as it is pasted, in the order of the page, in
+// one shell. An answer of 400 or above fails it, unless the block names the status.
+func TestDocumentedExamplesRun(t *testing.T) {
+	needNamespace(t)
+	used := make([]bool, len(notRun))
+	for _, path := range []string{"README.md", "docs/api.md"} {
+		text, err := os.ReadFile(filepath.Join(repository, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		examples, err := readExamples(string(text))
+		if err != nil || len(examples) == 0 {
+			t.Fatalf("%s has %d examples: %v", path, len(examples), err)
+		}
+		for i := range examples {
+			leaveOut(&examples[i], used)
+		}
+		t.Run(path, func(t *testing.T) { runExamples(t, path, examples) })
+	}
+	for i, known := range notRun {
+		if !used[i] {
+			t.Errorf("no example has %q any more", known.command)
+		}
+	}
+}
+
+// leaveOut empties the lines of an example that are not run.
+func leaveOut(e *example, used []bool) {
+	lines := strings.Split(e.text, "\n")
+	for n, line := range lines {
+		for i, known := range notRun {
+			if !strings.HasPrefix(line, known.command) {
+				continue
+			}
+			used[i], lines[n] = true, ""
+			if known.block {
+				e.text = ""
+				return
+			}
+		}
+	}
+	e.text = strings.Join(lines, "\n")
+}
+
+// inNamespace has a command run in a network of its own, where the ports that the
+// documents name are free, and in a group of processes that ends with the test.
+func inNamespace(cmd *exec.Cmd) *exec.Cmd {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Setpgid: true}
+	if id := os.Getuid(); id != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: id, Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	return cmd
+}
+
+func needNamespace(t *testing.T) {
+	t.Helper()
+	for _, program := range []string{"curl", "ip"} {
+		_, err := exec.LookPath(program)
+		labtest.Need(t, program, err == nil, "apt-get install curl iproute2 brings it")
+	}
+	err := inNamespace(exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up")).Run()
+	labtest.Need(t, "namespace", err == nil, "root may make a network namespace")
+}
+
+// document is one that is executed.
+type document struct {
+	path     string
+	examples []example
+	// folder has the outputs, and what the shell finds on its PATH.
+	folder string
+}
+
+func runExamples(t *testing.T, path string, examples []example) {
+	d := document{path: path, examples: examples, folder: t.TempDir()}
+	work := t.TempDir()
+	d.install(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	shell := "sh"
+	if slices.ContainsFunc(examples, func(e example) bool { return e.language == "bash" }) {
+		shell = "bash"
+	}
+	session := inNamespace(exec.CommandContext(ctx, shell, filepath.Join(d.folder, "session")))
+	session.Dir = work
+	session.Env = append(environment(), "CURL_HOME="+d.folder, "PATH="+d.folder+":"+os.Getenv("PATH"))
+	err := session.Run()
+	// What the session has left in the background ends with it.
+	if session.Process != nil {
+		if err := session.Cancel(); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Error(err)
+		}
+	}
+	done := d.check(t)
+	if err != nil || done != len(examples) {
+		t.Errorf("%s: %d of %d examples ran: %v", path, done, len(examples), err)
+	}
+}
+
+// install writes the session, and the programs that it finds: stockd is this test
+// binary, and go hands it out in the place of what it would compile from cmd/stockd.
+func (d document) install(t *testing.T) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const stand = `#!/bin/sh
+case "$1 $2 $3 $4" in
+"build -o "*" ./cmd/stockd") mkdir -p "$(dirname "$3")" && exec ln -sf %[1]q "$3" ;;
+"run ./cmd/stockd "*) shift 2; exec %[1]q "$@" ;;
+*) exec %[2]q "$@" ;;
+esac
+`
+	for name, content := range map[string]string{
+		"go":      fmt.Sprintf(stand, self, compiler),
+		"stockd":  fmt.Sprintf("#!/bin/sh\nexec %q \"$@\"\n", self),
+		".curlrc": "silent\nshow-error\nwrite-out = \"%{stderr}answered %{http_code} to %{method} %{url}\\n\"\n",
+		"session": d.session(t),
+	} {
+		if err := os.WriteFile(filepath.Join(d.folder, name), []byte(content), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (d document) session(t *testing.T) string {
+	t.Helper()
+	script := []string{"set -e", "ip link set lo up"}
+	for i, e := range d.examples {
+		script = append(script, fmt.Sprintf("exec >%q 2>%q", d.output(i, "out"), d.output(i, "err")))
+		if e.language == "go" {
+			script = append(script, d.program(t, i))
+			continue
+		}
+		script = append(script, e.text)
+	}
+	return strings.Join(append(script, fmt.Sprintf(": >%q", d.output(len(d.examples), "out")), ""), "\n")
+}
+
+func (d document) output(i int, kind string) string {
+	return filepath.Join(d.folder, fmt.Sprintf("%d.%s", i, kind))
+}
+
+// program makes a program of a Go example, which may use ctx and a client c, and returns
+// the command that runs it. The file exists for the compiler alone.
+func (d document) program(t *testing.T, i int) string {
+	t.Helper()
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const prelude = "ctx, c := context.Background(), client.Client{URL: \"http://localhost:8080\"}\n_, _ = ctx, c\n"
+	source := "package main\nimport \"context\"\nimport \"github.com/stockd/stockd/pkg/client\"\n"
+	for _, name := range []string{"errors", "fmt", "log", "os", "time"} {
+		if strings.Contains(d.examples[i].text, name+".") {
+			source += fmt.Sprintf("import %q\n", name)
+		}
+	}
+	source += "func main() {\n" + prelude + "{\n" + d.examples[i].text + "}\n}\n"
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
+		filepath.Join(root, "documented", "main.go"): d.output(i, "go"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(d.output(i, "go"), []byte(source), 0o600), os.WriteFile(d.output(i, "json"), overlay, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("go run -C %q -overlay %q ./documented", root, d.output(i, "json"))
+}
+
+var (
+	statuses  = regexp.MustCompile(`(?m)^answered (\d{3}) to .*$`)
+	announced = regexp.MustCompile(`#.*\b([45]\d\d)\b`)
+)
+
+// check compares what the examples have printed and been answered, and returns how many
+// ran to their end.
+func (d document) check(t *testing.T) (done int) {
+	t.Helper()
+	for i, e := range d.examples {
+		if _, err := os.Stat(d.output(i+1, "out")); errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s:%d: this example fails:\n%s%s", d.path, e.line, e.text, d.read(t, i, "err"))
+			return done
+		}
+		done++
+		errOut := d.read(t, i, "err")
+		for _, answer := range statuses.FindAllStringSubmatch(errOut, -1) {
+			if status := answer[1]; (status >= "400" || status == "000") && !strings.Contains(e.text+e.shown, status) {
+				t.Errorf("%s:%d: %s, which the example does not name: %s", d.path, e.line, answer[0], d.read(t, i, "out"))
+			}
+		}
+		for _, status := range announced.FindAllStringSubmatch(e.text, -1) {
+			if !strings.Contains(errOut, "answered "+status[1]) {
+				t.Errorf("%s:%d: the example says %s, and no answer has it:\n%s", d.path, e.line, status[1], errOut)
+			}
+		}
+		if e.format != "" && e.text != "" {
+			if err := compare(e.format, e.shown, d.read(t, i, "out")); err != nil {
+				t.Errorf("%s:%d: %v", d.path, e.line, err)
+			}
+		}
+	}
+	return done
+}
+
+func (d document) read(t *testing.T, i int, kind string) string {
+	t.Helper()
+	content, err := os.ReadFile(d.output(i, kind))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
