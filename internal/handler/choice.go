@@ -18,7 +18,7 @@ var errChoiceRefused = errors.New("requests may not choose")
 func (s sale) service(goodsID int64, asked stock.Choice) (*service.Service, error) {
 	mode, own := s.options.Catalogue.Mode(goodsID, asked)
 	if !s.options.Choose && mode != own {
-		return nil, fmt.Errorf("%w: goods %d is sold by %s, because deduct.choose is off; PATCH /goods/%d of the admin API changes it",
+		return nil, fmt.Errorf("%w: item %d is sold by %s, and deduct.choose is off; PATCH /goods/%d of the admin API changes it",
 			errChoiceRefused, goodsID, own, goodsID)
 	}
 	found, err := s.options.Catalogue.In(mode)

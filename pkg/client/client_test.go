@@ -151,6 +151,22 @@ func TestAQuestionWithoutAnAnswerIsUnavailable(t *testing.T) {
 	}
 }
 
+// Where the public learns nothing of the stock, it is told apart from an item that is
+// not there.
+func TestAConcealedStock(t *testing.T) {
+	s := serve(t, problem("not-found", http.StatusNotFound, ""), func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"goods_id": 1, "per_user": 0, "available": true, "strategy": "mutex", "fenced": false}`)
+	})
+	c := client.Client{URL: s.URL}
+	if _, err := c.Audit(t.Context(), 1); !errors.Is(err, client.ErrConcealed) || errors.Is(err, client.ErrUnknownGoods) {
+		t.Errorf("the audit is answered with %v, want %v", err, client.ErrConcealed)
+	}
+	goods, err := c.Goods(t.Context(), 1)
+	if err != nil || !goods.Available || goods.Strategy != "mutex" || goods.Group != nil || goods.Fenced == nil || *goods.Fenced {
+		t.Errorf("the item is %+v (%v)", goods, err)
+	}
+}
+
 func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 	held := make(chan struct{})
 	s := serve(t, func(http.ResponseWriter, *http.Request) { <-held })

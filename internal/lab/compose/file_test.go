@@ -81,6 +81,18 @@ func TestEveryContainerIsBounded(t *testing.T) {
 	}
 }
 
+// The replicas listen on every address of their network, where deduct.choose is off by
+// default.
+func TestTheDemonstrationLetsRequestsChoose(t *testing.T) {
+	services := read(t).Services
+	if got := services["stockd"].Environment["STOCKD_DEDUCT_CHOOSE"]; got != "true" {
+		t.Errorf("STOCKD_DEDUCT_CHOOSE is %q, want true", got)
+	}
+	if got := services["nginx"].Environment["STOCKD_UPSTREAM"]; got != "$$upstream_addr" {
+		t.Errorf("STOCKD_UPSTREAM is %q, want nginx's own variable", got)
+	}
+}
+
 func TestSecretsAreFilesOnly(t *testing.T) {
 	f := read(t)
 	for name, s := range f.Secrets {
