@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -242,7 +243,7 @@ func TestARequestWithoutAnAnswer(t *testing.T) {
 		if err := errors.Join(err, response.Body.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains("1 2 3", response.Header.Get("Retry-After")) ||
+		if response.StatusCode != http.StatusServiceUnavailable || !slices.Contains([]string{"1", "2", "3"}, response.Header.Get("Retry-After")) ||
 			response.Header.Get("Content-Type") != "application/problem+json" || response.Header.Get("X-Stockd-Upstream") == "" {
 			t.Errorf("%s is answered with %s %v", method, response.Status, response.Header)
 		}
@@ -252,6 +253,9 @@ func TestARequestWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// requestID is the header that names a request.
+const requestID = "X-Request-Id"
+
 // exchange sends a request under a name, and returns what came back.
 func exchange(t *testing.T, method, url, name, body string) (response *http.Response, problem map[string]any) {
 	t.Helper()
@@ -260,7 +264,7 @@ func exchange(t *testing.T, method, url, name, body string) (response *http.Resp
 		t.Fatal(err)
 	}
 	if name != "" {
-		request.Header.Set("X-Request-Id", name)
+		request.Header.Set(requestID, name)
 	}
 	response, err = http.DefaultClient.Do(request)
 	if err != nil {
@@ -281,7 +285,7 @@ func assertNamed(t *testing.T, address string, status int, method, body string, 
 		"": false, "two words": false, `"},{`: false, strings.Repeat("x", 129): false, strings.Repeat("x", 128): true, "shop/7:a.b_c~d+e=@-": true,
 	} {
 		response, problem := exchange(t, method, "http://"+address+"/goods", name, body)
-		id := response.Header.Get("X-Request-Id")
+		id := response.Header.Get(requestID)
 		if response.StatusCode != status || response.Header.Get("Content-Type") != "application/problem+json" ||
 			problem["instance"] != "urn:stockd:request:"+id || problem["status"] != float64(status) {
 			t.Errorf("%q is answered with %s %v %v", name, response.Status, response.Header, problem)
@@ -302,7 +306,7 @@ func TestAnswersOfNginxNameTheRequest(t *testing.T) {
 	abort := func(_ http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
-		sent = r.Header.Get("X-Request-Id")
+		sent = r.Header.Get(requestID)
 		panic(http.ErrAbortHandler)
 	}
 	read := func() string {

@@ -22,6 +22,7 @@ func TestThePublicClient(t *testing.T) {
 	c := client.Client{URL: r.URL, AdminURL: r.AdminURL, Token: ownersToken, HTTP: &http.Client{Transport: contract.Transport(t)}}
 	t.Run("Buys", func(t *testing.T) { clientBuys(t, c) })
 	t.Run("Owns", func(t *testing.T) { clientOwns(t, c) })
+	t.Run("Finds", func(t *testing.T) { clientFinds(t, c) })
 	t.Run("Switches", func(t *testing.T) { clientSwitches(t, c) })
 }
 
@@ -63,6 +64,32 @@ func clientBuys(t *testing.T, c client.Client) {
 	audit, err := c.Audit(t.Context(), 1)
 	if err != nil || !audit.Clean || audit.Sold != 3 || audit.Orders != 2 || audit.Pending == nil {
 		t.Errorf("the audit is %+v (%v)", audit, err)
+	}
+}
+
+// clientFinds asks for the orders of clientBuys.
+func clientFinds(t *testing.T, c client.Client) {
+	t.Helper()
+	found, err := c.OrderByRequest(t.Context(), "checkout-1")
+	if err != nil || found.Quantity != 2 || found.Remaining != 998 || found.Durable != client.InSQL || time.Since(found.CreatedAt).Abs() > time.Minute {
+		t.Errorf("checkout-1 is %+v, %v", found, err)
+	}
+	same, err := c.Order(t.Context(), found.OrderID)
+	if found.UserID = "u-1"; err != nil || same != found {
+		t.Errorf("by its number it is %+v (%v), want %+v with its user", same, err, found)
+	}
+	if _, err := c.OrderByRequest(t.Context(), "checkout-2"); !errors.Is(err, client.ErrUnknownOrder) {
+		t.Errorf("what was never sent is %v", err)
+	}
+	var listed []string
+	for order, err := range c.Orders(t.Context(), client.Pages{GoodsID: 1, Limit: 1}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed = append(listed, order.OrderID)
+	}
+	if len(listed) != 2 || listed[0] != found.OrderID {
+		t.Errorf("listed %v, want two orders and %s first", listed, found.OrderID)
 	}
 }
 

@@ -132,8 +132,9 @@ func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
 		t.Fatalf("the purchase is answered with %d %s", got.status, got.text)
 	}
 	spans.assertTrace(t, `POST /deduct
-  deduct
+  find requests
     sql SELECT tb_stock_ledger
+  deduct
     wait for lock
       redis evalsha
     hold lock
@@ -166,8 +167,9 @@ func TestATraceLeadsThroughTheStreamToTheLedger(t *testing.T) {
 		t.Fatalf("the purchase is answered with %d %s", got.status, got.text)
 	}
 	spans.assertTrace(t, `POST /deduct
-  deduct
+  find requests
     sql SELECT tb_stock_ledger
+  deduct
     redis evalsha
     write orders
       sql begin_tx

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/api/apitest"
 )
@@ -79,4 +80,21 @@ func statusNamed(t *testing.T, name string) int {
 	}
 	t.Fatalf("http.%s is no status", name)
 	return 0
+}
+
+// Clients that are rejected together do not return together.
+func TestRetryAfterHasJitter(t *testing.T) {
+	seen := make(map[string]int)
+	for range 200 {
+		seen[retryAfter()]++
+		seen["of a rate: "+tooOften("it asks", 1500*time.Millisecond).retryAfter]++
+	}
+	for _, want := range []string{"1", "2", "3", "of a rate: 2", "of a rate: 3", "of a rate: 4"} {
+		if seen[want] == 0 {
+			t.Errorf("of 200 none is %s: %v", want, seen)
+		}
+	}
+	if len(seen) != 6 {
+		t.Errorf("Retry-After is %v, want 1 to 3, and 2 to 4 for a wait of 1.5 s", seen)
+	}
 }

@@ -1,0 +1,77 @@
+package hot_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// backlog is a replica with so many pending orders, which no consumer writes.
+func backlog(t *testing.T, orders int) (s *shop, r *hot.Stock, pending []stock.Order) {
+	t.Helper()
+	s = open(t, lab.OwnRedis(t), int64(orders)+1)
+	r = s.replica(t, "a", idle)
+	sell(t, r, buy(1))
+	settle(t, r)
+	batch := make([]stock.Purchase, orders)
+	for i := range batch {
+		batch[i] = buy(1)
+	}
+	outcomes, err := r.Deduct(t.Context(), goods, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range outcomes {
+		if o.Refused != nil {
+			t.Fatal(o.Refused)
+		}
+		pending = append(pending, o.Order)
+	}
+	return s, r, pending
+}
+
+func TestPendingOrdersAreFoundWhereverTheyAre(t *testing.T) {
+	s, r, pending := backlog(t, 1200) // three pages
+	for _, order := range []stock.Order{pending[0], pending[600], pending[1199]} {
+		for name, find := range map[string]func() (stock.Order, bool, error){
+			"number":     func() (stock.Order, bool, error) { return r.FindOrder(t.Context(), order.ID) },
+			"request id": func() (stock.Order, bool, error) { return r.FindRequest(t.Context(), order.RequestID) },
+		} {
+			if got, ok, err := find(); err != nil || !ok || got != order {
+				t.Errorf("by its %s it is %+v, %v, %v; want %+v", name, got, ok, err, order)
+			}
+		}
+	}
+	// Another replica offers them again in the next epoch: they keep their names and time.
+	s.restock(t, r, 1)
+	if got, ok, err := r.FindOrder(t.Context(), pending[7].ID); err != nil || !ok || got != pending[7] {
+		t.Errorf("after a restock it is %+v, %v, %v; want %+v", got, ok, err, pending[7])
+	}
+}
+
+func TestARedisThatDoesNotAnswerHasNoAnswer(t *testing.T) {
+	s, r, pending := backlog(t, 1)
+	if _, ok, err := r.FindOrder(t.Context(), "018bcfe5-6800-7000-8000-000000000000"); err != nil || ok {
+		t.Errorf("an unknown number is found: %v", err)
+	}
+	if err := s.redis.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	_, _, byNumber := r.FindOrder(t.Context(), pending[0].ID)
+	_, _, byRequest := r.FindRequest(t.Context(), "never")
+	for _, err := range []error{byNumber, byRequest} {
+		if backend, ok := errors.AsType[*stock.BackendError](err); !ok || backend.Backend != "redis" {
+			t.Errorf("a paused Redis is %v", err)
+		}
+	}
+	if took := time.Since(begun); took > 4*time.Second {
+		t.Errorf("both took %s", took)
+	}
+	if err := s.redis.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
