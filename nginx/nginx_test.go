@@ -254,7 +254,7 @@ func TestARequestWithoutAnAnswer(t *testing.T) {
 }
 
 // requestID is the header that names a request.
-const requestID = "X-Request-Id"
+const requestID = "X-Request-ID"
 
 // exchange sends a request under a name, and returns what came back.
 func exchange(t *testing.T, method, url, name, body string) (response *http.Response, problem map[string]any) {
