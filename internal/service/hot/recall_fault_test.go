@@ -252,6 +252,29 @@ func TestALimitIsSetDuringARecall(t *testing.T) {
 	s.assertConsistent(t, b, reported)
 }
 
+// A closed counter does not know what users have: no limit is exceeded through it.
+func TestALimitHoldsDuringARecall(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 100)
+	way := labtest.NewProxy(t, server.Address)
+	a, b := s.replica(t, "a", at(way.Address)), s.replica(t, "b")
+	s.limit(t, a, 3)
+	reported := orders(sell(t, a, by("小明", 2)))
+	settle(t, a)
+	held := way.Arm(fault.Rule{Sent: "\r\ndrain\r\n", Do: fault.Hold})
+	recalled := startRecall(t, a)
+	if err := held.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	assertHas(t, b, "小明", 2)
+	held.Pass()
+	if err := <-recalled; err != nil {
+		t.Fatal(err)
+	}
+	s.assertConsistent(t, b, reported)
+	s.assertBuyers(t, b)
+}
+
 // A client waits for the ledger while the units of its order are recalled around it.
 func TestAwaitOutlastsARecall(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
