@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"gorm.io/gorm"
 
@@ -95,7 +96,7 @@ func (s *Store) readGoods(ctx context.Context, conn gorm.ConnPool, statement str
 func (s *Store) scanGoods(ctx context.Context, row *sql.Row, goodsID int64, more ...any) (stock.Goods, error) {
 	var g stock.Goods
 	columns := []any{&g.ID, &g.Stock, &g.Allocated, &g.Version, &g.Fence, &g.PerUser, &g.Writer, &g.WriterEpoch}
-	err := row.Scan(append(columns, more...)...)
+	err := row.Scan(slices.Concat(columns, more)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return stock.Goods{}, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
 	}

@@ -29,8 +29,8 @@ const (
 	progressEvery = 2 * time.Second
 )
 
-// wanted is the counter of an item: one to sell from, for which a closed allocation is
-// opened, or any. Background jobs want any: they open no allocation.
+// wanted is the counter of an item. Where it takes another epoch, that is an open one for
+// a purchase that needs the units of the row. Background jobs open no allocation.
 type wanted struct {
 	goodsID int64
 	open    bool
@@ -152,7 +152,7 @@ type survey struct {
 
 func (b *rebuilder) survey(ctx context.Context) (survey, error) {
 	keys := []string{b.part.counter(b.goodsID), b.part.marker(b.goodsID)}
-	answer, err := b.ask(ctx, "survey", keys, b.owner, markerTTL.Milliseconds(), b.above, flag(b.open))
+	answer, err := b.ask(ctx, "survey", keys, b.owner, markerTTL.Milliseconds(), b.above)
 	if err != nil {
 		return survey{}, backend("see what a counter needs", err)
 	}
@@ -237,7 +237,7 @@ func (b *rebuilder) epoch(ctx context.Context, state survey) (repo.Place, survey
 	defer cancel()
 	if state.next == next && state.epoch > b.above {
 		place, err := b.store.Place(bounded, b.goodsID, Place)
-		if err != nil || place.Epoch == state.epoch && !(b.open && place.Closed) {
+		if err != nil || place.Epoch == state.epoch {
 			return place, state, err // nothing of this epoch can have been written yet
 		}
 	}

@@ -302,6 +302,27 @@ func (m *model) assertUsers(i *modelItem, want map[string]int64) {
 	}
 }
 
+// An order that the stream has lost needs units and room under the limit, and a closed
+// counter knows of neither.
+func TestAClosedCounterTakesNoOrderThatTheStreamLost(t *testing.T) {
+	client := labtest.RedisClient(lab.Redis(t))
+	defer client.Close() //nolint:errcheck // the test is over
+	for closed, want := range map[int]string{0: "READMITTED", 1: "DEAD"} {
+		m := newModel(t, client, 1)
+		i := m.items["2"]
+		m.run("begin", []string{"goods:2", "staged:2"}, 2, 0)
+		m.run("page", []string{"goods:2", "users:2", "orders", "staged:2", "marker"}, "a", 1000, 2, "2", 60, 0, "channel", 5, closed)
+		e := modelEntry{id: "1-1", fields: map[string]any{
+			"goods": 2, "quantity": 1, "epoch": 1, "request": "lost", "order": "lost", "remaining": 0, "at": 0, "replica": "a", "user": "",
+		}}
+		at := m.run("clock", []string{"orders"})
+		got := m.run("readmit", m.entryKeys(i, e), append(append([]any{"ledger", e.id}, m.entryArgs(e)...), "0", "", "", at, 60000)...)
+		if got != want {
+			t.Errorf("closed %d: the order is answered with %v, want %s", closed, got, want)
+		}
+	}
+}
+
 // Steps of two items' rebuilds by two owners, with sales, settling, dead letters and new
 // epochs in between, in random order.
 func TestARebuildInPagesIsExact(t *testing.T) {

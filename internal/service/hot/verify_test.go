@@ -76,8 +76,15 @@ func TestUnitsOfOtherAllocationsAreNamed(t *testing.T) {
 		bucket, quantity int64
 		want             error
 	}{
-		{0, 2, stock.ErrInsufficientStock}, {5, 7, stock.ErrInsufficientStock}, {5, 6, stock.ErrAllocated}, {5, 2, stock.ErrAllocated},
-		{5, 1, nil}, {5, 1, stock.ErrAllocated}, {0, 1, stock.ErrInsufficientStock}, {0, 1, stock.ErrInsufficientStock},
+		{0, 2, stock.ErrInsufficientStock},
+		{5, 7, stock.ErrInsufficientStock},
+		{5, 6, stock.ErrAllocated},
+		{5, 2, stock.ErrAllocated},
+		{5, 1, nil},
+		{5, 1, stock.ErrAllocated},
+		{5, 1, stock.ErrAllocated},
+		{0, 1, stock.ErrInsufficientStock},
+		{0, 1, stock.ErrInsufficientStock},
 	} {
 		bucket(c.bucket)
 		if o, err := deduct(t, a, buy(c.quantity)); err != nil || !errors.Is(o.Refused, c.want) {

@@ -18,11 +18,10 @@ end
 -- another owner works at it; NEXT, go on with a rebuild; NONE, begin one above the epoch.
 -- Answers with that, the epoch, the last user that was staged, and 1 where all were.
 -- KEYS: counter, marker.
--- ARGV: operation, owner, time of the marker in ms, epoch, 1 where a closed counter will
--- not do.
+-- ARGV: operation, owner, time of the marker in ms, epoch.
 function operations.survey()
-  local units, _, epoch, _, closed = counter(KEYS[1])
-  if units and tonumber(epoch) > tonumber(ARGV[4]) and not (closed and ARGV[5] == '1') then
+  local units, _, epoch = counter(KEYS[1])
+  if units and tonumber(epoch) > tonumber(ARGV[4]) then
     return {'THERE', epoch, '', ''}
   end
   if not alone(KEYS[2], ARGV[2], ARGV[3]) then
