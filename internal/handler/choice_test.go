@@ -174,7 +174,7 @@ func TestOnlySafeWantsAFenceWhereALossGoesUnnoticed(t *testing.T) {
 func TestThePublicLearnsNoMoreThanItMust(t *testing.T) {
 	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = false })
 	for path, want := range map[string]string{
-		"/deduct?goods_id=1&strategy=mutex": `"order_id" "goods_id" "quantity" "strategy" "durable"`,
+		"/deduct?goods_id=1&strategy=mutex": `"order_id" "goods_id" "quantity" "strategy" "durable" "created_at"`,
 		"/goods/1":                          `"goods_id" "per_user" "available"`,
 	} {
 		method := http.MethodGet
@@ -194,11 +194,15 @@ func TestThePublicLearnsNoMoreThanItMust(t *testing.T) {
 			t.Errorf("%s names the replica", path)
 		}
 	}
+	a.buyAs(t, "goods_id=1", "Idempotency-Key", "a-key")
+	if got := a.get(t, "/orders?request_id=a-key"); got.body["order_id"] == nil || got.body["replica"] != nil || got.body["token"] != nil || got.body["remaining"] != nil {
+		t.Errorf("an order is answered with %s", got.text)
+	}
 	if got := a.get(t, "/goods/1/audit"); got.status != http.StatusNotFound || got.problem() != "not-found" {
 		t.Errorf("the audit is answered with %d %s", got.status, got.text)
 	}
 	shown := a.owner(t, http.MethodGet, "/goods/1", "", http.StatusOK)
-	if shown.body["stock"] != 9.0 || shown.body["available"] != true || shown.header.Get(handler.ReplicaHeader) != "replica-1" {
+	if shown.body["stock"] != 8.0 || shown.body["available"] != true || shown.header.Get(handler.ReplicaHeader) != "replica-1" {
 		t.Errorf("the admin gets %s", shown.text)
 	}
 	a.owner(t, http.MethodGet, "/goods/1/audit", "", http.StatusOK)

@@ -18,7 +18,7 @@ func Nothing(o Options) (http.Handler, error) {
 	answer, err := json.Marshal(sold{
 		OrderID: "1234567", GoodsID: 1234, Quantity: 1, Remaining: new(int64(499_999_999_999)), Strategy: "sql-conditional", Replica: o.Replica,
 		CreatedAt: timestamp(time.UnixMicro(1_700_000_000_123_456)),
-		Token: new(uint64), WaitMS: new(float64), HoldMS: new(float64), Durable: stock.InSQL,
+		Token:     new(uint64), WaitMS: new(float64), HoldMS: new(float64), Durable: stock.InSQL,
 	})
 	if err != nil {
 		return nil, err

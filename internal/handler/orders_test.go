@@ -66,7 +66,7 @@ func TestAnOrderIsFoundAndNothingIsSold(t *testing.T) {
 
 // Numbers can be counted through: no stranger reads a sale that way.
 func TestNumbersOfOrdersAreNotForEveryClient(t *testing.T) {
-	a := serveSQLite(t)
+	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = false })
 	number := fmt.Sprint(a.buy(t, "goods_id=1").body["order_id"])
 	if got := a.get(t, "/orders/"+number); got.status != http.StatusNotFound || got.problem() != "not-found" {
 		t.Errorf("an order by its number is answered with %d %s", got.status, got.text)

@@ -104,6 +104,12 @@ func safeNames() (names []string) {
 // openAll opens two replicas that have every backend.
 func openAll(t *testing.T, d *servers.Database) shop {
 	t.Helper()
+	return openLingering(t, d, 0)
+}
+
+// openLingering has the consumers of redis-stock wait between two batches.
+func openLingering(t *testing.T, d *servers.Database, linger time.Duration) shop {
+	t.Helper()
 	var s shop
 	prefix := rand.Text() // items have the same ids in every database
 	for _, replica := range []string{"replica-1", "replica-2"} {
@@ -112,7 +118,7 @@ func openAll(t *testing.T, d *servers.Database) shop {
 			Store: store, LockWait: 5 * time.Second, Lock: lab.Locks(t, d, lock.Redis, lock.Redlock, lock.ZooKeeper, lock.Etcd),
 			Retry: strategy.Retry{Tries: 500, Step: time.Millisecond, Max: 50 * time.Millisecond},
 			Group: strategy.Group{Batch: 50, Units: 1000, Queue: 200}, Buckets: 4,
-			Hot: hot.Options{Prefix: prefix},
+			Hot: hot.Options{Prefix: prefix, Linger: linger},
 		}, 10*time.Second)
 		t.Cleanup(func() {
 			if err := catalogue.Close(); err != nil {

@@ -20,8 +20,12 @@ func sellInTurns(t *testing.T, units int64) {
 	const buyers = 8
 	s := openAll(t, lab.Database(t, servers.MariaDB))
 	for i, pair := range [][2]string{
-		{"sql-conditional", "sql-conditional"}, {"sql-bucket", "sql-bucket"}, {"redis-stock", "redis-stock"},
-		{"sql-conditional", "sql-bucket"}, {"sql-conditional", "redis-stock"}, {"sql-bucket", "redis-stock"},
+		{"sql-conditional", "sql-conditional"},
+		{"sql-bucket", "sql-bucket"},
+		{"redis-stock", "redis-stock"},
+		{"sql-conditional", "sql-bucket"},
+		{"sql-conditional", "redis-stock"},
+		{"sql-bucket", "redis-stock"},
 	} {
 		t.Run(pair[0]+" "+pair[1], func(t *testing.T) {
 			goods := int64(i + 1)

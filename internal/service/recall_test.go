@@ -1,0 +1,50 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// What is allocated is all pending then: no recall brings it back.
+func TestASoldOutItemWithPendingOrdersIsSoldOut(t *testing.T) {
+	s := openLingering(t, lab.Database(t, servers.MariaDB), 5*time.Second)
+	s.create(t, 1, 5)
+	s.sells(t, "redis-stock", 1, 1, 1, 3) // the first is written at once, the others wait
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	outcome, err := s.strategy(t, 0, "sql-conditional").Deduct(ctx, 1, stock.Purchase{Quantity: 1})
+	if err != nil || !errors.Is(outcome.Refused, stock.ErrInsufficientStock) {
+		t.Errorf("answered with %v, %v, want %v", err, outcome.Refused, stock.ErrInsufficientStock)
+	}
+	if audit, err := s.inventory.Audit(t.Context(), 1); err != nil || audit.Pending == nil || *audit.Pending == 0 {
+		t.Errorf("nothing was pending: %+v, %v", audit, err)
+	}
+	s.settles(t, 1, 5)
+}
+
+// A backend that holds units and does not answer is named.
+func TestUnitsInABackendThatIsGoneAreNotSoldOut(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	with := openAll(t, d)
+	with.create(t, 1, 5)
+	with.sells(t, "redis-stock", 1, 1)
+	without := open(t, d, 1) // has no Redis
+	_, err := without.strategy(t, 0, "sql-conditional").Deduct(t.Context(), 1, stock.Purchase{Quantity: 1})
+	if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != "redis" {
+		t.Errorf("answered with %v, want one that names redis", err)
+	}
+	if _, err := without.inventory.Recall(t.Context(), 1); !errors.Is(err, stock.ErrBackendUnavailable) {
+		t.Errorf("the recall is answered with %v", err)
+	}
+	recalled, err := with.inventory.Recall(t.Context(), 1)
+	if err != nil || recalled.Returned+recalled.Pending < 4 || len(recalled.Allocations) != 1 || recalled.Allocations[0].Strategy != "redis-stock" {
+		t.Errorf("recalled %+v, %v", recalled, err)
+	}
+	with.sells(t, "sql-conditional", 1, 4)
+	with.settles(t, 1, 5)
+}
