@@ -296,11 +296,6 @@ func defects() []defect {
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/redis-decr/RefusesWhileStockIsLeft", needs: "redis",
 		},
 		{
-			name: "a copy is recognized by any mark of its replica",
-			file: "internal/service/strategy/preheat.go", old: "now != mark {", new: "!strings.HasPrefix(now, p.owner) {",
-			pkg: "./internal/service/strategy", test: "TestARestockDuringACopyIsNotLost", needs: "redis",
-		},
-		{
 			name: "a replica waits for its own copying that was cut off",
 			file: "internal/service/strategy/preheat.go", old: "strings.HasPrefix(current, p.owner)", new: "strings.HasPrefix(current, rand.Text())",
 			pkg: "./internal/service/strategy", test: "TestACopyingThatWasCutOffIsGoneOnWith", needs: "redis",
