@@ -59,13 +59,18 @@ func sellsBy(name string) func(*testing.T, *subject, int64) (restocked, sold int
 		err := oneOf(other.bare[0].Deduct(ctx, goodsID, []stock.Purchase{by("another", 1)}))
 		other.settle(t, goodsID)
 		if err != nil {
-			if !errors.Is(err, stock.ErrInsufficientStock) && !errors.Is(err, stock.ErrBusy) {
+			if !doesNotFit(err) && !errors.Is(err, stock.ErrBusy) {
 				t.Errorf("%s beside the sale: %v", name, err)
 			}
 			return 0, 0
 		}
 		return 0, 1
 	}
+}
+
+// doesNotFit accepts ErrAllocated, too: no service recalls the units here.
+func doesNotFit(err error) bool {
+	return errors.Is(err, stock.ErrInsufficientStock) || errors.Is(err, stock.ErrAllocated)
 }
 
 // others are strategies beside the subject, on the same store and servers: one of
@@ -165,7 +170,7 @@ func assertChangeNoticed(t *testing.T, s *subject, change beside, seen *middle, 
 	switch {
 	case err == nil:
 		sold = besideSale
-	case !errors.Is(err, stock.ErrInsufficientStock) && !errors.Is(err, stock.ErrUserLimit) && !errors.Is(err, stock.ErrBusy):
+	case !doesNotFit(err) && !errors.Is(err, stock.ErrUserLimit) && !errors.Is(err, stock.ErrBusy):
 		t.Errorf("the sale ended with %v", err)
 	}
 	s.settle(t, goods)
