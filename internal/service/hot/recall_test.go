@@ -84,9 +84,9 @@ func TestRecallReturnsTheUnitsToTheRow(t *testing.T) {
 	}
 	s.restock(t, a, 1)
 	s.assertReach(t, 10, 0, true)
-	reported = append(reported, sell(t, a, buy(10)))
-	s.assertReach(t, 0, 10, false)
+	reported = append(reported, sell(t, a, buy(4)))
 	s.assertExact(t, a, reported)
+	s.assertReach(t, 0, 6, false)
 }
 
 // Orders are pending when the units are recalled: theirs stay in the allocation, and they
