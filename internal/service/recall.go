@@ -118,6 +118,9 @@ func (s *Service) offer(ctx context.Context, goodsID int64, p stock.Purchase) (s
 			return stock.Outcome{Refused: stock.ErrInsufficientStock}, nil
 		}
 		recalled, err := s.recalls.recall(ctx, goodsID, s.entry.Name)
+		if errors.Is(err, stock.ErrUnknownOutcome) { // of the recall: nothing of the purchase was sent
+			continue
+		}
 		if err != nil {
 			return stock.Outcome{}, err
 		}
