@@ -21,3 +21,10 @@ func TestProveGroupedSalesSurviveKills(t *testing.T) {
 		})
 	}
 }
+
+// Units move between the row, buckets and Redis, and kills come in the middle of it.
+func TestProveMovingSalesSurviveKills(t *testing.T) {
+	for _, database := range []string{servers.MariaDB, servers.MySQL} {
+		t.Run(database, func(t *testing.T) { surviveKills(t, database, 20, movingAndKilled()) })
+	}
+}

@@ -22,13 +22,22 @@ import (
 // killed is a strategy and what is killed while it sells, in turn.
 type killed struct {
 	strategy string
+	beside   []string // further strategies that sell the same item, purchase by purchase
 	group    bool
 	modifier string // a further one of the request, such as fence=true
 	victims  []string
 }
 
+// of is the strategy of a purchase.
+func (k killed) of(n int) string {
+	if n %= 1 + len(k.beside); n > 0 {
+		return k.beside[n-1]
+	}
+	return k.strategy
+}
+
 func (k killed) String() string {
-	name := k.strategy
+	name := strings.Join(append([]string{k.strategy}, k.beside...), " ")
 	if k.group {
 		name += " grouped"
 	}
@@ -50,9 +59,15 @@ func fencedAndKilled() killed {
 	return killed{strategy: "redis-reentrant", group: true, modifier: "fence=true", victims: []string{"replica", "database"}}
 }
 
+// movingAndKilled moves the units between the row, the buckets and Redis all the time, so
+// that kills come in the middle of recalls.
+func movingAndKilled() killed {
+	return killed{strategy: "redis-stock", beside: []string{"sql-conditional", "sql-bucket"}, victims: []string{"replica", "redis", "database"}}
+}
+
 // One kill of each kind, in the middle of a sale; the proof makes fifty.
 func TestSalesSurviveKills(t *testing.T) {
-	surviveKills(t, servers.MariaDB, 3, redisStockKilled(), groupedAndKilled("sql-conditional"), fencedAndKilled())
+	surviveKills(t, servers.MariaDB, 3, redisStockKilled(), groupedAndKilled("sql-conditional"), fencedAndKilled(), movingAndKilled())
 }
 
 // surviveKills sells one goods after the other through three replicas, and kills
@@ -250,7 +265,7 @@ func (s *killedSale) buy(t *testing.T, buyer int) {
 				t.Errorf("buyer %d has no answer for %s after %s", buyer, id, saleWithin)
 				return
 			}
-			got := s.ask(t, client, s.lab.cluster.Replicas[(buyer+n+try)%3].URL, id)
+			got := s.ask(t, client, s.lab.cluster.Replicas[(buyer+n+try)%3].URL, s.subject.of(n), id)
 			if got.problem == "insufficient-stock" {
 				return
 			}
@@ -279,9 +294,9 @@ type reply struct {
 	replayed       bool
 }
 
-func (s *killedSale) ask(t *testing.T, client *http.Client, url, id string) reply {
+func (s *killedSale) ask(t *testing.T, client *http.Client, url, strategy, id string) reply {
 	t.Helper()
-	response, answer, err := send(t, client, fmt.Sprintf("%s/deduct?strategy=%s&group=%t&goods_id=%d&%s", url, s.subject.strategy, s.subject.group, s.goods, s.subject.modifier), id)
+	response, answer, err := send(t, client, fmt.Sprintf("%s/deduct?strategy=%s&group=%t&goods_id=%d&%s", url, strategy, s.subject.group, s.goods, s.subject.modifier), id)
 	if err != nil {
 		return reply{}
 	}
