@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -24,19 +25,22 @@ type answered struct {
 
 func (*answered) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (*answered) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
+func (*answered) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-func (a *answered) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if name := cmd.Name(); name == "decrby" || name == "lpop" {
-			a.once.Do(func() { err = errors.Join(err, a.do()) })
+func (a *answered) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		takes := func(cmd redis.Cmder) bool { return cmd.Name() == "decrby" || cmd.Name() == "lpop" }
+		if !slices.ContainsFunc(cmds, takes) {
+			return err
 		}
-		if err != nil && cmd.Err() == nil {
-			cmd.SetErr(err)
-		}
+		a.once.Do(func() {
+			if failed := a.do(); failed != nil {
+				for _, cmd := range cmds {
+					cmd.SetErr(failed)
+				}
+			}
+		})
 		return err
 	}
 }
