@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -42,6 +43,16 @@ func unmet() map[string]trips {
 		"redis-setnx": {5, 2}, "redis-setnx-ttl": {5, 2}, "redis-setnx-owner": {5, 3}, "redis-getset": {5, 2},
 		"redis-lua": {5, 2}, "redis-reentrant": {5, 2}, "redis-fair": {5, 2}, "redsync": {5, 2}, "redlock": {6, 2},
 		"zk-ephemeral": {5, 2}, "zk-herd": {5, 3}, "zk-sequential": {5, 2}, "etcd": {5, 2},
+	}
+}
+
+// rejected is what a rejection costs of an item that is sold out, for the strategies
+// without a lock outside of the replica: one read at most.
+func rejected() map[string]trips {
+	return map[string]trips{
+		"naive": {1, 0}, "naive-decrement": {1, 0}, "mutex": {1, 0}, "mutex-per-request": {1, 0}, "channel": {1, 0},
+		"sql-conditional": {1, 0}, "sql-optimistic": {1, 0}, "sql-for-update": {1, 0}, "sql-bucket": {1, 0},
+		"redis-decr": {1, 2}, "redis-list": {1, 1}, "redis-stock": {0, 0},
 	}
 }
 
@@ -98,6 +109,11 @@ func TestProveRoundTrips(t *testing.T) {
 			if got != want {
 				t.Errorf("a sale takes %+v, want %+v", got, want)
 			}
+			if want, ok := rejected()[entry.Name]; ok {
+				if got := rejectionTripsOf(t, s, int64(i+1), ask); got != want {
+					t.Errorf("a rejection takes %+v, want %+v", got, want)
+				}
+			}
 		})
 	}
 }
@@ -123,6 +139,35 @@ func tripsOf(t *testing.T, s strategy.Strategy, store *repo.Store, goods int64, 
 	sell(sales)
 	databaseAfter, serverAfter := ask()
 	each := func(n int64) int { return int(math.Round(float64(n) / sales)) }
+	return trips{each(databaseAfter - database), each(serverAfter - server)}
+}
+
+// rejectionTripsOf sells the rest, and divides what is asked for rejections.
+func rejectionTripsOf(t *testing.T, s strategy.Strategy, goods int64, ask func() (database, server int64)) trips {
+	t.Helper()
+	const rejections, rest = 40, 1000 - 45
+	buy := func(quantity int64) error {
+		outcomes, err := s.Deduct(t.Context(), goods, []stock.Purchase{{RequestID: rand.Text(), Quantity: quantity}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return outcomes[0].Refused
+	}
+	if err := buy(rest); err != nil {
+		t.Fatalf("sell the rest: %v", err)
+	}
+	time.Sleep(200 * time.Millisecond) // consumers write it meanwhile
+	for range 5 {
+		if err := buy(1); !errors.Is(err, stock.ErrInsufficientStock) {
+			t.Fatalf("a purchase of an item that is sold out is answered with %v", err)
+		}
+	}
+	database, server := ask()
+	for range rejections {
+		_ = buy(1)
+	}
+	databaseAfter, serverAfter := ask()
+	each := func(n int64) int { return int(math.Round(float64(n) / rejections)) }
 	return trips{each(databaseAfter - database), each(serverAfter - server)}
 }
 
