@@ -140,9 +140,9 @@ func (b bucketed) other(buckets repo.Buckets, mine int, units int64) (number int
 	return 0, false
 }
 
-// collect serves the batch from all there is, and spreads what is left: see
-// stock.Goods.Share for what stays in the row. Buyers are counted in before the row and
-// the buckets are locked, as everywhere.
+// collect serves the batch from all there is, and spreads what is left. Of the row it
+// takes a share (stock.Goods.Share), and only where the buckets do not have enough.
+// Buyers are counted in before the row and the buckets are locked, as everywhere.
 func (b bucketed) collect(ctx context.Context, p plan) ([]stock.Outcome, error) {
 	return b.store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) {
 		limit, err := tx.CountIn(ctx, p.read.ID, p.read.PerUser, p.batch)
@@ -153,10 +153,13 @@ func (b bucketed) collect(ctx context.Context, p plan) ([]stock.Outcome, error) 
 		if err != nil {
 			return nil, err
 		}
+		bucketed, kept := buckets.Sum(), row.Stock
+		if bucketed < stock.Units(p.batch) { // others may have come first, and spread enough
+			kept -= row.Share(b.store.Strategy())
+		}
 		p.read = row
-		p.read.Stock += buckets.Sum()
-		p.read.Allocated = max(0, row.Allocated-buckets.Sum())
-		kept := row.Stock - row.Share(b.store.Strategy())
+		p.read.Stock += bucketed
+		p.read.Allocated = max(0, row.Allocated-bucketed)
 		outcomes, err := p.sellUnder(ctx, tx, limit, func(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
 			left := read.Stock - units
 			rest := min(kept, left)
