@@ -171,14 +171,16 @@ func (w *walkRun) sellOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		quantity, last := max(1, item.Stock/3), n == len(w.strategies)
-		if last {
-			quantity = max(1, item.Stock)
+		if n < len(w.strategies) {
+			w.sendUntilKnown(t.Context(), step{do: buy, strategy: name, quantity: max(1, item.Stock/3), key: fmt.Sprintf("share-%d", n), replica: n})
+			continue
 		}
-		for try := 0; quantity > 0; try++ {
-			w.sendCopies(t.Context(), step{do: buy, strategy: name, quantity: quantity, key: fmt.Sprintf("rest-%d-%d", n, try), copies: 1, replica: try})
-			if quantity /= 2; !last {
-				break
+		// What is pending counts as stock: it may be less.
+		for quantity, try := max(1, item.Stock), 0; quantity > 0; try++ {
+			key := fmt.Sprintf("rest-%d", try)
+			w.sendUntilKnown(t.Context(), step{do: buy, strategy: name, quantity: quantity, key: key, replica: try})
+			if last := w.records[len(w.records)-1]; last.outcome != history.Sold {
+				quantity /= 2
 			}
 		}
 	}
