@@ -127,7 +127,7 @@ func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool,
 	supply := &supply{client: c, goodsID: plan.GoodsID, restock: restock}
 	plan.User, plan.SoldOut = buyers(item.PerUser), supply.soldOut
 	run = report.Run{
-		Strategy: cmp.Or(plan.Strategy, item.Choice.Strategy, "the default"), Group: plan.Group || isTrue(item.Group),
+		Strategy: cmp.Or(plan.Strategy, item.Strategy, "the default"), Group: plan.Group || isTrue(item.Group),
 		Fence: isTrue(item.Choice.Fence), Clients: plan.Clients, Tries: 1, SalesOnly: true,
 	}
 	progress.Begin(1)
