@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/demo"
 	"github.com/stockd/stockd/internal/lab/load"
 	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/internal/service"
 )
 
 func benchCommand() *cobra.Command {
@@ -30,13 +33,14 @@ func benchCommand() *cobra.Command {
 			"from then: that is what buyers feel. Goods are sold for good. Where an item has a limit of one buyer,\n" +
 			"the units are bought for as many users as that takes.\n\n" +
 			"The rate and the latencies are of sales alone. When the stock is gone the run ends, and says so;\n" +
-			"with --restock it adds units and goes on.",
+			"with --restock it adds units and goes on. Where the public API tells neither stock nor audit\n" +
+			"(http.reveal), --token-file has the admin API asked.",
 		Args: noArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&plan.URL, "url", "http://127.0.0.1:8080", "stockd, or a balancer before several")
 	flags.Int64Var(&plan.GoodsID, "goods", 1, "goods to sell")
-	flags.StringVar(&plan.Strategy, "strategy", "sql-conditional", "strategy to sell through")
+	flags.StringVar(&plan.Strategy, "strategy", "", "strategy to sell through (default: none is named, and the item's own sells)")
 	flags.BoolVar(&plan.Group, "group", false, "have each replica make one batch of the purchases that wait")
 	flags.IntVar(&plan.Clients, "clients", 50, "clients that buy at the same time")
 	flags.IntVar(&plan.Requests, "requests", 0, "end after so many requests")
@@ -109,8 +113,7 @@ func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool,
 	if err != nil {
 		return run, err
 	}
-	strategy, err := demo.Pick(strategies, plan.Strategy)
-	if err != nil {
+	if _, err := picked(strategies, plan.Strategy); err != nil {
 		return run, usageError{err}
 	}
 	before, err := c.Audit(ctx, plan.GoodsID)
@@ -123,7 +126,10 @@ func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool,
 	}
 	supply := &supply{client: c, goodsID: plan.GoodsID, restock: restock}
 	plan.User, plan.SoldOut = buyers(item.PerUser), supply.soldOut
-	run = report.Run{Strategy: plan.Strategy, Group: plan.Group, Clients: plan.Clients, Tries: 1, SalesOnly: true}
+	run = report.Run{
+		Strategy: cmp.Or(plan.Strategy, item.Strategy, "the default"), Group: plan.Group || isTrue(item.Group),
+		Fence: isTrue(item.Choice.Fence), Clients: plan.Clients, Tries: 1, SalesOnly: true,
+	}
 	progress.Begin(1)
 	progress.Run(run.Name(), plan.Requests)
 	plan.Progress = progress.Answered
@@ -138,11 +144,38 @@ func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool,
 		return run, errors.Join(err, ctx.Err())
 	}
 	run.Replicas = len(result.Replicas)
-	run.ExpectedClean = demo.Claims(strategy, plan.Group).Exclusive(run.Replicas)
-	run.Restocked, run.Note = supply.restocked, supply.note(strategy.Note, result.Elapsed)
+	sold, err := picked(strategies, result.Strategies...)
+	if err != nil {
+		return run, err
+	}
+	run.ExpectedClean = true
+	var notes []string
+	for _, s := range sold {
+		run.ExpectedClean = run.ExpectedClean && demo.Claims(s, run.Group).Exclusive(run.Replicas)
+		notes = append(notes, s.Note)
+	}
+	run.Strategy = cmp.Or(strings.Join(result.Strategies, " and "), run.Strategy)
+	run.Restocked, run.Note = supply.restocked, supply.note(notes, result.Elapsed)
 	run.Add(result, after.Since(before))
 	run.LedgerAfter = time.Since(ended).Seconds()
 	run.Judge()
 	progress.Done(run)
 	return run, nil
 }
+
+// picked finds strategies by their names; an empty name is none.
+func picked(known []service.Description, names ...string) (list []service.Description, err error) {
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		s, err := demo.Pick(known, name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+func isTrue(flag *bool) bool { return flag != nil && *flag }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -47,13 +48,10 @@ func (s *supply) soldOut(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
-// note says of a strategy's note what the table does not: when the stock was gone, or
+// note adds to the notes of strategies what the table does not say: when the stock was gone, or
 // how much was added.
-func (s *supply) note(strategy string, after time.Duration) string {
-	var list []string
-	if strategy != "" {
-		list = append(list, strategy)
-	}
+func (s *supply) note(strategies []string, after time.Duration) string {
+	list := slices.DeleteFunc(strategies, func(note string) bool { return note == "" })
 	if s.gone {
 		list = append(list, fmt.Sprintf("the stock was gone after %s, and the run ended; --restock adds units",
 			after.Round(time.Millisecond)))

@@ -69,3 +69,22 @@ func TestABenchBuysForUsersWhereAnItemHasALimit(t *testing.T) {
 		}
 	}
 }
+
+// A bench that names no strategy sells as the item is sold, also where requests may not
+// choose, and reports what sold.
+func TestABenchSellsThroughTheItemsStrategy(t *testing.T) {
+	r := startReplica(t, "--deduct-choose=false")
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(r.Token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"stock", "--goods=2", "--units=500", "--strategy=sql-insert-lock", "--group", "--fence", "--admin-url", r.AdminURL, "--token-file", token}
+	if status, _, errOut := stockd(t, args...); status != exitOK {
+		t.Fatalf("%v: exit status %d\n%s", args, status, errOut)
+	}
+	for goods, want := range map[string]string{"1": "sql-conditional", "2": "sql-insert-lock, grouped, fenced"} {
+		if run, _ := r.bench(t, "--goods", goods, "--requests", "40"); run.Name() != want || run.Answered != 40 || run.Errors != 0 {
+			t.Errorf("item %s: %s sold %d of 40, errors %v; want %s", goods, run.Name(), run.Answered, run.ErrorTypes, want)
+		}
+	}
+}

@@ -20,12 +20,15 @@ func stockCommand() *cobra.Command {
 		goods int64
 		units int64
 		limit int64
+		own   stock.Choice
+		group bool
+		fence bool
 	)
 	cmd := &cobra.Command{
 		Use:   "stock",
 		Short: "Put a goods on sale where it is not on sale yet",
-		Long: "Put a goods on sale, as its owner, where it is not on sale yet. Where it is, it keeps the stock and the\n" +
-			"limit that it has, so that this may be run at every start.",
+		Long: "Put a goods on sale, as its owner, where it is not on sale yet. Where it is, it keeps the stock, the\n" +
+			"limit and the strategy that it has, so that this may be run at every start.",
 		Args: noArgs,
 	}
 	flags := cmd.Flags()
@@ -33,6 +36,9 @@ func stockCommand() *cobra.Command {
 	flags.Int64Var(&goods, "goods", 1, "goods to put on sale")
 	flags.Int64Var(&units, "units", 5000, "units that there are to sell")
 	flags.Int64Var(&limit, "per-user", 0, "most units that one user_id may buy; 0 sets no limit")
+	flags.StringVar(&own.Strategy, "strategy", "", "strategy that sells it where a purchase does not say (default: deduct.strategy)")
+	flags.BoolVar(&group, "group", false, "commit all waiting purchases of it in one transaction where a purchase does not say (default: deduct.group)")
+	flags.BoolVar(&fence, "fence", false, "check the token of its lock where a purchase does not say (default: deduct.fence)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if goods < 1 || units < 0 || units > stock.MaxStock {
 			return usageError{fmt.Errorf("--goods must be at least 1 and --units 0 to %d", int64(stock.MaxStock))}
@@ -45,7 +51,13 @@ func stockCommand() *cobra.Command {
 			return usageError{err}
 		}
 		owner.URL = owner.AdminURL
-		said, err := putOnSale(cmd.Context(), owner, goods, units, limit)
+		if flags.Changed("group") {
+			own.Group = &group
+		}
+		if flags.Changed("fence") {
+			own.Fence = &fence
+		}
+		said, err := putOnSale(cmd.Context(), owner, goods, units, limit, own)
 		if err != nil {
 			return err
 		}
@@ -57,8 +69,8 @@ func stockCommand() *cobra.Command {
 
 // putOnSale creates first and looks afterwards: of two that do so at the same
 // time, one creates and the other finds.
-func putOnSale(ctx context.Context, owner client.Client, goods, units, perUser int64) (said string, err error) {
-	created := owner.CreateLimited(ctx, goods, units, perUser)
+func putOnSale(ctx context.Context, owner client.Client, goods, units, perUser int64, own stock.Choice) (said string, err error) {
+	created := owner.CreateChosen(ctx, goods, units, perUser, own)
 	if created == nil {
 		return fmt.Sprintf("goods %d is on sale with %d units", goods, units), nil
 	}

@@ -235,9 +235,8 @@ func (w *walkRun) look(ctx context.Context, s step) record {
 	var err error
 	switch s.do {
 	case readItem:
-		var item stock.Goods
-		item, err = client.Goods(ctx, w.item)
-		r.remaining = item.Stock
+		item, failure := client.Goods(ctx, w.item)
+		r.remaining, err = item.Stock, failure
 	case readAudit:
 		r.audit, err = client.AuditNow(ctx, w.item)
 	case recall:

@@ -59,8 +59,12 @@ func TestARepeatedCreationKeepsTheStrategy(t *testing.T) {
 	}
 	create()
 	a.owner(t, http.MethodPatch, "/goods/2", `{"strategy": "channel"}`, http.StatusOK)
+	a.owner(t, http.MethodPut, "/strategies/mutex", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
 	if got := create(); got.status != http.StatusCreated || got.body["strategy"] != "channel" {
 		t.Errorf("the second creation is answered with %d %s, want 201 and channel", got.status, got.text)
+	}
+	if got := a.owner(t, http.MethodPost, "/goods", `{"goods_id": 3, "stock": 10, "strategy": "mutex"}`, http.StatusForbidden); got.problem() != "strategy-refused" {
+		t.Errorf("a creation with a strategy that is switched off is answered with %s", got.text)
 	}
 }
 

@@ -113,6 +113,7 @@ func Admin(o Options, token string) http.Handler {
 func engine(o Options, listener string) *gin.Engine {
 	e := gin.New()
 	e.HandleMethodNotAllowed = true
+	e.RedirectTrailingSlash = false // a redirect is no answer that is described
 	// Gin believes everybody who says who somebody else is, unless it is told.
 	e.RemoteIPHeaders = []string{"X-Forwarded-For"}
 	if err := e.SetTrustedProxies(o.TrustedProxies); err != nil {

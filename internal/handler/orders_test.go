@@ -241,6 +241,17 @@ func TestAPendingKeyIsAnsweredBeforeARejection(t *testing.T) {
 	}
 }
 
+// A path that is not described is a problem, and no redirect to one that is.
+func TestATrailingSlashIsAnotherPath(t *testing.T) {
+	a := serveSQLite(t)
+	for method, path := range map[string]string{http.MethodGet: "/orders/", http.MethodPost: "/deduct/"} {
+		r := request(t, method, a.public.URL+path+"?goods_id=1", "", "")
+		if got := send(t, r); got.status != http.StatusNotFound || got.problem() != "not-found" {
+			t.Errorf("%s %s is answered with %d %s", method, path, got.status, got.text)
+		}
+	}
+}
+
 // Where nothing was ever sold from Redis, it has no orders, and is not asked.
 func TestRedisIsNotAskedForOrdersItNeverHad(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)

@@ -124,13 +124,11 @@ func (i *Inventory) Create(ctx context.Context, goodsID, units, perUser int64, c
 	if err != nil {
 		return stock.Goods{}, err
 	}
-	if choice != (stock.Choice{}) {
-		if err := i.catalogue.check(choice); err != nil {
-			return stock.Goods{}, err
-		}
+	wrong := i.wrongChoice(choice)
+	if err = wrong; err == nil {
+		err = i.store.CreateChosen(ctx, goodsID, units, perUser, choice, requestID)
 	}
-	err = i.store.CreateChosen(ctx, goodsID, units, perUser, choice, requestID)
-	if errors.Is(err, stock.ErrGoodsExist) || errors.Is(err, stock.ErrDuplicateRequest) {
+	if wrong != nil || errors.Is(err, stock.ErrGoodsExist) || errors.Is(err, stock.ErrDuplicateRequest) {
 		err = i.excuse(ctx, err, goodsID, units, key)
 	}
 	if err != nil {
@@ -140,6 +138,14 @@ func (i *Inventory) Create(ctx context.Context, goodsID, units, perUser int64, c
 		err = i.catalogue.LookAtSwitches(ctx)
 	}
 	return i.changed(ctx, goodsID, "the item was created", err)
+}
+
+// wrongChoice tells why an item cannot be created with a choice; none is as configured.
+func (i *Inventory) wrongChoice(choice stock.Choice) error {
+	if choice == (stock.Choice{}) {
+		return nil
+	}
+	return i.catalogue.check(choice)
 }
 
 // Restock adds units. A key that was restocked under before adds nothing.

@@ -167,6 +167,52 @@ func TestAConcealedStock(t *testing.T) {
 	}
 }
 
+// What an item has set can be asked for otherwise, in both directions.
+func TestAPurchaseSaysHowItIsSold(t *testing.T) {
+	var asked []string
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		asked = append(asked, string(body))
+		_, _ = io.WriteString(w, `{"order_id": "1"}`)
+	})
+	for _, p := range []client.Purchase{
+		{GoodsID: 1},
+		{GoodsID: 1, Group: true, Fence: true},
+		{GoodsID: 1, Ungrouped: true, Unfenced: true},
+	} {
+		if _, err := (client.Client{URL: s.URL}).Deduct(t.Context(), p); err != nil {
+			t.Error(err)
+		}
+	}
+	want := []string{`{"goods_id":1}`, `{"goods_id":1,"group":true,"fence":true}`, `{"goods_id":1,"group":false,"fence":false}`}
+	if !slices.Equal(asked, want) {
+		t.Errorf("asked for %q, want %q", asked, want)
+	}
+}
+
+// An item is created with its limit and how it is sold in one request.
+func TestAnItemIsCreatedAsItIsSold(t *testing.T) {
+	var asked string
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		asked = string(body)
+		_, _ = io.WriteString(w, `{"goods_id": 1, "strategy": "sql-bucket", "group": true}`)
+	})
+	item, err := (client.Client{AdminURL: s.URL}).CreateChosen(t.Context(), 1, 5, 2, client.Choice{Strategy: "sql-bucket", Group: new(true)}, "")
+	if err != nil || item.Strategy != "sql-bucket" || item.Group == nil || !*item.Group {
+		t.Errorf("%+v, %v", item, err)
+	}
+	if want := `{"goods_id":1,"stock":5,"per_user":2,"strategy":"sql-bucket","group":true,"fence":null}`; asked != want {
+		t.Errorf("asked for %s, want %s", asked, want)
+	}
+}
+
 func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 	held := make(chan struct{})
 	s := serve(t, func(http.ResponseWriter, *http.Request) { <-held })

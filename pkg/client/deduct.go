@@ -26,6 +26,10 @@ type Purchase struct {
 	// the store check the token of the lock; false is as the item has it.
 	Group bool `json:"group,omitempty"`
 	Fence bool `json:"fence,omitempty"`
+	// Ungrouped and Unfenced ask for neither, also where the item has it. Group and Fence
+	// do not count beside them.
+	Ungrouped bool `json:"-"`
+	Unfenced  bool `json:"-"`
 	// Durable is what is waited for: InRedis or InSQL; empty is InRedis.
 	Durable string `json:"durable,omitempty"`
 }
@@ -69,11 +73,28 @@ func (c Client) Deduct(ctx context.Context, p Purchase) (Sale, error) {
 	p.RequestID = cmp.Or(p.RequestID, rand.Text())
 	sale := Sale{RequestID: p.RequestID}
 	err := c.do(ctx, call{
-		method: http.MethodPost, url: c.URL + "/deduct", body: p, requestID: p.RequestID, into: &sale,
+		method: http.MethodPost, url: c.URL + "/deduct", body: p.body(), requestID: p.RequestID, into: &sale,
 		header: func(h http.Header) { sale.Replayed = h.Get("Idempotency-Replayed") == "true" },
 	})
 	if err != nil {
 		return Sale{}, err
 	}
 	return sale, nil
+}
+
+// body is the purchase as it is sent: a modifier that is nil is left to the item.
+func (p Purchase) body() any {
+	return struct {
+		Purchase
+		Group *bool `json:"group,omitempty"`
+		Fence *bool `json:"fence,omitempty"`
+	}{p, modifier(p.Group, p.Ungrouped), modifier(p.Fence, p.Unfenced)}
+}
+
+func modifier(on, off bool) *bool {
+	if !on && !off {
+		return nil
+	}
+	on = !off
+	return &on
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -75,6 +76,7 @@ type ListedOrder struct {
 func (c Client) Orders(ctx context.Context, p Pages) iter.Seq2[ListedOrder, error] {
 	return func(yield func(ListedOrder, error) bool) {
 		for {
+			after := cmp.Or(p.Cursor, "0")
 			page, err := c.page(ctx, p)
 			if err != nil {
 				yield(ListedOrder{}, err)
@@ -88,8 +90,9 @@ func (c Client) Orders(ctx context.Context, p Pages) iter.Seq2[ListedOrder, erro
 					return
 				}
 			}
-			p.Cursor = page.Next
-			if len(page.Orders) > 0 {
+			// A page is bounded by rows as well: an empty one may be followed by another.
+			moved := page.Next != after
+			if p.Cursor = page.Next; moved {
 				continue
 			}
 			if p.Follow <= 0 {

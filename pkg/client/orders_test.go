@@ -50,6 +50,27 @@ func TestOrdersAreListedPageByPage(t *testing.T) {
 	}
 }
 
+// A page of one item may be empty where many orders of other items come before its next
+// one: the listing goes on for as long as the cursor does.
+func TestAnEmptyPageIsNotTheEnd(t *testing.T) {
+	page := func(orders, next string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintf(w, `{"orders": [%s], "next": %q}`, orders, next)
+		}
+	}
+	s := serve(t, page("", "10000"), page(`{"order_id": "10007"}`, "10008"), page("", "10008"))
+	var ids string
+	for order, err := range (client.Client{AdminURL: s.URL}).Orders(t.Context(), client.Pages{GoodsID: 7}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids += order.OrderID
+	}
+	if ids != "10007" {
+		t.Errorf("listed %q, want the order after the empty page", ids)
+	}
+}
+
 func TestOrdersAreFollowedUntilTheContextEnds(t *testing.T) {
 	s := serve(t, ledger(0), ledger(1), ledger(1), ledger(2))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -16,9 +16,26 @@ func (c Client) Create(ctx context.Context, goodsID, units int64, requestID stri
 // CreateLimited is Create of a goods of which one buyer may have perUser units, from
 // the first sale on; 0 for any number.
 func (c Client) CreateLimited(ctx context.Context, goodsID, units, perUser int64, requestID string) (goods Goods, err error) {
+	return c.create(ctx, newGoods{GoodsID: goodsID, Stock: units, PerUser: perUser}, requestID)
+}
+
+// CreateChosen is CreateLimited of an item that is sold as a choice says, from the first
+// sale on. ErrRefused, ErrInvalid: the choice cannot be, and nothing was created.
+func (c Client) CreateChosen(ctx context.Context, goodsID, units, perUser int64, choice Choice, requestID string) (goods Goods, err error) {
+	return c.create(ctx, newGoods{goodsID, units, perUser, &choice}, requestID)
+}
+
+type newGoods struct {
+	GoodsID int64 `json:"goods_id"`
+	Stock   int64 `json:"stock"`
+	PerUser int64 `json:"per_user"`
+	*Choice
+}
+
+func (c Client) create(ctx context.Context, body newGoods, requestID string) (goods Goods, err error) {
 	err = c.do(ctx, call{
 		method: http.MethodPost, url: c.AdminURL + "/goods", token: c.Token, requestID: cmp.Or(requestID, rand.Text()),
-		body: map[string]int64{"goods_id": goodsID, "stock": units, "per_user": perUser}, into: &goods,
+		body: body, into: &goods,
 	})
 	return goods, err
 }

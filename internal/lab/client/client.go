@@ -30,9 +30,15 @@ func (c Client) Strategies(ctx context.Context) ([]service.Description, error) {
 	return list.Strategies, err
 }
 
-// Goods reads a goods.
-func (c Client) Goods(ctx context.Context, goodsID int64) (goods stock.Goods, err error) {
-	return goods, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d", c.URL, goodsID), nil, http.StatusOK, &goods)
+// Item is an item, and how it is sold where a purchase does not say.
+type Item struct {
+	stock.Goods
+	stock.Choice
+}
+
+// Goods reads an item.
+func (c Client) Goods(ctx context.Context, goodsID int64) (item Item, err error) {
+	return item, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d", c.URL, goodsID), nil, http.StatusOK, &item)
 }
 
 // The look for replicas behind a balancer that takes turns.
@@ -118,9 +124,17 @@ func (c Client) CreateGoods(ctx context.Context, goodsID, units int64) error {
 // CreateLimited makes one of which a buyer may have only so many units, or any number
 // where that is 0.
 func (c Client) CreateLimited(ctx context.Context, goodsID, units, perUser int64) error {
-	body := map[string]int64{"goods_id": goodsID, "stock": units}
+	return c.CreateChosen(ctx, goodsID, units, perUser, stock.Choice{})
+}
+
+// CreateChosen is CreateLimited of an item that is sold as a choice says.
+func (c Client) CreateChosen(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice) error {
+	body := map[string]any{"goods_id": goodsID, "stock": units}
 	if perUser > 0 {
 		body["per_user"] = perUser
+	}
+	if choice != (stock.Choice{}) {
+		body["strategy"], body["group"], body["fence"] = choice.Strategy, choice.Group, choice.Fence
 	}
 	return c.call(ctx, http.MethodPost, c.AdminURL+"/goods", body, http.StatusCreated, nil)
 }

@@ -16,7 +16,8 @@ import (
 // Plan says what to send.
 type Plan struct {
 	// URL is the stockd's, such as http://127.0.0.1:8080.
-	URL      string
+	URL string
+	// Strategy sells; empty: none is named, and the item is sold as it is configured.
 	Strategy string
 	Group    bool
 	Fence    bool
@@ -60,10 +61,10 @@ type Answer struct {
 	// Problem is the last part of the problem's type where Kind is Failed.
 	Problem string
 	// The rest is as the answer to a sale has it.
-	Order, Replica string
-	Remaining      int64
-	Token          uint64
-	Wait, Hold     time.Duration
+	Order, Replica, Strategy string
+	Remaining                int64
+	Token                    uint64
+	Wait, Hold               time.Duration
 }
 
 // Result is what came back.
@@ -74,9 +75,9 @@ type Result struct {
 	Errors map[string]int
 	// Duplicates counts orders that were given to more than one request.
 	Duplicates int
-	// Replicas are those that sold.
-	Replicas []string
-	Elapsed  time.Duration
+	// Replicas are those that sold, and Strategies what they sold through.
+	Replicas, Strategies []string
+	Elapsed              time.Duration
 	// Latency is of all requests, SaleLatency of those that sold, in microseconds.
 	Latency, SaleLatency *hdrhistogram.Histogram
 }

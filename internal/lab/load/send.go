@@ -101,6 +101,7 @@ func read(status int, body []byte) Answer {
 	var said struct {
 		OrderID   string  `json:"order_id"`
 		Replica   string  `json:"replica"`
+		Strategy  string  `json:"strategy"`
 		Remaining int64   `json:"remaining"`
 		Token     uint64  `json:"token"`
 		WaitMS    float64 `json:"wait_ms"`
@@ -113,7 +114,7 @@ func read(status int, body []byte) Answer {
 	switch {
 	case status == fasthttp.StatusOK && said.OrderID != "":
 		return Answer{
-			Kind: Sold, Order: said.OrderID, Replica: said.Replica, Remaining: said.Remaining, Token: said.Token,
+			Kind: Sold, Order: said.OrderID, Replica: said.Replica, Strategy: said.Strategy, Remaining: said.Remaining, Token: said.Token,
 			Wait: milliseconds(said.WaitMS), Hold: milliseconds(said.HoldMS),
 		}
 	case problem == "insufficient-stock":

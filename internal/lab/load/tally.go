@@ -10,16 +10,20 @@ import (
 
 // tally counts the answers of one client.
 type tally struct {
-	counts   [4]int // by Kind
-	errors   map[string]int
-	orders   []string
-	replicas map[string]bool
-	latency  *hdrhistogram.Histogram // of all
-	sales    *hdrhistogram.Histogram // of those that sold
+	counts     [4]int // by Kind
+	errors     map[string]int
+	orders     []string
+	replicas   map[string]bool
+	strategies map[string]bool
+	latency    *hdrhistogram.Histogram // of all
+	sales      *hdrhistogram.Histogram // of those that sold
 }
 
 func newTally() *tally {
-	return &tally{errors: make(map[string]int), replicas: make(map[string]bool), latency: newHistogram(), sales: newHistogram()}
+	return &tally{
+		errors: make(map[string]int), replicas: make(map[string]bool), strategies: make(map[string]bool),
+		latency: newHistogram(), sales: newHistogram(),
+	}
 }
 
 func (t *tally) add(r Answer, took time.Duration) {
@@ -30,7 +34,7 @@ func (t *tally) add(r Answer, took time.Duration) {
 	switch r.Kind {
 	case Sold:
 		t.orders = append(t.orders, r.Order)
-		t.replicas[r.Replica] = true
+		t.replicas[r.Replica], t.strategies[r.Strategy] = true, true
 		_ = t.sales.RecordValue(us)
 	case Failed:
 		t.errors[r.Problem]++
@@ -40,7 +44,7 @@ func (t *tally) add(r Answer, took time.Duration) {
 
 func merge(tallies []*tally, elapsed time.Duration) *Result {
 	r := &Result{Errors: make(map[string]int), Elapsed: elapsed, Latency: newHistogram(), SaleLatency: newHistogram()}
-	orders, replicas := make(map[string]bool), make(map[string]bool)
+	orders, replicas, strategies := make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	for _, t := range tallies {
 		for _, n := range t.counts {
 			r.Sent += n
@@ -58,9 +62,10 @@ func merge(tallies []*tally, elapsed time.Duration) *Result {
 			orders[order] = true
 		}
 		maps.Copy(replicas, t.replicas)
+		maps.Copy(strategies, t.strategies)
 		r.Latency.Merge(t.latency)
 		r.SaleLatency.Merge(t.sales)
 	}
-	r.Replicas = slices.Sorted(maps.Keys(replicas))
+	r.Replicas, r.Strategies = slices.Sorted(maps.Keys(replicas)), slices.Sorted(maps.Keys(strategies))
 	return r
 }
