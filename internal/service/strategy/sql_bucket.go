@@ -156,7 +156,7 @@ func (b bucketed) collect(ctx context.Context, p plan) ([]stock.Outcome, error) 
 		p.read = row
 		p.read.Stock += buckets.Sum()
 		p.read.Allocated = max(0, row.Allocated-buckets.Sum())
-		kept := row.Stock - row.Share(b.store.Strategy())
+		kept := max(0, row.Stock) - row.Share(b.store.Strategy())
 		outcomes, err := p.sellUnder(ctx, tx, limit, func(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
 			left := read.Stock - units
 			rest := min(kept, left)
