@@ -60,5 +60,5 @@ const (
 
 	subtract = `UPDATE tb_goods_stock SET stock = stock - ?, ` + bySale + ` WHERE goods_id = ? AND ` + unchanged
 
-	addStock = `UPDATE tb_goods_stock SET stock = stock + ?, ` + besideSales + ` WHERE goods_id = ? AND stock <= ?`
+	addStock = `UPDATE tb_goods_stock SET stock = stock + ?, ` + besideSales + ` WHERE goods_id = ?`
 )

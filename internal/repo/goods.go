@@ -70,7 +70,8 @@ func (s *Store) CreateChosen(ctx context.Context, goodsID, units, perUser int64,
 	})
 }
 
-// Restock adds units, 1 to stock.MaxStock, and tells how many there are now.
+// Restock adds units, 1 to stock.MaxStock, and returns how many the row has now. What is
+// allocated counts for the limit of the stock: it comes back into the row.
 // ErrUnknownGoods, ErrStockLimit, ErrDuplicateRequest: nothing was added.
 func (s *Store) Restock(ctx context.Context, goodsID, units int64, requestID string) (left int64, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
@@ -84,11 +85,10 @@ func (s *Store) Restock(ctx context.Context, goodsID, units int64, requestID str
 		if err := tx.appendRestock(ctx, goodsID, units, left, requestID); err != nil {
 			return err
 		}
-		rows, err := tx.write(ctx, "add stock", addStock, units, goodsID, stock.MaxStock-units)
-		if err == nil && rows == 0 {
-			err = fmt.Errorf("goods %d has %d and would have more than %d: %w",
-				goodsID, goods.Stock, int64(stock.MaxStock), stock.ErrStockLimit)
+		if all := goods.Stock + goods.Allocated; all > stock.MaxStock-units {
+			return fmt.Errorf("goods %d has %d and would have more than %d: %w", goodsID, all, int64(stock.MaxStock), stock.ErrStockLimit)
 		}
+		_, err = tx.write(ctx, "add stock", addStock, units, goodsID)
 		return err
 	})
 	return left, err

@@ -64,14 +64,12 @@ func (s *Store) RecallBuckets(ctx context.Context, goodsID int64) (returned int6
 			return err
 		}
 		buckets, err := tx.lockBuckets(ctx, goodsID)
-		if err != nil || len(buckets) == 0 {
+		returned = buckets.Sum()
+		if err != nil {
 			return err
 		}
-		if err := tx.dropBuckets(ctx, goodsID, beyond(buckets, 0)); err != nil {
+		if err := tx.dropBuckets(ctx, goodsID, beyond(buckets, 0)); err != nil || returned == 0 {
 			return err
-		}
-		if returned = buckets.Sum(); returned == 0 {
-			return nil
 		}
 		_, err = tx.write(ctx, "return units to the row", returnToRow, returned, goodsID)
 		return err

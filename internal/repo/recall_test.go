@@ -7,6 +7,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // allocation has the steps of one item's allocation, and what the item has after each.
@@ -100,5 +101,24 @@ func TestAWriteFromBeforeARecallIsRejected(t *testing.T) {
 			}
 		}
 		a.assert(10, "recall", repo.Place{Epoch: 2, Closed: true})
+	})
+}
+
+// What is allocated comes back into the row: it counts for the limit of the stock.
+func TestARestockCountsWhatIsAllocated(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a := allocation{Store: labtest.Open(t, d, "replica").As(place), t: t}
+		create(t, a.Store, allocated, 10)
+		a.step(a.Fill(t.Context(), allocated, place, 0))
+		if _, err := a.Restock(t.Context(), allocated, stock.MaxStock-9, "above"); !errors.Is(err, stock.ErrStockLimit) {
+			t.Errorf("above the limit: %v, want %v", err, stock.ErrStockLimit)
+		}
+		left, err := a.Restock(t.Context(), allocated, stock.MaxStock-10, "full")
+		if err != nil || left != stock.MaxStock-10 {
+			t.Errorf("restocked to %d (%v)", left, err)
+		}
+		if _, err := a.Restock(t.Context(), allocated, stock.MaxStock-10, "full"); !errors.Is(err, stock.ErrDuplicateRequest) {
+			t.Errorf("the same request id again: %v, want %v", err, stock.ErrDuplicateRequest)
+		}
 	})
 }

@@ -121,7 +121,7 @@ func (s *Service) offer(ctx context.Context, goodsID int64, p stock.Purchase) (s
 		if errors.Is(err, stock.ErrUnknownOutcome) { // of the recall: nothing of the purchase was sent
 			continue
 		}
-		if err != nil {
+		if err != nil && recalled.Returned == 0 { // otherwise another backend had what may suffice
 			return stock.Outcome{}, err
 		}
 		if vain.add(short, recalled); recalled.Returned > 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // A consumer has an order of an epoch that is over in hand, and stalls. Another one
@@ -151,4 +152,38 @@ func TestAConsumerGivesUpADatabaseConnectionThatIsDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.assertExact(t, a, reported)
+}
+
+// An epoch ends with many orders pending. They are offered again in few round trips.
+func TestManyOrdersAreOfferedAgainAtOnce(t *testing.T) {
+	const pending = 500
+	server := lab.Redis(t)
+	s := open(t, server, 1000)
+	seller := s.replica(t, "seller", idle)
+	reported := orders(sell(t, seller, buy(1)))
+	settle(t, seller)
+	batch := make([]stock.Purchase, pending)
+	for i := range batch {
+		batch[i] = buy(1)
+	}
+	outcomes, err := seller.Deduct(t.Context(), goods, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range outcomes {
+		reported = append(reported, o.Order)
+	}
+	recall(t, seller)
+	const delay = 10 * time.Millisecond
+	way := labtest.NewProxy(t, server.Address)
+	way.Slow(delay)
+	began := time.Now()
+	s.replica(t, "b", at(way.Address))
+	settle(t, seller)
+	took := time.Since(began)
+	t.Logf("%d orders are written after %s", pending, took)
+	if took > pending*delay/2 {
+		t.Errorf("%d orders are written after %s, at %s a round trip", pending, took, delay)
+	}
+	s.assertConsistent(t, seller, reported)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/internal/repo"
@@ -124,6 +125,7 @@ func (c *consumer) offerAgain(ctx context.Context, entries []entry, stale *repo.
 	if err != nil {
 		return nil, err
 	}
+	fit := make([]entry, 0, len(entries))
 	for _, e := range entries {
 		if e.Quantity > place.Units {
 			if err := c.bury(ctx, e, "accepted more than the allocation has"); err != nil {
@@ -131,15 +133,11 @@ func (c *consumer) offerAgain(ctx context.Context, entries []entry, stale *repo.
 			}
 			continue
 		}
-		done, err := c.readmit(ctx, e, looked)
-		if err != nil {
-			return nil, err
-		}
-		if place.Units -= e.Quantity; !done {
-			rest = append(rest, e)
-		}
+		place.Units -= e.Quantity
+		fit = append(fit, e)
 	}
-	return rest, nil
+	again, err := c.readmit(ctx, fit, looked)
+	return append(rest, again...), err
 }
 
 // split parts the orders of an epoch from the others.
@@ -160,25 +158,55 @@ func (c *consumer) clock(ctx context.Context) (any, error) {
 	return at, backend("read the clock", err)
 }
 
-// readmit offers one order of an epoch that is over, which the ledger did not have
-// at a time. Not done: the counter is lost again, or the ledger is to be read anew.
-func (c *consumer) readmit(ctx context.Context, e entry, looked any) (done bool, err error) {
-	keys := []string{
-		c.part.counter(e.GoodsID), c.part.users(e.GoodsID), c.part.orders(), c.part.dead(), c.part.request(e.RequestID),
-		c.part.staged(e.GoodsID),
+// readmitAtOnce bounds the orders of one round trip.
+const readmitAtOnce = 100
+
+// readmit offers orders of an epoch that is over, which the ledger did not have at a time.
+// It returns those for which the counter is lost again, or the ledger is to be read anew.
+// After an error, offering them again is safe.
+func (c *consumer) readmit(ctx context.Context, entries []entry, looked any) (rest []entry, err error) {
+	for page := range slices.Chunk(entries, readmitAtOnce) {
+		answers, err := c.readmitPage(ctx, page, looked)
+		if err != nil {
+			return nil, backend("offer again", err)
+		}
+		for i, e := range page {
+			switch answers[i].Val() {
+			case absent, "LOOK":
+				rest = append(rest, e)
+			case "DEAD":
+				c.options.Observer.PutAside()
+				c.options.Log.ErrorContext(ctx, "an order that Redis had lost finds nothing left for it", "goods", e.GoodsID,
+					"order", e.ID, "request", e.RequestID, "stream", c.part.dead())
+			}
+		}
 	}
-	args := slices.Concat([]any{group, e.id}, e.list(),
-		[]any{e.text("limit"), e.text("earlier"), e.text("trace"), looked, c.options.Remember.Milliseconds()})
-	answer, err := c.ask(ctx, "readmit", keys, args...)
-	if err != nil {
-		return false, backend("offer again", err)
+	return rest, nil
+}
+
+// readmitPage offers some orders, each of them in a step of its own. The first command
+// loads the script for the others.
+func (c *consumer) readmitPage(ctx context.Context, page []entry, looked any) (answers []*redis.Cmd, err error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
 	}
-	if answer == "DEAD" {
-		c.options.Observer.PutAside()
-		c.options.Log.ErrorContext(ctx, "an order that Redis had lost finds nothing left for it", "goods", e.GoodsID,
-			"order", e.ID, "request", e.RequestID, "stream", c.part.dead())
-	}
-	return answer != absent && answer != "LOOK", nil
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	run := c.script.Eval
+	_, err = c.redis.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, e := range page {
+			keys := []string{
+				c.part.counter(e.GoodsID), c.part.users(e.GoodsID), c.part.orders(), c.part.dead(), c.part.request(e.RequestID),
+				c.part.staged(e.GoodsID),
+			}
+			args := slices.Concat([]any{"readmit", group, e.id}, e.list(),
+				[]any{e.text("limit"), e.text("earlier"), e.text("trace"), looked, c.options.Remember.Milliseconds()})
+			answers = append(answers, run(ctx, pipe, keys, args...))
+			run = c.script.EvalSha
+		}
+		return nil
+	})
+	return answers, err
 }
 
 func (c *consumer) buryAll(ctx context.Context, entries []entry, reason string) error {

@@ -24,17 +24,23 @@ func isHome(place repo.Place) bool { return place.Closed && place.Units == 0 }
 // stock.ErrBusy: purchases open the allocation again and again, or the counter was not
 // rebuilt before ctx ended.
 func (s *Stock) Recall(ctx context.Context, goodsID int64) (stock.Recalled, error) {
+	var above int64
 	for range recallTries {
 		place, err := s.store.ClosePlace(ctx, goodsID, Place)
 		if err != nil || place.Units == 0 {
 			return stock.Recalled{}, notUnknown(err)
 		}
-		if err := s.counterAbove(ctx, wanted{goodsID: goodsID}, place.Epoch-1); err != nil {
+		if err := s.counterAbove(ctx, wanted{goodsID: goodsID}, max(above, place.Epoch-1)); err != nil {
 			return stock.Recalled{}, err
 		}
 		if got, ok, err := s.returnUnits(ctx, goodsID); ok || err != nil {
 			return got, err
 		}
+		counter, err := s.look(ctx, goodsID)
+		if err != nil {
+			return stock.Recalled{}, err
+		}
+		above = counter.Epoch // a database that was restored may be behind Redis
 	}
 	return stock.Recalled{}, fmt.Errorf("%w: purchases open the allocation of goods %d all the time", stock.ErrBusy, goodsID)
 }
@@ -43,6 +49,11 @@ func (s *Stock) Recall(ctx context.Context, goodsID int64) (stock.Recalled, erro
 // it is not, or another epoch has begun.
 func (s *Stock) returnUnits(ctx context.Context, goodsID int64) (got stock.Recalled, ok bool, err error) {
 	pending, epoch, ok, err := s.drain(ctx, goodsID)
+	if err == nil && ok && pending > 0 { // some may be written, and never be settled by their consumer
+		if err = s.settleWritten(ctx, goodsID); err == nil {
+			pending, epoch, ok, err = s.drain(ctx, goodsID)
+		}
+	}
 	if err != nil || !ok {
 		return stock.Recalled{}, false, err
 	}

@@ -353,3 +353,56 @@ func TestAClosedAllocationIsOpenedByPurchasesOnly(t *testing.T) {
 	s.assertConsistent(t, b, reported)
 	s.assertBuyers(t, b)
 }
+
+// A consumer writes the pending orders between two steps of a recall, and dies before it
+// settles them: their units are not pending any more, and return with the next recall.
+func TestOrdersThatAreWrittenAndNotSettledAreNotPending(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 20)
+	s.options.ClaimAfter = time.Hour
+	seller := s.replica(t, "seller", idle)
+	reported := s.pendingOrders(t, seller, 5)
+	slow, dying := labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address)
+	a := s.replica(t, "a", idle, at(slow.Address))
+	drain := slow.Arm(fault.Rule{Sent: "\r\ndrain\r\n", Do: fault.Hold})
+	recalled := startRecall(t, a)
+	if err := drain.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.options.ClaimAfter = 300 * time.Millisecond
+	written := dying.Arm(fault.Rule{Sent: "\r\nsettle\r\n", Do: fault.Hold})
+	b := s.replica(t, "b", at(dying.Address))
+	s.options.ClaimAfter = time.Hour
+	if err := written.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dying.Cut()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	drain.Pass()
+	if err := <-recalled; err != nil {
+		t.Fatal(err)
+	}
+	recall(t, s.replica(t, "c", idle))
+	s.assertEndsWith(t, 14, 0, reported)
+}
+
+// A database that was restored is behind Redis, and no client buys there.
+func TestRecallOfAnEpochThatOnlyRedisKnows(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a := s.replica(t, "a")
+	reported := orders(sell(t, a, buy(1)))
+	for range 3 {
+		s.restock(t, a, 1)
+	}
+	settle(t, a)
+	if _, err := s.sql(t).ExecContext(t.Context(), "UPDATE tb_stock_place SET epoch = 1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := recall(t, a); got != (stock.Recalled{Returned: 12}) {
+		t.Errorf("%+v is recalled, want 12 units", got)
+	}
+	s.assertConsistent(t, a, reported)
+	s.assertReach(t, 12, 0, true)
+}

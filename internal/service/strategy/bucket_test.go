@@ -216,3 +216,29 @@ func TestADuplicateUndoesACollection(t *testing.T) {
 		}
 	})
 }
+
+// An unsafe strategy has sold more than the row had: the buckets get no more than is left
+// in all.
+func TestBucketsMakeUpForARowBelowZero(t *testing.T) {
+	s := openBuckets(t, lab.Database(t, servers.MariaDB), 2, 3)
+	s.create(t, 1, 10)
+	if !buy(t, s.replicas[0], 1, 1) {
+		t.Fatal("the first unit is not sold")
+	}
+	read, err := s.stores[0].Goods(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.stores[0].As("naive").InTx(t.Context(), func(tx *repo.Tx) error { return tx.Subtract(t.Context(), read, 5) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // each replica has another number of buckets, and one of three is missing
+		if !buy(t, s.replicas[1], 1, 1) {
+			t.Error("a unit that is left is not sold")
+		}
+	}
+	if row, err := s.stores[0].Goods(t.Context(), 1); err != nil || row.Stock != 0 || row.Allocated != 1 {
+		t.Errorf("the row has %d and the buckets %d (%v), want 0 and 1", row.Stock, row.Allocated, err)
+	}
+}

@@ -153,7 +153,7 @@ func (b bucketed) collect(ctx context.Context, p plan) ([]stock.Outcome, error) 
 		if err != nil {
 			return nil, err
 		}
-		bucketed, kept := buckets.Sum(), row.Stock
+		bucketed, kept := buckets.Sum(), max(0, row.Stock)
 		if bucketed < stock.Units(p.batch) { // others may have come first, and spread enough
 			kept -= row.Share(b.store.Strategy())
 		}
