@@ -104,7 +104,10 @@ func (s sale) sell(ctx context.Context, goodsID int64, p stock.Purchase, by func
 	chosen, free, rejected := s.admit(p, by)
 	if rejected == nil {
 		defer free()
-		outcome, err := chosen.Deduct(ctx, goodsID, p)
+		outcome, err := s.options.Catalogue.ReplayElsewhere(ctx, chosen, goodsID, p)
+		if err == nil && !outcome.Replayed {
+			outcome, err = chosen.Deduct(ctx, goodsID, p)
+		}
 		if err == nil {
 			err = outcome.Refused
 		}

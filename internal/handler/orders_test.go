@@ -183,6 +183,29 @@ func servePending(t *testing.T) (a api, sale answer, redis *servers.Redis) {
 	return a, sale, redis
 }
 
+// The strategy was changed between a purchase and its copy.
+func TestAPendingKeyIsNotSoldByAnotherStrategy(t *testing.T) {
+	a, sale, redis := servePending(t)
+	if err := a.options.Catalogue.LookAtSwitches(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again := a.buyAs(t, "goods_id=1&user_id=u-1&strategy=sql-conditional", "Idempotency-Key", "pending")
+	if again.body["order_id"] != sale.body["order_id"] || again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("sold %s, and again %s", sale.text, again.text)
+	}
+	if other := a.buyAs(t, "goods_id=1&quantity=2&user_id=u-1&strategy=sql-conditional", "Idempotency-Key", "pending"); other.problem() != "key-reused" {
+		t.Errorf("other content is answered with %s", other.text)
+	}
+	a.owner(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1}`, http.StatusOK)
+	a.owner(t, http.MethodPost, "/goods/1/recall", "", http.StatusOK)
+	if err := redis.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.buyAs(t, "goods_id=1&strategy=sql-conditional", "Idempotency-Key", "another"); got.status != http.StatusOK {
+		t.Errorf("without Redis another strategy answers %s", got.text)
+	}
+}
+
 func TestAPendingOrderIsFound(t *testing.T) {
 	a, sale, redis := servePending(t)
 	number := fmt.Sprint(sale.body["order_id"])

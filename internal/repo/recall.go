@@ -12,6 +12,8 @@ const (
 	readAllocators = `SELECT DISTINCT CASE WHEN ` + inBuckets + ` THEN '` + Bucketed + `' ELSE place END
 		FROM tb_stock_place WHERE goods_id = ? AND units > 0`
 
+	readItemsIn = `SELECT goods_id FROM tb_stock_place WHERE place = ? AND units > 0`
+
 	takeFromPlace = `UPDATE tb_stock_place SET units = units - ? WHERE goods_id = ? AND place = ?`
 
 	// readReach has the columns of readRow, and then those of a place.
@@ -81,4 +83,17 @@ func (s *Store) RecallBuckets(ctx context.Context, goodsID int64) (returned int6
 func (s *Store) Allocators(ctx context.Context, goodsID int64) (names []string, err error) {
 	err = s.db.WithContext(ctx).Raw(readAllocators, goodsID).Scan(&names).Error
 	return names, s.fault(ctx, "read allocators", err)
+}
+
+// ItemsIn lists the items that have units in a place.
+func (s *Store) ItemsIn(ctx context.Context, place string) (map[int64]bool, error) {
+	var ids []int64
+	if err := s.db.WithContext(ctx).Raw(readItemsIn, place).Scan(&ids).Error; err != nil {
+		return nil, s.fault(ctx, "read the items of a place", err)
+	}
+	items := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		items[id] = true
+	}
+	return items, nil
 }

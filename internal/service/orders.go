@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,6 +54,21 @@ func (c *Catalogue) ReplayPending(ctx context.Context, goodsID int64, p stock.Pu
 		return outcome, err
 	}
 	return stock.Outcome{}, nil
+}
+
+// ReplayElsewhere is ReplayPending for a purchase that a service is about to sell, where
+// another strategy may have it pending: the item has units in Redis, or had a moment ago.
+// Where Redis does not answer, the purchase is sold: what is pending there is then
+// dead-lettered, so that the ledger has one order under a key.
+func (c *Catalogue) ReplayElsewhere(ctx context.Context, sells *Service, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	if _, own := sells.promiser(); own || !c.switches.hasUnitsInRedis(goodsID) {
+		return stock.Outcome{}, nil
+	}
+	outcome, err := c.ReplayPending(ctx, goodsID, p)
+	if _, down := errors.AsType[*stock.BackendError](err); down && ctx.Err() == nil {
+		return stock.Outcome{}, nil
+	}
+	return outcome, err
 }
 
 // observe counts a replayed order as one of the strategy that sold it.

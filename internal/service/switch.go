@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -18,14 +19,15 @@ import (
 // replica. A look that takes half a second itself still ends within a second.
 const switchesEvery = 500 * time.Millisecond
 
-// switches are the strategies that the owner has switched off on all replicas, and the
-// choices of items, as far as this replica knows. The request path reads one pointer of
-// each.
+// switches are the strategies that the owner has switched off on all replicas, the
+// choices of items, and the items that have units in Redis, as far as this replica knows.
+// The request path reads one pointer of each.
 type switches struct {
 	store   *repo.Store
 	turn    chan struct{} // holds one element during a look: one that began earlier must not be kept after a later one
 	off     atomic.Pointer[map[string]string]
 	choices atomic.Pointer[map[int64]stock.Choice]
+	inRedis atomic.Pointer[map[int64]bool]
 }
 
 func newSwitches(store *repo.Store) *switches {
@@ -50,7 +52,13 @@ func (s *switches) choice(goodsID int64) stock.Choice {
 	return stock.Choice{}
 }
 
-// look reads what is switched off, and the choices of items. Where that fails, what was known stands.
+// hasUnitsInRedis tells that orders of an item may be pending.
+func (s *switches) hasUnitsInRedis(goodsID int64) bool {
+	known := s.inRedis.Load()
+	return known != nil && (*known)[goodsID]
+}
+
+// look reads all of it. Where that fails, what was known stands.
 func (s *switches) look(ctx context.Context) (changed bool, err error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -66,7 +74,12 @@ func (s *switches) look(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	inRedis, err := s.store.ItemsIn(ctx, hot.Place)
+	if err != nil {
+		return false, err
+	}
 	s.choices.Store(&choices)
+	s.inRedis.Store(&inRedis)
 	before := s.off.Swap(&off)
 	return before != nil && !maps.Equal(*before, off), nil
 }
