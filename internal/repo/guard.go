@@ -13,10 +13,10 @@ import (
 // limit, units moved to or from allocations, a sale by another strategy.
 //
 // Therefore the row has an epoch of one writer. A change beside the sales begins a
-// new epoch, which has no writer yet. The first strategy to sell in an epoch
-// becomes its writer; a sale by another one begins the next epoch. A write that was computed from a read is accepted
-// where nothing at all was written since, or in the same epoch while no other strategy
-// is its writer.
+// new epoch, which has no writer yet. The first strategy to sell in an epoch becomes
+// its writer; a sale by another one begins the next epoch. A write that was computed
+// from a read is accepted where nothing at all was written since, or in the same epoch
+// while no other strategy is its writer.
 
 const (
 	// bySale takes the strategy twice.

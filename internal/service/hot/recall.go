@@ -45,26 +45,52 @@ func (s *Stock) Recall(ctx context.Context, goodsID int64) (stock.Recalled, erro
 	return stock.Recalled{}, fmt.Errorf("%w: purchases open the allocation of goods %d all the time", stock.ErrBusy, goodsID)
 }
 
+// returnTries bounds how often consumers write orders between the count of what is
+// pending and the return of the rest.
+const returnTries = 5
+
 // returnUnits returns the units of an allocation whose closed counter is there. Not ok:
 // it is not, or another epoch has begun.
 func (s *Stock) returnUnits(ctx context.Context, goodsID int64) (got stock.Recalled, ok bool, err error) {
-	pending, epoch, ok, err := s.drain(ctx, goodsID)
-	if err == nil && ok && pending > 0 { // some may be written, and never be settled by their consumer
-		if err = s.settleWritten(ctx, goodsID); err == nil {
-			pending, epoch, ok, err = s.drain(ctx, goodsID)
+	for range returnTries {
+		pending, held, epoch, ok, err := s.countPending(ctx, goodsID)
+		if err != nil || !ok {
+			return stock.Recalled{}, false, err
+		}
+		place, units, err := s.store.ReturnUnits(ctx, goodsID, Place, epoch, pending)
+		if err != nil {
+			return stock.Recalled{}, false, fmt.Errorf("return the units of goods %d to its row: %w", goodsID, err)
+		}
+		got = stock.Recalled{Returned: units, Pending: place.Units}
+		if units > 0 {
+			s.options.Log.InfoContext(ctx, "units recalled", "goods", goodsID, "units", units, "pending", place.Units, "epoch", epoch)
+		}
+		if !place.Closed || place.Epoch != epoch || units > 0 || held <= pending {
+			return got, place.Closed && place.Epoch == epoch, nil
 		}
 	}
-	if err != nil || !ok {
-		return stock.Recalled{}, false, err
+	return got, false, nil
+}
+
+// countPending takes the units off the closed counter of an item, and counts what its
+// orders have that are not in the ledger. What is written meanwhile is counted as well.
+// held is what the allocation had before: where that is not more, all of it was pending
+// at that time. Not ok: there is no closed counter.
+func (s *Stock) countPending(ctx context.Context, goodsID int64) (pending, held, epoch int64, ok bool, err error) {
+	pending, epoch, ok, err = s.drain(ctx, goodsID)
+	if err != nil || !ok || pending == 0 {
+		return pending, 0, epoch, ok, err
 	}
-	place, units, err := s.store.ReturnUnits(ctx, goodsID, Place, epoch, pending)
+	place, err := s.store.Place(ctx, goodsID, Place)
 	if err != nil {
-		return stock.Recalled{}, false, fmt.Errorf("return the units of goods %d to its row: %w", goodsID, err)
+		return 0, 0, 0, false, err
 	}
-	if units > 0 {
-		s.options.Log.InfoContext(ctx, "units recalled", "goods", goodsID, "units", units, "pending", place.Units, "epoch", epoch)
+	// Some may be written, and never be settled by their consumer.
+	if err := s.settleWritten(ctx, goodsID); err != nil {
+		return 0, 0, 0, false, err
 	}
-	return stock.Recalled{Returned: units, Pending: place.Units}, place.Closed && place.Epoch == epoch, nil
+	pending, epoch, ok, err = s.drain(ctx, goodsID)
+	return pending, place.Units, epoch, ok, err
 }
 
 // drain takes the units off the closed counter of an item. pending is what its orders

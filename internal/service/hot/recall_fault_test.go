@@ -388,6 +388,50 @@ func TestOrdersThatAreWrittenAndNotSettledAreNotPending(t *testing.T) {
 	s.assertEndsWith(t, 14, 0, reported)
 }
 
+// A consumer writes the pending orders after the recall has counted them for the last
+// time: as many units as it returned less than there were are not taken for pending.
+func TestOrdersThatAreWrittenDuringARecallHideNoUnits(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 11)
+	s.options.ClaimAfter = time.Hour
+	seller := s.replica(t, "seller", idle)
+	reported := s.pendingOrders(t, seller, 5)
+	slow, dying := labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address)
+	a := s.replica(t, "a", idle, at(slow.Address))
+	first := slow.Arm(fault.Rule{Sent: "\r\ndrain\r\n", Do: fault.HoldReply})
+	recalled := make(chan stock.Recalled, 1)
+	go func() {
+		got, err := a.Recall(t.Context(), goods)
+		if err != nil {
+			t.Error(err)
+		}
+		recalled <- got
+	}()
+	if err := first.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	last := slow.Arm(fault.Rule{Sent: "\r\ndrain\r\n", Do: fault.HoldReply})
+	first.Pass()
+	if err := last.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.options.ClaimAfter = 300 * time.Millisecond
+	written := dying.Arm(fault.Rule{Sent: "\r\nsettle\r\n", Do: fault.Hold})
+	b := s.replica(t, "b", at(dying.Address))
+	if err := written.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dying.Cut()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	last.Pass()
+	if got := <-recalled; got != (stock.Recalled{Returned: 5}) {
+		t.Errorf("%+v is recalled, want the 5 units that are left", got)
+	}
+	s.assertEndsWith(t, 5, 0, reported)
+}
+
 // A database that was restored is behind Redis, and no client buys there.
 func TestRecallOfAnEpochThatOnlyRedisKnows(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
