@@ -24,6 +24,7 @@ func TestAPurchaseGetsTheUnitsOfBothRowAndRedis(t *testing.T) {
 	s := open(t, lab.Redis(t), 3)
 	a := s.replica(t, "a")
 	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
 	s.addToRow(t, 1)
 	if o, err := deduct(t, a, buy(4)); err != nil || !errors.Is(o.Refused, stock.ErrInsufficientStock) {
 		t.Errorf("4 of 3 are answered with %v (%v), want %v", o.Refused, err, stock.ErrInsufficientStock)
