@@ -37,7 +37,7 @@ func run() error {
 	required := flag.Bool("required", false, "count a missing server as a failure")
 	tags := flag.String("tags", "", "build tags, such as prove")
 	pattern := flag.String("run", "", "run only tests that match")
-	timeout := flag.String("timeout", "15m", "bound on one package")
+	timeout := flag.String("timeout", "25m", "bound on one package")
 	install := flag.Bool("install", true, "install what is missing")
 	flag.Parse()
 	missing := provide(ctx, needs(), *install)

@@ -146,7 +146,7 @@ func (s *subject) depsOf(t *testing.T, entry strategy.Entry, store *repo.Store) 
 }
 
 // settleWithin bounds the wait for a ledger that is written later than the answer.
-const settleWithin = 20 * time.Second
+const settleWithin = 40 * time.Second
 
 // settle waits until the ledger has what was answered, where a strategy answers
 // before.
