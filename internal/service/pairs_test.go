@@ -131,11 +131,13 @@ func openLingering(t *testing.T, d *servers.Database, linger time.Duration) shop
 	return s
 }
 
-// sells buys on both replicas in turns, and must get everything.
+// sells buys on both replicas in turns, and must get everything. The purchases have keys:
+// without one, redis-stock rejects what it knew to be sold out until the message of a
+// restock has come.
 func (s shop) sells(t *testing.T, name string, goods int64, quantities ...int64) {
 	t.Helper()
 	for i, quantity := range quantities {
-		outcome, err := s.strategy(t, i%2, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: quantity})
+		outcome, err := s.strategy(t, i%2, name).Deduct(t.Context(), goods, keyed(rand.Text(), quantity))
 		if err != nil || outcome.Refused != nil {
 			t.Fatalf("%s: purchase %d of %d units: %v, %v", name, i+1, quantity, err, outcome.Refused)
 		}
