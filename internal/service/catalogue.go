@@ -40,18 +40,16 @@ type Catalogue struct {
 
 // NewCatalogue makes the strategies. Each deduction ends within timeout.
 func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Duration) *Catalogue {
-	gathered := newGathered(deps.Store, deps.Group.Batch, timeout, deps.Log)
 	c := &Catalogue{
 		store: deps.Store, clients: deps.Lock.Clients, log: cmp.Or(deps.Log, slog.Default()),
 		byName: make(map[string]*Service, len(entries)), switches: newSwitches(deps.Store),
-		gathered: gathered, timeout: timeout,
+		gathered: newGathered(deps.Store, deps.Group.Batch, timeout, deps.Log), timeout: timeout,
 	}
-	c.recalls = &recaller{store: deps.Store, strategies: make(map[string]strategy.Strategy, len(entries)), log: c.log}
+	c.recalls = &recaller{store: deps.Store, services: c.byName, log: c.log}
 	for _, entry := range entries {
 		own := deps
 		own.Store = deps.Store.As(entry.Name)
-		s := newService(entry, own, gathered, timeout)
-		s.recallBy(c.recalls)
+		s := c.newService(entry, own)
 		c.services = append(c.services, s)
 		c.byName[entry.Name] = s
 	}
@@ -59,9 +57,9 @@ func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Dur
 }
 
 // newService makes a service and those that it is with its modifiers.
-func newService(entry strategy.Entry, deps strategy.Deps, gathered strategy.Ledger, timeout time.Duration) *Service {
+func (c *Catalogue) newService(entry strategy.Entry, deps strategy.Deps) *Service {
 	heard := deps.Observer()
-	deps.Group.Timeout, deps.Group.Log, deps.Group.Observer = timeout, deps.Log, heard
+	deps.Group.Timeout, deps.Group.Log, deps.Group.Observer = c.timeout, deps.Log, heard
 	bare := entry.New(deps)
 	if _, ok := bare.(strategy.Promiser); !ok { // its outcomes are not the row's
 		deps.Group.Settled = func(ctx context.Context, goodsID int64) error {
@@ -69,20 +67,22 @@ func newService(entry strategy.Entry, deps strategy.Deps, gathered strategy.Ledg
 			return err
 		}
 	}
-	plain := &Service{entry: entry, strategy: bare, bare: bare, ledger: gathered, timeout: timeout, heard: heard}
-	plain.grouped = plain.groupedBy(gathered, deps.Group)
+	plain := &Service{
+		entry: entry, strategy: bare, bare: bare, ledger: c.gathered, timeout: c.timeout, recalls: c.recalls, heard: heard,
+	}
+	plain.grouped = plain.groupedBy(deps.Group)
 	if fencer, can := plain.strategy.(strategy.Fencer); can {
 		fenced := *plain
 		fenced.strategy = fencer.Fenced()
-		fenced.grouped = fenced.groupedBy(gathered, deps.Group)
+		fenced.grouped = fenced.groupedBy(deps.Group)
 		plain.setFenced(&fenced)
 	}
 	return plain
 }
 
-func (s *Service) groupedBy(gathered strategy.Ledger, bounds strategy.Group) *Service {
+func (s *Service) groupedBy(bounds strategy.Group) *Service {
 	grouped := *s
-	grouped.strategy = strategy.NewGrouped(s.strategy, gathered, bounds)
+	grouped.strategy = strategy.NewGrouped(s.strategy, s.ledger, bounds)
 	grouped.grouped = &grouped
 	return &grouped
 }
@@ -93,16 +93,6 @@ func (s *Service) waiting() int {
 		return queues.Waiting()
 	}
 	return 0
-}
-
-// recallBy has the service, and those that it is with its modifiers, recall units.
-func (s *Service) recallBy(r *recaller) {
-	r.strategies[s.entry.Name] = s.bare
-	for _, own := range []*Service{s, s.grouped, s.fenced} {
-		if own != nil {
-			own.recalls, own.grouped.recalls = r, r
-		}
-	}
 }
 
 // setFenced lets the modifiers be taken in either order.

@@ -176,7 +176,10 @@ func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key strin
 // with its next purchase. stock.ErrBackendUnavailable: a backend that holds units does not
 // answer, and the others' units are back. Where ctx ends, the recall goes on. Recalling
 // again is safe in every case.
-func (i *Inventory) Recall(ctx context.Context, goodsID int64) (Recalled, error) {
+func (i *Inventory) Recall(ctx context.Context, goodsID int64) (RecalledItem, error) {
+	if _, err := i.store.Goods(ctx, goodsID); err != nil {
+		return RecalledItem{}, err
+	}
 	return i.catalogue.recalls.recall(ctx, goodsID, "")
 }
 

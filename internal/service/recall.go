@@ -17,13 +17,11 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Recalled is what came of the recall of an item.
-type Recalled struct {
+// RecalledItem is what came of the recall of an item, in all allocations together.
+type RecalledItem struct {
 	GoodsID int64 `json:"goods_id"`
-	// Returned is how many units are back in the row, and Pending how many stay, because
-	// orders that are accepted and not in the ledger yet have them.
-	Returned int64 `json:"returned"`
-	Pending  int64 `json:"pending"`
+	stock.Recalled
+
 	// Allocations are those that had units, or pending orders.
 	Allocations []RecalledAllocation `json:"allocations"`
 }
@@ -31,17 +29,16 @@ type Recalled struct {
 // RecalledAllocation is what came of the recall of one allocation.
 type RecalledAllocation struct {
 	Strategy string `json:"strategy"`
-	Returned int64  `json:"returned"`
-	Pending  int64  `json:"pending"`
+	stock.Recalled
 }
 
 // recaller moves the units of items from the allocations of strategies back into their
 // rows. All callers on this replica who want the same share one recall.
 type recaller struct {
-	store      *repo.Store
-	strategies map[string]strategy.Strategy // the bare ones, by name
-	flights    singleflight.Group
-	log        *slog.Logger
+	store    *repo.Store
+	services map[string]*Service // by the name of the strategy
+	flights  singleflight.Group
+	log      *slog.Logger
 }
 
 // recallWithin bounds a recall, which goes on when its callers have left.
@@ -50,27 +47,24 @@ const recallWithin = 10 * time.Second
 // recall recalls what an item has in all allocations but that of one strategy, or of none
 // where that is empty. stock.ErrBackendUnavailable: a backend that holds units does not
 // answer; what other allocations had is back. Where ctx ends, the recall goes on.
-func (r *recaller) recall(ctx context.Context, goodsID int64, but string) (Recalled, error) {
+func (r *recaller) recall(ctx context.Context, goodsID int64, but string) (RecalledItem, error) {
 	flight := r.flights.DoChan(strconv.FormatInt(goodsID, 10)+" "+but, func() (any, error) {
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), recallWithin)
 		defer cancel()
-		recalled := Recalled{GoodsID: goodsID, Allocations: []RecalledAllocation{}}
+		recalled := RecalledItem{GoodsID: goodsID, Allocations: []RecalledAllocation{}}
 		err := rescue.Do(own, r.log, "recall units", func() error { return r.each(own, &recalled, but) })
 		return recalled, err
 	})
 	select {
 	case result := <-flight:
-		recalled, _ := result.Val.(Recalled)
+		recalled, _ := result.Val.(RecalledItem)
 		return recalled, result.Err
 	case <-ctx.Done():
-		return Recalled{}, fmt.Errorf("recall the units of goods %d: %w", goodsID, context.Cause(ctx))
+		return RecalledItem{}, fmt.Errorf("recall the units of goods %d: %w", goodsID, context.Cause(ctx))
 	}
 }
 
-func (r *recaller) each(ctx context.Context, recalled *Recalled, but string) error {
-	if _, err := r.store.Goods(ctx, recalled.GoodsID); err != nil {
-		return err
-	}
+func (r *recaller) each(ctx context.Context, recalled *RecalledItem, but string) error {
 	names, err := r.store.Allocators(ctx, recalled.GoodsID)
 	if err != nil {
 		return err
@@ -87,17 +81,18 @@ func (r *recaller) each(ctx context.Context, recalled *Recalled, but string) err
 		}
 		recalled.Returned += one.Returned
 		recalled.Pending += one.Pending
-		recalled.Allocations = append(recalled.Allocations, RecalledAllocation{Strategy: name, Returned: one.Returned, Pending: one.Pending})
+		recalled.Allocations = append(recalled.Allocations, RecalledAllocation{name, one})
 	}
 	return errors.Join(errs...)
 }
 
 func (r *recaller) one(ctx context.Context, goodsID int64, name string) (stock.Recalled, error) {
-	allocator, ok := r.strategies[name].(strategy.Allocator)
-	if !ok {
-		return stock.Recalled{}, &stock.BackendError{Backend: name, Err: errors.New("this replica does not know the allocation")}
+	if s, ok := r.services[name]; ok {
+		if allocator, ok := s.bare.(strategy.Allocator); ok {
+			return allocator.Recall(ctx, goodsID)
+		}
 	}
-	return allocator.Recall(ctx, goodsID)
+	return stock.Recalled{}, &stock.BackendError{Backend: name, Err: errors.New("this replica does not know the allocation")}
 }
 
 // recallTries bounds how often a purchase is offered for which units are recalled: other
@@ -143,7 +138,7 @@ type vainRecalls struct {
 }
 
 // add counts a recall that followed a rejection.
-func (v *vainRecalls) add(short *stock.AllocatedError, recalled Recalled) {
+func (v *vainRecalls) add(short *stock.AllocatedError, recalled RecalledItem) {
 	if recalled.Returned > 0 {
 		*v = vainRecalls{}
 		return

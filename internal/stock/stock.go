@@ -123,10 +123,10 @@ type Goods struct {
 // Recalled is what came of the recall of one allocation.
 type Recalled struct {
 	// Returned is how many units are back in the row.
-	Returned int64
+	Returned int64 `json:"returned"`
 	// Pending is how many stay in the allocation, because orders that are accepted and
 	// not in the ledger yet have them.
-	Pending int64
+	Pending int64 `json:"pending"`
 }
 
 // Units is the sum of the quantities of a batch.

@@ -152,7 +152,7 @@ func (c Client) Restock(ctx context.Context, goodsID, units int64) error {
 }
 
 // Recall moves the units of an item from the allocations of strategies back into its row.
-func (c Client) Recall(ctx context.Context, goodsID int64) (recalled service.Recalled, err error) {
+func (c Client) Recall(ctx context.Context, goodsID int64) (recalled service.RecalledItem, err error) {
 	url := fmt.Sprintf("%s/goods/%d/recall", c.AdminURL, goodsID)
 	return recalled, c.call(ctx, http.MethodPost, url, struct{}{}, http.StatusOK, &recalled)
 }
