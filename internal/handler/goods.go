@@ -30,12 +30,7 @@ func (g goods) read(c *gin.Context) {
 
 // audit serves GET /goods/:id/audit.
 func (g goods) audit(c *gin.Context) {
-	f, err := readForm(c.Request)
-	if err == nil {
-		err = f.err()
-	}
-	if err != nil {
-		answer(c, err)
+	if !hasNoFields(c) {
 		return
 	}
 	g.auditBy(c, g.options.Inventory.Audit)
@@ -160,12 +155,7 @@ func (g goods) recall(c *gin.Context) {
 	if !ok {
 		return
 	}
-	f, err := readForm(c.Request)
-	if err == nil {
-		err = f.err()
-	}
-	if err != nil {
-		answer(c, err)
+	if !hasNoFields(c) {
 		return
 	}
 	recalled, err := g.options.Inventory.Recall(c.Request.Context(), id)
@@ -229,6 +219,19 @@ func (g goods) readConcealed(c *gin.Context) {
 	}
 	row, err := g.options.Inventory.Goods(c.Request.Context(), id)
 	g.respond(c, http.StatusOK, concealedItem{row.ID, row.PerUser, g.options.Catalogue.Choice(id), row.Stock > 0}, err)
+}
+
+// hasNoFields reads a request that takes no fields; where it has some it has answered
+// already.
+func hasNoFields(c *gin.Context) bool {
+	f, err := readForm(c.Request)
+	if err == nil {
+		err = f.err()
+	}
+	if err != nil {
+		answer(c, err)
+	}
+	return err == nil
 }
 
 // goodsID reads the path; where it is wrong it has answered already.

@@ -53,12 +53,7 @@ func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.
 
 // read serves GET /orders/:id.
 func (o orders) read(c *gin.Context) {
-	f, err := readForm(c.Request)
-	if err == nil {
-		err = f.err()
-	}
-	if err != nil {
-		answer(c, err)
+	if !hasNoFields(c) {
 		return
 	}
 	order, err := o.options.Catalogue.Order(c.Request.Context(), c.Param("id"))
