@@ -58,23 +58,11 @@ const DecidedAnew = "decided_anew_per_100_sales"
 // that found the row changed and wrote nothing. No step may sell out, or use a lock in SQL.
 func CountDecidedAnew(steps ...experiment.Step) experiment.Step {
 	return func(ctx context.Context, s *experiment.Scene) error {
-		db, err := beside(s)
+		done, err := during(ctx, s, steps...)
 		if err != nil {
 			return err
 		}
-		defer db.Close() //nolint:errcheck // nothing is lost with it
-		before, err := count(ctx, db, s)
-		if err != nil {
-			return err
-		}
-		if err := InOrder(steps...)(ctx, s); err != nil {
-			return err
-		}
-		after, err := count(ctx, db, s)
-		if err != nil {
-			return err
-		}
-		sold := float64(after.sold - before.sold)
-		return s.Figure(DecidedAnew, 100*(float64(after.updates-before.updates)-sold)/max(1, sold))
+		sold := float64(done.sold)
+		return s.Figure(DecidedAnew, 100*(float64(done.updates)-sold)/max(1, sold))
 	}
 }

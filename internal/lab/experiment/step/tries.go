@@ -17,37 +17,44 @@ import (
 // the row changed is an UPDATE of no row.
 func CountTries(sale Sale) experiment.Step {
 	return func(ctx context.Context, s *experiment.Scene) error {
-		db, err := beside(s)
+		done, err := during(ctx, s, Sell(sale))
 		if err != nil {
 			return err
 		}
-		defer db.Close() //nolint:errcheck // nothing is lost with it
-		before, err := count(ctx, db, s)
-		if err != nil {
-			return err
-		}
-		if err := Sell(sale)(ctx, s); err != nil {
-			return err
-		}
-		after, err := count(ctx, db, s)
-		if err != nil {
-			return err
-		}
-		sold := float64(after.sold - before.sold)
+		sold := float64(done.sold)
 		if sold == 0 {
 			return errors.New("nothing was sold, so that there is nothing to count tries for")
 		}
 		return figures(s, map[string]float64{
-			fmt.Sprintf("tries_per_sale_at_%d", max(1, sale.Clients)): float64(after.updates-before.updates) / sold,
-			fmt.Sprintf("sales_per_s_at_%d", max(1, sale.Clients)):    sold / after.at.Sub(before.at).Seconds(),
+			fmt.Sprintf("tries_per_sale_at_%d", max(1, sale.Clients)): float64(done.updates) / sold,
+			fmt.Sprintf("sales_per_s_at_%d", max(1, sale.Clients)):    sold / done.took.Seconds(),
 		})
 	}
 }
 
-// tally is what was done so far.
+// tally is what was done in a time.
 type tally struct {
-	at            time.Time
+	took          time.Duration
 	updates, sold int64
+}
+
+// during counts what the database does while the steps are done.
+func during(ctx context.Context, s *experiment.Scene, steps ...experiment.Step) (done tally, err error) {
+	db, err := beside(s)
+	if err != nil {
+		return done, err
+	}
+	defer db.Close() //nolint:errcheck // nothing is lost with it
+	before, err := count(ctx, db, s)
+	if err != nil {
+		return done, err
+	}
+	begun := time.Now()
+	if err := InOrder(steps...)(ctx, s); err != nil {
+		return done, err
+	}
+	after, err := count(ctx, db, s)
+	return tally{took: time.Since(begun), updates: after.updates - before.updates, sold: after.sold - before.sold}, err
 }
 
 func count(ctx context.Context, db *sql.DB, s *experiment.Scene) (t tally, err error) {
@@ -57,7 +64,7 @@ func count(ctx context.Context, db *sql.DB, s *experiment.Scene) (t tally, err e
 	}
 	var name string
 	err = db.QueryRowContext(ctx, `SHOW GLOBAL STATUS LIKE 'Com_update'`).Scan(&name, &t.updates)
-	t.at, t.sold = time.Now(), audit.Sold
+	t.sold = audit.Sold
 	return t, err
 }
 
