@@ -69,8 +69,8 @@ func (s *Store) ChangeChoice(ctx context.Context, goodsID int64, change func(sto
 	})
 }
 
-// setChoice keeps no row of an item that chooses nothing: all rows are read every
-// second.
+// setChoice keeps no row of an item that chooses nothing: all rows are read all the
+// time.
 func (t *Tx) setChoice(ctx context.Context, goodsID int64, c stock.Choice) error {
 	if c == (stock.Choice{}) {
 		_, err := t.write(ctx, "clear the strategy of an item", deleteChoice, goodsID)

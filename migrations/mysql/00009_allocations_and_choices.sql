@@ -6,7 +6,7 @@ ALTER TABLE tb_stock_place ADD COLUMN closed BOOLEAN NOT NULL DEFAULT FALSE;
 
 -- The strategy that sells an item where a request names none, and whether it is
 -- grouped and fenced. What is empty or null is as the configuration has it, and so is
--- an item that is not here. It is read every second, and apart from the row that every
+-- an item that is not here. It is read all the time, and apart from the row that every
 -- sale locks.
 CREATE TABLE tb_goods_strategy (
     goods_id BIGINT      NOT NULL,

@@ -354,23 +354,12 @@ func TestAClosedAllocationIsOpenedByPurchasesOnly(t *testing.T) {
 	s.assertBuyers(t, b)
 }
 
-// A consumer writes the pending orders between two steps of a recall, and dies before it
-// settles them: their units are not pending any more, and return with the next recall.
-func TestOrdersThatAreWrittenAndNotSettledAreNotPending(t *testing.T) {
-	server := lab.Redis(t)
-	s := open(t, server, 20)
-	s.options.ClaimAfter = time.Hour
-	seller := s.replica(t, "seller", idle)
-	reported := s.pendingOrders(t, seller, 5)
-	slow, dying := labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address)
-	a := s.replica(t, "a", idle, at(slow.Address))
-	drain := slow.Arm(fault.Rule{Sent: "\r\ndrain\r\n", Do: fault.Hold})
-	recalled := startRecall(t, a)
-	if err := drain.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s.options.ClaimAfter = 300 * time.Millisecond
+// writeAndDie has a consumer write the pending orders, and die before it settles them.
+func (s *shop) writeAndDie(t *testing.T, server *servers.Redis) {
+	t.Helper()
+	dying := labtest.NewProxy(t, server.Address)
 	written := dying.Arm(fault.Rule{Sent: "\r\nsettle\r\n", Do: fault.Hold})
+	s.options.ClaimAfter = 300 * time.Millisecond
 	b := s.replica(t, "b", at(dying.Address))
 	s.options.ClaimAfter = time.Hour
 	if err := written.Wait(t.Context()); err != nil {
@@ -380,6 +369,24 @@ func TestOrdersThatAreWrittenAndNotSettledAreNotPending(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A consumer writes the pending orders between two steps of a recall, and dies before it
+// settles them: their units are not pending any more, and return with the next recall.
+func TestOrdersThatAreWrittenAndNotSettledAreNotPending(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 20)
+	s.options.ClaimAfter = time.Hour
+	seller := s.replica(t, "seller", idle)
+	reported := s.pendingOrders(t, seller, 5)
+	slow := labtest.NewProxy(t, server.Address)
+	a := s.replica(t, "a", idle, at(slow.Address))
+	drain := slow.Arm(fault.Rule{Sent: "\r\ndrain\r\n", Do: fault.Hold})
+	recalled := startRecall(t, a)
+	if err := drain.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.writeAndDie(t, server)
 	drain.Pass()
 	if err := <-recalled; err != nil {
 		t.Fatal(err)
@@ -396,7 +403,7 @@ func TestOrdersThatAreWrittenDuringARecallHideNoUnits(t *testing.T) {
 	s.options.ClaimAfter = time.Hour
 	seller := s.replica(t, "seller", idle)
 	reported := s.pendingOrders(t, seller, 5)
-	slow, dying := labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address)
+	slow := labtest.NewProxy(t, server.Address)
 	a := s.replica(t, "a", idle, at(slow.Address))
 	first := slow.Arm(fault.Rule{Sent: "\r\ndrain\r\n", Do: fault.HoldReply})
 	recalled := make(chan stock.Recalled, 1)
@@ -415,16 +422,7 @@ func TestOrdersThatAreWrittenDuringARecallHideNoUnits(t *testing.T) {
 	if err := last.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.options.ClaimAfter = 300 * time.Millisecond
-	written := dying.Arm(fault.Rule{Sent: "\r\nsettle\r\n", Do: fault.Hold})
-	b := s.replica(t, "b", at(dying.Address))
-	if err := written.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	dying.Cut()
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	s.writeAndDie(t, server)
 	last.Pass()
 	if got := <-recalled; got != (stock.Recalled{Returned: 5}) {
 		t.Errorf("%+v is recalled, want the 5 units that are left", got)

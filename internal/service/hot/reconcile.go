@@ -143,7 +143,8 @@ const repairPatience = 5 * time.Second
 
 // Reconcile looks at every item that is sold from Redis, reports where Redis and the
 // database differ, and repairs it by rebuilding the counter: that is exact whatever was
-// there. A recall that did not end is ended. A counter that is too high, or absent, is rebuilt at once. One that is too low,
+// there. A recall that did not end is ended. A counter that is too high, or absent, is
+// rebuilt at once. One that is too low,
 // only where two looks in a row have seen the same and nothing on the stream. One of an
 // epoch that is over, when the second look finds that no replica rebuilds it.
 //
