@@ -75,7 +75,9 @@ func (s *Store) CreateChosen(ctx context.Context, goodsID, units, perUser int64,
 			return fmt.Errorf("goods %d: %w", goodsID, stock.ErrGoodsExist)
 		}
 		if err == nil && choice != (stock.Choice{}) {
-			own := &goodsStrategy{GoodsID: goodsID, Strategy: choice.Strategy, Grouped: choice.Group, Fenced: choice.Fence}
+			own := &goodsStrategy{
+				GoodsID: goodsID, Strategy: choice.Strategy, Grouped: choice.Group, Fenced: choice.Fence, MaxQuantity: choice.MaxQuantity,
+			}
 			err = s.fault(ctx, "create the strategy of an item", tx.db.Create(own).Error)
 		}
 		if err != nil || units == 0 {

@@ -36,7 +36,9 @@ type Catalogue struct {
 	items    *items
 	timeout  time.Duration // of a deduction
 	standard Mode
-	log      *slog.Logger
+	// maxQuantity is that of items that have none.
+	maxQuantity int64
+	log         *slog.Logger
 }
 
 // NewCatalogue makes the strategies. Each deduction ends within timeout.
@@ -45,6 +47,7 @@ func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Dur
 		store: deps.Store, clients: deps.Lock.Clients, log: cmp.Or(deps.Log, slog.Default()),
 		byName: make(map[string]*Service, len(entries)), switches: newSwitches(deps.Store),
 		gathered: newGathered(deps.Store, deps.Group.Batch, timeout, deps.Log), timeout: timeout,
+		maxQuantity: stock.MaxQuantity,
 	}
 	c.items = newItems(deps.Store, c.switches, deps.Group.Batch, timeout, deps.Log)
 	c.recalls = &recaller{store: deps.Store, services: c.byName, log: c.log}
