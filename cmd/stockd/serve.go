@@ -123,6 +123,7 @@ func enforce(ctx context.Context, c config.Config, catalogue *service.Catalogue)
 	if err := catalogue.Enforce(service.Policy{OnlySafe: c.Strategies.OnlySafe, Deny: c.Strategies.Deny}); err != nil {
 		return usageError{err}
 	}
+	catalogue.SetMaxQuantity(int64(c.Deduct.MaxQuantity))
 	err := catalogue.SetDefault(service.Mode{Strategy: c.Deduct.Strategy, Group: c.Deduct.Group, Fence: c.Deduct.Fence})
 	switch {
 	case errors.Is(err, service.ErrNotFenceable):

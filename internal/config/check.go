@@ -33,6 +33,7 @@ func (l *Loaded) check() error {
 		atLeast(l, "lock.wait", l.Lock.Wait, time.Millisecond),
 		l.reachable("lock.wait", l.Lock.Wait),
 		l.oneOf("deduct.choose", l.Deduct.Choose, chooseAuto, chooseOn, chooseOff),
+		between(l, "deduct.max_quantity", l.Deduct.MaxQuantity, 1, 1_000_000),
 		l.reachable("database.lock_wait", l.Database.LockWait),
 		between(l, "optimistic.tries", l.Optimistic.Tries, 1, 10_000),
 		atLeast(l, "optimistic.step", l.Optimistic.Step, 0),

@@ -84,11 +84,12 @@ type Database struct {
 
 // Deduct is how a purchase is served.
 type Deduct struct {
-	Strategy string        `key:"strategy" default:"sql-conditional" doc:"the strategy where neither the request nor the item names one"`
-	Group    bool          `key:"group" default:"false" doc:"commit all waiting requests for an item in one transaction, where neither the request nor the item says"`
-	Fence    bool          `key:"fence" default:"false" doc:"have the store check the token of the lock, where neither the request nor the item says, and the strategy can be fenced"`
-	Choose   string        `key:"choose" default:"auto" doc:"whether public requests may name another strategy, group or fence than the item's: auto, true or false; auto is true where http.listen is on the loopback"`
-	Timeout  time.Duration `key:"timeout" default:"10s" doc:"longest time for one purchase; longer than lock.wait and database.lock_wait. MySQL ends a connection that is silent for 5s more"`
+	Strategy    string        `key:"strategy" default:"sql-conditional" doc:"the strategy where neither the request nor the item names one"`
+	Group       bool          `key:"group" default:"false" doc:"commit all waiting requests for an item in one transaction, where neither the request nor the item says"`
+	Fence       bool          `key:"fence" default:"false" doc:"have the store check the token of the lock, where neither the request nor the item says, and the strategy can be fenced"`
+	Choose      string        `key:"choose" default:"auto" doc:"whether public requests may name another strategy, group or fence than the item's: auto, true or false; auto is true where http.listen is on the loopback"`
+	MaxQuantity int           `key:"max_quantity" default:"1000000" doc:"most units of one purchase where the item does not say, 1 to 1000000"`
+	Timeout     time.Duration `key:"timeout" default:"10s" doc:"longest time for one purchase; longer than lock.wait and database.lock_wait. MySQL ends a connection that is silent for 5s more"`
 }
 
 // Group bounds the queues of grouped purchases.

@@ -14,6 +14,16 @@ const mostStrategy = 64
 // errChoiceRefused rejects a purchase that asks for what its item does not have.
 var errChoiceRefused = errors.New("requests may not choose")
 
+// seller is service for so many units. The item's maximum is checked before anything is
+// locked or counted, and after the ledger was searched for the purchase: what was sold
+// before the maximum was lowered is still replayed.
+func (s sale) seller(goodsID, quantity int64, asked stock.Choice) (*service.Service, error) {
+	if most := s.options.Catalogue.MaxQuantity(goodsID); quantity > most {
+		return nil, invalid(fieldError{"quantity", fmt.Sprintf("must be a whole number from 1 to %d, not %d", most, quantity)})
+	}
+	return s.service(goodsID, asked)
+}
+
 // service finds what serves a purchase: as it asks, as its item has it, or by default.
 func (s sale) service(goodsID int64, asked stock.Choice) (*service.Service, error) {
 	mode, own := s.options.Catalogue.Mode(goodsID, asked)
@@ -51,6 +61,9 @@ func (f *form) choice() func(stock.Choice) stock.Choice {
 		to.Strategy = f.text("strategy", mostStrategy)
 	}
 	to.Group, to.Fence = f.flagOrNull("group"), f.flagOrNull("fence")
+	if f.given("max_quantity") && f.values["max_quantity"].kind != jsonNull {
+		to.MaxQuantity = new(f.whole("max_quantity", 1, stock.MaxQuantity))
+	}
 	return func(c stock.Choice) stock.Choice {
 		if f.given("strategy") {
 			c.Strategy = to.Strategy
@@ -60,6 +73,9 @@ func (f *form) choice() func(stock.Choice) stock.Choice {
 		}
 		if f.given("fence") {
 			c.Fence = to.Fence
+		}
+		if f.given("max_quantity") {
+			c.MaxQuantity = to.MaxQuantity
 		}
 		return c
 	}

@@ -89,7 +89,7 @@ func (s sale) deduct(c *gin.Context) {
 	defer cancel()
 	outcome, err := s.options.Catalogue.Replay(ctx, goodsID, purchase)
 	if err == nil && !outcome.Replayed {
-		outcome, err = s.sell(ctx, goodsID, purchase, func() (*service.Service, error) { return s.service(goodsID, asked) })
+		outcome, err = s.sell(ctx, goodsID, purchase, func() (*service.Service, error) { return s.seller(goodsID, purchase.Quantity, asked) })
 	}
 	if err != nil {
 		s.refuse(c, cmp.Or(outcome.Order.RequestID, key), err)

@@ -77,7 +77,7 @@ func (g goods) drift(c *gin.Context) {
 
 // create serves POST /goods of the owner.
 func (g goods) create(c *gin.Context) {
-	f, err := readForm(c.Request, "goods_id", "stock", "per_user", "strategy", "group", "fence")
+	f, err := readForm(c.Request, "goods_id", "stock", "per_user", "strategy", "group", "fence", "max_quantity")
 	if err != nil {
 		answer(c, err)
 		return
@@ -101,7 +101,7 @@ func (g goods) change(c *gin.Context) {
 	if !ok {
 		return
 	}
-	f, err := readForm(c.Request, "per_user", "strategy", "group", "fence")
+	f, err := readForm(c.Request, "per_user", "strategy", "group", "fence", "max_quantity")
 	if err != nil {
 		answer(c, err)
 		return
@@ -110,11 +110,11 @@ func (g goods) change(c *gin.Context) {
 	if f.given("per_user") {
 		change.PerUser = new(f.whole("per_user", 0, stock.MaxPerUser))
 	}
-	if f.given("strategy", "group", "fence") {
+	if f.given("strategy", "group", "fence", "max_quantity") {
 		change.Choice = f.choice()
 	}
 	if change.PerUser == nil && change.Choice == nil {
-		f.failf("per_user", "is missing, and so are strategy, group and fence; at least one of them must be given")
+		f.failf("per_user", "is missing, and so are strategy, group, fence and max_quantity; at least one of them must be given")
 	}
 	if err := f.err(); err != nil {
 		answer(c, err)

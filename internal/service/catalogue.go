@@ -32,10 +32,13 @@ type Catalogue struct {
 	byName   map[string]*Service
 	recalls  *recaller
 	switches *switches
-	gathered *gathered
+	gathered gatheredLedger
+	items    *items
 	timeout  time.Duration // of a deduction
 	standard Mode
-	log      *slog.Logger
+	// maxQuantity is that of items that have none.
+	maxQuantity int64
+	log         *slog.Logger
 }
 
 // NewCatalogue makes the strategies. Each deduction ends within timeout.
@@ -44,7 +47,9 @@ func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Dur
 		store: deps.Store, clients: deps.Lock.Clients, log: cmp.Or(deps.Log, slog.Default()),
 		byName: make(map[string]*Service, len(entries)), switches: newSwitches(deps.Store),
 		gathered: newGathered(deps.Store, deps.Group.Batch, timeout, deps.Log), timeout: timeout,
+		maxQuantity: stock.MaxQuantity,
 	}
+	c.items = newItems(deps.Store, c.switches, deps.Group.Batch, timeout, deps.Log)
 	c.recalls = &recaller{store: deps.Store, services: c.byName, log: c.log}
 	for _, entry := range entries {
 		own := deps
@@ -68,7 +73,8 @@ func (c *Catalogue) newService(entry strategy.Entry, deps strategy.Deps) *Servic
 		}
 	}
 	plain := &Service{
-		entry: entry, strategy: bare, bare: bare, ledger: c.gathered, timeout: c.timeout, recalls: c.recalls, heard: heard,
+		entry: entry, strategy: bare, bare: bare, ledger: c.gathered, items: c.items, timeout: c.timeout, recalls: c.recalls,
+		heard: heard,
 	}
 	plain.grouped = plain.groupedBy(deps.Group)
 	if fencer, can := plain.strategy.(strategy.Fencer); can {

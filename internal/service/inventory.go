@@ -142,7 +142,7 @@ func (i *Inventory) Create(ctx context.Context, goodsID, units, perUser int64, c
 
 // wrongChoice tells why an item cannot be created with a choice; none is as configured.
 func (i *Inventory) wrongChoice(choice stock.Choice) error {
-	if choice == (stock.Choice{}) {
+	if choice.WithoutQuantity() == (stock.Choice{}) {
 		return nil
 	}
 	return i.catalogue.check(choice)
@@ -239,6 +239,9 @@ func (i *Inventory) Change(ctx context.Context, goodsID int64, c Change) (stock.
 func (i *Inventory) choose(ctx context.Context, goodsID int64, change func(stock.Choice) stock.Choice) error {
 	err := i.store.ChangeChoice(ctx, goodsID, func(before stock.Choice) (stock.Choice, error) {
 		after := change(before)
+		if after.WithoutQuantity() == before.WithoutQuantity() {
+			return after, nil
+		}
 		return after, i.catalogue.check(after)
 	})
 	if err != nil {

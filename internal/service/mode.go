@@ -27,6 +27,16 @@ func (c *Catalogue) SetDefault(m Mode) error {
 	return err
 }
 
+// SetMaxQuantity sets the most units of one purchase of which the item says nothing, 1 to
+// stock.MaxQuantity. It is called before anything is sold.
+func (c *Catalogue) SetMaxQuantity(units int64) { c.maxQuantity = units }
+
+// MaxQuantity is the most units of one purchase of an item. The item's own maximum holds,
+// also where it is above that of the configuration.
+func (c *Catalogue) MaxQuantity(goodsID int64) int64 {
+	return *cmp.Or(c.Choice(goodsID).MaxQuantity, &c.maxQuantity)
+}
+
 // Default is what SetDefault has set.
 func (c *Catalogue) Default() Mode { return c.standard }
 

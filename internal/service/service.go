@@ -25,6 +25,7 @@ type Service struct {
 	strategy strategy.Strategy
 	bare     strategy.Strategy // the strategy without modifiers
 	ledger   strategy.Ledger   // where keys are looked up
+	items    *items
 	timeout  time.Duration
 	recalls  *recaller
 	heard    strategy.Observer
@@ -54,7 +55,8 @@ func (s *Service) Grouped() *Service { return s.grouped }
 //
 // The outcome's order carries the request id also where Deduct fails: after
 // stock.ErrUnknownOutcome, sending it again finds out. stock.ErrKeyReused: the
-// request id was used for other content. The strategy's errors pass through.
+// request id was used for other content. stock.ErrUnknownGoods: there is no such item,
+// and nothing was locked or written. The strategy's errors pass through.
 func (s *Service) Deduct(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 	ctx, step := trail.Step(ctx, "deduct")
 	if step.IsRecording() {
@@ -75,11 +77,24 @@ func (s *Service) inTime(ctx context.Context, goodsID int64, p stock.Purchase) (
 		return stock.Outcome{}, err
 	}
 	p.RequestID = id
-	outcome, err := s.deduct(ctx, goodsID, p)
+	outcome, err := s.deductKnown(ctx, goodsID, p)
 	if err == nil && p.Durable == stock.InSQL {
 		outcome, err = s.written(ctx, outcome)
 	}
 	outcome.Order.RequestID = p.RequestID
+	return outcome, err
+}
+
+// deductKnown asks no strategy for an item that does not exist: a client may invent any
+// number of those, and locks, queues and copies in Redis would be made for each of them.
+func (s *Service) deductKnown(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	if err := s.items.require(ctx, goodsID); err != nil {
+		return stock.Outcome{}, err
+	}
+	outcome, err := s.deduct(ctx, goodsID, p)
+	if errors.Is(err, stock.ErrUnknownGoods) {
+		s.items.forget(goodsID)
+	}
 	return outcome, err
 }
 

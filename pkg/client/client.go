@@ -50,6 +50,8 @@ type Goods struct {
 	Strategy string `json:"strategy"`
 	Group    *bool  `json:"group"`
 	Fenced   *bool  `json:"fenced"`
+	// MaxQuantity is the most units of one purchase; nil: as the stockd is configured.
+	MaxQuantity *int64 `json:"max_quantity"`
 }
 
 // Goods reads a goods. ErrUnknownGoods: there is none.
