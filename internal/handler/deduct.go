@@ -74,11 +74,13 @@ func (s sale) deduct(c *gin.Context) {
 	goodsID := f.whole("goods_id", 1, math.MaxInt64)
 	key := f.idempotencyKey(c.Request)
 	purchase := stock.Purchase{
-		RequestID: key,
 		Keyed:     key != "",
 		Quantity:  f.wholeOr("quantity", 1, 1, stock.MaxQuantity),
 		UserID:    f.text("user_id", stock.MaxUserID),
 		Durable:   f.durability(),
+	}
+	if purchase.Keyed {
+		purchase.RequestID = stock.BuyerKey(key, purchase.UserID)
 	}
 	asked := stock.Choice{Strategy: f.text("strategy", mostStrategy), Group: f.flagIfGiven("group"), Fence: f.flagIfGiven("fence")}
 	if err := f.err(); err != nil {
@@ -175,8 +177,8 @@ func (s sale) answerTo(o stock.Outcome) sold {
 func (s sale) refuse(c *gin.Context, requestID string, err error) {
 	p := problemOf(err)
 	if isUnknown(err) {
-		p.RequestID = requestID
-		p.Detail += "; send the same request with Idempotency-Key: " + requestID + " to find out"
+		p.RequestID = stock.KeyOf(requestID)
+		p.Detail += "; send the same request with Idempotency-Key: " + p.RequestID + " to find out"
 	}
 	logFailure(c, s.options.Log, p, err)
 	answer(c, p)

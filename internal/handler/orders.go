@@ -36,7 +36,7 @@ type orderBody struct {
 
 func (o orders) body(order stock.Order, durable stock.Durability) orderBody {
 	body := orderBody{
-		OrderID: order.ID, GoodsID: order.GoodsID, Quantity: order.Quantity, RequestID: order.RequestID,
+		OrderID: order.ID, GoodsID: order.GoodsID, Quantity: order.Quantity, RequestID: stock.KeyOf(order.RequestID),
 		Strategy: order.Strategy, Durable: durable, CreatedAt: timestamp(order.CreatedAt),
 	}
 	if o.options.Reveal {
@@ -62,7 +62,7 @@ func (o orders) read(c *gin.Context) {
 
 // find serves GET /orders?request_id=.
 func (o orders) find(c *gin.Context) {
-	f, err := readForm(c.Request, "request_id")
+	f, err := readForm(c.Request, "request_id", "user_id")
 	if err != nil {
 		answer(c, err)
 		return
@@ -72,12 +72,13 @@ func (o orders) find(c *gin.Context) {
 
 // findOrList serves GET /orders of the admin API: the order of a request id, or a page.
 func (o orders) findOrList(c *gin.Context) {
-	f, err := readForm(c.Request, "request_id", "goods_id", "after", "limit")
+	f, err := readForm(c.Request, "request_id", "user_id", "goods_id", "after", "limit")
 	if err != nil {
 		answer(c, err)
 		return
 	}
 	if _, given := f.values["request_id"]; !given {
+		f.without("user_id", "request_id is not given")
 		o.list(c, f)
 		return
 	}
@@ -88,12 +89,19 @@ func (o orders) findOrList(c *gin.Context) {
 }
 
 func (o orders) findBy(c *gin.Context, f *form) {
-	requestID := f.visible("request_id", stock.MaxRequestID)
+	key := f.visible("request_id", stock.MaxRequestID)
+	user := f.text("user_id", stock.MaxUserID)
 	if err := f.err(); err != nil {
 		answer(c, err)
 		return
 	}
-	order, err := o.options.Catalogue.OrderOf(c.Request.Context(), requestID)
+	var order service.AcceptedOrder
+	var err error
+	if user != "" {
+		order, err = o.options.Catalogue.OrderOf(c.Request.Context(), key, user)
+	} else {
+		order, err = o.options.Catalogue.OrderOfAny(c.Request.Context(), key)
+	}
 	o.respond(c, order, err)
 }
 

@@ -99,6 +99,9 @@ func problemOf(err error) problem {
 	if errors.Is(err, stock.ErrUserUnknown) {
 		return invalid(fieldError{"user_id", "is missing; of this goods one buyer may have only so many"})
 	}
+	if errors.Is(err, service.ErrSeveralBuyers) {
+		return invalid(fieldError{"user_id", "is missing; several buyers have orders under this request_id"})
+	}
 	for _, known := range problems() {
 		if !errors.Is(err, known.is) {
 			continue

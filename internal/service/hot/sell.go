@@ -175,8 +175,7 @@ func (s *Stock) known(goodsID int64, p stock.Purchase, order, memory string) (st
 		return stock.Outcome{}, err
 	}
 	if !first.Answers(goodsID, p) {
-		return stock.Outcome{Refused: fmt.Errorf("%w: it stands for %d of goods %d",
-			stock.ErrKeyReused, first.Quantity, first.GoodsID)}, nil
+		return stock.Outcome{Refused: stock.ErrKeyReused}, nil
 	}
 	return stock.Outcome{Order: first, Replayed: first.ID != order, Durable: stock.InRedis}, nil
 }
