@@ -56,7 +56,15 @@ func (o orders) read(c *gin.Context) {
 	if !hasNoFields(c) {
 		return
 	}
+	whose, anyone, err := o.owned(c, "")
+	if err != nil {
+		answer(c, err)
+		return
+	}
 	order, err := o.options.Catalogue.Order(c.Request.Context(), c.Param("id"))
+	if err == nil && !anyone && order.UserID != whose {
+		err = stock.ErrUnknownOrder
+	}
 	o.respond(c, order, err)
 }
 
@@ -90,19 +98,36 @@ func (o orders) findOrList(c *gin.Context) {
 
 func (o orders) findBy(c *gin.Context, f *form) {
 	key := f.visible("request_id", stock.MaxRequestID)
-	user := f.text("user_id", stock.MaxUserID)
+	userID := f.user("user_id")
 	if err := f.err(); err != nil {
 		answer(c, err)
 		return
 	}
+	whose, anyone, err := o.owned(c, userID)
+	if err != nil {
+		answer(c, err)
+		return
+	}
 	var order service.AcceptedOrder
-	var err error
-	if user != "" {
-		order, err = o.options.Catalogue.OrderOf(c.Request.Context(), key, user)
-	} else {
+	if anyone {
 		order, err = o.options.Catalogue.OrderOfAny(c.Request.Context(), key)
+	} else {
+		order, err = o.options.Catalogue.OrderOf(c.Request.Context(), key, whose)
 	}
 	o.respond(c, order, err)
+}
+
+// owned is the buyer whose orders are looked at, unless they are anyone's. Where buyers are
+// verified, a client looks at its own alone.
+func (o orders) owned(c *gin.Context, userID string) (whose string, anyone bool, err error) {
+	if o.private || o.options.Buyers == nil {
+		return userID, userID == "", nil
+	}
+	who, err := o.options.buyerOf(c.Request, userID)
+	if err == nil && who.ID == "" && o.options.needsBuyer() {
+		err = o.options.unnamed("is missing; a client finds its own orders here")
+	}
+	return who.ID, false, err
 }
 
 func (o orders) respond(c *gin.Context, order service.AcceptedOrder, err error) {
