@@ -72,18 +72,23 @@ func (s sale) deduct(c *gin.Context) {
 		return
 	}
 	goodsID := f.whole("goods_id", 1, math.MaxInt64)
-	key := f.idempotencyKey(c.Request)
+	key, userID := f.idempotencyKey(c.Request), f.user("user_id")
 	purchase := stock.Purchase{
-		RequestID: key,
-		Keyed:     key != "",
-		Quantity:  f.wholeOr("quantity", 1, 1, stock.MaxQuantity),
-		UserID:    f.text("user_id", stock.MaxUserID),
-		Durable:   f.durability(),
+		Keyed:    key != "",
+		Quantity: f.wholeOr("quantity", 1, 1, stock.MaxQuantity),
+		Durable:  f.durability(),
 	}
 	asked := stock.Choice{Strategy: f.text("strategy", mostStrategy), Group: f.flagIfGiven("group"), Fence: f.flagIfGiven("fence")}
 	if err := f.err(); err != nil {
 		answer(c, err)
 		return
+	}
+	if purchase.UserID, err = s.options.purchaser(c.Request, goodsID, userID); err != nil {
+		answer(c, err)
+		return
+	}
+	if purchase.Keyed {
+		purchase.RequestID = stock.BuyerKey(key, purchase.UserID)
 	}
 	ctx, cancel := s.options.Catalogue.Within(c.Request.Context())
 	defer cancel()
@@ -128,9 +133,9 @@ func (s sale) admit(p stock.Purchase, by func() (*service.Service, error)) (chos
 	if chosen, err = by(); err != nil {
 		return nil, nil, err
 	}
-	if wait := s.limitUser(p.UserID); wait > 0 {
+	if wait := s.users.take(p.UserID, time.Now()); wait > 0 {
 		s.options.heard().RateLimited(byUser)
-		return nil, nil, tooOften("this user_id buys", wait)
+		return nil, nil, tooOften("this buyer buys", wait)
 	}
 	// Only now, when all of the request is here: who sends it slowly must not
 	// have a place meanwhile.
@@ -138,14 +143,6 @@ func (s sale) admit(p stock.Purchase, by func() (*service.Service, error)) (chos
 		s.options.heard().Shed()
 	}
 	return chosen, free, err
-}
-
-// limitUser counts a purchase of somebody who says who he is.
-func (s sale) limitUser(id string) (wait time.Duration) {
-	if id == "" {
-		return 0
-	}
-	return s.users.take(id, time.Now())
 }
 
 // accept answers a purchase that was sold, now or before.
@@ -173,10 +170,10 @@ func (s sale) answerTo(o stock.Outcome) sold {
 }
 
 func (s sale) refuse(c *gin.Context, requestID string, err error) {
-	p := problemOf(err)
+	p := s.problemOf(err)
 	if isUnknown(err) {
-		p.RequestID = requestID
-		p.Detail += "; send the same request with Idempotency-Key: " + requestID + " to find out"
+		p.RequestID = stock.KeyOf(requestID)
+		p.Detail += "; send the same request with Idempotency-Key: " + p.RequestID + " to find out"
 	}
 	logFailure(c, s.options.Log, p, err)
 	answer(c, p)

@@ -300,8 +300,7 @@ func (f *form) durability() stock.Durability {
 	return d
 }
 
-// text reads up to most printable characters; what is not there is empty. In
-// JSON a number will do: many systems count their users.
+// text reads up to most printable characters; what is not there is empty.
 func (f *form) text(name string, most int) string {
 	v, given := f.values[name]
 	if !given {

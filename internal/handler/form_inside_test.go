@@ -60,7 +60,7 @@ func readFields(t *testing.T, query, media, body string) (got fields) {
 	if err != nil {
 		t.Fatalf("%s%s is not well formed: %v", query, body, err)
 	}
-	got.quantity, got.user, got.group = f.whole("quantity", 1, 1_000_000), f.text("user_id", 64), f.flag("group")
+	got.quantity, got.user, got.group = f.whole("quantity", 1, 1_000_000), f.user("user_id"), f.flag("group")
 	for _, e := range f.errs {
 		got.wrong = append(got.wrong, e.Field)
 	}

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/api"
+	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/service"
 )
 
@@ -34,6 +35,10 @@ type Options struct {
 	// MaxDeductions bounds the purchases that are served at a time; 0 sets no
 	// bound.
 	MaxDeductions int
+	// Buyers verifies who buys; nil: the field user_id tells.
+	Buyers buyer.Source
+	// BuyerRequired rejects purchases that do not tell who buys.
+	BuyerRequired bool
 	// Limits bound how often somebody may ask.
 	Limits Limits
 	// TrustedProxies are the addresses and networks whose X-Forwarded-For tells

@@ -134,8 +134,7 @@ func bearer(token string) gin.HandlerFunc {
 		scheme, given, _ := strings.Cut(c.GetHeader("Authorization"), " ")
 		got := sha256.Sum256([]byte(given))
 		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
-			c.Header("WWW-Authenticate", `Bearer realm="stockd"`)
-			answer(c, newProblem(http.StatusUnauthorized, "unauthorized", "A bearer token is required"))
+			answer(c, unauthorized())
 		}
 	}
 }

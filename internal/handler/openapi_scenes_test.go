@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/api/apitest"
+	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -124,7 +125,8 @@ func sceneOfAServer() map[string]sceneServer {
 		"choice-refused": {options: func(o *handler.Options) { o.Choose = false }, request: func(r *http.Request) {
 			r.URL.RawQuery = "strategy=naive"
 		}},
-		"unauthorized": {listener: owner, request: func(r *http.Request) { r.Header.Del("Authorization") }},
+		"unauthorized": {listener: owner, options: verified(buyer.Buyer{}), request: func(r *http.Request) { r.Header.Del("Authorization") }},
+		"token-bound":  {options: verified(buyer.Buyer{ID: "u-17", GoodsID: 404404})},
 		"rate-limited": {listener: buyers, before: 1, options: func(o *handler.Options) {
 			o.Limits.Address = handler.Rate{PerSecond: onceOnly, Burst: 1}
 		}},
@@ -147,6 +149,15 @@ func sceneOfAServer() map[string]sceneServer {
 		"backend-unavailable": {down: true},
 	}
 }
+
+// verified has every request come from one buyer, or, where that is nobody, rejects it.
+func verified(who buyer.Buyer) func(*handler.Options) {
+	return func(o *handler.Options) { o.Buyers, o.BuyerRequired = sameBuyer(who), true }
+}
+
+type sameBuyer buyer.Buyer
+
+func (s sameBuyer) From(*http.Request) (buyer.Buyer, error) { return buyer.Buyer(s), nil }
 
 // endedBy has every request begin when its context has ended already.
 func endedBy(cause error) func(*http.Server) {

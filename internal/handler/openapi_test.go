@@ -39,6 +39,7 @@ func serveAll(t *testing.T) api {
 	a.owner(t, http.MethodPost, "/goods/1/restock", `{"quantity": 4990}`, http.StatusOK)
 	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 0}`, http.StatusCreated)
 	a.buyAs(t, "goods_id=1&quantity=7", "Idempotency-Key", usedKey)
+	a.ownerKeyed(t, usedKey, "/goods?goods_id=3999&stock=1")
 	return a
 }
 

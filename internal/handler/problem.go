@@ -42,7 +42,8 @@ type problem struct {
 	// Strategies are the known ones.
 	Strategies []string `json:"strategies,omitempty"`
 
-	retryAfter string // seconds, where it is not the usual
+	retryAfter   string // seconds, where it is not the usual
+	authenticate string // what WWW-Authenticate says
 }
 
 // fieldError is one wrong field of a request.
@@ -96,8 +97,8 @@ func problemOf(err error) problem {
 	if p, is := errors.AsType[problem](err); is {
 		return p
 	}
-	if errors.Is(err, stock.ErrUserUnknown) {
-		return invalid(fieldError{"user_id", "is missing; of this goods one buyer may have only so many"})
+	if errors.Is(err, service.ErrSeveralBuyers) {
+		return invalid(fieldError{"user_id", "is missing; several buyers have orders under this request_id"})
 	}
 	for _, known := range problems() {
 		if !errors.Is(err, known.is) {
@@ -148,6 +149,9 @@ func answer(c *gin.Context, err error) {
 	}
 	if p.retryAfter != "" {
 		c.Header("Retry-After", p.retryAfter)
+	}
+	if p.authenticate != "" {
+		c.Header("WWW-Authenticate", p.authenticate)
 	}
 	c.Header("X-Content-Type-Options", "nosniff") // what was sent is quoted
 	body, err := json.Marshal(p)

@@ -72,11 +72,13 @@ func (s *Service) Deduct(ctx context.Context, goodsID int64, p stock.Purchase) (
 func (s *Service) inTime(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	id, err := requestID(p.RequestID)
-	if err != nil {
-		return stock.Outcome{}, err
+	if p.RequestID == "" {
+		key, err := newKey("")
+		if err != nil {
+			return stock.Outcome{}, err
+		}
+		p.RequestID = stock.BuyerKey(key, p.UserID)
 	}
-	p.RequestID = id
 	outcome, err := s.deductKnown(ctx, goodsID, p)
 	if err == nil && p.Durable == stock.InSQL {
 		outcome, err = s.written(ctx, outcome)
@@ -120,7 +122,7 @@ func (s *Service) deduct(ctx context.Context, goodsID int64, p stock.Purchase) (
 			return outcome, nil
 		}
 	}
-	return stock.Outcome{}, fmt.Errorf("%w: copies of request %s keep being rolled back", stock.ErrBusy, p.RequestID)
+	return stock.Outcome{}, fmt.Errorf("%w: copies of request %s keep being rolled back", stock.ErrBusy, stock.KeyOf(p.RequestID))
 }
 
 func (s *Service) once(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
@@ -153,8 +155,8 @@ func (s *Service) promiser() (strategy.Promiser, bool) {
 	return promiser, is
 }
 
-// requestID is the caller's key, or a new id where there is none.
-func requestID(key string) (string, error) {
+// newKey is the caller's key, or a new one where there is none.
+func newKey(key string) (string, error) {
 	if key != "" {
 		return key, nil
 	}
@@ -163,10 +165,4 @@ func requestID(key string) (string, error) {
 		return "", fmt.Errorf("make request id: %w", err)
 	}
 	return id.String(), nil
-}
-
-// reused tells what a key was used for first.
-func reused(first stock.Order) error {
-	return fmt.Errorf("%w: it stands for a %s of %d of goods %d",
-		stock.ErrKeyReused, first.Kind, first.Quantity, first.GoodsID)
 }
