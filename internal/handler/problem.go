@@ -32,6 +32,8 @@ type problem struct {
 	Instance string `json:"instance,omitempty"`
 	// Errors name each field that is wrong, and what is allowed.
 	Errors []fieldError `json:"errors,omitempty"`
+	// MoreErrors counts the wrong fields that Errors leaves out.
+	MoreErrors int `json:"more_errors,omitempty"`
 	// Backend is the one that failed.
 	Backend string `json:"backend,omitempty"`
 	// RequestID is what to send as Idempotency-Key to learn an unknown outcome.
@@ -117,12 +119,15 @@ func problemOf(err error) problem {
 }
 
 // invalid is the problem of a request with wrong fields.
-func invalid(errs ...fieldError) problem {
+func invalid(errs ...fieldError) problem { return invalidAnd(0, errs...) }
+
+// invalidAnd is invalid for a request with more wrong fields than are named.
+func invalidAnd(more int, errs ...fieldError) problem {
 	p := newProblem(http.StatusBadRequest, "invalid-request", "The request is not valid")
-	p.Errors = errs
+	p.Errors, p.MoreErrors = errs, more
 	p.Detail = errs[0].Field + " " + errs[0].Error
-	if more := len(errs) - 1; more > 0 {
-		p.Detail += fmt.Sprintf(" (and %d more)", more)
+	if others := more + len(errs) - 1; others > 0 {
+		p.Detail += fmt.Sprintf(" (and %d more)", others)
 	}
 	return p
 }
