@@ -34,7 +34,7 @@ type problem struct {
 	Errors []fieldError `json:"errors,omitempty"`
 	// MoreErrors counts the wrong fields that Errors leaves out.
 	MoreErrors int `json:"more_errors,omitempty"`
-	// Backend is the one that failed.
+	// Backend is the one that failed, or that is not configured.
 	Backend string `json:"backend,omitempty"`
 	// RequestID is what to send as Idempotency-Key to learn an unknown outcome.
 	RequestID string `json:"request_id,omitempty"`
@@ -109,6 +109,9 @@ func problemOf(err error) problem {
 		if backend, is := errors.AsType[*stock.BackendError](err); is {
 			p.Backend = backend.Backend
 			p.Detail = backend.Backend + " does not answer" // where and how is for the log
+		}
+		if lacks, ok := errors.AsType[*service.UnconfiguredError](err); ok {
+			p.Backend = lacks.Backend
 		}
 		if limit, is := errors.AsType[*stock.UserLimitError](err); is {
 			p.PerUser, p.Has = limit.PerUser, &limit.Has

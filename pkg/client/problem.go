@@ -90,7 +90,7 @@ type Problem struct { //nolint:errname // it is RFC 9457's name
 	Errors []FieldError
 	// MoreErrors counts the wrong fields that Errors leaves out.
 	MoreErrors int
-	// Backend is the one that failed, where one did.
+	// Backend is the one that failed, or that is not configured.
 	Backend string
 	// RequestID is what finds out an unknown outcome; the UnknownError has it too.
 	RequestID string
