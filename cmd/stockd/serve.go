@@ -52,6 +52,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	defer heard.bounded.Close() // also where the exit is forced
 	open := newClosing(ctx, c.HTTP)
 	open.add("traces", heard.Close)
 	return open.run(ctx, heard.log, func() (err error) {
