@@ -52,6 +52,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	defer heard.bounded.Close() // also where the exit is forced
 	open := newClosing(ctx, c.HTTP)
 	open.add("traces", heard.Close)
 	return open.run(ctx, heard.log, func() (err error) {
@@ -91,7 +92,7 @@ func serveWith(ctx context.Context, c config.Config, heard observation, open *cl
 	}
 	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
 	open.add("strategies", catalogue.Close)
-	if err := enforce(ctx, c, catalogue); err != nil {
+	if err := enforce(ctx, c, catalogue, log); err != nil {
 		return err
 	}
 	inventory := service.NewInventory(store, catalogue)
@@ -119,7 +120,7 @@ func quietly(stop func()) func() error {
 
 // enforce has the catalogue refuse what the owner does not want, by the configuration
 // and by switches.
-func enforce(ctx context.Context, c config.Config, catalogue *service.Catalogue) error {
+func enforce(ctx context.Context, c config.Config, catalogue *service.Catalogue, log *slog.Logger) error {
 	if err := catalogue.Enforce(service.Policy{OnlySafe: c.Strategies.OnlySafe, Deny: c.Strategies.Deny}); err != nil {
 		return usageError{err}
 	}
@@ -131,7 +132,13 @@ func enforce(ctx context.Context, c config.Config, catalogue *service.Catalogue)
 	case err != nil:
 		return usageError{fmt.Errorf("deduct.strategy: %w", err)}
 	}
-	return catalogue.LookAtSwitches(ctx)
+	if err := catalogue.LookAtSwitches(ctx); err != nil {
+		return err
+	}
+	for why, items := range catalogue.Unserved() {
+		log.WarnContext(ctx, "items cannot be sold by this replica", "items", items, "reason", why)
+	}
+	return nil
 }
 
 // strategyDeps are what the strategies of a replica are made of.

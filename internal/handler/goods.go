@@ -252,6 +252,6 @@ func isUnknown(err error) bool { return errors.Is(err, stock.ErrUnknownOutcome) 
 // that fails or a mistake of ours.
 func logFailure(c *gin.Context, log *slog.Logger, p problem, err error) {
 	if p.Status >= http.StatusInternalServerError && !errors.Is(err, stock.ErrBusy) {
-		log.ErrorContext(c.Request.Context(), "request failed", append(about(c), "problem", p.Type, "error", err)...)
+		log.ErrorContext(c.Request.Context(), "request failed", append(about(c), "problem", p.Type, "backend", p.Backend, "error", err)...)
 	}
 }

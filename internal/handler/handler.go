@@ -132,11 +132,11 @@ func engine(o Options, listener string) *gin.Engine {
 		closing(o.Stopping), limitBody(o.MaxBody))
 	e.NoRoute(func(c *gin.Context) {
 		answer(c, newProblem(http.StatusNotFound, "not-found", "Nothing here").
-			detail("there is no %s here", c.Request.URL.Path))
+			detail("there is no %s here", path(c)))
 	})
 	e.NoMethod(func(c *gin.Context) {
 		answer(c, newProblem(http.StatusMethodNotAllowed, "method-not-allowed", "Not this method").
-			detail("%s takes no %s", c.Request.URL.Path, c.Request.Method))
+			detail("%s takes no %s", path(c), shorten(c.Request.Method, mostQuoted)))
 	})
 	return e
 }

@@ -49,8 +49,13 @@ func requestID(c *gin.Context) string {
 
 // about is what the log says of a request, beside its name.
 func about(c *gin.Context) []any {
-	return []any{"client", c.ClientIP(), "method", c.Request.Method, "path", c.Request.URL.Path}
+	return []any{"client", c.ClientIP(), "method", shorten(c.Request.Method, mostQuoted), "path", path(c)}
 }
+
+// mostPath is how many characters of a path are quoted.
+const mostPath = 100
+
+func path(c *gin.Context) string { return shorten(c.Request.URL.Path, mostPath) }
 
 // record logs every request, where somebody wants that much.
 func record(log *slog.Logger) gin.HandlerFunc {

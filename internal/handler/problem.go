@@ -32,7 +32,9 @@ type problem struct {
 	Instance string `json:"instance,omitempty"`
 	// Errors name each field that is wrong, and what is allowed.
 	Errors []fieldError `json:"errors,omitempty"`
-	// Backend is the one that failed.
+	// MoreErrors counts the wrong fields that Errors leaves out.
+	MoreErrors int `json:"more_errors,omitempty"`
+	// Backend is the one that failed, or that is not configured.
 	Backend string `json:"backend,omitempty"`
 	// RequestID is what to send as Idempotency-Key to learn an unknown outcome.
 	RequestID string `json:"request_id,omitempty"`
@@ -109,6 +111,9 @@ func problemOf(err error) problem {
 			p.Backend = backend.Backend
 			p.Detail = backend.Backend + " does not answer" // where and how is for the log
 		}
+		if lacks, ok := errors.AsType[*service.UnconfiguredError](err); ok {
+			p.Backend = lacks.Backend
+		}
 		if limit, is := errors.AsType[*stock.UserLimitError](err); is {
 			p.PerUser, p.Has = limit.PerUser, &limit.Has
 		}
@@ -118,12 +123,15 @@ func problemOf(err error) problem {
 }
 
 // invalid is the problem of a request with wrong fields.
-func invalid(errs ...fieldError) problem {
+func invalid(errs ...fieldError) problem { return invalidAnd(0, errs...) }
+
+// invalidAnd is invalid for a request with more wrong fields than are named.
+func invalidAnd(more int, errs ...fieldError) problem {
 	p := newProblem(http.StatusBadRequest, "invalid-request", "The request is not valid")
-	p.Errors = errs
+	p.Errors, p.MoreErrors = errs, more
 	p.Detail = errs[0].Field + " " + errs[0].Error
-	if more := len(errs) - 1; more > 0 {
-		p.Detail += fmt.Sprintf(" (and %d more)", more)
+	if others := more + len(errs) - 1; others > 0 {
+		p.Detail += fmt.Sprintf(" (and %d more)", others)
 	}
 	return p
 }

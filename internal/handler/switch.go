@@ -25,7 +25,7 @@ func (s sale) switchStrategy(c *gin.Context) {
 		answer(c, err)
 		return
 	}
-	to := switched{Name: c.Param("name"), Enabled: f.flagGiven("enabled"), Reason: f.text("reason", mostReason)}
+	to := switched{Name: shorten(c.Param("name"), mostStrategy), Enabled: f.flagGiven("enabled"), Reason: f.text("reason", mostReason)}
 	switch {
 	case to.Enabled:
 		f.without("reason", "enabled is true")

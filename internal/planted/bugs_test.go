@@ -191,6 +191,21 @@ func defects() []defect {
 			pkg: "./internal/handler", test: "TestTheOwnersListenerNeedsTheToken",
 		},
 		{
+			name: "X-Real-IP is believed before X-Forwarded-For",
+			file: "internal/handler/handler.go", old: `e.RemoteIPHeaders = []string{"X-Forwarded-For"}`, new: `e.RemoteIPHeaders = []string{"X-Real-IP", "X-Forwarded-For"}`,
+			pkg: "./internal/handler", test: "TestTheAddressOfAClientIsWhatTheProxiesAppended",
+		},
+		{
+			name: "every wrong field is named",
+			file: "internal/handler/form.go", old: "if len(f.errs) == mostErrors {", new: "if len(f.errs) < 0 {",
+			pkg: "./internal/handler", test: "TestAProblemNamesAtMostTenFields",
+		},
+		{
+			name: "a line that stands for others does not count them",
+			file: "internal/trail/repeated.go", old: "last, others := h.last, h.count-1", new: "last, others := h.last, 0",
+			pkg: "./internal/trail", test: "TestRepeatedFailuresAreLoggedOnceASecondWithTheirNumber",
+		},
+		{
 			name: "the keeper does not end what its children started",
 			file: "internal/lab/keeper/sys_linux.go", old: "	killGroup(cmd)\n", new: "",
 			pkg: "./internal/lab/keeper", test: "TestWhatAChildLeavesBehindIsEnded",

@@ -74,7 +74,7 @@ func (c *Catalogue) newService(entry strategy.Entry, deps strategy.Deps) *Servic
 	}
 	plain := &Service{
 		entry: entry, strategy: bare, bare: bare, ledger: c.gathered, items: c.items, timeout: c.timeout, recalls: c.recalls,
-		heard: heard,
+		heard: heard, unconfigured: unconfigured(entry, c.clients),
 	}
 	plain.grouped = plain.groupedBy(deps.Group)
 	if fencer, can := plain.strategy.(strategy.Fencer); can {

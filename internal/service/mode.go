@@ -76,6 +76,9 @@ func (c *Catalogue) In(m Mode) (*Service, error) {
 	if why := c.refusal(s, m.Fence); why != "" {
 		return nil, fmt.Errorf("%w: %s, because %s", ErrStrategyRefused, m.Strategy, why)
 	}
+	if s.unconfigured != nil {
+		return nil, s.unconfigured
+	}
 	if m.Group {
 		s = s.Grouped()
 	}
@@ -119,6 +122,20 @@ func (c *Catalogue) Names() []string {
 func (c *Catalogue) check(choice stock.Choice) error {
 	_, err := c.In(c.mode(choice, stock.Choice{}))
 	return err
+}
+
+// Unserved counts the items that this replica cannot sell as they are chosen to be sold,
+// by the reason.
+func (c *Catalogue) Unserved() map[string]int {
+	items := make(map[string]int)
+	if known := c.switches.choices.Load(); known != nil {
+		for _, choice := range *known {
+			if err := c.check(choice); err != nil {
+				items[err.Error()]++
+			}
+		}
+	}
+	return items
 }
 
 // ItemsThrough is how many items have chosen a strategy.

@@ -32,6 +32,7 @@ type Service struct {
 	// refused is why the configuration refuses it, and refusedUnfenced why it does so
 	// only without a fence; empty: it does not.
 	refused, refusedUnfenced string
+	unconfigured             error // an *UnconfiguredError, or nil
 	// The same service with a modifier; both may be itself. fenced is nil where
 	// there is no lock.
 	fenced, grouped *Service
