@@ -118,6 +118,7 @@ func engine(o Options, listener string) *gin.Engine {
 	e := gin.New()
 	e.HandleMethodNotAllowed = true
 	e.RedirectTrailingSlash = false // a redirect is no answer that is described
+	e.UseRawPath = true             // so that %2F within a path is no slash that a proxy has not seen
 	// Gin believes everybody who says who somebody else is, unless it is told.
 	e.RemoteIPHeaders = []string{"X-Forwarded-For"}
 	if err := e.SetTrustedProxies(o.TrustedProxies); err != nil {
