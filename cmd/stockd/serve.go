@@ -64,6 +64,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 // serveWith opens the parts of a replica and serves.
 func serveWith(ctx context.Context, c config.Config, heard observation, open *closing) error {
 	log := heard.log
+	warn(ctx, c, log)
 	store, err := heard.openStore(ctx, c)
 	if err != nil {
 		return err
@@ -161,7 +162,7 @@ func handlerOptions(ctx context.Context, c config.Config, heard observation) han
 	return handler.Options{
 		Replica: c.Replica, Choose: c.MayChoose(), Reveal: c.HTTP.Reveal, MaxBody: int64(c.HTTP.MaxBody), Log: heard.log,
 		Timeout: c.Deduct.Timeout, AuditTimeout: c.Audit.Timeout,
-		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), TrustedProxies: c.HTTP.TrustedProxies,
+		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), TrustedProxies: c.HTTP.TrustedProxies, AdminHosts: c.Admin.HostNames(),
 		Stopping: func() bool { return ctx.Err() != nil },
 		Observer: heard.metrics, Metrics: heard.metrics.Handler(), Tracer: heard.tracer(),
 		Pprof: c.Admin.Pprof,
@@ -270,18 +271,18 @@ func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Op
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	token := c.Admin.Token.Reveal()
-	if token == "" {
-		log.WarnContext(ctx, "no goods can be created: admin.token is not set, so that the owner's listener stays closed")
+	if !c.Admin.Tokens().Any() {
+		log.WarnContext(ctx, "admin API off: no items can be created", "missing", "admin.token, admin.token_file or admin.tokens_file")
 		serveOn(ctx, group, c, log, "public", public, handler.Public(o))
 		return group.Wait()
 	}
-	admin, err := openListener(ctx, "admin", c.Admin.Listen)
+	admin, tokens, err := openAdmin(ctx, c.Admin)
 	if err != nil {
 		return errors.Join(err, public.Close())
 	}
+	defer keep(ctx, func(ctx context.Context) { tokens.Keep(ctx, log) })()
 	serveOn(ctx, group, c, log, "public", public, handler.Public(o))
-	serveOn(ctx, group, c, log, "admin", admin, handler.Admin(o, token))
+	serveOn(ctx, group, c, log, "admin", admin, handler.Admin(o, tokens))
 	return group.Wait()
 }
 

@@ -12,10 +12,9 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-)
 
-// minToken is the least length of a token that is not to be guessed.
-const minToken = 16
+	"github.com/stockd/stockd/internal/admintoken"
+)
 
 // check looks at every value and at those that must fit together.
 func (l *Loaded) check() error {
@@ -24,6 +23,7 @@ func (l *Loaded) check() error {
 		l.limit(),
 		l.address("admin.listen", l.Admin.Listen),
 		l.token(),
+		l.adminTLS(),
 		l.oneOf("database.driver", l.Database.Driver, "sqlite", "mysql"),
 		l.dsn(),
 		l.databaseTLS(),
@@ -108,6 +108,10 @@ func (l *Loaded) proxies() error {
 		_, notNetwork := netip.ParsePrefix(text)
 		if _, err := netip.ParseAddr(text); err != nil && notNetwork != nil {
 			return l.wrong("http.trusted_proxies", "must be addresses or networks such as 10.0.0.0/8, not %q", text)
+		}
+		if l.Admin.Required && everyAddress(text) {
+			return l.wrong("http.trusted_proxies", "must be the balancer's addresses, not %s: every client could claim any address (admin.required: %s)",
+				text, l.Source("admin.required"))
 		}
 	}
 	return nil
@@ -325,11 +329,17 @@ func (l *Loaded) address(key, text string) error {
 }
 
 func (l *Loaded) token() error {
-	if l.Admin.Required && l.Admin.Token == "" {
-		return l.wrong("admin.required", "is set, and neither admin.token nor admin.token_file is")
+	tokens := l.Admin.Tokens()
+	if l.Admin.Required && !tokens.Any() {
+		return l.wrong("admin.required", "is set, and none of admin.token, admin.token_file and admin.tokens_file is")
 	}
-	if n := len(l.Admin.Token); n > 0 && n < minToken {
-		return l.wrong("admin.token", "must have at least %d characters, not %d", minToken, n)
+	if tokens.Token != "" {
+		if err := admintoken.Usable(tokens.Token, tokens.Strict); err != nil {
+			return l.wrong("admin.token", "%w", err)
+		}
+	}
+	if _, err := admintoken.Open(tokens); err != nil {
+		return l.wrong("admin.tokens_file", "cannot be used: %w", err)
 	}
 	return nil
 }

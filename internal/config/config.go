@@ -62,11 +62,14 @@ type Strategies struct {
 
 // Admin is the listener for the owner.
 type Admin struct {
-	Listen    string `key:"listen" default:"127.0.0.1:8081" doc:"address and port; it is opened only where a token is set"`
-	Token     Secret `key:"token" doc:"bearer token that the owner sends, at least 16 characters"`
-	TokenFile string `key:"token_file" doc:"file that holds the token instead"`
-	Required  bool   `key:"required" default:"false" doc:"refuse to start without a token"`
-	Pprof     bool   `key:"pprof" default:"false" doc:"serve /debug/pprof/ there: profiles of this replica, which cost it speed while they are taken"`
+	Listen     string    `key:"listen" default:"127.0.0.1:8081" doc:"address and port; it is opened only where a token is set"`
+	Hosts      []string  `key:"hosts" doc:"host names that it is reached by, with commas between them, beside IP addresses, localhost and the host of admin.listen; other names get 421; * allows all"`
+	TLS        ServerTLS `key:"tls" doc:"TLS of this listener; without a certificate it speaks plain HTTP"`
+	Token      Secret    `key:"token" doc:"bearer token of the admin, at least 16 characters; the log calls it owner"`
+	TokenFile  string    `key:"token_file" doc:"file that holds the token instead; read again when it changes"`
+	TokensFile string    `key:"tokens_file" doc:"file of further tokens, a name and a token a line; read again when it changes"`
+	Required   bool      `key:"required" default:"false" doc:"refuse to start without a token, with a weak one, or with one of the documents' examples"`
+	Pprof      bool      `key:"pprof" default:"false" doc:"serve /debug/pprof/ there: profiles of this replica, which cost it speed while they are taken"`
 }
 
 // Database is where the stock and the ledger are.

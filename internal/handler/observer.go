@@ -13,7 +13,8 @@ type Observer interface {
 	// Shed is called for a purchase that found all places taken.
 	Shed()
 	// RateLimited is called for a request that came too soon after others of the
-	// same, "user" or "address".
+	// same, "user" or "address", or, by "token", from an address that has sent too
+	// many wrong tokens.
 	RateLimited(by string)
 	// Panicked is called when serving a request ended in a panic.
 	Panicked()
@@ -25,6 +26,7 @@ const (
 	admin     = "admin"
 	byUser    = "user"
 	byAddress = "address"
+	byToken   = "token"
 )
 
 type unobserved struct{}

@@ -152,6 +152,7 @@ func (p problem) Error() string { return p.Title + ": " + p.Detail }
 func answer(c *gin.Context, err error) {
 	p := problemOf(err)
 	p.Instance = instancePrefix + requestID(c)
+	noteProblem(c, p.Type)
 	if p.Status == http.StatusServiceUnavailable {
 		p.retryAfter = cmp.Or(p.retryAfter, retryAfter())
 	}

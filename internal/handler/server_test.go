@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/trail"
 )
@@ -150,7 +151,7 @@ func TestAReplicaThatStopsSaysSo(t *testing.T) {
 func (a api) withAdmin(t *testing.T, change func(o *handler.Options)) api {
 	t.Helper()
 	change(&a.options)
-	a.admin = httptest.NewServer(handler.Admin(a.options, token))
+	a.admin = httptest.NewServer(handler.Admin(a.options, admintoken.Single(token)))
 	t.Cleanup(a.admin.Close)
 	return a
 }

@@ -30,7 +30,8 @@ var allowed = []struct {
 	{"internal/buyer", []string{"internal/stock"}},
 	{"internal/handler", []string{"internal/buyer", "internal/trail", "internal/service", "internal/stock", "api"}},
 	{"internal/metrics", []string{"internal/service", "internal/service/hot", "internal/service/rescue", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/config", nil},
+	{"internal/admintoken", nil},
+	{"internal/config", []string{"internal/admintoken"}},
 	{"internal/layers", nil},
 	{"migrations", nil},
 	{"pkg/client", nil}, // nothing but the standard library

@@ -14,6 +14,7 @@ func (m *Metrics) http() {
 	m.panics = m.counter("stockd_panics_total", "Panics that were caught, in requests and in what works for many.")
 	m.rateLimited.WithLabelValues("user")
 	m.rateLimited.WithLabelValues("address")
+	m.rateLimited.WithLabelValues("token")
 }
 
 // Began counts a request in.

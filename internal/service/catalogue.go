@@ -13,7 +13,6 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
-	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -34,6 +33,7 @@ type Catalogue struct {
 	switches *switches
 	gathered gatheredLedger
 	items    *items
+	pings    pings
 	timeout  time.Duration // of a deduction
 	standard Mode
 	// maxQuantity is that of items that have none.
@@ -157,35 +157,6 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 		}
 	}
 	return list
-}
-
-// pingWithin bounds the wait for the sign of life of a backend. It is short:
-// whoever asks for our readiness must not wait for a lock server that is mute.
-const pingWithin = 700 * time.Millisecond
-
-// down asks every backend at once, and tells why those are down that are.
-func (c *Catalogue) down(ctx context.Context) map[lock.Backend]error {
-	ctx, cancel := context.WithTimeout(ctx, pingWithin)
-	defer cancel()
-	var mu sync.Mutex
-	var asked sync.WaitGroup
-	down := make(map[lock.Backend]error)
-	ask := func(b lock.Backend, ping func() error) {
-		asked.Go(func() {
-			if err := rescue.Do(ctx, c.log, "ask "+string(b), ping); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				down[b] = err
-			}
-		})
-	}
-	ask(lock.Database, func() error { return c.store.Ping(ctx) })
-	for _, b := range lock.Backends() {
-		ask(b, func() error { return c.clients.Ping(ctx, b) })
-	}
-	asked.Wait()
-	down[lock.MySQL] = c.clients.Has(lock.MySQL) // the same database, asked already
-	return down
 }
 
 // whyDown says in words why a backend is down. Where it is, and how it failed, is
