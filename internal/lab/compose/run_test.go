@@ -3,9 +3,11 @@
 package compose
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,18 +43,28 @@ func start(t *testing.T) project {
 	if out, err := exec.Command("git", "clone", "-q", root, p.folder).CombinedOutput(); err != nil {
 		t.Fatalf("clone: %v: %s", err, out)
 	}
-	token, err := os.ReadFile(filepath.Join(p.folder, "secrets", "admin_token"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.there = client.Client{
-		URL: "http://127.0.0.1:" + httpPort, AdminURL: "http://127.0.0.1:" + adminPort, Token: strings.TrimSpace(string(token)),
-	}
 	t.Cleanup(func() {
 		p.run(context.WithoutCancel(t.Context()), t, "--profile", "*", "down", "--volumes", "--timeout", "30")
 	})
 	p.compose(t, "up", "--build", "--detach", "--wait")
+	p.there = client.Client{
+		URL: "http://127.0.0.1:" + httpPort, AdminURL: "http://127.0.0.1:" + adminPort, Token: p.token(t),
+	}
 	return p
+}
+
+// token is the one that compose has made, which the archive of docker compose cp holds.
+func (p project) token(t *testing.T) string {
+	t.Helper()
+	archive := tar.NewReader(strings.NewReader(p.compose(t, "cp", "stockd:/run/secrets/admin/token", "-")))
+	if _, err := archive.Next(); err != nil {
+		t.Fatal(err)
+	}
+	token, err := io.ReadAll(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(token))
 }
 
 // compose runs docker compose and returns what it printed.
@@ -148,7 +160,7 @@ func (s *sale) lost(t *testing.T) (lost []string) {
 	t.Helper()
 	query := fmt.Sprintf("SELECT request_id FROM tb_stock_ledger WHERE goods_id = %d", s.goods)
 	rows := strings.Fields(s.compose(t, "exec", "--no-TTY", "mysql", "sh", "-c",
-		`MYSQL_PWD=$(cat /run/secrets/mysql_password) mysql --user=stockd --skip-column-names --execute="`+query+`" stockd`))
+		`MYSQL_PWD=$(cat /run/secrets/mysql-owner/password) mysql --user=owner --skip-column-names --execute="`+query+`" stockd`))
 	slices.Sort(rows)
 	for _, key := range s.sold {
 		if _, found := slices.BinarySearch(rows, key); !found {
