@@ -6,11 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 )
@@ -246,7 +247,7 @@ func readBytes(text []byte) outcome {
 }
 
 // id is a number that no item has.
-func (a *attacker) id() string { return strconv.FormatInt(1_000_000+a.Int64N(1<<40), 10) }
+func (a *attacker) id() string { return fmt.Sprintf("%s%08d", inventedPrefix, a.IntN(100_000_000)) }
 
 // text is so many characters of a key.
 func (a *attacker) text(n int) string {
@@ -268,3 +269,6 @@ func (a *attacker) bytes(n int) string {
 }
 
 func pick[T any](a *attacker, list ...T) T { return list[a.IntN(len(list))] }
+
+// items are all that can be bought.
+func (a *attacker) items() []int64 { return append(slices.Clone(a.slow), a.hot) }

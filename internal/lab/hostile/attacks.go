@@ -13,6 +13,8 @@ type Attack struct {
 	Weight int
 	// Largest bounds the bytes of one answer; 0 sets no bound.
 	Largest int
+	// Denied tells that no answer may be a success.
+	Denied bool
 	// Aside tells that it needs something that a shop may not have: the run does not
 	// fail where it could not be made.
 	Aside bool

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 )
 
 // forgeries are attacks by what a client says of itself.
@@ -72,7 +71,7 @@ func (a *attacker) token() string {
 	encode := base64.RawURLEncoding.EncodeToString
 	algorithm := pick(a, "none", "None", "HS256", "HS512", "EdDSA", "RS256", "", "ES256")
 	head := fmt.Sprintf(`{"alg":%q,"typ":"JWT","kid":%q,"jwk":{"kty":"oct","k":"AAAA"},"jku":"http://evil.example/"}`, algorithm, pick(a, "", "1", "../../dev/null", a.text(20)))
-	body := fmt.Sprintf(`{"sub":%q,"exp":%d,"aud":%q}`, user, time.Now().Unix()+pick[int64](a, -1000, 0, 1000, 1<<60), pick(a, "shop", "", "stockd"))
+	body := fmt.Sprintf(`{"sub":%q,"exp":%d,"aud":%q}`, user, pick[int64](a, 0, 1_000_000_000, 4_000_000_000, 1<<60), pick(a, "shop", "", "stockd"))
 	signed := encode([]byte(head)) + "." + encode([]byte(body))
 	mac := hmac.New(sha256.New, []byte(pick(a, "", "secret", "password", "0123456789abcdef0123456789abcdef")))
 	mac.Write([]byte(signed))

@@ -30,10 +30,10 @@ func purchases() []Attack {
 			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), "user_id": user}, nil)
 		}},
 		{Name: "buy without a user", Row: "2", do: func(ctx context.Context, a *attacker) []outcome {
-			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, append(a.slow, a.hot)...))}, nil)
+			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.items()...))}, nil)
 		}},
 		{Name: "buy 5,000 units", Row: "3", Weight: 2, do: func(ctx context.Context, a *attacker) []outcome {
-			return a.buy(ctx, map[string]string{"goods_id": itoa(a.hot), "quantity": strconv.Itoa(pick(a, 5000, 11, 100, 1_000_000)), "user_id": a.text(12)}, nil)
+			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.items()...)), "quantity": strconv.Itoa(pick(a, 5000, 11, 100, 1_000_000)), "user_id": a.text(12)}, nil)
 		}},
 		{Name: "replay a stolen key", Row: "4", do: func(ctx context.Context, a *attacker) []outcome {
 			key, user := a.stolen(a.Rand)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 )
 
 // wire are attacks below HTTP, or at its edge, each on a connection of its own.
@@ -14,10 +13,10 @@ func wire() []Attack {
 		get      = "GET /healthz HTTP/1.1\r\nHost: shop\r\n"
 	)
 	return []Attack{
-		{Name: "send a header slowly", Row: "10", do: func(ctx context.Context, a *attacker) []outcome {
+		{Name: "send a header slowly", Row: "10", Denied: true, do: func(ctx context.Context, a *attacker) []outcome {
 			return a.drip(ctx, a.anyListener(), purchase+"X-Slow: ")
 		}},
-		{Name: "send a body slowly", Row: "10", do: func(ctx context.Context, a *attacker) []outcome {
+		{Name: "send a body slowly", Row: "10", Denied: true, do: func(ctx context.Context, a *attacker) []outcome {
 			return a.drip(ctx, a.anyListener(), purchase+"Content-Length: 4000\r\n\r\n{")
 		}},
 		{Name: "drop a purchase in the middle", Row: "10", Weight: 2, do: func(ctx context.Context, a *attacker) []outcome {
@@ -26,7 +25,7 @@ func wire() []Attack {
 			return a.drop(ctx, a.public, text[:len(text)-a.IntN(len(text))])
 		}},
 		{Name: "drop a purchase before its answer", Row: "10", Weight: 2, do: func(ctx context.Context, a *attacker) []outcome {
-			body := fmt.Sprintf(`{"goods_id": %d, "user_id": %q}`, pick(a, append(a.slow, a.hot)...), a.text(10))
+			body := fmt.Sprintf(`{"goods_id": %d, "user_id": %q}`, pick(a, a.items()...), a.text(10))
 			return a.drop(ctx, a.public, fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", purchase, len(body), body))
 		}},
 		{Name: "open a connection and close it", Row: "10", Weight: 4, do: func(ctx context.Context, a *attacker) []outcome {
@@ -43,13 +42,13 @@ func wire() []Attack {
 			big := pick(a, "X-Big: "+a.text(64<<10)+"\r\n", strings.Repeat("X-Many: 1\r\n", 6000), "Cookie: "+a.text(9000)+"\r\n")
 			return a.write(ctx, a.anyListener(), get+big+"\r\n", 1)
 		}},
-		{Name: "send an oversized line", Row: "10", do: func(ctx context.Context, a *attacker) []outcome {
+		{Name: "send an oversized line", Row: "10", Denied: true, do: func(ctx context.Context, a *attacker) []outcome {
 			return a.write(ctx, a.anyListener(), "GET /"+a.text(32<<10)+" HTTP/1.1\r\nHost: shop\r\n\r\n", 1)
 		}},
-		{Name: "send an oversized body", Row: "10", do: func(ctx context.Context, a *attacker) []outcome {
+		{Name: "send an oversized body", Row: "10", Denied: true, do: func(ctx context.Context, a *attacker) []outcome {
 			return a.write(ctx, a.anyListener(), purchase+pick(a, "Content-Length: 1048576\r\n\r\n"+a.text(64<<10), "Transfer-Encoding: chunked\r\n\r\n10000\r\n"+a.text(64<<10)+"\r\n"), 1)
 		}},
-		{Name: "smuggle a request", Row: "10", do: smuggle},
+		{Name: "smuggle a request", Row: "10", Denied: true, do: smuggle},
 		{Name: "speak something else", Row: "10", do: func(ctx context.Context, a *attacker) []outcome {
 			return a.write(ctx, a.anyListener(), pick(a, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"+a.bytes(500), "GET /\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 				"*1\r\n$4\r\nPING\r\n\r\n\r\n", a.bytes(300)+"\r\n\r\n", "CONNECT evil.example:80 HTTP/1.1\r\nHost: evil.example\r\n\r\n",
@@ -66,7 +65,7 @@ func (a *attacker) anyListener() string {
 // smuggle sends a request whose end two servers may see at different places: the one
 // inside must not be served.
 func smuggle(ctx context.Context, a *attacker) []outcome {
-	inside := fmt.Sprintf("POST /deduct?goods_id=%d&quantity=5000 HTTP/1.1\r\nHost: shop\r\nX-Smuggled: %d\r\n\r\n", a.hot, time.Now().UnixNano())
+	inside := fmt.Sprintf("POST /deduct?goods_id=%d&quantity=5000 HTTP/1.1\r\nHost: shop\r\nX-Smuggled: %s\r\n\r\n", a.hot, a.text(8))
 	head := "POST /deduct?goods_id=" + a.id() + " HTTP/1.1\r\nHost: shop\r\n"
 	return a.write(ctx, a.public, head+pick(a,
 		fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n%s", len(inside)+5, inside),

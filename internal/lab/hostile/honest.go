@@ -47,7 +47,11 @@ func (h Honest) RejectedShare() float64 {
 }
 
 // accepted is a purchase of an honest buyer that was accepted.
-type accepted struct{ key, user, order string }
+type accepted struct {
+	order
+
+	id string
+}
 
 // crowd is the honest buyers. Each has an address of its own, and each purchase is of
 // another user.
@@ -184,7 +188,7 @@ func (c *crowd) add(p client.Purchase, sale client.Sale, err error, took time.Du
 	switch {
 	case err == nil:
 		c.phase.Sold++
-		c.sold = append(c.sold, accepted{p.RequestID, p.UserID, sale.OrderID})
+		c.sold = append(c.sold, accepted{order{p.GoodsID, 1, p.UserID, p.RequestID}, sale.OrderID})
 	case errors.Is(err, client.ErrSoldOut):
 		c.phase.SoldOut++
 	case errors.Is(err, client.ErrOutcomeUnknown):

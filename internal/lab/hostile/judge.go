@@ -139,17 +139,24 @@ func (r *Report) stateChecks() (list []Check) {
 	}
 	c := check("keys in Redis", r.After.Keys, items*rowsEachItem+orders)
 	c.Baseline = humanize.Comma(r.Before.Keys)
-	return append(list, c)
+	var invented []string
+	for where, n := range r.After.Invented {
+		invented = append(invented, fmt.Sprintf("%d %s", n, where))
+	}
+	return append(list, c, none("state of items that do not exist", invented))
 }
 
 // attackChecks look at every attack: it was seen, and got no answer that it must not.
 func (r *Report) attackChecks() []Check {
-	var unseen, tooLarge, greedy []string
+	var unseen, allowed, tooLarge, greedy []string
 	var internal, redirects int64
 	for i, attack := range Attacks() {
 		f := &r.Attacks[i]
 		if f.Reached() == 0 && !attack.Aside {
 			unseen = append(unseen, f.Attack)
+		}
+		if n := f.Statuses["2xx"]; attack.Denied && n > 0 {
+			allowed = append(allowed, fmt.Sprintf("%s: %d", f.Attack, n))
 		}
 		if attack.Largest > 0 && f.LargestAnswer > attack.Largest {
 			tooLarge = append(tooLarge, fmt.Sprintf("%s: %d bytes", f.Attack, f.LargestAnswer))
@@ -165,6 +172,7 @@ func (r *Report) attackChecks() []Check {
 		check("answers of an internal error", internal, 0),
 		check("redirects", redirects, 0),
 		none("attacks that no server has seen", unseen),
+		none("attacks that were allowed what they must not be", allowed),
 		none("attacks with an answer that is too large", tooLarge),
 		none(fmt.Sprintf("attacks that bought more than %d units at once", largestOrder), greedy),
 	}

@@ -1,11 +1,14 @@
 package hostile
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/stockd/stockd/internal/stock"
-	"github.com/stockd/stockd/pkg/client"
 )
 
 // Ledger is what the orders of all items came to.
@@ -42,7 +45,7 @@ func (s *stage) reconcile(ctx context.Context, crowd *crowd, r *Report) error {
 		}
 		r.Ledger.Audits = append(r.Ledger.Audits, audit)
 	}
-	orders, err := s.orders(ctx)
+	orders, err := s.readLedger(ctx)
 	if err != nil {
 		return err
 	}
@@ -57,40 +60,63 @@ func (s *stage) reconcile(ctx context.Context, crowd *crowd, r *Report) error {
 	return nil
 }
 
-// orders are all that the ledger has, by their ids.
-func (s *stage) orders(ctx context.Context) (map[string][]client.Order, error) {
-	list := make(map[string][]client.Order)
-	for order, err := range s.admin().Orders(ctx, client.Pages{Limit: 1000}) {
-		if err != nil {
-			return nil, fmt.Errorf("list the orders of the ledger: %w", err)
-		}
-		list[order.OrderID] = append(list[order.OrderID], order.Order)
+// order is a sale as the ledger has it.
+type order struct {
+	item, quantity int64
+	user, key      string
+}
+
+// readLedger reads the sales from the database itself, by the ids that buyers are
+// answered with: a list of the admin API has an order only when all before it are done.
+func (s *stage) readLedger(ctx context.Context) (list map[string][]order, err error) {
+	db, _, err := openTables(s.backends.Database)
+	if err != nil {
+		return nil, fmt.Errorf("read the ledger: %w", err)
 	}
-	return list, nil
+	defer func() { err = errors.Join(err, db.Close()) }()
+	rows, err := db.QueryContext(ctx, `SELECT id, order_no, goods_id, quantity, user_id, request_id FROM tb_stock_ledger WHERE kind = 'deduct'`)
+	if err != nil {
+		return nil, fmt.Errorf("read the ledger: %w", err)
+	}
+	defer rows.Close() //nolint:errcheck // Err tells what is wrong
+	list = make(map[string][]order)
+	for rows.Next() {
+		var id string
+		var number, user, key sql.NullString
+		var o order
+		if err := rows.Scan(&id, &number, &o.item, &o.quantity, &user, &key); err != nil {
+			return nil, fmt.Errorf("read the ledger: %w", err)
+		}
+		o.user = user.String
+		o.key, _, _ = strings.Cut(key.String, " ") // whose key it is stands behind it
+		id = cmp.Or(number.String, id)
+		list[id] = append(list[id], o)
+	}
+	return list, rows.Err()
 }
 
 // compare looks for each accepted purchase in the ledger, and for each order of the hot
 // item among the answers.
-func (l *Ledger) compare(crowd *crowd, orders map[string][]client.Order, stolen map[string]int64) {
+func (l *Ledger) compare(crowd *crowd, orders map[string][]order, stolen map[string]int64) {
 	honest := make(map[string]bool)
 	for _, sale := range crowd.sold {
-		rows := orders[sale.order]
+		rows := orders[sale.id]
 		switch {
 		case len(rows) == 0:
 			l.Missing++
-		case len(rows) > 1 || honest[sale.order]:
+		case len(rows) > 1 || honest[sale.id]:
 			l.Repeated++
-		case rows[0].UserID != sale.user || rows[0].RequestID != sale.key || rows[0].Quantity != 1:
+		case rows[0] != sale.order:
 			l.Altered++
 		}
-		honest[sale.order] = true
-		if _, given := stolen[sale.order]; given {
+		honest[sale.id] = true
+		if _, given := stolen[sale.id]; given {
 			l.Revealed++
 		}
 	}
 	l.Honest, l.Unknown = len(crowd.sold), crowd.unknown
 	for id, rows := range orders {
-		if _, given := stolen[id]; rows[0].GoodsID == hotItem && !honest[id] && !given {
+		if _, given := stolen[id]; rows[0].item == hotItem && !honest[id] && !given {
 			l.Unreported++
 		}
 	}

@@ -25,20 +25,20 @@ type Report struct {
 	Checks  []Check                 `json:"checks"`
 	// Baseline is of honest buyers alone, Hostile of the same beside the attacker, and
 	// SellOut of those who bought the rest.
-	Baseline Honest    `json:"baseline"`
-	Hostile  Honest    `json:"hostile"`
-	SellOut  Honest    `json:"sell_out"`
+	Baseline Honest `json:"baseline"`
+	Hostile  Honest `json:"hostile"`
+	SellOut  Honest `json:"sell_out"`
 	// Restocks is how often the shop added units during the attack, and RestockFailures
 	// are those that did not succeed under their key.
-	Restocks        int      `json:"restocks"`
-	RestockFailures []string `json:"restock_failures,omitempty"`
-	Attacks  []Figures `json:"attacks"`
-	Ledger   Ledger    `json:"ledger"`
-	Before   State     `json:"before"`
-	After    State     `json:"after"`
-	Samples  []Sample  `json:"memory"`
-	Pages    Pages     `json:"pages"`
-	Log      Log       `json:"log"`
+	Restocks        int       `json:"restocks"`
+	RestockFailures []string  `json:"restock_failures,omitempty"`
+	Attacks         []Figures `json:"attacks"`
+	Ledger          Ledger    `json:"ledger"`
+	Before          State     `json:"before"`
+	After           State     `json:"after"`
+	Samples         []Sample  `json:"memory"`
+	Pages           Pages     `json:"pages"`
+	Log             Log       `json:"log"`
 	// Ended are the replicas that did not outlive the attack.
 	Ended []string `json:"ended,omitempty"`
 
@@ -77,6 +77,7 @@ func newTable(header ...any) table.Writer {
 
 func (r *Report) checkTable() table.Writer {
 	t := newTable("what", "alone", "beside the attacker", "bound", "held")
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 3, WidthMax: 60}})
 	for _, c := range r.Checks {
 		held := "yes"
 		switch {
