@@ -26,6 +26,8 @@ type target struct {
 	slow []int64
 	// strategies are all that a stockd has, of which this one may have none but its own.
 	strategies []string
+	// issuer signs the tokens of the attacker's own accounts.
+	issuer issuer
 	// stolen is a key of an honest purchase that was accepted, and its buyer.
 	stolen func(*rand.Rand) (key, user string)
 }

@@ -2,9 +2,6 @@ package hostile
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -20,7 +17,7 @@ func forgeries() []Attack {
 			for _, name := range []string{"X-Forwarded-For", "X-Real-IP", "Forwarded", "True-Client-IP", "CF-Connecting-IP", "X-Client-IP"} {
 				header[name] = pick(a, forged, "127.0.0.1", "for="+forged, forged+", 127.0.0.1", "2001:db8::1%eth0", ",")
 			}
-			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), "user_id": a.text(8)}, header)
+			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), account: a.account()}, header)
 		}},
 		{Name: "forge the buyer", Row: "2", do: func(ctx context.Context, a *attacker) []outcome {
 			key, user := a.stolen(a.Rand)
@@ -68,12 +65,10 @@ func anything(ctx context.Context, a *attacker) []outcome {
 // token is a JWT that nobody issued.
 func (a *attacker) token() string {
 	_, user := a.stolen(a.Rand)
-	encode := base64.RawURLEncoding.EncodeToString
 	algorithm := pick(a, "none", "None", "HS256", "HS512", "EdDSA", "RS256", "", "ES256")
-	head := fmt.Sprintf(`{"alg":%q,"typ":"JWT","kid":%q,"jwk":{"kty":"oct","k":"AAAA"},"jku":"http://evil.example/"}`, algorithm, pick(a, "", "1", "../../dev/null", a.text(20)))
-	body := fmt.Sprintf(`{"sub":%q,"exp":%d,"aud":%q}`, user, pick[int64](a, 0, 1_000_000_000, 4_000_000_000, 1<<60), pick(a, "shop", "", "stockd"))
-	signed := encode([]byte(head)) + "." + encode([]byte(body))
-	mac := hmac.New(sha256.New, []byte(pick(a, "", "secret", "password", "0123456789abcdef0123456789abcdef")))
-	mac.Write([]byte(signed))
-	return pick(a, signed+"."+encode(mac.Sum(nil)), signed+".", signed, a.text(40), strings.Repeat(a.text(8), 900), "..", encode([]byte(a.text(6)))+"."+a.text(9)+"."+a.text(9))
+	header := fmt.Sprintf(`{"alg":%q,"typ":"JWT","kid":%q,"jwk":{"kty":"oct","k":"AAAA"},"jku":"http://evil.example/"}`, algorithm, pick(a, "", "1", "../../dev/null", a.text(20)))
+	claims := fmt.Sprintf(`{"sub":%q,"exp":%d,"aud":%q}`, user, pick[int64](a, 0, 1_000_000_000, 4_000_000_000, 1<<60), pick(a, "shop", "", "stockd"))
+	whole := sign(header, claims, pick(a, "", "secret", "password", "0123456789abcdef0123456789abcdef"))
+	unsigned := whole[:strings.LastIndexByte(whole, '.')]
+	return pick(a, whole, unsigned+".", unsigned, a.text(40), strings.Repeat(a.text(8), 900), "..", a.text(6)+"."+a.text(9)+"."+a.text(9))
 }

@@ -3,6 +3,7 @@ package hostile
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -27,17 +28,17 @@ func purchases() []Attack {
 		{Name: "buy as invented users", Row: "2", Weight: 2, do: inventUser},
 		{Name: "buy as an honest user", Row: "2", do: func(ctx context.Context, a *attacker) []outcome {
 			_, user := a.stolen(a.Rand)
-			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), "user_id": user}, nil)
+			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), account: a.account(), "user_id": user}, nil)
 		}},
 		{Name: "buy without a user", Row: "2", do: func(ctx context.Context, a *attacker) []outcome {
 			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.items()...))}, nil)
 		}},
 		{Name: "buy 5,000 units", Row: "3", Weight: 2, do: func(ctx context.Context, a *attacker) []outcome {
-			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.items()...)), "quantity": strconv.Itoa(pick(a, 5000, 11, 100, 1_000_000)), "user_id": a.text(12)}, nil)
+			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.items()...)), "quantity": strconv.Itoa(pick(a, 5000, 11, 100, 1_000_000)), account: a.account()}, nil)
 		}},
 		{Name: "replay a stolen key", Row: "4", do: func(ctx context.Context, a *attacker) []outcome {
 			key, user := a.stolen(a.Rand)
-			return a.buy(ctx, map[string]string{"goods_id": itoa(a.hot), "user_id": pick(a, "", a.text(8), strings.ToUpper(user))}, map[string]string{"Idempotency-Key": key})
+			return a.buy(ctx, map[string]string{"goods_id": itoa(a.hot), account: pick(a, "", a.account(), strings.ToUpper(user))}, map[string]string{"Idempotency-Key": key})
 		}},
 		{Name: "look up a stolen key", Row: "4", do: func(ctx context.Context, a *attacker) []outcome {
 			key, _ := a.stolen(a.Rand)
@@ -45,17 +46,17 @@ func purchases() []Attack {
 		}},
 		{Name: "guess keys", Row: "4", do: func(ctx context.Context, a *attacker) []outcome {
 			key := pick(a, restockKey(a.IntN(8)), "order-"+strconv.Itoa(a.IntN(100)), strconv.Itoa(a.IntN(1000)))
-			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), "user_id": a.text(8)}, map[string]string{"Idempotency-Key": key})
+			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), account: a.account()}, map[string]string{"Idempotency-Key": key})
 		}},
 		{Name: "use up keys", Row: "4", do: func(ctx context.Context, a *attacker) []outcome {
-			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), "user_id": a.text(8)}, map[string]string{"Idempotency-Key": a.text(128)})
+			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), account: a.account()}, map[string]string{"Idempotency-Key": a.text(128)})
 		}},
 		{Name: "buy items of slow strategies", Row: "5", Weight: 8, do: func(ctx context.Context, a *attacker) []outcome {
-			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), "user_id": a.text(12)}, nil)
+			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), account: a.account()}, nil)
 		}},
 		{Name: "name a strategy for the hot item", Row: "5", Weight: 4, do: func(ctx context.Context, a *attacker) []outcome {
 			return a.buy(ctx, map[string]string{
-				"goods_id": itoa(a.hot), "user_id": a.text(12), "strategy": pick(a, a.strategies...),
+				"goods_id": itoa(a.hot), account: a.account(), "strategy": pick(a, a.strategies...),
 				"group": pick(a, "true", "false"), "fence": pick(a, "true", "false"),
 			}, nil)
 		}},
@@ -68,7 +69,7 @@ func purchases() []Attack {
 			return a.send(ctx, request{method: http.MethodPost, path: "/deduct", body: strings.Repeat(open, 16000/len(open))})
 		}},
 		{Name: "name a strategy that is not configured", Row: "7", Weight: 2, do: func(ctx context.Context, a *attacker) []outcome {
-			return a.buy(ctx, map[string]string{"goods_id": itoa(a.hot), "user_id": a.text(6), "strategy": pick(a, "etcd", "zk-sequential", "redlock", "redsync", "hope")}, nil)
+			return a.buy(ctx, map[string]string{"goods_id": itoa(a.hot), account: a.account(), "strategy": pick(a, "etcd", "zk-sequential", "redlock", "redsync", "hope")}, nil)
 		}},
 		{Name: "list strategies and the description", Row: "5", do: func(ctx context.Context, a *attacker) []outcome {
 			return a.get(ctx, pick(a, "/strategies", "/openapi.yaml"))
@@ -78,15 +79,41 @@ func purchases() []Attack {
 
 func itoa(id int64) string { return strconv.FormatInt(id, 10) }
 
+// account is the field of an account that the attacker has: user_id where a buyer is who
+// it says it is, and else a token.
+const account = "account"
+
+// account is one of many.
+func (a *attacker) account() string { return "attacker-" + strconv.Itoa(a.IntN(1000)) }
+
+// identify says who buys, in a field or in a header.
+func (a *attacker) identify(user string) (fields, header map[string]string) {
+	if a.issuer.secret == "" {
+		return map[string]string{"user_id": user}, nil
+	}
+	return nil, map[string]string{"Authorization": "Bearer " + a.issuer.token(user)}
+}
+
 // buy sends a purchase; an empty value is not sent.
 func (a *attacker) buy(ctx context.Context, fields, header map[string]string) []outcome {
-	values := url.Values{}
+	values, headers := url.Values{}, maps.Clone(header)
+	if user := fields[account]; user != "" {
+		field, identity := a.identify(user)
+		if headers == nil {
+			headers = make(map[string]string)
+		}
+		maps.Copy(headers, identity)
+		values.Set("user_id", field["user_id"])
+	}
 	for name, value := range fields {
-		if value != "" {
+		if value != "" && name != account {
 			values.Set(name, value)
 		}
 	}
-	return a.send(ctx, request{method: http.MethodPost, path: "/deduct?" + values.Encode(), header: header})
+	if values.Get("user_id") == "" {
+		values.Del("user_id")
+	}
+	return a.send(ctx, request{method: http.MethodPost, path: "/deduct?" + values.Encode(), header: headers})
 }
 
 func (a *attacker) get(ctx context.Context, path string) []outcome {

@@ -20,13 +20,11 @@ func wire() []Attack {
 			return a.drip(ctx, a.anyListener(), purchase+"Content-Length: 4000\r\n\r\n{")
 		}},
 		{Name: "drop a purchase in the middle", Row: "10", Weight: 2, do: func(ctx context.Context, a *attacker) []outcome {
-			body := fmt.Sprintf(`{"goods_id": %d, "user_id": %q}`, pick(a, a.slow...), a.text(10))
-			text := fmt.Sprintf("%sIdempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s", purchase, a.text(20), len(body), body)
+			text := a.purchase(pick(a, a.slow...), a.text(20))
 			return a.drop(ctx, a.public, text[:len(text)-a.IntN(len(text))])
 		}},
 		{Name: "drop a purchase before its answer", Row: "10", Weight: 2, do: func(ctx context.Context, a *attacker) []outcome {
-			body := fmt.Sprintf(`{"goods_id": %d, "user_id": %q}`, pick(a, a.items()...), a.text(10))
-			return a.drop(ctx, a.public, fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", purchase, len(body), body))
+			return a.drop(ctx, a.public, a.purchase(pick(a, a.items()...), a.text(20)))
 		}},
 		{Name: "open a connection and close it", Row: "10", Weight: 4, do: func(ctx context.Context, a *attacker) []outcome {
 			return a.drop(ctx, a.anyListener(), "")
@@ -55,6 +53,20 @@ func wire() []Attack {
 				"GET http://evil.example/ HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n", "GET /healthz HTTP/1.1\r\n\r\n", "GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), 1)
 		}},
 	}
+}
+
+// purchase is one as it goes over the wire.
+func (a *attacker) purchase(item int64, key string) string {
+	fields, header := a.identify(a.account())
+	body := fmt.Sprintf(`{"goods_id": %d}`, item)
+	if user := fields["user_id"]; user != "" {
+		body = fmt.Sprintf(`{"goods_id": %d, "user_id": %q}`, item, user)
+	}
+	identity := ""
+	for name, value := range header {
+		identity = name + ": " + value + "\r\n"
+	}
+	return fmt.Sprintf("POST /deduct HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nIdempotency-Key: %s\r\n%sContent-Length: %d\r\n\r\n%s", key, identity, len(body), body)
 }
 
 // anyListener is the public one mostly.

@@ -59,6 +59,8 @@ type crowd struct {
 	url  string
 	rate float64
 	seed uint64
+	// issuer signs the tokens of honest buyers, where they need any.
+	issuer issuer
 	// soldOut is called by a buyer who gets no unit.
 	soldOut func(context.Context, int64)
 

@@ -25,6 +25,8 @@ type Plan struct {
 	Servers servers.Choice
 	// Env holds further STOCKD_… variables of the replicas.
 	Env []string
+	// Tokens has buyers prove who they are by signed tokens; false: they say it.
+	Tokens bool
 	// Seed makes the attacker's requests the same again. Their timing is not, nor are
 	// the keys that are stolen meanwhile.
 	Seed uint64
@@ -86,7 +88,7 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 
 // run makes the phases one after the other.
 func (s *stage) run(ctx context.Context, r *Report) (err error) {
-	crowd := &crowd{url: s.cluster.URL, rate: s.plan.HonestRate, seed: s.plan.Seed}
+	crowd := &crowd{url: s.cluster.URL, issuer: s.issuer, rate: s.plan.HonestRate, seed: s.plan.Seed}
 	s.plan.Progress(fmt.Sprintf("honest buyers alone, %s", s.plan.Baseline))
 	r.Baseline = crowd.run(ctx, baselineItem, s.plan.Baseline)
 	if r.Before, err = readState(ctx, s.backends); err != nil {

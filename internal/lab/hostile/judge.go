@@ -27,6 +27,8 @@ const (
 	slowdown = 5
 	// honestRejected is the share of honest requests that may be rejected for load.
 	honestRejected = 0.01
+	// slowestPage is how many milliseconds a look at a page may take.
+	slowestPage = 5000
 	// rowsEachItem is how many rows of state an item may have in one table: an item has
 	// a row for each bucket and for each lock.
 	rowsEachItem = 64
@@ -95,6 +97,10 @@ func (r *Report) serviceChecks() []Check {
 		check("honest purchases given up", int64(r.Hostile.Failed+r.SellOut.Failed), 0),
 		none("restocks by the shop that failed", r.RestockFailures),
 		check("looks at the stock page and the audit without an answer", int64(r.Pages.Failed), 0),
+		{
+			What: "slowest of them", Hostile: fmt.Sprintf("%.0f ms", r.Pages.Slowest), Bound: fmt.Sprintf("at most %d ms", slowestPage),
+			Held: r.Pages.Slowest <= slowestPage, Reported: !r.plan.Timed,
+		},
 		check("replicas that ended", int64(len(r.Ended)), 0),
 		check("panics and races in the log", int64(r.Log.Panics), 0),
 		r.logCheck(),

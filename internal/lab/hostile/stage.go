@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,6 +38,7 @@ type stage struct {
 	items    []int64
 	slow     []int64
 	names    []string // of all strategies
+	issuer   issuer
 }
 
 // start starts servers, replicas and the balancer, and puts the items on sale.
@@ -47,10 +49,13 @@ func start(ctx context.Context, k *keeper.Keeper, p Plan) (*stage, error) {
 		return nil, err
 	}
 	s := &stage{plan: p, backends: backends}
+	if p.Tokens {
+		s.issuer.secret = rand.Text() + rand.Text()
+	}
 	s.cluster, err = cluster.Start(ctx, k, cluster.Options{
 		Binary: p.Binary, Replicas: Replicas, Balancer: p.Servers.Mode, Limits: limits(),
 		Embedded: backends.Database.Started == servers.Embedded,
-		Env:      slices.Concat(backends.Env(), environment(p.Config), p.Env),
+		Env:      slices.Concat(backends.Env(), environment(p.Config), s.issuer.env(), p.Env),
 	})
 	if err == nil {
 		err = s.createItems(ctx)
@@ -137,7 +142,7 @@ func (s *stage) createItems(ctx context.Context) error {
 
 // target is what the attacker knows.
 func (s *stage) target(crowd *crowd) target {
-	t := target{public: strings.TrimPrefix(s.cluster.URL, "http://"), hot: hotItem, slow: s.slow, strategies: s.names, stolen: crowd.stolen}
+	t := target{public: strings.TrimPrefix(s.cluster.URL, "http://"), hot: hotItem, slow: s.slow, strategies: s.names, issuer: s.issuer, stolen: crowd.stolen}
 	for _, r := range s.cluster.Replicas {
 		t.admins = append(t.admins, strings.TrimPrefix(r.AdminURL, "http://"))
 	}

@@ -73,8 +73,8 @@ func auditOnce(ctx context.Context, admin client.Client, item int64) error {
 	return err
 }
 
-// pageTimeout is the most patience of somebody who looks at a page.
-const pageTimeout = 5 * time.Second
+// pageTimeout is longer than the balancer waits for a replica.
+const pageTimeout = 20 * time.Second
 
 func (w *watcher) look(ctx context.Context, what string, ask func(context.Context) error) {
 	start := time.Now()
