@@ -27,16 +27,16 @@ import (
 
 // startBalancer puts nginx before the replicas where it is found, and the
 // standard library's reverse proxy otherwise. Both take turns.
-func (c *Cluster) startBalancer(ctx context.Context, k *keeper.Keeper, mode servers.Mode) error {
+func (c *Cluster) startBalancer(ctx context.Context, k *keeper.Keeper, o Options) error {
 	program, err := servers.Find("nginx")
 	switch {
-	case mode == servers.Embedded, mode == servers.Auto && err != nil:
+	case o.Balancer == servers.Embedded, o.Balancer == servers.Auto && err != nil:
 		return c.startProxy()
 	case err != nil:
 		return fmt.Errorf("start balancer: %w; apt-get install nginx-light brings it", err)
 	}
 	for try := 1; ; try++ {
-		err := c.startNginx(ctx, k, program)
+		err := c.startNginx(ctx, k, program, o.Limits)
 		if err == nil || try == portTries || !strings.Contains(err.Error(), "already in use") {
 			return err
 		}
@@ -51,7 +51,7 @@ func (c *Cluster) addresses() []string {
 	return list
 }
 
-func (c *Cluster) startNginx(ctx context.Context, k *keeper.Keeper, program string) error {
+func (c *Cluster) startNginx(ctx context.Context, k *keeper.Keeper, program string, limits nginx.Limits) error {
 	port, err := ports.Free()
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (c *Cluster) startNginx(ctx context.Context, k *keeper.Keeper, program stri
 		return err
 	}
 	file, log := filepath.Join(folder, "nginx.conf"), filepath.Join(folder, "nginx.log")
-	if err := os.WriteFile(file, []byte(nginx.Local(folder, ports.Address(port), c.addresses(), nginx.Limits{})), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(nginx.Local(folder, ports.Address(port), c.addresses(), limits)), 0o600); err != nil {
 		return err
 	}
 	process, err := k.Run(ctx, keeper.Command{

@@ -23,6 +23,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/ports"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/nginx"
 )
 
 // Options say what to run.
@@ -41,8 +42,10 @@ type Options struct {
 	Embedded bool
 	// Processors is how many each replica uses; 0: a fair share of the machine.
 	Processors int
-	// Balancer is where the balancer is to come from.
+	// Balancer is where the balancer is to come from, and Limits what it allows one
+	// address; a balancer without nginx sets none.
 	Balancer servers.Mode
+	Limits   nginx.Limits
 	// Lab turns on the faults inside of the replicas, and has each of them write
 	// down its leases.
 	Lab bool
@@ -71,7 +74,7 @@ func Start(ctx context.Context, k *keeper.Keeper, o Options) (*Cluster, error) {
 	if err := c.startReplicas(ctx); err != nil {
 		return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 	}
-	if err := c.startBalancer(ctx, k, o.Balancer); err != nil {
+	if err := c.startBalancer(ctx, k, o); err != nil {
 		return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 	}
 	return c, nil
@@ -255,6 +258,9 @@ func (r *Replica) Pid() int { return r.process.Pid() }
 // History is the file of the leases and the faults of the replica, which it goes
 // on with when it is started again. It is empty outside of experiments.
 func (r *Replica) History() string { return r.history }
+
+// Log is the file that takes what the replica prints.
+func (r *Replica) Log() string { return r.log }
 
 // Done is closed when the replica's process has ended.
 func (r *Replica) Done() <-chan struct{} { return r.process.Done() }

@@ -1,0 +1,21 @@
+//go:build prove
+
+package main
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/hostile"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// Ten minutes with every server there is, and a seed that was not picked.
+func TestProveAHostileTenMinutes(t *testing.T) {
+	needLockServers(t)
+	attacked(t, hostile.Plan{
+		Servers: servers.Choice{Mode: servers.Local}, Timed: true,
+		Seed: rand.Uint64N(1_000_000), Baseline: time.Minute, Duration: 10 * time.Minute, Rate: 1000, HonestRate: 50,
+	})
+}

@@ -1,0 +1,276 @@
+package hostile
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// target is what the attacker knows of the shop.
+type target struct {
+	// public is the address of the balancer, admins those of the admin listeners.
+	public string
+	admins []string
+	// hot is the item that honest buyers want, and slow are items of other strategies.
+	hot  int64
+	slow []int64
+	// strategies are all that a stockd has, of which this one may have none but its own.
+	strategies []string
+	// issuer signs the tokens of the attacker's own accounts.
+	issuer issuer
+	// stolen is a key of an honest purchase that was accepted, and its buyer.
+	stolen func(*rand.Rand) (key, user string)
+}
+
+// attacker is one connection of the attacker and its randomness.
+type attacker struct {
+	*rand.Rand
+	target
+
+	dialer *net.Dialer
+	client *http.Client
+}
+
+// requestTimeout is longer than any limit of the balancer.
+const requestTimeout = 25 * time.Second
+
+func newAttacker(t target, seed, number uint64, address net.IP) *attacker {
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: address}, Timeout: 5 * time.Second}
+	return &attacker{
+		Rand: rand.New(rand.NewPCG(seed, number)), target: t, dialer: dialer,
+		client: &http.Client{
+			Timeout: requestTimeout,
+			Transport: &http.Transport{
+				DialContext: dialer.DialContext, MaxConnsPerHost: 1, DisableCompression: true, IdleConnTimeout: 30 * time.Second,
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+func (a *attacker) close() { a.client.CloseIdleConnections() }
+
+// How a request ended.
+type end string
+
+const (
+	answered  end = "answered"
+	closed    end = "closed"  // by the other end, without an answer
+	dropped   end = "dropped" // by the attacker, on purpose
+	silent    end = "silent"  // nothing came in time
+	unreached end = "unreached"
+)
+
+// outcome is what one request of an attack came to.
+type outcome struct {
+	end     end
+	status  int
+	problem string // the last part of its type
+	order   string
+	units   int64
+	size    int
+}
+
+// request is one that HTTP allows; the zero value buys a unit of nothing.
+type request struct {
+	method, path, body, host string
+	header                   map[string]string
+	admin                    bool
+}
+
+// send sends a request and reads its answer.
+func (a *attacker) send(ctx context.Context, r request) []outcome {
+	address := a.public
+	if r.admin {
+		address = a.admins[a.IntN(len(a.admins))]
+	}
+	sent, err := http.NewRequestWithContext(ctx, r.method, "http://"+address, strings.NewReader(r.body))
+	if err != nil {
+		return []outcome{{end: unreached}}
+	}
+	sent.URL.Opaque, sent.Host = r.path, r.host
+	if r.body != "" {
+		sent.Header.Set("Content-Type", "application/json")
+	}
+	for name, value := range r.header {
+		sent.Header.Set(name, value)
+	}
+	response, err := a.client.Do(sent)
+	if err != nil {
+		return []outcome{{end: endOf(err)}}
+	}
+	return []outcome{read(response)}
+}
+
+// largestAnswer bounds what is read of an answer.
+const largestAnswer = 4 << 20
+
+func read(response *http.Response) outcome {
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	body, err := io.ReadAll(io.LimitReader(response.Body, largestAnswer))
+	o := outcome{end: answered, status: response.StatusCode, size: len(body)}
+	if err != nil {
+		o.end = endOf(err)
+	}
+	var text struct {
+		Type     string `json:"type"`
+		OrderID  string `json:"order_id"`
+		Quantity int64  `json:"quantity"`
+	}
+	if json.Unmarshal(body, &text) != nil { // nginx's own pages have no type
+		return o
+	}
+	o.problem = text.Type[strings.LastIndexByte(text.Type, ':')+1:]
+	if response.StatusCode == http.StatusOK {
+		o.order, o.units = text.OrderID, text.Quantity
+	}
+	return o
+}
+
+// endOf tells an end that the server made from a connection that never was.
+func endOf(err error) end {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return unreached
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() || errors.Is(err, context.Canceled) {
+		return silent
+	}
+	return closed
+}
+
+// dial opens a connection of its own, which ends with ctx.
+func (a *attacker) dial(ctx context.Context, address string) (conn net.Conn, hangUp func(), err error) {
+	conn, err = a.dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // what is under way then fails
+	return conn, func() {
+		stop()
+		_ = conn.Close() // the other end may have closed it
+	}, nil
+}
+
+// write sends bytes on a connection of their own and reads as many answers.
+func (a *attacker) write(ctx context.Context, address, text string, answers int) (list []outcome) {
+	conn, hangUp, err := a.dial(ctx, address)
+	if err != nil {
+		return []outcome{{end: unreached}}
+	}
+	defer hangUp()
+	_ = conn.SetDeadline(time.Now().Add(patience)) // a connection that is closed is told by the next call
+	if _, err := io.WriteString(conn, text); err != nil && !answersAll(err) {
+		return []outcome{{end: endOf(err)}}
+	}
+	reader := bufio.NewReader(conn)
+	for range answers {
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			return append(list, outcome{end: endOf(err)})
+		}
+		list = append(list, read(response))
+		if response.Close {
+			break
+		}
+	}
+	return list
+}
+
+// answersAll tells that an answer may still be there to read: the server stopped
+// reading before everything was sent.
+func answersAll(err error) bool {
+	return !errors.Is(err, context.Canceled) && !errors.Is(err, net.ErrClosed)
+}
+
+// patience is how long the attacker waits on a connection of its own.
+const patience = 8 * time.Second
+
+// drop sends bytes on a connection of its own and closes it.
+func (a *attacker) drop(ctx context.Context, address, text string) []outcome {
+	conn, hangUp, err := a.dial(ctx, address)
+	if err != nil {
+		return []outcome{{end: unreached}}
+	}
+	defer hangUp()
+	if tcp, ok := conn.(*net.TCPConn); ok && a.IntN(2) == 0 {
+		_ = tcp.SetLinger(0) // a reset in place of a farewell; either will do
+	}
+	if _, err := io.WriteString(conn, text); err != nil {
+		return []outcome{{end: endOf(err)}}
+	}
+	return []outcome{{end: dropped}}
+}
+
+// drip sends bytes and then one more now and then, until the other end has had
+// enough or patience ends.
+func (a *attacker) drip(ctx context.Context, address, text string) []outcome {
+	conn, hangUp, err := a.dial(ctx, address)
+	if err != nil {
+		return []outcome{{end: unreached}}
+	}
+	defer hangUp()
+	if _, err := io.WriteString(conn, text); err != nil {
+		return []outcome{{end: endOf(err)}}
+	}
+	until := time.Now().Add(patience)
+	buffer := make([]byte, 4096)
+	for time.Now().Before(until) {
+		_ = conn.SetReadDeadline(time.Now().Add(500 * time.Millisecond)) // Read tells what is wrong with it
+		n, err := conn.Read(buffer)
+		if n > 0 {
+			return []outcome{readBytes(buffer[:n])}
+		}
+		if end := endOf(err); end != silent {
+			return []outcome{{end: end}}
+		}
+		if _, err := conn.Write([]byte{'x'}); err != nil {
+			return []outcome{{end: endOf(err)}}
+		}
+	}
+	return []outcome{{end: dropped}}
+}
+
+func readBytes(text []byte) outcome {
+	response, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(text)), nil)
+	if err != nil {
+		return outcome{end: closed}
+	}
+	return read(response)
+}
+
+// id is a number that no item has.
+func (a *attacker) id() string { return fmt.Sprintf("%s%08d", inventedPrefix, a.IntN(100_000_000)) }
+
+// text is so many characters of a key.
+func (a *attacker) text(n int) string {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = letters[a.IntN(len(letters))]
+	}
+	return string(b)
+}
+
+// bytes are any at all.
+func (a *attacker) bytes(n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(a.IntN(256))
+	}
+	return string(b)
+}
+
+func pick[T any](a *attacker, list ...T) T { return list[a.IntN(len(list))] }
+
+// items are all that can be bought.
+func (a *attacker) items() []int64 { return append(slices.Clone(a.slow), a.hot) }

@@ -1,0 +1,234 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/stockd/stockd/pkg/client"
+)
+
+// Honest is what honest buyers got in one phase.
+type Honest struct {
+	Seconds float64 `json:"seconds"`
+	// Attempts is every request: Sold, SoldOut, Unknown and Rejected, which is by the
+	// kind of the rejection. A rejected purchase is tried again under its key.
+	Attempts int            `json:"attempts"`
+	Sold     int            `json:"sold"`
+	SoldOut  int            `json:"sold_out"`
+	Unknown  int            `json:"unknown"`
+	Rejected map[string]int `json:"rejected"`
+	// Failed counts purchases that were given up.
+	Failed int `json:"failed"`
+	// P50, P99 and Max are of every attempt, from when it was due.
+	P50 float64 `json:"p50_ms"`
+	P99 float64 `json:"p99_ms"`
+	Max float64 `json:"max_ms"`
+}
+
+// RejectedShare is the part of the attempts that was rejected for another reason than
+// the stock.
+func (h Honest) RejectedShare() float64 {
+	rejected := 0
+	for _, n := range h.Rejected {
+		rejected += n
+	}
+	if h.Attempts == 0 {
+		return 0
+	}
+	return float64(rejected) / float64(h.Attempts)
+}
+
+// accepted is a purchase of an honest buyer that was accepted.
+type accepted struct {
+	order
+
+	id string
+}
+
+// crowd is the honest buyers. Each has an address of its own, and each purchase is of
+// another user.
+type crowd struct {
+	url  string
+	rate float64
+	seed uint64
+	// issuer signs the tokens of honest buyers, where they need any.
+	issuer issuer
+	// soldOut is called by a buyer who gets no unit.
+	soldOut func(context.Context, int64)
+
+	mu      sync.Mutex
+	phase   *Honest
+	latency *hdrhistogram.Histogram
+	sold    []accepted
+	unknown int // purchases whose outcome nobody knows in the end
+	users   int
+}
+
+// buyers is how many honest buyers there are.
+const buyers = 40
+
+// honestAddress is where an honest buyer comes from.
+func honestAddress(i int) net.IP { return net.IPv4(127, 0, 1, byte(i+1)) }
+
+// clientFrom is a client that comes from one address, and sends nothing again by itself.
+func clientFrom(url string, address net.IP) client.Client {
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: address}, Timeout: 5 * time.Second}
+	return client.Client{URL: url, Tries: 1, HTTP: &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, IdleConnTimeout: time.Minute}}}
+}
+
+// run has all buyers buy an item, at the crowd's rate, until it is over.
+func (c *crowd) run(ctx context.Context, item int64, lasts time.Duration) Honest {
+	start := time.Now()
+	return c.measure(start, func(i int, buyer client.Client) {
+		period := time.Duration(float64(time.Second) * buyers / c.rate)
+		due := start.Add(period * time.Duration(i) / buyers)
+		for due.Sub(start) < lasts && sleepUntil(ctx, due) {
+			c.buy(ctx, buyer, item, due)
+			due = due.Add(period)
+		}
+	})
+}
+
+// sellOut has all buyers buy an item as fast as they can, until nothing is left.
+func (c *crowd) sellOut(ctx context.Context, item int64) Honest {
+	return c.measure(time.Now(), func(_ int, buyer client.Client) {
+		for ctx.Err() == nil && !c.buy(ctx, buyer, item, time.Now()) {
+		}
+	})
+}
+
+// measure runs all buyers to their end and returns the figures of the phase.
+func (c *crowd) measure(start time.Time, buyer func(i int, buyer client.Client)) Honest {
+	c.mu.Lock()
+	c.phase, c.latency = &Honest{Rejected: make(map[string]int)}, hdrhistogram.New(1, time.Minute.Microseconds(), 3)
+	c.mu.Unlock()
+	var all sync.WaitGroup
+	for i := range buyers {
+		all.Go(func() {
+			from := clientFrom(c.url, honestAddress(i))
+			defer from.HTTP.CloseIdleConnections()
+			buyer(i, from)
+		})
+	}
+	all.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := *c.phase
+	h.Seconds = time.Since(start).Seconds()
+	at := func(q float64) float64 { return float64(c.latency.ValueAtQuantile(q)) / 1000 }
+	h.P50, h.P99, h.Max = at(50), at(99), at(100)
+	return h
+}
+
+// The tries of one purchase.
+const (
+	mostTries      = 20
+	attemptTimeout = 20 * time.Second
+)
+
+// buy buys one unit under one key, however often that has to be sent, and reports
+// whether the stock is gone.
+func (c *crowd) buy(ctx context.Context, buyer client.Client, item int64, due time.Time) (soldOut bool) {
+	purchase := c.purchase(item)
+	unknown := false
+	for range mostTries {
+		attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
+		sale, err := buyer.Deduct(attempt, purchase)
+		cancel()
+		c.add(purchase, sale, err, time.Since(due))
+		switch {
+		case err == nil:
+			return false
+		case errors.Is(err, client.ErrSoldOut):
+			if c.soldOut != nil {
+				c.soldOut(ctx, item)
+			}
+			return true
+		}
+		unknown = unknown || errors.Is(err, client.ErrOutcomeUnknown)
+		sleepUntil(ctx, time.Now().Add(pauseAfter(err)))
+		due = time.Now()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.phase.Failed++
+	if unknown {
+		c.unknown++
+	}
+	return false
+}
+
+func (c *crowd) purchase(item int64) client.Purchase {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.users++
+	user := fmt.Sprintf("honest-%x-%d", c.seed, c.users)
+	return client.Purchase{RequestID: "honest/" + user, GoodsID: item, UserID: user}
+}
+
+// pauseAfter is what a patient buyer waits after a rejection.
+func pauseAfter(err error) time.Duration {
+	if problem, ok := errors.AsType[*client.Problem](err); ok && problem.RetryAfter > 0 {
+		return problem.RetryAfter
+	}
+	return 200 * time.Millisecond
+}
+
+func (c *crowd) add(p client.Purchase, sale client.Sale, err error, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.phase.Attempts++
+	_ = c.latency.RecordValue(min(max(took.Microseconds(), 1), c.latency.HighestTrackableValue()))
+	switch {
+	case err == nil:
+		c.phase.Sold++
+		c.sold = append(c.sold, accepted{order{p.GoodsID, 1, p.UserID, p.RequestID}, sale.OrderID})
+	case errors.Is(err, client.ErrSoldOut):
+		c.phase.SoldOut++
+	case errors.Is(err, client.ErrOutcomeUnknown):
+		c.phase.Unknown++
+	default:
+		c.phase.Rejected[codeOf(err)]++
+	}
+}
+
+func codeOf(err error) string {
+	if problem, ok := errors.AsType[*client.Problem](err); ok {
+		return problem.Code
+	}
+	return "no-answer"
+}
+
+// stolen is a key of an honest purchase that was accepted lately, and its user; one that
+// nobody has before there are any.
+func (c *crowd) stolen(r *rand.Rand) (key, user string) {
+	const lately = 256
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	recent := c.sold[max(0, len(c.sold)-lately):]
+	if len(recent) == 0 {
+		return "honest/nobody", "nobody"
+	}
+	victim := recent[r.IntN(len(recent))]
+	return victim.key, victim.user
+}
+
+// sleepUntil waits, and reports whether ctx goes on.
+func sleepUntil(ctx context.Context, due time.Time) bool {
+	timer := time.NewTimer(time.Until(due))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

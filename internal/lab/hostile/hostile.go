@@ -1,0 +1,210 @@
+// Package hostile plays an attacker against three replicas behind a balancer, under
+// the configuration of a shop, while honest buyers sell an item out, and judges what
+// came of it.
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/machine"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// Plan says what to run.
+type Plan struct {
+	// Binary is a stockd, and Config the file that its replicas run under.
+	Binary, Config string
+	// Servers is where the backends are to come from.
+	Servers servers.Choice
+	// Env holds further STOCKD_… variables of the replicas.
+	Env []string
+	// Tokens has buyers prove who they are by signed tokens; false: they say it.
+	Tokens bool
+	// Seed makes the attacker's requests the same again. Their timing is not, nor are
+	// the keys that are stolen meanwhile.
+	Seed uint64
+	// Baseline is how long honest buyers are alone, Duration how long they are not.
+	Baseline, Duration time.Duration
+	// Connections is how many the attacker has at a time, from Addresses addresses, and
+	// Rate how many requests a second it makes on all of them.
+	Connections, Addresses int
+	Rate                   float64
+	// HonestRate is how many purchases a second honest buyers want.
+	HonestRate float64
+	// Memory is the most that a replica may have, in bytes.
+	Memory int64
+	// Timed has a run fail whose honest p99 is beyond its bound. Where it is false the
+	// ratio is only reported.
+	Timed bool
+	// Progress is notified of what begins.
+	Progress func(words string)
+}
+
+// Replicas is how many replicas are attacked.
+const Replicas = 3
+
+// Check returns an error that names what is wrong with the plan.
+func (p Plan) Check() error {
+	switch {
+	case p.Connections < 1 || p.Connections > 2000:
+		return fmt.Errorf("connections: %d is out of range 1..2000", p.Connections)
+	case p.Addresses < 1 || p.Addresses > 250:
+		return fmt.Errorf("addresses: %d is out of range 1..250", p.Addresses)
+	case p.Rate <= 0 || p.HonestRate <= 0:
+		return errors.New("rates must be above 0")
+	case p.Baseline < time.Second || p.Duration < time.Second:
+		return errors.New("the baseline and the attack must last at least 1s")
+	}
+	return nil
+}
+
+// Run attacks, and reports what came of it. The report is there also with an error that
+// ended the run early.
+func Run(ctx context.Context, p Plan) (r *Report, err error) {
+	r = &Report{Seed: p.Seed, Machine: machine.This(), plan: p}
+	if err := p.Check(); err != nil {
+		return r, err
+	}
+	k, err := keeper.Start()
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	s, err := start(ctx, k, p)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
+	r.Servers = s.infos()
+	return r, s.run(ctx, r)
+}
+
+// run makes the phases one after the other.
+func (s *stage) run(ctx context.Context, r *Report) (err error) {
+	crowd := &crowd{url: s.cluster.URL, issuer: s.issuer, rate: s.plan.HonestRate, seed: s.plan.Seed}
+	s.plan.Progress(fmt.Sprintf("honest buyers alone, %s", s.plan.Baseline))
+	r.Baseline = crowd.run(ctx, baselineItem, s.plan.Baseline)
+	if r.Before, err = readState(ctx, s.backends); err != nil {
+		return err
+	}
+	logs := s.logs()
+	from := sizes(logs)
+	s.plan.Progress(fmt.Sprintf("honest buyers and the attacker, %s, seed %d", s.plan.Duration, s.plan.Seed))
+	if err := s.attacked(ctx, crowd, r); err != nil {
+		return err
+	}
+	s.plan.Progress("honest buyers sell the rest out")
+	limited, cancel := context.WithTimeout(ctx, sellOutWithin)
+	r.SellOut = crowd.sellOut(limited, hotItem)
+	cancel()
+	if r.After, err = readState(ctx, s.backends); err != nil {
+		return err
+	}
+	if r.Log, err = readLogs(logs, from); err != nil {
+		return err
+	}
+	if err := s.reconcile(ctx, crowd, r); err != nil {
+		return err
+	}
+	r.judge()
+	return nil
+}
+
+// sellOutWithin bounds how long the rest of the stock may take.
+const sellOutWithin = 2 * time.Minute
+
+// attacked runs honest buyers, attacker and watcher beside each other.
+func (s *stage) attacked(ctx context.Context, crowd *crowd, r *Report) error {
+	supply := &supply{stage: s, units: s.chunk(), until: time.Now().Add(s.plan.Duration * 4 / 5)}
+	crowd.soldOut = supply.soldOut
+	attacks := Attacks()
+	tally := newTally(attacks)
+	watcher := &watcher{cluster: s.cluster, item: hotItem}
+	limited, end := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { watcher.run(limited) })
+	target := s.target(crowd)
+	for number := range s.plan.Connections {
+		beside.Go(func() { s.attack(limited, newAttackerOf(s.plan, target, number), newSchedule(attacks, number), tally) })
+	}
+	r.Hostile = crowd.run(ctx, hotItem, s.plan.Duration)
+	end()
+	beside.Wait()
+	crowd.soldOut = nil
+	r.Attacks, r.Samples, r.Pages, r.Restocks = tally.figures, watcher.samples, watcher.pages, supply.restocks
+	r.RestockFailures, r.stolen = supply.failures, tally.orders
+	return ctx.Err()
+}
+
+// newAttackerOf is the attacker on one of its connections.
+func newAttackerOf(p Plan, t target, number int) *attacker {
+	return newAttacker(t, p.Seed, uint64(number), net.IPv4(127, 0, 2, byte(number%p.Addresses+1)))
+}
+
+// attack makes one attack after the other on one connection, at its share of the rate.
+func (s *stage) attack(ctx context.Context, a *attacker, plan *schedule, tally *tally) {
+	defer a.close()
+	period := time.Duration(float64(time.Second) * float64(s.plan.Connections) / s.plan.Rate)
+	due := time.Now().Add(time.Duration(a.Int64N(int64(period))))
+	for sleepUntil(ctx, due) {
+		n := plan.next(a)
+		outcomes := plan.attacks[n].do(ctx, a)
+		if ctx.Err() != nil {
+			return // the end of the run has interrupted it
+		}
+		tally.add(n, outcomes)
+		due = latest(due.Add(period), time.Now())
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// supply restocks the hot item while the attack goes on: it sells out more than once.
+type supply struct {
+	stage *stage
+	units int64
+	until time.Time
+
+	mu       sync.Mutex
+	last     time.Time
+	restocks int
+	failures []string
+}
+
+// soldOut restocks where that is not too soon or too late. Where the key of the restock
+// cannot be used, it is a failure of the shop, and the sale goes on under another one.
+func (s *supply) soldOut(ctx context.Context, item int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); now.After(s.until) || now.Sub(s.last) < time.Second {
+		return
+	}
+	s.last = time.Now()
+	key := restockKey(s.restocks + len(s.failures))
+	_, err := s.stage.admin().Restock(ctx, item, s.units, key)
+	if err != nil {
+		s.failures = append(s.failures, fmt.Sprintf("under %s: %v", key, err))
+		_, err = s.stage.admin().Restock(ctx, item, s.units, "")
+	}
+	if err == nil {
+		s.restocks++
+	}
+}
+
+// restockKey is the key of a restock, which an attacker can guess.
+func restockKey(n int) string { return fmt.Sprintf("restock-%d", n) }
+
+// words joins a list for people.
+func words(list []string) string { return strings.Join(list, ", ") }

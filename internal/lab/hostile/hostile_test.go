@@ -1,0 +1,193 @@
+package hostile
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// recorder is a server that keeps what it was sent, byte by byte.
+type recorder struct {
+	address string
+
+	mu   sync.Mutex
+	sent bytes.Buffer
+}
+
+func record(t *testing.T) *recorder {
+	t.Helper()
+	r := &recorder{}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		_, _ = io.WriteString(w, `{"type": "urn:stockd:problem:not-found"}`) // the attacker sees what is wrong
+	}))
+	server.Listener = recordingListener{server.Listener, r}
+	server.Config.ReadTimeout = 100 * time.Millisecond
+	server.Start()
+	t.Cleanup(server.Close)
+	r.address = strings.TrimPrefix(server.URL, "http://")
+	return r
+}
+
+type recordingListener struct {
+	net.Listener
+
+	recorder *recorder
+}
+
+func (l recordingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return recordingConn{conn, l.recorder}, err
+}
+
+type recordingConn struct {
+	net.Conn
+
+	recorder *recorder
+}
+
+func (c recordingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.recorder.mu.Lock()
+	defer c.recorder.mu.Unlock()
+	c.recorder.sent.Write(p[:n])
+	return n, err
+}
+
+func victim(address string) target {
+	return target{
+		public: address, admins: []string{address}, hot: hotItem, slow: []int64{100, 101}, strategies: []string{"etcd", "naive"},
+		stolen: func(*rand.Rand) (string, string) { return "honest/key", "honest" },
+	}
+}
+
+// Every attack reaches the server, and a seed makes the same requests again: what is
+// sent depends on nothing else.
+func TestEveryAttackReachesTheServerAndIsTheSameAgain(t *testing.T) {
+	for _, attack := range Attacks() {
+		t.Run(attack.Name, func(t *testing.T) {
+			t.Parallel()
+			var sent [2]string
+			for round := range sent {
+				server := record(t)
+				a := newAttacker(victim(server.address), 15, 7, net.IPv4(127, 0, 2, 1))
+				tally := newTally([]Attack{attack})
+				tally.add(0, attack.do(t.Context(), a))
+				a.close()
+				if tally.figures[0].Reached() == 0 {
+					t.Fatalf("no server was reached: %+v", tally.figures[0])
+				}
+				server.mu.Lock()
+				sent[round] = strings.ReplaceAll(server.sent.String(), server.address, "shop")
+				server.mu.Unlock()
+			}
+			// What is cut off or dripped differs in where it ends.
+			if n := min(len(sent[0]), len(sent[1])); sent[0][:n] != sent[1][:n] {
+				t.Errorf("the same seed sent\n%.300q\nand\n%.300q", sent[0], sent[1])
+			}
+		})
+	}
+}
+
+func TestAConnectionMakesEveryAttackOnce(t *testing.T) {
+	attacks := Attacks()
+	a := newAttacker(victim("127.0.0.1:1"), 1, 1, net.IPv4(127, 0, 2, 1))
+	for number := range 3 {
+		plan, made := newSchedule(attacks, number), make([]int, len(attacks))
+		for range attacks {
+			made[plan.next(a)]++
+		}
+		if slices.Min(made) != 1 || slices.Max(made) != 1 {
+			t.Errorf("connection %d begins with %v", number, made)
+		}
+		for range 100 * len(attacks) {
+			made[plan.next(a)]++
+		}
+		if slices.Min(made) < 2 {
+			t.Errorf("connection %d goes on with %v", number, made)
+		}
+	}
+}
+
+// good is a report of a run in which every bound held.
+func good() *Report {
+	r := &Report{
+		plan:     Plan{Memory: 1 << 20, Timed: true},
+		Baseline: Honest{Attempts: 100, P99: 2}, Hostile: Honest{Attempts: 1000, Seconds: 600, P99: 9, Rejected: map[string]int{"busy": 9}},
+		Samples: []Sample{{Resident: []int64{1000, 2000}}},
+		Ledger:  Ledger{Audits: []stock.Audit{stock.NewAudit(hotItem, 0, 10, 10, 10)}},
+		After:   State{Rows: map[string]int64{"tb_stock_ledger": 11, "lock_token": 64}, Keys: 74},
+	}
+	for _, attack := range Attacks() {
+		f := newTally([]Attack{attack}).figures[0]
+		f.add(outcome{end: answered, status: http.StatusNotFound})
+		r.Attacks = append(r.Attacks, f)
+	}
+	return r
+}
+
+func find(name string) int {
+	return slices.IndexFunc(Attacks(), func(a Attack) bool { return a.Name == name })
+}
+
+// Each bound can be broken, and breaks the run.
+func TestEveryBoundCanBeBroken(t *testing.T) {
+	r := good()
+	if r.judge(); len(r.Failed()) > 0 {
+		t.Fatalf("a good run fails: %+v", r.Failed())
+	}
+	for want, spoil := range map[string]func(*Report){
+		"units oversold":                         func(r *Report) { r.Ledger.Audits = []stock.Audit{stock.NewAudit(hotItem, 0, 10, 11, 11)} },
+		"units lost":                             func(r *Report) { r.Ledger.Audits = []stock.Audit{stock.NewAudit(hotItem, 1, 10, 10, 10)} },
+		"units of the hot item left":             func(r *Report) { r.Ledger.Audits = []stock.Audit{stock.NewAudit(hotItem, 1, 10, 9, 9)} },
+		"accepted honest orders missing":         func(r *Report) { r.Ledger.Missing = 1 },
+		"accepted honest orders twice":           func(r *Report) { r.Ledger.Repeated = 1 },
+		"accepted honest orders altered":         func(r *Report) { r.Ledger.Altered = 1 },
+		"honest orders that the attacker":        func(r *Report) { r.Ledger.Revealed = 1 },
+		"honest p99":                             func(r *Report) { r.Hostile.P99 = 10 },
+		"honest requests rejected":               func(r *Report) { r.Hostile.Rejected["busy"] = 11 },
+		"honest purchases given up":              func(r *Report) { r.SellOut.Failed = 1 },
+		"restocks by the shop":                   func(r *Report) { r.RestockFailures = []string{"busy"} },
+		"looks at the stock page":                func(r *Report) { r.Pages.Failed = 1 },
+		"replicas that ended":                    func(r *Report) { r.Ended = []string{"replica-1"} },
+		"panics":                                 func(r *Report) { r.Log.Panics = 1 },
+		"log of all replicas":                    func(r *Report) { r.Log.Bytes = 1<<20 + 1 },
+		"largest memory":                         func(r *Report) { r.Samples[0].Resident[1] = 1<<20 + 1 },
+		"rows of tb_stock_ledger":                func(r *Report) { r.After.Rows["tb_stock_ledger"] = 12 },
+		"rows of lock_token":                     func(r *Report) { r.After.Rows["lock_token"] = 65 },
+		"keys in Redis":                          func(r *Report) { r.After.Keys = 75 },
+		"state of items that do not exist":       func(r *Report) { r.After.Invented = map[string]int{"rows of lock_token": 1} },
+		"answers of an internal error":           func(r *Report) { r.Attacks[0].Problems["internal"] = 1 },
+		"redirects":                              func(r *Report) { r.Attacks[0].Statuses["3xx"] = 1 },
+		"attacks that no server has seen":        func(r *Report) { r.Attacks[0].Ends = map[end]int{unreached: r.Attacks[0].Made} },
+		"attacks that were allowed":              func(r *Report) { r.Attacks[find("write without a token")].Statuses["2xx"] = 1 },
+		"attacks with an answer that is too":     func(r *Report) { r.Attacks[find("nest 16 KiB of JSON")].LargestAnswer = largestProblem + 1 },
+		"attacks that bought more than 10 units": func(r *Report) { r.Attacks[0].LargestOrder = 11 },
+	} {
+		r := good()
+		spoil(r)
+		r.judge()
+		if !slices.ContainsFunc(r.Failed(), func(c Check) bool { return strings.HasPrefix(c.What, want) }) {
+			t.Errorf("%s: the run does not fail by it: %+v", want, r.Failed())
+		}
+	}
+}
+
+// What only says how fast the machine is does not fail a run that is not timed.
+func TestTimesFailOnlyATimedRun(t *testing.T) {
+	r := good()
+	r.plan.Timed, r.Hostile.P99 = false, 1000
+	if r.judge(); len(r.Failed()) > 0 {
+		t.Errorf("it fails by %+v", r.Failed())
+	}
+}

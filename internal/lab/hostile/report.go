@@ -1,0 +1,136 @@
+package hostile
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/stockd/stockd/internal/lab/machine"
+	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// Report is what a run came to. Its JSON fields are relied upon: they are added to and
+// not renamed.
+type Report struct {
+	Seed    uint64                  `json:"seed"`
+	Machine machine.Machine         `json:"machine"`
+	Servers map[string]servers.Info `json:"servers"`
+	Checks  []Check                 `json:"checks"`
+	// Baseline is of honest buyers alone, Hostile of the same beside the attacker, and
+	// SellOut of those who bought the rest.
+	Baseline Honest `json:"baseline"`
+	Hostile  Honest `json:"hostile"`
+	SellOut  Honest `json:"sell_out"`
+	// Restocks is how often the shop added units during the attack, and RestockFailures
+	// are those that did not succeed under their key.
+	Restocks        int       `json:"restocks"`
+	RestockFailures []string  `json:"restock_failures,omitempty"`
+	Attacks         []Figures `json:"attacks"`
+	Ledger          Ledger    `json:"ledger"`
+	Before          State     `json:"before"`
+	After           State     `json:"after"`
+	Samples         []Sample  `json:"memory"`
+	Pages           Pages     `json:"pages"`
+	Log             Log       `json:"log"`
+	// Ended are the replicas that did not outlive the attack.
+	Ended []string `json:"ended,omitempty"`
+
+	plan   Plan
+	stolen map[string]int64 // units by order, as the attacker was answered
+}
+
+// Failed lists the checks that make the run a failure.
+func (r *Report) Failed() (list []Check) {
+	for _, c := range r.Checks {
+		if !c.Held && !c.Reported {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// Table writes the report for people.
+func (r *Report) Table(w io.Writer) error {
+	lines := []string{r.checkTable().Render(), r.attackTable().Render()}
+	lines = append(lines, r.figures()...)
+	lines = append(lines, r.Machine.Lines()...)
+	lines = append(lines, "servers: "+report.Servers(r.Servers), fmt.Sprintf("the same requests again: --seed %d", r.Seed))
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return err
+}
+
+func newTable(header ...any) table.Writer {
+	t := table.NewWriter()
+	style := table.StyleLight
+	style.Format.Header = text.FormatDefault
+	t.SetStyle(style)
+	t.AppendHeader(header)
+	return t
+}
+
+func (r *Report) checkTable() table.Writer {
+	t := newTable("what", "alone", "beside the attacker", "bound", "held")
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 3, WidthMax: 60}})
+	for _, c := range r.Checks {
+		held := "yes"
+		switch {
+		case c.Held:
+		case c.Reported:
+			held = "no, only reported"
+		default:
+			held = "NO"
+		}
+		t.AppendRow(table.Row{c.What, c.Baseline, c.Hostile, c.Bound, held})
+	}
+	return t
+}
+
+func (r *Report) attackTable() table.Writer {
+	t := newTable("attack", "row", "made", "2xx", "3xx", "429", "other 4xx", "5xx", "closed", "dropped", "silent", "units", "largest answer")
+	for _, f := range r.Attacks {
+		t.AppendRow(table.Row{
+			f.Attack, f.Row, f.Made, f.Statuses["2xx"], f.Statuses["3xx"], f.Statuses["429"], f.Statuses["4xx"], f.Statuses["5xx"],
+			f.Ends[closed], f.Ends[dropped], f.Ends[silent], f.Units, f.LargestAnswer,
+		})
+	}
+	return t
+}
+
+// figures say in lines what is no check.
+func (r *Report) figures() []string {
+	var made, orders int
+	var units int64
+	for _, f := range r.Attacks {
+		made, orders, units = made+f.Made, orders+f.Orders, units+f.Units
+	}
+	list := []string{
+		fmt.Sprintf("honest alone: %d sold of %d requests, p50 %.1f ms, p99 %.1f ms, most %.1f ms", r.Baseline.Sold, r.Baseline.Attempts, r.Baseline.P50, r.Baseline.P99, r.Baseline.Max),
+		fmt.Sprintf("honest beside the attacker: %d sold of %d requests, p50 %.1f ms, p99 %.1f ms, most %.1f ms; sold out %d, unknown %d, rejected %v",
+			r.Hostile.Sold, r.Hostile.Attempts, r.Hostile.P50, r.Hostile.P99, r.Hostile.Max, r.Hostile.SoldOut, r.Hostile.Unknown, r.Hostile.Rejected),
+		fmt.Sprintf("attacker: %s requests in %.0f s, bought %d units in %d orders; %d orders of the hot item were answered to nobody", humanize.Comma(int64(made)), r.Hostile.Seconds, units, orders, r.Ledger.Unreported),
+		fmt.Sprintf("stock page and audit: asked %d times, %d without an answer, slowest %.0f ms %v", r.Pages.Asked, r.Pages.Failed, r.Pages.Slowest, r.Pages.Failures),
+		"memory of the replicas over time: " + r.memory(),
+	}
+	for _, kind := range slices.Sorted(maps.Keys(r.Log.Lines)) {
+		list = append(list, fmt.Sprintf("logged %d times: %s", r.Log.Lines[kind], kind))
+	}
+	return list
+}
+
+// memory is the largest replica's at five moments.
+func (r *Report) memory() string {
+	var list []string
+	for i := range 5 {
+		if n := len(r.Samples); n > 0 {
+			list = append(list, humanize.IBytes(uint64(most(r.Samples[(n-1)*i/4:][:1])))) //nolint:gosec // it is no negative
+		}
+	}
+	return words(list)
+}

@@ -1,0 +1,150 @@
+package hostile
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	labclient "github.com/stockd/stockd/internal/lab/client"
+	"github.com/stockd/stockd/internal/lab/cluster"
+	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/nginx"
+	"github.com/stockd/stockd/pkg/client"
+)
+
+// The items of a run. Those of other strategies are numbered from slowItem on.
+const (
+	baselineItem = 1
+	hotItem      = 2
+	slowItem     = 100
+)
+
+// perUser is how many units of an item one buyer may have.
+const perUser = 2
+
+// slowUnits is how many units an item of another strategy has.
+const slowUnits = 300
+
+// stage is what is attacked.
+type stage struct {
+	plan     Plan
+	backends *servers.Backends
+	cluster  *cluster.Cluster
+	items    []int64
+	slow     []int64
+	names    []string // of all strategies
+	issuer   issuer
+}
+
+// start starts servers, replicas and the balancer, and puts the items on sale.
+func start(ctx context.Context, k *keeper.Keeper, p Plan) (*stage, error) {
+	p.Progress("starting servers and replicas")
+	backends, err := servers.StartBackends(ctx, k, p.Servers, func(string) {})
+	if err != nil {
+		return nil, err
+	}
+	s := &stage{plan: p, backends: backends}
+	if p.Tokens {
+		s.issuer.secret = rand.Text() + rand.Text()
+	}
+	s.cluster, err = cluster.Start(ctx, k, cluster.Options{
+		Binary: p.Binary, Replicas: Replicas, Balancer: p.Servers.Mode, Limits: limits(),
+		Embedded: backends.Database.Started == servers.Embedded,
+		Env:      slices.Concat(backends.Env(), environment(p.Config), s.issuer.env(), p.Env),
+	})
+	if err == nil {
+		err = s.createItems(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close(context.WithoutCancel(ctx)))
+	}
+	return s, nil
+}
+
+// environment is what production.yaml leaves to its shop.
+func environment(config string) []string {
+	return []string{
+		"STOCKD_CONFIG=" + config,
+		"STOCKD_HTTP_TRUSTED_PROXIES=127.0.0.1", // the balancer; no attacker comes from there
+		"STOCKD_HTTP_DRAIN_DELAY=0s",
+	}
+}
+
+// limits are those that docs/compose.md gives a shop for one address.
+func limits() nginx.Limits {
+	return nginx.Limits{Rate: 50, Burst: 100, Connections: 50, HideUpstream: true}
+}
+
+func (s *stage) close(ctx context.Context) error {
+	var err error
+	if s.cluster != nil {
+		err = s.cluster.Close(ctx)
+	}
+	return errors.Join(err, s.backends.Close(ctx))
+}
+
+func (s *stage) infos() map[string]servers.Info {
+	infos := s.backends.Infos()
+	infos["balancer"] = s.cluster.Balancer
+	return infos
+}
+
+func (s *stage) logs() (paths []string) {
+	for _, r := range s.cluster.Replicas {
+		paths = append(paths, r.Log())
+	}
+	return paths
+}
+
+// admin is the shop's own client of the admin API.
+func (s *stage) admin() client.Client {
+	c := s.cluster.Client()
+	return client.Client{AdminURL: c.AdminURL, URL: c.AdminURL, Token: c.Token}
+}
+
+// chunk is how many units of the hot item are added when it is sold out. Honest buyers
+// alone buy two of them in the time of the attack.
+func (s *stage) chunk() int64 { return int64(s.plan.HonestRate*s.plan.Duration.Seconds()/2) + 1 }
+
+// createItems puts on sale what honest buyers want, and an item of each other strategy
+// that works here.
+func (s *stage) createItems(ctx context.Context) error {
+	lab := labclient.Client{URL: s.admin().URL, AdminURL: s.admin().AdminURL, Token: s.admin().Token}
+	known, err := lab.Strategies(ctx)
+	if err != nil {
+		return err
+	}
+	alone := int64(2*s.plan.HonestRate*s.plan.Baseline.Seconds()) + 1
+	for item, units := range map[int64]int64{baselineItem: alone, hotItem: s.chunk()} {
+		if err := lab.CreateLimited(ctx, item, units, perUser); err != nil {
+			return err
+		}
+		s.items = append(s.items, item)
+	}
+	for _, strategy := range known {
+		s.names = append(s.names, strategy.Name)
+		if !strategy.Available || strategy.RequiresFence || !strategy.Claims.ExclusiveAcrossReplicas {
+			continue
+		}
+		item := slowItem + int64(len(s.slow))
+		if err := lab.CreateChosen(ctx, item, slowUnits, 0, stock.Choice{Strategy: strategy.Name}); err != nil {
+			return fmt.Errorf("create the item of %s: %w", strategy.Name, err)
+		}
+		s.items, s.slow = append(s.items, item), append(s.slow, item)
+	}
+	return nil
+}
+
+// target is what the attacker knows.
+func (s *stage) target(crowd *crowd) target {
+	t := target{public: strings.TrimPrefix(s.cluster.URL, "http://"), hot: hotItem, slow: s.slow, strategies: s.names, issuer: s.issuer, stolen: crowd.stolen}
+	for _, r := range s.cluster.Replicas {
+		t.admins = append(t.admins, strings.TrimPrefix(r.AdminURL, "http://"))
+	}
+	return t
+}
