@@ -100,6 +100,7 @@ func serveWith(ctx context.Context, c config.Config, heard observation, open *cl
 	open.add("changes of items", inventory.Close)
 	open.add("background jobs", quietly(keep(ctx,
 		catalogue.KeepSwitches,
+		catalogue.KeepSweeping,
 		func(ctx context.Context) { keepTotals(ctx, inventory, log) },
 		func(ctx context.Context) { keepAuditing(ctx, c.Audit, inventory, heard.metrics, log) },
 	)))

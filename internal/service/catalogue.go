@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
@@ -38,7 +39,9 @@ type Catalogue struct {
 	standard Mode
 	// maxQuantity is that of items that have none.
 	maxQuantity int64
-	log         *slog.Logger
+	// countersExpire tells that the counters of locks in Redis were all given an expiry.
+	countersExpire atomic.Bool
+	log            *slog.Logger
 }
 
 // NewCatalogue makes the strategies. Each deduction ends within timeout.
