@@ -21,6 +21,7 @@ const minToken = 16
 func (l *Loaded) check() error {
 	return errors.Join(
 		l.http(),
+		l.buyer(),
 		l.limit(),
 		l.address("admin.listen", l.Admin.Listen),
 		l.token(),
