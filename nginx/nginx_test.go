@@ -368,3 +368,24 @@ func startAdmin(t *testing.T, rate int, replica http.HandlerFunc) (address strin
 	run(t, program, folder, site[:strings.LastIndex(site, "}")]+admin+"}", address)
 	return address
 }
+
+// This nginx authenticates no client, so that none names a buyer to a replica that trusts it.
+func TestAClientNamesNoBuyer(t *testing.T) {
+	var named []string
+	address := start(t, nginx.Limits{}, func(_ http.ResponseWriter, r *http.Request) {
+		named = append(named, r.Header.Values("X-Stockd-Buyer")...)
+	})
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/deduct", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("X-Stockd-Buyer", "u-1")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // only its status was wanted
+	if response.StatusCode != http.StatusOK || len(named) > 0 {
+		t.Errorf("answered with %s, and the replica received %q", response.Status, named)
+	}
+}

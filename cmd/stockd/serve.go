@@ -65,6 +65,10 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 func serveWith(ctx context.Context, c config.Config, heard observation, open *closing) error {
 	log := heard.log
 	warn(ctx, c, log)
+	source, err := verifiedBuyers(c, log)
+	if err != nil {
+		return err
+	}
 	store, err := heard.openStore(ctx, c)
 	if err != nil {
 		return err
@@ -105,7 +109,7 @@ func serveWith(ctx context.Context, c config.Config, heard observation, open *cl
 		func(ctx context.Context) { keepAuditing(ctx, c.Audit, inventory, heard.metrics, log) },
 	)))
 	heard.metrics.Watch(stateOf(ctx, c, catalogue, store, locks.Clients))
-	options.Catalogue, options.Inventory = catalogue, inventory
+	options.Catalogue, options.Inventory, options.Buyers = catalogue, inventory, source
 	if !options.Choose {
 		log.InfoContext(ctx, "requests may not choose a strategy", "deduct.choose", c.Deduct.Choose, "http.listen", c.HTTP.Listen)
 	}
@@ -163,7 +167,8 @@ func handlerOptions(ctx context.Context, c config.Config, heard observation) han
 	return handler.Options{
 		Replica: c.Replica, Choose: c.MayChoose(), Reveal: c.HTTP.Reveal, MaxBody: int64(c.HTTP.MaxBody), Log: heard.log,
 		Timeout: c.Deduct.Timeout, AuditTimeout: c.Audit.Timeout,
-		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), TrustedProxies: c.HTTP.TrustedProxies, AdminHosts: c.Admin.HostNames(),
+		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), BuyerRequired: c.Buyer.Required, TrustedProxies: c.HTTP.TrustedProxies,
+		AdminHosts: c.Admin.HostNames(),
 		Stopping: func() bool { return ctx.Err() != nil },
 		Observer: heard.metrics, Metrics: heard.metrics.Handler(), Tracer: heard.tracer(),
 		Pprof: c.Admin.Pprof,

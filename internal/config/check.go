@@ -20,6 +20,7 @@ import (
 func (l *Loaded) check() error {
 	return errors.Join(
 		l.http(),
+		l.buyer(),
 		l.limit(),
 		l.address("admin.listen", l.Admin.Listen),
 		l.token(),

@@ -11,6 +11,7 @@ import "time"
 type Config struct {
 	Replica    string     `key:"replica" doc:"name of this replica in answers and in the ledger; the host's name where it is empty"`
 	HTTP       HTTP       `key:"http" doc:"the listener for buyers"`
+	Buyer      Buyer      `key:"buyer" doc:"who buys, and how that is known"`
 	Limit      Limit      `key:"limit" doc:"how often somebody may ask; each replica counts by itself"`
 	Admin      Admin      `key:"admin" doc:"the listener for the owner: goods, limits, full audits, switches of strategies, metrics"`
 	Database   Database   `key:"database" doc:"where the stock and the ledger are"`
@@ -46,10 +47,21 @@ type HTTP struct {
 	Reveal         bool          `key:"reveal" default:"true" doc:"answer the public with the exact stock, the audit, and which replica sold with which token and times; the admin API always does"`
 }
 
+// Buyer is how it is known who buys.
+type Buyer struct {
+	From       string `key:"from" default:"request" doc:"request believes the field user_id, header a header of http.trusted_proxies, token a signed JWT in Authorization: Bearer, whose sub is the buyer"`
+	Required   bool   `key:"required" default:"false" doc:"reject every purchase without a buyer; where limit.user_rate is set, or an item has a limit of one buyer, they are rejected anyway"`
+	Header     string `key:"header" default:"X-Stockd-Buyer" doc:"the header, where buyer.from is header; the proxies must set it, or remove what their clients sent"`
+	Secret     Secret `key:"secret" doc:"secret of tokens by HS256, at least 32 bytes"`
+	SecretFile string `key:"secret_file" doc:"file that holds the secret instead"`
+	JWKSFile   string `key:"jwks_file" doc:"file with the keys of tokens, as a JWKS: EdDSA (Ed25519) and HS256; read again within about a second after it has changed"`
+	Audience   string `key:"audience" doc:"what aud of a token must have; any where it is empty"`
+}
+
 // Limit bounds how often somebody may ask this replica.
 type Limit struct {
-	UserRate     float64 `key:"user_rate" default:"0" doc:"purchases a second of one user_id, 0.001 to 1000000; 0 sets no limit"`
-	UserBurst    int     `key:"user_burst" default:"5" doc:"purchases that a user_id may make at once, 1 to 1000000"`
+	UserRate     float64 `key:"user_rate" default:"0" doc:"purchases a second of one buyer, 0.001 to 1000000; 0 sets no limit; purchases must name their buyer then"`
+	UserBurst    int     `key:"user_burst" default:"5" doc:"purchases that a buyer may make at once, 1 to 1000000"`
 	AddressRate  float64 `key:"address_rate" default:"0" doc:"requests a second of one address, or of one /64 of IPv6, 0.001 to 1000000; 0 sets no limit; behind a balancer set http.trusted_proxies"`
 	AddressBurst int     `key:"address_burst" default:"20" doc:"requests that an address may make at once, 1 to 1000000"`
 }

@@ -49,6 +49,8 @@ var (
 	ErrInvalid = errors.New("invalid request")
 	// ErrUnauthorized: the token is missing or wrong.
 	ErrUnauthorized = errors.New("unauthorized")
+	// ErrTokenBound: the buyer's token is for another item.
+	ErrTokenBound = errors.New("token is for another item")
 )
 
 // kindOf is what errors.Is finds behind the code of a problem; nil where it has no
@@ -75,6 +77,7 @@ func kindOf(code string) error {
 		"default-strategy":    ErrDefaultStrategy,
 		"invalid-request":     ErrInvalid,
 		"unauthorized":        ErrUnauthorized,
+		"token-bound":         ErrTokenBound,
 	}[code]
 }
 
