@@ -193,8 +193,8 @@ func certificate(t *testing.T, a *servers.Authority, name string) servers.Certif
 	return c
 }
 
-// believing are the settings of a client that believes an authority.
-func believing(t *testing.T, a *servers.Authority) *tls.Config {
+// trusting are the settings of a client that trusts an authority.
+func trusting(t *testing.T, a *servers.Authority) *tls.Config {
 	t.Helper()
 	content, err := os.ReadFile(a.CAFile)
 	if err != nil {
@@ -208,7 +208,7 @@ func believing(t *testing.T, a *servers.Authority) *tls.Config {
 // shown is the name in the certificate that a server shows.
 func shown(t *testing.T, a *servers.Authority, url string) string {
 	t.Helper()
-	conn, err := tls.Dial("tcp", strings.TrimPrefix(url, "https://"), believing(t, a)) //nolint:noctx // the test is the only client
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(url, "https://"), trusting(t, a)) //nolint:noctx // the test is the only client
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func shown(t *testing.T, a *servers.Authority, url string) string {
 // askOverTLS is the status of an answer, or 0 where there was none.
 func askOverTLS(t *testing.T, a *servers.Authority, url string, own ...servers.Certificate) int {
 	t.Helper()
-	c := believing(t, a)
+	c := trusting(t, a)
 	for _, o := range own {
 		pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
 		if err != nil {

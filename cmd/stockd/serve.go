@@ -169,8 +169,8 @@ func handlerOptions(ctx context.Context, c config.Config, heard observation) han
 		Timeout: c.Deduct.Timeout, AuditTimeout: c.Audit.Timeout,
 		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), BuyerRequired: c.Buyer.Required, TrustedProxies: c.HTTP.TrustedProxies,
 		AdminHosts: c.Admin.HostNames(),
-		Stopping: func() bool { return ctx.Err() != nil },
-		Observer: heard.metrics, Metrics: heard.metrics.Handler(), Tracer: heard.tracer(),
+		Stopping:   func() bool { return ctx.Err() != nil },
+		Observer:   heard.metrics, Metrics: heard.metrics.Handler(), Tracer: heard.tracer(),
 		Pprof: c.Admin.Pprof,
 	}
 }

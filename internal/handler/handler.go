@@ -32,8 +32,8 @@ type Options struct {
 	Timeout time.Duration
 	// AuditTimeout bounds a full audit; 0 sets no bound.
 	AuditTimeout time.Duration
-	// MaxDeductions bounds the purchases that are served at a time; 0 sets no
-	// bound.
+	// MaxDeductions bounds the purchases that are served at a time, of which one item
+	// has at most half; 0 sets no bound.
 	MaxDeductions int
 	// Buyers verifies who buys; nil: the field user_id tells.
 	Buyers buyer.Source

@@ -10,8 +10,9 @@ type Observer interface {
 	// no such route; so the number of routes is bounded.
 	Began(listener string)
 	Ended(listener, route string, status int)
-	// Shed is called for a purchase that found all places taken.
-	Shed()
+	// Shed is called for a purchase that found no place: the replica, its item or its
+	// strategy has as many as it may have. full is "replica", "item" or "strategy".
+	Shed(full string)
 	// RateLimited is called for a request that came too soon after others of the
 	// same, "user" or "address", or, by "token", from an address that has sent too
 	// many wrong tokens.
@@ -33,7 +34,7 @@ type unobserved struct{}
 
 func (unobserved) Began(string)              {}
 func (unobserved) Ended(string, string, int) {}
-func (unobserved) Shed()                     {}
+func (unobserved) Shed(string)               {}
 func (unobserved) RateLimited(string)        {}
 func (unobserved) Panicked()                 {}
 

@@ -29,7 +29,8 @@ type Metrics struct {
 
 	requests, rateLimited *prometheus.CounterVec
 	inFlight              *prometheus.GaugeVec
-	shed, panics          prometheus.Counter
+	shed                  *prometheus.CounterVec
+	panics                prometheus.Counter
 	logged                *prometheus.CounterVec
 
 	written, putAside, repaired prometheus.Counter
