@@ -18,21 +18,21 @@ const (
 )
 
 func secretsCommand() *cobra.Command {
-	mode := ownerReads
 	cmd := &cobra.Command{
 		Use:   "secrets FILE[=PREFIX]...",
 		Short: "Write a random secret into each file that does not exist yet",
 		Long: "Write a random secret, after its prefix, into each file that does not exist yet. A file that exists keeps\n" +
 			"its content, so that this may be run at every start.",
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError{errors.New("name the files: stockd secrets FILE[=PREFIX]...")}
+				return usageError{errors.New("name the files: stockd secrets FILE[=PREFIX]")}
 			}
 			return nil
 		},
 	}
 	worldReadable := cmd.Flags().Bool("world-readable", false, "let every user read the files (mode 0444), where the folder keeps others out; only their owner may otherwise (0400)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		mode := ownerReads
 		if *worldReadable {
 			mode = everyoneReads
 		}

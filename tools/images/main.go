@@ -43,7 +43,7 @@ func main() {
 func run(path string, tags bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	content, err := os.ReadFile(path) //nolint:gosec // the caller names the file
+	content, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
