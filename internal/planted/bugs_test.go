@@ -196,6 +196,21 @@ func defects() []defect {
 			pkg: "./internal/handler", test: "TestTheAddressOfAClientIsWhatTheProxiesAppended",
 		},
 		{
+			name: "one item takes all places",
+			file: "internal/handler/places.go", old: "case left <= 0:", new: "case left <= -p.most:",
+			pkg: "./internal/handler", test: "TestNoItemTakesAllPlaces",
+		},
+		{
+			name: "one item uses all connections",
+			file: "internal/repo/shares.go", old: "return of.taken < shareOfFree*(s.most-s.taken)", new: "return s.taken < s.most && of != nil",
+			pkg: "./internal/repo", test: "TestAnItemUsesNotAllConnections",
+		},
+		{
+			name: "a strategy is sold through whose backend is not configured",
+			file: "internal/service/mode.go", old: "if s.unconfigured != nil {", new: "if s.unconfigured != nil && m.Strategy == \"\" {",
+			pkg: "./internal/handler", test: "TestAStrategyWithoutItsBackendIsRefused",
+		},
+		{
 			name: "every wrong field is named",
 			file: "internal/handler/form.go", old: "if len(f.errs) == mostErrors {", new: "if len(f.errs) < 0 {",
 			pkg: "./internal/handler", test: "TestAProblemNamesAtMostTenFields",
