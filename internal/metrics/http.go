@@ -12,6 +12,12 @@ func (m *Metrics) http() {
 	m.shed = m.counter("stockd_http_requests_shed_total", "Purchases that were refused at once because http.max_deductions were being served.")
 	m.rateLimited = m.counters("stockd_http_requests_rate_limited_total", "Requests that were refused because they came too often.", "by")
 	m.panics = m.counter("stockd_panics_total", "Panics that were caught, in requests and in what works for many.")
+	m.connections = m.counters("stockd_connections_rejected_total",
+		"Connections that were reset because http.max_connections were open, or more came than http.connection_rate.", "listener", "by")
+	for _, by := range []string{"connections", "rate"} {
+		m.connections.WithLabelValues("public", by)
+		m.connections.WithLabelValues("admin", by)
+	}
 	m.rateLimited.WithLabelValues("user")
 	m.rateLimited.WithLabelValues("address")
 	m.rateLimited.WithLabelValues("token")
@@ -47,6 +53,12 @@ func (m *Metrics) Shed() { m.shed.Inc() }
 
 // RateLimited counts a request that came too soon.
 func (m *Metrics) RateLimited(by string) { m.rateLimited.WithLabelValues(by).Inc() }
+
+// ConnectionRejected counts a connection to a listener beyond the limit of "connections" or
+// of their "rate".
+func (m *Metrics) ConnectionRejected(listener, by string) {
+	m.connections.WithLabelValues(listener, by).Inc()
+}
 
 // Panicked counts a panic in a request.
 func (m *Metrics) Panicked() { m.panics.Inc() }
