@@ -111,14 +111,14 @@ func TestAWeakTokenIsRefusedWhereOneIsRequired(t *testing.T) {
 		tokens = append(tokens, strings.TrimSpace(string(shipped)))
 	}
 	for _, token := range tokens {
-		status, _, errOut := stockd(t, slices.Concat([]string{"serve", "--config", production, "--admin-token=" + token}, database)...)
+		status, _, errOut := stockd(t, slices.Concat([]string{"config", "--config", production, "--admin-token=" + token}, database)...)
 		if status != exitUsage || !containsAll(errOut, "admin.token", "must") || strings.Contains(errOut, token) {
 			t.Errorf("%s ends with status %d, %q; want %d and a rule", token, status, errOut, exitUsage)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "tokens")
 	overwrite(t, file, "alice 0123456789abcdef-alice\nbob aaaaaaaaaaaaaaaa\n")
-	status, _, errOut := stockd(t, slices.Concat([]string{"serve", "--config", production, "--admin-tokens-file=" + file}, database)...)
+	status, _, errOut := stockd(t, slices.Concat([]string{"config", "--config", production, "--admin-tokens-file=" + file}, database)...)
 	if status != exitUsage || !containsAll(errOut, "admin.tokens_file", file+":2", "different characters") {
 		t.Errorf("a weak token in a file ends with status %d, %q", status, errOut)
 	}
@@ -134,7 +134,7 @@ func TestRisksAreInTheLogFromTheStart(t *testing.T) {
 	}
 	database := []string{"--database-driver=sqlite", "--database-dsn=" + filepath.Join(t.TempDir(), "s.db"), "--admin-token=" + ownersToken}
 	for _, every := range []string{"0.0.0.0/0", "::/0"} {
-		status, _, errOut := stockd(t, slices.Concat([]string{"serve", "--config", production, "--http-trusted-proxies=10.0.0.0/8," + every}, database)...)
+		status, _, errOut := stockd(t, slices.Concat([]string{"config", "--config", production, "--http-trusted-proxies=10.0.0.0/8," + every}, database)...)
 		if status != exitUsage || !containsAll(errOut, "http.trusted_proxies", every) {
 			t.Errorf("where a token is required %s ends with status %d, %q", every, status, errOut)
 		}

@@ -114,7 +114,7 @@ func serveWith(ctx context.Context, c config.Config, heard observation, open *cl
 		log.InfoContext(ctx, "requests may not choose a strategy", "deduct.choose", c.Deduct.Choose, "http.listen", c.HTTP.Listen)
 	}
 	open.add("requests", func() error { return nil }) // listen ends them
-	return listen(ctx, c, log, options)
+	return listen(ctx, c, log, options, heard.metrics.ConnectionRejected)
 }
 
 func quietly(stop func()) func() error {
@@ -271,7 +271,7 @@ func bringUpToDate(ctx context.Context, c config.Config, store *repo.Store, log 
 
 // listen serves buyers and the owner until ctx ends. Nobody is served before both
 // can be: a replica that ends at once would cut them off.
-func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Options) error {
+func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Options, rejected func(listener, by string)) error {
 	public, err := openListener(ctx, "public", c.HTTP.Listen)
 	if err != nil {
 		return err
@@ -279,7 +279,7 @@ func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Op
 	group, ctx := errgroup.WithContext(ctx)
 	if !c.Admin.Tokens().Any() {
 		log.WarnContext(ctx, "admin API off: no items can be created", "missing", "admin.token, admin.token_file or admin.tokens_file")
-		serveOn(ctx, group, c, log, "public", public, handler.Public(o))
+		serveOn(ctx, group, c, log, "public", public, handler.Public(o), rejected)
 		return group.Wait()
 	}
 	admin, tokens, err := openAdmin(ctx, c.Admin)
@@ -287,8 +287,8 @@ func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Op
 		return errors.Join(err, public.Close())
 	}
 	defer keep(ctx, func(ctx context.Context) { tokens.Keep(ctx, log) })()
-	serveOn(ctx, group, c, log, "public", public, handler.Public(o))
-	serveOn(ctx, group, c, log, "admin", admin, handler.Admin(o, tokens))
+	serveOn(ctx, group, c, log, "public", public, handler.Public(o), rejected)
+	serveOn(ctx, group, c, log, "admin", admin, handler.Admin(o, tokens), rejected)
 	return group.Wait()
 }
 
@@ -301,7 +301,8 @@ func openListener(ctx context.Context, name, address string) (net.Listener, erro
 }
 
 // serveOn serves one listener in the group. When ctx ends it is drained.
-func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *slog.Logger, name string, listener net.Listener, h http.Handler) {
+func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *slog.Logger, name string, listener net.Listener, h http.Handler,
+	rejected func(listener, by string)) {
 	requests, cancelRequests := context.WithCancelCause(context.WithoutCancel(ctx))
 	server := &http.Server{
 		Handler:           h,
@@ -315,6 +316,7 @@ func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *s
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	stopped := newDrainer(c.HTTP, server, listener, cancelRequests)
+	stopped.listener = newCappedListener(listener, c.HTTP, stopped.open.Load, func(by string) { rejected(name, by) })
 	log.InfoContext(ctx, "listening", "for", name, "address", listener.Addr().String(), "replica", c.Replica)
 	group.Go(func() error {
 		if err := stopped.serve(); err != nil {

@@ -72,6 +72,8 @@ func (l *Loaded) http() error {
 		l.proxies(),
 		between(l, "http.max_body", l.HTTP.MaxBody, 1<<10, 1<<20),
 		between(l, "http.max_deductions", l.HTTP.MaxDeductions, 1, 1_000_000),
+		between(l, "http.max_connections", l.HTTP.MaxConnections, 0, 1_000_000),
+		between(l, "http.connection_rate", l.HTTP.ConnectionRate, 0, 1_000_000),
 		atLeast(l, "http.header_timeout", l.HTTP.HeaderTimeout, shortest),
 		atLeast(l, "http.read_timeout", l.HTTP.ReadTimeout, shortest),
 		atLeast(l, "http.write_timeout", l.HTTP.WriteTimeout, shortest),

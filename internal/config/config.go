@@ -38,6 +38,8 @@ type HTTP struct {
 	TrustedProxies []string      `key:"trusted_proxies" doc:"addresses and networks such as 10.0.0.0/8 whose X-Forwarded-For is believed, with commas between them; nobody's where it is empty"`
 	MaxBody        int           `key:"max_body" default:"16384" doc:"largest body of a request, in bytes, 1024 to 1048576"`
 	MaxDeductions  int           `key:"max_deductions" default:"8192" doc:"most purchases that are served at a time, 1 to 1000000, of which one item has at most half; then the answer is busy at once"`
+	MaxConnections int           `key:"max_connections" default:"16384" doc:"most connections of a listener that are open, up to 1000000; one more is reset at once; 0 sets no limit"`
+	ConnectionRate int           `key:"connection_rate" default:"0" doc:"new connections a second to a listener, as many of them at once, up to 1000000; one more is reset at once; 0 sets no limit"`
 	HeaderTimeout  time.Duration `key:"header_timeout" default:"5s" doc:"how long a client may take to send the header of a request, at least 100ms; never more than http.read_timeout"`
 	ReadTimeout    time.Duration `key:"read_timeout" default:"5s" doc:"how long a client may take to send a request, at least 100ms"`
 	WriteTimeout   time.Duration `key:"write_timeout" default:"5s" doc:"how long a client may take to receive an answer, at least 100ms"`

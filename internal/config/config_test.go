@@ -116,6 +116,8 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		{name: "a lab that is not on", args: []string{"--lab-history=h.jsonl", "--lab-reaper=false"}, env: map[string]string{"STOCKD_LAB_CLOCK_OFFSET": "1s"}, want: []string{"--lab-history", "--lab-reaper", "STOCKD_LAB_CLOCK_OFFSET", "lab.enabled"}},
 		{name: "a proxy by its name", args: []string{"--http-trusted-proxies=10.0.0.0/8, balancer"}, want: []string{"--http-trusted-proxies", "http.trusted_proxies", `"balancer"`}},
 		{name: "no purchase at all", args: []string{"--http-max-deductions=0"}, want: []string{"--http-max-deductions", "1 to 1000000"}},
+		{name: "connections below zero", args: []string{"--http-max-connections=-1"}, want: []string{"--http-max-connections", "0 to 1000000"}},
+		{name: "a rate of connections below zero", args: []string{"--http-connection-rate=-1"}, want: []string{"--http-connection-rate", "0 to 1000000"}},
 		{name: "a header for ever", args: []string{"--http-header-timeout=0s"}, want: []string{"--http-header-timeout", "at least 100ms"}},
 		{name: "an answer for ever", args: []string{"--http-write-timeout=0s"}, want: []string{"--http-write-timeout", "at least 100ms"}},
 		{name: "a rate below zero", file: "limit:\n  user_rate: -1\n", want: []string{"stockd.yaml:2", "limit.user_rate", "0.001 to 1000000", "not -1"}},

@@ -15,6 +15,12 @@ func (m *Metrics) http() {
 	for _, full := range []string{"replica", "item", "strategy"} {
 		m.shed.WithLabelValues(full)
 	}
+	m.connections = m.counters("stockd_connections_rejected_total",
+		"Connections that were reset because http.max_connections were open, or more came than http.connection_rate.", "listener", "by")
+	for _, by := range []string{"connections", "rate"} {
+		m.connections.WithLabelValues("public", by)
+		m.connections.WithLabelValues("admin", by)
+	}
 	m.rateLimited.WithLabelValues("user")
 	m.rateLimited.WithLabelValues("address")
 	m.rateLimited.WithLabelValues("token")
@@ -50,6 +56,12 @@ func (m *Metrics) Shed(full string) { m.shed.WithLabelValues(full).Inc() }
 
 // RateLimited counts a request that came too soon.
 func (m *Metrics) RateLimited(by string) { m.rateLimited.WithLabelValues(by).Inc() }
+
+// ConnectionRejected counts a connection to a listener beyond the limit of "connections" or
+// of their "rate".
+func (m *Metrics) ConnectionRejected(listener, by string) {
+	m.connections.WithLabelValues(listener, by).Inc()
+}
 
 // Panicked counts a panic in a request.
 func (m *Metrics) Panicked() { m.panics.Inc() }

@@ -28,6 +28,7 @@ type Metrics struct {
 	lockLost, lockInVain, fenced *prometheus.CounterVec
 
 	requests, rateLimited *prometheus.CounterVec
+	connections           *prometheus.CounterVec
 	inFlight              *prometheus.GaugeVec
 	shed                  *prometheus.CounterVec
 	panics                prometheus.Counter
