@@ -16,7 +16,7 @@ const sweepPage = 500
 // counts those names. over picks them of some names; a name that is in use all the same
 // loses nothing but its place in the tables: a row that is held stays, and a token never
 // goes back, because the floor of all tokens is lifted above each one that is deleted (see
-// nextTokenMySQL). Any number of replicas may sweep at once.
+// countUpMySQL). Any number of replicas may sweep at once.
 func (t *Tokens) Sweep(ctx context.Context, over func(ctx context.Context, names []string) ([]string, error)) (swept int, err error) {
 	for last := ""; ; {
 		names, err := t.names(ctx, last)
@@ -70,7 +70,7 @@ func (t *Tokens) names(ctx context.Context, last string) (names []string, err er
 
 // The statements of a sweep; {names} are the parameters for the names.
 const (
-	highestToken   = `SELECT COALESCE(MAX(token), 0) FROM lock_token WHERE lock_name IN ({names}){lock}`
+	highestCount   = `SELECT COALESCE(MAX(token), 0) FROM lock_token WHERE lock_name IN ({names}){lock}`
 	highestVersion = `SELECT COALESCE(MAX(version), 0) FROM distribute_lock WHERE lock_name IN ({names}){lock}`
 
 	setFloorMySQL  = `UPDATE lock_token SET token = ? WHERE lock_name = ''`
@@ -110,7 +110,7 @@ func (t *Tokens) lift(ctx context.Context, tx sqlRunner, marks string, args []an
 		return err
 	}
 	highest := floor
-	for _, statement := range []string{highestToken, highestVersion} {
+	for _, statement := range []string{highestCount, highestVersion} {
 		var found uint64
 		if err := t.pool.query(ctx, tx, strings.ReplaceAll(statement, "{names}", marks), args, &found); err != nil {
 			return err

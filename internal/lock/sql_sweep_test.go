@@ -147,7 +147,7 @@ func fillTokens(t *testing.T, pool *sql.DB, names int) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() //nolint:errcheck // harmless after the commit
+	defer tx.Rollback() // harmless after the commit
 	for i := range names {
 		if _, err := tx.ExecContext(t.Context(), `INSERT INTO lock_token (lock_name, token) VALUES (?, ?)`, fmt.Sprintf("goods/%04d", i), i+1); err != nil {
 			return err

@@ -68,17 +68,17 @@ func (t *Tokens) issue(ctx context.Context, name string, run func(func(context.C
 //
 // LAST_INSERT_ID(x) brings x back with the answer.
 const (
-	nextTokenMySQL = `UPDATE lock_token SET token = LAST_INSERT_ID(token + 1) WHERE lock_name = ?`
+	countUpMySQL = `UPDATE lock_token SET token = LAST_INSERT_ID(token + 1) WHERE lock_name = ?`
 
 	holdFloorMySQL = `INSERT INTO lock_token (lock_name, token) VALUES ('', LAST_INSERT_ID(0))
 		ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(token)`
 
-	firstTokenMySQL = `INSERT INTO lock_token (lock_name, token) VALUES (?, LAST_INSERT_ID(?))
+	countFirstMySQL = `INSERT INTO lock_token (lock_name, token) VALUES (?, LAST_INSERT_ID(?))
 		ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(token + 1)`
 
 	readFloorSQLite = `SELECT COALESCE((SELECT token FROM lock_token WHERE lock_name = ''), 0)`
 
-	nextTokenSQLite = `INSERT INTO lock_token (lock_name, token) VALUES (?, 1 + (` + readFloorSQLite + `))
+	countUpSQLite = `INSERT INTO lock_token (lock_name, token) VALUES (?, 1 + (` + readFloorSQLite + `))
 		ON CONFLICT (lock_name) DO UPDATE SET token = token + 1 RETURNING token`
 )
 
@@ -86,10 +86,10 @@ const (
 // transaction is committed, and no other caller is issued one before.
 func (t *Tokens) next(ctx context.Context, on sqlRunner, name string) (token uint64, err error) {
 	if t.pool.dialect != string(MySQL) {
-		err = t.pool.query(ctx, on, nextTokenSQLite, []any{name}, &token)
+		err = t.pool.query(ctx, on, countUpSQLite, []any{name}, &token)
 		return token, err
 	}
-	result, err := on.ExecContext(ctx, nextTokenMySQL, name)
+	result, err := on.ExecContext(ctx, countUpMySQL, name)
 	if err != nil {
 		return 0, err
 	}
@@ -109,7 +109,7 @@ func (t *Tokens) first(ctx context.Context, tx sqlRunner, name string) (uint64, 
 	if err != nil {
 		return 0, err
 	}
-	return insertID(tx.ExecContext(ctx, firstTokenMySQL, name, floor+1))
+	return insertID(tx.ExecContext(ctx, countFirstMySQL, name, floor+1))
 }
 
 // holdFloor reads the floor of all tokens, and keeps it until the transaction ends.
