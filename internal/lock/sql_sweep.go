@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 
@@ -82,25 +81,31 @@ const (
 )
 
 // clear lifts the floor to the highest token of the names, and deletes their rows. A row
-// that a transaction holds is waited for, for a slice.
+// that a transaction holds is waited for, for a slice. It is cut off with ctx: the next
+// sweep does what it did not.
 func (t *Tokens) clear(ctx context.Context, names []string) error {
 	args := make([]any, len(names))
 	for i, name := range names {
 		args[i] = name
 	}
 	marks := strings.Repeat(", ?", len(names))[2:]
-	return t.pool.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		return inTx(ctx, conn, func(tx sqlRunner) error {
-			if err := t.lift(ctx, tx, marks, args); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, sqlAnswer)
+	defer cancel()
+	conn, err := t.pool.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // it goes back to the pool
+	return inTx(ctx, conn, func(tx sqlRunner) error {
+		if err := t.lift(ctx, tx, marks, args); err != nil {
+			return err
+		}
+		for _, statement := range []string{clearTokens, clearLocks, clearRecords} {
+			if _, err := t.pool.exec(ctx, tx, strings.ReplaceAll(statement, "{names}", marks), args...); err != nil {
 				return err
 			}
-			for _, statement := range []string{clearTokens, clearLocks, clearRecords} {
-				if _, err := t.pool.exec(ctx, tx, strings.ReplaceAll(statement, "{names}", marks), args...); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		}
+		return nil
 	})
 }
 
