@@ -103,13 +103,24 @@ func TestAClaimThatIsWrong(t *testing.T) {
 		value  any
 		reason string
 	}{
-		{"exp", nil, "no exp"}, {"exp", in(-time.Minute), "has expired"}, {"exp", "soon", "cannot be read"},
+		{"exp", nil, "no exp"},
+		{"exp", in(-time.Minute), "has expired"},
+		{"exp", "soon", "cannot be read"},
 		{"nbf", in(time.Minute), "not valid yet"},
-		{"aud", nil, "another audience"}, {"aud", "shopping", "another audience"}, {"aud", []string{"a", "b"}, "another audience"},
-		{"sub", nil, "sub"}, {"sub", " u-1", "begin or end with a space"}, {"sub", 7, "cannot be read"}, {"sub", "a\nb", "printable"},
+		{"aud", nil, "another audience"},
+		{"aud", "shopping", "another audience"},
+		{"aud", []string{"a", "b"}, "another audience"},
+		{"sub", nil, "sub"},
+		{"sub", " u-1", "begin or end with a space"},
+		{"sub", 7, "cannot be read"},
+		{"sub", "a\nb", "printable"},
 		{"sub", strings.Repeat("x", 65), "64 printable"},
-		{"goods_id", 0, "cannot be read"}, {"goods_id", 1.5, "cannot be read"}, {"goods_id", "x", "cannot be read"},
-		{"goods_id", "07", "cannot be read"}, {"goods_id", true, "cannot be read"}, {"goods_id", []int{7}, "cannot be read"},
+		{"goods_id", 0, "cannot be read"},
+		{"goods_id", 1.5, "cannot be read"},
+		{"goods_id", "x", "cannot be read"},
+		{"goods_id", "07", "cannot be read"},
+		{"goods_id", true, "cannot be read"},
+		{"goods_id", []int{7}, "cannot be read"},
 	} {
 		claims := good()
 		if claims[c.claim] = c.value; c.value == nil {

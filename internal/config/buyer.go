@@ -19,22 +19,32 @@ const minSecret = 32
 // whoever sets them believes that buyers are verified.
 func (l *Loaded) buyer() error {
 	b := l.Buyer
-	hasSecret, hasKeys := b.Secret != "", b.JWKSFile != ""
 	if err := l.oneOf("buyer.from", b.From, BuyerFromRequest, BuyerFromHeader, BuyerFromToken); err != nil {
 		return err
 	}
+	hasKeys := b.Secret != "" || b.JWKSFile != ""
 	switch {
+	case b.From == BuyerFromToken:
+		return l.buyerKeys()
+	case hasKeys || b.Audience != "":
+		return l.wrong("buyer.from", "is %s, and keys of tokens or buyer.audience are set: they are for token", b.From)
 	case b.From == BuyerFromHeader && len(l.HTTP.TrustedProxies) == 0:
 		return l.wrong("buyer.from", "is header, and http.trusted_proxies is empty: no peer would be believed")
 	case b.From == BuyerFromHeader && !isHeaderName(b.Header):
 		return l.wrong("buyer.header", "must be the name of a header, such as X-Stockd-Buyer, not %q", b.Header)
-	case b.From == BuyerFromToken && !hasSecret && !hasKeys:
+	}
+	return nil
+}
+
+// buyerKeys wants the keys of tokens from one place.
+func (l *Loaded) buyerKeys() error {
+	b := l.Buyer
+	switch {
+	case b.Secret == "" && b.JWKSFile == "":
 		return l.wrong("buyer.from", "is token, and none of buyer.jwks_file, buyer.secret and buyer.secret_file is set; buyer.from may also be header, or request where clients are believed")
-	case b.From != BuyerFromToken && (hasSecret || hasKeys || b.Audience != ""):
-		return l.wrong("buyer.from", "is %s, and keys of tokens or buyer.audience are set: they are for token", b.From)
-	case hasSecret && hasKeys:
+	case b.Secret != "" && b.JWKSFile != "":
 		return l.wrong("buyer.jwks_file", "and buyer.secret are both set (%s)", l.Source("buyer.secret"))
-	case hasSecret && len(b.Secret) < minSecret:
+	case b.Secret != "" && len(b.Secret) < minSecret:
 		return l.wrong("buyer.secret", "must have at least %d bytes, not %d", minSecret, len(b.Secret))
 	}
 	return nil

@@ -20,7 +20,7 @@ type call struct {
 	method, url string
 	token       string // of the admin or of a buyer, or empty
 	more        http.Header
-	body        any    // nil: there is none
+	body        any // nil: there is none
 	requestID   string
 	into        any // nil: the answer does not matter
 	header      func(http.Header)
