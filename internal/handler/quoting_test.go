@@ -73,11 +73,11 @@ func TestAProblemIsShortWhateverIsSent(t *testing.T) {
 
 // everyField is a form with the same text in every field of a purchase.
 func everyField(text string) string {
-	var form []string
+	var form strings.Builder
 	for _, name := range []string{"strategy", "group", "fence", "goods_id", "quantity", "user_id", "durable", text} {
-		form = append(form, name+"="+text)
+		form.WriteString(name + "=" + text + "&")
 	}
-	return strings.Join(form, "&")
+	return form.String()
 }
 
 func (a api) ownerRequest(t *testing.T, method, path string) *http.Request {

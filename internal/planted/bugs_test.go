@@ -72,7 +72,7 @@ func defects() []defect {
 		},
 		{
 			name: "a victim is run again with what it had read",
-			file: "internal/service/strategy/parts.go", old: "sellIn(work, store.InTxOnce,", new: "sellIn(work, store.InTx,",
+			file: "internal/service/strategy/parts.go", old: "sellIn(work, goodsID, store.InTxOnce,", new: "sellIn(work, goodsID, store.InTx,",
 			pkg: "./internal/service/strategy", test: "TestAVictimOfAConflictIsDecidedAnew/mariadb/mutex", needs: "mariadb",
 		},
 		{
