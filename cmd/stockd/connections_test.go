@@ -57,7 +57,7 @@ func (r replica) rejections(t *testing.T, by string) int {
 func TestConnectionsAreCapped(t *testing.T) {
 	const limit = 20
 	r := startReplica(t, fmt.Sprintf("--http-max-connections=%d", limit))
-	var open []net.Conn
+	open := make([]net.Conn, 0, limit)
 	for i := range limit {
 		conn, served := r.greets(t)
 		if !served {

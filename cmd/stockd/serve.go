@@ -302,7 +302,8 @@ func openListener(ctx context.Context, name, address string) (net.Listener, erro
 
 // serveOn serves one listener in the group. When ctx ends it is drained.
 func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *slog.Logger, name string, listener net.Listener, h http.Handler,
-	rejected func(listener, by string)) {
+	rejected func(listener, by string),
+) {
 	requests, cancelRequests := context.WithCancelCause(context.WithoutCancel(ctx))
 	server := &http.Server{
 		Handler:           h,

@@ -136,13 +136,11 @@ func Usable(token string, strict bool) error {
 }
 
 func stat(o Options) []os.FileInfo {
-	var infos []os.FileInfo
-	for _, path := range []string{o.TokenFile, o.TokensFile} {
-		info, err := os.Stat(path)
-		if err != nil {
-			info = nil // read reports it
+	infos := make([]os.FileInfo, 2)
+	for i, path := range []string{o.TokenFile, o.TokensFile} {
+		if info, err := os.Stat(path); err == nil { // otherwise read reports it
+			infos[i] = info
 		}
-		infos = append(infos, info)
 	}
 	return infos
 }

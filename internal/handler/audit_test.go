@@ -78,7 +78,7 @@ func TestEveryAdminWriteIsInTheAuditLog(t *testing.T) {
 		}
 		l := lines[0]
 		if l.Message != "admin write" || l.Token != "owner" || l.Client != "127.0.0.1" || l.Method != c.method || l.Route != c.route || l.Path != c.path ||
-			l.Status != c.status || l.RequestID != got.header.Get("X-Request-Id") || strings.TrimPrefix(l.Problem, handler.TypePrefix) != c.problem {
+			l.Status != c.status || l.RequestID != got.header.Get("X-Request-ID") || strings.TrimPrefix(l.Problem, handler.TypePrefix) != c.problem {
 			t.Errorf("%s %s is logged as %s", c.method, c.path, &log)
 		}
 		asked := make(map[string]any, len(l.Asked))

@@ -81,7 +81,7 @@ func TestWithoutATokenEveryPathIsTheSame(t *testing.T) {
 				"/", "/goods", "/goods/", "/goods/1", "/goods/1/restock", "/strategies", "/strategies/naive", "/orders", "/metrics", "/readyz",
 				"/debug/pprof/", "/debug/pprof/heap", "/lab/faults", "/nowhere", "//goods", "/goods/..", "/goods/../healthz", "/healthz/", "/Healthz",
 			} {
-				got := sendRaw(admin, method, path, func(r *http.Request) { r.Header.Set("X-Request-Id", "the-same") })
+				got := sendRaw(admin, method, path, func(r *http.Request) { r.Header.Set("X-Request-ID", "the-same") })
 				answer := fmt.Sprint(got.Code, got.Header(), got.Body)
 				if first == "" {
 					first = answer

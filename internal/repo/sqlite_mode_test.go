@@ -15,7 +15,7 @@ func TestTheFilesOfSQLiteArePrivate(t *testing.T) {
 	if err := os.WriteFile(shared, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(shared, 0o640); err != nil { //nolint:gosec // a group that its owner wants to read it
+	if err := os.Chmod(shared, 0o640); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]os.FileMode{private: 0o600, shared: 0o640} {

@@ -46,7 +46,7 @@ func (p *pinged) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 func TestPingsAreShared(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	locks, counted := lab.Locks(t, d, lock.Redis), &pinged{takes: 50 * time.Millisecond}
-	locks.Clients.Redis.AddHook(counted)
+	locks.Redis.AddHook(counted)
 	c := service.NewCatalogue(strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
@@ -82,7 +82,7 @@ func TestPingsAreShared(t *testing.T) {
 func TestACallerThatLeavesDoesNotEndTheOthersPing(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	locks, slow := lab.Locks(t, d, lock.Redis), &pinged{takes: 300 * time.Millisecond}
-	locks.Clients.Redis.AddHook(slow)
+	locks.Redis.AddHook(slow)
 	c := service.NewCatalogue(strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
