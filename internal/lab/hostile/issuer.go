@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"time"
 )
 
@@ -21,6 +22,24 @@ func (i issuer) token(user string) string {
 	return sign(`{"alg":"HS256","typ":"JWT"}`, claims, i.secret)
 }
 
+// client sends what another one does, with the token of a buyer.
+func (i issuer) client(other *http.Client, user string) *http.Client {
+	return &http.Client{Transport: authorized{other.Transport, i.token(user)}}
+}
+
+type authorized struct {
+	http.RoundTripper
+
+	token string
+}
+
+// RoundTrip sends a copy of the request.
+func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+a.token)
+	return a.RoundTripper.RoundTrip(r)
+}
+
 // sign is a JWT of a header and claims, by HS256 whatever the header says.
 func sign(header, claims, secret string) string {
 	encode := base64.RawURLEncoding.EncodeToString
@@ -33,7 +52,7 @@ func sign(header, claims, secret string) string {
 // env has a replica verify the tokens.
 func (i issuer) env() []string {
 	if i.secret == "" {
-		return nil
+		return []string{"STOCKD_BUYER_FROM=request"}
 	}
 	return []string{"STOCKD_BUYER_FROM=token", "STOCKD_BUYER_SECRET=" + i.secret}
 }
