@@ -1,6 +1,6 @@
 GOLANGCI = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: build test prove prove-parts fuzz bench lint vuln demo FORCE
+.PHONY: build test prove prove-parts fuzz bench lint vuln images demo FORCE
 
 build: ## one binary: bin/stockd
 	go build -o bin/stockd ./cmd/stockd
@@ -35,4 +35,7 @@ lint:
 	$(GOLANGCI) run ./...
 
 vuln: ## known vulnerabilities in what is called, where their database can be reached
-	go run ./tools/vuln
+	go run ./tools/vuln $(VULNFLAGS)
+
+images: ## asks the registries for the digests of all images, and writes them down
+	go run ./tools/images

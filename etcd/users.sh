@@ -8,8 +8,8 @@
 #   users.sh http://etcd:2379
 set -eu
 etcd=$1
-root=$(cat /run/secrets/etcd_root_password)
-stockd=$(cat /run/secrets/etcd_password)
+root=$(cat /run/secrets/etcd-root/password)
+stockd=$(cat /run/secrets/etcd/password)
 
 # The passwords come by standard input: no list of processes has them.
 ask() { # ask PATH JSON

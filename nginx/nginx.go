@@ -10,19 +10,24 @@ import (
 	"strings"
 )
 
-// site is the part that a deployment has in conf.d, main the rest.
+// problems and site are what a deployment has in conf.d, main the rest.
 var (
+	//go:embed templates/problems.conf.template
+	problems string
 	//go:embed templates/stockd.conf.template
 	site string
 	//go:embed local.conf.template
 	main string
 )
 
-// Limits bound what one address may ask, and learn; 0 is more than anybody asks.
+// Limits bound what clients may ask, and learn; 0 is more than any client asks.
 type Limits struct {
-	// Rate is requests a second, Burst how many may come before their time, and
-	// Connections how many may be served at once, up to 65535.
-	Rate, Burst, Connections int
+	// Of one address: Rate is requests a second, Burst how many may come before their
+	// time, Connections how many are served at once, up to 65535, and ConnectionRate
+	// new connections a second.
+	Rate, Burst, Connections, ConnectionRate int
+	// The same of all addresses together.
+	AllConnections, AllConnectionRate int
 	// HideUpstream keeps the addresses of the replicas from clients.
 	HideUpstream bool
 }
@@ -55,8 +60,12 @@ func Local(folder, listen string, replicas []string, limits Limits) string {
 		"STOCKD_ADDRESS_RATE":        strconv.Itoa(cmp.Or(limits.Rate, plenty)),
 		"STOCKD_ADDRESS_BURST":       strconv.Itoa(cmp.Or(limits.Burst, plenty)),
 		"STOCKD_ADDRESS_CONNECTIONS": strconv.Itoa(cmp.Or(limits.Connections, 65535)),
+		"STOCKD_CONNECTIONS":         strconv.Itoa(cmp.Or(limits.AllConnections, 65535)),
+
+		"STOCKD_ADDRESS_CONNECTION_RATE": strconv.Itoa(cmp.Or(limits.ConnectionRate, plenty)),
+		"STOCKD_CONNECTION_RATE":         strconv.Itoa(cmp.Or(limits.AllConnectionRate, plenty)),
 	}
-	values["STOCKD_SITE"] = fill(site, values)
+	values["STOCKD_SITE"] = fill(problems+site, values)
 	return fill(main, values)
 }
 

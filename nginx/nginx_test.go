@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -317,7 +318,7 @@ func TestAnswersOfNginxNameTheRequest(t *testing.T) {
 	asked := func() string { return "" }
 	large := strings.Repeat("x", 17<<10)
 	public := start(t, nginx.Limits{}, abort)
-	for listener, address := range map[string]string{"public": public, "admin": startAdmin(t, abort)} {
+	for listener, address := range map[string]string{"public": public, "admin": startAdmin(t, 1000, abort)} {
 		t.Run(listener, func(t *testing.T) {
 			assertNamed(t, address, http.StatusServiceUnavailable, http.MethodGet, "", read)
 			assertNamed(t, address, http.StatusServiceUnavailable, http.MethodPost, "", read)
@@ -341,8 +342,8 @@ func TestARequestBeyondTheLimitIsNamed(t *testing.T) {
 	first.Wait()
 }
 
-// startAdmin runs the admin listener before a server.
-func startAdmin(t *testing.T, replica http.HandlerFunc) (address string) {
+// startAdmin runs the admin listener before a server, with a rate by address.
+func startAdmin(t *testing.T, rate int, replica http.HandlerFunc) (address string) {
 	t.Helper()
 	program, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
@@ -363,7 +364,28 @@ func startAdmin(t *testing.T, replica http.HandlerFunc) (address string) {
 	folder, address := t.TempDir(), ports.Address(port)
 	server := strings.TrimPrefix(backend.URL, "http://")
 	site := nginx.Local(folder, ports.Address(other), []string{server}, nginx.Limits{})
-	admin := strings.NewReplacer("${STOCKD_ADMIN_LISTEN}", address, "${STOCKD_OWNERS}", "server "+server+" max_fails=0;").Replace(string(template))
+	admin := strings.NewReplacer("${STOCKD_ADMIN_LISTEN}", address, "${STOCKD_OWNERS}", "server "+server+" max_fails=0;", "${STOCKD_ADMIN_RATE}", strconv.Itoa(rate)).Replace(string(template))
 	run(t, program, folder, site[:strings.LastIndex(site, "}")]+admin+"}", address)
 	return address
+}
+
+// This nginx authenticates no client, so that none names a buyer to a replica that trusts it.
+func TestAClientNamesNoBuyer(t *testing.T) {
+	var named []string
+	address := start(t, nginx.Limits{}, func(_ http.ResponseWriter, r *http.Request) {
+		named = append(named, r.Header.Values("X-Stockd-Buyer")...)
+	})
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/deduct", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("X-Stockd-Buyer", "u-1")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // only its status was wanted
+	if response.StatusCode != http.StatusOK || len(named) > 0 {
+		t.Errorf("answered with %s, and the replica received %q", response.Status, named)
+	}
 }

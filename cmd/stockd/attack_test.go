@@ -189,8 +189,9 @@ func TestALimitByAddressIsNotFooledByAForgedHeader(t *testing.T) {
 }
 
 func TestNobodyIsTheOwnerWithoutTheToken(t *testing.T) {
-	r := startReplica(t, "--admin-pprof=true")
-	for _, c := range []struct{ method, path string }{
+	// Each client is another one: after ten wrong tokens the next are not looked at.
+	r := startReplica(t, "--admin-pprof=true", "--http-trusted-proxies=127.0.0.1")
+	for i, c := range []struct{ method, path string }{
 		{http.MethodPost, "/goods"},
 		{http.MethodPost, "/goods/1/restock?quantity=5"},
 		{http.MethodGet, "/goods/1"},
@@ -201,7 +202,9 @@ func TestNobodyIsTheOwnerWithoutTheToken(t *testing.T) {
 		{http.MethodGet, "/debug/pprof/"},
 	} {
 		for _, token := range []string{"", "wrong", ownersToken + "x", ownersToken[:len(ownersToken)-1], strings.ToUpper(ownersToken), "' OR '1'='1"} {
-			if got := do(r.owners(t, c.method, c.path, token)); got.status != http.StatusUnauthorized || got.kind != "unauthorized" {
+			request := r.owners(t, c.method, c.path, token)
+			request.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", i))
+			if got := do(request); got.status != http.StatusUnauthorized || got.kind != "unauthorized" {
 				t.Errorf("%s %s with token %q is answered with %d %s", c.method, c.path, token, got.status, got.text)
 			}
 		}

@@ -88,3 +88,16 @@ func TestABenchSellsThroughTheItemsStrategy(t *testing.T) {
 		}
 	}
 }
+
+// Replicas that do not name themselves in answers are not counted as one.
+func TestABenchDoesNotCountConcealedReplicas(t *testing.T) {
+	r := startReplica(t, "--http-reveal=false")
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(r.Token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run, out := r.bench(t, "--requests", "100", "--admin-url", r.AdminURL, "--token-file", token)
+	if run.Replicas != 0 || !strings.Contains(out, "  ? ") {
+		t.Errorf("%d replicas are known:\n%s", run.Replicas, out)
+	}
+}

@@ -48,7 +48,7 @@ func clientBuys(t *testing.T, c client.Client) {
 		{client.Purchase{GoodsID: 404}, client.ErrUnknownGoods},
 		{client.Purchase{GoodsID: 1, Strategy: "hope"}, client.ErrUnknownStrategy},
 		{client.Purchase{GoodsID: 1, Quantity: -1}, client.ErrInvalid},
-		{client.Purchase{GoodsID: 1, RequestID: "checkout-1"}, client.ErrKeyReused},
+		{client.Purchase{GoodsID: 1, RequestID: "checkout-1", UserID: "u-1"}, client.ErrKeyReused},
 		{client.Purchase{GoodsID: 1, Strategy: "redis-lua"}, client.ErrUnavailable},
 	} {
 		_, err := c.Deduct(t.Context(), wrong.p)
@@ -70,7 +70,7 @@ func clientBuys(t *testing.T, c client.Client) {
 // clientFinds asks for the orders of clientBuys.
 func clientFinds(t *testing.T, c client.Client) {
 	t.Helper()
-	found, err := c.OrderByRequest(t.Context(), "checkout-1")
+	found, err := c.OrderOf(t.Context(), client.Purchase{RequestID: "checkout-1", UserID: "u-1"})
 	if err != nil || found.Quantity != 2 || found.Remaining != 998 || found.Durable != client.InSQL || time.Since(found.CreatedAt).Abs() > time.Minute {
 		t.Errorf("checkout-1 is %+v, %v", found, err)
 	}

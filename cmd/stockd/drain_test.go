@@ -89,19 +89,27 @@ func TestARequestThatOutlastsTheDrainIsCancelled(t *testing.T) {
 	}
 }
 
-// Who comes when all places are taken is told so at once, and who only sends
-// slowly has none.
+// A purchase that finds no place is rejected at once, and one that is only sent slowly has
+// none. A strategy that is slow takes no place from the item's own, nor from other items.
 func TestTooManyPurchasesAreShed(t *testing.T) {
-	const most = 3
-	r := startReplica(t, "--lab-enabled=true", "--http-max-deductions="+strconv.Itoa(most))
-	for range 2 * most {
+	const most = 3 // by a strategy that requests ask for: a quarter of all
+	r := startReplica(t, "--lab-enabled=true", "--http-max-deductions="+strconv.Itoa(4*most))
+	if err := r.CreateGoods(t.Context(), 2, 10); err != nil {
+		t.Fatal(err)
+	}
+	for range 8 * most {
 		defer r.send(t, "POST /deduct HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{").Close() //nolint:errcheck // it is only to be there
 	}
 	held := r.hold(t, "naive", most, time.Minute)
 	start := time.Now()
-	got := r.buy(t, "goods_id=1")
-	if got.status != http.StatusServiceUnavailable || got.kind != "busy" || got.header.Get("Retry-After") == "" {
+	got := r.buy(t, "goods_id=1&strategy=naive")
+	if got.status != http.StatusServiceUnavailable || got.kind != "busy" || got.header.Get("Retry-After") == "" || !strings.Contains(got.text, "this strategy has its share of the purchases of item 1") {
 		t.Errorf("one too many is answered with %d %s, Retry-After %q", got.status, got.text, got.header.Get("Retry-After"))
+	}
+	for _, query := range []string{"goods_id=1", "goods_id=2", "goods_id=2&strategy=naive"} {
+		if got := r.buy(t, query); got.status != http.StatusOK {
+			t.Errorf("beside it %s is answered with %d %s", query, got.status, got.text)
+		}
 	}
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("it took %s to say so", took)

@@ -73,7 +73,7 @@ func root() *cobra.Command {
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{respelt(cmd, err)} })
 	cmd.AddCommand(serveCommand(), demoCommand(), benchCommand(), migrateCommand(), configCommand(), labCommand(), nothingCommand(),
-		stockCommand(), healthcheckCommand(), versionCommand())
+		stockCommand(), secretsCommand(), healthcheckCommand(), versionCommand())
 	return cmd
 }
 

@@ -76,6 +76,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"stock", "--goods", "0"}, "--goods must be at least 1"},
 		{[]string{"stock", "--per-user=-1"}, "--per-user must be 0 to 1000000000"},
 		{[]string{"migrate"}, "up, down or status"},
+		{[]string{"secrets"}, "name the files"},
 		{[]string{"migrate", "sideways"}, `"sideways"`},
 	} {
 		status, _, errOut := stockd(t, c.args...)

@@ -32,7 +32,7 @@ func nothingCommand() *cobra.Command {
 			return err
 		}
 		group, ctx := errgroup.WithContext(ctx)
-		serveOn(ctx, group, c.Config, log, "nothing", listener, answers)
+		serveOn(ctx, group, c.Config, log, "nothing", listener, answers, func(string, string) {})
 		return group.Wait()
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/tracing"
+	"github.com/stockd/stockd/internal/trail"
 )
 
 // buildOf is what this replica says of itself.
@@ -72,12 +73,16 @@ type observation struct {
 	metrics *metrics.Metrics
 	tracing *tracing.Tracing // nil where nothing is traced
 	log     *slog.Logger
+	bounded trail.Bounded
 }
 
 func observe(ctx context.Context, c config.Config, errOut io.Writer) (observation, error) {
 	build := buildOf(c)
-	o := observation{metrics: newMetrics(c, build)}
-	o.log = slog.New(o.metrics.Log(logger(c.Log, errOut).Handler()))
+	o := observation{metrics: newMetrics(c, build), bounded: trail.Bound(logger(c.Log, errOut).Handler())}
+	o.log = slog.New(o.metrics.Log(o.bounded))
+	if o.log.Enabled(ctx, slog.LevelDebug) {
+		o.log = slog.New(o.metrics.Log(o.bounded.Handler))
+	}
 	if c.Trace.Endpoint == "" {
 		return o, nil
 	}

@@ -62,6 +62,9 @@ func (l *lines) linef(format string, args ...any) {
 }
 
 func replicas(n int) string {
+	if n == 0 {
+		return "replicas that do not name themselves"
+	}
 	if n == 1 {
 		return "1 replica"
 	}

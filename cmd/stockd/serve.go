@@ -52,6 +52,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	defer heard.bounded.Close() // also where the exit is forced
 	open := newClosing(ctx, c.HTTP)
 	open.add("traces", heard.Close)
 	return open.run(ctx, heard.log, func() (err error) {
@@ -63,6 +64,11 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 // serveWith opens the parts of a replica and serves.
 func serveWith(ctx context.Context, c config.Config, heard observation, open *closing) error {
 	log := heard.log
+	warn(ctx, c, log)
+	source, err := verifiedBuyers(c, log)
+	if err != nil {
+		return err
+	}
 	store, err := heard.openStore(ctx, c)
 	if err != nil {
 		return err
@@ -91,23 +97,24 @@ func serveWith(ctx context.Context, c config.Config, heard observation, open *cl
 	}
 	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
 	open.add("strategies", catalogue.Close)
-	if err := enforce(ctx, c, catalogue); err != nil {
+	if err := enforce(ctx, c, catalogue, log); err != nil {
 		return err
 	}
 	inventory := service.NewInventory(store, catalogue)
 	open.add("changes of items", inventory.Close)
 	open.add("background jobs", quietly(keep(ctx,
 		catalogue.KeepSwitches,
+		catalogue.KeepSweeping,
 		func(ctx context.Context) { keepTotals(ctx, inventory, log) },
 		func(ctx context.Context) { keepAuditing(ctx, c.Audit, inventory, heard.metrics, log) },
 	)))
 	heard.metrics.Watch(stateOf(ctx, c, catalogue, store, locks.Clients))
-	options.Catalogue, options.Inventory = catalogue, inventory
+	options.Catalogue, options.Inventory, options.Buyers = catalogue, inventory, source
 	if !options.Choose {
 		log.InfoContext(ctx, "requests may not choose a strategy", "deduct.choose", c.Deduct.Choose, "http.listen", c.HTTP.Listen)
 	}
 	open.add("requests", func() error { return nil }) // listen ends them
-	return listen(ctx, c, log, options)
+	return listen(ctx, c, log, options, heard.metrics.ConnectionRejected)
 }
 
 func quietly(stop func()) func() error {
@@ -119,10 +126,11 @@ func quietly(stop func()) func() error {
 
 // enforce has the catalogue refuse what the owner does not want, by the configuration
 // and by switches.
-func enforce(ctx context.Context, c config.Config, catalogue *service.Catalogue) error {
+func enforce(ctx context.Context, c config.Config, catalogue *service.Catalogue, log *slog.Logger) error {
 	if err := catalogue.Enforce(service.Policy{OnlySafe: c.Strategies.OnlySafe, Deny: c.Strategies.Deny}); err != nil {
 		return usageError{err}
 	}
+	catalogue.SetMaxQuantity(int64(c.Deduct.MaxQuantity))
 	err := catalogue.SetDefault(service.Mode{Strategy: c.Deduct.Strategy, Group: c.Deduct.Group, Fence: c.Deduct.Fence})
 	switch {
 	case errors.Is(err, service.ErrNotFenceable):
@@ -130,7 +138,13 @@ func enforce(ctx context.Context, c config.Config, catalogue *service.Catalogue)
 	case err != nil:
 		return usageError{fmt.Errorf("deduct.strategy: %w", err)}
 	}
-	return catalogue.LookAtSwitches(ctx)
+	if err := catalogue.LookAtSwitches(ctx); err != nil {
+		return err
+	}
+	for why, items := range catalogue.Unserved() {
+		log.WarnContext(ctx, "items cannot be sold by this replica", "items", items, "reason", why)
+	}
+	return nil
 }
 
 // strategyDeps are what the strategies of a replica are made of.
@@ -153,9 +167,10 @@ func handlerOptions(ctx context.Context, c config.Config, heard observation) han
 	return handler.Options{
 		Replica: c.Replica, Choose: c.MayChoose(), Reveal: c.HTTP.Reveal, MaxBody: int64(c.HTTP.MaxBody), Log: heard.log,
 		Timeout: c.Deduct.Timeout, AuditTimeout: c.Audit.Timeout,
-		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), TrustedProxies: c.HTTP.TrustedProxies,
-		Stopping: func() bool { return ctx.Err() != nil },
-		Observer: heard.metrics, Metrics: heard.metrics.Handler(), Tracer: heard.tracer(),
+		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), BuyerRequired: c.Buyer.Required, TrustedProxies: c.HTTP.TrustedProxies,
+		AdminHosts: c.Admin.HostNames(),
+		Stopping:   func() bool { return ctx.Err() != nil },
+		Observer:   heard.metrics, Metrics: heard.metrics.Handler(), Tracer: heard.tracer(),
 		Pprof: c.Admin.Pprof,
 	}
 }
@@ -256,24 +271,24 @@ func bringUpToDate(ctx context.Context, c config.Config, store *repo.Store, log 
 
 // listen serves buyers and the owner until ctx ends. Nobody is served before both
 // can be: a replica that ends at once would cut them off.
-func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Options) error {
+func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Options, rejected func(listener, by string)) error {
 	public, err := openListener(ctx, "public", c.HTTP.Listen)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	token := c.Admin.Token.Reveal()
-	if token == "" {
-		log.WarnContext(ctx, "no goods can be created: admin.token is not set, so that the owner's listener stays closed")
-		serveOn(ctx, group, c, log, "public", public, handler.Public(o))
+	if !c.Admin.Tokens().Any() {
+		log.WarnContext(ctx, "admin API off: no items can be created", "missing", "admin.token, admin.token_file or admin.tokens_file")
+		serveOn(ctx, group, c, log, "public", public, handler.Public(o), rejected)
 		return group.Wait()
 	}
-	admin, err := openListener(ctx, "admin", c.Admin.Listen)
+	admin, tokens, err := openAdmin(ctx, c.Admin)
 	if err != nil {
 		return errors.Join(err, public.Close())
 	}
-	serveOn(ctx, group, c, log, "public", public, handler.Public(o))
-	serveOn(ctx, group, c, log, "admin", admin, handler.Admin(o, token))
+	defer keep(ctx, func(ctx context.Context) { tokens.Keep(ctx, log) })()
+	serveOn(ctx, group, c, log, "public", public, handler.Public(o), rejected)
+	serveOn(ctx, group, c, log, "admin", admin, handler.Admin(o, tokens), rejected)
 	return group.Wait()
 }
 
@@ -286,7 +301,8 @@ func openListener(ctx context.Context, name, address string) (net.Listener, erro
 }
 
 // serveOn serves one listener in the group. When ctx ends it is drained.
-func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *slog.Logger, name string, listener net.Listener, h http.Handler) {
+func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *slog.Logger, name string, listener net.Listener, h http.Handler,
+	rejected func(listener, by string)) {
 	requests, cancelRequests := context.WithCancelCause(context.WithoutCancel(ctx))
 	server := &http.Server{
 		Handler:           h,
@@ -300,6 +316,7 @@ func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *s
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	stopped := newDrainer(c.HTTP, server, listener, cancelRequests)
+	stopped.listener = newCappedListener(listener, c.HTTP, stopped.open.Load, func(by string) { rejected(name, by) })
 	log.InfoContext(ctx, "listening", "for", name, "address", listener.Addr().String(), "replica", c.Replica)
 	group.Go(func() error {
 		if err := stopped.serve(); err != nil {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -82,12 +84,13 @@ func putOnSale(ctx context.Context, owner client.Client, goods, units, perUser i
 }
 
 // yours is where servers are that run already.
-type yours struct{ url, adminURL, tokenFile string }
+type yours struct{ url, adminURL, tokenFile, caFile string }
 
 // addOwner adds the flags that an owner needs.
 func (y *yours) addOwner(flags *pflag.FlagSet, adminURL string) {
 	flags.StringVar(&y.adminURL, "admin-url", adminURL, "the owner's listener of a stockd, or of a balancer before several")
 	flags.StringVar(&y.tokenFile, "token-file", "", "file that holds the owner's token")
+	flags.StringVar(&y.caFile, "ca-file", "", "PEM file of the authorities that are believed of an https:// --admin-url; those of the system where it is empty")
 }
 
 // client speaks to them.
@@ -99,7 +102,16 @@ func (y *yours) client() (client.Client, error) {
 	if err != nil {
 		return client.Client{}, fmt.Errorf("--token-file: %w", err)
 	}
-	return client.Client{
+	c := client.Client{
 		URL: strings.TrimSuffix(y.url, "/"), AdminURL: strings.TrimSuffix(y.adminURL, "/"), Token: strings.TrimSpace(string(token)),
-	}, nil
+	}
+	if y.caFile == "" {
+		return c, nil
+	}
+	encryption, err := config.TLS{Enabled: true, CAFile: y.caFile}.ClientConfig()
+	if err != nil {
+		return client.Client{}, fmt.Errorf("--ca-file: %w", err)
+	}
+	c.HTTP = &http.Client{Transport: &http.Transport{TLSClientConfig: encryption, Proxy: http.ProxyFromEnvironment}}
+	return c, nil
 }

@@ -151,6 +151,7 @@ func readLedger(t *testing.T, w *walkRun) (rows []ledgerRow) {
 		if err := found.Scan(&r.order, &r.kind, &r.request, &r.user, &r.strategy, &r.quantity, &r.remaining); err != nil {
 			t.Fatal(err)
 		}
+		r.request = stock.KeyOf(r.request)
 		rows = append(rows, r)
 	}
 	if err := found.Err(); err != nil {

@@ -12,18 +12,19 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-)
 
-// minToken is the least length of a token that is not to be guessed.
-const minToken = 16
+	"github.com/stockd/stockd/internal/admintoken"
+)
 
 // check looks at every value and at those that must fit together.
 func (l *Loaded) check() error {
 	return errors.Join(
 		l.http(),
+		l.buyer(),
 		l.limit(),
 		l.address("admin.listen", l.Admin.Listen),
 		l.token(),
+		l.adminTLS(),
 		l.oneOf("database.driver", l.Database.Driver, "sqlite", "mysql"),
 		l.dsn(),
 		l.databaseTLS(),
@@ -33,6 +34,7 @@ func (l *Loaded) check() error {
 		atLeast(l, "lock.wait", l.Lock.Wait, time.Millisecond),
 		l.reachable("lock.wait", l.Lock.Wait),
 		l.oneOf("deduct.choose", l.Deduct.Choose, chooseAuto, chooseOn, chooseOff),
+		between(l, "deduct.max_quantity", l.Deduct.MaxQuantity, 1, 1_000_000),
 		l.reachable("database.lock_wait", l.Database.LockWait),
 		between(l, "optimistic.tries", l.Optimistic.Tries, 1, 10_000),
 		atLeast(l, "optimistic.step", l.Optimistic.Step, 0),
@@ -70,6 +72,8 @@ func (l *Loaded) http() error {
 		l.proxies(),
 		between(l, "http.max_body", l.HTTP.MaxBody, 1<<10, 1<<20),
 		between(l, "http.max_deductions", l.HTTP.MaxDeductions, 1, 1_000_000),
+		between(l, "http.max_connections", l.HTTP.MaxConnections, 0, 1_000_000),
+		between(l, "http.connection_rate", l.HTTP.ConnectionRate, 0, 1_000_000),
 		atLeast(l, "http.header_timeout", l.HTTP.HeaderTimeout, shortest),
 		atLeast(l, "http.read_timeout", l.HTTP.ReadTimeout, shortest),
 		atLeast(l, "http.write_timeout", l.HTTP.WriteTimeout, shortest),
@@ -107,6 +111,10 @@ func (l *Loaded) proxies() error {
 		_, notNetwork := netip.ParsePrefix(text)
 		if _, err := netip.ParseAddr(text); err != nil && notNetwork != nil {
 			return l.wrong("http.trusted_proxies", "must be addresses or networks such as 10.0.0.0/8, not %q", text)
+		}
+		if l.Admin.Required && everyAddress(text) {
+			return l.wrong("http.trusted_proxies", "must be the balancer's addresses, not %s: every client could claim any address (admin.required: %s)",
+				text, l.Source("admin.required"))
 		}
 	}
 	return nil
@@ -324,11 +332,17 @@ func (l *Loaded) address(key, text string) error {
 }
 
 func (l *Loaded) token() error {
-	if l.Admin.Required && l.Admin.Token == "" {
-		return l.wrong("admin.required", "is set, and neither admin.token nor admin.token_file is")
+	tokens := l.Admin.Tokens()
+	if l.Admin.Required && !tokens.Any() {
+		return l.wrong("admin.required", "is set, and none of admin.token, admin.token_file and admin.tokens_file is")
 	}
-	if n := len(l.Admin.Token); n > 0 && n < minToken {
-		return l.wrong("admin.token", "must have at least %d characters, not %d", minToken, n)
+	if tokens.Token != "" {
+		if err := admintoken.Usable(tokens.Token, tokens.Strict); err != nil {
+			return l.wrong("admin.token", "%w", err)
+		}
+	}
+	if _, err := admintoken.Open(tokens); err != nil {
+		return l.wrong("admin.tokens_file", "cannot be used: %w", err)
 	}
 	return nil
 }

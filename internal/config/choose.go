@@ -1,7 +1,5 @@
 package config
 
-import "net"
-
 // The values of deduct.choose.
 const (
 	chooseAuto = "auto"
@@ -16,6 +14,5 @@ func (c Config) MayChoose() bool {
 	if c.Deduct.Choose != chooseAuto {
 		return c.Deduct.Choose == chooseOn
 	}
-	host, _, err := net.SplitHostPort(c.HTTP.Listen)
-	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
+	return onLoopback(c.HTTP.Listen)
 }

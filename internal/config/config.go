@@ -11,6 +11,7 @@ import "time"
 type Config struct {
 	Replica    string     `key:"replica" doc:"name of this replica in answers and in the ledger; the host's name where it is empty"`
 	HTTP       HTTP       `key:"http" doc:"the listener for buyers"`
+	Buyer      Buyer      `key:"buyer" doc:"who buys, and how that is known"`
 	Limit      Limit      `key:"limit" doc:"how often somebody may ask; each replica counts by itself"`
 	Admin      Admin      `key:"admin" doc:"the listener for the owner: goods, limits, full audits, switches of strategies, metrics"`
 	Database   Database   `key:"database" doc:"where the stock and the ledger are"`
@@ -36,7 +37,9 @@ type HTTP struct {
 	Listen         string        `key:"listen" default:"127.0.0.1:8080" doc:"address and port; port 0 takes any free one"`
 	TrustedProxies []string      `key:"trusted_proxies" doc:"addresses and networks such as 10.0.0.0/8 whose X-Forwarded-For is believed, with commas between them; nobody's where it is empty"`
 	MaxBody        int           `key:"max_body" default:"16384" doc:"largest body of a request, in bytes, 1024 to 1048576"`
-	MaxDeductions  int           `key:"max_deductions" default:"4096" doc:"most purchases that are served at a time, 1 to 1000000; then the answer is busy at once"`
+	MaxDeductions  int           `key:"max_deductions" default:"8192" doc:"most purchases that are served at a time, 1 to 1000000, of which one item has at most half; then the answer is busy at once"`
+	MaxConnections int           `key:"max_connections" default:"16384" doc:"most connections of a listener that are open, up to 1000000; one more is reset at once; 0 sets no limit"`
+	ConnectionRate int           `key:"connection_rate" default:"0" doc:"new connections a second to a listener, as many of them at once, up to 1000000; one more is reset at once; 0 sets no limit"`
 	HeaderTimeout  time.Duration `key:"header_timeout" default:"5s" doc:"how long a client may take to send the header of a request, at least 100ms; never more than http.read_timeout"`
 	ReadTimeout    time.Duration `key:"read_timeout" default:"5s" doc:"how long a client may take to send a request, at least 100ms"`
 	WriteTimeout   time.Duration `key:"write_timeout" default:"5s" doc:"how long a client may take to receive an answer, at least 100ms"`
@@ -46,10 +49,21 @@ type HTTP struct {
 	Reveal         bool          `key:"reveal" default:"true" doc:"answer the public with the exact stock, the audit, and which replica sold with which token and times; the admin API always does"`
 }
 
+// Buyer is how it is known who buys.
+type Buyer struct {
+	From       string `key:"from" default:"request" doc:"request believes the field user_id, header a header of http.trusted_proxies, token a signed JWT in Authorization: Bearer, whose sub is the buyer"`
+	Required   bool   `key:"required" default:"false" doc:"reject every purchase without a buyer; where limit.user_rate is set, or an item has a limit of one buyer, they are rejected anyway"`
+	Header     string `key:"header" default:"X-Stockd-Buyer" doc:"the header, where buyer.from is header; the proxies must set it, or remove what their clients sent"`
+	Secret     Secret `key:"secret" doc:"secret of tokens by HS256, at least 32 bytes"`
+	SecretFile string `key:"secret_file" doc:"file that holds the secret instead"`
+	JWKSFile   string `key:"jwks_file" doc:"file with the keys of tokens, as a JWKS: EdDSA (Ed25519) and HS256; read again within about a second after it has changed"`
+	Audience   string `key:"audience" doc:"what aud of a token must have; any where it is empty"`
+}
+
 // Limit bounds how often somebody may ask this replica.
 type Limit struct {
-	UserRate     float64 `key:"user_rate" default:"0" doc:"purchases a second of one user_id, 0.001 to 1000000; 0 sets no limit"`
-	UserBurst    int     `key:"user_burst" default:"5" doc:"purchases that a user_id may make at once, 1 to 1000000"`
+	UserRate     float64 `key:"user_rate" default:"0" doc:"purchases a second of one buyer, 0.001 to 1000000; 0 sets no limit; purchases must name their buyer then"`
+	UserBurst    int     `key:"user_burst" default:"5" doc:"purchases that a buyer may make at once, 1 to 1000000"`
 	AddressRate  float64 `key:"address_rate" default:"0" doc:"requests a second of one address, or of one /64 of IPv6, 0.001 to 1000000; 0 sets no limit; behind a balancer set http.trusted_proxies"`
 	AddressBurst int     `key:"address_burst" default:"20" doc:"requests that an address may make at once, 1 to 1000000"`
 }
@@ -62,11 +76,14 @@ type Strategies struct {
 
 // Admin is the listener for the owner.
 type Admin struct {
-	Listen    string `key:"listen" default:"127.0.0.1:8081" doc:"address and port; it is opened only where a token is set"`
-	Token     Secret `key:"token" doc:"bearer token that the owner sends, at least 16 characters"`
-	TokenFile string `key:"token_file" doc:"file that holds the token instead"`
-	Required  bool   `key:"required" default:"false" doc:"refuse to start without a token"`
-	Pprof     bool   `key:"pprof" default:"false" doc:"serve /debug/pprof/ there: profiles of this replica, which cost it speed while they are taken"`
+	Listen     string    `key:"listen" default:"127.0.0.1:8081" doc:"address and port; it is opened only where a token is set"`
+	Hosts      []string  `key:"hosts" doc:"host names that it is reached by, with commas between them, beside IP addresses, localhost and the host of admin.listen; other names get 421; * allows all"`
+	TLS        ServerTLS `key:"tls" doc:"TLS of this listener; without a certificate it speaks plain HTTP"`
+	Token      Secret    `key:"token" doc:"bearer token of the admin, at least 16 characters; the log calls it owner"`
+	TokenFile  string    `key:"token_file" doc:"file that holds the token instead; read again when it changes"`
+	TokensFile string    `key:"tokens_file" doc:"file of further tokens, a name and a token a line; read again when it changes"`
+	Required   bool      `key:"required" default:"false" doc:"refuse to start without a token, with a weak one, or with one of the documents' examples"`
+	Pprof      bool      `key:"pprof" default:"false" doc:"serve /debug/pprof/ there: profiles of this replica, which cost it speed while they are taken"`
 }
 
 // Database is where the stock and the ledger are.
@@ -84,11 +101,12 @@ type Database struct {
 
 // Deduct is how a purchase is served.
 type Deduct struct {
-	Strategy string        `key:"strategy" default:"sql-conditional" doc:"the strategy where neither the request nor the item names one"`
-	Group    bool          `key:"group" default:"false" doc:"commit all waiting requests for an item in one transaction, where neither the request nor the item says"`
-	Fence    bool          `key:"fence" default:"false" doc:"have the store check the token of the lock, where neither the request nor the item says, and the strategy can be fenced"`
-	Choose   string        `key:"choose" default:"auto" doc:"whether public requests may name another strategy, group or fence than the item's: auto, true or false; auto is true where http.listen is on the loopback"`
-	Timeout  time.Duration `key:"timeout" default:"10s" doc:"longest time for one purchase; longer than lock.wait and database.lock_wait. MySQL ends a connection that is silent for 5s more"`
+	Strategy    string        `key:"strategy" default:"sql-conditional" doc:"the strategy where neither the request nor the item names one"`
+	Group       bool          `key:"group" default:"false" doc:"commit all waiting requests for an item in one transaction, where neither the request nor the item says"`
+	Fence       bool          `key:"fence" default:"false" doc:"have the store check the token of the lock, where neither the request nor the item says, and the strategy can be fenced"`
+	Choose      string        `key:"choose" default:"auto" doc:"whether public requests may name another strategy, group or fence than the item's: auto, true or false; auto is true where http.listen is on the loopback"`
+	MaxQuantity int           `key:"max_quantity" default:"1000000" doc:"most units of one purchase where the item does not say, 1 to 1000000"`
+	Timeout     time.Duration `key:"timeout" default:"10s" doc:"longest time for one purchase; longer than lock.wait and database.lock_wait. MySQL ends a connection that is silent for 5s more"`
 }
 
 // Group bounds the queues of grouped purchases.

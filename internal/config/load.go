@@ -161,6 +161,7 @@ const PathEnv = EnvPrefix + "CONFIG"
 func (l *Loaded) readSecrets() error {
 	return errors.Join(
 		l.readSecret("admin.token", &l.Admin.Token, l.Admin.TokenFile),
+		l.readSecret("buyer.secret", &l.Buyer.Secret, l.Buyer.SecretFile),
 		l.readSecret("database.password", &l.Database.Password, l.Database.PasswordFile),
 		l.readSecret("redis.password", &l.Redis.Password, l.Redis.PasswordFile),
 		l.readSecret("redis.sentinel_password", &l.Redis.SentinelPassword, l.Redis.SentinelPasswordFile),

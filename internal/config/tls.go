@@ -26,7 +26,7 @@ func (t TLS) ClientConfig() (*tls.Config, error) {
 	if !t.Enabled {
 		return nil, nil //nolint:nilnil // no TLS is no error, and clients take nil for it
 	}
-	roots, err := t.authorities()
+	roots, err := authorities(t.CAFile)
 	if err != nil {
 		return nil, fmt.Errorf("ca_file %w", err)
 	}
@@ -42,17 +42,17 @@ func (t TLS) ClientConfig() (*tls.Config, error) {
 }
 
 // authorities are those of the file, or nil for the system's.
-func (t TLS) authorities() (*x509.CertPool, error) {
-	if t.CAFile == "" {
+func authorities(file string) (*x509.CertPool, error) {
+	if file == "" {
 		return nil, nil //nolint:nilnil // which crypto/tls takes for the system's
 	}
-	content, err := os.ReadFile(t.CAFile)
+	content, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(content) {
-		return nil, fmt.Errorf("has no certificate in PEM: %s", t.CAFile)
+		return nil, fmt.Errorf("has no certificate in PEM: %s", file)
 	}
 	return pool, nil
 }
@@ -84,8 +84,12 @@ func (p *keyPair) read() error {
 // present shows the certificate to a server that asks for one. In the moment in
 // which one of the two files is new and the other is not, it shows the last.
 func (p *keyPair) present(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	_ = p.read() // the last one is still ours, and the server says whether it will do
-	return p.last.Load(), nil
+	return p.latest(), nil
+}
+
+func (p *keyPair) latest() *tls.Certificate {
+	_ = p.read() // the last one is still ours, and the other end says whether it will do
+	return p.last.Load()
 }
 
 // tls looks at the group of a section. What has no effect is refused: whoever set
@@ -96,20 +100,26 @@ func (l *Loaded) tls(section string, t TLS) error {
 		return l.tlsWithoutEffect(section)
 	}
 	var errs []error
-	if _, err := t.authorities(); err != nil {
+	if _, err := authorities(t.CAFile); err != nil {
 		errs = append(errs, l.wrong(key+"ca_file", "%w", err))
 	}
+	return errors.Join(append(errs, l.keyPair(key, t.CertFile, t.KeyFile))...)
+}
+
+// keyPair wants both files of a certificate, or none.
+func (l *Loaded) keyPair(key, certFile, keyFile string) error {
 	switch {
-	case t.CertFile == "" && t.KeyFile != "":
-		errs = append(errs, l.wrong(key+"key_file", "is set, and %scert_file is not", key))
-	case t.CertFile != "" && t.KeyFile == "":
-		errs = append(errs, l.wrong(key+"cert_file", "is set, and %skey_file is not", key))
-	case t.CertFile != "":
-		if _, err := readKeyPair(t.CertFile, t.KeyFile); err != nil {
-			errs = append(errs, l.wrong(key+"cert_file", "%w", err))
-		}
+	case certFile == "" && keyFile == "":
+		return nil
+	case certFile == "":
+		return l.wrong(key+"key_file", "is set, and %scert_file is not", key)
+	case keyFile == "":
+		return l.wrong(key+"cert_file", "is set, and %skey_file is not", key)
 	}
-	return errors.Join(errs...)
+	if _, err := readKeyPair(certFile, keyFile); err != nil {
+		return l.wrong(key+"cert_file", "%w", err)
+	}
+	return nil
 }
 
 func (l *Loaded) tlsWithoutEffect(section string) error {

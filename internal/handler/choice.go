@@ -14,19 +14,40 @@ const mostStrategy = 64
 // errChoiceRefused rejects a purchase that asks for what its item does not have.
 var errChoiceRefused = errors.New("requests may not choose")
 
-// service finds what serves a purchase: as it asks, as its item has it, or by default.
-func (s sale) service(goodsID int64, asked stock.Choice) (*service.Service, error) {
+// seller serves a purchase.
+type seller struct {
+	*service.Service
+
+	own bool // in the mode that purchases have that ask for none
+}
+
+// asked is the service where the purchase asked for it, else nil.
+func (s seller) asked() *service.Service {
+	if s.own {
+		return nil
+	}
+	return s.Service
+}
+
+// seller finds what serves a purchase of so many units: as it asks, as its item has it,
+// or by default. The item's maximum is checked before anything is locked or counted, and
+// after the ledger was searched for the purchase: what was sold before the maximum was
+// lowered is still replayed.
+func (s sale) seller(goodsID, quantity int64, asked stock.Choice) (seller, error) {
+	if most := s.options.Catalogue.MaxQuantity(goodsID); quantity > most {
+		return seller{}, invalid(fieldError{"quantity", fmt.Sprintf("must be a whole number from 1 to %d, not %d", most, quantity)})
+	}
 	mode, own := s.options.Catalogue.Mode(goodsID, asked)
 	if !s.options.Choose && mode != own {
-		return nil, fmt.Errorf("%w: item %d is sold by %s, and deduct.choose is off; PATCH /goods/%d of the admin API changes it",
+		return seller{}, fmt.Errorf("%w: item %d is sold by %s, and deduct.choose is off; PATCH /goods/%d of the admin API changes it",
 			errChoiceRefused, goodsID, own, goodsID)
 	}
 	found, err := s.options.Catalogue.In(mode)
 	if err == nil {
-		return found, nil
+		return seller{found, mode == own}, nil
 	}
 	if errors.Is(err, service.ErrNotFenceable) {
-		return nil, invalid(notFenceable(mode.Strategy))
+		return seller{}, invalid(notFenceable(mode.Strategy))
 	}
 	p := problemOf(err)
 	p.Strategies = s.options.Catalogue.Names()
@@ -35,7 +56,7 @@ func (s sale) service(goodsID int64, asked stock.Choice) (*service.Service, erro
 		why = "is refused here"
 	}
 	p.Errors = []fieldError{{"strategy", fmt.Sprintf("%q %s; allowed are those of GET /strategies that are available", mode.Strategy, why)}}
-	return nil, p
+	return seller{}, p
 }
 
 func notFenceable(strategy string) fieldError {
@@ -51,6 +72,9 @@ func (f *form) choice() func(stock.Choice) stock.Choice {
 		to.Strategy = f.text("strategy", mostStrategy)
 	}
 	to.Group, to.Fence = f.flagOrNull("group"), f.flagOrNull("fence")
+	if f.given("max_quantity") && f.values["max_quantity"].kind != jsonNull {
+		to.MaxQuantity = new(f.whole("max_quantity", 1, stock.MaxQuantity))
+	}
 	return func(c stock.Choice) stock.Choice {
 		if f.given("strategy") {
 			c.Strategy = to.Strategy
@@ -60,6 +84,9 @@ func (f *form) choice() func(stock.Choice) stock.Choice {
 		}
 		if f.given("fence") {
 			c.Fence = to.Fence
+		}
+		if f.given("max_quantity") {
+			c.MaxQuantity = to.MaxQuantity
 		}
 		return c
 	}

@@ -4,47 +4,20 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net/http"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // sale serves buyers.
 type sale struct {
 	options Options
-	places  places
+	places  *places
 	users   *limiter
-}
-
-// places are those of the purchases that are served at a time; nil has room for
-// all.
-type places chan struct{}
-
-func newPlaces(most int) places {
-	if most == 0 {
-		return nil
-	}
-	return make(places, most)
-}
-
-// take takes a place, which free gives back. Nobody waits for one: where all
-// are taken there is a queue already, which another one would only make longer.
-func (p places) take() (free func(), err error) {
-	if p == nil {
-		return func() {}, nil
-	}
-	select {
-	case p <- struct{}{}:
-		return func() { <-p }, nil
-	default:
-		return nil, fmt.Errorf("%w: this replica serves %d purchases already", stock.ErrBusy, cap(p))
-	}
 }
 
 // sold is the answer to a purchase that was accepted. What is a pointer, and the
@@ -72,24 +45,29 @@ func (s sale) deduct(c *gin.Context) {
 		return
 	}
 	goodsID := f.whole("goods_id", 1, math.MaxInt64)
-	key := f.idempotencyKey(c.Request)
+	key, userID := f.idempotencyKey(c.Request), f.user("user_id")
 	purchase := stock.Purchase{
-		RequestID: key,
-		Keyed:     key != "",
-		Quantity:  f.wholeOr("quantity", 1, 1, stock.MaxQuantity),
-		UserID:    f.text("user_id", stock.MaxUserID),
-		Durable:   f.durability(),
+		Keyed:    key != "",
+		Quantity: f.wholeOr("quantity", 1, 1, stock.MaxQuantity),
+		Durable:  f.durability(),
 	}
 	asked := stock.Choice{Strategy: f.text("strategy", mostStrategy), Group: f.flagIfGiven("group"), Fence: f.flagIfGiven("fence")}
 	if err := f.err(); err != nil {
 		answer(c, err)
 		return
 	}
+	if purchase.UserID, err = s.options.purchaser(c.Request, goodsID, userID); err != nil {
+		answer(c, err)
+		return
+	}
+	if purchase.Keyed {
+		purchase.RequestID = stock.BuyerKey(key, purchase.UserID)
+	}
 	ctx, cancel := s.options.Catalogue.Within(c.Request.Context())
 	defer cancel()
 	outcome, err := s.options.Catalogue.Replay(ctx, goodsID, purchase)
 	if err == nil && !outcome.Replayed {
-		outcome, err = s.sell(ctx, goodsID, purchase, func() (*service.Service, error) { return s.service(goodsID, asked) })
+		outcome, err = s.sell(ctx, goodsID, purchase, func() (seller, error) { return s.seller(goodsID, purchase.Quantity, asked) })
 	}
 	if err != nil {
 		s.refuse(c, cmp.Or(outcome.Order.RequestID, key), err)
@@ -100,11 +78,11 @@ func (s sale) deduct(c *gin.Context) {
 
 // sell sells, or rejects with the reason as its error. A purchase that is rejected may
 // be the copy of one that is pending: then it gets the answer of that.
-func (s sale) sell(ctx context.Context, goodsID int64, p stock.Purchase, by func() (*service.Service, error)) (stock.Outcome, error) {
-	chosen, free, rejected := s.admit(p, by)
+func (s sale) sell(ctx context.Context, goodsID int64, p stock.Purchase, by func() (seller, error)) (stock.Outcome, error) {
+	chosen, taken, rejected := s.admit(goodsID, p, by)
 	if rejected == nil {
-		defer free()
-		outcome, err := s.options.Catalogue.ReplayElsewhere(ctx, chosen, goodsID, p)
+		defer taken.free()
+		outcome, err := s.options.Catalogue.ReplayElsewhere(ctx, chosen.Service, goodsID, p)
 		if err == nil && !outcome.Replayed {
 			outcome, err = chosen.Deduct(ctx, goodsID, p)
 		}
@@ -123,29 +101,24 @@ func (s sale) sell(ctx context.Context, goodsID int64, p stock.Purchase, by func
 	return pending, err
 }
 
-// admit finds what sells, and takes a place, which free gives back.
-func (s sale) admit(p stock.Purchase, by func() (*service.Service, error)) (chosen *service.Service, free func(), err error) {
+// admit finds what sells, and takes a place: only now, when all of the request is here, so
+// that slow clients have none. A purchase that finds none does not count for the rate of
+// its user, whose retry is welcome.
+func (s sale) admit(goodsID int64, p stock.Purchase, by func() (seller, error)) (chosen seller, taken place, err error) {
 	if chosen, err = by(); err != nil {
-		return nil, nil, err
+		return seller{}, place{}, err
 	}
-	if wait := s.limitUser(p.UserID); wait > 0 {
+	taken, full := s.places.take(goodsID, chosen.asked())
+	if full != "" {
+		s.options.heard().Shed(full)
+		return seller{}, place{}, errFull(full, goodsID)
+	}
+	if wait := s.users.take(p.UserID, time.Now()); wait > 0 {
+		taken.free()
 		s.options.heard().RateLimited(byUser)
-		return nil, nil, tooOften("this user_id buys", wait)
+		return seller{}, place{}, tooOften("this buyer buys", wait)
 	}
-	// Only now, when all of the request is here: who sends it slowly must not
-	// have a place meanwhile.
-	if free, err = s.places.take(); err != nil {
-		s.options.heard().Shed()
-	}
-	return chosen, free, err
-}
-
-// limitUser counts a purchase of somebody who says who he is.
-func (s sale) limitUser(id string) (wait time.Duration) {
-	if id == "" {
-		return 0
-	}
-	return s.users.take(id, time.Now())
+	return chosen, taken, nil
 }
 
 // accept answers a purchase that was sold, now or before.
@@ -173,10 +146,10 @@ func (s sale) answerTo(o stock.Outcome) sold {
 }
 
 func (s sale) refuse(c *gin.Context, requestID string, err error) {
-	p := problemOf(err)
+	p := s.problemOf(err)
 	if isUnknown(err) {
-		p.RequestID = requestID
-		p.Detail += "; send the same request with Idempotency-Key: " + requestID + " to find out"
+		p.RequestID = stock.KeyOf(requestID)
+		p.Detail += "; send the same request with Idempotency-Key: " + p.RequestID + " to find out"
 	}
 	logFailure(c, s.options.Log, p, err)
 	answer(c, p)

@@ -27,6 +27,7 @@ import (
 type form struct {
 	values map[string]value
 	errs   []fieldError
+	more   int // wrong fields that errs does not name
 }
 
 // value is a field as it was sent.
@@ -136,7 +137,7 @@ func (f *form) readJSON(body []byte, known []string) error {
 		}
 		v, plain := jsonValue(token)
 		if !plain {
-			return invalid(fieldError{fmt.Sprint(name), "must be a plain value, not an object or a list"})
+			return invalid(fieldError{shorten(fmt.Sprint(name), mostQuoted), "must be a plain value, not an object or a list"})
 		}
 		f.add(fmt.Sprint(name), v, known)
 	}
@@ -166,12 +167,18 @@ func jsonValue(token json.Token) (v value, plain bool) {
 	return v, true
 }
 
+// list is written with commas, and only where it is written.
+type list []string
+
+// String joins the list.
+func (l list) String() string { return strings.Join(l, ", ") }
+
 func (f *form) add(name string, v value, known []string) {
 	switch before, twice := f.values[name]; {
 	case len(known) == 0:
 		f.failf(name, "is not a field here; there are none")
 	case !slices.Contains(known, name):
-		f.failf(name, "is not a field here; allowed are %s", strings.Join(known, ", "))
+		f.failf(name, "is not a field here; allowed are %s", list(known))
 	case twice && before.from == v.from:
 		f.failf(name, "is given twice in the %s; once is allowed", v.from)
 	case twice:
@@ -181,8 +188,15 @@ func (f *form) add(name string, v value, known []string) {
 	}
 }
 
+// mostErrors is how many wrong fields a problem names: a client may send thousands.
+const mostErrors = 10
+
 func (f *form) failf(field, format string, args ...any) {
-	f.errs = append(f.errs, fieldError{Field: field, Error: fmt.Sprintf(format, args...)})
+	if len(f.errs) == mostErrors {
+		f.more++
+		return
+	}
+	f.errs = append(f.errs, fieldError{Field: shorten(field, mostQuoted), Error: fmt.Sprintf(format, args...)})
 }
 
 // err is nil where no field was wrong.
@@ -190,7 +204,7 @@ func (f *form) err() error {
 	if len(f.errs) == 0 {
 		return nil
 	}
-	return invalid(f.errs...)
+	return invalidAnd(f.more, f.errs...)
 }
 
 // whole reads a whole number from least to most.
@@ -300,8 +314,7 @@ func (f *form) durability() stock.Durability {
 	return d
 }
 
-// text reads up to most printable characters; what is not there is empty. In
-// JSON a number will do: many systems count their users.
+// text reads up to most printable characters; what is not there is empty.
 func (f *form) text(name string, most int) string {
 	v, given := f.values[name]
 	if !given {
@@ -316,20 +329,32 @@ func (f *form) text(name string, most int) string {
 	return v.text
 }
 
+// mostQuoted bounds what a problem or the log quotes of one part of a request, in
+// characters.
+const mostQuoted = 40
+
+// shorten cuts a text off after so many characters.
+func shorten(text string, most int) string {
+	count := 0
+	for at := range text {
+		if count == most {
+			return text[:at] + "…"
+		}
+		count++
+	}
+	return text
+}
+
 // quote shows a value as it was sent, shortened.
 func quote(v value) string {
-	const most = 40
 	if v.kind == jsonNull {
 		return "null"
 	}
-	text := []rune(v.text)
-	if len(text) > most {
-		text = append(text[:most], '…')
-	}
+	text := shorten(v.text, mostQuoted)
 	if v.kind == jsonNumber || v.kind == jsonBool {
-		return string(text)
+		return text
 	}
-	return strconv.Quote(string(text))
+	return strconv.Quote(text)
 }
 
 // visible reads 1 to most visible ASCII characters, in JSON as text.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
@@ -46,7 +47,7 @@ func attacked(f *testing.F) handler.Options {
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler), TrustedProxies: []string{"192.0.2.0/24"},
 		Limits: handler.Limits{User: handler.Rate{PerSecond: 1e6, Burst: 1e6}, Address: handler.Rate{PerSecond: 1e6, Burst: 1e6}},
 	}
-	created := serveOnce(handler.Admin(o, token), http.MethodPost, "/goods", "", "goods_id=1&stock=1000000000000", http.Header{
+	created := serveOnce(handler.Admin(o, admintoken.Single(token)), http.MethodPost, "/goods", "", "goods_id=1&stock=1000000000000", http.Header{
 		"Authorization": {"Bearer " + token}, "Content-Type": {"application/x-www-form-urlencoded"},
 	})
 	if created.Code != http.StatusCreated {
@@ -60,7 +61,7 @@ func serveOnce(h http.Handler, method, path, query, body string, header http.Hea
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, &http.Request{
 		Method: method, URL: &url.URL{Path: path, RawQuery: query}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: header, Body: io.NopCloser(strings.NewReader(body)), Host: "shop", RemoteAddr: "192.0.2.1:1",
+		Header: header, Body: io.NopCloser(strings.NewReader(body)), Host: "localhost", RemoteAddr: "192.0.2.1:1",
 	})
 	return w
 }
@@ -138,7 +139,7 @@ func FuzzOwner(f *testing.F) {
 	f.Add("9223372036854775808", "quantity=1000000000000", "application/json", `{"goods_id": "4", "stock": null}`)
 	f.Add("1/../2", "goods_id=5&stock=0", "application/json", `{"goods_id": 5}`)
 	f.Add("%31\x00", "full=maybe", "text/html", "\xff")
-	admin := handler.Admin(attacked(f), token)
+	admin := handler.Admin(attacked(f), admintoken.Single(token))
 	f.Fuzz(func(t *testing.T, id, query, media, body string) {
 		header := http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {media}}
 		for _, r := range [][2]string{

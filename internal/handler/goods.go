@@ -77,7 +77,7 @@ func (g goods) drift(c *gin.Context) {
 
 // create serves POST /goods of the owner.
 func (g goods) create(c *gin.Context) {
-	f, err := readForm(c.Request, "goods_id", "stock", "per_user", "strategy", "group", "fence")
+	f, err := readAdminForm(c, "goods_id", "stock", "per_user", "strategy", "group", "fence", "max_quantity")
 	if err != nil {
 		answer(c, err)
 		return
@@ -101,7 +101,7 @@ func (g goods) change(c *gin.Context) {
 	if !ok {
 		return
 	}
-	f, err := readForm(c.Request, "per_user", "strategy", "group", "fence")
+	f, err := readAdminForm(c, "per_user", "strategy", "group", "fence", "max_quantity")
 	if err != nil {
 		answer(c, err)
 		return
@@ -110,21 +110,20 @@ func (g goods) change(c *gin.Context) {
 	if f.given("per_user") {
 		change.PerUser = new(f.whole("per_user", 0, stock.MaxPerUser))
 	}
-	if f.given("strategy", "group", "fence") {
+	if f.given("strategy", "group", "fence", "max_quantity") {
 		change.Choice = f.choice()
 	}
 	if change.PerUser == nil && change.Choice == nil {
-		f.failf("per_user", "is missing, and so are strategy, group and fence; at least one of them must be given")
+		f.failf("per_user", "is missing, and so are strategy, group, fence and max_quantity; at least one of them must be given")
 	}
 	if err := f.err(); err != nil {
 		answer(c, err)
 		return
 	}
-	row, err := g.options.Inventory.Change(c.Request.Context(), id, change)
-	if err == nil && change.Choice != nil {
-		_, mode := g.options.Catalogue.Mode(id, stock.Choice{})
-		g.options.Log.InfoContext(c.Request.Context(), "strategy of an item set", append(about(c), "goods", id, "mode", mode)...)
+	if before, err := g.options.Inventory.Goods(c.Request.Context(), id); err == nil {
+		noteBefore(c, g.item(before))
 	}
+	row, err := g.options.Inventory.Change(c.Request.Context(), id, change)
 	g.respondItem(c, http.StatusOK, row, g.wrongChoice(err))
 }
 
@@ -134,7 +133,7 @@ func (g goods) restock(c *gin.Context) {
 	if !ok {
 		return
 	}
-	f, err := readForm(c.Request, "quantity")
+	f, err := readAdminForm(c, "quantity")
 	if err != nil {
 		answer(c, err)
 		return
@@ -187,6 +186,7 @@ func respond(c *gin.Context, log *slog.Logger, status int, body any, err error) 
 		answer(c, p)
 		return
 	}
+	noteAfter(c, body)
 	c.JSON(status, body)
 }
 
@@ -198,8 +198,12 @@ type item struct {
 	Available bool `json:"available"`
 }
 
+func (g goods) item(row stock.Goods) item {
+	return item{row, g.options.Catalogue.Choice(row.ID), row.Stock > 0}
+}
+
 func (g goods) respondItem(c *gin.Context, status int, row stock.Goods, err error) {
-	g.respond(c, status, item{row, g.options.Catalogue.Choice(row.ID), row.Stock > 0}, err)
+	g.respond(c, status, g.item(row), err)
 }
 
 // concealedItem is what a buyer learns of an item where the stock is not revealed.
@@ -224,7 +228,7 @@ func (g goods) readConcealed(c *gin.Context) {
 // hasNoFields reads a request that takes no fields; where it has some it has answered
 // already.
 func hasNoFields(c *gin.Context) bool {
-	f, err := readForm(c.Request)
+	f, err := readAdminForm(c)
 	if err == nil {
 		err = f.err()
 	}
@@ -252,6 +256,6 @@ func isUnknown(err error) bool { return errors.Is(err, stock.ErrUnknownOutcome) 
 // that fails or a mistake of ours.
 func logFailure(c *gin.Context, log *slog.Logger, p problem, err error) {
 	if p.Status >= http.StatusInternalServerError && !errors.Is(err, stock.ErrBusy) {
-		log.ErrorContext(c.Request.Context(), "request failed", append(about(c), "problem", p.Type, "error", err)...)
+		log.ErrorContext(c.Request.Context(), "request failed", append(about(c), "problem", p.Type, "backend", p.Backend, "error", err)...)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/api"
+	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/service"
 )
 
@@ -31,14 +32,21 @@ type Options struct {
 	Timeout time.Duration
 	// AuditTimeout bounds a full audit; 0 sets no bound.
 	AuditTimeout time.Duration
-	// MaxDeductions bounds the purchases that are served at a time; 0 sets no
-	// bound.
+	// MaxDeductions bounds the purchases that are served at a time, of which one item
+	// has at most half; 0 sets no bound.
 	MaxDeductions int
+	// Buyers verifies who buys; nil: the field user_id tells.
+	Buyers buyer.Source
+	// BuyerRequired rejects purchases that do not tell who buys.
+	BuyerRequired bool
 	// Limits bound how often somebody may ask.
 	Limits Limits
 	// TrustedProxies are the addresses and networks whose X-Forwarded-For tells
 	// who a client is; nobody's where it is empty. They must be well formed.
 	TrustedProxies []string
+	// AdminHosts are the names, in lower case, that the admin API answers to beside IP
+	// addresses and localhost; * is any name.
+	AdminHosts []string
 	// Stopping tells that the replica is about to stop; nil: it never is.
 	Stopping func() bool
 	Log      *slog.Logger
@@ -76,36 +84,37 @@ func Public(o Options) http.Handler {
 	return engine
 }
 
-// Admin returns the routes for the owner, every one of them behind a bearer
-// token. The token must not be empty.
-func Admin(o Options, token string) http.Handler {
+// Admin returns the routes of the admin API. But for /healthz, every path, known or not,
+// is behind a bearer token.
+func Admin(o Options, tokens Tokens) http.Handler {
 	o.Reveal = true
 	sale, goods, orders := sale{options: o}, goods{options: o}, orders{options: o, private: true}
 	engine := engine(o, admin)
 	engine.GET("/healthz", healthz)
-	owner := engine.Group("/", bearer(token))
-	owner.POST("/goods", within(o.Timeout, goods.create))
-	owner.POST("/goods/:id/restock", within(o.Timeout, goods.restock))
-	owner.POST("/goods/:id/recall", within(o.Timeout, goods.recall))
-	owner.GET("/goods/:id", within(o.Timeout, goods.read))
-	owner.PATCH("/goods/:id", within(o.Timeout, goods.change))
-	owner.GET("/goods/:id/audit", goods.auditForOwner)
-	owner.GET("/goods/:id/drift", within(o.Timeout, goods.drift))
-	owner.GET("/orders", within(o.Timeout, orders.findOrList))
-	owner.GET("/orders/:id", within(o.Timeout, orders.read))
-	owner.GET("/strategies", within(o.Timeout, sale.strategies))
-	owner.PUT("/strategies/:name", within(o.Timeout, sale.switchStrategy))
+	// It is before the answers to unknown paths and methods as well.
+	engine.Use(onlyHosts(o.AdminHosts), newGate(tokens, o).admit)
+	engine.POST("/goods", within(o.Timeout, goods.create))
+	engine.POST("/goods/:id/restock", within(o.Timeout, goods.restock))
+	engine.POST("/goods/:id/recall", within(o.Timeout, goods.recall))
+	engine.GET("/goods/:id", within(o.Timeout, goods.read))
+	engine.PATCH("/goods/:id", within(o.Timeout, goods.change))
+	engine.GET("/goods/:id/audit", goods.auditForOwner)
+	engine.GET("/goods/:id/drift", within(o.Timeout, goods.drift))
+	engine.GET("/orders", within(o.Timeout, orders.findOrList))
+	engine.GET("/orders/:id", within(o.Timeout, orders.read))
+	engine.GET("/strategies", within(o.Timeout, sale.strategies))
+	engine.PUT("/strategies/:name", within(o.Timeout, sale.switchStrategy))
 	if o.Metrics != nil {
-		owner.GET("/metrics", gin.WrapH(o.Metrics))
+		engine.GET("/metrics", gin.WrapH(o.Metrics))
 	}
 	if o.Pprof {
-		owner.GET("/debug/pprof/*profile", profile)
+		engine.GET("/debug/pprof/*profile", profile)
 	}
 	if o.Lab != nil {
 		faults := faults{options: o}
-		owner.POST("/lab/faults", faults.set)
-		owner.GET("/lab/faults", faults.list)
-		owner.DELETE("/lab/faults", faults.clear)
+		engine.POST("/lab/faults", faults.set)
+		engine.GET("/lab/faults", faults.list)
+		engine.DELETE("/lab/faults", faults.clear)
 	}
 	return engine
 }
@@ -114,6 +123,7 @@ func engine(o Options, listener string) *gin.Engine {
 	e := gin.New()
 	e.HandleMethodNotAllowed = true
 	e.RedirectTrailingSlash = false // a redirect is no answer that is described
+	e.UseRawPath = true             // so that %2F within a path is no slash that a proxy has not seen
 	// Gin believes everybody who says who somebody else is, unless it is told.
 	e.RemoteIPHeaders = []string{"X-Forwarded-For"}
 	if err := e.SetTrustedProxies(o.TrustedProxies); err != nil {
@@ -123,15 +133,18 @@ func engine(o Options, listener string) *gin.Engine {
 	if listener == public && !o.Reveal {
 		replica = ""
 	}
-	e.Use(observed(o.heard(), listener), named(replica), identify(), follow(o.Tracer), record(o.Log), recovery(o.Log, o.heard()),
-		closing(o.Stopping), limitBody(o.MaxBody))
+	e.Use(observed(o.heard(), listener), named(replica), identify(), follow(o.Tracer), record(o.Log))
+	if listener == admin {
+		e.Use(auditWrites(o.Log))
+	}
+	e.Use(recovery(o.Log, o.heard()), closing(o.Stopping), limitBody(o.MaxBody))
 	e.NoRoute(func(c *gin.Context) {
 		answer(c, newProblem(http.StatusNotFound, "not-found", "Nothing here").
-			detail("there is no %s here", c.Request.URL.Path))
+			detail("there is no %s here", path(c)))
 	})
 	e.NoMethod(func(c *gin.Context) {
 		answer(c, newProblem(http.StatusMethodNotAllowed, "method-not-allowed", "Not this method").
-			detail("%s takes no %s", c.Request.URL.Path, c.Request.Method))
+			detail("%s takes no %s", path(c), shorten(c.Request.Method, mostQuoted)))
 	})
 	return e
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/stockd/stockd/api/apitest"
+	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -97,7 +98,7 @@ func serveHot(t *testing.T, d *servers.Database, locks lock.Deps, entries []stra
 		Inventory: service.NewInventory(store, catalogue), Replica: "replica-1", Choose: true, Reveal: true,
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler),
 	}
-	a := api{public: httptest.NewServer(handler.Public(options)), admin: httptest.NewServer(handler.Admin(options, token)), options: options, store: store}
+	a := api{public: httptest.NewServer(handler.Public(options)), admin: httptest.NewServer(handler.Admin(options, admintoken.Single(token))), options: options, store: store}
 	t.Cleanup(a.public.Close)
 	t.Cleanup(a.admin.Close)
 	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 1, "stock": 10}`, http.StatusCreated)

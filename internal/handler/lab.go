@@ -87,7 +87,7 @@ type faults struct{ options Options }
 
 // set serves POST /lab/faults.
 func (h faults) set(c *gin.Context) {
-	f, err := readForm(c.Request, "do", "goods_id", "strategy", "for", "deaf", "times")
+	f, err := readAdminForm(c, "do", "goods_id", "strategy", "for", "deaf", "times")
 	if err != nil {
 		answer(c, err)
 		return
@@ -112,7 +112,7 @@ func (h faults) set(c *gin.Context) {
 		return
 	}
 	h.options.Lab.SetFault(fault)
-	c.JSON(http.StatusCreated, fault)
+	respond(c, h.options.Log, http.StatusCreated, fault, nil)
 }
 
 // strategy reads a name of the catalogue, or nothing.

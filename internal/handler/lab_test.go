@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -22,7 +23,7 @@ func serveLab(t *testing.T) (a api, lent *remembers) {
 	t.Helper()
 	a, lent = serve(t, lab.Database(t, servers.SQLite)), new(remembers)
 	a.options.Lab = lent
-	a.admin = httptest.NewServer(handler.Admin(a.options, token))
+	a.admin = httptest.NewServer(handler.Admin(a.options, admintoken.Single(token)))
 	t.Cleanup(a.admin.Close)
 	return a, lent
 }

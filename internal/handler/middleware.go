@@ -2,8 +2,6 @@ package handler
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -49,8 +47,13 @@ func requestID(c *gin.Context) string {
 
 // about is what the log says of a request, beside its name.
 func about(c *gin.Context) []any {
-	return []any{"client", c.ClientIP(), "method", c.Request.Method, "path", c.Request.URL.Path}
+	return []any{"client", c.ClientIP(), "method", shorten(c.Request.Method, mostQuoted), "path", path(c)}
 }
+
+// mostPath is how many characters of a path are quoted.
+const mostPath = 100
+
+func path(c *gin.Context) string { return shorten(c.Request.URL.Path, mostPath) }
 
 // record logs every request, where somebody wants that much.
 func record(log *slog.Logger) gin.HandlerFunc {
@@ -123,19 +126,5 @@ func limitBody(limit int64) gin.HandlerFunc {
 			writer = gins.Unwrap()
 		}
 		c.Request.Body = http.MaxBytesReader(writer, c.Request.Body, limit)
-	}
-}
-
-// bearer lets only those through who know the token. Hashes are compared, so
-// that the time it takes tells nothing of the token, its length included.
-func bearer(token string) gin.HandlerFunc {
-	want := sha256.Sum256([]byte(token))
-	return func(c *gin.Context) {
-		scheme, given, _ := strings.Cut(c.GetHeader("Authorization"), " ")
-		got := sha256.Sum256([]byte(given))
-		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
-			c.Header("WWW-Authenticate", `Bearer realm="stockd"`)
-			answer(c, newProblem(http.StatusUnauthorized, "unauthorized", "A bearer token is required"))
-		}
 	}
 }

@@ -10,10 +10,12 @@ type Observer interface {
 	// no such route; so the number of routes is bounded.
 	Began(listener string)
 	Ended(listener, route string, status int)
-	// Shed is called for a purchase that found all places taken.
-	Shed()
+	// Shed is called for a purchase that found no place: the replica, its item or its
+	// strategy has as many as it may have. full is "replica", "item" or "strategy".
+	Shed(full string)
 	// RateLimited is called for a request that came too soon after others of the
-	// same, "user" or "address".
+	// same, "user" or "address", or, by "token", from an address that has sent too
+	// many wrong tokens.
 	RateLimited(by string)
 	// Panicked is called when serving a request ended in a panic.
 	Panicked()
@@ -25,13 +27,14 @@ const (
 	admin     = "admin"
 	byUser    = "user"
 	byAddress = "address"
+	byToken   = "token"
 )
 
 type unobserved struct{}
 
 func (unobserved) Began(string)              {}
 func (unobserved) Ended(string, string, int) {}
-func (unobserved) Shed()                     {}
+func (unobserved) Shed(string)               {}
 func (unobserved) RateLimited(string)        {}
 func (unobserved) Panicked()                 {}
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/api/apitest"
+	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -47,7 +48,9 @@ func (s scenes) play(t *testing.T, o apitest.Operation, want apitest.Described) 
 		}
 		a = a.serveScene(t, listener, scene.options, scene.server)
 		for range scene.before {
-			exchange(t, a.ask(t, e, listener))
+			r := a.ask(t, e, listener)
+			r.Header.Set("Authorization", "Bearer wrong")
+			exchange(t, r)
 		}
 		r := a.ask(t, e, listener)
 		if scene.request != nil {
@@ -115,7 +118,7 @@ type sceneServer struct {
 	down     bool
 	options  func(*handler.Options)
 	server   func(*http.Server)
-	before   int // so many requests go before
+	before   int // so many requests go before, with a wrong token
 	request  func(*http.Request)
 }
 
@@ -124,8 +127,10 @@ func sceneOfAServer() map[string]sceneServer {
 		"choice-refused": {options: func(o *handler.Options) { o.Choose = false }, request: func(r *http.Request) {
 			r.URL.RawQuery = "strategy=naive"
 		}},
-		"unauthorized": {listener: owner, request: func(r *http.Request) { r.Header.Del("Authorization") }},
-		"rate-limited": {listener: buyers, before: 1, options: func(o *handler.Options) {
+		"unauthorized":        {listener: owner, options: verified(buyer.Buyer{}), request: func(r *http.Request) { r.Header.Del("Authorization") }},
+		"token-bound":         {options: verified(buyer.Buyer{ID: "u-17", GoodsID: 404404})},
+		"misdirected-request": {listener: owner, request: func(r *http.Request) { r.Host = "rebound.example" }},
+		"rate-limited": {listener: buyers, before: 10, options: func(o *handler.Options) {
 			o.Limits.Address = handler.Rate{PerSecond: onceOnly, Burst: 1}
 		}},
 		"body-too-large": {options: func(o *handler.Options) { o.MaxBody = 1 }, request: func(r *http.Request) {
@@ -147,6 +152,15 @@ func sceneOfAServer() map[string]sceneServer {
 		"backend-unavailable": {down: true},
 	}
 }
+
+// verified has every request come from one buyer, or, where that is nobody, rejects it.
+func verified(who buyer.Buyer) func(*handler.Options) {
+	return func(o *handler.Options) { o.Buyers, o.BuyerRequired = sameBuyer(who), true }
+}
+
+type sameBuyer buyer.Buyer
+
+func (s sameBuyer) From(*http.Request) (buyer.Buyer, error) { return buyer.Buyer(s), nil }
 
 // endedBy has every request begin when its context has ended already.
 func endedBy(cause error) func(*http.Server) {

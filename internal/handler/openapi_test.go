@@ -13,6 +13,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/stockd/stockd/api/apitest"
+	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/metrics"
 	"github.com/stockd/stockd/internal/service"
@@ -39,6 +40,7 @@ func serveAll(t *testing.T) api {
 	a.owner(t, http.MethodPost, "/goods/1/restock", `{"quantity": 4990}`, http.StatusOK)
 	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 0}`, http.StatusCreated)
 	a.buyAs(t, "goods_id=1&quantity=7", "Idempotency-Key", usedKey)
+	a.ownerKeyed(t, usedKey, "/goods?goods_id=3999&stock=1")
 	return a
 }
 
@@ -63,7 +65,7 @@ func TestTheDescriptionIsServed(t *testing.T) {
 func TestEveryRouteIsDescribed(t *testing.T) {
 	a := serveAll(t)
 	var there, described []string
-	for listener, h := range map[string]http.Handler{buyers: handler.Public(a.options), owner: handler.Admin(a.options, token)} {
+	for listener, h := range map[string]http.Handler{buyers: handler.Public(a.options), owner: handler.Admin(a.options, admintoken.Single(token))} {
 		engine, is := h.(*gin.Engine)
 		if !is {
 			t.Fatalf("the listener for %s is no router but %T", listener, h)
@@ -173,7 +175,7 @@ func (a api) serveScene(t *testing.T, listener string, options func(*handler.Opt
 	}
 	h := handler.Public(a.options)
 	if listener == owner {
-		h = handler.Admin(a.options, token)
+		h = handler.Admin(a.options, admintoken.Single(token))
 	}
 	s := httptest.NewUnstartedServer(h)
 	if server != nil {

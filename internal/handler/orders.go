@@ -36,7 +36,7 @@ type orderBody struct {
 
 func (o orders) body(order stock.Order, durable stock.Durability) orderBody {
 	body := orderBody{
-		OrderID: order.ID, GoodsID: order.GoodsID, Quantity: order.Quantity, RequestID: order.RequestID,
+		OrderID: order.ID, GoodsID: order.GoodsID, Quantity: order.Quantity, RequestID: stock.KeyOf(order.RequestID),
 		Strategy: order.Strategy, Durable: durable, CreatedAt: timestamp(order.CreatedAt),
 	}
 	if o.options.Reveal {
@@ -56,13 +56,21 @@ func (o orders) read(c *gin.Context) {
 	if !hasNoFields(c) {
 		return
 	}
+	whose, anyone, err := o.owned(c, "")
+	if err != nil {
+		answer(c, err)
+		return
+	}
 	order, err := o.options.Catalogue.Order(c.Request.Context(), c.Param("id"))
+	if err == nil && !anyone && order.UserID != whose {
+		err = stock.ErrUnknownOrder
+	}
 	o.respond(c, order, err)
 }
 
 // find serves GET /orders?request_id=.
 func (o orders) find(c *gin.Context) {
-	f, err := readForm(c.Request, "request_id")
+	f, err := readForm(c.Request, "request_id", "user_id")
 	if err != nil {
 		answer(c, err)
 		return
@@ -72,12 +80,13 @@ func (o orders) find(c *gin.Context) {
 
 // findOrList serves GET /orders of the admin API: the order of a request id, or a page.
 func (o orders) findOrList(c *gin.Context) {
-	f, err := readForm(c.Request, "request_id", "goods_id", "after", "limit")
+	f, err := readForm(c.Request, "request_id", "user_id", "goods_id", "after", "limit")
 	if err != nil {
 		answer(c, err)
 		return
 	}
 	if _, given := f.values["request_id"]; !given {
+		f.without("user_id", "request_id is not given")
 		o.list(c, f)
 		return
 	}
@@ -88,13 +97,37 @@ func (o orders) findOrList(c *gin.Context) {
 }
 
 func (o orders) findBy(c *gin.Context, f *form) {
-	requestID := f.visible("request_id", stock.MaxRequestID)
+	key := f.visible("request_id", stock.MaxRequestID)
+	userID := f.user("user_id")
 	if err := f.err(); err != nil {
 		answer(c, err)
 		return
 	}
-	order, err := o.options.Catalogue.OrderOf(c.Request.Context(), requestID)
+	whose, anyone, err := o.owned(c, userID)
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	var order service.AcceptedOrder
+	if anyone {
+		order, err = o.options.Catalogue.OrderOfAny(c.Request.Context(), key)
+	} else {
+		order, err = o.options.Catalogue.OrderOf(c.Request.Context(), key, whose)
+	}
 	o.respond(c, order, err)
+}
+
+// owned is the buyer whose orders are looked at, unless they are anyone's. Where buyers are
+// verified, a client looks at its own alone.
+func (o orders) owned(c *gin.Context, userID string) (whose string, anyone bool, err error) {
+	if o.private || o.options.Buyers == nil {
+		return userID, userID == "", nil
+	}
+	who, err := o.options.buyerOf(c.Request, userID)
+	if err == nil && who.ID == "" && o.options.needsBuyer() {
+		err = o.options.unnamed("is missing; a client finds its own orders here")
+	}
+	return who.ID, false, err
 }
 
 func (o orders) respond(c *gin.Context, order service.AcceptedOrder, err error) {

@@ -209,7 +209,7 @@ func TestAPendingKeyIsNotSoldByAnotherStrategy(t *testing.T) {
 func TestAPendingOrderIsFound(t *testing.T) {
 	a, sale, redis := servePending(t)
 	number := fmt.Sprint(sale.body["order_id"])
-	paths := []string{"/orders?request_id=pending", "/orders/" + number}
+	paths := []string{"/orders?request_id=pending&user_id=u-1", "/orders/" + number}
 	for _, path := range paths {
 		sameOrder(t, a.get(t, path), sale, "redis")
 		if got := a.owner(t, http.MethodGet, path, "", http.StatusOK); got.body["user_id"] != "u-1" {

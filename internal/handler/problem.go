@@ -32,7 +32,9 @@ type problem struct {
 	Instance string `json:"instance,omitempty"`
 	// Errors name each field that is wrong, and what is allowed.
 	Errors []fieldError `json:"errors,omitempty"`
-	// Backend is the one that failed.
+	// MoreErrors counts the wrong fields that Errors leaves out.
+	MoreErrors int `json:"more_errors,omitempty"`
+	// Backend is the one that failed, or that is not configured.
 	Backend string `json:"backend,omitempty"`
 	// RequestID is what to send as Idempotency-Key to learn an unknown outcome.
 	RequestID string `json:"request_id,omitempty"`
@@ -42,7 +44,8 @@ type problem struct {
 	// Strategies are the known ones.
 	Strategies []string `json:"strategies,omitempty"`
 
-	retryAfter string // seconds, where it is not the usual
+	retryAfter   string // seconds, where it is not the usual
+	authenticate string // what WWW-Authenticate says
 }
 
 // fieldError is one wrong field of a request.
@@ -96,8 +99,8 @@ func problemOf(err error) problem {
 	if p, is := errors.AsType[problem](err); is {
 		return p
 	}
-	if errors.Is(err, stock.ErrUserUnknown) {
-		return invalid(fieldError{"user_id", "is missing; of this goods one buyer may have only so many"})
+	if errors.Is(err, service.ErrSeveralBuyers) {
+		return invalid(fieldError{"user_id", "is missing; several buyers have orders under this request_id"})
 	}
 	for _, known := range problems() {
 		if !errors.Is(err, known.is) {
@@ -108,6 +111,9 @@ func problemOf(err error) problem {
 			p.Backend = backend.Backend
 			p.Detail = backend.Backend + " does not answer" // where and how is for the log
 		}
+		if lacks, ok := errors.AsType[*service.UnconfiguredError](err); ok {
+			p.Backend = lacks.Backend
+		}
 		if limit, is := errors.AsType[*stock.UserLimitError](err); is {
 			p.PerUser, p.Has = limit.PerUser, &limit.Has
 		}
@@ -117,12 +123,15 @@ func problemOf(err error) problem {
 }
 
 // invalid is the problem of a request with wrong fields.
-func invalid(errs ...fieldError) problem {
+func invalid(errs ...fieldError) problem { return invalidAnd(0, errs...) }
+
+// invalidAnd is invalid for a request with more wrong fields than are named.
+func invalidAnd(more int, errs ...fieldError) problem {
 	p := newProblem(http.StatusBadRequest, "invalid-request", "The request is not valid")
-	p.Errors = errs
+	p.Errors, p.MoreErrors = errs, more
 	p.Detail = errs[0].Field + " " + errs[0].Error
-	if more := len(errs) - 1; more > 0 {
-		p.Detail += fmt.Sprintf(" (and %d more)", more)
+	if others := more + len(errs) - 1; others > 0 {
+		p.Detail += fmt.Sprintf(" (and %d more)", others)
 	}
 	return p
 }
@@ -143,11 +152,15 @@ func (p problem) Error() string { return p.Title + ": " + p.Detail }
 func answer(c *gin.Context, err error) {
 	p := problemOf(err)
 	p.Instance = instancePrefix + requestID(c)
+	noteProblem(c, p.Type)
 	if p.Status == http.StatusServiceUnavailable {
 		p.retryAfter = cmp.Or(p.retryAfter, retryAfter())
 	}
 	if p.retryAfter != "" {
 		c.Header("Retry-After", p.retryAfter)
+	}
+	if p.authenticate != "" {
+		c.Header("WWW-Authenticate", p.authenticate)
 	}
 	c.Header("X-Content-Type-Options", "nosniff") // what was sent is quoted
 	body, err := json.Marshal(p)

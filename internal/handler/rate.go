@@ -79,6 +79,17 @@ func (l *limiter) take(who string, now time.Time) (wait time.Duration) {
 	return 0
 }
 
+// wait tells how long it takes until who has a token. It takes none.
+func (l *limiter) wait(who string, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	full, ok := l.full[maphash.String(l.seed, who)]
+	if !ok || full.Before(now) {
+		return 0
+	}
+	return max(0, full.Add(l.every).Sub(now)-l.whole)
+}
+
 // sweep forgets those whose buckets are full again, once a second.
 func (l *limiter) sweep(now time.Time) {
 	if now.Sub(l.swept) < time.Second {

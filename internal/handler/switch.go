@@ -20,12 +20,12 @@ type switched struct {
 // switchStrategy serves PUT /strategies/:name of the owner: it switches a strategy
 // on or off, on all replicas.
 func (s sale) switchStrategy(c *gin.Context) {
-	f, err := readForm(c.Request, "enabled", "reason")
+	f, err := readAdminForm(c, "enabled", "reason")
 	if err != nil {
 		answer(c, err)
 		return
 	}
-	to := switched{Name: c.Param("name"), Enabled: f.flagGiven("enabled"), Reason: f.text("reason", mostReason)}
+	to := switched{Name: shorten(c.Param("name"), mostStrategy), Enabled: f.flagGiven("enabled"), Reason: f.text("reason", mostReason)}
 	switch {
 	case to.Enabled:
 		f.without("reason", "enabled is true")
@@ -36,15 +36,18 @@ func (s sale) switchStrategy(c *gin.Context) {
 		answer(c, err)
 		return
 	}
+	if reason, off := s.options.Catalogue.SwitchedOff(to.Name); off {
+		noteBefore(c, switched{Name: to.Name, Reason: reason})
+	} else {
+		noteBefore(c, switched{Name: to.Name, Enabled: true})
+	}
 	if err := s.switchTo(c, to); err != nil {
-		p := problemOf(err)
-		logFailure(c, s.options.Log, p, err)
-		answer(c, p)
+		respond(c, s.options.Log, 0, nil, err)
 		return
 	}
 	s.options.Log.WarnContext(c.Request.Context(), "strategy switched", append(about(c), "strategy", to.Name, "enabled", to.Enabled, "reason", to.Reason,
 		"items", s.options.Catalogue.ItemsThrough(to.Name))...)
-	c.JSON(http.StatusOK, to)
+	respond(c, s.options.Log, http.StatusOK, to, nil)
 }
 
 func (s sale) switchTo(c *gin.Context, to switched) error {

@@ -27,9 +27,11 @@ var allowed = []struct {
 	{"internal/service/hot", []string{"internal/pause", "internal/trail", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/service/strategy", []string{"internal/pause", "internal/trail", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/service", []string{"internal/pause", "internal/trail", "internal/service/strategy", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/handler", []string{"internal/trail", "internal/service", "internal/stock", "api"}},
+	{"internal/buyer", []string{"internal/stock"}},
+	{"internal/handler", []string{"internal/buyer", "internal/trail", "internal/service", "internal/stock", "api"}},
 	{"internal/metrics", []string{"internal/service", "internal/service/hot", "internal/service/rescue", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/config", nil},
+	{"internal/admintoken", nil},
+	{"internal/config", []string{"internal/admintoken"}},
 	{"internal/layers", nil},
 	{"migrations", nil},
 	{"pkg/client", nil}, // nothing but the standard library

@@ -45,7 +45,7 @@ type redisLock struct {
 }
 
 func newRedisLock(kind string, d Deps) redisLock {
-	return redisLock{kind: kind, client: d.Redis, ttl: d.TTL, polls: newPolling(d.Retry, d.TriedInVain), floor: d.Floor, raise: script("raise")}
+	return redisLock{kind: kind, client: d.Redis, ttl: d.TTL, polls: newPolling(d.Retry, d.TriedInVain), floor: d.Floor, raise: script("token", "raise")}
 }
 
 // key is what Redis keeps of a name. The braces put all keys of one name into
@@ -56,6 +56,10 @@ func (r redisLock) key(name string) string {
 
 // counter is the key of the tokens of a name.
 func (r redisLock) counter(name string) string { return r.key(name) + ":token" }
+
+// tokenLife is how long a counter outlives its last use, far longer than any holder; see
+// lua/token.lua.
+const tokenLife = 30 * 24 * time.Hour
 
 // grant is what an acquiring script answers.
 type grant struct {

@@ -62,6 +62,7 @@ func (l redsyncOne) set(ctx context.Context, name, key, owner string) (grant, er
 	_, err := l.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
 		won = tx.SetNX(ctx, key, owner, l.ttl)
 		count = tx.Incr(ctx, l.counter(name))
+		tx.PExpire(ctx, l.counter(name), tokenLife)
 		return nil
 	})
 	switch {

@@ -37,14 +37,16 @@ type sqlPool struct {
 }
 
 // newSQLPool takes its part of the dependencies. In statements {now} is the time
-// by the database's clock, and {until} the time that lies as many microseconds
-// ahead as its parameter says.
+// by the database's clock, {until} the time that lies as many microseconds ahead as its
+// parameter says, and {lock} ends a read whose rows are kept from every other writer.
 func newSQLPool(d Deps) *sqlPool {
 	words := strings.NewReplacer(
+		`{lock}`, ``,
 		`{now}`, `strftime('%Y-%m-%d %H:%M:%f', 'now')`,
 		`{until}`, `strftime('%Y-%m-%d %H:%M:%f', 'now', (? / 1e6) || ' seconds')`)
 	if d.Dialect == string(MySQL) {
 		words = strings.NewReplacer(
+			`{lock}`, ` FOR UPDATE`,
 			`{now}`, `UTC_TIMESTAMP(6)`,
 			`{until}`, `UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`)
 	}

@@ -352,7 +352,7 @@ func TestSQLLostAnswersAreTakenBack(t *testing.T) {
 	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
 		through, cut := labtest.Through(t, d)
 		l, other, names := sqlLock(t, through, kind), sqlLock(t, d, kind), 0
-		for _, statement := range statements[kind] {
+		for _, statement := range statementsOf(t, statements, kind) {
 			for _, delivered := range []bool{true, false} {
 				name := strconv.Itoa(names)
 				names++
@@ -371,6 +371,16 @@ func TestSQLLostAnswersAreTakenBack(t *testing.T) {
 			}
 		}
 	})
+}
+
+// statementsOf are the statements of a kind of lock. A kind without any would be tested
+// for nothing.
+func statementsOf(t *testing.T, statements map[string][]string, kind string) []string {
+	t.Helper()
+	if len(statements[kind]) == 0 {
+		t.Fatalf("no statements of %s are listed", kind)
+	}
+	return statements[kind]
 }
 
 // A replica that is stopped in the midst of a transaction has rows locked: the
@@ -395,7 +405,7 @@ func TestSQLLateStatementsComeToNothing(t *testing.T) {
 	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
 		through, line := newLine(t, d)
 		l, other := sqlLock(t, through, kind), sqlLock(t, d, kind)
-		for i, statement := range statements[kind] {
+		for i, statement := range statementsOf(t, statements, kind) {
 			name, ctx := strconv.Itoa(i), lock.WithOwner(t.Context(), "me")
 			first := acquireWithin(t, l, name, 5*time.Second)
 			if statement == "depth = depth + 1" {

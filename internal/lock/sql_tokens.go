@@ -60,27 +60,88 @@ func (t *Tokens) issue(ctx context.Context, name string, run func(func(context.C
 	}
 }
 
-// LAST_INSERT_ID(x) brings x back with the answer, for the first token of a name
-// as well as for the next.
+// A token of a name never goes back, although the rows of names without an item are
+// deleted. The row of the empty name is the floor: Sweep lifts it, in the transaction that
+// deletes, to the highest token that it deletes, and the first token of a name is above
+// it. Whoever issues a first token has the floor locked until that is committed, so that
+// it reads no floor that a sweep is about to lift.
+//
+// LAST_INSERT_ID(x) brings x back with the answer.
 const (
-	nextTokenMySQL = `INSERT INTO lock_token (lock_name, token) VALUES (?, LAST_INSERT_ID(1))
+	countUpMySQL = `UPDATE lock_token SET token = LAST_INSERT_ID(token + 1) WHERE lock_name = ?`
+
+	holdFloorMySQL = `INSERT INTO lock_token (lock_name, token) VALUES ('', LAST_INSERT_ID(0))
+		ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(token)`
+
+	countFirstMySQL = `INSERT INTO lock_token (lock_name, token) VALUES (?, LAST_INSERT_ID(?))
 		ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID(token + 1)`
 
-	nextTokenSQLite = `INSERT INTO lock_token (lock_name, token) VALUES (?, 1)
+	readFloorSQLite = `SELECT COALESCE((SELECT token FROM lock_token WHERE lock_name = ''), 0)`
+
+	countUpSQLite = `INSERT INTO lock_token (lock_name, token) VALUES (?, 1 + (` + readFloorSQLite + `))
 		ON CONFLICT (lock_name) DO UPDATE SET token = token + 1 RETURNING token`
 )
 
-// next issues a token on a connection, or in a transaction: then it counts when
-// the transaction is committed, and nobody else is issued one before.
+// next issues a token on a connection, or in a transaction: then it counts when the
+// transaction is committed, and no other caller is issued one before.
 func (t *Tokens) next(ctx context.Context, on sqlRunner, name string) (token uint64, err error) {
 	if t.pool.dialect != string(MySQL) {
-		err = t.pool.query(ctx, on, nextTokenSQLite, []any{name}, &token)
+		err = t.pool.query(ctx, on, countUpSQLite, []any{name}, &token)
 		return token, err
 	}
-	result, err := on.ExecContext(ctx, nextTokenMySQL, name)
+	result, err := on.ExecContext(ctx, countUpMySQL, name)
+	if err != nil {
+		return 0, err
+	}
+	if rows, err := result.RowsAffected(); err != nil || rows > 0 {
+		return insertID(result, err)
+	}
+	err = inTx(ctx, on, func(tx sqlRunner) (err error) {
+		token, err = t.first(ctx, tx, name)
+		return err
+	})
+	return token, err
+}
+
+// first issues the first token of a name, in a transaction.
+func (t *Tokens) first(ctx context.Context, tx sqlRunner, name string) (uint64, error) {
+	floor, err := t.pool.holdFloor(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
+	return insertID(tx.ExecContext(ctx, countFirstMySQL, name, floor+1))
+}
+
+// holdFloor reads the floor of all tokens, and keeps it until the transaction ends.
+func (p *sqlPool) holdFloor(ctx context.Context, tx sqlRunner) (floor uint64, err error) {
+	if p.dialect != string(MySQL) { // there is one writer, which has begun
+		err = p.query(ctx, tx, readFloorSQLite, nil, &floor)
+		return floor, err
+	}
+	return insertID(tx.ExecContext(ctx, holdFloorMySQL))
+}
+
+func insertID(result sql.Result, err error) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
 	last, err := result.LastInsertId()
-	return uint64(last), err //nolint:gosec // counted up from 1
+	return uint64(last), err //nolint:gosec // counted up from 0
+}
+
+// inTx runs do in a transaction: the caller's, where it has begun one.
+func inTx(ctx context.Context, on sqlRunner, do func(tx sqlRunner) error) error {
+	conn, ok := on.(*sql.Conn)
+	if !ok {
+		return do(on)
+	}
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // harmless after the commit
+	if err := do(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
 }

@@ -47,7 +47,7 @@ const (
 	lookAtVersion = `SELECT version, owner = '' OR expires_at < {now} FROM distribute_lock
 		WHERE lock_name = ? AND kind = 'version'`
 
-	insertVersion = `INSERT INTO distribute_lock (lock_name, kind) VALUES (?, 'version')`
+	insertVersion = `INSERT INTO distribute_lock (lock_name, kind, version) VALUES (?, 'version', ?)`
 
 	takeVersion = `UPDATE distribute_lock SET owner = ?, version = version + 1, expires_at = {until}
 		WHERE lock_name = ? AND kind = 'version' AND version = ? AND (owner = '' OR expires_at < {now})`
@@ -75,16 +75,24 @@ func (l versionLock) try(ctx context.Context, name, owner string) (grant sqlGran
 	return grant, err
 }
 
-// look reads the row, and makes it where the name is new.
+// look reads the row, and makes it where the name is new: above the floor, because a
+// version is a token (see Tokens).
 func (l versionLock) look(ctx context.Context, conn *sql.Conn, name string) (version uint64, free bool, err error) {
 	err = l.query(ctx, conn, lookAtVersion, []any{name}, &version, &free)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return version, free, err
 	}
-	if _, err = l.exec(ctx, conn, insertVersion, name); duplicate(err) {
+	err = inTx(ctx, conn, func(tx sqlRunner) (err error) {
+		if version, err = l.holdFloor(ctx, tx); err != nil {
+			return err
+		}
+		_, err = l.exec(ctx, tx, insertVersion, name, version)
+		return err
+	})
+	if duplicate(err) {
 		err = nil // another one was faster, and has it perhaps: the comparison tells
 	}
-	return 0, err == nil, err
+	return version, err == nil, err
 }
 
 func (l versionLock) hold(name, owner string, grant sqlGrant) *held {

@@ -9,11 +9,21 @@ import (
 func (m *Metrics) http() {
 	m.requests = m.counters("stockd_http_requests_total", "Requests that were answered.", "listener", "route", "status")
 	m.inFlight = m.gauges("stockd_http_requests_in_flight", "Requests that are being served.", "listener")
-	m.shed = m.counter("stockd_http_requests_shed_total", "Purchases that were refused at once because http.max_deductions were being served.")
+	m.shed = m.counters("stockd_http_requests_shed_total", "Purchases that were rejected at once because the replica, their item or their strategy had its share of http.max_deductions.", "full")
 	m.rateLimited = m.counters("stockd_http_requests_rate_limited_total", "Requests that were refused because they came too often.", "by")
 	m.panics = m.counter("stockd_panics_total", "Panics that were caught, in requests and in what works for many.")
+	for _, full := range []string{"replica", "item", "strategy"} {
+		m.shed.WithLabelValues(full)
+	}
+	m.connections = m.counters("stockd_connections_rejected_total",
+		"Connections that were reset because http.max_connections were open, or more came than http.connection_rate.", "listener", "by")
+	for _, by := range []string{"connections", "rate"} {
+		m.connections.WithLabelValues("public", by)
+		m.connections.WithLabelValues("admin", by)
+	}
 	m.rateLimited.WithLabelValues("user")
 	m.rateLimited.WithLabelValues("address")
+	m.rateLimited.WithLabelValues("token")
 }
 
 // Began counts a request in.
@@ -41,11 +51,17 @@ func digits(status int) string {
 	}
 }
 
-// Shed counts a purchase that found all places taken.
-func (m *Metrics) Shed() { m.shed.Inc() }
+// Shed counts a purchase that found no place.
+func (m *Metrics) Shed(full string) { m.shed.WithLabelValues(full).Inc() }
 
 // RateLimited counts a request that came too soon.
 func (m *Metrics) RateLimited(by string) { m.rateLimited.WithLabelValues(by).Inc() }
+
+// ConnectionRejected counts a connection to a listener beyond the limit of "connections" or
+// of their "rate".
+func (m *Metrics) ConnectionRejected(listener, by string) {
+	m.connections.WithLabelValues(listener, by).Inc()
+}
 
 // Panicked counts a panic in a request.
 func (m *Metrics) Panicked() { m.panics.Inc() }

@@ -28,8 +28,10 @@ type Metrics struct {
 	lockLost, lockInVain, fenced *prometheus.CounterVec
 
 	requests, rateLimited *prometheus.CounterVec
+	connections           *prometheus.CounterVec
 	inFlight              *prometheus.GaugeVec
-	shed, panics          prometheus.Counter
+	shed                  *prometheus.CounterVec
+	panics                prometheus.Counter
 	logged                *prometheus.CounterVec
 
 	written, putAside, repaired prometheus.Counter
@@ -44,7 +46,7 @@ func New(b Build) *Metrics {
 	m.http()
 	m.promised()
 	m.audits = newAuditGauges(m)
-	m.logged = m.counters("stockd_log_messages_total", "Lines of the log, by level.", "level")
+	m.logged = m.counters("stockd_log_messages_total", "Lines of the log, by level, with those that a repeated line stands for.", "level")
 	m.gauges("stockd_build_info", "1, with what this replica is and was built from.", "replica", "version", "commit", "go_version").
 		WithLabelValues(b.Replica, b.Version, b.Commit, b.GoVersion).Set(1)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -191,6 +191,36 @@ func defects() []defect {
 			pkg: "./internal/handler", test: "TestTheOwnersListenerNeedsTheToken",
 		},
 		{
+			name: "X-Real-IP is believed before X-Forwarded-For",
+			file: "internal/handler/handler.go", old: `e.RemoteIPHeaders = []string{"X-Forwarded-For"}`, new: `e.RemoteIPHeaders = []string{"X-Real-IP", "X-Forwarded-For"}`,
+			pkg: "./internal/handler", test: "TestTheAddressOfAClientIsWhatTheProxiesAppended",
+		},
+		{
+			name: "one item takes all places",
+			file: "internal/handler/places.go", old: "case left <= 0:", new: "case left <= -p.most:",
+			pkg: "./internal/handler", test: "TestNoItemTakesAllPlaces",
+		},
+		{
+			name: "one item uses all connections",
+			file: "internal/repo/shares.go", old: "return of.taken < shareOfFree*(s.most-s.taken)", new: "return s.taken < s.most && of != nil",
+			pkg: "./internal/repo", test: "TestAnItemUsesNotAllConnections",
+		},
+		{
+			name: "a strategy is sold through whose backend is not configured",
+			file: "internal/service/mode.go", old: "if s.unconfigured != nil {", new: "if s.unconfigured != nil && m.Strategy == \"\" {",
+			pkg: "./internal/handler", test: "TestAStrategyWithoutItsBackendIsRefused",
+		},
+		{
+			name: "every wrong field is named",
+			file: "internal/handler/form.go", old: "if len(f.errs) == mostErrors {", new: "if len(f.errs) < 0 {",
+			pkg: "./internal/handler", test: "TestAProblemNamesAtMostTenFields",
+		},
+		{
+			name: "a line that stands for others does not count them",
+			file: "internal/trail/repeated.go", old: "last, others := h.last, h.count-1", new: "last, others := h.last, 0",
+			pkg: "./internal/trail", test: "TestRepeatedFailuresAreLoggedOnceASecondWithTheirNumber",
+		},
+		{
 			name: "the keeper does not end what its children started",
 			file: "internal/lab/keeper/sys_linux.go", old: "	killGroup(cmd)\n", new: "",
 			pkg: "./internal/lab/keeper", test: "TestWhatAChildLeavesBehindIsEnded",

@@ -10,22 +10,23 @@ import (
 
 // goodsStrategy is a row of tb_goods_strategy.
 type goodsStrategy struct {
-	GoodsID  int64 `gorm:"primaryKey;autoIncrement:false"`
-	Strategy string
-	Grouped  *bool
-	Fenced   *bool
+	GoodsID     int64 `gorm:"primaryKey;autoIncrement:false"`
+	Strategy    string
+	Grouped     *bool
+	Fenced      *bool
+	MaxQuantity *int64
 }
 
 // TableName is the migrations' name.
 func (goodsStrategy) TableName() string { return "tb_goods_strategy" }
 
 func (r goodsStrategy) choice() stock.Choice {
-	return stock.Choice{Strategy: r.Strategy, Group: r.Grouped, Fence: r.Fenced}
+	return stock.Choice{Strategy: r.Strategy, Group: r.Grouped, Fence: r.Fenced, MaxQuantity: r.MaxQuantity}
 }
 
 const (
-	readChoice   = `SELECT strategy, grouped, fenced FROM tb_goods_strategy WHERE goods_id = ?`
-	writeChoice  = `UPDATE tb_goods_strategy SET strategy = ?, grouped = ?, fenced = ? WHERE goods_id = ?`
+	readChoice   = `SELECT strategy, grouped, fenced, max_quantity FROM tb_goods_strategy WHERE goods_id = ?`
+	writeChoice  = `UPDATE tb_goods_strategy SET strategy = ?, grouped = ?, fenced = ?, max_quantity = ? WHERE goods_id = ?`
 	deleteChoice = `DELETE FROM tb_goods_strategy WHERE goods_id = ?`
 )
 
@@ -58,7 +59,7 @@ func (s *Store) ChangeChoice(ctx context.Context, goodsID int64, change func(sto
 		}
 		row := goodsStrategy{GoodsID: goodsID}
 		found := tx.conn().QueryRowContext(ctx, readChoice+s.dialect.forUpdate, goodsID)
-		if err := s.fault(ctx, "read the strategy of an item", found.Scan(&row.Strategy, &row.Grouped, &row.Fenced)); err != nil {
+		if err := s.fault(ctx, "read the strategy of an item", found.Scan(&row.Strategy, &row.Grouped, &row.Fenced, &row.MaxQuantity)); err != nil {
 			return err
 		}
 		choice, err := change(row.choice())
@@ -76,6 +77,6 @@ func (t *Tx) setChoice(ctx context.Context, goodsID int64, c stock.Choice) error
 		_, err := t.write(ctx, "clear the strategy of an item", deleteChoice, goodsID)
 		return err
 	}
-	_, err := t.write(ctx, "set the strategy of an item", writeChoice, c.Strategy, c.Group, c.Fence, goodsID)
+	_, err := t.write(ctx, "set the strategy of an item", writeChoice, c.Strategy, c.Group, c.Fence, c.MaxQuantity, goodsID)
 	return err
 }

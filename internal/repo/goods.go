@@ -33,7 +33,22 @@ func (s *Store) InStock(ctx context.Context, goodsID int64) (stock.Goods, error)
 	return s.readGoods(ctx, s.pool, readInStock, goodsID)
 }
 
+// Existing are those of the ids of which there is an item.
+func (s *Store) Existing(ctx context.Context, goodsIDs ...int64) (map[int64]bool, error) {
+	var ids []int64
+	if err := s.db.WithContext(ctx).Raw(readExisting, goodsIDs).Scan(&ids).Error; err != nil {
+		return nil, s.fault(ctx, "find items", err)
+	}
+	existing := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		existing[id] = true
+	}
+	return existing, nil
+}
+
 const (
+	readExisting = `SELECT goods_id FROM tb_goods_stock WHERE goods_id IN ?`
+
 	inStock = `g.stock + ` + allocated
 
 	readInStock = `SELECT g.goods_id, ` + inStock + `, 0, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE g.goods_id = ?`
@@ -60,7 +75,9 @@ func (s *Store) CreateChosen(ctx context.Context, goodsID, units, perUser int64,
 			return fmt.Errorf("goods %d: %w", goodsID, stock.ErrGoodsExist)
 		}
 		if err == nil && choice != (stock.Choice{}) {
-			own := &goodsStrategy{GoodsID: goodsID, Strategy: choice.Strategy, Grouped: choice.Group, Fenced: choice.Fence}
+			own := &goodsStrategy{
+				GoodsID: goodsID, Strategy: choice.Strategy, Grouped: choice.Group, Fenced: choice.Fence, MaxQuantity: choice.MaxQuantity,
+			}
 			err = s.fault(ctx, "create the strategy of an item", tx.db.Create(own).Error)
 		}
 		if err != nil || units == 0 {

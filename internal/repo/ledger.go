@@ -162,12 +162,29 @@ func (s *Store) Orders(ctx context.Context, requestIDs ...string) (map[string]st
 	return orders, nil
 }
 
+// OrdersOfKey finds up to most orders of a key, whoever bought, those of a purchase
+// without a buyer first.
+func (s *Store) OrdersOfKey(ctx context.Context, key string, most int) ([]stock.Order, error) {
+	from, below := stock.KeyRange(key)
+	rows, err := s.readOrders(ctx, "find orders of a key", byKey, from, below, most)
+	if err != nil {
+		return nil, err
+	}
+	orders := make([]stock.Order, len(rows))
+	for i, row := range rows {
+		orders[i] = row.Order
+	}
+	return orders, nil
+}
+
 const (
 	selectOrders = `SELECT l.id, l.goods_id, l.kind, l.quantity, l.request_id, l.user_id, l.strategy, l.replica, l.fence, l.order_no,
 		l.created_at, COALESCE(l.remaining, ` + inStock + `) AS remaining
 		FROM tb_stock_ledger AS l LEFT JOIN tb_goods_stock AS g ON g.goods_id = l.goods_id `
 
 	byRequests = `WHERE l.request_id IN (`
+
+	byKey = `WHERE l.request_id >= ? AND l.request_id < ? AND l.kind = 'deduct' ORDER BY l.request_id LIMIT ?`
 )
 
 // ledgerRow is an order with the id of its row.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 
 	"github.com/glebarez/go-sqlite"
 	gormsqlite "github.com/glebarez/sqlite"
@@ -53,6 +54,9 @@ func openSQLite(o Options) (dialect, *sql.DB, error) {
 	if o.DSN == "" {
 		return dialect{}, nil, errors.New("the path of the file is empty")
 	}
+	if err := createPrivate(o.DSN); err != nil {
+		return dialect{}, nil, err
+	}
 	settings := url.Values{
 		"_pragma": {
 			fmt.Sprintf("busy_timeout(%d)", o.LockWait.Milliseconds()),
@@ -68,6 +72,19 @@ func openSQLite(o Options) (dialect, *sql.DB, error) {
 		return dialect{}, nil, err
 	}
 	return d, o.openDB(connector), nil
+}
+
+// createPrivate makes a file that its owner alone may read. SQLite gives its -wal and -shm
+// the same mode. A file that is there keeps its own.
+func createPrivate(path string) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("create the database: %w", err)
+	}
+	return file.Close()
 }
 
 // fileConnector makes connections to a file.
@@ -96,6 +113,9 @@ func sqliteURL(path string, settings url.Values) string {
 // minute. SQLite has no lock that spans transactions, but for the one on another
 // file: it stays, and stays empty.
 func lockSchemaOf(ctx context.Context, path string) (unlock func() error, err error) {
+	if err := createPrivate(path + "-schema"); err != nil {
+		return nil, err
+	}
 	beside, err := sql.Open("sqlite", sqliteURL(path+"-schema", url.Values{
 		"_pragma": {"busy_timeout(60000)"}, "_txlock": {"immediate"},
 	}))

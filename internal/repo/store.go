@@ -72,6 +72,7 @@ type Store struct {
 	dialect  dialect
 	timeout  time.Duration // of a transaction
 	returns  bool          // whether an insert can return what it wrote
+	shares   *shares       // of the connections, between purchases
 	turn     chan struct{} // holds one element while a transaction runs; nil for databases that queue writers themselves
 	replica  string
 	strategy string
@@ -85,7 +86,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, dialect: d, timeout: o.txTimeout(), replica: o.Replica, retried: o.Retried}
+	s := &Store{pool: pool, dialect: d, timeout: o.txTimeout(), shares: newShares(o.MaxOpen), replica: o.Replica, retried: o.Retried}
 	if s.retried == nil {
 		s.retried = func(string) {}
 	}

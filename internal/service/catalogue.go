@@ -8,12 +8,12 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
-	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -32,10 +32,16 @@ type Catalogue struct {
 	byName   map[string]*Service
 	recalls  *recaller
 	switches *switches
-	gathered *gathered
+	gathered gatheredLedger
+	items    *items
+	pings    pings
 	timeout  time.Duration // of a deduction
 	standard Mode
-	log      *slog.Logger
+	// maxQuantity is that of items that have none.
+	maxQuantity int64
+	// countersExpire tells that the counters of locks in Redis were all given an expiry.
+	countersExpire atomic.Bool
+	log            *slog.Logger
 }
 
 // NewCatalogue makes the strategies. Each deduction ends within timeout.
@@ -44,7 +50,9 @@ func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Dur
 		store: deps.Store, clients: deps.Lock.Clients, log: cmp.Or(deps.Log, slog.Default()),
 		byName: make(map[string]*Service, len(entries)), switches: newSwitches(deps.Store),
 		gathered: newGathered(deps.Store, deps.Group.Batch, timeout, deps.Log), timeout: timeout,
+		maxQuantity: stock.MaxQuantity,
 	}
+	c.items = newItems(deps.Store, c.switches, deps.Group.Batch, timeout, deps.Log)
 	c.recalls = &recaller{store: deps.Store, services: c.byName, log: c.log}
 	for _, entry := range entries {
 		own := deps
@@ -68,7 +76,8 @@ func (c *Catalogue) newService(entry strategy.Entry, deps strategy.Deps) *Servic
 		}
 	}
 	plain := &Service{
-		entry: entry, strategy: bare, bare: bare, ledger: c.gathered, timeout: c.timeout, recalls: c.recalls, heard: heard,
+		entry: entry, strategy: bare, bare: bare, ledger: c.gathered, items: c.items, timeout: c.timeout, recalls: c.recalls,
+		heard: heard, unconfigured: unconfigured(entry, c.clients),
 	}
 	plain.grouped = plain.groupedBy(deps.Group)
 	if fencer, can := plain.strategy.(strategy.Fencer); can {
@@ -151,35 +160,6 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 		}
 	}
 	return list
-}
-
-// pingWithin bounds the wait for the sign of life of a backend. It is short:
-// whoever asks for our readiness must not wait for a lock server that is mute.
-const pingWithin = 700 * time.Millisecond
-
-// down asks every backend at once, and tells why those are down that are.
-func (c *Catalogue) down(ctx context.Context) map[lock.Backend]error {
-	ctx, cancel := context.WithTimeout(ctx, pingWithin)
-	defer cancel()
-	var mu sync.Mutex
-	var asked sync.WaitGroup
-	down := make(map[lock.Backend]error)
-	ask := func(b lock.Backend, ping func() error) {
-		asked.Go(func() {
-			if err := rescue.Do(ctx, c.log, "ask "+string(b), ping); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				down[b] = err
-			}
-		})
-	}
-	ask(lock.Database, func() error { return c.store.Ping(ctx) })
-	for _, b := range lock.Backends() {
-		ask(b, func() error { return c.clients.Ping(ctx, b) })
-	}
-	asked.Wait()
-	down[lock.MySQL] = c.clients.Has(lock.MySQL) // the same database, asked already
-	return down
 }
 
 // whyDown says in words why a backend is down. Where it is, and how it failed, is

@@ -16,57 +16,68 @@ import (
 	"github.com/stockd/stockd/internal/trail"
 )
 
-// gathered is a ledger that answers all waiting look-ups with one search. It knows
-// neither items nor locks: a known key is found also while the queue of its item is
-// blocked.
-type gathered struct {
-	ledger strategy.Ledger
-	most   int // request ids of a search, unless one look-up alone has more
+// gathered answers all waiting look-ups with one search, so that any number of them has
+// one connection. It knows neither items nor locks: a known key is found also while the
+// queue of its item is blocked.
+type gathered[K comparable, V any] struct {
+	find   func(ctx context.Context, keys ...K) (map[K]V, error)
+	doing  string // of a search
+	most   int    // keys of a search, unless one look-up alone has more
 	within time.Duration
 	log    *slog.Logger
 
 	mu        sync.Mutex
-	waiting   []*lookup
+	waiting   []*lookup[K, V]
 	searching bool
 }
 
 // lookup is what one caller asks for.
-type lookup struct {
-	requestIDs []string
-	step       trace.Span // of the caller
-	search     *search    // nil while the look-up is queued; guarded by gathered.mu
-	done       chan struct{}
-	orders     map[string]stock.Order // once done is closed
-	err        error
+type lookup[K comparable, V any] struct {
+	keys   []K
+	step   trace.Span    // of the caller
+	search *search[K, V] // nil while the look-up is queued; guarded by gathered.mu
+	done   chan struct{}
+	found  map[K]V // once done is closed
+	err    error
 }
 
 // search is one query for several look-ups.
-type search struct {
-	lookups []*lookup
+type search[K comparable, V any] struct {
+	lookups []*lookup[K, V]
 	callers int // that have not left; guarded by gathered.mu
 	end     func()
 }
 
-func newGathered(ledger strategy.Ledger, most int, within time.Duration, log *slog.Logger) *gathered {
-	return &gathered{ledger: ledger, most: most, within: within, log: log}
+// gatheredLedger is a ledger that answers all waiting look-ups with one search.
+type gatheredLedger struct{ *gathered[string, stock.Order] }
+
+func newGathered(ledger strategy.Ledger, most int, within time.Duration, log *slog.Logger) gatheredLedger {
+	return gatheredLedger{&gathered[string, stock.Order]{
+		find: ledger.Orders, doing: "find requests", most: most, within: within, log: log,
+	}}
 }
 
-// Orders finds orders by their request ids. The answer may hold other callers'
-// orders as well, and must not be written to. A caller whose ctx ends leaves the
-// queue at once; the last caller of a search that leaves cancels the search.
-func (g *gathered) Orders(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error) {
-	l := &lookup{requestIDs: requestIDs, step: trace.SpanFromContext(ctx), done: make(chan struct{})}
+// Orders is get for orders by their request ids.
+func (g gatheredLedger) Orders(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error) {
+	return g.get(ctx, requestIDs...)
+}
+
+// get finds values by their keys. The answer may hold other callers' values as well, and
+// must not be written to. A caller whose ctx ends leaves the queue at once; the last
+// caller of a search that leaves cancels the search.
+func (g *gathered[K, V]) get(ctx context.Context, keys ...K) (map[K]V, error) {
+	l := &lookup[K, V]{keys: keys, step: trace.SpanFromContext(ctx), done: make(chan struct{})}
 	g.enter(l)
 	select {
 	case <-l.done:
-		return l.orders, l.err
+		return l.found, l.err
 	case <-ctx.Done():
 		g.leave(l)
-		return nil, fmt.Errorf("find requests in ledger: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("%s: %w", g.doing, context.Cause(ctx))
 	}
 }
 
-func (g *gathered) enter(l *lookup) {
+func (g *gathered[K, V]) enter(l *lookup[K, V]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting = append(g.waiting, l)
@@ -76,7 +87,7 @@ func (g *gathered) enter(l *lookup) {
 	}
 }
 
-func (g *gathered) leave(l *lookup) {
+func (g *gathered[K, V]) leave(l *lookup[K, V]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if l.search == nil {
@@ -90,38 +101,38 @@ func (g *gathered) leave(l *lookup) {
 }
 
 // serve searches until the queue is empty.
-func (g *gathered) serve() {
+func (g *gathered[K, V]) serve() {
 	for {
 		s, ctx := g.next()
 		if s == nil {
 			return
 		}
-		orders, err := g.find(ctx, s)
+		found, err := g.query(ctx, s)
 		s.end()
 		for _, l := range s.lookups {
-			l.orders, l.err = orders, err
+			l.found, l.err = found, err
 			close(l.done)
 		}
 	}
 }
 
-// find queries the ledger. A panic there must not end the replica.
-func (g *gathered) find(ctx context.Context, s *search) (orders map[string]stock.Order, err error) {
-	var requestIDs []string
+// query asks the database. A panic there must not end the replica.
+func (g *gathered[K, V]) query(ctx context.Context, s *search[K, V]) (found map[K]V, err error) {
+	var keys []K
 	for _, l := range s.lookups {
-		requestIDs = append(requestIDs, l.requestIDs...)
+		keys = append(keys, l.keys...)
 	}
-	err = rescue.Do(ctx, g.log, "find requests in ledger", func() error {
-		orders, err = g.ledger.Orders(ctx, requestIDs...)
+	err = rescue.Do(ctx, g.log, g.doing, func() error {
+		found, err = g.find(ctx, keys...)
 		return err
 	})
-	return orders, err
+	return found, err
 }
 
 // next makes a search of the oldest look-ups, or nil where none waits. Its context
 // belongs to no single caller. Its step begins under the mutex, before any of its
 // callers can leave and end its own step.
-func (g *gathered) next() (*search, context.Context) {
+func (g *gathered[K, V]) next() (*search[K, V], context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	lookups := g.take()
@@ -133,9 +144,9 @@ func (g *gathered) next() (*search, context.Context) {
 	for i, l := range lookups {
 		steps[i] = l.step
 	}
-	ctx, step := trail.Together(context.Background(), "find requests", steps)
+	ctx, step := trail.Together(context.Background(), g.doing, steps)
 	ctx, cancel := context.WithTimeout(ctx, g.within)
-	s := &search{lookups: lookups, callers: len(lookups), end: func() { cancel(); step.End() }}
+	s := &search[K, V]{lookups: lookups, callers: len(lookups), end: func() { cancel(); step.End() }}
 	for _, l := range lookups {
 		l.search = s
 	}
@@ -143,10 +154,10 @@ func (g *gathered) next() (*search, context.Context) {
 }
 
 // take removes the oldest look-ups from the queue, as many as one search may have.
-func (g *gathered) take() []*lookup {
-	count, ids := 0, 0
+func (g *gathered[K, V]) take() []*lookup[K, V] {
+	count, keys := 0, 0
 	for _, l := range g.waiting {
-		if ids += len(l.requestIDs); count > 0 && ids > g.most {
+		if keys += len(l.keys); count > 0 && keys > g.most {
 			break
 		}
 		count++

@@ -37,7 +37,7 @@ func (f *frozenLedger) Orders(ctx context.Context, requestIDs ...string) (map[st
 	return map[string]stock.Order{}, ctx.Err()
 }
 
-func newFrozen(most int) (*frozenLedger, *gathered) {
+func newFrozen(most int) (*frozenLedger, gatheredLedger) {
 	f := &frozenLedger{thaw: make(chan struct{})}
 	return f, newGathered(f, most, time.Hour, slog.New(slog.DiscardHandler))
 }

@@ -120,13 +120,13 @@ func (i *Inventory) KeepTotals(ctx context.Context, failed func(error)) {
 // was created otherwise. ErrUnknownStrategy, ErrStrategyRefused, ErrNotFenceable: the
 // choice cannot be, and nothing was created.
 func (i *Inventory) Create(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice, key string) (stock.Goods, error) {
-	requestID, err := requestID(key)
+	own, err := newKey(key)
 	if err != nil {
 		return stock.Goods{}, err
 	}
 	wrong := i.wrongChoice(choice)
 	if err = wrong; err == nil {
-		err = i.store.CreateChosen(ctx, goodsID, units, perUser, choice, requestID)
+		err = i.store.CreateChosen(ctx, goodsID, units, perUser, choice, stock.RestockKey(own))
 	}
 	if wrong != nil || errors.Is(err, stock.ErrGoodsExist) || errors.Is(err, stock.ErrDuplicateRequest) {
 		err = i.excuse(ctx, err, goodsID, units, key)
@@ -142,7 +142,7 @@ func (i *Inventory) Create(ctx context.Context, goodsID, units, perUser int64, c
 
 // wrongChoice tells why an item cannot be created with a choice; none is as configured.
 func (i *Inventory) wrongChoice(choice stock.Choice) error {
-	if choice == (stock.Choice{}) {
+	if choice.WithoutQuantity() == (stock.Choice{}) {
 		return nil
 	}
 	return i.catalogue.check(choice)
@@ -153,22 +153,30 @@ func (i *Inventory) wrongChoice(choice stock.Choice) error {
 // strategy that keeps a copy of the stock could not be notified in time: sending the
 // same key again notifies it.
 func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key string) (stock.Goods, error) {
-	requestID, err := requestID(key)
-	if err != nil {
-		return stock.Goods{}, err
-	}
-	_, err = i.store.Restock(ctx, goodsID, units, requestID)
-	if errors.Is(err, stock.ErrDuplicateRequest) {
-		err = i.excuse(ctx, err, goodsID, units, key)
-	}
-	if err != nil {
+	if err := i.restockOnce(ctx, goodsID, units, key); err != nil {
 		return stock.Goods{}, err
 	}
 	// A copy that is not notified keeps selling the old stock.
-	err = i.background.do(ctx, notifyWithin, "notify the strategies of a restock", func(ctx context.Context) error {
+	err := i.background.do(ctx, notifyWithin, "notify the strategies of a restock", func(ctx context.Context) error {
 		return i.catalogue.Restocked(ctx, goodsID, units)
 	})
 	return i.changed(ctx, goodsID, "the units were added", err)
+}
+
+// restockOnce adds the units, unless the key did before.
+func (i *Inventory) restockOnce(ctx context.Context, goodsID, units int64, key string) error {
+	done, err := i.hasRestocked(ctx, goodsID, units, key)
+	if done || err != nil {
+		return err
+	}
+	if key, err = newKey(key); err != nil {
+		return err
+	}
+	_, err = i.store.Restock(ctx, goodsID, units, stock.RestockKey(key))
+	if errors.Is(err, stock.ErrDuplicateRequest) {
+		err = i.excuse(ctx, err, goodsID, units, key)
+	}
+	return err
 }
 
 // Recall moves the units of an item from the allocations of strategies back into its row,
@@ -239,6 +247,9 @@ func (i *Inventory) Change(ctx context.Context, goodsID int64, c Change) (stock.
 func (i *Inventory) choose(ctx context.Context, goodsID int64, change func(stock.Choice) stock.Choice) error {
 	err := i.store.ChangeChoice(ctx, goodsID, func(before stock.Choice) (stock.Choice, error) {
 		after := change(before)
+		if after.WithoutQuantity() == before.WithoutQuantity() {
+			return after, nil
+		}
 		return after, i.catalogue.check(after)
 	})
 	if err != nil {
@@ -272,20 +283,31 @@ func (i *Inventory) changed(ctx context.Context, goodsID int64, done string, err
 // excuse forgives a failure that is only the echo of an earlier success: the
 // ledger has the same restock under the same key.
 func (i *Inventory) excuse(ctx context.Context, failure error, goodsID, units int64, key string) error {
-	if key == "" {
-		return failure
-	}
-	orders, err := i.store.Orders(ctx, key)
-	if err != nil {
+	done, err := i.hasRestocked(ctx, goodsID, units, key)
+	if done || err != nil {
 		return err
 	}
-	first, found := orders[key]
-	switch {
-	case !found:
-		return failure
-	case first.Kind == stock.Restock && first.GoodsID == goodsID && first.Quantity == units:
-		return nil
-	default:
-		return reused(first)
+	return failure
+}
+
+// hasRestocked tells that the ledger has the same restock under the same key.
+// stock.ErrKeyReused: it has another.
+func (i *Inventory) hasRestocked(ctx context.Context, goodsID, units int64, key string) (bool, error) {
+	if key == "" {
+		return false, nil
 	}
+	ids := stock.StoredIDs(stock.RestockKey(key))
+	orders, err := i.store.Orders(ctx, ids...)
+	if err != nil {
+		return false, err
+	}
+	for _, id := range ids {
+		if o := orders[id]; o.Kind == stock.Restock && o.GoodsID == goodsID && o.Quantity == units {
+			return true, nil
+		}
+	}
+	if _, ok := orders[ids[0]]; ok {
+		return false, stock.ErrKeyReused
+	}
+	return false, nil
 }

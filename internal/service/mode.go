@@ -27,6 +27,16 @@ func (c *Catalogue) SetDefault(m Mode) error {
 	return err
 }
 
+// SetMaxQuantity sets the most units of one purchase of which the item says nothing, 1 to
+// stock.MaxQuantity. It is called before anything is sold.
+func (c *Catalogue) SetMaxQuantity(units int64) { c.maxQuantity = units }
+
+// MaxQuantity is the most units of one purchase of an item. The item's own maximum holds,
+// also where it is above that of the configuration.
+func (c *Catalogue) MaxQuantity(goodsID int64) int64 {
+	return *cmp.Or(c.Choice(goodsID).MaxQuantity, &c.maxQuantity)
+}
+
 // Default is what SetDefault has set.
 func (c *Catalogue) Default() Mode { return c.standard }
 
@@ -65,6 +75,9 @@ func (c *Catalogue) In(m Mode) (*Service, error) {
 	}
 	if why := c.refusal(s, m.Fence); why != "" {
 		return nil, fmt.Errorf("%w: %s, because %s", ErrStrategyRefused, m.Strategy, why)
+	}
+	if s.unconfigured != nil {
+		return nil, s.unconfigured
 	}
 	if m.Group {
 		s = s.Grouped()
@@ -109,6 +122,20 @@ func (c *Catalogue) Names() []string {
 func (c *Catalogue) check(choice stock.Choice) error {
 	_, err := c.In(c.mode(choice, stock.Choice{}))
 	return err
+}
+
+// Unserved counts the items that this replica cannot sell as they are chosen to be sold,
+// by the reason.
+func (c *Catalogue) Unserved() map[string]int {
+	items := make(map[string]int)
+	if known := c.switches.choices.Load(); known != nil {
+		for _, choice := range *known {
+			if err := c.check(choice); err != nil {
+				items[err.Error()]++
+			}
+		}
+	}
+	return items
 }
 
 // ItemsThrough is how many items have chosen a strategy.

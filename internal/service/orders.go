@@ -37,14 +37,16 @@ func (c *Catalogue) ReplayPending(ctx context.Context, goodsID int64, p stock.Pu
 	}
 	begun := time.Now()
 	for _, promiser := range c.promisers() {
-		first, ok, err := promiser.FindRequest(ctx, p.RequestID)
-		switch {
-		case err != nil:
+		pending, err := findAll(ctx, promiser, stock.StoredIDs(p.RequestID))
+		if err != nil {
 			return stock.Outcome{}, fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
-		case !ok:
+		}
+		first, ok, err := p.First(goodsID, pending)
+		if err != nil {
+			return stock.Outcome{}, err
+		}
+		if !ok {
 			continue
-		case !first.Answers(goodsID, p):
-			return stock.Outcome{}, reused(first)
 		}
 		outcome := stock.Outcome{Order: first, Replayed: true, Durable: stock.InRedis}
 		if p.Durable == stock.InSQL {
@@ -54,6 +56,21 @@ func (c *Catalogue) ReplayPending(ctx context.Context, goodsID int64, p stock.Pu
 		return outcome, err
 	}
 	return stock.Outcome{}, nil
+}
+
+// findAll finds pending orders by their request ids.
+func findAll(ctx context.Context, promiser strategy.Promiser, requestIDs []string) (map[string]stock.Order, error) {
+	orders := make(map[string]stock.Order, len(requestIDs))
+	for _, id := range requestIDs {
+		order, ok, err := promiser.FindRequest(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			orders[id] = order
+		}
+	}
+	return orders, nil
 }
 
 // ReplayElsewhere is ReplayPending for a purchase that a service is about to sell, where
@@ -78,20 +95,14 @@ func (c *Catalogue) observe(outcome stock.Outcome, begun time.Time) {
 	}
 }
 
-// replay searches the ledger for the first answer to a request id.
+// replay searches the ledger for the first answer to a key.
 func replay(ctx context.Context, ledger strategy.Ledger, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-	orders, err := ledger.Orders(ctx, p.RequestID)
+	orders, err := ledger.Orders(ctx, stock.StoredIDs(p.RequestID)...)
 	if err != nil {
 		return stock.Outcome{}, err
 	}
-	first, found := orders[p.RequestID]
-	if !found {
-		return stock.Outcome{}, nil
-	}
-	if !first.Answers(goodsID, p) {
-		return stock.Outcome{}, reused(first)
-	}
-	return stock.Outcome{Order: first, Replayed: true}, nil
+	first, ok, err := p.First(goodsID, orders)
+	return stock.Outcome{Order: first, Replayed: ok}, err
 }
 
 // AcceptedOrder is an order, and where it is written down.
@@ -109,15 +120,49 @@ func (c *Catalogue) Order(ctx context.Context, number string) (AcceptedOrder, er
 		func(p strategy.Promiser) (stock.Order, bool, error) { return p.FindOrder(ctx, number) })
 }
 
-// OrderOf finds an order by its request id, as Order does.
-func (c *Catalogue) OrderOf(ctx context.Context, requestID string) (AcceptedOrder, error) {
+// OrderOf finds the order of a buyer's key, as Order does. The buyer may be empty.
+func (c *Catalogue) OrderOf(ctx context.Context, key, buyer string) (AcceptedOrder, error) {
+	own := func(orders map[string]stock.Order) (stock.Order, bool) {
+		for _, id := range stock.StoredIDs(stock.BuyerKey(key, buyer)) {
+			if order, ok := orders[id]; ok && order.Kind == stock.Deduction && order.UserID == buyer {
+				return order, true
+			}
+		}
+		return stock.Order{}, false
+	}
+	ids := stock.StoredIDs(stock.BuyerKey(key, buyer))
 	return c.find(ctx,
 		func() (stock.Order, bool, error) {
-			orders, err := c.gathered.Orders(ctx, requestID)
-			order, ok := orders[requestID]
-			return order, ok && order.Kind == stock.Deduction, err
+			orders, err := c.gathered.Orders(ctx, ids...)
+			order, ok := own(orders)
+			return order, ok, err
 		},
-		func(p strategy.Promiser) (stock.Order, bool, error) { return p.FindRequest(ctx, requestID) })
+		func(p strategy.Promiser) (stock.Order, bool, error) {
+			orders, err := findAll(ctx, p, ids)
+			order, ok := own(orders)
+			return order, ok, err
+		})
+}
+
+// ErrSeveralBuyers tells that a key alone does not say which order is meant.
+var ErrSeveralBuyers = errors.New("several buyers have orders under this key")
+
+// OrderOfAny finds the order of a key, of a purchase without a buyer before others, and
+// else that of its only buyer: a pending one only without a buyer. ErrSeveralBuyers: there
+// are orders of more than one.
+func (c *Catalogue) OrderOfAny(ctx context.Context, key string) (AcceptedOrder, error) {
+	return c.find(ctx,
+		func() (stock.Order, bool, error) {
+			orders, err := c.store.OrdersOfKey(ctx, key, 2)
+			if err != nil || len(orders) == 0 {
+				return stock.Order{}, false, err
+			}
+			if len(orders) > 1 && orders[0].RequestID != key {
+				return stock.Order{}, false, ErrSeveralBuyers
+			}
+			return orders[0], true, nil
+		},
+		func(p strategy.Promiser) (stock.Order, bool, error) { return p.FindRequest(ctx, key) })
 }
 
 // find looks into the ledger, at what is pending, and into the ledger again: an order

@@ -3,10 +3,40 @@ package service
 import (
 	"errors"
 	"fmt"
+
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // ErrStrategyRefused tells that the owner does not want this strategy used.
 var ErrStrategyRefused = errors.New("strategy is refused here")
+
+// UnconfiguredError is an ErrStrategyRefused: the strategy needs a backend that this
+// replica does not have.
+type UnconfiguredError struct {
+	Strategy, Backend string
+	// Err is a lock.ErrNotConfigured.
+	Err error
+}
+
+// Error names the backend.
+func (e *UnconfiguredError) Error() string {
+	return fmt.Sprintf("%v: %s, because %s is %v", ErrStrategyRefused, e.Strategy, e.Backend, e.Err)
+}
+
+// Unwrap makes the kind visible to errors.Is.
+func (e *UnconfiguredError) Unwrap() error { return ErrStrategyRefused }
+
+// unconfigured tells which backend a strategy lacks, or returns nil.
+func unconfigured(entry strategy.Entry, clients *lock.Clients) error {
+	for _, need := range entry.Needs {
+		if lacks, ok := errors.AsType[*stock.BackendError](clients.Has(need)); ok {
+			return &UnconfiguredError{Strategy: entry.Name, Backend: lacks.Backend, Err: lacks.Err}
+		}
+	}
+	return nil
+}
 
 // Policy is which strategies the owner does not want used.
 type Policy struct {

@@ -25,12 +25,14 @@ type Service struct {
 	strategy strategy.Strategy
 	bare     strategy.Strategy // the strategy without modifiers
 	ledger   strategy.Ledger   // where keys are looked up
+	items    *items
 	timeout  time.Duration
 	recalls  *recaller
 	heard    strategy.Observer
 	// refused is why the configuration refuses it, and refusedUnfenced why it does so
 	// only without a fence; empty: it does not.
 	refused, refusedUnfenced string
+	unconfigured             error // an *UnconfiguredError, or nil
 	// The same service with a modifier; both may be itself. fenced is nil where
 	// there is no lock.
 	fenced, grouped *Service
@@ -54,7 +56,8 @@ func (s *Service) Grouped() *Service { return s.grouped }
 //
 // The outcome's order carries the request id also where Deduct fails: after
 // stock.ErrUnknownOutcome, sending it again finds out. stock.ErrKeyReused: the
-// request id was used for other content. The strategy's errors pass through.
+// request id was used for other content. stock.ErrUnknownGoods: there is no such item,
+// and nothing was locked or written. The strategy's errors pass through.
 func (s *Service) Deduct(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 	ctx, step := trail.Step(ctx, "deduct")
 	if step.IsRecording() {
@@ -70,16 +73,31 @@ func (s *Service) Deduct(ctx context.Context, goodsID int64, p stock.Purchase) (
 func (s *Service) inTime(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	id, err := requestID(p.RequestID)
-	if err != nil {
-		return stock.Outcome{}, err
+	if p.RequestID == "" {
+		key, err := newKey("")
+		if err != nil {
+			return stock.Outcome{}, err
+		}
+		p.RequestID = stock.BuyerKey(key, p.UserID)
 	}
-	p.RequestID = id
-	outcome, err := s.deduct(ctx, goodsID, p)
+	outcome, err := s.deductKnown(ctx, goodsID, p)
 	if err == nil && p.Durable == stock.InSQL {
 		outcome, err = s.written(ctx, outcome)
 	}
 	outcome.Order.RequestID = p.RequestID
+	return outcome, err
+}
+
+// deductKnown asks no strategy for an item that does not exist: a client may invent any
+// number of those, and locks, queues and copies in Redis would be made for each of them.
+func (s *Service) deductKnown(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	if err := s.items.require(ctx, goodsID); err != nil {
+		return stock.Outcome{}, err
+	}
+	outcome, err := s.deduct(ctx, goodsID, p)
+	if errors.Is(err, stock.ErrUnknownGoods) {
+		s.items.forget(goodsID)
+	}
 	return outcome, err
 }
 
@@ -105,7 +123,7 @@ func (s *Service) deduct(ctx context.Context, goodsID int64, p stock.Purchase) (
 			return outcome, nil
 		}
 	}
-	return stock.Outcome{}, fmt.Errorf("%w: copies of request %s keep being rolled back", stock.ErrBusy, p.RequestID)
+	return stock.Outcome{}, fmt.Errorf("%w: copies of request %s keep being rolled back", stock.ErrBusy, stock.KeyOf(p.RequestID))
 }
 
 func (s *Service) once(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
@@ -138,8 +156,8 @@ func (s *Service) promiser() (strategy.Promiser, bool) {
 	return promiser, is
 }
 
-// requestID is the caller's key, or a new id where there is none.
-func requestID(key string) (string, error) {
+// newKey is the caller's key, or a new one where there is none.
+func newKey(key string) (string, error) {
 	if key != "" {
 		return key, nil
 	}
@@ -148,10 +166,4 @@ func requestID(key string) (string, error) {
 		return "", fmt.Errorf("make request id: %w", err)
 	}
 	return id.String(), nil
-}
-
-// reused tells what a key was used for first.
-func reused(first stock.Order) error {
-	return fmt.Errorf("%w: it stands for a %s of %d of goods %d",
-		stock.ErrKeyReused, first.Kind, first.Quantity, first.GoodsID)
 }

@@ -91,6 +91,12 @@ func (c *Catalogue) LookAtSwitches(ctx context.Context) error {
 	return err
 }
 
+// SwitchedOff tells whether a strategy is switched off on all replicas, as far as this one
+// knows, and why.
+func (c *Catalogue) SwitchedOff(name string) (reason string, off bool) {
+	return c.switches.reason(name)
+}
+
 // KeepSwitches has this replica follow within about a second what the owner
 // switches through another one, until ctx ends. While the switches cannot be read
 // it keeps what it knew, and the log tells so once.

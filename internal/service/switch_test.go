@@ -3,6 +3,8 @@ package service_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // refused tells whether a replica refuses a strategy for a reason.
@@ -86,6 +89,27 @@ func TestAReplicaThatCannotReadTheSwitchesKeepsWhatItKnew(t *testing.T) {
 	}
 	if !refused(c, "mutex", "it oversells") || !sells(c, "naive") {
 		t.Error("what was known is forgotten")
+	}
+}
+
+// An item may have got its strategy through a replica that has the backend.
+func TestItemsWithoutTheirBackendAreCounted(t *testing.T) {
+	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
+	c := service.NewCatalogue(strategy.Registry(), strategy.Deps{Store: store, Lock: lock.Deps{Clients: new(lock.Clients)}}, time.Second)
+	if err := c.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
+		t.Fatal(err)
+	}
+	for id, name := range map[int64]string{11: "redis-lua", 12: "redis-lua", 13: "mutex", 14: ""} {
+		if err := store.CreateChosen(t.Context(), id, 1, 0, stock.Choice{Strategy: name}, "create-"+strconv.FormatInt(id, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.LookAtSwitches(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{"strategy is refused here: redis-lua, because redis is not configured": 2}
+	if got := c.Unserved(); !maps.Equal(got, want) {
+		t.Errorf("not served are %v, want %v", got, want)
 	}
 }
 

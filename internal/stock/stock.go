@@ -4,7 +4,10 @@
 // nothing of stockd.
 package stock
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Kind is what a row of the ledger records.
 type Kind string
@@ -22,7 +25,7 @@ const (
 	MaxQuantity = 1_000_000
 	// MaxStock is the most units that one goods may have in stock.
 	MaxStock = 1_000_000_000_000
-	// MaxRequestID is the longest request id, in bytes.
+	// MaxRequestID is the longest key of a client, in bytes.
 	MaxRequestID = 128
 	// MaxUserID is the longest user id, in characters.
 	MaxUserID = 64
@@ -32,10 +35,10 @@ const (
 
 // Purchase is a wish to buy some units of one goods.
 type Purchase struct {
-	// RequestID names the purchase for ever: the ledger takes it once.
+	// RequestID is the stored id, as BuyerKey makes it: the ledger takes it once.
 	RequestID string
-	// Keyed tells that the buyer chose RequestID, and may send it again to
-	// hear the first answer.
+	// Keyed tells that the buyer chose the key, and may send it again to get the
+	// first answer.
 	Keyed bool
 	// Quantity is the number of units, 1 to MaxQuantity.
 	Quantity int64
@@ -79,7 +82,7 @@ type Order struct {
 // Answers reports whether the order is what p asks for, so that sending p
 // again may be answered with it.
 func (o Order) Answers(goodsID int64, p Purchase) bool {
-	return o.Kind == Deduction && o.RequestID == p.RequestID && o.GoodsID == goodsID &&
+	return o.Kind == Deduction && slices.Contains(StoredIDs(p.RequestID), o.RequestID) && o.GoodsID == goodsID &&
 		o.Quantity == p.Quantity && o.UserID == p.UserID
 }
 

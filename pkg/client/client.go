@@ -24,6 +24,11 @@ type Client struct {
 	URL string
 	// AdminURL is the owner's listener, and Token what it wants to see.
 	AdminURL, Token string
+	// BuyerToken says who buys where the stockd wants a signed token (buyer.from: token).
+	BuyerToken string
+	// Header is sent with every purchase and every look-up of its order, such as what a
+	// gateway knows the buyer by.
+	Header http.Header
 	// HTTP sends the requests; nil is http.DefaultClient. Let the context of a call
 	// bound its time, and not a Timeout here.
 	HTTP *http.Client
@@ -50,6 +55,8 @@ type Goods struct {
 	Strategy string `json:"strategy"`
 	Group    *bool  `json:"group"`
 	Fenced   *bool  `json:"fenced"`
+	// MaxQuantity is the most units of one purchase; nil: as the stockd is configured.
+	MaxQuantity *int64 `json:"max_quantity"`
 }
 
 // Goods reads a goods. ErrUnknownGoods: there is none.

@@ -318,3 +318,25 @@ func tags(of any) []string {
 	slices.Sort(names)
 	return names
 }
+
+// A buyer's token and header go where the buyer is asked for, and nowhere else.
+func TestABuyerIsSentToThePublicAPI(t *testing.T) {
+	var seen []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r.URL.Path+"?"+r.URL.RawQuery+" "+r.Header.Get("Authorization")+" "+r.Header.Get("X-Session"))
+		_, _ = w.Write([]byte(`{}`)) // the client shows what went wrong
+	}))
+	defer s.Close()
+	c := client.Client{URL: s.URL, AdminURL: s.URL + "/admin", Token: "admin", BuyerToken: "buyer", Header: http.Header{"X-Session": {"7"}}}
+	_, bought := c.Deduct(t.Context(), client.Purchase{GoodsID: 1})
+	_, found := c.OrderOf(t.Context(), client.Purchase{RequestID: "k", UserID: "a b"})
+	_, byRequest := c.OrderByRequest(t.Context(), "k")
+	_, byNumber := c.Order(t.Context(), "1")
+	if err := errors.Join(bought, found, byRequest, byNumber); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"/deduct? Bearer buyer 7", "/orders?request_id=k&user_id=a+b Bearer buyer 7", "/orders?request_id=k Bearer buyer 7", "/admin/orders/1? Bearer admin "}
+	if !slices.Equal(seen, want) {
+		t.Errorf("sent %q, want %q", seen, want)
+	}
+}

@@ -17,7 +17,8 @@ type Purchase struct {
 	GoodsID   int64  `json:"goods_id"`
 	// Quantity is how many units, 1 to 1,000,000; 0 is 1.
 	Quantity int64 `json:"quantity,omitempty"`
-	// UserID is who buys, up to 64 characters; limits of one buyer need it.
+	// UserID is who buys, up to 64 characters without a space at either end; limits of one
+	// buyer need it. Leave it where a token or a gateway says who buys.
 	UserID string `json:"user_id,omitempty"`
 	// Strategy sells; the item's own where it is empty, else the stockd's default. Many a
 	// stockd answers ErrChoiceRefused to any other: leave it, Group and Fence alone.
@@ -73,7 +74,7 @@ func (c Client) Deduct(ctx context.Context, p Purchase) (Sale, error) {
 	p.RequestID = cmp.Or(p.RequestID, rand.Text())
 	sale := Sale{RequestID: p.RequestID}
 	err := c.do(ctx, call{
-		method: http.MethodPost, url: c.URL + "/deduct", body: p.body(), requestID: p.RequestID, into: &sale,
+		method: http.MethodPost, url: c.URL + "/deduct", token: c.BuyerToken, more: c.Header, body: p.body(), requestID: p.RequestID, into: &sale,
 		header: func(h http.Header) { sale.Replayed = h.Get("Idempotency-Replayed") == "true" },
 	})
 	if err != nil {

@@ -39,11 +39,21 @@ func (c Client) Order(ctx context.Context, id string) (order Order, err error) {
 	return order, err
 }
 
-// OrderByRequest finds an order by the RequestID of its purchase. It never buys.
+// OrderByRequest finds an order by the RequestID of its purchase, which had no UserID, or
+// whose buyer BuyerToken or a gateway says: see OrderOf.
+func (c Client) OrderByRequest(ctx context.Context, requestID string) (Order, error) {
+	return c.OrderOf(ctx, Purchase{RequestID: requestID})
+}
+
+// OrderOf finds the order of a purchase by its RequestID and its UserID. It never buys.
 // ErrUnknownOrder: there is none; a purchase that was sent a moment ago may still be
 // accepted, until its time is over. ErrUnavailable: it is not known whether there is one.
-func (c Client) OrderByRequest(ctx context.Context, requestID string) (order Order, err error) {
-	err = c.do(ctx, call{method: http.MethodGet, url: c.URL + "/orders?" + url.Values{"request_id": {requestID}}.Encode(), into: &order})
+func (c Client) OrderOf(ctx context.Context, p Purchase) (order Order, err error) {
+	query := url.Values{"request_id": {p.RequestID}}
+	if p.UserID != "" {
+		query.Set("user_id", p.UserID)
+	}
+	err = c.do(ctx, call{method: http.MethodGet, url: c.URL + "/orders?" + query.Encode(), token: c.BuyerToken, more: c.Header, into: &order})
 	return order, err
 }
 

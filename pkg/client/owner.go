@@ -56,6 +56,23 @@ type Choice struct {
 	Strategy string `json:"strategy"`
 	Group    *bool  `json:"group"`
 	Fence    *bool  `json:"fence"`
+	// MaxQuantity is the most units of one purchase, 1 to 1,000,000. Where it is nil, Choose
+	// leaves it as it is; LimitPurchase clears it.
+	MaxQuantity *int64 `json:"max_quantity,omitempty"`
+}
+
+// LimitPurchase sets the most units of one purchase of an item, 1 to 1,000,000, as the
+// admin; 0 is as the stockd is configured. ErrUnknownGoods, ErrInvalid: nothing was set.
+func (c Client) LimitPurchase(ctx context.Context, goodsID, units int64) (goods Goods, err error) {
+	var most *int64
+	if units != 0 {
+		most = &units
+	}
+	err = c.do(ctx, call{
+		method: http.MethodPatch, url: c.AdminURL + goodsPath(goodsID), token: c.Token,
+		body: map[string]*int64{"max_quantity": most}, into: &goods,
+	})
+	return goods, err
 }
 
 // Choose sets how an item is sold, as the admin: through the stockd that is asked at

@@ -49,6 +49,8 @@ var (
 	ErrInvalid = errors.New("invalid request")
 	// ErrUnauthorized: the token is missing or wrong.
 	ErrUnauthorized = errors.New("unauthorized")
+	// ErrTokenBound: the buyer's token is for another item.
+	ErrTokenBound = errors.New("token is for another item")
 )
 
 // kindOf is what errors.Is finds behind the code of a problem; nil where it has no
@@ -75,6 +77,7 @@ func kindOf(code string) error {
 		"default-strategy":    ErrDefaultStrategy,
 		"invalid-request":     ErrInvalid,
 		"unauthorized":        ErrUnauthorized,
+		"token-bound":         ErrTokenBound,
 	}[code]
 }
 
@@ -88,7 +91,9 @@ type Problem struct { //nolint:errname // it is RFC 9457's name
 	Title, Detail string
 	// Errors name each field that is wrong, and what is allowed.
 	Errors []FieldError
-	// Backend is the one that failed, where one did.
+	// MoreErrors counts the wrong fields that Errors leaves out.
+	MoreErrors int
+	// Backend is the one that failed, or that is not configured.
 	Backend string
 	// RequestID is what finds out an unknown outcome; the UnknownError has it too.
 	RequestID string
@@ -131,6 +136,7 @@ func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bo
 		Detail     string       `json:"detail"`
 		Instance   string       `json:"instance"`
 		Errors     []FieldError `json:"errors"`
+		MoreErrors int          `json:"more_errors"`
 		Backend    string       `json:"backend"`
 		RequestID  string       `json:"request_id"`
 		Strategies []string     `json:"strategies"`
@@ -151,7 +157,7 @@ func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bo
 	}
 	return &Problem{
 		Code: strings.TrimPrefix(said.Type, problemPrefix), Status: status, Title: said.Title, Detail: said.Detail,
-		Errors: said.Errors, Backend: said.Backend, RequestID: said.RequestID, Strategies: said.Strategies,
+		Errors: said.Errors, MoreErrors: said.MoreErrors, Backend: said.Backend, RequestID: said.RequestID, Strategies: said.Strategies,
 		PerUser: said.PerUser, Has: said.Has, Instance: said.Instance, RetryAfter: time.Duration(seconds) * time.Second,
 	}, true
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
@@ -17,7 +18,8 @@ import (
 // call is one request and where its answer goes.
 type call struct {
 	method, url string
-	token       string // of the owner; empty for buyers
+	token       string // of the admin or of a buyer, or empty
+	more        http.Header
 	body        any    // nil: there is none
 	requestID   string
 	into        any // nil: the answer does not matter
@@ -106,6 +108,7 @@ func (c Client) once(ctx context.Context, call call, body []byte) error {
 }
 
 func (k call) prepare(request *http.Request) {
+	maps.Copy(request.Header, k.more)
 	if k.body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}

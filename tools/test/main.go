@@ -41,21 +41,25 @@ func run() error {
 	install := flag.Bool("install", true, "install what is missing")
 	flag.Parse()
 	missing := provide(ctx, needs(), *install)
-	args := []string{"run", gotestsum, "--format", "pkgname-and-test-fails", "--format-icons", "text", "--", "-timeout", *timeout}
+	var build []string
 	if slices.Contains(missing, "gcc") {
 		fmt.Println("without a C compiler the race detector cannot run: the tests run without it")
 	} else {
-		args = append(args, "-race")
+		build = append(build, "-race")
 	}
 	if *tags != "" {
-		args = append(args, "-tags", *tags)
-	}
-	if *pattern != "" {
-		args = append(args, "-run", *pattern)
+		build = append(build, "-tags", *tags)
 	}
 	packages := flag.Args()
 	if len(packages) == 0 {
 		packages = everything()
+	}
+	args := append([]string{"run", gotestsum, "--format", "pkgname-and-test-fails", "--format-icons", "text", "--", "-timeout", *timeout}, build...)
+	if *pattern != "" {
+		if err := matches(ctx, *pattern, build, packages); err != nil {
+			return err
+		}
+		args = append(args, "-run", *pattern)
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -64,4 +68,20 @@ func run() error {
 		cmd.Env = append(cmd.Env, "STOCKDTEST_REQUIRE="+strings.Join(names(needs()), ","))
 	}
 	return cmd.Run()
+}
+
+// matches makes sure that a pattern names a test: one that is misspelled would pass.
+func matches(ctx context.Context, pattern string, build, packages []string) error {
+	top, _, _ := strings.Cut(pattern, "/")
+	args := slices.Concat([]string{"test", "-list", top}, build, packages)
+	list, err := exec.CommandContext(ctx, "go", args...).Output()
+	if err != nil {
+		return nil // what does not build is reported by the run itself
+	}
+	for line := range strings.Lines(string(list)) {
+		if strings.HasPrefix(line, "Test") {
+			return nil
+		}
+	}
+	return fmt.Errorf("-run %s matches no test of %s", pattern, strings.Join(packages, " "))
 }

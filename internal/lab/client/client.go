@@ -3,6 +3,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,6 +22,8 @@ import (
 type Client struct {
 	// URL is for buyers, AdminURL, with its Token, for the owner.
 	URL, AdminURL, Token string
+	// HTTP sends the requests; nil is http.DefaultClient.
+	HTTP *http.Client
 }
 
 // Strategies lists what the stockd can sell through.
@@ -69,7 +72,7 @@ func (c Client) replica(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("GET %s: %w", url, err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := cmp.Or(c.HTTP, http.DefaultClient).Do(request)
 	if err != nil {
 		return "", err // it names method and URL
 	}
@@ -187,7 +190,7 @@ func (c Client) call(ctx context.Context, method, url string, body any, want int
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, url, err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := cmp.Or(c.HTTP, http.DefaultClient).Do(request)
 	if err != nil {
 		return err // it names method and URL
 	}

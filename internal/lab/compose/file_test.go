@@ -1,10 +1,14 @@
-// Package compose holds docker-compose.yml to what it promises. What needs no
-// Docker is looked at always; the rest is run by go test -tags compose.
+// Package compose tests docker-compose.yml against what docs/compose.md says of it. What
+// needs no Docker is tested always; the rest is run by go test -tags compose.
 package compose
 
 import (
+	"bytes"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,49 +22,123 @@ const root = "../../.."
 // file is what of docker-compose.yml is looked at.
 type file struct {
 	Services map[string]service
-	Secrets  map[string]struct{ File string }
+	Networks map[string]struct{ Internal bool }
+	Secrets  map[string]any
 }
 
 type service struct {
 	Image       string
+	Extends     struct{ File, Service string }
+	Build       struct{ Args map[string]string }
 	Ports       []string
 	Profiles    []string
+	User        string
+	Tmpfs       []string
+	Volumes     []string
 	ReadOnly    bool     `yaml:"read_only"`
 	CapDrop     []string `yaml:"cap_drop"`
+	CapAdd      []string `yaml:"cap_add"`
 	SecurityOpt []string `yaml:"security_opt"`
 	MemLimit    string   `yaml:"mem_limit"`
 	Networks    []string
+	NetworkMode string `yaml:"network_mode"`
 	Privileged  bool
 	Restart     string
+	Command     any
+	Entrypoint  any
 	Environment map[string]string
+	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
 	Healthcheck struct{ Test []string }
 }
 
-func read(t *testing.T) (f file) {
+func readText(t *testing.T, name string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, "docker-compose.yml"))
+	content, err := os.ReadFile(filepath.Join(root, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.Unmarshal(content, &f); err != nil {
+	return string(content)
+}
+
+func readFile(t *testing.T, name string) (f file) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(readText(t, name)), &f); err != nil {
 		t.Fatal(err)
 	}
 	return f
+}
+
+func read(t *testing.T) file {
+	t.Helper()
+	return readFile(t, "docker-compose.yml")
 }
 
 // ours tells the containers of stockd from those of the public images.
 func (s service) ours() bool { return strings.HasPrefix(s.Image, "stockd:") }
 
 func TestOnlyNginxIsPublishedAndOnlyOnTheLoopback(t *testing.T) {
-	for name, s := range read(t).Services {
-		if name != "nginx" && (len(s.Ports) > 0 || !slices.Equal(s.Networks, []string{"backend"})) {
-			t.Errorf("%s publishes %v and is on %v; only nginx may be reached from outside", name, s.Ports, s.Networks)
+	f := read(t)
+	for name, s := range f.Services {
+		if name != "nginx" && len(s.Ports) > 0 {
+			t.Errorf("%s publishes %v, want nginx alone to publish ports", name, s.Ports)
 		}
 		for _, port := range s.Ports {
 			if !strings.HasPrefix(port, "127.0.0.1:") {
 				t.Errorf("%s publishes %s, want the loopback only", name, port)
 			}
 		}
+		if (len(s.Networks) == 0) != (s.NetworkMode == "none") {
+			t.Errorf("%s is on the networks %v with mode %q, want its networks named", name, s.Networks, s.NetworkMode)
+		}
+		for _, network := range s.Networks {
+			if name != "nginx" && !f.Networks[network].Internal {
+				t.Errorf("%s is on %s, which has a way out", name, network)
+			}
+		}
+	}
+}
+
+// members lists the services of a network.
+func (f file) members(network string) (names []string) {
+	for name, s := range f.Services {
+		if slices.Contains(s.Networks, network) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A balancer that was taken over reaches no store.
+func TestNginxReachesNoStore(t *testing.T) {
+	if got, want := read(t).members("web"), []string{"demo", "nginx", "stock", "stockd"}; !slices.Equal(got, want) {
+		t.Errorf("%v are on the network of nginx, want %v", got, want)
+	}
+}
+
+// etcd answers everybody until etcd-users has ended: until then nothing else is on its
+// network.
+func TestEtcdIsAloneUntilItHasUsers(t *testing.T) {
+	f := read(t)
+	for _, name := range f.members("etcd") {
+		if name == "etcd" || name == "etcd-users" {
+			continue
+		}
+		if got := f.Services[name].DependsOn["etcd-users"].Condition; got != "service_completed_successfully" {
+			t.Errorf("%s is on the network of etcd, and starts with %q of etcd-users", name, got)
+		}
+	}
+	if got := f.Services["etcd"].Networks; !slices.Equal(got, []string{"etcd"}) {
+		t.Errorf("etcd is on %v, want its own network alone", got)
+	}
+}
+
+// capabilities are those that a service keeps, each for the entrypoint of its image.
+func capabilities() map[string][]string {
+	redis := []string{"SETGID", "SETUID"}
+	return map[string][]string{
+		"redis": redis, "redlock-1": redis, "redlock-2": redis, "redlock-3": redis, "redlock-4": redis, "redlock-5": redis,
+		"zookeeper": {"CHOWN", "SETGID", "SETUID"},
 	}
 }
 
@@ -72,8 +150,11 @@ func TestEveryContainerIsBounded(t *testing.T) {
 		if s.Privileged || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s may gain privileges", name)
 		}
-		if s.ours() && (!s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"})) {
-			t.Errorf("%s can write to its root (%v) or has capabilities (dropped %v)", name, !s.ReadOnly, s.CapDrop)
+		if !s.ReadOnly {
+			t.Errorf("%s may write to its root", name)
+		}
+		if !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Equal(s.CapAdd, capabilities()[name]) {
+			t.Errorf("%s drops %v and adds %v, want ALL and %v", name, s.CapDrop, s.CapAdd, capabilities()[name])
 		}
 		if ends := s.Restart == "no"; !ends && !s.ours() && len(s.Healthcheck.Test) == 0 {
 			t.Errorf("%s has no health check, and its image has none", name)
@@ -93,20 +174,143 @@ func TestTheDemonstrationLetsRequestsChoose(t *testing.T) {
 	}
 }
 
-func TestSecretsAreFilesOnly(t *testing.T) {
-	f := read(t)
-	for name, s := range f.Secrets {
-		path := strings.Replace(s.File, "${SECRETS_DIR:-./secrets}", filepath.Join(root, "secrets"), 1)
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Errorf("a fresh clone has no example of %s: %v", name, err)
+// secrets are where a service reads them, by volume.
+func (s service) secrets() map[string]string {
+	found := make(map[string]string)
+	for _, volume := range s.Volumes {
+		if parts := strings.Split(volume, ":"); strings.HasPrefix(parts[0], "secret-") {
+			found[parts[0]] = strings.Join(parts[1:], ":")
 		}
-		for of, s := range f.Services {
-			for key, value := range s.Environment {
-				if strings.Contains(value, strings.TrimSpace(string(content))) {
-					t.Errorf("%s of %s holds %s; it should name its file", key, of, name)
-				}
+	}
+	return found
+}
+
+func TestEachServiceHasOnlyTheSecretsThatItReads(t *testing.T) {
+	f := read(t)
+	used := regexp.MustCompile(`/run/secrets/([a-z-]+)/`)
+	for name, s := range f.Services {
+		if name == "secrets" {
+			continue
+		}
+		content, err := yaml.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, volume := range s.Volumes { // the scripts that it runs
+			if script, _, _ := strings.Cut(volume, ":"); strings.HasSuffix(script, ".sh") {
+				content = append(content, readText(t, script)...)
 			}
 		}
+		want := make(map[string]string)
+		for _, match := range used.FindAllSubmatch(content, -1) {
+			want["secret-"+string(match[1])] = "/run/secrets/" + string(match[1]) + ":ro"
+		}
+		if got := s.secrets(); !maps.Equal(got, want) {
+			t.Errorf("%s mounts %v, want %v", name, got, want)
+		}
+		if got := s.DependsOn["secrets"].Condition; len(want) > 0 && got != "service_completed_successfully" {
+			t.Errorf("%s starts with %q of secrets, want it after they are written", name, got)
+		}
+	}
+}
+
+func TestSecretsAreMadeAtTheFirstStart(t *testing.T) {
+	f := read(t)
+	made := f.Services["secrets"]
+	command, err := yaml.Marshal(made.Command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for volume, at := range made.secrets() {
+		if !bytes.Contains(command, []byte(" "+at+"/")) && !bytes.Contains(command, []byte("'"+at+"/")) {
+			t.Errorf("no secret is written into %s", volume)
+		}
+	}
+	for name, s := range f.Services {
+		for volume := range s.secrets() {
+			if made.secrets()[volume] == "" {
+				t.Errorf("%s reads %s, which is not written", name, volume)
+			}
+		}
+	}
+	if made.NetworkMode != "none" || len(made.DependsOn) > 0 || len(f.Secrets) > 0 {
+		t.Errorf("secrets has the network %q, waits for %v, and the file has others: %v", made.NetworkMode, made.DependsOn, f.Secrets)
+	}
+}
+
+func TestNoSecretIsCommitted(t *testing.T) {
+	known, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "--", "secrets", "admin-token").Output()
+	if err != nil || len(known) > 0 {
+		t.Errorf("git knows %q (%v)", known, err)
+	}
+}
+
+// What git ignores may hold secrets, and is no part of the build.
+func TestTheBuildSeesWhatGitKnows(t *testing.T) {
+	lines := func(name string) (found []string) {
+		for line := range strings.Lines(readText(t, name)) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+				found = append(found, line)
+			}
+		}
+		return found
+	}
+	var want []string
+	for _, pattern := range lines(".gitignore") {
+		if rooted, ok := strings.CutPrefix(pattern, "/"); ok {
+			want = append(want, rooted)
+		} else {
+			want = append(want, "**/"+pattern) // .dockerignore means the root by a bare name
+		}
+	}
+	if got := lines(".dockerignore"); !slices.Equal(got, want) {
+		t.Errorf(".dockerignore has %q, want %q", got, want)
+	}
+}
+
+func TestImagesAreLocked(t *testing.T) {
+	const lock = "images.lock.yml"
+	locked, reference := readFile(t, lock).Services, regexp.MustCompile(`^[a-z0-9./-]+:[a-zA-Z0-9._-]+(@sha256:[0-9a-f]{64})?$`)
+	for name, s := range locked {
+		references := slices.Collect(maps.Values(s.Build.Args))
+		if s.Image != "" {
+			references = append(references, s.Image)
+		}
+		for _, image := range references {
+			if !reference.MatchString(image) {
+				t.Errorf("%s of %s is no tag with its digest", image, name)
+			}
+		}
+	}
+	for name, s := range read(t).Services {
+		if !s.ours() && s.Image != "" {
+			t.Errorf("%s names %s itself", name, s.Image)
+		}
+		if _, ok := locked[s.Extends.Service]; (!s.ours() || name == "stockd") && (!ok || s.Extends.File != lock) {
+			t.Errorf("%s takes its image from %q of %q", name, s.Extends.Service, s.Extends.File)
+		}
+	}
+	for _, match := range regexp.MustCompile(`(?m)^ARG (\w+)=(\S+)$`).FindAllStringSubmatch(readText(t, "Dockerfile"), -1) {
+		if tag, _, _ := strings.Cut(locked["stockd"].Build.Args[match[1]], "@"); tag != match[2] {
+			t.Errorf("the Dockerfile has %s=%s, and the lock %q", match[1], match[2], tag)
+		}
+	}
+}
+
+// The replicas may not change the schema: migrate does, as another user.
+func TestReplicasHaveAUserThatSells(t *testing.T) {
+	services := read(t).Services
+	for name, want := range map[string]string{"stockd": "stockd@", "migrate": "owner@"} {
+		if got := services[name].Environment["STOCKD_DATABASE_DSN"]; !strings.HasPrefix(got, want) {
+			t.Errorf("%s connects as %s, want %s", name, got, want)
+		}
+	}
+	if got := services["stockd"].Environment["STOCKD_DATABASE_MIGRATE"]; got != "false" {
+		t.Errorf("STOCKD_DATABASE_MIGRATE is %q, want false", got)
+	}
+	const grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON stockd.* TO 'stockd'@'%';"
+	users := readText(t, "mysql/users.sh")
+	if strings.Count(users, "GRANT") != 1 || !strings.Contains(users, grant) {
+		t.Errorf("mysql/users.sh grants something else than %q", grant)
 	}
 }

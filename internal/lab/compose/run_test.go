@@ -3,9 +3,11 @@
 package compose
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,18 +43,28 @@ func start(t *testing.T) project {
 	if out, err := exec.Command("git", "clone", "-q", root, p.folder).CombinedOutput(); err != nil {
 		t.Fatalf("clone: %v: %s", err, out)
 	}
-	token, err := os.ReadFile(filepath.Join(p.folder, "secrets", "admin_token"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.there = client.Client{
-		URL: "http://127.0.0.1:" + httpPort, AdminURL: "http://127.0.0.1:" + adminPort, Token: strings.TrimSpace(string(token)),
-	}
 	t.Cleanup(func() {
 		p.run(context.WithoutCancel(t.Context()), t, "--profile", "*", "down", "--volumes", "--timeout", "30")
 	})
 	p.compose(t, "up", "--build", "--detach", "--wait")
+	p.there = client.Client{
+		URL: "http://127.0.0.1:" + httpPort, AdminURL: "http://127.0.0.1:" + adminPort, Token: p.token(t),
+	}
 	return p
+}
+
+// token is the one that compose has made, which the archive of docker compose cp holds.
+func (p project) token(t *testing.T) string {
+	t.Helper()
+	archive := tar.NewReader(strings.NewReader(p.compose(t, "cp", "stockd:/run/secrets/admin/token", "-")))
+	if _, err := archive.Next(); err != nil {
+		t.Fatal(err)
+	}
+	token, err := io.ReadAll(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(token))
 }
 
 // compose runs docker compose and returns what it printed.
@@ -61,12 +73,17 @@ func (p project) compose(t *testing.T, args ...string) string {
 	return p.run(t.Context(), t, args...)
 }
 
+func (p project) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "docker", append([]string{"compose", "--project-name", "stockd-test"}, args...)...)
+	cmd.Dir, cmd.Env = p.folder, append(os.Environ(), "HTTP_PORT="+httpPort, "ADMIN_PORT="+adminPort)
+	return cmd
+}
+
 func (p project) run(ctx context.Context, t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	cmd := exec.CommandContext(ctx, "docker", append([]string{"compose", "--project-name", "stockd-test"}, args...)...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = p.folder, &out, &errOut
-	cmd.Env = append(os.Environ(), "HTTP_PORT="+httpPort, "ADMIN_PORT="+adminPort)
+	cmd := p.command(ctx, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("docker compose %s: %v\n%s%s", strings.Join(args, " "), err, out.String(), errOut.String())
 	}
@@ -148,7 +165,7 @@ func (s *sale) lost(t *testing.T) (lost []string) {
 	t.Helper()
 	query := fmt.Sprintf("SELECT request_id FROM tb_stock_ledger WHERE goods_id = %d", s.goods)
 	rows := strings.Fields(s.compose(t, "exec", "--no-TTY", "mysql", "sh", "-c",
-		`MYSQL_PWD=$(cat /run/secrets/mysql_password) mysql --user=stockd --skip-column-names --execute="`+query+`" stockd`))
+		`MYSQL_PWD=$(cat /run/secrets/mysql-owner/password) mysql --user=owner --skip-column-names --execute="`+query+`" stockd`))
 	slices.Sort(rows)
 	for _, key := range s.sold {
 		if _, found := slices.BinarySearch(rows, key); !found {
@@ -184,6 +201,7 @@ func TestCompose(t *testing.T) {
 		test func(*testing.T, project)
 	}{
 		{"a fresh clone has goods 1 on sale, with 5,000 units", freshlyStocked},
+		{"nginx reaches no store, and etcd asks for a password", leastRights},
 		{"the process lock fails on three replicas and holds on one", scaled},
 		{"a killed replica costs no sale and stops none", killed},
 		{"no accepted sale is lost when everything is taken down", takenDown},
@@ -207,6 +225,21 @@ func freshlyStocked(t *testing.T, p project) {
 	stranger.Token = "a-token-of-a-stranger"
 	if err := stranger.Restock(t.Context(), 1, 1); err == nil || !strings.Contains(err.Error(), "401") {
 		t.Errorf("a stranger restocked: %v", err)
+	}
+}
+
+func leastRights(t *testing.T, p project) {
+	for _, store := range []string{"mysql", "redis", "zookeeper", "etcd"} {
+		if reached := p.compose(t, "exec", "--no-TTY", "nginx", "sh", "-c", "getent hosts "+store+" || true"); reached != "" {
+			t.Errorf("nginx finds %s at %s", store, reached)
+		}
+	}
+	if found := p.compose(t, "exec", "--no-TTY", "nginx", "getent", "hosts", "stockd"); found == "" {
+		t.Error("nginx finds no replica")
+	}
+	out, err := p.command(t.Context(), "exec", "--no-TTY", "etcd", "etcdctl", "get", "--prefix", "stockd/").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "user name is empty") {
+		t.Errorf("etcd without a password: %s (%v)", out, err)
 	}
 }
 

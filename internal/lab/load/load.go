@@ -75,7 +75,7 @@ type Result struct {
 	Errors map[string]int
 	// Duplicates counts orders that were given to more than one request.
 	Duplicates int
-	// Replicas are those that sold, and Strategies what they sold through.
+	// Replicas are those that sold and named themselves, and Strategies what they sold through.
 	Replicas, Strategies []string
 	Elapsed              time.Duration
 	// Latency is of all requests, SaleLatency of those that sold, in microseconds.

@@ -34,7 +34,10 @@ func (t *tally) add(r Answer, took time.Duration) {
 	switch r.Kind {
 	case Sold:
 		t.orders = append(t.orders, r.Order)
-		t.replicas[r.Replica], t.strategies[r.Strategy] = true, true
+		t.strategies[r.Strategy] = true
+		if r.Replica != "" {
+			t.replicas[r.Replica] = true
+		}
 		_ = t.sales.RecordValue(us)
 	case Failed:
 		t.errors[r.Problem]++

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -82,7 +83,11 @@ func (r *Report) Table(w io.Writer, color bool) error {
 }
 
 func (r *Run) row(color bool) table.Row {
-	row := table.Row{r.Name(), r.Replicas}
+	replicas := "?"
+	if r.Replicas > 0 {
+		replicas = strconv.Itoa(r.Replicas)
+	}
+	row := table.Row{r.Name(), replicas}
 	if r.Verdict == NotRun {
 		for range 9 {
 			row = append(row, "–")

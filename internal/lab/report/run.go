@@ -30,7 +30,7 @@ const (
 // renamed.
 type Run struct {
 	Strategy string `json:"strategy"`
-	Replicas int    `json:"replicas"`
+	Replicas int    `json:"replicas"` // 0: not known
 	Group    bool   `json:"group"`
 	Fence    bool   `json:"fence"`
 	Clients  int    `json:"clients"`

@@ -202,7 +202,7 @@ func (s *sqlServer) users() string {
 	for _, host := range []string{"127.0.0.1", "localhost"} {
 		fmt.Fprintf(&b, "DROP USER IF EXISTS ''@'%s';\n", host)
 		fmt.Fprintf(&b, "CREATE USER IF NOT EXISTS 'stockd'@'%s' IDENTIFIED BY '%s'%s;\n", host, s.password, require)
-		fmt.Fprintf(&b, "GRANT ALL ON *.* TO 'stockd'@'%s';\n", host)
+		fmt.Fprintf(&b, "GRANT ALL ON *.* TO 'stockd'@'%s' WITH GRANT OPTION;\n", host)
 	}
 	b.WriteString("DROP USER IF EXISTS 'root'@'127.0.0.1', 'root'@'::1', 'root'@'localhost';\n")
 	return b.String()

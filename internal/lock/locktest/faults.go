@@ -121,12 +121,14 @@ func losesRequests(t *testing.T, s *subject, deliver bool) {
 	}
 }
 
+// never is the number of a request that is not reached.
+const never = 1 << 20
+
 // requestsOf counts the requests of an Acquire that nobody disturbs. To lose one more
 // would be to lose one of the lease's, which a busy machine sends before it is told
 // that the Acquire is over: the lease is rightly lost then.
 func requestsOf(t *testing.T, l lock.Locker, cuts proxies, sent string) int {
 	t.Helper()
-	const never = 1 << 20
 	name := unique()
 	release(t, acquire(t, l, name))
 	armed := cuts.lose(never, cmp.Or(sent, name), false)

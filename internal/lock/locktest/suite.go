@@ -135,6 +135,7 @@ func contents() []topic {
 		{"TakesNothingForACancelledRequest", takesNothingForACancelledRequest, nil},
 		{"TakesNothingWhenCancelledInTheMiddle", takesNothingWhenCancelledInTheMiddle, nil},
 		{"LeavesNothingOfACrowd", leavesNothingOfACrowd, nil},
+		{"AsksAtIntervals", asksAtIntervals, isServed},
 		// release.go
 		{"OutlivesItsRequest", outlivesItsRequest, nil},
 		{"EndsItsContextWithTheRelease", endsItsContextWithTheRelease, nil},

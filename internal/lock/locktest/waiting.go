@@ -165,3 +165,26 @@ func serve(ctx context.Context, l lock.Locker, name string) error {
 	}
 	return lease.Release(ctx)
 }
+
+// asksAtIntervals counts what a waiter asks the servers for in the course of a wait: a
+// lock that spins loads them for nothing.
+func asksAtIntervals(t *testing.T, s *subject) {
+	const wait, most = time.Second, 400
+	at := s.backend.addresses()
+	at.TTL *= 3 // not every lock is renewed
+	through, cuts := at.through(t)
+	holder, waiter, name := s.replicaAt(t, at, nil), s.replicaAt(t, through, nil), unique()
+	release(t, acquire(t, waiter, name))
+	lease := acquire(t, holder, name)
+	armed := cuts.lose(never, name, false)
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	_, err := waiter.Acquire(ctx, name)
+	assertGaveUp(t, err, context.DeadlineExceeded)
+	asked := armed.seen()
+	armed.disarm()
+	if asked > most {
+		t.Errorf("a waiter that is alone sent %d requests in %s, want at most %d", asked, wait, most)
+	}
+	release(t, lease)
+}

@@ -1,6 +1,7 @@
 -- The queue of a fair lock is a sorted set of those who wait, by arrival. Beside
 -- it stands until when each of them is taken for alive: whoever waits says so
--- again and again, and whoever does not has died and is dropped.
+-- again and again, and whoever does not has died and is dropped. When all of them have
+-- died, both keys expire.
 local function now()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
@@ -24,6 +25,8 @@ local function enter(queue, alive, waiter, patience)
     redis.call('ZADD', queue, last + 1, waiter)
   end
   redis.call('ZADD', alive, now() + patience, waiter)
+  redis.call('PEXPIRE', queue, 2 * patience)
+  redis.call('PEXPIRE', alive, 2 * patience)
 end
 
 -- wake tells the first in the queue that it may try.

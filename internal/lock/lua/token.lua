@@ -1,19 +1,25 @@
--- next_token counts the holders of a name. The counter never expires. Where
--- Redis has lost it, it begins again above every token that was given before:
--- above the floor, which the store behind the lock has seen, and above the
--- microseconds of the clock, than which no counter was ever faster. Where no
--- floor was given, the answer is false: come back with one. A counter that is
--- below the microseconds of any clock has been lost, whoever counted since.
+-- next_token counts the holders of a name. The counter expires LIFE after its last
+-- use, so that names that are over leave nothing. Where Redis has lost it, or it has
+-- expired, it begins again above every token that was given before: above the floor,
+-- which the store behind the lock has seen, and above the microseconds of the clock,
+-- than which no counter was ever faster. A counter expires by the same clock. So a
+-- token goes back only where that is set back by more than LIFE, and the floor lacks
+-- the token: no fenced sale has claimed the item with it.
+--
+-- Where no floor was given, the answer is false: come back with one. A counter that
+-- is below the microseconds of any clock has been lost, whoever counted since.
 local LEAST = 10 ^ 15
+local LIFE = 30 * 24 * 3600 * 1000 -- ms; tokenLife in redis.go is the same
 local function next_token(counter, floor)
   local token = redis.call('INCR', counter)
+  redis.call('PEXPIRE', counter, LIFE)
   if token < LEAST then
     if floor == '' then
       return false
     end
     local time = redis.call('TIME')
     token = math.max(tonumber(floor), time[1] * 1000000 + time[2]) + 1
-    redis.call('SET', counter, string.format('%.0f', token))
+    redis.call('SET', counter, string.format('%.0f', token), 'PX', LIFE)
   end
   if token < 2 ^ 53 then
     return string.format('%.0f', token)

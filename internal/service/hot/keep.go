@@ -177,7 +177,7 @@ func (c *consumer) readmit(ctx context.Context, entries []entry, looked any) (re
 			case "DEAD":
 				c.options.Observer.PutAside()
 				c.options.Log.ErrorContext(ctx, "an order that Redis had lost finds nothing left for it", "goods", e.GoodsID,
-					"order", e.ID, "request", e.RequestID, "stream", c.part.dead())
+					"order", e.ID, "request", stock.KeyOf(e.RequestID), "stream", c.part.dead())
 			}
 		}
 	}
@@ -230,6 +230,6 @@ func (c *consumer) bury(ctx context.Context, e entry, reason string) error {
 	}
 	c.options.Observer.PutAside()
 	c.options.Log.ErrorContext(ctx, "an order was put aside", "reason", reason, "goods", e.GoodsID, "order", e.ID,
-		"request", e.RequestID, "stream", c.part.dead())
+		"request", stock.KeyOf(e.RequestID), "stream", c.part.dead())
 	return nil
 }

@@ -115,7 +115,7 @@ func (s *Stock) Await(ctx context.Context, order stock.Order) error {
 	case err != nil:
 		return fmt.Errorf("%w: the ledger does not have the order yet: %w", stock.ErrUnknownOutcome, err)
 	case written.ID != order.ID:
-		return fmt.Errorf("%w: the ledger has it for %d of goods %d", stock.ErrKeyReused, written.Quantity, written.GoodsID)
+		return stock.ErrKeyReused
 	default:
 		return nil
 	}

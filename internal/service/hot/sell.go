@@ -19,6 +19,7 @@ import (
 const (
 	answerSold    = 1
 	answerKnown   = 2
+	answerEarlier = 3
 	answerShort   = 0
 	answerLimited = -1
 	answerNobody  = -2
@@ -80,13 +81,20 @@ type verdict struct {
 // sell asks the script. installed tells whether there is a counter to sell from.
 func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase, orders []string, at int64) (list []verdict, installed bool, err error) {
 	p := s.part(goodsID)
-	keys := make([]string, 0, 3+len(batch))
+	keys := make([]string, 0, 3+2*len(batch))
 	keys = append(keys, p.counter(goodsID), p.users(goodsID), p.orders())
 	args := make([]any, 0, 4+4*len(batch))
 	args = append(args, goodsID, escape(s.options.Replica), at, trail.Place(ctx))
 	for i, purchase := range batch {
 		keys = append(keys, p.request(purchase.RequestID))
 		args = append(args, purchase.RequestID, purchase.Quantity, purchase.UserID, orders[i])
+	}
+	for _, purchase := range batch {
+		before := purchase.RequestID
+		if purchase.Keyed {
+			before = stock.KeyOf(before)
+		}
+		keys = append(keys, p.request(before))
 	}
 	// Where the buyer leaves in the middle of it, the answer is heard all the same.
 	asking, answered := lock.Uncut(ctx)
@@ -141,8 +149,12 @@ func (s *Stock) outcomes(goodsID int64, batch []stock.Purchase, orders []string,
 				UserID: p.UserID, Remaining: left, Strategy: s.store.Strategy(), Replica: s.options.Replica,
 				CreatedAt: instant(at),
 			}}
-		case answerKnown:
-			known, err := s.known(goodsID, p, orders[i], v.text)
+		case answerKnown, answerEarlier:
+			requestID := p.RequestID
+			if v.answer == answerEarlier {
+				requestID = stock.KeyOf(requestID)
+			}
+			known, err := s.known(goodsID, p, requestID, orders[i], v.text)
 			if err != nil {
 				return nil, s.fault(err)
 			}
@@ -169,14 +181,13 @@ func readLimited(text string) error {
 
 // known answers a request id that Redis remembers. Where it remembers the number
 // that we have just made, it has been asked twice on our behalf.
-func (s *Stock) known(goodsID int64, p stock.Purchase, order, memory string) (stock.Outcome, error) {
-	first, err := s.readRequest(p.RequestID, memory)
+func (s *Stock) known(goodsID int64, p stock.Purchase, requestID, order, memory string) (stock.Outcome, error) {
+	first, err := s.readRequest(requestID, memory)
 	if err != nil {
 		return stock.Outcome{}, err
 	}
 	if !first.Answers(goodsID, p) {
-		return stock.Outcome{Refused: fmt.Errorf("%w: it stands for %d of goods %d",
-			stock.ErrKeyReused, first.Quantity, first.GoodsID)}, nil
+		return stock.Outcome{Refused: stock.ErrKeyReused}, nil
 	}
 	return stock.Outcome{Order: first, Replayed: first.ID != order, Durable: stock.InRedis}, nil
 }

@@ -46,7 +46,9 @@ func (s *Stock) sellOrVerify(ctx context.Context, goodsID int64, batch []stock.P
 // unlessSold is the error for the whole batch, or where something of it is sold, for the
 // purchases that do not fit alone.
 func unlessSold(answers []verdict, err error) ([]verdict, error) {
-	isSold := func(v verdict) bool { return v.answer == answerSold || v.answer == answerKnown }
+	isSold := func(v verdict) bool {
+		return v.answer == answerSold || v.answer == answerKnown || v.answer == answerEarlier
+	}
 	if !slices.ContainsFunc(answers, isSold) {
 		return nil, err
 	}

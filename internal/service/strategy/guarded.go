@@ -126,11 +126,11 @@ const goodsPrefix = "goods/"
 // lockName is what is locked of a goods.
 func lockName(goodsID int64) string { return goodsPrefix + strconv.FormatInt(goodsID, 10) }
 
-// goodsOf is the goods that a lock's name stands for.
-func goodsOf(name string) (int64, error) {
+// ItemOf is the item that a lock's name stands for.
+func ItemOf(name string) (int64, error) {
 	id, err := strconv.ParseInt(strings.TrimPrefix(name, goodsPrefix), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not the lock of a goods", name)
+		return 0, fmt.Errorf("%q is not the lock of an item", name)
 	}
 	return id, nil
 }

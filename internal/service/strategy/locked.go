@@ -51,7 +51,7 @@ func newLocked(l lock.Entry, d Deps) Strategy {
 // floorOf tells locks which tokens the store has seen.
 func floorOf(store *repo.Store) func(context.Context, string) (uint64, error) {
 	return func(ctx context.Context, name string) (uint64, error) {
-		goodsID, err := goodsOf(name)
+		goodsID, err := ItemOf(name)
 		if err != nil {
 			return 0, err
 		}

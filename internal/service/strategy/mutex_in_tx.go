@@ -32,7 +32,7 @@ type inTx struct{ guarded }
 
 func (s inTx) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
 	return whileRowChanges(func() ([]stock.Outcome, error) {
-		return s.store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) {
+		return s.store.sellInTx(ctx, goodsID, func(tx *repo.Tx) ([]stock.Outcome, error) {
 			locked := s.guarded
 			locked.sell = s.sellIn(tx)
 			return locked.Deduct(ctx, goodsID, batch) // it unlocks before the commit, that is the mistake

@@ -50,7 +50,7 @@ func checkThenWrite(ctx context.Context, store site, read read, goodsID int64, b
 		return answer(refused, nil), nil
 	}
 	work := store.between(ctx, goodsID)
-	outcomes, err := sellIn(work, store.InTxOnce, func(tx *repo.Tx) ([]stock.Outcome, error) { return plan.sell(work, tx, write) })
+	outcomes, err := store.sellIn(work, goodsID, store.InTxOnce, func(tx *repo.Tx) ([]stock.Outcome, error) { return plan.sell(work, tx, write) })
 	if !errors.Is(err, repo.ErrRowChanged) {
 		return outcomes, err
 	}
@@ -106,7 +106,7 @@ func (p plan) sellLocked(ctx context.Context, store site, write write) ([]stock.
 	if err != nil {
 		return nil, err
 	}
-	return store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) {
+	return store.sellInTx(ctx, before.ID, func(tx *repo.Tx) ([]stock.Outcome, error) {
 		limit, err := tx.CountIn(ctx, before.ID, before.PerUser, p.batch)
 		if err != nil {
 			return nil, err
@@ -242,7 +242,7 @@ func (t taker) limit(goodsID int64) int64 {
 // is a part of a larger one, all of it or nothing: what it would leave may be for
 // another part.
 func (t taker) offer(ctx context.Context, goodsID int64, batch []stock.Purchase, part bool) ([]stock.Outcome, error) {
-	return t.store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) {
+	return t.store.sellInTx(ctx, goodsID, func(tx *repo.Tx) ([]stock.Outcome, error) {
 		limit, err := tx.CountIn(ctx, goodsID, t.limit(goodsID), batch)
 		if err != nil {
 			return nil, err

@@ -45,14 +45,20 @@ var errNothingSold = errors.New("everybody was refused")
 
 // sellInTx sells in one transaction. Where that refuses everybody, it is rolled
 // back: a refusal leaves nothing behind, and waits for no disk.
-func (s site) sellInTx(ctx context.Context, sell func(*repo.Tx) ([]stock.Outcome, error)) ([]stock.Outcome, error) {
-	return sellIn(ctx, s.InTx, sell)
+func (s site) sellInTx(ctx context.Context, goodsID int64, sell func(*repo.Tx) ([]stock.Outcome, error)) ([]stock.Outcome, error) {
+	return s.sellIn(ctx, goodsID, s.InTx, sell)
 }
 
 // transact runs a function in a transaction: Store.InTx, or Store.InTxOnce.
 type transact func(ctx context.Context, do func(*repo.Tx) error) error
 
-func sellIn(ctx context.Context, transact transact, sell func(*repo.Tx) ([]stock.Outcome, error)) (outcomes []stock.Outcome, err error) {
+// sellIn waits for the item's turn before the transaction takes a connection.
+func (s site) sellIn(ctx context.Context, goodsID int64, transact transact, sell func(*repo.Tx) ([]stock.Outcome, error)) (outcomes []stock.Outcome, err error) {
+	end, err := s.Turn(ctx, goodsID)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	err = transact(ctx, func(tx *repo.Tx) error {
 		outcomes, err = sell(tx)
 		if err == nil && !slices.ContainsFunc(outcomes, isSold) {

@@ -72,7 +72,7 @@ func (b bucketed) Deduct(ctx context.Context, goodsID int64, batch []stock.Purch
 
 // sell serves the batch from one bucket.
 func (b bucketed) sell(ctx context.Context, p plan) ([]stock.Outcome, error) {
-	return b.store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) {
+	return b.store.sellInTx(ctx, p.read.ID, func(tx *repo.Tx) ([]stock.Outcome, error) {
 		outcomes, err := p.sell(ctx, tx, b.take)
 		switch {
 		case err != nil:
@@ -144,7 +144,7 @@ func (b bucketed) other(buckets repo.Buckets, mine int, units int64) (number int
 // takes a share (stock.Goods.Share), and only where the buckets do not have enough.
 // Buyers are counted in before the row and the buckets are locked, as everywhere.
 func (b bucketed) collect(ctx context.Context, p plan) ([]stock.Outcome, error) {
-	return b.store.sellInTx(ctx, func(tx *repo.Tx) ([]stock.Outcome, error) {
+	return b.store.sellInTx(ctx, p.read.ID, func(tx *repo.Tx) ([]stock.Outcome, error) {
 		limit, err := tx.CountIn(ctx, p.read.ID, p.read.PerUser, p.batch)
 		if err != nil {
 			return nil, err

@@ -47,6 +47,24 @@ func sellsTheLastUnit(t *testing.T, s *subject) {
 	want(t, "sold", audit.Sold, 3)
 }
 
+// keepsALargeStock sells quantities of every size from the largest stock that the suite
+// can afford everywhere.
+func keepsALargeStock(t *testing.T, s *subject) {
+	const units = 1_000_000
+	goods, left := s.create(t, units), int64(units)
+	for _, quantity := range []int64{1, 999, 1000, 1001, 100_000} {
+		outcomes, err := s.deduct(t.Context(), goods, buy(quantity))
+		if err != nil || outcomes[0].Refused != nil {
+			t.Fatalf("%d of %d were not sold: %v, %v", quantity, left, err, outcomes)
+		}
+		left -= quantity
+		want(t, "what the order says is left", outcomes[0].Order.Remaining, left)
+	}
+	audit := s.audit(t, goods)
+	want(t, "stock", audit.Stock, left)
+	want(t, "sold", audit.Sold, units-left)
+}
+
 func refusesWhatDoesNotFit(t *testing.T, s *subject) {
 	goods := s.create(t, 2)
 	for _, units := range []int64{3, stock.MaxQuantity} {

@@ -73,6 +73,7 @@ func contents() []topic {
 		// contract.go
 		{"SellsAndTellsWhatIsLeft", sellsAndTellsWhatIsLeft},
 		{"SellsTheLastUnit", sellsTheLastUnit},
+		{"KeepsALargeStock", keepsALargeStock},
 		{"RefusesWhatDoesNotFit", refusesWhatDoesNotFit},
 		{"ServesABatchFirstComeFirstServed", servesABatchFirstComeFirstServed},
 		{"TouchesNoOtherGoods", touchesNoOtherGoods},

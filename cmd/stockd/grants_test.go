@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// documentedGrant is what docs/production.md has the user of a replica granted.
+func documentedGrant(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile("../../docs/production.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`GRANT ([A-Z, ]+) ON shop\.\* TO shop@`).FindSubmatch(content)
+	if found == nil {
+		t.Fatal("docs/production.md grants nothing")
+	}
+	return string(found[1])
+}
+
+// openAs connects to a database as the user of its DSN, or of another one.
+func openAs(t *testing.T, d *servers.Database) (*sql.DB, *mysql.Config) {
+	t.Helper()
+	c, err := mysql.ParseDSN(d.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := c.Clone()
+	with.Passwd = d.Password
+	connector, err := mysql.NewConnector(with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db, c
+}
+
+// seller is the database for a user that has the documented rights and no other.
+func seller(t *testing.T, d *servers.Database) *servers.Database {
+	t.Helper()
+	db, c := openAs(t, d)
+	s := *d
+	s.Password = rand.Text()
+	for _, statement := range []string{
+		fmt.Sprintf("CREATE USER 'seller'@'127.0.0.1' IDENTIFIED BY '%s'", s.Password),
+		fmt.Sprintf("GRANT %s ON %s.* TO 'seller'@'127.0.0.1'", documentedGrant(t), c.DBName),
+	} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.User = "seller"
+	s.DSN = c.FormatDSN()
+	return &s
+}
+
+// Every strategy sells as the user that docs/production.md describes, and the admin API
+// works; what changes the schema is denied.
+func TestTheUserOfAReplicaNeedsFourRights(t *testing.T) {
+	needLockServers(t)
+	for _, kind := range []string{servers.MariaDB, servers.MySQL} {
+		t.Run(kind, func(t *testing.T) {
+			needDatabase(t, kind)
+			r, own := startSeller(t, kind)
+			list, err := r.Strategies(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, s := range list {
+				if !s.Available {
+					t.Errorf("%s is not available: %s", s.Name, s.Note)
+					continue
+				}
+				r.sellsThrough(t, int64(i+1), s.Name)
+			}
+			r.administers(t)
+			deniesTheSchema(t, own)
+			if strings.Contains(r.log.text(), "denied") {
+				t.Error("the log tells of a right that is missing")
+			}
+		})
+	}
+}
+
+// startSeller starts a replica on a database whose schema another user has made.
+func startSeller(t *testing.T, kind string) (replica, *servers.Database) {
+	t.Helper()
+	backends, err := servers.StartBackends(t.Context(), startKeeper(t), servers.Choice{Mode: servers.Local, Database: kind}, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := backends.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	labtest.Open(t, backends.Database, "migration")
+	own := seller(t, backends.Database)
+	return startReplicaWith(t, slices.Concat(backends.Env(), own.Env(), []string{"STOCKD_DATABASE_MIGRATE=false"})), own
+}
+
+// sellsThrough buys an item in each mode of a strategy.
+func (r replica) sellsThrough(t *testing.T, item int64, strategy string) {
+	t.Helper()
+	if err := r.CreateLimited(t.Context(), item, 100, 50); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []string{"", "&group=true", "&fence=true"} {
+		request := ask(t, http.MethodPost, fmt.Sprintf("%s/deduct?goods_id=%d&user_id=7&strategy=%s%s", r.URL, item, strategy, mode))
+		request.Header.Set("Idempotency-Key", rand.Text())
+		got := do(request)
+		if unfit := mode != "" && got.status == http.StatusBadRequest; got.status != http.StatusOK && !unfit {
+			t.Errorf("%s%s is answered with %d %s", strategy, mode, got.status, got.text)
+		}
+	}
+	if _, err := r.Recall(t.Context(), item); err != nil {
+		t.Errorf("%s: recall: %v", strategy, err)
+	}
+	if _, err := r.Audit(t.Context(), item); err != nil { // until the ledger has all
+		t.Errorf("%s: the audit: %v", strategy, err)
+	}
+	if audit, err := r.AuditInFull(t.Context(), item); err != nil || !audit.Clean || audit.Orders == 0 {
+		t.Errorf("%s: the full audit is %+v (%v)", strategy, audit, err)
+	}
+}
+
+// administers does what only the admin does.
+func (r replica) administers(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(r.Restock(t.Context(), 1, 5), r.SetLimit(t.Context(), 1, 60)); err != nil {
+		t.Error(err)
+	}
+	for _, query := range []string{"enabled=false&reason=tested", "enabled=true"} {
+		request := r.owners(t, http.MethodPut, "/strategies/sql-optimistic?"+query, ownersToken)
+		if got := do(request); got.status != http.StatusOK {
+			t.Errorf("a switch is answered with %d %s", got.status, got.text)
+		}
+	}
+}
+
+// deniesTheSchema tries what a replica that was taken over would.
+func deniesTheSchema(t *testing.T, own *servers.Database) {
+	t.Helper()
+	db, _ := openAs(t, own)
+	for _, statement := range []string{
+		"DROP TABLE tb_stock_ledger",
+		"TRUNCATE TABLE tb_stock_ledger",
+		"ALTER TABLE tb_goods_stock ADD COLUMN x INT",
+		"CREATE TABLE x (id INT)",
+		"CREATE VIEW x AS SELECT 1",
+		"GRANT SELECT ON stockd.* TO 'seller'@'127.0.0.1'",
+		"CREATE USER 'other'@'127.0.0.1'",
+		"SET GLOBAL max_connections = 10",
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		if denied, ok := errors.AsType[*mysql.MySQLError](err); !ok || !slices.Contains([]uint16{1044, 1142, 1227}, denied.Number) {
+			t.Errorf("%s: %v, want it denied", statement, err)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package admintoken_test
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/internal/admintoken"
+)
+
+const (
+	alices = "0123456789abcdef-alice"
+	bobs   = "0123456789abcdef-bob"
+)
+
+func write(t *testing.T, path, content string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestAWeakTokenIsRefusedWithItsRule(t *testing.T) {
+	for token, rule := range map[string]string{
+		"":                                 "at least 16 characters, not 0",
+		"0123456789abcde":                  "at least 16 characters, not 15",
+		"aaaaaaaaaaaaaaaa":                 "at least 8 different characters, not 1",
+		"abcdefgabcdefgabcdefg":            "at least 8 different characters, not 7",
+		"an-example-token-for-one-machine": "example",
+		"please-change-this-token":         "example",
+	} {
+		if err := admintoken.Weak(token); err == nil || !strings.Contains(err.Error(), rule) || token != "" && strings.Contains(err.Error(), token) {
+			t.Errorf("%q is refused with %v, want %q", token, err, rule)
+		}
+	}
+	for _, token := range []string{alices, "4f1c0a9b7e2d4f1c", "the owner's own token"} {
+		if err := admintoken.Weak(token); err != nil {
+			t.Errorf("%q is refused: %v", token, err)
+		}
+	}
+}
+
+func TestATokensFileNamesItsTokens(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "tokens"), "# who\n\nalice "+alices+"\n\tbob\t"+bobs+"  \r\n")
+	files, err := admintoken.Open(admintoken.Options{Token: "0123456789abcdef-owner", TokensFile: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]string{
+		alices: "alice", bobs: "bob", "0123456789abcdef-owner": admintoken.Owner,
+		"": "", alices + "x": "", alices[1:]: "", "alice": "", "alice " + alices: "",
+	} {
+		if name, ok := files.Find(token); name != want || ok != (want != "") {
+			t.Errorf("%q is the token of %q, %v; want %q", token, name, ok, want)
+		}
+	}
+}
+
+// Each mistake is named with its line, and no token is shown.
+func TestAMistakeInATokensFileIsNamedByItsLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	for content, want := range map[string]string{
+		"":                                       path + ": has no token",
+		"# nobody\n":                             path + ": has no token",
+		"\nalice\n":                              path + ":2: must be a name and a token",
+		"alice " + alices + " " + bobs:           path + ":1: must be a name and a token",
+		"Alice " + alices:                        path + ":1: the name must be",
+		strings.Repeat("a", 65) + " " + alices:   path + ":1: the name must be",
+		"alice " + alices + "\nbob " + alices:    path + ":2: alice and bob have the same token",
+		"alice " + alices + "\nalice " + bobs:    path + ":2: the name alice is given twice",
+		"owner " + alices:                        path + ":1: the name owner is given twice",
+		"alice " + alices + "\nbob aaaaaaaaaaaa": path + ":2: the token of bob must have",
+	} {
+		write(t, path, content)
+		_, err := admintoken.Open(admintoken.Options{Token: "0123456789abcdef-owner", TokensFile: path})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "0123") || strings.Contains(err.Error(), "aaaa") {
+			t.Errorf("%q is answered with %v, want %q and no token", content, err, want)
+		}
+	}
+}
+
+// Tokens change with their files, and a file that is broken changes nothing.
+func TestTokensAreRotatedWithoutARestart(t *testing.T) {
+	folder := t.TempDir()
+	single, several := filepath.Join(folder, "token"), filepath.Join(folder, "tokens")
+	write(t, single, "0123456789abcdef-first\n")
+	write(t, several, "alice "+alices+"\n")
+	files, err := admintoken.Open(admintoken.Options{TokenFile: single, TokensFile: several, Strict: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	for _, step := range []struct {
+		name   string
+		change func()
+		known  []string
+		log    string
+	}{
+		{"nothing", func() {}, []string{"0123456789abcdef-first", alices}, ""},
+		{"a new token", func() { write(t, single, "0123456789abcdef-second\n") }, []string{"0123456789abcdef-second", alices}, "admin tokens reloaded"},
+		{"another holder", func() { write(t, several, "bob "+bobs+"\n") }, []string{"0123456789abcdef-second", bobs}, "names=\"[bob owner]\""},
+		{"half a line", func() { write(t, several, "bob "+bobs+"\nalice\n") }, []string{"0123456789abcdef-second", bobs}, several + ":2"},
+		{"still half a line", func() {}, []string{"0123456789abcdef-second", bobs}, ""},
+		{"a weak token", func() {
+			write(t, several, "bob "+bobs+"\n")
+			write(t, single, "aaaaaaaaaaaaaaaa\n")
+		}, []string{"0123456789abcdef-second", bobs}, single},
+		{"no file", func() {
+			if err := os.Remove(single); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"0123456789abcdef-second", bobs}, "level=WARN"},
+		{"all is well again", func() { write(t, single, "0123456789abcdef-third\n") }, []string{"0123456789abcdef-third", bobs}, "admin tokens reloaded"},
+	} {
+		log.Reset()
+		step.change()
+		files.Refresh(t.Context(), logger)
+		for _, token := range []string{"0123456789abcdef-first", "0123456789abcdef-second", "0123456789abcdef-third", alices, bobs, "aaaaaaaaaaaaaaaa"} {
+			if _, ok := files.Find(token); ok != slices.Contains(step.known, token) {
+				t.Errorf("%s: %s is known: %v", step.name, token, ok)
+			}
+		}
+		if text := log.String(); !strings.Contains(text, step.log) || step.log == "" && text != "" || strings.Contains(text, "0123") || strings.Contains(text, "aaaa") {
+			t.Errorf("%s: the log is %q, want %q and no token", step.name, text, step.log)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package buyer
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+)
+
+// Header is the source that believes a header of trusted proxies.
+type Header struct {
+	name    string
+	proxies []netip.Prefix
+}
+
+// NewHeader believes the header of connections from the proxies, which are addresses and
+// networks. A proxy must set the header or remove it: what its client sent is not the
+// buyer.
+func NewHeader(name string, proxies []string) (*Header, error) {
+	h := &Header{name: http.CanonicalHeaderKey(name)}
+	for _, text := range proxies {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			addr, err := netip.ParseAddr(text)
+			if err != nil {
+				return nil, fmt.Errorf("read trusted proxies: %w", err)
+			}
+			prefix = netip.PrefixFrom(addr, addr.BitLen())
+		}
+		h.proxies = append(h.proxies, prefix)
+	}
+	return h, nil
+}
+
+// From reads the header. That of any other peer is ignored.
+func (h *Header) From(r *http.Request) (Buyer, error) {
+	values := r.Header.Values(h.name)
+	if len(values) == 0 || !h.trusts(r.RemoteAddr) {
+		return Buyer{}, nil
+	}
+	if len(values) > 1 {
+		return Buyer{}, &HeaderError{h.name, fmt.Sprintf("is given %d times; once is allowed", len(values))}
+	}
+	if values[0] == "" {
+		return Buyer{}, nil
+	}
+	id, err := Canonical(values[0])
+	if err != nil {
+		return Buyer{}, &HeaderError{h.name, err.Error()}
+	}
+	return Buyer{ID: id}, nil
+}
+
+func (h *Header) trusts(remote string) bool {
+	peer, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return false
+	}
+	address := peer.Addr().Unmap().WithZone("")
+	for _, prefix := range h.proxies {
+		if prefix.Contains(address) {
+			return true
+		}
+	}
+	return false
+}

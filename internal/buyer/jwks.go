@@ -1,0 +1,194 @@
+package buyer
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+const (
+	// lookEvery is the pause between two looks at the file.
+	lookEvery = time.Second
+	// largestKeys bounds the file, in bytes.
+	largestKeys = 1 << 20
+)
+
+// keyFile has the keys of a JWKS file, which is read again when it has changed. Where it
+// cannot be read, the keys that were read last stay in force.
+type keyFile struct {
+	path string
+	log  *slog.Logger
+	keys atomic.Pointer[[]verifier]
+
+	looking sync.Mutex
+	looked  time.Time
+	seen    os.FileInfo
+}
+
+// verifier is one key, for one algorithm.
+type verifier struct {
+	kid       string
+	algorithm jose.SignatureAlgorithm
+	key       any
+}
+
+// NewKeys verifies tokens by the keys of a JWKS file: those of EdDSA (Ed25519), and of
+// HS256 with at least LeastSecret bytes; other keys are ignored. An audience that is not
+// empty must be in every token. The log gets a line where the file has changed and cannot
+// be read.
+func NewKeys(path, audience string, log *slog.Logger) (*Token, error) {
+	f := &keyFile{path: path, log: log, looked: time.Now()}
+	if err := f.read(); err != nil {
+		return nil, err
+	}
+	return &Token{keys: f, audience: audience, now: time.Now}, nil
+}
+
+func (*keyFile) algorithms() []jose.SignatureAlgorithm {
+	return []jose.SignatureAlgorithm{jose.EdDSA, jose.HS256}
+}
+
+// find wants a kid where there are several keys. A key is for its own algorithm alone: the
+// public key of one is not the secret of another.
+func (f *keyFile) find(kid string, algorithm jose.SignatureAlgorithm) (any, bool) {
+	f.look()
+	list := *f.keys.Load()
+	for _, v := range list {
+		if v.algorithm == algorithm && (v.kid == kid || kid == "" && len(list) == 1) {
+			return v.key, true
+		}
+	}
+	return nil, false
+}
+
+// look reads the file again where it has changed. Requests that come meanwhile go on with
+// the keys that are there.
+func (f *keyFile) look() {
+	if !f.looking.TryLock() {
+		return
+	}
+	defer f.looking.Unlock()
+	if time.Since(f.looked) < lookEvery {
+		return
+	}
+	f.looked = time.Now()
+	info, err := os.Stat(f.path)
+	if err == nil && f.seen != nil && os.SameFile(info, f.seen) && info.ModTime().Equal(f.seen.ModTime()) && info.Size() == f.seen.Size() {
+		return
+	}
+	if err != nil && f.seen == nil {
+		return // it was logged already
+	}
+	if err := f.read(); err != nil {
+		f.log.Warn("keys of buyers not read, earlier keys stay in force", "file", f.path, "error", err)
+		return
+	}
+	f.log.Info("keys of buyers read", "file", f.path, "keys", len(*f.keys.Load()))
+}
+
+// read reads the file; seen is what it was like, so that it is not read again unchanged.
+func (f *keyFile) read() error {
+	f.seen = nil
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return fmt.Errorf("read keys: %w", err)
+	}
+	f.seen = info
+	if info.Size() > largestKeys {
+		return fmt.Errorf("read keys: %d bytes are more than %d", info.Size(), largestKeys)
+	}
+	content, err := os.ReadFile(f.path)
+	if err != nil {
+		return fmt.Errorf("read keys: %w", err)
+	}
+	list, err := readKeys(content)
+	if err != nil {
+		return err
+	}
+	f.keys.Store(&list)
+	return nil
+}
+
+// readKeys reads a JWKS. Its errors never quote it: it may hold secrets.
+func readKeys(content []byte) ([]verifier, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(content, &set); err != nil {
+		return nil, errors.New("read keys: the file is no JWKS")
+	}
+	var list []verifier
+	seen := make(map[verifierName]bool)
+	for i, text := range set.Keys {
+		v, ok, err := readKey(text)
+		switch name := (verifierName{v.kid, v.algorithm}); {
+		case err != nil:
+			return nil, fmt.Errorf("read keys: key %d: %w", i+1, err)
+		case !ok:
+			continue
+		case seen[name]:
+			return nil, fmt.Errorf("read keys: key %d: another key has the kid %q", i+1, v.kid)
+		default:
+			seen[name] = true
+			list = append(list, v)
+		}
+	}
+	if len(list) == 0 {
+		return nil, errors.New("read keys: no key is for EdDSA or HS256")
+	}
+	return list, nil
+}
+
+type verifierName struct {
+	kid       string
+	algorithm jose.SignatureAlgorithm
+}
+
+// readKey reads one key; not ok: it is of a kind that is not used here.
+func readKey(text []byte) (v verifier, ok bool, err error) {
+	var key jose.JSONWebKey
+	err = key.UnmarshalJSON(text)
+	if errors.Is(err, jose.ErrUnsupportedKeyType) || err == nil && key.Use != "" && key.Use != "sig" {
+		return verifier{}, false, nil
+	}
+	if err != nil || !hasWholePoint(text) {
+		return verifier{}, false, errors.New("it is no JWK")
+	}
+	v = verifier{kid: key.KeyID}
+	switch k := key.Key.(type) {
+	case ed25519.PublicKey:
+		v.algorithm, v.key = jose.EdDSA, k
+	case []byte:
+		if v.algorithm, v.key = jose.HS256, k; len(k) < LeastSecret {
+			return v, false, fmt.Errorf("it has %d bytes; at least %d are needed", len(k), LeastSecret)
+		}
+	case ed25519.PrivateKey:
+		return v, false, errors.New("it is a private key, which only the issuer may have")
+	default:
+		return v, false, nil
+	}
+	return v, key.Algorithm == "" || key.Algorithm == string(v.algorithm), nil
+}
+
+// hasWholePoint tells that x is there in full, where there is one: the library would fill
+// it up with zeros.
+func hasWholePoint(text []byte) bool {
+	var point struct {
+		Curve string `json:"crv"`
+		X     string `json:"x"`
+	}
+	if err := json.Unmarshal(text, &point); err != nil || point.Curve != "Ed25519" {
+		return err == nil
+	}
+	x, err := base64.RawURLEncoding.DecodeString(point.X)
+	return err == nil && len(x) == ed25519.PublicKeySize
+}

@@ -1,0 +1,195 @@
+package buyer_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/stockd/stockd/internal/buyer"
+)
+
+// file is a JWKS file, and what is logged of it.
+type file struct {
+	path string
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func newFile(t *testing.T, keys ...jose.JSONWebKey) *file {
+	t.Helper()
+	f := &file{path: filepath.Join(t.TempDir(), "keys.json")}
+	f.write(t, keys...)
+	return f
+}
+
+// write replaces the file as a deployment does.
+func (f *file) write(t *testing.T, keys ...jose.JSONWebKey) {
+	t.Helper()
+	content, err := json.Marshal(jose.JSONWebKeySet{Keys: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.replace(t, string(content))
+}
+
+func (f *file) replace(t *testing.T, content string) {
+	t.Helper()
+	if err := os.WriteFile(f.path+".new", []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(f.path+".new", f.path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Write takes the log.
+func (f *file) Write(line []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.text.Write(line)
+}
+
+func (f *file) logged(text string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.Count(f.text.String(), text)
+}
+
+func (f *file) open(t *testing.T) buyer.Source {
+	t.Helper()
+	s, err := buyer.NewKeys(f.path, "", slog.New(slog.NewTextHandler(f, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// issuer signs tokens.
+type issuer struct {
+	jose.JSONWebKey
+
+	private ed25519.PrivateKey
+}
+
+func newIssuer(t *testing.T, kid string) issuer {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return issuer{jose.JSONWebKey{Key: public, KeyID: kid, Algorithm: "EdDSA", Use: "sig"}, private}
+}
+
+func (i issuer) token(t *testing.T) string {
+	t.Helper()
+	return "Bearer " + sign(t, jose.EdDSA, i.private, i.KeyID, map[string]any{"sub": "u-1", "exp": in(time.Minute)})
+}
+
+// awaitAnswer sends a token until it is accepted, or until it is not.
+func awaitAnswer(t *testing.T, s buyer.Source, token string, accepted bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, err := from(s, token); (err == nil) == accepted {
+			return
+		}
+	}
+	t.Errorf("waited 10s for accepted: %v", accepted)
+}
+
+func TestKeysRotateWithoutARestart(t *testing.T) {
+	a, b := newIssuer(t, "a"), newIssuer(t, "b")
+	f := newFile(t, a.JSONWebKey)
+	s := f.open(t)
+	if _, err := from(s, a.token(t)); err != nil {
+		t.Fatal(err)
+	}
+	f.write(t, a.JSONWebKey, b.JSONWebKey)
+	awaitAnswer(t, s, b.token(t), true)
+	if _, err := from(s, a.token(t)); err != nil {
+		t.Errorf("the earlier key beside the new one: %v", err)
+	}
+	f.write(t, b.JSONWebKey)
+	awaitAnswer(t, s, a.token(t), false)
+
+	f.replace(t, `{"keys": [`)
+	for end := time.Now().Add(10 * time.Second); f.logged("not read") == 0 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, err := from(s, b.token(t)); err != nil {
+			t.Fatalf("while the file is broken: %v", err)
+		}
+	}
+	if err := os.Remove(f.path); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); f.logged("not read") < 2 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, err := from(s, b.token(t)); err != nil {
+			t.Fatalf("without the file: %v", err)
+		}
+	}
+	f.write(t, a.JSONWebKey)
+	awaitAnswer(t, s, a.token(t), true)
+	if n := f.logged("not read"); n != 2 {
+		t.Errorf("the log tells %d times of what cannot be read, want once broken and once missing", n)
+	}
+}
+
+// A key is for one algorithm, and a set of none is no set.
+func TestWhatIsInAKeySet(t *testing.T) {
+	a := newIssuer(t, "a")
+	shared := jose.JSONWebKey{Key: []byte(secret), KeyID: "shared", Algorithm: "HS256"}
+	rsa := `{"kty":"RSA","kid":"r","n":"AQAB","e":"AQAB"}`
+	future := `{"kty":"PQ","kid":"f"}`
+	text := func(k jose.JSONWebKey) string {
+		content, err := json.Marshal(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	f := newFile(t)
+	f.replace(t, `{"keys":[`+rsa+","+future+","+text(a.JSONWebKey)+","+text(shared)+"]}")
+	s := f.open(t)
+	claims := map[string]any{"sub": "u-1", "exp": in(time.Minute)}
+	for _, token := range []string{a.token(t), "Bearer " + sign(t, jose.HS256, []byte(secret), "shared", claims)} {
+		if got, err := from(s, token); err != nil || got.ID != "u-1" {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	rejected(t, s, "no kid beside several keys", "unknown key", "Bearer "+sign(t, jose.EdDSA, a.private, "", claims))
+
+	single := newFile(t, a.JSONWebKey)
+	if _, err := from(single.open(t), "Bearer "+sign(t, jose.EdDSA, a.private, "", claims)); err != nil {
+		t.Errorf("no kid and one key: %v", err)
+	}
+	short := jose.JSONWebKey{Key: []byte("short"), KeyID: "short"}
+	private := jose.JSONWebKey{Key: a.private, KeyID: "private"}
+	encrypts := jose.JSONWebKey{Key: a.Key, KeyID: "a", Use: "enc"}
+	for want, content := range map[string]string{
+		"no JWKS":        `[]`,
+		"no key is for":  `{"keys":[` + rsa + "," + text(encrypts) + `]}`,
+		"5 bytes":        `{"keys":[` + text(short) + `]}`,
+		"private key":    `{"keys":[` + text(private) + `]}`,
+		"the kid \"a\"":  `{"keys":[` + text(a.JSONWebKey) + "," + text(a.JSONWebKey) + `]}`,
+		"it is no JWK":   `{"keys":[{"kty":"OKP","crv":"Ed25519","x":"AA"}]}`,
+		"no such file":   "",
+		"more than 1048": strings.Repeat(" ", 1<<20+1),
+	} {
+		f.replace(t, content)
+		if content == "" {
+			if err := os.Remove(f.path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := buyer.NewKeys(f.path, "", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "c2hvcnQ") {
+			t.Errorf("%.60s: %v, want %q", content, err, want)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package buyer
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+const (
+	// largestToken bounds a token, in bytes.
+	largestToken = 4096
+	// leeway is how far the clocks of the issuer and of a replica may be apart.
+	leeway = 5 * time.Second
+	// LeastSecret is the least length of a shared secret, in bytes.
+	LeastSecret = 32
+)
+
+// Token is the source that verifies a signed JWT in Authorization.
+type Token struct {
+	keys     keys
+	audience string
+	now      func() time.Time
+}
+
+// keys have those that may have signed a token.
+type keys interface {
+	// find returns the key of a kid for an algorithm; not ok: there is none.
+	find(kid string, algorithm jose.SignatureAlgorithm) (key any, ok bool)
+	algorithms() []jose.SignatureAlgorithm
+}
+
+// sharedSecret is one key of HS256. The kid does not matter.
+type sharedSecret []byte
+
+func (s sharedSecret) find(string, jose.SignatureAlgorithm) (any, bool) { return []byte(s), true }
+
+func (sharedSecret) algorithms() []jose.SignatureAlgorithm {
+	return []jose.SignatureAlgorithm{jose.HS256}
+}
+
+// NewSecret verifies tokens by a secret of at least LeastSecret bytes. An audience that is
+// not empty must be in every token.
+func NewSecret(secret []byte, audience string) (*Token, error) {
+	if len(secret) < LeastSecret {
+		return nil, fmt.Errorf("secret has %d bytes; at least %d are needed", len(secret), LeastSecret)
+	}
+	return &Token{keys: sharedSecret(secret), audience: audience, now: time.Now}, nil
+}
+
+// claims are what is read of a token.
+type claims struct {
+	jwt.Claims
+
+	GoodsID goodsID `json:"goods_id"`
+}
+
+// goodsID is a number, or a number as text.
+type goodsID int64
+
+// UnmarshalJSON takes plain digits alone.
+func (g *goodsID) UnmarshalJSON(content []byte) error {
+	text := string(content)
+	if inner, err := strconv.Unquote(text); err == nil {
+		text = inner
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 || strconv.FormatInt(n, 10) != text {
+		return errGoodsID
+	}
+	*g = goodsID(n)
+	return nil
+}
+
+var errGoodsID = errors.New("goods_id is no item")
+
+// From verifies the token of a request. What it says is believed once its signature is.
+func (t *Token) From(r *http.Request) (Buyer, error) {
+	given := r.Header.Values("Authorization")
+	if len(given) == 0 {
+		return Buyer{}, nil
+	}
+	scheme, text, _ := strings.Cut(given[0], " ")
+	switch {
+	case len(given) > 1:
+		return Buyer{}, &TokenError{"is given more than once"}
+	case !strings.EqualFold(scheme, "Bearer"):
+		return Buyer{}, &TokenError{"is not sent as Bearer"}
+	case len(text) > largestToken:
+		return Buyer{}, &TokenError{fmt.Sprintf("is longer than %d bytes", largestToken)}
+	}
+	c, err := t.verify(text)
+	if err != nil {
+		return Buyer{}, err
+	}
+	return t.accept(c)
+}
+
+// verify checks the signature.
+func (t *Token) verify(text string) (c claims, err error) {
+	token, err := jwt.ParseSigned(text, t.keys.algorithms())
+	if err != nil || len(token.Headers) != 1 {
+		return claims{}, &TokenError{"is no JWT signed by " + t.names()}
+	}
+	header := token.Headers[0]
+	key, ok := t.keys.find(header.KeyID, jose.SignatureAlgorithm(header.Algorithm))
+	if !ok {
+		return claims{}, &TokenError{"is signed by an unknown key"}
+	}
+	switch err := token.Claims(key, &c); {
+	case errors.Is(err, jose.ErrCryptoFailure):
+		return claims{}, &TokenError{"has a wrong signature"}
+	case err != nil:
+		return claims{}, &TokenError{"has a header or claims that cannot be read"}
+	}
+	return c, nil
+}
+
+func (t *Token) names() string {
+	names := make([]string, 0, 2)
+	for _, a := range t.keys.algorithms() {
+		names = append(names, string(a))
+	}
+	return strings.Join(names, " or ")
+}
+
+// accept checks what a verified token says.
+func (t *Token) accept(c claims) (Buyer, error) {
+	if c.Expiry == nil {
+		return Buyer{}, &TokenError{"has no exp"}
+	}
+	expected := jwt.Expected{Time: t.now()}
+	if t.audience != "" {
+		expected.AnyAudience = jwt.Audience{t.audience}
+	}
+	switch err := c.ValidateWithLeeway(expected, leeway); {
+	case errors.Is(err, jwt.ErrExpired):
+		return Buyer{}, &TokenError{"has expired"}
+	case errors.Is(err, jwt.ErrNotValidYet), errors.Is(err, jwt.ErrIssuedInTheFuture):
+		return Buyer{}, &TokenError{"is not valid yet"}
+	case err != nil:
+		return Buyer{}, &TokenError{"is for another audience"}
+	}
+	id, err := Canonical(c.Subject)
+	if err != nil {
+		return Buyer{}, &TokenError{"has a wrong sub: it " + err.Error()}
+	}
+	return Buyer{ID: id, GoodsID: int64(c.GoodsID)}, nil
+}

@@ -1,0 +1,208 @@
+package buyer_test
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/stockd/stockd/internal/buyer"
+)
+
+const secret = "a secret of thirty-two bytes and more"
+
+// sign makes a token; kid may be empty.
+func sign(t *testing.T, algorithm jose.SignatureAlgorithm, key any, kid string, claims map[string]any) string {
+	t.Helper()
+	options := new(jose.SignerOptions).WithType("JWT")
+	if kid != "" {
+		options = options.WithHeader("kid", kid)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func bySecret(t *testing.T, claims map[string]any) string {
+	t.Helper()
+	return sign(t, jose.HS256, []byte(secret), "", claims)
+}
+
+// from sends a token, as the value of Authorization.
+func from(s buyer.Source, authorization ...string) (buyer.Buyer, error) {
+	r := httptest.NewRequest(http.MethodPost, "/deduct", nil) //nolint:noctx // it is not sent
+	r.Header["Authorization"] = authorization
+	return s.From(r)
+}
+
+// rejected checks that a token is rejected for a reason.
+func rejected(t *testing.T, s buyer.Source, name, reason string, authorization ...string) {
+	t.Helper()
+	who, err := from(s, authorization...)
+	if wrong, ok := errors.AsType[*buyer.TokenError](err); !ok || !strings.Contains(wrong.Reason, reason) || who != (buyer.Buyer{}) {
+		t.Errorf("%s: %+v, %v; want %q", name, who, err, reason)
+	}
+}
+
+func in(d time.Duration) int64 { return time.Now().Add(d).Unix() }
+
+func TestASignedTokenIsItsSubject(t *testing.T) {
+	s, err := buyer.NewSecret([]byte(secret), "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, claims := range map[buyer.Buyer]map[string]any{
+		{ID: "u-1"}:                 {"sub": "u-1", "exp": in(time.Minute), "aud": "shop"},
+		{ID: "u-2", GoodsID: 7}:     {"sub": "u-2", "exp": in(time.Minute), "aud": []string{"other", "shop"}, "goods_id": 7},
+		{ID: "u-3", GoodsID: 8}:     {"sub": "u-3", "exp": in(-2 * time.Second), "nbf": in(2 * time.Second), "aud": "shop", "goods_id": "8"},
+		{ID: "Andr\u00e9"}:          {"sub": "Andre\u0301", "exp": in(time.Minute), "aud": "shop"},
+		{ID: "7", GoodsID: 1 << 62}: {"sub": "7", "exp": in(time.Minute), "aud": "shop", "goods_id": int64(1 << 62)},
+	} {
+		if got, err := from(s, "bearer "+bySecret(t, claims)); err != nil || got != want {
+			t.Errorf("%v is %+v (%v), want %+v", claims, got, err, want)
+		}
+	}
+	if got, err := from(s); err != nil || got != (buyer.Buyer{}) {
+		t.Errorf("without a token the buyer is %+v (%v)", got, err)
+	}
+	if _, err := buyer.NewSecret([]byte(secret)[:buyer.LeastSecret-1], ""); err == nil {
+		t.Error("a secret of 31 bytes is taken")
+	}
+}
+
+// A claim that is missing, over or wrong, by a token whose signature is right.
+func TestAClaimThatIsWrong(t *testing.T) {
+	s, err := buyer.NewSecret([]byte(secret), "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := func() map[string]any { return map[string]any{"sub": "u-1", "exp": in(time.Minute), "aud": "shop"} }
+	for _, c := range []struct {
+		claim  string
+		value  any
+		reason string
+	}{
+		{"exp", nil, "no exp"}, {"exp", in(-time.Minute), "has expired"}, {"exp", "soon", "cannot be read"},
+		{"nbf", in(time.Minute), "not valid yet"},
+		{"aud", nil, "another audience"}, {"aud", "shopping", "another audience"}, {"aud", []string{"a", "b"}, "another audience"},
+		{"sub", nil, "sub"}, {"sub", " u-1", "begin or end with a space"}, {"sub", 7, "cannot be read"}, {"sub", "a\nb", "printable"},
+		{"sub", strings.Repeat("x", 65), "64 printable"},
+		{"goods_id", 0, "cannot be read"}, {"goods_id", 1.5, "cannot be read"}, {"goods_id", "x", "cannot be read"},
+		{"goods_id", "07", "cannot be read"}, {"goods_id", true, "cannot be read"}, {"goods_id", []int{7}, "cannot be read"},
+	} {
+		claims := good()
+		if claims[c.claim] = c.value; c.value == nil {
+			delete(claims, c.claim)
+		}
+		rejected(t, s, c.claim, c.reason, "Bearer "+bySecret(t, claims))
+	}
+	if got, err := from(s, "Bearer "+bySecret(t, good())); err != nil || got.ID != "u-1" {
+		t.Errorf("a good token is %+v (%v)", got, err)
+	}
+}
+
+func part(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+
+func TestAForgedTokenIsRejected(t *testing.T) {
+	s, err := buyer.NewSecret([]byte(secret), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := map[string]any{"sub": "u-1", "exp": in(time.Minute)}
+	good := bySecret(t, claims)
+	parts := strings.Split(good, ".")
+	other := bySecret(t, map[string]any{"sub": "u-2", "exp": in(time.Minute)})
+	unsigned := part(`{"alg":"none"}`) + "." + parts[1] + "."
+	for name, text := range map[string]string{
+		"no algorithm":                  unsigned,
+		"no algorithm, and a signature": unsigned + parts[2],
+		"another algorithm":             sign(t, jose.HS512, []byte(strings.Repeat(secret, 2)), "", claims),
+		"no JWT":                        "u-1",
+		"nothing":                       "",
+		"two parts":                     parts[0] + "." + parts[1],
+		"JSON":                          `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`,
+	} {
+		rejected(t, s, name, "no JWT signed by HS256", "Bearer "+text)
+	}
+	rejected(t, s, "another secret", "wrong signature", "Bearer "+sign(t, jose.HS256, []byte(strings.ToUpper(secret)), "", claims))
+	rejected(t, s, "the claims of another", "wrong signature", "Bearer "+parts[0]+"."+strings.Split(other, ".")[1]+"."+parts[2])
+	rejected(t, s, "no signature", "wrong signature", "Bearer "+parts[0]+"."+parts[1]+".")
+	rejected(t, s, "critical", "cannot be read", "Bearer "+part(`{"alg":"HS256","crit":["mine"],"mine":1}`)+"."+parts[1]+"."+parts[2])
+	rejected(t, s, "Basic", "not sent as Bearer", "Basic "+good)
+	rejected(t, s, "two", "more than once", "Bearer "+good, "Bearer "+good)
+	long := bySecret(t, map[string]any{"sub": "u-1", "exp": in(time.Minute), "more": strings.Repeat("x", 8<<10)})
+	rejected(t, s, "8 kB", "longer than 4096 bytes", "Bearer "+long)
+}
+
+// The public key of the issuer is known to all, and is the secret of no token.
+func TestThePublicKeyIsNoSecret(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFile(t, jose.JSONWebKey{Key: public, KeyID: "a"})
+	s := f.open(t)
+	claims := map[string]any{"sub": "u-1", "exp": in(time.Minute)}
+	if got, err := from(s, "Bearer "+sign(t, jose.EdDSA, private, "a", claims)); err != nil || got.ID != "u-1" {
+		t.Errorf("a good token is %+v (%v)", got, err)
+	}
+	for _, kid := range []string{"a", "", "b"} {
+		rejected(t, s, "kid "+kid, "unknown key", "Bearer "+sign(t, jose.HS256, []byte(public), kid, claims))
+	}
+	rejected(t, s, "an unknown kid", "unknown key", "Bearer "+sign(t, jose.EdDSA, private, "b", claims))
+	_, stranger, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rejected(t, s, "another key", "wrong signature", "Bearer "+sign(t, jose.EdDSA, stranger, "a", claims))
+	embedded := jose.JSONWebKey{Key: stranger.Public(), KeyID: "a"}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: stranger}, new(jose.SignerOptions).WithHeader("jwk", embedded).WithHeader("kid", "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := signer.Sign([]byte(`{"sub":"u-1","exp":99999999999}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rejected(t, s, "a key that the token brings", "wrong signature", "Bearer "+text)
+}
+
+func FuzzFrom(f *testing.F) {
+	s, err := buyer.NewSecret([]byte(secret), "shop")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("Bearer " + part(`{"alg":"HS256"}`) + "." + part(`{"sub":"u-1","exp":99999999999,"aud":"shop"}`) + ".AAAA")
+	f.Add("Bearer " + part(`{"alg":"none"}`) + "." + part(`{"sub":"u-1"}`) + ".")
+	f.Add("bearer ..")
+	f.Fuzz(func(t *testing.T, authorization string) {
+		if who, err := from(s, authorization); err == nil {
+			t.Errorf("%q is %+v", authorization, who)
+		}
+	})
+}

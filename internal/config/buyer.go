@@ -1,0 +1,55 @@
+package config
+
+import (
+	"net/http"
+	"strings"
+)
+
+// The sources of buyer.from.
+const (
+	BuyerFromRequest = "request"
+	BuyerFromHeader  = "header"
+	BuyerFromToken   = "token"
+)
+
+// minSecret is the least length of a secret that signs tokens, in bytes.
+const minSecret = 32
+
+// buyer refuses a source that cannot verify anybody, and keys that would have no effect:
+// whoever sets them believes that buyers are verified.
+func (l *Loaded) buyer() error {
+	b := l.Buyer
+	hasSecret, hasKeys := b.Secret != "", b.JWKSFile != ""
+	if err := l.oneOf("buyer.from", b.From, BuyerFromRequest, BuyerFromHeader, BuyerFromToken); err != nil {
+		return err
+	}
+	switch {
+	case b.From == BuyerFromHeader && len(l.HTTP.TrustedProxies) == 0:
+		return l.wrong("buyer.from", "is header, and http.trusted_proxies is empty: no peer would be believed")
+	case b.From == BuyerFromHeader && !isHeaderName(b.Header):
+		return l.wrong("buyer.header", "must be the name of a header, such as X-Stockd-Buyer, not %q", b.Header)
+	case b.From == BuyerFromToken && !hasSecret && !hasKeys:
+		return l.wrong("buyer.from", "is token, and none of buyer.jwks_file, buyer.secret and buyer.secret_file is set; buyer.from may also be header, or request where clients are believed")
+	case b.From != BuyerFromToken && (hasSecret || hasKeys || b.Audience != ""):
+		return l.wrong("buyer.from", "is %s, and keys of tokens or buyer.audience are set: they are for token", b.From)
+	case hasSecret && hasKeys:
+		return l.wrong("buyer.jwks_file", "and buyer.secret are both set (%s)", l.Source("buyer.secret"))
+	case hasSecret && len(b.Secret) < minSecret:
+		return l.wrong("buyer.secret", "must have at least %d bytes, not %d", minSecret, len(b.Secret))
+	}
+	return nil
+}
+
+// isHeaderName also refuses headers that mean something else.
+func isHeaderName(name string) bool {
+	const special = "!#$%&'*+-.^_`|~"
+	notToken := func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		return !letter && !strings.ContainsRune(special, r)
+	}
+	switch http.CanonicalHeaderKey(name) {
+	case "", "Host", "Authorization", "Connection", "Content-Type", "Content-Length", "Cookie", "Idempotency-Key", "X-Forwarded-For", "X-Request-Id":
+		return false
+	}
+	return !strings.ContainsFunc(name, notToken)
+}

@@ -1,0 +1,231 @@
+package handler_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/stockd/stockd/internal/buyer"
+	"github.com/stockd/stockd/internal/handler"
+)
+
+const buyersSecret = "a secret of thirty-two bytes and more"
+
+// withTokens serves the same replica to buyers with signed tokens.
+func (a api) withTokens(t *testing.T, change func(o *handler.Options)) api {
+	t.Helper()
+	source, err := buyer.NewSecret([]byte(buyersSecret), "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.with(t, func(o *handler.Options) {
+		o.Buyers = source
+		change(o)
+	})
+}
+
+// tokenOf is a token of a buyer for a minute; more overrides its claims.
+func tokenOf(t *testing.T, sub string, more map[string]any) string {
+	t.Helper()
+	claims := map[string]any{"sub": sub, "aud": "shop", "exp": time.Now().Add(time.Minute).Unix()}
+	maps.Copy(claims, more)
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte(buyersSecret)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// as sends a request with headers, which are pairs of name and value.
+func (a api) as(t *testing.T, method, path string, headers ...string) answer {
+	t.Helper()
+	r := request(t, method, a.public.URL+path, "", "")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return send(t, r)
+}
+
+func (a api) bought(t *testing.T, path string, headers ...string) answer {
+	t.Helper()
+	return a.as(t, http.MethodPost, path, headers...)
+}
+
+func TestATokenSaysWhoBuys(t *testing.T) {
+	var log bytes.Buffer
+	a := serveSQLite(t).withTokens(t, func(o *handler.Options) {
+		o.BuyerRequired, o.Log = true, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	good := "Bearer " + tokenOf(t, "u-1", nil)
+	for _, c := range []struct {
+		path, token, problem, field, detail string
+	}{
+		{"/deduct?goods_id=1", good, "", "", ""},
+		{"/deduct?goods_id=1&user_id=u-1", good, "", "", ""},
+		{"/deduct?goods_id=1&user_id=u-2", good, "invalid-request", "user_id", "verified buyer"},
+		{"/deduct?goods_id=1", "", "unauthorized", "", "the buyer is missing"},
+		{"/deduct?goods_id=1", "Bearer " + tokenOf(t, "u-1", map[string]any{"exp": 1}), "unauthorized", "", "has expired"},
+		{"/deduct?goods_id=1", "Bearer " + tokenOf(t, "u-1", map[string]any{"aud": "pub"}), "unauthorized", "", "another audience"},
+		{"/deduct?goods_id=1", good + "x", "unauthorized", "", "token"},
+		{"/deduct?goods_id=1", "Bearer x", "unauthorized", "", "no JWT"},
+		{"/deduct?goods_id=1", "Bearer " + tokenOf(t, "u-1", map[string]any{"goods_id": 1}), "", "", ""},
+		{"/deduct?goods_id=1", "Bearer " + tokenOf(t, "u-1", map[string]any{"goods_id": "2"}), "token-bound", "", "goods_id 2 alone"},
+		{"/orders?request_id=k", "", "unauthorized", "", "the buyer is missing"},
+		{"/orders?request_id=k", "Bearer x", "unauthorized", "", "no JWT"},
+		{"/orders?request_id=k&user_id=u-2", good, "invalid-request", "user_id", ""},
+	} {
+		method, headers := http.MethodPost, []string(nil)
+		if strings.HasPrefix(c.path, "/orders") {
+			method = http.MethodGet
+		}
+		if c.token != "" {
+			headers = []string{"Authorization", c.token}
+		}
+		got := a.as(t, method, c.path, headers...)
+		detail, _ := got.body["detail"].(string)
+		if got.problem() != c.problem || got.field() != c.field || !strings.Contains(detail, c.detail) {
+			t.Errorf("%s with %.40q is answered with %d %s, want %q", c.path, c.token, got.status, got.text, c.problem)
+		}
+		want := map[bool]string{true: `Bearer error="invalid_token"`, false: `Bearer realm="stockd"`}[c.token != ""]
+		if said := got.header.Get("WWW-Authenticate"); c.problem == "unauthorized" && said != want {
+			t.Errorf("%s with %.40q: WWW-Authenticate is %q, want %q", c.path, c.token, said, want)
+		}
+	}
+	if a.public.Close(); log.Len() > 0 {
+		t.Errorf("the log has %s", &log)
+	}
+}
+
+// A buyer's keys and orders are its own.
+func TestABuyerSeesItsOwnAlone(t *testing.T) {
+	a := serveSQLite(t).withTokens(t, func(o *handler.Options) { o.Reveal = true })
+	a.owner(t, http.MethodPatch, "/goods/1", `{"per_user": 2}`, http.StatusOK)
+	mine, other := "Bearer "+tokenOf(t, "u-1", nil), "Bearer "+tokenOf(t, "u-2", nil)
+	buy := func(token, query string) answer {
+		return a.bought(t, "/deduct?goods_id=1"+query, "Authorization", token, "Idempotency-Key", "checkout")
+	}
+	first := buy(mine, "&quantity=2")
+	if again := buy(other, "&quantity=2"); again.status != http.StatusOK || again.body["order_id"] == first.body["order_id"] {
+		t.Errorf("another buyer with the key is answered with %d %s", again.status, again.text)
+	}
+	number := fmt.Sprint(first.body["order_id"])
+	for _, path := range []string{"/orders?request_id=checkout", "/orders/" + number} {
+		got, others := a.as(t, http.MethodGet, path, "Authorization", mine), a.as(t, http.MethodGet, path, "Authorization", other)
+		if got.body["order_id"] != number || others.body["order_id"] == number {
+			t.Errorf("%s shows its buyer %s, and another one %s", path, got.text, others.text)
+		}
+		if nobody := a.get(t, path); nobody.problem() != "unknown-order" {
+			t.Errorf("%s shows a client without a token %d %s", path, nobody.status, nobody.text)
+		}
+	}
+	limit := a.bought(t, "/deduct?goods_id=1", "Authorization", mine)
+	if limit.problem() != "user-limit" || limit.body["has"] != 2.0 {
+		t.Errorf("a verified buyer at its limit is answered with %d %s", limit.status, limit.text)
+	}
+	if got := a.bought(t, "/deduct?goods_id=1"); got.problem() != "unauthorized" {
+		t.Errorf("without a buyer an item with a limit is answered with %d %s", got.status, got.text)
+	}
+}
+
+// An asserted user's holdings are for nobody who asserts.
+func TestAnAssertedUserRevealsNothing(t *testing.T) {
+	for reveal, want := range map[bool]any{true: 2.0, false: nil} {
+		a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = reveal })
+		a.owner(t, http.MethodPatch, "/goods/1", `{"per_user": 2}`, http.StatusOK)
+		a.buy(t, "goods_id=1&user_id=u-1&quantity=2")
+		got := a.buy(t, "goods_id=1&user_id=u-1")
+		if detail := fmt.Sprint(got.body["detail"]); got.problem() != "user-limit" || got.body["has"] != want || got.body["per_user"] != 2.0 || strings.Contains(detail, "has 2") != reveal {
+			t.Errorf("with http.reveal %v the limit is answered with %d %s", reveal, got.status, got.text)
+		}
+	}
+}
+
+func TestAHeaderOfATrustedProxySaysWhoBuys(t *testing.T) {
+	a := serveSQLite(t)
+	for _, c := range []struct{ proxy, header, query, problem, field string }{
+		{"127.0.0.1", "u-1", "", "", ""},
+		{"127.0.0.1", "u-1", "&user_id=u-1", "", ""},
+		{"127.0.0.1", "u-1", "&user_id=u-2", "invalid-request", "user_id"},
+		{"127.0.0.1", "u-1 \u2028", "", "invalid-request", "X-Stockd-Buyer"},
+		{"127.0.0.1", "", "", "unauthorized", ""},
+		{"192.0.2.0/24", "u-1", "", "unauthorized", ""},
+		{"192.0.2.0/24", "u-1", "&user_id=u-1", "invalid-request", "user_id"},
+	} {
+		source, err := buyer.NewHeader("X-Stockd-Buyer", []string{c.proxy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := a.with(t, func(o *handler.Options) { o.Buyers, o.BuyerRequired = source, true })
+		got := a.bought(t, "/deduct?goods_id=1"+c.query, "X-Stockd-Buyer", c.header, "X-Forwarded-For", "192.0.2.1")
+		if got.problem() != c.problem || got.field() != c.field {
+			t.Errorf("%q with %s trusted, and %q, is answered with %d %s", c.header, c.proxy, c.query, got.status, got.text)
+		}
+	}
+}
+
+// Leaving the name out does not get round the rate of users.
+func TestARateOfUsersNeedsAUser(t *testing.T) {
+	once := handler.Rate{PerSecond: onceOnly, Burst: 1}
+	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = once })
+	if got := a.buy(t, "goods_id=1"); got.status != http.StatusBadRequest || got.field() != "user_id" {
+		t.Errorf("without a user a purchase is answered with %d %s", got.status, got.text)
+	}
+	required := a.with(t, func(o *handler.Options) { o.Limits, o.BuyerRequired = handler.Limits{}, true })
+	if got := required.buy(t, "goods_id=1"); got.field() != "user_id" {
+		t.Errorf("where a buyer is required it is answered with %d %s", got.status, got.text)
+	}
+	tokens := a.withTokens(t, func(o *handler.Options) { o.Limits.User = once })
+	for i, want := range []string{"", "rate-limited"} {
+		if got := tokens.bought(t, "/deduct?goods_id=1", "Authorization", "Bearer "+tokenOf(t, "u-1", nil)); got.problem() != want {
+			t.Errorf("purchase %d of a verified buyer is answered with %d %s", i+1, got.status, got.text)
+		}
+	}
+	if got := tokens.bought(t, "/deduct?goods_id=1", "Authorization", "Bearer "+tokenOf(t, "u-2", nil)); got.status != http.StatusOK {
+		t.Errorf("another buyer is answered with %d %s", got.status, got.text)
+	}
+}
+
+// One buyer has one name, however it is written.
+func TestAUserIsWrittenInOneWay(t *testing.T) {
+	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = handler.Rate{PerSecond: onceOnly, Burst: 2} })
+	post := func(user string) answer {
+		return send(t, request(t, http.MethodPost, a.public.URL+"/deduct", jsonType, `{"goods_id": 1, "user_id": `+user+`}`))
+	}
+	for user, allowed := range map[string]string{
+		`7.0`: "text or a whole number", `7e0`: "text or a whole number", `-0`: "text or a whole number", `-7`: "text or a whole number",
+		`true`: "text or a whole number", `null`: "text or a whole number",
+		`" 7"`: "begin or end with a space", `"7 "`: "begin or end with a space", `" "`: "begin or end with a space",
+		`""`: "1 to 64", `"a\tb"`: "1 to 64", `"\u00a07"`: "1 to 64",
+	} {
+		if got := post(user); got.field() != "user_id" || !strings.Contains(got.text, allowed) {
+			t.Errorf("user %s is answered with %d %s, want %q", user, got.status, got.text, allowed)
+		}
+	}
+	for _, same := range [][]string{{`7`, `"7"`, `7`}, {`"Andr\u00e9"`, `"Andre\u0301"`, `"André"`}} {
+		for i, want := range []string{"", "", "rate-limited"} {
+			if got := post(same[i]); got.problem() != want {
+				t.Errorf("user %s is answered with %d %s, want %q", same[i], got.status, got.text, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package handler
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+)
+
+// Tokens are the bearer tokens of the admin API. They must be compared in constant time.
+type Tokens interface {
+	// Find returns the name of a token.
+	Find(token string) (name string, ok bool)
+}
+
+// onlyHosts rejects requests for hosts that are not the admin API's. A page of a stranger
+// whose name resolves to this machine (DNS rebinding) would otherwise be of the same
+// origin as it. Such a page needs a name, so that IP addresses are safe.
+func onlyHosts(names []string) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		host := hostOf(c.Request.Host)
+		_, notAddress := netip.ParseAddr(host)
+		if notAddress == nil || host == "localhost" || slices.Contains(names, host) || slices.Contains(names, "*") {
+			return
+		}
+		rejectUnread(c, newProblem(http.StatusMisdirectedRequest, "misdirected-request", "The admin API does not serve this host").
+			detail("it serves IP addresses, localhost, the host of admin.listen and those of admin.hosts, not %s", quote(value{text: host})))
+	}
+}
+
+// hostOf is a Host header without its port, as names are compared.
+func hostOf(header string) string {
+	host, _, err := net.SplitHostPort(header)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(header, "["), "]")
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// rejectUnread rejects a request whose token was not found. Gin has set Allow where there
+// is a route of another method: the answer must not reveal that.
+func rejectUnread(c *gin.Context, p problem) {
+	c.Writer.Header().Del("Allow")
+	answer(c, p)
+}
+
+// wrongTokens is how many wrong tokens an address may send within a minute.
+const wrongTokens = 10
+
+// gate lets only those requests through that carry a known token.
+type gate struct {
+	tokens Tokens
+	wrong  *limiter // by address
+	heard  Observer
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	logged  time.Time // when a wrong token was logged last
+	omitted int       // wrong tokens since then that were not
+}
+
+func newGate(tokens Tokens, o Options) *gate {
+	return &gate{
+		tokens: tokens, heard: o.heard(), log: o.Log,
+		wrong: newLimiter(Rate{PerSecond: wrongTokens / time.Minute.Seconds(), Burst: wrongTokens}),
+	}
+}
+
+// admit answers 429 to an address that has sent too many wrong tokens, before it looks at
+// the token. Every other request without a known token gets the same 401.
+func (g *gate) admit(c *gin.Context) {
+	address, now := network(c.ClientIP()), time.Now()
+	wait := g.wrong.wait(address, now)
+	if wait == 0 {
+		token, given := bearerToken(c.Request.Header)
+		if name, ok := g.tokens.Find(token); ok {
+			noteToken(c, name)
+			return
+		}
+		if given {
+			wait = g.wrong.take(address, now) // others of the address may have taken the last
+			g.logWrong(c, now)
+		}
+	}
+	if wait > 0 {
+		g.heard.RateLimited(byToken)
+		rejectUnread(c, tooOften("this address has sent a wrong token", wait))
+		return
+	}
+	rejectUnread(c, unauthorized())
+}
+
+// bearerToken reads the one Authorization header. given tells that there is one, also
+// where the token is empty because it is not well formed.
+func bearerToken(header http.Header) (token string, given bool) {
+	values := header.Values("Authorization")
+	if len(values) != 1 {
+		return "", len(values) > 0
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", true
+	}
+	return token, true
+}
+
+// logWrong logs a wrong token, one in a second at most, and with it how many were not
+// logged since the last.
+func (g *gate) logWrong(c *gin.Context, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now.Sub(g.logged) < time.Second {
+		g.omitted++
+		return
+	}
+	g.log.WarnContext(c.Request.Context(), "wrong admin token", "audit", true, "client", c.ClientIP(),
+		"method", shorten(c.Request.Method, mostQuoted), "path", path(c), "omitted", g.omitted)
+	g.logged, g.omitted = now, 0
+}

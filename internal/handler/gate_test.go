@@ -1,0 +1,193 @@
+package handler_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/internal/admintoken"
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/metrics"
+)
+
+// sendRaw has the admin API serve a request that no HTTP client would send as it is.
+func sendRaw(h http.Handler, method, path string, change func(*http.Request)) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://localhost"+path, http.NoBody) //nolint:noctx // it is served at once
+	r.Host = "localhost"                                                   // of CONNECT, too
+	change(r)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// from has a request come from an address.
+func from(address string) func(*http.Request) {
+	return func(r *http.Request) { r.RemoteAddr = address + ":1" }
+}
+
+// Nothing but the whole token, once, is accepted; the scheme is compared as RFC 9110 wants.
+func TestOnlyTheWholeTokenIsAccepted(t *testing.T) {
+	admin := handler.Admin(handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024}, admintoken.Single(token))
+	for i, c := range []struct {
+		name   string
+		values []string
+		want   int
+	}{
+		{"as it is", []string{"Bearer " + token}, http.StatusNotFound},
+		{"the scheme in lower case", []string{"bearer " + token}, http.StatusNotFound},
+		{"the scheme in upper case", []string{"BEARER " + token}, http.StatusNotFound},
+		{"none", nil, http.StatusUnauthorized},
+		{"empty", []string{""}, http.StatusUnauthorized},
+		{"an empty token", []string{"Bearer "}, http.StatusUnauthorized},
+		{"the scheme alone", []string{"Bearer"}, http.StatusUnauthorized},
+		{"no scheme", []string{token}, http.StatusUnauthorized},
+		{"another scheme", []string{"Basic " + token}, http.StatusUnauthorized},
+		{"a suffix", []string{"Bearer " + token + "x"}, http.StatusUnauthorized},
+		{"a blank behind", []string{"Bearer " + token + " "}, http.StatusUnauthorized},
+		{"a second token behind", []string{"Bearer " + token + ", Bearer " + token}, http.StatusUnauthorized},
+		{"a NUL behind", []string{"Bearer " + token + "\x00"}, http.StatusUnauthorized},
+		{"a prefix before it", []string{"Bearer x" + token}, http.StatusUnauthorized},
+		{"two blanks before it", []string{"Bearer  " + token}, http.StatusUnauthorized},
+		{"all but the last", []string{"Bearer " + token[:len(token)-1]}, http.StatusUnauthorized},
+		{"all but the first", []string{"Bearer " + token[1:]}, http.StatusUnauthorized},
+		{"in upper case", []string{"Bearer " + strings.ToUpper(token)}, http.StatusUnauthorized},
+		{"twice", []string{"Bearer " + token, "Bearer " + token}, http.StatusUnauthorized},
+		{"and a wrong one", []string{"Bearer " + token, "Bearer wrong"}, http.StatusUnauthorized},
+	} {
+		got := sendRaw(admin, http.MethodGet, "/nowhere", func(r *http.Request) {
+			from(fmt.Sprintf("198.51.100.%d", i))(r)
+			r.Header["Authorization"] = c.values
+		})
+		if got.Code != c.want {
+			t.Errorf("%s: answered with %d %s, want %d", c.name, got.Code, got.Body, c.want)
+		}
+	}
+}
+
+// Without a token no answer of the admin API reveals what is there, or switched on.
+func TestWithoutATokenEveryPathIsTheSame(t *testing.T) {
+	o := handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, Pprof: true, Lab: new(remembers), Metrics: metrics.New(metrics.Build{}).Handler()}
+	for name, admin := range map[string]http.Handler{
+		"all on":  handler.Admin(o, admintoken.Single(token)),
+		"all off": handler.Admin(handler.Options{Log: o.Log, MaxBody: o.MaxBody}, admintoken.Single(token)),
+	} {
+		var first string
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "HOPE"} {
+			for _, path := range []string{
+				"/", "/goods", "/goods/", "/goods/1", "/goods/1/restock", "/strategies", "/strategies/naive", "/orders", "/metrics", "/readyz",
+				"/debug/pprof/", "/debug/pprof/heap", "/lab/faults", "/nowhere", "//goods", "/goods/..", "/goods/../healthz", "/healthz/", "/Healthz",
+			} {
+				got := sendRaw(admin, method, path, func(r *http.Request) { r.Header.Set("X-Request-Id", "the-same") })
+				answer := fmt.Sprint(got.Code, got.Header(), got.Body)
+				if first == "" {
+					first = answer
+				}
+				if answer != first || got.Code != http.StatusUnauthorized {
+					t.Errorf("%s: %s %s is answered with %s, want %s", name, method, path, answer, first)
+				}
+			}
+		}
+		if got := sendRaw(admin, "GET", "/healthz", func(*http.Request) {}); got.Code != http.StatusOK {
+			t.Errorf("%s: /healthz is answered with %d", name, got.Code)
+		}
+	}
+}
+
+// A token in hand, unknown paths and methods are told apart again.
+func TestWithATokenUnknownPathsAndMethodsAreNamed(t *testing.T) {
+	a := serveSQLite(t)
+	authorized := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+	admin := handler.Admin(a.options, admintoken.Single(token))
+	if got := sendRaw(admin, http.MethodGet, "/nowhere", authorized); got.Code != http.StatusNotFound {
+		t.Errorf("an unknown path is answered with %d %s", got.Code, got.Body)
+	}
+	if got := sendRaw(admin, http.MethodDelete, "/goods/1", authorized); got.Code != http.StatusMethodNotAllowed || got.Header().Get("Allow") == "" {
+		t.Errorf("an unknown method is answered with %d %s, Allow %q", got.Code, got.Body, got.Header().Get("Allow"))
+	}
+}
+
+// Ten wrong tokens of an address within a minute, and it has to wait: right or wrong, its
+// token is not looked at. Other addresses behind the same proxy, and right tokens, do not
+// count.
+func TestWrongTokensAreThrottledByAddress(t *testing.T) {
+	var log bytes.Buffer
+	admin := handler.Admin(handler.Options{
+		Log: slog.New(slog.NewTextHandler(&log, nil)), MaxBody: 1024, TrustedProxies: []string{"192.0.2.1"},
+	}, admintoken.Single(token))
+	send := func(client, given string) *httptest.ResponseRecorder {
+		return sendRaw(admin, http.MethodGet, "/nowhere", func(r *http.Request) {
+			from("192.0.2.1")(r)
+			r.Header.Set("X-Forwarded-For", client)
+			if given != "" {
+				r.Header.Set("Authorization", "Bearer "+given)
+			}
+		})
+	}
+	for i := range 30 {
+		if got := send("2001:db8::1", token); got.Code != http.StatusNotFound {
+			t.Fatalf("right token %d is answered with %d %s", i, got.Code, got.Body)
+		}
+		if got := send("2001:db8::1", ""); got.Code != http.StatusUnauthorized {
+			t.Fatalf("request %d without a token is answered with %d %s", i, got.Code, got.Body)
+		}
+	}
+	for i := range 10 {
+		if got := send(fmt.Sprintf("2001:db8::%d", i+1), "wrong-token-of-a-stranger"); got.Code != http.StatusUnauthorized {
+			t.Errorf("wrong token %d is answered with %d %s", i+1, got.Code, got.Body)
+		}
+	}
+	for _, given := range []string{"wrong-token-of-a-stranger", token, ""} {
+		got := send("2001:db8::ffff", given)
+		if got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") == "" || !strings.Contains(got.Body.String(), "urn:stockd:problem:rate-limited") {
+			t.Errorf("after ten wrong ones %q is answered with %d %v %s", given, got.Code, got.Header(), got.Body)
+		}
+	}
+	if got := send("2001:db8:0:1::1", token); got.Code != http.StatusNotFound {
+		t.Errorf("the admin behind the same proxy is answered with %d %s", got.Code, got.Body)
+	}
+	lines := strings.Count(log.String(), "wrong admin token")
+	if lines < 1 || lines > 2 || !strings.Contains(log.String(), "client=2001:db8::1 method=GET path=/nowhere omitted=0") || strings.Contains(log.String(), "stranger") {
+		t.Errorf("ten wrong tokens in a moment are logged in %d lines:\n%s", lines, &log)
+	}
+}
+
+// A page whose name was made to resolve to this machine is not served.
+func TestTheAdminAPIServesItsOwnHostsOnly(t *testing.T) {
+	serve := func(hosts ...string) http.Handler {
+		return handler.Admin(handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, AdminHosts: hosts}, admintoken.Single(token))
+	}
+	named, open := serve("shop.internal"), serve("*")
+	for host, want := range map[string]int{
+		"127.0.0.1:8081": http.StatusNotFound, "192.0.2.7": http.StatusNotFound, "[::1]:8081": http.StatusNotFound, "[::1]": http.StatusNotFound,
+		"localhost": http.StatusNotFound, "LOCALHOST.:8081": http.StatusNotFound, "shop.internal": http.StatusNotFound, "Shop.Internal:8081": http.StatusNotFound,
+		"rebound.example": http.StatusMisdirectedRequest, "rebound.example:8081": http.StatusMisdirectedRequest,
+		"127.0.0.1.rebound.example": http.StatusMisdirectedRequest, "localhost.rebound.example": http.StatusMisdirectedRequest,
+		"x.shop.internal": http.StatusMisdirectedRequest, "shop.internal.example": http.StatusMisdirectedRequest,
+		"": http.StatusMisdirectedRequest, "*": http.StatusMisdirectedRequest, "127.0.0.1@rebound.example": http.StatusMisdirectedRequest,
+	} {
+		change := func(r *http.Request) {
+			r.Host = host
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		if got := sendRaw(named, http.MethodGet, "/nowhere", change); got.Code != want {
+			t.Errorf("host %q is answered with %d %s, want %d", host, got.Code, got.Body, want)
+		}
+		if got := sendRaw(open, http.MethodGet, "/nowhere", change); got.Code != http.StatusNotFound {
+			t.Errorf("where all are allowed host %q is answered with %d %s", host, got.Code, got.Body)
+		}
+	}
+	// It is rejected before its token is looked at.
+	for range 20 {
+		got := sendRaw(named, http.MethodPost, "/goods", func(r *http.Request) {
+			r.Host = "rebound.example"
+			r.Header.Set("Authorization", "Bearer wrong")
+		})
+		if got.Code != http.StatusMisdirectedRequest || got.Header().Get("Allow") != "" {
+			t.Fatalf("a wrong token of another host is answered with %d %v %s", got.Code, got.Header(), got.Body)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package handler_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// keyed buys under a key.
+func (a api) keyed(t *testing.T, key, query string) answer {
+	t.Helper()
+	return a.buyAs(t, query, "Idempotency-Key", key)
+}
+
+// ownerKeyed posts to the admin API under a key.
+func (a api) ownerKeyed(t *testing.T, key, path string) answer {
+	t.Helper()
+	r := request(t, http.MethodPost, a.admin.URL+path, "", "")
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Idempotency-Key", key)
+	return send(t, r)
+}
+
+// distinctBuyers buys under one key for three buyers, twice each, and returns the orders.
+func (a api) distinctBuyers(t *testing.T, key, query string) map[string]string {
+	t.Helper()
+	orders, buyers := make(map[string]string), make(map[any]string)
+	for _, user := range []string{"", "&user_id=u-1", "&user_id=u-2"} {
+		first := a.keyed(t, key, query+user)
+		again := a.keyed(t, key, query+user)
+		if first.status != http.StatusOK || first.header.Get("Idempotency-Replayed") != "" || again.header.Get("Idempotency-Replayed") != "true" {
+			t.Errorf("%q is answered with %d %s, and again with %d %s", query+user, first.status, first.text, again.status, again.text)
+		}
+		number := first.body["order_id"]
+		if other, taken := buyers[number]; taken || number != again.body["order_id"] {
+			t.Errorf("%q has order %v and then %v; %q has it as well: %v", user, number, again.body["order_id"], other, taken)
+		}
+		buyers[number], orders[user] = user, fmt.Sprint(number)
+	}
+	return orders
+}
+
+func TestAKeyOfAnotherBuyerIsAnotherKey(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a := serveHot(t, d, lab.Locks(t, d, lock.Redis), strategy.Registry(), hot.Options{Linger: time.Millisecond, Partitions: 2})
+		a.owner(t, http.MethodPost, "/goods/1/restock", `{"quantity": 100}`, http.StatusOK)
+		for _, strategy := range []string{"sql-conditional", "sql-bucket", "mutex&group=true", "redis-stock", "redis-stock&durable=sql", "redis-decr"} {
+			a.distinctBuyers(t, "checkout-"+strategy, "goods_id=1&strategy="+strategy)
+		}
+		longest := strings.Repeat("k", stock.MaxRequestID)
+		a.distinctBuyers(t, longest, "goods_id=1&strategy=redis-stock")
+		if got := a.get(t, "/orders?user_id=u-1&request_id="+longest); got.body["request_id"] != longest {
+			t.Errorf("the longest key is shown as %s", got.text)
+		}
+	})
+}
+
+func TestABuyerCannotTakeTheKeyOfARestock(t *testing.T) {
+	a := serveSQLite(t)
+	for _, user := range []string{"", "&user_id=u-1"} {
+		if got := a.keyed(t, "restock-monday", "goods_id=1"+user); got.status != http.StatusOK {
+			t.Fatalf("the buyer is answered with %d %s", got.status, got.text)
+		}
+	}
+	for range 2 {
+		if got := a.ownerKeyed(t, "restock-monday", "/goods/1/restock?quantity=5"); got.status != http.StatusOK || got.body["stock"] != 13.0 {
+			t.Errorf("the restock is answered with %d %s, want 13 units once", got.status, got.text)
+		}
+	}
+	if got := a.keyed(t, "restock-monday", "goods_id=1&user_id=u-2"); got.status != http.StatusOK {
+		t.Errorf("after the restock a buyer is answered with %d %s", got.status, got.text)
+	}
+}
+
+// What a key was used for is for those who used it.
+func TestAReusedKeyRevealsNothing(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	a := serveHot(t, d, lab.Locks(t, d, lock.Redis), strategy.Registry(), hot.Options{Linger: time.Hour, Partitions: 2})
+	for _, strategy := range []string{"sql-conditional", "redis-stock"} {
+		a.keyed(t, strategy, "goods_id=1&user_id=u-1&quantity=3&strategy="+strategy)
+		got := a.keyed(t, strategy, "goods_id=1&user_id=u-1&quantity=2&strategy="+strategy)
+		if got.problem() != "key-reused" || got.body["detail"] != stock.ErrKeyReused.Error() {
+			t.Errorf("%s: a reused key is answered with %d %s", strategy, got.status, got.text)
+		}
+	}
+}
+
+func TestAnOrderIsFoundByItsBuyer(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a := serve(t, d)
+		orders := a.distinctBuyers(t, "key", "goods_id=1")
+		a.keyed(t, "key-of-another", "goods_id=1")
+		for user, number := range orders {
+			path := "/orders?request_id=key" + user
+			for _, got := range []answer{a.get(t, path), a.owner(t, http.MethodGet, path, "", http.StatusOK)} {
+				if got.body["order_id"] != number || got.body["request_id"] != "key" {
+					t.Errorf("%s finds %s, want order %s", path, got.text, number)
+				}
+			}
+		}
+		if got := a.get(t, "/orders?request_id=key&user_id=u-3"); got.problem() != "unknown-order" {
+			t.Errorf("the key of another buyer finds %s", got.text)
+		}
+		a.keyed(t, "single", "goods_id=1&user_id=u-1")
+		if got := a.get(t, "/orders?request_id=single"); got.body["request_id"] != "single" {
+			t.Errorf("the key of one buyer alone finds %s", got.text)
+		}
+		a.keyed(t, "single", "goods_id=1&user_id=u-2")
+		if got := a.get(t, "/orders?request_id=single"); got.status != http.StatusBadRequest || got.field() != "user_id" {
+			t.Errorf("the key of two buyers finds %d %s", got.status, got.text)
+		}
+		page := a.owner(t, http.MethodGet, "/orders?goods_id=1", "", http.StatusOK)
+		if strings.Contains(page.text, `"key u`) || strings.Count(page.text, `"request_id":"key"`) != len(orders) {
+			t.Errorf("the admin API lists %s", page.text)
+		}
+	})
+}
+
+// untagged writes an order as a version before migration 10 did.
+func (a api) untagged(t *testing.T, p stock.Purchase) string {
+	t.Helper()
+	var orders []stock.Order
+	err := a.store.As("sql-conditional").InTx(t.Context(), func(tx *repo.Tx) (err error) {
+		left := int64(9)
+		orders, err = tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{p}, Left: &left})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return orders[0].ID
+}
+
+func TestAKeyFromBeforeTheUpgradeIsNotSoldTwice(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a := serve(t, d)
+		first := a.untagged(t, stock.Purchase{RequestID: "old", Quantity: 2, UserID: "u-1"})
+		for range 2 {
+			if got := a.keyed(t, "old", "goods_id=1&quantity=2&user_id=u-1"); got.body["order_id"] != first || got.header.Get("Idempotency-Replayed") != "true" {
+				t.Errorf("sold as order %s before the upgrade, and now answered with %d %s", first, got.status, got.text)
+			}
+		}
+		if got := a.get(t, "/orders?request_id=old&user_id=u-1"); got.body["order_id"] != first {
+			t.Errorf("the order is answered with %s", got.text)
+		}
+		if got := a.get(t, "/orders?request_id=old&user_id=u-2"); got.problem() != "unknown-order" {
+			t.Errorf("another buyer finds %s", got.text)
+		}
+		if got := a.keyed(t, "old", "goods_id=1&quantity=2&user_id=u-2"); got.status != http.StatusOK || got.body["order_id"] == first {
+			t.Errorf("another buyer's key is answered with %d %s", got.status, got.text)
+		}
+		if got := a.keyed(t, "old", "goods_id=1&quantity=2"); got.problem() != "key-reused" {
+			t.Errorf("without a buyer the key is answered with %d %s", got.status, got.text)
+		}
+		if _, err := a.store.Restock(t.Context(), 1, 5, "old-restock"); err != nil {
+			t.Fatal(err)
+		}
+		before := a.get(t, "/goods/1").body["stock"]
+		if got := a.ownerKeyed(t, "old-restock", "/goods/1/restock?quantity=5"); got.status != http.StatusOK || got.body["stock"] != before {
+			t.Errorf("a restock from before the upgrade is answered with %d %s, want %v units", got.status, got.text, before)
+		}
+	})
+}

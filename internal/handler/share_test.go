@@ -1,0 +1,87 @@
+package handler_test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service/strategy"
+)
+
+// serveBlocked is a replica with places of which clients have as many as a strategy that
+// never returns gives them, on item 1. release ends them.
+func serveBlocked(t *testing.T, change func(o *handler.Options)) (a api, release func()) {
+	t.Helper()
+	d := lab.Database(t, servers.SQLite)
+	b := blocking{make(chan struct{}), make(chan struct{})}
+	a = serveEntries(t, d, lab.Locks(t, d), append(strategy.Registry(), strategy.Entry{
+		Name: "blocking", Family: strategy.None, Summary: "waits", New: func(strategy.Deps) strategy.Strategy { return b },
+	}))
+	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 100}`, http.StatusCreated)
+	a = a.with(t, change)
+	const clients = 40
+	entered, shed := make(chan struct{}, clients), make(chan answer, clients)
+	var crowd sync.WaitGroup
+	for range clients {
+		crowd.Go(func() { shed <- a.buy(t, "goods_id=1&strategy=blocking") })
+	}
+	go func() {
+		for range b.entered {
+			entered <- struct{}{}
+		}
+	}()
+	for range clients { // each is served or rejected
+		select {
+		case <-entered:
+		case got := <-shed:
+			if got.problem() != "busy" {
+				t.Errorf("the flood is answered with %d %s", got.status, got.text)
+			}
+		}
+	}
+	return a, sync.OnceFunc(func() {
+		close(b.release)
+		crowd.Wait()
+		close(b.entered)
+	})
+}
+
+func TestASlowStrategyTakesNoPlaceFromHonestPurchases(t *testing.T) {
+	a, release := serveBlocked(t, func(o *handler.Options) { o.MaxDeductions = 24 })
+	defer release()
+	for i := range 20 {
+		for _, query := range []string{"goods_id=1", "goods_id=2", "goods_id=2&strategy=mutex"} {
+			if i >= 10 && query == "goods_id=1" {
+				continue // it is sold out
+			}
+			if got := a.buy(t, query); got.status != http.StatusOK {
+				t.Errorf("beside the flood %s is answered with %d %s", query, got.status, got.text)
+			}
+		}
+	}
+}
+
+// A client does as it is asked, and sends the purchase again.
+func TestAShedPurchaseDoesNotCountForTheRateOfItsUser(t *testing.T) {
+	a, release := serveBlocked(t, func(o *handler.Options) {
+		o.MaxDeductions, o.Limits.User = 1, handler.Rate{PerSecond: onceOnly, Burst: 1}
+	})
+	defer release()
+	for i := range 3 {
+		if got := a.buy(t, "goods_id=2&user_id=u-1"); got.problem() != "busy" {
+			t.Errorf("purchase %d beyond the places is answered with %d %s", i, got.status, got.text)
+		}
+	}
+	release()
+	for i, want := range []int{http.StatusOK, http.StatusTooManyRequests, http.StatusTooManyRequests} {
+		if got := a.buy(t, "goods_id=2&user_id=u-1"); got.status != want {
+			t.Errorf("retry %d is answered with %d %s, want %d", i, got.status, got.text, want)
+		}
+	}
+	// One that is rate-limited gives its place back.
+	if got := a.buy(t, "goods_id=2&user_id=u-2"); got.status != http.StatusOK {
+		t.Errorf("another user is answered with %d %s", got.status, got.text)
+	}
+}

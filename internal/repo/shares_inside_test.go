@@ -1,0 +1,125 @@
+package repo
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A crowd that waits for one item leaves connections to others, and those that wait are
+// served in turns.
+func TestAnItemUsesNotAllConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShares(8)
+		slow, honest := shareUser{1, "slow"}, shareUser{2, "honest"}
+		release := make(chan struct{})
+		var using atomic.Int64
+		for range 100 {
+			go func() {
+				if err := s.take(t.Context(), slow); err != nil {
+					t.Error(err)
+				}
+				using.Add(1)
+				<-release
+				s.free(slow)
+			}()
+		}
+		synctest.Wait()
+		if n := using.Load(); n != 6 {
+			t.Errorf("one item uses %d connections of 8, want 6", n)
+		}
+		for range 3 { // one after the other
+			if err := s.take(t.Context(), honest); err != nil {
+				t.Fatal(err)
+			}
+			s.free(honest)
+		}
+		close(release)
+		synctest.Wait()
+		if s.taken != 0 || len(s.users) != 0 || len(s.turns) != 0 {
+			t.Errorf("%d connections, %d users and %d turns are left", s.taken, len(s.users), len(s.turns))
+		}
+	})
+}
+
+func TestWaitingPurchasesAreServedInTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShares(1)
+		if err := s.take(t.Context(), shareUser{9, ""}); err != nil {
+			t.Fatal(err)
+		}
+		var order []int64
+		for _, id := range []int64{1, 1, 1, 2, 3, 2} { // in this order
+			go func() {
+				if err := s.take(t.Context(), shareUser{id, ""}); err != nil {
+					t.Error(err)
+				}
+				order = append(order, id) // one at a time
+				s.free(shareUser{id, ""})
+			}()
+			synctest.Wait()
+		}
+		s.free(shareUser{9, ""})
+		synctest.Wait()
+		want := []int64{1, 2, 3, 1, 2, 1}
+		for i := range want {
+			if len(order) != len(want) || order[i] != want[i] {
+				t.Fatalf("served in the order %v, want %v", order, want)
+			}
+		}
+	})
+}
+
+func TestAPurchaseLeavesItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShares(1)
+		user := shareUser{1, ""}
+		if err := s.take(t.Context(), user); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.take(ctx, shareUser{2, ""}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it ends with %v", err)
+		}
+		s.free(user)
+		if s.taken != 0 || len(s.users) != 0 || len(s.turns) != 0 {
+			t.Errorf("%d connections, %d users and %d turns are left", s.taken, len(s.users), len(s.turns))
+		}
+	})
+}
+
+// No connection is lost, or given twice, whoever leaves when.
+func TestSharesAreConserved(t *testing.T) {
+	const connections = 5
+	s := newShares(connections)
+	var using atomic.Int64
+	var crowd sync.WaitGroup
+	for range 32 {
+		crowd.Go(func() {
+			for range 300 {
+				user := shareUser{rand.Int64N(4), strconv.Itoa(rand.N(3))}
+				ctx, cancel := context.WithTimeout(t.Context(), rand.N(200*time.Microsecond))
+				if s.take(ctx, user) == nil {
+					if n := using.Add(1); n > connections {
+						t.Errorf("%d connections of %d are used", n, connections)
+					}
+					time.Sleep(rand.N(50 * time.Microsecond))
+					using.Add(-1)
+					s.free(user)
+				}
+				cancel()
+			}
+		})
+	}
+	crowd.Wait()
+	if s.taken != 0 || len(s.users) != 0 {
+		t.Errorf("%d connections and %d users are left", s.taken, len(s.users))
+	}
+}

@@ -1,0 +1,81 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/internal/service/rescue"
+	"github.com/stockd/stockd/internal/service/strategy"
+)
+
+const (
+	// sweepAfter is how long after its start a replica sweeps, and sweepEvery how often.
+	sweepAfter = time.Minute
+	sweepEvery = time.Hour
+	// sweepWithin bounds a sweep; the next one does what is left.
+	sweepWithin = 10 * time.Minute
+)
+
+// KeepSweeping clears away what locks keep of items that do not exist, until ctx ends: of
+// items whose rows were deleted by hand, and of ids that a client has invented before items
+// were looked up first. Any number of replicas may do so at once.
+func (c *Catalogue) KeepSweeping(ctx context.Context) {
+	for wait := sweepAfter; pause.For(ctx, wait) == nil; wait = sweepEvery {
+		swept, err := c.sweepSoon(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			c.log.WarnContext(ctx, "locks not swept", "error", err, "again", sweepEvery)
+		case swept > 0:
+			c.log.InfoContext(ctx, "locks swept", "names", swept)
+		}
+	}
+}
+
+func (c *Catalogue) sweepSoon(ctx context.Context) (swept int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
+	defer cancel()
+	err = rescue.Do(ctx, c.log, "sweep locks", func() (err error) {
+		swept, err = c.Sweep(ctx)
+		return err
+	})
+	return swept, err
+}
+
+// Sweep is one round of KeepSweeping, and counts the names of locks in SQL that it has
+// cleared. A token never goes back: see lock.Tokens. What locks keep in ZooKeeper and etcd
+// ends with its session or lease, and their tokens count all writes of the server.
+func (c *Catalogue) Sweep(ctx context.Context) (swept int, err error) {
+	swept, err = lock.NewTokens(c.clients.DB, c.clients.Dialect).Sweep(ctx, c.withoutItem)
+	if err != nil || c.clients.Redis == nil {
+		return swept, err
+	}
+	// Counters in Redis expire by themselves, but for those of the version before: one
+	// look at all keys is enough.
+	if !c.countersExpire.Load() {
+		_, err = lock.ExpireCounters(ctx, c.clients.Redis)
+		c.countersExpire.Store(err == nil)
+	}
+	return swept, err
+}
+
+// withoutItem picks those names of locks whose item does not exist.
+func (c *Catalogue) withoutItem(ctx context.Context, names []string) (over []string, err error) {
+	ids := make([]int64, 0, len(names))
+	for _, name := range names {
+		if id, err := strategy.ItemOf(name); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	existing, err := c.store.Existing(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if id, err := strategy.ItemOf(name); err == nil && !existing[id] {
+			over = append(over, name)
+		}
+	}
+	return over, nil
+}

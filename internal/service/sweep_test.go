@@ -1,0 +1,123 @@
+package service_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// An item is deleted by hand, what its locks keep is swept, and it is created anew. Its
+// new holders have higher tokens than the old one, which must not write any more.
+func TestAnItemThatIsCreatedAnewKeepsOldHoldersOut(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s, db := openAll(t, d), openPool(t, d)
+		redis := labtest.RedisClient(lab.Redis(t))
+		closeAfter(t, redis)
+		item := int64(0)
+		for _, entry := range strategy.Registry() {
+			if !entry.Claims.Fenceable || d.Driver == repo.SQLite && slices.Contains(entry.Needs, lock.MySQL) {
+				continue
+			}
+			item++
+			t.Run(entry.Name, func(t *testing.T) {
+				store := labtest.Open(t, d, "the old holder").As(entry.Name)
+				fenced, err := s.replicas[0].In(service.Mode{Strategy: entry.Name, Fence: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.create(t, item, 10)
+				buy := func() {
+					t.Helper()
+					if o, err := fenced.Deduct(t.Context(), item, stock.Purchase{Quantity: 1}); err != nil || o.Refused != nil {
+						t.Fatal(err, o.Refused)
+					}
+				}
+				for range 5 {
+					buy()
+				}
+				old, err := store.Fence(t.Context(), item)
+				if err != nil || old == 0 {
+					t.Fatalf("fenced by token %d: %v", old, err)
+				}
+				deleteItem(t, db, item)
+				if _, err := s.replicas[1].Sweep(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				name := fmt.Sprint("goods/", item)
+				if n := count(t, db, `SELECT COUNT(*) FROM lock_token WHERE lock_name = ?`, name) +
+					count(t, db, `SELECT COUNT(*) FROM distribute_lock WHERE lock_name = ?`, name); n != 0 {
+					t.Errorf("%d rows are left of the locks of an item that was deleted", n)
+				}
+				// The counter of a lock in Redis has expired meanwhile.
+				if err := redis.Del(t.Context(), fmt.Sprintf("stockd:{goods%%2F%d}:%s:token", item, entry.Name)).Err(); err != nil {
+					t.Fatal(err)
+				}
+				s.create(t, item, 10)
+				buy()
+				if _, err := store.ClaimFence(t.Context(), item, old); !errors.Is(err, stock.ErrFenced) {
+					t.Errorf("an old holder with token %d gets %v, want %v", old, err, stock.ErrFenced)
+				}
+			})
+		}
+	})
+}
+
+// A sweep clears what is of no item, and nothing of one that is on sale.
+func TestASweepClearsWhatIsOfNoItem(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s, db := openAll(t, d), openPool(t, d)
+		s.create(t, 1, 10)
+		s.sells(t, "sql-insert-lock", 1, 1, 1)
+		s.sells(t, "sql-version-lock", 1, 1, 1)
+		// As the version before has left it.
+		const strangers = 1200
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range strangers {
+			name := fmt.Sprint("goods/", 1000+i)
+			for _, statement := range []string{
+				`INSERT INTO lock_token (lock_name, token) VALUES (?, 3)`,
+				`INSERT INTO distribute_lock (lock_name, kind, version) VALUES (?, 'version', 4)`,
+				`INSERT INTO record_lock (lock_name, owner, host, entry, depth, token, expires_at) VALUES (?, 'o', 'h', 'e', 1, 3, '2001-01-01 00:00:00')`,
+			} {
+				if _, err := tx.ExecContext(t.Context(), statement, name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		swept, err := s.replicas[0].Sweep(t.Context())
+		if err != nil || swept != strangers {
+			t.Errorf("swept %d names (%v), want %d", swept, err, strangers)
+		}
+		for table, want := range map[string]int{"lock_token": 2, "distribute_lock": 1, "record_lock": 0} {
+			if n := count(t, db, `SELECT COUNT(*) FROM `+table); n != want {
+				t.Errorf("%s has %d rows, want %d", table, n, want)
+			}
+		}
+		s.sells(t, "sql-insert-lock", 1, 1)
+		s.sells(t, "sql-version-lock", 1, 1)
+	})
+}
+
+func count(t *testing.T, db *sql.DB, query string, args ...any) (n int) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,69 @@
+package stock
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+)
+
+// A stored request id is a client's key and, after a space, whose key it is. A key is
+// visible ASCII and has no space, so that no key of one client is the stored id of
+// another:
+//
+//	key                 a purchase without a buyer
+//	key uXXX…           a purchase of a buyer, by 22 characters of a hash of its id
+//	key restock         a restock, and the creation of an item
+//
+// Before migration 10 all ids were stored as the first.
+
+const (
+	tagSeparator = " "
+	restockTag   = "restock"
+)
+
+// BuyerKey is the stored request id of a buyer's key; the buyer may be empty.
+func BuyerKey(key, buyer string) string {
+	if buyer == "" {
+		return key
+	}
+	sum := sha256.Sum256([]byte(buyer))
+	return key + tagSeparator + "u" + base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// RestockKey is the stored request id of the key of a restock or a creation.
+func RestockKey(key string) string { return key + tagSeparator + restockTag }
+
+// KeyOf is the client's key of a stored request id, and all that a client is shown of it.
+func KeyOf(requestID string) string {
+	key, _, _ := strings.Cut(requestID, tagSeparator)
+	return key
+}
+
+// KeyRange bounds the stored request ids of a key, with and without a tag: they are from
+// the first on and below the second.
+func KeyRange(key string) (from, below string) { return key, key + "!" }
+
+// StoredIDs are the request ids under which a key may be stored: its own, and the one
+// without a tag, as it was stored before migration 10.
+func StoredIDs(requestID string) []string {
+	if key := KeyOf(requestID); key != requestID {
+		return []string{requestID, key}
+	}
+	return []string{requestID}
+}
+
+// First is the first order under the key of a purchase, among those that are stored under
+// its StoredIDs. One without a tag counts only where it answers the purchase: another
+// client may have had the same key. ErrKeyReused: the key stands for something else.
+func (p Purchase) First(goodsID int64, stored map[string]Order) (first Order, ok bool, err error) {
+	for i, id := range StoredIDs(p.RequestID) {
+		order, ok := stored[id]
+		switch {
+		case ok && order.Answers(goodsID, p):
+			return order, true, nil
+		case ok && i == 0:
+			return Order{}, false, ErrKeyReused
+		}
+	}
+	return Order{}, false, nil
+}

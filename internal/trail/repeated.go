@@ -1,0 +1,154 @@
+package trail
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// RepeatedKey is how many other lines of its kind a line of the log stands for.
+const RepeatedKey = "repeated"
+
+// interval is the least time between two written lines of a kind.
+const interval = time.Second
+
+// mostKinds bounds the kinds that are told apart at a time; further ones count as one.
+const mostKinds = 256
+
+// Bounded writes warnings and errors that repeat at a bounded rate: of each kind the
+// first line at once, and then the last line of every second, with the number of those
+// that it left out. So the lines that are written and their numbers add up to all lines.
+// A kind is a message, and the problem, the backend and the strategy that the line names.
+// Lines of a lower level pass. Close it.
+type Bounded struct {
+	slog.Handler
+
+	kinds *kinds
+}
+
+// Bound bounds the lines that a handler writes.
+func Bound(inner slog.Handler) Bounded {
+	return Bounded{inner, &kinds{held: make(map[kind]*held)}}
+}
+
+// Handle writes the line now, or within a second, or counts it.
+func (b Bounded) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelWarn && b.kinds.hold(line{b.Handler, context.WithoutCancel(ctx), r}) {
+		return nil
+	}
+	return b.Handler.Handle(ctx, r)
+}
+
+// WithAttrs shares the kinds.
+func (b Bounded) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return Bounded{b.Handler.WithAttrs(attrs), b.kinds}
+}
+
+// WithGroup shares the kinds.
+func (b Bounded) WithGroup(name string) slog.Handler {
+	return Bounded{b.Handler.WithGroup(name), b.kinds}
+}
+
+// Close writes what is held. Later lines are written at once.
+func (b Bounded) Close() { b.kinds.close() }
+
+// kind is what repeats.
+type kind struct{ message, problem, backend, strategy string }
+
+func kindOf(r slog.Record) kind {
+	k := kind{message: r.Message}
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "problem":
+			k.problem = a.Value.String()
+		case "backend":
+			k.backend = a.Value.String()
+		case "strategy":
+			k.strategy = a.Value.String()
+		}
+		return true
+	})
+	return k
+}
+
+// line is a record, and where it is to be written.
+type line struct {
+	handler slog.Handler
+	ctx     context.Context //nolint:containedctx // it names the request to the handler
+	record  slog.Record
+}
+
+// write writes a line that stands for others. Nobody is left to receive an error.
+func (l line) write(others int) {
+	if others > 0 {
+		l.record.AddAttrs(slog.Int(RepeatedKey, others))
+	}
+	_ = l.handler.Handle(l.ctx, l.record)
+}
+
+// held are the lines of a kind that were not written.
+type held struct {
+	count int
+	last  line
+	next  *time.Timer
+}
+
+// kinds has an entry for each kind of which a line was written within the interval.
+type kinds struct {
+	mu     sync.Mutex
+	held   map[kind]*held
+	closed bool
+}
+
+// hold keeps a line where one of its kind was written within the interval.
+func (k *kinds) hold(l line) bool {
+	of := kindOf(l.record)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return false
+	}
+	h, ok := k.held[of]
+	if !ok && len(k.held) >= mostKinds {
+		of = kind{}
+		h, ok = k.held[of]
+	}
+	if !ok {
+		k.held[of] = &held{next: time.AfterFunc(interval, func() { k.flush(of) })}
+		return false
+	}
+	h.count++
+	h.last = line{l.handler, l.ctx, l.record.Clone()}
+	return true
+}
+
+// flush ends an interval of a kind: what is held is written and another one begins, or
+// the kind is forgotten.
+func (k *kinds) flush(of kind) {
+	k.mu.Lock()
+	h, ok := k.held[of]
+	if !ok || h.count == 0 {
+		delete(k.held, of)
+		k.mu.Unlock()
+		return
+	}
+	last, others := h.last, h.count-1
+	h.last, h.count = line{}, 0
+	h.next.Reset(interval)
+	k.mu.Unlock()
+	last.write(others)
+}
+
+func (k *kinds) close() {
+	k.mu.Lock()
+	all := k.held
+	k.held, k.closed = nil, true
+	k.mu.Unlock()
+	for _, h := range all {
+		h.next.Stop()
+		if h.count > 0 {
+			h.last.write(h.count - 1)
+		}
+	}
+}

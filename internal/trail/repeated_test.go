@@ -1,0 +1,144 @@
+package trail_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stockd/stockd/internal/trail"
+)
+
+// journal is a log that can be read while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+// lines are those with a message.
+func (j *journal) lines(message string) (list []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for line := range strings.Lines(j.text.String()) {
+		if strings.Contains(line, message) {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+// standsFor is how many lines a list of lines stands for.
+func standsFor(t *testing.T, list []string) int {
+	t.Helper()
+	sum := len(list)
+	for _, line := range list {
+		if found := regexp.MustCompile(` repeated=(\d+)`).FindStringSubmatch(line); found != nil {
+			n, err := strconv.Atoi(found[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += n
+		}
+	}
+	return sum
+}
+
+// logged is a bounded log of a test's own time.
+func logged(t *testing.T) (*slog.Logger, *journal, trail.Bounded) {
+	t.Helper()
+	out := &journal{}
+	bounded := trail.Bound(trail.Log(slog.NewTextHandler(out, nil)))
+	return slog.New(bounded), out, bounded
+}
+
+func TestRepeatedFailuresAreLoggedOnceASecondWithTheirNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, out, bounded := logged(t)
+		defer bounded.Close()
+		for i := range 3500 { // one each millisecond
+			log.ErrorContext(trail.Named(t.Context(), fmt.Sprint("r", i)), "request failed", "problem", "busy")
+			time.Sleep(time.Millisecond)
+		}
+		got := out.lines("request failed")
+		if len(got) != 4 || strings.Contains(got[0], "repeated") || !strings.Contains(got[1], "repeated=99") || !strings.Contains(got[0], "request_id=r0\n") {
+			t.Errorf("after 3.5 s the log has %d lines:\n%s", len(got), strings.Join(got, ""))
+		}
+		time.Sleep(time.Minute)
+		if got := out.lines("request failed"); len(got) != 5 || standsFor(t, got) != 3500 || !strings.Contains(got[4], "request_id=r3499") {
+			t.Errorf("at the end %d lines stand for %d, want 5 for 3500:\n%s", len(got), standsFor(t, got), strings.Join(got, ""))
+		}
+		log.Error("request failed", "problem", "busy")
+		if got := out.lines("request failed"); len(got) != 6 || strings.Contains(got[5], "repeated") {
+			t.Errorf("a failure after a pause is not written at once and alone: %v", got[5:])
+		}
+	})
+}
+
+func TestEachKindOfFailureIsLoggedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, out, bounded := logged(t)
+		defer bounded.Close()
+		for range 3 {
+			log.Warn("a warning")
+			log.Error("request failed", "problem", "busy")
+			log.With("of", "another logger").Error("request failed", "problem", "internal")
+			log.Warn("backend does not answer", "backend", "redis")
+			log.Warn("backend does not answer", "backend", "etcd")
+			log.Info("listening") // no failure
+		}
+		for message, want := range map[string]int{"a warning": 1, "busy": 1, "internal": 1, "backend=redis": 1, "backend=etcd": 1, "listening": 3} {
+			if got := out.lines(message); len(got) != want {
+				t.Errorf("%d lines of %q, want %d", len(got), message, want)
+			}
+		}
+	})
+}
+
+// The end of the replica loses no count.
+func TestCloseWritesWhatIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, out, bounded := logged(t)
+		for range 10 {
+			log.Error("request failed")
+		}
+		bounded.Close()
+		if got := out.lines("request failed"); len(got) != 2 || standsFor(t, got) != 10 {
+			t.Errorf("the log has %q", got)
+		}
+		log.Error("request failed")
+		if got := out.lines("request failed"); len(got) != 3 {
+			t.Errorf("after Close the log has %q", got)
+		}
+	})
+}
+
+// Not even kinds without end take memory without end, or the log.
+func TestTheKindsThatAreHeldAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, out, bounded := logged(t)
+		defer bounded.Close()
+		const kinds = 10_000
+		for i := range kinds {
+			log.Warn("strategy switched", "strategy", strconv.Itoa(i))
+		}
+		if got := out.lines("switched"); len(got) != 257 { // and the one that all others share
+			t.Errorf("%d lines of %d kinds, want 257", len(got), kinds)
+		}
+		time.Sleep(time.Minute)
+		if got := standsFor(t, out.lines("switched")); got != kinds {
+			t.Errorf("the lines stand for %d, want %d", got, kinds)
+		}
+	})
+}
