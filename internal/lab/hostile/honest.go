@@ -139,7 +139,7 @@ const (
 func (c *crowd) buy(ctx context.Context, buyer client.Client, item int64, due time.Time) (soldOut bool) {
 	purchase, user := c.purchase(item)
 	if c.issuer.secret != "" {
-		buyer.HTTP, purchase.UserID = c.issuer.client(buyer.HTTP, user), ""
+		buyer.BuyerToken, purchase.UserID = c.issuer.token(user), ""
 	}
 	unknown := false
 	for range mostTries {

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"net/http"
 	"time"
 )
 
@@ -20,24 +19,6 @@ const tokenLasts = 24 * time.Hour
 func (i issuer) token(user string) string {
 	claims := fmt.Sprintf(`{"sub":%q,"exp":%d}`, user, time.Now().Add(tokenLasts).Unix())
 	return sign(`{"alg":"HS256","typ":"JWT"}`, claims, i.secret)
-}
-
-// client sends what another one does, with the token of a buyer.
-func (i issuer) client(other *http.Client, user string) *http.Client {
-	return &http.Client{Transport: authorized{other.Transport, i.token(user)}}
-}
-
-type authorized struct {
-	http.RoundTripper
-
-	token string
-}
-
-// RoundTrip sends a copy of the request.
-func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+a.token)
-	return a.RoundTripper.RoundTrip(r)
 }
 
 // sign is a JWT of a header and claims, by HS256 whatever the header says.
