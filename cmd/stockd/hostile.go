@@ -45,6 +45,7 @@ func labHostileCommand() *cobra.Command {
 	flags.Float64Var(&plan.Rate, "rate", 1000, "requests a second of the attacker")
 	flags.Float64Var(&plan.HonestRate, "honest-rate", 50, "purchases a second of honest buyers")
 	flags.Int64Var(&plan.Memory, "memory", 256<<20, "most bytes that a replica may have in memory")
+	flags.BoolVar(&plan.Tokens, "tokens", true, "have buyers prove who they are by signed tokens; false: each says it")
 	flags.BoolVar(&choose, "choose", false, "let every request name a strategy, which a shop does not")
 	flags.StringVar(&write, "json", "", "file to write the report to")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {

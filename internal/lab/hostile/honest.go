@@ -137,13 +137,16 @@ const (
 // buy buys one unit under one key, however often that has to be sent, and reports
 // whether the stock is gone.
 func (c *crowd) buy(ctx context.Context, buyer client.Client, item int64, due time.Time) (soldOut bool) {
-	purchase := c.purchase(item)
+	purchase, user := c.purchase(item)
+	if c.issuer.secret != "" {
+		buyer.BuyerToken, purchase.UserID = c.issuer.token(user), ""
+	}
 	unknown := false
 	for range mostTries {
 		attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
 		sale, err := buyer.Deduct(attempt, purchase)
 		cancel()
-		c.add(purchase, sale, err, time.Since(due))
+		c.add(accepted{order{item, 1, user, purchase.RequestID}, sale.OrderID}, err, time.Since(due))
 		switch {
 		case err == nil:
 			return false
@@ -166,12 +169,13 @@ func (c *crowd) buy(ctx context.Context, buyer client.Client, item int64, due ti
 	return false
 }
 
-func (c *crowd) purchase(item int64) client.Purchase {
+// purchase is the next one, and whose it is.
+func (c *crowd) purchase(item int64) (p client.Purchase, user string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.users++
-	user := fmt.Sprintf("honest-%x-%d", c.seed, c.users)
-	return client.Purchase{RequestID: "honest/" + user, GoodsID: item, UserID: user}
+	user = fmt.Sprintf("honest-%x-%d", c.seed, c.users)
+	return client.Purchase{RequestID: "honest/" + user, GoodsID: item, UserID: user}, user
 }
 
 // pauseAfter is what a patient buyer waits after a rejection.
@@ -182,7 +186,7 @@ func pauseAfter(err error) time.Duration {
 	return 200 * time.Millisecond
 }
 
-func (c *crowd) add(p client.Purchase, sale client.Sale, err error, took time.Duration) {
+func (c *crowd) add(sale accepted, err error, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.phase.Attempts++
@@ -190,7 +194,7 @@ func (c *crowd) add(p client.Purchase, sale client.Sale, err error, took time.Du
 	switch {
 	case err == nil:
 		c.phase.Sold++
-		c.sold = append(c.sold, accepted{order{p.GoodsID, 1, p.UserID, p.RequestID}, sale.OrderID})
+		c.sold = append(c.sold, sale)
 	case errors.Is(err, client.ErrSoldOut):
 		c.phase.SoldOut++
 	case errors.Is(err, client.ErrOutcomeUnknown):

@@ -77,7 +77,9 @@ func environment(config string) []string {
 
 // limits are those that docs/compose.md gives a shop for one address.
 func limits() nginx.Limits {
-	return nginx.Limits{Rate: 50, Burst: 100, Connections: 50, HideUpstream: true}
+	return nginx.Limits{
+		Rate: 50, Burst: 100, Connections: 50, ConnectionRate: 20, AllConnections: 2000, AllConnectionRate: 1000, HideUpstream: true,
+	}
 }
 
 func (s *stage) close(ctx context.Context) error {
