@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -59,10 +58,6 @@ type gate struct {
 	wrong  *limiter // by address
 	heard  Observer
 	log    *slog.Logger
-
-	mu      sync.Mutex
-	logged  time.Time // when a wrong token was logged last
-	omitted int       // wrong tokens since then that were not
 }
 
 func newGate(tokens Tokens, o Options) *gate {
@@ -85,7 +80,7 @@ func (g *gate) admit(c *gin.Context) {
 		}
 		if given {
 			wait = g.wrong.take(address, now) // others of the address may have taken the last
-			g.logWrong(c, now)
+			g.log.WarnContext(c.Request.Context(), "wrong admin token", append(about(c), "audit", true)...)
 		}
 	}
 	if wait > 0 {
@@ -108,18 +103,4 @@ func bearerToken(header http.Header) (token string, given bool) {
 		return "", true
 	}
 	return token, true
-}
-
-// logWrong logs a wrong token, one in a second at most, and with it how many were not
-// logged since the last.
-func (g *gate) logWrong(c *gin.Context, now time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if now.Sub(g.logged) < time.Second {
-		g.omitted++
-		return
-	}
-	g.log.WarnContext(c.Request.Context(), "wrong admin token", "audit", true, "client", c.ClientIP(),
-		"method", shorten(c.Request.Method, mostQuoted), "path", path(c), "omitted", g.omitted)
-	g.logged, g.omitted = now, 0
 }

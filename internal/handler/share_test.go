@@ -1,6 +1,7 @@
 package handler_test
 
 import (
+	"fmt"
 	"net/http"
 	"sync"
 	"testing"
@@ -24,8 +25,8 @@ func serveBlocked(t *testing.T, change func(o *handler.Options)) (a api, release
 	const clients = 40
 	entered, shed := make(chan struct{}, clients), make(chan answer, clients)
 	var crowd sync.WaitGroup
-	for range clients {
-		crowd.Go(func() { shed <- a.buy(t, "goods_id=1&strategy=blocking") })
+	for i := range clients {
+		crowd.Go(func() { shed <- a.buy(t, fmt.Sprintf("goods_id=1&strategy=blocking&user_id=c-%d", i)) })
 	}
 	go func() {
 		for range b.entered {

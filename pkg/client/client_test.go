@@ -298,7 +298,7 @@ func TestTheClientKnowsWhatIsDescribed(t *testing.T) {
 		}
 	}
 	// They tell of mistakes in the request's form, or of nobody who could hear them.
-	plain := []string{"body-too-large", "request-timeout", "unsupported-media-type", "not-found", "method-not-allowed", "internal", "client-gone"}
+	plain := []string{"body-too-large", "request-timeout", "unsupported-media-type", "not-found", "method-not-allowed", "misdirected-request", "internal", "client-gone"}
 	for code := range contract.Problems() {
 		named := (&client.Problem{Code: code}).Unwrap() != nil
 		if named == slices.Contains(plain, code) {
