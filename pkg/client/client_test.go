@@ -213,6 +213,31 @@ func TestAnItemIsCreatedAsItIsSold(t *testing.T) {
 	}
 }
 
+// A maximum is set and cleared by itself, and Choose leaves it as it is.
+func TestTheUnitsOfAPurchaseAreLimited(t *testing.T) {
+	var asked []string
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		asked = append(asked, string(body))
+		_, _ = io.WriteString(w, `{"goods_id": 1, "max_quantity": 3}`)
+	})
+	c := client.Client{AdminURL: s.URL}
+	for _, units := range []int64{3, 0} {
+		if item, err := c.LimitPurchase(t.Context(), 1, units); err != nil || item.MaxQuantity == nil || *item.MaxQuantity != 3 {
+			t.Errorf("%+v, %v", item, err)
+		}
+	}
+	if _, err := c.Choose(t.Context(), 1, client.Choice{}); err != nil {
+		t.Error(err)
+	}
+	if want := []string{`{"max_quantity":3}`, `{"max_quantity":null}`, `{"strategy":"","group":null,"fence":null}`}; !slices.Equal(asked, want) {
+		t.Errorf("asked for %q, want %q", asked, want)
+	}
+}
+
 func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 	held := make(chan struct{})
 	s := serve(t, func(http.ResponseWriter, *http.Request) { <-held })
