@@ -139,12 +139,17 @@ func FuzzOwner(f *testing.F) {
 	f.Add("9223372036854775808", "quantity=1000000000000", "application/json", `{"goods_id": "4", "stock": null}`)
 	f.Add("1/../2", "goods_id=5&stock=0", "application/json", `{"goods_id": 5}`)
 	f.Add("%31\x00", "full=maybe", "text/html", "\xff")
+	f.Add("1", "max_quantity=5&per_user=0", "", "")
+	f.Add("1", "", "application/json", `{"max_quantity": null, "per_user": 1000000001}`)
+	f.Add("6", "", "application/json", `{"goods_id": 6, "stock": 1, "max_quantity": 1000001}`)
+	f.Add("1", "max_quantity=", "application/x-www-form-urlencoded", "strategy=sql-conditional&group=true&fence=false")
 	admin := handler.Admin(attacked(f), admintoken.Single(token))
 	f.Fuzz(func(t *testing.T, id, query, media, body string) {
 		header := http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {media}}
 		for _, r := range [][2]string{
 			{http.MethodPost, "/goods"},
 			{http.MethodPost, "/goods/" + id + "/restock"},
+			{http.MethodPatch, "/goods/" + id},
 			{http.MethodGet, "/goods/" + id},
 			{http.MethodGet, "/goods/" + id + "/audit"},
 		} {
@@ -152,9 +157,11 @@ func FuzzOwner(f *testing.F) {
 			civil(t, w, http.StatusOK, http.StatusCreated, http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed,
 				http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 			var goods struct {
-				Stock int64 `json:"stock"`
+				Stock       int64  `json:"stock"`
+				MaxQuantity *int64 `json:"max_quantity"`
 			}
-			if err := json.Unmarshal(w.Body.Bytes(), &goods); err != nil || goods.Stock < 0 || goods.Stock > stock.MaxStock {
+			if err := json.Unmarshal(w.Body.Bytes(), &goods); err != nil || goods.Stock < 0 || goods.Stock > stock.MaxStock ||
+				goods.MaxQuantity != nil && (*goods.MaxQuantity < 1 || *goods.MaxQuantity > stock.MaxQuantity) {
 				t.Errorf("%s %s is answered with %s (%v)", r[0], r[1], w.Body, err)
 			}
 		}
