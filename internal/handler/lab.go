@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -121,7 +122,7 @@ func (h faults) strategy(f *form) string {
 	if !given || v.text == "" && v.kind != jsonNull {
 		return ""
 	}
-	if _, err := h.options.Catalogue.Service(v.text); err != nil {
+	if !slices.Contains(h.options.Catalogue.Names(), v.text) {
 		f.failf("strategy", "must be empty or the name of a strategy, not %s", quote(v))
 	}
 	return v.text

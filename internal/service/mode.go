@@ -106,12 +106,12 @@ func (c *Catalogue) refusal(s *Service, fenced bool) string {
 	return ""
 }
 
-// Names lists the strategies that a request may name without a fence of its own, in the
-// registry's order.
+// Names lists the strategies that the admin lets requests name without a fence of their
+// own, in the registry's order, also those whose backend is not configured.
 func (c *Catalogue) Names() []string {
 	names := make([]string, 0, len(c.services))
 	for _, s := range c.services {
-		if _, err := c.In(c.mode(stock.Choice{Strategy: s.entry.Name}, stock.Choice{})); err == nil {
+		if c.refusal(s, c.mode(stock.Choice{Strategy: s.entry.Name}, stock.Choice{}).Fence) == "" {
 			names = append(names, s.entry.Name)
 		}
 	}
