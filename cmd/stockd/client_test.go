@@ -49,7 +49,7 @@ func clientBuys(t *testing.T, c client.Client) {
 		{client.Purchase{GoodsID: 1, Strategy: "hope"}, client.ErrUnknownStrategy},
 		{client.Purchase{GoodsID: 1, Quantity: -1}, client.ErrInvalid},
 		{client.Purchase{GoodsID: 1, RequestID: "checkout-1", UserID: "u-1"}, client.ErrKeyReused},
-		{client.Purchase{GoodsID: 1, Strategy: "redis-lua"}, client.ErrUnavailable},
+		{client.Purchase{GoodsID: 1, Strategy: "redis-lua"}, client.ErrRefused},
 	} {
 		_, err := c.Deduct(t.Context(), wrong.p)
 		problem, is := errors.AsType[*client.Problem](err)
