@@ -158,7 +158,7 @@ func (r *Report) attackChecks() []Check {
 	var internal, redirects int64
 	for i, attack := range Attacks() {
 		f := &r.Attacks[i]
-		if f.Reached() == 0 && !attack.Aside {
+		if f.Reached() == 0 {
 			unseen = append(unseen, f.Attack)
 		}
 		if n := f.Statuses["2xx"]; attack.Denied && n > 0 {
