@@ -31,6 +31,9 @@ type Honest struct {
 	P50 float64 `json:"p50_ms"`
 	P99 float64 `json:"p99_ms"`
 	Max float64 `json:"max_ms"`
+	// SoldP99 is of those that sold, SoldOutP99 of those that found nothing left.
+	SoldP99    float64 `json:"sold_p99_ms"`
+	SoldOutP99 float64 `json:"sold_out_p99_ms"`
 }
 
 // RejectedShare is the part of the attempts that was rejected for another reason than
@@ -66,10 +69,27 @@ type crowd struct {
 
 	mu      sync.Mutex
 	phase   *Honest
-	latency *hdrhistogram.Histogram
+	latency latencies
 	sold    []accepted
 	unknown int // purchases whose outcome nobody knows in the end
 	users   int
+}
+
+// latencies are those of a phase, in microseconds.
+type latencies struct{ all, sold, soldOut *hdrhistogram.Histogram }
+
+func newLatencies() latencies {
+	histogram := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, time.Minute.Microseconds(), 3) }
+	return latencies{histogram(), histogram(), histogram()}
+}
+
+// record adds a latency; one that is too large counts at the edge.
+func record(h *hdrhistogram.Histogram, took time.Duration) {
+	_ = h.RecordValue(min(max(took.Microseconds(), 1), h.HighestTrackableValue()))
+}
+
+func milliseconds(h *hdrhistogram.Histogram, quantile float64) float64 {
+	return float64(h.ValueAtQuantile(quantile)) / 1000
 }
 
 // buyers is how many honest buyers there are.
@@ -113,7 +133,7 @@ func (c *crowd) sellOut(ctx context.Context, item int64) Honest {
 // measure runs all buyers to their end and returns the figures of the phase.
 func (c *crowd) measure(start time.Time, buyer func(i int, buyer client.Client)) Honest {
 	c.mu.Lock()
-	c.phase, c.latency = &Honest{Rejected: make(map[string]int)}, hdrhistogram.New(1, time.Minute.Microseconds(), 3)
+	c.phase, c.latency = &Honest{Rejected: make(map[string]int)}, newLatencies()
 	c.mu.Unlock()
 	var all sync.WaitGroup
 	for i := range buyers {
@@ -128,8 +148,8 @@ func (c *crowd) measure(start time.Time, buyer func(i int, buyer client.Client))
 	defer c.mu.Unlock()
 	h := *c.phase
 	h.Seconds = time.Since(start).Seconds()
-	at := func(q float64) float64 { return float64(c.latency.ValueAtQuantile(q)) / 1000 }
-	h.P50, h.P99, h.Max = at(50), at(99), at(100)
+	h.P50, h.P99, h.Max = milliseconds(c.latency.all, 50), milliseconds(c.latency.all, 99), milliseconds(c.latency.all, 100)
+	h.SoldP99, h.SoldOutP99 = milliseconds(c.latency.sold, 99), milliseconds(c.latency.soldOut, 99)
 	return h
 }
 
@@ -195,13 +215,15 @@ func (c *crowd) add(sale accepted, err error, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.phase.Attempts++
-	_ = c.latency.RecordValue(min(max(took.Microseconds(), 1), c.latency.HighestTrackableValue()))
+	record(c.latency.all, took)
 	switch {
 	case err == nil:
 		c.phase.Sold++
+		record(c.latency.sold, took)
 		c.sold = append(c.sold, sale)
 	case errors.Is(err, client.ErrSoldOut):
 		c.phase.SoldOut++
+		record(c.latency.soldOut, took)
 	case errors.Is(err, client.ErrOutcomeUnknown):
 		c.phase.Unknown++
 	default:
