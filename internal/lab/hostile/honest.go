@@ -83,8 +83,8 @@ func newLatencies() latencies {
 	return latencies{histogram(), histogram(), histogram()}
 }
 
-// record adds a latency; one that is too large counts at the edge.
-func record(h *hdrhistogram.Histogram, took time.Duration) {
+// recordLatency adds a latency; one that is too large counts at the edge.
+func recordLatency(h *hdrhistogram.Histogram, took time.Duration) {
 	_ = h.RecordValue(min(max(took.Microseconds(), 1), h.HighestTrackableValue()))
 }
 
@@ -215,15 +215,15 @@ func (c *crowd) add(sale accepted, err error, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.phase.Attempts++
-	record(c.latency.all, took)
+	recordLatency(c.latency.all, took)
 	switch {
 	case err == nil:
 		c.phase.Sold++
-		record(c.latency.sold, took)
+		recordLatency(c.latency.sold, took)
 		c.sold = append(c.sold, sale)
 	case errors.Is(err, client.ErrSoldOut):
 		c.phase.SoldOut++
-		record(c.latency.soldOut, took)
+		recordLatency(c.latency.soldOut, took)
 	case errors.Is(err, client.ErrOutcomeUnknown):
 		c.phase.Unknown++
 	default:
