@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/internal/lab/hostile"
 	"github.com/stockd/stockd/internal/lab/report"
@@ -35,17 +36,8 @@ func labHostileCommand() *cobra.Command {
 		Args: noArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&plan.Config, "config", "configs/production.yaml", "file of the configuration that the replicas run under")
+	addPlanFlags(flags, &plan)
 	flags.StringVar(&from, "servers", "local", "auto, embedded or local, with exceptions after commas: "+servers.Exceptions)
-	flags.Uint64Var(&plan.Seed, "seed", rand.Uint64N(1_000_000), "makes the same requests again")
-	flags.DurationVar(&plan.Baseline, "baseline", 10*time.Second, "how long honest buyers are alone")
-	flags.DurationVar(&plan.Duration, "duration", time.Minute, "how long the attack lasts")
-	flags.IntVar(&plan.Connections, "connections", 200, "connections of the attacker")
-	flags.IntVar(&plan.Addresses, "addresses", 20, "addresses that the attacker has")
-	flags.Float64Var(&plan.Rate, "rate", 1000, "requests a second of the attacker")
-	flags.Float64Var(&plan.HonestRate, "honest-rate", 50, "purchases a second of honest buyers")
-	flags.Int64Var(&plan.Memory, "memory", 256<<20, "most bytes that a replica may have in memory")
-	flags.BoolVar(&plan.Tokens, "tokens", true, "have buyers prove who they are by signed tokens; false: each says it")
 	flags.BoolVar(&choose, "choose", false, "let every request name a strategy, which a shop does not")
 	flags.StringVar(&write, "json", "", "file to write the report to")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
@@ -68,6 +60,20 @@ func labHostileCommand() *cobra.Command {
 		return attack(cmd, plan, write)
 	}
 	return cmd
+}
+
+// addPlanFlags adds the flags of what is run.
+func addPlanFlags(flags *pflag.FlagSet, plan *hostile.Plan) {
+	flags.StringVar(&plan.Config, "config", "configs/production.yaml", "file of the configuration that the replicas run under")
+	flags.Uint64Var(&plan.Seed, "seed", rand.Uint64N(1_000_000), "makes the same requests again")
+	flags.DurationVar(&plan.Baseline, "baseline", 10*time.Second, "how long honest buyers are alone")
+	flags.DurationVar(&plan.Duration, "duration", time.Minute, "how long the attack lasts")
+	flags.IntVar(&plan.Connections, "connections", 200, "connections of the attacker")
+	flags.IntVar(&plan.Addresses, "addresses", 20, "addresses that the attacker has")
+	flags.Float64Var(&plan.Rate, "rate", 400, "requests a second of the attacker")
+	flags.Float64Var(&plan.HonestRate, "honest-rate", 50, "purchases a second of honest buyers")
+	flags.Int64Var(&plan.Memory, "memory", 256<<20, "most bytes that a replica may have in memory")
+	flags.BoolVar(&plan.Tokens, "tokens", true, "have buyers prove who they are by signed tokens; false: each says it")
 }
 
 // attack runs the plan and shows what came of it.

@@ -265,7 +265,7 @@ func (a *attacker) text(n int) string {
 func (a *attacker) bytes(n int) string {
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = byte(a.IntN(256))
+		b[i] = byte(a.IntN(256)) //nolint:gosec // it fits
 	}
 	return string(b)
 }

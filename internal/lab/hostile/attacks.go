@@ -7,7 +7,7 @@ import (
 
 // Attack is one way to do harm: it makes one request, or uses one connection.
 type Attack struct {
-	// Name is what the report calls it, Row the row of the threat model it is of.
+	// Name is what the report calls it, Row its row in docs/security.md.
 	Name, Row string
 	// Weight is how often it is picked beside the others; 0 is 1.
 	Weight int
@@ -15,16 +15,13 @@ type Attack struct {
 	Largest int
 	// Denied tells that no answer may be a success.
 	Denied bool
-	// Aside tells that it needs something that a shop may not have: the run does not
-	// fail where it could not be made.
-	Aside bool
 
 	do func(context.Context, *attacker) []outcome
 }
 
 // Attacks lists all that the attacker does. One more is one entry more.
 func Attacks() []Attack {
-	return slices.Concat(purchases(), forgeries(), adminAttacks(), wire())
+	return slices.Concat(identities(), stolenKeys(), floods(), forgeries(), adminAttacks(), connections(), malformed())
 }
 
 // schedule is what one connection does: every attack once, from another one on than the

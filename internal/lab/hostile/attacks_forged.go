@@ -17,7 +17,7 @@ func forgeries() []Attack {
 			for _, name := range []string{"X-Forwarded-For", "X-Real-IP", "Forwarded", "True-Client-IP", "CF-Connecting-IP", "X-Client-IP"} {
 				header[name] = pick(a, forged, "127.0.0.1", "for="+forged, forged+", 127.0.0.1", "2001:db8::1%eth0", ",")
 			}
-			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), account: a.account()}, header)
+			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), accountField: a.account()}, header)
 		}},
 		{Name: "forge the buyer", Row: "2", do: func(ctx context.Context, a *attacker) []outcome {
 			key, user := a.stolen(a.Rand)

@@ -13,14 +13,14 @@ import (
 // largestProblem is the most bytes of an answer that says what is wrong.
 const largestProblem = 8 << 10
 
-// purchases are attacks by purchases and reads that are well formed.
-func purchases() []Attack {
+// identities are attacks by whom and what a purchase is for.
+func identities() []Attack {
 	return []Attack{
 		{Name: "buy items that do not exist", Row: "1", Weight: 4, do: func(ctx context.Context, a *attacker) []outcome {
-			return a.buy(ctx, map[string]string{"goods_id": a.id(), account: a.account()}, nil)
+			return a.buy(ctx, map[string]string{"goods_id": a.id(), accountField: a.account()}, nil)
 		}},
 		{Name: "buy items that do not exist through any strategy", Row: "1", Weight: 4, do: func(ctx context.Context, a *attacker) []outcome {
-			return a.buy(ctx, map[string]string{"goods_id": a.id(), account: a.account(), "strategy": pick(a, a.strategies...)}, nil)
+			return a.buy(ctx, map[string]string{"goods_id": a.id(), accountField: a.account(), "strategy": pick(a, a.strategies...)}, nil)
 		}},
 		{Name: "read items that do not exist", Row: "1", do: func(ctx context.Context, a *attacker) []outcome {
 			return a.get(ctx, pick(a, "/goods/", "/orders/")+a.id()+pick(a, "", "", "/audit"))
@@ -28,17 +28,23 @@ func purchases() []Attack {
 		{Name: "buy as invented users", Row: "2", Weight: 2, do: inventUser},
 		{Name: "buy as an honest user", Row: "2", do: func(ctx context.Context, a *attacker) []outcome {
 			_, user := a.stolen(a.Rand)
-			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), account: a.account(), "user_id": user}, nil)
+			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), accountField: a.account(), "user_id": user}, nil)
 		}},
 		{Name: "buy without a user", Row: "2", do: func(ctx context.Context, a *attacker) []outcome {
 			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.items()...))}, nil)
 		}},
 		{Name: "buy 5,000 units", Row: "3", Weight: 2, do: func(ctx context.Context, a *attacker) []outcome {
-			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.items()...)), "quantity": strconv.Itoa(pick(a, 5000, 11, 100, 1_000_000)), account: a.account()}, nil)
+			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.items()...)), "quantity": strconv.Itoa(pick(a, 5000, 11, 100, 1_000_000)), accountField: a.account()}, nil)
 		}},
+	}
+}
+
+// stolenKeys are attacks by keys.
+func stolenKeys() []Attack {
+	return []Attack{
 		{Name: "replay a stolen key", Row: "4", do: func(ctx context.Context, a *attacker) []outcome {
 			key, user := a.stolen(a.Rand)
-			return a.buy(ctx, map[string]string{"goods_id": itoa(a.hot), account: pick(a, "", a.account(), strings.ToUpper(user))}, map[string]string{"Idempotency-Key": key})
+			return a.buy(ctx, map[string]string{"goods_id": itoa(a.hot), accountField: pick(a, "", a.account(), strings.ToUpper(user))}, map[string]string{"Idempotency-Key": key})
 		}},
 		{Name: "look up a stolen key", Row: "4", do: func(ctx context.Context, a *attacker) []outcome {
 			key, _ := a.stolen(a.Rand)
@@ -46,17 +52,23 @@ func purchases() []Attack {
 		}},
 		{Name: "guess keys", Row: "4", do: func(ctx context.Context, a *attacker) []outcome {
 			key := pick(a, restockKey(a.IntN(8)), "order-"+strconv.Itoa(a.IntN(100)), strconv.Itoa(a.IntN(1000)))
-			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), account: a.account()}, map[string]string{"Idempotency-Key": key})
+			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), accountField: a.account()}, map[string]string{"Idempotency-Key": key})
 		}},
 		{Name: "use up keys", Row: "4", do: func(ctx context.Context, a *attacker) []outcome {
-			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), account: a.account()}, map[string]string{"Idempotency-Key": a.text(128)})
+			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), accountField: a.account()}, map[string]string{"Idempotency-Key": a.text(128)})
 		}},
+	}
+}
+
+// floods are attacks by what a purchase costs.
+func floods() []Attack {
+	return []Attack{
 		{Name: "buy items of slow strategies", Row: "5", Weight: 8, do: func(ctx context.Context, a *attacker) []outcome {
-			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), account: a.account()}, nil)
+			return a.buy(ctx, map[string]string{"goods_id": itoa(pick(a, a.slow...)), accountField: a.account()}, nil)
 		}},
 		{Name: "name a strategy for the hot item", Row: "5", Weight: 4, do: func(ctx context.Context, a *attacker) []outcome {
 			return a.buy(ctx, map[string]string{
-				"goods_id": itoa(a.hot), account: a.account(), "strategy": pick(a, a.strategies...),
+				"goods_id": itoa(a.hot), accountField: a.account(), "strategy": pick(a, a.strategies...),
 				"group": pick(a, "true", "false"), "fence": pick(a, "true", "false"),
 			}, nil)
 		}},
@@ -69,7 +81,7 @@ func purchases() []Attack {
 			return a.send(ctx, request{method: http.MethodPost, path: "/deduct", body: strings.Repeat(open, 16000/len(open)), header: a.signed()})
 		}},
 		{Name: "name a strategy that is not configured", Row: "7", Weight: 2, do: func(ctx context.Context, a *attacker) []outcome {
-			return a.buy(ctx, map[string]string{"goods_id": itoa(a.hot), account: a.account(), "strategy": pick(a, "etcd", "zk-sequential", "redlock", "redsync", "hope")}, nil)
+			return a.buy(ctx, map[string]string{"goods_id": itoa(a.hot), accountField: a.account(), "strategy": pick(a, "etcd", "zk-sequential", "redlock", "redsync", "hope")}, nil)
 		}},
 		{Name: "list strategies and the description", Row: "5", do: func(ctx context.Context, a *attacker) []outcome {
 			return a.get(ctx, pick(a, "/strategies", "/openapi.yaml"))
@@ -79,9 +91,9 @@ func purchases() []Attack {
 
 func itoa(id int64) string { return strconv.FormatInt(id, 10) }
 
-// account is the field of an account that the attacker has: user_id where a buyer is who
+// accountField is the field of an account that the attacker has: user_id where a buyer is who
 // it says it is, and else a token.
-const account = "account"
+const accountField = "account"
 
 // account is one of many.
 func (a *attacker) account() string { return "attacker-" + strconv.Itoa(a.IntN(1000)) }
@@ -103,7 +115,7 @@ func (a *attacker) signed() map[string]string {
 // buy sends a purchase; an empty value is not sent.
 func (a *attacker) buy(ctx context.Context, fields, header map[string]string) []outcome {
 	values, headers := url.Values{}, maps.Clone(header)
-	if user := fields[account]; user != "" {
+	if user := fields[accountField]; user != "" {
 		field, identity := a.identify(user)
 		if headers == nil {
 			headers = make(map[string]string)
@@ -112,7 +124,7 @@ func (a *attacker) buy(ctx context.Context, fields, header map[string]string) []
 		values.Set("user_id", field["user_id"])
 	}
 	for name, value := range fields {
-		if value != "" && name != account {
+		if value != "" && name != accountField {
 			values.Set(name, value)
 		}
 	}

@@ -6,12 +6,14 @@ import (
 	"strings"
 )
 
-// wire are attacks below HTTP, or at its edge, each on a connection of its own.
-func wire() []Attack {
-	const (
-		purchase = "POST /deduct HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\n"
-		get      = "GET /healthz HTTP/1.1\r\nHost: shop\r\n"
-	)
+// The heads of requests.
+const (
+	purchase = "POST /deduct HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\n"
+	get      = "GET /healthz HTTP/1.1\r\nHost: shop\r\n"
+)
+
+// connections are attacks by connections that do little, each with one of its own.
+func connections() []Attack {
 	return []Attack{
 		{Name: "send a header slowly", Row: "10", Denied: true, do: func(ctx context.Context, a *attacker) []outcome {
 			return a.drip(ctx, a.anyListener(), purchase+"X-Slow: ")
@@ -32,6 +34,12 @@ func wire() []Attack {
 		{Name: "open a connection and say nothing", Row: "10", do: func(ctx context.Context, a *attacker) []outcome {
 			return a.write(ctx, a.anyListener(), "", 1)
 		}},
+	}
+}
+
+// malformed are attacks at the edge of HTTP, each on a connection of its own.
+func malformed() []Attack {
+	return []Attack{
 		{Name: "pipeline requests", Row: "10", do: func(ctx context.Context, a *attacker) []outcome {
 			request := pick(a, get, purchase+"Content-Length: 0\r\n", fmt.Sprintf("POST /deduct?goods_id=%s HTTP/1.1\r\nHost: shop\r\nContent-Length: 0\r\n", a.id()))
 			return a.write(ctx, a.public, strings.Repeat(request+"\r\n", 20), 20)

@@ -31,6 +31,9 @@ type Honest struct {
 	P50 float64 `json:"p50_ms"`
 	P99 float64 `json:"p99_ms"`
 	Max float64 `json:"max_ms"`
+	// SoldP99 is of those that sold, SoldOutP99 of those that found nothing left.
+	SoldP99    float64 `json:"sold_p99_ms"`
+	SoldOutP99 float64 `json:"sold_out_p99_ms"`
 }
 
 // RejectedShare is the part of the attempts that was rejected for another reason than
@@ -66,17 +69,39 @@ type crowd struct {
 
 	mu      sync.Mutex
 	phase   *Honest
-	latency *hdrhistogram.Histogram
+	latency latencies
 	sold    []accepted
 	unknown int // purchases whose outcome nobody knows in the end
 	users   int
+}
+
+// latencies are those of a phase, in microseconds.
+type latencies struct{ all, sold, soldOut *hdrhistogram.Histogram }
+
+func newLatencies() latencies {
+	histogram := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, time.Minute.Microseconds(), 3) }
+	return latencies{histogram(), histogram(), histogram()}
+}
+
+// recordLatency adds a latency; one that is too large counts at the edge.
+func recordLatency(h *hdrhistogram.Histogram, took time.Duration) {
+	_ = h.RecordValue(min(max(took.Microseconds(), 1), h.HighestTrackableValue()))
+}
+
+func milliseconds(h *hdrhistogram.Histogram, quantile float64) float64 {
+	return float64(h.ValueAtQuantile(quantile)) / 1000
 }
 
 // buyers is how many honest buyers there are.
 const buyers = 40
 
 // honestAddress is where an honest buyer comes from.
-func honestAddress(i int) net.IP { return net.IPv4(127, 0, 1, byte(i+1)) }
+func honestAddress(i int) net.IP { return loopback(1, i) }
+
+// loopback is an address of this machine: the host of a network of at most 254.
+func loopback(network byte, host int) net.IP {
+	return net.IPv4(127, 0, network, byte(host%254+1)) //nolint:gosec // it fits
+}
 
 // clientFrom is a client that comes from one address, and sends nothing again by itself.
 func clientFrom(url string, address net.IP) client.Client {
@@ -108,7 +133,7 @@ func (c *crowd) sellOut(ctx context.Context, item int64) Honest {
 // measure runs all buyers to their end and returns the figures of the phase.
 func (c *crowd) measure(start time.Time, buyer func(i int, buyer client.Client)) Honest {
 	c.mu.Lock()
-	c.phase, c.latency = &Honest{Rejected: make(map[string]int)}, hdrhistogram.New(1, time.Minute.Microseconds(), 3)
+	c.phase, c.latency = &Honest{Rejected: make(map[string]int)}, newLatencies()
 	c.mu.Unlock()
 	var all sync.WaitGroup
 	for i := range buyers {
@@ -123,8 +148,8 @@ func (c *crowd) measure(start time.Time, buyer func(i int, buyer client.Client))
 	defer c.mu.Unlock()
 	h := *c.phase
 	h.Seconds = time.Since(start).Seconds()
-	at := func(q float64) float64 { return float64(c.latency.ValueAtQuantile(q)) / 1000 }
-	h.P50, h.P99, h.Max = at(50), at(99), at(100)
+	h.P50, h.P99, h.Max = milliseconds(c.latency.all, 50), milliseconds(c.latency.all, 99), milliseconds(c.latency.all, 100)
+	h.SoldP99, h.SoldOutP99 = milliseconds(c.latency.sold, 99), milliseconds(c.latency.soldOut, 99)
 	return h
 }
 
@@ -190,13 +215,15 @@ func (c *crowd) add(sale accepted, err error, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.phase.Attempts++
-	_ = c.latency.RecordValue(min(max(took.Microseconds(), 1), c.latency.HighestTrackableValue()))
+	recordLatency(c.latency.all, took)
 	switch {
 	case err == nil:
 		c.phase.Sold++
+		recordLatency(c.latency.sold, took)
 		c.sold = append(c.sold, sale)
 	case errors.Is(err, client.ErrSoldOut):
 		c.phase.SoldOut++
+		recordLatency(c.latency.soldOut, took)
 	case errors.Is(err, client.ErrOutcomeUnknown):
 		c.phase.Unknown++
 	default:

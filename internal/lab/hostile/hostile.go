@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"time"
@@ -145,7 +144,7 @@ func (s *stage) attacked(ctx context.Context, crowd *crowd, r *Report) error {
 
 // newAttackerOf is the attacker on one of its connections.
 func newAttackerOf(p Plan, t target, number int) *attacker {
-	return newAttacker(t, p.Seed, uint64(number), net.IPv4(127, 0, 2, byte(number%p.Addresses+1)))
+	return newAttacker(t, p.Seed, uint64(number), loopback(2, number%p.Addresses)) //nolint:gosec // it is no negative
 }
 
 // attack makes one attack after the other on one connection, at its share of the rate.

@@ -136,7 +136,7 @@ func good() *Report {
 	return r
 }
 
-func find(name string) int {
+func indexOf(name string) int {
 	return slices.IndexFunc(Attacks(), func(a Attack) bool { return a.Name == name })
 }
 
@@ -170,8 +170,8 @@ func TestEveryBoundCanBeBroken(t *testing.T) {
 		"answers of an internal error":           func(r *Report) { r.Attacks[0].Problems["internal"] = 1 },
 		"redirects":                              func(r *Report) { r.Attacks[0].Statuses["3xx"] = 1 },
 		"attacks that no server has seen":        func(r *Report) { r.Attacks[0].Ends = map[end]int{unreached: r.Attacks[0].Made} },
-		"attacks that were allowed":              func(r *Report) { r.Attacks[find("write without a token")].Statuses["2xx"] = 1 },
-		"attacks with an answer that is too":     func(r *Report) { r.Attacks[find("nest 16 KiB of JSON")].LargestAnswer = largestProblem + 1 },
+		"attacks that were allowed":              func(r *Report) { r.Attacks[indexOf("write without a token")].Statuses["2xx"] = 1 },
+		"attacks with an answer that is too":     func(r *Report) { r.Attacks[indexOf("nest 16 KiB of JSON")].LargestAnswer = largestProblem + 1 },
 		"attacks that bought more than 10 units": func(r *Report) { r.Attacks[0].LargestOrder = 11 },
 	} {
 		r := good()

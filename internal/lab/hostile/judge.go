@@ -114,7 +114,7 @@ func (r *Report) logCheck() Check {
 	bound := max(int64(float64(logEach)*r.Hostile.Seconds/logTime.Seconds()), logLeast)
 	return Check{
 		What: "log of all replicas", Hostile: humanize.IBytes(uint64(r.Log.Bytes)), //nolint:gosec // it is no negative
-		Bound: "at most " + humanize.IBytes(uint64(bound)), Held: r.Log.Bytes <= bound, //nolint:gosec // it is no negative
+		Bound: "at most " + humanize.IBytes(uint64(bound)), Held: r.Log.Bytes <= bound,
 	}
 }
 
@@ -145,7 +145,7 @@ func (r *Report) stateChecks() (list []Check) {
 	}
 	c := check("keys in Redis", r.After.Keys, items*rowsEachItem+orders)
 	c.Baseline = humanize.Comma(r.Before.Keys)
-	var invented []string
+	invented := make([]string, 0, len(r.After.Invented))
 	for where, n := range r.After.Invented {
 		invented = append(invented, fmt.Sprintf("%d %s", n, where))
 	}
@@ -158,7 +158,7 @@ func (r *Report) attackChecks() []Check {
 	var internal, redirects int64
 	for i, attack := range Attacks() {
 		f := &r.Attacks[i]
-		if f.Reached() == 0 && !attack.Aside {
+		if f.Reached() == 0 {
 			unseen = append(unseen, f.Attack)
 		}
 		if n := f.Statuses["2xx"]; attack.Denied && n > 0 {

@@ -58,10 +58,10 @@ func (r *Report) Failed() (list []Check) {
 
 // Table writes the report for people.
 func (r *Report) Table(w io.Writer) error {
-	lines := []string{r.checkTable().Render(), r.attackTable().Render()}
-	lines = append(lines, r.figures()...)
-	lines = append(lines, r.Machine.Lines()...)
-	lines = append(lines, "servers: "+report.Servers(r.Servers), fmt.Sprintf("the same requests again: --seed %d", r.Seed))
+	lines := slices.Concat(
+		[]string{r.checkTable().Render(), r.attackTable().Render()}, r.figures(), r.logged(), r.Machine.Lines(),
+		[]string{"servers: " + report.Servers(r.Servers), fmt.Sprintf("the same requests again: --seed %d", r.Seed)},
+	)
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err
 }
@@ -110,14 +110,19 @@ func (r *Report) figures() []string {
 	for _, f := range r.Attacks {
 		made, orders, units = made+f.Made, orders+f.Orders, units+f.Units
 	}
-	list := []string{
+	return []string{
 		fmt.Sprintf("honest alone: %d sold of %d requests, p50 %.1f ms, p99 %.1f ms, most %.1f ms", r.Baseline.Sold, r.Baseline.Attempts, r.Baseline.P50, r.Baseline.P99, r.Baseline.Max),
-		fmt.Sprintf("honest beside the attacker: %d sold of %d requests, p50 %.1f ms, p99 %.1f ms, most %.1f ms; sold out %d, unknown %d, rejected %v",
-			r.Hostile.Sold, r.Hostile.Attempts, r.Hostile.P50, r.Hostile.P99, r.Hostile.Max, r.Hostile.SoldOut, r.Hostile.Unknown, r.Hostile.Rejected),
+		fmt.Sprintf("honest beside the attacker: %d sold of %d requests, p50 %.1f ms, p99 %.1f ms, most %.1f ms, p99 of sales %.1f ms, of rejections for want of stock %.1f ms; sold out %d, unknown %d, rejected %v",
+			r.Hostile.Sold, r.Hostile.Attempts, r.Hostile.P50, r.Hostile.P99, r.Hostile.Max, r.Hostile.SoldP99, r.Hostile.SoldOutP99, r.Hostile.SoldOut, r.Hostile.Unknown, r.Hostile.Rejected),
 		fmt.Sprintf("attacker: %s requests in %.0f s, bought %d units in %d orders; %d orders of the hot item were answered to nobody", humanize.Comma(int64(made)), r.Hostile.Seconds, units, orders, r.Ledger.Unreported),
 		fmt.Sprintf("stock page and audit: asked %d times, %d without an answer, slowest %.0f ms %v", r.Pages.Asked, r.Pages.Failed, r.Pages.Slowest, r.Pages.Failures),
 		"memory of the replicas over time: " + r.memory(),
 	}
+}
+
+// logged counts the lines of the log above INFO.
+func (r *Report) logged() []string {
+	list := make([]string, 0, len(r.Log.Lines))
 	for _, kind := range slices.Sorted(maps.Keys(r.Log.Lines)) {
 		list = append(list, fmt.Sprintf("logged %d times: %s", r.Log.Lines[kind], kind))
 	}

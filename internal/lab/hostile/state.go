@@ -121,7 +121,7 @@ const inventedRows = 100_000
 
 // findInvented counts the rows of a table that name an item that does not exist.
 func (s State) findInvented(ctx context.Context, db *sql.DB, table string) error {
-	rows, err := db.QueryContext(ctx, "SELECT * FROM "+table)
+	rows, err := db.QueryContext(ctx, "SELECT * FROM "+table) //nolint:gosec,unqueryvet // any column of a table that the database has named may have an item
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ type watcher struct {
 }
 
 // watcherAddress is that of a buyer who only looks.
-func watcherAddress() net.IP { return net.IPv4(127, 0, 3, 1) }
+func watcherAddress() net.IP { return loopback(3, 0) }
 
 // run watches until ctx ends.
 func (w *watcher) run(ctx context.Context) {
