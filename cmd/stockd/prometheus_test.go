@@ -223,10 +223,10 @@ func TestMetricsAreForTheOwnerAndTellOfEachPurchase(t *testing.T) {
 		t.Errorf("buyers are answered with %d for /metrics", got.status)
 	}
 	const user = "somebody-with-a-name"
-	for _, query := range []string{"strategy=mutex", "strategy=sql-conditional&group=true&quantity=7", "strategy=mutex&quantity=5000"} {
+	for _, query := range []string{"user_id=1&strategy=mutex", "user_id=2&strategy=sql-conditional&group=true&quantity=7", "user_id=3&strategy=mutex&quantity=5000"} {
 		r.buy(t, "goods_id=1&"+query)
 	}
-	r.buy(t, "goods_id=98765432")
+	r.buy(t, "goods_id=98765432&user_id=4")
 	r.buy(t, "goods_id=1&user_id="+user)
 	r.buy(t, "goods_id=1&user_id="+user)
 	scraped := r.scrape(t, http.StatusOK, ownersToken)

@@ -54,7 +54,7 @@ func TestWhatIsSafe(t *testing.T) {
 }
 
 func TestADefaultThatCannotSell(t *testing.T) {
-	c := open(t, lab.Database(t, servers.SQLite), 1).replicas[0]
+	c := openAll(t, lab.Database(t, servers.SQLite)).replicas[0]
 	if err := c.Enforce(service.Policy{OnlySafe: true}); err != nil {
 		t.Fatal(err)
 	}
