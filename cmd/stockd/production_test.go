@@ -17,8 +17,10 @@ const production = "../../configs/production.yaml"
 // believing has a replica in production believe what requests say of their buyers, as often as
 // they like.
 func believing(flags ...string) []string {
-	return append([]string{"--config", production, "--http-drain-delay=0s", "--buyer-from=request", "--buyer-required=false",
-		"--limit-user-rate=0", "--limit-address-rate=0"}, flags...)
+	return append([]string{
+		"--config", production, "--http-drain-delay=0s", "--buyer-from=request", "--buyer-required=false",
+		"--limit-user-rate=0", "--limit-address-rate=0",
+	}, flags...)
 }
 
 // The file for a shop refuses what may oversell, and says so: also where requests may
