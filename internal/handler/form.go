@@ -167,18 +167,12 @@ func jsonValue(token json.Token) (v value, plain bool) {
 	return v, true
 }
 
-// list is written with commas, and only where it is written.
-type list []string
-
-// String joins the list.
-func (l list) String() string { return strings.Join(l, ", ") }
-
 func (f *form) add(name string, v value, known []string) {
 	switch before, twice := f.values[name]; {
 	case len(known) == 0:
 		f.failf(name, "is not a field here; there are none")
 	case !slices.Contains(known, name):
-		f.failf(name, "is not a field here; allowed are %s", list(known))
+		f.failf(name, "is not a field here; allowed are %s", strings.Join(known, ", "))
 	case twice && before.from == v.from:
 		f.failf(name, "is given twice in the %s; once is allowed", v.from)
 	case twice:

@@ -36,11 +36,8 @@ func (s sale) switchStrategy(c *gin.Context) {
 		answer(c, err)
 		return
 	}
-	if reason, off := s.options.Catalogue.SwitchedOff(to.Name); off {
-		noteBefore(c, switched{Name: to.Name, Reason: reason})
-	} else {
-		noteBefore(c, switched{Name: to.Name, Enabled: true})
-	}
+	reason, off := s.options.Catalogue.SwitchedOff(to.Name)
+	noteBefore(c, switched{Name: to.Name, Enabled: !off, Reason: reason})
 	if err := s.switchTo(c, to); err != nil {
 		respond(c, s.options.Log, 0, nil, err)
 		return

@@ -170,11 +170,7 @@ func (s *Store) OrdersOfKey(ctx context.Context, key string, most int) ([]stock.
 	if err != nil {
 		return nil, err
 	}
-	orders := make([]stock.Order, len(rows))
-	for i, row := range rows {
-		orders[i] = row.Order
-	}
-	return orders, nil
+	return ordersOf(rows), nil
 }
 
 const (
@@ -192,6 +188,14 @@ type ledgerRow struct {
 	stock.Order
 
 	id int64
+}
+
+func ordersOf(rows []ledgerRow) []stock.Order {
+	orders := make([]stock.Order, len(rows))
+	for i, row := range rows {
+		orders[i] = row.Order
+	}
+	return orders
 }
 
 // readOrders reads rows of the ledger that a condition selects.

@@ -71,14 +71,10 @@ func (s *Store) OrdersAfter(ctx context.Context, goodsID, after int64, limit int
 	if err != nil {
 		return nil, 0, err
 	}
-	orders = make([]stock.Order, len(rows))
-	for i, row := range rows {
-		orders[i] = row.Order
-	}
 	if len(rows) == limit {
 		last = rows[limit-1].id
 	}
-	return orders, max(after, last), nil
+	return ordersOf(rows), max(after, last), nil
 }
 
 // final is the watermark, as seen from a cursor: nothing appears any more between the

@@ -2,6 +2,8 @@ package service
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
@@ -62,18 +64,18 @@ func (c *Catalogue) Sweep(ctx context.Context) (swept int, err error) {
 
 // withoutItem picks those names of locks whose item does not exist.
 func (c *Catalogue) withoutItem(ctx context.Context, names []string) (over []string, err error) {
-	ids := make([]int64, 0, len(names))
+	items := make(map[string]int64, len(names))
 	for _, name := range names {
 		if id, err := strategy.ItemOf(name); err == nil {
-			ids = append(ids, id)
+			items[name] = id
 		}
 	}
-	existing, err := c.store.Existing(ctx, ids...)
+	existing, err := c.store.Existing(ctx, slices.Collect(maps.Values(items))...)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range names {
-		if id, err := strategy.ItemOf(name); err == nil && !existing[id] {
+	for name, id := range items {
+		if !existing[id] {
 			over = append(over, name)
 		}
 	}
