@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 
@@ -9,14 +10,14 @@ import (
 )
 
 // verifiedBuyers are where buyers are verified; nil: the request says.
-func verifiedBuyers(c config.Config, log *slog.Logger) (source buyer.Source, err error) {
+func verifiedBuyers(ctx context.Context, c config.Config, log *slog.Logger) (source buyer.Source, err error) {
 	switch {
 	case c.Buyer.From == config.BuyerFromHeader:
 		source, err = buyer.NewHeader(c.Buyer.Header, c.HTTP.TrustedProxies)
 	case c.Buyer.From != config.BuyerFromToken:
 		return nil, nil //nolint:nilnil // nil is a source: the request
 	case c.Buyer.JWKSFile != "":
-		source, err = buyer.NewKeys(c.Buyer.JWKSFile, c.Buyer.Audience, log)
+		source, err = buyer.NewKeys(ctx, c.Buyer.JWKSFile, c.Buyer.Audience, log)
 	default:
 		source, err = buyer.NewSecret([]byte(c.Buyer.Secret.Reveal()), c.Buyer.Audience)
 	}

@@ -65,7 +65,7 @@ func serve(ctx context.Context, c config.Config, errOut io.Writer) (err error) {
 func serveWith(ctx context.Context, c config.Config, heard observation, open *closing) error {
 	log := heard.log
 	warn(ctx, c, log)
-	source, err := verifiedBuyers(c, log)
+	source, err := verifiedBuyers(ctx, c, log)
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync/atomic"
-	"time"
+
+	"github.com/stockd/stockd/internal/reload"
 )
 
 // Options are where tokens come from.
@@ -26,62 +26,36 @@ type Options struct {
 func (o Options) Any() bool { return o.Token != "" || o.TokenFile != "" || o.TokensFile != "" }
 
 // Files are the tokens of the sources, as they were when the files were last whole.
-type Files struct {
-	options Options
-	current atomic.Pointer[Set]
-	seen    []os.FileInfo // of the files, when they were last read; nil for one that is missing
-}
+type Files struct{ files *reload.Files[*Set] }
 
 // Open reads the tokens. The error names the file, and the line where there is one.
 func Open(o Options) (*Files, error) {
-	f := &Files{options: o, seen: stat(o)}
-	set, err := read(o)
+	files, err := reload.Open(func() (*Set, error) { return read(o) }, o.TokenFile, o.TokensFile)
 	if err != nil {
 		return nil, err
 	}
-	f.current.Store(set)
-	return f, nil
+	return &Files{files}, nil
 }
 
 // Find returns the name of a token.
-func (f *Files) Find(token string) (name string, ok bool) { return f.current.Load().Find(token) }
-
-// every is the pause between two looks at the files.
-const every = time.Second
+func (f *Files) Find(token string) (name string, ok bool) { return f.files.Get().Find(token) }
 
 // Keep reads the files again when they change, until ctx ends. While they are not whole,
 // the tokens that were read last are in force.
-func (f *Files) Keep(ctx context.Context, log *slog.Logger) {
-	if f.options.TokenFile == "" && f.options.TokensFile == "" {
-		return
-	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			f.Refresh(ctx, log)
-		case <-ctx.Done():
-			return
-		}
-	}
-}
+func (f *Files) Keep(ctx context.Context, log *slog.Logger) { f.files.Keep(ctx, f.report(ctx, log)) }
 
 // Refresh reads the files again if they have changed since it was called last. It must
 // not be called from several goroutines at a time.
-func (f *Files) Refresh(ctx context.Context, log *slog.Logger) {
-	now := stat(f.options)
-	if same(f.seen, now) {
-		return
+func (f *Files) Refresh(ctx context.Context, log *slog.Logger) { f.files.Refresh(f.report(ctx, log)) }
+
+func (f *Files) report(ctx context.Context, log *slog.Logger) func(error) {
+	return func(err error) {
+		if err != nil {
+			log.WarnContext(ctx, "admin tokens not reloaded", "error", err, "in_force", f.files.Get().Names())
+			return
+		}
+		log.InfoContext(ctx, "admin tokens reloaded", "names", f.files.Get().Names())
 	}
-	f.seen = now // before the content: what is written meanwhile is seen the next time
-	set, err := read(f.options)
-	if err != nil {
-		log.WarnContext(ctx, "admin tokens not reloaded", "error", err, "in_force", f.current.Load().Names())
-		return
-	}
-	f.current.Store(set)
-	log.InfoContext(ctx, "admin tokens reloaded", "names", set.Names())
 }
 
 func read(o Options) (*Set, error) {
@@ -133,27 +107,4 @@ func Usable(token string, strict bool) error {
 	default:
 		return nil
 	}
-}
-
-func stat(o Options) []os.FileInfo {
-	infos := make([]os.FileInfo, 2)
-	for i, path := range []string{o.TokenFile, o.TokensFile} {
-		if info, err := os.Stat(path); err == nil { // otherwise read reports it
-			infos[i] = info
-		}
-	}
-	return infos
-}
-
-// same tells whether files are the same ones, unchanged.
-func same(a, b []os.FileInfo) bool {
-	for i := range a {
-		if (a[i] == nil) != (b[i] == nil) {
-			return false
-		}
-		if a[i] != nil && (!os.SameFile(a[i], b[i]) || a[i].Size() != b[i].Size() || !a[i].ModTime().Equal(b[i].ModTime())) {
-			return false
-		}
-	}
-	return true
 }

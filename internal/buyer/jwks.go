@@ -1,6 +1,7 @@
 package buyer
 
 import (
+	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
@@ -8,31 +9,19 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/stockd/stockd/internal/reload"
 )
 
-const (
-	// lookEvery is the pause between two looks at the file.
-	lookEvery = time.Second
-	// largestKeys bounds the file, in bytes.
-	largestKeys = 1 << 20
-)
+// largestKeys bounds the file, in bytes.
+const largestKeys = 1 << 20
 
 // keyFile has the keys of a JWKS file, which is read again when it has changed. Where it
 // cannot be read, the keys that were read last stay in force.
-type keyFile struct {
-	path string
-	log  *slog.Logger
-	keys atomic.Pointer[[]verifier]
-
-	looking sync.Mutex
-	looked  time.Time
-	seen    os.FileInfo
-}
+type keyFile struct{ *reload.Files[[]verifier] }
 
 // verifier is one key, for one algorithm.
 type verifier struct {
@@ -43,25 +32,31 @@ type verifier struct {
 
 // NewKeys verifies tokens by the keys of a JWKS file: those of EdDSA (Ed25519), and of
 // HS256 with at least LeastSecret bytes; other keys are ignored. An audience that is not
-// empty must be in every token. The log gets a line where the file has changed and cannot
-// be read.
-func NewKeys(path, audience string, log *slog.Logger) (*Token, error) {
-	f := &keyFile{path: path, log: log, looked: time.Now()}
-	if err := f.read(); err != nil {
+// empty must be in every token. The file is read again when it changes, until ctx ends;
+// the log gets a line then, also where it cannot be read.
+func NewKeys(ctx context.Context, path, audience string, log *slog.Logger) (*Token, error) {
+	files, err := reload.Open(func() ([]verifier, error) { return readKeyFile(path) }, path)
+	if err != nil {
 		return nil, err
 	}
-	return &Token{keys: f, audience: audience, now: time.Now}, nil
+	go files.Keep(ctx, func(err error) {
+		if err != nil {
+			log.WarnContext(ctx, "keys of buyers not read, earlier keys stay in force", "file", path, "error", err)
+			return
+		}
+		log.InfoContext(ctx, "keys of buyers read", "file", path, "keys", len(files.Get()))
+	})
+	return &Token{keys: keyFile{files}, audience: audience, now: time.Now}, nil
 }
 
-func (*keyFile) algorithms() []jose.SignatureAlgorithm {
+func (keyFile) algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.EdDSA, jose.HS256}
 }
 
 // find wants a kid where there are several keys. A key is for its own algorithm alone: the
 // public key of one is not the secret of another.
-func (f *keyFile) find(kid string, algorithm jose.SignatureAlgorithm) (any, bool) {
-	f.look()
-	list := *f.keys.Load()
+func (f keyFile) find(kid string, algorithm jose.SignatureAlgorithm) (any, bool) {
+	list := f.Get()
 	for _, v := range list {
 		if v.algorithm == algorithm && (v.kid == kid || kid == "" && len(list) == 1) {
 			return v.key, true
@@ -70,52 +65,15 @@ func (f *keyFile) find(kid string, algorithm jose.SignatureAlgorithm) (any, bool
 	return nil, false
 }
 
-// look reads the file again where it has changed. Requests that come meanwhile go on with
-// the keys that are there.
-func (f *keyFile) look() {
-	if !f.looking.TryLock() {
-		return
-	}
-	defer f.looking.Unlock()
-	if time.Since(f.looked) < lookEvery {
-		return
-	}
-	f.looked = time.Now()
-	info, err := os.Stat(f.path)
-	if err == nil && f.seen != nil && os.SameFile(info, f.seen) && info.ModTime().Equal(f.seen.ModTime()) && info.Size() == f.seen.Size() {
-		return
-	}
-	if err != nil && f.seen == nil {
-		return // it was logged already
-	}
-	if err := f.read(); err != nil {
-		f.log.Warn("keys of buyers not read, earlier keys stay in force", "file", f.path, "error", err)
-		return
-	}
-	f.log.Info("keys of buyers read", "file", f.path, "keys", len(*f.keys.Load()))
-}
-
-// read reads the file; seen is what it was like, so that it is not read again unchanged.
-func (f *keyFile) read() error {
-	f.seen = nil
-	info, err := os.Stat(f.path)
+func readKeyFile(path string) ([]verifier, error) {
+	content, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("read keys: %w", err)
+		return nil, fmt.Errorf("read keys: %w", err)
 	}
-	f.seen = info
-	if info.Size() > largestKeys {
-		return fmt.Errorf("read keys: %d bytes are more than %d", info.Size(), largestKeys)
+	if len(content) > largestKeys {
+		return nil, fmt.Errorf("read keys: %d bytes are more than %d", len(content), largestKeys)
 	}
-	content, err := os.ReadFile(f.path)
-	if err != nil {
-		return fmt.Errorf("read keys: %w", err)
-	}
-	list, err := readKeys(content)
-	if err != nil {
-		return err
-	}
-	f.keys.Store(&list)
-	return nil
+	return readKeys(content)
 }
 
 // readKeys reads a JWKS. Its errors never quote it: it may hold secrets.

@@ -66,7 +66,7 @@ func (f *file) logged(text string) int {
 
 func (f *file) open(t *testing.T) buyer.Source {
 	t.Helper()
-	s, err := buyer.NewKeys(f.path, "", slog.New(slog.NewTextHandler(f, nil)))
+	s, err := buyer.NewKeys(t.Context(), f.path, "", slog.New(slog.NewTextHandler(f, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestWhatIsInAKeySet(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := buyer.NewKeys(f.path, "", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "c2hvcnQ") {
+		if _, err := buyer.NewKeys(t.Context(), f.path, "", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "c2hvcnQ") {
 			t.Errorf("%.60s: %v, want %q", content, err, want)
 		}
 	}

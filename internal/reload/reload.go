@@ -1,0 +1,88 @@
+// Package reload keeps what was read of files, and reads them again when they change.
+package reload
+
+import (
+	"context"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// every is the pause between two looks at the files.
+const every = time.Second
+
+// Files is what was read when all files were last whole.
+type Files[T any] struct {
+	paths   []string
+	read    func() (T, error)
+	current atomic.Pointer[T]
+	seen    []os.FileInfo // of the files, when they were last read; nil for one that is missing
+}
+
+// Open reads the files by read, whose errors pass through. An empty path is no file.
+func Open[T any](read func() (T, error), paths ...string) (*Files[T], error) {
+	f := &Files[T]{paths: paths, read: read}
+	f.seen = f.stat() // before the content: what is written meanwhile is seen the next time
+	content, err := read()
+	if err != nil {
+		return nil, err
+	}
+	f.current.Store(&content)
+	return f, nil
+}
+
+// Get is what was read last.
+func (f *Files[T]) Get() T { return *f.current.Load() }
+
+// Keep looks at the files every second, until ctx ends, and refreshes them.
+func (f *Files[T]) Keep(ctx context.Context, report func(error)) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			f.Refresh(report)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Refresh reads the files again if they have changed since it was called last, and then
+// reports the error of that, or nil. After an error, what was read before stays. It must
+// not be called from several goroutines at a time.
+func (f *Files[T]) Refresh(report func(error)) {
+	now := f.stat()
+	if same(f.seen, now) {
+		return
+	}
+	f.seen = now
+	content, err := f.read()
+	if err == nil {
+		f.current.Store(&content)
+	}
+	report(err)
+}
+
+func (f *Files[T]) stat() []os.FileInfo {
+	infos := make([]os.FileInfo, len(f.paths))
+	for i, path := range f.paths {
+		if info, err := os.Stat(path); err == nil { // otherwise read reports it
+			infos[i] = info
+		}
+	}
+	return infos
+}
+
+// same tells whether files are the same ones, unchanged.
+func same(a, b []os.FileInfo) bool {
+	for i := range a {
+		if (a[i] == nil) != (b[i] == nil) {
+			return false
+		}
+		if a[i] != nil && (!os.SameFile(a[i], b[i]) || a[i].Size() != b[i].Size() || !a[i].ModTime().Equal(b[i].ModTime())) {
+			return false
+		}
+	}
+	return true
+}
