@@ -8,12 +8,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stockd/stockd/internal/lab/machine"
 )
 
 // send opens a connection and sends something on it.
@@ -156,16 +156,11 @@ func TestLargeBodiesAreRefused(t *testing.T) {
 // memory is the most resident memory that the replica has had, in bytes.
 func (r replica) memory(t *testing.T) int64 {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.process.Process.Pid))
+	peak, err := machine.Resident(r.process.Process.Pid, machine.Peak)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
-	kibibytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kibibytes << 10
+	return peak
 }
 
 func TestALimitByAddressIsNotFooledByAForgedHeader(t *testing.T) {

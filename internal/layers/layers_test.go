@@ -47,7 +47,7 @@ var allowed = []struct {
 	// Experiments set the faults that the owner's listener takes.
 	{"internal/lab/experiment/step", []string{"internal/pause", "internal/lab/", "internal/handler", "internal/service", "internal/lock", "internal/repo", "internal/stock"}},
 	// Its honest buyers use the client that buyers have.
-	{"internal/lab/hostile", []string{"internal/lab/", "internal/repo", "internal/stock", "nginx", "pkg/client"}},
+	{"internal/lab/hostile", []string{"internal/pause", "internal/lab/", "internal/repo", "internal/stock", "nginx", "pkg/client"}},
 	// The lab drives replicas as a client does. Of the service it knows what the
 	// answers mean, and the database it opens to see that it is there.
 	{"internal/lab/", []string{"internal/pause", "internal/lab/", "internal/service", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock", "nginx"}},

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stockd/stockd/internal/lab/machine"
 )
 
 // counting measures 1, 2, 3, … times a factor.
@@ -141,7 +143,7 @@ func TestRedisBenchmarkIsRead(t *testing.T) {
 }
 
 func TestPeakMemoryIsThatOfTheProcess(t *testing.T) {
-	before, err := peakMemory(os.Getpid())
+	before, err := machine.Resident(os.Getpid(), machine.Peak)
 	if err != nil {
 		t.Skip("no /proc here: ", err)
 	}
@@ -149,7 +151,7 @@ func TestPeakMemoryIsThatOfTheProcess(t *testing.T) {
 	for i := range block {
 		block[i] = byte(i)
 	}
-	after, err := peakMemory(os.Getpid())
+	after, err := machine.Resident(os.Getpid(), machine.Peak)
 	if err != nil || after-before < 32<<20 {
 		t.Errorf("64 MiB more took the peak from %d to %d (%v); %d", before, after, err, block[5])
 	}

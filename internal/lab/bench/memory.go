@@ -3,14 +3,11 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/load"
+	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -75,22 +72,6 @@ func (s *lockStage) memory(ctx context.Context, each time.Duration) (Sample, err
 	if err != nil {
 		return Sample{}, err
 	}
-	peak, err := peakMemory(s.served.Replicas[0].Pid())
+	peak, err := machine.Resident(s.served.Replicas[0].Pid(), machine.Peak)
 	return Sample{Value: float64(peak) / mebibyte}, err
-}
-
-// peakMemory is the most resident memory that a process has ever had, in
-// bytes, as Linux counts it.
-func peakMemory(pid int) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, fmt.Errorf("read memory of process %d: %w", pid, err)
-	}
-	for line := range strings.Lines(string(status)) {
-		if kibibytes, is := strings.CutPrefix(line, "VmHWM:"); is {
-			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(kibibytes), " kB"), 10, 64)
-			return n << 10, err
-		}
-	}
-	return 0, fmt.Errorf("read memory of process %d: no VmHWM", pid)
 }

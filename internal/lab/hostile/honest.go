@@ -12,6 +12,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -254,12 +255,5 @@ func (c *crowd) stolen(r *rand.Rand) (key, user string) {
 
 // sleepUntil waits, and reports whether ctx goes on.
 func sleepUntil(ctx context.Context, due time.Time) bool {
-	timer := time.NewTimer(time.Until(due))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pause.For(ctx, time.Until(due)) == nil
 }

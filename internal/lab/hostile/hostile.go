@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -204,6 +203,3 @@ func (s *supply) soldOut(ctx context.Context, item int64) {
 
 // restockKey is the key of a restock, which an attacker can guess.
 func restockKey(n int) string { return fmt.Sprintf("restock-%d", n) }
-
-// words joins a list for people.
-func words(list []string) string { return strings.Join(list, ", ") }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -187,7 +188,7 @@ func (r *Report) attackChecks() []Check {
 func none(what string, list []string) Check {
 	c := Check{What: what, Hostile: "0", Bound: "0", Held: len(list) == 0}
 	if !c.Held {
-		c.Hostile = fmt.Sprintf("%d (%s)", len(list), words(list))
+		c.Hostile = fmt.Sprintf("%d (%s)", len(list), strings.Join(list, ", "))
 	}
 	return c
 }

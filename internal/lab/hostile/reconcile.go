@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -88,7 +87,7 @@ func (s *stage) readLedger(ctx context.Context) (list map[string][]order, err er
 			return nil, fmt.Errorf("read the ledger: %w", err)
 		}
 		o.user = user.String
-		o.key, _, _ = strings.Cut(key.String, " ") // whose key it is stands behind it
+		o.key = stock.KeyOf(key.String)
 		id = cmp.Or(number.String, id)
 		list[id] = append(list[id], o)
 	}

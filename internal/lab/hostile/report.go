@@ -137,5 +137,5 @@ func (r *Report) memory() string {
 			list = append(list, humanize.IBytes(uint64(most(r.Samples[(n-1)*i/4:][:1])))) //nolint:gosec // it is no negative
 		}
 	}
-	return words(list)
+	return strings.Join(list, ", ")
 }

@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"time"
 
-	_ "github.com/glebarez/go-sqlite" // a database without a server is counted, too
-	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -82,21 +81,17 @@ func (s State) countRows(ctx context.Context, d *servers.Database) (rows map[str
 
 // openTables connects to a database, and says how its tables are listed.
 func openTables(d *servers.Database) (db *sql.DB, tables string, err error) {
-	if d.Driver == repo.SQLite {
-		db, err = sql.Open("sqlite", d.DSN)
+	db, dialect, err := repo.OpenPool(repo.Options{
+		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: readTimeout,
+	})
+	if dialect == repo.SQLite {
 		return db, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'", err
 	}
-	c, err := mysql.ParseDSN(d.DSN)
-	if err != nil {
-		return nil, "", err
-	}
-	c.Passwd = d.Password
-	connector, err := mysql.NewConnector(c)
-	if err != nil {
-		return nil, "", err
-	}
-	return sql.OpenDB(connector), "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()", nil
+	return db, "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()", err
 }
+
+// readTimeout bounds the wait for a connection after an attack.
+const readTimeout = 10 * time.Second
 
 func readNames(ctx context.Context, db *sql.DB, query string) (names []string, err error) {
 	rows, err := db.QueryContext(ctx, query)

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/cluster"
+	"github.com/stockd/stockd/internal/lab/machine"
 )
 
 // Sample is the memory of the replicas at one moment.
@@ -99,29 +98,12 @@ func (w *watcher) look(ctx context.Context, what string, ask func(context.Contex
 func (w *watcher) sample(since time.Duration) {
 	s := Sample{Seconds: since.Seconds()}
 	for _, r := range w.cluster.Replicas {
-		s.Resident = append(s.Resident, resident(r.Pid()))
+		resident, _ := machine.Resident(r.Pid(), machine.Now) // 0 of a replica that has ended
+		s.Resident = append(s.Resident, resident)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.samples = append(w.samples, s)
-}
-
-// resident is the memory of a process in bytes, or 0 where the system does not tell.
-func resident(pid int) int64 {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, found := bytes.Cut(status, []byte("VmRSS:"))
-	fields := strings.Fields(string(rest[:min(len(rest), 40)]))
-	if !found || len(fields) == 0 {
-		return 0
-	}
-	kibibytes, err := strconv.ParseInt(fields[0], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return kibibytes << 10
 }
 
 // most is the largest memory of any replica over a part of the samples.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -64,6 +65,23 @@ func lineOf(file, name, separator string) string {
 		}
 	}
 	return ""
+}
+
+// The figures of Resident.
+const (
+	Now  = "VmRSS"
+	Peak = "VmHWM"
+)
+
+// Resident is the resident memory of a process in bytes, Now or at its Peak, as Linux
+// counts it.
+func Resident(pid int, figure string) (int64, error) {
+	text := lineOf(fmt.Sprintf("/proc/%d/status", pid), figure, ":")
+	kibibytes, err := strconv.ParseInt(strings.TrimSuffix(text, " kB"), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read %s of process %d: %w", figure, pid, err)
+	}
+	return kibibytes << 10, nil
 }
 
 // commit is what this program was built from.
