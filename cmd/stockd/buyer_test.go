@@ -7,11 +7,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/stockd/stockd/pkg/client"
 )
@@ -54,11 +54,7 @@ func (s signer) token(t *testing.T, sub string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := signs.Sign([]byte(`{"sub":` + strconv.Quote(sub) + `,"exp":` + strconv.FormatInt(time.Now().Add(time.Minute).Unix(), 10) + `}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := signed.CompactSerialize()
+	text, err := jwt.Signed(signs).Claims(jwt.Claims{Subject: sub, Expiry: jwt.NewNumericDate(time.Now().Add(time.Minute))}).Serialize()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,17 +36,7 @@ func documentedGrant(t *testing.T) string {
 // openAs connects to a database as the user of its DSN, or of another one.
 func openAs(t *testing.T, d *servers.Database) (*sql.DB, *mysql.Config) {
 	t.Helper()
-	c, err := mysql.ParseDSN(d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	with := c.Clone()
-	with.Passwd = d.Password
-	connector, err := mysql.NewConnector(with)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := sql.OpenDB(connector)
+	db, c := labtest.Connect(t, d)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)

@@ -2,7 +2,6 @@ package handler_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/handler"
@@ -37,19 +37,11 @@ func tokenOf(t *testing.T, sub string, more map[string]any) string {
 	t.Helper()
 	claims := map[string]any{"sub": sub, "aud": "shop", "exp": time.Now().Add(time.Minute).Unix()}
 	maps.Copy(claims, more)
-	payload, err := json.Marshal(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte(buyersSecret)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := signer.Sign(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := signed.CompactSerialize()
+	text, err := jwt.Signed(signer).Claims(claims).Serialize()
 	if err != nil {
 		t.Fatal(err)
 	}

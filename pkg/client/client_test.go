@@ -167,17 +167,23 @@ func TestAConcealedStock(t *testing.T) {
 	}
 }
 
-// What an item has set can be asked for otherwise, in both directions.
-func TestAPurchaseSaysHowItIsSold(t *testing.T) {
-	var asked []string
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+// answering gives every request the same answer, and keeps the bodies.
+func answering(t *testing.T, asked *[]string, answer string) http.HandlerFunc {
+	t.Helper()
+	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)
 		}
-		asked = append(asked, string(body))
-		_, _ = io.WriteString(w, `{"order_id": "1"}`)
-	})
+		*asked = append(*asked, string(body))
+		_, _ = io.WriteString(w, answer)
+	}
+}
+
+// What an item has set can be asked for otherwise, in both directions.
+func TestAPurchaseSaysHowItIsSold(t *testing.T) {
+	var asked []string
+	s := serve(t, answering(t, &asked, `{"order_id": "1"}`))
 	for _, p := range []client.Purchase{
 		{GoodsID: 1},
 		{GoodsID: 1, Group: true, Fence: true},
@@ -195,20 +201,13 @@ func TestAPurchaseSaysHowItIsSold(t *testing.T) {
 
 // An item is created with its limit and how it is sold in one request.
 func TestAnItemIsCreatedAsItIsSold(t *testing.T) {
-	var asked string
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		asked = string(body)
-		_, _ = io.WriteString(w, `{"goods_id": 1, "strategy": "sql-bucket", "group": true}`)
-	})
+	var asked []string
+	s := serve(t, answering(t, &asked, `{"goods_id": 1, "strategy": "sql-bucket", "group": true}`))
 	item, err := (client.Client{AdminURL: s.URL}).CreateChosen(t.Context(), 1, 5, 2, client.Choice{Strategy: "sql-bucket", Group: new(true)}, "")
 	if err != nil || item.Strategy != "sql-bucket" || item.Group == nil || !*item.Group {
 		t.Errorf("%+v, %v", item, err)
 	}
-	if want := `{"goods_id":1,"stock":5,"per_user":2,"strategy":"sql-bucket","group":true,"fence":null}`; asked != want {
+	if want := `{"goods_id":1,"stock":5,"per_user":2,"strategy":"sql-bucket","group":true,"fence":null}`; !slices.Equal(asked, []string{want}) {
 		t.Errorf("asked for %s, want %s", asked, want)
 	}
 }
@@ -216,14 +215,7 @@ func TestAnItemIsCreatedAsItIsSold(t *testing.T) {
 // A maximum is set and cleared by itself, and Choose leaves it as it is.
 func TestTheUnitsOfAPurchaseAreLimited(t *testing.T) {
 	var asked []string
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		asked = append(asked, string(body))
-		_, _ = io.WriteString(w, `{"goods_id": 1, "max_quantity": 3}`)
-	})
+	s := serve(t, answering(t, &asked, `{"goods_id": 1, "max_quantity": 3}`))
 	c := client.Client{AdminURL: s.URL}
 	for _, units := range []int64{3, 0} {
 		if item, err := c.LimitPurchase(t.Context(), 1, units); err != nil || item.MaxQuantity == nil || *item.MaxQuantity != 3 {

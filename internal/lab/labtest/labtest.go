@@ -106,7 +106,7 @@ func (l *Lab) Database(t *testing.T, kind string) *servers.Database {
 // empty makes a new database on a server.
 func (l *Lab) empty(t *testing.T, server *servers.Database) *servers.Database {
 	t.Helper()
-	db, c := connect(t, server)
+	db, c := Connect(t, server)
 	defer db.Close() //nolint:errcheck // nothing is lost with it
 	d := *server
 	name := fmt.Sprintf("test_%d", l.fresh.Add(1))
@@ -118,9 +118,9 @@ func (l *Lab) empty(t *testing.T, server *servers.Database) *servers.Database {
 	return &d
 }
 
-// connect opens a database server for what no store offers; c is its DSN
+// Connect opens a database server for what no store offers; c is its DSN
 // without the password.
-func connect(t *testing.T, d *servers.Database) (db *sql.DB, c *mysql.Config) {
+func Connect(t *testing.T, d *servers.Database) (db *sql.DB, c *mysql.Config) {
 	t.Helper()
 	c, err := mysql.ParseDSN(d.DSN)
 	if err != nil {
@@ -139,7 +139,7 @@ func connect(t *testing.T, d *servers.Database) (db *sql.DB, c *mysql.Config) {
 // row and have not done it yet.
 func WaitingWriters(t *testing.T, d *servers.Database) (n int) {
 	t.Helper()
-	db, _ := connect(t, d)
+	db, _ := Connect(t, d)
 	defer db.Close() //nolint:errcheck // nothing is lost with it
 	err := db.QueryRowContext(t.Context(),
 		`SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE tb_goods_stock%'`).Scan(&n)
