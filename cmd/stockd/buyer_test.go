@@ -68,8 +68,8 @@ func TestProductionSellsToVerifiedBuyers(t *testing.T) {
 	first, second := newSigner(t, "first"), newSigner(t, "second")
 	first.writeKeys(t, keys)
 	r := startReplica(t, "--config", production, "--http-drain-delay=0s", "--buyer-jwks-file="+keys)
-	nobody := client.Client{URL: r.URL}
-	mine, other := nobody, nobody
+	anonymous := client.Client{URL: r.URL}
+	mine, other := anonymous, anonymous
 	mine.BuyerToken, other.BuyerToken = first.token(t, "u-1"), first.token(t, "u-2")
 	purchase := client.Purchase{GoodsID: 1, RequestID: "checkout"}
 	sale, err := mine.Deduct(t.Context(), purchase)
@@ -82,7 +82,7 @@ func TestProductionSellsToVerifiedBuyers(t *testing.T) {
 	if order, err := other.OrderByRequest(t.Context(), "checkout"); !errors.Is(err, client.ErrUnknownOrder) {
 		t.Errorf("another buyer finds %+v (%v)", order, err)
 	}
-	if _, err := nobody.Deduct(t.Context(), purchase); !errors.Is(err, client.ErrUnauthorized) {
+	if _, err := anonymous.Deduct(t.Context(), purchase); !errors.Is(err, client.ErrUnauthorized) {
 		t.Errorf("without a token the answer is %v", err)
 	}
 	second.writeKeys(t, keys)

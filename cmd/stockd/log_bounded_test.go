@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Whoever makes requests fail does not fill the log: a failure that repeats is written
+// Requests that fail do not fill the log: a failure that repeats is written
 // once a second, and no failure is lost from the count.
 func TestFailuresThatRepeatDoNotFillTheLog(t *testing.T) {
 	r := startReplica(t, "--redis-addresses=127.0.0.1:1", "--redis-timeout=100ms", "--lock-wait=300ms")

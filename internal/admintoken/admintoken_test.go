@@ -66,7 +66,7 @@ func TestAMistakeInATokensFileIsNamedByItsLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	for content, want := range map[string]string{
 		"":                                       path + ": has no token",
-		"# nobody\n":                             path + ": has no token",
+		"# no line\n":                            path + ": has no token",
 		"\nalice\n":                              path + ":2: must be a name and a token",
 		"alice " + alices + " " + bobs:           path + ":1: must be a name and a token",
 		"Alice " + alices:                        path + ":1: the name must be",

@@ -53,7 +53,7 @@ func FuzzKeySet(f *testing.F) {
 }
 
 // FuzzHeader sends any value as the header of a buyer: a trusted proxy names a buyer in
-// its one form, and nobody else names any.
+// its one form, and no other peer names any.
 func FuzzHeader(f *testing.F) {
 	for _, seed := range []string{"u-1", " 7", "Andre\u0301", "\xff", "", "a\x00", strings.Repeat("x", 65)} {
 		f.Add(seed, "10.0.0.7:1")

@@ -15,8 +15,8 @@ const (
 // minSecret is the least length of a secret that signs tokens, in bytes.
 const minSecret = 32
 
-// buyer refuses a source that cannot verify anybody, and keys that would have no effect:
-// whoever sets them believes that buyers are verified.
+// buyer refuses a source that cannot verify a buyer, and keys that would have no effect:
+// an owner who sets them believes that buyers are verified.
 func (l *Loaded) buyer() error {
 	b := l.Buyer
 	if err := l.oneOf("buyer.from", b.From, BuyerFromRequest, BuyerFromHeader, BuyerFromToken); err != nil {

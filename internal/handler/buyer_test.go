@@ -126,8 +126,8 @@ func TestABuyerSeesItsOwnAlone(t *testing.T) {
 		if got.body["order_id"] != number || others.body["order_id"] == number {
 			t.Errorf("%s shows its buyer %s, and another one %s", path, got.text, others.text)
 		}
-		if nobody := a.get(t, path); nobody.problem() != "unknown-order" {
-			t.Errorf("%s shows a client without a token %d %s", path, nobody.status, nobody.text)
+		if anonymous := a.get(t, path); anonymous.problem() != "unknown-order" {
+			t.Errorf("%s shows a client without a token %d %s", path, anonymous.status, anonymous.text)
 		}
 	}
 	limit := a.bought(t, "/deduct?goods_id=1", "Authorization", mine)
@@ -139,7 +139,7 @@ func TestABuyerSeesItsOwnAlone(t *testing.T) {
 	}
 }
 
-// An asserted user's holdings are for nobody who asserts.
+// A client that asserts a user does not learn the user's holdings.
 func TestAnAssertedUserRevealsNothing(t *testing.T) {
 	for reveal, want := range map[bool]any{true: 2.0, false: nil} {
 		a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = reveal })

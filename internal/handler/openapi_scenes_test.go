@@ -153,7 +153,7 @@ func sceneOfAServer() map[string]sceneServer {
 	}
 }
 
-// verified has every request come from one buyer, or, where that is nobody, rejects it.
+// verified has every request come from one buyer, or, where there is none, rejects it.
 func verified(who buyer.Buyer) func(*handler.Options) {
 	return func(o *handler.Options) { o.Buyers, o.BuyerRequired = sameBuyer(who), true }
 }

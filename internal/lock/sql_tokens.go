@@ -63,8 +63,8 @@ func (t *Tokens) issue(ctx context.Context, name string, run func(func(context.C
 // A token of a name never goes back, although the rows of names without an item are
 // deleted. The row of the empty name is the floor: Sweep lifts it, in the transaction that
 // deletes, to the highest token that it deletes, and the first token of a name is above
-// it. Whoever issues a first token has the floor locked until that is committed, so that
-// it reads no floor that a sweep is about to lift.
+// it. A first token has the floor locked until it is committed, so that its issuer
+// reads no floor that a sweep is about to lift.
 //
 // LAST_INSERT_ID(x) brings x back with the answer.
 const (

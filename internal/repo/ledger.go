@@ -162,7 +162,7 @@ func (s *Store) Orders(ctx context.Context, requestIDs ...string) (map[string]st
 	return orders, nil
 }
 
-// OrdersOfKey finds up to most orders of a key, whoever bought, those of a purchase
+// OrdersOfKey finds up to most orders of a key, of any buyer, those of a purchase
 // without a buyer first.
 func (s *Store) OrdersOfKey(ctx context.Context, key string, most int) ([]stock.Order, error) {
 	from, below := stock.KeyRange(key)

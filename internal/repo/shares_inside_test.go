@@ -95,7 +95,7 @@ func TestAPurchaseLeavesItsTurn(t *testing.T) {
 	})
 }
 
-// No connection is lost, or given twice, whoever leaves when.
+// No connection is lost, or given twice, when waiters leave at any time.
 func TestSharesAreConserved(t *testing.T) {
 	const connections = 5
 	s := newShares(connections)

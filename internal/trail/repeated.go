@@ -79,7 +79,7 @@ type line struct {
 	record  slog.Record
 }
 
-// write writes a line that stands for others. Nobody is left to receive an error.
+// write writes a line that stands for others. There is no other place to report an error.
 func (l line) write(others int) {
 	if others > 0 {
 		l.record.AddAttrs(slog.Int(RepeatedKey, others))

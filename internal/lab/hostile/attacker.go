@@ -168,7 +168,7 @@ func (a *attacker) write(ctx context.Context, address, text string, answers int)
 		return []outcome{{end: unreached}}
 	}
 	defer hangUp()
-	_ = conn.SetDeadline(time.Now().Add(patience)) // a connection that is closed is told by the next call
+	_ = conn.SetDeadline(time.Now().Add(patience)) // the next call fails on a closed connection
 	if _, err := io.WriteString(conn, text); err != nil && !answersAll(err) {
 		return []outcome{{end: endOf(err)}}
 	}

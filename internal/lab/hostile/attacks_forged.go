@@ -62,7 +62,7 @@ func anything(ctx context.Context, a *attacker) []outcome {
 	return a.send(ctx, request{method: method, path: path, header: header, body: body})
 }
 
-// token is a JWT that nobody issued.
+// token is a JWT that no issuer signed.
 func (a *attacker) token() string {
 	_, user := a.stolen(a.Rand)
 	algorithm := pick(a, "none", "None", "HS256", "HS512", "EdDSA", "RS256", "", "ES256")

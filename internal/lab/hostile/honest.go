@@ -72,7 +72,7 @@ type crowd struct {
 	phase   *Honest
 	latency latencies
 	sold    []accepted
-	unknown int // purchases whose outcome nobody knows in the end
+	unknown int // purchases whose outcome stays unknown
 	users   int
 }
 
@@ -240,14 +240,14 @@ func codeOf(err error) string {
 }
 
 // stolen is a key of an honest purchase that was accepted lately, and its user; one that
-// nobody has before there are any.
+// no purchase has before there are any.
 func (c *crowd) stolen(r *rand.Rand) (key, user string) {
 	const lately = 256
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	recent := c.sold[max(0, len(c.sold)-lately):]
 	if len(recent) == 0 {
-		return "honest/nobody", "nobody"
+		return "honest/none", "none"
 	}
 	victim := recent[r.IntN(len(recent))]
 	return victim.key, victim.user

@@ -7,7 +7,7 @@
 -- the token: no fenced sale has claimed the item with it.
 --
 -- Where no floor was given, the answer is false: come back with one. A counter that
--- is below the microseconds of any clock has been lost, whoever counted since.
+-- is below the microseconds of any clock has been lost, even if it was counted since.
 local LEAST = 10 ^ 15
 local LIFE = 30 * 24 * 3600 * 1000 -- ms; tokenLife in redis.go is the same
 local function next_token(counter, floor)
