@@ -12,12 +12,12 @@ import (
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/metrics"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
-	"github.com/stockd/stockd/internal/tracing"
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
+	"github.com/stockd/stockd/internal/telemetry/metrics"
+	"github.com/stockd/stockd/internal/telemetry/tracing"
 )
 
 // buildOf is what this replica says of itself.
@@ -73,12 +73,12 @@ type observation struct {
 	metrics *metrics.Metrics
 	tracing *tracing.Tracing // nil where nothing is traced
 	log     *slog.Logger
-	bounded trail.Bounded
+	bounded telemetry.Bounded
 }
 
 func observe(ctx context.Context, c config.Config, errOut io.Writer) (observation, error) {
 	build := buildOf(c)
-	o := observation{metrics: newMetrics(c, build), bounded: trail.Bound(logger(c.Log, errOut).Handler())}
+	o := observation{metrics: newMetrics(c, build), bounded: telemetry.Bound(logger(c.Log, errOut).Handler())}
 	o.log = slog.New(o.metrics.Log(o.bounded))
 	if o.log.Enabled(ctx, slog.LevelDebug) {
 		o.log = slog.New(o.metrics.Log(o.bounded.Handler))

@@ -22,7 +22,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 func serveCommand() *cobra.Command {
@@ -217,9 +217,9 @@ func logger(c config.Log, w io.Writer) *slog.Logger {
 	_ = level.UnmarshalText([]byte(c.Level)) // it has been checked
 	options := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
-		return slog.New(trail.Log(slog.NewJSONHandler(w, options)))
+		return slog.New(telemetry.LogHandler(slog.NewJSONHandler(w, options)))
 	}
-	return slog.New(trail.Log(slog.NewTextHandler(w, options)))
+	return slog.New(telemetry.LogHandler(slog.NewTextHandler(w, options)))
 }
 
 func openStore(ctx context.Context, c config.Config) (*repo.Store, error) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // auditLine is a line of the audit log.
@@ -49,7 +49,7 @@ func auditLines(t *testing.T, log string) (list []auditLine) {
 func TestEveryAdminWriteIsInTheAuditLog(t *testing.T) {
 	var log bytes.Buffer
 	a := serveSQLite(t).withAdmin(t, func(o *handler.Options) {
-		o.Log = slog.New(trail.Log(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})))
+		o.Log = slog.New(telemetry.LogHandler(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})))
 		o.Lab = new(remembers)
 	})
 	for _, c := range []struct {

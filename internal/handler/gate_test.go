@@ -11,7 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
-	"github.com/stockd/stockd/internal/metrics"
+	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
 
 // sendRaw has the admin API serve a request that no HTTP client would send as it is.

@@ -27,7 +27,7 @@ import (
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 var (
@@ -514,7 +514,7 @@ func TestAnUnknownOutcomeSaysSo(t *testing.T) {
 // A mistake of ours is logged, and not shown.
 func TestAPanicIsAProblem(t *testing.T) {
 	var log bytes.Buffer
-	h := handler.Public(handler.Options{Log: slog.New(trail.Log(slog.NewTextHandler(&log, nil))), MaxBody: 1024})
+	h := handler.Public(handler.Options{Log: slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, nil))), MaxBody: 1024})
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/deduct?goods_id=1", http.NoBody)
 	r.Header.Set("X-Request-ID", "mine")

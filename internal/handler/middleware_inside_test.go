@@ -11,13 +11,13 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // Half of an answer must not be taken for a whole one.
 func TestAPanicInMidAnswerCutsTheConnection(t *testing.T) {
 	var log bytes.Buffer
-	e := engine(Options{Log: slog.New(trail.Log(slog.NewTextHandler(&log, nil))), MaxBody: 1024}, public)
+	e := engine(Options{Log: slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, nil))), MaxBody: 1024}, public)
 	e.GET("/half", func(c *gin.Context) {
 		c.String(http.StatusOK, `{"order_id": `)
 		c.Writer.Flush()

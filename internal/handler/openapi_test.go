@@ -15,9 +15,9 @@ import (
 	"github.com/stockd/stockd/api/apitest"
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
-	"github.com/stockd/stockd/internal/metrics"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // with serves the same replica with other options.
@@ -36,7 +36,7 @@ func (a api) buyAs(t *testing.T, query, header, value string) answer {
 func TestARequestIDIsTakenAndReturned(t *testing.T) {
 	var log bytes.Buffer
 	a := serveSQLite(t).with(t, func(o *handler.Options) {
-		o.Log = slog.New(trail.Log(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		o.Log = slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	})
 	for _, query := range []string{"goods_id=1", "goods_id=none"} {
 		got := a.buyAs(t, query, "X-Request-ID", "balancer/7:a.b_c~d+e=@")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/service"
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 func TestTheOwnerSwitchesAStrategyOffAndOn(t *testing.T) {
@@ -47,7 +47,7 @@ func (a api) described(t *testing.T, name string) map[string]any {
 // Who looks into the log for why a strategy is off finds the request that did it.
 func TestTheLogNamesTheRequestOfASwitch(t *testing.T) {
 	var log bytes.Buffer
-	a := serveSQLite(t).withAdmin(t, func(o *handler.Options) { o.Log = slog.New(trail.Log(slog.NewTextHandler(&log, nil))) })
+	a := serveSQLite(t).withAdmin(t, func(o *handler.Options) { o.Log = slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, nil))) })
 	got := a.owner(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "it oversells"}`, http.StatusOK)
 	a.admin.Close() // so that all of the log is written
 	if want := "request_id=" + got.header.Get("X-Request-ID"); !strings.Contains(log.String(), want) {

@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // follow gives the context of a request its name and its trace: the one that it
@@ -14,7 +14,7 @@ import (
 // log tells the trace all the same that the caller has.
 func follow(tracer trace.Tracer) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		ctx := trail.Named(c.Request.Context(), requestID(c))
+		ctx := telemetry.WithRequestID(c.Request.Context(), requestID(c))
 		if c.GetHeader("Traceparent") != "" {
 			ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(c.Request.Header))
 		}

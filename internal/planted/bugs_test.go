@@ -217,8 +217,8 @@ func defects() []defect {
 		},
 		{
 			name: "a line that stands for others does not count them",
-			file: "internal/trail/repeated.go", old: "last, others := h.last, h.count-1", new: "last, others := h.last, 0",
-			pkg: "./internal/trail", test: "TestRepeatedFailuresAreLoggedOnceASecondWithTheirNumber",
+			file: "internal/telemetry/repeated.go", old: "last, others := h.last, h.count-1", new: "last, others := h.last, 0",
+			pkg: "./internal/telemetry", test: "TestRepeatedFailuresAreLoggedOnceASecondWithTheirNumber",
 		},
 		{
 			name: "a token with a suffix is taken for the token",

@@ -13,7 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // gathered answers all waiting look-ups with one search, so that any number of them has
@@ -144,7 +144,7 @@ func (g *gathered[K, V]) next() (*search[K, V], context.Context) {
 	for i, l := range lookups {
 		steps[i] = l.step
 	}
-	ctx, step := trail.Together(context.Background(), g.doing, steps)
+	ctx, step := telemetry.StartBatchSpan(context.Background(), g.doing, steps)
 	ctx, cancel := context.WithTimeout(ctx, g.within)
 	s := &search[K, V]{lookups: lookups, callers: len(lookups), end: func() { cancel(); step.End() }}
 	for _, l := range lookups {

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/internal/stock"
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // frozenLedger answers a query when it thaws, also a cancelled one.
@@ -28,7 +28,7 @@ type frozenLedger struct {
 }
 
 func (f *frozenLedger) Orders(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error) {
-	_, step := trail.Step(ctx, "sql")
+	_, step := telemetry.StartSpan(ctx, "sql")
 	defer step.End()
 	f.mu.Lock()
 	f.queries = append(f.queries, slices.Clone(requestIDs))
@@ -130,7 +130,7 @@ func TestASearchIsAPartOfALiveCallersTrace(t *testing.T) {
 		var callers sync.WaitGroup
 		ask := func(name string) (trace.SpanContext, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(t.Context())
-			ctx, span := tracer.Start(trail.Named(ctx, name), name)
+			ctx, span := tracer.Start(telemetry.WithRequestID(ctx, name), name)
 			callers.Go(func() {
 				_, _ = g.Orders(ctx, name) // the answer is not the subject
 				span.End()

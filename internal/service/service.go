@@ -14,7 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // Service sells through one strategy. What every strategy owes its buyers is
@@ -59,7 +59,7 @@ func (s *Service) Grouped() *Service { return s.grouped }
 // request id was used for other content. stock.ErrUnknownGoods: there is no such item,
 // and nothing was locked or written. The strategy's errors pass through.
 func (s *Service) Deduct(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-	ctx, step := trail.Step(ctx, "deduct")
+	ctx, step := telemetry.StartSpan(ctx, "deduct")
 	if step.IsRecording() {
 		step.SetAttributes(attribute.String("stockd.strategy", s.entry.Name))
 	}

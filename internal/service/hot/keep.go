@@ -11,7 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // keepRounds bounds how often a batch is sorted anew: each round, something of it
@@ -53,7 +53,7 @@ func (c *consumer) follow(ctx context.Context, entries []entry) (context.Context
 	for i, e := range entries {
 		places[i] = e.text("trace")
 	}
-	return trail.Later(ctx, c.options.Tracer, "write orders", places)
+	return telemetry.StartLinkedSpan(ctx, c.options.Tracer, "write orders", places)
 }
 
 func promises(entries []entry) []repo.Promise {

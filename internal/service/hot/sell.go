@@ -12,7 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // What the script answers for a purchase; see lua/1_common.lua.
@@ -84,7 +84,7 @@ func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase,
 	keys := make([]string, 0, 3+2*len(batch))
 	keys = append(keys, p.counter(goodsID), p.users(goodsID), p.orders())
 	args := make([]any, 0, 4+4*len(batch))
-	args = append(args, goodsID, escape(s.options.Replica), at, trail.Place(ctx))
+	args = append(args, goodsID, escape(s.options.Replica), at, telemetry.Traceparent(ctx))
 	for i, purchase := range batch {
 		keys = append(keys, p.request(purchase.RequestID))
 		args = append(args, purchase.RequestID, purchase.Quantity, purchase.UserID, orders[i])

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/internal/stock"
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // Group bounds the queues of a Grouped strategy.
@@ -233,7 +233,7 @@ const rewrites = 10
 // write has the strategy write the batch, without those calls that turn out to
 // be in the ledger already.
 func (g *Grouped) write(ctx context.Context, goodsID int64, b *batch) {
-	ctx, step := trail.Together(ctx, "write batch", stepsOf(b.calls))
+	ctx, step := telemetry.StartBatchSpan(ctx, "write batch", stepsOf(b.calls))
 	defer step.End()
 	calls := b.calls
 	for range rewrites {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // guarded makes a strategy of any lock: acquire, check and write in a
@@ -36,7 +36,7 @@ type sell func(ctx context.Context, lease lock.Lease, goodsID int64, batch []sto
 
 func (g guarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
 	asked := time.Now()
-	waiting, step := trail.Step(ctx, "wait for lock")
+	waiting, step := telemetry.StartSpan(ctx, "wait for lock")
 	lease, err := g.acquire(waiting, goodsID)
 	step.End()
 	granted := time.Now()
@@ -60,7 +60,7 @@ func (g guarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purcha
 // sellUnder sells and gives the lock back, also where selling panics: nobody else
 // would, and a lock that is renewed would never be free again.
 func (g guarded) sellUnder(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
-	ctx, step := trail.Step(ctx, "hold lock")
+	ctx, step := telemetry.StartSpan(ctx, "hold lock")
 	defer step.End()
 	defer g.release(ctx, lease)
 	work, stop := lock.While(ctx, lease)

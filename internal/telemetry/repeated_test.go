@@ -1,4 +1,4 @@
-package trail_test
+package telemetry_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // journal is a log that can be read while it is written.
@@ -56,10 +56,10 @@ func standsFor(t *testing.T, list []string) int {
 }
 
 // logged is a bounded log of a test's own time.
-func logged(t *testing.T) (*slog.Logger, *journal, trail.Bounded) {
+func logged(t *testing.T) (*slog.Logger, *journal, telemetry.Bounded) {
 	t.Helper()
 	out := &journal{}
-	bounded := trail.Bound(trail.Log(slog.NewTextHandler(out, nil)))
+	bounded := telemetry.Bound(telemetry.LogHandler(slog.NewTextHandler(out, nil)))
 	return slog.New(bounded), out, bounded
 }
 
@@ -68,7 +68,7 @@ func TestRepeatedFailuresAreLoggedOnceASecondWithTheirNumber(t *testing.T) {
 		log, out, bounded := logged(t)
 		defer bounded.Close()
 		for i := range 3500 { // one each millisecond
-			log.ErrorContext(trail.Named(t.Context(), fmt.Sprint("r", i)), "request failed", "problem", "busy")
+			log.ErrorContext(telemetry.WithRequestID(t.Context(), fmt.Sprint("r", i)), "request failed", "problem", "busy")
 			time.Sleep(time.Millisecond)
 		}
 		got := out.lines("request failed")

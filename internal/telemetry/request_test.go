@@ -1,4 +1,4 @@
-package trail_test
+package telemetry_test
 
 import (
 	"bytes"
@@ -11,17 +11,17 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 func TestALineTellsWhichRequestItBelongsTo(t *testing.T) {
 	var out bytes.Buffer
-	log := slog.New(trail.Log(slog.NewTextHandler(&out, nil))).With("a", 1)
+	log := slog.New(telemetry.LogHandler(slog.NewTextHandler(&out, nil))).With("a", 1)
 	id, err := trace.TraceIDFromHex("0af7651916cd43dd8448eb211c80319c")
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := trail.Named(t.Context(), "mine")
+	named := telemetry.WithRequestID(t.Context(), "mine")
 	traced := trace.ContextWithSpanContext(named, trace.NewSpanContext(trace.SpanContextConfig{TraceID: id}))
 	log.InfoContext(t.Context(), "nobody's")
 	log.InfoContext(named, "named")
@@ -40,11 +40,11 @@ func TestAStepThatIsDoneLaterIsOneOfTheFirstAndLinkedWithTheOthers(t *testing.T)
 	places := append(make([]string, 0, 6), "", "no place")
 	for range 2 {
 		ctx, span := tracer.Start(t.Context(), "purchase")
-		places = append(places, trail.Place(ctx), trail.Place(ctx))
+		places = append(places, telemetry.Traceparent(ctx), telemetry.Traceparent(ctx))
 		span.End()
 	}
 	purchases := spans.Ended()
-	_, step := trail.Later(t.Context(), tracer, "later", places)
+	_, step := telemetry.StartLinkedSpan(t.Context(), tracer, "later", places)
 	step.End()
 	later := spans.Ended()[2]
 	if later.Parent().SpanID() != purchases[0].SpanContext().SpanID() {
@@ -53,14 +53,14 @@ func TestAStepThatIsDoneLaterIsOneOfTheFirstAndLinkedWithTheOthers(t *testing.T)
 	if links := later.Links(); len(links) != 1 || links[0].SpanContext.SpanID() != purchases[1].SpanContext().SpanID() {
 		t.Errorf("it is linked with %v, want the second", links)
 	}
-	if place := trail.Place(t.Context()); place != "" {
+	if place := telemetry.Traceparent(t.Context()); place != "" {
 		t.Errorf("what is not traced is at %q", place)
 	}
 	for _, nobody := range []struct {
 		tracer trace.Tracer
 		places []string
 	}{{nil, places}, {tracer, places[:2]}} {
-		if _, step := trail.Later(t.Context(), nobody.tracer, "later", nobody.places); step.IsRecording() {
+		if _, step := telemetry.StartLinkedSpan(t.Context(), nobody.tracer, "later", nobody.places); step.IsRecording() {
 			t.Errorf("there is a step for %v", nobody)
 		}
 	}
@@ -68,9 +68,9 @@ func TestAStepThatIsDoneLaterIsOneOfTheFirstAndLinkedWithTheOthers(t *testing.T)
 
 func TestAStepOfWhatIsNotTracedCostsNothing(t *testing.T) {
 	ctx := t.Context()
-	_, together := trail.Together(ctx, "steps", []trace.Span{trace.SpanFromContext(ctx)})
+	_, together := telemetry.StartBatchSpan(ctx, "steps", []trace.Span{trace.SpanFromContext(ctx)})
 	if allocs := testing.AllocsPerRun(100, func() {
-		within, step := trail.Step(ctx, "step")
+		within, step := telemetry.StartSpan(ctx, "step")
 		if within != ctx || step.IsRecording() {
 			t.Error("it is traced")
 		}

@@ -18,11 +18,11 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/metrics"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
 
 // scrape is what Prometheus would read.

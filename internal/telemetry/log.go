@@ -1,4 +1,4 @@
-package trail
+package telemetry
 
 import (
 	"context"
@@ -15,12 +15,12 @@ const (
 
 // Log has each line that belongs to a request tell its name, and its trace where it
 // has one.
-func Log(inner slog.Handler) slog.Handler { return told{inner} }
+func LogHandler(inner slog.Handler) slog.Handler { return told{inner} }
 
 type told struct{ slog.Handler }
 
 func (t told) Handle(ctx context.Context, r slog.Record) error {
-	if name := Name(ctx); name != "" {
+	if name := RequestID(ctx); name != "" {
 		r.AddAttrs(slog.String(RequestKey, name))
 	}
 	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {

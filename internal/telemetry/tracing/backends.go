@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/stockd/stockd/internal/trail"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // OpenDB makes a pool whose statements are steps of what asks for them. A step tells
@@ -72,7 +72,7 @@ func (redisSteps) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (redisSteps) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
-		ctx, step := trail.Step(ctx, "redis")
+		ctx, step := telemetry.StartSpan(ctx, "redis")
 		err := next(ctx, command)
 		if step.IsRecording() {
 			step.SetName("redis " + command.Name())
@@ -84,7 +84,7 @@ func (redisSteps) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (redisSteps) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
-		ctx, step := trail.Step(ctx, "redis pipeline")
+		ctx, step := telemetry.StartSpan(ctx, "redis pipeline")
 		err := next(ctx, commands)
 		if step.IsRecording() {
 			endRedis(step, err)

@@ -1,8 +1,7 @@
-// Package trail follows a request through the layers: by its name, for the log, and
-// by its steps, for a trace. What is not traced costs a look into the context. A
-// trace is begun in handler and sent by whom cmd puts there; the layers in between
-// know only that there may be one.
-package trail
+// Package telemetry carries the identity of a request through the layers: its request id for
+// the log and its span for a trace. Without a recording span the functions return a no-op
+// span and allocate nothing.
+package telemetry
 
 import (
 	"context"
@@ -14,13 +13,13 @@ import (
 
 type nameKey struct{}
 
-// Named returns a context that carries the name of a request.
-func Named(ctx context.Context, request string) context.Context {
+// WithRequestID returns a context that carries the name of a request.
+func WithRequestID(ctx context.Context, request string) context.Context {
 	return context.WithValue(ctx, nameKey{}, request)
 }
 
-// Name is the name of the request that a context belongs to, or empty.
-func Name(ctx context.Context) string {
+// RequestID is the id of the request that a context belongs to, or empty.
+func RequestID(ctx context.Context) string {
 	name, _ := ctx.Value(nameKey{}).(string)
 	return name
 }
@@ -30,7 +29,7 @@ const scope = "github.com/stockd/stockd"
 
 // Step begins a step of what a context is a part of. End it. A step must not carry
 // anything that a buyer has sent, nor what a database has answered.
-func Step(ctx context.Context, name string) (context.Context, trace.Span) {
+func StartSpan(ctx context.Context, name string) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
 		return ctx, noop.Span{}
@@ -40,7 +39,7 @@ func Step(ctx context.Context, name string) (context.Context, trace.Span) {
 
 // Together begins a step that is done for many at once. It is a part of the first of
 // them that is traced, and linked with the others.
-func Together(ctx context.Context, name string, many []trace.Span) (context.Context, trace.Span) {
+func StartBatchSpan(ctx context.Context, name string, many []trace.Span) (context.Context, trace.Span) {
 	var first trace.Span
 	var links []trace.Link
 	for _, one := range many {
@@ -60,7 +59,7 @@ func Together(ctx context.Context, name string, many []trace.Span) (context.Cont
 
 // Place is where a context stands in its trace, for a step that is done later and
 // elsewhere, or empty where it is not traced. It is a traceparent as W3C has it.
-func Place(ctx context.Context) string {
+func Traceparent(ctx context.Context) string {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ""
 	}
@@ -74,7 +73,7 @@ const traceparent = "traceparent"
 // Later begins a step that is done for many at once, of whom only the places in their
 // traces are known. It is a part of the first that is traced, and linked with the
 // others. Without a tracer there is no step. End it.
-func Later(ctx context.Context, tracer trace.Tracer, name string, places []string) (context.Context, trace.Span) {
+func StartLinkedSpan(ctx context.Context, tracer trace.Tracer, name string, places []string) (context.Context, trace.Span) {
 	if tracer == nil {
 		return ctx, noop.Span{}
 	}
