@@ -6,15 +6,15 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/config"
-	"github.com/stockd/stockd/internal/lab/inside"
+	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lock"
 )
 
 // openLab lets experiments into this replica. Nobody shall be able to say that it
 // was not seen.
-func openLab(ctx context.Context, c config.Config, log *slog.Logger) (*inside.Lab, error) {
+func openLab(ctx context.Context, c config.Config, log *slog.Logger) (*failpoint.Registry, error) {
 	log.WarnContext(ctx, "lab.enabled is set: the owner can hold, pause and kill this replica in the middle of a sale", "history", c.Lab.History)
-	return inside.Open(inside.Options{Replica: c.Replica, History: c.Lab.History, Log: log})
+	return failpoint.Open(failpoint.Options{Replica: c.Replica, History: c.Lab.History, Log: log})
 }
 
 // bend makes the locks as an experiment wants them.

@@ -12,7 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/history"
-	"github.com/stockd/stockd/internal/lab/inside"
+	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
@@ -144,7 +144,7 @@ func (v victim) overlap(t *testing.T) bool {
 const longHold = insideTTL * 3 / 2
 
 func heldUntilLost(t *testing.T, v victim) {
-	held := v.fault(t, handler.Fault{Do: handler.Hold, For: time.Minute}, "", inside.Held)
+	held := v.fault(t, handler.Fault{Do: handler.Hold, For: time.Minute}, "", failpoint.Held)
 	if list, err := v.cluster.ClientOf(0).Faults(t.Context()); err != nil || list[len(list)-1].Reached != 1 {
 		t.Errorf("the owner is told %+v (%v)", list, err)
 	}
@@ -160,7 +160,7 @@ func heldUntilLost(t *testing.T, v victim) {
 }
 
 func heldAndDeaf(t *testing.T, v victim) {
-	held := v.fault(t, handler.Fault{Do: handler.Hold, For: longHold, Deaf: true}, "", inside.Held)
+	held := v.fault(t, handler.Fault{Do: handler.Hold, For: longHold, Deaf: true}, "", failpoint.Held)
 	if got := <-v.buy(t, 1, ""); got.status != http.StatusOK {
 		t.Errorf("the next holder is answered with %+v", got)
 	}
@@ -176,7 +176,7 @@ func heldAndDeaf(t *testing.T, v victim) {
 }
 
 func heldDeafAndFenced(t *testing.T, v victim) {
-	held := v.fault(t, handler.Fault{Do: handler.Hold, For: longHold, Deaf: true}, "&fence=true", inside.Held)
+	held := v.fault(t, handler.Fault{Do: handler.Hold, For: longHold, Deaf: true}, "&fence=true", failpoint.Held)
 	if got := <-v.buy(t, 1, "&fence=true"); got.status != http.StatusOK {
 		t.Errorf("the next holder is answered with %+v", got)
 	}
@@ -189,17 +189,17 @@ func heldDeafAndFenced(t *testing.T, v victim) {
 }
 
 func letGo(t *testing.T, v victim) {
-	held := v.fault(t, handler.Fault{Do: handler.Hold, For: time.Minute}, "", inside.Held)
+	held := v.fault(t, handler.Fault{Do: handler.Hold, For: time.Minute}, "", failpoint.Held)
 	if err := v.cluster.ClientOf(0).ClearFaults(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-held; got.status != http.StatusOK || !v.marked(t, inside.WentOn) {
+	if got := <-held; got.status != http.StatusOK || !v.marked(t, failpoint.WentOn) {
 		t.Errorf("the holder that was let go is answered with %+v", got)
 	}
 }
 
 func paused(t *testing.T, v victim) {
-	held := v.fault(t, handler.Fault{Do: handler.Pause, Deaf: true}, "", inside.Paused)
+	held := v.fault(t, handler.Fault{Do: handler.Pause, Deaf: true}, "", failpoint.Paused)
 	if got := <-v.buy(t, 1, ""); got.status != http.StatusOK {
 		t.Errorf("the next holder is answered with %+v", got)
 	}
@@ -220,7 +220,7 @@ func paused(t *testing.T, v victim) {
 }
 
 func killedInside(t *testing.T, v victim) {
-	died := v.fault(t, handler.Fault{Do: handler.Crash}, "", inside.Killed)
+	died := v.fault(t, handler.Fault{Do: handler.Crash}, "", failpoint.Killed)
 	if got := <-died; got.err == nil {
 		t.Errorf("a process that was killed answers with %+v", got)
 	}

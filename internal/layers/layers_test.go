@@ -42,7 +42,7 @@ var allowed = []struct {
 	{"deploy", nil},
 	// What the lab does inside of a replica. cmd puts it there; those whose
 	// interfaces it implements do not know it.
-	{"internal/lab/inside", []string{"internal/lab/history", "internal/handler", "internal/lock"}},
+	{"internal/lab/failpoint", []string{"internal/lab/history", "internal/handler", "internal/lock"}},
 	{"internal/lab/client", []string{"internal/handler", "internal/service", "internal/stock"}},
 	// Experiments set the faults that the owner's listener takes.
 	{"internal/lab/experiment/step", []string{"internal/pause", "internal/lab/", "internal/handler", "internal/service", "internal/lock", "internal/repo", "internal/stock"}},

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lab/inside"
+	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
@@ -25,7 +25,7 @@ type Contender struct {
 	TTL, Retry time.Duration
 
 	clients *lock.Clients
-	record  *inside.Lab
+	record  *failpoint.Registry
 	lockers map[string]lock.Locker
 	closers []func() error
 }
@@ -41,7 +41,7 @@ const (
 // Contend makes a contender with connections to what a lock needs. It ends with
 // the scene.
 func (s *Scene) Contend(name string, needs ...Need) (*Contender, error) {
-	record, err := inside.Open(inside.Options{Replica: name, History: s.file, Log: slog.New(slog.DiscardHandler)})
+	record, err := failpoint.Open(failpoint.Options{Replica: name, History: s.file, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/check"
 	"github.com/stockd/stockd/internal/lab/experiment"
 	"github.com/stockd/stockd/internal/lab/history"
-	"github.com/stockd/stockd/internal/lab/inside"
+	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/pause"
 )
 
@@ -99,7 +99,7 @@ func Stopped(replica int) experiment.Step {
 		if err != nil {
 			return false, err
 		}
-		return slices.ContainsFunc(h.Marks, func(m history.Mark) bool { return m.What == inside.Paused && m.At.After(s.Start) }), nil
+		return slices.ContainsFunc(h.Marks, func(m history.Mark) bool { return m.What == failpoint.Paused && m.At.After(s.Start) }), nil
 	})
 }
 

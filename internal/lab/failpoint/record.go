@@ -1,4 +1,4 @@
-package inside
+package failpoint
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // Record is the lock of a strategy, with its leases written down.
-func (l *Lab) Record(strategy string, locker lock.Locker) lock.Locker {
+func (l *Registry) Record(strategy string, locker lock.Locker) lock.Locker {
 	if l.history == nil {
 		return locker
 	}
@@ -24,7 +24,7 @@ func (l *Lab) Record(strategy string, locker lock.Locker) lock.Locker {
 type recorded struct {
 	lock.Locker
 
-	lab      *Lab
+	lab      *Registry
 	strategy string
 }
 
@@ -54,7 +54,7 @@ func (r recorded) Acquire(ctx context.Context, name string) (lock.Lease, error) 
 
 // page is where the events of one lease are written.
 type page struct {
-	lab                *Lab
+	lab                *Registry
 	id, name, strategy string
 }
 

@@ -1,7 +1,7 @@
 // Package inside is what the lab does inside of a replica: it writes down who
 // held which lock from when to when, and makes faults between the read and the
 // write of a strategy. A replica has it only where its configuration says so.
-package inside
+package failpoint
 
 import (
 	"cmp"
@@ -28,9 +28,9 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Lab is the lab inside of a replica: the strategy.Lab of its strategies, and the
+// Registry is the lab inside of a replica: the strategy.Lab of its strategies, and the
 // handler.Lab of its owner.
-type Lab struct {
+type Registry struct {
 	replica string
 	log     *slog.Logger
 	history *history.Writer // nil: nothing is written down
@@ -43,8 +43,8 @@ type Lab struct {
 }
 
 // Open begins. It must be closed.
-func Open(o Options) (*Lab, error) {
-	l := &Lab{replica: o.Replica, log: o.Log, start: rand.Text()[:8], clear: make(chan struct{})}
+func Open(o Options) (*Registry, error) {
+	l := &Registry{replica: o.Replica, log: o.Log, start: rand.Text()[:8], clear: make(chan struct{})}
 	if o.History == "" {
 		return l, nil
 	}
@@ -56,7 +56,7 @@ func Open(o Options) (*Lab, error) {
 }
 
 // Close ends the record, and lets go what is held.
-func (l *Lab) Close() error {
+func (l *Registry) Close() error {
 	l.ClearFaults()
 	if l.history == nil {
 		return nil
@@ -65,7 +65,7 @@ func (l *Lab) Close() error {
 }
 
 // SetFault adds a fault.
-func (l *Lab) SetFault(f handler.Fault) {
+func (l *Registry) SetFault(f handler.Fault) {
 	f.Times, f.Reached = cmp.Or(f.Times, 1), 0
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +73,7 @@ func (l *Lab) SetFault(f handler.Fault) {
 }
 
 // Faults lists what was set.
-func (l *Lab) Faults() []handler.Fault {
+func (l *Registry) Faults() []handler.Fault {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := make([]handler.Fault, len(l.faults))
@@ -84,7 +84,7 @@ func (l *Lab) Faults() []handler.Fault {
 }
 
 // ClearFaults forgets what was set, and lets go what is held.
-func (l *Lab) ClearFaults() {
+func (l *Registry) ClearFaults() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.faults = nil
@@ -93,7 +93,7 @@ func (l *Lab) ClearFaults() {
 }
 
 // reach finds the fault that a purchase has come to, and counts that.
-func (l *Lab) reach(strategy string, goodsID int64) (fault handler.Fault, cleared <-chan struct{}, found bool) {
+func (l *Registry) reach(strategy string, goodsID int64) (fault handler.Fault, cleared <-chan struct{}, found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := slices.IndexFunc(l.faults, func(f *handler.Fault) bool {
@@ -116,7 +116,7 @@ const (
 
 // Between does the fault that is set for this purchase, if there is one. That it
 // was reached is told before it is done: afterwards there may be nobody to tell.
-func (l *Lab) Between(ctx context.Context, strategy string, goodsID int64) context.Context {
+func (l *Registry) Between(ctx context.Context, strategy string, goodsID int64) context.Context {
 	fault, cleared, found := l.reach(strategy, goodsID)
 	if !found {
 		return ctx
@@ -149,11 +149,11 @@ func hold(ctx context.Context, d time.Duration, cleared <-chan struct{}) {
 	}
 }
 
-func (l *Lab) mark(what string) {
+func (l *Registry) mark(what string) {
 	l.write(history.Line{Mark: &history.Mark{At: time.Now(), Who: l.replica, What: what}})
 }
 
-func (l *Lab) write(line history.Line) {
+func (l *Registry) write(line history.Line) {
 	if l.history == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package inside_test
+package failpoint_test
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/history"
-	"github.com/stockd/stockd/internal/lab/inside"
+	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lock"
 )
 
-func open(t *testing.T) (l *inside.Lab, path string) {
+func open(t *testing.T) (l *failpoint.Registry, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "history.jsonl")
-	l, err := inside.Open(inside.Options{Replica: "replica-1", History: path, Log: slog.New(slog.DiscardHandler)})
+	l, err := failpoint.Open(failpoint.Options{Replica: "replica-1", History: path, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestAFaultMeetsThoseItIsMeantForAndNobodyElse(t *testing.T) {
 			t.Errorf("after %+v it was reached %d times", purchase, got)
 		}
 	}
-	if marks := read(t, path).Marks; len(marks) != 4 || marks[0].What != inside.Held || marks[1].What != inside.WentOn || marks[0].Who != "replica-1" {
+	if marks := read(t, path).Marks; len(marks) != 4 || marks[0].What != failpoint.Held || marks[1].What != failpoint.WentOn || marks[0].Who != "replica-1" {
 		t.Errorf("marks are %+v", marks)
 	}
 }
