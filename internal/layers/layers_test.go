@@ -22,7 +22,7 @@ var allowed = []struct {
 	{"internal/lock/locktest", []string{"internal/lock", "internal/lab/fault", "internal/lab/labtest", "internal/lab/servers", "internal/lab/ports", "internal/repo", "internal/stock"}},
 	{"internal/lock", []string{"internal/stock"}},
 	{"internal/repo", []string{"internal/pause", "internal/stock", "migrations"}},
-	{"internal/service/strategy/strategytest", []string{"internal/service/hot", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},
+	{"pkg/strategytest", []string{"internal/service/hot", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/service/rescue", nil},
 	{"internal/service/hot", []string{"internal/pause", "internal/telemetry", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
 	{"internal/service/strategy", []string{"internal/pause", "internal/telemetry", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},

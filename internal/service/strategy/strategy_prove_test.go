@@ -10,7 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/strategy/strategytest"
+	"github.com/stockd/stockd/pkg/strategytest"
 )
 
 // The suite again on backends of several servers: what sells from Redis, and a lock

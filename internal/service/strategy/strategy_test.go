@@ -8,7 +8,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/strategy/strategytest"
+	"github.com/stockd/stockd/pkg/strategytest"
 )
 
 var lab *labtest.Lab
