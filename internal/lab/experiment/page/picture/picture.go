@@ -89,7 +89,7 @@ func (p *Picture) behind(draw func()) {
 // pixels down from y.
 func (p *Picture) path(class string, y, h float64, d string) {
 	if d != "" {
-		p.shapes = append(p.shapes, shape{Kind: "path", Class: class, Y: y, H: h, Text: d})
+		p.shapes = append(p.shapes, shape{Kind: "path", Class: class, Y: y, W: 100, H: h, Text: d})
 	}
 }
 
