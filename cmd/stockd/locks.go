@@ -36,11 +36,11 @@ func lockDeps(c config.Config, heard observation) (lock.Deps, error) {
 }
 
 // hotOptions is how redis-stock sells.
-func hotOptions(c config.Config, log *slog.Logger, heard hot.Observer, tracer trace.Tracer) hot.Options {
+func hotOptions(c config.Config, log *slog.Logger, tracer trace.Tracer) hot.Options {
 	r := c.RedisStock
 	return hot.Options{
 		Prefix: r.Prefix, Partitions: r.Partitions, Batch: r.Batch, Linger: r.Linger, ClaimAfter: r.ClaimAfter,
-		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, Observer: heard, Tracer: tracer,
+		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, Tracer: tracer,
 		Log: log,
 	}
 }

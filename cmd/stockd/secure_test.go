@@ -271,7 +271,7 @@ func (p innards) buy(t *testing.T, name string, goods int64) (stock.Outcome, err
 	if err := p.store.CreateGoods(t.Context(), goods, 10, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.catalogue.Service(name)
+	s, err := p.catalogue.In(service.Mode{Strategy: name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func (p innards) sellsAgain(t *testing.T, name string, goods int64) {
 	if err := p.store.CreateGoods(t.Context(), goods, 10, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.catalogue.Service(name)
+	s, err := p.catalogue.In(service.Mode{Strategy: name})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,17 +16,17 @@ var errChoiceRefused = errors.New("requests may not choose")
 
 // seller serves a purchase.
 type seller struct {
-	*service.Service
+	*service.Seller
 
 	own bool // in the mode that purchases have that ask for none
 }
 
 // asked is the service where the purchase asked for it, else nil.
-func (s seller) asked() *service.Service {
+func (s seller) asked() *service.Seller {
 	if s.own {
 		return nil
 	}
-	return s.Service
+	return s.Seller
 }
 
 // seller finds what serves a purchase of so many units: as it asks, as its item has it,

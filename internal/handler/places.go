@@ -35,7 +35,7 @@ type itemPlaces struct {
 // askedMode is a mode that purchases of an item ask for.
 type askedMode struct {
 	goodsID int64
-	mode    *service.Service
+	mode    *service.Seller
 }
 
 // What is full where a purchase finds no place.
@@ -57,14 +57,14 @@ func newPlaces(most int) *places {
 type place struct {
 	of      *places
 	goodsID int64
-	asked   *service.Service // nil: the purchase is served as its item has it
+	asked   *service.Seller // nil: the purchase is served as its item has it
 }
 
 // take takes a place for a purchase of an item; asked is nil unless the purchase asks for
 // another mode than the item has. No purchase waits for a place: where none is free for
 // it, full says for whom there is none. A queue is there already, and another one would
 // only make it longer.
-func (p *places) take(goodsID int64, asked *service.Service) (taken place, full string) {
+func (p *places) take(goodsID int64, asked *service.Seller) (taken place, full string) {
 	if p == nil {
 		return place{}, ""
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // flood takes places until there is none.
-func flood(p *places, goodsID int64, asked *service.Service) (list []place, full string) {
+func flood(p *places, goodsID int64, asked *service.Seller) (list []place, full string) {
 	for {
 		taken, full := p.take(goodsID, asked)
 		if full != "" {
@@ -58,16 +58,16 @@ func TestNoItemTakesAllPlaces(t *testing.T) {
 
 func TestPurchasesThatAskForAnotherStrategyLeavePlacesToTheItemsOwn(t *testing.T) {
 	p := newPlaces(1200)
-	slow, full := flood(p, 1, new(service.Service))
+	slow, full := flood(p, 1, new(service.Seller))
 	if len(slow) != 300 || full != fullStrategy {
 		t.Fatalf("a strategy that requests ask for has %d places of 1200 and the %s is full, want 300", len(slow), full)
 	}
-	another, _ := flood(p, 1, new(service.Service))
+	another, _ := flood(p, 1, new(service.Seller))
 	if len(another) == 0 {
 		t.Error("another strategy of the item has no place")
 	}
 	for range 100 { // modes that do not exist in such numbers
-		list, _ := flood(p, 1, new(service.Service))
+		list, _ := flood(p, 1, new(service.Seller))
 		another = append(another, list...)
 	}
 	if all := len(slow) + len(another); all > 400 {
@@ -77,7 +77,7 @@ func TestPurchasesThatAskForAnotherStrategyLeavePlacesToTheItemsOwn(t *testing.T
 	if len(own) != 200 || full != fullItem {
 		t.Errorf("the item's own strategy has %d places beside them and the %s is full, want 200", len(own), full)
 	}
-	if other, _ := flood(p, 2, new(service.Service)); len(other) != 150 {
+	if other, _ := flood(p, 2, new(service.Seller)); len(other) != 150 {
 		t.Errorf("another item has %d places by a strategy that is asked for, want 150", len(other))
 	}
 	freeAll(own)
@@ -90,7 +90,7 @@ func TestPurchasesThatAskForAnotherStrategyLeavePlacesToTheItemsOwn(t *testing.T
 
 func TestTheLastPlaceIsTaken(t *testing.T) {
 	p := newPlaces(1)
-	taken, full := p.take(1, new(service.Service))
+	taken, full := p.take(1, new(service.Seller))
 	if full != "" {
 		t.Fatalf("the only place is not given: the %s is full", full)
 	}
@@ -109,7 +109,7 @@ func TestTheLastPlaceIsTaken(t *testing.T) {
 // Nothing is left of any number of items, and the bound holds.
 func TestPlacesAreBoundedAndForgotten(t *testing.T) {
 	const most = 50
-	p, modes := newPlaces(most), []*service.Service{nil, {}, {}}
+	p, modes := newPlaces(most), []*service.Seller{nil, {}, {}}
 	var taken atomic.Int64
 	var crowd sync.WaitGroup
 	for range 8 {
@@ -141,7 +141,7 @@ func TestPlacesAreBoundedAndForgotten(t *testing.T) {
 // BenchmarkPlaces compares a place with a slot of a channel, which bounds the whole alone.
 func BenchmarkPlaces(b *testing.B) {
 	b.Run("places of an item", func(b *testing.B) { benchmarkPlaces(b, nil) })
-	b.Run("places of a strategy", func(b *testing.B) { benchmarkPlaces(b, new(service.Service)) })
+	b.Run("places of a strategy", func(b *testing.B) { benchmarkPlaces(b, new(service.Seller)) })
 	b.Run("a channel", func(b *testing.B) {
 		slots := make(chan struct{}, 8192)
 		b.RunParallel(func(pb *testing.PB) {
@@ -153,7 +153,7 @@ func BenchmarkPlaces(b *testing.B) {
 	})
 }
 
-func benchmarkPlaces(b *testing.B, asked *service.Service) {
+func benchmarkPlaces(b *testing.B, asked *service.Seller) {
 	b.Helper()
 	b.ReportAllocs()
 	p := newPlaces(8192)

@@ -119,7 +119,7 @@ const middleWithin = 50 * time.Millisecond
 func noticesWhatChangesBesideASale(t *testing.T, s *subject) {
 	seen := new(middle)
 	deps := s.deps(t, s.store)
-	deps.Lab = seen
+	deps.Failpoints = seen
 	bare := s.entry.New(deps)
 	closeAfter(t, bare)
 	replicas := []strategy.Strategy{s.group(t, bare)}

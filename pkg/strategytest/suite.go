@@ -197,7 +197,7 @@ func (s *subject) grouped(t *testing.T) *subject {
 	grouped.replicas = nil
 	grouped.group = func(t *testing.T, bare strategy.Strategy) strategy.Strategy {
 		t.Helper()
-		g := strategy.NewGrouped(bare, s.store, strategy.Group{Batch: 5, Units: stock.MaxQuantity, Queue: 1000, Timeout: 2 * lockWait})
+		g := strategy.NewBatcher(bare.Deduct, s.store, strategy.Group{Batch: 5, Units: stock.MaxQuantity, Queue: 1000, Timeout: 2 * lockWait})
 		closeAfter(t, g)
 		return g
 	}

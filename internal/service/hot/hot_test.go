@@ -178,7 +178,7 @@ func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
 
 // A request id on the stream stands for another order in the ledger by now: it can
 // never be written, and its units are sold to somebody else.
-func TestAnOrderThatCannotBeWrittenIsPutAside(t *testing.T) {
+func TestAnOrderThatCannotBeWrittenIsDeadLettered(t *testing.T) {
 	s := open(t, lab.Redis(t), 5)
 	a := s.replica(t, "a", idle)
 	reported := orders(sell(t, a, buy(1)))

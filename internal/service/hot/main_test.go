@@ -125,7 +125,7 @@ func settle(t *testing.T, r *hot.Stock) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for {
-		promised, err := r.Promised(ctx, goods)
+		promised, err := r.Pending(ctx, goods)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func (s *shop) assertExact(t *testing.T, r *hot.Stock, reported []stock.Order) {
 		t.Errorf("%d buyers were told, the audit is %+v", len(reported), a)
 	}
 	d, err := r.Drift(t.Context(), goods)
-	if err != nil || d.Drift != 0 || !d.Installed {
+	if err != nil || d.Drift != 0 || !d.Loaded {
 		t.Errorf("Redis and the ledger differ: %+v (%v)", d, err)
 	}
 }

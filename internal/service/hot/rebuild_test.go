@@ -161,7 +161,7 @@ func TestARebuildOutlastsThePurchaseThatBeganIt(t *testing.T) {
 	held.Pass()
 	await(t, "the counter", func() bool {
 		d, err := a.Drift(t.Context(), goods)
-		return err == nil && d.Installed && d.Epoch == 1
+		return err == nil && d.Loaded && d.Epoch == 1
 	})
 }
 
@@ -377,7 +377,7 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 	}
 	for id := range int64(2) {
 		d, err := a.Drift(t.Context(), id+2)
-		if err != nil || !d.Installed || d.Redis != 9 {
+		if err != nil || !d.Loaded || d.Redis != 9 {
 			t.Errorf("after the repair the drift is %+v (%v)", d, err)
 		}
 	}

@@ -315,7 +315,7 @@ func TestAnItemThatIsRecalledNeedsNoRedis(t *testing.T) {
 		t.Errorf("%+v is recalled", got)
 	}
 	s.addToRow(t, 1)
-	promised, promisedErr := a.Promised(t.Context(), goods)
+	promised, promisedErr := a.Pending(t.Context(), goods)
 	d, driftErr := a.Drift(t.Context(), goods)
 	err := errors.Join(promisedErr, driftErr, a.Restocked(t.Context(), goods, 1), a.LimitChanged(t.Context(), goods), a.Reconcile(t.Context()))
 	if err != nil || promised != 0 || !d.Closed {

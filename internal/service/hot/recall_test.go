@@ -103,7 +103,7 @@ func TestRecallLeavesPendingOrdersTheirUnits(t *testing.T) {
 		t.Errorf("%+v is recalled, want 94 units and 5 pending", got)
 	}
 	s.assertReach(t, 94, 5, true)
-	if d, err := a.Drift(t.Context(), goods); err != nil || !d.Closed || d.Promised != 5 || d.Drift != 0 {
+	if d, err := a.Drift(t.Context(), goods); err != nil || !d.Closed || d.Pending != 5 || d.Drift != 0 {
 		t.Errorf("the drift is %+v (%v)", d, err)
 	}
 	b := s.replica(t, "b")

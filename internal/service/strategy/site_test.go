@@ -34,7 +34,7 @@ func (l *looksOn) Between(ctx context.Context, name string, goods int64) context
 func TestEveryStrategyHasAPlaceForFaults(t *testing.T) {
 	eachWithoutServer(t, func(entry strategy.Entry, d strategy.Deps, goods int64) {
 		seen := new(looksOn)
-		d.Lab = seen
+		d.Failpoints = seen
 		s := entry.New(d)
 		closeAfter(t, s)
 		buys := []strategy.Strategy{s}
