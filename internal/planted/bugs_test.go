@@ -197,8 +197,8 @@ func defects() []defect {
 		},
 		{
 			name: "one item takes all places",
-			file: "internal/handler/places.go", old: "case left <= 0:", new: "case left <= -p.most:",
-			pkg: "./internal/handler", test: "TestNoItemTakesAllPlaces",
+			file: "internal/handler/slots.go", old: "case left <= 0:", new: "case left <= -p.most:",
+			pkg: "./internal/handler", test: "TestNoItemTakesAllSlots",
 		},
 		{
 			name: "one item uses all connections",

@@ -14,7 +14,7 @@ import (
 func TestNothingAnswersInTheShapeOfASale(t *testing.T) {
 	a := serveSQLite(t)
 	sale := a.buy(t, "goods_id=1")
-	nothing, err := handler.Nothing(handler.Options{Replica: "replica-1", MaxBody: 4096, Log: slog.New(slog.DiscardHandler)})
+	nothing, err := handler.Baseline(handler.Options{Replica: "replica-1", MaxBody: 4096, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

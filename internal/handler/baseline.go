@@ -10,10 +10,9 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Nothing returns routes that answer every purchase with the same sale, and
-// nothing behind them: what remains of a replica is its HTTP, which no strategy
-// can be faster than.
-func Nothing(o Options) (http.Handler, error) {
+// Baseline returns routes that answer every purchase with the same sale and have no service
+// behind them. They measure HTTP alone, the upper bound of every strategy.
+func Baseline(o Options) (http.Handler, error) {
 	o.Reveal = true
 	answer, err := json.Marshal(sold{
 		OrderID: "1234567", GoodsID: 1234, Quantity: 1, Remaining: new(int64(499_999_999_999)), Strategy: "sql-conditional", Replica: o.Replica,
@@ -23,9 +22,9 @@ func Nothing(o Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine := engine(o, public)
-	engine.POST("/deduct", func(c *gin.Context) { c.Data(http.StatusOK, gin.MIMEJSON+"; charset=utf-8", answer) })
-	engine.GET("/healthz", healthz)
-	engine.GET("/readyz", healthz)
-	return engine, nil
+	e := newEngine(o, public)
+	e.POST("/deduct", func(c *gin.Context) { c.Data(http.StatusOK, gin.MIMEJSON+"; charset=utf-8", answer) })
+	e.GET("/healthz", healthz)
+	e.GET("/readyz", healthz)
+	return e, nil
 }
