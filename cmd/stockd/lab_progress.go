@@ -5,11 +5,11 @@ import (
 	"io"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/experiment"
+	"github.com/stockd/stockd/internal/lab/scenario"
 )
 
 // newLabProgress is a bar on a terminal, and plain lines elsewhere.
-func newLabProgress(w io.Writer) experiment.Progress {
+func newLabProgress(w io.Writer) scenario.Progress {
 	if isTerminal(w) {
 		b := newBar(w)
 		b.writer.SetMessageLength(48) // or the bar would move with each part
@@ -22,14 +22,14 @@ func newLabProgress(w io.Writer) experiment.Progress {
 type labLines struct{ *lines }
 
 // Try says nothing but what is not made for the first time.
-func (l *labLines) Try(e experiment.Experiment, p experiment.Part, try int) {
+func (l *labLines) Try(e scenario.Experiment, p scenario.Part, try int) {
 	if try > 1 && p.Rounds < 2 {
 		l.linef("%s, %s: try %d", e.Name, p.Name, try)
 	}
 }
 
 // Done writes what an experiment came to.
-func (l *labLines) Done(r experiment.Result) {
+func (l *labLines) Done(r scenario.Result) {
 	l.done++
 	l.linef("%d/%d %s: %s", l.done, l.runs, r.Name, r.Verdict)
 }
@@ -38,7 +38,7 @@ func (l *labLines) Done(r experiment.Result) {
 type labBar struct{ *bar }
 
 // Try shows what is being made beside the bar.
-func (b labBar) Try(e experiment.Experiment, p experiment.Part, try int) {
+func (b labBar) Try(e scenario.Experiment, p scenario.Part, try int) {
 	words := e.Name + ", " + p.Name
 	if try > 1 {
 		words += fmt.Sprintf(" (%d)", try)
@@ -47,7 +47,7 @@ func (b labBar) Try(e experiment.Experiment, p experiment.Part, try int) {
 }
 
 // Done puts what an experiment came to above the bar.
-func (b labBar) Done(r experiment.Result) {
+func (b labBar) Done(r scenario.Result) {
 	b.overall.Increment(1)
 	b.writer.Log("%2d %s: %s", r.Number, r.Name, r.Verdict)
 }

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/experiment"
-	"github.com/stockd/stockd/internal/lab/experiment/catalogue"
+	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 )
 
 func TestLabListHasEveryExperiment(t *testing.T) {
@@ -142,11 +142,11 @@ func (r labRun) isJudgedByItsHistories(t *testing.T) {
 	if status != exitFailure || !strings.Contains(out, "1 reproduced, 1 not reproduced") {
 		t.Errorf("exit status %d:\n%s", status, out)
 	}
-	var report experiment.Report
+	var report scenario.Report
 	if err := json.Unmarshal(read(t, filepath.Join(r.folder, "report.json")), &report); err != nil {
 		t.Fatal(err)
 	}
-	if got := report.Experiments[0]; got.Verdict != experiment.NotReproduced || got.Parts[0].Finding.Holds == got.Parts[1].Finding.Holds {
+	if got := report.Experiments[0]; got.Verdict != scenario.NotReproduced || got.Parts[0].Finding.Holds == got.Parts[1].Finding.Holds {
 		t.Errorf("%s: %s", got.Verdict, got.Reason)
 	}
 }

@@ -23,7 +23,7 @@ func nothingCommand() *cobra.Command {
 	return configured(cmd, func(ctx context.Context, c *config.Loaded) error {
 		gin.SetMode(gin.ReleaseMode)
 		log := logger(c.Log, cmd.ErrOrStderr())
-		answers, err := handler.Nothing(handler.Options{Replica: c.Replica, MaxBody: int64(c.HTTP.MaxBody), Log: log})
+		answers, err := handler.Baseline(handler.Options{Replica: c.Replica, MaxBody: int64(c.HTTP.MaxBody), Log: log})
 		if err != nil {
 			return err
 		}

@@ -93,7 +93,7 @@ func serveWith(ctx context.Context, c config.Config, heard observation, open *cl
 			_ = lab.Close() // every line of it is written already
 			return nil
 		})
-		deps.Lab, options.Lab = lab, lab
+		deps.Failpoints, options.Lab = lab, lab
 	}
 	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
 	open.add("strategies", catalogue.Close)

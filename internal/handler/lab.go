@@ -2,6 +2,7 @@ package handler
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -87,19 +88,19 @@ const (
 type faults struct{ options Options }
 
 // set serves POST /lab/faults.
-func (h faults) set(c *gin.Context) {
+func (h faults) set(c *gin.Context) (any, error) {
 	f, err := readAdminForm(c, "do", "goods_id", "strategy", "for", "deaf", "times")
 	if err != nil {
-		answer(c, err)
-		return
+		return nil, err
 	}
 	fault := Fault{
-		Do:       f.oneOf("do", Hold, Pause, Crash),
+		Do:       f.oneOf("do", "one of hold, pause, crash", Hold, Pause, Crash),
 		GoodsID:  f.wholeOr("goods_id", 0, 0, math.MaxInt64),
 		Strategy: h.strategy(f),
 		Deaf:     f.flag("deaf"),
 		Times:    f.wholeOr("times", 1, 1, mostTimes),
 	}
+	f.require("do", "one of hold, pause, crash")
 	if fault.Do == Hold {
 		fault.For = f.duration("for", time.Millisecond, longestHold)
 	} else {
@@ -109,11 +110,10 @@ func (h faults) set(c *gin.Context) {
 		f.without("deaf", "do is "+fault.Do)
 	}
 	if err := f.err(); err != nil {
-		answer(c, err)
-		return
+		return nil, err
 	}
 	h.options.Lab.SetFault(fault)
-	respond(c, h.options.Log, http.StatusCreated, fault, nil)
+	return fault, nil
 }
 
 // strategy reads a name of the catalogue, or nothing.
@@ -137,4 +137,14 @@ func (h faults) list(c *gin.Context) {
 func (h faults) clear(c *gin.Context) {
 	h.options.Lab.ClearFaults()
 	c.Status(http.StatusNoContent)
+}
+
+// duration reads a text such as 2s.
+func (f *form) duration(name string, least, most time.Duration) time.Duration {
+	allowed := fmt.Sprintf("a duration from %s to %s", least, most)
+	f.require(name, allowed)
+	return read(f, name, allowed+" such as 2s or 250ms", jsonText, func(text string) (time.Duration, bool) {
+		d, err := time.ParseDuration(text)
+		return d, err == nil && d >= least && d <= most
+	})
 }

@@ -45,7 +45,7 @@ var allowed = []struct {
 	{"internal/lab/failpoint", []string{"internal/lab/history", "internal/handler", "internal/lock"}},
 	{"internal/lab/client", []string{"internal/handler", "internal/service", "internal/stock"}},
 	// Experiments set the faults that the owner's listener takes.
-	{"internal/lab/experiment/step", []string{"internal/pause", "internal/lab/", "internal/handler", "internal/service", "internal/lock", "internal/repo", "internal/stock"}},
+	{"internal/lab/scenario/step", []string{"internal/pause", "internal/lab/", "internal/handler", "internal/service", "internal/lock", "internal/repo", "internal/stock"}},
 	// Its honest buyers use the client that buyers have.
 	{"internal/lab/hostile", []string{"internal/pause", "internal/lab/", "internal/repo", "internal/stock", "nginx", "pkg/client"}},
 	// The lab drives replicas as a client does. Of the service it knows what the

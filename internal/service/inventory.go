@@ -7,16 +7,16 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/background"
+	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // Inventory manages the items: what the admin of a shop does, and not a buyer.
 type Inventory struct {
-	store      *repo.Store
-	catalogue  *Catalogue
-	jobs       *background.Jobs
+	store     *repo.Store
+	catalogue *Catalogue
+	jobs      *background.Jobs
 }
 
 // NewInventory looks after the items of a store. The strategies of the catalogue are

@@ -34,10 +34,10 @@ type RecalledAllocation struct {
 // recaller moves the units of items from the allocations of strategies back into their
 // rows. All callers on this replica that want the same share one recall.
 type recaller struct {
-	store    *repo.Store
-	offers   map[string]*offer // by the name of the strategy
-	flights  singleflight.Group
-	log      *slog.Logger
+	store   *repo.Store
+	offers  map[string]*offer // by the name of the strategy
+	flights singleflight.Group
+	log     *slog.Logger
 }
 
 // recallWithin bounds a recall, which goes on when its callers have left.

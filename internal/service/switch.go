@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/background"
+	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
 

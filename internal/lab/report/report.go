@@ -12,6 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -153,14 +154,15 @@ func (r *Report) shorter() string {
 		first.Name(), last.Name(), comma(units))
 }
 
-func paint(color bool, v Verdict, words string) string {
+// paint colours words by the verdict of a run or of an experiment.
+func paint[V ~string](color bool, verdict V, words string) string {
 	if !color {
 		return words
 	}
-	switch v {
-	case AsClaimed:
+	switch string(verdict) {
+	case string(AsClaimed), string(scenario.Reproduced):
 		return text.FgGreen.Sprint(words)
-	case NotAsClaimed:
+	case string(NotAsClaimed), string(scenario.NotReproduced):
 		return text.FgRed.Sprint(words)
 	default:
 		return text.FgYellow.Sprint(words)

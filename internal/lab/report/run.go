@@ -1,5 +1,5 @@
-// Package report is what a run of the lab came to: the figures, the verdict
-// over them, and both for people and as JSON.
+// Package report presents the results of the lab: figures and verdicts as
+// tables, JSON, a page with pictures, and the pages of docs/lab.
 package report
 
 import (

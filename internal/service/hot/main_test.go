@@ -43,7 +43,7 @@ func open(t *testing.T, server *servers.Redis, units int64) *shop {
 		Prefix: "test-" + rand.Text(), Partitions: 2, ClaimAfter: 300 * time.Millisecond, Reconcile: time.Hour,
 		Linger: time.Millisecond,
 	}
-	s.store = labtest.Open(t, s.database, "test").As(hot.Place)
+	s.store = labtest.Open(t, s.database, "test").As(hot.Allocation)
 	if err := s.store.CreateGoods(t.Context(), goods, units, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
@@ -56,11 +56,12 @@ func open(t *testing.T, server *servers.Redis, units int64) *shop {
 func (s *shop) replica(t *testing.T, name string, change ...func(*hot.Options, *lock.RedisOptions)) *hot.Stock {
 	t.Helper()
 	options, server := s.options, labtest.RedisOptions(s.redis)
+	options.Observer = noEvents{}
 	options.Replica, server.Addresses, server.Cluster = name, []string{s.address}, s.cluster
 	for _, c := range change {
 		c(&options, &server)
 	}
-	store := labtest.Open(t, s.database, name).As(hot.Place)
+	store := labtest.Open(t, s.database, name).As(hot.Allocation)
 	clients := &lock.Clients{RedisOptions: server, Redis: lock.NewRedisClient(server)}
 	replica := hot.New(store, clients, options)
 	t.Cleanup(func() {
@@ -71,6 +72,14 @@ func (s *shop) replica(t *testing.T, name string, change ...func(*hot.Options, *
 	})
 	return replica
 }
+
+// noEvents drops all events.
+type noEvents struct{}
+
+func (noEvents) Written(int)    {}
+func (noEvents) DeadLettered()  {}
+func (noEvents) Compared(int64) {}
+func (noEvents) Repaired()      {}
 
 // idle has a consumer that writes one batch and then none for an hour.
 func idle(o *hot.Options, _ *lock.RedisOptions) { o.Linger = time.Hour }
