@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/internal/config"
-	"github.com/stockd/stockd/internal/lab/machine"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
@@ -24,7 +24,7 @@ import (
 func buildOf(c config.Config) metrics.Build {
 	build := metrics.Build{Replica: c.Replica}
 	if info, known := debug.ReadBuildInfo(); known {
-		build.Version, build.Commit, build.GoVersion = info.Main.Version, machine.Commit(info), info.GoVersion
+		build.Version, build.Commit, build.GoVersion = info.Main.Version, servers.Commit(info), info.GoVersion
 	}
 	return build
 }

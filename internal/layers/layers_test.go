@@ -19,7 +19,7 @@ var allowed = []struct {
 	{"internal/pause", nil},
 	{"internal/telemetry", nil},
 	{"internal/telemetry/tracing", []string{"internal/telemetry"}},
-	{"internal/lock/locktest", []string{"internal/lock", "internal/lab/fault", "internal/lab/labtest", "internal/lab/servers", "internal/lab/ports", "internal/repo", "internal/stock"}},
+	{"internal/lock/locktest", []string{"internal/lock", "internal/lab/labtest", "internal/lab/servers", "internal/repo", "internal/stock"}},
 	{"internal/lock", []string{"internal/stock"}},
 	{"internal/repo", []string{"internal/pause", "internal/stock", "migrations"}},
 	{"pkg/strategytest", []string{"internal/service/hot", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/handler"
-	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/failpoint"
+	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lock"
 )
 

@@ -1,5 +1,4 @@
-// Package ports finds free ports on the loopback interface.
-package ports
+package servers
 
 import (
 	"errors"
@@ -16,12 +15,12 @@ const (
 	highest = 32000
 )
 
-// Free finds a port on 127.0.0.1 that nobody listens on. Somebody else may take
+// FreePort finds a port on 127.0.0.1 that nobody listens on. Somebody else may take
 // it before it is used; whoever starts a server on it should try another then.
-func Free() (int, error) {
+func FreePort() (int, error) {
 	for range 100 {
 		port := lowest + rand.N(highest-lowest)
-		l, err := net.Listen("tcp", Address(port))
+		l, err := net.Listen("tcp", Loopback(port))
 		if err != nil {
 			continue
 		}
@@ -32,5 +31,5 @@ func Free() (int, error) {
 	return 0, errors.New("no free port on 127.0.0.1 in 100 tries")
 }
 
-// Address is the loopback address of a port.
-func Address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+// Loopback is the loopback address of a port.
+func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -1,4 +1,4 @@
-package keeper
+package servers
 
 import (
 	"bufio"
@@ -16,15 +16,15 @@ import (
 
 const defaultGrace = 10 * time.Second
 
-// far is the far end: the keeper itself.
+// far is the far end: the supervisor itself.
 type far struct {
 	mu       sync.Mutex
 	events   *json.Encoder
-	children map[int]*child
+	children map[int]*supervised
 	order    []int // in which they were started
 }
 
-type child struct {
+type supervised struct {
 	command Command
 	cmd     *exec.Cmd
 	ended   chan struct{}
@@ -39,7 +39,7 @@ func serve(requests io.Reader, events io.Writer) int {
 	// near end that is gone must not be our end.
 	// (Caught and not ignored, for what is ignored is ignored by children too.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGPIPE)
-	f := &far{events: json.NewEncoder(events), children: make(map[int]*child)}
+	f := &far{events: json.NewEncoder(events), children: make(map[int]*supervised)}
 	folder, err := os.MkdirTemp("", "stockd-lab-")
 	if err != nil {
 		f.tell(event{Error: err.Error()})
@@ -70,7 +70,7 @@ func (f *far) handle(r request) {
 	case r.Command != nil:
 		answer.Pid, answer.Error = f.start(r.Process, *r.Command)
 	case c == nil:
-		answer.Error = "no such child"
+		answer.Error = "no such supervised"
 	case r.Stop:
 		go f.stop(c)
 	default:
@@ -81,13 +81,13 @@ func (f *far) handle(r request) {
 	f.tell(answer)
 }
 
-// start starts a child, or tells why it did not.
+// start starts a supervised, or tells why it did not.
 func (f *far) start(id int, command Command) (pid int, failure string) {
 	log, err := os.OpenFile(command.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return 0, err.Error()
 	}
-	defer log.Close() //nolint:errcheck // the child has its own copy
+	defer log.Close() //nolint:errcheck // the supervised has its own copy
 	cmd := exec.Command(command.Path, command.Args...)
 	cmd.Env = command.Env
 	cmd.Stdout, cmd.Stderr = log, log
@@ -95,15 +95,15 @@ func (f *far) start(id int, command Command) (pid int, failure string) {
 	if err := cmd.Start(); err != nil {
 		return 0, err.Error()
 	}
-	c := &child{command: command, cmd: cmd, ended: make(chan struct{})}
+	c := &supervised{command: command, cmd: cmd, ended: make(chan struct{})}
 	f.children[id] = c
 	f.order = append(f.order, id)
 	go f.wait(id, c)
 	return cmd.Process.Pid, ""
 }
 
-// wait waits for a child, and takes what it may have left behind with it.
-func (f *far) wait(id int, c *child) {
+// wait waits for a supervised, and takes what it may have left behind with it.
+func (f *far) wait(id int, c *supervised) {
 	state := "exit status 0"
 	if err := reap(c.cmd); err != nil {
 		state = err.Error()
@@ -112,8 +112,8 @@ func (f *far) wait(id int, c *child) {
 	f.tell(event{Ended: id, State: state})
 }
 
-// stop asks a child to end, and makes it end after its grace.
-func (f *far) stop(c *child) {
+// stop asks a supervised to end, and makes it end after its grace.
+func (f *far) stop(c *supervised) {
 	ask, grace := c.command.Stop, c.command.Grace
 	if ask == 0 {
 		ask = syscall.SIGTERM
@@ -122,7 +122,7 @@ func (f *far) stop(c *child) {
 		grace = defaultGrace
 	}
 	_ = c.cmd.Process.Signal(ask)
-	_ = c.cmd.Process.Signal(syscall.SIGCONT) // a paused child hears nothing else
+	_ = c.cmd.Process.Signal(syscall.SIGCONT) // a paused supervised hears nothing else
 	select {
 	case <-c.ended:
 		return
@@ -132,7 +132,7 @@ func (f *far) stop(c *child) {
 	<-c.ended
 }
 
-// killGroup kills a child that has not been waited for, with everything that
+// killGroup kills a supervised that has not been waited for, with everything that
 // it started.
 func killGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 

@@ -1,4 +1,4 @@
-package keeper_test
+package servers_test
 
 import (
 	"bufio"
@@ -14,21 +14,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-func TestMain(m *testing.M) {
-	keeper.RunIfAsked()
-	if len(os.Args) == 2 && os.Args[1] == "near-end" {
-		nearEnd()
-	}
-	os.Exit(m.Run())
-}
+// clientArgument has the test binary run superviseAndWait.
+const clientArgument = "supervise-and-wait"
 
-// nearEnd is a process that wants children: it starts one that starts another,
-// tells where they are, and then waits to be ended.
-func nearEnd() {
-	k, err := keeper.Start()
+// superviseAndWait is a client of a supervisor: it starts a child that starts another,
+// prints where they are, and waits to be killed.
+func superviseAndWait() {
+	k, err := servers.StartSupervisor()
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -42,16 +37,16 @@ func nearEnd() {
 	select {}
 }
 
-func shell(k *keeper.Keeper, script string) keeper.Command {
-	return keeper.Command{
+func shell(k *servers.Supervisor, script string) servers.Command {
+	return servers.Command{
 		Path: "/bin/sh", Args: []string{"-c", script},
 		Log: filepath.Join(k.Folder(), "log"), Grace: 200 * time.Millisecond,
 	}
 }
 
-func start(t *testing.T) *keeper.Keeper {
+func start(t *testing.T) *servers.Supervisor {
 	t.Helper()
-	k, err := keeper.Start()
+	k, err := servers.StartSupervisor()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,15 +70,15 @@ func TestCloseStopsChildrenAndRemovesTheFolder(t *testing.T) {
 	assertGone(t, k.Folder(), stubborn.Pid())
 }
 
-func TestNothingIsLeftWhenTheNearEndIsKilled(t *testing.T) {
+func TestNothingIsLeftWhenTheClientIsKilled(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
-			folder, pid, near := startNearEnd(t)
+			folder, pid, client := startClient(t)
 			grandchild := awaitGrandchild(t, folder)
-			if err := near.Process.Signal(signal); err != nil {
+			if err := client.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
-			_ = near.Wait() // ended by our signal
+			_ = client.Wait() // ended by our signal
 			assertGone(t, folder, pid, grandchild)
 		})
 	}
@@ -115,7 +110,7 @@ func TestDoneTellsHowAChildEnded(t *testing.T) {
 	if p.State() != "exit status 7" {
 		t.Errorf("state is %q, want exit status 7", p.State())
 	}
-	if tail := keeper.LogTail(filepath.Join(k.Folder(), "log"), 5); tail != "oh dear" {
+	if tail := servers.LogTail(filepath.Join(k.Folder(), "log"), 5); tail != "oh dear" {
 		t.Errorf("log tail is %q, want what the child printed", tail)
 	}
 }
@@ -133,7 +128,7 @@ func TestWhatAChildLeavesBehindIsEnded(t *testing.T) {
 
 func TestAProgramThatIsNotThereIsAnError(t *testing.T) {
 	k := start(t)
-	_, err := k.Run(t.Context(), keeper.Command{Path: "/nonexistent/mariadbd", Log: filepath.Join(k.Folder(), "log")})
+	_, err := k.Run(t.Context(), servers.Command{Path: "/nonexistent/mariadbd", Log: filepath.Join(k.Folder(), "log")})
 	if err == nil || !strings.Contains(err.Error(), "mariadbd") {
 		t.Errorf("error is %v, want one that names the program", err)
 	}
@@ -169,14 +164,14 @@ func TestAPausedChildIsStopped(t *testing.T) {
 	}
 }
 
-func startNearEnd(t *testing.T) (folder string, pid int, near *exec.Cmd) {
+func startClient(t *testing.T) (folder string, pid int, client *exec.Cmd) {
 	t.Helper()
-	near = exec.Command(os.Args[0], "near-end")
-	out, err := near.StdoutPipe()
+	client = exec.Command(os.Args[0], clientArgument)
+	out, err := client.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := near.Start(); err != nil {
+	if err := client.Start(); err != nil {
 		t.Fatal(err)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
@@ -184,9 +179,9 @@ func startNearEnd(t *testing.T) (folder string, pid int, near *exec.Cmd) {
 		t.Fatal(err)
 	}
 	if _, err := fmt.Sscan(line, &folder, &pid); err != nil {
-		t.Fatalf("near end said %q: %v", line, err)
+		t.Fatalf("client printed %q: %v", line, err)
 	}
-	return folder, pid, near
+	return folder, pid, client
 }
 
 func awaitGrandchild(t *testing.T, folder string) int {

@@ -1,12 +1,4 @@
-// Package keeper looks after child processes and a temporary folder so that
-// neither outlives the process that wanted them: not after success or failure,
-// not after ^C, and not when that process is killed.
-//
-// A killed process can clean up nothing. So the children belong to another
-// process, the keeper: this program started a second time, in a session of its
-// own, with a pipe to the first. When the pipe ends, for whatever reason, the
-// keeper stops its children, removes the folder and exits.
-package keeper
+package servers
 
 import (
 	"bufio"
@@ -24,20 +16,25 @@ import (
 	"time"
 )
 
-// argument tells a program that it was started as a keeper.
-const argument = "__keeper__"
+// argument tells a program that it was started as a supervisor.
+const argument = "__supervisor__"
 
-// RunIfAsked must be called first thing by every main and TestMain whose
-// program uses Start: where the program was started as a keeper, it serves as
+// SuperviseIfAsked must be called first thing by every main and TestMain whose
+// program uses StartSupervisor: where the program was started as a supervisor, it serves as
 // one and does not return.
-func RunIfAsked() {
+func SuperviseIfAsked() {
 	if len(os.Args) == 2 && os.Args[1] == argument {
 		os.Exit(serve(os.Stdin, os.Stdout))
 	}
 }
 
-// Keeper is the near end: what the process that wants children holds.
-type Keeper struct {
+// Supervisor looks after child processes and a temporary folder: neither outlives
+// the process that started them, whether that succeeds, fails, gets ^C or is killed.
+//
+// A killed process cleans up nothing. So the children belong to a process of their
+// own: this program, started a second time in its own session, with a pipe to the
+// first. When the pipe ends, it stops its children, removes the folder and exits.
+type Supervisor struct {
 	cmd    *exec.Cmd
 	folder string
 
@@ -47,11 +44,11 @@ type Keeper struct {
 	replies   map[int]chan event // by request
 	processes map[int]*Process
 
-	ended   chan struct{} // closed when the keeper process is gone
+	ended   chan struct{} // closed when the supervisor process is gone
 	closing sync.Once
 }
 
-// request is one line to the keeper. It is about one process: to start it, to
+// request is one line to the supervisor. It is about one process: to start it, to
 // signal it, or to stop it.
 type request struct {
 	ID      int            `json:"id"`
@@ -61,7 +58,7 @@ type request struct {
 	Stop    bool           `json:"stop,omitempty"`
 }
 
-// event is one line from the keeper: its folder, first of all; the answer to a
+// event is one line from the supervisor: its folder, first of all; the answer to a
 // request; or the end of a process.
 type event struct {
 	Folder string `json:"folder,omitempty"`
@@ -89,26 +86,26 @@ type Command struct {
 	Grace time.Duration `json:"grace"`
 }
 
-// Start starts the keeper. It must be closed.
-func Start() (*Keeper, error) {
+// StartSupervisor starts the supervisor. It must be closed.
+func StartSupervisor() (*Supervisor, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("start keeper: %w", err)
+		return nil, fmt.Errorf("start supervisor: %w", err)
 	}
 	cmd := exec.Command(self, argument)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // ^C is not meant for it
 	requests, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start keeper: %w", err)
+		return nil, fmt.Errorf("start supervisor: %w", err)
 	}
 	events, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start keeper: %w", err)
+		return nil, fmt.Errorf("start supervisor: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start keeper: %w", err)
+		return nil, fmt.Errorf("start supervisor: %w", err)
 	}
-	k := &Keeper{
+	k := &Supervisor{
 		cmd: cmd, requests: requests,
 		replies: make(map[int]chan event), processes: make(map[int]*Process),
 		ended: make(chan struct{}),
@@ -116,7 +113,7 @@ func Start() (*Keeper, error) {
 	decoder := json.NewDecoder(bufio.NewReader(events))
 	var hello event
 	if err := decoder.Decode(&hello); err != nil || hello.Folder == "" {
-		return nil, errors.Join(fmt.Errorf("start keeper: no folder: %s", hello.Error), err, requests.Close(), cmd.Wait())
+		return nil, errors.Join(fmt.Errorf("start supervisor: no folder: %s", hello.Error), err, requests.Close(), cmd.Wait())
 	}
 	k.folder = hello.Folder
 	go k.listen(decoder)
@@ -124,12 +121,12 @@ func Start() (*Keeper, error) {
 }
 
 // Folder is a temporary folder that is removed with everything in it.
-func (k *Keeper) Folder() string { return k.folder }
+func (k *Supervisor) Folder() string { return k.folder }
 
 // Run starts a child.
-func (k *Keeper) Run(ctx context.Context, c Command) (*Process, error) {
+func (k *Supervisor) Run(ctx context.Context, c Command) (*Process, error) {
 	name := filepath.Base(c.Path)
-	p := &Process{keeper: k, name: name, done: make(chan struct{})}
+	p := &Process{supervisor: k, name: name, done: make(chan struct{})}
 	k.mu.Lock()
 	k.lastID++
 	p.id = k.lastID
@@ -145,23 +142,23 @@ func (k *Keeper) Run(ctx context.Context, c Command) (*Process, error) {
 
 // Close stops every child, the last one first, and removes the folder.
 // Closing twice is harmless.
-func (k *Keeper) Close() error {
+func (k *Supervisor) Close() error {
 	var err error
 	k.closing.Do(func() {
 		k.mu.Lock()
 		if err = k.requests.Close(); errors.Is(err, os.ErrClosed) {
-			err = nil // the keeper has ended before us
+			err = nil // the supervisor has ended before us
 		}
 		k.mu.Unlock()
 		<-k.ended
-		// The keeper has removed it, unless it was killed itself.
+		// The supervisor has removed it, unless it was killed itself.
 		err = errors.Join(err, os.RemoveAll(k.folder))
 	})
 	return err
 }
 
 // ask sends a request and waits for its answer.
-func (k *Keeper) ask(ctx context.Context, r request) (event, error) {
+func (k *Supervisor) ask(ctx context.Context, r request) (event, error) {
 	reply := make(chan event, 1)
 	k.mu.Lock()
 	k.lastID++
@@ -170,7 +167,7 @@ func (k *Keeper) ask(ctx context.Context, r request) (event, error) {
 	err := json.NewEncoder(k.requests).Encode(r)
 	k.mu.Unlock()
 	if err != nil {
-		return event{}, fmt.Errorf("ask keeper: %w", err)
+		return event{}, fmt.Errorf("ask supervisor: %w", err)
 	}
 	select {
 	case e := <-reply:
@@ -179,14 +176,14 @@ func (k *Keeper) ask(ctx context.Context, r request) (event, error) {
 		}
 		return e, nil
 	case <-k.ended:
-		return event{}, errors.New("the keeper is gone")
+		return event{}, errors.New("the supervisor is gone")
 	case <-ctx.Done():
 		return event{}, context.Cause(ctx)
 	}
 }
 
-// listen hands out what the keeper tells, until it is gone.
-func (k *Keeper) listen(events *json.Decoder) {
+// listen hands out what the supervisor tells, until it is gone.
+func (k *Supervisor) listen(events *json.Decoder) {
 	for {
 		var e event
 		if err := events.Decode(&e); err != nil {
@@ -206,20 +203,20 @@ func (k *Keeper) listen(events *json.Decoder) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, p := range k.processes {
-		p.end("stopped with its keeper")
+		p.end("stopped with its supervisor")
 	}
 	close(k.ended)
 }
 
 // Process is a child.
 type Process struct {
-	keeper *Keeper
-	id     int
-	name   string
-	pid    int
-	done   chan struct{}
-	once   sync.Once
-	state  string
+	supervisor *Supervisor
+	id         int
+	name       string
+	pid        int
+	done       chan struct{}
+	once       sync.Once
+	state      string
 }
 
 // Pid is the child's process id.
@@ -240,7 +237,7 @@ func (p *Process) end(state string) {
 
 // Signal sends a signal to the child.
 func (p *Process) Signal(ctx context.Context, signal syscall.Signal) error {
-	if _, err := p.keeper.ask(ctx, request{Process: p.id, Signal: signal}); err != nil {
+	if _, err := p.supervisor.ask(ctx, request{Process: p.id, Signal: signal}); err != nil {
 		return fmt.Errorf("signal %s: %w", p.name, err)
 	}
 	return nil
@@ -248,7 +245,7 @@ func (p *Process) Signal(ctx context.Context, signal syscall.Signal) error {
 
 // Stop asks the child to end, makes it end after its grace, and waits for it.
 func (p *Process) Stop(ctx context.Context) error {
-	if _, err := p.keeper.ask(ctx, request{Process: p.id, Stop: true}); err != nil {
+	if _, err := p.supervisor.ask(ctx, request{Process: p.id, Stop: true}); err != nil {
 		return fmt.Errorf("stop %s: %w", p.name, err)
 	}
 	select {

@@ -1,4 +1,4 @@
-package keeper
+package servers
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 )
 
 // ownGroup gives a child a process group, so that all of it can be ended, and
-// has the kernel end it with the keeper.
+// has the kernel end it with the supervisor.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

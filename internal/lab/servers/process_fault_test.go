@@ -1,4 +1,4 @@
-package fault_test
+package servers_test
 
 import (
 	"os"
@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/fault"
-	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // A process that is paused does nothing, and goes on where it stood.
 func TestAProcessIsPausedResumedAndKilled(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
-	p, err := lab.Keeper().Run(t.Context(), keeper.Command{
+	p, err := lab.Supervisor().Run(t.Context(), servers.Command{
 		Path: "/bin/sh", Args: []string{"-c", `trap "" TERM; while :; do echo x; sleep 0.01; done`}, Env: os.Environ(), Log: log,
 	})
 	must(t, err)
@@ -32,16 +31,16 @@ func TestAProcessIsPausedResumedAndKilled(t *testing.T) {
 		}
 	}
 	grows()
-	must(t, fault.Pause(t.Context(), p))
+	must(t, p.Pause(t.Context()))
 	from := size()
 	time.Sleep(100 * time.Millisecond)
 	if now := size(); now != from {
 		t.Errorf("a paused process has written %d bytes", now-from)
 	}
-	must(t, fault.Resume(t.Context(), p))
+	must(t, p.Resume(t.Context()))
 	grows()
-	must(t, fault.Pause(t.Context(), p))
-	must(t, fault.Kill(within(t, limit), p))
+	must(t, p.Pause(t.Context()))
+	must(t, p.Kill(within(t, limit)))
 	if state := p.State(); !strings.Contains(state, "killed") {
 		t.Errorf("it has ended with %s", state)
 	}

@@ -1,4 +1,4 @@
-package fault_test
+package servers_test
 
 import (
 	"errors"
@@ -8,12 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/stockd/stockd/internal/lab/fault"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
-
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
 
 func TestASessionExpiresWhileItsClientIsThere(t *testing.T) {
 	server := lab.ZooKeeper(t)
@@ -31,7 +27,7 @@ func TestASessionExpiresWhileItsClientIsThere(t *testing.T) {
 	if stat.EphemeralOwner != conn.SessionID() {
 		t.Fatalf("the owner is %#x, want %#x", stat.EphemeralOwner, conn.SessionID())
 	}
-	must(t, fault.ExpireZooKeeper(t.Context(), server.Address, stat.EphemeralOwner))
+	must(t, servers.ExpireZooKeeper(t.Context(), server.Address, stat.EphemeralOwner))
 	if there, _, err := other.Exists(node); err != nil || there {
 		t.Errorf("the node of the session is there: %t, %v", there, err)
 	}
@@ -48,10 +44,10 @@ func TestASessionExpiresWhileItsClientIsThere(t *testing.T) {
 }
 
 func TestASessionThatIsNotThereDoesNotExpire(t *testing.T) {
-	if err := fault.ExpireZooKeeper(t.Context(), lab.ZooKeeper(t).Address, 42); err == nil {
+	if err := servers.ExpireZooKeeper(t.Context(), lab.ZooKeeper(t).Address, 42); err == nil {
 		t.Error("a session was ended that never was")
 	}
-	if err := fault.ExpireZooKeeper(t.Context(), "127.0.0.1:1", 42); err == nil {
+	if err := servers.ExpireZooKeeper(t.Context(), "127.0.0.1:1", 42); err == nil {
 		t.Error("a session was ended on a server that is not there")
 	}
 }
@@ -67,11 +63,11 @@ func TestALeaseIsRevokedWhileItsClientIsThere(t *testing.T) {
 	must(t, err)
 	_, err = client.Put(ctx, "free", "")
 	must(t, err)
-	must(t, fault.RevokeLease(ctx, client, "leased"))
+	must(t, servers.RevokeLease(ctx, client, "leased"))
 	if found, err := client.Get(ctx, "leased"); err != nil || found.Count != 0 {
 		t.Errorf("the key of the lease: %v, %v", found, err)
 	}
-	if err := errors.Join(fault.RevokeLease(ctx, client, "free"), fault.RevokeLease(ctx, client, "nowhere")); err == nil {
+	if err := errors.Join(servers.RevokeLease(ctx, client, "free"), servers.RevokeLease(ctx, client, "nowhere")); err == nil {
 		t.Error("a lease was revoked that is none")
 	}
 }

@@ -1,4 +1,4 @@
-package fault
+package servers
 
 import (
 	"sync"
@@ -60,7 +60,7 @@ type link struct {
 	once  sync.Once
 	mute  atomic.Bool
 	// awaits is the point for which the next reply is meant, or nil.
-	awaits atomic.Pointer[Point]
+	awaits atomic.Pointer[Trigger]
 	// before is the end of what was sent up to now, with the proxy's mutex.
 	before []byte
 }
@@ -133,7 +133,7 @@ const answerWithin = time.Second
 // lost waits until the server has acted: its answer is there, and lost. The
 // client must not hear of the end before, or what it sends next could overtake
 // what the server has not read yet. The link does not go on.
-func (l *link) lost(point *Point) bool {
+func (l *link) lost(point *Trigger) bool {
 	select {
 	case <-point.reached:
 	case <-l.ended:

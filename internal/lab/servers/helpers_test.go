@@ -1,21 +1,15 @@
-package fault_test
+package servers_test
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
-
-var lab *labtest.Lab
-
-func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
 
 // limit bounds what a test waits for.
 const limit = 10 * time.Second
@@ -29,7 +23,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 // through is a Redis of which nobody else uses the keys, reached through a proxy
 // and directly.
-func through(t *testing.T) (p *fault.Proxy, far, near *redis.Client) {
+func through(t *testing.T) (p *servers.Proxy, far, near *redis.Client) {
 	t.Helper()
 	server := lab.OwnRedis(t)
 	p = labtest.NewProxy(t, server.Address)

@@ -1,4 +1,4 @@
-package fault
+package servers
 
 import (
 	"context"
@@ -8,13 +8,11 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/stockd/stockd/internal/lab/keeper"
 )
 
 // Pause stops a process where it stands, and returns when it does: its connections
 // stay, and nothing is answered on them.
-func Pause(ctx context.Context, p *keeper.Process) error {
+func (p *Process) Pause(ctx context.Context) error {
 	if err := p.Signal(ctx, syscall.SIGSTOP); err != nil {
 		return err
 	}
@@ -49,10 +47,10 @@ func stopped(pid int) bool {
 }
 
 // Resume lets a process go on that was paused.
-func Resume(ctx context.Context, p *keeper.Process) error { return p.Signal(ctx, syscall.SIGCONT) }
+func (p *Process) Resume(ctx context.Context) error { return p.Signal(ctx, syscall.SIGCONT) }
 
 // Kill ends a process without a warning, and returns when it has ended.
-func Kill(ctx context.Context, p *keeper.Process) error {
+func (p *Process) Kill(ctx context.Context) error {
 	if err := p.Signal(ctx, syscall.SIGKILL); err != nil {
 		return err
 	}

@@ -1,5 +1,4 @@
-// Package machine tells what a run of the lab ran on.
-package machine
+package servers
 
 import (
 	"cmp"
@@ -30,8 +29,8 @@ type Machine struct {
 	Load string `json:"load,omitempty"`
 }
 
-// This is the machine that we run on, and the stockd that we are.
-func This() Machine {
+// ThisMachine is the machine that we run on, and the stockd that we are.
+func ThisMachine() Machine {
 	m := Machine{CPU: runtime.GOARCH, Processors: runtime.NumCPU(), OS: runtime.GOOS, Go: runtime.Version(), Commit: commit()}
 	if model := lineOf("/proc/cpuinfo", "model name", ":"); model != "" {
 		m.CPU = model
@@ -69,8 +68,8 @@ func lineOf(file, name, separator string) string {
 
 // The figures of Resident.
 const (
-	Now  = "VmRSS"
-	Peak = "VmHWM"
+	CurrentMemory = "VmRSS"
+	PeakMemory    = "VmHWM"
 )
 
 // Resident is the resident memory of a process in bytes, Now or at its Peak, as Linux

@@ -1,4 +1,4 @@
-package fault
+package servers
 
 import (
 	"bytes"
@@ -48,8 +48,8 @@ type Rule struct {
 // longest is how many bytes a rule may look for.
 const longest = 1 << 10
 
-// Point is a rule that was armed.
-type Point struct {
+// Trigger is a rule that was armed.
+type Trigger struct {
 	Rule
 
 	proxy   *Proxy
@@ -63,9 +63,9 @@ type Point struct {
 
 // Arm lays a rule down. Several rules may wait at once; of those that one
 // request meets, the oldest acts.
-func (p *Proxy) Arm(r Rule) *Point {
+func (p *Proxy) Arm(r Rule) *Trigger {
 	r.Nth = max(1, r.Nth)
-	point := &Point{Rule: r, proxy: p, reached: make(chan struct{}), passed: make(chan struct{})}
+	point := &Trigger{Rule: r, proxy: p, reached: make(chan struct{}), passed: make(chan struct{})}
 	point.reach = sync.OnceFunc(func() { close(point.reached) })
 	point.pass = sync.OnceFunc(func() { close(point.passed) })
 	p.mu.Lock()
@@ -76,10 +76,10 @@ func (p *Proxy) Arm(r Rule) *Point {
 
 // Reached is closed when it has come to it: when the request to hold or to lose
 // is here, or when the reply to hold or to lose is, so that the server has acted.
-func (t *Point) Reached() <-chan struct{} { return t.reached }
+func (t *Trigger) Reached() <-chan struct{} { return t.reached }
 
 // Wait waits until it is reached.
-func (t *Point) Wait(ctx context.Context) error {
+func (t *Trigger) Wait(ctx context.Context) error {
 	select {
 	case <-t.reached:
 		return nil
@@ -89,10 +89,10 @@ func (t *Point) Wait(ctx context.Context) error {
 }
 
 // Pass lets go what is held, and what is to be held.
-func (t *Point) Pass() { t.pass() }
+func (t *Trigger) Pass() { t.pass() }
 
 // Seen is how many requests had the bytes until the rule acted or was disarmed.
-func (t *Point) Seen() int {
+func (t *Trigger) Seen() int {
 	t.proxy.mu.Lock()
 	defer t.proxy.mu.Unlock()
 	return t.seen
@@ -100,7 +100,7 @@ func (t *Point) Seen() int {
 
 // Disarm takes a rule back, lets go what it holds, and reports whether a request
 // has met it.
-func (t *Point) Disarm() (met bool) {
+func (t *Trigger) Disarm() (met bool) {
 	t.pass()
 	t.proxy.mu.Lock()
 	defer t.proxy.mu.Unlock()
@@ -109,13 +109,13 @@ func (t *Point) Disarm() (met bool) {
 }
 
 // remove needs the mutex.
-func (p *Proxy) remove(t *Point) {
-	p.points = slices.DeleteFunc(p.points, func(one *Point) bool { return one == t })
+func (p *Proxy) remove(t *Trigger) {
+	p.points = slices.DeleteFunc(p.points, func(one *Trigger) bool { return one == t })
 }
 
 // meet looks for the points that what was sent on a link has reached, and
 // returns the one that is to act, or nil.
-func (p *Proxy) meet(l *link, sent []byte) (act *Point) {
+func (p *Proxy) meet(l *link, sent []byte) (act *Trigger) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := slices.Concat(l.before, sent)
@@ -140,7 +140,7 @@ func (p *Proxy) meet(l *link, sent []byte) (act *Point) {
 }
 
 // hold waits for Pass on a link, and reports whether the link is still there.
-func (t *Point) hold(l *link) bool {
+func (t *Trigger) hold(l *link) bool {
 	t.reach()
 	var over <-chan time.Time
 	if t.For > 0 {

@@ -1,8 +1,4 @@
-// Package fault makes the faults of the lab, each on demand and at a moment that
-// is known: links that are cut, slow, mute or frozen, requests that are held up,
-// replies that are lost, processes that stand still, sessions that expire and
-// clocks that jump.
-package fault
+package servers
 
 import (
 	"errors"
@@ -16,8 +12,6 @@ import (
 	"github.com/Shopify/toxiproxy/v2/stream"
 	"github.com/Shopify/toxiproxy/v2/toxics"
 	"github.com/rs/zerolog"
-
-	"github.com/stockd/stockd/internal/lab/ports"
 )
 
 // Proxy stands before a TCP server on loopback. Until it is told otherwise, it
@@ -30,7 +24,7 @@ type Proxy struct {
 	delay atomic.Int64 // a time.Duration
 
 	mu          sync.Mutex
-	points      []*Point       // armed, and not reached yet
+	points      []*Trigger     // armed, and not reached yet
 	links       map[*link]bool // that are open
 	newest      *link          // whose replies have no way yet
 	mute        bool
@@ -38,17 +32,14 @@ type Proxy struct {
 	repliesOnly bool          // requests pass while it is frozen
 }
 
-// portTries bounds how often somebody else may take a port that was free.
-const portTries = 10
-
 // NewProxy puts a proxy before a target. It must be closed.
 func NewProxy(target string) (*Proxy, error) {
 	for try := 1; ; try++ {
-		port, err := ports.Free()
+		port, err := FreePort()
 		if err != nil {
 			return nil, err
 		}
-		p := &Proxy{Address: ports.Address(port), links: make(map[*link]bool)}
+		p := &Proxy{Address: Loopback(port), links: make(map[*link]bool)}
 		server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 		p.proxy = toxiproxy.NewProxy(server, p.Address, p.Address, target)
 		if err := errors.Join(p.install(stream.Upstream, p.open, (*link).request), p.install(stream.Downstream, p.way, (*link).reply)); err != nil {

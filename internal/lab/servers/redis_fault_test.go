@@ -1,4 +1,4 @@
-package fault_test
+package servers_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lab/fault"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 func TestARedisForgetsItsScriptsAndItsKeys(t *testing.T) {
@@ -14,11 +14,11 @@ func TestARedisForgetsItsScriptsAndItsKeys(t *testing.T) {
 	script := redis.NewScript(`return redis.call('SET', 'key', 'value')`)
 	must(t, script.Load(t.Context(), client).Err())
 	must(t, script.EvalSha(t.Context(), client, nil).Err())
-	must(t, fault.FlushScripts(t.Context(), client))
+	must(t, servers.FlushScripts(t.Context(), client))
 	if err := script.EvalSha(t.Context(), client, nil).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
 		t.Errorf("the script that was forgotten: %v", err)
 	}
-	must(t, fault.FlushAll(t.Context(), client))
+	must(t, servers.FlushAll(t.Context(), client))
 	if n := client.DBSize(t.Context()).Val(); n != 0 {
 		t.Errorf("it has %d keys", n)
 	}

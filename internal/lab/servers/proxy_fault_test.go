@@ -1,4 +1,4 @@
-package fault_test
+package servers_test
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 func TestAProxyPassesOnWhatIsSaid(t *testing.T) {
@@ -42,13 +42,13 @@ func TestAProxyPassesOnWhatIsSaid(t *testing.T) {
 
 // Whether the server has acted is what tells a lost request from a lost reply.
 func TestWhatIsLost(t *testing.T) {
-	for do, want := range map[fault.Action]int{fault.Lose: 0, fault.LoseReply: 1, fault.MuteReply: 1} {
+	for do, want := range map[servers.Action]int{servers.Lose: 0, servers.LoseReply: 1, servers.MuteReply: 1} {
 		t.Run(string(do), func(t *testing.T) {
 			p, far, near := through(t)
 			must(t, far.Ping(t.Context()).Err())
-			point := p.Arm(fault.Rule{Sent: "incr", Do: do})
+			point := p.Arm(servers.Rule{Sent: "incr", Do: do})
 			err := far.Incr(within(t, 500*time.Millisecond), "n").Err()
-			if err == nil || errors.Is(err, context.DeadlineExceeded) != (do == fault.MuteReply) && !strings.Contains(err.Error(), "timeout") {
+			if err == nil || errors.Is(err, context.DeadlineExceeded) != (do == servers.MuteReply) && !strings.Contains(err.Error(), "timeout") {
 				t.Errorf("the client hears %v", err)
 			}
 			must(t, point.Wait(within(t, limit)))
@@ -68,7 +68,7 @@ func TestAHeldRequestComesAfterWhatOthersDo(t *testing.T) {
 	p, far, near := through(t)
 	const ttl = 100 * time.Millisecond
 	must(t, far.Set(t.Context(), "lock", "mine", ttl).Err())
-	point := p.Arm(fault.Rule{Sent: "del\r\n$4\r\nlock", Do: fault.Hold})
+	point := p.Arm(servers.Rule{Sent: "del\r\n$4\r\nlock", Do: servers.Hold})
 	released := later(func() error {
 		if owner := far.Get(t.Context(), "lock").Val(); owner != "mine" {
 			return fmt.Errorf("it is %q", owner)
@@ -89,7 +89,7 @@ func TestAHeldRequestComesAfterWhatOthersDo(t *testing.T) {
 
 func TestAHeldReplyComesAfterTheServerHasActed(t *testing.T) {
 	p, far, near := through(t)
-	point := p.Arm(fault.Rule{Sent: "incr", Do: fault.HoldReply})
+	point := p.Arm(servers.Rule{Sent: "incr", Do: servers.HoldReply})
 	done := later(func() error { return far.Incr(t.Context(), "n").Err() })
 	must(t, point.Wait(within(t, limit)))
 	if n, err := near.Get(t.Context(), "n").Int(); err != nil || n != 1 {
@@ -103,7 +103,7 @@ func TestAHeldReplyComesAfterTheServerHasActed(t *testing.T) {
 // What is on its way arrives, whoever has given up waiting for it.
 func TestAHeldRequestArrivesAfterItsClientHasHungUp(t *testing.T) {
 	p, far, near := through(t)
-	point := p.Arm(fault.Rule{Sent: "incr", Do: fault.Hold})
+	point := p.Arm(servers.Rule{Sent: "incr", Do: servers.Hold})
 	if err := far.Incr(within(t, 100*time.Millisecond), "n").Err(); err == nil {
 		t.Error("a held request was answered")
 	}
@@ -123,7 +123,7 @@ func TestARequestIsHeldForAsLongAsWasSaid(t *testing.T) {
 	const held = 200 * time.Millisecond
 	p, far, _ := through(t)
 	must(t, far.Ping(t.Context()).Err())
-	p.Arm(fault.Rule{Sent: "incr", Do: fault.Hold, For: held})
+	p.Arm(servers.Rule{Sent: "incr", Do: servers.Hold, For: held})
 	start := time.Now()
 	must(t, far.Incr(t.Context(), "n").Err())
 	if took := time.Since(start); took < held || took > 3*held {
@@ -138,7 +138,7 @@ func TestARequestIsHeldForAsLongAsWasSaid(t *testing.T) {
 
 func TestARuleActsAtTheNthTimeAndOnce(t *testing.T) {
 	p, far, near := through(t)
-	count, point := p.Arm(fault.Rule{Sent: "incr", Do: fault.Count}), p.Arm(fault.Rule{Sent: "incr", Nth: 3, Do: fault.Lose})
+	count, point := p.Arm(servers.Rule{Sent: "incr", Do: servers.Count}), p.Arm(servers.Rule{Sent: "incr", Nth: 3, Do: servers.Lose})
 	for i := 1; i <= 5; i++ {
 		if err := far.Incr(t.Context(), "n").Err(); (err != nil) != (i == 3) {
 			t.Errorf("request %d: %v", i, err)
@@ -150,7 +150,7 @@ func TestARuleActsAtTheNthTimeAndOnce(t *testing.T) {
 	if !point.Disarm() || count.Disarm() {
 		t.Error("a rule does not know whether it was met")
 	}
-	taken := p.Arm(fault.Rule{Sent: "incr", Do: fault.Lose})
+	taken := p.Arm(servers.Rule{Sent: "incr", Do: servers.Lose})
 	if taken.Disarm() {
 		t.Error("a rule was met by nothing")
 	}
@@ -163,7 +163,7 @@ func TestARequestIsKnownThoughItComesInPieces(t *testing.T) {
 	conn, err := net.Dial("tcp", p.Address)
 	must(t, err)
 	defer conn.Close() //nolint:errcheck // it is cut
-	point := p.Arm(fault.Rule{Sent: "incr n", Do: fault.Lose})
+	point := p.Arm(servers.Rule{Sent: "incr n", Do: servers.Lose})
 	auth := near.Options().Password
 	for _, piece := range []string{"auth " + auth + "\r\nping\r\nin", "c", "r", " n", "\r\n"} {
 		if _, err := io.WriteString(conn, piece); err != nil {
@@ -283,7 +283,7 @@ func TestALinkIsRedirected(t *testing.T) {
 // Whatever is held or frozen, a proxy that is closed holds nothing up.
 func TestAClosedProxyEndsEverything(t *testing.T) {
 	p, far, _ := through(t)
-	point := p.Arm(fault.Rule{Sent: "incr", Do: fault.Hold})
+	point := p.Arm(servers.Rule{Sent: "incr", Do: servers.Hold})
 	held := later(func() error { return far.Incr(t.Context(), "n").Err() })
 	must(t, point.Wait(within(t, limit)))
 	p.Freeze()
