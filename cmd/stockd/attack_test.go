@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/machine"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // send opens a connection and sends something on it.
@@ -156,7 +156,7 @@ func TestLargeBodiesAreRefused(t *testing.T) {
 // memory is the most resident memory that the replica has had, in bytes.
 func (r replica) memory(t *testing.T) int64 {
 	t.Helper()
-	peak, err := machine.Resident(r.process.Process.Pid, machine.Peak)
+	peak, err := servers.Resident(r.process.Process.Pid, servers.PeakMemory)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,6 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/bench"
 	"github.com/stockd/stockd/internal/lab/cluster"
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/load"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -80,10 +79,10 @@ func (l testLab) create(t *testing.T, units int64) (goods int64) {
 	return goods
 }
 
-// startKeeper starts what keeps servers, and ends them with the test.
-func startKeeper(t *testing.T) *keeper.Keeper {
+// startSupervisor starts what keeps servers, and ends them with the test.
+func startSupervisor(t *testing.T) *servers.Supervisor {
 	t.Helper()
-	k, err := keeper.Start()
+	k, err := servers.StartSupervisor()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +98,7 @@ func startKeeper(t *testing.T) *keeper.Keeper {
 // replicas on them.
 func startLabOf(t *testing.T, choice servers.Choice, o cluster.Options) testLab {
 	t.Helper()
-	k := startKeeper(t)
+	k := startSupervisor(t)
 	backends, err := servers.StartBackends(t.Context(), k, choice, func(string) {})
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ type frozen struct {
 func TestAHungBackendHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 	needLocal(t)
 	needLockServers(t)
-	backends, err := servers.StartBackends(t.Context(), startKeeper(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
+	backends, err := servers.StartBackends(t.Context(), startSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func (r replica) exitsInTime(t *testing.T) {
 func TestBlockedCommitsAreUnknownInTime(t *testing.T) {
 	needLocal(t)
 	needLockServers(t)
-	backends, err := servers.StartBackends(t.Context(), startKeeper(t), servers.Choice{
+	backends, err := servers.StartBackends(t.Context(), startSupervisor(t), servers.Choice{
 		Mode: servers.Local, Database: servers.MariaDB, ZooKeeper: servers.None, Etcd: servers.None,
 	}, func(string) {})
 	if err != nil {

@@ -20,7 +20,7 @@ func TestProveSalesOutliveAMember(t *testing.T) {
 	for name, start := range topologies() {
 		t.Run(name, func(t *testing.T) {
 			needLocal(t)
-			top := start(t, startKeeper(t))
+			top := start(t, startSupervisor(t))
 			l := startLabOf(t,
 				servers.Choice{Mode: servers.Local, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
 				cluster.Options{Replicas: 3, Env: append(top.env, "STOCKD_LOCK_TTL=3s", "STOCKD_REDIS_STOCK_CLAIM_AFTER=1s")})

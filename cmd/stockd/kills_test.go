@@ -80,7 +80,7 @@ func surviveKills(t *testing.T, database string, rounds int, subjects ...killed)
 	needLocal(t)
 	needDatabase(t, database)
 	needRedis(t)
-	server, err := servers.StartDurableRedis(t.Context(), startKeeper(t))
+	server, err := servers.StartDurableRedis(t.Context(), startSupervisor(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,10 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lock"
+	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 )
@@ -31,7 +33,7 @@ func lockDeps(c config.Config, heard observation) (lock.Deps, error) {
 	heard.follow(clients)
 	return bend(lock.Deps{
 		Clients: clients, TTL: c.Lock.TTL, Retry: c.Lock.Retry,
-		Issue: lock.NewTokens(clients.DB, clients.Dialect).Issue,
+		Issue: sqllock.NewTokens(clients.DB, clients.Dialect).Issue,
 	}, c.Lab), nil
 }
 
@@ -49,14 +51,14 @@ func hotOptions(c config.Config, log *slog.Logger, tracer trace.Tracer) hot.Opti
 // in between it looks whether anybody still wants it.
 const lockSlice = time.Second
 
-func lockClients(c config.Config, o repo.Options) (*lock.Clients, error) {
+func lockClients(c config.Config, o repo.Options) (*backend.Clients, error) {
 	o.MaxOpen, o.LockWait = c.Lock.Connections, lockSlice
 	pool, dialect, err := repo.OpenPool(o)
 	if err != nil {
 		return nil, err
 	}
-	clients := &lock.Clients{DB: pool, Dialect: dialect}
-	for _, add := range []func(*lock.Clients, config.Config) error{addRedis, addRedlock, addZooKeeper, addEtcd} {
+	clients := &backend.Clients{DB: pool, Dialect: dialect}
+	for _, add := range []func(*backend.Clients, config.Config) error{addRedis, addRedlock, addZooKeeper, addEtcd} {
 		if err := add(clients, c); err != nil {
 			return nil, errors.Join(err, clients.Close())
 		}
@@ -64,7 +66,7 @@ func lockClients(c config.Config, o repo.Options) (*lock.Clients, error) {
 	return clients, nil
 }
 
-func addRedis(clients *lock.Clients, c config.Config) error {
+func addRedis(clients *backend.Clients, c config.Config) error {
 	if len(c.Redis.Addresses) == 0 {
 		return nil
 	}
@@ -72,23 +74,23 @@ func addRedis(clients *lock.Clients, c config.Config) error {
 	if err != nil {
 		return err
 	}
-	clients.RedisOptions = lock.RedisOptions{
+	clients.RedisOptions = backend.RedisOptions{
 		Addresses: c.Redis.Addresses, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), TLS: encryption,
 		SentinelUsername: c.Redis.SentinelUsername, SentinelPassword: c.Redis.SentinelPassword.Reveal(),
 		DB: c.Redis.DB, Master: c.Redis.Master, Cluster: c.Redis.Cluster,
 		Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
 	}
-	clients.Redis = lock.NewRedisClient(clients.RedisOptions)
+	clients.Redis = backend.NewRedis(clients.RedisOptions)
 	return nil
 }
 
-func addRedlock(clients *lock.Clients, c config.Config) error {
+func addRedlock(clients *backend.Clients, c config.Config) error {
 	encryption, err := encryption("redlock", c.Redlock.TLS)
 	if err != nil {
 		return err
 	}
 	for _, address := range c.Redlock.Addresses {
-		clients.Redlock = append(clients.Redlock, lock.NewRedisClient(lock.RedisOptions{
+		clients.Redlock = append(clients.Redlock, backend.NewRedis(backend.RedisOptions{
 			Addresses: []string{address}, Username: c.Redlock.Username, Password: c.Redlock.Password.Reveal(), TLS: encryption,
 			Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
 		}))
@@ -96,7 +98,7 @@ func addRedlock(clients *lock.Clients, c config.Config) error {
 	return nil
 }
 
-func addZooKeeper(clients *lock.Clients, c config.Config) error {
+func addZooKeeper(clients *backend.Clients, c config.Config) error {
 	if len(c.ZooKeeper.Addresses) == 0 {
 		return nil
 	}
@@ -104,14 +106,14 @@ func addZooKeeper(clients *lock.Clients, c config.Config) error {
 	if err != nil {
 		return err
 	}
-	clients.ZooKeeper = lock.NewZooKeeperClient(lock.ZooKeeperOptions{
+	clients.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{
 		Servers: c.ZooKeeper.Addresses, SessionTimeout: c.Lock.TTL, DialTimeout: time.Second,
 		Auth: c.ZooKeeper.Auth.Reveal(), TLS: encryption,
 	})
 	return nil
 }
 
-func addEtcd(clients *lock.Clients, c config.Config) error {
+func addEtcd(clients *backend.Clients, c config.Config) error {
 	if len(c.Etcd.Endpoints) == 0 {
 		return nil
 	}
@@ -119,7 +121,7 @@ func addEtcd(clients *lock.Clients, c config.Config) error {
 	if err != nil {
 		return err
 	}
-	clients.Etcd, err = lock.NewEtcdClient(lock.EtcdOptions{
+	clients.Etcd, err = backend.NewEtcd(backend.EtcdOptions{
 		Endpoints: c.Etcd.Endpoints, Username: c.Etcd.Username, Password: c.Etcd.Password.Reveal(),
 		TLS: encryption, DialTimeout: time.Second,
 	})
@@ -142,13 +144,13 @@ const firstLook = 5 * time.Second
 // lookAround asks every backend that is configured for a sign of life, and logs
 // why one gives none: a certificate or a password that is wrong is seen at the
 // start, and not by the first buyer. Buyers are only told that it does not answer.
-func lookAround(ctx context.Context, clients *lock.Clients, log *slog.Logger) (stop func()) {
+func lookAround(ctx context.Context, clients *backend.Clients, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithTimeout(ctx, firstLook)
 	var asked sync.WaitGroup
-	for _, b := range lock.Backends() {
+	for _, b := range backend.LockServers() {
 		asked.Go(func() {
 			err := clients.Ping(ctx, b)
-			if err != nil && !errors.Is(err, lock.ErrNotConfigured) && !errors.Is(ctx.Err(), context.Canceled) {
+			if err != nil && !errors.Is(err, backend.ErrNotConfigured) && !errors.Is(ctx.Err(), context.Canceled) {
 				log.WarnContext(ctx, "backend does not answer", "backend", string(b), "error", err)
 			}
 		})

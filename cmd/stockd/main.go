@@ -16,11 +16,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/internal/config"
-	"github.com/stockd/stockd/internal/lab/keeper"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 func main() {
-	keeper.RunIfAsked()
+	servers.SuperviseIfAsked()
 	logging.Disable() // what go-redis would print reaches us as an error
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }

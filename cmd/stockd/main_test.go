@@ -17,7 +17,6 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/migrations"
@@ -26,7 +25,7 @@ import (
 // The test binary is a stockd, too: replicas and commands that a test starts
 // are this program with a command's name as its first argument.
 func TestMain(m *testing.M) {
-	keeper.RunIfAsked()
+	servers.SuperviseIfAsked()
 	logging.Disable() // as main does
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))

@@ -9,9 +9,9 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/config"
-	"github.com/stockd/stockd/internal/lab/machine"
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
@@ -24,7 +24,7 @@ import (
 func buildOf(c config.Config) metrics.Build {
 	build := metrics.Build{Replica: c.Replica}
 	if info, known := debug.ReadBuildInfo(); known {
-		build.Version, build.Commit, build.GoVersion = info.Main.Version, machine.Commit(info), info.GoVersion
+		build.Version, build.Commit, build.GoVersion = info.Main.Version, servers.Commit(info), info.GoVersion
 	}
 	return build
 }
@@ -39,13 +39,13 @@ func newMetrics(c config.Config, build metrics.Build) *metrics.Metrics {
 }
 
 // stateOf is what a scrape asks of a replica.
-func stateOf(ctx context.Context, c config.Config, catalogue *service.Catalogue, store *repo.Store, locks *lock.Clients) metrics.State {
+func stateOf(ctx context.Context, c config.Config, catalogue *service.Catalogue, store *repo.Store, locks *backend.Clients) metrics.State {
 	pools := []metrics.Pool{metrics.SQLPool("stock", store.Stats), metrics.SQLPool("locks", locks.DB.Stats)}
 	if locks.Redis != nil {
-		pools = append(pools, metrics.RedisPool(string(lock.Redis), c.Redis.MaxOpen, locks.Redis))
+		pools = append(pools, metrics.RedisPool(string(backend.Redis), c.Redis.MaxOpen, locks.Redis))
 	}
 	if len(locks.Redlock) > 0 {
-		pools = append(pools, metrics.RedisPool(string(lock.Redlock), c.Redis.MaxOpen, locks.Redlock...))
+		pools = append(pools, metrics.RedisPool(string(backend.Redlock), c.Redis.MaxOpen, locks.Redlock...))
 	}
 	return metrics.State{
 		Stopping: func() bool { return ctx.Err() != nil },
@@ -123,7 +123,7 @@ func (o observation) openStore(ctx context.Context, c config.Config) (*repo.Stor
 }
 
 // follow has the commands of locks be steps of what asks for them.
-func (o observation) follow(clients *lock.Clients) {
+func (o observation) follow(clients *backend.Clients) {
 	if o.tracing == nil {
 		return
 	}

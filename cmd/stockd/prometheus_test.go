@@ -95,7 +95,7 @@ func watchedSale(t *testing.T) (replica, *servers.Prometheus) {
 	needRedis(t)
 	_, err := servers.Find("prometheus")
 	labtest.Need(t, "prometheus", err == nil, "apt-get install prometheus brings it")
-	k := startKeeper(t)
+	k := startSupervisor(t)
 	redis, err := servers.StartRedis(t.Context(), k, servers.Local)
 	if err != nil {
 		t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/config"
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
@@ -63,7 +63,7 @@ func uncertified(section string) mistake {
 // Each backend is reached with what it asks for, and sold from; and without, the
 // replica says which backend it is, and never that the goods are sold out.
 func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
-	k := startKeeper(t)
+	k := startSupervisor(t)
 	authority, strangers := newAuthority(t, k), newAuthority(t, k).CAFile
 	strict, lenient := newSecurity(t, authority, true), newSecurity(t, authority, false)
 	for name, start := range map[string]func(t *testing.T) secured{
@@ -122,7 +122,7 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 }
 
 // Until TLS is told to be off, nobody falls back to a plain connection.
-func securedDatabase(t *testing.T, k *keeper.Keeper, kind string, s *servers.Security, strangers string) secured {
+func securedDatabase(t *testing.T, k *servers.Supervisor, kind string, s *servers.Security, strangers string) secured {
 	t.Helper()
 	needDatabase(t, kind)
 	d, err := servers.StartSecureDatabase(t.Context(), k, kind, s)
@@ -141,7 +141,7 @@ func securedRedis(env []string, strangers string, more ...mistake) secured {
 		mistake{"with a wrong password", []string{"STOCKD_REDIS_PASSWORD=guess"}, "WRONGPASS"}), more...)}
 }
 
-func securedZooKeeper(t *testing.T, k *keeper.Keeper, s *servers.Security, strangers string) secured {
+func securedZooKeeper(t *testing.T, k *servers.Supervisor, s *servers.Security, strangers string) secured {
 	t.Helper()
 	z := own(t, func(ctx context.Context) (*servers.ZooKeeper, error) { return servers.StartSecureZooKeeper(ctx, k, s) })
 	// What is ours is the certificate's and the password's: only who has neither is
@@ -160,7 +160,7 @@ func securedZooKeeper(t *testing.T, k *keeper.Keeper, s *servers.Security, stran
 		mistake{"without a password", stranger(""), "not authenticated"})}
 }
 
-func newAuthority(t *testing.T, k *keeper.Keeper) *servers.Authority {
+func newAuthority(t *testing.T, k *servers.Supervisor) *servers.Authority {
 	t.Helper()
 	a, err := servers.NewAuthority(k.Folder())
 	if err != nil {
@@ -321,7 +321,7 @@ func (s secured) refuses(t *testing.T, m mistake) {
 	p := startInnards(t, env)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	s.isNamed(t, p.locks.Ping(ctx, lock.Backend(s.backend)), m.says)
+	s.isNamed(t, p.locks.Ping(ctx, backend.Name(s.backend)), m.says)
 	list, err := p.catalogue.Backends(t.Context())
 	if err != nil {
 		t.Error(err)
@@ -357,7 +357,7 @@ func (s secured) isNamed(t *testing.T, err error, says string) {
 // is not shown there.
 func TestAReplicaSaysAtItsStartWhichBackendItCannotReach(t *testing.T) {
 	needRedis(t)
-	k := startKeeper(t)
+	k := startSupervisor(t)
 	server := own(t, func(ctx context.Context) (*servers.Redis, error) { return servers.StartRedis(ctx, k, servers.Local) })
 	const guess = "a-guess-at-the-password"
 	r := startReplica(t, "--redis-addresses="+server.Address, "--redis-password="+guess)

@@ -103,7 +103,7 @@ func (r replica) buyTraced(t *testing.T, query string) heard {
 func startTraced(t *testing.T) (replica, *receiver, *servers.Redis) {
 	t.Helper()
 	needRedis(t)
-	redis, err := servers.StartRedis(t.Context(), startKeeper(t), servers.Local)
+	redis, err := servers.StartRedis(t.Context(), startSupervisor(t), servers.Local)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stockd/stockd/internal/lab/machine"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 func versionCommand() *cobra.Command {
@@ -30,5 +30,5 @@ func versionCommand() *cobra.Command {
 // version tells what Go's toolchain has stamped in: nothing has to be passed to
 // the build, and nothing can be passed wrongly.
 func version(info *debug.BuildInfo) string {
-	return fmt.Sprintf("stockd %s, commit %s, %s %s/%s", info.Main.Version, machine.Commit(info), info.GoVersion, runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("stockd %s, commit %s, %s %s/%s", info.Main.Version, servers.Commit(info), info.GoVersion, runtime.GOOS, runtime.GOARCH)
 }

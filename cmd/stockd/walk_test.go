@@ -78,7 +78,7 @@ func runWalks(t *testing.T, database string, seeds []uint64) {
 	needLocal(t)
 	needDatabase(t, database)
 	needRedis(t)
-	redis, err := servers.StartDurableRedis(t.Context(), startKeeper(t))
+	redis, err := servers.StartDurableRedis(t.Context(), startSupervisor(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,18 +19,22 @@ var allowed = []struct {
 	{"internal/pause", nil},
 	{"internal/telemetry", nil},
 	{"internal/telemetry/tracing", []string{"internal/telemetry"}},
-	{"internal/lock/locktest", []string{"internal/lock", "internal/lab/fault", "internal/lab/labtest", "internal/lab/servers", "internal/lab/ports", "internal/repo", "internal/stock"}},
-	{"internal/lock", []string{"internal/stock"}},
+	{"internal/backend", []string{"internal/stock"}},
+	{"internal/lock/locktest", []string{"internal/backend", "internal/lock", "internal/lock/", "internal/lab/labtest", "internal/lab/servers", "internal/repo", "internal/stock"}},
+	{"internal/lock/registry", []string{"internal/lock", "internal/lock/"}},
+	{"internal/lock/redis", []string{"internal/backend", "internal/lock", "internal/lock/process", "internal/stock"}}, // redlock: one process asks at a time
+	{"internal/lock/", []string{"internal/backend", "internal/lock", "internal/stock"}},
+	{"internal/lock", []string{"internal/backend", "internal/stock"}},
 	{"internal/repo", []string{"internal/pause", "internal/stock", "migrations"}},
-	{"pkg/strategytest", []string{"internal/service/hot", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},
+	{"pkg/strategytest", []string{"internal/service/hot", "internal/service/strategy", "internal/backend", "internal/lock", "internal/lock/", "internal/repo", "internal/stock"}},
 	{"internal/service/background", []string{"internal/stock"}},
-	{"internal/service/hot", []string{"internal/pause", "internal/telemetry", "internal/service/background", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/service/strategy", []string{"internal/pause", "internal/telemetry", "internal/service/hot", "internal/service/background", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/service", []string{"internal/pause", "internal/telemetry", "internal/service/strategy", "internal/service/hot", "internal/service/background", "internal/lock", "internal/repo", "internal/stock"}},
+	{"internal/service/hot", []string{"internal/pause", "internal/telemetry", "internal/service/background", "internal/backend", "internal/lock", "internal/lock/", "internal/repo", "internal/stock"}},
+	{"internal/service/strategy", []string{"internal/pause", "internal/telemetry", "internal/service/hot", "internal/service/background", "internal/backend", "internal/lock", "internal/lock/", "internal/repo", "internal/stock"}},
+	{"internal/service", []string{"internal/pause", "internal/telemetry", "internal/service/strategy", "internal/service/hot", "internal/service/background", "internal/backend", "internal/lock", "internal/lock/", "internal/repo", "internal/stock"}},
 	{"internal/reload", nil},
 	{"internal/buyer", []string{"internal/reload", "internal/stock"}},
 	{"internal/handler", []string{"internal/buyer", "internal/telemetry", "internal/service", "internal/stock", "api"}},
-	{"internal/telemetry/metrics", []string{"internal/service", "internal/service/hot", "internal/service/background", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},
+	{"internal/telemetry/metrics", []string{"internal/service", "internal/service/hot", "internal/service/background", "internal/service/strategy", "internal/backend", "internal/lock", "internal/lock/", "internal/repo", "internal/stock"}},
 	{"internal/admintoken", []string{"internal/reload"}},
 	{"internal/config", []string{"internal/admintoken"}},
 	{"internal/layers", nil},
@@ -42,15 +46,15 @@ var allowed = []struct {
 	{"deploy", nil},
 	// What the lab does inside of a replica. cmd puts it there; those whose
 	// interfaces it implements do not know it.
-	{"internal/lab/failpoint", []string{"internal/lab/history", "internal/handler", "internal/lock"}},
+	{"internal/lab/failpoint", []string{"internal/lab/history", "internal/handler", "internal/backend", "internal/lock", "internal/lock/"}},
 	{"internal/lab/client", []string{"internal/handler", "internal/service", "internal/stock"}},
 	// Experiments set the faults that the owner's listener takes.
-	{"internal/lab/scenario/step", []string{"internal/pause", "internal/lab/", "internal/handler", "internal/service", "internal/lock", "internal/repo", "internal/stock"}},
+	{"internal/lab/scenario/step", []string{"internal/pause", "internal/lab/", "internal/handler", "internal/service", "internal/backend", "internal/lock", "internal/lock/", "internal/repo", "internal/stock"}},
 	// Its honest buyers use the client that buyers have.
 	{"internal/lab/hostile", []string{"internal/pause", "internal/lab/", "internal/repo", "internal/stock", "nginx", "pkg/client"}},
 	// The lab drives replicas as a client does. Of the service it knows what the
 	// answers mean, and the database it opens to see that it is there.
-	{"internal/lab/", []string{"internal/pause", "internal/lab/", "internal/service", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock", "nginx"}},
+	{"internal/lab/", []string{"internal/pause", "internal/lab/", "internal/service", "internal/service/strategy", "internal/backend", "internal/lock", "internal/lock/", "internal/repo", "internal/stock", "nginx"}},
 	{"cmd/", []string{"internal/", "migrations"}},
 	{"tools/", []string{"internal/lab/servers"}},
 }

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -27,7 +27,7 @@ var ErrNotFenceable = errors.New("strategy cannot be fenced")
 // Catalogue has every strategy of the registry, as one replica runs it.
 type Catalogue struct {
 	store    *repo.Store
-	clients  *lock.Clients
+	clients  *backend.Clients
 	offers   []*offer
 	byName   map[string]*offer
 	outbox   strategy.Outbox // nil where no strategy has one

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -46,8 +46,8 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 		} else if why := c.refusal(o, false); why != "" {
 			list[i].RequiresFence, list[i].Note = true, "refused here without fence=true: "+why
 		}
-		for _, need := range append([]lock.Backend{lock.Database}, o.entry.Needs...) {
-			if need != lock.Database && need != lock.MySQL {
+		for _, need := range append([]backend.Name{backend.Database}, o.entry.Needs...) {
+			if need != backend.Database && need != backend.MySQL {
 				list[i].Needs = append(list[i].Needs, string(need))
 			}
 			if err := down[need]; err != nil && list[i].Available {
@@ -61,7 +61,7 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 // whyDown says why a backend is down. Its address and the failure itself are not public.
 func whyDown(err error) string {
 	failed, ok := errors.AsType[*stock.BackendError](err)
-	if !ok || errors.Is(err, lock.ErrNotConfigured) {
+	if !ok || errors.Is(err, backend.ErrNotConfigured) {
 		return err.Error()
 	}
 	return failed.Backend + " does not answer"
@@ -87,17 +87,17 @@ type Backend struct {
 // error is the database's: without it, nothing can be sold at all.
 func (c *Catalogue) Backends(ctx context.Context) ([]Backend, error) {
 	down := c.down(ctx)
-	list := make([]Backend, 0, 1+len(lock.Backends()))
+	list := make([]Backend, 0, 1+len(backend.LockServers()))
 	list = append(list, Backend{Name: c.store.Dialect(), Status: Up})
-	for _, b := range lock.Backends() {
+	for _, b := range backend.LockServers() {
 		state := Backend{Name: string(b), Status: Up}
 		switch err := down[b]; {
-		case errors.Is(err, lock.ErrNotConfigured):
+		case errors.Is(err, backend.ErrNotConfigured):
 			state.Status = NotConfigured
 		case err != nil:
 			state.Status, state.Note = Down, whyDown(err)
 		}
 		list = append(list, state)
 	}
-	return list, down[lock.Database]
+	return list, down[backend.Database]
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/cluster"
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/load"
 	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -91,7 +90,7 @@ func Run(ctx context.Context, p Plan) (r *report.Report, err error) {
 	if p.Yours.URL != "" {
 		return r, d.showYours(ctx)
 	}
-	if d.keeper, err = keeper.Start(); err != nil {
+	if d.keeper, err = servers.StartSupervisor(); err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, d.keeper.Close()) }()
@@ -100,7 +99,7 @@ func Run(ctx context.Context, p Plan) (r *report.Report, err error) {
 
 type demo struct {
 	plan     Plan
-	keeper   *keeper.Keeper
+	keeper   *servers.Supervisor
 	report   *report.Report
 	backends *servers.Backends
 	// missing tells why a backend is not there that we were to start.

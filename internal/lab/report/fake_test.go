@@ -11,7 +11,6 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
-	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -87,7 +86,7 @@ const (
 // one could not be run.
 func fakeReport() *scenario.Report {
 	r := &scenario.Report{
-		Machine: machine.Machine{Commit: "01b5dee4c0ffee99aa11bb22cc33dd44ee55ff66", Go: "go1.26.1", CPU: "AMD EPYC 7B13", Processors: 2, Memory: "7.8 GiB"},
+		Machine: servers.Machine{Commit: "01b5dee4c0ffee99aa11bb22cc33dd44ee55ff66", Go: "go1.26.1", CPU: "AMD EPYC 7B13", Processors: 2, Memory: "7.8 GiB"},
 		Start:   day(0), Seconds: 432.4,
 		Servers: map[string]servers.Info{
 			"database": {Name: "MariaDB", Version: "10.11.14", Started: servers.Local}, "redis": {Name: "Redis", Version: "7.0.15", Started: servers.Local},

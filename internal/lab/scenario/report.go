@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/history"
-	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -16,7 +15,7 @@ import (
 // run, beside the histories.
 type Report struct {
 	// Machine says where it ran, Servers on what.
-	Machine machine.Machine         `json:"machine"`
+	Machine servers.Machine         `json:"machine"`
 	Servers map[string]servers.Info `json:"servers"`
 	Start   time.Time               `json:"start"`
 	Seconds float64                 `json:"seconds"`

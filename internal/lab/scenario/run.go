@@ -12,8 +12,6 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
-	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -50,10 +48,10 @@ type Progress interface {
 // is in the report as not run, and in the error.
 func Run(ctx context.Context, p Plan) (r *Report, err error) {
 	start := time.Now()
-	r = &Report{Machine: machine.This(), Servers: make(map[string]servers.Info), Start: start}
+	r = &Report{Machine: servers.ThisMachine(), Servers: make(map[string]servers.Info), Start: start}
 	defer func() { r.Seconds = time.Since(start).Seconds() }()
 	defer p.Progress.End()
-	k, err := keeper.Start()
+	k, err := servers.StartSupervisor()
 	if err != nil {
 		return r, err
 	}

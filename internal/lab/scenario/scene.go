@@ -5,15 +5,13 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/cluster"
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/history"
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // Scene is what the steps of one try of a part act on.
 type Scene struct {
-	Keeper   *keeper.Keeper
+	Keeper   *servers.Supervisor
 	Backends *servers.Backends
 	// Cluster is nil where the stage has no replicas.
 	Cluster *cluster.Cluster
@@ -26,15 +24,15 @@ type Scene struct {
 
 	// Proxy is what stands before a server, and Point the rule that was armed
 	// there last; both are nil until a step or the stage made them.
-	Proxy *fault.Proxy
-	Point *fault.Point
+	Proxy *servers.Proxy
+	Point *servers.Trigger
 
 	// Pair is a Redis with a replica, Masters are those of Redlock, and Links stand
 	// before them for the first replica of the service alone. They are nil until the
 	// stage made them.
 	Pair    *servers.RedisPair
 	Masters *servers.Redlock
-	Links   []*fault.Proxy
+	Links   []*servers.Proxy
 	// Own are variables of single replicas, by their number from 1, beside those of
 	// the stage.
 	Own map[int][]string

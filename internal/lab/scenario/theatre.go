@@ -9,14 +9,13 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/history"
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // theatre sets up scenes. Replicas that served one try serve the next one that
 // has the same stage, unless they were spoilt.
 type theatre struct {
-	keeper   *keeper.Keeper
+	keeper   *servers.Supervisor
 	backends *servers.Backends
 	plan     Plan
 	goods    int64 // the last that was given to a scene

@@ -1,6 +1,6 @@
 package strategy
 
-import "github.com/stockd/stockd/internal/lock"
+import "github.com/stockd/stockd/internal/backend"
 
 // Entry describes one strategy and makes it.
 type Entry struct {
@@ -10,7 +10,7 @@ type Entry struct {
 	// Summary is one line for people.
 	Summary string
 	// Needs are the backends without which it cannot work, beside the database.
-	Needs []lock.Backend
+	Needs []backend.Name
 	// Claims are its guarantees. The conformance suite proves them, and shows the damage
 	// behind each exclusion that is missing.
 	Claims Claims

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/fault"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
@@ -19,9 +19,9 @@ import (
 // Redis is away in the middle of a copying: the mark of it is still there, and the
 // replica goes on where it began, long before the mark expires.
 func TestACopyingThatWasCutOffIsGoneOnWith(t *testing.T) {
-	cuts := map[string]fault.Rule{
-		"at its mark": {Sent: ":filling", Do: fault.LoseReply},
-		"at its end":  {Sent: "\r\npersist\r\n", Do: fault.Lose},
+	cuts := map[string]servers.Rule{
+		"at its mark": {Sent: ":filling", Do: servers.LoseReply},
+		"at its end":  {Sent: "\r\npersist\r\n", Do: servers.Lose},
 	}
 	server := lab.OwnRedis(t)
 	way := labtest.NewProxy(t, server.Address)
@@ -60,7 +60,7 @@ func TestDatabasesOnOneRedisShareNoCopy(t *testing.T) {
 				if err := store.CreateGoods(t.Context(), 1, units, rand.Text()); err != nil {
 					t.Fatal(err)
 				}
-				s := newCopying(t, entry, store, lab.Locks(t, d, lock.Redis), "test-"+rand.Text())
+				s := newCopying(t, entry, store, lab.Locks(t, d, backend.Redis), "test-"+rand.Text())
 				var sold int64
 				for range units + 2 {
 					if deduct(t, s) == nil {
@@ -87,7 +87,7 @@ func TestARestockDuringACopyIsNotLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := newCopying(t, entry, store, locksAt(t, d, server, way.Address), rand.Text())
-			counted := way.Arm(fault.Rule{Sent: "watch", Do: fault.Hold})
+			counted := way.Arm(servers.Rule{Sent: "watch", Do: servers.Hold})
 			next := make(chan error, 1)
 			go func() { next <- deduct(t, s) }()
 			if err := counted.Wait(t.Context()); err != nil {
@@ -124,7 +124,7 @@ func TestACopyThatWasReplacedRejectsNoPurchase(t *testing.T) {
 			if err := deduct(t, slow); err != nil {
 				t.Fatal(err)
 			}
-			taken := way.Arm(fault.Rule{Sent: takes[entry.Name], Do: fault.HoldReply})
+			taken := way.Arm(servers.Rule{Sent: takes[entry.Name], Do: servers.HoldReply})
 			rejected := make(chan error, 1)
 			go func() { rejected <- deduct(t, slow) }()
 			if err := taken.Wait(t.Context()); err != nil {
@@ -168,7 +168,7 @@ func locksAt(t *testing.T, d *servers.Database, server *servers.Redis, address s
 	locks := lab.Locks(t, d)
 	locks.RedisOptions = labtest.RedisOptions(server)
 	locks.RedisOptions.Addresses = []string{address}
-	locks.Redis = lock.NewRedisClient(locks.RedisOptions)
+	locks.Redis = backend.NewRedis(locks.RedisOptions)
 	return locks
 }
 

@@ -1,7 +1,7 @@
 package strategy
 
 import (
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/service/hot"
 )
 
@@ -10,10 +10,10 @@ func redisStock() Entry {
 		Name:    hot.Allocation,
 		Family:  Hot,
 		Summary: "one script in Redis decides and appends the order to a stream; consumers write it to the ledger, exactly once",
-		Needs:   []lock.Backend{lock.Redis},
+		Needs:   []backend.Name{backend.Redis},
 		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New: func(d Deps) Strategy {
-			if err := d.lacks([]lock.Backend{lock.Redis}); err != nil {
+			if err := d.lacks([]backend.Name{backend.Redis}); err != nil {
 				return unavailable{err}
 			}
 			o := d.Hot

@@ -4,7 +4,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 )
@@ -12,9 +14,9 @@ import (
 // Registry lists every strategy, in the order in which they are shown: each entry answers
 // a question that the one before it leaves open. The router, GET /strategies, the demo, the
 // benchmark and the conformance suite range over it; a new strategy is its own file and
-// one line in lockless, or, where it is a lock, in the registry of locks.
+// one line in lockless, or, where it is a lock, in registry.Locks.
 func Registry() []Entry {
-	locks := lock.Registry()
+	locks := registry.Locks()
 	list := make([]Entry, 0, len(locks)+len(lockless()))
 	list = append(list, lockless()...)
 	for _, l := range locks {
@@ -68,7 +70,7 @@ type Deps struct {
 }
 
 // lacks returns why the first of the backends that are not configured is missing.
-func (d Deps) lacks(needs []lock.Backend) error {
+func (d Deps) lacks(needs []backend.Name) error {
 	for _, need := range needs {
 		if err := d.Lock.Has(need); err != nil {
 			return err

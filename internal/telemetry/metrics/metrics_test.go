@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/background"
@@ -79,7 +79,7 @@ func TestEveryOutcomeIsCountedByItsKind(t *testing.T) {
 		{want: "backend-failure", err: mysql},
 		{want: "unknown", err: fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, mysql)},
 		{want: "unknown", err: fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, context.DeadlineExceeded)},
-		{want: "not-configured", err: &stock.BackendError{Backend: "etcd", Err: lock.ErrNotConfigured}},
+		{want: "not-configured", err: &stock.BackendError{Backend: "etcd", Err: backend.ErrNotConfigured}},
 		{want: "failed", err: errors.New("a mistake")},
 	} {
 		m := metrics.New(metrics.Build{})

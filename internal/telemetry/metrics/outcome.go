@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -31,7 +31,7 @@ func refusals() []refusal {
 		{"stock-limit", stock.ErrStockLimit},
 		{"unknown-goods", stock.ErrUnknownGoods},
 		{"key-reused", stock.ErrKeyReused},
-		{"not-configured", lock.ErrNotConfigured},
+		{"not-configured", backend.ErrNotConfigured},
 		{"unknown", stock.ErrUnknownOutcome},
 		{"fenced", stock.ErrFenced},
 		{"lease-lost", stock.ErrLeaseLost},

@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -28,7 +28,7 @@ func (m *Metrics) strategies() {
 	m.retries = m.counters("stockd_transaction_retries_total", "Transactions that were run again because the database had rolled them back to end a deadlock.", "strategy")
 	m.batchSize = m.histograms("stockd_group_batch_size", "Grouped purchases that were written together.",
 		prometheus.ExponentialBuckets(1, 2, 12), "strategy")
-	for _, backend := range append([]lock.Backend{repo.MySQL, repo.SQLite}, lock.Backends()...) {
+	for _, backend := range append([]backend.Name{repo.MySQL, repo.SQLite}, backend.LockServers()...) {
 		m.backendFailures.WithLabelValues(string(backend))
 	}
 }
@@ -87,7 +87,7 @@ func (o *observer) Deducted(outcome stock.Outcome, err error, took time.Duration
 		return
 	}
 	o.outcomes[outcomeOf(outcome, err)].Inc()
-	if failure, is := errors.AsType[*stock.BackendError](err); is && !errors.Is(err, lock.ErrNotConfigured) {
+	if failure, is := errors.AsType[*stock.BackendError](err); is && !errors.Is(err, backend.ErrNotConfigured) {
 		o.metrics.backendFailures.WithLabelValues(failure.Backend).Inc()
 	}
 }

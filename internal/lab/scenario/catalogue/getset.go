@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/scenario/step"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 func getSet() scenario.Experiment {
@@ -41,7 +41,7 @@ func deletedMeanwhile(strategy, look, expect string, seen checker.Check) scenari
 			step.Stock(100), step.Hold(1, time.Second),
 			step.Meanwhile(
 				step.InOrder(step.Buy(step.Sale{Strategy: strategy, Replica: 1}), step.Pass()),
-				step.InOrder(step.Reached(1), step.Arm(fault.Rule{Sent: look, Do: fault.Hold}),
+				step.InOrder(step.Reached(1), step.Arm(servers.Rule{Sent: look, Do: servers.Hold}),
 					step.Buy(step.Sale{Strategy: strategy, Replica: 2, First: 1})),
 			),
 			step.Audit(),

@@ -2,9 +2,9 @@ package catalogue
 
 import (
 	"github.com/stockd/stockd/internal/lab/checker"
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/scenario/step"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 func lostReply() scenario.Experiment {
@@ -28,7 +28,7 @@ func sentAgain(name, key, expect string, seen checker.Check) scenario.Part {
 		Does:   "a proxy before the replica drops the answer to a purchase after the replica has made it, and the buyer sends it again",
 		Expect: expect,
 		Steps: []scenario.Step{
-			step.Stock(100), step.ProxyBefore(1), step.Arm(fault.Rule{Sent: "POST /deduct", Do: fault.LoseReply}),
+			step.Stock(100), step.ProxyBefore(1), step.Arm(servers.Rule{Sent: "POST /deduct", Do: servers.LoseReply}),
 			step.Buy(sale), step.Met(), step.Buy(sale), step.Audit(),
 		},
 		Check: seen,

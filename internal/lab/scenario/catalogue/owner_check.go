@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/scenario/step"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 func ownerCheck() scenario.Experiment {
@@ -39,7 +39,7 @@ func lateDelete(strategy, release, expect string, seen checker.Check) scenario.P
 			step.Meanwhile(
 				step.Buy(step.Sale{Strategy: strategy, Replica: 1}),
 				step.InOrder(
-					step.Reached(1), step.Arm(fault.Rule{Sent: release, Do: fault.Hold, For: ttl * 12 / 10}), step.Met(),
+					step.Reached(1), step.Arm(servers.Rule{Sent: release, Do: servers.Hold, For: ttl * 12 / 10}), step.Met(),
 					step.Meanwhile(
 						step.Buy(step.Sale{Strategy: strategy, Replica: 2, First: 1}),
 						step.InOrder(step.Reached(2), step.Buy(step.Sale{Strategy: strategy, Replica: 3, First: 2})),

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 )
@@ -41,7 +41,7 @@ func LateWatch(kind string, within time.Duration) scenario.Step {
 			return err
 		}
 		return Meanwhile(
-			InOrder(Arm(fault.Rule{Sent: node, Do: fault.Hold}), func(ctx context.Context, s *scenario.Scene) error {
+			InOrder(Arm(servers.Rule{Sent: node, Do: servers.Hold}), func(ctx context.Context, s *scenario.Scene) error {
 				return hold(ctx, second, name(s), within, 0)
 			}),
 			InOrder(Wait(50*time.Millisecond), Met(), func(ctx context.Context, _ *scenario.Scene) error {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
@@ -27,10 +26,10 @@ func OnMasters(o servers.RedlockOptions) func(context.Context, *scenario.Scene) 
 }
 
 // links puts a proxy before each master.
-func links(s *scenario.Scene, masters *servers.Redlock) ([]*fault.Proxy, error) {
-	list := make([]*fault.Proxy, len(masters.Nodes))
+func links(s *scenario.Scene, masters *servers.Redlock) ([]*servers.Proxy, error) {
+	list := make([]*servers.Proxy, len(masters.Nodes))
 	for i, node := range masters.Nodes {
-		link, err := fault.NewProxy(node.Address)
+		link, err := servers.NewProxy(node.Address)
 		if err != nil {
 			return nil, err
 		}
@@ -40,7 +39,7 @@ func links(s *scenario.Scene, masters *servers.Redlock) ([]*fault.Proxy, error) 
 	return list, nil
 }
 
-func addresses(links []*fault.Proxy) []string {
+func addresses(links []*servers.Proxy) []string {
 	list := make([]string, len(links))
 	for i, link := range links {
 		list[i] = link.Address

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // ThroughRedis puts a proxy between the replicas of a stage and their Redis.
@@ -18,7 +18,7 @@ func ThroughRedis(_ context.Context, s *scenario.Scene) (env []string, err error
 
 // proxy puts the scene's proxy before a server.
 func proxy(s *scenario.Scene, target string) (err error) {
-	if s.Proxy, err = fault.NewProxy(target); err != nil {
+	if s.Proxy, err = servers.NewProxy(target); err != nil {
 		return err
 	}
 	s.Later(func() error { s.Proxy.Close(); return nil })
@@ -36,7 +36,7 @@ func ProxyBefore(replica int) scenario.Step {
 func AtProxy(s *scenario.Scene) string { return "http://" + s.Proxy.Address }
 
 // Arm lays down a rule at the proxy.
-func Arm(r fault.Rule) scenario.Step {
+func Arm(r servers.Rule) scenario.Step {
 	return func(_ context.Context, s *scenario.Scene) error {
 		s.Point = s.Proxy.Arm(r)
 		return nil

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 )
@@ -79,7 +79,7 @@ func voter(s *scenario.Scene, number int, kind string, near []int) (lock.Locker,
 	return asContender(s, fmt.Sprintf("contender-%d", number), kind, proxies)
 }
 
-func asContender(s *scenario.Scene, name, kind string, masters []*fault.Proxy) (lock.Locker, error) {
+func asContender(s *scenario.Scene, name, kind string, masters []*servers.Proxy) (lock.Locker, error) {
 	c, err := s.Contend(name)
 	if err != nil {
 		return nil, err
