@@ -156,7 +156,7 @@ func strategyDeps(c config.Config, heard observation, store *repo.Store, locks l
 		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
 		Group:    strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
 		Buckets:  c.Bucket.Count,
-		Hot:      hotOptions(c, heard.log, heard.metrics.Promised(), heard.tracer()),
+		Hot:      hotOptions(c, heard.log, heard.metrics.RedisStock(), heard.tracer()),
 		Observe:  heard.metrics.Strategy,
 		Log:      heard.log,
 	}
