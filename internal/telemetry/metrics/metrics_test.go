@@ -17,10 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/service"
-	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/background"
+	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
@@ -79,7 +78,6 @@ func TestEveryOutcomeIsCountedByItsKind(t *testing.T) {
 		{want: "backend-failure", err: mysql},
 		{want: "unknown", err: fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, mysql)},
 		{want: "unknown", err: fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, context.DeadlineExceeded)},
-		{want: "not-configured", err: &stock.BackendError{Backend: "etcd", Err: backend.ErrNotConfigured}},
 		{want: "failed", err: errors.New("a mistake")},
 	} {
 		m := metrics.New(metrics.Build{})
