@@ -15,14 +15,13 @@ import (
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 )
 
 // lockDeps is what the locks of a replica are made of. Nothing is waited for: a
 // server that is down now is found when it is up.
 func lockDeps(c config.Config, heard observation) (lock.Deps, error) {
-	pool, err := heard.storeOptions(c)
+	pool, err := heard.sqlOptions(c)
 	if err != nil {
 		return lock.Deps{}, err
 	}
@@ -51,9 +50,9 @@ func hotOptions(c config.Config, log *slog.Logger, tracer trace.Tracer) hot.Opti
 // in between it looks whether anybody still wants it.
 const lockSlice = time.Second
 
-func lockClients(c config.Config, o repo.Options) (*backend.Clients, error) {
+func lockClients(c config.Config, o backend.SQLOptions) (*backend.Clients, error) {
 	o.MaxOpen, o.LockWait = c.Lock.Connections, lockSlice
-	pool, dialect, err := repo.OpenPool(o)
+	pool, dialect, err := backend.OpenPool(o)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lock"
@@ -223,11 +224,11 @@ func logger(c config.Log, w io.Writer) *slog.Logger {
 }
 
 func openStore(ctx context.Context, c config.Config) (*repo.Store, error) {
-	o, err := storeOptions(c)
+	database, err := sqlOptions(c)
 	if err != nil {
 		return nil, err
 	}
-	return repo.Open(ctx, o)
+	return repo.Open(ctx, database, repo.Options{Replica: c.Replica})
 }
 
 // leastTxTimeout is the least that a transaction has in which no single buyer waits,
@@ -238,13 +239,12 @@ const leastTxTimeout = 10 * time.Second
 // connection that says nothing in a transaction.
 const afterPurchase = 5 * time.Second
 
-func storeOptions(c config.Config) (repo.Options, error) {
+func sqlOptions(c config.Config) (backend.SQLOptions, error) {
 	encryption, err := encryption("database", c.Database.TLS)
-	return repo.Options{
+	return backend.SQLOptions{
 		Driver: c.Database.Driver, DSN: c.Database.DSN, Password: c.Database.Password.Reveal(), TLS: encryption,
 		MaxOpen: c.Database.MaxOpen, LockWait: c.Database.LockWait, ConnectTimeout: c.Database.ConnectTimeout,
 		TxTimeout: max(c.Deduct.Timeout, leastTxTimeout), Silence: c.Deduct.Timeout + afterPurchase,
-		Replica: c.Replica,
 	}, err
 }
 
