@@ -56,8 +56,8 @@ type Options struct {
 	Tracer trace.Tracer
 	// Metrics answers the owner's GET /metrics; nil: there is no such route.
 	Metrics http.Handler
-	// Lab takes the faults of an experiment; nil: there are no such routes.
-	Lab Lab
+	// Routes are added to the admin API.
+	Routes []Route
 	// Pprof has the owner's listener serve profiles of this process.
 	Pprof bool
 }
@@ -110,11 +110,8 @@ func Admin(o Options, tokens Tokens) http.Handler {
 	if o.Pprof {
 		engine.GET("/debug/pprof/*profile", profile)
 	}
-	if o.Lab != nil {
-		faults := faults{options: o}
-		engine.POST("/lab/faults", faults.set)
-		engine.GET("/lab/faults", faults.list)
-		engine.DELETE("/lab/faults", faults.clear)
+	for _, r := range o.Routes {
+		r.add(engine, o)
 	}
 	return engine
 }

@@ -43,15 +43,19 @@ var allowed = []struct {
 	// What the lab does inside of a replica. cmd puts it there; those whose
 	// interfaces it implements do not know it.
 	{"internal/lab/failpoint", []string{"internal/lab/history", "internal/handler", "internal/lock"}},
-	{"internal/lab/client", []string{"internal/handler", "internal/service", "internal/stock"}},
+	{"internal/lab/client", []string{"internal/lab/failpoint", "internal/handler", "internal/service", "internal/stock"}},
+	// stockd bench and the lab send purchases, and compare the result with the guarantees.
+	{"internal/load", nil},
+	{"internal/load/verdict", []string{"internal/load", "internal/stock"}},
 	// Experiments set the faults that the owner's listener takes.
-	{"internal/lab/experiment/step", []string{"internal/pause", "internal/lab/", "internal/handler", "internal/service", "internal/lock", "internal/repo", "internal/stock"}},
+	{"internal/lab/experiment/step", []string{"internal/pause", "internal/lab/", "internal/load", "internal/handler", "internal/service", "internal/lock", "internal/repo", "internal/stock"}},
 	// Its honest buyers use the client that buyers have.
-	{"internal/lab/hostile", []string{"internal/pause", "internal/lab/", "internal/repo", "internal/stock", "nginx", "pkg/client"}},
+	{"internal/lab/hostile", []string{"internal/pause", "internal/lab/", "internal/load", "internal/load/", "internal/repo", "internal/stock", "nginx", "pkg/client"}},
 	// The lab drives replicas as a client does. Of the service it knows what the
 	// answers mean, and the database it opens to see that it is there.
-	{"internal/lab/", []string{"internal/pause", "internal/lab/", "internal/service", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock", "nginx"}},
-	{"cmd/", []string{"internal/", "migrations"}},
+	{"internal/lab/", []string{"internal/pause", "internal/lab/", "internal/load", "internal/load/", "internal/telemetry", "internal/service", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock", "nginx"}},
+	{"cmd/internal/cmdtest", []string{"internal/lab/", "internal/load/"}},
+	{"cmd/", []string{"cmd/internal/", "internal/", "migrations", "pkg/client"}},
 	{"tools/", []string{"internal/lab/servers"}},
 }
 
@@ -101,13 +105,29 @@ func mayImport(t *testing.T, pkg, to string) bool {
 	return true
 }
 
-// The serving path is what a replica runs: nothing of the lab may be in it.
-func TestNothingThatServesKnowsTheLab(t *testing.T) {
-	list, err := exec.Command("go", "list", "-deps", module+"internal/handler", module+"internal/config").Output()
+// What a shop runs has nothing of the lab in it, and nothing that is for tests.
+func TestNothingOfTheLabIsInStockd(t *testing.T) {
+	list, err := exec.Command("go", "list", "-deps", module+"cmd/stockd").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(list), module+"internal/lab") {
-		t.Error("the serving path imports the lab")
+	forbidden := []string{
+		module + "internal/lab",
+		module + "cmd/internal/cmdtest",
+		"go.etcd.io/etcd/server",
+		"github.com/alicebob/miniredis",
+		"github.com/Shopify/toxiproxy",
+		"github.com/anishathalye/porcupine",
+		"github.com/chromedp",
+		"github.com/redis/go-redis/v9/internal/proto/test",
+		"testing",
+	}
+	for pkg := range strings.Lines(string(list)) {
+		pkg = strings.TrimSpace(pkg)
+		for _, name := range forbidden {
+			if pkg == name || strings.HasPrefix(pkg, name+"/") {
+				t.Errorf("stockd links %s", pkg)
+			}
+		}
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/cluster"
-	"github.com/stockd/stockd/internal/lab/load"
 	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/load"
 )
 
 // lockStage is the locks by themselves, without a stockd around them, and the

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/stockd/stockd/internal/lab/experiment"
-	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/internal/load/verdict"
 )
 
 // The files of a report in the folder of its run.
@@ -23,7 +23,7 @@ const (
 // the histories of its parts. A history that is missing or broken is said on the
 // page and is no error.
 func Write(folder string, r *experiment.Report) error {
-	if err := report.WriteJSON(filepath.Join(folder, jsonFile), r); err != nil {
+	if err := verdict.WriteJSON(filepath.Join(folder, jsonFile), r); err != nil {
 		return err
 	}
 	file, err := os.Create(filepath.Join(folder, File))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/experiment"
 	"github.com/stockd/stockd/internal/lab/experiment/page/words"
-	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // reasonWidth is how many letters of a reason stand in one line of the table, and
@@ -41,7 +41,7 @@ func Table(w io.Writer, r *experiment.Report, colour bool) error {
 	}
 	lines := append([]string{t.Render()}, findings(r)...)
 	lines = append(lines, summary(r))
-	if on := report.Servers(r.Servers); on != "" {
+	if on := servers.Line(r.Servers); on != "" {
 		lines = append(lines, on)
 	}
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))

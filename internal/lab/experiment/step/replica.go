@@ -7,11 +7,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/check"
 	"github.com/stockd/stockd/internal/lab/experiment"
-	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/failpoint"
+	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/pause"
 )
 
@@ -19,30 +18,30 @@ import (
 // between its read and its write, and then go on whatever became of its lock: as
 // a process does whose garbage is collected, or whose work takes that long.
 func Hold(replica int, d time.Duration) experiment.Step {
-	return set(replica, handler.Fault{Do: handler.Hold, For: d, Deaf: true})
+	return set(replica, failpoint.Fault{Do: failpoint.Hold, For: d, Deaf: true})
 }
 
 // Work is Hold, but for a replica that listens: it gives up when it is told that
 // its lock is lost.
 func Work(replica int, d time.Duration) experiment.Step {
-	return set(replica, handler.Fault{Do: handler.Hold, For: d})
+	return set(replica, failpoint.Fault{Do: failpoint.Hold, For: d})
 }
 
 // Pause has a replica stop itself (SIGSTOP) in its next sale of the goods, until
 // Wake.
 func Pause(replica int) experiment.Step {
-	return set(replica, handler.Fault{Do: handler.Pause, Deaf: true})
+	return set(replica, failpoint.Fault{Do: failpoint.Pause, Deaf: true})
 }
 
 // Crash has a replica kill itself (SIGKILL) in its next sale of the goods.
 func Crash(replica int) experiment.Step {
 	return func(ctx context.Context, s *experiment.Scene) error {
 		s.Spoil()
-		return set(replica, handler.Fault{Do: handler.Crash})(ctx, s)
+		return set(replica, failpoint.Fault{Do: failpoint.Crash})(ctx, s)
 	}
 }
 
-func set(replica int, f handler.Fault) experiment.Step {
+func set(replica int, f failpoint.Fault) experiment.Step {
 	return func(ctx context.Context, s *experiment.Scene) error {
 		f.GoodsID = s.Goods
 		return s.Cluster.ClientOf(replica-1).SetFault(ctx, f)
@@ -56,7 +55,7 @@ const reachedWithin = 15 * time.Second
 func Reached(replica int) experiment.Step {
 	return await(replica, "come to its fault", func(ctx context.Context, s *experiment.Scene) (bool, error) {
 		faults, err := s.Cluster.ClientOf(replica - 1).Faults(ctx)
-		return slices.ContainsFunc(faults, func(f handler.Fault) bool { return f.GoodsID == s.Goods && f.Reached > 0 }), err
+		return slices.ContainsFunc(faults, func(f failpoint.Fault) bool { return f.GoodsID == s.Goods && f.Reached > 0 }), err
 	})
 }
 

@@ -1,0 +1,152 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
+)
+
+// lockDeps is what the locks of a replica are made of. It waits for no server: one that is
+// down is used once it is up.
+func lockDeps(c config.Config, watch observation, change func(config.Config, lock.Deps) lock.Deps) (lock.Deps, error) {
+	pool, err := watch.storeOptions(c)
+	if err != nil {
+		return lock.Deps{}, err
+	}
+	clients, err := lockClients(c, pool)
+	if err != nil {
+		return lock.Deps{}, err
+	}
+	watch.follow(clients)
+	deps := lock.Deps{
+		Clients: clients, TTL: c.Lock.TTL, Retry: c.Lock.Retry,
+		Issue: lock.NewTokens(clients.DB, clients.Dialect).Issue,
+	}
+	if change != nil {
+		deps = change(c, deps)
+	}
+	return deps, nil
+}
+
+// hotOptions is how redis-stock sells.
+func hotOptions(c config.Config, log *slog.Logger, observer hot.Observer, tracer trace.Tracer) hot.Options {
+	r := c.RedisStock
+	return hot.Options{
+		Prefix: r.Prefix, Partitions: r.Partitions, Batch: r.Batch, Linger: r.Linger, ClaimAfter: r.ClaimAfter,
+		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, Observer: observer, Tracer: tracer,
+		Log: log,
+	}
+}
+
+// lockSlice is how long a SQL lock waits in the database at a time: in between it checks
+// that its request still waits.
+const lockSlice = time.Second
+
+func lockClients(c config.Config, o repo.Options) (*lock.Clients, error) {
+	o.MaxOpen, o.LockWait = c.Lock.Connections, lockSlice
+	pool, dialect, err := repo.OpenPool(o)
+	if err != nil {
+		return nil, err
+	}
+	clients := &lock.Clients{DB: pool, Dialect: dialect}
+	for _, add := range []func(*lock.Clients, config.Config) error{addRedis, addRedlock, addZooKeeper, addEtcd} {
+		if err := add(clients, c); err != nil {
+			return nil, errors.Join(err, clients.Close())
+		}
+	}
+	return clients, nil
+}
+
+func addRedis(clients *lock.Clients, c config.Config) error {
+	if len(c.Redis.Addresses) == 0 {
+		return nil
+	}
+	encryption, err := encryption("redis", c.Redis.TLS)
+	if err != nil {
+		return err
+	}
+	clients.RedisOptions = lock.RedisOptions{
+		Addresses: c.Redis.Addresses, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), TLS: encryption,
+		SentinelUsername: c.Redis.SentinelUsername, SentinelPassword: c.Redis.SentinelPassword.Reveal(),
+		DB: c.Redis.DB, Master: c.Redis.Master, Cluster: c.Redis.Cluster,
+		Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
+	}
+	clients.Redis = lock.NewRedisClient(clients.RedisOptions)
+	return nil
+}
+
+func addRedlock(clients *lock.Clients, c config.Config) error {
+	encryption, err := encryption("redlock", c.Redlock.TLS)
+	if err != nil {
+		return err
+	}
+	for _, address := range c.Redlock.Addresses {
+		clients.Redlock = append(clients.Redlock, lock.NewRedisClient(lock.RedisOptions{
+			Addresses: []string{address}, Username: c.Redlock.Username, Password: c.Redlock.Password.Reveal(), TLS: encryption,
+			Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
+		}))
+	}
+	return nil
+}
+
+func addZooKeeper(clients *lock.Clients, c config.Config) error {
+	if len(c.ZooKeeper.Addresses) == 0 {
+		return nil
+	}
+	encryption, err := encryption("zookeeper", c.ZooKeeper.TLS)
+	if err != nil {
+		return err
+	}
+	clients.ZooKeeper = lock.NewZooKeeperClient(lock.ZooKeeperOptions{
+		Servers: c.ZooKeeper.Addresses, SessionTimeout: c.Lock.TTL, DialTimeout: time.Second,
+		Auth: c.ZooKeeper.Auth.Reveal(), TLS: encryption,
+	})
+	return nil
+}
+
+func addEtcd(clients *lock.Clients, c config.Config) error {
+	if len(c.Etcd.Endpoints) == 0 {
+		return nil
+	}
+	encryption, err := encryption("etcd", c.Etcd.TLS)
+	if err != nil {
+		return err
+	}
+	clients.Etcd, err = lock.NewEtcdClient(lock.EtcdOptions{
+		Endpoints: c.Etcd.Endpoints, Username: c.Etcd.Username, Password: c.Etcd.Password.Reveal(),
+		TLS: encryption, DialTimeout: time.Second,
+	})
+	return err
+}
+
+// firstPing bounds the pings at the start.
+const firstPing = 5 * time.Second
+
+// pingAll pings every configured backend, and logs why one does not answer: a wrong
+// certificate or password shows at the start, and not at the first purchase, whose
+// client is only answered that the backend is unavailable.
+func pingAll(ctx context.Context, clients *lock.Clients, log *slog.Logger) (stop func()) {
+	ctx, cancel := context.WithTimeout(ctx, firstPing)
+	var pings sync.WaitGroup
+	for _, b := range lock.Backends() {
+		pings.Go(func() {
+			err := clients.Ping(ctx, b)
+			if err != nil && !errors.Is(err, lock.ErrNotConfigured) && !errors.Is(ctx.Err(), context.Canceled) {
+				log.WarnContext(ctx, "backend does not answer", "backend", string(b), "error", err)
+			}
+		})
+	}
+	return func() {
+		cancel()
+		pings.Wait()
+	}
+}
