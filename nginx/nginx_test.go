@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
-	"github.com/stockd/stockd/internal/lab/ports"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/nginx"
 )
@@ -33,12 +32,12 @@ func start(t *testing.T, limits nginx.Limits, replica http.HandlerFunc) (address
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
 	backend := httptest.NewServer(replica)
 	t.Cleanup(backend.Close)
-	port, err := ports.Free()
+	port, err := servers.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	address = ports.Address(port)
+	address = servers.Loopback(port)
 	site := nginx.Local(folder, address, []string{strings.TrimPrefix(backend.URL, "http://")}, limits)
 	run(t, program, folder, site, address)
 	return address
@@ -353,17 +352,17 @@ func startAdmin(t *testing.T, rate int, replica http.HandlerFunc) (address strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := ports.Free()
+	other, err := servers.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := ports.Free()
+	port, err := servers.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder, address := t.TempDir(), ports.Address(port)
+	folder, address := t.TempDir(), servers.Loopback(port)
 	server := strings.TrimPrefix(backend.URL, "http://")
-	site := nginx.Local(folder, ports.Address(other), []string{server}, nginx.Limits{})
+	site := nginx.Local(folder, servers.Loopback(other), []string{server}, nginx.Limits{})
 	admin := strings.NewReplacer("${STOCKD_ADMIN_LISTEN}", address, "${STOCKD_OWNERS}", "server "+server+" max_fails=0;", "${STOCKD_ADMIN_RATE}", strconv.Itoa(rate)).Replace(string(template))
 	run(t, program, folder, site[:strings.LastIndex(site, "}")]+admin+"}", address)
 	return address

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
-	"github.com/stockd/stockd/internal/lab/machine"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // send opens a connection and sends something on it.
@@ -157,7 +157,7 @@ func TestLargeBodiesAreRefused(t *testing.T) {
 // memory is the most resident memory that the replica has had, in bytes.
 func (r process) memory(t *testing.T) int64 {
 	t.Helper()
-	peak, err := machine.Resident(r.Process.Process.Pid, machine.Peak)
+	peak, err := servers.Resident(r.Process.Process.Pid, servers.PeakMemory)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
@@ -22,7 +21,7 @@ import (
 func TestProveAFrozenLinkHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
-	backends, err := servers.StartBackends(t.Context(), cmdtest.StartKeeper(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
+	backends, err := servers.StartBackends(t.Context(), cmdtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +48,12 @@ func TestProveAFrozenLinkHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 	for i, f := range links {
 		name := []string{"database", "redis", "zookeeper", "etcd"}[i]
 		t.Run(name, func(t *testing.T) { f.test(t, slices.Concat(backends.Env(), env), int64(i+1)*100) })
-		f.pause = does([]*fault.Proxy{database, redis, zookeeper, etcd}[i].FreezeReplies)
+		f.pause = does([]*servers.Proxy{database, redis, zookeeper, etcd}[i].FreezeReplies)
 		t.Run(name+", replies alone", func(t *testing.T) { f.test(t, slices.Concat(backends.Env(), env), int64(i+11)*100) })
 	}
 }
 
-func frozenLink(p *fault.Proxy, reads bool, strategies ...string) frozen {
+func frozenLink(p *servers.Proxy, reads bool, strategies ...string) frozen {
 	return frozen{pause: does(p.Freeze), resume: does(p.Thaw), strategies: strategies, reads: reads}
 }
 

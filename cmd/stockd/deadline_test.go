@@ -48,7 +48,7 @@ type frozen struct {
 func TestAHungBackendHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
-	backends, err := servers.StartBackends(t.Context(), cmdtest.StartKeeper(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
+	backends, err := servers.StartBackends(t.Context(), cmdtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func (r process) exitsInTime(t *testing.T) {
 func TestBlockedCommitsAreUnknownInTime(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
-	backends, err := servers.StartBackends(t.Context(), cmdtest.StartKeeper(t), servers.Choice{
+	backends, err := servers.StartBackends(t.Context(), cmdtest.StartSupervisor(t), servers.Choice{
 		Mode: servers.Local, Database: servers.MariaDB, ZooKeeper: servers.None, Etcd: servers.None,
 	}, func(string) {})
 	if err != nil {

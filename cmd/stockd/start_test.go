@@ -15,7 +15,7 @@ import (
 // is not shown there.
 func TestAReplicaSaysAtItsStartWhichBackendItCannotReach(t *testing.T) {
 	cmdtest.NeedRedis(t)
-	k := cmdtest.StartKeeper(t)
+	k := cmdtest.StartSupervisor(t)
 	server := cmdtest.Own(t, func(ctx context.Context) (*servers.Redis, error) { return servers.StartRedis(ctx, k, servers.Local) })
 	const guess = "a-guess-at-the-password"
 	r := startReplica(t, "--redis-addresses="+server.Address, "--redis-password="+guess)

@@ -105,7 +105,7 @@ func (r process) buyTraced(t *testing.T, query string) cmdtest.Answer {
 func startTraced(t *testing.T) (process, *receiver, *servers.Redis) {
 	t.Helper()
 	cmdtest.NeedRedis(t)
-	redis, err := servers.StartRedis(t.Context(), cmdtest.StartKeeper(t), servers.Local)
+	redis, err := servers.StartRedis(t.Context(), cmdtest.StartSupervisor(t), servers.Local)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func (l testLab) create(t *testing.T, units int64) (goods int64) {
 // replicas on them.
 func startLabOf(t *testing.T, choice servers.Choice, o cluster.Options) testLab {
 	t.Helper()
-	k := cmdtest.StartKeeper(t)
+	k := cmdtest.StartSupervisor(t)
 	backends, err := servers.StartBackends(t.Context(), k, choice, func(string) {})
 	if err != nil {
 		t.Fatal(err)

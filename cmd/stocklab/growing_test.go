@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -35,8 +34,8 @@ type member interface {
 }
 
 // topologies are those that can be grown to, and how they are started.
-func topologies() map[string]func(*testing.T, *keeper.Keeper) topology {
-	return map[string]func(*testing.T, *keeper.Keeper) topology{
+func topologies() map[string]func(*testing.T, *servers.Supervisor) topology {
+	return map[string]func(*testing.T, *servers.Supervisor) topology{
 		"redis-cluster": onRedisCluster, "redis-sentinels": onSentinels, "zookeeper-ensemble": onEnsemble, "etcd-cluster": onEtcdCluster,
 	}
 }
@@ -60,7 +59,7 @@ func onAsynchronousRedis(name string, env []string) topology {
 	}
 }
 
-func onRedisCluster(t *testing.T, k *keeper.Keeper) topology {
+func onRedisCluster(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
 	c := cmdtest.Own(t, func(ctx context.Context) (*servers.RedisCluster, error) {
 		return servers.StartRedisCluster(ctx, k, servers.RedisClusterOptions{Masters: 3, Replicas: true})
@@ -100,7 +99,7 @@ func keyOf(strategy string, goods int64) string {
 	}
 }
 
-func onSentinels(t *testing.T, k *keeper.Keeper) topology {
+func onSentinels(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
 	s := cmdtest.Own(t, func(ctx context.Context) (*servers.Sentinels, error) { return servers.StartSentinels(ctx, k, nil) })
 	top := onAsynchronousRedis("redis-sentinels", s.Env())
@@ -118,7 +117,7 @@ func onSentinels(t *testing.T, k *keeper.Keeper) topology {
 	return top
 }
 
-func onEnsemble(t *testing.T, k *keeper.Keeper) topology {
+func onEnsemble(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
 	e := cmdtest.Own(t, func(ctx context.Context) (*servers.ZooKeeperEnsemble, error) {
 		return servers.StartZooKeeperEnsemble(ctx, k)
@@ -131,7 +130,7 @@ func onEnsemble(t *testing.T, k *keeper.Keeper) topology {
 	}
 }
 
-func onEtcdCluster(t *testing.T, k *keeper.Keeper) topology {
+func onEtcdCluster(t *testing.T, k *servers.Supervisor) topology {
 	t.Helper()
 	c := cmdtest.Own(t, func(ctx context.Context) (*servers.EtcdCluster, error) { return servers.StartEtcdCluster(ctx, k) })
 	return topology{
@@ -144,7 +143,7 @@ func onEtcdCluster(t *testing.T, k *keeper.Keeper) topology {
 // A member that dies takes no purchase with it that comes afterwards: it waits for
 // the next leader or master, at most.
 func TestASaleGoesOnWhenAMemberDies(t *testing.T) {
-	k := cmdtest.StartKeeper(t)
+	k := cmdtest.StartSupervisor(t)
 	for name, start := range topologies() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

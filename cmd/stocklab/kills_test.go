@@ -81,7 +81,7 @@ func surviveKills(t *testing.T, database string, rounds int, subjects ...killed)
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedDatabase(t, database)
 	cmdtest.NeedRedis(t)
-	server, err := servers.StartDurableRedis(t.Context(), cmdtest.StartKeeper(t))
+	server, err := servers.StartDurableRedis(t.Context(), cmdtest.StartSupervisor(t))
 	if err != nil {
 		t.Fatal(err)
 	}

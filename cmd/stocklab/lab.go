@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
-	"github.com/stockd/stockd/internal/lab/experiment"
-	"github.com/stockd/stockd/internal/lab/experiment/catalogue"
-	"github.com/stockd/stockd/internal/lab/experiment/page"
+	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load/verdict"
 )
@@ -84,7 +84,7 @@ func labRunCommand() *cobra.Command {
 	return cmd
 }
 
-func labPlan(names []string, from string) (p experiment.Plan, err error) {
+func labPlan(names []string, from string) (p scenario.Plan, err error) {
 	if p.Servers, err = servers.ParseChoice(from); err != nil {
 		return p, fmt.Errorf("--servers: %w", err)
 	}
@@ -99,16 +99,16 @@ func labPlan(names []string, from string) (p experiment.Plan, err error) {
 
 // runLab makes the experiments, and keeps a report in the folder where there is
 // one, also of a run that was interrupted.
-func runLab(ctx context.Context, p experiment.Plan, folder string) (*experiment.Report, error) {
+func runLab(ctx context.Context, p scenario.Plan, folder string) (*scenario.Report, error) {
 	if folder != "" {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return &experiment.Report{}, fmt.Errorf("make the folder of the run: %w", err)
+			return &scenario.Report{}, fmt.Errorf("make the folder of the run: %w", err)
 		}
 	}
 	p.Folder = folder
-	r, err := experiment.Run(ctx, p)
+	r, err := scenario.Run(ctx, p)
 	if folder != "" && len(r.Experiments) > 0 {
-		err = errors.Join(err, page.Write(folder, r))
+		err = errors.Join(err, report.Write(folder, r))
 	}
 	return r, err
 }
@@ -116,8 +116,8 @@ func runLab(ctx context.Context, p experiment.Plan, folder string) (*experiment.
 // errNotReproduced makes the exit status tell what the table says.
 var errNotReproduced = errors.New("not every experiment was reproduced")
 
-func showLab(r *experiment.Report, out io.Writer, write, folder string) error {
-	if err := page.Table(out, r, cli.IsTerminal(out)); err != nil {
+func showLab(r *scenario.Report, out io.Writer, write, folder string) error {
+	if err := report.Table(out, r, cli.IsTerminal(out)); err != nil {
 		return err
 	}
 	if write != "" {
@@ -129,7 +129,7 @@ func showLab(r *experiment.Report, out io.Writer, write, folder string) error {
 		return err
 	}
 	for _, e := range r.Experiments {
-		if e.Verdict == experiment.NotReproduced {
+		if e.Verdict == scenario.NotReproduced {
 			return errNotReproduced
 		}
 	}
@@ -138,7 +138,7 @@ func showLab(r *experiment.Report, out io.Writer, write, folder string) error {
 
 // hints say what to do next: the one command that shows what to do instead, where
 // one experiment was asked for, and where the report is.
-func hints(r *experiment.Report, out io.Writer, folder string) error {
+func hints(r *scenario.Report, out io.Writer, folder string) error {
 	var lines []string
 	if len(r.Experiments) == 1 && r.Experiments[0].Fix != "" {
 		lines = append(lines, "what to do instead: "+r.Experiments[0].Fix)
@@ -146,7 +146,7 @@ func hints(r *experiment.Report, out io.Writer, folder string) error {
 	if folder == "" {
 		lines = append(lines, "with --dir FOLDER the histories are kept, and a report to open in a browser")
 	} else {
-		lines = append(lines, "report: "+filepath.Join(folder, page.File))
+		lines = append(lines, "report: "+filepath.Join(folder, report.File))
 	}
 	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
 	return err
@@ -158,14 +158,14 @@ func labReportCommand() *cobra.Command {
 		Short: "Make the report of a run again, from what it left in its folder",
 		Args:  oneArg("a folder that stockd lab run --dir has filled"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := page.Read(args[0])
+			r, err := report.Read(args[0])
 			if err != nil {
 				return cli.UsageError{Err: err}
 			}
-			if err := experiment.Reread(args[0], catalogue.All(), r); err != nil {
+			if err := scenario.Reread(args[0], catalogue.All(), r); err != nil {
 				return err
 			}
-			return errors.Join(page.Write(args[0], r), showLab(r, cmd.OutOrStdout(), "", args[0]))
+			return errors.Join(report.Write(args[0], r), showLab(r, cmd.OutOrStdout(), "", args[0]))
 		},
 	}
 }
@@ -178,7 +178,7 @@ func labDocsCommand() *cobra.Command {
 		Hidden: true,
 		Args:   oneArg("a folder that stockd lab run all --dir has filled"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return page.Docs(filepath.Join("docs", "lab"), args[0], catalogue.All())
+			return report.Docs(filepath.Join("docs", "lab"), args[0], catalogue.All())
 		},
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"io"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
-	"github.com/stockd/stockd/internal/lab/experiment"
+	"github.com/stockd/stockd/internal/lab/scenario"
 )
 
 // newLabProgress reports experiments on w.
-func newLabProgress(w io.Writer) experiment.Progress {
+func newLabProgress(w io.Writer) scenario.Progress {
 	return labProgress{cli.NewProgress(w, 48), cli.IsTerminal(w)}
 }
 
@@ -21,7 +21,7 @@ type labProgress struct {
 }
 
 // Try reports what is tried; as a line only what is tried again.
-func (p labProgress) Try(e experiment.Experiment, part experiment.Part, try int) {
+func (p labProgress) Try(e scenario.Experiment, part scenario.Part, try int) {
 	words := e.Name + ", " + part.Name
 	switch {
 	case p.terminal && try > 1:
@@ -34,6 +34,6 @@ func (p labProgress) Try(e experiment.Experiment, part experiment.Part, try int)
 }
 
 // Done reports the verdict over an experiment.
-func (p labProgress) Done(r experiment.Result) {
+func (p labProgress) Done(r scenario.Result) {
 	p.Finish(fmt.Sprintf("%2d %s: %s", r.Number, r.Name, r.Verdict))
 }

@@ -15,8 +15,8 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
-	"github.com/stockd/stockd/internal/lab/experiment"
-	"github.com/stockd/stockd/internal/lab/experiment/catalogue"
+	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 )
 
 func TestLabListHasEveryExperiment(t *testing.T) {
@@ -144,11 +144,11 @@ func (r labRun) isJudgedByItsHistories(t *testing.T) {
 	if status != cli.Failure || !strings.Contains(out, "1 reproduced, 1 not reproduced") {
 		t.Errorf("exit status %d:\n%s", status, out)
 	}
-	var report experiment.Report
+	var report scenario.Report
 	if err := json.Unmarshal(read(t, filepath.Join(r.folder, "report.json")), &report); err != nil {
 		t.Fatal(err)
 	}
-	if got := report.Experiments[0]; got.Verdict != experiment.NotReproduced || got.Parts[0].Finding.Holds == got.Parts[1].Finding.Holds {
+	if got := report.Experiments[0]; got.Verdict != scenario.NotReproduced || got.Parts[0].Finding.Holds == got.Parts[1].Finding.Holds {
 		t.Errorf("%s: %s", got.Verdict, got.Reason)
 	}
 }

@@ -79,7 +79,7 @@ func runWalks(t *testing.T, database string, seeds []uint64) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedDatabase(t, database)
 	cmdtest.NeedRedis(t)
-	redis, err := servers.StartDurableRedis(t.Context(), cmdtest.StartKeeper(t))
+	redis, err := servers.StartDurableRedis(t.Context(), cmdtest.StartSupervisor(t))
 	if err != nil {
 		t.Fatal(err)
 	}

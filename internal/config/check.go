@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,96 +15,72 @@ import (
 	"github.com/stockd/stockd/internal/admintoken"
 )
 
-// check looks at every value and at those that must fit together.
+// check checks the bounds of every value, and values that must fit together.
 func (l *Loaded) check() error {
-	return errors.Join(
-		l.http(),
+	var errs []error
+	for _, f := range fields(&l.Config) {
+		if err := f.check(); err != nil {
+			errs = append(errs, l.wrong(f.key, "%w", err))
+		}
+	}
+	errs = append(errs,
+		l.address("http.listen", l.HTTP.Listen),
+		l.proxies(),
 		l.buyer(),
-		l.limit(),
+		l.limits(),
 		l.address("admin.listen", l.Admin.Listen),
 		l.token(),
 		l.adminTLS(),
-		l.oneOf("database.driver", l.Database.Driver, "sqlite", "mysql"),
 		l.dsn(),
 		l.databaseTLS(),
-		between(l, "database.max_open", l.Database.MaxOpen, 1, 10_000),
-		atLeast(l, "database.lock_wait", l.Database.LockWait, time.Second),
-		atLeast(l, "database.connect_timeout", l.Database.ConnectTimeout, 10*time.Millisecond),
-		atLeast(l, "lock.wait", l.Lock.Wait, time.Millisecond),
 		l.reachable("lock.wait", l.Lock.Wait),
-		l.oneOf("deduct.choose", l.Deduct.Choose, chooseAuto, chooseOn, chooseOff),
-		between(l, "deduct.max_quantity", l.Deduct.MaxQuantity, 1, 1_000_000),
 		l.reachable("database.lock_wait", l.Database.LockWait),
-		between(l, "optimistic.tries", l.Optimistic.Tries, 1, 10_000),
-		atLeast(l, "optimistic.step", l.Optimistic.Step, 0),
-		atLeast(l, "optimistic.max", l.Optimistic.Max, l.Optimistic.Step),
+		l.atLeast("optimistic.max", l.Optimistic.Max, "optimistic.step", l.Optimistic.Step),
 		l.group(),
-		between(l, "bucket.count", l.Bucket.Count, 1, 1024),
-		l.locks(),
+		l.servers(),
 		l.trace(),
 		l.audit(),
-		l.oneOf("log.level", l.Log.Level, "debug", "info", "warn", "error"),
-		l.oneOf("log.format", l.Log.Format, "text", "json"),
-		l.lab(),
+		l.withoutEffect("lab", l.Lab.Enabled),
 	)
+	return errors.Join(errs...)
 }
 
-// lab refuses what would have no effect: whoever sets it believes that it has.
-func (l *Loaded) lab() error {
-	if l.Lab.Enabled {
+// withoutEffect rejects what is set in a section that is not enabled: it would have no effect.
+func (l *Loaded) withoutEffect(section string, enabled bool) error {
+	if enabled {
 		return nil
 	}
 	var errs []error
 	for _, f := range fields(&l.Config) {
-		if f.within("lab") && f.text() != f.def && f.key != "lab.enabled" {
-			errs = append(errs, l.wrong(f.key, "is set to %s, and lab.enabled is not set", f.text()))
+		if f.within(section) && f.text() != f.def && f.key != section+".enabled" {
+			errs = append(errs, l.wrong(f.key, "is set to %s, and %s.enabled is not set", f.text(), section))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// http looks at the listener for buyers.
-func (l *Loaded) http() error {
-	const shortest = 100 * time.Millisecond
-	return errors.Join(
-		l.address("http.listen", l.HTTP.Listen),
-		l.proxies(),
-		between(l, "http.max_body", l.HTTP.MaxBody, 1<<10, 1<<20),
-		between(l, "http.max_deductions", l.HTTP.MaxDeductions, 1, 1_000_000),
-		between(l, "http.max_connections", l.HTTP.MaxConnections, 0, 1_000_000),
-		between(l, "http.connection_rate", l.HTTP.ConnectionRate, 0, 1_000_000),
-		atLeast(l, "http.header_timeout", l.HTTP.HeaderTimeout, shortest),
-		atLeast(l, "http.read_timeout", l.HTTP.ReadTimeout, shortest),
-		atLeast(l, "http.write_timeout", l.HTTP.WriteTimeout, shortest),
-		atLeast(l, "http.idle_timeout", l.HTTP.IdleTimeout, time.Second),
-		atLeast(l, "http.drain_delay", l.HTTP.DrainDelay, 0),
-		atLeast(l, "http.drain", l.HTTP.Drain, 0),
-	)
-}
-
-// trace wants the address of a collector, and no more: whatever else a URL may hold
-// would be ignored, or be a secret in plain sight.
+// trace requires the address of a collector and nothing else: other parts of a URL would be
+// ignored, or show a secret.
 func (l *Loaded) trace() error {
-	share := between(l, "trace.sample", l.Trace.Sample, 0, 1)
 	if l.Trace.Endpoint == "" {
-		return share
+		return nil
 	}
 	u, err := url.Parse(l.Trace.Endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return errors.Join(share, l.wrong("trace.endpoint", "must be http:// or https:// with host and port, and without a user, such as http://127.0.0.1:4318"))
+		return l.wrong("trace.endpoint", "must be http:// or https:// with host and port, and without a user, such as http://127.0.0.1:4318")
 	}
-	return share
+	return nil
 }
 
-// audit wants time for the audits, and a pause between them.
+// audit requires a pause between audits.
 func (l *Loaded) audit() error {
-	if err := atLeast(l, "audit.timeout", l.Audit.Timeout, time.Second); err != nil || l.Audit.Every == 0 {
-		return err
+	if every := l.Audit.Every; every != 0 && every < time.Second {
+		return l.wrong("audit.every", "must be 0, or at least 1s, not %s", every)
 	}
-	return atLeast(l, "audit.every", l.Audit.Every, time.Second)
+	return nil
 }
 
-// proxies wants addresses: a name could be anybody tomorrow.
+// proxies requires addresses: a name may resolve to another host later.
 func (l *Loaded) proxies() error {
 	for _, text := range l.HTTP.TrustedProxies {
 		_, notNetwork := netip.ParsePrefix(text)
@@ -120,45 +95,33 @@ func (l *Loaded) proxies() error {
 	return nil
 }
 
-func (l *Loaded) limit() error {
-	const most = 1_000_000
-	rate := func(key string, perSecond float64) error {
-		if perSecond == 0 {
-			return nil
+// limits requires rates that are 0 or within their bounds; NaN is neither.
+func (l *Loaded) limits() error {
+	var errs []error
+	for key, rate := range map[string]float64{"limit.user_rate": l.Limit.UserRate, "limit.address_rate": l.Limit.AddressRate} {
+		if rate != 0 && !(rate >= 0.001 && rate <= 1_000_000) { //nolint:staticcheck // NaN is not in range
+			errs = append(errs, l.wrong(key, "must be 0, or 0.001 to 1000000, not %v", rate))
 		}
-		return between(l, key, perSecond, 0.001, most)
 	}
-	return errors.Join(
-		rate("limit.user_rate", l.Limit.UserRate),
-		between(l, "limit.user_burst", l.Limit.UserBurst, 1, most),
-		rate("limit.address_rate", l.Limit.AddressRate),
-		between(l, "limit.address_burst", l.Limit.AddressBurst, 1, most),
-	)
+	return errors.Join(errs...)
 }
 
-// group wants batches that one statement can hold, and a queue that can fill one.
+// group requires a queue that can fill a batch.
 func (l *Loaded) group() error {
-	return errors.Join(
-		between(l, "group.batch", l.Group.Batch, 1, 2000),
-		between(l, "group.units", l.Group.Units, 1, 1_000_000_000),
-		between(l, "group.queue", l.Group.Queue, l.Group.Batch, 1_000_000),
-	)
+	if queue, batch := l.Group.Queue, l.Group.Batch; queue < batch || queue > 1_000_000 {
+		return l.wrong("group.queue", "must be %d to 1000000, not %d: group.batch is %d (%s)", batch, queue, batch, l.Source("group.batch"))
+	}
+	return nil
 }
 
-// locks looks at what the locks need.
-func (l *Loaded) locks() error {
-	const shortest = 500 * time.Millisecond // below, a busy machine loses its locks
+// servers checks how Redis, ZooKeeper and etcd are reached.
+func (l *Loaded) servers() error {
 	return errors.Join(
-		atLeast(l, "lock.ttl", l.Lock.TTL, shortest),
-		atLeast(l, "lock.retry", l.Lock.Retry, time.Millisecond),
-		between(l, "lock.connections", l.Lock.Connections, 2, 10_000),
 		l.addresses("redis.addresses", l.Redis.Addresses, "redis.username and redis.password"),
-		between(l, "redis.db", l.Redis.DB, 0, 15),
 		l.redisTimeout(),
-		between(l, "redis.max_open", l.Redis.MaxOpen, 1, 10_000),
 		l.redisKind(),
 		l.tls("redis", l.Redis.TLS),
-		l.redisStock(),
+		l.redisPrefix(),
 		l.addresses("redlock.addresses", l.Redlock.Addresses, "redlock.username and redlock.password"),
 		l.masters(),
 		l.tls("redlock", l.Redlock.TLS),
@@ -170,7 +133,7 @@ func (l *Loaded) locks() error {
 	)
 }
 
-// redisKind refuses what cannot be together.
+// redisKind rejects contradictions between a cluster, Sentinels and a single server.
 func (l *Loaded) redisKind() error {
 	r := l.Redis
 	switch {
@@ -189,26 +152,15 @@ func (l *Loaded) redisKind() error {
 	}
 }
 
-// redisStock looks at how redis-stock sells.
-func (l *Loaded) redisStock() error {
-	r := l.RedisStock
-	if r.Prefix == "" || strings.ContainsAny(r.Prefix, "{} \n") {
-		return l.wrong("redis_stock.prefix", "must be a word without braces, not %q", r.Prefix)
+// redisPrefix rejects braces, which would choose the slot of a cluster.
+func (l *Loaded) redisPrefix() error {
+	if prefix := l.RedisStock.Prefix; prefix == "" || strings.ContainsAny(prefix, "{} \n") {
+		return l.wrong("redis_stock.prefix", "must be a word without braces, not %q", prefix)
 	}
-	if r.Linger > time.Second {
-		return l.wrong("redis_stock.linger", "must be at most 1s, not %s", r.Linger)
-	}
-	return errors.Join(
-		between(l, "redis_stock.partitions", r.Partitions, 1, 256),
-		between(l, "redis_stock.batch", r.Batch, 1, 2000),
-		atLeast(l, "redis_stock.linger", r.Linger, 0),
-		atLeast(l, "redis_stock.claim_after", r.ClaimAfter, 100*time.Millisecond),
-		atLeast(l, "redis_stock.remember", r.Remember, time.Second),
-		atLeast(l, "redis_stock.reconcile", r.Reconcile, 100*time.Millisecond),
-	)
+	return nil
 }
 
-// masters wants a number of which more than half is never one half.
+// masters requires an odd number, so that there is always a majority.
 func (l *Loaded) masters() error {
 	if n := len(l.Redlock.Addresses); n > 0 && (n < 3 || n%2 == 0) {
 		return l.wrong("redlock.addresses", "must be an odd number of masters, at least 3, not %d", n)
@@ -262,9 +214,8 @@ func (l *Loaded) addresses(key string, list []string, login string) error {
 	return nil
 }
 
-// withoutLogin refuses a user and a password where servers are named, as other
-// programs' URLs have them. Every other error shows what is wrong: this one comes
-// before it. A comma in the password has made two of it.
+// withoutLogin rejects a user and a password in addresses, as URLs of other programs have them.
+// It runs before the checks whose errors quote the value. A comma in a password has split it.
 func (l *Loaded) withoutLogin(key string, list []string, login string) error {
 	if strings.Contains(strings.Join(list, ","), "@") {
 		return l.wrong(key, "must not hold a user or a password: those are %s", login)
@@ -272,47 +223,29 @@ func (l *Loaded) withoutLogin(key string, list []string, login string) error {
 	return nil
 }
 
-// redisTimeout refuses a bound that lets a server that is mute pass for a lock
-// that is busy.
+// redisTimeout rejects a timeout with which a hung Redis looks like lock contention.
 func (l *Loaded) redisTimeout() error {
 	configured := len(l.Redis.Addresses)+len(l.Redlock.Addresses) > 0
 	if configured && l.Redis.Timeout >= l.Lock.Wait {
 		return l.wrong("redis.timeout", "must be below lock.wait (%s, from %s), not %s",
 			l.Lock.Wait, l.Source("lock.wait"), l.Redis.Timeout)
 	}
-	return atLeast(l, "redis.timeout", l.Redis.Timeout, 10*time.Millisecond)
-}
-
-func between[N int | float64](l *Loaded, key string, n, least, most N) error {
-	if !(n >= least && n <= most) { //nolint:staticcheck // so that NaN, which is neither, is refused
-		return l.wrong(key, "must be %v to %v, not %v", decimal(least), decimal(most), decimal(n))
-	}
 	return nil
 }
 
-// decimal writes a number as people do: %v would make 1e+06 of a million.
-func decimal[N int | float64](n N) string { return strconv.FormatFloat(float64(n), 'f', -1, 64) }
-
-func atLeast(l *Loaded, key string, d, least time.Duration) error {
+func (l *Loaded) atLeast(key string, d time.Duration, boundKey string, least time.Duration) error {
 	if d < least {
-		return l.wrong(key, "must be at least %s, not %s", least, d)
+		return l.wrong(key, "must be at least %s, which is %s (%s), not %s", least, boundKey, l.Source(boundKey), d)
 	}
 	return nil
 }
 
-// reachable refuses a wait limit that the end of the request always cuts off:
-// "busy" could then never be answered.
+// reachable rejects a wait limit that deduct.timeout always ends first: "busy" would never be
+// answered.
 func (l *Loaded) reachable(key string, wait time.Duration) error {
 	if wait >= l.Deduct.Timeout {
 		return l.wrong(key, "is %s and can never be reached: deduct.timeout ends a purchase after %s (%s)",
 			wait, l.Deduct.Timeout, l.Source("deduct.timeout"))
-	}
-	return nil
-}
-
-func (l *Loaded) oneOf(key, text string, allowed ...string) error {
-	if !slices.Contains(allowed, text) {
-		return l.wrong(key, "must be %s, not %q", strings.Join(allowed, " or "), text)
 	}
 	return nil
 }
@@ -353,8 +286,8 @@ func (l *Loaded) dsn() error {
 	}
 	c, err := mysql.ParseDSN(l.Database.DSN)
 	if l.Database.Driver != "mysql" {
-		if err == nil && c.Passwd != "" { // it would be the name of a file, and be seen
-			return l.wrong("database.dsn", "must be the path of a file and not MySQL's: database.driver is %s (%s)",
+		if err == nil && c.Passwd != "" { // it would become a file name, and be visible
+			return l.wrong("database.dsn", "must be the path of a file, not a MySQL DSN: database.driver is %s (%s)",
 				l.Database.Driver, l.Source("database.driver"))
 		}
 		return nil
@@ -364,15 +297,15 @@ func (l *Loaded) dsn() error {
 		// The driver's error may quote the DSN, and that may hold a password.
 		return l.wrong("database.dsn", "must look like user@tcp(host:port)/database")
 	case c.TLS != nil:
-		return l.wrong("database.dsn", "must not say tls=%s: what it means is said by database.tls", c.TLSConfig)
+		return l.wrong("database.dsn", "must not contain tls=%s: database.tls configures encryption", c.TLSConfig)
 	case c.AllowFallbackToPlaintext:
-		return l.wrong("database.dsn", "must not say allowFallbackToPlaintext: database.tls says whether connections are encrypted")
+		return l.wrong("database.dsn", "must not contain allowFallbackToPlaintext: database.tls configures encryption")
 	default:
 		return nil
 	}
 }
 
-// databaseTLS refuses what a file on the disk has no use for.
+// databaseTLS rejects TLS for a database that is a file.
 func (l *Loaded) databaseTLS() error {
 	if l.Database.TLS.Enabled && l.Database.Driver != "mysql" {
 		return l.wrong("database.tls.enabled", "is set, and database.driver is %s (%s), which has no connections to encrypt",

@@ -4,12 +4,11 @@ package config
 const (
 	chooseAuto = "auto"
 	chooseOn   = "true"
-	chooseOff  = "false"
 )
 
-// MayChoose tells whether public requests may name another strategy, group or fence than
-// their item's. With auto they may only where http.listen is on the loopback: what
-// listens elsewhere may have strangers among its clients.
+// MayChoose reports whether public requests may name a strategy, group or fence other than their
+// item's. With auto they may only where http.listen is on the loopback, which no foreign client
+// reaches.
 func (c Config) MayChoose() bool {
 	if c.Deduct.Choose != chooseAuto {
 		return c.Deduct.Choose == chooseOn

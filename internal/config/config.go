@@ -1,58 +1,57 @@
-// Package config is the one typed configuration of stockd. It is read from a
-// file, from STOCKD_… variables and from flags, in rising precedence, and it is
-// checked as a whole before anything is opened.
+// Package config is the typed configuration of stockd. It is read from a file, from STOCKD_…
+// variables and from flags, in rising precedence, and checked as a whole before anything is
+// opened.
 package config
 
 import "time"
 
-// Config is everything that can be set. A field's key, default and meaning
-// stand beside it; configs/stockd.yaml, the flags and the variables are made
-// from them.
+// Config is everything that can be set. The tags of a field are its key, default, bounds (min,
+// max, oneof) and meaning; configs/stockd.yaml, the flags and the variables are made from them.
 type Config struct {
-	Replica    string     `key:"replica" doc:"name of this replica in answers and in the ledger; the host's name where it is empty"`
-	HTTP       HTTP       `key:"http" doc:"the listener for buyers"`
-	Buyer      Buyer      `key:"buyer" doc:"who buys, and how that is known"`
-	Limit      Limit      `key:"limit" doc:"how often somebody may ask; each replica counts by itself"`
-	Admin      Admin      `key:"admin" doc:"the listener for the owner: goods, limits, full audits, switches of strategies, metrics"`
+	Replica    string     `key:"replica" doc:"name of this replica in answers and in the ledger; the host name where it is empty"`
+	HTTP       HTTP       `key:"http" doc:"the public API"`
+	Buyer      Buyer      `key:"buyer" doc:"how buyers are identified"`
+	Limit      Limit      `key:"limit" doc:"rate limits; each replica counts by itself"`
+	Admin      Admin      `key:"admin" doc:"the admin API: items, limits, full audits, switches of strategies, metrics"`
 	Database   Database   `key:"database" doc:"where the stock and the ledger are"`
 	Deduct     Deduct     `key:"deduct" doc:"how a purchase is served"`
-	Strategies Strategies `key:"strategies" doc:"the strategies that are not for this shop"`
-	Group      Group      `key:"group" doc:"the queues of group=true: one a goods in each replica"`
-	Lock       Lock       `key:"lock" doc:"the locks of those strategies that have one"`
-	Optimistic Optimistic `key:"optimistic" doc:"the tries of sql-optimistic"`
+	Strategies Strategies `key:"strategies" doc:"the strategies that this replica rejects"`
+	Group      Group      `key:"group" doc:"the queues of group=true: one for each item in each replica"`
+	Lock       Lock       `key:"lock" doc:"the locks of the strategies that use one"`
+	Optimistic Optimistic `key:"optimistic" doc:"the attempts of sql-optimistic"`
 	Bucket     Bucket     `key:"bucket" doc:"the rows of sql-bucket"`
-	Redis      Redis      `key:"redis" doc:"the Redis of the locks, and of what sells from Redis; without an address they are not available"`
+	Redis      Redis      `key:"redis" doc:"the Redis of the locks and of the strategies that sell from Redis; without an address they are not available"`
 	RedisStock RedisStock `key:"redis_stock" doc:"how redis-stock sells from the Redis above"`
 	Redlock    Redlock    `key:"redlock" doc:"the independent masters of redlock; without addresses it is not available"`
 	ZooKeeper  ZooKeeper  `key:"zookeeper" doc:"the ensemble of the locks; without an address they are not available"`
 	Etcd       Etcd       `key:"etcd" doc:"the cluster of the lock; without an endpoint it is not available"`
-	Trace      Trace      `key:"trace" doc:"the steps of requests, sent to a collector of OpenTelemetry"`
-	Audit      Audit      `key:"audit" doc:"the audit of all goods, for the metrics"`
+	Trace      Trace      `key:"trace" doc:"the spans of requests, sent to an OpenTelemetry collector"`
+	Audit      Audit      `key:"audit" doc:"the audit of all items, for the metrics"`
 	Log        Log        `key:"log" doc:"what is logged, to standard error"`
-	Lab        Lab        `key:"lab" doc:"what experiments do inside of a replica; never for a shop that sells"`
+	Lab        Lab        `key:"lab" doc:"failpoints for experiments; never in a shop"`
 }
 
-// HTTP is the listener for buyers.
+// HTTP is the public API.
 type HTTP struct {
 	Listen         string        `key:"listen" default:"127.0.0.1:8080" doc:"address and port; port 0 takes any free one"`
-	TrustedProxies []string      `key:"trusted_proxies" doc:"addresses and networks such as 10.0.0.0/8 whose X-Forwarded-For is believed, with commas between them; nobody's where it is empty"`
-	MaxBody        int           `key:"max_body" default:"16384" doc:"largest body of a request, in bytes, 1024 to 1048576"`
-	MaxDeductions  int           `key:"max_deductions" default:"8192" doc:"most purchases that are served at a time, 1 to 1000000, of which one item has at most half; then the answer is busy at once"`
-	MaxConnections int           `key:"max_connections" default:"16384" doc:"most connections of a listener that are open, up to 1000000; one more is reset at once; 0 sets no limit"`
-	ConnectionRate int           `key:"connection_rate" default:"0" doc:"new connections a second to a listener, as many of them at once, up to 1000000; one more is reset at once; 0 sets no limit"`
-	HeaderTimeout  time.Duration `key:"header_timeout" default:"5s" doc:"how long a client may take to send the header of a request, at least 100ms; never more than http.read_timeout"`
-	ReadTimeout    time.Duration `key:"read_timeout" default:"5s" doc:"how long a client may take to send a request, at least 100ms"`
-	WriteTimeout   time.Duration `key:"write_timeout" default:"5s" doc:"how long a client may take to receive an answer, at least 100ms"`
-	IdleTimeout    time.Duration `key:"idle_timeout" default:"75s" doc:"how long a connection may be idle, at least 1s; longer than the balancer's"`
-	DrainDelay     time.Duration `key:"drain_delay" default:"0s" doc:"how long a replica that stops goes on serving while /readyz tells the balancer that it stops"`
-	Drain          time.Duration `key:"drain" default:"15s" doc:"how long requests in flight may take to end when the replica stops; then they are cancelled"`
-	Reveal         bool          `key:"reveal" default:"true" doc:"answer the public with the exact stock, the audit, and which replica sold with which token and times; the admin API always does"`
+	TrustedProxies []string      `key:"trusted_proxies" doc:"addresses and networks such as 10.0.0.0/8 whose X-Forwarded-For is trusted, separated by commas; none where it is empty"`
+	MaxBody        int           `key:"max_body" default:"16384" min:"1024" max:"1048576" doc:"largest body of a request, in bytes, 1024 to 1048576"`
+	MaxDeductions  int           `key:"max_deductions" default:"8192" min:"1" max:"1000000" doc:"most concurrent purchases, 1 to 1000000, of which one item has at most half; further ones get busy at once"`
+	MaxConnections int           `key:"max_connections" default:"16384" min:"0" max:"1000000" doc:"most open connections of a listener, up to 1000000; further ones are reset; 0 means unlimited"`
+	ConnectionRate int           `key:"connection_rate" default:"0" min:"0" max:"1000000" doc:"most new connections of a listener per second, up to 1000000; further ones are reset; 0 means unlimited"`
+	HeaderTimeout  time.Duration `key:"header_timeout" default:"5s" min:"100ms" doc:"how long a client may take to send the header of a request, at least 100ms; never more than http.read_timeout"`
+	ReadTimeout    time.Duration `key:"read_timeout" default:"5s" min:"100ms" doc:"how long a client may take to send a request, at least 100ms"`
+	WriteTimeout   time.Duration `key:"write_timeout" default:"5s" min:"100ms" doc:"how long a client may take to receive an answer, at least 100ms"`
+	IdleTimeout    time.Duration `key:"idle_timeout" default:"75s" min:"1s" doc:"how long a connection may be idle, at least 1s; longer than the balancer's"`
+	DrainDelay     time.Duration `key:"drain_delay" default:"0s" min:"0s" doc:"how long a stopping replica goes on serving while /readyz already answers 503"`
+	Drain          time.Duration `key:"drain" default:"15s" min:"0s" doc:"how long requests in flight may take when the replica stops, before they are cancelled"`
+	Reveal         bool          `key:"reveal" default:"true" doc:"show the public the exact stock, the audit, and which replica sold with which token and times; the admin API always shows them"`
 }
 
-// Buyer is how it is known who buys.
+// Buyer is how buyers are identified.
 type Buyer struct {
-	From       string `key:"from" default:"request" doc:"request believes the field user_id, header a header of http.trusted_proxies, token a signed JWT in Authorization: Bearer, whose sub is the buyer"`
-	Required   bool   `key:"required" default:"false" doc:"reject every purchase without a buyer; where limit.user_rate is set, or an item has a limit of one buyer, they are rejected anyway"`
+	From       string `key:"from" default:"request" oneof:"request header token" doc:"request trusts the field user_id, header a header of http.trusted_proxies, token a signed JWT in Authorization: Bearer, whose sub is the buyer"`
+	Required   bool   `key:"required" default:"false" doc:"reject every purchase without a buyer; with limit.user_rate, or for an item with a limit per buyer, they are rejected anyway"`
 	Header     string `key:"header" default:"X-Stockd-Buyer" doc:"the header, where buyer.from is header; the proxies must set it, or remove what their clients sent"`
 	Secret     Secret `key:"secret" doc:"secret of tokens by HS256, at least 32 bytes"`
 	SecretFile string `key:"secret_file" doc:"file that holds the secret instead"`
@@ -60,73 +59,73 @@ type Buyer struct {
 	Audience   string `key:"audience" doc:"what aud of a token must have; any where it is empty"`
 }
 
-// Limit bounds how often somebody may ask this replica.
+// Limit are the rate limits of this replica.
 type Limit struct {
-	UserRate     float64 `key:"user_rate" default:"0" doc:"purchases a second of one buyer, 0.001 to 1000000; 0 sets no limit; purchases must name their buyer then"`
-	UserBurst    int     `key:"user_burst" default:"5" doc:"purchases that a buyer may make at once, 1 to 1000000"`
-	AddressRate  float64 `key:"address_rate" default:"0" doc:"requests a second of one address, or of one /64 of IPv6, 0.001 to 1000000; 0 sets no limit; behind a balancer set http.trusted_proxies"`
-	AddressBurst int     `key:"address_burst" default:"20" doc:"requests that an address may make at once, 1 to 1000000"`
+	UserRate     float64 `key:"user_rate" default:"0" doc:"purchases a second of one buyer, 0.001 to 1000000; 0 means unlimited; with a limit purchases must name their buyer"`
+	UserBurst    int     `key:"user_burst" default:"5" min:"1" max:"1000000" doc:"purchases that a buyer may make at once, 1 to 1000000"`
+	AddressRate  float64 `key:"address_rate" default:"0" doc:"requests a second of one address, or of one /64 of IPv6, 0.001 to 1000000; 0 means unlimited; behind a balancer set http.trusted_proxies"`
+	AddressBurst int     `key:"address_burst" default:"20" min:"1" max:"1000000" doc:"requests that an address may make at once, 1 to 1000000"`
 }
 
-// Strategies are those that this replica refuses.
+// Strategies are those that this replica rejects.
 type Strategies struct {
-	OnlySafe bool     `key:"only_safe" default:"false" doc:"refuse every strategy that may oversell: each that is not exclusive across replicas, and, without a fence, each lock whose holder is not notified of a loss"`
-	Deny     []string `key:"deny" doc:"names of strategies to refuse, with commas between them"`
+	OnlySafe bool     `key:"only_safe" default:"false" doc:"reject every strategy that may oversell: each that is not exclusive across replicas, and, without a fence, each lock whose holder is not notified of a loss"`
+	Deny     []string `key:"deny" doc:"names of strategies to reject, separated by commas"`
 }
 
-// Admin is the listener for the owner.
+// Admin is the admin API.
 type Admin struct {
-	Listen     string    `key:"listen" default:"127.0.0.1:8081" doc:"address and port; it is opened only where a token is set"`
-	Hosts      []string  `key:"hosts" doc:"host names that it is reached by, with commas between them, beside IP addresses, localhost and the host of admin.listen; other names get 421; * allows all"`
-	TLS        ServerTLS `key:"tls" doc:"TLS of this listener; without a certificate it speaks plain HTTP"`
+	Listen     string    `key:"listen" default:"127.0.0.1:8081" doc:"address and port; opened only where a token is set"`
+	Hosts      []string  `key:"hosts" doc:"host names of the admin API, separated by commas, besides IP addresses, localhost and the host of admin.listen; other names get 421; * allows all"`
+	TLS        ServerTLS `key:"tls" doc:"TLS of this listener; without a certificate it is plain HTTP"`
 	Token      Secret    `key:"token" doc:"bearer token of the admin, at least 16 characters; the log calls it owner"`
 	TokenFile  string    `key:"token_file" doc:"file that holds the token instead; read again when it changes"`
 	TokensFile string    `key:"tokens_file" doc:"file of further tokens, a name and a token a line; read again when it changes"`
-	Required   bool      `key:"required" default:"false" doc:"refuse to start without a token, with a weak one, or with one of the documents' examples"`
-	Pprof      bool      `key:"pprof" default:"false" doc:"serve /debug/pprof/ there: profiles of this replica, which cost it speed while they are taken"`
+	Required   bool      `key:"required" default:"false" doc:"refuse to start without a token, with a weak one, or with one of the examples of the documents"`
+	Pprof      bool      `key:"pprof" default:"false" doc:"serve /debug/pprof/: profiles, which slow the replica down while they are taken"`
 }
 
 // Database is where the stock and the ledger are.
 type Database struct {
-	Driver         string        `key:"driver" default:"sqlite" doc:"sqlite, or mysql for MySQL, MariaDB and what speaks their protocol"`
+	Driver         string        `key:"driver" default:"sqlite" oneof:"sqlite mysql" doc:"sqlite, or mysql for MySQL, MariaDB and compatible databases"`
 	DSN            string        `key:"dsn" default:"stockd.db" doc:"path of the SQLite file, or user@tcp(host:port)/database"`
 	Password       Secret        `key:"password" doc:"password of the MySQL user; better here than in the DSN"`
 	PasswordFile   string        `key:"password_file" doc:"file that holds the password instead"`
 	TLS            TLS           `key:"tls" doc:"encryption of the connections to MySQL"`
-	MaxOpen        int           `key:"max_open" default:"16" doc:"most connections of this replica, 1 to 10000"`
-	LockWait       time.Duration `key:"lock_wait" default:"5s" doc:"longest wait for a row lock, at least 1s; MySQL counts whole seconds"`
-	ConnectTimeout time.Duration `key:"connect_timeout" default:"3s" doc:"longest time to make a connection, at least 10ms"`
-	Migrate        bool          `key:"migrate" default:"true" doc:"bring the schema up to date at the start"`
+	MaxOpen        int           `key:"max_open" default:"16" min:"1" max:"10000" doc:"most connections of this replica, 1 to 10000"`
+	LockWait       time.Duration `key:"lock_wait" default:"5s" min:"1s" doc:"longest wait for a row lock, at least 1s; MySQL counts whole seconds"`
+	ConnectTimeout time.Duration `key:"connect_timeout" default:"3s" min:"10ms" doc:"longest time to make a connection, at least 10ms"`
+	Migrate        bool          `key:"migrate" default:"true" doc:"migrate the schema at the start"`
 }
 
 // Deduct is how a purchase is served.
 type Deduct struct {
 	Strategy    string        `key:"strategy" default:"sql-conditional" doc:"the strategy where neither the request nor the item names one"`
-	Group       bool          `key:"group" default:"false" doc:"commit all waiting requests for an item in one transaction, where neither the request nor the item says"`
-	Fence       bool          `key:"fence" default:"false" doc:"have the store check the token of the lock, where neither the request nor the item says, and the strategy can be fenced"`
-	Choose      string        `key:"choose" default:"auto" doc:"whether public requests may name another strategy, group or fence than the item's: auto, true or false; auto is true where http.listen is on the loopback"`
-	MaxQuantity int           `key:"max_quantity" default:"1000000" doc:"most units of one purchase where the item does not say, 1 to 1000000"`
-	Timeout     time.Duration `key:"timeout" default:"10s" doc:"longest time for one purchase; longer than lock.wait and database.lock_wait. MySQL ends a connection that is silent for 5s more"`
+	Group       bool          `key:"group" default:"false" doc:"commit all waiting requests for an item in one transaction, where neither the request nor the item decides"`
+	Fence       bool          `key:"fence" default:"false" doc:"check the token of the lock in the store, where neither the request nor the item decides and the strategy can be fenced"`
+	Choose      string        `key:"choose" default:"auto" oneof:"auto true false" doc:"whether public requests may name a strategy, group or fence other than the item's: auto, true or false; auto is true where http.listen is on the loopback"`
+	MaxQuantity int           `key:"max_quantity" default:"1000000" min:"1" max:"1000000" doc:"most units of one purchase of an item without a maximum of its own, 1 to 1000000"`
+	Timeout     time.Duration `key:"timeout" default:"10s" doc:"longest time for one purchase; longer than lock.wait and database.lock_wait. MySQL closes a connection that is idle for 5s longer"`
 }
 
 // Group bounds the queues of grouped purchases.
 type Group struct {
-	Batch int `key:"batch" default:"256" doc:"most purchases that are written together, 1 to 2000"`
-	Units int `key:"units" default:"100000" doc:"most units that are taken together, 1 to 1000000000; a purchase that alone has more is written alone"`
-	Queue int `key:"queue" default:"4096" doc:"most purchases that wait for one goods, group.batch to 1000000; then the answer is busy"`
+	Batch int `key:"batch" default:"256" min:"1" max:"2000" doc:"most purchases of one transaction, 1 to 2000"`
+	Units int `key:"units" default:"100000" min:"1" max:"1000000000" doc:"most units of one transaction, 1 to 1000000000; a larger purchase is written alone"`
+	Queue int `key:"queue" default:"4096" doc:"most waiting purchases of one item, group.batch to 1000000; further ones get busy"`
 }
 
-// Lock is what all locks share.
+// Lock configures all locks.
 type Lock struct {
-	Wait        time.Duration `key:"wait" default:"5s" doc:"longest wait for a lock; then the answer is busy"`
-	TTL         time.Duration `key:"ttl" default:"30s" doc:"how long a lock stays taken when its holder falls silent, at least 500ms; etcd counts whole seconds"`
-	Retry       time.Duration `key:"retry" default:"50ms" doc:"longest pause between two tries of those locks that are not told when they are free, at least 1ms; one who waits alone begins with 1ms"`
-	Connections int           `key:"connections" default:"8" doc:"connections that the locks in SQL have for themselves, 2 to 10000"`
+	Wait        time.Duration `key:"wait" default:"5s" min:"1ms" doc:"longest wait for a lock, before the answer is busy"`
+	TTL         time.Duration `key:"ttl" default:"30s" min:"500ms" doc:"how long a lock outlives a holder that stops renewing it, at least 500ms; etcd counts whole seconds"`
+	Retry       time.Duration `key:"retry" default:"50ms" min:"1ms" doc:"longest pause between two attempts of polling locks, at least 1ms; a request that waits alone begins with 1ms"`
+	Connections int           `key:"connections" default:"8" min:"2" max:"10000" doc:"connections of the locks in SQL, 2 to 10000"`
 }
 
-// Redis is the Redis of the locks, and of what sells from Redis.
+// Redis is the Redis of the locks and of the strategies that sell from Redis.
 type Redis struct {
-	Addresses            []string      `key:"addresses" doc:"host:port; several, with commas between them, for a cluster or Sentinels"`
+	Addresses            []string      `key:"addresses" doc:"host:port; several, separated by commas, for a cluster or Sentinels"`
 	Username             string        `key:"username" doc:"user of an access control list"`
 	Password             Secret        `key:"password" doc:"its password, or the server's"`
 	PasswordFile         string        `key:"password_file" doc:"file that holds the password instead"`
@@ -134,27 +133,27 @@ type Redis struct {
 	SentinelPassword     Secret        `key:"sentinel_password" doc:"password of the Sentinels themselves"`
 	SentinelPasswordFile string        `key:"sentinel_password_file" doc:"file that holds it instead"`
 	TLS                  TLS           `key:"tls" doc:"encryption of the connections to Redis, and to the Sentinels"`
-	DB                   int           `key:"db" default:"0" doc:"number of the database, 0 to 15; a cluster has only 0"`
-	Master               string        `key:"master" doc:"name under which the Sentinels at the addresses know the master"`
+	DB                   int           `key:"db" default:"0" min:"0" max:"15" doc:"number of the database, 0 to 15; a cluster has only 0"`
+	Master               string        `key:"master" doc:"name of the master at the Sentinels of redis.addresses"`
 	Cluster              bool          `key:"cluster" default:"false" doc:"the addresses are those of a cluster"`
-	Timeout              time.Duration `key:"timeout" default:"1s" doc:"longest time for a connection and for an answer, at least 10ms and below lock.wait"`
-	MaxOpen              int           `key:"max_open" default:"32" doc:"most connections to a server, 1 to 10000"`
+	Timeout              time.Duration `key:"timeout" default:"1s" min:"10ms" doc:"longest time for a connection and for an answer, at least 10ms and below lock.wait"`
+	MaxOpen              int           `key:"max_open" default:"32" min:"1" max:"10000" doc:"most connections to a server, 1 to 10000"`
 }
 
 // RedisStock is how redis-stock sells.
 type RedisStock struct {
-	Prefix     string        `key:"prefix" default:"stockd" doc:"begins every key, also those of redis-decr and redis-list; the same on all replicas, and another one for another database on the same Redis"`
-	Partitions int           `key:"partitions" default:"8" doc:"streams over which the goods are spread, 1 to 256; the same on all replicas, and changed only while nothing is pending"`
-	Batch      int           `key:"batch" default:"1000" doc:"most orders that are written in one transaction, 1 to 2000"`
-	Linger     time.Duration `key:"linger" default:"50ms" doc:"how long orders may gather between two batches, 0 to 1s"`
-	ClaimAfter time.Duration `key:"claim_after" default:"5s" doc:"how long a consumer may have an order in hand before another takes it over, at least 100ms"`
-	Remember   time.Duration `key:"remember" default:"1m" doc:"how long a request id is known in Redis after the ledger has its order, at least 1s; never less than twice deduct.timeout"`
-	Reconcile  time.Duration `key:"reconcile" default:"10s" doc:"pause between two comparisons of all counters with the database, at least 100ms"`
+	Prefix     string        `key:"prefix" default:"stockd" doc:"prefix of every key, also of redis-decr and redis-list; the same on all replicas, and another one for another database on the same Redis"`
+	Partitions int           `key:"partitions" default:"8" min:"1" max:"256" doc:"streams over which the items are spread, 1 to 256; the same on all replicas, and changed only while nothing is pending"`
+	Batch      int           `key:"batch" default:"1000" min:"1" max:"2000" doc:"most orders that are written in one transaction, 1 to 2000"`
+	Linger     time.Duration `key:"linger" default:"50ms" min:"0s" max:"1s" doc:"how long a batch waits for more orders, 0 to 1s"`
+	ClaimAfter time.Duration `key:"claim_after" default:"5s" min:"100ms" doc:"how long a consumer may hold an order before another takes it over, at least 100ms"`
+	Remember   time.Duration `key:"remember" default:"1m" min:"1s" doc:"how long a request id is known in Redis after the ledger has its order, at least 1s; never less than twice deduct.timeout"`
+	Reconcile  time.Duration `key:"reconcile" default:"10s" min:"100ms" doc:"pause between two comparisons of all counters with the database, at least 100ms"`
 }
 
 // Redlock is the masters of redlock.
 type Redlock struct {
-	Addresses    []string `key:"addresses" doc:"host:port of each master, with commas between them; an odd number, at least 3"`
+	Addresses    []string `key:"addresses" doc:"host:port of each master, separated by commas; an odd number, at least 3"`
 	Username     string   `key:"username" doc:"user of an access control list, the same on all"`
 	Password     Secret   `key:"password" doc:"password, the same on all"`
 	PasswordFile string   `key:"password_file" doc:"file that holds the password instead"`
@@ -163,56 +162,56 @@ type Redlock struct {
 
 // ZooKeeper is the ensemble of the locks.
 type ZooKeeper struct {
-	Addresses []string `key:"addresses" doc:"host:port of each server, with commas between them"`
-	Auth      Secret   `key:"auth" doc:"user:password of the digest scheme; what we create is then ours alone"`
+	Addresses []string `key:"addresses" doc:"host:port of each server, separated by commas"`
+	Auth      Secret   `key:"auth" doc:"user:password of the digest scheme; only this user may then read and change the nodes of stockd"`
 	AuthFile  string   `key:"auth_file" doc:"file that holds it instead"`
 	TLS       TLS      `key:"tls" doc:"encryption of the connections to the ensemble, whose addresses are then those of its secureClientPort"`
 }
 
 // Etcd is the cluster of the lock.
 type Etcd struct {
-	Endpoints    []string `key:"endpoints" doc:"http://host:port or https://host:port of each member, with commas between them; https:// enables etcd.tls"`
-	Username     string   `key:"username" doc:"user, where the cluster asks for one"`
+	Endpoints    []string `key:"endpoints" doc:"http://host:port or https://host:port of each member, separated by commas; https:// enables etcd.tls"`
+	Username     string   `key:"username" doc:"user, where the cluster requires one"`
 	Password     Secret   `key:"password" doc:"password of the user"`
 	PasswordFile string   `key:"password_file" doc:"file that holds the password instead"`
 	TLS          TLS      `key:"tls" doc:"encryption of the connections to the cluster"`
 }
 
-// Optimistic bounds the tries of sql-optimistic.
+// Optimistic bounds the attempts of sql-optimistic.
 type Optimistic struct {
-	Tries int           `key:"tries" default:"50" doc:"most tries of one purchase, 1 to 10000; then the answer is busy"`
-	Step  time.Duration `key:"step" default:"5ms" doc:"how much longer those who lose a race pause with each race lost, 0 to optimistic.max"`
-	Max   time.Duration `key:"max" default:"1s" doc:"bound of every pause"`
+	Tries int           `key:"tries" default:"50" min:"1" max:"10000" doc:"most attempts of one purchase, 1 to 10000, before the answer is busy"`
+	Step  time.Duration `key:"step" default:"5ms" min:"0s" doc:"how much the pause grows with each lost race, 0 to optimistic.max"`
+	Max   time.Duration `key:"max" default:"1s" doc:"longest pause"`
 }
 
 // Bucket is how sql-bucket splits a stock.
 type Bucket struct {
-	Count int `key:"count" default:"16" doc:"rows that the stock of a goods is split over, 1 to 1024; it may be changed while a sale runs"`
+	Count int `key:"count" default:"16" min:"1" max:"1024" doc:"rows over which the stock of an item is split, 1 to 1024; it may change during a sale"`
 }
 
-// Trace is what is sent to a collector of OpenTelemetry.
+// Trace configures tracing.
 type Trace struct {
-	Endpoint    string  `key:"endpoint" doc:"URL of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; nothing is traced where it is empty"`
-	Sample      float64 `key:"sample" default:"0.1" doc:"share of the requests that are traced, 0 to 1"`
-	TrustParent bool    `key:"trust_parent" default:"false" doc:"trace every request whose traceparent says that it is traced; not where strangers send it"`
+	Endpoint    string  `key:"endpoint" doc:"URL of a collector that accepts OTLP over HTTP, such as http://127.0.0.1:4318; empty disables tracing"`
+	Sample      float64 `key:"sample" default:"0.1" min:"0" max:"1" doc:"share of the requests that are traced, 0 to 1"`
+	TrustParent bool    `key:"trust_parent" default:"false" doc:"honor the sampling decision of the caller's traceparent; not for untrusted clients"`
 }
 
-// Audit is the audit of all goods.
+// Audit is the audit of all items.
 type Audit struct {
-	Every   time.Duration `key:"every" default:"30s" doc:"pause between two audits of all goods, at least 1s; 0 makes none"`
-	Timeout time.Duration `key:"timeout" default:"1m" doc:"longest time for an audit of all items, and for a full audit of one, at least 1s"`
+	Every   time.Duration `key:"every" default:"30s" doc:"pause between two audits of all items, at least 1s; 0 disables them"`
+	Timeout time.Duration `key:"timeout" default:"1m" min:"1s" doc:"longest time for an audit of all items, and for a full audit of one, at least 1s"`
 }
 
 // Log is what is logged.
 type Log struct {
-	Level  string `key:"level" default:"info" doc:"debug, info, warn or error"`
-	Format string `key:"format" default:"text" doc:"text or json"`
+	Level  string `key:"level" default:"info" oneof:"debug info warn error" doc:"debug, info, warn or error"`
+	Format string `key:"format" default:"text" oneof:"text json" doc:"text or json"`
 }
 
-// Lab is what experiments do inside of a replica.
+// Lab configures experiments.
 type Lab struct {
-	Enabled     bool          `key:"enabled" default:"false" doc:"let the owner hold, pause and kill this replica between its read and its write; without it nothing below may be set"`
-	History     string        `key:"history" doc:"file that the leases of this replica are appended to, as JSON lines; none where it is empty"`
+	Enabled     bool          `key:"enabled" default:"false" doc:"let the admin API hold, pause and kill this replica between its read and its write; without it nothing below may be set"`
+	History     string        `key:"history" doc:"file to which the leases of this replica are appended, as JSON lines; none where it is empty"`
 	ClockOffset time.Duration `key:"clock_offset" default:"0s" doc:"how far the clock of redis-getset is ahead in this replica; below zero it is behind"`
-	Reaper      bool          `key:"reaper" default:"true" doc:"free the names of sql-insert-lock whose holders died; false leaves them locked"`
+	Reaper      bool          `key:"reaper" default:"true" doc:"free the names of sql-insert-lock whose holders crashed; false leaves them locked"`
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ type field struct {
 	key   string // such as database.max_open
 	doc   string
 	def   string
+	tag   reflect.StructTag
 	value reflect.Value
 }
 
@@ -34,9 +36,9 @@ func (f field) flag() string { return FlagOf(f.key) }
 // database.max_open.
 func FlagOf(key string) string { return strings.NewReplacer(".", "-", "_", "-").Replace(key) }
 
-// section is a group of fields and of groups, or, with an empty key, the top.
+// section is a group of fields and of groups; the top has an empty key.
 type section struct {
-	key, doc string // the key is whole, such as database.tls
+	key, doc string // a full key, such as database.tls
 	parts    []part
 }
 
@@ -46,7 +48,7 @@ type part struct {
 	group *section
 }
 
-// sections is what c has, in the order of its declaration.
+// sections lists the sections of c in the order of declaration.
 func sections(c *Config) section { return sectionOf("", "", reflect.ValueOf(c).Elem()) }
 
 func sectionOf(key, doc string, v reflect.Value) section {
@@ -59,7 +61,7 @@ func sectionOf(key, doc string, v reflect.Value) section {
 			s.parts = append(s.parts, part{group: &group})
 			continue
 		}
-		s.parts = append(s.parts, part{field: &field{key: name, doc: tag.Get("doc"), def: tag.Get("default"), value: v.Field(i)}})
+		s.parts = append(s.parts, part{field: &field{key: name, doc: tag.Get("doc"), def: tag.Get("default"), tag: tag, value: v.Field(i)}})
 	}
 	return s
 }
@@ -79,7 +81,7 @@ func (s section) fields() []field {
 	return list
 }
 
-// within tells whether the field is one of a section.
+// within reports whether the field belongs to a section.
 func (f field) within(section string) bool { return strings.HasPrefix(f.key, section+".") }
 
 // set reads text into the field; the error says what is allowed.
@@ -123,21 +125,53 @@ func (f field) set(text string) error {
 	return nil
 }
 
-// canBeShown tells whether a file, a log and a metric can hold a text; a secret is in
-// none of them.
+// check compares the value with the tags oneof, min and max of its field.
+func (f field) check() error {
+	text, least, most := f.text(), f.tag.Get("min"), f.tag.Get("max")
+	allowed := strings.Fields(f.tag.Get("oneof"))
+	switch {
+	case len(allowed) > 0 && !slices.Contains(allowed, text):
+		return fmt.Errorf("must be %s, not %q", strings.Join(allowed, " or "), text)
+	case least == "" || number(text) >= number(least) && (most == "" || number(text) <= number(most)):
+		return nil // NaN is neither
+	case most == "":
+		return fmt.Errorf("must be at least %s, not %s", least, text)
+	default:
+		return fmt.Errorf("must be %s to %s, not %s", least, most, text)
+	}
+}
+
+// number is the value of a number, or of a duration in seconds.
+func number(text string) float64 {
+	if d, err := time.ParseDuration(text); err == nil {
+		return d.Seconds()
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil { // impossible: tags and typed values
+		panic(err)
+	}
+	return n
+}
+
+// canBeShown reports whether files, logs and metrics can hold a text; secrets are in none of
+// them.
 func (f field) canBeShown(text string) bool {
 	return utf8.ValidString(text) || f.value.Type() == reflect.TypeFor[Secret]()
 }
 
-// splitList reads a list: commas between its parts, and blanks as you like.
+// splitList splits at commas and white space.
 func splitList(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
-// text is the field's value as it may be shown.
+// text is the value as it may be shown: secrets are masked.
 func (f field) text() string {
-	if list, is := reflect.TypeAssert[[]string](f.value); is {
-		return strings.Join(list, ",")
+	switch v := f.value.Interface().(type) {
+	case []string:
+		return strings.Join(v, ",")
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	default:
+		return fmt.Sprint(v)
 	}
-	return fmt.Sprint(f.value.Interface())
 }

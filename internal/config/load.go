@@ -13,17 +13,17 @@ import (
 	"github.com/spf13/viper"
 )
 
-// Loaded is a configuration and where each of its values is from.
+// Loaded is a configuration with the source of each value.
 type Loaded struct {
 	Config
 	// sources maps a key to its file and line, its variable or its flag.
 	sources map[string]string
 }
 
-// Source says where the value of a key is from: "stockd.yaml:12",
-// "STOCKD_DATABASE_DSN", "--database-dsn" or "default".
+// Source is where the value of a key is from: "stockd.yaml:12", "STOCKD_DATABASE_DSN",
+// "--database-dsn" or "default".
 func (l *Loaded) Source(key string) string {
-	if s, set := l.sources[key]; set {
+	if s, ok := l.sources[key]; ok {
 		return s
 	}
 	return "default"
@@ -40,14 +40,16 @@ func AddFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// Load reads the file at path (none where it is empty), the environment and
-// the flags, which may be nil. It reports everything that is wrong at once;
-// each error names the key and where it was set.
+// Load reads the file at path, if there is one, the environment, and the flags, which may be
+// nil. It returns all errors at once; each names the key and where it was set.
 func Load(path string, flags *pflag.FlagSet) (*Loaded, error) {
 	l := &Loaded{sources: make(map[string]string)}
 	list := fields(&l.Config)
 	v := viper.New()
 	v.AllowEmptyEnv(true)
+	for _, f := range list {
+		v.SetDefault(f.key, f.def)
+	}
 	errs := []error{l.readFile(v, path, list), unknownVariables(os.Environ(), list)}
 	for _, f := range list {
 		if err := l.bind(v, f, flags); err != nil {
@@ -66,10 +68,8 @@ func Load(path string, flags *pflag.FlagSet) (*Loaded, error) {
 	return l, nil
 }
 
-// bind tells viper where the key may come from, and notes where it does come
-// from.
+// bind lets viper read a key from its variable and its flag, and records its source.
 func (l *Loaded) bind(v *viper.Viper, f field, flags *pflag.FlagSet) error {
-	v.SetDefault(f.key, f.def)
 	if err := v.BindEnv(f.key, f.env()); err != nil {
 		return fmt.Errorf("bind %s: %w", f.env(), err)
 	}
@@ -117,30 +117,19 @@ func (l *Loaded) readFile(v *viper.Viper, path string, list []field) error {
 			continue
 		}
 		l.sources[e.key] = e.source
-		if err := v.MergeConfigMap(nested(e.key, e.text)); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", e.source, err))
-		}
+		v.SetDefault(e.key, e.text) // below variables and flags
 	}
 	return errors.Join(errs...)
 }
 
-// nested makes {"database": {"dsn": text}} of "database.dsn".
-func nested(key, text string) map[string]any {
-	outer, inner, deep := strings.Cut(key, ".")
-	if !deep {
-		return map[string]any{key: text}
-	}
-	return map[string]any{outer: nested(inner, text)}
-}
-
-// unknownVariables refuses what begins like a variable of ours and is none: it
-// is a setting that somebody believes to be in force.
+// unknownVariables rejects unknown variables with the prefix of stockd: they are settings that
+// would be ignored.
 func unknownVariables(environ []string, list []field) error {
 	var errs []error
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
 		known := func(f field) bool { return f.env() == name }
-		if !strings.HasPrefix(name, EnvPrefix) || name == PathEnv || notOurs(name) || slices.ContainsFunc(list, known) {
+		if !strings.HasPrefix(name, EnvPrefix) || name == PathEnv || fromKubernetes(name) || slices.ContainsFunc(list, known) {
 			continue
 		}
 		errs = append(errs, fmt.Errorf("%s: is not a variable of stockd%s", name, suggest(name, list, field.env)))
@@ -148,27 +137,29 @@ func unknownVariables(environ []string, list []field) error {
 	return errors.Join(errs...)
 }
 
-// notOurs recognizes the variables that Kubernetes gives to every pod beside a
-// service called stockd.
-func notOurs(name string) bool {
+// fromKubernetes recognizes the variables that Kubernetes sets in every pod next to a service
+// called stockd.
+func fromKubernetes(name string) bool {
 	return regexp.MustCompile(`^STOCKD_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)$`).MatchString(name)
 }
 
 // PathEnv names the variable that holds the path of the file.
 const PathEnv = EnvPrefix + "CONFIG"
 
-// readSecrets reads those secrets that stand in a file of their own.
+// readSecrets reads the secrets that are in files of their own: every secret has a key for one.
 func (l *Loaded) readSecrets() error {
-	return errors.Join(
-		l.readSecret("admin.token", &l.Admin.Token, l.Admin.TokenFile),
-		l.readSecret("buyer.secret", &l.Buyer.Secret, l.Buyer.SecretFile),
-		l.readSecret("database.password", &l.Database.Password, l.Database.PasswordFile),
-		l.readSecret("redis.password", &l.Redis.Password, l.Redis.PasswordFile),
-		l.readSecret("redis.sentinel_password", &l.Redis.SentinelPassword, l.Redis.SentinelPasswordFile),
-		l.readSecret("redlock.password", &l.Redlock.Password, l.Redlock.PasswordFile),
-		l.readSecret("zookeeper.auth", &l.ZooKeeper.Auth, l.ZooKeeper.AuthFile),
-		l.readSecret("etcd.password", &l.Etcd.Password, l.Etcd.PasswordFile),
-	)
+	list := fields(&l.Config)
+	var errs []error
+	for _, f := range list {
+		secret, ok := f.value.Addr().Interface().(*Secret)
+		if !ok {
+			continue
+		}
+		if i := slices.IndexFunc(list, func(other field) bool { return other.key == f.key+"_file" }); i >= 0 {
+			errs = append(errs, l.readSecret(f.key, secret, list[i].text()))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (l *Loaded) readSecret(key string, secret *Secret, path string) error {
@@ -190,7 +181,7 @@ func (l *Loaded) readSecret(key string, secret *Secret, path string) error {
 	return nil
 }
 
-// suggest names the known word that is nearest to a wrong one, if any is near.
+// suggest names the known word that is nearest to a wrong one, if one is near.
 func suggest(word string, list []field, name func(field) string) string {
 	best, distance := "", 4
 	for _, f := range list {

@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Print writes the configuration that is in force as YAML, each value with
-// where it is from. Secrets are not shown.
+// Print writes the effective configuration as YAML, each value with its source. Secrets are
+// masked.
 func (l *Loaded) Print(w io.Writer) error {
 	masked := l.Config
 	masked.Database.DSN = maskDSN(masked.Database.DSN)
@@ -18,7 +18,7 @@ func (l *Loaded) Print(w io.Writer) error {
 	})
 }
 
-// Example writes the file that documents every key with its default.
+// Example writes a file that documents every key and its default.
 func Example(w io.Writer) error {
 	var c Config
 	for _, f := range fields(&c) {
@@ -42,7 +42,7 @@ const head = `# Every key of stockd's configuration, with its default.
 #
 # A key can also be set by a variable (database.max_open is STOCKD_DATABASE_MAX_OPEN)
 # and by a flag (--database-max-open). A flag wins over a variable, a variable over
-# this file. stockd config shows what is in force, and where each value is from.
+# this file. stockd config prints the effective values and where each is from.
 
 `
 
@@ -73,21 +73,19 @@ func (f field) name() string { return lastOf(f.key) }
 
 func lastOf(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
 
-// scalar writes a text bare where YAML reads it back, numbers and booleans among
-// them, and quoted where YAML would read it as something else.
+// scalar quotes a text where YAML would read it as something else.
 func scalar(text string) string {
 	if bare(text) {
 		return text
 	}
 	quoted, err := yaml.Marshal(&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: text})
-	if err != nil { // it is one scalar, and in UTF-8: it cannot happen
+	if err != nil { // impossible: one scalar in UTF-8
 		panic(err)
 	}
 	return strings.TrimSpace(string(quoted))
 }
 
-// bare tells whether a text is read back from a line of its own, with a comment
-// behind it.
+// bare reports whether YAML reads a text back from a line with a comment.
 func bare(text string) bool {
 	entries, err := parseYAML("", []byte("key: "+text+" # from"))
 	return err == nil && len(entries) == 1 && entries[0].text == text && !strings.ContainsAny(text, "\r\n")

@@ -5,10 +5,10 @@ import "log/slog"
 // Secret is a value that is never printed.
 type Secret string
 
-// shown stands where a secret would be.
+// shown is printed in place of a secret.
 const shown = "[not shown]"
 
-// Reveal is the only way to the value.
+// Reveal returns the value.
 func (s Secret) Reveal() string { return string(s) }
 
 // String hides the value from every verb of fmt.

@@ -9,22 +9,20 @@ import (
 	"sync/atomic"
 )
 
-// TLS is how the connections to a backend are encrypted, and how both ends know
-// each other. There is no way to believe a server without a look at its
-// certificate.
+// TLS configures the connections to a backend. The server's certificate is always verified.
 type TLS struct {
-	Enabled    bool   `key:"enabled" default:"false" doc:"encrypt every connection, and believe only a server whose certificate is right"`
-	CAFile     string `key:"ca_file" doc:"PEM file of the authorities that are believed, read at the start; those of the system where it is empty"`
-	CertFile   string `key:"cert_file" doc:"PEM file of our own certificate, where the server asks for one; read again for each connection"`
+	Enabled    bool   `key:"enabled" default:"false" doc:"encrypt every connection, and verify the server's certificate"`
+	CAFile     string `key:"ca_file" doc:"PEM file of the trusted authorities, read at the start; those of the system where it is empty"`
+	CertFile   string `key:"cert_file" doc:"PEM file of the client certificate, where the server asks for one; read again for each connection"`
 	KeyFile    string `key:"key_file" doc:"PEM file of its private key, read again for each connection"`
 	ServerName string `key:"server_name" doc:"name that must be in the server's certificate; the host of the address where it is empty"`
 }
 
-// ClientConfig makes of it what clients take: nil where it is not enabled. The
-// error names the key, without its section, and the file.
+// ClientConfig returns nil where TLS is not enabled. The error names the key, without its
+// section, and the file.
 func (t TLS) ClientConfig() (*tls.Config, error) {
 	if !t.Enabled {
-		return nil, nil //nolint:nilnil // no TLS is no error, and clients take nil for it
+		return nil, nil //nolint:nilnil // nil means no TLS
 	}
 	roots, err := authorities(t.CAFile)
 	if err != nil {
@@ -41,10 +39,10 @@ func (t TLS) ClientConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// authorities are those of the file, or nil for the system's.
+// authorities reads a file; without one it returns nil, which means those of the system.
 func authorities(file string) (*x509.CertPool, error) {
 	if file == "" {
-		return nil, nil //nolint:nilnil // which crypto/tls takes for the system's
+		return nil, nil //nolint:nilnil // the meaning of nil in crypto/tls
 	}
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -57,11 +55,11 @@ func authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// keyPair is our own certificate. It is read again for each connection, so that
-// whoever replaces the files has no replica to restart.
+// keyPair is a certificate that is read again for each connection, so that replacing its files
+// needs no restart.
 type keyPair struct {
 	certFile, keyFile string
-	last              atomic.Pointer[tls.Certificate] // the last that was whole
+	last              atomic.Pointer[tls.Certificate] // the last valid one
 }
 
 func readKeyPair(certFile, keyFile string) (*keyPair, error) {
@@ -81,23 +79,22 @@ func (p *keyPair) read() error {
 	return nil
 }
 
-// present shows the certificate to a server that asks for one. In the moment in
-// which one of the two files is new and the other is not, it shows the last.
+// present is a tls.Config.GetClientCertificate. While only one of the two files has been
+// replaced, it returns the last valid certificate.
 func (p *keyPair) present(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return p.latest(), nil
 }
 
 func (p *keyPair) latest() *tls.Certificate {
-	_ = p.read() // the last one is still ours, and the other end says whether it will do
+	_ = p.read() // on an error the last certificate is used, and the peer judges it
 	return p.last.Load()
 }
 
-// tls looks at the group of a section. What has no effect is refused: whoever set
-// it believes that it has.
+// tls checks the TLS group of a section.
 func (l *Loaded) tls(section string, t TLS) error {
 	key := section + ".tls."
 	if !t.Enabled {
-		return l.tlsWithoutEffect(section)
+		return l.withoutEffect(section+".tls", false)
 	}
 	var errs []error
 	if _, err := authorities(t.CAFile); err != nil {
@@ -106,7 +103,7 @@ func (l *Loaded) tls(section string, t TLS) error {
 	return errors.Join(append(errs, l.keyPair(key, t.CertFile, t.KeyFile))...)
 }
 
-// keyPair wants both files of a certificate, or none.
+// keyPair requires both files of a certificate, or none.
 func (l *Loaded) keyPair(key, certFile, keyFile string) error {
 	switch {
 	case certFile == "" && keyFile == "":
@@ -120,14 +117,4 @@ func (l *Loaded) keyPair(key, certFile, keyFile string) error {
 		return l.wrong(key+"cert_file", "%w", err)
 	}
 	return nil
-}
-
-func (l *Loaded) tlsWithoutEffect(section string) error {
-	var errs []error
-	for _, f := range fields(&l.Config) {
-		if f.within(section+".tls") && f.text() != f.def {
-			errs = append(errs, l.wrong(f.key, "is set to %s, and %s.tls.enabled is not set", f.text(), section))
-		}
-	}
-	return errors.Join(errs...)
 }

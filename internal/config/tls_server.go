@@ -10,14 +10,14 @@ import (
 type ServerTLS struct {
 	CertFile     string `key:"cert_file" doc:"PEM file of the certificate, with the intermediate ones; read again for each connection"`
 	KeyFile      string `key:"key_file" doc:"PEM file of its private key, read again for each connection"`
-	ClientCAFile string `key:"client_ca_file" doc:"PEM file of authorities, read at the start: only clients whose certificate is from one of them are let in, with their token; every client where it is empty"`
+	ClientCAFile string `key:"client_ca_file" doc:"PEM file of authorities, read at the start: only clients with a certificate of one of them are admitted, with their token; every client where it is empty"`
 }
 
-// ServerConfig makes of it what a listener takes: nil where there is no certificate. The
-// error names the key, without its section, and the file.
+// ServerConfig returns nil where there is no certificate. The error names the key, without its
+// section, and the file.
 func (t ServerTLS) ServerConfig() (*tls.Config, error) {
 	if t.CertFile == "" {
-		return nil, nil //nolint:nilnil // no TLS is no error
+		return nil, nil //nolint:nilnil // nil means no TLS
 	}
 	own, err := readKeyPair(t.CertFile, t.KeyFile)
 	if err != nil {
@@ -37,7 +37,7 @@ func (t ServerTLS) ServerConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// adminTLS refuses authorities without a certificate: they would have no effect.
+// adminTLS rejects authorities without a certificate: they would have no effect.
 func (l *Loaded) adminTLS() error {
 	const key = "admin.tls."
 	t := l.Admin.TLS

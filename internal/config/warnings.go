@@ -8,7 +8,7 @@ import (
 	"github.com/stockd/stockd/internal/admintoken"
 )
 
-// Warning is a value that is allowed, and a risk.
+// Warning is a value that is allowed but risky.
 type Warning struct{ Key, Problem string }
 
 // Warnings lists the risks of a configuration. They show no secret.
@@ -24,8 +24,10 @@ func (c Config) Warnings() []Warning {
 			add(true, "admin.token", "%v", err)
 		}
 	}
-	for _, s := range c.backendSecrets() {
-		add(admintoken.Published(s.secret.Reveal()), s.key, "is an example of stockd's documents")
+	for _, f := range fields(&c) {
+		secret, ok := f.value.Interface().(Secret)
+		backend := !f.within("admin") && !f.within("buyer")
+		add(ok && backend && admintoken.Published(secret.Reveal()), f.key, "is an example from stockd's documents")
 	}
 	add(c.Admin.Tokens().Any() && c.Admin.TLS.CertFile == "" && !onLoopback(c.Admin.Listen), "admin.listen",
 		"the token crosses the network %s unencrypted: set admin.tls.cert_file, or listen on the loopback", c.Admin.Listen)
@@ -37,30 +39,13 @@ func (c Config) Warnings() []Warning {
 	return list
 }
 
-// keyedSecret is a secret with its key.
-type keyedSecret struct {
-	key    string
-	secret Secret
-}
-
-func (c Config) backendSecrets() []keyedSecret {
-	return []keyedSecret{
-		{"database.password", c.Database.Password},
-		{"redis.password", c.Redis.Password},
-		{"redis.sentinel_password", c.Redis.SentinelPassword},
-		{"redlock.password", c.Redlock.Password},
-		{"zookeeper.auth", c.ZooKeeper.Auth},
-		{"etcd.password", c.Etcd.Password},
-	}
-}
-
-// everyAddress tells whether a network, which has been checked, is all there is.
+// everyAddress reports whether a network contains every address.
 func everyAddress(network string) bool {
 	prefix, err := netip.ParsePrefix(network)
 	return err == nil && prefix.Bits() == 0
 }
 
-// onLoopback tells whether an address to listen on can be reached from this machine alone.
+// onLoopback reports whether a listener is reachable from this machine only.
 func onLoopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())

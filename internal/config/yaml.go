@@ -14,8 +14,7 @@ type entry struct {
 	source string // file and line
 }
 
-// parseYAML lists the scalars of a file with their lines, which viper does not
-// keep.
+// parseYAML lists the scalars of a file with their lines, which viper does not keep.
 func parseYAML(path string, content []byte) ([]entry, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(content, &document); err != nil {
@@ -46,7 +45,7 @@ func entriesOf(path, prefix string, node *yaml.Node) ([]entry, error) {
 		case value.Kind == yaml.ScalarNode:
 			list = append(list, entry{key: key, text: value.Value, source: source})
 		default:
-			errs = append(errs, fmt.Errorf("%s: %s must be one value, not a list or an alias; several addresses stand in one value, with commas between them", source, key))
+			errs = append(errs, fmt.Errorf("%s: %s must be one value, not a list or an alias; write several addresses as one value, separated by commas", source, key))
 		}
 	}
 	return list, errors.Join(errs...)

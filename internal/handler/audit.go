@@ -10,21 +10,21 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// adminWrite is what the audit log says of a request that may change something.
+// adminWrite is the audit record of a request that may change something.
 type adminWrite struct {
-	token         string // the name of the token; empty: the request was not let through
+	token         string // the name of the token; empty: the request was rejected
 	asked         map[string]string
 	before, after any
 	problem       string
 }
 
-// mostAudited bounds what the audit log says of one field, in characters.
+// mostAudited bounds one field of the audit log, in characters.
 const mostAudited = 200
 
-// adminWriteKey is where a request keeps it.
+// adminWriteKey is its key in the context of a request.
 const adminWriteKey = "admin write"
 
-// auditWrites logs every write of the admin API, whatever comes of it: one line, at any
+// auditWrites logs every write of the admin API, whatever its outcome, as one line at any
 // log.level. It wraps the middleware that turns panics into answers.
 func auditWrites(log *slog.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
@@ -42,7 +42,7 @@ func auditWrites(log *slog.Logger) gin.HandlerFunc {
 	}
 }
 
-// log writes past the level of the log, which is for operation and not for the audit.
+// log bypasses the level of the log, which is not for the audit.
 func (w *adminWrite) log(c *gin.Context, h slog.Handler) {
 	r := slog.NewRecord(time.Now(), slog.LevelInfo, "admin write", 0)
 	r.Add("audit", true, "token", w.token, "client", c.ClientIP(), "method", c.Request.Method, "route", c.FullPath(),
@@ -57,10 +57,10 @@ func (w *adminWrite) log(c *gin.Context, h slog.Handler) {
 	if w.problem != "" {
 		r.Add("problem", w.problem)
 	}
-	_ = h.Handle(context.WithoutCancel(c.Request.Context()), r) // there is no other place to report it
+	_ = h.Handle(context.WithoutCancel(c.Request.Context()), r) // there is nowhere else to report it
 }
 
-// asJSON has a log in JSON contain the value as it is, and one in text its JSON.
+// asJSON makes a JSON log contain the value itself, and a text log its JSON.
 func asJSON(v any) json.RawMessage {
 	content, err := json.Marshal(v)
 	if err != nil { // what is answered can be marshalled
@@ -69,54 +69,35 @@ func asJSON(v any) json.RawMessage {
 	return content
 }
 
-// writeOf is nil where the request is no write of the admin API.
-func writeOf(c *gin.Context) *adminWrite {
-	w, _ := c.Value(adminWriteKey).(*adminWrite)
-	return w
-}
-
-func noteToken(c *gin.Context, name string) {
-	if w := writeOf(c); w != nil {
-		w.token = name
+// note completes the audit record of a request, if it has one.
+func note(c *gin.Context, change func(w *adminWrite)) {
+	if w, ok := c.Value(adminWriteKey).(*adminWrite); ok {
+		change(w)
 	}
 }
 
-// noteBefore notes what a write is about to change.
-func noteBefore(c *gin.Context, before any) {
-	if w := writeOf(c); w != nil {
-		w.before = before
-	}
-}
+func noteToken(c *gin.Context, name string)  { note(c, func(w *adminWrite) { w.token = name }) }
+func noteBefore(c *gin.Context, before any)  { note(c, func(w *adminWrite) { w.before = before }) }
+func noteAfter(c *gin.Context, after any)    { note(c, func(w *adminWrite) { w.after = after }) }
+func noteProblem(c *gin.Context, typ string) { note(c, func(w *adminWrite) { w.problem = typ }) }
 
-// noteAfter notes what a write is answered with.
-func noteAfter(c *gin.Context, after any) {
-	if w := writeOf(c); w != nil {
-		w.after = after
-	}
-}
-
-func noteProblem(c *gin.Context, kind string) {
-	if w := writeOf(c); w != nil {
-		w.problem = kind
-	}
-}
-
-// readAdminForm is readForm, and notes the known fields and the key.
+// readAdminForm is readForm, and puts the known fields and the key into the audit record.
 func readAdminForm(c *gin.Context, known ...string) (*form, error) {
 	f, err := readForm(c.Request, known...)
-	w := writeOf(c)
-	if f == nil || w == nil {
+	if f == nil {
 		return f, err
 	}
-	w.asked = make(map[string]string, len(f.values))
-	for name, v := range f.values {
-		w.asked[name] = shorten(v.text, mostAudited)
-		if v.kind == jsonNull {
-			w.asked[name] = "null"
+	note(c, func(w *adminWrite) {
+		w.asked = make(map[string]string, len(f.values))
+		for name, v := range f.values {
+			w.asked[name] = shorten(v.text, mostAudited)
+			if v.kind == jsonNull {
+				w.asked[name] = "null"
+			}
 		}
-	}
-	if key := c.GetHeader("Idempotency-Key"); key != "" {
-		w.asked["idempotency_key"] = shorten(key, mostAudited)
-	}
+		if key := c.GetHeader("Idempotency-Key"); key != "" {
+			w.asked["idempotency_key"] = shorten(key, mostAudited)
+		}
+	})
 	return f, err
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// user reads who buys, in the one form of buyer.Canonical; what is not there is empty. A
-// number of JSON is the same buyer as its digits as text: many systems count their users.
+// user reads a buyer in the form of buyer.Canonical; a missing field is empty. A JSON number is
+// the same buyer as its digits as text, because many systems number their users.
 func (f *form) user(name string) string {
-	v, given := f.values[name]
-	if !given {
+	v, ok := f.values[name]
+	if !ok {
 		return ""
 	}
 	notDigit := func(r rune) bool { return r < '0' || r > '9' }
@@ -29,17 +29,17 @@ func (f *form) user(name string) string {
 	return id
 }
 
-// needsBuyer tells that no purchase is anonymous. A rate of users is none where a client
-// may leave its name out.
+// needsBuyer reports that purchases must not be anonymous. A rate limit of buyers requires
+// that: otherwise a client evades it by leaving its name out.
 func (o Options) needsBuyer() bool { return o.BuyerRequired || o.Limits.User.PerSecond > 0 }
 
-// buyerOf finds out who sent a request. The user_id that it names is believed only where
-// nothing else tells; a verified buyer may repeat its own.
+// buyerOf identifies the buyer of a request. Its user_id is trusted only where buyers are not
+// verified; a verified buyer may repeat its own.
 func (o Options) buyerOf(r *http.Request, userID string) (buyer.Buyer, error) {
 	if o.Buyers == nil {
 		return buyer.Buyer{ID: userID}, nil
 	}
-	who, err := o.Buyers.From(r)
+	verified, err := o.Buyers.From(r)
 	if wrong, ok := errors.AsType[*buyer.HeaderError](err); ok {
 		return buyer.Buyer{}, invalid(fieldError{wrong.Header, wrong.Reason})
 	}
@@ -48,28 +48,28 @@ func (o Options) buyerOf(r *http.Request, userID string) (buyer.Buyer, error) {
 		p.authenticate = `Bearer error="invalid_token"`
 		return buyer.Buyer{}, p
 	}
-	if userID != "" && userID != who.ID {
+	if userID != "" && userID != verified.ID {
 		return buyer.Buyer{}, invalid(fieldError{"user_id", "must be left out, or be that of the verified buyer"})
 	}
-	return who, nil
+	return verified, nil
 }
 
 // purchaser is buyerOf for a purchase of an item.
 func (o Options) purchaser(r *http.Request, goodsID int64, userID string) (string, error) {
-	who, err := o.buyerOf(r, userID)
+	verified, err := o.buyerOf(r, userID)
 	switch {
 	case err != nil:
 		return "", err
-	case who.ID == "" && o.needsBuyer():
-		return "", o.unnamed("is missing; every purchase names its buyer here")
-	case who.GoodsID != 0 && who.GoodsID != goodsID:
+	case verified.ID == "" && o.needsBuyer():
+		return "", o.unnamed("is missing; every purchase must name its buyer")
+	case verified.GoodsID != 0 && verified.GoodsID != goodsID:
 		return "", newProblem(http.StatusForbidden, "token-bound", "The token is for another item").
-			detail("the token is for goods_id %d alone", who.GoodsID)
+			detail("the token is for goods_id %d alone", verified.GoodsID)
 	}
-	return who.ID, nil
+	return verified.ID, nil
 }
 
-// unnamed rejects a request that does not tell who buys.
+// unnamed rejects a request without a buyer.
 func (o Options) unnamed(why string) problem {
 	if o.Buyers == nil {
 		return invalid(fieldError{"user_id", why})
@@ -77,18 +77,18 @@ func (o Options) unnamed(why string) problem {
 	return unauthorized().detail("the buyer %s", why)
 }
 
-// unauthorized is the problem of a request without a token that is good.
+// unauthorized is the problem of a request without a valid token.
 func unauthorized() problem {
 	p := newProblem(http.StatusUnauthorized, "unauthorized", "A bearer token is required")
 	p.authenticate = `Bearer realm="stockd"`
 	return p
 }
 
-// problemOf is the problem of a purchase that was not sold. How much a buyer has is for
-// that buyer: where anybody may name it, only what is revealed tells.
+// problemOf is the problem of a purchase that was not sold. How many units a buyer has is
+// private: where buyers are not verified, it is shown only where http.reveal is on.
 func (s sale) problemOf(err error) problem {
 	if errors.Is(err, stock.ErrUserUnknown) {
-		return s.options.unnamed("is missing; of this item one buyer may have only so many")
+		return s.options.unnamed("is missing; this item has a limit per buyer")
 	}
 	p := problemOf(err)
 	if p.Has != nil && s.options.Buyers == nil && !s.options.Reveal {

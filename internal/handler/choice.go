@@ -11,17 +11,17 @@ import (
 // mostStrategy is the longest name of a strategy, in characters.
 const mostStrategy = 64
 
-// errChoiceRefused rejects a purchase that asks for what its item does not have.
+// errChoiceRefused rejects a purchase that asks for a mode other than its item's.
 var errChoiceRefused = errors.New("requests may not choose")
 
 // seller serves a purchase.
 type seller struct {
 	*service.Service
 
-	own bool // in the mode that purchases have that ask for none
+	own bool // in the item's own mode
 }
 
-// asked is the service where the purchase asked for it, else nil.
+// asked is the service if the purchase asked for another mode than its item's, else nil.
 func (s seller) asked() *service.Service {
 	if s.own {
 		return nil
@@ -29,10 +29,9 @@ func (s seller) asked() *service.Service {
 	return s.Service
 }
 
-// seller finds what serves a purchase of so many units: as it asks, as its item has it,
-// or by default. The item's maximum is checked before anything is locked or counted, and
-// after the ledger was searched for the purchase: what was sold before the maximum was
-// lowered is still replayed.
+// seller finds the service of a purchase: the one it asks for, its item's, or the default. The
+// item's maximum is checked before anything is locked or counted, and after the ledger was
+// searched for the purchase, so that sales from before the maximum was lowered are replayed.
 func (s sale) seller(goodsID, quantity int64, asked stock.Choice) (seller, error) {
 	if most := s.options.Catalogue.MaxQuantity(goodsID); quantity > most {
 		return seller{}, invalid(fieldError{"quantity", fmt.Sprintf("must be a whole number from 1 to %d, not %d", most, quantity)})
@@ -51,9 +50,9 @@ func (s sale) seller(goodsID, quantity int64, asked stock.Choice) (seller, error
 	}
 	p := problemOf(err)
 	p.Strategies = s.options.Catalogue.Names()
-	why := "is not known"
+	why := "is unknown"
 	if errors.Is(err, service.ErrStrategyRefused) {
-		why = "is refused here"
+		why = "is not available here"
 	}
 	p.Errors = []fieldError{{"strategy", fmt.Sprintf("%q %s; allowed are those of GET /strategies that are available", mode.Strategy, why)}}
 	return seller{}, p
@@ -64,8 +63,8 @@ func notFenceable(strategy string) fieldError {
 		"GET /strategies tells which are fenceable"}
 }
 
-// choice reads what a request changes of the choice of an item: a field that is not
-// there stays as it is, and one that is null, or an empty strategy, is cleared.
+// choice reads a change to the choice of an item: a missing field keeps its value; null, or an
+// empty strategy, clears it.
 func (f *form) choice() func(stock.Choice) stock.Choice {
 	var to stock.Choice
 	if f.values["strategy"].text != "" {
@@ -92,7 +91,7 @@ func (f *form) choice() func(stock.Choice) stock.Choice {
 	}
 }
 
-// flagOrNull is flagIfGiven for a field that null clears.
+// flagOrNull is flagIfGiven, where null is nil as well.
 func (f *form) flagOrNull(name string) *bool {
 	if f.values[name].kind == jsonNull {
 		return nil
@@ -100,7 +99,7 @@ func (f *form) flagOrNull(name string) *bool {
 	return f.flagIfGiven(name)
 }
 
-// wrongChoice names the field of a choice that cannot be.
+// wrongChoice names the field of an invalid choice.
 func (g goods) wrongChoice(err error) error {
 	switch {
 	case errors.Is(err, service.ErrUnknownStrategy):

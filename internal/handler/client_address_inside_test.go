@@ -50,7 +50,7 @@ func TestTheAddressOfAClientIsWhatTheProxiesAppended(t *testing.T) {
 
 // clientOf is whom a listener counts a request as.
 func clientOf(peer string, sent http.Header) (address string) {
-	e := engine(Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, TrustedProxies: []string{"10.0.0.0/8", "2001:db8::1"}}, public)
+	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, TrustedProxies: []string{"10.0.0.0/8", "2001:db8::1"}}, public)
 	e.GET("/", func(c *gin.Context) { address = c.ClientIP() })
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	r.RemoteAddr, r.Header = peer, sent

@@ -13,15 +13,15 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// sale serves buyers.
+// sale serves purchases, and the strategies that make them.
 type sale struct {
 	options Options
-	places  *places
+	slots   *slots
 	users   *limiter
 }
 
-// sold is the answer to a purchase that was accepted. What is a pointer, and the
-// replica, is revealed or left out.
+// sold is the answer to an accepted purchase. Pointers and the replica are set only where
+// http.reveal is on.
 type sold struct {
 	OrderID   string   `json:"order_id"`
 	GoodsID   int64    `json:"goods_id"`
@@ -33,7 +33,7 @@ type sold struct {
 	CreatedAt string   `json:"created_at"`
 	WaitMS    *float64 `json:"wait_ms,omitempty"`
 	HoldMS    *float64 `json:"hold_ms,omitempty"`
-	// Durable is where the order is written down.
+	// Durable is where the order is stored.
 	Durable stock.Durability `json:"durable"`
 }
 
@@ -70,18 +70,18 @@ func (s sale) deduct(c *gin.Context) {
 		outcome, err = s.sell(ctx, goodsID, purchase, func() (seller, error) { return s.seller(goodsID, purchase.Quantity, asked) })
 	}
 	if err != nil {
-		s.refuse(c, cmp.Or(outcome.Order.RequestID, key), err)
+		s.reject(c, cmp.Or(outcome.Order.RequestID, key), err)
 		return
 	}
 	s.accept(c, outcome)
 }
 
-// sell sells, or rejects with the reason as its error. A purchase that is rejected may
-// be the copy of one that is pending: then it gets the answer of that.
+// sell sells, or rejects with the reason as its error. A rejected purchase may repeat one that
+// is pending in the ledger: then it gets the answer of that one.
 func (s sale) sell(ctx context.Context, goodsID int64, p stock.Purchase, by func() (seller, error)) (stock.Outcome, error) {
 	chosen, taken, rejected := s.admit(goodsID, p, by)
 	if rejected == nil {
-		defer taken.free()
+		defer taken.release()
 		outcome, err := s.options.Catalogue.ReplayElsewhere(ctx, chosen.Service, goodsID, p)
 		if err == nil && !outcome.Replayed {
 			outcome, err = chosen.Deduct(ctx, goodsID, p)
@@ -101,27 +101,27 @@ func (s sale) sell(ctx context.Context, goodsID int64, p stock.Purchase, by func
 	return pending, err
 }
 
-// admit finds what sells, and takes a place: only now, when all of the request is here, so
-// that slow clients have none. A purchase that finds none does not count for the rate of
-// its user, whose retry is welcome.
-func (s sale) admit(goodsID int64, p stock.Purchase, by func() (seller, error)) (chosen seller, taken place, err error) {
+// admit finds the seller and takes a slot, after the whole request was read, so that slow
+// clients occupy none. A shed purchase does not count for the rate of its user, so that its
+// retry is not throttled.
+func (s sale) admit(goodsID int64, p stock.Purchase, by func() (seller, error)) (chosen seller, taken slot, err error) {
 	if chosen, err = by(); err != nil {
-		return seller{}, place{}, err
+		return seller{}, slot{}, err
 	}
-	taken, full := s.places.take(goodsID, chosen.asked())
+	taken, full := s.slots.take(goodsID, chosen.asked())
 	if full != "" {
-		s.options.heard().Shed(full)
-		return seller{}, place{}, errFull(full, goodsID)
+		s.options.observer().Shed(full)
+		return seller{}, slot{}, &shedError{full, goodsID}
 	}
 	if wait := s.users.take(p.UserID, time.Now()); wait > 0 {
-		taken.free()
-		s.options.heard().RateLimited(byUser)
-		return seller{}, place{}, tooOften("this buyer buys", wait)
+		taken.release()
+		s.options.observer().RateLimited(byUser)
+		return seller{}, slot{}, tooOften("this buyer buys", wait)
 	}
 	return chosen, taken, nil
 }
 
-// accept answers a purchase that was sold, now or before.
+// accept answers a purchase that was sold now or earlier.
 func (s sale) accept(c *gin.Context, outcome stock.Outcome) {
 	if outcome.Replayed {
 		c.Header("Idempotency-Replayed", "true")
@@ -145,9 +145,12 @@ func (s sale) answerTo(o stock.Outcome) sold {
 	return answer
 }
 
-func (s sale) refuse(c *gin.Context, requestID string, err error) {
+func (s sale) reject(c *gin.Context, requestID string, err error) {
 	p := s.problemOf(err)
-	if isUnknown(err) {
+	if _, ok := errors.AsType[*shedError](err); ok {
+		c.Set(shedKey, true)
+	}
+	if errors.Is(err, stock.ErrUnknownOutcome) {
 		p.RequestID = stock.KeyOf(requestID)
 		p.Detail += "; send the same request with Idempotency-Key: " + p.RequestID + " to find out"
 	}
@@ -156,8 +159,8 @@ func (s sale) refuse(c *gin.Context, requestID string, err error) {
 }
 
 // strategies serves GET /strategies.
-func (s sale) strategies(c *gin.Context) {
-	c.JSON(http.StatusOK, gin.H{"strategies": s.options.Catalogue.Describe(c.Request.Context())})
+func (s sale) strategies(c *gin.Context) (any, error) {
+	return gin.H{"strategies": s.options.Catalogue.Describe(c.Request.Context())}, nil
 }
 
 func milliseconds(d time.Duration) float64 {

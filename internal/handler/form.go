@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -13,17 +14,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// form reads the fields of a request, wherever they come from: the query, a
-// form or a JSON object. A field is known, given once and of its type, or it
-// is an error that names it; errors are gathered, so that a client hears of
-// all of them at once.
+// form reads the fields of a request from the query, a form or a JSON object. A field is
+// known, given once and of its type, or an error names it; the errors are collected, so that
+// a client gets all of them at once.
 type form struct {
 	values map[string]value
 	errs   []fieldError
@@ -37,20 +36,19 @@ type value struct {
 	kind jsonKind
 }
 
-// jsonKind is what JSON wrote a value as; query and form know no kinds.
+// jsonKind is the JSON type of a value; queries and forms have none.
 type jsonKind int
 
 const (
-	untyped jsonKind = iota
-	jsonText
+	untyped  jsonKind = 0
+	jsonText jsonKind = 1 << iota
 	jsonNumber
 	jsonBool
 	jsonNull
 )
 
-// readForm reads the query and the body of a request; known are the fields
-// that it may have. An error is a problem; without one, fields may still be
-// wrong, as form.err tells.
+// readForm reads the query and the body of a request; known are the fields that it may
+// have. An error is a problem. Without one, fields may still be wrong: see form.err.
 func readForm(r *http.Request, known ...string) (*form, error) {
 	f := &form{values: make(map[string]value, len(known))}
 	query, err := url.ParseQuery(r.URL.RawQuery)
@@ -63,7 +61,7 @@ func readForm(r *http.Request, known ...string) (*form, error) {
 
 func (f *form) readBody(r *http.Request, known []string) error {
 	body, err := io.ReadAll(r.Body)
-	if tooLarge, is := errors.AsType[*http.MaxBytesError](err); is {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return newProblem(http.StatusRequestEntityTooLarge, "body-too-large", "The body is too large").
 			detail("body is larger than the %d bytes that are allowed", tooLarge.Limit)
 	}
@@ -92,7 +90,7 @@ func (f *form) readBody(r *http.Request, known []string) error {
 		return nil
 	default:
 		allowed := fieldError{"Content-Type", "must be application/json or application/x-www-form-urlencoded"}
-		p := newProblem(http.StatusUnsupportedMediaType, "unsupported-media-type", "The body is of a kind that is not read here").
+		p := newProblem(http.StatusUnsupportedMediaType, "unsupported-media-type", "The media type of the body is not supported").
 			detail("%s %s", allowed.Field, allowed.Error)
 		p.Errors = []fieldError{allowed}
 		return p
@@ -100,20 +98,15 @@ func (f *form) readBody(r *http.Request, known []string) error {
 }
 
 func (f *form) addPairs(pairs url.Values, from string, known []string) {
-	names := make([]string, 0, len(pairs))
-	for name := range pairs {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(pairs)) {
 		for _, text := range pairs[name] {
 			f.add(name, value{text: text, from: from}, known)
 		}
 	}
 }
 
-// readJSON reads one flat object. The standard decoder would let the last of
-// two equal names win; here that is an error like any other.
+// readJSON reads one flat object. Unlike the standard decoder, which takes the last of two
+// equal names, it rejects them.
 func (f *form) readJSON(body []byte, known []string) error {
 	broken := func(err error) error {
 		return invalid(fieldError{"body", "is not one JSON object: " + err.Error()})
@@ -135,8 +128,8 @@ func (f *form) readJSON(body []byte, known []string) error {
 		if err != nil {
 			return broken(err)
 		}
-		v, plain := jsonValue(token)
-		if !plain {
+		v, ok := jsonValue(token)
+		if !ok {
 			return invalid(fieldError{shorten(fmt.Sprint(name), mostQuoted), "must be a plain value, not an object or a list"})
 		}
 		f.add(fmt.Sprint(name), v, known)
@@ -150,7 +143,7 @@ func (f *form) readJSON(body []byte, known []string) error {
 	return nil
 }
 
-func jsonValue(token json.Token) (v value, plain bool) {
+func jsonValue(token json.Token) (v value, ok bool) {
 	v.from = "body"
 	switch t := token.(type) {
 	case string:
@@ -201,52 +194,75 @@ func (f *form) err() error {
 	return invalidAnd(f.more, f.errs...)
 }
 
-// whole reads a whole number from least to most.
+// given tells whether at least one of the fields is there.
+func (f *form) given(names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, ok := f.values[name]
+		return ok
+	})
+}
+
+// require rejects a field that is missing; allowed completes "it must be".
+func (f *form) require(name, allowed string) bool {
+	given := f.given(name)
+	if !given {
+		f.failf(name, "is missing; it must be %s", allowed)
+	}
+	return given
+}
+
+// without rejects a field that has no meaning here.
+func (f *form) without(name, because string) {
+	if f.given(name) {
+		f.failf(name, "has no meaning where %s", because)
+	}
+}
+
+// read parses a field, which is the zero value where it is missing or rejected. kinds are the
+// JSON types that it may have, and allowed completes "must be".
+func read[T any](f *form, name, allowed string, kinds jsonKind, parse func(text string) (T, bool)) (parsed T) {
+	v, ok := f.values[name]
+	if !ok {
+		return parsed
+	}
+	if n, ok := parse(v.text); ok && (v.kind == untyped || v.kind&kinds != 0) {
+		return n
+	}
+	f.failf(name, "must be %s, not %s", allowed, quote(v))
+	return parsed
+}
+
+// whole reads a whole number from least to most; null and the empty text count as missing.
 func (f *form) whole(name string, least, most int64) int64 {
-	v, given := f.values[name]
 	allowed := fmt.Sprintf("a whole number from %d to %d", least, most)
-	if !given || v.kind == jsonNull || v.text == "" {
+	if f.values[name].text == "" {
 		f.failf(name, "is missing; it must be %s", allowed)
 		return 0
 	}
-	n, err := strconv.ParseInt(v.text, 10, 64)
-	if err != nil || n < least || n > most || v.kind != untyped && v.kind != jsonNumber {
-		f.failf(name, "must be %s, not %s", allowed, quote(v))
-		return 0
-	}
-	return n
+	return read(f, name, allowed, jsonNumber, func(text string) (int64, bool) {
+		n, err := strconv.ParseInt(text, 10, 64)
+		return n, err == nil && n >= least && n <= most
+	})
 }
 
-// wholeOr is whole for a field that need not be there.
+// wholeOr is whole for an optional field.
 func (f *form) wholeOr(name string, otherwise, least, most int64) int64 {
-	if _, given := f.values[name]; !given {
+	if !f.given(name) {
 		return otherwise
 	}
 	return f.whole(name, least, most)
 }
 
-// flag reads true or false; what is not there is false.
-func (f *form) flag(name string) bool {
-	v, given := f.values[name]
-	if !given {
-		return false
-	}
-	if v.text != "true" && v.text != "false" || v.kind != untyped && v.kind != jsonBool {
-		f.failf(name, "must be true or false, not %s", quote(v))
-	}
-	return v.text == "true"
-}
+const trueOrFalse = "true or false"
 
-// given tells whether at least one of the fields is there.
-func (f *form) given(names ...string) bool {
-	return slices.ContainsFunc(names, func(name string) bool {
-		_, there := f.values[name]
-		return there
+// flag reads true or false; a missing field is false.
+func (f *form) flag(name string) bool {
+	return read(f, name, trueOrFalse, jsonBool, func(text string) (flag, ok bool) {
+		return text == "true", text == "true" || text == "false"
 	})
 }
 
-// flagIfGiven is flag for a field of which it matters whether it is there; nil: it is
-// not.
+// flagIfGiven is nil where the field is missing.
 func (f *form) flagIfGiven(name string) *bool {
 	if !f.given(name) {
 		return nil
@@ -254,73 +270,31 @@ func (f *form) flagIfGiven(name string) *bool {
 	return new(f.flag(name))
 }
 
-// oneOf reads one of several words.
-func (f *form) oneOf(name string, words ...string) string {
-	v, given := f.values[name]
-	switch allowed := strings.Join(words, ", "); {
-	case !given:
-		f.failf(name, "is missing; it must be one of %s", allowed)
-	case !slices.Contains(words, v.text):
-		f.failf(name, "must be one of %s, not %s", allowed, quote(v))
-	}
-	return v.text
+// oneOf reads one of several words; a missing field is empty.
+func (f *form) oneOf(name, allowed string, words ...string) string {
+	return read(f, name, allowed, jsonText, func(text string) (string, bool) { return text, slices.Contains(words, text) })
 }
 
-// flagGiven is flag for a field that must be there.
-func (f *form) flagGiven(name string) bool {
-	if _, given := f.values[name]; !given {
-		f.failf(name, "is missing; it must be true or false")
-	}
-	return f.flag(name)
-}
-
-// duration reads a text such as 2s.
-func (f *form) duration(name string, least, most time.Duration) time.Duration {
-	v, given := f.values[name]
-	if !given {
-		f.failf(name, "is missing; it must be a duration from %s to %s", least, most)
-		return 0
-	}
-	d, err := time.ParseDuration(v.text)
-	if err != nil || d < least || d > most || v.kind != untyped && v.kind != jsonText {
-		f.failf(name, "must be a duration from %s to %s such as 2s or 250ms, not %s", least, most, quote(v))
-	}
-	return d
-}
-
-// without refuses a field that has no meaning here.
-func (f *form) without(name, because string) {
-	if _, given := f.values[name]; given {
-		f.failf(name, "has no meaning where %s", because)
-	}
-}
-
-// durability reads redis or sql; what is not there is empty.
+// durability reads redis or sql; a missing field is empty.
 func (f *form) durability() stock.Durability {
-	v, given := f.values["durable"]
-	if !given {
-		return ""
-	}
-	d := stock.Durability(v.text)
-	if d != stock.InRedis && d != stock.InSQL {
-		f.failf("durable", "must be redis or sql, not %s", quote(v))
-	}
-	return d
+	return stock.Durability(f.oneOf("durable", "redis or sql", string(stock.InRedis), string(stock.InSQL)))
 }
 
-// text reads up to most printable characters; what is not there is empty.
+// text reads up to most printable characters; a missing field is empty.
 func (f *form) text(name string, most int) string {
-	v, given := f.values[name]
-	if !given {
-		return ""
-	}
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
-	if v.text == "" || utf8.RuneCountInString(v.text) > most || strings.ContainsFunc(v.text, unprintable) ||
-		!utf8.ValidString(v.text) || v.kind == jsonBool {
-		f.failf(name, "must be 1 to %d printable characters, not %s", most, quote(v))
-		return ""
-	}
-	return v.text
+	return read(f, name, fmt.Sprintf("1 to %d printable characters", most), jsonText|jsonNumber, func(text string) (string, bool) {
+		return text, text != "" && utf8.RuneCountInString(text) <= most && !strings.ContainsFunc(text, unprintable) && utf8.ValidString(text)
+	})
+}
+
+// visible reads 1 to most visible ASCII characters, in JSON as text.
+func (f *form) visible(name string, most int) string {
+	allowed := fmt.Sprintf("1 to %d visible ASCII characters", most)
+	f.require(name, allowed)
+	return read(f, name, allowed, jsonText, func(text string) (string, bool) {
+		return text, text != "" && len(text) <= most && !strings.ContainsFunc(text, invisible)
+	})
 }
 
 // mostQuoted bounds what a problem or the log quotes of one part of a request, in
@@ -351,20 +325,8 @@ func quote(v value) string {
 	return strconv.Quote(text)
 }
 
-// visible reads 1 to most visible ASCII characters, in JSON as text.
-func (f *form) visible(name string, most int) string {
-	v, given := f.values[name]
-	switch {
-	case !given:
-		f.failf(name, "is missing; it must be 1 to %d visible ASCII characters", most)
-	case v.text == "" || len(v.text) > most || strings.ContainsFunc(v.text, invisible) || v.kind != untyped && v.kind != jsonText:
-		f.failf(name, "must be 1 to %d visible ASCII characters, not %s", most, quote(v))
-	}
-	return v.text
-}
-
-// idempotencyKey reads the header: up to stock.MaxRequestID visible ASCII
-// characters, or nothing.
+// idempotencyKey reads the header: up to stock.MaxRequestID visible ASCII characters, or
+// empty where there is none.
 func (f *form) idempotencyKey(r *http.Request) string {
 	const name = "Idempotency-Key"
 	switch given := r.Header.Values(name); {

@@ -18,9 +18,9 @@ type Tokens interface {
 	Find(token string) (name string, ok bool)
 }
 
-// onlyHosts rejects requests for hosts that are not the admin API's. A page of a stranger
-// whose name resolves to this machine (DNS rebinding) would otherwise be of the same
-// origin as it. Such a page needs a name, so that IP addresses are safe.
+// onlyHosts rejects requests for hosts that are not the admin API's. Otherwise a foreign page
+// whose name resolves to this machine (DNS rebinding) would have the same origin. Such an
+// attack needs a name, so that IP addresses are safe.
 func onlyHosts(names []string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		host := hostOf(c.Request.Host)
@@ -52,17 +52,17 @@ func rejectUnread(c *gin.Context, p problem) {
 // wrongTokens is how many wrong tokens an address may send within a minute.
 const wrongTokens = 10
 
-// gate lets only those requests through that carry a known token.
+// gate admits only requests with a known token.
 type gate struct {
-	tokens Tokens
-	wrong  *limiter // by address
-	heard  Observer
-	log    *slog.Logger
+	tokens   Tokens
+	wrong    *limiter // by address
+	observer Observer
+	log      *slog.Logger
 }
 
 func newGate(tokens Tokens, o Options) *gate {
 	return &gate{
-		tokens: tokens, heard: o.heard(), log: o.Log,
+		tokens: tokens, observer: o.observer(), log: o.Log,
 		wrong: newLimiter(Rate{PerSecond: wrongTokens / time.Minute.Seconds(), Burst: wrongTokens}),
 	}
 }
@@ -84,7 +84,7 @@ func (g *gate) admit(c *gin.Context) {
 		}
 	}
 	if wait > 0 {
-		g.heard.RateLimited(byToken)
+		g.observer.RateLimited(byToken)
 		rejectUnread(c, tooOften("this address has sent a wrong token", wait))
 		return
 	}

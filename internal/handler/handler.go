@@ -1,5 +1,5 @@
-// Package handler speaks HTTP: routes, the reading of requests, and problems
-// as RFC 9457 has them. It knows nothing of SQL or of locks.
+// Package handler serves the HTTP APIs: routes, parsing of requests, and RFC 9457 problems. It
+// knows neither SQL nor locks.
 package handler
 
 import (
@@ -21,40 +21,39 @@ type Options struct {
 	Inventory *service.Inventory
 	// Replica names this process in answers.
 	Replica string
-	// Choose lets purchases ask for another strategy, group or fence than the item's.
+	// Choose lets purchases ask for a strategy, group or fence other than the item's.
 	Choose bool
-	// Reveal has the public API tell what a buyer need not know: see http.reveal.
+	// Reveal makes the public API show stock, replicas and lock times: see http.reveal.
 	Reveal bool
 	// MaxBody bounds the body of a request, in bytes.
 	MaxBody int64
-	// Timeout bounds every request but a purchase, which its service bounds, and a full
-	// audit; 0 sets no bound.
+	// Timeout limits every request except purchases, which the service limits, and full
+	// audits; 0 means unlimited.
 	Timeout time.Duration
-	// AuditTimeout bounds a full audit; 0 sets no bound.
+	// AuditTimeout limits a full audit; 0 means unlimited.
 	AuditTimeout time.Duration
-	// MaxDeductions bounds the purchases that are served at a time, of which one item
-	// has at most half; 0 sets no bound.
+	// MaxDeductions limits concurrent purchases, of which one item has at most half; 0 means
+	// unlimited.
 	MaxDeductions int
-	// Buyers verifies who buys; nil: the field user_id tells.
+	// Buyers verifies buyers; nil trusts the field user_id.
 	Buyers buyer.Source
-	// BuyerRequired rejects purchases that do not tell who buys.
+	// BuyerRequired rejects purchases without a buyer.
 	BuyerRequired bool
-	// Limits bound how often somebody may ask.
-	Limits Limits
-	// TrustedProxies are the addresses and networks whose X-Forwarded-For tells
-	// who a client is; nobody's where it is empty. They must be well formed.
+	Limits        Limits
+	// TrustedProxies are the addresses and networks whose X-Forwarded-For is trusted. They
+	// must be well formed.
 	TrustedProxies []string
 	// AdminHosts are the names, in lower case, that the admin API answers to beside IP
 	// addresses and localhost; * is any name.
 	AdminHosts []string
-	// Stopping tells that the replica is about to stop; nil: it never is.
+	// Stopping reports that the replica is about to stop; nil means never.
 	Stopping func() bool
 	Log      *slog.Logger
-	// Observer hears how requests fare; nil: nobody does.
+	// Observer may be nil.
 	Observer Observer
-	// Tracer begins the trace of a request; nil: nothing is traced.
+	// Tracer starts the trace of a request; nil disables tracing.
 	Tracer trace.Tracer
-	// Metrics answers the owner's GET /metrics; nil: there is no such route.
+	// Metrics serves GET /metrics of the admin API; nil removes the route.
 	Metrics http.Handler
 	// Routes are added to the admin API.
 	Routes []Route
@@ -62,85 +61,85 @@ type Options struct {
 	Pprof bool
 }
 
-// Public returns the routes for buyers.
+// Public returns the routes of the public API.
 func Public(o Options) http.Handler {
-	sale := sale{options: o, places: newPlaces(o.MaxDeductions), users: newLimiter(o.Limits.User)}
-	goods, orders := goods{options: o}, orders{options: o}
-	engine := engine(o, public)
-	buyers := engine.Group("/", limitAddresses(newLimiter(o.Limits.Address), o.heard()))
-	buyers.POST("/deduct", sale.deduct)
-	buyers.GET("/orders", within(o.Timeout, orders.find))
-	buyers.GET("/strategies", within(o.Timeout, sale.strategies))
+	s := sale{options: o, slots: newSlots(o.MaxDeductions), users: newLimiter(o.Limits.User)}
+	g, orders := goods{options: o}, orders{options: o}
+	e := newEngine(o, public)
+	limited := e.Group("/", limitAddresses(newLimiter(o.Limits.Address), o.observer()))
+	limited.POST("/deduct", s.deduct)
+	limited.GET("/orders", o.ok(orders.find))
+	limited.GET("/strategies", o.ok(s.strategies))
 	if o.Reveal {
-		buyers.GET("/orders/:id", within(o.Timeout, orders.read))
-		buyers.GET("/goods/:id", within(o.Timeout, goods.read))
-		buyers.GET("/goods/:id/audit", within(o.Timeout, goods.audit))
+		limited.GET("/orders/:id", o.ok(orders.read))
+		limited.GET("/goods/:id", o.ok(ofItem(g.read)))
+		limited.GET("/goods/:id/audit", o.ok(ofItem(g.audit)))
 	} else {
-		buyers.GET("/goods/:id", within(o.Timeout, goods.readConcealed))
+		limited.GET("/goods/:id", o.ok(ofItem(g.readConcealed)))
 	}
-	buyers.GET("/openapi.yaml", description)
-	engine.GET("/healthz", healthz)
-	engine.GET("/readyz", within(o.Timeout, goods.readyz))
-	return engine
+	limited.GET("/openapi.yaml", description)
+	e.GET("/healthz", healthz)
+	e.GET("/readyz", o.ok(g.readyz))
+	return e
 }
 
-// Admin returns the routes of the admin API. But for /healthz, every path, known or not,
-// is behind a bearer token.
+// Admin returns the routes of the admin API. Every path except /healthz, known or not,
+// requires a bearer token.
 func Admin(o Options, tokens Tokens) http.Handler {
 	o.Reveal = true
-	sale, goods, orders := sale{options: o}, goods{options: o}, orders{options: o, private: true}
-	engine := engine(o, admin)
-	engine.GET("/healthz", healthz)
-	// It is before the answers to unknown paths and methods as well.
-	engine.Use(onlyHosts(o.AdminHosts), newGate(tokens, o).admit)
-	engine.POST("/goods", within(o.Timeout, goods.create))
-	engine.POST("/goods/:id/restock", within(o.Timeout, goods.restock))
-	engine.POST("/goods/:id/recall", within(o.Timeout, goods.recall))
-	engine.GET("/goods/:id", within(o.Timeout, goods.read))
-	engine.PATCH("/goods/:id", within(o.Timeout, goods.change))
-	engine.GET("/goods/:id/audit", goods.auditForOwner)
-	engine.GET("/goods/:id/drift", within(o.Timeout, goods.drift))
-	engine.GET("/orders", within(o.Timeout, orders.findOrList))
-	engine.GET("/orders/:id", within(o.Timeout, orders.read))
-	engine.GET("/strategies", within(o.Timeout, sale.strategies))
-	engine.PUT("/strategies/:name", within(o.Timeout, sale.switchStrategy))
+	s, g, orders := sale{options: o}, goods{options: o}, orders{options: o, private: true}
+	e := newEngine(o, admin)
+	e.GET("/healthz", healthz)
+	// The gate also precedes the answers to unknown paths and methods.
+	e.Use(onlyHosts(o.AdminHosts), newGate(tokens, o).admit)
+	e.POST("/goods", within(o.Timeout, o.serve(http.StatusCreated, g.create)))
+	e.POST("/goods/:id/restock", o.ok(ofItem(g.restock)))
+	e.POST("/goods/:id/recall", o.ok(ofItem(g.recall)))
+	e.GET("/goods/:id", o.ok(ofItem(g.read)))
+	e.PATCH("/goods/:id", o.ok(ofItem(g.change)))
+	e.GET("/goods/:id/audit", o.serve(http.StatusOK, ofItem(g.adminAudit)))
+	e.GET("/goods/:id/drift", o.ok(ofItem(g.drift)))
+	e.GET("/orders", o.ok(orders.findOrList))
+	e.GET("/orders/:id", o.ok(orders.read))
+	e.GET("/strategies", o.ok(s.strategies))
+	e.PUT("/strategies/:name", o.ok(s.switchStrategy))
 	if o.Metrics != nil {
-		engine.GET("/metrics", gin.WrapH(o.Metrics))
+		e.GET("/metrics", gin.WrapH(o.Metrics))
 	}
 	if o.Pprof {
-		engine.GET("/debug/pprof/*profile", profile)
+		e.GET("/debug/pprof/*profile", profile)
 	}
 	for _, r := range o.Routes {
-		r.add(engine, o)
+		r.add(e, o)
 	}
-	return engine
+	return e
 }
 
-func engine(o Options, listener string) *gin.Engine {
+func newEngine(o Options, listener string) *gin.Engine {
 	e := gin.New()
 	e.HandleMethodNotAllowed = true
-	e.RedirectTrailingSlash = false // a redirect is no answer that is described
-	e.UseRawPath = true             // so that %2F within a path is no slash that a proxy has not seen
-	// Gin believes everybody who says who somebody else is, unless it is told.
+	e.RedirectTrailingSlash = false // the API description has no redirects
+	e.UseRawPath = true             // %2F in a path must not become a slash that a proxy has not seen
+	// By default Gin trusts these headers from any client.
 	e.RemoteIPHeaders = []string{"X-Forwarded-For"}
 	if err := e.SetTrustedProxies(o.TrustedProxies); err != nil {
-		panic(err) // the configuration has been checked
+		panic(err) // the configuration was checked
 	}
 	replica := o.Replica
 	if listener == public && !o.Reveal {
 		replica = ""
 	}
-	e.Use(observed(o.heard(), listener), named(replica), identify(), follow(o.Tracer), record(o.Log))
+	e.Use(observe(o.observer(), listener), nameReplica(replica), identify(), startTrace(o.Tracer), record(o.Log))
 	if listener == admin {
 		e.Use(auditWrites(o.Log))
 	}
-	e.Use(recovery(o.Log, o.heard()), closing(o.Stopping), limitBody(o.MaxBody))
+	e.Use(recovery(o.Log, o.observer()), closing(o.Stopping), limitBody(o.MaxBody))
 	e.NoRoute(func(c *gin.Context) {
-		answer(c, newProblem(http.StatusNotFound, "not-found", "Nothing here").
+		answer(c, newProblem(http.StatusNotFound, "not-found", "Not found").
 			detail("there is no %s here", path(c)))
 	})
 	e.NoMethod(func(c *gin.Context) {
-		answer(c, newProblem(http.StatusMethodNotAllowed, "method-not-allowed", "Not this method").
+		answer(c, newProblem(http.StatusMethodNotAllowed, "method-not-allowed", "Method not allowed").
 			detail("%s takes no %s", path(c), shorten(c.Request.Method, mostQuoted)))
 	})
 	return e

@@ -14,15 +14,15 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// requestIDHeader names a request: in the answer, in its problem and in the log.
-// It is looked up for every request, and in this form without making a copy.
+// requestIDHeader identifies a request in the answer, in a problem and in the log. In its
+// canonical form it is looked up without an allocation.
 const requestIDHeader = "X-Request-Id"
 
-// mostRequestID bounds the names that are taken from outside.
+// mostRequestID is the longest request id that is accepted from a client.
 const mostRequestID = 128
 
-// identify names every request, as the client does, or the balancer before us,
-// where the name is fit for a log.
+// identify gives every request an id: the one that the client or the balancer sent, where it
+// is fit for a log.
 func identify() gin.HandlerFunc {
 	prefix := rand.Text()[:13] + "-" // tells this process from all others
 	var count atomic.Uint64
@@ -40,12 +40,12 @@ func unfitForID(r rune) bool {
 	return !letter && !strings.ContainsRune("-._~:/+=@", r)
 }
 
-// requestID is what identify named the request.
+// requestID is the id that identify gave.
 func requestID(c *gin.Context) string {
 	return c.Writer.Header().Get(requestIDHeader) //nolint:canonicalheader // it is canonical, and the linter would have ID
 }
 
-// about is what the log says of a request, beside its name.
+// about are the attributes of a request in the log, besides its id.
 func about(c *gin.Context) []any {
 	return []any{"client", c.ClientIP(), "method", shorten(c.Request.Method, mostQuoted), "path", path(c)}
 }
@@ -55,7 +55,7 @@ const mostPath = 100
 
 func path(c *gin.Context) string { return shorten(c.Request.URL.Path, mostPath) }
 
-// record logs every request, where somebody wants that much.
+// record logs every request at level debug.
 func record(log *slog.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if !log.Enabled(c.Request.Context(), slog.LevelDebug) {
@@ -67,33 +67,31 @@ func record(log *slog.Logger) gin.HandlerFunc {
 	}
 }
 
-// recovery turns a panic into a problem, and logs where it came from. Where half
-// of an answer is on its way the connection is cut, so that nobody takes it for
-// a whole one.
-func recovery(log *slog.Logger, heard Observer) gin.HandlerFunc {
+// recovery turns a panic into a problem and logs its stack. Where a part of the answer has been
+// sent, it cuts the connection, so that no client takes the part for the whole.
+func recovery(log *slog.Logger, observer Observer) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		defer func() {
 			cause := recover()
 			if cause == nil {
 				return
 			}
-			if err, is := cause.(error); is && errors.Is(err, http.ErrAbortHandler) {
-				panic(cause) // it is meant for the server
+			if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				panic(cause) // for the server
 			}
-			heard.Panicked()
+			observer.Panicked()
 			log.ErrorContext(c.Request.Context(), "panic while serving", append(about(c), "cause", cause, "stack", string(debug.Stack()))...)
 			if c.Writer.Written() {
 				panic(http.ErrAbortHandler)
 			}
-			answer(c, newProblem(http.StatusInternalServerError, "internal", "Something went wrong here"))
+			answer(c, newProblem(http.StatusInternalServerError, "internal", "Internal error"))
 		}()
 		c.Next()
 	}
 }
 
-// closing ends each connection with the answer that it is waiting for, when the
-// replica is about to stop: a connection that is closed while it is idle may
-// carry the next request already.
+// closing ends each connection with its current answer when the replica is about to stop: a
+// connection that is closed while idle may already carry the next request.
 func closing(stopping func() bool) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if stopping != nil && stopping() {
@@ -102,12 +100,11 @@ func closing(stopping func() bool) gin.HandlerFunc {
 	}
 }
 
-// ReplicaHeader names in every answer the replica that gave it.
+// ReplicaHeader names the replica that gave an answer.
 const ReplicaHeader = "X-Stockd-Replica"
 
-// named has every answer tell whose it is, those of problems included. Without a name
-// none does.
-func named(replica string) gin.HandlerFunc {
+// nameReplica sets the header of every answer, problems included, unless the name is empty.
+func nameReplica(replica string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if replica != "" {
 			c.Header(ReplicaHeader, replica)
@@ -116,14 +113,13 @@ func named(replica string) gin.HandlerFunc {
 	}
 }
 
-// limitBody refuses to read more of a body than anybody needs. The server's own
-// writer is told of it, below Gin's: it would read a good deal of the rest
-// before it answers.
+// limitBody rejects larger bodies. It passes the server's own writer, below Gin's, so that the
+// server closes the connection instead of reading the rest.
 func limitBody(limit int64) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		var writer http.ResponseWriter = c.Writer
-		if gins, is := writer.(interface{ Unwrap() http.ResponseWriter }); is {
-			writer = gins.Unwrap()
+		if wrapper, ok := writer.(interface{ Unwrap() http.ResponseWriter }); ok {
+			writer = wrapper.Unwrap()
 		}
 		c.Request.Body = http.MaxBytesReader(writer, c.Request.Body, limit)
 	}

@@ -17,7 +17,7 @@ import (
 // Half of an answer must not be taken for a whole one.
 func TestAPanicInMidAnswerCutsTheConnection(t *testing.T) {
 	var log bytes.Buffer
-	e := engine(Options{Log: slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, nil))), MaxBody: 1024}, public)
+	e := newEngine(Options{Log: slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, nil))), MaxBody: 1024}, public)
 	e.GET("/half", func(c *gin.Context) {
 		c.String(http.StatusOK, `{"order_id": `)
 		c.Writer.Flush()

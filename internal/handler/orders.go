@@ -2,7 +2,6 @@ package handler
 
 import (
 	"math"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -12,14 +11,14 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// orders serves orders that were accepted; none of its routes sells.
+// orders serves accepted orders; none of its routes sells.
 type orders struct {
 	options Options
-	private bool // for the admin API, which shows who bought
+	private bool // the admin API, which shows buyers
 }
 
-// orderBody is an order as GET /orders shows it. What is a pointer, and the replica, is
-// revealed or left out.
+// orderBody is an order as GET /orders shows it. Pointers and the replica are set only where
+// http.reveal is on.
 type orderBody struct {
 	OrderID   string           `json:"order_id"`
 	GoodsID   int64            `json:"goods_id"`
@@ -48,90 +47,79 @@ func (o orders) body(order stock.Order, durable stock.Durability) orderBody {
 	return body
 }
 
-// timestamp is a time as JSON has it: RFC 3339 in UTC, with microseconds.
+// timestamp formats a time for JSON: RFC 3339 in UTC, with microseconds.
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
 
 // read serves GET /orders/:id.
-func (o orders) read(c *gin.Context) {
-	if !hasNoFields(c) {
-		return
+func (o orders) read(c *gin.Context) (any, error) {
+	if err := hasNoFields(c); err != nil {
+		return nil, err
 	}
-	whose, anyone, err := o.owned(c, "")
+	userID, anyone, err := o.visibleTo(c, "")
 	if err != nil {
-		answer(c, err)
-		return
+		return nil, err
 	}
 	order, err := o.options.Catalogue.Order(c.Request.Context(), c.Param("id"))
-	if err == nil && !anyone && order.UserID != whose {
+	if err == nil && !anyone && order.UserID != userID {
 		err = stock.ErrUnknownOrder
 	}
-	o.respond(c, order, err)
+	return o.body(order.Order, order.Durable), err
 }
 
 // find serves GET /orders?request_id=.
-func (o orders) find(c *gin.Context) {
+func (o orders) find(c *gin.Context) (any, error) {
 	f, err := readForm(c.Request, "request_id", "user_id")
 	if err != nil {
-		answer(c, err)
-		return
+		return nil, err
 	}
-	o.findBy(c, f)
+	return o.findBy(c, f)
 }
 
 // findOrList serves GET /orders of the admin API: the order of a request id, or a page.
-func (o orders) findOrList(c *gin.Context) {
+func (o orders) findOrList(c *gin.Context) (any, error) {
 	f, err := readForm(c.Request, "request_id", "user_id", "goods_id", "after", "limit")
 	if err != nil {
-		answer(c, err)
-		return
+		return nil, err
 	}
-	if _, given := f.values["request_id"]; !given {
+	if !f.given("request_id") {
 		f.without("user_id", "request_id is not given")
-		o.list(c, f)
-		return
+		return o.list(c, f)
 	}
 	for _, name := range []string{"goods_id", "after", "limit"} {
 		f.without(name, "request_id is given")
 	}
-	o.findBy(c, f)
+	return o.findBy(c, f)
 }
 
-func (o orders) findBy(c *gin.Context, f *form) {
-	key := f.visible("request_id", stock.MaxRequestID)
-	userID := f.user("user_id")
+func (o orders) findBy(c *gin.Context, f *form) (any, error) {
+	key, userID := f.visible("request_id", stock.MaxRequestID), f.user("user_id")
 	if err := f.err(); err != nil {
-		answer(c, err)
-		return
+		return nil, err
 	}
-	whose, anyone, err := o.owned(c, userID)
+	userID, anyone, err := o.visibleTo(c, userID)
 	if err != nil {
-		answer(c, err)
-		return
+		return nil, err
 	}
 	var order service.AcceptedOrder
 	if anyone {
 		order, err = o.options.Catalogue.OrderOfAny(c.Request.Context(), key)
 	} else {
-		order, err = o.options.Catalogue.OrderOf(c.Request.Context(), key, whose)
+		order, err = o.options.Catalogue.OrderOf(c.Request.Context(), key, userID)
 	}
-	o.respond(c, order, err)
+	return o.body(order.Order, order.Durable), err
 }
 
-// owned is the buyer whose orders are looked at, unless they are anyone's. Where buyers are
-// verified, a client looks at its own alone.
-func (o orders) owned(c *gin.Context, userID string) (whose string, anyone bool, err error) {
+// visibleTo returns the buyer whose orders the client may see, or anyone. Verified buyers see
+// their own orders only.
+func (o orders) visibleTo(c *gin.Context, userID string) (buyerID string, anyone bool, err error) {
 	if o.private || o.options.Buyers == nil {
 		return userID, userID == "", nil
 	}
-	who, err := o.options.buyerOf(c.Request, userID)
-	if err == nil && who.ID == "" && o.options.needsBuyer() {
-		err = o.options.unnamed("is missing; a client finds its own orders here")
+	verified, err := o.options.buyerOf(c.Request, userID)
+	if err == nil && verified.ID == "" && o.options.needsBuyer() {
+		err = o.options.unnamed("is missing; a client sees its own orders only")
 	}
-	return who.ID, false, err
-}
-
-func (o orders) respond(c *gin.Context, order service.AcceptedOrder, err error) {
-	respond(c, o.options.Log, http.StatusOK, o.body(order.Order, order.Durable), err)
+	return verified.ID, false, err
 }
 
 // The bounds of a page.
@@ -140,19 +128,18 @@ const (
 	largestPage = 1000
 )
 
-// list is a page of the ledger. A cursor is text: no client needs to count with it.
-func (o orders) list(c *gin.Context, f *form) {
+// list returns a page of the ledger. Its cursor is text: clients do not calculate with it.
+func (o orders) list(c *gin.Context, f *form) (any, error) {
 	goodsID := f.wholeOr("goods_id", 0, 1, math.MaxInt64)
 	after := f.wholeOr("after", 0, 0, math.MaxInt64)
 	limit := f.wholeOr("limit", defaultPage, 1, largestPage)
 	if err := f.err(); err != nil {
-		answer(c, err)
-		return
+		return nil, err
 	}
 	page, next, err := o.options.Inventory.Orders(c.Request.Context(), goodsID, after, int(limit))
 	list := make([]orderBody, len(page))
 	for i, order := range page {
 		list[i] = o.body(order, stock.InSQL)
 	}
-	respond(c, o.options.Log, http.StatusOK, gin.H{"orders": list, "next": strconv.FormatInt(next, 10)}, err)
+	return gin.H{"orders": list, "next": strconv.FormatInt(next, 10)}, err
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// profile serves GET /debug/pprof/*profile of the owner. There is no cmdline: flags
-// may hold secrets. What net/http/pprof registers by itself is served nowhere: no
-// listener of ours serves http.DefaultServeMux.
+// profile serves GET /debug/pprof/*profile of the admin API. There is no cmdline: flags may
+// hold secrets. What net/http/pprof registers by itself is served nowhere, because no listener
+// serves http.DefaultServeMux.
 func profile(c *gin.Context) {
 	switch name := c.Param("profile")[1:]; {
 	case name == "profile":
@@ -24,7 +24,7 @@ func profile(c *gin.Context) {
 	case profiles.Lookup(name) != nil:
 		pprof.Handler(name).ServeHTTP(c.Writer, c.Request)
 	default:
-		answer(c, newProblem(http.StatusNotFound, "not-found", "Nothing here").
+		answer(c, newProblem(http.StatusNotFound, "not-found", "Not found").
 			detail("there is no profile of this name"))
 	}
 }

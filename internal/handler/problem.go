@@ -19,7 +19,7 @@ import (
 // TypePrefix begins the type of every problem.
 const TypePrefix = "urn:stockd:problem:"
 
-// instancePrefix begins the name of a request in a problem.
+// instancePrefix begins the request id in a problem.
 const instancePrefix = "urn:stockd:request:"
 
 // problem is an RFC 9457 problem. Its type is stable: clients may branch on it.
@@ -28,24 +28,24 @@ type problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
-	// Instance names the request, as the X-Request-Id of the answer does.
+	// Instance is the request id, as in X-Request-Id of the answer.
 	Instance string `json:"instance,omitempty"`
-	// Errors name each field that is wrong, and what is allowed.
+	// Errors are the wrong fields, each with what is allowed.
 	Errors []fieldError `json:"errors,omitempty"`
-	// MoreErrors counts the wrong fields that Errors leaves out.
+	// MoreErrors counts the wrong fields beyond Errors.
 	MoreErrors int `json:"more_errors,omitempty"`
-	// Backend is the one that failed, or that is not configured.
+	// Backend is the one that failed or is not configured.
 	Backend string `json:"backend,omitempty"`
 	// RequestID is what to send as Idempotency-Key to learn an unknown outcome.
 	RequestID string `json:"request_id,omitempty"`
-	// PerUser is the limit that a buyer is at, and Has how many units he has.
+	// PerUser is the limit of a buyer, and Has how many units it has.
 	PerUser int64  `json:"per_user,omitempty"`
 	Has     *int64 `json:"has,omitempty"`
 	// Strategies are the known ones.
 	Strategies []string `json:"strategies,omitempty"`
 
 	retryAfter   string // seconds, where it is not the usual
-	authenticate string // what WWW-Authenticate says
+	authenticate string // WWW-Authenticate
 }
 
 // fieldError is one wrong field of a request.
@@ -54,72 +54,71 @@ type fieldError struct {
 	Error string `json:"error"`
 }
 
-// statusClientGone is nginx's number for a client that hung up; nobody is left
-// to read it but the log.
+// statusClientGone is nginx's status for a client that has disconnected; only the log has it.
 const statusClientGone = 499
 
-// problems is the one map from an error to what a client is told, the most
-// specific first: an unknown outcome is also a failure of its backend.
+// problems maps errors to problems, the most specific first: an unknown outcome is also a
+// failure of its backend.
 func problems() []struct {
-	is     error
+	err    error
 	status int
 	slug   string
 	title  string
 } {
 	const unavailable = http.StatusServiceUnavailable
 	return []struct {
-		is     error
+		err    error
 		status int
 		slug   string
 		title  string
 	}{
 		{stock.ErrInsufficientStock, http.StatusConflict, "insufficient-stock", "Not enough stock is left"},
-		{stock.ErrUserLimit, http.StatusConflict, "user-limit", "One buyer may not have that many"},
-		{stock.ErrUnknownGoods, http.StatusNotFound, "unknown-goods", "There is no such goods"},
-		{stock.ErrUnknownOrder, http.StatusNotFound, "unknown-order", "There is no such order"},
-		{stock.ErrGoodsExist, http.StatusConflict, "goods-exist", "The goods exist already"},
-		{stock.ErrStockLimit, http.StatusConflict, "stock-limit", "No goods may have that much stock"},
-		{stock.ErrKeyReused, http.StatusUnprocessableEntity, "key-reused", "The idempotency key was used for something else"},
-		{service.ErrUnknownStrategy, http.StatusBadRequest, "unknown-strategy", "There is no such strategy"},
-		{service.ErrStrategyRefused, http.StatusForbidden, "strategy-refused", "This strategy is not used here"},
-		{errChoiceRefused, http.StatusForbidden, "choice-refused", "The strategy is the item's"},
-		{stock.ErrUnknownOutcome, unavailable, "outcome-unknown", "It is not known whether this happened"},
-		{stock.ErrFenced, unavailable, "fenced", "A later holder of the lock was there first"},
+		{stock.ErrUserLimit, http.StatusConflict, "user-limit", "The limit per buyer is reached"},
+		{stock.ErrUnknownGoods, http.StatusNotFound, "unknown-goods", "Unknown item"},
+		{stock.ErrUnknownOrder, http.StatusNotFound, "unknown-order", "Unknown order"},
+		{stock.ErrGoodsExist, http.StatusConflict, "goods-exist", "The item exists already"},
+		{stock.ErrStockLimit, http.StatusConflict, "stock-limit", "The stock would exceed its limit"},
+		{stock.ErrKeyReused, http.StatusUnprocessableEntity, "key-reused", "The idempotency key was used for another request"},
+		{service.ErrUnknownStrategy, http.StatusBadRequest, "unknown-strategy", "Unknown strategy"},
+		{service.ErrStrategyRefused, http.StatusForbidden, "strategy-refused", "The strategy is not available here"},
+		{errChoiceRefused, http.StatusForbidden, "choice-refused", "The strategy cannot be chosen by requests"},
+		{stock.ErrUnknownOutcome, unavailable, "outcome-unknown", "The outcome is unknown"},
+		{stock.ErrFenced, unavailable, "fenced", "A later holder of the lock wrote first"},
 		{stock.ErrLeaseLost, unavailable, "lease-lost", "The lock was lost before the write"},
 		{stock.ErrBusy, unavailable, "busy", "Too busy, try again"},
-		{stock.ErrBackendUnavailable, unavailable, "backend-unavailable", "A backend does not answer"},
+		{stock.ErrBackendUnavailable, unavailable, "backend-unavailable", "A backend is unavailable"},
 		{context.DeadlineExceeded, unavailable, "busy", "Too busy, try again"},
-		{context.Canceled, statusClientGone, "client-gone", "The client hung up"},
+		{context.Canceled, statusClientGone, "client-gone", "The client disconnected"},
 	}
 }
 
-// problemOf is what a client is told of an error. One that is not in the map is a
-// mistake of ours, and its text stays here.
+// problemOf is the problem that a client gets for an error. An error that is not in the map is
+// an internal error, whose text stays in the log.
 func problemOf(err error) problem {
-	if p, is := errors.AsType[problem](err); is {
+	if p, ok := errors.AsType[problem](err); ok {
 		return p
 	}
 	if errors.Is(err, service.ErrSeveralBuyers) {
 		return invalid(fieldError{"user_id", "is missing; several buyers have orders under this request_id"})
 	}
 	for _, known := range problems() {
-		if !errors.Is(err, known.is) {
+		if !errors.Is(err, known.err) {
 			continue
 		}
 		p := newProblem(known.status, known.slug, known.title).detail("%v", err)
-		if backend, is := errors.AsType[*stock.BackendError](err); is {
+		if backend, ok := errors.AsType[*stock.BackendError](err); ok {
 			p.Backend = backend.Backend
 			p.Detail = backend.Backend + " does not answer" // where and how is for the log
 		}
 		if lacks, ok := errors.AsType[*service.UnconfiguredError](err); ok {
 			p.Backend = lacks.Backend
 		}
-		if limit, is := errors.AsType[*stock.UserLimitError](err); is {
+		if limit, ok := errors.AsType[*stock.UserLimitError](err); ok {
 			p.PerUser, p.Has = limit.PerUser, &limit.Has
 		}
 		return p
 	}
-	return newProblem(http.StatusInternalServerError, "internal", "Something went wrong here")
+	return newProblem(http.StatusInternalServerError, "internal", "Internal error")
 }
 
 // invalid is the problem of a request with wrong fields.
@@ -145,10 +144,10 @@ func (p problem) detail(format string, args ...any) problem {
 	return p
 }
 
-// Error makes a problem an error that answers for itself.
+// Error makes a problem an error, so that any layer of this package can return one.
 func (p problem) Error() string { return p.Title + ": " + p.Detail }
 
-// answer ends the request with the problem that an error is.
+// answer ends the request with the problem of an error.
 func answer(c *gin.Context, err error) {
 	p := problemOf(err)
 	p.Instance = instancePrefix + requestID(c)
@@ -162,16 +161,16 @@ func answer(c *gin.Context, err error) {
 	if p.authenticate != "" {
 		c.Header("WWW-Authenticate", p.authenticate)
 	}
-	c.Header("X-Content-Type-Options", "nosniff") // what was sent is quoted
+	c.Header("X-Content-Type-Options", "nosniff") // a problem quotes the request
 	body, err := json.Marshal(p)
-	if err != nil { // strings and numbers: it cannot happen
+	if err != nil { // impossible: strings and numbers
 		panic(err)
 	}
 	c.Abort()
 	c.Data(p.Status, "application/problem+json", append(body, '\n'))
 }
 
-// jitter spreads the clients that were rejected together, in seconds.
+// jitter spreads the retries of clients that were rejected together, in seconds.
 const jitter = 3
 
 // retryAfter is how many seconds a client is asked to wait.

@@ -14,36 +14,35 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// Limits bound how often somebody may ask.
+// Limits are the rate limits of the public API: User of the purchases of one buyer, Address of
+// the requests of one client address.
 type Limits struct {
-	// User bounds the purchases of one user_id, Address the requests of one
-	// address.
 	User, Address Rate
 }
 
-// Rate is so many a second for as long as one likes, and Burst at once, at least
-// 1. A rate of 0 sets no limit; any other is at least 0.001.
+// Rate is a sustained rate and a burst of at least 1. A rate of 0 means unlimited; any other is
+// at least 0.001.
 type Rate struct {
 	PerSecond float64
 	Burst     int
 }
 
-// mostKnown bounds how many somebodies a limiter remembers, and so its memory.
+// mostKnown bounds the clients that a limiter remembers.
 const mostKnown = 100_000
 
-// limiter has a bucket of tokens for everybody. Of a bucket it is enough to know
-// when it will be full again; one that is full is not remembered at all.
+// limiter has a token bucket for each client. It stores when a bucket will be full again, and
+// forgets full buckets.
 type limiter struct {
-	every time.Duration // a token comes back in that time
-	whole time.Duration // a bucket that is empty is full again after that time
+	every time.Duration // until the next token
+	whole time.Duration // until an empty bucket is full
 	seed  maphash.Seed
 
 	mu    sync.Mutex
-	full  map[uint64]time.Time // by the hash of who it is, so that names of any length take the same room
+	full  map[uint64]time.Time // by a hash, so that names of any length take the same memory
 	swept time.Time
 }
 
-// newLimiter returns nil, which limits nobody, where the rate is 0.
+// newLimiter returns nil, which means unlimited, where the rate is 0.
 func newLimiter(r Rate) *limiter {
 	if r.PerSecond == 0 {
 		return nil
@@ -55,12 +54,12 @@ func newLimiter(r Rate) *limiter {
 	}
 }
 
-// take takes a token of who, or tells how long it takes until there is one.
-func (l *limiter) take(who string, now time.Time) (wait time.Duration) {
+// take takes a token of a client, or returns the time until there is one.
+func (l *limiter) take(client string, now time.Time) (wait time.Duration) {
 	if l == nil {
 		return 0
 	}
-	key := maphash.String(l.seed, who)
+	key := maphash.String(l.seed, client)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sweep(now)
@@ -79,18 +78,28 @@ func (l *limiter) take(who string, now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// wait tells how long it takes until who has a token. It takes none.
-func (l *limiter) wait(who string, now time.Time) time.Duration {
+// giveBack returns a token that was taken.
+func (l *limiter) giveBack(client string) {
+	key := maphash.String(l.seed, client)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	full, ok := l.full[maphash.String(l.seed, who)]
+	if full, ok := l.full[key]; ok {
+		l.full[key] = full.Add(-l.every)
+	}
+}
+
+// wait returns the time until a client has a token. It takes none.
+func (l *limiter) wait(client string, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	full, ok := l.full[maphash.String(l.seed, client)]
 	if !ok || full.Before(now) {
 		return 0
 	}
 	return max(0, full.Add(l.every).Sub(now)-l.whole)
 }
 
-// sweep forgets those whose buckets are full again, once a second.
+// sweep forgets full buckets, once a second.
 func (l *limiter) sweep(now time.Time) {
 	if now.Sub(l.swept) < time.Second {
 		return
@@ -99,8 +108,8 @@ func (l *limiter) sweep(now time.Time) {
 	maps.DeleteFunc(l.full, func(_ uint64, full time.Time) bool { return !full.After(now) })
 }
 
-// makeRoom forgets anybody where too many are known: somebody who can be that
-// many is not to be held off this way, and the others must still be served.
+// makeRoom forgets any client where too many are known: a rate limit cannot stop an attacker
+// with that many addresses, and the other clients must still be served.
 func (l *limiter) makeRoom() {
 	if len(l.full) < mostKnown {
 		return
@@ -111,35 +120,41 @@ func (l *limiter) makeRoom() {
 	}
 }
 
-// limitAddresses turns those away who ask too often, before anything of their
-// request is read.
-func limitAddresses(l *limiter, heard Observer) gin.HandlerFunc {
+// limitAddresses rejects requests beyond the rate of their address before it reads them. A shed
+// purchase does not count, so that its retry is not throttled.
+func limitAddresses(l *limiter, observer Observer) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if l == nil {
 			return
 		}
-		if wait := l.take(network(c.ClientIP()), time.Now()); wait > 0 {
-			heard.RateLimited(byAddress)
+		address := network(c.ClientIP())
+		if wait := l.take(address, time.Now()); wait > 0 {
+			observer.RateLimited(byAddress)
 			answer(c, tooOften("this address asks", wait))
+			return
+		}
+		c.Next()
+		if c.GetBool(shedKey) {
+			l.giveBack(address)
 		}
 	}
 }
 
-// network is whom an address is counted as. Whoever has one address of IPv6 has
-// the 64 bits of them.
+// network is the unit of address limits: an IPv4 address, or the /64 of an IPv6 address, all of
+// which one client usually has.
 func network(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil || ip.Unmap().Is4() {
 		return address
 	}
-	prefix, _ := ip.WithZone("").Prefix(64) // 64 bits an IPv6 address has
+	prefix, _ := ip.WithZone("").Prefix(64) // never fails for IPv6
 	return prefix.String()
 }
 
-func tooOften(who string, wait time.Duration) problem {
+func tooOften(subject string, wait time.Duration) problem {
 	seconds := int(math.Ceil(wait.Seconds()))
 	p := newProblem(http.StatusTooManyRequests, "rate-limited", "Too many requests").
-		detail("%s too often; try again in %d s", who, seconds)
+		detail("%s too often; try again in %d s", subject, seconds)
 	p.retryAfter = strconv.Itoa(seconds + rand.N(jitter))
 	return p
 }

@@ -1,7 +1,9 @@
 package handler
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -20,8 +22,8 @@ type Route struct {
 }
 
 // add mounts the route.
-func (r Route) add(to gin.IRoutes, o Options) {
-	to.Handle(r.Method, r.Path, func(c *gin.Context) {
+func (r Route) add(e *gin.Engine, o Options) {
+	e.Handle(r.Method, r.Path, func(c *gin.Context) {
 		f := &form{}
 		if r.Fields != nil {
 			var err error
@@ -40,7 +42,8 @@ func (r Route) add(to gin.IRoutes, o Options) {
 			c.Status(r.Status)
 			return
 		}
-		respond(c, o.Log, r.Status, body, nil)
+		noteAfter(c, body)
+		c.JSON(r.Status, body)
 	})
 }
 
@@ -51,7 +54,11 @@ type Form struct {
 }
 
 // OneOf reads one of these words.
-func (f Form) OneOf(name string, words ...string) string { return f.form.oneOf(name, words...) }
+func (f Form) OneOf(name string, words ...string) string {
+	allowed := "one of " + strings.Join(words, ", ")
+	f.form.require(name, allowed)
+	return f.form.oneOf(name, allowed, words...)
+}
 
 // Whole reads a whole number; where the field is missing it is otherwise.
 func (f Form) Whole(name string, otherwise, least, most int64) int64 {
@@ -63,7 +70,12 @@ func (f Form) Flag(name string) bool { return f.form.flag(name) }
 
 // Duration reads a duration such as 2s.
 func (f Form) Duration(name string, least, most time.Duration) time.Duration {
-	return f.form.duration(name, least, most)
+	allowed := fmt.Sprintf("a duration from %s to %s", least, most)
+	f.form.require(name, allowed)
+	return read(f.form, name, allowed+" such as 2s or 250ms", jsonText, func(text string) (time.Duration, bool) {
+		d, err := time.ParseDuration(text)
+		return d, err == nil && d >= least && d <= most
+	})
 }
 
 // Without rejects a field that has no effect because of another one.

@@ -11,8 +11,8 @@ import (
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
-// serveBlocked is a replica with places of which clients have as many as a strategy that
-// never returns gives them, on item 1. release ends them.
+// serveBlocked serves a replica on which a strategy that does not return holds all the slots
+// that it gets on item 1. release ends those purchases.
 func serveBlocked(t *testing.T, change func(o *handler.Options)) (a api, release func()) {
 	t.Helper()
 	d := lab.Database(t, servers.SQLite)
@@ -49,7 +49,7 @@ func serveBlocked(t *testing.T, change func(o *handler.Options)) (a api, release
 	})
 }
 
-func TestASlowStrategyTakesNoPlaceFromHonestPurchases(t *testing.T) {
+func TestASlowStrategyTakesNoSlotFromOtherPurchases(t *testing.T) {
 	a, release := serveBlocked(t, func(o *handler.Options) { o.MaxDeductions = 24 })
 	defer release()
 	for i := range 20 {
@@ -64,7 +64,6 @@ func TestASlowStrategyTakesNoPlaceFromHonestPurchases(t *testing.T) {
 	}
 }
 
-// A client does as it is asked, and sends the purchase again.
 func TestAShedPurchaseDoesNotCountForTheRateOfItsUser(t *testing.T) {
 	a, release := serveBlocked(t, func(o *handler.Options) {
 		o.MaxDeductions, o.Limits.User = 1, handler.Rate{PerSecond: onceOnly, Burst: 1}
@@ -72,7 +71,7 @@ func TestAShedPurchaseDoesNotCountForTheRateOfItsUser(t *testing.T) {
 	defer release()
 	for i := range 3 {
 		if got := a.buy(t, "goods_id=2&user_id=u-1"); got.problem() != "busy" {
-			t.Errorf("purchase %d beyond the places is answered with %d %s", i, got.status, got.text)
+			t.Errorf("purchase %d beyond the slots is answered with %d %s", i, got.status, got.text)
 		}
 	}
 	release()
@@ -81,8 +80,31 @@ func TestAShedPurchaseDoesNotCountForTheRateOfItsUser(t *testing.T) {
 			t.Errorf("retry %d is answered with %d %s, want %d", i, got.status, got.text, want)
 		}
 	}
-	// One that is rate-limited gives its place back.
+	// A rate-limited purchase releases its slot.
 	if got := a.buy(t, "goods_id=2&user_id=u-2"); got.status != http.StatusOK {
 		t.Errorf("another user is answered with %d %s", got.status, got.text)
+	}
+}
+
+func TestAShedPurchaseDoesNotCountForTheRateOfItsAddress(t *testing.T) {
+	const burst = 45 // more than serveBlocked sends at once
+	a, release := serveBlocked(t, func(o *handler.Options) {
+		o.MaxDeductions, o.Limits.Address = 1, handler.Rate{PerSecond: onceOnly, Burst: burst}
+	})
+	defer release()
+	for i := range burst {
+		if got := a.buy(t, "goods_id=2"); got.problem() != "busy" {
+			t.Fatalf("purchase %d beyond the slots is answered with %d %s", i, got.status, got.text)
+		}
+	}
+	release()
+	for i := range burst { // one purchase of the flood was sold
+		want := http.StatusOK
+		if i == burst-1 {
+			want = http.StatusTooManyRequests
+		}
+		if got := a.buy(t, "goods_id=2"); got.status != want {
+			t.Fatalf("retry %d is answered with %d %s, want %d", i, got.status, got.text, want)
+		}
 	}
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// mostReason is the longest reason, in characters, for which a strategy is
-// switched off.
+// mostReason is the longest reason, in characters, for which a strategy is switched off.
 const mostReason = 200
 
 // switched is the answer to a switch.
@@ -17,34 +16,32 @@ type switched struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// switchStrategy serves PUT /strategies/:name of the owner: it switches a strategy
-// on or off, on all replicas.
-func (s sale) switchStrategy(c *gin.Context) {
+// switchStrategy serves PUT /strategies/:name of the admin API: it switches a strategy on or
+// off on all replicas.
+func (s sale) switchStrategy(c *gin.Context) (any, error) {
 	f, err := readAdminForm(c, "enabled", "reason")
 	if err != nil {
-		answer(c, err)
-		return
+		return nil, err
 	}
-	to := switched{Name: shorten(c.Param("name"), mostStrategy), Enabled: f.flagGiven("enabled"), Reason: f.text("reason", mostReason)}
+	f.require("enabled", trueOrFalse)
+	to := switched{Name: shorten(c.Param("name"), mostStrategy), Enabled: f.flag("enabled"), Reason: f.text("reason", mostReason)}
 	switch {
 	case to.Enabled:
 		f.without("reason", "enabled is true")
 	case to.Reason == "":
-		f.failf("reason", "is missing; it must be 1 to %d printable characters, and is told to buyers", mostReason)
+		f.failf("reason", "is missing; it must be 1 to %d printable characters, and buyers see it", mostReason)
 	}
 	if err := f.err(); err != nil {
-		answer(c, err)
-		return
+		return nil, err
 	}
 	reason, off := s.options.Catalogue.SwitchedOff(to.Name)
 	noteBefore(c, switched{Name: to.Name, Enabled: !off, Reason: reason})
 	if err := s.switchTo(c, to); err != nil {
-		respond(c, s.options.Log, 0, nil, err)
-		return
+		return nil, err
 	}
 	s.options.Log.WarnContext(c.Request.Context(), "strategy switched", append(about(c), "strategy", to.Name, "enabled", to.Enabled, "reason", to.Reason,
 		"items", s.options.Catalogue.ItemsThrough(to.Name))...)
-	respond(c, s.options.Log, http.StatusOK, to, nil)
+	return to, nil
 }
 
 func (s sale) switchTo(c *gin.Context, to switched) error {
@@ -53,8 +50,8 @@ func (s sale) switchTo(c *gin.Context, to switched) error {
 	case to.Enabled:
 		return s.options.Catalogue.SwitchOn(ctx, to.Name)
 	case to.Name == s.options.Catalogue.Default().Strategy:
-		return newProblem(http.StatusConflict, "default-strategy", "Purchases that name no strategy need this one").
-			detail("%s is deduct.strategy of this replica: it cannot be switched off", to.Name)
+		return newProblem(http.StatusConflict, "default-strategy", "The default strategy cannot be switched off").
+			detail("%s is deduct.strategy of this replica", to.Name)
 	default:
 		return s.options.Catalogue.SwitchOff(ctx, to.Name, to.Reason)
 	}

@@ -9,10 +9,9 @@ import (
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
-// follow gives the context of a request its name and its trace: the one that it
-// comes with, or one that begins here. Without a tracer there are no steps, and the
-// log tells the trace all the same that the caller has.
-func follow(tracer trace.Tracer) gin.HandlerFunc {
+// startTrace gives the context of a request its id and its trace: the caller's, or a new one.
+// Without a tracer there are no spans, and the log still has the caller's trace id.
+func startTrace(tracer trace.Tracer) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		ctx := telemetry.WithRequestID(c.Request.Context(), requestID(c))
 		if c.GetHeader("Traceparent") != "" {

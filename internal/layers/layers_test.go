@@ -19,7 +19,7 @@ var allowed = []struct {
 	{"internal/pause", nil},
 	{"internal/telemetry", nil},
 	{"internal/telemetry/tracing", []string{"internal/telemetry"}},
-	{"internal/lock/locktest", []string{"internal/lock", "internal/lab/fault", "internal/lab/labtest", "internal/lab/servers", "internal/lab/ports", "internal/repo", "internal/stock"}},
+	{"internal/lock/locktest", []string{"internal/lock", "internal/lab/labtest", "internal/lab/servers", "internal/repo", "internal/stock"}},
 	{"internal/lock", []string{"internal/stock"}},
 	{"internal/repo", []string{"internal/pause", "internal/stock", "migrations"}},
 	{"pkg/strategytest", []string{"internal/service/hot", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},
@@ -48,7 +48,7 @@ var allowed = []struct {
 	{"internal/load", nil},
 	{"internal/load/verdict", []string{"internal/load", "internal/stock"}},
 	// Experiments set the faults that the owner's listener takes.
-	{"internal/lab/experiment/step", []string{"internal/pause", "internal/lab/", "internal/load", "internal/handler", "internal/service", "internal/lock", "internal/repo", "internal/stock"}},
+	{"internal/lab/scenario/step", []string{"internal/pause", "internal/lab/", "internal/load", "internal/handler", "internal/service", "internal/lock", "internal/repo", "internal/stock"}},
 	// Its honest buyers use the client that buyers have.
 	{"internal/lab/hostile", []string{"internal/pause", "internal/lab/", "internal/load", "internal/load/", "internal/repo", "internal/stock", "nginx", "pkg/client"}},
 	// The lab drives replicas as a client does. Of the service it knows what the

@@ -21,15 +21,14 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
-	"github.com/stockd/stockd/internal/lab/ports"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // etcdThrough is a proxy before an etcd.
-func etcdThrough(t *testing.T, endpoint string) *fault.Proxy {
+func etcdThrough(t *testing.T, endpoint string) *servers.Proxy {
 	t.Helper()
 	return labtest.NewProxy(t, strings.TrimPrefix(endpoint, "http://"))
 }
@@ -344,14 +343,14 @@ func TestEtcdTellsAServerThatIsSilentFromANameThatIsTaken(t *testing.T) {
 }
 
 func TestEtcdNamesAServerThatIsNotThere(t *testing.T) {
-	port, err := ports.Free()
+	port, err := servers.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, user := range []string{"", "stockd"} {
 		start := time.Now()
 		l := etcdReplicaOf(t, lock.EtcdOptions{
-			Endpoints: []string{ports.Address(port)}, Username: user, Password: user, DialTimeout: time.Second,
+			Endpoints: []string{servers.Loopback(port)}, Username: user, Password: user, DialTimeout: time.Second,
 		}, etcdTTL)
 		if took := time.Since(start); took > 100*time.Millisecond {
 			t.Errorf("user %q: the client waited %s for its server", user, took)

@@ -15,9 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/labtest"
-	"github.com/stockd/stockd/internal/lab/ports"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
@@ -212,7 +210,7 @@ func TestADeadWaiterDropsOut(t *testing.T) {
 // On a cluster every script finds its keys in one slot, or it would be refused.
 func TestLocksWorkOnACluster(t *testing.T) {
 	t.Parallel()
-	bus, err := ports.Free() // its own would be among those that clients are given
+	bus, err := servers.FreePort() // its own would be among those that clients are given
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +256,7 @@ func startRedis(t *testing.T, settings string, args ...string) string {
 	t.Helper()
 	path, err := servers.Find("redis-server")
 	labtest.Need(t, "redis", err == nil, "apt-get install redis-server brings it")
-	port, err := ports.Free()
+	port, err := servers.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +266,7 @@ func startRedis(t *testing.T, settings string, args ...string) string {
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	process, err := lab.Keeper().Run(t.Context(), keeper.Command{
+	process, err := lab.Supervisor().Run(t.Context(), servers.Command{
 		Path: path, Args: append([]string{file}, args...), Env: os.Environ(), Log: filepath.Join(folder, "log"), Stop: syscall.SIGKILL,
 	})
 	if err != nil {
@@ -279,10 +277,10 @@ func startRedis(t *testing.T, settings string, args ...string) string {
 			t.Error(err)
 		}
 	})
-	client := redis.NewClient(&redis.Options{Addr: ports.Address(port), MaxRetries: -1})
+	client := redis.NewClient(&redis.Options{Addr: servers.Loopback(port), MaxRetries: -1})
 	defer client.Close() //nolint:errcheck // it was only to ask
 	awaitAnswer(t, func() error { return client.Ping(t.Context()).Err() })
-	return ports.Address(port)
+	return servers.Loopback(port)
 }
 
 // awaitAnswer asks until there is an answer.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 )
 
@@ -32,7 +32,7 @@ func TestZKMissesNoRelease(t *testing.T) {
 		if kind == "zk-herd" {
 			request = zkWatching(zkGetChildren, zkFolder(kind, name))
 		}
-		held := way.Arm(fault.Rule{Sent: request, Do: fault.Hold})
+		held := way.Arm(servers.Rule{Sent: request, Do: servers.Hold})
 		defer held.Pass()
 		waiter := acquireLater(t.Context(), zkAt(t, kind, way.Address), name)
 		<-held.Reached()
@@ -147,7 +147,7 @@ func TestZKWaitersShareAWatch(t *testing.T) {
 			name := zkName()
 			lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
 			way := labtest.NewProxy(t, server.Address)
-			watches := way.Arm(fault.Rule{Sent: zkWatching(zkGetData, admin.nodes(t, kind, name)[0]), Do: fault.Count})
+			watches := way.Arm(servers.Rule{Sent: zkWatching(zkGetData, admin.nodes(t, kind, name)[0]), Do: servers.Count})
 			l := zkAt(t, kind, way.Address)
 			for range 20 {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)

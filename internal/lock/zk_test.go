@@ -15,9 +15,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
-	"github.com/stockd/stockd/internal/lab/ports"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -194,7 +193,7 @@ func TestZKRemovesANodeWhoseAnswerNobodyAwaits(t *testing.T) {
 		if err := admin.Delete(zkFolder(kind, name), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			t.Fatal(err) // without its folder, it takes more than one request to make a node
 		}
-		held := way.Arm(fault.Rule{Sent: url.PathEscape(name), Do: fault.Hold})
+		held := way.Arm(servers.Rule{Sent: url.PathEscape(name), Do: servers.Hold})
 		defer held.Pass()
 		ctx, cancel := context.WithCancel(t.Context())
 		w := acquireLater(ctx, l, name)
@@ -376,11 +375,11 @@ func TestZKEphemeralReleasesAlthoughItsFolderWasChanged(t *testing.T) {
 }
 
 func TestZKNamesAServerThatIsNotThere(t *testing.T) {
-	port, err := ports.Free()
+	port, err := servers.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := zkAt(t, "zk-sequential", ports.Address(port))
+	l := zkAt(t, "zk-sequential", servers.Loopback(port))
 	for _, limit := range []time.Duration{200 * time.Millisecond, zkWait} {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		start := time.Now()
@@ -464,7 +463,7 @@ func TestZKOutlivesCutsAtAnyMoment(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var c crowd
 		var all sync.WaitGroup
-		ways := []*fault.Proxy{labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address)}
+		ways := []*servers.Proxy{labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address)}
 		for _, way := range ways {
 			l := zkAt(t, kind, way.Address)
 			for range each {
@@ -494,7 +493,7 @@ func TestZKOutlivesCutsAtAnyMoment(t *testing.T) {
 }
 
 // zkMend lets a way be used again that was cut.
-func zkMend(t *testing.T, way *fault.Proxy) {
+func zkMend(t *testing.T, way *servers.Proxy) {
 	t.Helper()
 	if err := way.Mend(); err != nil {
 		t.Fatal(err)

@@ -197,8 +197,8 @@ func defects() []defect {
 		},
 		{
 			name: "one item takes all places",
-			file: "internal/handler/places.go", old: "case left <= 0:", new: "case left <= -p.most:",
-			pkg: "./internal/handler", test: "TestNoItemTakesAllPlaces",
+			file: "internal/handler/slots.go", old: "case left <= 0:", new: "case left <= -p.most:",
+			pkg: "./internal/handler", test: "TestNoItemTakesAllSlots",
 		},
 		{
 			name: "one item uses all connections",
@@ -232,13 +232,13 @@ func defects() []defect {
 		},
 		{
 			name: "the keeper does not end what its children started",
-			file: "internal/lab/keeper/sys_linux.go", old: "	killGroup(cmd)\n", new: "",
-			pkg: "./internal/lab/keeper", test: "TestWhatAChildLeavesBehindIsEnded",
+			file: "internal/lab/servers/supervisor_linux.go", old: "	killGroup(cmd)\n", new: "",
+			pkg: "./internal/lab/servers", test: "TestWhatAChildLeavesBehindIsEnded",
 		},
 		{
 			name: "the keeper leaves the folder",
-			file: "internal/lab/keeper/serve.go", old: "os.RemoveAll(folder)", new: "os.Chmod(folder, 0o700)",
-			pkg: "./internal/lab/keeper", test: "TestNothingIsLeftWhenTheNearEndIsKilled",
+			file: "internal/lab/servers/supervisor_serve.go", old: "os.RemoveAll(folder)", new: "os.Chmod(folder, 0o700)",
+			pkg: "./internal/lab/servers", test: "TestNothingIsLeftWhenTheClientIsKilled",
 		},
 		{
 			name: "a late holder deletes another's lock (the comparison forgotten)",

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stockd/stockd/internal/lab/experiment"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -26,7 +26,7 @@ func TestProveABrokenRemedyIsNotReproduced(t *testing.T) {
 			names[i] = b.experiment
 		}
 		for _, r := range runLab(t, buildStocklab(t), slices.Compact(names)...) {
-			if r.Verdict != experiment.Reproduced {
+			if r.Verdict != scenario.Reproduced {
 				t.Errorf("%s is %s: %s", r.Name, r.Verdict, r.Reason)
 			}
 		}
@@ -35,7 +35,7 @@ func TestProveABrokenRemedyIsNotReproduced(t *testing.T) {
 		t.Run(b.experiment+"/"+b.name, func(t *testing.T) {
 			r := runLab(t, buildStocklab(t, b.overlay(t)), b.experiment)[0]
 			t.Logf("%d %s: %s in %.1f s, %d tries: %s", r.Number, r.Name, r.Verdict, r.Seconds, r.Tries, r.Reason)
-			if r.Verdict != experiment.NotReproduced {
+			if r.Verdict != scenario.NotReproduced {
 				t.Errorf("%s is %s", r.Name, r.Verdict)
 			}
 			if fell := fallen(r); !slices.Equal(fell, b.remedies) {
@@ -46,7 +46,7 @@ func TestProveABrokenRemedyIsNotReproduced(t *testing.T) {
 }
 
 // fallen are the parts that do not hold, or were not made.
-func fallen(r experiment.Result) (names []string) {
+func fallen(r scenario.Result) (names []string) {
 	for _, p := range r.Parts {
 		if !p.Finding.Holds {
 			names = append(names, p.Name)
@@ -89,7 +89,7 @@ func buildStocklab(t *testing.T, flags ...string) string {
 
 // runLab makes experiments with a stocklab. That some are not reproduced is for the
 // caller to judge.
-func runLab(t *testing.T, binary string, names ...string) []experiment.Result {
+func runLab(t *testing.T, binary string, names ...string) []scenario.Result {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "results.json")
 	args := slices.Concat([]string{"lab", "run", "--servers=local", "--json", file}, names)
@@ -98,7 +98,7 @@ func runLab(t *testing.T, binary string, names ...string) []experiment.Result {
 	if err != nil {
 		t.Fatalf("%v: %v\n%s", names, failed, out)
 	}
-	var r experiment.Report
+	var r scenario.Report
 	if err := json.Unmarshal(content, &r); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
@@ -17,7 +16,7 @@ import (
 const soon = 900 * time.Millisecond
 
 // bounded is a store whose transactions end within a time, reached through a proxy.
-func bounded(t *testing.T, d *servers.Database, longest time.Duration) (*repo.Store, *fault.Proxy) {
+func bounded(t *testing.T, d *servers.Database, longest time.Duration) (*repo.Store, *servers.Proxy) {
 	t.Helper()
 	create(t, labtest.Open(t, d, "r"), 1, 10)
 	through, proxy := labtest.Through(t, d)
@@ -65,7 +64,7 @@ func TestAnUnansweredCommitIsUnknownInTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 				s, proxy := bounded(t, d, time.Second)
-				held := proxy.Arm(fault.Rule{Sent: "COMMIT", Do: fault.HoldReply})
+				held := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.HoldReply})
 				defer held.Pass()
 				ctx, cancel := limit(t.Context())
 				defer cancel()
@@ -85,7 +84,7 @@ func TestAnUnansweredCommitIsUnknownInTime(t *testing.T) {
 func TestAHangUpDoesNotCutACommit(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, proxy := bounded(t, d, 5*time.Second)
-		held := proxy.Arm(fault.Rule{Sent: "COMMIT", Do: fault.HoldReply})
+		held := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.HoldReply})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		done := make(chan error, 1)
@@ -104,7 +103,7 @@ func TestAHangUpDoesNotCutACommit(t *testing.T) {
 func TestAnUnansweredRollbackDropsTheConnection(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, proxy := bounded(t, d, 5*time.Second)
-		held := proxy.Arm(fault.Rule{Sent: "ROLLBACK", Do: fault.Hold})
+		held := proxy.Arm(servers.Rule{Sent: "ROLLBACK", Do: servers.Hold})
 		defer held.Pass()
 		failed := errors.New("not today")
 		err := ends(t, 0, soon, func() error { return s.InTx(t.Context(), func(*repo.Tx) error { return failed }) })
@@ -159,7 +158,7 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 func TestARowInsertedAfterItsDeadlineIsNeverCommitted(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, proxy := bounded(t, d, 500*time.Millisecond)
-		held := proxy.Arm(fault.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: fault.Hold})
+		held := proxy.Arm(servers.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: servers.Hold})
 		err := ends(t, 500*time.Millisecond, 500*time.Millisecond+soon, func() error { return sell(t.Context(), s, 1, "late") })
 		if !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrUnknownOutcome) {
 			t.Errorf("it failed with %v, want %v", err, stock.ErrBackendUnavailable)
@@ -224,7 +223,7 @@ func TestAPendingCommitIsWaitedForUnderALock(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, proxy := bounded(t, d, 400*time.Millisecond)
 		direct := labtest.Open(t, d, "r2")
-		held := proxy.Arm(fault.Rule{Sent: "COMMIT", Do: fault.Hold})
+		held := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})
 		if err := sell(t.Context(), s, 1, "pending"); !errors.Is(err, stock.ErrUnknownOutcome) {
 			t.Fatalf("the sale is %v, want %v", err, stock.ErrUnknownOutcome)
 		}

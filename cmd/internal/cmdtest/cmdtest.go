@@ -17,7 +17,6 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load/verdict"
@@ -108,7 +107,7 @@ func Environment() []string {
 // commands that a test starts are this binary with the name of a command as its first
 // argument.
 func Main(m *testing.M, run func(args []string, out, errOut io.Writer) int) {
-	keeper.RunIfAsked()
+	servers.SuperviseIfAsked()
 	logging.Disable() // as the programs do
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
@@ -116,10 +115,10 @@ func Main(m *testing.M, run func(args []string, out, errOut io.Writer) int) {
 	os.Exit(m.Run())
 }
 
-// StartKeeper starts what supervises servers, and ends them with the test.
-func StartKeeper(t *testing.T) *keeper.Keeper {
+// StartSupervisor starts what supervises servers, and ends them with the test.
+func StartSupervisor(t *testing.T) *servers.Supervisor {
 	t.Helper()
-	k, err := keeper.Start()
+	k, err := servers.StartSupervisor()
 	if err != nil {
 		t.Fatal(err)
 	}

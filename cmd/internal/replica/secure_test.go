@@ -15,7 +15,6 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/config"
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
@@ -66,7 +65,7 @@ func uncertified(section string) mistake {
 // Each backend is reached with what it asks for, and sold from; and without, the
 // replica says which backend it is, and never that the goods are sold out.
 func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
-	k := cmdtest.StartKeeper(t)
+	k := cmdtest.StartSupervisor(t)
 	authority, strangers := newAuthority(t, k), newAuthority(t, k).CAFile
 	strict, lenient := newSecurity(t, authority, true), newSecurity(t, authority, false)
 	for name, start := range map[string]func(t *testing.T) secured{
@@ -125,7 +124,7 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 }
 
 // Until TLS is told to be off, nobody falls back to a plain connection.
-func securedDatabase(t *testing.T, k *keeper.Keeper, kind string, s *servers.Security, strangers string) secured {
+func securedDatabase(t *testing.T, k *servers.Supervisor, kind string, s *servers.Security, strangers string) secured {
 	t.Helper()
 	cmdtest.NeedDatabase(t, kind)
 	d, err := servers.StartSecureDatabase(t.Context(), k, kind, s)
@@ -144,7 +143,7 @@ func securedRedis(env []string, strangers string, more ...mistake) secured {
 		mistake{"with a wrong password", []string{"STOCKD_REDIS_PASSWORD=guess"}, "WRONGPASS"}), more...)}
 }
 
-func securedZooKeeper(t *testing.T, k *keeper.Keeper, s *servers.Security, strangers string) secured {
+func securedZooKeeper(t *testing.T, k *servers.Supervisor, s *servers.Security, strangers string) secured {
 	t.Helper()
 	z := cmdtest.Own(t, func(ctx context.Context) (*servers.ZooKeeper, error) { return servers.StartSecureZooKeeper(ctx, k, s) })
 	// What is ours is the certificate's and the password's: only who has neither is
@@ -163,7 +162,7 @@ func securedZooKeeper(t *testing.T, k *keeper.Keeper, s *servers.Security, stran
 		mistake{"without a password", stranger(""), "not authenticated"})}
 }
 
-func newAuthority(t *testing.T, k *keeper.Keeper) *servers.Authority {
+func newAuthority(t *testing.T, k *servers.Supervisor) *servers.Authority {
 	t.Helper()
 	a, err := servers.NewAuthority(k.Folder())
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/machine"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // counting measures 1, 2, 3, … times a factor.
@@ -143,7 +143,7 @@ func TestRedisBenchmarkIsRead(t *testing.T) {
 }
 
 func TestPeakMemoryIsThatOfTheProcess(t *testing.T) {
-	before, err := machine.Resident(os.Getpid(), machine.Peak)
+	before, err := servers.Resident(os.Getpid(), servers.PeakMemory)
 	if err != nil {
 		t.Skip("no /proc here: ", err)
 	}
@@ -151,7 +151,7 @@ func TestPeakMemoryIsThatOfTheProcess(t *testing.T) {
 	for i := range block {
 		block[i] = byte(i)
 	}
-	after, err := machine.Resident(os.Getpid(), machine.Peak)
+	after, err := servers.Resident(os.Getpid(), servers.PeakMemory)
 	if err != nil || after-before < 32<<20 {
 		t.Errorf("64 MiB more took the peak from %d to %d (%v); %d", before, after, err, block[5])
 	}

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stockd/stockd/internal/lab/machine"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // drawn is a result of two strategies, one of which nobody could buy through.
 func drawn() *Result {
-	r := &Result{Plan: "3 rounds", Machine: machine.Machine{CPU: "a <fast> one", Processors: 2}}
+	r := &Result{Plan: "3 rounds", Machine: servers.Machine{CPU: "a <fast> one", Processors: 2}}
 	add := func(s Setting, median, busy float64) {
 		f := figure(s.String(), "/s", []float64{median * 0.9, median, median * 1.1})
 		f.Setting, f.Busy = s, busy

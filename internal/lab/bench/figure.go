@@ -3,7 +3,6 @@ package bench
 import (
 	"slices"
 
-	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -39,7 +38,7 @@ type Figure struct {
 
 // Result is every figure of a run: the subjects, and then the ratios.
 type Result struct {
-	Machine machine.Machine `json:"machine"`
+	Machine servers.Machine `json:"machine"`
 	// Servers maps a backend to what it was, Durability to what it promises.
 	Servers    map[string]servers.Info `json:"servers"`
 	Durability map[string]string       `json:"durability"`

@@ -12,8 +12,6 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/cluster"
-	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
@@ -28,7 +26,7 @@ const (
 // RunLedger measures a replica whose ledger has so many rows against one whose
 // ledger is empty, in turns, on one database server; and its audits.
 func RunLedger(ctx context.Context, o Options, rows int64) (result *Result, err error) {
-	k, err := keeper.Start()
+	k, err := servers.StartSupervisor()
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +37,7 @@ func RunLedger(ctx context.Context, o Options, rows int64) (result *Result, err 
 		return nil, err
 	}
 	backends := &servers.Backends{Database: full}
-	result = &Result{Machine: machine.This(), Servers: backends.Infos(), Plan: o.plan()}
+	result = &Result{Machine: servers.ThisMachine(), Servers: backends.Infos(), Plan: o.plan()}
 	if result.Durability, err = durability(ctx, backends); err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/cluster"
-	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
 )
@@ -72,6 +71,6 @@ func (s *lockStage) memory(ctx context.Context, each time.Duration) (Sample, err
 	if err != nil {
 		return Sample{}, err
 	}
-	peak, err := machine.Resident(s.served.Replicas[0].Pid(), machine.Peak)
+	peak, err := servers.Resident(s.served.Replicas[0].Pid(), servers.PeakMemory)
 	return Sample{Value: float64(peak) / mebibyte}, err
 }

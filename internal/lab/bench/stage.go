@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/cluster"
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
@@ -18,7 +17,7 @@ import (
 // bench is what all stages of a run share.
 type bench struct {
 	options  Options
-	keeper   *keeper.Keeper
+	keeper   *servers.Supervisor
 	backends *servers.Backends
 	bare     *bare        // nil where the database is no server
 	end      time.Time    // of the run

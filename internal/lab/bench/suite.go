@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -51,7 +49,7 @@ const toStop = 10 * time.Second
 // measured, also with an error; it is nil where that is nothing.
 func Run(ctx context.Context, o Options) (result *Result, err error) {
 	end := time.Now().Add(o.Within - toStop)
-	k, err := keeper.Start()
+	k, err := servers.StartSupervisor()
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +59,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, backends.Close(context.WithoutCancel(ctx))) }()
-	result = &Result{Machine: machine.This(), Servers: backends.Infos(), Plan: o.plan()}
+	result = &Result{Machine: servers.ThisMachine(), Servers: backends.Infos(), Plan: o.plan()}
 	if result.Durability, err = durability(ctx, backends); err != nil {
 		return nil, err
 	}

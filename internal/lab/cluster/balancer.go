@@ -19,15 +19,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/ports"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/nginx"
 )
 
 // startBalancer puts nginx before the replicas where it is found, and the
 // standard library's reverse proxy otherwise. Both take turns.
-func (c *Cluster) startBalancer(ctx context.Context, k *keeper.Keeper, o Options) error {
+func (c *Cluster) startBalancer(ctx context.Context, k *servers.Supervisor, o Options) error {
 	program, err := servers.Find("nginx")
 	switch {
 	case o.Balancer == servers.Embedded, o.Balancer == servers.Auto && err != nil:
@@ -51,8 +49,8 @@ func (c *Cluster) addresses() []string {
 	return list
 }
 
-func (c *Cluster) startNginx(ctx context.Context, k *keeper.Keeper, program string, limits nginx.Limits) error {
-	port, err := ports.Free()
+func (c *Cluster) startNginx(ctx context.Context, k *servers.Supervisor, program string, limits nginx.Limits) error {
+	port, err := servers.FreePort()
 	if err != nil {
 		return err
 	}
@@ -61,20 +59,20 @@ func (c *Cluster) startNginx(ctx context.Context, k *keeper.Keeper, program stri
 		return err
 	}
 	file, log := filepath.Join(folder, "nginx.conf"), filepath.Join(folder, "nginx.log")
-	if err := os.WriteFile(file, []byte(nginx.Local(folder, ports.Address(port), c.addresses(), limits)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(nginx.Local(folder, servers.Loopback(port), c.addresses(), limits)), 0o600); err != nil {
 		return err
 	}
-	process, err := k.Run(ctx, keeper.Command{
+	process, err := k.Run(ctx, servers.Command{
 		Path: program, Args: []string{"-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;"},
 		Env: os.Environ(), Log: log, Stop: syscall.SIGQUIT, Grace: 2 * time.Second,
 	})
 	if err != nil {
 		return err
 	}
-	c.URL, c.closer = "http://"+ports.Address(port), process.Stop
+	c.URL, c.closer = "http://"+servers.Loopback(port), process.Stop
 	c.Balancer = servers.Info{Name: "nginx", Version: nginxVersion(program), Started: servers.Local}
 	return servers.Await(ctx, "nginx", process, log, func(ctx context.Context) error {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", ports.Address(port))
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", servers.Loopback(port))
 		if err != nil {
 			return err
 		}

@@ -20,8 +20,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stockd/stockd/internal/lab/client"
-	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/ports"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/nginx"
 )
@@ -63,7 +61,7 @@ type Cluster struct {
 }
 
 // Start starts replicas and balancer, and returns when all of them answer.
-func Start(ctx context.Context, k *keeper.Keeper, o Options) (*Cluster, error) {
+func Start(ctx context.Context, k *servers.Supervisor, o Options) (*Cluster, error) {
 	c := &Cluster{token: rand.Text()}
 	for i := range o.Replicas {
 		c.Replicas = append(c.Replicas, &Replica{Name: fmt.Sprintf("replica-%d", i+1), number: i + 1, keeper: k, options: o, token: c.token})
@@ -82,7 +80,7 @@ func Start(ctx context.Context, k *keeper.Keeper, o Options) (*Cluster, error) {
 
 // giveFolder gives the replicas a folder for what they write. Another cluster of
 // the same keeper has another one, although its replicas have the same names.
-func (c *Cluster) giveFolder(k *keeper.Keeper, o Options) error {
+func (c *Cluster) giveFolder(k *servers.Supervisor, o Options) error {
 	folder, err := os.MkdirTemp(k.Folder(), "cluster-")
 	if err != nil {
 		return fmt.Errorf("make a folder for replicas: %w", err)
@@ -159,12 +157,12 @@ type Replica struct {
 	URL, AdminURL string
 
 	number  int
-	keeper  *keeper.Keeper
+	keeper  *servers.Supervisor
 	options Options
 	token   string
 	history string
 	log     string
-	process *keeper.Process
+	process *servers.Process
 }
 
 // Start starts the replica, and returns when it answers. One that was killed
@@ -185,18 +183,18 @@ const portTries = 3
 
 func (r *Replica) start(ctx context.Context) error {
 	if r.URL == "" {
-		public, err := ports.Free()
+		public, err := servers.FreePort()
 		if err != nil {
 			return err
 		}
-		admin, err := ports.Free()
+		admin, err := servers.FreePort()
 		if err != nil {
 			return err
 		}
-		r.URL, r.AdminURL = "http://"+ports.Address(public), "http://"+ports.Address(admin)
+		r.URL, r.AdminURL = "http://"+servers.Loopback(public), "http://"+servers.Loopback(admin)
 	}
 	command := cmp.Or(r.options.Command, "replica")
-	process, err := r.keeper.Run(ctx, keeper.Command{Path: r.options.Binary, Args: []string{command}, Env: r.env(), Log: r.log})
+	process, err := r.keeper.Run(ctx, servers.Command{Path: r.options.Binary, Args: []string{command}, Env: r.env(), Log: r.log})
 	if err != nil {
 		return err
 	}

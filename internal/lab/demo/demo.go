@@ -13,7 +13,6 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/cluster"
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
@@ -92,7 +91,7 @@ func Run(ctx context.Context, p Plan) (r *verdict.Report, err error) {
 	if p.Yours.URL != "" {
 		return r, d.showYours(ctx)
 	}
-	if d.keeper, err = keeper.Start(); err != nil {
+	if d.keeper, err = servers.StartSupervisor(); err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, d.keeper.Close()) }()
@@ -101,7 +100,7 @@ func Run(ctx context.Context, p Plan) (r *verdict.Report, err error) {
 
 type demo struct {
 	plan     Plan
-	keeper   *keeper.Keeper
+	keeper   *servers.Supervisor
 	report   *verdict.Report
 	servers  map[string]servers.Info
 	backends *servers.Backends

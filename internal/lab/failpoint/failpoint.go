@@ -27,8 +27,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Registry holds the failpoints of a replica: the strategy.Lab of its strategies, and the
-// routes that set them.
+// Registry is the lab inside of a replica: the strategy.Lab of its strategies, and the
+// routes that set its faults.
 type Registry struct {
 	replica string
 	log     *slog.Logger

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -66,11 +64,11 @@ func (p Plan) Check() error {
 // Run attacks, and reports what came of it. The report is there also with an error that
 // ended the run early.
 func Run(ctx context.Context, p Plan) (r *Report, err error) {
-	r = &Report{Seed: p.Seed, Machine: machine.This(), plan: p}
+	r = &Report{Seed: p.Seed, Machine: servers.ThisMachine(), plan: p}
 	if err := p.Check(); err != nil {
 		return r, err
 	}
-	k, err := keeper.Start()
+	k, err := servers.StartSupervisor()
 	if err != nil {
 		return r, err
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"github.com/stockd/stockd/internal/lab/machine"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -19,7 +18,7 @@ import (
 // not renamed.
 type Report struct {
 	Seed    uint64                  `json:"seed"`
-	Machine machine.Machine         `json:"machine"`
+	Machine servers.Machine         `json:"machine"`
 	Servers map[string]servers.Info `json:"servers"`
 	Checks  []Check                 `json:"checks"`
 	// Baseline is of honest buyers alone, Hostile of the same beside the attacker, and

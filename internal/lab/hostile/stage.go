@@ -10,7 +10,6 @@ import (
 
 	labclient "github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/cluster"
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/nginx"
@@ -42,7 +41,7 @@ type stage struct {
 }
 
 // start starts servers, replicas and the balancer, and puts the items on sale.
-func start(ctx context.Context, k *keeper.Keeper, p Plan) (*stage, error) {
+func start(ctx context.Context, k *servers.Supervisor, p Plan) (*stage, error) {
 	p.Progress("starting servers and replicas")
 	backends, err := servers.StartBackends(ctx, k, p.Servers, func(string) {})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/cluster"
-	"github.com/stockd/stockd/internal/lab/machine"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // Sample is the memory of the replicas at one moment.
@@ -98,7 +98,7 @@ func (w *watcher) look(ctx context.Context, what string, ask func(context.Contex
 func (w *watcher) sample(since time.Duration) {
 	s := Sample{Seconds: since.Seconds()}
 	for _, r := range w.cluster.Replicas {
-		resident, _ := machine.Resident(r.Pid(), machine.Now) // 0 of a replica that has ended
+		resident, _ := servers.Resident(r.Pid(), servers.CurrentMemory) // 0 of a replica that has ended
 		s.Resident = append(s.Resident, resident)
 	}
 	w.mu.Lock()

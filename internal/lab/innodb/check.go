@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/stockd/stockd/internal/lab/check"
+	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
@@ -40,9 +40,9 @@ func oneIf(is bool) float64 {
 
 // AsClaimed expects what the source says of the statement, place by place. Where
 // a server is known to differ, the finding says so and holds.
-func AsClaimed(s Statement) check.Check {
-	return func(h *history.History) check.Finding {
-		f := check.Finding{Holds: true, Numbers: make(map[string]float64)}
+func AsClaimed(s Statement) checker.Check {
+	return func(h *history.History) checker.Finding {
+		f := checker.Finding{Holds: true, Numbers: make(map[string]float64)}
 		var differences []string
 		exact := 0
 		for _, c := range Combinations() {
@@ -88,9 +88,9 @@ func (c Combination) compare(s Statement, figures, numbers map[string]float64) (
 
 // LocksInPassing expects a DELETE that looks at every row to wait for one that
 // it does not want. What an UPDATE does is told beside it.
-func LocksInPassing() check.Check {
-	return func(h *history.History) check.Finding {
-		f := check.Finding{Numbers: map[string]float64{
+func LocksInPassing() checker.Check {
+	return func(h *history.History) checker.Finding {
+		f := checker.Finding{Numbers: map[string]float64{
 			DeleteWaits: h.Figures[DeleteWaits], UpdateWaits: h.Figures[UpdateWaits],
 		}}
 		f.Holds = h.Figures[DeleteWaits] == 1
@@ -110,7 +110,7 @@ func waits(figure float64) string {
 }
 
 // OneDeadlockEach expects the server to have ended a deadlock in every round.
-func OneDeadlockEach(rounds int) check.Check {
+func OneDeadlockEach(rounds int) checker.Check {
 	return insertions(func(h *history.History) bool {
 		return h.Figures[Deadlocks] == float64(rounds) && h.Figures[Inserted] == float64(rounds)
 	})
@@ -118,15 +118,15 @@ func OneDeadlockEach(rounds int) check.Check {
 
 // NoDeadlock expects one of the two to have inserted the row in every round, and
 // the other one to have been told that it is there.
-func NoDeadlock(rounds int) check.Check {
+func NoDeadlock(rounds int) checker.Check {
 	return insertions(func(h *history.History) bool {
 		return h.Figures[Deadlocks] == 0 && h.Figures[Inserted] == float64(rounds) && h.Figures[Duplicates] == float64(rounds)
 	})
 }
 
-func insertions(holds func(*history.History) bool) check.Check {
-	return func(h *history.History) check.Finding {
-		f := check.Finding{Holds: holds(h), Numbers: make(map[string]float64)}
+func insertions(holds func(*history.History) bool) checker.Check {
+	return func(h *history.History) checker.Finding {
+		f := checker.Finding{Holds: holds(h), Numbers: make(map[string]float64)}
 		for _, name := range []string{Inserted, Duplicates, Deadlocks} {
 			f.Numbers[name] = h.Figures[name]
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stockd/stockd/internal/lab/check"
+	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/innodb"
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -33,7 +33,7 @@ func open(t *testing.T, d *servers.Database) *sql.DB {
 }
 
 // judged probes a server and has the source's claims judge what was found.
-func judged(t *testing.T, d *servers.Database, s innodb.Statement) check.Finding {
+func judged(t *testing.T, d *servers.Database, s innodb.Statement) checker.Finding {
 	t.Helper()
 	matrix, err := innodb.Probe(t.Context(), open(t, d), s)
 	if err != nil {

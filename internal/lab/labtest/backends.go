@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -65,7 +64,7 @@ func (l *Lab) OwnEtcd(t *testing.T) *servers.Etcd {
 }
 
 // starter starts a kind of server.
-type starter[S any] func(context.Context, *keeper.Keeper, servers.Mode) (S, error)
+type starter[S any] func(context.Context, *servers.Supervisor, servers.Mode) (S, error)
 
 // shared is the lab's server of a kind, started where it was not yet.
 func shared[S any](t *testing.T, l *Lab, at **S, what string, start starter[*S]) *S {
@@ -96,7 +95,7 @@ func own[S closer](t *testing.T, l *Lab, what string, start starter[S]) S {
 
 func started[S any](t *testing.T, l *Lab, what string, start starter[S]) S {
 	t.Helper()
-	server, err := start(t.Context(), l.keeper, servers.Local)
+	server, err := start(t.Context(), l.supervisor, servers.Local)
 	if missing, ok := errors.AsType[*servers.MissingError](err); ok {
 		Need(t, what, false, missing.How)
 	}

@@ -16,8 +16,6 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/stockd/stockd/internal/lab/fault"
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 )
@@ -28,10 +26,10 @@ const Require = "STOCKDTEST_REQUIRE"
 
 // Lab is the servers of one test binary.
 type Lab struct {
-	keeper    *keeper.Keeper
-	mu        sync.Mutex
-	databases map[string]*servers.Database
-	fresh     atomic.Int64
+	supervisor *servers.Supervisor
+	mu         sync.Mutex
+	databases  map[string]*servers.Database
+	fresh      atomic.Int64
 	// What follows is nil until a test asks for it.
 	redis     *servers.Redis
 	redlock   *servers.Redlock
@@ -42,14 +40,14 @@ type Lab struct {
 // Main runs the tests of a binary with a lab, and returns the exit status. It
 // must be the first thing that TestMain calls.
 func Main(m *testing.M, into **Lab) int {
-	keeper.RunIfAsked()
+	servers.SuperviseIfAsked()
 	logging.Disable() // what go-redis would print reaches a test as an error
-	k, err := keeper.Start()
+	k, err := servers.StartSupervisor()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	*into = &Lab{keeper: k, databases: make(map[string]*servers.Database)}
+	*into = &Lab{supervisor: k, databases: make(map[string]*servers.Database)}
 	status := m.Run()
 	if err := k.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -58,8 +56,8 @@ func Main(m *testing.M, into **Lab) int {
 	return status
 }
 
-// Keeper is the lab's keeper, for what a test starts itself.
-func (l *Lab) Keeper() *keeper.Keeper { return l.keeper }
+// Supervisor is the supervisor of the lab, for what a test starts itself.
+func (l *Lab) Supervisor() *servers.Supervisor { return l.supervisor }
 
 // EachDatabase runs a test on every kind of database.
 func (l *Lab) EachDatabase(t *testing.T, test func(t *testing.T, d *servers.Database)) {
@@ -94,7 +92,7 @@ func (l *Lab) Database(t *testing.T, kind string) *servers.Database {
 	server := l.databases[kind]
 	if server == nil {
 		var err error
-		server, err = servers.StartDatabase(t.Context(), l.keeper, servers.Choice{Mode: servers.Local, Database: kind})
+		server, err = servers.StartDatabase(t.Context(), l.supervisor, servers.Choice{Mode: servers.Local, Database: kind})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +168,7 @@ func Open(t *testing.T, d *servers.Database, replica string) *repo.Store {
 }
 
 // Through is the same database, reached through a proxy.
-func Through(t *testing.T, d *servers.Database) (*servers.Database, *fault.Proxy) {
+func Through(t *testing.T, d *servers.Database) (*servers.Database, *servers.Proxy) {
 	t.Helper()
 	c, err := mysql.ParseDSN(d.DSN)
 	if err != nil {

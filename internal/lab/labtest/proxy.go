@@ -3,13 +3,13 @@ package labtest
 import (
 	"testing"
 
-	"github.com/stockd/stockd/internal/lab/fault"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // NewProxy puts a proxy before a target; it is closed with the test.
-func NewProxy(t *testing.T, target string) *fault.Proxy {
+func NewProxy(t *testing.T, target string) *servers.Proxy {
 	t.Helper()
-	p, err := fault.NewProxy(target)
+	p, err := servers.NewProxy(target)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,15 +19,15 @@ func NewProxy(t *testing.T, target string) *fault.Proxy {
 
 // Lose has the next request that has certain bytes in it fail. delivered tells
 // whether the server still gets it: then it acts, and only its answer is lost.
-func Lose(p *fault.Proxy, sent string, delivered bool) *fault.Point {
+func Lose(p *servers.Proxy, sent string, delivered bool) *servers.Trigger {
 	return LoseNth(p, 1, sent, delivered)
 }
 
 // LoseNth is Lose, but for the n-th of these requests.
-func LoseNth(p *fault.Proxy, n int, sent string, delivered bool) *fault.Point {
-	do := fault.Lose
+func LoseNth(p *servers.Proxy, n int, sent string, delivered bool) *servers.Trigger {
+	do := servers.Lose
 	if delivered {
-		do = fault.LoseReply
+		do = servers.LoseReply
 	}
-	return p.Arm(fault.Rule{Sent: sent, Nth: n, Do: do})
+	return p.Arm(servers.Rule{Sent: sent, Nth: n, Do: do})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/stockd/stockd/internal/lab/keeper"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -17,7 +16,7 @@ func (l *Lab) OwnRedisPair(t *testing.T) *servers.RedisPair {
 // OwnRedisCluster is a Redis Cluster that a test may treat as it likes.
 func (l *Lab) OwnRedisCluster(t *testing.T, o servers.RedisClusterOptions) *servers.RedisCluster {
 	t.Helper()
-	return own(t, l, "redis", local(func(ctx context.Context, k *keeper.Keeper) (*servers.RedisCluster, error) {
+	return own(t, l, "redis", local(func(ctx context.Context, k *servers.Supervisor) (*servers.RedisCluster, error) {
 		return servers.StartRedisCluster(ctx, k, o)
 	}))
 }
@@ -26,7 +25,7 @@ func (l *Lab) OwnRedisCluster(t *testing.T, o servers.RedisClusterOptions) *serv
 // treat as it likes.
 func (l *Lab) OwnSentinels(t *testing.T, s *servers.Security) *servers.Sentinels {
 	t.Helper()
-	return own(t, l, "redis", local(func(ctx context.Context, k *keeper.Keeper) (*servers.Sentinels, error) {
+	return own(t, l, "redis", local(func(ctx context.Context, k *servers.Supervisor) (*servers.Sentinels, error) {
 		return servers.StartSentinels(ctx, k, s)
 	}))
 }
@@ -39,7 +38,7 @@ func (l *Lab) OwnRedlockWith(t *testing.T, o servers.RedlockOptions) *servers.Re
 	if o.Clocks {
 		needs = "faketime"
 	}
-	return own(t, l, needs, local(func(ctx context.Context, k *keeper.Keeper) (*servers.Redlock, error) {
+	return own(t, l, needs, local(func(ctx context.Context, k *servers.Supervisor) (*servers.Redlock, error) {
 		return servers.StartRedlockWith(ctx, k, o)
 	}))
 }
@@ -57,6 +56,6 @@ func (l *Lab) OwnEtcdCluster(t *testing.T) *servers.EtcdCluster {
 }
 
 // local is how a topology is started that is made of real servers alone.
-func local[S any](start func(context.Context, *keeper.Keeper) (S, error)) starter[S] {
-	return func(ctx context.Context, k *keeper.Keeper, _ servers.Mode) (S, error) { return start(ctx, k) }
+func local[S any](start func(context.Context, *servers.Supervisor) (S, error)) starter[S] {
+	return func(ctx context.Context, k *servers.Supervisor, _ servers.Mode) (S, error) { return start(ctx, k) }
 }

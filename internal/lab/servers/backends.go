@@ -10,8 +10,6 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/stockd/stockd/internal/lab/keeper"
 )
 
 // Backends are all servers that strategies may need.
@@ -30,7 +28,7 @@ type Backends struct {
 // StartBackends starts them all at once. What this machine does not have is
 // missing, but for the database, without which nothing can be shown. progress
 // hears what is still on its way, one call after the other.
-func StartBackends(ctx context.Context, k *keeper.Keeper, c Choice, progress func(words string)) (*Backends, error) {
+func StartBackends(ctx context.Context, k *Supervisor, c Choice, progress func(words string)) (*Backends, error) {
 	b := &Backends{Missing: make(map[string]string)}
 	waiting := &waiting{progress: progress}
 	var wanted []backend
@@ -74,7 +72,7 @@ type backend struct {
 	start       func(context.Context, Mode) error
 }
 
-func (b *Backends) list(k *keeper.Keeper, c Choice) []backend {
+func (b *Backends) list(k *Supervisor, c Choice) []backend {
 	redis := cmp.Or(c.Redis, c.Mode)
 	return []backend{
 		{"database", "a database", c.Mode, false, func(ctx context.Context, _ Mode) (err error) {
@@ -128,7 +126,7 @@ type server interface {
 func (i Info) info() Info { return i }
 
 // running are those that run, but for the database, which is not closed: its
-// process and its files end with the keeper.
+// process and its files end with the supervisor.
 func (b *Backends) running() map[string]server {
 	all := make(map[string]server)
 	if b.Redis != nil {
@@ -165,7 +163,7 @@ func (b *Backends) Infos() map[string]Info {
 }
 
 // Close ends them. Those that are processes of their own would end with the
-// keeper, too; those inside this process would not.
+// supervisor, too; those inside this process would not.
 func (b *Backends) Close(ctx context.Context) error {
 	var err error
 	for _, one := range b.running() {

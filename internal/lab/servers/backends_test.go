@@ -20,7 +20,7 @@ func startBackends(t *testing.T, text string) (b *servers.Backends, said []strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err = servers.StartBackends(t.Context(), lab.Keeper(), choice, func(words string) { said = append(said, words) })
+	b, err = servers.StartBackends(t.Context(), lab.Supervisor(), choice, func(words string) { said = append(said, words) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestLocalBackendsThatAreNotOnThisMachineAreMissing(t *testing.T) {
 }
 
 func TestADatabaseMustBeThere(t *testing.T) {
-	b, err := servers.StartBackends(t.Context(), lab.Keeper(),
+	b, err := servers.StartBackends(t.Context(), lab.Supervisor(),
 		servers.Choice{Mode: servers.Embedded, Database: servers.MySQL}, func(string) {})
 	if err == nil || b != nil {
 		t.Errorf("there is %+v: %v", b, err)

@@ -16,9 +16,6 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/stockd/stockd/internal/lab/fault"
-	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/ports"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -41,7 +38,7 @@ type Database struct {
 }
 
 // StartDatabase starts the database of a choice, or the first that is found.
-func StartDatabase(ctx context.Context, k *keeper.Keeper, c Choice) (*Database, error) {
+func StartDatabase(ctx context.Context, k *Supervisor, c Choice) (*Database, error) {
 	switch {
 	case c.Database == SQLite, c.Database == "" && c.Mode == Embedded:
 		return embeddedDatabase(ctx, k)
@@ -60,7 +57,7 @@ func StartDatabase(ctx context.Context, k *keeper.Keeper, c Choice) (*Database, 
 }
 
 // StartSecureDatabase starts a database server of a kind that takes TLS only.
-func StartSecureDatabase(ctx context.Context, k *keeper.Keeper, kind string, s *Security) (*Database, error) {
+func StartSecureDatabase(ctx context.Context, k *Supervisor, kind string, s *Security) (*Database, error) {
 	found := LocalDatabases()
 	i := slices.IndexFunc(found, func(p Program) bool { return p.Kind == kind })
 	if i < 0 {
@@ -69,7 +66,7 @@ func StartSecureDatabase(ctx context.Context, k *keeper.Keeper, kind string, s *
 	return found[i].start(ctx, k, s)
 }
 
-func embeddedDatabase(ctx context.Context, k *keeper.Keeper) (*Database, error) {
+func embeddedDatabase(ctx context.Context, k *Supervisor) (*Database, error) {
 	folder, err := os.MkdirTemp(k.Folder(), "sqlite-")
 	if err != nil {
 		return nil, err
@@ -113,17 +110,17 @@ func LocalDatabases() []Program {
 // between our finding it and its binding it.
 const portTries = 3
 
-func (p Program) start(ctx context.Context, k *keeper.Keeper, security *Security) (*Database, error) {
+func (p Program) start(ctx context.Context, k *Supervisor, security *Security) (*Database, error) {
 	folder, err := os.MkdirTemp(k.Folder(), p.Kind+"-")
 	if err != nil {
 		return nil, err
 	}
-	s := &sqlServer{Program: p, keeper: k, folder: folder, password: rand.Text(), security: security}
+	s := &sqlServer{Program: p, supervisor: k, folder: folder, password: rand.Text(), security: security}
 	if err := s.initialize(ctx); err != nil {
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		if s.port, err = ports.Free(); err != nil {
+		if s.port, err = FreePort(); err != nil {
 			return nil, err
 		}
 		d, err := s.run(ctx)
@@ -136,12 +133,12 @@ func (p Program) start(ctx context.Context, k *keeper.Keeper, security *Security
 // sqlServer is a private mariadbd or mysqld.
 type sqlServer struct {
 	Program
-	keeper   *keeper.Keeper
-	folder   string
-	password string
-	port     int
-	process  *keeper.Process
-	security *Security
+	supervisor *Supervisor
+	folder     string
+	password   string
+	port       int
+	process    *Process
+	security   *Security
 }
 
 func (s *sqlServer) data() string            { return filepath.Join(s.folder, "data") }
@@ -152,7 +149,7 @@ func (s *sqlServer) initialize(ctx context.Context) error {
 	if err := os.WriteFile(s.file("users.sql"), []byte(s.users()), 0o600); err != nil {
 		return err
 	}
-	command := keeper.Command{
+	command := Command{
 		Path: s.Path, Env: os.Environ(), Log: s.file("initialize.log"),
 		Args: append(s.common(), "--initialize-insecure"),
 	}
@@ -164,7 +161,7 @@ func (s *sqlServer) initialize(ctx context.Context) error {
 		command.Path = script
 		command.Args = append(s.common(), "--skip-test-db", "--auth-root-authentication-method=normal")
 	}
-	process, err := s.keeper.Run(ctx, command)
+	process, err := s.supervisor.Run(ctx, command)
 	if err != nil {
 		return fmt.Errorf("initialize %s: %w", s.Kind, err)
 	}
@@ -174,7 +171,7 @@ func (s *sqlServer) initialize(ctx context.Context) error {
 		return fmt.Errorf("initialize %s: %w", s.Kind, context.Cause(ctx))
 	}
 	if process.State() != "exit status 0" {
-		return fmt.Errorf("initialize %s: %s; the end of its log:\n%s", s.Kind, process.State(), keeper.LogTail(command.Log, 15))
+		return fmt.Errorf("initialize %s: %s; the end of its log:\n%s", s.Kind, process.State(), LogTail(command.Log, 15))
 	}
 	return nil
 }
@@ -222,13 +219,13 @@ func (s *sqlServer) run(ctx context.Context) (*Database, error) {
 		args = append(args, "--require-secure-transport=ON", "--ssl-ca="+s.security.Authority.CAFile,
 			"--ssl-cert="+s.security.own.CertFile, "--ssl-key="+s.security.own.KeyFile)
 	}
-	process, err := s.keeper.Run(ctx, keeper.Command{Path: s.Path, Args: args, Env: os.Environ(), Log: log})
+	process, err := s.supervisor.Run(ctx, Command{Path: s.Path, Args: args, Env: os.Environ(), Log: log})
 	if err != nil {
 		return nil, err
 	}
 	s.process = process
 	c := mysql.NewConfig()
-	c.User, c.Net, c.Addr, c.DBName = "stockd", "tcp", ports.Address(s.port), "stockd"
+	c.User, c.Net, c.Addr, c.DBName = "stockd", "tcp", Loopback(s.port), "stockd"
 	d := &Database{Driver: repo.MySQL, DSN: c.FormatDSN(), Password: s.password, Info: Info{Started: Local}, server: s, security: s.security}
 	return d, Await(ctx, s.Kind, process, log, d.readVersion)
 }
@@ -244,10 +241,10 @@ func (d *Database) Kill(ctx context.Context) error {
 
 // Pause stops the server where it stands: its connections stay, and nothing is
 // answered on them.
-func (d *Database) Pause(ctx context.Context) error { return fault.Pause(ctx, d.server.process) }
+func (d *Database) Pause(ctx context.Context) error { return d.server.process.Pause(ctx) }
 
 // Resume lets a paused server go on.
-func (d *Database) Resume(ctx context.Context) error { return fault.Resume(ctx, d.server.process) }
+func (d *Database) Resume(ctx context.Context) error { return d.server.process.Resume(ctx) }
 
 // Restart starts the server again, on the port and the data that it had.
 func (d *Database) Restart(ctx context.Context) error {

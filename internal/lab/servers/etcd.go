@@ -16,9 +16,6 @@ import (
 	"go.etcd.io/etcd/api/v3/version"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-
-	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/ports"
 )
 
 // A cluster of one needs nobody's vote. What these milliseconds bound is the
@@ -44,7 +41,7 @@ type Etcd struct {
 }
 
 // StartEtcd starts an etcd, a cluster of one.
-func StartEtcd(ctx context.Context, k *keeper.Keeper, mode Mode) (*Etcd, error) {
+func StartEtcd(ctx context.Context, k *Supervisor, mode Mode) (*Etcd, error) {
 	program, err := findEtcd()
 	if err != nil && mode == Local {
 		return nil, err
@@ -64,7 +61,7 @@ func findEtcd() (program string, err error) {
 
 // startEtcd starts a program, or, where that is empty, one inside of this process,
 // which knows of no security.
-func startEtcd(ctx context.Context, k *keeper.Keeper, program string, s *Security) (*Etcd, error) {
+func startEtcd(ctx context.Context, k *Supervisor, program string, s *Security) (*Etcd, error) {
 	folder, err := os.MkdirTemp(k.Folder(), "etcd-")
 	if err != nil {
 		return nil, err
@@ -97,7 +94,7 @@ func newEtcd(folder string) *Etcd {
 
 // place gives it a port for clients, and one for other members.
 func (e *Etcd) place(port int) error {
-	peer, err := ports.Free()
+	peer, err := FreePort()
 	if err != nil {
 		return err
 	}
@@ -105,14 +102,14 @@ func (e *Etcd) place(port int) error {
 	if e.security != nil {
 		scheme = "https://"
 	}
-	e.Endpoint, e.peer = scheme+ports.Address(port), "http://"+ports.Address(peer)
+	e.Endpoint, e.peer = scheme+Loopback(port), "http://"+Loopback(peer)
 	return nil
 }
 
 // itself is how it is written in the list of members.
 func (e *Etcd) itself() string { return e.name + "=" + e.peer }
 
-func (e *Etcd) command(program string) keeper.Command {
+func (e *Etcd) command(program string) Command {
 	args := []string{
 		"--name=" + e.name, "--data-dir=" + filepath.Join(e.folder, "data"),
 		"--listen-client-urls=" + e.Endpoint, "--advertise-client-urls=" + e.Endpoint,
@@ -129,7 +126,7 @@ func (e *Etcd) command(program string) keeper.Command {
 	if err := exec.Command(program, noSync, "--version").Run(); err == nil {
 		args = append(args, noSync)
 	}
-	return keeper.Command{
+	return Command{
 		Path: program, Args: args, Log: filepath.Join(e.folder, "server.log"),
 		// Old versions take some processors only where they are named.
 		Env: append(os.Environ(), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH),

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-
-	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/ports"
 )
 
 // EtcdCluster is three etcds, which go on as long as two of them run. Each keeps
@@ -19,7 +16,7 @@ type EtcdCluster struct {
 
 // StartEtcdCluster starts the members, of which one leads before this returns.
 // They are real servers.
-func StartEtcdCluster(ctx context.Context, k *keeper.Keeper) (*EtcdCluster, error) {
+func StartEtcdCluster(ctx context.Context, k *Supervisor) (*EtcdCluster, error) {
 	program, err := findEtcd()
 	if err != nil {
 		return nil, err
@@ -48,10 +45,10 @@ func StartEtcdCluster(ctx context.Context, k *keeper.Keeper) (*EtcdCluster, erro
 }
 
 // configure gives the members their places.
-func (c *EtcdCluster) configure(k *keeper.Keeper, program string) error {
+func (c *EtcdCluster) configure(k *Supervisor, program string) error {
 	list := make([]string, len(c.Members))
 	for i, member := range c.Members {
-		port, err := ports.Free()
+		port, err := FreePort()
 		if err != nil {
 			return err
 		}

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 
 	"go.etcd.io/etcd/server/v3/embed"
-
-	"github.com/stockd/stockd/internal/lab/keeper"
 )
 
 // startInside starts an etcd in this process.
@@ -33,7 +31,7 @@ func (e *Etcd) startInside(ctx context.Context) (stop func(), err error) {
 		err = context.Cause(ctx)
 	}
 	server.Close()
-	return nil, fmt.Errorf("start etcd: %w; the end of its log:\n%s", err, keeper.LogTail(config.LogOutputs[0], 15))
+	return nil, fmt.Errorf("start etcd: %w; the end of its log:\n%s", err, LogTail(config.LogOutputs[0], 15))
 }
 
 func (e *Etcd) config() (*embed.Config, error) {

@@ -7,13 +7,11 @@ import (
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/stockd/stockd/internal/lab/keeper"
 )
 
 // StartSecureEtcd starts an etcd that takes TLS only. It has users: one for stockd,
 // who may touch what begins with "stockd/" and nothing else, and its root.
-func StartSecureEtcd(ctx context.Context, k *keeper.Keeper, s *Security) (*Etcd, error) {
+func StartSecureEtcd(ctx context.Context, k *Supervisor, s *Security) (*Etcd, error) {
 	program, err := findEtcd()
 	if err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package servers_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,7 @@ func eachEtcd(t *testing.T, test func(t *testing.T, e *servers.Etcd)) {
 	t.Helper()
 	t.Run("local", func(t *testing.T) { test(t, lab.OwnEtcd(t)) })
 	t.Run("embedded", func(t *testing.T) {
-		e, err := servers.StartEtcd(t.Context(), lab.Keeper(), servers.Embedded)
+		e, err := servers.StartEtcd(t.Context(), lab.Supervisor(), servers.Embedded)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,13 +32,6 @@ func etcdClient(t *testing.T, e *servers.Etcd) *clientv3.Client {
 	}
 	t.Cleanup(func() { client.Close() }) //nolint:errcheck // it says that its context has ended
 	return client
-}
-
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func TestEtcdKeepsItsDataOverAKill(t *testing.T) {

@@ -10,9 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/ports"
 )
 
 // Prometheus is one that runs, with a configuration of its caller's.
@@ -23,7 +20,7 @@ type Prometheus struct {
 }
 
 // StartPrometheus starts a Prometheus on a file of configuration.
-func StartPrometheus(ctx context.Context, k *keeper.Keeper, config string) (*Prometheus, error) {
+func StartPrometheus(ctx context.Context, k *Supervisor, config string) (*Prometheus, error) {
 	program, err := Find("prometheus")
 	if err != nil {
 		return nil, &MissingError{What: err.Error(), How: "apt-get install prometheus brings it"}
@@ -34,12 +31,12 @@ func StartPrometheus(ctx context.Context, k *keeper.Keeper, config string) (*Pro
 	}
 	p := new(Prometheus)
 	err = onFreePort(func(port int) error {
-		p.URL = "http://" + ports.Address(port)
-		p.runner = newChild(k, "prometheus", keeper.Command{
+		p.URL = "http://" + Loopback(port)
+		p.runner = newChild(k, "prometheus", Command{
 			Path: program, Env: os.Environ(), Log: filepath.Join(folder, "server.log"),
 			Args: []string{
 				"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(folder, "data"),
-				"--web.listen-address=" + ports.Address(port), "--log.level=warn",
+				"--web.listen-address=" + Loopback(port), "--log.level=warn",
 			},
 		}, p.ready)
 		return p.Restart(ctx)

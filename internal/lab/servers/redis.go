@@ -16,8 +16,6 @@ import (
 	miniserver "github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/ports"
 	"github.com/stockd/stockd/internal/pause"
 )
 
@@ -37,18 +35,18 @@ type Redis struct {
 }
 
 // StartRedis starts a Redis of which nobody else knows the password.
-func StartRedis(ctx context.Context, k *keeper.Keeper, mode Mode) (*Redis, error) {
+func StartRedis(ctx context.Context, k *Supervisor, mode Mode) (*Redis, error) {
 	return startRedis(ctx, k, mode, rand.Text())
 }
 
 // StartDurableRedis starts a Redis that writes each command to its disk before it
 // answers, and has it again after a restart.
-func StartDurableRedis(ctx context.Context, k *keeper.Keeper) (*Redis, error) {
+func StartDurableRedis(ctx context.Context, k *Supervisor) (*Redis, error) {
 	return localRedis(ctx, k, redisSetup{password: rand.Text(), config: keepsAll})
 }
 
 // StartSecureRedis starts a Redis that takes TLS only, and of users only one.
-func StartSecureRedis(ctx context.Context, k *keeper.Keeper, s *Security) (*Redis, error) {
+func StartSecureRedis(ctx context.Context, k *Supervisor, s *Security) (*Redis, error) {
 	return localRedis(ctx, k, redisSetup{username: clientName, password: rand.Text(), config: keepsNothing, security: s})
 }
 
@@ -58,7 +56,7 @@ const (
 	keepsAll     = "appendonly yes\nappendfsync always\n"
 )
 
-func startRedis(ctx context.Context, k *keeper.Keeper, mode Mode, password string) (*Redis, error) {
+func startRedis(ctx context.Context, k *Supervisor, mode Mode, password string) (*Redis, error) {
 	if _, err := Find("redis-server"); mode == Embedded || mode == Auto && err != nil {
 		return embeddedRedis(ctx, password)
 	}
@@ -75,7 +73,7 @@ type redisSetup struct {
 	sentinel bool // it is a Sentinel, and keeps its configuration itself
 }
 
-func localRedis(ctx context.Context, k *keeper.Keeper, setup redisSetup) (*Redis, error) {
+func localRedis(ctx context.Context, k *Supervisor, setup redisSetup) (*Redis, error) {
 	program, err := Find("redis-server")
 	if err != nil {
 		return nil, &MissingError{What: err.Error(), How: "apt-get install redis-server brings it"}
@@ -98,12 +96,12 @@ func localRedis(ctx context.Context, k *keeper.Keeper, setup redisSetup) (*Redis
 		args = append(args, "--sentinel")
 	}
 	var server *child
-	server = newChild(k, "redis-server", keeper.Command{
+	server = newChild(k, "redis-server", Command{
 		Path: program, Args: args, Env: env, Log: filepath.Join(folder, "server.log"),
 	}, func(ctx context.Context) error { return r.readVersion(ctx, server.running.Pid()) })
 	r.runner = server
 	err = onFreePort(func(port int) error {
-		r.Address = ports.Address(port)
+		r.Address = Loopback(port)
 		// In a file, because everyone can read the arguments of a process.
 		if err := os.WriteFile(file, []byte(setup.file(folder, port)), 0o600); err != nil {
 			return err
@@ -245,7 +243,7 @@ func embeddedRedis(ctx context.Context, password string) (*Redis, error) {
 	r := &Redis{Info: Info{Name: "miniredis", Version: linked(miniredisModule), Started: Embedded}, Password: password}
 	r.runner = &embedded{name: "miniredis", start: r.startInside}
 	err := onFreePort(func(port int) error {
-		r.Address = ports.Address(port)
+		r.Address = Loopback(port)
 		return r.Restart(ctx)
 	})
 	if err != nil {

@@ -10,8 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/ports"
 	"github.com/stockd/stockd/internal/pause"
 )
 
@@ -41,14 +39,14 @@ type RedisClusterOptions struct {
 const clusterTimeout = 1000
 
 // StartRedisCluster starts a cluster whose every slot is served before this returns.
-func StartRedisCluster(ctx context.Context, k *keeper.Keeper, o RedisClusterOptions) (*RedisCluster, error) {
+func StartRedisCluster(ctx context.Context, k *Supervisor, o RedisClusterOptions) (*RedisCluster, error) {
 	count := o.Masters
 	if o.Replicas {
 		count *= 2
 	}
 	password := rand.Text()
 	nodes, err := startAll(ctx, count, func(ctx context.Context) (*Redis, error) {
-		bus, err := ports.Free()
+		bus, err := FreePort()
 		if err != nil {
 			return nil, err
 		}

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"net"
 	"time"
-
-	"github.com/stockd/stockd/internal/lab/fault"
-	"github.com/stockd/stockd/internal/lab/keeper"
 )
 
 // RedisPair is a Redis with a replica that can take its place. Neither keeps
@@ -19,15 +16,15 @@ type RedisPair struct {
 	Primary, Replica *Redis
 	// Link is how the replica hears of what the primary is told: frozen, it hears
 	// of nothing.
-	Link *fault.Proxy
+	Link *Proxy
 	// Front is where clients connect to: the primary is behind it, and after Promote
 	// the replica.
-	Front *fault.Proxy
+	Front *Proxy
 }
 
 // StartRedisPair starts a primary and its replica, which has all that the primary
 // has before this returns.
-func StartRedisPair(ctx context.Context, k *keeper.Keeper) (*RedisPair, error) {
+func StartRedisPair(ctx context.Context, k *Supervisor) (*RedisPair, error) {
 	password := rand.Text()
 	// A replica would wait five seconds for others that want a copy, too.
 	primary, err := localRedis(ctx, k, redisSetup{password: password, config: keepsNothing + "repl-diskless-sync-delay 0\n"})
@@ -42,11 +39,11 @@ func StartRedisPair(ctx context.Context, k *keeper.Keeper) (*RedisPair, error) {
 	return p, nil
 }
 
-func (p *RedisPair) startReplica(ctx context.Context, k *keeper.Keeper, password string) (err error) {
-	if p.Link, err = fault.NewProxy(p.Primary.Address); err != nil {
+func (p *RedisPair) startReplica(ctx context.Context, k *Supervisor, password string) (err error) {
+	if p.Link, err = NewProxy(p.Primary.Address); err != nil {
 		return err
 	}
-	if p.Front, err = fault.NewProxy(p.Primary.Address); err != nil {
+	if p.Front, err = NewProxy(p.Primary.Address); err != nil {
 		return err
 	}
 	host, port, err := net.SplitHostPort(p.Link.Address)
@@ -93,7 +90,7 @@ func (p *RedisPair) awaitOffset(ctx context.Context) error {
 func (p *RedisPair) Promote(ctx context.Context) error {
 	client := p.Replica.Open()
 	defer client.Close() //nolint:errcheck // what it was for has been answered
-	if err := fault.Promote(ctx, client); err != nil {
+	if err := Promote(ctx, client); err != nil {
 		return err
 	}
 	return p.Front.Redirect(p.Replica.Address)
@@ -107,7 +104,7 @@ func (p *RedisPair) Close(ctx context.Context) error {
 			errs = append(errs, server.Close(ctx))
 		}
 	}
-	for _, proxy := range []*fault.Proxy{p.Link, p.Front} {
+	for _, proxy := range []*Proxy{p.Link, p.Front} {
 		if proxy != nil {
 			proxy.Close()
 		}

@@ -21,7 +21,7 @@ func eachRedis(t *testing.T, test func(t *testing.T, r *servers.Redis)) {
 	t.Helper()
 	t.Run("local", func(t *testing.T) { test(t, lab.OwnRedis(t)) })
 	t.Run("embedded", func(t *testing.T) {
-		r, err := servers.StartRedis(t.Context(), lab.Keeper(), servers.Embedded)
+		r, err := servers.StartRedis(t.Context(), lab.Supervisor(), servers.Embedded)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,17 +39,6 @@ func closed(t *testing.T, s closer) {
 	if err := s.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
-}
-
-func open(t *testing.T, r *servers.Redis) *redis.Client {
-	t.Helper()
-	client := r.Open()
-	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return client
 }
 
 func TestRedisIsEmptyAfterARestart(t *testing.T) {
@@ -186,7 +175,7 @@ func TestAPausedServerIsClosed(t *testing.T) {
 }
 
 func TestAnEmbeddedServerSaysThatItCannotBePaused(t *testing.T) {
-	r, err := servers.StartRedis(t.Context(), lab.Keeper(), servers.Embedded)
+	r, err := servers.StartRedis(t.Context(), lab.Supervisor(), servers.Embedded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +196,7 @@ func TestARedisOfAnotherProcessIsNotTakenForOurs(t *testing.T) {
 func TestRedlockIsFiveMastersOfOnePassword(t *testing.T) {
 	local := func(t *testing.T) *servers.Redlock { return lab.OwnRedlock(t) }
 	embedded := func(t *testing.T) *servers.Redlock {
-		r, err := servers.StartRedlock(t.Context(), lab.Keeper(), servers.Embedded)
+		r, err := servers.StartRedlock(t.Context(), lab.Supervisor(), servers.Embedded)
 		if err != nil {
 			t.Fatal(err)
 		}

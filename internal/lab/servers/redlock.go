@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strings"
-
-	"github.com/stockd/stockd/internal/lab/keeper"
 )
 
 // redlockNodes are as many as the description of Redlock has.
@@ -20,7 +18,7 @@ type Redlock struct {
 }
 
 // StartRedlock starts the masters. They keep nothing on disk.
-func StartRedlock(ctx context.Context, k *keeper.Keeper, mode Mode) (*Redlock, error) {
+func StartRedlock(ctx context.Context, k *Supervisor, mode Mode) (*Redlock, error) {
 	password := rand.Text()
 	return startMasters(ctx, func(ctx context.Context) (*Redis, error) { return startRedis(ctx, k, mode, password) })
 }
@@ -37,7 +35,7 @@ type RedlockOptions struct {
 }
 
 // StartRedlockWith starts masters that are real servers.
-func StartRedlockWith(ctx context.Context, k *keeper.Keeper, o RedlockOptions) (*Redlock, error) {
+func StartRedlockWith(ctx context.Context, k *Supervisor, o RedlockOptions) (*Redlock, error) {
 	setup := redisSetup{password: rand.Text(), config: keepsNothing, clock: o.Clocks, security: o.Security}
 	if o.Durable {
 		setup.config = keepsAll

@@ -8,10 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/stockd/stockd/internal/lab/fault"
-	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/ports"
 )
 
 // runner is what a server runs as: a process of its own, or a part of this one.
@@ -33,18 +29,18 @@ type runner interface {
 
 // child is a server that is a process of its own.
 type child struct {
-	name    string
-	keeper  *keeper.Keeper
-	command keeper.Command
-	ask     func(context.Context) error // whether it answers
-	running *keeper.Process             // nil before the first start
+	name       string
+	supervisor *Supervisor
+	command    Command
+	ask        func(context.Context) error // whether it answers
+	running    *Process                    // nil before the first start
 }
 
 // newChild is a server that has not been started yet. It is never asked to
 // end: its data goes with it, so that nothing is lost by ending at once.
-func newChild(k *keeper.Keeper, name string, command keeper.Command, ask func(context.Context) error) *child {
+func newChild(k *Supervisor, name string, command Command, ask func(context.Context) error) *child {
 	command.Stop = syscall.SIGKILL
-	return &child{name: name, keeper: k, command: command, ask: ask}
+	return &child{name: name, supervisor: k, command: command, ask: ask}
 }
 
 // askWithin bounds one question to a server that starts, so that its end is
@@ -56,7 +52,7 @@ func (c *child) Restart(ctx context.Context) error {
 	if err := c.Kill(ctx); err != nil {
 		return err
 	}
-	started, err := c.keeper.Run(ctx, c.command)
+	started, err := c.supervisor.Run(ctx, c.command)
 	if err != nil {
 		return err
 	}
@@ -85,14 +81,14 @@ func (c *child) Close(ctx context.Context) error { return c.Kill(ctx) }
 
 // Pause is SIGSTOP.
 func (c *child) Pause(ctx context.Context) error {
-	if err := fault.Pause(ctx, c.running); err != nil {
+	if err := c.running.Pause(ctx); err != nil {
 		return fmt.Errorf("pause %s: %w", c.name, err)
 	}
 	return nil
 }
 
 // Resume is SIGCONT.
-func (c *child) Resume(ctx context.Context) error { return fault.Resume(ctx, c.running) }
+func (c *child) Resume(ctx context.Context) error { return c.running.Resume(ctx) }
 
 // embedded is a server that is a part of this process.
 type embedded struct {
@@ -146,7 +142,7 @@ func listening(ctx context.Context, address string) error {
 // took it between our finding it and the server's binding it.
 func onFreePort(start func(port int) error) error {
 	for try := 1; ; try++ {
-		port, err := ports.Free()
+		port, err := FreePort()
 		if err != nil {
 			return err
 		}

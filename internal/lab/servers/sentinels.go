@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-
-	"github.com/stockd/stockd/internal/lab/keeper"
 )
 
 // Sentinels are three that watch over a master with a replica, and put the replica
@@ -33,7 +31,7 @@ const (
 // before this returns. s is what they ask of clients and of each other; nil:
 // passwords alone, of which the Sentinels have another than those they watch. With
 // it, the Sentinels have a user of their own, too.
-func StartSentinels(ctx context.Context, k *keeper.Keeper, s *Security) (*Sentinels, error) {
+func StartSentinels(ctx context.Context, k *Supervisor, s *Security) (*Sentinels, error) {
 	setup := redisSetup{password: rand.Text(), security: s}
 	both := keepsNothing + "repl-diskless-sync-delay 0\nmasterauth " + setup.password + "\n"
 	setup.config = both
@@ -53,7 +51,7 @@ func StartSentinels(ctx context.Context, k *keeper.Keeper, s *Security) (*Sentin
 	return all, nil
 }
 
-func (s *Sentinels) startReplica(ctx context.Context, k *keeper.Keeper, setup redisSetup) (err error) {
+func (s *Sentinels) startReplica(ctx context.Context, k *Supervisor, setup redisSetup) (err error) {
 	host, port, err := net.SplitHostPort(s.Master.Address)
 	if err != nil {
 		return err
@@ -65,7 +63,7 @@ func (s *Sentinels) startReplica(ctx context.Context, k *keeper.Keeper, setup re
 	return s.Replica.AwaitReplica(ctx)
 }
 
-func (s *Sentinels) startWatchers(ctx context.Context, k *keeper.Keeper, security *Security) error {
+func (s *Sentinels) startWatchers(ctx context.Context, k *Supervisor, security *Security) error {
 	host, port, err := net.SplitHostPort(s.Master.Address)
 	if err != nil {
 		return err

@@ -1,5 +1,5 @@
 // Package servers starts the servers that a run needs, privately: on free
-// loopback ports, with their data in a keeper's folder, gone when it is closed.
+// loopback ports, with their data in a supervisor's folder, gone when it is closed.
 package servers
 
 import (
@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/stockd/stockd/internal/lab/keeper"
 )
 
 // Mode says where a backend is to come from.
@@ -86,7 +84,7 @@ const startWithin = 60 * time.Second
 
 // Await asks a server until it answers. Where it ends instead, or does not
 // answer in time, the error shows the end of its log.
-func Await(ctx context.Context, name string, process *keeper.Process, log string, ask func(context.Context) error) error {
+func Await(ctx context.Context, name string, process *Process, log string, ask func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
 	for {
@@ -96,12 +94,12 @@ func Await(ctx context.Context, name string, process *keeper.Process, log string
 		}
 		select {
 		case <-process.Done():
-			return fmt.Errorf("start %s: it ended (%s); the end of its log:\n%s", name, process.State(), keeper.LogTail(log, 15))
+			return fmt.Errorf("start %s: it ended (%s); the end of its log:\n%s", name, process.State(), LogTail(log, 15))
 		case <-limited.Done():
 			if ctx.Err() != nil {
 				return fmt.Errorf("start %s: %w", name, context.Cause(ctx))
 			}
-			return fmt.Errorf("start %s: no answer within %s (%w); the end of its log:\n%s", name, startWithin, err, keeper.LogTail(log, 15))
+			return fmt.Errorf("start %s: no answer within %s (%w); the end of its log:\n%s", name, startWithin, err, LogTail(log, 15))
 		case <-time.After(30 * time.Millisecond):
 		}
 	}

@@ -12,7 +12,13 @@ import (
 
 var lab *labtest.Lab
 
-func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
+func TestMain(m *testing.M) {
+	servers.SuperviseIfAsked()
+	if len(os.Args) == 2 && os.Args[1] == clientArgument {
+		superviseAndWait()
+	}
+	os.Exit(labtest.Main(m, &lab))
+}
 
 func TestChoices(t *testing.T) {
 	for text, want := range map[string]servers.Choice{
@@ -57,7 +63,7 @@ func TestAWrongChoiceIsAnsweredWithTheRightOnes(t *testing.T) {
 
 func TestEmbeddedNeedsNothing(t *testing.T) {
 	t.Setenv("PATH", "")
-	d, err := servers.StartDatabase(t.Context(), lab.Keeper(), servers.Choice{Mode: servers.Embedded})
+	d, err := servers.StartDatabase(t.Context(), lab.Supervisor(), servers.Choice{Mode: servers.Embedded})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +73,7 @@ func TestEmbeddedNeedsNothing(t *testing.T) {
 }
 
 func TestAServerThatIsNotThereIsNamedWithTheWayToGetIt(t *testing.T) {
-	_, err := servers.StartDatabase(t.Context(), lab.Keeper(), servers.Choice{Mode: servers.Embedded, Database: servers.MySQL})
+	_, err := servers.StartDatabase(t.Context(), lab.Supervisor(), servers.Choice{Mode: servers.Embedded, Database: servers.MySQL})
 	if err == nil || !strings.Contains(err.Error(), "mysql") {
 		t.Errorf("error is %v, want one that names mysql", err)
 	}
@@ -88,7 +94,7 @@ esac
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
-	_, err := servers.StartDatabase(t.Context(), lab.Keeper(), servers.Choice{Mode: servers.Local, Database: servers.MySQL})
+	_, err := servers.StartDatabase(t.Context(), lab.Supervisor(), servers.Choice{Mode: servers.Local, Database: servers.MySQL})
 	if err == nil {
 		t.Fatal("a server that ends at once was started")
 	}

@@ -13,16 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // front is a client of whoever is behind the front of a pair.
 func front(t *testing.T, p *servers.RedisPair) *redis.Client {
@@ -162,7 +154,7 @@ func TestAnEnsembleOutlivesItsLeader(t *testing.T) {
 	}
 	leader, err := e.AwaitLeader(within(t, 20*time.Second))
 	must(t, err)
-	t.Logf("three take %d MiB", resident(t, lab.Keeper().Folder()))
+	t.Logf("three take %d MiB", resident(t, lab.Supervisor().Folder()))
 	conn := ensemble(t, e)
 	_, err = conn.Create("/kept", []byte("value"), 0, zk.WorldACL(zk.PermAll))
 	must(t, err)
@@ -184,7 +176,7 @@ func TestAnEnsembleOutlivesItsLeader(t *testing.T) {
 		t.Errorf("who comes back has %q: %v", value, err)
 	}
 	// A session is known to all of them, and ends wherever it is ended.
-	must(t, fault.ExpireZooKeeper(t.Context(), next.Address, back.SessionID()))
+	must(t, servers.ExpireZooKeeper(t.Context(), next.Address, back.SessionID()))
 }
 
 func TestAnEtcdClusterOutlivesItsLeader(t *testing.T) {
@@ -236,10 +228,10 @@ func TestATopologyThatIsNotOnThisMachineSaysHowToGetIt(t *testing.T) {
 	if _, err := servers.Find("redis-server"); err == nil {
 		t.Skip("there is a server in a folder where systems put them, which cannot be hidden")
 	}
-	_, pair := servers.StartRedisPair(t.Context(), lab.Keeper())
-	_, masters := servers.StartRedlockWith(t.Context(), lab.Keeper(), servers.RedlockOptions{})
-	_, zookeepers := servers.StartZooKeeperEnsemble(t.Context(), lab.Keeper())
-	_, etcds := servers.StartEtcdCluster(t.Context(), lab.Keeper())
+	_, pair := servers.StartRedisPair(t.Context(), lab.Supervisor())
+	_, masters := servers.StartRedlockWith(t.Context(), lab.Supervisor(), servers.RedlockOptions{})
+	_, zookeepers := servers.StartZooKeeperEnsemble(t.Context(), lab.Supervisor())
+	_, etcds := servers.StartEtcdCluster(t.Context(), lab.Supervisor())
 	for _, err := range []error{pair, masters, zookeepers, etcds} {
 		if missing, is := errors.AsType[*servers.MissingError](err); !is || !strings.Contains(missing.How, "apt-get install") {
 			t.Errorf("the error is %v", err)

@@ -11,9 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-
-	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/ports"
 )
 
 // ZooKeeper is one that runs, and how to reach it. It keeps its data over a
@@ -30,7 +27,7 @@ type ZooKeeper struct {
 const bringsZooKeeper = "apt-get install zookeeper brings "
 
 // StartZooKeeper starts a ZooKeeper, an ensemble of one.
-func StartZooKeeper(ctx context.Context, k *keeper.Keeper, mode Mode) (*ZooKeeper, error) {
+func StartZooKeeper(ctx context.Context, k *Supervisor, mode Mode) (*ZooKeeper, error) {
 	if mode == Embedded {
 		return nil, &MissingError{What: "zookeeper has no embedded form", How: bringsZooKeeper + "a server"}
 	}
@@ -38,11 +35,11 @@ func StartZooKeeper(ctx context.Context, k *keeper.Keeper, mode Mode) (*ZooKeepe
 }
 
 // StartSecureZooKeeper starts a ZooKeeper that takes TLS only.
-func StartSecureZooKeeper(ctx context.Context, k *keeper.Keeper, s *Security) (*ZooKeeper, error) {
+func StartSecureZooKeeper(ctx context.Context, k *Supervisor, s *Security) (*ZooKeeper, error) {
 	return startZooKeeper(ctx, k, s)
 }
 
-func startZooKeeper(ctx context.Context, k *keeper.Keeper, s *Security) (*ZooKeeper, error) {
+func startZooKeeper(ctx context.Context, k *Supervisor, s *Security) (*ZooKeeper, error) {
 	z, err := newZooKeeper(k, "-Xmx256m")
 	if err != nil {
 		return nil, err
@@ -62,7 +59,7 @@ func startZooKeeper(ctx context.Context, k *keeper.Keeper, s *Security) (*ZooKee
 
 // newZooKeeper is one that has not been configured yet, on a Java that is told
 // these options.
-func newZooKeeper(k *keeper.Keeper, options ...string) (*ZooKeeper, error) {
+func newZooKeeper(k *Supervisor, options ...string) (*ZooKeeper, error) {
 	java, classPath, err := FindZooKeeper()
 	if err != nil {
 		return nil, err
@@ -72,7 +69,7 @@ func newZooKeeper(k *keeper.Keeper, options ...string) (*ZooKeeper, error) {
 		return nil, err
 	}
 	z := &ZooKeeper{Info: Info{Started: Local}, folder: folder}
-	z.runner = newChild(k, "zookeeper", keeper.Command{
+	z.runner = newChild(k, "zookeeper", Command{
 		Path: java, Args: append(options, z.arguments(classPath)...), Env: os.Environ(), Log: z.file("server.log"),
 	}, z.readVersion)
 	return z, nil
@@ -137,7 +134,7 @@ func (z *ZooKeeper) arguments(classPath string) []string {
 // configure writes what the server reads when it starts: where clients reach it,
 // and who else there is.
 func (z *ZooKeeper) configure(port int, ensemble string) error {
-	z.Address = ports.Address(port)
+	z.Address = Loopback(port)
 	if err := os.WriteFile(z.file("logback.xml"), []byte(zookeeperLogging), 0o600); err != nil {
 		return err
 	}

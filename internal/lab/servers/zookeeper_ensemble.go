@@ -6,9 +6,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-
-	"github.com/stockd/stockd/internal/lab/keeper"
-	"github.com/stockd/stockd/internal/lab/ports"
 )
 
 // ZooKeeperEnsemble is three ZooKeepers, which go on as long as two of them run.
@@ -20,7 +17,7 @@ type ZooKeeperEnsemble struct {
 
 // StartZooKeeperEnsemble starts the members, of which one leads before this
 // returns.
-func StartZooKeeperEnsemble(ctx context.Context, k *keeper.Keeper) (*ZooKeeperEnsemble, error) {
+func StartZooKeeperEnsemble(ctx context.Context, k *Supervisor) (*ZooKeeperEnsemble, error) {
 	e := &ZooKeeperEnsemble{Members: make([]*ZooKeeper, members)}
 	for i := range e.Members {
 		// Three must be no heavier than one is: for the few nodes of an experiment,
@@ -59,7 +56,7 @@ func (e *ZooKeeperEnsemble) configure() error {
 	for i := range e.Members {
 		var three [3]int // for clients, for followers and for elections
 		for j := range three {
-			port, err := ports.Free()
+			port, err := FreePort()
 			if err != nil {
 				return err
 			}

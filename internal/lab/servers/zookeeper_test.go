@@ -139,7 +139,7 @@ func TestAPausedZooKeeperIsFoundAgainWhenItIsResumed(t *testing.T) {
 }
 
 func TestZooKeeperHasNoEmbeddedForm(t *testing.T) {
-	_, err := servers.StartZooKeeper(t.Context(), lab.Keeper(), servers.Embedded)
+	_, err := servers.StartZooKeeper(t.Context(), lab.Supervisor(), servers.Embedded)
 	if err == nil || !errors.Is(err, servers.ErrNotFound) || err.Error() != "zookeeper has no embedded form; apt-get install zookeeper brings a server" {
 		t.Errorf("the error is %v", err)
 	}

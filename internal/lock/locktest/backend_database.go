@@ -63,7 +63,7 @@ func migrate(t *testing.T, d *servers.Database) {
 // ownDatabase is a database server that topics may kill. It ends with the lab.
 func ownDatabase(t *testing.T, lab *labtest.Lab, kind string) *servers.Database {
 	t.Helper()
-	d, err := servers.StartDatabase(t.Context(), lab.Keeper(), servers.Choice{Mode: servers.Local, Database: kind})
+	d, err := servers.StartDatabase(t.Context(), lab.Supervisor(), servers.Choice{Mode: servers.Local, Database: kind})
 	if err != nil {
 		t.Fatal(err)
 	}

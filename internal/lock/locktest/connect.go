@@ -11,8 +11,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 )
@@ -142,7 +142,7 @@ func (a addresses) through(t *testing.T) (fronts addresses, cuts proxies) {
 }
 
 // proxies stand between one replica and its servers.
-type proxies []*fault.Proxy
+type proxies []*servers.Proxy
 
 // mute makes the servers accept and not answer, or ends that.
 func (p proxies) mute(mute bool) {
@@ -175,7 +175,7 @@ func (p proxies) lose(n int, sent string, deliver bool) (armed points) {
 }
 
 // points are rules that were armed.
-type points []*fault.Point
+type points []*servers.Trigger
 
 // seen is how many of their requests the server that had the most of them has had.
 func (p points) seen() (n int) {

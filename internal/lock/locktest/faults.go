@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/ports"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -51,11 +51,11 @@ func (s *subject) failsNamed(t *testing.T, l lock.Locker) {
 
 func namesAWrongAddress(t *testing.T, s *subject) {
 	at := s.backend.addresses().each(t, func(string) string {
-		port, err := ports.Free()
+		port, err := servers.FreePort()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return ports.Address(port)
+		return servers.Loopback(port)
 	})
 	s.failsNamed(t, s.replicaAt(t, at, nil))
 }

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -24,7 +24,7 @@ func TestAStalledConsumerDoesNotOfferASettledOrderAgain(t *testing.T) {
 	s.restock(t, seller, 1)
 
 	way := labtest.NewProxy(t, server.Address)
-	held := way.Arm(fault.Rule{Sent: "\r\nreadmit\r\n", Do: fault.Hold})
+	held := way.Arm(servers.Rule{Sent: "\r\nreadmit\r\n", Do: servers.Hold})
 	s.replica(t, "stalled", at(way.Address))
 	if err := held.Wait(t.Context()); err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestAConsumerGivesUpADatabaseConnectionThatIsDead(t *testing.T) {
 	s.database = direct
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
-	dead := way.Arm(fault.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: fault.MuteReply})
+	dead := way.Arm(servers.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: servers.MuteReply})
 	reported = append(reported, sell(t, a, buy(1)))
 	if err := dead.Wait(t.Context()); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
@@ -71,7 +70,7 @@ func TestACounterThatIsThereIsNotInstalledAgain(t *testing.T) {
 	s := open(t, server, 10)
 	way := labtest.NewProxy(t, server.Address)
 	a, b := s.replica(t, "a"), s.replica(t, "b", at(way.Address))
-	late := way.Arm(fault.Rule{Sent: ":filling:", Do: fault.Hold})
+	late := way.Arm(servers.Rule{Sent: ":filling:", Do: servers.Hold})
 	var second stock.Outcome
 	var buyer sync.WaitGroup
 	buyer.Go(func() {

@@ -13,8 +13,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
@@ -96,7 +96,7 @@ func TestARebuildGoesOnWhereAnotherReplicaStopped(t *testing.T) {
 
 	a := s.replica(t, "a", at(first.Address))
 	const stopped = 50 // pages of 1,000 users
-	held := first.Arm(fault.Rule{Sent: "\r\nstage\r\n", Nth: stopped, Do: fault.Hold})
+	held := first.Arm(servers.Rule{Sent: "\r\nstage\r\n", Nth: stopped, Do: servers.Hold})
 	if _, err := s.store.Restock(t.Context(), goods, 1, "restock"); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestARebuildGoesOnWhereAnotherReplicaStopped(t *testing.T) {
 	if err != nil || d.Rebuilding == nil || d.Rebuilding.Users < (stopped-1)*1000 {
 		t.Fatalf("the rebuild stands at %+v (%v)", d.Rebuilding, err)
 	}
-	steps := second.Arm(fault.Rule{Sent: "\r\nstage\r\n", Nth: manyUsers, Do: fault.Count})
+	steps := second.Arm(servers.Rule{Sent: "\r\nstage\r\n", Nth: manyUsers, Do: servers.Count})
 	b := s.replica(t, "b", at(second.Address))
 	if err := b.Restocked(t.Context(), goods, 1); err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestARebuildOutlastsThePurchaseThatBeganIt(t *testing.T) {
 	s := open(t, server, 10)
 	way := labtest.NewProxy(t, server.Address)
 	a := s.replica(t, "a", at(way.Address))
-	held := way.Arm(fault.Rule{Sent: "\r\npage\r\n", Do: fault.Hold})
+	held := way.Arm(servers.Rule{Sent: "\r\npage\r\n", Do: servers.Hold})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := a.Deduct(ctx, goods, []stock.Purchase{buy(1)}); !errors.Is(err, stock.ErrBusy) {
@@ -171,7 +171,7 @@ func TestAMarkerIsLeftToItsOwner(t *testing.T) {
 	s := open(t, server, 10)
 	way := labtest.NewProxy(t, server.Address)
 	a := s.replica(t, "a", at(way.Address))
-	held := way.Arm(fault.Rule{Sent: "\r\npage\r\n", Do: fault.Hold})
+	held := way.Arm(servers.Rule{Sent: "\r\npage\r\n", Do: servers.Hold})
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	answered := make(chan error, 1)
@@ -208,11 +208,11 @@ func TestARebuildKeepsItsMarkerDuringASlowStep(t *testing.T) {
 	slow := s.slowReplica(t, "a")
 	reported := s.pendingOrders(t, slow.replica, 3)
 	b := s.replica(t, "b", at(way.Address))
-	held := slow.way.Arm(fault.Rule{Sent: "tb_stock_ledger AS l LEFT JOIN", Do: fault.Hold})
+	held := slow.way.Arm(servers.Rule{Sent: "tb_stock_ledger AS l LEFT JOIN", Do: servers.Hold})
 	if _, err := s.store.Restock(t.Context(), goods, 1, "restock"); err != nil {
 		t.Fatal(err)
 	}
-	pages := way.Arm(fault.Rule{Sent: "\r\npage\r\n", Nth: 1000, Do: fault.Count})
+	pages := way.Arm(servers.Rule{Sent: "\r\npage\r\n", Nth: 1000, Do: servers.Count})
 	restocked := make(chan error, 2)
 	go func() { restocked <- slow.replica.Restocked(t.Context(), goods, 1) }()
 	if err := held.Wait(t.Context()); err != nil {
@@ -241,9 +241,9 @@ func TestARebuildDoesNotWaitForTheCountOfItsUsers(t *testing.T) {
 	s.limit(t, slow.replica, 3)
 	s.addUsers(t, 4000)
 	for page := range 4 { // longer than the pause between two reports
-		way.Arm(fault.Rule{Sent: "\r\nstage\r\n", Nth: page + 1, Do: fault.Hold, For: 700 * time.Millisecond})
+		way.Arm(servers.Rule{Sent: "\r\nstage\r\n", Nth: page + 1, Do: servers.Hold, For: 700 * time.Millisecond})
 	}
-	counted := slow.way.Arm(fault.Rule{Sent: "SELECT COUNT(*)", Do: fault.Hold})
+	counted := slow.way.Arm(servers.Rule{Sent: "SELECT COUNT(*)", Do: servers.Hold})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if _, err := slow.replica.Deduct(ctx, goods, []stock.Purchase{by("小明", 1)}); err != nil {
@@ -258,7 +258,7 @@ func TestARebuildDoesNotWaitForTheCountOfItsUsers(t *testing.T) {
 // slowReplica is an idle replica whose way to the database a test can slow down.
 type slowReplica struct {
 	replica *hot.Stock
-	way     *fault.Proxy
+	way     *servers.Proxy
 }
 
 func (s *shop) slowReplica(t *testing.T, name string, change ...func(*hot.Options, *lock.RedisOptions)) slowReplica {
@@ -293,7 +293,7 @@ func TestAReplicaClosesInTimeWhenRedisHangsInARebuild(t *testing.T) {
 	s := open(t, server, 10)
 	way := labtest.NewProxy(t, server.Address)
 	a := s.replica(t, "a", at(way.Address))
-	held := way.Arm(fault.Rule{Sent: "\r\npage\r\n", Do: fault.Hold})
+	held := way.Arm(servers.Rule{Sent: "\r\npage\r\n", Do: servers.Hold})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	answered := make(chan error, 1)

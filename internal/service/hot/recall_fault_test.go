@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service/hot"
@@ -44,13 +43,13 @@ func TestARecallGoesOnAfterAFailureOfRedis(t *testing.T) {
 	server := lab.OwnRedis(t)
 	for _, c := range []struct {
 		name  string
-		fail  func(s *shop, way *fault.Proxy) error
+		fail  func(s *shop, way *servers.Proxy) error
 		loses bool // what is pending
 	}{
-		{"frozen", func(_ *shop, way *fault.Proxy) error { way.Freeze(); return nil }, false},
-		{"cut", func(_ *shop, way *fault.Proxy) error { way.Cut(); return nil }, false},
-		{"flushed", func(s *shop, _ *fault.Proxy) error { return s.client.FlushAll(t.Context()).Err() }, true},
-		{"killed", func(s *shop, _ *fault.Proxy) error { return s.redis.Restart(t.Context()) }, true},
+		{"frozen", func(_ *shop, way *servers.Proxy) error { way.Freeze(); return nil }, false},
+		{"cut", func(_ *shop, way *servers.Proxy) error { way.Cut(); return nil }, false},
+		{"flushed", func(s *shop, _ *servers.Proxy) error { return s.client.FlushAll(t.Context()).Err() }, true},
+		{"killed", func(s *shop, _ *servers.Proxy) error { return s.redis.Restart(t.Context()) }, true},
 	} {
 		for _, step := range []string{"survey", "begin", "page", "drain"} {
 			t.Run(c.name+" before "+step, func(t *testing.T) {
@@ -60,7 +59,7 @@ func TestARecallGoesOnAfterAFailureOfRedis(t *testing.T) {
 				reported := s.pendingOrders(t, seller, 5)
 				way := labtest.NewProxy(t, server.Address)
 				a := s.replica(t, "a", at(way.Address), idle)
-				held := way.Arm(fault.Rule{Sent: "\r\n" + step + "\r\n", Do: fault.Hold})
+				held := way.Arm(servers.Rule{Sent: "\r\n" + step + "\r\n", Do: servers.Hold})
 				recalled := startRecall(t, a)
 				if err := held.Wait(t.Context()); err != nil {
 					t.Fatal(err)
@@ -112,14 +111,14 @@ func assertNamesRedis(t *testing.T, err error) {
 // it, and another one ends the recall.
 func TestARecallGoesOnAfterAFailureOfTheDatabase(t *testing.T) {
 	for commit := 1; commit <= 3; commit++ { // of the closing, of the next epoch, of the return
-		for _, do := range []fault.Action{fault.Lose, fault.LoseReply} {
+		for _, do := range []servers.Action{servers.Lose, servers.LoseReply} {
 			t.Run(string(do)+" of commit "+string(rune('0'+commit)), func(t *testing.T) {
 				s := open(t, lab.Redis(t), 20)
 				s.options.ClaimAfter = time.Hour
 				seller := s.replica(t, "seller", idle)
 				reported := s.pendingOrders(t, seller, 5)
 				slow := s.slowReplica(t, "a")
-				lost := slow.way.Arm(fault.Rule{Sent: "COMMIT", Nth: commit, Do: do})
+				lost := slow.way.Arm(servers.Rule{Sent: "COMMIT", Nth: commit, Do: do})
 				if _, err := slow.replica.Recall(t.Context(), goods); err == nil || !lost.Disarm() {
 					t.Fatalf("commit %d is answered with %v", commit, err)
 				}
@@ -164,9 +163,9 @@ func (s *shop) dieInRecall(t *testing.T, server *servers.Redis, step string) {
 	way := labtest.NewProxy(t, server.Address)
 	slow := s.slowReplica(t, "a", at(way.Address))
 	if step == "return" {
-		slow.way.Arm(fault.Rule{Sent: "SET units = units - ", Do: fault.Lose})
+		slow.way.Arm(servers.Rule{Sent: "SET units = units - ", Do: servers.Lose})
 	} else {
-		way.Arm(fault.Rule{Sent: "\r\n" + step + "\r\n", Do: fault.Lose})
+		way.Arm(servers.Rule{Sent: "\r\n" + step + "\r\n", Do: servers.Lose})
 	}
 	if _, err := slow.replica.Recall(t.Context(), goods); err == nil {
 		t.Fatalf("the recall without %s is answered without an error", step)
@@ -188,7 +187,7 @@ func TestALateReturnMovesNothing(t *testing.T) {
 	if err := slow.replica.Await(t.Context(), written); err != nil {
 		t.Fatal(err)
 	}
-	held := slow.way.Arm(fault.Rule{Sent: "FOR UPDATE", Nth: 3, Do: fault.Hold}) // after the closing and the next epoch
+	held := slow.way.Arm(servers.Rule{Sent: "FOR UPDATE", Nth: 3, Do: servers.Hold}) // after the closing and the next epoch
 	recalled := startRecall(t, slow.replica)
 	if err := held.Wait(t.Context()); err != nil {
 		t.Fatal(err)
@@ -232,8 +231,8 @@ func TestALimitIsSetDuringARecall(t *testing.T) {
 	reported := orders(sell(t, a, by("first", 1)))
 	settle(t, a)
 	reported = append(reported, sell(t, a, by("小明", 4)), sell(t, a, by("other", 1)))
-	staged := way.Arm(fault.Rule{Sent: "\r\nstage\r\n", Nth: 1000, Do: fault.Count})
-	held := way.Arm(fault.Rule{Sent: "\r\ndrain\r\n", Do: fault.Hold})
+	staged := way.Arm(servers.Rule{Sent: "\r\nstage\r\n", Nth: 1000, Do: servers.Count})
+	held := way.Arm(servers.Rule{Sent: "\r\ndrain\r\n", Do: servers.Hold})
 	recalled := startRecall(t, a)
 	if err := held.Wait(t.Context()); err != nil {
 		t.Fatal(err)
@@ -265,7 +264,7 @@ func TestALimitHoldsDuringARecall(t *testing.T) {
 	s.limit(t, a, 3)
 	reported := orders(sell(t, a, by("小明", 2)))
 	settle(t, a)
-	held := way.Arm(fault.Rule{Sent: "\r\ndrain\r\n", Do: fault.Hold})
+	held := way.Arm(servers.Rule{Sent: "\r\ndrain\r\n", Do: servers.Hold})
 	recalled := startRecall(t, a)
 	if err := held.Wait(t.Context()); err != nil {
 		t.Fatal(err)
@@ -358,7 +357,7 @@ func TestAClosedAllocationIsOpenedByPurchasesOnly(t *testing.T) {
 func (s *shop) writeAndDie(t *testing.T, server *servers.Redis) {
 	t.Helper()
 	dying := labtest.NewProxy(t, server.Address)
-	written := dying.Arm(fault.Rule{Sent: "\r\nsettle\r\n", Do: fault.Hold})
+	written := dying.Arm(servers.Rule{Sent: "\r\nsettle\r\n", Do: servers.Hold})
 	s.options.ClaimAfter = 300 * time.Millisecond
 	b := s.replica(t, "b", at(dying.Address))
 	s.options.ClaimAfter = time.Hour
@@ -381,7 +380,7 @@ func TestOrdersThatAreWrittenAndNotSettledAreNotPending(t *testing.T) {
 	reported := s.pendingOrders(t, seller, 5)
 	slow := labtest.NewProxy(t, server.Address)
 	a := s.replica(t, "a", idle, at(slow.Address))
-	drain := slow.Arm(fault.Rule{Sent: "\r\ndrain\r\n", Do: fault.Hold})
+	drain := slow.Arm(servers.Rule{Sent: "\r\ndrain\r\n", Do: servers.Hold})
 	recalled := startRecall(t, a)
 	if err := drain.Wait(t.Context()); err != nil {
 		t.Fatal(err)
@@ -405,7 +404,7 @@ func TestOrdersThatAreWrittenDuringARecallHideNoUnits(t *testing.T) {
 	reported := s.pendingOrders(t, seller, 5)
 	slow := labtest.NewProxy(t, server.Address)
 	a := s.replica(t, "a", idle, at(slow.Address))
-	first := slow.Arm(fault.Rule{Sent: "\r\ndrain\r\n", Do: fault.HoldReply})
+	first := slow.Arm(servers.Rule{Sent: "\r\ndrain\r\n", Do: servers.HoldReply})
 	recalled := make(chan stock.Recalled, 1)
 	go func() {
 		got, err := a.Recall(t.Context(), goods)
@@ -417,7 +416,7 @@ func TestOrdersThatAreWrittenDuringARecallHideNoUnits(t *testing.T) {
 	if err := first.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	last := slow.Arm(fault.Rule{Sent: "\r\ndrain\r\n", Do: fault.HoldReply})
+	last := slow.Arm(servers.Rule{Sent: "\r\ndrain\r\n", Do: servers.HoldReply})
 	first.Pass()
 	if err := last.Wait(t.Context()); err != nil {
 		t.Fatal(err)

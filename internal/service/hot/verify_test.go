@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/fault"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -107,8 +107,8 @@ func TestASoldOutItemCostsOneRead(t *testing.T) {
 			recall(t, a)
 			time.Sleep(1100 * time.Millisecond) // until the replica verifies it again
 		}
-		reads := slow.way.Arm(fault.Rule{Sent: read, Nth: 1000, Do: fault.Count})
-		writes := slow.way.Arm(fault.Rule{Sent: "UPDATE", Nth: 1000, Do: fault.Count})
+		reads := slow.way.Arm(servers.Rule{Sent: read, Nth: 1000, Do: servers.Count})
+		writes := slow.way.Arm(servers.Rule{Sent: "UPDATE", Nth: 1000, Do: servers.Count})
 		began := time.Now()
 		for i := range 20 {
 			p := buy(1)

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -25,7 +24,7 @@ func TestTheNextSaleReadsWhatAnUnansweredCommitLeaves(t *testing.T) {
 					t.Fatal(err)
 				}
 				sells := made(t, d, name, strategy.Deps{Store: store.As(name), LockWait: time.Second}, grouped)
-				held := proxy.Arm(fault.Rule{Sent: "COMMIT", Do: fault.Hold})
+				held := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})
 				defer held.Pass()
 				start := time.Now()
 				if err := buyWithin(t, sells, "pending", 500*time.Millisecond); !errors.Is(err, stock.ErrUnknownOutcome) {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/fault"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
@@ -19,9 +18,9 @@ import (
 // Redis is away in the middle of a copying: the mark of it is still there, and the
 // replica goes on where it began, long before the mark expires.
 func TestACopyingThatWasCutOffIsGoneOnWith(t *testing.T) {
-	cuts := map[string]fault.Rule{
-		"at its mark": {Sent: ":filling", Do: fault.LoseReply},
-		"at its end":  {Sent: "\r\npersist\r\n", Do: fault.Lose},
+	cuts := map[string]servers.Rule{
+		"at its mark": {Sent: ":filling", Do: servers.LoseReply},
+		"at its end":  {Sent: "\r\npersist\r\n", Do: servers.Lose},
 	}
 	server := lab.OwnRedis(t)
 	way := labtest.NewProxy(t, server.Address)
@@ -87,7 +86,7 @@ func TestARestockDuringACopyIsNotLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := newCopying(t, entry, store, locksAt(t, d, server, way.Address), rand.Text())
-			counted := way.Arm(fault.Rule{Sent: "watch", Do: fault.Hold})
+			counted := way.Arm(servers.Rule{Sent: "watch", Do: servers.Hold})
 			next := make(chan error, 1)
 			go func() { next <- deduct(t, s) }()
 			if err := counted.Wait(t.Context()); err != nil {
@@ -124,7 +123,7 @@ func TestACopyThatWasReplacedRejectsNoPurchase(t *testing.T) {
 			if err := deduct(t, slow); err != nil {
 				t.Fatal(err)
 			}
-			taken := way.Arm(fault.Rule{Sent: takes[entry.Name], Do: fault.HoldReply})
+			taken := way.Arm(servers.Rule{Sent: takes[entry.Name], Do: servers.HoldReply})
 			rejected := make(chan error, 1)
 			go func() { rejected <- deduct(t, slow) }()
 			if err := taken.Wait(t.Context()); err != nil {

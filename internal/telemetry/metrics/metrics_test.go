@@ -200,7 +200,7 @@ func all(t *testing.T) *metrics.Metrics {
 // The table of docs/observation.md is held to what is served: names, types, labels
 // and words.
 func TestTheTableOfMetricsIsTrue(t *testing.T) {
-	const path = "../../docs/observation.md"
+	const path = "../../../docs/observation.md"
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

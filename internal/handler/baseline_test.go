@@ -1,0 +1,59 @@
+package handler_test
+
+import (
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+
+	"github.com/stockd/stockd/internal/handler"
+)
+
+func TestNothingAnswersInTheShapeOfASale(t *testing.T) {
+	a := serveSQLite(t)
+	sale := a.buy(t, "goods_id=1")
+	nothing, err := handler.Baseline(handler.Options{Replica: "replica-1", MaxBody: 4096, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(nothing)
+	defer server.Close()
+	fixed := send(t, request(t, http.MethodPost, server.URL+"/deduct?goods_id=1", "", ""))
+	keys := func(a answer) []string { return slices.Sorted(maps.Keys(a.body)) }
+	if fixed.status != sale.status || !slices.Equal(keys(fixed), keys(sale)) {
+		t.Errorf("nothing answers %d %s, a sale %d %s", fixed.status, fixed.text, sale.status, sale.text)
+	}
+	if fixed.header.Get("Content-Type") != sale.header.Get("Content-Type") {
+		t.Errorf("nothing answers as %q, a sale as %q", fixed.header.Get("Content-Type"), sale.header.Get("Content-Type"))
+	}
+	// Its numbers are as long as those of a sale of plenty.
+	if more := len(fixed.text) - len(sale.text); more < 0 || more > 32 {
+		t.Errorf("nothing answers with %d bytes, a sale with %d", len(fixed.text), len(sale.text))
+	}
+}
+
+// Every row of the ledger is read for the owner alone: it takes a while.
+func TestTheOwnerMayAskForAnAuditInFull(t *testing.T) {
+	a := serveSQLite(t)
+	a.buy(t, "goods_id=1")
+	for _, c := range []struct {
+		by, query string
+		want      int
+	}{
+		{a.public.URL, "", http.StatusOK},
+		{a.public.URL, "?full=true", http.StatusBadRequest},
+		{a.admin.URL, "", http.StatusOK},
+		{a.admin.URL, "?full=true", http.StatusOK},
+		{a.admin.URL, "?full=very", http.StatusBadRequest},
+		{a.admin.URL, "?deep=true", http.StatusBadRequest},
+	} {
+		asked := request(t, http.MethodGet, c.by+"/goods/1/audit"+c.query, "", "")
+		asked.Header.Set("Authorization", "Bearer "+token)
+		got := send(t, asked)
+		if got.status != c.want || c.want == http.StatusOK && got.body["sold"] != 1.0 {
+			t.Errorf("audit%s is answered with %d %s, want %d", c.query, got.status, got.text, c.want)
+		}
+	}
+}

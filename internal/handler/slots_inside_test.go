@@ -1,0 +1,169 @@
+package handler
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stockd/stockd/internal/service"
+)
+
+// flood takes slots until there is none.
+func flood(p *slots, goodsID int64, asked *service.Service) (list []slot, full string) {
+	for {
+		taken, full := p.take(goodsID, asked)
+		if full != "" {
+			return list, full
+		}
+		list = append(list, taken)
+	}
+}
+
+func releaseAll(list []slot) {
+	for _, taken := range list {
+		taken.release()
+	}
+}
+
+func TestNoItemTakesAllSlots(t *testing.T) {
+	p := newSlots(1200)
+	first, full := flood(p, 1, nil)
+	if len(first) != 600 || full != fullItem {
+		t.Fatalf("alone an item has %d slots of 1200 and the %s is full, want 600", len(first), full)
+	}
+	second, _ := flood(p, 2, nil)
+	third, _ := flood(p, 3, nil)
+	if len(second) != 300 || len(third) != 150 {
+		t.Errorf("the next items have %d and %d slots, want half of what is free each: 300 and 150", len(second), len(third))
+	}
+	// What ends makes the shares equal: no item takes a slot while it has more than are free.
+	for range 10_000 {
+		for id, list := range map[int64]*[]slot{1: &first, 2: &second, 3: &third} {
+			(*list)[0].release()
+			*list = (*list)[1:]
+			again, _ := flood(p, id, nil)
+			*list = append(*list, again...)
+		}
+	}
+	for id, list := range map[int64][]slot{1: first, 2: second, 3: third} {
+		if len(list) < 290 || len(list) > 310 {
+			t.Errorf("of three items that are flooded, %d has %d slots of 1200, want about 300", id, len(list))
+		}
+	}
+	if honest, _ := flood(p, 4, nil); len(honest) < 145 {
+		t.Errorf("a fourth item has %d slots beside three that are flooded, want 150", len(honest))
+	}
+}
+
+func TestPurchasesThatAskForAnotherStrategyLeaveSlotsToTheItemsOwn(t *testing.T) {
+	p := newSlots(1200)
+	slow, full := flood(p, 1, new(service.Service))
+	if len(slow) != 300 || full != fullStrategy {
+		t.Fatalf("a strategy that requests ask for has %d slots of 1200 and the %s is full, want 300", len(slow), full)
+	}
+	another, _ := flood(p, 1, new(service.Service))
+	if len(another) == 0 {
+		t.Error("another strategy of the item has no slot")
+	}
+	for range 100 { // modes that do not exist in such numbers
+		list, _ := flood(p, 1, new(service.Service))
+		another = append(another, list...)
+	}
+	if all := len(slow) + len(another); all > 400 {
+		t.Errorf("purchases that ask for other strategies have %d slots of 1200, want at most 400", all)
+	}
+	own, full := flood(p, 1, nil)
+	if len(own) != 200 || full != fullItem {
+		t.Errorf("the item's own strategy has %d slots beside them and the %s is full, want 200", len(own), full)
+	}
+	if other, _ := flood(p, 2, new(service.Service)); len(other) != 150 {
+		t.Errorf("another item has %d slots by a strategy that is asked for, want 150", len(other))
+	}
+	releaseAll(own)
+	releaseAll(slow)
+	releaseAll(another)
+	if len(p.asked) != 1 || len(p.items) != 1 {
+		t.Errorf("%d modes and %d items are remembered, want those that have slots", len(p.asked), len(p.items))
+	}
+}
+
+func TestTheLastSlotIsTaken(t *testing.T) {
+	p := newSlots(1)
+	taken, full := p.take(1, new(service.Service))
+	if full != "" {
+		t.Fatalf("the only slot is not given: the %s is full", full)
+	}
+	if _, full := p.take(2, nil); full != fullReplica {
+		t.Errorf("beyond it the %q is full", full)
+	}
+	taken.release()
+	if _, full := p.take(2, nil); full != "" {
+		t.Errorf("given back, it is not given again: the %s is full", full)
+	}
+	if _, full := newSlots(0).take(1, nil); full != "" {
+		t.Errorf("without a bound the %s is full", full)
+	}
+}
+
+// Nothing is left of any number of items, and the bound holds.
+func TestSlotsAreBoundedAndForgotten(t *testing.T) {
+	const most = 50
+	p, modes := newSlots(most), []*service.Service{nil, {}, {}}
+	var taken atomic.Int64
+	var crowd sync.WaitGroup
+	for range 8 {
+		crowd.Go(func() {
+			var mine []slot
+			for range 5000 {
+				if got, full := p.take(rand.Int64N(100), modes[rand.N(len(modes))]); full == "" {
+					if now := taken.Add(1); now > most {
+						t.Errorf("%d slots are taken of %d", now, most)
+					}
+					mine = append(mine, got)
+				}
+				if len(mine) > 0 && rand.N(2) == 0 {
+					taken.Add(-1)
+					mine[0].release()
+					mine = mine[1:]
+				}
+			}
+			taken.Add(int64(-len(mine)))
+			releaseAll(mine)
+		})
+	}
+	crowd.Wait()
+	if p.taken != 0 || len(p.items) != 0 || len(p.asked) != 0 {
+		t.Errorf("%d slots, %d items and %d modes are left", p.taken, len(p.items), len(p.asked))
+	}
+}
+
+// BenchmarkSlots compares a slot with one of a channel, which bounds the whole alone.
+func BenchmarkSlots(b *testing.B) {
+	b.Run("slots of an item", func(b *testing.B) { benchmarkSlots(b, nil) })
+	b.Run("slots of a strategy", func(b *testing.B) { benchmarkSlots(b, new(service.Service)) })
+	b.Run("a channel", func(b *testing.B) {
+		slots := make(chan struct{}, 8192)
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				slots <- struct{}{}
+				<-slots
+			}
+		})
+	})
+}
+
+func benchmarkSlots(b *testing.B, asked *service.Service) {
+	b.Helper()
+	b.ReportAllocs()
+	p := newSlots(8192)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			taken, full := p.take(1, asked)
+			if full != "" {
+				b.Fatal(full)
+			}
+			taken.release()
+		}
+	})
+}

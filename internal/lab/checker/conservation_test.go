@@ -1,0 +1,68 @@
+package checker_test
+
+import (
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+func TestTheBooks(t *testing.T) {
+	clean := of(audit(0, 10, 10, 10))
+	earlier := history.Audit{At: at(0), Audit: stock.NewAudit(7, 10, 10, 12, 12)}
+	sample := history.Sample{At: at(1), GoodsID: 7, Stock: -1}
+	judge(t, []row{
+		{"oversold", checker.Oversold(), of(audit(0, 10, 12, 12)), true, map[string]float64{"oversold_units": 2, "initial_units": 10, "sold_units": 12}},
+		{"not oversold", checker.Oversold(), clean, false, map[string]float64{"oversold_units": 0}},
+		{"oversold, never audited", checker.Oversold(), of(sold(0, 1)), false, nil},
+		{"oversold, by an audit that a later one overtook", checker.Oversold(), of(audit(0, 10, 10, 10), earlier), false, nil},
+
+		{"updates lost", checker.LostUpdates(), of(audit(4, 10, 8, 8)), true, map[string]float64{"lost_units": 2}},
+		{"no update lost", checker.LostUpdates(), clean, false, nil},
+		{"stock gone is no lost update", checker.LostUpdates(), of(audit(1, 10, 8, 8)), false, map[string]float64{"gone_units": 1, "lost_units": 0}},
+
+		{"below zero", checker.BelowZero(), of(audit(-2, 10, 12, 12)), true, map[string]float64{"below_zero_units": 2, "lowest_units": -2}},
+		{"below zero for a moment", checker.BelowZero(), of(audit(0, 10, 10, 10), sample), true, map[string]float64{"lowest_units": -1}},
+		{"never below zero", checker.BelowZero(), clean, false, nil},
+
+		{"sold out", checker.SoldOut(10), clean, true, map[string]float64{"left_units": 0}},
+		{"not as much as was to be sold", checker.SoldOut(11), clean, false, nil},
+		{"sold out and oversold", checker.SoldOut(10), of(audit(0, 10, 11, 11)), false, nil},
+		{"one left", checker.SoldOut(10), of(audit(1, 10, 9, 9)), false, map[string]float64{"left_units": 1}},
+		{"one refused while it was there", checker.SoldOut(10), of(refused(0, 1), audit(1, 10, 9, 9)), false, map[string]float64{"undersold_units": 1}},
+		{"sold out, never audited", checker.SoldOut(0), of(sold(0, 1)), false, nil},
+	})
+}
+
+func TestClean(t *testing.T) {
+	two := []history.Request{sold(0, 1, order("a")), sold(1, 2, order("b"))}
+	early := audit(8, 10, 2, 2)
+	early.At = at(1)
+	judge(t, []row{
+		{"clean", checker.Clean(), of(two, audit(8, 10, 2, 2)), true, map[string]float64{"orders": 2, "sold_answers": 2}},
+		{"an unknown outcome that did not happen", checker.Clean(), of(two, unknown(0, 9), audit(8, 10, 2, 2)), true, map[string]float64{"unknown_answers": 1}},
+		{"an unknown outcome that happened", checker.Clean(), of(two, unknown(0, 9), audit(7, 10, 3, 3)), true, nil},
+		{"a sale that is told again under its key", checker.Clean(), of(sold(0, 1, order("a"), key("k")), sold(2, 3, order("a"), key("k")), audit(9, 10, 1, 1)), true, nil},
+		{"an unknown outcome that its key cleared up", checker.Clean(), of(unknown(0, 1, key("k")), sold(2, 3, order("a"), key("k")), audit(9, 10, 1, 1)), true, map[string]float64{"unknown_answers": 0}},
+		{"all refused", checker.Clean(), of(refused(0, 1), audit(0, 0, 0, 0)), true, nil},
+
+		{"oversold", checker.Clean(), of(two, audit(0, 1, 2, 2)), false, nil},
+		{"updates lost", checker.Clean(), of(two, audit(9, 10, 2, 2)), false, nil},
+		{"stock gone", checker.Clean(), of(two, audit(7, 10, 2, 2)), false, nil},
+		{"below zero", checker.Clean(), of(two, audit(-1, 1, 2, 2)), false, nil},
+		{"a sale that the ledger does not have", checker.Clean(), of(two, audit(9, 10, 1, 1)), false, nil},
+		{"a sale that nobody was told of", checker.Clean(), of(two, audit(7, 10, 3, 3)), false, nil},
+		{"more than the unknown outcomes explain", checker.Clean(), of(two, unknown(0, 9), audit(6, 10, 4, 4)), false, nil},
+		{"as many orders and more units", checker.Clean(), of(two, audit(7, 10, 3, 2)), false, nil},
+		{"as many units and more orders", checker.Clean(), of(two, audit(8, 10, 2, 3)), false, nil},
+		{"as many units and fewer orders", checker.Clean(), of(two, audit(8, 10, 2, 1)), false, nil},
+		{"an order given to two buyers", checker.Clean(), of(sold(0, 1, order("a")), sold(1, 2, order("a")), audit(9, 10, 1, 1)), false, map[string]float64{"orders_given_twice": 1}},
+		{"two orders given under one key", checker.Clean(), of(sold(0, 1, order("a"), key("k")), sold(1, 2, order("b"), key("k")), audit(8, 10, 2, 2)), false, map[string]float64{"orders_given_twice": 1}},
+		{"never audited", checker.Clean(), of(two), false, nil},
+		{"another goods never audited", checker.Clean(), of(two, sold(0, 1, goods(8)), audit(8, 10, 2, 2)), false, nil},
+		{"audited before the end", checker.Clean(), of(two, early), false, nil},
+		{"no requests", checker.Clean(), of(audit(10, 10, 0, 0)), false, nil},
+		{"nothing decided", checker.Clean(), of(failed("busy", 0, 1), audit(10, 10, 0, 0)), false, nil},
+	})
+}

@@ -1,0 +1,190 @@
+package checker
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/history"
+)
+
+// The marks that end all leases of the replica that they name: it is not there
+// any more. Words may follow them.
+const (
+	Crashed = "crashed" // it ended itself inside of the critical section
+	Killed  = "killed"  // the lab ended it
+)
+
+// Overlap is a time during which a name had two holders.
+type Overlap struct {
+	A, B     history.Lease // A was granted first
+	From, To time.Time
+}
+
+// For is how long it was.
+func (o Overlap) For() time.Duration { return o.To.Sub(o.From) }
+
+// OverlappingHolders expects that a name had two holders at once.
+func OverlappingHolders() Check {
+	return holders(func(_ int, overlaps []Overlap) bool { return len(overlaps) > 0 })
+}
+
+// ExclusiveHolders expects that no name had two holders at once. Where no name
+// was granted twice it does not hold: nothing could have overlapped.
+func ExclusiveHolders() Check {
+	return holders(func(most int, overlaps []Overlap) bool { return most > 1 && len(overlaps) == 0 })
+}
+
+// Overlaps finds the times during which a name had two holders, in the order of
+// time.
+//
+// A lease is held from its grant until its holder knew of its end: so a holder
+// that has lost its lease and does not know it yet still counts as one, since it
+// goes on as one. A lease without an end was held until the holder is marked as
+// Crashed or Killed. Where it never is, nothing says that the holder ever stopped,
+// and it counts as held to the end of the history. Two leases of the same holder
+// with the same token are one lease that was reentered. All times are of one
+// machine's clock.
+func Overlaps(h *history.History) (overlaps []Overlap) {
+	for _, holdings := range holdingsOf(h) {
+		overlaps = append(overlaps, overlapping(holdings)...)
+	}
+	slices.SortStableFunc(overlaps, func(a, b Overlap) int { return a.From.Compare(b.From) })
+	return overlaps
+}
+
+func holders(judge func(most int, overlaps []Overlap) bool) Check {
+	return func(h *history.History) Finding {
+		leases, most := 0, 0
+		for _, holdings := range holdingsOf(h) {
+			leases += len(holdings)
+			most = max(most, len(holdings))
+		}
+		overlaps := Overlaps(h)
+		f := Finding{Holds: judge(most, overlaps), Numbers: map[string]float64{
+			"leases": float64(leases), "overlaps": float64(len(overlaps)), "longest_overlap_ms": 0,
+		}}
+		switch {
+		case len(overlaps) > 0:
+			longest := slices.MaxFunc(overlaps, func(a, b Overlap) int { return cmp.Compare(a.For(), b.For()) })
+			f.Numbers["longest_overlap_ms"] = ms(longest.For())
+			f.Says = fmt.Sprintf("%s of %s: %s and %s both held %s, for %s", count(len(overlaps), "overlap"), count(leases, "lease"),
+				longest.A.Holder, longest.B.Holder, longest.A.Name, span(longest.For()))
+		case most < 2:
+			f.Says = fmt.Sprintf("%s granted, and none that could overlap with another", count(leases, "lease"))
+		default:
+			f.Says = fmt.Sprintf("no two of %s were held at once", count(leases, "lease"))
+		}
+		return f
+	}
+}
+
+// locked is what holders exclude each other from: a name by means of a lock.
+type locked struct{ name, lock string }
+
+// holding is a lease with the time during which it was held.
+type holding struct {
+	history.Lease
+	from, to time.Time
+	died     bool // its holder did, and had it then
+}
+
+func (l locked) compare(other locked) int {
+	return cmp.Or(cmp.Compare(l.name, other.name), cmp.Compare(l.lock, other.lock))
+}
+
+// holdingsOf are the leases that were granted, those of one name and lock together
+// and in the order of their grants.
+func holdingsOf(h *history.History) (sorted [][]holding) {
+	all := make(map[locked][]holding)
+	end := endOf(h)
+	for _, l := range h.Leases {
+		if l.Granted.IsZero() {
+			continue
+		}
+		one := holding{Lease: l, from: l.Granted, to: l.End()}
+		if one.to.IsZero() {
+			if one.to = deathOf(h, l.Holder, l.Granted); one.to.IsZero() {
+				one.to = end
+			} else {
+				one.died = true
+			}
+		}
+		key := locked{l.Name, l.Lock}
+		all[key] = append(all[key], one)
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(all), locked.compare) {
+		slices.SortStableFunc(all[key], func(a, b holding) int { return a.from.Compare(b.from) })
+		sorted = append(sorted, all[key])
+	}
+	return sorted
+}
+
+// Died is when the holder of a lease is marked as Crashed or Killed after it was
+// granted, or zero where it never is.
+func Died(h *history.History, l history.Lease) time.Time { return deathOf(h, l.Holder, l.Granted) }
+
+// deathOf is when a holder died after a time, or zero.
+func deathOf(h *history.History, holder string, after time.Time) (at time.Time) {
+	for _, m := range h.Marks {
+		ends := strings.HasPrefix(m.What, Crashed) || strings.HasPrefix(m.What, Killed)
+		if ends && m.Who == holder && !m.At.Before(after) && (at.IsZero() || m.At.Before(at)) {
+			at = m.At
+		}
+	}
+	return at
+}
+
+// endOf is the last time that a history knows.
+func endOf(h *history.History) (end time.Time) {
+	see := func(times ...time.Time) {
+		for _, t := range times {
+			if t.After(end) {
+				end = t
+			}
+		}
+	}
+	for _, r := range h.Requests {
+		see(r.Start, r.End)
+	}
+	for _, l := range h.Leases {
+		see(l.Asked, l.Granted, l.GaveUp, l.Lost, l.Released)
+	}
+	for _, m := range h.Marks {
+		see(m.At, m.Until)
+	}
+	for _, a := range h.Audits {
+		see(a.At)
+	}
+	for _, s := range h.Samples {
+		see(s.At)
+	}
+	return end
+}
+
+// overlapping compares each holding with those that are still held when it
+// begins.
+func overlapping(holdings []holding) (overlaps []Overlap) {
+	var held []holding
+	for _, b := range holdings {
+		held = slices.DeleteFunc(held, func(a holding) bool { return !a.to.After(b.from) })
+		if !b.to.After(b.from) {
+			continue
+		}
+		for _, a := range held {
+			if a.Holder == b.Holder && a.Token == b.Token && a.Token != 0 {
+				continue
+			}
+			until := b.to
+			if a.to.Before(until) {
+				until = a.to
+			}
+			overlaps = append(overlaps, Overlap{A: a.Lease, B: b.Lease, From: b.from, To: until})
+		}
+		held = append(held, b)
+	}
+	return overlaps
+}

@@ -1,0 +1,103 @@
+package checker_test
+
+import (
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/history"
+)
+
+func TestHolders(t *testing.T) {
+	apart := of(lease("a", 0, 10, 1), lease("b", 10, 20, 2))
+	together := of(lease("a", 0, 30, 1), lease("b", 10, 20, 2), lease("c", 25, 100, 3))
+	otherName, otherLock := lease("b", 0, 20, 2), lease("b", 0, 20, 2)
+	otherName.Name, otherLock.Lock = "m", "etcd"
+	lost := lease("a", 0, 30, 1)
+	lost.Lost = at(10)
+	crashed := of(lease("a", 0, 0, 1), mark("a", 5, "crashed inside of the critical section"), lease("b", 30, 40, 2))
+	judge(t, []row{
+		{"overlapping", checker.OverlappingHolders(), together, true, map[string]float64{"overlaps": 2, "longest_overlap_ms": 10, "leases": 3}},
+		{"one after the other do not overlap", checker.OverlappingHolders(), apart, false, map[string]float64{"overlaps": 0}},
+		{"no lease does not overlap", checker.OverlappingHolders(), of(), false, nil},
+		{"two leases of one holder overlap", checker.OverlappingHolders(), of(lease("a", 0, 10, 1), lease("a", 5, 15, 2)), true, nil},
+		{"two leases of one holder without tokens overlap", checker.OverlappingHolders(), of(lease("a", 0, 10, 0), lease("a", 5, 15, 0)), true, nil},
+		{"an end that nobody knows of", checker.OverlappingHolders(), of(lease("a", 0, 0, 1), lease("b", 30, 40, 2)), true, map[string]float64{"longest_overlap_ms": 10}},
+		{"a crash of somebody else", checker.OverlappingHolders(), of(lease("a", 0, 0, 1), mark("c", 5, "crashed"), lease("b", 30, 40, 2)), true, nil},
+		{"a crash before the lease", checker.OverlappingHolders(), of(mark("a", 0, "crashed"), lease("a", 5, 0, 1), lease("b", 30, 40, 2)), true, nil},
+		{"a pause does not end a lease", checker.OverlappingHolders(), of(lease("a", 0, 0, 1), mark("a", 5, "paused"), lease("b", 30, 40, 2)), true, nil},
+
+		{"exclusive", checker.ExclusiveHolders(), apart, true, nil},
+		{"overlapping are not exclusive", checker.ExclusiveHolders(), together, false, nil},
+		{"a crash ends a lease", checker.ExclusiveHolders(), crashed, true, nil},
+		{"a kill ends a lease", checker.ExclusiveHolders(), of(lease("a", 0, 0, 1), mark("a", 5, "killed"), lease("b", 30, 40, 2)), true, nil},
+		{"a known loss ends a lease", checker.ExclusiveHolders(), of(lost, lease("b", 15, 40, 2)), true, nil},
+		{"reentered", checker.ExclusiveHolders(), of(lease("a", 0, 10, 1), lease("a", 5, 8, 1)), true, nil},
+		{"the same token of another holder", checker.ExclusiveHolders(), of(lease("a", 0, 10, 1), lease("b", 5, 8, 1)), false, nil},
+		{"one lease only", checker.ExclusiveHolders(), of(lease("a", 0, 10, 1)), false, nil},
+		{"no lease granted", checker.ExclusiveHolders(), of(asks("a", 0, 1), asks("b", 0, 1)), false, nil},
+		{"two names only", checker.ExclusiveHolders(), of(lease("a", 0, 10, 1), otherName), false, map[string]float64{"overlaps": 0}},
+		{"two locks do not exclude each other", checker.ExclusiveHolders(), of(lease("a", 0, 10, 1), otherLock, lease("c", 10, 20, 2)), true, nil},
+	})
+}
+
+func TestOverlapsForTheTimeline(t *testing.T) {
+	got := checker.Overlaps(of(lease("c", 25, 100, 3), lease("a", 0, 30, 1), lease("b", 10, 20, 2)))
+	want := []struct {
+		a, b     string
+		from, to int
+	}{{"a", "b", 10, 20}, {"a", "c", 25, 30}}
+	if len(got) != len(want) {
+		t.Fatalf("%d overlaps, want %d: %v", len(got), len(want), got)
+	}
+	for i, w := range want {
+		if o := got[i]; o.A.Holder != w.a || o.B.Holder != w.b || !o.From.Equal(at(w.from)) || !o.To.Equal(at(w.to)) {
+			t.Errorf("%s and %s from %v to %v, want %v", o.A.Holder, o.B.Holder, o.From, o.To, w)
+		}
+	}
+}
+
+func TestTokensGrow(t *testing.T) {
+	other := lease("c", 20, 30, 1)
+	other.Name = "m"
+	judge(t, []row{
+		{"growing", checker.TokensGrow(), of(lease("a", 0, 10, 1), lease("b", 10, 20, 5), lease("c", 20, 30, 6)), true, map[string]float64{"tokens_compared": 2}},
+		{"in another order in the file", checker.TokensGrow(), of(lease("b", 10, 20, 5), lease("a", 0, 10, 1)), true, nil},
+		{"of two names", checker.TokensGrow(), of(lease("a", 0, 10, 1), lease("b", 10, 20, 5), other), true, nil},
+		{"reentered", checker.TokensGrow(), of(lease("a", 0, 10, 1), lease("a", 1, 9, 1), lease("b", 10, 20, 2)), true, map[string]float64{"tokens_compared": 1}},
+		{"falling", checker.TokensGrow(), of(lease("a", 0, 10, 5), lease("b", 10, 20, 1)), false, map[string]float64{"tokens_not_grown": 1}},
+		{"given twice", checker.TokensGrow(), of(lease("a", 0, 10, 5), lease("b", 10, 20, 5)), false, nil},
+		{"granted to two holders", checker.RepeatedTokens(), of(lease("a", 0, 10, 5), lease("b", 5, 20, 5)), true, map[string]float64{"repeated_tokens": 1}},
+		{"granted to one holder twice", checker.RepeatedTokens(), of(lease("a", 0, 10, 5), lease("a", 1, 9, 5), lease("b", 10, 20, 6)), false, map[string]float64{"repeated_tokens": 0}},
+		{"no token", checker.RepeatedTokens(), of(lease("a", 0, 10, 0), lease("b", 5, 20, 0)), false, nil},
+		{"below one long before", checker.TokensGrow(), of(lease("a", 0, 10, 5), lease("b", 10, 20, 1), lease("c", 20, 30, 3)), false, map[string]float64{"tokens_not_grown": 2}},
+		{"one only", checker.TokensGrow(), of(lease("a", 0, 10, 5)), false, nil},
+		{"none", checker.TokensGrow(), of(lease("a", 0, 10, 0), lease("b", 10, 20, 0)), false, nil},
+	})
+}
+
+func TestStaleWrites(t *testing.T) {
+	// The first was paused over its read of 10, and wrote 9 over the others' 8.
+	overwritten := []history.Request{sold(0, 100, token(1), left(9)), sold(10, 30, token(2), left(9)), sold(30, 40, token(3), left(8))}
+	// The first read and wrote when the second was through.
+	late := []history.Request{sold(0, 100, token(1), left(7)), sold(10, 30, token(2), left(9)), sold(30, 40, token(3), left(8))}
+	inOrder := []history.Request{sold(0, 10, token(1), left(9)), sold(5, 30, token(2), left(8))}
+	// The counter of tokens began anew, which is no stale write.
+	anew := []history.Request{sold(0, 10, token(50), left(9)), sold(11, 20, token(1), left(8))}
+	judge(t, []row{
+		{"overwritten", checker.StaleWriteAccepted(), of(overwritten), true, map[string]float64{"stale_writes": 1, "sales_with_token": 3}},
+		{"late", checker.StaleWriteAccepted(), of(late), true, map[string]float64{"stale_writes": 1}},
+		{"another quantity", checker.StaleWriteAccepted(), of(sold(0, 100, token(1), left(9)), sold(10, 30, token(2), left(5), quantity(5))), true, nil},
+		{"in order", checker.StaleWriteAccepted(), of(inOrder), false, nil},
+		{"a batch under one token", checker.StaleWriteAccepted(), of(sold(0, 10, token(1), left(8)), sold(0, 10, token(1), left(9))), false, nil},
+		{"tokens that began anew", checker.StaleWriteAccepted(), of(anew), false, nil},
+		{"other goods", checker.StaleWriteAccepted(), of(sold(0, 100, token(1), left(9)), sold(10, 30, token(2), left(9), goods(8))), false, nil},
+		{"no tokens", checker.StaleWriteAccepted(), of(sold(0, 100, left(9)), sold(10, 30, left(9))), false, nil},
+
+		{"fenced off", checker.StaleWritesRefused(), of(inOrder, failed("fenced", 0, 100)), true, map[string]float64{"fenced_requests": 1}},
+		{"told of the loss", checker.StaleWritesRefused(), of(inOrder, failed("lease-lost", 0, 100)), true, map[string]float64{"lease_lost_requests": 1}},
+		{"nobody was late", checker.StaleWritesRefused(), of(inOrder), false, nil},
+		{"busy is not fenced off", checker.StaleWritesRefused(), of(inOrder, failed("busy", 0, 100)), false, nil},
+		{"one fenced off and one accepted", checker.StaleWritesRefused(), of(late, failed("fenced", 0, 100)), false, nil},
+		{"no tokens to tell by", checker.StaleWritesRefused(), of(sold(0, 1), failed("fenced", 0, 100)), false, nil},
+	})
+}

@@ -1,0 +1,134 @@
+package checker
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/stockd/stockd/internal/lab/history"
+)
+
+// What a check of linearizability may cost. Beyond that it is undecided, which is
+// neither linearizable nor not.
+const (
+	mostOperations = 10_000 // of one window
+	linearWithin   = 10 * time.Second
+)
+
+// Linearizable expects that some order of the purchases explains all answers: one
+// in which each takes effect between its start and its end, each sale leaves what
+// its answer says, and a refusal finds too few. A request of unknown outcome may
+// have happened at any time after its start, or not at all. It is for strategies
+// that answer what their own sale left, and for goods that are stocked once.
+func Linearizable() Check {
+	return linear(func(l *linearity) bool { return l.result == porcupine.Ok && l.sold > 1 })
+}
+
+// NotLinearizable expects that no order of the purchases explains all answers.
+func NotLinearizable() Check {
+	return linear(func(l *linearity) bool { return l.result == porcupine.Illegal })
+}
+
+// DrawIllegal writes porcupine's picture of the shortest beginning of a window
+// that no order explains. Where there is none it writes nothing.
+func DrawIllegal(h *history.History, path string) (drawn bool, err error) {
+	l := linearityOf(h)
+	if l.result != porcupine.Illegal {
+		return false, nil
+	}
+	_, info := porcupine.CheckOperationsVerbose(l.illegal.model(), l.illegal.operations(), linearWithin)
+	if err := porcupine.VisualizePath(l.illegal.model(), info, path); err != nil {
+		return false, fmt.Errorf("draw what is not linearizable: %w", err)
+	}
+	return true, nil
+}
+
+func linear(judge func(l *linearity) bool) Check {
+	return func(h *history.History) Finding {
+		l := linearityOf(h)
+		return Finding{Holds: judge(l), Says: l.says(), Numbers: map[string]float64{
+			"operations": float64(l.checked), "windows": float64(l.windows), "largest_window_operations": float64(l.largest),
+		}}
+	}
+}
+
+// linearity is what porcupine says of a history.
+type linearity struct {
+	result                          porcupine.CheckResult
+	why                             string // it is undecided
+	checked, sold, windows, largest int
+	illegal                         prefix
+}
+
+func (l *linearity) says() string {
+	switch {
+	case l.result == porcupine.Illegal:
+		last := l.illegal.last()
+		return fmt.Sprintf("no order of the purchases explains the answers up to that to client %d, %s: number %d of a window that began with %s",
+			last.client, last, len(l.illegal.closed), count(l.illegal.initial, "unit"))
+	case l.result == porcupine.Unknown:
+		return "whether an order of the purchases explains the answers is undecided: " + l.why
+	case l.sold < 2:
+		return "fewer than two purchases were sold: any order explains that"
+	default:
+		return fmt.Sprintf("an order of %s explains all answers, in %s of which the largest has %d",
+			count(l.checked, "purchase"), count(l.windows, "window"), l.largest)
+	}
+}
+
+// linearityOf checks goods by goods and window by window, until one is illegal.
+func linearityOf(h *history.History) *linearity {
+	l := &linearity{result: porcupine.Ok}
+	deadline := time.Now().Add(linearWithin)
+	requests := byGoods(h.Requests)
+	for _, a := range lastAudits(h) {
+		if stockedTwice(h, a) {
+			l.undecided(fmt.Sprintf("goods %d was stocked more than once", a.GoodsID))
+			continue
+		}
+		for _, w := range windowsOf(a.Initial, operationsOf(requests[a.GoodsID])) {
+			l.add(w, deadline)
+			if l.result == porcupine.Illegal {
+				return l
+			}
+		}
+		delete(requests, a.GoodsID)
+	}
+	for goods := range requests {
+		l.undecided(fmt.Sprintf("it is not known what there was of goods %d", goods))
+	}
+	return l
+}
+
+// stockedTwice tells that the audits of a goods do not agree on what there was to
+// sell.
+func stockedTwice(h *history.History, last history.Audit) bool {
+	for _, a := range h.Audits {
+		if a.GoodsID == last.GoodsID && a.Initial != last.Initial {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *linearity) undecided(why string) { l.result, l.why = porcupine.Unknown, why }
+
+// add checks one more window.
+func (l *linearity) add(w window, deadline time.Time) {
+	l.windows++
+	l.checked += len(w.ops)
+	l.largest = max(l.largest, len(w.ops))
+	for _, o := range w.ops {
+		l.sold += int(one(o.outcome == history.Sold))
+	}
+	result, illegal := w.check(deadline)
+	switch {
+	case result == porcupine.Illegal:
+		l.result, l.illegal = result, illegal
+	case len(w.ops) > mostOperations:
+		l.undecided(fmt.Sprintf("a window has %d purchases, and no more than %d are checked", len(w.ops), mostOperations))
+	case result == porcupine.Unknown:
+		l.undecided(fmt.Sprintf("a window of %s was not checked within %s", count(len(w.ops), "purchase"), span(linearWithin)))
+	}
+}

@@ -1,0 +1,180 @@
+package checker
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/stockd/stockd/internal/lab/history"
+)
+
+// operation is a purchase as its buyer meant it, however often it was sent.
+type operation struct {
+	client     int
+	start, end int64 // in nanoseconds; the end is never where the outcome is unknown
+	quantity   int64
+	outcome    history.Outcome
+	left       int64 // as the answer to a sale says
+}
+
+const never = math.MaxInt64
+
+// before is the stock that a sale found. The stock only falls, so each sale finds
+// one that no other finds.
+func (o operation) before() int64 { return o.left + o.quantity }
+
+func (o operation) String() string {
+	switch o.outcome {
+	case history.Sold:
+		return fmt.Sprintf("sold %d, %d left", o.quantity, o.left)
+	case history.Refused:
+		return fmt.Sprintf("%d refused", o.quantity)
+	case history.Failed, history.Unknown:
+	}
+	return fmt.Sprintf("%d, outcome unknown", o.quantity)
+}
+
+// operationsOf are the purchases in the order of their starts. Failed ones did
+// nothing, and are left out. Requests that were answered with the same order under
+// the same key are one purchase, which took effect before the first of these
+// answers and after the key was first sent.
+func operationsOf(requests []history.Request) (ops []operation) {
+	type order struct{ key, id string }
+	first := make(map[string]int64)
+	sold := make(map[order]int) // where it stands in ops
+	for _, r := range requests {
+		at, known := first[r.Key]
+		if start := r.Start.UnixNano(); r.Outcome != history.Failed && (!known || start < at) {
+			first[r.Key] = start
+		}
+	}
+	settled := make(map[string]bool)
+	for _, r := range requests {
+		if r.Outcome != history.Sold {
+			continue
+		}
+		o := operation{client: r.Client, start: r.Start.UnixNano(), end: r.End.UnixNano(), quantity: r.Quantity, outcome: r.Outcome, left: r.Remaining}
+		if r.Key != "" {
+			o.start = first[r.Key]
+			settled[r.Key] = true
+			if i, again := sold[order{r.Key, r.Order}]; again {
+				ops[i].end = min(ops[i].end, o.end)
+				continue
+			}
+			sold[order{r.Key, r.Order}] = len(ops)
+		}
+		ops = append(ops, o)
+	}
+	ops = append(ops, unsold(requests, first, settled)...)
+	slices.SortStableFunc(ops, func(a, b operation) int { return int(one(a.start > b.start) - one(a.start < b.start)) })
+	return ops
+}
+
+// unsold are the purchases that were refused, and those that nothing is known of.
+func unsold(requests []history.Request, first map[string]int64, settled map[string]bool) (ops []operation) {
+	for _, r := range requests {
+		o := operation{client: r.Client, start: r.Start.UnixNano(), end: r.End.UnixNano(), quantity: r.Quantity, outcome: r.Outcome}
+		switch {
+		case r.Outcome == history.Refused:
+			ops = append(ops, o)
+		case r.Outcome == history.Unknown && !settled[r.Key]:
+			o.end = never
+			if r.Key != "" {
+				o.start = first[r.Key]
+				settled[r.Key] = true
+			}
+			ops = append(ops, o)
+		}
+	}
+	return ops
+}
+
+// window is a part of the history that can be checked by itself: it begins when
+// all purchases before it had been answered. What is left at such a time does not
+// depend on their order. While an outcome is unknown there is no such time.
+type window struct {
+	initial int64
+	ops     []operation
+	// found are the stocks that some sale found, in any window. Nothing else can
+	// have changed them, which spares most guesses about unknown outcomes.
+	found map[int64]bool
+}
+
+func windowsOf(initial int64, ops []operation) (windows []window) {
+	found := make(map[int64]bool)
+	for _, o := range ops {
+		if o.outcome == history.Sold {
+			found[o.before()] = true
+		}
+	}
+	var answered int64 // when all that began so far had been
+	left := initial
+	for _, o := range ops {
+		if len(windows) == 0 || o.start > answered {
+			windows = append(windows, window{initial: left, found: found})
+		}
+		w := &windows[len(windows)-1]
+		w.ops = append(w.ops, o)
+		answered = max(answered, o.end)
+		if o.outcome == history.Sold {
+			left -= o.quantity
+		}
+	}
+	return windows
+}
+
+// check asks porcupine about ever longer beginnings of the window. Where one is
+// illegal, so is the window, and all that is longer; the shortest such beginning is
+// the one to look at.
+func (w window) check(deadline time.Time) (porcupine.CheckResult, prefix) {
+	ends := w.ends()
+	legal := 0
+	for size := 32; ; size *= 4 {
+		size = min(size, len(ends))
+		switch result := w.until(ends, size).check(deadline); {
+		case result == porcupine.Illegal:
+			return result, w.shortest(ends, legal, size, deadline)
+		case result == porcupine.Unknown || size == len(ends):
+			return result, prefix{}
+		}
+		legal = size
+	}
+}
+
+// ends are the times of the answers that are checked, in their order: up to the
+// first that contradicts another one all by itself, because a sale had found the
+// same stock before. What comes later cannot mend that, and would only be dear to
+// search.
+func (w window) ends() (ends []int64) {
+	answered := slices.DeleteFunc(slices.Clone(w.ops), func(o operation) bool { return o.end == never })
+	slices.SortFunc(answered, func(a, b operation) int { return int(one(a.end > b.end) - one(a.end < b.end)) })
+	seen := make(map[int64]bool)
+	for _, o := range answered[:min(len(answered), mostOperations)] {
+		ends = append(ends, o.end)
+		if o.outcome != history.Sold {
+			continue
+		}
+		if seen[o.before()] {
+			break
+		}
+		seen[o.before()] = true
+	}
+	return ends
+}
+
+// shortest halves the distance between a beginning that is legal and one that is
+// not, until nothing is between them.
+func (w window) shortest(ends []int64, legal, illegal int, deadline time.Time) prefix {
+	for illegal-legal > 1 {
+		middle := (legal + illegal) / 2
+		if w.until(ends, middle).check(deadline) == porcupine.Illegal {
+			illegal = middle
+		} else {
+			legal = middle
+		}
+	}
+	return w.until(ends, illegal)
+}

@@ -1,0 +1,45 @@
+package checker
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/history"
+)
+
+// RefusedWithin expects that somebody gave up because another holder had the name,
+// and that everybody who did so had asked no longer ago than this.
+func RefusedWithin(d time.Duration) Check {
+	return func(h *history.History) Finding {
+		var refused, late int
+		var longest time.Duration
+		for _, l := range h.Leases {
+			if l.GaveUp.IsZero() || !heldByAnother(h, l) {
+				continue
+			}
+			refused++
+			took := l.GaveUp.Sub(l.Asked)
+			longest = max(longest, took)
+			if took > d {
+				late++
+			}
+		}
+		return Finding{
+			Holds: refused > 0 && late == 0,
+			Says: fmt.Sprintf("%s gave up while another had the lock, %d of them later than %s; the longest took %s",
+				count(refused, "contender"), late, span(d), span(longest)),
+			Numbers: map[string]float64{"refused_tries": float64(refused), "longest_refused_try_ms": ms(longest)},
+		}
+	}
+}
+
+// heldByAnother tells whether another holder had the name when this one gave up.
+func heldByAnother(h *history.History, gaveUp history.Lease) bool {
+	for _, l := range h.Leases {
+		same := l.Name == gaveUp.Name && l.Lock == gaveUp.Lock && l.Holder != gaveUp.Holder
+		if same && !l.Granted.IsZero() && l.Granted.Before(gaveUp.GaveUp) && (l.End().IsZero() || l.End().After(gaveUp.GaveUp)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,148 @@
+package checker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/history"
+)
+
+const millisecond = time.Millisecond
+
+func TestWaits(t *testing.T) {
+	h := of(
+		sold(0, 100, waited(10), client(1)), sold(0, 100, waited(20), client(2)), sold(0, 100, waited(80), client(3)),
+		failed("busy", 0, 300, client(4)),
+	)
+	sales, all := checker.OfOutcomes(history.Sold), checker.OfClients()
+	granted := lease("a", 0, 10, 1)
+	granted.Asked = at(-50)
+	leases := of(granted, asks("b", 0, 40), asks("c", 5, 0), asks("d", 0, 0), mark("d", 7, "crashed"), mark("", 100, "the end"))
+	judge(t, []row{
+		{"somebody waited so long", checker.WaitedAtLeast(80*millisecond, sales), h, true, map[string]float64{"longest_wait_ms": 80, "p50_wait_ms": 20, "p99_wait_ms": 80, "waits": 3, "longest_to_median": 4}},
+		{"nobody waited so long", checker.WaitedAtLeast(81*millisecond, sales), h, false, nil},
+		{"who was told busy waited to the end", checker.WaitedAtLeast(300*millisecond, all), h, true, nil},
+		{"nobody waited longer", checker.WaitedAtMost(80*millisecond, sales), h, true, nil},
+		{"somebody waited longer", checker.WaitedAtMost(79*millisecond, sales), h, false, nil},
+		{"of one client", checker.WaitedAtMost(10*millisecond, checker.OfClients(1)), h, true, map[string]float64{"waits": 1}},
+		{"of a strategy", checker.Waited(checker.OfStrategy("s")), h, true, map[string]float64{"waits": 4}},
+		{"of a strategy that nobody used", checker.WaitedAtMost(time.Hour, checker.OfStrategy("other")), h, false, nil},
+		{"of nobody, at least", checker.WaitedAtLeast(0, checker.OfClients(9)), h, false, nil},
+		{"of nobody at all", checker.Waited(all), of(), false, nil},
+
+		{"unfair", checker.Unfair(4, sales), h, true, nil},
+		{"not so unfair", checker.Unfair(4.1, sales), h, false, nil},
+		{"fair", checker.Fair(4, sales), h, true, nil},
+		{"not so fair", checker.Fair(3.9, sales), h, false, nil},
+		{"nobody waited at all", checker.Fair(1, all), of(sold(0, 1), sold(0, 1)), true, map[string]float64{"longest_to_median": 0}},
+
+		{"for a lease until the grant", checker.WaitedAtLeast(50*millisecond, checker.OfHolders("a")), leases, true, map[string]float64{"longest_wait_ms": 50}},
+		{"until it was given up", checker.WaitedAtLeast(40*millisecond, checker.OfHolders("b")), leases, true, map[string]float64{"longest_wait_ms": 40}},
+		{"to the end of the history", checker.Waited(checker.OfHolders("c")), leases, true, map[string]float64{"longest_wait_ms": 95}},
+		{"until death", checker.Waited(checker.OfHolders("d")), leases, true, map[string]float64{"longest_wait_ms": 7}},
+		{"of all holders", checker.Waited(checker.OfHolders()), leases, true, map[string]float64{"waits": 4}},
+	})
+}
+
+func TestDistribution(t *testing.T) {
+	waits := make([]time.Duration, 200)
+	for i := range waits {
+		waits[i] = time.Duration(200-i) * millisecond
+	}
+	want := checker.Distribution{Waits: 200, P50: 100 * millisecond, P99: 198 * millisecond, Longest: 200 * millisecond}
+	if got := checker.Distribute(waits); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if waits[0] != 200*millisecond {
+		t.Error("the waits were sorted where they stand")
+	}
+}
+
+func TestFailures(t *testing.T) {
+	h := of(failed("busy", 0, 200), failed("busy", 0, 300), failed("fenced", 0, 900), sold(0, 1), unknown(0, 999))
+	judge(t, []row{
+		{"busy", checker.Busy(2, 300*millisecond), h, true, map[string]float64{"busy_requests": 2, "longest_busy_ms": 300}},
+		{"too few busy", checker.Busy(3, time.Second), h, false, nil},
+		{"told so too late", checker.Busy(2, 299*millisecond), h, false, nil},
+		{"none busy, where none was asked for", checker.Busy(0, time.Second), of(sold(0, 1)), false, nil},
+		{"another problem", checker.FailedWith("fenced", 1, time.Second), h, true, map[string]float64{"fenced_requests": 1}},
+		{"a name with a dash", checker.FailedWith("lease-lost", 1, time.Second), h, false, map[string]float64{"lease_lost_requests": 0}},
+		{"an outcome", checker.Outcomes(history.Unknown, 1), h, true, map[string]float64{"unknown_requests": 1}},
+		{"an outcome too rare", checker.Outcomes(history.Unknown, 2), h, false, nil},
+		{"an outcome that never was", checker.Outcomes(history.Refused, 0), h, false, nil},
+	})
+}
+
+func TestDeadlock(t *testing.T) {
+	end := mark("", 5000, "the end")
+	crash := mark("a", 100, "killed")
+	second := func(granted int) history.Lease {
+		l := lease("b", granted, granted+10, 2)
+		l.Asked = at(50)
+		return l
+	}
+	taken := of(lease("a", 0, 0, 1), asks("b", 0, 3000), end)
+	judge(t, []row{
+		{"the holder died, and all wait for ever", checker.Deadlocked(4 * time.Second), of(lease("a", 0, 0, 1), crash, asks("b", 50, 0), end), true, map[string]float64{"longest_deadlock_ms": 4900}},
+		{"they ask again and again", checker.Deadlocked(4 * time.Second), of(lease("a", 0, 0, 1), crash, asks("b", 50, 2500), asks("c", 2000, 3000), asks("b", 3000, 4500), end), true, map[string]float64{"longest_deadlock_ms": 4400}},
+		{"the holder took it, and waits for itself", checker.Deadlocked(3 * time.Second), of(lease("a", 0, 3100, 1), asks("a", 1, 3050), end), true, map[string]float64{"longest_deadlock_ms": 3049}},
+		{"not so long", checker.Deadlocked(3001 * millisecond), taken, false, nil},
+		{"nobody asked", checker.Deadlocked(time.Second), of(lease("a", 0, 0, 1), crash, end), false, map[string]float64{"longest_deadlock_ms": 0}},
+		{"another name was asked for", checker.Deadlocked(time.Second), of(lease("a", 0, 0, 1), crash, func() history.Lease { l := asks("b", 0, 0); l.Name = "m"; return l }(), end), false, nil},
+		{"who asked died as well", checker.Deadlocked(time.Second), of(lease("a", 0, 0, 1), crash, asks("b", 50, 0), mark("b", 200, "killed"), end), false, nil},
+		{"granted after the expiry", checker.Deadlocked(2 * time.Second), of(lease("a", 0, 0, 1), crash, second(1100), end), false, map[string]float64{"longest_deadlock_ms": 1000}},
+		{"no lease", checker.Deadlocked(0), of(end), false, nil},
+
+		{"freed in time", checker.Freed(time.Second), of(lease("a", 0, 0, 1), crash, second(1100), end), true, map[string]float64{"longest_freed_ms": 1000, "died_holders": 1}},
+		{"freed too late", checker.Freed(999 * millisecond), of(lease("a", 0, 0, 1), crash, second(1100), end), false, nil},
+		{"never freed", checker.Freed(time.Hour), of(lease("a", 0, 0, 1), crash, asks("b", 50, 0), end), false, map[string]float64{"freed_holders": 0}},
+		{"nobody died", checker.Freed(time.Hour), of(lease("a", 0, 10, 1), second(20), end), false, nil},
+		{"died after it had been granted to the next", checker.Freed(time.Hour), of(lease("a", 0, 0, 1), second(90), crash, end), false, nil},
+		{"only another held it up by dying", checker.Freed(time.Second), of(lease("a", 0, 0, 1), second(90), crash, lease("c", 200, 0, 3), mark("c", 300, "killed"), lease("d", 400, 410, 4)), true, map[string]float64{"died_holders": 1}},
+		{"freed after one TTL", checker.FreedBetween(900*millisecond, 1100*millisecond), of(lease("a", 0, 0, 1), crash, second(1100), end), true, nil},
+		{"freed before the TTL", checker.FreedBetween(1001*millisecond, 1100*millisecond), of(lease("a", 0, 0, 1), crash, second(1100), end), false, nil},
+	})
+}
+
+func TestFigures(t *testing.T) {
+	h := of(history.Figure{Name: "wakeups_per_release", Value: 10}, history.Figure{Name: "others_ms", Value: 4}, history.Figure{Name: "none", Value: 0})
+	const name = "wakeups_per_release"
+	judge(t, []row{
+		{"at least", checker.AtLeast(name, 10), h, true, map[string]float64{name: 10}},
+		{"not at least", checker.AtLeast(name, 10.5), h, false, map[string]float64{name: 10}},
+		{"at most", checker.AtMost(name, 10), h, true, nil},
+		{"not at most", checker.AtMost(name, 9.5), h, false, nil},
+		{"between", checker.Between(name, 10, 11), h, true, nil},
+		{"below both", checker.Between(name, 11, 12), h, false, nil},
+		{"above both", checker.Between(name, 8, 9), h, false, nil},
+		{"never measured", checker.AtMost("other", 10), h, false, nil},
+		{"times", checker.Times(name, 2.5, "others_ms"), h, true, map[string]float64{"ratio": 2.5}},
+		{"not so many times", checker.Times(name, 2.6, "others_ms"), h, false, nil},
+		{"times nothing", checker.Times(name, 2, "none"), h, true, nil},
+		{"nothing times nothing", checker.Times("none", 2, "none"), h, false, nil},
+		{"times what was never measured", checker.Times(name, 0, "other"), h, false, nil},
+	})
+}
+
+func TestDuplicates(t *testing.T) {
+	blind := []history.Request{unknown(0, 1), sold(2, 3, order("b"))}
+	keyed := []history.Request{unknown(0, 1, key("k")), sold(2, 3, key("k"), order("a"))}
+	judge(t, []row{
+		{"sent again blindly", checker.DeductedTwice(), of(blind, audit(8, 10, 2, 2)), true, map[string]float64{"deducted_twice": 1, "purchases": 1, "orders": 2, "repeated_purchases": 1}},
+		{"sent again with a key that is not looked at", checker.DeductedTwice(), of(keyed, audit(8, 10, 2, 2)), true, nil},
+		{"sent again, and done once", checker.DeductedTwice(), of(blind, audit(9, 10, 1, 1)), false, nil},
+		{"two purchases of one client", checker.DeductedTwice(), of(sold(0, 1), sold(2, 3), audit(8, 10, 2, 2)), false, map[string]float64{"purchases": 2}},
+		{"another client's purchase", checker.DeductedTwice(), of(unknown(0, 1), sold(2, 3, client(1)), audit(8, 10, 2, 2)), false, nil},
+		{"more in the ledger, and nothing sent again", checker.DeductedTwice(), of(sold(0, 1), audit(8, 10, 2, 2)), false, nil},
+		{"twice, never audited", checker.DeductedTwice(), of(blind), false, nil},
+
+		{"with a key", checker.DeductedOnce(), of(keyed, audit(9, 10, 1, 1)), true, map[string]float64{"deducted_twice": 0}},
+		{"done twice", checker.DeductedOnce(), of(keyed, audit(8, 10, 2, 2)), false, nil},
+		{"sold, and not in the ledger", checker.DeductedOnce(), of(keyed, audit(10, 10, 0, 0)), false, nil},
+		{"nothing was sent again", checker.DeductedOnce(), of(sold(0, 1), audit(9, 10, 1, 1)), false, nil},
+		{"nothing was done", checker.DeductedOnce(), of(unknown(0, 1, key("k")), unknown(0, 1, key("k")), audit(10, 10, 0, 0)), false, nil},
+		{"two orders under one key", checker.DeductedOnce(), of(sold(0, 1, key("k"), order("a")), sold(2, 3, key("k"), order("b")), sold(4, 5, key("l")), audit(8, 10, 2, 2)), false, map[string]float64{"deducted_twice": 1}},
+		{"once, never audited", checker.DeductedOnce(), of(keyed), false, nil},
+	})
+}

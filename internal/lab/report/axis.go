@@ -1,0 +1,128 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+)
+
+// axis maps values to a length: of time, of units, of whatever.
+type axis struct{ from, to float64 }
+
+// share is where a value stands, from 0 to 1; what is beyond the ends stands on
+// them.
+func (a axis) share(v float64) float64 {
+	if a.to <= a.from {
+		return 0
+	}
+	return min(max((v-a.from)/(a.to-a.from), 0), 1)
+}
+
+// ticks are round values within the axis, about as many as asked for.
+func (a axis) ticks(about int) []float64 {
+	step := a.step(about)
+	if step == 0 {
+		return nil
+	}
+	var list []float64
+	for i := math.Ceil(a.from/step - 1e-9); i*step <= a.to+step*1e-9; i++ {
+		list = append(list, i*step+0) // and never -0
+	}
+	return list
+}
+
+// step is 1, 2 or 5 times a power of ten.
+func (a axis) step(about int) float64 {
+	if a.to <= a.from {
+		return 0
+	}
+	rough := (a.to - a.from) / float64(about)
+	decade := math.Pow(10, math.Floor(math.Log10(rough)))
+	for _, times := range []float64{1, 2, 5} {
+		if decade*times >= rough {
+			return decade * times
+		}
+	}
+	return decade * 10
+}
+
+// clock is the axis of time of a picture; times count from zero.
+type clock struct {
+	axis
+	zero time.Time
+}
+
+func newClock(zero, from, to time.Time) clock {
+	c := clock{zero: zero}
+	c.from, c.to = c.seconds(from), c.seconds(to)
+	if c.to <= c.from {
+		c.to = c.from + 0.001 // everything was at once
+	}
+	return c
+}
+
+func (c clock) seconds(t time.Time) float64 { return t.Sub(c.zero).Seconds() }
+
+// percent is where a time stands across.
+func (c clock) percent(t time.Time) float64 { return 100 * c.share(c.seconds(t)) }
+
+// unit is where a time stands in a path.
+func (c clock) unit(t time.Time) int { return int(math.Round(Units * c.share(c.seconds(t)))) }
+
+// lasts is how long a share of the width is.
+func (c clock) lasts(share float64) time.Duration {
+	return time.Duration(share * (c.to - c.from) * float64(time.Second))
+}
+
+// meets tells whether some of a span is on the axis.
+func (c clock) meets(s span) bool { return c.seconds(s.to) >= c.from && c.seconds(s.from) <= c.to }
+
+// label is a tick's: all of an axis are in one unit.
+func (c clock) label(seconds, step float64) string {
+	if c.to < 1 || step < 0.01 {
+		return decimals(seconds*1000, step*1000) + " ms"
+	}
+	return decimals(seconds, step) + " s"
+}
+
+// decimals writes a value with as many digits as steps of its size need.
+func decimals(v, step float64) string {
+	digits := max(0, int(-math.Floor(math.Log10(step)+1e-9)))
+	return strconv.FormatFloat(v, 'f', digits, 64)
+}
+
+// footHeight is what the axis of time takes below a picture.
+const footHeight = 20
+
+// timeAxis draws the axis of time from top to bottom, with its labels below.
+func (p *Picture) timeAxis(c clock, top, bottom float64) {
+	step := c.step(4)
+	for _, v := range c.ticks(4) {
+		x := 100 * c.share(v)
+		p.line("grid", x, top, 0, bottom-top)
+		p.text("soft", x, bottom+15, anchorAt(x), c.label(v, step))
+	}
+	p.line("base", 0, bottom, 100, 0)
+}
+
+// anchorAt keeps a text at an edge within the picture.
+func anchorAt(x float64) string {
+	switch {
+	case x < 8:
+		return "start"
+	case x > 92:
+		return "end"
+	default:
+		return "middle"
+	}
+}
+
+// since says when something was, on the clock of the picture.
+func (c clock) since(t time.Time) string {
+	s := c.seconds(t)
+	if s >= 1 {
+		return fmt.Sprintf("%.3f s", s)
+	}
+	return Duration(t.Sub(c.zero).Round(time.Microsecond))
+}

@@ -1,0 +1,168 @@
+package report
+
+import (
+	_ "embed" // for the template
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/scenario"
+)
+
+//go:embed docs.md.tmpl
+var docsTemplate string
+
+// document is a page of docs/lab: the index, or that of an experiment.
+type document struct {
+	// Of is what the run was made on, or empty where there is none.
+	Of          []fact
+	Summary     string
+	Experiments []scenario.Result
+	// Experiment is what the page is of, Drawn the file of its picture and what
+	// there is to see on it.
+	Experiment  scenario.Result
+	Drawn, Says string
+}
+
+// Docs writes the index of docs/lab and a page an experiment, with what all says
+// of them and the figures of the run in runFolder, or without figures where that
+// is empty. Pages of experiments that are no more are removed.
+func Docs(folder, runFolder string, all []scenario.Experiment) error {
+	r := &scenario.Report{}
+	if runFolder != "" {
+		var err error
+		if r, err = Read(runFolder); err != nil {
+			return err
+		}
+	}
+	d := document{Experiments: described(all, r)}
+	if runFolder != "" {
+		d.Of, d.Summary = facts(r), summary(r)
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("write docs: %w", err)
+	}
+	if err := removeOurs(folder); err != nil {
+		return err
+	}
+	if err := d.write(filepath.Join(folder, "README.md"), "index"); err != nil {
+		return err
+	}
+	for _, e := range d.Experiments {
+		d.Experiment, d.Drawn, d.Says = e, "", ""
+		if err := d.illustrate(folder, runFolder); err != nil {
+			return err
+		}
+		if err := d.write(filepath.Join(folder, file(e)+".md"), "page"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file is what the files of an experiment are called.
+func file(e scenario.Result) string { return fmt.Sprintf("%02d-%s", e.Number, e.Name) }
+
+// described are the results of a run with the words that the registry has now.
+func described(all []scenario.Experiment, r *scenario.Report) []scenario.Result {
+	list := make([]scenario.Result, 0, len(all))
+	for _, e := range all {
+		result := scenario.Result{Verdict: scenario.NotRun}
+		if i := slices.IndexFunc(r.Experiments, func(r scenario.Result) bool { return r.Name == e.Name }); i >= 0 {
+			result = r.Experiments[i]
+		}
+		result.Number, result.Name, result.Title, result.Claim, result.Source, result.Fix = e.Number, e.Name, e.Title, e.Claim, e.Source, e.Fix
+		result.Parts = describedParts(e.Parts, result.Parts)
+		list = append(list, result)
+	}
+	return list
+}
+
+func describedParts(parts []scenario.Part, results []scenario.PartResult) []scenario.PartResult {
+	list := make([]scenario.PartResult, 0, len(parts))
+	for _, p := range parts {
+		var result scenario.PartResult
+		if i := slices.IndexFunc(results, func(r scenario.PartResult) bool { return r.Name == p.Name }); i >= 0 {
+			result = results[i]
+		}
+		result.Name, result.Does, result.Expect, result.Remedy, result.Pictures = p.Name, p.Does, p.Expect, p.Remedy, p.Pictures
+		list = append(list, result)
+	}
+	return list
+}
+
+// removeOurs removes what an earlier run of Docs wrote, and nothing else.
+func removeOurs(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return fmt.Errorf("write docs: %w", err)
+	}
+	ours := regexp.MustCompile(`^[0-9]{2}-[a-z0-9-]+\.(md|svg)$`)
+	for _, entry := range entries {
+		if !ours.MatchString(entry.Name()) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(folder, entry.Name())); err != nil {
+			return fmt.Errorf("write docs: %w", err)
+		}
+	}
+	return nil
+}
+
+// illustrate writes the first picture of the first part that has one.
+func (d *document) illustrate(folder, runFolder string) error {
+	for _, p := range d.Experiment.Parts {
+		if p.History == "" || len(p.Pictures) == 0 {
+			continue
+		}
+		h, err := history.Read(filepath.Join(runFolder, p.History))
+		if err != nil {
+			return fmt.Errorf("write docs: %w", err)
+		}
+		if drawn := draw(h, p.Pictures); len(drawn) > 0 {
+			d.Drawn = file(d.Experiment) + ".svg"
+			d.Says = p.Name + ", " + drawn[0].Title + ": " + drawn[0].Desc
+			return save(filepath.Join(folder, d.Drawn), drawn[0])
+		}
+	}
+	return nil
+}
+
+func save(path string, p *Picture) error {
+	var b strings.Builder
+	if err := p.File(&b); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		return fmt.Errorf("write docs: %w", err)
+	}
+	return nil
+}
+
+func (d *document) write(path, name string) error {
+	t, err := template.New("docs").Funcs(template.FuncMap{
+		"file": file, "kind": kind, "state": state, "command": command, "figures": figures, "mark": mark,
+		"sentence": Sentence, "stop": Stop, "plural": Plural, "seconds": Seconds, "cell": cell,
+	}).Parse(docsTemplate)
+	if err != nil {
+		return fmt.Errorf("read template of docs: %w", err)
+	}
+	var b strings.Builder
+	if err := t.ExecuteTemplate(&b, name, d); err != nil {
+		return fmt.Errorf("write docs: %w", err)
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		return fmt.Errorf("write docs: %w", err)
+	}
+	return nil
+}
+
+// cell keeps a text within the cell of a table.
+func cell(s string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(s)
+}

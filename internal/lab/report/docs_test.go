@@ -1,0 +1,85 @@
+package report_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/internal/lab/scenario"
+)
+
+// registered are the experiments of a report as the registry would have them.
+func registered(r *scenario.Report) []scenario.Experiment {
+	list := make([]scenario.Experiment, 0, len(r.Experiments))
+	for _, e := range r.Experiments {
+		one := scenario.Experiment{Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Source: e.Source, Fix: e.Fix}
+		for _, p := range e.Parts {
+			one.Parts = append(one.Parts, scenario.Part{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Pictures: p.Pictures})
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+func text(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func wants(t *testing.T, where, content string, all ...string) {
+	t.Helper()
+	for _, want := range all {
+		if !strings.Contains(content, want) {
+			t.Errorf("%s lacks %q:\n%s", where, want, content)
+		}
+	}
+}
+
+func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
+	run, r := fakeRun(t)
+	folder := t.TempDir()
+	if keep := os.Getenv("DOCS"); keep != "" {
+		folder = keep
+	}
+	old := filepath.Join(folder, "03-no-longer.md")
+	kept := filepath.Join(folder, "servers.md")
+	for _, path := range []string{old, kept} {
+		if err := os.WriteFile(path, []byte("text"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := registered(r)
+	all[0].Claim = "What the registry says now | and not then."
+	if err := report.Docs(folder, run, all); err != nil {
+		t.Fatal(err)
+	}
+	index := text(t, filepath.Join(folder, "README.md"))
+	wants(t, "the index", index, "what is changed by hand is lost", "[An expiry shorter than the work](07-short-expiry.md)",
+		`What the registry says now \| and not then.`, "✗ not reproduced", "24 reproduced, 1 not reproduced, 1 not run", "MariaDB 10.11.14 (local)")
+	wants(t, "the page", text(t, filepath.Join(folder, "07-short-expiry.md")), "what is changed by hand is lost", "stockd lab run short-expiry",
+		"| oversold | 4,000 units |", "### naive (failure)", "### with-lock (remedy)", "![naive, Who held the lock", "](07-short-expiry.svg)", "curl -X POST")
+	wants(t, "the picture", text(t, filepath.Join(folder, "07-short-expiry.svg")), `xmlns="http://www.w3.org/2000/svg"`, "prefers-color-scheme: dark",
+		"held by two or more at once", "2. 110 ms: replica-1 paused (SIGSTOP), until 2.500 s")
+	wants(t, "the page of what was not run", text(t, filepath.Join(folder, "22-innodb-matrix.md")), "– not run", "SQLite has none")
+	if _, err := os.Stat(old); err == nil {
+		t.Error("the page of an experiment that is no more is still there")
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Error("a page that is not ours was removed")
+	}
+}
+
+func TestPagesCanBeMadeBeforeAnyRun(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "docs", "lab")
+	if err := report.Docs(folder, "", registered(fakeReport())); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "the index", text(t, filepath.Join(folder, "README.md")), "– not run", "No run has been kept yet")
+	wants(t, "a page", text(t, filepath.Join(folder, "01-oversell.md")), "Expected: More is sold than there was")
+}

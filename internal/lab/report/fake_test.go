@@ -1,0 +1,385 @@
+package report_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// fake is a run that was never made, in a folder of its own: its histories are
+// made by hand, as large and as bad as real ones.
+type fake struct {
+	folder string
+	report *scenario.Report
+}
+
+// shared is made once for all tests, which do not change it.
+var shared fake
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.folder != "" {
+		_ = os.RemoveAll(shared.folder) // it is in the temporary folder
+	}
+	os.Exit(code)
+}
+
+// fakeRun is the run that all tests share.
+func fakeRun(t testing.TB) (folder string, r *scenario.Report) {
+	t.Helper()
+	if shared.folder == "" {
+		folder, err := os.MkdirTemp("", "stockd-page-") //nolint:usetesting // it outlives the first test
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared = fake{folder, fakeReport()}
+		makeRun(t, folder, shared.report)
+	}
+	return shared.folder, shared.report
+}
+
+// makeRun writes the histories and the report of a run.
+func makeRun(t testing.TB, folder string, r *scenario.Report) {
+	t.Helper()
+	for i := range r.Experiments {
+		e := &r.Experiments[i]
+		dir := fmt.Sprintf("%02d-%s", e.Number, e.Name)
+		if err := os.Mkdir(filepath.Join(folder, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for j := range e.Parts {
+			p := &e.Parts[j]
+			if p.NotRun != "" {
+				continue
+			}
+			p.History = fmt.Sprintf("%s/%s-%d.jsonl", dir, p.Name, p.Tries)
+			fakeHistory(t, filepath.Join(folder, p.History), e.Number, p)
+		}
+	}
+	if err := report.Write(folder, r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// day is when the run was.
+func day(d time.Duration) time.Time { return time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC).Add(d) }
+
+const (
+	timeline = scenario.Timeline
+	stocked  = scenario.Stock
+	waits    = scenario.Waits
+	bars     = scenario.Bars
+)
+
+// fakeReport has every experiment of the design: one of them did not come out,
+// one could not be run.
+func fakeReport() *scenario.Report {
+	r := &scenario.Report{
+		Machine: servers.Machine{Commit: "01b5dee4c0ffee99aa11bb22cc33dd44ee55ff66", Go: "go1.26.1", CPU: "AMD EPYC 7B13", Processors: 2, Memory: "7.8 GiB"},
+		Start:   day(0), Seconds: 432.4,
+		Servers: map[string]servers.Info{
+			"database": {Name: "MariaDB", Version: "10.11.14", Started: servers.Local}, "redis": {Name: "Redis", Version: "7.0.15", Started: servers.Local},
+			"zookeeper": {Name: "ZooKeeper", Version: "3.8.0", Started: servers.Local}, "etcd": {Name: "etcd", Version: "3.4.23", Started: servers.Local},
+			"balancer": {Name: "nginx", Version: "1.22.1", Started: servers.Local},
+		},
+	}
+	for i, title := range fakeTitles() {
+		r.Experiments = append(r.Experiments, fakeResult(i+1, title[0], title[1]))
+	}
+	bad := &r.Experiments[22]
+	bad.Verdict, bad.Reason = scenario.NotReproduced, "naive: with 64 clients the retries of a sale were no more than with 2: 1.1 and 1.0."
+	bad.Parts[0].Finding.Holds, bad.Parts[0].Tries, bad.Tries = false, 5, 6
+	left := &r.Experiments[21]
+	left.Verdict, left.Reason, left.Seconds, left.Tries = scenario.NotRun, "It needs row locks, and SQLite has none.", 0, 0
+	for j := range left.Parts {
+		left.Parts[j].NotRun, left.Parts[j].Finding, left.Parts[j].Tries = left.Reason, checker.Finding{}, 0
+	}
+	return r
+}
+
+func fakeTitles() [][2]string {
+	return [][2]string{
+		{"oversell", "Fifty buyers, and nothing in their way"},
+		{"process-mutex", "A mutex in the process"},
+		{"mutex-per-request", "A new mutex for each request"},
+		{"mutex-in-transaction", "Unlocked before the commit"},
+		{"three-replicas", "The same mutex on three replicas"},
+		{"no-expiry", "A lock without an expiry, and its holder dies"},
+		{"short-expiry", "An expiry shorter than the work"},
+		{"owner-gap", "Whose lock is it? Asked, and then deleted"},
+		{"not-reentrant", "A lock that waits for itself"},
+		{"no-renewal", "No renewal, and a watchdog"},
+		{"wait-for-ever", "Waiting for ever, and giving up in time"},
+		{"getset", "GETSET: an answer of nil, and clocks that differ"},
+		{"failover", "Redis fails over before the key is there"},
+		{"redlock-restart", "A master of Redlock comes back empty"},
+		{"redlock-clock", "A clock of Redlock jumps"},
+		{"redlock-split", "The vote of Redlock is split"},
+		{"herd", "Every release wakes everyone"},
+		{"missed-watch", "What was to be watched is gone"},
+		{"paused-holder", "A holder sleeps through its lease"},
+		{"insert-lock", "A lock that is a row"},
+		{"pool", "Those who wait hold the connections"},
+		{"innodb-matrix", "What a statement locks"},
+		{"optimistic", "Retries against the crowd"},
+		{"fairness", "How long the unluckiest waits"},
+		{"lost-reply", "The answer is lost, and the sale is not"},
+		{"cheapest", "Does this need a lock at all?"},
+	}
+}
+
+func fakeResult(number int, name, title string) scenario.Result {
+	e := scenario.Result{
+		Number: number, Name: name, Title: title, Verdict: scenario.Reproduced, Tries: 2, Seconds: 2.5 + float64(number*7%20)*0.83,
+		Claim:  "Reading the stock, comparing it and writing it back are three steps: whoever reads between two of them sells what another has sold already.",
+		Source: "Distributed locks in practice, section 2.1, the oversold stock",
+		Reason: "naive: 5,000 requests sold 5,000 of 1,000 units, 4,000 more than there were. with-lock: sold 1,000 of 1,000, and refused the others.",
+		Fix:    "curl -X POST 'http://127.0.0.1:8080/deduct?strategy=sql-conditional' -d goods_id=1 -d quantity=1",
+		Parts:  []scenario.PartResult{fakeFailure(number), fakeRemedy(number)},
+	}
+	if number == 17 || number == 13 {
+		third := fakeRemedy(number)
+		third.Name, third.Does = "five-masters", "The same on five masters, of which one fails."
+		e.Parts = append(e.Parts, third)
+	}
+	return e
+}
+
+func fakeFailure(number int) scenario.PartResult {
+	p := scenario.PartResult{
+		Name: "naive", Does: "50 buyers send 100 requests each for one unit of 1,000, on three replicas behind nginx.",
+		Expect: "More is sold than there was, and the lock has two holders at once.", Pictures: fakePictures(number), Tries: 1,
+		Finding: checker.Finding{Holds: true, Says: "5,000 sales of 1,000 units: 4,000 oversold; the lock had two holders at once 3 times.", Numbers: map[string]float64{
+			"oversold_units": 4000, "lost_updates": 3212, "sold_per_second": 2143, "longest_wait_ms": 2140, "overlaps": 3, "wakeups_per_release": 49.2,
+		}},
+		Start: day(0), End: day(4 * time.Second),
+	}
+	if number%5 == 3 {
+		p.Tries = 3
+	}
+	return p
+}
+
+func fakeRemedy(number int) scenario.PartResult {
+	return scenario.PartResult{
+		Name: "with-lock", Does: "The same, through sql-conditional.", Expect: "Not one unit more is sold than there was.", Remedy: true,
+		Pictures: fakePictures(number), Tries: 1,
+		Finding: checker.Finding{Holds: true, Says: "1,000 sales of 1,000 units, 4,000 refused; nobody held the lock while another did.", Numbers: map[string]float64{
+			"oversold_units": 0, "lost_updates": 0, "sold_per_second": 801.4, "longest_wait_ms": 12.8, "overlaps": 0, "wakeups_per_release": 1,
+		}},
+		Start: day(5 * time.Second), End: day(9 * time.Second),
+	}
+}
+
+func fakePictures(number int) []scenario.Picture {
+	switch {
+	case number <= 5 || number == 26:
+		return []scenario.Picture{stocked, waits, bars}
+	case number == 17 || number == 24:
+		return []scenario.Picture{timeline, waits, bars}
+	case number == 21 || number == 23:
+		return []scenario.Picture{waits, bars}
+	case number == 25:
+		return []scenario.Picture{timeline, stocked}
+	default:
+		return []scenario.Picture{timeline, stocked, waits, bars}
+	}
+}
+
+// fakeHistory makes up what happened in a part.
+func fakeHistory(t testing.TB, path string, number int, p *scenario.PartResult) {
+	t.Helper()
+	w, err := history.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &faker{t: t, w: w, rand: rand.New(rand.NewPCG(uint64(number), 7)), start: p.Start}
+	switch number {
+	case 6:
+		f.deadHolder(p.Remedy)
+	case 7, 13, 19:
+		f.pausedHolder(p.Remedy)
+	case 16:
+		f.contenders(p.Remedy)
+	case 25:
+		f.lostReply(p.Remedy)
+	case full, full + 10:
+		f.crowd(5000, number > full, p.Remedy)
+	default:
+		f.crowd(500, number > 5, p.Remedy)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type faker struct {
+	t      testing.TB
+	w      *history.Writer
+	rand   *rand.Rand
+	start  time.Time
+	leases int
+}
+
+func (f *faker) at(ms float64) time.Time {
+	return f.start.Add(time.Duration(ms * float64(time.Millisecond)))
+}
+
+func (f *faker) add(line history.Line) {
+	f.t.Helper()
+	if err := f.w.Add(line); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// lease is asked for, granted and released at those times, in ms; what is not
+// to happen is 0. lost is when its holder was told.
+func (f *faker) lease(holder string, asked, granted, released, lost float64) {
+	f.leases++
+	e := history.Event{ID: fmt.Sprint(f.leases), Name: "goods:1", Holder: holder, Lock: "redis-setnx-ttl", Token: uint64(f.leases)}
+	for _, step := range []struct {
+		what history.EventKind
+		ms   float64
+	}{{history.Asked, asked}, {history.Granted, granted}, {history.Lost, lost}, {history.Released, released}} {
+		if step.what == history.Asked || step.ms > 0 {
+			event := e
+			event.At, event.What = f.at(step.ms), step.what
+			f.add(history.Line{Lease: &event})
+		}
+	}
+}
+
+func (f *faker) mark(ms, until float64, who, what string) {
+	m := &history.Mark{At: f.at(ms), Who: who, What: what}
+	if until > 0 {
+		m.Until = f.at(until)
+	}
+	f.add(history.Line{Mark: m})
+}
+
+func (f *faker) sale(client int, start, end float64, outcome history.Outcome, wait float64) {
+	f.add(history.Line{Request: &history.Request{
+		Start: f.at(start), End: f.at(end), Client: client, Strategy: "redis-setnx-ttl", GoodsID: 1, Quantity: 1, Outcome: outcome,
+		Replica: fmt.Sprintf("replica-%d", client%3+1), Wait: time.Duration(wait * float64(time.Millisecond)),
+	}})
+}
+
+func (f *faker) audit(ms float64, left, initial, sold int64) {
+	f.add(history.Line{Audit: &history.Audit{At: f.at(ms), Audit: stock.NewAudit(1, left, initial, sold, sold)}})
+}
+
+// full is the number of an experiment with as many requests as there ever are;
+// full+10 has leases as well. The others are smaller, so that tests are fast.
+const full = 1
+
+// crowd is 50 buyers of a fifth as many units as they want.
+func (f *faker) crowd(requests int, locked, clean bool) {
+	sold, held, units := int64(0), 10.0, int64(requests/5)
+	for i := range requests {
+		wait := math.Exp(f.rand.NormFloat64()*1.1+1.5) * 2
+		start := float64(i)*0.8 + f.rand.Float64()*4
+		outcome := history.Sold
+		if clean && sold >= units {
+			outcome = history.Refused
+		} else {
+			sold++
+		}
+		f.sale(i%50, start, start+wait+1.5, outcome, wait)
+		if i%(requests/100) == 0 {
+			left := max(0, units-sold)
+			if !clean {
+				left = max(0, units-sold/4)
+			}
+			f.add(history.Line{Sample: &history.Sample{At: f.at(start), GoodsID: 1, Stock: left, Sold: sold}})
+		}
+		if locked && i%2 == 0 {
+			holds := 0.9 + f.rand.Float64()*0.6
+			f.lease(fmt.Sprintf("replica-%d", i%3+1), held-wait/4, held, held+holds, 0)
+			if !clean && i%(requests/3) == requests/5 {
+				f.lease(fmt.Sprintf("replica-%d", (i+1)%3+1), held-2, held+0.4, held+0.9, 0)
+			}
+			held += holds + 0.1
+		}
+	}
+	f.audit(float64(requests)*0.82, max(0, units-sold), units, sold)
+}
+
+// deadHolder dies with the lock; the others wait for ever or for one expiry.
+func (f *faker) deadHolder(expires bool) {
+	f.lease("replica-1", 20, 40, 90, 0)
+	f.lease("replica-2", 60, 100, 150, 0)
+	f.lease("replica-1", 140, 160, 0, 0)
+	f.mark(400, 0, "replica-1", "killed while it held the lock")
+	for i := range 6 {
+		if expires {
+			ends := 2160 + float64(i)*60
+			f.lease(fmt.Sprintf("replica-%d", i%2+2), 200+float64(i)*30, ends, ends+50, 0)
+			continue
+		}
+		f.lease(fmt.Sprintf("replica-%d", i%2+2), 200+float64(i)*30, 0, 0, 0)
+	}
+	f.mark(3000, 0, "", "the experiment had waited long enough")
+	for i := range 20 {
+		f.sale(i, float64(i*20), 2200+float64(i*30), history.Failed, 2000)
+	}
+	f.audit(3010, 998, 1000, 2)
+}
+
+// pausedHolder sleeps through its lease.
+func (f *faker) pausedHolder(fenced bool) {
+	f.lease("replica-1", 10, 30, 2600, 2550)
+	f.mark(100, 0, "replica-1", "reached the critical section")
+	f.mark(110, 2500, "replica-1", "paused (SIGSTOP)")
+	f.mark(130, 0, "redis", "key goods:1 has 900 ms left")
+	f.lease("replica-2", 200, 1040, 1900, 0)
+	f.lease("replica-3", 250, 1950, 2900, 0)
+	f.mark(2500, 0, "replica-1", "went on (SIGCONT)")
+	if fenced {
+		f.mark(2540, 0, "replica-1", "its write was refused: fence 1 is below 3")
+	}
+	for i := range 40 {
+		f.sale(i, float64(i*70), float64(i*70)+80, history.Sold, float64(i*7))
+		f.add(history.Line{Sample: &history.Sample{At: f.at(float64(i*70) + 80), GoodsID: 1, Stock: 20 - int64(i)/2, Sold: int64(i + 1)}})
+	}
+	f.audit(3000, 0, 20, 40)
+}
+
+// lostReply has a buyer who does not hear of the sale and asks again.
+func (f *faker) lostReply(keyed bool) {
+	for client := range 5 {
+		f.sale(client, float64(client*30), float64(client*30)+40, history.Sold, 0)
+		f.mark(float64(client*30)+300, 0, "mysql", "the reply was dropped")
+		f.sale(client, float64(client*30)+280, float64(client*30)+800, history.Unknown, 0)
+		f.sale(client, float64(client*30)+820, float64(client*30)+870, history.Sold, 0)
+	}
+	sold := int64(15)
+	if keyed {
+		sold = 10
+	}
+	f.audit(1000, 100-sold, 100, sold)
+}
+
+// contenders are many, with names of their own.
+func (f *faker) contenders(spread bool) {
+	at := 10.0
+	for i := range 400 {
+		holds := 3 + f.rand.Float64()*4
+		if spread || i%4 == 0 {
+			f.lease(fmt.Sprintf("contender-%d", i%24+1), at-5, at, at+holds, 0)
+		} else {
+			f.lease(fmt.Sprintf("contender-%d", i%24+1), at-5, 0, 0, 0)
+		}
+		at += holds + 1
+	}
+}

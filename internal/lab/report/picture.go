@@ -1,0 +1,167 @@
+package report
+
+import (
+	_ "embed" // for the template and the colours
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+//go:embed picture.svg.tmpl
+var drawing string
+
+// Style are the colours of all pictures, as CSS: a page that has pictures within
+// it needs it once.
+//
+//go:embed picture.css
+var Style string
+
+// Picture is what is drawn, and the same in words.
+type Picture struct {
+	// Title and Desc say what there is to see, to those who cannot see it too.
+	Title, Desc string
+	// Legend explains the colours, Marks the numbers at the upper edge, and Notes
+	// what was left out or drawn otherwise than it was.
+	Legend []Key
+	Marks  []string
+	Notes  []string
+
+	height float64
+	shapes []shape
+}
+
+// Key is a colour of the legend: Class is its CSS class.
+type Key struct{ Class, Words string }
+
+// shape is a rectangle, a line, a text or a path. X and W are in percent of the
+// width, the rest in pixels; DX shifts by pixels.
+type shape struct {
+	Kind, Class string
+	X, Y, W, H  float64
+	DX          float64
+	Text        string
+	// Anchor is where a text is held: start, middle or end.
+	Anchor string
+	// After follows a text, in a lighter colour.
+	After string
+}
+
+// Pixels is how many of them the picture is high.
+func (p *Picture) Pixels() float64 { return p.height }
+
+func (p *Picture) rect(class string, x, y, w, h float64, title string) {
+	p.shapes = append(p.shapes, shape{Kind: "rect", Class: class, X: x, Y: y, W: w, H: h, Text: title})
+}
+
+// line goes from x, y by w across and h down.
+func (p *Picture) line(class string, x, y, w, h float64) {
+	p.shapes = append(p.shapes, shape{Kind: "line", Class: class, X: x, Y: y, W: w, H: h})
+}
+
+func (p *Picture) text(class string, x, y float64, anchor, words string) {
+	p.shapes = append(p.shapes, shape{Kind: "text", Class: class, X: x, Y: y, Anchor: anchor, Text: words})
+}
+
+// badge is a short text on a ground of its own, in the middle over x.
+func (p *Picture) badge(class string, x, y float64, words string) {
+	width := badgeWidth(words)
+	p.shapes = append(p.shapes, shape{Kind: "badge", Class: class, X: x, Y: y, W: width, DX: -width / 2, Text: words})
+}
+
+func badgeWidth(words string) float64 { return float64(10 + 7*len([]rune(words))) }
+
+// behind puts what is drawn in it behind what is there already.
+func (p *Picture) behind(draw func()) {
+	before := p.shapes
+	p.shapes = nil
+	draw()
+	p.shapes = append(p.shapes, before...)
+}
+
+// path is drawn in a grid that is stretched over the whole width: Units across,
+// pixels down from y.
+func (p *Picture) path(class string, y, h float64, d string) {
+	if d != "" {
+		p.shapes = append(p.shapes, shape{Kind: "path", Class: class, Y: y, W: 100, H: h, Text: d})
+	}
+}
+
+// Units is how many steps a path has from left to right.
+const Units = 10_000
+
+// Inline is the picture as a part of a page, which has the Style; id is unique on
+// that page.
+func (p *Picture) Inline(id string) (template.HTML, error) {
+	var b strings.Builder
+	if err := p.write(&b, id, ""); err != nil {
+		return "", err
+	}
+	return template.HTML(b.String()), nil //nolint:gosec // it was escaped by the template that wrote it
+}
+
+// File writes the picture as a file of its own, with its legend and its marks in
+// it: a page has them beside it.
+func (p *Picture) File(w io.Writer) error {
+	whole := *p
+	whole.shapes = slices.Clone(p.shapes)
+	for _, key := range p.Legend {
+		whole.height += captionHeight
+		whole.swatch(key, whole.height)
+	}
+	for i, mark := range p.Marks {
+		whole.height += captionHeight
+		whole.text("", 0.5, whole.height-4, "", fmt.Sprintf("%d. %s", i+1, mark))
+	}
+	for _, note := range p.Notes {
+		whole.height += captionHeight
+		whole.text("soft", 0.5, whole.height-4, "", note)
+	}
+	return whole.write(w, "picture", template.CSS(Style)) //nolint:gosec // it is our own
+}
+
+// captionHeight is a line below a picture, in pixels.
+const captionHeight = 18
+
+func (p *Picture) swatch(key Key, bottom float64) {
+	if key.Line() {
+		p.line(key.Class, 0.5, bottom-8, 2.5, 0)
+	} else {
+		p.rect(key.Class, 0.5, bottom-13, 2.5, 10, "")
+	}
+	p.text("", 4, bottom-4, "", key.Words)
+}
+
+// Line tells whether the colour is that of a line, and not of a surface.
+func (k Key) Line() bool {
+	return slices.Contains([]string{"curve", "curve left", "limit", "lost"}, k.Class)
+}
+
+func (p *Picture) write(w io.Writer, id string, style template.CSS) error {
+	t, err := template.New("picture").Funcs(template.FuncMap{"n": number}).Parse(drawing)
+	if err != nil {
+		return fmt.Errorf("read template of pictures: %w", err)
+	}
+	err = t.Execute(w, map[string]any{
+		"ID": id, "Style": style, "Title": p.Title, "Desc": p.Desc,
+		"Width": 760, "Height": p.height, "Units": Units, "Shapes": p.shapes,
+	})
+	if err != nil {
+		return fmt.Errorf("draw %q: %w", p.Title, err)
+	}
+	return nil
+}
+
+// number has two digits after the point at most: less than what a screen shows.
+func number(v float64) string {
+	return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
+}
+
+// Right is where a shape ends across, Bottom where it ends down.
+func (s shape) Right() float64 { return s.X + s.W }
+
+// Bottom is where it ends.
+func (s shape) Bottom() float64 { return s.Y + s.H }

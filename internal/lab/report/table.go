@@ -1,0 +1,109 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// reasonWidth is how many letters of a reason stand in one line of the table, and
+// shortReason how many in all where many experiments came out: the report has the
+// rest.
+const (
+	reasonWidth = 48
+	shortReason = 2*reasonWidth - 8
+)
+
+// Table writes the report for people; colour is for terminals. Below the table
+// stand the findings of those experiments that did not come out, a line a part.
+func Table(w io.Writer, r *scenario.Report, colour bool) error {
+	t := table.NewWriter()
+	style := table.StyleLight
+	style.Format.Header = text.FormatDefault
+	t.SetStyle(style)
+	t.AppendHeader(table.Row{"no.", "experiment", "verdict", "seconds", "tries", "reason"})
+	t.SetColumnConfigs([]table.ColumnConfig{
+		{Number: 1, Align: text.AlignRight, AlignHeader: text.AlignRight},
+		{Number: 4, Align: text.AlignRight, AlignHeader: text.AlignRight},
+		{Number: 5, Align: text.AlignRight, AlignHeader: text.AlignRight},
+		{Number: 6, WidthMax: reasonWidth, WidthMaxEnforcer: text.WrapSoft},
+	})
+	for i := range r.Experiments {
+		e := &r.Experiments[i]
+		t.AppendRow(table.Row{e.Number, e.Name, paint(colour, e.Verdict, mark(e.Verdict)+" "+string(e.Verdict)), fmt.Sprintf("%.1f", e.Seconds), e.Tries, reason(r, e)})
+	}
+	lines := append([]string{t.Render()}, findings(r)...)
+	lines = append(lines, summary(r))
+	if on := servers.Line(r.Servers); on != "" {
+		lines = append(lines, on)
+	}
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return err
+}
+
+func reason(r *scenario.Report, e *scenario.Result) string {
+	if len(r.Experiments) == 1 || e.Verdict != scenario.Reproduced || len(e.Reason) <= shortReason {
+		return e.Reason
+	}
+	short := e.Reason[:shortReason]
+	return short[:max(0, strings.LastIndex(short, " "))] + " …"
+}
+
+// findings are those of experiments that were run and did not come out.
+func findings(r *scenario.Report) (lines []string) {
+	for _, e := range r.Experiments {
+		if e.Verdict != scenario.NotReproduced {
+			continue
+		}
+		for _, p := range e.Parts {
+			lines = append(lines, fmt.Sprintf("%s, %s: %s", e.Name, p.Name, finding(p)))
+		}
+	}
+	return lines
+}
+
+// finding is what came of a part, in words.
+func finding(p scenario.PartResult) string {
+	if p.NotRun != "" {
+		return "not run: " + p.NotRun
+	}
+	said := state(p) + " in " + Plural(p.Tries, "try", "tries") + ": " + Stop(p.Finding.Says)
+	if !p.Finding.Holds {
+		said += " Expected: " + Stop(p.Expect)
+	}
+	return said
+}
+
+// summary counts the verdicts.
+func summary(r *scenario.Report) string {
+	all := counts(r)
+	parts := make([]string, 0, len(all))
+	for _, c := range all {
+		parts = append(parts, fmt.Sprintf("%d %s", c.N, c.Verdict))
+	}
+	said := strings.Join(parts, ", ") + " in " + Seconds(r.Seconds)
+	if r.Interrupted {
+		said += "; ended before the last experiment"
+	}
+	return said
+}
+
+func paint(colour bool, v scenario.Verdict, words string) string {
+	if !colour {
+		return words
+	}
+	switch v {
+	case scenario.Reproduced:
+		return text.FgGreen.Sprint(words)
+	case scenario.NotReproduced:
+		return text.FgRed.Sprint(words)
+	default:
+		return text.FgYellow.Sprint(words)
+	}
+}

@@ -1,0 +1,129 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Count is a whole number with its thousands apart.
+func Count[N int | int64](n N) string { return humanize.Comma(int64(n)) }
+
+// Plural is a count with its noun: "1 try", "3 tries".
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return Count(n) + " " + many
+}
+
+// Sentence begins with a capital letter and ends with a stop.
+func Sentence(s string) string {
+	return Stop(strings.ToUpper(first(s)) + strings.TrimPrefix(s, first(s)))
+}
+
+// Stop ends with one.
+func Stop(s string) string {
+	if s == "" || strings.ContainsAny(s[len(s)-1:], ".!?:") {
+		return s
+	}
+	return s + "."
+}
+
+func first(s string) string {
+	_, size := utf8.DecodeRuneInString(s)
+	return s[:size]
+}
+
+// Times is how often something was.
+func Times(n int) string {
+	switch n {
+	case 1:
+		return "once"
+	case 2:
+		return "twice"
+	default:
+		return Count(n) + " times"
+	}
+}
+
+// Value is a number with no more digits than it means: three where it is not
+// whole.
+func Value(v float64) string {
+	size := math.Abs(v)
+	switch {
+	case v == math.Trunc(v) || size >= 100:
+		return humanize.Comma(int64(math.Round(v)))
+	case size >= 10:
+		return trimmed(v, 1)
+	case size >= 0.1:
+		return trimmed(v, 2)
+	default:
+		return strconv.FormatFloat(v, 'g', 2, 64)
+	}
+}
+
+func trimmed(v float64, digits int) string {
+	text := strconv.FormatFloat(v, 'f', digits, 64)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+}
+
+// Duration is a time in the unit that fits it, from µs to minutes.
+func Duration(d time.Duration) string {
+	switch size := d.Abs(); {
+	case size >= time.Minute:
+		whole := d.Round(time.Second)
+		return fmt.Sprintf("%d min %d s", int(whole.Minutes()), int(whole.Seconds())%60)
+	case size >= time.Second:
+		return Value(d.Seconds()) + " s"
+	case size >= time.Millisecond:
+		return Value(float64(d)/float64(time.Millisecond)) + " ms"
+	case d == 0:
+		return "0 ms"
+	default:
+		return Value(float64(d)/float64(time.Microsecond)) + " µs"
+	}
+}
+
+// Seconds is Duration of a number of seconds.
+func Seconds(s float64) string { return Duration(time.Duration(s * float64(time.Second))) }
+
+// Figure is a number of a finding as its name and its value with the unit that
+// the name ends in: oversold_units of 412 are "oversold" and "412 units".
+func Figure(name string, v float64) (label, value string) {
+	for _, unit := range []struct {
+		suffix string
+		value  func(float64) string
+	}{
+		{"_ns", func(v float64) string { return Duration(time.Duration(v)) }},
+		{"_us", func(v float64) string { return Seconds(v / 1e6) }},
+		{"_ms", func(v float64) string { return Seconds(v / 1e3) }},
+		{"_per_s", aSecond},
+		{"_per_second", aSecond},
+		{"_s", Seconds},
+		{"_seconds", Seconds},
+		{"_percent", func(v float64) string { return Value(v) + " %" }},
+		{"_units", counted("unit", "units")},
+	} {
+		if rest, is := strings.CutSuffix(name, unit.suffix); is {
+			return strings.ReplaceAll(rest, "_", " "), unit.value(v)
+		}
+	}
+	return strings.ReplaceAll(name, "_", " "), Value(v)
+}
+
+func aSecond(v float64) string { return Value(v) + "/s" }
+
+func counted(one, many string) func(float64) string {
+	return func(v float64) string {
+		if v == 1 {
+			return "1 " + one
+		}
+		return Value(v) + " " + many
+	}
+}

@@ -1,0 +1,98 @@
+package catalogue_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
+)
+
+// howMany experiments there are; docs/ and the list of the project say so, too.
+const howMany = 27
+
+func TestTheExperimentsAreNumberedWithoutGaps(t *testing.T) {
+	all := catalogue.All()
+	if len(all) != howMany {
+		t.Errorf("%d experiments, want %d", len(all), howMany)
+	}
+	for i, e := range all {
+		if e.Number != i+1 {
+			t.Errorf("%s is number %d, and stands at %d", e.Name, e.Number, i+1)
+		}
+	}
+}
+
+// A name stands on the command line and in the path of a history.
+var fit = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+
+func TestNamesAreUniqueAndFitForFiles(t *testing.T) {
+	assertNames(t, "the catalogue", catalogue.All(), func(e scenario.Experiment) string { return e.Name })
+	for _, e := range catalogue.All() {
+		assertNames(t, e.Name, e.Parts, func(p scenario.Part) string { return p.Name })
+	}
+}
+
+func assertNames[T any](t *testing.T, where string, named []T, nameOf func(T) string) {
+	t.Helper()
+	seen := make(map[string]bool)
+	for _, n := range named {
+		name := nameOf(n)
+		if seen[name] || !fit.MatchString(name) {
+			t.Errorf("%s: the name %q is there twice, or not fit for a file", where, name)
+		}
+		seen[name] = true
+	}
+}
+
+// Who reads of an experiment must learn what is claimed and by whom, what is done,
+// and what is then to be seen.
+func TestEveryExperimentSaysWhatItIs(t *testing.T) {
+	for _, e := range catalogue.All() {
+		if e.Title == "" || e.Claim == "" || e.Source == "" {
+			t.Errorf("%s lacks a title, a claim or a source: %+v", e.Name, e)
+		}
+		for _, p := range e.Parts {
+			if p.Does == "" || p.Expect == "" || p.Check == nil || len(p.Steps) == 0 {
+				t.Errorf("%s, %s lacks what it does, what to expect, a check or steps", e.Name, p.Name)
+			}
+			if p.Tries > 1 && p.Rounds > 1 {
+				t.Errorf("%s, %s may fail and must not", e.Name, p.Name)
+			}
+		}
+	}
+}
+
+// A remedy alone shows nothing: without the failure nobody knows what it is good
+// for.
+func TestEveryExperimentShowsMoreThanRemedies(t *testing.T) {
+	for _, e := range catalogue.All() {
+		if !slices.ContainsFunc(e.Parts, func(p scenario.Part) bool { return !p.Remedy }) {
+			t.Errorf("%s has nothing but remedies", e.Name)
+		}
+	}
+}
+
+func TestExperimentsArePickedByNameOrNumberInTheirOrder(t *testing.T) {
+	picked, err := catalogue.Pick([]string{"reentrancy", "1", "oversell"})
+	if err != nil || len(picked) != 2 || picked[0].Name != "oversell" || picked[1].Name != "reentrancy" {
+		t.Errorf("%v, %v", picked, err)
+	}
+	if all, err := catalogue.Pick([]string{"all"}); err != nil || len(all) != howMany {
+		t.Errorf("all are %d, %v", len(all), err)
+	}
+}
+
+func TestAWrongNameListsTheRightOnes(t *testing.T) {
+	_, err := catalogue.Pick([]string{"oversell", "hope"})
+	if err == nil {
+		t.Fatal("hope is taken for an experiment")
+	}
+	for _, e := range catalogue.All() {
+		if !strings.Contains(err.Error(), e.Name) {
+			t.Errorf("%s is not in %q", e.Name, err)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/lab/failpoint"
+	"github.com/stockd/stockd/internal/lab/sourcelock"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// Contender asks for locks as one replica does, on connections of its own, with
+// nothing to sell. What it does is written down.
+type Contender struct {
+	Name string
+	// TTL is that of its locks, Retry their pause between two tries.
+	TTL, Retry time.Duration
+
+	clients *lock.Clients
+	record  *failpoint.Registry
+	lockers map[string]lock.Locker
+	closers []func() error
+}
+
+// The limits of a contender where a part does not say otherwise.
+const (
+	contenderTTL     = 2 * time.Second
+	contenderRetry   = 10 * time.Millisecond
+	contenderTimeout = time.Second
+	contenderPool    = 8
+)
+
+// Contend makes a contender with connections to what a lock needs. It ends with
+// the scene.
+func (s *Scene) Contend(name string, needs ...Need) (*Contender, error) {
+	record, err := failpoint.Open(failpoint.Options{Replica: name, History: s.file, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	c := &Contender{
+		Name: name, TTL: contenderTTL, Retry: contenderRetry,
+		clients: &lock.Clients{}, record: record, lockers: make(map[string]lock.Locker),
+	}
+	s.Later(c.close)
+	for _, need := range needs {
+		if err := c.connect(s, need); err != nil {
+			return nil, fmt.Errorf("connect %s to %s: %w", name, need, err)
+		}
+	}
+	return c, nil
+}
+
+func (c *Contender) connect(s *Scene, need Need) (err error) {
+	b := s.Backends
+	switch need {
+	case MySQL:
+		d := b.Database
+		c.clients.DB, c.clients.Dialect, err = repo.OpenPool(repo.Options{
+			Driver: d.Driver, DSN: d.DSN, Password: d.Password,
+			MaxOpen: contenderPool, LockWait: time.Second, ConnectTimeout: contenderTimeout,
+		})
+	case Redis:
+		c.clients.RedisOptions = redisOptions(b.Redis.Address, b.Redis.Password)
+		c.clients.Redis = lock.NewRedisClient(c.clients.RedisOptions)
+	case Redlock:
+		for _, node := range b.Redlock.Nodes {
+			c.UseMasters([]string{node.Address}, node.Password)
+		}
+	case ZooKeeper:
+		c.UseZooKeeper(b.ZooKeeper.Address, c.TTL)
+	case Etcd:
+		c.clients.Etcd, err = lock.NewEtcdClient(lock.EtcdOptions{Endpoints: []string{b.Etcd.Endpoint}, DialTimeout: contenderTimeout})
+	}
+	return err
+}
+
+// UseMasters has the contender ask these masters, and returns its connections.
+func (c *Contender) UseMasters(addresses []string, password string) []redis.UniversalClient {
+	for _, address := range addresses {
+		c.clients.Redlock = append(c.clients.Redlock, lock.NewRedisClient(redisOptions(address, password)))
+	}
+	return c.clients.Redlock
+}
+
+func redisOptions(address, password string) lock.RedisOptions {
+	return lock.RedisOptions{Addresses: []string{address}, Password: password, Timeout: contenderTimeout, PoolSize: contenderPool}
+}
+
+// UseZooKeeper has the contender go to this server, with sessions that last for so
+// long when it is silent.
+func (c *Contender) UseZooKeeper(address string, session time.Duration) {
+	c.clients.ZooKeeper = lock.NewZooKeeperClient(lock.ZooKeeperOptions{
+		Servers: []string{address}, SessionTimeout: session, DialTimeout: contenderTimeout,
+	})
+}
+
+// Locker is a lock of the registry, or one of the sources.
+func (c *Contender) Locker(kind string) (lock.Locker, error) {
+	if c.lockers[kind] != nil {
+		return c.lockers[kind], nil
+	}
+	all := append(lock.Registry(), sourcelock.Registry()...)
+	at := slices.IndexFunc(all, func(e lock.Entry) bool { return e.Name == kind })
+	if at < 0 {
+		return nil, fmt.Errorf("%q is not a lock", kind)
+	}
+	locker := all[at].New(lock.Deps{Clients: c.clients, TTL: c.TTL, Retry: c.Retry})
+	c.lockers[kind] = c.Record(kind, locker)
+	return c.lockers[kind], nil
+}
+
+// Warm has a lock of the registry taken once under a name that nobody else wants,
+// so that what it costs to connect is in nobody's way. Nothing of it is written
+// down.
+func (c *Contender) Warm(ctx context.Context, kind string) error {
+	recorded, err := c.Locker(kind)
+	if err != nil {
+		return err
+	}
+	l := recorded
+	if r, is := recorded.(interface{ Unwrap() lock.Locker }); is {
+		l = r.Unwrap()
+	}
+	ctx, cancel := context.WithTimeout(ctx, warmWithin)
+	defer cancel()
+	lease, err := l.Acquire(ctx, "lab/warm/"+c.Name)
+	if err != nil {
+		return fmt.Errorf("warm up %s: %w", c.Name, err)
+	}
+	return lease.Release(ctx)
+}
+
+// warmWithin bounds the first connection on a machine that is busy.
+const warmWithin = 20 * time.Second
+
+// Record has the leases of any lock written down as this contender's, and closes
+// it with the scene where it is an io.Closer.
+func (c *Contender) Record(kind string, locker lock.Locker) lock.Locker {
+	if closer, is := locker.(io.Closer); is {
+		c.closers = append(c.closers, closer.Close)
+	}
+	return c.record.Record(kind, locker)
+}
+
+func (c *Contender) close() error {
+	var err error
+	for _, do := range append(c.closers, c.clients.Close, c.record.Close) {
+		err = errors.Join(err, do())
+	}
+	return err
+}

@@ -1,0 +1,180 @@
+package scenario
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// Plan says what to run.
+type Plan struct {
+	// Binary is a stockd.
+	Binary string
+	// Servers is where the backends are to come from.
+	Servers servers.Choice
+	// Experiments are made in this order.
+	Experiments []Experiment
+	// Folder takes the histories: NN-name/part-try.jsonl. Where it is empty they are
+	// gone with the run.
+	Folder   string
+	Progress Progress
+}
+
+// Progress hears how far a run is.
+type Progress interface {
+	// Say is about something that takes a moment.
+	Say(words string)
+	// Begin is called once, before the first of so many experiments.
+	Begin(experiments int)
+	// Try is called when a part is made, the first time or once more.
+	Try(e Experiment, p Part, try int)
+	// Done is called with each experiment.
+	Done(r Result)
+	// End is called once, when nothing more will be said.
+	End()
+}
+
+// Run makes the experiments. The report has all that were made, also with an
+// error or after the end of ctx; an experiment that could not be made to its end
+// is in the report as not run, and in the error.
+func Run(ctx context.Context, p Plan) (r *Report, err error) {
+	start := time.Now()
+	r = &Report{Machine: servers.ThisMachine(), Servers: make(map[string]servers.Info), Start: start}
+	defer func() { r.Seconds = time.Since(start).Seconds() }()
+	defer p.Progress.End()
+	k, err := servers.StartSupervisor()
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	p.Folder = cmp.Or(p.Folder, filepath.Join(k.Folder(), "lab"))
+	backends, err := servers.StartBackends(ctx, k, p.Servers, p.Progress.Say)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, backends.Close(context.WithoutCancel(ctx))) }()
+	r.Servers = backends.Infos()
+	run := &run{plan: p, theatre: &theatre{keeper: k, backends: backends, plan: p}}
+	defer func() { err = errors.Join(err, run.theatre.close(context.WithoutCancel(ctx))) }()
+	p.Progress.Begin(len(p.Experiments))
+	var failures []error
+	for _, e := range p.Experiments {
+		result, err := run.experiment(ctx, e)
+		if ctx.Err() != nil {
+			r.Interrupted = true
+			return r, errors.Join(append(failures, context.Cause(ctx))...)
+		}
+		if err != nil {
+			failures = append(failures, fmt.Errorf("experiment %d, %s: %w", e.Number, e.Name, err))
+		}
+		p.Progress.Done(result)
+		r.Experiments = append(r.Experiments, result)
+	}
+	return r, errors.Join(failures...)
+}
+
+type run struct {
+	plan    Plan
+	theatre *theatre
+}
+
+// experiment makes every part, also after one that did not hold: a failure that
+// did not show itself says nothing about its remedy.
+func (r *run) experiment(ctx context.Context, e Experiment) (Result, error) {
+	start := time.Now()
+	result := Result{
+		Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Source: e.Source, Fix: e.Fix,
+	}
+	var errs []error
+	for _, p := range e.Parts {
+		part, err := r.part(ctx, e, p)
+		if err != nil {
+			part.NotRun = err.Error()
+			errs = append(errs, fmt.Errorf("%s: %w", p.Name, err))
+		}
+		result.Parts = append(result.Parts, part)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	result.Seconds = time.Since(start).Seconds()
+	result.judge()
+	return result, errors.Join(errs...)
+}
+
+// part makes one part until it has come out as it is expected, or as often as it
+// may be tried; a remedy is made for as many rounds as it has, and holds only
+// where it held in each of them.
+func (r *run) part(ctx context.Context, e Experiment, p Part) (result PartResult, err error) {
+	result = PartResult{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Pictures: p.Pictures, Start: time.Now()}
+	defer func() { result.End = time.Now() }()
+	if result.NotRun = r.theatre.lacks(p.Stage); result.NotRun != "" {
+		return result, nil
+	}
+	folder := fmt.Sprintf("%02d-%s", e.Number, e.Name)
+	if err := os.MkdirAll(r.inFolder(folder), 0o755); err != nil {
+		return result, err
+	}
+	for held := 0; result.Tries < p.tries() && held < p.rounds(); {
+		result.Tries++
+		r.plan.Progress.Try(e, p, result.Tries)
+		result.History = fmt.Sprintf("%s/%s-%d.jsonl", folder, p.Name, result.Tries)
+		err = r.try(ctx, p, &result)
+		if missing, is := errors.AsType[*servers.MissingError](err); is {
+			result.NotRun = "needs " + missing.Error()
+			return result, nil
+		}
+		if err != nil {
+			return result, err
+		}
+		if result.Finding.Holds {
+			held++
+		} else if p.rounds() > 1 {
+			break // once is enough for a remedy that fails
+		}
+	}
+	return result, nil
+}
+
+// try makes a part once, and judges it by what was written down.
+func (r *run) try(ctx context.Context, p Part, result *PartResult) error {
+	file := r.inFolder(result.History)
+	if err := r.theatre.perform(ctx, p, file); err != nil {
+		return err
+	}
+	h, err := history.Read(file)
+	if err != nil {
+		return err
+	}
+	result.Finding = p.Check(h)
+	if !p.Orders {
+		return nil
+	}
+	picture := strings.TrimSuffix(result.History, ".jsonl") + "-order.html"
+	drawn, err := checker.DrawIllegal(h, r.inFolder(picture))
+	if drawn {
+		result.Contradiction = picture
+	}
+	return err
+}
+
+func (r *run) inFolder(name string) string { return filepath.Join(r.plan.Folder, name) }
+
+func (p Part) rounds() int { return max(p.Rounds, 1) }
+
+// tries is how often a part may be made. A remedy that fails once has failed.
+func (p Part) tries() int {
+	if p.Remedy {
+		return p.rounds()
+	}
+	return max(p.Tries, p.rounds())
+}

@@ -1,0 +1,130 @@
+// Package step holds what is done in experiments: buyers who buy, the owner who
+// stocks and audits, and what happens to replicas meanwhile.
+package step
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/load"
+)
+
+// Sale is a crowd that buys units one by one, each client the next one when it
+// has the answer to the last.
+type Sale struct {
+	Strategy string
+	Group    bool
+	Fence    bool
+	// Replica is where they go, from 1; 0: to the balancer.
+	Replica int
+	// Clients are how many, 1 where it is 0; First is the number of the first one,
+	// where several crowds are to be told apart.
+	Clients, First int
+	// Requests ends the sale after so many, Duration after so long.
+	Requests int
+	Duration time.Duration
+	// Key is an Idempotency-Key that all requests carry.
+	Key string
+	// Timeout is how long a client waits for an answer; 20 s where it is 0.
+	Timeout time.Duration
+	// At is where else they go, instead of Replica: a proxy.
+	At func(s *scenario.Scene) string
+}
+
+// patience is longer than any limit of a replica.
+const patience = 20 * time.Second
+
+// Sell has the crowd buy, and waits for all answers.
+func Sell(sale Sale) scenario.Step {
+	return func(ctx context.Context, s *scenario.Scene) error {
+		writing := &recorder{history: s.History, sale: sale, goods: s.Goods}
+		plan := load.Plan{
+			URL: sale.url(s), Strategy: sale.Strategy, Group: sale.Group, Fence: sale.Fence, GoodsID: s.Goods,
+			Clients: max(1, sale.Clients), Requests: sale.Requests, Duration: sale.Duration,
+			Timeout: cmp.Or(sale.Timeout, patience), Key: sale.keys(), Observe: writing.answer,
+		}
+		if err := untilEnd(ctx, func() error { _, err := load.Run(ctx, plan); return err }); err != nil {
+			return err
+		}
+		return writing.err()
+	}
+}
+
+// untilEnd does something that cannot be broken off, and leaves it alone when ctx
+// ends: who waits for the answer of a replica that stands still waits for long, and
+// nobody wants it any more.
+func untilEnd(ctx context.Context, do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return errors.Join(err, context.Cause(ctx))
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Buy has one client buy one unit.
+func Buy(sale Sale) scenario.Step {
+	sale.Clients, sale.Requests = 1, 1
+	return Sell(sale)
+}
+
+func (sale Sale) url(s *scenario.Scene) string {
+	if sale.At != nil {
+		return sale.At(s)
+	}
+	return s.URL(sale.Replica)
+}
+
+func (sale Sale) keys() func(int) string {
+	if sale.Key == "" {
+		return nil
+	}
+	return func(int) string { return sale.Key }
+}
+
+// recorder writes answers into the history. It remembers the first failure: the
+// senders cannot do anything about it.
+type recorder struct {
+	history *history.Writer
+	sale    Sale
+	goods   int64
+	failed  atomic.Pointer[error]
+}
+
+func (r *recorder) answer(a load.Answer) {
+	line := history.Line{Request: &history.Request{
+		Start: a.Start, End: a.End, Client: r.sale.First + a.Client, Strategy: r.sale.Strategy, GoodsID: r.goods,
+		Quantity: 1, Key: a.Key, Outcome: outcomeOf(a.Kind), Problem: a.Problem, Order: a.Order,
+		Remaining: a.Remaining, Replica: a.Replica, Token: a.Token, Wait: a.Wait, Hold: a.Hold,
+	}}
+	if err := r.history.Add(line); err != nil {
+		r.failed.CompareAndSwap(nil, &err)
+	}
+}
+
+func (r *recorder) err() error {
+	if failed := r.failed.Load(); failed != nil {
+		return errors.Join(*failed)
+	}
+	return nil
+}
+
+func outcomeOf(k load.Kind) history.Outcome {
+	switch k {
+	case load.Sold:
+		return history.Sold
+	case load.Refused:
+		return history.Refused
+	case load.Failed:
+		return history.Failed
+	case load.Unknown:
+	}
+	return history.Unknown
+}

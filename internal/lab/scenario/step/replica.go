@@ -1,0 +1,114 @@
+package step
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/failpoint"
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/pause"
+)
+
+// Hold has a replica stand still for so long in its next sale of the goods,
+// between its read and its write, and then go on whatever became of its lock: as
+// a process does whose garbage is collected, or whose work takes that long.
+func Hold(replica int, d time.Duration) scenario.Step {
+	return set(replica, failpoint.Fault{Do: failpoint.Hold, For: d, Deaf: true})
+}
+
+// Work is Hold, but for a replica that listens: it gives up when it is told that
+// its lock is lost.
+func Work(replica int, d time.Duration) scenario.Step {
+	return set(replica, failpoint.Fault{Do: failpoint.Hold, For: d})
+}
+
+// Pause has a replica stop itself (SIGSTOP) in its next sale of the goods, until
+// Wake.
+func Pause(replica int) scenario.Step {
+	return set(replica, failpoint.Fault{Do: failpoint.Pause, Deaf: true})
+}
+
+// Crash has a replica kill itself (SIGKILL) in its next sale of the goods.
+func Crash(replica int) scenario.Step {
+	return func(ctx context.Context, s *scenario.Scene) error {
+		s.Spoil()
+		return set(replica, failpoint.Fault{Do: failpoint.Crash})(ctx, s)
+	}
+}
+
+func set(replica int, f failpoint.Fault) scenario.Step {
+	return func(ctx context.Context, s *scenario.Scene) error {
+		f.GoodsID = s.Goods
+		return s.Cluster.ClientOf(replica-1).SetFault(ctx, f)
+	}
+}
+
+// reachedWithin bounds the wait for a fault to be reached.
+const reachedWithin = 15 * time.Second
+
+// Reached waits until a replica has come to where it holds.
+func Reached(replica int) scenario.Step {
+	return await(replica, "come to its fault", func(ctx context.Context, s *scenario.Scene) (bool, error) {
+		faults, err := s.Cluster.ClientOf(replica - 1).Faults(ctx)
+		return slices.ContainsFunc(faults, func(f failpoint.Fault) bool { return f.GoodsID == s.Goods && f.Reached > 0 }), err
+	})
+}
+
+// await asks again and again whether a replica has done what it is to do.
+func await(replica int, what string, done func(ctx context.Context, s *scenario.Scene) (bool, error)) scenario.Step {
+	return func(ctx context.Context, s *scenario.Scene) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin, fmt.Errorf("replica %d did not %s within %s", replica, what, reachedWithin))
+		defer cancel()
+		for {
+			is, err := done(ctx, s)
+			if is || err != nil {
+				return err
+			}
+			if err := pause.For(ctx, 10*time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Gone waits until a replica has killed itself.
+func Gone(replica int) scenario.Step {
+	return func(ctx context.Context, s *scenario.Scene) error {
+		select {
+		case <-s.Cluster.Replicas[replica-1].Done():
+			return s.Mark(s.Cluster.Replicas[replica-1].Name, checker.Killed+": it is gone")
+		case <-time.After(reachedWithin):
+			return fmt.Errorf("replica %d did not come to its end within %s", replica, reachedWithin)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Stopped waits until a replica has reported that it is about to stop itself. It
+// cannot be asked any more: the report is in its record.
+func Stopped(replica int) scenario.Step {
+	return await(replica, "stop itself", func(_ context.Context, s *scenario.Scene) (bool, error) {
+		h, err := history.Read(s.Cluster.Replicas[replica-1].History())
+		if err != nil {
+			return false, err
+		}
+		return slices.ContainsFunc(h.Marks, func(m history.Mark) bool { return m.What == failpoint.Paused && m.At.After(s.Start) }), nil
+	})
+}
+
+// Wake has a replica that stopped itself go on.
+func Wake(replica int) scenario.Step {
+	return func(ctx context.Context, s *scenario.Scene) error {
+		r := s.Cluster.Replicas[replica-1]
+		if err := s.Mark(r.Name, "is woken"); err != nil {
+			return err
+		}
+		return r.Signal(ctx, syscall.SIGCONT)
+	}
+}

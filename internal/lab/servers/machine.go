@@ -1,0 +1,106 @@
+package servers
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/stockd/stockd/internal/telemetry"
+)
+
+// Machine is what a run ran on, and which stockd it was.
+type Machine struct {
+	// CPU is the model, or the architecture where that is not known.
+	CPU        string `json:"cpu"`
+	Processors int    `json:"processors"`
+	// Memory is for people, such as "24 GiB", or empty.
+	Memory string `json:"memory,omitempty"`
+	OS     string `json:"os"`
+	Go     string `json:"go"`
+	// Commit is what stockd was built from, with "and changes" where that is not
+	// all, or "unknown".
+	Commit string `json:"commit"`
+	// Load is the machine's load average over a minute when the run began: what
+	// else went on.
+	Load string `json:"load,omitempty"`
+}
+
+// ThisMachine is the machine that we run on, and the stockd that we are.
+func ThisMachine() Machine {
+	m := Machine{CPU: runtime.GOARCH, Processors: runtime.NumCPU(), OS: runtime.GOOS, Go: runtime.Version(), Commit: commit()}
+	if model := lineOf("/proc/cpuinfo", "model name", ":"); model != "" {
+		m.CPU = model
+	}
+	if total := lineOf("/proc/meminfo", "MemTotal", ":"); total != "" {
+		if bytes, err := humanize.ParseBytes(strings.Replace(total, "kB", "KiB", 1)); err == nil {
+			m.Memory = humanize.IBytes(bytes)
+		}
+	}
+	if name := lineOf("/etc/os-release", "PRETTY_NAME", "="); name != "" {
+		m.OS = strings.Trim(name, `"`)
+	}
+	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		m.OS += ", " + runtime.GOOS + " " + strings.TrimSpace(string(kernel))
+	}
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		m.Load, _, _ = strings.Cut(string(load), " ")
+	}
+	return m
+}
+
+// lineOf is the first value of a name in a file, or empty.
+func lineOf(file, name, separator string) string {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "" // another system keeps it elsewhere
+	}
+	for line := range strings.Lines(string(content)) {
+		if key, value, is := strings.Cut(line, separator); is && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// The figures of Resident.
+const (
+	CurrentMemory = "VmRSS"
+	PeakMemory    = "VmHWM"
+)
+
+// Resident is the resident memory of a process in bytes, Now or at its Peak, as Linux
+// counts it.
+func Resident(pid int, figure string) (int64, error) {
+	text := lineOf(fmt.Sprintf("/proc/%d/status", pid), figure, ":")
+	kibibytes, err := strconv.ParseInt(strings.TrimSuffix(text, " kB"), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read %s of process %d: %w", figure, pid, err)
+	}
+	return kibibytes << 10, nil
+}
+
+// commit is what this program was built from.
+func commit() string {
+	info, known := debug.ReadBuildInfo()
+	if !known {
+		return "unknown"
+	}
+	return telemetry.Commit(info)
+}
+
+// Lines say it for people.
+func (m Machine) Lines() []string {
+	load := ""
+	if m.Load != "" {
+		load = ", load average " + m.Load + " at the beginning"
+	}
+	return []string{
+		fmt.Sprintf("machine: %s, %d processors, memory %s%s", m.CPU, m.Processors, m.Memory, load),
+		fmt.Sprintf("system: %s; %s; stockd of commit %s", m.OS, m.Go, m.Commit),
+	}
+}

@@ -1,0 +1,184 @@
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/Shopify/toxiproxy/v2/stream"
+	"github.com/Shopify/toxiproxy/v2/toxics"
+	"github.com/rs/zerolog"
+)
+
+// Proxy stands before a TCP server on loopback. Until it is told otherwise, it
+// passes on what both sides say.
+type Proxy struct {
+	// Address is where to connect to instead of the target.
+	Address string
+
+	proxy *toxiproxy.Proxy
+	delay atomic.Int64 // a time.Duration
+
+	mu          sync.Mutex
+	points      []*Trigger     // armed, and not reached yet
+	links       map[*link]bool // that are open
+	newest      *link          // whose replies have no way yet
+	mute        bool
+	frozen      chan struct{} // closed by Thaw; nil where it is not frozen
+	repliesOnly bool          // requests pass while it is frozen
+}
+
+// NewProxy puts a proxy before a target. It must be closed.
+func NewProxy(target string) (*Proxy, error) {
+	for try := 1; ; try++ {
+		port, err := FreePort()
+		if err != nil {
+			return nil, err
+		}
+		p := &Proxy{Address: Loopback(port), links: make(map[*link]bool)}
+		server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+		p.proxy = toxiproxy.NewProxy(server, p.Address, p.Address, target)
+		if err := errors.Join(p.install(stream.Upstream, p.open, (*link).request), p.install(stream.Downstream, p.way, (*link).reply)); err != nil {
+			return nil, fmt.Errorf("put a proxy before %s: %w", target, err)
+		}
+		err = p.proxy.Start()
+		if err == nil {
+			return p, nil
+		}
+		if try == portTries {
+			return nil, fmt.Errorf("put a proxy before %s: %w", target, err)
+		}
+	}
+}
+
+// install puts our toxic into one direction of the links to come. That is done
+// before there are any: toxiproxy makes toxics from JSON, and what ours need is
+// no JSON.
+func (p *Proxy) install(direction stream.Direction, link func() *link, pass passing) error {
+	const kind = "stockd"
+	toxics.Register(kind, new(toxic))
+	wrapper, err := p.proxy.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"type":%q,"stream":%q}`, kind, direction)))
+	if err != nil {
+		return err
+	}
+	ours, is := wrapper.Toxic.(*toxic)
+	if !is {
+		return fmt.Errorf("the toxic is a %T", wrapper.Toxic)
+	}
+	ours.link, ours.pass, ours.reply = link, pass, direction == stream.Downstream
+	return nil
+}
+
+// Close ends the proxy and its connections. Closing twice is harmless.
+func (p *Proxy) Close() { p.Cut() }
+
+// Cut ends all connections and refuses new ones, until Mend.
+func (p *Proxy) Cut() {
+	p.proxy.Stop()
+	p.Break()
+}
+
+// Mend ends a Cut.
+func (p *Proxy) Mend() error {
+	if err := p.proxy.Start(); err != nil && !errors.Is(err, toxiproxy.ErrProxyAlreadyStarted) {
+		return fmt.Errorf("mend the link: %w", err)
+	}
+	return nil
+}
+
+// Break ends all connections. New ones pass.
+func (p *Proxy) Break() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.end()
+	}
+}
+
+// Redirect ends all connections and passes new ones to another target.
+func (p *Proxy) Redirect(target string) error {
+	p.Cut()
+	if err := p.proxy.Update(&toxiproxy.Proxy{Listen: p.Address, Upstream: target, Enabled: true}); err != nil {
+		return fmt.Errorf("redirect the link to %s: %w", target, err)
+	}
+	return nil
+}
+
+// Mute ends all connections and lets new ones be made, on which nothing is heard
+// and nothing is answered, not even after Mute(false).
+func (p *Proxy) Mute(mute bool) {
+	p.mu.Lock()
+	p.mute = mute
+	p.mu.Unlock()
+	if mute {
+		p.Break()
+	}
+}
+
+// Slow has everything take so much longer, each way; 0 ends that.
+func (p *Proxy) Slow(delay time.Duration) { p.delay.Store(int64(delay)) }
+
+// Freeze keeps what both sides say, in order, until Thaw. Connections stay, and
+// new ones are made.
+func (p *Proxy) Freeze() { p.freeze(false) }
+
+// FreezeReplies keeps what the server says, in order, until Thaw. The server goes on
+// receiving and acting.
+func (p *Proxy) FreezeReplies() { p.freeze(true) }
+
+func (p *Proxy) freeze(repliesOnly bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.repliesOnly = repliesOnly; p.frozen == nil {
+		p.frozen = make(chan struct{})
+	}
+}
+
+// Thaw lets go what Freeze or FreezeReplies has kept.
+func (p *Proxy) Thaw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.frozen != nil {
+		close(p.frozen)
+		p.frozen = nil
+	}
+}
+
+// ice is what to wait for before a request or a reply may pass, or nil.
+func (p *Proxy) ice(reply bool) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.repliesOnly && !reply {
+		return nil
+	}
+	return p.frozen
+}
+
+// open is the state of a new connection.
+func (p *Proxy) open() *link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := &link{proxy: p, ended: make(chan struct{})}
+	l.mute.Store(p.mute)
+	p.links[l], p.newest = true, l
+	return l
+}
+
+// way is the state of the connection that was opened last: toxiproxy makes the
+// two directions of a connection one after the other, and of one connection after
+// the other.
+func (p *Proxy) way() *link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.newest
+}
+
+func (p *Proxy) forget(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.links, l)
+}

@@ -1,0 +1,307 @@
+package servers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+func TestAProxyPassesOnWhatIsSaid(t *testing.T) {
+	_, far, near := through(t)
+	large := strings.Repeat("x", 1<<20)
+	must(t, far.Set(t.Context(), "large", large, 0).Err())
+	if got := near.Get(t.Context(), "large").Val(); got != large {
+		t.Errorf("%d bytes arrived of %d", len(got), len(large))
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 200 {
+				if err := far.Incr(t.Context(), "n").Err(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n, err := near.Get(t.Context(), "n").Int(); err != nil || n != 1600 {
+		t.Errorf("it counts %d: %v", n, err)
+	}
+}
+
+// Whether the server has acted is what tells a lost request from a lost reply.
+func TestWhatIsLost(t *testing.T) {
+	for do, want := range map[servers.Action]int{servers.Lose: 0, servers.LoseReply: 1, servers.MuteReply: 1} {
+		t.Run(string(do), func(t *testing.T) {
+			p, far, near := through(t)
+			must(t, far.Ping(t.Context()).Err())
+			point := p.Arm(servers.Rule{Sent: "incr", Do: do})
+			err := far.Incr(within(t, 500*time.Millisecond), "n").Err()
+			if err == nil || errors.Is(err, context.DeadlineExceeded) != (do == servers.MuteReply) && !strings.Contains(err.Error(), "timeout") {
+				t.Errorf("the client hears %v", err)
+			}
+			must(t, point.Wait(within(t, limit)))
+			if n, _ := near.Get(t.Context(), "n").Int(); n != want {
+				t.Errorf("the server has acted %d times, want %d", n, want)
+			}
+			if n, err := far.Incr(t.Context(), "n").Result(); err != nil || int(n) != want+1 {
+				t.Errorf("then it counts %d: %v", n, err)
+			}
+		})
+	}
+}
+
+// The owner of a lock looks whether it is his, loses it, and deletes what is
+// another's: the order of the three is no matter of luck.
+func TestAHeldRequestComesAfterWhatOthersDo(t *testing.T) {
+	p, far, near := through(t)
+	const ttl = 100 * time.Millisecond
+	must(t, far.Set(t.Context(), "lock", "mine", ttl).Err())
+	point := p.Arm(servers.Rule{Sent: "del\r\n$4\r\nlock", Do: servers.Hold})
+	released := later(func() error {
+		if owner := far.Get(t.Context(), "lock").Val(); owner != "mine" {
+			return fmt.Errorf("it is %q", owner)
+		}
+		return far.Del(t.Context(), "lock").Err()
+	})
+	must(t, point.Wait(within(t, limit)))
+	for !near.SetNX(t.Context(), "lock", "theirs", time.Minute).Val() {
+		time.Sleep(time.Millisecond)
+	}
+	pending(t, released, "the release")
+	point.Pass()
+	must(t, ended(t, released))
+	if n := near.Exists(t.Context(), "lock").Val(); n != 0 {
+		t.Error("the lock of the other is there: the request came before it")
+	}
+}
+
+func TestAHeldReplyComesAfterTheServerHasActed(t *testing.T) {
+	p, far, near := through(t)
+	point := p.Arm(servers.Rule{Sent: "incr", Do: servers.HoldReply})
+	done := later(func() error { return far.Incr(t.Context(), "n").Err() })
+	must(t, point.Wait(within(t, limit)))
+	if n, err := near.Get(t.Context(), "n").Int(); err != nil || n != 1 {
+		t.Errorf("the server has counted %d: %v", n, err)
+	}
+	pending(t, done, "the request")
+	point.Pass()
+	must(t, ended(t, done))
+}
+
+// What is on its way arrives, whoever has given up waiting for it.
+func TestAHeldRequestArrivesAfterItsClientHasHungUp(t *testing.T) {
+	p, far, near := through(t)
+	point := p.Arm(servers.Rule{Sent: "incr", Do: servers.Hold})
+	if err := far.Incr(within(t, 100*time.Millisecond), "n").Err(); err == nil {
+		t.Error("a held request was answered")
+	}
+	must(t, point.Wait(within(t, limit)))
+	if n := near.Exists(t.Context(), "n").Val(); n != 0 {
+		t.Error("it came while it was held")
+	}
+	point.Pass()
+	for end := time.Now().Add(limit); near.Exists(t.Context(), "n").Val() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it has not come")
+		}
+	}
+}
+
+func TestARequestIsHeldForAsLongAsWasSaid(t *testing.T) {
+	const held = 200 * time.Millisecond
+	p, far, _ := through(t)
+	must(t, far.Ping(t.Context()).Err())
+	p.Arm(servers.Rule{Sent: "incr", Do: servers.Hold, For: held})
+	start := time.Now()
+	must(t, far.Incr(t.Context(), "n").Err())
+	if took := time.Since(start); took < held || took > 3*held {
+		t.Errorf("it took %s, want %s", took, held)
+	}
+	start = time.Now()
+	must(t, far.Incr(t.Context(), "n").Err())
+	if took := time.Since(start); took > held/2 {
+		t.Errorf("the next one took %s", took)
+	}
+}
+
+func TestARuleActsAtTheNthTimeAndOnce(t *testing.T) {
+	p, far, near := through(t)
+	count, point := p.Arm(servers.Rule{Sent: "incr", Do: servers.Count}), p.Arm(servers.Rule{Sent: "incr", Nth: 3, Do: servers.Lose})
+	for i := 1; i <= 5; i++ {
+		if err := far.Incr(t.Context(), "n").Err(); (err != nil) != (i == 3) {
+			t.Errorf("request %d: %v", i, err)
+		}
+	}
+	if n, _ := near.Get(t.Context(), "n").Int(); n != 4 || point.Seen() != 3 || count.Seen() != 5 {
+		t.Errorf("the server counts %d, the rule %d, and the one that counts %d", n, point.Seen(), count.Seen())
+	}
+	if !point.Disarm() || count.Disarm() {
+		t.Error("a rule does not know whether it was met")
+	}
+	taken := p.Arm(servers.Rule{Sent: "incr", Do: servers.Lose})
+	if taken.Disarm() {
+		t.Error("a rule was met by nothing")
+	}
+	must(t, far.Incr(t.Context(), "n").Err())
+}
+
+// TCP knows no requests: what is looked for may come in pieces.
+func TestARequestIsKnownThoughItComesInPieces(t *testing.T) {
+	p, _, near := through(t)
+	conn, err := net.Dial("tcp", p.Address)
+	must(t, err)
+	defer conn.Close() //nolint:errcheck // it is cut
+	point := p.Arm(servers.Rule{Sent: "incr n", Do: servers.Lose})
+	auth := near.Options().Password
+	for _, piece := range []string{"auth " + auth + "\r\nping\r\nin", "c", "r", " n", "\r\n"} {
+		if _, err := io.WriteString(conn, piece); err != nil {
+			break // it was cut
+		}
+		time.Sleep(20 * time.Millisecond) // or the kernel would put the pieces together
+	}
+	must(t, point.Wait(within(t, limit)))
+	if n := near.Exists(t.Context(), "n").Val(); n != 0 {
+		t.Error("the server got it")
+	}
+}
+
+func TestALinkIsCutAndMended(t *testing.T) {
+	p, far, _ := through(t)
+	must(t, far.Ping(t.Context()).Err())
+	for range 3 {
+		p.Cut()
+		if _, err := net.Dial("tcp", p.Address); err == nil {
+			t.Fatal("a link that is cut lets itself be made")
+		}
+		if err := far.Ping(t.Context()).Err(); err == nil {
+			t.Fatal("a link that is cut passes what is said")
+		}
+		must(t, p.Mend())
+		must(t, p.Mend())
+		must(t, far.Ping(t.Context()).Err())
+	}
+	before := far.ClientID(t.Context()).Val()
+	p.Break()
+	_ = far.Ping(t.Context()) // the client may not have noticed yet
+	if now, err := far.ClientID(t.Context()).Result(); err != nil || now == before {
+		t.Errorf("the connection of before is %d, and there is %d: %v", before, now, err)
+	}
+	p.Close()
+	p.Close()
+}
+
+func TestASlowLinkTakesLongerEachWay(t *testing.T) {
+	const each = 100 * time.Millisecond
+	p, far, _ := through(t)
+	must(t, far.Ping(t.Context()).Err())
+	took := func() time.Duration {
+		start := time.Now()
+		must(t, far.Ping(t.Context()).Err())
+		return time.Since(start)
+	}
+	p.Slow(each)
+	if d := took(); d < 2*each || d > 4*each {
+		t.Errorf("there and back took %s, want %s", d, 2*each)
+	}
+	p.Slow(0)
+	if d := took(); d > each {
+		t.Errorf("a link that is not slow any more took %s", d)
+	}
+}
+
+func TestAMuteLinkIsMadeAndHearsNothing(t *testing.T) {
+	p, far, near := through(t)
+	must(t, far.Ping(t.Context()).Err())
+	p.Mute(true)
+	for range 2 {
+		if err := far.Incr(within(t, 100*time.Millisecond), "n").Err(); err == nil {
+			t.Error("a mute link answers")
+		}
+	}
+	p.Mute(false)
+	must(t, far.Ping(t.Context()).Err())
+	if n := near.Exists(t.Context(), "n").Val(); n != 0 {
+		t.Error("the server heard what was said to a mute link")
+	}
+}
+
+func TestAFrozenLinkLosesNothing(t *testing.T) {
+	p, far, near := through(t)
+	must(t, far.Ping(t.Context()).Err())
+	p.Freeze()
+	p.Freeze()
+	done := later(func() error { return far.Incr(t.Context(), "n").Err() })
+	pending(t, done, "the request")
+	if n := near.Exists(t.Context(), "n").Val(); n != 0 {
+		t.Error("it came through the ice")
+	}
+	p.Thaw()
+	p.Thaw()
+	must(t, ended(t, done))
+}
+
+func TestFrozenRepliesArriveAfterTheServerActed(t *testing.T) {
+	p, far, near := through(t)
+	must(t, far.Ping(t.Context()).Err())
+	p.FreezeReplies()
+	done := later(func() error { return far.Incr(t.Context(), "n").Err() })
+	pending(t, done, "the reply")
+	if n := near.Get(t.Context(), "n").Val(); n != "1" {
+		t.Errorf("the server has acted %q times, want once", n)
+	}
+	p.Thaw()
+	must(t, ended(t, done))
+}
+
+func TestALinkIsRedirected(t *testing.T) {
+	p, far, near := through(t)
+	must(t, near.Set(t.Context(), "name", "first", 0).Err())
+	password := near.Options().Password
+	other := lab.OwnRedis(t)
+	direct := open(t, other)
+	must(t, direct.ACLSetUser(t.Context(), "default", ">"+password).Err())
+	must(t, direct.Set(t.Context(), "name", "second", 0).Err())
+	must(t, p.Redirect(other.Address))
+	_ = far.Ping(t.Context()) // a connection of before is gone
+	if name := far.Get(t.Context(), "name").Val(); name != "second" {
+		t.Errorf("behind the link is the %q", name)
+	}
+}
+
+// Whatever is held or frozen, a proxy that is closed holds nothing up.
+func TestAClosedProxyEndsEverything(t *testing.T) {
+	p, far, _ := through(t)
+	point := p.Arm(servers.Rule{Sent: "incr", Do: servers.Hold})
+	held := later(func() error { return far.Incr(t.Context(), "n").Err() })
+	must(t, point.Wait(within(t, limit)))
+	p.Freeze()
+	frozen := later(func() error { return far.Ping(t.Context()).Err() })
+	pending(t, frozen, "the frozen request")
+	p.Close()
+	for _, done := range []<-chan error{held, frozen} {
+		if ended(t, done) == nil {
+			t.Error("a closed proxy answers")
+		}
+	}
+}
+
+func TestAServerThatIsNotThereEndsTheConnection(t *testing.T) {
+	p := labtest.NewProxy(t, "127.0.0.1:1")
+	client := redis.NewClient(&redis.Options{Addr: p.Address, MaxRetries: -1, DialerRetries: 1})
+	defer client.Close() //nolint:errcheck // it never had a connection
+	if err := client.Ping(within(t, limit)).Err(); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the client hears %v", err)
+	}
+}

@@ -1,0 +1,267 @@
+package servers
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// argument tells a program that it was started as a supervisor.
+const argument = "__supervisor__"
+
+// SuperviseIfAsked must be called first thing by every main and TestMain whose
+// program uses StartSupervisor: where the program was started as a supervisor, it serves as
+// one and does not return.
+func SuperviseIfAsked() {
+	if len(os.Args) == 2 && os.Args[1] == argument {
+		os.Exit(serve(os.Stdin, os.Stdout))
+	}
+}
+
+// Supervisor looks after child processes and a temporary folder: neither outlives
+// the process that started them, whether that succeeds, fails, gets ^C or is killed.
+//
+// A killed process cleans up nothing. So the children belong to a process of their
+// own: this program, started a second time in its own session, with a pipe to the
+// first. When the pipe ends, it stops its children, removes the folder and exits.
+type Supervisor struct {
+	cmd    *exec.Cmd
+	folder string
+
+	mu        sync.Mutex
+	requests  io.WriteCloser
+	lastID    int                // of requests and processes alike
+	replies   map[int]chan event // by request
+	processes map[int]*Process
+
+	ended   chan struct{} // closed when the supervisor process is gone
+	closing sync.Once
+}
+
+// request is one line to the supervisor. It is about one process: to start it, to
+// signal it, or to stop it.
+type request struct {
+	ID      int            `json:"id"`
+	Process int            `json:"process"`
+	Command *Command       `json:"command,omitempty"`
+	Signal  syscall.Signal `json:"signal,omitempty"`
+	Stop    bool           `json:"stop,omitempty"`
+}
+
+// event is one line from the supervisor: its folder, first of all; the answer to a
+// request; or the end of a process.
+type event struct {
+	Folder string `json:"folder,omitempty"`
+
+	Request int    `json:"request,omitempty"`
+	Pid     int    `json:"pid,omitempty"`
+	Error   string `json:"error,omitempty"`
+
+	Ended int    `json:"ended,omitempty"`
+	State string `json:"state,omitempty"`
+}
+
+// Command says what to start.
+type Command struct {
+	Path string   `json:"path"`
+	Args []string `json:"args"`
+	// Env is the whole environment of the child.
+	Env []string `json:"env"`
+	// Log is the file that takes what the child prints; it is appended to.
+	Log string `json:"log"`
+	// Stop is the signal that asks the child to end, SIGTERM where it is 0.
+	Stop syscall.Signal `json:"stop"`
+	// Grace is how long the child may take to end before it is killed, with
+	// everything that it started; 10 s where it is 0.
+	Grace time.Duration `json:"grace"`
+}
+
+// StartSupervisor starts the supervisor. It must be closed.
+func StartSupervisor() (*Supervisor, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("start supervisor: %w", err)
+	}
+	cmd := exec.Command(self, argument)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // ^C is not meant for it
+	requests, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start supervisor: %w", err)
+	}
+	events, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start supervisor: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start supervisor: %w", err)
+	}
+	k := &Supervisor{
+		cmd: cmd, requests: requests,
+		replies: make(map[int]chan event), processes: make(map[int]*Process),
+		ended: make(chan struct{}),
+	}
+	decoder := json.NewDecoder(bufio.NewReader(events))
+	var hello event
+	if err := decoder.Decode(&hello); err != nil || hello.Folder == "" {
+		return nil, errors.Join(fmt.Errorf("start supervisor: no folder: %s", hello.Error), err, requests.Close(), cmd.Wait())
+	}
+	k.folder = hello.Folder
+	go k.listen(decoder)
+	return k, nil
+}
+
+// Folder is a temporary folder that is removed with everything in it.
+func (k *Supervisor) Folder() string { return k.folder }
+
+// Run starts a child.
+func (k *Supervisor) Run(ctx context.Context, c Command) (*Process, error) {
+	name := filepath.Base(c.Path)
+	p := &Process{supervisor: k, name: name, done: make(chan struct{})}
+	k.mu.Lock()
+	k.lastID++
+	p.id = k.lastID
+	k.processes[p.id] = p
+	k.mu.Unlock()
+	started, err := k.ask(ctx, request{Process: p.id, Command: &c})
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	p.pid = started.Pid
+	return p, nil
+}
+
+// Close stops every child, the last one first, and removes the folder.
+// Closing twice is harmless.
+func (k *Supervisor) Close() error {
+	var err error
+	k.closing.Do(func() {
+		k.mu.Lock()
+		if err = k.requests.Close(); errors.Is(err, os.ErrClosed) {
+			err = nil // the supervisor has ended before us
+		}
+		k.mu.Unlock()
+		<-k.ended
+		// The supervisor has removed it, unless it was killed itself.
+		err = errors.Join(err, os.RemoveAll(k.folder))
+	})
+	return err
+}
+
+// ask sends a request and waits for its answer.
+func (k *Supervisor) ask(ctx context.Context, r request) (event, error) {
+	reply := make(chan event, 1)
+	k.mu.Lock()
+	k.lastID++
+	r.ID = k.lastID
+	k.replies[r.ID] = reply
+	err := json.NewEncoder(k.requests).Encode(r)
+	k.mu.Unlock()
+	if err != nil {
+		return event{}, fmt.Errorf("ask supervisor: %w", err)
+	}
+	select {
+	case e := <-reply:
+		if e.Error != "" {
+			return event{}, errors.New(e.Error)
+		}
+		return e, nil
+	case <-k.ended:
+		return event{}, errors.New("the supervisor is gone")
+	case <-ctx.Done():
+		return event{}, context.Cause(ctx)
+	}
+}
+
+// listen hands out what the supervisor tells, until it is gone.
+func (k *Supervisor) listen(events *json.Decoder) {
+	for {
+		var e event
+		if err := events.Decode(&e); err != nil {
+			break
+		}
+		k.mu.Lock()
+		if p := k.processes[e.Ended]; p != nil {
+			p.end(e.State)
+		}
+		if reply := k.replies[e.Request]; reply != nil {
+			delete(k.replies, e.Request)
+			reply <- e
+		}
+		k.mu.Unlock()
+	}
+	_ = k.cmd.Wait() // how it ended changes nothing: what it kept is gone
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range k.processes {
+		p.end("stopped with its supervisor")
+	}
+	close(k.ended)
+}
+
+// Process is a child.
+type Process struct {
+	supervisor *Supervisor
+	id         int
+	name       string
+	pid        int
+	done       chan struct{}
+	once       sync.Once
+	state      string
+}
+
+// Pid is the child's process id.
+func (p *Process) Pid() int { return p.pid }
+
+// Done is closed when the child has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// State tells how the child ended; ask only after Done.
+func (p *Process) State() string { return p.state }
+
+func (p *Process) end(state string) {
+	p.once.Do(func() {
+		p.state = state
+		close(p.done)
+	})
+}
+
+// Signal sends a signal to the child.
+func (p *Process) Signal(ctx context.Context, signal syscall.Signal) error {
+	if _, err := p.supervisor.ask(ctx, request{Process: p.id, Signal: signal}); err != nil {
+		return fmt.Errorf("signal %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// Stop asks the child to end, makes it end after its grace, and waits for it.
+func (p *Process) Stop(ctx context.Context) error {
+	if _, err := p.supervisor.ask(ctx, request{Process: p.id, Stop: true}); err != nil {
+		return fmt.Errorf("stop %s: %w", p.name, err)
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop %s: %w", p.name, context.Cause(ctx))
+	}
+}
+
+// LogTail is the end of a log, at most so many lines, for people.
+func LogTail(path string, lines int) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Sprintf("(no log: %v)", err)
+	}
+	all := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

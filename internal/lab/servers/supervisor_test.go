@@ -1,0 +1,233 @@
+package servers_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// clientArgument has the test binary run superviseAndWait.
+const clientArgument = "supervise-and-wait"
+
+// superviseAndWait is a client of a supervisor: it starts a child that starts another,
+// prints where they are, and waits to be killed.
+func superviseAndWait() {
+	k, err := servers.StartSupervisor()
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	p, err := k.Run(context.Background(), shell(k, `trap "" TERM; sleep 1000 & echo $!; wait`))
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(k.Folder(), p.Pid())
+	select {}
+}
+
+func shell(k *servers.Supervisor, script string) servers.Command {
+	return servers.Command{
+		Path: "/bin/sh", Args: []string{"-c", script},
+		Log: filepath.Join(k.Folder(), "log"), Grace: 200 * time.Millisecond,
+	}
+}
+
+func start(t *testing.T) *servers.Supervisor {
+	t.Helper()
+	k, err := servers.StartSupervisor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return k
+}
+
+func TestCloseStopsChildrenAndRemovesTheFolder(t *testing.T) {
+	k := start(t)
+	stubborn, err := k.Run(t.Context(), shell(k, `trap "" TERM; sleep 1000 & wait`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	assertGone(t, k.Folder(), stubborn.Pid())
+}
+
+func TestNothingIsLeftWhenTheClientIsKilled(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			folder, pid, client := startClient(t)
+			grandchild := awaitGrandchild(t, folder)
+			if err := client.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			_ = client.Wait() // ended by our signal
+			assertGone(t, folder, pid, grandchild)
+		})
+	}
+}
+
+func TestNothingIsLeftWhenTheKeeperIsKilled(t *testing.T) {
+	k := start(t)
+	p, err := k.Run(t.Context(), shell(k, `echo $PPID; sleep 1000`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(awaitNumber(t, filepath.Join(k.Folder(), "log")), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	if err := k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	assertGone(t, k.Folder(), p.Pid())
+}
+
+func TestDoneTellsHowAChildEnded(t *testing.T) {
+	k := start(t)
+	p, err := k.Run(t.Context(), shell(k, `echo oh dear; exit 7`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	if p.State() != "exit status 7" {
+		t.Errorf("state is %q, want exit status 7", p.State())
+	}
+	if tail := servers.LogTail(filepath.Join(k.Folder(), "log"), 5); tail != "oh dear" {
+		t.Errorf("log tail is %q, want what the child printed", tail)
+	}
+}
+
+func TestWhatAChildLeavesBehindIsEnded(t *testing.T) {
+	k := start(t)
+	p, err := k.Run(t.Context(), shell(k, `sleep 1000 & echo $!`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	orphan := awaitNumber(t, filepath.Join(k.Folder(), "log"))
+	await(t, "the orphan to be gone", func() bool { return !alive(orphan) })
+}
+
+func TestAProgramThatIsNotThereIsAnError(t *testing.T) {
+	k := start(t)
+	_, err := k.Run(t.Context(), servers.Command{Path: "/nonexistent/mariadbd", Log: filepath.Join(k.Folder(), "log")})
+	if err == nil || !strings.Contains(err.Error(), "mariadbd") {
+		t.Errorf("error is %v, want one that names the program", err)
+	}
+}
+
+func TestSignalsReachAChild(t *testing.T) {
+	k := start(t)
+	p, err := k.Run(t.Context(), shell(k, `trap "echo heard; exit 3" USR1; echo $$; while :; do sleep 0.01; done`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitNumber(t, filepath.Join(k.Folder(), "log"))
+	if err := p.Signal(t.Context(), syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	if p.State() != "exit status 3" {
+		t.Errorf("state is %q, want exit status 3", p.State())
+	}
+}
+
+func TestAPausedChildIsStopped(t *testing.T) {
+	k := start(t)
+	p, err := k.Run(t.Context(), shell(k, `sleep 1000`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Signal(t.Context(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func startClient(t *testing.T) (folder string, pid int, client *exec.Cmd) {
+	t.Helper()
+	client = exec.Command(os.Args[0], clientArgument)
+	out, err := client.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscan(line, &folder, &pid); err != nil {
+		t.Fatalf("client printed %q: %v", line, err)
+	}
+	return folder, pid, client
+}
+
+func awaitGrandchild(t *testing.T, folder string) int {
+	t.Helper()
+	return awaitNumber(t, filepath.Join(folder, "log"))
+}
+
+// awaitNumber waits until a child has printed a process id.
+func awaitNumber(t *testing.T, log string) int {
+	t.Helper()
+	var number int
+	await(t, "a process id in the log", func() bool {
+		content, err := os.ReadFile(log)
+		if err != nil || !strings.Contains(string(content), "\n") {
+			return false
+		}
+		number, err = strconv.Atoi(strings.TrimSpace(string(content)))
+		return err == nil
+	})
+	return number
+}
+
+func assertGone(t *testing.T, folder string, pids ...int) {
+	t.Helper()
+	await(t, "the folder to be gone", func() bool {
+		_, err := os.Stat(folder)
+		return err != nil && os.IsNotExist(err)
+	})
+	for _, pid := range pids {
+		await(t, fmt.Sprintf("process %d to be gone", pid), func() bool { return !alive(pid) })
+	}
+}
+
+// alive tells whether a process runs; one that has ended and waits to be
+// noticed by its parent does not.
+func alive(pid int) bool {
+	stat, err := fs.ReadFile(os.DirFS("/proc"), fmt.Sprintf("%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
+
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if is() {
+			return
+		}
+	}
+	t.Fatalf("waited 10s for %s", what)
+}
