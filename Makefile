@@ -14,7 +14,7 @@ prove: ## the long proofs: many repetitions, planted bugs, kills
 prove-parts: ## those of them that take minutes, which run before a change lands
 	go run ./tools/test -tags prove -timeout 30m $(TESTFLAGS) \
 		-run 'TestProve(RoundTrips|TokensGrow|FiveThousandIdleConnections|AReplicaThatDiesTakesItsUnits)$$' \
-		./cmd/stockd ./internal/lock ./internal/service/strategy
+		./cmd/stockd ./internal/lock/... ./internal/service/strategy
 	go run ./tools/test -tags prove -timeout 30m $(TESTFLAGS) \
 		-run 'TestProvePlantedBugsAreCaught/(one_unit_too_many|a_late_holder_deletes|a_lost_commit|the_audit_forgives|a_layer)' \
 		./internal/planted

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
@@ -164,7 +164,7 @@ func (w *walk) rank(name string) uint64 {
 }
 
 func (w *walk) mayUse(e strategy.Entry, with walkFeatures) bool {
-	if slices.ContainsFunc(e.Needs, func(b lock.Backend) bool { return b != lock.Database && b != lock.MySQL && b != lock.Redis }) {
+	if slices.ContainsFunc(e.Needs, func(b backend.Name) bool { return b != backend.Database && b != backend.MySQL && b != backend.Redis }) {
 		return false
 	}
 	if e.Name == "redis-getset" { // it stalls for seconds at a handoff, as it should, and little happens meanwhile

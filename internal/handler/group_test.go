@@ -9,6 +9,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
 )
 
 func TestACrowdThatIsGroupedSellsOut(t *testing.T) {
@@ -123,7 +124,7 @@ func TestAQueueThatStandsStill(t *testing.T) {
 // hold takes the lock of goods 1 in SQL.
 func hold(t *testing.T, locks lock.Deps) (release func()) {
 	t.Helper()
-	for _, entry := range lock.Registry() {
+	for _, entry := range registry.Locks() {
 		if entry.Name != "sql-insert-lock" {
 			continue
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stockd/stockd/api/apitest"
 	"github.com/stockd/stockd/internal/admintoken"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -402,7 +403,7 @@ func TestStrategiesAreListedWithTheirClaims(t *testing.T) {
 			t.Errorf("%s is described as %v", entry.Name, got)
 		}
 		// There is a SQLite here, and nothing else.
-		available := !slices.ContainsFunc(entry.Needs, func(b lock.Backend) bool { return b != lock.Database })
+		available := !slices.ContainsFunc(entry.Needs, func(b backend.Name) bool { return b != backend.Database })
 		if note, _ := got["note"].(string); got["available"] != available || !available && !strings.Contains(note, "not configured") {
 			t.Errorf("%s needs %v, and is described as %v", entry.Name, entry.Needs, got)
 		}

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
 )
 
 // lockServer is a server of a lock that a test may end and bring back.
@@ -22,25 +23,25 @@ type lockServer interface {
 
 // lockBackend is a backend of the registry, and a strategy that needs it.
 type lockBackend struct {
-	name     lock.Backend
+	name     backend.Name
 	strategy string
-	start    func(t *testing.T, into *lock.Clients) lockServer
+	start    func(t *testing.T, into *backend.Clients) lockServer
 }
 
 func lockBackends() []lockBackend {
 	return []lockBackend{
-		{lock.Redis, "redis-reentrant", func(t *testing.T, into *lock.Clients) lockServer {
+		{backend.Redis, "redis-reentrant", func(t *testing.T, into *backend.Clients) lockServer {
 			server := lab.OwnRedis(t)
 			into.RedisOptions = labtest.RedisOptions(server)
-			into.Redis = lock.NewRedisClient(into.RedisOptions)
+			into.Redis = backend.NewRedis(into.RedisOptions)
 			return server
 		}},
-		{lock.ZooKeeper, "zk-sequential", func(t *testing.T, into *lock.Clients) lockServer {
+		{backend.ZooKeeper, "zk-sequential", func(t *testing.T, into *backend.Clients) lockServer {
 			server := lab.OwnZooKeeper(t)
 			into.ZooKeeper = labtest.ZooKeeperClient(server)
 			return server
 		}},
-		{lock.Etcd, "etcd", func(t *testing.T, into *lock.Clients) lockServer {
+		{backend.Etcd, "etcd", func(t *testing.T, into *backend.Clients) lockServer {
 			server := lab.OwnEtcd(t)
 			into.Etcd = labtest.EtcdClient(t, server)
 			return server
@@ -136,7 +137,7 @@ func TestALockThatIsHeldIsBusy(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	locks := lab.Locks(t, d)
 	a := serveWith(t, d, locks)
-	for _, entry := range lock.Registry() {
+	for _, entry := range registry.Locks() {
 		if entry.Name != "sql-insert-lock" {
 			continue
 		}
@@ -176,7 +177,7 @@ func TestAFencedSaleTellsItsToken(t *testing.T) {
 // ledger; the strategies that write it themselves always have.
 func TestTheAnswerSaysHowDurableItIs(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
-	a := serveWith(t, d, lab.Locks(t, d, lock.Redis))
+	a := serveWith(t, d, lab.Locks(t, d, backend.Redis))
 	for i, c := range []struct{ query, durable string }{
 		{"strategy=redis-stock", "redis"},
 		{"strategy=redis-stock&durable=redis", "redis"},

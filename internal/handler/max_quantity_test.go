@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -70,7 +70,7 @@ func TestAMaximumIsSetBesideAStrategyThatIsOff(t *testing.T) {
 // Redis, also when the maximum is lower by now.
 func TestAMaximumHidesNoOrder(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
-	a := serveHot(t, d, lab.Locks(t, d, lock.Redis), strategy.Registry(), hot.Options{Linger: lockWait})
+	a := serveHot(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), hot.Options{Linger: lockWait})
 	first := make(map[string]any)
 	for _, name := range []string{"sql-conditional", "redis-stock"} {
 		first[name] = a.buyAs(t, "goods_id=1&quantity=3&strategy="+name, "Idempotency-Key", name).body["order_id"]

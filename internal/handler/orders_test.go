@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -172,7 +172,7 @@ func servePending(t *testing.T) (a api, sale answer, redis *servers.Redis) {
 	redis = lab.OwnRedis(t)
 	locks := lab.Locks(t, d)
 	locks.RedisOptions = labtest.RedisOptions(redis)
-	locks.Redis = lock.NewRedisClient(locks.RedisOptions)
+	locks.Redis = backend.NewRedis(locks.RedisOptions)
 	a = serveHot(t, d, locks, strategy.Registry(), hot.Options{Linger: time.Hour, Partitions: 3})
 	a = a.with(t, func(o *handler.Options) { o.Reveal = true })
 	written := a.buy(t, "goods_id=1&strategy=redis-stock&durable=sql")
@@ -281,7 +281,7 @@ func TestRedisIsNotAskedForOrdersItNeverHad(t *testing.T) {
 	redis := lab.OwnRedis(t)
 	locks := lab.Locks(t, d)
 	locks.RedisOptions = labtest.RedisOptions(redis)
-	locks.Redis = lock.NewRedisClient(locks.RedisOptions)
+	locks.Redis = backend.NewRedis(locks.RedisOptions)
 	a := serveWith(t, d, locks)
 	if err := redis.Kill(t.Context()); err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func TestRedisIsNotAskedForOrdersItNeverHad(t *testing.T) {
 // An order that moves from Redis to the ledger while it is looked for is found.
 func TestAnOrderIsFoundOnItsWayToTheLedger(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
-	locks := lab.Locks(t, d, lock.Redis)
+	locks := lab.Locks(t, d, backend.Redis)
 	a := serveHot(t, d, locks, strategy.Registry(), hot.Options{Linger: time.Millisecond, Partitions: 2})
 	a = a.with(t, func(o *handler.Options) { o.Reveal = true })
 	a.owner(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1000}`, http.StatusOK)

@@ -1,112 +1,128 @@
-// Package layers holds the tree to its one direction of imports.
+// Package layers tests that imports run in one direction.
 package layers
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
 
 const module = "github.com/stockd/stockd/"
 
-// allowed maps a package, or a folder of packages that ends with a slash, to
-// what of stockd it may import. What stands first wins.
-var allowed = []struct {
+// rule lists what of this module a package may import. A pattern is a package, or with a
+// slash at its end all packages below a folder.
+type rule struct {
 	from string
 	to   []string
-}{
-	{"internal/stock", nil},
-	{"internal/pause", nil},
-	{"internal/telemetry", nil},
-	{"internal/telemetry/tracing", []string{"internal/telemetry"}},
-	{"internal/lock/locktest", []string{"internal/lock", "internal/lab/labtest", "internal/lab/servers", "internal/repo", "internal/stock"}},
-	{"internal/lock", []string{"internal/stock"}},
-	{"internal/repo", []string{"internal/pause", "internal/stock", "migrations"}},
-	{"pkg/strategytest", []string{"internal/service/hot", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/service/rescue", nil},
-	{"internal/service/hot", []string{"internal/pause", "internal/telemetry", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/service/strategy", []string{"internal/pause", "internal/telemetry", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/service", []string{"internal/pause", "internal/telemetry", "internal/service/strategy", "internal/service/hot", "internal/service/rescue", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/reload", nil},
-	{"internal/buyer", []string{"internal/reload", "internal/stock"}},
-	{"internal/handler", []string{"internal/buyer", "internal/telemetry", "internal/service", "internal/stock", "api"}},
-	{"internal/telemetry/metrics", []string{"internal/service", "internal/service/hot", "internal/service/rescue", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock"}},
-	{"internal/admintoken", []string{"internal/reload"}},
-	{"internal/config", []string{"internal/admintoken"}},
-	{"internal/layers", nil},
-	{"migrations", nil},
-	{"pkg/client", nil}, // nothing but the standard library
-	{"api", nil},
-	{"api/apitest", []string{"api"}},
-	{"nginx", nil},
-	{"deploy", nil},
-	// What the lab does inside of a replica. cmd puts it there; those whose
-	// interfaces it implements do not know it.
-	{"internal/lab/failpoint", []string{"internal/lab/history", "internal/handler", "internal/lock"}},
-	{"internal/lab/client", []string{"internal/lab/failpoint", "internal/handler", "internal/service", "internal/stock"}},
-	// stockd bench and the lab send purchases, and compare the result with the guarantees.
-	{"internal/load", nil},
-	{"internal/load/verdict", []string{"internal/load", "internal/stock"}},
-	// Experiments set the faults that the owner's listener takes.
-	{"internal/lab/scenario/step", []string{"internal/pause", "internal/lab/", "internal/load", "internal/handler", "internal/service", "internal/lock", "internal/repo", "internal/stock"}},
-	// Its honest buyers use the client that buyers have.
-	{"internal/lab/hostile", []string{"internal/pause", "internal/lab/", "internal/load", "internal/load/", "internal/repo", "internal/stock", "nginx", "pkg/client"}},
-	// The lab drives replicas as a client does. Of the service it knows what the
-	// answers mean, and the database it opens to see that it is there.
-	{"internal/lab/", []string{"internal/pause", "internal/lab/", "internal/load", "internal/load/", "internal/telemetry", "internal/service", "internal/service/strategy", "internal/lock", "internal/repo", "internal/stock", "nginx"}},
-	{"cmd/internal/cmdtest", []string{"internal/lab/", "internal/load/"}},
-	{"cmd/", []string{"cmd/internal/", "internal/", "migrations", "pkg/client"}},
-	{"tools/", []string{"internal/lab/servers"}},
 }
 
-func within(pkg, pattern string) bool {
+// rules has a rule for each package; the first one that matches counts.
+func rules() []rule {
+	locks := []string{"internal/backend", "internal/lock", "internal/lock/", "internal/stock"}
+	storage := slices.Concat(locks, []string{"internal/pause", "internal/repo"})
+	selling := slices.Concat(storage, []string{"internal/telemetry", "internal/service/rescue", "internal/service/hot"})
+	service := slices.Concat(selling, []string{"internal/service/strategy"})
+	lab := slices.Concat(storage, []string{"internal/lab/", "internal/load", "internal/load/", "internal/telemetry", "internal/service", "internal/service/strategy", "nginx"})
+	return []rule{
+		{"internal/stock", nil},
+		{"internal/pause", nil},
+		{"internal/reload", nil},
+		{"internal/telemetry", nil},
+		{"internal/telemetry/tracing", []string{"internal/telemetry"}},
+		{"internal/telemetry/metrics", slices.Concat(service, []string{"internal/service"})},
+		{"internal/backend", []string{"internal/stock"}},
+		{"internal/lock/registry", locks},
+		{"internal/lock/redis", slices.Concat([]string{"internal/lock/process"}, locks)}, // redlock: one process asks at a time
+		{"internal/lock/locktest", slices.Concat(storage, []string{"internal/lab/labtest", "internal/lab/servers"})},
+		{"internal/lock/", []string{"internal/backend", "internal/lock", "internal/stock"}},
+		{"internal/lock", []string{"internal/backend", "internal/stock"}},
+		{"internal/repo", []string{"internal/backend", "internal/pause", "internal/stock", "migrations"}},
+		{"internal/service/rescue", nil},
+		{"internal/service/hot", selling},
+		{"internal/service/strategy", selling},
+		{"internal/service", service},
+		{"internal/admintoken", []string{"internal/reload"}},
+		{"internal/buyer", []string{"internal/reload", "internal/stock"}},
+		{"internal/config", []string{"internal/admintoken"}},
+		{"internal/handler", []string{"internal/buyer", "internal/telemetry", "internal/service", "internal/stock", "api"}},
+		{"internal/layers", nil},
+		{"migrations", nil},
+		{"api", nil},
+		{"api/apitest", []string{"api"}},
+		{"nginx", nil},
+		{"deploy", nil},
+		{"pkg/client", nil}, // the standard library alone
+		{"pkg/locktest", slices.Concat(storage, []string{"internal/lab/labtest", "internal/lab/servers"})},
+		{"pkg/strategytest", service},
+		// Failpoints implement interfaces of packages that do not know them; commands wire them.
+		{"internal/lab/failpoint", slices.Concat(locks, []string{"internal/lab/history", "internal/handler"})},
+		{"internal/load", nil},
+		{"internal/load/verdict", []string{"internal/load", "internal/stock"}},
+		{"internal/lab/client", []string{"internal/lab/failpoint", "internal/handler", "internal/service", "internal/stock"}},
+		{"internal/lab/scenario/step", slices.Concat(lab, []string{"internal/handler"})}, // its faults are those of the API
+		{"internal/lab/hostile", slices.Concat(lab, []string{"pkg/client"})},
+		{"internal/lab/", lab},
+		{"cmd/", []string{"cmd/internal/", "internal/", "pkg/", "migrations"}},
+		{"tools/", []string{"internal/lab/servers"}},
+	}
+}
+
+func matches(pkg, pattern string) bool {
 	return pkg == pattern || strings.HasSuffix(pattern, "/") && strings.HasPrefix(pkg, pattern)
 }
 
-func TestImportsRunOneWay(t *testing.T) {
+func matchesAny(pkg string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pkg, pattern) })
+}
+
+// imports lists the imports between packages of this module, without those of tests.
+func imports(t *testing.T) [][2]string {
+	t.Helper()
 	list, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := 0
+	var edges [][2]string
 	for line := range strings.Lines(string(list)) {
 		words := strings.Fields(line)
-		pkg := strings.TrimPrefix(words[0], module)
 		for _, imported := range words[1:] {
-			to, ours := strings.CutPrefix(imported, module)
-			if !ours {
-				continue
-			}
-			seen++
-			if !mayImport(t, pkg, to) {
-				t.Errorf("%s imports %s", pkg, to)
+			if to, ok := strings.CutPrefix(imported, module); ok {
+				edges = append(edges, [2]string{strings.TrimPrefix(words[0], module), to})
 			}
 		}
 	}
-	if seen == 0 {
-		t.Error("no import of ours was seen")
+	if len(edges) == 0 {
+		t.Fatal("no import was found")
+	}
+	return edges
+}
+
+func TestImportsRunOneWay(t *testing.T) {
+	all := rules()
+	for _, edge := range imports(t) {
+		i := slices.IndexFunc(all, func(r rule) bool { return matches(edge[0], r.from) })
+		switch {
+		case i < 0:
+			t.Errorf("%s has no rule", edge[0])
+		case !matchesAny(edge[1], all[i].to):
+			t.Errorf("%s imports %s", edge[0], edge[1])
+		}
 	}
 }
 
-func mayImport(t *testing.T, pkg, to string) bool {
-	t.Helper()
-	for _, rule := range allowed {
-		if !within(pkg, rule.from) {
-			continue
+// The lab drives replicas from outside: it may import the service, never the reverse.
+func TestOnlyTheLabImportsTheLab(t *testing.T) {
+	importers := []string{"internal/lab/", "cmd/stocklab", "pkg/locktest", "pkg/strategytest", "tools/", "cmd/internal/cmdtest", "internal/lock/locktest"}
+	for _, edge := range imports(t) {
+		if matches(edge[1], "internal/lab/") && !matchesAny(edge[0], importers) {
+			t.Errorf("%s imports %s", edge[0], edge[1])
 		}
-		for _, pattern := range rule.to {
-			if within(to, pattern) {
-				return true
-			}
-		}
-		return false
 	}
-	t.Errorf("%s has no place among the layers", pkg)
-	return true
 }
 
 // What a shop runs has nothing of the lab in it, and nothing that is for tests.
-func TestNothingOfTheLabIsInStockd(t *testing.T) {
+func TestStockdLinksNothingOfTheLab(t *testing.T) {
 	list, err := exec.Command("go", "list", "-deps", module+"cmd/stockd").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -119,15 +135,12 @@ func TestNothingOfTheLabIsInStockd(t *testing.T) {
 		"github.com/Shopify/toxiproxy",
 		"github.com/anishathalye/porcupine",
 		"github.com/chromedp",
-		"github.com/redis/go-redis/v9/internal/proto/test",
 		"testing",
 	}
 	for pkg := range strings.Lines(string(list)) {
 		pkg = strings.TrimSpace(pkg)
-		for _, name := range forbidden {
-			if pkg == name || strings.HasPrefix(pkg, name+"/") {
-				t.Errorf("stockd links %s", pkg)
-			}
+		if slices.ContainsFunc(forbidden, func(name string) bool { return pkg == name || strings.HasPrefix(pkg, name+"/") }) {
+			t.Errorf("stockd links %s", pkg)
 		}
 	}
 }

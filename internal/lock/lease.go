@@ -8,9 +8,9 @@ import (
 )
 
 // held is the lease of every lock: what differs is how the name is given back.
-type held struct {
+type Held struct {
 	token  uint64
-	ctx    context.Context
+	Ctx    context.Context
 	end    context.CancelCauseFunc
 	giveUp func(context.Context) error
 
@@ -28,27 +28,27 @@ var errReleased = errors.New("lock released")
 // newHeld makes a lease. giveUp gives the name back; it is called once at the
 // most, and never after the lease was lost. It returns ErrLost where it finds
 // that the name is not ours any more.
-func newHeld(token uint64, giveUp func(context.Context) error) *held {
-	h := &held{token: token, giveUp: giveUp}
-	h.ctx, h.end = context.WithCancelCause(context.Background())
+func NewHeld(token uint64, giveUp func(context.Context) error) *Held {
+	h := &Held{token: token, giveUp: giveUp}
+	h.Ctx, h.end = context.WithCancelCause(context.Background())
 	return h
 }
 
 // lose ends the lease because the backend took it, or may have.
-func (h *held) lose() {
+func (h *Held) Lose() {
 	if !h.leaving.Load() {
 		h.end(ErrLost)
 	}
 }
 
 // Token grows with each holder.
-func (h *held) Token() uint64 { return h.token }
+func (h *Held) Token() uint64 { return h.token }
 
 // Context ends with the lease.
-func (h *held) Context() context.Context { return h.ctx }
+func (h *Held) Context() context.Context { return h.Ctx }
 
 // Release gives the name back, once.
-func (h *held) Release(ctx context.Context) error {
+func (h *Held) Release(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over {
@@ -56,7 +56,7 @@ func (h *held) Release(ctx context.Context) error {
 	}
 	h.over = true
 	h.leaving.Store(true)
-	if errors.Is(context.Cause(h.ctx), ErrLost) {
+	if errors.Is(context.Cause(h.Ctx), ErrLost) {
 		return ErrLost
 	}
 	err := h.giveUp(ctx)
@@ -69,10 +69,10 @@ func (h *held) Release(ctx context.Context) error {
 
 // granted ends an Acquire that was granted the name: where the waiting ended
 // before the grant came, the name is given back.
-func granted(ctx context.Context, lease Lease) (Lease, error) {
+func Granted(ctx context.Context, lease Lease) (Lease, error) {
 	if ctx.Err() == nil {
 		return lease, nil
 	}
-	takeBack(ctx, lease.Release)
-	return nil, notAcquired(ctx, "", nil)
+	TakeBack(ctx, lease.Release)
+	return nil, NotAcquired(ctx, "", nil)
 }

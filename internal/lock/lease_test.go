@@ -8,9 +8,9 @@ import (
 
 // A renewal that is under way while the name is given back finds it gone.
 func TestALeaseIsNotLostByItsOwnRelease(t *testing.T) {
-	var lease *held
-	lease = newHeld(1, func(context.Context) error {
-		lease.lose()
+	var lease *Held
+	lease = NewHeld(1, func(context.Context) error {
+		lease.Lose()
 		return nil
 	})
 	if err := lease.Release(t.Context()); err != nil {
@@ -23,7 +23,7 @@ func TestALeaseIsNotLostByItsOwnRelease(t *testing.T) {
 
 // A name that was somebody else's by the time it was given back was lost.
 func TestALeaseIsLostWhereTheReleaseFindsOut(t *testing.T) {
-	lease := newHeld(1, func(context.Context) error { return ErrLost })
+	lease := NewHeld(1, func(context.Context) error { return ErrLost })
 	if err := lease.Release(t.Context()); !errors.Is(err, ErrLost) {
 		t.Errorf("released with %v, want %v", err, ErrLost)
 	}

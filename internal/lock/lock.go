@@ -85,18 +85,18 @@ func While(ctx context.Context, lease Lease) (work context.Context, stop func())
 // to have ended it, and the backend's failure otherwise. A question that was asked
 // within the wait is heard out, so that a backend may also fail after ctx has ended.
 // Who has left early hears nothing of that.
-func notAcquired(ctx context.Context, backend string, err error) error {
+func NotAcquired(ctx context.Context, backend string, err error) error {
 	ended := ctx.Err()
 	if ended != nil && (err == nil || errors.Is(ended, context.Canceled) || errors.Is(err, ended) || errors.Is(err, context.Cause(ctx))) {
 		return fmt.Errorf("%w: %w", ErrNotAcquired, context.Cause(ctx))
 	}
-	return unreachable(backend, err)
+	return Unreachable(backend, err)
 }
 
 // unreachable is the error of an Acquire whose backend failed. An error that
 // names its backend already, such as that of the store that knows the floor of
 // the tokens, keeps the name.
-func unreachable(backend string, err error) error {
+func Unreachable(backend string, err error) error {
 	if _, named := errors.AsType[*stock.BackendError](err); !named {
 		err = &stock.BackendError{Backend: backend, Err: err}
 	}
@@ -104,6 +104,6 @@ func unreachable(backend string, err error) error {
 }
 
 // notReleased is the error of a Release whose backend failed.
-func notReleased(backend string, err error) error {
+func NotReleased(backend string, err error) error {
 	return fmt.Errorf("release lock: %w", &stock.BackendError{Backend: backend, Err: err})
 }

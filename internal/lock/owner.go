@@ -21,12 +21,12 @@ func namedOwner(ctx context.Context) (owner string, named bool) {
 }
 
 // ownerOf is the owner that the context names, or one that nobody else is.
-func ownerOf(ctx context.Context) string {
+func OwnerOf(ctx context.Context) string {
 	if owner, named := namedOwner(ctx); named {
 		return owner
 	}
-	return newOwner()
+	return NewOwner()
 }
 
 // newOwner is a value that nobody else has.
-func newOwner() string { return rand.Text() }
+func NewOwner() string { return rand.Text() }

@@ -8,7 +8,7 @@ import (
 
 // pause waits for about d, half as long or half as long again, so that those
 // who failed together do not come back together. It reports whether ctx lasted.
-func pause(ctx context.Context, d time.Duration) bool {
+func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d/2 + rand.N(d+1))
 	defer timer.Stop()
 	select {
@@ -31,7 +31,7 @@ const (
 // takeBack runs do on a context of its own: the one that has ended is the
 // reason why it is called. Where the backend is slow, do goes on when takeBack
 // has returned.
-func takeBack(ctx context.Context, do func(context.Context) error) {
+func TakeBack(ctx context.Context, do func(context.Context) error) {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackWithin)
 	done := make(chan struct{})
 	go func() {
@@ -45,23 +45,4 @@ func takeBack(ctx context.Context, do func(context.Context) error) {
 	case <-done:
 	case <-timer.C:
 	}
-}
-
-// answerWithin is how long after the end of a wait the backend's answer to a
-// question that was asked before is still awaited.
-const answerWithin = 250 * time.Millisecond
-
-// Uncut is a context for one round trip in the course of a wait. It is not cut
-// off when the waiting is: an answer that nobody heard may have been a grant,
-// and a backend that does not answer is told from a name that is not free.
-func Uncut(ctx context.Context) (context.Context, context.CancelFunc) {
-	own := context.WithoutCancel(ctx)
-	deadline, limited := ctx.Deadline()
-	if !limited {
-		return own, func() {}
-	}
-	if now := time.Now(); deadline.Before(now) {
-		deadline = now
-	}
-	return context.WithDeadline(own, deadline.Add(answerWithin))
 }

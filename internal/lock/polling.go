@@ -11,7 +11,7 @@ import (
 // soon, so that a few replicas hand a name over quickly; the more there are, and
 // the longer they wait, the longer they pause, up to most. So a crowd asks the
 // server no more often than if everybody paused as long as that from the start.
-type polling struct {
+type Polling struct {
 	most time.Duration
 	// inVain is told of every try that failed; nil: nobody counts.
 	inVain func()
@@ -20,8 +20,8 @@ type polling struct {
 	waiting map[string]int // who has tried in vain, by name
 }
 
-func newPolling(most time.Duration, inVain func()) *polling {
-	return &polling{most: most, inVain: inVain, waiting: make(map[string]int)}
+func NewPolling(most time.Duration, inVain func()) *Polling {
+	return &Polling{most: most, inVain: inVain, waiting: make(map[string]int)}
 }
 
 const (
@@ -33,7 +33,7 @@ const (
 )
 
 // after is the pause of one of so many who has waited so long.
-func (p *polling) after(waiting int, waited time.Duration) time.Duration {
+func (p *Polling) after(waiting int, waited time.Duration) time.Duration {
 	if waiting > int(p.most/soonest) {
 		return p.most // its square might not fit
 	}
@@ -41,23 +41,23 @@ func (p *polling) after(waiting int, waited time.Duration) time.Duration {
 }
 
 // begin is for one who is about to try; it ends with its wait.
-func (p *polling) begin(name string) *poller {
-	return &poller{polling: p, name: name}
+func (p *Polling) Begin(name string) *Poller {
+	return &Poller{Polling: p, name: name}
 }
 
 // poller is one who tries again and again, and from the first failure on waits.
-type poller struct {
-	*polling
+type Poller struct {
+	*Polling
 	name  string
 	since time.Time
 }
 
 // pause waits before the next try. It reports whether ctx lasted.
-func (w *poller) pause(ctx context.Context) bool {
-	return pause(ctx, w.next())
+func (w *Poller) Pause(ctx context.Context) bool {
+	return Pause(ctx, w.next())
 }
 
-func (w *poller) next() time.Duration {
+func (w *Poller) next() time.Duration {
 	if w.inVain != nil {
 		w.inVain()
 	}
@@ -71,7 +71,7 @@ func (w *poller) next() time.Duration {
 }
 
 // end counts the poller out.
-func (w *poller) end() {
+func (w *Poller) End() {
 	if w.since.IsZero() {
 		return
 	}

@@ -16,12 +16,12 @@ func tries(t *testing.T, waiters int, within time.Duration) (n int) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
-		polls, each := newPolling(most, nil), make([]int, waiters)
+		polls, each := NewPolling(most, nil), make([]int, waiters)
 		for i := range waiters {
 			go func() {
-				waiter := polls.begin("name")
-				defer waiter.end()
-				for each[i]++; waiter.pause(ctx); {
+				waiter := polls.Begin("name")
+				defer waiter.End()
+				for each[i]++; waiter.Pause(ctx); {
 					each[i]++
 				}
 			}()
@@ -42,9 +42,9 @@ func TestTheOnlyOneWhoWaitsNoticesSoonThatANameIsFree(t *testing.T) {
 	for _, held := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			begun := time.Now()
-			waiter := newPolling(most, nil).begin("name")
+			waiter := NewPolling(most, nil).Begin("name")
 			for time.Since(begun) < held {
-				waiter.pause(t.Context())
+				waiter.Pause(t.Context())
 			}
 			// A pause is drawn from half to half as long again.
 			if late := time.Since(begun) - held; late > 3*held/8+3*soonest/2 {
@@ -70,17 +70,17 @@ func TestACrowdTriesNoMoreOftenThanIfNobodyWereQuick(t *testing.T) {
 }
 
 func TestWhoWaitsForAnotherNameIsNotOfTheCrowd(t *testing.T) {
-	polls := newPolling(most, nil)
+	polls := NewPolling(most, nil)
 	for range 20 {
-		polls.begin("crowded").next()
+		polls.Begin("crowded").next()
 	}
-	if pause := polls.begin("name").next(); pause != soonest {
+	if pause := polls.Begin("name").next(); pause != soonest {
 		t.Errorf("the only one who waits for a name pauses for %s, want %s", pause, soonest)
 	}
 }
 
 func TestNoPauseIsLongerThanLockRetry(t *testing.T) {
-	polls := newPolling(most, nil)
+	polls := NewPolling(most, nil)
 	for _, waiting := range []int{1, 2, 7, 8, 1_000_000, 1 << 62} {
 		for _, waited := range []time.Duration{0, time.Second, 1000 * time.Hour} {
 			if pause := polls.after(waiting, waited); pause < soonest || pause > most {

@@ -9,7 +9,7 @@ import (
 // reentrant lets an owner take a name again that it holds, by counting in this
 // process. It is for those locks whose backend does not count itself. An
 // acquire that names no owner passes through.
-type reentrant struct {
+type Reentrant struct {
 	Locker
 
 	mu    sync.Mutex
@@ -26,12 +26,12 @@ type ownership struct {
 	depth   int // guarded by reentrant.mu
 }
 
-func newReentrant(inner Locker) *reentrant {
-	return &reentrant{Locker: inner, owned: make(map[ownedName]*ownership)}
+func NewReentrant(inner Locker) *Reentrant {
+	return &Reentrant{Locker: inner, owned: make(map[ownedName]*ownership)}
 }
 
 // Acquire joins the owner's lease where there is one.
-func (r *reentrant) Acquire(ctx context.Context, name string) (Lease, error) {
+func (r *Reentrant) Acquire(ctx context.Context, name string) (Lease, error) {
 	owner, named := namedOwner(ctx)
 	if !named {
 		return r.Locker.Acquire(ctx, name)
@@ -45,8 +45,8 @@ func (r *reentrant) Acquire(ctx context.Context, name string) (Lease, error) {
 		select {
 		case <-o.granted:
 		case <-ctx.Done():
-			takeBack(ctx, func(ctx context.Context) error { return r.leave(ctx, key, o) })
-			return nil, notAcquired(ctx, "", nil)
+			TakeBack(ctx, func(ctx context.Context) error { return r.leave(ctx, key, o) })
+			return nil, NotAcquired(ctx, "", nil)
 		}
 		if o.err == nil && o.lease.Context().Err() == nil {
 			return r.handle(key, o), nil
@@ -56,7 +56,7 @@ func (r *reentrant) Acquire(ctx context.Context, name string) (Lease, error) {
 }
 
 // Close closes the lock behind it.
-func (r *reentrant) Close() error {
+func (r *Reentrant) Close() error {
 	if closer, ok := r.Locker.(io.Closer); ok {
 		return closer.Close()
 	}
@@ -64,7 +64,7 @@ func (r *reentrant) Close() error {
 }
 
 // acquire asks the lock behind it, on behalf of the owner.
-func (r *reentrant) acquire(ctx context.Context, key ownedName, o *ownership) (Lease, error) {
+func (r *Reentrant) acquire(ctx context.Context, key ownedName, o *ownership) (Lease, error) {
 	defer close(o.granted)
 	if o.lease, o.err = r.Locker.Acquire(ctx, key.name); o.err != nil {
 		r.forget(key, o)
@@ -75,7 +75,7 @@ func (r *reentrant) acquire(ctx context.Context, key ownedName, o *ownership) (L
 }
 
 // enter finds the owner's lease, or begins one.
-func (r *reentrant) enter(key ownedName) (o *ownership, first bool) {
+func (r *Reentrant) enter(key ownedName) (o *ownership, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o = r.owned[key]
@@ -90,7 +90,7 @@ func (r *reentrant) enter(key ownedName) (o *ownership, first bool) {
 
 // leave counts down, and gives the name back with the last. From then on nobody
 // can join: whoever comes waits for the release like everybody else.
-func (r *reentrant) leave(ctx context.Context, key ownedName, o *ownership) error {
+func (r *Reentrant) leave(ctx context.Context, key ownedName, o *ownership) error {
 	r.mu.Lock()
 	o.depth--
 	last := o.depth == 0 && o.lease != nil
@@ -105,7 +105,7 @@ func (r *reentrant) leave(ctx context.Context, key ownedName, o *ownership) erro
 }
 
 // forget ends an ownership that nobody can join any more.
-func (r *reentrant) forget(key ownedName, o *ownership) {
+func (r *Reentrant) forget(key ownedName, o *ownership) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.owned[key] == o {
@@ -114,9 +114,9 @@ func (r *reentrant) forget(key ownedName, o *ownership) {
 }
 
 // handle is one of the owner's leases.
-func (r *reentrant) handle(key ownedName, o *ownership) Lease {
-	h := newHeld(o.lease.Token(), func(ctx context.Context) error { return r.leave(ctx, key, o) })
-	unlink := context.AfterFunc(o.lease.Context(), h.lose)
-	context.AfterFunc(h.ctx, func() { unlink() })
+func (r *Reentrant) handle(key ownedName, o *ownership) Lease {
+	h := NewHeld(o.lease.Token(), func(ctx context.Context) error { return r.leave(ctx, key, o) })
+	unlink := context.AfterFunc(o.lease.Context(), h.Lose)
+	context.AfterFunc(h.Ctx, func() { unlink() })
 	return h
 }

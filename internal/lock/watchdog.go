@@ -22,7 +22,7 @@ func lapse(asked time.Time, ttl time.Duration) time.Time {
 // It has no goroutine of its own: most leases are over before the first
 // renewal, and cost a timer.
 type watchdog struct {
-	lease *held
+	lease *Held
 	ttl   time.Duration
 	// renew prolongs the lease by a TTL from now. still is false where the name
 	// is no longer ours; an error leaves that open.
@@ -34,12 +34,12 @@ type watchdog struct {
 }
 
 // watch starts the watchdog of a lease that was asked for at a time.
-func watch(lease *held, asked time.Time, ttl time.Duration, renew func(context.Context) (bool, error)) {
+func Watch(lease *Held, asked time.Time, ttl time.Duration, renew func(context.Context) (bool, error)) {
 	w := &watchdog{lease: lease, ttl: ttl, renew: renew, until: lapse(asked, ttl)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(time.Until(asked.Add(ttl/3)), w.fire)
-	context.AfterFunc(lease.ctx, func() {
+	context.AfterFunc(lease.Ctx, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.timer.Stop()
@@ -47,9 +47,9 @@ func watch(lease *held, asked time.Time, ttl time.Duration, renew func(context.C
 }
 
 // expire ends a lease that nobody renews when its time is over.
-func expire(lease *held, asked time.Time, ttl time.Duration) {
-	timer := time.AfterFunc(time.Until(lapse(asked, ttl)), lease.lose)
-	context.AfterFunc(lease.ctx, func() { timer.Stop() })
+func Expire(lease *Held, asked time.Time, ttl time.Duration) {
+	timer := time.AfterFunc(time.Until(lapse(asked, ttl)), lease.Lose)
+	context.AfterFunc(lease.Ctx, func() { timer.Stop() })
 }
 
 // fire renews once and sets the timer for the next time. Where the backend does
@@ -58,17 +58,17 @@ func (w *watchdog) fire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	asked := time.Now()
-	ctx, cancel := context.WithDeadline(w.lease.ctx, w.until)
+	ctx, cancel := context.WithDeadline(w.lease.Ctx, w.until)
 	defer cancel()
 	still, err := w.renew(ctx)
 	switch {
-	case w.lease.ctx.Err() != nil:
+	case w.lease.Ctx.Err() != nil:
 		return // released meanwhile
 	case err == nil && still:
 		w.until = lapse(asked, w.ttl)
 		w.timer.Reset(w.ttl / 3)
 	case err == nil, !time.Now().Before(w.until):
-		w.lease.lose()
+		w.lease.Lose()
 	default:
 		w.timer.Reset(min(w.ttl/10, time.Until(w.until)))
 	}

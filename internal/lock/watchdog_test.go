@@ -14,16 +14,16 @@ func TestALeaseIsLostBeforeItsTTLIsOver(t *testing.T) {
 	const ttl, spare = time.Second, 12 * time.Millisecond
 	silent := errors.New("no answer")
 	for name, c := range map[string]struct {
-		begin func(*held)
+		begin func(*Held)
 		after time.Duration // the last renewal that was answered
 	}{
-		"never renewed": {func(l *held) { expire(l, time.Now(), ttl) }, 0},
-		"not answered": {func(l *held) {
-			watch(l, time.Now(), ttl, func(context.Context) (bool, error) { return false, silent })
+		"never renewed": {func(l *Held) { Expire(l, time.Now(), ttl) }, 0},
+		"not answered": {func(l *Held) {
+			Watch(l, time.Now(), ttl, func(context.Context) (bool, error) { return false, silent })
 		}, 0},
-		"answered once": {func(l *held) {
+		"answered once": {func(l *Held) {
 			answers := 0
-			watch(l, time.Now(), ttl, func(context.Context) (bool, error) {
+			Watch(l, time.Now(), ttl, func(context.Context) (bool, error) {
 				if answers++; answers > 1 {
 					return false, silent
 				}
@@ -34,7 +34,7 @@ func TestALeaseIsLostBeforeItsTTLIsOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begun := time.Now()
-				lease := newHeld(1, func(context.Context) error { return nil })
+				lease := NewHeld(1, func(context.Context) error { return nil })
 				c.begin(lease)
 				<-lease.Context().Done()
 				if held := time.Since(begun) - c.after; held > ttl-spare || held < ttl-2*spare {

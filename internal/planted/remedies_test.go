@@ -22,37 +22,37 @@ func breaches() []breach {
 		},
 		{
 			name: "the mutex lets a thousand in",
-			file: "internal/lock/process.go", old: "make(chan struct{}, 1)", new: "make(chan struct{}, 1000)",
+			file: "internal/lock/process/process.go", old: "make(chan struct{}, 1)", new: "make(chan struct{}, 1000)",
 			experiment: "process-mutex", remedies: []string{"mutex"},
 		},
 		{
 			name: "the mutex is made for each request",
-			file: "internal/service/strategy/mutex.go", old: "newGuarded(d, lock.NewProcess())", new: "newGuarded(d, lock.Locker(freshMutex{}))",
+			file: "internal/service/strategy/mutex.go", old: "newGuarded(d, process.New())", new: "newGuarded(d, lock.Locker(freshMutex{}))",
 			experiment: "mutex-per-request", remedies: []string{"one-mutex"},
 		},
 		{
 			name: "the mutex is given back before the commit",
-			file: "internal/service/strategy/mutex.go", old: "newGuarded(d, lock.NewProcess())", new: "inTx{newGuarded(d, lock.NewProcess())}",
+			file: "internal/service/strategy/mutex.go", old: "newGuarded(d, process.New())", new: "inTx{newGuarded(d, process.New())}",
 			experiment: "mutex-in-transaction", remedies: []string{"outside"},
 		},
 		{
 			name: "the expiry is forgotten",
-			file: "internal/lock/redis_setnx_ttl.go", old: `l.key(name), "1", l.ttl)`, new: `l.key(name), "1", 0)`,
+			file: "internal/lock/redis/setnx_ttl.go", old: `l.key(name), "1", l.ttl)`, new: `l.key(name), "1", 0)`,
 			experiment: "holder-crashes", remedies: []string{"redis-setnx-ttl"},
 		},
 		{
 			name: "the renewal renews nothing",
-			file: "internal/lock/lua/reentrant_renew.lua", old: "return redis.call('PEXPIRE', KEYS[1], ARGV[2])", new: "return 1",
+			file: "internal/lock/redis/lua/reentrant_renew.lua", old: "return redis.call('PEXPIRE', KEYS[1], ARGV[2])", new: "return 1",
 			experiment: "work-outlasts-ttl", remedies: []string{"redis-reentrant"},
 		},
 		{
 			name: "the script deletes without a look at the owner",
-			file: "internal/lock/lua/release.lua", old: "~= ARGV[1]", new: "== 'nobody'",
+			file: "internal/lock/redis/lua/release.lua", old: "~= ARGV[1]", new: "== 'nobody'",
 			experiment: "owner-check", remedies: []string{"redis-lua"},
 		},
 		{
 			name: "the owner is not known again",
-			file: "internal/lock/lua/reentrant_acquire.lua", old: "if owner == ARGV[1] then", new: "if owner == 'nobody' then",
+			file: "internal/lock/redis/lua/reentrant_acquire.lua", old: "if owner == ARGV[1] then", new: "if owner == 'nobody' then",
 			experiment: "reentrancy", remedies: []string{"redis-reentrant"},
 		},
 		{
@@ -67,18 +67,18 @@ func breaches() []breach {
 		},
 		{
 			name: "the clients' clocks count",
-			file: "internal/lock/redis_lua.go", old: `return luaLock{newRedisLock("redis-lua", d), script("token", "acquire"), script("release")}`,
+			file: "internal/lock/redis/lua.go", old: `return luaLock{newBase("redis-lua", d), script("token", "acquire"), script("release")}`,
 			new:        `return getSet{newRedisLock("redis-lua", d), d.now()}`,
 			experiment: "getset", remedies: []string{"redis-lua-clocks"},
 		},
 		{
 			name: "of the masters one is asked",
-			file: "internal/lock/redlock.go", old: "len(l.deps.Redlock))\n	for i, client := range l.deps.Redlock {", new: "1)\n	for i, client := range l.deps.Redlock[:1] {",
+			file: "internal/lock/redis/redlock.go", old: "len(l.deps.Redlock))\n	for i, client := range l.deps.Redlock {", new: "1)\n	for i, client := range l.deps.Redlock[:1] {",
 			experiment: "failover", remedies: []string{"five-masters"},
 		},
 		{
 			name: "a master that does not answer has agreed",
-			file: "internal/lock/redsync.go", old: "return client.SetNX(ctx, key, owner, ttl).Result()", new: "won, err := client.SetNX(ctx, key, owner, ttl).Result()\n			return won || err != nil, nil",
+			file: "internal/lock/redis/redsync.go", old: "return client.SetNX(ctx, key, owner, ttl).Result()", new: "won, err := client.SetNX(ctx, key, owner, ttl).Result()\n			return won || err != nil, nil",
 			experiment: "master-restarts", remedies: []string{"delayed"},
 		},
 		{
@@ -88,12 +88,12 @@ func breaches() []breach {
 		},
 		{
 			name: "all who wait watch the folder",
-			file: "internal/lock/zk_sequential.go", old: `newZKQueue("zk-sequential", d, lookAhead)`, new: `newZKQueue("zk-sequential", d, lookAround)`,
+			file: "internal/lock/zk/sequential.go", old: `newZKQueue("zk-sequential", d, lookAhead)`, new: `newZKQueue("zk-sequential", d, lookAround)`,
 			experiment: "herd", remedies: []string{"zk-sequential"},
 		},
 		{
 			name: "nobody looks whether the watched node is there",
-			file: "internal/lock/zk_sequential.go", old: "		err = nil // it went before we watched it, and the watch has ended", new: "		return false, make(chan struct{}), nil",
+			file: "internal/lock/zk/sequential.go", old: "		err = nil // it went before we watched it, and the watch has ended", new: "		return false, make(chan struct{}), nil",
 			experiment: "late-watch", remedies: []string{"zk-sequential"},
 		},
 		{
@@ -103,12 +103,12 @@ func breaches() []breach {
 		},
 		{
 			name: "what the dead leave is not deleted",
-			file: "internal/lock/sql_reaper.go", old: "DELETE FROM record_lock WHERE lock_name = ? AND", new: "DELETE FROM record_lock WHERE lock_name = ? AND depth = 0 AND",
+			file: "internal/lock/sql/reaper.go", old: "DELETE FROM record_lock WHERE lock_name = ? AND", new: "DELETE FROM record_lock WHERE lock_name = ? AND depth = 0 AND",
 			experiment: "insert-lock", remedies: []string{"reaper"},
 		},
 		{
 			name: "the owner in the row is not compared",
-			file: "internal/lock/sql_insert_lock.go", old: "case seen.owner == r.owner:", new: "case seen.owner == \"\":",
+			file: "internal/lock/sql/insert_lock.go", old: "case seen.owner == r.owner:", new: "case seen.owner == \"\":",
 			experiment: "insert-lock", remedies: []string{"owner-and-depth"},
 		},
 		{
@@ -118,7 +118,7 @@ func breaches() []breach {
 		},
 		{
 			name: "who came last is served first",
-			file: "internal/lock/lua/queue.lua", old: "redis.call('ZRANGE', queue, 0, 0)", new: "redis.call('ZRANGE', queue, -1, -1)",
+			file: "internal/lock/redis/lua/queue.lua", old: "redis.call('ZRANGE', queue, 0, 0)", new: "redis.call('ZRANGE', queue, -1, -1)",
 			experiment: "fairness", remedies: []string{"redis-fair"},
 		},
 		{

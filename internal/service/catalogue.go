@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -27,7 +27,7 @@ var ErrNotFenceable = errors.New("strategy cannot be fenced")
 // Catalogue is every strategy of the registry, made for one replica.
 type Catalogue struct {
 	store    *repo.Store
-	clients  *lock.Clients
+	clients  *backend.Clients
 	services []*Service
 	byName   map[string]*Service
 	recalls  *recaller
@@ -150,8 +150,8 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 		} else if why := c.refusal(s, false); why != "" {
 			list[i].RequiresFence, list[i].Note = true, "refused here without fence=true: "+why
 		}
-		for _, need := range append([]lock.Backend{lock.Database}, s.entry.Needs...) {
-			if need != lock.Database && need != lock.MySQL {
+		for _, need := range append([]backend.Name{backend.Database}, s.entry.Needs...) {
+			if need != backend.Database && need != backend.MySQL {
 				list[i].Needs = append(list[i].Needs, string(need))
 			}
 			if err := down[need]; err != nil && list[i].Available {
@@ -165,11 +165,11 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 // whyDown says in words why a backend is down. Where it is, and how it failed, is
 // not for everyone who may ask.
 func whyDown(err error) string {
-	backend, named := errors.AsType[*stock.BackendError](err)
-	if !named || errors.Is(err, lock.ErrNotConfigured) {
+	failed, ok := errors.AsType[*stock.BackendError](err)
+	if !ok || errors.Is(err, backend.ErrNotConfigured) {
 		return err.Error()
 	}
-	return backend.Backend + " does not answer"
+	return failed.Backend + " does not answer"
 }
 
 // The states of a backend.
@@ -192,19 +192,19 @@ type Backend struct {
 // error is the database's: without it, nothing can be sold at all.
 func (c *Catalogue) Backends(ctx context.Context) ([]Backend, error) {
 	down := c.down(ctx)
-	list := make([]Backend, 0, 1+len(lock.Backends()))
+	list := make([]Backend, 0, 1+len(backend.LockServers()))
 	list = append(list, Backend{Name: c.store.Dialect(), Status: Up})
-	for _, b := range lock.Backends() {
-		backend := Backend{Name: string(b), Status: Up}
+	for _, b := range backend.LockServers() {
+		state := Backend{Name: string(b), Status: Up}
 		switch err := down[b]; {
-		case errors.Is(err, lock.ErrNotConfigured):
-			backend.Status = NotConfigured
+		case errors.Is(err, backend.ErrNotConfigured):
+			state.Status = NotConfigured
 		case err != nil:
-			backend.Status, backend.Note = Down, whyDown(err)
+			state.Status, state.Note = Down, whyDown(err)
 		}
-		list = append(list, backend)
+		list = append(list, state)
 	}
-	return list, down[lock.Database]
+	return list, down[backend.Database]
 }
 
 // Restocked tells those strategies that keep a copy of the stock that units were

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -37,7 +37,7 @@ func TestARestockReachesTheCopiesOfACancelledRequest(t *testing.T) {
 			entries := slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name != name })
 			entries = append([]strategy.Entry{{Name: "cancelling", New: func(strategy.Deps) strategy.Strategy { return cancelling{cancel} }}}, entries...)
 			catalogue := service.NewCatalogue(entries, strategy.Deps{
-				Store: store, LockWait: copiesWait, Lock: lab.Locks(t, d, lock.Redis), Retry: strategy.Retry{Tries: 1},
+				Store: store, LockWait: copiesWait, Lock: lab.Locks(t, d, backend.Redis), Retry: strategy.Retry{Tries: 1},
 				Hot: hot.Options{Prefix: "test-" + rand.Text()},
 			}, copiesWait)
 			t.Cleanup(func() {

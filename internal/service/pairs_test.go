@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -115,7 +115,7 @@ func openLingering(t *testing.T, d *servers.Database, linger time.Duration) shop
 	for _, replica := range []string{"replica-1", "replica-2"} {
 		store := labtest.Open(t, d, replica)
 		catalogue := service.NewCatalogue(strategy.Registry(), strategy.Deps{
-			Store: store, LockWait: 5 * time.Second, Lock: lab.Locks(t, d, lock.Redis, lock.Redlock, lock.ZooKeeper, lock.Etcd),
+			Store: store, LockWait: 5 * time.Second, Lock: lab.Locks(t, d, backend.Redis, backend.Redlock, backend.ZooKeeper, backend.Etcd),
 			Retry: strategy.Retry{Tries: 500, Step: time.Millisecond, Max: 50 * time.Millisecond},
 			Group: strategy.Group{Batch: 50, Units: 1000, Queue: 200}, Buckets: 4,
 			Hot: hot.Options{Prefix: prefix, Linger: linger},

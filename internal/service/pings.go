@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/service/rescue"
 )
 
@@ -29,12 +29,12 @@ type pings struct {
 type look struct {
 	began time.Time
 	done  chan struct{}
-	down  map[lock.Backend]error // read only, and only once done is closed
+	down  map[backend.Name]error // read only, and only once done is closed
 }
 
 // down tells which backends are down, and why, as of half a second ago at most. It ends
 // with ctx, and then all of them count as down for the cause of that.
-func (c *Catalogue) down(ctx context.Context) map[lock.Backend]error {
+func (c *Catalogue) down(ctx context.Context) map[backend.Name]error {
 	if ctx.Err() == nil { // nothing is begun for a request that has ended
 		l := c.look()
 		select {
@@ -44,8 +44,8 @@ func (c *Catalogue) down(ctx context.Context) map[lock.Backend]error {
 		}
 	}
 	cause := fmt.Errorf("ask the backends: %w", context.Cause(ctx))
-	down := map[lock.Backend]error{lock.Database: cause, lock.MySQL: cause}
-	for _, b := range lock.Backends() {
+	down := map[backend.Name]error{backend.Database: cause, backend.MySQL: cause}
+	for _, b := range backend.LockServers() {
 		down[b] = cause
 	}
 	return down
@@ -68,13 +68,13 @@ func (c *Catalogue) look() *look {
 }
 
 // pingAll pings every backend at once.
-func (c *Catalogue) pingAll() map[lock.Backend]error {
+func (c *Catalogue) pingAll() map[backend.Name]error {
 	ctx, cancel := context.WithTimeout(context.Background(), pingWithin) // it outlives the request that began it
 	defer cancel()
 	var mu sync.Mutex
 	var asked sync.WaitGroup
-	down := make(map[lock.Backend]error)
-	ask := func(b lock.Backend, ping func() error) {
+	down := make(map[backend.Name]error)
+	ask := func(b backend.Name, ping func() error) {
 		asked.Go(func() {
 			if err := rescue.Do(ctx, c.log, "ask "+string(b), ping); err != nil {
 				mu.Lock()
@@ -83,11 +83,11 @@ func (c *Catalogue) pingAll() map[lock.Backend]error {
 			}
 		})
 	}
-	ask(lock.Database, func() error { return c.store.Ping(ctx) })
-	for _, b := range lock.Backends() {
+	ask(backend.Database, func() error { return c.store.Ping(ctx) })
+	for _, b := range backend.LockServers() {
 		ask(b, func() error { return c.clients.Ping(ctx, b) })
 	}
 	asked.Wait()
-	down[lock.MySQL] = c.clients.Has(lock.MySQL) // the same database, asked already
+	down[backend.MySQL] = c.clients.Has(backend.MySQL) // the same database, asked already
 	return down
 }

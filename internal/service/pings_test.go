@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -45,7 +45,7 @@ func (p *pinged) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 // However many ask for readiness, each backend is pinged about twice a second.
 func TestPingsAreShared(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
-	locks, counted := lab.Locks(t, d, lock.Redis), &pinged{takes: 50 * time.Millisecond}
+	locks, counted := lab.Locks(t, d, backend.Redis), &pinged{takes: 50 * time.Millisecond}
 	locks.Redis.AddHook(counted)
 	c := service.NewCatalogue(strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
 	t.Cleanup(func() {
@@ -81,7 +81,7 @@ func TestPingsAreShared(t *testing.T) {
 // One who leaves gets its own error, and spoils nothing for the others.
 func TestACallerThatLeavesDoesNotEndTheOthersPing(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
-	locks, slow := lab.Locks(t, d, lock.Redis), &pinged{takes: 300 * time.Millisecond}
+	locks, slow := lab.Locks(t, d, backend.Redis), &pinged{takes: 300 * time.Millisecond}
 	locks.Redis.AddHook(slow)
 	c := service.NewCatalogue(strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
 	t.Cleanup(func() {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -29,7 +29,7 @@ func (e *UnconfiguredError) Error() string {
 func (e *UnconfiguredError) Unwrap() error { return ErrStrategyRefused }
 
 // unconfigured tells which backend a strategy lacks, or returns nil.
-func unconfigured(entry strategy.Entry, clients *lock.Clients) error {
+func unconfigured(entry strategy.Entry, clients *backend.Clients) error {
 	for _, need := range entry.Needs {
 		if lacks, ok := errors.AsType[*stock.BackendError](clients.Has(need)); ok {
 			return &UnconfiguredError{Strategy: entry.Name, Backend: lacks.Backend, Err: lacks.Err}

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stockd/stockd/internal/lock"
+	redislock "github.com/stockd/stockd/internal/lock/redis"
+	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -49,14 +50,14 @@ func (c *Catalogue) sweepSoon(ctx context.Context) (swept int, err error) {
 // cleared. A token never goes back: see lock.Tokens. What locks keep in ZooKeeper and etcd
 // ends with its session or lease, and their tokens count all writes of the server.
 func (c *Catalogue) Sweep(ctx context.Context) (swept int, err error) {
-	swept, err = lock.NewTokens(c.clients.DB, c.clients.Dialect).Sweep(ctx, c.withoutItem)
+	swept, err = sqllock.NewTokens(c.clients.DB, c.clients.Dialect).Sweep(ctx, c.withoutItem)
 	if err != nil || c.clients.Redis == nil {
 		return swept, err
 	}
 	// Counters in Redis expire by themselves, but for those of the version before: one
 	// look at all keys is enough.
 	if !c.countersExpire.Load() {
-		_, err = lock.ExpireCounters(ctx, c.clients.Redis)
+		_, err = redislock.ExpireCounters(ctx, c.clients.Redis)
 		c.countersExpire.Store(err == nil)
 	}
 	return swept, err

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -25,7 +25,7 @@ func TestAnItemThatIsCreatedAnewKeepsOldHoldersOut(t *testing.T) {
 		closeAfter(t, redis)
 		item := int64(0)
 		for _, entry := range strategy.Registry() {
-			if !entry.Claims.Fenceable || d.Driver == repo.SQLite && slices.Contains(entry.Needs, lock.MySQL) {
+			if !entry.Claims.Fenceable || d.Driver == repo.SQLite && slices.Contains(entry.Needs, backend.MySQL) {
 				continue
 			}
 			item++

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
@@ -77,7 +78,7 @@ func TestASwitchHoldsOnEveryReplica(t *testing.T) {
 
 func TestAReplicaThatCannotReadTheSwitchesKeepsWhatItKnew(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	c := service.NewCatalogue(strategy.Registry(), strategy.Deps{Store: store, Lock: lock.Deps{Clients: new(lock.Clients)}}, time.Second)
+	c := service.NewCatalogue(strategy.Registry(), strategy.Deps{Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}}, time.Second)
 	if err := c.SwitchOff(t.Context(), "mutex", "it oversells"); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func TestAReplicaThatCannotReadTheSwitchesKeepsWhatItKnew(t *testing.T) {
 // An item may have got its strategy through a replica that has the backend.
 func TestItemsWithoutTheirBackendAreCounted(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	c := service.NewCatalogue(strategy.Registry(), strategy.Deps{Store: store, Lock: lock.Deps{Clients: new(lock.Clients)}}, time.Second)
+	c := service.NewCatalogue(strategy.Registry(), strategy.Deps{Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}}, time.Second)
 	if err := c.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -33,7 +33,7 @@ func TestAnUnknownItemLeavesNothing(t *testing.T) {
 		traces := newTraces(t, d)
 		item := rand.Int64N(1<<40) + 1<<40
 		for _, entry := range strategy.Registry() {
-			if d.Driver == repo.SQLite && slices.Contains(entry.Needs, lock.MySQL) {
+			if d.Driver == repo.SQLite && slices.Contains(entry.Needs, backend.MySQL) {
 				continue
 			}
 			t.Run(entry.Name, func(t *testing.T) {

@@ -7,19 +7,18 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The names under which a line of the log tells which request it belongs to.
+// The log attributes that identify a request.
 const (
 	RequestKey = "request_id"
 	TraceKey   = "trace_id"
 )
 
-// Log has each line that belongs to a request tell its name, and its trace where it
-// has one.
-func LogHandler(inner slog.Handler) slog.Handler { return told{inner} }
+// LogHandler adds the request id, and the trace id if there is one, to the lines of a request.
+func LogHandler(inner slog.Handler) slog.Handler { return identified{inner} }
 
-type told struct{ slog.Handler }
+type identified struct{ slog.Handler }
 
-func (t told) Handle(ctx context.Context, r slog.Record) error {
+func (t identified) Handle(ctx context.Context, r slog.Record) error {
 	if name := RequestID(ctx); name != "" {
 		r.AddAttrs(slog.String(RequestKey, name))
 	}
@@ -29,5 +28,7 @@ func (t told) Handle(ctx context.Context, r slog.Record) error {
 	return t.Handler.Handle(ctx, r)
 }
 
-func (t told) WithAttrs(attrs []slog.Attr) slog.Handler { return told{t.Handler.WithAttrs(attrs)} }
-func (t told) WithGroup(name string) slog.Handler       { return told{t.Handler.WithGroup(name)} }
+func (t identified) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return identified{t.Handler.WithAttrs(attrs)}
+}
+func (t identified) WithGroup(name string) slog.Handler { return identified{t.Handler.WithGroup(name)} }

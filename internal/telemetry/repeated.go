@@ -7,27 +7,26 @@ import (
 	"time"
 )
 
-// RepeatedKey is how many other lines of its kind a line of the log stands for.
+// RepeatedKey is the number of suppressed lines of its kind that a line counts.
 const RepeatedKey = "repeated"
 
-// interval is the least time between two written lines of a kind.
+// interval is the minimum time between two written lines of a kind.
 const interval = time.Second
 
-// mostKinds bounds the kinds that are told apart at a time; further ones count as one.
+// mostKinds bounds the kinds that are distinguished at a time; all others count as one.
 const mostKinds = 256
 
-// Bounded writes warnings and errors that repeat at a bounded rate: of each kind the
-// first line at once, and then the last line of every second, with the number of those
-// that it left out. So the lines that are written and their numbers add up to all lines.
-// A kind is a message, and the problem, the backend and the strategy that the line names.
-// Lines of a lower level pass. Close it.
+// Bounded limits the rate of repeated warnings and errors. It writes the first line of each kind
+// at once, and then the last line of every second with the number of suppressed ones, so that
+// written lines and numbers add up to all lines. A kind is a message with its problem, backend
+// and strategy. Lines of lower levels pass. Close it.
 type Bounded struct {
 	slog.Handler
 
 	kinds *kinds
 }
 
-// Bound bounds the lines that a handler writes.
+// Bound limits the lines that a handler writes.
 func Bound(inner slog.Handler) Bounded {
 	return Bounded{inner, &kinds{held: make(map[kind]*held)}}
 }
@@ -50,10 +49,10 @@ func (b Bounded) WithGroup(name string) slog.Handler {
 	return Bounded{b.Handler.WithGroup(name), b.kinds}
 }
 
-// Close writes what is held. Later lines are written at once.
+// Close writes the held lines. Later lines are written at once.
 func (b Bounded) Close() { b.kinds.close() }
 
-// kind is what repeats.
+// kind identifies lines that count as repetitions.
 type kind struct{ message, problem, backend, strategy string }
 
 func kindOf(r slog.Record) kind {
@@ -72,14 +71,14 @@ func kindOf(r slog.Record) kind {
 	return k
 }
 
-// line is a record, and where it is to be written.
+// line is a record and its handler.
 type line struct {
 	handler slog.Handler
-	ctx     context.Context //nolint:containedctx // it names the request to the handler
+	ctx     context.Context //nolint:containedctx // it identifies the request
 	record  slog.Record
 }
 
-// write writes a line that stands for others. There is no other place to report an error.
+// write writes a line that counts others. There is nowhere to report an error.
 func (l line) write(others int) {
 	if others > 0 {
 		l.record.AddAttrs(slog.Int(RepeatedKey, others))
@@ -87,21 +86,21 @@ func (l line) write(others int) {
 	_ = l.handler.Handle(l.ctx, l.record)
 }
 
-// held are the lines of a kind that were not written.
+// held are the unwritten lines of a kind.
 type held struct {
 	count int
 	last  line
 	next  *time.Timer
 }
 
-// kinds has an entry for each kind of which a line was written within the interval.
+// kinds has an entry for each kind with a line written within the interval.
 type kinds struct {
 	mu     sync.Mutex
 	held   map[kind]*held
 	closed bool
 }
 
-// hold keeps a line where one of its kind was written within the interval.
+// hold keeps a line if one of its kind was written within the interval.
 func (k *kinds) hold(l line) bool {
 	of := kindOf(l.record)
 	k.mu.Lock()
@@ -123,8 +122,8 @@ func (k *kinds) hold(l line) bool {
 	return true
 }
 
-// flush ends an interval of a kind: what is held is written and another one begins, or
-// the kind is forgotten.
+// flush ends an interval of a kind: it writes the held line and begins another interval, or
+// forgets the kind.
 func (k *kinds) flush(of kind) {
 	k.mu.Lock()
 	h, ok := k.held[of]

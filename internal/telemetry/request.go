@@ -11,24 +11,24 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-type nameKey struct{}
+type requestIDKey struct{}
 
-// WithRequestID returns a context that carries the name of a request.
-func WithRequestID(ctx context.Context, request string) context.Context {
-	return context.WithValue(ctx, nameKey{}, request)
+// WithRequestID returns a context with the id of a request.
+func WithRequestID(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, requestIDKey{}, id)
 }
 
 // RequestID is the id of the request that a context belongs to, or empty.
 func RequestID(ctx context.Context) string {
-	name, _ := ctx.Value(nameKey{}).(string)
-	return name
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
 }
 
-// scope names what makes the steps.
+// scope is the instrumentation scope of the spans.
 const scope = "github.com/stockd/stockd"
 
-// Step begins a step of what a context is a part of. End it. A step must not carry
-// anything that a buyer has sent, nor what a database has answered.
+// StartSpan starts a child of the context's span. End it. Spans must not carry input of clients
+// or answers of databases.
 func StartSpan(ctx context.Context, name string) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -37,8 +37,8 @@ func StartSpan(ctx context.Context, name string) (context.Context, trace.Span) {
 	return parent.TracerProvider().Tracer(scope).Start(ctx, name) //nolint:spancheck // the caller ends it
 }
 
-// Together begins a step that is done for many at once. It is a part of the first of
-// them that is traced, and linked with the others.
+// StartBatchSpan starts a span for work on behalf of many: a child of the first one that is
+// recorded, linked with the others.
 func StartBatchSpan(ctx context.Context, name string, many []trace.Span) (context.Context, trace.Span) {
 	var first trace.Span
 	var links []trace.Link
@@ -57,8 +57,8 @@ func StartBatchSpan(ctx context.Context, name string, many []trace.Span) (contex
 	return first.TracerProvider().Tracer(scope).Start(trace.ContextWithSpan(ctx, first), name, trace.WithLinks(links...)) //nolint:spancheck // the caller ends it
 }
 
-// Place is where a context stands in its trace, for a step that is done later and
-// elsewhere, or empty where it is not traced. It is a traceparent as W3C has it.
+// Traceparent is the W3C traceparent of a context, for a span that starts later in another
+// process, or empty where the context is not traced.
 func Traceparent(ctx context.Context) string {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ""
@@ -70,14 +70,14 @@ func Traceparent(ctx context.Context) string {
 
 const traceparent = "traceparent"
 
-// Later begins a step that is done for many at once, of whom only the places in their
-// traces are known. It is a part of the first that is traced, and linked with the
-// others. Without a tracer there is no step. End it.
-func StartLinkedSpan(ctx context.Context, tracer trace.Tracer, name string, places []string) (context.Context, trace.Span) {
+// StartLinkedSpan starts a span for work on behalf of many whose traceparents are known: a child
+// of the first one that is sampled, linked with the others. Without a tracer it is a no-op. End
+// it.
+func StartLinkedSpan(ctx context.Context, tracer trace.Tracer, name string, parents []string) (context.Context, trace.Span) {
 	if tracer == nil {
 		return ctx, noop.Span{}
 	}
-	traced := sampled(places)
+	traced := sampled(parents)
 	if len(traced) == 0 {
 		return ctx, noop.Span{}
 	}
@@ -88,15 +88,15 @@ func StartLinkedSpan(ctx context.Context, tracer trace.Tracer, name string, plac
 	return tracer.Start(trace.ContextWithRemoteSpanContext(ctx, traced[0]), name, trace.WithLinks(links...)) //nolint:spancheck // the caller ends it
 }
 
-// sampled are those places that are traced, each once.
-func sampled(places []string) (traced []trace.SpanContext) {
+// sampled returns the sampled ones, each once.
+func sampled(parents []string) (traced []trace.SpanContext) {
 	seen := make(map[string]bool)
-	for _, place := range places {
-		if place == "" || seen[place] {
+	for _, parent := range parents {
+		if parent == "" || seen[parent] {
 			continue
 		}
-		seen[place] = true
-		of := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceparent: place})
+		seen[parent] = true
+		of := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceparent: parent})
 		if span := trace.SpanContextFromContext(of); span.IsSampled() {
 			traced = append(traced, span)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -17,7 +18,7 @@ import (
 // has read the stock and before it writes, or before the database commits.
 type beside struct {
 	name  string
-	needs []lock.Backend
+	needs []backend.Name
 	// twice has it happen before the sale begins, too.
 	twice bool
 	// do returns how many units it restocked, and how many it sold.
@@ -41,7 +42,7 @@ func changesBeside() []beside {
 			return 0, 0
 		}},
 		{name: "UnitsMovedToBuckets", do: sellsBy("sql-bucket")},
-		{name: "UnitsMovedToRedis", needs: []lock.Backend{lock.Redis}, do: sellsBy("redis-stock")},
+		{name: "UnitsMovedToRedis", needs: []backend.Name{backend.Redis}, do: sellsBy("redis-stock")},
 		{name: "ASaleByTheDatabase", do: sellsBy("sql-conditional")},
 		{name: "AThirdSaleByTheDatabase", twice: true, do: sellsBy("sql-conditional")},
 		{name: "ASaleUnderARowLock", do: sellsBy("sql-for-update")},

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
@@ -28,7 +29,7 @@ type Bench struct {
 	Open func(t *testing.T, replica string) *repo.Store
 	// Locks is what the locks of one replica are made of that need these
 	// backends; it skips the test where one of them is missing.
-	Locks func(t *testing.T, needs []lock.Backend) lock.Deps
+	Locks func(t *testing.T, needs []backend.Name) lock.Deps
 	// Only are the names of the strategies that are tried; all where it is empty.
 	Only []string
 }

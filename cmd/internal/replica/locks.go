@@ -9,8 +9,10 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lock"
+	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 )
@@ -29,7 +31,7 @@ func lockDeps(c config.Config, watch observation, change func(config.Config, loc
 	watch.follow(clients)
 	deps := lock.Deps{
 		Clients: clients, TTL: c.Lock.TTL, Retry: c.Lock.Retry,
-		Issue: lock.NewTokens(clients.DB, clients.Dialect).Issue,
+		Issue: sqllock.NewTokens(clients.DB, clients.Dialect).Issue,
 	}
 	if change != nil {
 		deps = change(c, deps)
@@ -51,14 +53,14 @@ func hotOptions(c config.Config, log *slog.Logger, observer hot.Observer, tracer
 // that its request still waits.
 const lockSlice = time.Second
 
-func lockClients(c config.Config, o repo.Options) (*lock.Clients, error) {
+func lockClients(c config.Config, o repo.Options) (*backend.Clients, error) {
 	o.MaxOpen, o.LockWait = c.Lock.Connections, lockSlice
 	pool, dialect, err := repo.OpenPool(o)
 	if err != nil {
 		return nil, err
 	}
-	clients := &lock.Clients{DB: pool, Dialect: dialect}
-	for _, add := range []func(*lock.Clients, config.Config) error{addRedis, addRedlock, addZooKeeper, addEtcd} {
+	clients := &backend.Clients{DB: pool, Dialect: dialect}
+	for _, add := range []func(*backend.Clients, config.Config) error{addRedis, addRedlock, addZooKeeper, addEtcd} {
 		if err := add(clients, c); err != nil {
 			return nil, errors.Join(err, clients.Close())
 		}
@@ -66,7 +68,7 @@ func lockClients(c config.Config, o repo.Options) (*lock.Clients, error) {
 	return clients, nil
 }
 
-func addRedis(clients *lock.Clients, c config.Config) error {
+func addRedis(clients *backend.Clients, c config.Config) error {
 	if len(c.Redis.Addresses) == 0 {
 		return nil
 	}
@@ -74,23 +76,23 @@ func addRedis(clients *lock.Clients, c config.Config) error {
 	if err != nil {
 		return err
 	}
-	clients.RedisOptions = lock.RedisOptions{
+	clients.RedisOptions = backend.RedisOptions{
 		Addresses: c.Redis.Addresses, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), TLS: encryption,
 		SentinelUsername: c.Redis.SentinelUsername, SentinelPassword: c.Redis.SentinelPassword.Reveal(),
 		DB: c.Redis.DB, Master: c.Redis.Master, Cluster: c.Redis.Cluster,
 		Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
 	}
-	clients.Redis = lock.NewRedisClient(clients.RedisOptions)
+	clients.Redis = backend.NewRedis(clients.RedisOptions)
 	return nil
 }
 
-func addRedlock(clients *lock.Clients, c config.Config) error {
+func addRedlock(clients *backend.Clients, c config.Config) error {
 	encryption, err := encryption("redlock", c.Redlock.TLS)
 	if err != nil {
 		return err
 	}
 	for _, address := range c.Redlock.Addresses {
-		clients.Redlock = append(clients.Redlock, lock.NewRedisClient(lock.RedisOptions{
+		clients.Redlock = append(clients.Redlock, backend.NewRedis(backend.RedisOptions{
 			Addresses: []string{address}, Username: c.Redlock.Username, Password: c.Redlock.Password.Reveal(), TLS: encryption,
 			Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
 		}))
@@ -98,7 +100,7 @@ func addRedlock(clients *lock.Clients, c config.Config) error {
 	return nil
 }
 
-func addZooKeeper(clients *lock.Clients, c config.Config) error {
+func addZooKeeper(clients *backend.Clients, c config.Config) error {
 	if len(c.ZooKeeper.Addresses) == 0 {
 		return nil
 	}
@@ -106,14 +108,14 @@ func addZooKeeper(clients *lock.Clients, c config.Config) error {
 	if err != nil {
 		return err
 	}
-	clients.ZooKeeper = lock.NewZooKeeperClient(lock.ZooKeeperOptions{
+	clients.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{
 		Servers: c.ZooKeeper.Addresses, SessionTimeout: c.Lock.TTL, DialTimeout: time.Second,
 		Auth: c.ZooKeeper.Auth.Reveal(), TLS: encryption,
 	})
 	return nil
 }
 
-func addEtcd(clients *lock.Clients, c config.Config) error {
+func addEtcd(clients *backend.Clients, c config.Config) error {
 	if len(c.Etcd.Endpoints) == 0 {
 		return nil
 	}
@@ -121,7 +123,7 @@ func addEtcd(clients *lock.Clients, c config.Config) error {
 	if err != nil {
 		return err
 	}
-	clients.Etcd, err = lock.NewEtcdClient(lock.EtcdOptions{
+	clients.Etcd, err = backend.NewEtcd(backend.EtcdOptions{
 		Endpoints: c.Etcd.Endpoints, Username: c.Etcd.Username, Password: c.Etcd.Password.Reveal(),
 		TLS: encryption, DialTimeout: time.Second,
 	})
@@ -134,13 +136,13 @@ const firstPing = 5 * time.Second
 // pingAll pings every configured backend, and logs why one does not answer: a wrong
 // certificate or password shows at the start, and not at the first purchase, whose
 // client is only answered that the backend is unavailable.
-func pingAll(ctx context.Context, clients *lock.Clients, log *slog.Logger) (stop func()) {
+func pingAll(ctx context.Context, clients *backend.Clients, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithTimeout(ctx, firstPing)
 	var pings sync.WaitGroup
-	for _, b := range lock.Backends() {
+	for _, b := range backend.LockServers() {
 		pings.Go(func() {
 			err := clients.Ping(ctx, b)
-			if err != nil && !errors.Is(err, lock.ErrNotConfigured) && !errors.Is(ctx.Err(), context.Canceled) {
+			if err != nil && !errors.Is(err, backend.ErrNotConfigured) && !errors.Is(ctx.Err(), context.Canceled) {
 				log.WarnContext(ctx, "backend does not answer", "backend", string(b), "error", err)
 			}
 		})

@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/config"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/telemetry"
@@ -36,13 +36,13 @@ func newMetrics(c config.Config, build metrics.Build) *metrics.Metrics {
 }
 
 // stateOf is what a scrape reads from a replica.
-func stateOf(ctx context.Context, c config.Config, catalogue *service.Catalogue, store *repo.Store, locks *lock.Clients) metrics.State {
+func stateOf(ctx context.Context, c config.Config, catalogue *service.Catalogue, store *repo.Store, locks *backend.Clients) metrics.State {
 	pools := []metrics.Pool{metrics.SQLPool("stock", store.Stats), metrics.SQLPool("locks", locks.DB.Stats)}
 	if locks.Redis != nil {
-		pools = append(pools, metrics.RedisPool(string(lock.Redis), c.Redis.MaxOpen, locks.Redis))
+		pools = append(pools, metrics.RedisPool(string(backend.Redis), c.Redis.MaxOpen, locks.Redis))
 	}
 	if len(locks.Redlock) > 0 {
-		pools = append(pools, metrics.RedisPool(string(lock.Redlock), c.Redis.MaxOpen, locks.Redlock...))
+		pools = append(pools, metrics.RedisPool(string(backend.Redlock), c.Redis.MaxOpen, locks.Redlock...))
 	}
 	return metrics.State{
 		Stopping: func() bool { return ctx.Err() != nil },
@@ -106,7 +106,7 @@ func (o observation) openStore(ctx context.Context, c config.Config) (*repo.Stor
 }
 
 // follow adds the commands of lock clients to the traces.
-func (o observation) follow(clients *lock.Clients) {
+func (o observation) follow(clients *backend.Clients) {
 	if o.tracing == nil {
 		return
 	}

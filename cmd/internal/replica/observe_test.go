@@ -13,6 +13,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lock"
@@ -90,7 +91,7 @@ func benchmarkPurchases(b *testing.B, heard observation, counted bool) {
 		b.Fatal(err)
 	}
 	defer store.Close() //nolint:errcheck // the benchmark is over
-	deps := strategy.Deps{Store: store, Lock: lock.Deps{Clients: &lock.Clients{}}}
+	deps := strategy.Deps{Store: store, Lock: lock.Deps{Clients: &backend.Clients{}}}
 	options := handler.Options{Replica: "r", Choose: true, Reveal: true, MaxBody: 1024, Log: slog.New(slog.DiscardHandler), Tracer: heard.tracer()}
 	if counted {
 		deps.Observe, options.Observer = heard.metrics.Strategy, heard.metrics

@@ -161,7 +161,7 @@ func strategyDeps(c config.Config, watch observation, store *repo.Store, locks l
 		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
 		Group:    strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
 		Buckets:  c.Bucket.Count,
-		Hot:      hotOptions(c, watch.log, watch.metrics.Promised(), watch.tracer()),
+		Hot:      hotOptions(c, watch.log, watch.metrics.RedisStock(), watch.tracer()),
 		Observe:  watch.metrics.Strategy,
 		Log:      watch.log,
 	}

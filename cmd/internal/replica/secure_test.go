@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
@@ -303,7 +304,7 @@ func (s secured) refuses(t *testing.T, m mistake) {
 	p := startInnards(t, env)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	s.isNamed(t, p.locks.Ping(ctx, lock.Backend(s.backend)), m.says)
+	s.isNamed(t, p.locks.Ping(ctx, backend.Name(s.backend)), m.says)
 	list, err := p.catalogue.Backends(t.Context())
 	if err != nil {
 		t.Error(err)

@@ -9,8 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
 )
 
 // A hand-over is one holder letting go and the next one getting hold: what a
@@ -130,7 +132,7 @@ func (h *handover) join(s *Suite) {
 			Subject{Name: their, Unit: "/s", Measure: (&later{make: pair.make}).measure})
 		s.Ratios = append(s.Ratios, Ratio{Name: pair.name + " / " + pair.plain + ", holds", Of: our, By: their, AtLeast: pair.atLeast})
 	}
-	for _, entry := range lock.Registry() {
+	for _, entry := range registry.Locks() {
 		if entry.Claims.Fair {
 			h.joinFair(s, entry.Name)
 		}
@@ -161,8 +163,8 @@ func (h *handover) joinFair(s *Suite, name string) {
 
 // ours is the contest of a lock of the registry.
 func (h *handover) ours(name string) (*contest, error) {
-	i := slices.IndexFunc(lock.Registry(), func(e lock.Entry) bool { return e.Name == name })
-	entry := lock.Registry()[i]
+	i := slices.IndexFunc(registry.Locks(), func(e lock.Entry) bool { return e.Name == name })
+	entry := registry.Locks()[i]
 	c := &contest{}
 	lockers := make([]lock.Locker, replicas)
 	for r := range lockers {
@@ -198,16 +200,16 @@ func holdOnce(ctx context.Context, locker lock.Locker) (time.Duration, error) {
 }
 
 // clients are those of one replica.
-func (h *handover) clients() (*lock.Clients, error) {
-	etcd, err := lock.NewEtcdClient(lock.EtcdOptions{Endpoints: []string{h.backends.Etcd.Endpoint}, DialTimeout: time.Second})
+func (h *handover) clients() (*backend.Clients, error) {
+	etcd, err := backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{h.backends.Etcd.Endpoint}, DialTimeout: time.Second})
 	if err != nil {
 		return nil, err
 	}
-	clients := &lock.Clients{
-		Redis: lock.NewRedisClient(lock.RedisOptions{
+	clients := &backend.Clients{
+		Redis: backend.NewRedis(backend.RedisOptions{
 			Addresses: []string{h.backends.Redis.Address}, Password: h.backends.Redis.Password, Timeout: time.Second, PoolSize: waiters,
 		}),
-		ZooKeeper: lock.NewZooKeeperClient(lock.ZooKeeperOptions{
+		ZooKeeper: backend.NewZooKeeper(backend.ZooKeeperOptions{
 			Servers: []string{h.backends.ZooKeeper.Address}, SessionTimeout: handoverTTL, DialTimeout: time.Second,
 		}),
 		Etcd: etcd,

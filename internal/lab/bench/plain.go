@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 )
 
 // The plain libraries, used as their documentation has it: what the locks of the
@@ -36,7 +36,7 @@ func (h *handover) plainRedsync() (*contest, error) {
 	c := &contest{}
 	pools := make([]*redsync.Redsync, replicas)
 	for r := range pools {
-		client := lock.NewRedisClient(lock.RedisOptions{
+		client := backend.NewRedis(backend.RedisOptions{
 			Addresses: []string{h.backends.Redis.Address}, Password: h.backends.Redis.Password, Timeout: time.Second, PoolSize: waiters,
 		})
 		h.closers = append(h.closers, client.Close)

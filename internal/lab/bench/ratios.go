@@ -3,7 +3,7 @@ package bench
 import (
 	"slices"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/service"
 )
 
@@ -75,7 +75,7 @@ func (s *stage) ratiosOf(d service.Description) []Ratio {
 		return common // no lock
 	}
 	grouped := Ratio{Topic: lockGrouped, Name: d.Name, Of: few, By: s.name(d.Name, false, usual), AtLeast: 5}
-	if slices.Contains(d.Needs, string(lock.Etcd)) || slices.Contains(d.Needs, string(lock.ZooKeeper)) {
+	if slices.Contains(d.Needs, string(backend.Etcd)) || slices.Contains(d.Needs, string(backend.ZooKeeper)) {
 		grouped.Topic, grouped.AtLeast = voteGrouped, 10
 	}
 	return slices.Concat(common, []Ratio{grouped})

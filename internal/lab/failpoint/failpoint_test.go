@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/process"
 )
 
 func open(t *testing.T) (l *failpoint.Registry, path string) {
@@ -60,7 +61,7 @@ func (g grants) Acquire(context.Context, string) (lock.Lease, error) {
 
 func TestALeaseIsRecordedFromItsBeginToItsEnd(t *testing.T) {
 	lab, path := open(t)
-	l := lab.Record("mutex", lock.NewProcess())
+	l := lab.Record("mutex", process.New())
 	held, err := l.Acquire(t.Context(), "goods/1")
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +117,7 @@ func TestALossAndAFailureAreRecorded(t *testing.T) {
 
 func TestALockIsTheSameUnderneath(t *testing.T) {
 	lab, _ := open(t)
-	own := lock.NewProcess()
+	own := process.New()
 	recorded, is := lab.Record("mutex", own).(interface{ Unwrap() lock.Locker })
 	if !is || recorded.Unwrap() != lock.Locker(own) {
 		t.Error("the lock itself is not to be had")

@@ -7,8 +7,10 @@ import (
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -26,7 +28,7 @@ const (
 // database has it. The servers are the lab's; what is missing on this machine
 // skips the test, or fails it where it is required. The connections end with
 // the test.
-func (l *Lab) Locks(t *testing.T, d *servers.Database, needs ...lock.Backend) lock.Deps {
+func (l *Lab) Locks(t *testing.T, d *servers.Database, needs ...backend.Name) lock.Deps {
 	t.Helper()
 	pool, dialect, err := repo.OpenPool(repo.Options{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password,
@@ -35,7 +37,7 @@ func (l *Lab) Locks(t *testing.T, d *servers.Database, needs ...lock.Backend) lo
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients := &lock.Clients{DB: pool, Dialect: dialect}
+	clients := &backend.Clients{DB: pool, Dialect: dialect}
 	t.Cleanup(func() {
 		if err := clients.Close(); err != nil {
 			t.Error(err)
@@ -46,46 +48,46 @@ func (l *Lab) Locks(t *testing.T, d *servers.Database, needs ...lock.Backend) lo
 	}
 	return lock.Deps{
 		Clients: clients, TTL: LockTTL, Retry: lockRetry,
-		Issue: lock.NewTokens(pool, dialect).Issue,
+		Issue: sqllock.NewTokens(pool, dialect).Issue,
 	}
 }
 
 // connect adds the client of one backend.
-func (l *Lab) connect(t *testing.T, clients *lock.Clients, need lock.Backend) {
+func (l *Lab) connect(t *testing.T, clients *backend.Clients, need backend.Name) {
 	t.Helper()
 	switch need {
-	case lock.Redis:
+	case backend.Redis:
 		clients.RedisOptions = RedisOptions(l.Redis(t))
-		clients.Redis = lock.NewRedisClient(clients.RedisOptions)
-	case lock.Redlock:
+		clients.Redis = backend.NewRedis(clients.RedisOptions)
+	case backend.Redlock:
 		for _, node := range l.Redlock(t).Nodes {
 			clients.Redlock = append(clients.Redlock, RedisClient(node))
 		}
-	case lock.ZooKeeper:
+	case backend.ZooKeeper:
 		clients.ZooKeeper = ZooKeeperClient(l.ZooKeeper(t))
-	case lock.Etcd:
+	case backend.Etcd:
 		clients.Etcd = EtcdClient(t, l.Etcd(t))
-	case lock.MySQL:
-		if err := clients.Has(lock.MySQL); err != nil {
+	case backend.MySQL:
+		if err := clients.Has(backend.MySQL); err != nil {
 			t.Skip(err)
 		}
-	case lock.Database:
+	case backend.Database:
 	}
 }
 
 // RedisClient is a client of a Redis, as one replica has it.
 func RedisClient(r *servers.Redis) redis.UniversalClient {
-	return lock.NewRedisClient(RedisOptions(r))
+	return backend.NewRedis(RedisOptions(r))
 }
 
 // RedisOptions say how one replica reaches a Redis.
-func RedisOptions(r *servers.Redis) lock.RedisOptions {
-	return lock.RedisOptions{Addresses: []string{r.Address}, Password: r.Password, Timeout: lockTimeout, PoolSize: lockPool}
+func RedisOptions(r *servers.Redis) backend.RedisOptions {
+	return backend.RedisOptions{Addresses: []string{r.Address}, Password: r.Password, Timeout: lockTimeout, PoolSize: lockPool}
 }
 
 // ZooKeeperClient is a client of a ZooKeeper, as one replica has it.
-func ZooKeeperClient(z *servers.ZooKeeper) *lock.ZooKeeperClient {
-	return lock.NewZooKeeperClient(lock.ZooKeeperOptions{
+func ZooKeeperClient(z *servers.ZooKeeper) *backend.ZooKeeperClient {
+	return backend.NewZooKeeper(backend.ZooKeeperOptions{
 		Servers: []string{z.Address}, SessionTimeout: LockTTL, DialTimeout: lockTimeout,
 	})
 }
@@ -93,7 +95,7 @@ func ZooKeeperClient(z *servers.ZooKeeper) *lock.ZooKeeperClient {
 // EtcdClient is a client of an etcd, as one replica has it.
 func EtcdClient(t *testing.T, e *servers.Etcd) *clientv3.Client {
 	t.Helper()
-	client, err := lock.NewEtcdClient(lock.EtcdOptions{Endpoints: []string{e.Endpoint}, DialTimeout: lockTimeout})
+	client, err := backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{e.Endpoint}, DialTimeout: lockTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// axis maps values to a length: of time, of units, of whatever.
+// axis maps values to a length.
 type axis struct{ from, to float64 }
 
-// share is where a value stands, from 0 to 1; what is beyond the ends stands on
+// share is the position of a value, from 0 to 1; values beyond the ends are put on
 // them.
 func (a axis) share(v float64) float64 {
 	if a.to <= a.from {
@@ -64,21 +64,18 @@ func newClock(zero, from, to time.Time) clock {
 
 func (c clock) seconds(t time.Time) float64 { return t.Sub(c.zero).Seconds() }
 
-// percent is where a time stands across.
+// percent is the position of a time across.
 func (c clock) percent(t time.Time) float64 { return 100 * c.share(c.seconds(t)) }
 
-// unit is where a time stands in a path.
+// unit is the position of a time in a path.
 func (c clock) unit(t time.Time) int { return int(math.Round(Units * c.share(c.seconds(t)))) }
 
-// lasts is how long a share of the width is.
+// lasts is the duration of a share of the width.
 func (c clock) lasts(share float64) time.Duration {
 	return time.Duration(share * (c.to - c.from) * float64(time.Second))
 }
 
-// meets tells whether some of a span is on the axis.
-func (c clock) meets(s span) bool { return c.seconds(s.to) >= c.from && c.seconds(s.from) <= c.to }
-
-// label is a tick's: all of an axis are in one unit.
+// label is that of a tick: all of an axis have one unit.
 func (c clock) label(seconds, step float64) string {
 	if c.to < 1 || step < 0.01 {
 		return decimals(seconds*1000, step*1000) + " ms"
@@ -118,11 +115,20 @@ func anchorAt(x float64) string {
 	}
 }
 
-// since says when something was, on the clock of the picture.
+// since is a time on the clock of the picture, for people.
 func (c clock) since(t time.Time) string {
 	s := c.seconds(t)
 	if s >= 1 {
 		return fmt.Sprintf("%.3f s", s)
 	}
 	return Duration(t.Sub(c.zero).Round(time.Microsecond))
+}
+
+// valueAxis draws the axis of values, with its labels above its lines.
+func (p *Picture) valueAxis(a axis, top, bottom float64) {
+	for _, v := range a.ticks(4) {
+		y := bottom - (bottom-top)*a.share(v)
+		p.line("grid", 0, y, 100, 0)
+		p.text("soft", 0, y-3, "", Value(v))
+	}
 }

@@ -22,8 +22,8 @@ type Measured struct {
 	Numbers map[string]float64
 }
 
-// Bars compare the numbers that several parts have. It is nil where there is
-// none, or all are the same.
+// Bars compare the numbers that several parts have. It is nil where they do
+// not differ.
 func Bars(parts []Measured) *Picture {
 	names := compared(parts)
 	if len(names) == 0 {
@@ -43,11 +43,11 @@ func Bars(parts []Measured) *Picture {
 		label, _ := Figure(name, 0)
 		p.text("lane", 0, y+12, "", label)
 		y += laneHead
-		top := highest(parts, name)
+		_, top, _ := extremes(parts, name)
 		var list []string
 		for _, part := range parts {
-			v, is := part.Numbers[name]
-			if !is {
+			v, ok := part.Numbers[name]
+			if !ok {
 				continue
 			}
 			_, value := Figure(name, v)
@@ -72,13 +72,13 @@ func (p *Picture) bar(part, value string, share, y float64) float64 {
 	return y + barHeight + 4
 }
 
-// compared are the numbers that differ between parts, most first.
+// compared are the numbers that differ between parts, those that differ most first.
 func compared(parts []Measured) []string {
 	differs := map[string]float64{}
 	for _, part := range parts {
 		for name := range part.Numbers {
-			if of := difference(parts, name); of > 0 {
-				differs[name] = of
+			if least, most, count := extremes(parts, name); count > 1 && most > least {
+				differs[name] = (most - least) / most
 			}
 		}
 	}
@@ -87,26 +87,14 @@ func compared(parts []Measured) []string {
 	})
 }
 
-// difference is between the least and the most of a number, 0 to 1: 0 where
-// fewer than two parts have it.
-func difference(parts []Measured, name string) float64 {
-	least, count := math.Inf(1), 0
+// extremes are the least and the most of a number, without its sign, and how many
+// parts have it.
+func extremes(parts []Measured, name string) (least, most float64, count int) {
+	least = math.Inf(1)
 	for _, part := range parts {
-		if v, is := part.Numbers[name]; is {
-			least, count = min(least, math.Abs(v)), count+1
+		if v, ok := part.Numbers[name]; ok {
+			least, most, count = min(least, math.Abs(v)), max(most, math.Abs(v)), count+1
 		}
 	}
-	top := highest(parts, name)
-	if count < 2 || top == 0 {
-		return 0
-	}
-	return (top - least) / top
-}
-
-func highest(parts []Measured, name string) float64 {
-	top := 0.0
-	for _, part := range parts {
-		top = max(top, math.Abs(part.Numbers[name]))
-	}
-	return top
+	return least, most, count
 }

@@ -1,134 +1,121 @@
 package report
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// span is some time.
-type span struct{ from, to time.Time }
+// The measures of lanes, in pixels, and how many are drawn at most.
+const (
+	laneHead   = 17
+	rowHeight  = 12
+	waitHeight = 4
+	laneGap    = 6
+	rowGap     = 2
+	mostLanes  = 16
+	mostRows   = 4
+	mostBars   = 1000
+	mostTicks  = 150
+)
 
-// hold is a lease while it was held.
-type hold struct {
-	span
-	lease history.Lease
-	// open tells that no end of it is known: to is then the death of its holder,
-	// or the end of the history.
-	open bool
+// lane is the history of one participant: strips below each other, and ticks.
+type lane struct {
+	class, name, words string
+	strips             []strip
+	ticks              []time.Time
 }
 
-// overlap is some time in which a name was held more than once.
-type overlap struct {
-	span
-	of      locked
-	holders []string
+// strip has bars on layers, the first at the back.
+type strip struct {
+	height int
+	layers []layer
 }
 
-// locked is what holders exclude each other from: a name by means of a lock.
-type locked struct{ name, lock string }
+// layer is bars of one CSS class.
+type layer struct {
+	class string
+	spans []span
+}
 
-func lockedBy(l history.Lease) locked { return locked{l.Name, l.Lock} }
+// has tells whether a lane has a bar of a class.
+func (l lane) has(class string) bool {
+	return slices.ContainsFunc(l.strips, func(s strip) bool {
+		return slices.ContainsFunc(s.layers, func(one layer) bool { return one.class == class && len(one.spans) > 0 })
+	})
+}
 
-// holds are the leases that were granted, in that order.
-func holds(h *history.History, end time.Time) []hold {
-	var list []hold
-	for _, l := range h.Leases {
-		if l.Granted.IsZero() {
-			continue
-		}
-		one := hold{span: span{l.Granted, l.End()}, lease: l}
-		if one.to.IsZero() {
-			one.open, one.to = true, checker.Died(h, l)
-		}
-		if one.to.IsZero() {
-			one.to = end
-		}
-		list = append(list, one)
+// lanes draws lanes below the marks, over an axis of time, and the keys of the
+// classes that occur. It returns how many spans of the classes in counted are
+// drawn as how many bars, and the gap below which two bars are merged.
+func (p *Picture) lanes(c clock, list []lane, marks []history.Mark, keys []Key) (spans, drawn, gap int) {
+	top := p.marksAbove(marks, c)
+	gap, spans, drawn = leastGap(c, list)
+	y := top
+	tracks := map[string]track{}
+	for _, l := range list {
+		below := p.lane(c, l, y, gap)
+		tracks[l.name] = track{y, below - laneGap}
+		y = below
 	}
-	slices.SortStableFunc(list, func(a, b hold) int { return a.from.Compare(b.from) })
-	return list
-}
-
-// overlaps are the times at which a name was held more than once: those of the
-// check, which has every pair of leases, put together.
-func overlaps(h *history.History) []overlap {
-	pairs := checker.Overlaps(h)
-	list := make([]overlap, 0, len(pairs))
-	last := map[locked]int{} // where in the list the latest of each is, from 1
-	for _, pair := range pairs {
-		of := lockedBy(pair.A)
-		if i := last[of]; i > 0 && !pair.From.After(list[i-1].to) {
-			list[i-1].add(pair)
-			continue
-		}
-		one := overlap{span: span{pair.From, pair.To}, of: of}
-		one.add(pair)
-		list = append(list, one)
-		last[of] = len(list)
-	}
-	return list
-}
-
-func (o *overlap) add(pair checker.Overlap) {
-	o.to = later(o.to, pair.To)
-	for _, holder := range []string{pair.A.Holder, pair.B.Holder} {
-		if !slices.Contains(o.holders, holder) {
-			o.holders = append(o.holders, holder)
+	p.behind(func() {
+		p.markLines(marks, c, top, y, tracks)
+		p.timeAxis(c, top, y)
+	})
+	p.height = y + footHeight
+	for _, key := range keys {
+		if slices.ContainsFunc(list, func(l lane) bool { return l.has(key.Class) || key.Class == "lost" && len(l.ticks) > 0 }) {
+			p.Legend = append(p.Legend, key)
 		}
 	}
+	return spans, drawn, gap
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
+// lane draws one lane from y on, and returns where the next one begins.
+func (p *Picture) lane(c clock, l lane, y float64, gap int) float64 {
+	p.text(l.class, 0, y+12, "", l.name)
+	p.shapes[len(p.shapes)-1].After = l.words
+	y += laneHead
+	top := y
+	for _, s := range l.strips {
+		for _, one := range s.layers {
+			p.path(one.class, y, float64(s.height), boxes(bars(c, one.spans, gap), s.height))
+		}
+		y += float64(s.height) + rowGap
 	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
+	for _, at := range l.ticks[:min(len(l.ticks), mostTicks)] {
+		p.line("lost", c.percent(at), top-3, 0, y-top+1)
 	}
-	return a
+	return y + laneGap
 }
 
-// extent is from the first to the last thing that is known of a history.
-func extent(h *history.History) span {
-	var s span
-	add := func(times ...time.Time) {
-		for _, t := range times {
-			if t.IsZero() {
-				continue
+// leastGap is the least distance between two bars that keeps their number in
+// bounds, with the number of spans and of bars. Waits and overlaps are not counted.
+func leastGap(c clock, list []lane) (gap, spans, counted int) {
+	for gap = 1; ; gap *= 2 {
+		drawn := 0
+		spans, counted = 0, 0
+		for _, l := range list {
+			for _, s := range l.strips {
+				for _, one := range s.layers {
+					n := len(bars(c, one.spans, gap))
+					drawn += n
+					if one.class != "wait" && one.class != "over" {
+						spans, counted = spans+len(one.spans), counted+n
+					}
+				}
 			}
-			if s.from.IsZero() || t.Before(s.from) {
-				s.from = t
-			}
-			s.to = later(s.to, t)
+		}
+		if drawn <= mostBars {
+			return gap, spans, counted
 		}
 	}
-	for _, r := range h.Requests {
-		add(r.Start, r.End)
-	}
-	for _, l := range h.Leases {
-		add(l.Asked, l.Granted, l.GaveUp, l.Lost, l.Released)
-	}
-	for _, m := range h.Marks {
-		add(m.At, m.Until)
-	}
-	for _, m := range h.Samples {
-		add(m.At)
-	}
-	return s
 }
 
-// rows puts spans that were at the same time below each other, in no more rows
-// than most.
+// rows distributes spans that overlap over at most so many rows.
 func rows[T any](list []T, of func(T) span, most int) [][]T {
 	var result [][]T
 	var ends []time.Time
@@ -146,12 +133,16 @@ next:
 	return result
 }
 
-// bars are spans in units of a path; what is closer together than gap is one.
+// leastBar is the least width of a bar, in units: narrower ones would be invisible.
+const leastBar = 12
+
+// bars are spans in units of a path; those that are closer together than gap are
+// merged.
 func bars(c clock, list []span, gap int) [][2]int {
 	var result [][2]int
 	for _, s := range list {
-		from, to := c.unit(s.from), c.unit(s.to)
-		to = max(to, from+leastBar)
+		from := c.unit(s.from)
+		to := max(c.unit(s.to), from+leastBar)
 		if n := len(result); n > 0 && from-result[n-1][1] < gap {
 			result[n-1][1] = max(result[n-1][1], to)
 			continue
@@ -161,38 +152,13 @@ func bars(c clock, list []span, gap int) [][2]int {
 	return result
 }
 
-// leastBar is the least width of a bar, in units: it is to be seen at all.
-const leastBar = 12
-
-// boxes are bars as a path, from the top of its place down.
+// boxes are bars as a path.
 func boxes(list [][2]int, height int) string {
 	var b strings.Builder
 	h := strconv.Itoa(height)
 	for _, bar := range list {
 		w := strconv.Itoa(bar[1] - bar[0])
 		b.WriteString("M" + strconv.Itoa(bar[0]) + " 0h" + w + "v" + h + "h-" + w + "z")
-	}
-	return b.String()
-}
-
-// natural sorts replica-2 before replica-10.
-func natural(a, b string) int { return cmp.Or(cmp.Compare(padded(a), padded(b)), cmp.Compare(a, b)) }
-
-func padded(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		j := i
-		for j < len(s) && s[j] >= '0' && s[j] <= '9' {
-			j++
-		}
-		if j == i {
-			b.WriteByte(s[i])
-			i++
-			continue
-		}
-		b.WriteString(strings.Repeat("0", max(0, 12-(j-i))))
-		b.WriteString(s[i:j])
-		i = j
 	}
 	return b.String()
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// The measures of marks. A badge's share of the width is reckoned on a phone, in
-// percent a pixel.
+// The measures of marks. The width of a badge is estimated on a phone, in percent a
+// pixel.
 const (
 	badgeStep   = 19
 	badgeLevels = 3
@@ -16,7 +16,7 @@ const (
 	mostListed  = 30
 )
 
-// track is the place of a lane, from top to bottom.
+// track is the extent of a lane.
 type track struct{ top, bottom float64 }
 
 // numbered is a mark with its number in the whole history, from 1.
@@ -43,7 +43,7 @@ func (b badge) words() string {
 func (b badge) width() float64 { return onPhone * badgeWidth(b.words()) }
 
 // badges puts marks beside each other, below each other where they are too
-// close, and together where that is not enough.
+// close, and merges them where that is not enough.
 func badges(marks []numbered, c clock) []badge {
 	var list []badge
 	free := [badgeLevels]float64{-100, -100, -100} // a badge at the edge reaches beyond it
@@ -66,19 +66,19 @@ func badges(marks []numbered, c clock) []badge {
 	return list
 }
 
-// within are the marks that the clock has.
+// within are the marks on the clock.
 func within(marks []history.Mark, c clock) []numbered {
 	var list []numbered
 	for i, m := range marks {
-		if c.meets(span{m.At, later(m.At, m.Until)}) {
+		if c.seconds(later(m.At, m.Until)) >= c.from && c.seconds(m.At) <= c.to {
 			list = append(list, numbered{m, i + 1})
 		}
 	}
 	return list
 }
 
-// marksAbove draws the numbers of the marks that the clock has, lists all in
-// words, and returns where the rest of the picture begins.
+// marksAbove draws the numbers of the marks on the clock, lists all marks, and
+// returns where the rest of the picture begins.
 func (p *Picture) marksAbove(marks []history.Mark, c clock) float64 {
 	deepest := -1
 	for _, b := range badges(within(marks, c), c) {
@@ -107,14 +107,14 @@ func inWords(m history.Mark, c clock) string {
 	return said
 }
 
-// markLines draws what was done as lines, and what lasted as bands.
-// A band is as high as the lane of who it was done to, where there is one.
+// markLines draws the marks as lines, and those that last as bands, as high as the
+// lane of the participant where there is one.
 func (p *Picture) markLines(marks []history.Mark, c clock, top, bottom float64, lanes map[string]track) {
 	for _, m := range within(marks, c) {
 		x := c.percent(m.At)
 		if !m.Until.IsZero() {
-			on, is := lanes[m.Who]
-			if !is {
+			on, ok := lanes[m.Who]
+			if !ok {
 				on = track{top, bottom}
 			}
 			p.rect("lasting", x, on.top, c.percent(m.Until)-x, on.bottom-on.top, inWords(m.Mark, c))

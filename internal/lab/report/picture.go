@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	_ "embed" // for the template and the colours
 	"fmt"
 	"html/template"
@@ -20,31 +21,36 @@ var drawing string
 //go:embed picture.css
 var Style string
 
-// Picture is what is drawn, and the same in words.
+// Picture is a chart of primitives, as wide as its container: positions across are
+// in percent, and those down, like the letters, in pixels. So it is legible on a
+// phone as on a desktop.
 type Picture struct {
-	// Title and Desc say what there is to see, to those who cannot see it too.
+	// Title and Desc describe it, for screen readers as well.
 	Title, Desc string
 	// Legend explains the colours, Marks the numbers at the upper edge, and Notes
-	// what was left out or drawn otherwise than it was.
+	// what was left out or merged.
 	Legend []Key
 	Marks  []string
 	Notes  []string
 
 	height float64
+	width  float64 // as a file, in pixels; 0: fileWidth
 	shapes []shape
 }
+
+const fileWidth = 760
 
 // Key is a colour of the legend: Class is its CSS class.
 type Key struct{ Class, Words string }
 
-// shape is a rectangle, a line, a text or a path. X and W are in percent of the
-// width, the rest in pixels; DX shifts by pixels.
+// shape is a rectangle, a line, a text, a badge, a dot or a path. X and W are in
+// percent of the width, the rest in pixels; DX shifts by pixels.
 type shape struct {
 	Kind, Class string
 	X, Y, W, H  float64
 	DX          float64
 	Text        string
-	// Anchor is where a text is held: start, middle or end.
+	// Anchor is the fixed end of a text: start, middle or end.
 	Anchor string
 	// After follows a text, in a lighter colour.
 	After string
@@ -66,6 +72,16 @@ func (p *Picture) text(class string, x, y float64, anchor, words string) {
 	p.shapes = append(p.shapes, shape{Kind: "text", Class: class, X: x, Y: y, Anchor: anchor, Text: words})
 }
 
+// dot is a circle around x, y.
+func (p *Picture) dot(class string, x, y float64, title string) {
+	p.shapes = append(p.shapes, shape{Kind: "dot", Class: class, X: x, Y: y, Text: title})
+}
+
+// notef adds what was left out or merged.
+func (p *Picture) notef(format string, a ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, a...))
+}
+
 // badge is a short text on a ground of its own, in the middle over x.
 func (p *Picture) badge(class string, x, y float64, words string) {
 	width := badgeWidth(words)
@@ -74,7 +90,7 @@ func (p *Picture) badge(class string, x, y float64, words string) {
 
 func badgeWidth(words string) float64 { return float64(10 + 7*len([]rune(words))) }
 
-// behind puts what is drawn in it behind what is there already.
+// behind draws behind the shapes that exist already.
 func (p *Picture) behind(draw func()) {
 	before := p.shapes
 	p.shapes = nil
@@ -147,7 +163,7 @@ func (p *Picture) write(w io.Writer, id string, style template.CSS) error {
 	}
 	err = t.Execute(w, map[string]any{
 		"ID": id, "Style": style, "Title": p.Title, "Desc": p.Desc,
-		"Width": 760, "Height": p.height, "Units": Units, "Shapes": p.shapes,
+		"Width": cmp.Or(p.width, fileWidth), "Height": p.height, "Units": Units, "Shapes": p.shapes,
 	})
 	if err != nil {
 		return fmt.Errorf("draw %q: %w", p.Title, err)

@@ -37,9 +37,6 @@ func SaleOf(h *history.History) (s Sale) {
 	return s
 }
 
-// last is the end of the sale.
-func (s Sale) last() Took { return s.Points[len(s.Points)-1] }
-
 // The measures of sales beside each other: pixels down, percent across.
 const (
 	panelTop   = 34
@@ -76,27 +73,16 @@ func Sales(list []Sale) *Picture {
 // panel draws one sale over the whole width.
 func (s Sale) panel(c clock, scale axis) *Picture {
 	p := &Picture{}
-	const bottom = panelTop + plotHeight
-	p.text("lane", 0, 12, "", s.Strategy)
-	p.valueAxis(scale, panelTop, bottom)
-	plot := curves{p, c, scale, panelTop}
 	var sold, left []point
 	for _, one := range s.Points {
 		at := c.zero.Add(time.Duration(one.Milliseconds) * time.Millisecond)
 		sold, left = append(sold, point{at, float64(one.Sold)}), append(left, point{at, float64(one.Left)})
 	}
-	if most(sold) > float64(s.Units) {
-		p.path("excess", panelTop, plotHeight, plot.above(sold, float64(s.Units)))
-	}
-	p.path("curve left", panelTop, plotHeight, plot.steps(left))
-	p.path("curve", panelTop, plotHeight, plot.steps(sold))
-	p.line("limit", 0, plot.y(float64(s.Units))+panelTop, 100, 0)
-	p.timeAxis(c, panelTop, bottom)
-	p.height = bottom + footHeight
-	end := s.last()
-	p.Desc = fmt.Sprintf("%s sold %s of %s units, and the row said %s left. ",
-		s.Strategy, Count(int(end.Sold)), Count(int(s.Units)), Count(int(end.Left)))
-	p.text("soft", 100, 12, "end", fmt.Sprintf("%s sold, the row says %s left", Count(int(end.Sold)), Count(int(end.Left))))
+	p.text("lane", 0, 12, "", s.Strategy)
+	plot{p, c, scale, panelTop}.sale(sold, left, float64(s.Units), true)
+	end := s.Points[len(s.Points)-1]
+	p.Desc = fmt.Sprintf("%s sold %s of %s units, and the row said %s left. ", s.Strategy, Count(end.Sold), Count(s.Units), Count(end.Left))
+	p.text("soft", 100, 12, "end", fmt.Sprintf("%s sold, the row says %s left", Count(end.Sold), Count(end.Left)))
 	return p
 }
 

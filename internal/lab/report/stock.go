@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,8 +11,8 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// The measures of curves, in pixels, and how many columns they are thinned to:
-// of each the first, the least, the most and the last value are kept.
+// The height of a plot, in pixels, and how many columns it is thinned to: of each
+// the first, the least, the most and the last value are kept.
 const (
 	plotHeight  = 190
 	plotColumns = 150
@@ -26,12 +25,12 @@ type point struct {
 }
 
 // Stock draws how many units were sold and how many the row said were left, over
-// time. It is nil where nothing of it is known.
+// time. It is nil where the history has neither.
 func Stock(h *history.History) *Picture {
 	sold, left := sampled(h)
-	from := "As the stock row and the ledger said."
+	from := "According to the stock row and the ledger."
 	if len(sold) == 0 {
-		sold, from = told(h.Requests), "As the buyers were told: nothing was sampled."
+		sold, from = answered(h.Requests), "According to the answers: nothing was sampled."
 	}
 	if len(sold) == 0 {
 		return nil
@@ -44,81 +43,69 @@ func Stock(h *history.History) *Picture {
 	c := newClock(whole.from, whole.from, whole.to)
 	p := &Picture{Title: "Stock and sold over time"}
 	top := p.marksAbove(h.Marks, c) + 14
-	bottom := top + plotHeight
-	scale := axis{0, max(initial, most(sold), most(left), 1)}
-	scale.from = min(0, least(left))
-	p.valueAxis(scale, top, bottom)
-	p.markLines(h.Marks, c, top, bottom, nil)
-	plot := curves{p, c, scale, top}
-	if known && most(sold) > initial {
-		p.path("excess", top, plotHeight, plot.above(thin(sold, c), initial))
-	}
-	p.path("curve left", top, plotHeight, plot.steps(thin(left, c)))
-	p.path("curve", top, plotHeight, plot.steps(thin(sold, c)))
-	if known {
-		p.line("limit", 0, plot.y(initial)+top, 100, 0)
-	}
-	p.timeAxis(c, top, bottom)
-	p.height = bottom + footHeight
-	p.sayStock(sold, left, initial, known, from)
+	plot := plot{p, c, axis{min(0, least(left)), max(initial, most(sold), most(left), 1)}, top}
+	p.behind(func() { p.markLines(h.Marks, c, top, top+plotHeight, nil) })
+	plot.sale(sold, left, initial, known)
+	p.describeStock(sold, left, initial, known, from)
 	return p
 }
 
-func (p *Picture) sayStock(sold, left []point, initial float64, known bool, from string) {
-	last := sold[len(sold)-1].value
-	p.Legend = append(p.Legend, Key{"curve", "sold: " + Value(last) + " at the end"})
-	p.Desc = from + " " + Value(last) + " units were sold at the end"
+func (p *Picture) describeStock(sold, left []point, initial float64, known bool, from string) {
+	last := Value(sold[len(sold)-1].value)
+	p.Legend = []Key{{"curve", "sold: " + last + " at the end"}}
+	p.Desc = from + " " + last + " units were sold at the end"
 	if known {
 		p.Desc += fmt.Sprintf(" of %s that there were", Value(initial))
 	}
 	if len(left) > 0 {
-		rest := left[len(left)-1].value
-		p.Legend = append(p.Legend, Key{"curve left", "left: " + Value(rest) + " at the end"})
-		p.Desc += ", and the row said " + Value(rest) + " left"
+		rest := Value(left[len(left)-1].value)
+		p.Legend = append(p.Legend, Key{"curve left", "left: " + rest + " at the end"})
+		p.Desc += ", and the row said " + rest + " left"
 	}
 	p.Desc += "."
 	if known {
 		p.Legend = append(p.Legend, Key{"limit", Value(initial) + " were there to sell"})
-	}
-	if known && most(sold) > initial {
-		p.Legend = append(p.Legend, Key{"excess", "sold beyond it: " + Value(most(sold)-initial)})
+		if most(sold) > initial {
+			p.Legend = append(p.Legend, Key{"excess", "sold beyond it: " + Value(most(sold)-initial)})
+		}
 	}
 	if len(sold) > 4*plotColumns {
 		p.notef("%s points are drawn as %d columns, each with its first, least, most and last value.", Count(len(sold)), plotColumns)
 	}
 }
 
-// sampled are the sales and the stock of the goods that was sampled most, up to
-// what the audits after the samples say.
+// sampled are the sales and the stock of the item that was sampled most, with the
+// audits after the samples.
 func sampled(h *history.History) (sold, left []point) {
+	if len(h.Samples) == 0 {
+		return nil, nil
+	}
 	count := map[int64]int{}
 	for _, s := range h.Samples {
 		count[s.GoodsID]++
 	}
-	var goods int64
-	for id, n := range count {
-		if n > count[goods] || n == count[goods] && id < goods {
-			goods = id
-		}
+	item := slices.MaxFunc(h.Samples, func(a, b history.Sample) int {
+		return cmp.Or(count[a.GoodsID]-count[b.GoodsID], cmp.Compare(b.GoodsID, a.GoodsID))
+	}).GoodsID
+	add := func(at time.Time, s, l int64) {
+		sold, left = append(sold, point{at, float64(s)}), append(left, point{at, float64(l)})
 	}
 	for _, s := range h.Samples {
-		if s.GoodsID == goods {
-			sold = append(sold, point{s.At, float64(s.Sold)})
-			left = append(left, point{s.At, float64(s.Stock)})
+		if s.GoodsID == item {
+			add(s.At, s.Sold, s.Stock)
 		}
 	}
-	if n := len(sold); n > 0 {
-		for _, a := range h.Audits {
-			if a.GoodsID == goods && a.At.After(sold[n-1].at) {
-				sold, left = append(sold, point{a.At, float64(a.Sold)}), append(left, point{a.At, float64(a.Stock)})
-			}
+	end := sold[len(sold)-1].at
+	for _, a := range h.Audits {
+		if a.GoodsID == item && a.At.After(end) {
+			add(a.At, a.Sold, a.Stock)
 		}
 	}
 	return sold, left
 }
 
-// told are the sales as their buyers were told of them.
-func told(requests []history.Request) []point {
+// answered are the sales as their buyers were answered.
+func answered(requests []history.Request) []point {
 	sales := slices.DeleteFunc(slices.Clone(requests), func(r history.Request) bool { return r.Outcome != history.Sold })
 	slices.SortStableFunc(sales, func(a, b history.Request) int { return a.End.Compare(b.End) })
 	list := make([]point, len(sales))
@@ -130,7 +117,7 @@ func told(requests []history.Request) []point {
 	return list
 }
 
-// initially is what there was to sell, by the last audit.
+// initially is what there was to sell, according to the last audit.
 func initially(audits []history.Audit) (units float64, known bool) {
 	if len(audits) == 0 {
 		return 0, false
@@ -138,23 +125,19 @@ func initially(audits []history.Audit) (units float64, known bool) {
 	return float64(audits[len(audits)-1].Initial), true
 }
 
-func most(list []point) float64 {
-	return bound(list, func(a, b float64) float64 { return max(a, b) })
-}
-
-func least(list []point) float64 {
-	return bound(list, func(a, b float64) float64 { return min(a, b) })
-}
-
-func bound(list []point, of func(a, b float64) float64) float64 {
-	if len(list) == 0 {
-		return 0
-	}
-	value := list[0].value
+// most is the largest value above 0, least the smallest below.
+func most(list []point) (v float64) {
 	for _, one := range list {
-		value = of(value, one.value)
+		v = max(v, one.value)
 	}
-	return value
+	return v
+}
+
+func least(list []point) (v float64) {
+	for _, one := range list {
+		v = min(v, one.value)
+	}
+	return v
 }
 
 // thin keeps of each column what shows its extent.
@@ -162,11 +145,11 @@ func thin(list []point, c clock) []point {
 	if len(list) <= 4*plotColumns {
 		return list
 	}
+	columnOf := func(p point) int { return c.unit(p.at) * plotColumns / (Units + 1) }
 	var result []point
 	for start := 0; start < len(list); {
-		column := c.unit(list[start].at) * plotColumns / (Units + 1)
 		end := start
-		for end < len(list) && c.unit(list[end].at)*plotColumns/(Units+1) == column {
+		for end < len(list) && columnOf(list[end]) == columnOf(list[start]) {
 			end++
 		}
 		result = append(result, corners(list[start:end])...)
@@ -183,53 +166,57 @@ func corners(list []point) []point {
 	return slices.Compact(kept)
 }
 
-// curves puts points on paths.
-type curves struct {
+// plot draws points as curves below top.
+type plot struct {
 	*Picture
 	clock clock
 	scale axis
 	top   float64
 }
 
-// y is where a value stands, from the top of the plot.
-func (c curves) y(v float64) float64 {
-	return math.Round(plotHeight*(1-c.scale.share(v))*10) / 10
+// sale draws the curves of a sale on their axes; the initial stock only where it
+// is known.
+func (p plot) sale(sold, left []point, initial float64, known bool) {
+	p.valueAxis(p.scale, p.top, p.top+plotHeight)
+	if known && most(sold) > initial {
+		p.path("excess", p.top, plotHeight, p.above(thin(sold, p.clock), initial))
+	}
+	p.path("curve left", p.top, plotHeight, p.steps(thin(left, p.clock)))
+	p.path("curve", p.top, plotHeight, p.steps(thin(sold, p.clock)))
+	if known {
+		p.line("limit", 0, p.y(initial)+p.top, 100, 0)
+	}
+	p.timeAxis(p.clock, p.top, p.top+plotHeight)
+	p.height = p.top + plotHeight + footHeight
 }
 
+// y is the position of a value, from the top of the plot.
+func (p plot) y(v float64) float64 { return float64(int(plotHeight*(1-p.scale.share(v))*10+0.5)) / 10 }
+
 // steps is a line that goes across until a value changes, and on to the end.
-func (c curves) steps(list []point) string {
+func (p plot) steps(list []point) string {
 	if len(list) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "M%d %s", c.clock.unit(list[0].at), number(c.y(list[0].value)))
+	fmt.Fprintf(&b, "M%d %s", p.clock.unit(list[0].at), number(p.y(list[0].value)))
 	before := list[0]
 	for _, one := range list[1:] {
 		if one.value == before.value {
 			continue
 		}
-		fmt.Fprintf(&b, "H%dV%s", c.clock.unit(one.at), number(c.y(one.value)))
+		fmt.Fprintf(&b, "H%dV%s", p.clock.unit(one.at), number(p.y(one.value)))
 		before = one
 	}
-	b.WriteString("H" + strconv.Itoa(c.clock.unit(list[len(list)-1].at)))
+	b.WriteString("H" + strconv.Itoa(p.clock.unit(list[len(list)-1].at)))
 	return b.String()
 }
 
 // above is the area between a limit and what is above it.
-func (c curves) above(list []point, limit float64) string {
+func (p plot) above(list []point, limit float64) string {
 	raised := make([]point, len(list))
 	for i, one := range list {
 		raised[i] = point{one.at, max(one.value, limit)}
 	}
-	floor := number(c.y(limit))
-	return c.steps(raised) + "V" + floor + "H" + strconv.Itoa(c.clock.unit(list[0].at)) + "z"
-}
-
-// valueAxis draws the axis of values, with its labels above its lines.
-func (p *Picture) valueAxis(a axis, top, bottom float64) {
-	for _, v := range a.ticks(4) {
-		y := bottom - (bottom-top)*a.share(v)
-		p.line("grid", 0, y, 100, 0)
-		p.text("soft", 0, y-3, "", Value(v))
-	}
+	return p.steps(raised) + "V" + number(p.y(limit)) + "H" + strconv.Itoa(p.clock.unit(list[0].at)) + "z"
 }

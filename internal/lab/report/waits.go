@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -9,8 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// The waits are counted in bins that grow by the same factor each, from the
-// least that is told apart to the longest that an experiment lasts. All pictures
+// The waits are counted in bins that grow by the same factor each. All pictures
 // have the same bins, so that parts can be compared.
 const (
 	shortest  = 100 * time.Microsecond
@@ -22,8 +22,8 @@ const (
 	letterWidth = 6.5
 )
 
-// Waits draws how long requests waited, in bins of time. It is nil where nobody
-// waited for anything.
+// Waits draws how long requests waited, in bins of time. It is nil without a
+// request or a lease.
 func Waits(h *history.History) *Picture {
 	list, title := waited(h)
 	if len(list) == 0 {
@@ -33,7 +33,10 @@ func Waits(h *history.History) *Picture {
 	p := &Picture{Title: title}
 	const head = 50 // of the three lines over the bins
 	bottom := float64(head + binsHigh)
-	bins := binned(list)
+	bins := make([]int, binCount)
+	for _, d := range list {
+		bins[bin(d)]++
+	}
 	highest := slices.Max(bins)
 	for decade := range decades + 1 {
 		at := time.Duration(float64(shortest) * math.Pow(10, float64(decade)))
@@ -59,26 +62,21 @@ func Waits(h *history.History) *Picture {
 	return p
 }
 
-// waited are the waits for the lock, as the answers say or as the leases do;
-// where nobody was told of any, the times until the answers.
+// waited are the waits for the lock according to the answers or else to the
+// leases; without any of both, the times until the answers.
 func waited(h *history.History) (list []time.Duration, title string) {
-	some := false
 	for _, r := range h.Requests {
 		if r.Outcome == history.Sold || r.Outcome == history.Refused || r.Wait > 0 {
 			list = append(list, r.Wait)
-			some = some || r.Wait > 0
 		}
 	}
-	if some {
+	if slices.ContainsFunc(list, func(d time.Duration) bool { return d > 0 }) {
 		return list, "How long requests waited for the lock"
 	}
 	list = nil
 	for _, l := range h.Leases {
-		switch {
-		case !l.Granted.IsZero():
-			list = append(list, l.Granted.Sub(l.Asked))
-		case !l.GaveUp.IsZero():
-			list = append(list, l.GaveUp.Sub(l.Asked))
+		if end := cmp.Or(l.Granted, l.GaveUp); !end.IsZero() {
+			list = append(list, end.Sub(l.Asked))
 		}
 	}
 	if len(list) > 0 {
@@ -90,16 +88,8 @@ func waited(h *history.History) (list []time.Duration, title string) {
 	return list, "How long requests took"
 }
 
-// binned counts waits: the first bin is for all that are shorter than the
-// shortest, the last for all that are longer than the longest.
-func binned(list []time.Duration) []int {
-	bins := make([]int, binCount)
-	for _, d := range list {
-		bins[bin(d)]++
-	}
-	return bins
-}
-
+// bin counts durations below the shortest in the first bin, and those beyond the
+// longest in the last.
 func bin(d time.Duration) int {
 	if d < shortest {
 		return 0
@@ -108,7 +98,7 @@ func bin(d time.Duration) int {
 	return min(i, binCount-1)
 }
 
-// binX is where a time stands across, in percent.
+// binX is the position of a time across, in percent.
 func binX(d time.Duration) float64 {
 	if d <= shortest {
 		return 100.0 / binCount
@@ -117,17 +107,18 @@ func binX(d time.Duration) float64 {
 }
 
 func binWords(i, n int) string {
-	end := time.Duration(float64(shortest) * math.Pow(10, float64(i)/perDecade))
-	if i == 0 {
-		return fmt.Sprintf("%s: less than %s", Count(n), Duration(end))
+	edge := func(i int) string {
+		return Duration(time.Duration(float64(shortest) * math.Pow(10, float64(i)/perDecade)))
 	}
-	start := time.Duration(float64(shortest) * math.Pow(10, float64(i-1)/perDecade))
-	return fmt.Sprintf("%s: %s to %s", Count(n), Duration(start), Duration(end))
+	if i == 0 {
+		return fmt.Sprintf("%s: less than %s", Count(n), edge(0))
+	}
+	return fmt.Sprintf("%s: %s to %s", Count(n), edge(i-1), edge(i))
 }
 
 // quantiles draws the longest, what 99 of 100 kept within, and the median, and
-// says them. Their names stand to the left of their lines, the longest at the
-// top: so no line goes through another's name.
+// describes them. Their names are to the left of their lines, the longest at the
+// top: so no line crosses another name.
 func (p *Picture) quantiles(sorted []time.Duration, bottom float64) (said string) {
 	for i, q := range []struct {
 		name  string

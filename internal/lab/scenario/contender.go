@@ -11,9 +11,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -24,7 +26,7 @@ type Contender struct {
 	// TTL is that of its locks, Retry their pause between two tries.
 	TTL, Retry time.Duration
 
-	clients *lock.Clients
+	clients *backend.Clients
 	record  *failpoint.Registry
 	lockers map[string]lock.Locker
 	closers []func() error
@@ -47,7 +49,7 @@ func (s *Scene) Contend(name string, needs ...Need) (*Contender, error) {
 	}
 	c := &Contender{
 		Name: name, TTL: contenderTTL, Retry: contenderRetry,
-		clients: &lock.Clients{}, record: record, lockers: make(map[string]lock.Locker),
+		clients: &backend.Clients{}, record: record, lockers: make(map[string]lock.Locker),
 	}
 	s.Later(c.close)
 	for _, need := range needs {
@@ -69,7 +71,7 @@ func (c *Contender) connect(s *Scene, need Need) (err error) {
 		})
 	case Redis:
 		c.clients.RedisOptions = redisOptions(b.Redis.Address, b.Redis.Password)
-		c.clients.Redis = lock.NewRedisClient(c.clients.RedisOptions)
+		c.clients.Redis = backend.NewRedis(c.clients.RedisOptions)
 	case Redlock:
 		for _, node := range b.Redlock.Nodes {
 			c.UseMasters([]string{node.Address}, node.Password)
@@ -77,7 +79,7 @@ func (c *Contender) connect(s *Scene, need Need) (err error) {
 	case ZooKeeper:
 		c.UseZooKeeper(b.ZooKeeper.Address, c.TTL)
 	case Etcd:
-		c.clients.Etcd, err = lock.NewEtcdClient(lock.EtcdOptions{Endpoints: []string{b.Etcd.Endpoint}, DialTimeout: contenderTimeout})
+		c.clients.Etcd, err = backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{b.Etcd.Endpoint}, DialTimeout: contenderTimeout})
 	}
 	return err
 }
@@ -85,19 +87,19 @@ func (c *Contender) connect(s *Scene, need Need) (err error) {
 // UseMasters has the contender ask these masters, and returns its connections.
 func (c *Contender) UseMasters(addresses []string, password string) []redis.UniversalClient {
 	for _, address := range addresses {
-		c.clients.Redlock = append(c.clients.Redlock, lock.NewRedisClient(redisOptions(address, password)))
+		c.clients.Redlock = append(c.clients.Redlock, backend.NewRedis(redisOptions(address, password)))
 	}
 	return c.clients.Redlock
 }
 
-func redisOptions(address, password string) lock.RedisOptions {
-	return lock.RedisOptions{Addresses: []string{address}, Password: password, Timeout: contenderTimeout, PoolSize: contenderPool}
+func redisOptions(address, password string) backend.RedisOptions {
+	return backend.RedisOptions{Addresses: []string{address}, Password: password, Timeout: contenderTimeout, PoolSize: contenderPool}
 }
 
 // UseZooKeeper has the contender go to this server, with sessions that last for so
 // long when it is silent.
 func (c *Contender) UseZooKeeper(address string, session time.Duration) {
-	c.clients.ZooKeeper = lock.NewZooKeeperClient(lock.ZooKeeperOptions{
+	c.clients.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{
 		Servers: []string{address}, SessionTimeout: session, DialTimeout: contenderTimeout,
 	})
 }
@@ -107,7 +109,7 @@ func (c *Contender) Locker(kind string) (lock.Locker, error) {
 	if c.lockers[kind] != nil {
 		return c.lockers[kind], nil
 	}
-	all := append(lock.Registry(), sourcelock.Registry()...)
+	all := append(registry.Locks(), sourcelock.Registry()...)
 	at := slices.IndexFunc(all, func(e lock.Entry) bool { return e.Name == kind })
 	if at < 0 {
 		return nil, fmt.Errorf("%q is not a lock", kind)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 )
 
@@ -28,13 +29,13 @@ const (
 func Registry() []lock.Entry {
 	return []lock.Entry{
 		{
-			Name: InsertOnce, Family: lock.FamilySQL, Needs: []lock.Backend{lock.MySQL},
+			Name: InsertOnce, Family: lock.FamilySQL, Needs: []backend.Name{backend.MySQL},
 			Summary: "INSERT of the name into a table with a unique key; whoever finds it taken gives up",
 			Claims:  lock.Claims{Exclusive: true, ReleasesOnlyItsOwn: true},
 			New:     func(d lock.Deps) lock.Locker { return &insert{Deps: d} },
 		},
 		{
-			Name: InsertLoop, Family: lock.FamilySQL, Needs: []lock.Backend{lock.MySQL},
+			Name: InsertLoop, Family: lock.FamilySQL, Needs: []backend.Name{backend.MySQL},
 			Summary: "the same in a loop, without an owner, an expiry and a depth",
 			Claims:  lock.Claims{Exclusive: true, ReleasesOnlyItsOwn: true},
 			New:     func(d lock.Deps) lock.Locker { return &insert{Deps: d, loop: true} },

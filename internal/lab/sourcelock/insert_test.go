@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
@@ -23,7 +24,7 @@ func taken(t *testing.T, d *servers.Database, kind string) (locker lock.Locker, 
 	t.Helper()
 	all := sourcelock.Registry()
 	i := slices.IndexFunc(all, func(e lock.Entry) bool { return e.Name == kind })
-	locker = all[i].New(lab.Locks(t, d, lock.MySQL))
+	locker = all[i].New(lab.Locks(t, d, backend.MySQL))
 	lease, err := locker.Acquire(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)

@@ -8,19 +8,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// backend is what locks are kept in, as the topics need it.
-type backend interface {
+// site is what locks are kept in, as the topics need it.
+type site interface {
 	// addresses tell where its servers are.
 	addresses() addresses
 	// ttl is a short one that the backend still counts exactly.
 	ttl() time.Duration
 	// named is what errors call it.
-	named() lock.Backend
+	named() backend.Name
 	// drop takes a name away from its holder, as the backend itself would.
 	drop(t *testing.T, name string)
 	// litter lists what the backend keeps because of a name, for people: holder
@@ -41,17 +42,17 @@ type crashable interface {
 // forgetful is a backend that keeps its data in memory, and may lose them while
 // it runs.
 type forgetful interface {
-	backend
+	site
 	// forget makes it lose everything.
 	forget(t *testing.T)
 }
 
-func isServed(s *subject) bool        { return !s.direct && s.backend.addresses().served() }
-func hasPassword(s *subject) bool     { return isServed(s) && s.backend.addresses().Password != "" }
+func isServed(s *subject) bool        { return !s.direct && s.site.addresses().served() }
+func hasPassword(s *subject) bool     { return isServed(s) && s.site.addresses().Password != "" }
 func claimsReentrant(s *subject) bool { return s.entry.Claims.Reentrant }
 
 func isForgetful(s *subject) bool {
-	_, is := s.backend.(forgetful)
+	_, is := s.site.(forgetful)
 	return is && !s.direct
 }
 
@@ -59,9 +60,9 @@ func isForgetful(s *subject) bool {
 // that it can do with.
 func kinds(entry lock.Entry) []string {
 	switch {
-	case slices.Contains(entry.Needs, lock.MySQL):
+	case slices.Contains(entry.Needs, backend.MySQL):
 		return []string{servers.MariaDB, servers.MySQL}
-	case slices.Equal(entry.Needs, []lock.Backend{lock.Database}):
+	case slices.Equal(entry.Needs, []backend.Name{backend.Database}):
 		return []string{servers.SQLite, servers.MariaDB, servers.MySQL}
 	default:
 		return []string{string(entry.Needs[0])}
@@ -70,16 +71,16 @@ func kinds(entry lock.Entry) []string {
 
 // shared is the backend of a kind that all topics share. A test without one is
 // skipped.
-func shared(t *testing.T, lab *labtest.Lab, kind string) backend {
+func shared(t *testing.T, lab *labtest.Lab, kind string) site {
 	t.Helper()
-	switch lock.Backend(kind) {
-	case lock.Redis:
+	switch backend.Name(kind) {
+	case backend.Redis:
 		return newRedisBackend(t, redisAt(lab.Redis(t)))
-	case lock.Redlock:
+	case backend.Redlock:
 		return newRedlockBackend(t, lab.Redlock(t))
-	case lock.ZooKeeper:
+	case backend.ZooKeeper:
 		return newZooKeeperBackend(t, lab.ZooKeeper(t).Address)
-	case lock.Etcd:
+	case backend.Etcd:
 		return newEtcdBackend(t, lab.Etcd(t).Endpoint)
 	default:
 		return newDatabaseBackend(t, lab.Database(t, kind))
@@ -90,7 +91,7 @@ func shared(t *testing.T, lab *labtest.Lab, kind string) backend {
 // started when it is first asked for, and ends with the run.
 type private struct {
 	turn   sync.Mutex
-	whole  backend
+	whole  site
 	server crashable
 }
 
@@ -126,21 +127,21 @@ func (p *privates) own(t *testing.T, kind string) *private {
 	return one
 }
 
-func (p *privates) start(kind string) (backend, crashable) {
+func (p *privates) start(kind string) (site, crashable) {
 	if p.where != nil {
 		return p.where.start(p.t, p.lab)
 	}
-	switch lock.Backend(kind) {
-	case lock.Redis:
+	switch backend.Name(kind) {
+	case backend.Redis:
 		server := p.lab.OwnRedis(p.t)
 		return newRedisBackend(p.t, redisAt(server)), server
-	case lock.Redlock:
+	case backend.Redlock:
 		server := p.lab.OwnRedlock(p.t)
 		return newRedlockBackend(p.t, server), masters(server.Nodes)
-	case lock.ZooKeeper:
+	case backend.ZooKeeper:
 		server := p.lab.OwnZooKeeper(p.t)
 		return newZooKeeperBackend(p.t, server.Address), server
-	case lock.Etcd:
+	case backend.Etcd:
 		server := p.lab.OwnEtcd(p.t)
 		return newEtcdBackend(p.t, server.Endpoint), server
 	default:

@@ -9,9 +9,9 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -80,7 +80,7 @@ func (a addresses) database() (pool *sql.DB, dialect string, err error) {
 
 func (b *databaseBackend) addresses() addresses { return b.at }
 func (b *databaseBackend) ttl() time.Duration   { return b.at.TTL }
-func (b *databaseBackend) named() lock.Backend  { return lock.Backend(b.at.Driver) }
+func (b *databaseBackend) named() backend.Name  { return backend.Name(b.at.Driver) }
 
 // A commit is what grants a name where a transaction ends before the work, and
 // it names nothing.

@@ -7,7 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 )
 
 // etcdBackend is a cluster.
@@ -29,12 +29,12 @@ func newEtcdBackend(t *testing.T, members ...string) *etcdBackend {
 
 // etcd makes the client of a replica.
 func (a addresses) etcd() (*clientv3.Client, error) {
-	return lock.NewEtcdClient(lock.EtcdOptions{Endpoints: a.Etcd, DialTimeout: answerWithin})
+	return backend.NewEtcd(backend.EtcdOptions{Endpoints: a.Etcd, DialTimeout: answerWithin})
 }
 
 func (b *etcdBackend) addresses() addresses { return b.at }
 func (b *etcdBackend) ttl() time.Duration   { return b.at.TTL }
-func (b *etcdBackend) named() lock.Backend  { return lock.Etcd }
+func (b *etcdBackend) named() backend.Name  { return backend.Etcd }
 func (b *etcdBackend) requests() []string   { return []string{""} }
 
 // drop revokes the leases that the keys of a name are bound to.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 )
 
 // redisBackend is one Redis.
@@ -35,7 +35,7 @@ func newRedisBackend(t *testing.T, at addresses) *redisBackend {
 
 // redis makes a client of one server, or of those that Sentinels or a cluster tell.
 func (a addresses) redis(of ...string) redis.UniversalClient {
-	return lock.NewRedisClient(lock.RedisOptions{
+	return backend.NewRedis(backend.RedisOptions{
 		Addresses: of, Password: a.Password, Cluster: a.Cluster, Master: a.Master, SentinelPassword: a.SentinelPassword,
 		Timeout: answerWithin, PoolSize: connections,
 	})
@@ -43,7 +43,7 @@ func (a addresses) redis(of ...string) redis.UniversalClient {
 
 func (b *redisBackend) addresses() addresses { return b.at }
 func (b *redisBackend) ttl() time.Duration   { return b.at.TTL }
-func (b *redisBackend) named() lock.Backend  { return lock.Redis }
+func (b *redisBackend) named() backend.Name  { return backend.Redis }
 func (b *redisBackend) requests() []string   { return []string{""} }
 
 func (b *redisBackend) drop(t *testing.T, name string) {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -38,7 +38,7 @@ func newRedlockBackend(t *testing.T, server *servers.Redlock) *redlockBackend {
 
 func (b *redlockBackend) addresses() addresses { return b.at }
 func (b *redlockBackend) ttl() time.Duration   { return b.at.TTL }
-func (b *redlockBackend) named() lock.Backend  { return lock.Redlock }
+func (b *redlockBackend) named() backend.Name  { return backend.Redlock }
 func (b *redlockBackend) requests() []string   { return []string{""} }
 
 func (b *redlockBackend) drop(t *testing.T, name string) {

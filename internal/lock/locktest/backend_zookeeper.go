@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 )
 
 // zooKeeperBackend is an ensemble.
@@ -38,15 +38,15 @@ type silent struct{}
 func (silent) Printf(string, ...any) {}
 
 // zooKeeper makes the client of a replica.
-func (a addresses) zooKeeper() *lock.ZooKeeperClient {
-	return lock.NewZooKeeperClient(lock.ZooKeeperOptions{
+func (a addresses) zooKeeper() *backend.ZooKeeperClient {
+	return backend.NewZooKeeper(backend.ZooKeeperOptions{
 		Servers: a.ZooKeeper, SessionTimeout: a.TTL, DialTimeout: answerWithin,
 	})
 }
 
 func (b *zooKeeperBackend) addresses() addresses { return b.at }
 func (b *zooKeeperBackend) ttl() time.Duration   { return b.at.TTL }
-func (b *zooKeeperBackend) named() lock.Backend  { return lock.ZooKeeper }
+func (b *zooKeeperBackend) named() backend.Name  { return backend.ZooKeeper }
 func (b *zooKeeperBackend) requests() []string   { return []string{""} }
 
 func (b *zooKeeperBackend) drop(t *testing.T, name string) {

@@ -27,7 +27,7 @@ const (
 // replica is a replica like any other, closed with the test.
 func (s *subject) replica(t *testing.T) *replica {
 	t.Helper()
-	return s.replicaAt(t, s.backend.addresses(), nil)
+	return s.replicaAt(t, s.site.addresses(), nil)
 }
 
 func (s *subject) replicaAt(t *testing.T, at addresses, floor func(context.Context, string) (uint64, error)) *replica {
@@ -140,8 +140,8 @@ func assertLost(t *testing.T, lease lock.Lease) {
 func (s *subject) assertClean(t *testing.T, name string) {
 	t.Helper()
 	var left []string
-	clean := eventually(s.backend.ttl()/2, func() bool {
-		left = s.backend.litter(t, name)
+	clean := eventually(s.site.ttl()/2, func() bool {
+		left = s.site.litter(t, name)
 		return len(left) == 0
 	})
 	if !clean {
@@ -154,7 +154,7 @@ func (s *subject) assertClean(t *testing.T, name string) {
 func (s *subject) awaitLitter(t *testing.T, name string, n int) {
 	t.Helper()
 	var left []string
-	if !eventually(patience, func() bool { left = s.backend.litter(t, name); return len(left) >= n }) {
+	if !eventually(patience, func() bool { left = s.site.litter(t, name); return len(left) >= n }) {
 		t.Fatalf("the backend shows %d traces of a name, want %d:\n%s", len(left), n, strings.Join(left, "\n"))
 	}
 }

@@ -11,9 +11,11 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -49,8 +51,8 @@ const (
 )
 
 // connect makes the clients of one replica.
-func (a addresses) connect() (*lock.Clients, error) {
-	c := new(lock.Clients)
+func (a addresses) connect() (*backend.Clients, error) {
+	c := new(backend.Clients)
 	if len(a.Redis) > 0 {
 		c.Redis = a.redis(a.Redis...)
 	}
@@ -76,7 +78,7 @@ func (a addresses) connect() (*lock.Clients, error) {
 // replica is one replica of stockd: its clients, and the lock made of them.
 type replica struct {
 	lock.Locker
-	clients *lock.Clients
+	clients *backend.Clients
 }
 
 // open makes a replica. floor may be nil.
@@ -87,7 +89,7 @@ func (a addresses) open(entry lock.Entry, floor func(context.Context, string) (u
 	}
 	deps := lock.Deps{Clients: clients, TTL: a.TTL, Retry: retry, Floor: floor}
 	if clients.DB != nil {
-		deps.Issue = lock.NewTokens(clients.DB, clients.Dialect).Issue
+		deps.Issue = sqllock.NewTokens(clients.DB, clients.Dialect).Issue
 	}
 	return &replica{Locker: entry.New(deps), clients: clients}, nil
 }

@@ -10,7 +10,7 @@ func survivesACrash(t *testing.T, s *subject) {
 	holder, next, name := s.process(t), s.replica(t), unique()
 	holder.obeys(t, order{Do: doAcquire, Name: name})
 	holder.kill()
-	limit := s.backend.ttl() + time.Second
+	limit := s.site.ttl() + time.Second
 	if !s.entry.Claims.SurvivesCrash {
 		if isFreeWithin(t, next, name, limit) {
 			t.Error("claims not to survive a crash, and did")
@@ -26,7 +26,7 @@ func survivesACrash(t *testing.T, s *subject) {
 func dropsADeadWaiter(t *testing.T, s *subject) {
 	holder, behind, dead, name := s.replica(t), s.replica(t), s.process(t), unique()
 	lease := acquire(t, holder, name)
-	before := len(s.backend.litter(t, name))
+	before := len(s.site.litter(t, name))
 	dead.send(t, order{Do: doAcquire, Name: name})
 	if s.entry.Claims.Fair {
 		s.awaitLitter(t, name, before+1)
@@ -34,7 +34,7 @@ func dropsADeadWaiter(t *testing.T, s *subject) {
 		time.Sleep(aWhile)
 	}
 	got := make(chan error, 1)
-	traces := len(s.backend.litter(t, name))
+	traces := len(s.site.litter(t, name))
 	go func() { got <- serve(t.Context(), behind, name) }()
 	if s.entry.Claims.Fair {
 		s.awaitLitter(t, name, traces+1)
@@ -45,7 +45,7 @@ func dropsADeadWaiter(t *testing.T, s *subject) {
 	if err := <-got; err != nil {
 		t.Errorf("the one behind a dead waiter: %v", err)
 	}
-	if waited := time.Since(released); waited > s.backend.ttl()+time.Second {
+	if waited := time.Since(released); waited > s.site.ttl()+time.Second {
 		t.Errorf("a dead waiter held up the one behind it for %s", waited)
 	}
 	s.assertClean(t, name)

@@ -16,7 +16,7 @@ func renews(t *testing.T, s *subject) {
 	acquired := time.Now()
 	switch {
 	case s.entry.Claims.Renews:
-		for time.Since(acquired) < lifetimes*s.backend.ttl() {
+		for time.Since(acquired) < lifetimes*s.site.ttl() {
 			assertHeld(t, lease, other, name)
 			if t.Failed() {
 				return
@@ -25,17 +25,17 @@ func renews(t *testing.T, s *subject) {
 		release(t, lease)
 	case !s.entry.Claims.SurvivesCrash:
 		// It needs no renewal because it never ends, and that is the worse.
-		if isFreeWithin(t, other, name, s.backend.ttl()+time.Second) {
+		if isFreeWithin(t, other, name, s.site.ttl()+time.Second) {
 			t.Error("claims not to survive a crash, and the name became free by itself")
 		}
 		release(t, lease)
 	default:
-		others := acquireWithin(t, other, name, s.backend.ttl()+time.Second)
+		others := acquireWithin(t, other, name, s.site.ttl()+time.Second)
 		if !s.entry.Claims.SignalsLoss && lease.Context().Err() != nil {
 			t.Error("claims not to signal a loss, and ended a lease that ran out")
 		}
 		release(t, others)
-		if early := s.backend.ttl() - time.Since(acquired); early > s.backend.ttl()/10 {
+		if early := s.site.ttl() - time.Since(acquired); early > s.site.ttl()/10 {
 			t.Errorf("the name was free %s before its TTL was over", early)
 		}
 		_ = lease.Release(within(t)) // whatever it answers: the time was over
@@ -49,7 +49,7 @@ func replacesAFrozenHolder(t *testing.T, s *subject) {
 	frozen, next, third, name := s.process(t), s.replica(t), s.replica(t), unique()
 	frozen.obeys(t, order{Do: doAcquire, Name: name})
 	frozen.freeze()
-	limit := s.backend.ttl() + time.Second
+	limit := s.site.ttl() + time.Second
 	if !s.entry.Claims.SurvivesCrash {
 		if isFreeWithin(t, next, name, limit) {
 			t.Error("claims not to survive a crash, and a frozen holder was replaced")

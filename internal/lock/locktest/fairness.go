@@ -65,7 +65,7 @@ func orderOfGrants(t *testing.T, s *subject, replicas []*replica, hold time.Dura
 		}
 	}
 	for i := range queuing {
-		before := len(s.backend.litter(t, name))
+		before := len(s.site.litter(t, name))
 		waiters.Go(func() { wait(i) })
 		if s.entry.Claims.Fair {
 			s.awaitLitter(t, name, before+1)

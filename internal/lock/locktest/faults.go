@@ -23,8 +23,8 @@ func (s *subject) assertNamed(t *testing.T, err error) {
 		t.Errorf("%v, want %v", err, lock.ErrNotAcquired)
 	}
 	failed, is := errors.AsType[*stock.BackendError](err)
-	if !is || failed.Backend != string(s.backend.named()) {
-		t.Errorf("%v, want an error that names %s", err, s.backend.named())
+	if !is || failed.Backend != string(s.site.named()) {
+		t.Errorf("%v, want an error that names %s", err, s.site.named())
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		t.Errorf("%v, which can be taken for the end of a wait that went on", err)
@@ -50,7 +50,7 @@ func (s *subject) failsNamed(t *testing.T, l lock.Locker) {
 }
 
 func namesAWrongAddress(t *testing.T, s *subject) {
-	at := s.backend.addresses().each(t, func(string) string {
+	at := s.site.addresses().each(t, func(string) string {
 		port, err := servers.FreePort()
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func namesAWrongAddress(t *testing.T, s *subject) {
 }
 
 func namesAWrongPassword(t *testing.T, s *subject) {
-	at := s.backend.addresses()
+	at := s.site.addresses()
 	at.Password = "wrong"
 	s.failsNamed(t, s.replicaAt(t, at, nil))
 }
@@ -69,7 +69,7 @@ func namesAWrongPassword(t *testing.T, s *subject) {
 // namesAMuteServer has servers accept connections and say nothing on them, from
 // the beginning or after a while.
 func namesAMuteServer(t *testing.T, s *subject) {
-	at, cuts := s.backend.addresses().through(t)
+	at, cuts := s.site.addresses().through(t)
 	warm, cold := s.replicaAt(t, at, nil), s.replicaAt(t, at, nil)
 	release(t, acquire(t, warm, unique()))
 	cuts.mute(true)
@@ -88,7 +88,7 @@ func namesAMuteServer(t *testing.T, s *subject) {
 // for: nobody has the name, so that it is not busy.
 func namesAServerThatGoesAsAWaitEnds(t *testing.T, s *subject) {
 	const wait, hope = 300 * time.Millisecond, 100 * time.Millisecond
-	at, cuts := s.backend.addresses().through(t)
+	at, cuts := s.site.addresses().through(t)
 	l := s.replicaAt(t, at, nil)
 	release(t, acquire(t, l, unique()))
 	cuts.freeze()
@@ -108,9 +108,9 @@ func outlivesALostAnswer(t *testing.T, s *subject) { losesRequests(t, s, true) }
 // requests after the other, before the servers have heard it or before they have
 // answered. Then the name is the holder's, or it is to be had within the TTL.
 func losesRequests(t *testing.T, s *subject, deliver bool) {
-	at, cuts := s.backend.addresses().through(t)
+	at, cuts := s.site.addresses().through(t)
 	l, other := s.replicaAt(t, at, nil), s.replica(t)
-	for _, sent := range s.backend.requests() {
+	for _, sent := range s.site.requests() {
 		n, all := 0, requestsOf(t, l, cuts, sent)
 		for n < all && !t.Failed() && losesRequest(t, s, l, other, cuts, lostRequest{n, sent, deliver}) {
 			n++
@@ -158,7 +158,7 @@ func losesRequest(t *testing.T, s *subject, l, other lock.Locker, cuts proxies, 
 	defer cancel()
 	lease, err := l.Acquire(ctx, name)
 	was = armed.disarm()
-	limit := s.backend.ttl() + time.Second
+	limit := s.site.ttl() + time.Second
 	if err != nil {
 		s.assertNamed(t, err)
 		if lost.deliver && !s.entry.Claims.SurvivesCrash {

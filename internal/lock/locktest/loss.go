@@ -14,16 +14,16 @@ import (
 func signalsLoss(t *testing.T, s *subject) {
 	l, next, name := s.replica(t), s.replica(t), unique()
 	lease := acquire(t, l, name)
-	s.backend.drop(t, name)
+	s.site.drop(t, name)
 	if !s.entry.Claims.SignalsLoss {
-		if endsWithin(lease, s.backend.ttl()+grace) {
+		if endsWithin(lease, s.site.ttl()+grace) {
 			t.Error("claims not to signal a loss, and did")
 		}
 		_ = lease.Release(within(t)) // whatever it answers: the name is gone
 		return
 	}
-	if !endsWithin(lease, s.backend.ttl()+grace) {
-		t.Fatalf("the loss was not signalled within the TTL of %s", s.backend.ttl())
+	if !endsWithin(lease, s.site.ttl()+grace) {
+		t.Fatalf("the loss was not signalled within the TTL of %s", s.site.ttl())
 	}
 	assertLost(t, lease)
 	s.assertClean(t, name)
@@ -40,14 +40,14 @@ func signalsLoss(t *testing.T, s *subject) {
 // without him: he is told in time, not after another has the name because his
 // time was over, and finds his way back.
 func signalsLossWhenCutOff(t *testing.T, s *subject) {
-	at, cuts := s.backend.addresses().through(t)
+	at, cuts := s.site.addresses().through(t)
 	l, other, name := s.replicaAt(t, at, nil), s.replica(t), unique()
 	lease := acquire(t, l, name)
 	cuts.mute(true)
 	cut := time.Now()
 	if s.entry.Claims.SurvivesCrash {
-		others := acquireWithin(t, other, name, s.backend.ttl()+time.Second)
-		expired := time.Since(cut) > s.backend.ttl()/2 // or else the end of the connection freed it
+		others := acquireWithin(t, other, name, s.site.ttl()+time.Second)
+		expired := time.Since(cut) > s.site.ttl()/2 // or else the end of the connection freed it
 		if s.entry.Claims.SignalsLoss && expired && !endsWithin(lease, aWhile/2) {
 			t.Error("the time of a lease was over for the backend, and not yet for its holder")
 		}
@@ -58,7 +58,7 @@ func signalsLossWhenCutOff(t *testing.T, s *subject) {
 			defer others.Release(within(t)) //nolint:errcheck // its time may be over by then
 		}
 	}
-	told := endsWithin(lease, s.backend.ttl()+grace-time.Since(cut))
+	told := endsWithin(lease, s.site.ttl()+grace-time.Since(cut))
 	if told != s.entry.Claims.SignalsLoss {
 		t.Errorf("claims to signal a loss: %v; told within the TTL: %v", s.entry.Claims.SignalsLoss, told)
 	}

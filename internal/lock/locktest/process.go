@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
 )
 
 // role tells a test binary that it was started as a process that holds locks.
@@ -89,7 +90,7 @@ func (o *obedient) do(next order) (a answer, err error) {
 	defer cancel()
 	switch next.Do {
 	case doConnect:
-		all := lock.Registry()
+		all := registry.Locks()
 		i := slices.IndexFunc(all, func(e lock.Entry) bool { return e.Name == next.Entry })
 		o.replica, err = next.At.open(all[i], nil)
 	case doAcquire:
@@ -157,7 +158,7 @@ func (s *subject) process(t *testing.T) *process {
 		p.kill()
 		_ = cmd.Wait() // it was killed
 	})
-	p.obeys(t, order{Do: doConnect, Entry: s.entry.Name, At: s.backend.addresses()})
+	p.obeys(t, order{Do: doConnect, Entry: s.entry.Name, At: s.site.addresses()})
 	return p
 }
 

@@ -37,7 +37,7 @@ func isReentrant(t *testing.T, s *subject) {
 		t.Error("the last of three leases ended with another")
 	}
 	if s.entry.Claims.Renews {
-		time.Sleep(s.backend.ttl())
+		time.Sleep(s.site.ttl())
 	}
 	assertHeld(t, third, other, name)
 	assertNotGrantedTo(t.Context(), t, l, name)
@@ -51,9 +51,9 @@ func losesAll(t *testing.T, s *subject, l lock.Locker, name string) {
 	t.Helper()
 	me := lock.WithOwner(t.Context(), unique())
 	leases := []lock.Lease{acquireAs(me, t, l, name), acquireAs(me, t, l, name)}
-	s.backend.drop(t, name)
+	s.site.drop(t, name)
 	for _, lease := range leases {
-		if !endsWithin(lease, s.backend.ttl()+grace) {
+		if !endsWithin(lease, s.site.ttl()+grace) {
 			t.Fatal("the loss of a name that was held twice was not signalled to both")
 		}
 		assertLost(t, lease)

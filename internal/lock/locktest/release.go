@@ -20,7 +20,7 @@ func outlivesItsRequest(t *testing.T, s *subject) {
 	}
 	cancel(errHungUp)
 	if s.entry.Claims.Renews {
-		time.Sleep(s.backend.ttl())
+		time.Sleep(s.site.ttl())
 	}
 	assertHeld(t, lease, other, name)
 	release(t, lease)
@@ -60,7 +60,7 @@ func releasesOnlyItsOwn(t *testing.T, s *subject) {
 	if s.entry.Claims.ReleasesOnlyItsOwn {
 		late, next, third, name := s.replica(t), s.replica(t), s.replica(t), unique()
 		lost := acquire(t, late, name)
-		s.backend.drop(t, name)
+		s.site.drop(t, name)
 		lease := acquire(t, next, name)
 		if err := lost.Release(within(t)); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("a holder who was too late released with %v, want %v", err, lock.ErrLost)
@@ -74,7 +74,7 @@ func releasesOnlyItsOwn(t *testing.T, s *subject) {
 		s.assertClean(t, name)
 		return
 	}
-	gaps, has := s.backend.(gapped)
+	gaps, has := s.site.(gapped)
 	if !has {
 		t.Fatal("claims not to look whose name it releases, and there is no way to show it")
 	}
@@ -96,7 +96,7 @@ func freesAnothers(t *testing.T, s *subject, gaps gapped) {
 	lease := acquire(t, late, name)
 	var others lock.Lease
 	gaps.beforeDelete(late, func() {
-		s.backend.drop(t, name)
+		s.site.drop(t, name)
 		others = acquire(t, next, name)
 	})
 	if err := lease.Release(within(t)); err != nil {

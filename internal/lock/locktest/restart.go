@@ -60,12 +60,12 @@ func outlivesARestartWhileHolding(t *testing.T, s *subject) {
 	lease := acquire(t, holder, name)
 	restart(t, private.server)
 	release(t, s.recover(t, other, unique(), patience)) // the backend is back
-	taken := isFreeWithin(t, other, name, s.backend.ttl()/2)
+	taken := isFreeWithin(t, other, name, s.site.ttl()/2)
 	if !s.entry.Claims.SignalsLoss {
 		_ = lease.Release(within(t))
 		return
 	}
-	if taken && !endsWithin(lease, s.backend.ttl()+grace) {
+	if taken && !endsWithin(lease, s.site.ttl()+grace) {
 		t.Error("the name was granted to another after a restart, and its holder was not told within the TTL")
 	}
 	lost := errors.Is(context.Cause(lease.Context()), lock.ErrLost)

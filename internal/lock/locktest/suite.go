@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
 )
 
 // atOnce is how many locks are tried at the same time. Most of them wait most of
@@ -53,7 +54,7 @@ func (r *run) run(t *testing.T) {
 	r.places = make(chan struct{}, atOnce)
 	r.privates = &privates{t: t, lab: r.lab, where: r.where, all: make(map[string]*private)}
 	var entries sync.WaitGroup
-	for _, entry := range lock.Registry() {
+	for _, entry := range registry.Locks() {
 		entries.Go(func() {
 			t.Run(entry.Name, func(t *testing.T) { r.entry(t, entry) })
 		})
@@ -84,7 +85,7 @@ func (r *run) kinds(entry lock.Entry) []string {
 }
 
 // shared is the backend of a kind that all topics share.
-func (r *run) shared(t *testing.T, kind string) backend {
+func (r *run) shared(t *testing.T, kind string) site {
 	t.Helper()
 	if r.where == nil {
 		return shared(t, r.lab, kind)
@@ -107,9 +108,9 @@ func (r *run) entry(t *testing.T, entry lock.Entry) {
 
 func (r *run) subject(t *testing.T, entry lock.Entry, kind string) *subject {
 	t.Helper()
-	s := &subject{entry: entry, holds: r.holds, backend: r.shared(t, kind), direct: r.where != nil && r.where.direct}
+	s := &subject{entry: entry, holds: r.holds, site: r.shared(t, kind), direct: r.where != nil && r.where.direct}
 	s.own = func(t *testing.T) *private { return r.privates.own(t, kind) }
-	s.backend.litter(t, unique()) // what runs to look at it is no topic's
+	s.site.litter(t, unique()) // what runs to look at it is no topic's
 	return s
 }
 
@@ -173,8 +174,8 @@ func contents() []topic {
 
 // subject is one lock on one backend.
 type subject struct {
-	entry   lock.Entry
-	backend backend
+	entry lock.Entry
+	site  site
 	// holds is how often a name is taken to see its tokens grow.
 	holds int
 	// direct tells that clients find the servers by themselves: nothing can stand

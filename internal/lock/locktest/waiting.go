@@ -17,7 +17,7 @@ func givesUpWithItsDeadline(t *testing.T, s *subject) {
 	const limit = 200 * time.Millisecond
 	holder, waiter, name := s.replica(t), s.replica(t), unique()
 	lease := acquire(t, holder, name)
-	before := len(s.backend.litter(t, name))
+	before := len(s.site.litter(t, name))
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -27,7 +27,7 @@ func givesUpWithItsDeadline(t *testing.T, s *subject) {
 	if waited < limit || waited > limit+soon {
 		t.Errorf("waited %s, want %s", waited, limit)
 	}
-	s.awaitAtMost(t, name, before, s.backend.ttl())
+	s.awaitAtMost(t, name, before, s.site.ttl())
 	assertHeld(t, lease, holder, name)
 	release(t, lease)
 	s.assertClean(t, name)
@@ -36,7 +36,7 @@ func givesUpWithItsDeadline(t *testing.T, s *subject) {
 func givesUpWithItsCancellation(t *testing.T, s *subject) {
 	holder, waiter, name := s.replica(t), s.replica(t), unique()
 	lease := acquire(t, holder, name)
-	before := len(s.backend.litter(t, name))
+	before := len(s.site.litter(t, name))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var cancelled time.Time
 	timer := time.AfterFunc(aWhile, func() {
@@ -49,7 +49,7 @@ func givesUpWithItsCancellation(t *testing.T, s *subject) {
 		t.Errorf("returned %s after the cancellation", late)
 	}
 	assertGaveUp(t, err, errHungUp)
-	s.awaitAtMost(t, name, before, s.backend.ttl())
+	s.awaitAtMost(t, name, before, s.site.ttl())
 	release(t, lease)
 	s.assertClean(t, name)
 }
@@ -59,7 +59,7 @@ func givesUpWithItsCancellation(t *testing.T, s *subject) {
 func (s *subject) awaitAtMost(t *testing.T, name string, n int, ttl time.Duration) {
 	t.Helper()
 	var left []string
-	if !eventually(ttl/2, func() bool { left = s.backend.litter(t, name); return len(left) <= n }) {
+	if !eventually(ttl/2, func() bool { left = s.site.litter(t, name); return len(left) <= n }) {
 		t.Errorf("the backend shows %d traces of a name, and %d before somebody waited and gave up: %q", len(left), n, left)
 	}
 }
@@ -75,7 +75,7 @@ func takesNothingForACancelledRequest(t *testing.T, s *subject) {
 	}
 	assertGaveUp(t, err, errHungUp)
 	s.assertClean(t, name)
-	release(t, acquireWithin(t, l, name, s.backend.ttl()/2))
+	release(t, acquireWithin(t, l, name, s.site.ttl()/2))
 }
 
 // takesNothingWhenCancelledInTheMiddle ends requests at random moments, among
@@ -103,14 +103,14 @@ func takesNothingWhenCancelledInTheMiddle(t *testing.T, s *subject) {
 		cancel(nil)
 	}
 	s.assertClean(t, name)
-	release(t, acquireWithin(t, l, name, s.backend.ttl()/2))
+	release(t, acquireWithin(t, l, name, s.site.ttl()/2))
 	t.Logf("%d of %d requests were granted", granted, requests)
 }
 
 // leavesNothingOfACrowd has a crowd wait, most of which goes away again.
 func leavesNothingOfACrowd(t *testing.T, s *subject) {
 	const waiters, staying = 200, 10
-	name, at := unique(), s.backend.addresses()
+	name, at := unique(), s.site.addresses()
 	at.TTL *= 3 // it must not run out while the crowd is busy
 	replicas := []*replica{s.replicaAt(t, at, nil), s.replicaAt(t, at, nil)}
 	lease := acquire(t, replicas[0], name)
@@ -170,7 +170,7 @@ func serve(ctx context.Context, l lock.Locker, name string) error {
 // lock that spins loads them for nothing.
 func asksAtIntervals(t *testing.T, s *subject) {
 	const wait, most = time.Second, 400
-	at := s.backend.addresses()
+	at := s.site.addresses()
 	at.TTL *= 3 // not every lock is renewed
 	through, cuts := at.through(t)
 	holder, waiter, name := s.replicaAt(t, at, nil), s.replicaAt(t, through, nil), unique()

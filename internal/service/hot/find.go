@@ -36,7 +36,7 @@ func (s *Stock) FindRequest(ctx context.Context, requestID string) (order stock.
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return stock.Order{}, false, backend("find a request", err)
+		return stock.Order{}, false, failed("find a request", err)
 	}
 	for _, m := range memories {
 		memory, err := m.Result()
@@ -46,7 +46,7 @@ func (s *Stock) FindRequest(ctx context.Context, requestID string) (order stock.
 		if err == nil {
 			order, err = s.readRequest(requestID, memory)
 		}
-		return order, err == nil, backend("find a request", err)
+		return order, err == nil, failed("find a request", err)
 	}
 	return stock.Order{}, false, nil
 }
@@ -83,14 +83,14 @@ func (s *Stock) findOn(ctx context.Context, p *partition, number string, ms int6
 		page, err := s.redis.XRangeN(asking, p.orders(), from, "+", findAtOnce).Result()
 		answered()
 		if err != nil {
-			return stock.Order{}, false, backend("find an order", err)
+			return stock.Order{}, false, failed("find an order", err)
 		}
 		for _, m := range page {
 			if m.Values["order"] != number {
 				continue
 			}
 			e, err := s.readEntry(m)
-			return e.Order, err == nil, backend("find an order", err)
+			return e.Order, err == nil, failed("find an order", err)
 		}
 		if len(page) < findAtOnce {
 			return stock.Order{}, false, nil

@@ -32,7 +32,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -41,7 +41,7 @@ import (
 const Place = "redis-stock"
 
 // redisName is how Redis is called in errors.
-const redisName = string(lock.Redis)
+const redisName = string(backend.Redis)
 
 // Options say how to sell from Redis. What is zero is as Defaults has it.
 type Options struct {
@@ -130,7 +130,7 @@ type Stock struct {
 
 // New makes the stock of one replica and starts its consumers. It does not wait
 // for any server. The store writes the ledger in the strategy's name.
-func New(store *repo.Store, clients *lock.Clients, o Options) *Stock {
+func New(store *repo.Store, clients *backend.Clients, o Options) *Stock {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Stock{
 		options: o.withDefaults(), store: store, redis: clients.Redis, script: redis.NewScript(source()),
@@ -177,7 +177,7 @@ func (s *Stock) Close() error {
 
 // hangUp closes a client that may be closed already.
 func hangUp(client io.Closer) error {
-	err := lock.HangUp(client)
+	err := backend.HangUp(client)
 	if errors.Is(err, redis.ErrClosed) {
 		return nil
 	}
@@ -197,16 +197,16 @@ func (s *Stock) fault(err error) error {
 	if err == nil {
 		return nil
 	}
-	backend := &stock.BackendError{Backend: redisName, Err: fmt.Errorf("sell: %w", err)}
+	unavailable := &stock.BackendError{Backend: redisName, Err: fmt.Errorf("sell: %w", err)}
 	_, cluster := s.redis.(*redis.ClusterClient)
 	if !cluster && (isAnswer(err) || isDial(err)) {
-		return backend
+		return unavailable
 	}
-	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, backend)
+	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, unavailable)
 }
 
-// backend is fault for those who ask for nothing that a buyer is told of.
-func backend(doing string, err error) error {
+// failed is fault for those who ask for nothing that a buyer is told of.
+func failed(doing string, err error) error {
 	if err == nil {
 		return nil
 	}

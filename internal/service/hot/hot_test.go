@@ -12,9 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
@@ -544,7 +544,7 @@ func TestTheStockIsSoldOnACluster(t *testing.T) {
 	s := open(t, server, 300)
 	s.cluster = true
 	s.client.Close() //nolint:errcheck // a cluster's takes its place
-	s.client = lock.NewRedisClient(lock.RedisOptions{Addresses: []string{server.Address}, Cluster: true, Password: server.Password, Timeout: time.Second, PoolSize: 4})
+	s.client = backend.NewRedis(backend.RedisOptions{Addresses: []string{server.Address}, Cluster: true, Password: server.Password, Timeout: time.Second, PoolSize: 4})
 	a, b := s.replica(t, "a"), s.replica(t, "b")
 	s.limit(t, a, 1000)
 	reported := orders(sell(t, a, by("somebody", 2)))

@@ -155,7 +155,7 @@ func split(entries []entry, epoch *repo.StaleError) (of, others []entry) {
 // clock is the time of the server of this partition, as the script takes it.
 func (c *consumer) clock(ctx context.Context) (any, error) {
 	at, err := c.ask(ctx, "clock", []string{c.part.orders()})
-	return at, backend("read the clock", err)
+	return at, failed("read the clock", err)
 }
 
 // readmitAtOnce bounds the orders of one round trip.
@@ -168,7 +168,7 @@ func (c *consumer) readmit(ctx context.Context, entries []entry, looked any) (re
 	for page := range slices.Chunk(entries, readmitAtOnce) {
 		answers, err := c.readmitPage(ctx, page, looked)
 		if err != nil {
-			return nil, backend("offer again", err)
+			return nil, failed("offer again", err)
 		}
 		for i, e := range page {
 			switch answers[i].Val() {
@@ -226,7 +226,7 @@ func (c *consumer) bury(ctx context.Context, e entry, reason string) error {
 	}
 	args := slices.Concat([]any{group, e.id, reason, c.soldOut.channel}, e.list())
 	if _, err := c.ask(ctx, "bury", keys, args...); err != nil {
-		return backend("put aside", err)
+		return failed("put aside", err)
 	}
 	c.options.Observer.PutAside()
 	c.options.Log.ErrorContext(ctx, "an order was put aside", "reason", reason, "goods", e.GoodsID, "order", e.ID,

@@ -9,9 +9,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
@@ -47,13 +47,13 @@ func open(t *testing.T, server *servers.Redis, units int64) *shop {
 	if err := s.store.CreateGoods(t.Context(), goods, units, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
-	s.client = lock.NewRedisClient(labtest.RedisOptions(server))
+	s.client = backend.NewRedis(labtest.RedisOptions(server))
 	t.Cleanup(func() { s.client.Close() }) //nolint:errcheck // the test is over
 	return s
 }
 
 // replica starts one replica. It ends with the test, or when it is closed.
-func (s *shop) replica(t *testing.T, name string, change ...func(*hot.Options, *lock.RedisOptions)) *hot.Stock {
+func (s *shop) replica(t *testing.T, name string, change ...func(*hot.Options, *backend.RedisOptions)) *hot.Stock {
 	t.Helper()
 	options, server := s.options, labtest.RedisOptions(s.redis)
 	options.Replica, server.Addresses, server.Cluster = name, []string{s.address}, s.cluster
@@ -61,7 +61,7 @@ func (s *shop) replica(t *testing.T, name string, change ...func(*hot.Options, *
 		c(&options, &server)
 	}
 	store := labtest.Open(t, s.database, name).As(hot.Place)
-	clients := &lock.Clients{RedisOptions: server, Redis: lock.NewRedisClient(server)}
+	clients := &backend.Clients{RedisOptions: server, Redis: backend.NewRedis(server)}
 	replica := hot.New(store, clients, options)
 	t.Cleanup(func() {
 		if err := replica.Close(); err != nil {
@@ -73,11 +73,11 @@ func (s *shop) replica(t *testing.T, name string, change ...func(*hot.Options, *
 }
 
 // idle has a consumer that writes one batch and then none for an hour.
-func idle(o *hot.Options, _ *lock.RedisOptions) { o.Linger = time.Hour }
+func idle(o *hot.Options, _ *backend.RedisOptions) { o.Linger = time.Hour }
 
 // at reaches Redis by another address, such as a proxy's.
-func at(address string) func(*hot.Options, *lock.RedisOptions) {
-	return func(_ *hot.Options, r *lock.RedisOptions) { r.Addresses = []string{address} }
+func at(address string) func(*hot.Options, *backend.RedisOptions) {
+	return func(_ *hot.Options, r *backend.RedisOptions) { r.Addresses = []string{address} }
 }
 
 func buy(units int64) stock.Purchase {

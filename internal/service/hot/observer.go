@@ -51,7 +51,7 @@ func (s *Stock) Lag(ctx context.Context) (Lag, error) {
 		firsts[i] = pipe.XRangeN(ctx, p.orders(), "-", "+", 1)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return Lag{}, backend("ask for the lag", err)
+		return Lag{}, failed("ask for the lag", err)
 	}
 	var lag Lag
 	for i := range s.parts {

@@ -154,17 +154,17 @@ func (b *rebuilder) survey(ctx context.Context) (survey, error) {
 	keys := []string{b.part.counter(b.goodsID), b.part.marker(b.goodsID)}
 	answer, err := b.ask(ctx, "survey", keys, b.owner, markerTTL.Milliseconds(), b.above)
 	if err != nil {
-		return survey{}, backend("see what a counter needs", err)
+		return survey{}, failed("see what a counter needs", err)
 	}
 	row, ok := answer.([]any)
 	if !ok || len(row) != 4 {
-		return survey{}, backend("see what a counter needs", fmt.Errorf("script answered %v", answer))
+		return survey{}, failed("see what a counter needs", fmt.Errorf("script answered %v", answer))
 	}
 	state := survey{next: fmt.Sprint(row[0]), user: fmt.Sprint(row[2]), loaded: fmt.Sprint(row[3]) == "1"}
 	if state.next != taken {
 		_, err = fmt.Sscan(fmt.Sprint(row[1]), &state.epoch)
 	}
-	return state, backend("see what a counter needs", err)
+	return state, failed("see what a counter needs", err)
 }
 
 // renewed renews the marker, and reports the progress, until the steps end, however
@@ -259,7 +259,7 @@ func (b *rebuilder) epoch(ctx context.Context, state survey) (repo.Place, survey
 	if fmt.Sprint(answer) == fmt.Sprint(place.Epoch) {
 		state.next = next // otherwise another replica has begun a later one
 	}
-	return place, state, backend("begin a rebuild", err)
+	return place, state, failed("begin a rebuild", err)
 }
 
 // stageUsers stages what each user has of an item with a limit, a page at a time,
@@ -287,7 +287,7 @@ func (b *rebuilder) stageUsers(ctx context.Context, place repo.Place, after stri
 		}
 		answer, err := b.ask(ctx, "stage", keys, args...)
 		if err != nil || answer != more {
-			return false, backend("stage users", err)
+			return false, failed("stage users", err)
 		}
 		if end == 1 {
 			return true, nil
@@ -311,7 +311,7 @@ func (b *rebuilder) countStream(ctx context.Context, place repo.Place) error {
 		answer, err := b.ask(ctx, "page", keys, b.owner, markerTTL.Milliseconds(), place.Epoch,
 			b.goodsID, place.Units, place.PerUser, b.soldOut.channel, streamPage, flag(place.Closed))
 		if err != nil {
-			return backend("count the stream", err)
+			return failed("count the stream", err)
 		}
 		if answer == there {
 			b.options.Log.DebugContext(ctx, "counter rebuilt", "goods", b.goodsID, "units", place.Units, "epoch", place.Epoch)

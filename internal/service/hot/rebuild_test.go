@@ -13,9 +13,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -261,7 +261,7 @@ type slowReplica struct {
 	way     *servers.Proxy
 }
 
-func (s *shop) slowReplica(t *testing.T, name string, change ...func(*hot.Options, *lock.RedisOptions)) slowReplica {
+func (s *shop) slowReplica(t *testing.T, name string, change ...func(*hot.Options, *backend.RedisOptions)) slowReplica {
 	t.Helper()
 	through, way := labtest.Through(t, s.database)
 	direct := s.database

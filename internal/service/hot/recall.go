@@ -101,12 +101,12 @@ func (s *Stock) drain(ctx context.Context, goodsID int64) (pending, epoch int64,
 	p := s.part(goodsID)
 	answer, err := s.ask(ctx, "drain", []string{p.counter(goodsID), p.orders()})
 	if err != nil || answer == absent {
-		return 0, 0, false, backend(doing, err)
+		return 0, 0, false, failed(doing, err)
 	}
 	row, isList := answer.([]any)
 	if !isList || len(row) != 2 {
-		return 0, 0, false, backend(doing, fmt.Errorf("script answered %v", answer))
+		return 0, 0, false, failed(doing, fmt.Errorf("script answered %v", answer))
 	}
 	_, err = fmt.Sscan(fmt.Sprint(row[0], " ", row[1]), &pending, &epoch)
-	return pending, epoch, err == nil, backend(doing, err)
+	return pending, epoch, err == nil, failed(doing, err)
 }

@@ -75,7 +75,7 @@ func (s *Stock) rebuilding(ctx context.Context, goodsID int64) (*Rebuilding, err
 	}
 	err := s.redis.HMGet(ctx, s.part(goodsID).counter(goodsID), "next_epoch", "next_staged").Scan(&state)
 	if err != nil || state.Epoch == 0 {
-		return nil, backend("look at the rebuild", err)
+		return nil, failed("look at the rebuild", err)
 	}
 	return &Rebuilding{Epoch: state.Epoch, Users: state.Users}, nil
 }
@@ -104,11 +104,11 @@ func (s *Stock) look(ctx context.Context, goodsID int64) (Drift, error) {
 	p := s.part(goodsID)
 	answer, err := s.ask(ctx, "look", []string{p.counter(goodsID), p.orders()})
 	if err != nil {
-		return Drift{}, backend("look at the counter", err)
+		return Drift{}, failed("look at the counter", err)
 	}
 	d, err := readCounter(answer)
 	d.GoodsID = goodsID
-	return d, backend("look at the counter", err)
+	return d, failed("look at the counter", err)
 }
 
 // readCounter reads what the script shows of a counter: units, promised and epoch, or

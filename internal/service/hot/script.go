@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 )
 
 //go:embed lua/*.lua
@@ -97,4 +97,4 @@ func isAnswer(err error) bool {
 }
 
 // isDial tells that no connection was made.
-func isDial(err error) bool { return errors.Is(err, lock.ErrNotConnected) }
+func isDial(err error) bool { return errors.Is(err, backend.ErrNotConnected) }

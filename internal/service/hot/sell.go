@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry"
 )
@@ -97,7 +97,7 @@ func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase,
 		keys = append(keys, p.request(before))
 	}
 	// Where the buyer leaves in the middle of it, the answer is heard all the same.
-	asking, answered := lock.Uncut(ctx)
+	asking, answered := backend.Uncut(ctx)
 	defer answered()
 	answer, err := s.call(asking, "sell", keys, args...)
 	if err != nil {

@@ -31,7 +31,7 @@ func (s *Stock) settle(ctx context.Context, p *partition, entries []entry) error
 	}
 	args := append([]any{group, s.options.Remember.Milliseconds(), len(numbers), s.soldOut.channel}, orders...)
 	_, err := s.ask(ctx, "settle", append(keys, requests...), args...)
-	return backend("settle", err)
+	return failed("settle", err)
 }
 
 // settleWritten takes those orders of a goods off the stream that the ledger has, so
@@ -50,7 +50,7 @@ func (s *Stock) settleWritten(ctx context.Context, goodsID int64) error {
 		return nil // nobody has read of it yet
 	}
 	if err != nil {
-		return backend("see what is in hand", err)
+		return failed("see what is in hand", err)
 	}
 	if inHand.Count == 0 {
 		return nil
@@ -74,7 +74,7 @@ func (s *Stock) settlePage(ctx context.Context, goodsID int64, from, to string) 
 	page, err := s.redis.XRangeN(asking, p.orders(), from, to, settleAtOnce).Result()
 	answered()
 	if err != nil {
-		return "", 0, backend("read orders in hand", err)
+		return "", 0, failed("read orders in hand", err)
 	}
 	if len(page) == 0 {
 		return "", 0, nil

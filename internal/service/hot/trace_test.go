@@ -6,7 +6,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -27,7 +27,7 @@ func TestAnOrderThatIsOfferedAgainKeepsItsPlaceInATrace(t *testing.T) {
 	}
 	purchase.End()
 	s.restock(t, a, 1) // a new epoch begins
-	b := s.replica(t, "b", func(o *hot.Options, _ *lock.RedisOptions) { o.Tracer = tracer })
+	b := s.replica(t, "b", func(o *hot.Options, _ *backend.RedisOptions) { o.Tracer = tracer })
 	s.assertExact(t, b, append(reported, outcomes[0].Order))
 	await(t, "both steps", func() bool { return len(spans.Ended()) == 3 })
 	for _, step := range spans.Ended()[1:] {

@@ -1,6 +1,8 @@
 package strategy
 
-import "github.com/stockd/stockd/internal/lock"
+import (
+	"github.com/stockd/stockd/internal/lock/process"
+)
 
 func mutex() Entry {
 	return Entry{
@@ -10,7 +12,7 @@ func mutex() Entry {
 		Claims:  Claims{ExclusiveInProcess: true, SurvivesCrash: true},
 		Damage:  LostUpdates,
 		New: func(d Deps) Strategy {
-			return newGuarded(d, lock.NewProcess())
+			return newGuarded(d, process.New())
 		},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/process"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -22,7 +23,7 @@ func mutexInTx() Entry {
 				"the gap between unlock and commit does not exist there",
 		}},
 		New: func(d Deps) Strategy {
-			return inTx{newGuarded(d, lock.NewProcess())}
+			return inTx{newGuarded(d, process.New())}
 		},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/process"
 )
 
 func mutexPerRequest() Entry {
@@ -23,5 +24,5 @@ func mutexPerRequest() Entry {
 type freshMutex struct{}
 
 func (freshMutex) Acquire(ctx context.Context, name string) (lock.Lease, error) {
-	return lock.NewProcess().Acquire(ctx, name)
+	return process.New().Acquire(ctx, name)
 }

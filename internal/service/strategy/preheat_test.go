@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
@@ -59,7 +60,7 @@ func TestDatabasesOnOneRedisShareNoCopy(t *testing.T) {
 				if err := store.CreateGoods(t.Context(), 1, units, rand.Text()); err != nil {
 					t.Fatal(err)
 				}
-				s := newCopying(t, entry, store, lab.Locks(t, d, lock.Redis), "test-"+rand.Text())
+				s := newCopying(t, entry, store, lab.Locks(t, d, backend.Redis), "test-"+rand.Text())
 				var sold int64
 				for range units + 2 {
 					if deduct(t, s) == nil {
@@ -167,7 +168,7 @@ func locksAt(t *testing.T, d *servers.Database, server *servers.Redis, address s
 	locks := lab.Locks(t, d)
 	locks.RedisOptions = labtest.RedisOptions(server)
 	locks.RedisOptions.Addresses = []string{address}
-	locks.Redis = lock.NewRedisClient(locks.RedisOptions)
+	locks.Redis = backend.NewRedis(locks.RedisOptions)
 	return locks
 }
 

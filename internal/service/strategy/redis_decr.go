@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -14,7 +14,7 @@ func redisDecr() Entry {
 		Name:    "redis-decr",
 		Family:  Hot,
 		Summary: "DECRBY a counter, and INCRBY back where that went below zero; then SQL. Refuses while stock is left, and loses units with a replica",
-		Needs:   []lock.Backend{lock.Redis},
+		Needs:   []backend.Name{backend.Redis},
 		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true},
 		Damage:  Undersells,
 		New: func(d Deps) Strategy {

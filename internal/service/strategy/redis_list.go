@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 )
 
 func redisList() Entry {
@@ -13,7 +13,7 @@ func redisList() Entry {
 		Name:    "redis-list",
 		Family:  Hot,
 		Summary: "LPOP from a list of as many tokens as there is stock, push back what is not enough; then SQL. Tokens are lost with a replica",
-		Needs:   []lock.Backend{lock.Redis},
+		Needs:   []backend.Name{backend.Redis},
 		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true},
 		Damage:  Undersells,
 		New: func(d Deps) Strategy {

@@ -3,7 +3,7 @@ package strategy
 import (
 	"context"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -13,10 +13,10 @@ func redisStock() Entry {
 		Name:    hot.Place,
 		Family:  Hot,
 		Summary: "one script in Redis decides and appends the order to a stream; consumers write it to the ledger, exactly once",
-		Needs:   []lock.Backend{lock.Redis},
+		Needs:   []backend.Name{backend.Redis},
 		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New: func(d Deps) Strategy {
-			if err := d.Lock.Has(lock.Redis); err != nil {
+			if err := d.Lock.Has(backend.Redis); err != nil {
 				return unavailable{err}
 			}
 			o := d.Hot

@@ -4,7 +4,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 )
@@ -13,9 +15,9 @@ import (
 // entry answers a question that the one before it leaves open. The router,
 // GET /strategies, the demo, the benchmark and the conformance suite range
 // over it; a new strategy is its own file and one line in lockless, or, where it
-// is a lock, in lock.Registry.
+// is a lock, in registry.Locks.
 func Registry() []Entry {
-	locks := lock.Registry()
+	locks := registry.Locks()
 	list := make([]Entry, 0, len(locks)+len(lockless()))
 	list = append(list, lockless()...)
 	for _, l := range locks {
@@ -51,7 +53,7 @@ type Entry struct {
 	// Summary is one line for people.
 	Summary string
 	// Needs are the backends without which it cannot work, beside the database.
-	Needs []lock.Backend
+	Needs []backend.Name
 	// Claims are proved by the conformance suite, and so is the failure behind
 	// each exclusion that is not claimed.
 	Claims Claims

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -44,7 +44,7 @@ type stockCopy interface {
 // newReserving makes the strategy of a kind of copy, or one that says that it
 // lacks Redis.
 func newReserving(d Deps, kind string, form func(redis.UniversalClient) stockCopy) Strategy {
-	if err := d.Lock.Has(lock.Redis); err != nil {
+	if err := d.Lock.Has(backend.Redis); err != nil {
 		return unavailable{err}
 	}
 	client := d.Lock.Redis
@@ -181,5 +181,5 @@ func redisFault(ctx context.Context, doing string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
 	}
-	return &stock.BackendError{Backend: string(lock.Redis), Err: fmt.Errorf("%s: %w", doing, err)}
+	return &stock.BackendError{Backend: string(backend.Redis), Err: fmt.Errorf("%s: %w", doing, err)}
 }

@@ -20,9 +20,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -174,20 +174,20 @@ func rejectionTripsOf(t *testing.T, s strategy.Strategy, goods int64, ask func()
 func buyOne() stock.Purchase { return stock.Purchase{RequestID: rand.Text(), Quantity: 1} }
 
 // asked tells what the database and the server of a lock were asked so far.
-func asked(t *testing.T, pool *sql.DB, clients *lock.Clients, needs []lock.Backend) func() (database, server int64) {
+func asked(t *testing.T, pool *sql.DB, clients *backend.Clients, needs []backend.Name) func() (database, server int64) {
 	t.Helper()
 	server := func() int64 { return 0 }
 	for _, need := range needs {
 		switch need {
-		case lock.Redis:
+		case backend.Redis:
 			server = countRedis(clients.Redis)
-		case lock.Redlock:
+		case backend.Redlock:
 			server = countRedis(clients.Redlock[0])
-		case lock.ZooKeeper:
+		case backend.ZooKeeper:
 			server = func() int64 { return zooKeeperAsked(t) }
-		case lock.Etcd:
+		case backend.Etcd:
 			server = func() int64 { return etcdAsked(t) }
-		case lock.MySQL, lock.Database:
+		case backend.MySQL, backend.Database:
 		}
 	}
 	return func() (int64, int64) {

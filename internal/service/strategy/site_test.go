@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
@@ -65,7 +66,7 @@ func eachWithoutServer(t *testing.T, do func(entry strategy.Entry, d strategy.De
 	store := labtest.Open(t, d, "replica-1")
 	locks := lab.Locks(t, d)
 	for i, entry := range strategy.Registry() {
-		if slices.ContainsFunc(entry.Needs, func(b lock.Backend) bool { return locks.Has(b) != nil }) {
+		if slices.ContainsFunc(entry.Needs, func(b backend.Name) bool { return locks.Has(b) != nil }) {
 			continue
 		}
 		goods := int64(i + 1) // sql-bucket leaves nothing in the row for others

@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -23,8 +25,8 @@ func TestTwoHoldersOfOneTokenLoseNoUpdate(t *testing.T) {
 	masters := []*servers.Redis{lab.OwnRedis(t), lab.OwnRedis(t)}
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		var goods int64
-		for _, entry := range lock.Registry() {
-			if entry.Family != lock.FamilyRedis || !entry.Claims.Fences || len(entry.Needs) != 1 || entry.Needs[0] != lock.Redis {
+		for _, entry := range registry.Locks() {
+			if entry.Family != lock.FamilyRedis || !entry.Claims.Fences || len(entry.Needs) != 1 || entry.Needs[0] != backend.Redis {
 				continue
 			}
 			goods++
@@ -81,7 +83,7 @@ func splitSide(t *testing.T, d *servers.Database, store *repo.Store, master *ser
 	t.Helper()
 	deps := lab.Locks(t, d)
 	deps.RedisOptions = labtest.RedisOptions(master)
-	deps.Redis = lock.NewRedisClient(deps.RedisOptions)
+	deps.Redis = backend.NewRedis(deps.RedisOptions)
 	made := strategy.Locked(entry).New(strategy.Deps{Store: store.As(entry.Name), LockWait: 5 * time.Second, Lock: deps})
 	closeAfter(t, made)
 	return made.(strategy.Fencer).Fenced() //nolint:forcetypeassert // a panic fails the test as well

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
@@ -21,37 +22,37 @@ func TestProveStrategiesOnSeveralServers(t *testing.T) {
 	for _, place := range []struct {
 		name  string
 		only  []string
-		start func(t *testing.T) func(t *testing.T, c *lock.Clients)
+		start func(t *testing.T) func(t *testing.T, c *backend.Clients)
 	}{
-		{"redis-cluster", hot, func(t *testing.T) func(*testing.T, *lock.Clients) {
+		{"redis-cluster", hot, func(t *testing.T) func(*testing.T, *backend.Clients) {
 			c := lab.OwnRedisCluster(t, servers.RedisClusterOptions{Masters: 3, Replicas: true})
-			return redisOf(lock.RedisOptions{Cluster: true, Password: c.Masters[0].Password, Timeout: within, PoolSize: 8}, c.Masters)
+			return redisOf(backend.RedisOptions{Cluster: true, Password: c.Masters[0].Password, Timeout: within, PoolSize: 8}, c.Masters)
 		}},
-		{"redis-sentinels", hot, func(t *testing.T) func(*testing.T, *lock.Clients) {
+		{"redis-sentinels", hot, func(t *testing.T) func(*testing.T, *backend.Clients) {
 			s := lab.OwnSentinels(t, nil)
-			return redisOf(lock.RedisOptions{
+			return redisOf(backend.RedisOptions{
 				Master: servers.MasterName, Password: s.Master.Password, SentinelPassword: s.Watchers[0].Password, Timeout: within, PoolSize: 8,
 			}, s.Watchers)
 		}},
-		{"zookeeper-ensemble", []string{"zk-sequential"}, func(t *testing.T) func(*testing.T, *lock.Clients) {
+		{"zookeeper-ensemble", []string{"zk-sequential"}, func(t *testing.T) func(*testing.T, *backend.Clients) {
 			e := lab.OwnEnsemble(t)
-			return func(_ *testing.T, c *lock.Clients) {
-				o := lock.ZooKeeperOptions{SessionTimeout: labtest.LockTTL, DialTimeout: within}
+			return func(_ *testing.T, c *backend.Clients) {
+				o := backend.ZooKeeperOptions{SessionTimeout: labtest.LockTTL, DialTimeout: within}
 				for _, member := range e.Members {
 					o.Servers = append(o.Servers, member.Address)
 				}
-				c.ZooKeeper = lock.NewZooKeeperClient(o)
+				c.ZooKeeper = backend.NewZooKeeper(o)
 			}
 		}},
-		{"etcd-cluster", []string{"etcd"}, func(t *testing.T) func(*testing.T, *lock.Clients) {
+		{"etcd-cluster", []string{"etcd"}, func(t *testing.T) func(*testing.T, *backend.Clients) {
 			e := lab.OwnEtcdCluster(t)
-			return func(t *testing.T, c *lock.Clients) {
-				o := lock.EtcdOptions{DialTimeout: within}
+			return func(t *testing.T, c *backend.Clients) {
+				o := backend.EtcdOptions{DialTimeout: within}
 				for _, member := range e.Members {
 					o.Endpoints = append(o.Endpoints, member.Endpoint)
 				}
 				var err error
-				if c.Etcd, err = lock.NewEtcdClient(o); err != nil {
+				if c.Etcd, err = backend.NewEtcd(o); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -62,7 +63,7 @@ func TestProveStrategiesOnSeveralServers(t *testing.T) {
 			strategytest.Run(t, strategytest.Bench{
 				Only: place.only,
 				Open: func(t *testing.T, replica string) *repo.Store { return labtest.Open(t, d, replica) },
-				Locks: func(t *testing.T, _ []lock.Backend) lock.Deps {
+				Locks: func(t *testing.T, _ []backend.Name) lock.Deps {
 					deps := lab.Locks(t, d)
 					connect(t, deps.Clients)
 					return deps
@@ -73,12 +74,12 @@ func TestProveStrategiesOnSeveralServers(t *testing.T) {
 }
 
 // redisOf connects to the nodes, as one replica does.
-func redisOf(o lock.RedisOptions, nodes []*servers.Redis) func(*testing.T, *lock.Clients) {
+func redisOf(o backend.RedisOptions, nodes []*servers.Redis) func(*testing.T, *backend.Clients) {
 	for _, node := range nodes {
 		o.Addresses = append(o.Addresses, node.Address)
 	}
-	return func(_ *testing.T, c *lock.Clients) {
+	return func(_ *testing.T, c *backend.Clients) {
 		c.RedisOptions = o
-		c.Redis = lock.NewRedisClient(o)
+		c.Redis = backend.NewRedis(o)
 	}
 }

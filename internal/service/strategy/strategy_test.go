@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
@@ -20,7 +21,7 @@ func TestConformance(t *testing.T) {
 		t.Parallel() // one waits for its disk, another for its turn
 		strategytest.Run(t, strategytest.Bench{
 			Open:  func(t *testing.T, replica string) *repo.Store { return labtest.Open(t, d, replica) },
-			Locks: func(t *testing.T, needs []lock.Backend) lock.Deps { return lab.Locks(t, d, needs...) },
+			Locks: func(t *testing.T, needs []backend.Name) lock.Deps { return lab.Locks(t, d, needs...) },
 		})
 	})
 }

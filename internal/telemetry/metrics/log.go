@@ -8,9 +8,8 @@ import (
 	"github.com/stockd/stockd/internal/service/rescue"
 )
 
-// Log counts what passes through a handler, by level, and the panics among it: each
-// panic that is caught outside of a request is logged, and that is all that is
-// known of it here.
+// Log counts log lines by level, and the panics among them: a panic outside of a request is only
+// visible in the log.
 func (m *Metrics) Log(inner slog.Handler) slog.Handler {
 	for _, level := range []slog.Level{slog.LevelWarn, slog.LevelError} {
 		m.logged.WithLabelValues(strings.ToLower(level.String()))

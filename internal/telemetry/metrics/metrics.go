@@ -1,7 +1,6 @@
-// Package metrics counts what a replica does, for Prometheus. It implements the
-// observers of the layers below, which know nothing of Prometheus, and keeps to
-// label sets that are bounded: the name of a strategy, never that of a buyer or of
-// a goods.
+// Package metrics exports the metrics of a replica to Prometheus. It implements the observers of
+// the layers below, which do not know Prometheus. Its label sets are bounded: labels name a
+// strategy, never a buyer or an item.
 package metrics
 
 import (
@@ -14,10 +13,10 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Build is what a replica says of itself.
+// Build identifies a replica and its program.
 type Build struct{ Replica, Version, Commit, GoVersion string }
 
-// Metrics are those of one replica, in a registry of their own.
+// Metrics are the metrics of one replica, in their own registry.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -44,21 +43,21 @@ func New(b Build) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.strategies()
 	m.http()
-	m.promised()
+	m.redisStock()
 	m.audits = newAuditGauges(m)
-	m.logged = m.counters("stockd_log_messages_total", "Lines of the log, by level, with those that a repeated line stands for.", "level")
-	m.gauges("stockd_build_info", "1, with what this replica is and was built from.", "replica", "version", "commit", "go_version").
+	m.logged = m.counters("stockd_log_messages_total", "Log lines by level, including those that a repeated line counts.", "level")
+	m.gauges("stockd_build_info", "1, labeled with the identity and the build of this replica.", "replica", "version", "commit", "go_version").
 		WithLabelValues(b.Replica, b.Version, b.Commit, b.GoVersion).Set(1)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// Handler answers a scrape.
+// Handler serves scrapes.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
 
-// Limit says what a value of the configuration is, for alerts to compare with.
+// Limit exports a value of the configuration, for alerts to compare with.
 func (m *Metrics) Limit(name, help string, value float64) {
 	m.gauge(name, help).Set(value)
 }
@@ -90,13 +89,12 @@ func register[C prometheus.Collector](m *Metrics, c C) C {
 	return c
 }
 
-// seconds are the buckets of everything that takes time: from what a script in
-// Redis takes to the longest that a purchase may.
+// seconds are the buckets of durations: from a script in Redis to the longest purchase.
 func seconds() []float64 {
 	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 }
 
-// auditGauges are what the last audit of all goods has found.
+// auditGauges are the results of the last audit of all items.
 type auditGauges struct {
 	goods, oversold, lost, vanished, at prometheus.Gauge
 	failures                            prometheus.Counter
@@ -104,16 +102,16 @@ type auditGauges struct {
 
 func newAuditGauges(m *Metrics) auditGauges {
 	return auditGauges{
-		goods:    m.gauge("stockd_audit_goods", "Goods that the last audit looked at."),
-		oversold: m.gauge("stockd_audit_oversold_units", "Units promised that do not exist, over all goods, as of the last audit."),
-		lost:     m.gauge("stockd_audit_lost_units", "Units that rows have too many because updates were lost, over all goods, as of the last audit."),
-		vanished: m.gauge("stockd_audit_vanished_units", "Units gone from rows that nobody bought, over all goods, as of the last audit."),
-		at:       m.gauge("stockd_audit_last_success_timestamp_seconds", "When the last audit of all goods was made."),
-		failures: m.counter("stockd_audit_failures_total", "Audits of all goods that could not be made."),
+		goods:    m.gauge("stockd_audit_goods", "Items in the last audit."),
+		oversold: m.gauge("stockd_audit_oversold_units", "Units sold beyond the stock, over all items, as of the last audit."),
+		lost:     m.gauge("stockd_audit_lost_units", "Units that rows have too many because updates were lost, over all items, as of the last audit."),
+		vanished: m.gauge("stockd_audit_vanished_units", "Units missing from rows without a purchase, over all items, as of the last audit."),
+		at:       m.gauge("stockd_audit_last_success_timestamp_seconds", "Time of the last successful audit of all items."),
+		failures: m.counter("stockd_audit_failures_total", "Audits of all items that failed."),
 	}
 }
 
-// Audited takes over what an audit of all goods has found, or that it failed.
+// Audited records the result of an audit of all items.
 func (m *Metrics) Audited(sums stock.Audits, err error) {
 	a := m.audits
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/rescue"
@@ -79,7 +78,6 @@ func TestEveryOutcomeIsCountedByItsKind(t *testing.T) {
 		{want: "backend-failure", err: mysql},
 		{want: "unknown", err: fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, mysql)},
 		{want: "unknown", err: fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, context.DeadlineExceeded)},
-		{want: "not-configured", err: &stock.BackendError{Backend: "etcd", Err: lock.ErrNotConfigured}},
 		{want: "failed", err: errors.New("a mistake")},
 	} {
 		m := metrics.New(metrics.Build{})
@@ -193,7 +191,7 @@ func all(t *testing.T) *metrics.Metrics {
 	heard.Waited(time.Second)
 	heard.Batched(1)
 	heard.RaceLost()
-	m.Promised().Written(1)
+	m.RedisStock().Written(1)
 	return m
 }
 

@@ -4,34 +4,32 @@ import (
 	"context"
 	"errors"
 
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// The outcomes of a deduction that are told apart.
+// The outcomes that are not rejections.
 const (
 	accepted = "accepted"
 	replayed = "replayed"
-	failed   = "failed" // by a mistake of ours
+	failed   = "failed" // an internal error
 )
 
-// refusal is an outcome and the error that it stands for.
-type refusal struct {
+// rejection is an outcome and its error.
+type rejection struct {
 	outcome string
-	is      error
+	err     error
 }
 
-// refusals is the one map from an error to an outcome, the most specific first:
-// an unknown outcome is also a failure of its backend.
-func refusals() []refusal {
-	return []refusal{
+// rejections maps errors to outcomes, the most specific first: an unknown outcome is also a
+// failure of its backend.
+func rejections() []rejection {
+	return []rejection{
 		{"sold-out", stock.ErrInsufficientStock},
 		{"user-limit", stock.ErrUserLimit},
 		{"user-missing", stock.ErrUserUnknown},
 		{"stock-limit", stock.ErrStockLimit},
 		{"unknown-goods", stock.ErrUnknownGoods},
 		{"key-reused", stock.ErrKeyReused},
-		{"not-configured", lock.ErrNotConfigured},
 		{"unknown", stock.ErrUnknownOutcome},
 		{"fenced", stock.ErrFenced},
 		{"lease-lost", stock.ErrLeaseLost},
@@ -42,9 +40,9 @@ func refusals() []refusal {
 	}
 }
 
-// outcomes lists every outcome there is.
+// outcomes lists all outcomes.
 func outcomes() []string {
-	kinds := refusals()
+	kinds := rejections()
 	list := make([]string, 0, len(kinds)+3)
 	list = append(list, accepted, replayed, failed)
 	for _, r := range kinds {
@@ -63,8 +61,8 @@ func outcomeOf(o stock.Outcome, err error) string {
 		}
 		return accepted
 	}
-	for _, r := range refusals() {
-		if errors.Is(err, r.is) {
+	for _, r := range rejections() {
+		if errors.Is(err, r.err) {
 			return r.outcome
 		}
 	}

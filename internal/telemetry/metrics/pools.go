@@ -8,17 +8,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Pool is a pool of connections, and how it is doing.
+// Pool is a pool of connections.
 type Pool struct {
 	// Name is the label of its series.
 	Name  string
 	Stats func() PoolStats
 }
 
-// PoolStats are what pools of every kind can tell.
+// PoolStats are the statistics of any kind of pool.
 type PoolStats struct {
 	Max, InUse, Idle int
-	// Waits and Waited are for a connection; Timeouts are those who got none.
+	// Waits and Waited are for a connection; Timeouts got none.
 	Waits    int64
 	Waited   time.Duration
 	Timeouts int64
@@ -32,8 +32,8 @@ func SQLPool(name string, stats func() sql.DBStats) Pool {
 	}}
 }
 
-// RedisPool is the pools of clients that do the same, together. Each has at most
-// so many connections; those of a cluster to each of its nodes.
+// RedisPool sums the pools of equivalent clients. Each has at most the given number of
+// connections, in a cluster per node.
 func RedisPool(name string, most int, clients ...redis.UniversalClient) Pool {
 	return Pool{name, func() (sum PoolStats) {
 		for _, client := range clients {
@@ -56,9 +56,9 @@ func newPoolDescs() poolDescs {
 	return poolDescs{
 		connections: prometheus.NewDesc("stockd_pool_connections", "Connections of a pool, in use or idle.", []string{"pool", "state"}, nil),
 		most:        prometheus.NewDesc("stockd_pool_connections_max", "Most connections that a pool may have.", []string{"pool"}, nil),
-		waits:       prometheus.NewDesc("stockd_pool_waits_total", "How often a connection of a pool was waited for.", []string{"pool"}, nil),
-		waited:      prometheus.NewDesc("stockd_pool_wait_seconds_total", "How long connections of a pool were waited for.", []string{"pool"}, nil),
-		timeouts:    prometheus.NewDesc("stockd_pool_timeouts_total", "How often no connection of a pool was to be had in time; only Redis' pools count it.", []string{"pool"}, nil),
+		waits:       prometheus.NewDesc("stockd_pool_waits_total", "Waits for a connection of a pool.", []string{"pool"}, nil),
+		waited:      prometheus.NewDesc("stockd_pool_wait_seconds_total", "Time spent waiting for a connection of a pool.", []string{"pool"}, nil),
+		timeouts:    prometheus.NewDesc("stockd_pool_timeouts_total", "Waits for a connection of a pool that timed out; only pools of Redis count them.", []string{"pool"}, nil),
 	}
 }
 

@@ -10,30 +10,30 @@ import (
 	"github.com/stockd/stockd/internal/service/hot"
 )
 
-// State is what is asked when somebody scrapes, and not counted before.
+// State is read at each scrape.
 type State struct {
 	Stopping func() bool
-	// Backends are asked for a sign of life.
+	// Backends pings the backends.
 	Backends func(context.Context) ([]service.Backend, error)
-	// Waiting is how many grouped purchases wait, by strategy.
+	// Waiting is the number of waiting grouped purchases, by strategy.
 	Waiting func() map[string]int
-	// Lag is how far the ledger is behind what was promised. An error: nobody knows.
+	// Lag is how far the ledger is behind the accepted orders. An error means unknown.
 	Lag   func(context.Context) (hot.Lag, error)
 	Pools []Pool
 }
 
-// lookWithin bounds the questions of one scrape.
-const lookWithin = 2 * time.Second
+// scrapeTimeout limits one scrape.
+const scrapeTimeout = 2 * time.Second
 
-// Watch has every scrape ask what the state is.
+// Watch makes every scrape read the state.
 func (m *Metrics) Watch(s State) {
 	register(m, state{
 		State: s, pools: newPoolDescs(),
 		stopping: prometheus.NewDesc("stockd_stopping", "1 while this replica is about to stop, else 0.", nil, nil),
-		up:       prometheus.NewDesc("stockd_backend_up", "1 where a backend that is configured answers this replica, else 0.", []string{"backend"}, nil),
-		waiting:  prometheus.NewDesc("stockd_group_queue_depth", "Grouped purchases that wait for the batch before theirs.", []string{"strategy"}, nil),
-		pending:  prometheus.NewDesc("stockd_redis_stock_pending_orders", "Promised orders of all replicas that wait for the ledger.", nil, nil),
-		oldest:   prometheus.NewDesc("stockd_redis_stock_oldest_pending_seconds", "How long the oldest of them has waited.", nil, nil),
+		up:       prometheus.NewDesc("stockd_backend_up", "1 if a configured backend answers this replica, else 0.", []string{"backend"}, nil),
+		waiting:  prometheus.NewDesc("stockd_group_queue_depth", "Grouped purchases that wait for a batch.", []string{"strategy"}, nil),
+		pending:  prometheus.NewDesc("stockd_redis_stock_pending_orders", "Accepted orders of all replicas that are pending in the ledger.", nil, nil),
+		oldest:   prometheus.NewDesc("stockd_redis_stock_oldest_pending_seconds", "Age of the oldest order that is pending in the ledger.", nil, nil),
 	})
 }
 
@@ -52,13 +52,13 @@ func (s state) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (s state) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), lookWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	gauge(s.stopping, number(s.Stopping()))
-	backends, failed := s.Backends(ctx) // the error is the first one's, the database's
+	backends, failed := s.Backends(ctx) // the error is that of the first one, the database
 	for i, b := range backends {
 		if b.Status != service.NotConfigured {
 			gauge(s.up, number(b.Status == service.Up && (i > 0 || failed == nil)), b.Name)
@@ -76,8 +76,8 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func number(is bool) float64 {
-	if is {
+func number(b bool) float64 {
+	if b {
 		return 1
 	}
 	return 0

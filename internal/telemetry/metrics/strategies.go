@@ -8,33 +8,33 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// strategies makes what is told of strategies and of their locks.
+// strategies makes the metrics of strategies and their locks.
 func (m *Metrics) strategies() {
-	m.deductions = m.counters("stockd_deductions_total", "Purchases that ended, by what came of them.", "strategy", "outcome")
-	m.duration = m.histograms("stockd_deduction_duration_seconds", "How long purchases took, with all their waiting.", seconds(), "strategy")
+	m.deductions = m.counters("stockd_deductions_total", "Purchases by outcome.", "strategy", "outcome")
+	m.duration = m.histograms("stockd_deduction_duration_seconds", "Duration of purchases, including all waits.", seconds(), "strategy")
 	m.backendFailures = m.counters("stockd_backend_failures_total", "Purchases that failed, or whose outcome is unknown, because of a backend.", "backend")
-	m.lockWait = m.histograms("stockd_lock_wait_seconds", "How long locks were waited for, also in vain.", seconds(), "lock")
-	m.lockHold = m.histograms("stockd_lock_hold_seconds", "How long locks were held.", seconds(), "lock")
-	m.lockLost = m.counters("stockd_locks_lost_total", "Locks that were lost while they were held.", "lock")
-	m.lockInVain = m.counters("stockd_lock_tries_in_vain_total", "Tries that found a lock taken, of those locks that try again.", "lock")
-	m.fenced = m.counters("stockd_fenced_writes_total", "Writes that were refused because a later holder of the lock was there first.", "lock")
+	m.lockWait = m.histograms("stockd_lock_wait_seconds", "Time waited for locks, including failed attempts.", seconds(), "lock")
+	m.lockHold = m.histograms("stockd_lock_hold_seconds", "Time that locks were held.", seconds(), "lock")
+	m.lockLost = m.counters("stockd_locks_lost_total", "Locks that were lost while held.", "lock")
+	m.lockInVain = m.counters("stockd_lock_tries_in_vain_total", "Attempts of polling locks that found the lock taken.", "lock")
+	m.fenced = m.counters("stockd_fenced_writes_total", "Writes that were rejected because a later holder of the lock wrote first.", "lock")
 	m.raceLost = m.counters("stockd_optimistic_races_lost_total", "Optimistic writes that another write overtook.", "strategy")
-	m.retries = m.counters("stockd_transaction_retries_total", "Transactions that were run again because the database had rolled them back to end a deadlock.", "strategy")
-	m.batchSize = m.histograms("stockd_group_batch_size", "Grouped purchases that were written together.",
+	m.retries = m.counters("stockd_transaction_retries_total", "Transactions that were retried after the database rolled them back as deadlock victims.", "strategy")
+	m.batchSize = m.histograms("stockd_group_batch_size", "Purchases per group commit.",
 		prometheus.ExponentialBuckets(1, 2, 12), "strategy")
-	for _, backend := range append([]lock.Backend{repo.MySQL, repo.SQLite}, lock.Backends()...) {
-		m.backendFailures.WithLabelValues(string(backend))
+	for _, name := range append([]backend.Name{repo.MySQL, repo.SQLite}, backend.LockServers()...) {
+		m.backendFailures.WithLabelValues(string(name))
 	}
 }
 
-// Strategy hears what one strategy does. All its outcomes, and its retries, are there
-// from the start, at 0: of a series that begins with its first event, that event cannot be seen.
+// Strategy observes one strategy. The series of all its outcomes, and of its retries, start at 0:
+// rate() does not see the event with which a series begins.
 func (m *Metrics) Strategy(name string) strategy.Observer {
 	o := &observer{
 		metrics:  m,
@@ -52,10 +52,10 @@ func (m *Metrics) Strategy(name string) strategy.Observer {
 	return o
 }
 
-// Retried counts a transaction that is run again; one that is no sale has no strategy.
+// Retried counts a transaction that is retried; outside of sales the strategy is empty.
 func (m *Metrics) Retried(strategy string) { m.retries.WithLabelValues(cmp.Or(strategy, "none")).Inc() }
 
-// observer is what is told of one strategy, found beforehand.
+// observer has the series of one strategy, looked up in advance.
 type observer struct {
 	metrics  *Metrics
 	accepted prometheus.Counter
@@ -66,7 +66,7 @@ type observer struct {
 	lock              func() lockSeries
 }
 
-// lockSeries are those of one lock.
+// lockSeries are the series of one lock.
 type lockSeries struct {
 	wait, hold           prometheus.Observer
 	lost, inVain, fenced prometheus.Counter
@@ -87,7 +87,7 @@ func (o *observer) Deducted(outcome stock.Outcome, err error, took time.Duration
 		return
 	}
 	o.outcomes[outcomeOf(outcome, err)].Inc()
-	if failure, is := errors.AsType[*stock.BackendError](err); is && !errors.Is(err, lock.ErrNotConfigured) {
+	if failure, ok := errors.AsType[*stock.BackendError](err); ok {
 		o.metrics.backendFailures.WithLabelValues(failure.Backend).Inc()
 	}
 }

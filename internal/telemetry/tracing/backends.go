@@ -18,9 +18,8 @@ import (
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
-// OpenDB makes a pool whose statements are steps of what asks for them. A step tells
-// the verb and the table: neither the text, whose length has no bound, nor any value,
-// nor what the database says of an error, which quotes values.
+// OpenDB makes a pool whose statements are spans. A span has the verb and the table, and neither
+// the text, whose length is unbounded, nor values, nor error texts, which quote values.
 func (t *Tracing) OpenDB(connector driver.Connector) *sql.DB {
 	return otelsql.OpenDB(connector,
 		otelsql.WithTracerProvider(t.provider), otelsql.WithMeterProvider(noop.NewMeterProvider()),
@@ -40,8 +39,8 @@ func (t *Tracing) OpenDB(connector driver.Connector) *sql.DB {
 	)
 }
 
-// summary is the verb of a statement and its table, but for those of its subqueries,
-// or what is done without a statement.
+// summary is the verb of a statement and its table, ignoring subqueries, or the method of a call
+// without a statement.
 func summary(method, query string) string {
 	words := strings.Fields(query)
 	if len(words) == 0 {
@@ -57,46 +56,46 @@ func summary(method, query string) string {
 	return words[0]
 }
 
-// errorType tells what kind of error it was, and nothing of what it says.
+// errorType is the type of an error without its text.
 func errorType(err error) attribute.KeyValue {
 	return attribute.String("error.type", fmt.Sprintf("%T", err))
 }
 
-// Redis has each command to a Redis be a step of what asks for it. A step tells the
-// command's name, and neither its keys nor its arguments.
-func (*Tracing) Redis() redis.Hook { return redisSteps{} }
+// Redis makes each command a span. A span has the name of the command, and neither keys nor
+// arguments.
+func (*Tracing) Redis() redis.Hook { return redisSpans{} }
 
-type redisSteps struct{}
+type redisSpans struct{}
 
-func (redisSteps) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (redisSpans) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (redisSteps) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (redisSpans) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
-		ctx, step := telemetry.StartSpan(ctx, "redis")
+		ctx, span := telemetry.StartSpan(ctx, "redis")
 		err := next(ctx, command)
-		if step.IsRecording() {
-			step.SetName("redis " + command.Name())
-			endRedis(step, err)
+		if span.IsRecording() {
+			span.SetName("redis " + command.Name())
+			endRedis(span, err)
 		}
 		return err
 	}
 }
 
-func (redisSteps) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (redisSpans) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
-		ctx, step := telemetry.StartSpan(ctx, "redis pipeline")
+		ctx, span := telemetry.StartSpan(ctx, "redis pipeline")
 		err := next(ctx, commands)
-		if step.IsRecording() {
-			endRedis(step, err)
+		if span.IsRecording() {
+			endRedis(span, err)
 		}
 		return err
 	}
 }
 
-// endRedis ends a step. That there is no such key is an answer.
-func endRedis(step trace.Span, err error) {
+// endRedis ends a span. A missing key is not an error.
+func endRedis(span trace.Span, err error) {
 	if err != nil && !errors.Is(err, redis.Nil) {
-		step.SetAttributes(errorType(err))
+		span.SetAttributes(errorType(err))
 	}
-	step.End()
+	span.End()
 }

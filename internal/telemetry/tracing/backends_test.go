@@ -13,15 +13,15 @@ import (
 // That there is no such key is no failure of a command.
 func TestAStepTellsOfAFailureOfRedisAndOfNoAnswer(t *testing.T) {
 	for failure, told := range map[error]int{nil: 0, redis.Nil: 0, errors.New("refused"): 1} {
-		steps := tracetest.NewSpanRecorder()
-		ctx, request := sdk.NewTracerProvider(sdk.WithSpanProcessor(steps)).Tracer("test").Start(t.Context(), "request")
-		get := redisSteps{}.ProcessHook(func(context.Context, redis.Cmder) error { return failure })
+		spans := tracetest.NewSpanRecorder()
+		ctx, request := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "request")
+		get := redisSpans{}.ProcessHook(func(context.Context, redis.Cmder) error { return failure })
 		if err := get(ctx, redis.NewCmd(ctx, "get", "a key")); !errors.Is(err, failure) {
 			t.Errorf("the answer %v becomes %v", failure, err)
 		}
 		request.End()
-		if step := steps.Ended()[0]; step.Name() != "redis get" || len(step.Attributes()) != told {
-			t.Errorf("after the answer %v the step is %s with %v, want %d attributes", failure, step.Name(), step.Attributes(), told)
+		if span := spans.Ended()[0]; span.Name() != "redis get" || len(span.Attributes()) != told {
+			t.Errorf("after the answer %v the span is %s with %v, want %d attributes", failure, span.Name(), span.Attributes(), told)
 		}
 	}
 }

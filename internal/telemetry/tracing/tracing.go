@@ -1,10 +1,11 @@
-// Package tracing sends the steps of requests to a collector of OpenTelemetry.
+// Package tracing exports the spans of requests to an OpenTelemetry collector.
 package tracing
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -14,28 +15,28 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Options say where to and how much.
+// Options configure the export.
 type Options struct {
-	// Endpoint is the URL of a collector that takes OTLP over HTTP, such as
+	// Endpoint is the URL of a collector that accepts OTLP over HTTP, such as
 	// http://127.0.0.1:4318.
 	Endpoint string
-	// Sample is the share of the requests that are traced, 0 to 1.
+	// Sample is the share of traced requests, 0 to 1.
 	Sample float64
-	// TrustParent has a caller who says that his request is traced believed.
+	// TrustParent honors the caller's sampling decision.
 	TrustParent bool
-	// Replica and Version are told with every trace.
+	// Replica and Version identify the service in every trace.
 	Replica, Version string
 }
 
-// Tracing sends what it was given in the background: what a collector does not take in
-// time is dropped, and nobody waits for it.
+// Tracing exports spans in the background, and drops those that the collector does not accept in
+// time. No request waits for it.
 type Tracing struct{ provider *sdk.TracerProvider }
 
 // Open does not wait for the collector.
 func Open(ctx context.Context, o Options) (*Tracing, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(tracesOf(o.Endpoint)))
 	if err != nil {
-		return nil, fmt.Errorf("make a sender of traces: %w", err)
+		return nil, fmt.Errorf("make trace exporter: %w", err)
 	}
 	return &Tracing{sdk.NewTracerProvider(
 		sdk.WithBatcher(exporter, sdk.WithBatchTimeout(time.Second)),
@@ -47,16 +48,13 @@ func Open(ctx context.Context, o Options) (*Tracing, error) {
 	)}, nil
 }
 
-// tracesOf is where a collector takes traces.
+// tracesOf is the URL of traces at a collector.
 func tracesOf(endpoint string) string {
-	for len(endpoint) > 0 && endpoint[len(endpoint)-1] == '/' {
-		endpoint = endpoint[:len(endpoint)-1]
-	}
-	return endpoint + "/v1/traces"
+	return strings.TrimRight(endpoint, "/") + "/v1/traces"
 }
 
-// sampler decides which requests are traced. A caller who says that his is not is
-// always believed; that it is, anybody can say.
+// sampler decides which requests are traced. It always honors a caller that does not sample; one
+// that samples may be any client.
 func sampler(o Options) sdk.Sampler {
 	share := sdk.TraceIDRatioBased(o.Sample)
 	remote := share
@@ -66,18 +64,18 @@ func sampler(o Options) sdk.Sampler {
 	return sdk.ParentBased(share, sdk.WithRemoteParentSampled(remote))
 }
 
-// Tracer begins the traces of requests.
+// Tracer starts the traces of requests.
 func (t *Tracing) Tracer() trace.Tracer { return t.provider.Tracer("github.com/stockd/stockd") }
 
-// closeWithin bounds the sending of what is left.
-const closeWithin = 3 * time.Second
+// closeTimeout limits the export of remaining spans.
+const closeTimeout = 3 * time.Second
 
-// Close sends what is left, for a bounded time.
+// Close exports the remaining spans, for a bounded time.
 func (t *Tracing) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("send the last traces: %w", err)
+		return fmt.Errorf("export the last traces: %w", err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/scenario/step"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
 )
 
 func threeReplicas() scenario.Experiment {
@@ -24,7 +25,7 @@ func threeReplicas() scenario.Experiment {
 			Check:  checker.LostUpdates(), Tries: 3, Pictures: []scenario.Picture{scenario.Timeline},
 		}},
 	}
-	for _, l := range lock.Registry() {
+	for _, l := range registry.Locks() {
 		if l.Claims.Exclusive {
 			e.Parts = append(e.Parts, sharedBy(l))
 		}

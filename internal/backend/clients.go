@@ -1,0 +1,172 @@
+package backend
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Backend is a server, or a number of servers, that locks are kept in.
+type Name string
+
+// The backends.
+const (
+	Database  Name = "database"  // any SQL database of stockd
+	MySQL     Name = "mysql"     // one with row locks and named locks: MySQL or MariaDB
+	Redis     Name = "redis"     // one Redis, a Sentinel's master, or a cluster
+	Redlock   Name = "redlock"   // several independent masters
+	ZooKeeper Name = "zookeeper" // an ensemble
+	Etcd      Name = "etcd"      // a cluster
+)
+
+// Backends lists those that are not the stock's own database.
+func LockServers() []Name { return []Name{Redis, Redlock, ZooKeeper, Etcd} }
+
+// ErrNotConfigured tells that no address of a backend was given.
+var ErrNotConfigured = errors.New("not configured")
+
+// Clients are the connections of one replica, shared by its locks. What is nil
+// is not configured. None of them waits for its server before it is used, and
+// each finds its server again by itself.
+type Clients struct {
+	// DB is the locks' own small pool, so that those who wait for a lock never
+	// keep a connection from those who sell. Dialect is "mysql" or "sqlite".
+	DB      *sql.DB
+	Dialect string
+
+	Redis redis.UniversalClient
+	// RedisOptions are those of Redis, for AnotherRedis.
+	RedisOptions RedisOptions
+	Redlock      []redis.UniversalClient
+	ZooKeeper    *ZooKeeperClient
+	Etcd         *clientv3.Client
+}
+
+// AnotherRedis is one more client of Redis, for commands that block: they would
+// keep its connections from everyone else. The caller closes it.
+func (c *Clients) AnotherRedis(connections int) redis.UniversalClient {
+	o := c.RedisOptions
+	o.PoolSize = connections
+	return NewRedis(o)
+}
+
+// Has returns nil where a backend is configured, and otherwise an error that is
+// a *stock.BackendError and ErrNotConfigured.
+func (c *Clients) Has(b Name) error {
+	if c.has(b) {
+		return nil
+	}
+	err := ErrNotConfigured
+	if b == MySQL && c.DB != nil {
+		err = fmt.Errorf("%w: %s has neither row locks nor named locks", ErrNotConfigured, c.Dialect)
+	}
+	return &stock.BackendError{Backend: string(b), Err: err}
+}
+
+func (c *Clients) has(b Name) bool {
+	if c == nil {
+		return false
+	}
+	switch b {
+	case Database:
+		return c.DB != nil
+	case MySQL:
+		return c.DB != nil && c.Dialect == string(MySQL)
+	case Redis:
+		return c.Redis != nil
+	case Redlock:
+		return len(c.Redlock) > 0
+	case ZooKeeper:
+		return c.ZooKeeper != nil
+	case Etcd:
+		return c.Etcd != nil
+	default:
+		return false
+	}
+}
+
+// Ping asks a backend for a sign of life. The error is a *stock.BackendError;
+// it is ErrNotConfigured where nobody gave an address.
+func (c *Clients) Ping(ctx context.Context, b Name) error {
+	if err := c.Has(b); err != nil {
+		return err
+	}
+	if err := c.ping(ctx, b); err != nil {
+		return &stock.BackendError{Backend: string(b), Err: err}
+	}
+	return nil
+}
+
+func (c *Clients) ping(ctx context.Context, b Name) error {
+	switch b {
+	case Redis:
+		return c.Redis.Ping(ctx).Err()
+	case Redlock:
+		return pingMajority(ctx, c.Redlock)
+	case ZooKeeper:
+		return c.ZooKeeper.ping(ctx)
+	case Etcd:
+		return pingEtcd(ctx, c.Etcd)
+	case Database, MySQL:
+		return c.DB.PingContext(ctx)
+	default:
+		return fmt.Errorf("there is no backend %q", b)
+	}
+}
+
+// pingMajority asks all nodes at once: more than half of them must answer.
+func pingMajority(ctx context.Context, nodes []redis.UniversalClient) error {
+	answers := make(chan error, len(nodes))
+	for _, node := range nodes {
+		go func() { answers <- node.Ping(ctx).Err() }()
+	}
+	var errs []error
+	for range nodes {
+		if err := <-answers; err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if up := len(nodes) - len(errs); up <= len(nodes)/2 {
+		return fmt.Errorf("%d of %d nodes answer, and more than half are needed: %w", up, len(nodes), errors.Join(errs...))
+	}
+	return nil
+}
+
+// Close ends the connections.
+func (c *Clients) Close() error {
+	var errs []error
+	if c.DB != nil {
+		errs = append(errs, c.DB.Close())
+	}
+	if c.Redis != nil {
+		errs = append(errs, HangUp(c.Redis))
+	}
+	for _, node := range c.Redlock {
+		errs = append(errs, HangUp(node))
+	}
+	if c.ZooKeeper != nil {
+		c.ZooKeeper.Close()
+	}
+	if c.Etcd != nil {
+		errs = append(errs, c.Etcd.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// HangUp closes a client. A server that has hung up before, as one does that refuses
+// our certificate, is no failure: the connection is closed all the same.
+func HangUp(client io.Closer) error {
+	err := client.Close()
+	if _, gone := errors.AsType[*net.OpError](err); gone {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,25 @@
+package backend
+
+import (
+	"context"
+	"time"
+)
+
+// answerWithin is how long after the end of a wait the backend's answer to a
+// question that was asked before is still awaited.
+const AnswerWithin = 250 * time.Millisecond
+
+// Uncut is a context for one round trip in the course of a wait. It is not cut
+// off when the waiting is: an answer that nobody heard may have been a grant,
+// and a backend that does not answer is told from a name that is not free.
+func Uncut(ctx context.Context) (context.Context, context.CancelFunc) {
+	own := context.WithoutCancel(ctx)
+	deadline, limited := ctx.Deadline()
+	if !limited {
+		return own, func() {}
+	}
+	if now := time.Now(); deadline.Before(now) {
+		deadline = now
+	}
+	return context.WithDeadline(own, deadline.Add(AnswerWithin))
+}

@@ -1,0 +1,197 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+var (
+	// errBeginAgain tells that what an attempt was made of is gone: its session
+	// or its node.
+	ErrBeginAgain = errors.New("begin again")
+	// errUnanswered tells of a server that does not answer.
+	ErrUnanswered = errors.New("no answer")
+)
+
+// zkSession is one session, from its beginning to its expiry. The library would
+// go on with another session on the same Conn; here a Conn ends with its
+// session, so that nothing that was asked for in the one happens in the other.
+type ZKSession struct {
+	options ZooKeeperOptions
+	conn    *zk.Conn
+	ctx     context.Context // ends with the session
+	end     context.CancelFunc
+
+	// For the library's loop only: the last connection, nil before the first, and
+	// whether the server has ever greeted us on one.
+	socket  *zkSocket
+	greeted bool
+
+	mu         sync.Mutex
+	link       *ZKLink
+	authorized bool
+	trouble    error // why there is no connection
+	litter     []ZKDrop
+	sweeping   bool
+}
+
+// newZKSession begins a session, and does not wait for it.
+func newZKSession(o ZooKeeperOptions) (*ZKSession, error) {
+	s := &ZKSession{options: o}
+	s.ctx, s.end = context.WithCancel(context.Background())
+	s.link = newZKLink(s)
+	s.mu.Lock() // the library may call back before it returns
+	defer s.mu.Unlock()
+	var err error
+	s.conn, _, err = zk.Connect(o.Servers, o.SessionTimeout,
+		zk.WithDialer(s.dial), zk.WithHostProvider(&zkServers{ctx: s.ctx}), zk.WithEventCallback(s.event),
+		zk.WithLogger(zkSilence{}), zk.WithLogInfo(false))
+	if err != nil {
+		s.end()
+		return nil, err
+	}
+	return s, nil
+}
+
+// zkSilence is the library's log. What it says is in the errors, too.
+type zkSilence struct{}
+
+func (zkSilence) Printf(string, ...any) {}
+
+// connected waits for the connection, for as long as a server may take to
+// answer. Where the session is over, the error is errBeginAgain.
+func (s *ZKSession) Connected(ctx context.Context) (*ZKLink, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if link := s.Current(); link.isUp() && link.Ctx.Err() == nil {
+		return link, nil
+	}
+	limited, cancel := zkLimit(ctx, s.options.DialTimeout)
+	defer cancel()
+	for {
+		link := s.Current()
+		select {
+		case <-link.up:
+			if link.Ctx.Err() == nil {
+				return link, nil
+			}
+		case <-s.ctx.Done():
+			return nil, ErrBeginAgain
+		case <-limited.Done():
+			return nil, zkGaveUp(ctx, s.why())
+		}
+	}
+}
+
+func (s *ZKSession) Current() *ZKLink {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link
+}
+
+// why tells why there is no connection.
+func (s *ZKSession) why() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.trouble == nil {
+		return fmt.Errorf("%w from %v", ErrUnanswered, s.options.Servers)
+	}
+	return fmt.Errorf("%w: %w", ErrUnanswered, s.trouble)
+}
+
+func (s *ZKSession) note(trouble error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trouble = trouble
+}
+
+// event is called by the library, in the order in which things happen. It must
+// not wait.
+func (s *ZKSession) event(e zk.Event) {
+	switch {
+	case e.Type != zk.EventSession:
+		s.Current().fire(e.Path)
+	case e.State == zk.StateHasSession:
+		s.socket.greet(s.greeted)
+		s.greeted = true
+		s.resume()
+	case e.State == zk.StateDisconnected:
+		s.suspend()
+	case e.State == zk.StateExpired:
+		s.end()
+		go s.close()
+	}
+}
+
+// resume opens the connection for use. The library repeats our credentials on
+// each connection, but not before it has heard them once.
+func (s *ZKSession) resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.options.Auth == "" || s.authorized {
+		s.open()
+		return
+	}
+	go func() {
+		err := s.conn.AddAuth("digest", []byte(s.options.Auth))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err != nil {
+			s.trouble = err
+			return
+		}
+		s.authorized = true
+		s.open()
+	}()
+}
+
+func (s *ZKSession) open() {
+	s.trouble = nil
+	if !s.link.isUp() {
+		close(s.link.up)
+	}
+}
+
+// suspend ends the connection. The session may survive it, but whoever holds a
+// name cannot know that.
+func (s *ZKSession) suspend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link.isUp() {
+		s.link.cut()
+		s.link = newZKLink(s)
+	} else if s.socket != nil && s.socket.handshake.Stop() && s.trouble == nil {
+		s.trouble = errors.New("the server hung up before it greeted")
+	}
+}
+
+// close ends the session, and with it what the server keeps of it. Where there
+// is no connection, the library would wait in vain to say goodbye.
+func (s *ZKSession) close() {
+	s.mu.Lock() // the library may have called back before it returned a Conn
+	conn, connected := s.conn, s.link.isUp()
+	s.mu.Unlock()
+	s.end()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		conn.Close()
+	}()
+	if !connected {
+		return
+	}
+	select {
+	case <-closed:
+	case <-time.After(zkCloseWithin):
+	}
+}
+
+// zkCloseWithin bounds the close of a session at a server that does not answer. Its session
+// ends with its timeout then.
+const zkCloseWithin = 500 * time.Millisecond

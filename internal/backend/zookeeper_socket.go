@@ -1,0 +1,122 @@
+package backend
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// zkSocket is a connection under the library, which has two weaknesses that can
+// be made up for here. It would wait for a server's greeting for seven session
+// timeouts. And on a connection that replaces another it races with itself: it
+// reads for the request that sets its watches again what the first answer
+// changes.
+type zkSocket struct {
+	net.Conn
+
+	lost      func()        // called when nothing more will be heard
+	handshake *time.Timer   // ends it, unless the server greets
+	greeted   bool          // it has
+	held      bool          // answers are held back, until the watches are set
+	asked     atomic.Bool   // something has been, beside to be let in
+	set       chan struct{} // closed when the watches are
+	settle    time.Duration // the longest that answers are held back
+	once      sync.Once
+}
+
+const (
+	// settleWithin is how long answers are held back where there was no watch to
+	// be set.
+	settleWithin = 50 * time.Millisecond
+	// The numbers of the operations that give credentials and set watches.
+	setAuth    = 100
+	setWatches = 101
+)
+
+// dial connects to a server.
+func (s *ZKSession) dial(network, address string, _ time.Duration) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: s.options.DialTimeout}
+	conn, err := dialer.DialContext(s.ctx, network, address)
+	if err != nil {
+		s.note(err)
+		return nil, err
+	}
+	if s.options.TLS != nil {
+		if conn, err = s.encrypt(conn, address); err != nil {
+			s.note(err)
+			return nil, err
+		}
+	}
+	s.socket = &zkSocket{
+		Conn: conn, lost: s.suspend, set: make(chan struct{}), settle: settleWithin,
+		handshake: time.AfterFunc(s.options.DialTimeout, func() {
+			s.note(fmt.Errorf("%s accepts, and does not greet", address))
+			conn.Close() //nolint:errcheck // it is of no use
+		}),
+	}
+	return s.socket, nil
+}
+
+// encrypt makes sure of the server, and ends a connection that is none of its.
+func (s *ZKSession) encrypt(plain net.Conn, address string) (net.Conn, error) {
+	config := s.options.TLS.Clone()
+	host, _, _ := net.SplitHostPort(address)
+	config.ServerName = cmp.Or(config.ServerName, host)
+	limited, cancel := context.WithTimeout(s.ctx, s.options.DialTimeout)
+	defer cancel()
+	conn := tls.Client(plain, config)
+	if err := conn.HandshakeContext(limited); err != nil {
+		plain.Close() //nolint:errcheck // it is of no use
+		return nil, fmt.Errorf("encrypt the connection to %s: %w", address, err)
+	}
+	return conn, nil
+}
+
+// greet tells that the connection belongs to the session now; another one may
+// have done so before.
+func (s *zkSocket) greet(again bool) {
+	s.handshake.Stop()
+	s.greeted, s.held = true, again
+}
+
+// Read holds the first answer back, but for those to credentials: they come before
+// anything else, and the library waits for them. The end it tells at once: the library
+// would first wait for a request that it may be in the middle of writing.
+func (s *zkSocket) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	if err != nil {
+		s.lost()
+	}
+	if s.held && s.asked.Load() {
+		s.held = false
+		select {
+		case <-s.set:
+		case <-time.After(s.settle):
+		}
+	}
+	return n, err
+}
+
+// Write looks for the watches. The library writes a request at a time: its
+// length, its number, and the number of its operation. What it writes before it was
+// greeted is of another form.
+func (s *zkSocket) Write(b []byte) (int, error) {
+	if !s.greeted || len(b) < 12 {
+		return s.Conn.Write(b)
+	}
+	operation := binary.BigEndian.Uint32(b[8:])
+	if operation != setAuth {
+		s.asked.Store(true)
+	}
+	n, err := s.Conn.Write(b)
+	if operation == setWatches {
+		s.once.Do(func() { close(s.set) })
+	}
+	return n, err
+}

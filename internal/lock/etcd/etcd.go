@@ -1,0 +1,140 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func Lock() lock.Entry {
+	return lock.Entry{
+		Name:    "etcd",
+		Family:  lock.FamilyEtcd,
+		Summary: "a key under the replica's lease, first come first served by create revision; one watch a replica tells whose turn it is",
+		Needs:   []backend.Name{backend.Etcd},
+		Claims: lock.Claims{
+			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true, Fair: true,
+			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
+		},
+		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(&etcdLocker{client: d.Etcd, ttl: d.TTL}) },
+	}
+}
+
+// etcdName is how etcd is called in errors.
+const etcdName = string(backend.Etcd)
+
+var (
+	errEtcdAgain  = errors.New("the session or the key is gone")
+	errEtcdSilent = errors.New("no answer in time")
+	errEtcdClosed = errors.New("the lock is closed")
+)
+
+// etcdLocker keeps one session a replica. It begins with the first who wants a
+// name, and another one begins with the first after it was lost.
+type etcdLocker struct {
+	client *clientv3.Client
+	ttl    time.Duration
+
+	mu      sync.Mutex
+	session *etcdSession
+	closed  bool
+	running sync.WaitGroup // the sessions
+}
+
+// Acquire queues for the name. Where the session is lost while it waits, its
+// place is lost, too, and it queues again under the next session.
+func (l *etcdLocker) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	for ctx.Err() == nil {
+		lease, err := l.try(ctx, name)
+		switch {
+		case err == nil:
+			return lock.Granted(ctx, lease)
+		case !errors.Is(err, errEtcdAgain):
+			return nil, lock.NotAcquired(ctx, etcdName, err)
+		}
+	}
+	return nil, lock.NotAcquired(ctx, etcdName, nil)
+}
+
+// try queues under one session.
+func (l *etcdLocker) try(ctx context.Context, name string) (*lock.Held, error) {
+	s, err := l.current()
+	if err != nil {
+		return nil, err
+	}
+	err = askEtcd(ctx, func(ctx context.Context) error {
+		select {
+		case <-s.ready:
+			return s.err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.acquire(ctx, name)
+}
+
+// current is the session, or a new one that is being opened.
+func (l *etcdLocker) current() (*etcdSession, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, errEtcdClosed
+	}
+	if l.session == nil || l.session.over() {
+		l.session = newEtcdSession(l.client, l.ttl)
+		l.running.Go(l.session.run)
+	}
+	return l.session, nil
+}
+
+// Close ends the session, and every lease with it. A server that does not
+// answer hears nothing of that; there the session ends with its TTL.
+func (l *etcdLocker) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	if l.session != nil {
+		l.session.life.Lose()
+	}
+	l.mu.Unlock()
+	l.running.Wait()
+	return nil
+}
+
+// etcdPatience is how long etcd may take to answer a question.
+const etcdPatience = 1500 * time.Millisecond
+
+// askEtcd asks one question in the course of a wait. The client itself would
+// wait for a server for as long as the context lasts, so that one that is down
+// could not be told from a name that is not free. And it is not cut off with
+// ctx, but a little later: an answer that nobody heard may have been a grant.
+func askEtcd(ctx context.Context, do func(context.Context) error) error {
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), etcdPatience)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		pause := time.NewTimer(backend.AnswerWithin)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+			cancel()
+		case <-own.Done():
+		}
+	})()
+	err := do(own)
+	switch {
+	case err == nil || own.Err() == nil:
+		return err
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err() // whoever asked has left early: that says nothing of etcd
+	default:
+		return errEtcdSilent
+	}
+}

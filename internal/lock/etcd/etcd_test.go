@@ -1,0 +1,361 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+	etcdlock "github.com/stockd/stockd/internal/lock/etcd"
+	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+const (
+	// etcdTTL is one that a restart or a short cut does not use up.
+	etcdTTL = 6 * time.Second
+	// etcdShortTTL is for sessions that are to expire.
+	etcdShortTTL = 2 * time.Second
+	// etcdSoon is how long what happens at once may take on a busy machine.
+	etcdSoon = 2 * time.Second
+	// etcdLimit bounds what must happen, and says nothing of how fast.
+	etcdLimit = 15 * time.Second
+)
+
+// etcdReplica is the lock as one replica has it, with a client of its own.
+func etcdReplica(t *testing.T, endpoint string, ttl time.Duration) lock.Locker {
+	t.Helper()
+	return etcdReplicaOf(t, backend.EtcdOptions{Endpoints: []string{endpoint}, DialTimeout: time.Second}, ttl)
+}
+
+func etcdReplicaOf(t *testing.T, o backend.EtcdOptions, ttl time.Duration) lock.Locker {
+	t.Helper()
+	client, err := backend.NewEtcd(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return etcdReplicaOn(t, client, ttl)
+}
+
+// etcdReplicaOn is a replica with a client that is closed with it.
+func etcdReplicaOn(t *testing.T, client *clientv3.Client, ttl time.Duration) lock.Locker {
+	t.Helper()
+	entries := registry.Locks()
+	entry := entries[slices.IndexFunc(entries, func(e lock.Entry) bool { return e.Name == "etcd" })]
+	l := entry.New(lock.Deps{Clients: &backend.Clients{Etcd: client}, TTL: ttl})
+	t.Cleanup(func() {
+		etcdClose(t, l)
+		if err := client.Close(); err != nil {
+			t.Errorf("close the client: %v", err)
+		}
+	})
+	return l
+}
+
+func etcdClose(t *testing.T, l lock.Locker) {
+	t.Helper()
+	closer, is := l.(io.Closer)
+	if !is {
+		t.Fatal("the lock cannot be closed")
+	}
+	if err := closer.Close(); err != nil {
+		t.Errorf("close the lock: %v", err)
+	}
+}
+
+// etcdAcquire takes a name that is to be had.
+func etcdAcquire(t *testing.T, l lock.Locker, name string) lock.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), etcdLimit)
+	defer cancel()
+	lease, err := l.Acquire(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func etcdRelease(t *testing.T, lease lock.Lease) {
+	t.Helper()
+	if err := lease.Release(t.Context()); err != nil {
+		t.Errorf("release: %v", err)
+	}
+}
+
+// etcdGranted is what an Acquire ended with.
+type etcdGranted struct {
+	lease lock.Lease
+	err   error
+}
+
+// etcdWait has somebody wait for a name.
+func etcdWait(ctx context.Context, l lock.Locker, name string) <-chan etcdGranted {
+	got := make(chan etcdGranted, 1)
+	go func() {
+		lease, err := l.Acquire(ctx, name)
+		got <- etcdGranted{lease, err}
+	}()
+	return got
+}
+
+func etcdWithin(t *testing.T, limit time.Duration, got <-chan etcdGranted) lock.Lease {
+	t.Helper()
+	select {
+	case g := <-got:
+		if g.err != nil {
+			t.Fatal(g.err)
+		}
+		return g.lease
+	case <-time.After(limit):
+		t.Fatalf("not granted within %s", limit)
+		return nil
+	}
+}
+
+// etcdFails finds the failure of etcd in an error, and no end of a context.
+func etcdFails(t *testing.T, err error) {
+	t.Helper()
+	failed, is := errors.AsType[*stock.BackendError](err)
+	if !errors.Is(err, lock.ErrNotAcquired) || !is || failed.Backend != "etcd" {
+		t.Errorf("%v, want %v and a failure of etcd", err, lock.ErrNotAcquired)
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		t.Errorf("%v, which blames the context for a failure of etcd", err)
+	}
+}
+
+// etcdAdmin sees what is in the store.
+type etcdAdmin struct{ *clientv3.Client }
+
+func newEtcdAdmin(t *testing.T, endpoint string) etcdAdmin {
+	t.Helper()
+	client, err := backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{endpoint}, DialTimeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return etcdAdmin{client}
+}
+
+func etcdPrefixOf(name string) string { return "stockd/etcd/" + url.PathEscape(name) + "/" }
+
+// etcdKey is a key of a name, as the store has it.
+type etcdKey struct {
+	key   string
+	lease clientv3.LeaseID
+}
+
+// keys are those of a name, in the order in which they were created.
+func (a etcdAdmin) keys(t *testing.T, name string) (keys []etcdKey) {
+	t.Helper()
+	found, err := a.Get(t.Context(), etcdPrefixOf(name), clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range found.Kvs {
+		keys = append(keys, etcdKey{string(kv.Key), clientv3.LeaseID(kv.Lease)})
+	}
+	return keys
+}
+
+// await waits until so many keys of a name are there.
+func (a etcdAdmin) await(t *testing.T, name string, n int, limit time.Duration) []etcdKey {
+	t.Helper()
+	for end := time.Now().Add(limit); ; time.Sleep(5 * time.Millisecond) {
+		keys := a.keys(t, name)
+		if len(keys) == n {
+			return keys
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d keys of %s after %s, want %d: %v", len(keys), name, limit, n, keys)
+		}
+	}
+}
+
+// etcdAwaitInLine waits until a replica waits in the line of the test's name: that its
+// key is there is not enough, the answer may be lost that tells it so.
+func etcdAwaitInLine(t *testing.T, l lock.Locker) {
+	t.Helper()
+	if !eventually(etcdLimit, func() bool { return etcdlock.InLine(l, t.Name()) }) {
+		t.Fatal("it does not wait in line")
+	}
+}
+
+func (a etcdAdmin) revoke(t *testing.T, lease clientv3.LeaseID) {
+	t.Helper()
+	if _, err := a.Revoke(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (a etcdAdmin) delete(t *testing.T, key string) {
+	t.Helper()
+	if _, err := a.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEtcdSignalsARevokedLeaseAndBeginsAgain(t *testing.T) {
+	server := lab.Etcd(t)
+	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	first, second := etcdAcquire(t, l, t.Name()), etcdAcquire(t, l, t.Name()+"/2")
+	before := admin.keys(t, t.Name())[0]
+	admin.revoke(t, before.lease)
+	assertLost(t, first, etcdSoon)
+	assertLost(t, second, etcdSoon)
+	next := etcdAcquire(t, l, t.Name())
+	if after := admin.keys(t, t.Name())[0]; after.lease == before.lease {
+		t.Error("the next lease hangs on the session that was lost")
+	}
+	if next.Token() <= first.Token() {
+		t.Errorf("token %d after %d", next.Token(), first.Token())
+	}
+	etcdRelease(t, next)
+	admin.await(t, t.Name(), 0, etcdSoon)
+}
+
+func TestEtcdQueuesAgainWhenTheSessionEndsWhileWaiting(t *testing.T) {
+	server := lab.Etcd(t)
+	admin := newEtcdAdmin(t, server.Endpoint)
+	holder, waiter := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
+	lease := etcdAcquire(t, holder, t.Name())
+	got := etcdWait(t.Context(), waiter, t.Name())
+	lost := admin.await(t, t.Name(), 2, etcdLimit)[1]
+	admin.revoke(t, lost.lease)
+	for end := time.Now().Add(etcdLimit); ; time.Sleep(5 * time.Millisecond) {
+		if keys := admin.keys(t, t.Name()); len(keys) == 2 && keys[1].lease != lost.lease {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the waiter did not come back under another session")
+		}
+	}
+	etcdRelease(t, lease)
+	etcdRelease(t, etcdWithin(t, etcdSoon, got))
+}
+
+func TestEtcdSignalsThatTheKeyWasDeleted(t *testing.T) {
+	server := lab.Etcd(t)
+	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	lease, other := etcdAcquire(t, l, t.Name()), etcdAcquire(t, l, t.Name()+"/2")
+	admin.delete(t, admin.keys(t, t.Name())[0].key)
+	assertLost(t, lease, etcdSoon)
+	if other.Context().Err() != nil {
+		t.Error("another lease of the same replica has ended, too")
+	}
+	etcdRelease(t, other)
+	etcdRelease(t, etcdAcquire(t, l, t.Name()))
+}
+
+func TestEtcdQueuesAgainWhenTheKeyIsDeletedWhileWaiting(t *testing.T) {
+	server := lab.Etcd(t)
+	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	lease := etcdAcquire(t, l, t.Name())
+	got := etcdWait(t.Context(), l, t.Name())
+	admin.delete(t, admin.await(t, t.Name(), 2, etcdLimit)[1].key)
+	admin.await(t, t.Name(), 2, etcdLimit)
+	etcdRelease(t, lease)
+	etcdRelease(t, etcdWithin(t, etcdSoon, got))
+}
+
+func TestEtcdDeletesKeysOfItsSessionThatNobodyKnows(t *testing.T) {
+	server := lab.Etcd(t)
+	admin := newEtcdAdmin(t, server.Endpoint)
+	l, other := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
+	defer etcdRelease(t, etcdAcquire(t, l, t.Name()))
+	// As a put does that was given up, and whose key was deleted, before it came.
+	name := t.Name() + "/late"
+	_, err := admin.Put(t.Context(), etcdPrefixOf(name)+"late", "", clientv3.WithLease(admin.keys(t, t.Name())[0].lease))
+	if err != nil {
+		t.Fatal(err)
+	}
+	etcdRelease(t, etcdWithin(t, etcdSoon, etcdWait(t.Context(), other, name)))
+}
+
+// Until it is compacted, etcd walks over every key that ever was when those of a
+// name are counted.
+func TestEtcdUsesItsKeysAgain(t *testing.T) {
+	const rounds, waiters = 20, 3
+	server := lab.Etcd(t)
+	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	events := admin.Watch(ctx, etcdPrefixOf(t.Name()), clientv3.WithPrefix(), clientv3.WithFilterDelete())
+	var crowd sync.WaitGroup
+	for range waiters {
+		crowd.Go(func() {
+			for range rounds {
+				lease, err := l.Acquire(t.Context(), t.Name())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				etcdRelease(t, lease)
+			}
+		})
+	}
+	crowd.Wait()
+	keys := make(map[string]bool)
+	for puts := 0; puts < rounds*waiters; {
+		told := <-events
+		for _, e := range told.Events {
+			keys[string(e.Kv.Key)] = true
+			puts++
+		}
+	}
+	// One is not used again before its end is seen.
+	if len(keys) > 3*waiters {
+		t.Errorf("%d keys for %d waiters at once", len(keys), waiters)
+	}
+}
+
+func TestEtcdKeepsNamesWithSlashesApart(t *testing.T) {
+	server := lab.Etcd(t)
+	l, other := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
+	for i, name := range []string{"", "/", "//", "%2F", "/a", "a/", "ü 库存", "\xff\x00"} {
+		lease := etcdAcquire(t, []lock.Locker{l, other}[i%2], t.Name()+name)
+		defer etcdRelease(t, lease)
+	}
+}
+
+func TestEtcdCloseGivesEverythingBack(t *testing.T) {
+	server := lab.Etcd(t)
+	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	lease := etcdAcquire(t, l, t.Name())
+	key := admin.keys(t, t.Name())[0]
+	etcdClose(t, l)
+	if lease.Context().Err() == nil {
+		t.Error("a lease outlives its lock")
+	}
+	if len(admin.keys(t, t.Name())) != 0 {
+		t.Error("a key is left")
+	}
+	left, err := admin.TimeToLive(t.Context(), key.lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left.TTL > 0 {
+		t.Errorf("its session has %d s left", left.TTL)
+	}
+	assertLost(t, lease, etcdSoon)
+	_, err = l.Acquire(t.Context(), t.Name())
+	etcdFails(t, err)
+	if !strings.Contains(fmt.Sprint(err), "closed") {
+		t.Errorf("%v does not say that the lock is closed", err)
+	}
+}

@@ -1,0 +1,462 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"regexp"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// etcdThrough is a proxy before an etcd.
+func etcdThrough(t *testing.T, endpoint string) *servers.Proxy {
+	t.Helper()
+	return labtest.NewProxy(t, strings.TrimPrefix(endpoint, "http://"))
+}
+
+func TestEtcdLeavesNoKeyWhenTheAnswerIsLost(t *testing.T) {
+	for _, delivered := range []bool{true, false} {
+		t.Run(fmt.Sprint("delivered=", delivered), func(t *testing.T) {
+			server := lab.Etcd(t)
+			cut := etcdThrough(t, server.Endpoint)
+			admin := newEtcdAdmin(t, server.Endpoint)
+			l, other := etcdReplica(t, cut.Address, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
+			etcdRelease(t, etcdAcquire(t, l, "warm"+t.Name()))
+			labtest.Lose(cut, etcdPrefixOf(t.Name()), delivered)
+			_, err := l.Acquire(t.Context(), t.Name())
+			etcdFails(t, err)
+			admin.await(t, t.Name(), 0, etcdSoon)
+			etcdRelease(t, etcdWithin(t, etcdSoon, etcdWait(t.Context(), other, t.Name())))
+			etcdRelease(t, etcdAcquire(t, l, t.Name()))
+		})
+	}
+}
+
+// A release whose answer is lost, or that was never heard of, is finished behind
+// its back: the session would keep the key for as long as the replica lives.
+func TestEtcdFinishesAReleaseThatFailed(t *testing.T) {
+	for _, delivered := range []bool{true, false} {
+		t.Run(fmt.Sprint("delivered=", delivered), func(t *testing.T) {
+			server := lab.Etcd(t)
+			cut := etcdThrough(t, server.Endpoint)
+			l, other := etcdReplica(t, cut.Address, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
+			lease := etcdAcquire(t, l, t.Name())
+			got := etcdWait(t.Context(), other, t.Name())
+			newEtcdAdmin(t, server.Endpoint).await(t, t.Name(), 2, etcdLimit)
+			labtest.Lose(cut, etcdPrefixOf(t.Name()), delivered)
+			err := lease.Release(t.Context())
+			if failed, is := errors.AsType[*stock.BackendError](err); !is || failed.Backend != "etcd" {
+				t.Errorf("released with %v, want a failure of etcd", err)
+			}
+			etcdRelease(t, etcdWithin(t, etcdSoon, got))
+		})
+	}
+}
+
+func TestEtcdLeavesNothingOfACancelledCrowd(t *testing.T) {
+	const waiters = 200
+	server := lab.Etcd(t)
+	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	lease := etcdAcquire(t, l, t.Name())
+	admin.await(t, t.Name(), 1, etcdSoon) // its client is connected by now
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var crowd sync.WaitGroup
+	for range waiters {
+		crowd.Go(func() {
+			_, err := l.Acquire(ctx, t.Name())
+			if !errors.Is(err, context.Canceled) || errors.Is(err, stock.ErrBackendUnavailable) {
+				t.Errorf("%v, want %v", err, context.Canceled)
+			}
+		})
+	}
+	admin.await(t, t.Name(), waiters+1, etcdLimit)
+	if more := runtime.NumGoroutine() - before; more > waiters+10 {
+		t.Errorf("%d goroutines for %d waiters", more, waiters)
+	}
+	cancel()
+	crowd.Wait()
+	admin.await(t, t.Name(), 1, etcdSoon)
+	for end := time.Now().Add(etcdLimit); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			var stacks strings.Builder
+			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
+			t.Fatalf("%d goroutines, and %d before:\n%s", runtime.NumGoroutine(), before, &stacks)
+		}
+	}
+	etcdRelease(t, lease)
+	admin.await(t, t.Name(), 0, etcdSoon)
+}
+
+// watchers is what an etcd says of how many watches it serves.
+func watchers(t *testing.T, endpoint string) int {
+	t.Helper()
+	response, err := http.Get(endpoint + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it was read
+	metrics, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^etcd_debugging_mvcc_watcher_total (\d+)$`).FindSubmatch(metrics)
+	if found == nil {
+		t.Fatal("etcd does not tell how many watches it serves")
+	}
+	n, err := strconv.Atoi(string(found[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestEtcdWatchesOnceAReplica(t *testing.T) {
+	const names, waiters = 5, 20
+	server := lab.OwnEtcd(t)
+	admin := newEtcdAdmin(t, server.Endpoint)
+	ctx, cancel := context.WithCancel(t.Context())
+	var crowd sync.WaitGroup
+	for i := range names {
+		l := etcdReplica(t, server.Endpoint, etcdTTL)
+		for j := range names {
+			name := fmt.Sprint(t.Name(), i, j)
+			etcdAcquire(t, l, name)
+			for range waiters {
+				crowd.Go(func() { _, _ = l.Acquire(ctx, name) })
+			}
+			admin.await(t, name, waiters+1, etcdLimit)
+		}
+	}
+	if n := watchers(t, server.Endpoint); n != names {
+		t.Errorf("%d watches for %d replicas", n, names)
+	}
+	cancel()
+	crowd.Wait()
+}
+
+// etcdStalling is a watch that may fall silent.
+type etcdStalling struct {
+	grpc.ClientStream
+
+	silent *atomic.Bool
+}
+
+func (s etcdStalling) RecvMsg(answer any) error {
+	err := s.ClientStream.RecvMsg(answer)
+	if s.silent.Load() {
+		<-s.Context().Done()
+		return s.Context().Err()
+	}
+	return err
+}
+
+// etcdStallingReplica is a replica that hears nothing more of its watches once
+// silent is set; everything else goes on.
+func etcdStallingReplica(t *testing.T, endpoint string) (l lock.Locker, silent *atomic.Bool) {
+	t.Helper()
+	silent = new(atomic.Bool)
+	stall := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		stream, err := open(ctx, desc, conn, method, opts...)
+		if err != nil || !strings.HasSuffix(method, "/Watch") {
+			return stream, err
+		}
+		return etcdStalling{stream, silent}, nil
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{endpoint}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(stall)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return etcdReplicaOn(t, client, etcdTTL), silent
+}
+
+func TestEtcdLooksForItselfWhereTheWatchIsSilent(t *testing.T) {
+	const limit = 4 * time.Second
+	server := lab.Etcd(t)
+	admin, holder := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	waiter, silent := etcdStallingReplica(t, server.Endpoint)
+	lease, lost := etcdAcquire(t, holder, t.Name()), etcdAcquire(t, waiter, t.Name()+"/lost")
+	got := etcdWait(t.Context(), waiter, t.Name())
+	etcdAwaitInLine(t, waiter)
+	silent.Store(true)
+	admin.delete(t, admin.keys(t, t.Name()+"/lost")[0].key)
+	etcdRelease(t, lease)
+	assertLost(t, lost, limit)
+	etcdRelease(t, etcdWithin(t, limit, got))
+	etcdRelease(t, etcdWithin(t, etcdSoon, etcdWait(t.Context(), waiter, t.Name()))) // who is alone needs no watch
+}
+
+// A release that comes before the watch has told of the loss finds it out, and
+// leaves alone what has come in the place of its key.
+func TestEtcdReleasesOnlyWhatItCreated(t *testing.T) {
+	server := lab.Etcd(t)
+	admin := newEtcdAdmin(t, server.Endpoint)
+	l, silent := etcdStallingReplica(t, server.Endpoint)
+	lease := etcdAcquire(t, l, t.Name())
+	key := admin.keys(t, t.Name())[0].key
+	silent.Store(true)
+	admin.delete(t, key)
+	if _, err := admin.Put(t.Context(), key, "another's"); err != nil {
+		t.Fatal(err)
+	}
+	if lease.Context().Err() != nil {
+		t.Fatal("the loss was told before the release")
+	}
+	if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("released with %v, want %v", err, lock.ErrLost)
+	}
+	if len(admin.keys(t, t.Name())) != 1 {
+		t.Error("deleted what is another's")
+	}
+	admin.delete(t, key)
+}
+
+// The watch is cut off, what happens meanwhile is compacted away, and so it
+// cannot go on where it ended.
+func TestEtcdOutlivesACompactionWhileCutOff(t *testing.T) {
+	server := lab.OwnEtcd(t)
+	admin, cut := newEtcdAdmin(t, server.Endpoint), etcdThrough(t, server.Endpoint)
+	holder, waiter := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, cut.Address, etcdTTL)
+	lost, kept := etcdAcquire(t, waiter, t.Name()+"/lost"), etcdAcquire(t, waiter, t.Name()+"/kept")
+	lease := etcdAcquire(t, holder, t.Name())
+	got := etcdWait(t.Context(), waiter, t.Name())
+	etcdAwaitInLine(t, waiter)
+	cut.Mute(true)
+	etcdRelease(t, lease)
+	admin.delete(t, admin.keys(t, t.Name()+"/lost")[0].key)
+	var last *clientv3.PutResponse
+	var err error
+	for range 10 {
+		if last, err = admin.Put(t.Context(), "elsewhere", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := admin.Compact(t.Context(), last.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	cut.Mute(false)
+	etcdRelease(t, etcdWithin(t, etcdTTL/2, got))
+	assertLost(t, lost, etcdSoon)
+	if kept.Context().Err() != nil {
+		t.Error("the session has ended with the watch")
+	}
+	etcdRelease(t, kept)
+}
+
+func TestEtcdOutlivesARestart(t *testing.T) {
+	t.Parallel()
+	server := lab.OwnEtcd(t)
+	holder, waiter := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
+	lease := etcdAcquire(t, holder, t.Name())
+	got := etcdWait(t.Context(), waiter, t.Name())
+	etcdAwaitInLine(t, waiter)
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case g := <-got:
+		t.Fatalf("the restart ended the wait: %v", g.err)
+	case <-lease.Context().Done():
+		t.Fatal("the restart ended the lease")
+	case <-time.After(etcdTTL + time.Second): // it is renewed again
+	}
+	etcdRelease(t, lease)
+	etcdRelease(t, etcdWithin(t, etcdSoon, got))
+	etcdRelease(t, etcdAcquire(t, holder, t.Name()))
+}
+
+// A server that stands still takes nothing; but whoever hears nothing of it for
+// a TTL has to believe that it has.
+func TestEtcdSignalsLossWhenNothingIsHeard(t *testing.T) {
+	t.Parallel()
+	server := lab.OwnEtcd(t)
+	l := etcdReplica(t, server.Endpoint, etcdShortTTL)
+	lease := etcdAcquire(t, l, t.Name())
+	time.Sleep(etcdShortTTL) // it was renewed
+	if lease.Context().Err() != nil {
+		t.Fatal("the lease was not renewed")
+	}
+	if err := server.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	assertLost(t, lease, etcdShortTTL+300*time.Millisecond)
+	if err := server.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	etcdRelease(t, etcdAcquire(t, l, t.Name()))
+}
+
+func TestEtcdTellsAServerThatIsSilentFromANameThatIsTaken(t *testing.T) {
+	t.Parallel()
+	const limit = 4 * time.Second
+	server := lab.OwnEtcd(t)
+	l := etcdReplica(t, server.Endpoint, etcdTTL)
+	lease := etcdAcquire(t, l, t.Name())
+	wait := func(limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		_, err := l.Acquire(ctx, t.Name())
+		return err
+	}
+	if err := wait(limit / 10); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, stock.ErrBackendUnavailable) {
+		t.Errorf("%v, want that the name is taken", err)
+	}
+	waiting := make(chan error, 1)
+	go func() { waiting <- wait(limit) }()
+	newEtcdAdmin(t, server.Endpoint).await(t, t.Name(), 2, etcdLimit)
+	if err := server.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	etcdFails(t, wait(limit))
+	if waited := time.Since(start); waited > limit/2 {
+		t.Errorf("one who came later heard of it after %s", waited)
+	}
+	etcdFails(t, <-waiting)
+	if err := server.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	etcdRelease(t, lease)
+}
+
+func TestEtcdNamesAServerThatIsNotThere(t *testing.T) {
+	port, err := servers.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []string{"", "stockd"} {
+		start := time.Now()
+		l := etcdReplicaOf(t, backend.EtcdOptions{
+			Endpoints: []string{servers.Loopback(port)}, Username: user, Password: user, DialTimeout: time.Second,
+		}, etcdTTL)
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("user %q: the client waited %s for its server", user, took)
+		}
+		_, err = l.Acquire(t.Context(), t.Name())
+		etcdFails(t, err)
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("user %q: the error came after %s", user, took)
+		}
+	}
+}
+
+func TestEtcdLogsInWhenItIsUsed(t *testing.T) {
+	server := lab.OwnEtcd(t)
+	admin := newEtcdAdmin(t, server.Endpoint)
+	open := etcdReplicaOf(t, backend.EtcdOptions{
+		Endpoints: []string{server.Endpoint}, Username: "stockd", Password: "stockd", DialTimeout: time.Second,
+	}, etcdTTL)
+	etcdRelease(t, etcdAcquire(t, open, "a server that asks nobody who he is"))
+	for _, user := range []string{"root", "stockd"} {
+		_, err := admin.UserAdd(t.Context(), user, user)
+		if err == nil {
+			_, err = admin.UserGrantRole(t.Context(), user, "root")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := admin.AuthEnable(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	as := func(user, password string) lock.Locker {
+		return etcdReplicaOf(t, backend.EtcdOptions{
+			Endpoints: []string{server.Endpoint}, Username: user, Password: password, DialTimeout: time.Second,
+		}, etcdTTL)
+	}
+	for _, wrong := range []lock.Locker{as("stockd", "wrong"), as("nobody", "nobody"), as("", "")} {
+		_, err := wrong.Acquire(t.Context(), t.Name())
+		etcdFails(t, err)
+	}
+	l, other := as("stockd", "stockd"), as("stockd", "stockd")
+	for range 2 {
+		lease := etcdAcquire(t, l, t.Name())
+		got := etcdWait(t.Context(), other, t.Name())
+		time.Sleep(100 * time.Millisecond)
+		etcdRelease(t, lease)
+		etcdRelease(t, etcdWithin(t, etcdLimit, got))
+		if err := server.Restart(t.Context()); err != nil { // it forgets its tokens
+			t.Fatal(err)
+		}
+	}
+}
+
+// Three replicas go through one gate while their connections are cut, over and
+// over, in the midst of a question.
+func TestEtcdExcludesThroughFaults(t *testing.T) {
+	t.Parallel()
+	const replicas, goroutines, span = 3, 4, 6 * time.Second
+	server := lab.Etcd(t)
+	admin := newEtcdAdmin(t, server.Endpoint)
+	end := time.Now().Add(span)
+	var inside, holds, failures atomic.Int64
+	var last atomic.Uint64
+	pass := func(lease lock.Lease) {
+		if inside.Add(1) != 1 {
+			t.Error("two hold the name at once")
+		}
+		if before := last.Swap(lease.Token()); before >= lease.Token() {
+			t.Errorf("token %d after %d", lease.Token(), before)
+		}
+		inside.Add(-1)
+		_ = lease.Release(t.Context()) // what fails is finished later
+		holds.Add(1)
+	}
+	var crowd sync.WaitGroup
+	for range replicas {
+		cut := etcdThrough(t, server.Endpoint)
+		l := etcdReplica(t, cut.Address, etcdTTL)
+		crowd.Go(func() {
+			armed := labtest.Lose(cut, etcdPrefixOf(t.Name()), false)
+			for time.Now().Before(end) {
+				time.Sleep(rand.N(600 * time.Millisecond))
+				armed.Disarm()
+				armed = labtest.Lose(cut, etcdPrefixOf(t.Name()), rand.N(2) == 0)
+			}
+		})
+		for range goroutines {
+			crowd.Go(func() {
+				for time.Now().Before(end) {
+					ctx, cancel := context.WithTimeout(t.Context(), rand.N(2*time.Second))
+					lease, err := l.Acquire(ctx, t.Name())
+					cancel()
+					if err != nil {
+						failures.Add(1)
+						continue
+					}
+					pass(lease)
+				}
+			})
+		}
+	}
+	crowd.Wait()
+	admin.await(t, t.Name(), 0, etcdLimit)
+	t.Logf("%d holds, and %d who were not granted the name", holds.Load(), failures.Load())
+	if holds.Load() < 50 || failures.Load() < 10 {
+		t.Error("that is not enough to show anything")
+	}
+}

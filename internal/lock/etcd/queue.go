@@ -1,0 +1,291 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// etcdPrefix is what every key begins with. Then come the name and, after a
+// slash, what nobody else has: stockd/etcd/<name>/<lease>-<slot>.
+const etcdPrefix = "stockd/etcd/"
+
+// lineOf is what the keys of one name have in common.
+func lineOf(key string) string { return key[:strings.LastIndexByte(key, '/')+1] }
+
+// etcdQueue is what a replica knows of all keys: those of each name in the order
+// of their create revisions, as they were at one revision of the store. It is
+// moved on by the watch, and by looks at the whole.
+//
+// It may lag behind the store, and grants no name too early for that. A key of
+// ours that is seen as the first of its name was the first at the revision that
+// is seen, which is not before our key was created. Those created before it
+// were gone by then, and a key that is gone never comes back with an old create
+// revision; those created later come after it. So the first stays the first for
+// as long as it is there. For the same reason it does not matter whether a look
+// or the watch is the quicker: what is older than what was seen is passed over.
+//
+// That our key is still there is not what is seen, but what the session stands
+// for, and what the release finds out in the end.
+type etcdQueue struct {
+	lease clientv3.LeaseID // ours
+
+	mu    sync.Mutex
+	seen  int64 // the revision
+	lines map[string][]etcdPlace
+	mine  map[string]*etcdTicket // by key, until they are seen to be gone
+	slots int                    // given out so far
+	free  []int                  // those of them that may be given out again
+	over  bool
+}
+
+// etcdPlace is a key in line.
+type etcdPlace struct {
+	key string
+	rev int64 // when it was created
+}
+
+// etcdTicket is a key of ours: somebody here waits for its turn, or holds the
+// name, or does not want it any more. It is guarded by the queue's mutex, but
+// for what never changes.
+type etcdTicket struct {
+	key     string
+	slot    int
+	settled chan struct{} // closed when it is its turn, or it is gone
+
+	rev     int64 // when it was created, 0 until the answer to the put tells it
+	leaving bool  // its end will be no loss
+	gone    bool
+	lease   *lock.Held // nil until claimed
+}
+
+func newEtcdQueue(lease clientv3.LeaseID) *etcdQueue {
+	return &etcdQueue{lease: lease, lines: make(map[string][]etcdPlace), mine: make(map[string]*etcdTicket)}
+}
+
+// next is the revision after the one that is seen.
+func (q *etcdQueue) next() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.seen + 1
+}
+
+// inUse reports whether there is anything of ours that could happen.
+func (q *etcdQueue) inUse() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.mine) > 0
+}
+
+// enter makes a ticket, before its key is put: whatever happens to the key is
+// seen. It is nil where the session is over.
+func (q *etcdQueue) enter(name string) *etcdTicket {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.over {
+		return nil
+	}
+	t := &etcdTicket{slot: q.takeSlot(), settled: make(chan struct{})}
+	// A name may have slashes in it, and no key of it may look as if it were
+	// another's.
+	t.key = fmt.Sprintf("%s%s/%x-%d", etcdPrefix, url.PathEscape(name), int64(q.lease), t.slot)
+	q.mine[t.key] = t
+	return t
+}
+
+// takeSlot gives out a number that no other key of ours has. Numbers are used
+// again: until it is compacted, etcd's index keeps every key that ever was, and
+// walks over all of them whenever the keys of a name are counted.
+func (q *etcdQueue) takeSlot() int {
+	if last := len(q.free) - 1; last >= 0 {
+		slot := q.free[last]
+		q.free = q.free[:last]
+		return slot
+	}
+	q.slots++
+	return q.slots
+}
+
+// placed tells when the key was created, and whether it was the only one of its
+// name. At that revision no later key can be there: being alone is being first.
+func (q *etcdQueue) placed(t *etcdTicket, rev int64, alone bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t.rev = rev
+	switch {
+	case t.gone: // with the session, or seen to be gone
+	case rev <= q.seen && !slices.Contains(q.lines[lineOf(t.key)], etcdPlace{t.key, rev}):
+		q.lose(t) // a look found it gone before we knew that it should be there
+	case alone:
+		t.settle()
+	}
+}
+
+// claim makes the lease of a ticket whose turn it is. It is nil where the key is
+// gone instead.
+func (q *etcdQueue) claim(t *etcdTicket, release func(context.Context, etcdPlace) error) *lock.Held {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t.gone {
+		return nil
+	}
+	place := etcdPlace{t.key, t.rev}
+	token := uint64(t.rev) //nolint:gosec // revisions begin at 1
+	t.lease = lock.NewHeld(token, func(ctx context.Context) error {
+		q.leave(t)
+		return release(ctx, place)
+	})
+	return t.lease
+}
+
+// leave tells that the key is about to be deleted by ourselves.
+func (q *etcdQueue) leave(t *etcdTicket) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t.leaving = true
+}
+
+// forget drops the ticket of a key that was never created, or that was deleted
+// without anybody knowing whether it had been.
+func (q *etcdQueue) forget(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.mine, key)
+}
+
+// close ends all tickets, and every lease among them.
+func (q *etcdQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.over = true
+	for _, t := range q.mine {
+		q.lose(t)
+	}
+}
+
+// apply moves the queue on by what the watch tells. It returns those keys of
+// our session that nobody here knows: a put whose answer did not come, and that
+// arrived after all, when its key had been deleted already.
+func (q *etcdQueue) apply(events []*clientv3.Event) (strays []etcdPlace) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range events {
+		key := string(e.Kv.Key)
+		switch {
+		case e.Kv.ModRevision <= q.seen: // a look was quicker
+		case e.Type == clientv3.EventTypeDelete:
+			q.remove(key)
+		case e.IsCreate():
+			line, place := lineOf(key), etcdPlace{key, e.Kv.CreateRevision}
+			q.lines[line] = append(q.lines[line], place)
+			if q.isStray(e.Kv) {
+				strays = append(strays, place)
+			}
+			q.call(line)
+		}
+	}
+	if len(events) > 0 {
+		q.seen = max(q.seen, events[len(events)-1].Kv.ModRevision)
+	}
+	return strays
+}
+
+// replace moves the queue on to what a look found at a revision, and reports
+// whether that was news. It returns strays as apply does.
+func (q *etcdQueue) replace(found []*mvccpb.KeyValue, rev int64) (news bool, strays []etcdPlace) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if rev <= q.seen {
+		return false, nil
+	}
+	slices.SortFunc(found, func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) })
+	lines, there := make(map[string][]etcdPlace), make(map[string]bool)
+	for _, kv := range found {
+		place := etcdPlace{string(kv.Key), kv.CreateRevision}
+		lines[lineOf(place.key)] = append(lines[lineOf(place.key)], place)
+		there[place.key] = true
+		if q.isStray(kv) {
+			strays = append(strays, place)
+		}
+	}
+	news = !maps.EqualFunc(q.lines, lines, slices.Equal)
+	q.lines, q.seen = lines, rev
+	for key, t := range q.mine {
+		if !there[key] && t.rev != 0 && t.rev <= rev {
+			q.lose(t)
+		}
+	}
+	for line := range lines {
+		q.call(line)
+	}
+	return news, strays
+}
+
+func (q *etcdQueue) isStray(kv *mvccpb.KeyValue) bool {
+	return clientv3.LeaseID(kv.Lease) == q.lease && q.mine[string(kv.Key)] == nil
+}
+
+// remove takes a key out of its line, which is mostly the first.
+func (q *etcdQueue) remove(key string) {
+	if t := q.mine[key]; t != nil {
+		q.lose(t)
+	}
+	line := lineOf(key)
+	places := q.lines[line]
+	i := slices.IndexFunc(places, func(p etcdPlace) bool { return p.key == key })
+	switch {
+	case i < 0:
+		return
+	case len(places) == 1:
+		delete(q.lines, line)
+		return
+	}
+	q.lines[line] = slices.Delete(places, i, i+1)
+	q.call(line)
+}
+
+// call tells the first in line that it is its turn, where it is one of ours.
+func (q *etcdQueue) call(line string) {
+	if t := q.mine[q.lines[line][0].key]; t != nil {
+		t.settle()
+	}
+}
+
+// lose ends a ticket whose key is gone, and the lease that hangs on it.
+//
+// Its slot is free then, but not where the answer to the put was never heard:
+// whatever is still under way because of it must not meet another key. What is
+// under way otherwise deletes the key of one create revision.
+func (q *etcdQueue) lose(t *etcdTicket) {
+	delete(q.mine, t.key)
+	if t.rev != 0 {
+		q.free = append(q.free, t.slot)
+	}
+	if t.leaving {
+		return
+	}
+	t.gone = true
+	t.settle()
+	if t.lease != nil {
+		t.lease.Lose()
+	}
+}
+
+// settle ends the wait for a ticket.
+func (t *etcdTicket) settle() {
+	select {
+	case <-t.settled: // it was its turn before
+	default:
+		close(t.settled)
+	}
+}

@@ -1,0 +1,310 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// etcdModel is a store, with one queue that sees it late and in jumps.
+type etcdModel struct {
+	t      *testing.T
+	random *rand.Rand
+	queue  *etcdQueue
+
+	rev     int64
+	history []*clientv3.Event // one a revision
+	states  [][]*mvccpb.KeyValue
+	tickets []*etcdModelTicket
+	others  int
+}
+
+// etcdModelTicket is one of ours; its put has been answered or not.
+type etcdModelTicket struct {
+	*etcdTicket
+
+	created  int64
+	alone    bool
+	answered bool
+}
+
+func newEtcdModel(t *testing.T, seed uint64) *etcdModel {
+	t.Helper()
+	return &etcdModel{
+		t: t, random: rand.New(rand.NewPCG(seed, seed)), queue: newEtcdQueue(1),
+		states: [][]*mvccpb.KeyValue{nil},
+	}
+}
+
+func (m *etcdModel) live() []*mvccpb.KeyValue { return m.states[m.rev] }
+
+// line is who stands in line with a key, the oldest first.
+func (m *etcdModel) line(key string) (line []*mvccpb.KeyValue) {
+	for _, kv := range m.live() {
+		if lineOf(string(kv.Key)) == lineOf(key) {
+			line = append(line, kv)
+		}
+	}
+	return line
+}
+
+func (m *etcdModel) put(key string, lease int64) {
+	m.rev++
+	kv := &mvccpb.KeyValue{Key: []byte(key), Lease: lease, CreateRevision: m.rev, ModRevision: m.rev, Version: 1}
+	m.history = append(m.history, &clientv3.Event{Type: clientv3.EventTypePut, Kv: kv})
+	m.states = append(m.states, append(slices.Clone(m.states[m.rev-1]), kv))
+}
+
+func (m *etcdModel) delete(key string) {
+	m.rev++
+	m.history = append(m.history, &clientv3.Event{
+		Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: m.rev},
+	})
+	m.states = append(m.states, slices.DeleteFunc(slices.Clone(m.states[m.rev-1]), func(kv *mvccpb.KeyValue) bool {
+		return string(kv.Key) == key
+	}))
+}
+
+// step does one thing at random.
+func (m *etcdModel) step() {
+	name := fmt.Sprint("name", m.random.IntN(2))
+	switch m.random.IntN(8) {
+	case 0: // another replica comes
+		m.others++
+		m.put(fmt.Sprintf("%s%s/2-%d", etcdPrefix, name, m.others), 2)
+	case 1: // one of ours does; that he has been put need not be known yet
+		ticket := &etcdModelTicket{etcdTicket: m.queue.enter(name)}
+		m.put(ticket.key, 1)
+		// Who is alone may find himself counted with a key that is none of ours.
+		ticket.created, ticket.alone = m.rev, len(m.line(ticket.key)) == 1 && m.random.IntN(4) > 0
+		m.tickets = append(m.tickets, ticket)
+	case 2:
+		m.answer()
+	case 3, 4: // somebody goes, the first as well as any other
+		if live := m.live(); len(live) > 0 {
+			m.delete(string(live[m.random.IntN(len(live))].Key))
+		}
+	case 5, 6: // the watch tells something
+		m.tell(m.rev)
+	case 7: // a look finds what was there at a time, maybe a while ago
+		at := m.random.Int64N(m.rev + 1)
+		m.look(max(at, m.rev-3))
+	}
+}
+
+// answer has one of ours hear of his put.
+func (m *etcdModel) answer() {
+	for _, i := range m.random.Perm(len(m.tickets)) {
+		if ticket := m.tickets[i]; !ticket.answered {
+			ticket.answered = true
+			m.queue.placed(ticket.etcdTicket, ticket.created, ticket.alone)
+			return
+		}
+	}
+}
+
+func (m *etcdModel) tell(upTo int64) {
+	from := m.queue.seen
+	to := from + m.random.Int64N(upTo-from+1)
+	if from >= 2 {
+		from -= m.random.Int64N(2) // what a look has found before is told all the same
+	}
+	m.noStrays(m.queue.apply(m.history[from:to]))
+}
+
+func (m *etcdModel) look(at int64) {
+	found := slices.Clone(m.states[at])
+	m.random.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
+	_, strays := m.queue.replace(found, at)
+	m.noStrays(strays)
+}
+
+func (m *etcdModel) noStrays(strays []etcdPlace) {
+	if len(strays) > 0 {
+		m.t.Errorf("%v are taken for strays", strays)
+	}
+}
+
+// check finds whoever was granted a name that is another's.
+func (m *etcdModel) check() {
+	for _, ticket := range m.tickets {
+		select {
+		case <-ticket.settled:
+		default:
+			continue
+		}
+		line := m.line(ticket.key)
+		stands := slices.ContainsFunc(line, func(kv *mvccpb.KeyValue) bool { return kv.CreateRevision == ticket.created })
+		if stands && (ticket.gone || line[0].CreateRevision != ticket.created) {
+			m.t.Errorf("at %d of %d, %s of %d is settled (gone: %v), and the line is %v",
+				m.queue.seen, m.rev, ticket.key, ticket.created, ticket.gone, line)
+		}
+	}
+}
+
+// finish lets the queue see everything: then whoever is the first knows it, and
+// whoever is gone does.
+func (m *etcdModel) finish() {
+	for range m.tickets {
+		m.answer()
+	}
+	if m.random.IntN(2) == 0 {
+		m.look(m.rev)
+	} else {
+		m.noStrays(m.queue.apply(m.history[m.queue.seen:]))
+	}
+	left := 0
+	for _, ticket := range m.tickets {
+		line := m.line(ticket.key)
+		stands := slices.ContainsFunc(line, func(kv *mvccpb.KeyValue) bool { return kv.CreateRevision == ticket.created })
+		settled := false
+		select {
+		case <-ticket.settled:
+			settled = true
+		default:
+		}
+		switch {
+		case stands && settled != (line[0].CreateRevision == ticket.created):
+			m.t.Errorf("%s of %d is settled: %v, and the line is %v", ticket.key, ticket.created, settled, line)
+		case !stands && !ticket.gone:
+			m.t.Errorf("%s of %d does not know that it is gone", ticket.key, ticket.created)
+		}
+		if stands {
+			left++
+		}
+	}
+	if len(m.queue.mine) != left {
+		m.t.Errorf("%d tickets are kept for %d keys", len(m.queue.mine), left)
+	}
+}
+
+// A queue that lags behind grants no name too early, forgets nobody, and loses
+// nobody who is there: whatever comes in whatever order.
+func TestEtcdQueueGrantsNothingTooEarly(t *testing.T) {
+	const runs, steps = 1000, 60
+	for seed := range uint64(runs) {
+		m := newEtcdModel(t, seed)
+		for range steps {
+			m.step()
+			m.check()
+		}
+		m.finish()
+		if t.Failed() {
+			t.Fatalf("with seed %d", seed)
+		}
+	}
+}
+
+// FuzzEtcdKeys has others put anything below the prefix, and delete what they like,
+// before our own key is there and after: the watch and a look tell the same of it,
+// and it is our turn when all that was there before is gone.
+func FuzzEtcdKeys(f *testing.F) {
+	f.Add("a/2-1\na/3-1", "a/0-1")
+	f.Add("a/2-1\na/3-1", "a/2-1\na/3-1\na/4-1")
+	f.Add("\n/\na\na/\n//\n\xff", "\n/\na/b/2-1")
+	f.Add("a%2Fb/2-1\na/b/2-1\na/2-1", "a/1-1")
+	f.Fuzz(func(t *testing.T, before, after string) {
+		m := newEtcdModel(t, 0)
+		m.toggle(before)
+		ticket := m.queue.enter("a")
+		if m.isThere(ticket.key) {
+			return // the put finds that out
+		}
+		m.put(ticket.key, 1)
+		m.queue.placed(ticket, m.rev, len(m.line(ticket.key)) == 1)
+		m.tickets = append(m.tickets, &etcdModelTicket{etcdTicket: ticket, created: m.rev, answered: true})
+		m.toggle(after)
+		m.check()
+		m.queue.apply(m.history)
+		m.check()
+		m.finish()
+		looked := newEtcdQueue(3) // of another replica
+		if looked.replace(m.live(), m.rev); !maps.EqualFunc(m.queue.lines, looked.lines, slices.Equal) {
+			t.Errorf("the watch tells of %v, a look of %v", m.queue.lines, looked.lines)
+		}
+	})
+}
+
+// toggle has others put each of the keys that is not there, and delete each that is.
+func (m *etcdModel) toggle(keys string) {
+	const most = 30
+	for _, key := range strings.SplitN(keys, "\n", most) {
+		if key = etcdPrefix + key; m.isThere(key) {
+			m.delete(key)
+		} else {
+			m.put(key, 2)
+		}
+	}
+}
+
+func (m *etcdModel) isThere(key string) bool {
+	return slices.ContainsFunc(m.live(), func(kv *mvccpb.KeyValue) bool { return string(kv.Key) == key })
+}
+
+func TestEtcdQueueTellsStrays(t *testing.T) {
+	m := newEtcdModel(t, 0)
+	m.put(etcdPrefix+"a/2-1", 2)
+	m.put(etcdPrefix+"a/1-1", 1)
+	want := []etcdPlace{{etcdPrefix + "a/1-1", 2}}
+	if strays := m.queue.apply(m.history); !slices.Equal(strays, want) {
+		t.Errorf("the watch tells of %v, want %v", strays, want)
+	}
+	m.put(etcdPrefix+"b/2-1", 2)
+	if _, strays := m.queue.replace(m.live(), m.rev); !slices.Equal(strays, want) {
+		t.Errorf("a look tells of %v, want %v", strays, want)
+	}
+}
+
+// Whatever is still under way because of a put that was not answered must not
+// meet another key of the same name.
+func TestEtcdQueueUsesNoKeyAgainThatIsInDoubt(t *testing.T) {
+	m := newEtcdModel(t, 0)
+	doubtful := m.queue.enter("a")
+	m.queue.leave(doubtful)
+	m.put(doubtful.key, 1)
+	m.delete(doubtful.key)
+	m.queue.apply(m.history)
+	known := m.queue.enter("a")
+	if known.key == doubtful.key {
+		t.Errorf("%s is used again", known.key)
+	}
+	m.put(known.key, 1)
+	m.queue.placed(known, m.rev, true)
+	m.delete(known.key)
+	if early := m.queue.enter("a"); early.key == known.key {
+		t.Errorf("%s is used again before it is seen to be gone", known.key)
+	}
+	m.queue.apply(m.history)
+	if next := m.queue.enter("a"); next.key != known.key {
+		t.Errorf("%s is not used again, but %s", known.key, next.key)
+	}
+}
+
+func TestEtcdQueueLosesWhatIsHeld(t *testing.T) {
+	for what, happens := range map[string]func(m *etcdModel, key string){
+		"deleted":               func(m *etcdModel, key string) { m.delete(key); m.queue.apply(m.history) },
+		"deleted, a look later": func(m *etcdModel, key string) { m.delete(key); m.look(m.rev) },
+		"session over":          func(m *etcdModel, _ string) { m.queue.close() },
+	} {
+		m := newEtcdModel(t, 0)
+		ticket := m.queue.enter("a")
+		m.put(ticket.key, 1)
+		m.queue.placed(ticket, m.rev, true)
+		<-ticket.settled // who is alone waits for no watch
+		lease := m.queue.claim(ticket, func(context.Context, etcdPlace) error { return nil })
+		happens(m, ticket.key)
+		if !errors.Is(context.Cause(lease.Ctx), lock.ErrLost) {
+			t.Errorf("%s: the lease ended with %v", what, context.Cause(lease.Ctx))
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package process_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/process"
+)
+
+func acquire(t *testing.T, l lock.Locker, name string) lock.Lease {
+	t.Helper()
+	lease, err := l.Acquire(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func TestProcessExcludes(t *testing.T) {
+	l := process.New()
+	inside, seen := 0, 0
+	var holders sync.WaitGroup
+	for range 20 {
+		holders.Go(func() {
+			for range 50 {
+				lease := acquire(t, l, "a")
+				inside++ // the race detector watches
+				seen = max(seen, inside)
+				inside--
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	holders.Wait()
+	if seen != 1 {
+		t.Errorf("%d were inside at once", seen)
+	}
+}
+
+func TestProcessKeepsNamesApart(t *testing.T) {
+	l := process.New()
+	acquire(t, l, "a")
+	acquire(t, l, "b") // would wait for ever
+}
+
+func TestProcessGivesUpWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := process.New()
+		held := acquire(t, l, "a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := l.Acquire(ctx, "a")
+		if !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want %v and its cause", err, lock.ErrNotAcquired)
+		}
+		if waited := time.Since(start); waited != time.Second {
+			t.Errorf("waited %s, want 1s", waited)
+		}
+		// Whoever gave up stands in nobody's way.
+		if err := held.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		acquire(t, l, "a")
+	})
+}
+
+func TestProcessServesInTheOrderOfArrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := process.New()
+		held := acquire(t, l, "a")
+		var order []int
+		var waiters sync.WaitGroup
+		for i := range 5 {
+			waiters.Go(func() {
+				lease := acquire(t, l, "a")
+				order = append(order, i)
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		if err := held.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		waiters.Wait()
+		for i, n := range order {
+			if i != n {
+				t.Fatalf("served in the order %v", order)
+			}
+		}
+	})
+}
+
+func TestReleasingTwiceIsHarmless(t *testing.T) {
+	l := process.New()
+	first := acquire(t, l, "a")
+	for range 2 {
+		if err := first.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	second := acquire(t, l, "a")
+	if err := first.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := l.Acquire(ctx, "a"); err == nil {
+		t.Error("a second release let somebody in beside the holder")
+	}
+	if second.Context().Err() != nil {
+		t.Error("the holder's lease has ended")
+	}
+}
+
+func TestALeasesContextEndsWithItsRelease(t *testing.T) {
+	lease := acquire(t, process.New(), "a")
+	work, stop := lock.While(t.Context(), lease)
+	defer stop()
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	<-work.Done()
+	<-lease.Context().Done()
+}
+
+// lost is a lease that its backend took.
+type lost struct{ ctx context.Context }
+
+func (l lost) Token() uint64                 { return 0 }
+func (l lost) Context() context.Context      { return l.ctx }
+func (l lost) Release(context.Context) error { return lock.ErrLost }
+
+func TestWhileEndsWithTheLossAndTellsIt(t *testing.T) {
+	ctx, lose := context.WithCancelCause(t.Context())
+	work, stop := lock.While(t.Context(), lost{ctx})
+	defer stop()
+	lose(lock.ErrLost)
+	<-work.Done()
+	if cause := context.Cause(work); !errors.Is(cause, lock.ErrLost) {
+		t.Errorf("the work ended with %v, want %v", cause, lock.ErrLost)
+	}
+}

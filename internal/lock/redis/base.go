@@ -1,0 +1,165 @@
+package redis
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// redisName is how Redis is called in errors.
+const redisName = string(backend.Redis)
+
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+// script makes one script of files; what comes first is what the others call.
+// It is sent once and called by its hash from then on, also after the server
+// has forgotten it.
+func script(names ...string) *redis.Script {
+	var source strings.Builder
+	for _, name := range names {
+		content, err := luaFiles.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err) // it is part of the program
+		}
+		source.Write(content)
+	}
+	return redis.NewScript(source.String())
+}
+
+// redisLock is what the locks on Redis share.
+type base struct {
+	kind   string // the lock's name: locks of different kinds do not meet
+	client redis.UniversalClient
+	ttl    time.Duration
+	polls  *lock.Polling
+	floor  func(ctx context.Context, name string) (uint64, error)
+	raise  *redis.Script
+}
+
+func newBase(kind string, d lock.Deps) base {
+	return base{kind: kind, client: d.Redis, ttl: d.TTL, polls: lock.NewPolling(d.Retry, d.TriedInVain), floor: d.Floor, raise: script("token", "raise")}
+}
+
+// key is what Redis keeps of a name. The braces put all keys of one name into
+// one slot of a cluster, where one script can reach them.
+func (r base) key(name string) string {
+	return "stockd:{" + url.PathEscape(name) + "}:" + r.kind
+}
+
+// counter is the key of the tokens of a name.
+func (r base) counter(name string) string { return r.key(name) + ":token" }
+
+// tokenLife is how long a counter outlives its last use, far longer than any holder; see
+// lua/token.lua.
+const tokenLife = 30 * 24 * time.Hour
+
+// grant is what an acquiring script answers.
+type grant struct {
+	status int64
+	token  uint64
+	asked  time.Time // when it was asked for: the TTL runs from then, at the latest
+}
+
+// The status of a grant; see lua/token.lua.
+const (
+	taken   = 1
+	noFloor = -1
+)
+
+func (g grant) won() bool { return g.status == taken }
+
+// take runs an acquiring script, whose third argument is the floor of the
+// tokens. It is asked for only where Redis has no counter of the name.
+func (r base) take(ctx context.Context, s *redis.Script, name string, keys []string, owner string, more ...any) (grant, error) {
+	ctx, answered := backend.Uncut(ctx)
+	defer answered()
+	floor := ""
+	for {
+		asked := time.Now()
+		args := append([]any{owner, r.ttl.Milliseconds(), floor}, more...)
+		g, err := readGrant(s.Run(ctx, r.client, keys, args...).Slice())
+		if err != nil || g.status != noFloor {
+			g.asked = asked
+			return g, err
+		}
+		lowest, err := r.askFloor(ctx, name)
+		if err != nil {
+			return grant{}, err
+		}
+		floor = strconv.FormatUint(lowest, 10)
+	}
+}
+
+// readGrant reads what an acquiring script answers: a status, and the token as
+// a string, because it may be larger than what Lua passes on as a number.
+func readGrant(answer []any, failed error) (grant, error) {
+	if failed != nil {
+		return grant{}, failed
+	}
+	if len(answer) == 2 {
+		status, isNumber := answer[0].(int64)
+		digits, isText := answer[1].(string)
+		if token, err := strconv.ParseUint(digits, 10, 64); isNumber && isText && err == nil {
+			return grant{status: status, token: token}, nil
+		}
+	}
+	return grant{}, fmt.Errorf("script answered %v, not a status and a token", answer)
+}
+
+func (r base) askFloor(ctx context.Context, name string) (uint64, error) {
+	if r.floor == nil {
+		return 0, nil
+	}
+	floor, err := r.floor(ctx, name)
+	if err != nil {
+		return 0, fmt.Errorf("ask for the floor of tokens: %w", err)
+	}
+	return floor, nil
+}
+
+// Reseed lifts the tokens of a name above those that its store has seen. It is
+// called when the store refused a token: Redis has lost some that it gave.
+func (r base) Reseed(ctx context.Context, name string) error {
+	floor, err := r.askFloor(ctx, name)
+	if err == nil {
+		err = r.raise.Run(ctx, r.client, []string{r.counter(name)}, floor).Err()
+	}
+	if err != nil {
+		return fmt.Errorf("reseed tokens of %s: %w", name, err)
+	}
+	return nil
+}
+
+// still runs a script that prolongs what is ours, or gives it back, and tells
+// whether it was.
+func still(ctx context.Context, c redis.Scripter, s *redis.Script, keys []string, args ...any) (bool, error) {
+	n, err := s.Run(ctx, c, keys, args...).Int()
+	return n == 1, err
+}
+
+// giveBack runs a releasing script; the name may be lost already.
+func giveBack(ctx context.Context, c redis.Scripter, s *redis.Script, keys []string, args ...any) error {
+	ours, err := still(ctx, c, s, keys, args...)
+	switch {
+	case err != nil:
+		return lock.NotReleased(redisName, err)
+	case !ours:
+		return lock.ErrLost
+	default:
+		return nil
+	}
+}
+
+// isNil tells an empty answer of Redis from a failure.
+func isNil(err error) bool { return errors.Is(err, redis.Nil) }

@@ -1,0 +1,27 @@
+package redis
+
+import (
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func Fair() lock.Entry {
+	return lock.Entry{
+		Name:    "redis-fair",
+		Family:  lock.FamilyRedis,
+		Summary: "the same, first come first served: a queue in Redis, from which those drop out who died waiting",
+		Needs:   []backend.Name{backend.Redis},
+		Claims: lock.Claims{
+			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true, Fair: true,
+			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
+		},
+		New: func(d lock.Deps) lock.Locker {
+			l := newHashLock("redis-fair", d)
+			l.queues = true
+			l.acquire = script("token", "reentrant", "queue", "fair_acquire")
+			l.release = script("token", "reentrant", "queue", "fair_release")
+			l.leave = script("token", "reentrant", "queue", "fair_leave")
+			return l
+		},
+	}
+}

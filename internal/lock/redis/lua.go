@@ -1,0 +1,52 @@
+package redis
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func Lua() lock.Entry {
+	return lock.Entry{
+		Name:    "redis-lua",
+		Family:  lock.FamilyRedis,
+		Summary: "taken and compared-and-deleted in Lua; not renewed: it holds while the work fits the TTL",
+		Needs:   []backend.Name{backend.Redis},
+		Claims:  lock.Claims{Exclusive: true, SurvivesCrash: true, ReleasesOnlyItsOwn: true, SignalsLoss: true, Fences: true},
+		New: func(d lock.Deps) lock.Locker {
+			return luaLock{newBase("redis-lua", d), script("token", "acquire"), script("release")}
+		},
+	}
+}
+
+type luaLock struct {
+	base
+	acquire, release *redis.Script
+}
+
+func (l luaLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	owner, keys := lock.NewOwner(), []string{l.key(name), l.counter(name)}
+	giveUp := func(ctx context.Context) error {
+		return giveBack(ctx, l.client, l.release, keys[:1], owner)
+	}
+	waiter := l.polls.Begin(name)
+	defer waiter.End()
+	for {
+		grant, err := l.take(ctx, l.acquire, name, keys, owner)
+		if err != nil {
+			go lock.TakeBack(ctx, giveUp) // the caller need not wait for a server that is mute
+			return nil, lock.Unreachable(redisName, err)
+		}
+		if grant.won() {
+			lease := lock.NewHeld(grant.token, giveUp)
+			lock.Expire(lease, grant.asked, l.ttl)
+			return lock.Granted(ctx, lease)
+		}
+		if !waiter.Pause(ctx) {
+			return nil, lock.NotAcquired(ctx, redisName, nil)
+		}
+	}
+}

@@ -1,0 +1,298 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+const redisTTL = 2 * time.Second
+
+// entry finds a lock of the registry.
+func entry(t *testing.T, name string) lock.Entry {
+	t.Helper()
+	i := slices.IndexFunc(registry.Locks(), func(e lock.Entry) bool { return e.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no lock %s", name)
+	}
+	return registry.Locks()[i]
+}
+
+// onRedis makes a lock on a client; both are closed with the test.
+func onRedis(t *testing.T, name string, client redis.UniversalClient) lock.Locker {
+	t.Helper()
+	l := entry(t, name).New(lock.Deps{Clients: &backend.Clients{Redis: client}, TTL: redisTTL, Retry: 10 * time.Millisecond})
+	t.Cleanup(func() {
+		if closer, ok := l.(interface{ Close() error }); ok {
+			closer.Close() //nolint:errcheck // the test is over
+		}
+		client.Close() //nolint:errcheck // the same
+	})
+	return l
+}
+
+// clientAt is a client of an address, which may be a proxy's.
+func clientAt(server *servers.Redis, address string) redis.UniversalClient {
+	return backend.NewRedis(backend.RedisOptions{
+		Addresses: []string{address}, Password: server.Password, Timeout: time.Second, PoolSize: 4,
+	})
+}
+
+func holdAndRelease(t *testing.T, l lock.Locker, name string) (token uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	lease, err := l.Acquire(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return lease.Token()
+}
+
+// scripted are the locks on one Redis that are made of scripts.
+func scripted() []string { return []string{"redis-lua", "redis-reentrant", "redis-fair", "redsync"} }
+
+func TestAScriptFlushIsSurvived(t *testing.T) {
+	server := lab.Redis(t)
+	for _, name := range scripted() {
+		client := clientAt(server, server.Address)
+		l := onRedis(t, name, client)
+		for range 3 {
+			holdAndRelease(t, l, "flush-"+name)
+			if err := client.ScriptFlush(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// The answer to the script that took the name is lost. Whoever asked is told
+// that Redis failed, and the name does not stay taken for a TTL.
+func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
+	server := lab.Redis(t)
+	for _, name := range scripted() {
+		t.Run(name, func(t *testing.T) {
+			cut := labtest.NewProxy(t, server.Address)
+			l := onRedis(t, name, clientAt(server, cut.Address))
+			held := "lost-" + name
+			holdAndRelease(t, l, held) // the script is known, and sent by its hash
+			asks := "evalsha"
+			if name == "redsync" {
+				asks = "exec" // it takes the name in a transaction
+			}
+			labtest.Lose(cut, asks, true)
+			_, err := l.Acquire(t.Context(), held)
+			if !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, stock.ErrBackendUnavailable) {
+				t.Fatalf("%v, want %v that names the backend", err, lock.ErrNotAcquired)
+			}
+			asked := time.Now()
+			holdAndRelease(t, l, held)
+			if took := time.Since(asked); took > redisTTL/2 {
+				t.Errorf("the name stayed taken for %s", took)
+			}
+		})
+	}
+}
+
+// A release wakes whoever waits: nobody polls for it.
+func TestAReleaseWakesAWaiter(t *testing.T) {
+	t.Parallel()
+	server := lab.Redis(t)
+	for _, name := range []string{"redis-reentrant", "redis-fair"} {
+		t.Run(name, func(t *testing.T) {
+			l, other := onRedis(t, name, clientAt(server, server.Address)), onRedis(t, name, clientAt(server, server.Address))
+			woken := make([]time.Duration, 10)
+			for i := range woken {
+				woken[i] = handOver(t, l, other, "wake-"+name)
+			}
+			slices.Sort(woken)
+			// Left to the fallback, each would take a third of the TTL.
+			if median := woken[len(woken)/2]; median > redisTTL/10 {
+				t.Errorf("waiters got hold %s after the release: %v", median, woken)
+			}
+		})
+	}
+}
+
+// handOver measures the time from a release to the next one's grant.
+func handOver(t *testing.T, from, to lock.Locker, name string) time.Duration {
+	t.Helper()
+	lease, err := from.Acquire(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := make(chan time.Time)
+	go func() {
+		next, err := to.Acquire(t.Context(), name)
+		granted <- time.Now()
+		if err == nil {
+			err = next.Release(t.Context())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- time.Now()
+	}()
+	time.Sleep(100*time.Millisecond + rand.N(100*time.Millisecond)) // the waiter waits
+	released := time.Now()
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	took := (<-granted).Sub(released)
+	<-granted
+	return took
+}
+
+// Where messages do not arrive, because the user may not subscribe, whoever waits
+// still gets hold, within a bound.
+func TestWithoutMessagesTheWaitIsBounded(t *testing.T) {
+	server := lab.OwnRedis(t)
+	owner := clientAt(server, server.Address)
+	defer owner.Close() //nolint:errcheck // the test is over
+	err := owner.Do(t.Context(), "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", "-psubscribe", "-subscribe").Err()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"redis-reentrant", "redis-fair"} {
+		deaf := func() lock.Locker {
+			return onRedis(t, name, backend.NewRedis(backend.RedisOptions{
+				Addresses: []string{server.Address}, Username: "deaf", Password: "secret", Timeout: time.Second, PoolSize: 4,
+			}))
+		}
+		if took := handOver(t, deaf(), deaf(), "deaf-"+name); took > redisTTL/3+500*time.Millisecond {
+			t.Errorf("%s: got hold %s after the release, want within a third of %s", name, took, redisTTL)
+		}
+	}
+}
+
+// Somebody died in the queue of the fair lock. Those behind wait no longer than
+// their patience with him.
+func TestADeadWaiterDropsOut(t *testing.T) {
+	server := lab.Redis(t)
+	client := clientAt(server, server.Address)
+	l := onRedis(t, "redis-fair", client)
+	key := "stockd:{dead}:redis-fair"
+	until := time.Now().Add(redisTTL).UnixMilli()
+	for _, err := range []error{
+		client.ZAdd(t.Context(), key+":queue", redis.Z{Score: 1, Member: "the dead"}).Err(),
+		client.ZAdd(t.Context(), key+":alive", redis.Z{Score: float64(until), Member: "the dead"}).Err(),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := time.Now()
+	holdAndRelease(t, l, "dead")
+	took := time.Since(asked)
+	if took < redisTTL/2 || took > redisTTL+redisTTL/3+500*time.Millisecond {
+		t.Errorf("got hold after %s, want when the dead has not been heard of for %s", took, redisTTL)
+	}
+}
+
+// On a cluster every script finds its keys in one slot, or it would be refused.
+func TestLocksWorkOnACluster(t *testing.T) {
+	t.Parallel()
+	bus, err := servers.FreePort() // its own would be among those that clients are given
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := startRedis(t, fmt.Sprintf("cluster-enabled yes\ncluster-port %d", bus))
+	single := redis.NewClient(&redis.Options{Addr: address})
+	defer single.Close() //nolint:errcheck // the test is over
+	if err := single.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range registry.Locks() {
+		if !slices.Equal(e.Needs, []backend.Name{backend.Redis}) {
+			continue
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			client := backend.NewRedis(backend.RedisOptions{Addresses: []string{address}, Cluster: true, Timeout: time.Second, PoolSize: 4})
+			l := onRedis(t, e.Name, client)
+			awaitAnswer(t, func() error { return client.Set(t.Context(), "up", 1, 0).Err() })
+			first, second := holdAndRelease(t, l, "goods/1"), holdAndRelease(t, l, "goods/1")
+			if e.Claims.Fences && second <= first {
+				t.Errorf("token %d came after %d", second, first)
+			}
+			handOver(t, l, l, "goods/2")
+		})
+	}
+}
+
+// Sentinels know the master: no address of it is configured.
+func TestLocksFindTheMasterBySentinel(t *testing.T) {
+	master := startRedis(t, "")
+	_, port, _ := strings.Cut(master, ":")
+	sentinel := startRedis(t, fmt.Sprintf("sentinel monitor shop 127.0.0.1 %s 1", port), "--sentinel")
+	client := backend.NewRedis(backend.RedisOptions{Addresses: []string{sentinel}, Master: "shop", Timeout: time.Second, PoolSize: 4})
+	for _, name := range scripted() {
+		holdAndRelease(t, onRedis(t, name, client), "goods/1")
+		client = backend.NewRedis(backend.RedisOptions{Addresses: []string{sentinel}, Master: "shop", Timeout: time.Second, PoolSize: 4})
+	}
+	client.Close() //nolint:errcheck // the test is over
+}
+
+// startRedis starts a private redis-server that is configured in a way of its
+// own, and returns its address.
+func startRedis(t *testing.T, settings string, args ...string) string {
+	t.Helper()
+	path, err := servers.Find("redis-server")
+	labtest.Need(t, "redis", err == nil, "apt-get install redis-server brings it")
+	port, err := servers.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	file := filepath.Join(folder, "redis.conf")
+	content := fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %s\nsave \"\"\n%s\n", port, folder, settings)
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	process, err := lab.Supervisor().Run(t.Context(), servers.Command{
+		Path: path, Args: append([]string{file}, args...), Env: os.Environ(), Log: filepath.Join(folder, "log"), Stop: syscall.SIGKILL,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := process.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	client := redis.NewClient(&redis.Options{Addr: servers.Loopback(port), MaxRetries: -1})
+	defer client.Close() //nolint:errcheck // it was only to ask
+	awaitAnswer(t, func() error { return client.Ping(t.Context()).Err() })
+	return servers.Loopback(port)
+}
+
+// awaitAnswer asks until there is an answer.
+func awaitAnswer(t *testing.T, ask func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if err = ask(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("no answer within 20s: %v", err)
+}

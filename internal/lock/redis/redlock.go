@@ -1,0 +1,66 @@
+package redis
+
+import (
+	"context"
+	"net/url"
+
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/process"
+)
+
+func Redlock() lock.Entry {
+	return lock.Entry{
+		Name:    "redlock",
+		Family:  lock.FamilyRedis,
+		Summary: "go-redsync on independent masters, more than half of which must agree; the token is the database's",
+		Needs:   []backend.Name{backend.Redlock},
+		Claims: lock.Claims{
+			Exclusive: true, SurvivesCrash: true, Renews: true,
+			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
+		},
+		New: func(d lock.Deps) lock.Locker {
+			return redlockMany{deps: d, here: process.New(), polls: lock.NewPolling(calm*d.Retry, d.TriedInVain)}
+		},
+	}
+}
+
+// redlockMany is redsync on several masters that know nothing of each other.
+// They have no counter in common, so that the token is issued elsewhere, once
+// the name is ours.
+//
+// The dependencies are not embedded: their Close would be the lock's, and end
+// the clients that every lock of the replica shares.
+type redlockMany struct {
+	deps lock.Deps
+	// here lets one who waits in this replica ask at a time. If all of them did,
+	// the nodes would be too slow for each, and count as down.
+	here  *process.Locker
+	polls *lock.Polling
+}
+
+func (l redlockMany) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	turn, err := l.here.Acquire(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.Release(ctx) //nolint:errcheck // it cannot fail
+	nodes := make([]redsyncredis.Pool, len(l.deps.Redlock))
+	for i, client := range l.deps.Redlock {
+		nodes[i] = newNode(client)
+	}
+	mutex := newMutex("stockd:{"+url.PathEscape(name)+"}:redlock", l.deps.TTL, nodes...)
+	asked, err := lockMutex(ctx, backend.Redlock, mutex, l.polls.Begin(name), len(nodes))
+	if err != nil {
+		return nil, err
+	}
+	token, err := l.deps.NextToken(ctx, name)
+	lease := mutexLease(backend.Redlock, mutex, token, asked, l.deps.TTL)
+	if err != nil {
+		lock.TakeBack(ctx, lease.Release)
+		return nil, lock.NotAcquired(ctx, string(backend.Database), err)
+	}
+	return lock.Granted(ctx, lease)
+}

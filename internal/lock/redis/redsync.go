@@ -1,0 +1,246 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func Redsync() lock.Entry {
+	return lock.Entry{
+		Name:    "redsync",
+		Family:  lock.FamilyRedis,
+		Summary: "go-redsync on one node, with renewal, a signal of the loss and a fencing token around it",
+		Needs:   []backend.Name{backend.Redis},
+		Claims: lock.Claims{
+			Exclusive: true, SurvivesCrash: true, Renews: true,
+			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
+		},
+		New: func(d lock.Deps) lock.Locker {
+			return redsyncOne{newBase("redsync", calmly(d)), script("token", "acquire"), script("release")}
+		},
+	}
+}
+
+// redsyncOne is redsync on one node. There the token comes in the round trip
+// that takes the name: with the library's SETNX, in one transaction.
+type redsyncOne struct {
+	base
+	acquire, release *redis.Script
+}
+
+func (l redsyncOne) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	var token uint64
+	node := newNode(l.client)
+	node.setNX = func(ctx context.Context, key, owner string, _ time.Duration) (bool, error) {
+		grant, err := l.set(ctx, name, key, owner)
+		token = grant.token
+		return grant.won(), err
+	}
+	mutex := newMutex(l.key(name), l.ttl, node)
+	asked, err := lockMutex(ctx, backend.Redis, mutex, l.polls.Begin(name), 1)
+	if err != nil {
+		return nil, err
+	}
+	return lock.Granted(ctx, mutexLease(backend.Redis, mutex, token, asked, l.ttl))
+}
+
+// set takes the name by SETNX and counts the try. A script would count the holds
+// alone, and costs Redis several times as much; that numbers are left out does
+// tokens no harm. Where Redis has lost the counter, the script takes over, which
+// asks for a floor before it grants anything.
+func (l redsyncOne) set(ctx context.Context, name, key, owner string) (grant, error) {
+	ctx, answered := backend.Uncut(ctx)
+	defer answered()
+	var won *redis.BoolCmd
+	var count *redis.IntCmd
+	_, err := l.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+		won = tx.SetNX(ctx, key, owner, l.ttl)
+		count = tx.Incr(ctx, l.counter(name))
+		tx.PExpire(ctx, l.counter(name), tokenLife)
+		return nil
+	})
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return grant{}, errMute
+	case err != nil || !won.Val():
+		return grant{}, err
+	case count.Val() >= leastToken:
+		return grant{status: taken, token: uint64(count.Val())}, nil //nolint:gosec // it is above leastToken
+	}
+	if err := giveBack(ctx, l.client, l.release, []string{key}, owner); err != nil {
+		return grant{}, err
+	}
+	return l.take(ctx, l.acquire, name, []string{key, l.counter(name)}, owner)
+}
+
+// errMute tells that the limit of one round trip passed. It is ours, and no end of
+// the waiting: it must not be taken for that.
+var errMute = errors.New("no answer in time")
+
+// leastToken is below every token that was ever given: counters begin at the
+// microseconds of a clock. A counter that is below it has been lost; see
+// lua/token.lua.
+const leastToken = 1e15
+
+// redsyncNode is a node of one mutex. It remembers whether it refused the name.
+type redsyncNode struct {
+	redsyncredis.Pool
+	setNX   func(ctx context.Context, key, owner string, ttl time.Duration) (bool, error)
+	refused bool // redsync asks a node one thing at a time
+}
+
+func newNode(client redis.UniversalClient) *redsyncNode {
+	return &redsyncNode{
+		Pool: goredis.NewPool(client),
+		setNX: func(ctx context.Context, key, owner string, ttl time.Duration) (bool, error) {
+			return client.SetNX(ctx, key, owner, ttl).Result()
+		},
+	}
+}
+
+// Get returns a connection for one round trip.
+func (n *redsyncNode) Get(ctx context.Context) (redsyncredis.Conn, error) {
+	conn, err := n.Pool.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return redsyncConn{Conn: conn, node: n, ctx: ctx}, nil
+}
+
+type redsyncConn struct {
+	redsyncredis.Conn
+	node *redsyncNode
+	ctx  context.Context
+}
+
+// SetNX takes the name for an owner.
+func (c redsyncConn) SetNX(key, owner string, ttl time.Duration) (bool, error) {
+	won, err := c.node.setNX(c.ctx, key, owner, ttl)
+	c.node.refused = err == nil && !won
+	return won, err
+}
+
+// Eval gives back or prolongs. After each try that failed, redsync takes back
+// what it may have taken from every node: from one that refused, that is nothing.
+func (c redsyncConn) Eval(s *redsyncredis.Script, keysAndArgs ...any) (any, error) {
+	if c.node.refused {
+		return int64(0), nil
+	}
+	return c.Conn.Eval(s, keysAndArgs...)
+}
+
+// newMutex is a mutex of redsync over some nodes.
+func newMutex(key string, ttl time.Duration, nodes ...redsyncredis.Pool) *redsync.Mutex {
+	owner := lock.NewOwner()
+	return redsync.New(nodes...).NewMutex(key,
+		redsync.WithExpiry(ttl),
+		redsync.WithGenValueFunc(func() (string, error) { return owner, nil }),
+		redsync.WithTimeoutFactor(nodeTimeout(ttl)))
+}
+
+// nodeWithin bounds the round trip to a node; a node that is slower is counted
+// as down for this try.
+const nodeWithin = 500 * time.Millisecond
+
+// nodeTimeout is that bound as redsync wants it: a part of the TTL, and never
+// so large a part that nothing of the TTL is left.
+func nodeTimeout(ttl time.Duration) float64 {
+	const most = 1.0 / 3
+	return min(most, nodeWithin.Seconds()/ttl.Seconds())
+}
+
+// calm is how many times lock.retry the longest pause takes on the average: with
+// the default, 150 ms, as in the library itself. Whoever asks more often gets in
+// the way of the one who holds the name.
+const calm = 3
+
+// calmly has those who wait for redsync pause as the library does.
+func calmly(d lock.Deps) lock.Deps {
+	d.Retry *= calm
+	return d
+}
+
+// lockMutex tries until the mutex is ours, with pauses that differ, so that
+// contenders who split the vote do not split it again. redsync's own loop drops
+// the cause when ctx ends, and does not tell a name that is taken from nodes
+// that are down.
+func lockMutex(ctx context.Context, on backend.Name, m *redsync.Mutex, waiter *lock.Poller, nodes int) (asked time.Time, err error) {
+	defer waiter.End()
+	for {
+		asked = time.Now()
+		asking, answered := backend.Uncut(ctx)
+		err = m.TryLockContext(asking)
+		answered()
+		switch {
+		case err == nil:
+			return asked, nil
+		case noQuorum(err, nodes):
+			return asked, lock.Unreachable(string(on), err)
+		case !waiter.Pause(ctx):
+			return asked, lock.NotAcquired(ctx, string(on), nil)
+		}
+	}
+}
+
+// noQuorum reports whether so many nodes failed that the others cannot grant
+// anything, however free the name is.
+func noQuorum(err error, nodes int) bool {
+	return failedNodes(err) > nodes-(nodes/2+1)
+}
+
+// failedNodes counts the nodes in an error of redsync that failed, rather than
+// said that the name is taken.
+func failedNodes(err error) int {
+	if joined, is := err.(interface{ Unwrap() []error }); is {
+		n := 0
+		for _, e := range joined.Unwrap() {
+			n += failedNodes(e)
+		}
+		return n
+	}
+	if _, failed := errors.AsType[*redsync.RedisError](err); failed {
+		return 1
+	}
+	return 0
+}
+
+// mutexLease is the lease of a mutex that is ours: renewed, and ended when that
+// fails.
+func mutexLease(on backend.Name, m *redsync.Mutex, token uint64, asked time.Time, ttl time.Duration) lock.Lease {
+	lease := lock.NewHeld(token, func(ctx context.Context) error {
+		ours, err := m.UnlockContext(ctx)
+		switch {
+		case ours:
+			return nil
+		case err == nil, isTaken(err):
+			return lock.ErrLost
+		default:
+			return lock.NotReleased(string(on), err)
+		}
+	})
+	lock.Watch(lease, asked, ttl, func(ctx context.Context) (bool, error) {
+		ours, err := m.ExtendContext(ctx)
+		if isTaken(err) {
+			return false, nil
+		}
+		return ours, err
+	})
+	return lease
+}
+
+// isTaken reports whether the nodes answered, and said that the name is not
+// ours any more.
+func isTaken(err error) bool {
+	_, byMost := errors.AsType[*redsync.ErrTaken](err)
+	_, byOne := errors.AsType[*redsync.ErrNodeTaken](err)
+	return failedNodes(err) == 0 && (byMost || byOne || errors.Is(err, redsync.ErrLockAlreadyExpired))
+}

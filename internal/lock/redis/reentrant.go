@@ -1,0 +1,140 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func Reentrant() lock.Entry {
+	return lock.Entry{
+		Name:    "redis-reentrant",
+		Family:  lock.FamilyRedis,
+		Summary: "a hash of owner and holds, a watchdog that renews at a third of the TTL, pub/sub to wake one who waits",
+		Needs:   []backend.Name{backend.Redis},
+		Claims: lock.Claims{
+			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
+			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
+		},
+		New: func(d lock.Deps) lock.Locker {
+			l := newHashLock("redis-reentrant", d)
+			l.acquire = script("token", "reentrant", "reentrant_acquire")
+			l.release = script("token", "reentrant", "reentrant_release")
+			l.leave = l.release
+			return l
+		},
+	}
+}
+
+// hashLock is a lock that Redis keeps as a hash: reentrant, renewed, and with
+// somebody woken by each release. The fair lock differs in its scripts, and in
+// the keys that they work on.
+type hashLock struct {
+	base
+	wakeups *wakeups
+	// acquire takes the name, release ends a hold, leave takes back what an
+	// attempt that was given up may have left, renew prolongs.
+	acquire, release, leave, renew *redis.Script
+	// queues tells that those who wait stand in a queue in Redis. There they are
+	// dropped when they have not been heard of for as long as patience.
+	queues   bool
+	patience time.Duration
+}
+
+func newHashLock(kind string, d lock.Deps) *hashLock {
+	base := newBase(kind, d)
+	return &hashLock{
+		base:     base,
+		wakeups:  newWakeups(d.Redis, "stockd:*:"+kind+":free"),
+		renew:    script("reentrant_renew"),
+		patience: min(d.TTL, patience),
+	}
+}
+
+// patience bounds how long those behind wait for one who died in a queue, and a
+// third of it is how long anybody waits without being woken.
+const patience = 3 * time.Second
+
+// Close ends the subscription.
+func (l *hashLock) Close() error { return l.wakeups.Close() }
+
+// Acquire waits for its turn, or for somebody to let go.
+func (l *hashLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	a := attempt{hashLock: l, name: name, owner: lock.OwnerOf(ctx), hold: lock.NewOwner()}
+	// Most find the name free: they need not be woken.
+	if lease, err := a.try(ctx); lease != nil || err != nil {
+		return lease, err
+	}
+	me := l.wakeups.enter(a.channel(), a.hold)
+	defer l.wakeups.leave(a.channel(), me)
+	for {
+		// Only now, when a release wakes us, is it of use to wait for one.
+		if lease, err := a.try(ctx); lease != nil || err != nil {
+			return lease, err
+		}
+		if !me.sleep(ctx, l.patience/3) {
+			lock.TakeBack(ctx, a.takeBack)
+			return nil, lock.NotAcquired(ctx, redisName, nil)
+		}
+	}
+}
+
+// sleep waits to be woken, for about d at the longest, and reports whether ctx
+// lasted.
+func (s *sleeper) sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-s.wake:
+		return true
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// attempt is one Acquire, and the hold that may come of it.
+type attempt struct {
+	*hashLock
+	name, owner, hold string
+}
+
+func (a attempt) channel() string { return a.key(a.name) + ":free" }
+
+// keys are those of the name; where nobody queues, the first is all there is.
+func (a attempt) keys(more ...string) []string {
+	keys := append([]string{a.key(a.name)}, more...)
+	if a.queues {
+		keys = append(keys, a.key(a.name)+":queue", a.key(a.name)+":alive")
+	}
+	return keys
+}
+
+// try takes the name if it is ours to take; no lease and no error: not yet.
+func (a attempt) try(ctx context.Context) (lock.Lease, error) {
+	grant, err := a.take(ctx, a.acquire, a.name, a.keys(a.counter(a.name)), a.owner, a.hold, a.patience.Milliseconds())
+	switch {
+	case err != nil:
+		go lock.TakeBack(ctx, a.takeBack) // the caller need not wait for a server that is mute
+		return nil, lock.Unreachable(redisName, err)
+	case !grant.won():
+		return nil, nil
+	}
+	lease := lock.NewHeld(grant.token, func(ctx context.Context) error {
+		return giveBack(ctx, a.client, a.release, a.keys(), a.hold, a.channel())
+	})
+	lock.Watch(lease, grant.asked, a.ttl, func(ctx context.Context) (bool, error) {
+		return still(ctx, a.client, a.renew, a.keys()[:1], a.hold, a.ttl.Milliseconds())
+	})
+	return lock.Granted(ctx, lease)
+}
+
+// takeBack ends the attempt: nobody must wait for it.
+func (a attempt) takeBack(ctx context.Context) error {
+	return a.leave.Run(ctx, a.client, a.keys(), a.hold, a.channel()).Err()
+}

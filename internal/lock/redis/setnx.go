@@ -1,0 +1,29 @@
+package redis
+
+import (
+	"context"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func SetNX() lock.Entry {
+	return lock.Entry{
+		Name:    "redis-setnx",
+		Family:  lock.FamilyRedis,
+		Summary: "SETNX and DEL, no expiry, sleep and try again; a holder that crashes locks everyone out for ever",
+		Needs:   []backend.Name{backend.Redis},
+		Claims:  lock.Claims{Exclusive: true},
+		New:     func(d lock.Deps) lock.Locker { return setNX{newBase("redis-setnx", d)} },
+	}
+}
+
+// setNX is the first lock of every tutorial.
+type setNX struct{ base }
+
+func (l setNX) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	try := func(ctx context.Context) (bool, error) {
+		return l.client.SetNX(ctx, l.key(name), "1", 0).Result()
+	}
+	return l.poll(ctx, name, try, l.deleteBlindly(name))
+}

@@ -1,0 +1,44 @@
+package redis
+
+import (
+	"context"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func SetNXOwner() lock.Entry {
+	return lock.Entry{
+		Name:    "redis-setnx-owner",
+		Family:  lock.FamilyRedis,
+		Summary: "SET NX PX with an owner, GET then DEL: between the two the lock may change hands",
+		Needs:   []backend.Name{backend.Redis},
+		Claims:  lock.Claims{Exclusive: true, SurvivesCrash: true},
+		New:     func(d lock.Deps) lock.Locker { return setNXOwner{newBase("redis-setnx-owner", d)} },
+	}
+}
+
+// setNXOwner looks before it deletes, which is one step too many.
+type setNXOwner struct{ base }
+
+func (l setNXOwner) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	owner := lock.NewOwner()
+	try := func(ctx context.Context) (bool, error) {
+		return l.client.SetNX(ctx, l.key(name), owner, l.ttl).Result()
+	}
+	return l.poll(ctx, name, try, l.lookAndDelete(name, owner))
+}
+
+func (l setNXOwner) lookAndDelete(name, owner string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		found, err := l.client.Get(ctx, l.key(name)).Result()
+		switch {
+		case err != nil && !isNil(err):
+			return lock.NotReleased(redisName, err)
+		case found != owner:
+			return lock.ErrLost
+		}
+		// Here the TTL may pass, and the next line then deletes another's lock.
+		return l.deleteBlindly(name)(ctx)
+	}
+}

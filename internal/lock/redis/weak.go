@@ -1,0 +1,39 @@
+package redis
+
+import (
+	"context"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// poll is the waiting of the locks that are here to show how locks fail: try,
+// sleep, try again.
+func (r base) poll(ctx context.Context, name string, try func(context.Context) (won bool, err error), giveUp func(context.Context) error) (lock.Lease, error) {
+	waiter := r.polls.Begin(name)
+	defer waiter.End()
+	for {
+		asking, answered := backend.Uncut(ctx)
+		won, err := try(asking)
+		answered()
+		switch {
+		case err != nil:
+			return nil, lock.Unreachable(redisName, err)
+		case won:
+			return lock.Granted(ctx, lock.NewHeld(0, giveUp))
+		}
+		if !waiter.Pause(ctx) {
+			return nil, lock.NotAcquired(ctx, redisName, nil)
+		}
+	}
+}
+
+// deleteBlindly gives a name up without a look at whose it is.
+func (r base) deleteBlindly(name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := r.client.Del(ctx, r.key(name)).Err(); err != nil {
+			return lock.NotReleased(redisName, err)
+		}
+		return nil
+	}
+}

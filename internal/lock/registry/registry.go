@@ -1,0 +1,34 @@
+package registry
+
+import (
+	"github.com/stockd/stockd/internal/lock"
+	etcdlock "github.com/stockd/stockd/internal/lock/etcd"
+	redislock "github.com/stockd/stockd/internal/lock/redis"
+	sqllock "github.com/stockd/stockd/internal/lock/sql"
+	zklock "github.com/stockd/stockd/internal/lock/zk"
+)
+
+// Registry lists every lock that is kept outside of this process, in the order
+// in which they are shown. The strategies, the conformance suite and the
+// benchmark range over it; a new lock is its own file and one line here.
+func Locks() []lock.Entry {
+	return []lock.Entry{
+		sqllock.InsertLock(),
+		sqllock.RowLock(),
+		sqllock.VersionLock(),
+		sqllock.NamedLock(),
+		redislock.SetNX(),
+		redislock.SetNXTTL(),
+		redislock.SetNXOwner(),
+		redislock.GetSet(),
+		redislock.Lua(),
+		redislock.Reentrant(),
+		redislock.Fair(),
+		redislock.Redsync(),
+		redislock.Redlock(),
+		zklock.Ephemeral(),
+		zklock.Herd(),
+		zklock.Sequential(),
+		etcdlock.Lock(),
+	}
+}

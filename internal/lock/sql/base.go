@@ -1,0 +1,204 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/glebarez/go-sqlite"
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+const (
+	// sqlSlice is how long a server waits for a name before it answers that it
+	// is not free yet, so that the waiter can look at his context.
+	sqlSlice = time.Second
+	// sqlAnswer bounds the answer to a few statements: those that nothing keeps
+	// waiting, beside a slice that they may spend waiting for a row.
+	sqlAnswer = sqlSlice + 2*time.Second
+)
+
+// errSilent tells that the database took statements and did not answer. It
+// hides what the driver made of that, lest it be taken for a context's end.
+var errSilent = errors.New("no answer in time")
+
+// sqlPool is what the locks in SQL share: the connections, and the words in
+// which a dialect speaks of the time.
+type sqlPool struct {
+	db      *sql.DB
+	dialect string
+	ttl     time.Duration
+	retry   time.Duration
+	polls   *lock.Polling
+	words   *strings.Replacer
+}
+
+// newSQLPool takes its part of the dependencies. In statements {now} is the time
+// by the database's clock, {until} the time that lies as many microseconds ahead as its
+// parameter says, and {lock} ends a read whose rows are kept from every other writer.
+func newSQLPool(d lock.Deps) *sqlPool {
+	words := strings.NewReplacer(
+		`{lock}`, ``,
+		`{now}`, `strftime('%Y-%m-%d %H:%M:%f', 'now')`,
+		`{until}`, `strftime('%Y-%m-%d %H:%M:%f', 'now', (? / 1e6) || ' seconds')`)
+	if d.Dialect == string(backend.MySQL) {
+		words = strings.NewReplacer(
+			`{lock}`, ` FOR UPDATE`,
+			`{now}`, `UTC_TIMESTAMP(6)`,
+			`{until}`, `UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`)
+	}
+	return &sqlPool{db: d.DB, dialect: d.Dialect, ttl: d.TTL, retry: d.Retry, polls: lock.NewPolling(d.Retry, d.TriedInVain), words: words}
+}
+
+// lifetime is the parameter of {until}: the TTL, and what the database may lose
+// by rounding, so that it never lets go before the holder does.
+func (p *sqlPool) lifetime() int64 { return (p.ttl + time.Millisecond).Microseconds() }
+
+// sqlGrant is what a write has won; a token of 0: nothing.
+type sqlGrant struct {
+	token uint64
+	asked time.Time // just before the write: the database counts the TTL from later
+}
+
+func (g sqlGrant) won() bool { return g.token != 0 }
+
+// sqlRunner is a connection, a transaction on one, or the pool.
+type sqlRunner interface {
+	ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, statement string, args ...any) *sql.Row
+}
+
+// exec runs a statement and tells how many rows it wrote.
+func (p *sqlPool) exec(ctx context.Context, on sqlRunner, statement string, args ...any) (rows int64, err error) {
+	result, err := on.ExecContext(ctx, p.words.Replace(statement), args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// query reads one row; sql.ErrNoRows: there is none.
+func (p *sqlPool) query(ctx context.Context, on sqlRunner, statement string, args []any, into ...any) error {
+	return on.QueryRowContext(ctx, p.words.Replace(statement), args...).Scan(into...)
+}
+
+// run gives do a connection for a few statements, in the course of a wait. To
+// wait for the connection is part of it and ends with ctx. The statements are
+// not cut off with ctx: the server might carry out what nobody expects any more.
+func (p *sqlPool) run(ctx context.Context, do func(context.Context, *sql.Conn) error) error {
+	conn, err := p.conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // it goes back to the pool
+	return answered(ctx, func(ctx context.Context) error { return do(ctx, conn) })
+}
+
+// conn is a connection of the pool. Where all are in use, the wait for one ends
+// with ctx. Where one has to be made, it is the server that we wait for.
+func (p *sqlPool) conn(ctx context.Context) (conn *sql.Conn, err error) {
+	if !p.spare(1) {
+		return p.db.Conn(ctx)
+	}
+	err = answered(ctx, func(ctx context.Context) error {
+		conn, err = p.db.Conn(ctx)
+		return err
+	})
+	return conn, err
+}
+
+// spare reports whether n more connections than those in use may be had.
+func (p *sqlPool) spare(n int) bool {
+	stats := p.db.Stats()
+	return stats.MaxOpenConnections == 0 || stats.InUse+n <= stats.MaxOpenConnections
+}
+
+// answered runs do and bounds the database's answer.
+func answered(ctx context.Context, do func(context.Context) error) error {
+	own, end := backend.Uncut(ctx)
+	defer end()
+	own, cancel := context.WithTimeout(own, sqlAnswer)
+	defer cancel()
+	err := do(own)
+	if err != nil && own.Err() != nil {
+		return fmt.Errorf("%w: %v", errSilent, err) //nolint:errorlint // hides DeadlineExceeded on purpose
+	}
+	return err
+}
+
+// insist runs do in order to give something back: on a context of its own, and
+// again where others are in the way.
+func (p *sqlPool) insist(ctx context.Context, do func(context.Context, *sql.Conn) error) error {
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlAnswer)
+	defer cancel()
+	for {
+		err := p.run(own, do)
+		if !p.contended(err) || !lock.Pause(own, p.retry) {
+			return err
+		}
+	}
+}
+
+// doubt takes back what a write may have done that failed, and returns the
+// failure. Where the wait ended in the midst of it, that is none: the server has
+// answered just before, and had it wait for a row.
+func (p *sqlPool) doubt(ctx context.Context, err error, undo func(context.Context) error) error {
+	if err == nil || p.contended(err) {
+		return err
+	}
+	lock.TakeBack(ctx, undo)
+	if ctx.Err() != nil && errors.Is(err, errSilent) {
+		return nil
+	}
+	return err
+}
+
+// Error numbers that are the same in MySQL and MariaDB.
+const (
+	mysqlDuplicateEntry  = 1062
+	mysqlLockWaitTimeout = 1205
+	mysqlDeadlock        = 1213
+)
+
+// Result codes of SQLite, see https://www.sqlite.org/rescode.html.
+const (
+	sqliteBusy                 = 5
+	sqliteLocked               = 6
+	sqliteConstraintPrimaryKey = 1555
+	sqliteConstraintUnique     = 2067
+)
+
+// contended reports whether a statement came to nothing because others were in
+// its way. SQLite is a file and never silent: there it was another writer's turn.
+func (p *sqlPool) contended(err error) bool {
+	if errors.Is(err, errSilent) {
+		return p.dialect != string(backend.MySQL)
+	}
+	if answer, is := errors.AsType[*sqlite.Error](err); is {
+		primary := answer.Code() & 0xff
+		return primary == sqliteBusy || primary == sqliteLocked
+	}
+	return waitedInVain(err) || isMySQL(err, mysqlDeadlock)
+}
+
+// waitedInVain reports whether a row stayed locked for a slice of waiting.
+func waitedInVain(err error) bool { return isMySQL(err, mysqlLockWaitTimeout) }
+
+// duplicate reports whether a name was there already.
+func duplicate(err error) bool {
+	if answer, is := errors.AsType[*sqlite.Error](err); is {
+		return answer.Code() == sqliteConstraintPrimaryKey || answer.Code() == sqliteConstraintUnique
+	}
+	return isMySQL(err, mysqlDuplicateEntry)
+}
+
+func isMySQL(err error, number uint16) bool {
+	answer, is := errors.AsType[*mysql.MySQLError](err)
+	return is && answer.Number == number
+}

@@ -1,0 +1,28 @@
+package sql
+
+import (
+	"context"
+
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// InsertLock is sql-insert-lock with what its reaper does by itself.
+type InsertLocker struct{ *insertLock }
+
+// NewInsertLock makes the insert lock with a reaper, or without.
+func NewInsertLocker(d lock.Deps, reaping bool) InsertLocker {
+	d.Unreaped = !reaping
+	return InsertLocker{newInsertLock(d)}
+}
+
+// Reap has the reaper work once.
+func (l InsertLocker) Reap(ctx context.Context) error {
+	_, err := l.reaper.reap(ctx)
+	return err
+}
+
+// Free has the reaper free one name, as somebody does who has seen its time to
+// be over.
+func (l InsertLocker) Free(ctx context.Context, name string) error {
+	return l.reaper.free(ctx, l.db, name)
+}

@@ -1,0 +1,242 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func InsertLock() lock.Entry {
+	return lock.Entry{
+		Name:    "sql-insert-lock",
+		Family:  lock.FamilySQL,
+		Summary: "who inserts the name into a table with a unique key has it; with an owner, a depth and an expiry, and a reaper for what the dead leave",
+		Needs:   []backend.Name{backend.Database},
+		Claims: lock.Claims{
+			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
+			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
+		},
+		New: func(d lock.Deps) lock.Locker { return newInsertLock(d) },
+	}
+}
+
+// insertLock grants a name to whoever inserts its row.
+type insertLock struct {
+	*sqlPool
+	tokens *Tokens
+	host   string
+	reaper *reaper // nil: nobody frees what a dead holder left
+}
+
+func newInsertLock(d lock.Deps) *insertLock {
+	pool := newSQLPool(d)
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown" // it is for people only
+	}
+	l := &insertLock{sqlPool: pool, tokens: &Tokens{pool}, host: host}
+	if !d.Unreaped {
+		l.reaper = newReaper(pool)
+	}
+	return l
+}
+
+// Close ends the reaper.
+func (l *insertLock) Close() error {
+	l.reaper.close()
+	return nil
+}
+
+// record is the row of a name as one Acquire wants it. entry is that Acquire's
+// own, whereas an owner may come more than once.
+type record struct{ name, owner, entry string }
+
+// Acquire looks at the row again and again: those who wait lock nothing, and
+// hold no connection in between.
+func (l *insertLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	l.reaper.wake()
+	r := record{name: name, owner: lock.OwnerOf(ctx), entry: lock.NewOwner()}
+	waiter := l.polls.Begin(name)
+	defer waiter.End()
+	for ctx.Err() == nil {
+		grant, err := l.try(ctx, r)
+		switch {
+		case grant.won():
+			return lock.Granted(ctx, l.hold(r, grant))
+		case err != nil && !l.contended(err):
+			return nil, lock.NotAcquired(ctx, l.dialect, err)
+		}
+		waiter.Pause(ctx)
+	}
+	return nil, lock.NotAcquired(ctx, l.dialect, nil)
+}
+
+// try takes the name if it is free, or once more if the owner has it.
+func (l *insertLock) try(ctx context.Context, r record) (grant sqlGrant, err error) {
+	var seen sight
+	wrote := false
+	err = l.run(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
+		seen, err = l.look(ctx, conn, r.name)
+		switch {
+		case err != nil:
+			return err
+		case !seen.held:
+			wrote = true
+			grant, err = l.insert(ctx, conn, r)
+		case seen.owner == r.owner:
+			wrote = true
+			grant, err = l.enter(ctx, conn, r, seen)
+		}
+		return err
+	})
+	if wrote {
+		err = l.doubt(ctx, err, func(ctx context.Context) error { return l.undo(ctx, r, seen) })
+	}
+	return grant, err
+}
+
+// sight is what an Acquire saw of the row.
+type sight struct {
+	held         bool
+	owner, entry string
+	token        uint64
+}
+
+const lookAtRecord = `SELECT owner, entry, token, expires_at < {now} FROM record_lock WHERE lock_name = ?`
+
+// look reads the row, and has it freed where its time is over.
+func (l *insertLock) look(ctx context.Context, conn *sql.Conn, name string) (sight, error) {
+	seen := sight{held: true}
+	var expired bool
+	err := l.query(ctx, conn, lookAtRecord, []any{name}, &seen.owner, &seen.entry, &seen.token, &expired)
+	if errors.Is(err, sql.ErrNoRows) {
+		return sight{}, nil
+	}
+	if expired && l.reaper != nil {
+		return sight{}, l.reaper.free(ctx, conn, name)
+	}
+	return seen, err
+}
+
+const insertRecord = `INSERT INTO record_lock (lock_name, owner, host, entry, depth, token, expires_at)
+	VALUES (?, ?, ?, ?, 1, ?, {until})`
+
+// insert takes a free name. The token is issued in the same transaction, and
+// first: those who want to insert queue up for it, and whoever finds the name
+// taken gives his token back.
+func (l *insertLock) insert(ctx context.Context, conn *sql.Conn, r record) (sqlGrant, error) {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return sqlGrant{}, err
+	}
+	defer tx.Rollback() // harmless after the commit
+	token, err := l.tokens.next(ctx, tx, r.name)
+	if err != nil {
+		return sqlGrant{}, err
+	}
+	asked := time.Now()
+	_, err = l.exec(ctx, tx, insertRecord, r.name, r.owner, l.host, r.entry, token, l.lifetime())
+	if duplicate(err) {
+		return sqlGrant{}, nil
+	}
+	if err != nil {
+		return sqlGrant{}, err
+	}
+	if err := tx.Commit(); err != nil {
+		return sqlGrant{}, err
+	}
+	return sqlGrant{token, asked}, nil
+}
+
+const enterRecord = `UPDATE record_lock SET depth = depth + 1, entry = ?, expires_at = {until}
+	WHERE lock_name = ? AND owner = ? AND entry = ? AND token = ? AND expires_at > {now}`
+
+// enter counts one more hold of an owner who has the name, if nobody was counted
+// since the look.
+func (l *insertLock) enter(ctx context.Context, conn *sql.Conn, r record, seen sight) (sqlGrant, error) {
+	asked := time.Now()
+	rows, err := l.exec(ctx, conn, enterRecord, r.entry, l.lifetime(), r.name, r.owner, seen.entry, seen.token)
+	if err != nil || rows == 0 {
+		return sqlGrant{}, err
+	}
+	return sqlGrant{seen.token, asked}, nil
+}
+
+// hold is the lease of one hold; each prolongs the row by itself.
+func (l *insertLock) hold(r record, grant sqlGrant) *lock.Held {
+	lease := lock.NewHeld(grant.token, func(ctx context.Context) error { return l.release(ctx, r, grant.token) })
+	lock.Watch(lease, grant.asked, l.ttl, func(ctx context.Context) (bool, error) { return l.renew(ctx, r, grant.token) })
+	return lease
+}
+
+const renewRecord = `UPDATE record_lock SET expires_at = {until} WHERE lock_name = ? AND owner = ? AND token = ?`
+
+func (l *insertLock) renew(ctx context.Context, r record, token uint64) (still bool, err error) {
+	rows, err := l.exec(ctx, l.db, renewRecord, l.lifetime(), r.name, r.owner, token)
+	return rows == 1, err
+}
+
+const (
+	endRecord = `DELETE FROM record_lock WHERE lock_name = ? AND owner = ? AND token = ? AND depth = 1`
+
+	leaveRecord = `UPDATE record_lock SET depth = depth - 1 WHERE lock_name = ? AND owner = ? AND token = ?`
+
+	undoRecord = `UPDATE record_lock SET depth = depth - CASE WHEN entry = ? THEN 1 ELSE 0 END, entry = ?
+		WHERE lock_name = ? AND entry IN (?, ?)`
+
+	clearRecord = `DELETE FROM record_lock WHERE lock_name = ? AND depth = 0`
+)
+
+// release ends a hold; the last one frees the name. Mostly there is but one.
+func (l *insertLock) release(ctx context.Context, r record, token uint64) error {
+	var ended int64
+	err := l.insist(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
+		ended, err = l.exec(ctx, conn, endRecord, r.name, r.owner, token)
+		if err == nil && ended == 0 {
+			ended, err = l.leave(ctx, conn, r.name, leaveRecord, r.name, r.owner, token)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return lock.NotReleased(l.dialect, err)
+	case ended == 0:
+		return lock.ErrLost
+	default:
+		return nil
+	}
+}
+
+// undo takes back what an Acquire did whose answer was lost. Where it has done
+// nothing yet, it never will: the entry that it expects is gone. An insert whose
+// commit is still under way is waited for, since it has the row locked.
+//
+// Where the same owner has been counted once more since, nobody can tell any
+// longer; then the row outlives its last release by a TTL at the most.
+func (l *insertLock) undo(ctx context.Context, r record, seen sight) error {
+	return l.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		_, err := l.leave(ctx, conn, r.name, undoRecord, r.entry, lock.NewOwner(), r.name, r.entry, seen.entry)
+		return err
+	})
+}
+
+// leave ends one of several holds, and clears the row with the last.
+func (l *insertLock) leave(ctx context.Context, conn *sql.Conn, name, statement string, args ...any) (ended int64, err error) {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback() // harmless after the commit
+	if ended, err = l.exec(ctx, tx, statement, args...); err != nil || ended == 0 {
+		return 0, err
+	}
+	if _, err = l.exec(ctx, tx, clearRecord, name); err != nil {
+		return 0, err
+	}
+	return ended, tx.Commit()
+}

@@ -1,0 +1,241 @@
+package sql_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	sqllock "github.com/stockd/stockd/internal/lock/sql"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// dies takes a name and falls silent, as a replica that was killed does: its
+// row stays.
+func dies(t *testing.T, d *servers.Database, name string) {
+	t.Helper()
+	pool := sqlPool(t, d, 2)
+	l := sqllock.NewInsertLocker(sqlDeps(pool, d), false)
+	acquireWithin(t, l, name, 5*time.Second)
+	if err := pool.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWithoutTheReaperADeadHolderLocksForEver(t *testing.T) {
+	t.Parallel()
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		dies(t, d, "gate")
+		ctx, cancel := context.WithTimeout(t.Context(), sqlTTL+time.Second)
+		defer cancel()
+		_, err := sqllock.NewInsertLocker(sqlDeps(sqlPool(t, d, 2), d), false).Acquire(ctx, "gate")
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want the end of the wait", err)
+		}
+	})
+}
+
+func TestWhoeverWaitsFreesADeadHoldersName(t *testing.T) {
+	t.Parallel()
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		dies(t, d, "gate")
+		died := time.Now()
+		l := sqlLock(t, d, "sql-insert-lock")
+		releases(t, acquireWithin(t, l, "gate", sqlTTL+time.Second))
+		if early := sqlTTL - time.Since(died); early > sqlTTL/4 {
+			t.Errorf("the name was free %s before its TTL was over", early)
+		}
+	})
+}
+
+// Nobody wants the name any more, and yet its row goes, from two replicas at
+// once.
+func TestTheReaperFreesADeadHoldersName(t *testing.T) {
+	t.Parallel()
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		look := sqlPool(t, d, 2)
+		dies(t, d, "gate")
+		for range 2 {
+			releases(t, acquireWithin(t, sqlLock(t, d, "sql-insert-lock"), "other", 5*time.Second))
+		}
+		if n := count(t, look, `SELECT COUNT(*) FROM record_lock WHERE lock_name = 'gate'`); n != 1 {
+			t.Fatalf("the dead holder has %d rows, want 1", n)
+		}
+		if !eventually(2*sqlTTL, func() bool { return count(t, look, `SELECT COUNT(*) FROM record_lock`) == 0 }) {
+			t.Error("the dead holder's row is not freed")
+		}
+	})
+}
+
+// Between the look and the deletion the holder has renewed: he keeps the name.
+func TestTheReaperLooksOnceMore(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		l := sqllock.NewInsertLocker(sqlDeps(sqlPool(t, d, 4), d), true)
+		closing(t, l)
+		lease := acquireWithin(t, l, "gate", 5*time.Second)
+		if err := l.Free(t.Context(), "gate"); err != nil {
+			t.Fatal(err)
+		}
+		isHeld(t, l, "gate")
+		releases(t, lease)
+	})
+}
+
+// Many reapers at once take what is over, and nothing else.
+func TestReapersAtOnceAreHarmless(t *testing.T) {
+	const names, reapers = 40, 4
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		pool := sqlPool(t, d, 8)
+		for i := range names {
+			expiry := "2001-01-01 00:00:00.000"
+			if i%2 == 0 {
+				expiry = "2999-01-01 00:00:00.000"
+			}
+			_, err := pool.ExecContext(t.Context(), `INSERT INTO record_lock (lock_name, owner, host, entry, depth, token, expires_at)
+				VALUES (?, 'o', 'h', 'e', 1, 1, ?)`, fmt.Sprint("n", i), expiry)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		var reaping sync.WaitGroup
+		for range reapers {
+			l := sqllock.NewInsertLocker(sqlDeps(pool, d), true)
+			closing(t, l)
+			reaping.Go(func() {
+				for range 5 {
+					if err := l.Reap(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		reaping.Wait()
+		if n := count(t, pool, `SELECT COUNT(*) FROM record_lock`); n != names/2 {
+			t.Errorf("%d names are left, want %d", n, names/2)
+		}
+		if n := count(t, pool, `SELECT COUNT(*) FROM record_lock WHERE expires_at < '2100-01-01'`); n != 0 {
+			t.Errorf("%d names whose time is over are left", n)
+		}
+	})
+}
+
+func TestTheInsertLockCountsItsDepth(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		look := sqlPool(t, d, 2)
+		depth := func() int { return count(t, look, `SELECT COALESCE(SUM(depth), 0) FROM record_lock`) }
+		// The owner is one, on whichever replica it comes.
+		here, there := sqlLock(t, d, "sql-insert-lock"), sqlLock(t, d, "sql-insert-lock")
+		owned := lock.WithOwner(t.Context(), "me")
+		leases := make([]lock.Lease, 0, 3)
+		for i, l := range []lock.Locker{here, there, here} {
+			lease, err := l.Acquire(owned, "gate")
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases = append(leases, lease)
+			if n := depth(); n != i+1 || lease.Token() != leases[0].Token() {
+				t.Errorf("depth is %d and the token %d, want %d and %d", n, lease.Token(), i+1, leases[0].Token())
+			}
+		}
+		for i, lease := range []lock.Lease{leases[0], leases[2], leases[1]} {
+			isHeld(t, there, "gate")
+			releases(t, lease)
+			releases(t, lease) // a second release counts nothing
+			if n := depth(); n != 2-i {
+				t.Errorf("depth is %d, want %d", n, 2-i)
+			}
+		}
+		lease := acquireWithin(t, there, "gate", sqlSoon)
+		if lease.Token() <= leases[0].Token() {
+			t.Errorf("token %d came after %d", lease.Token(), leases[0].Token())
+		}
+		releases(t, lease)
+	})
+}
+
+// A hold more that was counted, and the answer lost, is counted no more; one
+// that was not is not subtracted.
+func TestTheInsertLockTakesBackOneHoldOfMany(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		through, cut := labtest.Through(t, d)
+		l, other, look := sqlLock(t, through, "sql-insert-lock"), sqlLock(t, d, "sql-insert-lock"), sqlPool(t, d, 2)
+		owned := lock.WithOwner(t.Context(), "me")
+		for _, delivered := range []bool{true, false} {
+			first, err := l.Acquire(owned, "gate")
+			if err != nil {
+				t.Fatal(err)
+			}
+			labtest.Lose(cut, "depth = depth + 1", delivered)
+			if _, err := l.Acquire(owned, "gate"); !errors.Is(err, stock.ErrBackendUnavailable) {
+				t.Errorf("the answer is lost: %v, want the backend's failure", err)
+			}
+			if n := count(t, look, `SELECT depth FROM record_lock`); n != 1 {
+				t.Errorf("depth is %d, want 1", n)
+			}
+			releases(t, first)
+			releases(t, acquireWithin(t, other, "gate", sqlSoon))
+		}
+	})
+}
+
+// The owner's name is not enough: a hold of another time is not ours.
+func TestTheInsertLockReleasesOnlyTheHoldThatItWas(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		pool := sqlPool(t, d, 4)
+		l := sqlLockOn(t, pool, d, "sql-insert-lock")
+		owned := lock.WithOwner(t.Context(), "me")
+		late, err := l.Acquire(owned, "gate")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pool.ExecContext(t.Context(), `DELETE FROM record_lock`); err != nil {
+			t.Fatal(err)
+		}
+		next, err := l.Acquire(owned, "gate")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := late.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("the late one releases with %v, want %v", err, lock.ErrLost)
+		}
+		isHeld(t, l, "gate")
+		releases(t, next)
+	})
+}
+
+// Whoever waits holds no connection while he does.
+func TestTheInsertLocksWaitersHoldNoConnection(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		pool := sqlPool(t, d, 2)
+		deps := sqlDeps(pool, d)
+		deps.Retry = 300 * time.Millisecond
+		l := sqllock.NewInsertLocker(deps, true)
+		closing(t, l)
+		lease := acquireWithin(t, l, "gate", 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var waiters sync.WaitGroup
+		for range 10 {
+			waiters.Go(func() { _, _ = l.Acquire(ctx, "gate") })
+		}
+		if !eventually(time.Second, func() bool { return pool.Stats().InUse == 0 }) {
+			t.Error("waiters keep connections")
+		}
+		waiters.Wait()
+		releases(t, lease)
+	})
+}

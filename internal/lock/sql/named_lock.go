@@ -1,0 +1,61 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func NamedLock() lock.Entry {
+	return lock.Entry{
+		Name:    "sql-named-lock",
+		Family:  lock.FamilySQL,
+		Summary: "GET_LOCK on a connection of its own; it dies with its connection, and its holder is told",
+		Needs:   []backend.Name{backend.MySQL},
+		Claims: lock.Claims{
+			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
+			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
+		},
+		New: func(d lock.Deps) lock.Locker {
+			pool := newSQLPool(d)
+			return lock.NewReentrant(&sessionLock{
+				sqlPool: pool,
+				take:    takeName,
+				count:   (&Tokens{pool}).issueBy,
+				free:    freeName,
+			})
+		},
+	}
+}
+
+// A named lock belongs to the whole server, its name has 64 characters at the
+// most, and upper case is lower case. So the name of the database goes into it,
+// and both are hashed.
+const (
+	serverName = `CONCAT('stockd:', SHA2(CONCAT(DATABASE(), '/', ?), 224))`
+
+	getLock = `SELECT GET_LOCK(` + serverName + `, ?)`
+
+	releaseLock = `SELECT COALESCE(RELEASE_LOCK(` + serverName + `), 0)`
+)
+
+// takeName waits for the name.
+func takeName(ctx context.Context, conn *sql.Conn, name string) (won bool, err error) {
+	var answer sql.NullBool
+	if err := conn.QueryRowContext(ctx, getLock, name, int(sqlSlice.Seconds())).Scan(&answer); err != nil {
+		return false, err
+	}
+	if !answer.Valid {
+		return false, errors.New("the server could not tell whether it granted the name")
+	}
+	return answer.Bool, nil
+}
+
+// freeName gives the name back if it is the connection's.
+func freeName(ctx context.Context, conn *sql.Conn, name string) (was bool, err error) {
+	err = conn.QueryRowContext(ctx, releaseLock, name).Scan(&was)
+	return was, err
+}

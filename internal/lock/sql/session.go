@@ -1,0 +1,251 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// sessionLock is a lock that the server ties to a connection: whoever waits has
+// one for himself, and so has whoever holds. The server frees the name when the
+// connection ends.
+//
+// One connection of the pool is never given to them, by which others renew,
+// release and count. So the pool may be full of those who wait, and nobody who
+// could let them in is kept from it; without a free connection one waits as for
+// the name itself.
+type sessionLock struct {
+	*sqlPool
+	// take waits for the name for a slice of time.
+	take func(ctx context.Context, conn *sql.Conn, name string) (won bool, err error)
+	// count issues the token of a name that was taken.
+	count func(ctx context.Context, conn *sql.Conn, name string) (token uint64, err error)
+	// free gives the name back, if it is the connection's.
+	free func(ctx context.Context, conn *sql.Conn, name string) (was bool, err error)
+}
+
+// Acquire waits for a connection and then, by it, for the name.
+func (l *sessionLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	s, err := l.open(ctx, name)
+	if err != nil {
+		return nil, lock.NotAcquired(ctx, l.dialect, err)
+	}
+	if err := s.await(ctx); err != nil {
+		return nil, lock.NotAcquired(ctx, l.dialect, err)
+	}
+	token, err := l.count(ctx, s.conn, name)
+	lease := lock.NewHeld(token, s.release)
+	if err != nil {
+		lock.TakeBack(ctx, lease.Release)
+		return nil, lock.NotAcquired(ctx, l.dialect, err)
+	}
+	// The grant may be old: a process that was stopped reads it when it goes on.
+	// Only a question asked now shows that the connection is alive.
+	asked := time.Now()
+	if err := answered(ctx, s.conn.PingContext); err != nil {
+		s.discard()
+		return nil, lock.NotAcquired(ctx, l.dialect, err)
+	}
+	context.AfterFunc(lease.Context(), s.discard)
+	lock.Watch(lease, asked, l.ttl, s.ping)
+	return lock.Granted(ctx, lease)
+}
+
+// session is the connection of one lease, or of one who waits for it.
+type session struct {
+	*sessionLock
+	name string
+	conn *sql.Conn
+	id   int64 // by which the server knows the connection
+	idle int64 // how many seconds the server bore its silence before
+
+	mu   sync.Mutex // one statement at a time
+	over bool       // the connection is not ours any more
+}
+
+// open takes a connection of the pool, unless it were the last.
+func (l *sessionLock) open(ctx context.Context, name string) (*session, error) {
+	for ctx.Err() == nil {
+		if !l.spare(2) {
+			lock.Pause(ctx, l.retry)
+			continue
+		}
+		conn, err := l.conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !l.spare(1) { // several came at once
+			conn.Close() //nolint:errcheck // it goes back to the pool
+			lock.Pause(ctx, l.retry)
+			continue
+		}
+		s := &session{sessionLock: l, name: name, conn: conn}
+		if err := answered(ctx, s.prepare); err != nil {
+			s.discard()
+			return nil, err
+		}
+		return s, nil
+	}
+	return nil, context.Cause(ctx)
+}
+
+// prepare has the server end the connection, and so the lease, when it has heard
+// nothing of it for a TTL: a host that has lost its network, or a process that
+// was stopped, does not close its connections. And it has the server look up
+// from waiting for a row after a slice, whatever the pool was told.
+func (s *session) prepare(ctx context.Context) error {
+	err := s.conn.QueryRowContext(ctx, `SELECT CONNECTION_ID(), @@SESSION.wait_timeout`).Scan(&s.id, &s.idle)
+	if err != nil {
+		return err
+	}
+	limits := fmt.Sprintf(`SET SESSION wait_timeout = %d, innodb_lock_wait_timeout = %d`,
+		int(math.Ceil(s.ttl.Seconds())), int(sqlSlice.Seconds()))
+	_, err = s.conn.ExecContext(ctx, limits)
+	return err
+}
+
+// await waits for the name, slice by slice, and returns with ctx; what is under
+// way then is interrupted and tidied away behind its back.
+func (s *session) await(ctx context.Context) error {
+	won := make(chan error)
+	go func() {
+		err := s.interruptible(ctx)
+		if err != nil {
+			s.tidy(ctx)
+		}
+		select {
+		case won <- err:
+		case <-ctx.Done(): // nobody listens any more
+			s.tidy(ctx)
+		}
+	}()
+	select {
+	case err := <-won:
+		if ctx.Err() == nil || !errors.Is(err, errSilent) {
+			return err
+		}
+		// A slice that was cut short says nothing of the server.
+	case <-ctx.Done():
+	}
+	return context.Cause(ctx)
+}
+
+// interruptible waits and, when ctx ends, interrupts itself. What follows on the
+// connection is not hit by that.
+func (s *session) interruptible(ctx context.Context) error {
+	interrupted := make(chan struct{})
+	spared := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		s.interrupt(ctx)
+	})
+	err := s.waits(ctx)
+	if !spared() {
+		<-interrupted
+	}
+	return err
+}
+
+func (s *session) waits(ctx context.Context) error {
+	for ctx.Err() == nil {
+		won := false
+		err := answered(ctx, func(ctx context.Context) (err error) {
+			won, err = s.take(ctx, s.conn, s.name)
+			return err
+		})
+		switch {
+		case won:
+			return nil
+		case s.contended(err):
+			lock.Pause(ctx, s.retry)
+		case err != nil:
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// interrupt ends the slice that is under way, from another connection: to close
+// this one would not, the server looks at it only when it has an answer for it.
+// Where it fails, the slice ends by itself.
+func (s *session) interrupt(ctx context.Context) {
+	_ = s.insist(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		_, err := conn.ExecContext(ctx, fmt.Sprintf(`KILL QUERY %d`, s.id))
+		return err
+	})
+}
+
+// ping renews: it shows that the connection is alive, and with it the lease. A
+// connection that does not answer is lost for good: there is no second try.
+func (s *session) ping(ctx context.Context) (alive bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return true, nil // given back just now, and not lost
+	}
+	bounded, cancel := context.WithTimeout(ctx, sqlAnswer)
+	defer cancel()
+	return s.conn.PingContext(bounded) == nil, nil
+}
+
+// release gives the name back, and the connection to the pool.
+func (s *session) release(ctx context.Context) error {
+	was, err := s.end(ctx)
+	switch {
+	case err != nil:
+		// It was freed when the connection ended, and nobody knows when that was.
+		return fmt.Errorf("%w: %w", lock.ErrLost, err)
+	case !was:
+		return lock.ErrLost
+	default:
+		return nil
+	}
+}
+
+// tidy is a release that nobody waits for.
+func (s *session) tidy(ctx context.Context) { _, _ = s.end(ctx) }
+
+// end frees the name and gives the connection back as it came; one that failed,
+// or is not as it should be, is closed.
+func (s *session) end(ctx context.Context) (was bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return false, nil
+	}
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlAnswer)
+	defer cancel()
+	if was, err = s.free(own, s.conn, s.name); err != nil {
+		s.drop()
+		return false, err
+	}
+	if _, err := s.conn.ExecContext(own, fmt.Sprintf(`SET SESSION wait_timeout = %d`, s.idle)); err != nil {
+		s.drop()
+		return was, nil // the name was given back, and that was the question
+	}
+	s.over = true
+	return was, s.conn.Close()
+}
+
+// discard closes the connection, if it is ours still.
+func (s *session) discard() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		s.drop()
+	}
+}
+
+// drop closes the connection for good: the pool must not hand out one that may
+// hold a name.
+func (s *session) drop() {
+	s.over = true
+	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = s.conn.Close()
+}

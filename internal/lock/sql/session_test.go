@@ -1,0 +1,201 @@
+package sql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// others are the other connections to the database.
+func others(t *testing.T, admin *sql.DB) (ids []int64) {
+	t.Helper()
+	rows, err := admin.QueryContext(t.Context(),
+		`SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close() //nolint:errcheck // its error is that of Err
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil || len(ids) == 0 {
+		t.Fatalf("found %d other connections (%v)", len(ids), err)
+	}
+	return ids
+}
+
+// killOthers ends every other connection to the database.
+func killOthers(t *testing.T, admin *sql.DB) {
+	t.Helper()
+	for _, id := range others(t, admin) {
+		_, _ = admin.ExecContext(t.Context(), `KILL ?`, id) // it may be gone already
+	}
+}
+
+// busyOthers counts the statements that run for others.
+func busyOthers(t *testing.T, admin *sql.DB) int {
+	t.Helper()
+	return count(t, admin, `SELECT COUNT(*) FROM information_schema.processlist
+		WHERE db = DATABASE() AND id <> CONNECTION_ID() AND command <> 'Sleep'`)
+}
+
+func TestAKilledConnectionIsALoss(t *testing.T) {
+	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
+		admin := sqlPool(t, d, 2)
+		admin.SetMaxOpenConns(1)
+		lease := acquireWithin(t, sqlLock(t, d, kind), "gate", 5*time.Second)
+		isHeld(t, sqlLock(t, d, kind), "gate")
+		killOthers(t, admin)
+		endsLost(t, lease, sqlTTL)
+		releases(t, acquireWithin(t, sqlLock(t, d, kind), "gate", sqlSoon))
+	})
+}
+
+// The release comes before anybody noticed: it must not take the answer of a
+// connection that is gone for a name that is given back.
+func TestAReleaseByAKilledConnectionIsALoss(t *testing.T) {
+	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
+		admin := sqlPool(t, d, 2)
+		admin.SetMaxOpenConns(1)
+		pool := sqlPool(t, d, 4)
+		l := sqlLockOn(t, pool, d, kind)
+		lease := acquireWithin(t, l, "gate", 5*time.Second)
+		killOthers(t, admin)
+		next := acquireWithin(t, sqlLock(t, d, kind), "gate", sqlSoon)
+		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("release by a killed connection: %v, want %v", err, lock.ErrLost)
+		}
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
+			t.Errorf("the lease ended with %v, want %v", cause, lock.ErrLost)
+		}
+		if n := pool.Stats().InUse; n != 0 {
+			t.Errorf("%d connections are not given back", n)
+		}
+		isHeld(t, l, "gate")
+		releases(t, next)
+	})
+}
+
+// Whoever gives up has the server give up, too: at once, and without the loss
+// of a connection.
+func TestACancelledWaiterLeavesNothingInTheServer(t *testing.T) {
+	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
+		admin := sqlPool(t, d, 2)
+		admin.SetMaxOpenConns(1)
+		pool := sqlPool(t, d, 4)
+		holder, waiter := sqlLock(t, d, kind), sqlLockOn(t, pool, d, kind)
+		lease := acquireWithin(t, holder, "gate", 5*time.Second)
+		for range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			gaveUp := make(chan error, 1)
+			go func() {
+				_, err := waiter.Acquire(ctx, "gate")
+				gaveUp <- err
+			}()
+			if !eventually(5*time.Second, func() bool { return busyOthers(t, admin) > 0 }) {
+				t.Fatal("nobody waits")
+			}
+			cancel()
+			start := time.Now()
+			if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+				t.Errorf("%v, want the end of the wait", err)
+			}
+			if late := time.Since(start); late > sqlSoon/2 {
+				t.Errorf("it returned %s after the end of the wait", late)
+			}
+			if !eventually(sqlSoon, func() bool { return busyOthers(t, admin) == 0 && pool.Stats().InUse == 0 }) {
+				t.Errorf("%d statements run on, %d connections are in use", busyOthers(t, admin), pool.Stats().InUse)
+			}
+		}
+		releases(t, lease)
+		releases(t, acquireWithin(t, holder, "gate", sqlSoon))
+		releases(t, acquireWithin(t, waiter, "gate", sqlSoon))
+		if n := pool.Stats().OpenConnections; n > 2 {
+			t.Errorf("%d connections were needed, want the waiter's and the one that interrupts", n)
+		}
+	})
+}
+
+// What is given back by a lease is given out again as it was: without the name,
+// and without the short patience of the server.
+func TestAConnectionGoesBackAsItCame(t *testing.T) {
+	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
+		pool := sqlPool(t, d, 2)
+		pool.SetMaxIdleConns(2)
+		before := count(t, pool, `SELECT @@session.wait_timeout`)
+		l := sqlLockOn(t, pool, d, kind)
+		releases(t, acquireWithin(t, l, "gate", 5*time.Second))
+		for range 4 {
+			if after := count(t, pool, `SELECT @@session.wait_timeout`); after != before {
+				t.Errorf("the server's patience is %d s, and was %d s", after, before)
+			}
+		}
+		// Every connection is still there to take the name from every other.
+		for range 4 {
+			releases(t, acquireWithin(t, sqlLock(t, d, kind), "gate", sqlSoon))
+			releases(t, acquireWithin(t, l, "gate", sqlSoon))
+		}
+	})
+}
+
+// A holder whose network is gone closes no connection: the server notices by
+// itself that it hears nothing more of him.
+func TestASilentHolderIsReplaced(t *testing.T) {
+	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
+		through, line := newLine(t, d)
+		lease := acquireWithin(t, sqlLock(t, through, kind), "gate", 5*time.Second)
+		next := sqlLock(t, d, kind)
+		isHeld(t, next, "gate")
+		line.frozen.Store(true)
+		lost := make(chan time.Time, 1)
+		context.AfterFunc(lease.Context(), func() { lost <- time.Now() })
+		second := acquireWithin(t, next, "gate", sqlTTL+time.Second)
+		granted := time.Now()
+		if at := <-lost; at.After(granted) {
+			t.Errorf("the first holder heard of his loss %s after the second was there", at.Sub(granted))
+		}
+		endsLost(t, lease, sqlSoon)
+		releases(t, second)
+	})
+}
+
+// A named lock belongs to the whole server, and two installations share it.
+func TestNamedLocksOfTwoDatabasesDoNotMeet(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		kind := d.Name // "MariaDB" or "MySQL"
+		other := lab.Database(t, map[string]string{"MariaDB": servers.MariaDB, "MySQL": servers.MySQL}[kind])
+		for _, database := range []*servers.Database{d, other} {
+			labtest.Open(t, database, "migrates")
+		}
+		here, there := sqlLock(t, d, "sql-named-lock"), sqlLock(t, other, "sql-named-lock")
+		first := acquireWithin(t, here, "gate", 5*time.Second)
+		second := acquireWithin(t, there, "gate", sqlSoon)
+		isHeld(t, there, "gate")
+		releases(t, first)
+		releases(t, second)
+	})
+}
+
+// Names that a server would take for the same, or for too long, are names.
+func TestNamedLocksTellNamesApart(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		l := sqlLock(t, d, "sql-named-lock")
+		long := strings.Repeat("x", 100)
+		for _, name := range []string{"gate", "GATE", long, long + "y", "门"} {
+			defer releases(t, acquireWithin(t, l, name, sqlSoon))
+			isHeld(t, sqlLock(t, d, "sql-named-lock"), name)
+		}
+	})
+}

@@ -1,0 +1,533 @@
+package sql_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+const (
+	// sqlTTL is a short one that MySQL still counts exactly.
+	sqlTTL = 2 * time.Second
+	// sqlSoon is how long what happens at once may take on a busy machine.
+	sqlSoon = 700 * time.Millisecond
+)
+
+// sqlPool is what the locks of one replica have on a database.
+func sqlPool(t *testing.T, d *servers.Database, connections int) *sql.DB {
+	t.Helper()
+	pool, dialect, err := repo.OpenPool(repo.Options{
+		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: connections,
+		LockWait: time.Second, ConnectTimeout: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dialect != d.Driver {
+		t.Fatalf("dialect is %s, want %s", dialect, d.Driver)
+	}
+	t.Cleanup(func() { pool.Close() }) //nolint:errcheck // a test may have closed it
+	return pool
+}
+
+func sqlDeps(pool *sql.DB, d *servers.Database) lock.Deps {
+	return lock.Deps{
+		Clients: &backend.Clients{DB: pool, Dialect: d.Driver},
+		TTL:     sqlTTL, Retry: 10 * time.Millisecond,
+	}
+}
+
+// sqlLock makes a lock of the registry for a replica of its own.
+func sqlLock(t *testing.T, d *servers.Database, name string) lock.Locker {
+	t.Helper()
+	return sqlLockOn(t, sqlPool(t, d, 8), d, name)
+}
+
+func sqlLockOn(t *testing.T, pool *sql.DB, d *servers.Database, name string) lock.Locker {
+	t.Helper()
+	entries := registry.Locks()
+	i := slices.IndexFunc(entries, func(e lock.Entry) bool { return e.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no %s", name)
+	}
+	return closing(t, entries[i].New(sqlDeps(pool, d)))
+}
+
+// closing closes a lock with the test.
+func closing(t *testing.T, l lock.Locker) lock.Locker {
+	t.Helper()
+	t.Cleanup(func() {
+		if closer, is := l.(io.Closer); is {
+			if err := closer.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return l
+}
+
+// eachSQLLock runs a test on every SQL lock and every database that it can do
+// with.
+func eachSQLLock(t *testing.T, test func(t *testing.T, d *servers.Database, name string)) {
+	t.Helper()
+	together(t, sqlEntries(), lab.EachDatabase, test)
+}
+
+// eachLockOnServer is eachSQLLock without SQLite.
+func eachLockOnServer(t *testing.T, test func(t *testing.T, d *servers.Database, name string)) {
+	t.Helper()
+	together(t, sqlEntries(), lab.EachServer, test)
+}
+
+// eachSessionLock is eachSQLLock for those that live on a connection.
+func eachSessionLock(t *testing.T, test func(t *testing.T, d *servers.Database, name string)) {
+	t.Helper()
+	together(t, slices.DeleteFunc(sqlEntries(), func(e lock.Entry) bool { return !onlyOnServers(e) }), lab.EachServer, test)
+}
+
+func sqlEntries() []lock.Entry {
+	return slices.DeleteFunc(registry.Locks(), func(e lock.Entry) bool { return e.Family != lock.FamilySQL })
+}
+
+func onlyOnServers(e lock.Entry) bool { return slices.Contains(e.Needs, backend.MySQL) }
+
+// together runs a test on several locks at the same time: most of them wait most
+// of the time.
+func together(t *testing.T, entries []lock.Entry, on func(*testing.T, func(*testing.T, *servers.Database)), test func(*testing.T, *servers.Database, string)) {
+	t.Helper()
+	var running sync.WaitGroup
+	for _, e := range entries {
+		each := on
+		if onlyOnServers(e) {
+			each = lab.EachServer
+		}
+		running.Go(func() {
+			t.Run(e.Name, func(t *testing.T) {
+				each(t, func(t *testing.T, d *servers.Database) {
+					labtest.Open(t, d, "migrates")
+					test(t, d, e.Name)
+				})
+			})
+		})
+	}
+	running.Wait()
+}
+
+func acquireWithin(t *testing.T, l lock.Locker, name string, limit time.Duration) lock.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	start := time.Now()
+	lease, err := l.Acquire(ctx, name)
+	if err != nil {
+		t.Fatalf("not acquired after %s: %v", time.Since(start), err)
+	}
+	return lease
+}
+
+func releases(t *testing.T, lease lock.Lease) {
+	t.Helper()
+	if err := lease.Release(t.Context()); err != nil {
+		t.Errorf("release: %v", err)
+	}
+}
+
+// isHeld finds that a name is not to be had.
+func isHeld(t *testing.T, l lock.Locker, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+	defer cancel()
+	_, err := l.Acquire(ctx, name)
+	if !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, stock.ErrBackendUnavailable) {
+		t.Errorf("a name that is held: %v, want %v and the end of the wait", err, lock.ErrNotAcquired)
+	}
+}
+
+// endsLost finds that a lease ends as lost within a time.
+func endsLost(t *testing.T, lease lock.Lease, limit time.Duration) {
+	t.Helper()
+	select {
+	case <-lease.Context().Done():
+	case <-time.After(limit):
+		t.Fatalf("the loss is not signalled within %s", limit)
+	}
+	if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
+		t.Errorf("the lease ended with %v, want %v", cause, lock.ErrLost)
+	}
+	if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("release after the loss: %v, want %v", err, lock.ErrLost)
+	}
+}
+
+func eventually(limit time.Duration, is func() bool) bool {
+	for end := time.Now().Add(limit); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// count reads a number by SQL.
+func count(t *testing.T, db *sql.DB, query string, args ...any) (n int) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Goroutines of two replicas go through one gate: one at a time, each with a
+// token above the one before.
+func TestSQLTokensGrowWithTheHolders(t *testing.T) {
+	t.Parallel()
+	eachSQLLock(t, func(t *testing.T, d *servers.Database, kind string) {
+		var inside atomic.Int32
+		var last uint64 // guarded by the lock under test; the race detector watches
+		var holders sync.WaitGroup
+		for range 2 {
+			l := sqlLock(t, d, kind)
+			for range 4 {
+				holders.Go(func() {
+					for range 8 {
+						lease := acquireWithin(t, l, "gate", 20*time.Second)
+						if n := inside.Add(1); n != 1 {
+							t.Errorf("%d are inside", n)
+						}
+						if token := lease.Token(); token <= last {
+							t.Errorf("token %d came after %d", token, last)
+						}
+						last = lease.Token()
+						inside.Add(-1)
+						releases(t, lease)
+					}
+				})
+			}
+		}
+		holders.Wait()
+	})
+}
+
+// A pool as small as can be, and more waiters than connections: whoever holds
+// can renew and release, and all get their turn.
+func TestSQLWaitersLeaveTheHolderAConnection(t *testing.T) {
+	t.Parallel()
+	eachSQLLock(t, func(t *testing.T, d *servers.Database, kind string) {
+		for _, connections := range []int{2, 4} {
+			pool := sqlPool(t, d, connections)
+			// Two locks share the pool, as those of two strategies do.
+			locks := []lock.Locker{sqlLockOn(t, pool, d, kind), sqlLockOn(t, pool, d, kind)}
+			first := acquireWithin(t, locks[0], "gate", 5*time.Second)
+			var waiters sync.WaitGroup
+			for i := range 16 {
+				waiters.Go(func() {
+					releases(t, acquireWithin(t, locks[i%2], "gate", 20*time.Second))
+				})
+			}
+			time.Sleep(sqlTTL / 2) // the waiters have what they can get, and the holder renews
+			if cause := context.Cause(first.Context()); cause != nil {
+				t.Errorf("the holder lost the name: %v", cause)
+			}
+			releases(t, first)
+			waiters.Wait()
+			// The reaper's round, and a renewal that ends with its lease, have one for a moment.
+			if !eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
+				t.Errorf("%d connections are not given back", pool.Stats().InUse)
+			}
+		}
+	})
+}
+
+// While those who wait for a row or a name fill the pool, the locks that need a
+// connection only now and then go on as if nothing were.
+func TestSQLWaitersLeaveOtherLocksAConnection(t *testing.T) {
+	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
+		pool := sqlPool(t, d, 4)
+		crowded, other := sqlLockOn(t, pool, d, kind), sqlLockOn(t, pool, d, "sql-insert-lock")
+		held := acquireWithin(t, crowded, "gate", 5*time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiters sync.WaitGroup
+		for range 12 {
+			waiters.Go(func() {
+				if _, err := crowded.Acquire(ctx, "gate"); !errors.Is(err, context.Canceled) {
+					t.Errorf("%v, want the end of the wait", err)
+				}
+			})
+		}
+		time.Sleep(100 * time.Millisecond)
+		for range 5 {
+			releases(t, acquireWithin(t, other, "gate", sqlSoon))
+		}
+		cancel()
+		waiters.Wait()
+		releases(t, held)
+	})
+}
+
+// A server that accepts and says nothing is named within the wait limit, and is
+// not mistaken for a name that is not free.
+func TestSQLMuteServerIsNamedInTime(t *testing.T) {
+	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
+		through, cut := labtest.Through(t, d)
+		l := sqlLock(t, through, kind)
+		releases(t, acquireWithin(t, l, "gate", 5*time.Second))
+		cut.Mute(true)
+		namesTheBackend(t, l, 500*time.Millisecond, 500*time.Millisecond)
+		namesTheBackend(t, l, 5*time.Second, 0)
+		cut.Mute(false)
+		releases(t, acquireWithin(t, l, "gate", 5*time.Second))
+	})
+}
+
+// The same, where connections stand that nothing comes by any more.
+func TestSQLFrozenConnectionsAreNamedInTime(t *testing.T) {
+	t.Parallel()
+	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
+		for _, limit := range []time.Duration{500 * time.Millisecond, 5 * time.Second} {
+			through, line := newLine(t, d)
+			l := sqlLock(t, through, kind)
+			releases(t, acquireWithin(t, l, "gate", 5*time.Second))
+			line.frozen.Store(true)
+			namesTheBackend(t, l, limit, 500*time.Millisecond)
+		}
+	})
+}
+
+// namesTheBackend finds that an Acquire blames the database within its limit.
+func namesTheBackend(t *testing.T, l lock.Locker, limit, late time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	start := time.Now()
+	_, err := l.Acquire(ctx, "gate")
+	if took := time.Since(start); took > limit+late {
+		t.Errorf("it took %s, with a limit of %s", took, limit)
+	}
+	failure, is := errors.AsType[*stock.BackendError](err)
+	if !is || failure.Backend != repo.MySQL || !errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want %v and the backend's name", err, lock.ErrNotAcquired)
+	}
+}
+
+func TestSQLServerGoneAndBack(t *testing.T) {
+	t.Parallel()
+	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
+		through, cut := labtest.Through(t, d)
+		l := sqlLock(t, through, kind)
+		lease := acquireWithin(t, l, "gate", 5*time.Second)
+		cut.Mute(true) // ends the connections
+		endsLost(t, lease, sqlTTL+sqlSoon)
+		cut.Mute(false)
+		releases(t, acquireWithin(t, l, "gate", sqlTTL+time.Second))
+	})
+}
+
+// An answer that is lost does not tell what was done: whatever it was, it is
+// taken back.
+func TestSQLLostAnswersAreTakenBack(t *testing.T) {
+	// \x03 begins a statement: READ COMMITTED is not meant.
+	statements := map[string][]string{
+		"sql-insert-lock":  {"SELECT owner", "INSERT INTO lock_token", "UPDATE lock_token", "INSERT INTO record_lock", "\x03COMMIT"},
+		"sql-version-lock": {"SELECT version", "INSERT INTO lock_token", "INSERT INTO distribute_lock", "UPDATE distribute_lock"},
+		"sql-row-lock":     {"SET SESSION wait_timeout", "START TRANSACTION", "FOR UPDATE", "INSERT INTO lock_token", "UPDATE lock_token"},
+		"sql-named-lock":   {"SET SESSION wait_timeout", "GET_LOCK", "INSERT INTO lock_token", "UPDATE lock_token"},
+	}
+	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
+		through, cut := labtest.Through(t, d)
+		l, other, names := sqlLock(t, through, kind), sqlLock(t, d, kind), 0
+		for _, statement := range statementsOf(t, statements, kind) {
+			for _, delivered := range []bool{true, false} {
+				name := strconv.Itoa(names)
+				names++
+				if statement != "INSERT INTO distribute_lock" && statement != "INSERT INTO lock_token" { // which come once a name
+					releases(t, acquireWithin(t, l, name, 5*time.Second))
+				}
+				labtest.Lose(cut, statement, delivered)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				_, err := l.Acquire(ctx, name)
+				cancel()
+				if !errors.Is(err, stock.ErrBackendUnavailable) {
+					t.Errorf("%s lost, delivered %v: %v, want the backend's failure", statement, delivered, err)
+				}
+				releases(t, acquireWithin(t, other, name, sqlSoon))
+				releases(t, acquireWithin(t, l, name, sqlSoon))
+			}
+		}
+	})
+}
+
+// statementsOf are the statements of a kind of lock. A kind without any would be tested
+// for nothing.
+func statementsOf(t *testing.T, statements map[string][]string, kind string) []string {
+	t.Helper()
+	if len(statements[kind]) == 0 {
+		t.Fatalf("no statements of %s are listed", kind)
+	}
+	return statements[kind]
+}
+
+// A replica that is stopped in the midst of a transaction has rows locked: the
+// server ends it, and the pool lets no connection become that old.
+func TestSQLServersBearNoLongSilence(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		if seconds := count(t, sqlPool(t, d, 2), `SELECT @@session.wait_timeout`); seconds != 10 {
+			t.Errorf("the server bears %d s of silence, want 10", seconds)
+		}
+	})
+}
+
+// A statement may reach the server only when its sender has given up and has
+// taken it back: then it must come to nothing.
+func TestSQLLateStatementsComeToNothing(t *testing.T) {
+	statements := map[string][]string{
+		"sql-insert-lock":  {"INSERT INTO record_lock", "\x03COMMIT", "depth = depth + 1"},
+		"sql-version-lock": {"UPDATE distribute_lock"},
+		"sql-row-lock":     {"FOR UPDATE"},
+		"sql-named-lock":   {"GET_LOCK"},
+	}
+	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
+		through, line := newLine(t, d)
+		l, other := sqlLock(t, through, kind), sqlLock(t, d, kind)
+		for i, statement := range statementsOf(t, statements, kind) {
+			name, ctx := strconv.Itoa(i), lock.WithOwner(t.Context(), "me")
+			first := acquireWithin(t, l, name, 5*time.Second)
+			if statement == "depth = depth + 1" {
+				releases(t, first)
+				var err error
+				if first, err = l.Acquire(ctx, name); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				releases(t, first)
+			}
+			delivered := line.delay(statement)
+			if _, err := l.Acquire(ctx, name); !errors.Is(err, stock.ErrBackendUnavailable) {
+				t.Errorf("%s late: %v, want the backend's failure", statement, err)
+			}
+			<-delivered
+			if err := first.Release(t.Context()); err != nil {
+				t.Errorf("release: %v", err)
+			}
+			releases(t, acquireWithin(t, other, name, sqlSoon))
+		}
+	})
+}
+
+// line leads to a server. It may freeze: what is sent by it then goes nowhere,
+// and neither end hears of it.
+type line struct {
+	frozen atomic.Bool
+
+	mu        sync.Mutex
+	late      []byte
+	delivered chan struct{}
+	ends      []net.Conn
+}
+
+func newLine(t *testing.T, d *servers.Database) (*servers.Database, *line) {
+	t.Helper()
+	c, err := mysql.ParseDSN(d.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &line{}
+	go l.serve(listener, c.Addr)
+	t.Cleanup(func() {
+		listener.Close() //nolint:errcheck // nothing is lost with it
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, end := range l.ends {
+			end.Close() //nolint:errcheck // nothing is lost with it
+		}
+	})
+	c.Addr = listener.Addr().String()
+	through := *d
+	through.DSN = c.FormatDSN()
+	return &through, l
+}
+
+func (l *line) serve(listener net.Listener, target string) {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", target)
+		if err != nil {
+			client.Close() //nolint:errcheck // the server is gone
+			continue
+		}
+		l.mu.Lock()
+		l.ends = append(l.ends, client, server)
+		l.mu.Unlock()
+		go l.pass(server, client)
+		go l.pass(client, server)
+	}
+}
+
+// delay has the next sender of these bytes find the line cut, and the server get
+// them a while after. The channel is closed when it has had time to act.
+func (l *line) delay(sent string) (delivered <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late, l.delivered = []byte(sent), make(chan struct{})
+	return l.delivered
+}
+
+func (l *line) pass(to, from net.Conn) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if l.frozen.Load() {
+			if err != nil {
+				return
+			}
+			continue
+		}
+		l.mu.Lock()
+		late := len(l.late) > 0 && bytes.Contains(buffer[:n], l.late)
+		if late {
+			l.late = nil
+			from.Close() //nolint:errcheck // that is the fault we make
+		}
+		l.mu.Unlock()
+		if late {
+			time.Sleep(300 * time.Millisecond)
+			_, _ = to.Write(buffer[:n])
+			time.Sleep(100 * time.Millisecond)
+			to.Close() //nolint:errcheck // nobody hears the answer
+			close(l.delivered)
+			return
+		}
+		if n > 0 {
+			_, _ = to.Write(buffer[:n])
+		}
+		if err != nil {
+			to.Close() //nolint:errcheck // the other end hung up
+			return
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package sql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	sqllock "github.com/stockd/stockd/internal/lock/sql"
+)
+
+// all names are over.
+func all(_ context.Context, names []string) ([]string, error) { return names, nil }
+
+func rowsOf(t *testing.T, db *sql.DB, table string) (n int) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// sqlLocks are the locks of a database that keep rows.
+func sqlLocks(t *testing.T, d *servers.Database) map[string]lock.Locker {
+	t.Helper()
+	locks := make(map[string]lock.Locker)
+	for _, name := range []string{"sql-insert-lock", "sql-version-lock", "sql-row-lock", "sql-named-lock"} {
+		e := entry(t, name)
+		deps := lab.Locks(t, d)
+		if deps.Has(e.Needs[0]) != nil {
+			continue
+		}
+		locks[name] = e.New(deps)
+		if closer, ok := locks[name].(interface{ Close() error }); ok {
+			t.Cleanup(func() { _ = closer.Close() }) // the test is over
+		}
+	}
+	return locks
+}
+
+func TestNoTokenGoesBackAfterASweep(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		pool := sqlPool(t, d, 2)
+		tokens := sqllock.NewTokens(pool, d.Driver)
+		highest := make(map[string]uint64)
+		for round := range 3 {
+			for kind, l := range sqlLocks(t, d) {
+				// More holds in the first round: a counter that began again would be below.
+				for range 6 - 2*round {
+					name := "goods/" + kind // each lock has a name of its own, and its own tokens
+					token := holdAndRelease(t, l, name)
+					if token <= highest[name] {
+						t.Errorf("round %d: %s gives token %d after %d", round, kind, token, highest[name])
+					}
+					highest[name] = token
+				}
+			}
+			if token := issue(t, tokens, fmt.Sprint("goods/", round)); round > 0 && token <= 6 {
+				t.Errorf("round %d: the first token of a new name is %d, want one above every token that was deleted", round, token)
+			}
+			if swept, err := tokens.Sweep(t.Context(), all); err != nil || swept == 0 {
+				t.Fatalf("swept %d names: %v", swept, err)
+			}
+			if n := rowsOf(t, pool, "lock_token"); n != 1 {
+				t.Errorf("%d tokens are left, want the floor", n)
+			}
+			if n := rowsOf(t, pool, "distribute_lock") + rowsOf(t, pool, "record_lock"); n != 0 {
+				t.Errorf("%d rows of locks are left", n)
+			}
+		}
+	})
+}
+
+func TestASweepFreesNoNameThatIsHeld(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		tokens := sqllock.NewTokens(sqlPool(t, d, 2), d.Driver)
+		for kind, l := range sqlLocks(t, d) {
+			if kind == "sql-row-lock" {
+				continue // its row is held by a transaction, for which a sweep has to wait
+			}
+			t.Run(kind, func(t *testing.T) {
+				lease, err := l.Acquire(t.Context(), "goods/1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := tokens.Sweep(t.Context(), all); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				defer cancel()
+				if _, err := l.Acquire(ctx, "goods/1"); !errors.Is(err, lock.ErrNotAcquired) {
+					t.Errorf("the name is granted twice: %v", err)
+				}
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if token := holdAndRelease(t, l, "goods/1"); token <= lease.Token() {
+					t.Errorf("token %d came after %d", token, lease.Token())
+				}
+			})
+		}
+	})
+}
+
+func TestASweepLeavesTheNamesThatAreNotOver(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		pool := sqlPool(t, d, 2)
+		tokens := sqllock.NewTokens(pool, d.Driver)
+		const names = 1100 // more than two pages
+		if err := fillTokens(t, pool, names); err != nil {
+			t.Fatal(err)
+		}
+		looked := 0
+		swept, err := tokens.Sweep(t.Context(), func(_ context.Context, names []string) (over []string, err error) {
+			looked += len(names)
+			for _, name := range names {
+				if name < "goods/0500" {
+					over = append(over, name)
+				}
+			}
+			return over, nil
+		})
+		if err != nil || looked != names || swept != 500 || rowsOf(t, pool, "lock_token") != names-500+1 {
+			t.Errorf("looked at %d, swept %d (%v), and %d tokens are left", looked, swept, err, rowsOf(t, pool, "lock_token"))
+		}
+		for name, want := range map[string]uint64{"goods/0499": 500, "goods/0500": 502, "goods/1099": 1101} {
+			if token := issue(t, tokens, name); token < want {
+				t.Errorf("the next token of %s is %d, want at least %d", name, token, want)
+			}
+		}
+	})
+}
+
+// fillTokens makes the names goods/0000, goods/0001 and so on, with the tokens 1, 2 …
+func fillTokens(t *testing.T, pool *sql.DB, names int) error {
+	t.Helper()
+	tx, err := pool.BeginTx(t.Context(), nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // harmless after the commit
+	for i := range names {
+		if _, err := tx.ExecContext(t.Context(), `INSERT INTO lock_token (lock_name, token) VALUES (?, ?)`, fmt.Sprintf("goods/%04d", i), i+1); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// Names are swept all the time while their tokens are issued: each caller sees its tokens
+// grow, and none of them is issued twice.
+func TestTokensGrowWhileTheyAreSwept(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		var mu sync.Mutex
+		seen := make(map[string]map[uint64]bool)
+		var issuing sync.WaitGroup
+		var over atomic.Bool
+		for i := range 4 {
+			tokens, name := sqllock.NewTokens(sqlPool(t, d, 2), d.Driver), fmt.Sprint("goods/", i%2)
+			issuing.Go(func() {
+				last := uint64(0)
+				for range 150 {
+					token := issue(t, tokens, name)
+					mu.Lock()
+					if seen[name] == nil {
+						seen[name] = make(map[uint64]bool)
+					}
+					if token <= last || seen[name][token] {
+						t.Errorf("%s: token %d came after %d, issued before: %v", name, token, last, seen[name][token])
+					}
+					seen[name][token] = true
+					mu.Unlock()
+					last = token
+				}
+			})
+		}
+		sweeps, cleared := 0, 0
+		done := make(chan struct{})
+		tokens := sqllock.NewTokens(sqlPool(t, d, 2), d.Driver)
+		go func() {
+			defer close(done)
+			for !over.Load() {
+				n, err := tokens.Sweep(t.Context(), all)
+				if err == nil { // a database that is busy is swept later
+					cleared += n
+				}
+				sweeps++
+			}
+		}()
+		issuing.Wait()
+		over.Store(true)
+		<-done
+		if cleared == 0 {
+			t.Errorf("%d sweeps cleared nothing", sweeps)
+		}
+		t.Logf("%d names were cleared by %d sweeps", cleared, sweeps)
+	})
+}

@@ -1,0 +1,147 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func VersionLock() lock.Entry {
+	return lock.Entry{
+		Name:    "sql-version-lock",
+		Family:  lock.FamilySQL,
+		Summary: "compare-and-set of a version in the name's row, with an owner and an expiry; the version is the token",
+		Needs:   []backend.Name{backend.Database},
+		Claims: lock.Claims{
+			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
+			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
+		},
+		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(versionLock{newSQLPool(d)}) },
+	}
+}
+
+// versionLock grants a name to whoever lifts the version that he has read.
+type versionLock struct{ *sqlPool }
+
+// Acquire looks at the row again and again: those who wait lock nothing, and
+// hold no connection in between.
+func (l versionLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	owner := lock.NewOwner()
+	waiter := l.polls.Begin(name)
+	defer waiter.End()
+	for ctx.Err() == nil {
+		grant, err := l.try(ctx, name, owner)
+		switch {
+		case grant.won():
+			return lock.Granted(ctx, l.hold(name, owner, grant))
+		case err != nil && !l.contended(err):
+			return nil, lock.NotAcquired(ctx, l.dialect, err)
+		}
+		waiter.Pause(ctx)
+	}
+	return nil, lock.NotAcquired(ctx, l.dialect, nil)
+}
+
+const (
+	lookAtVersion = `SELECT version, owner = '' OR expires_at < {now} FROM distribute_lock
+		WHERE lock_name = ? AND kind = 'version'`
+
+	insertVersion = `INSERT INTO distribute_lock (lock_name, kind, version) VALUES (?, 'version', ?)`
+
+	takeVersion = `UPDATE distribute_lock SET owner = ?, version = version + 1, expires_at = {until}
+		WHERE lock_name = ? AND kind = 'version' AND version = ? AND (owner = '' OR expires_at < {now})`
+)
+
+// try takes the name if it is free.
+func (l versionLock) try(ctx context.Context, name, owner string) (grant sqlGrant, err error) {
+	var seen uint64
+	wrote := false
+	err = l.run(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
+		seen, wrote, err = l.look(ctx, conn, name)
+		if err != nil || !wrote {
+			return err
+		}
+		asked := time.Now()
+		rows, err := l.exec(ctx, conn, takeVersion, owner, l.lifetime(), name, seen)
+		if err == nil && rows == 1 {
+			grant = sqlGrant{seen + 1, asked}
+		}
+		return err
+	})
+	if wrote {
+		err = l.doubt(ctx, err, func(ctx context.Context) error { return l.undo(ctx, name, owner, seen) })
+	}
+	return grant, err
+}
+
+// look reads the row, and makes it where the name is new: above the floor, because a
+// version is a token (see Tokens).
+func (l versionLock) look(ctx context.Context, conn *sql.Conn, name string) (version uint64, free bool, err error) {
+	err = l.query(ctx, conn, lookAtVersion, []any{name}, &version, &free)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return version, free, err
+	}
+	err = inTx(ctx, conn, func(tx sqlRunner) (err error) {
+		if version, err = l.holdFloor(ctx, tx); err != nil {
+			return err
+		}
+		_, err = l.exec(ctx, tx, insertVersion, name, version)
+		return err
+	})
+	if duplicate(err) {
+		err = nil // another one was faster, and has it perhaps: the comparison tells
+	}
+	return version, err == nil, err
+}
+
+func (l versionLock) hold(name, owner string, grant sqlGrant) *lock.Held {
+	lease := lock.NewHeld(grant.token, func(ctx context.Context) error { return l.release(ctx, name, owner, grant.token) })
+	lock.Watch(lease, grant.asked, l.ttl, func(ctx context.Context) (bool, error) { return l.renew(ctx, name, owner, grant.token) })
+	return lease
+}
+
+const renewVersion = `UPDATE distribute_lock SET expires_at = {until}
+	WHERE lock_name = ? AND kind = 'version' AND owner = ? AND version = ?`
+
+func (l versionLock) renew(ctx context.Context, name, owner string, version uint64) (still bool, err error) {
+	rows, err := l.exec(ctx, l.db, renewVersion, l.lifetime(), name, owner, version)
+	return rows == 1, err
+}
+
+const (
+	releaseVersion = `UPDATE distribute_lock SET owner = ''
+		WHERE lock_name = ? AND kind = 'version' AND owner = ? AND version = ?`
+
+	undoVersion = `UPDATE distribute_lock SET owner = '', version = version + 1
+		WHERE lock_name = ? AND kind = 'version' AND (owner = ? OR version = ? AND (owner = '' OR expires_at < {now}))`
+)
+
+func (l versionLock) release(ctx context.Context, name, owner string, version uint64) error {
+	var rows int64
+	err := l.insist(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
+		rows, err = l.exec(ctx, conn, releaseVersion, name, owner, version)
+		return err
+	})
+	switch {
+	case err != nil:
+		return lock.NotReleased(l.dialect, err)
+	case rows == 0:
+		return lock.ErrLost
+	default:
+		return nil
+	}
+}
+
+// undo takes back what an Acquire did whose answer was lost; its owner is its
+// own. Where it has done nothing yet, it never will: the version that it expects
+// is gone.
+func (l versionLock) undo(ctx context.Context, name, owner string, seen uint64) error {
+	return l.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		_, err := l.exec(ctx, conn, undoVersion, name, owner, seen)
+		return err
+	})
+}

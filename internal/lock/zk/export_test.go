@@ -1,0 +1,21 @@
+package zk
+
+import (
+	"time"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// ZKLastNumber has a lock take a lower number for the last one that the server
+// can count to.
+func LastNumber(l lock.Locker, last int) {
+	l.(*lock.Reentrant).Locker.(*zkQueue).last = last //nolint:forcetypeassert // a test's own lock
+}
+
+// ZKLooksAgain is the shortest time after which a waiter looks again that
+// nobody woke.
+const LooksAgain = backend.LookAgain / 2
+
+// ZKGuardsAfter is when a lease begins to watch its node.
+const GuardsAfter time.Duration = guardAfter

@@ -1,0 +1,33 @@
+package zk
+
+import (
+	"context"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func Herd() lock.Entry {
+	return lock.Entry{
+		Name:    "zk-herd",
+		Family:  lock.FamilyZooKeeper,
+		Summary: "a queue of numbered ephemeral nodes, all watching their folder: a release wakes everyone",
+		Needs:   []backend.Name{backend.ZooKeeper},
+		Claims: lock.Claims{
+			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
+			Fair: true, Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
+		},
+		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(newZKQueue("zk-herd", d, lookAround)) },
+	}
+}
+
+// lookAround watches the whole folder: whoever comes or goes wakes all who wait,
+// and all but one of them for nothing.
+func lookAround(ctx context.Context, link *backend.ZKLink, p *zkPlace) (turn bool, changed <-chan struct{}, err error) {
+	names, watch, err := link.WatchList(ctx, p.folder)
+	if err != nil {
+		return false, nil, err
+	}
+	ahead, err := p.ahead(names)
+	return ahead == "" && err == nil, watch.Done(), err
+}

@@ -1,0 +1,75 @@
+package zk
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/internal/backend"
+)
+
+// FuzzZooKeeperNames makes folders of names and reads numbers of nodes: every name
+// has a folder of its own that ZooKeeper takes, and every number is read back.
+func FuzzZooKeeperNames(f *testing.F) {
+	for _, seed := range []string{"goods/1", "", ".", "..", "%", "%2E", "a b", "\x00", "☂", "goods-1-0000000001", "/stockd/"} {
+		f.Add(seed, int32(1))
+	}
+	f.Add("lock-x", int32(-2147483648))
+	f.Fuzz(func(t *testing.T, name string, number int32) {
+		folder := zkFolder("zk-sequential", name)
+		last, under := strings.CutPrefix(folder, backend.ZKRoot+"/zk-sequential/")
+		if !under || last == "" || last == "." || last == ".." || strings.Contains(last, "/") {
+			t.Errorf("%q is kept in %q", name, folder)
+		}
+		for _, r := range last {
+			if r <= ' ' || r > '~' {
+				t.Errorf("%q is kept in %q, which ZooKeeper may refuse", name, folder)
+			}
+		}
+		if plain, err := url.PathUnescape(last); err == nil && plain != name {
+			t.Errorf("%q is kept in %q, as %q would be", name, folder, plain)
+		}
+		if got, err := zkNumber(fmt.Sprintf("%s-%010d", strings.ReplaceAll(name, "-", ""), number)); err != nil || got != int(number) {
+			t.Errorf("%d is read as %d (%v)", number, got, err)
+		}
+		if got, err := zkNumber(name); err != nil && got != 0 {
+			t.Errorf("%q is %d and %v", name, got, err)
+		}
+	})
+}
+
+// FuzzZooKeeperPlaces looks for the place before ours among nodes that anybody may
+// have made: it is the one with the next lower number, and those without one are in
+// nobody's way.
+func FuzzZooKeeperPlaces(f *testing.F) {
+	f.Add("a-0000000001\nb-0000000003\nc-0000000002", int32(3))
+	f.Add("a\n\n-\na--1\na-0x1\na-1-1\nme-0000000000", int32(7))
+	f.Add("a-99999999999999999999\nb-+2\nc-2", int32(2147483647))
+	f.Fuzz(func(t *testing.T, others string, number int32) {
+		if number < 0 {
+			return // its folder is left
+		}
+		p := &zkPlace{number: int(number), zkNumbered: zkNumbered{name: fmt.Sprintf("me-%010d", number)}}
+		names := strings.Split(others, "\n")
+		if ahead, err := p.ahead(names); !slices.Contains(names, p.name) && !errors.Is(err, backend.ErrBeginAgain) {
+			t.Errorf("our node is gone, and %q is before it (%v)", ahead, err)
+		}
+		names = append(names, p.name)
+		ahead, err := p.ahead(names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		highest := -1
+		for _, name := range names {
+			if n, err := zkNumber(name); err == nil && n < p.number {
+				highest = max(highest, n)
+			}
+		}
+		if n, err := zkNumber(ahead); highest < 0 && ahead != "" || highest >= 0 && (err != nil || n != highest) {
+			t.Errorf("before %d of %q is %q, want number %d", number, names, ahead, highest)
+		}
+	})
+}

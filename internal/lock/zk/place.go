@@ -1,0 +1,221 @@
+package zk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// zkPlace is a place in a queue.
+type zkPlace struct {
+	session *backend.ZKSession
+	folder  string
+	prefix  string // nobody else's node has a name that begins like this
+	unsure  bool   // a node was asked for, and the answer lost
+
+	zkNumbered // empty where no node is known
+	number     int
+
+	// What follows is about the others of this replica.
+	line   *zkLine
+	gone   chan struct{} // closed when we have left
+	held   bool          // it was our turn
+	passed bool          // it was, and the node is deleted; read it when gone is closed
+	before *zkPlace      // who is next before us, if it is one of them
+}
+
+// zkNumbered is a node with a number.
+type zkNumbered struct {
+	name        string
+	czxid       int64
+	folderCzxid int64 // another folder of the same name counts anew
+}
+
+// enter makes the node.
+func (p *zkPlace) enter(ctx context.Context) error {
+	var err error
+	for range zkTries {
+		link, lost := p.session.Connected(ctx)
+		if lost != nil {
+			return lost
+		}
+		enter := p.create
+		if p.unsure {
+			enter = p.findOrCreate
+		}
+		p.zkNumbered, err = backend.ZKCall(ctx, link, enter, p.late)
+		switch {
+		case err == nil:
+			p.number, err = zkNumber(p.name)
+			return err
+		case errors.Is(err, zk.ErrNoNode):
+			continue // the folder was removed under our hands
+		case backend.ZKAnswered(err):
+			return err
+		}
+		p.unsure = true
+		if ctx.Err() != nil || errors.Is(err, backend.ErrUnanswered) {
+			return err
+		}
+	}
+	return err
+}
+
+// create makes the node, and its folder where there is none. It writes to the
+// folder at the same time, which answers with the state of the folder: that was
+// changed by what created the node, so we need not ask for our token.
+func (p *zkPlace) create(conn *zk.Conn) (zkNumbered, error) {
+	acl := p.session.ACL()
+	ops := []any{
+		&zk.SetDataRequest{Path: p.folder, Version: -1},
+		&zk.CreateRequest{Path: p.folder + "/" + p.prefix, Acl: acl, Flags: zk.FlagEphemeralSequential},
+	}
+	answers, err := zkMulti(conn, p.folder, acl, ops...)
+	if err != nil {
+		return zkNumbered{}, err
+	}
+	return zkNumbered{
+		name:  strings.TrimPrefix(answers[1].String, p.folder+"/"),
+		czxid: answers[0].Stat.Mzxid, folderCzxid: answers[0].Stat.Czxid,
+	}, nil
+}
+
+// findOrCreate is create where the answer to an earlier one was lost. Who made a
+// second node would wait for himself, behind the first.
+func (p *zkPlace) findOrCreate(conn *zk.Conn) (zkNumbered, error) {
+	if n, err := p.find(conn); !errors.Is(err, zk.ErrNoNode) {
+		return n, err
+	}
+	return p.create(conn)
+}
+
+// find looks for the node by the beginning of its name. The server that we are
+// connected to now may be behind the one that we asked: Sync lets it catch up.
+func (p *zkPlace) find(conn *zk.Conn) (zkNumbered, error) {
+	if _, err := conn.Sync(p.folder); err != nil {
+		return zkNumbered{}, err
+	}
+	names, folder, err := conn.Children(p.folder)
+	if err != nil {
+		return zkNumbered{}, err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, p.prefix) {
+			_, stat, err := conn.Get(p.folder + "/" + name)
+			if err != nil {
+				return zkNumbered{}, err
+			}
+			return zkNumbered{name, stat.Czxid, folder.Czxid}, nil
+		}
+	}
+	return zkNumbered{}, zk.ErrNoNode
+}
+
+// late takes the answer to a create that nobody waits for any more.
+func (p *zkPlace) late(_ zkNumbered, err error) {
+	if err == nil || !backend.ZKAnswered(err) {
+		p.session.Discard(p.dropLost)
+	}
+}
+
+// dropLost deletes a node whose name is not known.
+func (p *zkPlace) dropLost(conn *zk.Conn) error {
+	found, err := p.find(conn)
+	if err != nil {
+		return err
+	}
+	return conn.Delete(p.folder+"/"+found.name, -1)
+}
+
+// drop deletes the node. If it was our turn, it is the next one's now.
+func (p *zkPlace) drop(conn *zk.Conn) error {
+	err := conn.Delete(p.path(), -1)
+	if err == nil {
+		p.line.leave(p, p.held)
+	}
+	return err
+}
+
+func (p *zkPlace) path() string { return p.folder + "/" + p.name }
+
+// leave deletes the node: now, or later where the server does not answer soon.
+func (p *zkPlace) leave(ctx context.Context) {
+	defer p.line.leave(p, false)
+	switch {
+	case p.name != "":
+		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), backend.AnswerWithin)
+		defer cancel()
+		if err := backend.ZKDo(own, p.session.Current(), p.drop); !backend.ZKAnswered(err) {
+			p.session.Discard(p.drop)
+		}
+	case p.unsure:
+		p.session.Discard(p.dropLost)
+	}
+}
+
+// wait waits on one connection until it is our turn.
+func (p *zkPlace) wait(ctx context.Context, look zkLook) (*lock.Held, error) {
+	link, err := p.session.Connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		turn, changed, err := look(ctx, link, p)
+		if err != nil {
+			return nil, err
+		}
+		if turn {
+			return p.hold(link), nil
+		}
+		if err := link.Sleep(ctx, changed); err != nil {
+			return nil, err
+		}
+		if link.Ctx.Err() != nil {
+			return nil, zk.ErrConnectionClosed
+		}
+	}
+}
+
+// hold makes the lease.
+func (p *zkPlace) hold(link *backend.ZKLink) *lock.Held {
+	p.held = true
+	lease := newZKHold(link, p.path(), p.czxid, p.drop)
+	context.AfterFunc(lease.Context(), func() { p.line.leave(p, false) }) // where it was lost
+	return lease
+}
+
+// ahead is the name next before ours, empty where we are the first.
+func (p *zkPlace) ahead(names []string) (string, error) {
+	next, highest, here := "", -1, false
+	for _, name := range names {
+		number, err := zkNumber(name)
+		switch {
+		case name == p.name:
+			here = true
+		case err == nil && number < p.number && number > highest:
+			next, highest = name, number
+		}
+	}
+	if !here {
+		return "", backend.ErrBeginAgain
+	}
+	return next, nil
+}
+
+// zkNumber reads the number that the server gave a node; once its 32 bits have
+// overflowed, it is negative.
+func zkNumber(name string) (int, error) {
+	_, number, _ := strings.Cut(name, "-")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return 0, fmt.Errorf("the node %q has no number: %w", name, err)
+	}
+	return n, nil
+}

@@ -1,0 +1,364 @@
+package zk_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	zklock "github.com/stockd/stockd/internal/lock/zk"
+)
+
+// The node that a waiter is about to watch goes before the watch is set: he must
+// not wait for an event that has been.
+func TestZKMissesNoRelease(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	eachZK(t, func(t *testing.T, kind string) {
+		name := zkName()
+		lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
+		way := labtest.NewProxy(t, server.Address)
+		request := zkWatching(zkGetData, admin.nodes(t, kind, name)[0])
+		if kind == "zk-herd" {
+			request = zkWatching(zkGetChildren, zkFolder(kind, name))
+		}
+		held := way.Arm(servers.Rule{Sent: request, Do: servers.Hold})
+		defer held.Pass()
+		waiter := acquireLater(t.Context(), zkAt(t, kind, way.Address), name)
+		<-held.Reached()
+		zkRelease(t, lease)
+		held.Pass()
+		zkRelease(t, waiter.within(t, zklock.LooksAgain/2))
+	})
+}
+
+// meter counts the requests that a server has had, but for its own.
+type meter struct {
+	address string
+	asked   int
+}
+
+func (m *meter) read(t *testing.T) (n int) {
+	t.Helper()
+	conn, err := net.Dial("tcp", m.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // the server ends it
+	if _, err := io.WriteString(conn, "srvr"); err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(said), "Received: ")
+	if _, err := fmt.Sscan(rest, &n); err != nil {
+		t.Fatalf("%v in %s", err, said)
+	}
+	m.asked++
+	return n - m.asked
+}
+
+// settled waits until the server has nothing to do, and returns what it had.
+func (m *meter) settled(t *testing.T) int {
+	t.Helper()
+	before := m.read(t)
+	for range 100 {
+		time.Sleep(300 * time.Millisecond)
+		now := m.read(t)
+		if now == before {
+			return now
+		}
+		before = now
+	}
+	t.Fatal("the server is never at rest")
+	return 0
+}
+
+// Whoever is woken looks, and the server counts the looks.
+func TestZKReleaseWakesTheHerdOrOne(t *testing.T) {
+	const waiters = 12
+	server := lab.OwnZooKeeper(t)
+	woken := make(map[string]int)
+	for _, kind := range zkLocks() {
+		woken[kind] = wokenByARelease(t, server.Address, kind, waiters)
+	}
+	// The release is a request itself, and so is the watch of the next lease.
+	if woken["zk-sequential"] > 3 {
+		t.Errorf("a release in zk-sequential caused %d requests, want it to wake one", woken["zk-sequential"])
+	}
+	for _, kind := range []string{"zk-ephemeral", "zk-herd"} {
+		if woken[kind] < waiters {
+			t.Errorf("a release in %s caused %d requests, want it to wake all %d", kind, woken[kind], waiters)
+		}
+	}
+}
+
+// wokenByARelease counts the requests that a release causes, its own included.
+func wokenByARelease(t *testing.T, address, kind string, waiters int) int {
+	t.Helper()
+	name := zkName()
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	replica := func() lock.Locker { // a session so long that nobody pings meanwhile
+		return onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{address}, SessionTimeout: time.Minute}))
+	}
+	lease := zkAcquire(t, replica(), name)
+	granted := make(chan struct{}, waiters)
+	for range waiters {
+		l := replica()
+		all.Go(func() {
+			lease, err := l.Acquire(ctx, name)
+			if err != nil {
+				return
+			}
+			granted <- struct{}{}
+			<-ctx.Done()
+			_ = lease.Release(t.Context())
+		})
+	}
+	requests := &meter{address: address}
+	before := requests.settled(t)
+	zkRelease(t, lease)
+	<-granted
+	return requests.settled(t) - before
+}
+
+// Those who wait and give up behind one who holds for long do not each leave a
+// watch.
+func TestZKWaitersShareAWatch(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	for _, kind := range []string{"zk-ephemeral", "zk-sequential"} {
+		t.Run(kind, func(t *testing.T) {
+			name := zkName()
+			lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
+			way := labtest.NewProxy(t, server.Address)
+			watches := way.Arm(servers.Rule{Sent: zkWatching(zkGetData, admin.nodes(t, kind, name)[0]), Do: servers.Count})
+			l := zkAt(t, kind, way.Address)
+			for range 20 {
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+				_, err := l.Acquire(ctx, name)
+				cancel()
+				if !errors.Is(err, lock.ErrNotAcquired) {
+					t.Fatal(err)
+				}
+			}
+			if n := watches.Seen(); n != 1 {
+				t.Errorf("twenty waiters set %d watches on the same node, want 1", n)
+			}
+			zkRelease(t, lease)
+			zkRelease(t, zkAcquire(t, l, name))
+		})
+	}
+}
+
+// Of one replica, each hears of the one before him without asking the server;
+// between two replicas, nobody passes another.
+func TestZKSequentialHandsOverInsideAReplica(t *testing.T) {
+	const rounds = 50
+	server := lab.OwnZooKeeper(t)
+	l, name := zkAt(t, "zk-sequential", server.Address), zkName()
+	zkRelease(t, zkAcquire(t, l, name))
+	requests := &meter{address: server.Address}
+	before := requests.read(t)
+	for range rounds {
+		zkRelease(t, zkAcquire(t, l, name))
+	}
+	if took := requests.read(t) - before; took > 2*rounds+5 { // there may be a ping
+		t.Errorf("%d holds took %d requests, want two each", rounds, took)
+	}
+}
+
+// One who gives up in the middle of the line, in this replica and between two,
+// stands in nobody's way and lets nobody past.
+func TestZKSequentialKeepsItsOrderWhenSomeGiveUp(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	replicas := []lock.Locker{zkAt(t, "zk-sequential", server.Address), zkAt(t, "zk-sequential", server.Address)}
+	name := zkName()
+	lease := zkAcquire(t, replicas[0], name)
+	const n = 12
+	waiters, leave := make([]*later, n), make([]context.CancelFunc, n)
+	for i := range waiters {
+		var ctx context.Context
+		ctx, leave[i] = context.WithCancel(t.Context())
+		defer leave[i]()
+		waiters[i] = acquireLater(ctx, replicas[(i/2)%2], name) // two of a replica, two of the other
+		admin.awaitNodes(t, "zk-sequential", name, i+2, zkWait)
+	}
+	for i := range waiters {
+		if i%3 == 1 {
+			leave[i]()
+			<-waiters[i].done
+		}
+	}
+	for i, w := range waiters {
+		if i%3 == 1 {
+			continue
+		}
+		for j := i; j < n; j++ {
+			if j%3 != 1 && isDone(waiters[j]) {
+				t.Errorf("waiter %d was let in before waiter %d", j, i)
+			}
+		}
+		zkRelease(t, lease)
+		next := w.within(t, zkWait)
+		if next.Token() <= lease.Token() {
+			t.Errorf("token %d came after %d", next.Token(), lease.Token())
+		}
+		lease = next
+	}
+	zkRelease(t, lease)
+	admin.awaitNodes(t, "zk-sequential", name, 0, time.Second)
+}
+
+func isDone(w *later) bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// A waiter's node is deleted by somebody, and he by whom others know that it is
+// their turn never had his: they must not take it for theirs.
+func TestZKWaitersOutliveTheDeletionOfANode(t *testing.T) {
+	t.Parallel()
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	for _, kind := range zkLocks()[1:] {
+		t.Run(kind, func(t *testing.T) {
+			l, name := zkAt(t, kind, server.Address), zkName()
+			lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
+			first := acquireLater(t.Context(), l, name)
+			nodes := admin.awaitNodes(t, kind, name, 2, zkWait)
+			second := acquireLater(t.Context(), l, name)
+			admin.awaitNodes(t, kind, name, 3, zkWait)
+			if err := admin.Delete(nodes[1], -1); err != nil {
+				t.Fatal(err)
+			}
+			admin.awaitNodes(t, kind, name, 3, zkWait) // the first has come again, behind the second
+			if isDone(first) || isDone(second) {
+				t.Error("a waiter was let in beside the holder")
+			}
+			zkRelease(t, lease)
+			zkRelease(t, second.within(t, zkWait))
+			zkRelease(t, first.within(t, zkWait))
+			admin.awaitNodes(t, kind, name, 0, time.Second)
+		})
+	}
+}
+
+// The server counts in 32 bits. Where they are used up, the folder is made anew,
+// and tokens go on growing.
+func TestZKQueueBeginsAnewWhenItsNumbersAreUsedUp(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	for _, kind := range zkLocks()[1:] {
+		t.Run(kind, func(t *testing.T) {
+			name := zkName()
+			var last uint64
+			var holders sync.WaitGroup
+			for range 3 {
+				l := zkAt(t, kind, server.Address)
+				zklock.LastNumber(l, 4)
+				for range 2 {
+					holders.Go(func() {
+						for range 5 {
+							ctx, cancel := context.WithTimeout(t.Context(), 3*zkWait)
+							lease, err := l.Acquire(ctx, name)
+							cancel()
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							if token := lease.Token(); token <= last { // the race detector watches
+								t.Errorf("token %d came after %d", token, last)
+							}
+							last = lease.Token()
+							zkRelease(t, lease)
+						}
+					})
+				}
+			}
+			holders.Wait()
+			l := zkAt(t, kind, server.Address)
+			zklock.LastNumber(l, 4)
+			lease := zkAcquire(t, l, name)
+			if node := admin.nodes(t, kind, name)[0]; node[strings.LastIndex(node, "-"):] > "-0000000004" {
+				t.Errorf("the numbers have not begun anew: %s", node)
+			}
+			zkRelease(t, lease)
+		})
+	}
+}
+
+// The folder of a name is the server's to remove when it is empty, and ours to
+// make again.
+func TestZKFolderGoesAndComesAgain(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	eachZK(t, func(t *testing.T, kind string) {
+		l, name := zkAt(t, kind, server.Address), zkName()
+		var last uint64
+		for range 3 {
+			lease := zkAcquire(t, l, name)
+			if lease.Token() <= last {
+				t.Errorf("token %d came after %d", lease.Token(), last)
+			}
+			last = lease.Token()
+			zkRelease(t, lease)
+			if err := admin.Delete(zkFolder(kind, name), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+				t.Fatal(err)
+			}
+		}
+		zkRelease(t, zkAcquire(t, l, name))
+		for end := time.Now().Add(zkWait); ; time.Sleep(50 * time.Millisecond) {
+			there, _, err := admin.Exists(zkFolder(kind, name))
+			if err == nil && !there {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("the folder of a name that nobody wants is still there (%v)", err)
+			}
+		}
+	})
+}
+
+// Names that are no names of nodes are names all the same.
+func TestZKTakesAnyName(t *testing.T) {
+	l := zkAt(t, "zk-sequential", lab.ZooKeeper(t).Address)
+	for _, name := range []string{"", ".", "..", "...", "/", "a/../b", "%", "%.", "\x00", "库存"} {
+		defer zkRelease(t, zkAcquire(t, l, name))
+	}
+}
+
+// The numbers of ZooKeeper's operations.
+const (
+	zkGetData     = 4
+	zkGetChildren = 12
+)
+
+// zkWatching is how a request looks that reads a path and watches it.
+func zkWatching(operation uint32, path string) string {
+	request := binary.BigEndian.AppendUint32(nil, operation)
+	request = binary.BigEndian.AppendUint32(request, uint32(len(path)))
+	return string(append(append(request, path...), 1))
+}

@@ -1,0 +1,586 @@
+package zk_test
+
+import (
+	"context"
+	crypto "crypto/rand"
+	"errors"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	zklock "github.com/stockd/stockd/internal/lock/zk"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// zkLocks are the locks on ZooKeeper; the latter two stand in queues.
+func zkLocks() []string { return []string{"zk-ephemeral", "zk-herd", "zk-sequential"} }
+
+func eachZK(t *testing.T, test func(t *testing.T, kind string)) {
+	t.Helper()
+	for _, kind := range zkLocks() {
+		t.Run(kind, func(t *testing.T) { test(t, kind) })
+	}
+}
+
+// zkClient is the client of one replica.
+func zkClient(t *testing.T, o backend.ZooKeeperOptions) *backend.ZooKeeperClient {
+	t.Helper()
+	if o.SessionTimeout == 0 {
+		o.SessionTimeout = 10 * time.Second
+	}
+	c := backend.NewZooKeeper(o)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func onZK(t *testing.T, kind string, client *backend.ZooKeeperClient) lock.Locker {
+	t.Helper()
+	return entry(t, kind).New(lock.Deps{Clients: &backend.Clients{ZooKeeper: client}, Retry: 5 * time.Millisecond})
+}
+
+// zkAt is a lock of a replica of its own.
+func zkAt(t *testing.T, kind, address string) lock.Locker {
+	t.Helper()
+	return onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{address}}))
+}
+
+// zkAdmin sees and does what no lock does.
+type zkAdmin struct{ *zk.Conn }
+
+func newZKAdmin(t *testing.T, address string) zkAdmin {
+	t.Helper()
+	conn, _, err := zk.Connect([]string{address}, time.Minute, zk.WithLogger(quiet{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return zkAdmin{conn}
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+// nodes are those of a name, in the order in which they were made.
+func (a zkAdmin) nodes(t *testing.T, kind, name string) []string {
+	t.Helper()
+	folder := zkFolder(kind, name)
+	names, _, err := a.Children(folder)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		t.Fatal(err)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return strings.Compare(a[strings.Index(a, "-")+1:], b[strings.Index(b, "-")+1:])
+	})
+	for i := range names {
+		names[i] = folder + "/" + names[i]
+	}
+	return names
+}
+
+func zkFolder(kind, name string) string { return "/stockd/" + kind + "/" + url.PathEscape(name) }
+
+// awaitNodes waits until there are as many nodes of a name.
+func (a zkAdmin) awaitNodes(t *testing.T, kind, name string, n int, limit time.Duration) []string {
+	t.Helper()
+	var nodes []string
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if nodes = a.nodes(t, kind, name); len(nodes) == n {
+			return nodes
+		}
+	}
+	t.Fatalf("after %s there are %d nodes, want %d: %q", limit, len(nodes), n, nodes)
+	return nil
+}
+
+// zkName is a name that nobody else locks.
+func zkName() string { return "zk test/" + crypto.Text() }
+
+// zkWait is how long something may take that must happen.
+const zkWait = 10 * time.Second
+
+func zkAcquire(t *testing.T, l lock.Locker, name string) lock.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), zkWait)
+	defer cancel()
+	lease, err := l.Acquire(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// later is an Acquire under way.
+type later struct {
+	lease lock.Lease
+	err   error
+	done  chan struct{}
+}
+
+func acquireLater(ctx context.Context, l lock.Locker, name string) *later {
+	w := &later{done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.lease, w.err = l.Acquire(ctx, name)
+	}()
+	return w
+}
+
+// within is the lease, which must come in time.
+func (w *later) within(t *testing.T, limit time.Duration) lock.Lease {
+	t.Helper()
+	select {
+	case <-w.done:
+	case <-time.After(limit):
+		t.Fatalf("not acquired within %s", limit)
+	}
+	if w.err != nil {
+		t.Fatal(w.err)
+	}
+	return w.lease
+}
+
+func zkRelease(t *testing.T, lease lock.Lease) {
+	t.Helper()
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A node whose creation was not answered is found again, and not made twice.
+func TestZKFindsANodeWhoseAnswerWasLost(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	eachZK(t, func(t *testing.T, kind string) {
+		cut := labtest.NewProxy(t, server.Address)
+		l := zkAt(t, kind, cut.Address)
+		name := zkName()
+		zkRelease(t, zkAcquire(t, l, name)) // the folder is there, and the connection
+		labtest.Lose(cut, url.PathEscape(name), true)
+		lease := zkAcquire(t, l, name)
+		if nodes := admin.nodes(t, kind, name); len(nodes) != 1 {
+			t.Errorf("there are %d nodes, want the holder's: %q", len(nodes), nodes)
+		} else if _, stat, err := admin.Get(nodes[0]); err != nil || uint64(stat.Czxid) != lease.Token() {
+			t.Errorf("the node was made by %d (%v), and the token is %d", stat.Czxid, err, lease.Token())
+		}
+		if err := context.Cause(lease.Context()); err != nil {
+			t.Errorf("the lease has ended: %v", err)
+		}
+		zkRelease(t, lease)
+		admin.awaitNodes(t, kind, name, 0, time.Second)
+	})
+}
+
+// Who does not wait for the answer any more leaves no node either, although it
+// was made.
+func TestZKRemovesANodeWhoseAnswerNobodyAwaits(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	eachZK(t, func(t *testing.T, kind string) {
+		way := labtest.NewProxy(t, server.Address)
+		l := zkAt(t, kind, way.Address)
+		name := zkName()
+		zkRelease(t, zkAcquire(t, l, name))
+		if err := admin.Delete(zkFolder(kind, name), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			t.Fatal(err) // without its folder, it takes more than one request to make a node
+		}
+		held := way.Arm(servers.Rule{Sent: url.PathEscape(name), Do: servers.Hold})
+		defer held.Pass()
+		ctx, cancel := context.WithCancel(t.Context())
+		w := acquireLater(ctx, l, name)
+		<-held.Reached()
+		cancel()
+		<-w.done
+		if !errors.Is(w.err, lock.ErrNotAcquired) || !errors.Is(w.err, context.Canceled) {
+			t.Errorf("%v, want %v and %v", w.err, lock.ErrNotAcquired, context.Canceled)
+		}
+		held.Pass() // only now the server hears of it
+		next := zkAcquire(t, zkAt(t, kind, server.Address), name)
+		admin.awaitNodes(t, kind, name, 1, time.Second)
+		zkRelease(t, next)
+		admin.awaitNodes(t, kind, name, 0, time.Second)
+	})
+}
+
+// A release whose answer, or whose request, was lost ends in no node that stays.
+func TestZKRemovesANodeWhoseReleaseWasLost(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	eachZK(t, func(t *testing.T, kind string) {
+		for _, deliver := range []bool{true, false} {
+			cut := labtest.NewProxy(t, server.Address)
+			name := zkName()
+			lease := zkAcquire(t, zkAt(t, kind, cut.Address), name)
+			labtest.Lose(cut, url.PathEscape(name), deliver)
+			if err := lease.Release(t.Context()); !errors.Is(err, stock.ErrBackendUnavailable) && !errors.Is(err, lock.ErrLost) {
+				t.Errorf("released with %v, want a failure of the backend or %v", err, lock.ErrLost)
+			}
+			admin.awaitNodes(t, kind, name, 0, 3*time.Second)
+		}
+	})
+}
+
+func TestZKWaitersWhoGiveUpLeaveNoNode(t *testing.T) {
+	const waiters = 100
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	eachZK(t, func(t *testing.T, kind string) {
+		name := zkName()
+		lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
+		l := zkAt(t, kind, server.Address)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var all sync.WaitGroup
+		for range waiters {
+			all.Go(func() {
+				if _, err := l.Acquire(ctx, name); !errors.Is(err, context.Canceled) {
+					t.Errorf("%v, want %v", err, context.Canceled)
+				}
+			})
+		}
+		if kind != "zk-ephemeral" {
+			admin.awaitNodes(t, kind, name, 1+waiters, zkWait)
+		}
+		cancel()
+		all.Wait()
+		if nodes := admin.nodes(t, kind, name); len(nodes) != 1 {
+			t.Errorf("%d nodes are left, want the holder's: %q", len(nodes), nodes)
+		}
+		zkRelease(t, lease)
+		zkRelease(t, zkAcquire(t, l, name))
+		admin.awaitNodes(t, kind, name, 0, time.Second)
+	})
+}
+
+// A holder who is cut off has lost the name at once, for all he knows; but the
+// session lives on, and would keep the node.
+func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	eachZK(t, func(t *testing.T, kind string) {
+		way := labtest.NewProxy(t, server.Address)
+		client := zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}})
+		l, name := onZK(t, kind, client), zkName()
+		lease := zkAcquire(t, l, name)
+		session := client.SessionID()
+		way.Cut()
+		assertLost(t, lease, time.Second)
+		if nodes := admin.nodes(t, kind, name); len(nodes) != 1 {
+			t.Fatalf("there are %d nodes of a session that lives: %q", len(nodes), nodes)
+		}
+		zkMend(t, way)
+		admin.awaitNodes(t, kind, name, 0, 5*time.Second)
+		zkRelease(t, zkAcquire(t, l, name))
+		if now := client.SessionID(); now != session {
+			t.Error("the session did not live on, and its end removed the node")
+		}
+	})
+}
+
+// A waiter outlives his session: he begins again with another.
+func TestZKExpiryIsLossAndWaitersBeginAgain(t *testing.T) {
+	t.Parallel()
+	const timeout = 700 * time.Millisecond
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	eachZK(t, func(t *testing.T, kind string) {
+		way := labtest.NewProxy(t, server.Address)
+		client := zkClient(t, backend.ZooKeeperOptions{
+			Servers: []string{way.Address}, SessionTimeout: timeout, DialTimeout: zkWait,
+		})
+		l, name, held := onZK(t, kind, client), zkName(), zkName()
+		holder := zkAcquire(t, zkAt(t, kind, server.Address), name)
+		lost := zkAcquire(t, l, held)
+		waiter := acquireLater(t.Context(), l, name)
+		if kind != "zk-ephemeral" {
+			admin.awaitNodes(t, kind, name, 2, zkWait)
+		}
+		session := client.SessionID()
+		way.Cut()
+		assertLost(t, lost, time.Second)
+		admin.awaitNodes(t, kind, held, 0, zkWait) // the server has ended the session
+		zkMend(t, way)
+		if kind != "zk-ephemeral" {
+			admin.awaitNodes(t, kind, name, 2, zkWait)
+		}
+		zkRelease(t, holder)
+		zkRelease(t, waiter.within(t, zkWait))
+		if client.SessionID() == session {
+			t.Error("the session has not ended")
+		}
+		admin.awaitNodes(t, kind, name, 0, time.Second)
+	})
+}
+
+func TestZKDeletionOfTheNodeIsLoss(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	eachZK(t, func(t *testing.T, kind string) {
+		for _, age := range []time.Duration{0, 2 * zklock.GuardsAfter} {
+			name := zkName()
+			lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
+			time.Sleep(age) // with and without a watch on the node
+			if err := admin.Delete(admin.nodes(t, kind, name)[0], -1); err != nil {
+				t.Fatal(err)
+			}
+			assertLost(t, lease, time.Second)
+		}
+	})
+}
+
+// Who releases too late, and has not heard of it yet, touches nobody else's node.
+func TestZKReleasesNoStrangersNode(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	eachZK(t, func(t *testing.T, kind string) {
+		other, name := zkAt(t, kind, server.Address), zkName()
+		zkRelease(t, zkAcquire(t, other, name))
+		late := zkAcquire(t, zkAt(t, kind, server.Address), name)
+		if err := admin.Delete(admin.nodes(t, kind, name)[0], -1); err != nil {
+			t.Fatal(err)
+		}
+		lease := zkAcquire(t, other, name)
+		if err := late.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("released with %v, want %v", err, lock.ErrLost)
+		}
+		time.Sleep(2 * zklock.GuardsAfter)
+		if nodes := admin.nodes(t, kind, name); len(nodes) != 1 || lease.Context().Err() != nil {
+			t.Errorf("the nodes are %q, and the other's lease ended with %v", nodes, context.Cause(lease.Context()))
+		}
+		zkRelease(t, lease)
+	})
+}
+
+// Somebody wrote into the folder of zk-ephemeral, whose version tells the holder
+// that the node is still his own.
+func TestZKEphemeralReleasesAlthoughItsFolderWasChanged(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	name := zkName()
+	lease := zkAcquire(t, zkAt(t, "zk-ephemeral", server.Address), name)
+	if _, err := admin.Set(zkFolder("zk-ephemeral", name), []byte("hello"), -1); err != nil {
+		t.Fatal(err)
+	}
+	zkRelease(t, lease)
+	admin.awaitNodes(t, "zk-ephemeral", name, 0, time.Second)
+}
+
+func TestZKNamesAServerThatIsNotThere(t *testing.T) {
+	port, err := servers.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := zkAt(t, "zk-sequential", servers.Loopback(port))
+	for _, limit := range []time.Duration{200 * time.Millisecond, zkWait} {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		start := time.Now()
+		_, err := l.Acquire(ctx, zkName())
+		cancel()
+		assertZKFailed(t, err, "connection refused")
+		if waited := time.Since(start); waited > 3*time.Second {
+			t.Errorf("said so after %s", waited)
+		}
+	}
+}
+
+func TestZKNamesAServerThatDoesNotAnswer(t *testing.T) {
+	cut := labtest.NewProxy(t, lab.ZooKeeper(t).Address)
+	cut.Mute(true)
+	for _, limit := range []time.Duration{200 * time.Millisecond, zkWait} {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		_, err := zkAt(t, "zk-sequential", cut.Address).Acquire(ctx, zkName())
+		cancel()
+		assertZKFailed(t, err, "no answer")
+	}
+}
+
+// A server that stops in the middle is told from a name that is taken.
+func TestZKNamesAServerThatFallsSilent(t *testing.T) {
+	t.Parallel()
+	server := lab.OwnZooKeeper(t)
+	l := zkAt(t, "zk-sequential", server.Address)
+	zkRelease(t, zkAcquire(t, l, zkName()))
+	if err := server.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, limit := range []time.Duration{200 * time.Millisecond, zkWait} {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		_, err := l.Acquire(ctx, zkName())
+		cancel()
+		assertZKFailed(t, err, "no answer")
+	}
+	if err := server.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	zkRelease(t, zkAcquire(t, l, zkName()))
+}
+
+func assertZKFailed(t *testing.T, err error, says string) {
+	t.Helper()
+	failed, is := errors.AsType[*stock.BackendError](err)
+	if !errors.Is(err, lock.ErrNotAcquired) || !is || failed.Backend != "zookeeper" || !strings.Contains(err.Error(), says) {
+		t.Errorf("%v, want %v, zookeeper and %q", err, lock.ErrNotAcquired, says)
+	}
+}
+
+func TestZKPingAnswersInTime(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	cut := labtest.NewProxy(t, server.Address)
+	clients := &backend.Clients{ZooKeeper: zkClient(t, backend.ZooKeeperOptions{Servers: []string{cut.Address}})}
+	if err := clients.Ping(t.Context(), backend.ZooKeeper); err != nil {
+		t.Error(err)
+	}
+	cut.Mute(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if err := clients.Ping(ctx, backend.ZooKeeper); err == nil {
+		t.Error("a server that does not answer is taken for one that does")
+	}
+	if waited := time.Since(start); waited > time.Second {
+		t.Errorf("said so after %s", waited)
+	}
+}
+
+// Replicas lose their connections again and again, in all moments: nobody holds
+// a name beside another who has not been told, everybody gets on, and nothing is
+// left.
+func TestZKOutlivesCutsAtAnyMoment(t *testing.T) {
+	const cuts, each = 12, 4
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	eachZK(t, func(t *testing.T, kind string) {
+		name := zkName()
+		ctx, cancel := context.WithCancel(t.Context())
+		var c crowd
+		var all sync.WaitGroup
+		ways := []*servers.Proxy{labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address), labtest.NewProxy(t, server.Address)}
+		for _, way := range ways {
+			l := zkAt(t, kind, way.Address)
+			for range each {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						c.pass(ctx, t, l, name)
+					}
+				})
+			}
+		}
+		for i := range cuts {
+			before := c.passed.Load()
+			time.Sleep(rand.N(40 * time.Millisecond))
+			ways[i%len(ways)].Cut()
+			zkMend(t, ways[i%len(ways)])
+			for end := time.Now().Add(zkWait); c.passed.Load() == before; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("nobody got on after cut %d; the nodes are %q", i, admin.nodes(t, kind, name))
+				}
+			}
+		}
+		cancel()
+		all.Wait()
+		admin.awaitNodes(t, kind, name, 0, zkWait)
+		t.Logf("%d passed, %d lost the name", c.passed.Load(), c.lost.Load())
+	})
+}
+
+// zkMend lets a way be used again that was cut.
+func zkMend(t *testing.T, way *servers.Proxy) {
+	t.Helper()
+	if err := way.Mend(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// crowd counts those who come and go.
+type crowd struct {
+	holder       atomic.Pointer[lock.Lease]
+	passed, lost atomic.Int64
+}
+
+// pass acquires the name and gives it back. Backends that fail are to be
+// expected, and nothing else is.
+func (c *crowd) pass(ctx context.Context, t *testing.T, l lock.Locker, name string) {
+	lease, err := l.Acquire(ctx, name)
+	if err != nil {
+		if ctx.Err() == nil && !errors.Is(err, stock.ErrBackendUnavailable) {
+			t.Errorf("not acquired: %v", err)
+		}
+		return
+	}
+	if before := c.holder.Swap(&lease); before != nil && (*before).Context().Err() == nil && lease.Context().Err() == nil {
+		t.Errorf("holder %d came beside holder %d", lease.Token(), (*before).Token())
+	}
+	time.Sleep(rand.N(2 * time.Millisecond))
+	c.holder.CompareAndSwap(&lease, nil)
+	switch err := lease.Release(context.WithoutCancel(ctx)); {
+	case err == nil:
+		c.passed.Add(1)
+	case errors.Is(err, lock.ErrLost), errors.Is(err, stock.ErrBackendUnavailable):
+		c.lost.Add(1)
+	default:
+		t.Errorf("not released: %v", err)
+	}
+}
+
+// With a password, nobody else may touch what a replica keeps.
+func TestZKKeepsStrangersOut(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	eachZK(t, func(t *testing.T, kind string) {
+		name := zkName()
+		way := labtest.NewProxy(t, server.Address)
+		ours := onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}, Auth: "stockd:secret"}))
+		lost := zkAcquire(t, ours, name)
+		way.Cut()
+		assertLost(t, lost, time.Second)
+		zkMend(t, way)
+		lease := zkAcquire(t, ours, name) // its credentials were given again
+		for _, auth := range []string{"", "stockd:wrong"} {
+			strangers := onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{server.Address}, Auth: auth}))
+			_, err := strangers.Acquire(t.Context(), name)
+			assertZKFailed(t, err, zk.ErrNoAuth.Error())
+		}
+		zkRelease(t, lease)
+	})
+}
+
+// A connection that is cut is replaced at once, as long as its session lives.
+func TestZKReplacesALostConnectionAtOnce(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	cut := labtest.NewProxy(t, server.Address)
+	clients := &backend.Clients{ZooKeeper: zkClient(t, backend.ZooKeeperOptions{Servers: []string{cut.Address}})}
+	if err := clients.Ping(t.Context(), backend.ZooKeeper); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1100 * time.Millisecond) // one that breaks again and again is not
+	labtest.Lose(cut, "/stockd", false)
+	_ = clients.Ping(t.Context(), backend.ZooKeeper) // this one is cut
+	start := time.Now()
+	if err := clients.Ping(t.Context(), backend.ZooKeeper); err != nil {
+		t.Error(err)
+	}
+	if waited := time.Since(start); waited > 500*time.Millisecond {
+		t.Errorf("there was no connection for %s", waited)
+	}
+}
+
+func TestZKAClosedClientSaysSo(t *testing.T) {
+	client := zkClient(t, backend.ZooKeeperOptions{Servers: []string{lab.ZooKeeper(t).Address}})
+	l, name := onZK(t, "zk-sequential", client), zkName()
+	lease := zkAcquire(t, l, name)
+	client.Close()
+	client.Close()
+	assertLost(t, lease, time.Second)
+	_, err := l.Acquire(t.Context(), name)
+	assertZKFailed(t, err, zk.ErrClosing.Error())
+}

@@ -1,0 +1,21 @@
+package metrics
+
+import "github.com/stockd/stockd/internal/service/hot"
+
+// redisStock makes the metrics of orders that are accepted before the ledger has them.
+func (m *Metrics) redisStock() {
+	m.written = m.counter("stockd_redis_stock_orders_written_total", "Accepted orders that this replica wrote into the ledger.")
+	m.putAside = m.counter("stockd_redis_stock_orders_put_aside_total", "Accepted orders that were dead-lettered because the ledger can never have them.")
+	m.drift = m.gauge("stockd_redis_stock_drift_units", "Units by which the counters in Redis differ from the database, as of the last comparison.")
+	m.repaired = m.counter("stockd_redis_stock_repairs_total", "Counters in Redis that had drifted and were rebuilt.")
+}
+
+// RedisStock observes orders that are pending in the ledger.
+func (m *Metrics) RedisStock() hot.Observer { return redisStock{m} }
+
+type redisStock struct{ *Metrics }
+
+func (p redisStock) Written(orders int)   { p.written.Add(float64(orders)) }
+func (p redisStock) PutAside()            { p.putAside.Inc() }
+func (p redisStock) Compared(units int64) { p.drift.Set(float64(units)) }
+func (p redisStock) Repaired()            { p.repaired.Inc() }
