@@ -319,7 +319,7 @@ func TestTheSuiteOnEmbeddedServers(t *testing.T) {
 	if status != cli.OK {
 		t.Fatalf("exit status %d\n%s%s", status, out, errOut)
 	}
-	for _, want := range []string{"sql-conditional", "sql-for-update", "HTTP with nothing behind it", "redis-benchmark", "not measured", "grouped / alone", "durability of database"} {
+	for _, want := range []string{"sql-conditional", "sql-for-update", "HTTP baseline", "redis-benchmark", "not measured", "grouped / alone", "durability of database"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the output lacks %q:\n%s", want, out)
 		}

@@ -1,6 +1,6 @@
-// Package bench measures how far stockd is from its limits. Every figure is a
-// ratio between two things that were measured in turns in the same run: on a
-// machine that is never quiet nothing else can be compared.
+// Package bench measures how far stockd is from its limits. It compares subjects that
+// were measured in turns in the same run: on a shared machine other figures are not
+// comparable.
 package bench
 
 import (
@@ -19,7 +19,7 @@ type Subject struct {
 	Unit string
 	// Rounds bounds how often it is measured; 0: in every round.
 	Rounds int
-	// Measure takes about as long as it is told.
+	// Measure takes about as long as each.
 	Measure func(ctx context.Context, each time.Duration) (Sample, error)
 }
 
@@ -29,7 +29,7 @@ func (s Subject) in(round int) bool { return s.Rounds == 0 || round < s.Rounds }
 // Sample is one measurement. What is no load has only a value.
 type Sample struct {
 	Value float64
-	// Busy is the share of the requests that were refused because of the crowd.
+	// Busy is the share of the requests that were rejected for load.
 	Busy float64
 	// P50 and P99 are in milliseconds.
 	P50, P99 float64
@@ -41,17 +41,17 @@ var errNotMeasured = errors.New("not measured")
 // Ratio compares two subjects round by round, where both were measured.
 type Ratio struct {
 	Name string
-	// Topic gathers ratios that have one aim.
+	// Topic groups ratios with one target.
 	Topic string
 	// Of is divided by By; both are names of subjects. Without By, it is the p99
 	// of Of over its p50.
 	Of, By string
-	// AtLeast or, where it is 0, Below is what is aimed at.
+	// AtLeast or, where it is 0, Below is the target.
 	AtLeast, Below float64
 }
 
 // of is the ratio of one round, and whether there is one.
-func (r Ratio) of(samples map[string][]*Sample, round int) (value float64, is bool) {
+func (r Ratio) of(samples map[string][]*Sample, round int) (value float64, ok bool) {
 	at := func(name string) *Sample {
 		if round < len(samples[name]) {
 			return samples[name][round]
@@ -98,16 +98,16 @@ type Suite struct {
 	Progress Progress
 }
 
-// Progress hears how far a run is.
+// Progress is notified of the progress of a run.
 type Progress interface {
-	// Say is about something that takes a moment.
+	// Say announces an operation that takes a moment.
 	Say(words string)
 	// Begin is called once, before the first of so many measurements.
 	Begin(measurements int)
 	// Step is called after each with what it came to, and the time that is left for
 	// all that are to come.
 	Step(words string, left time.Duration)
-	// End is called once, when nothing more will be said.
+	// End is called once, after all other calls.
 	End()
 }
 
@@ -199,7 +199,7 @@ func (s Suite) result(samples map[string][]*Sample) *Result {
 	for _, ratio := range s.Ratios {
 		var each []float64
 		for round := range s.Rounds {
-			if value, is := ratio.of(samples, round); is {
+			if value, ok := ratio.of(samples, round); ok {
 				each = append(each, value)
 			}
 		}

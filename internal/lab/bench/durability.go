@@ -32,7 +32,7 @@ func durability(ctx context.Context, b *servers.Backends) (map[string]string, er
 		}
 	}
 	if b.ZooKeeper != nil {
-		// It tells nobody. Where the log was synced, its locks would be slower.
+		// Its setting cannot be read. With a synced log, its locks would be slower.
 		promises["zookeeper"] = "it cannot be asked; the lab starts it with forceSync=no"
 	}
 	return promises, nil
@@ -127,7 +127,7 @@ func etcdSyncs(ctx context.Context, endpoint string) (string, error) {
 		return "", err
 	}
 	for line := range strings.Lines(string(metrics)) {
-		if n, is := strings.CutPrefix(line, "etcd_disk_wal_fsync_duration_seconds_count "); is {
+		if n, ok := strings.CutPrefix(line, "etcd_disk_wal_fsync_duration_seconds_count "); ok {
 			return strings.TrimSpace(n), nil
 		}
 	}

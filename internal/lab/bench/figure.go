@@ -23,13 +23,13 @@ type Figure struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
-	// Busy is the share of the requests that were refused because of the crowd,
+	// Busy is the share of the requests that were rejected for load,
 	// 0 to 1, P50 and P99 the latency of all of them; medians, too.
 	Busy float64 `json:"busy,omitempty"`
 	P50  float64 `json:"p50_ms,omitempty"`
 	P99  float64 `json:"p99_ms,omitempty"`
-	// Aim is what is aimed at in words, Reached whether the median does. Topic
-	// gathers figures that have one aim.
+	// Aim is the target in words, Reached whether the median does. Topic
+	// groups figures with one target.
 	Aim     string    `json:"aim,omitempty"`
 	Reached bool      `json:"reached"`
 	Topic   string    `json:"topic,omitempty"`

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A filled ledger: every tenth of its rows is of one goods, and the others are
+// A filled ledger: every tenth of its rows is of one item, and the others are
 // spread evenly.
 const (
 	goodsOfLedger = 10_000
@@ -31,8 +31,8 @@ const (
 		SELECT n + 1, 'restock', ?, CONCAT('00000000-0000-7000-8000-r', LPAD(n, 11, '0')), '', 'lab', 0, ?, UTC_TIMESTAMP(6)
 		FROM lab_number WHERE n < ? ORDER BY n`
 
-	// Row by row, goods by goods: in any other order the index of the goods would be
-	// written all over, and the filling take an hour. The request ids look like the
+	// Row by row, item by item: in any other order the writes to the index of the items
+	// would be random, and the filling take an hour. The request ids look like the
 	// UUIDs of an earlier time, so that new ones come after them.
 	fillSales = `INSERT INTO tb_stock_ledger
 		(goods_id, kind, quantity, request_id, strategy, replica, fence, remaining, created_at)
@@ -45,8 +45,8 @@ const (
 		FROM tb_stock_ledger GROUP BY goods_id ORDER BY goods_id`
 )
 
-// fill writes so many sales into an empty ledger, at least one a goods, and the
-// goods that they are of.
+// fill writes so many sales into an empty ledger, at least one an item, and the
+// items.
 func fill(ctx context.Context, db *sql.DB, rows int64, say func(words string)) error {
 	if _, err := db.ExecContext(ctx, createNumbers); err != nil {
 		return err
@@ -63,7 +63,7 @@ func fill(ctx context.Context, db *sql.DB, rows int64, say func(words string)) e
 		return err
 	}
 	hot := rows / hotShare
-	of := (rows - hot + goodsOfLedger - 2) / (goodsOfLedger - 1) // each other goods
+	of := (rows - hot + goodsOfLedger - 2) / (goodsOfLedger - 1) // each other item
 	began := time.Now()
 	for done := int64(0); done < rows; {
 		n := min(rows-done, 1<<batchBits)

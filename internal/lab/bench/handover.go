@@ -15,8 +15,8 @@ import (
 	"github.com/stockd/stockd/internal/lock/registry"
 )
 
-// A hand-over is one holder letting go and the next one getting hold: what a
-// lock costs where everybody wants the same name. Waiters are spread over
+// A handoff is the release by one holder and the grant to the next one: what a
+// lock costs where all contenders want the same name. Waiters are spread over
 // replicas, each of which has clients of its own, and hold the name for no
 // longer than it takes to let go.
 const (
@@ -26,7 +26,7 @@ const (
 	handoverTTL  = 10 * time.Second
 	handoverWait = 30 * time.Second
 	// warmUp is the part of a contest, 1 in so many, that is not counted: until
-	// everybody has a connection and a place in the queue.
+	// each contender has a connection and a position in the queue.
 	warmUp = 4
 )
 
@@ -66,15 +66,15 @@ func (c *contest) measure(ctx context.Context) (float64, error) {
 	}
 	all := slices.Sorted(slices.Values(slices.Concat(waits...)))
 	if len(all) == 0 {
-		return 0, fmt.Errorf("nobody got hold within %s", c.each)
+		return 0, fmt.Errorf("no contender held the lock within %s", c.each)
 	}
 	c.rate = float64(len(all)) / time.Since(counted).Seconds()
 	c.unfair = all[len(all)-1].Seconds() / max(all[len(all)/2].Seconds(), time.Microsecond.Seconds())
 	return c.rate, nil
 }
 
-// later is a contest that is made when it is first measured: until then, nobody
-// has to keep its sessions.
+// later is a contest that is made when it is first measured: until then, its
+// sessions need not be kept alive.
 type later struct {
 	make func() (*contest, error)
 	made *contest
@@ -173,7 +173,7 @@ func (h *handover) ours(name string) (*contest, error) {
 			return nil, err
 		}
 		lockers[r] = entry.New(lock.Deps{Clients: clients, TTL: handoverTTL, Retry: handoverRetry})
-		if closer, is := lockers[r].(interface{ Close() error }); is {
+		if closer, ok := lockers[r].(interface{ Close() error }); ok {
 			h.closers = append(h.closers, closer.Close)
 		}
 	}
@@ -218,5 +218,5 @@ func (h *handover) clients() (*backend.Clients, error) {
 	return clients, nil
 }
 
-// plainName is the name of what a library keeps, apart from ours.
+// plainName is the name of the keys of a library, distinct from those of the registry.
 func plainName(library string) string { return "plain-" + library + strconv.Itoa(waiters) }

@@ -17,7 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 )
 
-// The aims of a large ledger.
+// The targets of a large ledger.
 const (
 	asFastAsEmpty = 0.9
 	auditWithin   = 50 // milliseconds
@@ -127,7 +127,7 @@ func (l *large) settle(ctx context.Context, store *repo.Store) error {
 
 func (l *large) on(ctx context.Context, d *servers.Database) (s *stage, err error) {
 	s = &stage{bench: l.bench, replicas: 1}
-	s.goods.Store(goodsOfLedger) // what is sold are goods of their own
+	s.items.Store(goodsOfLedger) // each sale has an item of its own
 	s.served, err = cluster.Start(ctx, l.keeper, cluster.Options{
 		Binary: l.options.Binary, Replicas: 1, Env: d.Env(), Balancer: servers.Embedded,
 	})
@@ -178,7 +178,7 @@ func (l *large) suite() (s Suite) {
 func auditOnce(c client.Client, ctx context.Context, goodsID int64) error { //nolint:revive // a method value has its receiver first
 	a, err := c.Audit(ctx, goodsID)
 	if err == nil && !a.Clean {
-		err = fmt.Errorf("the audit of goods %d is not clean: %+v", goodsID, a)
+		err = fmt.Errorf("the audit of item %d is not consistent: %+v", goodsID, a)
 	}
 	return err
 }
@@ -190,7 +190,7 @@ func auditAll(c client.Client, ctx context.Context, goodsID int64) error { //nol
 	}
 	quick, err := c.Audit(ctx, goodsID)
 	if err == nil && full != quick {
-		err = fmt.Errorf("the running totals of goods %d are wrong: %+v, by the ledger %+v", goodsID, quick, full)
+		err = fmt.Errorf("the running totals of item %d are wrong: %+v, by the ledger %+v", goodsID, quick, full)
 	}
 	return err
 }

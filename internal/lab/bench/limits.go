@@ -22,9 +22,9 @@ const (
 	script   = "redis-benchmark of a check-and-decrement script, 64 clients"
 )
 
-// httpAlone names HTTP with nothing behind it.
+// httpAlone names the baseline: HTTP without a service.
 func httpAlone(clients, replicas int) string {
-	return Setting{Strategy: "HTTP with nothing behind it", Clients: clients, Replicas: replicas}.String()
+	return Setting{Strategy: "HTTP baseline", Clients: clients, Replicas: replicas}.String()
 }
 
 // limits are what no strategy can be faster than. Those that have no replicas
@@ -49,11 +49,11 @@ func (s *stage) limits() (list []Subject) {
 	)
 }
 
-// answer measures HTTP with nothing behind it.
+// answer measures the HTTP baseline.
 func (s *stage) answer(clients int) func(context.Context, time.Duration) (Sample, error) {
 	return func(ctx context.Context, each time.Duration) (Sample, error) {
 		result, err := load.Run(ctx, load.Plan{
-			URL: s.url(s.nothing), GoodsID: 1, Clients: clients, Duration: lasting(clients, each), Timeout: requestLimit,
+			URL: s.url(s.baseline), GoodsID: 1, Clients: clients, Duration: lasting(clients, each), Timeout: requestLimit,
 		})
 		if err != nil {
 			return Sample{}, err
@@ -92,7 +92,7 @@ func (s *stage) script(ctx context.Context, each time.Duration) (Sample, error) 
 	case err != nil:
 		return Sample{}, fmt.Errorf("%w: %w; apt-get install redis-tools brings it", errNotMeasured, err)
 	}
-	// It takes a password only where everybody can read it: this one is for the
+	// It takes a password only on its command line, which is public: this one is for the
 	// script's own key, and for nothing else.
 	const user, key, plenty = "bench", "bench:stock", 1_000_000_000
 	password := rand.Text()

@@ -60,7 +60,7 @@ func (s *lockStage) suite() Suite {
 // memory measures the replica's resident memory after it has served a crowd,
 // whose connections are still open.
 func (s *lockStage) memory(ctx context.Context, each time.Duration) (Sample, error) {
-	goodsID := s.goods.Add(1)
+	goodsID := s.items.Add(1)
 	if err := s.served.Client().CreateGoods(ctx, goodsID, plenty(conditional)); err != nil {
 		return Sample{}, err
 	}

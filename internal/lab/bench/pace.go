@@ -43,7 +43,7 @@ func (p *pacer) each() time.Duration {
 	return min(max(share-p.overhead, shortest), longest)
 }
 
-// took hears how long one took that was told to take each.
+// took learns from the duration of a measurement that was to take each.
 func (p *pacer) took(all, each time.Duration) {
 	const weight = 16 // of what was known before
 	p.overhead += (max(0, all-each) - p.overhead) / weight

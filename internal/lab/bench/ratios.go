@@ -7,7 +7,7 @@ import (
 	"github.com/stockd/stockd/internal/service"
 )
 
-// The strategies that an aim names.
+// The strategies that a target names.
 const (
 	conditional = "sql-conditional"
 	optimistic  = "sql-optimistic"
@@ -15,17 +15,17 @@ const (
 	inRedis     = "redis-stock"
 )
 
-// ratios are the aims that can be told from what a stage measures; one whose
+// ratios are the targets that a stage can measure; one whose
 // subjects were not measured has no row.
 func (s *stage) ratios() []Ratio {
 	if s.replicas == 1 {
 		return s.ratiosOfOne()
 	}
-	nothing := httpAlone(usual, s.replicas)
+	baseline := httpAlone(usual, s.replicas)
 	single := []Ratio{
 		{Name: "sql-conditional grouped / alone, " + count(s.replicas, "replica"), Of: s.name(conditional, true, usual), By: s.name(conditional, false, usual), AtLeast: 5},
-		{Name: "sql-conditional grouped / HTTP with nothing behind it", Of: s.name(conditional, true, usual), By: nothing, AtLeast: 0.45},
-		{Name: "redis-stock / HTTP with nothing behind it", Of: s.name(inRedis, false, usual), By: nothing, AtLeast: 0.55},
+		{Name: "sql-conditional grouped / HTTP baseline", Of: s.name(conditional, true, usual), By: baseline, AtLeast: 0.45},
+		{Name: "redis-stock / HTTP baseline", Of: s.name(inRedis, false, usual), By: baseline, AtLeast: 0.55},
 		{Name: "sql-bucket / sql-conditional, alone", Of: s.name(bucket, false, usual), By: s.name(conditional, false, usual), AtLeast: 1.5},
 	}
 	list := slices.Clone(single)
@@ -49,7 +49,7 @@ func (s *stage) ratiosOfOne() []Ratio {
 	}
 }
 
-// The aims that many strategies have.
+// The targets that many strategies share.
 const (
 	lockGrouped  = "each lock, grouped / alone"
 	voteGrouped  = "each lock of etcd and ZooKeeper, grouped / alone"
@@ -58,12 +58,12 @@ const (
 	tailCrowd    = "each strategy grouped, p99 / p50 of 512 clients"
 )
 
-// topics are in the order in which they are shown; single aims come first.
+// topics are in the order in which they are shown; single targets come first.
 func topics() []string {
 	return []string{"", lockGrouped, voteGrouped, crowdGrouped, tailUsual, tailCrowd}
 }
 
-// ratiosOf are the aims that every strategy has.
+// ratiosOf are the targets of every strategy.
 func (s *stage) ratiosOf(d service.Description) []Ratio {
 	few, many := s.name(d.Name, true, usual), s.name(d.Name, true, crowd)
 	common := []Ratio{

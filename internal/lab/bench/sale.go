@@ -10,8 +10,8 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// The crowds that buy. Every round measures the usual one; what has no aim but to
-// be seen is measured once.
+// The crowds that buy. Every round measures the usual one; what has no target
+// is measured once.
 const (
 	one      = 1
 	few      = 8
@@ -53,7 +53,7 @@ func (s Setting) String() string {
 	return name + ", " + count(s.Clients, "client") + ", " + count(s.Replicas, "replica")
 }
 
-// sell measures sales a second, and then holds the ledger against the answers.
+// sell measures sales a second, and then compares the ledger with the answers.
 func (s *stage) sell(how Setting) func(context.Context, time.Duration) (Sample, error) {
 	return func(ctx context.Context, each time.Duration) (Sample, error) {
 		goodsID, err := s.create(ctx, plenty(how.Strategy))
@@ -62,7 +62,7 @@ func (s *stage) sell(how Setting) func(context.Context, time.Duration) (Sample, 
 		}
 		plan := load.Plan{
 			URL: s.url(s.served), Strategy: how.Strategy, Group: how.Group, GoodsID: goodsID, Timeout: requestLimit,
-			// The first sales make what the goods will need on every replica.
+			// The first sales initialize the item on every replica.
 			Clients: 1, Requests: 2 * s.replicas,
 		}
 		first, err := load.Run(ctx, plan)
@@ -101,7 +101,7 @@ func sampleOf(r *load.Result) Sample {
 }
 
 // settle waits until the ledger has every sale that was answered, and audits it.
-// A benchmark of a strategy that sells wrongly would be worth nothing.
+// The figures of a strategy that sells wrongly are worthless.
 func (s *stage) settle(ctx context.Context, goodsID int64, result *load.Result) error {
 	for problem, n := range result.Errors {
 		if problem != "busy" {
@@ -109,7 +109,7 @@ func (s *stage) settle(ctx context.Context, goodsID int64, result *load.Result) 
 		}
 	}
 	if result.Refused > 0 || result.Duplicates > 0 {
-		return fmt.Errorf("there was plenty, and %d were refused; %d orders were given twice", result.Refused, result.Duplicates)
+		return fmt.Errorf("%d were rejected with stock left; %d orders were assigned twice", result.Refused, result.Duplicates)
 	}
 	for end := time.Now().Add(settleWithin); ; {
 		audit, err := s.served.Client().Audit(ctx, goodsID)
@@ -117,7 +117,7 @@ func (s *stage) settle(ctx context.Context, goodsID int64, result *load.Result) 
 			return err
 		}
 		// The audit itself waits for what is pending, and longer than we do.
-		wrong, late := unclean(audit, int64(result.Sold), int64(result.Unknown)), time.Now().After(end)
+		wrong, late := inconsistency(audit, int64(result.Sold), int64(result.Unknown)), time.Now().After(end)
 		switch {
 		case wrong == nil && late:
 			return fmt.Errorf("the ledger had every sale only %s after the last one", (time.Since(end) + settleWithin).Round(time.Millisecond))
@@ -130,13 +130,13 @@ func (s *stage) settle(ctx context.Context, goodsID int64, result *load.Result) 
 	}
 }
 
-// unclean is what speaks against a sale, or nil.
-func unclean(a stock.Audit, told, unknown int64) error {
+// inconsistency is the first contradiction of a sale, or nil.
+func inconsistency(a stock.Audit, answered, unknown int64) error {
 	switch {
-	case a.Orders < told || a.Orders > told+unknown:
-		return fmt.Errorf("the ledger has %d sales, buyers were told of %d, and the fate of %d is unknown", a.Orders, told, unknown)
+	case a.Orders < answered || a.Orders > answered+unknown:
+		return fmt.Errorf("the ledger has %d sales, buyers received %d, and the outcome of %d is unknown", a.Orders, answered, unknown)
 	case !a.Clean:
-		return fmt.Errorf("the audit is not clean: %d of %d sold, %d oversold, %d updates lost, %d left",
+		return fmt.Errorf("the audit is not consistent: %d of %d sold, %d oversold, %d updates lost, %d left",
 			a.Sold, a.Initial, a.Oversold, a.Lost, a.Stock)
 	default:
 		return nil

@@ -21,17 +21,17 @@ type bench struct {
 	backends *servers.Backends
 	bare     *bare        // nil where the database is no server
 	end      time.Time    // of the run
-	goods    atomic.Int64 // each measurement sells goods of its own
+	items    atomic.Int64 // each measurement sells its own item
 
 	strategies []service.Description // that are measured, as the first replica describes them
 }
 
-// stage is a number of replicas, and as many with nothing behind their HTTP. One
+// stage is a number of replicas, and as many HTTP baselines. One
 // is asked directly, several through the balancer.
 type stage struct {
 	*bench
-	replicas        int
-	served, nothing *cluster.Cluster
+	replicas         int
+	served, baseline *cluster.Cluster
 }
 
 // open starts both clusters.
@@ -40,7 +40,7 @@ func (s *stage) open(ctx context.Context) (err error) {
 	if s.served, err = s.start(ctx, "replica", s.backends.Env()); err != nil {
 		return err
 	}
-	s.nothing, err = s.start(ctx, "baseline", nil)
+	s.baseline, err = s.start(ctx, "baseline", nil)
 	return err
 }
 
@@ -57,7 +57,7 @@ func (s *stage) start(ctx context.Context, command string, env []string) (*clust
 
 func (s *stage) close(ctx context.Context) error {
 	var errs []error
-	for _, c := range []*cluster.Cluster{s.served, s.nothing} {
+	for _, c := range []*cluster.Cluster{s.served, s.baseline} {
 		if c != nil {
 			errs = append(errs, c.Close(ctx))
 		}
@@ -105,9 +105,9 @@ func plenty(strategy string) int64 {
 	return stock.MaxStock / 2
 }
 
-// create makes a goods that nobody has sold yet.
+// create makes a new item.
 func (s *stage) create(ctx context.Context, units int64) (goodsID int64, err error) {
-	goodsID = s.goods.Add(1)
+	goodsID = s.items.Add(1)
 	return goodsID, s.served.Client().CreateGoods(ctx, goodsID, units)
 }
 

@@ -14,7 +14,7 @@ type Options struct {
 	// Binary is a stockd.
 	Binary  string
 	Servers servers.Choice
-	// Rounds is how often everything is measured that has an aim.
+	// Rounds is how often each subject with a target is measured.
 	Rounds int
 	// Each measurement takes so long; 0: as long as all of them may take Within.
 	Each   time.Duration
@@ -109,8 +109,8 @@ func (b *bench) run(ctx context.Context, result *Result) error {
 
 // plan finds out what there is to measure, as soon as there is a replica to ask.
 func (b *bench) plan(ctx context.Context, parts []part, result *Result) (err error) {
-	first, is := parts[0].(*stage)
-	if !is {
+	first, ok := parts[0].(*stage)
+	if !ok {
 		return nil
 	}
 	if b.strategies, err = first.safe(ctx, result); err != nil {
@@ -139,7 +139,7 @@ func (b *bench) measure(ctx context.Context, p part, result *Result, ready func(
 	if err := ready(); err != nil {
 		return err
 	}
-	if s, is := p.(*stage); is && s.replicas > 1 {
+	if s, ok := p.(*stage); ok && s.replicas > 1 {
 		result.Servers["balancer"] = s.served.Balancer
 	}
 	suite := p.suite()

@@ -16,7 +16,7 @@ import (
 )
 
 // Table writes the figures for people: the strategies, the limits, and what was
-// aimed at, medians with their spread.
+// the targets, medians with their spread.
 func (r *Result) Table(w io.Writer) error {
 	var parts []string
 	for _, t := range []table.Writer{r.usualTable(), r.crowdTable(), r.limitTable(), r.aimTable()} {
@@ -139,7 +139,7 @@ func (r *Result) crowdTable() table.Writer {
 }
 
 func (r *Result) crowdRow(t table.Writer, s Setting) {
-	name := cmp.Or(s.Strategy, "HTTP with nothing behind it")
+	name := cmp.Or(s.Strategy, "HTTP baseline")
 	if s.Group {
 		name += ", grouped"
 	}
@@ -178,7 +178,7 @@ func (r *Result) limitTable() table.Writer {
 	return t
 }
 
-// aimTable has the ratios. Of those that share an aim it has the worst, and the
+// aimTable has the ratios. Of those that share a target it has the worst, and the
 // others that miss it.
 func (r *Result) aimTable() table.Writer {
 	t := newTable("Ratios, of the same round each", "", "median", "min", "max", "aim", "")
@@ -217,7 +217,7 @@ func (r *Result) topicRows(t table.Writer, topic string) {
 	}
 }
 
-// margin grows with how far beyond its aim a figure is.
+// margin grows with how far beyond its target a figure is.
 func (f *Figure) margin() float64 {
 	if strings.HasPrefix(f.Aim, "below") {
 		return -f.Median

@@ -10,35 +10,35 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// Clean expects that nothing went wrong with the stock of any goods, and that the
-// ledger has what the buyers were told: no fewer orders than sales that were
+// Clean expects that nothing went wrong with the stock of any item, and that the
+// ledger has what the buyers received: no fewer orders than sales that were
 // answered, and no more than these and those whose outcome is unknown. The audit
 // must have been made after the last answer. A history in which no purchase was
 // decided shows nothing, and is not clean.
 func Clean() Check {
 	return func(h *history.History) Finding {
 		if len(h.Audits) == 0 {
-			return nothing("the stock was never audited")
+			return inconclusive("the stock was never audited")
 		}
-		answers := toldOf(h)
-		if !slices.ContainsFunc(slices.Collect(maps.Values(answers)), (*told).decided) {
-			return nothing("no purchase was sold or refused: there is nothing to audit")
+		answers := reportedOf(h)
+		if !slices.ContainsFunc(slices.Collect(maps.Values(answers)), (*reported).decided) {
+			return inconclusive("no purchase was sold or refused: there is nothing to audit")
 		}
 		f := Finding{Numbers: booksOf(h).numbers()}
 		var wrong []string
-		var all told
+		var all reported
 		for _, a := range lastAudits(h) {
 			t := answers[a.GoodsID]
 			delete(answers, a.GoodsID)
 			if t == nil {
-				t = &told{}
+				t = &reported{}
 			}
 			all.sold, all.unknown, all.twice = all.sold+t.sold, all.unknown+t.unknown, all.twice+t.twice
 			wrong = append(wrong, faults(a, t)...)
 			f.Numbers["orders"] += float64(a.Orders)
 		}
-		for _, goods := range slices.Sorted(maps.Keys(answers)) {
-			wrong = append(wrong, fmt.Sprintf("goods %d was never audited", goods))
+		for _, item := range slices.Sorted(maps.Keys(answers)) {
+			wrong = append(wrong, fmt.Sprintf("item %d was never audited", item))
 		}
 		f.Numbers["sold_answers"] = float64(all.sold)
 		f.Numbers["unknown_answers"] = float64(all.unknown)
@@ -53,19 +53,19 @@ func Clean() Check {
 	}
 }
 
-// told is what the buyers of one goods were told.
-type told struct {
-	sold, soldUnits       int64 // a sale that is told again under its key is one sale
+// reported is what the buyers of one item received.
+type reported struct {
+	sold, soldUnits       int64 // a sale whose answer is repeated under its key is one sale
 	unknown, unknownUnits int64 // where no other answer under the key says more
 	refused               int64
 	twice                 int64 // orders given to two purchases, and keys given two orders
 	last                  time.Time
 }
 
-func (t *told) decided() bool { return t.sold+t.refused > 0 }
+func (t *reported) decided() bool { return t.sold+t.refused > 0 }
 
-// faults is what is wrong with a goods, in words.
-func faults(a history.Audit, t *told) (wrong []string) {
+// faults are the inconsistencies of an item, in words.
+func faults(a history.Audit, t *reported) (wrong []string) {
 	add := func(is bool, format string, args ...any) {
 		if is {
 			wrong = append(wrong, fmt.Sprintf(format, args...))
@@ -73,7 +73,7 @@ func faults(a history.Audit, t *told) (wrong []string) {
 	}
 	add(a.Oversold != 0, "%s oversold", count(a.Oversold, "unit"))
 	add(a.Lost > 0, "updates of %s lost", count(a.Lost, "unit"))
-	add(a.Lost < 0, "%s gone that nobody bought", count(-a.Lost, "unit"))
+	add(a.Lost < 0, "%s gone without a sale", count(-a.Lost, "unit"))
 	add(a.Stock < 0, "%d in stock", a.Stock)
 	add(t.twice > 0, "%s given twice", count(t.twice, "order"))
 	add(a.Orders < t.sold || a.Orders > t.sold+t.unknown,
@@ -84,12 +84,12 @@ func faults(a history.Audit, t *told) (wrong []string) {
 	return wrong
 }
 
-// toldOf sums up the answers, by goods.
-func toldOf(h *history.History) map[int64]*told {
-	all := make(map[int64]*told)
-	for goods, requests := range byGoods(h.Requests) {
-		t := &told{}
-		all[goods] = t
+// reportedOf sums up the answers, by item.
+func reportedOf(h *history.History) map[int64]*reported {
+	all := make(map[int64]*reported)
+	for item, requests := range byGoods(h.Requests) {
+		t := &reported{}
+		all[item] = t
 		settled := t.addSold(requests)
 		for _, r := range requests {
 			if r.End.After(t.last) {
@@ -113,7 +113,7 @@ func toldOf(h *history.History) map[int64]*told {
 }
 
 // addSold counts the sales, and tells which keys were sold under.
-func (t *told) addSold(requests []history.Request) (keys map[string]bool) {
+func (t *reported) addSold(requests []history.Request) (keys map[string]bool) {
 	keys = make(map[string]bool)
 	keyOf := make(map[string]string) // by order
 	for _, r := range requests {

@@ -13,7 +13,7 @@ import (
 func All(checks ...Check) Check {
 	return func(h *history.History) Finding {
 		if len(checks) == 0 {
-			return nothing("nothing was expected")
+			return inconclusive("nothing was expected")
 		}
 		all := Finding{Holds: true, Numbers: make(map[string]float64)}
 		says := make([]string, len(checks))

@@ -9,7 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// books is what the last audits of all goods come to, in units.
+// books is the sum of the last audits of all items, in units.
 type books struct{ initial, sold, left, oversold, lost, gone, below, lowest int64 }
 
 // Oversold expects that more was promised than there was.
@@ -35,7 +35,7 @@ func BelowZero() Check {
 	})
 }
 
-// SoldOut expects that exactly so many units were sold, and that nothing is left.
+// SoldOut expects that exactly so many units were sold, and that none is left.
 func SoldOut(units int64) Check {
 	return func(h *history.History) Finding {
 		f := audited(func(b books) (bool, string) {
@@ -70,7 +70,7 @@ func undersold(h *history.History) (units int64) {
 func audited(judge func(b books) (holds bool, says string)) Check {
 	return func(h *history.History) Finding {
 		if len(h.Audits) == 0 {
-			return nothing("the stock was never audited")
+			return inconclusive("the stock was never audited")
 		}
 		b := booksOf(h)
 		f := Finding{Numbers: b.numbers()}
@@ -111,7 +111,7 @@ func (b books) numbers() map[string]float64 {
 	}
 }
 
-// lastAudits are the latest audits of each goods, by goods.
+// lastAudits are the latest audits, by item.
 func lastAudits(h *history.History) []history.Audit {
 	last := make(map[int64]history.Audit)
 	for _, a := range h.Audits {

@@ -10,36 +10,36 @@ import (
 )
 
 // Deadlocked expects that a name was not granted to anybody for d or longer after
-// its holder took it, or died with it, although somebody was waiting for it for so
+// its holder took it, or died with it, although a contender was waiting for it for so
 // long. Choose d longer than anybody works under the lock: a holder at work keeps
 // others waiting too.
 func Deadlocked(d time.Duration) Check {
 	return func(h *history.History) Finding {
 		found := stalls(h)
 		if len(found) == 0 {
-			return nothing("no lease was granted")
+			return inconclusive("no lease was granted")
 		}
 		longest := slices.MaxFunc(found, func(a, b stall) int { return cmp.Compare(a.waited, b.waited) })
 		return Finding{
 			Holds: longest.waited >= d,
-			Says: fmt.Sprintf("nobody was granted %s for %s after %s %s, while somebody waited for %s of it; %s was expected",
+			Says: fmt.Sprintf("no contender was granted %s for %s after %s %s, while one waited for %s of it; %s was expected",
 				longest.Name, span(longest.until.Sub(longest.since)), longest.Holder, longest.how(), span(longest.waited), span(d)),
 			Numbers: map[string]float64{"longest_deadlock_ms": ms(longest.waited)},
 		}
 	}
 }
 
-// Freed expects that each name whose holder died was granted to somebody else
+// Freed expects that each name whose holder died was granted to another contender
 // within a time after that.
 func Freed(within time.Duration) Check { return FreedBetween(0, within) }
 
-// FreedBetween expects that each name whose holder died was granted to somebody
+// FreedBetween expects that each name whose holder died was granted to another contender
 // else after that, neither sooner nor later than this.
 func FreedBetween(least, most time.Duration) Check {
 	return func(h *history.History) Finding {
 		found := slices.DeleteFunc(stalls(h), func(s stall) bool { return !s.died })
 		if len(found) == 0 {
-			return nothing("no holder died with a lease")
+			return inconclusive("no holder died with a lease")
 		}
 		freed := 0
 		first, last := found[0].until.Sub(found[0].since), time.Duration(0)
@@ -68,7 +68,7 @@ type stall struct {
 	holding
 	since, until time.Time
 	granted      bool          // there was a next grant
-	waited       time.Duration // how much of the time somebody waited
+	waited       time.Duration // how much of the time a contender waited
 }
 
 func (s stall) how() string {
@@ -79,7 +79,7 @@ func (s stall) how() string {
 }
 
 // stalls are those of all leases that were granted. A lease that was followed by
-// another before its holder died held up nobody by that.
+// another before its holder died blocked no contender by that.
 func stalls(h *history.History) (all []stall) {
 	end := endOf(h)
 	for _, holdings := range holdingsOf(h) {
@@ -102,7 +102,7 @@ func stalls(h *history.History) (all []stall) {
 	return all
 }
 
-// waitedBetween is for how much of a time somebody was waiting for a name.
+// waitedBetween is for how much of a time a contender was waiting for a name.
 func waitedBetween(h *history.History, name locked, since, until time.Time) (sum time.Duration) {
 	covered := since
 	for _, l := range askedInOrder(h, name) {

@@ -11,7 +11,7 @@ import (
 // meant, where some were sent more than once.
 //
 // Requests mean the same purchase where they carry the same key, and where one
-// without a key repeats the client's last one, of the same goods and quantity,
+// without a key repeats the client's last one, of the same item and quantity,
 // because nothing is known of its outcome.
 func DeductedTwice() Check {
 	return duplicates(func(d meant) bool { return d.repeated > 0 && d.orders > d.possible })
@@ -39,7 +39,7 @@ type meant struct {
 func duplicates(judge func(d meant) bool) Check {
 	return func(h *history.History) Finding {
 		if len(h.Audits) == 0 {
-			return nothing("the stock was never audited")
+			return inconclusive("the stock was never audited")
 		}
 		d := meantOf(h)
 		return Finding{

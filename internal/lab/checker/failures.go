@@ -10,8 +10,8 @@ import (
 // busy is the problem of a request that did not get its lock in time.
 const busy = "busy"
 
-// Busy expects that at least so many requests were told "busy", and that each of
-// these was told so within a time.
+// Busy expects that at least so many requests got "busy", each of them within a
+// time.
 func Busy(least int, within time.Duration) Check { return FailedWith(busy, least, within) }
 
 // FailedWith expects that at least so many requests failed with a problem, and

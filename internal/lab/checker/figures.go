@@ -30,7 +30,7 @@ func Times(name string, least float64, than string) Check {
 		a, hasA := h.Figures[name]
 		b, hasB := h.Figures[than]
 		if !hasA || !hasB {
-			return nothing(fmt.Sprintf("%s and %s were not both measured", words(name), words(than)))
+			return inconclusive(fmt.Sprintf("%s and %s were not both measured", words(name), words(than)))
 		}
 		f := Finding{
 			Holds: a >= least*b && a > 0, Numbers: map[string]float64{name: a, than: b},
@@ -47,7 +47,7 @@ func figure(name, expected string, judge func(v float64) bool) Check {
 	return func(h *history.History) Finding {
 		v, measured := h.Figures[name]
 		if !measured || math.IsNaN(v) || math.IsInf(v, 0) {
-			return nothing(words(name) + " was not measured")
+			return inconclusive(words(name) + " was not measured")
 		}
 		return Finding{
 			Holds: judge(v), Says: fmt.Sprintf("%s is %s; %s was expected", words(name), number(v), expected),

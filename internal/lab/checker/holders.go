@@ -14,7 +14,7 @@ import (
 // The marks that end all leases of the replica that they name: it is not there
 // any more. Words may follow them.
 const (
-	Crashed = "crashed" // it ended itself inside of the critical section
+	Crashed = "crashed" // it killed itself in the critical section
 	Killed  = "killed"  // the lab ended it
 )
 

@@ -20,7 +20,7 @@ const (
 // in which each takes effect between its start and its end, each sale leaves what
 // its answer says, and a refusal finds too few. A request of unknown outcome may
 // have happened at any time after its start, or not at all. It is for strategies
-// that answer what their own sale left, and for goods that are stocked once.
+// that answer what their own sale left, and for items that are stocked once.
 func Linearizable() Check {
 	return linear(func(l *linearity) bool { return l.result == porcupine.Ok && l.sold > 1 })
 }
@@ -77,7 +77,7 @@ func (l *linearity) says() string {
 	}
 }
 
-// linearityOf checks goods by goods and window by window, until one is illegal.
+// linearityOf checks item by item and window by window, until one is illegal.
 func linearityOf(h *history.History) *linearity {
 	l := &linearity{result: porcupine.Ok}
 	deadline := time.Now().Add(linearWithin)
@@ -95,13 +95,13 @@ func linearityOf(h *history.History) *linearity {
 		}
 		delete(requests, a.GoodsID)
 	}
-	for goods := range requests {
-		l.undecided(fmt.Sprintf("it is not known what there was of goods %d", goods))
+	for item := range requests {
+		l.undecided(fmt.Sprintf("it is not known what there was of item %d", item))
 	}
 	return l
 }
 
-// stockedTwice tells that the audits of a goods do not agree on what there was to
+// stockedTwice tells that the audits of an item do not agree on what there was to
 // sell.
 func stockedTwice(h *history.History, last history.Audit) bool {
 	for _, a := range h.Audits {

@@ -119,8 +119,8 @@ func (p prefix) model() porcupine.Model {
 		Init: func() any { return stockLeft{units: p.initial} },
 		Step: func(state, input, _ any) (bool, any) {
 			left, known := state.(stockLeft)
-			s, is := input.(step)
-			if !known || !is {
+			s, ok := input.(step)
+			if !known || !ok {
 				return false, state
 			}
 			may, next := p.step(left, s)

@@ -41,7 +41,7 @@ func reentry(judge func(got, refused int) bool) Check {
 	}
 }
 
-// heldAlready tells whether a lease was asked for by somebody who held another of
+// heldAlready tells whether a lease was asked for by a holder of another one of
 // the same name at that time.
 func heldAlready(holdings []holding, l history.Lease) bool {
 	for _, one := range holdings {

@@ -7,8 +7,8 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// RefusedWithin expects that somebody gave up because another holder had the name,
-// and that everybody who did so had asked no longer ago than this.
+// RefusedWithin expects that at least one contender gave up because another holder
+// had the name, and that each of them gave up within this time.
 func RefusedWithin(d time.Duration) Check {
 	return func(h *history.History) Finding {
 		var refused, late int

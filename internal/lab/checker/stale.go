@@ -14,15 +14,15 @@ const (
 	leaseLost = "lease-lost"
 )
 
-// StaleWriteAccepted expects that somebody whose lease had ended wrote all the
+// StaleWriteAccepted expects that a holder whose lease had ended wrote all the
 // same, after a later holder had read.
 func StaleWriteAccepted() Check {
 	return stale(func(s staleness) bool { return s.accepted > 0 })
 }
 
-// StaleWritesRefused expects that a write of somebody whose lease had ended was
+// StaleWritesRefused expects that a write of a holder whose lease had ended was
 // refused, as fenced off or because the lease was known to be lost, and that none
-// was accepted. Without a sale that carries a token it cannot be told, and does
+// was accepted. Without a sale that carries a token this cannot be decided, and does
 // not hold.
 func StaleWritesRefused() Check {
 	return stale(func(s staleness) bool { return s.tokens > 0 && s.accepted == 0 && s.fenced+s.lost > 0 })
@@ -41,7 +41,7 @@ func stale(judge func(s staleness) bool) Check {
 			"sales_with_token": float64(s.tokens), "stale_writes": float64(s.accepted),
 			"fenced_requests": float64(s.fenced), "lease_lost_requests": float64(s.lost),
 		}}
-		refused := fmt.Sprintf("%s fenced off and %d told that the lease was lost", count(s.fenced, "request"), s.lost)
+		refused := fmt.Sprintf("%s fenced off and %d notified that the lease was lost", count(s.fenced, "request"), s.lost)
 		switch {
 		case s.tokens == 0:
 			f.Says = "no sale carries a token to compare; " + refused

@@ -129,7 +129,7 @@ func waited(of Waits, expected string, judge func(seen Distribution) bool) Check
 	return func(h *history.History) Finding {
 		seen := Distribute(of(h))
 		if seen.Waits == 0 {
-			return nothing("nobody waited")
+			return inconclusive("no request waited")
 		}
 		says := fmt.Sprintf("the longest of %s took %s, %.1f times the median of %s", count(seen.Waits, "wait"),
 			span(seen.Longest), seen.Unfairness(), span(seen.P50))

@@ -80,7 +80,7 @@ const (
 	Asked    EventKind = "asked"
 	Granted  EventKind = "granted"
 	GaveUp   EventKind = "gave-up" // was not granted
-	Lost     EventKind = "lost"    // the holder was told
+	Lost     EventKind = "lost"    // the holder was notified
 	Released EventKind = "released"
 )
 
@@ -94,13 +94,13 @@ type Mark struct {
 	What string `json:"what"`
 }
 
-// Audit is the audit of one goods.
+// Audit is the audit of one item.
 type Audit struct {
 	At time.Time `json:"at"`
 	stock.Audit
 }
 
-// Sample is the stock and the sales of one goods at one time.
+// Sample is the stock and the sales of one item at one time.
 type Sample struct {
 	At      time.Time `json:"at"`
 	GoodsID int64     `json:"goods_id"`

@@ -59,8 +59,8 @@ func (h *History) read(path string) error {
 
 // cutOff tells a line that ends too early from one that is wrong.
 func cutOff(text []byte, err error) bool {
-	wrong, is := errors.AsType[*json.SyntaxError](err)
-	return is && wrong.Offset == int64(len(text)) && !bytes.HasSuffix(text, []byte("\n"))
+	wrong, ok := errors.AsType[*json.SyntaxError](err)
+	return ok && wrong.Offset == int64(len(text)) && !bytes.HasSuffix(text, []byte("\n"))
 }
 
 func (h *History) add(line Line, fold folding) error {

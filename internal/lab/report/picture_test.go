@@ -45,7 +45,7 @@ func texts(t *testing.T, p *Picture) string {
 		if err != nil {
 			t.Fatalf("it is not well formed: %v", err)
 		}
-		if letters, is := token.(xml.CharData); is {
+		if letters, ok := token.(xml.CharData); ok {
 			all = append(all, string(letters))
 		}
 	}

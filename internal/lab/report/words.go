@@ -110,7 +110,7 @@ func Figure(name string, v float64) (label, value string) {
 		{"_percent", func(v float64) string { return Value(v) + " %" }},
 		{"_units", counted("unit", "units")},
 	} {
-		if rest, is := strings.CutSuffix(name, unit.suffix); is {
+		if rest, ok := strings.CutSuffix(name, unit.suffix); ok {
 			return strings.ReplaceAll(rest, "_", " "), unit.value(v)
 		}
 	}

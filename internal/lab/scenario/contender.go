@@ -19,8 +19,8 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 )
 
-// Contender asks for locks as one replica does, on connections of its own, with
-// nothing to sell. What it does is written down.
+// Contender acquires locks as one replica does, on its own connections and without
+// a stock. Its leases are recorded.
 type Contender struct {
 	Name string
 	// TTL is that of its locks, Retry their pause between two tries.
@@ -41,8 +41,8 @@ const (
 )
 
 // Contend makes a contender with connections to what a lock needs. It ends with
-// the scene.
-func (s *Scene) Contend(name string, needs ...Need) (*Contender, error) {
+// the environment.
+func (s *Environment) Contend(name string, needs ...Need) (*Contender, error) {
 	record, err := failpoint.Open(failpoint.Options{Replica: name, History: s.file, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (s *Scene) Contend(name string, needs ...Need) (*Contender, error) {
 	return c, nil
 }
 
-func (c *Contender) connect(s *Scene, need Need) (err error) {
+func (c *Contender) connect(s *Environment, need Need) (err error) {
 	b := s.Backends
 	switch need {
 	case MySQL:
@@ -119,16 +119,15 @@ func (c *Contender) Locker(kind string) (lock.Locker, error) {
 	return c.lockers[kind], nil
 }
 
-// Warm has a lock of the registry taken once under a name that nobody else wants,
-// so that what it costs to connect is in nobody's way. Nothing of it is written
-// down.
+// Warm has a lock of the registry taken once under a name of its own, so that
+// no measurement includes the cost of connecting. It is not recorded.
 func (c *Contender) Warm(ctx context.Context, kind string) error {
 	recorded, err := c.Locker(kind)
 	if err != nil {
 		return err
 	}
 	l := recorded
-	if r, is := recorded.(interface{ Unwrap() lock.Locker }); is {
+	if r, ok := recorded.(interface{ Unwrap() lock.Locker }); ok {
 		l = r.Unwrap()
 	}
 	ctx, cancel := context.WithTimeout(ctx, warmWithin)
@@ -144,9 +143,9 @@ func (c *Contender) Warm(ctx context.Context, kind string) error {
 const warmWithin = 20 * time.Second
 
 // Record has the leases of any lock written down as this contender's, and closes
-// it with the scene where it is an io.Closer.
+// it with the environment where it is an io.Closer.
 func (c *Contender) Record(kind string, locker lock.Locker) lock.Locker {
-	if closer, is := locker.(io.Closer); is {
+	if closer, ok := locker.(io.Closer); ok {
 		c.closers = append(c.closers, closer.Close)
 	}
 	return c.record.Record(kind, locker)

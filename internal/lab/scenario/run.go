@@ -29,17 +29,17 @@ type Plan struct {
 	Progress Progress
 }
 
-// Progress hears how far a run is.
+// Progress is notified of the progress of a run.
 type Progress interface {
-	// Say is about something that takes a moment.
+	// Say announces an operation that takes a moment.
 	Say(words string)
-	// Begin is called once, before the first of so many experiments.
+	// Begin is called once, before the first experiment.
 	Begin(experiments int)
 	// Try is called when a part is made, the first time or once more.
 	Try(e Experiment, p Part, try int)
 	// Done is called with each experiment.
 	Done(r Result)
-	// End is called once, when nothing more will be said.
+	// End is called once, after all other calls.
 	End()
 }
 
@@ -63,8 +63,8 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 	}
 	defer func() { err = errors.Join(err, backends.Close(context.WithoutCancel(ctx))) }()
 	r.Servers = backends.Infos()
-	run := &run{plan: p, theatre: &theatre{keeper: k, backends: backends, plan: p}}
-	defer func() { err = errors.Join(err, run.theatre.close(context.WithoutCancel(ctx))) }()
+	run := &run{plan: p, provisioner: &provisioner{keeper: k, backends: backends, plan: p}}
+	defer func() { err = errors.Join(err, run.provisioner.close(context.WithoutCancel(ctx))) }()
 	p.Progress.Begin(len(p.Experiments))
 	var failures []error
 	for _, e := range p.Experiments {
@@ -83,8 +83,8 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 }
 
 type run struct {
-	plan    Plan
-	theatre *theatre
+	plan        Plan
+	provisioner *provisioner
 }
 
 // experiment makes every part, also after one that did not hold: a failure that
@@ -117,7 +117,7 @@ func (r *run) experiment(ctx context.Context, e Experiment) (Result, error) {
 func (r *run) part(ctx context.Context, e Experiment, p Part) (result PartResult, err error) {
 	result = PartResult{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Pictures: p.Pictures, Start: time.Now()}
 	defer func() { result.End = time.Now() }()
-	if result.NotRun = r.theatre.lacks(p.Stage); result.NotRun != "" {
+	if result.NotRun = r.provisioner.lacks(p.Stage); result.NotRun != "" {
 		return result, nil
 	}
 	folder := fmt.Sprintf("%02d-%s", e.Number, e.Name)
@@ -129,7 +129,7 @@ func (r *run) part(ctx context.Context, e Experiment, p Part) (result PartResult
 		r.plan.Progress.Try(e, p, result.Tries)
 		result.History = fmt.Sprintf("%s/%s-%d.jsonl", folder, p.Name, result.Tries)
 		err = r.try(ctx, p, &result)
-		if missing, is := errors.AsType[*servers.MissingError](err); is {
+		if missing, ok := errors.AsType[*servers.MissingError](err); ok {
 			result.NotRun = "needs " + missing.Error()
 			return result, nil
 		}
@@ -148,7 +148,7 @@ func (r *run) part(ctx context.Context, e Experiment, p Part) (result PartResult
 // try makes a part once, and judges it by what was written down.
 func (r *run) try(ctx context.Context, p Part, result *PartResult) error {
 	file := r.inFolder(result.History)
-	if err := r.theatre.perform(ctx, p, file); err != nil {
+	if err := r.provisioner.execute(ctx, p, file); err != nil {
 		return err
 	}
 	h, err := history.Read(file)

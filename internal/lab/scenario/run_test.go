@@ -17,7 +17,7 @@ func made(t *testing.T, parts ...Part) (Result, error) {
 	t.Helper()
 	backends := &servers.Backends{Database: &servers.Database{}, Missing: map[string]string{"zookeeper": "needs ZooKeeper: not found"}}
 	plan := Plan{Folder: t.TempDir(), Progress: silent{}}
-	r := &run{plan: plan, theatre: &theatre{plan: plan, backends: backends}}
+	r := &run{plan: plan, provisioner: &provisioner{plan: plan, backends: backends}}
 	return r.experiment(t.Context(), Experiment{Number: 7, Name: "made-up", Parts: parts})
 }
 
@@ -32,7 +32,7 @@ func (silent) End()                      {}
 // measured writes a figure, which grows with each try.
 func measured() Step {
 	value := 0.0
-	return func(_ context.Context, s *Scene) error {
+	return func(_ context.Context, s *Environment) error {
 		value++
 		return s.Figure("measured", value)
 	}
@@ -110,7 +110,7 @@ func TestWhatIsMissingIsNotRunAndSaysWhy(t *testing.T) {
 }
 
 func TestAServerThatAStageLacksIsNotRunAndNoError(t *testing.T) {
-	lacking := func(context.Context, *Scene) ([]string, error) {
+	lacking := func(context.Context, *Environment) ([]string, error) {
 		return nil, &servers.MissingError{What: "a clock", How: "a shop has them"}
 	}
 	r, err := made(t, Part{Name: "one", Stage: Stage{Servers: lacking}, Steps: []Step{measured()}, Check: reaches(1)})
@@ -120,7 +120,7 @@ func TestAServerThatAStageLacksIsNotRunAndNoError(t *testing.T) {
 }
 
 func TestSQLiteIsNoMySQL(t *testing.T) {
-	th := &theatre{backends: &servers.Backends{Database: &servers.Database{Info: servers.Info{Started: servers.Embedded}}}}
+	th := &provisioner{backends: &servers.Backends{Database: &servers.Database{Info: servers.Info{Started: servers.Embedded}}}}
 	if th.lacks(Stage{Needs: []Need{MySQL}}) == "" {
 		t.Error("SQLite passes for MySQL")
 	}
@@ -134,7 +134,7 @@ func TestAStepThatFailsIsAnErrorAndNoVerdict(t *testing.T) {
 	broken := errors.New("the server is gone")
 	r, err := made(t, Part{
 		Name: "one", Check: reaches(0), Tries: 3,
-		Steps: []Step{func(context.Context, *Scene) error { return broken }},
+		Steps: []Step{func(context.Context, *Environment) error { return broken }},
 	})
 	if !errors.Is(err, broken) || r.Verdict != NotRun || r.Tries != 1 {
 		t.Errorf("%v, %+v", err, r)
@@ -143,7 +143,7 @@ func TestAStepThatFailsIsAnErrorAndNoVerdict(t *testing.T) {
 
 func TestWhatATryLeavesBehindIsEndedAlsoWhenItFails(t *testing.T) {
 	ended := 0
-	_, err := made(t, Part{Name: "one", Check: reaches(0), Steps: []Step{func(_ context.Context, s *Scene) error {
+	_, err := made(t, Part{Name: "one", Check: reaches(0), Steps: []Step{func(_ context.Context, s *Environment) error {
 		s.Later(func() error { ended++; return nil })
 		return errors.New("no")
 	}}})
@@ -155,7 +155,7 @@ func TestWhatATryLeavesBehindIsEndedAlsoWhenItFails(t *testing.T) {
 func TestAReportIsJudgedAgainByItsHistories(t *testing.T) {
 	folder := t.TempDir()
 	plan := Plan{Folder: folder, Progress: silent{}}
-	r := &run{plan: plan, theatre: &theatre{plan: plan, backends: &servers.Backends{Database: &servers.Database{}}}}
+	r := &run{plan: plan, provisioner: &provisioner{plan: plan, backends: &servers.Backends{Database: &servers.Database{}}}}
 	e := Experiment{Number: 7, Name: "made-up", Parts: []Part{{Name: "one", Steps: []Step{measured()}, Check: reaches(1)}}}
 	result, err := r.experiment(t.Context(), e)
 	if err != nil {

@@ -16,7 +16,7 @@ type Experiment struct {
 	// calls it.
 	Number int
 	Name   string
-	// Title is a few words, Claim what the source says, in one sentence of ours,
+	// Title is a few words, Claim what the source says, in one sentence,
 	// and Source the document and the section that says it.
 	Title, Claim, Source string
 	// Fix is the command that shows what to do instead, or empty.
@@ -59,15 +59,15 @@ type Stage struct {
 	Needs []Need
 	// Servers starts servers of this part's own, or puts proxies before those that
 	// are there, and returns the STOCKD_… variables that lead the replicas to them.
-	// It keeps in the scene what the steps need of them. Nil: there are none.
-	Servers func(ctx context.Context, s *Scene) (env []string, err error)
+	// It keeps in the environment what the steps need of them. Nil: there are none.
+	Servers func(ctx context.Context, s *Environment) (env []string, err error)
 	// Replicas are started behind a balancer; 0: none.
 	Replicas int
 	// Env are STOCKD_… variables of the replicas.
 	Env []string
 	// Own are more of them for single replicas, by their number from 1.
 	Own map[int][]string
-	// Lab turns on the faults inside of the replicas, and the record of their
+	// Lab turns on the failpoints of the replicas, and the record of their
 	// leases.
 	Lab bool
 }
@@ -84,8 +84,8 @@ const (
 	Etcd      Need = "etcd"
 )
 
-// Step is something that is done on a scene.
-type Step func(ctx context.Context, s *Scene) error
+// Step is one action on an environment.
+type Step func(ctx context.Context, s *Environment) error
 
 // Picture names a picture of the report.
 type Picture string

@@ -122,12 +122,12 @@ func TestTheFiguresAreNamedAsOthersReadThem(t *testing.T) {
 	}
 	for field := range strings.FieldsSeq(`strategy replicas group fence clients requests stock sold left oversold lost undersold
 		refused errors unknown clean expected_clean verdict reason per_second p50_ms p99_ms max_ms`) {
-		if _, is := read.Runs[0][field]; !is {
+		if _, ok := read.Runs[0][field]; !ok {
 			t.Errorf("the JSON has no %s", field)
 		}
 	}
 	for _, field := range []string{"name", "version", "started"} {
-		if _, is := read.Servers["database"][field]; !is {
+		if _, ok := read.Servers["database"][field]; !ok {
 			t.Errorf("the JSON of a server has no %s", field)
 		}
 	}

@@ -132,10 +132,10 @@ func (r *Run) Judge() {
 
 // contradiction is what in the run speaks against the claim, or empty.
 func (r *Run) contradiction() string {
-	told, unknown := int64(r.Answered), int64(r.Unknown)
+	answered, unknown := int64(r.Answered), int64(r.Unknown)
 	switch {
-	case r.Orders < told || r.Orders > told+unknown:
-		return fmt.Sprintf("the ledger has %d sales, buyers were told of %d, and the fate of %d is unknown", r.Orders, told, unknown)
+	case r.Orders < answered || r.Orders > answered+unknown:
+		return fmt.Sprintf("the ledger has %d sales, buyers were told of %d, and the fate of %d is unknown", r.Orders, answered, unknown)
 	case r.unexpectedErrors() != "":
 		return "requests failed: " + r.unexpectedErrors()
 	case r.ExpectedClean && !r.Clean:

@@ -10,7 +10,7 @@ import (
 
 func fairness() scenario.Experiment {
 	e := scenario.Experiment{
-		Number: 24, Name: "fairness", Title: "How long the unluckiest waits: who comes first is served first, or not",
+		Number: 24, Name: "fairness", Title: "The longest wait: locks with and without first-in-first-out order",
 		Claim:  "A good lock has a fair form, in which waiters are served in the order in which they came; where they try again and again, luck decides.",
 		Source: chapterOne + ", what a distributed lock needs",
 		Fix:    "stockd demo --strategies redis-fair,zk-sequential,etcd --replicas 3",
@@ -20,7 +20,7 @@ func fairness() scenario.Experiment {
 		lock string
 		need scenario.Need
 	}{{"redis-fair", scenario.Redis}, {"zk-sequential", scenario.ZooKeeper}, {"etcd", scenario.Etcd}} {
-		e.Parts = append(e.Parts, remedy(crowd(l.lock, l.need, "nobody waits much longer than most", checker.Fair(5, checker.OfHolders()))))
+		e.Parts = append(e.Parts, remedy(crowd(l.lock, l.need, "no contender waits much longer than most", checker.Fair(5, checker.OfHolders()))))
 	}
 	return e
 }

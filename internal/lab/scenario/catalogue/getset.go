@@ -11,18 +11,18 @@ import (
 
 func getSet() scenario.Experiment {
 	return scenario.Experiment{
-		Number: 12, Name: "getset", Title: "GETSET: a GET that answers nil locks everyone out, and clocks that differ let two in",
-		Claim:  "When the holder deletes the lock between another's SETNX and GETSET, that one has set a time that nobody holds, and all wait for it to pass; and as the times are the clients', the lock needs equal clocks.",
+		Number: 12, Name: "getset", Title: "GETSET: a GET that answers nil blocks all contenders, and clocks that differ admit two",
+		Claim:  "When the holder deletes the lock between another's SETNX and GETSET, that one has set an expiry without a holder, and all wait for it to pass; and as the times are the clients', the lock needs equal clocks.",
 		Source: basicSearch + ", GETSET, and the trouble with time stamps; " + flashSales + ", deadlocks",
 		Fix:    "stockd demo --strategies redis-lua --replicas 3",
 		Parts: []scenario.Part{
-			deletedMeanwhile("redis-getset", "\r\nget\r\n", "nobody holds the lock, and the second one waits for the TTL all the same",
+			deletedMeanwhile("redis-getset", "\r\nget\r\n", "the lock is free, and the second one waits for the TTL all the same",
 				checker.Deadlocked(2*time.Second)),
 			remedy(deletedMeanwhile("redis-lua", "\r\nevalsha\r\n", "the second one has the lock as soon as the first has given it back",
 				checker.All(checker.WaitedAtMost(2*time.Second, checker.OfClients(1)), checker.Clean()))),
 			clocks("redis-getset", "by the second one's clock the lock has expired: two hold it, and an update is lost",
 				checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
-			remedy(clocks("redis-lua", "the server's clock counts, and nobody else's",
+			remedy(clocks("redis-lua", "only the clock of the server counts",
 				checker.All(checker.ExclusiveHolders(), checker.Clean()))),
 		},
 	}

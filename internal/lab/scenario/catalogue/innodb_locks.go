@@ -41,12 +41,12 @@ func innodbLocks() scenario.Experiment {
 		}, {
 			Name: "read-committed", Remedy: true, Stage: database,
 			Does:   "the same at READ COMMITTED, which locks no gap",
-			Expect: "one inserts, the other is told of a duplicate key, and there is no deadlock",
+			Expect: "one inserts, the other gets a duplicate key error, and there is no deadlock",
 			Steps:  insert(innodb.Way{Level: sql.LevelReadCommitted, Look: true}), Check: innodb.NoDeadlock(rounds),
 		}, {
 			Name: "insert-only", Remedy: true, Stage: database,
 			Does:   "at REPEATABLE READ, but they insert without a look before and leave it to the unique key",
-			Expect: "one inserts, the other is told of a duplicate key, and there is no deadlock",
+			Expect: "one inserts, the other gets a duplicate key error, and there is no deadlock",
 			Steps:  insert(innodb.Way{Level: sql.LevelRepeatableRead}), Check: innodb.NoDeadlock(rounds),
 		}},
 	}

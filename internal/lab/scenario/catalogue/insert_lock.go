@@ -16,7 +16,7 @@ func insertLock() scenario.Experiment {
 		Source: chapterOne + ", locks in MySQL; " + basicSearch + ", a lock by INSERT in MySQL",
 		Fix:    "stockd demo --strategies sql-insert-lock --replicas 3",
 		Parts: []scenario.Part{
-			deadInserter("no-reaper", "nobody gets the lock as long as we look, four times its TTL", checker.Deadlocked(4*time.Second), "STOCKD_LAB_REAPER=false"),
+			deadInserter("no-reaper", "no contender gets the lock for four times its TTL", checker.Deadlocked(4*time.Second), "STOCKD_LAB_REAPER=false"),
 			remedy(deadInserter("reaper", "the lock is free again one TTL after the crash", checker.Freed(ttl+slack))),
 			twoInserters("single-insert", sourcelock.InsertOnce, "the second is refused at once, and is in no queue", checker.RefusedWithin(500*time.Millisecond)),
 			remedy(twoInserters("loop", "sql-insert-lock", "the second has it when the first is done", checker.ExclusiveHolders())),
@@ -37,7 +37,7 @@ func deadInserter(name, expect string, seen checker.Check, env ...string) scenar
 func twoInserters(name, kind, expect string, seen checker.Check) scenario.Part {
 	return scenario.Part{
 		Name: name, Stage: onDatabase(1),
-		Does:   "somebody takes a name through " + kind + " and has it for a second, and somebody else asks for it meanwhile",
+		Does:   "one contender holds a name through " + kind + " for a second, and another asks for it meanwhile",
 		Expect: expect,
 		Steps:  []scenario.Step{step.AskForTaken(kind, time.Second, scenario.MySQL)},
 		Check:  seen, Pictures: []scenario.Picture{scenario.Timeline},

@@ -25,7 +25,7 @@ func lateWatch() scenario.Experiment {
 		Fix:    "stockd demo --strategies zk-sequential --replicas 3",
 		Parts: []scenario.Part{
 			watched(sourcelock.NodeCache, "the second of two contenders listens for the deletion of the first one's node, and does not look whether it is there",
-				"nobody holds the lock, and the second one waits as long as it may", checker.Deadlocked(3*time.Second)),
+				"the lock is free, and the second one waits until its limit", checker.Deadlocked(3*time.Second)),
 			remedy(watched("zk-sequential", "the same two contend through zk-sequential",
 				"the second one has the lock as soon as the watch has been answered", checker.WaitedAtMost(2*time.Second, checker.OfHolders("second")))),
 		},

@@ -15,7 +15,7 @@ func lostReply() scenario.Experiment {
 		Fix:    "curl -X POST -H 'Idempotency-Key: order-17' 'http://127.0.0.1:8080/deduct?goods_id=1'",
 		Parts: []scenario.Part{
 			sentAgain("blind", "", "two orders for one purchase", checker.DeductedTwice()),
-			remedy(sentAgain("with-key", "order-17", "one order, and the second try is told the first answer", checker.All(checker.DeductedOnce(), checker.Clean()))),
+			remedy(sentAgain("with-key", "order-17", "one order, and the second try gets the first answer", checker.All(checker.DeductedOnce(), checker.Clean()))),
 		},
 	}
 }

@@ -20,7 +20,7 @@ func onMasters(o servers.RedlockOptions) scenario.Stage {
 }
 
 // threeOfFive has the first replica hold the lock by the votes of masters 1 to 3
-// alone, and work for two thirds of its time, whatever it is told. Something
+// alone, and work for two thirds of its time, ignoring cancellation. Something
 // happens to master 3, and the second replica wants the lock.
 func threeOfFive(name string, fence bool, o servers.RedlockOptions, happens scenario.Step, does, expect string, seen checker.Check) scenario.Part {
 	return scenario.Part{

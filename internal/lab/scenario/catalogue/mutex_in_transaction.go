@@ -10,7 +10,7 @@ func mutexInTransaction() scenario.Experiment {
 	one := scenario.Stage{Replicas: 1, Needs: []scenario.Need{scenario.MySQL}} // SQLite has no gap between unlock and commit
 	return scenario.Experiment{
 		Number: 4, Name: "mutex-in-transaction", Title: "Unlocked before the commit: the next one reads what is not there yet",
-		Claim:  "A lock that is taken and given back inside of the transaction lets the next request read before the first has committed.",
+		Claim:  "A lock that is acquired and released in the transaction lets the next request read before the first has committed.",
 		Source: chapterOne + ", locks and transactions",
 		Fix:    "stockd demo --strategies mutex-in-tx,mutex --replicas 1",
 		Parts: []scenario.Part{{

@@ -31,8 +31,8 @@ func oversell() scenario.Experiment {
 			Pictures: []scenario.Picture{scenario.Stock},
 		}, {
 			Name: "conditional", Remedy: true, Stage: scenario.Stage{Replicas: 1},
-			Does:   "the same with the comparison inside of the UPDATE",
-			Expect: "5,000 are sold, and 1,000 are told that it is sold out",
+			Does:   "the same with the comparison in the UPDATE",
+			Expect: "5,000 are sold, and 1,000 are rejected as sold out",
 			Steps: []scenario.Step{
 				step.Stock(5000),
 				step.Watching(100*time.Millisecond, step.Sell(step.Sale{Strategy: "sql-conditional", Clients: 50, Requests: 6000})),

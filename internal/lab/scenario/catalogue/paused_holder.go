@@ -11,7 +11,7 @@ import (
 func pausedHolder() scenario.Experiment {
 	e := scenario.Experiment{
 		Number: 19, Name: "paused-holder", Title: "A holder pauses past its lease: two holders; a fence makes that harmless",
-		Claim:  "A client that stands still for longer than its session, lease or expiry still believes that it holds the lock when it wakes, and writes; a token that the store checks turns it away.",
+		Claim:  "A client that is paused for longer than its session, lease or expiry still believes that it holds the lock when it resumes, and writes; a fencing token that the store checks rejects the write.",
 		Source: chapterOne + ", the true problem of ZooKeeper; " + chapterOne + ", fencing tokens; " + zooKeeping + ", Redlock",
 		Fix:    "curl -X POST 'http://127.0.0.1:8080/deduct?strategy=zk-sequential&fence=true&goods_id=1'",
 	}

@@ -13,13 +13,13 @@ func processMutex() scenario.Experiment {
 	one := scenario.Stage{Replicas: 1}
 	return scenario.Experiment{
 		Number: 2, Name: "process-mutex", Title: "A mutex in the process keeps one replica right, and costs throughput",
-		Claim:  "A lock inside of the process around the deduction ends overselling on one machine, and the throughput falls.",
+		Claim:  "A lock in the process around the deduction ends overselling on one machine, and the throughput falls.",
 		Source: chapterOne + ", locks inside of the process",
 		Fix:    "stockd demo --strategies mutex --replicas 1",
 		Parts: []scenario.Part{{
 			Name: "mutex", Remedy: true, Stage: one,
 			Does:   "50 clients buy 3,000 times from 2,500 units through mutex on one replica",
-			Expect: "exactly 2,500 are sold, and 500 are told that it is sold out",
+			Expect: "exactly 2,500 are sold, and 500 are rejected as sold out",
 			Steps:  []scenario.Step{step.Stock(2500), step.Sell(step.Sale{Strategy: "mutex", Clients: 50, Requests: 3000}), step.Audit()},
 			Check:  checker.All(checker.Clean(), checker.SoldOut(2500), checker.Outcomes(history.Refused, 500)),
 		}, {

@@ -11,13 +11,13 @@ import (
 func tryLock() scenario.Experiment {
 	waiting := checker.OfClients(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 	return scenario.Experiment{
-		Number: 11, Name: "try-lock", Title: "Waiting for ever, against trying for a while and saying “busy”",
-		Claim:  "Who waits for a lock without a limit is blocked as long as its holder likes; in a flash sale one tries for some time and answers that the system is busy.",
+		Number: 11, Name: "try-lock", Title: "Waiting without a limit, against a wait limit and “busy”",
+		Claim:  "A request that waits for a lock without a limit is blocked as long as the holder works; in a flash sale one tries for some time and answers that the system is busy.",
 		Source: chapterOne + ", a lock that blocks",
 		Fix:    "stockd serve --lock-wait 1s",
 		Parts: []scenario.Part{
 			slowHolder("no-limit", "STOCKD_LOCK_WAIT=20s", "all ten wait until the holder is done", checker.WaitedAtLeast(2*time.Second, waiting)),
-			remedy(slowHolder("one-second", "STOCKD_LOCK_WAIT=1s", "all ten are told that it is busy, in about a second",
+			remedy(slowHolder("one-second", "STOCKD_LOCK_WAIT=1s", "all ten get busy, in about a second",
 				checker.Busy(10, time.Second+slack))),
 		},
 	}

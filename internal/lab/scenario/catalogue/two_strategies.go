@@ -32,7 +32,7 @@ func twoStrategies() scenario.Experiment {
 					step.WriteAside(5*time.Millisecond, step.Sell(step.Sale{Strategy: none, Clients: 6, Requests: 500})),
 					step.Audit(),
 				},
-				Check: checker.All(checker.LostUpdates(), checker.Told(step.OverwrittenBy)), Tries: 3, Pictures: []scenario.Picture{scenario.Bars},
+				Check: checker.All(checker.LostUpdates(), checker.Reported(step.OverwrittenBy)), Tries: 3, Pictures: []scenario.Picture{scenario.Bars},
 			},
 			remedy(scenario.Part{
 				Name: "sold-out", Stage: stage,

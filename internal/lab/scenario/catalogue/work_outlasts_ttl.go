@@ -17,7 +17,7 @@ func workOutlastsTTL() scenario.Experiment {
 		Parts: []scenario.Part{
 			slowHolders("redis-setnx-ttl", "two hold the lock at once, the third is let in while the second one's lease is good, and updates are lost",
 				checker.All(checker.OverlappingHolders(), checker.TakenEarly(ttl), checker.LostUpdates())),
-			remedy(slowHolders("redis-lua", "nobody is let in while the lease of another is good: a holder deletes nothing but its own",
+			remedy(slowHolders("redis-lua", "no contender is granted the lock while the lease of another is valid: a holder deletes only its own",
 				checker.NeverTakenEarly(ttl))),
 			remedy(slowHolders("redis-reentrant", "one holder at a time, because its lease is renewed while it works, and no update is lost",
 				checker.All(checker.ExclusiveHolders(), checker.Clean()))),

@@ -23,7 +23,7 @@ type Sale struct {
 	// Replica is where they go, from 1; 0: to the balancer.
 	Replica int
 	// Clients are how many, 1 where it is 0; First is the number of the first one,
-	// where several crowds are to be told apart.
+	// where several crowds buy.
 	Clients, First int
 	// Requests ends the sale after so many, Duration after so long.
 	Requests int
@@ -33,7 +33,7 @@ type Sale struct {
 	// Timeout is how long a client waits for an answer; 20 s where it is 0.
 	Timeout time.Duration
 	// At is where else they go, instead of Replica: a proxy.
-	At func(s *scenario.Scene) string
+	At func(s *scenario.Environment) string
 }
 
 // patience is longer than any limit of a replica.
@@ -41,10 +41,10 @@ const patience = 20 * time.Second
 
 // Sell has the crowd buy, and waits for all answers.
 func Sell(sale Sale) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
-		writing := &recorder{history: s.History, sale: sale, goods: s.Goods}
+	return func(ctx context.Context, s *scenario.Environment) error {
+		writing := &recorder{history: s.History, sale: sale, item: s.Item}
 		plan := load.Plan{
-			URL: sale.url(s), Strategy: sale.Strategy, Group: sale.Group, Fence: sale.Fence, GoodsID: s.Goods,
+			URL: sale.url(s), Strategy: sale.Strategy, Group: sale.Group, Fence: sale.Fence, GoodsID: s.Item,
 			Clients: max(1, sale.Clients), Requests: sale.Requests, Duration: sale.Duration,
 			Timeout: cmp.Or(sale.Timeout, patience), Key: sale.keys(), Observe: writing.answer,
 		}
@@ -55,9 +55,8 @@ func Sell(sale Sale) scenario.Step {
 	}
 }
 
-// untilEnd does something that cannot be broken off, and leaves it alone when ctx
-// ends: who waits for the answer of a replica that stands still waits for long, and
-// nobody wants it any more.
+// untilEnd runs do, which cannot be cancelled, and abandons it when ctx ends: the
+// answer of a paused replica may take long.
 func untilEnd(ctx context.Context, do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
@@ -75,7 +74,7 @@ func Buy(sale Sale) scenario.Step {
 	return Sell(sale)
 }
 
-func (sale Sale) url(s *scenario.Scene) string {
+func (sale Sale) url(s *scenario.Environment) string {
 	if sale.At != nil {
 		return sale.At(s)
 	}
@@ -94,13 +93,13 @@ func (sale Sale) keys() func(int) string {
 type recorder struct {
 	history *history.Writer
 	sale    Sale
-	goods   int64
+	item    int64
 	failed  atomic.Pointer[error]
 }
 
 func (r *recorder) answer(a load.Answer) {
 	line := history.Line{Request: &history.Request{
-		Start: a.Start, End: a.End, Client: r.sale.First + a.Client, Strategy: r.sale.Strategy, GoodsID: r.goods,
+		Start: a.Start, End: a.End, Client: r.sale.First + a.Client, Strategy: r.sale.Strategy, GoodsID: r.item,
 		Quantity: 1, Key: a.Key, Outcome: outcomeOf(a.Kind), Problem: a.Problem, Order: a.Order,
 		Remaining: a.Remaining, Replica: a.Replica, Token: a.Token, Wait: a.Wait, Hold: a.Hold,
 	}}

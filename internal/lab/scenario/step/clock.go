@@ -11,7 +11,7 @@ import (
 // MoveClock has the clock of a master jump, by its number from 1, to so much ahead
 // of the right time.
 func MoveClock(master int, ahead time.Duration) scenario.Step {
-	return func(_ context.Context, s *scenario.Scene) error {
+	return func(_ context.Context, s *scenario.Environment) error {
 		if err := s.Masters.Nodes[master-1].Clock.Set(ahead); err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // OnPair gives a stage a Redis of its own that has a replica.
-func OnPair(ctx context.Context, s *scenario.Scene) (env []string, err error) {
+func OnPair(ctx context.Context, s *scenario.Environment) (env []string, err error) {
 	if s.Pair, err = servers.StartRedisPair(ctx, s.Keeper); err != nil {
 		return nil, err
 	}
@@ -18,20 +18,20 @@ func OnPair(ctx context.Context, s *scenario.Scene) (env []string, err error) {
 
 // Sync waits until the replica has all that the primary has.
 func Sync() scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error { return s.Pair.AwaitSync(ctx) }
+	return func(ctx context.Context, s *scenario.Environment) error { return s.Pair.AwaitSync(ctx) }
 }
 
-// Freeze has the replica hear of nothing any more.
+// Freeze stops the replication from the primary.
 func Freeze() scenario.Step {
-	return func(_ context.Context, s *scenario.Scene) error {
+	return func(_ context.Context, s *scenario.Environment) error {
 		s.Pair.Link.Freeze()
-		return s.Mark("redis", "what the primary is told does not reach its replica")
+		return s.Mark("redis", "writes to the primary no longer reach its replica")
 	}
 }
 
 // Promote kills the primary and puts the replica in its place.
 func Promote() scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		if err := s.Pair.Primary.Kill(ctx); err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ const OverwrittenBy = "foreign_writes"
 // stock of the item, works for a moment, and writes what it has computed, while the
 // steps are done.
 func WriteAside(work time.Duration, steps ...scenario.Step) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		db, err := beside(s)
 		if err != nil {
 			return err
@@ -26,12 +26,12 @@ func WriteAside(work time.Duration, steps ...scenario.Step) scenario.Step {
 		go func() {
 			for writing.Err() == nil {
 				var left int64
-				if err := db.QueryRowContext(ctx, `SELECT stock FROM tb_goods_stock WHERE goods_id = ?`, s.Goods).Scan(&left); err != nil {
+				if err := db.QueryRowContext(ctx, `SELECT stock FROM tb_goods_stock WHERE goods_id = ?`, s.Item).Scan(&left); err != nil {
 					done <- err
 					return
 				}
 				time.Sleep(work)
-				if _, err := db.ExecContext(ctx, `UPDATE tb_goods_stock SET stock = ? WHERE goods_id = ?`, left, s.Goods); err != nil {
+				if _, err := db.ExecContext(ctx, `UPDATE tb_goods_stock SET stock = ? WHERE goods_id = ?`, left, s.Item); err != nil {
 					done <- err
 					return
 				}
@@ -57,7 +57,7 @@ const DecidedAnew = "decided_anew_per_100_sales"
 // CountDecidedAnew counts, while the steps are done, the UPDATEs beyond one a sale: those
 // that found the row changed and wrote nothing. No step may sell out, or use a lock in SQL.
 func CountDecidedAnew(steps ...scenario.Step) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		done, err := during(ctx, s, steps...)
 		if err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 // ProbeLocks runs a statement in all combinations of index and isolation, and
 // writes down which places it locks.
 func ProbeLocks(statement innodb.Statement) scenario.Step {
-	return probing(func(ctx context.Context, db *sql.DB, s *scenario.Scene) error {
+	return probing(func(ctx context.Context, db *sql.DB, s *scenario.Environment) error {
 		matrix, err := innodb.Probe(ctx, db, statement)
 		if err != nil {
 			return err
@@ -25,7 +25,7 @@ func ProbeLocks(statement innodb.Statement) scenario.Step {
 // PassALockedRow has a DELETE and then an UPDATE look at all rows, of which
 // another transaction has one locked that they do not want.
 func PassALockedRow() scenario.Step {
-	return probing(func(ctx context.Context, db *sql.DB, s *scenario.Scene) error {
+	return probing(func(ctx context.Context, db *sql.DB, s *scenario.Environment) error {
 		waits := make(map[string]float64)
 		for name, scan := range map[string]innodb.Scan{innodb.DeleteWaits: innodb.ScanDelete, innodb.UpdateWaits: innodb.ScanUpdate} {
 			does, err := innodb.WaitsInPassing(ctx, db, scan)
@@ -42,7 +42,7 @@ func PassALockedRow() scenario.Step {
 
 // InsertTwice has two transactions insert the same row, round after round.
 func InsertTwice(way innodb.Way, rounds int) scenario.Step {
-	return probing(func(ctx context.Context, db *sql.DB, s *scenario.Scene) error {
+	return probing(func(ctx context.Context, db *sql.DB, s *scenario.Environment) error {
 		sum, err := innodb.InsertTwice(ctx, db, way, rounds)
 		if err != nil {
 			return err
@@ -59,8 +59,8 @@ func InsertTwice(way innodb.Way, rounds int) scenario.Step {
 }
 
 // probing opens the database for a probe.
-func probing(probe func(context.Context, *sql.DB, *scenario.Scene) error) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+func probing(probe func(context.Context, *sql.DB, *scenario.Environment) error) scenario.Step {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		db, err := innodb.Open(s.Backends.Database)
 		if err != nil {
 			return err
@@ -71,7 +71,7 @@ func probing(probe func(context.Context, *sql.DB, *scenario.Scene) error) scenar
 }
 
 // figures writes numbers down, in the order of their names.
-func figures(s *scenario.Scene, numbers map[string]float64) error {
+func figures(s *scenario.Environment, numbers map[string]float64) error {
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {
 		if err := s.Figure(name, numbers[name]); err != nil {
 			return err

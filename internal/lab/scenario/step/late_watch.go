@@ -20,7 +20,7 @@ const lateSession = 6 * time.Second
 // one's watch of the first one's node comes to the server when that is gone. It
 // waits for no longer than within.
 func LateWatch(kind string, within time.Duration) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		if err := proxy(s, s.Backends.ZooKeeper.Address); err != nil {
 			return err
 		}
@@ -41,10 +41,10 @@ func LateWatch(kind string, within time.Duration) scenario.Step {
 			return err
 		}
 		return Meanwhile(
-			InOrder(Arm(servers.Rule{Sent: node, Do: servers.Hold}), func(ctx context.Context, s *scenario.Scene) error {
+			InOrder(Arm(servers.Rule{Sent: node, Do: servers.Hold}), func(ctx context.Context, s *scenario.Environment) error {
 				return hold(ctx, second, name(s), within, 0)
 			}),
-			InOrder(Wait(50*time.Millisecond), Met(), func(ctx context.Context, _ *scenario.Scene) error {
+			InOrder(Wait(50*time.Millisecond), Met(), func(ctx context.Context, _ *scenario.Environment) error {
 				return lease.Release(ctx)
 			}, Pass()),
 		)(ctx, s)
@@ -52,7 +52,7 @@ func LateWatch(kind string, within time.Duration) scenario.Step {
 }
 
 // queuer is a contender for one kind of lock.
-func queuer(s *scenario.Scene, name, kind, address string) (lock.Locker, error) {
+func queuer(s *scenario.Environment, name, kind, address string) (lock.Locker, error) {
 	c, err := s.Contend(name)
 	if err != nil {
 		return nil, err
@@ -69,13 +69,13 @@ func queuer(s *scenario.Scene, name, kind, address string) (lock.Locker, error) 
 }
 
 // ephemeral asks the server for the one ephemeral node that has to do with the
-// goods of the scene, and returns the last part of its path.
-func ephemeral(ctx context.Context, s *scenario.Scene) (string, error) {
+// item of the try, and returns the last part of its path.
+func ephemeral(ctx context.Context, s *scenario.Environment) (string, error) {
 	said, err := ask(ctx, s, "dump")
 	if err != nil {
 		return "", err
 	}
-	found := regexp.MustCompile(fmt.Sprintf(`/\S*lab\S*%d/(\S+)`, s.Goods)).FindStringSubmatch(said)
+	found := regexp.MustCompile(fmt.Sprintf(`/\S*lab\S*%d/(\S+)`, s.Item)).FindStringSubmatch(said)
 	if found == nil {
 		return "", fmt.Errorf("the server knows no node of the lock:\n%s", strings.TrimSpace(said))
 	}
@@ -83,11 +83,11 @@ func ephemeral(ctx context.Context, s *scenario.Scene) (string, error) {
 }
 
 // toldWithin bounds one question to a ZooKeeper.
-const toldWithin = 5 * time.Second
+const answerWithin = 5 * time.Second
 
-// ask sends the ZooKeeper of the scene one of its four-letter words.
-func ask(ctx context.Context, s *scenario.Scene, word string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, toldWithin)
+// ask sends ZooKeeper one of its four-letter words.
+func ask(ctx context.Context, s *scenario.Environment, word string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	said, err := s.Backends.ZooKeeper.Ask(ctx, word)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // TakeTwice has one owner take a lock, and take it again while it has it, for no
 // longer than within; then it gives back what it got.
 func TakeTwice(kind string, within time.Duration, needs ...scenario.Need) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		_, locker, err := contend(s, "owner", kind, needs)
 		if err != nil {
 			return err
@@ -39,7 +39,7 @@ func TakeTwice(kind string, within time.Duration, needs ...scenario.Need) scenar
 }
 
 // contend makes a contender for one lock.
-func contend(s *scenario.Scene, name, kind string, needs []scenario.Need) (*scenario.Contender, lock.Locker, error) {
+func contend(s *scenario.Environment, name, kind string, needs []scenario.Need) (*scenario.Contender, lock.Locker, error) {
 	c, err := s.Contend(name, needs...)
 	if err != nil {
 		return nil, nil, err
@@ -48,7 +48,7 @@ func contend(s *scenario.Scene, name, kind string, needs []scenario.Need) (*scen
 	return c, locker, err
 }
 
-func name(s *scenario.Scene) string { return fmt.Sprintf("lab/%d", s.Goods) }
+func name(s *scenario.Environment) string { return fmt.Sprintf("lab/%d", s.Item) }
 
 // Contest is a number of contenders, each with connections of its own, who hold a
 // lock again and again.
@@ -67,7 +67,7 @@ type Contest struct {
 
 // Contend has them contend.
 func Contend(c Contest) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		lockers, err := c.lockers(ctx, s)
 		if err != nil {
 			return err
@@ -88,7 +88,7 @@ func Contend(c Contest) scenario.Step {
 }
 
 // lockers makes the contenders, and returns when all are connected.
-func (c Contest) lockers(ctx context.Context, s *scenario.Scene) ([]lock.Locker, error) {
+func (c Contest) lockers(ctx context.Context, s *scenario.Environment) ([]lock.Locker, error) {
 	lockers := make([]lock.Locker, c.Contenders)
 	warm, warmCtx := errgroup.WithContext(ctx)
 	for i := range lockers {

@@ -11,8 +11,8 @@ import (
 
 // OnMasters gives a stage five masters of its own. The first replica of the
 // service reaches them through links of its own, which can be cut.
-func OnMasters(o servers.RedlockOptions) func(context.Context, *scenario.Scene) ([]string, error) {
-	return func(ctx context.Context, s *scenario.Scene) (env []string, err error) {
+func OnMasters(o servers.RedlockOptions) func(context.Context, *scenario.Environment) ([]string, error) {
+	return func(ctx context.Context, s *scenario.Environment) (env []string, err error) {
 		if s.Masters, err = servers.StartRedlockWith(ctx, s.Keeper, o); err != nil {
 			return nil, err
 		}
@@ -26,7 +26,7 @@ func OnMasters(o servers.RedlockOptions) func(context.Context, *scenario.Scene) 
 }
 
 // links puts a proxy before each master.
-func links(s *scenario.Scene, masters *servers.Redlock) ([]*servers.Proxy, error) {
+func links(s *scenario.Environment, masters *servers.Redlock) ([]*servers.Proxy, error) {
 	list := make([]*servers.Proxy, len(masters.Nodes))
 	for i, node := range masters.Nodes {
 		link, err := servers.NewProxy(node.Address)
@@ -49,7 +49,7 @@ func addresses(links []*servers.Proxy) []string {
 
 // CutOff keeps the first replica from masters, by their number from 1.
 func CutOff(masters ...int) scenario.Step {
-	return func(_ context.Context, s *scenario.Scene) error {
+	return func(_ context.Context, s *scenario.Environment) error {
 		for _, m := range masters {
 			s.Links[m-1].Cut()
 		}
@@ -68,7 +68,7 @@ func StartMaster(master int) scenario.Step {
 }
 
 func onMaster(master int, what string, do func(*servers.Redis, context.Context) error) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		if err := do(s.Masters.Nodes[master-1], ctx); err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 
 // InOrder does one step after the other.
 func InOrder(steps ...scenario.Step) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		for _, step := range steps {
 			if err := step(ctx, s); err != nil {
 				return err
@@ -24,7 +24,7 @@ func InOrder(steps ...scenario.Step) scenario.Step {
 
 // Meanwhile does all of them at the same time, and waits for the last one.
 func Meanwhile(steps ...scenario.Step) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for _, step := range steps {
 			group.Go(func() error { return step(ctx, s) })
@@ -35,5 +35,5 @@ func Meanwhile(steps ...scenario.Step) scenario.Step {
 
 // Wait lets time pass.
 func Wait(d time.Duration) scenario.Step {
-	return func(ctx context.Context, _ *scenario.Scene) error { return pause.For(ctx, d) }
+	return func(ctx context.Context, _ *scenario.Environment) error { return pause.For(ctx, d) }
 }

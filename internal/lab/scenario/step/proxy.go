@@ -9,15 +9,15 @@ import (
 )
 
 // ThroughRedis puts a proxy between the replicas of a stage and their Redis.
-func ThroughRedis(_ context.Context, s *scenario.Scene) (env []string, err error) {
+func ThroughRedis(_ context.Context, s *scenario.Environment) (env []string, err error) {
 	if err := proxy(s, s.Backends.Redis.Address); err != nil {
 		return nil, err
 	}
 	return []string{"STOCKD_REDIS_ADDRESSES=" + s.Proxy.Address}, nil
 }
 
-// proxy puts the scene's proxy before a server.
-func proxy(s *scenario.Scene, target string) (err error) {
+// proxy puts the environment's proxy before a server.
+func proxy(s *scenario.Environment, target string) (err error) {
 	if s.Proxy, err = servers.NewProxy(target); err != nil {
 		return err
 	}
@@ -27,17 +27,17 @@ func proxy(s *scenario.Scene, target string) (err error) {
 
 // ProxyBefore puts a proxy before a replica; AtProxy is where buyers then go.
 func ProxyBefore(replica int) scenario.Step {
-	return func(_ context.Context, s *scenario.Scene) error {
+	return func(_ context.Context, s *scenario.Environment) error {
 		return proxy(s, s.URL(replica)[len("http://"):])
 	}
 }
 
-// AtProxy is the URL of the scene's proxy.
-func AtProxy(s *scenario.Scene) string { return "http://" + s.Proxy.Address }
+// AtProxy is the URL of the environment's proxy.
+func AtProxy(s *scenario.Environment) string { return "http://" + s.Proxy.Address }
 
 // Arm lays down a rule at the proxy.
 func Arm(r servers.Rule) scenario.Step {
-	return func(_ context.Context, s *scenario.Scene) error {
+	return func(_ context.Context, s *scenario.Environment) error {
 		s.Point = s.Proxy.Arm(r)
 		return nil
 	}
@@ -45,7 +45,7 @@ func Arm(r servers.Rule) scenario.Step {
 
 // Met waits until a request has met the rule that was armed last.
 func Met() scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin, fmt.Errorf("it was not met within %s", reachedWithin))
 		defer cancel()
 		if err := s.Point.Wait(ctx); err != nil {
@@ -57,7 +57,7 @@ func Met() scenario.Step {
 
 // Pass lets go what the proxy holds.
 func Pass() scenario.Step {
-	return func(_ context.Context, s *scenario.Scene) error {
+	return func(_ context.Context, s *scenario.Environment) error {
 		s.Point.Pass()
 		return s.Mark("proxy", "let go: "+visible(s.Point.Sent))
 	}

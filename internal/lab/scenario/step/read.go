@@ -10,17 +10,17 @@ import (
 // LongestRead is the figure of ReadAnother.
 const LongestRead = "longest_unrelated_read_ms"
 
-// elsewhere is how far the goods that nobody buys is from the one that is sold.
+// elsewhere is the distance of the id of an idle item from that of the item sold.
 const elsewhere = 1 << 40
 
-// ReadAnother reads a goods that nobody buys, so many times with a tenth of a
-// second between, and writes down how long the longest read took.
+// ReadAnother reads an idle item so many times, a tenth of a second apart, and
+// records the duration of the longest read.
 func ReadAnother(times int) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		var longest time.Duration
 		for range times {
 			began := time.Now()
-			if _, err := s.Client().Goods(ctx, s.Goods+elsewhere); err != nil {
+			if _, err := s.Client().Goods(ctx, s.Item+elsewhere); err != nil {
 				return err
 			}
 			longest = max(longest, time.Since(began))
@@ -32,9 +32,9 @@ func ReadAnother(times int) scenario.Step {
 	}
 }
 
-// StockAnother makes the goods that nobody buys.
+// StockAnother creates the idle item.
 func StockAnother() scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
-		return s.Client().CreateGoods(ctx, s.Goods+elsewhere, 1)
+	return func(ctx context.Context, s *scenario.Environment) error {
+		return s.Client().CreateGoods(ctx, s.Item+elsewhere, 1)
 	}
 }

@@ -14,36 +14,36 @@ import (
 	"github.com/stockd/stockd/internal/pause"
 )
 
-// Hold has a replica stand still for so long in its next sale of the goods,
-// between its read and its write, and then go on whatever became of its lock: as
-// a process does whose garbage is collected, or whose work takes that long.
+// Hold pauses a replica for d in its next sale of the item, between its read and
+// its write. The replica ignores cancellation and goes on even where its lock is
+// lost, like a process in garbage collection or in long work.
 func Hold(replica int, d time.Duration) scenario.Step {
 	return set(replica, failpoint.Fault{Do: failpoint.Hold, For: d, Deaf: true})
 }
 
-// Work is Hold, but for a replica that listens: it gives up when it is told that
-// its lock is lost.
+// Work is Hold for a replica that honors cancellation: it gives up when it is
+// notified of the loss of its lock.
 func Work(replica int, d time.Duration) scenario.Step {
 	return set(replica, failpoint.Fault{Do: failpoint.Hold, For: d})
 }
 
-// Pause has a replica stop itself (SIGSTOP) in its next sale of the goods, until
+// Pause has a replica stop itself (SIGSTOP) in its next sale of the item, until
 // Wake.
 func Pause(replica int) scenario.Step {
 	return set(replica, failpoint.Fault{Do: failpoint.Pause, Deaf: true})
 }
 
-// Crash has a replica kill itself (SIGKILL) in its next sale of the goods.
+// Crash has a replica kill itself (SIGKILL) in its next sale of the item.
 func Crash(replica int) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		s.Spoil()
 		return set(replica, failpoint.Fault{Do: failpoint.Crash})(ctx, s)
 	}
 }
 
 func set(replica int, f failpoint.Fault) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
-		f.GoodsID = s.Goods
+	return func(ctx context.Context, s *scenario.Environment) error {
+		f.GoodsID = s.Item
 		return s.Cluster.ClientOf(replica-1).SetFault(ctx, f)
 	}
 }
@@ -51,17 +51,17 @@ func set(replica int, f failpoint.Fault) scenario.Step {
 // reachedWithin bounds the wait for a fault to be reached.
 const reachedWithin = 15 * time.Second
 
-// Reached waits until a replica has come to where it holds.
+// Reached waits until a replica has reached its failpoint.
 func Reached(replica int) scenario.Step {
-	return await(replica, "come to its fault", func(ctx context.Context, s *scenario.Scene) (bool, error) {
+	return await(replica, "come to its fault", func(ctx context.Context, s *scenario.Environment) (bool, error) {
 		faults, err := s.Cluster.ClientOf(replica - 1).Faults(ctx)
-		return slices.ContainsFunc(faults, func(f failpoint.Fault) bool { return f.GoodsID == s.Goods && f.Reached > 0 }), err
+		return slices.ContainsFunc(faults, func(f failpoint.Fault) bool { return f.GoodsID == s.Item && f.Reached > 0 }), err
 	})
 }
 
 // await asks again and again whether a replica has done what it is to do.
-func await(replica int, what string, done func(ctx context.Context, s *scenario.Scene) (bool, error)) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+func await(replica int, what string, done func(ctx context.Context, s *scenario.Environment) (bool, error)) scenario.Step {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin, fmt.Errorf("replica %d did not %s within %s", replica, what, reachedWithin))
 		defer cancel()
 		for {
@@ -78,7 +78,7 @@ func await(replica int, what string, done func(ctx context.Context, s *scenario.
 
 // Gone waits until a replica has killed itself.
 func Gone(replica int) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		select {
 		case <-s.Cluster.Replicas[replica-1].Done():
 			return s.Mark(s.Cluster.Replicas[replica-1].Name, checker.Killed+": it is gone")
@@ -93,7 +93,7 @@ func Gone(replica int) scenario.Step {
 // Stopped waits until a replica has reported that it is about to stop itself. It
 // cannot be asked any more: the report is in its record.
 func Stopped(replica int) scenario.Step {
-	return await(replica, "stop itself", func(_ context.Context, s *scenario.Scene) (bool, error) {
+	return await(replica, "stop itself", func(_ context.Context, s *scenario.Environment) (bool, error) {
 		h, err := history.Read(s.Cluster.Replicas[replica-1].History())
 		if err != nil {
 			return false, err
@@ -104,7 +104,7 @@ func Stopped(replica int) scenario.Step {
 
 // Wake has a replica that stopped itself go on.
 func Wake(replica int) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		r := s.Cluster.Replicas[replica-1]
 		if err := s.Mark(r.Name, "is woken"); err != nil {
 			return err

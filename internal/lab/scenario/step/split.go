@@ -14,10 +14,10 @@ import (
 )
 
 // near are the masters of which each contender is first, from 0: two, two and one
-// of five, so that nobody has more than half when all begin together.
+// of five, so that none has a majority when all begin together.
 func near() [][]int { return [][]int{{0, 1}, {2, 3}, {4}} }
 
-// How far the other masters are, and how long everyone pauses.
+// The delay to the other masters, and the pause between two tries.
 const (
 	far       = 120 * time.Millisecond
 	splitWait = 100 * time.Millisecond
@@ -27,7 +27,7 @@ const (
 // masters, and want one name of Redlock until one of them has it, or for no longer
 // than within. It measures first_grant_ms.
 func SplitVote(kind string, within time.Duration) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		lockers := make([]lock.Locker, len(near()))
 		for i, masters := range near() {
 			var err error
@@ -65,7 +65,7 @@ func SplitVote(kind string, within time.Duration) scenario.Step {
 }
 
 // voter is a contender that is near to some masters and far from the others.
-func voter(s *scenario.Scene, number int, kind string, near []int) (lock.Locker, error) {
+func voter(s *scenario.Environment, number int, kind string, near []int) (lock.Locker, error) {
 	proxies, err := links(s, s.Backends.Redlock)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func voter(s *scenario.Scene, number int, kind string, near []int) (lock.Locker,
 	return asContender(s, fmt.Sprintf("contender-%d", number), kind, proxies)
 }
 
-func asContender(s *scenario.Scene, name, kind string, masters []*servers.Proxy) (lock.Locker, error) {
+func asContender(s *scenario.Environment, name, kind string, masters []*servers.Proxy) (lock.Locker, error) {
 	c, err := s.Contend(name)
 	if err != nil {
 		return nil, err

@@ -9,17 +9,17 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Stock makes the goods of the try with so many units.
+// Stock creates the item of the try with so many units.
 func Stock(units int64) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
-		return s.Client().CreateGoods(ctx, s.Goods, units)
+	return func(ctx context.Context, s *scenario.Environment) error {
+		return s.Client().CreateGoods(ctx, s.Item, units)
 	}
 }
 
-// Audit writes the audit of the goods into the history.
+// Audit writes the audit of the item into the history.
 func Audit() scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
-		audit, err := s.Client().Audit(ctx, s.Goods)
+	return func(ctx context.Context, s *scenario.Environment) error {
+		audit, err := s.Client().Audit(ctx, s.Item)
 		if err != nil {
 			return err
 		}
@@ -27,10 +27,10 @@ func Audit() scenario.Step {
 	}
 }
 
-// Watching writes down the stock and the sales of the goods again and again while
+// Watching samples the stock and the sales of the item periodically while
 // the steps are done.
 func Watching(every time.Duration, steps ...scenario.Step) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		watched, stop := context.WithCancel(ctx)
 		done := make(chan error, 1)
 		go func() { done <- watch(watched, s, every) }()
@@ -43,18 +43,18 @@ func Watching(every time.Duration, steps ...scenario.Step) scenario.Step {
 	}
 }
 
-func watch(ctx context.Context, s *scenario.Scene, every time.Duration) error {
+func watch(ctx context.Context, s *scenario.Environment, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		audit, err := s.Client().AuditNow(ctx, s.Goods)
+		audit, err := s.Client().AuditNow(ctx, s.Item)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if err := s.History.Add(sampleOf(s.Goods, audit)); err != nil {
+		if err := s.History.Add(sampleOf(s.Item, audit)); err != nil {
 			return err
 		}
 		select {
@@ -65,6 +65,6 @@ func watch(ctx context.Context, s *scenario.Scene, every time.Duration) error {
 	}
 }
 
-func sampleOf(goods int64, a stock.Audit) history.Line {
-	return history.Line{Sample: &history.Sample{At: time.Now(), GoodsID: goods, Stock: a.Stock, Sold: a.Sold}}
+func sampleOf(item int64, a stock.Audit) history.Line {
+	return history.Line{Sample: &history.Sample{At: time.Now(), GoodsID: item, Stock: a.Stock, Sold: a.Sold}}
 }

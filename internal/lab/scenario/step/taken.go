@@ -12,7 +12,7 @@ import (
 // AskForTaken has one contender take a lock for some time, and a second one ask
 // for it as soon as the first one has it.
 func AskForTaken(kind string, each time.Duration, needs ...scenario.Need) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		var both [2]lock.Locker
 		for i, name := range []string{"first", "second"} {
 			var err error

@@ -16,7 +16,7 @@ import (
 // tries_per_sale_at_8 and sales_per_s_at_8 where 8 clients buy. A try that finds
 // the row changed is an UPDATE of no row.
 func CountTries(sale Sale) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		done, err := during(ctx, s, Sell(sale))
 		if err != nil {
 			return err
@@ -39,7 +39,7 @@ type tally struct {
 }
 
 // during counts what the database does while the steps are done.
-func during(ctx context.Context, s *scenario.Scene, steps ...scenario.Step) (done tally, err error) {
+func during(ctx context.Context, s *scenario.Environment, steps ...scenario.Step) (done tally, err error) {
 	db, err := beside(s)
 	if err != nil {
 		return done, err
@@ -57,8 +57,8 @@ func during(ctx context.Context, s *scenario.Scene, steps ...scenario.Step) (don
 	return tally{took: time.Since(begun), updates: after.updates - before.updates, sold: after.sold - before.sold}, err
 }
 
-func count(ctx context.Context, db *sql.DB, s *scenario.Scene) (t tally, err error) {
-	audit, err := s.Client().AuditNow(ctx, s.Goods)
+func count(ctx context.Context, db *sql.DB, s *scenario.Environment) (t tally, err error) {
+	audit, err := s.Client().AuditNow(ctx, s.Item)
 	if err != nil {
 		return t, err
 	}
@@ -68,8 +68,8 @@ func count(ctx context.Context, db *sql.DB, s *scenario.Scene) (t tally, err err
 	return t, err
 }
 
-// beside is a connection to the database that is nobody else's.
-func beside(s *scenario.Scene) (*sql.DB, error) {
+// beside opens a connection to the database that only the caller uses.
+func beside(s *scenario.Environment) (*sql.DB, error) {
 	d := s.Backends.Database
 	db, _, err := repo.OpenPool(repo.Options{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: patience,

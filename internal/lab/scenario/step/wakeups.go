@@ -9,9 +9,9 @@ import (
 )
 
 // WakeUps counts how many watches ZooKeeper fires while the steps are done, and
-// how many that is for each lease that was given back: so many as it says.
+// divides them by the number of releases.
 func WakeUps(releases int, steps ...scenario.Step) scenario.Step {
-	return func(ctx context.Context, s *scenario.Scene) error {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		before, err := fired(ctx, s)
 		if err != nil {
 			return err
@@ -32,7 +32,7 @@ func WakeUps(releases int, steps ...scenario.Step) scenario.Step {
 
 // fired asks the server how many watches on nodes that went, and on the children
 // of nodes, it has fired.
-func fired(ctx context.Context, s *scenario.Scene) (sum float64, err error) {
+func fired(ctx context.Context, s *scenario.Environment) (sum float64, err error) {
 	said, err := ask(ctx, s, "mntr")
 	if err != nil {
 		return 0, err
@@ -50,7 +50,7 @@ func fired(ctx context.Context, s *scenario.Scene) (sum float64, err error) {
 		sum, found = sum+n, found+1
 	}
 	if found != 2 {
-		return 0, fmt.Errorf("count wake-ups: the server told %d of 2 counters", found)
+		return 0, fmt.Errorf("count wake-ups: the server has %d of 2 counters", found)
 	}
 	return sum, nil
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-// Scene is what the steps of one try of a part act on.
-type Scene struct {
+// Environment is what the steps of one try of a part act on.
+type Environment struct {
 	Keeper   *servers.Supervisor
 	Backends *servers.Backends
 	// Cluster is nil where the stage has no replicas.
 	Cluster *cluster.Cluster
-	// Goods is the goods of this try; nobody else uses it, nor the locks of it.
-	Goods int64
+	// Item is used by this try alone, as are its locks.
+	Item int64
 	// Start is when the first step began.
 	Start time.Time
 	// History takes what happens.
@@ -43,11 +43,11 @@ type Scene struct {
 }
 
 // Client speaks to the replicas through their balancer.
-func (s *Scene) Client() client.Client { return s.Cluster.Client() }
+func (s *Environment) Client() client.Client { return s.Cluster.Client() }
 
 // URL is where a buyer goes: to one of the replicas, from 1, or with 0 to the
 // balancer.
-func (s *Scene) URL(replica int) string {
+func (s *Environment) URL(replica int) string {
 	if replica == 0 {
 		return s.Cluster.URL
 	}
@@ -55,19 +55,19 @@ func (s *Scene) URL(replica int) string {
 }
 
 // Mark writes down that something was done, now.
-func (s *Scene) Mark(who, what string) error {
+func (s *Environment) Mark(who, what string) error {
 	return s.History.Add(history.Line{Mark: &history.Mark{At: time.Now(), Who: who, What: what}})
 }
 
 // Figure writes down a number.
-func (s *Scene) Figure(name string, value float64) error {
+func (s *Environment) Figure(name string, value float64) error {
 	return s.History.Add(history.Line{Figure: &history.Figure{Name: name, Value: value}})
 }
 
 // Spoil tells that the replicas cannot serve another try: one was killed, or its
 // servers are not what they were.
-func (s *Scene) Spoil() { s.spoilt = true }
+func (s *Environment) Spoil() { s.spoilt = true }
 
 // Later has something done at the end of the try, whatever comes of it, the last
 // one first.
-func (s *Scene) Later(do func() error) { s.closers = append(s.closers, do) }
+func (s *Environment) Later(do func() error) { s.closers = append(s.closers, do) }

@@ -7,8 +7,8 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// Told expects of figures no more than that they were measured, and tells them.
-func Told(names ...string) Check {
+// Reported passes when every figure was recorded, and lists them.
+func Reported(names ...string) Check {
 	return func(h *history.History) Finding {
 		f := Finding{Holds: true, Numbers: make(map[string]float64)}
 		var says []string

@@ -8,7 +8,7 @@ import (
 
 // nothing is the finding where the evidence is missing: what was expected cannot
 // be said to be there.
-func nothing(says string) Finding {
+func inconclusive(says string) Finding {
 	return Finding{Says: says, Numbers: make(map[string]float64)}
 }
 

@@ -10,10 +10,10 @@ import (
 
 func TestToldIsBrokenByAFigureThatWasNotMeasured(t *testing.T) {
 	h := &history.History{Figures: map[string]float64{"tries_per_sale": 2.5}}
-	if f := checker.Told("tries_per_sale")(h); !f.Holds || f.Numbers["tries_per_sale"] != 2.5 || f.Says != "tries per sale is 2.50" {
+	if f := checker.Reported("tries_per_sale")(h); !f.Holds || f.Numbers["tries_per_sale"] != 2.5 || f.Says != "tries per sale is 2.50" {
 		t.Errorf("%+v", f)
 	}
-	if f := checker.Told("tries_per_sale", "sales_per_s")(h); f.Holds || !strings.Contains(f.Says, "sales per s was not measured") {
+	if f := checker.Reported("tries_per_sale", "sales_per_s")(h); f.Holds || !strings.Contains(f.Says, "sales per s was not measured") {
 		t.Errorf("%+v", f)
 	}
 }

@@ -12,20 +12,20 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-// theatre sets up scenes. Replicas that served one try serve the next one that
-// has the same stage, unless they were spoilt.
-type theatre struct {
+// provisioner sets up the environment of each try. Replicas serve every try in a row that
+// has the same stage, unless one of them spoilt them.
+type provisioner struct {
 	keeper   *servers.Supervisor
 	backends *servers.Backends
 	plan     Plan
-	goods    int64 // the last that was given to a scene
+	lastItem int64 // the last that an environment got
 
 	cluster *cluster.Cluster
 	stage   Stage // of the cluster
 }
 
 // lacks says why a stage cannot be set up, or is empty.
-func (t *theatre) lacks(stage Stage) string {
+func (t *provisioner) lacks(stage Stage) string {
 	for _, need := range stage.Needs {
 		if need == MySQL {
 			if t.backends.Database.Started == servers.Embedded {
@@ -40,16 +40,16 @@ func (t *theatre) lacks(stage Stage) string {
 	return ""
 }
 
-// perform does what a part says, and leaves its history in the file.
-func (t *theatre) perform(ctx context.Context, p Part, file string) (err error) {
+// execute runs a part, and leaves its history in the file.
+func (t *provisioner) execute(ctx context.Context, p Part, file string) (err error) {
 	writer, err := history.Create(file)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, writer.Close()) }()
-	t.goods++
-	s := &Scene{Keeper: t.keeper, Backends: t.backends, Goods: t.goods, History: writer, file: file}
-	defer func() { err = errors.Join(err, t.strike(context.WithoutCancel(ctx), s)) }()
+	t.lastItem++
+	s := &Environment{Keeper: t.keeper, Backends: t.backends, Item: t.lastItem, History: writer, file: file}
+	defer func() { err = errors.Join(err, t.tearDown(context.WithoutCancel(ctx), s)) }()
 	if err := t.set(ctx, s, p.Stage); err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func (t *theatre) perform(ctx context.Context, p Part, file string) (err error) 
 	return t.gather(s)
 }
 
-// gather adds what the replicas wrote down themselves since the try began.
-func (t *theatre) gather(s *Scene) error {
+// gather adds what the replicas recorded since the try began.
+func (t *provisioner) gather(s *Environment) error {
 	if s.Cluster == nil {
 		return nil
 	}
@@ -77,8 +77,8 @@ func (t *theatre) gather(s *Scene) error {
 	return nil
 }
 
-// set has everything run that the stage needs.
-func (t *theatre) set(ctx context.Context, s *Scene, stage Stage) error {
+// setUp starts everything that the stage needs.
+func (t *provisioner) set(ctx context.Context, s *Environment, stage Stage) error {
 	var env []string
 	s.Own = stage.Own
 	if stage.Servers != nil {
@@ -108,7 +108,7 @@ func (t *theatre) set(ctx context.Context, s *Scene, stage Stage) error {
 	return nil
 }
 
-func (t *theatre) options(stage Stage, env []string, own map[int][]string) cluster.Options {
+func (t *provisioner) options(stage Stage, env []string, own map[int][]string) cluster.Options {
 	return cluster.Options{
 		Binary: t.plan.Binary, Replicas: stage.Replicas, Lab: stage.Lab,
 		Balancer: t.plan.Servers.Mode, Embedded: t.backends.Database.Started == servers.Embedded,
@@ -122,8 +122,8 @@ func (a Stage) same(b Stage) bool {
 	return a.Replicas == b.Replicas && a.Lab == b.Lab && slices.Equal(a.Env, b.Env) && a.Own == nil && b.Own == nil
 }
 
-// strike ends what a try leaves behind.
-func (t *theatre) strike(ctx context.Context, s *Scene) error {
+// tearDown ends what a try leaves behind.
+func (t *provisioner) tearDown(ctx context.Context, s *Environment) error {
 	var errs []error
 	for _, do := range slices.Backward(s.closers) {
 		errs = append(errs, do())
@@ -135,7 +135,7 @@ func (t *theatre) strike(ctx context.Context, s *Scene) error {
 }
 
 // close ends the replicas.
-func (t *theatre) close(ctx context.Context) error {
+func (t *provisioner) close(ctx context.Context) error {
 	if t.cluster == nil {
 		return nil
 	}
