@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -23,3 +24,7 @@ func Uncut(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 	return context.WithDeadline(own, deadline.Add(AnswerWithin))
 }
+
+// ErrUnanswered marks a request that was sent and not answered in time. The server may
+// still execute it.
+var ErrUnanswered = errors.New("no answer in time")

@@ -14,8 +14,6 @@ var (
 	// errBeginAgain tells that what an attempt was made of is gone: its session
 	// or its node.
 	ErrBeginAgain = errors.New("begin again")
-	// errUnanswered tells of a server that does not answer.
-	ErrUnanswered = errors.New("no answer")
 )
 
 // zkSession is one session, from its beginning to its expiry. The library would

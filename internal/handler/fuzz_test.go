@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/admintoken"
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
@@ -26,9 +27,9 @@ import (
 // buys, and one strategy.
 func attacked(f *testing.F) handler.Options {
 	f.Helper()
-	store, err := repo.Open(f.Context(), repo.Options{
-		Driver: "sqlite", DSN: filepath.Join(f.TempDir(), "stockd.db"), MaxOpen: 4, LockWait: time.Second, ConnectTimeout: time.Second, Replica: "replica-1",
-	})
+	store, err := repo.Open(f.Context(), backend.SQLOptions{
+		Driver: "sqlite", DSN: filepath.Join(f.TempDir(), "stockd.db"), MaxOpen: 4, LockWait: time.Second, ConnectTimeout: time.Second,
+	}, repo.Options{Replica: "replica-1"})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/repo"
 )
 
 // A purchase without a key asks the database as often as its strategy does, and one with
@@ -16,7 +16,7 @@ import (
 func TestAKeyCostsOneSearchOfTheLedger(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	a := serve(t, d)
-	pool, _, err := repo.OpenPool(repo.Options{Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second})
+	pool, _, err := backend.OpenPool(backend.SQLOptions{Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
@@ -20,10 +21,10 @@ func bounded(t *testing.T, d *servers.Database, longest time.Duration) (*repo.St
 	t.Helper()
 	create(t, labtest.Open(t, d, "r"), 1, 10)
 	through, proxy := labtest.Through(t, d)
-	s, err := repo.Open(t.Context(), repo.Options{
+	s, err := repo.Open(t.Context(), backend.SQLOptions{
 		Driver: through.Driver, DSN: through.DSN, Password: through.Password, MaxOpen: 2,
 		LockWait: 5 * time.Second, ConnectTimeout: 5 * time.Second, TxTimeout: longest,
-	})
+	}, repo.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,6 @@ type dialect struct {
 	returns func(version string) bool
 	// oneWriter tells that transactions poll for the lock of the whole database.
 	oneWriter bool
-	// lockSchema keeps other processes from changing the schema.
-	lockSchema func(context.Context) (unlock func() error, err error)
 	// readForUpdate reads the row and keeps every other writer from it until
 	// the transaction ends.
 	readForUpdate string

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -48,9 +49,9 @@ func (s *Store) fault(ctx context.Context, doing string, err error) error {
 
 // beginFault is fault for the begin of a transaction, where a deadline means
 // that no connection became free in time: the crowd is too large, the database
-// need not be ill. A database that did not answer to the begin is errUnanswered.
+// need not be ill. A database that did not answer to the begin is backend.ErrUnanswered.
 func (s *Store) beginFault(ctx context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && !errors.Is(err, errUnanswered) {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && !errors.Is(err, backend.ErrUnanswered) {
 		return fmt.Errorf("begin: %w: no connection to %s became free in time: %w",
 			stock.ErrBusy, s.dialect.name, context.Cause(ctx))
 	}
@@ -61,10 +62,10 @@ func (s *Store) beginFault(ctx context.Context, err error) error {
 // answered with a refusal, from one that was sent and not answered.
 func (s *Store) commitFault(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(err, errUnanswered):
+	case errors.Is(err, backend.ErrUnanswered):
 	case errors.Is(err, sql.ErrTxDone), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return s.fault(ctx, "commit", context.Cause(ctx))
-	case errors.Is(err, errNotSent), s.dialect.classify(err) != faultBackend:
+	case errors.Is(err, backend.ErrNotSent), s.dialect.classify(err) != faultBackend:
 		return s.fault(ctx, "commit", err)
 	}
 	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome,

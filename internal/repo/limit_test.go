@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
@@ -98,10 +99,10 @@ func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
 func TestALimitMayTakeLongerThanAPurchase(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		const longest = 300 * time.Millisecond // of a purchase
-		s, err := repo.Open(t.Context(), repo.Options{
+		s, err := repo.Open(t.Context(), backend.SQLOptions{
 			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: time.Second,
 			TxTimeout: longest,
-		})
+		}, repo.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
@@ -42,9 +43,9 @@ func create(t *testing.T, s *repo.Store, goodsID, units int64) {
 // impatient waits for a row no longer than it must.
 func impatient(t *testing.T, d *servers.Database) *repo.Store {
 	t.Helper()
-	s, err := repo.Open(t.Context(), repo.Options{
+	s, err := repo.Open(t.Context(), backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second,
-	})
+	}, repo.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,10 +57,10 @@ func impatient(t *testing.T, d *servers.Database) *repo.Store {
 // learns that its own sale has not happened.
 func TestAReplicaThatFallsSilentGivesTheRowBack(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		silent, err := repo.Open(t.Context(), repo.Options{
+		silent, err := repo.Open(t.Context(), backend.SQLOptions{
 			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second,
 			Silence: time.Second,
-		})
+		}, repo.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,14 +88,13 @@ func TestADeadlocksVictimIsRunAgainAndHeardOf(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		var mu sync.Mutex
 		var heard []string
-		store, err := repo.Open(t.Context(), repo.Options{
+		store, err := repo.Open(t.Context(), backend.SQLOptions{
 			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: time.Second,
-			Retried: func(strategy string) {
-				mu.Lock()
-				defer mu.Unlock()
-				heard = append(heard, strategy)
-			},
-		})
+		}, repo.Options{Retried: func(strategy string) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard = append(heard, strategy)
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -393,12 +393,12 @@ func TestNoFreeConnectionIsBusy(t *testing.T) {
 
 func TestWrongAddressAndWrongPasswordNameTheBackend(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
-		for name, o := range map[string]repo.Options{
+		for name, o := range map[string]backend.SQLOptions{
 			"password": {Driver: d.Driver, DSN: d.DSN, Password: "wrong"},
 			"address":  {Driver: d.Driver, DSN: "stockd@tcp(127.0.0.1:1)/stockd"},
 		} {
 			o.MaxOpen, o.LockWait, o.ConnectTimeout = 1, time.Second, time.Second
-			_, err := repo.Open(t.Context(), o)
+			_, err := repo.Open(t.Context(), o, repo.Options{})
 			if b, is := errors.AsType[*stock.BackendError](err); !is || b.Backend != repo.MySQL {
 				t.Errorf("wrong %s: %v does not name the backend", name, err)
 			}

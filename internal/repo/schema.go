@@ -51,7 +51,7 @@ func (s *Store) withSchema(ctx context.Context, doing string, do func(context.Co
 	}
 	ctx, cancel := context.WithTimeout(ctx, schemaWithin)
 	defer cancel()
-	unlock, err := s.dialect.lockSchema(ctx)
+	unlock, err := s.pool.LockSchema(ctx)
 	if err != nil {
 		return s.schemaFault("lock the schema", err)
 	}
@@ -106,7 +106,7 @@ func (s *Store) schema() (*goose.Provider, error) {
 	if s.dialect.name == MySQL {
 		dialect = goose.DialectMySQL
 	}
-	provider, err := goose.NewProvider(dialect, s.pool, files, goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(dialect, s.pool.DB, files, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return nil, fmt.Errorf("read embedded migrations: %w", err)
 	}

@@ -4,15 +4,17 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/stockd/stockd/internal/backend"
 )
 
 // With synchronous NORMAL the file survives a power cut, and the last sales that
 // were answered do not.
 func TestEveryConnectionToSQLiteSyncsEachCommit(t *testing.T) {
 	const connections = 3
-	s, err := Open(t.Context(), Options{
+	s, err := Open(t.Context(), backend.SQLOptions{
 		Driver: SQLite, DSN: filepath.Join(t.TempDir(), "s.db"), MaxOpen: connections, LockWait: time.Second, ConnectTimeout: time.Second,
-	})
+	}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -19,7 +20,7 @@ func TestTheFilesOfSQLiteArePrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]os.FileMode{private: 0o600, shared: 0o640} {
-		s, err := repo.Open(t.Context(), repo.Options{Driver: repo.SQLite, DSN: path, MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second})
+		s, err := repo.Open(t.Context(), backend.SQLOptions{Driver: repo.SQLite, DSN: path, MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second}, repo.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

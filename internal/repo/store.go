@@ -4,11 +4,8 @@
 package repo
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,58 +14,32 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // The databases that stockd speaks to.
 const (
-	MySQL  = "mysql" // MySQL, MariaDB and what speaks their protocol
-	SQLite = "sqlite"
+	MySQL  = string(backend.MySQL) // MySQL, MariaDB and what speaks their protocol
+	SQLite = backend.SQLite
 )
 
-// Options say which database to open, and how.
+// Options are those of a store.
 type Options struct {
-	// Driver is MySQL or SQLite.
-	Driver string
-	// DSN is a go-sql-driver DSN, or the path of a SQLite file.
-	DSN string
-	// Password replaces the DSN's, where it is set.
-	Password string
-	// TLS encrypts the connections to MySQL; nil leaves them plain.
-	TLS *tls.Config
-	// MaxOpen bounds the connections of this process, at least 1.
-	MaxOpen int
-	// LockWait bounds the wait for a row lock; MySQL rounds it up to seconds.
-	LockWait time.Duration
-	// ConnectTimeout bounds the making of one connection.
-	ConnectTimeout time.Duration
-	// TxTimeout is the longest transaction, and the longest statement whose context has
-	// no deadline; at least as long as a purchase. Nothing is committed later, which
-	// the running totals rely on: all replicas must have the same. 0: 10 s.
-	TxTimeout time.Duration
-	// Silence is how long MySQL bears a connection that says nothing, in whole
-	// seconds; then it rolls back what a replica has begun that was stopped, or has
-	// lost its network, and would keep rows locked for hours otherwise. It is longer
-	// than any purchase. 0, or wait_timeout in the DSN, leaves it to them.
-	Silence time.Duration
 	// Replica is written into every ledger row.
 	Replica string
-	// Retried hears of each transaction that is run again because the database has
-	// rolled it back to end a deadlock, and of whose strategy it is, which is empty for
-	// what is no sale. It is called from any goroutine; nil: nobody hears of it.
+	// Retried is called for each transaction that is run again because the database rolled
+	// it back to end a deadlock. strategy is empty where it is no sale. It is called from
+	// any goroutine; nil: not called.
 	Retried func(strategy string)
-	// OpenDB makes the pool of a connector; nil: sql.OpenDB.
-	OpenDB func(driver.Connector) *sql.DB
 }
-
-func (o Options) txTimeout() time.Duration { return cmp.Or(o.TxTimeout, defaultTxTimeout) }
 
 // Store is the stock and the ledger in one SQL database. It may be used from
 // any number of goroutines.
 type Store struct {
 	db       *gorm.DB
-	pool     *sql.DB
+	pool     *backend.SQL
 	dialect  dialect
 	timeout  time.Duration // of a transaction
 	returns  bool          // whether an insert can return what it wrote
@@ -79,14 +50,26 @@ type Store struct {
 	retried  func(strategy string)
 }
 
-// Open connects to the database. The error is a *stock.BackendError where the
-// database does not answer.
-func Open(ctx context.Context, o Options) (*Store, error) {
-	d, pool, err := openPool(o)
+// Open opens a pool and makes a store of it. Its errors are those of backend.OpenSQL and New.
+func Open(ctx context.Context, database backend.SQLOptions, o Options) (*Store, error) {
+	pool, err := backend.OpenSQL(database)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, dialect: d, timeout: o.txTimeout(), shares: newShares(o.MaxOpen), replica: o.Replica, retried: o.Retried}
+	return New(ctx, pool, o)
+}
+
+// New makes a store of a pool, which it closes: with the store, or where it fails. The
+// error is a *stock.BackendError where the database does not answer.
+func New(ctx context.Context, pool *backend.SQL, o Options) (*Store, error) {
+	d := mysqlDialect()
+	if pool.Dialect == SQLite {
+		d = sqliteDialect()
+	}
+	s := &Store{
+		pool: pool, dialect: d, timeout: pool.TxTimeout, shares: newShares(pool.Stats().MaxOpenConnections),
+		replica: o.Replica, retried: o.Retried,
+	}
 	if s.retried == nil {
 		s.retried = func(string) {}
 	}
@@ -101,13 +84,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.Join(err, pool.Close())
 	}
 	s.returns = d.returns(version)
-	s.db, err = gorm.Open(d.gorm(pool), &gorm.Config{
+	s.db, err = gorm.Open(d.gorm(pool.DB), &gorm.Config{
 		SkipDefaultTransaction: true, // transactions are opened where they are meant
 		Logger:                 logger.Discard,
 		NowFunc:                func() time.Time { return time.Now().UTC() },
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", o.Driver, err), pool.Close())
+		return nil, errors.Join(fmt.Errorf("open %s: %w", pool.Dialect, err), pool.Close())
 	}
 	return s, nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -13,9 +14,9 @@ import (
 // The database has gone between the write and the look: nobody may be told that
 // nothing happened, but for him whose switch was not written.
 func TestASwitchThatCannotBeSeenMayHaveHappened(t *testing.T) {
-	store, err := repo.Open(t.Context(), repo.Options{
+	store, err := repo.Open(t.Context(), backend.SQLOptions{
 		Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "s.db"), MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second,
-	})
+	}, repo.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

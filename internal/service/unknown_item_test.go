@@ -106,7 +106,7 @@ func newTraces(t *testing.T, d *servers.Database) traces {
 // openPool connects for what no store offers.
 func openPool(t *testing.T, d *servers.Database) *sql.DB {
 	t.Helper()
-	db, _, err := repo.OpenPool(repo.Options{
+	db, _, err := backend.OpenPool(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, LockWait: time.Second, ConnectTimeout: time.Second,
 	})
 	if err != nil {

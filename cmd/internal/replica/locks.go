@@ -13,14 +13,13 @@ import (
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 )
 
 // lockDeps is what the locks of a replica are made of. It waits for no server: one that is
 // down is used once it is up.
 func lockDeps(c config.Config, watch observation, change func(config.Config, lock.Deps) lock.Deps) (lock.Deps, error) {
-	pool, err := watch.storeOptions(c)
+	pool, err := watch.sqlOptions(c)
 	if err != nil {
 		return lock.Deps{}, err
 	}
@@ -53,9 +52,9 @@ func hotOptions(c config.Config, log *slog.Logger, observer hot.Observer, tracer
 // that its request still waits.
 const lockSlice = time.Second
 
-func lockClients(c config.Config, o repo.Options) (*backend.Clients, error) {
+func lockClients(c config.Config, o backend.SQLOptions) (*backend.Clients, error) {
 	o.MaxOpen, o.LockWait = c.Lock.Connections, lockSlice
-	pool, dialect, err := repo.OpenPool(o)
+	pool, dialect, err := backend.OpenPool(o)
 	if err != nil {
 		return nil, err
 	}

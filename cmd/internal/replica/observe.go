@@ -86,23 +86,27 @@ func (o observation) Close() error {
 	return o.tracing.Close()
 }
 
-// storeOptions are those of the replica's pools.
-func (o observation) storeOptions(c config.Config) (repo.Options, error) {
-	options, err := storeOptions(c)
-	options.Retried = o.metrics.Retried
+// sqlOptions are those of the replica's pools.
+func (o observation) sqlOptions(c config.Config) (backend.SQLOptions, error) {
+	options, err := sqlOptions(c)
 	if o.tracing != nil {
 		options.OpenDB = o.tracing.OpenDB
 	}
 	return options, err
 }
 
+// storeOptions are those of the replica's store.
+func (o observation) storeOptions(c config.Config) repo.Options {
+	return repo.Options{Replica: c.Replica, Retried: o.metrics.Retried}
+}
+
 // openStore opens the store, and waits for its database.
 func (o observation) openStore(ctx context.Context, c config.Config) (*repo.Store, error) {
-	options, err := o.storeOptions(c)
+	database, err := o.sqlOptions(c)
 	if err != nil {
 		return nil, err
 	}
-	return repo.Open(ctx, options)
+	return repo.Open(ctx, database, o.storeOptions(c))
 }
 
 // follow adds the commands of lock clients to the traces.

@@ -7,17 +7,18 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/repo"
 )
 
 // OpenStore opens the database of the configuration, and waits for it.
 func OpenStore(ctx context.Context, c config.Config) (*repo.Store, error) {
-	o, err := storeOptions(c)
+	database, err := sqlOptions(c)
 	if err != nil {
 		return nil, err
 	}
-	return repo.Open(ctx, o)
+	return repo.Open(ctx, database, repo.Options{Replica: c.Replica})
 }
 
 // leastTxTimeout bounds transactions that no single request waits for from below, such as
@@ -28,13 +29,12 @@ const leastTxTimeout = 10 * time.Second
 // connection that is idle in a transaction.
 const afterPurchase = 5 * time.Second
 
-func storeOptions(c config.Config) (repo.Options, error) {
+func sqlOptions(c config.Config) (backend.SQLOptions, error) {
 	encryption, err := encryption("database", c.Database.TLS)
-	return repo.Options{
+	return backend.SQLOptions{
 		Driver: c.Database.Driver, DSN: c.Database.DSN, Password: c.Database.Password.Reveal(), TLS: encryption,
 		MaxOpen: c.Database.MaxOpen, LockWait: c.Database.LockWait, ConnectTimeout: c.Database.ConnectTimeout,
 		TxTimeout: max(c.Deduct.Timeout, leastTxTimeout), Silence: c.Deduct.Timeout + afterPurchase,
-		Replica: c.Replica,
 	}, err
 }
 

@@ -14,7 +14,7 @@ import (
 // ledger has what the buyers received: no fewer orders than sales that were
 // answered, and no more than these and those whose outcome is unknown. The audit
 // must have been made after the last answer. A history in which no purchase was
-// decided shows nothing, and is not clean.
+// decided does not hold.
 func Clean() Check {
 	return func(h *history.History) Finding {
 		if len(h.Audits) == 0 {
@@ -22,7 +22,7 @@ func Clean() Check {
 		}
 		answers := reportedOf(h)
 		if !slices.ContainsFunc(slices.Collect(maps.Values(answers)), (*reported).decided) {
-			return inconclusive("no purchase was sold or refused: there is nothing to audit")
+			return inconclusive("no purchase was sold or rejected: there is nothing to audit")
 		}
 		f := Finding{Numbers: booksOf(h).numbers()}
 		var wrong []string
@@ -44,9 +44,9 @@ func Clean() Check {
 		f.Numbers["unknown_answers"] = float64(all.unknown)
 		f.Numbers["orders_given_twice"] = float64(all.twice)
 		f.Holds = len(wrong) == 0
-		f.Says = "not clean: " + strings.Join(wrong, ", ")
+		f.Says = "inconsistent: " + strings.Join(wrong, ", ")
 		if f.Holds {
-			f.Says = fmt.Sprintf("clean: the row agrees with %.0f orders in the ledger, %s answered as sold and %d unknown",
+			f.Says = fmt.Sprintf("consistent: the row agrees with %.0f orders in the ledger, %s answered as sold and %d unknown",
 				f.Numbers["orders"], count(all.sold, "purchase"), all.unknown)
 		}
 		return f
@@ -75,7 +75,7 @@ func faults(a history.Audit, t *reported) (wrong []string) {
 	add(a.Lost > 0, "updates of %s lost", count(a.Lost, "unit"))
 	add(a.Lost < 0, "%s gone without a sale", count(-a.Lost, "unit"))
 	add(a.Stock < 0, "%d in stock", a.Stock)
-	add(t.twice > 0, "%s given twice", count(t.twice, "order"))
+	add(t.twice > 0, "%s assigned twice", count(t.twice, "order"))
 	add(a.Orders < t.sold || a.Orders > t.sold+t.unknown,
 		"%s in the ledger for %d answered as sold and %d unknown", count(a.Orders, "order"), t.sold, t.unknown)
 	add(a.Sold < t.soldUnits || a.Sold > t.soldUnits+t.unknownUnits,

@@ -12,7 +12,7 @@ import (
 // books is the sum of the last audits of all items, in units.
 type books struct{ initial, sold, left, oversold, lost, gone, below, lowest int64 }
 
-// Oversold expects that more was promised than there was.
+// Oversold expects that more was sold than there was.
 func Oversold() Check {
 	return audited(func(b books) (bool, string) {
 		return b.oversold > 0, fmt.Sprintf("of %s, %d were sold: %d more than there were", count(b.initial, "unit"), b.sold, b.oversold)
@@ -45,7 +45,7 @@ func SoldOut(units int64) Check {
 		})(h)
 		if early := undersold(h); early > 0 {
 			f.Holds = false
-			f.Says += fmt.Sprintf("; %s refused while they were there", count(early, "unit"))
+			f.Says += fmt.Sprintf("; %s rejected while they were in stock", count(early, "unit"))
 			f.Numbers["undersold_units"] = float64(early)
 		}
 		return f

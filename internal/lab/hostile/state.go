@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 )
@@ -81,7 +82,7 @@ func (s State) countRows(ctx context.Context, d *servers.Database) (rows map[str
 
 // openTables connects to a database, and says how its tables are listed.
 func openTables(d *servers.Database) (db *sql.DB, tables string, err error) {
-	db, dialect, err := repo.OpenPool(repo.Options{
+	db, dialect, err := backend.OpenPool(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: readTimeout,
 	})
 	if dialect == repo.SQLite {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 )
@@ -29,7 +30,7 @@ const (
 
 // Open connects to a server for the probes of this package.
 func Open(d *servers.Database) (*sql.DB, error) {
-	db, dialect, err := repo.OpenPool(repo.Options{
+	db, dialect, err := backend.OpenPool(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password,
 		MaxOpen: connections, LockWait: lockWait, ConnectTimeout: connectTimeout,
 	})

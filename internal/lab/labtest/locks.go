@@ -11,7 +11,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
-	"github.com/stockd/stockd/internal/repo"
 )
 
 // The limits of locks in tests: short enough for a test, long enough for a busy
@@ -30,7 +29,7 @@ const (
 // the test.
 func (l *Lab) Locks(t *testing.T, d *servers.Database, needs ...backend.Name) lock.Deps {
 	t.Helper()
-	pool, dialect, err := repo.OpenPool(repo.Options{
+	pool, dialect, err := backend.OpenPool(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password,
 		MaxOpen: lockPool, LockWait: lockSlice, ConnectTimeout: lockTimeout,
 	})

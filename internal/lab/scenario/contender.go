@@ -16,7 +16,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
-	"github.com/stockd/stockd/internal/repo"
 )
 
 // Contender acquires locks as one replica does, on its own connections and without
@@ -65,7 +64,7 @@ func (c *Contender) connect(s *Environment, need Need) (err error) {
 	switch need {
 	case MySQL:
 		d := b.Database
-		c.clients.DB, c.clients.Dialect, err = repo.OpenPool(repo.Options{
+		c.clients.DB, c.clients.Dialect, err = backend.OpenPool(backend.SQLOptions{
 			Driver: d.Driver, DSN: d.DSN, Password: d.Password,
 			MaxOpen: contenderPool, LockWait: time.Second, ConnectTimeout: contenderTimeout,
 		})

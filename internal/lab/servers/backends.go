@@ -31,7 +31,7 @@ type Backends struct {
 func StartBackends(ctx context.Context, k *Supervisor, c Choice, progress func(words string)) (*Backends, error) {
 	b := &Backends{Missing: make(map[string]string)}
 	waiting := &waiting{progress: progress}
-	var wanted []backend
+	var wanted []member
 	for _, one := range b.list(k, c) {
 		if one.mode == None {
 			b.Missing[one.name] = "left out by --servers"
@@ -64,17 +64,17 @@ func StartBackends(ctx context.Context, k *Supervisor, c Choice, progress func(w
 	return b, nil
 }
 
-// backend is one of the backends, and how it is started.
-type backend struct {
+// member is one of the backends, and how it is started.
+type member struct {
 	name, title string
 	mode        Mode
 	optional    bool // a run makes sense without it
 	start       func(context.Context, Mode) error
 }
 
-func (b *Backends) list(k *Supervisor, c Choice) []backend {
+func (b *Backends) list(k *Supervisor, c Choice) []member {
 	redis := cmp.Or(c.Redis, c.Mode)
-	return []backend{
+	return []member{
 		{"database", "a database", c.Mode, false, func(ctx context.Context, _ Mode) (err error) {
 			b.Database, err = StartDatabase(ctx, k, c)
 			return err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/repo"
 )
 
@@ -29,7 +30,7 @@ const (
 // Database is one that runs, and how to reach it.
 type Database struct {
 	Info
-	// Driver, DSN and Password are what repo.Options and the configuration of
+	// Driver, DSN and Password are what backend.SQLOptions and the configuration of
 	// a replica take.
 	Driver, DSN, Password string
 
@@ -278,10 +279,10 @@ func (d *Database) Open(ctx context.Context, replica string, maxOpen int) (*repo
 	if err != nil {
 		return nil, err
 	}
-	return repo.Open(ctx, repo.Options{
+	return repo.Open(ctx, backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, TLS: encryption, MaxOpen: maxOpen,
-		LockWait: lockWait, ConnectTimeout: connectTimeout, Replica: replica,
-	})
+		LockWait: lockWait, ConnectTimeout: connectTimeout,
+	}, repo.Options{Replica: replica})
 }
 
 // Env is what a replica has to be told to use the database.

@@ -136,8 +136,8 @@ const Exceptions = "database=sqlite|mariadb|mysql, redis=embedded|local|none, zo
 
 // except takes one exception over, and reports whether it is one.
 func (c *Choice) except(given string) bool {
-	backend, kind, _ := strings.Cut(given, "=")
-	switch backend {
+	member, kind, _ := strings.Cut(given, "=")
+	switch member {
 	case "database":
 		c.Database = kind
 		return slices.Contains([]string{SQLite, MariaDB, MySQL}, kind)

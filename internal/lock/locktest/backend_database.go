@@ -72,7 +72,7 @@ func ownDatabase(t *testing.T, lab *labtest.Lab, kind string) *servers.Database 
 
 // database makes the small pool of a replica's locks.
 func (a addresses) database() (pool *sql.DB, dialect string, err error) {
-	return repo.OpenPool(repo.Options{
+	return backend.OpenPool(backend.SQLOptions{
 		Driver: a.Driver, DSN: a.DSN, Password: a.Password,
 		MaxOpen: connections, LockWait: time.Second, ConnectTimeout: answerWithin,
 	})

@@ -35,7 +35,7 @@ const (
 // sqlPool is what the locks of one replica have on a database.
 func sqlPool(t *testing.T, d *servers.Database, connections int) *sql.DB {
 	t.Helper()
-	pool, dialect, err := repo.OpenPool(repo.Options{
+	pool, dialect, err := backend.OpenPool(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: connections,
 		LockWait: time.Second, ConnectTimeout: time.Second,
 	})

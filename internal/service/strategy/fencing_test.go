@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
@@ -46,7 +47,7 @@ const duelStock = 10
 func newDuel(t *testing.T, d *servers.Database, goods int64) *duel {
 	t.Helper()
 	store := labtest.Open(t, d, "replica-1")
-	db, _, err := repo.OpenPool(repo.Options{
+	db, _, err := backend.OpenPool(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 8, LockWait: 5 * time.Second, ConnectTimeout: time.Second,
 	})
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -17,7 +17,7 @@ import (
 func TestAGoodsWithoutALimitCountsNobody(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		store := labtest.Open(t, d, "replica-1")
-		pool, _, err := repo.OpenPool(repo.Options{Driver: d.Driver, DSN: d.DSN, Password: d.Password, LockWait: time.Second, ConnectTimeout: time.Second})
+		pool, _, err := backend.OpenPool(backend.SQLOptions{Driver: d.Driver, DSN: d.DSN, Password: d.Password, LockWait: time.Second, ConnectTimeout: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

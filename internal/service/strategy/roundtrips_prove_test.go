@@ -84,7 +84,7 @@ func (c counted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 func TestProveRoundTrips(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	store := labtest.Open(t, d, "replica-1")
-	pool, _, err := repo.OpenPool(repo.Options{Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second})
+	pool, _, err := backend.OpenPool(backend.SQLOptions{Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -101,7 +101,7 @@ const (
 // sell has sold and not committed when it returns. It commits when the conflict is over.
 func (n *otherNode) sell() {
 	n.committed = make(chan error, 1)
-	pool, _, err := repo.OpenPool(repo.Options{
+	pool, _, err := backend.OpenPool(backend.SQLOptions{
 		Driver: n.db.Driver, DSN: n.db.DSN, Password: n.db.Password, MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: time.Second,
 	})
 	if err != nil {

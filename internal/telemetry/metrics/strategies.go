@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stockd/stockd/internal/backend"
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -28,7 +27,7 @@ func (m *Metrics) strategies() {
 	m.retries = m.counters("stockd_transaction_retries_total", "Transactions that were retried after the database rolled them back as deadlock victims.", "strategy")
 	m.batchSize = m.histograms("stockd_group_batch_size", "Purchases per group commit.",
 		prometheus.ExponentialBuckets(1, 2, 12), "strategy")
-	for _, name := range append([]backend.Name{repo.MySQL, repo.SQLite}, backend.LockServers()...) {
+	for _, name := range append([]backend.Name{backend.MySQL, backend.SQLite}, backend.LockServers()...) {
 		m.backendFailures.WithLabelValues(string(name))
 	}
 }

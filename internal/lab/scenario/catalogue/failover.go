@@ -24,10 +24,7 @@ func failover() scenario.Experiment {
 			Expect: "two hold the lock at once, and an update is lost",
 			Steps: []scenario.Step{
 				step.Stock(100), step.Freeze(), step.Hold(1, 2*time.Second), step.Hold(2, 500*time.Millisecond),
-				step.Meanwhile(
-					step.Buy(step.Sale{Strategy: "redis-lua", Replica: 1}),
-					step.InOrder(step.Reached(1), step.Promote(), step.Buy(step.Sale{Strategy: "redis-lua", Replica: 2, First: 1})),
-				),
+				step.BuyBehind(step.Sale{Strategy: "redis-lua"}, step.Promote()),
 				step.Audit(),
 			},
 			Check: checker.All(checker.OverlappingHolders(), checker.LostUpdates()), Pictures: []scenario.Picture{scenario.Timeline},
@@ -38,10 +35,7 @@ func failover() scenario.Experiment {
 			Steps: []scenario.Step{
 				step.Stock(100), step.Buy(step.Sale{Strategy: "redis-lua", Fence: true, Replica: 3, First: 2}), step.Sync(),
 				step.Freeze(), step.Hold(1, 2*time.Second), step.Hold(2, 500*time.Millisecond),
-				step.Meanwhile(
-					step.Buy(step.Sale{Strategy: "redis-lua", Fence: true, Replica: 1}),
-					step.InOrder(step.Reached(1), step.Promote(), step.Buy(step.Sale{Strategy: "redis-lua", Fence: true, Replica: 2, First: 1})),
-				),
+				step.BuyBehind(step.Sale{Strategy: "redis-lua", Fence: true}, step.Promote()),
 				step.Audit(),
 			},
 			Check: checker.All(checker.OverlappingHolders(), checker.RepeatedTokens(), checker.StaleWritesRefused(), checker.Clean()), Pictures: []scenario.Picture{scenario.Timeline},
@@ -51,10 +45,7 @@ func failover() scenario.Experiment {
 			Expect: "replica 2 waits, and nothing is lost",
 			Steps: []scenario.Step{
 				step.Stock(100), step.Hold(1, 2*time.Second), step.Hold(2, 500*time.Millisecond),
-				step.Meanwhile(
-					step.Buy(step.Sale{Strategy: "redlock", Replica: 1}),
-					step.InOrder(step.Reached(1), step.KillMaster(1), step.Buy(step.Sale{Strategy: "redlock", Replica: 2, First: 1})),
-				),
+				step.BuyBehind(step.Sale{Strategy: "redlock"}, step.KillMaster(1)),
 				step.Audit(),
 			},
 			Check: checker.All(checker.ExclusiveHolders(), checker.Clean()), Pictures: []scenario.Picture{scenario.Timeline},

@@ -60,10 +60,7 @@ func clocks(strategy, expect string, seen checker.Check) scenario.Part {
 		Expect: expect,
 		Steps: []scenario.Step{
 			step.Stock(100), step.Hold(1, time.Second), step.Hold(2, 500*time.Millisecond),
-			step.Meanwhile(
-				step.Buy(step.Sale{Strategy: strategy, Replica: 1}),
-				step.InOrder(step.Reached(1), step.Buy(step.Sale{Strategy: strategy, Replica: 2, First: 1})),
-			),
+			step.BuyBehind(step.Sale{Strategy: strategy}),
 			step.Audit(),
 		},
 		Check: seen, Pictures: []scenario.Picture{scenario.Timeline},

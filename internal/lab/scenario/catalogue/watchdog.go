@@ -33,10 +33,7 @@ func longWork(strategy, expect string, seen checker.Check) scenario.Part {
 		Expect: expect,
 		Steps: []scenario.Step{
 			step.Stock(100), step.Hold(1, ttl*5/2), step.Hold(2, ttl/2),
-			step.Meanwhile(
-				step.Buy(step.Sale{Strategy: strategy, Replica: 1}),
-				step.InOrder(step.Reached(1), step.Buy(step.Sale{Strategy: strategy, Replica: 2, First: 1})),
-			),
+			step.BuyBehind(step.Sale{Strategy: strategy}),
 			step.Audit(),
 		},
 		Check: seen, Pictures: []scenario.Picture{scenario.Timeline},

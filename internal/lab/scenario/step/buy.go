@@ -74,6 +74,14 @@ func Buy(sale Sale) scenario.Step {
 	return Sell(sale)
 }
 
+// BuyBehind has one client buy at replica 1 and, when that replica has reached its
+// failpoint and the steps between are done, another client at replica 2.
+func BuyBehind(sale Sale, between ...scenario.Step) scenario.Step {
+	first, second := sale, sale
+	first.Replica, second.Replica, second.First = 1, 2, 1
+	return Meanwhile(Buy(first), InOrder(Reached(1), InOrder(between...), Buy(second)))
+}
+
 func (sale Sale) url(s *scenario.Environment) string {
 	if sale.At != nil {
 		return sale.At(s)

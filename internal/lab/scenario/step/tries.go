@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/scenario"
-	"github.com/stockd/stockd/internal/repo"
 )
 
 // CountTries has a crowd buy, and writes down how many UPDATEs the database
@@ -71,7 +71,7 @@ func count(ctx context.Context, db *sql.DB, s *scenario.Environment) (t tally, e
 // beside opens a connection to the database that only the caller uses.
 func beside(s *scenario.Environment) (*sql.DB, error) {
 	d := s.Backends.Database
-	db, _, err := repo.OpenPool(repo.Options{
+	db, _, err := backend.OpenPool(backend.SQLOptions{
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: patience,
 	})
 	return db, err

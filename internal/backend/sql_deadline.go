@@ -1,4 +1,4 @@
-package repo
+package backend
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// defaultTxTimeout is the longest transaction where Options.TxTimeout is 0.
+	// defaultTxTimeout is the longest transaction where SQLOptions.TxTimeout is 0.
 	defaultTxTimeout = 10 * time.Second
 	// commitGrace is how long after the end of its context the answer to a commit is
 	// still awaited: the commit may have happened, and a client that hangs up, or a
@@ -22,12 +22,8 @@ const (
 	rollbackWithin = 250 * time.Millisecond
 )
 
-// errUnanswered marks a statement that was sent and not answered in time. The
-// server may still execute it.
-var errUnanswered = errors.New("no answer in time")
-
-// errNotSent marks a commit that was not sent: nothing happened.
-var errNotSent = errors.New("commit not sent")
+// ErrNotSent marks a commit that was not sent: nothing happened.
+var ErrNotSent = errors.New("commit not sent")
 
 // mysqlConn is what go-sql-driver's connection implements. database/sql finds
 // each of these by a type assertion, so that a wrapper must have them all.
@@ -108,12 +104,12 @@ func (c *boundedConn) Close() error {
 }
 
 // BeginTx begins a transaction that lasts no longer than ctx, and no longer than
-// limit where ctx has no deadline. errUnanswered: the server did not answer.
+// limit where ctx has no deadline. ErrUnanswered: the server did not answer.
 func (c *boundedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	bounded := c.bound(ctx)
 	if _, err := c.mysqlConn.BeginTx(bounded, opts); err != nil {
 		if bounded.Err() != nil {
-			err = fmt.Errorf("%w: %w", errUnanswered, err)
+			err = fmt.Errorf("%w: %w", ErrUnanswered, err)
 		}
 		return nil, err
 	}
@@ -130,11 +126,11 @@ type boundedTx struct {
 
 // Commit sends the commit before the deadline of the transaction, or not at all:
 // what was answered too late, its process paused meanwhile, is never committed.
-// errUnanswered: it was sent, and may have happened. errNotSent: it was not.
+// ErrUnanswered: it was sent, and may have happened. ErrNotSent: it was not.
 func (t *boundedTx) Commit() error {
 	if err := t.expired(); err != nil {
 		_ = t.abandon() // the server rolls back, whenever it sees that
-		return fmt.Errorf("%w: %w", errNotSent, err)
+		return fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	ctx, free := outlasting(t.ctx, t.until)
 	defer free()
@@ -147,9 +143,9 @@ func (t *boundedTx) Commit() error {
 		return err
 	}
 	if errors.Is(err, driver.ErrBadConn) { // the driver wrote nothing
-		return fmt.Errorf("%w: the connection is closed", errNotSent)
+		return fmt.Errorf("%w: the connection is closed", ErrNotSent)
 	}
-	return fmt.Errorf("%w: %w", errUnanswered, err)
+	return fmt.Errorf("%w: %w", ErrUnanswered, err)
 }
 
 // Rollback rolls back, or closes the connection where that is not answered.
