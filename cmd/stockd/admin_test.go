@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -25,23 +27,23 @@ func overwrite(t *testing.T, path, content string) {
 // A write of the admin API and a wrong token leave a line each, which tell whose they are.
 func TestTheAdminAPILeavesATrace(t *testing.T) {
 	r := startReplica(t)
-	restock := r.owners(t, http.MethodPost, "/goods/1/restock?quantity=5", ownersToken)
+	restock := r.owners(t, http.MethodPost, "/goods/1/restock?quantity=5", cmdtest.Token)
 	restock.Header.Set("X-Request-ID", "request-of-a-restock")
-	if got := do(restock); got.status != http.StatusOK {
-		t.Fatalf("answered with %d %s", got.status, got.text)
+	if got := cmdtest.Do(restock); got.Status != http.StatusOK {
+		t.Fatalf("answered with %d %s", got.Status, got.Text)
 	}
-	if got := do(r.owners(t, http.MethodPost, "/goods/1/restock?quantity=6", "a-guess-of-a-stranger")); got.status != http.StatusUnauthorized {
-		t.Fatalf("answered with %d %s", got.status, got.text)
+	if got := cmdtest.Do(r.owners(t, http.MethodPost, "/goods/1/restock?quantity=6", "a-guess-of-a-stranger")); got.Status != http.StatusUnauthorized {
+		t.Fatalf("answered with %d %s", got.Status, got.Text)
 	}
 	for _, parts := range [][]string{
 		{"admin write", "request-of-a-restock", "token=owner", "client=127.0.0.1", "/goods/1/restock", `\"quantity\":\"5\"`, `\"stock\":1005`, "status=200"},
 		{"wrong admin token", "client=127.0.0.1", "/goods/1/restock"},
 	} {
-		if !slices.ContainsFunc(strings.Split(r.log.text(), "\n"), func(line string) bool { return containsAll(line, parts...) }) {
+		if !slices.ContainsFunc(strings.Split(r.Log.Text(), "\n"), func(line string) bool { return cmdtest.ContainsAll(line, parts...) }) {
 			t.Errorf("no line of the log has %q", parts)
 		}
 	}
-	if r.log.contains("a-guess-of-a-stranger") || r.log.contains(ownersToken) {
+	if r.Log.Contains("a-guess-of-a-stranger") || r.Log.Contains(cmdtest.Token) {
 		t.Error("a token is in the log")
 	}
 }
@@ -51,11 +53,11 @@ func TestTokensCannotBeGuessedFast(t *testing.T) {
 	r := startReplica(t)
 	looked := 0
 	for range 100 {
-		switch got := do(r.owners(t, http.MethodGet, "/goods/1", "a-guess-of-a-stranger")); {
-		case got.status == http.StatusUnauthorized:
+		switch got := cmdtest.Do(r.owners(t, http.MethodGet, "/goods/1", "a-guess-of-a-stranger")); {
+		case got.Status == http.StatusUnauthorized:
 			looked++
-		case got.kind != "rate-limited" || got.header.Get("Retry-After") == "":
-			t.Errorf("answered with %d %s", got.status, got.text)
+		case got.Kind != "rate-limited" || got.Header.Get("Retry-After") == "":
+			t.Errorf("answered with %d %s", got.Status, got.Text)
 		}
 	}
 	if looked < 10 || looked > 20 { // six seconds bring another one
@@ -67,10 +69,10 @@ func TestTokensCannotBeGuessedFast(t *testing.T) {
 func TestTheAdminAPIIsNotRebound(t *testing.T) {
 	r := startReplica(t, "--admin-hosts=shop.internal")
 	for host, want := range map[string]int{"": http.StatusOK, "localhost": http.StatusOK, "shop.internal": http.StatusOK, "rebound.example": http.StatusMisdirectedRequest} {
-		request := r.owners(t, http.MethodGet, "/goods/1", ownersToken)
+		request := r.owners(t, http.MethodGet, "/goods/1", cmdtest.Token)
 		request.Host = host
-		if got := do(request); got.status != want {
-			t.Errorf("host %q is answered with %d %s, want %d", host, got.status, got.text, want)
+		if got := cmdtest.Do(request); got.Status != want {
+			t.Errorf("host %q is answered with %d %s, want %d", host, got.Status, got.Text, want)
 		}
 	}
 }
@@ -81,12 +83,12 @@ func TestTokensAreReplacedWithoutARestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	overwrite(t, file, "alice "+alices+"\n")
 	r := startReplica(t, "--admin-tokens-file="+file)
-	status := func(token string) int { return do(r.owners(t, http.MethodDelete, "/nowhere", token)).status }
+	status := func(token string) int { return cmdtest.Do(r.owners(t, http.MethodDelete, "/nowhere", token)).Status }
 	if got := status(alices); got != http.StatusNotFound {
 		t.Fatalf("alice is answered with %d", got)
 	}
 	overwrite(t, file, "# alice has left\nbob "+bobs+"\n")
-	await(t, "the new tokens", 10*time.Second, func() bool { return r.log.contains("admin tokens reloaded") })
+	cmdtest.Await(t, "the new tokens", 10*time.Second, func() bool { return r.Log.Contains("admin tokens reloaded") })
 	if got := status(bobs); got != http.StatusNotFound {
 		t.Errorf("bob is answered with %d", got)
 	}
@@ -94,11 +96,11 @@ func TestTokensAreReplacedWithoutARestart(t *testing.T) {
 		t.Errorf("alice, who has left, is answered with %d", got)
 	}
 	overwrite(t, file, "bob\n")
-	await(t, "a warning", 10*time.Second, func() bool { return r.log.contains(file + ":1") })
+	cmdtest.Await(t, "a warning", 10*time.Second, func() bool { return r.Log.Contains(file + ":1") })
 	if got := status(bobs); got != http.StatusNotFound {
 		t.Errorf("with a broken file bob is answered with %d", got)
 	}
-	if !r.log.contains("token=bob") || r.log.contains(bobs) {
+	if !r.Log.Contains("token=bob") || r.Log.Contains(bobs) {
 		t.Error("the log lacks bob, or has the token of bob")
 	}
 }
@@ -112,14 +114,14 @@ func TestAWeakTokenIsRefusedWhereOneIsRequired(t *testing.T) {
 	}
 	for _, token := range tokens {
 		status, _, errOut := stockd(t, slices.Concat([]string{"config", "--config", production, "--admin-token=" + token}, database)...)
-		if status != exitUsage || !containsAll(errOut, "admin.token", "must") || strings.Contains(errOut, token) {
-			t.Errorf("%s ends with status %d, %q; want %d and a rule", token, status, errOut, exitUsage)
+		if status != cli.Usage || !cmdtest.ContainsAll(errOut, "admin.token", "must") || strings.Contains(errOut, token) {
+			t.Errorf("%s ends with status %d, %q; want %d and a rule", token, status, errOut, cli.Usage)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "tokens")
 	overwrite(t, file, "alice 0123456789abcdef-alice\nbob aaaaaaaaaaaaaaaa\n")
 	status, _, errOut := stockd(t, slices.Concat([]string{"config", "--config", production, "--admin-tokens-file=" + file}, database)...)
-	if status != exitUsage || !containsAll(errOut, "admin.tokens_file", file+":2", "different characters") {
+	if status != cli.Usage || !cmdtest.ContainsAll(errOut, "admin.tokens_file", file+":2", "different characters") {
 		t.Errorf("a weak token in a file ends with status %d, %q", status, errOut)
 	}
 }
@@ -128,14 +130,14 @@ func TestAWeakTokenIsRefusedWhereOneIsRequired(t *testing.T) {
 func TestRisksAreInTheLogFromTheStart(t *testing.T) {
 	r := startReplicaWith(t, nil, "--admin-token=please-change-this-token", "--http-trusted-proxies=10.0.0.0/8,0.0.0.0/0")
 	for _, parts := range [][]string{{"level=WARN", "admin.token", "example"}, {"level=WARN", "http.trusted_proxies", "0.0.0.0/0"}} {
-		if !slices.ContainsFunc(strings.Split(r.log.text(), "\n"), func(line string) bool { return containsAll(line, parts...) }) {
+		if !slices.ContainsFunc(strings.Split(r.Log.Text(), "\n"), func(line string) bool { return cmdtest.ContainsAll(line, parts...) }) {
 			t.Errorf("no line of the log has %q", parts)
 		}
 	}
-	database := []string{"--database-driver=sqlite", "--database-dsn=" + filepath.Join(t.TempDir(), "s.db"), "--admin-token=" + ownersToken}
+	database := []string{"--database-driver=sqlite", "--database-dsn=" + filepath.Join(t.TempDir(), "s.db"), "--admin-token=" + cmdtest.Token}
 	for _, every := range []string{"0.0.0.0/0", "::/0"} {
 		status, _, errOut := stockd(t, slices.Concat([]string{"config", "--config", production, "--http-trusted-proxies=10.0.0.0/8," + every}, database)...)
-		if status != exitUsage || !containsAll(errOut, "http.trusted_proxies", every) {
+		if status != cli.Usage || !cmdtest.ContainsAll(errOut, "http.trusted_proxies", every) {
 			t.Errorf("where a token is required %s ends with status %d, %q", every, status, errOut)
 		}
 	}
@@ -150,19 +152,19 @@ func TestTheAdminAPIOverTLS(t *testing.T) {
 	}
 	own, other, clients := certificate(t, a, "first"), certificate(t, a, "second"), certificate(t, a, "admin")
 	token := filepath.Join(t.TempDir(), "token")
-	overwrite(t, token, ownersToken+"\n")
+	overwrite(t, token, cmdtest.Token+"\n")
 	r := startReplicaWith(t, nil, "--admin-tls-cert-file="+own.CertFile, "--admin-tls-key-file="+own.KeyFile)
 	secure := "https" + strings.TrimPrefix(r.AdminURL, "http")
-	if status, out, errOut := stockd(t, "stock", "--goods=1", "--units=7", "--admin-url="+secure, "--token-file="+token, "--ca-file="+a.CAFile); status != exitOK || !strings.Contains(out, "7 units") {
+	if status, out, errOut := stockd(t, "stock", "--goods=1", "--units=7", "--admin-url="+secure, "--token-file="+token, "--ca-file="+a.CAFile); status != cli.OK || !strings.Contains(out, "7 units") {
 		t.Errorf("stockd stock ends with status %d, %q, %q", status, out, errOut)
 	}
-	if status, _, errOut := stockd(t, "stock", "--goods=2", "--units=7", "--admin-url="+secure, "--token-file="+token); status != exitFailure || !strings.Contains(errOut, "certificate") {
+	if status, _, errOut := stockd(t, "stock", "--goods=2", "--units=7", "--admin-url="+secure, "--token-file="+token); status != cli.Failure || !strings.Contains(errOut, "certificate") {
 		t.Errorf("without the authority stockd stock ends with status %d, %q", status, errOut)
 	}
-	if got := do(r.owners(t, http.MethodGet, "/goods/1", ownersToken)); got.status == http.StatusOK {
-		t.Errorf("without TLS the answer is %d %s", got.status, got.text)
+	if got := cmdtest.Do(r.owners(t, http.MethodGet, "/goods/1", cmdtest.Token)); got.Status == http.StatusOK {
+		t.Errorf("without TLS the answer is %d %s", got.Status, got.Text)
 	}
-	if r.log.contains("unencrypted") {
+	if r.Log.Contains("unencrypted") {
 		t.Error("a risk is logged that is none")
 	}
 	for from, to := range map[string]string{other.CertFile: own.CertFile, other.KeyFile: own.KeyFile} {
@@ -227,7 +229,7 @@ func askOverTLS(t *testing.T, a *servers.Authority, url string, own ...servers.C
 		}
 		c.Certificates = append(c.Certificates, pair)
 	}
-	response, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: c}}).Do(ask(t, http.MethodGet, url))
+	response, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: c}}).Do(cmdtest.Ask(t, http.MethodGet, url))
 	if err != nil {
 		return 0
 	}

@@ -13,13 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // send opens a connection and sends something on it.
-func (r replica) send(t *testing.T, text string) net.Conn {
+func (r process) send(t *testing.T, text string) net.Conn {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.host())
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.Host())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,9 +31,9 @@ func (r replica) send(t *testing.T, text string) net.Conn {
 }
 
 // owners is a request to the owner's listener.
-func (r replica) owners(t *testing.T, method, path, token string) *http.Request {
+func (r process) owners(t *testing.T, method, path, token string) *http.Request {
 	t.Helper()
-	request := ask(t, method, r.AdminURL+path)
+	request := cmdtest.Ask(t, method, r.AdminURL+path)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -88,7 +89,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var slow sync.WaitGroup
 			for range 50 {
-				conn := r.send(t, c.head)
+				conn := r.Send(t, c.head)
 				slow.Go(func() {
 					defer conn.Close() //nolint:errcheck // the other end has cut it
 					took, answer, err := drip(conn, 10*time.Second)
@@ -97,11 +98,11 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 					}
 				})
 			}
-			r.sells(t, "beside slow clients")
+			r.Sells(t, "beside slow clients")
 			slow.Wait()
 		})
 	}
-	r.sells(t, "after slow clients")
+	r.Sells(t, "after slow clients")
 }
 
 // What is too large is refused before it is all here, and takes no memory.
@@ -116,15 +117,15 @@ func TestLargeBodiesAreRefused(t *testing.T) {
 			if i%2 == 1 {
 				content = io.MultiReader(content) // its length is not told
 			}
-			request := ask(t, http.MethodPost, r.URL+"/deduct")
+			request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct")
 			request.Body = io.NopCloser(content)
 			request.Header.Set("Content-Type", "application/json")
 			if i%2 == 0 {
 				request.ContentLength = int64(len(body))
 			}
 			// The replica hangs up in the middle, so that the answer may be lost.
-			if got := do(request); got.status != 0 && (got.status != http.StatusRequestEntityTooLarge || got.kind != "body-too-large") {
-				t.Errorf("10 MiB are answered with %d %s", got.status, got.text)
+			if got := cmdtest.Do(request); got.Status != 0 && (got.Status != http.StatusRequestEntityTooLarge || got.Kind != "body-too-large") {
+				t.Errorf("10 MiB are answered with %d %s", got.Status, got.Text)
 			}
 		})
 	}
@@ -134,7 +135,7 @@ func TestLargeBodiesAreRefused(t *testing.T) {
 	}
 	// One that sends and then reads hears why, at once.
 	start := time.Now()
-	conn := r.send(t, "POST /deduct HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 10485760\r\n\r\n"+string(body[:32<<10]))
+	conn := r.Send(t, "POST /deduct HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 10485760\r\n\r\n"+string(body[:32<<10]))
 	defer conn.Close() //nolint:errcheck // it has been read
 	if err := conn.SetReadDeadline(start.Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
@@ -150,13 +151,13 @@ func TestLargeBodiesAreRefused(t *testing.T) {
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("it took %s to say so", took)
 	}
-	r.sells(t, "after large bodies")
+	r.Sells(t, "after large bodies")
 }
 
 // memory is the most resident memory that the replica has had, in bytes.
-func (r replica) memory(t *testing.T) int64 {
+func (r process) memory(t *testing.T) int64 {
 	t.Helper()
-	peak, err := servers.Resident(r.process.Process.Pid, servers.PeakMemory)
+	peak, err := servers.Resident(r.Process.Process.Pid, servers.PeakMemory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,15 +168,15 @@ func TestALimitByAddressIsNotFooledByAForgedHeader(t *testing.T) {
 	r := startReplica(t, "--limit-address-rate=0.001", "--limit-address-burst=3")
 	accepted := 0
 	for i := range 20 {
-		request := ask(t, http.MethodPost, r.URL+"/deduct?goods_id=1")
+		request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?goods_id=1")
 		for _, name := range []string{"X-Forwarded-For", "X-Real-IP", "Forwarded", "CF-Connecting-IP", "True-Client-IP", "X-Client-IP"} {
 			request.Header.Set(name, fmt.Sprintf("198.51.100.%d", i))
 		}
-		switch got := do(request); {
-		case got.status == http.StatusOK:
+		switch got := cmdtest.Do(request); {
+		case got.Status == http.StatusOK:
 			accepted++
-		case got.kind != "rate-limited" || got.header.Get("Retry-After") == "":
-			t.Errorf("answered with %d %s", got.status, got.text)
+		case got.Kind != "rate-limited" || got.Header.Get("Retry-After") == "":
+			t.Errorf("answered with %d %s", got.Status, got.Text)
 		}
 	}
 	if accepted != 3 {
@@ -196,11 +197,11 @@ func TestNobodyIsTheOwnerWithoutTheToken(t *testing.T) {
 		{http.MethodPut, "/strategies/naive?enabled=false&reason=mine"},
 		{http.MethodGet, "/debug/pprof/"},
 	} {
-		for _, token := range []string{"", "wrong", ownersToken + "x", ownersToken[:len(ownersToken)-1], strings.ToUpper(ownersToken), "' OR '1'='1"} {
+		for _, token := range []string{"", "wrong", cmdtest.Token + "x", cmdtest.Token[:len(cmdtest.Token)-1], strings.ToUpper(cmdtest.Token), "' OR '1'='1"} {
 			request := r.owners(t, c.method, c.path, token)
 			request.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", i))
-			if got := do(request); got.status != http.StatusUnauthorized || got.kind != "unauthorized" {
-				t.Errorf("%s %s with token %q is answered with %d %s", c.method, c.path, token, got.status, got.text)
+			if got := cmdtest.Do(request); got.Status != http.StatusUnauthorized || got.Kind != "unauthorized" {
+				t.Errorf("%s %s with token %q is answered with %d %s", c.method, c.path, token, got.Status, got.Text)
 			}
 		}
 	}
@@ -226,13 +227,13 @@ func TestFragmentsInEveryField(t *testing.T) {
 		for _, field := range []string{"goods_id", "quantity", "user_id", "strategy", "group", "fence", "durable", "unheard_of", "Idempotency-Key", "X-Request-ID"} {
 			got := r.buyWith(t, field, fragment)
 			switch {
-			case got.status == http.StatusOK:
+			case got.Status == http.StatusOK:
 				sold++
-			case got.status < 400 || got.status >= 500 || got.header.Get("Content-Type") != "application/problem+json" || got.header.Get("X-Content-Type-Options") != "nosniff":
-				t.Errorf("%q in %s is answered with %d %s", fragment, field, got.status, got.text)
+			case got.Status < 400 || got.Status >= 500 || got.Header.Get("Content-Type") != "application/problem+json" || got.Header.Get("X-Content-Type-Options") != "nosniff":
+				t.Errorf("%q in %s is answered with %d %s", fragment, field, got.Status, got.Text)
 			}
-			if strings.Contains(got.text, "<script>") || got.header.Get("X-Injected") != "" || strings.Contains(got.header.Get("X-Request-ID"), "<") {
-				t.Errorf("%q in %s is sent back as it is: %v %s", fragment, field, got.header, got.text)
+			if strings.Contains(got.Text, "<script>") || got.Header.Get("X-Injected") != "" || strings.Contains(got.Header.Get("X-Request-ID"), "<") {
+				t.Errorf("%q in %s is sent back as it is: %v %s", fragment, field, got.Header, got.Text)
 			}
 		}
 	}
@@ -260,12 +261,12 @@ func TestFragmentsInEveryFieldOfTheOwner(t *testing.T) {
 			{http.MethodGet, "/goods/" + path + "/audit", ""},
 			{http.MethodGet, "/goods/1/audit?full=" + text, ""},
 		} {
-			request := r.owners(t, c.method, c.target, ownersToken)
+			request := r.owners(t, c.method, c.target, cmdtest.Token)
 			request.Body = io.NopCloser(strings.NewReader(c.form))
 			request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-			got := do(request)
-			if got.status < 400 || got.status >= 500 || got.header.Get("X-Content-Type-Options") != "nosniff" || strings.Contains(got.text, "<script>") {
-				t.Errorf("%s %s with %q is answered with %d %s", c.method, c.target, c.form, got.status, got.text)
+			got := cmdtest.Do(request)
+			if got.Status < 400 || got.Status >= 500 || got.Header.Get("X-Content-Type-Options") != "nosniff" || strings.Contains(got.Text, "<script>") {
+				t.Errorf("%s %s with %q is answered with %d %s", c.method, c.target, c.form, got.Status, got.Text)
 			}
 		}
 	}
@@ -278,26 +279,26 @@ func TestFragmentsInEveryFieldOfTheOwner(t *testing.T) {
 }
 
 // buyWith buys one unit with something else in one field.
-func (r replica) buyWith(t *testing.T, field, text string) heard {
+func (r process) buyWith(t *testing.T, field, text string) cmdtest.Answer {
 	t.Helper()
 	values := url.Values{"goods_id": {"1"}}
 	header := field == "Idempotency-Key" || field == "X-Request-ID"
 	if !header {
 		values.Set(field, text)
 	}
-	request := ask(t, http.MethodPost, r.URL+"/deduct?"+values.Encode())
+	request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?"+values.Encode())
 	if !header {
-		return do(request)
+		return cmdtest.Do(request)
 	}
 	if strings.ContainsAny(text, "\r\n\x00\x01") {
-		return do(request) // HTTP itself has no room for it
+		return cmdtest.Do(request) // HTTP itself has no room for it
 	}
 	request.Header.Set(field, text)
-	return do(request)
+	return cmdtest.Do(request)
 }
 
 // idle opens connections that then do nothing; each second one has asked before.
-func (r replica) idle(t *testing.T, connections int) []net.Conn {
+func (r process) idle(t *testing.T, connections int) []net.Conn {
 	t.Helper()
 	list := make([]net.Conn, connections)
 	for i := range list {
@@ -305,20 +306,20 @@ func (r replica) idle(t *testing.T, connections int) []net.Conn {
 		if i%2 == 1 {
 			hello = "GET /healthz HTTP/1.1\r\nHost: shop\r\n\r\n"
 		}
-		list[i] = r.send(t, hello)
+		list[i] = r.Send(t, hello)
 	}
 	return list
 }
 
 // holdsOff has a replica keep so many idle connections, which must not keep it
 // from selling, nor take more than so many bytes; it gets rid of them all.
-func (r replica) holdsOff(t *testing.T, connections int, memory int64) {
+func (r process) holdsOff(t *testing.T, connections int, memory int64) {
 	t.Helper()
-	r.sells(t, "before idle connections")
+	r.Sells(t, "before idle connections")
 	before := r.memory(t)
 	list := r.idle(t, connections)
 	for range 20 {
-		r.sells(t, "beside idle connections")
+		r.Sells(t, "beside idle connections")
 	}
 	for _, conn := range list {
 		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
@@ -334,7 +335,7 @@ func (r replica) holdsOff(t *testing.T, connections int, memory int64) {
 	if most := memory * raceShadow; took > most {
 		t.Errorf("%d idle connections took %d MiB, want at most %d", connections, took>>20, most>>20)
 	}
-	r.sells(t, "after idle connections")
+	r.Sells(t, "after idle connections")
 }
 
 func TestIdleConnectionsAreClosed(t *testing.T) {

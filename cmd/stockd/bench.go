@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stockd/stockd/internal/lab/client"
-	"github.com/stockd/stockd/internal/lab/demo"
-	"github.com/stockd/stockd/internal/lab/load"
-	"github.com/stockd/stockd/internal/lab/report"
-	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/internal/load"
+	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/pkg/client"
 )
 
 func benchCommand() *cobra.Command {
@@ -22,59 +22,55 @@ func benchCommand() *cobra.Command {
 		plan    load.Plan
 		write   string
 		restock bool
-		admin   yours
+		admin   cli.Admin
 	)
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Put load on a stockd that runs, and audit what came of it",
-		Long: "Put load on a stockd that runs, or on a balancer before several, and audit what came of it.\n\n" +
+		Short: "Put load on a running stockd, and audit the result",
+		Long: "Put load on a running stockd, or on a balancer before several, and audit the result.\n\n" +
 			"Without --rate each client sends its next request when the last one is answered: that finds the\n" +
 			"ceiling. With --rate every request has a time at which it should be sent, and its latency counts\n" +
-			"from then: that is what buyers feel. Goods are sold for good. Where an item has a limit of one buyer,\n" +
-			"the units are bought for as many users as that takes.\n\n" +
+			"from then: that is what buyers notice. What is sold stays sold. Where an item has a limit of one\n" +
+			"buyer, the units are bought for as many users as that takes.\n\n" +
 			"The rate and the latencies are of sales alone. When the stock is gone the run ends, and says so;\n" +
-			"with --restock it adds units and goes on. Where the public API tells neither stock nor audit\n" +
-			"(http.reveal), --token-file has the admin API asked.",
-		Args: noArgs,
+			"with --restock it adds units and goes on. Where the public API reveals neither stock nor audit\n" +
+			"(http.reveal), --token-file reads them from the admin API.",
+		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&plan.URL, "url", "http://127.0.0.1:8080", "stockd, or a balancer before several")
-	flags.Int64Var(&plan.GoodsID, "goods", 1, "goods to sell")
-	flags.StringVar(&plan.Strategy, "strategy", "", "strategy to sell through (default: none is named, and the item's own sells)")
-	flags.BoolVar(&plan.Group, "group", false, "have each replica make one batch of the purchases that wait")
+	flags.Int64Var(&plan.GoodsID, "goods", 1, "item to sell")
+	flags.StringVar(&plan.Strategy, "strategy", "", "strategy to sell through (default: that of the item)")
+	flags.BoolVar(&plan.Group, "group", false, "commit all waiting purchases in one transaction")
 	flags.IntVar(&plan.Clients, "clients", 50, "clients that buy at the same time")
 	flags.IntVar(&plan.Requests, "requests", 0, "end after so many requests")
 	flags.DurationVar(&plan.Duration, "duration", 0, "end after so long (default 10s where --requests is not given)")
 	flags.Float64Var(&plan.Rate, "rate", 0, "requests a second (default: as fast as they are answered)")
 	flags.DurationVar(&plan.Timeout, "timeout", 30*time.Second, "longest time for one request")
 	flags.BoolVar(&restock, "restock", false, fmt.Sprintf("add %d units when the stock is gone; needs --token-file", unitsPerRestock))
-	admin.addOwner(flags, "http://127.0.0.1:8081")
+	admin.AddFlags(flags, "http://127.0.0.1:8081")
 	flags.StringVar(&write, "json", "", "file to write the figures to")
-	suite := addSuiteFlags(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		switch {
-		case suite.redo != "":
-			return suite.redraw()
-		case suite.on, suite.ledger != 0:
-			return suite.run(cmd)
-		}
 		if plan.Requests == 0 && plan.Duration == 0 {
 			plan.Duration = 10 * time.Second
 		}
 		if err := checkLoad(plan); err != nil {
-			return usageError{err}
+			return cli.UsageError{Err: err}
 		}
-		c, err := benched(plan.URL, admin, restock)
-		if err != nil {
-			return usageError{err}
+		c := client.Client{URL: plan.URL}
+		if admin.TokenFile != "" || restock {
+			var err error
+			if c, err = admin.Client(); err != nil {
+				return cli.UsageError{Err: err}
+			}
 		}
-		progress := newProgress(cmd.ErrOrStderr())
+		progress := cli.NewProgress(cmd.ErrOrStderr(), 0)
 		run, err := measure(cmd.Context(), c, plan, restock, progress)
 		progress.End()
 		if err != nil {
 			return err
 		}
-		return show(&report.Report{Runs: []report.Run{run}}, cmd.OutOrStdout(), write)
+		return cli.Show(&verdict.Report{Runs: []verdict.Run{run}}, cmd.OutOrStdout(), write)
 	}
 	return cmd
 }
@@ -97,26 +93,16 @@ func checkLoad(p load.Plan) error {
 	return nil
 }
 
-// benched reads through the public API, or through the admin API where there is a token.
-func benched(url string, admin yours, restock bool) (client.Client, error) {
-	if admin.tokenFile == "" && !restock {
-		return client.Client{URL: url}, nil
-	}
-	c, err := admin.client()
-	c.URL = c.AdminURL
-	return c, err
-}
-
-// measure runs the plan and compares what came of it with the strategy's guarantees.
-func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool, progress demo.Progress) (run report.Run, err error) {
+// measure runs the plan and compares the result with the guarantees of what sold.
+func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool, progress cli.Progress) (run verdict.Run, err error) {
 	strategies, err := c.Strategies(ctx)
 	if err != nil {
 		return run, err
 	}
-	if _, err := picked(strategies, plan.Strategy); err != nil {
-		return run, usageError{err}
+	if _, err := pick(strategies, plan.Strategy); err != nil {
+		return run, cli.UsageError{Err: err}
 	}
-	before, err := c.Audit(ctx, plan.GoodsID)
+	before, err := settledAudit(ctx, c, plan.GoodsID)
 	if err != nil {
 		return run, err
 	}
@@ -126,9 +112,9 @@ func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool,
 	}
 	supply := &supply{client: c, goodsID: plan.GoodsID, restock: restock}
 	plan.User, plan.SoldOut = buyers(item.PerUser), supply.soldOut
-	run = report.Run{
+	run = verdict.Run{
 		Strategy: cmp.Or(plan.Strategy, item.Strategy, "the default"), Group: plan.Group || isTrue(item.Group),
-		Fence: isTrue(item.Choice.Fence), Clients: plan.Clients, Tries: 1, SalesOnly: true,
+		Fence: isTrue(item.Fenced), Clients: plan.Clients, Tries: 1, SalesOnly: true,
 	}
 	progress.Begin(1)
 	progress.Run(run.Name(), plan.Requests)
@@ -139,19 +125,19 @@ func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool,
 	}
 	// Interrupted or not: what has been sold is audited.
 	ended := time.Now()
-	after, err := c.Audit(context.WithoutCancel(ctx), plan.GoodsID)
+	after, err := settledAudit(context.WithoutCancel(ctx), c, plan.GoodsID)
 	if err != nil {
 		return run, errors.Join(err, ctx.Err())
 	}
 	run.Replicas = len(result.Replicas)
-	sold, err := picked(strategies, result.Strategies...)
+	sold, err := pick(strategies, result.Strategies...)
 	if err != nil {
 		return run, err
 	}
 	run.ExpectedClean = true
 	var notes []string
 	for _, s := range sold {
-		run.ExpectedClean = run.ExpectedClean && demo.Claims(s, run.Group).Exclusive(run.Replicas)
+		run.ExpectedClean = run.ExpectedClean && exclusive(s, run)
 		notes = append(notes, s.Note)
 	}
 	run.Strategy = cmp.Or(strings.Join(result.Strategies, " and "), run.Strategy)
@@ -163,19 +149,52 @@ func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool,
 	return run, nil
 }
 
-// picked finds strategies by their names; an empty name is none.
-func picked(known []service.Description, names ...string) (list []service.Description, err error) {
+// exclusive reports whether a strategy guarantees that the run does not oversell: within
+// a replica, all batches of an item are committed one after the other.
+func exclusive(s client.Strategy, run verdict.Run) bool {
+	if run.Replicas > 1 {
+		return s.Claims.ExclusiveAcrossReplicas
+	}
+	return s.Claims.ExclusiveInProcess || run.Group
+}
+
+// pick finds strategies by their names; an empty name is none.
+func pick(known []client.Strategy, names ...string) (list []client.Strategy, err error) {
 	for _, name := range names {
 		if name == "" {
 			continue
 		}
-		s, err := demo.Pick(known, name)
-		if err != nil {
-			return nil, err
+		found := false
+		var all []string
+		for _, s := range known {
+			if all = append(all, s.Name); s.Name == name {
+				list, found = append(list, s), true
+			}
 		}
-		list = append(list, s)
+		if !found {
+			return nil, fmt.Errorf("%q is not a strategy; there are %s", name, strings.Join(all, ", "))
+		}
 	}
 	return list, nil
+}
+
+// A ledger that is written after its orders are answered is waited for.
+const (
+	pendingWithin = 30 * time.Second
+	pendingEvery  = 20 * time.Millisecond
+)
+
+// settledAudit audits an item once no unit is pending in its ledger. After half a minute
+// it takes the audit as it is.
+func settledAudit(ctx context.Context, c client.Client, goodsID int64) (stock.Audit, error) {
+	end := time.Now().Add(pendingWithin)
+	for {
+		a, err := c.Audit(ctx, goodsID)
+		if err != nil || a.Pending != nil && *a.Pending == 0 || time.Now().After(end) {
+			return stock.NewAudit(a.GoodsID, a.Stock, a.Initial, a.Sold, a.Orders), err
+		}
+		time.Sleep(pendingEvery)
+	}
 }
 
 func isTrue(flag *bool) bool { return flag != nil && *flag }

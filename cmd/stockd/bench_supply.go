@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/client"
+	"github.com/stockd/stockd/pkg/client"
 )
 
 // unitsPerRestock last for seconds, so that a bench sells and does not restock.
@@ -41,7 +41,7 @@ func (s *supply) soldOut(ctx context.Context) (more bool, err error) {
 		s.gone = true
 		return false, nil
 	}
-	if err := s.client.Restock(ctx, s.goodsID, unitsPerRestock); err != nil {
+	if _, err := s.client.Restock(ctx, s.goodsID, unitsPerRestock, ""); err != nil {
 		return false, err
 	}
 	s.restocked += unitsPerRestock

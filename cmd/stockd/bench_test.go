@@ -7,19 +7,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/load/verdict"
 )
 
 // bench runs one against the replica, and returns its run and what it has printed.
-func (r replica) bench(t *testing.T, args ...string) (run report.Run, out string) {
+func (r process) bench(t *testing.T, args ...string) (run verdict.Run, out string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "bench.json")
 	args = append([]string{"bench", "--url", r.URL, "--clients", "8", "--json", file}, args...)
 	status, out, errOut := stockd(t, args...)
-	if status != exitOK {
+	if status != cli.OK {
 		t.Fatalf("%v: exit status %d\n%s%s", args, status, out, errOut)
 	}
-	return readReport(t, file).Runs[0], out
+	return cmdtest.ReadReport(t, file).Runs[0], out
 }
 
 func TestABenchEndsWhenTheStockIsGone(t *testing.T) {
@@ -79,7 +81,7 @@ func TestABenchSellsThroughTheItemsStrategy(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"stock", "--goods=2", "--units=500", "--strategy=sql-insert-lock", "--group", "--fence", "--admin-url", r.AdminURL, "--token-file", token}
-	if status, _, errOut := stockd(t, args...); status != exitOK {
+	if status, _, errOut := stockd(t, args...); status != cli.OK {
 		t.Fatalf("%v: exit status %d\n%s", args, status, errOut)
 	}
 	for goods, want := range map[string]string{"1": "sql-conditional", "2": "sql-insert-lock, grouped, fenced"} {

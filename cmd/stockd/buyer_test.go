@@ -13,6 +13,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -87,7 +88,7 @@ func TestProductionSellsToVerifiedBuyers(t *testing.T) {
 	}
 	second.writeKeys(t, keys)
 	mine.BuyerToken = second.token(t, "u-1")
-	await(t, "the new key", 10*time.Second, func() bool {
+	cmdtest.Await(t, "the new key", 10*time.Second, func() bool {
 		again, err := mine.Deduct(t.Context(), purchase)
 		return err == nil && again.OrderID == sale.OrderID && again.Replayed
 	})
@@ -100,11 +101,11 @@ func TestProductionSellsToVerifiedBuyers(t *testing.T) {
 func TestAForgedBuyerIsNotBelieved(t *testing.T) {
 	for proxy, want := range map[string]int{"127.0.0.1": http.StatusOK, "192.0.2.0/24": http.StatusUnauthorized} {
 		r := startReplica(t, "--buyer-from=header", "--buyer-required=true", "--http-trusted-proxies="+proxy)
-		request := ask(t, http.MethodPost, r.URL+"/deduct?goods_id=1")
+		request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?goods_id=1")
 		request.Header.Set("X-Stockd-Buyer", "u-1")
 		request.Header.Set("X-Forwarded-For", "192.0.2.1")
-		if got := do(request); got.status != want {
-			t.Errorf("with %s trusted the header is answered with %d %s, want %d", proxy, got.status, got.text, want)
+		if got := cmdtest.Do(request); got.Status != want {
+			t.Errorf("with %s trusted the header is answered with %d %s, want %d", proxy, got.Status, got.Text, want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/api/apitest"
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -19,7 +20,7 @@ func TestThePublicClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := startReplica(t)
-	c := client.Client{URL: r.URL, AdminURL: r.AdminURL, Token: ownersToken, HTTP: &http.Client{Transport: contract.Transport(t)}}
+	c := client.Client{URL: r.URL, AdminURL: r.AdminURL, Token: cmdtest.Token, HTTP: &http.Client{Transport: contract.Transport(t)}}
 	t.Run("Buys", func(t *testing.T) { clientBuys(t, c) })
 	t.Run("Owns", func(t *testing.T) { clientOwns(t, c) })
 	t.Run("Finds", func(t *testing.T) { clientFinds(t, c) })
@@ -144,23 +145,6 @@ func clientSwitches(t *testing.T, c client.Client) {
 	} {
 		if !errors.Is(wrong.err, wrong.want) {
 			t.Errorf("%v, want %v", wrong.err, wrong.want)
-		}
-	}
-}
-
-// A replica that has no place for a purchase says when to come again, and the client
-// does.
-func TestThePublicClientComesAgain(t *testing.T) {
-	r := startReplica(t, "--lab-enabled=true", "--http-max-deductions=1")
-	held := r.hold(t, "mutex", 1, 1500*time.Millisecond)
-	start := time.Now()
-	sale, err := client.Client{URL: r.URL}.Deduct(t.Context(), client.Purchase{GoodsID: 1})
-	if err != nil || sale.OrderID == "" || time.Since(start) < time.Second {
-		t.Errorf("sold %+v (%v) after %s", sale, err, time.Since(start))
-	}
-	for _, answered := range held {
-		if got := <-answered; got.status != http.StatusOK {
-			t.Errorf("the purchase that had the place is answered with %d %s", got.status, got.text)
 		}
 	}
 }

@@ -12,13 +12,15 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 )
 
 // greets opens a connection, asks on it, and tells whether it was served. A connection
 // that is rejected is reset: it is not left to wait.
-func (r replica) greets(t *testing.T) (conn net.Conn, served bool) {
+func (r process) greets(t *testing.T) (conn net.Conn, served bool) {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.host())
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.Host())
 	if err != nil {
 		return nil, false
 	}
@@ -39,9 +41,9 @@ func (r replica) greets(t *testing.T) (conn net.Conn, served bool) {
 }
 
 // rejections reads the metric from the admin API, which has connections of its own.
-func (r replica) rejections(t *testing.T, by string) int {
+func (r process) rejections(t *testing.T, by string) int {
 	t.Helper()
-	text := r.scrape(t, http.StatusOK, ownersToken)
+	text := r.scrape(t, http.StatusOK, cmdtest.Token)
 	found := regexp.MustCompile(`stockd_connections_rejected_total{by="` + by + `",listener="public"} (\d+)`).FindStringSubmatch(text)
 	if found == nil {
 		t.Fatalf("the metrics lack the connections rejected by %s", by)
@@ -70,13 +72,13 @@ func TestConnectionsAreCapped(t *testing.T) {
 			t.Error("a connection beyond the limit is served")
 		}
 	}
-	if got := r.rejections(t, byConnections); got != 5 {
+	if got := r.rejections(t, "connections"); got != 5 {
 		t.Errorf("%d connections were rejected, want 5", got)
 	}
 	if err := open[0].Close(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "a place", 5*time.Second, func() bool {
+	cmdtest.Await(t, "a place", 5*time.Second, func() bool {
 		_, served := r.greets(t)
 		return served
 	})
@@ -97,10 +99,10 @@ func TestNewConnectionsAreLimitedByRate(t *testing.T) {
 	if served < perSecond || served > most {
 		t.Errorf("%d of %d connections are served within %s, want %d to %d", served, flood, time.Since(begun), perSecond, most)
 	}
-	if got := r.rejections(t, byRate); got != flood-served {
+	if got := r.rejections(t, "rate"); got != flood-served {
 		t.Errorf("%d connections were rejected, want %d", got, flood-served)
 	}
-	await(t, "the flood to be over", 5*time.Second, func() bool {
+	cmdtest.Await(t, "the flood to be over", 5*time.Second, func() bool {
 		_, ok := r.greets(t)
 		return ok
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
@@ -18,9 +19,9 @@ import (
 // with the link frozen and not the server: what was sent arrives later; or with the
 // replies alone: the server has acted on what looks lost.
 func TestProveAFrozenLinkHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
-	needLocal(t)
-	needLockServers(t)
-	backends, err := servers.StartBackends(t.Context(), startSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
+	cmdtest.NeedLocal(t)
+	cmdtest.NeedLockServers(t)
+	backends, err := servers.StartBackends(t.Context(), cmdtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

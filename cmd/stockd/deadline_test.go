@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -45,9 +46,9 @@ type frozen struct {
 // Whichever backend hangs: every request is answered in time, with what is known of
 // it, and a replica that receives SIGTERM stops.
 func TestAHungBackendHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
-	needLocal(t)
-	needLockServers(t)
-	backends, err := servers.StartBackends(t.Context(), startSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
+	cmdtest.NeedLocal(t)
+	cmdtest.NeedLockServers(t)
+	backends, err := servers.StartBackends(t.Context(), cmdtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +72,8 @@ func (f frozen) test(t *testing.T, env []string, goods int64) {
 		}
 	}
 	for name, got := range r.ask(t, f.purchases(goods)) { // connections and sessions are there
-		if got.status != http.StatusOK {
-			t.Errorf("before, %s is answered with %d %s", name, got.status, got.text)
+		if got.Status != http.StatusOK {
+			t.Errorf("before, %s is answered with %d %s", name, got.Status, got.Text)
 		}
 	}
 	caught := r.keepAsking(t, f.purchases(goods)) // the pause catches some at every step of a sale
@@ -81,8 +82,8 @@ func (f frozen) test(t *testing.T, env []string, goods int64) {
 		t.Fatal(err)
 	}
 	for name, got := range caught() {
-		if got.took > deductTimeout+answerSlack || got.status == 0 {
-			t.Errorf("%s, caught in the middle, is answered after %s with %d %s", name, got.took, got.status, got.text)
+		if got.took > deductTimeout+answerSlack || got.Status == 0 {
+			t.Errorf("%s, caught in the middle, is answered after %s with %d %s", name, got.took, got.Status, got.Text)
 		}
 	}
 	defer func() {
@@ -137,31 +138,31 @@ func (f frozen) judge(t *testing.T, answers map[string]timed) {
 		if got.took > deductTimeout+answerSlack {
 			t.Errorf("%s is answered after %s", name, got.took)
 		}
-		if !slices.Contains([]string{"backend-unavailable", "outcome-unknown", "busy"}, got.kind) {
-			t.Errorf("%s is answered with %d %s", name, got.status, got.text)
+		if !slices.Contains([]string{"backend-unavailable", "outcome-unknown", "busy"}, got.Kind) {
+			t.Errorf("%s is answered with %d %s", name, got.Status, got.Text)
 		}
-		if isRead := slices.Contains([]string{"goods", "audit", "drift"}, name); isRead && got.kind != "backend-unavailable" {
-			t.Errorf("%s is answered with %s, want backend-unavailable", name, got.text)
+		if isRead := slices.Contains([]string{"goods", "audit", "drift"}, name); isRead && got.Kind != "backend-unavailable" {
+			t.Errorf("%s is answered with %s, want backend-unavailable", name, got.Text)
 		}
 	}
 }
 
 // timed is an answer and how long it took.
 type timed struct {
-	heard
+	cmdtest.Answer
 	took time.Duration
 }
 
 // ask sends requests at once, each "METHOD path", on the admin API where the path
 // begins so.
-func (r replica) ask(t *testing.T, requests map[string]string) map[string]timed {
+func (r process) ask(t *testing.T, requests map[string]string) map[string]timed {
 	t.Helper()
 	return r.askWith(t, requests, func(*http.Request, string) {})
 }
 
 // keepAsking sends each request again and again until caught is called, which returns
 // the slowest answer to each.
-func (r replica) keepAsking(t *testing.T, requests map[string]string) (caught func() map[string]timed) {
+func (r process) keepAsking(t *testing.T, requests map[string]string) (caught func() map[string]timed) {
 	t.Helper()
 	var mu sync.Mutex
 	var asking sync.WaitGroup
@@ -191,12 +192,12 @@ func (r replica) keepAsking(t *testing.T, requests map[string]string) (caught fu
 }
 
 // askByKey is ask where each request has its name as its key.
-func (r replica) askByKey(t *testing.T, requests map[string]string) map[string]timed {
+func (r process) askByKey(t *testing.T, requests map[string]string) map[string]timed {
 	t.Helper()
 	return r.askWith(t, requests, func(request *http.Request, name string) { request.Header.Set("Idempotency-Key", name) })
 }
 
-func (r replica) askWith(t *testing.T, requests map[string]string, prepare func(r *http.Request, name string)) map[string]timed {
+func (r process) askWith(t *testing.T, requests map[string]string, prepare func(r *http.Request, name string)) map[string]timed {
 	t.Helper()
 	var mu sync.Mutex
 	var asking sync.WaitGroup
@@ -207,12 +208,12 @@ func (r replica) askWith(t *testing.T, requests map[string]string, prepare func(
 		if rest, ok := strings.CutPrefix(path, "admin"); ok {
 			url = r.AdminURL + rest
 		}
-		request := ask(t, method, url)
-		request.Header.Set("Authorization", "Bearer "+ownersToken)
+		request := cmdtest.Ask(t, method, url)
+		request.Header.Set("Authorization", "Bearer "+cmdtest.Token)
 		prepare(request, name)
 		asking.Go(func() {
 			start := time.Now()
-			got := do(request)
+			got := cmdtest.Do(request)
 			mu.Lock()
 			defer mu.Unlock()
 			answers[name] = timed{got, time.Since(start)}
@@ -223,25 +224,25 @@ func (r replica) askWith(t *testing.T, requests map[string]string, prepare func(
 }
 
 // exitsInTime has the replica stop, and fails where it takes longer than it may.
-func (r replica) exitsInTime(t *testing.T) {
+func (r process) exitsInTime(t *testing.T) {
 	t.Helper()
 	start := time.Now()
-	r.terminate(t)
-	r.exit(t)
+	r.Terminate(t)
+	r.Exit(t)
 	if took := time.Since(start); took > drainTime+exitSlack {
-		t.Errorf("it exits after %s, want %s at most:\n%s", took, drainTime+exitSlack, r.log.text())
+		t.Errorf("it exits after %s, want %s at most:\n%s", took, drainTime+exitSlack, r.Log.Text())
 	}
-	if r.log.contains("exit forced") {
-		t.Errorf("the exit was forced:\n%s", r.log.text())
+	if r.Log.Contains("exit forced") {
+		t.Errorf("the exit was forced:\n%s", r.Log.Text())
 	}
 }
 
 // While commits are blocked their outcomes are unknown, in time. Each is found out
 // by its key when they are not blocked any more, and the audit has all of them.
 func TestBlockedCommitsAreUnknownInTime(t *testing.T) {
-	needLocal(t)
-	needLockServers(t)
-	backends, err := servers.StartBackends(t.Context(), startSupervisor(t), servers.Choice{
+	cmdtest.NeedLocal(t)
+	cmdtest.NeedLockServers(t)
+	backends, err := servers.StartBackends(t.Context(), cmdtest.StartSupervisor(t), servers.Choice{
 		Mode: servers.Local, Database: servers.MariaDB, ZooKeeper: servers.None, Etcd: servers.None,
 	}, func(string) {})
 	if err != nil {
@@ -285,8 +286,8 @@ func TestBlockedCommitsAreUnknownInTime(t *testing.T) {
 	r = startReplicaWith(t, env)
 	for number := range 3 {
 		for name, got := range r.askByKey(t, wave(number)) {
-			if got.status != http.StatusOK {
-				t.Errorf("afterwards %s is answered with %d %s", name, got.status, got.text)
+			if got.Status != http.StatusOK {
+				t.Errorf("afterwards %s is answered with %d %s", name, got.Status, got.Text)
 			}
 		}
 	}
@@ -299,13 +300,13 @@ func TestBlockedCommitsAreUnknownInTime(t *testing.T) {
 }
 
 // unknown sends requests while commits are blocked, and counts the unknown outcomes.
-func (r replica) unknown(t *testing.T, requests map[string]string) (n int) {
+func (r process) unknown(t *testing.T, requests map[string]string) (n int) {
 	t.Helper()
 	for name, got := range r.askByKey(t, requests) {
-		if got.took > deductTimeout+answerSlack || got.status != http.StatusServiceUnavailable {
-			t.Errorf("%s is answered after %s with %d %s", name, got.took, got.status, got.text)
+		if got.took > deductTimeout+answerSlack || got.Status != http.StatusServiceUnavailable {
+			t.Errorf("%s is answered after %s with %d %s", name, got.took, got.Status, got.Text)
 		}
-		if got.kind == "outcome-unknown" {
+		if got.Kind == "outcome-unknown" {
 			n++
 		}
 	}

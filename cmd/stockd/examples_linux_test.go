@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
 )
 
@@ -120,7 +121,7 @@ func runExamples(t *testing.T, path string, examples []example) {
 	}
 	session := inNamespace(exec.CommandContext(ctx, shell, filepath.Join(d.folder, "session")))
 	session.Dir = work
-	session.Env = append(environment(), "CURL_HOME="+d.folder, "PATH="+d.folder+":"+os.Getenv("PATH"))
+	session.Env = append(cmdtest.Environment(), "CURL_HOME="+d.folder, "PATH="+d.folder+":"+os.Getenv("PATH"))
 	err := session.Run()
 	// What the session has left in the background ends with it.
 	if session.Process != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
@@ -67,10 +68,10 @@ func seller(t *testing.T, d *servers.Database) *servers.Database {
 // Every strategy sells as the user that docs/production.md describes, and the admin API
 // works; what changes the schema is denied.
 func TestTheUserOfAReplicaNeedsFourRights(t *testing.T) {
-	needLockServers(t)
+	cmdtest.NeedLockServers(t)
 	for _, kind := range []string{servers.MariaDB, servers.MySQL} {
 		t.Run(kind, func(t *testing.T) {
-			needDatabase(t, kind)
+			cmdtest.NeedDatabase(t, kind)
 			r, own := startSeller(t, kind)
 			list, err := r.Strategies(t.Context())
 			if err != nil {
@@ -85,7 +86,7 @@ func TestTheUserOfAReplicaNeedsFourRights(t *testing.T) {
 			}
 			r.administers(t)
 			deniesTheSchema(t, own)
-			if strings.Contains(r.log.text(), "denied") {
+			if strings.Contains(r.Log.Text(), "denied") {
 				t.Error("the log tells of a right that is missing")
 			}
 		})
@@ -93,9 +94,9 @@ func TestTheUserOfAReplicaNeedsFourRights(t *testing.T) {
 }
 
 // startSeller starts a replica on a database whose schema another user has made.
-func startSeller(t *testing.T, kind string) (replica, *servers.Database) {
+func startSeller(t *testing.T, kind string) (process, *servers.Database) {
 	t.Helper()
-	backends, err := servers.StartBackends(t.Context(), startSupervisor(t), servers.Choice{Mode: servers.Local, Database: kind}, func(string) {})
+	backends, err := servers.StartBackends(t.Context(), cmdtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: kind}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,17 +111,17 @@ func startSeller(t *testing.T, kind string) (replica, *servers.Database) {
 }
 
 // sellsThrough buys an item in each mode of a strategy.
-func (r replica) sellsThrough(t *testing.T, item int64, strategy string) {
+func (r process) sellsThrough(t *testing.T, item int64, strategy string) {
 	t.Helper()
 	if err := r.CreateLimited(t.Context(), item, 100, 50); err != nil {
 		t.Fatal(err)
 	}
 	for _, mode := range []string{"", "&group=true", "&fence=true"} {
-		request := ask(t, http.MethodPost, fmt.Sprintf("%s/deduct?goods_id=%d&user_id=7&strategy=%s%s", r.URL, item, strategy, mode))
+		request := cmdtest.Ask(t, http.MethodPost, fmt.Sprintf("%s/deduct?goods_id=%d&user_id=7&strategy=%s%s", r.URL, item, strategy, mode))
 		request.Header.Set("Idempotency-Key", rand.Text())
-		got := do(request)
-		if unfit := mode != "" && got.status == http.StatusBadRequest; got.status != http.StatusOK && !unfit {
-			t.Errorf("%s%s is answered with %d %s", strategy, mode, got.status, got.text)
+		got := cmdtest.Do(request)
+		if unfit := mode != "" && got.Status == http.StatusBadRequest; got.Status != http.StatusOK && !unfit {
+			t.Errorf("%s%s is answered with %d %s", strategy, mode, got.Status, got.Text)
 		}
 	}
 	if _, err := r.Recall(t.Context(), item); err != nil {
@@ -135,15 +136,15 @@ func (r replica) sellsThrough(t *testing.T, item int64, strategy string) {
 }
 
 // administers does what only the admin does.
-func (r replica) administers(t *testing.T) {
+func (r process) administers(t *testing.T) {
 	t.Helper()
 	if err := errors.Join(r.Restock(t.Context(), 1, 5), r.SetLimit(t.Context(), 1, 60)); err != nil {
 		t.Error(err)
 	}
 	for _, query := range []string{"enabled=false&reason=tested", "enabled=true"} {
-		request := r.owners(t, http.MethodPut, "/strategies/sql-optimistic?"+query, ownersToken)
-		if got := do(request); got.status != http.StatusOK {
-			t.Errorf("a switch is answered with %d %s", got.status, got.text)
+		request := r.owners(t, http.MethodPut, "/strategies/sql-optimistic?"+query, cmdtest.Token)
+		if got := cmdtest.Do(request); got.Status != http.StatusOK {
+			t.Errorf("a switch is answered with %d %s", got.Status, got.Text)
 		}
 	}
 }

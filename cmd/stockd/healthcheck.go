@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/internal/config"
 )
 
@@ -18,9 +19,9 @@ func healthcheckCommand() *cobra.Command {
 		Short: "Ask the replica on this machine whether it is ready to sell",
 		Long: "Ask the replica on this machine whether it is ready to sell. It is found by http.listen of the same\n" +
 			"configuration. The exit status is 0 only where it is ready: an image without a shell checks itself so.",
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
-	return configured(cmd, func(ctx context.Context, c *config.Loaded) error {
+	return cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) error {
 		return askReady(ctx, "http://"+nearby(c.HTTP.Listen)+"/readyz")
 	})
 }

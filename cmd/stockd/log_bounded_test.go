@@ -20,17 +20,17 @@ func TestFailuresThatRepeatDoNotFillTheLog(t *testing.T) {
 	for range clients {
 		crowd.Go(func() {
 			for range each {
-				if got := r.buy(t, "goods_id=1&strategy=redis-lua"); got.status != http.StatusServiceUnavailable || got.kind != "backend-unavailable" {
-					t.Errorf("answered with %d %s", got.status, got.text)
+				if got := r.Buy(t, "goods_id=1&strategy=redis-lua"); got.Status != http.StatusServiceUnavailable || got.Kind != "backend-unavailable" {
+					t.Errorf("answered with %d %s", got.Status, got.Text)
 				}
 			}
 		})
 	}
 	crowd.Wait()
 	most := 3 + int(time.Since(started)/time.Second) // the first, and one at the exit
-	r.terminate(t)
-	r.exit(t)
-	log := r.log.text()
+	r.Terminate(t)
+	r.Exit(t)
+	log := r.Log.Text()
 	lines, failures := 0, 0
 	for line := range strings.Lines(log) {
 		if !strings.Contains(line, "request failed") {

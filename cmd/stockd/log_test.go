@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 )
 
 // Every secret is set and every backend is down: whatever fails, and however it says
 // so, says nothing of a secret.
 func TestTheLogNamesRequestsAndTellsNoSecret(t *testing.T) {
-	secrets := map[string]string{"admin": ownersToken}
+	secrets := map[string]string{"admin": cmdtest.Token}
 	keys := []string{"redis-password", "redlock-password", "zookeeper-auth", "etcd-password", "database-password"}
 	flags := slices.Grow([]string{
 		"--log-level=debug", "--log-format=json", "--lock-wait=300ms", "--redis-timeout=100ms", "--trace-sample=1",
@@ -37,20 +39,20 @@ func TestTheLogNamesRequestsAndTellsNoSecret(t *testing.T) {
 	}
 	const bought = "bought-by-name-"
 	for _, s := range known {
-		request := ask(t, http.MethodPost, r.URL+"/deduct?goods_id=1&strategy="+s.Name)
+		request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?goods_id=1&strategy="+s.Name)
 		request.Header.Set("X-Request-ID", bought+s.Name)
-		do(request)
+		cmdtest.Do(request)
 	}
-	for _, token := range []string{ownersToken, "a-wrong-token-of-somebody"} {
-		request := ask(t, http.MethodPost, r.AdminURL+"/goods?goods_id=none")
+	for _, token := range []string{cmdtest.Token, "a-wrong-token-of-somebody"} {
+		request := cmdtest.Ask(t, http.MethodPost, r.AdminURL+"/goods?goods_id=none")
 		request.Header.Set("Authorization", "Bearer "+token)
-		do(request)
+		cmdtest.Do(request)
 	}
 	secrets["wrong token"] = "a-wrong-token-of-somebody"
-	r.terminate(t)
-	r.exit(t)
+	r.Terminate(t)
+	r.Exit(t)
 
-	log := r.log.text()
+	log := r.Log.Text()
 	for name, secret := range secrets {
 		if strings.Contains(log, strings.TrimPrefix(secret, "stockd:")) {
 			t.Errorf("the log tells the secret %s", name)

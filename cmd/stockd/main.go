@@ -1,115 +1,47 @@
-// Command stockd sells one hot item to a crowd, through any of a number of
-// strategies, and shows what each of them does.
+// Command stockd sells hot items: it runs the replicas of a shop, and what belongs to
+// their operation.
 package main
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/cmd/internal/replica"
 	"github.com/stockd/stockd/internal/config"
-	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-func main() {
-	servers.SuperviseIfAsked()
-	logging.Disable() // what go-redis would print reaches us as an error
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// Exit statuses.
-const (
-	exitOK      = 0
-	exitFailure = 1 // something failed, or a run was not as claimed
-	exitUsage   = 2 // the command line or the configuration is wrong
-)
-
-// run is main without the process around it: tests start it, too.
-func run(args []string, out, errOut io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// A second ^C ends the process at once.
-	context.AfterFunc(ctx, stop)
-
-	root := root()
-	root.SetArgs(args)
-	root.SetOut(out)
-	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
-	var wrong usageError
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.As(err, &wrong):
-		fmt.Fprintf(errOut, "stockd: %v\n", err) //nolint:errcheck // nobody is left to tell
-		return exitUsage
-	default:
-		fmt.Fprintf(errOut, "stockd: %v\n", err) //nolint:errcheck // nobody is left to tell
-		return exitFailure
-	}
-}
-
-// usageError is a mistake of whoever started us.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
+// run is main without the process.
+func run(args []string, out, errOut io.Writer) int { return cli.Run(root(), args, out, errOut) }
 
 func root() *cobra.Command {
+	cmd := &cobra.Command{Use: "stockd", Short: "Sell a hot item to a crowd without overselling it"}
+	cmd.AddCommand(serveCommand(), migrateCommand(), stockCommand(), benchCommand(), configCommand(), secretsCommand(),
+		healthcheckCommand(), versionCommand())
+	return cmd
+}
+
+func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:           "stockd",
-		Short:         "Sell one hot item to a crowd, and see which strategies never oversell",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          noArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   "serve",
+		Short: "Run one replica of the service",
+		Long: "Run one replica of the service.\n\n" +
+			"Every key of the configuration is a flag, a STOCKD_… variable and a line in the file;\n" +
+			"a flag wins over a variable, a variable over the file. stockd config shows what is in force.",
+		Args: cli.NoArgs,
 	}
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{respelt(cmd, err)} })
-	cmd.AddCommand(serveCommand(), demoCommand(), benchCommand(), migrateCommand(), configCommand(), labCommand(), nothingCommand(),
-		stockCommand(), secretsCommand(), healthcheckCommand(), versionCommand())
-	return cmd
-}
-
-// respelt names the flag that was meant where a key was written as errors and files
-// write it.
-func respelt(cmd *cobra.Command, err error) error {
-	unknown, is := errors.AsType[*pflag.NotExistError](err)
-	if !is {
-		return err
-	}
-	flag := cmd.Flags().Lookup(config.FlagOf(unknown.GetSpecifiedName()))
-	if flag == nil {
-		return err
-	}
-	return fmt.Errorf("%w; did you mean --%s?", err, flag.Name)
-}
-
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf("%q is not understood after %s; see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath())}
-	}
-	return nil
-}
-
-// configured makes a command that reads the configuration first.
-func configured(cmd *cobra.Command, do func(ctx context.Context, c *config.Loaded) error) *cobra.Command {
-	path := cmd.Flags().String("config", os.Getenv(config.PathEnv), "file of the configuration ("+config.PathEnv+")")
-	config.AddFlags(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := config.Load(*path, cmd.Flags())
-		if err != nil {
-			return usageError{err}
+	return cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) error {
+		if c.Lab.Enabled {
+			return cli.UsageError{Err: errors.New("lab.enabled: stockd has no failpoints; stocklab replica has them")}
 		}
-		return do(cmd.Context(), c)
-	}
-	return cmd
+		return replica.Run(ctx, c.Config, cmd.ErrOrStderr(), replica.Options{})
+	})
 }
 
 func configCommand() *cobra.Command {
@@ -117,9 +49,9 @@ func configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the configuration that is in force, and where each value is from",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 	}
-	cmd = configured(cmd, func(_ context.Context, c *config.Loaded) error {
+	cmd = cli.Configured(cmd, func(_ context.Context, c *config.Loaded) error {
 		if example {
 			return config.Example(cmd.OutOrStdout())
 		}

@@ -2,36 +2,19 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"io/fs"
-	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/redis/go-redis/v9/logging"
-
-	"github.com/stockd/stockd/internal/lab/report"
-	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/migrations"
 )
 
-// The test binary is a stockd, too: replicas and commands that a test starts
-// are this program with a command's name as its first argument.
-func TestMain(m *testing.M) {
-	servers.SuperviseIfAsked()
-	logging.Disable() // as main does
-	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
-		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { cmdtest.Main(m, run) }
 
 // stockd runs a command to its end.
 func stockd(t *testing.T, args ...string) (status int, out, errOut string) {
@@ -47,30 +30,14 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		want string
 	}{
 		{[]string{"sell"}, `"sell"`},
-		{[]string{"demo", "now"}, `"now"`},
-		{[]string{"demo", "--clients", "0"}, "--clients must be 1 to 2000"},
-		{[]string{"demo", "--stock=-1"}, "--stock must be 1"},
-		{[]string{"demo", "--replicas", "0"}, "--replicas must be 1 to 16"},
-		{[]string{"demo", "--replicas", "99"}, "--replicas must be 1 to 16"},
-		{[]string{"demo", "--servers", "remote"}, `"remote" is not auto, embedded or local`},
-		{[]string{"demo", "--no-such-flag"}, "--no-such-flag"},
 		{[]string{"serve", "--http.listen=127.0.0.1:0"}, "unknown flag: --http.listen; did you mean --http-listen?"},
 		{[]string{"config", "--database.max_open", "3"}, "did you mean --database-max-open?"},
 		{[]string{"bench", "--clients", "0"}, "--clients must be 1"},
 		{[]string{"bench", "--rate=-1"}, "--rate"},
 		{[]string{"bench", "--goods", "0"}, "--goods"},
 		{[]string{"bench", "--restock"}, "--token-file must name"},
-		{[]string{"bench", "--suite", "--rounds", "0"}, "--rounds"},
-		{[]string{"bench", "--suite", "--only", "("}, "--only"},
-		{[]string{"bench", "--suite", "--within", "1s"}, "--within must be at least 1m"},
-		{[]string{"bench", "--ledger", "5"}, "--ledger must be at least 100000"},
-		{[]string{"bench", "--chart-from", "figures.json"}, "needs --chart"},
 		{[]string{"serve", "--database-max-open", "0"}, "database.max_open must be 1 to 10000"},
 		{[]string{"serve", "--deduct-strategy", "hope", "--database-dsn", filepath.Join(t.TempDir(), "s.db")}, "deduct.strategy"},
-		{[]string{"demo", "--token-file", "t"}, "--url must tell"},
-		{[]string{"demo", "--url", "http://127.0.0.1:1", "--replicas", "2"}, "--servers and --replicas would start others"},
-		{[]string{"demo", "--url", "http://127.0.0.1:1"}, "--admin-url must tell"},
-		{[]string{"demo", "--url", "http://127.0.0.1:1", "--admin-url", "http://127.0.0.1:1"}, "--token-file must name"},
 		{[]string{"stock", "--token-file", "no-such-file"}, "no-such-file"},
 		{[]string{"stock", "--goods", "0"}, "--goods must be at least 1"},
 		{[]string{"stock", "--per-user=-1"}, "--per-user must be 0 to 1000000000"},
@@ -79,8 +46,8 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"migrate", "sideways"}, `"sideways"`},
 	} {
 		status, _, errOut := stockd(t, c.args...)
-		if status != exitUsage || !strings.Contains(errOut, c.want) {
-			t.Errorf("%v: exit status %d, %q; want %d with %q", c.args, status, errOut, exitUsage, c.want)
+		if status != cli.Usage || !strings.Contains(errOut, c.want) {
+			t.Errorf("%v: exit status %d, %q; want %d with %q", c.args, status, errOut, cli.Usage, c.want)
 		}
 	}
 }
@@ -88,7 +55,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 func TestConfigPrintsWhatIsInForce(t *testing.T) {
 	t.Setenv("STOCKD_ADMIN_TOKEN", "not to be seen by anyone")
 	status, out, _ := stockd(t, "config", "--http-listen", "127.0.0.1:9999")
-	if status != exitOK || !strings.Contains(out, "127.0.0.1:9999") || !strings.Contains(out, "# --http-listen") {
+	if status != cli.OK || !strings.Contains(out, "127.0.0.1:9999") || !strings.Contains(out, "# --http-listen") {
 		t.Errorf("exit status %d:\n%s", status, out)
 	}
 	if strings.Contains(out, "not to be seen") || !strings.Contains(out, "# STOCKD_ADMIN_TOKEN") {
@@ -114,7 +81,7 @@ func TestMigrate(t *testing.T) {
 	}
 	for _, step := range append(steps, step{"status", "pending"}) {
 		status, out, errOut := stockd(t, "migrate", step.command, "--database-dsn", dsn)
-		if status != exitOK || !strings.Contains(out, step.want) {
+		if status != cli.OK || !strings.Contains(out, step.want) {
 			t.Errorf("migrate %s: exit status %d, %q %q; want %q", step.command, status, out, errOut, step.want)
 		}
 	}
@@ -122,197 +89,14 @@ func TestMigrate(t *testing.T) {
 
 func TestServeRefusesAnOldSchema(t *testing.T) {
 	status, _, errOut := stockd(t, "serve", "--database-migrate=false", "--database-dsn", filepath.Join(t.TempDir(), "s.db"))
-	if status != exitFailure || !strings.Contains(errOut, "stockd migrate up") {
+	if status != cli.Failure || !strings.Contains(errOut, "stockd migrate up") {
 		t.Errorf("exit status %d, %q", status, errOut)
 	}
 }
 
 func TestServeNamesADatabaseThatIsNotThere(t *testing.T) {
 	status, _, errOut := stockd(t, "serve", "--database-driver=mysql", "--database-dsn=stockd@tcp(127.0.0.1:1)/stockd")
-	if status != exitFailure || !strings.Contains(errOut, "mysql") || !strings.Contains(errOut, "127.0.0.1:1") {
+	if status != cli.Failure || !strings.Contains(errOut, "mysql") || !strings.Contains(errOut, "127.0.0.1:1") {
 		t.Errorf("exit status %d, %q", status, errOut)
 	}
-}
-
-// readReport reads what --json wrote.
-func readReport(t *testing.T, path string) (r report.Report) {
-	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(content, &r); err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-func TestDemoEmbedded(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "demo.json")
-	status, out, errOut := stockd(t, "demo", "--servers=embedded", "--stock=60", "--clients=20", "--loops=9", "--json", path)
-	if status != exitOK {
-		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
-	}
-	r := readReport(t, path)
-	if r.Servers["database"].Name != "SQLite" || r.Servers["balancer"].Name == "" || r.Servers["database"].Version == "" {
-		t.Errorf("the servers are %v", r.Servers)
-	}
-	assertDemo(t, r)
-	notRun := make(map[string]int)
-	for _, run := range r.Runs {
-		if run.Verdict == report.NotRun {
-			notRun[run.Strategy]++
-			if run.Reason == "" || !strings.Contains(out, run.Reason) {
-				t.Errorf("%s was not run, and the reason %q is not in the table", run.Strategy, run.Reason)
-			}
-		}
-	}
-	// SQLite serves one writer at a time and has neither row locks nor named
-	// locks; ZooKeeper has no embedded form.
-	for _, name := range []string{"mutex-in-tx", "sql-row-lock", "sql-named-lock", "zk-ephemeral", "zk-herd", "zk-sequential"} {
-		if notRun[name] != 2 {
-			t.Errorf("%s was not run %d times, want 2", name, notRun[name])
-		}
-		delete(notRun, name)
-	}
-	if len(notRun) > 0 {
-		t.Errorf("these should have been run: %v", notRun)
-	}
-	if !strings.Contains(out, "apt-get install zookeeper") {
-		t.Errorf("the way to get a ZooKeeper is not in the table:\n%s", out)
-	}
-}
-
-func TestDemoLocal(t *testing.T) {
-	needLocal(t)
-	needLockServers(t)
-	path := filepath.Join(t.TempDir(), "demo.json")
-	status, out, errOut := stockd(t, "demo", "--servers=local", "--stock=60", "--clients=20", "--loops=9", "--json", path)
-	if status != exitOK {
-		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
-	}
-	r := readReport(t, path)
-	if r.Servers["database"].Started != servers.Local || r.Servers["balancer"].Name != "nginx" {
-		t.Errorf("the servers are %v", r.Servers)
-	}
-	assertDemo(t, r)
-	for _, run := range r.Runs {
-		if run.Verdict == report.NotRun {
-			t.Errorf("%s on %d was not run", run.Strategy, run.Replicas)
-		}
-	}
-}
-
-// assertDemo holds the demo against what is known of each strategy; the list is
-// written out here once more, so that a claim that is changed is noticed.
-func assertDemo(t *testing.T, r report.Report) {
-	t.Helper()
-	clean := map[string]bool{"mutex ×1": true, "channel ×1": true}
-	locks := []string{
-		"sql-insert-lock", "sql-row-lock", "sql-version-lock", "sql-named-lock",
-		"redis-setnx", "redis-setnx-ttl", "redis-setnx-owner", "redis-getset", "redis-lua",
-		"redis-reentrant", "redis-fair", "redsync", "redlock",
-		"zk-ephemeral", "zk-herd", "zk-sequential", "etcd",
-	}
-	safe := []string{"sql-conditional", "sql-optimistic", "sql-for-update", "sql-bucket", "redis-decr", "redis-list", "redis-stock"}
-	for _, name := range append(safe, locks...) {
-		clean[name+" ×1"], clean[name+" ×3"] = true, true
-	}
-	oversell := []string{"naive", "naive-decrement", "mutex", "mutex-per-request", "mutex-in-tx", "channel"}
-	if want := 2 * (len(oversell) + len(safe) + len(locks)); len(r.Runs) != want {
-		t.Errorf("%d runs, want %d", len(r.Runs), want)
-	}
-	for _, run := range r.Runs {
-		name := fmt.Sprintf("%s ×%d", run.Strategy, run.Replicas)
-		if run.Verdict == report.NotRun {
-			continue
-		}
-		if run.Clean != clean[name] || run.Verdict != report.AsClaimed {
-			t.Errorf("%s: clean is %v, want %v; %s: %s", name, run.Clean, clean[name], run.Verdict, run.Reason)
-		}
-		if clean[name] && (run.Sold+run.Left != run.Stock || run.Left != 0 && run.Errors == 0 || run.Refused+run.Errors+int(run.Sold) != run.Requests) {
-			t.Errorf("%s: sold %d of %d, %d left, %d refused, errors %v", name, run.Sold, run.Stock, run.Left, run.Refused, run.ErrorTypes)
-		}
-		if run.Shorter != slices.Contains(locks, run.Strategy) {
-			t.Errorf("%s: shorter is %v", name, run.Shorter)
-		}
-	}
-}
-
-// With too few buyers nothing can be oversold: a demonstration that does not
-// show what it is there for has failed.
-func TestDemoFailsWhereNothingIsShown(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "demo.json")
-	status, out, _ := stockd(t, "demo", "--servers=embedded", "--strategies=naive", "--replicas=1", "--clients=1", "--loops=3", "--json", path)
-	if status != exitFailure || !strings.Contains(out, "not as claimed") {
-		t.Errorf("exit status %d:\n%s", status, out)
-	}
-	if run := readReport(t, path).Runs[0]; run.Tries != 5 || !strings.Contains(out, "(try 5)") {
-		t.Errorf("%d tries, want 5 that are shown:\n%s", run.Tries, out)
-	}
-}
-
-func TestDemoOfAnUnknownStrategyListsTheKnownOnes(t *testing.T) {
-	status, _, errOut := stockd(t, "demo", "--servers=embedded", "--strategies=hope", "--replicas=1")
-	if status == exitOK || !strings.Contains(errOut, "sql-conditional") {
-		t.Errorf("exit status %d: %s", status, errOut)
-	}
-}
-
-// However a demo ends, nothing that it started runs on and no folder stays.
-func TestNothingIsLeftOfADemo(t *testing.T) {
-	for _, from := range []string{"embedded", "local"} {
-		for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
-			t.Run(from+" "+signal.String(), func(t *testing.T) {
-				if from == "local" {
-					needLocal(t)
-				}
-				t.Parallel() // most of it is waiting
-				tmp := t.TempDir()
-				demo := exec.Command(os.Args[0], "demo", "--servers", from, "--loops=100000")
-				demo.Env = append(os.Environ(), "TMPDIR="+tmp)
-				progress := &syncBuffer{}
-				demo.Stderr = progress
-				if err := demo.Start(); err != nil {
-					t.Fatal(err)
-				}
-				await(t, "replicas to run", 60*time.Second, func() bool { return len(processesIn(t, tmp)) > 1 && progress.contains("starting replicas") })
-				if err := demo.Process.Signal(signal); err != nil {
-					t.Fatal(err)
-				}
-				err := demo.Wait()
-				if err == nil {
-					t.Error("a demo that was ended says that all is well")
-				}
-				assertNothingIn(t, tmp)
-			})
-		}
-	}
-}
-
-// assertNothingIn waits until no process has this temporary folder, and nothing is
-// in it.
-func assertNothingIn(t *testing.T, tmp string) {
-	t.Helper()
-	await(t, "every process to be gone", 20*time.Second, func() bool { return len(processesIn(t, tmp)) == 0 })
-	await(t, "the folder to be empty", 10*time.Second, func() bool {
-		left, err := os.ReadDir(tmp)
-		return err == nil && len(left) == 0
-	})
-}
-
-// processesIn lists processes that were started with this temporary folder.
-func processesIn(t *testing.T, tmp string) (pids []string) {
-	t.Helper()
-	found, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range found {
-		environ, err := fs.ReadFile(os.DirFS("/"), strings.TrimPrefix(path, "/"))
-		if err == nil && bytes.Contains(environ, []byte("TMPDIR="+tmp)) {
-			pids = append(pids, filepath.Base(filepath.Dir(path)))
-		}
-	}
-	return pids
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/cmd/internal/replica"
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/repo"
 )
@@ -17,9 +19,9 @@ func migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Change the schema of the database, or show its state",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("say what: stockd migrate up, down or status")}
+			return cli.UsageError{Err: errors.New("say what: stockd migrate up, down or status")}
 		},
 	}
 	cmd.AddCommand(
@@ -40,9 +42,9 @@ func migrateCommand() *cobra.Command {
 type say func(format string, args ...any)
 
 func migration(use, short string, do func(context.Context, *repo.Store, say) error) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: noArgs}
-	return configured(cmd, func(ctx context.Context, c *config.Loaded) (err error) {
-		store, err := openStore(ctx, c.Config)
+	cmd := &cobra.Command{Use: use, Short: short, Args: cli.NoArgs}
+	return cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) (err error) {
+		store, err := replica.OpenStore(ctx, c.Config)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -27,7 +29,7 @@ func believing(flags ...string) []string {
 // choose.
 func TestProductionRefusesWhatOversells(t *testing.T) {
 	r := startReplica(t, believing("--deduct-choose=true")...)
-	r.sells(t, "in production")
+	r.Sells(t, "in production")
 	list, err := r.Strategies(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -35,36 +37,36 @@ func TestProductionRefusesWhatOversells(t *testing.T) {
 	unnoticed := []string{"redis-setnx", "redis-setnx-ttl", "redis-setnx-owner", "redis-getset"}
 	refused := 0
 	for i, entry := range strategy.Registry() {
-		got, fenced := r.buy(t, "goods_id=1&strategy="+entry.Name), slices.Contains(unnoticed, entry.Name)
+		got, fenced := r.Buy(t, "goods_id=1&strategy="+entry.Name), slices.Contains(unnoticed, entry.Name)
 		if entry.Claims.ExclusiveAcrossReplicas && !fenced {
-			if got.kind == "strategy-refused" && !strings.Contains(got.text, "is not configured") {
-				t.Errorf("%s is refused: %s", entry.Name, got.text)
+			if got.Kind == "strategy-refused" && !strings.Contains(got.Text, "is not configured") {
+				t.Errorf("%s is refused: %s", entry.Name, got.Text)
 			}
 			continue
 		}
 		refused++
-		if got.status != http.StatusForbidden || got.kind != "strategy-refused" {
-			t.Errorf("%s is answered with %d %s", entry.Name, got.status, got.text)
+		if got.Status != http.StatusForbidden || got.Kind != "strategy-refused" {
+			t.Errorf("%s is answered with %d %s", entry.Name, got.Status, got.Text)
 		}
 		if list[i].Name != entry.Name || list[i].Available || list[i].Note == "" || list[i].Enabled != fenced || list[i].RequiresFence != fenced {
 			t.Errorf("%s is described as %+v", entry.Name, list[i])
 		}
-		if got := r.buy(t, "goods_id=1&fence=true&strategy="+entry.Name); strings.Contains(got.text, "redis is not configured") != fenced {
-			t.Errorf("%s with a fence is answered with %d %s", entry.Name, got.status, got.text)
+		if got := r.Buy(t, "goods_id=1&fence=true&strategy="+entry.Name); strings.Contains(got.Text, "redis is not configured") != fenced {
+			t.Errorf("%s with a fence is answered with %d %s", entry.Name, got.Status, got.Text)
 		}
 	}
 	if refused != 6+len(unnoticed) {
 		t.Errorf("%d strategies are refused, want the 6 that oversell and %v", refused, unnoticed)
 	}
-	if got := do(r.owners(t, http.MethodPost, "/lab/faults", ownersToken)); got.status != http.StatusNotFound {
-		t.Errorf("the lab answers %d %s", got.status, got.text)
+	if got := cmdtest.Do(r.owners(t, http.MethodPost, "/lab/faults", cmdtest.Token)); got.Status != http.StatusNotFound {
+		t.Errorf("the lab answers %d %s", got.Status, got.Text)
 	}
 }
 
 // An anonymous client of a shop buys, and neither chooses how nor learns more.
 func TestProductionLetsNoClientChoose(t *testing.T) {
 	r := startReplica(t, believing()...)
-	if !r.log.contains("requests may not choose a strategy") {
+	if !r.Log.Contains("requests may not choose a strategy") {
 		t.Error("the log does not tell that requests may not choose")
 	}
 	for query, want := range map[string]string{
@@ -75,16 +77,16 @@ func TestProductionLetsNoClientChoose(t *testing.T) {
 		"&strategy=naive":                      "choice-refused",
 		"&group=false":                         "choice-refused",
 	} {
-		got := r.buy(t, "goods_id=1"+query)
-		if got.kind != want || (want == "") != (got.status == http.StatusOK) {
-			t.Errorf("%q is answered with %d %s, want %q", query, got.status, got.text, want)
+		got := r.Buy(t, "goods_id=1"+query)
+		if got.Kind != want || (want == "") != (got.Status == http.StatusOK) {
+			t.Errorf("%q is answered with %d %s, want %q", query, got.Status, got.Text, want)
 		}
-		if strings.Contains(got.text, "remaining") || got.header.Get(handler.ReplicaHeader) != "" {
-			t.Errorf("%q is answered with %v %s", query, got.header, got.text)
+		if strings.Contains(got.Text, "remaining") || got.Header.Get(handler.ReplicaHeader) != "" {
+			t.Errorf("%q is answered with %v %s", query, got.Header, got.Text)
 		}
 	}
-	if got := do(ask(t, http.MethodGet, r.URL+"/goods/1/audit")); got.kind != "not-found" {
-		t.Errorf("the audit is answered with %d %s", got.status, got.text)
+	if got := cmdtest.Do(cmdtest.Ask(t, http.MethodGet, r.URL+"/goods/1/audit")); got.Kind != "not-found" {
+		t.Errorf("the audit is answered with %d %s", got.Status, got.Text)
 	}
 }
 
@@ -92,10 +94,10 @@ func TestProductionLetsNoClientChoose(t *testing.T) {
 // here. What deduct.choose=auto is there, TestWhoMayChooseAStrategy tells.
 func TestNaiveCannotBeChosenWhereChoiceIsOff(t *testing.T) {
 	r := startReplica(t, "--deduct-choose=false")
-	if got := r.buy(t, "goods_id=1&strategy=naive"); got.status != http.StatusForbidden || got.kind != "choice-refused" {
-		t.Errorf("naive is answered with %d %s", got.status, got.text)
+	if got := r.Buy(t, "goods_id=1&strategy=naive"); got.Status != http.StatusForbidden || got.Kind != "choice-refused" {
+		t.Errorf("naive is answered with %d %s", got.Status, got.Text)
 	}
-	r.sells(t, "without a choice")
+	r.Sells(t, "without a choice")
 }
 
 func TestProductionRefusesToStartWithoutWhatItNeeds(t *testing.T) {
@@ -110,19 +112,19 @@ func TestProductionRefusesToStartWithoutWhatItNeeds(t *testing.T) {
 		want  []string
 	}{
 		{"no token", []string{dsn}, []string{"production.yaml:", "admin.token"}},
-		{"no database", []string{"--admin-token=" + ownersToken}, []string{"database.dsn"}},
-		{"no keys of buyers", []string{dsn, "--admin-token=" + ownersToken}, []string{"production.yaml:", "buyer.from", "buyer.jwks_file"}},
-		{"keys that are none", []string{dsn, "--admin-token=" + ownersToken, "--buyer-jwks-file=" + broken}, []string{"buyer: read keys"}},
-		{"a default that is refused", []string{believed, "--admin-token=" + ownersToken, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-strategy=mutex"}, []string{"deduct.strategy", "strategies.only_safe"}},
-		{"a default without its backend", []string{believed, "--admin-token=" + ownersToken, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-strategy=redis-lua"}, []string{"deduct.strategy", "redis-lua", "redis is not configured"}},
-		{"a fence without a lock", []string{believed, "--admin-token=" + ownersToken, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-fence=true"}, []string{"deduct.fence", "sql-conditional"}},
-		{"a choice that is none", []string{dsn, "--admin-token=" + ownersToken, "--deduct-choose=maybe"}, []string{"deduct.choose", "auto or true or false"}},
-		{"a name that is none", []string{believed, "--admin-token=" + ownersToken, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--strategies-deny=hope"}, []string{"strategies.deny", `"hope"`}},
+		{"no database", []string{"--admin-token=" + cmdtest.Token}, []string{"database.dsn"}},
+		{"no keys of buyers", []string{dsn, "--admin-token=" + cmdtest.Token}, []string{"production.yaml:", "buyer.from", "buyer.jwks_file"}},
+		{"keys that are none", []string{dsn, "--admin-token=" + cmdtest.Token, "--buyer-jwks-file=" + broken}, []string{"buyer: read keys"}},
+		{"a default that is refused", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-strategy=mutex"}, []string{"deduct.strategy", "strategies.only_safe"}},
+		{"a default without its backend", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-strategy=redis-lua"}, []string{"deduct.strategy", "redis-lua", "redis is not configured"}},
+		{"a fence without a lock", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-fence=true"}, []string{"deduct.fence", "sql-conditional"}},
+		{"a choice that is none", []string{dsn, "--admin-token=" + cmdtest.Token, "--deduct-choose=maybe"}, []string{"deduct.choose", "auto or true or false"}},
+		{"a name that is none", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--strategies-deny=hope"}, []string{"strategies.deny", `"hope"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status, _, errOut := stockd(t, append([]string{"serve", "--config", production}, c.flags...)...)
-			if status != exitUsage || !containsAll(errOut, c.want...) {
-				t.Errorf("exit status %d, %q; want %d with %q", status, errOut, exitUsage, c.want)
+			if status != cli.Usage || !cmdtest.ContainsAll(errOut, c.want...) {
+				t.Errorf("exit status %d, %q; want %d with %q", status, errOut, cli.Usage, c.want)
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/deploy"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -47,7 +48,7 @@ func TestEveryExpressionHasAResultInARealSale(t *testing.T) {
 		state, err := server.Targets(t.Context())
 		t.Errorf("Prometheus says of the replica: %s, %v", state, err)
 	}
-	scraped := r.scrape(t, http.StatusOK, ownersToken)
+	scraped := r.scrape(t, http.StatusOK, cmdtest.Token)
 	name := regexp.MustCompile(`\b(?:stockd|go|process)_[a-z0-9_]+`)
 	for _, expression := range expressions {
 		for _, metric := range name.FindAllString(expression, -1) {
@@ -90,19 +91,19 @@ func keepsToConventions(t *testing.T, scraped string) {
 
 // watchedSale is a replica with a Redis, from which people buy in every way that
 // has metrics of its own, and a Prometheus that reads it.
-func watchedSale(t *testing.T) (replica, *servers.Prometheus) {
+func watchedSale(t *testing.T) (process, *servers.Prometheus) {
 	t.Helper()
-	needRedis(t)
+	cmdtest.NeedRedis(t)
 	_, err := servers.Find("prometheus")
 	labtest.Need(t, "prometheus", err == nil, "apt-get install prometheus brings it")
-	k := startSupervisor(t)
+	k := cmdtest.StartSupervisor(t)
 	redis, err := servers.StartRedis(t.Context(), k, servers.Local)
 	if err != nil {
 		t.Fatal(err)
 	}
 	secrets := t.TempDir()
 	password, token := filepath.Join(secrets, "redis"), filepath.Join(secrets, "token")
-	for path, secret := range map[string]string{password: redis.Password, token: ownersToken} {
+	for path, secret := range map[string]string{password: redis.Password, token: cmdtest.Token} {
 		if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +132,7 @@ const (
 
 // sellOn has some buy in each way until the test ends. They pause between two
 // purchases: it is not the point that the replica has no time left for a scrape.
-func sellOn(t *testing.T, r replica) {
+func sellOn(t *testing.T, r process) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	var buyers sync.WaitGroup
@@ -151,7 +152,7 @@ func sellOn(t *testing.T, r replica) {
 					if err != nil {
 						return
 					}
-					do(request)
+					cmdtest.Do(request)
 				}
 			})
 		}
@@ -197,9 +198,9 @@ func configure(t *testing.T, tokenFile, address string) (path string) {
 }
 
 // scrape is what the owner's listener answers to somebody with a token.
-func (r replica) scrape(t *testing.T, want int, token string) string {
+func (r process) scrape(t *testing.T, want int, token string) string {
 	t.Helper()
-	request := ask(t, http.MethodGet, r.AdminURL+"/metrics")
+	request := cmdtest.Ask(t, http.MethodGet, r.AdminURL+"/metrics")
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -218,18 +219,18 @@ func (r replica) scrape(t *testing.T, want int, token string) string {
 func TestMetricsAreForTheOwnerAndTellOfEachPurchase(t *testing.T) {
 	r := startReplica(t, "--limit-user-rate=0.001", "--limit-user-burst=1")
 	r.scrape(t, http.StatusUnauthorized, "")
-	r.scrape(t, http.StatusUnauthorized, ownersToken+"?")
-	if got := do(ask(t, http.MethodGet, r.URL+"/metrics")); got.status != http.StatusNotFound {
-		t.Errorf("buyers are answered with %d for /metrics", got.status)
+	r.scrape(t, http.StatusUnauthorized, cmdtest.Token+"?")
+	if got := cmdtest.Do(cmdtest.Ask(t, http.MethodGet, r.URL+"/metrics")); got.Status != http.StatusNotFound {
+		t.Errorf("buyers are answered with %d for /metrics", got.Status)
 	}
 	const user = "somebody-with-a-name"
 	for _, query := range []string{"user_id=1&strategy=mutex", "user_id=2&strategy=sql-conditional&group=true&quantity=7", "user_id=3&strategy=mutex&quantity=5000"} {
-		r.buy(t, "goods_id=1&"+query)
+		r.Buy(t, "goods_id=1&"+query)
 	}
-	r.buy(t, "goods_id=98765432&user_id=4")
-	r.buy(t, "goods_id=1&user_id="+user)
-	r.buy(t, "goods_id=1&user_id="+user)
-	scraped := r.scrape(t, http.StatusOK, ownersToken)
+	r.Buy(t, "goods_id=98765432&user_id=4")
+	r.Buy(t, "goods_id=1&user_id="+user)
+	r.Buy(t, "goods_id=1&user_id="+user)
+	scraped := r.scrape(t, http.StatusOK, cmdtest.Token)
 	for _, want := range []string{
 		`stockd_deductions_total{outcome="accepted",strategy="mutex"} 1`,
 		`stockd_deductions_total{outcome="sold-out",strategy="mutex"} 1`,
@@ -247,7 +248,7 @@ func TestMetricsAreForTheOwnerAndTellOfEachPurchase(t *testing.T) {
 			t.Errorf("the scrape lacks %s", want)
 		}
 	}
-	for _, secret := range []string{user, "98765432", ownersToken} {
+	for _, secret := range []string{user, "98765432", cmdtest.Token} {
 		if strings.Contains(scraped, secret) {
 			t.Errorf("a scrape tells of %s", secret)
 		}

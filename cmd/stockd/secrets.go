@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/stockd/stockd/cmd/internal/cli"
 )
 
 const (
@@ -25,7 +27,7 @@ func secretsCommand() *cobra.Command {
 			"its content, so that this may be run at every start.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError{errors.New("name the files: stockd secrets FILE[=PREFIX]")}
+				return cli.UsageError{Err: errors.New("name the files: stockd secrets FILE[=PREFIX]")}
 			}
 			return nil
 		},

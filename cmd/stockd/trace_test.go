@@ -17,6 +17,8 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -91,19 +93,19 @@ const (
 )
 
 // buyTraced buys as somebody whose own trace goes on.
-func (r replica) buyTraced(t *testing.T, query string) heard {
+func (r process) buyTraced(t *testing.T, query string) cmdtest.Answer {
 	t.Helper()
-	request := ask(t, http.MethodPost, r.URL+"/deduct?"+query)
+	request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?"+query)
 	request.Header.Set("Traceparent", "00-"+callersTrace+"-"+callersSpan+"-01")
 	request.Header.Set("Idempotency-Key", "a-key-of-a-buyer")
-	return do(request)
+	return cmdtest.Do(request)
 }
 
 // startTraced starts a replica with a Redis all of whose requests are traced.
-func startTraced(t *testing.T) (replica, *receiver, *servers.Redis) {
+func startTraced(t *testing.T) (process, *receiver, *servers.Redis) {
 	t.Helper()
-	needRedis(t)
-	redis, err := servers.StartRedis(t.Context(), startSupervisor(t), servers.Local)
+	cmdtest.NeedRedis(t)
+	redis, err := servers.StartRedis(t.Context(), cmdtest.StartSupervisor(t), servers.Local)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,7 @@ func startTraced(t *testing.T) (replica, *receiver, *servers.Redis) {
 // assertTrace waits for the caller's trace.
 func (r *receiver) assertTrace(t *testing.T, want string) {
 	t.Helper()
-	await(t, "the trace", 10*time.Second, func() bool { return len(r.trace(callersTrace)) >= strings.Count(want, "\n") })
+	cmdtest.Await(t, "the trace", 10*time.Second, func() bool { return len(r.trace(callersTrace)) >= strings.Count(want, "\n") })
 	if got := tree(r.trace(callersTrace), callersSpan); got != want {
 		t.Errorf("below the caller's span there is\n%s, want\n%s", got, want)
 	}
@@ -127,9 +129,9 @@ func (r *receiver) assertTrace(t *testing.T, want string) {
 
 func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
 	r, spans, redis := startTraced(t)
-	r.buy(t, "goods_id=1&strategy=redis-lua") // makes a connection, and brings the scripts
-	if got := r.buyTraced(t, "goods_id=1&strategy=redis-lua&quantity=123&user_id=somebody-with-a-name"); got.status != http.StatusOK {
-		t.Fatalf("the purchase is answered with %d %s", got.status, got.text)
+	r.Buy(t, "goods_id=1&strategy=redis-lua") // makes a connection, and brings the scripts
+	if got := r.buyTraced(t, "goods_id=1&strategy=redis-lua&quantity=123&user_id=somebody-with-a-name"); got.Status != http.StatusOK {
+		t.Fatalf("the purchase is answered with %d %s", got.Status, got.Text)
 	}
 	spans.assertTrace(t, `POST /deduct
   find requests
@@ -145,13 +147,13 @@ func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
       sql commit
       redis evalsha
 `)
-	r.terminate(t)
-	if status := r.exit(t); status != exitOK {
+	r.Terminate(t)
+	if status := r.Exit(t); status != cli.OK {
 		t.Errorf("the replica ends with %d", status)
 	}
 	spans.mu.Lock()
 	defer spans.mu.Unlock()
-	for _, secret := range []string{redis.Password, ownersToken, "somebody-with-a-name", "a-key-of-a-buyer", "goods/1", "goods%2F1"} {
+	for _, secret := range []string{redis.Password, cmdtest.Token, "somebody-with-a-name", "a-key-of-a-buyer", "goods/1", "goods%2F1"} {
 		if strings.Contains(string(spans.sent), secret) {
 			t.Errorf("the traces tell of %q", secret)
 		}
@@ -162,9 +164,9 @@ func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
 // purchase's trace all the same.
 func TestATraceLeadsThroughTheStreamToTheLedger(t *testing.T) {
 	r, spans, _ := startTraced(t)
-	r.buy(t, "goods_id=1&strategy=redis-stock&durable=sql") // installs the counter, and is written alone
-	if got := r.buyTraced(t, "goods_id=1&strategy=redis-stock"); got.status != http.StatusOK {
-		t.Fatalf("the purchase is answered with %d %s", got.status, got.text)
+	r.Buy(t, "goods_id=1&strategy=redis-stock&durable=sql") // installs the counter, and is written alone
+	if got := r.buyTraced(t, "goods_id=1&strategy=redis-stock"); got.Status != http.StatusOK {
+		t.Fatalf("the purchase is answered with %d %s", got.Status, got.Text)
 	}
 	spans.assertTrace(t, `POST /deduct
   find requests
@@ -188,8 +190,8 @@ func TestTheLastTracesAreSentAndErrorsKeepTheirWordsToThemselves(t *testing.T) {
 	for range 2 {
 		r.buyTraced(t, "goods_id=1&strategy=sql-conditional&group=true")
 	}
-	r.terminate(t)
-	if status := r.exit(t); status != exitOK {
+	r.Terminate(t)
+	if status := r.Exit(t); status != cli.OK {
 		t.Errorf("the replica ends with %d", status)
 	}
 	if got := tree(spans.trace(callersTrace), callersSpan); !strings.Contains(got, "    write batch\n      sql begin_tx\n") {
@@ -211,11 +213,11 @@ func TestNothingIsSentThatIsNotAskedFor(t *testing.T) {
 		{"--trace-endpoint=" + spans.URL, "--trace-sample=0"}, // that he is traced, anybody can say
 	} {
 		r := startReplica(t, flags...)
-		if got := r.buyTraced(t, "goods_id=1&strategy=mutex"); got.status != http.StatusOK {
-			t.Errorf("the purchase is answered with %d %s", got.status, got.text)
+		if got := r.buyTraced(t, "goods_id=1&strategy=mutex"); got.Status != http.StatusOK {
+			t.Errorf("the purchase is answered with %d %s", got.Status, got.Text)
 		}
-		r.terminate(t)
-		r.exit(t)
+		r.Terminate(t)
+		r.Exit(t)
 		spans.mu.Lock()
 		if len(spans.sent) > 0 {
 			t.Errorf("with %q %d bytes are sent", flags, len(spans.sent))
@@ -224,8 +226,8 @@ func TestNothingIsSentThatIsNotAskedFor(t *testing.T) {
 	}
 	r := startReplica(t, "--trace-endpoint="+spans.URL, "--trace-sample=0", "--trace-trust-parent=true")
 	r.buyTraced(t, "goods_id=1&strategy=mutex")
-	r.terminate(t)
-	r.exit(t)
+	r.Terminate(t)
+	r.Exit(t)
 	if len(spans.trace(callersTrace)) == 0 {
 		t.Error("a caller who is trusted is not believed")
 	}
@@ -234,10 +236,10 @@ func TestNothingIsSentThatIsNotAskedFor(t *testing.T) {
 // A collector that is down costs no sale, and is told of.
 func TestACollectorThatIsDownCostsNothing(t *testing.T) {
 	r := startReplica(t, "--trace-endpoint=http://127.0.0.1:1", "--trace-sample=1")
-	r.sells(t, "without a collector")
-	r.terminate(t)
+	r.Sells(t, "without a collector")
+	r.Terminate(t)
 	start := time.Now()
-	if status := r.exit(t); status != exitOK || time.Since(start) > 10*time.Second {
+	if status := r.Exit(t); status != cli.OK || time.Since(start) > 10*time.Second {
 		t.Errorf("the replica ends with %d after %s", status, time.Since(start))
 	}
 }

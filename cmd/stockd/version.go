@@ -8,14 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version and the commit that this program was built from",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info, known := debug.ReadBuildInfo()
 			if !known {
@@ -30,5 +31,5 @@ func versionCommand() *cobra.Command {
 // version tells what Go's toolchain has stamped in: nothing has to be passed to
 // the build, and nothing can be passed wrongly.
 func version(info *debug.BuildInfo) string {
-	return fmt.Sprintf("stockd %s, commit %s, %s %s/%s", info.Main.Version, servers.Commit(info), info.GoVersion, runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("stockd %s, commit %s, %s %s/%s", info.Main.Version, telemetry.Commit(info), info.GoVersion, runtime.GOOS, runtime.GOARCH)
 }

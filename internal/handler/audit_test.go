@@ -50,7 +50,7 @@ func TestEveryAdminWriteIsInTheAuditLog(t *testing.T) {
 	var log bytes.Buffer
 	a := serveSQLite(t).withAdmin(t, func(o *handler.Options) {
 		o.Log = slog.New(telemetry.LogHandler(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})))
-		o.Lab = new(remembers)
+		o.Routes = openLab(t).Routes()
 	})
 	for _, c := range []struct {
 		method, path, body  string

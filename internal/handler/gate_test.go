@@ -70,7 +70,7 @@ func TestOnlyTheWholeTokenIsAccepted(t *testing.T) {
 
 // Without a token no answer of the admin API reveals what is there, or switched on.
 func TestWithoutATokenEveryPathIsTheSame(t *testing.T) {
-	o := handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, Pprof: true, Lab: new(remembers), Metrics: metrics.New(metrics.Build{}).Handler()}
+	o := handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, Pprof: true, Routes: openLab(t).Routes(), Metrics: metrics.New(metrics.Build{}).Handler()}
 	for name, admin := range map[string]http.Handler{
 		"all on":  handler.Admin(o, admintoken.Single(token)),
 		"all off": handler.Admin(handler.Options{Log: o.Log, MaxBody: o.MaxBody}, admintoken.Single(token)),

@@ -55,9 +55,9 @@ type Options struct {
 	Tracer trace.Tracer
 	// Metrics serves GET /metrics of the admin API; nil removes the route.
 	Metrics http.Handler
-	// Lab takes the faults of an experiment; nil: there are no such routes.
-	Lab Lab
-	// Pprof makes the admin API serve profiles of this process.
+	// Routes are added to the admin API.
+	Routes []Route
+	// Pprof has the owner's listener serve profiles of this process.
 	Pprof bool
 }
 
@@ -109,11 +109,8 @@ func Admin(o Options, tokens Tokens) http.Handler {
 	if o.Pprof {
 		e.GET("/debug/pprof/*profile", profile)
 	}
-	if o.Lab != nil {
-		faults := faults{options: o}
-		e.POST("/lab/faults", o.serve(http.StatusCreated, faults.set))
-		e.GET("/lab/faults", faults.list)
-		e.DELETE("/lab/faults", faults.clear)
+	for _, r := range o.Routes {
+		r.add(e, o)
 	}
 	return e
 }

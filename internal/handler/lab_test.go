@@ -1,6 +1,7 @@
 package handler_test
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -9,23 +10,27 @@ import (
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/client"
+	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-// remembers is a lab that does nothing.
-type remembers struct{ faults []handler.Fault }
-
-func (r *remembers) SetFault(f handler.Fault) { r.faults = append(r.faults, f) }
-func (r *remembers) Faults() []handler.Fault  { return r.faults }
-func (r *remembers) ClearFaults()             { r.faults = nil }
-
-func serveLab(t *testing.T) (a api, lent *remembers) {
+// openLab opens failpoints for a replica.
+func openLab(t *testing.T) *failpoint.Registry {
 	t.Helper()
-	a, lent = serve(t, lab.Database(t, servers.SQLite)), new(remembers)
-	a.options.Lab = lent
+	l, err := failpoint.Open(failpoint.Options{Replica: "replica-1", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func serveLab(t *testing.T) (a api, failpoints *failpoint.Registry) {
+	t.Helper()
+	a, failpoints = serve(t, lab.Database(t, servers.SQLite)), openLab(t)
+	a.options.Routes = failpoints.Routes()
 	a.admin = httptest.NewServer(handler.Admin(a.options, admintoken.Single(token)))
 	t.Cleanup(a.admin.Close)
-	return a, lent
+	return a, failpoints
 }
 
 func TestFaultsAreThereOnlyInTheLab(t *testing.T) {
@@ -36,48 +41,50 @@ func TestFaultsAreThereOnlyInTheLab(t *testing.T) {
 }
 
 func TestFaultsAreForTheOwner(t *testing.T) {
-	a, lent := serveLab(t)
+	a, failpoints := serveLab(t)
 	if got := send(t, request(t, http.MethodPost, a.admin.URL+"/lab/faults", jsonType, `{"do": "crash"}`)); got.status != http.StatusUnauthorized {
 		t.Errorf("a stranger is answered with %d", got.status)
 	}
 	if got := send(t, request(t, http.MethodPost, a.public.URL+"/lab/faults", jsonType, `{"do": "crash"}`)); got.status != http.StatusNotFound {
 		t.Errorf("a buyer is answered with %d", got.status)
 	}
-	if len(lent.faults) != 0 {
-		t.Errorf("faults are %+v", lent.faults)
+	if len(failpoints.Faults()) != 0 {
+		t.Errorf("faults are %+v", failpoints.Faults())
 	}
 }
 
 func TestTheClientSetsFaults(t *testing.T) {
-	a, lent := serveLab(t)
+	a, failpoints := serveLab(t)
 	c := client.Client{URL: a.public.URL, AdminURL: a.admin.URL, Token: token}
-	for _, f := range []handler.Fault{
-		{Do: handler.Hold, GoodsID: 7, Strategy: "redis-lua", For: 2 * time.Second, Deaf: true, Times: 3},
-		{Do: handler.Crash},
+	for _, f := range []failpoint.Fault{
+		{Do: failpoint.Hold, GoodsID: 7, Strategy: "redis-lua", For: 2 * time.Millisecond, Deaf: true, Times: 3},
+		{Do: failpoint.Crash},
 	} {
 		if err := c.SetFault(t.Context(), f); err != nil {
 			t.Fatal(err)
 		}
 	}
-	lent.faults[0].Reached = 2
+	for range 2 {
+		failpoints.Between(t.Context(), "redis-lua", 7)
+	}
 	list, err := c.Faults(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []handler.Fault{
-		{Do: handler.Hold, GoodsID: 7, Strategy: "redis-lua", For: 2 * time.Second, Deaf: true, Times: 3, Reached: 2},
-		{Do: handler.Crash, Times: 1},
+	want := []failpoint.Fault{
+		{Do: failpoint.Hold, GoodsID: 7, Strategy: "redis-lua", For: 2 * time.Millisecond, Deaf: true, Times: 3, Reached: 2},
+		{Do: failpoint.Crash, Times: 1},
 	}
 	if len(list) != 2 || list[0] != want[0] || list[1] != want[1] {
 		t.Errorf("faults are %+v, want %+v", list, want)
 	}
-	if err := c.ClearFaults(t.Context()); err != nil || len(lent.faults) != 0 {
-		t.Errorf("after they were cleared (%v) faults are %+v", err, lent.faults)
+	if err := c.ClearFaults(t.Context()); err != nil || len(failpoints.Faults()) != 0 {
+		t.Errorf("after they were cleared (%v) faults are %+v", err, failpoints.Faults())
 	}
 }
 
 func TestAFaultThatIsNotUnderstoodNamesItsField(t *testing.T) {
-	a, lent := serveLab(t)
+	a, failpoints := serveLab(t)
 	for body, field := range map[string]string{
 		`{}`:                                                        "do",
 		`{"do": "stop"}`:                                            "do",
@@ -99,7 +106,7 @@ func TestAFaultThatIsNotUnderstoodNamesItsField(t *testing.T) {
 			t.Errorf("%s is answered with %s, want the field %s", body, got.text, field)
 		}
 	}
-	if len(lent.faults) != 0 {
-		t.Errorf("faults are %+v", lent.faults)
+	if len(failpoints.Faults()) != 0 {
+		t.Errorf("faults are %+v", failpoints.Faults())
 	}
 }

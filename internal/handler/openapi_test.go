@@ -31,7 +31,7 @@ func serveAll(t *testing.T) api {
 	t.Helper()
 	d := lab.Database(t, "sqlite")
 	a := serveEntries(t, d, lab.Locks(t, d), append(strategy.Registry(), failingEntry()))
-	a.options.Lab, a.options.Pprof, a.options.Reveal = new(remembers), true, true
+	a.options.Routes, a.options.Pprof, a.options.Reveal = openLab(t).Routes(), true, true
 	a.options.Metrics = metrics.New(metrics.Build{}).Handler()
 	if err := a.options.Catalogue.Enforce(service.Policy{Deny: []string{refusedHere}}); err != nil {
 		t.Fatal(err)

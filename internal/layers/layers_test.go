@@ -23,7 +23,7 @@ func rules() []rule {
 	storage := slices.Concat(locks, []string{"internal/pause", "internal/repo"})
 	selling := slices.Concat(storage, []string{"internal/telemetry", "internal/service/background", "internal/service/hot"})
 	service := slices.Concat(selling, []string{"internal/service/strategy"})
-	lab := slices.Concat(storage, []string{"internal/lab/", "internal/service", "internal/service/strategy", "nginx"})
+	lab := slices.Concat(storage, []string{"internal/lab/", "internal/load", "internal/load/", "internal/telemetry", "internal/service", "internal/service/strategy", "nginx"})
 	return []rule{
 		{"internal/stock", nil},
 		{"internal/pause", nil},
@@ -57,7 +57,9 @@ func rules() []rule {
 		{"pkg/strategytest", service},
 		// Failpoints implement interfaces of packages that do not know them; commands wire them.
 		{"internal/lab/failpoint", slices.Concat(locks, []string{"internal/lab/history", "internal/handler"})},
-		{"internal/lab/client", []string{"internal/handler", "internal/service", "internal/stock"}},
+		{"internal/load", nil},
+		{"internal/load/verdict", []string{"internal/load", "internal/stock"}},
+		{"internal/lab/client", []string{"internal/lab/failpoint", "internal/handler", "internal/service", "internal/stock"}},
 		{"internal/lab/scenario/step", slices.Concat(lab, []string{"internal/handler"})}, // its faults are those of the API
 		{"internal/lab/hostile", slices.Concat(lab, []string{"pkg/client"})},
 		{"internal/lab/", lab},
@@ -111,10 +113,34 @@ func TestImportsRunOneWay(t *testing.T) {
 
 // The lab drives replicas from outside: it may import the service, never the reverse.
 func TestOnlyTheLabImportsTheLab(t *testing.T) {
-	importers := []string{"internal/lab/", "cmd/stocklab", "pkg/locktest", "pkg/strategytest", "tools/", "cmd/stockd", "internal/lock/locktest"}
+	importers := []string{"internal/lab/", "cmd/stocklab", "pkg/locktest", "pkg/strategytest", "tools/", "cmd/internal/cmdtest", "internal/lock/locktest"}
 	for _, edge := range imports(t) {
 		if matches(edge[1], "internal/lab/") && !matchesAny(edge[0], importers) {
 			t.Errorf("%s imports %s", edge[0], edge[1])
+		}
+	}
+}
+
+// What a shop runs has nothing of the lab in it, and nothing that is for tests.
+func TestStockdLinksNothingOfTheLab(t *testing.T) {
+	list, err := exec.Command("go", "list", "-deps", module+"cmd/stockd").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forbidden := []string{
+		module + "internal/lab",
+		module + "cmd/internal/cmdtest",
+		"go.etcd.io/etcd/server",
+		"github.com/alicebob/miniredis",
+		"github.com/Shopify/toxiproxy",
+		"github.com/anishathalye/porcupine",
+		"github.com/chromedp",
+		"testing",
+	}
+	for pkg := range strings.Lines(string(list)) {
+		pkg = strings.TrimSpace(pkg)
+		if slices.ContainsFunc(forbidden, func(name string) bool { return pkg == name || strings.HasPrefix(pkg, name+"/") }) {
+			t.Errorf("stockd links %s", pkg)
 		}
 	}
 }

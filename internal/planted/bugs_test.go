@@ -172,13 +172,13 @@ func defects() []defect {
 		},
 		{
 			name: "a verdict that is a literal",
-			file: "internal/lab/report/run.go", old: "	r.Verdict, r.Reason = NotAsClaimed, r.contradiction()", new: "	r.Verdict, r.Reason = AsClaimed, \"\"",
-			pkg: "./internal/lab/report", test: "TestVerdicts",
+			file: "internal/load/verdict/run.go", old: "	r.Verdict, r.Reason = NotAsClaimed, r.contradiction()", new: "	r.Verdict, r.Reason = AsClaimed, \"\"",
+			pkg: "./internal/load/verdict", test: "TestVerdicts",
 		},
 		{
 			name: "the load sends a lost request again",
-			file: "internal/lab/load/send.go", old: "MaxIdemponentCallAttempts: 1,\n			RetryIfErr:                func(*fasthttp.Request, int, error) (bool, bool) { return false, false },", new: "RetryIfErr: func(*fasthttp.Request, int, error) (bool, bool) { return true, true },",
-			pkg: "./internal/lab/load", test: "TestALostAnswerIsUnknownAndNotSentAgain",
+			file: "internal/load/send.go", old: "MaxIdemponentCallAttempts: 1,\n			RetryIfErr:                func(*fasthttp.Request, int, error) (bool, bool) { return false, false },", new: "RetryIfErr: func(*fasthttp.Request, int, error) (bool, bool) { return true, true },",
+			pkg: "./internal/load", test: "TestALostAnswerIsUnknownAndNotSentAgain",
 		},
 		{
 			name: "a field that is given twice is taken once",

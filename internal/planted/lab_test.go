@@ -25,7 +25,7 @@ func TestProveABrokenRemedyIsNotReproduced(t *testing.T) {
 		for i, b := range all {
 			names[i] = b.experiment
 		}
-		for _, r := range runLab(t, buildStockd(t), slices.Compact(names)...) {
+		for _, r := range runLab(t, buildStocklab(t), slices.Compact(names)...) {
 			if r.Verdict != scenario.Reproduced {
 				t.Errorf("%s is %s: %s", r.Name, r.Verdict, r.Reason)
 			}
@@ -33,7 +33,7 @@ func TestProveABrokenRemedyIsNotReproduced(t *testing.T) {
 	})
 	for _, b := range breaches() {
 		t.Run(b.experiment+"/"+b.name, func(t *testing.T) {
-			r := runLab(t, buildStockd(t, b.overlay(t)), b.experiment)[0]
+			r := runLab(t, buildStocklab(t, b.overlay(t)), b.experiment)[0]
 			t.Logf("%d %s: %s in %.1f s, %d tries: %s", r.Number, r.Name, r.Verdict, r.Seconds, r.Tries, r.Reason)
 			if r.Verdict != scenario.NotReproduced {
 				t.Errorf("%s is %s", r.Name, r.Verdict)
@@ -74,12 +74,11 @@ func (b breach) overlay(t *testing.T) string {
 	return "-overlay=" + overlay
 }
 
-// buildStockd builds a stockd, and returns its path. A first look is not what it
-// is for: without etcd's server it is linked sooner.
-func buildStockd(t *testing.T, flags ...string) string {
+// buildStocklab builds a stocklab, and returns its path.
+func buildStocklab(t *testing.T, flags ...string) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "stockd")
-	args := slices.Concat([]string{"build", "-tags=slim", "-buildvcs=false", "-ldflags=-s -w", "-o", binary}, flags, []string{"./cmd/stockd"})
+	binary := filepath.Join(t.TempDir(), "stocklab")
+	args := slices.Concat([]string{"build", "-buildvcs=false", "-ldflags=-s -w", "-o", binary}, flags, []string{"./cmd/stocklab"})
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -88,7 +87,7 @@ func buildStockd(t *testing.T, flags ...string) string {
 	return binary
 }
 
-// runLab makes experiments with a stockd. That some are not reproduced is for the
+// runLab makes experiments with a stocklab. That some are not reproduced is for the
 // caller to judge.
 func runLab(t *testing.T, binary string, names ...string) []scenario.Result {
 	t.Helper()

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/load"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/stock"
 )
 

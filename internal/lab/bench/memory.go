@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/cluster"
-	"github.com/stockd/stockd/internal/lab/load"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/load"
 )
 
 // lockStage is the locks by themselves, without a stockd around them, and the

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/load"
+	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/stock"
 )

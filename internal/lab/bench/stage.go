@@ -37,10 +37,10 @@ type stage struct {
 // open starts both clusters.
 func (s *stage) open(ctx context.Context) (err error) {
 	s.options.Progress.Say(fmt.Sprintf("starting %s", count(s.replicas, "replica")))
-	if s.served, err = s.start(ctx, "serve", s.backends.Env()); err != nil {
+	if s.served, err = s.start(ctx, "replica", s.backends.Env()); err != nil {
 		return err
 	}
-	s.baseline, err = s.start(ctx, "nothing", nil)
+	s.baseline, err = s.start(ctx, "baseline", nil)
 	return err
 }
 

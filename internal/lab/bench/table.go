@@ -12,7 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // Table writes the figures for people: the strategies, the limits, and what was
@@ -24,7 +24,7 @@ func (r *Result) Table(w io.Writer) error {
 			parts = append(parts, t.Render())
 		}
 	}
-	lines := slices.Concat(r.Notes, r.Machine.Lines(), []string{"servers: " + report.Servers(r.Servers)})
+	lines := slices.Concat(r.Notes, r.Machine.Lines(), []string{"servers: " + servers.Line(r.Servers)})
 	for _, backend := range slices.Sorted(maps.Keys(r.Durability)) {
 		lines = append(lines, "durability of "+backend+": "+r.Durability[backend])
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/failpoint"
+
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
@@ -162,7 +164,7 @@ func (c Client) Recall(ctx context.Context, goodsID int64) (recalled service.Rec
 
 // SetFault has a replica that is part of an experiment make a fault in the middle
 // of a purchase.
-func (c Client) SetFault(ctx context.Context, fault handler.Fault) error {
+func (c Client) SetFault(ctx context.Context, fault failpoint.Fault) error {
 	body := map[string]any{"do": fault.Do, "goods_id": fault.GoodsID, "strategy": fault.Strategy, "times": max(1, fault.Times)}
 	if fault.For != 0 {
 		body["for"] = fault.For.String()
@@ -174,8 +176,8 @@ func (c Client) SetFault(ctx context.Context, fault handler.Fault) error {
 }
 
 // Faults lists the faults of a replica, and how often each was reached.
-func (c Client) Faults(ctx context.Context) ([]handler.Fault, error) {
-	var list struct{ Faults []handler.Fault }
+func (c Client) Faults(ctx context.Context) ([]failpoint.Fault, error) {
+	var list struct{ Faults []failpoint.Fault }
 	err := c.call(ctx, http.MethodGet, c.AdminURL+"/lab/faults", nil, http.StatusOK, &list)
 	return list.Faults, err
 }

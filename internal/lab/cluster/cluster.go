@@ -26,9 +26,9 @@ import (
 
 // Options say what to run.
 type Options struct {
-	// Binary is a stockd.
+	// Binary is a stocklab.
 	Binary string
-	// Command of it is run for each replica; serve where it is empty.
+	// Command of it is run for each replica; replica where it is empty.
 	Command string
 	// Replicas is how many, at least 1.
 	Replicas int
@@ -193,7 +193,7 @@ func (r *Replica) start(ctx context.Context) error {
 		}
 		r.URL, r.AdminURL = "http://"+servers.Loopback(public), "http://"+servers.Loopback(admin)
 	}
-	command := cmp.Or(r.options.Command, "serve")
+	command := cmp.Or(r.options.Command, "replica")
 	process, err := r.keeper.Run(ctx, servers.Command{Path: r.options.Binary, Args: []string{command}, Env: r.env(), Log: r.log})
 	if err != nil {
 		return err

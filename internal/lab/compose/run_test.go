@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/client"
-	"github.com/stockd/stockd/internal/lab/load"
+	"github.com/stockd/stockd/internal/load"
 )
 
 // project is a compose project of its own, on ports of its own, in a clone that

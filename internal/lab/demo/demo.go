@@ -13,9 +13,9 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/cluster"
-	"github.com/stockd/stockd/internal/lab/load"
-	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/load"
+	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -62,7 +62,7 @@ type Progress interface {
 	// Answered is called again and again during a run.
 	Answered(requests int)
 	// Done is called with each run.
-	Done(run report.Run)
+	Done(run verdict.Run)
 	// End is called once, when nothing more will be said.
 	End()
 }
@@ -83,9 +83,10 @@ const requestTimeout = 20 * time.Second
 
 // Run shows the plan. The report has every run that was made, also with an
 // error.
-func Run(ctx context.Context, p Plan) (r *report.Report, err error) {
-	r = &report.Report{Servers: make(map[string]servers.Info)}
-	d := &demo{plan: p, report: r}
+func Run(ctx context.Context, p Plan) (r *verdict.Report, err error) {
+	r = &verdict.Report{}
+	d := &demo{plan: p, report: r, servers: make(map[string]servers.Info)}
+	defer func() { r.Servers, r.On = d.servers, servers.Line(d.servers) }()
 	defer p.Progress.End()
 	if p.Yours.URL != "" {
 		return r, d.showYours(ctx)
@@ -100,7 +101,8 @@ func Run(ctx context.Context, p Plan) (r *report.Report, err error) {
 type demo struct {
 	plan     Plan
 	keeper   *servers.Supervisor
-	report   *report.Report
+	report   *verdict.Report
+	servers  map[string]servers.Info
 	backends *servers.Backends
 	// missing tells why a backend is not there that we were to start.
 	missing map[string]string
@@ -114,7 +116,7 @@ func (d *demo) show(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.backends.Close(context.WithoutCancel(ctx))) }()
-	d.report.Servers, d.report.Processors, d.missing = d.backends.Infos(), runtime.NumCPU(), d.backends.Missing
+	d.servers, d.report.Processors, d.missing = d.backends.Infos(), runtime.NumCPU(), d.backends.Missing
 	d.plan.Progress.Say("starting replicas on " + d.backends.Database.String())
 	for _, replicas := range d.plan.Replicas {
 		if err := d.showOn(ctx, replicas); err != nil {
@@ -135,7 +137,7 @@ func (d *demo) showOn(ctx context.Context, replicas int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
-	d.report.Servers["balancer"] = c.Balancer
+	d.servers["balancer"] = c.Balancer
 	return d.showAll(ctx, c.Client(), replicas)
 }
 
@@ -199,8 +201,8 @@ func Claims(s service.Description, group bool) strategy.Claims {
 
 // sale makes one run. One that is known to fail and comes out clean is made
 // again, a bounded number of times.
-func (d *demo) sale(ctx context.Context, c client.Client, s service.Description, replicas int) (report.Run, error) {
-	run := report.Run{
+func (d *demo) sale(ctx context.Context, c client.Client, s service.Description, replicas int) (verdict.Run, error) {
+	run := verdict.Run{
 		Strategy: s.Name, Replicas: replicas, Clients: d.plan.Clients, Stock: d.plan.Stock,
 		Requests: d.plan.Clients * d.plan.Loops, Group: d.plan.Group, ExpectedClean: Claims(s, d.plan.Group).Exclusive(replicas), Note: s.Note,
 	}
@@ -210,7 +212,7 @@ func (d *demo) sale(ctx context.Context, c client.Client, s service.Description,
 		run.Requests = max(run.Clients, run.Requests/d.plan.LockShare)
 	}
 	if reason := d.hidden(s, run); reason != "" {
-		run.Verdict, run.Reason = report.NotRun, reason
+		run.Verdict, run.Reason = verdict.NotRun, reason
 		return run, nil
 	}
 	for run.Tries < tries {
@@ -226,7 +228,7 @@ func (d *demo) sale(ctx context.Context, c client.Client, s service.Description,
 }
 
 // hidden is why a run cannot show what a strategy does, or empty.
-func (d *demo) hidden(s service.Description, run report.Run) string {
+func (d *demo) hidden(s service.Description, run verdict.Run) string {
 	for _, need := range s.Needs {
 		if reason, missing := d.missing[need]; missing {
 			return reason
@@ -246,7 +248,7 @@ func (d *demo) hidden(s service.Description, run report.Run) string {
 	}
 }
 
-func (d *demo) try(ctx context.Context, c client.Client, run *report.Run) error {
+func (d *demo) try(ctx context.Context, c client.Client, run *verdict.Run) error {
 	d.goods++
 	units, requests := run.Stock, run.Requests
 	if err := c.CreateGoods(ctx, d.goods, units); err != nil {
@@ -284,5 +286,5 @@ func (d *demo) order() {
 			first[run.Strategy] = i
 		}
 	}
-	slices.SortStableFunc(d.report.Runs, func(a, b report.Run) int { return first[a.Strategy] - first[b.Strategy] })
+	slices.SortStableFunc(d.report.Runs, func(a, b verdict.Run) int { return first[a.Strategy] - first[b.Strategy] })
 }

@@ -16,7 +16,7 @@ func (d *demo) showYours(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.report.Servers["replicas and servers"] = servers.Info{Name: c.URL, Started: servers.Yours}
+	d.servers["replicas and servers"] = servers.Info{Name: c.URL, Started: servers.Yours}
 	d.plan.Replicas = []int{len(replicas)}
 	// Goods of your own have small numbers, and those of an earlier demo earlier
 	// ones.

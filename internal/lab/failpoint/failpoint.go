@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
@@ -28,8 +27,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Registry is the lab inside of a replica: the strategy.Lab of its strategies, and the
-// handler.Lab of its owner.
+// Registry is the lab inside of a replica: the strategy.Failpoints of its strategies, and the
+// routes that set its faults.
 type Registry struct {
 	replica string
 	log     *slog.Logger
@@ -38,7 +37,7 @@ type Registry struct {
 	leases  atomic.Int64
 
 	mu     sync.Mutex
-	faults []*handler.Fault
+	faults []*Fault
 	clear  chan struct{} // closed when the faults are cleared, and made anew
 }
 
@@ -65,7 +64,7 @@ func (l *Registry) Close() error {
 }
 
 // SetFault adds a fault.
-func (l *Registry) SetFault(f handler.Fault) {
+func (l *Registry) SetFault(f Fault) {
 	f.Times, f.Reached = cmp.Or(f.Times, 1), 0
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,10 +72,10 @@ func (l *Registry) SetFault(f handler.Fault) {
 }
 
 // Faults lists what was set.
-func (l *Registry) Faults() []handler.Fault {
+func (l *Registry) Faults() []Fault {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := make([]handler.Fault, len(l.faults))
+	list := make([]Fault, len(l.faults))
 	for i, f := range l.faults {
 		list[i] = *f
 	}
@@ -93,14 +92,14 @@ func (l *Registry) ClearFaults() {
 }
 
 // reach finds the fault that a purchase has come to, and counts that.
-func (l *Registry) reach(strategy string, goodsID int64) (fault handler.Fault, cleared <-chan struct{}, found bool) {
+func (l *Registry) reach(strategy string, goodsID int64) (fault Fault, cleared <-chan struct{}, found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := slices.IndexFunc(l.faults, func(f *handler.Fault) bool {
+	at := slices.IndexFunc(l.faults, func(f *Fault) bool {
 		return f.Reached < f.Times && (f.Strategy == "" || f.Strategy == strategy) && (f.GoodsID == 0 || f.GoodsID == goodsID)
 	})
 	if at < 0 {
-		return handler.Fault{}, nil, false
+		return Fault{}, nil, false
 	}
 	l.faults[at].Reached++
 	return *l.faults[at], l.clear, true
@@ -125,13 +124,13 @@ func (l *Registry) Between(ctx context.Context, strategy string, goodsID int64) 
 		ctx = context.WithoutCancel(ctx)
 	}
 	switch fault.Do {
-	case handler.Hold:
+	case Hold:
 		l.mark(Held)
 		hold(ctx, fault.For, cleared)
-	case handler.Pause:
+	case Pause:
 		l.mark(Paused)
 		stop()
-	case handler.Crash:
+	case Crash:
 		l.mark(Killed)
 		kill()
 	}

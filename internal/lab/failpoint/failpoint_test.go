@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lock"
@@ -127,7 +126,7 @@ func TestALockIsTheSameUnderneath(t *testing.T) {
 
 func TestAFaultMeetsThoseItIsMeantForAndNobodyElse(t *testing.T) {
 	lab, path := open(t)
-	lab.SetFault(handler.Fault{Do: handler.Hold, GoodsID: 1, Strategy: "naive", For: time.Nanosecond, Times: 2})
+	lab.SetFault(failpoint.Fault{Do: failpoint.Hold, GoodsID: 1, Strategy: "naive", For: time.Nanosecond, Times: 2})
 	for _, purchase := range []struct {
 		strategy string
 		goods    int64
@@ -146,7 +145,7 @@ func TestAFaultMeetsThoseItIsMeantForAndNobodyElse(t *testing.T) {
 func TestAHoldEndsWithTheLeaseUnlessItIsDeaf(t *testing.T) {
 	lab, _ := open(t)
 	for _, deaf := range []bool{false, true} {
-		lab.SetFault(handler.Fault{Do: handler.Hold, For: 50 * time.Millisecond, Deaf: deaf})
+		lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: 50 * time.Millisecond, Deaf: deaf})
 		ctx, end := context.WithCancel(t.Context())
 		end()
 		began := time.Now()
@@ -160,7 +159,7 @@ func TestAHoldEndsWithTheLeaseUnlessItIsDeaf(t *testing.T) {
 
 func TestClearingLetsGoWhatIsHeld(t *testing.T) {
 	lab, _ := open(t)
-	lab.SetFault(handler.Fault{Do: handler.Hold, For: time.Hour, Deaf: true})
+	lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Hour, Deaf: true})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

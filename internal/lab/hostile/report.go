@@ -11,7 +11,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -59,7 +58,7 @@ func (r *Report) Failed() (list []Check) {
 func (r *Report) Table(w io.Writer) error {
 	lines := slices.Concat(
 		[]string{r.checkTable().Render(), r.attackTable().Render()}, r.figures(), r.logged(), r.Machine.Lines(),
-		[]string{"servers: " + report.Servers(r.Servers), fmt.Sprintf("the same requests again: --seed %d", r.Seed)},
+		[]string{"servers: " + servers.Line(r.Servers), fmt.Sprintf("the same requests again: --seed %d", r.Seed)},
 	)
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/load/verdict"
 )
 
 // overview is the experiment of which the README has a picture.
@@ -39,7 +40,7 @@ func Overview(folder, runFolder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("write pictures: %w", err)
 	}
-	if err := WriteJSON(filepath.Join(folder, overview+".json"), sales); err != nil {
+	if err := verdict.WriteJSON(filepath.Join(folder, overview+".json"), sales); err != nil {
 		return err
 	}
 	return save(filepath.Join(folder, overview+".svg"), Sales(sales))

@@ -1,3 +1,5 @@
+// Package report presents the results of the lab: a table, a page with pictures, and the
+// pages of docs/lab.
 package report
 
 import (
@@ -7,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/load/verdict"
 )
 
 // The files of a report in the folder of its run.
@@ -20,7 +23,7 @@ const (
 // the histories of its parts. A history that is missing or broken is said on the
 // page and is no error.
 func Write(folder string, r *scenario.Report) error {
-	if err := WriteJSON(filepath.Join(folder, jsonFile), r); err != nil {
+	if err := verdict.WriteJSON(filepath.Join(folder, jsonFile), r); err != nil {
 		return err
 	}
 	file, err := os.Create(filepath.Join(folder, File))

@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
 // reasonWidth is how many letters of a reason stand in one line of the table, and
@@ -39,7 +40,7 @@ func Table(w io.Writer, r *scenario.Report, colour bool) error {
 	}
 	lines := append([]string{t.Render()}, findings(r)...)
 	lines = append(lines, summary(r))
-	if on := Servers(r.Servers); on != "" {
+	if on := servers.Line(r.Servers); on != "" {
 		lines = append(lines, on)
 	}
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
@@ -91,4 +92,18 @@ func summary(r *scenario.Report) string {
 		said += "; ended before the last experiment"
 	}
 	return said
+}
+
+func paint(colour bool, v scenario.Verdict, words string) string {
+	if !colour {
+		return words
+	}
+	switch v {
+	case scenario.Reproduced:
+		return text.FgGreen.Sprint(words)
+	case scenario.NotReproduced:
+		return text.FgRed.Sprint(words)
+	default:
+		return text.FgYellow.Sprint(words)
+	}
 }

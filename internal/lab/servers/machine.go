@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -10,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // Machine is what a run ran on, and which stockd it was.
@@ -89,20 +90,7 @@ func commit() string {
 	if !known {
 		return "unknown"
 	}
-	return Commit(info)
-}
-
-// Commit is what the go command wrote into a program.
-func Commit(info *debug.BuildInfo) string {
-	facts := make(map[string]string)
-	for _, s := range info.Settings {
-		facts[s.Key] = s.Value
-	}
-	commit := cmp.Or(facts["vcs.revision"], "unknown")
-	if facts["vcs.modified"] == "true" {
-		commit += " and changes"
-	}
-	return commit
+	return telemetry.Commit(info)
 }
 
 // Lines say it for people.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,15 @@ type Info struct {
 
 // String is the name with the version.
 func (i Info) String() string { return strings.TrimSpace(i.Name + " " + i.Version) }
+
+// Line names what a run ran on, such as "database: MariaDB 10.11 (local)".
+func Line(on map[string]Info) string {
+	list := make([]string, 0, len(on))
+	for _, backend := range slices.Sorted(maps.Keys(on)) {
+		list = append(list, fmt.Sprintf("%s: %s (%s)", backend, on[backend], on[backend].Started))
+	}
+	return strings.Join(list, ", ")
+}
 
 // ErrNotFound tells that no program of a server is on this machine.
 var ErrNotFound = errors.New("not found on this machine")

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/history"
-	"github.com/stockd/stockd/internal/lab/load"
 	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/load"
 )
 
 // Sale is a crowd that buys units one by one, each client the next one when it

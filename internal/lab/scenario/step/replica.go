@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
@@ -19,30 +18,30 @@ import (
 // its write. The replica ignores cancellation and goes on even where its lock is
 // lost, like a process in garbage collection or in long work.
 func Hold(replica int, d time.Duration) scenario.Step {
-	return set(replica, handler.Fault{Do: handler.Hold, For: d, Deaf: true})
+	return set(replica, failpoint.Fault{Do: failpoint.Hold, For: d, Deaf: true})
 }
 
 // Work is Hold for a replica that honors cancellation: it gives up when it is
 // notified of the loss of its lock.
 func Work(replica int, d time.Duration) scenario.Step {
-	return set(replica, handler.Fault{Do: handler.Hold, For: d})
+	return set(replica, failpoint.Fault{Do: failpoint.Hold, For: d})
 }
 
 // Pause has a replica stop itself (SIGSTOP) in its next sale of the item, until
 // Wake.
 func Pause(replica int) scenario.Step {
-	return set(replica, handler.Fault{Do: handler.Pause, Deaf: true})
+	return set(replica, failpoint.Fault{Do: failpoint.Pause, Deaf: true})
 }
 
 // Crash has a replica kill itself (SIGKILL) in its next sale of the item.
 func Crash(replica int) scenario.Step {
 	return func(ctx context.Context, s *scenario.Environment) error {
 		s.Spoil()
-		return set(replica, handler.Fault{Do: handler.Crash})(ctx, s)
+		return set(replica, failpoint.Fault{Do: failpoint.Crash})(ctx, s)
 	}
 }
 
-func set(replica int, f handler.Fault) scenario.Step {
+func set(replica int, f failpoint.Fault) scenario.Step {
 	return func(ctx context.Context, s *scenario.Environment) error {
 		f.GoodsID = s.Item
 		return s.Cluster.ClientOf(replica-1).SetFault(ctx, f)
@@ -56,7 +55,7 @@ const reachedWithin = 15 * time.Second
 func Reached(replica int) scenario.Step {
 	return await(replica, "come to its fault", func(ctx context.Context, s *scenario.Environment) (bool, error) {
 		faults, err := s.Cluster.ClientOf(replica - 1).Faults(ctx)
-		return slices.ContainsFunc(faults, func(f handler.Fault) bool { return f.GoodsID == s.Item && f.Reached > 0 }), err
+		return slices.ContainsFunc(faults, func(f failpoint.Fault) bool { return f.GoodsID == s.Item && f.Reached > 0 }), err
 	})
 }
 

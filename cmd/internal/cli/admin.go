@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/pkg/client"
+)
+
+// Admin is the admin API of a running stockd, as flags give it.
+type Admin struct{ URL, TokenFile, caFile string }
+
+// AddFlags adds the flags of the admin API.
+func (a *Admin) AddFlags(flags *pflag.FlagSet, url string) {
+	flags.StringVar(&a.URL, "admin-url", url, "admin API of a stockd, or of a balancer before several")
+	flags.StringVar(&a.TokenFile, "token-file", "", "file with a token of the admin API")
+	flags.StringVar(&a.caFile, "ca-file", "", "PEM file of the authorities that are trusted for an https:// --admin-url; those of the system where it is empty")
+}
+
+// Client opens the admin API. It reads items and audits there, too, where nothing is
+// concealed from it.
+func (a *Admin) Client() (client.Client, error) {
+	if a.TokenFile == "" {
+		return client.Client{}, errors.New("--token-file must name a file with a token of the admin API")
+	}
+	content, err := os.ReadFile(a.TokenFile)
+	if err != nil {
+		return client.Client{}, fmt.Errorf("--token-file: %w", err)
+	}
+	url, token := strings.TrimSuffix(a.URL, "/"), strings.TrimSpace(string(content))
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
+	if a.caFile != "" {
+		if transport.TLSClientConfig, err = (config.TLS{Enabled: true, CAFile: a.caFile}).ClientConfig(); err != nil {
+			return client.Client{}, fmt.Errorf("--ca-file: %w", err)
+		}
+	}
+	return client.Client{URL: url, AdminURL: url, Token: token, HTTP: &http.Client{Transport: bearer{transport, token}}}, nil
+}
+
+// bearer sends the token with every request.
+type bearer struct {
+	http.RoundTripper
+
+	token string
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.RoundTripper.RoundTrip(r)
+}

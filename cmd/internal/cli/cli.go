@@ -1,0 +1,90 @@
+// Package cli is the command line that stockd and stocklab share: exit statuses,
+// mistakes, the configuration, and the flags of those who administer a stockd.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/stockd/stockd/cmd/internal/replica"
+	"github.com/stockd/stockd/internal/config"
+)
+
+// Exit statuses.
+const (
+	OK      = 0
+	Failure = 1 // something failed, or a run was not as expected
+	Usage   = 2 // the command line or the configuration is wrong
+)
+
+// UsageError is a mistake in the command line or the configuration.
+type UsageError = replica.UsageError
+
+// Run executes a program, and returns its exit status. The first SIGINT or SIGTERM ends
+// the context of its commands, a second SIGINT the process.
+func Run(root *cobra.Command, args []string, out, errOut io.Writer) int {
+	logging.Disable() // what go-redis would print is returned as an error
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	root.SilenceUsage, root.SilenceErrors, root.Args = true, true, NoArgs
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return UsageError{Err: respelt(cmd, err)} })
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return OK
+	}
+	fmt.Fprintf(errOut, "%s: %v\n", root.Name(), err) //nolint:errcheck // there is no other place to report to
+	if _, ok := errors.AsType[UsageError](err); ok {
+		return Usage
+	}
+	return Failure
+}
+
+// respelt names the flag that was meant where a key was spelt as in the file.
+func respelt(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return err
+	}
+	flag := cmd.Flags().Lookup(config.FlagOf(unknown.GetSpecifiedName()))
+	if flag == nil {
+		return err
+	}
+	return fmt.Errorf("%w; did you mean --%s?", err, flag.Name)
+}
+
+// NoArgs rejects arguments.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return UsageError{Err: fmt.Errorf("%q is not understood after %s; see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath())}
+	}
+	return nil
+}
+
+// Configured makes a command that reads the configuration first.
+func Configured(cmd *cobra.Command, do func(ctx context.Context, c *config.Loaded) error) *cobra.Command {
+	path := cmd.Flags().String("config", os.Getenv(config.PathEnv), "file of the configuration ("+config.PathEnv+")")
+	config.AddFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := config.Load(*path, cmd.Flags())
+		if err != nil {
+			return UsageError{Err: err}
+		}
+		return do(cmd.Context(), c)
+	}
+	return cmd
+}

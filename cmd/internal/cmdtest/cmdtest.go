@@ -1,0 +1,180 @@
+// Package cmdtest is what the tests of the programs share: the servers they need, replicas
+// in processes of their own, and the commands that documents show.
+package cmdtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/load/verdict"
+)
+
+// NeedLocal skips a test that needs a database server and nginx.
+func NeedLocal(t *testing.T) {
+	t.Helper()
+	labtest.Need(t, "mariadb", len(servers.LocalDatabases()) > 0, "apt-get install mariadb-server brings it")
+	_, err := servers.Find("nginx")
+	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
+}
+
+// NeedLockServers skips a test that needs every server of a lock.
+func NeedLockServers(t *testing.T) {
+	t.Helper()
+	NeedRedis(t)
+	_, err := servers.Find("etcd")
+	labtest.Need(t, "etcd", err == nil, "apt-get install etcd-server brings it")
+	_, _, err = servers.FindZooKeeper()
+	labtest.Need(t, "zookeeper", err == nil, "apt-get install zookeeper brings it")
+}
+
+// NeedRedis skips a test that needs Redis.
+func NeedRedis(t *testing.T) {
+	t.Helper()
+	_, err := servers.Find("redis-server")
+	labtest.Need(t, "redis", err == nil, "apt-get install redis-server brings it")
+}
+
+// NeedDatabase skips a test that needs one kind of database server.
+func NeedDatabase(t *testing.T, kind string) {
+	t.Helper()
+	found := slices.ContainsFunc(servers.LocalDatabases(), func(p servers.Program) bool { return p.Kind == kind })
+	labtest.Need(t, kind, kind == "" || found, "it is used where it is found")
+}
+
+// Await waits for a condition, and fails the test where it does not come in time.
+func Await(t *testing.T, what string, within time.Duration, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("waited %s for %s", within, what)
+}
+
+// Buffer may be written and read at the same time.
+type Buffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+// Write appends to it.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+// Contains reports whether it has the text.
+func (b *Buffer) Contains(text string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Contains(b.buffer.String(), text)
+}
+
+// Text is what was written.
+func (b *Buffer) Text() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
+// Environment is os.Environ without the configuration of a stockd.
+func Environment() []string {
+	var env []string
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "STOCKD_") {
+			env = append(env, entry)
+		}
+	}
+	return env
+}
+
+// Main is the TestMain of a program. Its test binary is the program, too: replicas and
+// commands that a test starts are this binary with the name of a command as its first
+// argument.
+func Main(m *testing.M, run func(args []string, out, errOut io.Writer) int) {
+	servers.SuperviseIfAsked()
+	logging.Disable() // as the programs do
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// StartSupervisor starts what supervises servers, and ends them with the test.
+func StartSupervisor(t *testing.T) *servers.Supervisor {
+	t.Helper()
+	k, err := servers.StartSupervisor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return k
+}
+
+// Own starts a server for one test, which is skipped where the machine has none.
+func Own[S interface {
+	Close(ctx context.Context) error
+}](t *testing.T, start func(context.Context) (S, error)) S {
+	t.Helper()
+	server, err := start(t.Context())
+	if missing, ok := errors.AsType[*servers.MissingError](err); ok {
+		labtest.Need(t, strings.Fields(missing.What)[0], false, missing.How)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+// ContainsAll reports whether a text has all parts.
+func ContainsAll(text string, parts ...string) bool {
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			return false
+		}
+	}
+	return true
+}
+
+// ReadReport reads what --json wrote.
+func ReadReport(t *testing.T, path string) (r Report) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(content, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Report is a report of runs, with the servers of a demo.
+type Report struct {
+	Servers map[string]servers.Info `json:"servers"`
+	Runs    []verdict.Run           `json:"runs"`
+}

@@ -1,0 +1,39 @@
+package replica
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/stockd/stockd/internal/admintoken"
+	"github.com/stockd/stockd/internal/config"
+)
+
+// openAdmin opens the listener of the admin API and the tokens that it asks for.
+func openAdmin(ctx context.Context, c config.Admin) (net.Listener, *admintoken.Files, error) {
+	tokens, err := admintoken.Open(c.Tokens())
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the admin tokens: %w", err)
+	}
+	encryption, err := c.TLS.ServerConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("admin.tls.%w", err)
+	}
+	listener, err := openListener(ctx, "admin", c.Listen)
+	if err != nil {
+		return nil, nil, err
+	}
+	if encryption != nil {
+		listener = tls.NewListener(listener, encryption)
+	}
+	return listener, tokens, nil
+}
+
+// warn logs what of the configuration is a risk.
+func warn(ctx context.Context, c config.Config, log *slog.Logger) {
+	for _, w := range c.Warnings() {
+		log.WarnContext(ctx, "insecure configuration", "key", w.Key, "problem", w.Problem)
+	}
+}

@@ -1,0 +1,109 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// errStopped is told to those whose request outlasts the drain.
+var errStopped = fmt.Errorf("%w: this replica has stopped", stock.ErrBusy)
+
+// lastMoment is what requests have to end after they were cancelled: to receive the
+// answers to their commits, and to release their locks.
+const lastMoment = 800 * time.Millisecond
+
+// silence is how long nobody asks anything before idle connections are closed.
+const silence = 2 * time.Second
+
+// drainer stops a server so that no request is lost on its way.
+type drainer struct {
+	config   config.HTTP
+	server   *http.Server
+	listener net.Listener
+	// cancelRequests ends those in flight.
+	cancelRequests context.CancelCauseFunc
+
+	accepted chan struct{} // closed when nobody is accepted any more
+	open     atomic.Int64  // connections
+	last     atomic.Int64  // when a request began, in nanoseconds
+}
+
+func newDrainer(c config.HTTP, server *http.Server, listener net.Listener, cancelRequests context.CancelCauseFunc) *drainer {
+	d := &drainer{config: c, server: server, listener: listener, cancelRequests: cancelRequests, accepted: make(chan struct{})}
+	server.ConnState = d.note
+	return d
+}
+
+// serve accepts whoever comes until the listener is closed.
+func (d *drainer) serve() error {
+	defer close(d.accepted)
+	err := d.server.Serve(d.listener)
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// note counts connections, and keeps the time of the last request on them.
+func (d *drainer) note(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		d.open.Add(1)
+	case http.StateActive:
+		d.last.Store(time.Now().UnixNano())
+	case http.StateClosed, http.StateHijacked:
+		d.open.Add(-1)
+	case http.StateIdle:
+	}
+}
+
+// drain stops the server: first /readyz tells the balancer for a moment, while
+// everybody is still served; then no more connections are taken, and requests in
+// flight may end; and those that do not are cancelled.
+func (d *drainer) drain(ctx context.Context) error {
+	time.Sleep(d.config.DrainDelay)
+	end := time.Now().Add(d.config.Drain)
+	closed := d.listener.Close() // whatever it says, those in flight have their answers first
+	<-d.accepted                 // those who were there are among the connections now
+	d.useUp(end)
+	if d.shutdown(ctx, time.Until(end)) == nil {
+		return closed
+	}
+	d.cancelRequests(errStopped)
+	if err := d.shutdown(ctx, lastMoment); err != nil {
+		return errors.Join(closed, d.server.Close(), fmt.Errorf("requests do not end: %w", err))
+	}
+	return errors.Join(closed, fmt.Errorf("requests were cancelled that were still in flight after http.drain (%s)", d.config.Drain))
+}
+
+// useUp leaves those connections open that a balancer has kept, until it has used
+// them or sends nothing more: one that is closed while it is idle may carry the
+// next purchase already, which then nobody answers and the balancer must not send
+// again. A balancer prefers a connection that it has to a new one, and every
+// answer now closes its own, so that a crowd uses them up in no time.
+func (d *drainer) useUp(end time.Time) {
+	if d.config.DrainDelay == 0 {
+		return // no balancer is to be told
+	}
+	closed := time.Now()
+	for d.open.Load() > 0 && time.Now().Before(end) {
+		if since := max(closed.UnixNano(), d.last.Load()); time.Since(time.Unix(0, since)) > silence {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (d *drainer) shutdown(ctx context.Context, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return d.server.Shutdown(ctx)
+}

@@ -1,0 +1,37 @@
+package replica
+
+import (
+	"errors"
+	"net"
+	"testing"
+)
+
+// Who is connected and not accepted yet when a listener closes is accepted all the
+// same, and nobody else.
+func TestAListenerThatClosesLeavesNobodyBehind(t *testing.T) {
+	listener, err := openListener(t.Context(), "test", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const waiting = 3
+	for range waiting {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close() //nolint:errcheck // the test is over
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range waiting {
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Fatalf("somebody who was there is not accepted: %v", err)
+		}
+		defer conn.Close() //nolint:errcheck // the test is over
+	}
+	if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after them Accept says %v, want that it is closed", err)
+	}
+}

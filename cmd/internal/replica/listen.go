@@ -1,0 +1,95 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/handler"
+)
+
+// listen serves both APIs until ctx ends. It opens both listeners before it serves on
+// one: a replica that fails at its start would cut clients off.
+func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Options, rejected func(listener, by string)) error {
+	public, err := openListener(ctx, "public", c.HTTP.Listen)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	if !c.Admin.Tokens().Any() {
+		log.WarnContext(ctx, "admin API off: no items can be created", "missing", "admin.token, admin.token_file or admin.tokens_file")
+		serveOn(ctx, group, c, log, "public", public, handler.Public(o), rejected)
+		return group.Wait()
+	}
+	admin, tokens, err := openAdmin(ctx, c.Admin)
+	if err != nil {
+		return errors.Join(err, public.Close())
+	}
+	defer inBackground(ctx, func(ctx context.Context) { tokens.Keep(ctx, log) })()
+	serveOn(ctx, group, c, log, "public", public, handler.Public(o), rejected)
+	serveOn(ctx, group, c, log, "admin", admin, handler.Admin(o, tokens), rejected)
+	return group.Wait()
+}
+
+func openListener(ctx context.Context, name, address string) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("open %s listener: %w", name, err)
+	}
+	return newLastCall(listener), nil
+}
+
+// serveOn serves one listener in the group. When ctx ends it is drained.
+func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *slog.Logger, name string, listener net.Listener, h http.Handler,
+	rejected func(listener, by string),
+) {
+	requests, cancelRequests := context.WithCancelCause(context.WithoutCancel(ctx))
+	server := &http.Server{
+		Handler:           h,
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ReadHeaderTimeout: min(c.HTTP.HeaderTimeout, c.HTTP.ReadTimeout),
+		ReadTimeout:       c.HTTP.ReadTimeout,
+		// It is counted from the end of the header: until then nothing is written.
+		WriteTimeout:   c.HTTP.ReadTimeout + c.Deduct.Timeout + c.HTTP.WriteTimeout,
+		IdleTimeout:    c.HTTP.IdleTimeout,
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	stopped := newDrainer(c.HTTP, server, listener, cancelRequests)
+	stopped.listener = newCappedListener(listener, c.HTTP, stopped.open.Load, func(by string) { rejected(name, by) })
+	log.InfoContext(ctx, "listening", "for", name, "address", listener.Addr().String(), "replica", c.Replica)
+	group.Go(func() error {
+		if err := stopped.serve(); err != nil {
+			return fmt.Errorf("serve %s: %w", name, err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		if err := stopped.drain(context.WithoutCancel(ctx)); err != nil {
+			return fmt.Errorf("drain %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// ServeHTTP serves h at http.listen as Run serves the public API, until ctx ends.
+func ServeHTTP(ctx context.Context, c config.Config, errOut io.Writer, h http.Handler) error {
+	gin.SetMode(gin.ReleaseMode)
+	listener, err := openListener(ctx, "public", c.HTTP.Listen)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	serveOn(ctx, group, c, logger(c.Log, errOut), "public", listener, h, func(string, string) {})
+	return group.Wait()
+}

@@ -1,0 +1,153 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/lock"
+	sqllock "github.com/stockd/stockd/internal/lock/sql"
+	"github.com/stockd/stockd/internal/service/hot"
+)
+
+// lockDeps is what the locks of a replica are made of. It waits for no server: one that is
+// down is used once it is up.
+func lockDeps(c config.Config, watch observation, change func(config.Config, lock.Deps) lock.Deps) (lock.Deps, error) {
+	pool, err := watch.sqlOptions(c)
+	if err != nil {
+		return lock.Deps{}, err
+	}
+	clients, err := lockClients(c, pool)
+	if err != nil {
+		return lock.Deps{}, err
+	}
+	watch.follow(clients)
+	deps := lock.Deps{
+		Clients: clients, TTL: c.Lock.TTL, Retry: c.Lock.Retry,
+		Issue: sqllock.NewTokens(clients.DB, clients.Dialect).Issue,
+	}
+	if change != nil {
+		deps = change(c, deps)
+	}
+	return deps, nil
+}
+
+// hotOptions is how redis-stock sells.
+func hotOptions(c config.Config, log *slog.Logger, tracer trace.Tracer) hot.Options {
+	r := c.RedisStock
+	return hot.Options{
+		Prefix: r.Prefix, Partitions: r.Partitions, Batch: r.Batch, Linger: r.Linger, ClaimAfter: r.ClaimAfter,
+		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, Tracer: tracer,
+		Log: log,
+	}
+}
+
+// lockSlice is how long a SQL lock waits in the database at a time: in between it checks
+// that its request still waits.
+const lockSlice = time.Second
+
+func lockClients(c config.Config, o backend.SQLOptions) (*backend.Clients, error) {
+	o.MaxOpen, o.LockWait = c.Lock.Connections, lockSlice
+	pool, dialect, err := backend.OpenPool(o)
+	if err != nil {
+		return nil, err
+	}
+	clients := &backend.Clients{DB: pool, Dialect: dialect}
+	for _, add := range []func(*backend.Clients, config.Config) error{addRedis, addRedlock, addZooKeeper, addEtcd} {
+		if err := add(clients, c); err != nil {
+			return nil, errors.Join(err, clients.Close())
+		}
+	}
+	return clients, nil
+}
+
+func addRedis(clients *backend.Clients, c config.Config) error {
+	if len(c.Redis.Addresses) == 0 {
+		return nil
+	}
+	encryption, err := encryption("redis", c.Redis.TLS)
+	if err != nil {
+		return err
+	}
+	clients.RedisOptions = backend.RedisOptions{
+		Addresses: c.Redis.Addresses, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), TLS: encryption,
+		SentinelUsername: c.Redis.SentinelUsername, SentinelPassword: c.Redis.SentinelPassword.Reveal(),
+		DB: c.Redis.DB, Master: c.Redis.Master, Cluster: c.Redis.Cluster,
+		Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
+	}
+	clients.Redis = backend.NewRedis(clients.RedisOptions)
+	return nil
+}
+
+func addRedlock(clients *backend.Clients, c config.Config) error {
+	encryption, err := encryption("redlock", c.Redlock.TLS)
+	if err != nil {
+		return err
+	}
+	for _, address := range c.Redlock.Addresses {
+		clients.Redlock = append(clients.Redlock, backend.NewRedis(backend.RedisOptions{
+			Addresses: []string{address}, Username: c.Redlock.Username, Password: c.Redlock.Password.Reveal(), TLS: encryption,
+			Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
+		}))
+	}
+	return nil
+}
+
+func addZooKeeper(clients *backend.Clients, c config.Config) error {
+	if len(c.ZooKeeper.Addresses) == 0 {
+		return nil
+	}
+	encryption, err := encryption("zookeeper", c.ZooKeeper.TLS)
+	if err != nil {
+		return err
+	}
+	clients.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{
+		Servers: c.ZooKeeper.Addresses, SessionTimeout: c.Lock.TTL, DialTimeout: time.Second,
+		Auth: c.ZooKeeper.Auth.Reveal(), TLS: encryption,
+	})
+	return nil
+}
+
+func addEtcd(clients *backend.Clients, c config.Config) error {
+	if len(c.Etcd.Endpoints) == 0 {
+		return nil
+	}
+	encryption, err := encryption("etcd", c.Etcd.TLS)
+	if err != nil {
+		return err
+	}
+	clients.Etcd, err = backend.NewEtcd(backend.EtcdOptions{
+		Endpoints: c.Etcd.Endpoints, Username: c.Etcd.Username, Password: c.Etcd.Password.Reveal(),
+		TLS: encryption, DialTimeout: time.Second,
+	})
+	return err
+}
+
+// firstPing bounds the pings at the start.
+const firstPing = 5 * time.Second
+
+// pingAll pings every configured backend, and logs why one does not answer: a wrong
+// certificate or password shows at the start, and not at the first purchase, whose
+// client is only answered that the backend is unavailable.
+func pingAll(ctx context.Context, clients *backend.Clients, log *slog.Logger) (stop func()) {
+	ctx, cancel := context.WithTimeout(ctx, firstPing)
+	var pings sync.WaitGroup
+	for _, b := range backend.LockServers() {
+		pings.Go(func() {
+			err := clients.Ping(ctx, b)
+			if err != nil && !errors.Is(err, backend.ErrNotConfigured) && !errors.Is(ctx.Err(), context.Canceled) {
+				log.WarnContext(ctx, "backend does not answer", "backend", string(b), "error", err)
+			}
+		})
+	}
+	return func() {
+		cancel()
+		pings.Wait()
+	}
+}

@@ -1,0 +1,141 @@
+package replica
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"runtime/debug"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/telemetry"
+	"github.com/stockd/stockd/internal/telemetry/metrics"
+	"github.com/stockd/stockd/internal/telemetry/tracing"
+)
+
+// buildOf describes this program and its replica.
+func buildOf(c config.Config) metrics.Build {
+	build := metrics.Build{Replica: c.Replica}
+	if info, known := debug.ReadBuildInfo(); known {
+		build.Version, build.Commit, build.GoVersion = info.Main.Version, telemetry.Commit(info), info.GoVersion
+	}
+	return build
+}
+
+// newMetrics makes the metrics of a replica, with the limits that alerts compare with.
+func newMetrics(c config.Config, build metrics.Build) *metrics.Metrics {
+	m := metrics.New(build)
+	m.Limit("stockd_config_lock_wait_seconds", "The configured lock.wait.", c.Lock.Wait.Seconds())
+	m.Limit("stockd_config_max_deductions", "The configured http.max_deductions.", float64(c.HTTP.MaxDeductions))
+	return m
+}
+
+// stateOf is what a scrape reads from a replica.
+func stateOf(ctx context.Context, c config.Config, catalogue *service.Catalogue, store *repo.Store, locks *backend.Clients) metrics.State {
+	pools := []metrics.Pool{metrics.SQLPool("stock", store.Stats), metrics.SQLPool("locks", locks.DB.Stats)}
+	if locks.Redis != nil {
+		pools = append(pools, metrics.RedisPool(string(backend.Redis), c.Redis.MaxOpen, locks.Redis))
+	}
+	if len(locks.Redlock) > 0 {
+		pools = append(pools, metrics.RedisPool(string(backend.Redlock), c.Redis.MaxOpen, locks.Redlock...))
+	}
+	return metrics.State{
+		Stopping: func() bool { return ctx.Err() != nil },
+		Backends: catalogue.Backends, Waiting: catalogue.Waiting, Lag: catalogue.Lag,
+		Pools: pools,
+	}
+}
+
+// observation is what records the work of a replica: metrics, traces and the log.
+type observation struct {
+	metrics *metrics.Metrics
+	tracing *tracing.Tracing // nil where nothing is traced
+	log     *slog.Logger
+	bounded telemetry.Bounded
+}
+
+func observe(ctx context.Context, c config.Config, errOut io.Writer) (observation, error) {
+	build := buildOf(c)
+	o := observation{metrics: newMetrics(c, build), bounded: telemetry.Bound(logger(c.Log, errOut).Handler())}
+	o.log = slog.New(o.metrics.Log(o.bounded))
+	if o.log.Enabled(ctx, slog.LevelDebug) {
+		o.log = slog.New(o.metrics.Log(o.bounded.Handler))
+	}
+	if c.Trace.Endpoint == "" {
+		return o, nil
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.log.WarnContext(ctx, "traces are not sent", "error", err) }))
+	var err error
+	o.tracing, err = tracing.Open(ctx, tracing.Options{
+		Endpoint: c.Trace.Endpoint, Sample: c.Trace.Sample, TrustParent: c.Trace.TrustParent,
+		Replica: build.Replica, Version: build.Version,
+	})
+	return o, err
+}
+
+// Close sends the traces that are left.
+func (o observation) Close() error {
+	if o.tracing == nil {
+		return nil
+	}
+	return o.tracing.Close()
+}
+
+// sqlOptions are those of the replica's pools.
+func (o observation) sqlOptions(c config.Config) (backend.SQLOptions, error) {
+	options, err := sqlOptions(c)
+	if o.tracing != nil {
+		options.OpenDB = o.tracing.OpenDB
+	}
+	return options, err
+}
+
+// storeOptions are those of the replica's store.
+func (o observation) storeOptions(c config.Config) repo.Options {
+	return repo.Options{Replica: c.Replica, Retried: o.metrics.Retried}
+}
+
+// openStore opens the store, and waits for its database.
+func (o observation) openStore(ctx context.Context, c config.Config) (*repo.Store, error) {
+	database, err := o.sqlOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	return repo.Open(ctx, database, o.storeOptions(c))
+}
+
+// follow adds the commands of lock clients to the traces.
+func (o observation) follow(clients *backend.Clients) {
+	if o.tracing == nil {
+		return
+	}
+	if clients.Redis != nil {
+		clients.Redis.AddHook(o.tracing.Redis())
+	}
+	for _, node := range clients.Redlock {
+		node.AddHook(o.tracing.Redis())
+	}
+}
+
+// tracer begins the traces of requests, or is nil.
+func (o observation) tracer() trace.Tracer {
+	if o.tracing == nil {
+		return nil
+	}
+	return o.tracing.Tracer()
+}
+
+func logger(c config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // it has been checked
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(telemetry.LogHandler(slog.NewJSONHandler(w, options)))
+	}
+	return slog.New(telemetry.LogHandler(slog.NewTextHandler(w, options)))
+}

@@ -1,0 +1,231 @@
+// Package replica runs one replica: it wires configuration, backends, strategies and
+// listeners together. stockd serve is nothing else; stocklab adds failpoints.
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/telemetry/metrics"
+)
+
+// Options are what a program adds to a replica. The zero Options add nothing.
+type Options struct {
+	// Open opens failpoints, after the backends and before the strategies; nil: there are none.
+	Open func(ctx context.Context, c config.Config, log *slog.Logger) (Failpoints, error)
+	// Locks changes what the locks are made of; nil: nothing is changed.
+	Locks func(config.Config, lock.Deps) lock.Deps
+}
+
+// Failpoints interrupt purchases for an experiment. They are closed after the strategies.
+type Failpoints interface {
+	strategy.Failpoints
+	io.Closer
+
+	// Routes are added to the admin API.
+	Routes() []handler.Route
+}
+
+// UsageError is a mistake in the command line or the configuration.
+type UsageError struct{ Err error }
+
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the mistake.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// Run runs a replica until ctx ends, and then lets requests in flight end. It returns
+// within http.drain_delay, http.drain and two seconds, whatever the backends do; what is
+// open then ends with the process.
+func Run(ctx context.Context, c config.Config, errOut io.Writer, o Options) (err error) {
+	gin.SetMode(gin.ReleaseMode)
+	c.Replica, err = named(c.Replica)
+	if err != nil {
+		return err
+	}
+	watch, err := observe(ctx, c, errOut)
+	if err != nil {
+		return err
+	}
+	defer watch.bounded.Close() // also where the exit is forced
+	open := newClosing(ctx, c.HTTP)
+	open.add("traces", watch.Close)
+	return open.run(ctx, watch.log, func() (err error) {
+		defer func() { err = errors.Join(err, open.close()) }()
+		return serve(ctx, c, watch, open, o)
+	})
+}
+
+// serve opens the parts of a replica and serves.
+func serve(ctx context.Context, c config.Config, watch observation, open *closing, o Options) error {
+	log := watch.log
+	warn(ctx, c, log)
+	buyers, err := verifiedBuyers(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	store, err := watch.openStore(ctx, c)
+	if err != nil {
+		return err
+	}
+	open.add("database", store.Close)
+	if err := bringUpToDate(ctx, c, store, log); err != nil {
+		return err
+	}
+	locks, err := lockDeps(c, watch, o.Locks)
+	if err != nil {
+		return err
+	}
+	open.add("lock clients", locks.Close)
+	open.add("first ping", quietly(pingAll(ctx, locks.Clients, log)))
+	deps, options := strategyDeps(c, watch, store, locks), handlerOptions(ctx, c, watch)
+	if o.Open != nil {
+		failpoints, err := o.Open(ctx, c, log)
+		if err != nil {
+			return err
+		}
+		open.add("failpoints", quietly(func() { _ = failpoints.Close() })) // each of its lines is written already
+		deps.Failpoints, options.Routes = failpoints, failpoints.Routes()
+	}
+	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
+	open.add("strategies", catalogue.Close)
+	if err := enforce(ctx, c, catalogue, log); err != nil {
+		return err
+	}
+	inventory := service.NewInventory(store, catalogue)
+	open.add("changes of items", inventory.Close)
+	open.add("background jobs", quietly(inBackground(ctx,
+		catalogue.KeepSwitches,
+		catalogue.KeepSweeping,
+		func(ctx context.Context) { keepTotals(ctx, inventory, log) },
+		func(ctx context.Context) { keepAuditing(ctx, c.Audit, inventory, watch.metrics, log) },
+	)))
+	watch.metrics.Watch(stateOf(ctx, c, catalogue, store, locks.Clients))
+	options.Catalogue, options.Inventory, options.Buyers = catalogue, inventory, buyers
+	if !options.Choose {
+		log.InfoContext(ctx, "requests may not choose a strategy", "deduct.choose", c.Deduct.Choose, "http.listen", c.HTTP.Listen)
+	}
+	open.add("requests", func() error { return nil }) // listen ends them
+	return listen(ctx, c, log, options, watch.metrics.ConnectionRejected)
+}
+
+func quietly(stop func()) func() error {
+	return func() error {
+		stop()
+		return nil
+	}
+}
+
+// enforce applies the policy of the configuration and the switches to the catalogue.
+func enforce(ctx context.Context, c config.Config, catalogue *service.Catalogue, log *slog.Logger) error {
+	if err := catalogue.Enforce(service.Policy{OnlySafe: c.Strategies.OnlySafe, Deny: c.Strategies.Deny}); err != nil {
+		return UsageError{err}
+	}
+	catalogue.SetMaxQuantity(int64(c.Deduct.MaxQuantity))
+	err := catalogue.SetDefault(service.Mode{Strategy: c.Deduct.Strategy, Group: c.Deduct.Group, Fence: c.Deduct.Fence})
+	switch {
+	case errors.Is(err, service.ErrNotFenceable):
+		return UsageError{fmt.Errorf("deduct.fence: %w", err)}
+	case err != nil:
+		return UsageError{fmt.Errorf("deduct.strategy: %w", err)}
+	}
+	if err := catalogue.LookAtSwitches(ctx); err != nil {
+		return err
+	}
+	for why, items := range catalogue.Unserved() {
+		log.WarnContext(ctx, "items cannot be sold by this replica", "items", items, "reason", why)
+	}
+	return nil
+}
+
+// strategyDeps are what the strategies of a replica are made of.
+func strategyDeps(c config.Config, watch observation, store *repo.Store, locks lock.Deps) strategy.Deps {
+	return strategy.Deps{
+		Store:    store,
+		LockWait: c.Lock.Wait,
+		Lock:     locks,
+		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
+		Group:    strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
+		Buckets:  c.Bucket.Count,
+		Hot:      hotOptions(c, watch.log, watch.tracer()),
+		Observe:  watch.metrics.Strategy,
+		Log:      watch.log,
+	}
+}
+
+// handlerOptions are what the routes need, but for what they serve.
+func handlerOptions(ctx context.Context, c config.Config, watch observation) handler.Options {
+	return handler.Options{
+		Replica: c.Replica, Choose: c.MayChoose(), Reveal: c.HTTP.Reveal, MaxBody: int64(c.HTTP.MaxBody), Log: watch.log,
+		Timeout: c.Deduct.Timeout, AuditTimeout: c.Audit.Timeout,
+		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), BuyerRequired: c.Buyer.Required, TrustedProxies: c.HTTP.TrustedProxies,
+		AdminHosts: c.Admin.HostNames(),
+		Stopping:   func() bool { return ctx.Err() != nil },
+		Observer:   watch.metrics, Metrics: watch.metrics.Handler(), Tracer: watch.tracer(),
+		Pprof: c.Admin.Pprof,
+	}
+}
+
+// named is the name of a replica: by default that of its host.
+func named(name string) (string, error) {
+	if name != "" {
+		return name, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name this replica: %w", err)
+	}
+	return host, nil
+}
+
+func limits(c config.Limit) handler.Limits {
+	return handler.Limits{
+		User:    handler.Rate{PerSecond: c.UserRate, Burst: c.UserBurst},
+		Address: handler.Rate{PerSecond: c.AddressRate, Burst: c.AddressBurst},
+	}
+}
+
+// inBackground runs jobs beside the requests, until it is stopped.
+func inBackground(ctx context.Context, jobs ...func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, job := range jobs {
+		running.Go(func() { job(ctx) })
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// keepTotals brings the ledger's running totals up to date.
+func keepTotals(ctx context.Context, inventory *service.Inventory, log *slog.Logger) {
+	inventory.KeepTotals(ctx, func(err error) { log.WarnContext(ctx, "running totals not brought up to date", "error", err) })
+}
+
+// keepAuditing audits every item regularly, where audit.every asks for that.
+func keepAuditing(ctx context.Context, c config.Audit, inventory *service.Inventory, m *metrics.Metrics, log *slog.Logger) {
+	if c.Every == 0 {
+		return
+	}
+	inventory.KeepAuditing(ctx, c.Every, c.Timeout, func(sums stock.Audits, err error) {
+		m.Audited(sums, err)
+		if err != nil {
+			log.WarnContext(ctx, "goods were not audited", "error", err)
+		}
+	})
+}

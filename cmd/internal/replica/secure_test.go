@@ -1,0 +1,337 @@
+package replica
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+func TestMain(m *testing.M) {
+	cmdtest.Main(m, func([]string, io.Writer, io.Writer) int { return 0 })
+}
+
+// secured is a backend that lets in only those who have all that it asks for.
+type secured struct {
+	backend    string // as errors name it
+	section    string // of the configuration
+	env        []string
+	strategies []string
+	wrong      []mistake
+}
+
+// mistake is one that an owner may make: what is set instead, and what the error
+// says of it.
+type mistake struct {
+	what string
+	set  []string
+	says string
+}
+
+// tlsMistakes are those that can be made of every backend's TLS.
+func tlsMistakes(section, strangers string, more ...string) []mistake {
+	prefix := "STOCKD_" + strings.ToUpper(section) + "_TLS_"
+	return []mistake{
+		{"without TLS", append([]string{prefix + "ENABLED=false", prefix + "CA_FILE=", prefix + "CERT_FILE=", prefix + "KEY_FILE="}, more...), ""},
+		{"with another authority", []string{prefix + "CA_FILE=" + strangers}, "certificate"},
+		{"with another name", []string{prefix + "SERVER_NAME=elsewhere.example"}, "elsewhere.example"},
+	}
+}
+
+// uncertified is who shows no certificate where one is asked for. In TLS 1.3 the
+// server refuses him after he believes that all is well: he hears its reason, or only
+// that it hung up while he was writing.
+func uncertified(section string) mistake {
+	prefix := "STOCKD_" + strings.ToUpper(section) + "_TLS_"
+	return mistake{"without a certificate of ours", []string{prefix + "CERT_FILE=", prefix + "KEY_FILE="}, ""}
+}
+
+// Each backend is reached with what it asks for, and sold from; and without, the
+// replica says which backend it is, and never that the goods are sold out.
+func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
+	k := cmdtest.StartSupervisor(t)
+	authority, strangers := newAuthority(t, k), newAuthority(t, k).CAFile
+	strict, lenient := newSecurity(t, authority, true), newSecurity(t, authority, false)
+	for name, start := range map[string]func(t *testing.T) secured{
+		"mariadb": func(t *testing.T) secured { return securedDatabase(t, k, servers.MariaDB, strict, strangers) },
+		"mysql":   func(t *testing.T) secured { return securedDatabase(t, k, servers.MySQL, strict, strangers) },
+		"redis": func(t *testing.T) secured {
+			s := cmdtest.Own(t, func(ctx context.Context) (*servers.Redis, error) { return servers.StartSecureRedis(ctx, k, strict) })
+			return securedRedis(s.Env(), strangers,
+				mistake{"as everybody", []string{"STOCKD_REDIS_USERNAME="}, "WRONGPASS"}, uncertified("redis"))
+		},
+		"cluster": func(t *testing.T) secured {
+			s := cmdtest.Own(t, func(ctx context.Context) (*servers.RedisCluster, error) {
+				return servers.StartRedisCluster(ctx, k, servers.RedisClusterOptions{Masters: 3, Security: lenient})
+			})
+			return securedRedis(s.Env(), strangers)
+		},
+		"sentinels": func(t *testing.T) secured {
+			s := cmdtest.Own(t, func(ctx context.Context) (*servers.Sentinels, error) { return servers.StartSentinels(ctx, k, lenient) })
+			return securedRedis(s.Env(), strangers,
+				mistake{"as nobody before the Sentinels", []string{"STOCKD_REDIS_SENTINEL_USERNAME=", "STOCKD_REDIS_SENTINEL_PASSWORD="}, "NOAUTH"},
+				mistake{"as everybody before the Sentinels", []string{"STOCKD_REDIS_SENTINEL_USERNAME="}, "WRONGPASS"},
+				mistake{"with a wrong password of the Sentinels", []string{"STOCKD_REDIS_SENTINEL_PASSWORD=guess"}, "WRONGPASS"},
+				mistake{"with the master's password for the Sentinels", []string{"STOCKD_REDIS_SENTINEL_PASSWORD=" + s.Master.Password}, "WRONGPASS"})
+		},
+		"redlock": func(t *testing.T) secured {
+			s := cmdtest.Own(t, func(ctx context.Context) (*servers.Redlock, error) {
+				return servers.StartRedlockWith(ctx, k, servers.RedlockOptions{Security: lenient})
+			})
+			return secured{"redlock", "redlock", s.Env(), []string{"redlock"}, append(tlsMistakes("redlock", strangers),
+				mistake{"with a wrong password", []string{"STOCKD_REDLOCK_PASSWORD=guess"}, "WRONGPASS"})}
+		},
+		"zookeeper": func(t *testing.T) secured { return securedZooKeeper(t, k, strict, strangers) },
+		"etcd": func(t *testing.T) secured {
+			s := cmdtest.Own(t, func(ctx context.Context) (*servers.Etcd, error) { return servers.StartSecureEtcd(ctx, k, strict) })
+			return secured{"etcd", "etcd", s.Env(), []string{"etcd"}, append(
+				tlsMistakes("etcd", strangers, "STOCKD_ETCD_ENDPOINTS="+strings.Replace(s.Endpoint, "https:", "http:", 1)),
+				uncertified("etcd"),
+				mistake{"with a wrong password", []string{"STOCKD_ETCD_PASSWORD=guess"}, "authentication failed"})}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t)
+			right := startInnards(t, s.env)
+			for i, name := range s.strategies {
+				right.sells(t, name, int64(i+1))
+			}
+			for _, m := range s.wrong {
+				t.Run(m.what, func(t *testing.T) {
+					t.Parallel() // most of them wait
+					s.refuses(t, m)
+				})
+			}
+		})
+	}
+}
+
+// Until TLS is told to be off, nobody falls back to a plain connection.
+func securedDatabase(t *testing.T, k *servers.Supervisor, kind string, s *servers.Security, strangers string) secured {
+	t.Helper()
+	cmdtest.NeedDatabase(t, kind)
+	d, err := servers.StartSecureDatabase(t.Context(), k, kind, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secured{"mysql", "database", d.Env(), []string{"sql-conditional", "sql-named-lock"}, append(
+		tlsMistakes("database", strangers),
+		uncertified("database"),
+		mistake{"with a wrong password", []string{"STOCKD_DATABASE_PASSWORD=guess"}, "Access denied"})}
+}
+
+func securedRedis(env []string, strangers string, more ...mistake) secured {
+	return secured{"redis", "redis", env, []string{"redis-reentrant", "redsync", "redis-stock"}, append(append(
+		tlsMistakes("redis", strangers),
+		mistake{"with a wrong password", []string{"STOCKD_REDIS_PASSWORD=guess"}, "WRONGPASS"}), more...)}
+}
+
+func securedZooKeeper(t *testing.T, k *servers.Supervisor, s *servers.Security, strangers string) secured {
+	t.Helper()
+	z := cmdtest.Own(t, func(ctx context.Context) (*servers.ZooKeeper, error) { return servers.StartSecureZooKeeper(ctx, k, s) })
+	// What is ours is the certificate's and the password's: only who has neither is
+	// shut out.
+	other, err := s.Authority.Issue("stranger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := func(auth string) []string {
+		return []string{"STOCKD_ZOOKEEPER_AUTH=" + auth, "STOCKD_ZOOKEEPER_TLS_CERT_FILE=" + other.CertFile, "STOCKD_ZOOKEEPER_TLS_KEY_FILE=" + other.KeyFile}
+	}
+	return secured{"zookeeper", "zookeeper", append(z.Env(), "STOCKD_ZOOKEEPER_AUTH=stockd:secret"), []string{"zk-sequential", "zk-ephemeral"}, append(
+		tlsMistakes("zookeeper", strangers),
+		uncertified("zookeeper"),
+		mistake{"with a wrong password", stranger("stockd:guess"), "not authenticated"},
+		mistake{"without a password", stranger(""), "not authenticated"})}
+}
+
+func newAuthority(t *testing.T, k *servers.Supervisor) *servers.Authority {
+	t.Helper()
+	a, err := servers.NewAuthority(k.Folder())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func newSecurity(t *testing.T, a *servers.Authority, clientCerts bool) *servers.Security {
+	t.Helper()
+	s, err := servers.NewSecurity(a, clientCerts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// configuration is what a replica of these variables would run with.
+func configuration(t *testing.T, env []string) config.Config {
+	t.Helper()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	config.AddFlags(flags)
+	for _, entry := range env {
+		name, value, _ := strings.Cut(strings.TrimPrefix(entry, "STOCKD_"), "=")
+		if err := flags.Set(strings.ReplaceAll(strings.ToLower(name), "_", "-"), value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	loaded, err := config.Load("", flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded.Config
+}
+
+// innards is what a replica is made of, as serve puts it together.
+type innards struct {
+	store     *repo.Store
+	catalogue *service.Catalogue
+	locks     lock.Deps
+}
+
+// impatiently has a replica wait no longer than a test.
+func impatiently(t *testing.T) []string {
+	t.Helper()
+	return []string{
+		"STOCKD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "stockd.db"), "STOCKD_LOCK_WAIT=3s", "STOCKD_LOCK_TTL=5s",
+		"STOCKD_DATABASE_LOCK_WAIT=3s", "STOCKD_DEDUCT_TIMEOUT=5s",
+	}
+}
+
+func startInnards(t *testing.T, env []string) innards {
+	t.Helper()
+	c := configuration(t, append(impatiently(t), env...))
+	store, err := OpenStore(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, store) })
+	log := slog.New(slog.DiscardHandler)
+	if err := bringUpToDate(t.Context(), c, store, log); err != nil {
+		t.Fatal(err)
+	}
+	locks, err := lockDeps(c, observation{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, locks) })
+	deps := strategy.Deps{
+		Store: store, LockWait: c.Lock.Wait, Lock: locks, Group: strategy.Group{Batch: 1, Units: 1, Queue: 1},
+		Hot: hotOptions(c, log, nil), Log: log,
+	}
+	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
+	t.Cleanup(func() { closed(t, catalogue) })
+	return innards{store, catalogue, locks}
+}
+
+func closed(t *testing.T, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// buy sells one of a new goods.
+func (p innards) buy(t *testing.T, name string, goods int64) (stock.Outcome, error) {
+	t.Helper()
+	if err := p.store.CreateGoods(t.Context(), goods, 10, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.catalogue.In(service.Mode{Strategy: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Deduct(t.Context(), goods, stock.Purchase{Quantity: 1})
+}
+
+func (p innards) sells(t *testing.T, name string, goods int64) {
+	t.Helper()
+	outcome, err := p.buy(t, name, goods)
+	if err != nil || outcome.Refused != nil || outcome.Order.Remaining != 9 {
+		t.Errorf("%s answers %+v, %v", name, outcome, err)
+	}
+}
+
+// sellsAgain asks again for as long as a backend does not answer.
+func (p innards) sellsAgain(t *testing.T, name string, goods int64) {
+	t.Helper()
+	if err := p.store.CreateGoods(t.Context(), goods, 10, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.catalogue.In(service.Mode{Strategy: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := rand.Text()
+	cmdtest.Await(t, "a sale", 30*time.Second, func() bool {
+		outcome, err := s.Deduct(t.Context(), goods, stock.Purchase{Quantity: 1, RequestID: key, Keyed: true})
+		if outcome.Refused != nil || err != nil && !errors.Is(err, stock.ErrBackendUnavailable) && !errors.Is(err, stock.ErrBusy) {
+			t.Fatalf("%s answers %+v, %v", name, outcome, err)
+		}
+		return err == nil
+	})
+}
+
+// refuses makes a mistake, and looks at what is said of it.
+func (s secured) refuses(t *testing.T, m mistake) {
+	t.Helper()
+	env := append(append([]string{"STOCKD_LOCK_WAIT=3s", "STOCKD_REDIS_TIMEOUT=2900ms"}, s.env...), m.set...)
+	if s.section == "database" {
+		store, err := OpenStore(t.Context(), configuration(t, append(impatiently(t), env...)))
+		if err == nil {
+			closed(t, store)
+		}
+		s.isNamed(t, err, m.says)
+		return
+	}
+	p := startInnards(t, env)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	s.isNamed(t, p.locks.Ping(ctx, backend.Name(s.backend)), m.says)
+	list, err := p.catalogue.Backends(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	for _, b := range list {
+		if b.Name == s.backend && b.Status != "down" {
+			t.Errorf("/readyz shows %+v", b)
+		}
+	}
+	_, err = p.buy(t, s.strategies[len(s.strategies)-1], 1)
+	s.isNamed(t, err, "")
+}
+
+// isNamed looks for the name of the backend in an error, and for no secret.
+func (s secured) isNamed(t *testing.T, err error, says string) {
+	t.Helper()
+	failed, is := errors.AsType[*stock.BackendError](err)
+	if !is || failed.Backend != s.backend {
+		t.Fatalf("the error is %v, want one of %s", err, s.backend)
+	}
+	if !strings.Contains(err.Error(), says) {
+		t.Errorf("the error does not speak of %q: %v", says, err)
+	}
+	for _, entry := range s.env {
+		name, value, _ := strings.Cut(entry, "=")
+		if (strings.HasSuffix(name, "_PASSWORD") || strings.HasSuffix(name, "_AUTH")) && strings.Contains(err.Error(), value) {
+			t.Errorf("the error shows %s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
+)
+
+// What a newcomer does without a demo: serve, create, buy, bench.
+func TestServeAndBench(t *testing.T) {
+	folder := t.TempDir()
+	replica := exec.Command(os.Args[0], "serve", "--http-listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
+		"--log-format=json", "--database-dsn", filepath.Join(folder, "stockd.db"))
+	const token = "a token of sixteen"
+	replica.Env = append(cmdtest.Environment(), "STOCKD_ADMIN_TOKEN="+token)
+	log, err := replica.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replica.Start(); err != nil {
+		t.Fatal(err)
+	}
+	public, admin := listening(t, log)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, admin+"/goods", bytes.NewBufferString("goods_id=1&stock=300"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("Authorization", "Bearer "+token)
+	if response, err := http.DefaultClient.Do(request); err != nil || response.StatusCode != http.StatusCreated {
+		t.Fatalf("create: %v, %v", response, err)
+	}
+	path := filepath.Join(folder, "bench.json")
+	for _, args := range [][]string{
+		{"--requests", "200", "--clients", "8"},
+		{"--duration", "500ms", "--rate", "200", "--clients", "8"},
+	} {
+		status, out, errOut := stockd(t, append([]string{"bench", "--url", public, "--strategy", "sql-conditional", "--json", path}, args...)...)
+		if status != cli.OK {
+			t.Fatalf("bench %v: exit status %d\n%s%s", args, status, out, errOut)
+		}
+		run := cmdtest.ReadReport(t, path).Runs[0]
+		if !run.Clean || run.Requests < 90 || run.Answered == 0 || run.P99 <= 0 || run.Replicas != 1 {
+			t.Errorf("bench %v: %+v", args, run)
+		}
+	}
+	status, _, errOut := stockd(t, "bench", "--url", public, "--strategy", "hope")
+	if status != cli.Usage || !strings.Contains(errOut, "sql-conditional") {
+		t.Errorf("bench of an unknown strategy: exit status %d, %q", status, errOut)
+	}
+	status, _, errOut = stockd(t, "bench", "--url", public, "--goods", "7")
+	if status != cli.Failure || !strings.Contains(errOut, "unknown-goods") {
+		t.Errorf("bench of unknown goods: exit status %d, %q", status, errOut)
+	}
+	if err := replica.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := replica.Wait(); err != nil {
+		t.Errorf("the replica stopped with %v", err)
+	}
+}
+
+// listening reads from the log of a replica where it listens.
+func listening(t *testing.T, log io.Reader) (public, admin string) {
+	t.Helper()
+	decoder := json.NewDecoder(log)
+	for public == "" || admin == "" {
+		var line struct {
+			Msg     string `json:"msg"`
+			For     string `json:"for"`
+			Address string `json:"address"`
+		}
+		if err := decoder.Decode(&line); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case line.Msg == "listening" && line.For == "public":
+			public = "http://" + line.Address
+		case line.Msg == "listening" && line.For == "admin":
+			admin = "http://" + line.Address
+		}
+	}
+	go io.Copy(io.Discard, log) //nolint:errcheck // the rest of the log is nobody's business
+	return public, admin
+}
+
+// A replica that cannot have both of its listeners serves on none.
+func TestNobodyIsServedByAReplicaThatCannotStart(t *testing.T) {
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close() //nolint:errcheck // the test is over
+	t.Setenv("STOCKD_ADMIN_TOKEN", cmdtest.Token)
+	status, _, errOut := stockd(t, "serve", "--http-listen=127.0.0.1:0", "--admin-listen="+taken.Addr().String(),
+		"--database-dsn", filepath.Join(t.TempDir(), "s.db"))
+	if status != cli.Failure || !strings.Contains(errOut, "open admin listener") || strings.Contains(errOut, "msg=listening") {
+		t.Errorf("exit status %d, %q; want %d without a listener that was served", status, errOut, cli.Failure)
+	}
+}

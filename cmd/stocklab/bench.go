@@ -1,0 +1,166 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/internal/lab/bench"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/load/verdict"
+)
+
+// suiteFlags are the flags of stocklab bench.
+type suiteFlags struct {
+	quick        bool
+	from, only   string
+	chart, redo  string
+	write        string
+	ledger       int64
+	rounds       int
+	each, within time.Duration
+}
+
+// How long a suite takes where nothing else is asked for.
+const (
+	suiteWithin = 20 * time.Minute
+	quickWithin = 5 * time.Minute
+)
+
+// leastLedger has some rows of every item.
+const leastLedger = 100_000
+
+func benchCommand() *cobra.Command {
+	s := &suiteFlags{}
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure the strategies side by side with their limits, on servers of its own",
+		Long: "Measure the strategies side by side with their limits, on servers of its own. stockd bench puts load\n" +
+			"on a stockd that runs already.",
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.redo != "" {
+				return s.redraw()
+			}
+			return s.run(cmd)
+		},
+	}
+	s.add(cmd.Flags())
+	return cmd
+}
+
+func (s *suiteFlags) add(flags *pflag.FlagSet) {
+	flags.BoolVar(&s.quick, "quick", false, "64 clients only, and no locks by themselves")
+	flags.StringVar(&s.only, "only", "", "measure only the strategies whose name this regular expression matches")
+	flags.StringVar(&s.from, "servers", "local", "auto, embedded or local, with exceptions as for stocklab demo")
+	flags.IntVar(&s.rounds, "rounds", 3, "how often everything is measured that has an aim")
+	flags.DurationVar(&s.within, "within", 0, "how long all of it may take (default 20m, with --quick 5m)")
+	flags.DurationVar(&s.each, "each", 0, "how long each measurement takes (default: as --within allows)")
+	flags.StringVar(&s.chart, "chart", "", "file to draw the figures into, as SVG")
+	flags.StringVar(&s.redo, "chart-from", "", "draw --chart from the --json file of an earlier suite instead")
+	flags.Int64Var(&s.ledger, "ledger", 0, "measure a ledger of so many rows against an empty one instead, on a server of its own")
+	flags.StringVar(&s.write, "json", "", "file to write the figures to")
+}
+
+func (s *suiteFlags) options() (o bench.Options, err error) {
+	o = bench.Options{Rounds: s.rounds, Each: s.each, Within: s.within, Quick: s.quick}
+	if o.Servers, err = servers.ParseChoice(s.from); err != nil {
+		return o, cli.UsageError{Err: fmt.Errorf("--servers: %w", err)}
+	}
+	if s.rounds < 1 || s.each != 0 && s.each < 100*time.Millisecond {
+		return o, cli.UsageError{Err: fmt.Errorf("--rounds must be at least 1 and --each at least 100ms, not %d and %s", s.rounds, s.each)}
+	}
+	if s.only != "" {
+		if o.Only, err = regexp.Compile(s.only); err != nil {
+			return o, cli.UsageError{Err: fmt.Errorf("--only: %w", err)}
+		}
+	}
+	if s.ledger != 0 && s.ledger < leastLedger {
+		return o, cli.UsageError{Err: fmt.Errorf("--ledger must be at least %d, not %d", leastLedger, s.ledger)}
+	}
+	switch {
+	case s.within != 0:
+	case s.quick:
+		o.Within = quickWithin
+	default:
+		o.Within = suiteWithin
+	}
+	if o.Within < time.Minute {
+		return o, cli.UsageError{Err: fmt.Errorf("--within must be at least 1m, not %s", s.within)}
+	}
+	o.Binary, err = os.Executable()
+	return o, err
+}
+
+func (s *suiteFlags) run(cmd *cobra.Command) error {
+	o, err := s.options()
+	if err != nil {
+		return err
+	}
+	o.Progress = cli.NewProgress(cmd.ErrOrStderr(), 72)
+	result, err := s.measure(cmd.Context(), o)
+	o.Progress.End()
+	if result == nil || len(result.Subjects) == 0 {
+		return err
+	}
+	// Interrupted or not: what has been measured is shown.
+	return errors.Join(err, result.Table(cmd.OutOrStdout()), s.keep(result))
+}
+
+// ledgerEach is how long a measurement on a ledger takes where it is not said.
+const ledgerEach = 4 * time.Second
+
+func (s *suiteFlags) measure(ctx context.Context, o bench.Options) (*bench.Result, error) {
+	if s.ledger == 0 {
+		return bench.Run(ctx, o)
+	}
+	o.Each = cmp.Or(o.Each, ledgerEach)
+	return bench.RunLedger(ctx, o, s.ledger)
+}
+
+// redraw draws the chart of an earlier suite.
+func (s *suiteFlags) redraw() error {
+	if s.chart == "" {
+		return cli.UsageError{Err: errors.New("--chart-from needs --chart, the file to draw into")}
+	}
+	content, err := os.ReadFile(s.redo)
+	if err != nil {
+		return cli.UsageError{Err: fmt.Errorf("--chart-from: %w", err)}
+	}
+	var result bench.Result
+	if err := json.Unmarshal(content, &result); err != nil {
+		return cli.UsageError{Err: fmt.Errorf("--chart-from: %s: %w", s.redo, err)}
+	}
+	return s.draw(&result)
+}
+
+// keep writes the figures where --json and --chart say so.
+func (s *suiteFlags) keep(result *bench.Result) error {
+	if s.write != "" {
+		if err := verdict.WriteJSON(s.write, result); err != nil {
+			return err
+		}
+	}
+	if s.chart == "" {
+		return nil
+	}
+	return s.draw(result)
+}
+
+func (s *suiteFlags) draw(result *bench.Result) (err error) {
+	file, err := os.Create(s.chart)
+	if err != nil {
+		return fmt.Errorf("draw chart: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return result.Chart(file)
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/lab/hostile"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// attacked runs the attacker against replicas under the configuration of a shop, and
+// fails where a bound does not hold.
+func attacked(t *testing.T, plan hostile.Plan) {
+	t.Helper()
+	cmdtest.NeedLocal(t)
+	cmdtest.NeedRedis(t)
+	config, err := filepath.Abs("../../configs/production.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Binary, plan.Config, plan.Tokens, plan.Connections, plan.Addresses = os.Args[0], config, true, 200, 20
+	plan.Memory, plan.Progress = 128<<20*raceShadow, func(words string) { t.Log(words) }
+	r, err := hostile.Run(t.Context(), plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := r.Table(&text); err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + text.String())
+	for _, c := range r.Failed() {
+		t.Errorf("%s: %s, want %s", c.What, c.Hostile, c.Bound)
+	}
+}
+
+// Half a minute of every attack there is. On a machine that does something else as well
+// the times mean nothing: here they are only reported.
+func TestAHostileHalfMinute(t *testing.T) {
+	attacked(t, hostile.Plan{
+		Servers: servers.Choice{Mode: servers.Local, ZooKeeper: servers.None, Etcd: servers.None},
+		Seed:    15, Baseline: 5 * time.Second, Duration: 30 * time.Second, Rate: 400, HonestRate: 30,
+	})
+}

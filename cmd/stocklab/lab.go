@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/internal/lab/report"
+	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/load/verdict"
+)
+
+func labCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "Reproduce the failures of locks that are told of, and what helps, and judge them by evidence",
+		Args:  cli.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(labListCommand(), labRunCommand(), labReportCommand(), labDocsCommand(), labHostileCommand())
+	return cmd
+}
+
+func labListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the experiments",
+		Args:  cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t := table.NewWriter()
+			t.SetStyle(table.StyleLight)
+			t.AppendHeader(table.Row{"#", "name", "what it shows"})
+			for _, e := range catalogue.All() {
+				t.AppendRow(table.Row{e.Number, e.Name, e.Title})
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), t.Render())
+			return err
+		},
+	}
+}
+
+func labRunCommand() *cobra.Command {
+	var from, write, folder string
+	cmd := &cobra.Command{
+		Use:   "run NAME…",
+		Short: "Make experiments, by name or number, or all of them",
+		Long: "Make experiments, by name or number, or all of them: start what they need, break what they\n" +
+			"break, and conclude from what was written down. The exit status is 0 only where every one was\n" +
+			"reproduced, or could not be made because a server is not on this machine. Nothing is left\n" +
+			"behind but what --dir and --json ask for.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cli.UsageError{Err: errors.New("lab run needs names of experiments, or all; stockd lab list has them")}
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&from, "servers", "auto", "auto, embedded or local, with exceptions after commas: "+servers.Exceptions)
+	flags.StringVar(&write, "json", "", "file to write the results to")
+	flags.StringVar(&folder, "dir", "", "folder to keep the histories in, with a report.html to open in a browser")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		plan, err := labPlan(args, from)
+		if err != nil {
+			return cli.UsageError{Err: err}
+		}
+		plan.Progress = newLabProgress(cmd.ErrOrStderr())
+		r, err := runLab(cmd.Context(), plan, folder)
+		if len(r.Experiments) == 0 {
+			return err
+		}
+		return errors.Join(err, showLab(r, cmd.OutOrStdout(), write, folder))
+	}
+	return cmd
+}
+
+func labPlan(names []string, from string) (p scenario.Plan, err error) {
+	if p.Servers, err = servers.ParseChoice(from); err != nil {
+		return p, fmt.Errorf("--servers: %w", err)
+	}
+	if p.Experiments, err = catalogue.Pick(names); err != nil {
+		return p, err
+	}
+	if p.Binary, err = os.Executable(); err != nil {
+		return p, fmt.Errorf("find this program: %w", err)
+	}
+	return p, nil
+}
+
+// runLab makes the experiments, and keeps a report in the folder where there is
+// one, also of a run that was interrupted.
+func runLab(ctx context.Context, p scenario.Plan, folder string) (*scenario.Report, error) {
+	if folder != "" {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return &scenario.Report{}, fmt.Errorf("make the folder of the run: %w", err)
+		}
+	}
+	p.Folder = folder
+	r, err := scenario.Run(ctx, p)
+	if folder != "" && len(r.Experiments) > 0 {
+		err = errors.Join(err, report.Write(folder, r))
+	}
+	return r, err
+}
+
+// errNotReproduced makes the exit status tell what the table says.
+var errNotReproduced = errors.New("not every experiment was reproduced")
+
+func showLab(r *scenario.Report, out io.Writer, write, folder string) error {
+	if err := report.Table(out, r, cli.IsTerminal(out)); err != nil {
+		return err
+	}
+	if write != "" {
+		if err := verdict.WriteJSON(write, r); err != nil {
+			return err
+		}
+	}
+	if err := hints(r, out, folder); err != nil {
+		return err
+	}
+	for _, e := range r.Experiments {
+		if e.Verdict == scenario.NotReproduced {
+			return errNotReproduced
+		}
+	}
+	return nil
+}
+
+// hints say what to do next: the one command that shows what to do instead, where
+// one experiment was asked for, and where the report is.
+func hints(r *scenario.Report, out io.Writer, folder string) error {
+	var lines []string
+	if len(r.Experiments) == 1 && r.Experiments[0].Fix != "" {
+		lines = append(lines, "what to do instead: "+r.Experiments[0].Fix)
+	}
+	if folder == "" {
+		lines = append(lines, "with --dir FOLDER the histories are kept, and a report to open in a browser")
+	} else {
+		lines = append(lines, "report: "+filepath.Join(folder, report.File))
+	}
+	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
+	return err
+}
+
+func labReportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "report DIR",
+		Short: "Make the report of a run again, from what it left in its folder",
+		Args:  oneArg("a folder that stockd lab run --dir has filled"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := report.Read(args[0])
+			if err != nil {
+				return cli.UsageError{Err: err}
+			}
+			if err := scenario.Reread(args[0], catalogue.All(), r); err != nil {
+				return err
+			}
+			return errors.Join(report.Write(args[0], r), showLab(r, cmd.OutOrStdout(), "", args[0]))
+		},
+	}
+}
+
+// labDocsCommand makes the pages under docs/lab; it is for those who work on stockd.
+func labDocsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "docs DIR",
+		Short:  "Write docs/lab from the catalogue and from the folder of a run",
+		Hidden: true,
+		Args:   oneArg("a folder that stockd lab run all --dir has filled"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return report.Docs(filepath.Join("docs", "lab"), args[0], catalogue.All())
+		},
+	}
+}
+
+func oneArg(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return cli.UsageError{Err: fmt.Errorf("%s needs one argument: %s", cmd.CommandPath(), what)}
+		}
+		return nil
+	}
+}

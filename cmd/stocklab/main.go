@@ -1,0 +1,27 @@
+// Command stocklab shows and measures what strategies do under load and under failures: it
+// runs its own replicas and servers, and removes them when it ends.
+package main
+
+import (
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+func main() {
+	servers.SuperviseIfAsked()
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main without the process.
+func run(args []string, out, errOut io.Writer) int { return cli.Run(root(), args, out, errOut) }
+
+func root() *cobra.Command {
+	cmd := &cobra.Command{Use: "stocklab", Short: "See and measure which strategies oversell a hot item, and why"}
+	cmd.AddCommand(demoCommand(), labCommand(), benchCommand(), replicaCommand(), baselineCommand())
+	return cmd
+}

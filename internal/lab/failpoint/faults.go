@@ -1,0 +1,112 @@
+package failpoint
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/stockd/stockd/internal/handler"
+)
+
+// Fault interrupts purchases between the read and the write of a strategy.
+type Fault struct {
+	// Do is Hold, Pause or Crash.
+	Do string `json:"do"`
+	// GoodsID and Strategy select the purchases; 0 and empty select all.
+	GoodsID  int64  `json:"goods_id"`
+	Strategy string `json:"strategy"`
+	// For is how long a purchase is held; in JSON a text such as "2s".
+	For time.Duration `json:"-"`
+	// Deaf has a held or paused purchase ignore cancellation: it goes on to its write
+	// although its lease or its request has ended meanwhile.
+	Deaf bool `json:"deaf"`
+	// Times is how many purchases it interrupts; 0 is 1.
+	Times int64 `json:"times"`
+	// Reached is how many have reached it so far; it counts before it interrupts.
+	Reached int64 `json:"reached"`
+}
+
+// What a fault does.
+const (
+	Hold  = "hold"  // the purchase waits
+	Pause = "pause" // the process is stopped, until it is sent SIGCONT
+	Crash = "crash" // the process is killed
+)
+
+// faultText is a fault with its duration as JSON has it.
+type faultText struct {
+	plainFault
+
+	For string `json:"for,omitempty"`
+}
+
+type plainFault Fault
+
+// MarshalJSON writes the duration as text.
+func (f Fault) MarshalJSON() ([]byte, error) {
+	t := faultText{plainFault: plainFault(f)}
+	if f.For != 0 {
+		t.For = f.For.String()
+	}
+	return json.Marshal(t)
+}
+
+// UnmarshalJSON reads the duration from text.
+func (f *Fault) UnmarshalJSON(content []byte) (err error) {
+	var t faultText
+	if err := json.Unmarshal(content, &t); err != nil {
+		return err
+	}
+	*f = Fault(t.plainFault)
+	if t.For != "" {
+		f.For, err = time.ParseDuration(t.For)
+	}
+	return err
+}
+
+// The bounds of a fault.
+const (
+	longestHold = 10 * time.Minute
+	mostTimes   = 1_000_000
+)
+
+// Routes are those of /lab/faults, for the admin API.
+func (l *Registry) Routes() []handler.Route {
+	const path = "/lab/faults"
+	return []handler.Route{
+		{
+			Method: http.MethodPost, Path: path, Status: http.StatusCreated,
+			Fields: []string{"do", "goods_id", "strategy", "for", "deaf", "times"}, Serve: l.serveSet,
+		},
+		{Method: http.MethodGet, Path: path, Status: http.StatusOK, Serve: func(handler.Form) func() any {
+			return func() any { return map[string]any{"faults": l.Faults()} }
+		}},
+		{Method: http.MethodDelete, Path: path, Status: http.StatusNoContent, Serve: func(handler.Form) func() any {
+			return func() any { l.ClearFaults(); return nil }
+		}},
+	}
+}
+
+// serveSet reads a fault, and sets it.
+func (l *Registry) serveSet(f handler.Form) func() any {
+	fault := Fault{
+		Do:       f.OneOf("do", Hold, Pause, Crash),
+		GoodsID:  f.Whole("goods_id", 0, 0, math.MaxInt64),
+		Strategy: f.Strategy("strategy"),
+		Deaf:     f.Flag("deaf"),
+		Times:    f.Whole("times", 1, 1, mostTimes),
+	}
+	if fault.Do == Hold {
+		fault.For = f.Duration("for", time.Millisecond, longestHold)
+	} else {
+		f.Without("for", "do is "+fault.Do)
+	}
+	if fault.Do == Crash {
+		f.Without("deaf", "do is "+fault.Do)
+	}
+	return func() any {
+		l.SetFault(fault)
+		return fault
+	}
+}

@@ -1,0 +1,226 @@
+package load_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/load"
+)
+
+// shop answers purchases as a test says; n counts them from 0.
+func shop(t *testing.T, answer func(w http.ResponseWriter, n int64)) string {
+	t.Helper()
+	var n atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.URL.Path != "/deduct" || r.URL.Query().Get("goods_id") != "7" || r.URL.Query().Get("strategy") != "s" {
+			t.Errorf("asked for %s %s", r.Method, r.URL)
+		}
+		answer(w, n.Add(1)-1)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func sold(w http.ResponseWriter, order, replica string) {
+	fmt.Fprintf(w, `{"order_id": %q, "replica": %q}`, order, replica) //nolint:errcheck // the client notices
+}
+
+func problem(w http.ResponseWriter, status int, slug string) {
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"type": "urn:stockd:problem:%s"}`, slug) //nolint:errcheck // the client notices
+}
+
+func run(t *testing.T, p load.Plan) *load.Result {
+	t.Helper()
+	p.GoodsID, p.Strategy = 7, "s"
+	if p.Timeout == 0 {
+		p.Timeout = 5 * time.Second
+	}
+	r, err := load.Run(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestEveryAnswerIsCountedForWhatItMeans(t *testing.T) {
+	url := shop(t, func(w http.ResponseWriter, n int64) {
+		switch n % 8 {
+		case 0, 1:
+			sold(w, fmt.Sprint("order-", n), fmt.Sprint("replica-", n%2))
+		case 2:
+			sold(w, "always the same", "replica-0")
+		case 3:
+			problem(w, http.StatusConflict, "insufficient-stock")
+		case 4:
+			problem(w, http.StatusServiceUnavailable, "outcome-unknown")
+		case 5:
+			problem(w, http.StatusServiceUnavailable, "busy")
+		case 6:
+			w.WriteHeader(http.StatusBadGateway) // a balancer whose replica died
+		default:
+			w.WriteHeader(http.StatusTeapot)
+		}
+	})
+	r := run(t, load.Plan{URL: url, Clients: 4, Requests: 800})
+	if r.Sent != 800 || r.Sold != 300 || r.Refused != 100 || r.Unknown != 200 || r.Duplicates != 99 {
+		t.Errorf("%+v", r)
+	}
+	if r.Errors["busy"] != 100 || r.Errors["http-418"] != 100 || len(r.Errors) != 2 {
+		t.Errorf("errors are %v", r.Errors)
+	}
+	if fmt.Sprint(r.Replicas) != "[replica-0 replica-1]" {
+		t.Errorf("replicas are %v", r.Replicas)
+	}
+	if n := r.Latency.TotalCount(); n != 800 {
+		t.Errorf("%d latencies", n)
+	}
+}
+
+// A request that was sent and not answered may have sold: it is sent once, and
+// its fate is unknown.
+func TestALostAnswerIsUnknownAndNotSentAgain(t *testing.T) {
+	var asked atomic.Int64
+	url := shop(t, func(w http.ResponseWriter, _ int64) {
+		asked.Add(1)
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if r := run(t, load.Plan{URL: url, Clients: 1, Requests: 20}); r.Unknown != 20 || asked.Load() != 20 {
+		t.Errorf("%d unknown of %d that the shop has seen, want 20 of 20", r.Unknown, asked.Load())
+	}
+}
+
+func TestAnAnswerThatComesTooLateIsUnknown(t *testing.T) {
+	url := shop(t, func(http.ResponseWriter, int64) { time.Sleep(300 * time.Millisecond) })
+	if r := run(t, load.Plan{URL: url, Clients: 1, Requests: 1, Timeout: 50 * time.Millisecond}); r.Unknown != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestARequestThatWasNeverSentIsNoUnknown(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, load.Plan{URL: "http://" + listener.Addr().String(), Clients: 2, Requests: 6}); r.Errors["no-connection"] != 6 || r.Unknown != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// While SoldOut is called nothing is under way, and what was rejected before does not
+// call it again.
+func TestSoldOutEndsTheRunOrGoesOn(t *testing.T) {
+	var left, underWay, calls atomic.Int64
+	url := shop(t, func(w http.ResponseWriter, n int64) {
+		underWay.Add(1)
+		defer underWay.Add(-1)
+		if left.Add(-1) < 0 {
+			problem(w, http.StatusConflict, "insufficient-stock")
+			return
+		}
+		sold(w, fmt.Sprint(n), "r")
+	})
+	r := run(t, load.Plan{URL: url, Clients: 8, Requests: 1_000_000, SoldOut: func(context.Context) (bool, error) {
+		if n := underWay.Load(); n != 0 {
+			t.Errorf("%d requests are under way", n)
+		}
+		left.Store(100)
+		return calls.Add(1) <= 5, nil
+	}})
+	if r.Sold != 500 || calls.Load() != 6 || r.Refused < 6 || r.Refused > 6*8 || r.SaleLatency.TotalCount() != 500 {
+		t.Errorf("%d calls, and %+v; want 6 calls and 100 sold between them", calls.Load(), r)
+	}
+}
+
+func TestAFailureOfSoldOutEndsTheRun(t *testing.T) {
+	url := shop(t, func(w http.ResponseWriter, _ int64) { problem(w, http.StatusConflict, "insufficient-stock") })
+	failure, calls := errors.New("no restock"), 0
+	_, err := load.Run(t.Context(), load.Plan{
+		URL: url, GoodsID: 7, Strategy: "s", Clients: 2, Requests: 100, Timeout: time.Second,
+		SoldOut: func(context.Context) (bool, error) { calls++; return true, failure },
+	})
+	if !errors.Is(err, failure) || calls != 1 {
+		t.Errorf("%d calls and %v, want one and %v", calls, err, failure)
+	}
+}
+
+func TestADurationEndsTheRun(t *testing.T) {
+	url := shop(t, func(w http.ResponseWriter, n int64) { sold(w, fmt.Sprint(n), "r") })
+	r := run(t, load.Plan{URL: url, Clients: 2, Duration: 200 * time.Millisecond})
+	if r.Elapsed < 200*time.Millisecond || r.Sold == 0 || r.Sold != r.Sent {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestTheEndOfTheContextEndsTheRun(t *testing.T) {
+	url := shop(t, func(w http.ResponseWriter, n int64) { sold(w, fmt.Sprint(n), "r") })
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	r, err := load.Run(ctx, load.Plan{URL: url, GoodsID: 7, Strategy: "s", Clients: 2, Duration: time.Hour, Timeout: time.Second})
+	if err != nil || r.Sold == 0 || r.Sold != r.Sent {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// In an open loop a shop that stalls once makes everybody late who should have
+// been served meanwhile; a closed loop would have sent them later and not seen
+// it.
+func TestAnOpenLoopCountsFromWhenARequestWasDue(t *testing.T) {
+	const stall = 500 * time.Millisecond
+	stalls := func(w http.ResponseWriter, n int64) {
+		if n == 0 {
+			time.Sleep(stall)
+		}
+		sold(w, fmt.Sprint(n), "r")
+	}
+	late := func(r *load.Result) (n int64) {
+		for _, bar := range r.Latency.Distribution() {
+			if bar.From >= (stall / 4).Microseconds() {
+				n += bar.Count
+			}
+		}
+		return n
+	}
+	closed := run(t, load.Plan{URL: shop(t, stalls), Clients: 1, Requests: 100})
+	if n := late(closed); n > 5 {
+		t.Errorf("a closed loop saw %d late answers, want the one", n)
+	}
+	open := run(t, load.Plan{URL: shop(t, stalls), Clients: 1, Requests: 100, Rate: 100})
+	if n := late(open); n < 25 {
+		t.Errorf("an open loop saw %d late answers, want those of the stall", n)
+	}
+}
+
+func TestProgressReachesTheEnd(t *testing.T) {
+	url := shop(t, func(w http.ResponseWriter, n int64) { sold(w, fmt.Sprint(n), "r") })
+	last := 0
+	run(t, load.Plan{URL: url, Clients: 3, Requests: 50, Progress: func(n int) { last = n }})
+	if last != 50 {
+		t.Errorf("the last progress is %d of 50", last)
+	}
+}
+
+func TestAURLThatIsNoneIsAnError(t *testing.T) {
+	for _, url := range []string{"", "127.0.0.1:8080", "ftp://127.0.0.1", "http://", "%"} {
+		if _, err := load.Run(t.Context(), load.Plan{URL: url, Clients: 1, Requests: 1}); err == nil {
+			t.Errorf("%q is taken for a URL", url)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+// Package verdict compares a sale with what its strategy guarantees: the figures, the
+// verdict over them, and both as a table and as JSON.
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/stockd/stockd/internal/load"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Verdict says whether a run did what its strategy claims.
+type Verdict string
+
+// The verdicts.
+const (
+	AsClaimed    Verdict = "as claimed"
+	NotAsClaimed Verdict = "not as claimed"
+	NotRun       Verdict = "not run"
+)
+
+// Run is one sale. Its JSON fields are relied upon: they are added to and not
+// renamed.
+type Run struct {
+	Strategy string `json:"strategy"`
+	Replicas int    `json:"replicas"` // 0: not known
+	Group    bool   `json:"group"`
+	Fence    bool   `json:"fence"`
+	Clients  int    `json:"clients"`
+	Requests int    `json:"requests"`
+	// Stock is what there was to sell, Sold what the ledger says was sold, Left
+	// what the row says is left.
+	Stock int64 `json:"stock"`
+	Sold  int64 `json:"sold"`
+	Left  int64 `json:"left"`
+	// Oversold, Lost and Undersold are three different failures; see
+	// stock.Audit.
+	Oversold  int64 `json:"oversold"`
+	Lost      int64 `json:"lost"`
+	Undersold int64 `json:"undersold"`
+	Refused   int   `json:"refused"`
+	Errors    int   `json:"errors"`
+	Unknown   int   `json:"unknown"`
+	// Clean is what came out, ExpectedClean what the strategy claims.
+	Clean         bool    `json:"clean"`
+	ExpectedClean bool    `json:"expected_clean"`
+	Verdict       Verdict `json:"verdict"`
+	Reason        string  `json:"reason"`
+	PerSecond     float64 `json:"per_second"`
+	P50           float64 `json:"p50_ms"`
+	P99           float64 `json:"p99_ms"`
+	Max           float64 `json:"max_ms"`
+
+	// Orders counts the sales in the ledger, Answered those that buyers were
+	// told of.
+	Orders   int64 `json:"orders"`
+	Answered int   `json:"answered"`
+	// Duplicates counts orders that were given to more than one buyer.
+	Duplicates int            `json:"duplicates"`
+	ErrorTypes map[string]int `json:"error_types,omitempty"`
+	// Tries is how often the run was made; only the last one is shown.
+	Tries   int     `json:"tries"`
+	Seconds float64 `json:"seconds"`
+	// SalesOnly tells that PerSecond and the latencies are of sales alone, and not of
+	// all requests.
+	SalesOnly bool `json:"sales_only,omitempty"`
+	// Restocked is how many units were added during the run.
+	Restocked int64 `json:"restocked,omitempty"`
+	// LedgerAfter is how many seconds after the last answer the ledger had every
+	// order, where that was waited for.
+	LedgerAfter float64 `json:"ledger_after_seconds,omitempty"`
+	// Shorter tells that the run had fewer units and requests than the plan has,
+	// and a bound on its time: its strategy takes several round trips a sale.
+	Shorter bool `json:"shorter,omitempty"`
+	// Note is what the database does to the strategy, in words.
+	Note string `json:"note,omitempty"`
+}
+
+// Name is the strategy with its modifiers, such as "etcd, grouped".
+func (r *Run) Name() string {
+	name := r.Strategy
+	if r.Group {
+		name += ", grouped"
+	}
+	if r.Fence {
+		name += ", fenced"
+	}
+	return name
+}
+
+// Add puts the figures of a load and the audit after it into the run.
+func (r *Run) Add(l *load.Result, a stock.Audit) {
+	r.Requests = l.Sent
+	r.Stock, r.Sold, r.Left, r.Orders = a.Initial, a.Sold, a.Stock, a.Orders
+	r.Oversold, r.Lost = a.Oversold, a.Lost
+	if r.Restocked == 0 { // else there are units that came after the rejections
+		r.Undersold = a.Undersold(int64(l.Refused))
+	}
+	r.Refused, r.Unknown, r.Answered, r.Duplicates = l.Refused, l.Unknown, l.Sold, l.Duplicates
+	r.Errors, r.ErrorTypes = 0, l.Errors
+	for _, n := range l.Errors {
+		r.Errors += n
+	}
+	r.Clean = a.Clean && r.Undersold == 0 && r.Duplicates == 0
+	r.Seconds = l.Elapsed.Seconds()
+	count, latency := l.Sent, l.Latency
+	if r.SalesOnly {
+		count, latency = l.Sold, l.SaleLatency
+	}
+	r.PerSecond = float64(count) / r.Seconds
+	r.P50, r.P99, r.Max = quantile(latency, 50), quantile(latency, 99), quantile(latency, 100)
+}
+
+func quantile(h *hdrhistogram.Histogram, q float64) float64 {
+	return float64((time.Duration(h.ValueAtQuantile(q)) * time.Microsecond).Microseconds()) / 1000
+}
+
+// Judge sets the verdict from the evidence in the run, against ExpectedClean.
+func (r *Run) Judge() {
+	r.Verdict, r.Reason = NotAsClaimed, r.contradiction()
+	if r.Reason == "" {
+		r.Verdict, r.Reason = AsClaimed, r.confirmation()
+	}
+}
+
+// contradiction is what in the run speaks against the claim, or empty.
+func (r *Run) contradiction() string {
+	answered, unknown := int64(r.Answered), int64(r.Unknown)
+	switch {
+	case r.Orders < answered || r.Orders > answered+unknown:
+		return fmt.Sprintf("the ledger has %d sales, buyers were told of %d, and the fate of %d is unknown", r.Orders, answered, unknown)
+	case r.unexpectedErrors() != "":
+		return "requests failed: " + r.unexpectedErrors()
+	case r.ExpectedClean && !r.Clean:
+		return "claims to be clean and is not: " + r.damage()
+	case r.ExpectedClean && r.soldOut() && r.Sold != r.Stock:
+		return fmt.Sprintf("had buyers enough to sell out and sold %d of %d", r.Sold, r.Stock)
+	case !r.ExpectedClean && r.Clean:
+		return "is known to fail here and came out clean"
+	default:
+		return ""
+	}
+}
+
+func (r *Run) confirmation() string {
+	if r.ExpectedClean {
+		return "clean"
+	}
+	return r.damage()
+}
+
+// soldOut reports whether there were buyers enough: one was rejected, and no units came
+// afterwards.
+func (r *Run) soldOut() bool { return r.Refused > 0 && r.Restocked == 0 }
+
+// damage lists in words what is not clean.
+func (r *Run) damage() string {
+	var list []string
+	for _, d := range []struct {
+		count int64
+		words string
+	}{
+		{r.Oversold, "oversold"},
+		{r.Lost, "updates lost"},
+		{-r.Lost, "gone that nobody bought"},
+		{-r.Left, "below zero"},
+		{r.Undersold, "refused while left"},
+		{int64(r.Duplicates), "orders given twice"},
+	} {
+		if d.count > 0 {
+			list = append(list, fmt.Sprintf("%d %s", d.count, d.words))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// unexpectedErrors lists errors other than busy: that is an honest answer to a
+// crowd, and no sign of a fault.
+func (r *Run) unexpectedErrors() string {
+	var list []string
+	for _, problem := range slices.SortedFunc(maps.Keys(r.ErrorTypes), cmp.Compare) {
+		if problem != "busy" {
+			list = append(list, fmt.Sprintf("%d %s", r.ErrorTypes[problem], problem))
+		}
+	}
+	return strings.Join(list, ", ")
+}
