@@ -104,7 +104,7 @@ func (c *consumer) read(ctx context.Context, from string) ([]redis.XMessage, err
 	return streams[0].Messages, nil
 }
 
-// begin makes the group on a stream that is new, or that was lost.
+// begin makes the group on a stream that is new or was lost.
 func (c *consumer) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -115,9 +115,8 @@ func (c *consumer) begin(ctx context.Context) error {
 	return nil
 }
 
-// claim takes over what has been in somebody's hands for too long: he is dead, or
-// cannot reach the database, or is so slow that two may do the same. The ledger
-// takes each order once.
+// claim takes over what another consumer has had for too long: it is dead, or cannot reach
+// the database, or is so slow that two may do the same. The ledger takes each order once.
 func (c *consumer) claim(ctx context.Context) ([]redis.XMessage, error) {
 	if c.claimAt == "" {
 		c.claimAt = "0-0"
@@ -189,7 +188,7 @@ func (c *consumer) discard(ctx context.Context, m redis.XMessage, reason error) 
 	})
 	if err == nil && len(m.Values) > 0 {
 		c.options.Observer.DeadLettered()
-		c.options.Log.ErrorContext(ctx, "put aside what is no order", "stream", c.part.dead(), "reason", reason)
+		c.options.Log.ErrorContext(ctx, "invalid order dead-lettered", "stream", c.part.dead(), "reason", reason)
 	}
 	return err
 }

@@ -1,18 +1,16 @@
-// Package hot sells from a counter in Redis ahead of the database, and loses
-// nothing: one script decides and appends the order to a stream, and consumers
-// write what stands on the stream into the ledger, each order exactly once.
+// Package hot sells from a counter in Redis ahead of the database without loss: one script
+// decides and appends the order to a stream, and consumers write the stream into the
+// ledger, each order exactly once.
 //
-// The units of a goods that is sold so are moved out of its row into a place of
-// their own, and leave it in the transaction that writes the order. So the counter
-// is always
+// The units of an item are moved out of its row into an allocation, and leave it in the
+// transaction that writes the order. So the counter is always
 //
-//	units of the place − units promised on the stream and not in the ledger,
+//	units of the allocation − units pending on the stream,
 //
-// or less. Each time the place is filled from the row, or the counter is made anew
-// because Redis has lost it, an epoch begins; the database keeps a promise only
-// in the epoch in which it was made, and what is older is offered again first.
-// Nothing that a Redis believes after losing its memory can therefore sell a unit
-// twice.
+// or less. Each time the allocation is loaded from the row, or the counter is rebuilt
+// because Redis has lost it, an epoch begins; the database writes an order only in the
+// epoch in which it was accepted, and an older one is offered again first. A Redis that
+// has lost its memory can therefore not sell a unit twice.
 //
 // An allocation is open or closed. Recall closes it: the counter of the next epoch sells
 // nothing, its units go back into the row, but for those of pending orders, and these
@@ -37,7 +35,7 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Place is the place of the units that are sold from Redis.
+// Allocation is the name of the allocation, and of the strategy.
 const Allocation = "redis-stock"
 
 // redisName is how Redis is called in errors.
@@ -66,14 +64,14 @@ type Options struct {
 	Reconcile time.Duration
 	// Observer is required.
 	Observer Observer
-	// Tracer has what consumers do be a part of the traces of those whose orders they
-	// write; nil: it belongs to no trace.
+	// Tracer links what consumers do to the traces of the purchases that they write; nil:
+	// it belongs to no trace.
 	Tracer trace.Tracer
-	// Log hears of what is repaired and of what fails; nil hears nothing.
+	// Log has repairs and failures; it may be nil.
 	Log *slog.Logger
 }
 
-// Defaults are the options of a replica that is told nothing.
+// Defaults are the options where nothing is set.
 func Defaults() Options {
 	return Options{
 		Prefix: "stockd", Partitions: 8, Batch: 1000, Linger: 50 * time.Millisecond, ClaimAfter: 5 * time.Second,
@@ -181,15 +179,15 @@ func hangUp(client io.Closer) error {
 	return err
 }
 
-// part is the partition of a goods.
+// part is the partition of an item.
 func (s *Stock) part(goodsID int64) *partition {
 	return s.parts[goodsID%int64(len(s.parts))]
 }
 
 // fault gives an error of Redis in the course of a purchase its kind. Where the
-// server has answered, or was not to be reached, nothing has happened; otherwise
-// nobody knows. (A cluster's client may have asked twice: what it answers last
-// tells nothing of the first.)
+// server has answered, or was not reached, nothing has happened; otherwise the outcome is
+// unknown. (A cluster's client may have asked twice: the last answer says nothing about
+// the first.)
 func (s *Stock) fault(err error) error {
 	if err == nil {
 		return nil

@@ -15,11 +15,11 @@ import (
 )
 
 // keepRounds bounds how often a batch is sorted anew: each round, something of it
-// is settled, offered again, or put aside.
+// is settled, offered again, or dead-lettered.
 const keepRounds = 50
 
-// keep sees to it that the ledger has the orders, each once, and only then takes
-// them off the stream. An error leaves what is not settled pending.
+// keep writes the orders into the ledger, each once, and only then takes them off the
+// stream. An error leaves what is not settled pending.
 func (c *consumer) keep(ctx context.Context, entries []entry) error {
 	ctx, step := c.follow(ctx, entries)
 	defer step.End()
@@ -64,8 +64,8 @@ func promises(entries []entry) []repo.Promise {
 	return list
 }
 
-// settleKnown settles those orders that the ledger has already, puts those aside
-// whose request id stands for another order there, and returns the others.
+// settleKnown settles those orders that the ledger has already, dead-letters those whose
+// request id belongs to another order there, and returns the others.
 func (c *consumer) settleKnown(ctx context.Context, entries []entry) (rest []entry, err error) {
 	known, err := c.store.Orders(ctx, requestIDs(entries)...)
 	if err != nil {
@@ -176,7 +176,7 @@ func (c *consumer) readmit(ctx context.Context, entries []entry, looked any) (re
 				rest = append(rest, e)
 			case "DEAD":
 				c.options.Observer.DeadLettered()
-				c.options.Log.ErrorContext(ctx, "an order that Redis had lost finds nothing left for it", "goods", e.GoodsID,
+				c.options.Log.ErrorContext(ctx, "lost order dead-lettered: nothing is left", "goods", e.GoodsID,
 					"order", e.ID, "request", stock.KeyOf(e.RequestID), "stream", c.part.dead())
 			}
 		}
@@ -218,7 +218,7 @@ func (c *consumer) buryAll(ctx context.Context, entries []entry, reason string) 
 	return nil
 }
 
-// bury puts an order aside that can never be in the ledger.
+// bury dead-letters an order that can never be in the ledger.
 func (c *consumer) bury(ctx context.Context, e entry, reason string) error {
 	keys := []string{
 		c.part.counter(e.GoodsID), c.part.users(e.GoodsID), c.part.orders(), c.part.dead(), c.part.request(e.RequestID),
@@ -229,7 +229,7 @@ func (c *consumer) bury(ctx context.Context, e entry, reason string) error {
 		return failed("put aside", err)
 	}
 	c.options.Observer.DeadLettered()
-	c.options.Log.ErrorContext(ctx, "an order was put aside", "reason", reason, "goods", e.GoodsID, "order", e.ID,
+	c.options.Log.ErrorContext(ctx, "order dead-lettered", "reason", reason, "goods", e.GoodsID, "order", e.ID,
 		"request", stock.KeyOf(e.RequestID), "stream", c.part.dead())
 	return nil
 }

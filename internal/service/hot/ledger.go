@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// ledgerLook is the pause between two looks into the ledger on behalf of all
-	// who wait for it.
+	// ledgerLook is the pause between two looks into the ledger on behalf of all waiting
+	// requests.
 	ledgerLook = 4 * time.Millisecond
 	// ledgerAtOnce bounds the requests of one look.
 	ledgerAtOnce = 500
 )
 
-// ledgerWatch waits for orders to be in the ledger: one look for all of this
-// replica who wait. It asks the ledger itself, so that nothing else is believed.
+// ledgerWatch waits for orders to be in the ledger, with one look for all waiting requests
+// of this replica.
 type ledgerWatch struct {
 	store *repo.Store
 	log   *slog.Logger
@@ -63,8 +63,7 @@ func (w *ledgerWatch) leave(requestID string, found chan stock.Order) {
 	}
 }
 
-// look asks the ledger for as long as somebody waits. A database that fails is
-// asked again.
+// look asks the ledger as long as a request waits. A failed look is repeated.
 func (w *ledgerWatch) look() {
 	for {
 		time.Sleep(ledgerLook)
@@ -72,7 +71,7 @@ func (w *ledgerWatch) look() {
 		ids := slices.Collect(maps.Keys(w.waiting))
 		w.mu.Unlock()
 		for some := range slices.Chunk(ids, ledgerAtOnce) {
-			// Whoever waits has a limit of his own: failures are not for him.
+			// Each waiting request has a limit of its own: failures are not for it.
 			_ = background.Guard(context.Background(), w.log, "look into the ledger", func() error { return w.ask(some) })
 		}
 		if w.idle() {
@@ -81,7 +80,7 @@ func (w *ledgerWatch) look() {
 	}
 }
 
-// idle tells that nobody waits; the next one who does starts a new look.
+// idle reports that no request waits; the next one starts a new look.
 func (w *ledgerWatch) idle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +105,7 @@ func (w *ledgerWatch) ask(ids []string) error {
 	return nil
 }
 
-// Await returns when the ledger has an order that was promised. Where it does not
+// Await returns when the ledger has an accepted order. Where it does not
 // within ctx, stock.ErrUnknownOutcome; where it has another order under the request
 // id, stock.ErrKeyReused.
 func (s *Stock) Await(ctx context.Context, order stock.Order) error {

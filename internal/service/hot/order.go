@@ -24,13 +24,13 @@ type entry struct {
 
 // fieldNames are the fields of an order in the order in which the script takes
 // them. What the stream has beside them is the script's own: the limit of one buyer,
-// whether the order was promised under an earlier one, and the purchase's place in a
+// whether the order was accepted under an earlier one, and the purchase's place in a
 // trace.
 func fieldNames() []string {
 	return []string{"goods", "quantity", "epoch", "request", "order", "remaining", "at", "replica", "user"}
 }
 
-// readEntry reads an order from the stream. An error means that somebody else has
+// readEntry reads an order from the stream. An error means that another program has
 // written there.
 func (s *Stock) readEntry(m redis.XMessage) (entry, error) {
 	e := entry{id: m.ID, fields: m.Values}
@@ -62,7 +62,7 @@ func (e entry) text(name string) string {
 	return text
 }
 
-// isLimited tells that the goods had a limit. An order from before there were limits
+// isLimited reports that the item had a limit. An order from before there were limits
 // does not say.
 func (e entry) isLimited() bool {
 	limit := e.text("limit")

@@ -41,8 +41,8 @@ type Rebuilding struct {
 	Users int64 `json:"users"`
 }
 
-// Promised is how many units of a goods are promised and not in the ledger yet.
-// Redis is not asked about goods that were never sold from it.
+// Pending is how many units of an item are accepted and not in the ledger yet. Redis is
+// not asked about items that were never sold from it.
 func (s *Stock) Pending(ctx context.Context, goodsID int64) (int64, error) {
 	place, err := s.store.Place(ctx, goodsID, Allocation)
 	if err != nil || place.Epoch == 0 || isHome(place) {
@@ -114,8 +114,8 @@ func (s *Stock) look(ctx context.Context, goodsID int64) (Drift, error) {
 // readCounter reads what the script shows of a counter: units, promised and epoch, or
 // that there is none.
 func readCounter(answer any) (d Drift, err error) {
-	row, is := answer.([]any)
-	if !is || len(row) != 3 {
+	row, ok := answer.([]any)
+	if !ok || len(row) != 3 {
 		return Drift{}, nil
 	}
 	for i, into := range []*int64{&d.Redis, &d.Pending, &d.Epoch} {
@@ -223,13 +223,13 @@ func (d Drift) needsRebuild(before Drift) bool {
 	}
 }
 
-// unexplained tells that there is a difference which orders that are being settled
+// unexplained reports a difference which orders that are being settled
 // cannot make up.
 func (d Drift) unexplained() bool {
 	return d.Loaded && (d.Redis > d.Allocation || d.Pending == 0)
 }
 
-// before is what the look before this one has seen of a goods.
+// before is what the previous look has seen of an item.
 func (s *Stock) before(goodsID int64) Drift {
 	s.looking.Lock()
 	defer s.looking.Unlock()

@@ -25,7 +25,7 @@ const (
 	answerNobody  = -2
 )
 
-// Deduct promises units to a batch of purchases, first come first served. A
+// Deduct accepts a batch of purchases, first come first served. A
 // request id that is known is answered with its first order, as replayed.
 //
 // A purchase that does not fit is rejected after a look into the database: units that are
@@ -96,7 +96,7 @@ func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase,
 		}
 		keys = append(keys, p.request(before))
 	}
-	// Where the buyer leaves in the middle of it, the answer is heard all the same.
+	// Where the client leaves in the middle of it, the answer is read all the same.
 	asking, answered := backend.Uncut(ctx)
 	defer answered()
 	answer, err := s.call(asking, "sell", keys, args...)

@@ -47,7 +47,7 @@ func (s *Stock) settleWritten(ctx context.Context, goodsID int64) error {
 	inHand, err := s.redis.XPending(asking, p.orders(), group).Result()
 	answered()
 	if redis.HasErrorPrefix(err, "NOGROUP") {
-		return nil // nobody has read of it yet
+		return nil // no consumer has read of it yet
 	}
 	if err != nil {
 		return failed("see what is in hand", err)

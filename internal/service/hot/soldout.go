@@ -16,8 +16,8 @@ import (
 // asking again. It is the most that a lost message costs.
 const doubted = time.Second
 
-// soldOut remembers which goods have nothing left, so that a refusal costs no
-// round trip. Whoever installs a counter tells all replicas.
+// soldOut remembers which items have nothing left, so that a rejection costs no round
+// trip. A replica that installs a counter notifies all replicas.
 type soldOut struct {
 	channel string
 	client  redis.UniversalClient
@@ -41,8 +41,8 @@ func (o *soldOut) verified(goodsID int64) bool {
 	return ok && time.Since(at) <= doubted
 }
 
-// refuses reports whether a batch may be refused unseen. A buyer who chose his
-// request id may be asking for a sale that only Redis knows.
+// refuses reports whether a batch may be rejected unseen. A request with a key may be the
+// copy of a sale that only Redis knows.
 func (o *soldOut) refuses(goodsID int64, batch []stock.Purchase) bool {
 	if !o.verified(goodsID) {
 		return false
@@ -75,8 +75,8 @@ func (o *soldOut) announce(ctx context.Context, goodsID int64) {
 	_ = o.client.Publish(ctx, o.channel, goodsID).Err()
 }
 
-// listen hears of restocking until ctx ends. go-redis subscribes again with each
-// new connection; what was said in between is forgotten with everything else.
+// listen receives restocks until ctx ends. go-redis subscribes again with each new
+// connection; messages in between are lost, and everything is forgotten.
 func (o *soldOut) listen(ctx context.Context) {
 	sub := o.client.Subscribe(ctx, o.channel)
 	o.mu.Lock()
@@ -103,7 +103,7 @@ func (o *soldOut) listen(ctx context.Context) {
 
 func (o *soldOut) hear(event any) {
 	o.heard.Add(1)
-	if m, is := event.(*redis.Message); is {
+	if m, ok := event.(*redis.Message); ok {
 		if goodsID, err := strconv.ParseInt(m.Payload, 10, 64); err == nil {
 			o.since.Delete(goodsID)
 			return
