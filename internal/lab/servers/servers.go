@@ -3,7 +3,6 @@
 package servers
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Mode says where a backend is to come from.
@@ -77,32 +75,6 @@ func Find(names ...string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s: %w", strings.Join(names, " or "), ErrNotFound)
-}
-
-// startWithin bounds the start of a server on a machine that is busy.
-const startWithin = 60 * time.Second
-
-// Await asks a server until it answers. Where it ends instead, or does not
-// answer in time, the error shows the end of its log.
-func Await(ctx context.Context, name string, process *Process, log string, ask func(context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, startWithin)
-	defer cancel()
-	for {
-		err := ask(limited)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-process.Done():
-			return fmt.Errorf("start %s: it ended (%s); the end of its log:\n%s", name, process.State(), LogTail(log, 15))
-		case <-limited.Done():
-			if ctx.Err() != nil {
-				return fmt.Errorf("start %s: %w", name, context.Cause(ctx))
-			}
-			return fmt.Errorf("start %s: no answer within %s (%w); the end of its log:\n%s", name, startWithin, err, LogTail(log, 15))
-		case <-time.After(30 * time.Millisecond):
-		}
-	}
 }
 
 // Choice is where each backend is to come from: "local", or with exceptions
