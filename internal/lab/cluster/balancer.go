@@ -126,7 +126,7 @@ func (c *Cluster) startProxy() error {
 }
 
 // passOn gives a request to the next replica where one cannot be connected to,
-// as nginx does: nothing of it was sent, so that it cannot happen twice.
+// as nginx does: no byte of it was sent, so that it cannot be executed twice.
 type passOn struct {
 	http.RoundTripper
 	next func() string
@@ -137,8 +137,8 @@ type passOn struct {
 func (p *passOn) RoundTrip(r *http.Request) (response *http.Response, err error) {
 	for range p.most {
 		response, err = p.RoundTripper.RoundTrip(r)
-		failed, is := errors.AsType[*net.OpError](err)
-		if !is || failed.Op != "dial" || r.Body != nil {
+		failed, ok := errors.AsType[*net.OpError](err)
+		if !ok || failed.Op != "dial" || r.Body != nil {
 			break
 		}
 		r = r.Clone(r.Context())

@@ -25,9 +25,9 @@ type Backends struct {
 	Missing map[string]string
 }
 
-// StartBackends starts them all at once. What this machine does not have is
-// missing, but for the database, without which nothing can be shown. progress
-// hears what is still on its way, one call after the other.
+// StartBackends starts them all at once. What this machine does not have is missing,
+// except the database, which a run cannot do without. progress gets the servers that
+// are still starting, in one call at a time.
 func StartBackends(ctx context.Context, k *Supervisor, c Choice, progress func(words string)) (*Backends, error) {
 	b := &Backends{Missing: make(map[string]string)}
 	waiting := &waiting{progress: progress}
@@ -98,7 +98,7 @@ func (b *Backends) list(k *Supervisor, c Choice) []candidate {
 	}
 }
 
-// waiting tells what is still on its way.
+// waiting reports the servers that are still starting.
 type waiting struct {
 	progress func(words string)
 	mu       sync.Mutex

@@ -24,9 +24,9 @@ import (
 type Redis struct {
 	Info
 	Address, Password string
-	// Username is whom the password is of, or empty for the server's own.
+	// Username is of the password, or empty for the default user.
 	Username string
-	// Clock is what it takes for the time, or nil where that is this machine's.
+	// Clock is its clock, or nil where that is this machine's.
 	Clock *Clock
 	runner
 
@@ -34,7 +34,7 @@ type Redis struct {
 	security *Security
 }
 
-// StartRedis starts a Redis of which nobody else knows the password.
+// StartRedis starts a Redis with a random password.
 func StartRedis(ctx context.Context, k *Supervisor, mode Mode) (*Redis, error) {
 	return startRedis(ctx, k, mode, rand.Text())
 }
@@ -185,7 +185,7 @@ func (s *Security) redis(port int) string {
 // readVersion asks the server what it is. Another one of ours, of the same password,
 // may have been given the same free port, and have been the quicker.
 func (r *Redis) readVersion(ctx context.Context, pid int) error {
-	// A client would complain aloud that nobody listens yet.
+	// A client would log that no process listens yet.
 	if err := listening(ctx, r.Address); err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (r *Redis) open(encryption *tls.Config) *redis.Client {
 	})
 }
 
-// Env is what a replica has to be told to use the Redis.
+// Env is the configuration of a replica of stockd that uses the Redis.
 func (r *Redis) Env() []string {
 	env := []string{"STOCKD_REDIS_ADDRESSES=" + r.Address, "STOCKD_REDIS_PASSWORD=" + r.Password}
 	if r.Username != "" {

@@ -1,5 +1,8 @@
 // Package servers starts the servers that a run needs, privately: on free
-// loopback ports, with their data in a supervisor's folder, gone when it is closed.
+// loopback ports, with their data in the folder of a supervisor, which removes it.
+// It also makes their faults, each at a moment that the test knows: links that are
+// cut, slow, hung or frozen, requests that are held, replies that are lost, processes
+// that are paused, sessions that expire and clocks that jump.
 package servers
 
 import (
@@ -45,11 +48,10 @@ func Line(on map[string]Info) string {
 	return strings.Join(list, ", ")
 }
 
-// ErrNotFound tells that no program of a server is on this machine.
+// ErrNotFound is the error of a server whose program is not on this machine.
 var ErrNotFound = errors.New("not found on this machine")
 
-// MissingError tells that a server cannot be had, and how to get it. It is an
-// ErrNotFound.
+// MissingError is an ErrNotFound that says how to install the server.
 type MissingError struct {
 	// What is missing, and How it comes to this machine.
 	What, How string
@@ -57,7 +59,7 @@ type MissingError struct {
 
 func (e *MissingError) Error() string { return e.What + "; " + e.How }
 
-// Unwrap tells what it is.
+// Unwrap is ErrNotFound.
 func (*MissingError) Unwrap() error { return ErrNotFound }
 
 // Find looks for a program on PATH and in the folders where systems put what
