@@ -28,8 +28,8 @@ var notRun = []struct {
 	reason  string
 }{
 	{"make test", false, "this test is a part of it"},
-	{"go run ./cmd/stockd demo", false, "it takes a minute: TestDemoLocal runs it with a smaller stock"},
-	{"go run ./cmd/stockd lab run all", false, "it takes five minutes: the tests of internal/lab/scenario/catalogue run each"},
+	{"go run ./cmd/stocklab demo", false, "it takes a minute: TestDemoLocal runs it with a smaller stock"},
+	{"go run ./cmd/stocklab lab run all", false, "it takes five minutes: the tests of internal/lab/scenario/catalogue run each"},
 	{"docker compose up", true, "it needs a Docker engine: TestCompose has one"},
 	{"STOCKD_DATABASE_DRIVER=mysql", true, "it needs the database and the password file of the reader"},
 }
