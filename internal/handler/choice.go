@@ -16,17 +16,17 @@ var errChoiceRefused = errors.New("requests may not choose")
 
 // seller serves a purchase.
 type seller struct {
-	*service.Service
+	*service.Seller
 
 	own bool // in the item's own mode
 }
 
 // asked is the service if the purchase asked for another mode than its item's, else nil.
-func (s seller) asked() *service.Service {
+func (s seller) asked() *service.Seller {
 	if s.own {
 		return nil
 	}
-	return s.Service
+	return s.Seller
 }
 
 // seller finds the service of a purchase: the one it asks for, its item's, or the default. The

@@ -82,7 +82,7 @@ func (s sale) sell(ctx context.Context, goodsID int64, p stock.Purchase, by func
 	chosen, taken, rejected := s.admit(goodsID, p, by)
 	if rejected == nil {
 		defer taken.release()
-		outcome, err := s.options.Catalogue.ReplayElsewhere(ctx, chosen.Service, goodsID, p)
+		outcome, err := s.options.Catalogue.ReplayElsewhere(ctx, chosen.Seller, goodsID, p)
 		if err == nil && !outcome.Replayed {
 			outcome, err = chosen.Deduct(ctx, goodsID, p)
 		}

@@ -34,7 +34,7 @@ type itemSlots struct {
 // askedMode is a mode that purchases of an item ask for.
 type askedMode struct {
 	goodsID int64
-	mode    *service.Service
+	mode    *service.Seller
 }
 
 // What is full when a purchase is shed.
@@ -56,13 +56,13 @@ func newSlots(most int) *slots {
 type slot struct {
 	of      *slots
 	goodsID int64
-	asked   *service.Service // nil: the purchase is served in its item's mode
+	asked   *service.Seller // nil: the purchase is served in its item's mode
 }
 
 // take takes a slot for a purchase of an item; asked is nil unless the purchase asks for a mode
 // other than the item's. It never waits: full names what has no slot left. Another queue before
 // that of the lock would only add to the wait.
-func (p *slots) take(goodsID int64, asked *service.Service) (taken slot, full string) {
+func (p *slots) take(goodsID int64, asked *service.Seller) (taken slot, full string) {
 	if p == nil {
 		return slot{}, ""
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // flood takes slots until there is none.
-func flood(p *slots, goodsID int64, asked *service.Service) (list []slot, full string) {
+func flood(p *slots, goodsID int64, asked *service.Seller) (list []slot, full string) {
 	for {
 		taken, full := p.take(goodsID, asked)
 		if full != "" {
@@ -58,16 +58,16 @@ func TestNoItemTakesAllSlots(t *testing.T) {
 
 func TestPurchasesThatAskForAnotherStrategyLeaveSlotsToTheItemsOwn(t *testing.T) {
 	p := newSlots(1200)
-	slow, full := flood(p, 1, new(service.Service))
+	slow, full := flood(p, 1, new(service.Seller))
 	if len(slow) != 300 || full != fullStrategy {
 		t.Fatalf("a strategy that requests ask for has %d slots of 1200 and the %s is full, want 300", len(slow), full)
 	}
-	another, _ := flood(p, 1, new(service.Service))
+	another, _ := flood(p, 1, new(service.Seller))
 	if len(another) == 0 {
 		t.Error("another strategy of the item has no slot")
 	}
 	for range 100 { // modes that do not exist in such numbers
-		list, _ := flood(p, 1, new(service.Service))
+		list, _ := flood(p, 1, new(service.Seller))
 		another = append(another, list...)
 	}
 	if all := len(slow) + len(another); all > 400 {
@@ -77,7 +77,7 @@ func TestPurchasesThatAskForAnotherStrategyLeaveSlotsToTheItemsOwn(t *testing.T)
 	if len(own) != 200 || full != fullItem {
 		t.Errorf("the item's own strategy has %d slots beside them and the %s is full, want 200", len(own), full)
 	}
-	if other, _ := flood(p, 2, new(service.Service)); len(other) != 150 {
+	if other, _ := flood(p, 2, new(service.Seller)); len(other) != 150 {
 		t.Errorf("another item has %d slots by a strategy that is asked for, want 150", len(other))
 	}
 	releaseAll(own)
@@ -90,7 +90,7 @@ func TestPurchasesThatAskForAnotherStrategyLeaveSlotsToTheItemsOwn(t *testing.T)
 
 func TestTheLastSlotIsTaken(t *testing.T) {
 	p := newSlots(1)
-	taken, full := p.take(1, new(service.Service))
+	taken, full := p.take(1, new(service.Seller))
 	if full != "" {
 		t.Fatalf("the only slot is not given: the %s is full", full)
 	}
@@ -109,7 +109,7 @@ func TestTheLastSlotIsTaken(t *testing.T) {
 // Nothing is left of any number of items, and the bound holds.
 func TestSlotsAreBoundedAndForgotten(t *testing.T) {
 	const most = 50
-	p, modes := newSlots(most), []*service.Service{nil, {}, {}}
+	p, modes := newSlots(most), []*service.Seller{nil, {}, {}}
 	var taken atomic.Int64
 	var crowd sync.WaitGroup
 	for range 8 {
@@ -141,7 +141,7 @@ func TestSlotsAreBoundedAndForgotten(t *testing.T) {
 // BenchmarkSlots compares a slot with one of a channel, which bounds the whole alone.
 func BenchmarkSlots(b *testing.B) {
 	b.Run("slots of an item", func(b *testing.B) { benchmarkSlots(b, nil) })
-	b.Run("slots of a strategy", func(b *testing.B) { benchmarkSlots(b, new(service.Service)) })
+	b.Run("slots of a strategy", func(b *testing.B) { benchmarkSlots(b, new(service.Seller)) })
 	b.Run("a channel", func(b *testing.B) {
 		slots := make(chan struct{}, 8192)
 		b.RunParallel(func(pb *testing.PB) {
@@ -153,7 +153,7 @@ func BenchmarkSlots(b *testing.B) {
 	})
 }
 
-func benchmarkSlots(b *testing.B, asked *service.Service) {
+func benchmarkSlots(b *testing.B, asked *service.Seller) {
 	b.Helper()
 	b.ReportAllocs()
 	p := newSlots(8192)

@@ -21,7 +21,7 @@ type rule struct {
 func rules() []rule {
 	locks := []string{"internal/backend", "internal/lock", "internal/lock/", "internal/stock"}
 	storage := slices.Concat(locks, []string{"internal/pause", "internal/repo"})
-	selling := slices.Concat(storage, []string{"internal/telemetry", "internal/service/rescue", "internal/service/hot"})
+	selling := slices.Concat(storage, []string{"internal/telemetry", "internal/service/background", "internal/service/hot"})
 	service := slices.Concat(selling, []string{"internal/service/strategy"})
 	lab := slices.Concat(storage, []string{"internal/lab/", "internal/load", "internal/load/", "internal/telemetry", "internal/service", "internal/service/strategy", "nginx"})
 	return []rule{
@@ -38,7 +38,7 @@ func rules() []rule {
 		{"internal/lock/", []string{"internal/backend", "internal/lock", "internal/stock"}},
 		{"internal/lock", []string{"internal/backend", "internal/stock"}},
 		{"internal/repo", []string{"internal/backend", "internal/pause", "internal/stock", "migrations"}},
-		{"internal/service/rescue", nil},
+		{"internal/service/background", []string{"internal/stock"}},
 		{"internal/service/hot", selling},
 		{"internal/service/strategy", selling},
 		{"internal/service", service},

@@ -47,7 +47,7 @@ func defects() []defect {
 		},
 		{
 			name: "the lock is let go before the work",
-			file: "internal/service/strategy/guarded.go", old: "	work, stop := lock.While(ctx, lease)", new: "	g.release(ctx, lease)\n	work, stop := context.WithCancel(ctx)",
+			file: "internal/service/strategy/guarded.go", old: "	working, stop := lock.While(ctx, lease)", new: "	g.jobs.Finish(ctx, \"release lock\", lease.Release)\n	working, stop := context.WithCancel(ctx)",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/mutex/OnOneReplica",
 		},
 		{
@@ -72,7 +72,7 @@ func defects() []defect {
 		},
 		{
 			name: "a victim is run again with what it had read",
-			file: "internal/service/strategy/parts.go", old: "sellIn(work, goodsID, store.InTxOnce,", new: "sellIn(work, goodsID, store.InTx,",
+			file: "internal/service/strategy/read_check_write.go", old: "transact(work, goodsID, store.InTxOnce,", new: "transact(work, goodsID, store.InTx,",
 			pkg: "./internal/service/strategy", test: "TestAVictimOfAConflictIsDecidedAnew/mariadb/mutex", needs: "mariadb",
 		},
 		{
@@ -92,7 +92,7 @@ func defects() []defect {
 		},
 		{
 			name: "a refusal outlives its reason",
-			file: "internal/service/strategy/parts.go", old: "		t.short.Delete(goods.ID)\n	}", new: "	}\n	if _, was := t.short.Load(goods.ID); was {\n		refused[0] = stock.ErrInsufficientStock\n	}",
+			file: "internal/service/strategy/conditional.go", old: "		c.short.Delete(goods.ID)\n	}", new: "	}\n	if _, was := c.short.Load(goods.ID); was {\n		rejected[0] = stock.ErrInsufficientStock\n	}",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RefusesWhatDoesNotFit",
 		},
 		{
@@ -122,7 +122,7 @@ func defects() []defect {
 		},
 		{
 			name: "a copy that was refused does not look for the sale",
-			file: "internal/service/service.go", old: "if !duplicate && (err != nil || outcome.Refused == nil || !p.Keyed) {", new: "if !duplicate {",
+			file: "internal/service/seller.go", old: "if !duplicate && (err != nil || outcome.Refused == nil || !p.Keyed) {", new: "if !duplicate {",
 			pkg: "./internal/service", test: "TestManyCopiesAtOnceAreOneSale/sqlite",
 		},
 		{
@@ -207,7 +207,7 @@ func defects() []defect {
 		},
 		{
 			name: "a strategy is sold through whose backend is not configured",
-			file: "internal/service/mode.go", old: "if s.unconfigured != nil {", new: "if s.unconfigured != nil && m.Strategy == \"\" {",
+			file: "internal/service/mode.go", old: "if o.unconfigured != nil {", new: "if o.unconfigured != nil && m.Strategy == \"\" {",
 			pkg: "./internal/handler", test: "TestAStrategyWithoutItsBackendIsRefused",
 		},
 		{
@@ -342,22 +342,22 @@ func defects() []defect {
 		},
 		{
 			name: "who waits in a queue hears another's answer",
-			file: "internal/service/strategy/grouped.go", old: "own, outcomes = outcomes[:n:n], outcomes[n:]", new: "own, outcomes = outcomes[len(outcomes)-n:], outcomes[:len(outcomes)-n]",
+			file: "internal/service/strategy/batcher.go", old: "own, outcomes = outcomes[:n:n], outcomes[n:]", new: "own, outcomes = outcomes[len(outcomes)-n:], outcomes[:len(outcomes)-n]",
 			pkg: "./internal/service/strategy", test: "TestThoseWhoWaitAreOneBatchFirstComeFirstServed",
 		},
 		{
 			name: "who left the queue is written after all",
-			file: "internal/service/strategy/grouped.go", old: "		g.queues[goodsID].remove(c)\n", new: "",
+			file: "internal/service/strategy/batcher.go", old: "		b.queues[goodsID].remove(c)\n", new: "",
 			pkg: "./internal/service/strategy", test: "TestWhoLeavesTheQueueIsNeverWritten",
 		},
 		{
 			name: "one copy fails the whole batch",
-			file: "internal/service/strategy/grouped.go", old: "	if len(calls) == 1 {\n", new: "	if len(calls) > 0 {\n",
+			file: "internal/service/strategy/batcher.go", old: "	if len(calls) == 1 {\n", new: "	if len(calls) > 0 {\n",
 			pkg: "./internal/service/strategy", test: "TestACopyInTheLedgerDisturbsNobody",
 		},
 		{
 			name: "who leaves takes the others' batch with it",
-			file: "internal/service/strategy/grouped.go", old: "	case c.batch.othersStay(c):\n		c.state = left\n", new: "	case c.batch.othersStay(c):\n		c.state = left\n		c.batch.end(cause)\n",
+			file: "internal/service/strategy/batcher.go", old: "	case c.batch.othersStay(c):\n		c.state = left\n", new: "	case c.batch.othersStay(c):\n		c.state = left\n		c.batch.end(cause)\n",
 			pkg: "./internal/service/strategy", test: "TestWhoLeavesABatchDoesNotDisturbTheOthers",
 		},
 		{
@@ -382,7 +382,7 @@ func defects() []defect {
 		},
 		{
 			name: "redis-stock: orders are taken off the stream before the ledger has them",
-			file: "internal/service/hot/keep.go", old: "		err := c.store.Keep(ctx, Place, promises(entries))\n", new: "		_ = c.settle(ctx, c.part, entries)\n		err := c.store.Keep(ctx, Place, promises(entries))\n",
+			file: "internal/service/hot/keep.go", old: "		err := c.store.Keep(ctx, Allocation, promises(entries))\n", new: "		_ = c.settle(ctx, c.part, entries)\n		err := c.store.Keep(ctx, Allocation, promises(entries))\n",
 			pkg: "./internal/service/hot", test: "TestADatabaseThatIsAwayIsWaitedFor", needs: "redis",
 		},
 		{

@@ -123,7 +123,7 @@ func breaches() []breach {
 		},
 		{
 			name: "the key is not looked at",
-			file: "internal/service/service.go", old: "	if key != \"\" {\n		return key, nil", new: "	if len(key) > 1000 {\n		return key, nil",
+			file: "internal/service/seller.go", old: "	if key != \"\" {\n		return key, nil", new: "	if len(key) > 1000 {\n		return key, nil",
 			experiment: "lost-reply", remedies: []string{"with-key"},
 		},
 		{

@@ -12,24 +12,22 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// The modifiers may be taken in either order, and twice.
+// Each mode has one seller, and a strategy without a lock has none with a fence.
 func TestGroupingAndFencingCompose(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), 1)
-	plain := s.strategy(t, 0, "sql-version-lock")
-	fenced, err := plain.Fenced()
-	if err != nil {
-		t.Fatal(err)
+	sellers := make(map[*service.Seller]bool)
+	for _, mode := range []service.Mode{{}, {Group: true}, {Fence: true}, {Group: true, Fence: true}} {
+		mode.Strategy = "sql-version-lock"
+		seller := s.in(t, 0, mode)
+		if sellers[seller] || seller != s.in(t, 0, mode) || seller.Mode != mode {
+			t.Errorf("%s is sold in the mode %s, by a seller that is new (%t)", mode, seller.Mode, !sellers[seller])
+		}
+		sellers[seller] = true
 	}
-	both, err := plain.Grouped().Fenced()
-	if err != nil || both != fenced.Grouped() || both == fenced || both == plain.Grouped() {
-		t.Errorf("grouped and fenced is %p, fenced and grouped is %p (%v)", both, fenced.Grouped(), err)
-	}
-	if again, err := both.Fenced(); err != nil || again != both || both.Grouped() != both {
-		t.Errorf("the modifiers a second time make another service (%v)", err)
-	}
-	if _, err := s.strategy(t, 0, "naive").Grouped().Fenced(); !errors.Is(err, service.ErrNotFenceable) {
+	if _, err := s.replicas[0].In(service.Mode{Strategy: "naive", Group: true, Fence: true}); !errors.Is(err, service.ErrNotFenceable) {
 		t.Errorf("naive, grouped and fenced: %v, want %v", err, service.ErrNotFenceable)
 	}
+	both := s.in(t, 0, service.Mode{Strategy: "sql-version-lock", Group: true, Fence: true})
 	s.create(t, 1, 10)
 	var last uint64
 	for range 3 {
@@ -42,8 +40,8 @@ func TestGroupingAndFencingCompose(t *testing.T) {
 	assertSold(t, s, 1, 3)
 }
 
-// Grouped, ungrouped, fenced and keyed purchases of three replicas for one goods
-// sell it out together, exactly.
+// Grouped, ungrouped, fenced and keyed purchases of three replicas sell one item out
+// together, exactly.
 func TestGroupedAndUngroupedMix(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := open(t, d, 3)

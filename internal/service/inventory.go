@@ -7,114 +7,49 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/hot"
-	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Inventory looks after the goods: what an owner of a shop does, and not a
-// buyer.
+// Inventory manages the items: what the admin of a shop does, and not a buyer.
 type Inventory struct {
-	store      *repo.Store
-	catalogue  *Catalogue
-	background *background
+	store     *repo.Store
+	catalogue *Catalogue
+	jobs      *background.Jobs
 }
 
 // NewInventory looks after the items of a store. The strategies of the catalogue are
 // notified of every restock. It must be closed before the catalogue.
 func NewInventory(store *repo.Store, catalogue *Catalogue) *Inventory {
-	return &Inventory{store: store, catalogue: catalogue, background: newBackground(catalogue.log)}
+	return &Inventory{store: store, catalogue: catalogue, jobs: background.NewJobs(catalogue.log)}
 }
 
 // Close waits a moment for the changes that go on after their requests, and then cuts
 // them off.
-func (i *Inventory) Close() error { return i.background.close() }
+func (i *Inventory) Close() error { return i.jobs.Close(backgroundGrace) }
 
-// Goods is what is in stock of a goods. stock.ErrUnknownGoods: there is none.
+// backgroundGrace is how long work may still take when the replica stops.
+const backgroundGrace = 500 * time.Millisecond
+
+// Goods is what is in stock of an item. stock.ErrUnknownGoods: there is none.
 func (i *Inventory) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	return i.store.InStock(ctx, goodsID)
 }
 
-// Audit is an audit with what the ledger does not have yet.
-type Audit struct {
-	stock.Audit
-	// Pending is how many units were promised to buyers and are not in the ledger
-	// yet: they still count as stock. It is nil where nobody knows, because the
-	// server that has promised them does not answer.
-	Pending *int64 `json:"pending,omitempty"`
-}
-
-// Audit compares the row of a goods with its ledger. What is pending is asked
-// before: once it is 0, the audit has every order that was answered till then.
-func (i *Inventory) Audit(ctx context.Context, goodsID int64) (Audit, error) {
-	return i.audit(ctx, goodsID, i.store.Audit)
-}
-
-// AuditInFull is the same without the ledger's running totals.
-func (i *Inventory) AuditInFull(ctx context.Context, goodsID int64) (Audit, error) {
-	return i.audit(ctx, goodsID, i.store.AuditInFull)
-}
-
-func (i *Inventory) audit(ctx context.Context, goodsID int64, of func(context.Context, int64) (stock.Audit, error)) (Audit, error) {
-	pending := i.pending(ctx, goodsID)
-	audit, err := of(ctx, goodsID)
-	return Audit{Audit: audit, Pending: pending}, err
-}
-
-func (i *Inventory) pending(ctx context.Context, goodsID int64) *int64 {
-	var sum int64
-	for _, promiser := range i.catalogue.promisers() {
-		units, err := promiser.Promised(ctx, goodsID)
-		if err != nil {
-			return nil
-		}
-		sum += units
-	}
-	return &sum
-}
-
-// Drift compares what the strategy that keeps its stock elsewhere may still promise
-// with what the ledger leaves. stock.ErrUnknownGoods: there is no such goods.
+// Drift compares what the strategy with an outbox may still accept with what the ledger
+// leaves. stock.ErrUnknownGoods: there is no such item.
 func (i *Inventory) Drift(ctx context.Context, goodsID int64) (hot.Drift, error) {
 	if _, err := i.store.Goods(ctx, goodsID); err != nil {
 		return hot.Drift{}, err
 	}
-	if promisers := i.catalogue.promisers(); len(promisers) > 0 {
-		return promisers[0].Drift(ctx, goodsID)
+	if i.catalogue.outbox == nil {
+		return hot.Drift{GoodsID: goodsID}, nil
 	}
-	return hot.Drift{GoodsID: goodsID}, nil
+	return i.catalogue.outbox.Drift(ctx, goodsID)
 }
 
-// settleEvery is how often the running totals are brought up to date. An audit
-// reads the rows of that time, and of the time in which they are not old enough.
-const settleEvery = 5 * time.Second
-
-// settleWithin bounds one round of it; what is left is taken in by the next one.
-const settleWithin = 30 * time.Second
-
-// KeepTotals brings the ledger's running totals up to date until ctx ends. failed
-// hears of a failure, after which it goes on: an audit then reads more rows.
-func (i *Inventory) KeepTotals(ctx context.Context, failed func(error)) {
-	tick := time.NewTicker(settleEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		err := rescue.Do(ctx, i.catalogue.log, "bring running totals up to date", func() error {
-			ctx, cancel := context.WithTimeout(ctx, settleWithin)
-			defer cancel()
-			return i.store.SettleAll(ctx)
-		})
-		if err != nil && ctx.Err() == nil && !errors.Is(err, stock.ErrBusy) {
-			failed(err)
-		}
-	}
-}
-
-// Create makes a goods with its first units, 0 to stock.MaxStock, of which one buyer may
+// Create makes an item with its first units, 0 to stock.MaxStock, of which one buyer may
 // have perUser, 1 to stock.MaxPerUser, or any number where that is 0. A key that created
 // it before makes nothing, and sets no other limit or strategy. stock.ErrGoodsExist: it
 // was created otherwise. ErrUnknownStrategy, ErrStrategyRefused, ErrNotFenceable: the
@@ -140,7 +75,7 @@ func (i *Inventory) Create(ctx context.Context, goodsID, units, perUser int64, c
 	return i.changed(ctx, goodsID, "the item was created", err)
 }
 
-// wrongChoice tells why an item cannot be created with a choice; none is as configured.
+// wrongChoice returns why an item cannot be created with a choice; none is as configured.
 func (i *Inventory) wrongChoice(choice stock.Choice) error {
 	if choice.WithoutQuantity() == (stock.Choice{}) {
 		return nil
@@ -157,7 +92,7 @@ func (i *Inventory) Restock(ctx context.Context, goodsID, units int64, key strin
 		return stock.Goods{}, err
 	}
 	// A copy that is not notified keeps selling the old stock.
-	err := i.background.do(ctx, notifyWithin, "notify the strategies of a restock", func(ctx context.Context) error {
+	err := i.jobs.Do(ctx, notifyWithin, "notify the strategies of a restock", func(ctx context.Context) error {
 		return i.catalogue.Restocked(ctx, goodsID, units)
 	})
 	return i.changed(ctx, goodsID, "the units were added", err)
@@ -195,12 +130,12 @@ func (i *Inventory) Recall(ctx context.Context, goodsID int64) (RecalledItem, er
 // is any number. Setting it again changes nothing. The first limit of an item counts
 // what was bought before, which may take longer than the request:
 // stock.ErrUnknownOutcome may mean that this goes on, or that the limit was set and a
-// strategy that looks at it elsewhere could not be notified. Setting it again finds out.
+// strategy that checks it elsewhere could not be notified. Setting it again finds out.
 func (i *Inventory) SetLimit(ctx context.Context, goodsID, perUser int64) (stock.Goods, error) {
 	if ctx.Err() != nil { // nothing is begun for a request that has ended
 		return stock.Goods{}, fmt.Errorf("set a limit: %w", context.Cause(ctx))
 	}
-	err := i.background.do(ctx, limitWithin, "set a limit", func(ctx context.Context) error {
+	err := i.jobs.Do(ctx, limitWithin, "set a limit", func(ctx context.Context) error {
 		if err := i.store.SetLimit(ctx, goodsID, perUser); err != nil {
 			return err
 		}
@@ -280,8 +215,8 @@ func (i *Inventory) changed(ctx context.Context, goodsID int64, done string, err
 	return goods, nil
 }
 
-// excuse forgives a failure that is only the echo of an earlier success: the
-// ledger has the same restock under the same key.
+// excuse drops a failure that repeats an earlier success: the ledger has the same restock
+// under the same key.
 func (i *Inventory) excuse(ctx context.Context, failure error, goodsID, units int64, key string) error {
 	done, err := i.hasRestocked(ctx, goodsID, units, key)
 	if done || err != nil {
@@ -290,7 +225,7 @@ func (i *Inventory) excuse(ctx context.Context, failure error, goodsID, units in
 	return failure
 }
 
-// hasRestocked tells that the ledger has the same restock under the same key.
+// hasRestocked reports whether the ledger has the same restock under the same key.
 // stock.ErrKeyReused: it has another.
 func (i *Inventory) hasRestocked(ctx context.Context, goodsID, units int64, key string) (bool, error) {
 	if key == "" {

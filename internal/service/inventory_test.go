@@ -49,7 +49,7 @@ func TestARestockReachesTheCopiesOfACancelledRequest(t *testing.T) {
 			if _, err := inventory.Create(ctx, 1, 1, 0, stock.Choice{}, ""); err != nil {
 				t.Fatal(err)
 			}
-			sv, err := catalogue.Service(name)
+			sv, err := catalogue.In(service.Mode{Strategy: name})
 			if err != nil {
 				t.Fatal(err)
 			}

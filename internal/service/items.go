@@ -19,7 +19,7 @@ const mostKnown = 100_000
 // unknown: an item sells at once that another replica has just created.
 type items struct {
 	switches *switches
-	search   *gathered[int64, bool]
+	search   *lookups[int64, bool]
 	most     int
 
 	mu    sync.RWMutex
@@ -29,7 +29,7 @@ type items struct {
 func newItems(store *repo.Store, switches *switches, batch int, within time.Duration, log *slog.Logger) *items {
 	return &items{
 		switches: switches, most: mostKnown, known: make(map[int64]struct{}),
-		search: &gathered[int64, bool]{find: store.Existing, doing: "find items", most: batch, within: within, log: log},
+		search: &lookups[int64, bool]{find: store.Existing, doing: "find items", most: batch, within: within, log: log},
 	}
 }
 
@@ -47,7 +47,7 @@ func (i *items) require(ctx context.Context, goodsID int64) error {
 	case err != nil:
 		return err
 	case !existing[goodsID]:
-		return fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
+		return fmt.Errorf("item %d: %w", goodsID, stock.ErrUnknownGoods)
 	}
 	i.remember(goodsID)
 	return nil

@@ -32,7 +32,7 @@ func newShelf(most int, existing ...int64) (*shelf, *items) {
 	}
 	return s, &items{
 		switches: newSwitches(nil), most: most, known: make(map[int64]struct{}),
-		search: &gathered[int64, bool]{find: s.find, doing: "find items", most: 1000, within: time.Hour, log: slog.New(slog.DiscardHandler)},
+		search: &lookups[int64, bool]{find: s.find, doing: "find items", most: 1000, within: time.Hour, log: slog.New(slog.DiscardHandler)},
 	}
 }
 

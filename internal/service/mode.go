@@ -44,8 +44,8 @@ func (c *Catalogue) Default() Mode { return c.standard }
 // second it has what was changed through another one.
 func (c *Catalogue) Choice(goodsID int64) stock.Choice { return c.switches.choice(goodsID) }
 
-// Mode is how a purchase of an item is served that asks for something, and own how one
-// is that asks for nothing. Both are as of one moment.
+// Mode is how a purchase of an item is served that asks for a choice, and own how one is
+// that asks for nothing. Both are of one moment.
 func (c *Catalogue) Mode(goodsID int64, asked stock.Choice) (mode, own Mode) {
 	choice := c.Choice(goodsID)
 	return c.mode(asked, choice), c.mode(stock.Choice{}, choice)
@@ -60,47 +60,42 @@ func (c *Catalogue) mode(asked, chosen stock.Choice) Mode {
 		Group:    *cmp.Or(asked.Group, chosen.Group, &standard.Group),
 		Fence:    *cmp.Or(asked.Fence, chosen.Fence, &standard.Fence),
 	}
-	if s, ok := c.byName[m.Strategy]; ok && asked.Fence == nil {
-		m.Fence = m.Fence && s.fenced != nil
+	if o, ok := c.byName[m.Strategy]; ok && asked.Fence == nil {
+		m.Fence = m.Fence && o.fenceable()
 	}
 	return m
 }
 
 // In finds what serves purchases in a mode. ErrUnknownStrategy, ErrStrategyRefused and
-// ErrNotFenceable tell why nothing does.
-func (c *Catalogue) In(m Mode) (*Service, error) {
-	s, ok := c.byName[m.Strategy]
+// ErrNotFenceable: why nothing does.
+func (c *Catalogue) In(m Mode) (*Seller, error) {
+	o, ok := c.byName[m.Strategy]
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownStrategy, m.Strategy)
 	}
-	if why := c.refusal(s, m.Fence); why != "" {
+	if why := c.refusal(o, m.Fence); why != "" {
 		return nil, fmt.Errorf("%w: %s, because %s", ErrStrategyRefused, m.Strategy, why)
 	}
-	if s.unconfigured != nil {
-		return nil, s.unconfigured
+	if o.unconfigured != nil {
+		return nil, o.unconfigured
 	}
-	if m.Group {
-		s = s.Grouped()
+	seller, ok := o.sellers[m]
+	if !ok {
+		return nil, fmt.Errorf("%w: %s has no lock whose token the store could check", ErrNotFenceable, m.Strategy)
 	}
-	if m.Fence {
-		return s.Fenced()
-	}
-	return s, nil
+	return seller, nil
 }
-
-// Service is In without modifiers.
-func (c *Catalogue) Service(name string) (*Service, error) { return c.In(Mode{Strategy: name}) }
 
 // refusal is why the admin does not want a strategy used: by the configuration of this
 // replica, or by a switch. It is empty where the strategy is not refused.
-func (c *Catalogue) refusal(s *Service, fenced bool) string {
-	if s.refused != "" {
-		return s.refused
+func (c *Catalogue) refusal(o *offer, fenced bool) string {
+	if o.refused != "" {
+		return o.refused
 	}
-	if !fenced && s.refusedUnfenced != "" {
-		return s.refusedUnfenced
+	if !fenced && o.refusedUnfenced != "" {
+		return o.refusedUnfenced
 	}
-	if reason, off := c.switches.reason(s.entry.Name); off {
+	if reason, off := c.switches.reason(o.entry.Name); off {
 		return "it is switched off: " + reason
 	}
 	return ""
@@ -109,16 +104,16 @@ func (c *Catalogue) refusal(s *Service, fenced bool) string {
 // Names lists the strategies that the admin lets requests name without a fence of their
 // own, in the registry's order, also those whose backend is not configured.
 func (c *Catalogue) Names() []string {
-	names := make([]string, 0, len(c.services))
-	for _, s := range c.services {
-		if c.refusal(s, c.mode(stock.Choice{Strategy: s.entry.Name}, stock.Choice{}).Fence) == "" {
-			names = append(names, s.entry.Name)
+	names := make([]string, 0, len(c.offers))
+	for _, o := range c.offers {
+		if c.refusal(o, c.mode(stock.Choice{Strategy: o.entry.Name}, stock.Choice{}).Fence) == "" {
+			names = append(names, o.entry.Name)
 		}
 	}
 	return names
 }
 
-// check tells whether purchases could be served as a choice says.
+// check reports whether purchases could be served as a choice says.
 func (c *Catalogue) check(choice stock.Choice) error {
 	_, err := c.In(c.mode(choice, stock.Choice{}))
 	return err

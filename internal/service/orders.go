@@ -23,7 +23,7 @@ func (c *Catalogue) Replay(ctx context.Context, goodsID int64, p stock.Purchase)
 		return stock.Outcome{}, nil
 	}
 	begun := time.Now()
-	outcome, err := replay(ctx, c.gathered, goodsID, p)
+	outcome, err := replay(ctx, c.ledger, goodsID, p)
 	c.observe(outcome, begun)
 	return outcome, err
 }
@@ -32,37 +32,31 @@ func (c *Catalogue) Replay(ctx context.Context, goodsID int64, p stock.Purchase)
 // purchase that would be rejected otherwise. It waits for the ledger where the purchase
 // wants that. stock.ErrUnknownOutcome: the server that has such orders does not answer.
 func (c *Catalogue) ReplayPending(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-	if !p.Keyed {
+	if !p.Keyed || c.outbox == nil {
 		return stock.Outcome{}, nil
 	}
 	begun := time.Now()
-	for _, promiser := range c.promisers() {
-		pending, err := findAll(ctx, promiser, stock.StoredIDs(p.RequestID))
-		if err != nil {
-			return stock.Outcome{}, fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
-		}
-		first, ok, err := p.First(goodsID, pending)
-		if err != nil {
-			return stock.Outcome{}, err
-		}
-		if !ok {
-			continue
-		}
-		outcome := stock.Outcome{Order: first, Replayed: true, Durable: stock.InRedis}
-		if p.Durable == stock.InSQL {
-			outcome, err = written(ctx, promiser, outcome)
-		}
-		c.observe(outcome, begun)
-		return outcome, err
+	pending, err := c.findPending(ctx, stock.StoredIDs(p.RequestID))
+	if err != nil {
+		return stock.Outcome{}, fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
 	}
-	return stock.Outcome{}, nil
+	first, ok, err := p.First(goodsID, pending)
+	if err != nil || !ok {
+		return stock.Outcome{}, err
+	}
+	outcome := stock.Outcome{Order: first, Replayed: true, Durable: stock.InRedis}
+	if p.Durable == stock.InSQL {
+		outcome, err = written(ctx, c.outbox, outcome)
+	}
+	c.observe(outcome, begun)
+	return outcome, err
 }
 
-// findAll finds pending orders by their request ids.
-func findAll(ctx context.Context, promiser strategy.Promiser, requestIDs []string) (map[string]stock.Order, error) {
+// findPending finds pending orders by their request ids.
+func (c *Catalogue) findPending(ctx context.Context, requestIDs []string) (map[string]stock.Order, error) {
 	orders := make(map[string]stock.Order, len(requestIDs))
 	for _, id := range requestIDs {
-		order, ok, err := promiser.FindRequest(ctx, id)
+		order, ok, err := c.outbox.FindRequest(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -73,12 +67,12 @@ func findAll(ctx context.Context, promiser strategy.Promiser, requestIDs []strin
 	return orders, nil
 }
 
-// ReplayElsewhere is ReplayPending for a purchase that a service is about to sell, where
+// ReplayElsewhere is ReplayPending for a purchase that a seller is about to sell, where
 // another strategy may have it pending: the item has units in Redis, or had a moment ago.
 // Where Redis does not answer, the purchase is sold: what is pending there is then
 // dead-lettered, so that the ledger has one order under a key.
-func (c *Catalogue) ReplayElsewhere(ctx context.Context, sells *Service, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-	if _, own := sells.promiser(); own || !c.switches.hasUnitsInRedis(goodsID) {
+func (c *Catalogue) ReplayElsewhere(ctx context.Context, s *Seller, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	if s.ownsOutbox() || !c.switches.hasUnitsInRedis(goodsID) {
 		return stock.Outcome{}, nil
 	}
 	outcome, err := c.ReplayPending(ctx, goodsID, p)
@@ -90,8 +84,8 @@ func (c *Catalogue) ReplayElsewhere(ctx context.Context, sells *Service, goodsID
 
 // observe counts a replayed order as one of the strategy that sold it.
 func (c *Catalogue) observe(outcome stock.Outcome, begun time.Time) {
-	if s, ok := c.byName[outcome.Order.Strategy]; ok && outcome.Replayed {
-		s.heard.Deducted(outcome, nil, time.Since(begun))
+	if o, ok := c.byName[outcome.Order.Strategy]; ok && outcome.Replayed {
+		o.observer.Deducted(outcome, nil, time.Since(begun))
 	}
 }
 
@@ -105,7 +99,7 @@ func replay(ctx context.Context, ledger strategy.Ledger, goodsID int64, p stock.
 	return stock.Outcome{Order: first, Replayed: ok}, err
 }
 
-// AcceptedOrder is an order, and where it is written down.
+// AcceptedOrder is an order, and where it is stored.
 type AcceptedOrder struct {
 	stock.Order
 
@@ -113,11 +107,11 @@ type AcceptedOrder struct {
 }
 
 // Order finds an order by its number. stock.ErrUnknownOrder: there is none.
-// stock.ErrBackendUnavailable: it is not known whether there is one.
+// stock.ErrBackendUnavailable: it is unknown whether there is one.
 func (c *Catalogue) Order(ctx context.Context, number string) (AcceptedOrder, error) {
 	return c.find(ctx,
 		func() (stock.Order, bool, error) { return c.store.Order(ctx, number) },
-		func(p strategy.Promiser) (stock.Order, bool, error) { return p.FindOrder(ctx, number) })
+		func() (stock.Order, bool, error) { return c.outbox.FindOrder(ctx, number) })
 }
 
 // OrderOf finds the order of a buyer's key, as Order does. The buyer may be empty.
@@ -133,18 +127,18 @@ func (c *Catalogue) OrderOf(ctx context.Context, key, buyer string) (AcceptedOrd
 	ids := stock.StoredIDs(stock.BuyerKey(key, buyer))
 	return c.find(ctx,
 		func() (stock.Order, bool, error) {
-			orders, err := c.gathered.Orders(ctx, ids...)
+			orders, err := c.ledger.Orders(ctx, ids...)
 			order, ok := own(orders)
 			return order, ok, err
 		},
-		func(p strategy.Promiser) (stock.Order, bool, error) {
-			orders, err := findAll(ctx, p, ids)
+		func() (stock.Order, bool, error) {
+			orders, err := c.findPending(ctx, ids)
 			order, ok := own(orders)
 			return order, ok, err
 		})
 }
 
-// ErrSeveralBuyers tells that a key alone does not say which order is meant.
+// ErrSeveralBuyers reports that a key alone is ambiguous.
 var ErrSeveralBuyers = errors.New("several buyers have orders under this key")
 
 // OrderOfAny finds the order of a key, of a purchase without a buyer before others, and
@@ -162,21 +156,18 @@ func (c *Catalogue) OrderOfAny(ctx context.Context, key string) (AcceptedOrder, 
 			}
 			return orders[0], true, nil
 		},
-		func(p strategy.Promiser) (stock.Order, bool, error) { return p.FindRequest(ctx, key) })
+		func() (stock.Order, bool, error) { return c.outbox.FindRequest(ctx, key) })
 }
 
 // find looks into the ledger, at what is pending, and into the ledger again: an order
 // may get there between the first two looks.
-func (c *Catalogue) find(ctx context.Context, ledger func() (stock.Order, bool, error),
-	pending func(strategy.Promiser) (stock.Order, bool, error),
-) (AcceptedOrder, error) {
+func (c *Catalogue) find(ctx context.Context, ledger, pending func() (stock.Order, bool, error)) (AcceptedOrder, error) {
 	order, ok, err := ledger()
 	if err != nil || ok {
 		return AcceptedOrder{order, stock.InSQL}, err
 	}
-	for _, promiser := range c.promisers() {
-		order, ok, err := pending(promiser)
-		if err != nil || ok {
+	if c.outbox != nil {
+		if order, ok, err = pending(); err != nil || ok {
 			return AcceptedOrder{order, stock.InRedis}, err
 		}
 		if order, ok, err = ledger(); err != nil || ok {

@@ -7,19 +7,19 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/backend"
-	"github.com/stockd/stockd/internal/service/rescue"
+	"github.com/stockd/stockd/internal/service/background"
 )
 
 const (
-	// pingWithin bounds the wait for the sign of life of a backend. It is short: a balancer
-	// that asks for readiness must not wait for a lock server that hangs.
+	// pingWithin bounds the wait for the answer of a backend. It is short: a balancer that
+	// asks for readiness must not wait for a lock server that hangs.
 	pingWithin = 700 * time.Millisecond
-	// pingsFor is how long the signs of life are shared: however many ask, each backend is
-	// pinged twice a second at most.
+	// pingsFor is how long the answers are shared: each backend is pinged twice a second at
+	// most, however many requests ask.
 	pingsFor = 500 * time.Millisecond
 )
 
-// pings are the last look at all backends, shared by those who ask meanwhile.
+// pings are the last look at all backends, shared by all requests.
 type pings struct {
 	mu   sync.Mutex
 	last *look
@@ -32,7 +32,7 @@ type look struct {
 	down  map[backend.Name]error // read only, and only once done is closed
 }
 
-// down tells which backends are down, and why, as of half a second ago at most. It ends
+// down returns which backends are down, and why, as of half a second ago at most. It ends
 // with ctx, and then all of them count as down for the cause of that.
 func (c *Catalogue) down(ctx context.Context) map[backend.Name]error {
 	if ctx.Err() == nil { // nothing is begun for a request that has ended
@@ -76,7 +76,7 @@ func (c *Catalogue) pingAll() map[backend.Name]error {
 	down := make(map[backend.Name]error)
 	ask := func(b backend.Name, ping func() error) {
 		asked.Go(func() {
-			if err := rescue.Do(ctx, c.log, "ask "+string(b), ping); err != nil {
+			if err := background.Guard(ctx, c.log, "ask "+string(b), ping); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				down[b] = err

@@ -9,14 +9,14 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// ErrStrategyRefused tells that the owner does not want this strategy used.
+// ErrStrategyRefused reports that the admin has disabled this strategy.
 var ErrStrategyRefused = errors.New("strategy is refused here")
 
 // UnconfiguredError is an ErrStrategyRefused: the strategy needs a backend that this
 // replica does not have.
 type UnconfiguredError struct {
 	Strategy, Backend string
-	// Err is a lock.ErrNotConfigured.
+	// Err is a backend.ErrNotConfigured.
 	Err error
 }
 
@@ -28,7 +28,7 @@ func (e *UnconfiguredError) Error() string {
 // Unwrap makes the kind visible to errors.Is.
 func (e *UnconfiguredError) Unwrap() error { return ErrStrategyRefused }
 
-// unconfigured tells which backend a strategy lacks, or returns nil.
+// unconfigured returns which backend a strategy lacks, or returns nil.
 func unconfigured(entry strategy.Entry, clients *backend.Clients) error {
 	for _, need := range entry.Needs {
 		if lacks, ok := errors.AsType[*stock.BackendError](clients.Has(need)); ok {
@@ -38,7 +38,7 @@ func unconfigured(entry strategy.Entry, clients *backend.Clients) error {
 	return nil
 }
 
-// Policy is which strategies the owner does not want used.
+// Policy is which strategies the admin has disabled.
 type Policy struct {
 	// OnlySafe refuses what is not Claims.Safe: some strategies only without a fence.
 	OnlySafe bool
@@ -49,23 +49,23 @@ type Policy struct {
 // Enforce has the catalogue refuse strategies. It is called before anything is
 // sold. ErrUnknownStrategy: a name is none, and nothing would be refused by it.
 //
-// A strategy that is refused is there all the same: what it has promised before
-// is still written, and restocking still reaches it.
+// A refused strategy is there all the same: what it has accepted before is still written,
+// and restocks still reach it.
 func (c *Catalogue) Enforce(p Policy) error {
 	for _, name := range p.Deny {
-		s, known := c.byName[name]
-		if !known {
+		o, ok := c.byName[name]
+		if !ok {
 			return fmt.Errorf("strategies.deny: %w: %q", ErrUnknownStrategy, name)
 		}
-		s.refused = "strategies.deny names it"
+		o.refused = "strategies.deny names it"
 	}
-	for _, s := range c.services {
-		switch claims := s.entry.Claims; {
+	for _, o := range c.offers {
+		switch claims := o.entry.Claims; {
 		case !p.OnlySafe || claims.Safe(false):
 		case claims.Safe(true):
-			s.refusedUnfenced = "strategies.only_safe is set, and without fence=true a holder that has lost its lock unnoticed overwrites sales"
+			o.refusedUnfenced = "strategies.only_safe is set, and without fence=true a holder that has lost its lock unnoticed overwrites sales"
 		default:
-			s.refused = "strategies.only_safe is set, and it does not claim to be exclusive across replicas"
+			o.refused = "strategies.only_safe is set, and it does not guarantee exclusion across replicas"
 		}
 	}
 	return nil

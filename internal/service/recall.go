@@ -10,9 +10,8 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/rescue"
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -33,12 +32,12 @@ type RecalledAllocation struct {
 }
 
 // recaller moves the units of items from the allocations of strategies back into their
-// rows. All callers on this replica who want the same share one recall.
+// rows. All callers on this replica that want the same share one recall.
 type recaller struct {
-	store    *repo.Store
-	services map[string]*Service // by the name of the strategy
-	flights  singleflight.Group
-	log      *slog.Logger
+	store   *repo.Store
+	offers  map[string]*offer // by the name of the strategy
+	flights singleflight.Group
+	log     *slog.Logger
 }
 
 // recallWithin bounds a recall, which goes on when its callers have left.
@@ -52,7 +51,7 @@ func (r *recaller) recall(ctx context.Context, goodsID int64, but string) (Recal
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), recallWithin)
 		defer cancel()
 		recalled := RecalledItem{GoodsID: goodsID, Allocations: []RecalledAllocation{}}
-		err := rescue.Do(own, r.log, "recall units", func() error { return r.each(own, &recalled, but) })
+		err := background.Guard(own, r.log, "recall units", func() error { return r.each(own, &recalled, but) })
 		return recalled, err
 	})
 	select {
@@ -60,7 +59,7 @@ func (r *recaller) recall(ctx context.Context, goodsID int64, but string) (Recal
 		recalled, _ := result.Val.(RecalledItem)
 		return recalled, result.Err
 	case <-ctx.Done():
-		return RecalledItem{}, fmt.Errorf("recall the units of goods %d: %w", goodsID, context.Cause(ctx))
+		return RecalledItem{}, fmt.Errorf("recall the units of item %d: %w", goodsID, context.Cause(ctx))
 	}
 }
 
@@ -87,46 +86,12 @@ func (r *recaller) each(ctx context.Context, recalled *RecalledItem, but string)
 }
 
 func (r *recaller) one(ctx context.Context, goodsID int64, name string) (stock.Recalled, error) {
-	if s, ok := r.services[name]; ok {
-		if allocator, ok := s.bare.(strategy.Allocator); ok {
+	if o, ok := r.offers[name]; ok {
+		if allocator, ok := o.strategy.(strategy.Allocator); ok {
 			return allocator.Recall(ctx, goodsID)
 		}
 	}
 	return stock.Recalled{}, &stock.BackendError{Backend: name, Err: errors.New("this replica does not know the allocation")}
-}
-
-// recallTries bounds how often a purchase is offered for which units are recalled: other
-// purchases may take them in between, or another strategy moves them again.
-const recallTries = 20
-
-// offer offers a purchase to the strategy, and again when what was in the way of it is
-// recalled from the allocations of other strategies.
-func (s *Service) offer(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-	var vain vainRecalls
-	for try := range recallTries {
-		outcome, err := s.once(ctx, goodsID, p)
-		short, ok := errors.AsType[*stock.AllocatedError](outcome.Refused)
-		if err != nil || !ok {
-			return outcome, err
-		}
-		if vain.prove(short) {
-			return stock.Outcome{Refused: stock.ErrInsufficientStock}, nil
-		}
-		recalled, err := s.recalls.recall(ctx, goodsID, s.entry.Name)
-		if errors.Is(err, stock.ErrUnknownOutcome) { // of the recall: nothing of the purchase was sent
-			continue
-		}
-		if err != nil && recalled.Returned == 0 { // otherwise another backend had what may suffice
-			return stock.Outcome{}, err
-		}
-		if vain.add(short, recalled); recalled.Returned > 0 {
-			continue
-		}
-		if err := pause.For(ctx, time.Duration(try)*time.Millisecond); err != nil {
-			return stock.Outcome{}, fmt.Errorf("recall the units of goods %d: %w", goodsID, err)
-		}
-	}
-	return stock.Outcome{}, fmt.Errorf("%w: the units of goods %d are moved all the time", stock.ErrBusy, goodsID)
 }
 
 // vainRecalls are recalls in a row that returned nothing, while nothing was moved between

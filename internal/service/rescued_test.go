@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stockd/stockd/internal/service/rescue"
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -24,9 +24,9 @@ func (b *broken) Orders(context.Context, ...string) (map[string]stock.Order, err
 
 func TestASearchThatPanicsIsAnErrorOfThoseWhoAsked(t *testing.T) {
 	once := broken(1)
-	g := newGathered(&once, 10, time.Minute, slog.New(slog.DiscardHandler))
-	if _, err := g.Orders(t.Context(), "id"); !errors.Is(err, rescue.ErrPanicked) {
-		t.Errorf("answered with %v, want %v", err, rescue.ErrPanicked)
+	g := newLedgerLookups(&once, 10, time.Minute, slog.New(slog.DiscardHandler))
+	if _, err := g.Orders(t.Context(), "id"); !errors.Is(err, background.ErrPanicked) {
+		t.Errorf("answered with %v, want %v", err, background.ErrPanicked)
 	}
 	if orders, err := g.Orders(t.Context(), "id"); err != nil || len(orders) != 1 {
 		t.Errorf("the next search is answered with %v (%v)", orders, err)
@@ -40,7 +40,7 @@ func TestKeepingTotalsOutlivesAPanic(t *testing.T) {
 		var failures []error
 		nowhere := NewInventory(nil, &Catalogue{log: slog.New(slog.DiscardHandler)}) // it has no store
 		nowhere.KeepTotals(ctx, func(err error) { failures = append(failures, err) })
-		if len(failures) != 2 || !errors.Is(failures[0], rescue.ErrPanicked) {
+		if len(failures) != 2 || !errors.Is(failures[0], background.ErrPanicked) {
 			t.Errorf("two rounds came to %v", failures)
 		}
 	})

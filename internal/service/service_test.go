@@ -67,17 +67,19 @@ func (s shop) create(t *testing.T, goodsID, units int64) {
 // grouped marks the name of a strategy whose purchases are to be grouped.
 const grouped = " grouped"
 
-func (s shop) strategy(t *testing.T, replica int, name string) *service.Service {
+func (s shop) strategy(t *testing.T, replica int, name string) *service.Seller {
 	t.Helper()
 	name, group := strings.CutSuffix(name, grouped)
-	sv, err := s.replicas[replica].Service(name)
+	return s.in(t, replica, service.Mode{Strategy: name, Group: group})
+}
+
+func (s shop) in(t *testing.T, replica int, mode service.Mode) *service.Seller {
+	t.Helper()
+	seller, err := s.replicas[replica].In(mode)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if group {
-		return sv.Grouped()
-	}
-	return sv
+	return seller
 }
 
 func keyed(key string, units int64) stock.Purchase {
@@ -289,7 +291,7 @@ func TestTheOwnersKeysAreRememberedToo(t *testing.T) {
 func TestAnUnknownStrategyIsAnError(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := open(t, d, 1)
-		if _, err := s.replicas[0].Service("nonesuch"); !errors.Is(err, service.ErrUnknownStrategy) {
+		if _, err := s.replicas[0].In(service.Mode{Strategy: "nonesuch"}); !errors.Is(err, service.ErrUnknownStrategy) {
 			t.Errorf("%v, want %v", err, service.ErrUnknownStrategy)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	redislock "github.com/stockd/stockd/internal/lock/redis"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/pause"
-	"github.com/stockd/stockd/internal/service/rescue"
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
@@ -21,7 +21,7 @@ const (
 	sweepWithin = 10 * time.Minute
 )
 
-// KeepSweeping clears away what locks keep of items that do not exist, until ctx ends: of
+// KeepSweeping deletes what locks keep of items that do not exist, until ctx ends: of
 // items whose rows were deleted by hand, and of ids that a client has invented before items
 // were looked up first. Any number of replicas may do so at once.
 func (c *Catalogue) KeepSweeping(ctx context.Context) {
@@ -39,7 +39,7 @@ func (c *Catalogue) KeepSweeping(ctx context.Context) {
 func (c *Catalogue) sweepSoon(ctx context.Context) (swept int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
 	defer cancel()
-	err = rescue.Do(ctx, c.log, "sweep locks", func() (err error) {
+	err = background.Guard(ctx, c.log, "sweep locks", func() (err error) {
 		swept, err = c.Sweep(ctx)
 		return err
 	})

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/hot"
-	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -19,8 +19,8 @@ import (
 // replica. A look that takes half a second itself still ends within a second.
 const switchesEvery = 500 * time.Millisecond
 
-// switches are the strategies that the owner has switched off on all replicas, the
-// choices of items, and the items that have units in Redis, as far as this replica knows.
+// switches are the strategies that the admin has switched off on all replicas, the choices
+// of items, and the items that have units in Redis, as far as this replica knows.
 // The request path reads one pointer of each.
 type switches struct {
 	store   *repo.Store
@@ -52,13 +52,13 @@ func (s *switches) choice(goodsID int64) stock.Choice {
 	return stock.Choice{}
 }
 
-// hasUnitsInRedis tells that orders of an item may be pending.
+// hasUnitsInRedis reports whether orders of an item may be pending.
 func (s *switches) hasUnitsInRedis(goodsID int64) bool {
 	known := s.inRedis.Load()
 	return known != nil && (*known)[goodsID]
 }
 
-// look reads all of it. Where that fails, what was known stands.
+// look reads all of it. Where that fails, the cached state stays.
 func (s *switches) look(ctx context.Context) (changed bool, err error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -74,7 +74,7 @@ func (s *switches) look(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	inRedis, err := s.store.ItemsIn(ctx, hot.Place)
+	inRedis, err := s.store.ItemsIn(ctx, hot.Allocation)
 	if err != nil {
 		return false, err
 	}
@@ -84,22 +84,22 @@ func (s *switches) look(ctx context.Context) (changed bool, err error) {
 	return before != nil && !maps.Equal(*before, off), nil
 }
 
-// LookAtSwitches learns what is switched off on all replicas, and the choices of items.
+// LookAtSwitches reads what is switched off on all replicas, and the choices of items.
 // It is called before anything is sold.
 func (c *Catalogue) LookAtSwitches(ctx context.Context) error {
 	_, err := c.switches.look(ctx)
 	return err
 }
 
-// SwitchedOff tells whether a strategy is switched off on all replicas, as far as this one
-// knows, and why.
+// SwitchedOff reports whether a strategy is switched off on all replicas, as far as this
+// one knows, and why.
 func (c *Catalogue) SwitchedOff(name string) (reason string, off bool) {
 	return c.switches.reason(name)
 }
 
-// KeepSwitches has this replica follow within about a second what the owner
-// switches through another one, until ctx ends. While the switches cannot be read
-// it keeps what it knew, and the log tells so once.
+// KeepSwitches applies within about a second what the admin switches through another
+// replica, until ctx ends. While the switches cannot be read, the cached state stays, and
+// the log says so once.
 func (c *Catalogue) KeepSwitches(ctx context.Context) {
 	tick := time.NewTicker(switchesEvery)
 	defer tick.Stop()
@@ -113,7 +113,7 @@ func (c *Catalogue) KeepSwitches(ctx context.Context) {
 		changed, err := c.lookAgain(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil && !failing:
-			c.log.WarnContext(ctx, "strategies stay on and off as they are: the switches cannot be read", "error", err)
+			c.log.WarnContext(ctx, "cannot refresh the switches; using the cached state", "error", err)
 		case changed:
 			c.log.WarnContext(ctx, "strategies were switched", "off", c.switches.known())
 		}
@@ -121,14 +121,13 @@ func (c *Catalogue) KeepSwitches(ctx context.Context) {
 	}
 }
 
-// lookWithin bounds a look, so that a database that is mute for one does not keep
-// this replica from the next.
+// lookWithin bounds a look, so that one without an answer does not prevent the next.
 const lookWithin = 2 * time.Second
 
 func (c *Catalogue) lookAgain(ctx context.Context) (changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	err = rescue.Do(ctx, c.log, "look at switches", func() (err error) {
+	err = background.Guard(ctx, c.log, "look at switches", func() (err error) {
 		changed, err = c.switches.look(ctx)
 		return err
 	})
@@ -146,33 +145,33 @@ func (s *switches) known() slog.Value {
 }
 
 // SwitchOff switches a strategy off on all replicas: on this one at once, on the
-// others within about a second. The reason, 1 to 200 characters, is told to those
-// who ask for the strategy. Purchases in flight end as they would have.
+// others within about a second. The reason, 1 to 200 characters, is in the answers to
+// requests for the strategy. Purchases in flight end as they would have.
 // ErrUnknownStrategy: nothing was switched. stock.ErrUnknownOutcome may also mean
 // that it was, and that this replica follows as late as the others.
 func (c *Catalogue) SwitchOff(ctx context.Context, name, reason string) error {
-	if _, known := c.byName[name]; !known {
+	if _, ok := c.byName[name]; !ok {
 		return fmt.Errorf("%w: %q", ErrUnknownStrategy, name)
 	}
 	return c.switchBy(ctx, c.switches.store.SwitchOff(ctx, name, reason))
 }
 
-// SwitchOn takes SwitchOff back. ErrStrategyRefused: the configuration of this
+// SwitchOn reverts SwitchOff. ErrStrategyRefused: the configuration of this
 // replica refuses the strategy, which no switch changes. ErrUnknownStrategy:
 // there is no such strategy. Nothing was switched then. stock.ErrUnknownOutcome is as
 // with SwitchOff.
 func (c *Catalogue) SwitchOn(ctx context.Context, name string) error {
-	s, known := c.byName[name]
-	if !known {
+	o, ok := c.byName[name]
+	if !ok {
 		return fmt.Errorf("%w: %q", ErrUnknownStrategy, name)
 	}
-	if s.refused != "" {
-		return fmt.Errorf("%w: %s, because %s, which no switch changes", ErrStrategyRefused, name, s.refused)
+	if o.refused != "" {
+		return fmt.Errorf("%w: %s, because %s, which no switch changes", ErrStrategyRefused, name, o.refused)
 	}
 	return c.switchBy(ctx, c.switches.store.SwitchOn(ctx, name))
 }
 
-// switchBy looks at what was written, also where it is not known whether it was.
+// switchBy reads the switches after a write, also where its outcome is unknown.
 func (c *Catalogue) switchBy(ctx context.Context, written error) error {
 	err := c.LookAtSwitches(ctx)
 	if written == nil && err != nil {

@@ -21,12 +21,12 @@ import (
 
 // refused tells whether a replica refuses a strategy for a reason.
 func refused(c *service.Catalogue, name, reason string) bool {
-	_, err := c.Service(name)
+	_, err := c.In(service.Mode{Strategy: name})
 	return errors.Is(err, service.ErrStrategyRefused) && strings.Contains(err.Error(), reason)
 }
 
 func sells(c *service.Catalogue, name string) bool {
-	_, err := c.Service(name)
+	_, err := c.In(service.Mode{Strategy: name})
 	return err == nil
 }
 
@@ -142,7 +142,7 @@ func TestASwitchAmongPurchases(t *testing.T) {
 	for range 4 {
 		buyers.Go(func() {
 			for range 30 {
-				sv, err := c.Service("sql-conditional")
+				sv, err := c.In(service.Mode{Strategy: "sql-conditional"})
 				if errors.Is(err, service.ErrStrategyRefused) {
 					c.Describe(t.Context())
 					continue

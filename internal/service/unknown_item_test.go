@@ -60,7 +60,7 @@ func TestAnUnknownItemLeavesNothing(t *testing.T) {
 }
 
 // modes are a strategy without modifiers, grouped, fenced, and both.
-func modes(t *testing.T, c *service.Catalogue, name string) (list []*service.Service) {
+func modes(t *testing.T, c *service.Catalogue, name string) (list []*service.Seller) {
 	t.Helper()
 	for _, group := range []bool{false, true} {
 		for _, fence := range []bool{false, true} {

@@ -120,12 +120,12 @@ const middleWithin = 50 * time.Millisecond
 func noticesWhatChangesBesideASale(t *testing.T, s *subject) {
 	seen := new(middle)
 	deps := s.deps(t, s.store)
-	deps.Lab = seen
+	deps.Failpoints = seen
 	bare := s.entry.New(deps)
 	closeAfter(t, bare)
-	replicas := []strategy.Strategy{s.group(t, bare)}
-	if fencer, can := bare.(strategy.Fencer); can {
-		replicas = append(replicas, s.group(t, fencer.Fenced()))
+	replicas := []strategy.Deduct{s.group(t, bare.Deduct)}
+	if fencer, ok := bare.(strategy.Fencer); ok {
+		replicas = append(replicas, s.group(t, fencer.DeductFenced))
 	}
 	for _, change := range changesBeside() {
 		t.Run(change.name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func noticesWhatChangesBesideASale(t *testing.T, s *subject) {
 	}
 }
 
-func assertChangeNoticed(t *testing.T, s *subject, change beside, seen *middle, sells strategy.Strategy) {
+func assertChangeNoticed(t *testing.T, s *subject, change beside, seen *middle, deduct strategy.Deduct) {
 	t.Helper()
 	goods := s.create(t, besideStock)
 	var restocked, soldBeside int64
@@ -159,7 +159,7 @@ func assertChangeNoticed(t *testing.T, s *subject, change beside, seen *middle, 
 		}
 	})
 	seen.next.Store(&happen)
-	err := oneOf(sells.Deduct(t.Context(), goods, []stock.Purchase{by("buyer", besideSale)}))
+	err := oneOf(deduct(t.Context(), goods, []stock.Purchase{by("buyer", besideSale)}))
 	happen() // a strategy without a middle meets it between two purchases
 	<-done
 	var sold int64
@@ -187,7 +187,7 @@ func assertChangeNoticed(t *testing.T, s *subject, change beside, seen *middle, 
 func losesNoRestockInACrowd(t *testing.T, s *subject) {
 	const restocks, clients, attempts = 8, 6, 10
 	const units = 1000 // of each restock
-	lists := [][]strategy.Strategy{s.replicas}
+	lists := [][]strategy.Deduct{s.replicas}
 	if s.entry.Claims.Fenceable {
 		lists = append(lists, s.fenced(t))
 	}
@@ -198,7 +198,7 @@ func losesNoRestockInACrowd(t *testing.T, s *subject) {
 		for range clients {
 			all.Go(func() {
 				for range attempts {
-					err := oneOf(replicas[turn.Add(1)%int64(len(replicas))].Deduct(t.Context(), goods, []stock.Purchase{buy(1)}))
+					err := oneOf(replicas[turn.Add(1)%int64(len(replicas))](t.Context(), goods, []stock.Purchase{buy(1)}))
 					if err == nil {
 						sold.Add(1)
 					} else if !errors.Is(err, stock.ErrBusy) && !errors.Is(err, stock.ErrFenced) && !errors.Is(err, stock.ErrInsufficientStock) {

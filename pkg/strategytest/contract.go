@@ -141,7 +141,7 @@ func takesARequestIDOnce(t *testing.T, s *subject) {
 	}
 	outcomes, err := s.deduct(t.Context(), goods, buy(1), first)
 	sold, orders := int64(2), int64(1)
-	if _, promises := s.bare[0].(strategy.Promiser); promises && err == nil {
+	if _, ok := s.bare[0].(strategy.Outbox); ok && err == nil {
 		// It knows the first answer, and gives it again; the others of the batch buy.
 		if again := outcomes[1]; !again.Replayed || again.Order.RequestID != first.RequestID || again.Order.Remaining != 8 {
 			t.Errorf("a request id that is taken was answered with %+v, want the first answer again", again)

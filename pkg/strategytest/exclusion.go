@@ -45,7 +45,7 @@ func onThreeReplicas(t *testing.T, s *subject) {
 }
 
 // exclusion proves the claim, or shows the damage where there is none.
-func exclusion(t *testing.T, s *subject, claimed bool, replicas []strategy.Strategy) {
+func exclusion(t *testing.T, s *subject, claimed bool, replicas []strategy.Deduct) {
 	if claimed {
 		for range s.crowd().proofs {
 			assertSoldOut(t, s, replicas)
@@ -78,7 +78,7 @@ func assertDamage(t *testing.T, damage strategy.Damage, a stock.Audit) {
 
 // assertSoldOut holds a sale to what a strategy claims that is clean: everything
 // is sold, unless somebody was told that it is busy.
-func assertSoldOut(t *testing.T, s *subject, replicas []strategy.Strategy) {
+func assertSoldOut(t *testing.T, s *subject, replicas []strategy.Deduct) {
 	t.Helper()
 	audit, busy := sellOut(t, s, replicas)
 	if !audit.Clean || audit.Sold == 0 || audit.Sold != s.crowd().units && busy == 0 {
@@ -88,7 +88,7 @@ func assertSoldOut(t *testing.T, s *subject, replicas []strategy.Strategy) {
 
 // sellOut sends a crowd to the replicas in turn, and returns the audit after it
 // and how many were told that it is busy.
-func sellOut(t *testing.T, s *subject, replicas []strategy.Strategy) (audit stock.Audit, busy int64) {
+func sellOut(t *testing.T, s *subject, replicas []strategy.Deduct) (audit stock.Audit, busy int64) {
 	t.Helper()
 	crowd := s.crowd()
 	goods := s.create(t, crowd.units)
@@ -102,8 +102,8 @@ func sellOut(t *testing.T, s *subject, replicas []strategy.Strategy) (audit stoc
 					refused.Add(1)
 					return
 				}
-				replica := replicas[turn.Add(1)%int64(len(replicas))]
-				outcomes, err := replica.Deduct(t.Context(), goods, []stock.Purchase{buy(1)})
+				deduct := replicas[turn.Add(1)%int64(len(replicas))]
+				outcomes, err := deduct(t.Context(), goods, []stock.Purchase{buy(1)})
 				switch {
 				case errors.Is(err, stock.ErrBusy):
 					refused.Add(1)

@@ -10,18 +10,18 @@ import (
 
 // fenced is the subject with its writes fenced, or a skip where nothing of it
 // could be.
-func (s *subject) fenced(t *testing.T) []strategy.Strategy {
+func (s *subject) fenced(t *testing.T) []strategy.Deduct {
 	t.Helper()
-	list := make([]strategy.Strategy, 0, len(s.bare))
+	list := make([]strategy.Deduct, 0, len(s.bare))
 	for _, replica := range s.bare {
-		fencer, can := replica.(strategy.Fencer)
-		if can != s.entry.Claims.Fenceable {
-			t.Fatalf("claims fenceable %v, and is %v", s.entry.Claims.Fenceable, can)
+		fencer, ok := replica.(strategy.Fencer)
+		if ok != s.entry.Claims.Fenceable {
+			t.Fatalf("claims fenceable %v, and is %v", s.entry.Claims.Fenceable, ok)
 		}
-		if !can {
+		if !ok {
 			t.Skip("it has no lock whose token could be checked, and claims none")
 		}
-		list = append(list, s.group(t, fencer.Fenced()))
+		list = append(list, s.group(t, fencer.DeductFenced))
 	}
 	return list
 }
@@ -37,7 +37,7 @@ func writesTheTokenThatItClaimed(t *testing.T, s *subject) {
 	goods := s.create(t, 10)
 	var last uint64
 	for i := range 6 {
-		outcomes, err := replicas[i%len(replicas)].Deduct(t.Context(), goods, []stock.Purchase{buy(1)})
+		outcomes, err := replicas[i%len(replicas)](t.Context(), goods, []stock.Purchase{buy(1)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,13 +57,13 @@ func writesTheTokenThatItClaimed(t *testing.T, s *subject) {
 // ahead, as after the loss of a counter: the next sale is refused, not lost, and
 // where the tokens can be lifted the one after it is served.
 func isShutOutByALaterClaim(t *testing.T, s *subject) {
-	replica := s.fenced(t)[0]
+	deduct := s.fenced(t)[0]
 	goods := s.create(t, 10)
 	const ahead = 1 << 60
 	if _, err := s.store.As(s.entry.Name).ClaimFence(t.Context(), goods, ahead); err != nil {
 		t.Fatal(err)
 	}
-	_, err := replica.Deduct(t.Context(), goods, []stock.Purchase{buy(1)})
+	_, err := deduct(t.Context(), goods, []stock.Purchase{buy(1)})
 	if err != nil && !errors.Is(err, stock.ErrFenced) {
 		t.Fatalf("shut out by a later token it says %v, want %v", err, stock.ErrFenced)
 	}
@@ -74,7 +74,7 @@ func isShutOutByALaterClaim(t *testing.T, s *subject) {
 	if _, err := s.store.As("another").ClaimFence(t.Context(), goods, 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := replica.Deduct(t.Context(), goods, []stock.Purchase{buy(1)}); err != nil {
+	if _, err := deduct(t.Context(), goods, []stock.Purchase{buy(1)}); err != nil {
 		t.Errorf("after another strategy had sold: %v", err)
 	}
 }

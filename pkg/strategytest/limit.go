@@ -102,7 +102,7 @@ func (s *subject) insist(t *testing.T, turn int, goodsID int64, batch ...stock.P
 	ctx, cancel := context.WithTimeout(t.Context(), settleWithin)
 	defer cancel()
 	for {
-		outcomes, err := s.replicas[turn%len(s.replicas)].Deduct(ctx, goodsID, batch)
+		outcomes, err := s.replicas[turn%len(s.replicas)](ctx, goodsID, batch)
 		if !errors.Is(err, stock.ErrBusy) || ctx.Err() != nil {
 			return outcomes, err
 		}

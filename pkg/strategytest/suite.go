@@ -118,12 +118,11 @@ func groupedContents() []topic {
 type subject struct {
 	entry    strategy.Entry
 	store    *repo.Store
-	replicas []strategy.Strategy
+	replicas []strategy.Deduct
 	goods    *atomic.Int64
-	// bare are the replicas as the registry makes them; group makes replicas of
-	// them.
+	// bare are the strategies as the entry makes them; group makes a replica of one.
 	bare   []strategy.Strategy
-	group  func(t *testing.T, bare strategy.Strategy) strategy.Strategy
+	group  func(t *testing.T, deduct strategy.Deduct) strategy.Deduct
 	bench  Bench
 	others others
 	// prefix begins all keys in Redis.
@@ -155,15 +154,15 @@ const settleWithin = 40 * time.Second
 func (s *subject) settle(t *testing.T, goodsID int64) {
 	t.Helper()
 	for end := time.Now().Add(settleWithin); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		promiser, is := s.bare[0].(strategy.Promiser)
-		if !is {
+		outbox, ok := s.bare[0].(strategy.Outbox)
+		if !ok {
 			return
 		}
-		promised, err := promiser.Promised(context.WithoutCancel(t.Context()), goodsID)
+		pending, err := outbox.Pending(context.WithoutCancel(t.Context()), goodsID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if promised == 0 {
+		if pending == 0 {
 			return
 		}
 	}
@@ -183,10 +182,10 @@ func newSubject(t *testing.T, bench Bench, prefix string, entry strategy.Entry, 
 	for _, store := range stores {
 		replica := entry.New(s.deps(t, store))
 		closeAfter(t, replica)
-		s.replicas = append(s.replicas, replica)
+		s.bare = append(s.bare, replica)
+		s.replicas = append(s.replicas, replica.Deduct)
 	}
-	s.bare = s.replicas
-	s.group = func(_ *testing.T, bare strategy.Strategy) strategy.Strategy { return bare }
+	s.group = func(_ *testing.T, deduct strategy.Deduct) strategy.Deduct { return deduct }
 	return s
 }
 
@@ -196,14 +195,14 @@ func (s *subject) grouped(t *testing.T) *subject {
 	grouped := *s
 	grouped.entry.Claims = s.entry.Claims.Grouped()
 	grouped.replicas = nil
-	grouped.group = func(t *testing.T, bare strategy.Strategy) strategy.Strategy {
+	grouped.group = func(t *testing.T, deduct strategy.Deduct) strategy.Deduct {
 		t.Helper()
-		g := strategy.NewGrouped(bare, s.store, strategy.Group{Batch: 5, Units: stock.MaxQuantity, Queue: 1000, Timeout: 2 * lockWait})
+		g := strategy.NewBatcher(deduct, s.store, strategy.Group{Batch: 5, Units: stock.MaxQuantity, Queue: 1000, Timeout: 2 * lockWait})
 		closeAfter(t, g)
-		return g
+		return g.Deduct
 	}
 	for _, bare := range s.bare {
-		grouped.replicas = append(grouped.replicas, grouped.group(t, bare))
+		grouped.replicas = append(grouped.replicas, grouped.group(t, bare.Deduct))
 	}
 	return &grouped
 }
@@ -236,7 +235,7 @@ func (s *subject) restock(t *testing.T, goodsID, units int64) {
 	if _, err := s.store.Restock(t.Context(), goodsID, units, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
-	if r, is := s.bare[1].(strategy.Restocker); is {
+	if r, ok := s.bare[1].(strategy.Restocker); ok {
 		if err := r.Restocked(t.Context(), goodsID, units); err != nil {
 			t.Fatal(err)
 		}
@@ -245,7 +244,7 @@ func (s *subject) restock(t *testing.T, goodsID, units int64) {
 
 // deduct sells through the first replica.
 func (s *subject) deduct(ctx context.Context, goodsID int64, batch ...stock.Purchase) ([]stock.Outcome, error) {
-	return s.replicas[0].Deduct(ctx, goodsID, batch)
+	return s.replicas[0](ctx, goodsID, batch)
 }
 
 func (s *subject) audit(t *testing.T, goodsID int64) stock.Audit {

@@ -39,11 +39,11 @@ func lockDeps(c config.Config, watch observation, change func(config.Config, loc
 }
 
 // hotOptions is how redis-stock sells.
-func hotOptions(c config.Config, log *slog.Logger, observer hot.Observer, tracer trace.Tracer) hot.Options {
+func hotOptions(c config.Config, log *slog.Logger, tracer trace.Tracer) hot.Options {
 	r := c.RedisStock
 	return hot.Options{
 		Prefix: r.Prefix, Partitions: r.Partitions, Batch: r.Batch, Linger: r.Linger, ClaimAfter: r.ClaimAfter,
-		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, Observer: observer, Tracer: tracer,
+		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, Tracer: tracer,
 		Log: log,
 	}
 }

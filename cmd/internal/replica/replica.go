@@ -33,7 +33,7 @@ type Options struct {
 
 // Failpoints interrupt purchases for an experiment. They are closed after the strategies.
 type Failpoints interface {
-	strategy.Lab
+	strategy.Failpoints
 	io.Closer
 
 	// Routes are added to the admin API.
@@ -99,7 +99,7 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 			return err
 		}
 		open.add("failpoints", quietly(func() { _ = failpoints.Close() })) // each of its lines is written already
-		deps.Lab, options.Routes = failpoints, failpoints.Routes()
+		deps.Failpoints, options.Routes = failpoints, failpoints.Routes()
 	}
 	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
 	open.add("strategies", catalogue.Close)
@@ -161,7 +161,7 @@ func strategyDeps(c config.Config, watch observation, store *repo.Store, locks l
 		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
 		Group:    strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
 		Buckets:  c.Bucket.Count,
-		Hot:      hotOptions(c, watch.log, watch.metrics.RedisStock(), watch.tracer()),
+		Hot:      hotOptions(c, watch.log, watch.tracer()),
 		Observe:  watch.metrics.Strategy,
 		Log:      watch.log,
 	}

@@ -234,7 +234,7 @@ func startInnards(t *testing.T, env []string) innards {
 	t.Cleanup(func() { closed(t, locks) })
 	deps := strategy.Deps{
 		Store: store, LockWait: c.Lock.Wait, Lock: locks, Group: strategy.Group{Batch: 1, Units: 1, Queue: 1},
-		Hot: hotOptions(c, log, nil, nil), Log: log,
+		Hot: hotOptions(c, log, nil), Log: log,
 	}
 	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
 	t.Cleanup(func() { closed(t, catalogue) })
@@ -254,7 +254,7 @@ func (p innards) buy(t *testing.T, name string, goods int64) (stock.Outcome, err
 	if err := p.store.CreateGoods(t.Context(), goods, 10, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.catalogue.Service(name)
+	s, err := p.catalogue.In(service.Mode{Strategy: name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func (p innards) sellsAgain(t *testing.T, name string, goods int64) {
 	if err := p.store.CreateGoods(t.Context(), goods, 10, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.catalogue.Service(name)
+	s, err := p.catalogue.In(service.Mode{Strategy: name})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Registry is the lab inside of a replica: the strategy.Lab of its strategies, and the
+// Registry is the lab inside of a replica: the strategy.Failpoints of its strategies, and the
 // routes that set its faults.
 type Registry struct {
 	replica string

@@ -26,8 +26,8 @@ func FuzzAnswers(f *testing.F) {
 		if err != nil && d != (Drift{}) {
 			t.Errorf("%q is no counter (%v), and read as %+v", text, err, d)
 		}
-		for i, figure := range []int64{d.Redis, d.Promised, d.Epoch} {
-			if !d.Installed {
+		for i, figure := range []int64{d.Redis, d.Pending, d.Epoch} {
+			if !d.Loaded {
 				break
 			}
 			if n, is := new(big.Int).SetString(fmt.Sprint(row[i]), 10); !is || n.Cmp(big.NewInt(figure)) != 0 {

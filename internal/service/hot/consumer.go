@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/pause"
-	"github.com/stockd/stockd/internal/service/rescue"
+	"github.com/stockd/stockd/internal/service/background"
 )
 
 // group is the consumer group of every stream: all replicas are in it.
@@ -41,7 +41,7 @@ type consumer struct {
 func (c *consumer) run(ctx context.Context) {
 	own, wait := "0", backOff
 	for ctx.Err() == nil {
-		err := rescue.Do(ctx, c.options.Log, "write orders of "+c.part.orders(), func() error { return c.round(ctx, &own) })
+		err := background.Guard(ctx, c.options.Log, "write orders of "+c.part.orders(), func() error { return c.round(ctx, &own) })
 		if err == nil {
 			wait = backOff
 			continue
@@ -188,7 +188,7 @@ func (c *consumer) discard(ctx context.Context, m redis.XMessage, reason error) 
 		return nil
 	})
 	if err == nil && len(m.Values) > 0 {
-		c.options.Observer.PutAside()
+		c.options.Observer.DeadLettered()
 		c.options.Log.ErrorContext(ctx, "put aside what is no order", "stream", c.part.dead(), "reason", reason)
 	}
 	return err

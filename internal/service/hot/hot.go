@@ -38,7 +38,7 @@ import (
 )
 
 // Place is the place of the units that are sold from Redis.
-const Place = "redis-stock"
+const Allocation = "redis-stock"
 
 // redisName is how Redis is called in errors.
 const redisName = string(backend.Redis)
@@ -64,7 +64,7 @@ type Options struct {
 	Remember time.Duration
 	// Reconcile is the pause between two looks at every counter.
 	Reconcile time.Duration
-	// Observer hears what becomes of the orders; nil: nobody does.
+	// Observer is required.
 	Observer Observer
 	// Tracer has what consumers do be a part of the traces of those whose orders they
 	// write; nil: it belongs to no trace.
@@ -91,9 +91,6 @@ func (o Options) withDefaults() Options {
 	set(&o.Remember, d.Remember)
 	set(&o.Reconcile, d.Reconcile)
 	set(&o.Log, d.Log)
-	if o.Observer == nil {
-		o.Observer = unobserved{}
-	}
 	return o
 }
 
@@ -171,7 +168,7 @@ func (s *Stock) Close() error {
 	case <-ended:
 		return err
 	case <-time.After(closeWithin):
-		return errors.Join(err, fmt.Errorf("close %s: background jobs did not end within %s", Place, closeWithin))
+		return errors.Join(err, fmt.Errorf("close %s: background jobs did not end within %s", Allocation, closeWithin))
 	}
 }
 

@@ -85,7 +85,7 @@ func TestACounterThatIsThereIsNotInstalledAgain(t *testing.T) {
 	first := sell(t, a, buy(1))
 	late.Pass()
 	buyer.Wait()
-	place, err := s.store.Place(t.Context(), goods, hot.Place)
+	place, err := s.store.Place(t.Context(), goods, hot.Allocation)
 	if err != nil || place.Epoch != 1 {
 		t.Errorf("the place is %+v (%v), want it in its first epoch", place, err)
 	}
@@ -177,7 +177,7 @@ func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
 
 // A request id on the stream stands for another order in the ledger by now: it can
 // never be written, and its units are sold to somebody else.
-func TestAnOrderThatCannotBeWrittenIsPutAside(t *testing.T) {
+func TestAnOrderThatCannotBeWrittenIsDeadLettered(t *testing.T) {
 	s := open(t, lab.Redis(t), 5)
 	a := s.replica(t, "a", idle)
 	reported := orders(sell(t, a, buy(1)))
@@ -214,7 +214,7 @@ func TestAFillingThatWasNotFinishedLosesNothing(t *testing.T) {
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	reported = append(reported, sell(t, a, buy(2)))
-	if _, err := s.store.Fill(t.Context(), goods, hot.Place, 0); err != nil {
+	if _, err := s.store.Fill(t.Context(), goods, hot.Allocation, 0); err != nil {
 		t.Fatal(err)
 	}
 	reported = append(reported, sell(t, a, buy(3)))
@@ -548,7 +548,7 @@ func TestTheStockIsSoldOnACluster(t *testing.T) {
 	a, b := s.replica(t, "a"), s.replica(t, "b")
 	s.limit(t, a, 1000)
 	reported := orders(sell(t, a, by("somebody", 2)))
-	if _, err := s.store.Fill(t.Context(), goods, hot.Place, 0); err != nil { // so that some are offered again
+	if _, err := s.store.Fill(t.Context(), goods, hot.Allocation, 0); err != nil { // so that some are offered again
 		t.Fatal(err)
 	}
 	reported = append(reported, sell(t, b, by("somebody", 1)))

@@ -27,7 +27,7 @@ func (c *consumer) keep(ctx context.Context, entries []entry) error {
 		if len(entries) == 0 {
 			return nil
 		}
-		err := c.store.Keep(ctx, Place, promises(entries))
+		err := c.store.Keep(ctx, Allocation, promises(entries))
 		var rest []entry
 		stale, isStale := errors.AsType[*repo.StaleError](err)
 		switch {
@@ -121,7 +121,7 @@ func (c *consumer) offerAgain(ctx context.Context, entries []entry, stale *repo.
 	if entries, err = c.settleKnown(ctx, entries); err != nil {
 		return nil, err
 	}
-	place, err := c.store.Place(ctx, stale.GoodsID, Place)
+	place, err := c.store.Place(ctx, stale.GoodsID, Allocation)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (c *consumer) readmit(ctx context.Context, entries []entry, looked any) (re
 			case absent, "LOOK":
 				rest = append(rest, e)
 			case "DEAD":
-				c.options.Observer.PutAside()
+				c.options.Observer.DeadLettered()
 				c.options.Log.ErrorContext(ctx, "an order that Redis had lost finds nothing left for it", "goods", e.GoodsID,
 					"order", e.ID, "request", stock.KeyOf(e.RequestID), "stream", c.part.dead())
 			}
@@ -228,7 +228,7 @@ func (c *consumer) bury(ctx context.Context, e entry, reason string) error {
 	if _, err := c.ask(ctx, "bury", keys, args...); err != nil {
 		return failed("put aside", err)
 	}
-	c.options.Observer.PutAside()
+	c.options.Observer.DeadLettered()
 	c.options.Log.ErrorContext(ctx, "an order was put aside", "reason", reason, "goods", e.GoodsID, "order", e.ID,
 		"request", stock.KeyOf(e.RequestID), "stream", c.part.dead())
 	return nil

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/rescue"
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -73,7 +73,7 @@ func (w *ledgerWatch) look() {
 		w.mu.Unlock()
 		for some := range slices.Chunk(ids, ledgerAtOnce) {
 			// Whoever waits has a limit of his own: failures are not for him.
-			_ = rescue.Do(context.Background(), w.log, "look into the ledger", func() error { return w.ask(some) })
+			_ = background.Guard(context.Background(), w.log, "look into the ledger", func() error { return w.ask(some) })
 		}
 		if w.idle() {
 			return

@@ -166,7 +166,7 @@ func TestALimitThatRedisWasNotToldOfIsFoundByTheReconciler(t *testing.T) {
 	}
 	await(t, "the counter to be installed anew", func() bool {
 		d, err := a.Drift(t.Context(), goods)
-		return err == nil && d.Installed
+		return err == nil && d.Loaded
 	})
 	assertHas(t, a, "小明", 2)
 	s.assertExact(t, a, reported)

@@ -43,7 +43,7 @@ func open(t *testing.T, server *servers.Redis, units int64) *shop {
 		Prefix: "test-" + rand.Text(), Partitions: 2, ClaimAfter: 300 * time.Millisecond, Reconcile: time.Hour,
 		Linger: time.Millisecond,
 	}
-	s.store = labtest.Open(t, s.database, "test").As(hot.Place)
+	s.store = labtest.Open(t, s.database, "test").As(hot.Allocation)
 	if err := s.store.CreateGoods(t.Context(), goods, units, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
@@ -56,11 +56,12 @@ func open(t *testing.T, server *servers.Redis, units int64) *shop {
 func (s *shop) replica(t *testing.T, name string, change ...func(*hot.Options, *backend.RedisOptions)) *hot.Stock {
 	t.Helper()
 	options, server := s.options, labtest.RedisOptions(s.redis)
+	options.Observer = noEvents{}
 	options.Replica, server.Addresses, server.Cluster = name, []string{s.address}, s.cluster
 	for _, c := range change {
 		c(&options, &server)
 	}
-	store := labtest.Open(t, s.database, name).As(hot.Place)
+	store := labtest.Open(t, s.database, name).As(hot.Allocation)
 	clients := &backend.Clients{RedisOptions: server, Redis: backend.NewRedis(server)}
 	replica := hot.New(store, clients, options)
 	t.Cleanup(func() {
@@ -71,6 +72,14 @@ func (s *shop) replica(t *testing.T, name string, change ...func(*hot.Options, *
 	})
 	return replica
 }
+
+// noEvents drops all events.
+type noEvents struct{}
+
+func (noEvents) Written(int)    {}
+func (noEvents) DeadLettered()  {}
+func (noEvents) Compared(int64) {}
+func (noEvents) Repaired()      {}
 
 // idle has a consumer that writes one batch and then none for an hour.
 func idle(o *hot.Options, _ *backend.RedisOptions) { o.Linger = time.Hour }
@@ -125,7 +134,7 @@ func settle(t *testing.T, r *hot.Stock) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for {
-		promised, err := r.Promised(ctx, goods)
+		promised, err := r.Pending(ctx, goods)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +169,7 @@ func (s *shop) assertExact(t *testing.T, r *hot.Stock, reported []stock.Order) {
 		t.Errorf("%d buyers were told, the audit is %+v", len(reported), a)
 	}
 	d, err := r.Drift(t.Context(), goods)
-	if err != nil || d.Drift != 0 || !d.Installed {
+	if err != nil || d.Drift != 0 || !d.Loaded {
 		t.Errorf("Redis and the ledger differ: %+v (%v)", d, err)
 	}
 }

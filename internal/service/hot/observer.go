@@ -10,33 +10,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Observer hears what becomes of the orders that were promised.
+// Observer receives what becomes of accepted orders.
 type Observer interface {
-	// Written is told how many orders the ledger has that were promised.
+	// Written is orders that the ledger has now.
 	Written(orders int)
-	// PutAside is called for each order that can never be in the ledger.
-	PutAside()
-	// Compared is told, after each look at all counters, by how many units they
-	// differed from the database in all, above and below, where orders that are
-	// being settled do not explain it.
+	// DeadLettered is an order that can never be in the ledger.
+	DeadLettered()
+	// Compared is the end of a look at all counters, with the units by which they differed
+	// from the database in all, above and below, where orders that are being settled do
+	// not explain it.
 	Compared(units int64)
-	// Repaired is called for each counter that had drifted and was installed anew.
+	// Repaired is a counter that had drifted and was rebuilt.
 	Repaired()
 }
 
-type unobserved struct{}
-
-func (unobserved) Written(int)    {}
-func (unobserved) PutAside()      {}
-func (unobserved) Compared(int64) {}
-func (unobserved) Repaired()      {}
-
-// Lag is how far the ledger is behind what was promised, on all replicas.
+// Lag is how far the ledger is behind what was accepted, on all replicas.
 type Lag struct {
-	// Orders stand on the streams.
+	// Orders are on the streams.
 	Orders int64
-	// Oldest is how long the oldest of them has stood there, by Redis' clock; 0
-	// where there is none.
+	// Oldest is how long the oldest of them has been there, by Redis' clock; 0 where there
+	// is none.
 	Oldest time.Duration
 }
 
@@ -67,7 +60,7 @@ func (s *Stock) Lag(ctx context.Context) (Lag, error) {
 	return lag, nil
 }
 
-// addedAt is when an entry of a stream was added, as its id tells.
+// addedAt is when an entry of a stream was added, by its id.
 func addedAt(id string) (time.Time, error) {
 	digits, _, _ := strings.Cut(id, "-")
 	at, err := strconv.ParseInt(digits, 10, 64)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/rescue"
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -87,7 +87,7 @@ func (s *Stock) rebuildAbove(want wanted, above int64) *rebuild {
 	s.rebuilds[want] = r
 	s.working.Go(func() {
 		b := &rebuilder{Stock: s, part: s.part(want.goodsID), wanted: want, above: above, owner: s.options.Replica + " " + rand.Text()}
-		r.err = rescue.Do(s.lifetime, s.options.Log, "rebuild a counter", func() error { return b.run(s.lifetime) })
+		r.err = background.Guard(s.lifetime, s.options.Log, "rebuild a counter", func() error { return b.run(s.lifetime) })
 		s.mu.Lock()
 		delete(s.rebuilds, want)
 		s.mu.Unlock()
@@ -171,12 +171,12 @@ func (b *rebuilder) survey(ctx context.Context) (survey, error) {
 // long each of them takes.
 func (b *rebuilder) renewed(ctx context.Context, steps func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var background sync.WaitGroup
-	defer background.Wait()
+	var jobs sync.WaitGroup
+	defer jobs.Wait()
 	defer cancel()
 	for _, job := range []func(context.Context){b.renew, b.report} {
-		background.Go(func() {
-			_ = rescue.Do(ctx, b.options.Log, "attend a rebuild", func() error { job(ctx); return nil })
+		jobs.Go(func() {
+			_ = background.Guard(ctx, b.options.Log, "attend a rebuild", func() error { job(ctx); return nil })
 		})
 	}
 	return steps()
@@ -236,7 +236,7 @@ func (b *rebuilder) epoch(ctx context.Context, state survey) (repo.Place, survey
 	bounded, cancel := context.WithTimeout(ctx, stepWithin)
 	defer cancel()
 	if state.next == next && state.epoch > b.above {
-		place, err := b.store.Place(bounded, b.goodsID, Place)
+		place, err := b.store.Place(bounded, b.goodsID, Allocation)
 		if err != nil || place.Epoch == state.epoch {
 			return place, state, err // nothing of this epoch can have been written yet
 		}
@@ -248,9 +248,9 @@ func (b *rebuilder) epoch(ctx context.Context, state survey) (repo.Place, survey
 	if b.open {
 		begin = b.store.Fill
 	}
-	place, err := begin(bounded, b.goodsID, Place, max(b.above, state.epoch))
+	place, err := begin(bounded, b.goodsID, Allocation, max(b.above, state.epoch))
 	if err != nil {
-		return place, state, fmt.Errorf("fill %s: %w", Place, err)
+		return place, state, fmt.Errorf("fill %s: %w", Allocation, err)
 	}
 	keys := []string{b.part.counter(b.goodsID), b.part.staged(b.goodsID)}
 	staged := place.PerUser > 0 && !place.Closed // a closed counter compares no user with the limit
@@ -340,7 +340,7 @@ func (s *Stock) LimitChanged(ctx context.Context, goodsID int64) error {
 // rebuild. Where the allocation is closed, the units stay in the row, and whether Redis
 // answers does not matter.
 func (s *Stock) Restocked(ctx context.Context, goodsID, _ int64) error {
-	goods, place, err := s.store.Reach(ctx, goodsID, Place)
+	goods, place, err := s.store.Reach(ctx, goodsID, Allocation)
 	if err != nil || place.Epoch == 0 {
 		return err
 	}

@@ -127,7 +127,7 @@ func TestARebuildGoesOnWhereAnotherReplicaStopped(t *testing.T) {
 	if n := steps.Seen(); n > manyUsers/1000-stopped+2 {
 		t.Errorf("%d pages were staged again", n)
 	}
-	place, err := s.store.Place(t.Context(), goods, hot.Place)
+	place, err := s.store.Place(t.Context(), goods, hot.Allocation)
 	if err != nil || place.Epoch != d.Rebuilding.Epoch {
 		t.Errorf("the place is %+v (%v), want it in epoch %d", place, err, d.Rebuilding.Epoch)
 	}
@@ -161,7 +161,7 @@ func TestARebuildOutlastsThePurchaseThatBeganIt(t *testing.T) {
 	held.Pass()
 	await(t, "the counter", func() bool {
 		d, err := a.Drift(t.Context(), goods)
-		return err == nil && d.Installed && d.Epoch == 1
+		return err == nil && d.Loaded && d.Epoch == 1
 	})
 }
 
@@ -377,7 +377,7 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 	}
 	for id := range int64(2) {
 		d, err := a.Drift(t.Context(), id+2)
-		if err != nil || !d.Installed || d.Redis != 9 {
+		if err != nil || !d.Loaded || d.Redis != 9 {
 			t.Errorf("after the repair the drift is %+v (%v)", d, err)
 		}
 	}

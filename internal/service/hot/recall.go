@@ -26,7 +26,7 @@ func isHome(place repo.Place) bool { return place.Closed && place.Units == 0 }
 func (s *Stock) Recall(ctx context.Context, goodsID int64) (stock.Recalled, error) {
 	var above int64
 	for range recallTries {
-		place, err := s.store.ClosePlace(ctx, goodsID, Place)
+		place, err := s.store.ClosePlace(ctx, goodsID, Allocation)
 		if err != nil || place.Units == 0 {
 			return stock.Recalled{}, notUnknown(err)
 		}
@@ -57,7 +57,7 @@ func (s *Stock) returnUnits(ctx context.Context, goodsID int64) (got stock.Recal
 		if err != nil || !ok {
 			return stock.Recalled{}, false, err
 		}
-		place, units, err := s.store.ReturnUnits(ctx, goodsID, Place, epoch, pending)
+		place, units, err := s.store.ReturnUnits(ctx, goodsID, Allocation, epoch, pending)
 		if err != nil {
 			return stock.Recalled{}, false, fmt.Errorf("return the units of goods %d to its row: %w", goodsID, err)
 		}
@@ -81,7 +81,7 @@ func (s *Stock) countPending(ctx context.Context, goodsID int64) (pending, held,
 	if err != nil || !ok || pending == 0 {
 		return pending, 0, epoch, ok, err
 	}
-	place, err := s.store.Place(ctx, goodsID, Place)
+	place, err := s.store.Place(ctx, goodsID, Allocation)
 	if err != nil {
 		return 0, 0, 0, false, err
 	}

@@ -155,7 +155,7 @@ func TestTheReconcilerEndsARecall(t *testing.T) {
 func (s *shop) dieInRecall(t *testing.T, server *servers.Redis, step string) {
 	t.Helper()
 	if step == "closed" {
-		if _, err := s.store.ClosePlace(t.Context(), goods, hot.Place); err != nil {
+		if _, err := s.store.ClosePlace(t.Context(), goods, hot.Allocation); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -314,7 +314,7 @@ func TestAnItemThatIsRecalledNeedsNoRedis(t *testing.T) {
 		t.Errorf("%+v is recalled", got)
 	}
 	s.addToRow(t, 1)
-	promised, promisedErr := a.Promised(t.Context(), goods)
+	promised, promisedErr := a.Pending(t.Context(), goods)
 	d, driftErr := a.Drift(t.Context(), goods)
 	err := errors.Join(promisedErr, driftErr, a.Restocked(t.Context(), goods, 1), a.LimitChanged(t.Context(), goods), a.Reconcile(t.Context()))
 	if err != nil || promised != 0 || !d.Closed {

@@ -31,7 +31,7 @@ func recall(t *testing.T, r *hot.Stock) stock.Recalled {
 // assertReach compares the units in the row of the item, and in its allocation.
 func (s *shop) assertReach(t *testing.T, row, allocated int64, closed bool) {
 	t.Helper()
-	item, place, err := s.store.Reach(t.Context(), goods, hot.Place)
+	item, place, err := s.store.Reach(t.Context(), goods, hot.Allocation)
 	if err != nil || item.Stock != row || place.Units != allocated || place.Closed != closed {
 		t.Errorf("the row has %d and the allocation %+v (%v), want %d and %d units, closed %t",
 			item.Stock, place, err, row, allocated, closed)
@@ -103,7 +103,7 @@ func TestRecallLeavesPendingOrdersTheirUnits(t *testing.T) {
 		t.Errorf("%+v is recalled, want 94 units and 5 pending", got)
 	}
 	s.assertReach(t, 94, 5, true)
-	if d, err := a.Drift(t.Context(), goods); err != nil || !d.Closed || d.Promised != 5 || d.Drift != 0 {
+	if d, err := a.Drift(t.Context(), goods); err != nil || !d.Closed || d.Pending != 5 || d.Drift != 0 {
 		t.Errorf("the drift is %+v (%v)", d, err)
 	}
 	b := s.replica(t, "b")

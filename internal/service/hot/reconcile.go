@@ -9,28 +9,28 @@ import (
 
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/rescue"
+	"github.com/stockd/stockd/internal/service/background"
 )
 
-// Drift compares what Redis may promise of a goods with what the database has.
+// Drift compares what Redis may accept of an item with what the database has.
 type Drift struct {
 	GoodsID int64 `json:"goods_id"`
-	// Installed tells that Redis has a counter that is believed.
-	Installed bool `json:"installed"`
-	// Redis is what may still be promised, Promised what stands on the stream, and
-	// Place what the database has for both.
-	Redis    int64 `json:"redis"`
-	Promised int64 `json:"promised"`
-	Place    int64 `json:"place"`
-	// Drift is Redis + Promised − Place: above 0, more may be promised than there
-	// is; below, units lie idle. While orders are being settled it is above 0 by
-	// those that are in the ledger and still on the stream.
+	// Loaded: Redis has a counter of the present epoch.
+	Loaded bool `json:"installed"`
+	// Redis is what may still be accepted, Pending what is on the stream, and Allocation
+	// what the database has for both.
+	Redis      int64 `json:"redis"`
+	Pending    int64 `json:"promised"`
+	Allocation int64 `json:"place"`
+	// Drift is Redis + Pending − Allocation: above 0, more may be accepted than there
+	// is; below, units are idle. While orders are being settled it is above 0 by those
+	// that are in the ledger and still on the stream.
 	Drift int64 `json:"drift"`
 	Epoch int64 `json:"epoch"`
-	// Closed tells that nothing is sold from Redis until the next purchase there: what it
-	// has beside Promised is on its way back into the row.
+	// Closed: nothing is sold from Redis until the next purchase there. What it has beside
+	// Pending is on its way back into the row.
 	Closed bool `json:"closed,omitempty"`
-	// Rebuilding is how far the rebuild of the counter is, where one is in progress.
+	// Rebuilding is the progress of the rebuild of the counter, where there is one.
 	Rebuilding *Rebuilding `json:"rebuilding,omitempty"`
 }
 
@@ -43,18 +43,18 @@ type Rebuilding struct {
 
 // Promised is how many units of a goods are promised and not in the ledger yet.
 // Redis is not asked about goods that were never sold from it.
-func (s *Stock) Promised(ctx context.Context, goodsID int64) (int64, error) {
-	place, err := s.store.Place(ctx, goodsID, Place)
+func (s *Stock) Pending(ctx context.Context, goodsID int64) (int64, error) {
+	place, err := s.store.Place(ctx, goodsID, Allocation)
 	if err != nil || place.Epoch == 0 || isHome(place) {
 		return 0, err
 	}
 	d, err := s.look(ctx, goodsID)
-	return d.Promised, err
+	return d.Pending, err
 }
 
 // Drift looks at an item.
 func (s *Stock) Drift(ctx context.Context, goodsID int64) (Drift, error) {
-	place, err := s.store.Place(ctx, goodsID, Place)
+	place, err := s.store.Place(ctx, goodsID, Allocation)
 	if err != nil {
 		return Drift{}, err
 	}
@@ -90,12 +90,12 @@ func (s *Stock) compare(ctx context.Context, place repo.Place) (Drift, error) {
 	if err != nil {
 		return Drift{}, err
 	}
-	d.Place, d.Closed = place.Units, place.Closed
-	if d.Installed {
-		d.Drift = d.Redis + d.Promised - d.Place
+	d.Allocation, d.Closed = place.Units, place.Closed
+	if d.Loaded {
+		d.Drift = d.Redis + d.Pending - d.Allocation
 	}
 	if d.Epoch != place.Epoch {
-		d.Installed = false // it is being installed at this moment
+		d.Loaded = false // it is being installed at this moment
 	}
 	return d, nil
 }
@@ -118,19 +118,19 @@ func readCounter(answer any) (d Drift, err error) {
 	if !is || len(row) != 3 {
 		return Drift{}, nil
 	}
-	for i, into := range []*int64{&d.Redis, &d.Promised, &d.Epoch} {
+	for i, into := range []*int64{&d.Redis, &d.Pending, &d.Epoch} {
 		if *into, err = strconv.ParseInt(fmt.Sprint(row[i]), 10, 64); err != nil {
 			return Drift{}, err
 		}
 	}
-	d.Installed = true
+	d.Loaded = true
 	return d, nil
 }
 
 // reconcile looks at every goods at intervals until ctx ends.
 func (s *Stock) reconcile(ctx context.Context) {
 	for pause.For(ctx, s.options.Reconcile) == nil {
-		err := rescue.Do(ctx, s.options.Log, "compare counters", func() error { return s.Reconcile(ctx) })
+		err := background.Guard(ctx, s.options.Log, "compare counters", func() error { return s.Reconcile(ctx) })
 		if err != nil && ctx.Err() == nil {
 			s.options.Log.WarnContext(ctx, "counters were not compared", "error", err)
 		}
@@ -152,7 +152,7 @@ const repairPatience = 5 * time.Second
 // joined. Of a partition whose server does not answer, one item is asked.
 func (s *Stock) Reconcile(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, stepWithin)
-	places, err := s.store.Places(bounded, Place)
+	places, err := s.store.Places(bounded, Allocation)
 	cancel()
 	if err != nil {
 		return err
@@ -199,7 +199,7 @@ func (s *Stock) repair(ctx context.Context, place repo.Place, d Drift) error {
 		return err
 	}
 	s.options.Log.WarnContext(ctx, "a counter in Redis had drifted", "goods", d.GoodsID, "redis", d.Redis,
-		"promised", d.Promised, "place", d.Place, "drift", d.Drift)
+		"promised", d.Pending, "place", d.Allocation, "drift", d.Drift)
 	if err := s.counterSoon(ctx, place.GoodsID, max(place.Epoch-1, d.Epoch), repairPatience); err != nil {
 		return err
 	}
@@ -210,23 +210,23 @@ func (s *Stock) repair(ctx context.Context, place repo.Place, d Drift) error {
 // needsRebuild judges a look at a counter by the one before it.
 func (d Drift) needsRebuild(before Drift) bool {
 	switch {
-	case d.Closed && d.Place == 0:
+	case d.Closed && d.Allocation == 0:
 		return false // no counter is needed
-	case !d.Installed:
+	case !d.Loaded:
 		return d.Epoch == 0 || before == d
 	case d.Closed:
-		return d.Promised < d.Place
+		return d.Pending < d.Allocation
 	case d.Drift == 0:
 		return false
 	default:
-		return d.Redis > d.Place || d.Promised == 0 && before == d
+		return d.Redis > d.Allocation || d.Pending == 0 && before == d
 	}
 }
 
 // unexplained tells that there is a difference which orders that are being settled
 // cannot make up.
 func (d Drift) unexplained() bool {
-	return d.Installed && (d.Redis > d.Place || d.Promised == 0)
+	return d.Loaded && (d.Redis > d.Allocation || d.Pending == 0)
 }
 
 // before is what the look before this one has seen of a goods.

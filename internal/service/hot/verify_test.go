@@ -188,7 +188,7 @@ func TestAClosedCounterKnowsAKey(t *testing.T) {
 	if err != nil || !again.Replayed || again.Order != first {
 		t.Errorf("%+v, %v, want %+v again", again, err, first)
 	}
-	if _, place, err := s.store.Reach(t.Context(), goods, hot.Place); err != nil || !place.Closed {
+	if _, place, err := s.store.Reach(t.Context(), goods, hot.Allocation); err != nil || !place.Closed {
 		t.Errorf("the allocation is %+v (%v), want it closed", place, err)
 	}
 }

@@ -15,28 +15,27 @@ func channel() Entry {
 	return Entry{
 		Name:    "channel",
 		Family:  Process,
-		Summary: "one goroutine owns the goods and serves a channel; another replica has an owner of its own",
+		Summary: "one goroutine owns the item and serves a channel; another replica has another owner",
 		Claims:  Claims{ExclusiveInProcess: true, SurvivesCrash: true},
 		Damage:  LostUpdates,
 		New: func(d Deps) Strategy {
-			return &owned{store: d.site(), wait: d.LockWait, heard: d.Observer(), log: d.Log, owners: make(map[int64]*owner)}
+			return &owned{store: d.site(), wait: d.LockWait, observer: d.Observer(), log: d.Log, owners: make(map[int64]*owner)}
 		},
 	}
 }
 
-// owned hands every batch of a goods to the one goroutine that may touch it.
+// owned passes every batch of an item to the one goroutine that may write it.
 type owned struct {
-	store site
-	wait  time.Duration
-	heard Observer
-	log   *slog.Logger
+	store    site
+	wait     time.Duration
+	observer Observer
+	log      *slog.Logger
 
 	mu     sync.Mutex
 	owners map[int64]*owner
 }
 
-// owner is the channel of one goods. It lives for as long as somebody has a
-// batch for it.
+// owner is the channel of one item. It lives as long as there is a batch for it.
 type owner struct {
 	jobs  chan func()
 	users int // guarded by owned.mu
@@ -52,36 +51,36 @@ func (s *owned) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 		defer close(done)
 		taken := time.Now()
 		waited := taken.Sub(asked)
-		s.heard.Waited(waited)
-		outcomes, err = orUnknown(ctx, s.log, goodsID, func() ([]stock.Outcome, error) {
-			return checkThenWrite(ctx, s.store, s.store.GoodsSettled, goodsID, batch, noToken, setStock)
+		s.observer.Waited(waited)
+		outcomes, err = unknownOnPanic(ctx, s.log, goodsID, func() ([]stock.Outcome, error) {
+			return readCheckWrite(ctx, s.store, s.store.GoodsSettled, goodsID, batch, noToken, setStock)
 		})
 		held := time.Since(taken)
-		s.heard.Held(held, false)
+		s.observer.Held(held, false)
 		for i := range outcomes {
 			outcomes[i].Wait, outcomes[i].Hold = waited, held
 		}
 	}
-	if err := s.hand(ctx, o, job); err != nil {
-		s.heard.Waited(time.Since(asked))
+	if err := s.pass(ctx, o, job); err != nil {
+		s.observer.Waited(time.Since(asked))
 		return nil, err
 	}
 	<-done // soon, even when ctx ends: the job runs under ctx
 	return outcomes, err
 }
 
-// hand gives the job to the owner, no later than the wait limit.
-func (s *owned) hand(ctx context.Context, o *owner, job func()) error {
+// pass gives the job to the owner, no later than the wait limit.
+func (s *owned) pass(ctx context.Context, o *owner, job func()) error {
 	waiting, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
 	select {
 	case o.jobs <- job:
 		return nil
 	case <-waiting.Done():
-		if err := ctx.Err(); errors.Is(err, context.Canceled) {
-			return fmt.Errorf("wait for the owner of the goods: %w", context.Cause(ctx))
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return fmt.Errorf("wait for the owner of the item: %w", context.Cause(ctx))
 		}
-		return fmt.Errorf("%w: the owner of the goods was not free within %s", stock.ErrBusy, s.wait)
+		return fmt.Errorf("%w: the owner of the item was not free within %s", stock.ErrBusy, s.wait)
 	}
 }
 

@@ -145,9 +145,9 @@ func TestATokenCheckedOnlyAtTheWriteLosesAnUpdate(t *testing.T) {
 				Name: "broken", New: func(lock.Deps) lock.Locker { return brokenLock{tokens} },
 			})
 			made := entry.New(strategy.Deps{Store: d.store.As("broken"), LockWait: time.Second})
-			fenced := made.(strategy.Fencer).Fenced() //nolint:forcetypeassert // a panic fails the test as well
+			fenced := made.(strategy.Fencer) //nolint:forcetypeassert // a panic fails the test as well
 			d.sell = func(ctx context.Context, p stock.Purchase) error {
-				_, err := fenced.Deduct(ctx, d.goods, []stock.Purchase{p})
+				_, err := fenced.DeductFenced(ctx, d.goods, []stock.Purchase{p})
 				return err
 			}
 			late, other := d.fight(t)

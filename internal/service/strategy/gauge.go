@@ -7,32 +7,32 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// lookEvery is how old the estimate of what is left may become while a goods is
-// sold. Sales of other replicas and restocks are not in it until then.
-const lookEvery = 50 * time.Millisecond
+// readEvery is how old the estimate of what is left may become while an item is sold.
+// Sales of other replicas and restocks are not in it until then.
+const readEvery = 50 * time.Millisecond
 
-// gauges estimate what is left of each goods from the last look at it and from
-// what this replica has sold since. It is what buyers are told; whether there is
-// enough for them is for the database to say.
-type gauges struct{ byGoods sync.Map }
+// gauges estimate what is left of each item from the last read and from what this replica
+// has sold since. Answers contain the estimate; the database decides whether there is
+// enough.
+type gauges struct{ byItem sync.Map }
 
-// spend takes units off the estimate and returns the goods as it was before. It does
-// not where the estimate is too old or too low: then it is time to look.
+// spend takes units off the estimate and returns the item as it was before. Not ok: the
+// estimate is too old or too low, and the row is to be read.
 func (g *gauges) spend(goodsID, units int64) (before stock.Goods, ok bool) {
-	found, known := g.byGoods.Load(goodsID)
-	if !known {
+	found, ok := g.byItem.Load(goodsID)
+	if !ok {
 		return stock.Goods{}, false
 	}
 	return found.(*gauge).spend(units) //nolint:forcetypeassert // nothing else is stored
 }
 
-// saw begins a new estimate after a look.
+// saw begins a new estimate after a read.
 func (g *gauges) saw(left stock.Goods) {
-	g.byGoods.Store(left.ID, &gauge{left: left, until: time.Now().Add(lookEvery)})
+	g.byItem.Store(left.ID, &gauge{left: left, until: time.Now().Add(readEvery)})
 }
 
-// doubt has the next purchase look.
-func (g *gauges) doubt(goodsID int64) { g.byGoods.Delete(goodsID) }
+// doubt has the next purchase read the row.
+func (g *gauges) doubt(goodsID int64) { g.byItem.Delete(goodsID) }
 
 type gauge struct {
 	mu    sync.Mutex
@@ -48,7 +48,7 @@ func (g *gauge) spend(units int64) (before stock.Goods, ok bool) {
 		return stock.Goods{}, false
 	}
 	if now.After(g.until) {
-		g.until = now.Add(lookEvery) // one looks, and meanwhile the others go on
+		g.until = now.Add(readEvery) // one purchase reads, and meanwhile the others go on
 		return stock.Goods{}, false
 	}
 	before = g.left

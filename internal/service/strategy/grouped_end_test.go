@@ -23,7 +23,7 @@ func (d unresponsive) Deduct(context.Context, int64, []stock.Purchase) ([]stock.
 func TestACallerLeavesABatchThatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := unresponsive{make(chan struct{})}
-		g := strategy.NewGrouped(d, nil, strategy.Group{Batch: 8, Units: 8, Queue: 8, Timeout: time.Minute})
+		g := strategy.NewBatcher(d.Deduct, nil, strategy.Group{Batch: 8, Units: 8, Queue: 8, Timeout: time.Minute})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
@@ -53,7 +53,7 @@ func (b measured) Deduct(ctx context.Context, _ int64, batch []stock.Purchase) (
 func TestABatchLastsNoLongerThanItsCallersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := measured{make(chan time.Duration, 1)}
-		g := strategy.NewGrouped(b, nil, strategy.Group{Batch: 8, Units: 8, Queue: 8, Timeout: time.Minute})
+		g := strategy.NewBatcher(b.Deduct, nil, strategy.Group{Batch: 8, Units: 8, Queue: 8, Timeout: time.Minute})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := g.Deduct(ctx, 1, []stock.Purchase{{RequestID: "x", Quantity: 1}}); err != nil {

@@ -10,45 +10,52 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
-// guarded makes a strategy of any lock: acquire, check and write in a
-// transaction, commit, release. The lock is taken outside the transaction, so
-// that the next holder reads what this one has committed.
+// guarded makes a strategy of any lock: acquire, check and write in a transaction, commit,
+// release. The lock is taken outside the transaction, so that the next holder reads what
+// this one has committed.
 type guarded struct {
-	store  site
-	locker lock.Locker
-	wait   time.Duration
-	heard  Observer
-	after  *aftermath
-	// sell is what is done under the lock; nil: sellUnfenced.
-	sell sell
+	store    site
+	locker   lock.Locker
+	wait     time.Duration
+	observer Observer
+	jobs     *background.Jobs
 }
 
 func newGuarded(d Deps, locker lock.Locker) guarded {
-	return guarded{store: d.site(), locker: d.site().record(locker), wait: d.LockWait, heard: d.Observer(), after: newAftermath(d.Log)}
+	return guarded{store: d.site(), locker: d.site().record(locker), wait: d.LockWait, observer: d.Observer(), jobs: background.NewJobs(d.Log)}
 }
 
-// sell sells a batch under a lease. The context ends with the lease.
-type sell func(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error)
+// leaseWork is what is done with a batch under a lease. The context ends with the lease.
+type leaseWork func(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error)
 
-func (g guarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
+func (g guarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	return g.hold(ctx, goodsID, batch, g.unfenced)
+}
+
+func (g guarded) unfenced(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	return readCheckWrite(ctx, g.store, g.store.GoodsSettled, goodsID, batch, lease.Token(), setStock)
+}
+
+// hold does the work under the item's lock.
+func (g guarded) hold(ctx context.Context, goodsID int64, batch []stock.Purchase, work leaseWork) (outcomes []stock.Outcome, err error) {
 	asked := time.Now()
-	waiting, step := telemetry.StartSpan(ctx, "wait for lock")
-	lease, err := g.acquire(waiting, goodsID)
-	step.End()
+	lease, err := g.acquire(ctx, goodsID)
 	granted := time.Now()
-	g.heard.Waited(granted.Sub(asked))
+	g.observer.Waited(granted.Sub(asked))
 	if err != nil {
 		return nil, err
 	}
-	outcomes, err = g.sellUnder(ctx, lease, goodsID, batch)
+	outcomes, err = g.workThenRelease(ctx, lease, goodsID, batch, work)
 	held := time.Since(granted)
-	g.heard.Held(held, errors.Is(context.Cause(lease.Context()), lock.ErrLost))
+	g.observer.Held(held, errors.Is(context.Cause(lease.Context()), lock.ErrLost))
 	if errors.Is(err, stock.ErrFenced) {
-		g.heard.Fenced()
+		g.observer.Fenced()
 	}
 	for i := range outcomes {
 		outcomes[i].Wait = granted.Sub(asked)
@@ -57,24 +64,17 @@ func (g guarded) Deduct(ctx context.Context, goodsID int64, batch []stock.Purcha
 	return outcomes, err
 }
 
-// sellUnder sells and gives the lock back, also where selling panics: nobody else
-// would, and a lock that is renewed would never be free again.
-func (g guarded) sellUnder(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
+// workThenRelease releases the lock also where the work panics: a lock that is renewed
+// would never be free again. The sale is committed or not, whatever becomes of the lock,
+// and a lock that cannot be released frees itself in time.
+func (g guarded) workThenRelease(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase, work leaseWork) ([]stock.Outcome, error) {
 	ctx, step := telemetry.StartSpan(ctx, "hold lock")
 	defer step.End()
-	defer g.release(ctx, lease)
-	work, stop := lock.While(ctx, lease)
+	defer g.jobs.Finish(ctx, "release lock", lease.Release)
+	working, stop := lock.While(ctx, lease)
 	defer stop()
-	if g.sell == nil {
-		outcomes, err = g.sellUnfenced(work, lease, goodsID, batch)
-	} else {
-		outcomes, err = g.sell(work, lease, goodsID, batch)
-	}
+	outcomes, err := work(working, lease, goodsID, batch)
 	return outcomes, lostOr(lease, err)
-}
-
-func (g guarded) sellUnfenced(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
-	return checkThenWrite(ctx, g.store, g.store.GoodsSettled, goodsID, batch, lease.Token(), setStock)
 }
 
 // lostOr names the loss of the lease as the reason where it ended the work.
@@ -86,51 +86,159 @@ func lostOr(lease lock.Lease, err error) error {
 	return fmt.Errorf("%w: %w", stock.ErrLeaseLost, err)
 }
 
-// acquire waits for the lock of a goods no longer than the wait limit, and
-// tells that limit from the end of the request, and both from a backend that
-// fails.
+// acquire waits for the lock of an item no longer than the wait limit, and distinguishes
+// that limit from the end of the request, and both from a backend that fails.
 func (g guarded) acquire(ctx context.Context, goodsID int64) (lock.Lease, error) {
+	ctx, step := telemetry.StartSpan(ctx, "wait for lock")
+	defer step.End()
 	waiting, cancel := context.WithTimeout(ctx, g.wait)
 	defer cancel()
 	lease, err := g.locker.Acquire(waiting, lockName(goodsID))
 	switch {
 	case err == nil:
 		return lease, nil
-	case errors.Is(err, stock.ErrBackendUnavailable):
-		return nil, fmt.Errorf("lock %s: %w", lockName(goodsID), err)
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return nil, fmt.Errorf("%w: the lock of goods %d was not free within %s: %w", stock.ErrBusy, goodsID, g.wait, err)
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && !errors.Is(err, stock.ErrBackendUnavailable):
+		return nil, fmt.Errorf("%w: the lock of item %d was not free within %s: %w", stock.ErrBusy, goodsID, g.wait, err)
 	default:
 		return nil, fmt.Errorf("lock %s: %w", lockName(goodsID), err)
 	}
 }
 
-func (g guarded) release(ctx context.Context, lease lock.Lease) {
-	// The sale is committed or not, whatever becomes of the lock: a lock that
-	// cannot be given back frees itself in time.
-	g.after.do(ctx, "release lock", lease.Release)
-}
-
-// Close waits for releases, and closes the lock where it holds something open.
+// Close waits for releases, which have a limit of their own, and closes the lock where it
+// holds something open.
 func (g guarded) Close() error {
-	g.after.wait()
-	if closer, ok := underneath(g.locker).(io.Closer); ok {
-		return closer.Close()
+	err := g.jobs.Close(2 * background.FinishWithin)
+	if closer, ok := unwrap(g.locker).(io.Closer); ok {
+		return errors.Join(err, closer.Close())
 	}
-	return nil
+	return err
 }
 
-// goodsPrefix begins the name of a goods' lock.
-const goodsPrefix = "goods/"
+// itemPrefix begins the name of an item's lock.
+const itemPrefix = "goods/"
 
-// lockName is what is locked of a goods.
-func lockName(goodsID int64) string { return goodsPrefix + strconv.FormatInt(goodsID, 10) }
+// lockName is what is locked of an item.
+func lockName(goodsID int64) string { return itemPrefix + strconv.FormatInt(goodsID, 10) }
 
 // ItemOf is the item that a lock's name stands for.
 func ItemOf(name string) (int64, error) {
-	id, err := strconv.ParseInt(strings.TrimPrefix(name, goodsPrefix), 10, 64)
+	id, err := strconv.ParseInt(strings.TrimPrefix(name, itemPrefix), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("%q is not the lock of an item", name)
 	}
 	return id, nil
+}
+
+// locked makes the entry of a strategy of that of a lock.
+func locked(l lock.Entry) Entry {
+	return Entry{
+		Name:    l.Name,
+		Family:  Family(l.Family),
+		Summary: l.Summary,
+		Needs:   l.Needs,
+		Claims: Claims{
+			ExclusiveInProcess:      l.Claims.Exclusive,
+			ExclusiveAcrossReplicas: l.Claims.Exclusive,
+			SurvivesCrash:           l.Claims.SurvivesCrash,
+			Renews:                  l.Claims.Renews,
+			Reentrant:               l.Claims.Reentrant,
+			Fair:                    l.Claims.Fair,
+			Fences:                  l.Claims.Fences,
+			ReleasesOnlyItsOwn:      l.Claims.ReleasesOnlyItsOwn,
+			SignalsLoss:             l.Claims.SignalsLoss,
+			Fenceable:               true,
+		},
+		New: func(d Deps) Strategy {
+			if err := d.lacks(l.Needs); err != nil {
+				return unavailable{err}
+			}
+			deps := d.Lock
+			deps.Floor, deps.TriedInVain = floorOf(d.Store), d.Observer().TriedInVain
+			return fenceable{guarded: newGuarded(d, l.New(deps)), issue: deps.Issue}
+		},
+	}
+}
+
+// floorOf returns which tokens of a lock the store has seen.
+func floorOf(store *repo.Store) func(context.Context, string) (uint64, error) {
+	return func(ctx context.Context, name string) (uint64, error) {
+		goodsID, err := ItemOf(name)
+		if err != nil {
+			return 0, err
+		}
+		return store.Fence(ctx, goodsID)
+	}
+}
+
+// fenceable is guarded by a lock that all replicas share, so that the store can also check
+// its token.
+type fenceable struct {
+	guarded
+	issue func(ctx context.Context, name string) (uint64, error)
+}
+
+func (f fenceable) DeductFenced(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	return f.hold(ctx, goodsID, batch, f.fenced)
+}
+
+// fenced claims the fence before it reads, and requires it at the write. To check the
+// token only at the write is not enough: a late holder would write between the next one's
+// read and its write, with both tokens in order.
+func (f fenceable) fenced(ctx context.Context, lease lock.Lease, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	token, err := f.token(ctx, lease, goodsID)
+	if err != nil {
+		return nil, err
+	}
+	claim, err := f.store.ClaimFence(ctx, goodsID, token)
+	if err != nil {
+		return nil, f.reseedAfter(ctx, goodsID, err)
+	}
+	return readCheckWrite(ctx, f.store, f.store.GoodsSettled, goodsID, batch, token,
+		func(ctx context.Context, tx *repo.Tx, row stock.Goods, units int64) error {
+			return tx.SetStockIfClaimed(ctx, row, row.Stock-units, claim)
+		})
+}
+
+// token is the lease's, or one that is issued now for a lock that has none. It fences as
+// well: the last one to claim keeps all others out.
+func (f fenceable) token(ctx context.Context, lease lock.Lease, goodsID int64) (uint64, error) {
+	if token := lease.Token(); token > 0 {
+		return token, nil
+	}
+	token, err := f.issue(ctx, lockName(goodsID))
+	if err != nil {
+		return 0, fmt.Errorf("issue a fencing token: %w", err)
+	}
+	return token, nil
+}
+
+// reseeder is a lock whose counter of tokens may fall behind what the store has seen.
+type reseeder interface {
+	Reseed(ctx context.Context, name string) error
+}
+
+// reseedAfter lifts the tokens of a lock that issued one which the store has seen before,
+// so that the next holder is not rejected.
+func (f fenceable) reseedAfter(ctx context.Context, goodsID int64, rejected error) error {
+	if r, ok := unwrap(f.locker).(reseeder); ok && errors.Is(rejected, stock.ErrFenced) {
+		return errors.Join(rejected, r.Reseed(ctx, lockName(goodsID)))
+	}
+	return rejected
+}
+
+// unavailable is a strategy whose backend is not configured.
+type unavailable struct{ reason error }
+
+func (u unavailable) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
+	return nil, u.reason
+}
+
+// DeductFenced fails like Deduct.
+func (u unavailable) DeductFenced(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
+	return nil, u.reason
+}
+
+// Recall returns why it cannot recall what another replica has allocated.
+func (u unavailable) Recall(context.Context, int64) (stock.Recalled, error) {
+	return stock.Recalled{}, u.reason
 }

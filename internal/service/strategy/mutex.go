@@ -8,7 +8,7 @@ func mutex() Entry {
 	return Entry{
 		Name:    "mutex",
 		Family:  Process,
-		Summary: "one mutex a goods, taken around the transaction; another replica has a mutex of its own",
+		Summary: "one mutex an item, taken around the transaction; another replica has a mutex of its own",
 		Claims:  Claims{ExclusiveInProcess: true, SurvivesCrash: true},
 		Damage:  LostUpdates,
 		New: func(d Deps) Strategy {

@@ -13,7 +13,7 @@ func mutexInTx() Entry {
 	return Entry{
 		Name:    "mutex-in-tx",
 		Family:  Process,
-		Summary: "the mutex is taken inside the transaction and given back before its commit; the next holder reads the old stock",
+		Summary: "the mutex is taken inside the transaction and released before its commit; the next holder reads the old stock",
 		Claims:  Claims{SurvivesCrash: true},
 		Damage:  LostUpdates,
 		Caveats: []Caveat{{
@@ -33,22 +33,20 @@ type inTx struct{ guarded }
 
 func (s inTx) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
 	return whileRowChanges(func() ([]stock.Outcome, error) {
-		return s.store.sellInTx(ctx, goodsID, func(tx *repo.Tx) ([]stock.Outcome, error) {
-			locked := s.guarded
-			locked.sell = s.sellIn(tx)
-			return locked.Deduct(ctx, goodsID, batch) // it unlocks before the commit, that is the mistake
+		return s.store.transact(ctx, goodsID, s.store.InTx, func(tx *repo.Tx) ([]stock.Outcome, error) {
+			return s.hold(ctx, goodsID, batch, s.within(tx)) // it unlocks before the commit: that is the mistake
 		})
 	})
 }
 
-// sellIn sells in a transaction that is open already.
-func (s inTx) sellIn(tx *repo.Tx) sell {
+// within works in a transaction that is open already.
+func (s inTx) within(tx *repo.Tx) leaseWork {
 	return func(ctx context.Context, _ lock.Lease, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
-		read, err := tx.Goods(ctx, goodsID)
+		row, err := tx.Goods(ctx, goodsID)
 		if err != nil {
 			return nil, err
 		}
 		s.store.between(ctx, goodsID)
-		return plan{read: read, batch: batch}.sell(ctx, tx, setStock)
+		return plan{row: row, batch: batch}.execute(ctx, tx, setStock)
 	}
 }

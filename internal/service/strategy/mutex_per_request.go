@@ -11,7 +11,7 @@ func mutexPerRequest() Entry {
 	return Entry{
 		Name:    "mutex-per-request",
 		Family:  Process,
-		Summary: "a new mutex for each request, as a bean of prototype scope has it: everybody locks, nobody waits",
+		Summary: "a new mutex for each request, as a bean of prototype scope has it: every request locks, and none waits",
 		Claims:  Claims{SurvivesCrash: true},
 		Damage:  LostUpdates,
 		New: func(d Deps) Strategy {
@@ -20,7 +20,7 @@ func mutexPerRequest() Entry {
 	}
 }
 
-// freshMutex grants each caller a mutex that nobody else has ever seen.
+// freshMutex grants each caller a mutex of its own.
 type freshMutex struct{}
 
 func (freshMutex) Acquire(ctx context.Context, name string) (lock.Lease, error) {

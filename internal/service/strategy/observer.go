@@ -3,32 +3,32 @@ package strategy
 import (
 	"time"
 
+	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Observer hears what one strategy does. It is called in the course of purchases,
+// Observer receives the events of one strategy. It is called in the course of purchases,
 // from any goroutine, and must be quick.
 type Observer interface {
-	// Deducted is told the end of a purchase, and how long it took with all its
-	// waiting.
+	// Deducted is the end of a purchase, with how long it took, all waiting included.
 	Deducted(outcome stock.Outcome, err error, took time.Duration)
-	// Waited is told how long a lock, or the owner of a goods, was waited for, also in
-	// vain.
+	// Waited is the end of the wait for a lock, or for the owner of an item, also in vain.
 	Waited(took time.Duration)
-	// Held is told how long a lock was held, and whether it was lost meanwhile.
+	// Held is the end of a lease, and whether it was lost.
 	Held(took time.Duration, lost bool)
-	// TriedInVain is called after a try to take a lock that is somebody else's, by
-	// those locks that try again.
+	// TriedInVain is one failed try of a lock that polls.
 	TriedInVain()
-	// RaceLost is called by an optimistic writer whom another one overtook.
+	// RaceLost is one overtaken try of an optimistic writer.
 	RaceLost()
-	// Fenced is called when a write was refused because its token came too late.
+	// Fenced is a write that was rejected because its token came too late.
 	Fenced()
-	// Batched is told of a batch of grouped purchases that is about to be written.
+	// Batched is a batch of grouped purchases that is about to be written.
 	Batched(purchases int)
+
+	hot.Observer
 }
 
-// Observer is who hears what the strategy does that is made of these parts.
+// Observer receives the events of the strategy that is made of these parts.
 func (d Deps) Observer() Observer {
 	if d.Observe == nil {
 		return unobserved{}
@@ -36,7 +36,7 @@ func (d Deps) Observer() Observer {
 	return d.Observe(d.Store.Strategy())
 }
 
-// unobserved hears nothing, and costs nothing.
+// unobserved drops all events.
 type unobserved struct{}
 
 func (unobserved) Deducted(stock.Outcome, error, time.Duration) {}
@@ -46,3 +46,7 @@ func (unobserved) TriedInVain()                                 {}
 func (unobserved) RaceLost()                                    {}
 func (unobserved) Fenced()                                      {}
 func (unobserved) Batched(int)                                  {}
+func (unobserved) Written(int)                                  {}
+func (unobserved) DeadLettered()                                {}
+func (unobserved) Compared(int64)                               {}
+func (unobserved) Repaired()                                    {}

@@ -74,7 +74,7 @@ func TestAWaitInVainIsHeardToo(t *testing.T) {
 			continue
 		}
 		heard, still := new(listener), &standsStill{reached: make(chan struct{}), goOn: make(chan struct{})}
-		s := entry.New(heardBy(heard, strategy.Deps{Store: store.As(entry.Name), LockWait: 10 * time.Millisecond, Lab: still}))
+		s := entry.New(heardBy(heard, strategy.Deps{Store: store.As(entry.Name), LockWait: 10 * time.Millisecond, Failpoints: still}))
 		first := make(chan error)
 		go func() {
 			first <- oneOf(s.Deduct(t.Context(), 1, []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}}))

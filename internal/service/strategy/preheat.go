@@ -16,7 +16,7 @@ import (
 
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/repo"
-	"github.com/stockd/stockd/internal/service/rescue"
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -35,8 +35,8 @@ type preheater struct {
 	owner  string // begins the marks of this replica
 	client redis.UniversalClient
 	store  *repo.Store
-	copy   stockCopy
-	wait   time.Duration // for a copy, before it is busy
+	units  stockCopy
+	wait   time.Duration // for a copy, before stock.ErrBusy
 	log    *slog.Logger
 
 	seen  sync.Map // versions of the copies that this replica knows, by item
@@ -49,8 +49,8 @@ const (
 	fillPoll   = 10 * time.Millisecond
 )
 
-// key is the copy of a goods. The braces put all keys of one goods into one slot
-// of a cluster.
+// key is the copy of an item. The braces put all keys of one item into one slot of a
+// cluster.
 func (p *preheater) key(goodsID int64) string {
 	return p.prefix + ":{" + lockName(goodsID) + "}:" + p.kind
 }
@@ -65,13 +65,13 @@ func (p *preheater) await(ctx context.Context, goodsID int64) (version string, e
 		return version.(string), nil //nolint:forcetypeassert // nothing else is stored
 	}
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("await a copy of goods %d: %w", goodsID, context.Cause(ctx))
+		return "", fmt.Errorf("await a copy of item %d: %w", goodsID, context.Cause(ctx))
 	}
 	filled := p.fills.DoChan(strconv.FormatInt(goodsID, 10), func() (any, error) {
 		var version string
 		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillWithin)
 		defer cancel()
-		err := rescue.Do(work, p.log, "copy "+lockName(goodsID), func() (err error) {
+		err := background.Guard(work, p.log, "copy "+lockName(goodsID), func() (err error) {
 			version, err = p.fill(work, goodsID)
 			return err
 		})
@@ -84,9 +84,9 @@ func (p *preheater) await(ctx context.Context, goodsID int64) (version string, e
 		version, _ = result.Val.(string)
 		return version, result.Err
 	case <-ctx.Done():
-		return "", fmt.Errorf("await a copy of goods %d: %w", goodsID, context.Cause(ctx))
+		return "", fmt.Errorf("await a copy of item %d: %w", goodsID, context.Cause(ctx))
 	case <-late.C:
-		return "", fmt.Errorf("%w: goods %d was not copied to Redis within %s", stock.ErrBusy, goodsID, p.wait)
+		return "", fmt.Errorf("%w: item %d was not copied to Redis within %s", stock.ErrBusy, goodsID, p.wait)
 	}
 }
 
@@ -114,8 +114,8 @@ func (p *preheater) discard(ctx context.Context, goodsID int64, version string) 
 	return nil
 }
 
-// errOvertaken tells that another attempt fills now.
-var errOvertaken = errors.New("the filling is not ours any more")
+// errOvertaken reports that another attempt loads now.
+var errOvertaken = errors.New("another attempt loads the copy")
 
 // fill makes the copy, or waits until another replica has made it.
 func (p *preheater) fill(ctx context.Context, goodsID int64) (version string, err error) {
@@ -131,7 +131,7 @@ func (p *preheater) fill(ctx context.Context, goodsID int64) (version string, er
 		mark, err := p.begin(ctx, goodsID)
 		switch {
 		case err != nil:
-			err = redisFault(ctx, "begin to copy a goods", err)
+			err = redisFault(ctx, "begin to copy an item", err)
 		case mark != "":
 			err = p.fillBeside(ctx, goodsID, mark)
 		default: // another replica is copying
@@ -159,17 +159,17 @@ func (p *preheater) begin(ctx context.Context, goodsID int64) (mark string, err 
 	return mark, p.client.Set(ctx, p.filling(goodsID), mark, fillWithin).Err()
 }
 
-// fillBeside fills beside the copy, and puts it in its place in one step.
+// fillBeside loads units beside the copy, and replaces the copy in one step.
 func (p *preheater) fillBeside(ctx context.Context, goodsID int64, mark string) error {
 	units, epoch, err := p.count(ctx, goodsID)
 	if err != nil {
-		// Whoever comes next need not wait until our mark expires.
+		// The next attempt need not wait until this mark expires.
 		return errors.Join(err, p.client.Del(ctx, p.filling(goodsID)).Err())
 	}
 	key := p.key(goodsID)
-	beside := key + ":" + rand.Text() // what an attempt that failed has left there expires
-	if err := p.copy.fill(ctx, beside, units); err != nil {
-		return redisFault(ctx, "copy a goods", err)
+	beside := key + ":" + rand.Text() // what a failed attempt has left there expires
+	if err := p.units.fill(ctx, beside, units); err != nil {
+		return redisFault(ctx, "copy an item", err)
 	}
 	err = p.client.Watch(ctx, func(tx *redis.Tx) error {
 		if now, err := tx.Get(ctx, p.filling(goodsID)).Result(); now != mark {
@@ -193,7 +193,7 @@ func (p *preheater) fillBeside(ctx context.Context, goodsID int64, mark string) 
 	case errors.Is(err, errOvertaken), errors.Is(err, redis.TxFailedErr):
 		return errOvertaken
 	default:
-		return redisFault(ctx, "put the copy of a goods in its place", err)
+		return redisFault(ctx, "replace the copy of an item", err)
 	}
 }
 
@@ -203,14 +203,14 @@ func (p *preheater) count(ctx context.Context, goodsID int64) (units, epoch int6
 	if err != nil {
 		return 0, 0, err
 	}
-	if most := p.copy.most(); goods.Stock > most {
-		return 0, 0, fmt.Errorf("%w: %s keeps at most %d units of a goods, and goods %d has %d",
+	if most := p.units.most(); goods.Stock > most {
+		return 0, 0, fmt.Errorf("%w: %s keeps at most %d units of an item, and item %d has %d",
 			stock.ErrStockLimit, p.kind, most, goodsID, goods.Stock)
 	}
 	return max(0, goods.Stock), goods.EpochFor(p.store.Strategy()), nil
 }
 
-// ignoreNil takes an answer that is empty for no failure.
+// ignoreNil takes an empty answer for no failure.
 func ignoreNil(err error) error {
 	if errors.Is(err, redis.Nil) {
 		return nil

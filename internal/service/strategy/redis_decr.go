@@ -13,7 +13,7 @@ func redisDecr() Entry {
 	return Entry{
 		Name:    "redis-decr",
 		Family:  Hot,
-		Summary: "DECRBY a counter, and INCRBY back where that went below zero; then SQL. Refuses while stock is left, and loses units with a replica",
+		Summary: "DECRBY a counter, and INCRBY back where that went below zero; then SQL. Rejects while stock is left, and loses units with a replica",
 		Needs:   []backend.Name{backend.Redis},
 		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true},
 		Damage:  Undersells,
@@ -26,8 +26,8 @@ func redisDecr() Entry {
 // counter is a copy of the stock as a number.
 type counter struct{ client redis.UniversalClient }
 
-// take takes all the units, also where there are not as many: until they are put
-// back, others are refused for whom there would have been enough.
+// take takes all the units, also where there are not as many: until they are put back,
+// later purchases are rejected that would have fit.
 func (c counter) take(ctx context.Context, pipe redis.Pipeliner, key string, units int64) func() (had, took int64, err error) {
 	answer := pipe.DecrBy(ctx, key, units)
 	return func() (had, took int64, err error) {

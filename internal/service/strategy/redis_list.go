@@ -26,15 +26,15 @@ func redisList() Entry {
 type tokens struct{ client redis.UniversalClient }
 
 const (
-	// mostTokens bounds the memory that one goods takes in Redis: about 3 MiB.
+	// mostTokens bounds the memory that one item takes in Redis: about 3 MiB.
 	mostTokens = 1_000_000
-	// tokensAtOnce are pushed with one command, so that others get in between.
+	// tokensAtOnce are pushed with one command, so that other clients get in between.
 	tokensAtOnce = 5_000
 	token        = "1"
 )
 
-// take pops as many tokens as there are, if not enough: until they are put back,
-// others are refused for whom there would have been enough.
+// take pops as many tokens as there are, also where that is not enough: until they are put
+// back, later purchases are rejected that would have fit.
 func (t tokens) take(ctx context.Context, pipe redis.Pipeliner, key string, units int64) func() (had, took int64, err error) {
 	answer := pipe.LPopCount(ctx, key, int(units))
 	return func() (had, took int64, err error) {
@@ -66,7 +66,7 @@ func (t tokens) fill(ctx context.Context, key string, units int64) error {
 	return nil
 }
 
-// some is so many tokens, but for what is too much at once.
+// some is so many tokens, but tokensAtOnce at most.
 func some(units int64) []any {
 	list := make([]any, min(units, tokensAtOnce))
 	for i := range list {

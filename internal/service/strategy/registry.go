@@ -11,11 +11,10 @@ import (
 	"github.com/stockd/stockd/internal/service/hot"
 )
 
-// Registry lists every strategy, in the order in which they are shown: each
-// entry answers a question that the one before it leaves open. The router,
-// GET /strategies, the demo, the benchmark and the conformance suite range
-// over it; a new strategy is its own file and one line in lockless, or, where it
-// is a lock, in registry.Locks.
+// Registry lists every strategy, in the order in which they are shown: each entry answers
+// a question that the one before it leaves open. The router, GET /strategies, the demo, the
+// benchmark and the conformance suite range over it; a new strategy is its own file and
+// one line in lockless, or, where it is a lock, in registry.Locks.
 func Registry() []Entry {
 	locks := registry.Locks()
 	list := make([]Entry, 0, len(locks)+len(lockless()))
@@ -45,125 +44,6 @@ func lockless() []Entry {
 	}
 }
 
-// Entry describes one strategy and makes it.
-type Entry struct {
-	// Name is what ?strategy= takes.
-	Name   string
-	Family Family
-	// Summary is one line for people.
-	Summary string
-	// Needs are the backends without which it cannot work, beside the database.
-	Needs []backend.Name
-	// Claims are proved by the conformance suite, and so is the failure behind
-	// each exclusion that is not claimed.
-	Claims Claims
-	// Damage is what happens where the strategy claims no exclusion, or what it
-	// does all the same.
-	Damage Damage
-	// Caveats tell on which database the strategy is not what it is meant to be.
-	Caveats []Caveat
-	// New makes the strategy for one replica. What it makes may be an
-	// io.Closer; then it is closed with the replica.
-	New func(Deps) Strategy
-}
-
-// Family groups strategies by what keeps buyers apart.
-type Family string
-
-// The families that are no locks of the lock package; those have theirs from
-// there.
-const (
-	None    Family = "none"
-	Process Family = "process"
-	SQL     Family = "sql"
-	Hot     Family = "hot"
-)
-
-// Damage is what a strategy does to the stock, or to its buyers.
-type Damage string
-
-// The damages.
-const (
-	// LostUpdates: of two that read the same stock, one overwrites the other.
-	// More is sold than there was, and the row never goes below zero.
-	LostUpdates Damage = "lost updates"
-	// BelowZero: every update counts, and together they take more than there
-	// was. It shows only where there are more buyers than units.
-	BelowZero Damage = "stock below zero"
-	// Undersells: nobody oversells, but buyers are refused while stock is left,
-	// and units are gone with a replica that dies until the next restock.
-	Undersells Damage = "undersells"
-)
-
-// Claims are what a strategy promises.
-type Claims struct {
-	// ExclusiveInProcess: concurrent requests to one replica never oversell.
-	ExclusiveInProcess bool `json:"exclusive_in_process"`
-	// ExclusiveAcrossReplicas: nor do requests to any number of replicas.
-	ExclusiveAcrossReplicas bool `json:"exclusive_across_replicas"`
-	// SurvivesCrash: when a replica dies in the middle of it, others sell on.
-	SurvivesCrash bool `json:"survives_crashed_holder"`
-	// Renews: the lock is kept for as long as the work lasts.
-	Renews bool `json:"renews"`
-	// Reentrant: the holder may take the lock again.
-	Reentrant bool `json:"reentrant"`
-	// Fair: the lock is granted in the order of arrival.
-	Fair bool `json:"fair"`
-	// Fences: each lease has a token that grows with every holder.
-	Fences bool `json:"fencing_token"`
-	// ReleasesOnlyItsOwn: a holder that was too late frees nobody else's lock.
-	ReleasesOnlyItsOwn bool `json:"releases_only_its_own"`
-	// SignalsLoss: a holder that lost its lock is told so within the TTL.
-	SignalsLoss bool `json:"signals_loss"`
-	// Fenceable: fence=true has the store check a token before the read and at
-	// the write; the database issues it where the lock gives none.
-	Fenceable bool `json:"fenceable"`
-}
-
-// Exclusive reports whether the strategy claims to be clean on so many replicas.
-func (c Claims) Exclusive(replicas int) bool {
-	if replicas > 1 {
-		return c.ExclusiveAcrossReplicas
-	}
-	return c.ExclusiveInProcess
-}
-
-// Safe tells whether the strategy never oversells on any number of replicas, also where
-// a purchase takes longer than expected. A lock ends while the work of a slow holder
-// goes on: a holder that is notified of the loss does not write, and one that is not
-// overwrites what was sold meanwhile, unless the store checks its token. What has no
-// lock has nothing to lose; a strategy has one where it can be fenced.
-func (c Claims) Safe(fenced bool) bool {
-	return c.ExclusiveAcrossReplicas && (!c.Fenceable || c.SignalsLoss || fenced)
-}
-
-// Grouped is what is left to claim where all requests are grouped: a replica
-// writes the batches of a goods one after the other, whatever its strategy.
-func (c Claims) Grouped() Claims {
-	c.ExclusiveInProcess = true
-	return c
-}
-
-// Caveat tells in words where a database bends a strategy.
-type Caveat struct {
-	// Database is repo.MySQL or repo.SQLite.
-	Database string
-	Words    string
-	// Hides tells that what the strategy is there to show cannot be seen on
-	// this database at all.
-	Hides bool
-}
-
-// Caveat is the entry's caveat on a database; without one it is the zero Caveat.
-func (e Entry) Caveat(database string) Caveat {
-	for _, c := range e.Caveats {
-		if c.Database == database {
-			return c
-		}
-	}
-	return Caveat{}
-}
-
 // Deps is what strategies are made of.
 type Deps struct {
 	// Store writes the ledger in the strategy's name.
@@ -174,7 +54,7 @@ type Deps struct {
 	Lock lock.Deps
 	// Retry bounds the tries of optimistic writers.
 	Retry Retry
-	// Log hears of what panics and must not end the replica; nil: slog's default.
+	// Log has the panics that do not end the replica; nil: slog's default.
 	Log *slog.Logger
 	// Group bounds the queues of group=true, which any strategy can have.
 	Group Group
@@ -183,8 +63,18 @@ type Deps struct {
 	// Hot is how redis-stock sells; its Replica is the store's. Its Prefix also begins
 	// the keys of redis-decr and redis-list.
 	Hot hot.Options
-	// Observe finds who hears what a strategy does; nil: nobody does.
+	// Observe returns the observer of a strategy; it may be nil.
 	Observe func(strategy string) Observer
-	// Lab is what an experiment does inside of the replica; nil: nothing.
-	Lab Lab
+	// Failpoints are those of an experiment; mostly nil.
+	Failpoints Failpoints
+}
+
+// lacks returns why the first of the backends that are not configured is missing.
+func (d Deps) lacks(needs []backend.Name) error {
+	for _, need := range needs {
+		if err := d.Lock.Has(need); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -56,7 +56,7 @@ func TestAPanicKeepsNoLock(t *testing.T) {
 				quiet := slog.New(slog.DiscardHandler)
 				nowhere := new(repo.Store) // it has no database: the first read panics
 				made := entry.New(strategy.Deps{Store: nowhere, LockWait: time.Second, Log: quiet})
-				grouped := strategy.NewGrouped(made, nil, strategy.Group{Batch: 1, Units: 1, Queue: 1, Timeout: time.Minute, Log: quiet})
+				grouped := strategy.NewBatcher(made.Deduct, nil, strategy.Group{Batch: 1, Units: 1, Queue: 1, Timeout: time.Minute, Log: quiet})
 				for range 2 {
 					_, err := grouped.Deduct(t.Context(), 1, []stock.Purchase{{RequestID: "id", Quantity: 1}})
 					if !errors.Is(err, stock.ErrUnknownOutcome) {

@@ -10,27 +10,28 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // reserving takes units off a copy of the stock in Redis, and then writes SQL as
-// sql-conditional does, so that it never oversells whatever the copy says. What
-// SQL does not take it puts back. Nothing remembers for whom units were taken:
-// those of a replica that dies in between are gone from the copy, and so are those
-// of an answer of Redis that was lost.
+// sql-conditional does, so that it never oversells whatever the copy has. What SQL does
+// not take it puts back. It is not recorded for which purchase units were taken: those of
+// a replica that dies in between are gone from the copy, and so are those of an answer of
+// Redis that was lost.
 type reserving struct {
-	sql    taker
+	sql    conditional
 	client redis.UniversalClient
-	copy   stockCopy
+	units  stockCopy
 	kept   *preheater
-	after  *aftermath
+	jobs   *background.Jobs
 }
 
-// stockCopy is the form that the stock of a goods has in Redis.
+// stockCopy is the form that the stock of an item has in Redis.
 type stockCopy interface {
-	// take queues a command that takes units. What it returns is to be called when the
-	// command is answered: how many units there were for us, and how many were taken,
+	// take queues a command that takes units. Its result is to be called when the command
+	// is answered: how many units there were for this purchase, and how many were taken,
 	// which may be more.
 	take(ctx context.Context, pipe redis.Pipeliner, key string, units int64) func() (had, took int64, err error)
 	// putBack gives units back.
@@ -41,19 +42,19 @@ type stockCopy interface {
 	most() int64
 }
 
-// newReserving makes the strategy of a kind of copy, or one that says that it
-// lacks Redis.
+// newReserving makes the strategy of a kind of copy, or one that fails because it lacks
+// Redis.
 func newReserving(d Deps, kind string, form func(redis.UniversalClient) stockCopy) Strategy {
-	if err := d.Lock.Has(backend.Redis); err != nil {
+	if err := d.lacks([]backend.Name{backend.Redis}); err != nil {
 		return unavailable{err}
 	}
 	client := d.Lock.Redis
 	copied := form(client)
 	return reserving{
-		sql: newTaker(d.site(), takeIfEnough), client: client, copy: copied, after: newAftermath(d.Log),
+		sql: newConditional(d.site(), takeIfEnough), client: client, units: copied, jobs: background.NewJobs(d.Log),
 		kept: &preheater{
 			prefix: cmp.Or(d.Hot.Prefix, hot.Defaults().Prefix), kind: kind, owner: rand.Text(),
-			client: client, store: d.Store, copy: copied, wait: d.LockWait, log: d.Log,
+			client: client, store: d.Store, units: copied, wait: d.LockWait, log: d.Log,
 		},
 	}
 }
@@ -72,25 +73,25 @@ func (r reserving) Deduct(ctx context.Context, goodsID int64, batch []stock.Purc
 		if len(within) == 0 {
 			return answer(beyond, nil), nil
 		}
-		refused, stale, err := r.reserve(ctx, goodsID, within, version)
+		rejected, stale, err := r.reserve(ctx, goodsID, within, version)
 		if err != nil {
 			return nil, err
 		}
 		if !stale {
-			outcomes, err := r.write(ctx, goodsID, within, refused)
+			outcomes, err := r.write(ctx, goodsID, within, rejected)
 			if err != nil {
 				return nil, err
 			}
 			return merge(beyond, outcomes), nil
 		}
 	}
-	return nil, fmt.Errorf("%w: the copy of goods %d was out of date %d times", stock.ErrBusy, goodsID, offers)
+	return nil, fmt.Errorf("%w: the copy of item %d was out of date %d times", stock.ErrBusy, goodsID, offers)
 }
 
-// beyond refuses those who have what they may have already, of a goods that is known
-// to have a limit: they would take units meanwhile that are for others. SQL finds
-// those who are beyond it only together.
-func (r reserving) beyond(ctx context.Context, goodsID int64, batch []stock.Purchase) (refused []error, err error) {
+// beyond rejects the purchases of buyers who have what they may have already, where the
+// item is known to have a limit: they would block units for others. SQL finds those that
+// exceed it only together.
+func (r reserving) beyond(ctx context.Context, goodsID int64, batch []stock.Purchase) (rejected []error, err error) {
 	if r.sql.limit(goodsID) == 0 {
 		return make([]error, len(batch)), nil
 	}
@@ -109,7 +110,7 @@ func (r reserving) reserve(ctx context.Context, goodsID int64, batch []stock.Pur
 	if err != nil {
 		return nil, false, redisFault(ctx, "take units", err)
 	}
-	rejected = stock.Allot(had, batch, stock.Limit{}) // which SQL looks at
+	rejected = stock.Allot(had, batch, stock.Limit{}) // SQL checks that
 	picked, rest := pick(batch, rejected)
 	if len(rest) == 0 {
 		return rejected, false, nil
@@ -130,7 +131,7 @@ func (r reserving) reserve(ctx context.Context, goodsID int64, batch []stock.Pur
 // take takes units off the copy, and reads which version of it there is.
 func (r reserving) take(ctx context.Context, goodsID, units int64) (had, took int64, version string, err error) {
 	pipe := r.client.Pipeline()
-	taken := r.copy.take(ctx, pipe, r.kept.key(goodsID), units)
+	taken := r.units.take(ctx, pipe, r.kept.key(goodsID), units)
 	mark := pipe.Get(ctx, r.kept.ready(goodsID))
 	_, _ = pipe.Exec(ctx) // each command has its error
 	had, took, err = taken()
@@ -139,10 +140,10 @@ func (r reserving) take(ctx context.Context, goodsID, units int64) (had, took in
 
 // write sells what was reserved, and puts back what SQL did not take. What it may
 // have taken is not put back.
-func (r reserving) write(ctx context.Context, goodsID int64, batch []stock.Purchase, refused []error) ([]stock.Outcome, error) {
-	reserved, _ := pick(batch, refused)
+func (r reserving) write(ctx context.Context, goodsID int64, batch []stock.Purchase, rejected []error) ([]stock.Outcome, error) {
+	reserved, _ := pick(batch, rejected)
 	if len(reserved) == 0 {
-		return answer(refused, nil), nil
+		return answer(rejected, nil), nil
 	}
 	sold, err := r.sql.Deduct(ctx, goodsID, reserved)
 	if err != nil {
@@ -158,23 +159,20 @@ func (r reserving) write(ctx context.Context, goodsID int64, batch []stock.Purch
 		}
 	}
 	r.putBack(ctx, goodsID, unsold)
-	return merge(refused, sold), nil
+	return merge(rejected, sold), nil
 }
 
-// putBack gives units back to the copy. Where that fails they are gone from it:
-// whoever wanted them has an answer already.
+// putBack returns units to the copy. Where that fails they are gone from it: the purchase
+// that took them has its answer already.
 func (r reserving) putBack(ctx context.Context, goodsID, units int64) {
 	if units == 0 {
 		return
 	}
-	r.after.do(ctx, "put units back", func(ctx context.Context) error { return r.copy.putBack(ctx, r.kept.key(goodsID), units) })
+	r.jobs.Finish(ctx, "put units back", func(ctx context.Context) error { return r.units.putBack(ctx, r.kept.key(goodsID), units) })
 }
 
 // Close waits for units that are on their way back.
-func (r reserving) Close() error {
-	r.after.wait()
-	return nil
-}
+func (r reserving) Close() error { return r.jobs.Close(2 * background.FinishWithin) }
 
 // redisFault is a failure of Redis, or the end of the request that was the reason.
 func redisFault(ctx context.Context, doing string, err error) error {

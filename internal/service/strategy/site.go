@@ -10,57 +10,51 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Lab is what an experiment does inside of a replica. A replica that sells has
-// none.
-type Lab interface {
-	// Record is the lock of a strategy, with its leases written down. Where it is
-	// another Locker, it has a method Unwrap that returns the lock itself.
+// Failpoints are where the lab interferes with a replica. A replica that sells has none.
+type Failpoints interface {
+	// Record is the lock of a strategy, with its leases recorded. Where it is another
+	// Locker, it has a method Unwrap that returns the lock itself.
 	Record(strategy string, l lock.Locker) lock.Locker
-	// Between is called where a strategy has read the stock of a goods and not
-	// written it yet; one that has the database compare has written it then, and
-	// not committed. It returns when it likes, or never. What follows is done
-	// under the context that it returns.
+	// Between is called where a strategy has read the stock of an item and not written it
+	// yet; one that has the database compare has written it then, and not committed. It
+	// may block, for ever. What follows is done under the context that it returns.
 	Between(ctx context.Context, strategy string, goodsID int64) context.Context
 }
 
-// site is where a strategy works: its store, and in the lab what happens between
-// its read and its write.
+// site is where a strategy works: its store, and the failpoint between its read and its
+// write.
 type site struct {
 	*repo.Store
-	lab Lab // mostly nil
+	failpoints Failpoints // mostly nil
 }
 
-func (d Deps) site() site { return site{d.Store, d.Lab} }
+func (d Deps) site() site { return site{d.Store, d.Failpoints} }
 
 func (s site) between(ctx context.Context, goodsID int64) context.Context {
-	if s.lab == nil {
+	if s.failpoints == nil {
 		return ctx
 	}
-	return s.lab.Between(ctx, s.Strategy(), goodsID)
+	return s.failpoints.Between(ctx, s.Strategy(), goodsID)
 }
 
-// errNothingSold rolls back a transaction in which everybody was refused; it never
-// leaves this package.
-var errNothingSold = errors.New("everybody was refused")
+// errNothingSold rolls back a transaction that rejected the whole batch; it never leaves
+// this package.
+var errNothingSold = errors.New("the whole batch was rejected")
 
-// sellInTx sells in one transaction. Where that refuses everybody, it is rolled
-// back: a refusal leaves nothing behind, and waits for no disk.
-func (s site) sellInTx(ctx context.Context, goodsID int64, sell func(*repo.Tx) ([]stock.Outcome, error)) ([]stock.Outcome, error) {
-	return s.sellIn(ctx, goodsID, s.InTx, sell)
-}
+// begin runs a function in a transaction: Store.InTx, or Store.InTxOnce.
+type begin func(ctx context.Context, do func(*repo.Tx) error) error
 
-// transact runs a function in a transaction: Store.InTx, or Store.InTxOnce.
-type transact func(ctx context.Context, do func(*repo.Tx) error) error
-
-// sellIn waits for the item's turn before the transaction takes a connection.
-func (s site) sellIn(ctx context.Context, goodsID int64, transact transact, sell func(*repo.Tx) ([]stock.Outcome, error)) (outcomes []stock.Outcome, err error) {
+// transact waits for the item's turn before the transaction takes a connection. Where the
+// whole batch is rejected, the transaction is rolled back: a rejection leaves nothing
+// behind, and waits for no disk.
+func (s site) transact(ctx context.Context, goodsID int64, inTx begin, do func(*repo.Tx) ([]stock.Outcome, error)) (outcomes []stock.Outcome, err error) {
 	end, err := s.Turn(ctx, goodsID)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	err = transact(ctx, func(tx *repo.Tx) error {
-		outcomes, err = sell(tx)
+	err = inTx(ctx, func(tx *repo.Tx) error {
+		outcomes, err = do(tx)
 		if err == nil && !slices.ContainsFunc(outcomes, isSold) {
 			err = errNothingSold
 		}
@@ -75,15 +69,15 @@ func (s site) sellIn(ctx context.Context, goodsID int64, transact transact, sell
 func isSold(o stock.Outcome) bool { return o.Refused == nil }
 
 func (s site) record(l lock.Locker) lock.Locker {
-	if s.lab == nil {
+	if s.failpoints == nil {
 		return l
 	}
-	return s.lab.Record(s.Strategy(), l)
+	return s.failpoints.Record(s.Strategy(), l)
 }
 
-// underneath is the lock itself, whether it is recorded or not.
-func underneath(l lock.Locker) lock.Locker {
-	if recorded, is := l.(interface{ Unwrap() lock.Locker }); is {
+// unwrap is the lock itself, whether it is recorded or not.
+func unwrap(l lock.Locker) lock.Locker {
+	if recorded, ok := l.(interface{ Unwrap() lock.Locker }); ok {
 		return recorded.Unwrap()
 	}
 	return l

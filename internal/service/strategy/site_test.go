@@ -31,19 +31,19 @@ func (l *looksOn) Between(ctx context.Context, name string, goods int64) context
 	return ctx
 }
 
-// Wherever a fault may be set, a purchase comes by once, fenced or not.
+// A purchase passes each failpoint once, fenced or not.
 func TestEveryStrategyHasAPlaceForFaults(t *testing.T) {
 	eachWithoutServer(t, func(entry strategy.Entry, d strategy.Deps, goods int64) {
 		seen := new(looksOn)
-		d.Lab = seen
+		d.Failpoints = seen
 		s := entry.New(d)
 		closeAfter(t, s)
-		buys := []strategy.Strategy{s}
-		if f, can := s.(strategy.Fencer); can {
-			buys = append(buys, f.Fenced())
+		buys := []strategy.Deduct{s.Deduct}
+		if f, ok := s.(strategy.Fencer); ok {
+			buys = append(buys, f.DeductFenced)
 		}
-		for i, s := range buys {
-			if _, err := s.Deduct(t.Context(), goods, []stock.Purchase{{Quantity: 1, RequestID: entry.Name + string(rune('a'+i))}}); err != nil {
+		for i, deduct := range buys {
+			if _, err := deduct(t.Context(), goods, []stock.Purchase{{Quantity: 1, RequestID: entry.Name + string(rune('a'+i))}}); err != nil {
 				t.Errorf("%s: %v", entry.Name, err)
 			}
 		}

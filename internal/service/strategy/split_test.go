@@ -48,7 +48,7 @@ func assertSplitLosesNothing(t *testing.T, d *servers.Database, masters []*serve
 		t.Fatal(err)
 	}
 	// Both counters begin at the same number, as a replicated one does.
-	sides := make([]strategy.Strategy, 0, len(masters))
+	sides := make([]strategy.Deduct, 0, len(masters))
 	for _, master := range masters {
 		sides = append(sides, splitSide(t, d, store, master, entry))
 	}
@@ -58,7 +58,7 @@ func assertSplitLosesNothing(t *testing.T, d *servers.Database, masters []*serve
 	for _, side := range sides {
 		all.Go(func() {
 			for range splitSales {
-				outcomes, err := side.Deduct(t.Context(), goods, []stock.Purchase{{RequestID: rand.Text(), Quantity: 1}})
+				outcomes, err := side(t.Context(), goods, []stock.Purchase{{RequestID: rand.Text(), Quantity: 1}})
 				switch {
 				case err == nil && outcomes[0].Refused == nil:
 					sold.Add(1)
@@ -79,12 +79,12 @@ func assertSplitLosesNothing(t *testing.T, d *servers.Database, masters []*serve
 }
 
 // splitSide is the strategy of a lock on one of the masters, with its writes fenced.
-func splitSide(t *testing.T, d *servers.Database, store *repo.Store, master *servers.Redis, entry lock.Entry) strategy.Strategy {
+func splitSide(t *testing.T, d *servers.Database, store *repo.Store, master *servers.Redis, entry lock.Entry) strategy.Deduct {
 	t.Helper()
 	deps := lab.Locks(t, d)
 	deps.RedisOptions = labtest.RedisOptions(master)
 	deps.Redis = backend.NewRedis(deps.RedisOptions)
 	made := strategy.Locked(entry).New(strategy.Deps{Store: store.As(entry.Name), LockWait: 5 * time.Second, Lock: deps})
 	closeAfter(t, made)
-	return made.(strategy.Fencer).Fenced() //nolint:forcetypeassert // a panic fails the test as well
+	return made.(strategy.Fencer).DeductFenced //nolint:forcetypeassert // a panic fails the test as well
 }

@@ -12,7 +12,7 @@ func sqlConditional() Entry {
 		Family:  SQL,
 		Summary: "UPDATE … SET stock = stock - n WHERE goods_id = ? AND stock >= n: the database compares and writes in one statement",
 		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
-		New:     func(d Deps) Strategy { return newTaker(d.site(), takeIfEnough) },
+		New:     func(d Deps) Strategy { return newConditional(d.site(), takeIfEnough) },
 	}
 }
 

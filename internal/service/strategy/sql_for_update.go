@@ -10,13 +10,13 @@ func sqlForUpdate() Entry {
 	return Entry{
 		Name:    "sql-for-update",
 		Family:  SQL,
-		Summary: "SELECT … FOR UPDATE, compare, write, in one transaction; whoever waits holds a connection meanwhile",
+		Summary: "SELECT … FOR UPDATE, compare, write, in one transaction; each waiting request holds a connection",
 		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		Caveats: []Caveat{{
 			Database: repo.SQLite,
 			Words:    "SQLite has no row locks: the lock of the whole database stands in for FOR UPDATE",
 		}},
-		New: func(d Deps) Strategy { return newTaker(d.site(), takeLocked) },
+		New: func(d Deps) Strategy { return newConditional(d.site(), takeLocked) },
 	}
 }
 

@@ -20,7 +20,7 @@ func sqlOptimistic() Entry {
 		Summary: "read the version, write where it still holds, else try again after a pause; a bounded number of tries",
 		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New: func(d Deps) Strategy {
-			return optimistic{store: d.site(), heard: d.Observer(), tries: d.Retry.Tries, pace: &pace{step: d.Retry.Step, most: d.Retry.Max}}
+			return optimistic{store: d.site(), observer: d.Observer(), tries: d.Retry.Tries, pace: &pace{step: d.Retry.Step, most: d.Retry.Max}}
 		},
 	}
 }
@@ -29,16 +29,16 @@ func sqlOptimistic() Entry {
 type Retry struct {
 	// Tries is the most that one batch is tried, at least 1.
 	Tries int
-	// Step is how much longer losers pause with each race lost, Max bounds
+	// Step is how much longer the pause of losers gets with each lost race, Max bounds
 	// every pause.
 	Step, Max time.Duration
 }
 
 type optimistic struct {
-	store site
-	heard Observer
-	tries int
-	pace  *pace
+	store    site
+	observer Observer
+	tries    int
+	pace     *pace
 }
 
 // errStale rolls back a transaction whose read is out of date.
@@ -46,31 +46,30 @@ var errStale = errors.New("the row has changed since it was read")
 
 func (s optimistic) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
 	for range s.tries {
-		outcomes, err := checkThenWrite(ctx, s.store, s.store.Goods, goodsID, batch, noToken, setStockIfUnchanged)
+		outcomes, err := readCheckWrite(ctx, s.store, s.store.Goods, goodsID, batch, noToken, setStockIfUnchanged)
 		if !errors.Is(err, errStale) {
 			s.pace.won()
 			return outcomes, err
 		}
-		s.heard.RaceLost()
+		s.observer.RaceLost()
 		if err := pause.For(ctx, s.pace.lost()); err != nil {
-			return nil, fmt.Errorf("retry deduction of goods %d: %w", goodsID, err)
+			return nil, fmt.Errorf("retry deduction of item %d: %w", goodsID, err)
 		}
 	}
-	return nil, fmt.Errorf("%w: goods %d changed under each of %d tries", stock.ErrBusy, goodsID, s.tries)
+	return nil, fmt.Errorf("%w: item %d changed during each of %d tries", stock.ErrBusy, goodsID, s.tries)
 }
 
-func setStockIfUnchanged(ctx context.Context, tx *repo.Tx, read stock.Goods, units int64) error {
-	written, err := tx.SetStockIfVersion(ctx, read, read.Stock-units)
+func setStockIfUnchanged(ctx context.Context, tx *repo.Tx, row stock.Goods, units int64) error {
+	written, err := tx.SetStockIfVersion(ctx, row, row.Stock-units)
 	if err == nil && !written {
 		err = errStale
 	}
 	return err
 }
 
-// pace tells losers how long to pause, so that about as many of them come back
-// at a time as the row can serve, however many there are and however fast it
-// is. All writers of a replica share it: where each had only its own bad luck to
-// go by, the unluckiest would wait for seconds.
+// pace decides how long losers pause, so that about as many of them retry at a time as the
+// row can serve, however many there are and however fast it is. All writers of a replica
+// share it: where each knew only its own lost races, some would wait for seconds.
 type pace struct {
 	step, most time.Duration
 

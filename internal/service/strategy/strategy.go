@@ -1,48 +1,57 @@
-// Package strategy holds the ways in which stockd takes stock, one file each,
-// behind one interface and one registry.
+// Package strategy holds the ways in which stockd takes stock, one file each, over two
+// shapes (readCheckWrite and conditional), behind one interface and one registry.
 package strategy
 
 import (
 	"context"
 
+	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Strategy takes stock of one goods for a batch of purchases, first come first
-// served. A single purchase is a batch of one.
+// Strategy takes stock of one item for a batch of purchases, first come first served. A
+// single purchase is a batch of one.
 //
 // Its obligations:
 //
-//  1. outcomes[i] answers batch[i]. A purchase that does not fit is refused
-//     with stock.ErrInsufficientStock, and a later one that fits is still
-//     accepted. So is one that is beyond its buyer's limit, with stock.ErrUserLimit,
-//     or that does not say whose it is where the goods has a limit, with
-//     stock.ErrUserUnknown. The limit holds whatever the strategy claims.
-//  2. An accepted purchase is one row of the ledger, and the ledger takes a
-//     request id once: a batch that holds one which is there already is
-//     answered with stock.ErrDuplicateRequest, and none of it happens. A
-//     Promiser, which knows the first answer, may give it instead, as replayed.
+//  1. outcomes[i] answers batch[i]. A purchase that does not fit is rejected with
+//     stock.ErrInsufficientStock, and a later one that fits is still accepted. One beyond
+//     its buyer's limit is rejected with stock.ErrUserLimit, and one without a buyer, where
+//     the item has a limit, with stock.ErrUserUnknown. The limit holds whatever the
+//     strategy guarantees.
+//  2. An accepted purchase is one row of the ledger, and the ledger takes a request id
+//     once: a batch with a known one is answered with stock.ErrDuplicateRequest, and none
+//     of it happens. An Outbox, which knows the first answer, may return it instead, as
+//     replayed.
 //  3. An error means that none of the batch happened, or, where it is
-//     stock.ErrUnknownOutcome, that the fate of the whole batch is not known.
-//     stock.ErrUnknownGoods: there is no such goods. stock.ErrBusy: not now,
-//     try again. stock.ErrBackendUnavailable: a backend failed, and is named.
-//  4. Deduct returns soon after ctx ends, with the context's cause, and then
-//     nothing more is written on its behalf. Where others' purchases are being
-//     written in one transaction with it (Grouped), they are not disturbed: the
-//     error is stock.ErrUnknownOutcome with the cause, and only the last one to
-//     wait ends the transaction and hears its true answer.
-//  5. Whether concurrent batches are kept apart is what the entry in the
-//     registry claims, and nothing else.
+//     stock.ErrUnknownOutcome, that the fate of the whole batch is unknown.
+//     stock.ErrUnknownGoods: there is no such item. stock.ErrBusy: not now, try again.
+//     stock.ErrBackendUnavailable: a backend failed, and is named.
+//  4. Deduct returns soon after ctx ends, with the context's cause, and then nothing more
+//     is written on its behalf. Where a Batcher writes other callers' purchases in the same
+//     transaction, they are not disturbed: the error is stock.ErrUnknownOutcome with the
+//     cause, and only the last caller to leave ends the transaction and gets its answer.
+//  5. Whether concurrent batches exclude each other is what the registry's entry
+//     guarantees, and nothing else.
 type Strategy interface {
 	Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error)
 }
 
+// Deduct is Strategy.Deduct, or Fencer.DeductFenced.
+type Deduct func(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error)
+
+// Fencer is a strategy that can have the store check a fencing token.
+type Fencer interface {
+	// DeductFenced is Deduct under the same lock, with a fenced write. A deduction that
+	// came too late is stock.ErrFenced, and nothing happened.
+	DeductFenced(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error)
+}
+
 // Restocker is a strategy that keeps a copy of the stock outside of the store.
 type Restocker interface {
-	// Restocked tells that units of a goods were added to its row, and committed.
-	// One restock may be told more than once, where telling it failed or where
-	// its owner sent it again: a copy must not count it twice. An error means
-	// that the copy may lack the units.
+	// Restocked notifies it that units were added to an item's row, and committed. One
+	// restock may be reported more than once: a copy must not count it twice. An error
+	// means that the copy may lack the units.
 	Restocked(ctx context.Context, goodsID, units int64) error
 }
 
@@ -59,16 +68,28 @@ type Allocator interface {
 	Recall(ctx context.Context, goodsID int64) (stock.Recalled, error)
 }
 
-// Limiter is a strategy that looks at the limit of one buyer outside of the store.
+// Limiter is a strategy that checks the limit of one buyer outside of the store.
 type Limiter interface {
-	// LimitChanged tells that a goods was given a limit, and committed. It may be told
-	// more than once. An error means that the strategy may sell under an old one.
+	// LimitChanged notifies it that an item's limit was set, and committed, possibly more
+	// than once. An error means that the strategy may sell under an old limit.
 	LimitChanged(ctx context.Context, goodsID int64) error
 }
 
-// Fencer is a strategy that can have the store check a fencing token.
-type Fencer interface {
-	// Fenced is the strategy with its writes fenced. Both share one lock. A
-	// deduction that came too late is stock.ErrFenced, and nothing happened.
-	Fenced() Strategy
+// Outbox is a strategy that may answer before the ledger has the order. The registry has
+// one at most.
+type Outbox interface {
+	// Pending is how many units of an item are accepted and not in the ledger yet.
+	Pending(ctx context.Context, goodsID int64) (units int64, err error)
+	// Await returns when the ledger has the order. stock.ErrUnknownOutcome: it does
+	// not when ctx ends, and may have it later.
+	Await(ctx context.Context, order stock.Order) error
+	// FindRequest finds an accepted order by its request id, and FindOrder by its
+	// number, where the ledger does not have it yet. An order that the ledger has may be
+	// found as well. stock.ErrBackendUnavailable: it is unknown whether there is one.
+	FindRequest(ctx context.Context, requestID string) (order stock.Order, ok bool, err error)
+	FindOrder(ctx context.Context, number string) (order stock.Order, ok bool, err error)
+	// Drift compares what may still be accepted with what the ledger leaves.
+	Drift(ctx context.Context, goodsID int64) (hot.Drift, error)
+	// Lag is how far the ledger is behind what was accepted.
+	Lag(ctx context.Context) (hot.Lag, error)
 }

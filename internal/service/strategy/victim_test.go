@@ -51,7 +51,7 @@ func assertVictimReadsAgain(t *testing.T, d *servers.Database, name string, good
 	}
 	between := &betweenOnce{do: node.sell}
 	made := entryOf(t, name).New(strategy.Deps{
-		Store: store.As(name), LockWait: time.Second, Lab: between,
+		Store: store.As(name), LockWait: time.Second, Failpoints: between,
 		Retry: strategy.Retry{Tries: 10, Step: time.Millisecond, Max: time.Millisecond},
 	})
 	outcomes, err := made.Deduct(t.Context(), goods, []stock.Purchase{{RequestID: node.request, Quantity: 1}})

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/stockd/stockd/internal/service/rescue"
+	"github.com/stockd/stockd/internal/service/background"
 )
 
 // Log counts log lines by level, and the panics among them: a panic outside of a request is only
@@ -25,7 +25,7 @@ type counted struct {
 
 func (c counted) Handle(ctx context.Context, r slog.Record) error {
 	c.metrics.logged.WithLabelValues(strings.ToLower(r.Level.String())).Inc()
-	if r.Message == rescue.Message {
+	if r.Message == background.PanicMessage {
 		c.metrics.panics.Inc()
 	}
 	return c.Handler.Handle(ctx, r)

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/hot"
-	"github.com/stockd/stockd/internal/service/rescue"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
@@ -129,7 +129,7 @@ func TestPanicsAreCountedWhereverTheyAreCaught(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(m.Log(slog.NewTextHandler(&out, nil))).With("a", "b").WithGroup("c")
 	m.Panicked()
-	if err := rescue.Do(t.Context(), log, "test", func() error { panic("out of ink") }); err == nil {
+	if err := background.Guard(t.Context(), log, "test", func() error { panic("out of ink") }); err == nil {
 		t.Error("the panic is no error")
 	}
 	log.WarnContext(t.Context(), "beware")
@@ -191,7 +191,7 @@ func all(t *testing.T) *metrics.Metrics {
 	heard.Waited(time.Second)
 	heard.Batched(1)
 	heard.RaceLost()
-	m.RedisStock().Written(1)
+	m.Strategy("redis-stock").Written(1)
 	return m
 }
 

@@ -1,7 +1,5 @@
 package metrics
 
-import "github.com/stockd/stockd/internal/service/hot"
-
 // redisStock makes the metrics of orders that are accepted before the ledger has them.
 func (m *Metrics) redisStock() {
 	m.written = m.counter("stockd_redis_stock_orders_written_total", "Accepted orders that this replica wrote into the ledger.")
@@ -10,12 +8,7 @@ func (m *Metrics) redisStock() {
 	m.repaired = m.counter("stockd_redis_stock_repairs_total", "Counters in Redis that had drifted and were rebuilt.")
 }
 
-// RedisStock observes orders that are pending in the ledger.
-func (m *Metrics) RedisStock() hot.Observer { return redisStock{m} }
-
-type redisStock struct{ *Metrics }
-
-func (p redisStock) Written(orders int)   { p.written.Add(float64(orders)) }
-func (p redisStock) PutAside()            { p.putAside.Inc() }
-func (p redisStock) Compared(units int64) { p.drift.Set(float64(units)) }
-func (p redisStock) Repaired()            { p.repaired.Inc() }
+func (o *observer) Written(orders int)   { o.metrics.written.Add(float64(orders)) }
+func (o *observer) DeadLettered()        { o.metrics.putAside.Inc() }
+func (o *observer) Compared(units int64) { o.metrics.drift.Set(float64(units)) }
+func (o *observer) Repaired()            { o.metrics.repaired.Inc() }

@@ -37,9 +37,9 @@ func (f *frozenLedger) Orders(ctx context.Context, requestIDs ...string) (map[st
 	return map[string]stock.Order{}, ctx.Err()
 }
 
-func newFrozen(most int) (*frozenLedger, gatheredLedger) {
+func newFrozen(most int) (*frozenLedger, ledgerLookups) {
 	f := &frozenLedger{thaw: make(chan struct{})}
-	return f, newGathered(f, most, time.Hour, slog.New(slog.DiscardHandler))
+	return f, newLedgerLookups(f, most, time.Hour, slog.New(slog.DiscardHandler))
 }
 
 func TestALookupWhoseCallerLeftIsNotServed(t *testing.T) {
@@ -84,7 +84,7 @@ func (hungLedger) Orders(ctx context.Context, _ ...string) (map[string]stock.Ord
 
 func TestTheLastCallerOfASearchCancelsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGathered(hungLedger{}, 10, time.Hour, slog.New(slog.DiscardHandler))
+		g := newLedgerLookups(hungLedger{}, 10, time.Hour, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := g.Orders(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {

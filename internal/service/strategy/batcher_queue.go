@@ -9,8 +9,8 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// queue is who waits for one goods, first come first served. All of this file is
-// guarded by the mutex of Grouped.
+// queue has the calls that wait for one item, first come first served. All of this file is
+// guarded by the mutex of the Batcher.
 type queue struct {
 	calls     []*call
 	purchases int // of all calls
@@ -35,8 +35,8 @@ type callState int
 
 const (
 	waiting callState = iota // in the queue
-	writing                  // in a batch, and waited for
-	left                     // not waited for any more
+	writing                  // in a batch, and its caller waits
+	left                     // its caller has left
 	settled                  // answered
 )
 
@@ -47,7 +47,7 @@ type batch struct {
 	end func(cause error)
 }
 
-// othersStay tells whether anybody else still waits for the answer.
+// othersStay reports whether another caller still waits for the answer.
 func (b *batch) othersStay(besides *call) bool {
 	return slices.ContainsFunc(b.calls, func(c *call) bool { return c != besides && c.state == writing })
 }
@@ -57,7 +57,7 @@ func (c *call) settle(outcomes []stock.Outcome, err error) {
 	close(c.done)
 }
 
-// lastDeadline is when the last of the calls gives up, and at most a limit: later
+// lastDeadline is when the last of the callers gives up, and at most a limit: later
 // no caller waits for what is being written.
 func lastDeadline(calls []*call, limit time.Time) time.Time {
 	var last time.Time
@@ -72,11 +72,11 @@ func lastDeadline(calls []*call, limit time.Time) time.Time {
 	return last
 }
 
-// isIn tells whether one of the purchases is among the orders.
+// isIn reports whether one of the purchases is among the orders.
 func (c *call) isIn(orders map[string]stock.Order) bool {
 	return slices.ContainsFunc(c.purchases, func(p stock.Purchase) bool {
-		_, is := orders[p.RequestID]
-		return is
+		_, ok := orders[p.RequestID]
+		return ok
 	})
 }
 
@@ -91,16 +91,16 @@ func (q *queue) remove(c *call) {
 	q.purchases -= len(c.purchases)
 }
 
-// clear empties the queue and returns who was in it.
+// clear empties the queue and returns its calls.
 func (q *queue) clear() []*call {
 	calls := q.calls
 	*q = queue{}
 	return calls
 }
 
-// take removes the calls of the next batch: who came first, as many as the
-// bounds allow. A copy of a purchase that is in the batch already waits for the
-// next one, when that purchase is in the ledger or not.
+// take removes the calls of the next batch: the oldest, as many as the bounds allow. A
+// copy of a purchase that is in the batch waits for the next one, when that purchase is in
+// the ledger or not.
 func (q *queue) take(bounds Group) []*call {
 	var batch, copies []*call
 	var purchases int
@@ -113,7 +113,7 @@ func (q *queue) take(bounds Group) []*call {
 		if len(batch) > 0 && (purchases+len(c.purchases) > bounds.Batch || units+more > bounds.Units) {
 			break
 		}
-		if !claim(ids, c.purchases) {
+		if !reserve(ids, c.purchases) {
 			copies = append(copies, c)
 			continue
 		}
@@ -129,9 +129,9 @@ func (q *queue) take(bounds Group) []*call {
 	return batch
 }
 
-// claim adds the request ids of the purchases, or none of them where one is
+// reserve adds the request ids of the purchases, or none of them where one is
 // there already.
-func claim(ids map[string]bool, purchases []stock.Purchase) bool {
+func reserve(ids map[string]bool, purchases []stock.Purchase) bool {
 	for _, p := range purchases {
 		if ids[p.RequestID] {
 			return false
@@ -143,7 +143,7 @@ func claim(ids map[string]bool, purchases []stock.Purchase) bool {
 	return true
 }
 
-// repeats tells whether a request id is in a batch twice.
+// repeats reports whether a request id is in a batch twice.
 func repeats(purchases []stock.Purchase) bool {
 	if len(purchases) < 2 {
 		return false

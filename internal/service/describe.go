@@ -1,0 +1,103 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Description is a strategy as GET /strategies shows it.
+type Description struct {
+	Name    string          `json:"name"`
+	Family  strategy.Family `json:"family"`
+	Summary string          `json:"summary"`
+	Needs   []string        `json:"needs"`
+	Claims  strategy.Claims `json:"claims"`
+	// Damage is what is shown where it guarantees no exclusion, or all the same.
+	Damage strategy.Damage `json:"damage,omitempty"`
+	// Enabled: neither the configuration of this replica nor a switch refuses it.
+	Enabled bool `json:"enabled"`
+	// RequiresFence: it is refused without fence=true.
+	RequiresFence bool `json:"requires_fence,omitempty"`
+	// Available: it is enabled, and every backend that it needs answers now.
+	Available bool `json:"available"`
+	// Note is why it is not available, or what the database does to it.
+	Note string `json:"note,omitempty"`
+	// Hidden: the damage that the strategy demonstrates cannot be seen on this database.
+	Hidden bool `json:"hidden,omitempty"`
+}
+
+// Describe lists the strategies and whether their backends answer.
+func (c *Catalogue) Describe(ctx context.Context) []Description {
+	down := c.down(ctx)
+	list := make([]Description, len(c.offers))
+	for i, o := range c.offers {
+		caveat := o.entry.Caveat(c.store.Dialect())
+		list[i] = Description{
+			Name: o.entry.Name, Family: o.entry.Family, Summary: o.entry.Summary,
+			Needs: []string{c.store.Dialect()}, Claims: o.entry.Claims, Damage: o.entry.Damage,
+			Enabled: true, Available: true, Note: caveat.Words, Hidden: caveat.Hides,
+		}
+		if why := c.refusal(o, o.fenceable()); why != "" {
+			list[i].Enabled, list[i].Available, list[i].Note = false, false, "refused here: "+why
+		} else if why := c.refusal(o, false); why != "" {
+			list[i].RequiresFence, list[i].Note = true, "refused here without fence=true: "+why
+		}
+		for _, need := range append([]backend.Name{backend.Database}, o.entry.Needs...) {
+			if need != backend.Database && need != backend.MySQL {
+				list[i].Needs = append(list[i].Needs, string(need))
+			}
+			if err := down[need]; err != nil && list[i].Available {
+				list[i].Available, list[i].Note = false, whyDown(err)
+			}
+		}
+	}
+	return list
+}
+
+// whyDown says why a backend is down. Its address and the failure itself are not public.
+func whyDown(err error) string {
+	failed, ok := errors.AsType[*stock.BackendError](err)
+	if !ok || errors.Is(err, backend.ErrNotConfigured) {
+		return err.Error()
+	}
+	return failed.Backend + " does not answer"
+}
+
+// The states of a backend.
+const (
+	Up            = "ok"
+	Down          = "down"
+	NotConfigured = "not configured"
+)
+
+// Backend is one of the servers behind the strategies, as GET /readyz shows it.
+type Backend struct {
+	Name string `json:"name"`
+	// Status is Up, Down or NotConfigured.
+	Status string `json:"status"`
+	// Note is why it is down.
+	Note string `json:"note,omitempty"`
+}
+
+// Backends lists the database and the servers of locks. The
+// error is the database's: without it, nothing can be sold at all.
+func (c *Catalogue) Backends(ctx context.Context) ([]Backend, error) {
+	down := c.down(ctx)
+	list := make([]Backend, 0, 1+len(backend.LockServers()))
+	list = append(list, Backend{Name: c.store.Dialect(), Status: Up})
+	for _, b := range backend.LockServers() {
+		state := Backend{Name: string(b), Status: Up}
+		switch err := down[b]; {
+		case errors.Is(err, backend.ErrNotConfigured):
+			state.Status = NotConfigured
+		case err != nil:
+			state.Status, state.Note = Down, whyDown(err)
+		}
+		list = append(list, state)
+	}
+	return list, down[backend.Database]
+}

@@ -1,0 +1,169 @@
+// Package service is what stockd does, whatever protocol asks for it: it sells through a
+// strategy, makes purchases idempotent, and manages the items.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+	"github.com/stockd/stockd/internal/telemetry"
+)
+
+// Seller sells through one strategy in one Mode. What every strategy owes its buyers is
+// done here: a time limit, the first answer to a key that was used before, and the recall
+// of units from other strategies. The stages of a purchase are its methods, from Deduct
+// down; each passes it to the next.
+type Seller struct {
+	Mode
+	*offer
+	catalogue *Catalogue
+	deduct    strategy.Deduct
+}
+
+// Deduct takes stock for one purchase. Catalogue.Replay has searched the ledger for its
+// key before.
+//
+// The outcome's order contains the request id also where Deduct fails: after
+// stock.ErrUnknownOutcome, sending it again finds out. stock.ErrKeyReused: the
+// request id was used for other content. stock.ErrUnknownGoods: there is no such item,
+// and nothing was locked or written. The strategy's errors pass through.
+func (s *Seller) Deduct(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	ctx, span := telemetry.StartSpan(ctx, "deduct")
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("stockd.strategy", s.entry.Name))
+	}
+	defer span.End()
+	begun := time.Now()
+	outcome, err := s.deductInTime(ctx, goodsID, p)
+	s.observer.Deducted(outcome, err, time.Since(begun))
+	return outcome, err
+}
+
+func (s *Seller) deductInTime(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	ctx, cancel := s.catalogue.Within(ctx)
+	defer cancel()
+	if p.RequestID == "" {
+		key, err := newKey("")
+		if err != nil {
+			return stock.Outcome{}, err
+		}
+		p.RequestID = stock.BuyerKey(key, p.UserID)
+	}
+	outcome, err := s.deductKnown(ctx, goodsID, p)
+	if err == nil && p.Durable == stock.InSQL && outcome.Durable == stock.InRedis && s.ownsOutbox() {
+		outcome, err = written(ctx, s.catalogue.outbox, outcome)
+	}
+	outcome.Order.RequestID = p.RequestID
+	return outcome, err
+}
+
+// deductKnown passes no purchase of an unknown item on: a client may invent any number of
+// them, and locks, queues and copies in Redis would be made for each.
+func (s *Seller) deductKnown(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	if err := s.catalogue.items.require(ctx, goodsID); err != nil {
+		return stock.Outcome{}, err
+	}
+	outcome, err := s.deductOnce(ctx, goodsID, p)
+	if errors.Is(err, stock.ErrUnknownGoods) {
+		s.catalogue.items.forget(goodsID)
+	}
+	return outcome, err
+}
+
+// replays bounds how often a purchase is tried whose request id was in the ledger when it
+// was written and gone when it was searched for: each time, a copy of it must have been
+// rolled back in between.
+const replays = 10
+
+// deductOnce answers a copy of a purchase with the first answer.
+func (s *Seller) deductOnce(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	for range replays {
+		outcome, err := s.deductRecalling(ctx, goodsID, p)
+		duplicate := errors.Is(err, stock.ErrDuplicateRequest)
+		if !duplicate && (err != nil || outcome.Refused == nil || !p.Keyed) {
+			return outcome, err
+		}
+		// A copy of this purchase has been sold since, or may have taken the last unit:
+		// then this purchase has its answer.
+		first, err := replay(ctx, s.catalogue.ledger, goodsID, p)
+		if err != nil || first.Replayed {
+			return first, err
+		}
+		if !duplicate {
+			return outcome, nil
+		}
+	}
+	return stock.Outcome{}, fmt.Errorf("%w: copies of request %s keep being rolled back", stock.ErrBusy, stock.KeyOf(p.RequestID))
+}
+
+// recallTries bounds how often a purchase is repeated for which units are recalled: other
+// purchases may take them in between, or another strategy moves them again.
+const recallTries = 20
+
+// deductRecalling repeats a purchase when the units that it lacked are recalled from the
+// allocations of other strategies.
+func (s *Seller) deductRecalling(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	var vain vainRecalls
+	for try := range recallTries {
+		outcomes, err := s.deduct(ctx, goodsID, []stock.Purchase{p})
+		if err != nil {
+			return stock.Outcome{}, fmt.Errorf("deduct by %s: %w", s.entry.Name, err)
+		}
+		short, ok := errors.AsType[*stock.AllocatedError](outcomes[0].Refused)
+		if !ok {
+			return outcomes[0], nil
+		}
+		if vain.prove(short) {
+			return stock.Outcome{Refused: stock.ErrInsufficientStock}, nil
+		}
+		recalled, err := s.catalogue.recalls.recall(ctx, goodsID, s.entry.Name)
+		if errors.Is(err, stock.ErrUnknownOutcome) { // of the recall: nothing of the purchase was sent
+			continue
+		}
+		if err != nil && recalled.Returned == 0 { // otherwise another backend had what may suffice
+			return stock.Outcome{}, err
+		}
+		if vain.add(short, recalled); recalled.Returned > 0 {
+			continue
+		}
+		if err := pause.For(ctx, time.Duration(try)*time.Millisecond); err != nil {
+			return stock.Outcome{}, fmt.Errorf("recall the units of item %d: %w", goodsID, err)
+		}
+	}
+	return stock.Outcome{}, fmt.Errorf("%w: the units of item %d keep being moved", stock.ErrBusy, goodsID)
+}
+
+// ownsOutbox reports whether its strategy may answer before the ledger has the order.
+func (s *Seller) ownsOutbox() bool {
+	_, ok := s.strategy.(strategy.Outbox)
+	return ok
+}
+
+// written waits until the ledger has an order that was only accepted.
+func written(ctx context.Context, outbox strategy.Outbox, o stock.Outcome) (stock.Outcome, error) {
+	if err := outbox.Await(ctx, o.Order); err != nil {
+		return stock.Outcome{}, fmt.Errorf("wait for the ledger: %w", err)
+	}
+	o.Durable = stock.InSQL
+	return o, nil
+}
+
+// newKey is the caller's key, or a new one where there is none.
+func newKey(key string) (string, error) {
+	if key != "" {
+		return key, nil
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("make request id: %w", err)
+	}
+	return id.String(), nil
+}
