@@ -147,15 +147,20 @@ func (d document) install(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
 	const stand = `#!/bin/sh
 case "$1 $2 $3 $4" in
 "build -o "*" ./cmd/stockd") mkdir -p "$(dirname "$3")" && exec ln -sf %[1]q "$3" ;;
 "run ./cmd/stockd "*) shift 2; exec %[1]q "$@" ;;
+"run ./cmd/stocklab "*) shift 2; exec %[2]q run -C %[3]q ./cmd/stocklab "$@" ;;
 *) exec %[2]q "$@" ;;
 esac
 `
 	for name, content := range map[string]string{
-		"go":      fmt.Sprintf(stand, self, compiler),
+		"go":      fmt.Sprintf(stand, self, compiler, root),
 		"stockd":  fmt.Sprintf("#!/bin/sh\nexec %q \"$@\"\n", self),
 		".curlrc": "silent\nshow-error\nwrite-out = \"%{stderr}answered %{http_code} to %{method} %{url}\\n\"\n",
 		"session": d.session(t),
