@@ -37,6 +37,10 @@ var ErrNotConfigured = errors.New("not configured")
 // is not configured. None of them waits for its server before it is used, and
 // each finds its server again by itself.
 type Clients struct {
+	// Prefix begins every key in Redis, ZooKeeper and etcd. Two installations that share
+	// servers have different ones. Letters, digits, and . _ - between them. Empty: "stockd".
+	Prefix string
+
 	// DB is the locks' own small pool, so that those who wait for a lock never
 	// keep a connection from those who sell. Dialect is "mysql" or "sqlite".
 	DB      *sql.DB
@@ -48,6 +52,14 @@ type Clients struct {
 	Redlock      []redis.UniversalClient
 	ZooKeeper    *ZooKeeperClient
 	Etcd         *clientv3.Client
+}
+
+// KeyPrefix is Prefix, or its default.
+func (c *Clients) KeyPrefix() string {
+	if c == nil || c.Prefix == "" {
+		return program
+	}
+	return c.Prefix
 }
 
 // AnotherRedis is one more client of Redis, for commands that block: they would
@@ -112,9 +124,9 @@ func (c *Clients) ping(ctx context.Context, b Name) error {
 	case Redlock:
 		return pingMajority(ctx, c.Redlock)
 	case ZooKeeper:
-		return c.ZooKeeper.ping(ctx)
+		return c.ZooKeeper.ping(ctx, "/"+c.KeyPrefix())
 	case Etcd:
-		return pingEtcd(ctx, c.Etcd)
+		return pingEtcd(ctx, c.Etcd, c.KeyPrefix()+"/ping")
 	case Database, MySQL:
 		return c.DB.PingContext(ctx)
 	default:

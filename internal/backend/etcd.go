@@ -87,8 +87,8 @@ func (c etcdCredentials) Clone() credentials.TransportCredentials {
 // pingEtcd asks for a read that the cluster agrees upon: a member without a quorum
 // is no help to a lock. The key need not exist. It goes past the library, which
 // would only say that time is up, where gRPC knows why there is no connection.
-func pingEtcd(ctx context.Context, client *clientv3.Client) error {
+func pingEtcd(ctx context.Context, client *clientv3.Client, key string) error {
 	_, err := etcdserverpb.NewKVClient(client.ActiveConnection()).
-		Range(ctx, &etcdserverpb.RangeRequest{Key: []byte("stockd/ping"), CountOnly: true}, grpc.WaitForReady(true))
+		Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(key), CountOnly: true}, grpc.WaitForReady(true))
 	return rpctypes.Error(err)
 }

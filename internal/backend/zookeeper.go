@@ -11,9 +11,6 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// zkRoot is the folder of all that stockd keeps in ZooKeeper.
-const ZKRoot = "/stockd"
-
 // ZooKeeperOptions say how to reach an ensemble.
 type ZooKeeperOptions struct {
 	// Servers are the members of the ensemble, as host:port.
@@ -84,13 +81,13 @@ func (c *ZooKeeperClient) current() (*ZKSession, error) {
 
 // ping asks the server for a sign of life, and whether what is ours lets us in: a
 // wrong password shows nowhere else.
-func (c *ZooKeeperClient) ping(ctx context.Context) error {
+func (c *ZooKeeperClient) ping(ctx context.Context, root string) error {
 	link, err := c.Connected(ctx)
 	if err != nil {
 		return err
 	}
 	return ZKDo(ctx, link, func(conn *zk.Conn) error {
-		_, _, err := conn.Get(ZKRoot)
+		_, _, err := conn.Get(root)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		}

@@ -121,7 +121,7 @@ func (l *Loaded) servers() error {
 		l.redisTimeout(),
 		l.redisKind(),
 		l.tls("redis", l.Redis.TLS),
-		l.redisPrefix(),
+		l.prefixes(),
 		l.addresses("redlock.addresses", l.Redlock.Addresses, "redlock.username and redlock.password"),
 		l.masters(),
 		l.tls("redlock", l.Redlock.TLS),
@@ -152,12 +152,21 @@ func (l *Loaded) redisKind() error {
 	}
 }
 
-// redisPrefix rejects braces, which would choose the slot of a cluster.
-func (l *Loaded) redisPrefix() error {
-	if prefix := l.RedisStock.Prefix; prefix == "" || strings.ContainsAny(prefix, "{} \n") {
+// prefixes rejects a prefix that is not one part of a path, that Redis would read as a
+// pattern, or whose braces would choose the slot of a cluster.
+func (l *Loaded) prefixes() error {
+	if prefix := l.Prefix; strings.Trim(prefix, ".") == "" || strings.ContainsFunc(prefix, outsidePrefix) {
+		return l.wrong("prefix", "must be letters, digits and . _ -, not %q", prefix)
+	}
+	if prefix := l.RedisStock.Prefix; strings.ContainsAny(prefix, "{} \n") {
 		return l.wrong("redis_stock.prefix", "must be a word without braces, not %q", prefix)
 	}
 	return nil
+}
+
+func outsidePrefix(r rune) bool {
+	letter, digit := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z', r >= '0' && r <= '9'
+	return !letter && !digit && !strings.ContainsRune("._-", r)
 }
 
 // masters requires an odd number, so that there is always a majority.

@@ -9,6 +9,7 @@ import "time"
 // max, oneof) and meaning; configs/stockd.yaml, the flags and the variables are made from them.
 type Config struct {
 	Replica    string     `key:"replica" doc:"name of this replica in answers and in the ledger; the host name where it is empty"`
+	Prefix     string     `key:"prefix" default:"stockd" doc:"prefix of every key in Redis, ZooKeeper and etcd, of letters, digits and . _ -; the same on all replicas, and another one for another installation on the same servers"`
 	HTTP       HTTP       `key:"http" doc:"the public API"`
 	Buyer      Buyer      `key:"buyer" doc:"how buyers are identified"`
 	Limit      Limit      `key:"limit" doc:"rate limits; each replica counts by itself"`
@@ -142,7 +143,7 @@ type Redis struct {
 
 // RedisStock is how redis-stock sells.
 type RedisStock struct {
-	Prefix     string        `key:"prefix" default:"stockd" doc:"prefix of every key, also of redis-decr and redis-list; the same on all replicas, and another one for another database on the same Redis"`
+	Prefix     string        `key:"prefix" doc:"prefix of the keys of redis-stock, redis-decr and redis-list; the same on all replicas, and another one for another database on the same Redis; where it is empty, the key prefix"`
 	Partitions int           `key:"partitions" default:"8" min:"1" max:"256" doc:"streams over which the items are spread, 1 to 256; the same on all replicas, and changed only while nothing is pending"`
 	Batch      int           `key:"batch" default:"1000" min:"1" max:"2000" doc:"most orders that are written in one transaction, 1 to 2000"`
 	Linger     time.Duration `key:"linger" default:"50ms" min:"0s" max:"1s" doc:"how long a batch waits for more orders, 0 to 1s"`

@@ -35,7 +35,7 @@ type Plan struct {
 	Rate float64
 	// Timeout bounds one request.
 	Timeout time.Duration
-	// Progress is told how many requests have been answered so far, now and
+	// Progress gets how many requests have been answered so far, now and
 	// then; it may be nil.
 	Progress func(answered int)
 	// Key makes the Idempotency-Key of a client's next request; nil: none is sent.
@@ -46,7 +46,7 @@ type Plan struct {
 	// way, and reports whether the run goes on; it may restock. One call answers for all
 	// requests that were sent before it. nil: the run goes on.
 	SoldOut func(context.Context) (more bool, err error)
-	// Observe is told of every answer, from many goroutines at once; it may be nil.
+	// Observe gets every answer, from many goroutines at once; it may be nil.
 	Observe func(Answer)
 }
 
@@ -131,7 +131,7 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	return merge(tallies, time.Since(schedule.start)), gate.err
 }
 
-// report tells the plan's Progress until it is stopped.
+// report calls the plan's Progress until it is stopped.
 func (p Plan) report(answered *atomic.Int64) (stop func()) {
 	if p.Progress == nil {
 		return func() {}

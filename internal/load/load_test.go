@@ -179,7 +179,7 @@ func TestTheEndOfTheContextEndsTheRun(t *testing.T) {
 	}
 }
 
-// In an open loop a shop that stalls once makes everybody late who should have
+// In an open loop a shop that stalls once delays every request that should have
 // been served meanwhile; a closed loop would have sent them later and not seen
 // it.
 func TestAnOpenLoopCountsFromWhenARequestWasDue(t *testing.T) {

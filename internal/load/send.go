@@ -87,7 +87,7 @@ func (s *sender) send(client int) Answer {
 	return a
 }
 
-// failed tells a request that was never sent from one whose fate is unknown.
+// failed distinguishes a request that was never sent from one of unknown outcome.
 func failed(err error) Answer {
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, fasthttp.ErrDialTimeout) || errors.Is(err, fasthttp.ErrNoFreeConns) {
@@ -96,7 +96,7 @@ func failed(err error) Answer {
 	return Answer{Kind: Unknown}
 }
 
-// read tells what an answer means.
+// read interprets an answer.
 func read(status int, body []byte) Answer {
 	var said struct {
 		OrderID   string  `json:"order_id"`

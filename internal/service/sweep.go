@@ -57,7 +57,7 @@ func (c *Catalogue) Sweep(ctx context.Context) (swept int, err error) {
 	// Counters in Redis expire by themselves, but for those of the version before: one
 	// look at all keys is enough.
 	if !c.countersExpire.Load() {
-		_, err = redislock.ExpireCounters(ctx, c.clients.Redis)
+		_, err = redislock.ExpireCounters(ctx, c.clients.Redis, c.clients.KeyPrefix())
 		c.countersExpire.Store(err == nil)
 	}
 	return swept, err

@@ -1,6 +1,6 @@
-// Package strategytest holds every strategy of the registry to the contract of
-// strategy.Strategy and to its own claims, on a real database. What a strategy
-// claims is proved; where it claims no exclusion, the damage is shown.
+// Package strategytest tests strategies against the contract of strategy.Strategy and
+// against their guarantees, on a real database. Where a strategy guarantees no exclusion,
+// its damage is shown.
 package strategytest
 
 import (
@@ -30,11 +30,34 @@ type Bench struct {
 	// Locks is what the locks of one replica are made of that need these
 	// backends; it skips the test where one of them is missing.
 	Locks func(t *testing.T, needs []backend.Name) lock.Deps
-	// Only are the names of the strategies that are tried; all where it is empty.
+	// Entries are the strategies to test; those of the registry where it is empty.
+	Entries []strategy.Entry
+	// Only are the names of those that are tested; all where it is empty.
 	Only []string
 }
 
-// Run runs the suite over the registry.
+// entries are the strategies to test. A name in Only that matches none fails the test.
+func (b Bench) entries(t *testing.T) []strategy.Entry {
+	t.Helper()
+	all := b.Entries
+	if len(all) == 0 {
+		all = strategy.Registry()
+	}
+	if len(b.Only) == 0 {
+		return all
+	}
+	chosen := make([]strategy.Entry, 0, len(b.Only))
+	for _, name := range b.Only {
+		i := slices.IndexFunc(all, func(e strategy.Entry) bool { return e.Name == name })
+		if i < 0 {
+			t.Fatalf("no strategy is called %s", name)
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen
+}
+
+// Run runs the suite over the entries.
 func Run(t *testing.T, bench Bench) {
 	t.Helper()
 	stores := []*repo.Store{bench.Open(t, "replica-1"), bench.Open(t, "replica-2"), bench.Open(t, "replica-3")}
@@ -43,10 +66,7 @@ func Run(t *testing.T, bench Bench) {
 	others := others{t: t, made: make(map[string]*subject)}
 	// Databases share one Redis, which must not know the goods of another one.
 	goods.Store(mathrand.Int64N(1 << 40))
-	for _, entry := range strategy.Registry() {
-		if len(bench.Only) > 0 && !slices.Contains(bench.Only, entry.Name) {
-			continue
-		}
+	for _, entry := range bench.entries(t) {
 		t.Run(entry.Name, func(t *testing.T) {
 			s := newSubject(t, bench, prefix, entry, stores, goods)
 			s.others = others

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -42,7 +43,7 @@ func lockDeps(c config.Config, watch observation, change func(config.Config, loc
 func hotOptions(c config.Config, log *slog.Logger, tracer trace.Tracer) hot.Options {
 	r := c.RedisStock
 	return hot.Options{
-		Prefix: r.Prefix, Partitions: r.Partitions, Batch: r.Batch, Linger: r.Linger, ClaimAfter: r.ClaimAfter,
+		Prefix: cmp.Or(r.Prefix, c.Prefix), Partitions: r.Partitions, Batch: r.Batch, Linger: r.Linger, ClaimAfter: r.ClaimAfter,
 		Remember: max(r.Remember, 2*c.Deduct.Timeout), Reconcile: r.Reconcile, Tracer: tracer,
 		Log: log,
 	}
@@ -58,7 +59,7 @@ func lockClients(c config.Config, o backend.SQLOptions) (*backend.Clients, error
 	if err != nil {
 		return nil, err
 	}
-	clients := &backend.Clients{DB: pool, Dialect: dialect}
+	clients := &backend.Clients{Prefix: c.Prefix, DB: pool, Dialect: dialect}
 	for _, add := range []func(*backend.Clients, config.Config) error{addRedis, addRedlock, addZooKeeper, addEtcd} {
 		if err := add(clients, c); err != nil {
 			return nil, errors.Join(err, clients.Close())

@@ -87,7 +87,7 @@ func faults(a history.Audit, t *reported) (wrong []string) {
 // reportedOf sums up the answers, by item.
 func reportedOf(h *history.History) map[int64]*reported {
 	all := make(map[int64]*reported)
-	for item, requests := range byGoods(h.Requests) {
+	for item, requests := range byItem(h.Requests) {
 		t := &reported{}
 		all[item] = t
 		settled := t.addSold(requests)
@@ -136,8 +136,8 @@ func (t *reported) addSold(requests []history.Request) (keys map[string]bool) {
 	return keys
 }
 
-// byGoods sorts requests by what they ask for.
-func byGoods(requests []history.Request) map[int64][]history.Request {
+// byItem groups requests by item.
+func byItem(requests []history.Request) map[int64][]history.Request {
 	all := make(map[int64][]history.Request)
 	for _, r := range requests {
 		all[r.GoodsID] = append(all[r.GoodsID], r)

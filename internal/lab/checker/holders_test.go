@@ -95,7 +95,7 @@ func TestStaleWrites(t *testing.T) {
 
 		{"fenced off", checker.StaleWritesRefused(), of(inOrder, failed("fenced", 0, 100)), true, map[string]float64{"fenced_requests": 1}},
 		{"told of the loss", checker.StaleWritesRefused(), of(inOrder, failed("lease-lost", 0, 100)), true, map[string]float64{"lease_lost_requests": 1}},
-		{"nobody was late", checker.StaleWritesRefused(), of(inOrder), false, nil},
+		{"no late write", checker.StaleWritesRefused(), of(inOrder), false, nil},
 		{"busy is not fenced off", checker.StaleWritesRefused(), of(inOrder, failed("busy", 0, 100)), false, nil},
 		{"one fenced off and one accepted", checker.StaleWritesRefused(), of(late, failed("fenced", 0, 100)), false, nil},
 		{"no tokens to tell by", checker.StaleWritesRefused(), of(sold(0, 1), failed("fenced", 0, 100)), false, nil},

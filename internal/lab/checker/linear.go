@@ -81,7 +81,7 @@ func (l *linearity) says() string {
 func linearityOf(h *history.History) *linearity {
 	l := &linearity{result: porcupine.Ok}
 	deadline := time.Now().Add(linearWithin)
-	requests := byGoods(h.Requests)
+	requests := byItem(h.Requests)
 	for _, a := range lastAudits(h) {
 		if stockedTwice(h, a) {
 			l.undecided(fmt.Sprintf("goods %d was stocked more than once", a.GoodsID))

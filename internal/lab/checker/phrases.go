@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// nothing is the finding where the evidence is missing: what was expected cannot
-// be said to be there.
+// inconclusive is the finding where the evidence is missing.
 func inconclusive(says string) Finding {
 	return Finding{Says: says, Numbers: make(map[string]float64)}
 }

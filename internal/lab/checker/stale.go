@@ -56,7 +56,7 @@ func stale(judge func(s staleness) bool) Check {
 }
 
 func stalenessOf(h *history.History) (s staleness) {
-	for _, requests := range byGoods(h.Requests) {
+	for _, requests := range byItem(h.Requests) {
 		var sales []history.Request
 		for _, r := range requests {
 			switch {

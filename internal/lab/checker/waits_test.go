@@ -22,7 +22,7 @@ func TestWaits(t *testing.T) {
 	judge(t, []row{
 		{"somebody waited so long", checker.WaitedAtLeast(80*millisecond, sales), h, true, map[string]float64{"longest_wait_ms": 80, "p50_wait_ms": 20, "p99_wait_ms": 80, "waits": 3, "longest_to_median": 4}},
 		{"nobody waited so long", checker.WaitedAtLeast(81*millisecond, sales), h, false, nil},
-		{"who was told busy waited to the end", checker.WaitedAtLeast(300*millisecond, all), h, true, nil},
+		{"a request that got busy waited to the end", checker.WaitedAtLeast(300*millisecond, all), h, true, nil},
 		{"nobody waited longer", checker.WaitedAtMost(80*millisecond, sales), h, true, nil},
 		{"somebody waited longer", checker.WaitedAtMost(79*millisecond, sales), h, false, nil},
 		{"of one client", checker.WaitedAtMost(10*millisecond, checker.OfClients(1)), h, true, map[string]float64{"waits": 1}},
@@ -64,7 +64,7 @@ func TestFailures(t *testing.T) {
 	judge(t, []row{
 		{"busy", checker.Busy(2, 300*millisecond), h, true, map[string]float64{"busy_requests": 2, "longest_busy_ms": 300}},
 		{"too few busy", checker.Busy(3, time.Second), h, false, nil},
-		{"told so too late", checker.Busy(2, 299*millisecond), h, false, nil},
+		{"busy too late", checker.Busy(2, 299*millisecond), h, false, nil},
 		{"none busy, where none was asked for", checker.Busy(0, time.Second), of(sold(0, 1)), false, nil},
 		{"another problem", checker.FailedWith("fenced", 1, time.Second), h, true, map[string]float64{"fenced_requests": 1}},
 		{"a name with a dash", checker.FailedWith("lease-lost", 1, time.Second), h, false, map[string]float64{"lease_lost_requests": 0}},

@@ -1,4 +1,5 @@
-// Package client asks a stockd what an experiment wants to know of it.
+// Package client is the HTTP client of experiments: the public and the admin API of a
+// stockd, with the types of the service.
 package client
 
 import (
@@ -20,9 +21,9 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Client speaks to one stockd, or to a balancer before several.
+// Client calls one stockd, or a balancer before several.
 type Client struct {
-	// URL is for buyers, AdminURL, with its Token, for the owner.
+	// URL is of the public API, AdminURL, with its Token, of the admin API.
 	URL, AdminURL, Token string
 	// HTTP sends the requests; nil is http.DefaultClient.
 	HTTP *http.Client
@@ -67,7 +68,7 @@ func (c Client) Replicas(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// replica asks whoever answers for its name.
+// replica is the name of the replica that answers.
 func (c Client) replica(ctx context.Context) (string, error) {
 	url := c.URL + "/healthz"
 	request, err := c.request(ctx, http.MethodGet, url, nil)
@@ -81,7 +82,7 @@ func (c Client) replica(ctx context.Context) (string, error) {
 	defer response.Body.Close() //nolint:errcheck // only a header was wanted
 	name := response.Header.Get(handler.ReplicaHeader)
 	if response.StatusCode != http.StatusOK || name == "" {
-		return "", fmt.Errorf("GET %s: %s, and no %s tells who answered: is it a stockd?", url, response.Status, handler.ReplicaHeader)
+		return "", fmt.Errorf("GET %s: %s, without %s: is it a stockd?", url, response.Status, handler.ReplicaHeader)
 	}
 	return name, nil
 }
@@ -92,9 +93,8 @@ const (
 	pendingLook   = 20 * time.Millisecond
 )
 
-// Audit asks for the audit of a goods. While units are promised that the ledger
-// does not have yet it asks again, up to half a minute: after that the audit
-// stands as it is, and lacks them.
+// Audit reads the audit of an item. While accepted units are pending in the ledger, it
+// reads it again, up to half a minute.
 func (c Client) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
 	end := time.Now().Add(pendingWithin)
 	for {
@@ -116,18 +116,18 @@ func (c Client) audit(ctx context.Context, goodsID int64) (audit service.Audit, 
 	return audit, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d/audit", c.URL, goodsID), nil, http.StatusOK, &audit)
 }
 
-// AuditInFull asks for the audit of a goods by every row of its ledger, as its owner.
+// AuditInFull reads the audit of an item by every row of its ledger, from the admin API.
 func (c Client) AuditInFull(ctx context.Context, goodsID int64) (audit stock.Audit, err error) {
 	return audit, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d/audit?full=true", c.AdminURL, goodsID), nil, http.StatusOK, &audit)
 }
 
-// CreateGoods makes a goods, as the owner of the shop would.
+// CreateGoods creates an item.
 func (c Client) CreateGoods(ctx context.Context, goodsID, units int64) error {
 	return c.CreateLimited(ctx, goodsID, units, 0)
 }
 
-// CreateLimited makes one of which a buyer may have only so many units, or any number
-// where that is 0.
+// CreateLimited creates an item of which a buyer may have only so many units; 0 is any
+// number.
 func (c Client) CreateLimited(ctx context.Context, goodsID, units, perUser int64) error {
 	return c.CreateChosen(ctx, goodsID, units, perUser, stock.Choice{})
 }
@@ -150,7 +150,7 @@ func (c Client) SetLimit(ctx context.Context, goodsID, perUser int64) error {
 	return c.call(ctx, http.MethodPatch, url, map[string]int64{"per_user": perUser}, http.StatusOK, nil)
 }
 
-// Restock adds units, as the owner of the shop would.
+// Restock adds units to an item.
 func (c Client) Restock(ctx context.Context, goodsID, units int64) error {
 	url := fmt.Sprintf("%s/goods/%d/restock", c.AdminURL, goodsID)
 	return c.call(ctx, http.MethodPost, url, map[string]int64{"quantity": units}, http.StatusOK, nil)
@@ -162,8 +162,7 @@ func (c Client) Recall(ctx context.Context, goodsID int64) (recalled service.Rec
 	return recalled, c.call(ctx, http.MethodPost, url, struct{}{}, http.StatusOK, &recalled)
 }
 
-// SetFault has a replica that is part of an experiment make a fault in the middle
-// of a purchase.
+// SetFault arms a failpoint of a replica.
 func (c Client) SetFault(ctx context.Context, fault failpoint.Fault) error {
 	body := map[string]any{"do": fault.Do, "goods_id": fault.GoodsID, "strategy": fault.Strategy, "times": max(1, fault.Times)}
 	if fault.For != 0 {
@@ -175,14 +174,15 @@ func (c Client) SetFault(ctx context.Context, fault failpoint.Fault) error {
 	return c.call(ctx, http.MethodPost, c.AdminURL+"/lab/faults", body, http.StatusCreated, nil)
 }
 
-// Faults lists the faults of a replica, and how often each was reached.
+// Faults lists the failpoints of a replica, and how often each was reached.
 func (c Client) Faults(ctx context.Context) ([]failpoint.Fault, error) {
 	var list struct{ Faults []failpoint.Fault }
 	err := c.call(ctx, http.MethodGet, c.AdminURL+"/lab/faults", nil, http.StatusOK, &list)
 	return list.Faults, err
 }
 
-// ClearFaults forgets the faults of a replica, and lets go what it holds.
+// ClearFaults removes the failpoints of a replica, and continues the purchases that it
+// holds.
 func (c Client) ClearFaults(ctx context.Context) error {
 	return c.call(ctx, http.MethodDelete, c.AdminURL+"/lab/faults", nil, http.StatusNoContent, nil)
 }
@@ -229,7 +229,7 @@ func (c Client) request(ctx context.Context, method, url string, body any) (*htt
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	if c.AdminURL != "" && strings.HasPrefix(url, c.AdminURL+"/") { // the token is nobody else's business
+	if c.AdminURL != "" && strings.HasPrefix(url, c.AdminURL+"/") { // no other server may get the token
 		request.Header.Set("Authorization", "Bearer "+c.Token)
 	}
 	return request, nil

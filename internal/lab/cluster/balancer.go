@@ -33,12 +33,7 @@ func (c *Cluster) startBalancer(ctx context.Context, k *servers.Supervisor, o Op
 	case err != nil:
 		return fmt.Errorf("start balancer: %w; apt-get install nginx-light brings it", err)
 	}
-	for try := 1; ; try++ {
-		err := c.startNginx(ctx, k, program, o.Limits)
-		if err == nil || try == portTries || !strings.Contains(err.Error(), "already in use") {
-			return err
-		}
-	}
+	return c.startNginx(ctx, k, program, o.Limits)
 }
 
 func (c *Cluster) addresses() []string {
@@ -50,38 +45,33 @@ func (c *Cluster) addresses() []string {
 }
 
 func (c *Cluster) startNginx(ctx context.Context, k *servers.Supervisor, program string, limits nginx.Limits) error {
-	port, err := servers.FreePort()
-	if err != nil {
-		return err
-	}
-	folder, err := os.MkdirTemp(k.Folder(), "nginx-")
-	if err != nil {
-		return err
-	}
-	file, log := filepath.Join(folder, "nginx.conf"), filepath.Join(folder, "nginx.log")
-	if err := os.WriteFile(file, []byte(nginx.Local(folder, servers.Loopback(port), c.addresses(), limits)), 0o600); err != nil {
-		return err
-	}
-	process, err := k.Run(ctx, servers.Command{
-		Path: program, Args: []string{"-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;"},
-		Env: os.Environ(), Log: log, Stop: syscall.SIGQUIT, Grace: 2 * time.Second,
+	address := ""
+	server, err := servers.Launch(ctx, k, servers.Spec{
+		Name: "nginx", Program: program, Stop: syscall.SIGQUIT, Grace: 2 * time.Second,
+		Configure: func(folder string, port int) (args, env []string, err error) {
+			address = servers.Loopback(port)
+			file := filepath.Join(folder, "nginx.conf")
+			return []string{"-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;"}, nil,
+				os.WriteFile(file, []byte(nginx.Local(folder, address, c.addresses(), limits)), 0o600)
+		},
+		Ready: func(ctx context.Context, _ int) error {
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+			if err != nil {
+				return err
+			}
+			return conn.Close()
+		},
 	})
 	if err != nil {
 		return err
 	}
-	c.URL, c.closer = "http://"+servers.Loopback(port), process.Stop
+	c.URL, c.closer = "http://"+address, server.Close
 	c.Balancer = servers.Info{Name: "nginx", Version: nginxVersion(program), Started: servers.Local}
-	return servers.Await(ctx, "nginx", process, log, func(ctx context.Context) error {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", servers.Loopback(port))
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	})
+	return nil
 }
 
 func nginxVersion(program string) string {
-	// nginx tells its version on standard error, and only to people.
+	// nginx prints its version on standard error.
 	said, err := exec.Command(program, "-v").CombinedOutput()
 	if err != nil {
 		return ""
@@ -114,7 +104,7 @@ func (c *Cluster) startProxy() error {
 			next:         func() string { return targets[turn.Add(1)%uint64(len(targets))].Host },
 			most:         len(targets),
 		},
-		ErrorLog: log.New(io.Discard, "", 0), // the buyer is told, and counts it
+		ErrorLog: log.New(io.Discard, "", 0), // the client gets the error, and counts it
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -136,7 +126,7 @@ func (c *Cluster) startProxy() error {
 }
 
 // passOn gives a request to the next replica where one cannot be connected to,
-// as nginx does: nothing of it was sent, so that it cannot happen twice.
+// as nginx does: no byte of it was sent, so that it cannot be executed twice.
 type passOn struct {
 	http.RoundTripper
 	next func() string
@@ -147,8 +137,8 @@ type passOn struct {
 func (p *passOn) RoundTrip(r *http.Request) (response *http.Response, err error) {
 	for range p.most {
 		response, err = p.RoundTripper.RoundTrip(r)
-		failed, is := errors.AsType[*net.OpError](err)
-		if !is || failed.Op != "dial" || r.Body != nil {
+		failed, ok := errors.AsType[*net.OpError](err)
+		if !ok || failed.Op != "dial" || r.Body != nil {
 			break
 		}
 		r = r.Clone(r.Context())

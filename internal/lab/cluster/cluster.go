@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -36,7 +35,7 @@ type Options struct {
 	Env []string
 	// Own holds more of them for single replicas, by their number from 1.
 	Own map[int][]string
-	// Embedded tells that the database runs inside the replicas.
+	// Embedded says that the database runs inside the replicas.
 	Embedded bool
 	// Processors is how many each replica uses; 0: a fair share of the machine.
 	Processors int
@@ -44,8 +43,8 @@ type Options struct {
 	// address; a balancer without nginx sets none.
 	Balancer servers.Mode
 	Limits   nginx.Limits
-	// Lab turns on the faults inside of the replicas, and has each of them write
-	// down its leases.
+	// Lab turns on the failpoints of the replicas, and has each of them record its
+	// leases.
 	Lab bool
 }
 
@@ -64,7 +63,7 @@ type Cluster struct {
 func Start(ctx context.Context, k *servers.Supervisor, o Options) (*Cluster, error) {
 	c := &Cluster{token: rand.Text()}
 	for i := range o.Replicas {
-		c.Replicas = append(c.Replicas, &Replica{Name: fmt.Sprintf("replica-%d", i+1), number: i + 1, keeper: k, options: o, token: c.token})
+		c.Replicas = append(c.Replicas, &Replica{Name: fmt.Sprintf("replica-%d", i+1), number: i + 1, supervisor: k, options: o, token: c.token})
 	}
 	if err := c.giveFolder(k, o); err != nil {
 		return nil, err
@@ -79,7 +78,7 @@ func Start(ctx context.Context, k *servers.Supervisor, o Options) (*Cluster, err
 }
 
 // giveFolder gives the replicas a folder for what they write. Another cluster of
-// the same keeper has another one, although its replicas have the same names.
+// the same supervisor has another one, although its replicas have the same names.
 func (c *Cluster) giveFolder(k *servers.Supervisor, o Options) error {
 	folder, err := os.MkdirTemp(k.Folder(), "cluster-")
 	if err != nil {
@@ -107,13 +106,13 @@ func (c *Cluster) startReplicas(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Client speaks to the cluster through its balancer, and to the owner's
-// listener of its first replica.
+// Client uses the cluster through its balancer, and the admin API of its first
+// replica.
 func (c *Cluster) Client() client.Client {
 	return client.Client{URL: c.URL, AdminURL: c.Replicas[0].AdminURL, Token: c.token}
 }
 
-// ClientOf speaks to one replica, counted from 0, and to its owner's listener.
+// ClientOf uses one replica, counted from 0, and its admin API.
 func (c *Cluster) ClientOf(i int) client.Client {
 	return client.Client{URL: c.Replicas[i].URL, AdminURL: c.Replicas[i].AdminURL, Token: c.token}
 }
@@ -125,20 +124,19 @@ func (c *Cluster) Close(ctx context.Context) error {
 		errs = append(errs, c.closer(ctx))
 	}
 	for _, r := range c.Replicas {
-		if r.process != nil {
-			errs = append(errs, r.process.Stop(ctx))
+		if r.server != nil {
+			errs = append(errs, r.server.Close(ctx))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// processors is how many each replica uses. They have one machine between
-// them, and with the database, the balancer and the buyers: more than a fair
-// share has idle processors look for work that the others have.
+// processors is how many each replica uses: a fair share, because replicas,
+// database, balancer and clients run on one machine.
 //
-// An embedded database is never waited for. On one processor a replica would
-// then hardly ever be interrupted between its read and its write, and the races
-// that a run is there to show would not happen: it gets two at least.
+// A replica never blocks on an embedded database. On one processor it would rarely
+// be interrupted between its read and its write, and the races that a run is to show
+// would not happen: it gets at least two.
 func (o Options) processors() int {
 	if o.Processors > 0 {
 		return o.Processors
@@ -153,66 +151,49 @@ func (o Options) processors() int {
 // Replica is one stockd.
 type Replica struct {
 	Name string
-	// URL is for buyers, AdminURL for the owner.
+	// URL is of the public API, AdminURL of the admin API.
 	URL, AdminURL string
 
-	number  int
-	keeper  *servers.Supervisor
-	options Options
-	token   string
-	history string
-	log     string
-	process *servers.Process
+	number     int
+	supervisor *servers.Supervisor
+	options    Options
+	token      string
+	history    string
+	log        string
+	server     *servers.Server // nil before the first start
 }
 
-// Start starts the replica, and returns when it answers. One that was killed
-// may be started again: it takes the ports it had.
-func (r *Replica) Start(ctx context.Context) error {
-	for try := 1; ; try++ {
-		err := r.start(ctx)
-		if err == nil || try == portTries || !strings.Contains(err.Error(), "already in use") {
-			return err
-		}
-		r.URL, r.AdminURL = "", ""
+// Start starts the replica, and returns when it answers. One that was killed may be
+// started again: it takes the ports it had.
+func (r *Replica) Start(ctx context.Context) (err error) {
+	if r.server != nil {
+		return r.server.Restart(ctx)
 	}
+	r.server, err = servers.Launch(ctx, r.supervisor, servers.Spec{
+		Name: r.Name, Program: r.options.Binary, Folder: filepath.Dir(r.log), Log: r.log, Stop: syscall.SIGTERM, Env: outside(),
+		Ready: func(ctx context.Context, _ int) error { return r.ready(ctx) },
+		Configure: func(_ string, port int) (args, env []string, err error) {
+			admin, err := servers.FreePort()
+			if err != nil {
+				return nil, nil, err
+			}
+			r.URL, r.AdminURL = "http://"+servers.Loopback(port), "http://"+servers.Loopback(admin)
+			return []string{cmp.Or(r.options.Command, "replica")}, r.env(), nil
+		},
+	})
+	return err
 }
 
-// portTries bounds how often a replica is started whose port somebody else took
-// between our finding it and its binding it.
-const portTries = 3
-
-func (r *Replica) start(ctx context.Context) error {
-	if r.URL == "" {
-		public, err := servers.FreePort()
-		if err != nil {
-			return err
-		}
-		admin, err := servers.FreePort()
-		if err != nil {
-			return err
-		}
-		r.URL, r.AdminURL = "http://"+servers.Loopback(public), "http://"+servers.Loopback(admin)
-	}
-	command := cmp.Or(r.options.Command, "replica")
-	process, err := r.keeper.Run(ctx, servers.Command{Path: r.options.Binary, Args: []string{command}, Env: r.env(), Log: r.log})
-	if err != nil {
-		return err
-	}
-	r.process = process
-	return servers.Await(ctx, r.Name, process, r.log, r.ready)
+// outside is the environment of this process without the configuration of a stockd.
+func outside() []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "STOCKD_") })
 }
 
-// env is the environment of this process without what is meant for another
-// stockd, and with what is meant for this one.
+// env is the configuration of this replica.
 func (r *Replica) env() []string {
 	var env []string
-	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "STOCKD_") {
-			env = append(env, entry)
-		}
-	}
 	if r.history != "" {
-		env = append(env, "STOCKD_LAB_ENABLED=true", "STOCKD_LAB_HISTORY="+r.history)
+		env = []string{"STOCKD_LAB_ENABLED=true", "STOCKD_LAB_HISTORY=" + r.history}
 	}
 	return append(slices.Concat(env, r.options.Env, r.options.Own[r.number]),
 		fmt.Sprintf("GOMAXPROCS=%d", r.options.processors()),
@@ -224,8 +205,6 @@ func (r *Replica) env() []string {
 }
 
 func (r *Replica) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL+"/readyz", http.NoBody)
 	if err != nil {
 		return err
@@ -241,29 +220,23 @@ func (r *Replica) ready(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends the replica without a warning, and returns when it is gone.
-func (r *Replica) Kill(ctx context.Context) error {
-	if err := r.process.Signal(ctx, syscall.SIGKILL); err != nil {
-		return err
-	}
-	<-r.process.Done()
-	return nil
-}
+// Kill ends the replica without a warning, and returns when it has ended.
+func (r *Replica) Kill(ctx context.Context) error { return r.server.Kill(ctx) }
 
 // Pid is the replica's process id.
-func (r *Replica) Pid() int { return r.process.Pid() }
+func (r *Replica) Pid() int { return r.server.Process().Pid() }
 
-// History is the file of the leases and the faults of the replica, which it goes
-// on with when it is started again. It is empty outside of experiments.
+// History is the file of the replica's leases and failpoints. A restart appends to
+// it. It is empty outside of experiments.
 func (r *Replica) History() string { return r.history }
 
-// Log is the file that takes what the replica prints.
+// Log is the file of its output.
 func (r *Replica) Log() string { return r.log }
 
 // Done is closed when the replica's process has ended.
-func (r *Replica) Done() <-chan struct{} { return r.process.Done() }
+func (r *Replica) Done() <-chan struct{} { return r.server.Process().Done() }
 
 // Signal sends its process a signal.
 func (r *Replica) Signal(ctx context.Context, signal syscall.Signal) error {
-	return r.process.Signal(ctx, signal)
+	return r.server.Process().Signal(ctx, signal)
 }

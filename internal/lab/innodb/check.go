@@ -22,8 +22,8 @@ const (
 func Figures(matrix map[Combination]Locked) map[string]float64 {
 	figures := make(map[string]float64)
 	for c, locked := range matrix {
-		for place, is := range locked {
-			figures[c.figure(place)] = oneIf(is)
+		for place, blocked := range locked {
+			figures[c.figure(place)] = oneIf(blocked)
 		}
 	}
 	return figures
@@ -86,15 +86,15 @@ func (c Combination) compare(s Statement, figures, numbers map[string]float64) (
 	return same, excused, words
 }
 
-// LocksInPassing expects a DELETE that looks at every row to wait for one that
-// it does not want. What an UPDATE does is told beside it.
+// LocksInPassing expects a DELETE that reads every row to wait for one that does not
+// match. What an UPDATE does is reported beside it.
 func LocksInPassing() checker.Check {
 	return func(h *history.History) checker.Finding {
 		f := checker.Finding{Numbers: map[string]float64{
 			DeleteWaits: h.Figures[DeleteWaits], UpdateWaits: h.Figures[UpdateWaits],
 		}}
 		f.Holds = h.Figures[DeleteWaits] == 1
-		f.Says = "DELETE " + waits(h.Figures[DeleteWaits]) + "; UPDATE " + waits(h.Figures[UpdateWaits])
+		f.Says = "DELETE " + passing(h.Figures[DeleteWaits]) + "; UPDATE " + passing(h.Figures[UpdateWaits])
 		if h.Figures[UpdateWaits] == 0 {
 			f.Says += ", since it looks at the row as it was last committed first (a semi-consistent read), of which the source says nothing"
 		}
@@ -102,7 +102,7 @@ func LocksInPassing() checker.Check {
 	}
 }
 
-func waits(figure float64) string {
+func passing(figure float64) string {
 	if figure == 1 {
 		return "waits for a locked row that does not match"
 	}
@@ -117,7 +117,7 @@ func OneDeadlockEach(rounds int) checker.Check {
 }
 
 // NoDeadlock expects one of the two to have inserted the row in every round, and
-// the other one to have been told that it is there.
+// the other one to have got a duplicate key.
 func NoDeadlock(rounds int) checker.Check {
 	return insertions(func(h *history.History) bool {
 		return h.Figures[Deadlocks] == 0 && h.Figures[Inserted] == float64(rounds) && h.Figures[Duplicates] == float64(rounds)

@@ -11,35 +11,33 @@ import (
 // Way is how two transactions insert the same row.
 type Way struct {
 	Level sql.IsolationLevel
-	// Look has each of them look for the row before, with a lock.
+	// Look has each of them read the row before, with a lock.
 	Look bool
 }
 
-// Insertions is what came of transactions that inserted the same row, two by
+// Insertions are the outcomes of transactions that inserted the same row, two by
 // two.
 type Insertions struct {
 	Inserted, Duplicates, Deadlocks int
-	// Answer is what the server said to the last one whom it took for a victim.
+	// Answer is the error of the last deadlock victim.
 	Answer string
 }
 
 const gapTable = "lab_shared_gap"
 
 // InsertTwice has two transactions insert the same row at the same time, another
-// row in each round. Both have looked for it before either inserts, where the
-// way has them look.
+// row in each round. With Look, both have read it before either inserts.
 func InsertTwice(ctx context.Context, db *sql.DB, w Way, rounds int) (sum Insertions, err error) {
-	if err := Primary.create(ctx, db, gapTable); err != nil {
-		return sum, err
-	}
-	defer drop(ctx, db, gapTable) //nolint:errcheck // the next one makes it anew
-	const above = 100             // behind all rows that are there
-	for round := range rounds {
-		if err := w.insert(ctx, db, above+round, &sum); err != nil {
-			return sum, fmt.Errorf("insert twice: %w", err)
+	const above = 100 // behind all rows of the table
+	err = Primary.with(ctx, db, gapTable, func() error {
+		for round := range rounds {
+			if err := w.insert(ctx, db, above+round, &sum); err != nil {
+				return fmt.Errorf("insert twice: %w", err)
+			}
 		}
-	}
-	return sum, nil
+		return nil
+	})
+	return sum, err
 }
 
 func (w Way) insert(ctx context.Context, db *sql.DB, id int, sum *Insertions) error {

@@ -1,12 +1,12 @@
-// Package innodb finds out by behaviour what a statement has locked: other
-// connections try every row and every gap, and what does not let them is
-// locked. It asks no table of the server's own, so that what it says is as true
-// of MariaDB as of MySQL.
+// Package innodb finds by behavior what a statement has locked: other connections try
+// every row and every gap, and those that wait have met a lock. It reads no system
+// table, so that it is as true of MariaDB as of MySQL.
 package innodb
 
 import (
 	"context"
 	"database/sql"
+	"embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,8 +20,8 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 )
 
-// The limits of the connections that probe: a place each, with those that hold
-// what is probed, and the shortest lock wait that both servers have.
+// The limits of the pool that probes: a connection for each place and each holder of
+// locks, and the shortest lock wait that both servers have.
 const (
 	connections    = 128
 	lockWait       = time.Second
@@ -35,21 +35,81 @@ func Open(d *servers.Database) (*sql.DB, error) {
 		MaxOpen: connections, LockWait: lockWait, ConnectTimeout: connectTimeout,
 	})
 	if err == nil && dialect != repo.MySQL {
-		return nil, errors.Join(errors.New("SQLite locks no rows, and so there is nothing to probe"), db.Close())
+		return nil, errors.Join(errors.New("SQLite locks no rows: there are none to probe"), db.Close())
 	}
 	return db, err
 }
 
-// Index is what a table knows of the column that the statement looks at.
+// Index is the index of the column in the statement's condition.
 type Index string
 
-// The indexes.
+// The indexes, each with a fixture of its name.
 const (
-	Primary Index = "primary" // it is the primary key
-	Unique  Index = "unique"  // it has a unique index
-	Plain   Index = "plain"   // it has an index with duplicates
-	None    Index = "none"    // it has none
+	Primary Index = "primary"
+	Unique  Index = "unique"
+	Plain   Index = "plain"
+	None    Index = "none"
 )
+
+// fixtures have a table of each index, its places, and what the source says of them.
+//
+//go:embed fixtures/*.sql
+var fixtures embed.FS
+
+// table is the name of the table in the fixtures.
+const table = "probed"
+
+// Kind is what can be locked.
+type Kind string
+
+// The kinds of places: a row of the table itself, an entry of the column's index where
+// that is another one, and a gap between two neighbors of the index.
+const (
+	Row   Kind = "row"
+	Entry Kind = "entry"
+	Gap   Kind = "gap"
+)
+
+// Place is one of a table that other connections try.
+type Place struct {
+	Kind Kind
+	// Name is unique in the table: "row_10", "gap_10_15".
+	Name string
+
+	attempt string   // waits where the place is locked
+	claimed []string // the statements and levels that lock it, by the source
+}
+
+// fixture reads the statements that make the table, and its places.
+func (i Index) fixture() (setup []string, places []Place) {
+	content, err := fixtures.ReadFile("fixtures/" + string(i) + ".sql")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	for line := range strings.Lines(string(content)) {
+		line = strings.TrimSpace(line)
+		place, begins := strings.CutPrefix(line, "-- ")
+		statement := strings.TrimSuffix(line, ";")
+		switch {
+		case strings.HasPrefix(line, "#"):
+		case begins:
+			name, claimed, _ := strings.Cut(place, ":")
+			kind, _, _ := strings.Cut(name, "_")
+			places = append(places, Place{Kind: Kind(kind), Name: name, claimed: strings.Fields(claimed)})
+		case len(places) == 0:
+			setup = append(setup, statement)
+		default:
+			places[len(places)-1].attempt = statement
+		}
+	}
+	return setup, places
+}
+
+// Places are all places of the table.
+func (i Index) Places() []Place {
+	_, places := i.fixture()
+	return places
+}
 
 // Combination is one cell of the matrix.
 type Combination struct {
@@ -59,25 +119,23 @@ type Combination struct {
 
 // Combinations are all eight, in the order of the source.
 func Combinations() []Combination {
-	const rc, rr = sql.LevelReadCommitted, sql.LevelRepeatableRead
-	return []Combination{
-		{Primary, rc},
-		{Unique, rc},
-		{Plain, rc},
-		{None, rc},
-		{Primary, rr},
-		{Unique, rr},
-		{Plain, rr},
-		{None, rr},
+	var all []Combination
+	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
+		for _, index := range []Index{Primary, Unique, Plain, None} {
+			all = append(all, Combination{index, level})
+		}
 	}
+	return all
 }
 
 // String names the combination: "plain_rr".
-func (c Combination) String() string {
+func (c Combination) String() string { return string(c.Index) + "_" + c.level() }
+
+func (c Combination) level() string {
 	if c.Level == sql.LevelReadCommitted {
-		return string(c.Index) + "_rc"
+		return "rc"
 	}
-	return string(c.Index) + "_rr"
+	return "rr"
 }
 
 // Statement is what locks.
@@ -85,45 +143,57 @@ type Statement string
 
 // The statements. Every table has 10, and none has 12.
 const (
-	Found   Statement = `DELETE FROM %s WHERE id = 10`
-	Missing Statement = `SELECT id, name FROM %s WHERE id = 12 FOR UPDATE`
+	Found   Statement = "found"
+	Missing Statement = "missing"
 )
 
-func (s Statement) on(table string) string { return fmt.Sprintf(string(s), table) }
-
-// keys says how the table of an index is made.
-func (i Index) keys() string {
-	return map[Index]string{
-		Primary: `PRIMARY KEY (id)`,
-		Unique:  `PRIMARY KEY (name), UNIQUE KEY by_id (id)`,
-		Plain:   `PRIMARY KEY (name), KEY by_id (id)`,
-		None:    `PRIMARY KEY (name)`,
-	}[i]
+func (s Statement) sql() string {
+	if s == Found {
+		return `DELETE FROM ` + table + ` WHERE id = 10`
+	}
+	return `SELECT id, name FROM ` + table + ` WHERE id = 12 FOR UPDATE`
 }
 
-// create makes a table with its rows: b has 5, d and f have 10, h has 15 and j
-// has 20. Where 10 can be there but once, f is missing.
-func (i Index) create(ctx context.Context, db *sql.DB, table string) error {
-	statements := []string{
-		`DROP TABLE IF EXISTS ` + table,
-		`CREATE TABLE ` + table + ` (id INT NOT NULL, name CHAR(1) NOT NULL, ` + i.keys() + `) ENGINE=InnoDB`,
-		`INSERT INTO ` + table + ` (id, name) VALUES ` + strings.Join(i.values(), ", "),
+// Claims are the places that the statement locks by the source. Of a statement that
+// finds no row the source speaks for the primary key and the unique index; what it
+// says of full scans and of plain indexes is applied to that statement as well.
+func (c Combination) Claims(s Statement) []Place {
+	return slices.DeleteFunc(c.Index.Places(), func(p Place) bool { return !c.claims(s, p) })
+}
+
+func (c Combination) claims(s Statement, p Place) bool {
+	return slices.Contains(p.claimed, string(s)+"_"+c.level())
+}
+
+// excuse says why a server locks a place that is free by the source, or is empty.
+// What it excuses is reported all the same.
+func (c Combination) excuse(s Statement, p Place) string {
+	if s == Found && c.String() == "unique_rr" && p.Name == "gap_5_10" {
+		return "MariaDB 10.11 takes a next-key lock on the entry of a unique index that is not the primary key, and with it the gap below; MySQL 9.7 locks the entry alone"
 	}
-	for _, statement := range statements {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("make table %s: %w", table, err)
+	return ""
+}
+
+// with makes the table of an index under another name, and drops it after a function.
+func (i Index) with(ctx context.Context, db *sql.DB, name string, do func() error) (err error) {
+	defer func() {
+		_, dropped := db.ExecContext(context.WithoutCancel(ctx), `DROP TABLE IF EXISTS `+name)
+		err = errors.Join(err, dropped)
+	}()
+	setup, _ := i.fixture()
+	for _, statement := range append([]string{`DROP TABLE IF EXISTS ` + table}, setup...) {
+		if _, err := db.ExecContext(ctx, on(name, statement)); err != nil {
+			return fmt.Errorf("make table %s: %w", name, err)
 		}
 	}
-	return nil
+	return do()
 }
 
-func drop(ctx context.Context, db *sql.DB, table string) error {
-	_, err := db.ExecContext(context.WithoutCancel(ctx), `DROP TABLE IF EXISTS `+table)
-	return err
-}
+// on is a statement of a fixture for a table of that name.
+func on(name, statement string) string { return strings.ReplaceAll(statement, table, name) }
 
-// Error numbers that MariaDB and MySQL share, but for the last: MySQL has one of
-// its own for NOWAIT.
+// Error numbers that MariaDB and MySQL share, except the last: MySQL has its own for
+// NOWAIT.
 const (
 	duplicateEntry  = 1062
 	lockWaitTimeout = 1205

@@ -17,8 +17,8 @@ func NewProxy(t *testing.T, target string) *servers.Proxy {
 	return p
 }
 
-// Lose has the next request that has certain bytes in it fail. delivered tells
-// whether the server still gets it: then it acts, and only its answer is lost.
+// Lose has the next request that contains certain bytes fail. With delivered the
+// server gets it and acts, and only its answer is lost.
 func Lose(p *servers.Proxy, sent string, delivered bool) *servers.Trigger {
 	return LoseNth(p, 1, sent, delivered)
 }

@@ -244,7 +244,7 @@ func (f *faker) add(line history.Line) {
 }
 
 // lease is asked for, granted and released at those times, in ms; what is not
-// to happen is 0. lost is when its holder was told.
+// to happen is 0. lost is when its holder was notified.
 func (f *faker) lease(holder string, asked, granted, released, lost float64) {
 	f.leases++
 	e := history.Event{ID: fmt.Sprint(f.leases), Name: "goods:1", Holder: holder, Lock: "redis-setnx-ttl", Token: uint64(f.leases)}

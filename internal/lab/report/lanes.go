@@ -48,9 +48,9 @@ func (l lane) has(class string) bool {
 	})
 }
 
-// lanes draws lanes below the marks, over an axis of time, and the keys of the
-// classes that occur. It returns how many spans of the classes in counted are
-// drawn as how many bars, and the gap below which two bars are merged.
+// lanes draws lanes below the marks, over an axis of time, and adds the keys of the
+// classes that occur to the legend. It returns how many spans are drawn as how many
+// bars, waits and overlaps excepted, and the gap below which two bars are merged.
 func (p *Picture) lanes(c clock, list []lane, marks []history.Mark, keys []Key) (spans, drawn, gap int) {
 	top := p.marksAbove(marks, c)
 	gap, spans, drawn = leastGap(c, list)

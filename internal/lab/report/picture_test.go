@@ -98,7 +98,7 @@ func TestOverlapsAreThoseOfTheCheckPutTogether(t *testing.T) {
 		{"one within another", []history.Lease{lease("replica-1", 0, 100), lease("replica-2", 50, 60)}, "50-60 replica-1 replica-2"},
 		{"three", []history.Lease{lease("replica-1", 0, 100), lease("replica-2", 50, 90), lease("replica-3", 80, 120)}, "50-100 replica-1 replica-2 replica-3"},
 		{"twice", []history.Lease{lease("replica-1", 0, 100), lease("replica-2", 10, 20), lease("replica-2", 30, 40)}, "10-20 replica-1 replica-2,30-40 replica-1 replica-2"},
-		{"until it was told of the loss", []history.Lease{lost, lease("replica-1", 440, 500)}, "440-450 replica-4 replica-1"},
+		{"until it was notified of the loss", []history.Lease{lost, lease("replica-1", 440, 500)}, "440-450 replica-4 replica-1"},
 		{"the same holder", []history.Lease{lease("replica-1", 0, 100), lease("replica-1", 50, 120)}, "50-100 replica-1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -40,13 +40,13 @@ type Median struct {
 
 // The measures of ranges: pixels, but for those across, which are in percent.
 const (
-	rangesWidth  = 986
-	rangeRow     = 24
-	rangeLabel   = 15.0
-	rangeGap     = 4.5
-	limitStep    = 15
-	rangesHead   = 58
-	captionsWide = 0.5
+	rangesWidth = 986
+	rangeRow    = 24
+	rangeLabel  = 15.0
+	rangeGap    = 4.5
+	limitStep   = 15
+	rangesHead  = 58
+	leftEdge    = 0.5
 )
 
 // Draw draws the ranges.
@@ -61,7 +61,7 @@ func (r Ranges) Draw() *Picture {
 	}
 	top := float64(rangesHead + limitStep*names)
 	bottom := top + float64(rangeRow*len(r.Rows))
-	p.text("lane", captionsWide, 20, "", r.Title)
+	p.text("lane", leftEdge, 20, "", r.Title)
 	for i, name := range r.Rows {
 		y := top + float64(rangeRow*i)
 		if i%2 == 0 {

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// Authority signs the certificates of one run. Nobody believes it who is not told
-// to, and it is gone with the run.
+// Authority signs the certificates of one run. Only its servers and clients trust it,
+// and it is removed with the run.
 type Authority struct {
 	// CAFile is its own certificate, in PEM.
 	CAFile string
@@ -28,8 +28,7 @@ type Authority struct {
 	certificate *x509.Certificate
 }
 
-// Certificate is one that an authority has signed, as the files that servers and
-// clients read.
+// Certificate is one that an authority has signed, in files.
 type Certificate struct{ CertFile, KeyFile string }
 
 // NewAuthority makes an authority, whose files are in a folder below the given one.
@@ -53,8 +52,7 @@ func NewAuthority(below string) (*Authority, error) {
 	return a, writePEM(a.CAFile, "CERTIFICATE", der)
 }
 
-// Issue signs a certificate for whoever is at 127.0.0.1, and for a client of that
-// name.
+// Issue signs a certificate for a server at 127.0.0.1, and for a client of that name.
 func (a *Authority) Issue(name string) (Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -93,17 +91,17 @@ func writePEM(path, kind string, der []byte) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }
 
-// Security is what a server asks of those who connect to it, beside its password:
-// TLS always, and where ClientCerts is set also a certificate of the authority.
+// Security is what a server requires of its clients, beside a password: TLS always,
+// and with ClientCerts also a certificate of the authority.
 type Security struct {
 	Authority   *Authority
 	ClientCerts bool
 
 	own    Certificate // of the servers
-	client Certificate // of stockd, whether it is asked for or not
+	client Certificate // of stockd, required or not
 }
 
-// clientName is who the clients of secure servers are, by their certificates.
+// clientName is the name in the certificates of clients.
 const clientName = "stockd"
 
 // NewSecurity issues what servers and clients need.
@@ -116,7 +114,7 @@ func NewSecurity(a *Authority, clientCerts bool) (_ *Security, err error) {
 	return s, err
 }
 
-// config is what a client of the lab needs; nil where there is no security.
+// config is of a client of the lab; nil where there is no security.
 func (s *Security) config() (*tls.Config, error) {
 	if s == nil {
 		return nil, nil //nolint:nilnil // which clients take for a plain connection
@@ -134,7 +132,7 @@ func (s *Security) config() (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}}, nil
 }
 
-// env is what a replica has to be told of it, in a section of its configuration.
+// env is a section of the configuration of a replica of stockd.
 func (s *Security) env(section string) []string {
 	if s == nil {
 		return nil

@@ -25,13 +25,13 @@ type Backends struct {
 	Missing map[string]string
 }
 
-// StartBackends starts them all at once. What this machine does not have is
-// missing, but for the database, without which nothing can be shown. progress
-// hears what is still on its way, one call after the other.
+// StartBackends starts them all at once. What this machine does not have is missing,
+// except the database, which a run cannot do without. progress gets the servers that
+// are still starting, in one call at a time.
 func StartBackends(ctx context.Context, k *Supervisor, c Choice, progress func(words string)) (*Backends, error) {
 	b := &Backends{Missing: make(map[string]string)}
 	waiting := &waiting{progress: progress}
-	var wanted []member
+	var wanted []candidate
 	for _, one := range b.list(k, c) {
 		if one.mode == None {
 			b.Missing[one.name] = "left out by --servers"
@@ -64,17 +64,17 @@ func StartBackends(ctx context.Context, k *Supervisor, c Choice, progress func(w
 	return b, nil
 }
 
-// member is one of the backends, and how it is started.
-type member struct {
+// candidate is one of the backends, and how it is started.
+type candidate struct {
 	name, title string
 	mode        Mode
 	optional    bool // a run makes sense without it
 	start       func(context.Context, Mode) error
 }
 
-func (b *Backends) list(k *Supervisor, c Choice) []member {
+func (b *Backends) list(k *Supervisor, c Choice) []candidate {
 	redis := cmp.Or(c.Redis, c.Mode)
-	return []member{
+	return []candidate{
 		{"database", "a database", c.Mode, false, func(ctx context.Context, _ Mode) (err error) {
 			b.Database, err = StartDatabase(ctx, k, c)
 			return err
@@ -98,7 +98,7 @@ func (b *Backends) list(k *Supervisor, c Choice) []member {
 	}
 }
 
-// waiting tells what is still on its way.
+// waiting reports the servers that are still starting.
 type waiting struct {
 	progress func(words string)
 	mu       sync.Mutex
@@ -144,7 +144,7 @@ func (b *Backends) running() map[string]server {
 	return all
 }
 
-// Env is what a replica has to be told to use them.
+// Env is the configuration of a replica of stockd that uses them.
 func (b *Backends) Env() []string {
 	env, running := b.Database.Env(), b.running()
 	for _, name := range slices.Sorted(maps.Keys(running)) {

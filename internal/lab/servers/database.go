@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -27,14 +26,15 @@ const (
 	MySQL   = "mysql"
 )
 
-// Database is one that runs, and how to reach it.
+// Database is one that runs, and how to reach it. A copy of it with another DSN
+// reaches the same server.
 type Database struct {
 	Info
 	// Driver, DSN and Password are what backend.SQLOptions and the configuration of
 	// a replica take.
 	Driver, DSN, Password string
 
-	server   *sqlServer // nil where it is embedded
+	runner   // nil where it is embedded
 	security *Security
 }
 
@@ -107,150 +107,109 @@ func LocalDatabases() []Program {
 	return found
 }
 
-// portTries bounds how often a server is started whose port somebody else took
-// between our finding it and its binding it.
-const portTries = 3
-
+// start starts the program on data of its own.
 func (p Program) start(ctx context.Context, k *Supervisor, security *Security) (*Database, error) {
-	folder, err := os.MkdirTemp(k.Folder(), p.Kind+"-")
+	d := &Database{Info: Info{Started: Local}, Driver: repo.MySQL, Password: rand.Text(), security: security}
+	server, err := newServer(k, Spec{
+		Name: p.Kind, Program: p.Path,
+		Configure: func(folder string, port int) ([]string, []string, error) {
+			c := mysql.NewConfig()
+			c.User, c.Net, c.Addr, c.DBName = "stockd", "tcp", Loopback(port), "stockd"
+			d.DSN = c.FormatDSN()
+			return p.arguments(folder, port, security), nil, nil
+		},
+		Ready: func(ctx context.Context, _ int) error { return d.readVersion(ctx) },
+	})
 	if err != nil {
 		return nil, err
 	}
-	s := &sqlServer{Program: p, supervisor: k, folder: folder, password: rand.Text(), security: security}
-	if err := s.initialize(ctx); err != nil {
+	if err := p.initialize(ctx, server, d.Password, security); err != nil {
 		return nil, err
 	}
-	for try := 1; ; try++ {
-		if s.port, err = FreePort(); err != nil {
-			return nil, err
+	d.runner = server
+	return d, onFreePort(func(port int) error {
+		if err := server.configure(port); err != nil {
+			return err
 		}
-		d, err := s.run(ctx)
-		if err == nil || try == portTries || !strings.Contains(err.Error(), "already in use") {
-			return d, err
-		}
-	}
+		return server.Restart(ctx)
+	})
 }
-
-// sqlServer is a private mariadbd or mysqld.
-type sqlServer struct {
-	Program
-	supervisor *Supervisor
-	folder     string
-	password   string
-	port       int
-	process    *Process
-	security   *Security
-}
-
-func (s *sqlServer) data() string            { return filepath.Join(s.folder, "data") }
-func (s *sqlServer) file(name string) string { return filepath.Join(s.folder, name) }
 
 // initialize makes the data folder.
-func (s *sqlServer) initialize(ctx context.Context) error {
-	if err := os.WriteFile(s.file("users.sql"), []byte(s.users()), 0o600); err != nil {
+func (p Program) initialize(ctx context.Context, s *Server, password string, security *Security) error {
+	folder := s.spec.Folder
+	if err := os.WriteFile(filepath.Join(folder, "users.sql"), []byte(users(password, security)), 0o600); err != nil {
 		return err
 	}
 	command := Command{
-		Path: s.Path, Env: os.Environ(), Log: s.file("initialize.log"),
-		Args: append(s.common(), "--initialize-insecure"),
+		Path: p.Path, Env: os.Environ(), Log: filepath.Join(folder, "initialize.log"),
+		Args: append(commonArguments(folder), "--initialize-insecure"),
 	}
-	if s.Kind == MariaDB {
+	if p.Kind == MariaDB {
 		script, err := Find("mariadb-install-db", "mysql_install_db")
 		if err != nil {
-			return fmt.Errorf("initialize %s: %w", s.Kind, err)
+			return fmt.Errorf("initialize %s: %w", p.Kind, err)
 		}
 		command.Path = script
-		command.Args = append(s.common(), "--skip-test-db", "--auth-root-authentication-method=normal")
+		command.Args = append(commonArguments(folder), "--skip-test-db", "--auth-root-authentication-method=normal")
 	}
 	process, err := s.supervisor.Run(ctx, command)
 	if err != nil {
-		return fmt.Errorf("initialize %s: %w", s.Kind, err)
+		return fmt.Errorf("initialize %s: %w", p.Kind, err)
 	}
 	select {
 	case <-process.Done():
 	case <-ctx.Done():
-		return fmt.Errorf("initialize %s: %w", s.Kind, context.Cause(ctx))
+		return fmt.Errorf("initialize %s: %w", p.Kind, context.Cause(ctx))
 	}
 	if process.State() != "exit status 0" {
-		return fmt.Errorf("initialize %s: %s; the end of its log:\n%s", s.Kind, process.State(), LogTail(command.Log, 15))
+		return fmt.Errorf("initialize %s: %s; the end of its log:\n%s", p.Kind, process.State(), logTail(command.Log))
 	}
 	return nil
 }
 
-func (s *sqlServer) common() []string {
-	// A server that starts removes the temporary tables of its folder for them,
-	// those of a server that runs there as well.
-	args := []string{"--no-defaults", "--datadir=" + s.data(), "--tmpdir=" + s.folder}
+func commonArguments(folder string) []string {
+	// A server that starts removes temporary tables from its temporary folder, also
+	// those of another server that runs there.
+	args := []string{"--no-defaults", "--datadir=" + filepath.Join(folder, "data"), "--tmpdir=" + folder}
 	if me, err := user.Current(); err == nil {
 		args = append(args, "--user="+me.Username)
 	}
 	return args
 }
 
-// users makes one user with a password nobody knows, for those connections
-// that come by TCP and those that a server takes for local, and removes those
-// that need no password.
-func (s *sqlServer) users() string {
+// arguments are those of the server itself.
+func (p Program) arguments(folder string, port int, security *Security) []string {
+	args := append(commonArguments(folder),
+		"--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port),
+		"--socket="+filepath.Join(folder, "s.sock"), "--pid-file="+filepath.Join(folder, "pid"),
+		"--init-file="+filepath.Join(folder, "users.sql"), "--skip-name-resolve", "--max-connections=1000")
+	if p.Kind == MySQL {
+		args = append(args, "--mysqlx=OFF")
+	}
+	if security != nil {
+		args = append(args, "--require-secure-transport=ON", "--ssl-ca="+security.Authority.CAFile,
+			"--ssl-cert="+security.own.CertFile, "--ssl-key="+security.own.KeyFile)
+	}
+	return args
+}
+
+// users makes one user with a random password, for connections by TCP and those that
+// a server takes for local, and removes those without a password.
+func users(password string, security *Security) string {
 	var b strings.Builder
 	require := ""
-	if s.security != nil && s.security.ClientCerts {
+	if security != nil && security.ClientCerts {
 		require = " REQUIRE X509"
 	}
 	b.WriteString("CREATE DATABASE IF NOT EXISTS stockd;\n")
 	for _, host := range []string{"127.0.0.1", "localhost"} {
 		fmt.Fprintf(&b, "DROP USER IF EXISTS ''@'%s';\n", host)
-		fmt.Fprintf(&b, "CREATE USER IF NOT EXISTS 'stockd'@'%s' IDENTIFIED BY '%s'%s;\n", host, s.password, require)
+		fmt.Fprintf(&b, "CREATE USER IF NOT EXISTS 'stockd'@'%s' IDENTIFIED BY '%s'%s;\n", host, password, require)
 		fmt.Fprintf(&b, "GRANT ALL ON *.* TO 'stockd'@'%s' WITH GRANT OPTION;\n", host)
 	}
 	b.WriteString("DROP USER IF EXISTS 'root'@'127.0.0.1', 'root'@'::1', 'root'@'localhost';\n")
 	return b.String()
-}
-
-// run starts the server on its port and its data.
-func (s *sqlServer) run(ctx context.Context) (*Database, error) {
-	log := s.file("server.log")
-	args := append(s.common(),
-		"--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", s.port),
-		"--socket="+s.file("s.sock"), "--pid-file="+s.file("pid"),
-		"--init-file="+s.file("users.sql"), "--skip-name-resolve", "--max-connections=1000")
-	if s.Kind == MySQL {
-		args = append(args, "--mysqlx=OFF")
-	}
-	if s.security != nil {
-		args = append(args, "--require-secure-transport=ON", "--ssl-ca="+s.security.Authority.CAFile,
-			"--ssl-cert="+s.security.own.CertFile, "--ssl-key="+s.security.own.KeyFile)
-	}
-	process, err := s.supervisor.Run(ctx, Command{Path: s.Path, Args: args, Env: os.Environ(), Log: log})
-	if err != nil {
-		return nil, err
-	}
-	s.process = process
-	c := mysql.NewConfig()
-	c.User, c.Net, c.Addr, c.DBName = "stockd", "tcp", Loopback(s.port), "stockd"
-	d := &Database{Driver: repo.MySQL, DSN: c.FormatDSN(), Password: s.password, Info: Info{Started: Local}, server: s, security: s.security}
-	return d, Await(ctx, s.Kind, process, log, d.readVersion)
-}
-
-// Kill ends the server without a warning.
-func (d *Database) Kill(ctx context.Context) error {
-	if err := d.server.process.Signal(ctx, syscall.SIGKILL); err != nil {
-		return err
-	}
-	<-d.server.process.Done()
-	return nil
-}
-
-// Pause stops the server where it stands: its connections stay, and nothing is
-// answered on them.
-func (d *Database) Pause(ctx context.Context) error { return d.server.process.Pause(ctx) }
-
-// Resume lets a paused server go on.
-func (d *Database) Resume(ctx context.Context) error { return d.server.process.Resume(ctx) }
-
-// Restart starts the server again, on the port and the data that it had.
-func (d *Database) Restart(ctx context.Context) error {
-	_, err := d.server.run(ctx)
-	return err
 }
 
 // readVersion asks the database what it is.
@@ -267,7 +226,7 @@ func (d *Database) readVersion(ctx context.Context) error {
 	return nil
 }
 
-// The limits of a store that looks at a database of the lab.
+// The limits of a store of the lab.
 const (
 	lockWait       = 5 * time.Second
 	connectTimeout = 3 * time.Second
@@ -285,7 +244,7 @@ func (d *Database) Open(ctx context.Context, replica string, maxOpen int) (*repo
 	}, repo.Options{Replica: replica})
 }
 
-// Env is what a replica has to be told to use the database.
+// Env is the configuration of a replica of stockd that uses the database.
 func (d *Database) Env() []string {
 	return append([]string{
 		"STOCKD_DATABASE_DRIVER=" + d.Driver,

@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -18,7 +19,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// A cluster of one needs nobody's vote. What these milliseconds bound is the
+// A cluster of one needs no other votes. What these milliseconds bound is the
 // shortest lease: one second, and not two as with etcd's defaults.
 const (
 	etcdHeartbeat = 50
@@ -31,10 +32,11 @@ type Etcd struct {
 	Endpoint string
 	runner
 
-	name    string // of the member; nobody else has it
+	server  *Server // nil where it is embedded
+	name    string  // of the member, unique
 	folder  string
 	peer    string // where other members reach it
-	cluster string // who they are, as etcd writes it
+	cluster string // the members, as etcd writes them; empty: it is alone
 
 	security       *Security
 	root, password string // of its users, where it has any
@@ -42,58 +44,55 @@ type Etcd struct {
 
 // StartEtcd starts an etcd, a cluster of one.
 func StartEtcd(ctx context.Context, k *Supervisor, mode Mode) (*Etcd, error) {
-	program, err := findEtcd()
-	if err != nil && mode == Local {
-		return nil, err
+	if mode != Embedded {
+		e, err := newEtcd(k, nil)
+		if err == nil {
+			return e, onFreePort(func(port int) error { return e.startOn(ctx, port) })
+		}
+		if mode == Local {
+			return nil, err
+		}
 	}
-	if err != nil || mode == Embedded {
-		program = ""
-	}
-	return startEtcd(ctx, k, program, nil)
-}
-
-func findEtcd() (program string, err error) {
-	if program, err = Find("etcd"); err != nil {
-		return "", &MissingError{What: err.Error(), How: "apt-get install etcd-server brings it"}
-	}
-	return program, nil
-}
-
-// startEtcd starts a program, or, where that is empty, one inside of this process,
-// which knows of no security.
-func startEtcd(ctx context.Context, k *Supervisor, program string, s *Security) (*Etcd, error) {
 	folder, err := os.MkdirTemp(k.Folder(), "etcd-")
 	if err != nil {
 		return nil, err
 	}
-	e := newEtcd(folder)
-	e.security = s
+	e := &Etcd{name: rand.Text(), folder: folder, Info: Info{Name: "etcd", Version: version.Version, Started: Embedded}}
 	e.runner = &embedded{name: "etcd", start: e.startInside}
-	if program != "" {
-		e.Started = Local
+	return e, onFreePort(func(port int) error { return e.startOn(ctx, port) })
+}
+
+// newEtcd is a process that has no ports yet.
+func newEtcd(k *Supervisor, s *Security) (*Etcd, error) {
+	program, err := Find("etcd")
+	if err != nil {
+		return nil, &MissingError{What: err.Error(), How: "apt-get install etcd-server brings it"}
 	}
-	err = onFreePort(func(port int) error {
-		if err := e.place(port); err != nil {
-			return err
-		}
-		e.cluster = e.itself()
-		if e.Started == Local {
-			e.runner = newChild(k, "etcd", e.command(program), e.readVersion)
-		}
-		return e.Restart(ctx)
-	})
+	e := &Etcd{name: rand.Text(), Info: Info{Name: "etcd", Started: Local}, security: s}
+	// Old versions take some processors only where they are named.
+	env := append(os.Environ(), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH)
+	e.server, err = newServer(k, Spec{Name: "etcd", Program: program, Configure: e.arguments, Ready: e.readVersion, Env: env})
 	if err != nil {
 		return nil, err
 	}
+	e.runner, e.folder = e.server, e.server.spec.Folder
 	return e, nil
 }
 
-func newEtcd(folder string) *Etcd {
-	return &Etcd{name: rand.Text(), folder: folder, Info: Info{Name: "etcd", Version: version.Version, Started: Embedded}}
+func (e *Etcd) startOn(ctx context.Context, port int) error {
+	if err := e.allocate(port); err != nil {
+		return err
+	}
+	if e.server != nil {
+		if err := e.server.configure(port); err != nil {
+			return err
+		}
+	}
+	return e.Restart(ctx)
 }
 
-// place gives it a port for clients, and one for other members.
-func (e *Etcd) place(port int) error {
+// allocate gives it a port for clients, and one for other members.
+func (e *Etcd) allocate(port int) error {
 	peer, err := FreePort()
 	if err != nil {
 		return err
@@ -106,36 +105,69 @@ func (e *Etcd) place(port int) error {
 	return nil
 }
 
-// itself is how it is written in the list of members.
-func (e *Etcd) itself() string { return e.name + "=" + e.peer }
+// StartEtcdCluster starts the members, of which one leads before this returns.
+// They are real servers.
+func StartEtcdCluster(ctx context.Context, k *Supervisor) (*EtcdCluster, error) {
+	return startEnsemble(ctx, func() (*Etcd, error) { return newEtcd(k, nil) }, func(all []*Etcd) error {
+		list := make([]string, len(all))
+		for i, one := range all {
+			port, err := FreePort()
+			if err != nil {
+				return err
+			}
+			if err := one.allocate(port); err != nil {
+				return err
+			}
+			list[i] = one.name + "=" + one.peer
+		}
+		for _, one := range all {
+			one.cluster = strings.Join(list, ",")
+			if err := one.server.configure(0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
 
-func (e *Etcd) command(program string) Command {
-	args := []string{
-		"--name=" + e.name, "--data-dir=" + filepath.Join(e.folder, "data"),
+func (e *Etcd) leads(ctx context.Context) bool {
+	client, err := e.Open()
+	if err != nil {
+		return false
+	}
+	defer client.Close() //nolint:errcheck // what it was for has been answered
+	status, err := client.Status(ctx, e.Endpoint)
+	return err == nil && status.Leader == status.Header.GetMemberId()
+}
+
+func (e *Etcd) arguments(folder string, _ int) (args, env []string, err error) {
+	args = []string{
+		"--name=" + e.name, "--data-dir=" + filepath.Join(folder, "data"),
 		"--listen-client-urls=" + e.Endpoint, "--advertise-client-urls=" + e.Endpoint,
 		"--listen-peer-urls=" + e.peer, "--initial-advertise-peer-urls=" + e.peer,
-		"--initial-cluster=" + e.cluster,
+		"--initial-cluster=" + cmp.Or(e.cluster, e.name+"="+e.peer),
 		fmt.Sprintf("--heartbeat-interval=%d", etcdHeartbeat),
 		fmt.Sprintf("--election-timeout=%d", etcdElection),
 		"--logger=zap", "--log-outputs=stderr", "--log-level=warn",
 	}
-	args = append(args, e.security.etcd()...)
-	// Nothing has to survive the machine. Not every version can be told so, and
-	// of those that can not every one says so in its help.
+	if s := e.security; s != nil {
+		args = append(args, "--cert-file="+s.own.CertFile, "--key-file="+s.own.KeyFile)
+		if s.ClientCerts {
+			args = append(args, "--client-cert-auth", "--trusted-ca-file="+s.Authority.CAFile)
+		}
+	}
+	// The data need not survive the machine. Some versions do not know the flag, and
+	// not all that know it list it in their help.
 	const noSync = "--unsafe-no-fsync"
-	if err := exec.Command(program, noSync, "--version").Run(); err == nil {
+	if err := exec.Command(e.server.spec.Program, noSync, "--version").Run(); err == nil {
 		args = append(args, noSync)
 	}
-	return Command{
-		Path: program, Args: args, Log: filepath.Join(e.folder, "server.log"),
-		// Old versions take some processors only where they are named.
-		Env: append(os.Environ(), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH),
-	}
+	return args, nil, nil
 }
 
 // readVersion asks the server what it is, once it can decide something.
-func (e *Etcd) readVersion(ctx context.Context) error {
-	// A client would wait longer and longer for somebody to listen.
+func (e *Etcd) readVersion(ctx context.Context, _ int) error {
+	// A client would back off until a process listens.
 	if err := listening(ctx, e.Endpoint[strings.Index(e.Endpoint, "//")+2:]); err != nil {
 		return err
 	}
@@ -156,7 +188,7 @@ func (e *Etcd) readVersion(ctx context.Context) error {
 		return err
 	}
 	if status.Leader == 0 {
-		return errors.New("nobody leads yet")
+		return errors.New("there is no leader yet")
 	}
 	e.Version = status.Version
 	return nil
@@ -175,11 +207,15 @@ func (e *Etcd) Open() (*clientv3.Client, error) {
 	return clientv3.New(c)
 }
 
-// Env is what a replica has to be told to use the etcd.
-func (e *Etcd) Env() []string {
-	env := []string{"STOCKD_ETCD_ENDPOINTS=" + e.Endpoint}
+func (e *Etcd) endpoint() string { return e.Endpoint }
+
+func (e *Etcd) env(endpoints string) []string {
+	env := []string{"STOCKD_ETCD_ENDPOINTS=" + endpoints}
 	if e.password != "" {
 		env = append(env, "STOCKD_ETCD_USERNAME="+clientName, "STOCKD_ETCD_PASSWORD="+e.password)
 	}
 	return append(env, e.security.env("etcd")...)
 }
+
+// Env is the configuration of a replica of stockd that uses the etcd.
+func (e *Etcd) Env() []string { return e.env(e.Endpoint) }

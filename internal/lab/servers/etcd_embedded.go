@@ -29,7 +29,7 @@ func (e *Etcd) startInside(ctx context.Context) (stop func(), err error) {
 		err = context.Cause(ctx)
 	}
 	server.Close()
-	return nil, fmt.Errorf("start etcd: %w; the end of its log:\n%s", err, LogTail(config.LogOutputs[0], 15))
+	return nil, fmt.Errorf("start etcd: %w; the end of its log:\n%s", err, logTail(config.LogOutputs[0]))
 }
 
 func (e *Etcd) config() (*embed.Config, error) {

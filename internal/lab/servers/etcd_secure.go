@@ -9,15 +9,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// StartSecureEtcd starts an etcd that takes TLS only. It has users: one for stockd,
-// who may touch what begins with "stockd/" and nothing else, and its root.
+// StartSecureEtcd starts an etcd that takes TLS only. It has two users: stockd's,
+// which may only touch keys that begin with "stockd/", and root.
 func StartSecureEtcd(ctx context.Context, k *Supervisor, s *Security) (*Etcd, error) {
-	program, err := findEtcd()
+	e, err := newEtcd(k, s)
 	if err != nil {
 		return nil, err
 	}
-	e, err := startEtcd(ctx, k, program, s)
-	if err != nil {
+	if err := onFreePort(func(port int) error { return e.startOn(ctx, port) }); err != nil {
 		return nil, err
 	}
 	if err := e.addUsers(ctx); err != nil {
@@ -26,7 +25,7 @@ func StartSecureEtcd(ctx context.Context, k *Supervisor, s *Security) (*Etcd, er
 	return e, nil
 }
 
-// addUsers makes the users, and lets nobody else in from then on.
+// addUsers makes the users; from then on only they are let in.
 func (e *Etcd) addUsers(ctx context.Context) error {
 	client, err := e.Open()
 	if err != nil {
@@ -54,16 +53,4 @@ func (e *Etcd) addUsers(ctx context.Context) error {
 	}
 	e.root, e.password = root, password
 	return nil
-}
-
-// etcd is how an etcd is told of it.
-func (s *Security) etcd() []string {
-	if s == nil {
-		return nil
-	}
-	args := []string{"--cert-file=" + s.own.CertFile, "--key-file=" + s.own.KeyFile}
-	if s.ClientCerts {
-		args = append(args, "--client-cert-auth", "--trusted-ca-file="+s.Authority.CAFile)
-	}
-	return args
 }

@@ -60,7 +60,7 @@ func lineOf(file, name, separator string) string {
 		return "" // another system keeps it elsewhere
 	}
 	for line := range strings.Lines(string(content)) {
-		if key, value, is := strings.Cut(line, separator); is && strings.TrimSpace(key) == name {
+		if key, value, ok := strings.Cut(line, separator); ok && strings.TrimSpace(key) == name {
 			return strings.TrimSpace(value)
 		}
 	}

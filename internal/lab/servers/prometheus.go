@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"time"
 )
@@ -25,29 +24,21 @@ func StartPrometheus(ctx context.Context, k *Supervisor, config string) (*Promet
 	if err != nil {
 		return nil, &MissingError{What: err.Error(), How: "apt-get install prometheus brings it"}
 	}
-	folder, err := os.MkdirTemp(k.Folder(), "prometheus-")
-	if err != nil {
-		return nil, err
-	}
 	p := new(Prometheus)
-	err = onFreePort(func(port int) error {
-		p.URL = "http://" + Loopback(port)
-		p.runner = newChild(k, "prometheus", Command{
-			Path: program, Env: os.Environ(), Log: filepath.Join(folder, "server.log"),
-			Args: []string{
+	p.runner, err = Launch(ctx, k, Spec{
+		Name: "prometheus", Program: program, Ready: p.ready,
+		Configure: func(folder string, port int) (args, env []string, err error) {
+			p.URL = "http://" + Loopback(port)
+			return []string{
 				"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(folder, "data"),
 				"--web.listen-address=" + Loopback(port), "--log.level=warn",
-			},
-		}, p.ready)
-		return p.Restart(ctx)
+			}, nil, nil
+		},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return p, err
 }
 
-func (p *Prometheus) ready(ctx context.Context) error {
+func (p *Prometheus) ready(ctx context.Context, _ int) error {
 	_, err := p.get(ctx, "/-/ready")
 	return err
 }

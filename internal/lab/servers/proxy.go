@@ -14,8 +14,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Proxy stands before a TCP server on loopback. Until it is told otherwise, it
-// passes on what both sides say.
+// Proxy stands before a TCP server on loopback, and passes on what both sides send
+// until a method or a rule changes that.
 type Proxy struct {
 	// Address is where to connect to instead of the target.
 	Address string
@@ -65,8 +65,8 @@ func (p *Proxy) install(direction stream.Direction, link func() *link, pass pass
 	if err != nil {
 		return err
 	}
-	ours, is := wrapper.Toxic.(*toxic)
-	if !is {
+	ours, ok := wrapper.Toxic.(*toxic)
+	if !ok {
 		return fmt.Errorf("the toxic is a %T", wrapper.Toxic)
 	}
 	ours.link, ours.pass, ours.reply = link, pass, direction == stream.Downstream
@@ -108,8 +108,8 @@ func (p *Proxy) Redirect(target string) error {
 	return nil
 }
 
-// Mute ends all connections and lets new ones be made, on which nothing is heard
-// and nothing is answered, not even after Mute(false).
+// Mute ends all connections. New ones hang: they are accepted, and neither requests
+// nor replies pass on them, not even after Mute(false).
 func (p *Proxy) Mute(mute bool) {
 	p.mu.Lock()
 	p.mute = mute
@@ -119,14 +119,14 @@ func (p *Proxy) Mute(mute bool) {
 	}
 }
 
-// Slow has everything take so much longer, each way; 0 ends that.
+// Slow delays both directions by a duration; 0 ends that.
 func (p *Proxy) Slow(delay time.Duration) { p.delay.Store(int64(delay)) }
 
-// Freeze keeps what both sides say, in order, until Thaw. Connections stay, and
-// new ones are made.
+// Freeze queues what both sides send, in order, until Thaw. Connections stay, and
+// new ones are accepted.
 func (p *Proxy) Freeze() { p.freeze(false) }
 
-// FreezeReplies keeps what the server says, in order, until Thaw. The server goes on
+// FreezeReplies queues what the server sends, in order, until Thaw. The server goes on
 // receiving and acting.
 func (p *Proxy) FreezeReplies() { p.freeze(true) }
 
@@ -138,7 +138,7 @@ func (p *Proxy) freeze(repliesOnly bool) {
 	}
 }
 
-// Thaw lets go what Freeze or FreezeReplies has kept.
+// Thaw sends what Freeze or FreezeReplies has queued.
 func (p *Proxy) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

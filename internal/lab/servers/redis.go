@@ -24,17 +24,17 @@ import (
 type Redis struct {
 	Info
 	Address, Password string
-	// Username is whom the password is of, or empty for the server's own.
+	// Username is of the password, or empty for the default user.
 	Username string
-	// Clock is what it takes for the time, or nil where that is this machine's.
+	// Clock is its clock, or nil where that is this machine's.
 	Clock *Clock
 	runner
 
-	folder   string // of its data; empty where it is embedded
+	server   *Server // nil where it is embedded
 	security *Security
 }
 
-// StartRedis starts a Redis of which nobody else knows the password.
+// StartRedis starts a Redis with a random password.
 func StartRedis(ctx context.Context, k *Supervisor, mode Mode) (*Redis, error) {
 	return startRedis(ctx, k, mode, rand.Text())
 }
@@ -78,38 +78,37 @@ func localRedis(ctx context.Context, k *Supervisor, setup redisSetup) (*Redis, e
 	if err != nil {
 		return nil, &MissingError{What: err.Error(), How: "apt-get install redis-server brings it"}
 	}
-	folder, err := os.MkdirTemp(k.Folder(), "redis-")
+	r := &Redis{Info: Info{Started: Local}, Username: setup.username, Password: setup.password, security: setup.security}
+	r.server, err = newServer(k, Spec{
+		Name: "redis-server", Program: program, Ready: r.readVersion,
+		Configure: func(folder string, port int) (args, env []string, err error) {
+			r.Address = Loopback(port)
+			if setup.clock {
+				if r.Clock, err = newClock(folder); err != nil {
+					return nil, nil, err
+				}
+				env = r.Clock.env()
+			}
+			// In a file, because any user can read the arguments of a process.
+			file := filepath.Join(folder, "redis.conf")
+			if args = []string{file}; setup.sentinel {
+				args = append(args, "--sentinel")
+			}
+			return args, env, os.WriteFile(file, []byte(setup.file(folder, port)), 0o600)
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
-	r := &Redis{Info: Info{Started: Local}, Username: setup.username, Password: setup.password, folder: folder, security: setup.security}
-	env := os.Environ()
-	if setup.clock {
-		if r.Clock, err = newClock(folder); err != nil {
-			return nil, err
-		}
-		env = append(env, r.Clock.env()...)
-	}
-	file := filepath.Join(folder, "redis.conf")
-	args := []string{file}
-	if setup.sentinel {
-		args = append(args, "--sentinel")
-	}
-	var server *child
-	server = newChild(k, "redis-server", Command{
-		Path: program, Args: args, Env: env, Log: filepath.Join(folder, "server.log"),
-	}, func(ctx context.Context) error { return r.readVersion(ctx, server.running.Pid()) })
-	r.runner = server
+	r.runner = r.server
 	err = onFreePort(func(port int) error {
-		r.Address = Loopback(port)
-		// In a file, because everyone can read the arguments of a process.
-		if err := os.WriteFile(file, []byte(setup.file(folder, port)), 0o600); err != nil {
+		if err := r.server.configure(port); err != nil {
 			return err
 		}
 		return r.Restart(ctx)
 	})
-	if err != nil && setup.clock && ctx.Err() == nil {
-		return nil, bearsNoClock(program, err)
+	if _, missing := errors.AsType[*MissingError](err); err != nil && setup.clock && !missing && ctx.Err() == nil {
+		return nil, withoutClock(program, err)
 	}
 	if err != nil {
 		return nil, err
@@ -117,9 +116,9 @@ func localRedis(ctx context.Context, k *Supervisor, setup redisSetup) (*Redis, e
 	return r, nil
 }
 
-// bearsNoClock tells of a server that does not run with libfaketime, as Redis 8.0
-// does not: it is what is missing, and nothing is wrong.
-func bearsNoClock(program string, err error) error {
+// withoutClock is the error of a server that does not run with libfaketime, as Redis
+// 8.0 does not: it counts as missing.
+func withoutClock(program string, err error) error {
 	first, _, _ := strings.Cut(err.Error(), "\n")
 	return &MissingError{
 		What: fmt.Sprintf("a Redis whose clock can be moved: %s does not run with libfaketime (%s)", program, first),
@@ -133,7 +132,7 @@ func (r *Redis) RestartEmpty(ctx context.Context) error {
 		return err
 	}
 	// The file of old versions, or the folder of new ones.
-	kept, err := filepath.Glob(filepath.Join(r.folder, "appendonly*"))
+	kept, err := filepath.Glob(filepath.Join(r.server.spec.Folder, "appendonly*"))
 	if err != nil {
 		return err
 	}
@@ -186,7 +185,7 @@ func (s *Security) redis(port int) string {
 // readVersion asks the server what it is. Another one of ours, of the same password,
 // may have been given the same free port, and have been the quicker.
 func (r *Redis) readVersion(ctx context.Context, pid int) error {
-	// A client would complain aloud that nobody listens yet.
+	// A client would log that no process listens yet.
 	if err := listening(ctx, r.Address); err != nil {
 		return err
 	}
@@ -228,7 +227,7 @@ func (r *Redis) open(encryption *tls.Config) *redis.Client {
 	})
 }
 
-// Env is what a replica has to be told to use the Redis.
+// Env is the configuration of a replica of stockd that uses the Redis.
 func (r *Redis) Env() []string {
 	env := []string{"STOCKD_REDIS_ADDRESSES=" + r.Address, "STOCKD_REDIS_PASSWORD=" + r.Password}
 	if r.Username != "" {

@@ -6,20 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/stockd/stockd/internal/pause"
 )
 
 // slots is how many a cluster divides its keys into.
 const slots = 16384
 
-// RedisCluster is a number of masters that have the slots between them. They keep
-// nothing on disk.
+// RedisCluster is a number of masters that divide the slots. They keep nothing on
+// disk.
 type RedisCluster struct {
-	Info
+	redisGroup
+
 	Masters []*Redis
 	// Replicas are one for each master, or none.
 	Replicas []*Redis
@@ -28,14 +27,14 @@ type RedisCluster struct {
 // RedisClusterOptions say how a cluster is to be.
 type RedisClusterOptions struct {
 	Masters int
-	// Replicas gives each master one, which takes its place when it dies.
+	// Replicas gives each master one, which replaces it when it dies.
 	Replicas bool
-	// Security is what the nodes ask of clients, and of each other; nil: a password
-	// alone.
+	// Security is what the nodes require of clients, and of each other; nil: a
+	// password alone.
 	Security *Security
 }
 
-// clusterTimeout is after how many milliseconds of silence a master counts as dead.
+// clusterTimeout is the silence in milliseconds after which a master counts as dead.
 const clusterTimeout = 1000
 
 // StartRedisCluster starts a cluster whose every slot is served before this returns.
@@ -44,14 +43,14 @@ func StartRedisCluster(ctx context.Context, k *Supervisor, o RedisClusterOptions
 	if o.Replicas {
 		count *= 2
 	}
-	password := rand.Text()
-	nodes, err := startAll(ctx, count, func(ctx context.Context) (*Redis, error) {
+	c, password := new(RedisCluster), rand.Text()
+	nodes, err := c.add(ctx, count, func(ctx context.Context) (*Redis, error) {
 		bus, err := FreePort()
 		if err != nil {
 			return nil, err
 		}
-		config := keepsNothing + fmt.Sprintf("cluster-enabled yes\ncluster-port %d\ncluster-node-timeout %d\nmasterauth %s\n"+
-			"repl-diskless-sync-delay 0\n", bus, clusterTimeout, password)
+		config := keepsNothing + syncsAtOnce + fmt.Sprintf("cluster-enabled yes\ncluster-port %d\ncluster-node-timeout %d\nmasterauth %s\n",
+			bus, clusterTimeout, password)
 		if o.Security != nil {
 			config += "tls-cluster yes\n"
 		}
@@ -60,7 +59,7 @@ func StartRedisCluster(ctx context.Context, k *Supervisor, o RedisClusterOptions
 	if err != nil {
 		return nil, err
 	}
-	c := &RedisCluster{Info: nodes[0].Info, Masters: nodes[:o.Masters], Replicas: nodes[o.Masters:]}
+	c.Masters, c.Replicas = nodes[:o.Masters], nodes[o.Masters:]
 	c.Name = fmt.Sprintf("cluster of %d × %s", len(nodes), c.Name)
 	if err := c.form(ctx); err != nil {
 		return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
@@ -68,23 +67,24 @@ func StartRedisCluster(ctx context.Context, k *Supervisor, o RedisClusterOptions
 	return c, nil
 }
 
-// nodes are all of them.
-func (c *RedisCluster) nodes() []*Redis {
-	return append(append([]*Redis(nil), c.Masters...), c.Replicas...)
-}
-
 // form makes one cluster of nodes that do not know each other.
 func (c *RedisCluster) form(ctx context.Context) error {
-	clients := make([]*redis.Client, 0, len(c.nodes()))
-	for _, node := range c.nodes() {
+	clients := make([]*redis.Client, len(c.all))
+	for i, node := range c.all {
 		client, err := node.Client()
 		if err != nil {
 			return err
 		}
 		defer client.Close() //nolint:errcheck // what it was for has been answered
-		clients = append(clients, client)
+		clients[i] = client
 	}
-	if err := c.meet(ctx, clients); err != nil {
+	for i, node := range c.all[1:] {
+		if err := meet(ctx, clients[0], clients[i+1], node.Address); err != nil {
+			return fmt.Errorf("introduce a node: %w", err)
+		}
+	}
+	known := fmt.Sprintf("cluster_known_nodes:%d", len(clients))
+	if err := awaitCluster(ctx, clients, known); err != nil {
 		return err
 	}
 	for i, master := range clients[:len(c.Masters)] {
@@ -95,87 +95,51 @@ func (c *RedisCluster) form(ctx context.Context) error {
 	}
 	for i, replica := range clients[len(c.Masters):] {
 		id, err := clients[i].ClusterMyID(ctx).Result()
-		if err != nil {
-			return fmt.Errorf("ask a master for its name: %w", err)
+		if err == nil {
+			err = replica.ClusterReplicate(ctx, id).Err()
 		}
-		if err := replica.ClusterReplicate(ctx, id).Err(); err != nil {
+		if err != nil {
 			return fmt.Errorf("make a replica: %w", err)
 		}
 	}
-	for _, client := range clients {
-		want := []string{"cluster_state:ok", fmt.Sprintf("cluster_known_nodes:%d", len(clients))}
-		if err := awaitSaid(ctx, func() (string, error) { return client.ClusterInfo(ctx).Result() }, want...); err != nil {
-			return fmt.Errorf("wait for the cluster: %w", err)
-		}
+	if err := awaitCluster(ctx, clients, "cluster_state:ok", known); err != nil {
+		return err
 	}
 	for _, replica := range c.Replicas {
 		if err := replica.AwaitReplica(ctx); err != nil {
-			return fmt.Errorf("wait for a replica: %w", err)
+			return err
 		}
 	}
 	return nil
 }
 
-// AwaitReplica waits until a node follows another one, and has all of it.
-func (r *Redis) AwaitReplica(ctx context.Context) error {
-	client, err := r.Client()
+// meet introduces a node to another one.
+func meet(ctx context.Context, to, node *redis.Client, address string) error {
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return err
 	}
-	defer client.Close() //nolint:errcheck // what it was for has been answered
-	return awaitSaid(ctx, func() (string, error) { return client.Info(ctx, "replication").Result() }, "role:slave", "master_link_status:up")
+	bus, err := node.ConfigGet(ctx, "cluster-port").Result()
+	if err != nil {
+		return err
+	}
+	return to.Do(ctx, "CLUSTER", "MEET", host, port, bus["cluster-port"]).Err()
 }
 
-// meet introduces the nodes to each other, and waits until all have heard of all.
-func (c *RedisCluster) meet(ctx context.Context, clients []*redis.Client) error {
-	for i, node := range c.nodes()[1:] {
-		host, port, err := net.SplitHostPort(node.Address)
-		if err != nil {
-			return err
-		}
-		bus, err := clients[i+1].ConfigGet(ctx, "cluster-port").Result()
-		if err != nil {
-			return fmt.Errorf("ask a node for its port: %w", err)
-		}
-		if err := clients[0].Do(ctx, "CLUSTER", "MEET", host, port, bus["cluster-port"]).Err(); err != nil {
-			return fmt.Errorf("introduce a node: %w", err)
-		}
-	}
+// awaitCluster waits until all nodes report something of their cluster.
+func awaitCluster(ctx context.Context, clients []*redis.Client, wanted ...string) error {
 	for _, client := range clients {
-		want := fmt.Sprintf("cluster_known_nodes:%d", len(clients))
-		if err := awaitSaid(ctx, func() (string, error) { return client.ClusterInfo(ctx).Result() }, want); err != nil {
-			return fmt.Errorf("wait until the nodes know each other: %w", err)
+		if err := awaitInfo(ctx, "the cluster", func(ctx context.Context) (string, error) { return client.ClusterInfo(ctx).Result() }, wanted...); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// awaitSaid asks until the answer has all that is wanted in it. A server that takes
-// on another role hangs up on its clients: it is asked again.
-func awaitSaid(ctx context.Context, ask func() (string, error), wanted ...string) error {
-	limited, cancel := context.WithTimeout(ctx, startWithin)
-	defer cancel()
-	for {
-		said, err := ask()
-		lacking := ""
-		for _, want := range wanted {
-			if !strings.Contains(said, want+"\r\n") {
-				lacking = want
-			}
-		}
-		if lacking == "" {
-			return nil
-		}
-		if late := pause.For(limited, leaderPoll); late != nil {
-			return errors.Join(fmt.Errorf("%w: %s was never said; the last answer was\n%s", late, lacking, said), err)
-		}
-	}
-}
-
-// MasterOf is the node that serves a key now, as a node says that runs.
+// MasterOf is the node that serves a key now, as a running node knows it.
 func (c *RedisCluster) MasterOf(ctx context.Context, key string) (*Redis, error) {
-	addresses := make([]string, len(c.nodes()))
-	for i, node := range c.nodes() {
+	addresses := make([]string, len(c.all))
+	for i, node := range c.all {
 		addresses[i] = node.Address
 	}
 	encryption, err := c.Masters[0].security.config()
@@ -188,25 +152,17 @@ func (c *RedisCluster) MasterOf(ctx context.Context, key string) (*Redis, error)
 	if err != nil {
 		return nil, fmt.Errorf("ask who serves %s: %w", key, err)
 	}
-	for _, node := range c.nodes() {
-		if node.Address == serves.Options().Addr {
-			return node, nil
-		}
+	at := slices.Index(addresses, serves.Options().Addr)
+	if at < 0 {
+		return nil, fmt.Errorf("%s serves %s, and is no node of the cluster", serves.Options().Addr, key)
 	}
-	return nil, fmt.Errorf("%s serves %s, and is no node of the cluster", serves.Options().Addr, key)
+	return c.all[at], nil
 }
 
-// Close ends all nodes.
-func (c *RedisCluster) Close(ctx context.Context) error { return closeAll(ctx, c.nodes()) }
-
-// Env is what a replica of stockd has to be told to use the cluster.
+// Env is the configuration of a replica of stockd that uses the cluster.
 func (c *RedisCluster) Env() []string {
-	addresses := make([]string, len(c.nodes()))
-	for i, node := range c.nodes() {
-		addresses[i] = node.Address
-	}
 	return append([]string{
-		"STOCKD_REDIS_CLUSTER=true", "STOCKD_REDIS_ADDRESSES=" + strings.Join(addresses, ","),
+		"STOCKD_REDIS_CLUSTER=true", "STOCKD_REDIS_ADDRESSES=" + addressesOf(c.all),
 		"STOCKD_REDIS_PASSWORD=" + c.Masters[0].Password,
 	}, c.Masters[0].security.env("redis")...)
 }

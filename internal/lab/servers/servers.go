@@ -1,9 +1,11 @@
 // Package servers starts the servers that a run needs, privately: on free
-// loopback ports, with their data in a supervisor's folder, gone when it is closed.
+// loopback ports, with their data in the folder of a supervisor, which removes it.
+// It also makes their faults, each at a moment that the test knows: links that are
+// cut, slow, hung or frozen, requests that are held, replies that are lost, processes
+// that are paused, sessions that expire and clocks that jump.
 package servers
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Mode says where a backend is to come from.
@@ -47,11 +48,10 @@ func Line(on map[string]Info) string {
 	return strings.Join(list, ", ")
 }
 
-// ErrNotFound tells that no program of a server is on this machine.
+// ErrNotFound is the error of a server whose program is not on this machine.
 var ErrNotFound = errors.New("not found on this machine")
 
-// MissingError tells that a server cannot be had, and how to get it. It is an
-// ErrNotFound.
+// MissingError is an ErrNotFound that says how to install the server.
 type MissingError struct {
 	// What is missing, and How it comes to this machine.
 	What, How string
@@ -59,7 +59,7 @@ type MissingError struct {
 
 func (e *MissingError) Error() string { return e.What + "; " + e.How }
 
-// Unwrap tells what it is.
+// Unwrap is ErrNotFound.
 func (*MissingError) Unwrap() error { return ErrNotFound }
 
 // Find looks for a program on PATH and in the folders where systems put what
@@ -77,32 +77,6 @@ func Find(names ...string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s: %w", strings.Join(names, " or "), ErrNotFound)
-}
-
-// startWithin bounds the start of a server on a machine that is busy.
-const startWithin = 60 * time.Second
-
-// Await asks a server until it answers. Where it ends instead, or does not
-// answer in time, the error shows the end of its log.
-func Await(ctx context.Context, name string, process *Process, log string, ask func(context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, startWithin)
-	defer cancel()
-	for {
-		err := ask(limited)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-process.Done():
-			return fmt.Errorf("start %s: it ended (%s); the end of its log:\n%s", name, process.State(), LogTail(log, 15))
-		case <-limited.Done():
-			if ctx.Err() != nil {
-				return fmt.Errorf("start %s: %w", name, context.Cause(ctx))
-			}
-			return fmt.Errorf("start %s: no answer within %s (%w); the end of its log:\n%s", name, startWithin, err, LogTail(log, 15))
-		case <-time.After(30 * time.Millisecond):
-		}
-	}
 }
 
 // Choice is where each backend is to come from: "local", or with exceptions

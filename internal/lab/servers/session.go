@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// sessionWithin bounds what a server is asked to end a session; ZooKeeper is told
-	// in milliseconds how long it may be silent meanwhile.
+	// sessionWithin bounds the requests that end a session, and in milliseconds the
+	// time-out of the session meanwhile.
 	sessionMillis = 5000
 	sessionWithin = sessionMillis * time.Millisecond
 	// passwordLength is that of the password of a session, in bytes.
@@ -22,12 +22,12 @@ const (
 )
 
 // ExpireZooKeeper ends a session on a ZooKeeper, as if its client had been silent
-// for too long: its ephemeral nodes go, its connection is closed, and when the
-// client comes back it hears that the session has expired. Whose session a node
-// is of tells its Stat.EphemeralOwner.
+// for too long: its ephemeral nodes are deleted, its connection is closed, and the
+// client gets "session expired" when it reconnects. Which session a node
+// is of is in its Stat.EphemeralOwner.
 //
-// A second connection takes the session over and closes it. The password that
-// this needs is not known to us, but it is made from the session's number.
+// A second connection takes the session over and closes it. The password that this
+// needs is derived from the session's number.
 func ExpireZooKeeper(ctx context.Context, address string, session int64) error {
 	ctx, cancel := context.WithTimeout(ctx, sessionWithin)
 	defer cancel()

@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// argument tells a program that it was started as a supervisor.
-const argument = "__supervisor__"
+// supervisorArgument starts a program as a supervisor.
+const supervisorArgument = "__supervisor__"
 
-// SuperviseIfAsked must be called first thing by every main and TestMain whose
-// program uses StartSupervisor: where the program was started as a supervisor, it serves as
-// one and does not return.
+// SuperviseIfAsked must be called first by every main and TestMain whose program
+// uses StartSupervisor: in a program that was started as a supervisor it serves and
+// does not return.
 func SuperviseIfAsked() {
-	if len(os.Args) == 2 && os.Args[1] == argument {
-		os.Exit(serve(os.Stdin, os.Stdout))
+	if len(os.Args) == 2 && os.Args[1] == supervisorArgument {
+		os.Exit(supervise(os.Stdin, os.Stdout))
 	}
 }
 
@@ -44,12 +44,12 @@ type Supervisor struct {
 	replies   map[int]chan event // by request
 	processes map[int]*Process
 
-	ended   chan struct{} // closed when the supervisor process is gone
+	ended   chan struct{} // closed when the supervisor process has ended
 	closing sync.Once
 }
 
-// request is one line to the supervisor. It is about one process: to start it, to
-// signal it, or to stop it.
+// request is one line to the supervisor about one process: start it, signal it, or
+// stop it.
 type request struct {
 	ID      int            `json:"id"`
 	Process int            `json:"process"`
@@ -58,8 +58,8 @@ type request struct {
 	Stop    bool           `json:"stop,omitempty"`
 }
 
-// event is one line from the supervisor: its folder, first of all; the answer to a
-// request; or the end of a process.
+// event is one line from the supervisor: first its folder; then the answer to a
+// request, or the end of a process.
 type event struct {
 	Folder string `json:"folder,omitempty"`
 
@@ -77,7 +77,7 @@ type Command struct {
 	Args []string `json:"args"`
 	// Env is the whole environment of the child.
 	Env []string `json:"env"`
-	// Log is the file that takes what the child prints; it is appended to.
+	// Log is the file that output is appended to.
 	Log string `json:"log"`
 	// Stop is the signal that asks the child to end, SIGTERM where it is 0.
 	Stop syscall.Signal `json:"stop"`
@@ -86,24 +86,29 @@ type Command struct {
 	Grace time.Duration `json:"grace"`
 }
 
-// StartSupervisor starts the supervisor. It must be closed.
-func StartSupervisor() (*Supervisor, error) {
+// StartSupervisor starts a supervisor. It must be closed.
+func StartSupervisor() (_ *Supervisor, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("start supervisor: %w", err)
+		}
+	}()
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("start supervisor: %w", err)
+		return nil, err
 	}
-	cmd := exec.Command(self, argument)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // ^C is not meant for it
+	cmd := exec.Command(self, supervisorArgument)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // ^C in a terminal must not reach it
 	requests, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start supervisor: %w", err)
+		return nil, err
 	}
 	events, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start supervisor: %w", err)
+		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start supervisor: %w", err)
+		return nil, err
 	}
 	k := &Supervisor{
 		cmd: cmd, requests: requests,
@@ -113,14 +118,14 @@ func StartSupervisor() (*Supervisor, error) {
 	decoder := json.NewDecoder(bufio.NewReader(events))
 	var hello event
 	if err := decoder.Decode(&hello); err != nil || hello.Folder == "" {
-		return nil, errors.Join(fmt.Errorf("start supervisor: no folder: %s", hello.Error), err, requests.Close(), cmd.Wait())
+		return nil, errors.Join(fmt.Errorf("no folder: %s", hello.Error), err, requests.Close(), cmd.Wait())
 	}
 	k.folder = hello.Folder
 	go k.listen(decoder)
 	return k, nil
 }
 
-// Folder is a temporary folder that is removed with everything in it.
+// Folder is a temporary folder, removed with everything in it by Close.
 func (k *Supervisor) Folder() string { return k.folder }
 
 // Run starts a child.
@@ -147,7 +152,7 @@ func (k *Supervisor) Close() error {
 	k.closing.Do(func() {
 		k.mu.Lock()
 		if err = k.requests.Close(); errors.Is(err, os.ErrClosed) {
-			err = nil // the supervisor has ended before us
+			err = nil // the supervisor has ended before
 		}
 		k.mu.Unlock()
 		<-k.ended
@@ -167,7 +172,7 @@ func (k *Supervisor) ask(ctx context.Context, r request) (event, error) {
 	err := json.NewEncoder(k.requests).Encode(r)
 	k.mu.Unlock()
 	if err != nil {
-		return event{}, fmt.Errorf("ask supervisor: %w", err)
+		return event{}, fmt.Errorf("ask the supervisor: %w", err)
 	}
 	select {
 	case e := <-reply:
@@ -176,13 +181,13 @@ func (k *Supervisor) ask(ctx context.Context, r request) (event, error) {
 		}
 		return e, nil
 	case <-k.ended:
-		return event{}, errors.New("the supervisor is gone")
+		return event{}, errors.New("the supervisor has ended")
 	case <-ctx.Done():
 		return event{}, context.Cause(ctx)
 	}
 }
 
-// listen hands out what the supervisor tells, until it is gone.
+// listen dispatches events until the supervisor has ended.
 func (k *Supervisor) listen(events *json.Decoder) {
 	for {
 		var e event
@@ -199,7 +204,7 @@ func (k *Supervisor) listen(events *json.Decoder) {
 		}
 		k.mu.Unlock()
 	}
-	_ = k.cmd.Wait() // how it ended changes nothing: what it kept is gone
+	_ = k.cmd.Wait() // its children have ended with it, whatever its status
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, p := range k.processes {
@@ -225,7 +230,7 @@ func (p *Process) Pid() int { return p.pid }
 // Done is closed when the child has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// State tells how the child ended; ask only after Done.
+// State says how the child ended. It is set when Done is closed.
 func (p *Process) State() string { return p.state }
 
 func (p *Process) end(state string) {
@@ -243,9 +248,15 @@ func (p *Process) Signal(ctx context.Context, signal syscall.Signal) error {
 	return nil
 }
 
-// Stop asks the child to end, makes it end after its grace, and waits for it.
-func (p *Process) Stop(ctx context.Context) error {
-	if _, err := p.supervisor.ask(ctx, request{Process: p.id, Stop: true}); err != nil {
+// Stop asks the child to end, kills it after its grace, and waits for its end.
+func (p *Process) Stop(ctx context.Context) error { return p.stop(ctx, 0) }
+
+// Kill ends the child without a warning, and waits for its end. It succeeds where
+// the child has ended already.
+func (p *Process) Kill(ctx context.Context) error { return p.stop(ctx, syscall.SIGKILL) }
+
+func (p *Process) stop(ctx context.Context, signal syscall.Signal) error {
+	if _, err := p.supervisor.ask(ctx, request{Process: p.id, Stop: true, Signal: signal}); err != nil {
 		return fmt.Errorf("stop %s: %w", p.name, err)
 	}
 	select {
@@ -256,8 +267,48 @@ func (p *Process) Stop(ctx context.Context) error {
 	}
 }
 
-// LogTail is the end of a log, at most so many lines, for people.
-func LogTail(path string, lines int) string {
+// Pause stops a process with SIGSTOP, and returns when all its threads have stopped:
+// its connections stay, and get no answer.
+func (p *Process) Pause(ctx context.Context) error {
+	if err := p.Signal(ctx, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("pause %s: %w", p.name, err)
+	}
+	// A thread that another processor runs goes on for a moment.
+	for range 100 {
+		if stopped(p.pid) {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("pause %s: process %d runs on after SIGSTOP", p.name, p.pid)
+}
+
+// Resume continues a paused process.
+func (p *Process) Resume(ctx context.Context) error { return p.Signal(ctx, syscall.SIGCONT) }
+
+// stopped reports whether every thread of a process has stopped, as far as this
+// system shows it.
+func stopped(pid int) bool {
+	states, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(states) == 0 {
+		return true
+	}
+	for _, path := range states {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			continue // a thread that has ended
+		}
+		// The state stands after the name, which is in parentheses.
+		if _, after, _ := strings.Cut(string(content), ") "); !strings.HasPrefix(after, "T") {
+			return false
+		}
+	}
+	return true
+}
+
+// logTail is the end of a log.
+func logTail(path string) string {
+	const lines = 15
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Sprintf("(no log: %v)", err)

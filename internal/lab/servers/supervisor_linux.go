@@ -15,7 +15,7 @@ func ownGroup() *syscall.SysProcAttr {
 }
 
 // reap waits for a child and ends what it started. Between the two the child's
-// id stays taken, so that its group cannot be somebody else's.
+// id stays taken, so that its group cannot be that of another process.
 func reap(cmd *exec.Cmd) error {
 	for errors.Is(unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}

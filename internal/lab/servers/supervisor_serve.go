@@ -2,6 +2,7 @@ package servers
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"io"
 	"os"
@@ -16,46 +17,46 @@ import (
 
 const defaultGrace = 10 * time.Second
 
-// far is the far end: the supervisor itself.
-type far struct {
+// supervisorProcess is the other end of the pipe: the supervisor itself.
+type supervisorProcess struct {
 	mu       sync.Mutex
 	events   *json.Encoder
-	children map[int]*supervised
+	children map[int]*child
 	order    []int // in which they were started
 }
 
-type supervised struct {
+type child struct {
 	command Command
 	cmd     *exec.Cmd
 	ended   chan struct{}
 }
 
-// serve keeps children until requests end, and returns the exit status.
-func serve(requests io.Reader, events io.Writer) int {
+// supervise serves requests until they end, and returns the exit status.
+func supervise(requests io.Reader, events io.Writer) int {
 	// Children are to die with this process, and the kernel ties that to the
 	// thread that started them.
 	runtime.LockOSThread()
-	// Signals to the near end's terminal are its own business, and telling a
-	// near end that is gone must not be our end.
-	// (Caught and not ignored, for what is ignored is ignored by children too.)
+	// Signals of the client's terminal are the client's, and a write to a client that
+	// has ended must not end this process. They are caught and not ignored, because
+	// children inherit what is ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGPIPE)
-	f := &far{events: json.NewEncoder(events), children: make(map[int]*supervised)}
+	s := &supervisorProcess{events: json.NewEncoder(events), children: make(map[int]*child)}
 	folder, err := os.MkdirTemp("", "stockd-lab-")
 	if err != nil {
-		f.tell(event{Error: err.Error()})
+		s.send(event{Error: err.Error()})
 		return 1
 	}
-	f.tell(event{Folder: folder})
+	s.send(event{Folder: folder})
 	decoder := json.NewDecoder(bufio.NewReader(requests))
 	for {
 		var r request
 		if err := decoder.Decode(&r); err != nil {
 			break
 		}
-		f.handle(r)
+		s.handle(r)
 	}
-	for _, id := range slices.Backward(f.order) {
-		f.stop(f.children[id])
+	for _, id := range slices.Backward(s.order) {
+		s.children[id].stop(0)
 	}
 	if err := os.RemoveAll(folder); err != nil {
 		return 1
@@ -63,31 +64,31 @@ func serve(requests io.Reader, events io.Writer) int {
 	return 0
 }
 
-func (f *far) handle(r request) {
+func (s *supervisorProcess) handle(r request) {
 	answer := event{Request: r.ID}
-	c := f.children[r.Process]
+	c := s.children[r.Process]
 	switch {
 	case r.Command != nil:
-		answer.Pid, answer.Error = f.start(r.Process, *r.Command)
+		answer.Pid, answer.Error = s.start(r.Process, *r.Command)
 	case c == nil:
-		answer.Error = "no such supervised"
+		answer.Error = "no such child"
 	case r.Stop:
-		go f.stop(c)
+		go c.stop(r.Signal)
 	default:
 		if err := c.cmd.Process.Signal(r.Signal); err != nil {
 			answer.Error = err.Error()
 		}
 	}
-	f.tell(answer)
+	s.send(answer)
 }
 
-// start starts a supervised, or tells why it did not.
-func (f *far) start(id int, command Command) (pid int, failure string) {
+// start starts a child, or returns why it did not.
+func (s *supervisorProcess) start(id int, command Command) (pid int, failure string) {
 	log, err := os.OpenFile(command.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return 0, err.Error()
 	}
-	defer log.Close() //nolint:errcheck // the supervised has its own copy
+	defer log.Close() //nolint:errcheck // the child has its own copy
 	cmd := exec.Command(command.Path, command.Args...)
 	cmd.Env = command.Env
 	cmd.Stdout, cmd.Stderr = log, log
@@ -95,49 +96,43 @@ func (f *far) start(id int, command Command) (pid int, failure string) {
 	if err := cmd.Start(); err != nil {
 		return 0, err.Error()
 	}
-	c := &supervised{command: command, cmd: cmd, ended: make(chan struct{})}
-	f.children[id] = c
-	f.order = append(f.order, id)
-	go f.wait(id, c)
+	c := &child{command: command, cmd: cmd, ended: make(chan struct{})}
+	s.children[id] = c
+	s.order = append(s.order, id)
+	go s.wait(id, c)
 	return cmd.Process.Pid, ""
 }
 
-// wait waits for a supervised, and takes what it may have left behind with it.
-func (f *far) wait(id int, c *supervised) {
+// wait waits for a child, and ends what it may have left behind.
+func (s *supervisorProcess) wait(id int, c *child) {
 	state := "exit status 0"
 	if err := reap(c.cmd); err != nil {
 		state = err.Error()
 	}
 	close(c.ended)
-	f.tell(event{Ended: id, State: state})
+	s.send(event{Ended: id, State: state})
 }
 
-// stop asks a supervised to end, and makes it end after its grace.
-func (f *far) stop(c *supervised) {
-	ask, grace := c.command.Stop, c.command.Grace
-	if ask == 0 {
-		ask = syscall.SIGTERM
-	}
-	if grace == 0 {
-		grace = defaultGrace
-	}
-	_ = c.cmd.Process.Signal(ask)
-	_ = c.cmd.Process.Signal(syscall.SIGCONT) // a paused supervised hears nothing else
+// stop asks a child to end by a signal, that of its command where it is 0, and kills
+// it after its grace.
+func (c *child) stop(signal syscall.Signal) {
+	_ = c.cmd.Process.Signal(cmp.Or(signal, c.command.Stop, syscall.SIGTERM))
+	_ = c.cmd.Process.Signal(syscall.SIGCONT) // a paused child receives no other
 	select {
 	case <-c.ended:
 		return
-	case <-time.After(grace):
+	case <-time.After(cmp.Or(c.command.Grace, defaultGrace)):
 	}
 	killGroup(c.cmd)
 	<-c.ended
 }
 
-// killGroup kills a supervised that has not been waited for, with everything that
+// killGroup kills a child that has not been waited for, with everything that
 // it started.
 func killGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
-func (f *far) tell(e event) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	_ = f.events.Encode(e) //nolint:errchkjson // a near end that is gone is told nothing
+func (s *supervisorProcess) send(e event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.events.Encode(e) //nolint:errchkjson // the client may have ended
 }

@@ -110,8 +110,8 @@ func TestDoneTellsHowAChildEnded(t *testing.T) {
 	if p.State() != "exit status 7" {
 		t.Errorf("state is %q, want exit status 7", p.State())
 	}
-	if tail := servers.LogTail(filepath.Join(k.Folder(), "log"), 5); tail != "oh dear" {
-		t.Errorf("log tail is %q, want what the child printed", tail)
+	if log, err := os.ReadFile(filepath.Join(k.Folder(), "log")); string(log) != "oh dear\n" {
+		t.Errorf("the log is %q (%v), want what the child printed", log, err)
 	}
 }
 

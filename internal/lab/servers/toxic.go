@@ -34,12 +34,12 @@ func (t *toxic) NewState() any { return t.link() }
 
 // Pipe passes one direction of a link on until the link ends.
 func (t *toxic) Pipe(stub *toxics.ToxicStub) {
-	l, is := stub.State.(*link)
-	for is && t.next(l, stub) {
+	l, ok := stub.State.(*link)
+	for ok && t.next(l, stub) {
 	}
 	stub.Close()
 	l.end()
-	// Who reads from the connection would wait for ever to be rid of a piece.
+	// The reader of the connection would block on a piece for ever.
 	for range stub.Input {
 	}
 }
@@ -69,7 +69,7 @@ type link struct {
 func (l *link) end() {
 	l.once.Do(func() {
 		close(l.ended)
-		go l.proxy.forget(l) // who ends it may hold the mutex
+		go l.proxy.forget(l) // the caller may hold the mutex
 	})
 }
 
@@ -131,8 +131,8 @@ func (l *link) request(piece *stream.StreamChunk, to chan<- *stream.StreamChunk)
 const answerWithin = time.Second
 
 // lost waits until the server has acted: its answer is there, and lost. The
-// client must not hear of the end before, or what it sends next could overtake
-// what the server has not read yet. The link does not go on.
+// client must not see the end before, or its next request could overtake what the
+// server has not read yet. The link does not go on.
 func (l *link) lost(point *Trigger) bool {
 	select {
 	case <-point.reached:

@@ -17,18 +17,17 @@ const (
 	// Lose has the request be lost, and its connection end.
 	Lose Action = "lose"
 	// LoseReply has the server get the request and act, and its reply be lost: the
-	// connection ends. Where the server says nothing for a second, it ends, too.
+	// connection ends. Where the server is silent for a second, it ends, too.
 	LoseReply Action = "lose reply"
-	// MuteReply is the same, but the connection stays, and nothing is heard on it
-	// any more.
+	// MuteReply is the same, but the connection stays, and hangs.
 	MuteReply Action = "mute reply"
 	// Hold has the request wait before the server gets it. It gets it even where
 	// the client has hung up meanwhile.
 	Hold Action = "hold"
 	// HoldReply has the reply wait after the server has acted.
 	HoldReply Action = "hold reply"
-	// Count does nothing: Seen tells how often the bytes came, also where they came
-	// several times at once.
+	// Count changes nothing: Seen is how often the bytes came, also several times in
+	// one request.
 	Count Action = "count"
 )
 
@@ -37,7 +36,7 @@ type Rule struct {
 	// Sent are the bytes by which the request is known, at most longest. They are
 	// found also where they come in several pieces.
 	Sent string
-	// Nth tells at which request with these bytes since the rule was armed, on
+	// Nth is at which request with these bytes since the rule was armed, on
 	// whichever connection; 0 is 1. However often they are in it, a request is one.
 	Nth int
 	Do  Action

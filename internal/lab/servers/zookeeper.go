@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -20,8 +21,11 @@ type ZooKeeper struct {
 	Address string
 	runner
 
-	folder   string
-	security *Security
+	server    *Server
+	classPath string
+	options   []string // of its Java
+	ensemble  string   // lines of zoo.cfg about the other members; empty: none
+	security  *Security
 }
 
 const bringsZooKeeper = "apt-get install zookeeper brings "
@@ -31,22 +35,17 @@ func StartZooKeeper(ctx context.Context, k *Supervisor, mode Mode) (*ZooKeeper, 
 	if mode == Embedded {
 		return nil, &MissingError{What: "zookeeper has no embedded form", How: bringsZooKeeper + "a server"}
 	}
-	return startZooKeeper(ctx, k, nil)
+	return StartSecureZooKeeper(ctx, k, nil)
 }
 
 // StartSecureZooKeeper starts a ZooKeeper that takes TLS only.
 func StartSecureZooKeeper(ctx context.Context, k *Supervisor, s *Security) (*ZooKeeper, error) {
-	return startZooKeeper(ctx, k, s)
-}
-
-func startZooKeeper(ctx context.Context, k *Supervisor, s *Security) (*ZooKeeper, error) {
-	z, err := newZooKeeper(k, "-Xmx256m")
+	z, err := newZooKeeper(k, s, "-Xmx256m")
 	if err != nil {
 		return nil, err
 	}
-	z.security = s
 	err = onFreePort(func(port int) error {
-		if err := z.configure(port, ""); err != nil {
+		if err := z.server.configure(port); err != nil {
 			return err
 		}
 		return z.Restart(ctx)
@@ -57,22 +56,65 @@ func startZooKeeper(ctx context.Context, k *Supervisor, s *Security) (*ZooKeeper
 	return z, nil
 }
 
-// newZooKeeper is one that has not been configured yet, on a Java that is told
-// these options.
-func newZooKeeper(k *Supervisor, options ...string) (*ZooKeeper, error) {
+// newZooKeeper is one that has no port yet, on a Java with these options.
+func newZooKeeper(k *Supervisor, s *Security, options ...string) (*ZooKeeper, error) {
 	java, classPath, err := FindZooKeeper()
 	if err != nil {
 		return nil, err
 	}
-	folder, err := os.MkdirTemp(k.Folder(), "zookeeper-")
-	if err != nil {
-		return nil, err
+	z := &ZooKeeper{Info: Info{Started: Local}, classPath: classPath, options: options, security: s}
+	z.server, err = newServer(k, Spec{Name: "zookeeper", Program: java, Configure: z.configure, Ready: z.readVersion})
+	z.runner = z.server
+	return z, err
+}
+
+// StartZooKeeperEnsemble starts the members, of which one leads before this
+// returns.
+func StartZooKeeperEnsemble(ctx context.Context, k *Supervisor) (*ZooKeeperEnsemble, error) {
+	// Three must be no heavier than one is: for the few nodes of an experiment,
+	// little memory is enough, and one thread of the collector.
+	return startEnsemble(ctx, func() (*ZooKeeper, error) {
+		return newZooKeeper(k, nil, "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+	}, configureEnsemble)
+}
+
+// configureEnsemble gives the members their ports. A leader must be found within 100
+// ticks, and may be silent for 20.
+func configureEnsemble(all []*ZooKeeper) error {
+	config := "initLimit=100\nsyncLimit=20\n"
+	for i := range all {
+		var two [2]int // for followers and for elections
+		for j := range two {
+			port, err := FreePort()
+			if err != nil {
+				return err
+			}
+			two[j] = port
+		}
+		config += fmt.Sprintf("server.%d=127.0.0.1:%d:%d\n", i+1, two[0], two[1])
 	}
-	z := &ZooKeeper{Info: Info{Started: Local}, folder: folder}
-	z.runner = newChild(k, "zookeeper", Command{
-		Path: java, Args: append(options, z.arguments(classPath)...), Env: os.Environ(), Log: z.file("server.log"),
-	}, z.readVersion)
-	return z, nil
+	for i, member := range all {
+		port, err := FreePort()
+		if err != nil {
+			return err
+		}
+		member.ensemble = config
+		if err := member.server.configure(port); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(member.file("data"), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(member.file("data/myid"), []byte(strconv.Itoa(i+1)), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (z *ZooKeeper) leads(ctx context.Context) bool {
+	answer, err := z.Ask(ctx, "srvr")
+	return err == nil && strings.Contains(answer, "Mode: leader")
 }
 
 // FindZooKeeper looks for a Java, and for the classes of a ZooKeeper: those of a
@@ -120,30 +162,25 @@ func distribution(script string) string {
 	return ""
 }
 
-func (z *ZooKeeper) file(name string) string { return filepath.Join(z.folder, name) }
+func (z *ZooKeeper) file(name string) string { return filepath.Join(z.server.spec.Folder, name) }
 
-func (z *ZooKeeper) arguments(classPath string) []string {
-	return []string{
-		"-XX:-UsePerfData", "-Djava.io.tmpdir=" + z.folder, // nothing is left in /tmp after a kill
-		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		"-Dznode.container.checkIntervalMs=1000", // and not a minute: a run is not longer than that
-		"-cp", z.folder + ":" + classPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", z.file("zoo.cfg"),
-	}
-}
-
-// configure writes what the server reads when it starts: where clients reach it,
-// and who else there is.
-func (z *ZooKeeper) configure(port int, ensemble string) error {
+// configure writes what the server reads when it starts.
+func (z *ZooKeeper) configure(folder string, port int) (args, env []string, err error) {
 	z.Address = Loopback(port)
 	if err := os.WriteFile(z.file("logback.xml"), []byte(zookeeperLogging), 0o600); err != nil {
-		return err
+		return nil, nil, err
 	}
 	listens, err := z.listens(port)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	config := fmt.Appendf(nil, zookeeperConfig, z.file("data"))
-	return os.WriteFile(z.file("zoo.cfg"), append(config, listens+ensemble...), 0o600)
+	config := fmt.Sprintf(zookeeperConfig, z.file("data")) + listens + z.ensemble
+	return append(z.options,
+		"-XX:-UsePerfData", "-Djava.io.tmpdir="+folder, // nothing is left in /tmp after a kill
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		"-Dznode.container.checkIntervalMs=1000", // the default is a minute, longer than a run
+		"-cp", folder+":"+z.classPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", z.file("zoo.cfg"),
+	), nil, os.WriteFile(z.file("zoo.cfg"), []byte(config), 0o600)
 }
 
 // listens is where it listens, and how: what encrypts is Netty.
@@ -196,12 +233,12 @@ const zookeeperLogging = `<configuration>
 `
 
 // readVersion asks the server what it is, once it serves.
-func (z *ZooKeeper) readVersion(ctx context.Context) error {
+func (z *ZooKeeper) readVersion(ctx context.Context, _ int) error {
 	config, err := z.Ask(ctx, "conf")
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(config, z.folder) {
+	if !strings.Contains(config, z.server.spec.Folder) {
 		return errors.New("another ZooKeeper answers, or this one not yet: " + config)
 	}
 	said, err := z.Ask(ctx, "srvr")
@@ -247,7 +284,11 @@ func (z *ZooKeeper) dial(ctx context.Context) (net.Conn, error) {
 	return (&tls.Dialer{Config: encryption}).DialContext(ctx, "tcp", z.Address)
 }
 
-// Env is what a replica has to be told to use the ZooKeeper.
-func (z *ZooKeeper) Env() []string {
-	return append([]string{"STOCKD_ZOOKEEPER_ADDRESSES=" + z.Address}, z.security.env("zookeeper")...)
+func (z *ZooKeeper) endpoint() string { return z.Address }
+
+func (z *ZooKeeper) env(addresses string) []string {
+	return append([]string{"STOCKD_ZOOKEEPER_ADDRESSES=" + addresses}, z.security.env("zookeeper")...)
 }
+
+// Env is the configuration of a replica of stockd that uses the ZooKeeper.
+func (z *ZooKeeper) Env() []string { return z.env(z.Address) }

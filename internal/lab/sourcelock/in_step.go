@@ -16,7 +16,7 @@ import (
 // InStep is the name of the lock below.
 const InStep = "redlock-in-step"
 
-// inStep is Redlock on several masters without the random delay: whoever fails
+// inStep is Redlock on several masters without the random delay: a client that fails
 // tries again after a pause that is always the same.
 type inStep struct {
 	pools []redsyncredis.Pool
@@ -58,10 +58,10 @@ type inStepLease struct {
 	end   func()
 }
 
-// Token is 0: the masters have nothing to count by together.
+// Token is 0: the masters have no common counter.
 func (*inStepLease) Token() uint64 { return 0 }
 
-// Context ends with the release. Of a loss nobody is told.
+// Context ends with the release. A loss is not reported.
 func (l *inStepLease) Context() context.Context { return l.held }
 
 // Release gives the name back on every master.

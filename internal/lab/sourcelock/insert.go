@@ -1,6 +1,5 @@
-// Package sourcelock holds locks as the sources first write them, with the
-// failures that they are known for. Experiments contend for them; nobody sells
-// through them.
+// Package sourcelock has locks as the sources first write them, with their known
+// failures. Experiments contend for them; no strategy sells through them.
 package sourcelock
 
 import (
@@ -19,9 +18,9 @@ import (
 
 // The locks.
 const (
-	// InsertOnce inserts the name once: who finds it taken is told so at once.
+	// InsertOnce inserts the name once, and gets lock.ErrNotAcquired where it is taken.
 	InsertOnce = "plain-insert"
-	// InsertLoop inserts it again and again. It does not know its owner again.
+	// InsertLoop inserts it repeatedly. It is not reentrant.
 	InsertLoop = "plain-insert-loop"
 )
 
@@ -30,7 +29,7 @@ func Registry() []lock.Entry {
 	return []lock.Entry{
 		{
 			Name: InsertOnce, Family: lock.FamilySQL, Needs: []backend.Name{backend.MySQL},
-			Summary: "INSERT of the name into a table with a unique key; whoever finds it taken gives up",
+			Summary: "INSERT of the name into a table with a unique key; a client that finds it taken gives up",
 			Claims:  lock.Claims{Exclusive: true, ReleasesOnlyItsOwn: true},
 			New:     func(d lock.Deps) lock.Locker { return &insert{Deps: d} },
 		},
@@ -50,7 +49,7 @@ type insert struct {
 }
 
 // The table has what the source gives it: a name that is unique, and by whom it
-// was inserted, so that nobody deletes another's row.
+// was inserted, so that no client deletes the row of another.
 const (
 	createTable = `CREATE TABLE IF NOT EXISTS lab_record_lock (lock_name VARCHAR(255) NOT NULL PRIMARY KEY, uuid VARCHAR(64) NOT NULL)`
 	insertName  = `INSERT INTO lab_record_lock (lock_name, uuid) VALUES (?, ?)`
@@ -89,12 +88,11 @@ func (l *insert) Close() error {
 
 func isDuplicate(err error) bool {
 	const duplicateEntry = 1062
-	answer, is := errors.AsType[*mysql.MySQLError](err)
-	return is && answer.Number == duplicateEntry
+	answer, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && answer.Number == duplicateEntry
 }
 
-// lease is the row of a name. It has no time to live, so that nothing ends it but
-// its release.
+// lease is the row of a name. It has no time to live: only its release ends it.
 type lease struct {
 	db         *sql.DB
 	name, uuid string

@@ -17,25 +17,25 @@ import (
 const NodeCache = "node-cache"
 
 // nodeCache is a lock as one of the documents first has it: numbered ephemeral
-// nodes, and a listener on the one before. It does not look whether that one was
-// still there when it began to listen.
+// nodes, and a listener on the one before. It does not check that this node still
+// existed when it began to listen.
 type nodeCache struct {
 	conn *zk.Conn
 }
 
-// NewNodeCache connects to a ZooKeeper, with a session that lasts for so long when
-// it is silent. The lock is an io.Closer.
+// NewNodeCache connects to a ZooKeeper, with a session that expires after that much
+// silence. The lock is an io.Closer.
 func NewNodeCache(address string, session time.Duration) (lock.Locker, error) {
-	conn, _, err := zk.Connect([]string{address}, session, zk.WithLogger(mute{}), zk.WithLogInfo(false))
+	conn, _, err := zk.Connect([]string{address}, session, zk.WithLogger(silent{}), zk.WithLogInfo(false))
 	if err != nil {
 		return nil, fmt.Errorf("connect to ZooKeeper: %w", err)
 	}
 	return &nodeCache{conn}, nil
 }
 
-type mute struct{}
+type silent struct{}
 
-func (mute) Printf(string, ...any) {}
+func (silent) Printf(string, ...any) {}
 
 // Acquire queues, and waits for the node before its own to go.
 func (l *nodeCache) Acquire(ctx context.Context, name string) (lock.Lease, error) {
@@ -86,7 +86,7 @@ type nodeLease struct {
 // Token is 0: the document has none.
 func (*nodeLease) Token() uint64 { return 0 }
 
-// Context ends with the release. Of a loss nobody is told.
+// Context ends with the release. A loss is not reported.
 func (l *nodeLease) Context() context.Context { return l.held }
 
 // Release deletes the node.

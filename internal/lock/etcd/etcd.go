@@ -22,7 +22,9 @@ func Lock() lock.Entry {
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true, Fair: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
-		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(&etcdLocker{client: d.Etcd, ttl: d.TTL}) },
+		New: func(d lock.Deps) lock.Locker {
+			return lock.NewReentrant(&etcdLocker{client: d.Etcd, prefix: d.KeyPrefix() + "/etcd/", ttl: d.TTL})
+		},
 	}
 }
 
@@ -39,6 +41,7 @@ var (
 // name, and another one begins with the first after it was lost.
 type etcdLocker struct {
 	client *clientv3.Client
+	prefix string // of every key
 	ttl    time.Duration
 
 	mu      sync.Mutex
@@ -90,7 +93,7 @@ func (l *etcdLocker) current() (*etcdSession, error) {
 		return nil, errEtcdClosed
 	}
 	if l.session == nil || l.session.over() {
-		l.session = newEtcdSession(l.client, l.ttl)
+		l.session = newEtcdSession(l.client, l.prefix, l.ttl)
 		l.running.Go(l.session.run)
 	}
 	return l.session, nil

@@ -17,7 +17,7 @@ func InLine(l lock.Locker, name string) bool {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	for key, ticket := range s.queue.mine {
-		if ticket.rev != 0 && strings.HasPrefix(key, etcdPrefix+url.PathEscape(name)+"/") {
+		if ticket.rev != 0 && strings.HasPrefix(key, s.prefix+url.PathEscape(name)+"/") {
 			return true
 		}
 	}

@@ -16,10 +16,6 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// etcdPrefix is what every key begins with. Then come the name and, after a
-// slash, what nobody else has: stockd/etcd/<name>/<lease>-<slot>.
-const etcdPrefix = "stockd/etcd/"
-
 // lineOf is what the keys of one name have in common.
 func lineOf(key string) string { return key[:strings.LastIndexByte(key, '/')+1] }
 
@@ -38,7 +34,10 @@ func lineOf(key string) string { return key[:strings.LastIndexByte(key, '/')+1] 
 // That our key is still there is not what is seen, but what the session stands
 // for, and what the release finds out in the end.
 type etcdQueue struct {
-	lease clientv3.LeaseID // ours
+	// prefix begins every key. Then come the name and, after a slash, what no other key
+	// of the name has: stockd/etcd/<name>/<lease>-<slot>.
+	prefix string
+	lease  clientv3.LeaseID // ours
 
 	mu    sync.Mutex
 	seen  int64 // the revision
@@ -69,8 +68,8 @@ type etcdTicket struct {
 	lease   *lock.Held // nil until claimed
 }
 
-func newEtcdQueue(lease clientv3.LeaseID) *etcdQueue {
-	return &etcdQueue{lease: lease, lines: make(map[string][]etcdPlace), mine: make(map[string]*etcdTicket)}
+func newEtcdQueue(prefix string, lease clientv3.LeaseID) *etcdQueue {
+	return &etcdQueue{prefix: prefix, lease: lease, lines: make(map[string][]etcdPlace), mine: make(map[string]*etcdTicket)}
 }
 
 // next is the revision after the one that is seen.
@@ -98,7 +97,7 @@ func (q *etcdQueue) enter(name string) *etcdTicket {
 	t := &etcdTicket{slot: q.takeSlot(), settled: make(chan struct{})}
 	// A name may have slashes in it, and no key of it may look as if it were
 	// another's.
-	t.key = fmt.Sprintf("%s%s/%x-%d", etcdPrefix, url.PathEscape(name), int64(q.lease), t.slot)
+	t.key = fmt.Sprintf("%s%s/%x-%d", q.prefix, url.PathEscape(name), int64(q.lease), t.slot)
 	q.mine[t.key] = t
 	return t
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// etcdPrefix is the default.
+const etcdPrefix = "stockd/etcd/"
+
 // etcdModel is a store, with one queue that sees it late and in jumps.
 type etcdModel struct {
 	t      *testing.T
@@ -41,7 +44,7 @@ type etcdModelTicket struct {
 func newEtcdModel(t *testing.T, seed uint64) *etcdModel {
 	t.Helper()
 	return &etcdModel{
-		t: t, random: rand.New(rand.NewPCG(seed, seed)), queue: newEtcdQueue(1),
+		t: t, random: rand.New(rand.NewPCG(seed, seed)), queue: newEtcdQueue(etcdPrefix, 1),
 		states: [][]*mvccpb.KeyValue{nil},
 	}
 }
@@ -228,7 +231,7 @@ func FuzzEtcdKeys(f *testing.F) {
 		m.queue.apply(m.history)
 		m.check()
 		m.finish()
-		looked := newEtcdQueue(3) // of another replica
+		looked := newEtcdQueue(etcdPrefix, 3) // of another replica
 		if looked.replace(m.live(), m.rev); !maps.EqualFunc(m.queue.lines, looked.lines, slices.Equal) {
 			t.Errorf("the watch tells of %v, a look of %v", m.queue.lines, looked.lines)
 		}

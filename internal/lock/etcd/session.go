@@ -31,6 +31,7 @@ var errEtcdStalled = errors.New("the watch did not tell what a look found")
 // a watchdog, which has none.
 type etcdSession struct {
 	client *clientv3.Client
+	prefix string // of every key
 	ttl    time.Duration
 	// life is our hold on the session: lost when the lease of etcd is over, or
 	// may be.
@@ -53,9 +54,9 @@ type etcdSession struct {
 	litter []etcdPlace // keys that stand for nobody, to be deleted
 }
 
-func newEtcdSession(client *clientv3.Client, ttl time.Duration) *etcdSession {
+func newEtcdSession(client *clientv3.Client, prefix string, ttl time.Duration) *etcdSession {
 	return &etcdSession{
-		client: client, ttl: ttl, life: lock.NewHeld(0, nil),
+		client: client, prefix: prefix, ttl: ttl, life: lock.NewHeld(0, nil),
 		ready: make(chan struct{}), sweep: make(chan struct{}, 1),
 	}
 }
@@ -88,7 +89,7 @@ func (s *etcdSession) grant() error {
 	if err != nil {
 		return err
 	}
-	s.queue = newEtcdQueue(s.id)
+	s.queue = newEtcdQueue(s.prefix, s.id)
 	context.AfterFunc(s.life.Context(), s.queue.close)
 	lock.Watch(s.life, s.asked, s.ttl, s.renew)
 	return nil
@@ -169,7 +170,7 @@ func (s *etcdSession) attend() error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.life.Context()))
 	defer cancel()
 	late := time.AfterFunc(etcdPatience, cancel)
-	events := s.client.Watch(ctx, etcdPrefix, clientv3.WithPrefix(), clientv3.WithRev(s.queue.next()))
+	events := s.client.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.queue.next()))
 	if !late.Stop() {
 		return errEtcdSilent
 	}
@@ -180,7 +181,7 @@ func (s *etcdSession) attend() error {
 // look reads the queue as it is, and reports whether that was news.
 func (s *etcdSession) look() (news bool, err error) {
 	err = s.ask(s.life.Context(), func(ctx context.Context) error {
-		found, err := s.client.Get(ctx, etcdPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		found, err := s.client.Get(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 		if err == nil {
 			var strays []etcdPlace
 			news, strays = s.queue.replace(found.Kvs, found.Header.Revision)

@@ -89,8 +89,9 @@ func excludesProcesses(t *testing.T, s *subject) {
 // keepsNamesApart takes names beside each other that a backend might take for
 // one, or might not take at all.
 func keepsNamesApart(t *testing.T, s *subject) {
-	l := s.replica(t)
-	base := unique()
+	at := s.site.addresses()
+	at.TTL *= 10 // all names are held at once, and not every lock is renewed
+	l, base := s.replicaAt(t, at, nil), unique()
 	for _, name := range []string{
 		base, base + "a", base + "A", base + " ", base + "/a", base + "/", base + "{a}", base + ":token", base + "库存",
 		base + long + "1", base + long + "2",

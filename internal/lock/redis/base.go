@@ -39,6 +39,7 @@ func script(names ...string) *redis.Script {
 
 // redisLock is what the locks on Redis share.
 type base struct {
+	prefix string // of every key, that of this installation
 	kind   string // the lock's name: locks of different kinds do not meet
 	client redis.UniversalClient
 	ttl    time.Duration
@@ -48,13 +49,13 @@ type base struct {
 }
 
 func newBase(kind string, d lock.Deps) base {
-	return base{kind: kind, client: d.Redis, ttl: d.TTL, polls: lock.NewPolling(d.Retry, d.TriedInVain), floor: d.Floor, raise: script("token", "raise")}
+	return base{prefix: d.KeyPrefix(), kind: kind, client: d.Redis, ttl: d.TTL, polls: lock.NewPolling(d.Retry, d.TriedInVain), floor: d.Floor, raise: script("token", "raise")}
 }
 
 // key is what Redis keeps of a name. The braces put all keys of one name into
 // one slot of a cluster, where one script can reach them.
 func (r base) key(name string) string {
-	return "stockd:{" + url.PathEscape(name) + "}:" + r.kind
+	return r.prefix + ":{" + url.PathEscape(name) + "}:" + r.kind
 }
 
 // counter is the key of the tokens of a name.

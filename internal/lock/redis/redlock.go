@@ -51,7 +51,7 @@ func (l redlockMany) Acquire(ctx context.Context, name string) (lock.Lease, erro
 	for i, client := range l.deps.Redlock {
 		nodes[i] = newNode(client)
 	}
-	mutex := newMutex("stockd:{"+url.PathEscape(name)+"}:redlock", l.deps.TTL, nodes...)
+	mutex := newMutex(l.deps.KeyPrefix()+":{"+url.PathEscape(name)+"}:redlock", l.deps.TTL, nodes...)
 	asked, err := lockMutex(ctx, backend.Redlock, mutex, l.polls.Begin(name), len(nodes))
 	if err != nil {
 		return nil, err

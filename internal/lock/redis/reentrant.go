@@ -49,7 +49,7 @@ func newHashLock(kind string, d lock.Deps) *hashLock {
 	base := newBase(kind, d)
 	return &hashLock{
 		base:     base,
-		wakeups:  newWakeups(d.Redis, "stockd:*:"+kind+":free"),
+		wakeups:  newWakeups(d.Redis, base.prefix+":*:"+kind+":free"),
 		renew:    script("reentrant_renew"),
 		patience: min(d.TTL, patience),
 	}

@@ -15,10 +15,10 @@ const scanPage = 1000
 // ExpireCounters gives those counters of tokens an expiry that have none, and counts
 // them: counters of a version that kept them for ever. One that is in use is given a new
 // expiry with each use, as every other.
-func ExpireCounters(ctx context.Context, client redis.UniversalClient) (expired int, err error) {
+func ExpireCounters(ctx context.Context, client redis.UniversalClient, prefix string) (expired int, err error) {
 	var n atomic.Int64
 	each := func(ctx context.Context, node redis.UniversalClient) error {
-		found, err := expireOn(ctx, node)
+		found, err := expireOn(ctx, node, prefix)
 		n.Add(int64(found))
 		return err
 	}
@@ -33,10 +33,10 @@ func ExpireCounters(ctx context.Context, client redis.UniversalClient) (expired 
 	return int(n.Load()), err
 }
 
-func expireOn(ctx context.Context, node redis.UniversalClient) (expired int, err error) {
+func expireOn(ctx context.Context, node redis.UniversalClient, prefix string) (expired int, err error) {
 	for cursor := uint64(0); ; {
 		var keys []string
-		if keys, cursor, err = node.Scan(ctx, cursor, "stockd:{*}:*:token", scanPage).Result(); err != nil {
+		if keys, cursor, err = node.Scan(ctx, cursor, prefix+":{*}:*:token", scanPage).Result(); err != nil {
 			return expired, err
 		}
 		lasting, err := withoutExpiry(ctx, node, keys)

@@ -119,7 +119,7 @@ func TestOldCountersAreGivenAnExpiry(t *testing.T) {
 				}
 			}
 			for _, want := range []int{counters, 0} {
-				if n, err := redislock.ExpireCounters(t.Context(), client); err != nil || n != want {
+				if n, err := redislock.ExpireCounters(t.Context(), client, "stockd"); err != nil || n != want {
 					t.Errorf("%d counters were given an expiry (%v), want %d", n, err, want)
 				}
 			}

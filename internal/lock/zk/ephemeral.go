@@ -20,17 +20,20 @@ func Ephemeral() lock.Entry {
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
-		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(zkScramble{d.ZooKeeper}) },
+		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(zkScramble{d.ZooKeeper, d.KeyPrefix()}) },
 	}
 }
 
 // zkScramble is a lock without a queue: the name is held by whoever made its
 // node.
-type zkScramble struct{ client *backend.ZooKeeperClient }
+type zkScramble struct {
+	client *backend.ZooKeeperClient
+	prefix string
+}
 
 // Acquire competes until the node is ours.
 func (l zkScramble) Acquire(ctx context.Context, name string) (lock.Lease, error) {
-	folder := zkFolder("zk-ephemeral", name)
+	folder := zkFolder(l.prefix, "zk-ephemeral", name)
 	for {
 		lease, err := l.acquire(ctx, folder)
 		switch {

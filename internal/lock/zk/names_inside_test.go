@@ -19,8 +19,8 @@ func FuzzZooKeeperNames(f *testing.F) {
 	}
 	f.Add("lock-x", int32(-2147483648))
 	f.Fuzz(func(t *testing.T, name string, number int32) {
-		folder := zkFolder("zk-sequential", name)
-		last, under := strings.CutPrefix(folder, backend.ZKRoot+"/zk-sequential/")
+		folder := zkFolder("stockd", "zk-sequential", name)
+		last, under := strings.CutPrefix(folder, "/stockd/zk-sequential/")
 		if !under || last == "" || last == "." || last == ".." || strings.Contains(last, "/") {
 			t.Errorf("%q is kept in %q", name, folder)
 		}

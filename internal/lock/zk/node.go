@@ -20,12 +20,12 @@ const zkName = string(backend.ZooKeeper)
 const zkTries = 5
 
 // zkFolder is where a lock keeps a name.
-func zkFolder(kind, name string) string {
+func zkFolder(prefix, kind, name string) string {
 	name = url.PathEscape(name)
 	if strings.Trim(name, ".") == "" {
 		name = "%" + name // "", "." and ".." are no names of nodes, and no escape looks like this
 	}
-	return backend.ZKRoot + "/" + kind + "/" + name
+	return "/" + prefix + "/" + kind + "/" + name
 }
 
 // makeFolder makes a folder with those above it. It is a container: the server

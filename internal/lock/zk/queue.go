@@ -17,6 +17,7 @@ import (
 // number holds the name. They differ in what they watch while they wait.
 type zkQueue struct {
 	client *backend.ZooKeeperClient
+	prefix string
 	kind   string
 	look   zkLook
 	line   zkLine
@@ -32,12 +33,12 @@ type zkQueue struct {
 type zkLook func(ctx context.Context, link *backend.ZKLink, p *zkPlace) (turn bool, changed <-chan struct{}, err error)
 
 func newZKQueue(kind string, d lock.Deps, look zkLook) *zkQueue {
-	return &zkQueue{client: d.ZooKeeper, kind: kind, look: look, retry: d.Retry, last: math.MaxInt32 - 1}
+	return &zkQueue{client: d.ZooKeeper, prefix: d.KeyPrefix(), kind: kind, look: look, retry: d.Retry, last: math.MaxInt32 - 1}
 }
 
 // Acquire stands in the queue until it is our turn.
 func (q *zkQueue) Acquire(ctx context.Context, name string) (lock.Lease, error) {
-	folder := zkFolder(q.kind, name)
+	folder := zkFolder(q.prefix, q.kind, name)
 	for {
 		lease, err := q.acquire(ctx, folder)
 		switch {

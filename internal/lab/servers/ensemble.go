@@ -1,0 +1,114 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stockd/stockd/internal/pause"
+)
+
+// members are as many as ensembles and clusters have: the fewest of which one may
+// fail.
+const members = 3
+
+// member is one of several servers that elect a leader.
+type member interface {
+	runner
+	// endpoint is where clients connect to, and env what a replica of stockd gets.
+	endpoint() string
+	env(endpoints string) []string
+	leads(ctx context.Context) bool
+	info() Info
+}
+
+// Ensemble is members that serve as long as most of them run. Each keeps its data
+// over a restart.
+type Ensemble[M member] struct {
+	Info
+	Members []M
+}
+
+// The ensembles.
+type (
+	EtcdCluster       = Ensemble[*Etcd]
+	ZooKeeperEnsemble = Ensemble[*ZooKeeper]
+)
+
+// startEnsemble starts members at once, which need each other to answer. configure
+// gives each its ports, and the list of all of them.
+func startEnsemble[M member](ctx context.Context, create func() (M, error), configure func([]M) error) (_ *Ensemble[M], err error) {
+	e := &Ensemble[M]{Members: make([]M, members)}
+	for i := range e.Members {
+		if e.Members[i], err = create(); err != nil {
+			return nil, err
+		}
+	}
+	err = onFreePort(func(int) error {
+		if err := configure(e.Members); err != nil {
+			return err
+		}
+		return e.Restart(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.Info = e.Members[0].info()
+	e.Name = fmt.Sprintf("%d × %s", members, e.Name)
+	return e, nil
+}
+
+const (
+	// leaderWithin bounds one question to a member, which may be paused.
+	leaderWithin = 500 * time.Millisecond
+	// leaderPoll is the pause between two.
+	leaderPoll = 20 * time.Millisecond
+)
+
+// AwaitLeader waits until a member leads, and returns it.
+func (e *Ensemble[M]) AwaitLeader(ctx context.Context) (leader M, err error) {
+	for {
+		for _, one := range e.Members {
+			limited, cancel := context.WithTimeout(ctx, leaderWithin)
+			found := one.leads(limited)
+			cancel()
+			if found {
+				return one, nil
+			}
+		}
+		if err := pause.For(ctx, leaderPoll); err != nil {
+			return leader, fmt.Errorf("wait for a leader: %w", err)
+		}
+	}
+}
+
+// Kill ends all members without a warning.
+func (e *Ensemble[M]) Kill(ctx context.Context) error { return e.Close(ctx) }
+
+// Restart starts all members again.
+func (e *Ensemble[M]) Restart(ctx context.Context) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, one := range e.Members {
+		group.Go(func() error { return one.Restart(groupCtx) })
+	}
+	if err := group.Wait(); err != nil {
+		return errors.Join(err, closeAll(context.WithoutCancel(ctx), e.Members))
+	}
+	return nil
+}
+
+// Close ends all members.
+func (e *Ensemble[M]) Close(ctx context.Context) error { return closeAll(ctx, e.Members) }
+
+// Env is the configuration of a replica of stockd that uses the ensemble.
+func (e *Ensemble[M]) Env() []string {
+	endpoints := make([]string, len(e.Members))
+	for i, one := range e.Members {
+		endpoints[i] = one.endpoint()
+	}
+	return e.Members[0].env(strings.Join(endpoints, ","))
+}

@@ -1,0 +1,353 @@
+package servers
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// redisGroup is Redis servers that are one backend together.
+type redisGroup struct {
+	Info
+	all     []*Redis
+	proxies []*Proxy
+}
+
+// add starts a number of Redis servers of one setup at once.
+func (g *redisGroup) add(ctx context.Context, count int, start func(context.Context) (*Redis, error)) ([]*Redis, error) {
+	nodes, err := startAll(ctx, count, start)
+	if err != nil {
+		return nil, errors.Join(err, g.Close(context.WithoutCancel(ctx)))
+	}
+	if len(g.all) == 0 {
+		g.Info = nodes[0].Info
+	}
+	g.all = append(g.all, nodes...)
+	return nodes, nil
+}
+
+// addLocal starts real servers.
+func (g *redisGroup) addLocal(ctx context.Context, k *Supervisor, count int, setup redisSetup) ([]*Redis, error) {
+	return g.add(ctx, count, func(ctx context.Context) (*Redis, error) { return localRedis(ctx, k, setup) })
+}
+
+// addProxy puts a proxy before an address.
+func (g *redisGroup) addProxy(target string) (*Proxy, error) {
+	p, err := NewProxy(target)
+	if err == nil {
+		g.proxies = append(g.proxies, p)
+	}
+	return p, err
+}
+
+// Close ends all servers, and the proxies between them.
+func (g *redisGroup) Close(ctx context.Context) error {
+	for _, p := range g.proxies {
+		p.Close()
+	}
+	return closeAll(ctx, g.all)
+}
+
+// addressesOf are those of several servers, separated by commas.
+func addressesOf(all []*Redis) string {
+	addresses := make([]string, len(all))
+	for i, one := range all {
+		addresses[i] = one.Address
+	}
+	return strings.Join(addresses, ",")
+}
+
+// replicaOf are the lines of redis.conf for a replica of an address.
+func replicaOf(address, password string) string {
+	return fmt.Sprintf("replicaof %s\nmasterauth %s\n", strings.Replace(address, ":", " ", 1), password)
+}
+
+// syncsAtOnce has a primary not wait five seconds for further replicas that want a
+// copy.
+const syncsAtOnce = "repl-diskless-sync-delay 0\n"
+
+// use calls a function with a client of the Redis.
+func (r *Redis) use(do func(client *redis.Client) error) error {
+	client, err := r.Client()
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // what it was for has been answered
+	return do(client)
+}
+
+// awaitInfo asks until the answer contains all lines that are wanted. A server that
+// changes its role closes its connections: it is asked again.
+func awaitInfo(ctx context.Context, what string, ask func(ctx context.Context) (string, error), wanted ...string) error {
+	return eventually(ctx, what, func(ctx context.Context) (bool, error) {
+		answer, err := ask(ctx)
+		for _, want := range wanted {
+			if !strings.Contains(answer, want+"\r\n") {
+				return false, errors.Join(fmt.Errorf("%s is missing in the last answer:\n%s", want, answer), err)
+			}
+		}
+		return true, nil
+	})
+}
+
+func (r *Redis) awaitInfo(ctx context.Context, what, section string, wanted ...string) error {
+	return r.use(func(client *redis.Client) error {
+		return awaitInfo(ctx, what, func(ctx context.Context) (string, error) { return client.Info(ctx, section).Result() }, wanted...)
+	})
+}
+
+// AwaitReplica waits until a server follows another one, and has all its data.
+func (r *Redis) AwaitReplica(ctx context.Context) error {
+	return r.awaitInfo(ctx, "the replica", "replication", "role:slave", "master_link_status:up")
+}
+
+// Promote makes a replica a primary (REPLICAOF NO ONE), with the data that it has
+// received, and returns when it is one.
+func Promote(ctx context.Context, replica *redis.Client) error {
+	if err := replica.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil {
+		return fmt.Errorf("promote the replica: %w", err)
+	}
+	return awaitInfo(ctx, "the promotion", func(ctx context.Context) (string, error) { return replica.Info(ctx, "replication").Result() }, "role:master")
+}
+
+// Redlock is a number of independent Redis masters with one password.
+type Redlock struct {
+	redisGroup
+
+	Nodes []*Redis
+}
+
+// redlockNodes are as many as the description of Redlock has.
+const redlockNodes = 5
+
+// StartRedlock starts the masters. They keep nothing on disk.
+func StartRedlock(ctx context.Context, k *Supervisor, mode Mode) (*Redlock, error) {
+	password := rand.Text()
+	return startRedlock(ctx, func(ctx context.Context) (*Redis, error) { return startRedis(ctx, k, mode, password) })
+}
+
+// RedlockOptions say how masters are to be that experiments are made with.
+type RedlockOptions struct {
+	// Durable has each master write each command to its disk before it answers, and
+	// have it again after Restart.
+	Durable bool
+	// Clocks gives each master a clock of its own.
+	Clocks bool
+	// Security is what they require of clients; nil: a password alone.
+	Security *Security
+}
+
+// StartRedlockWith starts masters that are real servers.
+func StartRedlockWith(ctx context.Context, k *Supervisor, o RedlockOptions) (*Redlock, error) {
+	setup := redisSetup{password: rand.Text(), config: keepsNothing, clock: o.Clocks, security: o.Security}
+	if o.Durable {
+		setup.config = keepsAll
+	}
+	return startRedlock(ctx, func(ctx context.Context) (*Redis, error) { return localRedis(ctx, k, setup) })
+}
+
+func startRedlock(ctx context.Context, start func(context.Context) (*Redis, error)) (r *Redlock, err error) {
+	r = new(Redlock)
+	if r.Nodes, err = r.add(ctx, redlockNodes, start); err != nil {
+		return nil, err
+	}
+	r.Name = fmt.Sprintf("%d × %s", redlockNodes, r.Name)
+	return r, nil
+}
+
+// Env is the configuration of a replica of stockd that uses the masters.
+func (r *Redlock) Env() []string {
+	env := []string{"STOCKD_REDLOCK_ADDRESSES=" + addressesOf(r.Nodes), "STOCKD_REDLOCK_PASSWORD=" + r.Nodes[0].Password}
+	return append(env, r.Nodes[0].security.env("redlock")...)
+}
+
+// RedisPair is a primary with a replica that can replace it. Neither keeps anything
+// on disk.
+type RedisPair struct {
+	redisGroup
+
+	Primary, Replica *Redis
+	// Link is between the primary and the replica: frozen, it delays replication.
+	Link *Proxy
+	// Front is where clients connect to: the primary is behind it, and after Promote
+	// the replica.
+	Front *Proxy
+}
+
+// StartRedisPair starts a primary and its replica, which has all data of the primary
+// before this returns.
+func StartRedisPair(ctx context.Context, k *Supervisor) (*RedisPair, error) {
+	p, setup := new(RedisPair), redisSetup{password: rand.Text(), config: keepsNothing + syncsAtOnce}
+	primary, err := p.addLocal(ctx, k, 1, setup)
+	if err != nil {
+		return nil, err
+	}
+	p.Primary = primary[0]
+	p.Name += " with a replica"
+	if err := p.addReplica(ctx, k, setup); err != nil {
+		return nil, errors.Join(err, p.Close(context.WithoutCancel(ctx)))
+	}
+	return p, nil
+}
+
+func (p *RedisPair) addReplica(ctx context.Context, k *Supervisor, setup redisSetup) (err error) {
+	if p.Link, err = p.addProxy(p.Primary.Address); err != nil {
+		return err
+	}
+	if p.Front, err = p.addProxy(p.Primary.Address); err != nil {
+		return err
+	}
+	setup.config = keepsNothing + replicaOf(p.Link.Address, setup.password)
+	replica, err := p.addLocal(ctx, k, 1, setup)
+	if err != nil {
+		return err
+	}
+	p.Replica = replica[0]
+	return p.AwaitSync(ctx)
+}
+
+// AwaitSync waits until the replica has all data of the primary: it has acknowledged
+// a write.
+func (p *RedisPair) AwaitSync(ctx context.Context) error {
+	if err := p.Replica.AwaitReplica(ctx); err != nil {
+		return err
+	}
+	return p.Primary.use(func(client *redis.Client) error {
+		const key = "stockd:lab:in-sync"
+		if err := errors.Join(client.Set(ctx, key, "", 0).Err(), client.Del(ctx, key).Err()); err != nil {
+			return fmt.Errorf("write to the primary: %w", err)
+		}
+		return eventually(ctx, "the replica", func(ctx context.Context) (bool, error) {
+			// WAIT counts for the connection that has written.
+			n, err := client.Wait(ctx, 1, askWithin/2).Result()
+			return n == 1, err
+		})
+	})
+}
+
+// Promote makes the replica the primary, with the data that it has received, and
+// puts it behind the front. The old primary goes on as one.
+func (p *RedisPair) Promote(ctx context.Context) error {
+	if err := p.Replica.use(func(client *redis.Client) error { return Promote(ctx, client) }); err != nil {
+		return err
+	}
+	return p.Front.Redirect(p.Replica.Address)
+}
+
+// Env is the configuration of a replica of stockd that uses the pair.
+func (p *RedisPair) Env() []string {
+	return []string{"STOCKD_REDIS_ADDRESSES=" + p.Front.Address, "STOCKD_REDIS_PASSWORD=" + p.Primary.Password}
+}
+
+// Sentinels are three that watch a master with a replica, and promote the replica
+// when the master dies. The two keep nothing on disk.
+type Sentinels struct {
+	redisGroup
+
+	Master, Replica *Redis
+	Watchers        []*Redis
+}
+
+// MasterName is the name of the master among the Sentinels.
+const MasterName = "shop"
+
+// Bounds of a failover, in milliseconds: the silence after which the master counts as
+// dead, and how long a try to replace it may take.
+const (
+	downAfter      = 1000
+	failoverWithin = 5000
+)
+
+// StartSentinels starts them. All are reachable, and know each other, before this
+// returns. s is what they require of clients and of each other; nil: passwords alone,
+// which differ between the Sentinels and the servers that they watch. With it, the
+// Sentinels have a user of their own, too.
+func StartSentinels(ctx context.Context, k *Supervisor, s *Security) (*Sentinels, error) {
+	all := new(Sentinels)
+	setup := redisSetup{password: rand.Text(), security: s}
+	setup.config = keepsNothing + syncsAtOnce + "masterauth " + setup.password + "\n"
+	master, err := all.addLocal(ctx, k, 1, setup)
+	if err != nil {
+		return nil, err
+	}
+	all.Master = master[0]
+	all.Name += " with a replica and three Sentinels"
+	setup.config = keepsNothing + syncsAtOnce + replicaOf(all.Master.Address, setup.password)
+	replica, err := all.addLocal(ctx, k, 1, setup)
+	if err != nil {
+		return nil, err
+	}
+	all.Replica = replica[0]
+	err = all.Replica.AwaitReplica(ctx)
+	if err == nil {
+		all.Watchers, err = all.addLocal(ctx, k, members, all.watcher(s))
+	}
+	if err == nil {
+		err = all.AwaitAgreement(ctx, all.Master)
+	}
+	if err != nil {
+		return nil, errors.Join(err, all.Close(context.WithoutCancel(ctx)))
+	}
+	return all, nil
+}
+
+// watcher is how each Sentinel is set up.
+func (s *Sentinels) watcher(security *Security) redisSetup {
+	config := fmt.Sprintf(`sentinel monitor %[1]s %[2]s 2
+sentinel auth-pass %[1]s %[3]s
+sentinel down-after-milliseconds %[1]s %[4]d
+sentinel failover-timeout %[1]s %[5]d
+`, MasterName, strings.Replace(s.Master.Address, ":", " ", 1), s.Master.Password, downAfter, failoverWithin)
+	setup := redisSetup{password: rand.Text(), security: security, sentinel: true}
+	if security != nil {
+		setup.username = clientName
+		config += fmt.Sprintf("sentinel sentinel-user %s\nsentinel sentinel-pass %s\n", setup.username, setup.password)
+	}
+	setup.config = config
+	return setup
+}
+
+// AwaitAgreement waits until every Sentinel knows this master, its replica, and all
+// other Sentinels.
+func (s *Sentinels) AwaitAgreement(ctx context.Context, master *Redis) error {
+	want := fmt.Sprintf("status=ok,address=%s,slaves=1,sentinels=%d", master.Address, members)
+	for _, watcher := range s.Watchers {
+		if err := watcher.awaitInfo(ctx, "the Sentinels", "sentinel", want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Current is the master, as the first Sentinel knows it.
+func (s *Sentinels) Current(ctx context.Context) (current *Redis, err error) {
+	current = s.Master
+	err = s.Watchers[0].use(func(client *redis.Client) error {
+		at, err := client.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName).StringSlice()
+		if err != nil {
+			return fmt.Errorf("ask for the master: %w", err)
+		}
+		if net.JoinHostPort(at[0], at[1]) == s.Replica.Address {
+			current = s.Replica
+		}
+		return nil
+	})
+	return current, err
+}
+
+// Env is the configuration of a replica of stockd that finds the master by them.
+func (s *Sentinels) Env() []string {
+	env := []string{
+		"STOCKD_REDIS_MASTER=" + MasterName, "STOCKD_REDIS_ADDRESSES=" + addressesOf(s.Watchers),
+		"STOCKD_REDIS_PASSWORD=" + s.Master.Password, "STOCKD_REDIS_SENTINEL_PASSWORD=" + s.Watchers[0].Password,
+	}
+	if name := s.Watchers[0].Username; name != "" {
+		env = append(env, "STOCKD_REDIS_SENTINEL_USERNAME="+name)
+	}
+	return append(env, s.Master.security.env("redis")...)
+}

@@ -1,0 +1,320 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stockd/stockd/internal/pause"
+)
+
+// runner is what a server runs as: a process of its own, or a part of this one.
+// Its methods are called in turn.
+type runner interface {
+	// Kill ends the server without a warning.
+	Kill(ctx context.Context) error
+	// Restart starts the server on the address and the data that it had, and kills
+	// it first where it runs.
+	Restart(ctx context.Context) error
+	// Pause stops the server: its connections stay, and get no answer.
+	Pause(ctx context.Context) error
+	// Resume continues a paused server.
+	Resume(ctx context.Context) error
+	// Close ends the server for good. Closing twice is harmless.
+	Close(ctx context.Context) error
+}
+
+// Spec says how to start a server as a process.
+type Spec struct {
+	// Name is the server's in errors.
+	Name    string
+	Program string
+	// Folder has the data and the log; empty: a new one of the supervisor's.
+	Folder string
+	// Configure writes the configuration for a client port and returns the
+	// arguments and what is added to the environment. Where another process has
+	// taken the port, it is called with a second one.
+	Configure func(folder string, port int) (args, env []string, err error)
+	// Ready asks the server whether it answers, and whether it is this process: a
+	// server of another run may have taken the port.
+	Ready func(ctx context.Context, pid int) error
+	// Log is where output goes; empty: server.log in the folder.
+	Log string
+	// Env is the environment, without what Configure adds; nil: that of this process.
+	Env []string
+	// Stop is the signal that ends the server, SIGKILL where it is 0: private data
+	// goes with the server. Grace is how long it may take.
+	Stop  syscall.Signal
+	Grace time.Duration
+}
+
+// Server is a server that is a process of its own.
+type Server struct {
+	spec       Spec
+	supervisor *Supervisor
+	command    Command
+	process    *Process // nil before the first start
+}
+
+// Launch starts a server on a free port, and returns when it is ready.
+func Launch(ctx context.Context, k *Supervisor, spec Spec) (*Server, error) {
+	s, err := newServer(k, spec)
+	if err != nil {
+		return nil, err
+	}
+	return s, onFreePort(func(port int) error {
+		if err := s.configure(port); err != nil {
+			return err
+		}
+		return s.Restart(ctx)
+	})
+}
+
+// newServer is a server that has no port yet and does not run.
+func newServer(k *Supervisor, spec Spec) (s *Server, err error) {
+	if spec.Folder == "" {
+		if spec.Folder, err = os.MkdirTemp(k.Folder(), spec.Name+"-"); err != nil {
+			return nil, err
+		}
+	}
+	if spec.Log == "" {
+		spec.Log = filepath.Join(spec.Folder, "server.log")
+	}
+	if spec.Stop == 0 {
+		spec.Stop = syscall.SIGKILL
+	}
+	if spec.Env == nil {
+		spec.Env = os.Environ()
+	}
+	return &Server{spec: spec, supervisor: k}, nil
+}
+
+func (s *Server) configure(port int) error {
+	args, env, err := s.spec.Configure(s.spec.Folder, port)
+	s.command = Command{
+		Path: s.spec.Program, Args: args, Env: append(s.spec.Env[:len(s.spec.Env):len(s.spec.Env)], env...),
+		Log: s.spec.Log, Stop: s.spec.Stop, Grace: s.spec.Grace,
+	}
+	return err
+}
+
+// Process is the server's process since the last start.
+func (s *Server) Process() *Process { return s.process }
+
+// Restart starts the process and waits until it answers.
+func (s *Server) Restart(ctx context.Context) (err error) {
+	if err := s.Kill(ctx); err != nil {
+		return err
+	}
+	if s.process, err = s.supervisor.Run(ctx, s.command); err != nil {
+		return err
+	}
+	if err := s.await(ctx); err != nil {
+		return errors.Join(err, s.Kill(context.WithoutCancel(ctx)))
+	}
+	return nil
+}
+
+const (
+	// startWithin bounds the start of a server on a machine that is busy.
+	startWithin = 60 * time.Second
+	// askWithin bounds one question to a server that starts, so that its end is
+	// noticed soon.
+	askWithin = 2 * time.Second
+	startPoll = 30 * time.Millisecond
+)
+
+// await asks the server until it answers. Where it ends instead, or does not answer
+// in time, the error shows the end of its log.
+func (s *Server) await(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	for {
+		asking, end := context.WithTimeout(limited, askWithin)
+		err := s.spec.Ready(asking, s.process.Pid())
+		end()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.process.Done():
+			return fmt.Errorf("start %s: it ended (%s); the end of its log:\n%s", s.spec.Name, s.process.State(), logTail(s.spec.Log))
+		case <-limited.Done():
+			if ctx.Err() != nil {
+				return fmt.Errorf("start %s: %w", s.spec.Name, context.Cause(ctx))
+			}
+			return fmt.Errorf("start %s: no answer within %s (%w); the end of its log:\n%s", s.spec.Name, startWithin, err, logTail(s.spec.Log))
+		case <-time.After(startPoll):
+		}
+	}
+}
+
+// Kill is SIGKILL.
+func (s *Server) Kill(ctx context.Context) error {
+	if s.process == nil {
+		return nil
+	}
+	return s.process.Kill(ctx)
+}
+
+// Close stops the process as its Spec says.
+func (s *Server) Close(ctx context.Context) error {
+	if s.process == nil {
+		return nil
+	}
+	return s.process.Stop(ctx)
+}
+
+// Pause is SIGSTOP.
+func (s *Server) Pause(ctx context.Context) error { return s.process.Pause(ctx) }
+
+// Resume is SIGCONT.
+func (s *Server) Resume(ctx context.Context) error { return s.process.Resume(ctx) }
+
+// embedded is a server that is a part of this process.
+type embedded struct {
+	name  string
+	start func(context.Context) (stop func(), err error)
+	stop  func() // nil where it does not run
+}
+
+// Restart starts the server.
+func (e *embedded) Restart(ctx context.Context) (err error) {
+	if err := e.Kill(ctx); err != nil {
+		return err
+	}
+	e.stop, err = e.start(ctx)
+	return err
+}
+
+// Kill closes the connections, which is as near to a kill as a part of a process
+// can come.
+func (e *embedded) Kill(context.Context) error {
+	if e.stop != nil {
+		e.stop()
+		e.stop = nil
+	}
+	return nil
+}
+
+// Close ends the server.
+func (e *embedded) Close(ctx context.Context) error { return e.Kill(ctx) }
+
+// Pause fails: a part of a process cannot be paused.
+func (e *embedded) Pause(context.Context) error {
+	return fmt.Errorf("pause %s: it runs inside this process", e.name)
+}
+
+// Resume fails as Pause does.
+func (e *embedded) Resume(context.Context) error {
+	return fmt.Errorf("resume %s: it runs inside this process", e.name)
+}
+
+// Ports are below the range from which systems take the near ends of outgoing
+// connections: a client cannot take one between its choice and its server's bind.
+const (
+	lowestPort  = 20000
+	highestPort = 32000
+)
+
+// FreePort finds a port on 127.0.0.1 on which no process listens. Another process
+// may take it before its server does; Launch tries a second one then.
+func FreePort() (int, error) {
+	for range 100 {
+		port := lowestPort + rand.N(highestPort-lowestPort)
+		l, err := net.Listen("tcp", Loopback(port))
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err == nil {
+			return port, nil
+		}
+	}
+	return 0, errors.New("no free port on 127.0.0.1 in 100 tries")
+}
+
+// Loopback is the loopback address of a port.
+func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// portTries bounds how often a server is started whose port another process took.
+const portTries = 3
+
+// onFreePort starts a server on a free port, and on a second one where another
+// process was quicker to bind the first.
+func onFreePort(start func(port int) error) error {
+	for try := 1; ; try++ {
+		port, err := FreePort()
+		if err != nil {
+			return err
+		}
+		err = start(port)
+		if err == nil || try == portTries || !strings.Contains(strings.ToLower(err.Error()), "already in use") {
+			return err
+		}
+	}
+}
+
+// listening reports whether a process listens at an address.
+func listening(ctx context.Context, address string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// startAll starts a number of servers at once. Where one does not start, all are
+// closed.
+func startAll[S runner](ctx context.Context, count int, start func(ctx context.Context) (S, error)) ([]S, error) {
+	all, started := make([]S, count), make([]bool, count)
+	group, groupCtx := errgroup.WithContext(ctx)
+	for i := range all {
+		group.Go(func() (err error) {
+			all[i], err = start(groupCtx)
+			started[i] = err == nil
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		for i, one := range all {
+			if started[i] {
+				err = errors.Join(err, one.Close(context.WithoutCancel(ctx)))
+			}
+		}
+		return nil, err
+	}
+	return all, nil
+}
+
+func closeAll[S runner](ctx context.Context, all []S) error {
+	errs := make([]error, len(all))
+	for i, one := range all {
+		errs[i] = one.Close(ctx)
+	}
+	return errors.Join(errs...)
+}
+
+// eventually repeats a question until the answer is yes.
+func eventually(ctx context.Context, what string, ask func(ctx context.Context) (yes bool, err error)) error {
+	limited, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	for {
+		yes, err := ask(limited)
+		if yes {
+			return nil
+		}
+		if late := pause.For(limited, leaderPoll); late != nil {
+			return errors.Join(fmt.Errorf("wait for %s: %w", what, late), err)
+		}
+	}
+}
