@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ func demoCommand() *cobra.Command {
 		url         string
 		admin       cli.Admin
 		from, write string
+		markdown    bool
 	)
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -46,6 +48,7 @@ func demoCommand() *cobra.Command {
 	flags.StringVar(&url, "url", "", "stockd, or a balancer before several, that runs already")
 	admin.AddFlags(flags, "")
 	flags.StringVar(&write, "json", "", "file to write the figures to")
+	flags.BoolVar(&markdown, "markdown", false, "print a page in Markdown instead of the table")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		choice, err := servers.ParseChoice(from)
 		if err != nil {
@@ -66,6 +69,9 @@ func demoCommand() *cobra.Command {
 			return tell(cmd, plan, write)
 		}
 		r, err := demo.Run(cmd.Context(), plan)
+		if markdown {
+			return errors.Join(err, demo.Page(cmd.OutOrStdout(), r), cli.Show(r, io.Discard, write))
+		}
 		return errors.Join(err, cli.Show(r, cmd.OutOrStdout(), write))
 	}
 	return cmd

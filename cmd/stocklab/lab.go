@@ -27,7 +27,7 @@ func labCommand() *cobra.Command {
 		Args:  cli.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(labListCommand(), labRunCommand(), labReportCommand(), labDocsCommand(), labHostileCommand())
+	cmd.AddCommand(labListCommand(), labRunCommand(), labReportCommand(), labDocsCommand(), labOverviewCommand(), labHostileCommand())
 	return cmd
 }
 
@@ -180,6 +180,17 @@ func labDocsCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			return report.Docs(filepath.Join("docs", "lab"), args[0], catalogue.All())
 		},
+	}
+}
+
+// labOverviewCommand draws the picture of the README; it is for those who work on stockd.
+func labOverviewCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "overview DIR",
+		Short:  "Write docs/oversell.json and docs/oversell.svg from the folder of a run",
+		Hidden: true,
+		Args:   oneArg("a folder that stocklab lab run oversell --dir has filled"),
+		RunE:   func(_ *cobra.Command, args []string) error { return report.Overview("docs", args[0]) },
 	}
 }
 

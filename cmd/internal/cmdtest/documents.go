@@ -12,7 +12,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// EachDocument reads every document of the Repository.
+// Repository is where the repository is, from the folder of a program.
+const Repository = "../.."
+
+// EachDocument reads every document of the repository.
 func EachDocument(t *testing.T, test func(path, text string)) {
 	t.Helper()
 	err := filepath.WalkDir(Repository, func(path string, entry fs.DirEntry, err error) error {
@@ -33,6 +36,7 @@ var (
 	spanned = regexp.MustCompile("`([^`]+)`")
 	joined  = regexp.MustCompile(`\\\n\s*`)
 	parts   = regexp.MustCompile(`&&|\|\||[|;]|\$\(|\s#\s`)
+	name    = regexp.MustCompile(`^[a-z][a-z-]*$`)
 )
 
 // Code is what a document shows as code: the lines of its blocks, and its spans.
@@ -52,12 +56,10 @@ func Code(text string) (lines, spans []string) {
 	return lines, spans
 }
 
-// Repository is the root of the repository, from a folder of a program.
-const Repository = "../.."
-
-// CheckDocumentedCommands fails where a document shows a command or a flag that the
-// program does not have.
-func CheckDocumentedCommands(t *testing.T, root *cobra.Command) {
+// CheckCommands finds every command of a program that a document shows, and its flags, among
+// those that the program has. Aliases are other words that a command begins with, such as
+// the "demo" of docker compose run demo.
+func CheckCommands(t *testing.T, root *cobra.Command, aliases ...string) {
 	t.Helper()
 	seen := 0
 	EachDocument(t, func(path, text string) {
@@ -65,7 +67,7 @@ func CheckDocumentedCommands(t *testing.T, root *cobra.Command) {
 		for _, line := range append(lines, spans...) {
 			for _, part := range parts.Split(line, -1) {
 				words := strings.Fields(part)
-				if at := program(words, root.Name()); at >= 0 {
+				if at := arguments(words, root.Name(), aliases); at >= 0 {
 					seen++
 					checkCommand(t, path, root, words[at:])
 				}
@@ -73,12 +75,12 @@ func CheckDocumentedCommands(t *testing.T, root *cobra.Command) {
 		}
 	})
 	if seen == 0 {
-		t.Error("no command was seen")
+		t.Errorf("no command of %s was seen", root.Name())
 	}
 }
 
-// program is where the arguments of a program begin, or -1.
-func program(words []string, name string) int {
+// arguments is where those of a program begin, or -1.
+func arguments(words []string, program string, aliases []string) int {
 	if slices.Contains(words, "build") {
 		return -1
 	}
@@ -86,24 +88,20 @@ func program(words []string, name string) int {
 		return -1 // to them stockd is a user
 	}
 	for i, word := range slices.Backward(words) {
-		switch word {
-		case name, "/" + name, "bin/" + name, "./cmd/" + name:
+		if slices.Contains([]string{program, "/" + program, "bin/" + program, "./cmd/" + program}, word) {
 			return i + 1
-		case "demo": // docker compose run demo
-			if i > 0 && words[0] == "docker" && name == "stocklab" {
-				return i
-			}
+		}
+		if slices.Contains(aliases, word) && i > 0 && words[0] == "docker" {
+			return i
 		}
 	}
 	return -1
 }
 
-var name = regexp.MustCompile(`^[a-z][a-z-]*$`)
-
 func checkCommand(t *testing.T, path string, cmd *cobra.Command, words []string) {
 	t.Helper()
 	for _, word := range words {
-		if flag, is := strings.CutPrefix(word, "--"); is {
+		if flag, ok := strings.CutPrefix(word, "--"); ok {
 			flag, _, _ = strings.Cut(flag, "=")
 			if flag != "" && flag != "help" && cmd.Flags().Lookup(flag) == nil {
 				t.Errorf("%s: %q has no flag --%s", path, cmd.CommandPath(), flag)
