@@ -11,9 +11,14 @@ COPY . .
 # here, and is built without.
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     if [ -d .git ]; then stamp=true; else stamp=false; fi; \
-    go build -trimpath -buildvcs=$stamp -tags slim -ldflags '-s -w' -o /stockd ./cmd/stockd && /stockd version
+    go build -trimpath -buildvcs=$stamp -tags nomsgpack -ldflags '-s -w' -o / ./cmd/stockd ./cmd/stocklab && /stockd version
 
-FROM ${BASE_IMAGE}
+FROM ${BASE_IMAGE} AS stocklab
+COPY --from=build /stocklab /stocklab
+ENTRYPOINT ["/stocklab"]
+
+# The last target is what an image is built from where none is named.
+FROM ${BASE_IMAGE} AS stockd
 COPY --from=build /stockd /stockd
 ENV STOCKD_HTTP_LISTEN=0.0.0.0:8080 STOCKD_ADMIN_LISTEN=0.0.0.0:8081
 EXPOSE 8080 8081

@@ -1,9 +1,9 @@
 GOLANGCI = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: build test prove prove-parts fuzz bench lint vuln images demo FORCE
+.PHONY: build test prove prove-parts fuzz bench lint vuln images demo
 
-build: ## one binary: bin/stockd
-	go build -o bin/stockd ./cmd/stockd
+build: ## bin/stockd, which a shop runs, and bin/stocklab, which shows and measures
+	go build -o bin/ ./cmd/stockd ./cmd/stocklab
 
 test: ## every test, on real servers, with the race detector
 	go run ./tools/test $(TESTFLAGS)
@@ -14,7 +14,7 @@ prove: ## the long proofs: many repetitions, planted bugs, kills
 prove-parts: ## those of them that take minutes, which run before a change lands
 	go run ./tools/test -tags prove -timeout 30m $(TESTFLAGS) \
 		-run 'TestProve(RoundTrips|TokensGrow|FiveThousandIdleConnections|AReplicaThatDiesTakesItsUnits)$$' \
-		./cmd/stockd ./internal/lock/... ./internal/service/strategy
+		./cmd/stockd ./cmd/stocklab ./internal/lock/... ./internal/service/strategy
 	go run ./tools/test -tags prove -timeout 30m $(TESTFLAGS) \
 		-run 'TestProvePlantedBugsAreCaught/(one_unit_too_many|a_late_holder_deletes|a_lost_commit|the_audit_forgives|a_layer)' \
 		./internal/planted
@@ -22,14 +22,11 @@ prove-parts: ## those of them that take minutes, which run before a change lands
 fuzz: ## every parser of what comes from outside, two minutes each
 	go run ./tools/fuzz $(FUZZFLAGS)
 
-bin/stockd-slim: FORCE ## what a shop runs: without etcd's server, which is for a first look
-	go build -buildvcs=auto -tags slim -o $@ ./cmd/stockd
+bench: build ## the strategies beside their limits, within 20 minutes
+	bin/stocklab bench --json docs/benchmark.json --chart docs/benchmark.svg
 
-bench: bin/stockd-slim ## the strategies beside their limits, within 20 minutes
-	bin/stockd-slim bench --suite --json docs/benchmark.json --chart docs/benchmark.svg
-
-demo: build ## the first five minutes
-	bin/stockd demo
+demo: build ## the first look
+	bin/stocklab demo
 
 lint:
 	$(GOLANGCI) run ./...

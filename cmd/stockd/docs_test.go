@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,118 +13,14 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/config"
 )
 
-const repository = "../.."
-
-// eachDocument reads every document of the repository.
-func eachDocument(t *testing.T, test func(path, text string)) {
-	t.Helper()
-	err := filepath.WalkDir(repository, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".md") {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		test(strings.TrimPrefix(path, repository+"/"), string(content))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-var (
-	fenced  = regexp.MustCompile("(?ms)^ {0,3}```[^\n]*\n(.*?)^ {0,3}```[ \t]*$")
-	spanned = regexp.MustCompile("`([^`]+)`")
-	joined  = regexp.MustCompile(`\\\n\s*`)
-	parts   = regexp.MustCompile(`&&|\|\||[|;]|\$\(|\s#\s`)
-)
-
-// code is what a document shows as code: the lines of its blocks, and its spans.
-func code(text string) (lines, spans []string) {
-	for _, block := range fenced.FindAllStringSubmatch(text, -1) {
-		lines = append(lines, strings.Split(joined.ReplaceAllString(block[1], " "), "\n")...)
-	}
-	rest := fenced.ReplaceAllString(text, "")
-	for line := range strings.Lines(joined.ReplaceAllString(rest, " ")) {
-		if strings.HasPrefix(line, "    ") {
-			lines = append(lines, line)
-		}
-	}
-	for _, span := range spanned.FindAllStringSubmatch(rest, -1) {
-		spans = append(spans, strings.ReplaceAll(span[1], "\n", " "))
-	}
-	return lines, spans
-}
+const repository = cmdtest.Repository
 
 // Every command of stockd that a document shows is one, with these flags.
-func TestDocumentedCommandsExist(t *testing.T) {
-	seen := 0
-	eachDocument(t, func(path, text string) {
-		lines, spans := code(text)
-		for _, line := range append(lines, spans...) {
-			for _, part := range parts.Split(line, -1) {
-				words := strings.Fields(part)
-				if at := program(words); at >= 0 {
-					seen++
-					checkCommand(t, path, root(), words[at:])
-				}
-			}
-		}
-	})
-	if seen == 0 {
-		t.Error("no command was seen")
-	}
-}
-
-// program is where the arguments of stockd begin, or -1.
-func program(words []string) int {
-	if slices.Contains(words, "build") {
-		return -1
-	}
-	if len(words) > 0 && slices.Contains([]string{"etcdctl", "ACL"}, words[0]) {
-		return -1 // to them stockd is a user
-	}
-	for i, word := range slices.Backward(words) {
-		switch word {
-		case "stockd", "/stockd", "bin/stockd", "./cmd/stockd":
-			return i + 1
-		case "demo": // docker compose run demo
-			if i > 0 && words[0] == "docker" {
-				return i
-			}
-		}
-	}
-	return -1
-}
-
-var name = regexp.MustCompile(`^[a-z][a-z-]*$`)
-
-func checkCommand(t *testing.T, path string, cmd *cobra.Command, words []string) {
-	t.Helper()
-	for _, word := range words {
-		if flag, is := strings.CutPrefix(word, "--"); is {
-			flag, _, _ = strings.Cut(flag, "=")
-			if flag != "" && flag != "help" && cmd.Flags().Lookup(flag) == nil {
-				t.Errorf("%s: %q has no flag --%s", path, cmd.CommandPath(), flag)
-			}
-			continue
-		}
-		if !cmd.HasSubCommands() {
-			continue
-		}
-		if !name.MatchString(word) {
-			return // a sentence, or several commands in one
-		}
-		next, _, err := cmd.Find([]string{word})
-		if err != nil || next == cmd {
-			t.Errorf("%s: %q has no command %s", path, cmd.CommandPath(), word)
-			return
-		}
-		cmd = next
-	}
-}
+func TestDocumentedCommandsExist(t *testing.T) { cmdtest.CheckCommands(t, root()) }
 
 // A flag that stands alone is one of some command, or of a program that documents
 // speak of.
@@ -139,9 +34,12 @@ func TestDocumentedFlagsExist(t *testing.T) {
 		}
 	}
 	learn(root())
+	for _, of := range flagsOfStocklab(t) {
+		known[of] = true
+	}
 	flag := regexp.MustCompile(`(?:^| )--([a-z][\w.-]*)`)
-	eachDocument(t, func(path, text string) {
-		_, spans := code(text)
+	cmdtest.EachDocument(t, func(path, text string) {
+		_, spans := cmdtest.Code(text)
 		for _, span := range spans {
 			if !strings.HasPrefix(span, "--") {
 				continue
@@ -153,6 +51,25 @@ func TestDocumentedFlagsExist(t *testing.T) {
 			}
 		}
 	})
+}
+
+// flagsOfStocklab reads them from its source: a program cannot import another one.
+func flagsOfStocklab(t *testing.T) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(repository, "cmd/stocklab/*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("stocklab has no source (%v)", err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`\w+Var\(&[^,]+, "([a-z-]+)"`).FindAllStringSubmatch(string(content), -1) {
+			names = append(names, found[1])
+		}
+	}
+	return names
 }
 
 // configuredKeys are those of the file that documents all of them, with those of
@@ -214,8 +131,8 @@ func TestDocumentedKeysExist(t *testing.T) {
 	}
 	key := regexp.MustCompile(`^(([a-z_]+)(?:\.[a-z_]+)+)(?:$|[:= ])`)
 	variable := regexp.MustCompile(`\bSTOCKD_[A-Z_]*[A-Z]`)
-	eachDocument(t, func(path, text string) {
-		_, spans := code(text)
+	cmdtest.EachDocument(t, func(path, text string) {
+		_, spans := cmdtest.Code(text)
 		for _, span := range spans {
 			found := key.FindStringSubmatch(span)
 			if found != nil && sections[found[2]] && !keys[found[1]] && !slices.Contains([]string{".go", ".template"}, filepath.Ext(found[1])) {
@@ -237,8 +154,8 @@ func TestDocumentedTargetsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	target := regexp.MustCompile(`^make ([a-z]+)`)
-	eachDocument(t, func(path, text string) {
-		lines, spans := code(text)
+	cmdtest.EachDocument(t, func(path, text string) {
+		lines, spans := cmdtest.Code(text)
 		for _, line := range append(lines, spans...) {
 			found := target.FindStringSubmatch(strings.TrimSpace(line))
 			if found != nil && !strings.Contains(string(makefile), "\n"+found[1]+":") {

@@ -28,8 +28,8 @@ var notRun = []struct {
 	reason  string
 }{
 	{"make test", false, "this test is a part of it"},
-	{"go run ./cmd/stockd demo", false, "it takes a minute: TestDemoLocal runs it with a smaller stock"},
-	{"go run ./cmd/stockd lab run all", false, "it takes five minutes: the tests of internal/lab/scenario/catalogue run each"},
+	{"go run ./cmd/stocklab demo", false, "it takes half a minute: TestDemoLocal runs it with a smaller stock"},
+	{"go run ./cmd/stocklab lab run all", false, "it takes five minutes: the tests of internal/lab/scenario/catalogue run each"},
 	{"docker compose up", true, "it needs a Docker engine: TestCompose has one"},
 	{"STOCKD_DATABASE_DRIVER=mysql", true, "it needs the database and the password file of the reader"},
 }
@@ -151,11 +151,12 @@ func (d document) install(t *testing.T) {
 case "$1 $2 $3 $4" in
 "build -o "*" ./cmd/stockd") mkdir -p "$(dirname "$3")" && exec ln -sf %[1]q "$3" ;;
 "run ./cmd/stockd "*) shift 2; exec %[1]q "$@" ;;
+"run ./cmd/stocklab "*) shift 2; exec %[3]q "$@" ;;
 *) exec %[2]q "$@" ;;
 esac
 `
 	for name, content := range map[string]string{
-		"go":      fmt.Sprintf(stand, self, compiler),
+		"go":      fmt.Sprintf(stand, self, compiler, d.stocklab(t)),
 		"stockd":  fmt.Sprintf("#!/bin/sh\nexec %q \"$@\"\n", self),
 		".curlrc": "silent\nshow-error\nwrite-out = \"%{stderr}answered %{http_code} to %{method} %{url}\\n\"\n",
 		"session": d.session(t),
@@ -164,6 +165,18 @@ esac
 			t.Fatal(err)
 		}
 	}
+}
+
+// stocklab is built once: it is no part of this test binary.
+func (d document) stocklab(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(d.folder, "stocklab")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./cmd/stocklab")
+	build.Dir = repository
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build stocklab: %v\n%s", err, out)
+	}
+	return path
 }
 
 func (d document) session(t *testing.T) string {

@@ -27,7 +27,7 @@ func labCommand() *cobra.Command {
 		Args:  cli.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(labListCommand(), labRunCommand(), labReportCommand(), labDocsCommand(), labHostileCommand())
+	cmd.AddCommand(labListCommand(), labRunCommand(), labReportCommand(), labDocsCommand(), labOverviewCommand(), labHostileCommand())
 	return cmd
 }
 
@@ -60,7 +60,7 @@ func labRunCommand() *cobra.Command {
 			"behind but what --dir and --json ask for.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cli.UsageError{Err: errors.New("lab run needs names of experiments, or all; stockd lab list has them")}
+				return cli.UsageError{Err: errors.New("lab run needs names of experiments, or all; stocklab lab list has them")}
 			}
 			return nil
 		},
@@ -156,7 +156,7 @@ func labReportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "report DIR",
 		Short: "Make the report of a run again, from what it left in its folder",
-		Args:  oneArg("a folder that stockd lab run --dir has filled"),
+		Args:  oneArg("a folder that stocklab lab run --dir has filled"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := report.Read(args[0])
 			if err != nil {
@@ -176,10 +176,21 @@ func labDocsCommand() *cobra.Command {
 		Use:    "docs DIR",
 		Short:  "Write docs/lab from the catalogue and from the folder of a run",
 		Hidden: true,
-		Args:   oneArg("a folder that stockd lab run all --dir has filled"),
+		Args:   oneArg("a folder that stocklab lab run all --dir has filled"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return report.Docs(filepath.Join("docs", "lab"), args[0], catalogue.All())
 		},
+	}
+}
+
+// labOverviewCommand draws the picture of the README; it is for those who work on stockd.
+func labOverviewCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "overview DIR",
+		Short:  "Write docs/oversell.json and docs/oversell.svg from the folder of a run",
+		Hidden: true,
+		Args:   oneArg("a folder that stocklab lab run oversell --dir has filled"),
+		RunE:   func(_ *cobra.Command, args []string) error { return report.Overview("docs", args[0]) },
 	}
 }
 

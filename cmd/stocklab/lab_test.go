@@ -37,7 +37,7 @@ func TestMistakesInTheLab(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"lab", "run"}, "stockd lab list"},
+		{[]string{"lab", "run"}, "stocklab lab list"},
 		{[]string{"lab", "run", "hope"}, `"hope" is not an experiment; there are all, oversell, process-mutex,`},
 		{[]string{"lab", "run", "28"}, "two-strategies, or their numbers"},
 		{[]string{"lab", "run", "oversell", "--servers", "remote"}, `"remote"`},

@@ -47,6 +47,8 @@ type Plan struct {
 	LockRun time.Duration
 	// Repeat makes every run so many times, at least once.
 	Repeat int
+	// Story is shown instead of Strategies on Replicas, where it is not empty.
+	Story []Row
 	// Progress hears how far the demo is.
 	Progress Progress
 }
@@ -123,7 +125,59 @@ func (d *demo) show(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	d.order()
+	if len(d.plan.Story) == 0 {
+		d.order()
+	}
+	return nil
+}
+
+// Row is a run of a story.
+type Row struct {
+	Strategy string
+	Group    bool
+	Replicas int
+}
+
+// Story shows in a few runs what oversells and what does not.
+func Story() []Row {
+	return []Row{
+		{"naive", false, 1},
+		{"mutex", false, 1},
+		{"mutex", false, 3},
+		{"sql-conditional", false, 3},
+		{"sql-conditional", true, 3},
+		{"redis-lua", false, 3},
+		{"redis-lua", true, 3},
+		{"redis-stock", false, 3},
+	}
+}
+
+// showStory shows the rows of a story that are on so many replicas.
+func (d *demo) showStory(ctx context.Context, c client.Client, replicas int) error {
+	known, err := c.Strategies(ctx)
+	if err != nil {
+		return err
+	}
+	if !d.begun {
+		d.plan.Progress.Begin(len(d.plan.Story))
+		d.begun = true
+	}
+	for _, row := range d.plan.Story {
+		if row.Replicas != replicas {
+			continue
+		}
+		s, err := Pick(known, row.Strategy)
+		if err != nil {
+			return err
+		}
+		d.plan.Group = row.Group
+		run, err := d.sale(ctx, c, s, replicas)
+		if err != nil {
+			return err
+		}
+		d.plan.Progress.Done(run)
+		d.report.Runs = append(d.report.Runs, run)
+	}
 	return nil
 }
 
@@ -138,6 +192,9 @@ func (d *demo) showOn(ctx context.Context, replicas int) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
 	d.servers["balancer"] = c.Balancer
+	if len(d.plan.Story) > 0 {
+		return d.showStory(ctx, c.Client(), replicas)
+	}
 	return d.showAll(ctx, c.Client(), replicas)
 }
 

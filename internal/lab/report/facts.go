@@ -125,4 +125,4 @@ func kind(p scenario.PartResult) string {
 }
 
 // command runs an experiment again.
-func command(name string) string { return "stockd lab run " + name }
+func command(name string) string { return "stocklab lab run " + name }

@@ -13,7 +13,7 @@ func holderCrashes() scenario.Experiment {
 		Number: 6, Name: "holder-crashes", Title: "SETNX without an expiry: the lock of a dead holder is never released",
 		Claim:  "A holder that dies between SETNX and DEL leaves the lock taken for ever; with an expiry the others wait no longer than that.",
 		Source: chapterOne + ", what if the lock is never released; " + basicSearch + ", deadlock",
-		Fix:    "stockd lab run holder-crashes  # redis-setnx-ttl and better ones come back by themselves",
+		Fix:    "stocklab lab run holder-crashes  # redis-setnx-ttl and better ones come back by themselves",
 		Parts: []scenario.Part{
 			deadHolder("redis-setnx", "buyers find the lock taken until the end, long after the TTL of the others",
 				checker.Deadlocked(4*time.Second)),

@@ -17,7 +17,7 @@ func failover() scenario.Experiment {
 		Number: 13, Name: "failover", Title: "Redis fails over before the key is replicated: two holders; five masters survive the same loss",
 		Claim:  "The lock is taken on the master and the master dies before its replica has the key: the promoted replica grants it again. On five independent masters the loss of one changes nothing.",
 		Source: chapterOne + ", Redlock",
-		Fix:    "stockd demo --strategies redlock --replicas 3",
+		Fix:    "stocklab demo --strategies redlock --replicas 3",
 		Parts: []scenario.Part{{
 			Name: "failover", Stage: pair,
 			Does:   "replica 1 works under redis-lua; the key never reaches Redis's replica, which is promoted when the primary is killed; replica 2 wants the lock",

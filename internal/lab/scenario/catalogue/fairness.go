@@ -13,7 +13,7 @@ func fairness() scenario.Experiment {
 		Number: 24, Name: "fairness", Title: "The longest wait: locks with and without first-in-first-out order",
 		Claim:  "A good lock has a fair form, in which waiters are served in the order in which they came; where they try again and again, luck decides.",
 		Source: chapterOne + ", what a distributed lock needs",
-		Fix:    "stockd demo --strategies redis-fair,zk-sequential,etcd --replicas 3",
+		Fix:    "stocklab demo --strategies redis-fair,zk-sequential,etcd --replicas 3",
 		Parts:  []scenario.Part{crowd("redsync", scenario.Redis, "the unluckiest waits many times as long as most", checker.Unfair(10, checker.OfHolders()))},
 	}
 	for _, l := range []struct {

@@ -14,7 +14,7 @@ func getSet() scenario.Experiment {
 		Number: 12, Name: "getset", Title: "GETSET: a GET that answers nil blocks all contenders, and clocks that differ admit two",
 		Claim:  "When the holder deletes the lock between another's SETNX and GETSET, that one has set an expiry without a holder, and all wait for it to pass; and as the times are the clients', the lock needs equal clocks.",
 		Source: basicSearch + ", GETSET, and the trouble with time stamps; " + flashSales + ", deadlocks",
-		Fix:    "stockd demo --strategies redis-lua --replicas 3",
+		Fix:    "stocklab demo --strategies redis-lua --replicas 3",
 		Parts: []scenario.Part{
 			deletedMeanwhile("redis-getset", "\r\nget\r\n", "the lock is free, and the second one waits for the TTL all the same",
 				checker.Deadlocked(2*time.Second)),

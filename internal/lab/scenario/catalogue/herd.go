@@ -14,7 +14,7 @@ func herd() scenario.Experiment {
 		Number: 17, Name: "herd", Title: "The herd: every release wakes all who wait, or just the next one",
 		Claim:  "Where all waiters watch the same node, each release wakes all of them and all but one for nothing; where each watches the one before it, one is woken.",
 		Source: flashSales + ", the herd; " + zooKeeping + ", the optimization; " + chapterOne + ", watching the predecessor",
-		Fix:    "stockd demo --strategies zk-herd,zk-sequential --replicas 3",
+		Fix:    "stocklab demo --strategies zk-herd,zk-sequential --replicas 3",
 		Parts: []scenario.Part{
 			woken("zk-herd", "about half as many wake-ups a release as there are contenders, because the queue shrinks", checker.AtLeast("wakeups_per_release", herdSize/4)),
 			woken("zk-ephemeral", "the same", checker.AtLeast("wakeups_per_release", herdSize/4)),

@@ -14,7 +14,7 @@ func insertLock() scenario.Experiment {
 		Number: 20, Name: "insert-lock", Title: "A lock that is a row: no expiry, no waiting, no second time",
 		Claim:  "A lock that is taken by INSERT under a unique key stays taken when its holder dies, fails at once when it is taken, and locks out its own holder; a job that deletes old rows, a loop, and an owner in the row are the remedies.",
 		Source: chapterOne + ", locks in MySQL; " + basicSearch + ", a lock by INSERT in MySQL",
-		Fix:    "stockd demo --strategies sql-insert-lock --replicas 3",
+		Fix:    "stocklab demo --strategies sql-insert-lock --replicas 3",
 		Parts: []scenario.Part{
 			deadInserter("no-reaper", "no contender gets the lock for four times its TTL", checker.Deadlocked(4*time.Second), "STOCKD_LAB_REAPER=false"),
 			remedy(deadInserter("reaper", "the lock is free again one TTL after the crash", checker.Freed(ttl+slack))),

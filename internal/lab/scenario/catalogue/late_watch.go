@@ -22,7 +22,7 @@ func lateWatch() scenario.Experiment {
 		Number: 18, Name: "late-watch", Title: "The watched node is gone before the watch is set: nothing ever comes",
 		Claim:  "Where the node before is deleted between the list and the watch, the listener waits for a deletion that has been already; to look whether it is there once the watch is set closes the gap.",
 		Source: flashSales + ", a bug; " + basicSearch + ", ZooKeeper; " + zooKeeping + ", atomic reads and watches",
-		Fix:    "stockd demo --strategies zk-sequential --replicas 3",
+		Fix:    "stocklab demo --strategies zk-sequential --replicas 3",
 		Parts: []scenario.Part{
 			watched(sourcelock.NodeCache, "the second of two contenders listens for the deletion of the first one's node, and does not look whether it is there",
 				"the lock is free, and the second one waits until its limit", checker.Deadlocked(3*time.Second)),

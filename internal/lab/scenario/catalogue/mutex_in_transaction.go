@@ -12,7 +12,7 @@ func mutexInTransaction() scenario.Experiment {
 		Number: 4, Name: "mutex-in-transaction", Title: "Unlocked before the commit: the next one reads what is not there yet",
 		Claim:  "A lock that is acquired and released in the transaction lets the next request read before the first has committed.",
 		Source: chapterOne + ", locks and transactions",
-		Fix:    "stockd demo --strategies mutex-in-tx,mutex --replicas 1",
+		Fix:    "stocklab demo --strategies mutex-in-tx,mutex --replicas 1",
 		Parts: []scenario.Part{{
 			Name: "inside", Stage: one,
 			Does:   "50 clients buy 2,500 times from 2,500 units; the mutex is given back before the commit",

@@ -12,7 +12,7 @@ func mutexPerRequest() scenario.Experiment {
 		Number: 3, Name: "mutex-per-request", Title: "A new mutex for each request excludes no other request",
 		Claim:  "Where each request gets an object of its own, and with it a lock of its own, the lock fails on one machine already.",
 		Source: chapterOne + ", a bean of prototype scope",
-		Fix:    "stockd demo --strategies mutex-per-request,mutex --replicas 1",
+		Fix:    "stocklab demo --strategies mutex-per-request,mutex --replicas 1",
 		Parts: []scenario.Part{{
 			Name: "per-request", Stage: one,
 			Does:   "50 clients buy 2,500 times from 2,500 units, each purchase under a mutex made for it",

@@ -14,7 +14,7 @@ func oversell() scenario.Experiment {
 		Number: 1, Name: "oversell", Title: "Read, compare, write back: the item is oversold",
 		Claim:  "50 buyers with 100 purchases each, all accepted, leave most of 5,000 units in the row, so that far more can be sold than exist.",
 		Source: chapterOne + ", the problem of overselling",
-		Fix:    "stockd demo --strategies naive,sql-conditional",
+		Fix:    "stocklab demo --strategies naive,sql-conditional",
 		Parts: []scenario.Part{{
 			Name: "naive", Stage: scenario.Stage{Replicas: 1},
 			Does:   "50 clients buy 5,000 times from 5,000 units on one replica, then 1,000 times more",

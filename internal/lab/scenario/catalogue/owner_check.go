@@ -14,7 +14,7 @@ func ownerCheck() scenario.Experiment {
 		Number: 8, Name: "owner-check", Title: "Looking whose lock it is, and then deleting it, are two steps; in Lua they are one",
 		Claim:  "Between the comparison of the owner and the DEL the lock can expire and become another's, and is then deleted all the same; a script that does both at once is the remedy.",
 		Source: chapterOne + ", the wrong lock is deleted, and atomicity by Lua; " + twoWays + ", releasing",
-		Fix:    "stockd demo --strategies redis-lua --replicas 3",
+		Fix:    "stocklab demo --strategies redis-lua --replicas 3",
 		Parts: []scenario.Part{
 			lateDelete("redis-setnx-owner", "\r\ndel\r\n", "the second one's lock is deleted, and the third is let in beside it",
 				checker.All(checker.TakenEarly(ttl), checker.LostUpdates())),

@@ -15,7 +15,7 @@ func processMutex() scenario.Experiment {
 		Number: 2, Name: "process-mutex", Title: "A mutex in the process keeps one replica right, and costs throughput",
 		Claim:  "A lock in the process around the deduction ends overselling on one machine, and the throughput falls.",
 		Source: chapterOne + ", locks inside of the process",
-		Fix:    "stockd demo --strategies mutex --replicas 1",
+		Fix:    "stocklab demo --strategies mutex --replicas 1",
 		Parts: []scenario.Part{{
 			Name: "mutex", Remedy: true, Stage: one,
 			Does:   "50 clients buy 3,000 times from 2,500 units through mutex on one replica",

@@ -23,7 +23,7 @@ func reentrancy() scenario.Experiment {
 		Number: 9, Name: "reentrancy", Title: "A lock that is not reentrant, taken twice, waits for itself",
 		Claim:  "A method that holds the lock and calls another that wants it deadlocks itself; a hash with the owner and a count lets it in again.",
 		Source: chapterOne + ", reentrancy; " + basicSearch + ", what a distributed lock needs",
-		Fix:    "stockd lab run reentrancy  # redis-reentrant is",
+		Fix:    "stocklab lab run reentrancy  # redis-reentrant is",
 		Parts: []scenario.Part{
 			takenTwice("redis-setnx", "the second one is never granted", checker.LockedItselfOut()),
 			remedy(takenTwice("redis-reentrant", "the second one is granted at once", checker.Reentered())),

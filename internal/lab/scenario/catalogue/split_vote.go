@@ -22,7 +22,7 @@ func splitVote() scenario.Experiment {
 		Number: 16, Name: "split-vote", Title: "Redlock: contenders split the vote again and again; a random delay ends it",
 		Claim:  "Contenders that ask at the same time get less than half each, give back, and do the same again after the same pause, so that none gets the lock; a random delay is the remedy.",
 		Source: chapterOne + ", Redlock: split votes",
-		Fix:    "stockd demo --strategies redlock --replicas 3",
+		Fix:    "stocklab demo --strategies redlock --replicas 3",
 		Parts: []scenario.Part{
 			voted(sourcelock.InStep, "a contender that fails tries again after 100 ms", "for four seconds no contender is granted the lock", checker.AtLeast("first_grant_ms", 4000)),
 			remedy(voted("redlock", "a contender that fails tries again after a random pause", "one is granted it soon", checker.AtMost("first_grant_ms", 3000))),

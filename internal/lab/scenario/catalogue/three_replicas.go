@@ -16,7 +16,7 @@ func threeReplicas() scenario.Experiment {
 		Number: 5, Name: "three-replicas", Title: "Behind a balancer each replica has a mutex of its own; a lock outside of them is one for all",
 		Claim:  "Three services behind nginx have three locks, which is as good as none; a lock in a system that all of them share is the remedy.",
 		Source: chapterOne + ", a cluster behind nginx; " + twoWays + ", the introduction",
-		Fix:    "stockd demo --strategies mutex,redis-reentrant --replicas 3",
+		Fix:    "stocklab demo --strategies mutex,redis-reentrant --replicas 3",
 		Parts: []scenario.Part{{
 			Name: "mutex", Stage: shared(),
 			Does:   "50 clients buy 2,000 times from 2,000 units through mutex, behind the balancer of three replicas",

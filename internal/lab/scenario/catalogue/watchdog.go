@@ -13,7 +13,7 @@ func watchdog() scenario.Experiment {
 		Number: 10, Name: "watchdog", Title: "A watchdog renews the lease while its holder works, and dies with it",
 		Claim:  "Renewed at a third of its time the lease does not run out in the middle of the work; as it is renewed by the holder's own process, it runs out when that dies.",
 		Source: chapterOne + ", renewal, and the watchdog of Redisson; " + twoWays + ", the watchdog",
-		Fix:    "stockd demo --strategies redis-reentrant --replicas 3",
+		Fix:    "stocklab demo --strategies redis-reentrant --replicas 3",
 		Parts: []scenario.Part{
 			longWork("redis-setnx-owner", "the second one is let in while the first one works, and an update is lost",
 				checker.All(checker.OverlappingHolders(), checker.LostUpdates())),

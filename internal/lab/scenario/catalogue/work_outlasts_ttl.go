@@ -13,7 +13,7 @@ func workOutlastsTTL() scenario.Experiment {
 		Number: 7, Name: "work-outlasts-ttl", Title: "The expiry is shorter than the work: two holders, and one deletes the other's lock",
 		Claim:  "When work takes longer than the expiry a second holder gets in, and the first one, when it is done, deletes the second one's lock, so that a third gets in.",
 		Source: chapterOne + ", what if the wrong lock is deleted",
-		Fix:    "stockd demo --strategies redis-reentrant --replicas 3",
+		Fix:    "stocklab demo --strategies redis-reentrant --replicas 3",
 		Parts: []scenario.Part{
 			slowHolders("redis-setnx-ttl", "two hold the lock at once, the third is let in while the second one's lease is good, and updates are lost",
 				checker.All(checker.OverlappingHolders(), checker.TakenEarly(ttl), checker.LostUpdates())),
