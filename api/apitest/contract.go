@@ -1,4 +1,4 @@
-// Package apitest holds what a stockd answers to its description.
+// Package apitest compares answers of stockd with the API description.
 package apitest
 
 import (
@@ -18,8 +18,7 @@ import (
 	"github.com/stockd/stockd/api"
 )
 
-// Contract is the description, ready to judge what was answered. It may be used
-// from any number of goroutines.
+// Contract validates answers. It may be used from any number of goroutines.
 type Contract struct {
 	doc        *openapi3.T
 	schemas    *schemas
@@ -91,7 +90,7 @@ func (c *Contract) Find(method, path string) (o Operation, found bool) {
 	return c.operations[i], true
 }
 
-// Answer is what a stockd has answered.
+// Answer is an answer of stockd.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -114,8 +113,8 @@ const (
 	kindPrefix  = "urn:stockd:problem:"
 )
 
-// Judge tells where an answer is not what is described of the request: its status,
-// its headers, its kind, and every field of its body.
+// Judge returns how an answer differs from the description of its request: status, headers, kind,
+// and every field of the body.
 func (c *Contract) Judge(r *http.Request, a Answer) error {
 	operation, found := c.Find(r.Method, r.URL.Path)
 	switch kind := a.Kind(); {
@@ -133,7 +132,7 @@ func (c *Contract) Judge(r *http.Request, a Answer) error {
 	return nil
 }
 
-// nowhere is an operation that has one answer, for what no operation is for.
+// nowhere is an operation with one answer, for requests without an operation.
 func (c *Contract) nowhere(status int, response string) Operation {
 	responses := openapi3.NewResponsesWithCapacity(1)
 	responses.Set(strconv.Itoa(status), &openapi3.ResponseRef{
@@ -142,12 +141,12 @@ func (c *Contract) nowhere(status int, response string) Operation {
 	return Operation{Method: "any", Path: "anywhere", spec: &openapi3.Operation{Responses: responses}}
 }
 
-// reporter is what hears of an answer that is not as described; a test is one.
+// reporter gets the errors of answers; a *testing.T is one.
 type reporter interface {
 	Errorf(format string, args ...any)
 }
 
-// Transport judges every answer that passes through it.
+// Transport judges every answer.
 func (c *Contract) Transport(to reporter) http.RoundTripper { return transport{c, to} }
 
 type transport struct {

@@ -112,8 +112,7 @@ func (e Example) withBodies(content openapi3.Content) ([]Example, error) {
 	return list, nil
 }
 
-// Sample is a request that may be sent to an operation, for those who want another
-// answer to it: the first example that is answered without a problem.
+// Sample is a valid request of an operation: the first example that is answered without a problem.
 func (o Operation) Sample() (Example, error) {
 	examples, err := o.Examples()
 	if err != nil {
@@ -133,10 +132,10 @@ func (o Operation) bare() Example { return Example{Operation: o, Path: o.Path} }
 
 // text is a plain value as a query and a form have it.
 func text(value any) string {
-	if s, is := value.(string); is {
+	if s, ok := value.(string); ok {
 		return s
 	}
-	if n, is := value.(float64); is {
+	if n, ok := value.(float64); ok {
 		return strconv.FormatFloat(n, 'f', -1, 64)
 	}
 	return fmt.Sprint(value)

@@ -18,14 +18,14 @@ type Options struct {
 	Token, TokenFile string
 	// TokensFile is a file of names and tokens.
 	TokensFile string
-	// Strict refuses a weak Token, and one in TokenFile. Those in TokensFile are never weak.
+	// Strict rejects a weak Token, and one in TokenFile. Those in TokensFile are never weak.
 	Strict bool
 }
 
-// Any tells whether there is a source of tokens at all.
+// Any reports whether a source of tokens is configured.
 func (o Options) Any() bool { return o.Token != "" || o.TokenFile != "" || o.TokensFile != "" }
 
-// Files are the tokens of the sources, as they were when the files were last whole.
+// Files are the tokens of the sources, from the last valid version of the files.
 type Files struct{ files *reload.Files[*Set] }
 
 // Open reads the tokens. The error names the file, and the line where there is one.
@@ -40,8 +40,8 @@ func Open(o Options) (*Files, error) {
 // Find returns the name of a token.
 func (f *Files) Find(token string) (name string, ok bool) { return f.files.Get().Find(token) }
 
-// Keep reads the files again when they change, until ctx ends. While they are not whole,
-// the tokens that were read last are in force.
+// Keep reads the files again when they change, until ctx ends. While they are
+// invalid, the tokens that were read last stay valid.
 func (f *Files) Keep(ctx context.Context, log *slog.Logger) { f.files.Keep(ctx, f.report(ctx, log)) }
 
 // Refresh reads the files again if they have changed since it was called last. It must
@@ -99,7 +99,7 @@ func (o Options) source() string {
 func Usable(token string, strict bool) error {
 	switch {
 	case token != strings.TrimSpace(token) || strings.ContainsAny(token, "\r\n"):
-		return errors.New("must be one line without blanks at its ends: a header cannot carry them")
+		return errors.New("must be one line without spaces at its ends: a header cannot carry them")
 	case strict:
 		return Weak(token)
 	case len(token) < MinLength:

@@ -1,4 +1,4 @@
-// Package admintoken knows the bearer tokens of the admin API, each by a name.
+// Package admintoken verifies the bearer tokens of the admin API, each with a name.
 package admintoken
 
 import (
@@ -16,7 +16,7 @@ const Owner = "owner"
 // maxName is the longest name, in characters.
 const maxName = 64
 
-// Set is a number of tokens with their names. It keeps hashes alone.
+// Set is a set of named tokens. It stores only hashes.
 type Set struct{ entries []entry }
 
 type entry struct {

@@ -31,8 +31,8 @@ func Weak(token string) error {
 	return nil
 }
 
-// Published tells whether a secret is one that stockd was ever shipped or documented
-// with. What was removed from the documents stays in the list: it may still be in use.
+// Published reports whether a secret was ever shipped or documented with stockd. Removed examples
+// stay in the list, because they may still be in use.
 func Published(secret string) bool {
 	return slices.Contains([]string{
 		"an-example-token-for-one-machine",

@@ -1,5 +1,5 @@
-// Package buyer finds out who buys where the request itself is not believed: from a header
-// that a trusted proxy sets, or from a signed token.
+// Package buyer verifies the buyer of a request: by a header that a trusted proxy sets, or by a
+// signed token.
 package buyer
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Buyer is who sent a request.
+// Buyer is the verified sender of a request.
 type Buyer struct {
 	// ID is canonical; empty: the request names no buyer.
 	ID string
@@ -23,26 +23,26 @@ type Buyer struct {
 	GoodsID int64
 }
 
-// Source verifies who sent a request. It may be used from any number of goroutines.
+// Source verifies the buyer of a request. It may be used from any number of goroutines.
 type Source interface {
 	// From returns an empty Buyer where the request names none. An error is a *TokenError
 	// or a *HeaderError.
 	From(r *http.Request) (Buyer, error)
 }
 
-// TokenError tells why a token is not accepted.
+// TokenError is why a token is rejected.
 type TokenError struct{ Reason string }
 
-// Error begins with whose the fault is.
+// Error begins with the token.
 func (e *TokenError) Error() string { return "the token " + e.Reason }
 
-// HeaderError tells that a trusted proxy sent what is no buyer.
+// HeaderError reports that a trusted proxy sent an invalid buyer.
 type HeaderError struct{ Header, Reason string }
 
 // Error names the header.
 func (e *HeaderError) Error() string { return e.Header + " " + e.Reason }
 
-// ErrSpace tells that an id begins or ends with a space.
+// ErrSpace reports that an id begins or ends with a space.
 var ErrSpace = errors.New("must not begin or end with a space")
 
 // Canonical is the one form of a buyer's id, which is in NFC. An error says what is

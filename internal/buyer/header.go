@@ -6,13 +6,13 @@ import (
 	"net/netip"
 )
 
-// Header is the source that believes a header of trusted proxies.
+// Header is the source that trusts a header of trusted proxies.
 type Header struct {
 	name    string
 	proxies []netip.Prefix
 }
 
-// NewHeader believes the header of connections from the proxies, which are addresses and
+// NewHeader trusts the header on connections from the proxies, which are addresses and
 // networks. A proxy must set the header or remove it: what its client sent is not the
 // buyer.
 func NewHeader(name string, proxies []string) (*Header, error) {

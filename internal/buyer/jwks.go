@@ -53,7 +53,7 @@ func (keyFile) algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.EdDSA, jose.HS256}
 }
 
-// find wants a kid where there are several keys. A key is for its own algorithm alone: the
+// find requires a kid if there are several keys. A key is for its own algorithm alone: the
 // public key of one is not the secret of another.
 func (f keyFile) find(kid string, algorithm jose.SignatureAlgorithm) (any, bool) {
 	list := f.Get()
@@ -137,8 +137,7 @@ func readKey(text []byte) (v verifier, ok bool, err error) {
 	return v, key.Algorithm == "" || key.Algorithm == string(v.algorithm), nil
 }
 
-// hasWholePoint tells that x is there in full, where there is one: the library would fill
-// it up with zeros.
+// hasWholePoint reports that x is complete, if there is one: the library would pad it with zeros.
 func hasWholePoint(text []byte) bool {
 	var point struct {
 		Curve string `json:"crv"`

@@ -28,7 +28,7 @@ type Token struct {
 	now      func() time.Time
 }
 
-// keys have those that may have signed a token.
+// keys are the verification keys.
 type keys interface {
 	// find returns the key of a kid for an algorithm; not ok: there is none.
 	find(kid string, algorithm jose.SignatureAlgorithm) (key any, ok bool)
@@ -79,7 +79,7 @@ func (g *goodsID) UnmarshalJSON(content []byte) error {
 
 var errGoodsID = errors.New("goods_id is no item")
 
-// From verifies the token of a request. What it says is believed once its signature is.
+// From verifies the token of a request. It reads claims only after the signature is verified.
 func (t *Token) From(r *http.Request) (Buyer, error) {
 	given := r.Header.Values("Authorization")
 	if len(given) == 0 {
@@ -129,7 +129,7 @@ func (t *Token) names() string {
 	return strings.Join(names, " or ")
 }
 
-// accept checks what a verified token says.
+// accept checks the claims of a verified token.
 func (t *Token) accept(c claims) (Buyer, error) {
 	if c.Expiry == nil {
 		return Buyer{}, &TokenError{"has no exp"}

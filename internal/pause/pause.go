@@ -1,4 +1,4 @@
-// Package pause waits for a while, and no longer than a context lasts.
+// Package pause sleeps until a context ends.
 package pause
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// For waits for d. Where ctx ends before, it returns the cause of that.
+// For waits for d. If ctx ends first, it returns its cause.
 func For(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

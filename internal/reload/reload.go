@@ -1,4 +1,4 @@
-// Package reload keeps what was read of files, and reads them again when they change.
+// Package reload keeps the parsed content of files, and reads them again when they change.
 package reload
 
 import (
@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// every is the pause between two looks at the files.
+// every is the polling interval of the files.
 const every = time.Second
 
-// Files is what was read when all files were last whole.
+// Files is the content of the last valid version of the files.
 type Files[T any] struct {
 	paths   []string
 	read    func() (T, error)
@@ -31,10 +31,10 @@ func Open[T any](read func() (T, error), paths ...string) (*Files[T], error) {
 	return f, nil
 }
 
-// Get is what was read last.
+// Get returns the current content.
 func (f *Files[T]) Get() T { return *f.current.Load() }
 
-// Keep looks at the files every second, until ctx ends, and refreshes them.
+// Keep refreshes the files every second, until ctx ends.
 func (f *Files[T]) Keep(ctx context.Context, report func(error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -74,7 +74,7 @@ func (f *Files[T]) stat() []os.FileInfo {
 	return infos
 }
 
-// same tells whether files are the same ones, unchanged.
+// same reports whether files are unchanged.
 func same(a, b []os.FileInfo) bool {
 	for i := range a {
 		if (a[i] == nil) != (b[i] == nil) {

@@ -7,15 +7,15 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Audit compares the ledger of a goods with its row, both as of one moment. Of
+// Audit compares the ledger of an item with its row, both as of one moment. Of
 // the ledger it reads the running totals, and the rows that came after them.
 func (s *Store) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
 	return s.audit(ctx, auditByTotals, goodsID)
 }
 
 // AuditInFull is the same from the rows of the ledger alone, however many there
-// are: it verifies the running totals. Of a goods with a limit of one buyer it also
-// looks at every buyer.
+// are: it verifies the running totals. For an item with a limit per buyer it also
+// checks every buyer.
 func (s *Store) AuditInFull(ctx context.Context, goodsID int64) (stock.Audit, error) {
 	audit, err := s.audit(ctx, auditInFull, goodsID)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) audit(ctx context.Context, statement string, goodsID int64) (sto
 	return stock.NewAudit(goodsID, sums.Stock, sums.Restocked, sums.Sold, sums.Orders), nil
 }
 
-// Each audit is one statement, so that row, places, totals and ledger are read as
+// Each audit is one statement, so that row, allocations, totals and ledger are read as
 // of one moment.
 const (
 	sumOfRows = `COALESCE(SUM(CASE WHEN l.kind = 'restock' THEN l.quantity ELSE 0 END), 0) AS restocked,
@@ -68,8 +68,8 @@ const (
 		WHERE g.goods_id = ?`
 )
 
-// AuditAll audits every goods at once, as of one moment, and adds up what is
-// wrong. It reads a row of each goods, and the ledger's rows that came after the
+// AuditAll audits all items at once, as of one moment, and adds up what is
+// wrong. It reads the row of each item, and the ledger's rows that came after the
 // running totals.
 func (s *Store) AuditAll(ctx context.Context) (stock.Audits, error) {
 	var sums stock.Audits

@@ -17,7 +17,7 @@ type goodsStrategy struct {
 	MaxQuantity *int64
 }
 
-// TableName is the migrations' name.
+// TableName is the table of the schema.
 func (goodsStrategy) TableName() string { return "tb_goods_strategy" }
 
 func (r goodsStrategy) choice() stock.Choice {

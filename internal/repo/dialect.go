@@ -7,26 +7,25 @@ import (
 	"gorm.io/gorm"
 )
 
-// dialect is all that differs between the databases.
+// dialect is everything that differs between the databases.
 type dialect struct {
 	name string
 	// version asks the server for its version, describe makes it readable.
 	version  string
 	describe func(version string) string
 	gorm     func(*sql.DB) gorm.Dialector
-	// returns tells whether that version knows INSERT … RETURNING.
+	// returns reports whether that version supports INSERT … RETURNING.
 	returns func(version string) bool
-	// oneWriter tells that transactions poll for the lock of the whole database.
+	// oneWriter reports that transactions poll for the lock of the whole database.
 	oneWriter bool
-	// readForUpdate reads the row and keeps every other writer from it until
-	// the transaction ends.
+	// readForUpdate locks and reads the row until the transaction ends.
 	readForUpdate string
 	// forUpdate ends a SELECT whose rows are kept from every other writer.
 	forUpdate string
-	// subtractIfEnough takes units off the row where it has that many.
+	// subtractIfEnough subtracts units from the row if it has that many.
 	subtractIfEnough string
 	// readSettled reads how far the totals are, and keeps every other settler out.
-	// It takes microseconds, and tells whether what was seen is older.
+	// It takes microseconds, and reports whether what was seen is older.
 	readSettled string
 	// onUser adds to what a user has already, and has it allowed where that is asked
 	// for; userBytes is the user of a row of the ledger as tb_stock_user has it.
@@ -35,9 +34,9 @@ type dialect struct {
 	// of ids, and wait for rows that are not committed; onTotal adds to a total that
 	// is there already.
 	now, byID, lockRead, onTotal string
-	// change runs subtractIfEnough and tells how many rows it wrote and what stock is left.
+	// change runs subtractIfEnough and returns how many rows it wrote and the stock that is left.
 	change func(ctx context.Context, conn gorm.ConnPool, statement string, args ...any) (left, rows int64, err error)
-	// classify tells what an error of the driver means.
+	// classify returns the kind of an error of the driver.
 	classify func(error) faultKind
 }
 

@@ -10,13 +10,13 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// faultKind is what an error of a database driver means to us.
+// faultKind classifies an error of a database driver.
 type faultKind int
 
 const (
-	faultBackend   faultKind = iota // the database failed, or we do not know better
+	faultBackend   faultKind = iota // the database failed, or the cause is unknown
 	faultDuplicate                  // a unique key is taken
-	faultBusy                       // a lock was not to be had in time
+	faultBusy                       // a lock timed out
 	faultDeadlock                   // the database rolled the transaction back
 )
 
@@ -31,8 +31,8 @@ func (s *Store) fault(ctx context.Context, doing string, err error) error {
 		return nil
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		// A driver that is interrupted breaks its connection: what it reports is
-		// of our making, and no failure of the database.
+		// An interrupted driver breaks its connection: its error is no failure of the
+		// database.
 		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
 	}
 	switch s.dialect.classify(err) {
@@ -48,8 +48,8 @@ func (s *Store) fault(ctx context.Context, doing string, err error) error {
 }
 
 // beginFault is fault for the begin of a transaction, where a deadline means
-// that no connection became free in time: the crowd is too large, the database
-// need not be ill. A database that did not answer to the begin is backend.ErrUnanswered.
+// that no connection became free in time, which is overload and no failure of the
+// database. A database that did not answer the begin is backend.ErrUnanswered.
 func (s *Store) beginFault(ctx context.Context, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && !errors.Is(err, backend.ErrUnanswered) {
 		return fmt.Errorf("begin: %w: no connection to %s became free in time: %w",
@@ -58,8 +58,8 @@ func (s *Store) beginFault(ctx context.Context, err error) error {
 	return s.fault(ctx, "begin", err)
 }
 
-// commitFault tells a commit that was never sent, or that the database
-// answered with a refusal, from one that was sent and not answered.
+// commitFault distinguishes a commit that was never sent, or that the database rejected, from
+// one that was sent and not answered.
 func (s *Store) commitFault(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, backend.ErrUnanswered):

@@ -8,7 +8,7 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// A fence keeps a holder out that lost its lock and does not know it. The token
+// A fence rejects a holder that has lost its lock without noticing. The token
 // of the lease is claimed before the stock is read, and the claim is required at
 // the write: a later claim rejects every earlier one, also of holders that have read
 // already. Tokens are compared within one strategy; another strategy's claim rejects
@@ -57,7 +57,7 @@ func (s *Store) ClaimFence(ctx context.Context, goodsID int64, token uint64) (Cl
 	return claim, fmt.Errorf("%w: token %d of goods %d came after token %d", stock.ErrFenced, token, goodsID, goods.Fence)
 }
 
-// Fence is the highest token of this strategy that has claimed the goods, or 0.
+// Fence is the highest token of this strategy that has claimed the item, or 0.
 func (s *Store) Fence(ctx context.Context, goodsID int64) (token uint64, err error) {
 	err = s.pool.QueryRowContext(ctx, readFence, goodsID, s.strategy).Scan(&token)
 	return token, s.fault(ctx, "read fence", err)
@@ -70,12 +70,12 @@ func (t *Tx) SetStockIfClaimed(ctx context.Context, read stock.Goods, units int6
 	if err != nil || written {
 		return err
 	}
-	var ours bool
-	err = t.conn().QueryRowContext(ctx, isClaimed, read.ID, claim.name, claim.Token, t.store.strategy).Scan(&ours)
+	var claimed bool
+	err = t.conn().QueryRowContext(ctx, isClaimed, read.ID, claim.name, claim.Token, t.store.strategy).Scan(&claimed)
 	if err != nil {
 		return t.store.fault(ctx, "read claim", err)
 	}
-	if ours {
+	if claimed {
 		return rowChanged(read.ID)
 	}
 	return fmt.Errorf("%w: goods %d was claimed after token %d", stock.ErrFenced, read.ID, claim.Token)

@@ -18,22 +18,22 @@ type goodsRow struct {
 	PerUser int64
 }
 
-// TableName is the sources' name.
+// TableName is the table of the schema.
 func (goodsRow) TableName() string { return "tb_goods_stock" }
 
-// Goods reads the row without locking it. What is kept in places is not in its stock:
-// see Goods.Allocated, and InStock. ErrUnknownGoods: there is none.
+// Goods reads the row without locking it. Its stock lacks the units in allocations: see
+// stock.Goods.Allocated, and InStock. It may return ErrUnknownGoods.
 func (s *Store) Goods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	return s.readGoods(ctx, s.pool, readRow, goodsID)
 }
 
-// InStock is the goods with all that is in stock of it, wherever it is kept: in the
-// row, and in its places. ErrUnknownGoods: there is none.
+// InStock is the item with all its units, in the row and in allocations. It may return
+// ErrUnknownGoods.
 func (s *Store) InStock(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	return s.readGoods(ctx, s.pool, readInStock, goodsID)
 }
 
-// Existing are those of the ids of which there is an item.
+// Existing returns the ids that exist.
 func (s *Store) Existing(ctx context.Context, goodsIDs ...int64) (map[int64]bool, error) {
 	var ids []int64
 	if err := s.db.WithContext(ctx).Raw(readExisting, goodsIDs).Scan(&ids).Error; err != nil {
@@ -54,14 +54,14 @@ const (
 	readInStock = `SELECT g.goods_id, ` + inStock + `, 0, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE g.goods_id = ?`
 )
 
-// CreateGoods makes a goods with its first units, 0 to stock.MaxStock.
-// ErrGoodsExist: the id is taken.
+// CreateGoods creates an item with its first units, 0 to stock.MaxStock. ErrGoodsExist: the id
+// exists.
 func (s *Store) CreateGoods(ctx context.Context, goodsID, units int64, requestID string) error {
 	return s.CreateLimited(ctx, goodsID, units, 0, requestID)
 }
 
-// CreateLimited makes one of which a buyer may have so many units, 1 to
-// stock.MaxPerUser, or any number where that is 0.
+// CreateLimited creates an item with a limit per buyer of 1 to stock.MaxPerUser units; 0 means
+// unlimited.
 func (s *Store) CreateLimited(ctx context.Context, goodsID, units, perUser int64, requestID string) error {
 	return s.CreateChosen(ctx, goodsID, units, perUser, stock.Choice{}, requestID)
 }
@@ -92,8 +92,8 @@ func (s *Store) CreateChosen(ctx context.Context, goodsID, units, perUser int64,
 // ErrUnknownGoods, ErrStockLimit, ErrDuplicateRequest: nothing was added.
 func (s *Store) Restock(ctx context.Context, goodsID, units int64, requestID string) (left int64, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
-		// The row is read under its lock: the ledger keeps what was left, and
-		// nobody sells in between. Restocking is rare enough to afford it.
+		// The row is locked, so that the ledger records the right remaining stock.
+		// Restocks are rare enough for that.
 		goods, err := tx.lockGoods(ctx, goodsID)
 		if err != nil {
 			return err

@@ -11,19 +11,19 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Sale is a batch of accepted purchases of one goods, on its way to the ledger.
+// Sale is a batch of accepted purchases of one item, to be written into the ledger.
 type Sale struct {
 	GoodsID int64
 	Batch   []stock.Purchase
 	// Token is the fencing token that the sale is made under, or 0.
 	Token uint64
-	// Left is the stock after the whole batch. It is nil where that is not
-	// known before the row is written; see Leave. The ledger then does not know
-	// it either, and must where the buyer chose the request id.
+	// Left is the stock after the whole batch, or nil if it is unknown before the row
+	// is written: see Leave. The ledger then lacks it, which is not allowed for a
+	// request id that the buyer chose.
 	Left *int64
 }
 
-// Append writes one ledger row a purchase, in one statement.
+// Append writes one ledger row per purchase, in one statement.
 // ErrDuplicateRequest: one of the request ids is in the ledger already.
 func (t *Tx) Append(ctx context.Context, sale Sale) ([]stock.Order, error) {
 	orders := make([]stock.Order, len(sale.Batch))
@@ -98,10 +98,10 @@ func (t *Tx) insert(ctx context.Context, orders []stock.Order, knowRemaining boo
 	return t.store.fault(ctx, "append to ledger", err)
 }
 
-// findIDs asks a server that cannot return them with the insert for the ids of
-// rows that were inserted together. To count on from the first id would save the
-// statement, and is documented for InnoDB; but not everything that speaks MySQL's
-// protocol numbers them without gaps, and an order must not get another's id.
+// findIDs reads the ids of inserted rows, for servers that cannot return them with the insert.
+// Counting on from the first id would save the statement, and is documented for InnoDB; but
+// not every server of MySQL's protocol numbers them without gaps, and an order must not get
+// the id of another.
 func (t *Tx) findIDs(ctx context.Context, orders []stock.Order) error {
 	requests := make([]any, len(orders))
 	for i, o := range orders {
@@ -118,7 +118,7 @@ func (t *Tx) readIDs(ctx context.Context, doing string, orders []stock.Order, st
 	if err != nil {
 		return t.store.fault(ctx, doing, err)
 	}
-	defer rows.Close() //nolint:errcheck // what can fail has failed in rows.Err
+	defer rows.Close() //nolint:errcheck // rows.Err has the error
 	ids := make(map[string]string, len(orders))
 	for rows.Next() {
 		var request, id string
@@ -141,8 +141,8 @@ func (t *Tx) appendRestock(ctx context.Context, goodsID, units, left int64, requ
 }
 
 // Orders finds rows of the ledger by their request ids. Ids that are not in the
-// ledger are not in the answer. What a row does not know to have been left is
-// answered with what is left now.
+// ledger are not in the answer. A row without a remaining
+// stock gets the current one.
 func (s *Store) Orders(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error) {
 	if len(requestIDs) == 0 {
 		return nil, nil
@@ -204,7 +204,7 @@ func (s *Store) readOrders(ctx context.Context, doing, where string, args ...any
 	if err != nil {
 		return nil, s.fault(ctx, doing, err)
 	}
-	defer rows.Close() //nolint:errcheck // what can fail has failed in rows.Err
+	defer rows.Close() //nolint:errcheck // rows.Err has the error
 	for rows.Next() {
 		row, err := scanOrder(rows)
 		if err != nil {
@@ -222,7 +222,7 @@ func scanOrder(rows *sql.Rows) (row ledgerRow, err error) {
 	err = rows.Scan(&row.id, &row.GoodsID, &row.Kind, &row.Quantity, &row.RequestID, &user, &row.Strategy, &row.Replica,
 		&row.Token, &number, &created, &remaining)
 	row.ID = strconv.FormatInt(row.id, 10)
-	if number.Valid { // the name that the client was given before there was a row
+	if number.Valid { // the number that the client got before the row existed
 		row.ID = number.String
 	}
 	row.UserID, row.Remaining, row.CreatedAt = user.String, remaining.Int64, created.Time

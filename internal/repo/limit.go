@@ -11,12 +11,12 @@ import (
 const (
 	setLimit = `UPDATE tb_goods_stock SET per_user = ?, ` + besideSales + ` WHERE goods_id = ?`
 
-	// An epoch ends with its limit: what was promised in it is offered again.
+	// An epoch ends with its limit: orders of it that are pending are compared again.
 	setLimitOfPlaces = `UPDATE tb_stock_place SET per_user = ?, epoch = epoch + 1 WHERE goods_id = ?`
 
 	forgetUsers = `DELETE FROM tb_stock_user WHERE goods_id = ?`
 
-	// recountUsers has the dialect's user in it twice. What they have was allowed.
+	// recountUsers contains the dialect's user twice. What the buyers have was allowed.
 	recountUsers    = `INSERT INTO tb_stock_user (goods_id, user_id, units, allowed) SELECT goods_id, `
 	recountUsersSum = `, SUM(quantity), SUM(quantity) FROM tb_stock_ledger
 		WHERE goods_id = ? AND kind = 'deduct' AND user_id IS NOT NULL GROUP BY goods_id, `
@@ -24,18 +24,16 @@ const (
 	allowUsers = `UPDATE tb_stock_user SET allowed = units WHERE goods_id = ? AND units > ? AND units > allowed`
 )
 
-// RecountWithin bounds the transaction of a limit, which may read the whole ledger of
-// an item.
+// RecountWithin limits the transaction that sets a limit, which may read the whole ledger of an
+// item.
 const RecountWithin = 10 * time.Minute
 
-// SetLimit sets how many units of a goods one buyer may have, 0 to stock.MaxPerUser;
-// 0 is any number. From its return on nothing is sold under another limit, but for
-// what has been promised already.
+// SetLimit sets the limit per buyer of an item, 0 to stock.MaxPerUser; 0 means unlimited. After
+// it returns nothing is sold under another limit, except orders that are already pending.
 //
-// The first limit counts what every buyer has bought before: for as long as the rows
-// of the ledger are read, nobody buys of the goods. stock.ErrUnknownGoods: there is
-// no such goods. stock.ErrUnknownOutcome: it may be set; setting it again does what is
-// left to do.
+// The first limit counts what every buyer has bought before: purchases of the item wait while the
+// ledger is read. It may return stock.ErrUnknownGoods. stock.ErrUnknownOutcome: the limit may be
+// set; setting it again completes it.
 func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
 	// It writes no row of the ledger, so that the running totals need not wait for it.
 	err := s.inTx(ctx, RecountWithin, func(tx *Tx) error {
@@ -50,16 +48,16 @@ func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
 			return err
 		}
 		if goods.PerUser > 0 {
-			return nil // they have been counted all the while
+			return nil // buyers were counted all the while
 		}
 		return tx.recount(ctx, goodsID)
 	})
 	if err != nil || perUser == 0 {
 		return err
 	}
-	// Whoever has more than a limit that is lower now was allowed to. Not in the same
-	// transaction: it would have the row first, and then wait for buyers, who wait
-	// for the row.
+	// A buyer with more than the new, lower limit was allowed to have it. This is another
+	// transaction: in the same one it would hold the row and wait for buyers, whose
+	// transactions wait for the row.
 	err = s.inTx(ctx, RecountWithin, func(tx *Tx) error {
 		_, err := tx.write(ctx, "allow what buyers have", allowUsers, goodsID, perUser)
 		return err
@@ -70,9 +68,8 @@ func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
 	return nil
 }
 
-// recount counts what each buyer has in the ledger. The row and the places of the
-// goods are ours: who has written to the ledger before has committed, and who has
-// not written to a row yet finds another limit there.
+// recount counts the units of each buyer in the ledger. It holds the locks of the row and the
+// allocations: earlier writers have committed, and later ones find another limit.
 func (t *Tx) recount(ctx context.Context, goodsID int64) error {
 	if _, err := t.write(ctx, "forget buyers", forgetUsers, goodsID); err != nil {
 		return err
@@ -82,9 +79,8 @@ func (t *Tx) recount(ctx context.Context, goodsID int64) error {
 	return err
 }
 
-// auditUsers compares what the ledger says of each buyer with what is counted. It is
-// one statement, so that both are read as of one moment; the dialect's user is in it
-// twice.
+// auditUsers compares the units of each buyer in the ledger with its count, in one statement, so
+// that both are read as of one moment. It contains the dialect's user twice.
 const (
 	auditUsersOfLedger = `SELECT
 			COUNT(CASE WHEN u.bought <> u.counted THEN 1 END) AS miscounted,
@@ -100,8 +96,8 @@ const (
 		) AS u WHERE g.goods_id = ? AND g.per_user > 0`
 )
 
-// AuditUsers compares the counts of a goods' buyers with its ledger. It reads every
-// row of both. A goods without a limit has no counts, and nothing to find.
+// AuditUsers compares the counts of an item's buyers with its ledger. It reads every row of both.
+// An item without a limit has no counts.
 func (s *Store) AuditUsers(ctx context.Context, goodsID int64) (found stock.Buyers, err error) {
 	statement := auditUsersOfLedger + s.dialect.userBytes + auditUsersOfCounts
 	err = s.pool.QueryRowContext(ctx, statement, goodsID, goodsID, goodsID).Scan(&found.Miscounted, &found.BeyondLimit)

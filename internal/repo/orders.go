@@ -10,7 +10,7 @@ import (
 )
 
 // Orders are read in the order of their ids up to a watermark, below which no row can
-// appear any more. All ids that are settled are below it (see settle.go), and so is
+// appear anymore. All ids that are settled are below it (see settle.go), and so is
 // the run of ids after them that has no gap: an id is used once. A gap is a
 // transaction that is open, or one that was rolled back, and ends the run until its id
 // is settled. SQLite has one writer, and no such gaps.
@@ -94,7 +94,7 @@ func (s *Store) final(ctx context.Context, after int64) (id int64, err error) {
 }
 
 // HasPlaces tells whether units of any item were ever moved into a place of this name.
-func (s *Store) HasPlaces(ctx context.Context, place string) (has bool, err error) {
-	err = s.pool.QueryRowContext(ctx, hasPlaces, place).Scan(&has)
+func (s *Store) HasAllocations(ctx context.Context, allocation string) (has bool, err error) {
+	err = s.pool.QueryRowContext(ctx, hasPlaces, allocation).Scan(&has)
 	return has, s.fault(ctx, "look for places", err)
 }

@@ -231,7 +231,7 @@ func TestAnOrderIsFoundByItsNumber(t *testing.T) {
 			ID: "018bcfe5-6800-7000-8000-000000000000", Kind: stock.Deduction, RequestID: "kept", GoodsID: 1, Quantity: 2, UserID: "u",
 			Remaining: 8, Strategy: "redis-stock", Replica: "r", CreatedAt: time.UnixMilli(1_700_000_000_000).UTC(),
 		}
-		if err := s.Keep(t.Context(), "elsewhere", []repo.Promise{{Order: kept, Epoch: 1}}); err != nil {
+		if err := s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{{Order: kept, Epoch: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		if got, ok, err := s.Order(t.Context(), kept.ID); err != nil || !ok || got != kept {

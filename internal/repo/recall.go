@@ -27,19 +27,19 @@ const (
 // those of pending orders, and returns how many. pending must not grow in the epoch in
 // which it was counted; where another one has begun, no unit is moved.
 // stock.ErrUnknownOutcome: calling it again moves no unit twice.
-func (s *Store) ReturnUnits(ctx context.Context, goodsID int64, place string, epoch, pending int64) (after Place, units int64, err error) {
+func (s *Store) ReturnUnits(ctx context.Context, goodsID int64, allocation string, epoch, pending int64) (after Allocation, units int64, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		if _, err := tx.lockGoods(ctx, goodsID); err != nil {
 			return err
 		}
 		var err error
-		after, _, err = s.readPlace(ctx, tx.conn(), readPlace+s.dialect.forUpdate, goodsID, place)
+		after, _, err = s.readAllocation(ctx, tx.conn(), readAllocation+s.dialect.forUpdate, goodsID, allocation)
 		units = max(0, after.Units-pending)
 		if err != nil || !after.Closed || after.Epoch != epoch || units == 0 {
 			units = 0
 			return err
 		}
-		if _, err := tx.write(ctx, "take from place", takeFromPlace, units, goodsID, place); err != nil {
+		if _, err := tx.write(ctx, "take from place", takeFromPlace, units, goodsID, allocation); err != nil {
 			return err
 		}
 		after.Units -= units
@@ -49,17 +49,17 @@ func (s *Store) ReturnUnits(ctx context.Context, goodsID int64, place string, ep
 	return after, units, err
 }
 
-// Reach reads the row of an item and one of its places as of one moment. Allocated is
-// what the item has in its other places.
-func (s *Store) Reach(ctx context.Context, goodsID int64, place string) (goods stock.Goods, in Place, err error) {
+// Reach reads the row of an item and one of its allocations as of one moment. Allocated counts
+// the units of its other allocations.
+func (s *Store) Reach(ctx context.Context, goodsID int64, allocation string) (goods stock.Goods, in Allocation, err error) {
 	in.GoodsID = goodsID
-	goods, err = s.scanGoods(ctx, s.pool.QueryRowContext(ctx, readReach, place, goodsID), goodsID, &in.Units, &in.Epoch, &in.Closed)
+	goods, err = s.scanGoods(ctx, s.pool.QueryRowContext(ctx, readReach, allocation, goodsID), goodsID, &in.Units, &in.Epoch, &in.Closed)
 	in.PerUser = goods.PerUser
 	return goods, in, err
 }
 
 // RecallBuckets moves all units of an item from its buckets back into its row, and takes
-// the buckets away. ErrUnknownGoods: there is no such goods.
+// the buckets away. It may return ErrUnknownGoods.
 func (s *Store) RecallBuckets(ctx context.Context, goodsID int64) (returned int64, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		if _, err := tx.lockGoods(ctx, goodsID); err != nil {
@@ -85,10 +85,10 @@ func (s *Store) Allocators(ctx context.Context, goodsID int64) (names []string, 
 	return names, s.fault(ctx, "read allocators", err)
 }
 
-// ItemsIn lists the items that have units in a place.
-func (s *Store) ItemsIn(ctx context.Context, place string) (map[int64]bool, error) {
+// ItemsIn lists the items that have units in an allocation.
+func (s *Store) ItemsIn(ctx context.Context, allocation string) (map[int64]bool, error) {
 	var ids []int64
-	if err := s.db.WithContext(ctx).Raw(readItemsIn, place).Scan(&ids).Error; err != nil {
+	if err := s.db.WithContext(ctx).Raw(readItemsIn, allocation).Scan(&ids).Error; err != nil {
 		return nil, s.fault(ctx, "read the items of a place", err)
 	}
 	items := make(map[int64]bool, len(ids))

@@ -21,7 +21,7 @@ const (
 	place     = "redis-stock"
 )
 
-func (a allocation) assert(row int64, writer string, want repo.Place) {
+func (a allocation) assert(row int64, writer string, want repo.Allocation) {
 	a.t.Helper()
 	item, got, err := a.Reach(a.t.Context(), allocated, place)
 	want.GoodsID = allocated
@@ -31,9 +31,9 @@ func (a allocation) assert(row int64, writer string, want repo.Place) {
 }
 
 // step fails the test where a step has failed, or has returned another place than is there.
-func (a allocation) step(got repo.Place, err error) {
+func (a allocation) step(got repo.Allocation, err error) {
 	a.t.Helper()
-	there, readErr := a.Place(a.t.Context(), allocated, place)
+	there, readErr := a.Allocation(a.t.Context(), allocated, place)
 	if err != nil || readErr != nil || got != there {
 		a.t.Fatalf("%+v is returned (%v), and there is %+v (%v)", got, err, there, readErr)
 	}
@@ -53,28 +53,28 @@ func TestAnAllocationIsOpenedAndClosed(t *testing.T) {
 		a := allocation{Store: labtest.Open(t, d, "replica").As(place), t: t}
 		ctx := t.Context()
 		create(t, a.As("sql-conditional"), allocated, 10)
-		a.step(a.ClosePlace(ctx, allocated, place)) // there is none
-		a.assert(10, "", repo.Place{})
+		a.step(a.CloseAllocation(ctx, allocated, place)) // there is none
+		a.assert(10, "", repo.Allocation{})
 		if err := sell(ctx, a.As("sql-conditional"), allocated, "one"); err != nil {
 			t.Fatal(err)
 		}
 		a.step(a.Fill(ctx, allocated, place, 0)) // half of 9, because another strategy sells
-		a.assert(4, place, repo.Place{Units: 5, Epoch: 1})
+		a.assert(4, place, repo.Allocation{Units: 5, Epoch: 1})
 		a.returned(1, 0, 0) // it is open
-		a.step(a.ClosePlace(ctx, allocated, place))
-		a.step(a.ClosePlace(ctx, allocated, place))
-		a.assert(4, place, repo.Place{Units: 5, Epoch: 2, Closed: true})
+		a.step(a.CloseAllocation(ctx, allocated, place))
+		a.step(a.CloseAllocation(ctx, allocated, place))
+		a.assert(4, place, repo.Allocation{Units: 5, Epoch: 2, Closed: true})
 		a.step(a.Refill(ctx, allocated, place, 5))
-		a.assert(4, place, repo.Place{Units: 5, Epoch: 6, Closed: true})
+		a.assert(4, place, repo.Allocation{Units: 5, Epoch: 6, Closed: true})
 		a.returned(5, 0, 0) // another epoch
 		a.returned(6, 7, 0)
 		a.returned(6, 2, 3)
 		a.returned(6, 2, 0)
-		a.assert(7, "recall", repo.Place{Units: 2, Epoch: 6, Closed: true})
+		a.assert(7, "recall", repo.Allocation{Units: 2, Epoch: 6, Closed: true})
 		a.step(a.Fill(ctx, allocated, place, 0))
-		a.assert(3, place, repo.Place{Units: 6, Epoch: 7})
+		a.assert(3, place, repo.Allocation{Units: 6, Epoch: 7})
 		a.step(a.Refill(ctx, allocated, place, 0))
-		a.assert(0, place, repo.Place{Units: 9, Epoch: 8})
+		a.assert(0, place, repo.Allocation{Units: 9, Epoch: 8})
 		if audit, err := a.Audit(ctx, allocated); err != nil || !audit.Clean {
 			t.Errorf("the audit is %+v (%v)", audit, err)
 		}
@@ -88,7 +88,7 @@ func TestAWriteFromBeforeARecallIsRejected(t *testing.T) {
 		ctx := t.Context()
 		create(t, a.Store, allocated, 10)
 		a.step(a.Fill(ctx, allocated, place, 0))
-		a.step(a.ClosePlace(ctx, allocated, place))
+		a.step(a.CloseAllocation(ctx, allocated, place))
 		read, err := a.Goods(ctx, allocated)
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func TestAWriteFromBeforeARecallIsRejected(t *testing.T) {
 				t.Errorf("the write by %s ended with %v, want %v", strategy, err, repo.ErrRowChanged)
 			}
 		}
-		a.assert(10, "recall", repo.Place{Epoch: 2, Closed: true})
+		a.assert(10, "recall", repo.Allocation{Epoch: 2, Closed: true})
 	})
 }
 

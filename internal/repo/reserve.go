@@ -12,38 +12,38 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// A reserve is a place of a goods whose units are promised elsewhere, such as in
-// Redis, before the ledger has the orders. Its units are moved out of the row, so
-// that nobody else can sell them, and they leave the place in the transaction that
-// writes the orders: row, places and ledger agree at any moment.
+// A reserve is an allocation whose units are sold elsewhere, such as in Redis, before the ledger
+// has the orders. Its units are moved out of the row, so that no other strategy can sell them, and
+// leave the allocation in the transaction that writes the orders: row, allocations and ledger
+// always agree.
 
-// Place is one place of a goods.
-type Place struct {
+// Allocation is a part of the units of an item outside of its row.
+type Allocation struct {
 	GoodsID int64
-	// Units are those that no order of the ledger has.
+	// Units are those without an order in the ledger.
 	Units int64
-	// Epoch grows each time the place is filled, and where the limit changes.
+	// Epoch grows each time the allocation is loaded, and when the limit changes.
 	Epoch int64
-	// PerUser is the limit of one buyer in this epoch, or 0.
+	// PerUser is the limit per buyer in this epoch, or 0.
 	PerUser int64
-	// Closed tells that nothing is sold from the place in this epoch: its units are those
-	// of pending orders, and what is on its way back into the row.
+	// Closed reports that nothing is sold from the allocation in this epoch: its units are
+	// those of pending orders, and those that return into the row.
 	Closed bool
 }
 
-// Promise is an order that was promised, and that the ledger does not have yet.
-type Promise struct {
+// PendingOrder is an accepted order that is not in the ledger yet.
+type PendingOrder struct {
 	stock.Order
-	// Epoch is that of the place that the units were promised from.
+	// Epoch is the epoch of the allocation in which it was accepted.
 	Epoch int64
-	// Limited tells that the goods has a limit of one buyer in that epoch.
+	// Limited reports that the item has a limit per buyer in that epoch.
 	Limited bool
-	// Earlier tells that it was promised under another limit than that.
+	// Earlier reports that it was accepted under an earlier limit.
 	Earlier bool
 }
 
-// StaleError tells that promises cannot be kept from a place: another epoch has begun
-// there since, it has fewer units, or it is not there. Nothing has been written.
+// StaleError reports that pending orders cannot be written from an allocation: another epoch has
+// begun, it has fewer units, or it does not exist. Nothing has been written.
 type StaleError struct {
 	GoodsID, Epoch int64
 }
@@ -55,7 +55,7 @@ func (e *StaleError) Error() string {
 const (
 	placeColumns = `goods_id, units, epoch, per_user, closed`
 
-	readPlace = `SELECT ` + placeColumns + ` FROM tb_stock_place WHERE goods_id = ? AND place = ?`
+	readAllocation = `SELECT ` + placeColumns + ` FROM tb_stock_place WHERE goods_id = ? AND place = ?`
 
 	readPlaces = `SELECT ` + placeColumns + ` FROM tb_stock_place WHERE place = ? ORDER BY goods_id`
 
@@ -70,38 +70,38 @@ const (
 	insertPromise  = `(` + ledgerValues + `, ?)`
 )
 
-// Fill opens a place of an item: it moves a share of the row into it and begins an epoch
-// above every earlier one, and above floor. From its commit on, no promise of an earlier
-// epoch is kept. stock.ErrUnknownGoods: there is no such item.
-func (s *Store) Fill(ctx context.Context, goodsID int64, place string, floor int64) (Place, error) {
-	return s.nextEpoch(ctx, goodsID, place, floor, func(Place) bool { return true })
+// Fill opens an allocation of an item: it moves a share of the row into it and begins an epoch
+// above every earlier one, and above floor. After its commit no order of an earlier epoch is
+// written. It may return stock.ErrUnknownGoods.
+func (s *Store) Fill(ctx context.Context, goodsID int64, allocation string, floor int64) (Allocation, error) {
+	return s.nextEpoch(ctx, goodsID, allocation, floor, func(Allocation) bool { return true })
 }
 
-// Refill is Fill where the place is open. A closed one stays closed, and gets no units.
-func (s *Store) Refill(ctx context.Context, goodsID int64, place string, floor int64) (Place, error) {
-	return s.nextEpoch(ctx, goodsID, place, floor, func(before Place) bool { return !before.Closed })
+// Refill is Fill if the allocation is open. A closed one stays closed and gets no units.
+func (s *Store) Refill(ctx context.Context, goodsID int64, allocation string, floor int64) (Allocation, error) {
+	return s.nextEpoch(ctx, goodsID, allocation, floor, func(before Allocation) bool { return !before.Closed })
 }
 
-// ClosePlace closes a place: what was promised from it is pending in an epoch that is
-// over, and nothing is sold in the next one. One that is closed, or was never filled, is
-// left as it is.
-func (s *Store) ClosePlace(ctx context.Context, goodsID int64, place string) (Place, error) {
-	before, err := s.Place(ctx, goodsID, place)
+// CloseAllocation closes an allocation: its accepted orders are pending in an epoch that is over,
+// and nothing is sold in the next one. An allocation that is closed, or was never loaded, stays
+// as it is.
+func (s *Store) CloseAllocation(ctx context.Context, goodsID int64, allocation string) (Allocation, error) {
+	before, err := s.Allocation(ctx, goodsID, allocation)
 	if err != nil || before.Epoch == 0 || before.Closed {
 		return before, err
 	}
-	return s.nextEpoch(ctx, goodsID, place, 0, func(Place) bool { return false })
+	return s.nextEpoch(ctx, goodsID, allocation, 0, func(Allocation) bool { return false })
 }
 
-func (s *Store) nextEpoch(ctx context.Context, goodsID int64, place string, floor int64, opens func(before Place) bool) (filled Place, err error) {
+func (s *Store) nextEpoch(ctx context.Context, goodsID int64, allocation string, floor int64, opens func(before Allocation) bool) (filled Allocation, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		// An epoch changes only here and with the limit, under the lock of the row.
 		goods, err := tx.lockGoods(ctx, goodsID)
 		if err != nil {
 			return err
 		}
-		tx.perUser = goods.PerUser // which nothing changes: the row is locked
-		before, found, err := s.readPlace(ctx, tx.conn(), readPlace, goodsID, place)
+		tx.perUser = goods.PerUser // stable: the row is locked
+		before, found, err := s.readAllocation(ctx, tx.conn(), readAllocation, goodsID, allocation)
 		if err != nil {
 			return err
 		}
@@ -115,37 +115,36 @@ func (s *Store) nextEpoch(ctx context.Context, goodsID int64, place string, floo
 			}
 		}
 		if found {
-			_, err = tx.write(ctx, "fill place", fillPlace, moved, epoch, !open, goodsID, place)
+			_, err = tx.write(ctx, "fill place", fillPlace, moved, epoch, !open, goodsID, allocation)
 		} else {
-			_, err = tx.write(ctx, "make place", insertPlace, moved, epoch, !open, goodsID, place, goods.PerUser)
+			_, err = tx.write(ctx, "make place", insertPlace, moved, epoch, !open, goodsID, allocation, goods.PerUser)
 		}
 		if err != nil {
 			return err
 		}
-		// Promises may have been kept since the first look: the row of the place is
-		// ours only from the write on.
-		filled, _, err = s.readPlace(ctx, tx.conn(), readPlace, goodsID, place)
+		// Orders may have been written since the first read: the row of the allocation
+		// is locked only from the write on.
+		filled, _, err = s.readAllocation(ctx, tx.conn(), readAllocation, goodsID, allocation)
 		return err
 	})
 	return filled, err
 }
 
-// Place reads a place of a goods. One that was never filled is empty and has the
-// epoch 0.
-func (s *Store) Place(ctx context.Context, goodsID int64, place string) (Place, error) {
-	p, _, err := s.readPlace(ctx, s.pool, readPlace, goodsID, place)
+// Allocation reads an allocation of an item. One that was never loaded is empty and has epoch 0.
+func (s *Store) Allocation(ctx context.Context, goodsID int64, allocation string) (Allocation, error) {
+	p, _, err := s.readAllocation(ctx, s.pool, readAllocation, goodsID, allocation)
 	return p, err
 }
 
-// Places lists all goods that have a place of this name, in the order of their ids.
-func (s *Store) Places(ctx context.Context, place string) (list []Place, err error) {
-	rows, err := s.pool.QueryContext(ctx, readPlaces, place)
+// Allocations lists the allocations of this name, in the order of their items.
+func (s *Store) Allocations(ctx context.Context, allocation string) (list []Allocation, err error) {
+	rows, err := s.pool.QueryContext(ctx, readPlaces, allocation)
 	if err != nil {
 		return nil, s.fault(ctx, "read places", err)
 	}
-	defer rows.Close() //nolint:errcheck // what went wrong is in rows.Err
+	defer rows.Close() //nolint:errcheck // rows.Err has the error
 	for rows.Next() {
-		var p Place
+		var p Allocation
 		if err := rows.Scan(&p.GoodsID, &p.Units, &p.Epoch, &p.PerUser, &p.Closed); err != nil {
 			return nil, s.fault(ctx, "read places", err)
 		}
@@ -154,33 +153,32 @@ func (s *Store) Places(ctx context.Context, place string) (list []Place, err err
 	return list, s.fault(ctx, "read places", rows.Err())
 }
 
-func (s *Store) readPlace(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64, place string) (p Place, found bool, err error) {
-	err = conn.QueryRowContext(ctx, statement, goodsID, place).Scan(&p.GoodsID, &p.Units, &p.Epoch, &p.PerUser, &p.Closed)
+func (s *Store) readAllocation(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64, allocation string) (p Allocation, found bool, err error) {
+	err = conn.QueryRowContext(ctx, statement, goodsID, allocation).Scan(&p.GoodsID, &p.Units, &p.Epoch, &p.PerUser, &p.Closed)
 	if errors.Is(err, sql.ErrNoRows) {
-		return Place{GoodsID: goodsID}, false, nil
+		return Allocation{GoodsID: goodsID}, false, nil
 	}
 	return p, true, s.fault(ctx, "read place", err)
 }
 
-// Keep writes promises into the ledger and takes their units off the place, all
+// Keep writes pending orders into the ledger and subtracts their units from the allocation, all
 // or nothing.
 //
-// stock.ErrDuplicateRequest: the ledger has one of the request ids.
-// *StaleError: the place cannot keep them. stock.ErrUnknownOutcome: keeping them
-// again finds out.
-func (s *Store) Keep(ctx context.Context, place string, promises []Promise) error {
-	if len(promises) == 0 {
+// stock.ErrDuplicateRequest: the ledger has one of the request ids. *StaleError: the allocation
+// does not cover them. stock.ErrUnknownOutcome: calling it again finds out.
+func (s *Store) Keep(ctx context.Context, allocation string, orders []PendingOrder) error {
+	if len(orders) == 0 {
 		return nil
 	}
 	return s.InTx(ctx, func(tx *Tx) error {
-		if err := tx.countPromises(ctx, promises); err != nil {
+		if err := tx.countPending(ctx, orders); err != nil {
 			return err
 		}
-		if err := tx.appendPromises(ctx, promises); err != nil {
+		if err := tx.appendPending(ctx, orders); err != nil {
 			return err
 		}
-		for _, d := range draws(promises) {
-			rows, err := tx.write(ctx, "draw from place", drawPlace, d.Units, d.GoodsID, place, d.Epoch, d.Units)
+		for _, d := range draws(orders) {
+			rows, err := tx.write(ctx, "draw from place", drawPlace, d.Units, d.GoodsID, allocation, d.Epoch, d.Units)
 			if err != nil {
 				return err
 			}
@@ -192,30 +190,30 @@ func (s *Store) Keep(ctx context.Context, place string, promises []Promise) erro
 	})
 }
 
-func (t *Tx) appendPromises(ctx context.Context, promises []Promise) error {
-	args := make([]any, 0, 11*len(promises))
-	for _, p := range promises {
+func (t *Tx) appendPending(ctx context.Context, orders []PendingOrder) error {
+	args := make([]any, 0, 11*len(orders))
+	for _, p := range orders {
 		p.Kind = stock.Deduction
 		args = append(appendValues(args, p.Order, p.Remaining), p.ID)
 	}
-	statement := insertPromises + listOf(len(promises), insertPromise)
+	statement := insertPromises + listOf(len(orders), insertPromise)
 	_, err := t.write(ctx, "append promises to ledger", statement, args...)
 	return err
 }
 
-// draws adds up what is taken from each place. They are sorted, so that writers
-// who meet do not wait for each other in a circle.
-func draws(promises []Promise) []Place {
+// draws sums the units for each allocation. They are sorted, so that concurrent writers do not
+// deadlock.
+func draws(orders []PendingOrder) []Allocation {
 	type filling struct{ goodsID, epoch int64 }
 	units := make(map[filling]int64)
-	for _, p := range promises {
+	for _, p := range orders {
 		units[filling{p.GoodsID, p.Epoch}] += p.Quantity
 	}
-	list := make([]Place, 0, len(units))
+	list := make([]Allocation, 0, len(units))
 	for f, n := range units {
-		list = append(list, Place{GoodsID: f.goodsID, Epoch: f.epoch, Units: n})
+		list = append(list, Allocation{GoodsID: f.goodsID, Epoch: f.epoch, Units: n})
 	}
-	slices.SortFunc(list, func(a, b Place) int {
+	slices.SortFunc(list, func(a, b Allocation) int {
 		if a.GoodsID != b.GoodsID {
 			return int(min(1, max(-1, a.GoodsID-b.GoodsID)))
 		}

@@ -35,15 +35,14 @@ func (s *Store) MigrateUp(ctx context.Context) ([]Migration, error) {
 	return migrationsOf(applied), nil
 }
 
-// schemaWithin bounds a change of the schema, the wait for the lock included. An
-// ALTER of a large ledger copies every row.
+// schemaWithin limits a change of the schema, including the wait for the lock. An ALTER of a large
+// ledger copies every row.
 const schemaWithin = time.Hour
 
-// withSchema does something to the schema that nobody else may do meanwhile. The
-// lock is ours and not goose's: goose looks for what is pending before it takes
-// its lock, and makes its table of versions on the way, so that replicas which
-// start together on a new database get in each other's way. To look is to change,
-// for the same reason.
+// withSchema changes or lists the schema exclusively. It does not use goose's lock: goose reads
+// pending migrations before it takes its lock, and creates its table of versions there, so that
+// replicas which start together on a new database collide. Listing needs the lock for the same
+// reason.
 func (s *Store) withSchema(ctx context.Context, doing string, do func(context.Context, *goose.Provider) error) (err error) {
 	schema, err := s.schema()
 	if err != nil {
@@ -55,15 +54,15 @@ func (s *Store) withSchema(ctx context.Context, doing string, do func(context.Co
 	if err != nil {
 		return s.schemaFault("lock the schema", err)
 	}
-	defer unlock() //nolint:errcheck // it is done or not, whatever becomes of the lock
+	defer unlock() //nolint:errcheck // the lock does not change the result
 	if err := do(ctx, schema); err != nil {
 		return s.schemaFault(doing, err)
 	}
 	return nil
 }
 
-// MigrateDown takes back the newest migration; it drops tables and what is in
-// them. There may be none to take back: then it returns nothing.
+// MigrateDown reverts the newest migration, which drops tables and their rows. Without a migration
+// to revert it returns nothing.
 func (s *Store) MigrateDown(ctx context.Context) ([]Migration, error) {
 	var undone *goose.MigrationResult
 	err := s.withSchema(ctx, "migrate down", func(ctx context.Context, schema *goose.Provider) (err error) {

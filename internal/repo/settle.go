@@ -6,22 +6,21 @@ import (
 	"time"
 )
 
-// Running totals may only take in what nobody can still write below. The ids of
-// the ledger are handed out when a row is inserted, and rows are committed in any
-// order: that a row is there does not mean that all before it are. Two things
-// together make sure of it.
+// Running totals may only include ids below which no row can be written anymore. Ids of the ledger
+// are assigned at the insert, and rows are committed in any order: a visible row does not mean that
+// all earlier ones are visible. Two rules ensure it together.
 //
 // The rows are read in the order of their ids, and with a lock: a row that was
-// inserted and is not committed has whoever reads so wait for its transaction,
-// for as long as that may last, also where its replica is paused. No lock can
-// show a row whose id was handed out and which is not inserted yet; that is a
+// inserted and is not committed makes this read wait for its transaction, for as
+// long as that lasts, even if its replica is paused. No lock can
+// show a row whose id was assigned and which is not inserted yet; that is a
 // moment inside one statement of the server, and lasts as long as the server is
 // paused there. But a commit is sent before the deadline of its transaction or not
 // at all, and not before the insert was answered: a row that is inserted later than
-// Options.TxTimeout after its id was handed out is never committed. Therefore an
-// id is only taken in when it was first seen longer ago than that.
+// Options.TxTimeout after its id was assigned is never committed. Therefore an id is
+// only included when it was first seen longer ago than that.
 //
-// This holds for one server that hands out its ids in ascending order, as MariaDB
+// This holds for one server that assigns ascending ids, as MariaDB
 // and MySQL do, and not for several that are written at once.
 
 // settleMargin is how much longer than the longest transaction that is: the clocks
@@ -30,8 +29,8 @@ const settleMargin = 5 * time.Second
 
 func (s *Store) settleAfter() time.Duration { return s.timeout + settleMargin }
 
-// settleRows bounds what is taken in at once: nobody waits for the lock of a row
-// that is in the ledger already, but each costs memory until the commit.
+// settleRows bounds the rows of one step: no transaction waits for the lock of a row that is in the
+// ledger, but each lock costs memory until the commit.
 const settleRows = 50_000
 
 const (
@@ -54,10 +53,9 @@ const (
 	addTotalsRow = `(?, ?, ?, ?)`
 )
 
-// Settle takes rows of the ledger into the running totals that are old enough, up
-// to a bound, and tells whether there are more of them. Any number of replicas
-// may call it. stock.ErrBusy: another one does, or a transaction is still open
-// that has written such a row.
+// Settle adds rows of the ledger that are old enough to the running totals, up to a bound, and
+// reports whether there are more. Any number of replicas may call it. stock.ErrBusy: another
+// replica settles, or a transaction that has written such a row is still open.
 func (s *Store) Settle(ctx context.Context) (more bool, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		more = false
@@ -86,7 +84,7 @@ func (s *Store) Settle(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// total is what the rows of a goods come to.
+// total is the sum of rows of an item.
 type total struct{ GoodsID, Restocked, Sold, Orders int64 }
 
 // settle adds the rows after one id, up to another, to the totals.

@@ -15,7 +15,7 @@ type shares struct {
 
 	mu    sync.Mutex
 	taken int
-	users map[shareUser]*share // those that use or wait for connections
+	users map[shareUser]*share // that use or wait for connections
 	turns []*share             // those that wait, and some that no longer do
 }
 
@@ -33,7 +33,7 @@ type share struct {
 	inTurns bool
 }
 
-// shareTurn is one purchase that waits.
+// shareTurn is one waiting purchase.
 type shareTurn struct {
 	granted chan struct{} // closed when it has its connection
 }
@@ -66,27 +66,27 @@ func (s *shares) take(ctx context.Context, user shareUser) error {
 		return nil
 	}
 	turn := &shareTurn{granted: make(chan struct{})}
-	place := of.waiting.PushBack(turn)
+	queued := of.waiting.PushBack(turn)
 	s.enqueue(of)
 	s.mu.Unlock()
 	select {
 	case <-turn.granted:
 		return nil
 	case <-ctx.Done():
-		s.leave(user, of, place, turn)
+		s.leave(user, of, queued, turn)
 		return ctx.Err()
 	}
 }
 
-// leave takes a purchase out of its queue, or gives back what it was granted meanwhile.
-func (s *shares) leave(user shareUser, of *share, place *list.Element, turn *shareTurn) {
+// leave removes a purchase from its queue, or returns the connection that it was granted meanwhile.
+func (s *shares) leave(user shareUser, of *share, queued *list.Element, turn *shareTurn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
 	case <-turn.granted:
 		s.giveBack(user, of)
 	default:
-		of.waiting.Remove(place)
+		of.waiting.Remove(queued)
 		s.forget(user, of)
 	}
 }
@@ -131,7 +131,7 @@ func (s *shares) enqueue(of *share) {
 	}
 }
 
-// forget forgets who neither uses nor waits for a connection.
+// forget removes an item and strategy that neither uses nor waits for a connection.
 func (s *shares) forget(user shareUser, of *share) {
 	if of.taken == 0 && of.waiting.Len() == 0 {
 		delete(s.users, user)

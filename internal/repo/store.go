@@ -1,6 +1,5 @@
-// Package repo keeps the stock rows and the ledger in SQL, through GORM. It
-// offers the statements that strategies are made of and decides nothing about
-// locking: who may write when is the strategy's business.
+// Package repo stores the stock rows and the ledger in SQL, through GORM. It provides the statements
+// that strategies are made of, and does not decide about locking: strategies do.
 package repo
 
 import (
@@ -29,9 +28,9 @@ const (
 type Options struct {
 	// Replica is written into every ledger row.
 	Replica string
-	// Retried is called for each transaction that is run again because the database rolled
-	// it back to end a deadlock. strategy is empty where it is no sale. It is called from
-	// any goroutine; nil: not called.
+	// Retried is called for each transaction that is retried after a deadlock, with its
+	// strategy, which is empty outside of sales. It is called from any goroutine, and may
+	// be nil.
 	Retried func(strategy string)
 }
 
@@ -95,11 +94,11 @@ func New(ctx context.Context, pool *backend.SQL, o Options) (*Store, error) {
 	return s, nil
 }
 
-// greetings bounds how often a database is asked that is busy. SQLite says so,
-// without waiting, to all but one of those who open a new file at the same time.
+// greetings bounds the first pings of a busy database. SQLite answers busy, without waiting, to all
+// but one of the processes that open a new file at the same time.
 const greetings = 50
 
-// greet asks the database for a first sign of life.
+// greet pings the database for the first time.
 func (s *Store) greet(ctx context.Context) error {
 	for try := 1; ; try++ {
 		err := s.Ping(ctx)
@@ -134,7 +133,7 @@ func (s *Store) Close() error { return s.pool.Close() }
 // Stats are those of the pool of connections.
 func (s *Store) Stats() sql.DBStats { return s.pool.Stats() }
 
-// Ping asks the database for a sign of life.
+// Ping checks the connection to the database.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.pool.PingContext(ctx); err != nil {
 		return s.fault(ctx, "ping", err)
@@ -155,9 +154,8 @@ func (s *Store) Version(ctx context.Context) (string, error) {
 // rolled back as the victim of a deadlock.
 const deadlockTries = 10
 
-// InTxOnce is InTx for what was computed from a read outside of the transaction, and
-// must not be written after a rollback without another read: where the database has
-// chosen the transaction as a victim, it is ErrRowChanged.
+// InTxOnce is InTx for writes that were computed from a read outside of the transaction, and need
+// another read after a rollback: if the transaction was a deadlock victim, it returns ErrRowChanged.
 func (s *Store) InTxOnce(ctx context.Context, do func(*Tx) error) error {
 	err := s.once(ctx, s.timeout, do)
 	if errors.Is(err, errDeadlock) {
@@ -212,8 +210,8 @@ func (s *Store) once(ctx context.Context, limit time.Duration, do func(*Tx) erro
 	return nil
 }
 
-// takeTurn queues the writers of this process before a database that would
-// have them poll for its one lock.
+// takeTurn queues the writers of this process before a database for whose only lock they would
+// poll.
 func (s *Store) takeTurn(ctx context.Context) error {
 	if s.turn == nil {
 		return nil
@@ -232,7 +230,7 @@ func (s *Store) endTurn() {
 	}
 }
 
-// backOff waits for d. A transaction whose time is over by then has done nothing.
+// backOff waits for d. If ctx ends first, the transaction has done nothing.
 func backOff(ctx context.Context, d time.Duration) error {
 	if err := pause.For(ctx, d); err != nil {
 		return fmt.Errorf("%w: %w", stock.ErrBusy, err)

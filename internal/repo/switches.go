@@ -12,13 +12,13 @@ type strategyOff struct {
 	Reason   string
 }
 
-// TableName is the migrations' name.
+// TableName is the table of the schema.
 func (strategyOff) TableName() string { return "tb_strategy_off" }
 
 const switchOn = `DELETE FROM tb_strategy_off WHERE strategy = ?`
 
-// SwitchOff writes down that a strategy is off, and why, 1 to 200 characters. One
-// that is off already is off for the new reason.
+// SwitchOff stores that a strategy is off, with a reason of 1 to 200 characters, which replaces an
+// earlier one.
 func (s *Store) SwitchOff(ctx context.Context, strategy, reason string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		row := strategyOff{Strategy: strategy, Reason: reason}
@@ -27,7 +27,7 @@ func (s *Store) SwitchOff(ctx context.Context, strategy, reason string) error {
 	})
 }
 
-// SwitchOn forgets that a strategy is off.
+// SwitchOn deletes the switch of a strategy.
 func (s *Store) SwitchOn(ctx context.Context, strategy string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		_, err := tx.write(ctx, "switch strategy on", switchOn, strategy)
@@ -35,7 +35,7 @@ func (s *Store) SwitchOn(ctx context.Context, strategy string) error {
 	})
 }
 
-// SwitchedOff is the reason of every strategy that is off, by its name.
+// SwitchedOff returns the reasons of the strategies that are off, by name.
 func (s *Store) SwitchedOff(ctx context.Context) (map[string]string, error) {
 	var rows []strategyOff
 	if err := s.db.WithContext(ctx).Find(&rows).Error; err != nil {

@@ -12,12 +12,11 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Tx is one open transaction. Append the ledger's rows first and write the
-// stock row last: the row everyone waits for is then locked for one statement
-// and the commit.
+// Tx is an open transaction. Append the rows of the ledger first and write the stock row last:
+// the contended row is then locked for one statement and the commit.
 //
-// A transaction sells under a limit of one buyer: none, or the one that CountIn was
-// given. Where the goods has another one by then, nothing of it is written.
+// A transaction sells under a limit per buyer: none, or that of CountIn. If the item has another
+// one by then, nothing is written.
 type Tx struct {
 	store   *Store
 	db      *gorm.DB
@@ -43,7 +42,7 @@ func (t *Tx) GoodsForUpdate(ctx context.Context, goodsID int64) (stock.Goods, er
 	return goods, err
 }
 
-// lockGoods is the same for those who sell nothing, whatever the limit is.
+// lockGoods is GoodsForUpdate for transactions that sell nothing, whatever the limit is.
 func (t *Tx) lockGoods(ctx context.Context, goodsID int64) (stock.Goods, error) {
 	return t.store.readGoods(ctx, t.conn(), t.store.dialect.readForUpdate, goodsID)
 }
@@ -70,8 +69,8 @@ func (t *Tx) Subtract(ctx context.Context, read stock.Goods, units int64) error 
 	return orChanged(read, written, err)
 }
 
-// SubtractIfEnough takes units off the stock where that many are left, and
-// tells whether there were. There are none where the goods has another limit.
+// SubtractIfEnough takes units off the stock where that many are left, and reports
+// whether there were. There are none if the item has another limit.
 func (t *Tx) SubtractIfEnough(ctx context.Context, goodsID, units int64) (left int64, enough bool, err error) {
 	d := t.store.dialect
 	me := t.store.strategy

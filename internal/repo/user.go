@@ -11,18 +11,15 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Of a goods with a limit, the units of each buyer are counted in the transaction
-// that writes the ledger: whoever counts a buyer in keeps every other purchase of
-// that buyer waiting until it commits or rolls back. A goods without a limit is not
-// counted, and costs no statement.
+// For an item with a limit, the units of each buyer are counted in the transaction that writes the
+// ledger: other purchases of the same buyer wait until it commits or rolls back. An item without a
+// limit is not counted and costs no statement.
 //
-// Buyers are counted in before anything else is written or locked, in the order of
-// their names: of two batches that share buyers, one waits. The row that everyone
-// wants stays the last.
+// Buyers are counted before anything else is written or locked, in the order of their names: of two
+// batches that share buyers, one waits. The contended row stays last.
 //
-// That nobody sells under an old limit is for the row, or the bucket: it is written
-// only where its limit is the one that the transaction sells under. For a promise
-// it is for the epoch of the place.
+// The row, or the bucket, prevents sales under an old limit: it is written only if its limit is the
+// one of the transaction. For pending orders the epoch of the allocation does that.
 
 const (
 	countUsers    = `INSERT INTO tb_stock_user (goods_id, user_id, units, allowed) VALUES `
@@ -35,17 +32,17 @@ const (
 	countAllUsers = `SELECT COUNT(*) FROM tb_stock_user WHERE goods_id = ?`
 )
 
-// userUnits is what a buyer has of a goods, or takes of it.
+// userUnits are units that a buyer has of an item, or buys.
 type userUnits struct {
 	goodsID int64
 	user    string
 	units   int64
-	// allowed is not 0 where the buyer is allowed to have what he has with these.
+	// allowed is not 0 if the buyer may keep what it has with these units.
 	allowed int64
 }
 
-// sumUsers adds up what each buyer takes, in the order in which they are locked.
-// Purchases of nobody in particular are left out.
+// sumUsers sums the units of each buyer, in the order in which buyers are locked. Anonymous
+// purchases are left out.
 func sumUsers(each func(yield func(userUnits) bool)) []userUnits {
 	type key struct {
 		goodsID int64
@@ -68,7 +65,7 @@ func sumUsers(each func(yield func(userUnits) bool)) []userUnits {
 	return list
 }
 
-// usersOf are the buyers of a batch; of a goods without a limit nobody counts.
+// usersOf are the buyers of a batch; without a limit there are none to count.
 func usersOf(goodsID, perUser int64, batch []stock.Purchase) []userUnits {
 	if perUser == 0 {
 		return nil
@@ -82,9 +79,9 @@ func usersOf(goodsID, perUser int64, batch []stock.Purchase) []userUnits {
 	})
 }
 
-// CountIn has the transaction sell under a limit of one buyer, counts the whole
-// batch in, and tells what each buyer had before. What is not sold then must be
-// counted out, or rolled back. Where the limit is 0 there is nothing to count.
+// CountIn makes the transaction sell under a limit per buyer, counts the whole batch, and returns
+// what each buyer had before. What is not sold must be counted out or rolled back. With limit 0
+// nothing is counted.
 func (t *Tx) CountIn(ctx context.Context, goodsID, perUser int64, batch []stock.Purchase) (stock.Limit, error) {
 	t.perUser = perUser
 	users := usersOf(goodsID, perUser, batch)
@@ -108,7 +105,7 @@ func (t *Tx) CountIn(ctx context.Context, goodsID, perUser int64, batch []stock.
 	return stock.Limit{PerUser: perUser, Has: has}, nil
 }
 
-// CountOut gives back what was counted in and is not sold.
+// CountOut reverts the count of what is not sold.
 func (t *Tx) CountOut(ctx context.Context, goodsID int64, batch []stock.Purchase) error {
 	users := usersOf(goodsID, t.perUser, batch)
 	if len(users) == 0 {
@@ -130,9 +127,8 @@ func countStatement(users []userUnits, onUser string) (statement string, args []
 	return countUsers + listOf(len(users), countUsersRow) + onUser, args
 }
 
-// ConfirmLimit checks that the item still has the limit that the transaction sells
-// under: for transactions that reject every purchase, and write nothing.
-// ErrRowChanged: it has another one.
+// ConfirmLimit checks that the item still has the limit of the transaction, for transactions that
+// reject every purchase and write nothing. ErrRowChanged: it has another limit.
 func (t *Tx) ConfirmLimit(ctx context.Context, goodsID int64) error {
 	goods, err := t.Goods(ctx, goodsID)
 	if err == nil && goods.PerUser != t.perUser {
@@ -141,12 +137,12 @@ func (t *Tx) ConfirmLimit(ctx context.Context, goodsID int64) error {
 	return err
 }
 
-// countPromises counts those in whose units were promised under a limit. What was
-// promised is kept, whatever they have: it was compared when it was promised. Where
-// that was under an earlier limit, they are allowed to have it under this one.
-func (t *Tx) countPromises(ctx context.Context, promises []Promise) error {
+// countPending counts the buyers of pending orders under a limit. Accepted orders are written
+// whatever their buyers have: they were compared when they were accepted. Orders accepted under
+// an earlier limit are allowed under this one.
+func (t *Tx) countPending(ctx context.Context, orders []PendingOrder) error {
 	users := sumUsers(func(yield func(userUnits) bool) {
-		for _, p := range promises {
+		for _, p := range orders {
 			u := userUnits{goodsID: p.GoodsID, user: p.UserID, units: p.Quantity}
 			if p.Earlier {
 				u.allowed = p.Quantity
@@ -164,8 +160,8 @@ func (t *Tx) countPromises(ctx context.Context, promises []Promise) error {
 	return err
 }
 
-// Has tells what the buyers of a batch have of a goods, under a limit that was read
-// with it. Where the limit is 0 there is nothing to ask for.
+// Has returns what the buyers of a batch have of an item, under the limit that was read with it.
+// With limit 0 it asks nothing.
 func (s *Store) Has(ctx context.Context, goodsID, perUser int64, batch []stock.Purchase) (limit stock.Limit, err error) {
 	limit.PerUser = perUser
 	users := usersOf(goodsID, perUser, batch)
@@ -191,7 +187,7 @@ func (s *Store) readUsers(ctx context.Context, conn gorm.ConnPool, doing, statem
 	if err != nil {
 		return has, s.fault(ctx, doing, err)
 	}
-	defer rows.Close() //nolint:errcheck // what can fail has failed in rows.Err
+	defer rows.Close() //nolint:errcheck // rows.Err has the error
 	for rows.Next() {
 		var user string
 		var units int64
@@ -212,14 +208,14 @@ type UserUnits struct {
 	Units int64
 }
 
-// UsersAfter is a page of what users have of an item that has a limit, in the order of
-// their names and after one of them. A page that is not full is the last.
+// UsersAfter is a page of the units of users of an item with a limit, in the order of their names
+// after one of them. A page that is not full is the last.
 func (s *Store) UsersAfter(ctx context.Context, goodsID int64, after string) (page []UserUnits, err error) {
 	rows, err := s.pool.QueryContext(ctx, readAllUsers, goodsID, after, UsersAtOnce)
 	if err != nil {
 		return nil, s.fault(ctx, "read users", err)
 	}
-	defer rows.Close() //nolint:errcheck // what can fail has failed in rows.Err
+	defer rows.Close() //nolint:errcheck // rows.Err has the error
 	for rows.Next() {
 		var u UserUnits
 		if err := rows.Scan(&u.User, &u.Units); err != nil {

@@ -1,7 +1,5 @@
-// Package stock is the domain of stockd: what is bought, what came of it, and
-// the arithmetic that tells a true ledger from a false one. It knows no
-// database, no lock and no HTTP; everything else imports it, and it imports
-// nothing of stockd.
+// Package stock is the domain of stockd: purchases, orders, outcomes, and the arithmetic of audits.
+// It knows no database, no lock and no HTTP, and imports nothing of stockd.
 package stock
 
 import (
@@ -18,49 +16,47 @@ const (
 	Restock   Kind = "restock"
 )
 
-// Limits of one purchase and of one goods. They keep every sum that stockd
+// Limits of one purchase and of one item. They keep every sum that stockd
 // computes far inside an int64.
 const (
 	// MaxQuantity is the most units that one purchase may ask for.
 	MaxQuantity = 1_000_000
-	// MaxStock is the most units that one goods may have in stock.
+	// MaxStock is the largest stock of one item.
 	MaxStock = 1_000_000_000_000
 	// MaxRequestID is the longest key of a client, in bytes.
 	MaxRequestID = 128
 	// MaxUserID is the longest user id, in characters.
 	MaxUserID = 64
-	// MaxPerUser is the highest limit of one buyer.
+	// MaxPerUser is the highest limit per buyer.
 	MaxPerUser = 1_000_000_000
 )
 
-// Purchase is a wish to buy some units of one goods.
+// Purchase is a request for units of one item.
 type Purchase struct {
-	// RequestID is the stored id, as BuyerKey makes it: the ledger takes it once.
+	// RequestID is the stored id, as BuyerKey makes it; it is unique in the ledger.
 	RequestID string
-	// Keyed tells that the buyer chose the key, and may send it again to get the
-	// first answer.
+	// Keyed reports that the client chose the key, and may repeat it to get the first answer.
 	Keyed bool
 	// Quantity is the number of units, 1 to MaxQuantity.
 	Quantity int64
 	// UserID is the buyer, or empty.
 	UserID string
-	// Durable is the least that the buyer wants; empty is InRedis.
+	// Durable is the least that the client accepts; empty is InRedis.
 	Durable Durability
 }
 
-// Durability is where an accepted purchase is written down before it is answered.
+// Durability is where an accepted purchase is stored before it is answered.
 type Durability string
 
-// The durabilities; each holds what the one before it holds.
+// The durabilities, the weakest first.
 const (
-	// InRedis: the order is lost where Redis loses its memory before the ledger
-	// has it.
+	// InRedis: the order is lost if Redis loses its memory before the ledger has it.
 	InRedis Durability = "redis"
 	// InSQL: the ledger has the order.
 	InSQL Durability = "sql"
 )
 
-// Order is one row of the ledger: a purchase that was accepted, or a restock.
+// Order is one row of the ledger: an accepted purchase, or a restock.
 type Order struct {
 	ID        string
 	Kind      Kind
@@ -68,7 +64,7 @@ type Order struct {
 	GoodsID   int64
 	Quantity  int64
 	UserID    string
-	// Remaining is the stock that was left, as the writer of the row saw it.
+	// Remaining is the stock after the order, as the writer of the row saw it.
 	Remaining int64
 	Strategy  string
 	Replica   string
@@ -79,22 +75,21 @@ type Order struct {
 	CreatedAt time.Time
 }
 
-// Answers reports whether the order is what p asks for, so that sending p
-// again may be answered with it.
+// Answers reports whether the order is the result of p, so that a repeated p gets it.
 func (o Order) Answers(goodsID int64, p Purchase) bool {
 	return o.Kind == Deduction && slices.Contains(StoredIDs(p.RequestID), o.RequestID) && o.GoodsID == goodsID &&
 		o.Quantity == p.Quantity && o.UserID == p.UserID
 }
 
-// Outcome is what came of one purchase of a batch.
+// Outcome is the result of one purchase of a batch.
 type Outcome struct {
 	// Order is set where Refused is nil.
 	Order Order
-	// Refused tells why the purchase was not accepted; nothing was taken for it.
+	// Refused is why the purchase was rejected; nothing was sold.
 	Refused error
-	// Replayed tells that the order was accepted earlier, under the same key.
+	// Replayed reports that the order was accepted earlier, under the same key.
 	Replayed bool
-	// Durable is where the order is written down; empty is InSQL.
+	// Durable is where the order is stored; empty is InSQL.
 	Durable Durability
 	// Wait is how long the purchase waited for its lock and, where it was
 	// grouped, in the queue; Hold is how long the lock was held for its batch.
@@ -102,7 +97,7 @@ type Outcome struct {
 	Wait, Hold time.Duration
 }
 
-// Goods is the row that everyone fights over.
+// Goods is the contended row of an item.
 type Goods struct {
 	ID    int64 `json:"goods_id"`
 	Stock int64 `json:"stock"`
@@ -110,25 +105,25 @@ type Goods struct {
 	Version int64 `json:"version"`
 	// Fence is the highest fencing token that has claimed the row.
 	Fence uint64 `json:"fence"`
-	// PerUser is the most units that one buyer may have; 0 is no limit.
+	// PerUser is the limit per buyer; 0 means unlimited.
 	PerUser int64 `json:"per_user"`
-	// Allocated is how many units are outside of the row that was read, in allocations
-	// such as buckets and Redis; 0 where Stock has them already.
+	// Allocated is the units outside of the row, in allocations such as buckets and Redis; 0
+	// where Stock includes them.
 	Allocated int64 `json:"-"`
-	// Writer is the strategy that alone has written the row since the last change
-	// beside the sales, or empty.
+	// Writer is the only strategy that has written the row since its last change beside
+	// sales, or empty.
 	Writer string `json:"-"`
 	// WriterEpoch grows with each change of the row beside the sales, and with each
 	// sale by another strategy than the last one: see repo.ErrRowChanged.
 	WriterEpoch int64 `json:"-"`
 }
 
-// Recalled is what came of the recall of one allocation.
+// Recalled is the result of the recall of one allocation.
 type Recalled struct {
-	// Returned is how many units are back in the row.
+	// Returned is the units that are back in the row.
 	Returned int64 `json:"returned"`
-	// Pending is how many stay in the allocation, because orders that are accepted and
-	// not in the ledger yet have them.
+	// Pending is the units that stay in the allocation, for accepted orders that are not in
+	// the ledger yet.
 	Pending int64 `json:"pending"`
 }
 
@@ -141,30 +136,29 @@ func Units(batch []Purchase) int64 {
 	return units
 }
 
-// Limit is what of a goods one buyer may have. The zero Limit is none.
+// Limit is the limit per buyer of an item. The zero Limit is unlimited.
 type Limit struct {
-	// PerUser is the most units; 0 is no limit.
+	// PerUser is the most units; 0 means unlimited.
 	PerUser int64
-	// Has is what the buyers of a batch have already.
+	// Has is the units that the buyers of a batch have already.
 	Has map[string]int64
 }
 
-// Allot gives units to a batch, first come first served: a purchase that does not fit,
-// or is beyond its buyer's limit, is passed over and the next one may still fit.
-// rejected[i] tells why batch[i] gets nothing, and is nil where it does:
-// ErrInsufficientStock, ErrUserLimit, or ErrUserUnknown.
+// Allot distributes units to a batch in its order: a purchase that does not fit, or exceeds its
+// buyer's limit, is rejected, and the next one may still fit. rejected[i] is nil if batch[i] is
+// accepted, else ErrInsufficientStock, ErrUserLimit or ErrUserUnknown.
 func Allot(units int64, batch []Purchase, limit Limit) (rejected []error) {
 	return Goods{Stock: units}.Allot(batch, limit)
 }
 
-// Allot gives the units of the row that was read to a batch. What would fit with what is
-// allocated outside of the row is rejected with an *AllocatedError.
+// Allot distributes the units of the row. A purchase that would fit with the allocated units is
+// rejected with an *AllocatedError.
 func (g Goods) Allot(batch []Purchase, limit Limit) (rejected []error) {
 	rejected = make([]error, len(batch))
 	left := g.Stock
 	taken := make(map[string]int64) // under the limit
 	for i, p := range batch {
-		switch rejected[i] = limit.refuses(p, taken[p.UserID]); {
+		switch rejected[i] = limit.rejects(p, taken[p.UserID]); {
 		case rejected[i] != nil:
 		case p.Quantity <= left:
 			left -= p.Quantity
@@ -200,9 +194,9 @@ func (g Goods) EpochFor(strategy string) int64 {
 	return g.WriterEpoch
 }
 
-// refuses tells why the limit does not let a purchase through whose buyer takes so
-// many units already in the same batch.
-func (l Limit) refuses(p Purchase, taken int64) error {
+// rejects is why the limit rejects a purchase whose buyer gets taken units earlier in the batch, or
+// nil.
+func (l Limit) rejects(p Purchase, taken int64) error {
 	if l.PerUser == 0 {
 		return nil
 	}

@@ -1,11 +1,10 @@
-// Package client speaks to a stockd, or to a balancer before several. It needs
-// nothing but the standard library.
+// Package client is a client of stockd, or of a balancer before several replicas. It uses only the
+// standard library.
 //
-// A call is sent again by itself only where that is safe, which is where nothing
-// can have happened: no connection was made, or the answer was that the service is
-// busy. Every purchase has a request id, under which it happens once however often
-// it is sent. After ErrOutcomeUnknown nobody knows whether it happened; to find out,
-// send the same purchase with the RequestID that the error names.
+// It retries a call by itself only where nothing can have happened: no connection was made, or the
+// service was busy. Every purchase has a request id, under which it happens once however often it
+// is sent. After ErrOutcomeUnknown it may or may not have happened; to find out, send the same
+// purchase with the RequestID of the error.
 package client
 
 import (
@@ -17,55 +16,54 @@ import (
 	"strconv"
 )
 
-// Client speaks to one stockd. It may be used from any number of goroutines, and
-// copied. URL must be set, and what Owner needs where it is asked for.
+// Client is a client of one stockd. It may be copied, and used from any number of goroutines. URL
+// must be set, and AdminURL and Token for calls of the admin API.
 type Client struct {
-	// URL is the buyers' listener, such as https://shop.example.
+	// URL is the public API, such as https://shop.example.
 	URL string
-	// AdminURL is the owner's listener, and Token what it wants to see.
+	// AdminURL is the admin API, and Token its bearer token.
 	AdminURL, Token string
-	// BuyerToken says who buys where the stockd wants a signed token (buyer.from: token).
+	// BuyerToken is the signed token of the buyer (buyer.from: token).
 	BuyerToken string
-	// Header is sent with every purchase and every look-up of its order, such as what a
-	// gateway knows the buyer by.
+	// Header is sent with every purchase and every look-up of its order, such as the header
+	// by which a gateway identifies the buyer.
 	Header http.Header
-	// HTTP sends the requests; nil is http.DefaultClient. Let the context of a call
-	// bound its time, and not a Timeout here.
+	// HTTP sends the requests; nil is http.DefaultClient. Limit the time of a call by its
+	// context, not by a Timeout here.
 	HTTP *http.Client
-	// Tries bounds how often a call is sent, the first time included; 0 is 4, and 1
-	// sends nothing again.
+	// Tries is the most attempts of a call; 0 is 4, and 1 never retries.
 	Tries int
 }
 
-// Goods is what is in stock of an item. Where the stockd conceals it from the public
-// (http.reveal), Stock, Version and Fence are 0, and Available is what there is.
+// Goods is an item. Where the stock is not revealed to the public (http.reveal), Stock, Version and
+// Fence are 0, and Available is set.
 type Goods struct {
 	ID    int64 `json:"goods_id"`
 	Stock int64 `json:"stock"`
-	// Available tells that units are left.
+	// Available reports that units are left.
 	Available bool `json:"available"`
-	// Version grows with every write of the goods.
+	// Version grows with every write of the item.
 	Version int64 `json:"version"`
 	// Fence is the highest fencing token that has claimed it.
 	Fence uint64 `json:"fence"`
-	// PerUser is how many units one buyer may have; 0 for any number.
+	// PerUser is the most units of one buyer; 0 means unlimited.
 	PerUser int64 `json:"per_user"`
-	// Strategy, Group and Fenced are how the item is sold where a purchase does not say:
-	// what is empty or nil is as the stockd is configured.
+	// Strategy, Group and Fenced are how the item is sold by default; empty or nil means as
+	// configured.
 	Strategy string `json:"strategy"`
 	Group    *bool  `json:"group"`
 	Fenced   *bool  `json:"fenced"`
-	// MaxQuantity is the most units of one purchase; nil: as the stockd is configured.
+	// MaxQuantity is the most units of one purchase; nil means as configured.
 	MaxQuantity *int64 `json:"max_quantity"`
 }
 
-// Goods reads a goods. ErrUnknownGoods: there is none.
+// Goods reads an item. It may return ErrUnknownGoods.
 func (c Client) Goods(ctx context.Context, id int64) (goods Goods, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, url: c.URL + goodsPath(id), into: &goods})
 	return goods, err
 }
 
-// Audit compares what is in stock of a goods with the ledger of its sales.
+// Audit compares the stock of an item with the ledger of its sales.
 type Audit struct {
 	GoodsID int64 `json:"goods_id"`
 	// Stock is what is left, Initial the sum of all restocks, Sold that of all orders.
@@ -73,31 +71,29 @@ type Audit struct {
 	Initial int64 `json:"initial"`
 	Sold    int64 `json:"sold"`
 	Orders  int64 `json:"orders"`
-	// Oversold counts units promised that do not exist; Lost is above zero where
-	// updates of the stock were lost, and below where stock is gone that nobody bought.
+	// Oversold counts units sold beyond the stock. Lost is positive where updates of the
+	// stock were lost, and negative where stock is missing without a purchase.
 	Oversold int64 `json:"oversold"`
 	Lost     int64 `json:"lost"`
-	// Clean tells that all of it agrees.
+	// Clean reports that stock and ledger are consistent.
 	Clean bool `json:"clean"`
-	// Pending counts units promised that the ledger does not have yet; nil where
-	// nobody knows.
+	// Pending counts units of accepted orders that are not in the ledger yet; nil means
+	// unknown.
 	Pending *int64 `json:"pending"`
-	// Buyers is what an audit in full found about those who bought a goods with a
-	// limit; nil where they were not looked at.
+	// Buyers is the result of a full audit for the buyers of an item with a limit; else nil.
 	Buyers *Buyers `json:"buyers"`
 }
 
-// Buyers counts those with whom something is wrong.
+// Buyers counts inconsistent buyers.
 type Buyers struct {
-	// Miscounted are those whose count differs from the ledger.
+	// Miscounted have a count that differs from the ledger.
 	Miscounted int64 `json:"miscounted"`
-	// BeyondLimit are those who have more than the limit, and more than they had
-	// when it was set.
+	// BeyondLimit have more than the limit, and more than they had when it was set.
 	BeyondLimit int64 `json:"beyond_limit"`
 }
 
-// Audit asks for the audit of an item. ErrUnknownGoods: there is none. ErrConcealed: the
-// stockd does not audit for the public, and AuditInFull does.
+// Audit reads the audit of an item. It may return ErrUnknownGoods. ErrConcealed: the public API has
+// no audit; use AuditInFull.
 func (c Client) Audit(ctx context.Context, goodsID int64) (audit Audit, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, url: c.URL + goodsPath(goodsID) + "/audit", into: &audit})
 	if p, ok := errors.AsType[*Problem](err); ok && p.Code == "not-found" {
@@ -106,29 +102,29 @@ func (c Client) Audit(ctx context.Context, goodsID int64) (audit Audit, err erro
 	return audit, err
 }
 
-// Strategy is a way in which the stockd sells.
+// Strategy is a way to sell.
 type Strategy struct {
 	Name    string `json:"name"`
 	Family  string `json:"family"`
 	Summary string `json:"summary"`
-	// Needs are the backends without which it cannot work.
+	// Needs are the backends that it requires.
 	Needs  []string `json:"needs"`
 	Claims Claims   `json:"claims"`
-	// Damage is what it does where it claims no exclusion, or all the same.
+	// Damage is what may go wrong where it does not guarantee exclusion.
 	Damage string `json:"damage"`
-	// Enabled tells that the owner wants it used, Available that it is and that every
+	// Enabled reports that the configuration and the admin allow it, Available that also every
 	// backend it needs answers; Note is why not.
 	Enabled bool `json:"enabled"`
-	// RequiresFence tells that it is refused without Purchase.Fence.
+	// RequiresFence reports that it is rejected without Purchase.Fence.
 	RequiresFence bool `json:"requires_fence"`
 
 	Available bool   `json:"available"`
 	Note      string `json:"note"`
-	// Hidden tells that what it is there to show cannot be seen on this database.
+	// Hidden reports that this database cannot show its anomaly.
 	Hidden bool `json:"hidden"`
 }
 
-// Claims are what a strategy promises.
+// Claims are the guarantees of a strategy.
 type Claims struct {
 	ExclusiveInProcess      bool `json:"exclusive_in_process"`
 	ExclusiveAcrossReplicas bool `json:"exclusive_across_replicas"`
@@ -142,7 +138,7 @@ type Claims struct {
 	Fenceable               bool `json:"fenceable"`
 }
 
-// Strategies lists what the stockd can sell through.
+// Strategies lists the strategies.
 func (c Client) Strategies(ctx context.Context) ([]Strategy, error) {
 	var list struct {
 		Strategies []Strategy `json:"strategies"`

@@ -8,41 +8,41 @@ import (
 	"time"
 )
 
-// Purchase is a wish to buy some units of one goods.
+// Purchase is a request for units of one item.
 type Purchase struct {
-	// RequestID names the purchase for ever: up to 128 visible ASCII characters. One
-	// is made where it is empty; keep your own where a purchase must survive a crash
-	// of the caller.
+	// RequestID identifies the purchase: up to 128 visible ASCII characters. If it is empty,
+	// one is generated; store your own if a purchase must survive a crash of the caller.
 	RequestID string `json:"-"`
 	GoodsID   int64  `json:"goods_id"`
-	// Quantity is how many units, 1 to 1,000,000; 0 is 1.
+	// Quantity is 1 to 1,000,000 units; 0 is 1.
 	Quantity int64 `json:"quantity,omitempty"`
-	// UserID is who buys, up to 64 characters without a space at either end; limits of one
-	// buyer need it. Leave it where a token or a gateway says who buys.
+	// UserID is the buyer, up to 64 characters without a space at either end; a limit per
+	// buyer requires it. Leave it empty where a token or a gateway identifies the buyer.
 	UserID string `json:"user_id,omitempty"`
-	// Strategy sells; the item's own where it is empty, else the stockd's default. Many a
-	// stockd answers ErrChoiceRefused to any other: leave it, Group and Fence alone.
+	// Strategy is the item's own, or the default, if it is empty. Others may be rejected with
+	// ErrChoiceRefused, as may Group and Fence.
 	Strategy string `json:"strategy,omitempty"`
-	// Group commits all waiting purchases of an item in one transaction, and Fence has
-	// the store check the token of the lock; false is as the item has it.
+	// Group commits all waiting purchases of an item in one transaction, and Fence makes the
+	// store check the token of the lock; false is as the item has it.
 	Group bool `json:"group,omitempty"`
 	Fence bool `json:"fence,omitempty"`
-	// Ungrouped and Unfenced ask for neither, also where the item has it. Group and Fence
-	// do not count beside them.
+	// Ungrouped and Unfenced switch them off, also where the item has them, and win over
+	// Group and Fence.
 	Ungrouped bool `json:"-"`
 	Unfenced  bool `json:"-"`
-	// Durable is what is waited for: InRedis or InSQL; empty is InRedis.
+	// Durable is where the order must be stored before the answer: InRedis or InSQL; empty is
+	// InRedis.
 	Durable string `json:"durable,omitempty"`
 }
 
-// Where an order is written down before it is answered.
+// Where an order is stored before it is answered.
 const (
-	InRedis = "redis" // it is lost where Redis loses its memory before the ledger has it
+	InRedis = "redis" // lost if Redis loses its memory before the ledger has it
 	InSQL   = "sql"   // the ledger has it
 )
 
-// Sale is a purchase that was accepted. Where the stockd conceals them from the public
-// (http.reveal), Remaining, Replica, Token, WaitMS and HoldMS are empty.
+// Sale is an accepted purchase. Without http.reveal, Remaining, Replica, Token, WaitMS and HoldMS
+// are empty.
 type Sale struct {
 	// RequestID is that of the purchase.
 	RequestID string `json:"-"`
@@ -58,18 +58,17 @@ type Sale struct {
 	Token uint64 `json:"token"`
 	// CreatedAt is when it was accepted, by the clock of the replica.
 	CreatedAt time.Time `json:"created_at"`
-	// WaitMS and HoldMS are how long the lock was waited for and held, in milliseconds.
+	// WaitMS and HoldMS are the wait for the lock and its hold time, in milliseconds.
 	WaitMS float64 `json:"wait_ms"`
 	HoldMS float64 `json:"hold_ms"`
 	// Durable is InRedis or InSQL.
 	Durable string `json:"durable"`
-	// Replayed tells that it was sold before, under the same RequestID.
+	// Replayed reports that it was sold earlier, under the same RequestID.
 	Replayed bool `json:"-"`
 }
 
-// Deduct buys. ErrOutcomeUnknown tells that nobody knows whether it was bought: the
-// RequestID of the error finds out. Every other Err… of this package tells that nothing
-// was bought.
+// Deduct buys. After ErrOutcomeUnknown the purchase may have happened: sending it again with the
+// RequestID of the error finds out. After every other Err… of this package nothing was bought.
 func (c Client) Deduct(ctx context.Context, p Purchase) (Sale, error) {
 	p.RequestID = cmp.Or(p.RequestID, rand.Text())
 	sale := Sale{RequestID: p.RequestID}
@@ -83,7 +82,7 @@ func (c Client) Deduct(ctx context.Context, p Purchase) (Sale, error) {
 	return sale, nil
 }
 
-// body is the purchase as it is sent: a modifier that is nil is left to the item.
+// body is the purchase as it is sent: nil leaves a modifier to the item.
 func (p Purchase) body() any {
 	return struct {
 		Purchase

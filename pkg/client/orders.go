@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Order is a purchase that was accepted.
+// Order is an accepted purchase.
 type Order struct {
 	OrderID   string `json:"order_id"`
 	GoodsID   int64  `json:"goods_id"`
 	Quantity  int64  `json:"quantity"`
 	RequestID string `json:"request_id"`
-	// UserID is who bought, where that is known; it is empty on the public API.
+	// UserID is the buyer, if known; it is empty on the public API.
 	UserID string `json:"user_id"`
 	// Remaining is what was left, as the writer of the order saw it.
 	Remaining int64  `json:"remaining"`
@@ -32,22 +32,22 @@ type Order struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// Order finds an order by its number, on the admin API. It never buys. ErrUnknownOrder:
-// there is none. ErrUnavailable: it is not known whether there is one.
+// Order finds an order by its number, on the admin API. It never buys. It may
+// return ErrUnknownOrder. ErrUnavailable: it is unknown whether the order exists.
 func (c Client) Order(ctx context.Context, id string) (order Order, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, url: c.AdminURL + "/orders/" + url.PathEscape(id), token: c.Token, into: &order})
 	return order, err
 }
 
-// OrderByRequest finds an order by the RequestID of its purchase, which had no UserID, or
-// whose buyer BuyerToken or a gateway says: see OrderOf.
+// OrderByRequest finds an order by the RequestID of its purchase, without a UserID, or with the
+// buyer of BuyerToken or of a gateway: see OrderOf.
 func (c Client) OrderByRequest(ctx context.Context, requestID string) (Order, error) {
 	return c.OrderOf(ctx, Purchase{RequestID: requestID})
 }
 
 // OrderOf finds the order of a purchase by its RequestID and its UserID. It never buys.
-// ErrUnknownOrder: there is none; a purchase that was sent a moment ago may still be
-// accepted, until its time is over. ErrUnavailable: it is not known whether there is one.
+// ErrUnknownOrder: there is none, but a recent purchase may still be accepted until its time limit.
+// ErrUnavailable: it is unknown whether the order exists.
 func (c Client) OrderOf(ctx context.Context, p Purchase) (order Order, err error) {
 	query := url.Values{"request_id": {p.RequestID}}
 	if p.UserID != "" {
@@ -57,17 +57,15 @@ func (c Client) OrderOf(ctx context.Context, p Purchase) (order Order, err error
 	return order, err
 }
 
-// Pages say which orders Orders lists, and how.
+// Pages selects the orders of Orders.
 type Pages struct {
 	// GoodsID is the item; 0 is all.
 	GoodsID int64
-	// Cursor is where to go on: the Cursor of an order that was listed earlier, or empty
-	// for the beginning.
+	// Cursor is the Cursor of an order that was listed earlier, or empty for the beginning.
 	Cursor string
 	// Limit is the size of a page, 1 to 1,000; 0 is 100.
 	Limit int
-	// Follow is the pause before the next look where there are no more orders; 0 ends
-	// there.
+	// Follow is the pause before polling for new orders; 0 ends after the last order.
 	Follow time.Duration
 }
 
@@ -75,13 +73,13 @@ type Pages struct {
 type ListedOrder struct {
 	Order
 
-	// Cursor goes on after this order where it is the last of its page; before, it lists
-	// the orders of the page again. Keep it once the order is dealt with.
+	// Cursor continues after this order if it is the last of its page; otherwise it lists the
+	// orders of the page again. Store it once the order is processed.
 	Cursor string
 }
 
 // Orders lists the orders of the ledger, on the admin API, in its order. Each is listed
-// once by a loop, and at least once by loops that go on at a kept Cursor. It ends with
+// once by a loop, and at least once by loops that continue at a stored Cursor. It ends with
 // the last order, or where Pages follows, with ctx; an error is the last that it yields.
 func (c Client) Orders(ctx context.Context, p Pages) iter.Seq2[ListedOrder, error] {
 	return func(yield func(ListedOrder, error) bool) {

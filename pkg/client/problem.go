@@ -10,42 +10,42 @@ import (
 	"time"
 )
 
-// What a stockd may refuse; errors.Is tells them apart.
+// The kinds of problems, for errors.Is.
 var (
 	// ErrSoldOut: not enough units are left.
 	ErrSoldOut = errors.New("sold out")
-	// ErrUserLimit: the buyer has what one buyer may have.
+	// ErrUserLimit: the buyer has reached the limit per buyer.
 	ErrUserLimit = errors.New("limit of one buyer")
-	// ErrRateLimited: this buyer, or this address, asks too often.
+	// ErrRateLimited: this buyer or this address sends too many requests.
 	ErrRateLimited = errors.New("asked too often")
-	// ErrBusy: not now. It was tried as often as the client may.
+	// ErrBusy: the service is busy, after all attempts of the client.
 	ErrBusy = errors.New("busy")
-	// ErrUnavailable: a backend of the stockd, or the stockd itself, cannot be reached.
+	// ErrUnavailable: stockd, or one of its backends, cannot be reached.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrOutcomeUnknown: it was sent, and nobody knows what came of it.
+	// ErrOutcomeUnknown: the request was sent, and may have happened or not.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
-	// ErrUnknownGoods: there is no such goods.
+	// ErrUnknownGoods: there is no such item.
 	ErrUnknownGoods = errors.New("unknown goods")
 	// ErrUnknownOrder: there is no such order.
 	ErrUnknownOrder = errors.New("unknown order")
-	// ErrGoodsExist: there is such a goods already.
-	ErrGoodsExist = errors.New("goods exist already")
-	// ErrStockLimit: no goods may have that much stock, or the strategy cannot keep it.
+	// ErrGoodsExist: the item exists already.
+	ErrGoodsExist = errors.New("item exists already")
+	// ErrStockLimit: the stock would exceed the limit of an item or of the strategy.
 	ErrStockLimit = errors.New("stock limit")
-	// ErrKeyReused: the request id was used for something else.
+	// ErrKeyReused: the request id was used for another request.
 	ErrKeyReused = errors.New("request id was used for something else")
 	// ErrUnknownStrategy: there is no such strategy.
 	ErrUnknownStrategy = errors.New("unknown strategy")
-	// ErrRefused: the owner does not want the strategy used.
+	// ErrRefused: the strategy is not available.
 	ErrRefused = errors.New("strategy refused")
-	// ErrChoiceRefused: purchases may not ask for another strategy, group or fence than
-	// their item has.
+	// ErrChoiceRefused: purchases may not ask for a strategy, group or fence other than their
+	// item's.
 	ErrChoiceRefused = errors.New("choice refused")
-	// ErrConcealed: the stockd does not tell the public.
+	// ErrConcealed: the public API does not reveal this.
 	ErrConcealed = errors.New("concealed from the public")
 	// ErrDefaultStrategy: the default cannot be switched off.
 	ErrDefaultStrategy = errors.New("default strategy")
-	// ErrInvalid: the request is wrong, as Problem.Errors tells.
+	// ErrInvalid: the request is invalid; Problem.Errors has the fields.
 	ErrInvalid = errors.New("invalid request")
 	// ErrUnauthorized: the token is missing or wrong.
 	ErrUnauthorized = errors.New("unauthorized")
@@ -53,8 +53,7 @@ var (
 	ErrTokenBound = errors.New("token is for another item")
 )
 
-// kindOf is what errors.Is finds behind the code of a problem; nil where it has no
-// name here.
+// kindOf is the error of the code of a problem; nil for an unknown code.
 func kindOf(code string) error {
 	return map[string]error{
 		"insufficient-stock":  ErrSoldOut,
@@ -81,30 +80,30 @@ func kindOf(code string) error {
 	}[code]
 }
 
-// Problem is an answer of the stockd that is no success, as RFC 9457 has it.
+// Problem is an RFC 9457 problem.
 type Problem struct { //nolint:errname // it is RFC 9457's name
 	// Code is the stable name of its kind, such as "insufficient-stock".
 	Code string
-	// Status is that of HTTP.
+	// Status is the HTTP status.
 	Status int
-	// Title and Detail are for people.
+	// Title and Detail are for humans.
 	Title, Detail string
-	// Errors name each field that is wrong, and what is allowed.
+	// Errors are the wrong fields, each with what is allowed.
 	Errors []FieldError
-	// MoreErrors counts the wrong fields that Errors leaves out.
+	// MoreErrors counts the wrong fields beyond Errors.
 	MoreErrors int
-	// Backend is the one that failed, or that is not configured.
+	// Backend is the one that failed or is not configured.
 	Backend string
-	// RequestID is what finds out an unknown outcome; the UnknownError has it too.
+	// RequestID finds out an unknown outcome; the UnknownError has it as well.
 	RequestID string
-	// Strategies are those that may be asked for, where one was not.
+	// Strategies are the known ones, where the problem is the strategy.
 	Strategies []string
-	// PerUser is how many units one buyer may have, and Has how many this one has,
-	// where that is the problem.
+	// PerUser is the limit per buyer, and Has the units of this buyer, where the limit is the
+	// problem.
 	PerUser, Has int64
-	// Instance names the request, for the log of the stockd.
+	// Instance is the request id in the log of stockd.
 	Instance string
-	// RetryAfter is when another try is worth it; 0 where that is not known.
+	// RetryAfter is the pause before a retry; 0 means unknown.
 	RetryAfter time.Duration
 }
 
@@ -114,7 +113,7 @@ type FieldError struct {
 	Error string `json:"error"`
 }
 
-// Error is the detail, after what kind of problem it is.
+// Error is the kind of the problem and its detail.
 func (p *Problem) Error() string {
 	if p.Detail == "" {
 		return "stockd: " + p.Title
@@ -122,13 +121,12 @@ func (p *Problem) Error() string {
 	return "stockd: " + p.Title + ": " + p.Detail
 }
 
-// Unwrap is the Err… of this package that the problem is, or nil.
+// Unwrap is the Err… of this package, or nil.
 func (p *Problem) Unwrap() error { return kindOf(p.Code) }
 
 const problemPrefix = "urn:stockd:problem:"
 
-// readProblem reads an answer that is no success; ok is false where a stockd cannot
-// have given it.
+// readProblem reads a failure; ok is false if it is not from stockd.
 func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bool) {
 	var said struct {
 		Type       string       `json:"type"`
@@ -146,7 +144,7 @@ func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bo
 	if !json.Valid(body) {
 		return nil, false
 	}
-	// A field of another type than ours is read as far as it goes: the code decides.
+	// A field of an unexpected type is ignored: the code decides.
 	_ = json.Unmarshal(body, &said)
 	if !strings.HasPrefix(said.Type, problemPrefix) {
 		return nil, false
@@ -162,16 +160,16 @@ func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bo
 	}, true
 }
 
-// UnknownError tells that a call was sent and its answer did not come, was cut off, or
-// was that the stockd itself does not know. It is ErrOutcomeUnknown, and whatever Err is.
+// UnknownError reports that a call was sent and its answer did not arrive, was cut off, or was that
+// the outcome is unknown. It wraps ErrOutcomeUnknown and Err.
 type UnknownError struct {
-	// RequestID finds out what came of it: send the same again with it. It is empty
-	// where a call has none, and may be sent again as it is.
+	// RequestID finds out the outcome: send the same request again with it. It is empty for
+	// calls without one, which may be repeated.
 	RequestID string
 	Err       error
 }
 
-// Error names the request where it has an id.
+// Error names the request if it has an id.
 func (e *UnknownError) Error() string {
 	if e.RequestID == "" {
 		return fmt.Sprintf("stockd: outcome unknown: %v", e.Err)

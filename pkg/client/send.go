@@ -15,30 +15,30 @@ import (
 	"time"
 )
 
-// call is one request and where its answer goes.
+// call is one request and the target of its answer.
 type call struct {
 	method, url string
 	token       string // of the admin or of a buyer, or empty
 	more        http.Header
-	body        any // nil: there is none
+	body        any // nil: none
 	requestID   string
-	into        any // nil: the answer does not matter
+	into        any // nil: the answer is ignored
 	header      func(http.Header)
 }
 
 const (
 	defaultTries = 4
-	// firstPause is before the second try where no connection was made; each further
-	// one may be twice as long.
+	// firstPause is the longest pause before the second attempt when no connection was made;
+	// it doubles with each attempt.
 	firstPause = 100 * time.Millisecond
-	// largestAnswer bounds what is read of an answer.
+	// largestAnswer bounds an answer, in bytes.
 	largestAnswer = 4 << 20
 )
 
 // errUnsent marks a failure before anything was sent.
 var errUnsent = fmt.Errorf("%w: no connection", ErrUnavailable)
 
-// do sends a call, and sends it again while that is safe and may help.
+// do sends a call, and retries it while that is safe and may help.
 func (c Client) do(ctx context.Context, call call) error {
 	var body []byte
 	if call.body != nil {
@@ -57,18 +57,18 @@ func (c Client) do(ctx context.Context, call call) error {
 	}
 }
 
-// again tells whether a call that failed is sent again, and after which pause: only
-// where nothing can have happened.
+// again reports whether a failed call is retried, and after which pause: only where nothing can
+// have happened.
 func again(err error, try int) (pause time.Duration, again bool) {
-	if problem, is := errors.AsType[*Problem](err); is {
+	if problem, ok := errors.AsType[*Problem](err); ok {
 		return problem.RetryAfter + rand.N(firstPause), problem.Code == "busy" && problem.RetryAfter > 0
 	}
 	most := firstPause << (try - 1)
 	return most/2 + rand.N(most/2), errors.Is(err, errUnsent)
 }
 
-// sleep waits, and returns false where ctx would end before: then the failure is
-// worth more to the caller than the wait.
+// sleep waits, and returns false without waiting if ctx would end first: then the caller gets the
+// failure.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if end, bounded := ctx.Deadline(); bounded && time.Until(end) < d {
 		return false
@@ -99,7 +99,7 @@ func (c Client) once(ctx context.Context, call call, body []byte) error {
 	case err != nil:
 		return call.lost(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it has been read
+	defer response.Body.Close() //nolint:errcheck // the body was read
 	answer, err := io.ReadAll(io.LimitReader(response.Body, largestAnswer))
 	if err != nil {
 		return call.lost(err)
@@ -120,8 +120,8 @@ func (k call) prepare(request *http.Request) {
 	}
 }
 
-// read takes in an answer. A failure that no stockd can have told of comes from a
-// balancer, which does not know what became of the request.
+// read reads an answer. A failure that is not from stockd is from a balancer, which does not know
+// the outcome.
 func (k call) read(response *http.Response, answer []byte) error {
 	if response.StatusCode/100 != 2 {
 		problem, ok := readProblem(response.StatusCode, response.Header, answer)
@@ -150,8 +150,7 @@ func (k call) read(response *http.Response, answer []byte) error {
 	return nil
 }
 
-// lost is the failure of a call that was sent. One that only reads has no outcome:
-// there is no answer, and that is all.
+// lost is the failure of a call that was sent. A call that only reads has no outcome.
 func (k call) lost(err error) error {
 	if k.method == http.MethodGet {
 		return fmt.Errorf("stockd: GET %s: %w: %w", k.url, ErrUnavailable, err)

@@ -104,7 +104,7 @@ func (s *Stock) used(ctx context.Context) (bool, error) {
 	if s.wasUsed.Load() {
 		return true, nil
 	}
-	used, err := s.store.HasPlaces(ctx, Allocation)
+	used, err := s.store.HasAllocations(ctx, Allocation)
 	if used {
 		s.wasUsed.Store(true)
 	}

@@ -85,7 +85,7 @@ func TestACounterThatIsThereIsNotInstalledAgain(t *testing.T) {
 	first := sell(t, a, buy(1))
 	late.Pass()
 	buyer.Wait()
-	place, err := s.store.Place(t.Context(), goods, hot.Allocation)
+	place, err := s.store.Allocation(t.Context(), goods, hot.Allocation)
 	if err != nil || place.Epoch != 1 {
 		t.Errorf("the place is %+v (%v), want it in its first epoch", place, err)
 	}

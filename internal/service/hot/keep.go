@@ -56,10 +56,10 @@ func (c *consumer) follow(ctx context.Context, entries []entry) (context.Context
 	return telemetry.StartLinkedSpan(ctx, c.options.Tracer, "write orders", places)
 }
 
-func promises(entries []entry) []repo.Promise {
-	list := make([]repo.Promise, len(entries))
+func promises(entries []entry) []repo.PendingOrder {
+	list := make([]repo.PendingOrder, len(entries))
 	for i, e := range entries {
-		list[i] = e.Promise
+		list[i] = e.PendingOrder
 	}
 	return list
 }
@@ -121,7 +121,7 @@ func (c *consumer) offerAgain(ctx context.Context, entries []entry, stale *repo.
 	if entries, err = c.settleKnown(ctx, entries); err != nil {
 		return nil, err
 	}
-	place, err := c.store.Place(ctx, stale.GoodsID, Allocation)
+	place, err := c.store.Allocation(ctx, stale.GoodsID, Allocation)
 	if err != nil {
 		return nil, err
 	}

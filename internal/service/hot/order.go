@@ -17,7 +17,7 @@ import (
 
 // entry is an order on the stream.
 type entry struct {
-	repo.Promise
+	repo.PendingOrder
 	id     string // on the stream
 	fields map[string]any
 }
@@ -42,7 +42,7 @@ func (s *Stock) readEntry(m redis.XMessage) (entry, error) {
 		}
 		return n
 	}
-	e.Promise = repo.Promise{
+	e.PendingOrder = repo.PendingOrder{
 		Order: stock.Order{
 			ID: e.text("order"), Kind: stock.Deduction, RequestID: e.text("request"),
 			GoodsID: whole("goods"), Quantity: whole("quantity"), UserID: e.text("user"), Remaining: whole("remaining"),

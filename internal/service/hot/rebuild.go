@@ -232,11 +232,11 @@ func (b *rebuilder) goOn(ctx context.Context, state survey) error {
 
 // epoch is the allocation in the epoch to go on with: the one that is being rebuilt, if
 // it is SQL's present one, or a new one.
-func (b *rebuilder) epoch(ctx context.Context, state survey) (repo.Place, survey, error) {
+func (b *rebuilder) epoch(ctx context.Context, state survey) (repo.Allocation, survey, error) {
 	bounded, cancel := context.WithTimeout(ctx, stepWithin)
 	defer cancel()
 	if state.next == next && state.epoch > b.above {
-		place, err := b.store.Place(bounded, b.goodsID, Allocation)
+		place, err := b.store.Allocation(bounded, b.goodsID, Allocation)
 		if err != nil || place.Epoch == state.epoch {
 			return place, state, err // nothing of this epoch can have been written yet
 		}
@@ -266,7 +266,7 @@ func (b *rebuilder) epoch(ctx context.Context, state survey) (repo.Place, survey
 // after the last one that has been staged. It is read after the epoch has begun, like
 // the units of the allocation: what is in the ledger by then is in it, and what is not
 // is on the stream.
-func (b *rebuilder) stageUsers(ctx context.Context, place repo.Place, after string) (loaded bool, err error) {
+func (b *rebuilder) stageUsers(ctx context.Context, place repo.Allocation, after string) (loaded bool, err error) {
 	keys := []string{b.part.counter(b.goodsID), b.part.staged(b.goodsID), b.part.marker(b.goodsID)}
 	for {
 		page, err := b.usersAfter(ctx, after)
@@ -304,7 +304,7 @@ func (b *rebuilder) usersAfter(ctx context.Context, after string) ([]repo.UserUn
 
 // countStream counts what is accepted and pending, a page of the stream at a time, until
 // its end is reached and the counter rebuilt.
-func (b *rebuilder) countStream(ctx context.Context, place repo.Place) error {
+func (b *rebuilder) countStream(ctx context.Context, place repo.Allocation) error {
 	p := b.part
 	keys := []string{p.counter(b.goodsID), p.users(b.goodsID), p.orders(), p.staged(b.goodsID), p.marker(b.goodsID)}
 	for {

@@ -127,7 +127,7 @@ func TestARebuildGoesOnWhereAnotherReplicaStopped(t *testing.T) {
 	if n := steps.Seen(); n > manyUsers/1000-stopped+2 {
 		t.Errorf("%d pages were staged again", n)
 	}
-	place, err := s.store.Place(t.Context(), goods, hot.Allocation)
+	place, err := s.store.Allocation(t.Context(), goods, hot.Allocation)
 	if err != nil || place.Epoch != d.Rebuilding.Epoch {
 		t.Errorf("the place is %+v (%v), want it in epoch %d", place, err, d.Rebuilding.Epoch)
 	}

@@ -13,7 +13,7 @@ const recallTries = 5
 
 // isHome tells that an allocation is closed and has no units: nothing is pending, and
 // Redis need not be asked about it.
-func isHome(place repo.Place) bool { return place.Closed && place.Units == 0 }
+func isHome(place repo.Allocation) bool { return place.Closed && place.Units == 0 }
 
 // Recall returns the units of an item to its row, but for those of pending orders, which
 // stay accepted. It closes the allocation in the database, has a closed counter in Redis
@@ -26,7 +26,7 @@ func isHome(place repo.Place) bool { return place.Closed && place.Units == 0 }
 func (s *Stock) Recall(ctx context.Context, goodsID int64) (stock.Recalled, error) {
 	var above int64
 	for range recallTries {
-		place, err := s.store.ClosePlace(ctx, goodsID, Allocation)
+		place, err := s.store.CloseAllocation(ctx, goodsID, Allocation)
 		if err != nil || place.Units == 0 {
 			return stock.Recalled{}, notUnknown(err)
 		}
@@ -81,7 +81,7 @@ func (s *Stock) countPending(ctx context.Context, goodsID int64) (pending, held,
 	if err != nil || !ok || pending == 0 {
 		return pending, 0, epoch, ok, err
 	}
-	place, err := s.store.Place(ctx, goodsID, Allocation)
+	place, err := s.store.Allocation(ctx, goodsID, Allocation)
 	if err != nil {
 		return 0, 0, 0, false, err
 	}

@@ -155,7 +155,7 @@ func TestTheReconcilerEndsARecall(t *testing.T) {
 func (s *shop) dieInRecall(t *testing.T, server *servers.Redis, step string) {
 	t.Helper()
 	if step == "closed" {
-		if _, err := s.store.ClosePlace(t.Context(), goods, hot.Allocation); err != nil {
+		if _, err := s.store.CloseAllocation(t.Context(), goods, hot.Allocation); err != nil {
 			t.Fatal(err)
 		}
 		return

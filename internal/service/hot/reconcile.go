@@ -44,7 +44,7 @@ type Rebuilding struct {
 // Pending is how many units of an item are accepted and not in the ledger yet. Redis is
 // not asked about items that were never sold from it.
 func (s *Stock) Pending(ctx context.Context, goodsID int64) (int64, error) {
-	place, err := s.store.Place(ctx, goodsID, Allocation)
+	place, err := s.store.Allocation(ctx, goodsID, Allocation)
 	if err != nil || place.Epoch == 0 || isHome(place) {
 		return 0, err
 	}
@@ -54,7 +54,7 @@ func (s *Stock) Pending(ctx context.Context, goodsID int64) (int64, error) {
 
 // Drift looks at an item.
 func (s *Stock) Drift(ctx context.Context, goodsID int64) (Drift, error) {
-	place, err := s.store.Place(ctx, goodsID, Allocation)
+	place, err := s.store.Allocation(ctx, goodsID, Allocation)
 	if err != nil {
 		return Drift{}, err
 	}
@@ -82,7 +82,7 @@ func (s *Stock) rebuilding(ctx context.Context, goodsID int64) (*Rebuilding, err
 
 // compare looks at the counter after the place was read. In one epoch the place
 // only falls, so that a counter above what was read is above what is there.
-func (s *Stock) compare(ctx context.Context, place repo.Place) (Drift, error) {
+func (s *Stock) compare(ctx context.Context, place repo.Allocation) (Drift, error) {
 	if isHome(place) {
 		return Drift{GoodsID: place.GoodsID, Epoch: place.Epoch, Closed: true}, nil
 	}
@@ -152,7 +152,7 @@ const repairPatience = 5 * time.Second
 // joined. Of a partition whose server does not answer, one item is asked.
 func (s *Stock) Reconcile(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, stepWithin)
-	places, err := s.store.Places(bounded, Allocation)
+	places, err := s.store.Allocations(bounded, Allocation)
 	cancel()
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func (s *Stock) Reconcile(ctx context.Context) error {
 }
 
 // repair rebuilds the counter of an item after a look at it, or ends its recall.
-func (s *Stock) repair(ctx context.Context, place repo.Place, d Drift) error {
+func (s *Stock) repair(ctx context.Context, place repo.Allocation, d Drift) error {
 	if d.Closed {
 		bounded, cancel := context.WithTimeout(ctx, repairPatience)
 		defer cancel()

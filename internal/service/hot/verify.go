@@ -98,7 +98,7 @@ func (s *Stock) verify(ctx context.Context, goodsID int64, batch []stock.Purchas
 
 // reach reads what an item has beside its counter of an epoch. Units of a recall that did
 // not end are returned to the row before.
-func (s *Stock) reach(ctx context.Context, goodsID, epoch int64) (stock.Goods, repo.Place, error) {
+func (s *Stock) reach(ctx context.Context, goodsID, epoch int64) (stock.Goods, repo.Allocation, error) {
 	goods, place, err := s.store.Reach(ctx, goodsID, Allocation)
 	if err != nil || !place.Closed || place.Units == 0 || place.Epoch != epoch {
 		return goods, place, err

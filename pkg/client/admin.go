@@ -7,20 +7,19 @@ import (
 	"net/http"
 )
 
-// Create puts a goods on sale, as its owner. Under a requestID it happens once; one
-// is made where it is empty. ErrGoodsExist: there is such a goods.
+// Create creates an item, on the admin API. Under a requestID it happens once; if it is empty, one
+// is generated. It may return ErrGoodsExist.
 func (c Client) Create(ctx context.Context, goodsID, units int64, requestID string) (goods Goods, err error) {
 	return c.CreateLimited(ctx, goodsID, units, 0, requestID)
 }
 
-// CreateLimited is Create of a goods of which one buyer may have perUser units, from
-// the first sale on; 0 for any number.
+// CreateLimited is Create with a limit of perUser units per buyer; 0 means unlimited.
 func (c Client) CreateLimited(ctx context.Context, goodsID, units, perUser int64, requestID string) (goods Goods, err error) {
 	return c.create(ctx, newGoods{GoodsID: goodsID, Stock: units, PerUser: perUser}, requestID)
 }
 
-// CreateChosen is CreateLimited of an item that is sold as a choice says, from the first
-// sale on. ErrRefused, ErrInvalid: the choice cannot be, and nothing was created.
+// CreateChosen is CreateLimited of an item with a choice. ErrRefused, ErrInvalid: the choice is not
+// possible, and nothing was created.
 func (c Client) CreateChosen(ctx context.Context, goodsID, units, perUser int64, choice Choice, requestID string) (goods Goods, err error) {
 	return c.create(ctx, newGoods{goodsID, units, perUser, &choice}, requestID)
 }
@@ -40,8 +39,8 @@ func (c Client) create(ctx context.Context, body newGoods, requestID string) (go
 	return goods, err
 }
 
-// Limit sets how many units of a goods one buyer may have, as its owner; 0 lifts the
-// limit. What a buyer has already counts. ErrUnknownGoods: nothing was set.
+// Limit sets the limit per buyer of an item, on the admin API; 0 removes it. Earlier purchases
+// count. It may return ErrUnknownGoods.
 func (c Client) Limit(ctx context.Context, goodsID, perUser int64) (goods Goods, err error) {
 	err = c.do(ctx, call{
 		method: http.MethodPatch, url: c.AdminURL + goodsPath(goodsID), token: c.Token,
@@ -50,8 +49,7 @@ func (c Client) Limit(ctx context.Context, goodsID, perUser int64) (goods Goods,
 	return goods, err
 }
 
-// Choice is how an item is sold where a purchase does not say: what is empty or nil is as
-// the stockd is configured.
+// Choice is how an item is sold by default; empty or nil means as configured.
 type Choice struct {
 	Strategy string `json:"strategy"`
 	Group    *bool  `json:"group"`
@@ -61,8 +59,8 @@ type Choice struct {
 	MaxQuantity *int64 `json:"max_quantity,omitempty"`
 }
 
-// LimitPurchase sets the most units of one purchase of an item, 1 to 1,000,000, as the
-// admin; 0 is as the stockd is configured. ErrUnknownGoods, ErrInvalid: nothing was set.
+// LimitPurchase sets the most units of one purchase of an item, 1 to 1,000,000, on the admin API;
+// 0 means as configured. ErrUnknownGoods, ErrInvalid: nothing was set.
 func (c Client) LimitPurchase(ctx context.Context, goodsID, units int64) (goods Goods, err error) {
 	var most *int64
 	if units != 0 {
@@ -75,8 +73,8 @@ func (c Client) LimitPurchase(ctx context.Context, goodsID, units int64) (goods 
 	return goods, err
 }
 
-// Choose sets how an item is sold, as the admin: through the stockd that is asked at
-// once, through the others within about a second. ErrUnknownGoods, ErrRefused,
+// Choose sets how an item is sold, on the admin API: on the replica that serves the call at once,
+// on the others within about a second. ErrUnknownGoods, ErrRefused,
 // ErrInvalid: nothing was set.
 func (c Client) Choose(ctx context.Context, goodsID int64, choice Choice) (goods Goods, err error) {
 	err = c.do(ctx, call{
@@ -85,8 +83,8 @@ func (c Client) Choose(ctx context.Context, goodsID int64, choice Choice) (goods
 	return goods, err
 }
 
-// Restock adds units to a goods, as its owner. Under a requestID it happens once; one
-// is made where it is empty. ErrUnknownGoods, ErrStockLimit: nothing was added.
+// Restock adds units to an item, on the admin API. Under a requestID it happens once; if it is
+// empty, one is generated. ErrUnknownGoods, ErrStockLimit: nothing was added.
 func (c Client) Restock(ctx context.Context, goodsID, units int64, requestID string) (goods Goods, err error) {
 	err = c.do(ctx, call{
 		method: http.MethodPost, url: c.AdminURL + goodsPath(goodsID) + "/restock", token: c.Token,
@@ -95,8 +93,7 @@ func (c Client) Restock(ctx context.Context, goodsID, units int64, requestID str
 	return goods, err
 }
 
-// AuditInFull is Audit by every row of the ledger, which takes a while, as the
-// owner.
+// AuditInFull is Audit over every row of the ledger, which takes longer, on the admin API.
 func (c Client) AuditInFull(ctx context.Context, goodsID int64) (audit Audit, err error) {
 	err = c.do(ctx, call{
 		method: http.MethodGet, url: c.AdminURL + goodsPath(goodsID) + "/audit?full=true", token: c.Token, into: &audit,
@@ -104,14 +101,14 @@ func (c Client) AuditInFull(ctx context.Context, goodsID int64) (audit Audit, er
 	return audit, err
 }
 
-// SwitchOff switches a strategy off on all replicas, as the owner: on the one that is
-// asked at once, on the others within about a second. Who asks for it is told the
-// reason, 1 to 200 characters. ErrDefaultStrategy, ErrUnknownStrategy: it is as it was.
+// SwitchOff switches a strategy off on all replicas, on the admin API: on the replica that serves
+// the call at once, on the others within about a second. Rejected purchases get the reason, 1 to
+// 200 characters. ErrDefaultStrategy, ErrUnknownStrategy: nothing was changed.
 func (c Client) SwitchOff(ctx context.Context, strategy, reason string) error {
 	return c.turn(ctx, strategy, map[string]any{"enabled": false, "reason": reason})
 }
 
-// SwitchOn takes SwitchOff back. ErrRefused: the configuration forbids the strategy.
+// SwitchOn reverts SwitchOff. ErrRefused: the configuration forbids the strategy.
 func (c Client) SwitchOn(ctx context.Context, strategy string) error {
 	return c.turn(ctx, strategy, map[string]any{"enabled": true})
 }
