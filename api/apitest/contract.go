@@ -28,7 +28,7 @@ type Contract struct {
 // Operation is one method of one path.
 type Operation struct {
 	Method, Path string
-	// Listeners are "buyers", "the owner", or both.
+	// Listeners are "public API", "admin API", or both.
 	Listeners []string
 
 	spec    *openapi3.Operation

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	buyers = "buyers"
-	owner  = "the owner"
+	buyers = "public API"
+	owner  = "admin API"
 )
 
 // serveAll is a replica with everything that can be turned on, and what the examples

@@ -51,10 +51,10 @@ const (
 
 // placeRow is a row of tb_stock_place.
 type allocationRow struct {
-	GoodsID    int64  `gorm:"primaryKey"`
-	Allocation string `gorm:"primaryKey"`
-	Units      int64
-	PerUser    int64
+	GoodsID int64  `gorm:"primaryKey"`
+	Place   string `gorm:"primaryKey"`
+	Units   int64
+	PerUser int64
 }
 
 // TableName is the table of the schema.
@@ -119,7 +119,7 @@ func (t *Tx) Spread(ctx context.Context, row stock.Goods, units, rest int64, gat
 	rows := make([]allocationRow, count)
 	share, more := units/int64(count), units%int64(count)
 	for i := range rows {
-		rows[i] = allocationRow{GoodsID: row.ID, Allocation: bucketName(i), Units: share, PerUser: t.perUser}
+		rows[i] = allocationRow{GoodsID: row.ID, Place: bucketName(i), Units: share, PerUser: t.perUser}
 		if int64(i) < more {
 			rows[i].Units++
 		}
@@ -167,7 +167,7 @@ func (t *Tx) readBuckets(ctx context.Context, doing, statement string, goodsID i
 	}
 	buckets := make(Buckets, len(rows))
 	for _, row := range rows {
-		buckets[row.Allocation] = row.Units
+		buckets[row.Place] = row.Units
 	}
 	return buckets, nil
 }
