@@ -49,7 +49,7 @@ const (
 		) AS p ON p.goods_id = g.goods_id WHERE g.goods_id = ?`
 )
 
-// placeRow is a row of tb_stock_place.
+// allocationRow is a row of tb_stock_place.
 type allocationRow struct {
 	GoodsID int64  `gorm:"primaryKey"`
 	Place   string `gorm:"primaryKey"`
