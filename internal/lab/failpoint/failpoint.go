@@ -1,6 +1,6 @@
-// Package inside is what the lab does inside of a replica: it writes down who
-// held which lock from when to when, and makes faults between the read and the
-// write of a strategy. A replica has it only where its configuration says so.
+// Package failpoint has the failpoints of a replica, between the read and the write of
+// a strategy, and records the leases of its locks. A replica has it only where its
+// configuration says so.
 package failpoint
 
 import (
@@ -17,23 +17,23 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// Options say who the replica is, and what is written down.
+// Options name the replica, and where it records.
 type Options struct {
 	// Replica is the holder of all leases.
 	Replica string
-	// History is the file that is appended to; empty: nothing is written down.
+	// History is the file that is appended to; empty: no record.
 	History string
-	// Log takes what could not be written down.
+	// Log gets the errors of writes to the record.
 	Log *slog.Logger
 }
 
-// Registry is the lab inside of a replica: the strategy.Failpoints of its strategies, and the
-// routes that set its faults.
+// Registry is the failpoints and the record of a replica: the strategy.Failpoints of
+// its strategies, and the routes that set faults.
 type Registry struct {
 	replica string
 	log     *slog.Logger
-	history *history.Writer // nil: nothing is written down
-	start   string          // tells the leases of this process from those of an earlier one
+	history *history.Writer // nil: no record
+	start   string          // distinguishes the leases of this process from those of an earlier one
 	leases  atomic.Int64
 
 	mu     sync.Mutex
@@ -114,7 +114,7 @@ const (
 )
 
 // Between does the fault that is set for this purchase, if there is one. That it
-// was reached is told before it is done: afterwards there may be nobody to tell.
+// was reached is recorded before it is done: afterwards the process may be dead.
 func (l *Registry) Between(ctx context.Context, strategy string, goodsID int64) context.Context {
 	fault, cleared, found := l.reach(strategy, goodsID)
 	if !found {

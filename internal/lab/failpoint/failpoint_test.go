@@ -118,13 +118,13 @@ func TestALossAndAFailureAreRecorded(t *testing.T) {
 func TestALockIsTheSameUnderneath(t *testing.T) {
 	lab, _ := open(t)
 	own := process.New()
-	recorded, is := lab.Record("mutex", own).(interface{ Unwrap() lock.Locker })
-	if !is || recorded.Unwrap() != lock.Locker(own) {
+	recorded, ok := lab.Record("mutex", own).(interface{ Unwrap() lock.Locker })
+	if !ok || recorded.Unwrap() != lock.Locker(own) {
 		t.Error("the lock itself is not to be had")
 	}
 }
 
-func TestAFaultMeetsThoseItIsMeantForAndNobodyElse(t *testing.T) {
+func TestAFaultMeetsThoseItIsMeantForAndNoOther(t *testing.T) {
 	lab, path := open(t)
 	lab.SetFault(failpoint.Fault{Do: failpoint.Hold, GoodsID: 1, Strategy: "naive", For: time.Nanosecond, Times: 2})
 	for _, purchase := range []struct {
@@ -142,7 +142,7 @@ func TestAFaultMeetsThoseItIsMeantForAndNobodyElse(t *testing.T) {
 	}
 }
 
-func TestAHoldEndsWithTheLeaseUnlessItIsDeaf(t *testing.T) {
+func TestAHoldEndsWithTheLeaseUnlessItIgnoresCancellation(t *testing.T) {
 	lab, _ := open(t)
 	for _, deaf := range []bool{false, true} {
 		lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: 50 * time.Millisecond, Deaf: deaf})

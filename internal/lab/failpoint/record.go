@@ -18,9 +18,9 @@ func (l *Registry) Record(strategy string, locker lock.Locker) lock.Locker {
 	return recorded{Locker: locker, lab: l, strategy: strategy}
 }
 
-// recorded writes down what a lock grants. A lease is taken to begin when its
-// holder was told of it, and to end when the holder begins to give it back: two
-// that overlap were both believed in at the same time.
+// recorded records what a lock grants. A lease counts from when its holder has it to
+// when the holder begins its release: two leases that overlap were both held at the
+// same time.
 type recorded struct {
 	lock.Locker
 

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stop stops this process until somebody continues it. The signal is sent to this
+// stop stops this process until SIGCONT. The signal is sent to this
 // very thread: it is then stopped, and all others with it, before it returns.
 func stop() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP) // nobody can refuse it
+	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP) // SIGSTOP cannot be refused
 }

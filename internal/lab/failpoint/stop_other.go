@@ -10,8 +10,8 @@ import (
 // stopsWithin is how long another thread may take to receive the signal.
 const stopsWithin = 50 * time.Millisecond
 
-// stop stops this process until somebody continues it.
+// stop stops this process until SIGCONT.
 func stop() {
-	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // nobody can refuse it
+	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // SIGSTOP cannot be refused
 	time.Sleep(stopsWithin)
 }
