@@ -42,7 +42,7 @@ type layer struct {
 }
 
 // has tells whether a lane has a bar of a class.
-func (l lane) has(class string) bool {
+func (l *lane) has(class string) bool {
 	return slices.ContainsFunc(l.strips, func(s strip) bool {
 		return slices.ContainsFunc(s.layers, func(one layer) bool { return one.class == class && len(one.spans) > 0 })
 	})

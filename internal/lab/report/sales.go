@@ -64,8 +64,10 @@ func Sales(list []Sale) *Picture {
 		p.Desc += panel.Desc
 	}
 	p.Legend = []Key{
-		{"curve", "sold, by the ledger"}, {"curve left", "left, by the stock row"},
-		{"limit", "what there was to sell"}, {"excess", "sold, and did not exist"},
+		{"curve", "sold, by the ledger"},
+		{"curve left", "left, by the stock row"},
+		{"limit", "what there was to sell"},
+		{"excess", "sold, and did not exist"},
 	}
 	return p
 }
@@ -73,7 +75,7 @@ func Sales(list []Sale) *Picture {
 // panel draws one sale over the whole width.
 func (s Sale) panel(c clock, scale axis) *Picture {
 	p := &Picture{}
-	var sold, left []point
+	sold, left := make([]point, 0, len(s.Points)), make([]point, 0, len(s.Points))
 	for _, one := range s.Points {
 		at := c.zero.Add(time.Duration(one.Milliseconds) * time.Millisecond)
 		sold, left = append(sold, point{at, float64(one.Sold)}), append(left, point{at, float64(one.Left)})

@@ -41,7 +41,10 @@ func leaseTimeline(h *history.History, title string, c clock, window span, all [
 		shown = slices.Insert(shown, 0, overlapLane(all))
 	}
 	leases, drawn, gap := p.lanes(c, shown, h.Marks, []Key{
-		{"hold", "held"}, {"wait", "waited for"}, {"over", "held by two or more at once"}, {"lost", "notified of its loss"},
+		{"hold", "held"},
+		{"wait", "waited for"},
+		{"over", "held by two or more at once"},
+		{"lost", "notified of its loss"},
 		{"open", "held, no end is known: its holder died, or had it at the end"},
 	})
 	if drawn < leases {
@@ -62,7 +65,7 @@ func holderLanes(h *history.History, window span, all []overlap) []lane {
 			held[one.lease.Holder] = append(held[one.lease.Holder], one)
 		}
 	}
-	var list []lane
+	list := make([]lane, 0, len(asked))
 	for _, name := range slices.SortedFunc(maps.Keys(asked), natural) {
 		l := lane{class: "lane", name: name}
 		for _, row := range rows(held[name], func(one hold) span { return one.span }, mostRows) {
