@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -39,9 +40,10 @@ func TestTheAdminAPILeavesATrace(t *testing.T) {
 		{"admin write", "request-of-a-restock", "token=owner", "client=127.0.0.1", "/goods/1/restock", `\"quantity\":\"5\"`, `\"stock\":1005`, "status=200"},
 		{"wrong admin token", "client=127.0.0.1", "/goods/1/restock"},
 	} {
-		if !slices.ContainsFunc(strings.Split(r.Log.Text(), "\n"), func(line string) bool { return cmdtest.ContainsAll(line, parts...) }) {
-			t.Errorf("no line of the log has %q", parts)
-		}
+		// A process writes its log beside its answers.
+		cmdtest.Await(t, fmt.Sprintf("a line of the log with %q", parts), 10*time.Second, func() bool {
+			return slices.ContainsFunc(strings.Split(r.Log.Text(), "\n"), func(line string) bool { return cmdtest.ContainsAll(line, parts...) })
+		})
 	}
 	if r.Log.Contains("a-guess-of-a-stranger") || r.Log.Contains(cmdtest.Token) {
 		t.Error("a token is in the log")
@@ -130,9 +132,10 @@ func TestAWeakTokenIsRefusedWhereOneIsRequired(t *testing.T) {
 func TestRisksAreInTheLogFromTheStart(t *testing.T) {
 	r := startReplicaWith(t, nil, "--admin-token=please-change-this-token", "--http-trusted-proxies=10.0.0.0/8,0.0.0.0/0")
 	for _, parts := range [][]string{{"level=WARN", "admin.token", "example"}, {"level=WARN", "http.trusted_proxies", "0.0.0.0/0"}} {
-		if !slices.ContainsFunc(strings.Split(r.Log.Text(), "\n"), func(line string) bool { return cmdtest.ContainsAll(line, parts...) }) {
-			t.Errorf("no line of the log has %q", parts)
-		}
+		// A process writes its log beside its answers.
+		cmdtest.Await(t, fmt.Sprintf("a line of the log with %q", parts), 10*time.Second, func() bool {
+			return slices.ContainsFunc(strings.Split(r.Log.Text(), "\n"), func(line string) bool { return cmdtest.ContainsAll(line, parts...) })
+		})
 	}
 	database := []string{"--database-driver=sqlite", "--database-dsn=" + filepath.Join(t.TempDir(), "s.db"), "--admin-token=" + cmdtest.Token}
 	for _, every := range []string{"0.0.0.0/0", "::/0"} {

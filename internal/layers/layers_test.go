@@ -53,7 +53,6 @@ func rules() []rule {
 		{"nginx", nil},
 		{"deploy", nil},
 		{"pkg/client", nil}, // the standard library alone
-		{"pkg/locktest", slices.Concat(storage, []string{"internal/lab/labtest", "internal/lab/servers"})},
 		{"pkg/strategytest", service},
 		// Failpoints implement interfaces of packages that do not know them; commands wire them.
 		{"internal/lab/failpoint", slices.Concat(locks, []string{"internal/lab/history", "internal/handler"})},
@@ -113,7 +112,7 @@ func TestImportsRunOneWay(t *testing.T) {
 
 // The lab drives replicas from outside: it may import the service, never the reverse.
 func TestOnlyTheLabImportsTheLab(t *testing.T) {
-	importers := []string{"internal/lab/", "cmd/stocklab", "pkg/locktest", "pkg/strategytest", "tools/", "cmd/internal/cmdtest", "internal/lock/locktest"}
+	importers := []string{"internal/lab/", "cmd/stocklab", "pkg/strategytest", "tools/", "cmd/internal/cmdtest", "internal/lock/locktest"}
 	for _, edge := range imports(t) {
 		if matches(edge[1], "internal/lab/") && !matchesAny(edge[0], importers) {
 			t.Errorf("%s imports %s", edge[0], edge[1])
