@@ -59,7 +59,7 @@ func TestServeAndBench(t *testing.T) {
 		t.Errorf("bench of an unknown strategy: exit status %d, %q", status, errOut)
 	}
 	status, _, errOut = stockd(t, "bench", "--url", public, "--goods", "7")
-	if status != cli.Failure || !strings.Contains(errOut, "unknown-goods") {
+	if status != cli.Failure || !strings.HasPrefix(errOut, "stockd: Unknown item") {
 		t.Errorf("bench of unknown goods: exit status %d, %q", status, errOut)
 	}
 	if err := replica.Process.Signal(os.Interrupt); err != nil {

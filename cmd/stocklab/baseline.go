@@ -17,7 +17,7 @@ import (
 // replicas with its HTTP.
 func baselineCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:    "nothing",
+		Use:    "baseline",
 		Short:  "Answer every purchase with the same sale, for the benchmark",
 		Hidden: true,
 		Args:   cli.NoArgs,

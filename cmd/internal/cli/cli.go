@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -47,7 +48,8 @@ func Run(root *cobra.Command, args []string, out, errOut io.Writer) int {
 	if err == nil {
 		return OK
 	}
-	fmt.Fprintf(errOut, "%s: %v\n", root.Name(), err) //nolint:errcheck // there is no other place to report to
+	// pkg/client names stockd in its errors, too.
+	fmt.Fprintf(errOut, "%s: %s\n", root.Name(), strings.TrimPrefix(err.Error(), root.Name()+": ")) //nolint:errcheck // there is no other place to report to
 	if _, ok := errors.AsType[UsageError](err); ok {
 		return Usage
 	}
