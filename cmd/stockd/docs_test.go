@@ -65,7 +65,7 @@ func flagsOfStocklab(t *testing.T) (names []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, found := range regexp.MustCompile(`\w+Var\(&[^,]+, "([a-z-]+)"`).FindAllStringSubmatch(string(content), -1) {
+		for _, found := range regexp.MustCompile(`flags\.\w+\((?:&[^,]+, )?"([a-z-]+)"`).FindAllStringSubmatch(string(content), -1) {
 			names = append(names, found[1])
 		}
 	}
