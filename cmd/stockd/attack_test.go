@@ -17,19 +17,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-// send opens a connection and sends something on it.
-func (r process) send(t *testing.T, text string) net.Conn {
-	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.Host())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(conn, text); err != nil {
-		t.Fatal(err)
-	}
-	return conn
-}
-
 // owners is a request to the owner's listener.
 func (r process) owners(t *testing.T, method, path, token string) *http.Request {
 	t.Helper()
@@ -38,15 +25,6 @@ func (r process) owners(t *testing.T, method, path, token string) *http.Request 
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	return request
-}
-
-func containsAll(text string, parts ...string) bool {
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			return false
-		}
-	}
-	return true
 }
 
 // impatient gives a client little time, so that a test of it is short.

@@ -165,7 +165,7 @@ func pick(known []client.Strategy, names ...string) (list []client.Strategy, err
 			continue
 		}
 		found := false
-		var all []string
+		all := make([]string, 0, len(known))
 		for _, s := range known {
 			if all = append(all, s.Name); s.Name == name {
 				list, found = append(list, s), true

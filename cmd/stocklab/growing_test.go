@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -148,7 +149,7 @@ func TestASaleGoesOnWhenAMemberDies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			top := start(t, k)
-			env := append(top.env, "STOCKD_LOCK_WAIT=15s", "STOCKD_LOCK_TTL=5s", "STOCKD_DEDUCT_TIMEOUT=20s")
+			env := slices.Concat(top.env, []string{"STOCKD_LOCK_WAIT=15s", "STOCKD_LOCK_TTL=5s", "STOCKD_DEDUCT_TIMEOUT=20s"})
 			r := process{cmdtest.StartEmpty(t, "replica", env)}
 			subject := top.strategies[0].strategy
 			for item := range int64(2) {

@@ -1,3 +1,5 @@
+// Package backend makes every connection to a server: limited in time, named, prefixed,
+// secured, and pinged.
 package backend
 
 import (
@@ -14,7 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Backend is a server, or a number of servers, that locks are kept in.
+// Name names a server, or a number of servers, that locks are kept in.
 type Name string
 
 // The backends.
@@ -27,7 +29,7 @@ const (
 	Etcd      Name = "etcd"      // a cluster
 )
 
-// Backends lists those that are not the stock's own database.
+// LockServers lists those that are not the stock's own database.
 func LockServers() []Name { return []Name{Redis, Redlock, ZooKeeper, Etcd} }
 
 // ErrNotConfigured tells that no address of a backend was given.

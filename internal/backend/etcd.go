@@ -42,7 +42,7 @@ const (
 	etcdRedial = 500 * time.Millisecond
 )
 
-// NewEtcdClient makes a client; it does not wait for a server.
+// NewEtcd makes a client; it does not wait for a server.
 func NewEtcd(o EtcdOptions) (*clientv3.Client, error) {
 	redial := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: cmp.Or(o.DialTimeout, etcdDialWithin)}
 	redial.Backoff.BaseDelay, redial.Backoff.MaxDelay = etcdRedial/10, etcdRedial

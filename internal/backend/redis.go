@@ -35,7 +35,7 @@ type RedisOptions struct {
 	PoolSize int
 }
 
-// NewRedisClient makes a client; it does not wait for the server.
+// NewRedis makes a client; it does not wait for the server.
 //
 // It never repeats a command by itself: a script whose answer was lost may have
 // run, and running it once more is not the library's to decide. (A cluster's

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// answerWithin is how long after the end of a wait the backend's answer to a
+// AnswerWithin is how long after the end of a wait the backend's answer to a
 // question that was asked before is still awaited.
 const AnswerWithin = 250 * time.Millisecond
 

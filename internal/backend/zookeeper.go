@@ -39,14 +39,14 @@ type ZooKeeperClient struct {
 	closed  bool
 }
 
-// NewZooKeeperClient makes a client, and does not wait for a server.
+// NewZooKeeper makes a client, and does not wait for a server.
 func NewZooKeeper(o ZooKeeperOptions) *ZooKeeperClient {
 	o.SessionTimeout = cmp.Or(o.SessionTimeout, 30*time.Second)
 	o.DialTimeout = cmp.Or(o.DialTimeout, time.Second)
 	return &ZooKeeperClient{options: o}
 }
 
-// connected is the connection of a session that stands, a new session where the
+// Connected is the connection of a session that stands, a new session where the
 // last one is over.
 func (c *ZooKeeperClient) Connected(ctx context.Context) (*ZKLink, error) {
 	for {
@@ -106,7 +106,7 @@ func (c *ZooKeeperClient) Close() {
 	}
 }
 
-// acl is the access to what this session creates: everybody where no password is configured,
+// ACL is the access to what this session creates: everybody where no password is configured,
 // and only holders of the password where one is.
 func (s *ZKSession) ACL() []zk.ACL {
 	if s.options.Auth == "" {

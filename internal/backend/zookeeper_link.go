@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// zkLink is one connection of a session, and the watches that were set on it.
+// ZKLink is one connection of a session, and the watches that were set on it.
 type ZKLink struct {
 	Session *ZKSession
 	up      chan struct{}   // closed when the connection may be used
@@ -36,7 +36,7 @@ func (l *ZKLink) isUp() bool {
 	}
 }
 
-// zkCall makes a call of the library, which knows no context, and waits for its
+// ZKCall makes a call of the library, which knows no context, and waits for its
 // answer: for as long as a server may take, and not much longer than ctx. The
 // answer that comes after that goes to late, which may be nil.
 func ZKCall[T any](ctx context.Context, l *ZKLink, do func(*zk.Conn) (T, error), late func(T, error)) (T, error) {
@@ -70,7 +70,7 @@ func ZKCall[T any](ctx context.Context, l *ZKLink, do func(*zk.Conn) (T, error),
 	}
 }
 
-// zkDo is zkCall for calls that answer nothing but an error.
+// ZKDo is zkCall for calls that answer nothing but an error.
 func ZKDo(ctx context.Context, l *ZKLink, do func(*zk.Conn) error) error {
 	_, err := ZKCall(ctx, l, func(conn *zk.Conn) (struct{}, error) { return struct{}{}, do(conn) }, nil)
 	return err
@@ -151,13 +151,13 @@ func zkWatched[T any](ctx context.Context, l *ZKLink, path string, set, read fun
 	return found, w.ctx, err
 }
 
-// zkNode is what there is to know of a node.
+// ZKNode is what there is to know of a node.
 type ZKNode struct {
 	data []byte
 	Stat *zk.Stat
 }
 
-// get reads a node and watches it. Where there is none, there is no watch
+// Get reads a node and watches it. Where there is none, there is no watch
 // either: one that waits for a node which never comes again would stay for ever.
 func (l *ZKLink) Get(ctx context.Context, path string) (n ZKNode, changed context.Context, err error) {
 	return zkWatched(ctx, l, path, func(conn *zk.Conn) (ZKNode, error) {
@@ -169,7 +169,7 @@ func (l *ZKLink) Get(ctx context.Context, path string) (n ZKNode, changed contex
 	})
 }
 
-// getOwn is get for a node of ours, with a watch that is surely for this node:
+// GetOwn is get for a node of ours, with a watch that is surely for this node:
 // the one that we came to share may have been for another of the same path.
 func (l *ZKLink) GetOwn(ctx context.Context, path string) (n ZKNode, changed context.Context, err error) {
 	for {
@@ -180,7 +180,7 @@ func (l *ZKLink) GetOwn(ctx context.Context, path string) (n ZKNode, changed con
 	}
 }
 
-// list reads the names in a folder.
+// List reads the names in a folder.
 func (l *ZKLink) List(ctx context.Context, folder string) (names []string, err error) {
 	return ZKCall(ctx, l, func(conn *zk.Conn) ([]string, error) {
 		names, _, err := conn.Children(folder)
@@ -188,7 +188,7 @@ func (l *ZKLink) List(ctx context.Context, folder string) (names []string, err e
 	}, nil)
 }
 
-// watchList reads the names in a folder and watches them.
+// WatchList reads the names in a folder and watches them.
 func (l *ZKLink) WatchList(ctx context.Context, folder string) (names []string, changed context.Context, err error) {
 	return zkWatched(ctx, l, folder, func(conn *zk.Conn) ([]string, error) {
 		names, _, _, err := conn.ChildrenW(folder)
@@ -199,11 +199,11 @@ func (l *ZKLink) WatchList(ctx context.Context, folder string) (names []string, 
 	})
 }
 
-// lookAgain is how long anybody waits without looking: watches are reliable,
+// LookAgain is how long anybody waits without looking: watches are reliable,
 // and this is for the day when one is not.
 const LookAgain = 3 * time.Second
 
-// sleep waits for a change, or for the loss of the connection. It fails with
+// Sleep waits for a change, or for the loss of the connection. It fails with
 // ctx.
 func (l *ZKLink) Sleep(ctx context.Context, changed <-chan struct{}) error {
 	timer := time.NewTimer(LookAgain/2 + rand.N(LookAgain))

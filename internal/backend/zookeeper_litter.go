@@ -8,14 +8,14 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// zkDrop deletes a node of ours and nothing else. It answers zk.ErrNoNode where
+// ZKDrop deletes a node of ours and nothing else. It answers zk.ErrNoNode where
 // there is none any more.
 type ZKDrop func(*zk.Conn) error
 
 // sweepAgain is the pause before litter that did not go is tried again.
 const sweepAgain = 100 * time.Millisecond
 
-// discard deletes in the background what may be left of ours: it would be in
+// Discard deletes in the background what may be left of ours: it would be in
 // everybody's way for as long as the session lasts. It is tried until the server
 // has answered, over as many connections as that takes.
 func (s *ZKSession) Discard(drop ZKDrop) {
@@ -58,7 +58,7 @@ func (s *ZKSession) nextLitter() (drop ZKDrop) {
 	return drop
 }
 
-// zkAnswered tells what the server said from not knowing what it did. The
+// ZKAnswered tells what the server said from not knowing what it did. The
 // library has many errors for the latter, those of the network among them.
 func ZKAnswered(err error) bool {
 	return err == nil || slices.ContainsFunc([]error{

@@ -11,12 +11,12 @@ import (
 )
 
 var (
-	// errBeginAgain tells that what an attempt was made of is gone: its session
+	// ErrBeginAgain tells that what an attempt was made of is gone: its session
 	// or its node.
 	ErrBeginAgain = errors.New("begin again")
 )
 
-// zkSession is one session, from its beginning to its expiry. The library would
+// ZKSession is one session, from its beginning to its expiry. The library would
 // go on with another session on the same Conn; here a Conn ends with its
 // session, so that nothing that was asked for in the one happens in the other.
 type ZKSession struct {
@@ -61,7 +61,7 @@ type zkSilence struct{}
 
 func (zkSilence) Printf(string, ...any) {}
 
-// connected waits for the connection, for as long as a server may take to
+// Connected waits for the connection, for as long as a server may take to
 // answer. Where the session is over, the error is errBeginAgain.
 func (s *ZKSession) Connected(ctx context.Context) (*ZKLink, error) {
 	if ctx.Err() != nil {
@@ -87,6 +87,7 @@ func (s *ZKSession) Connected(ctx context.Context) (*ZKLink, error) {
 	}
 }
 
+// Current is the connection in use, or nil.
 func (s *ZKSession) Current() *ZKLink {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -99,7 +99,7 @@ func (l *Loaded) proxies() error {
 func (l *Loaded) limits() error {
 	var errs []error
 	for key, rate := range map[string]float64{"limit.user_rate": l.Limit.UserRate, "limit.address_rate": l.Limit.AddressRate} {
-		if rate != 0 && !(rate >= 0.001 && rate <= 1_000_000) { //nolint:staticcheck // NaN is not in range
+		if rate != 0 && !(rate >= 0.001 && rate <= 1_000_000) { // NaN is not in range
 			errs = append(errs, l.wrong(key, "must be 0, or 0.001 to 1000000, not %v", rate))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -151,7 +152,7 @@ func (l *Loaded) readSecrets() error {
 	list := fields(&l.Config)
 	var errs []error
 	for _, f := range list {
-		secret, ok := f.value.Addr().Interface().(*Secret)
+		secret, ok := reflect.TypeAssert[*Secret](f.value.Addr())
 		if !ok {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"reflect"
 
 	"github.com/stockd/stockd/internal/admintoken"
 )
@@ -25,7 +26,7 @@ func (c Config) Warnings() []Warning {
 		}
 	}
 	for _, f := range fields(&c) {
-		secret, ok := f.value.Interface().(Secret)
+		secret, ok := reflect.TypeAssert[Secret](f.value)
 		backend := !f.within("admin") && !f.within("buyer")
 		add(ok && backend && admintoken.Published(secret.Reveal()), f.key, "is an example from stockd's documents")
 	}

@@ -203,12 +203,10 @@ func (f *form) given(names ...string) bool {
 }
 
 // require rejects a field that is missing; allowed completes "it must be".
-func (f *form) require(name, allowed string) bool {
-	given := f.given(name)
-	if !given {
+func (f *form) require(name, allowed string) {
+	if !f.given(name) {
 		f.failf(name, "is missing; it must be %s", allowed)
 	}
-	return given
 }
 
 // without rejects a field that has no meaning here.

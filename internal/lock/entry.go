@@ -78,13 +78,14 @@ type Deps struct {
 	// time.Now.
 	Now func() time.Time
 	// TriedInVain is called after each try that found the name taken, by those locks
-	// that try again; nil: nobody counts.
+	// that try again; nil: they are not counted.
 	TriedInVain func()
 	// Unreaped has sql-insert-lock leave the names of dead holders locked, which
 	// is for experiments.
 	Unreaped bool
 }
 
+// Clock is the clock of the locks that write it into their backend.
 func (d Deps) Clock() func() time.Time {
 	if d.Now == nil {
 		return time.Now
@@ -92,7 +93,7 @@ func (d Deps) Clock() func() time.Time {
 	return d.Now
 }
 
-// issue is the next token of a name, or 0 where nobody counts.
+// NextToken is the next token of a name, or 0 where no Issue is given.
 func (d Deps) NextToken(ctx context.Context, name string) (uint64, error) {
 	if d.Issue == nil {
 		return 0, nil

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// held is the lease of every lock: what differs is how the name is given back.
+// Held is the lease of every lock: what differs is how the name is given back.
 type Held struct {
 	token  uint64
 	Ctx    context.Context
@@ -25,7 +25,7 @@ type Held struct {
 // errReleased is the cause of a lease's end that is no loss.
 var errReleased = errors.New("lock released")
 
-// newHeld makes a lease. giveUp gives the name back; it is called once at the
+// NewHeld makes a lease. giveUp gives the name back; it is called once at the
 // most, and never after the lease was lost. It returns ErrLost where it finds
 // that the name is not ours any more.
 func NewHeld(token uint64, giveUp func(context.Context) error) *Held {
@@ -34,7 +34,7 @@ func NewHeld(token uint64, giveUp func(context.Context) error) *Held {
 	return h
 }
 
-// lose ends the lease because the backend took it, or may have.
+// Lose ends the lease because the backend took it, or may have.
 func (h *Held) Lose() {
 	if !h.leaving.Load() {
 		h.end(ErrLost)
@@ -67,7 +67,7 @@ func (h *Held) Release(ctx context.Context) error {
 	return err
 }
 
-// granted ends an Acquire that was granted the name: where the waiting ended
+// Granted ends an Acquire that was granted the name: where the waiting ended
 // before the grant came, the name is given back.
 func Granted(ctx context.Context, lease Lease) (Lease, error) {
 	if ctx.Err() == nil {

@@ -81,7 +81,7 @@ func While(ctx context.Context, lease Lease) (work context.Context, stop func())
 	}
 }
 
-// notAcquired is the error of an Acquire: the end of ctx where nothing else is known
+// NotAcquired is the error of an Acquire: the end of ctx where nothing else is known
 // to have ended it, and the backend's failure otherwise. A question that was asked
 // within the wait is heard out, so that a backend may also fail after ctx has ended.
 // Who has left early hears nothing of that.
@@ -93,7 +93,7 @@ func NotAcquired(ctx context.Context, backend string, err error) error {
 	return Unreachable(backend, err)
 }
 
-// unreachable is the error of an Acquire whose backend failed. An error that
+// Unreachable is the error of an Acquire whose backend failed. An error that
 // names its backend already, such as that of the store that knows the floor of
 // the tokens, keeps the name.
 func Unreachable(backend string, err error) error {
@@ -103,7 +103,7 @@ func Unreachable(backend string, err error) error {
 	return fmt.Errorf("%w: %w", ErrNotAcquired, err)
 }
 
-// notReleased is the error of a Release whose backend failed.
+// NotReleased is the error of a Release whose backend failed.
 func NotReleased(backend string, err error) error {
 	return fmt.Errorf("release lock: %w", &stock.BackendError{Backend: backend, Err: err})
 }

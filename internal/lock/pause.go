@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// pause waits for about d, half as long or half as long again, so that those
+// Pause waits for about d, half as long or half as long again, so that those
 // who failed together do not come back together. It reports whether ctx lasted.
 func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d/2 + rand.N(d+1))
@@ -28,7 +28,7 @@ const (
 	takeBackWait = 400 * time.Millisecond
 )
 
-// takeBack runs do on a context of its own: the one that has ended is the
+// TakeBack runs do on a context of its own: the one that has ended is the
 // reason why it is called. Where the backend is slow, do goes on when takeBack
 // has returned.
 func TakeBack(ctx context.Context, do func(context.Context) error) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// polling paces those who wait in this replica for names that nobody tells them
+// Polling paces those who wait in this replica for names that nobody tells them
 // are free: they try, pause and try again. Whoever is the only one tries again
 // soon, so that a few replicas hand a name over quickly; the more there are, and
 // the longer they wait, the longer they pause, up to most. So a crowd asks the
@@ -20,6 +20,7 @@ type Polling struct {
 	waiting map[string]int // who has tried in vain, by name
 }
 
+// NewPolling pauses for at most so long between two tries; inVain may be nil.
 func NewPolling(most time.Duration, inVain func()) *Polling {
 	return &Polling{most: most, inVain: inVain, waiting: make(map[string]int)}
 }
@@ -40,19 +41,19 @@ func (p *Polling) after(waiting int, waited time.Duration) time.Duration {
 	return min(p.most, max(soonest*time.Duration(waiting*waiting), waited/overdue))
 }
 
-// begin is for one who is about to try; it ends with its wait.
+// Begin is for one who is about to try; it ends with its wait.
 func (p *Polling) Begin(name string) *Poller {
 	return &Poller{Polling: p, name: name}
 }
 
-// poller is one who tries again and again, and from the first failure on waits.
+// Poller is one who tries again and again, and from the first failure on waits.
 type Poller struct {
 	*Polling
 	name  string
 	since time.Time
 }
 
-// pause waits before the next try. It reports whether ctx lasted.
+// Pause waits before the next try. It reports whether ctx lasted.
 func (w *Poller) Pause(ctx context.Context) bool {
 	return Pause(ctx, w.next())
 }
@@ -70,7 +71,7 @@ func (w *Poller) next() time.Duration {
 	return w.after(w.waiting[w.name], time.Since(w.since))
 }
 
-// end counts the poller out.
+// End counts the poller out.
 func (w *Poller) End() {
 	if w.since.IsZero() {
 		return

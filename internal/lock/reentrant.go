@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// reentrant lets an owner take a name again that it holds, by counting in this
+// Reentrant lets an owner take a name again that it holds, by counting in this
 // process. It is for those locks whose backend does not count itself. An
 // acquire that names no owner passes through.
 type Reentrant struct {
@@ -26,6 +26,7 @@ type ownership struct {
 	depth   int // guarded by reentrant.mu
 }
 
+// NewReentrant makes any lock reentrant within this process.
 func NewReentrant(inner Locker) *Reentrant {
 	return &Reentrant{Locker: inner, owned: make(map[ownedName]*ownership)}
 }

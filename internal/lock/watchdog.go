@@ -33,7 +33,7 @@ type watchdog struct {
 	until time.Time // the lease is ours until then, by our clock
 }
 
-// watch starts the watchdog of a lease that was asked for at a time.
+// Watch starts the watchdog of a lease that was asked for at a time.
 func Watch(lease *Held, asked time.Time, ttl time.Duration, renew func(context.Context) (bool, error)) {
 	w := &watchdog{lease: lease, ttl: ttl, renew: renew, until: lapse(asked, ttl)}
 	w.mu.Lock()
@@ -46,7 +46,7 @@ func Watch(lease *Held, asked time.Time, ttl time.Duration, renew func(context.C
 	})
 }
 
-// expire ends a lease that nobody renews when its time is over.
+// Expire ends a lease that nobody renews when its time is over.
 func Expire(lease *Held, asked time.Time, ttl time.Duration) {
 	timer := time.AfterFunc(time.Until(lapse(asked, ttl)), lease.Lose)
 	context.AfterFunc(lease.Ctx, func() { timer.Stop() })

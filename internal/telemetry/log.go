@@ -31,4 +31,5 @@ func (t identified) Handle(ctx context.Context, r slog.Record) error {
 func (t identified) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return identified{t.Handler.WithAttrs(attrs)}
 }
+
 func (t identified) WithGroup(name string) slog.Handler { return identified{t.Handler.WithGroup(name)} }

@@ -52,7 +52,7 @@ func StartEmpty(t *testing.T, command string, env []string, flags ...string) Rep
 	r := Replica{Log: &Buffer{}, DSN: filepath.Join(t.TempDir(), "stockd.db")}
 	flags = append([]string{command, "--http-listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}, flags...)
 	env = append([]string{"STOCKD_DATABASE_DRIVER=sqlite", "STOCKD_DATABASE_DSN=" + r.DSN}, env...)
-	r.Process = exec.Command(os.Args[0], flags...)
+	r.Process = exec.Command(os.Args[0], flags...) //nolint:gosec // the test binary itself
 	r.Process.Env = slices.Concat(Environment(), env, []string{"STOCKD_ADMIN_TOKEN=" + Token})
 	r.Process.Stderr = r.Log
 	if err := r.Process.Start(); err != nil {
@@ -117,7 +117,7 @@ type Answer struct {
 
 // Do sends a request to its end; an error is an Answer without a status.
 func Do(r *http.Request) Answer {
-	response, err := (&http.Client{Timeout: 20 * time.Second}).Do(r)
+	response, err := (&http.Client{Timeout: 20 * time.Second}).Do(r) //nolint:gosec // a replica of the test
 	if err != nil {
 		return Answer{Text: err.Error()}
 	}

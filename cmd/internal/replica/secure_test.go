@@ -269,26 +269,6 @@ func (p innards) sells(t *testing.T, name string, goods int64) {
 	}
 }
 
-// sellsAgain asks again for as long as a backend does not answer.
-func (p innards) sellsAgain(t *testing.T, name string, goods int64) {
-	t.Helper()
-	if err := p.store.CreateGoods(t.Context(), goods, 10, rand.Text()); err != nil {
-		t.Fatal(err)
-	}
-	s, err := p.catalogue.In(service.Mode{Strategy: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := rand.Text()
-	cmdtest.Await(t, "a sale", 30*time.Second, func() bool {
-		outcome, err := s.Deduct(t.Context(), goods, stock.Purchase{Quantity: 1, RequestID: key, Keyed: true})
-		if outcome.Refused != nil || err != nil && !errors.Is(err, stock.ErrBackendUnavailable) && !errors.Is(err, stock.ErrBusy) {
-			t.Fatalf("%s answers %+v, %v", name, outcome, err)
-		}
-		return err == nil
-	})
-}
-
 // refuses makes a mistake, and looks at what is said of it.
 func (s secured) refuses(t *testing.T, m mistake) {
 	t.Helper()

@@ -119,7 +119,7 @@ type Combination struct {
 
 // Combinations are all eight, in the order of the source.
 func Combinations() []Combination {
-	var all []Combination
+	all := make([]Combination, 0, 8)
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
 		for _, index := range []Index{Primary, Unique, Plain, None} {
 			all = append(all, Combination{index, level})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -163,7 +164,7 @@ func startRedlock(ctx context.Context, start func(context.Context) (*Redis, erro
 // Env is the configuration of a replica of stockd that uses the masters.
 func (r *Redlock) Env() []string {
 	env := []string{"STOCKD_REDLOCK_ADDRESSES=" + addressesOf(r.Nodes), "STOCKD_REDLOCK_PASSWORD=" + r.Nodes[0].Password}
-	return append(env, r.Nodes[0].security.env("redlock")...)
+	return slices.Concat(env, r.Nodes[0].security.env("redlock"))
 }
 
 // RedisPair is a primary with a replica that can replace it. Neither keeps anything

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -102,7 +103,7 @@ func newServer(k *Supervisor, spec Spec) (s *Server, err error) {
 func (s *Server) configure(port int) error {
 	args, env, err := s.spec.Configure(s.spec.Folder, port)
 	s.command = Command{
-		Path: s.spec.Program, Args: args, Env: append(s.spec.Env[:len(s.spec.Env):len(s.spec.Env)], env...),
+		Path: s.spec.Program, Args: args, Env: slices.Concat(s.spec.Env, env),
 		Log: s.spec.Log, Stop: s.spec.Stop, Grace: s.spec.Grace,
 	}
 	return err

@@ -81,7 +81,8 @@ func StartZooKeeperEnsemble(ctx context.Context, k *Supervisor) (*ZooKeeperEnsem
 // configureEnsemble gives the members their ports. A leader must be found within 100
 // ticks, and may be silent for 20.
 func configureEnsemble(all []*ZooKeeper) error {
-	config := "initLimit=100\nsyncLimit=20\n"
+	var config strings.Builder
+	config.WriteString("initLimit=100\nsyncLimit=20\n")
 	for i := range all {
 		var two [2]int // for followers and for elections
 		for j := range two {
@@ -91,14 +92,14 @@ func configureEnsemble(all []*ZooKeeper) error {
 			}
 			two[j] = port
 		}
-		config += fmt.Sprintf("server.%d=127.0.0.1:%d:%d\n", i+1, two[0], two[1])
+		fmt.Fprintf(&config, "server.%d=127.0.0.1:%d:%d\n", i+1, two[0], two[1])
 	}
 	for i, member := range all {
 		port, err := FreePort()
 		if err != nil {
 			return err
 		}
-		member.ensemble = config
+		member.ensemble = config.String()
 		if err := member.server.configure(port); err != nil {
 			return err
 		}

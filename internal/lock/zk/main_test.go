@@ -27,15 +27,6 @@ func entry(t *testing.T, name string) lock.Entry {
 	return registry.Locks()[i]
 }
 
-func eventually(limit time.Duration, is func() bool) bool {
-	for end := time.Now().Add(limit); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			return false
-		}
-	}
-	return true
-}
-
 // assertLost waits until a lease is lost, and holds it to what it owes then.
 func assertLost(t *testing.T, lease lock.Lease, limit time.Duration) {
 	t.Helper()

@@ -52,7 +52,7 @@ type Jobs struct {
 
 // NewJobs makes Jobs that must be closed.
 func NewJobs(log *slog.Logger) *Jobs {
-	ctx, end := context.WithCancel(context.Background())
+	ctx, end := context.WithCancel(context.Background()) //nolint:gosec // Close calls it
 	return &Jobs{log: log, ctx: ctx, end: end}
 }
 
@@ -92,7 +92,7 @@ func (j *Jobs) Finish(ctx context.Context, doing string, work func(context.Conte
 	timer := time.NewTimer(finishWait)
 	defer timer.Stop()
 	select {
-	case <-done:
+	case <-done: //nolint:errcheck // it is dropped, see above
 	case <-timer.C:
 	}
 }
