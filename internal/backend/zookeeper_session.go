@@ -10,11 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-var (
-	// ErrBeginAgain tells that what an attempt was made of is gone: its session
-	// or its node.
-	ErrBeginAgain = errors.New("begin again")
-)
+// ErrBeginAgain reports that the session or the node of an attempt is gone.
+var ErrBeginAgain = errors.New("begin again")
 
 // ZKSession is one session, from its beginning to its expiry. The library would
 // go on with another session on the same Conn; here a Conn ends with its

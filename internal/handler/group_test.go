@@ -91,7 +91,7 @@ func TestAQueueThatStandsStill(t *testing.T) {
 	for range cap(full) {
 		crowd.Go(func() {
 			got := send(t, request(t, http.MethodPost, a.public.URL+buy, "", ""))
-			if detail, _ := got.body["detail"].(string); !strings.Contains(detail, "wait for goods 1 already") {
+			if detail, _ := got.body["detail"].(string); !strings.Contains(detail, "wait for item 1 already") {
 				return
 			}
 			full <- struct{}{}

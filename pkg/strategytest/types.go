@@ -8,8 +8,8 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// The types that a strategy of another module is made of.
 type (
+	// Entry and the following are what a strategy of another module is made of.
 	Entry     = strategy.Entry
 	Claims    = strategy.Claims
 	Damage    = strategy.Damage

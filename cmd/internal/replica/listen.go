@@ -9,9 +9,8 @@ import (
 	"net"
 	"net/http"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/gin-gonic/gin"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/handler"

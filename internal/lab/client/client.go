@@ -14,9 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/failpoint"
-
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
 )

@@ -33,9 +33,10 @@ type Ensemble[M member] struct {
 	Members []M
 }
 
-// The ensembles.
 type (
-	EtcdCluster       = Ensemble[*Etcd]
+	// EtcdCluster has members that elect a leader.
+	EtcdCluster = Ensemble[*Etcd]
+	// ZooKeeperEnsemble has servers of which one leads.
 	ZooKeeperEnsemble = Ensemble[*ZooKeeper]
 )
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// Lock queues in etcd behind a lease.
 func Lock() lock.Entry {
 	return lock.Entry{
 		Name:    "etcd",

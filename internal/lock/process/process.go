@@ -1,3 +1,4 @@
+// Package process has the lock within one process.
 package process
 
 import (
@@ -8,7 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// Process is the lock that every language has built in: it excludes the
+// Locker is the lock that every language has built in: it excludes the
 // goroutines of one process from each other, and knows nothing of any other
 // process. Waiters are served in the order in which they came.
 type Locker struct {
@@ -17,13 +18,13 @@ type Locker struct {
 }
 
 // turnstile lets one holder through; it is forgotten with its last user, so
-// that a name costs nothing once nobody wants it.
+// that an unused name costs nothing.
 type turnstile struct {
 	taken chan struct{} // holds one element while the name is held
-	users int           // holder and waiters, guarded by Process.mu
+	users int           // holder and waiters, guarded by Locker.mu
 }
 
-// NewProcess returns a lock for the goroutines of this process.
+// New returns a lock for the goroutines of this process.
 func New() *Locker {
 	return &Locker{names: make(map[string]*turnstile)}
 }

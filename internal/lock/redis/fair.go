@@ -5,6 +5,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// Fair queues waiting holders in Redis, in the order of arrival.
 func Fair() lock.Entry {
 	return lock.Entry{
 		Name:    "redis-fair",

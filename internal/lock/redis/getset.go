@@ -9,6 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// GetSet compares expiry times that clients write with SETNX and GETSET.
 func GetSet() lock.Entry {
 	return lock.Entry{
 		Name:    "redis-getset",

@@ -9,6 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// Lua acquires, renews and releases by scripts that compare the token.
 func Lua() lock.Entry {
 	return lock.Entry{
 		Name:    "redis-lua",

@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lock/process"
 )
 
+// Redlock takes a majority of independent masters.
 func Redlock() lock.Entry {
 	return lock.Entry{
 		Name:    "redlock",

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// Redsync is go-redsync on one Redis.
 func Redsync() lock.Entry {
 	return lock.Entry{
 		Name:    "redsync",

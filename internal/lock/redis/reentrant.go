@@ -10,6 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// Reentrant counts the holds of an owner in a hash.
 func Reentrant() lock.Entry {
 	return lock.Entry{
 		Name:    "redis-reentrant",

@@ -7,6 +7,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// SetNX is SETNX and DEL, without an expiry.
 func SetNX() lock.Entry {
 	return lock.Entry{
 		Name:    "redis-setnx",

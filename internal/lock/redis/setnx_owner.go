@@ -7,6 +7,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// SetNXOwner compares the owner before DEL, in two commands.
 func SetNXOwner() lock.Entry {
 	return lock.Entry{
 		Name:    "redis-setnx-owner",

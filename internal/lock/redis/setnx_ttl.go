@@ -7,6 +7,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// SetNXTTL is SET NX PX and DEL, also of a later holder.
 func SetNXTTL() lock.Entry {
 	return lock.Entry{
 		Name:    "redis-setnx-ttl",

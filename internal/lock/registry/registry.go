@@ -8,7 +8,7 @@ import (
 	zklock "github.com/stockd/stockd/internal/lock/zk"
 )
 
-// Registry lists every lock that is kept outside of this process, in the order
+// Locks lists every lock that is kept outside of this process, in the order
 // in which they are shown. The strategies, the conformance suite and the
 // benchmark range over it; a new lock is its own file and one line here.
 func Locks() []lock.Entry {

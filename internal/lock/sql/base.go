@@ -1,3 +1,4 @@
+// Package sql has the locks in the rows and named locks of a database.
 package sql
 
 import (

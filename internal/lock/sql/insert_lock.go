@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// InsertLock inserts a row with a unique name.
 func InsertLock() lock.Entry {
 	return lock.Entry{
 		Name:    "sql-insert-lock",

@@ -9,6 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// NamedLock is GET_LOCK of MySQL and MariaDB.
 func NamedLock() lock.Entry {
 	return lock.Entry{
 		Name:    "sql-named-lock",

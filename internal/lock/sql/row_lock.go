@@ -9,6 +9,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// RowLock is SELECT … FOR UPDATE on a row in a transaction.
 func RowLock() lock.Entry {
 	return lock.Entry{
 		Name:    "sql-row-lock",

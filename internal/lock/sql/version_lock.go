@@ -10,6 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// VersionLock updates a row with an expiry where its version is unchanged.
 func VersionLock() lock.Entry {
 	return lock.Entry{
 		Name:    "sql-version-lock",

@@ -1,3 +1,4 @@
+// Package zk has the locks in ZooKeeper.
 package zk
 
 import (
@@ -10,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// Ephemeral creates one ephemeral node, and watches it while it is taken.
 func Ephemeral() lock.Entry {
 	return lock.Entry{
 		Name:    "zk-ephemeral",

@@ -7,6 +7,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// Herd queues sequential nodes that all watch the folder.
 func Herd() lock.Entry {
 	return lock.Entry{
 		Name:    "zk-herd",

@@ -10,6 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
+// Sequential queues sequential nodes that each watch the one before.
 func Sequential() lock.Entry {
 	return lock.Entry{
 		Name:    "zk-sequential",
