@@ -74,7 +74,9 @@ func read(t *testing.T) file {
 }
 
 // ours tells the containers of stockd from those of the public images.
-func (s service) ours() bool { return strings.HasPrefix(s.Image, "stockd:") || strings.HasPrefix(s.Image, "stocklab:") }
+func (s service) ours() bool {
+	return strings.HasPrefix(s.Image, "stockd:") || strings.HasPrefix(s.Image, "stocklab:")
+}
 
 func TestOnlyNginxIsPublishedAndOnlyOnTheLoopback(t *testing.T) {
 	f := read(t)
