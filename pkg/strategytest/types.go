@@ -8,24 +8,42 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
+// The types that a strategy of another module is made of.
 type (
-	// Entry and the following are what a strategy of another module is made of.
-	Entry     = strategy.Entry
-	Claims    = strategy.Claims
-	Damage    = strategy.Damage
-	Deps      = strategy.Deps
-	Strategy  = strategy.Strategy
+	// Entry describes a strategy and makes it.
+	Entry = strategy.Entry
+	// Claims are its guarantees, which the suite tests.
+	Claims = strategy.Claims
+	// Damage is what it may do where it guarantees less.
+	Damage = strategy.Damage
+	// Deps is what it is made of.
+	Deps = strategy.Deps
+	// Strategy sells a batch of purchases.
+	Strategy = strategy.Strategy
+	// Restocker is a strategy that is notified of restocks.
 	Restocker = strategy.Restocker
+	// Allocator is a strategy with units outside of the row.
 	Allocator = strategy.Allocator
-	Limiter   = strategy.Limiter
-	Store     = repo.Store
-	Tx        = repo.Tx
-	Sale      = repo.Sale
-	Item      = stock.Goods
-	Purchase  = stock.Purchase
-	Outcome   = stock.Outcome
-	Order     = stock.Order
-	Recalled  = stock.Recalled
-	Backend   = backend.Name
-	LockDeps  = lock.Deps
+	// Limiter is a strategy that bounds the units of a user itself.
+	Limiter = strategy.Limiter
+	// Store is the stock and the ledger in SQL.
+	Store = repo.Store
+	// Tx is a transaction on them.
+	Tx = repo.Tx
+	// Sale is what is written to the ledger.
+	Sale = repo.Sale
+	// Item is the row of an item.
+	Item = stock.Goods
+	// Purchase is what a buyer asks for.
+	Purchase = stock.Purchase
+	// Outcome is the answer to a purchase.
+	Outcome = stock.Outcome
+	// Order is an entry of the ledger.
+	Order = stock.Order
+	// Recalled is what a recall returned to the row.
+	Recalled = stock.Recalled
+	// Backend names a backend that a strategy needs.
+	Backend = backend.Name
+	// LockDeps is what locks are made of.
+	LockDeps = lock.Deps
 )

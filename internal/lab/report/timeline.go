@@ -187,8 +187,10 @@ func natural(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.C
 // class.
 func outcomes() []Key {
 	return []Key{
-		{string(history.Sold), "sold"}, {string(history.Refused), "rejected: sold out"},
-		{string(history.Failed), "failed: nothing happened"}, {string(history.Unknown), "unknown: no answer says"},
+		{string(history.Sold), "sold"},
+		{string(history.Refused), "rejected: sold out"},
+		{string(history.Failed), "failed: nothing happened"},
+		{string(history.Unknown), "unknown: no answer says"},
 	}
 }
 

@@ -1,3 +1,4 @@
+// Package etcd has the lock in etcd.
 package etcd
 
 import (

@@ -1,3 +1,4 @@
+// Package redis has the locks in Redis: on one server, and on five masters.
 package redis
 
 import (

@@ -1,3 +1,4 @@
+// Package registry lists the locks.
 package registry
 
 import (

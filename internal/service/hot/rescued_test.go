@@ -20,7 +20,7 @@ type trap struct {
 func (*trap) Enabled(context.Context, slog.Level) bool { return true }
 
 func (l *trap) Handle(_ context.Context, r slog.Record) error {
-	if strings.HasPrefix(r.Message, "put aside") {
+	if strings.Contains(r.Message, "dead-lettered") {
 		panic("a consumer that is broken")
 	}
 	if r.Message == "panic" {
