@@ -20,11 +20,11 @@ type (
 	Deps = strategy.Deps
 	// Strategy sells a batch of purchases.
 	Strategy = strategy.Strategy
-	// Restocker is a strategy that is notified of restocks.
+	// Restocker is a strategy that keeps a copy of the stock.
 	Restocker = strategy.Restocker
 	// Allocator is a strategy with units outside of the row.
 	Allocator = strategy.Allocator
-	// Limiter is a strategy that bounds the units of a user itself.
+	// Limiter is a strategy that checks the limit of a buyer outside of the store.
 	Limiter = strategy.Limiter
 	// Store is the stock and the ledger in SQL.
 	Store = repo.Store
