@@ -115,14 +115,14 @@ func TestAWeakTokenIsRefusedWhereOneIsRequired(t *testing.T) {
 		tokens = append(tokens, strings.TrimSpace(string(shipped)))
 	}
 	for _, token := range tokens {
-		status, _, errOut := stockd(t, slices.Concat([]string{"config", "--config", production, "--admin-token=" + token}, database)...)
+		status, _, errOut := stockd(slices.Concat([]string{"config", "--config", production, "--admin-token=" + token}, database)...)
 		if status != cli.Usage || !cmdtest.ContainsAll(errOut, "admin.token", "must") || strings.Contains(errOut, token) {
 			t.Errorf("%s ends with status %d, %q; want %d and a rule", token, status, errOut, cli.Usage)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "tokens")
 	overwrite(t, file, "alice 0123456789abcdef-alice\nbob aaaaaaaaaaaaaaaa\n")
-	status, _, errOut := stockd(t, slices.Concat([]string{"config", "--config", production, "--admin-tokens-file=" + file}, database)...)
+	status, _, errOut := stockd(slices.Concat([]string{"config", "--config", production, "--admin-tokens-file=" + file}, database)...)
 	if status != cli.Usage || !cmdtest.ContainsAll(errOut, "admin.tokens_file", file+":2", "different characters") {
 		t.Errorf("a weak token in a file ends with status %d, %q", status, errOut)
 	}
@@ -139,7 +139,7 @@ func TestRisksAreInTheLogFromTheStart(t *testing.T) {
 	}
 	database := []string{"--database-driver=sqlite", "--database-dsn=" + filepath.Join(t.TempDir(), "s.db"), "--admin-token=" + cmdtest.Token}
 	for _, every := range []string{"0.0.0.0/0", "::/0"} {
-		status, _, errOut := stockd(t, slices.Concat([]string{"config", "--config", production, "--http-trusted-proxies=10.0.0.0/8," + every}, database)...)
+		status, _, errOut := stockd(slices.Concat([]string{"config", "--config", production, "--http-trusted-proxies=10.0.0.0/8," + every}, database)...)
 		if status != cli.Usage || !cmdtest.ContainsAll(errOut, "http.trusted_proxies", every) {
 			t.Errorf("where a token is required %s ends with status %d, %q", every, status, errOut)
 		}
@@ -158,10 +158,10 @@ func TestTheAdminAPIOverTLS(t *testing.T) {
 	overwrite(t, token, cmdtest.Token+"\n")
 	r := startReplicaWith(t, nil, "--admin-tls-cert-file="+own.CertFile, "--admin-tls-key-file="+own.KeyFile)
 	secure := "https" + strings.TrimPrefix(r.AdminURL, "http")
-	if status, out, errOut := stockd(t, "stock", "--goods=1", "--units=7", "--admin-url="+secure, "--token-file="+token, "--ca-file="+a.CAFile); status != cli.OK || !strings.Contains(out, "7 units") {
+	if status, out, errOut := stockd("stock", "--goods=1", "--units=7", "--admin-url="+secure, "--token-file="+token, "--ca-file="+a.CAFile); status != cli.OK || !strings.Contains(out, "7 units") {
 		t.Errorf("stockd stock ends with status %d, %q, %q", status, out, errOut)
 	}
-	if status, _, errOut := stockd(t, "stock", "--goods=2", "--units=7", "--admin-url="+secure, "--token-file="+token); status != cli.Failure || !strings.Contains(errOut, "certificate") {
+	if status, _, errOut := stockd("stock", "--goods=2", "--units=7", "--admin-url="+secure, "--token-file="+token); status != cli.Failure || !strings.Contains(errOut, "certificate") {
 		t.Errorf("without the authority stockd stock ends with status %d, %q", status, errOut)
 	}
 	if got := cmdtest.Do(r.owners(t, http.MethodGet, "/goods/1", cmdtest.Token)); got.Status == http.StatusOK {

@@ -17,7 +17,7 @@ func (r process) bench(t *testing.T, args ...string) (run verdict.Run, out strin
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "bench.json")
 	args = append([]string{"bench", "--url", r.URL, "--clients", "8", "--json", file}, args...)
-	status, out, errOut := stockd(t, args...)
+	status, out, errOut := stockd(args...)
 	if status != cli.OK {
 		t.Fatalf("%v: exit status %d\n%s%s", args, status, out, errOut)
 	}
@@ -81,7 +81,7 @@ func TestABenchSellsThroughTheItemsStrategy(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"stock", "--goods=2", "--units=500", "--strategy=sql-insert-lock", "--group", "--fence", "--admin-url", r.AdminURL, "--token-file", token}
-	if status, _, errOut := stockd(t, args...); status != cli.OK {
+	if status, _, errOut := stockd(args...); status != cli.OK {
 		t.Fatalf("%v: exit status %d\n%s", args, status, errOut)
 	}
 	for goods, want := range map[string]string{"1": "sql-conditional", "2": "sql-insert-lock, grouped, fenced"} {

@@ -21,7 +21,7 @@ import (
 func TestProveAFrozenLinkHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
-	backends, err := servers.StartBackends(t.Context(), cmdtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
+	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -48,7 +49,7 @@ type frozen struct {
 func TestAHungBackendHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
-	backends, err := servers.StartBackends(t.Context(), cmdtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
+	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +243,7 @@ func (r process) exitsInTime(t *testing.T) {
 func TestBlockedCommitsAreUnknownInTime(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
-	backends, err := servers.StartBackends(t.Context(), cmdtest.StartSupervisor(t), servers.Choice{
+	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{
 		Mode: servers.Local, Database: servers.MariaDB, ZooKeeper: servers.None, Etcd: servers.None,
 	}, func(string) {})
 	if err != nil {

@@ -96,7 +96,7 @@ func TestTheUserOfAReplicaNeedsFourRights(t *testing.T) {
 // startSeller starts a replica on a database whose schema another user has made.
 func startSeller(t *testing.T, kind string) (process, *servers.Database) {
 	t.Helper()
-	backends, err := servers.StartBackends(t.Context(), cmdtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: kind}, func(string) {})
+	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: kind}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

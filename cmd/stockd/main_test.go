@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -17,12 +16,7 @@ import (
 func TestMain(m *testing.M) { cmdtest.Main(m, run) }
 
 // stockd runs a command to its end.
-func stockd(t *testing.T, args ...string) (status int, out, errOut string) {
-	t.Helper()
-	var o, e bytes.Buffer
-	status = run(args, &o, &e)
-	return status, o.String(), e.String()
-}
+func stockd(args ...string) (status int, out, errOut string) { return cmdtest.Run(run, args...) }
 
 func TestMistakesOnTheCommandLine(t *testing.T) {
 	for _, c := range []struct {
@@ -45,7 +39,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"secrets"}, "name the files"},
 		{[]string{"migrate", "sideways"}, `"sideways"`},
 	} {
-		status, _, errOut := stockd(t, c.args...)
+		status, _, errOut := stockd(c.args...)
 		if status != cli.Usage || !strings.Contains(errOut, c.want) {
 			t.Errorf("%v: exit status %d, %q; want %d with %q", c.args, status, errOut, cli.Usage, c.want)
 		}
@@ -54,7 +48,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 
 func TestConfigPrintsWhatIsInForce(t *testing.T) {
 	t.Setenv("STOCKD_ADMIN_TOKEN", "not to be seen by anyone")
-	status, out, _ := stockd(t, "config", "--http-listen", "127.0.0.1:9999")
+	status, out, _ := stockd("config", "--http-listen", "127.0.0.1:9999")
 	if status != cli.OK || !strings.Contains(out, "127.0.0.1:9999") || !strings.Contains(out, "# --http-listen") {
 		t.Errorf("exit status %d:\n%s", status, out)
 	}
@@ -80,7 +74,7 @@ func TestMigrate(t *testing.T) {
 		steps = append(steps, step{"down", "took back " + path.Base(file)})
 	}
 	for _, step := range append(steps, step{"status", "pending"}) {
-		status, out, errOut := stockd(t, "migrate", step.command, "--database-dsn", dsn)
+		status, out, errOut := stockd("migrate", step.command, "--database-dsn", dsn)
 		if status != cli.OK || !strings.Contains(out, step.want) {
 			t.Errorf("migrate %s: exit status %d, %q %q; want %q", step.command, status, out, errOut, step.want)
 		}
@@ -88,14 +82,14 @@ func TestMigrate(t *testing.T) {
 }
 
 func TestServeRefusesAnOldSchema(t *testing.T) {
-	status, _, errOut := stockd(t, "serve", "--database-migrate=false", "--database-dsn", filepath.Join(t.TempDir(), "s.db"))
+	status, _, errOut := stockd("serve", "--database-migrate=false", "--database-dsn", filepath.Join(t.TempDir(), "s.db"))
 	if status != cli.Failure || !strings.Contains(errOut, "stockd migrate up") {
 		t.Errorf("exit status %d, %q", status, errOut)
 	}
 }
 
 func TestServeNamesADatabaseThatIsNotThere(t *testing.T) {
-	status, _, errOut := stockd(t, "serve", "--database-driver=mysql", "--database-dsn=stockd@tcp(127.0.0.1:1)/stockd")
+	status, _, errOut := stockd("serve", "--database-driver=mysql", "--database-dsn=stockd@tcp(127.0.0.1:1)/stockd")
 	if status != cli.Failure || !strings.Contains(errOut, "mysql") || !strings.Contains(errOut, "127.0.0.1:1") {
 		t.Errorf("exit status %d, %q", status, errOut)
 	}

@@ -122,7 +122,7 @@ func TestProductionRefusesToStartWithoutWhatItNeeds(t *testing.T) {
 		{"a name that is none", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--strategies-deny=hope"}, []string{"strategies.deny", `"hope"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			status, _, errOut := stockd(t, append([]string{"serve", "--config", production}, c.flags...)...)
+			status, _, errOut := stockd(append([]string{"serve", "--config", production}, c.flags...)...)
 			if status != cli.Usage || !cmdtest.ContainsAll(errOut, c.want...) {
 				t.Errorf("exit status %d, %q; want %d with %q", status, errOut, cli.Usage, c.want)
 			}

@@ -96,7 +96,7 @@ func watchedSale(t *testing.T) (process, *servers.Prometheus) {
 	cmdtest.NeedRedis(t)
 	_, err := servers.Find("prometheus")
 	labtest.Need(t, "prometheus", err == nil, "apt-get install prometheus brings it")
-	k := cmdtest.StartSupervisor(t)
+	k := labtest.StartSupervisor(t)
 	redis, err := servers.StartRedis(t.Context(), k, servers.Local)
 	if err != nil {
 		t.Fatal(err)

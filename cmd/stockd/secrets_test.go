@@ -33,7 +33,7 @@ func TestSecretsAreRandomAndWrittenOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"secrets", token, auth + "=stockd:", given}
-	if status, out, errOut := stockd(t, args...); status != cli.OK || !cmdtest.ContainsAll(out, token+": written", given+": kept") {
+	if status, out, errOut := stockd(args...); status != cli.OK || !cmdtest.ContainsAll(out, token+": written", given+": kept") {
 		t.Fatalf("exit status %d, %q %q", status, out, errOut)
 	}
 	first, mode := readSecret(t, token)
@@ -47,7 +47,7 @@ func TestSecretsAreRandomAndWrittenOnce(t *testing.T) {
 	if content, _ := readSecret(t, given); content != "of the admin" {
 		t.Errorf("the file that existed has %q now", content)
 	}
-	if status, out, _ := stockd(t, args...); status != cli.OK || strings.Contains(out, "written") {
+	if status, out, _ := stockd(args...); status != cli.OK || strings.Contains(out, "written") {
 		t.Errorf("again: exit status %d, %q", status, out)
 	}
 	if again, _ := readSecret(t, token); again != first {
@@ -57,7 +57,7 @@ func TestSecretsAreRandomAndWrittenOnce(t *testing.T) {
 
 func TestSecretsOfContainersAreReadable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
-	if status, _, errOut := stockd(t, "secrets", "--world-readable", path); status != cli.OK {
+	if status, _, errOut := stockd("secrets", "--world-readable", path); status != cli.OK {
 		t.Fatalf("exit status %d, %q", status, errOut)
 	}
 	if _, mode := readSecret(t, path); mode != everyoneReads {
@@ -72,7 +72,7 @@ func TestManyStartsWriteOneSecret(t *testing.T) {
 	contents := make([]string, 8)
 	for i := range contents {
 		starts.Go(func() {
-			if status, _, errOut := stockd(t, "secrets", path); status != cli.OK {
+			if status, _, errOut := stockd("secrets", path); status != cli.OK {
 				t.Errorf("exit status %d, %q", status, errOut)
 				return
 			}
@@ -90,7 +90,7 @@ func TestManyStartsWriteOneSecret(t *testing.T) {
 
 func TestSecretsNameTheFileThatFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing", "token")
-	if status, _, errOut := stockd(t, "secrets", path); status != cli.Failure || !strings.Contains(errOut, path) {
+	if status, _, errOut := stockd("secrets", path); status != cli.Failure || !strings.Contains(errOut, path) {
 		t.Errorf("exit status %d, %q", status, errOut)
 	}
 }

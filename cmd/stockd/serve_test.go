@@ -45,7 +45,7 @@ func TestServeAndBench(t *testing.T) {
 		{"--requests", "200", "--clients", "8"},
 		{"--duration", "500ms", "--rate", "200", "--clients", "8"},
 	} {
-		status, out, errOut := stockd(t, append([]string{"bench", "--url", public, "--strategy", "sql-conditional", "--json", path}, args...)...)
+		status, out, errOut := stockd(append([]string{"bench", "--url", public, "--strategy", "sql-conditional", "--json", path}, args...)...)
 		if status != cli.OK {
 			t.Fatalf("bench %v: exit status %d\n%s%s", args, status, out, errOut)
 		}
@@ -54,11 +54,11 @@ func TestServeAndBench(t *testing.T) {
 			t.Errorf("bench %v: %+v", args, run)
 		}
 	}
-	status, _, errOut := stockd(t, "bench", "--url", public, "--strategy", "hope")
+	status, _, errOut := stockd("bench", "--url", public, "--strategy", "hope")
 	if status != cli.Usage || !strings.Contains(errOut, "sql-conditional") {
 		t.Errorf("bench of an unknown strategy: exit status %d, %q", status, errOut)
 	}
-	status, _, errOut = stockd(t, "bench", "--url", public, "--goods", "7")
+	status, _, errOut = stockd("bench", "--url", public, "--goods", "7")
 	if status != cli.Failure || !strings.HasPrefix(errOut, "stockd: Unknown item") {
 		t.Errorf("bench of unknown goods: exit status %d, %q", status, errOut)
 	}
@@ -102,7 +102,7 @@ func TestNobodyIsServedByAReplicaThatCannotStart(t *testing.T) {
 	}
 	defer taken.Close() //nolint:errcheck // the test is over
 	t.Setenv("STOCKD_ADMIN_TOKEN", cmdtest.Token)
-	status, _, errOut := stockd(t, "serve", "--http-listen=127.0.0.1:0", "--admin-listen="+taken.Addr().String(),
+	status, _, errOut := stockd("serve", "--http-listen=127.0.0.1:0", "--admin-listen="+taken.Addr().String(),
 		"--database-dsn", filepath.Join(t.TempDir(), "s.db"))
 	if status != cli.Failure || !strings.Contains(errOut, "open admin listener") || strings.Contains(errOut, "msg=listening") {
 		t.Errorf("exit status %d, %q; want %d without a listener that was served", status, errOut, cli.Failure)

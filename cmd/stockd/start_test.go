@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -15,7 +16,7 @@ import (
 // is not shown there.
 func TestAReplicaSaysAtItsStartWhichBackendItCannotReach(t *testing.T) {
 	cmdtest.NeedRedis(t)
-	k := cmdtest.StartSupervisor(t)
+	k := labtest.StartSupervisor(t)
 	server := cmdtest.Own(t, func(ctx context.Context) (*servers.Redis, error) { return servers.StartRedis(ctx, k, servers.Local) })
 	const guess = "a-guess-at-the-password"
 	r := startReplica(t, "--redis-addresses="+server.Address, "--redis-password="+guess)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -105,7 +106,7 @@ func (r process) buyTraced(t *testing.T, query string) cmdtest.Answer {
 func startTraced(t *testing.T) (process, *receiver, *servers.Redis) {
 	t.Helper()
 	cmdtest.NeedRedis(t)
-	redis, err := servers.StartRedis(t.Context(), cmdtest.StartSupervisor(t), servers.Local)
+	redis, err := servers.StartRedis(t.Context(), labtest.StartSupervisor(t), servers.Local)
 	if err != nil {
 		t.Fatal(err)
 	}

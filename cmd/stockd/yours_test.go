@@ -25,10 +25,10 @@ func TestCommandsForARunningReplica(t *testing.T) {
 
 	t.Run("a ready replica is healthy, and one that is not there is not", func(t *testing.T) {
 		_, port, _ := strings.Cut(strings.TrimPrefix(r.URL, "http://"), ":")
-		if status, _, errOut := stockd(t, "healthcheck", "--http-listen", "0.0.0.0:"+port); status != cli.OK {
+		if status, _, errOut := stockd("healthcheck", "--http-listen", "0.0.0.0:"+port); status != cli.OK {
 			t.Errorf("exit status %d, want 0: %s", status, errOut)
 		}
-		if status, _, errOut := stockd(t, "healthcheck", "--http-listen", "127.0.0.1:1"); status != cli.Failure || !strings.Contains(errOut, "/readyz") {
+		if status, _, errOut := stockd("healthcheck", "--http-listen", "127.0.0.1:1"); status != cli.Failure || !strings.Contains(errOut, "/readyz") {
 			t.Errorf("exit status %d, %q; want %d with what was asked", status, errOut, cli.Failure)
 		}
 	})
@@ -37,14 +37,14 @@ func TestCommandsForARunningReplica(t *testing.T) {
 			{"7", "goods 1 is on sale with 7 units\n"},
 			{"9", "goods 1 was on sale already, and has 7 units left\n"},
 		} {
-			status, out, errOut := stockd(t, append(owner, "stock", "--units", c.units)...)
+			status, out, errOut := stockd(append(owner, "stock", "--units", c.units)...)
 			if status != cli.OK || out != c.want {
 				t.Errorf("exit status %d, %q (%s); want %q", status, out, errOut, c.want)
 			}
 		}
 	})
 	t.Run("goods are put on sale with a limit of one buyer", func(t *testing.T) {
-		status, _, errOut := stockd(t, append(owner, "stock", "--goods", "2", "--per-user", "3")...)
+		status, _, errOut := stockd(append(owner, "stock", "--goods", "2", "--per-user", "3")...)
 		if found, err := r.Goods(t.Context(), 2); status != cli.OK || err != nil || found.PerUser != 3 {
 			t.Errorf("exit status %d (%s), and goods 2 are %+v (%v), want a limit of 3", status, errOut, found, err)
 		}
@@ -64,7 +64,7 @@ func TestTheHealthOfAReplicaIsAskedOfNobodyElse(t *testing.T) {
 }
 
 func TestVersionNamesTheCommit(t *testing.T) {
-	status, out, errOut := stockd(t, "version")
+	status, out, errOut := stockd("version")
 	if status != cli.OK || !strings.HasPrefix(out, "stockd ") || !strings.Contains(out, "commit ") || !strings.Contains(out, "go1.") {
 		t.Errorf("exit status %d, %q (%s); want version, commit and Go", status, out, errOut)
 	}

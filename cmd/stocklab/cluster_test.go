@@ -83,7 +83,7 @@ func (l testLab) create(t *testing.T, units int64) (goods int64) {
 // replicas on them.
 func startLabOf(t *testing.T, choice servers.Choice, o cluster.Options) testLab {
 	t.Helper()
-	k := cmdtest.StartSupervisor(t)
+	k := labtest.StartSupervisor(t)
 	backends, err := servers.StartBackends(t.Context(), k, choice, func(string) {})
 	if err != nil {
 		t.Fatal(err)
@@ -314,7 +314,7 @@ func aReplicaDrains(t *testing.T, l testLab) {
 func TestTheSuiteOnEmbeddedServers(t *testing.T) {
 	folder := t.TempDir()
 	figures, drawn, redrawn := filepath.Join(folder, "f.json"), filepath.Join(folder, "f.svg"), filepath.Join(folder, "again.svg")
-	status, out, errOut := stocklab(t, "bench", "--quick", "--servers", "embedded", "--only", "^sql-(conditional|for-update)$",
+	status, out, errOut := stocklab("bench", "--quick", "--servers", "embedded", "--only", "^sql-(conditional|for-update)$",
 		"--rounds", "1", "--each", "100ms", "--json", figures, "--chart", drawn)
 	if status != cli.OK {
 		t.Fatalf("exit status %d\n%s%s", status, out, errOut)
@@ -332,7 +332,7 @@ func TestTheSuiteOnEmbeddedServers(t *testing.T) {
 	if err != nil || read.Machine.Processors == 0 || read.Machine.Go == "" || len(read.Subjects) < 8 || read.Subjects[0].Median <= 0 {
 		t.Errorf("the figures are %+v (%v)", read, err)
 	}
-	if status, _, errOut := stocklab(t, "bench", "--chart-from", figures, "--chart", redrawn); status != cli.OK {
+	if status, _, errOut := stocklab("bench", "--chart-from", figures, "--chart", redrawn); status != cli.OK {
 		t.Errorf("redraw: exit status %d, %s", status, errOut)
 	}
 	first, err := os.ReadFile(drawn)

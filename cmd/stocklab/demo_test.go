@@ -22,12 +22,7 @@ import (
 func TestMain(m *testing.M) { cmdtest.Main(m, run) }
 
 // stocklab runs a command to its end.
-func stocklab(t *testing.T, args ...string) (status int, out, errOut string) {
-	t.Helper()
-	var o, e bytes.Buffer
-	status = run(args, &o, &e)
-	return status, o.String(), e.String()
-}
+func stocklab(args ...string) (status int, out, errOut string) { return cmdtest.Run(run, args...) }
 
 func TestMistakesOnTheCommandLine(t *testing.T) {
 	for _, c := range []struct {
@@ -52,7 +47,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"demo", "--url", "http://127.0.0.1:1"}, "--url needs --admin-url"},
 		{[]string{"demo", "--url", "http://127.0.0.1:1", "--admin-url", "http://127.0.0.1:1"}, "--token-file must name"},
 	} {
-		status, _, errOut := stocklab(t, c.args...)
+		status, _, errOut := stocklab(c.args...)
 		if status != cli.Usage || !strings.Contains(errOut, c.want) {
 			t.Errorf("%v: exit status %d, %q; want %d with %q", c.args, status, errOut, cli.Usage, c.want)
 		}
@@ -61,7 +56,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 
 func TestDemoEmbedded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "demo.json")
-	status, out, errOut := stocklab(t, "demo", "--servers=embedded", "--stock=60", "--clients=20", "--loops=9", "--json", path)
+	status, out, errOut := stocklab("demo", "--servers=embedded", "--stock=60", "--clients=20", "--loops=9", "--json", path)
 	if status != cli.OK {
 		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
 	}
@@ -99,7 +94,7 @@ func TestDemoLocal(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
 	path := filepath.Join(t.TempDir(), "demo.json")
-	status, out, errOut := stocklab(t, "demo", "--servers=local", "--stock=60", "--clients=20", "--loops=9", "--json", path)
+	status, out, errOut := stocklab("demo", "--servers=local", "--stock=60", "--clients=20", "--loops=9", "--json", path)
 	if status != cli.OK {
 		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
 	}
@@ -155,7 +150,7 @@ func assertDemo(t *testing.T, r cmdtest.Report) {
 // show what it is there for has failed.
 func TestDemoFailsWhereNothingIsShown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "demo.json")
-	status, out, _ := stocklab(t, "demo", "--servers=embedded", "--strategies=naive", "--replicas=1", "--clients=1", "--loops=3", "--json", path)
+	status, out, _ := stocklab("demo", "--servers=embedded", "--strategies=naive", "--replicas=1", "--clients=1", "--loops=3", "--json", path)
 	if status != cli.Failure || !strings.Contains(out, "not as claimed") {
 		t.Errorf("exit status %d:\n%s", status, out)
 	}
@@ -165,7 +160,7 @@ func TestDemoFailsWhereNothingIsShown(t *testing.T) {
 }
 
 func TestDemoOfAnUnknownStrategyListsTheKnownOnes(t *testing.T) {
-	status, _, errOut := stocklab(t, "demo", "--servers=embedded", "--strategies=hope", "--replicas=1")
+	status, _, errOut := stocklab("demo", "--servers=embedded", "--strategies=hope", "--replicas=1")
 	if status == cli.OK || !strings.Contains(errOut, "sql-conditional") {
 		t.Errorf("exit status %d: %s", status, errOut)
 	}

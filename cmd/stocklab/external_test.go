@@ -27,7 +27,7 @@ func TestADemoOnExternalReplicas(t *testing.T) {
 	}
 	admin := []string{"--admin-url", there.AdminURL, "--token-file", token}
 	report := filepath.Join(t.TempDir(), "demo.json")
-	status, out, errOut := stocklab(t, append(admin, "demo", "--url", there.URL, "--strategies", "sql-conditional,mutex",
+	status, out, errOut := stocklab(append(admin, "demo", "--url", there.URL, "--strategies", "sql-conditional,mutex",
 		"--stock", "200", "--clients", "8", "--loops", "40", "--json", report)...)
 	if status != cli.OK {
 		t.Fatalf("exit status %d: %s%s", status, out, errOut)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/cluster"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -21,7 +22,7 @@ func TestProveSalesOutliveAMember(t *testing.T) {
 	for name, start := range topologies() {
 		t.Run(name, func(t *testing.T) {
 			cmdtest.NeedLocal(t)
-			top := start(t, cmdtest.StartSupervisor(t))
+			top := start(t, labtest.StartSupervisor(t))
 			l := startLabOf(t,
 				servers.Choice{Mode: servers.Local, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
 				cluster.Options{Replicas: 3, Env: append(top.env, "STOCKD_LOCK_TTL=3s", "STOCKD_REDIS_STOCK_CLAIM_AFTER=1s")})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -144,7 +145,7 @@ func onEtcdCluster(t *testing.T, k *servers.Supervisor) topology {
 // A member that dies takes no purchase with it that comes afterwards: it waits for
 // the next leader or master, at most.
 func TestASaleGoesOnWhenAMemberDies(t *testing.T) {
-	k := cmdtest.StartSupervisor(t)
+	k := labtest.StartSupervisor(t)
 	for name, start := range topologies() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/cluster"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
@@ -81,7 +82,7 @@ func surviveKills(t *testing.T, database string, rounds int, subjects ...killed)
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedDatabase(t, database)
 	cmdtest.NeedRedis(t)
-	server, err := servers.StartDurableRedis(t.Context(), cmdtest.StartSupervisor(t))
+	server, err := servers.StartDurableRedis(t.Context(), labtest.StartSupervisor(t))
 	if err != nil {
 		t.Fatal(err)
 	}

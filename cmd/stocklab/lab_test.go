@@ -20,7 +20,7 @@ import (
 )
 
 func TestLabListHasEveryExperiment(t *testing.T) {
-	status, out, _ := stocklab(t, "lab", "list")
+	status, out, _ := stocklab("lab", "list")
 	if status != cli.OK {
 		t.Fatalf("exit status %d", status)
 	}
@@ -45,7 +45,7 @@ func TestMistakesInTheLab(t *testing.T) {
 		{[]string{"lab", "report"}, "needs one argument"},
 		{[]string{"lab", "report", t.TempDir()}, "report.json"},
 	} {
-		status, _, errOut := stocklab(t, c.args...)
+		status, _, errOut := stocklab(c.args...)
 		if status != cli.Usage || !strings.Contains(errOut, c.want) {
 			t.Errorf("%v: exit status %d, %q; want %d with %q", c.args, status, errOut, cli.Usage, c.want)
 		}
@@ -100,7 +100,7 @@ func runInLab(t *testing.T, names ...string) labRun {
 	cmdtest.NeedLockServers(t)
 	r := labRun{folder: t.TempDir(), json: filepath.Join(t.TempDir(), "results.json")}
 	args := append([]string{"lab", "run", "--servers=local,database=sqlite,etcd=none", "--dir", r.folder, "--json", r.json}, names...)
-	status, out, errOut := stocklab(t, args...)
+	status, out, errOut := stocklab(args...)
 	if status != cli.OK || !strings.Contains(out, fmt.Sprintf("%d reproduced", len(names))) {
 		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
 	}
@@ -120,7 +120,7 @@ func (r labRun) reportsAgain(t *testing.T) {
 	if err := os.Remove(filepath.Join(r.folder, "report.html")); err != nil {
 		t.Fatal(err)
 	}
-	if status, out, errOut := stocklab(t, "lab", "report", r.folder); status != cli.OK {
+	if status, out, errOut := stocklab("lab", "report", r.folder); status != cli.OK {
 		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
 	}
 	for name, was := range before {
@@ -140,7 +140,7 @@ func (r labRun) isJudgedByItsHistories(t *testing.T) {
 	if err := os.WriteFile(history, asked, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	status, out, _ := stocklab(t, "lab", "report", r.folder)
+	status, out, _ := stocklab("lab", "report", r.folder)
 	if status != cli.Failure || !strings.Contains(out, "1 reproduced, 1 not reproduced") {
 		t.Errorf("exit status %d:\n%s", status, out)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -79,7 +80,7 @@ func runWalks(t *testing.T, database string, seeds []uint64) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedDatabase(t, database)
 	cmdtest.NeedRedis(t)
-	redis, err := servers.StartDurableRedis(t.Context(), cmdtest.StartSupervisor(t))
+	redis, err := servers.StartDurableRedis(t.Context(), labtest.StartSupervisor(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // ZKDrop deletes a node of ours and nothing else. It answers zk.ErrNoNode where
@@ -40,7 +42,7 @@ func (s *ZKSession) sweep() {
 			continue
 		}
 		s.Discard(drop)
-		if !zkRest(s.ctx, sweepAgain) {
+		if pause.About(s.ctx, sweepAgain) != nil {
 			return
 		}
 	}

@@ -2,8 +2,9 @@ package backend
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
+
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // zkServers names the servers to the library, one after another. Its own way
@@ -40,7 +41,7 @@ func (z *zkServers) Next() (address string, rest bool) {
 	if rounds > 0 && more == 0 {
 		own := firstRest << min(rounds-1, 10)
 		if rest = own >= lastRest; !rest {
-			zkRest(z.ctx, own)
+			_ = pause.About(z.ctx, own)
 		}
 	}
 	address = z.addresses[z.next%len(z.addresses)]
@@ -56,17 +57,4 @@ func (z *zkServers) Connected() {
 		z.failed = 0
 	}
 	z.stood = time.Now()
-}
-
-// zkRest waits for about d, so that many clients do not come back together. It reports
-// whether ctx lasted.
-func zkRest(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d/2 + rand.N(d+1))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -19,8 +19,8 @@ type rule struct {
 
 // rules has a rule for each package; the first one that matches counts.
 func rules() []rule {
-	locks := []string{"internal/backend", "internal/lock", "internal/lock/", "internal/stock"}
-	storage := slices.Concat(locks, []string{"internal/pause", "internal/repo"})
+	locks := []string{"internal/backend", "internal/lock", "internal/lock/", "internal/pause", "internal/stock"}
+	storage := slices.Concat(locks, []string{"internal/repo"})
 	selling := slices.Concat(storage, []string{"internal/telemetry", "internal/service/background", "internal/service/hot"})
 	service := slices.Concat(selling, []string{"internal/service/strategy"})
 	lab := slices.Concat(storage, []string{"internal/lab/", "internal/load", "internal/load/", "internal/telemetry", "internal/service", "internal/service/strategy", "nginx"})
@@ -31,12 +31,12 @@ func rules() []rule {
 		{"internal/telemetry", nil},
 		{"internal/telemetry/tracing", []string{"internal/telemetry"}},
 		{"internal/telemetry/metrics", slices.Concat(service, []string{"internal/service"})},
-		{"internal/backend", []string{"internal/stock"}},
+		{"internal/backend", []string{"internal/pause", "internal/stock"}},
 		{"internal/lock/registry", locks},
 		{"internal/lock/redis", slices.Concat([]string{"internal/lock/process"}, locks)}, // redlock: one process asks at a time
 		{"internal/lock/locktest", slices.Concat(storage, []string{"internal/lab/labtest", "internal/lab/servers"})},
-		{"internal/lock/", []string{"internal/backend", "internal/lock", "internal/stock"}},
-		{"internal/lock", []string{"internal/backend", "internal/stock"}},
+		{"internal/lock/", []string{"internal/backend", "internal/lock", "internal/pause", "internal/stock"}},
+		{"internal/lock", []string{"internal/backend", "internal/pause", "internal/stock"}},
 		{"internal/repo", []string{"internal/backend", "internal/pause", "internal/stock", "migrations"}},
 		{"internal/service/background", []string{"internal/stock"}},
 		{"internal/service/hot", selling},

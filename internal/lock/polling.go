@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // Polling paces those who wait in this replica for names that nobody tells them
@@ -55,7 +57,7 @@ type Poller struct {
 
 // Pause waits before the next try. It reports whether ctx lasted.
 func (w *Poller) Pause(ctx context.Context) bool {
-	return Pause(ctx, w.next())
+	return pause.About(ctx, w.next()) == nil
 }
 
 func (w *Poller) next() time.Duration {

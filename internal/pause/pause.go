@@ -3,6 +3,7 @@ package pause
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 )
 
@@ -17,3 +18,7 @@ func For(ctx context.Context, d time.Duration) error {
 		return context.Cause(ctx)
 	}
 }
+
+// About is For with between half of d and half as much again, so that clients that failed
+// together do not come back together.
+func About(ctx context.Context, d time.Duration) error { return For(ctx, d/2+rand.N(d+1)) }

@@ -115,19 +115,11 @@ func Main(m *testing.M, run func(args []string, out, errOut io.Writer) int) {
 	os.Exit(m.Run())
 }
 
-// StartSupervisor starts what supervises servers, and ends them with the test.
-func StartSupervisor(t *testing.T) *servers.Supervisor {
-	t.Helper()
-	k, err := servers.StartSupervisor()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := k.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return k
+// Run runs a command of a program to its end.
+func Run(program func(args []string, out, errOut io.Writer) int, args ...string) (status int, out, errOut string) {
+	var o, e bytes.Buffer
+	status = program(args, &o, &e)
+	return status, o.String(), e.String()
 }
 
 // Own starts a server for one test, which is skipped where the machine has none.

@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
@@ -66,7 +67,7 @@ func uncertified(section string) mistake {
 // Each backend is reached with what it asks for, and sold from; and without, the
 // replica says which backend it is, and never that the goods are sold out.
 func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
-	k := cmdtest.StartSupervisor(t)
+	k := labtest.StartSupervisor(t)
 	authority, strangers := newAuthority(t, k), newAuthority(t, k).CAFile
 	strict, lenient := newSecurity(t, authority, true), newSecurity(t, authority, false)
 	for name, start := range map[string]func(t *testing.T) secured{

@@ -56,6 +56,21 @@ func Main(m *testing.M, into **Lab) int {
 	return status
 }
 
+// StartSupervisor starts a supervisor that ends with the test.
+func StartSupervisor(t *testing.T) *servers.Supervisor {
+	t.Helper()
+	k, err := servers.StartSupervisor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return k
+}
+
 // Supervisor is the supervisor of the lab, for what a test starts itself.
 func (l *Lab) Supervisor() *servers.Supervisor { return l.supervisor }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -44,22 +45,8 @@ func shell(k *servers.Supervisor, script string) servers.Command {
 	}
 }
 
-func start(t *testing.T) *servers.Supervisor {
-	t.Helper()
-	k, err := servers.StartSupervisor()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := k.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return k
-}
-
 func TestCloseStopsChildrenAndRemovesTheFolder(t *testing.T) {
-	k := start(t)
+	k := labtest.StartSupervisor(t)
 	stubborn, err := k.Run(t.Context(), shell(k, `trap "" TERM; sleep 1000 & wait`))
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +72,7 @@ func TestNothingIsLeftWhenTheClientIsKilled(t *testing.T) {
 }
 
 func TestNothingIsLeftWhenTheKeeperIsKilled(t *testing.T) {
-	k := start(t)
+	k := labtest.StartSupervisor(t)
 	p, err := k.Run(t.Context(), shell(k, `echo $PPID; sleep 1000`))
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +88,7 @@ func TestNothingIsLeftWhenTheKeeperIsKilled(t *testing.T) {
 }
 
 func TestDoneTellsHowAChildEnded(t *testing.T) {
-	k := start(t)
+	k := labtest.StartSupervisor(t)
 	p, err := k.Run(t.Context(), shell(k, `echo oh dear; exit 7`))
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +103,7 @@ func TestDoneTellsHowAChildEnded(t *testing.T) {
 }
 
 func TestWhatAChildLeavesBehindIsEnded(t *testing.T) {
-	k := start(t)
+	k := labtest.StartSupervisor(t)
 	p, err := k.Run(t.Context(), shell(k, `sleep 1000 & echo $!`))
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +114,7 @@ func TestWhatAChildLeavesBehindIsEnded(t *testing.T) {
 }
 
 func TestAProgramThatIsNotThereIsAnError(t *testing.T) {
-	k := start(t)
+	k := labtest.StartSupervisor(t)
 	_, err := k.Run(t.Context(), servers.Command{Path: "/nonexistent/mariadbd", Log: filepath.Join(k.Folder(), "log")})
 	if err == nil || !strings.Contains(err.Error(), "mariadbd") {
 		t.Errorf("error is %v, want one that names the program", err)
@@ -135,7 +122,7 @@ func TestAProgramThatIsNotThereIsAnError(t *testing.T) {
 }
 
 func TestSignalsReachAChild(t *testing.T) {
-	k := start(t)
+	k := labtest.StartSupervisor(t)
 	p, err := k.Run(t.Context(), shell(k, `trap "echo heard; exit 3" USR1; echo $$; while :; do sleep 0.01; done`))
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +138,7 @@ func TestSignalsReachAChild(t *testing.T) {
 }
 
 func TestAPausedChildIsStopped(t *testing.T) {
-	k := start(t)
+	k := labtest.StartSupervisor(t)
 	p, err := k.Run(t.Context(), shell(k, `sleep 1000`))
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 	etcdlock "github.com/stockd/stockd/internal/lock/etcd"
+	"github.com/stockd/stockd/internal/lock/locktest"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -191,7 +192,7 @@ func (a etcdAdmin) await(t *testing.T, name string, n int, limit time.Duration) 
 // key is there is not enough, the answer may be lost that tells it so.
 func etcdAwaitInLine(t *testing.T, l lock.Locker) {
 	t.Helper()
-	if !eventually(etcdLimit, func() bool { return etcdlock.InLine(l, t.Name()) }) {
+	if !locktest.Eventually(etcdLimit, func() bool { return etcdlock.InLine(l, t.Name()) }) {
 		t.Fatal("it does not wait in line")
 	}
 }
@@ -216,8 +217,8 @@ func TestEtcdSignalsARevokedLeaseAndBeginsAgain(t *testing.T) {
 	first, second := etcdAcquire(t, l, t.Name()), etcdAcquire(t, l, t.Name()+"/2")
 	before := admin.keys(t, t.Name())[0]
 	admin.revoke(t, before.lease)
-	assertLost(t, first, etcdSoon)
-	assertLost(t, second, etcdSoon)
+	locktest.AwaitLoss(t, first, etcdSoon)
+	locktest.AwaitLoss(t, second, etcdSoon)
 	next := etcdAcquire(t, l, t.Name())
 	if after := admin.keys(t, t.Name())[0]; after.lease == before.lease {
 		t.Error("the next lease hangs on the session that was lost")
@@ -254,7 +255,7 @@ func TestEtcdSignalsThatTheKeyWasDeleted(t *testing.T) {
 	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
 	lease, other := etcdAcquire(t, l, t.Name()), etcdAcquire(t, l, t.Name()+"/2")
 	admin.delete(t, admin.keys(t, t.Name())[0].key)
-	assertLost(t, lease, etcdSoon)
+	locktest.AwaitLoss(t, lease, etcdSoon)
 	if other.Context().Err() != nil {
 		t.Error("another lease of the same replica has ended, too")
 	}
@@ -352,7 +353,7 @@ func TestEtcdCloseGivesEverythingBack(t *testing.T) {
 	if left.TTL > 0 {
 		t.Errorf("its session has %d s left", left.TTL)
 	}
-	assertLost(t, lease, etcdSoon)
+	locktest.AwaitLoss(t, lease, etcdSoon)
 	_, err = l.Acquire(t.Context(), t.Name())
 	etcdFails(t, err)
 	if !strings.Contains(fmt.Sprint(err), "closed") {

@@ -1,41 +1,12 @@
 package etcd_test
 
 import (
-	"context"
-	"errors"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
-	"github.com/stockd/stockd/internal/lock"
 )
 
 var lab *labtest.Lab
 
 func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
-
-// assertLost waits until a lease is lost, and holds it to what it owes then.
-func assertLost(t *testing.T, lease lock.Lease, limit time.Duration) {
-	t.Helper()
-	select {
-	case <-lease.Context().Done():
-	case <-time.After(limit):
-		t.Fatalf("the loss was not signalled within %s", limit)
-	}
-	if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-		t.Errorf("the lease ended with %v, want %v", cause, lock.ErrLost)
-	}
-	if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("released with %v, want %v", err, lock.ErrLost)
-	}
-}
-
-func eventually(limit time.Duration, is func() bool) bool {
-	for end := time.Now().Add(limit); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			return false
-		}
-	}
-	return true
-}

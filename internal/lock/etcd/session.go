@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/pause"
 )
 
 const (
@@ -68,7 +69,7 @@ func (s *etcdSession) run() {
 	err := s.grant()
 	for err == nil {
 		err = s.attend()
-		if s.isOpen() && lock.Pause(s.life.Context(), etcdRewatch) {
+		if s.isOpen() && pause.About(s.life.Context(), etcdRewatch) == nil {
 			err = nil // an open session ends with its lease, not with a watch
 		}
 	}

@@ -140,7 +140,7 @@ func assertLost(t *testing.T, lease lock.Lease) {
 func (s *subject) assertClean(t *testing.T, name string) {
 	t.Helper()
 	var left []string
-	clean := eventually(s.site.ttl()/2, func() bool {
+	clean := Eventually(s.site.ttl()/2, func() bool {
 		left = s.site.litter(t, name)
 		return len(left) == 0
 	})
@@ -154,20 +154,8 @@ func (s *subject) assertClean(t *testing.T, name string) {
 func (s *subject) awaitLitter(t *testing.T, name string, n int) {
 	t.Helper()
 	var left []string
-	if !eventually(patience, func() bool { left = s.site.litter(t, name); return len(left) >= n }) {
+	if !Eventually(patience, func() bool { left = s.site.litter(t, name); return len(left) >= n }) {
 		t.Fatalf("the backend shows %d traces of a name, want %d:\n%s", len(left), n, strings.Join(left, "\n"))
-	}
-}
-
-// eventually asks until the answer is yes, for a limited time.
-func eventually(limit time.Duration, is func() bool) bool {
-	for end := time.Now().Add(limit); ; time.Sleep(5 * time.Millisecond) {
-		if is() {
-			return true
-		}
-		if time.Now().After(end) {
-			return false
-		}
 	}
 }
 

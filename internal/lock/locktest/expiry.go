@@ -59,7 +59,7 @@ func replacesAFrozenHolder(t *testing.T, s *subject) {
 	lease := acquireWithin(t, next, name, limit)
 	frozen.thaw()
 	if s.entry.Claims.SignalsLoss {
-		if !eventually(soon, func() bool { return frozen.obeys(t, order{Do: doReport}).Lost }) {
+		if !Eventually(soon, func() bool { return frozen.obeys(t, order{Do: doReport}).Lost }) {
 			t.Error("a holder who was frozen and replaced was not told")
 		}
 	}

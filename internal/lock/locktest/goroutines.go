@@ -53,7 +53,7 @@ func assertNoGoroutines(t *testing.T) {
 	t.Helper()
 	left := 0
 	var stacks string
-	gone := eventually(patience, func() bool {
+	gone := Eventually(patience, func() bool {
 		left, stacks = goroutines(t)
 		return left == 0
 	})
@@ -67,7 +67,7 @@ func assertNoGoroutines(t *testing.T) {
 func settled(t *testing.T) (n int) {
 	t.Helper()
 	since := time.Now()
-	eventually(patience, func() bool {
+	Eventually(patience, func() bool {
 		now, _ := goroutines(t)
 		if now != n {
 			n, since = now, time.Now()
@@ -83,7 +83,7 @@ func assertNoMoreGoroutines(t *testing.T, before int) {
 	t.Helper()
 	now := 0
 	var stacks string
-	if !eventually(patience, func() bool { now, stacks = goroutines(t); return now <= before }) {
+	if !Eventually(patience, func() bool { now, stacks = goroutines(t); return now <= before }) {
 		t.Errorf("%d goroutines, and %d before:\n%s", now, before, stacks)
 	}
 }

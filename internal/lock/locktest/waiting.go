@@ -59,7 +59,7 @@ func givesUpWithItsCancellation(t *testing.T, s *subject) {
 func (s *subject) awaitAtMost(t *testing.T, name string, n int, ttl time.Duration) {
 	t.Helper()
 	var left []string
-	if !eventually(ttl/2, func() bool { left = s.site.litter(t, name); return len(left) <= n }) {
+	if !Eventually(ttl/2, func() bool { left = s.site.litter(t, name); return len(left) <= n }) {
 		t.Errorf("the backend shows %d traces of a name, and %d before somebody waited and gave up: %q", len(left), n, left)
 	}
 }

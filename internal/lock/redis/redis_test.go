@@ -19,26 +19,17 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/locktest"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 const redisTTL = 2 * time.Second
 
-// entry finds a lock of the registry.
-func entry(t *testing.T, name string) lock.Entry {
-	t.Helper()
-	i := slices.IndexFunc(registry.Locks(), func(e lock.Entry) bool { return e.Name == name })
-	if i < 0 {
-		t.Fatalf("there is no lock %s", name)
-	}
-	return registry.Locks()[i]
-}
-
 // onRedis makes a lock on a client; both are closed with the test.
 func onRedis(t *testing.T, name string, client redis.UniversalClient) lock.Locker {
 	t.Helper()
-	l := entry(t, name).New(lock.Deps{Clients: &backend.Clients{Redis: client}, TTL: redisTTL, Retry: 10 * time.Millisecond})
+	l := locktest.Find(t, name).New(lock.Deps{Clients: &backend.Clients{Redis: client}, TTL: redisTTL, Retry: 10 * time.Millisecond})
 	t.Cleanup(func() {
 		if closer, ok := l.(interface{ Close() error }); ok {
 			closer.Close() //nolint:errcheck // the test is over
@@ -55,20 +46,6 @@ func clientAt(server *servers.Redis, address string) redis.UniversalClient {
 	})
 }
 
-func holdAndRelease(t *testing.T, l lock.Locker, name string) (token uint64) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	lease, err := l.Acquire(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return lease.Token()
-}
-
 // scripted are the locks on one Redis that are made of scripts.
 func scripted() []string { return []string{"redis-lua", "redis-reentrant", "redis-fair", "redsync"} }
 
@@ -78,7 +55,7 @@ func TestAScriptFlushIsSurvived(t *testing.T) {
 		client := clientAt(server, server.Address)
 		l := onRedis(t, name, client)
 		for range 3 {
-			holdAndRelease(t, l, "flush-"+name)
+			locktest.HoldAndRelease(t, l, "flush-"+name)
 			if err := client.ScriptFlush(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +72,7 @@ func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
 			cut := labtest.NewProxy(t, server.Address)
 			l := onRedis(t, name, clientAt(server, cut.Address))
 			held := "lost-" + name
-			holdAndRelease(t, l, held) // the script is known, and sent by its hash
+			locktest.HoldAndRelease(t, l, held) // the script is known, and sent by its hash
 			asks := "evalsha"
 			if name == "redsync" {
 				asks = "exec" // it takes the name in a transaction
@@ -106,7 +83,7 @@ func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
 				t.Fatalf("%v, want %v that names the backend", err, lock.ErrNotAcquired)
 			}
 			asked := time.Now()
-			holdAndRelease(t, l, held)
+			locktest.HoldAndRelease(t, l, held)
 			if took := time.Since(asked); took > redisTTL/2 {
 				t.Errorf("the name stayed taken for %s", took)
 			}
@@ -202,7 +179,7 @@ func TestADeadWaiterDropsOut(t *testing.T) {
 		}
 	}
 	asked := time.Now()
-	holdAndRelease(t, l, "dead")
+	locktest.HoldAndRelease(t, l, "dead")
 	took := time.Since(asked)
 	if took < redisTTL/2 || took > redisTTL+redisTTL/3+500*time.Millisecond {
 		t.Errorf("got hold after %s, want when the dead has not been heard of for %s", took, redisTTL)
@@ -230,7 +207,7 @@ func TestLocksWorkOnACluster(t *testing.T) {
 			client := backend.NewRedis(backend.RedisOptions{Addresses: []string{address}, Cluster: true, Timeout: time.Second, PoolSize: 4})
 			l := onRedis(t, e.Name, client)
 			awaitAnswer(t, func() error { return client.Set(t.Context(), "up", 1, 0).Err() })
-			first, second := holdAndRelease(t, l, "goods/1"), holdAndRelease(t, l, "goods/1")
+			first, second := locktest.HoldAndRelease(t, l, "goods/1"), locktest.HoldAndRelease(t, l, "goods/1")
 			if e.Claims.Fences && second <= first {
 				t.Errorf("token %d came after %d", second, first)
 			}
@@ -246,7 +223,7 @@ func TestLocksFindTheMasterBySentinel(t *testing.T) {
 	sentinel := startRedis(t, fmt.Sprintf("sentinel monitor shop 127.0.0.1 %s 1", port), "--sentinel")
 	client := backend.NewRedis(backend.RedisOptions{Addresses: []string{sentinel}, Master: "shop", Timeout: time.Second, PoolSize: 4})
 	for _, name := range scripted() {
-		holdAndRelease(t, onRedis(t, name, client), "goods/1")
+		locktest.HoldAndRelease(t, onRedis(t, name, client), "goods/1")
 		client = backend.NewRedis(backend.RedisOptions{Addresses: []string{sentinel}, Master: "shop", Timeout: time.Second, PoolSize: 4})
 	}
 	client.Close() //nolint:errcheck // the test is over

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lock/locktest"
 	redislock "github.com/stockd/stockd/internal/lock/redis"
 )
 
@@ -34,7 +35,7 @@ func TestACounterOfTokensExpires(t *testing.T) {
 			var last uint64
 			hold := func() {
 				t.Helper()
-				token := holdAndRelease(t, l, "expires-"+name)
+				token := locktest.HoldAndRelease(t, l, "expires-"+name)
 				if left := expiryOf(t, client, counter); left < 29*day || left > 30*day {
 					t.Errorf("the counter expires in %s, want 30 days", left)
 				}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/pause"
 )
 
 const (
@@ -140,7 +141,7 @@ func (p *sqlPool) insist(ctx context.Context, do func(context.Context, *sql.Conn
 	defer cancel()
 	for {
 		err := p.run(own, do)
-		if !p.contended(err) || !lock.Pause(own, p.retry) {
+		if !p.contended(err) || pause.About(own, p.retry) != nil {
 			return err
 		}
 	}

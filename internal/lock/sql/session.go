@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // sessionLock is a lock that the server ties to a connection: whoever waits has
@@ -74,7 +75,7 @@ type session struct {
 func (l *sessionLock) open(ctx context.Context, name string) (*session, error) {
 	for ctx.Err() == nil {
 		if !l.spare(2) {
-			lock.Pause(ctx, l.retry)
+			_ = pause.About(ctx, l.retry)
 			continue
 		}
 		conn, err := l.conn(ctx)
@@ -83,7 +84,7 @@ func (l *sessionLock) open(ctx context.Context, name string) (*session, error) {
 		}
 		if !l.spare(1) { // several came at once
 			conn.Close() //nolint:errcheck // it goes back to the pool
-			lock.Pause(ctx, l.retry)
+			_ = pause.About(ctx, l.retry)
 			continue
 		}
 		s := &session{sessionLock: l, name: name, conn: conn}
@@ -163,7 +164,7 @@ func (s *session) waits(ctx context.Context) error {
 		case won:
 			return nil
 		case s.contended(err):
-			lock.Pause(ctx, s.retry)
+			_ = pause.About(ctx, s.retry)
 		case err != nil:
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/locktest"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
@@ -162,31 +163,6 @@ func isHeld(t *testing.T, l lock.Locker, name string) {
 	}
 }
 
-// endsLost finds that a lease ends as lost within a time.
-func endsLost(t *testing.T, lease lock.Lease, limit time.Duration) {
-	t.Helper()
-	select {
-	case <-lease.Context().Done():
-	case <-time.After(limit):
-		t.Fatalf("the loss is not signalled within %s", limit)
-	}
-	if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-		t.Errorf("the lease ended with %v, want %v", cause, lock.ErrLost)
-	}
-	if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("release after the loss: %v, want %v", err, lock.ErrLost)
-	}
-}
-
-func eventually(limit time.Duration, is func() bool) bool {
-	for end := time.Now().Add(limit); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			return false
-		}
-	}
-	return true
-}
-
 // count reads a number by SQL.
 func count(t *testing.T, db *sql.DB, query string, args ...any) (n int) {
 	t.Helper()
@@ -250,7 +226,7 @@ func TestSQLWaitersLeaveTheHolderAConnection(t *testing.T) {
 			releases(t, first)
 			waiters.Wait()
 			// The reaper's round, and a renewal that ends with its lease, have one for a moment.
-			if !eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
+			if !locktest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
 				t.Errorf("%d connections are not given back", pool.Stats().InUse)
 			}
 		}
@@ -335,7 +311,7 @@ func TestSQLServerGoneAndBack(t *testing.T) {
 		l := sqlLock(t, through, kind)
 		lease := acquireWithin(t, l, "gate", 5*time.Second)
 		cut.Mute(true) // ends the connections
-		endsLost(t, lease, sqlTTL+sqlSoon)
+		locktest.AwaitLoss(t, lease, sqlTTL+sqlSoon)
 		cut.Mute(false)
 		releases(t, acquireWithin(t, l, "gate", sqlTTL+time.Second))
 	})

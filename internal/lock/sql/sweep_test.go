@@ -13,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/locktest"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
 )
 
@@ -32,7 +33,7 @@ func sqlLocks(t *testing.T, d *servers.Database) map[string]lock.Locker {
 	t.Helper()
 	locks := make(map[string]lock.Locker)
 	for _, name := range []string{"sql-insert-lock", "sql-version-lock", "sql-row-lock", "sql-named-lock"} {
-		e := entry(t, name)
+		e := locktest.Find(t, name)
 		deps := lab.Locks(t, d)
 		if deps.Has(e.Needs[0]) != nil {
 			continue
@@ -56,7 +57,7 @@ func TestNoTokenGoesBackAfterASweep(t *testing.T) {
 				// More holds in the first round: a counter that began again would be below.
 				for range 6 - 2*round {
 					name := "goods/" + kind // each lock has a name of its own, and its own tokens
-					token := holdAndRelease(t, l, name)
+					token := locktest.HoldAndRelease(t, l, name)
 					if token <= highest[name] {
 						t.Errorf("round %d: %s gives token %d after %d", round, kind, token, highest[name])
 					}
@@ -103,7 +104,7 @@ func TestASweepFreesNoNameThatIsHeld(t *testing.T) {
 				if err := lease.Release(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if token := holdAndRelease(t, l, "goods/1"); token <= lease.Token() {
+				if token := locktest.HoldAndRelease(t, l, "goods/1"); token <= lease.Token() {
 					t.Errorf("token %d came after %d", token, lease.Token())
 				}
 			})

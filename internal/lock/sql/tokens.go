@@ -9,6 +9,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -52,7 +53,7 @@ func (t *Tokens) issue(ctx context.Context, name string, run func(func(context.C
 			return token, nil
 		}
 		contended := t.pool.contended(err)
-		if contended && lock.Pause(ctx, tokenRetry) {
+		if contended && pause.About(ctx, tokenRetry) == nil {
 			continue
 		}
 		if ctx.Err() != nil && (contended || errors.Is(err, ctx.Err())) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // zkQueue is what those locks share that stand in a queue: whoever wants a name
@@ -93,7 +94,7 @@ func (q *zkQueue) renew(ctx context.Context, p *zkPlace) error {
 	if !backend.ZKAnswered(err) {
 		return err
 	}
-	if !lock.Pause(ctx, q.retry) {
+	if pause.About(ctx, q.retry) != nil {
 		return context.Cause(ctx)
 	}
 	return backend.ErrBeginAgain

@@ -19,6 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/locktest"
 	zklock "github.com/stockd/stockd/internal/lock/zk"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -46,7 +47,7 @@ func zkClient(t *testing.T, o backend.ZooKeeperOptions) *backend.ZooKeeperClient
 
 func onZK(t *testing.T, kind string, client *backend.ZooKeeperClient) lock.Locker {
 	t.Helper()
-	return entry(t, kind).New(lock.Deps{Clients: &backend.Clients{ZooKeeper: client}, Retry: 5 * time.Millisecond})
+	return locktest.Find(t, kind).New(lock.Deps{Clients: &backend.Clients{ZooKeeper: client}, Retry: 5 * time.Millisecond})
 }
 
 // zkAt is a lock of a replica of its own.
@@ -275,7 +276,7 @@ func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
 		lease := zkAcquire(t, l, name)
 		session := client.SessionID()
 		way.Cut()
-		assertLost(t, lease, time.Second)
+		locktest.AwaitLoss(t, lease, time.Second)
 		if nodes := admin.nodes(t, kind, name); len(nodes) != 1 {
 			t.Fatalf("there are %d nodes of a session that lives: %q", len(nodes), nodes)
 		}
@@ -308,7 +309,7 @@ func TestZKExpiryIsLossAndWaitersBeginAgain(t *testing.T) {
 		}
 		session := client.SessionID()
 		way.Cut()
-		assertLost(t, lost, time.Second)
+		locktest.AwaitLoss(t, lost, time.Second)
 		admin.awaitNodes(t, kind, held, 0, zkWait) // the server has ended the session
 		zkMend(t, way)
 		if kind != "zk-ephemeral" {
@@ -334,7 +335,7 @@ func TestZKDeletionOfTheNodeIsLoss(t *testing.T) {
 			if err := admin.Delete(admin.nodes(t, kind, name)[0], -1); err != nil {
 				t.Fatal(err)
 			}
-			assertLost(t, lease, time.Second)
+			locktest.AwaitLoss(t, lease, time.Second)
 		}
 	})
 }
@@ -542,7 +543,7 @@ func TestZKKeepsStrangersOut(t *testing.T) {
 		ours := onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}, Auth: "stockd:secret"}))
 		lost := zkAcquire(t, ours, name)
 		way.Cut()
-		assertLost(t, lost, time.Second)
+		locktest.AwaitLoss(t, lost, time.Second)
 		zkMend(t, way)
 		lease := zkAcquire(t, ours, name) // its credentials were given again
 		for _, auth := range []string{"", "stockd:wrong"} {
@@ -580,7 +581,7 @@ func TestZKAClosedClientSaysSo(t *testing.T) {
 	lease := zkAcquire(t, l, name)
 	client.Close()
 	client.Close()
-	assertLost(t, lease, time.Second)
+	locktest.AwaitLoss(t, lease, time.Second)
 	_, err := l.Acquire(t.Context(), name)
 	assertZKFailed(t, err, zk.ErrClosing.Error())
 }

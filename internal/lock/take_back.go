@@ -2,22 +2,8 @@ package lock
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 )
-
-// Pause waits for about d, half as long or half as long again, so that those
-// who failed together do not come back together. It reports whether ctx lasted.
-func Pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d/2 + rand.N(d+1))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 const (
 	// takeBackWithin bounds the taking back of what an Acquire that failed may have
@@ -29,7 +15,7 @@ const (
 )
 
 // TakeBack runs do on a context of its own: the one that has ended is the
-// reason why it is called. Where the backend is slow, do goes on when takeBack
+// reason why it is called. Where the backend is slow, do goes on when TakeBack
 // has returned.
 func TakeBack(ctx context.Context, do func(context.Context) error) {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackWithin)
