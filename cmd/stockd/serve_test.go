@@ -90,7 +90,7 @@ func listening(t *testing.T, log io.Reader) (public, admin string) {
 			admin = "http://" + line.Address
 		}
 	}
-	go io.Copy(io.Discard, log) //nolint:errcheck // the rest of the log is nobody's business
+	go io.Copy(io.Discard, log) //nolint:errcheck // the rest of the log is not read
 	return public, admin
 }
 

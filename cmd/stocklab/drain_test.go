@@ -30,8 +30,8 @@ func (r process) hold(t *testing.T, strategy string, purchases int, hold time.Du
 	return answered
 }
 
-// First the balancer hears of it, while everybody is still served; then nobody
-// new is; then those in flight have their answers, and nothing is left locked.
+// First readiness fails while all requests are still served; then new ones are rejected; then
+// those in flight get their answers, and nothing is left locked.
 func TestAReplicaDrainsInOrder(t *testing.T) {
 	r := startReplica(t, "--http-drain-delay=1s", "--http-drain=10s")
 	held := r.hold(t, "sql-insert-lock", 1, 2500*time.Millisecond)[0]

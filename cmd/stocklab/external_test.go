@@ -43,7 +43,7 @@ func TestADemoOnExternalReplicas(t *testing.T) {
 	}
 }
 
-// A buyer branches on the type of a problem, whoever it is from.
+// A buyer branches on the type of a problem, from a replica or from the balancer.
 func TestTheBalancerAnswersInProblems(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	choice := servers.Choice{Mode: servers.Local, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None}

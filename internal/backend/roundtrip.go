@@ -10,9 +10,9 @@ import (
 // question that was asked before is still awaited.
 const AnswerWithin = 250 * time.Millisecond
 
-// Uncut is a context for one round trip in the course of a wait. It is not cut
-// off when the waiting is: an answer that nobody heard may have been a grant,
-// and a backend that does not answer is told from a name that is not free.
+// Uncut is a context for one round trip during a wait. It outlasts the end of the wait: an
+// answer that no one received may have been a grant, and a hung backend must not look like
+// lock contention.
 func Uncut(ctx context.Context) (context.Context, context.CancelFunc) {
 	own := context.WithoutCancel(ctx)
 	deadline, limited := ctx.Deadline()

@@ -106,7 +106,7 @@ func (c *ZooKeeperClient) Close() {
 	}
 }
 
-// ACL is the access to what this session creates: everybody where no password is configured,
+// ACL is the access to what this session creates: every client where no password is configured,
 // and only holders of the password where one is.
 func (s *ZKSession) ACL() []zk.ACL {
 	if s.options.Auth == "" {

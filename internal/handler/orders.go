@@ -11,7 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// orders serves accepted orders; none of its routes sells.
+// orders serves accepted orders; its routes never sell.
 type orders struct {
 	options Options
 	private bool // the admin API, which shows buyers

@@ -20,7 +20,7 @@ func namedOwner(ctx context.Context) (owner string, named bool) {
 	return owner, named
 }
 
-// OwnerOf is the owner that the context names, or one that nobody else is.
+// OwnerOf is the owner that the context names, or a new one.
 func OwnerOf(ctx context.Context) string {
 	if owner, named := namedOwner(ctx); named {
 		return owner
@@ -28,5 +28,5 @@ func OwnerOf(ctx context.Context) string {
 	return NewOwner()
 }
 
-// NewOwner is a value that nobody else has.
+// NewOwner is a random value, unique to its lease.
 func NewOwner() string { return rand.Text() }

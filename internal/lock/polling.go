@@ -8,11 +8,10 @@ import (
 	"github.com/stockd/stockd/internal/pause"
 )
 
-// Polling paces those who wait in this replica for names that nobody tells them
-// are free: they try, pause and try again. Whoever is the only one tries again
-// soon, so that a few replicas hand a name over quickly; the more there are, and
-// the longer they wait, the longer they pause, up to most. So a crowd asks the
-// server no more often than if everybody paused as long as that from the start.
+// Polling paces the waiters of this replica where no notification says that a name is free:
+// try, pause, try again. A single waiter tries again soon, so that handoffs are quick; the
+// pause grows with the number of waiters and with their wait, up to most. So a crowd asks the
+// server no more often than if each paused for most from the start.
 type Polling struct {
 	most time.Duration
 	// inVain is told of every try that failed; nil: nobody counts.

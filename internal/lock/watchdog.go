@@ -46,7 +46,7 @@ func Watch(lease *Held, asked time.Time, ttl time.Duration, renew func(context.C
 	})
 }
 
-// Expire ends a lease that nobody renews when its time is over.
+// Expire ends a lease without renewal when its time is over.
 func Expire(lease *Held, asked time.Time, ttl time.Duration) {
 	timer := time.AfterFunc(time.Until(lapse(asked, ttl)), lease.Lose)
 	context.AfterFunc(lease.Ctx, func() { timer.Stop() })

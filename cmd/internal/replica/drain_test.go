@@ -44,9 +44,8 @@ func (l *tardy) Close() error {
 	return l.fails
 }
 
-// A replica that has a balancer ends when drain returns: whoever was there has his
-// answer by then, and a listener that could not be closed well is no reason to cut
-// him off.
+// A replica behind a balancer ends when drain returns: requests in flight have their answers
+// by then, also where a listener could not be closed.
 func TestWhoWasThereWhenTheListenerClosedIsServed(t *testing.T) {
 	for name, fails := range map[string]error{"closed": nil, "not closed well": errors.New("no descriptor is left")} {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func TestClean(t *testing.T) {
 		{"clean", checker.Clean(), of(two, audit(8, 10, 2, 2)), true, map[string]float64{"orders": 2, "sold_answers": 2}},
 		{"an unknown outcome that did not happen", checker.Clean(), of(two, unknown(0, 9), audit(8, 10, 2, 2)), true, map[string]float64{"unknown_answers": 1}},
 		{"an unknown outcome that happened", checker.Clean(), of(two, unknown(0, 9), audit(7, 10, 3, 3)), true, nil},
-		{"a sale that is told again under its key", checker.Clean(), of(sold(0, 1, order("a"), key("k")), sold(2, 3, order("a"), key("k")), audit(9, 10, 1, 1)), true, nil},
+		{"a sale that is replayed under its key", checker.Clean(), of(sold(0, 1, order("a"), key("k")), sold(2, 3, order("a"), key("k")), audit(9, 10, 1, 1)), true, nil},
 		{"an unknown outcome that its key cleared up", checker.Clean(), of(unknown(0, 1, key("k")), sold(2, 3, order("a"), key("k")), audit(9, 10, 1, 1)), true, map[string]float64{"unknown_answers": 0}},
 		{"all refused", checker.Clean(), of(refused(0, 1), audit(0, 0, 0, 0)), true, nil},
 

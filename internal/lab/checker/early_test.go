@@ -36,7 +36,7 @@ func TestReentering(t *testing.T) {
 		{"asked for after the release", checker.Reentered(), afterwards, false, nil},
 		{"locked itself out", checker.LockedItselfOut(), out, true, nil},
 		{"let itself in", checker.LockedItselfOut(), in, false, nil},
-		{"locked out somebody else", checker.LockedItselfOut(), stranger, false, nil},
+		{"locked out another client", checker.LockedItselfOut(), stranger, false, nil},
 	})
 }
 

@@ -21,8 +21,8 @@ func TestHolders(t *testing.T) {
 		{"no lease does not overlap", checker.OverlappingHolders(), of(), false, nil},
 		{"two leases of one holder overlap", checker.OverlappingHolders(), of(lease("a", 0, 10, 1), lease("a", 5, 15, 2)), true, nil},
 		{"two leases of one holder without tokens overlap", checker.OverlappingHolders(), of(lease("a", 0, 10, 0), lease("a", 5, 15, 0)), true, nil},
-		{"an end that nobody knows of", checker.OverlappingHolders(), of(lease("a", 0, 0, 1), lease("b", 30, 40, 2)), true, map[string]float64{"longest_overlap_ms": 10}},
-		{"a crash of somebody else", checker.OverlappingHolders(), of(lease("a", 0, 0, 1), mark("c", 5, "crashed"), lease("b", 30, 40, 2)), true, nil},
+		{"an unknown end", checker.OverlappingHolders(), of(lease("a", 0, 0, 1), lease("b", 30, 40, 2)), true, map[string]float64{"longest_overlap_ms": 10}},
+		{"a crash of another replica", checker.OverlappingHolders(), of(lease("a", 0, 0, 1), mark("c", 5, "crashed"), lease("b", 30, 40, 2)), true, nil},
 		{"a crash before the lease", checker.OverlappingHolders(), of(mark("a", 0, "crashed"), lease("a", 5, 0, 1), lease("b", 30, 40, 2)), true, nil},
 		{"a pause does not end a lease", checker.OverlappingHolders(), of(lease("a", 0, 0, 1), mark("a", 5, "paused"), lease("b", 30, 40, 2)), true, nil},
 
@@ -94,7 +94,7 @@ func TestStaleWrites(t *testing.T) {
 		{"no tokens", checker.StaleWriteAccepted(), of(sold(0, 100, left(9)), sold(10, 30, left(9))), false, nil},
 
 		{"fenced off", checker.StaleWritesRefused(), of(inOrder, failed("fenced", 0, 100)), true, map[string]float64{"fenced_requests": 1}},
-		{"told of the loss", checker.StaleWritesRefused(), of(inOrder, failed("lease-lost", 0, 100)), true, map[string]float64{"lease_lost_requests": 1}},
+		{"the loss was signalled", checker.StaleWritesRefused(), of(inOrder, failed("lease-lost", 0, 100)), true, map[string]float64{"lease_lost_requests": 1}},
 		{"no late write", checker.StaleWritesRefused(), of(inOrder), false, nil},
 		{"busy is not fenced off", checker.StaleWritesRefused(), of(inOrder, failed("busy", 0, 100)), false, nil},
 		{"one fenced off and one accepted", checker.StaleWritesRefused(), of(late, failed("fenced", 0, 100)), false, nil},

@@ -175,7 +175,7 @@ func fakeRemedy(number int) scenario.PartResult {
 	return scenario.PartResult{
 		Name: "with-lock", Does: "The same, through sql-conditional.", Expect: "Not one unit more is sold than there was.", Remedy: true,
 		Pictures: fakePictures(number), Tries: 1,
-		Finding: checker.Finding{Holds: true, Says: "1,000 sales of 1,000 units, 4,000 refused; nobody held the lock while another did.", Numbers: map[string]float64{
+		Finding: checker.Finding{Holds: true, Says: "1,000 sales of 1,000 units, 4,000 rejected; no two held the lock at once.", Numbers: map[string]float64{
 			"oversold_units": 0, "lost_updates": 0, "sold_per_second": 801.4, "longest_wait_ms": 12.8, "overlaps": 0, "wakeups_per_release": 1,
 		}},
 		Start: day(5 * time.Second), End: day(9 * time.Second),

@@ -52,8 +52,8 @@ func hasPassword(s *subject) bool     { return isServed(s) && s.site.addresses()
 func claimsReentrant(s *subject) bool { return s.entry.Claims.Reentrant }
 
 func isForgetful(s *subject) bool {
-	_, is := s.site.(forgetful)
-	return is && !s.direct
+	_, ok := s.site.(forgetful)
+	return ok && !s.direct
 }
 
 // kinds are the backends that a lock is tried on: one, or for SQL every database

@@ -58,11 +58,11 @@ func signalsLossWhenCutOff(t *testing.T, s *subject) {
 			defer others.Release(within(t)) //nolint:errcheck // its time may be over by then
 		}
 	}
-	told := endsWithin(lease, s.site.ttl()+grace-time.Since(cut))
-	if told != s.entry.Claims.SignalsLoss {
-		t.Errorf("claims to signal a loss: %v; told within the TTL: %v", s.entry.Claims.SignalsLoss, told)
+	signalled := endsWithin(lease, s.site.ttl()+grace-time.Since(cut))
+	if signalled != s.entry.Claims.SignalsLoss {
+		t.Errorf("claims to signal a loss: %v; signalled within the TTL: %v", s.entry.Claims.SignalsLoss, signalled)
 	}
-	if told {
+	if signalled {
 		assertLost(t, lease)
 		if err := lease.Release(within(t)); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released after the loss with %v, want %v", err, lock.ErrLost)

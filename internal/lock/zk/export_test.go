@@ -13,8 +13,7 @@ func LastNumber(l lock.Locker, last int) {
 	l.(*lock.Reentrant).Locker.(*zkQueue).last = last //nolint:forcetypeassert // a test's own lock
 }
 
-// ZKLooksAgain is the shortest time after which a waiter looks again that
-// nobody woke.
+// LooksAgain is the shortest time after which a waiter looks again without a watch event.
 const LooksAgain = backend.LookAgain / 2
 
 // ZKGuardsAfter is when a lease begins to watch its node.

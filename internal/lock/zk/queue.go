@@ -74,7 +74,7 @@ func (q *zkQueue) acquire(ctx context.Context, folder string) (lease *lock.Held,
 		lease, err = p.wait(ctx, q.look)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
-			return nil, backend.ErrBeginAgain // somebody deleted our node
+			return nil, backend.ErrBeginAgain // another client deleted the node
 		case backend.ZKAnswered(err), errors.Is(err, backend.ErrBeginAgain), errors.Is(err, backend.ErrUnanswered), ctx.Err() != nil:
 			return lease, err
 		}

@@ -200,7 +200,7 @@ func (s *Stock) fault(err error) error {
 	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, unavailable)
 }
 
-// failed is fault for those who ask for nothing that a buyer is told of.
+// failed is fault for work whose outcome no buyer waits for.
 func failed(doing string, err error) error {
 	if err == nil {
 		return nil

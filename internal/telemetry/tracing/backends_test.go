@@ -12,7 +12,7 @@ import (
 
 // That there is no such key is no failure of a command.
 func TestAStepTellsOfAFailureOfRedisAndOfNoAnswer(t *testing.T) {
-	for failure, told := range map[error]int{nil: 0, redis.Nil: 0, errors.New("refused"): 1} {
+	for failure, attributes := range map[error]int{nil: 0, redis.Nil: 0, errors.New("refused"): 1} {
 		spans := tracetest.NewSpanRecorder()
 		ctx, request := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "request")
 		get := redisSpans{}.ProcessHook(func(context.Context, redis.Cmder) error { return failure })
@@ -20,8 +20,8 @@ func TestAStepTellsOfAFailureOfRedisAndOfNoAnswer(t *testing.T) {
 			t.Errorf("the answer %v becomes %v", failure, err)
 		}
 		request.End()
-		if span := spans.Ended()[0]; span.Name() != "redis get" || len(span.Attributes()) != told {
-			t.Errorf("after the answer %v the span is %s with %v, want %d attributes", failure, span.Name(), span.Attributes(), told)
+		if span := spans.Ended()[0]; span.Name() != "redis get" || len(span.Attributes()) != attributes {
+			t.Errorf("after the answer %v the span is %s with %v, want %d attributes", failure, span.Name(), span.Attributes(), attributes)
 		}
 	}
 }
