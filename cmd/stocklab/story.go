@@ -80,8 +80,8 @@ func summary(runs []verdict.Run) string {
 		}
 	}
 	return fmt.Sprintf("\nA read and a write that another purchase can come between lose updates and oversell: %s.\n"+
-		"A lock that all replicas share, a condition in SQL and stock in Redis sell exactly what there is: %s.\n"+
+		"A lock shared by all running replicas, a condition in SQL and stock in Redis sell exactly what there is: %s.\n"+
 		"The fastest of those here was %s, with %.0f requests a second.\n\n"+
 		"next: stocklab demo --all (every strategy), stocklab lab list (how locks fail), stockd serve (sell)\n",
-		strings.Join(wrong, "; "), strings.Join(right, "; "), best.Name(), best.PerSecond)
+		cmp.Or(strings.Join(wrong, "; "), "none here"), cmp.Or(strings.Join(right, "; "), "none here"), best.Name(), best.PerSecond)
 }
