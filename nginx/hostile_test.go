@@ -108,7 +108,7 @@ func TestConnectionsOfAllAreBounded(t *testing.T) {
 			t.Fatal("two are not served")
 		}
 	}
-	if got := ask(t, address, "127.0.0.4", ""); got != refused() {
+	if got := ask(t, address, "127.0.0.4", ""); got != rejected() {
 		t.Errorf("a third is answered with %+v", got)
 	}
 	close(release)
@@ -187,7 +187,7 @@ func TestGuessesOfAnAdminTokenAreBounded(t *testing.T) {
 		switch got := ask(t, address, "127.0.0.2", ""); {
 		case got.status == http.StatusOK:
 			served++
-		case got != refused():
+		case got != rejected():
 			t.Errorf("beyond the rate it is answered with %+v", got)
 		}
 	}

@@ -106,8 +106,8 @@ func ask(t *testing.T, address, from, says string) answer {
 	return answer{response.StatusCode, response.Header.Get("Retry-After") != "", response.Header.Get("Content-Type"), problem.Type}
 }
 
-// refused is nginx's own answer, which is as stockd's.
-func refused() answer {
+// rejected is nginx's own answer, which is as stockd's.
+func rejected() answer {
 	return answer{http.StatusTooManyRequests, true, "application/problem+json", "urn:stockd:problem:rate-limited"}
 }
 
@@ -127,7 +127,7 @@ func TestARateByAddressHolds(t *testing.T) {
 		switch got := ask(t, address, "127.0.0.2", fmt.Sprintf("198.51.100.%d", i)); {
 		case got.status == http.StatusOK:
 			accepted++
-		case got != refused():
+		case got != rejected():
 			t.Errorf("too often is answered with %+v", got)
 		}
 	}
@@ -168,7 +168,7 @@ func TestConnectionsByAddressAreBounded(t *testing.T) {
 			t.Fatal("two are not served")
 		}
 	}
-	if got := ask(t, address, "127.0.0.2", "198.51.100.2"); got != refused() {
+	if got := ask(t, address, "127.0.0.2", "198.51.100.2"); got != rejected() {
 		t.Errorf("a third is answered with %+v", got)
 	}
 	buyers.Go(func() {

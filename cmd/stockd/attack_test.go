@@ -83,7 +83,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	r.Sells(t, "after slow clients")
 }
 
-// What is too large is refused before it is all here, and takes no memory.
+// What is too large is rejected before it is all here, and takes no memory.
 func TestLargeBodiesAreRefused(t *testing.T) {
 	r := startReplica(t)
 	before := r.memory(t)
@@ -196,7 +196,7 @@ func fragments() []string {
 	}
 }
 
-// Whatever stands in a field is a value: it is taken as one or refused, and runs
+// Whatever stands in a field is a value: it is taken as one or rejected, and runs
 // nowhere.
 func TestFragmentsInEveryField(t *testing.T) {
 	r := startReplica(t)

@@ -29,9 +29,9 @@ func TestABenchEndsWhenTheStockIsGone(t *testing.T) {
 	for _, strategy := range []string{"sql-conditional", "sql-bucket"} {
 		run, out := r.bench(t, "--strategy", strategy, "--requests", "100000")
 		// Each client may have one request under way when the first is rejected.
-		if run.Sold != 1000 || run.Left != 0 || run.Refused == 0 || run.Refused > run.Clients {
+		if run.Sold != 1000 || run.Left != 0 || run.Rejected == 0 || run.Rejected > run.Clients {
 			t.Errorf("%s: sold %d, left %d, rejected %d by %d clients, want 1000 sold and at most one rejection a client",
-				strategy, run.Sold, run.Left, run.Refused, run.Clients)
+				strategy, run.Sold, run.Left, run.Rejected, run.Clients)
 		}
 		if want := float64(run.Answered) / run.Seconds; run.PerSecond != want {
 			t.Errorf("%s: %f a second, want %f sales", strategy, run.PerSecond, want)
@@ -52,7 +52,7 @@ func TestABenchRestocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	run, out := r.bench(t, "--requests", "1500", "--restock", "--admin-url", r.AdminURL, "--token-file", token)
-	if run.Restocked != unitsPerRestock || run.Answered+run.Refused != 1500 || run.Refused == 0 || run.Refused > run.Clients || !run.Clean {
+	if run.Restocked != unitsPerRestock || run.Answered+run.Rejected != 1500 || run.Rejected == 0 || run.Rejected > run.Clients || !run.Clean {
 		t.Errorf("%+v, want one restock, and a sale for each request but those that noticed the need", run)
 	}
 	if !strings.Contains(out, fmt.Sprintf("restocked with %d units", unitsPerRestock)) {

@@ -25,7 +25,7 @@ func believing(flags ...string) []string {
 	}, flags...)
 }
 
-// The file for a shop refuses what may oversell, and says so: also where requests may
+// The file for a shop rejects what may oversell, and says so: also where requests may
 // choose.
 func TestProductionRefusesWhatOversells(t *testing.T) {
 	r := startReplica(t, believing("--deduct-choose=true")...)
@@ -35,16 +35,16 @@ func TestProductionRefusesWhatOversells(t *testing.T) {
 		t.Fatal(err)
 	}
 	unnoticed := []string{"redis-setnx", "redis-setnx-ttl", "redis-setnx-owner", "redis-getset"}
-	refused := 0
+	rejected := 0
 	for i, entry := range strategy.Registry() {
 		got, fenced := r.Buy(t, "goods_id=1&strategy="+entry.Name), slices.Contains(unnoticed, entry.Name)
-		if entry.Claims.ExclusiveAcrossReplicas && !fenced {
+		if entry.Guarantees.ExclusiveAcrossReplicas && !fenced {
 			if got.Kind == "strategy-refused" && !strings.Contains(got.Text, "is not configured") {
 				t.Errorf("%s is refused: %s", entry.Name, got.Text)
 			}
 			continue
 		}
-		refused++
+		rejected++
 		if got.Status != http.StatusForbidden || got.Kind != "strategy-refused" {
 			t.Errorf("%s is answered with %d %s", entry.Name, got.Status, got.Text)
 		}
@@ -55,8 +55,8 @@ func TestProductionRefusesWhatOversells(t *testing.T) {
 			t.Errorf("%s with a fence is answered with %d %s", entry.Name, got.Status, got.Text)
 		}
 	}
-	if refused != 6+len(unnoticed) {
-		t.Errorf("%d strategies are refused, want the 6 that oversell and %v", refused, unnoticed)
+	if rejected != 6+len(unnoticed) {
+		t.Errorf("%d strategies are refused, want the 6 that oversell and %v", rejected, unnoticed)
 	}
 	if got := cmdtest.Do(r.owners(t, http.MethodPost, "/lab/faults", cmdtest.Token)); got.Status != http.StatusNotFound {
 		t.Errorf("the lab answers %d %s", got.Status, got.Text)

@@ -106,7 +106,7 @@ func (l testLab) follows(t *testing.T, replica int, sale *rollingSale, to chosen
 }
 
 // sellsAs buys from a replica in the mode that an item is to have: another replica's
-// mode is refused. Where that sells, the sale counts like every other.
+// mode is rejected. Where that sells, the sale counts like every other.
 func (l testLab) sellsAs(t *testing.T, replica int, sale *rollingSale, as chosen) bool {
 	t.Helper()
 	query := fmt.Sprintf("goods_id=%d&strategy=%s&group=%t&fence=%t", sale.goods, as.Strategy, as.Group, as.Fence)

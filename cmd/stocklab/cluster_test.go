@@ -205,10 +205,10 @@ var crashed = []string{"sql-insert-lock", "redis-reentrant", "zk-sequential", "e
 func aKilledReplicaDoesNotStopTheSale(t *testing.T, l testLab) {
 	turn := 0
 	eachStrategy(t, l, func(t *testing.T, l testLab, s service.Description) {
-		if s.Claims.Fenceable && !slices.Contains(crashed, s.Name) {
+		if s.Guarantees.Fenceable && !slices.Contains(crashed, s.Name) {
 			t.Skip("one lock of each backend is enough here: locktest kills a holder of every lock")
 		}
-		if l.seen[s.Name] && !l.local && !s.Claims.ExclusiveAcrossReplicas {
+		if l.seen[s.Name] && !l.local && !s.Guarantees.ExclusiveAcrossReplicas {
 			t.Skip("it claims nothing, and others sold on with real servers")
 		}
 		turn++
@@ -219,7 +219,7 @@ func aKilledReplicaDoesNotStopTheSale(t *testing.T, l testLab) {
 func sellWhileAReplicaDies(t *testing.T, l testLab, s service.Description, victim *cluster.Replica) {
 	t.Helper()
 	units, requests := int64(200), 450
-	if s.Claims.Fenceable { // several round trips a sale
+	if s.Guarantees.Fenceable { // several round trips a sale
 		units, requests = 100, 180
 	}
 	goods := l.create(t, units)
@@ -240,7 +240,7 @@ func sellWhileAReplicaDies(t *testing.T, l testLab, s service.Description, victi
 	if audit.Orders < int64(result.Sold) || audit.Orders > int64(result.Sold+result.Unknown) {
 		t.Errorf("%d orders, %d buyers were told, %d do not know", audit.Orders, result.Sold, result.Unknown)
 	}
-	if s.Claims.ExclusiveAcrossReplicas && (!audit.Clean || s.Claims.SurvivesCrash && audit.Sold != units) {
+	if s.Guarantees.ExclusiveAcrossReplicas && (!audit.Clean || s.Guarantees.SurvivesCrash && audit.Sold != units) {
 		t.Errorf("claims to survive: %+v; %+v", audit, result)
 	}
 	if len(result.Replicas) < 2 || result.Sold < 60 {

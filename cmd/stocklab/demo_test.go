@@ -137,8 +137,8 @@ func assertDemo(t *testing.T, r cmdtest.Report) {
 		if run.Clean != clean[name] || run.Verdict != verdict.AsClaimed {
 			t.Errorf("%s: clean is %v, want %v; %s: %s", name, run.Clean, clean[name], run.Verdict, run.Reason)
 		}
-		if clean[name] && (run.Sold+run.Left != run.Stock || run.Left != 0 && run.Errors == 0 || run.Refused+run.Errors+int(run.Sold) != run.Requests) {
-			t.Errorf("%s: sold %d of %d, %d left, %d refused, errors %v", name, run.Sold, run.Stock, run.Left, run.Refused, run.ErrorTypes)
+		if clean[name] && (run.Sold+run.Left != run.Stock || run.Left != 0 && run.Errors == 0 || run.Rejected+run.Errors+int(run.Sold) != run.Requests) {
+			t.Errorf("%s: sold %d of %d, %d left, %d refused, errors %v", name, run.Sold, run.Stock, run.Left, run.Rejected, run.ErrorTypes)
 		}
 		if run.Shorter != slices.Contains(locks, run.Strategy) {
 			t.Errorf("%s: shorter is %v", name, run.Shorter)

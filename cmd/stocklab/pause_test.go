@@ -19,7 +19,7 @@ import (
 // A holder that is stopped for longer than its lease goes on, when it is woken,
 // where it was: in the middle of a sale, with somebody else in possession of the
 // lock. Without a fence that does damage in some of the runs; with one, in none,
-// and the late writes are counted as refused.
+// and the late writes are counted as rejected.
 func TestProveAPausedHolderDoesNoDamageWhenFenced(t *testing.T) {
 	for _, subject := range []struct {
 		strategy string
@@ -78,10 +78,10 @@ func (p *pausing) damageInSomeRun(t *testing.T) {
 }
 
 func (p *pausing) damageInNoRun(t *testing.T) {
-	refused := make(map[string]int)
+	rejected := make(map[string]int)
 	var sold int64
 	runs := 0
-	for runs < pauses || refused["fenced"] == 0 && runs < mostPauses {
+	for runs < pauses || rejected["fenced"] == 0 && runs < mostPauses {
 		runs++
 		o := p.run(t, true)
 		if !o.clean {
@@ -89,12 +89,12 @@ func (p *pausing) damageInNoRun(t *testing.T) {
 		}
 		sold += o.sold
 		for problem, n := range o.errs {
-			refused[problem] += n
+			rejected[problem] += n
 		}
 	}
-	t.Logf("%d runs, %d sold, refused: %v", runs, sold, refused)
-	if refused["fenced"] == 0 {
-		t.Errorf("no late write was refused by the fence in %d runs: %v", runs, refused)
+	t.Logf("%d runs, %d sold, refused: %v", runs, sold, rejected)
+	if rejected["fenced"] == 0 {
+		t.Errorf("no late write was refused by the fence in %d runs: %v", runs, rejected)
 	}
 }
 

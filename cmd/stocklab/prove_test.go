@@ -34,7 +34,7 @@ func TestProveSafeStrategiesSellOutExactly(t *testing.T) {
 	const repetitions = 20
 	var safe []string
 	for _, entry := range strategy.Registry() {
-		if entry.Claims.ExclusiveAcrossReplicas {
+		if entry.Guarantees.ExclusiveAcrossReplicas {
 			safe = append(safe, entry.Name)
 		}
 	}
@@ -62,7 +62,7 @@ func TestProveSafeStrategiesSellOutExactly(t *testing.T) {
 				switch {
 				case run.Verdict == verdict.NotRun && choice.Mode == servers.Embedded:
 				case run.Strategy == "redis-getset" && run.Clean && run.Errors > 0: // it stalls: that is what it is here for
-				case run.Sold != run.Stock || run.Left != 0 || !run.Clean || run.Refused == 0:
+				case run.Sold != run.Stock || run.Left != 0 || !run.Clean || run.Rejected == 0:
 					t.Errorf("run %d, %s: %+v", i, run.Strategy, run)
 				}
 			}

@@ -20,7 +20,7 @@ func TestProveARollingRestartCostsNobodyAnything(t *testing.T) {
 			cmdtest.NeedDatabase(t, database)
 			l := startRolling(t, servers.Choice{Mode: servers.Local, Database: database})
 			for _, entry := range strategy.Registry() {
-				if !entry.Claims.ExclusiveAcrossReplicas {
+				if !entry.Guarantees.ExclusiveAcrossReplicas {
 					continue
 				}
 				if entry.Name == "redis-getset" {

@@ -137,7 +137,7 @@ func (s *rollingSale) sell(ctx context.Context, url string) (err error) {
 func (s *rollingSale) check(t *testing.T, l testLab, store *repo.Store) {
 	r := s.result
 	t.Logf("%d requests: %d sold, %v", r.Sent, r.Sold, r.Errors)
-	if failed := r.Sent - r.Sold - r.Refused - r.Errors["busy"]; failed > 0 {
+	if failed := r.Sent - r.Sold - r.Rejected - r.Errors["busy"]; failed > 0 {
 		t.Errorf("%d requests failed: %d with an unknown outcome, %v", failed, r.Unknown, r.Errors)
 	}
 	if len(r.Replicas) != 3 || r.Duplicates > 0 {

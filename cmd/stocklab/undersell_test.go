@@ -14,7 +14,7 @@ import (
 )
 
 // A replica that is killed takes the units with it that it had reserved in Redis
-// and not yet sold: everybody is refused while the ledger still has them. A
+// and not yet sold: everybody is rejected while the ledger still has them. A
 // restock has them counted anew.
 func TestProveAReplicaThatDiesTakesItsUnits(t *testing.T) {
 	cmdtest.NeedLocal(t)
@@ -47,15 +47,15 @@ func TestProveAReplicaThatDiesTakesItsUnits(t *testing.T) {
 // forgiven is how long nginx leaves a replica alone that it could not reach.
 const forgiven = 1100 * time.Millisecond
 
-// sellAndKill sells until everybody is refused, kills a replica meanwhile, and
-// returns how many units were refused that the ledger still had.
+// sellAndKill sells until everybody is rejected, kills a replica meanwhile, and
+// returns how many units were rejected that the ledger still had.
 func sellAndKill(t *testing.T, l testLab, strategy string, goods, units int64) (gone int64) {
 	t.Helper()
 	if err := l.cluster.Client().CreateGoods(t.Context(), goods, units); err != nil {
 		t.Fatal(err)
 	}
 	victim := l.cluster.Replicas[goods%3]
-	audit, refused := sell(t, l, strategy, goods, killOnce(t, victim, 100))
+	audit, rejected := sell(t, l, strategy, goods, killOnce(t, victim, 100))
 	if !audit.Clean {
 		t.Errorf("never oversells, it says: %+v", audit)
 	}
@@ -63,10 +63,10 @@ func sellAndKill(t *testing.T, l testLab, strategy string, goods, units int64) (
 		t.Fatal(err)
 	}
 	time.Sleep(forgiven)
-	return audit.Undersold(refused)
+	return audit.Undersold(rejected)
 }
 
-func sell(t *testing.T, l testLab, strategy string, goods int64, progress func(int)) (audit stock.Audit, refused int64) {
+func sell(t *testing.T, l testLab, strategy string, goods int64, progress func(int)) (audit stock.Audit, rejected int64) {
 	t.Helper()
 	result, err := load.Run(t.Context(), load.Plan{
 		URL: l.cluster.URL, Strategy: strategy, GoodsID: goods, Clients: 30, Requests: 1500, Timeout: time.Minute, Progress: progress,
@@ -78,5 +78,5 @@ func sell(t *testing.T, l testLab, strategy string, goods int64, progress func(i
 	if err != nil {
 		t.Fatal(err)
 	}
-	return audit, int64(result.Refused)
+	return audit, int64(result.Rejected)
 }

@@ -67,7 +67,7 @@ func TestTheLedgerIsJudgedRowForRow(t *testing.T) {
 	purchase := step{do: buy, key: "k", quantity: 2, strategy: "redis-lua"}
 	keyless := purchase
 	keyless.key = ""
-	sold, rejected, unknown := record{outcome: history.Sold, order: "7"}, record{outcome: history.Refused}, record{outcome: history.Unknown}
+	sold, rejected, unknown := record{outcome: history.Sold, order: "7"}, record{outcome: history.Rejected}, record{outcome: history.Unknown}
 	w := &walkRun{}
 	row := ledgerRow{order: "7", kind: "deduct", request: w.fullKey("k"), strategy: "redis-lua", quantity: 2}
 	other, foreign, more := row, row, row

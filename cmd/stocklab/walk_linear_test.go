@@ -113,7 +113,7 @@ func (w *walkRun) observed(happened []itemOp) (ops []itemOp) {
 	for _, r := range w.records {
 		o := itemOp{do: r.do, units: r.quantity, start: r.start, end: r.end, what: request{r.step, []record{r}}.String()}
 		switch {
-		case r.do == buy && r.outcome == history.Refused && entryOf(r.strategy).Damage != strategy.Undersells && (r.strategy != hotStrategy || r.key != ""):
+		case r.do == buy && r.outcome == history.Rejected && entryOf(r.strategy).Damage != strategy.Undersells && (r.strategy != hotStrategy || r.key != ""):
 			o.rejected = true
 		case r.do == readItem && r.outcome == history.Sold && !w.pending():
 			o.left = &r.remaining

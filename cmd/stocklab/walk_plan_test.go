@@ -137,7 +137,7 @@ func (w *walk) pickStrategies(r *rand.Rand, with walkFeatures) {
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(w.rank(a), w.rank(b)) })
 	if w.kind == oneReplica { // one of the few that may sell only so is always there
-		i := slices.IndexFunc(names, func(name string) bool { return !entryOf(name).Claims.ExclusiveAcrossReplicas })
+		i := slices.IndexFunc(names, func(name string) bool { return !entryOf(name).Guarantees.ExclusiveAcrossReplicas })
 		names[0], names[i] = names[i], names[0]
 	}
 	w.strategies = names[:min(count, len(names))]
@@ -171,16 +171,16 @@ func (w *walk) mayUse(e strategy.Entry, with walkFeatures) bool {
 		return false
 	}
 	// A lock that stays locked when its holder dies ends the walk there.
-	if with.faults && !e.Claims.SurvivesCrash && e.Claims.ExclusiveAcrossReplicas && e.Damage != strategy.Undersells {
+	if with.faults && !e.Guarantees.SurvivesCrash && e.Guarantees.ExclusiveAcrossReplicas && e.Damage != strategy.Undersells {
 		return false
 	}
 	switch w.kind {
 	case oneReplica:
-		return e.Claims.ExclusiveInProcess
+		return e.Guarantees.ExclusiveInProcess
 	case lossy:
-		return !e.Claims.ExclusiveAcrossReplicas
+		return !e.Guarantees.ExclusiveAcrossReplicas
 	default:
-		return e.Claims.ExclusiveAcrossReplicas
+		return e.Guarantees.ExclusiveAcrossReplicas
 	}
 }
 
@@ -200,7 +200,7 @@ func (w *walk) purchases(r *rand.Rand, buyer int) []step {
 			do: buy, pause: upTo(r, 4*time.Millisecond), replica: r.IntN(walkReplicas), quantity: 1 + r.Int64N(mostQuantity), copies: 1,
 			strategy: w.strategies[r.IntN(len(w.strategies))], group: r.IntN(3) == 0,
 		}
-		s.fence = r.IntN(2) == 0 && entryOf(s.strategy).Claims.Fenceable
+		s.fence = r.IntN(2) == 0 && entryOf(s.strategy).Guarantees.Fenceable
 		if w.kind == oneReplica {
 			s.replica = w.replica
 		}

@@ -348,7 +348,7 @@ func (w *walkRun) ask(ctx context.Context, method, target, key string) (r record
 	case response.StatusCode < http.StatusBadRequest:
 		r.outcome = history.Sold
 	case r.problem == "insufficient-stock":
-		r.outcome = history.Refused
+		r.outcome = history.Rejected
 	case r.problem != "outcome-unknown" && r.problem != "internal":
 		r.outcome = history.Failed
 	}

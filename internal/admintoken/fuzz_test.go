@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzTokensFile reads any file: it is refused without a token in the error, or each of
+// FuzzTokensFile reads any file: it is rejected without a token in the error, or each of
 // its lines has its name and no other.
 func FuzzTokensFile(f *testing.F) {
 	for _, seed := range []string{

@@ -175,7 +175,7 @@ func (c *Clients) Close() error {
 	return errors.Join(errs...)
 }
 
-// HangUp closes a client. A server that has hung up before, as one does that refuses
+// HangUp closes a client. A server that has hung up before, as one does that rejects
 // our certificate, is no failure: the connection is closed all the same.
 func HangUp(client io.Closer) error {
 	err := client.Close()

@@ -18,7 +18,7 @@ import (
 // The library has the same. But it asks for the token before there is a client,
 // and waits for the answer: a service could not start without its etcd. And it
 // shows the token that has expired when it asks for the next, which an etcd
-// older than 3.5 refuses: the client would never find back after a restart.
+// older than 3.5 rejects: the client would never find back after a restart.
 type etcdLogin struct {
 	name, password string
 
@@ -31,7 +31,7 @@ func newEtcdLogin(name, password string) *etcdLogin {
 }
 
 // dialOptions put the login below the library's own interceptors, which send a
-// call again when its token was refused.
+// call again when its token was rejected.
 func (l *etcdLogin) dialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(l.unary), grpc.WithChainStreamInterceptor(l.stream)}
 }
@@ -69,7 +69,7 @@ type etcdSigned struct {
 	token *string
 }
 
-// RecvMsg hears whether the token was refused.
+// RecvMsg hears whether the token was rejected.
 func (s etcdSigned) RecvMsg(answer any) error {
 	err := s.ClientStream.RecvMsg(answer)
 	s.login.heard(s.token, err)
@@ -107,13 +107,13 @@ func (l *etcdLogin) get(ctx context.Context, conn *grpc.ClientConn) (*string, er
 	return &token, nil
 }
 
-// heard forgets a token that was refused, unless there is another one already.
+// heard forgets a token that was rejected, unless there is another one already.
 func (l *etcdLogin) heard(token *string, err error) {
 	if err == nil {
 		return
 	}
-	for _, refused := range []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty} {
-		if errors.Is(rpctypes.Error(err), refused) {
+	for _, rejected := range []error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty} {
+		if errors.Is(rpctypes.Error(err), rejected) {
 			l.token.CompareAndSwap(token, nil)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// FuzzKeySet reads any JWKS file: it is refused without a word of it, or has keys of the
+// FuzzKeySet reads any JWKS file: it is rejected without a word of it, or has keys of the
 // two algorithms alone, each fit for its own.
 func FuzzKeySet(f *testing.F) {
 	for _, seed := range []string{
@@ -79,7 +79,7 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// FuzzClaims signs any claims: they name a buyer in its one form, or are refused.
+// FuzzClaims signs any claims: they name a buyer in its one form, or are rejected.
 func FuzzClaims(f *testing.F) {
 	const secret = "0123456789abcdef0123456789abcdef"
 	source, err := NewSecret([]byte(secret), "shop")

@@ -11,7 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/config"
 )
 
-// Whatever stands in a file is refused, or in force, and then stockd config prints
+// Whatever stands in a file is rejected, or in force, and then stockd config prints
 // it so that it means the same again.
 func FuzzFile(f *testing.F) {
 	example, err := os.ReadFile("../../configs/stockd.yaml")

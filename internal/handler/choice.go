@@ -11,8 +11,8 @@ import (
 // mostStrategy is the longest name of a strategy, in characters.
 const mostStrategy = 64
 
-// errChoiceRefused rejects a purchase that asks for a mode other than its item's.
-var errChoiceRefused = errors.New("requests may not choose")
+// errChoiceRejected rejects a purchase that asks for a mode other than its item's.
+var errChoiceRejected = errors.New("requests may not choose")
 
 // seller serves a purchase.
 type seller struct {
@@ -39,7 +39,7 @@ func (s sale) seller(goodsID, quantity int64, asked stock.Choice) (seller, error
 	mode, own := s.options.Catalogue.Mode(goodsID, asked)
 	if !s.options.Choose && mode != own {
 		return seller{}, fmt.Errorf("%w: item %d is sold by %s, and deduct.choose is off; PATCH /goods/%d of the admin API changes it",
-			errChoiceRefused, goodsID, own, goodsID)
+			errChoiceRejected, goodsID, own, goodsID)
 	}
 	found, err := s.options.Catalogue.In(mode)
 	if err == nil {
@@ -51,7 +51,7 @@ func (s sale) seller(goodsID, quantity int64, asked stock.Choice) (seller, error
 	p := problemOf(err)
 	p.Strategies = s.options.Catalogue.Names()
 	why := "is unknown"
-	if errors.Is(err, service.ErrStrategyRefused) {
+	if errors.Is(err, service.ErrStrategyRejected) {
 		why = "is not available here"
 	}
 	p.Errors = []fieldError{{"strategy", fmt.Sprintf("%q %s; allowed are those of GET /strategies that are available", mode.Strategy, why)}}
@@ -106,7 +106,7 @@ func (g goods) wrongChoice(err error) error {
 		return invalid(fieldError{"strategy", "must be one of " + fmt.Sprint(g.options.Catalogue.Names()) + ": " + err.Error()})
 	case errors.Is(err, service.ErrNotFenceable):
 		return invalid(fieldError{"fence", "cannot be true: " + err.Error()})
-	case errors.Is(err, service.ErrStrategyRefused):
+	case errors.Is(err, service.ErrStrategyRejected):
 		p := problemOf(err)
 		p.Strategies = g.options.Catalogue.Names()
 		return p

@@ -160,7 +160,7 @@ func TestOnlySafeWantsAFenceWhereALossGoesUnnoticed(t *testing.T) {
 		if got := a.buy(t, "goods_id=1&strategy="+name); got.status != http.StatusForbidden || got.problem() != "strategy-refused" || !strings.Contains(got.text, "fence=true") {
 			t.Errorf("%s without a fence is answered with %d %s", name, got.status, got.text)
 		}
-		// There is no Redis here: it is needed once nothing else refuses the strategy.
+		// There is no Redis here: it is needed once nothing else rejects the strategy.
 		if got := a.buy(t, "goods_id=1&fence=true&strategy="+name); got.problem() != "strategy-refused" || got.body["backend"] != "redis" {
 			t.Errorf("%s with a fence is answered with %d %s", name, got.status, got.text)
 		}

@@ -87,7 +87,7 @@ func (s sale) sell(ctx context.Context, goodsID int64, p stock.Purchase, by func
 			outcome, err = chosen.Deduct(ctx, goodsID, p)
 		}
 		if err == nil {
-			err = outcome.Refused
+			err = outcome.Rejected
 		}
 		if !errors.Is(err, stock.ErrUserLimit) {
 			return outcome, err

@@ -14,7 +14,7 @@ import (
 )
 
 // FuzzFormsAgree sends the same fields as a query, as a form and as JSON: each is
-// read the same, or refused for the same field.
+// read the same, or rejected for the same field.
 func FuzzFormsAgree(f *testing.F) {
 	f.Add(int64(1), "u-1", true)
 	f.Add(int64(1_000_000), "", false)
@@ -45,7 +45,7 @@ func FuzzFormsAgree(f *testing.F) {
 	})
 }
 
-// fields are what was read, and the names of those that were refused.
+// fields are what was read, and the names of those that were rejected.
 type fields struct {
 	quantity int64
 	user     string

@@ -132,7 +132,7 @@ func FuzzDeduct(f *testing.F) {
 	})
 }
 
-// The owner's requests, ids in paths among them, are within bounds or refused.
+// The owner's requests, ids in paths among them, are within bounds or rejected.
 func FuzzOwner(f *testing.F) {
 	f.Add("1", "quantity=5", "", "")
 	f.Add("2", "", "application/json", `{"goods_id": 2, "stock": 10}`)

@@ -29,7 +29,7 @@ func (a api) assertSellsOut(t *testing.T, buy string) {
 	before, _ := a.get(t, "/goods/1").body["stock"].(float64)
 	var mu sync.Mutex
 	orders := make(map[any]bool)
-	refused := 0
+	rejected := 0
 	var crowd sync.WaitGroup
 	for range buyers {
 		crowd.Go(func() {
@@ -40,15 +40,15 @@ func (a api) assertSellsOut(t *testing.T, buy string) {
 			case got.status == http.StatusOK:
 				orders[got.body["order_id"]] = true
 			case got.problem() == "insufficient-stock":
-				refused++
+				rejected++
 			default:
 				t.Errorf("%s is answered with %d %s", buy, got.status, got.text)
 			}
 		})
 	}
 	crowd.Wait()
-	if len(orders) != int(before) || refused != buyers-int(before) {
-		t.Errorf("%s: %d orders and %d refusals of %g units", buy, len(orders), refused, before)
+	if len(orders) != int(before) || rejected != buyers-int(before) {
+		t.Errorf("%s: %d orders and %d refusals of %g units", buy, len(orders), rejected, before)
 	}
 	if audit := a.get(t, "/goods/1/audit"); audit.body["clean"] != true || audit.body["stock"] != 0.0 {
 		t.Errorf("%s: %s", buy, audit.text)

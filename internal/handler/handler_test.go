@@ -398,8 +398,8 @@ func TestStrategiesAreListedWithTheirClaims(t *testing.T) {
 	for i, entry := range strategy.Registry() {
 		got, _ := list[i].(map[string]any)
 		claims, _ := got["claims"].(map[string]any)
-		if got["name"] != entry.Name || claims["exclusive_across_replicas"] != entry.Claims.ExclusiveAcrossReplicas ||
-			claims["fenceable"] != entry.Claims.Fenceable || claims["signals_loss"] != entry.Claims.SignalsLoss {
+		if got["name"] != entry.Name || claims["exclusive_across_replicas"] != entry.Guarantees.ExclusiveAcrossReplicas ||
+			claims["fenceable"] != entry.Guarantees.Fenceable || claims["signals_loss"] != entry.Guarantees.SignalsLoss {
 			t.Errorf("%s is described as %v", entry.Name, got)
 		}
 		// There is a SQLite here, and nothing else.

@@ -17,8 +17,8 @@ import (
 
 // sample is what honest purchases of item 1 came to.
 type sample struct {
-	p50, p99           time.Duration
-	purchases, refused int
+	p50, p99            time.Duration
+	purchases, rejected int
 }
 
 // Honest purchases of an item are sold while another item, or a strategy that they do not
@@ -33,9 +33,9 @@ func TestProveHonestPurchasesBesideAFlood(t *testing.T) {
 	options.MaxDeductions = 100
 	served := handler.Public(options)
 	floods := []struct {
-		name    string
-		targets []string
-		refused float64 // at most this share of the honest purchases
+		name     string
+		targets  []string
+		rejected float64 // at most this share of the honest purchases
 	}{
 		{"nothing", nil, 0},
 		{"item 2 by sql-for-update", []string{"goods_id=2&strategy=sql-for-update"}, 0.01},
@@ -57,10 +57,10 @@ func TestProveHonestPurchasesBesideAFlood(t *testing.T) {
 		if i == 0 {
 			calm = median
 		}
-		share := float64(median.refused) / float64(max(1, median.purchases))
+		share := float64(median.rejected) / float64(max(1, median.purchases))
 		t.Logf("beside %-28s p50 %8s, p99 %8s (%.1f times the calm one), %5d purchases, %.1f%% rejected", f.name+":",
 			median.p50.Round(time.Microsecond), median.p99.Round(time.Microsecond), float64(median.p99)/float64(calm.p99), median.purchases, 100*share)
-		if share > f.refused {
+		if share > f.rejected {
 			t.Errorf("beside a flood of %s %.1f%% of the honest purchases are rejected", f.name, 100*share)
 		}
 	}
@@ -87,14 +87,14 @@ func honestBeside(served http.Handler, targets []string) sample {
 	}
 	time.Sleep(long / 5) // so that the flood is there
 	taken := make([][]time.Duration, honest)
-	var refused atomic.Int64
+	var rejected atomic.Int64
 	var buyers sync.WaitGroup
 	for i := range honest {
 		buyers.Go(func() {
 			for end := time.Now().Add(long); time.Now().Before(end); {
 				start := time.Now()
 				if purchase(served, "goods_id=1") != http.StatusOK {
-					refused.Add(1)
+					rejected.Add(1)
 				}
 				taken[i] = append(taken[i], time.Since(start))
 			}
@@ -105,7 +105,7 @@ func honestBeside(served http.Handler, targets []string) sample {
 	crowd.Wait()
 	all := slices.Concat(taken...)
 	slices.Sort(all)
-	return sample{all[len(all)/2], all[len(all)*99/100], len(all), int(refused.Load())}
+	return sample{all[len(all)/2], all[len(all)*99/100], len(all), int(rejected.Load())}
 }
 
 func purchase(served http.Handler, query string) (status int) {

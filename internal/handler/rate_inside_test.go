@@ -17,7 +17,7 @@ func TestABucketFillsAgain(t *testing.T) {
 		{0, 0},
 		{0, 0},
 		{0, 500 * time.Millisecond}, // the burst is spent
-		{100 * time.Millisecond, 400 * time.Millisecond}, // being refused costs nothing
+		{100 * time.Millisecond, 400 * time.Millisecond}, // being rejected costs nothing
 		{400 * time.Millisecond, 0},
 		{0, 500 * time.Millisecond},
 		{time.Hour, 0}, // a bucket holds its burst and no more

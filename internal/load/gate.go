@@ -25,7 +25,7 @@ func (g *gate) pass(ctx context.Context, send func() Kind) (sent bool) {
 	}
 	calls, kind := g.calls, send()
 	g.mu.RUnlock()
-	if kind == Refused && g.soldOut != nil {
+	if kind == Rejected && g.soldOut != nil {
 		g.rejected(ctx, calls)
 	}
 	return true

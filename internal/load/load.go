@@ -69,8 +69,8 @@ type Answer struct {
 
 // Result is what came back.
 type Result struct {
-	// Sent is every request; it is Sold + Refused + Unknown + the Errors.
-	Sent, Sold, Refused, Unknown int
+	// Sent is every request; it is Sold + Rejected + Unknown + the Errors.
+	Sent, Sold, Rejected, Unknown int
 	// Errors counts the rest by the last part of the problem's type.
 	Errors map[string]int
 	// Duplicates counts orders that were given to more than one request.

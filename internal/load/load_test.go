@@ -70,7 +70,7 @@ func TestEveryAnswerIsCountedForWhatItMeans(t *testing.T) {
 		}
 	})
 	r := run(t, load.Plan{URL: url, Clients: 4, Requests: 800})
-	if r.Sent != 800 || r.Sold != 300 || r.Refused != 100 || r.Unknown != 200 || r.Duplicates != 99 {
+	if r.Sent != 800 || r.Sold != 300 || r.Rejected != 100 || r.Unknown != 200 || r.Duplicates != 99 {
 		t.Errorf("%+v", r)
 	}
 	if r.Errors["busy"] != 100 || r.Errors["http-418"] != 100 || len(r.Errors) != 2 {
@@ -144,7 +144,7 @@ func TestSoldOutEndsTheRunOrGoesOn(t *testing.T) {
 		left.Store(100)
 		return calls.Add(1) <= 5, nil
 	}})
-	if r.Sold != 500 || calls.Load() != 6 || r.Refused < 6 || r.Refused > 6*8 || r.SaleLatency.TotalCount() != 500 {
+	if r.Sold != 500 || calls.Load() != 6 || r.Rejected < 6 || r.Rejected > 6*8 || r.SaleLatency.TotalCount() != 500 {
 		t.Errorf("%d calls, and %+v; want 6 calls and 100 sold between them", calls.Load(), r)
 	}
 }

@@ -17,7 +17,7 @@ type Kind int
 // The kinds of answers.
 const (
 	Sold Kind = iota
-	Refused
+	Rejected
 	Unknown
 	Failed
 )
@@ -118,7 +118,7 @@ func read(status int, body []byte) Answer {
 			Wait: milliseconds(said.WaitMS), Hold: milliseconds(said.HoldMS),
 		}
 	case problem == "insufficient-stock":
-		return Answer{Kind: Refused}
+		return Answer{Kind: Rejected}
 	case problem == "outcome-unknown":
 		return Answer{Kind: Unknown}
 	case problem != "":

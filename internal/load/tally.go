@@ -41,7 +41,7 @@ func (t *tally) add(r Answer, took time.Duration) {
 		_ = t.sales.RecordValue(us)
 	case Failed:
 		t.errors[r.Problem]++
-	case Refused, Unknown:
+	case Rejected, Unknown:
 	}
 }
 
@@ -53,7 +53,7 @@ func merge(tallies []*tally, elapsed time.Duration) *Result {
 			r.Sent += n
 		}
 		r.Sold += t.counts[Sold]
-		r.Refused += t.counts[Refused]
+		r.Rejected += t.counts[Rejected]
 		r.Unknown += t.counts[Unknown]
 		for problem, n := range t.errors {
 			r.Errors[problem] += n

@@ -16,9 +16,9 @@ type Entry struct {
 	Summary string
 	// Needs are the backends without which it cannot work.
 	Needs []backend.Name
-	// Claims are proved by locktest, and so is the failure behind each claim
+	// Guarantees are proved by locktest, and so is the failure behind each claim
 	// that is not made.
-	Claims Claims
+	Guarantees Guarantees
 	// New makes the lock for one replica. It does not wait for a backend. What
 	// it makes may be an io.Closer; then it is closed with the replica.
 	New func(Deps) Locker
@@ -32,8 +32,8 @@ const (
 	FamilyEtcd      = "etcd"
 )
 
-// Claims are what a lock promises.
-type Claims struct {
+// Guarantees are what a lock promises.
+type Guarantees struct {
 	// Exclusive: two never hold a name at once, in one process or in many, as
 	// long as no lease runs out.
 	Exclusive bool

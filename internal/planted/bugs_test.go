@@ -122,7 +122,7 @@ func defects() []defect {
 		},
 		{
 			name: "a copy that was refused does not look for the sale",
-			file: "internal/service/seller.go", old: "if !duplicate && (err != nil || outcome.Refused == nil || !p.Keyed) {", new: "if !duplicate {",
+			file: "internal/service/seller.go", old: "if !duplicate && (err != nil || outcome.Rejected == nil || !p.Keyed) {", new: "if !duplicate {",
 			pkg: "./internal/service", test: "TestManyCopiesAtOnceAreOneSale/sqlite",
 		},
 		{

@@ -83,7 +83,7 @@ func breaches() []breach {
 		},
 		{
 			name: "all pauses are as long",
-			file: "internal/lock/pause.go", old: "d/2 + rand.N(d+1)", new: "d + rand.N(time.Duration(1))",
+			file: "internal/pause/pause.go", old: "d/2+rand.N(d+1)", new: "d+rand.N(time.Duration(1))",
 			experiment: "split-vote", remedies: []string{"redlock"},
 		},
 		{

@@ -52,10 +52,10 @@ type offer struct {
 	observer strategy.Observer
 	batchers []*strategy.Batcher
 	sellers  map[Mode]*Seller
-	// refused is why the configuration refuses it, and refusedUnfenced why it does so
+	// rejected is why the configuration rejects it, and rejectedUnfenced why it does so
 	// only without a fence; empty: it does not.
-	refused, refusedUnfenced string
-	unconfigured             error // an *UnconfiguredError, or nil
+	rejected, rejectedUnfenced string
+	unconfigured               error // an *UnconfiguredError, or nil
 }
 
 // NewCatalogue makes the strategies. Each deduction ends within timeout.

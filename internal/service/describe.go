@@ -11,16 +11,16 @@ import (
 
 // Description is a strategy as GET /strategies shows it.
 type Description struct {
-	Name    string          `json:"name"`
-	Family  strategy.Family `json:"family"`
-	Summary string          `json:"summary"`
-	Needs   []string        `json:"needs"`
-	Claims  strategy.Claims `json:"claims"`
+	Name       string              `json:"name"`
+	Family     strategy.Family     `json:"family"`
+	Summary    string              `json:"summary"`
+	Needs      []string            `json:"needs"`
+	Guarantees strategy.Guarantees `json:"claims"`
 	// Damage is what is shown where it guarantees no exclusion, or all the same.
 	Damage strategy.Damage `json:"damage,omitempty"`
-	// Enabled: neither the configuration of this replica nor a switch refuses it.
+	// Enabled: neither the configuration of this replica nor a switch rejects it.
 	Enabled bool `json:"enabled"`
-	// RequiresFence: it is refused without fence=true.
+	// RequiresFence: it is rejected without fence=true.
 	RequiresFence bool `json:"requires_fence,omitempty"`
 	// Available: it is enabled, and every backend that it needs answers now.
 	Available bool `json:"available"`
@@ -38,12 +38,12 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 		caveat := o.entry.Caveat(c.store.Dialect())
 		list[i] = Description{
 			Name: o.entry.Name, Family: o.entry.Family, Summary: o.entry.Summary,
-			Needs: []string{c.store.Dialect()}, Claims: o.entry.Claims, Damage: o.entry.Damage,
+			Needs: []string{c.store.Dialect()}, Guarantees: o.entry.Guarantees, Damage: o.entry.Damage,
 			Enabled: true, Available: true, Note: caveat.Words, Hidden: caveat.Hides,
 		}
-		if why := c.refusal(o, o.fenceable()); why != "" {
+		if why := c.rejection(o, o.fenceable()); why != "" {
 			list[i].Enabled, list[i].Available, list[i].Note = false, false, "refused here: "+why
-		} else if why := c.refusal(o, false); why != "" {
+		} else if why := c.rejection(o, false); why != "" {
 			list[i].RequiresFence, list[i].Note = true, "refused here without fence=true: "+why
 		}
 		for _, need := range append([]backend.Name{backend.Database}, o.entry.Needs...) {

@@ -48,7 +48,7 @@ func TestGroupedAndUngroupedMix(t *testing.T) {
 		s.create(t, 1, 100)
 		names := []string{"sql-conditional" + grouped, "sql-conditional", "sql-for-update" + grouped, "sql-optimistic" + grouped}
 		var mu sync.Mutex
-		var sold, refused int64
+		var sold, rejected int64
 		var buyers sync.WaitGroup
 		for i := range 24 {
 			buyers.Go(func() {
@@ -63,18 +63,18 @@ func TestGroupedAndUngroupedMix(t *testing.T) {
 						return
 					}
 					mu.Lock()
-					if outcome.Refused == nil {
+					if outcome.Rejected == nil {
 						sold++
 					} else {
-						refused++
+						rejected++
 					}
 					mu.Unlock()
 				}
 			})
 		}
 		buyers.Wait()
-		if sold != 100 || refused != 92 {
-			t.Errorf("%d were told that they have one, %d were refused, want 100 and 92", sold, refused)
+		if sold != 100 || rejected != 92 {
+			t.Errorf("%d were told that they have one, %d were refused, want 100 and 92", sold, rejected)
 		}
 		assertSold(t, s, 1, 100)
 	})

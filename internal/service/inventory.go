@@ -52,7 +52,7 @@ func (i *Inventory) Drift(ctx context.Context, goodsID int64) (hot.Drift, error)
 // Create makes an item with its first units, 0 to stock.MaxStock, of which one buyer may
 // have perUser, 1 to stock.MaxPerUser, or any number where that is 0. A key that created
 // it before makes nothing, and sets no other limit or strategy. stock.ErrGoodsExist: it
-// was created otherwise. ErrUnknownStrategy, ErrStrategyRefused, ErrNotFenceable: the
+// was created otherwise. ErrUnknownStrategy, ErrStrategyRejected, ErrNotFenceable: the
 // choice cannot be, and nothing was created.
 func (i *Inventory) Create(ctx context.Context, goodsID, units, perUser int64, choice stock.Choice, key string) (stock.Goods, error) {
 	own, err := newKey(key)
@@ -161,7 +161,7 @@ type Change struct {
 
 // Change changes an item. Making the same change again changes nothing. The choice holds
 // on this replica at once and on the others within about a second; purchases in flight
-// end as they began. ErrUnknownStrategy, ErrStrategyRefused, ErrNotFenceable: the choice
+// end as they began. ErrUnknownStrategy, ErrStrategyRejected, ErrNotFenceable: the choice
 // cannot be, and nothing was changed. stock.ErrUnknownOutcome is as with SetLimit.
 func (i *Inventory) Change(ctx context.Context, goodsID int64, c Change) (stock.Goods, error) {
 	if c.Choice != nil {

@@ -58,7 +58,7 @@ func TestARestockReachesTheCopiesOfACancelledRequest(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				return outcome.Refused
+				return outcome.Rejected
 			}
 			if err := sell(); err != nil {
 				t.Fatal(err)

@@ -19,7 +19,7 @@ func (m Mode) String() string {
 }
 
 // SetDefault sets the mode of purchases of which neither the request nor the item says
-// more. It is called before anything is sold. ErrUnknownStrategy, ErrStrategyRefused,
+// more. It is called before anything is sold. ErrUnknownStrategy, ErrStrategyRejected,
 // ErrNotFenceable: nothing could be sold in this mode.
 func (c *Catalogue) SetDefault(m Mode) error {
 	c.standard = m
@@ -66,15 +66,15 @@ func (c *Catalogue) mode(asked, chosen stock.Choice) Mode {
 	return m
 }
 
-// In finds what serves purchases in a mode. ErrUnknownStrategy, ErrStrategyRefused and
+// In finds what serves purchases in a mode. ErrUnknownStrategy, ErrStrategyRejected and
 // ErrNotFenceable: why nothing does.
 func (c *Catalogue) In(m Mode) (*Seller, error) {
 	o, ok := c.byName[m.Strategy]
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownStrategy, m.Strategy)
 	}
-	if why := c.refusal(o, m.Fence); why != "" {
-		return nil, fmt.Errorf("%w: %s, because %s", ErrStrategyRefused, m.Strategy, why)
+	if why := c.rejection(o, m.Fence); why != "" {
+		return nil, fmt.Errorf("%w: %s, because %s", ErrStrategyRejected, m.Strategy, why)
 	}
 	if o.unconfigured != nil {
 		return nil, o.unconfigured
@@ -86,14 +86,14 @@ func (c *Catalogue) In(m Mode) (*Seller, error) {
 	return seller, nil
 }
 
-// refusal is why the admin does not want a strategy used: by the configuration of this
-// replica, or by a switch. It is empty where the strategy is not refused.
-func (c *Catalogue) refusal(o *offer, fenced bool) string {
-	if o.refused != "" {
-		return o.refused
+// rejection is why the admin does not want a strategy used: by the configuration of this
+// replica, or by a switch. It is empty where the strategy is not rejected.
+func (c *Catalogue) rejection(o *offer, fenced bool) string {
+	if o.rejected != "" {
+		return o.rejected
 	}
-	if !fenced && o.refusedUnfenced != "" {
-		return o.refusedUnfenced
+	if !fenced && o.rejectedUnfenced != "" {
+		return o.rejectedUnfenced
 	}
 	if reason, off := c.switches.reason(o.entry.Name); off {
 		return "it is switched off: " + reason
@@ -106,7 +106,7 @@ func (c *Catalogue) refusal(o *offer, fenced bool) string {
 func (c *Catalogue) Names() []string {
 	names := make([]string, 0, len(c.offers))
 	for _, o := range c.offers {
-		if c.refusal(o, c.mode(stock.Choice{Strategy: o.entry.Name}, stock.Choice{}).Fence) == "" {
+		if c.rejection(o, c.mode(stock.Choice{Strategy: o.entry.Name}, stock.Choice{}).Fence) == "" {
 			names = append(names, o.entry.Name)
 		}
 	}

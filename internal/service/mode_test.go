@@ -47,8 +47,8 @@ func TestAChoiceHoldsOnEveryReplica(t *testing.T) {
 func TestWhatIsSafe(t *testing.T) {
 	unnoticed := map[string]bool{"redis-setnx": true, "redis-setnx-ttl": true, "redis-setnx-owner": true, "redis-getset": true}
 	for _, e := range strategy.Registry() {
-		if e.Claims.Safe(false) != (e.Claims.ExclusiveAcrossReplicas && !unnoticed[e.Name]) || e.Claims.Safe(true) != e.Claims.ExclusiveAcrossReplicas {
-			t.Errorf("%s is safe: %v, and with a fence: %v", e.Name, e.Claims.Safe(false), e.Claims.Safe(true))
+		if e.Guarantees.Safe(false) != (e.Guarantees.ExclusiveAcrossReplicas && !unnoticed[e.Name]) || e.Guarantees.Safe(true) != e.Guarantees.ExclusiveAcrossReplicas {
+			t.Errorf("%s is safe: %v, and with a fence: %v", e.Name, e.Guarantees.Safe(false), e.Guarantees.Safe(true))
 		}
 	}
 }
@@ -61,8 +61,8 @@ func TestADefaultThatCannotSell(t *testing.T) {
 	for mode, want := range map[service.Mode]error{
 		{Strategy: "sql-conditional", Group: true}: nil,
 		{Strategy: "redis-setnx", Fence: true}:     nil,
-		{Strategy: "redis-setnx"}:                  service.ErrStrategyRefused,
-		{Strategy: "mutex"}:                        service.ErrStrategyRefused,
+		{Strategy: "redis-setnx"}:                  service.ErrStrategyRejected,
+		{Strategy: "mutex"}:                        service.ErrStrategyRejected,
 		{Strategy: "sql-conditional", Fence: true}: service.ErrNotFenceable,
 		{Strategy: "hope"}:                         service.ErrUnknownStrategy,
 	} {

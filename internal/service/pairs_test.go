@@ -94,7 +94,7 @@ func eachPair(t *testing.T, picked func(first, second string) bool, test func(t 
 
 func safeNames() (names []string) {
 	for _, entry := range strategy.Registry() {
-		if entry.Claims.ExclusiveAcrossReplicas {
+		if entry.Guarantees.ExclusiveAcrossReplicas {
 			names = append(names, entry.Name)
 		}
 	}
@@ -138,8 +138,8 @@ func (s shop) sells(t *testing.T, name string, goods int64, quantities ...int64)
 	t.Helper()
 	for i, quantity := range quantities {
 		outcome, err := s.strategy(t, i%2, name).Deduct(t.Context(), goods, keyed(rand.Text(), quantity))
-		if err != nil || outcome.Refused != nil {
-			t.Fatalf("%s: purchase %d of %d units: %v, %v", name, i+1, quantity, err, outcome.Refused)
+		if err != nil || outcome.Rejected != nil {
+			t.Fatalf("%s: purchase %d of %d units: %v, %v", name, i+1, quantity, err, outcome.Rejected)
 		}
 	}
 }
@@ -148,8 +148,8 @@ func (s shop) rejects(t *testing.T, name string, goods int64) {
 	t.Helper()
 	for replica := range s.replicas {
 		outcome, err := s.strategy(t, replica, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1})
-		if err != nil || !errors.Is(outcome.Refused, stock.ErrInsufficientStock) {
-			t.Errorf("%s: a unit of an item that is sold out: %v, %v", name, err, outcome.Refused)
+		if err != nil || !errors.Is(outcome.Rejected, stock.ErrInsufficientStock) {
+			t.Errorf("%s: a unit of an item that is sold out: %v, %v", name, err, outcome.Rejected)
 		}
 	}
 }
@@ -165,10 +165,10 @@ func (s shop) buysOut(t *testing.T, replica int, name string, goods int64) (sold
 		case err != nil:
 			t.Errorf("%s: %v", name, err)
 			return sold
-		case errors.Is(outcome.Refused, stock.ErrInsufficientStock):
+		case errors.Is(outcome.Rejected, stock.ErrInsufficientStock):
 			return sold
-		case outcome.Refused != nil:
-			t.Errorf("%s: rejected with %v", name, outcome.Refused)
+		case outcome.Rejected != nil:
+			t.Errorf("%s: rejected with %v", name, outcome.Rejected)
 			return sold
 		default:
 			sold++

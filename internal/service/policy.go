@@ -9,10 +9,10 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// ErrStrategyRefused reports that the admin has disabled this strategy.
-var ErrStrategyRefused = errors.New("strategy is refused here")
+// ErrStrategyRejected reports that the admin has disabled this strategy.
+var ErrStrategyRejected = errors.New("strategy is refused here")
 
-// UnconfiguredError is an ErrStrategyRefused: the strategy needs a backend that this
+// UnconfiguredError is an ErrStrategyRejected: the strategy needs a backend that this
 // replica does not have.
 type UnconfiguredError struct {
 	Strategy, Backend string
@@ -22,11 +22,11 @@ type UnconfiguredError struct {
 
 // Error names the backend.
 func (e *UnconfiguredError) Error() string {
-	return fmt.Sprintf("%v: %s, because %s is %v", ErrStrategyRefused, e.Strategy, e.Backend, e.Err)
+	return fmt.Sprintf("%v: %s, because %s is %v", ErrStrategyRejected, e.Strategy, e.Backend, e.Err)
 }
 
 // Unwrap makes the kind visible to errors.Is.
-func (e *UnconfiguredError) Unwrap() error { return ErrStrategyRefused }
+func (e *UnconfiguredError) Unwrap() error { return ErrStrategyRejected }
 
 // unconfigured returns which backend a strategy lacks, or returns nil.
 func unconfigured(entry strategy.Entry, clients *backend.Clients) error {
@@ -40,16 +40,16 @@ func unconfigured(entry strategy.Entry, clients *backend.Clients) error {
 
 // Policy is which strategies the admin has disabled.
 type Policy struct {
-	// OnlySafe refuses what is not Claims.Safe: some strategies only without a fence.
+	// OnlySafe rejects what is not Guarantees.Safe: some strategies only without a fence.
 	OnlySafe bool
-	// Deny refuses by name.
+	// Deny rejects by name.
 	Deny []string
 }
 
 // Enforce has the catalogue refuse strategies. It is called before anything is
-// sold. ErrUnknownStrategy: a name is none, and nothing would be refused by it.
+// sold. ErrUnknownStrategy: a name is none, and nothing would be rejected by it.
 //
-// A refused strategy is there all the same: what it has accepted before is still written,
+// A rejected strategy is there all the same: what it has accepted before is still written,
 // and restocks still reach it.
 func (c *Catalogue) Enforce(p Policy) error {
 	for _, name := range p.Deny {
@@ -57,15 +57,15 @@ func (c *Catalogue) Enforce(p Policy) error {
 		if !ok {
 			return fmt.Errorf("strategies.deny: %w: %q", ErrUnknownStrategy, name)
 		}
-		o.refused = "strategies.deny names it"
+		o.rejected = "strategies.deny names it"
 	}
 	for _, o := range c.offers {
-		switch claims := o.entry.Claims; {
+		switch claims := o.entry.Guarantees; {
 		case !p.OnlySafe || claims.Safe(false):
 		case claims.Safe(true):
-			o.refusedUnfenced = "strategies.only_safe is set, and without fence=true a holder that has lost its lock unnoticed overwrites sales"
+			o.rejectedUnfenced = "strategies.only_safe is set, and without fence=true a holder that has lost its lock unnoticed overwrites sales"
 		default:
-			o.refused = "strategies.only_safe is set, and it does not guarantee exclusion across replicas"
+			o.rejected = "strategies.only_safe is set, and it does not guarantee exclusion across replicas"
 		}
 	}
 	return nil

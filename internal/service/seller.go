@@ -88,7 +88,7 @@ func (s *Seller) deductOnce(ctx context.Context, goodsID int64, p stock.Purchase
 	for range replays {
 		outcome, err := s.deductRecalling(ctx, goodsID, p)
 		duplicate := errors.Is(err, stock.ErrDuplicateRequest)
-		if !duplicate && (err != nil || outcome.Refused == nil || !p.Keyed) {
+		if !duplicate && (err != nil || outcome.Rejected == nil || !p.Keyed) {
 			return outcome, err
 		}
 		// A copy of this purchase has been sold since, or may have taken the last unit:
@@ -117,12 +117,12 @@ func (s *Seller) deductRecalling(ctx context.Context, goodsID int64, p stock.Pur
 		if err != nil {
 			return stock.Outcome{}, fmt.Errorf("deduct by %s: %w", s.entry.Name, err)
 		}
-		short, ok := errors.AsType[*stock.AllocatedError](outcomes[0].Refused)
+		short, ok := errors.AsType[*stock.AllocatedError](outcomes[0].Rejected)
 		if !ok {
 			return outcomes[0], nil
 		}
 		if vain.prove(short) {
-			return stock.Outcome{Refused: stock.ErrInsufficientStock}, nil
+			return stock.Outcome{Rejected: stock.ErrInsufficientStock}, nil
 		}
 		recalled, err := s.catalogue.recalls.recall(ctx, goodsID, s.entry.Name)
 		if errors.Is(err, stock.ErrUnknownOutcome) { // of the recall: nothing of the purchase was sent

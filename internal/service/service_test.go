@@ -116,8 +116,8 @@ func TestTheSameKeyHearsTheFirstAnswer(t *testing.T) {
 		s.create(t, goods, 10)
 		key := rand.Text()
 		first, err := s.strategy(t, 0, name).Deduct(t.Context(), goods, keyed(key, 3))
-		if err != nil || first.Refused != nil {
-			t.Fatal(err, first.Refused)
+		if err != nil || first.Rejected != nil {
+			t.Fatal(err, first.Rejected)
 		}
 		// Meanwhile somebody else buys, so that the answer would differ.
 		if _, err := s.strategy(t, 0, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1}); err != nil {
@@ -164,15 +164,15 @@ func TestARefusalIsNotRememberedAsASale(t *testing.T) {
 		s.create(t, goods, 1)
 		key := rand.Text()
 		sv := s.strategy(t, 0, name)
-		refused, err := sv.Deduct(t.Context(), goods, keyed(key, 2))
-		if err != nil || !errors.Is(refused.Refused, stock.ErrInsufficientStock) {
-			t.Fatalf("2 of 1: %v, %v", err, refused.Refused)
+		rejected, err := sv.Deduct(t.Context(), goods, keyed(key, 2))
+		if err != nil || !errors.Is(rejected.Rejected, stock.ErrInsufficientStock) {
+			t.Fatalf("2 of 1: %v, %v", err, rejected.Rejected)
 		}
 		if _, err := s.inventory.Restock(t.Context(), goods, 1, ""); err != nil {
 			t.Fatal(err)
 		}
 		sold, err := sv.Deduct(t.Context(), goods, keyed(key, 2))
-		if err != nil || sold.Refused != nil || sold.Replayed {
+		if err != nil || sold.Rejected != nil || sold.Replayed {
 			t.Errorf("after a restock: %v, %+v, want a sale", err, sold)
 		}
 		assertSold(t, s, goods, 2)
@@ -191,8 +191,8 @@ func TestManyCopiesAtOnceAreOneSale(t *testing.T) {
 			copies.Go(func() {
 				var err error
 				answers[i], err = s.strategy(t, i%3, name).Deduct(t.Context(), goods, keyed(key, 2))
-				if err != nil || answers[i].Refused != nil {
-					t.Errorf("copy %d: %v, %v", i, err, answers[i].Refused)
+				if err != nil || answers[i].Rejected != nil {
+					t.Errorf("copy %d: %v, %v", i, err, answers[i].Rejected)
 				}
 			})
 		}
@@ -206,7 +206,7 @@ func TestManyCopiesAtOnceAreOneSale(t *testing.T) {
 	})
 }
 
-// Copies of a purchase that cannot be served are all refused, whatever they do
+// Copies of a purchase that cannot be served are all rejected, whatever they do
 // to each other in the database.
 func TestManyCopiesOfARefusalAreRefused(t *testing.T) {
 	each(t, 3, func(t *testing.T, s shop, name string, goods int64) {
@@ -216,8 +216,8 @@ func TestManyCopiesOfARefusalAreRefused(t *testing.T) {
 		for i := range 30 {
 			copies.Go(func() {
 				o, err := s.strategy(t, i%3, name).Deduct(t.Context(), goods, keyed(key, 2))
-				if err != nil || !errors.Is(o.Refused, stock.ErrInsufficientStock) {
-					t.Errorf("copy %d: %v, %v, want a refusal", i, err, o.Refused)
+				if err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
+					t.Errorf("copy %d: %v, %v, want a refusal", i, err, o.Rejected)
 				}
 			})
 		}

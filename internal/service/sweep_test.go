@@ -25,7 +25,7 @@ func TestAnItemThatIsCreatedAnewKeepsOldHoldersOut(t *testing.T) {
 		closeAfter(t, redis)
 		item := int64(0)
 		for _, entry := range strategy.Registry() {
-			if !entry.Claims.Fenceable || d.Driver == repo.SQLite && slices.Contains(entry.Needs, backend.MySQL) {
+			if !entry.Guarantees.Fenceable || d.Driver == repo.SQLite && slices.Contains(entry.Needs, backend.MySQL) {
 				continue
 			}
 			item++
@@ -38,8 +38,8 @@ func TestAnItemThatIsCreatedAnewKeepsOldHoldersOut(t *testing.T) {
 				s.create(t, item, 10)
 				buy := func() {
 					t.Helper()
-					if o, err := fenced.Deduct(t.Context(), item, stock.Purchase{Quantity: 1}); err != nil || o.Refused != nil {
-						t.Fatal(err, o.Refused)
+					if o, err := fenced.Deduct(t.Context(), item, stock.Purchase{Quantity: 1}); err != nil || o.Rejected != nil {
+						t.Fatal(err, o.Rejected)
 					}
 				}
 				for range 5 {

@@ -156,8 +156,8 @@ func (c *Catalogue) SwitchOff(ctx context.Context, name, reason string) error {
 	return c.switchBy(ctx, c.switches.store.SwitchOff(ctx, name, reason))
 }
 
-// SwitchOn reverts SwitchOff. ErrStrategyRefused: the configuration of this
-// replica refuses the strategy, which no switch changes. ErrUnknownStrategy:
+// SwitchOn reverts SwitchOff. ErrStrategyRejected: the configuration of this
+// replica rejects the strategy, which no switch changes. ErrUnknownStrategy:
 // there is no such strategy. Nothing was switched then. stock.ErrUnknownOutcome is as
 // with SwitchOff.
 func (c *Catalogue) SwitchOn(ctx context.Context, name string) error {
@@ -165,8 +165,8 @@ func (c *Catalogue) SwitchOn(ctx context.Context, name string) error {
 	if !ok {
 		return fmt.Errorf("%w: %q", ErrUnknownStrategy, name)
 	}
-	if o.refused != "" {
-		return fmt.Errorf("%w: %s, because %s, which no switch changes", ErrStrategyRefused, name, o.refused)
+	if o.rejected != "" {
+		return fmt.Errorf("%w: %s, because %s, which no switch changes", ErrStrategyRejected, name, o.rejected)
 	}
 	return c.switchBy(ctx, c.switches.store.SwitchOn(ctx, name))
 }

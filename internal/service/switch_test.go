@@ -19,10 +19,10 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// refused tells whether a replica refuses a strategy for a reason.
-func refused(c *service.Catalogue, name, reason string) bool {
+// rejected tells whether a replica rejects a strategy for a reason.
+func rejected(c *service.Catalogue, name, reason string) bool {
 	_, err := c.In(service.Mode{Strategy: name})
-	return errors.Is(err, service.ErrStrategyRefused) && strings.Contains(err.Error(), reason)
+	return errors.Is(err, service.ErrStrategyRejected) && strings.Contains(err.Error(), reason)
 }
 
 func sells(c *service.Catalogue, name string) bool {
@@ -60,11 +60,11 @@ func TestASwitchHoldsOnEveryReplica(t *testing.T) {
 	if err := asked.SwitchOff(t.Context(), "mutex", "it oversells"); err != nil {
 		t.Fatal(err)
 	}
-	if !refused(asked, "mutex", "it oversells") {
+	if !rejected(asked, "mutex", "it oversells") {
 		t.Error("who was asked does not refuse at once")
 	}
-	soon(t, "another replica refuses", func() bool { return refused(other, "mutex", "it oversells") })
-	if err := late.LookAtSwitches(t.Context()); err != nil || !refused(late, "mutex", "it oversells") {
+	soon(t, "another replica refuses", func() bool { return rejected(other, "mutex", "it oversells") })
+	if err := late.LookAtSwitches(t.Context()); err != nil || !rejected(late, "mutex", "it oversells") {
 		t.Errorf("one that starts later sells all the same (%v)", err)
 	}
 	if !sells(other, "naive") {
@@ -88,7 +88,7 @@ func TestAReplicaThatCannotReadTheSwitchesKeepsWhatItKnew(t *testing.T) {
 	if err := c.LookAtSwitches(t.Context()); err == nil {
 		t.Error("a look without a database is no error")
 	}
-	if !refused(c, "mutex", "it oversells") || !sells(c, "naive") {
+	if !rejected(c, "mutex", "it oversells") || !sells(c, "naive") {
 		t.Error("what was known is forgotten")
 	}
 }
@@ -121,7 +121,7 @@ func TestNoSwitchChangesWhatTheConfigurationForbids(t *testing.T) {
 	}
 	for name, because := range map[string]string{"naive": "strategies.only_safe", "redis-setnx": "strategies.deny"} {
 		err := c.SwitchOn(t.Context(), name)
-		if !errors.Is(err, service.ErrStrategyRefused) || !strings.Contains(err.Error(), because) || sells(c, name) {
+		if !errors.Is(err, service.ErrStrategyRejected) || !strings.Contains(err.Error(), because) || sells(c, name) {
 			t.Errorf("%s is switched on (%v)", name, err)
 		}
 	}
@@ -143,7 +143,7 @@ func TestASwitchAmongPurchases(t *testing.T) {
 		buyers.Go(func() {
 			for range 30 {
 				sv, err := c.In(service.Mode{Strategy: "sql-conditional"})
-				if errors.Is(err, service.ErrStrategyRefused) {
+				if errors.Is(err, service.ErrStrategyRejected) {
 					c.Describe(t.Context())
 					continue
 				}

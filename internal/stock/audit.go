@@ -60,11 +60,11 @@ func (a Audit) Since(earlier Audit) Audit {
 	return NewAudit(a.GoodsID, a.Stock, earlier.Stock+a.Initial-earlier.Initial, a.Sold-earlier.Sold, a.Orders-earlier.Orders)
 }
 
-// Undersold is the number of units that were refused to buyers while the
+// Undersold is the number of units that were rejected to buyers while the
 // ledger still had them. Only a run that should have sold out may be asked
-// for it; refused counts the units of its refused purchases.
-func (a Audit) Undersold(refused int64) int64 {
-	return min(refused, max(0, a.Initial-a.Sold))
+// for it; rejected counts the units of its rejected purchases.
+func (a Audit) Undersold(rejected int64) int64 {
+	return min(rejected, max(0, a.Initial-a.Sold))
 }
 
 // Audits sums the audits of all items, each kind of failure by itself: a surplus of one item never

@@ -83,10 +83,10 @@ func (o Order) Answers(goodsID int64, p Purchase) bool {
 
 // Outcome is the result of one purchase of a batch.
 type Outcome struct {
-	// Order is set where Refused is nil.
+	// Order is set where Rejected is nil.
 	Order Order
-	// Refused is why the purchase was rejected; nothing was sold.
-	Refused error
+	// Rejected is why the purchase was rejected; nothing was sold.
+	Rejected error
 	// Replayed reports that the order was accepted earlier, under the same key.
 	Replayed bool
 	// Durable is where the order is stored; empty is InSQL.

@@ -32,8 +32,8 @@ func TestAllotIsFirstComeFirstServed(t *testing.T) {
 		{3, nil, []bool{}},
 	} {
 		got := make([]bool, len(c.batch))
-		for i, refused := range stock.Allot(c.available, c.batch, stock.Limit{}) {
-			got[i] = refused == nil
+		for i, rejected := range stock.Allot(c.available, c.batch, stock.Limit{}) {
+			got[i] = rejected == nil
 		}
 		if !slices.Equal(got, c.fits) {
 			t.Errorf("%d for %v fits %v, want %v", c.available, c.batch, got, c.fits)
@@ -42,24 +42,24 @@ func TestAllotIsFirstComeFirstServed(t *testing.T) {
 }
 
 // Each purchase is named by its buyer and its quantity, and answered by what it is
-// refused for.
+// rejected for.
 func TestAllotKeepsEachBuyerToTheLimit(t *testing.T) {
 	by := func(user string, units int64) stock.Purchase { return stock.Purchase{UserID: user, Quantity: units} }
 	list := []stock.Purchase{by("a", 2), by("b", 4), by("a", 2), by("a", 1), by("", 1), by("c", 1), by("b", 3), by("c", 3)}
-	refused := stock.Allot(6, list, stock.Limit{PerUser: 3, Has: map[string]int64{"c": 3}})
+	rejected := stock.Allot(6, list, stock.Limit{PerUser: 3, Has: map[string]int64{"c": 3}})
 	for i, want := range []error{
 		nil, &stock.UserLimitError{PerUser: 3}, &stock.UserLimitError{PerUser: 3, Has: 2}, nil,
 		stock.ErrUserUnknown, &stock.UserLimitError{PerUser: 3, Has: 3}, nil, &stock.UserLimitError{PerUser: 3, Has: 3},
 	} {
-		if !reflect.DeepEqual(refused[i], want) {
-			t.Errorf("purchase %d of %v is answered with %v, want %v", i, list[i], refused[i], want)
+		if !reflect.DeepEqual(rejected[i], want) {
+			t.Errorf("purchase %d of %v is answered with %v, want %v", i, list[i], rejected[i], want)
 		}
 	}
-	// Who is refused for the limit takes nothing from those who come after, and who is
-	// refused for the stock nothing from their own limit.
-	refused = stock.Allot(2, []stock.Purchase{by("a", 9), by("b", 3), by("b", 2)}, stock.Limit{PerUser: 3})
-	if !errors.Is(refused[0], stock.ErrUserLimit) || !errors.Is(refused[1], stock.ErrInsufficientStock) || refused[2] != nil {
-		t.Errorf("9, 3 and 2 of 2 are answered with %v", refused)
+	// Who is rejected for the limit takes nothing from those who come after, and who is
+	// rejected for the stock nothing from their own limit.
+	rejected = stock.Allot(2, []stock.Purchase{by("a", 9), by("b", 3), by("b", 2)}, stock.Limit{PerUser: 3})
+	if !errors.Is(rejected[0], stock.ErrUserLimit) || !errors.Is(rejected[1], stock.ErrInsufficientStock) || rejected[2] != nil {
+		t.Errorf("9, 3 and 2 of 2 are answered with %v", rejected)
 	}
 }
 
@@ -96,24 +96,24 @@ func TestAShareIsHalfWhereAnotherStrategySells(t *testing.T) {
 
 func TestAuditTellsTheThreeFailuresApart(t *testing.T) {
 	for _, c := range []struct {
-		name                           string
-		left, restocked, sold, refused int64
-		oversold, lost, undersold      int64
-		clean                          bool
+		name                            string
+		left, restocked, sold, rejected int64
+		oversold, lost, undersold       int64
+		clean                           bool
 	}{
-		{name: "sold out", restocked: 10, sold: 10, refused: 5, clean: true},
+		{name: "sold out", restocked: 10, sold: 10, rejected: 5, clean: true},
 		{name: "not sold out", left: 4, restocked: 10, sold: 6, clean: true},
 		{name: "oversold", restocked: 10, sold: 12, oversold: 2, lost: 2},
 		{name: "updates lost", left: 7, restocked: 10, sold: 6, lost: 3},
 		{name: "gone that nobody bought", left: 2, restocked: 10, sold: 6, lost: -2},
 		{name: "below zero", left: -2, restocked: 10, sold: 12, oversold: 2},
-		{name: "refused while left", left: 4, restocked: 10, sold: 6, refused: 9, undersold: 4, clean: true},
-		{name: "one refused while left", left: 4, restocked: 10, sold: 6, refused: 1, undersold: 1, clean: true},
+		{name: "refused while left", left: 4, restocked: 10, sold: 6, rejected: 9, undersold: 4, clean: true},
+		{name: "one refused while left", left: 4, restocked: 10, sold: 6, rejected: 1, undersold: 1, clean: true},
 	} {
 		a := stock.NewAudit(1, c.left, c.restocked, c.sold, c.sold)
-		if a.Oversold != c.oversold || a.Lost != c.lost || a.Clean != c.clean || a.Undersold(c.refused) != c.undersold {
+		if a.Oversold != c.oversold || a.Lost != c.lost || a.Clean != c.clean || a.Undersold(c.rejected) != c.undersold {
 			t.Errorf("%s: %+v and %d undersold, want %d oversold, %d lost, %d undersold, clean %v",
-				c.name, a, a.Undersold(c.refused), c.oversold, c.lost, c.undersold, c.clean)
+				c.name, a, a.Undersold(c.rejected), c.oversold, c.lost, c.undersold, c.clean)
 		}
 	}
 }

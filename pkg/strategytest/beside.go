@@ -188,7 +188,7 @@ func losesNoRestockInACrowd(t *testing.T, s *subject) {
 	const restocks, clients, attempts = 8, 6, 10
 	const units = 1000 // of each restock
 	lists := [][]strategy.Deduct{s.replicas}
-	if s.entry.Claims.Fenceable {
+	if s.entry.Guarantees.Fenceable {
 		lists = append(lists, s.fenced(t))
 	}
 	for _, replicas := range lists {
@@ -217,7 +217,7 @@ func losesNoRestockInACrowd(t *testing.T, s *subject) {
 		audit := s.audit(t, goods)
 		want(t, "sold", audit.Sold, sold.Load())
 		want(t, "restocked", audit.Initial, units*(restocks+1))
-		if audit.Lost < 0 || s.entry.Claims.ExclusiveAcrossReplicas && !audit.Clean {
+		if audit.Lost < 0 || s.entry.Guarantees.ExclusiveAcrossReplicas && !audit.Clean {
 			t.Errorf("after %d restocks the audit is %+v", restocks, audit)
 		}
 	}

@@ -63,7 +63,7 @@ func neverSellsToWhoWasToldItFailed(t *testing.T, s *subject) {
 	if after := s.audit(t, goods); after != before {
 		t.Errorf("the goods changed after every buyer had an answer: %+v, then %+v", before, after)
 	}
-	if s.entry.Claims.ExclusiveInProcess && !before.Clean {
+	if s.entry.Guarantees.ExclusiveInProcess && !before.Clean {
 		t.Errorf("units were lost or oversold: %+v", before)
 	}
 }

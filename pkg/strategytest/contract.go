@@ -15,8 +15,8 @@ func sellsAndTellsWhatIsLeft(t *testing.T, s *subject) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if outcomes[0].Refused != nil {
-		t.Fatalf("refused: %v", outcomes[0].Refused)
+	if outcomes[0].Rejected != nil {
+		t.Fatalf("refused: %v", outcomes[0].Rejected)
 	}
 	order := outcomes[0].Order
 	if order.ID == "" {
@@ -34,12 +34,12 @@ func sellsTheLastUnit(t *testing.T, s *subject) {
 	goods := s.create(t, 3)
 	for range 2 {
 		outcomes, err := s.deduct(t.Context(), goods, buy(1))
-		if err != nil || outcomes[0].Refused != nil {
+		if err != nil || outcomes[0].Rejected != nil {
 			t.Fatalf("a unit of three was not sold: %v, %v", err, outcomes)
 		}
 	}
 	outcomes, err := s.deduct(t.Context(), goods, buy(1))
-	if err != nil || outcomes[0].Refused != nil {
+	if err != nil || outcomes[0].Rejected != nil {
 		t.Fatalf("the last unit was not sold: %v, %v", err, outcomes)
 	}
 	audit := s.audit(t, goods)
@@ -54,7 +54,7 @@ func keepsALargeStock(t *testing.T, s *subject) {
 	goods, left := s.create(t, units), int64(units)
 	for _, quantity := range []int64{1, 999, 1000, 1001, 100_000} {
 		outcomes, err := s.deduct(t.Context(), goods, buy(quantity))
-		if err != nil || outcomes[0].Refused != nil {
+		if err != nil || outcomes[0].Rejected != nil {
 			t.Fatalf("%d of %d were not sold: %v, %v", quantity, left, err, outcomes)
 		}
 		left -= quantity
@@ -72,17 +72,17 @@ func refusesWhatDoesNotFit(t *testing.T, s *subject) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !errors.Is(outcomes[0].Refused, stock.ErrInsufficientStock) {
+		if !errors.Is(outcomes[0].Rejected, stock.ErrInsufficientStock) {
 			t.Errorf("%d of 2 were answered with %v, want a refusal", units, outcomes[0])
 		}
 	}
 	audit := s.audit(t, goods)
 	want(t, "stock", audit.Stock, 2)
 	want(t, "orders in the ledger", audit.Orders, 0)
-	// A refusal must not outlive its reason.
+	// A rejection must not outlive its reason.
 	s.restock(t, goods, 1)
 	outcomes, err := s.deduct(t.Context(), goods, buy(3))
-	if err != nil || outcomes[0].Refused != nil {
+	if err != nil || outcomes[0].Rejected != nil {
 		t.Errorf("3 of 3 were not sold after a restock: %v, %v", err, outcomes)
 	}
 }
@@ -97,7 +97,7 @@ func servesABatchFirstComeFirstServed(t *testing.T, s *subject) {
 		t.Fatalf("%d answers to a batch of 3", len(outcomes))
 	}
 	for i, sold := range []bool{true, false, true} {
-		if got := outcomes[i].Refused == nil; got != sold {
+		if got := outcomes[i].Rejected == nil; got != sold {
 			t.Errorf("purchase %d of 3, 4, 2 out of 5: sold is %v, want %v", i+1, got, sold)
 		}
 	}
@@ -181,7 +181,7 @@ func copiesInACrowdDisturbNobody(t *testing.T, s *subject) {
 			if !errors.Is(err, wanted) {
 				t.Errorf("buyer %d is answered with %v, want %v", i, err, wanted)
 			}
-			if err == nil && (outcomes[0].Refused != nil || outcomes[0].Order.RequestID != purchase.RequestID) {
+			if err == nil && (outcomes[0].Rejected != nil || outcomes[0].Order.RequestID != purchase.RequestID) {
 				t.Errorf("buyer %d of %s is answered with %+v", i, purchase.RequestID, outcomes[0])
 			}
 		})

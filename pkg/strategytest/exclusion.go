@@ -26,7 +26,7 @@ const chances = 20
 // crowd is smaller for a strategy whose lock is on a server: a sale takes it
 // several round trips, and locktest proves its exclusion with far more holds.
 func (s *subject) crowd() crowd {
-	if s.entry.Claims.Fenceable {
+	if s.entry.Guarantees.Fenceable {
 		return crowd{units: 20, clients: 8, attempts: 5, proofs: 1}
 	}
 	return crowd{units: 60, clients: 12, attempts: 12, proofs: 3}
@@ -37,11 +37,11 @@ func (s *subject) crowd() crowd {
 const saleWithin = 6 * time.Second
 
 func onOneReplica(t *testing.T, s *subject) {
-	exclusion(t, s, s.entry.Claims.ExclusiveInProcess, s.replicas[:1])
+	exclusion(t, s, s.entry.Guarantees.ExclusiveInProcess, s.replicas[:1])
 }
 
 func onThreeReplicas(t *testing.T, s *subject) {
-	exclusion(t, s, s.entry.Claims.ExclusiveAcrossReplicas, s.replicas)
+	exclusion(t, s, s.entry.Guarantees.ExclusiveAcrossReplicas, s.replicas)
 }
 
 // exclusion proves the claim, or shows the damage where there is none.
@@ -92,24 +92,24 @@ func sellOut(t *testing.T, s *subject, replicas []strategy.Deduct) (audit stock.
 	t.Helper()
 	crowd := s.crowd()
 	goods := s.create(t, crowd.units)
-	var sold, refused, turn atomic.Int64
+	var sold, rejected, turn atomic.Int64
 	var buyers sync.WaitGroup
 	end := time.Now().Add(saleWithin)
 	for range crowd.clients {
 		buyers.Go(func() {
 			for range crowd.attempts {
 				if time.Now().After(end) {
-					refused.Add(1)
+					rejected.Add(1)
 					return
 				}
 				deduct := replicas[turn.Add(1)%int64(len(replicas))]
 				outcomes, err := deduct(t.Context(), goods, []stock.Purchase{buy(1)})
 				switch {
 				case errors.Is(err, stock.ErrBusy):
-					refused.Add(1)
+					rejected.Add(1)
 				case err != nil:
 					t.Errorf("in a crowd: %v", err)
-				case outcomes[0].Refused == nil:
+				case outcomes[0].Rejected == nil:
 					sold.Add(1)
 				}
 			}
@@ -118,5 +118,5 @@ func sellOut(t *testing.T, s *subject, replicas []strategy.Deduct) (audit stock.
 	buyers.Wait()
 	audit = s.audit(t, goods)
 	want(t, "orders in the ledger, against buyers who were told that they have one,", audit.Orders, sold.Load())
-	return audit, refused.Load()
+	return audit, rejected.Load()
 }

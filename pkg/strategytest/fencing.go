@@ -15,8 +15,8 @@ func (s *subject) fenced(t *testing.T) []strategy.Deduct {
 	list := make([]strategy.Deduct, 0, len(s.bare))
 	for _, replica := range s.bare {
 		fencer, ok := replica.(strategy.Fencer)
-		if ok != s.entry.Claims.Fenceable {
-			t.Fatalf("claims fenceable %v, and is %v", s.entry.Claims.Fenceable, ok)
+		if ok != s.entry.Guarantees.Fenceable {
+			t.Fatalf("claims fenceable %v, and is %v", s.entry.Guarantees.Fenceable, ok)
 		}
 		if !ok {
 			t.Skip("it has no lock whose token could be checked, and claims none")
@@ -54,7 +54,7 @@ func writesTheTokenThatItClaimed(t *testing.T, s *subject) {
 }
 
 // isShutOutByALaterClaim has somebody claim the goods with a token that is far
-// ahead, as after the loss of a counter: the next sale is refused, not lost, and
+// ahead, as after the loss of a counter: the next sale is rejected, not lost, and
 // where the tokens can be lifted the one after it is served.
 func isShutOutByALaterClaim(t *testing.T, s *subject) {
 	deduct := s.fenced(t)[0]

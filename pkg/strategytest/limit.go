@@ -54,7 +54,7 @@ func (s *subject) wantSoldInAll(t *testing.T, goodsID, units, sold int64) {
 	if audit.Buyers == nil || *audit.Buyers != (stock.Buyers{}) {
 		t.Errorf("about the buyers the audit finds %+v", audit.Buyers)
 	}
-	if s.entry.Claims.ExclusiveAcrossReplicas {
+	if s.entry.Guarantees.ExclusiveAcrossReplicas {
 		want(t, "stock", audit.Stock, units-sold)
 	}
 }
@@ -62,7 +62,7 @@ func (s *subject) wantSoldInAll(t *testing.T, goodsID, units, sold int64) {
 // impatient is how often a buyer asks at once: a hundred times, and fewer where each
 // is several round trips to a lock, as in crowd.
 func (s *subject) impatient() int {
-	if s.entry.Claims.Fenceable {
+	if s.entry.Guarantees.Fenceable {
 		return 8
 	}
 	return 100
@@ -114,10 +114,10 @@ func oneOf(outcomes []stock.Outcome, err error) error {
 	if err != nil {
 		return err
 	}
-	return outcomes[0].Refused
+	return outcomes[0].Rejected
 }
 
-// assertLimited holds a refusal to the limit and what its buyer has.
+// assertLimited holds a rejection to the limit and what its buyer has.
 func assertLimited(t *testing.T, err error, has int64) {
 	t.Helper()
 	limited, is := errors.AsType[*stock.UserLimitError](err)
@@ -143,8 +143,8 @@ func keepsEveryBuyerToTheLimit(t *testing.T, s *subject) {
 				t.Errorf("batch %d: %v", i, err)
 			}
 			for _, o := range outcomes {
-				if o.Refused != nil && !errors.Is(o.Refused, stock.ErrUserLimit) {
-					t.Errorf("batch %d: refused as %v, want %v", i, o.Refused, stock.ErrUserLimit)
+				if o.Rejected != nil && !errors.Is(o.Rejected, stock.ErrUserLimit) {
+					t.Errorf("batch %d: refused as %v, want %v", i, o.Rejected, stock.ErrUserLimit)
 				}
 			}
 		})
@@ -162,14 +162,14 @@ func refusesOneOfABatchForTheLimit(t *testing.T, s *subject) {
 		t.Fatal(err)
 	}
 	for i, sold := range []bool{true, true, false, false, true, false} {
-		if got := outcomes[i].Refused == nil; got != sold {
-			t.Errorf("purchase %d: sold is %v (%v), want %v", i, got, outcomes[i].Refused, sold)
+		if got := outcomes[i].Rejected == nil; got != sold {
+			t.Errorf("purchase %d: sold is %v (%v), want %v", i, got, outcomes[i].Rejected, sold)
 		}
 	}
-	assertLimited(t, outcomes[2].Refused, 2)
-	assertLimited(t, outcomes[5].Refused, 0)
-	if !errors.Is(outcomes[3].Refused, stock.ErrUserUnknown) {
-		t.Errorf("a buyer who is unknown is answered with %v", outcomes[3].Refused)
+	assertLimited(t, outcomes[2].Rejected, 2)
+	assertLimited(t, outcomes[5].Rejected, 0)
+	if !errors.Is(outcomes[3].Rejected, stock.ErrUserUnknown) {
+		t.Errorf("a buyer who is unknown is answered with %v", outcomes[3].Rejected)
 	}
 	want(t, "what the last order says is left", outcomes[4].Order.Remaining, 14)
 	// The stock that one is not given is there for the next.
@@ -178,29 +178,29 @@ func refusesOneOfABatchForTheLimit(t *testing.T, s *subject) {
 		t.Fatal(err)
 	}
 	for i, o := range outcomes {
-		if refused := i == 0; errors.Is(o.Refused, stock.ErrUserLimit) != refused || !refused && o.Refused != nil {
-			t.Errorf("purchase %d is answered with %v", i, o.Refused)
+		if rejected := i == 0; errors.Is(o.Rejected, stock.ErrUserLimit) != rejected || !rejected && o.Rejected != nil {
+			t.Errorf("purchase %d is answered with %v", i, o.Rejected)
 		}
 	}
 	s.wantSoldInAll(t, goods, 20, 20)
 }
 
-// refusesWhatDoesNotFitUnderALimit shows that what is refused for the stock is not
+// refusesWhatDoesNotFitUnderALimit shows that what is rejected for the stock is not
 // counted.
 func refusesWhatDoesNotFitUnderALimit(t *testing.T, s *subject) {
 	goods := s.createLimited(t, 2, 5)
 	outcomes, err := s.deduct(t.Context(), goods, by("a", 3), by("a", 1))
-	if err != nil || !errors.Is(outcomes[0].Refused, stock.ErrInsufficientStock) {
+	if err != nil || !errors.Is(outcomes[0].Rejected, stock.ErrInsufficientStock) {
 		t.Fatalf("3 of 2 were answered with %v (%v), want a refusal for the stock", outcomes, err)
 	}
 	s.restock(t, goods, 10)
 	left := int64(5)
-	if outcomes[1].Refused == nil { // some strategies take what they give back
+	if outcomes[1].Rejected == nil { // some strategies take what they give back
 		left--
 	}
 	for _, units := range []int64{left, 1} {
 		outcomes, err = s.deduct(t.Context(), goods, by("a", units))
-		if refused := units == 1; err != nil || errors.Is(outcomes[0].Refused, stock.ErrUserLimit) != refused {
+		if rejected := units == 1; err != nil || errors.Is(outcomes[0].Rejected, stock.ErrUserLimit) != rejected {
 			t.Errorf("%d units were answered with %v (%v)", units, outcomes, err)
 		}
 	}

@@ -213,7 +213,7 @@ func newSubject(t *testing.T, bench Bench, prefix string, entry strategy.Entry, 
 func (s *subject) grouped(t *testing.T) *subject {
 	t.Helper()
 	grouped := *s
-	grouped.entry.Claims = s.entry.Claims.Grouped()
+	grouped.entry.Guarantees = s.entry.Guarantees.Grouped()
 	grouped.replicas = nil
 	grouped.group = func(t *testing.T, deduct strategy.Deduct) strategy.Deduct {
 		t.Helper()

@@ -12,8 +12,8 @@ import (
 type (
 	// Entry describes a strategy and makes it.
 	Entry = strategy.Entry
-	// Claims are its guarantees, which the suite tests.
-	Claims = strategy.Claims
+	// Guarantees are its guarantees, which the suite tests.
+	Guarantees = strategy.Guarantees
 	// Damage is what it may do where it guarantees less.
 	Damage = strategy.Damage
 	// Deps is what it is made of.

@@ -58,7 +58,7 @@ func (s *subject) undersells(t *testing.T, happens func() error) strategy.Strate
 }
 
 // refusesWhileStockIsLeft has a small order come between a large one that does not
-// fit and its putting back: both are refused, and nothing is sold.
+// fit and its putting back: both are rejected, and nothing is sold.
 func refusesWhileStockIsLeft(t *testing.T, s *subject) {
 	var goods int64
 	var small []stock.Outcome
@@ -71,7 +71,7 @@ func refusesWhileStockIsLeft(t *testing.T, s *subject) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if large[0].Refused == nil || len(small) != 1 || small[0].Refused == nil {
+	if large[0].Rejected == nil || len(small) != 1 || small[0].Rejected == nil {
 		t.Errorf("3 of 2 were answered with %v, and 1 of 2 meanwhile with %v: want two refusals", large, small)
 	}
 	want(t, "units refused while they were left", s.audit(t, goods).Undersold(1), 1)
@@ -111,7 +111,7 @@ func (s *subject) losesTwoOfThree(t *testing.T, goods int64) {
 	t.Helper()
 	s.wantSold(t, goods, 1)
 	outcomes, err := s.deduct(t.Context(), goods, buy(1))
-	if err != nil || !errors.Is(outcomes[0].Refused, stock.ErrInsufficientStock) {
+	if err != nil || !errors.Is(outcomes[0].Rejected, stock.ErrInsufficientStock) {
 		t.Errorf("what is gone was answered with %v (%v), want a refusal", outcomes, err)
 	}
 	audit := s.audit(t, goods)
@@ -124,7 +124,7 @@ func (s *subject) losesTwoOfThree(t *testing.T, goods int64) {
 func (s *subject) wantSold(t *testing.T, goods, units int64) {
 	t.Helper()
 	outcomes, err := s.deduct(t.Context(), goods, buy(units))
-	if err != nil || outcomes[0].Refused != nil {
+	if err != nil || outcomes[0].Rejected != nil {
 		t.Errorf("%d units were not sold: %v, %v", units, err, outcomes)
 	}
 }

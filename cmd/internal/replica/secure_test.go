@@ -57,7 +57,7 @@ func tlsMistakes(section, strangers string, more ...string) []mistake {
 }
 
 // uncertified is who shows no certificate where one is asked for. In TLS 1.3 the
-// server refuses him after he believes that all is well: he hears its reason, or only
+// server rejects him after he believes that all is well: he hears its reason, or only
 // that it hung up while he was writing.
 func uncertified(section string) mistake {
 	prefix := "STOCKD_" + strings.ToUpper(section) + "_TLS_"
@@ -118,7 +118,7 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 			for _, m := range s.wrong {
 				t.Run(m.what, func(t *testing.T) {
 					t.Parallel() // most of them wait
-					s.refuses(t, m)
+					s.rejects(t, m)
 				})
 			}
 		})
@@ -265,13 +265,13 @@ func (p innards) buy(t *testing.T, name string, goods int64) (stock.Outcome, err
 func (p innards) sells(t *testing.T, name string, goods int64) {
 	t.Helper()
 	outcome, err := p.buy(t, name, goods)
-	if err != nil || outcome.Refused != nil || outcome.Order.Remaining != 9 {
+	if err != nil || outcome.Rejected != nil || outcome.Order.Remaining != 9 {
 		t.Errorf("%s answers %+v, %v", name, outcome, err)
 	}
 }
 
-// refuses makes a mistake, and looks at what is said of it.
-func (s secured) refuses(t *testing.T, m mistake) {
+// rejects makes a mistake, and looks at what is said of it.
+func (s secured) rejects(t *testing.T, m mistake) {
 	t.Helper()
 	env := append(append([]string{"STOCKD_LOCK_WAIT=3s", "STOCKD_REDIS_TIMEOUT=2900ms"}, s.env...), m.set...)
 	if s.section == "database" {

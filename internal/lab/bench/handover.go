@@ -133,7 +133,7 @@ func (h *handover) join(s *Suite) {
 		s.Ratios = append(s.Ratios, Ratio{Name: pair.name + " / " + pair.plain + ", holds", Of: our, By: their, AtLeast: pair.atLeast})
 	}
 	for _, entry := range registry.Locks() {
-		if entry.Claims.Fair {
+		if entry.Guarantees.Fair {
 			h.joinFair(s, entry.Name)
 		}
 	}

@@ -71,7 +71,7 @@ func (s *stage) ratiosOf(d service.Description) []Ratio {
 		{Topic: tailUsual, Name: d.Name, Of: few, Below: 10},
 		{Topic: tailCrowd, Name: d.Name, Of: many, Below: 10},
 	}
-	if !d.Claims.Fenceable {
+	if !d.Guarantees.Fenceable {
 		return common // no lock
 	}
 	grouped := Ratio{Topic: lockGrouped, Name: d.Name, Of: few, By: s.name(d.Name, false, usual), AtLeast: 5}

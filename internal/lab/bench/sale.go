@@ -108,8 +108,8 @@ func (s *stage) settle(ctx context.Context, goodsID int64, result *load.Result) 
 			return fmt.Errorf("%d of %d requests failed: %s", n, result.Sent, problem)
 		}
 	}
-	if result.Refused > 0 || result.Duplicates > 0 {
-		return fmt.Errorf("%d were rejected with stock left; %d orders were assigned twice", result.Refused, result.Duplicates)
+	if result.Rejected > 0 || result.Duplicates > 0 {
+		return fmt.Errorf("%d were rejected with stock left; %d orders were assigned twice", result.Rejected, result.Duplicates)
 	}
 	for end := time.Now().Add(settleWithin); ; {
 		audit, err := s.served.Client().Audit(ctx, goodsID)

@@ -122,7 +122,7 @@ func (s *stage) safe(ctx context.Context, result *Result) ([]service.Description
 	for _, d := range known {
 		only := s.options.Only
 		switch {
-		case !d.Claims.ExclusiveAcrossReplicas, only != nil && !only.MatchString(d.Name):
+		case !d.Guarantees.ExclusiveAcrossReplicas, only != nil && !only.MatchString(d.Name):
 		case !d.Available:
 			result.Notes = append(result.Notes, d.Name+": not measured: "+d.Note)
 		default:
@@ -135,7 +135,7 @@ func (s *stage) safe(ctx context.Context, result *Result) ([]service.Description
 
 // rank puts locks last.
 func rank(d service.Description) int {
-	if d.Claims.Fenceable {
+	if d.Guarantees.Fenceable {
 		return 1
 	}
 	return 0

@@ -96,7 +96,7 @@ func (r *Result) usualTable() table.Writer {
 	return t
 }
 
-// cell is a median with its spread, and the share of those who were refused.
+// cell is a median with its spread, and the share of those who were rejected.
 func (f *Figure) cell() string {
 	if f == nil {
 		return ""

@@ -71,8 +71,8 @@ func sold(start, end int, changes ...change) history.Request {
 	return request(history.Sold, start, end, changes...)
 }
 
-func refused(start, end int, changes ...change) history.Request {
-	return request(history.Refused, start, end, changes...)
+func rejected(start, end int, changes ...change) history.Request {
+	return request(history.Rejected, start, end, changes...)
 }
 
 func unknown(start, end int, changes ...change) history.Request {

@@ -57,12 +57,12 @@ func Clean() Check {
 type reported struct {
 	sold, soldUnits       int64 // a sale whose answer is repeated under its key is one sale
 	unknown, unknownUnits int64 // where no other answer under the key says more
-	refused               int64
+	rejected              int64
 	twice                 int64 // orders given to two purchases, and keys given two orders
 	last                  time.Time
 }
 
-func (t *reported) decided() bool { return t.sold+t.refused > 0 }
+func (t *reported) decided() bool { return t.sold+t.rejected > 0 }
 
 // faults are the inconsistencies of an item, in words.
 func faults(a history.Audit, t *reported) (wrong []string) {
@@ -96,8 +96,8 @@ func reportedOf(h *history.History) map[int64]*reported {
 				t.last = r.End
 			}
 			switch r.Outcome {
-			case history.Refused:
-				t.refused++
+			case history.Rejected:
+				t.rejected++
 			case history.Unknown:
 				if r.Key != "" && settled[r.Key] {
 					continue

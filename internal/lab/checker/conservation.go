@@ -52,16 +52,16 @@ func SoldOut(units int64) Check {
 	}
 }
 
-// undersold is how many units were refused although they were there to the end.
+// undersold is how many units were rejected although they were there to the end.
 func undersold(h *history.History) (units int64) {
-	refused := make(map[int64]int64)
+	rejected := make(map[int64]int64)
 	for _, r := range h.Requests {
-		if r.Outcome == history.Refused {
-			refused[r.GoodsID] += r.Quantity
+		if r.Outcome == history.Rejected {
+			rejected[r.GoodsID] += r.Quantity
 		}
 	}
 	for _, a := range lastAudits(h) {
-		units += a.Undersold(refused[a.GoodsID])
+		units += a.Undersold(rejected[a.GoodsID])
 	}
 	return units
 }

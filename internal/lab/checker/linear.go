@@ -18,7 +18,7 @@ const (
 
 // Linearizable expects that some order of the purchases explains all answers: one
 // in which each takes effect between its start and its end, each sale leaves what
-// its answer says, and a refusal finds too few. A request of unknown outcome may
+// its answer says, and a rejection finds too few. A request of unknown outcome may
 // have happened at any time after its start, or not at all. It is for strategies
 // that answer what their own sale left, and for items that are stocked once.
 func Linearizable() Check {

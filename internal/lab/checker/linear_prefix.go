@@ -76,25 +76,25 @@ func (p prefix) operations() (steps []porcupine.Operation) {
 		steps = append(steps, porcupine.Operation{ClientId: s.client, Input: s, Call: from - origin, Return: to - origin})
 	}
 	clients := 0
-	refused := make(map[int64]operation)
+	rejected := make(map[int64]operation)
 	sold := make(map[int64]bool)
 	for _, o := range p.closed {
 		clients = max(clients, o.client+1)
-		if o.outcome == history.Refused {
-			if earliest, known := refused[o.quantity]; !known || o.end < earliest.end {
-				refused[o.quantity] = o
+		if o.outcome == history.Rejected {
+			if earliest, known := rejected[o.quantity]; !known || o.end < earliest.end {
+				rejected[o.quantity] = o
 			}
 			continue
 		}
 		sold[o.before()] = true
 		add(step{operation: o}, o.start, o.end)
 	}
-	for _, o := range refused {
+	for _, o := range rejected {
 		add(step{operation: o}, o.start, o.end)
 	}
 	for _, o := range p.open {
 		clients = max(clients, o.client+1)
-		if o.outcome == history.Refused || o.outcome == history.Sold && sold[o.before()] {
+		if o.outcome == history.Rejected || o.outcome == history.Sold && sold[o.before()] {
 			continue
 		}
 		if o.outcome == history.Sold {
@@ -144,7 +144,7 @@ func (p prefix) step(left stockLeft, s step) (may bool, next stockLeft) {
 		return true, next
 	case left.past:
 		return s.open, left
-	case s.outcome == history.Refused:
+	case s.outcome == history.Rejected:
 		return left.units < s.quantity, left
 	case s.outcome == history.Sold:
 		next.units = s.left

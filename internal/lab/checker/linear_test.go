@@ -34,8 +34,8 @@ func TestLinearizability(t *testing.T) {
 	judge(t, slices.Concat(
 		legal("one after the other", two, ten),
 		legal("at once, answered the other way round", sold(0, 30, left(8)), sold(5, 20, left(9)), ten),
-		legal("refused while the last is sold", sold(0, 10, left(8), quantity(2)), sold(20, 40, left(0), quantity(8)), refused(21, 30), ten),
-		legal("refused because it is too many", two, refused(40, 50, quantity(9)), ten),
+		legal("refused while the last is sold", sold(0, 10, left(8), quantity(2)), sold(20, 40, left(0), quantity(8)), rejected(21, 30), ten),
+		legal("refused because it is too many", two, rejected(40, 50, quantity(9)), ten),
 		legal("a failed one did nothing", two, failed("busy", 12, 14), ten),
 		legal("of unknown outcome, and did not happen", unknown(0, 5), two, ten),
 		legal("of unknown outcome, and happened", unknown(0, 5), sold(10, 20, left(9)), sold(30, 40, left(7)), ten),
@@ -47,8 +47,8 @@ func TestLinearizability(t *testing.T) {
 		illegal("one after the other in the wrong order", sold(0, 10, left(8)), sold(20, 30, left(9)), ten),
 		illegal("more than there is", sold(0, 10, left(-1), quantity(11)), sold(0, 10, left(9)), ten),
 		illegal("a sale that nobody made", sold(0, 10, left(9)), sold(20, 30, left(7)), ten),
-		illegal("refused although it was there", two, refused(40, 50), ten),
-		illegal("refused before it was sold out", sold(0, 10, left(1), quantity(9)), refused(12, 15), sold(20, 30, left(0)), ten),
+		illegal("refused although it was there", two, rejected(40, 50), ten),
+		illegal("refused before it was sold out", sold(0, 10, left(1), quantity(9)), rejected(12, 15), sold(20, 30, left(0)), ten),
 		illegal("of unknown outcome, and happened before it was sent", sold(0, 10, left(9)), sold(20, 30, left(7)), unknown(40, 50), ten),
 		illegal("of unknown outcome, and happened twice", unknown(0, 5), sold(10, 20, left(7)), ten),
 		illegal("told again without a key", sold(0, 5, left(9), order("a")), sold(30, 40, left(9), order("a")), ten),
@@ -58,7 +58,7 @@ func TestLinearizability(t *testing.T) {
 		neither("another goods was not audited", two, sold(0, 1, goods(8)), ten),
 		neither("stocked again meanwhile", two, ten, refilled),
 		neither("one sale", sold(0, 10, left(9)), ten),
-		neither("no sale", refused(0, 10, quantity(11)), ten),
+		neither("no sale", rejected(0, 10, quantity(11)), ten),
 	))
 }
 
@@ -94,7 +94,7 @@ func TestLongHistoriesAreDecided(t *testing.T) {
 	const all = clients * each
 	good, bad := make([]history.Request, 0, 2*all), make([]history.Request, 0, all)
 	for i := range all {
-		good = append(good, sold(i, i+clients, left(int64(all-1-i)), client(i%clients)), refused(all+i, all+2*clients+i))
+		good = append(good, sold(i, i+clients, left(int64(all-1-i)), client(i%clients)), rejected(all+i, all+2*clients+i))
 		bad = append(bad, sold(i, i+clients, left(int64(all-1-i/5)), client(i%clients)))
 	}
 	judge(t, []row{
@@ -147,7 +147,7 @@ func someRequests(random *rand.Rand) (requests []history.Request) {
 		case said == 1:
 			requests = append(requests, sold(start, end, append(changes, left(random.Int64N(5)))...))
 		case said == 2 || !fits:
-			requests = append(requests, refused(start, end, changes...))
+			requests = append(requests, rejected(start, end, changes...))
 		default:
 			requests = append(requests, sold(start, end, append(changes, left(stock))...))
 		}
@@ -168,7 +168,7 @@ func plain(initial int64) porcupine.Model {
 				return []any{left, after}
 			case r.Outcome == history.Unknown:
 				return []any{left}
-			case r.Outcome == history.Refused && after < 0:
+			case r.Outcome == history.Rejected && after < 0:
 				return []any{left}
 			case r.Outcome == history.Sold && after >= 0 && after == r.Remaining:
 				return []any{after}

@@ -30,7 +30,7 @@ func (o operation) String() string {
 	switch o.outcome {
 	case history.Sold:
 		return fmt.Sprintf("sold %d, %d left", o.quantity, o.left)
-	case history.Refused:
+	case history.Rejected:
 		return fmt.Sprintf("%d refused", o.quantity)
 	case history.Failed, history.Unknown:
 	}
@@ -73,12 +73,12 @@ func operationsOf(requests []history.Request) (ops []operation) {
 	return ops
 }
 
-// unsold are the purchases that were refused, and those that nothing is known of.
+// unsold are the purchases that were rejected, and those that nothing is known of.
 func unsold(requests []history.Request, first map[string]int64, settled map[string]bool) (ops []operation) {
 	for _, r := range requests {
 		o := operation{client: r.Client, start: r.Start.UnixNano(), end: r.End.UnixNano(), quantity: r.Quantity, outcome: r.Outcome}
 		switch {
-		case r.Outcome == history.Refused:
+		case r.Outcome == history.Rejected:
 			ops = append(ops, o)
 		case r.Outcome == history.Unknown && !settled[r.Key]:
 			o.end = never

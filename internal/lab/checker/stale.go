@@ -8,7 +8,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// The problems of a request whose write was refused because its lease had ended.
+// The problems of a request whose write was rejected because its lease had ended.
 const (
 	fenced    = "fenced"
 	leaseLost = "lease-lost"
@@ -21,7 +21,7 @@ func StaleWriteAccepted() Check {
 }
 
 // StaleWritesRefused expects that a write of a holder whose lease had ended was
-// refused, as fenced off or because the lease was known to be lost, and that none
+// rejected, as fenced off or because the lease was known to be lost, and that none
 // was accepted. Without a sale that carries a token this cannot be decided, and does
 // not hold.
 func StaleWritesRefused() Check {
@@ -41,15 +41,15 @@ func stale(judge func(s staleness) bool) Check {
 			"sales_with_token": float64(s.tokens), "stale_writes": float64(s.accepted),
 			"fenced_requests": float64(s.fenced), "lease_lost_requests": float64(s.lost),
 		}}
-		refused := fmt.Sprintf("%s fenced off and %d notified that the lease was lost", count(s.fenced, "request"), s.lost)
+		rejected := fmt.Sprintf("%s fenced off and %d notified that the lease was lost", count(s.fenced, "request"), s.lost)
 		switch {
 		case s.tokens == 0:
-			f.Says = "no sale carries a token to compare; " + refused
+			f.Says = "no sale carries a token to compare; " + rejected
 		case s.accepted > 0:
 			f.Says = fmt.Sprintf("%s accepted, such as that of token %d, which left %d, when token %d had read %d; %s",
-				count(s.accepted, "stale write"), s.old.Token, s.old.Remaining, s.newer.Token, s.newer.Remaining+s.newer.Quantity, refused)
+				count(s.accepted, "stale write"), s.old.Token, s.old.Remaining, s.newer.Token, s.newer.Remaining+s.newer.Quantity, rejected)
 		default:
-			f.Says = fmt.Sprintf("none of %s with a token is stale; %s", count(s.tokens, "sale"), refused)
+			f.Says = fmt.Sprintf("none of %s with a token is stale; %s", count(s.tokens, "sale"), rejected)
 		}
 		return f
 	}

@@ -70,7 +70,7 @@ func TestFailures(t *testing.T) {
 		{"a name with a dash", checker.FailedWith("lease-lost", 1, time.Second), h, false, map[string]float64{"lease_lost_requests": 0}},
 		{"an outcome", checker.Outcomes(history.Unknown, 1), h, true, map[string]float64{"unknown_requests": 1}},
 		{"an outcome too rare", checker.Outcomes(history.Unknown, 2), h, false, nil},
-		{"an outcome that never was", checker.Outcomes(history.Refused, 0), h, false, nil},
+		{"an outcome that never was", checker.Outcomes(history.Rejected, 0), h, false, nil},
 	})
 }
 

@@ -248,12 +248,12 @@ func Pick(known []service.Description, name string) (service.Description, error)
 	return service.Description{}, fmt.Errorf("%q is not a strategy; there are %s", name, strings.Join(names, ", "))
 }
 
-// Claims is what a strategy claims, grouped or not.
-func Claims(s service.Description, group bool) strategy.Claims {
+// Guarantees is what a strategy claims, grouped or not.
+func Guarantees(s service.Description, group bool) strategy.Guarantees {
 	if group {
-		return s.Claims.Grouped()
+		return s.Guarantees.Grouped()
 	}
-	return s.Claims
+	return s.Guarantees
 }
 
 // sale makes one run. One that is known to fail and comes out clean is made
@@ -261,9 +261,9 @@ func Claims(s service.Description, group bool) strategy.Claims {
 func (d *demo) sale(ctx context.Context, c client.Client, s service.Description, replicas int) (verdict.Run, error) {
 	run := verdict.Run{
 		Strategy: s.Name, Replicas: replicas, Clients: d.plan.Clients, Stock: d.plan.Stock,
-		Requests: d.plan.Clients * d.plan.Loops, Group: d.plan.Group, ExpectedClean: Claims(s, d.plan.Group).Exclusive(replicas), Note: s.Note,
+		Requests: d.plan.Clients * d.plan.Loops, Group: d.plan.Group, ExpectedClean: Guarantees(s, d.plan.Group).Exclusive(replicas), Note: s.Note,
 	}
-	if s.Claims.Fenceable {
+	if s.Guarantees.Fenceable {
 		run.Shorter = true
 		run.Stock = max(1, run.Stock/int64(d.plan.LockShare))
 		run.Requests = max(run.Clients, run.Requests/d.plan.LockShare)

@@ -4,6 +4,6 @@ import "syscall"
 
 // kill ends this process. It does not return: nothing may happen behind it.
 func kill() {
-	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL) // SIGKILL cannot be refused
+	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL) // SIGKILL cannot be blocked
 	select {}
 }

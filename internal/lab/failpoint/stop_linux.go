@@ -11,5 +11,5 @@ import (
 func stop() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP) // SIGSTOP cannot be refused
+	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP) // SIGSTOP cannot be blocked
 }

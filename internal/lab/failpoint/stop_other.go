@@ -12,6 +12,6 @@ const stopsWithin = 50 * time.Millisecond
 
 // stop stops this process until SIGCONT.
 func stop() {
-	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // SIGSTOP cannot be refused
+	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // SIGSTOP cannot be blocked
 	time.Sleep(stopsWithin)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// Whatever is in a file is refused as broken, or is a history that says the same
+// Whatever is in a file is rejected as broken, or is a history that says the same
 // when it is written again.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{

@@ -50,10 +50,10 @@ type Outcome string
 
 // The outcomes.
 const (
-	Sold    Outcome = "sold"
-	Refused Outcome = "refused" // sold out
-	Failed  Outcome = "failed"  // it is known that nothing happened; Problem says why
-	Unknown Outcome = "unknown" // no answer, or one that says so
+	Sold     Outcome = "sold"
+	Rejected Outcome = "refused" // sold out
+	Failed   Outcome = "failed"  // it is known that nothing happened; Problem says why
+	Unknown  Outcome = "unknown" // no answer, or one that says so
 )
 
 // Event is one step in the life of a lease.

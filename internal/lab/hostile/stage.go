@@ -129,7 +129,7 @@ func (s *stage) createItems(ctx context.Context) error {
 	}
 	for _, strategy := range known {
 		s.names = append(s.names, strategy.Name)
-		if !strategy.Available || strategy.RequiresFence || !strategy.Claims.ExclusiveAcrossReplicas {
+		if !strategy.Available || strategy.RequiresFence || !strategy.Guarantees.ExclusiveAcrossReplicas {
 			continue
 		}
 		item := slowItem + int64(len(s.slow))

@@ -154,10 +154,10 @@ func (s Statement) sql() string {
 	return `SELECT id, name FROM ` + table + ` WHERE id = 12 FOR UPDATE`
 }
 
-// Claims are the places that the statement locks by the source. Of a statement that
+// Guarantees are the places that the statement locks by the source. Of a statement that
 // finds no row the source speaks for the primary key and the unique index; what it
 // says of full scans and of plain indexes is applied to that statement as well.
-func (c Combination) Claims(s Statement) []Place {
+func (c Combination) Guarantees(s Statement) []Place {
 	return slices.DeleteFunc(c.Index.Places(), func(p Place) bool { return !c.claims(s, p) })
 }
 

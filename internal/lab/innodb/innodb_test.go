@@ -129,7 +129,7 @@ func asClaimed(s innodb.Statement) map[string]float64 {
 		for _, p := range c.Index.Places() {
 			figures[c.String()+"."+p.Name] = 0
 		}
-		for _, p := range c.Claims(s) {
+		for _, p := range c.Guarantees(s) {
 			figures[c.String()+"."+p.Name] = 1
 		}
 	}

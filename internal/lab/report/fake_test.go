@@ -291,7 +291,7 @@ func (f *faker) crowd(requests int, locked, clean bool) {
 		start := float64(i)*0.8 + f.rand.Float64()*4
 		outcome := history.Sold
 		if clean && sold >= units {
-			outcome = history.Refused
+			outcome = history.Rejected
 		} else {
 			sold++
 		}

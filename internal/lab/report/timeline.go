@@ -188,7 +188,7 @@ func natural(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.C
 func outcomes() []Key {
 	return []Key{
 		{string(history.Sold), "sold"},
-		{string(history.Refused), "rejected: sold out"},
+		{string(history.Rejected), "rejected: sold out"},
 		{string(history.Failed), "failed: nothing happened"},
 		{string(history.Unknown), "unknown: no answer says"},
 	}

@@ -66,7 +66,7 @@ func Waits(h *history.History) *Picture {
 // leases; without any of both, the times until the answers.
 func waited(h *history.History) (list []time.Duration, title string) {
 	for _, r := range h.Requests {
-		if r.Outcome == history.Sold || r.Outcome == history.Refused || r.Wait > 0 {
+		if r.Outcome == history.Sold || r.Outcome == history.Rejected || r.Wait > 0 {
 			list = append(list, r.Wait)
 		}
 	}

@@ -76,7 +76,7 @@ func (p *Proxy) install(direction stream.Direction, link func() *link, pass pass
 // Close ends the proxy and its connections. Closing twice is harmless.
 func (p *Proxy) Close() { p.Cut() }
 
-// Cut ends all connections and refuses new ones, until Mend.
+// Cut ends all connections and rejects new ones, until Mend.
 func (p *Proxy) Cut() {
 	p.proxy.Stop()
 	p.Break()

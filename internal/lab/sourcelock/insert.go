@@ -29,15 +29,15 @@ func Registry() []lock.Entry {
 	return []lock.Entry{
 		{
 			Name: InsertOnce, Family: lock.FamilySQL, Needs: []backend.Name{backend.MySQL},
-			Summary: "INSERT of the name into a table with a unique key; a client that finds it taken gives up",
-			Claims:  lock.Claims{Exclusive: true, ReleasesOnlyItsOwn: true},
-			New:     func(d lock.Deps) lock.Locker { return &insert{Deps: d} },
+			Summary:    "INSERT of the name into a table with a unique key; a client that finds it taken gives up",
+			Guarantees: lock.Guarantees{Exclusive: true, ReleasesOnlyItsOwn: true},
+			New:        func(d lock.Deps) lock.Locker { return &insert{Deps: d} },
 		},
 		{
 			Name: InsertLoop, Family: lock.FamilySQL, Needs: []backend.Name{backend.MySQL},
-			Summary: "the same in a loop, without an owner, an expiry and a depth",
-			Claims:  lock.Claims{Exclusive: true, ReleasesOnlyItsOwn: true},
-			New:     func(d lock.Deps) lock.Locker { return &insert{Deps: d, loop: true} },
+			Summary:    "the same in a loop, without an owner, an expiry and a depth",
+			Guarantees: lock.Guarantees{Exclusive: true, ReleasesOnlyItsOwn: true},
+			New:        func(d lock.Deps) lock.Locker { return &insert{Deps: d, loop: true} },
 		},
 	}
 }

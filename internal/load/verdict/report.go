@@ -86,7 +86,7 @@ func (r *Run) row(color bool) table.Row {
 	}
 	return append(row,
 		comma(r.Sold), comma(r.Left), comma(r.Oversold), comma(r.Lost),
-		comma(int64(r.Refused)), comma(int64(r.Errors+r.Unknown)),
+		comma(int64(r.Rejected)), comma(int64(r.Errors+r.Unknown)),
 		comma(int64(r.PerSecond)), fmt.Sprintf("%.1f", r.P50), fmt.Sprintf("%.1f", r.P99),
 		paint(color, r.Verdict, r.words()))
 }

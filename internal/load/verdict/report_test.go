@@ -18,11 +18,11 @@ import (
 )
 
 // sale is a run of 20 requests for one of 10 units each.
-func sale(sold, refused int, left int64, change func(*load.Result, *stock.Audit)) verdict.Run {
+func sale(sold, rejected int, left int64, change func(*load.Result, *stock.Audit)) verdict.Run {
 	h := hdrhistogram.New(1, 1_000_000, 3)
 	_ = h.RecordValue(1500)
 	l := load.Result{
-		Sent: sold + refused, Sold: sold, Refused: refused, Errors: map[string]int{},
+		Sent: sold + rejected, Sold: sold, Rejected: rejected, Errors: map[string]int{},
 		Elapsed: 2 * time.Second, Latency: h,
 	}
 	a := stock.NewAudit(1, left, 10, int64(sold), int64(sold))
@@ -38,13 +38,13 @@ func sale(sold, refused int, left int64, change func(*load.Result, *stock.Audit)
 func TestVerdicts(t *testing.T) {
 	nothing := func(*load.Result, *stock.Audit) {}
 	for _, c := range []struct {
-		name          string
-		sold, refused int
-		left          int64
-		change        func(*load.Result, *stock.Audit)
-		clean         bool // is claimed
-		verdict       verdict.Verdict
-		reason        string
+		name           string
+		sold, rejected int
+		left           int64
+		change         func(*load.Result, *stock.Audit)
+		clean          bool // is claimed
+		verdict        verdict.Verdict
+		reason         string
 	}{
 		{"a true sale", 10, 10, 0, nothing, true, verdict.AsClaimed, "clean"},
 		{"a sale that did not sell out", 8, 0, 2, nothing, true, verdict.AsClaimed, "clean"},
@@ -85,7 +85,7 @@ func TestVerdicts(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := sale(c.sold, c.refused, c.left, c.change)
+			r := sale(c.sold, c.rejected, c.left, c.change)
 			r.ExpectedClean = c.clean
 			r.Judge()
 			if r.Verdict != c.verdict || !strings.Contains(r.Reason, c.reason) {

@@ -45,7 +45,7 @@ type Run struct {
 	Oversold  int64 `json:"oversold"`
 	Lost      int64 `json:"lost"`
 	Undersold int64 `json:"undersold"`
-	Refused   int   `json:"refused"`
+	Rejected  int   `json:"refused"`
 	Errors    int   `json:"errors"`
 	Unknown   int   `json:"unknown"`
 	// Clean is what came out, ExpectedClean what the strategy claims.
@@ -101,9 +101,9 @@ func (r *Run) Add(l *load.Result, a stock.Audit) {
 	r.Stock, r.Sold, r.Left, r.Orders = a.Initial, a.Sold, a.Stock, a.Orders
 	r.Oversold, r.Lost = a.Oversold, a.Lost
 	if r.Restocked == 0 { // else there are units that came after the rejections
-		r.Undersold = a.Undersold(int64(l.Refused))
+		r.Undersold = a.Undersold(int64(l.Rejected))
 	}
-	r.Refused, r.Unknown, r.Answered, r.Duplicates = l.Refused, l.Unknown, l.Sold, l.Duplicates
+	r.Rejected, r.Unknown, r.Answered, r.Duplicates = l.Rejected, l.Unknown, l.Sold, l.Duplicates
 	r.Errors, r.ErrorTypes = 0, l.Errors
 	for _, n := range l.Errors {
 		r.Errors += n
@@ -158,7 +158,7 @@ func (r *Run) confirmation() string {
 
 // soldOut reports whether there were buyers enough: one was rejected, and no units came
 // afterwards.
-func (r *Run) soldOut() bool { return r.Refused > 0 && r.Restocked == 0 }
+func (r *Run) soldOut() bool { return r.Rejected > 0 && r.Restocked == 0 }
 
 // damage lists in words what is not clean.
 func (r *Run) damage() string {

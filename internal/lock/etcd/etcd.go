@@ -20,7 +20,7 @@ func Lock() lock.Entry {
 		Family:  lock.FamilyEtcd,
 		Summary: "a key under the replica's lease, first come first served by create revision; one watch a replica tells whose turn it is",
 		Needs:   []backend.Name{backend.Etcd},
-		Claims: lock.Claims{
+		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true, Fair: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},

@@ -49,7 +49,7 @@ type forgetful interface {
 
 func isServed(s *subject) bool        { return !s.direct && s.site.addresses().served() }
 func hasPassword(s *subject) bool     { return isServed(s) && s.site.addresses().Password != "" }
-func claimsReentrant(s *subject) bool { return s.entry.Claims.Reentrant }
+func claimsReentrant(s *subject) bool { return s.entry.Guarantees.Reentrant }
 
 func isForgetful(s *subject) bool {
 	_, ok := s.site.(forgetful)

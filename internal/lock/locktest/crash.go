@@ -11,7 +11,7 @@ func survivesACrash(t *testing.T, s *subject) {
 	holder.obeys(t, order{Do: doAcquire, Name: name})
 	holder.kill()
 	limit := s.site.ttl() + time.Second
-	if !s.entry.Claims.SurvivesCrash {
+	if !s.entry.Guarantees.SurvivesCrash {
 		if isFreeWithin(t, next, name, limit) {
 			t.Error("claims not to survive a crash, and did")
 		}
@@ -28,7 +28,7 @@ func dropsADeadWaiter(t *testing.T, s *subject) {
 	lease := acquire(t, holder, name)
 	before := len(s.site.litter(t, name))
 	dead.send(t, order{Do: doAcquire, Name: name})
-	if s.entry.Claims.Fair {
+	if s.entry.Guarantees.Fair {
 		s.awaitLitter(t, name, before+1)
 	} else {
 		time.Sleep(aWhile)
@@ -36,7 +36,7 @@ func dropsADeadWaiter(t *testing.T, s *subject) {
 	got := make(chan error, 1)
 	traces := len(s.site.litter(t, name))
 	go func() { got <- serve(t.Context(), behind, name) }()
-	if s.entry.Claims.Fair {
+	if s.entry.Guarantees.Fair {
 		s.awaitLitter(t, name, traces+1)
 	}
 	dead.kill()

@@ -21,8 +21,8 @@ func excludesClients(t *testing.T, s *subject) {
 // exclusion proves the claim, or shows the damage where there is none.
 func exclusion(t *testing.T, s *subject, replicas, each int) {
 	damage := crowd(t, s, replicas, each)
-	if s.entry.Claims.Exclusive != (damage == "") {
-		t.Errorf("claims to be exclusive: %v; found: %q", s.entry.Claims.Exclusive, damage)
+	if s.entry.Guarantees.Exclusive != (damage == "") {
+		t.Errorf("claims to be exclusive: %v; found: %q", s.entry.Guarantees.Exclusive, damage)
 	}
 }
 
@@ -81,8 +81,8 @@ func excludesProcesses(t *testing.T, s *subject) {
 		passed += answer.Passed
 	}
 	counted := readCount(t, folder)
-	if exclusive := counted == passed; exclusive != s.entry.Claims.Exclusive {
-		t.Errorf("claims to be exclusive: %v; of %d updates of two processes %d were lost", s.entry.Claims.Exclusive, passed, passed-counted)
+	if exclusive := counted == passed; exclusive != s.entry.Guarantees.Exclusive {
+		t.Errorf("claims to be exclusive: %v; of %d updates of two processes %d were lost", s.entry.Guarantees.Exclusive, passed, passed-counted)
 	}
 }
 

@@ -15,7 +15,7 @@ func renews(t *testing.T, s *subject) {
 	lease := acquire(t, l, name)
 	acquired := time.Now()
 	switch {
-	case s.entry.Claims.Renews:
+	case s.entry.Guarantees.Renews:
 		for time.Since(acquired) < lifetimes*s.site.ttl() {
 			assertHeld(t, lease, other, name)
 			if t.Failed() {
@@ -23,7 +23,7 @@ func renews(t *testing.T, s *subject) {
 			}
 		}
 		release(t, lease)
-	case !s.entry.Claims.SurvivesCrash:
+	case !s.entry.Guarantees.SurvivesCrash:
 		// It needs no renewal because it never ends, and that is the worse.
 		if isFreeWithin(t, other, name, s.site.ttl()+time.Second) {
 			t.Error("claims not to survive a crash, and the name became free by itself")
@@ -31,7 +31,7 @@ func renews(t *testing.T, s *subject) {
 		release(t, lease)
 	default:
 		others := acquireWithin(t, other, name, s.site.ttl()+time.Second)
-		if !s.entry.Claims.SignalsLoss && lease.Context().Err() != nil {
+		if !s.entry.Guarantees.SignalsLoss && lease.Context().Err() != nil {
 			t.Error("claims not to signal a loss, and ended a lease that ran out")
 		}
 		release(t, others)
@@ -50,7 +50,7 @@ func replacesAFrozenHolder(t *testing.T, s *subject) {
 	frozen.obeys(t, order{Do: doAcquire, Name: name})
 	frozen.freeze()
 	limit := s.site.ttl() + time.Second
-	if !s.entry.Claims.SurvivesCrash {
+	if !s.entry.Guarantees.SurvivesCrash {
 		if isFreeWithin(t, next, name, limit) {
 			t.Error("claims not to survive a crash, and a frozen holder was replaced")
 		}
@@ -58,18 +58,18 @@ func replacesAFrozenHolder(t *testing.T, s *subject) {
 	}
 	lease := acquireWithin(t, next, name, limit)
 	frozen.thaw()
-	if s.entry.Claims.SignalsLoss {
+	if s.entry.Guarantees.SignalsLoss {
 		if !Eventually(soon, func() bool { return frozen.obeys(t, order{Do: doReport}).Lost }) {
 			t.Error("a holder who was frozen and replaced was not told")
 		}
 	}
-	if s.entry.Claims.ReleasesOnlyItsOwn {
+	if s.entry.Guarantees.ReleasesOnlyItsOwn {
 		if a := frozen.ask(t, order{Do: doRelease}); !a.Lost {
 			t.Errorf("a holder who was replaced released with %q, want ErrLost", a.Error)
 		}
 		assertHeld(t, lease, third, name)
 	}
-	if s.entry.Claims.Renews {
+	if s.entry.Guarantees.Renews {
 		release(t, lease)
 		s.assertClean(t, name)
 	}

@@ -20,7 +20,7 @@ const (
 // another order.
 func isFair(t *testing.T, s *subject) {
 	replicas := []*replica{s.replica(t), s.replica(t)}
-	if s.entry.Claims.Fair {
+	if s.entry.Guarantees.Fair {
 		for range proofs {
 			if order := orderOfGrants(t, s, replicas, 0); !slices.IsSorted(order) {
 				t.Errorf("claims to be fair, and granted in the order %v", order)
@@ -67,7 +67,7 @@ func orderOfGrants(t *testing.T, s *subject, replicas []*replica, hold time.Dura
 	for i := range queuing {
 		before := len(s.site.litter(t, name))
 		waiters.Go(func() { wait(i) })
-		if s.entry.Claims.Fair {
+		if s.entry.Guarantees.Fair {
 			s.awaitLitter(t, name, before+1)
 		} else {
 			time.Sleep(2 * retry)

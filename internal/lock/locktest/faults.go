@@ -161,7 +161,7 @@ func losesRequest(t *testing.T, s *subject, l, other lock.Locker, cuts proxies, 
 	limit := s.site.ttl() + time.Second
 	if err != nil {
 		s.assertNamed(t, err)
-		if lost.deliver && !s.entry.Claims.SurvivesCrash {
+		if lost.deliver && !s.entry.Guarantees.SurvivesCrash {
 			if isFreeWithin(t, other, name, limit) {
 				t.Error("claims not to survive a crash, and gave back what an answer that was lost had granted")
 			}

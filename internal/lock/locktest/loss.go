@@ -15,7 +15,7 @@ func signalsLoss(t *testing.T, s *subject) {
 	l, next, name := s.replica(t), s.replica(t), unique()
 	lease := acquire(t, l, name)
 	s.site.drop(t, name)
-	if !s.entry.Claims.SignalsLoss {
+	if !s.entry.Guarantees.SignalsLoss {
 		if endsWithin(lease, s.site.ttl()+grace) {
 			t.Error("claims not to signal a loss, and did")
 		}
@@ -45,13 +45,13 @@ func signalsLossWhenCutOff(t *testing.T, s *subject) {
 	lease := acquire(t, l, name)
 	cuts.mute(true)
 	cut := time.Now()
-	if s.entry.Claims.SurvivesCrash {
+	if s.entry.Guarantees.SurvivesCrash {
 		others := acquireWithin(t, other, name, s.site.ttl()+time.Second)
 		expired := time.Since(cut) > s.site.ttl()/2 // or else the end of the connection freed it
-		if s.entry.Claims.SignalsLoss && expired && !endsWithin(lease, aWhile/2) {
+		if s.entry.Guarantees.SignalsLoss && expired && !endsWithin(lease, aWhile/2) {
 			t.Error("the time of a lease was over for the backend, and not yet for its holder")
 		}
-		if s.entry.Claims.Renews {
+		if s.entry.Guarantees.Renews {
 			defer release(t, others)
 			defer assertHeld(t, others, other, name)
 		} else {
@@ -59,8 +59,8 @@ func signalsLossWhenCutOff(t *testing.T, s *subject) {
 		}
 	}
 	signalled := endsWithin(lease, s.site.ttl()+grace-time.Since(cut))
-	if signalled != s.entry.Claims.SignalsLoss {
-		t.Errorf("claims to signal a loss: %v; signalled within the TTL: %v", s.entry.Claims.SignalsLoss, signalled)
+	if signalled != s.entry.Guarantees.SignalsLoss {
+		t.Errorf("claims to signal a loss: %v; signalled within the TTL: %v", s.entry.Guarantees.SignalsLoss, signalled)
 	}
 	if signalled {
 		assertLost(t, lease)

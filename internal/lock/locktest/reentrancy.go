@@ -15,7 +15,7 @@ func isReentrant(t *testing.T, s *subject) {
 	l, other, name := s.replica(t), s.replica(t), unique()
 	me := lock.WithOwner(t.Context(), unique())
 	first := acquireAs(me, t, l, name)
-	if !s.entry.Claims.Reentrant {
+	if !s.entry.Guarantees.Reentrant {
 		if isGranted(me, t, l, name, aWhile) {
 			t.Error("claims not to be reentrant, and granted its owner the name again")
 		}
@@ -36,7 +36,7 @@ func isReentrant(t *testing.T, s *subject) {
 	if third.Context().Err() != nil {
 		t.Error("the last of three leases ended with another")
 	}
-	if s.entry.Claims.Renews {
+	if s.entry.Guarantees.Renews {
 		time.Sleep(s.site.ttl())
 	}
 	assertHeld(t, third, other, name)

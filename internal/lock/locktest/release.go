@@ -19,7 +19,7 @@ func outlivesItsRequest(t *testing.T, s *subject) {
 		t.Fatal(err)
 	}
 	cancel(errHungUp)
-	if s.entry.Claims.Renews {
+	if s.entry.Guarantees.Renews {
 		time.Sleep(s.site.ttl())
 	}
 	assertHeld(t, lease, other, name)
@@ -57,7 +57,7 @@ func releasesTwiceHarmlessly(t *testing.T, s *subject) {
 // releasesOnlyItsOwn has a holder release who is too late: the backend has taken
 // the name from him and granted it to another.
 func releasesOnlyItsOwn(t *testing.T, s *subject) {
-	if s.entry.Claims.ReleasesOnlyItsOwn {
+	if s.entry.Guarantees.ReleasesOnlyItsOwn {
 		late, next, third, name := s.replica(t), s.replica(t), s.replica(t), unique()
 		lost := acquire(t, late, name)
 		s.site.drop(t, name)

@@ -61,7 +61,7 @@ func outlivesARestartWhileHolding(t *testing.T, s *subject) {
 	restart(t, private.server)
 	release(t, s.recover(t, other, unique(), patience)) // the backend is back
 	taken := isFreeWithin(t, other, name, s.site.ttl()/2)
-	if !s.entry.Claims.SignalsLoss {
+	if !s.entry.Guarantees.SignalsLoss {
 		_ = lease.Release(within(t))
 		return
 	}

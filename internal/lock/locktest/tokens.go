@@ -17,7 +17,7 @@ func fences(t *testing.T, s *subject) {
 			lease := acquire(t, replicas[i%len(replicas)], name)
 			token := lease.Token()
 			release(t, lease)
-			if !s.entry.Claims.Fences {
+			if !s.entry.Guarantees.Fences {
 				if token != 0 {
 					t.Errorf("claims no tokens, and gave %d", token)
 				}
@@ -49,14 +49,14 @@ func fencesAfterDataLoss(t *testing.T, s *subject) {
 	l, name := s.replicaAt(t, private.addresses(), floor), unique()
 	for _, distance := range distances {
 		lease := acquire(t, l, name)
-		if s.entry.Claims.Fences && lease.Token() == 0 {
+		if s.entry.Guarantees.Fences && lease.Token() == 0 {
 			t.Fatal("there is no token")
 		}
 		release(t, lease)
 		seen = lease.Token() + distance
 		private.(forgetful).forget(t) //nolint:forcetypeassert // it is of the same kind
 		lease = acquire(t, l, name)
-		if token := lease.Token(); s.entry.Claims.Fences && token <= seen {
+		if token := lease.Token(); s.entry.Guarantees.Fences && token <= seen {
 			t.Errorf("after the data were lost, token %d was given, and %d has been seen", token, seen)
 		}
 		release(t, lease)

@@ -131,7 +131,7 @@ func (r base) askFloor(ctx context.Context, name string) (uint64, error) {
 }
 
 // Reseed lifts the tokens of a name above those that its store has seen. It is
-// called when the store refused a token: Redis has lost some that it gave.
+// called when the store rejected a token: Redis has lost some that it gave.
 func (r base) Reseed(ctx context.Context, name string) error {
 	floor, err := r.askFloor(ctx, name)
 	if err == nil {

@@ -12,7 +12,7 @@ func Fair() lock.Entry {
 		Family:  lock.FamilyRedis,
 		Summary: "the same, first come first served: a queue in Redis, from which those drop out who died waiting",
 		Needs:   []backend.Name{backend.Redis},
-		Claims: lock.Claims{
+		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true, Fair: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},

@@ -12,12 +12,12 @@ import (
 // GetSet compares expiry times that clients write with SETNX and GETSET.
 func GetSet() lock.Entry {
 	return lock.Entry{
-		Name:    "redis-getset",
-		Family:  lock.FamilyRedis,
-		Summary: "SETNX of an expiry time, GETSET to take over: needs equal clocks, and a GET or GETSET that answers nil locks everyone out until the time has passed",
-		Needs:   []backend.Name{backend.Redis},
-		Claims:  lock.Claims{Exclusive: true, SurvivesCrash: true},
-		New:     func(d lock.Deps) lock.Locker { return getSet{newBase("redis-getset", d), d.Clock()} },
+		Name:       "redis-getset",
+		Family:     lock.FamilyRedis,
+		Summary:    "SETNX of an expiry time, GETSET to take over: needs equal clocks, and a GET or GETSET that answers nil locks everyone out until the time has passed",
+		Needs:      []backend.Name{backend.Redis},
+		Guarantees: lock.Guarantees{Exclusive: true, SurvivesCrash: true},
+		New:        func(d lock.Deps) lock.Locker { return getSet{newBase("redis-getset", d), d.Clock()} },
 	}
 }
 

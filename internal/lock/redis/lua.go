@@ -12,11 +12,11 @@ import (
 // Lua acquires, renews and releases by scripts that compare the token.
 func Lua() lock.Entry {
 	return lock.Entry{
-		Name:    "redis-lua",
-		Family:  lock.FamilyRedis,
-		Summary: "taken and compared-and-deleted in Lua; not renewed: it holds while the work fits the TTL",
-		Needs:   []backend.Name{backend.Redis},
-		Claims:  lock.Claims{Exclusive: true, SurvivesCrash: true, ReleasesOnlyItsOwn: true, SignalsLoss: true, Fences: true},
+		Name:       "redis-lua",
+		Family:     lock.FamilyRedis,
+		Summary:    "taken and compared-and-deleted in Lua; not renewed: it holds while the work fits the TTL",
+		Needs:      []backend.Name{backend.Redis},
+		Guarantees: lock.Guarantees{Exclusive: true, SurvivesCrash: true, ReleasesOnlyItsOwn: true, SignalsLoss: true, Fences: true},
 		New: func(d lock.Deps) lock.Locker {
 			return luaLock{newBase("redis-lua", d), script("token", "acquire"), script("release")}
 		},

@@ -186,7 +186,7 @@ func TestADeadWaiterDropsOut(t *testing.T) {
 	}
 }
 
-// On a cluster every script finds its keys in one slot, or it would be refused.
+// On a cluster every script finds its keys in one slot, or it would be rejected.
 func TestLocksWorkOnACluster(t *testing.T) {
 	t.Parallel()
 	bus, err := servers.FreePort() // its own would be among those that clients are given
@@ -208,7 +208,7 @@ func TestLocksWorkOnACluster(t *testing.T) {
 			l := onRedis(t, e.Name, client)
 			awaitAnswer(t, func() error { return client.Set(t.Context(), "up", 1, 0).Err() })
 			first, second := locktest.HoldAndRelease(t, l, "goods/1"), locktest.HoldAndRelease(t, l, "goods/1")
-			if e.Claims.Fences && second <= first {
+			if e.Guarantees.Fences && second <= first {
 				t.Errorf("token %d came after %d", second, first)
 			}
 			handOver(t, l, l, "goods/2")

@@ -18,7 +18,7 @@ func Redlock() lock.Entry {
 		Family:  lock.FamilyRedis,
 		Summary: "go-redsync on independent masters, more than half of which must agree; the token is the database's",
 		Needs:   []backend.Name{backend.Redlock},
-		Claims: lock.Claims{
+		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},

@@ -21,7 +21,7 @@ func Redsync() lock.Entry {
 		Family:  lock.FamilyRedis,
 		Summary: "go-redsync on one node, with renewal, a signal of the loss and a fencing token around it",
 		Needs:   []backend.Name{backend.Redis},
-		Claims: lock.Claims{
+		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
@@ -92,11 +92,11 @@ var errMute = errors.New("no answer in time")
 // lua/token.lua.
 const leastToken = 1e15
 
-// redsyncNode is a node of one mutex. It remembers whether it refused the name.
+// redsyncNode is a node of one mutex. It remembers whether it rejected the name.
 type redsyncNode struct {
 	redsyncredis.Pool
-	setNX   func(ctx context.Context, key, owner string, ttl time.Duration) (bool, error)
-	refused bool // redsync asks a node one thing at a time
+	setNX    func(ctx context.Context, key, owner string, ttl time.Duration) (bool, error)
+	rejected bool // redsync asks a node one thing at a time
 }
 
 func newNode(client redis.UniversalClient) *redsyncNode {
@@ -126,14 +126,14 @@ type redsyncConn struct {
 // SetNX takes the name for an owner.
 func (c redsyncConn) SetNX(key, owner string, ttl time.Duration) (bool, error) {
 	won, err := c.node.setNX(c.ctx, key, owner, ttl)
-	c.node.refused = err == nil && !won
+	c.node.rejected = err == nil && !won
 	return won, err
 }
 
 // Eval gives back or prolongs. After each try that failed, redsync takes back
-// what it may have taken from every node: from one that refused, that is nothing.
+// what it may have taken from every node: from one that rejected, that is nothing.
 func (c redsyncConn) Eval(s *redsyncredis.Script, keysAndArgs ...any) (any, error) {
-	if c.node.refused {
+	if c.node.rejected {
 		return int64(0), nil
 	}
 	return c.Conn.Eval(s, keysAndArgs...)

@@ -17,7 +17,7 @@ func Reentrant() lock.Entry {
 		Family:  lock.FamilyRedis,
 		Summary: "a hash of owner and holds, a watchdog that renews at a third of the TTL, pub/sub to wake one who waits",
 		Needs:   []backend.Name{backend.Redis},
-		Claims: lock.Claims{
+		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},

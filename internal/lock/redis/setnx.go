@@ -10,12 +10,12 @@ import (
 // SetNX is SETNX and DEL, without an expiry.
 func SetNX() lock.Entry {
 	return lock.Entry{
-		Name:    "redis-setnx",
-		Family:  lock.FamilyRedis,
-		Summary: "SETNX and DEL, no expiry, sleep and try again; a holder that crashes locks everyone out for ever",
-		Needs:   []backend.Name{backend.Redis},
-		Claims:  lock.Claims{Exclusive: true},
-		New:     func(d lock.Deps) lock.Locker { return setNX{newBase("redis-setnx", d)} },
+		Name:       "redis-setnx",
+		Family:     lock.FamilyRedis,
+		Summary:    "SETNX and DEL, no expiry, sleep and try again; a holder that crashes locks everyone out for ever",
+		Needs:      []backend.Name{backend.Redis},
+		Guarantees: lock.Guarantees{Exclusive: true},
+		New:        func(d lock.Deps) lock.Locker { return setNX{newBase("redis-setnx", d)} },
 	}
 }
 

@@ -10,12 +10,12 @@ import (
 // SetNXOwner compares the owner before DEL, in two commands.
 func SetNXOwner() lock.Entry {
 	return lock.Entry{
-		Name:    "redis-setnx-owner",
-		Family:  lock.FamilyRedis,
-		Summary: "SET NX PX with an owner, GET then DEL: between the two the lock may change hands",
-		Needs:   []backend.Name{backend.Redis},
-		Claims:  lock.Claims{Exclusive: true, SurvivesCrash: true},
-		New:     func(d lock.Deps) lock.Locker { return setNXOwner{newBase("redis-setnx-owner", d)} },
+		Name:       "redis-setnx-owner",
+		Family:     lock.FamilyRedis,
+		Summary:    "SET NX PX with an owner, GET then DEL: between the two the lock may change hands",
+		Needs:      []backend.Name{backend.Redis},
+		Guarantees: lock.Guarantees{Exclusive: true, SurvivesCrash: true},
+		New:        func(d lock.Deps) lock.Locker { return setNXOwner{newBase("redis-setnx-owner", d)} },
 	}
 }
 

@@ -10,12 +10,12 @@ import (
 // SetNXTTL is SET NX PX and DEL, also of a later holder.
 func SetNXTTL() lock.Entry {
 	return lock.Entry{
-		Name:    "redis-setnx-ttl",
-		Family:  lock.FamilyRedis,
-		Summary: "SET NX PX, and DEL without looking: work that outlasts the TTL deletes the next holder's lock",
-		Needs:   []backend.Name{backend.Redis},
-		Claims:  lock.Claims{Exclusive: true, SurvivesCrash: true},
-		New:     func(d lock.Deps) lock.Locker { return setNXTTL{newBase("redis-setnx-ttl", d)} },
+		Name:       "redis-setnx-ttl",
+		Family:     lock.FamilyRedis,
+		Summary:    "SET NX PX, and DEL without looking: work that outlasts the TTL deletes the next holder's lock",
+		Needs:      []backend.Name{backend.Redis},
+		Guarantees: lock.Guarantees{Exclusive: true, SurvivesCrash: true},
+		New:        func(d lock.Deps) lock.Locker { return setNXTTL{newBase("redis-setnx-ttl", d)} },
 	}
 }
 

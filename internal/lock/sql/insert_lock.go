@@ -18,7 +18,7 @@ func InsertLock() lock.Entry {
 		Family:  lock.FamilySQL,
 		Summary: "who inserts the name into a table with a unique key has it; with an owner, a depth and an expiry, and a reaper for what the dead leave",
 		Needs:   []backend.Name{backend.Database},
-		Claims: lock.Claims{
+		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},

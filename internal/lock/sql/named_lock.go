@@ -16,7 +16,7 @@ func NamedLock() lock.Entry {
 		Family:  lock.FamilySQL,
 		Summary: "GET_LOCK on a connection of its own; it dies with its connection, and its holder is told",
 		Needs:   []backend.Name{backend.MySQL},
-		Claims: lock.Claims{
+		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},

@@ -16,7 +16,7 @@ func RowLock() lock.Entry {
 		Family:  lock.FamilySQL,
 		Summary: "SELECT … FOR UPDATE of the name's row, in a transaction that stays open: each who waits keeps a connection",
 		Needs:   []backend.Name{backend.MySQL},
-		Claims: lock.Claims{
+		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},

@@ -17,7 +17,7 @@ func VersionLock() lock.Entry {
 		Family:  lock.FamilySQL,
 		Summary: "compare-and-set of a version in the name's row, with an owner and an expiry; the version is the token",
 		Needs:   []backend.Name{backend.Database},
-		Claims: lock.Claims{
+		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},

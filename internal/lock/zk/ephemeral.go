@@ -18,7 +18,7 @@ func Ephemeral() lock.Entry {
 		Family:  lock.FamilyZooKeeper,
 		Summary: "all compete to create one ephemeral node: a release wakes everyone",
 		Needs:   []backend.Name{backend.ZooKeeper},
-		Claims: lock.Claims{
+		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},

@@ -14,7 +14,7 @@ func Herd() lock.Entry {
 		Family:  lock.FamilyZooKeeper,
 		Summary: "a queue of numbered ephemeral nodes, all watching their folder: a release wakes everyone",
 		Needs:   []backend.Name{backend.ZooKeeper},
-		Claims: lock.Claims{
+		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fair: true, Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},

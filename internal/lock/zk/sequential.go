@@ -17,7 +17,7 @@ func Sequential() lock.Entry {
 		Family:  lock.FamilyZooKeeper,
 		Summary: "a queue of numbered ephemeral nodes, each watching the one before it: a release wakes one",
 		Needs:   []backend.Name{backend.ZooKeeper},
-		Claims: lock.Claims{
+		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fair: true, Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},

@@ -41,7 +41,7 @@ func TestAFailoverLosesWhatOnlyTheMasterKnewAndNothingElse(t *testing.T) {
 		t.Errorf("%d of 10 were sold in the end", sold)
 	}
 	lost.Keyed = true
-	if o, err := deduct(t, b, lost); err != nil || !errors.Is(o.Refused, stock.ErrInsufficientStock) {
+	if o, err := deduct(t, b, lost); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
 		t.Errorf("who asks for the lost order is answered with %+v (%v)", o, err)
 	}
 }

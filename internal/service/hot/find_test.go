@@ -25,8 +25,8 @@ func backlog(t *testing.T, orders int) (s *shop, r *hot.Stock, pending []stock.O
 		t.Fatal(err)
 	}
 	for _, o := range outcomes {
-		if o.Refused != nil {
-			t.Fatal(o.Refused)
+		if o.Rejected != nil {
+			t.Fatal(o.Rejected)
 		}
 		pending = append(pending, o.Order)
 	}

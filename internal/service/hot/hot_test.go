@@ -20,7 +20,7 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// crowd sells through the replicas until every buyer is refused, and returns what
+// crowd sells through the replicas until every buyer is rejected, and returns what
 // buyers were told. An unknown outcome is asked for again under its key.
 func crowd(t *testing.T, replicas ...*hot.Stock) []stock.Order {
 	t.Helper()
@@ -37,9 +37,9 @@ func crowd(t *testing.T, replicas ...*hot.Stock) []stock.Order {
 					p.Keyed = true
 					o, err = deduct(t, replicas[i%len(replicas)], p)
 				}
-				if err != nil || o.Refused != nil {
-					if err != nil || !errors.Is(o.Refused, stock.ErrInsufficientStock) {
-						t.Errorf("%v, %v", err, o.Refused)
+				if err != nil || o.Rejected != nil {
+					if err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
+						t.Errorf("%v, %v", err, o.Rejected)
 					}
 					return
 				}
@@ -75,8 +75,8 @@ func TestACounterThatIsThereIsNotInstalledAgain(t *testing.T) {
 	var buyer sync.WaitGroup
 	buyer.Go(func() {
 		var err error
-		if second, err = deduct(t, b, buy(1)); err != nil || second.Refused != nil {
-			t.Errorf("the second is answered with %v (%v)", second.Refused, err)
+		if second, err = deduct(t, b, buy(1)); err != nil || second.Rejected != nil {
+			t.Errorf("the second is answered with %v (%v)", second.Rejected, err)
 		}
 	})
 	if err := late.Wait(t.Context()); err != nil {
@@ -125,7 +125,7 @@ func TestALostReplyIsOneDeduction(t *testing.T) {
 	}
 	p.Keyed = true
 	again, err := deduct(t, r, p)
-	if err != nil || again.Refused != nil || !again.Replayed || again.Order.Remaining != 7 {
+	if err != nil || again.Rejected != nil || !again.Replayed || again.Order.Remaining != 7 {
 		t.Fatalf("asked again: %+v, %v, want the order that was made", again, err)
 	}
 	s.assertExact(t, r, []stock.Order{first, again.Order})
@@ -313,7 +313,7 @@ func TestARedisThatGoesBackInTimeIsRecognized(t *testing.T) {
 // assertNotSoldAgain sells the 4 units that the ledger leaves of 10, and not a fifth one.
 func (s *shop) assertNotSoldAgain(t *testing.T, r *hot.Stock, reported []stock.Order) {
 	t.Helper()
-	if o, err := deduct(t, r, buy(5)); err != nil || o.Refused == nil {
+	if o, err := deduct(t, r, buy(5)); err != nil || o.Rejected == nil {
 		t.Errorf("5 of 4 were sold: %+v, %v", o, err)
 	}
 	s.assertExact(t, r, append(reported, sell(t, r, buy(4))))
@@ -430,7 +430,7 @@ func TestRestockingEndsTheSoldOutOnAllReplicas(t *testing.T) {
 	time.Sleep(100 * time.Millisecond) // all of them have subscribed
 	for range 3 {
 		for _, r := range replicas {
-			if o, err := deduct(t, r, buy(1)); err != nil || o.Refused == nil {
+			if o, err := deduct(t, r, buy(1)); err != nil || o.Rejected == nil {
 				t.Fatalf("sold though sold out: %+v, %v", o, err)
 			}
 		}
@@ -439,10 +439,10 @@ func TestRestockingEndsTheSoldOutOnAllReplicas(t *testing.T) {
 		for _, r := range replicas {
 			await(t, "the restock", func() bool {
 				o, err := deduct(t, r, buy(1))
-				if err == nil && o.Refused == nil {
+				if err == nil && o.Rejected == nil {
 					reported = append(reported, o.Order)
 				}
-				return err == nil && o.Refused == nil
+				return err == nil && o.Rejected == nil
 			})
 		}
 		if took := time.Since(restocked); took > 500*time.Millisecond {
@@ -460,7 +460,7 @@ func TestASoldOutReplicaStillKnowsAKey(t *testing.T) {
 	p := buy(1)
 	p.Keyed = true
 	first := sell(t, a, p)
-	if o, err := deduct(t, a, buy(1)); err != nil || o.Refused == nil {
+	if o, err := deduct(t, a, buy(1)); err != nil || o.Rejected == nil {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	again, err := deduct(t, a, p)
@@ -468,8 +468,8 @@ func TestASoldOutReplicaStillKnowsAKey(t *testing.T) {
 		t.Errorf("%+v, %v, want %+v again", again, err, first)
 	}
 	p.Quantity = 2
-	if o, err := deduct(t, a, p); err != nil || !errors.Is(o.Refused, stock.ErrKeyReused) {
-		t.Errorf("the key for something else: %v, %v", o.Refused, err)
+	if o, err := deduct(t, a, p); err != nil || !errors.Is(o.Rejected, stock.ErrKeyReused) {
+		t.Errorf("the key for something else: %v, %v", o.Rejected, err)
 	}
 }
 
@@ -538,7 +538,7 @@ func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 }
 
 // On a cluster every operation of the script finds its keys in one slot, or it
-// would be refused.
+// would be rejected.
 func TestTheStockIsSoldOnACluster(t *testing.T) {
 	server := lab.OwnCluster(t)
 	s := open(t, server, 300)
@@ -573,11 +573,11 @@ func TestAPendingKeyFromBeforeTheUpgradeIsNotSoldTwice(t *testing.T) {
 	if err != nil || !again.Replayed || again.Order != first {
 		t.Errorf("sold as %+v, and after the upgrade answered with %+v (%v)", first, again, err)
 	}
-	if third, err := deduct(t, r, other); err != nil || third.Replayed || third.Refused != nil {
+	if third, err := deduct(t, r, other); err != nil || third.Replayed || third.Rejected != nil {
 		t.Errorf("the same key of another buyer is answered with %+v (%v)", third, err)
 	}
 	old.Quantity = 3
-	if third, err := deduct(t, r, old); err != nil || third.Replayed || third.Refused != nil {
+	if third, err := deduct(t, r, old); err != nil || third.Replayed || third.Rejected != nil {
 		t.Errorf("another purchase is answered with %+v (%v)", third, err)
 	}
 }

@@ -34,9 +34,9 @@ func by(user string, units int64) stock.Purchase {
 func assertHas(t *testing.T, r *hot.Stock, user string, has int64) {
 	t.Helper()
 	o, err := deduct(t, r, by(user, max(1, 4-has)))
-	limited, is := errors.AsType[*stock.UserLimitError](o.Refused)
+	limited, is := errors.AsType[*stock.UserLimitError](o.Rejected)
 	if err != nil || !is || *limited != (stock.UserLimitError{PerUser: 3, Has: has}) {
-		t.Errorf("one more than three is answered with %v (%v), want a limit of 3 and %d units already", o.Refused, err, has)
+		t.Errorf("one more than three is answered with %v (%v), want a limit of 3 and %d units already", o.Rejected, err, has)
 	}
 }
 
@@ -58,8 +58,8 @@ func TestAUserBuysNoMoreThanTheLimit(t *testing.T) {
 	for _, r := range []*hot.Stock{a, b} {
 		assertHas(t, r, "小明", 3)
 	}
-	if o, err := deduct(t, a, buy(1)); err != nil || !errors.Is(o.Refused, stock.ErrUserUnknown) {
-		t.Errorf("nobody in particular is answered with %v (%v), want %v", o.Refused, err, stock.ErrUserUnknown)
+	if o, err := deduct(t, a, buy(1)); err != nil || !errors.Is(o.Rejected, stock.ErrUserUnknown) {
+		t.Errorf("nobody in particular is answered with %v (%v), want %v", o.Rejected, err, stock.ErrUserUnknown)
 	}
 	s.assertExact(t, a, reported)
 	s.assertBuyers(t, a)

@@ -93,12 +93,12 @@ func buy(units int64) stock.Purchase {
 	return stock.Purchase{RequestID: "test-" + rand.Text(), Quantity: units}
 }
 
-// sell sells one purchase and fails the test where it is refused.
+// sell sells one purchase and fails the test where it is rejected.
 func sell(t *testing.T, r *hot.Stock, p stock.Purchase) stock.Order {
 	t.Helper()
 	o, err := deduct(t, r, p)
-	if err != nil || o.Refused != nil {
-		t.Fatalf("not sold: %v, %v", err, o.Refused)
+	if err != nil || o.Rejected != nil {
+		t.Fatalf("not sold: %v, %v", err, o.Rejected)
 	}
 	return o.Order
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // FuzzEntry reads orders from the stream as somebody may have written them: each is
-// one, and is handed to the script as it was, or is refused.
+// one, and is handed to the script as it was, or is rejected.
 func FuzzEntry(f *testing.F) {
 	f.Add("1\n2\n3\nkey-1\norder-1\n10\n1700000000000\nreplica-1\nu-1")
 	f.Add("9223372036854775808\n-1\n3\n\norder\n10\n0\n%zz\n")

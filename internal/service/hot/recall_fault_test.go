@@ -21,8 +21,8 @@ func (s *shop) assertSellsTheRest(t *testing.T, r *hot.Stock, reported []stock.O
 		t.Fatal(err)
 	}
 	s.assertExact(t, r, append(reported, sell(t, r, buy(item.Stock))))
-	if o, err := deduct(t, r, buy(1)); err != nil || !errors.Is(o.Refused, stock.ErrInsufficientStock) {
-		t.Errorf("after the last unit, %v (%v) is answered, want %v", o.Refused, err, stock.ErrInsufficientStock)
+	if o, err := deduct(t, r, buy(1)); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
+		t.Errorf("after the last unit, %v (%v) is answered, want %v", o.Rejected, err, stock.ErrInsufficientStock)
 	}
 }
 
@@ -323,7 +323,7 @@ func TestAnItemThatIsRecalledNeedsNoRedis(t *testing.T) {
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "a sale", func() bool { o, err := deduct(t, a, buy(10)); return err == nil && o.Refused == nil })
+	await(t, "a sale", func() bool { o, err := deduct(t, a, buy(10)); return err == nil && o.Rejected == nil })
 }
 
 // The counter is lost, and consumers and the reconciler make another one: a closed one.

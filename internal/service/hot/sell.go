@@ -39,7 +39,7 @@ func (s *Stock) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 	if err := context.Cause(ctx); err != nil {
 		return nil, fmt.Errorf("sell from redis: %w", err)
 	}
-	if s.soldOut.refuses(goodsID, batch) {
+	if s.soldOut.rejects(goodsID, batch) {
 		return refuseAll(batch), nil
 	}
 	orders, err := numbers(len(batch))
@@ -160,17 +160,17 @@ func (s *Stock) outcomes(goodsID int64, batch []stock.Purchase, orders []string,
 			}
 			list[i] = known
 		case answerLimited:
-			list[i].Refused = readLimited(v.text)
+			list[i].Rejected = readLimited(v.text)
 		case answerNobody:
-			list[i].Refused = stock.ErrUserUnknown
+			list[i].Rejected = stock.ErrUserUnknown
 		default:
-			list[i].Refused = cmp.Or(answers[i].cause, stock.ErrInsufficientStock)
+			list[i].Rejected = cmp.Or(answers[i].cause, stock.ErrInsufficientStock)
 		}
 	}
 	return list, nil
 }
 
-// readLimited is the refusal of a buyer who would have too many.
+// readLimited is the rejection of a buyer who would have too many.
 func readLimited(text string) error {
 	limited := new(stock.UserLimitError)
 	if _, err := fmt.Sscan(text, &limited.PerUser, &limited.Has); err != nil {
@@ -187,7 +187,7 @@ func (s *Stock) known(goodsID int64, p stock.Purchase, requestID, order, memory 
 		return stock.Outcome{}, err
 	}
 	if !first.Answers(goodsID, p) {
-		return stock.Outcome{Refused: stock.ErrKeyReused}, nil
+		return stock.Outcome{Rejected: stock.ErrKeyReused}, nil
 	}
 	return stock.Outcome{Order: first, Replayed: first.ID != order, Durable: stock.InRedis}, nil
 }
@@ -195,7 +195,7 @@ func (s *Stock) known(goodsID int64, p stock.Purchase, requestID, order, memory 
 func refuseAll(batch []stock.Purchase) []stock.Outcome {
 	list := make([]stock.Outcome, len(batch))
 	for i := range list {
-		list[i].Refused = stock.ErrInsufficientStock
+		list[i].Rejected = stock.ErrInsufficientStock
 	}
 	return list
 }

@@ -41,9 +41,9 @@ func (o *soldOut) verified(goodsID int64) bool {
 	return ok && time.Since(at) <= doubted
 }
 
-// refuses reports whether a batch may be rejected unseen. A request with a key may be the
+// rejects reports whether a batch may be rejected unseen. A request with a key may be the
 // copy of a sale that only Redis knows.
-func (o *soldOut) refuses(goodsID int64, batch []stock.Purchase) bool {
+func (o *soldOut) rejects(goodsID int64, batch []stock.Purchase) bool {
 	if !o.verified(goodsID) {
 		return false
 	}

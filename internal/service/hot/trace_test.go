@@ -22,7 +22,7 @@ func TestAnOrderThatIsOfferedAgainKeepsItsPlaceInATrace(t *testing.T) {
 	settle(t, a)
 	ctx, purchase := tracer.Start(t.Context(), "purchase")
 	outcomes, err := a.Deduct(ctx, goods, []stock.Purchase{buy(2)})
-	if err != nil || outcomes[0].Refused != nil {
+	if err != nil || outcomes[0].Rejected != nil {
 		t.Fatalf("not sold: %v, %v", err, outcomes)
 	}
 	purchase.End()

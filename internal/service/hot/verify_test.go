@@ -26,8 +26,8 @@ func TestAPurchaseGetsTheUnitsOfBothRowAndRedis(t *testing.T) {
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	s.addToRow(t, 1)
-	if o, err := deduct(t, a, buy(4)); err != nil || !errors.Is(o.Refused, stock.ErrInsufficientStock) {
-		t.Errorf("4 of 3 are answered with %v (%v), want %v", o.Refused, err, stock.ErrInsufficientStock)
+	if o, err := deduct(t, a, buy(4)); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
+		t.Errorf("4 of 3 are answered with %v (%v), want %v", o.Rejected, err, stock.ErrInsufficientStock)
 	}
 	s.assertReach(t, 1, 2, false) // none is moved for what does not fit anyway
 	s.assertExact(t, a, append(reported, sell(t, a, buy(3))))
@@ -88,8 +88,8 @@ func TestUnitsOfOtherAllocationsAreNamed(t *testing.T) {
 		{0, 1, stock.ErrInsufficientStock},
 	} {
 		bucket(c.bucket)
-		if o, err := deduct(t, a, buy(c.quantity)); err != nil || !errors.Is(o.Refused, c.want) {
-			t.Errorf("%d with %d in a bucket are answered with %v (%v), want %v", c.quantity, c.bucket, o.Refused, err, c.want)
+		if o, err := deduct(t, a, buy(c.quantity)); err != nil || !errors.Is(o.Rejected, c.want) {
+			t.Errorf("%d with %d in a bucket are answered with %v (%v), want %v", c.quantity, c.bucket, o.Rejected, err, c.want)
 		}
 	}
 }
@@ -113,8 +113,8 @@ func TestASoldOutItemCostsOneRead(t *testing.T) {
 		for i := range 20 {
 			p := buy(1)
 			p.Keyed = i%2 == 0 // asks Redis
-			if o, err := deduct(t, a, p); err != nil || !errors.Is(o.Refused, stock.ErrInsufficientStock) {
-				t.Fatalf("%v (%v), want %v", o.Refused, err, stock.ErrInsufficientStock)
+			if o, err := deduct(t, a, p); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
+				t.Fatalf("%v (%v), want %v", o.Rejected, err, stock.ErrInsufficientStock)
 			}
 		}
 		if n := reads.Seen(); n > 1+int(time.Since(began).Seconds()) {
@@ -143,8 +143,8 @@ func TestNoPurchaseIsRejectedWhileUnitsMove(t *testing.T) {
 		for i := range purchases {
 			buyers.Go(func() {
 				o, err := deduct(t, []*hot.Stock{a, b}[i%2], buy(2)) // one is left in Redis
-				if err != nil || o.Refused != nil {
-					t.Errorf("%v (%v)", o.Refused, err)
+				if err != nil || o.Rejected != nil {
+					t.Errorf("%v (%v)", o.Rejected, err)
 					return
 				}
 				mu.Lock()
@@ -167,7 +167,7 @@ func TestWhatIsSoldOfABatchStaysSold(t *testing.T) {
 	slow.way.Cut()
 	batch := []stock.Purchase{buy(4), buy(10)}
 	outcomes, err := slow.replica.Deduct(t.Context(), goods, batch)
-	if err != nil || outcomes[0].Refused != nil || !errors.Is(outcomes[1].Refused, stock.ErrBackendUnavailable) {
+	if err != nil || outcomes[0].Rejected != nil || !errors.Is(outcomes[1].Rejected, stock.ErrBackendUnavailable) {
 		t.Fatalf("the batch is answered with %+v (%v)", outcomes, err)
 	}
 	if _, err := slow.replica.Deduct(t.Context(), goods, batch[1:]); !errors.Is(err, stock.ErrBackendUnavailable) {

@@ -71,10 +71,10 @@ func buy(t *testing.T, s strategy.Strategy, goods, units int64) bool {
 		t.Errorf("buy %d: %v", units, err)
 		return false
 	}
-	return outcomes[0].Refused == nil
+	return outcomes[0].Rejected == nil
 }
 
-// crowd has buyers at every replica who buy until they are refused, each of them
+// crowd has buyers at every replica who buy until they are rejected, each of them
 // first the largest of the sizes and in the end one by one.
 func (s bucketShop) crowd(t *testing.T, goods int64, sizes ...int64) {
 	t.Helper()

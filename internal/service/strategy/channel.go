@@ -13,11 +13,11 @@ import (
 
 func channel() Entry {
 	return Entry{
-		Name:    "channel",
-		Family:  Process,
-		Summary: "one goroutine owns the item and serves a channel; another replica has another owner",
-		Claims:  Claims{ExclusiveInProcess: true, SurvivesCrash: true},
-		Damage:  LostUpdates,
+		Name:       "channel",
+		Family:     Process,
+		Summary:    "one goroutine owns the item and serves a channel; another replica has another owner",
+		Guarantees: Guarantees{ExclusiveInProcess: true, SurvivesCrash: true},
+		Damage:     LostUpdates,
 		New: func(d Deps) Strategy {
 			return &owned{store: d.site(), wait: d.LockWait, observer: d.Observer(), log: d.Log, owners: make(map[int64]*owner)}
 		},

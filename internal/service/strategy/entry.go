@@ -11,9 +11,9 @@ type Entry struct {
 	Summary string
 	// Needs are the backends without which it cannot work, beside the database.
 	Needs []backend.Name
-	// Claims are its guarantees. The conformance suite proves them, and shows the damage
+	// Guarantees are its guarantees. The conformance suite proves them, and shows the damage
 	// behind each exclusion that is missing.
-	Claims Claims
+	Guarantees Guarantees
 	// Damage is what happens where exclusion is not guaranteed, or what the strategy does
 	// all the same.
 	Damage Damage
@@ -52,8 +52,8 @@ const (
 	Undersells Damage = "undersells"
 )
 
-// Claims are the guarantees of a strategy.
-type Claims struct {
+// Guarantees are the guarantees of a strategy.
+type Guarantees struct {
 	// ExclusiveInProcess: concurrent requests to one replica never oversell.
 	ExclusiveInProcess bool `json:"exclusive_in_process"`
 	// ExclusiveAcrossReplicas: nor do requests to any number of replicas.
@@ -78,7 +78,7 @@ type Claims struct {
 }
 
 // Exclusive reports whether the strategy guarantees a consistent ledger on so many replicas.
-func (c Claims) Exclusive(replicas int) bool {
+func (c Guarantees) Exclusive(replicas int) bool {
 	if replicas > 1 {
 		return c.ExclusiveAcrossReplicas
 	}
@@ -90,13 +90,13 @@ func (c Claims) Exclusive(replicas int) bool {
 // goes on: a holder that is notified of the loss does not write, and one that is not
 // overwrites what was sold meanwhile, unless the store checks its token. What has no
 // lock has nothing to lose; a strategy has one where it can be fenced.
-func (c Claims) Safe(fenced bool) bool {
+func (c Guarantees) Safe(fenced bool) bool {
 	return c.ExclusiveAcrossReplicas && (!c.Fenceable || c.SignalsLoss || fenced)
 }
 
 // Grouped are the guarantees with grouped requests: a replica writes the batches of an
 // item one after the other, whatever its strategy.
-func (c Claims) Grouped() Claims {
+func (c Guarantees) Grouped() Guarantees {
 	c.ExclusiveInProcess = true
 	return c
 }

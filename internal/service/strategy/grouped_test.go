@@ -69,8 +69,8 @@ func (m *memory) write(goodsID int64, batch []stock.Purchase) ([]stock.Outcome, 
 		}
 	}
 	outcomes := make([]stock.Outcome, len(batch))
-	for i, refused := range stock.Allot(m.stock, batch, stock.Limit{}) {
-		if outcomes[i].Refused = refused; refused != nil {
+	for i, rejected := range stock.Allot(m.stock, batch, stock.Limit{}) {
+		if outcomes[i].Rejected = rejected; rejected != nil {
 			continue
 		}
 		m.stock -= batch[i].Quantity
@@ -186,7 +186,7 @@ func (q *queued) assertSale(a *answer, ids ...string) {
 		return
 	}
 	for i, id := range ids {
-		if o := a.outcomes[i]; o.Refused != nil || o.Order.RequestID != id {
+		if o := a.outcomes[i]; o.Rejected != nil || o.Order.RequestID != id {
 			q.t.Errorf("answer %d is %+v, want the sale of %s", i, o, id)
 		}
 	}
@@ -213,7 +213,7 @@ func TestThoseWhoWaitAreOneBatchFirstComeFirstServed(t *testing.T) {
 		q.assertSale(first, "first")
 		q.assertSale(three, "three")
 		q.assertSale(two, "two")
-		if four.err != nil || !errors.Is(four.outcomes[0].Refused, stock.ErrInsufficientStock) {
+		if four.err != nil || !errors.Is(four.outcomes[0].Rejected, stock.ErrInsufficientStock) {
 			t.Errorf("4 of 5, after 3 were sold, are answered with %+v, want a refusal", four)
 		}
 	})

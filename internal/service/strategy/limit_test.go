@@ -37,7 +37,7 @@ func TestAGoodsWithoutALimitCountsNobody(t *testing.T) {
 			for _, units := range []int64{1, 2, 3} { // the last does not fit
 				p := stock.Purchase{RequestID: rand.Text(), Quantity: units, UserID: "somebody"}
 				outcomes, err := made.Deduct(t.Context(), goods, []stock.Purchase{p})
-				if sold := units < 3; err != nil || (outcomes[0].Refused == nil) != sold {
+				if sold := units < 3; err != nil || (outcomes[0].Rejected == nil) != sold {
 					t.Errorf("%s answers %d units with %v (%v)", entry.Name, units, outcomes, err)
 				}
 			}

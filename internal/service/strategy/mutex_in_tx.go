@@ -11,11 +11,11 @@ import (
 
 func mutexInTx() Entry {
 	return Entry{
-		Name:    "mutex-in-tx",
-		Family:  Process,
-		Summary: "the mutex is taken inside the transaction and released before its commit; the next holder reads the old stock",
-		Claims:  Claims{SurvivesCrash: true},
-		Damage:  LostUpdates,
+		Name:       "mutex-in-tx",
+		Family:     Process,
+		Summary:    "the mutex is taken inside the transaction and released before its commit; the next holder reads the old stock",
+		Guarantees: Guarantees{SurvivesCrash: true},
+		Damage:     LostUpdates,
 		Caveats: []Caveat{{
 			Database: repo.SQLite,
 			Hides:    true,

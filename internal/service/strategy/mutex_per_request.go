@@ -9,11 +9,11 @@ import (
 
 func mutexPerRequest() Entry {
 	return Entry{
-		Name:    "mutex-per-request",
-		Family:  Process,
-		Summary: "a new mutex for each request, as a bean of prototype scope has it: every request locks, and none waits",
-		Claims:  Claims{SurvivesCrash: true},
-		Damage:  LostUpdates,
+		Name:       "mutex-per-request",
+		Family:     Process,
+		Summary:    "a new mutex for each request, as a bean of prototype scope has it: every request locks, and none waits",
+		Guarantees: Guarantees{SurvivesCrash: true},
+		Damage:     LostUpdates,
 		New: func(d Deps) Strategy {
 			return newGuarded(d, freshMutex{})
 		},

@@ -8,12 +8,12 @@ import (
 
 func naive() Entry {
 	return Entry{
-		Name:    "naive",
-		Family:  None,
-		Summary: "read the stock, compare, write back what is left; two requests that read the same stock both sell it",
-		Claims:  Claims{SurvivesCrash: true},
-		Damage:  LostUpdates,
-		New:     func(d Deps) Strategy { return unguarded{store: d.site(), write: setStock} },
+		Name:       "naive",
+		Family:     None,
+		Summary:    "read the stock, compare, write back what is left; two requests that read the same stock both sell it",
+		Guarantees: Guarantees{SurvivesCrash: true},
+		Damage:     LostUpdates,
+		New:        func(d Deps) Strategy { return unguarded{store: d.site(), write: setStock} },
 	}
 }
 

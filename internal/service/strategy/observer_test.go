@@ -42,7 +42,7 @@ func TestEveryLockIsHeardToBeWaitedForAndHeld(t *testing.T) {
 			t.Fatalf("%s: %v", entry.Name, err)
 		}
 		var times int64
-		if entry.Claims.Fenceable || entry.Family == strategy.Process {
+		if entry.Guarantees.Fenceable || entry.Family == strategy.Process {
 			times = 1
 		}
 		if waited, held := heard.waited.Load(), heard.held.Load(); waited != times || held != times || outcomes[0].Hold > 0 != (times > 0) {
@@ -98,5 +98,5 @@ func oneOf(outcomes []stock.Outcome, err error) error {
 	if err != nil {
 		return err
 	}
-	return outcomes[0].Refused
+	return outcomes[0].Rejected
 }

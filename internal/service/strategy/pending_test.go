@@ -69,7 +69,7 @@ func buyWithin(t *testing.T, s strategy.Strategy, requestID string, limit time.D
 	defer cancel()
 	outcomes, err := s.Deduct(ctx, 1, []stock.Purchase{{RequestID: requestID, Quantity: 1}})
 	if err == nil {
-		err = outcomes[0].Refused
+		err = outcomes[0].Rejected
 	}
 	return err
 }

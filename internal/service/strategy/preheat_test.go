@@ -41,7 +41,7 @@ func TestACopyingThatWasCutOffIsGoneOnWith(t *testing.T) {
 				<-cut.Reached()
 				for range 7 {
 					outcomes, err := s.Deduct(t.Context(), goods, oneUnit())
-					if err != nil || outcomes[0].Refused != nil {
+					if err != nil || outcomes[0].Rejected != nil {
 						t.Fatalf("after it was cut off: %+v (%v)", outcomes, err)
 					}
 				}
@@ -172,14 +172,14 @@ func locksAt(t *testing.T, d *servers.Database, server *servers.Redis, address s
 	return locks
 }
 
-// deduct buys one unit of item 1; the error is also why it was refused.
+// deduct buys one unit of item 1; the error is also why it was rejected.
 func deduct(t *testing.T, s strategy.Strategy) error {
 	t.Helper()
 	outcomes, err := s.Deduct(t.Context(), 1, oneUnit())
 	if err != nil {
 		return err
 	}
-	return outcomes[0].Refused
+	return outcomes[0].Rejected
 }
 
 // restock adds units to item 1. No copy is notified.

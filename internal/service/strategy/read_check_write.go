@@ -165,7 +165,7 @@ func merge(rejected []error, of []stock.Outcome) []stock.Outcome {
 	outcomes := make([]stock.Outcome, len(rejected))
 	for i, reason := range rejected {
 		if reason != nil {
-			outcomes[i].Refused = reason
+			outcomes[i].Rejected = reason
 			continue
 		}
 		outcomes[i], of = of[0], of[1:]

@@ -11,12 +11,12 @@ import (
 
 func redisDecr() Entry {
 	return Entry{
-		Name:    "redis-decr",
-		Family:  Hot,
-		Summary: "DECRBY a counter, and INCRBY back where that went below zero; then SQL. Rejects while stock is left, and loses units with a replica",
-		Needs:   []backend.Name{backend.Redis},
-		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true},
-		Damage:  Undersells,
+		Name:       "redis-decr",
+		Family:     Hot,
+		Summary:    "DECRBY a counter, and INCRBY back where that went below zero; then SQL. Rejects while stock is left, and loses units with a replica",
+		Needs:      []backend.Name{backend.Redis},
+		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true},
+		Damage:     Undersells,
 		New: func(d Deps) Strategy {
 			return newReserving(d, "redis-decr", func(c redis.UniversalClient) stockCopy { return counter{c} })
 		},

@@ -10,12 +10,12 @@ import (
 
 func redisList() Entry {
 	return Entry{
-		Name:    "redis-list",
-		Family:  Hot,
-		Summary: "LPOP from a list of as many tokens as there is stock, push back what is not enough; then SQL. Tokens are lost with a replica",
-		Needs:   []backend.Name{backend.Redis},
-		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true},
-		Damage:  Undersells,
+		Name:       "redis-list",
+		Family:     Hot,
+		Summary:    "LPOP from a list of as many tokens as there is stock, push back what is not enough; then SQL. Tokens are lost with a replica",
+		Needs:      []backend.Name{backend.Redis},
+		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true},
+		Damage:     Undersells,
 		New: func(d Deps) Strategy {
 			return newReserving(d, "redis-list", func(c redis.UniversalClient) stockCopy { return tokens{c} })
 		},

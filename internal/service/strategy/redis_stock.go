@@ -7,11 +7,11 @@ import (
 
 func redisStock() Entry {
 	return Entry{
-		Name:    hot.Allocation,
-		Family:  Hot,
-		Summary: "one script in Redis decides and appends the order to a stream; consumers write it to the ledger, exactly once",
-		Needs:   []backend.Name{backend.Redis},
-		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
+		Name:       hot.Allocation,
+		Family:     Hot,
+		Summary:    "one script in Redis decides and appends the order to a stream; consumers write it to the ledger, exactly once",
+		Needs:      []backend.Name{backend.Redis},
+		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New: func(d Deps) Strategy {
 			if err := d.lacks([]backend.Name{backend.Redis}); err != nil {
 				return unavailable{err}

@@ -31,7 +31,7 @@ func TestAPanicIsAnUnknownOutcomeOfItsBatch(t *testing.T) {
 			}
 		}
 		q.panics, q.gate = false, nil
-		if a := q.buy("fourth", 1); a.err != nil || a.outcomes[0].Refused != nil {
+		if a := q.buy("fourth", 1); a.err != nil || a.outcomes[0].Rejected != nil {
 			q.t.Errorf("after a panic: %+v", a)
 		}
 		if again := q.buy("second", 1); !errors.Is(again.err, stock.ErrDuplicateRequest) {

@@ -154,7 +154,7 @@ func (r reserving) write(ctx context.Context, goodsID int64, batch []stock.Purch
 	}
 	var unsold int64
 	for i, o := range sold {
-		if o.Refused != nil {
+		if o.Rejected != nil {
 			unsold += reserved[i].Quantity
 		}
 	}

@@ -128,7 +128,7 @@ func tripsOf(t *testing.T, s strategy.Strategy, store *repo.Store, goods int64, 
 	sell := func(times int) {
 		for range times {
 			outcomes, err := s.Deduct(t.Context(), goods, []stock.Purchase{buyOne()})
-			if err != nil || outcomes[0].Refused != nil {
+			if err != nil || outcomes[0].Rejected != nil {
 				t.Fatalf("sell: %+v, %v", outcomes, err)
 			}
 		}
@@ -151,7 +151,7 @@ func rejectionTripsOf(t *testing.T, s strategy.Strategy, goods int64, ask func()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return outcomes[0].Refused
+		return outcomes[0].Rejected
 	}
 	if err := buy(rest); err != nil {
 		t.Fatalf("sell the rest: %v", err)

@@ -66,7 +66,7 @@ func (s site) transact(ctx context.Context, goodsID int64, inTx begin, do func(*
 	return outcomes, nil
 }
 
-func isSold(o stock.Outcome) bool { return o.Refused == nil }
+func isSold(o stock.Outcome) bool { return o.Rejected == nil }
 
 func (s site) record(l lock.Locker) lock.Locker {
 	if s.failpoints == nil {

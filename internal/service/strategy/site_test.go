@@ -50,7 +50,7 @@ func TestEveryStrategyHasAPlaceForFaults(t *testing.T) {
 		if len(seen.between) != len(buys) || seen.between[0] != fmt.Sprint(entry.Name, goods) {
 			t.Errorf("%s came by %v in %d purchases", entry.Name, seen.between, len(buys))
 		}
-		locked := entry.Claims.Fenceable || slices.Contains([]string{"mutex", "mutex-per-request", "mutex-in-tx"}, entry.Name)
+		locked := entry.Guarantees.Fenceable || slices.Contains([]string{"mutex", "mutex-per-request", "mutex-in-tx"}, entry.Name)
 		if locked != slices.Equal(seen.recorded, []string{entry.Name}) {
 			t.Errorf("%s: the locks that are recorded are %v", entry.Name, seen.recorded)
 		}

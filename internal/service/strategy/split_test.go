@@ -26,7 +26,7 @@ func TestTwoHoldersOfOneTokenLoseNoUpdate(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		var goods int64
 		for _, entry := range registry.Locks() {
-			if entry.Family != lock.FamilyRedis || !entry.Claims.Fences || len(entry.Needs) != 1 || entry.Needs[0] != backend.Redis {
+			if entry.Family != lock.FamilyRedis || !entry.Guarantees.Fences || len(entry.Needs) != 1 || entry.Needs[0] != backend.Redis {
 				continue
 			}
 			goods++
@@ -60,7 +60,7 @@ func assertSplitLosesNothing(t *testing.T, d *servers.Database, masters []*serve
 			for range splitSales {
 				outcomes, err := side(t.Context(), goods, []stock.Purchase{{RequestID: rand.Text(), Quantity: 1}})
 				switch {
-				case err == nil && outcomes[0].Refused == nil:
+				case err == nil && outcomes[0].Rejected == nil:
 					sold.Add(1)
 					if _, twice := tokens.LoadOrStore(outcomes[0].Order.Token, true); twice {
 						shared.Add(1)

@@ -11,10 +11,10 @@ import (
 
 func sqlBucket() Entry {
 	return Entry{
-		Name:    repo.Bucketed,
-		Family:  Hot,
-		Summary: "the stock split over N rows, each taken from as by sql-conditional; what is left in them is collected at the tail",
-		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
+		Name:       repo.Bucketed,
+		Family:     Hot,
+		Summary:    "the stock split over N rows, each taken from as by sql-conditional; what is left in them is collected at the tail",
+		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		Caveats: []Caveat{{
 			Database: repo.SQLite,
 			Words:    "SQLite has one writer at a time: buckets are as correct there, and no faster",

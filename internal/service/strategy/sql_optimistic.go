@@ -15,10 +15,10 @@ import (
 
 func sqlOptimistic() Entry {
 	return Entry{
-		Name:    "sql-optimistic",
-		Family:  SQL,
-		Summary: "read the version, write where it still holds, else try again after a pause; a bounded number of tries",
-		Claims:  Claims{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
+		Name:       "sql-optimistic",
+		Family:     SQL,
+		Summary:    "read the version, write where it still holds, else try again after a pause; a bounded number of tries",
+		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New: func(d Deps) Strategy {
 			return optimistic{store: d.site(), observer: d.Observer(), tries: d.Retry.Tries, pace: &pace{step: d.Retry.Step, most: d.Retry.Max}}
 		},

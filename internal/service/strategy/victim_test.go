@@ -55,7 +55,7 @@ func assertVictimReadsAgain(t *testing.T, d *servers.Database, name string, good
 		Retry: strategy.Retry{Tries: 10, Step: time.Millisecond, Max: time.Millisecond},
 	})
 	outcomes, err := made.Deduct(t.Context(), goods, []stock.Purchase{{RequestID: node.request, Quantity: 1}})
-	if err != nil || outcomes[0].Refused != nil {
+	if err != nil || outcomes[0].Rejected != nil {
 		t.Fatalf("the sale ended with %+v (%v)", outcomes, err)
 	}
 	if err := <-node.committed; err != nil {

@@ -64,9 +64,9 @@ func TestEveryOutcomeIsCountedByItsKind(t *testing.T) {
 	}{
 		{want: "accepted"},
 		{want: "replayed", outcome: stock.Outcome{Replayed: true}},
-		{want: "sold-out", outcome: stock.Outcome{Refused: stock.ErrInsufficientStock}},
-		{want: "user-limit", outcome: stock.Outcome{Refused: stock.ErrUserLimit}},
-		{want: "user-missing", outcome: stock.Outcome{Refused: stock.ErrUserUnknown}},
+		{want: "sold-out", outcome: stock.Outcome{Rejected: stock.ErrInsufficientStock}},
+		{want: "user-limit", outcome: stock.Outcome{Rejected: stock.ErrUserLimit}},
+		{want: "user-missing", outcome: stock.Outcome{Rejected: stock.ErrUserUnknown}},
 		{want: "stock-limit", err: stock.ErrStockLimit},
 		{want: "unknown-goods", err: fmt.Errorf("goods 1: %w", stock.ErrUnknownGoods)},
 		{want: "key-reused", err: stock.ErrKeyReused},

@@ -53,7 +53,7 @@ func outcomes() []string {
 
 func outcomeOf(o stock.Outcome, err error) string {
 	if err == nil {
-		err = o.Refused
+		err = o.Rejected
 	}
 	if err == nil {
 		if o.Replayed {

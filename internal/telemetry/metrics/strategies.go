@@ -81,7 +81,7 @@ func (m *Metrics) lock(name string) lockSeries {
 
 func (o *observer) Deducted(outcome stock.Outcome, err error, took time.Duration) {
 	o.duration().Observe(took.Seconds())
-	if err == nil && outcome.Refused == nil && !outcome.Replayed {
+	if err == nil && outcome.Rejected == nil && !outcome.Replayed {
 		o.accepted.Inc()
 		return
 	}

@@ -44,6 +44,6 @@ func lastUnits(name, strategy string) scenario.Part {
 		Does:   "50 clients buy 700 times from 500 units through " + strategy + ", behind the balancer of three replicas",
 		Expect: "exactly 500 are sold, and 200 are rejected as sold out",
 		Steps:  []scenario.Step{step.Stock(500), step.Sell(step.Sale{Strategy: strategy, Clients: 50, Requests: 700}), step.Audit()},
-		Check:  checker.All(checker.Clean(), checker.SoldOut(500), checker.Outcomes(history.Refused, 200)),
+		Check:  checker.All(checker.Clean(), checker.SoldOut(500), checker.Outcomes(history.Rejected, 200)),
 	}
 }

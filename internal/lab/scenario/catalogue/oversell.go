@@ -38,7 +38,7 @@ func oversell() scenario.Experiment {
 				step.Watching(100*time.Millisecond, step.Sell(step.Sale{Strategy: "sql-conditional", Clients: 50, Requests: 6000})),
 				step.Audit(),
 			},
-			Check: checker.All(checker.Clean(), checker.SoldOut(5000), checker.Linearizable(), checker.Outcomes(history.Refused, 1000)), Pictures: []scenario.Picture{scenario.Stock},
+			Check: checker.All(checker.Clean(), checker.SoldOut(5000), checker.Linearizable(), checker.Outcomes(history.Rejected, 1000)), Pictures: []scenario.Picture{scenario.Stock},
 		}},
 	}
 }

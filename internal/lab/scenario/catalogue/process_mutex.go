@@ -21,7 +21,7 @@ func processMutex() scenario.Experiment {
 			Does:   "50 clients buy 3,000 times from 2,500 units through mutex on one replica",
 			Expect: "exactly 2,500 are sold, and 500 are rejected as sold out",
 			Steps:  []scenario.Step{step.Stock(2500), step.Sell(step.Sale{Strategy: "mutex", Clients: 50, Requests: 3000}), step.Audit()},
-			Check:  checker.All(checker.Clean(), checker.SoldOut(2500), checker.Outcomes(history.Refused, 500)),
+			Check:  checker.All(checker.Clean(), checker.SoldOut(2500), checker.Outcomes(history.Rejected, 500)),
 		}, {
 			Name: "cost", Stage: one,
 			Does:   "50 clients buy for two seconds without a lock, and for two seconds through mutex",

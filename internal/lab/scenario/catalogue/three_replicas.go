@@ -26,7 +26,7 @@ func threeReplicas() scenario.Experiment {
 		}},
 	}
 	for _, l := range registry.Locks() {
-		if l.Claims.Exclusive {
+		if l.Guarantees.Exclusive {
 			e.Parts = append(e.Parts, sharedBy(l))
 		}
 	}
@@ -44,7 +44,7 @@ func sharedBy(l lock.Entry) scenario.Part {
 		},
 		Check: checker.All(checker.Clean(), checker.SoldOut(100), checker.ExclusiveHolders()), Pictures: []scenario.Picture{scenario.Timeline},
 	}
-	if !l.Claims.ReleasesOnlyItsOwn { // experiments 6, 7 and 12 show how these stall
+	if !l.Guarantees.ReleasesOnlyItsOwn { // experiments 6, 7 and 12 show how these stall
 		p.Expect = "what is sold is sold once, one holder at a time; that it gets done is not asked"
 		p.Check = checker.All(checker.Clean(), checker.ExclusiveHolders())
 	}

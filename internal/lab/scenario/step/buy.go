@@ -127,8 +127,8 @@ func outcomeOf(k load.Kind) history.Outcome {
 	switch k {
 	case load.Sold:
 		return history.Sold
-	case load.Refused:
-		return history.Refused
+	case load.Rejected:
+		return history.Rejected
 	case load.Failed:
 		return history.Failed
 	case load.Unknown:

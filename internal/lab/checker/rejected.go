@@ -11,13 +11,13 @@ import (
 // had the name, and that each of them gave up within this time.
 func RefusedWithin(d time.Duration) Check {
 	return func(h *history.History) Finding {
-		var refused, late int
+		var rejected, late int
 		var longest time.Duration
 		for _, l := range h.Leases {
 			if l.GaveUp.IsZero() || !heldByAnother(h, l) {
 				continue
 			}
-			refused++
+			rejected++
 			took := l.GaveUp.Sub(l.Asked)
 			longest = max(longest, took)
 			if took > d {
@@ -25,10 +25,10 @@ func RefusedWithin(d time.Duration) Check {
 			}
 		}
 		return Finding{
-			Holds: refused > 0 && late == 0,
+			Holds: rejected > 0 && late == 0,
 			Says: fmt.Sprintf("%s gave up while another had the lock, %d of them later than %s; the longest took %s",
-				count(refused, "contender"), late, span(d), span(longest)),
-			Numbers: map[string]float64{"refused_tries": float64(refused), "longest_refused_try_ms": ms(longest)},
+				count(rejected, "contender"), late, span(d), span(longest)),
+			Numbers: map[string]float64{"refused_tries": float64(rejected), "longest_refused_try_ms": ms(longest)},
 		}
 	}
 }
