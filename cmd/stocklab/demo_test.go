@@ -134,7 +134,7 @@ func assertDemo(t *testing.T, r cmdtest.Report) {
 		if run.Verdict == verdict.NotRun {
 			continue
 		}
-		if run.Clean != clean[name] || run.Verdict != verdict.AsClaimed {
+		if run.Clean != clean[name] || run.Verdict != verdict.Expected {
 			t.Errorf("%s: clean is %v, want %v; %s: %s", name, run.Clean, clean[name], run.Verdict, run.Reason)
 		}
 		if clean[name] && (run.Sold+run.Left != run.Stock || run.Left != 0 && run.Errors == 0 || run.Rejected+run.Errors+int(run.Sold) != run.Requests) {
@@ -151,7 +151,7 @@ func assertDemo(t *testing.T, r cmdtest.Report) {
 func TestDemoFailsWhereNothingIsShown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "demo.json")
 	status, out, _ := stocklab("demo", "--servers=embedded", "--strategies=naive", "--replicas=1", "--clients=1", "--loops=3", "--json", path)
-	if status != cli.Failure || !strings.Contains(out, "not as claimed") {
+	if status != cli.Failure || !strings.Contains(out, "not expected") {
 		t.Errorf("exit status %d:\n%s", status, out)
 	}
 	if run := cmdtest.ReadReport(t, path).Runs[0]; run.Tries != 5 || !strings.Contains(out, "(try 5)") {

@@ -36,9 +36,8 @@ func (s story) Begin(runs int) {
 }
 
 func (s story) Done(r verdict.Run) {
-	words := string(r.Verdict) + ": " + r.Reason
 	//nolint:errcheck // the report is the result
-	fmt.Fprintf(s.out, storyRow, r.Name(), fmt.Sprint(r.Replicas), fmt.Sprint(r.Stock), fmt.Sprint(r.Sold), fmt.Sprint(r.Oversold), fmt.Sprint(r.Lost), words)
+	fmt.Fprintf(s.out, storyRow, r.Name(), fmt.Sprint(r.Replicas), fmt.Sprint(r.Stock), fmt.Sprint(r.Sold), fmt.Sprint(r.Oversold), fmt.Sprint(r.Lost), r.Words())
 }
 
 // tell runs the short demo.
@@ -57,7 +56,7 @@ func tell(cmd *cobra.Command, plan demo.Plan, write string) error {
 	if write != "" {
 		err = verdict.WriteJSON(write, r)
 	}
-	if !r.AsClaimed() {
+	if !r.AsExpected() {
 		err = errors.Join(err, errors.New("not every run came out as expected"))
 	}
 	return err

@@ -172,7 +172,7 @@ func defects() []defect {
 		},
 		{
 			name: "a verdict that is a literal",
-			file: "internal/load/verdict/run.go", old: "	r.Verdict, r.Reason = NotAsClaimed, r.contradiction()", new: "	r.Verdict, r.Reason = AsClaimed, \"\"",
+			file: "internal/load/verdict/run.go", old: "	r.Verdict, r.Reason = Unexpected, r.contradiction()", new: "	r.Verdict, r.Reason = Expected, \"\"",
 			pkg: "./internal/load/verdict", test: "TestVerdicts",
 		},
 		{

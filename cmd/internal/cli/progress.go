@@ -197,7 +197,7 @@ func Show(r *verdict.Report, out io.Writer, path string) error {
 			return err
 		}
 	}
-	if !r.AsClaimed() {
+	if !r.AsExpected() {
 		return errUnexpected
 	}
 	return nil

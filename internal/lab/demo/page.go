@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"text/template"
 
 	"github.com/dustin/go-humanize"
@@ -20,7 +19,7 @@ var page string
 func Page(w io.Writer, r *verdict.Report) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"n": humanize.Comma, "count": func(n int) string { return humanize.Comma(int64(n)) },
-		"came": came, "rate": func(run verdict.Run) string { return humanize.Comma(int64(run.PerSecond)) },
+		"rate":   func(run verdict.Run) string { return humanize.Comma(int64(run.PerSecond)) },
 		"errors": func(run verdict.Run) int { return run.Errors + run.Unknown },
 		"ran":    func(run verdict.Run) bool { return run.Verdict != verdict.NotRun },
 	}).Parse(page)
@@ -33,45 +32,12 @@ func Page(w io.Writer, r *verdict.Report) error {
 	return nil
 }
 
-// came says what came of a run, and whether its strategy guarantees that.
-func came(run verdict.Run) string {
-	var damage []string
-	for _, d := range []struct {
-		units int64
-		words string
-	}{
-		{run.Oversold, "oversold by %s"},
-		{run.Lost, "%s updates lost"},
-		{run.Undersold, "%s rejected while left"},
-		{int64(run.Duplicates), "%s orders given twice"},
-	} {
-		if d.units > 0 {
-			damage = append(damage, fmt.Sprintf(d.words, humanize.Comma(d.units)))
-		}
-	}
-	state := "inconsistent"
-	switch {
-	case run.Clean:
-		state = "consistent"
-	case len(damage) > 0:
-		state = strings.Join(damage, ", ")
-	}
-	switch {
-	case run.Verdict != verdict.AsClaimed:
-		return state + " — **not expected**"
-	case run.Clean:
-		return state
-	default:
-		return state + " — expected"
-	}
-}
-
 // reasons are those of runs that were not made or not expected, and the caveats of
 // databases, each once.
 func reasons(r *verdict.Report) (lines []string) {
 	for _, run := range r.Runs {
 		words := run.Reason
-		if run.Verdict == verdict.AsClaimed {
+		if run.Verdict == verdict.Expected {
 			words = run.Note
 		}
 		line := "`" + run.Strategy + "`: " + words

@@ -24,9 +24,9 @@ type Report struct {
 	Runs       []Run `json:"runs"`
 }
 
-// AsClaimed tells whether every run that was made came out as claimed.
-func (r *Report) AsClaimed() bool {
-	return !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Verdict == NotAsClaimed })
+// AsExpected reports whether every run that was made came out as its strategy guarantees.
+func (r *Report) AsExpected() bool {
+	return !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Verdict == Unexpected })
 }
 
 // machine names the servers and the machine in one line.
@@ -48,7 +48,7 @@ func (r *Report) Table(w io.Writer, color bool) error {
 		counted = "sales\n/s"
 	}
 	t.AppendHeader(table.Row{
-		"strategy", "repl.", "sold", "left", "over-\nsold", "lost\nupdates", "refused", "errors", counted, "p50\nms", "p99\nms", "verdict",
+		"strategy", "replicas", "sold", "left", "over-\nsold", "lost\nupdates", "rejected", "errors", counted, "p50\nms", "p99\nms", "verdict",
 	})
 	numbers := make([]table.ColumnConfig, 0, 10)
 	for column := 2; column <= 11; column++ {
@@ -91,34 +91,28 @@ func (r *Run) row(color bool) table.Row {
 		paint(color, r.Verdict, r.words()))
 }
 
-// words is the verdict in a cell: whether the run was clean, whether that is
-// what the strategy claims, and in how many tries.
+// words is the verdict in a cell, and in how many tries it was reached.
 func (r *Run) words() string {
-	state := "clean"
-	if !r.Clean {
-		state = "not clean"
-	}
-	said := fmt.Sprintf("%s, %s", state, r.Verdict)
+	words := r.Words()
 	if r.Tries > 1 {
-		said += fmt.Sprintf(" (try %d)", r.Tries)
+		words += fmt.Sprintf(" (try %d)", r.Tries)
 	}
-	return said
+	return words
 }
 
 // notes are the reasons and caveats that do not fit into a cell, each once.
 func (r *Report) notes() (lines []string) {
-	add := func(run Run, words string) {
-		line := run.Name() + ": " + words
-		if words != "" && !slices.Contains(lines, line) {
+	for _, run := range r.Runs {
+		words := run.Note
+		switch run.Verdict {
+		case NotRun:
+			words = "not run: " + run.Reason
+		case Unexpected:
+			words = "not expected: " + run.Reason
+		}
+		if line := run.Name() + ": " + words; words != "" && !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
-	}
-	for _, run := range r.Runs {
-		if run.Verdict == AsClaimed {
-			add(run, run.Note)
-			continue
-		}
-		add(run, string(run.Verdict)+": "+run.Reason)
 	}
 	return lines
 }
@@ -148,9 +142,9 @@ func paint(color bool, v Verdict, words string) string {
 		return words
 	}
 	switch v {
-	case AsClaimed:
+	case Expected:
 		return text.FgGreen.Sprint(words)
-	case NotAsClaimed:
+	case Unexpected:
 		return text.FgRed.Sprint(words)
 	default:
 		return text.FgYellow.Sprint(words)

@@ -34,7 +34,7 @@ func sale(sold, rejected int, left int64, change func(*load.Result, *stock.Audit
 	return r
 }
 
-// Each contradiction between the evidence and the claim turns the verdict.
+// Each contradiction between the evidence and the guarantee turns the verdict.
 func TestVerdicts(t *testing.T) {
 	nothing := func(*load.Result, *stock.Audit) {}
 	for _, c := range []struct {
@@ -42,46 +42,46 @@ func TestVerdicts(t *testing.T) {
 		sold, rejected int
 		left           int64
 		change         func(*load.Result, *stock.Audit)
-		clean          bool // is claimed
+		clean          bool // is guaranteed
 		verdict        verdict.Verdict
 		reason         string
 	}{
-		{"a true sale", 10, 10, 0, nothing, true, verdict.AsClaimed, "clean"},
-		{"a sale that did not sell out", 8, 0, 2, nothing, true, verdict.AsClaimed, "clean"},
-		{"a known oversell", 15, 5, 0, nothing, false, verdict.AsClaimed, "5 oversold"},
-		{"an oversell against the claim", 11, 9, 0, nothing, true, verdict.NotAsClaimed, "1 oversold"},
-		{"a lost update against the claim", 8, 0, 3, nothing, true, verdict.NotAsClaimed, "1 updates lost"},
-		{"stock gone against the claim", 8, 0, 1, nothing, true, verdict.NotAsClaimed, "1 gone that nobody bought"},
-		{"stock below zero against the claim", 11, 9, -1, nothing, true, verdict.NotAsClaimed, "below zero"},
-		{"refused while left against the claim", 8, 12, 2, nothing, true, verdict.NotAsClaimed, "2 refused while left"},
-		{"clean by luck", 10, 10, 0, nothing, false, verdict.NotAsClaimed, "came out clean"},
+		{"a true sale", 10, 10, 0, nothing, true, verdict.Expected, "consistent"},
+		{"a sale that did not sell out", 8, 0, 2, nothing, true, verdict.Expected, "consistent"},
+		{"a known oversell", 15, 5, 0, nothing, false, verdict.Expected, "oversold by 5"},
+		{"an oversell against the guarantee", 11, 9, 0, nothing, true, verdict.Unexpected, "oversold by 1"},
+		{"a lost update against the guarantee", 8, 0, 3, nothing, true, verdict.Unexpected, "1 updates lost"},
+		{"stock gone against the guarantee", 8, 0, 1, nothing, true, verdict.Unexpected, "1 units gone without a sale"},
+		{"stock below zero against the guarantee", 11, 9, -1, nothing, true, verdict.Unexpected, "below zero"},
+		{"rejected while left against the guarantee", 8, 12, 2, nothing, true, verdict.Unexpected, "2 rejected with stock left"},
+		{"consistent by luck", 10, 10, 0, nothing, false, verdict.Unexpected, "was consistent"},
 		{
 			"a sale that the ledger does not have", 10, 10, 0,
-			func(_ *load.Result, a *stock.Audit) { a.Orders-- }, true, verdict.NotAsClaimed, "the ledger has 9",
+			func(_ *load.Result, a *stock.Audit) { a.Orders-- }, true, verdict.Unexpected, "the ledger has 9",
 		},
 		{
-			"a sale that nobody was told of", 10, 10, 0,
-			func(_ *load.Result, a *stock.Audit) { a.Orders++ }, true, verdict.NotAsClaimed, "the ledger has 11",
+			"a sale without an answer", 10, 10, 0,
+			func(_ *load.Result, a *stock.Audit) { a.Orders++ }, true, verdict.Unexpected, "the ledger has 11",
 		},
 		{
 			"a sale whose answer was lost", 9, 10, 0,
-			func(l *load.Result, a *stock.Audit) { l.Unknown = 1; *a = stock.NewAudit(1, 0, 10, 10, 10) }, true, verdict.AsClaimed, "clean",
+			func(l *load.Result, a *stock.Audit) { l.Unknown = 1; *a = stock.NewAudit(1, 0, 10, 10, 10) }, true, verdict.Expected, "consistent",
 		},
 		{
 			"an order given twice", 10, 10, 0,
-			func(l *load.Result, _ *stock.Audit) { l.Duplicates = 1 }, true, verdict.NotAsClaimed, "1 orders given twice",
+			func(l *load.Result, _ *stock.Audit) { l.Duplicates = 1 }, true, verdict.Unexpected, "1 orders given twice",
 		},
 		{
 			"a backend that failed", 10, 10, 0,
-			func(l *load.Result, _ *stock.Audit) { l.Errors["backend-unavailable"] = 3 }, true, verdict.NotAsClaimed, "3 backend-unavailable",
+			func(l *load.Result, _ *stock.Audit) { l.Errors["backend-unavailable"] = 3 }, true, verdict.Unexpected, "3 backend-unavailable",
 		},
 		{
 			"a backend that failed under a known oversell", 15, 5, 0,
-			func(l *load.Result, _ *stock.Audit) { l.Errors["internal"] = 1 }, false, verdict.NotAsClaimed, "1 internal",
+			func(l *load.Result, _ *stock.Audit) { l.Errors["internal"] = 1 }, false, verdict.Unexpected, "1 internal",
 		},
 		{
 			"an honest busy", 10, 9, 0,
-			func(l *load.Result, _ *stock.Audit) { l.Errors["busy"] = 1 }, true, verdict.AsClaimed, "clean",
+			func(l *load.Result, _ *stock.Audit) { l.Errors["busy"] = 1 }, true, verdict.Expected, "consistent",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestVerdicts(t *testing.T) {
 			if r.Verdict != c.verdict || !strings.Contains(r.Reason, c.reason) {
 				t.Errorf("%s: %s, want %s: …%s…", r.Verdict, r.Reason, c.verdict, c.reason)
 			}
-			if got := (&verdict.Report{Runs: []verdict.Run{r}}).AsClaimed(); got != (c.verdict == verdict.AsClaimed) {
-				t.Errorf("the report is as claimed: %v", got)
+			if got := (&verdict.Report{Runs: []verdict.Run{r}}).AsExpected(); got != (c.verdict == verdict.Expected) {
+				t.Errorf("the report is as expected: %v", got)
 			}
 		})
 	}
@@ -148,7 +148,7 @@ func TestTheTableSaysWhatWasNotRunAndWhy(t *testing.T) {
 	if err := full.Table(&table, false); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"clean, as claimed (try 3)", "not run", "hidden: not run: it cannot be seen here", "database: SQLite 3.53 (embedded)"} {
+	for _, want := range []string{"consistent (try 3)", "not run", "hidden: not run: it cannot be seen here", "database: SQLite 3.53 (embedded)"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, table.String())
 		}

@@ -16,14 +16,15 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Verdict says whether a run did what its strategy claims.
+// Verdict says whether a run came out as its strategy guarantees. Its values are in the JSON
+// and relied upon.
 type Verdict string
 
 // The verdicts.
 const (
-	AsClaimed    Verdict = "as claimed"
-	NotAsClaimed Verdict = "not as claimed"
-	NotRun       Verdict = "not run"
+	Expected   Verdict = "as claimed"
+	Unexpected Verdict = "not as claimed"
+	NotRun     Verdict = "not run"
 )
 
 // Run is one sale. Its JSON fields are relied upon: they are added to and not
@@ -48,7 +49,7 @@ type Run struct {
 	Rejected  int   `json:"refused"`
 	Errors    int   `json:"errors"`
 	Unknown   int   `json:"unknown"`
-	// Clean is what came out, ExpectedClean what the strategy claims.
+	// Clean: the run was consistent. ExpectedClean: the strategy guarantees that.
 	Clean         bool    `json:"clean"`
 	ExpectedClean bool    `json:"expected_clean"`
 	Verdict       Verdict `json:"verdict"`
@@ -58,8 +59,7 @@ type Run struct {
 	P99           float64 `json:"p99_ms"`
 	Max           float64 `json:"max_ms"`
 
-	// Orders counts the sales in the ledger, Answered those that buyers were
-	// told of.
+	// Orders counts the sales in the ledger, Answered those that clients got an answer to.
 	Orders   int64 `json:"orders"`
 	Answered int   `json:"answered"`
 	// Duplicates counts orders that were given to more than one buyer.
@@ -124,65 +124,74 @@ func quantile(h *hdrhistogram.Histogram, q float64) float64 {
 
 // Judge sets the verdict from the evidence in the run, against ExpectedClean.
 func (r *Run) Judge() {
-	r.Verdict, r.Reason = NotAsClaimed, r.contradiction()
+	r.Verdict, r.Reason = Unexpected, r.contradiction()
 	if r.Reason == "" {
-		r.Verdict, r.Reason = AsClaimed, r.confirmation()
+		r.Verdict, r.Reason = Expected, r.state()
 	}
 }
 
-// contradiction is what in the run speaks against the claim, or empty.
+// contradiction is the evidence against the guarantee, or empty.
 func (r *Run) contradiction() string {
 	answered, unknown := int64(r.Answered), int64(r.Unknown)
 	switch {
 	case r.Orders < answered || r.Orders > answered+unknown:
-		return fmt.Sprintf("the ledger has %d sales, buyers were told of %d, and the fate of %d is unknown", r.Orders, answered, unknown)
+		return fmt.Sprintf("the ledger has %d sales, clients got answers to %d, and %d outcomes are unknown", r.Orders, answered, unknown)
 	case r.unexpectedErrors() != "":
 		return "requests failed: " + r.unexpectedErrors()
 	case r.ExpectedClean && !r.Clean:
-		return "claims to be clean and is not: " + r.damage()
+		return "guarantees consistency and was not consistent: " + r.state()
 	case r.ExpectedClean && r.soldOut() && r.Sold != r.Stock:
-		return fmt.Sprintf("had buyers enough to sell out and sold %d of %d", r.Sold, r.Stock)
+		return fmt.Sprintf("had enough purchases to sell out and sold %d of %d", r.Sold, r.Stock)
 	case !r.ExpectedClean && r.Clean:
-		return "is known to fail here and came out clean"
+		return "is known to fail here and was consistent"
 	default:
 		return ""
 	}
 }
 
-func (r *Run) confirmation() string {
-	if r.ExpectedClean {
-		return "clean"
-	}
-	return r.damage()
-}
-
-// soldOut reports whether there were buyers enough: one was rejected, and no units came
-// afterwards.
+// soldOut reports whether there were enough purchases: one was rejected, and no units were
+// added afterwards.
 func (r *Run) soldOut() bool { return r.Rejected > 0 && r.Restocked == 0 }
 
-// damage lists in words what is not clean.
-func (r *Run) damage() string {
+// Words is the verdict as a person reads it, such as "oversold by 4,000 — expected".
+func (r *Run) Words() string {
+	switch {
+	case r.Verdict == NotRun:
+		return "not run"
+	case r.Verdict != Expected:
+		return r.state() + " — not expected"
+	case r.Clean:
+		return r.state()
+	default:
+		return r.state() + " — expected"
+	}
+}
+
+// state is "consistent", or what is not.
+func (r *Run) state() string {
+	if r.Clean {
+		return "consistent"
+	}
 	var list []string
 	for _, d := range []struct {
 		count int64
 		words string
 	}{
-		{r.Oversold, "oversold"},
-		{r.Lost, "updates lost"},
-		{-r.Lost, "gone that nobody bought"},
-		{-r.Left, "below zero"},
-		{r.Undersold, "refused while left"},
-		{int64(r.Duplicates), "orders given twice"},
+		{r.Oversold, "oversold by %s"},
+		{r.Lost, "%s updates lost"},
+		{-r.Lost, "%s units gone without a sale"},
+		{-r.Left, "%s below zero"},
+		{r.Undersold, "%s rejected with stock left"},
+		{int64(r.Duplicates), "%s orders given twice"},
 	} {
 		if d.count > 0 {
-			list = append(list, fmt.Sprintf("%d %s", d.count, d.words))
+			list = append(list, fmt.Sprintf(d.words, comma(d.count)))
 		}
 	}
-	return strings.Join(list, ", ")
+	return cmp.Or(strings.Join(list, ", "), "inconsistent")
 }
 
-// unexpectedErrors lists errors other than busy: that is an honest answer to a
-// crowd, and no sign of a fault.
+// unexpectedErrors lists errors other than busy, which is a correct answer under load.
 func (r *Run) unexpectedErrors() string {
 	var list []string
 	for _, problem := range slices.SortedFunc(maps.Keys(r.ErrorTypes), cmp.Compare) {
