@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/stockd/stockd/internal/buyer"
+	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -158,11 +161,122 @@ func (s sale) reject(c *gin.Context, requestID string, err error) {
 	answer(c, p)
 }
 
-// strategies serves GET /strategies.
-func (s sale) strategies(c *gin.Context) (any, error) {
-	return gin.H{"strategies": s.options.Catalogue.Describe(c.Request.Context())}, nil
-}
-
 func milliseconds(d time.Duration) float64 {
 	return float64(d.Microseconds()) / 1000
+}
+
+// mostStrategy is the longest name of a strategy, in characters.
+const mostStrategy = 64
+
+// errChoiceRejected rejects a purchase that asks for a mode other than its item's.
+var errChoiceRejected = errors.New("requests may not choose")
+
+// seller serves a purchase.
+type seller struct {
+	*service.Seller
+
+	own bool // in the item's own mode
+}
+
+// asked is the service if the purchase asked for another mode than its item's, else nil.
+func (s seller) asked() *service.Seller {
+	if s.own {
+		return nil
+	}
+	return s.Seller
+}
+
+// seller finds the service of a purchase: the one it asks for, its item's, or the default. The
+// item's maximum is checked before anything is locked or counted, and after the ledger was
+// searched for the purchase, so that sales from before the maximum was lowered are replayed.
+func (s sale) seller(goodsID, quantity int64, asked stock.Choice) (seller, error) {
+	if most := s.options.Catalogue.MaxQuantity(goodsID); quantity > most {
+		return seller{}, invalid(fieldError{"quantity", fmt.Sprintf("must be a whole number from 1 to %d, not %d", most, quantity)})
+	}
+	mode, own := s.options.Catalogue.Mode(goodsID, asked)
+	if !s.options.Choose && mode != own {
+		return seller{}, fmt.Errorf("%w: item %d is sold by %s, and deduct.choose is off; PATCH /goods/%d of the admin API changes it",
+			errChoiceRejected, goodsID, own, goodsID)
+	}
+	found, err := s.options.Catalogue.In(mode)
+	if err == nil {
+		return seller{found, mode == own}, nil
+	}
+	if errors.Is(err, service.ErrNotFenceable) {
+		return seller{}, invalid(notFenceable(mode.Strategy))
+	}
+	p := problemOf(err)
+	p.Strategies = s.options.Catalogue.Names()
+	why := "is unknown"
+	if errors.Is(err, service.ErrStrategyRejected) {
+		why = "is not available here"
+	}
+	p.Errors = []fieldError{{"strategy", fmt.Sprintf("%q %s; allowed are those of GET /strategies that are available", mode.Strategy, why)}}
+	return seller{}, p
+}
+
+func notFenceable(strategy string) fieldError {
+	return fieldError{"fence", "cannot be true: " + strategy + " has no lock whose token the store could check; " +
+		"GET /strategies tells which are fenceable"}
+}
+
+// needsBuyer reports that purchases must not be anonymous. A rate limit of buyers requires
+// that: otherwise a client evades it by leaving its name out.
+func (o Options) needsBuyer() bool { return o.BuyerRequired || o.Limits.User.PerSecond > 0 }
+
+// buyerOf identifies the buyer of a request. Its user_id is trusted only where buyers are not
+// verified; a verified buyer may repeat its own.
+func (o Options) buyerOf(r *http.Request, userID string) (buyer.Buyer, error) {
+	if o.Buyers == nil {
+		return buyer.Buyer{ID: userID}, nil
+	}
+	verified, err := o.Buyers.From(r)
+	if wrong, ok := errors.AsType[*buyer.HeaderError](err); ok {
+		return buyer.Buyer{}, invalid(fieldError{wrong.Header, wrong.Reason})
+	}
+	if err != nil {
+		p := unauthorized().detail("%v", err)
+		p.authenticate = `Bearer error="invalid_token"`
+		return buyer.Buyer{}, p
+	}
+	if userID != "" && userID != verified.ID {
+		return buyer.Buyer{}, invalid(fieldError{"user_id", "must be left out, or be that of the verified buyer"})
+	}
+	return verified, nil
+}
+
+// purchaser is buyerOf for a purchase of an item.
+func (o Options) purchaser(r *http.Request, goodsID int64, userID string) (string, error) {
+	verified, err := o.buyerOf(r, userID)
+	switch {
+	case err != nil:
+		return "", err
+	case verified.ID == "" && o.needsBuyer():
+		return "", o.unnamed("is missing; every purchase must name its buyer")
+	case verified.GoodsID != 0 && verified.GoodsID != goodsID:
+		return "", newProblem(http.StatusForbidden, "token-bound", "The token is for another item").
+			detail("the token is for goods_id %d alone", verified.GoodsID)
+	}
+	return verified.ID, nil
+}
+
+// unnamed rejects a request without a buyer.
+func (o Options) unnamed(why string) problem {
+	if o.Buyers == nil {
+		return invalid(fieldError{"user_id", why})
+	}
+	return unauthorized().detail("the buyer %s", why)
+}
+
+// problemOf is the problem of a purchase that was not sold. How many units a buyer has is
+// private: where buyers are not verified, it is shown only where http.reveal is on.
+func (s sale) problemOf(err error) problem {
+	if errors.Is(err, stock.ErrUserUnknown) {
+		return s.options.unnamed("is missing; this item has a limit per buyer")
+	}
+	p := problemOf(err)
+	if p.Has != nil && s.options.Buyers == nil && !s.options.Reveal {
+		p.Has, p.Detail = nil, fmt.Sprintf("%v: one buyer may have %d", stock.ErrUserLimit, p.PerUser)
+	}
+	return p
 }

@@ -17,6 +17,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -342,3 +343,58 @@ func (f *form) idempotencyKey(r *http.Request) string {
 }
 
 func invisible(r rune) bool { return r <= ' ' || r > '~' }
+
+// user reads a buyer in the form of buyer.Canonical; a missing field is empty. A JSON number is
+// the same buyer as its digits as text, because many systems number their users.
+func (f *form) user(name string) string {
+	v, ok := f.values[name]
+	if !ok {
+		return ""
+	}
+	notDigit := func(r rune) bool { return r < '0' || r > '9' }
+	if v.kind == jsonBool || v.kind == jsonNull || v.kind == jsonNumber && strings.ContainsFunc(v.text, notDigit) {
+		f.failf(name, "must be text or a whole number, not %s", quote(v))
+		return ""
+	}
+	id, err := buyer.Canonical(v.text)
+	if err != nil {
+		f.failf(name, "%v, not %s", err, quote(v))
+	}
+	return id
+}
+
+// choice reads a change to the choice of an item: a missing field keeps its value; null, or an
+// empty strategy, clears it.
+func (f *form) choice() func(stock.Choice) stock.Choice {
+	var to stock.Choice
+	if f.values["strategy"].text != "" {
+		to.Strategy = f.text("strategy", mostStrategy)
+	}
+	to.Group, to.Fence = f.flagOrNull("group"), f.flagOrNull("fence")
+	if f.given("max_quantity") && f.values["max_quantity"].kind != jsonNull {
+		to.MaxQuantity = new(f.whole("max_quantity", 1, stock.MaxQuantity))
+	}
+	return func(c stock.Choice) stock.Choice {
+		if f.given("strategy") {
+			c.Strategy = to.Strategy
+		}
+		if f.given("group") {
+			c.Group = to.Group
+		}
+		if f.given("fence") {
+			c.Fence = to.Fence
+		}
+		if f.given("max_quantity") {
+			c.MaxQuantity = to.MaxQuantity
+		}
+		return c
+	}
+}
+
+// flagOrNull is flagIfGiven, where null is nil as well.
+func (f *form) flagOrNull(name string) *bool {
+	if f.values[name].kind == jsonNull {
+		return nil
+	}
+	return f.flagIfGiven(name)
+}

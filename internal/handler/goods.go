@@ -1,6 +1,8 @@
 package handler
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"net/http"
 
@@ -157,4 +159,20 @@ func (g goods) readyz(c *gin.Context) (any, error) {
 	}
 	backends, err := g.options.Catalogue.Backends(c.Request.Context())
 	return gin.H{"status": "ready", "backends": backends}, err
+}
+
+// wrongChoice names the field of an invalid choice.
+func (g goods) wrongChoice(err error) error {
+	switch {
+	case errors.Is(err, service.ErrUnknownStrategy):
+		return invalid(fieldError{"strategy", "must be one of " + fmt.Sprint(g.options.Catalogue.Names()) + ": " + err.Error()})
+	case errors.Is(err, service.ErrNotFenceable):
+		return invalid(fieldError{"fence", "cannot be true: " + err.Error()})
+	case errors.Is(err, service.ErrStrategyRejected):
+		p := problemOf(err)
+		p.Strategies = g.options.Catalogue.Names()
+		return p
+	default:
+		return err
+	}
 }

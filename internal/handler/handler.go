@@ -3,8 +3,11 @@
 package handler
 
 import (
+	"encoding/json"
 	"log/slog"
 	"net/http"
+	"net/http/pprof"
+	profiles "runtime/pprof"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -13,6 +16,7 @@ import (
 	"github.com/stockd/stockd/api"
 	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // Options are what the routes need.
@@ -148,3 +152,43 @@ func newEngine(o Options, listener string) *gin.Engine {
 func description(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", api.Description) }
 
 func healthz(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) }
+
+// profile serves GET /debug/pprof/*profile of the admin API. There is no cmdline: flags may
+// hold secrets. What net/http/pprof registers by itself is served nowhere, because no listener
+// serves http.DefaultServeMux.
+func profile(c *gin.Context) {
+	switch name := c.Param("profile")[1:]; {
+	case name == "profile":
+		pprof.Profile(c.Writer, c.Request)
+	case name == "trace":
+		pprof.Trace(c.Writer, c.Request)
+	case name == "symbol":
+		pprof.Symbol(c.Writer, c.Request)
+	case name == "":
+		pprof.Index(c.Writer, c.Request)
+	case profiles.Lookup(name) != nil:
+		pprof.Handler(name).ServeHTTP(c.Writer, c.Request)
+	default:
+		answer(c, newProblem(http.StatusNotFound, "not-found", "Not found").
+			detail("there is no profile of this name"))
+	}
+}
+
+// Baseline returns routes that answer every purchase with the same sale and have no service
+// behind them. They measure HTTP alone, the upper bound of every strategy.
+func Baseline(o Options) (http.Handler, error) {
+	o.Reveal = true
+	answer, err := json.Marshal(sold{
+		OrderID: "1234567", GoodsID: 1234, Quantity: 1, Remaining: new(int64(499_999_999_999)), Strategy: "sql-conditional", Replica: o.Replica,
+		CreatedAt: timestamp(time.UnixMicro(1_700_000_000_123_456)),
+		Token:     new(uint64), WaitMS: new(float64), HoldMS: new(float64), Durable: stock.InSQL,
+	})
+	if err != nil {
+		return nil, err
+	}
+	e := newEngine(o, public)
+	e.POST("/deduct", func(c *gin.Context) { c.Data(http.StatusOK, gin.MIMEJSON+"; charset=utf-8", answer) })
+	e.GET("/healthz", healthz)
+	e.GET("/readyz", healthz)
+	return e, nil
+}

@@ -12,6 +12,11 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // requestIDHeader identifies a request in the answer, in a problem and in the log. In its
@@ -122,5 +127,82 @@ func limitBody(limit int64) gin.HandlerFunc {
 			writer = wrapper.Unwrap()
 		}
 		c.Request.Body = http.MaxBytesReader(writer, c.Request.Body, limit)
+	}
+}
+
+// startTrace gives the context of a request its id and its trace: the caller's, or a new one.
+// Without a tracer there are no spans, and the log still has the caller's trace id.
+func startTrace(tracer trace.Tracer) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		ctx := telemetry.WithRequestID(c.Request.Context(), requestID(c))
+		if c.GetHeader("Traceparent") != "" {
+			ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(c.Request.Header))
+		}
+		if tracer == nil {
+			c.Request = c.Request.WithContext(ctx)
+			return
+		}
+		ctx, span := tracer.Start(ctx, c.Request.Method+" "+c.FullPath(), trace.WithSpanKind(trace.SpanKindServer))
+		defer span.End()
+		c.Request = c.Request.WithContext(ctx)
+		c.Next()
+		if span.IsRecording() {
+			span.SetAttributes(attribute.String("http.request.method", c.Request.Method), attribute.String("http.route", c.FullPath()),
+				attribute.Int("http.response.status_code", c.Writer.Status()), attribute.String("stockd.request_id", requestID(c)))
+		}
+	}
+}
+
+// Observer is notified of requests. It is called from any goroutine and must not block.
+type Observer interface {
+	// Began and Ended are called around each request to a listener, "public" or
+	// "admin". The route is its path as it was registered, and empty where there is
+	// no such route; so the number of routes is bounded.
+	Began(listener string)
+	Ended(listener, route string, status int)
+	// Shed is called for a purchase that was rejected because the "replica", the "item" or
+	// the "strategy" serves as many purchases as it may.
+	Shed(full string)
+	// RateLimited is called for a request beyond the rate of its "user" or "address", or, by
+	// "token", from an address that has sent too many wrong tokens.
+	RateLimited(by string)
+	// Panicked is called when a request panicked.
+	Panicked()
+}
+
+// The names of listeners and of limits.
+const (
+	public    = "public"
+	admin     = "admin"
+	byUser    = "user"
+	byAddress = "address"
+	byToken   = "token"
+)
+
+type unobserved struct{}
+
+func (unobserved) Began(string) {}
+
+func (unobserved) Ended(string, string, int) {}
+
+func (unobserved) Shed(string) {}
+
+func (unobserved) RateLimited(string) {}
+
+func (unobserved) Panicked() {}
+
+func (o Options) observer() Observer {
+	if o.Observer == nil {
+		return unobserved{}
+	}
+	return o.Observer
+}
+
+// observe notifies the observer of every request, also of one whose connection is cut.
+func observe(observer Observer, listener string) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		observer.Began(listener)
+		defer func() { observer.Ended(listener, c.FullPath(), c.Writer.Status()) }()
+		c.Next()
 	}
 }

@@ -175,3 +175,10 @@ const jitter = 3
 
 // retryAfter is how many seconds a client is asked to wait.
 func retryAfter() string { return strconv.Itoa(1 + rand.N(jitter)) }
+
+// unauthorized is the problem of a request without a valid token.
+func unauthorized() problem {
+	p := newProblem(http.StatusUnauthorized, "unauthorized", "A bearer token is required")
+	p.authenticate = `Bearer realm="stockd"`
+	return p
+}

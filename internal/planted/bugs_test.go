@@ -62,12 +62,12 @@ func defects() []defect {
 		},
 		{
 			name: "a restock begins no epoch",
-			file: "internal/repo/guard.go", old: "writer_epoch = writer_epoch + 1, writer = ''", new: "writer = ''",
+			file: "internal/repo/tx.go", old: "writer_epoch = writer_epoch + 1, writer = ''", new: "writer = ''",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/mutex/NoticesWhatChangesBesideASale/ARestock",
 		},
 		{
 			name: "the writer is not compared",
-			file: "internal/repo/guard.go", old: "AND writer IN ('', ?))", new: "AND ? <> '')",
+			file: "internal/repo/tx.go", old: "AND writer IN ('', ?))", new: "AND ? <> '')",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/mutex/NoticesWhatChangesBesideASale/ASaleByTheDatabase",
 		},
 		{
@@ -102,12 +102,12 @@ func defects() []defect {
 		},
 		{
 			name: "a lost commit is taken for a failure",
-			file: "internal/repo/fault.go", old: `fmt.Errorf("%w: %w", stock.ErrUnknownOutcome,`, new: `fmt.Errorf("%w: %w", stock.ErrBackendUnavailable,`,
+			file: "internal/repo/store.go", old: `fmt.Errorf("%w: %w", stock.ErrUnknownOutcome,`, new: `fmt.Errorf("%w: %w", stock.ErrBackendUnavailable,`,
 			pkg: "./internal/repo", test: "TestALostCommitIsUnknown/TheServerActed/mariadb", needs: "mariadb",
 		},
 		{
 			name: "a failing statement is taken for an unknown outcome",
-			file: "internal/repo/fault.go", old: "return &stock.BackendError{Backend: s.dialect.name, Err: fmt.Errorf(\"%s: %w\", doing, err)}", new: "return errors.Join(stock.ErrUnknownOutcome, &stock.BackendError{Backend: s.dialect.name, Err: fmt.Errorf(\"%s: %w\", doing, err)})",
+			file: "internal/repo/store.go", old: "return &stock.BackendError{Backend: s.dialect.name, Err: fmt.Errorf(\"%s: %w\", doing, err)}", new: "return errors.Join(stock.ErrUnknownOutcome, &stock.BackendError{Backend: s.dialect.name, Err: fmt.Errorf(\"%s: %w\", doing, err)})",
 			pkg: "./internal/repo", test: "TestALostStatementIsAFailureOfTheBackend/mariadb", needs: "mariadb",
 		},
 		{
@@ -142,7 +142,7 @@ func defects() []defect {
 		},
 		{
 			name: "a buyer is compared with the limit, and not counted before the others are",
-			file: "internal/repo/user.go", old: "	users := usersOf(goodsID, perUser, batch)\n	if len(users) == 0 {\n		return stock.Limit{PerUser: perUser}, nil\n	}", new: "	users := usersOf(goodsID, perUser, batch)\n	if len(users) == 0 {\n		return stock.Limit{PerUser: perUser}, nil\n	}\n	if has, err := t.store.has(ctx, t.conn(), goodsID, users); err != nil || len(has) > 0 {\n		return stock.Limit{PerUser: perUser, Has: has}, err\n	}",
+			file: "internal/repo/limit.go", old: "	users := usersOf(goodsID, perUser, batch)\n	if len(users) == 0 {\n		return stock.Limit{PerUser: perUser}, nil\n	}", new: "	users := usersOf(goodsID, perUser, batch)\n	if len(users) == 0 {\n		return stock.Limit{PerUser: perUser}, nil\n	}\n	if has, err := t.store.has(ctx, t.conn(), goodsID, users); err != nil || len(has) > 0 {\n		return stock.Limit{PerUser: perUser, Has: has}, err\n	}",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/KeepsABuyerToTheLimit",
 		},
 		{
@@ -152,7 +152,7 @@ func defects() []defect {
 		},
 		{
 			name: "a purchase beyond the limit stays counted",
-			file: "internal/repo/user.go", old: "users[i].units = -users[i].units", new: "users[i].units = 0",
+			file: "internal/repo/limit.go", old: "users[i].units = -users[i].units", new: "users[i].units = 0",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RefusesOneOfABatchForTheLimit",
 		},
 		{
@@ -197,7 +197,7 @@ func defects() []defect {
 		},
 		{
 			name: "one item takes all places",
-			file: "internal/handler/slots.go", old: "case left <= 0:", new: "case left <= -p.most:",
+			file: "internal/handler/limits.go", old: "case left <= 0:", new: "case left <= -p.most:",
 			pkg: "./internal/handler", test: "TestNoItemTakesAllSlots",
 		},
 		{
@@ -302,7 +302,7 @@ func defects() []defect {
 		},
 		{
 			name: "units that are recalled are doubled (the buckets stay)",
-			file: "internal/repo/recall.go", old: "beyond(buckets, 0)", new: "nil",
+			file: "internal/repo/reserve.go", old: "beyond(buckets, 0)", new: "nil",
 			pkg: "./internal/service", test: "TestEveryPairSellsAllThatIsLeft/mariadb/sql-bucket_sql-conditional", needs: "mariadb",
 		},
 		{

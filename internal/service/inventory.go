@@ -246,3 +246,41 @@ func (i *Inventory) hasRestocked(ctx context.Context, goodsID, units int64, key 
 	}
 	return false, nil
 }
+
+// Audit is an audit with what the ledger does not have yet.
+type Audit struct {
+	stock.Audit
+	// Pending is how many units are accepted and not in the ledger yet: they still count
+	// as stock. It is nil where that is unknown, because the server that has accepted
+	// them does not answer.
+	Pending *int64 `json:"pending,omitempty"`
+}
+
+// Audit compares the row of an item with its ledger. What is pending is read before: once
+// it is 0, the audit has every order that was answered until then.
+func (i *Inventory) Audit(ctx context.Context, goodsID int64) (Audit, error) {
+	return i.audit(ctx, goodsID, i.store.Audit)
+}
+
+// AuditInFull is the same without the ledger's running totals.
+func (i *Inventory) AuditInFull(ctx context.Context, goodsID int64) (Audit, error) {
+	return i.audit(ctx, goodsID, i.store.AuditInFull)
+}
+
+func (i *Inventory) audit(ctx context.Context, goodsID int64, of func(context.Context, int64) (stock.Audit, error)) (Audit, error) {
+	pending := i.pending(ctx, goodsID)
+	audit, err := of(ctx, goodsID)
+	return Audit{Audit: audit, Pending: pending}, err
+}
+
+func (i *Inventory) pending(ctx context.Context, goodsID int64) *int64 {
+	var sum int64
+	if outbox := i.catalogue.outbox; outbox != nil {
+		units, err := outbox.Pending(ctx, goodsID)
+		if err != nil {
+			return nil
+		}
+		sum = units
+	}
+	return &sum
+}

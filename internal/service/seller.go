@@ -167,3 +167,92 @@ func newKey(key string) (string, error) {
 	}
 	return id.String(), nil
 }
+
+// Within bounds a purchase, from the search for its key to its answer.
+func (c *Catalogue) Within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, c.timeout)
+}
+
+// Replay answers a key with the order that the ledger has under it. An outcome that is
+// not Replayed means that there is none; a purchase without a key has none. One search
+// serves all callers that wait for one. stock.ErrKeyReused: the order is another.
+func (c *Catalogue) Replay(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	if !p.Keyed {
+		return stock.Outcome{}, nil
+	}
+	begun := time.Now()
+	outcome, err := replay(ctx, c.ledger, goodsID, p)
+	c.observe(outcome, begun)
+	return outcome, err
+}
+
+// ReplayPending is Replay for orders that are accepted and not in the ledger yet, for a
+// purchase that would be rejected otherwise. It waits for the ledger where the purchase
+// wants that. stock.ErrUnknownOutcome: the server that has such orders does not answer.
+func (c *Catalogue) ReplayPending(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	if !p.Keyed || c.outbox == nil {
+		return stock.Outcome{}, nil
+	}
+	begun := time.Now()
+	pending, err := c.findPending(ctx, stock.StoredIDs(p.RequestID))
+	if err != nil {
+		return stock.Outcome{}, fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
+	}
+	first, ok, err := p.First(goodsID, pending)
+	if err != nil || !ok {
+		return stock.Outcome{}, err
+	}
+	outcome := stock.Outcome{Order: first, Replayed: true, Durable: stock.InRedis}
+	if p.Durable == stock.InSQL {
+		outcome, err = written(ctx, c.outbox, outcome)
+	}
+	c.observe(outcome, begun)
+	return outcome, err
+}
+
+// findPending finds pending orders by their request ids.
+func (c *Catalogue) findPending(ctx context.Context, requestIDs []string) (map[string]stock.Order, error) {
+	orders := make(map[string]stock.Order, len(requestIDs))
+	for _, id := range requestIDs {
+		order, ok, err := c.outbox.FindRequest(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			orders[id] = order
+		}
+	}
+	return orders, nil
+}
+
+// ReplayElsewhere is ReplayPending for a purchase that a seller is about to sell, where
+// another strategy may have it pending: the item has units in Redis, or had a moment ago.
+// Where Redis does not answer, the purchase is sold: what is pending there is then
+// dead-lettered, so that the ledger has one order under a key.
+func (c *Catalogue) ReplayElsewhere(ctx context.Context, s *Seller, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	if s.ownsOutbox() || !c.switches.hasUnitsInRedis(goodsID) {
+		return stock.Outcome{}, nil
+	}
+	outcome, err := c.ReplayPending(ctx, goodsID, p)
+	if _, down := errors.AsType[*stock.BackendError](err); down && ctx.Err() == nil {
+		return stock.Outcome{}, nil
+	}
+	return outcome, err
+}
+
+// observe counts a replayed order as one of the strategy that sold it.
+func (c *Catalogue) observe(outcome stock.Outcome, begun time.Time) {
+	if o, ok := c.byName[outcome.Order.Strategy]; ok && outcome.Replayed {
+		o.observer.Deducted(outcome, nil, time.Since(begun))
+	}
+}
+
+// replay searches the ledger for the first answer to a key.
+func replay(ctx context.Context, ledger strategy.Ledger, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	orders, err := ledger.Orders(ctx, stock.StoredIDs(p.RequestID)...)
+	if err != nil {
+		return stock.Outcome{}, err
+	}
+	first, ok, err := p.First(goodsID, orders)
+	return stock.Outcome{Order: first, Replayed: ok}, err
+}

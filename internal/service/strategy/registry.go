@@ -78,3 +78,121 @@ func (d Deps) lacks(needs []backend.Name) error {
 	}
 	return nil
 }
+
+// Entry describes one strategy and makes it.
+type Entry struct {
+	// Name is what ?strategy= takes.
+	Name   string
+	Family Family
+	// Summary is one line for people.
+	Summary string
+	// Needs are the backends without which it cannot work, beside the database.
+	Needs []backend.Name
+	// Guarantees are its guarantees. The conformance suite proves them, and shows the damage
+	// behind each exclusion that is missing.
+	Guarantees Guarantees
+	// Damage is what happens where exclusion is not guaranteed, or what the strategy does
+	// all the same.
+	Damage Damage
+	// Caveats are the databases on which the strategy behaves differently.
+	Caveats []Caveat
+	// New makes the strategy for one replica. What it makes may be an
+	// io.Closer; then it is closed with the replica.
+	New func(Deps) Strategy
+}
+
+// Family groups strategies by what excludes concurrent purchases.
+type Family string
+
+// The families that are no locks of the lock package; those have theirs from
+// there.
+const (
+	None    Family = "none"
+	Process Family = "process"
+	SQL     Family = "sql"
+	Hot     Family = "hot"
+)
+
+// Damage is what a strategy does to the stock, or to its buyers.
+type Damage string
+
+// The damages.
+const (
+	// LostUpdates: of two purchases that read the same stock, one overwrites the other.
+	// More is sold than there was, and the row never goes below zero.
+	LostUpdates Damage = "lost updates"
+	// BelowZero: every update counts, and together they take more than there
+	// was. It shows only where there are more buyers than units.
+	BelowZero Damage = "stock below zero"
+	// Undersells: no unit is oversold, but purchases are rejected while stock is left,
+	// and the units of a replica that dies are gone until the next restock.
+	Undersells Damage = "undersells"
+)
+
+// Guarantees are the guarantees of a strategy.
+type Guarantees struct {
+	// ExclusiveInProcess: concurrent requests to one replica never oversell.
+	ExclusiveInProcess bool `json:"exclusive_in_process"`
+	// ExclusiveAcrossReplicas: nor do requests to any number of replicas.
+	ExclusiveAcrossReplicas bool `json:"exclusive_across_replicas"`
+	// SurvivesCrash: when a replica dies in the middle of it, the others go on selling.
+	SurvivesCrash bool `json:"survives_crashed_holder"`
+	// Renews: the lock is kept for as long as the work lasts.
+	Renews bool `json:"renews"`
+	// Reentrant: the holder may take the lock again.
+	Reentrant bool `json:"reentrant"`
+	// Fair: the lock is granted in the order of arrival.
+	Fair bool `json:"fair"`
+	// Fences: each lease has a token that grows with every holder.
+	Fences bool `json:"fencing_token"`
+	// ReleasesOnlyItsOwn: a late holder never releases the lock of another.
+	ReleasesOnlyItsOwn bool `json:"releases_only_its_own"`
+	// SignalsLoss: a holder that lost its lock is notified within the TTL.
+	SignalsLoss bool `json:"signals_loss"`
+	// Fenceable: fence=true has the store check a token before the read and at
+	// the write; the database issues it where the lock gives none.
+	Fenceable bool `json:"fenceable"`
+}
+
+// Exclusive reports whether the strategy guarantees a consistent ledger on so many replicas.
+func (c Guarantees) Exclusive(replicas int) bool {
+	if replicas > 1 {
+		return c.ExclusiveAcrossReplicas
+	}
+	return c.ExclusiveInProcess
+}
+
+// Safe reports whether the strategy never oversells on any number of replicas, also where
+// a purchase takes longer than expected. A lock ends while the work of a slow holder
+// goes on: a holder that is notified of the loss does not write, and one that is not
+// overwrites what was sold meanwhile, unless the store checks its token. What has no
+// lock has nothing to lose; a strategy has one where it can be fenced.
+func (c Guarantees) Safe(fenced bool) bool {
+	return c.ExclusiveAcrossReplicas && (!c.Fenceable || c.SignalsLoss || fenced)
+}
+
+// Grouped are the guarantees with grouped requests: a replica writes the batches of an
+// item one after the other, whatever its strategy.
+func (c Guarantees) Grouped() Guarantees {
+	c.ExclusiveInProcess = true
+	return c
+}
+
+// Caveat says how a strategy behaves differently on a database.
+type Caveat struct {
+	// Database is repo.MySQL or repo.SQLite.
+	Database string
+	Words    string
+	// Hides: the damage that the strategy demonstrates cannot be seen on this database.
+	Hides bool
+}
+
+// Caveat is the entry's caveat on a database; without one it is the zero Caveat.
+func (e Entry) Caveat(database string) Caveat {
+	for _, c := range e.Caveats {
+		if c.Database == database {
+			return c
+		}
+	}
+	return Caveat{}
+}

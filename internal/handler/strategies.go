@@ -56,3 +56,8 @@ func (s sale) switchTo(c *gin.Context, to switched) error {
 		return s.options.Catalogue.SwitchOff(ctx, to.Name, to.Reason)
 	}
 }
+
+// strategies serves GET /strategies.
+func (s sale) strategies(c *gin.Context) (any, error) {
+	return gin.H{"strategies": s.options.Catalogue.Describe(c.Request.Context())}, nil
+}

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 const (
@@ -81,4 +83,50 @@ func (c *Catalogue) withoutItem(ctx context.Context, names []string) (over []str
 		}
 	}
 	return over, nil
+}
+
+// settleEvery is how often the running totals are brought up to date. An audit
+// reads the rows of that time, and of the time in which they are not old enough.
+const settleEvery = 5 * time.Second
+
+// settleWithin bounds one round of it; what is left is taken in by the next one.
+const settleWithin = 30 * time.Second
+
+// KeepTotals brings the ledger's running totals up to date until ctx ends. failed receives
+// a failure, after which it goes on: an audit then reads more rows.
+func (i *Inventory) KeepTotals(ctx context.Context, failed func(error)) {
+	tick := time.NewTicker(settleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		err := background.Guard(ctx, i.catalogue.log, "bring running totals up to date", func() error {
+			ctx, cancel := context.WithTimeout(ctx, settleWithin)
+			defer cancel()
+			return i.store.SettleAll(ctx)
+		})
+		if err != nil && ctx.Err() == nil && !errors.Is(err, stock.ErrBusy) {
+			failed(err)
+		}
+	}
+}
+
+// KeepAuditing audits all items at intervals until ctx ends, each time within a
+// limit. report receives their sum, or why it is unknown.
+func (i *Inventory) KeepAuditing(ctx context.Context, every, limit time.Duration, report func(stock.Audits, error)) {
+	for pause.For(ctx, every) == nil {
+		var sums stock.Audits
+		err := background.Guard(ctx, i.catalogue.log, "audit all goods", func() (err error) {
+			ctx, cancel := context.WithTimeout(ctx, limit)
+			defer cancel()
+			sums, err = i.store.AuditAll(ctx)
+			return err
+		})
+		if ctx.Err() == nil {
+			report(sums, err)
+		}
+	}
 }
