@@ -34,7 +34,6 @@ func rules() []rule {
 		{"internal/backend", []string{"internal/pause", "internal/stock"}},
 		{"internal/lock/registry", locks},
 		{"internal/lock/redis", slices.Concat([]string{"internal/lock/process"}, locks)}, // redlock: one process asks at a time
-		{"internal/lock/locktest", slices.Concat(storage, []string{"internal/lab/labtest", "internal/lab/servers"})},
 		{"internal/lock/", []string{"internal/backend", "internal/lock", "internal/pause", "internal/stock"}},
 		{"internal/lock", []string{"internal/backend", "internal/pause", "internal/stock"}},
 		{"internal/repo", []string{"internal/backend", "internal/pause", "internal/stock", "migrations"}},
@@ -54,6 +53,7 @@ func rules() []rule {
 		{"deploy", nil},
 		{"pkg/client", nil}, // the standard library alone
 		{"pkg/strategytest", service},
+		{"pkg/locktest", slices.Concat(storage, []string{"internal/lab/labtest", "internal/lab/servers"})},
 		// Failpoints implement interfaces of packages that do not know them; commands wire them.
 		{"internal/lab/failpoint", slices.Concat(locks, []string{"internal/lab/history", "internal/handler"})},
 		{"internal/load", nil},
@@ -112,7 +112,7 @@ func TestImportsRunOneWay(t *testing.T) {
 
 // The lab drives replicas from outside: it may import the service, never the reverse.
 func TestOnlyTheLabImportsTheLab(t *testing.T) {
-	importers := []string{"internal/lab/", "cmd/stocklab", "pkg/strategytest", "tools/", "cmd/internal/cmdtest", "internal/lock/locktest"}
+	importers := []string{"internal/lab/", "cmd/stocklab", "pkg/strategytest", "tools/", "cmd/internal/cmdtest", "pkg/locktest"}
 	for _, edge := range imports(t) {
 		if matches(edge[1], "internal/lab/") && !matchesAny(edge[0], importers) {
 			t.Errorf("%s imports %s", edge[0], edge[1])

@@ -163,8 +163,10 @@ func (h *handover) joinFair(s *Suite, name string) {
 
 // ours is the contest of a lock of the registry.
 func (h *handover) ours(name string) (*contest, error) {
-	i := slices.IndexFunc(registry.Locks(), func(e lock.Entry) bool { return e.Name == name })
-	entry := registry.Locks()[i]
+	entry, err := registry.Find(name)
+	if err != nil {
+		return nil, err
+	}
 	c := &contest{}
 	lockers := make([]lock.Locker, replicas)
 	for r := range lockers {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,10 +14,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	etcdlock "github.com/stockd/stockd/internal/lock/etcd"
-	"github.com/stockd/stockd/internal/lock/locktest"
-	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -51,9 +49,7 @@ func etcdReplicaOf(t *testing.T, o backend.EtcdOptions, ttl time.Duration) lock.
 // etcdReplicaOn is a replica with a client that is closed with it.
 func etcdReplicaOn(t *testing.T, client *clientv3.Client, ttl time.Duration) lock.Locker {
 	t.Helper()
-	entries := registry.Locks()
-	entry := entries[slices.IndexFunc(entries, func(e lock.Entry) bool { return e.Name == "etcd" })]
-	l := entry.New(lock.Deps{Clients: &backend.Clients{Etcd: client}, TTL: ttl})
+	l := etcdlock.Lock().New(lock.Deps{Clients: &backend.Clients{Etcd: client}, TTL: ttl})
 	t.Cleanup(func() {
 		etcdClose(t, l)
 		if err := client.Close(); err != nil {
@@ -192,7 +188,7 @@ func (a etcdAdmin) await(t *testing.T, name string, n int, limit time.Duration) 
 // key is there is not enough, the answer may be lost that tells it so.
 func etcdAwaitInLine(t *testing.T, l lock.Locker) {
 	t.Helper()
-	if !locktest.Eventually(etcdLimit, func() bool { return etcdlock.InLine(l, t.Name()) }) {
+	if !labtest.Eventually(etcdLimit, func() bool { return etcdlock.InLine(l, t.Name()) }) {
 		t.Fatal("it does not wait in line")
 	}
 }
@@ -217,8 +213,8 @@ func TestEtcdSignalsARevokedLeaseAndBeginsAgain(t *testing.T) {
 	first, second := etcdAcquire(t, l, t.Name()), etcdAcquire(t, l, t.Name()+"/2")
 	before := admin.keys(t, t.Name())[0]
 	admin.revoke(t, before.lease)
-	locktest.AwaitLoss(t, first, etcdSoon)
-	locktest.AwaitLoss(t, second, etcdSoon)
+	labtest.AwaitLoss(t, first, etcdSoon)
+	labtest.AwaitLoss(t, second, etcdSoon)
 	next := etcdAcquire(t, l, t.Name())
 	if after := admin.keys(t, t.Name())[0]; after.lease == before.lease {
 		t.Error("the next lease hangs on the session that was lost")
@@ -255,7 +251,7 @@ func TestEtcdSignalsThatTheKeyWasDeleted(t *testing.T) {
 	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
 	lease, other := etcdAcquire(t, l, t.Name()), etcdAcquire(t, l, t.Name()+"/2")
 	admin.delete(t, admin.keys(t, t.Name())[0].key)
-	locktest.AwaitLoss(t, lease, etcdSoon)
+	labtest.AwaitLoss(t, lease, etcdSoon)
 	if other.Context().Err() != nil {
 		t.Error("another lease of the same replica has ended, too")
 	}
@@ -353,7 +349,7 @@ func TestEtcdCloseGivesEverythingBack(t *testing.T) {
 	if left.TTL > 0 {
 		t.Errorf("its session has %d s left", left.TTL)
 	}
-	locktest.AwaitLoss(t, lease, etcdSoon)
+	labtest.AwaitLoss(t, lease, etcdSoon)
 	_, err = l.Acquire(t.Context(), t.Name())
 	etcdFails(t, err)
 	if !strings.Contains(fmt.Sprint(err), "closed") {

@@ -25,7 +25,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/lock/locktest"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -206,7 +205,7 @@ func TestEtcdLooksForItselfWhereTheWatchIsSilent(t *testing.T) {
 	silent.Store(true)
 	admin.delete(t, admin.keys(t, t.Name()+"/lost")[0].key)
 	etcdRelease(t, lease)
-	locktest.AwaitLoss(t, lost, limit)
+	labtest.AwaitLoss(t, lost, limit)
 	etcdRelease(t, etcdWithin(t, limit, got))
 	etcdRelease(t, etcdWithin(t, etcdSoon, etcdWait(t.Context(), waiter, t.Name()))) // who is alone needs no watch
 }
@@ -261,7 +260,7 @@ func TestEtcdOutlivesACompactionWhileCutOff(t *testing.T) {
 	}
 	cut.Mute(false)
 	etcdRelease(t, etcdWithin(t, etcdTTL/2, got))
-	locktest.AwaitLoss(t, lost, etcdSoon)
+	labtest.AwaitLoss(t, lost, etcdSoon)
 	if kept.Context().Err() != nil {
 		t.Error("the session has ended with the watch")
 	}
@@ -304,7 +303,7 @@ func TestEtcdSignalsLossWhenNothingIsHeard(t *testing.T) {
 	if err := server.Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	locktest.AwaitLoss(t, lease, etcdShortTTL+300*time.Millisecond)
+	labtest.AwaitLoss(t, lease, etcdShortTTL+300*time.Millisecond)
 	if err := server.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}

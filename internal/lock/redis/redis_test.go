@@ -19,7 +19,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/lock/locktest"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -29,7 +28,11 @@ const redisTTL = 2 * time.Second
 // onRedis makes a lock on a client; both are closed with the test.
 func onRedis(t *testing.T, name string, client redis.UniversalClient) lock.Locker {
 	t.Helper()
-	l := locktest.Find(t, name).New(lock.Deps{Clients: &backend.Clients{Redis: client}, TTL: redisTTL, Retry: 10 * time.Millisecond})
+	entry, err := registry.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := entry.New(lock.Deps{Clients: &backend.Clients{Redis: client}, TTL: redisTTL, Retry: 10 * time.Millisecond})
 	t.Cleanup(func() {
 		if closer, ok := l.(interface{ Close() error }); ok {
 			closer.Close() //nolint:errcheck // the test is over
@@ -55,7 +58,7 @@ func TestAScriptFlushIsSurvived(t *testing.T) {
 		client := clientAt(server, server.Address)
 		l := onRedis(t, name, client)
 		for range 3 {
-			locktest.HoldAndRelease(t, l, "flush-"+name)
+			labtest.HoldAndRelease(t, l, "flush-"+name)
 			if err := client.ScriptFlush(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +75,7 @@ func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
 			cut := labtest.NewProxy(t, server.Address)
 			l := onRedis(t, name, clientAt(server, cut.Address))
 			held := "lost-" + name
-			locktest.HoldAndRelease(t, l, held) // the script is known, and sent by its hash
+			labtest.HoldAndRelease(t, l, held) // the script is known, and sent by its hash
 			asks := "evalsha"
 			if name == "redsync" {
 				asks = "exec" // it takes the name in a transaction
@@ -83,7 +86,7 @@ func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
 				t.Fatalf("%v, want %v that names the backend", err, lock.ErrNotAcquired)
 			}
 			asked := time.Now()
-			locktest.HoldAndRelease(t, l, held)
+			labtest.HoldAndRelease(t, l, held)
 			if took := time.Since(asked); took > redisTTL/2 {
 				t.Errorf("the name stayed taken for %s", took)
 			}
@@ -179,7 +182,7 @@ func TestADeadWaiterDropsOut(t *testing.T) {
 		}
 	}
 	asked := time.Now()
-	locktest.HoldAndRelease(t, l, "dead")
+	labtest.HoldAndRelease(t, l, "dead")
 	took := time.Since(asked)
 	if took < redisTTL/2 || took > redisTTL+redisTTL/3+500*time.Millisecond {
 		t.Errorf("got hold after %s, want when the dead has not been heard of for %s", took, redisTTL)
@@ -207,7 +210,7 @@ func TestLocksWorkOnACluster(t *testing.T) {
 			client := backend.NewRedis(backend.RedisOptions{Addresses: []string{address}, Cluster: true, Timeout: time.Second, PoolSize: 4})
 			l := onRedis(t, e.Name, client)
 			awaitAnswer(t, func() error { return client.Set(t.Context(), "up", 1, 0).Err() })
-			first, second := locktest.HoldAndRelease(t, l, "goods/1"), locktest.HoldAndRelease(t, l, "goods/1")
+			first, second := labtest.HoldAndRelease(t, l, "goods/1"), labtest.HoldAndRelease(t, l, "goods/1")
 			if e.Guarantees.Fences && second <= first {
 				t.Errorf("token %d came after %d", second, first)
 			}
@@ -223,7 +226,7 @@ func TestLocksFindTheMasterBySentinel(t *testing.T) {
 	sentinel := startRedis(t, fmt.Sprintf("sentinel monitor shop 127.0.0.1 %s 1", port), "--sentinel")
 	client := backend.NewRedis(backend.RedisOptions{Addresses: []string{sentinel}, Master: "shop", Timeout: time.Second, PoolSize: 4})
 	for _, name := range scripted() {
-		locktest.HoldAndRelease(t, onRedis(t, name, client), "goods/1")
+		labtest.HoldAndRelease(t, onRedis(t, name, client), "goods/1")
 		client = backend.NewRedis(backend.RedisOptions{Addresses: []string{sentinel}, Master: "shop", Timeout: time.Second, PoolSize: 4})
 	}
 	client.Close() //nolint:errcheck // the test is over

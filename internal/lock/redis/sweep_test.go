@@ -10,7 +10,6 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
-	"github.com/stockd/stockd/internal/lock/locktest"
 	redislock "github.com/stockd/stockd/internal/lock/redis"
 )
 
@@ -35,7 +34,7 @@ func TestACounterOfTokensExpires(t *testing.T) {
 			var last uint64
 			hold := func() {
 				t.Helper()
-				token := locktest.HoldAndRelease(t, l, "expires-"+name)
+				token := labtest.HoldAndRelease(t, l, "expires-"+name)
 				if left := expiryOf(t, client, counter); left < 29*day || left > 30*day {
 					t.Errorf("the counter expires in %s, want 30 days", left)
 				}

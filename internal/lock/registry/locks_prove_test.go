@@ -5,7 +5,7 @@ package registry_test
 import (
 	"testing"
 
-	"github.com/stockd/stockd/internal/lock/locktest"
+	"github.com/stockd/stockd/pkg/locktest"
 )
 
 // A thousand tokens of every lock that gives some, each above the one before.

@@ -3,7 +3,7 @@ package registry_test
 import (
 	"testing"
 
-	"github.com/stockd/stockd/internal/lock/locktest"
+	"github.com/stockd/stockd/pkg/locktest"
 )
 
 // Every lock of the registry keeps the contract and its claims.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
-	"github.com/stockd/stockd/internal/lock/locktest"
+	"github.com/stockd/stockd/pkg/locktest"
 )
 
 var lab *labtest.Lab

@@ -2,6 +2,9 @@
 package registry
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/stockd/stockd/internal/lock"
 	etcdlock "github.com/stockd/stockd/internal/lock/etcd"
 	redislock "github.com/stockd/stockd/internal/lock/redis"
@@ -32,4 +35,14 @@ func Locks() []lock.Entry {
 		zklock.Sequential(),
 		etcdlock.Lock(),
 	}
+}
+
+// Find returns the lock of a name.
+func Find(name string) (lock.Entry, error) {
+	locks := Locks()
+	i := slices.IndexFunc(locks, func(e lock.Entry) bool { return e.Name == name })
+	if i < 0 {
+		return lock.Entry{}, fmt.Errorf("%q is not a lock", name)
+	}
+	return locks[i], nil
 }

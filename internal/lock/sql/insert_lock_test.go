@@ -11,7 +11,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/lock/locktest"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -70,7 +69,7 @@ func TestTheReaperFreesADeadHoldersName(t *testing.T) {
 		if n := count(t, look, `SELECT COUNT(*) FROM record_lock WHERE lock_name = 'gate'`); n != 1 {
 			t.Fatalf("the dead holder has %d rows, want 1", n)
 		}
-		if !locktest.Eventually(2*sqlTTL, func() bool { return count(t, look, `SELECT COUNT(*) FROM record_lock`) == 0 }) {
+		if !labtest.Eventually(2*sqlTTL, func() bool { return count(t, look, `SELECT COUNT(*) FROM record_lock`) == 0 }) {
 			t.Error("the dead holder's row is not freed")
 		}
 	})
@@ -233,7 +232,7 @@ func TestTheInsertLocksWaitersHoldNoConnection(t *testing.T) {
 		for range 10 {
 			waiters.Go(func() { _, _ = l.Acquire(ctx, "gate") })
 		}
-		if !locktest.Eventually(time.Second, func() bool { return pool.Stats().InUse == 0 }) {
+		if !labtest.Eventually(time.Second, func() bool { return pool.Stats().InUse == 0 }) {
 			t.Error("waiters keep connections")
 		}
 		waiters.Wait()

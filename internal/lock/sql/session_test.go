@@ -11,7 +11,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/lock/locktest"
 )
 
 // others are the other connections to the database.
@@ -58,7 +57,7 @@ func TestAKilledConnectionIsALoss(t *testing.T) {
 		lease := acquireWithin(t, sqlLock(t, d, kind), "gate", 5*time.Second)
 		isHeld(t, sqlLock(t, d, kind), "gate")
 		killOthers(t, admin)
-		locktest.AwaitLoss(t, lease, sqlTTL)
+		labtest.AwaitLoss(t, lease, sqlTTL)
 		releases(t, acquireWithin(t, sqlLock(t, d, kind), "gate", sqlSoon))
 	})
 }
@@ -104,7 +103,7 @@ func TestACancelledWaiterLeavesNothingInTheServer(t *testing.T) {
 				_, err := waiter.Acquire(ctx, "gate")
 				gaveUp <- err
 			}()
-			if !locktest.Eventually(5*time.Second, func() bool { return busyOthers(t, admin) > 0 }) {
+			if !labtest.Eventually(5*time.Second, func() bool { return busyOthers(t, admin) > 0 }) {
 				t.Fatal("nobody waits")
 			}
 			cancel()
@@ -115,7 +114,7 @@ func TestACancelledWaiterLeavesNothingInTheServer(t *testing.T) {
 			if late := time.Since(start); late > sqlSoon/2 {
 				t.Errorf("it returned %s after the end of the wait", late)
 			}
-			if !locktest.Eventually(sqlSoon, func() bool { return busyOthers(t, admin) == 0 && pool.Stats().InUse == 0 }) {
+			if !labtest.Eventually(sqlSoon, func() bool { return busyOthers(t, admin) == 0 && pool.Stats().InUse == 0 }) {
 				t.Errorf("%d statements run on, %d connections are in use", busyOthers(t, admin), pool.Stats().InUse)
 			}
 		}
@@ -166,7 +165,7 @@ func TestASilentHolderIsReplaced(t *testing.T) {
 		if at := <-lost; at.After(granted) {
 			t.Errorf("the first holder heard of his loss %s after the second was there", at.Sub(granted))
 		}
-		locktest.AwaitLoss(t, lease, sqlSoon)
+		labtest.AwaitLoss(t, lease, sqlSoon)
 		releases(t, second)
 	})
 }

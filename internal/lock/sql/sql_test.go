@@ -20,7 +20,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/lock/locktest"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
@@ -65,12 +64,11 @@ func sqlLock(t *testing.T, d *servers.Database, name string) lock.Locker {
 
 func sqlLockOn(t *testing.T, pool *sql.DB, d *servers.Database, name string) lock.Locker {
 	t.Helper()
-	entries := registry.Locks()
-	i := slices.IndexFunc(entries, func(e lock.Entry) bool { return e.Name == name })
-	if i < 0 {
-		t.Fatalf("there is no %s", name)
+	entry, err := registry.Find(name)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return closing(t, entries[i].New(sqlDeps(pool, d)))
+	return closing(t, entry.New(sqlDeps(pool, d)))
 }
 
 // closing closes a lock with the test.
@@ -226,7 +224,7 @@ func TestSQLWaitersLeaveTheHolderAConnection(t *testing.T) {
 			releases(t, first)
 			waiters.Wait()
 			// The reaper's round, and a renewal that ends with its lease, have one for a moment.
-			if !locktest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
+			if !labtest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
 				t.Errorf("%d connections are not given back", pool.Stats().InUse)
 			}
 		}
@@ -311,7 +309,7 @@ func TestSQLServerGoneAndBack(t *testing.T) {
 		l := sqlLock(t, through, kind)
 		lease := acquireWithin(t, l, "gate", 5*time.Second)
 		cut.Mute(true) // ends the connections
-		locktest.AwaitLoss(t, lease, sqlTTL+sqlSoon)
+		labtest.AwaitLoss(t, lease, sqlTTL+sqlSoon)
 		cut.Mute(false)
 		releases(t, acquireWithin(t, l, "gate", sqlTTL+time.Second))
 	})

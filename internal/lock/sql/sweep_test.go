@@ -13,7 +13,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/lock/locktest"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
 )
 
@@ -32,14 +31,13 @@ func rowsOf(t *testing.T, db *sql.DB, table string) (n int) {
 func sqlLocks(t *testing.T, d *servers.Database) map[string]lock.Locker {
 	t.Helper()
 	locks := make(map[string]lock.Locker)
-	for _, name := range []string{"sql-insert-lock", "sql-version-lock", "sql-row-lock", "sql-named-lock"} {
-		e := locktest.Find(t, name)
+	for _, e := range sqlEntries() {
 		deps := lab.Locks(t, d)
 		if deps.Has(e.Needs[0]) != nil {
 			continue
 		}
-		locks[name] = e.New(deps)
-		if closer, ok := locks[name].(interface{ Close() error }); ok {
+		locks[e.Name] = e.New(deps)
+		if closer, ok := locks[e.Name].(interface{ Close() error }); ok {
 			t.Cleanup(func() { _ = closer.Close() }) // the test is over
 		}
 	}
@@ -57,7 +55,7 @@ func TestNoTokenGoesBackAfterASweep(t *testing.T) {
 				// More holds in the first round: a counter that began again would be below.
 				for range 6 - 2*round {
 					name := "goods/" + kind // each lock has a name of its own, and its own tokens
-					token := locktest.HoldAndRelease(t, l, name)
+					token := labtest.HoldAndRelease(t, l, name)
 					if token <= highest[name] {
 						t.Errorf("round %d: %s gives token %d after %d", round, kind, token, highest[name])
 					}
@@ -104,7 +102,7 @@ func TestASweepFreesNoNameThatIsHeld(t *testing.T) {
 				if err := lease.Release(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if token := locktest.HoldAndRelease(t, l, "goods/1"); token <= lease.Token() {
+				if token := labtest.HoldAndRelease(t, l, "goods/1"); token <= lease.Token() {
 					t.Errorf("token %d came after %d", token, lease.Token())
 				}
 			})

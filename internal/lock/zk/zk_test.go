@@ -19,7 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/lock/locktest"
+	"github.com/stockd/stockd/internal/lock/registry"
 	zklock "github.com/stockd/stockd/internal/lock/zk"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -47,7 +47,11 @@ func zkClient(t *testing.T, o backend.ZooKeeperOptions) *backend.ZooKeeperClient
 
 func onZK(t *testing.T, kind string, client *backend.ZooKeeperClient) lock.Locker {
 	t.Helper()
-	return locktest.Find(t, kind).New(lock.Deps{Clients: &backend.Clients{ZooKeeper: client}, Retry: 5 * time.Millisecond})
+	entry, err := registry.Find(kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entry.New(lock.Deps{Clients: &backend.Clients{ZooKeeper: client}, Retry: 5 * time.Millisecond})
 }
 
 // zkAt is a lock of a replica of its own.
@@ -276,7 +280,7 @@ func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
 		lease := zkAcquire(t, l, name)
 		session := client.SessionID()
 		way.Cut()
-		locktest.AwaitLoss(t, lease, time.Second)
+		labtest.AwaitLoss(t, lease, time.Second)
 		if nodes := admin.nodes(t, kind, name); len(nodes) != 1 {
 			t.Fatalf("there are %d nodes of a session that lives: %q", len(nodes), nodes)
 		}
@@ -309,7 +313,7 @@ func TestZKExpiryIsLossAndWaitersBeginAgain(t *testing.T) {
 		}
 		session := client.SessionID()
 		way.Cut()
-		locktest.AwaitLoss(t, lost, time.Second)
+		labtest.AwaitLoss(t, lost, time.Second)
 		admin.awaitNodes(t, kind, held, 0, zkWait) // the server has ended the session
 		zkMend(t, way)
 		if kind != "zk-ephemeral" {
@@ -335,7 +339,7 @@ func TestZKDeletionOfTheNodeIsLoss(t *testing.T) {
 			if err := admin.Delete(admin.nodes(t, kind, name)[0], -1); err != nil {
 				t.Fatal(err)
 			}
-			locktest.AwaitLoss(t, lease, time.Second)
+			labtest.AwaitLoss(t, lease, time.Second)
 		}
 	})
 }
@@ -543,7 +547,7 @@ func TestZKKeepsStrangersOut(t *testing.T) {
 		ours := onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}, Auth: "stockd:secret"}))
 		lost := zkAcquire(t, ours, name)
 		way.Cut()
-		locktest.AwaitLoss(t, lost, time.Second)
+		labtest.AwaitLoss(t, lost, time.Second)
 		zkMend(t, way)
 		lease := zkAcquire(t, ours, name) // its credentials were given again
 		for _, auth := range []string{"", "stockd:wrong"} {
@@ -581,7 +585,7 @@ func TestZKAClosedClientSaysSo(t *testing.T) {
 	lease := zkAcquire(t, l, name)
 	client.Close()
 	client.Close()
-	locktest.AwaitLoss(t, lease, time.Second)
+	labtest.AwaitLoss(t, lease, time.Second)
 	_, err := l.Acquire(t.Context(), name)
 	assertZKFailed(t, err, zk.ErrClosing.Error())
 }

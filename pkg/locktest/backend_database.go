@@ -139,7 +139,7 @@ func (b *databaseBackend) drop(t *testing.T, name string) {
 		b.kill(t, id)
 	}
 	// What the server tells of transactions may be a tenth of a second old.
-	dropped := Eventually(patience, func() bool {
+	dropped := labtest.Eventually(patience, func() bool {
 		if !b.isRowHeld(t, name) {
 			return true
 		}

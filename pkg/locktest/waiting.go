@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -59,7 +60,7 @@ func givesUpWithItsCancellation(t *testing.T, s *subject) {
 func (s *subject) awaitAtMost(t *testing.T, name string, n int, ttl time.Duration) {
 	t.Helper()
 	var left []string
-	if !Eventually(ttl/2, func() bool { left = s.site.litter(t, name); return len(left) <= n }) {
+	if !labtest.Eventually(ttl/2, func() bool { left = s.site.litter(t, name); return len(left) <= n }) {
 		t.Errorf("the backend shows %d traces of a name, and %d before somebody waited and gave up: %q", len(left), n, left)
 	}
 }

@@ -3,6 +3,8 @@ package locktest
 import (
 	"testing"
 	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
 )
 
 // lifetimes is how many TTLs a renewed lease is watched.
@@ -59,7 +61,7 @@ func replacesAFrozenHolder(t *testing.T, s *subject) {
 	lease := acquireWithin(t, next, name, limit)
 	frozen.thaw()
 	if s.entry.Guarantees.SignalsLoss {
-		if !Eventually(soon, func() bool { return frozen.obeys(t, order{Do: doReport}).Lost }) {
+		if !labtest.Eventually(soon, func() bool { return frozen.obeys(t, order{Do: doReport}).Lost }) {
 			t.Error("a holder who was frozen and replaced was not told")
 		}
 	}

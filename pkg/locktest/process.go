@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -90,9 +89,10 @@ func (o *obedient) do(next order) (a answer, err error) {
 	defer cancel()
 	switch next.Do {
 	case doConnect:
-		all := registry.Locks()
-		i := slices.IndexFunc(all, func(e lock.Entry) bool { return e.Name == next.Entry })
-		o.replica, err = next.At.open(all[i], nil)
+		var entry lock.Entry
+		if entry, err = registry.Find(next.Entry); err == nil {
+			o.replica, err = next.At.open(entry, nil)
+		}
 	case doAcquire:
 		o.lease, err = o.replica.Acquire(ctx, next.Name)
 	case doRounds:

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -140,7 +141,7 @@ func assertLost(t *testing.T, lease lock.Lease) {
 func (s *subject) assertClean(t *testing.T, name string) {
 	t.Helper()
 	var left []string
-	clean := Eventually(s.site.ttl()/2, func() bool {
+	clean := labtest.Eventually(s.site.ttl()/2, func() bool {
 		left = s.site.litter(t, name)
 		return len(left) == 0
 	})
@@ -154,7 +155,7 @@ func (s *subject) assertClean(t *testing.T, name string) {
 func (s *subject) awaitLitter(t *testing.T, name string, n int) {
 	t.Helper()
 	var left []string
-	if !Eventually(patience, func() bool { left = s.site.litter(t, name); return len(left) >= n }) {
+	if !labtest.Eventually(patience, func() bool { left = s.site.litter(t, name); return len(left) >= n }) {
 		t.Fatalf("the backend shows %d traces of a name, want %d:\n%s", len(left), n, strings.Join(left, "\n"))
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
 )
 
 // Each topic runs under a label, which the runtime hands on to every goroutine
@@ -53,7 +55,7 @@ func assertNoGoroutines(t *testing.T) {
 	t.Helper()
 	left := 0
 	var stacks string
-	gone := Eventually(patience, func() bool {
+	gone := labtest.Eventually(patience, func() bool {
 		left, stacks = goroutines(t)
 		return left == 0
 	})
@@ -67,7 +69,7 @@ func assertNoGoroutines(t *testing.T) {
 func settled(t *testing.T) (n int) {
 	t.Helper()
 	since := time.Now()
-	Eventually(patience, func() bool {
+	labtest.Eventually(patience, func() bool {
 		now, _ := goroutines(t)
 		if now != n {
 			n, since = now, time.Now()
@@ -83,7 +85,7 @@ func assertNoMoreGoroutines(t *testing.T, before int) {
 	t.Helper()
 	now := 0
 	var stacks string
-	if !Eventually(patience, func() bool { now, stacks = goroutines(t); return now <= before }) {
+	if !labtest.Eventually(patience, func() bool { now, stacks = goroutines(t); return now <= before }) {
 		t.Errorf("%d goroutines, and %d before:\n%s", now, before, stacks)
 	}
 }
