@@ -3,6 +3,12 @@
 package checker
 
 import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
@@ -19,4 +25,262 @@ type Finding struct {
 	// Numbers are the figures behind it, by name in snake_case with the unit at
 	// the end: oversold_units, longest_wait_ms, wakeups_per_release.
 	Numbers map[string]float64 `json:"numbers"`
+}
+
+// All expects what each of the checks expects. Its sentence is all of theirs. A
+// number that two of them found differently is kept twice, the later ones with a
+// count behind their name: longest_wait_ms, longest_wait_ms_2.
+func All(checks ...Check) Check {
+	return func(h *history.History) Finding {
+		if len(checks) == 0 {
+			return inconclusive("nothing was expected")
+		}
+		all := Finding{Holds: true, Numbers: make(map[string]float64)}
+		says := make([]string, len(checks))
+		for i, c := range checks {
+			f := c(h)
+			all.Holds = all.Holds && f.Holds
+			says[i] = f.Says
+			for name, value := range f.Numbers {
+				all.keep(name, value)
+			}
+		}
+		all.Says = strings.Join(says, "; ")
+		return all
+	}
+}
+
+// keep adds a number under its name, or under the next that is free.
+func (f *Finding) keep(name string, value float64) {
+	free := name
+	for i := 2; ; i++ {
+		if had, taken := f.Numbers[free]; !taken || had == value {
+			f.Numbers[free] = value
+			return
+		}
+		free = name + "_" + strconv.Itoa(i)
+	}
+}
+
+// Named tells a finding apart from others of its kind: name stands before its
+// sentence, and in snake_case before its numbers.
+func Named(name string, c Check) Check {
+	return func(h *history.History) Finding {
+		f := c(h)
+		named := Finding{Holds: f.Holds, Says: name + ": " + f.Says, Numbers: make(map[string]float64, len(f.Numbers))}
+		for number, value := range f.Numbers {
+			named.Numbers[snake(name)+"_"+number] = value
+		}
+		return named
+	}
+}
+
+// snake makes a number's name of words.
+func snake(words string) string {
+	return strings.Map(func(r rune) rune {
+		if r == ' ' || r == '-' {
+			return '_'
+		}
+		return r
+	}, strings.ToLower(words))
+}
+
+// AtLeast expects that a figure which the experiment measured is not below a
+// value. A figure that was not measured is never as expected.
+func AtLeast(name string, least float64) Check {
+	return figure(name, fmt.Sprintf("at least %s", number(least)), func(v float64) bool { return v >= least })
+}
+
+// AtMost expects that a figure is not above a value.
+func AtMost(name string, most float64) Check {
+	return figure(name, fmt.Sprintf("at most %s", number(most)), func(v float64) bool { return v <= most })
+}
+
+// Between expects that a figure is neither below nor above the values.
+func Between(name string, least, most float64) Check {
+	return figure(name, fmt.Sprintf("%s to %s", number(least), number(most)), func(v float64) bool { return least <= v && v <= most })
+}
+
+// Times expects that a figure is at least so many times another.
+func Times(name string, least float64, than string) Check {
+	return func(h *history.History) Finding {
+		a, hasA := h.Figures[name]
+		b, hasB := h.Figures[than]
+		if !hasA || !hasB {
+			return inconclusive(fmt.Sprintf("%s and %s were not both measured", words(name), words(than)))
+		}
+		f := Finding{
+			Holds: a >= least*b && a > 0, Numbers: map[string]float64{name: a, than: b},
+			Says: fmt.Sprintf("%s is %s, %s is %s; at least %s times as much was expected", words(name), number(a), words(than), number(b), number(least)),
+		}
+		if b != 0 {
+			f.Numbers["ratio"] = a / b
+		}
+		return f
+	}
+}
+
+func figure(name, expected string, judge func(v float64) bool) Check {
+	return func(h *history.History) Finding {
+		v, measured := h.Figures[name]
+		if !measured || math.IsNaN(v) || math.IsInf(v, 0) {
+			return inconclusive(words(name) + " was not measured")
+		}
+		return Finding{
+			Holds: judge(v), Says: fmt.Sprintf("%s is %s; %s was expected", words(name), number(v), expected),
+			Numbers: map[string]float64{name: v},
+		}
+	}
+}
+
+// words is the name of a figure as one reads it.
+func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
+
+// number is a figure with no more digits than it needs.
+func number(v float64) string {
+	if v == math.Trunc(v) {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// Reported passes when every figure was recorded, and lists them.
+func Reported(names ...string) Check {
+	return func(h *history.History) Finding {
+		f := Finding{Holds: true, Numbers: make(map[string]float64)}
+		var says []string
+		for _, name := range names {
+			v, measured := h.Figures[name]
+			if !measured || math.IsNaN(v) || math.IsInf(v, 0) {
+				f.Holds = false
+				says = append(says, words(name)+" was not measured")
+				continue
+			}
+			f.Numbers[name] = v
+			says = append(says, words(name)+" is "+number(v))
+		}
+		f.Says = strings.Join(says, ", ")
+		return f
+	}
+}
+
+// Faster expects more sales a second through one strategy than so many times
+// those through another, in one history.
+func Faster(fast, slow string, times float64) Check {
+	return func(h *history.History) Finding {
+		a, b := rate(h, fast), rate(h, slow)
+		f := Finding{Numbers: map[string]float64{snake(fast) + "_sales_per_s": a, snake(slow) + "_sales_per_s": b}}
+		if a == 0 || b == 0 {
+			f.Says = fmt.Sprintf("nothing to compare: %.0f sales a second through %s, %.0f through %s", a, fast, b, slow)
+			return f
+		}
+		f.Numbers["ratio"] = a / b
+		f.Holds = a > times*b
+		f.Says = fmt.Sprintf("%.0f sales a second through %s, %.0f through %s: %.2f times as many", a, fast, b, slow, a/b)
+		return f
+	}
+}
+
+// rate is how many a second were sold through a strategy, from the first request
+// to the last answer.
+func rate(h *history.History, strategy string) float64 {
+	var sold float64
+	var first, last history.Request
+	for _, r := range h.Requests {
+		if r.Strategy != strategy {
+			continue
+		}
+		if first.Start.IsZero() || r.Start.Before(first.Start) {
+			first = r
+		}
+		if r.End.After(last.End) {
+			last = r
+		}
+		if r.Outcome == history.Sold {
+			sold++
+		}
+	}
+	if sold == 0 {
+		return 0
+	}
+	return sold / last.End.Sub(first.Start).Seconds()
+}
+
+// busy is the problem of a request that did not get its lock in time.
+const busy = "busy"
+
+// Busy expects that at least so many requests got "busy", each of them within a
+// time.
+func Busy(least int, within time.Duration) Check { return FailedWith(busy, least, within) }
+
+// FailedWith expects that at least so many requests failed with a problem, and
+// that each of these was answered within a time. The problem is the last part of
+// its type.
+func FailedWith(problem string, least int, within time.Duration) Check {
+	return func(h *history.History) Finding {
+		var failed int
+		var longest time.Duration
+		for _, r := range h.Requests {
+			if r.Outcome == history.Failed && r.Problem == problem {
+				failed++
+				longest = max(longest, r.End.Sub(r.Start))
+			}
+		}
+		name := snake(problem)
+		return Finding{
+			Holds: failed >= max(1, least) && longest <= within,
+			Says: fmt.Sprintf("%d of %s failed with %s, after at most %s; %d or more within %s were expected",
+				failed, count(len(h.Requests), "request"), problem, span(longest), max(1, least), span(within)),
+			Numbers: map[string]float64{name + "_requests": float64(failed), "longest_" + name + "_ms": ms(longest)},
+		}
+	}
+}
+
+// Outcomes expects that at least so many requests came to this.
+func Outcomes(of history.Outcome, least int) Check {
+	return func(h *history.History) Finding {
+		seen := 0
+		for _, r := range h.Requests {
+			if r.Outcome == of {
+				seen++
+			}
+		}
+		return Finding{
+			Holds:   seen >= max(1, least),
+			Says:    fmt.Sprintf("%d of %s came to %s; %d or more were expected", seen, count(len(h.Requests), "request"), of, max(1, least)),
+			Numbers: map[string]float64{string(of) + "_requests": float64(seen)},
+		}
+	}
+}
+
+// inconclusive is the finding where the evidence is missing.
+func inconclusive(says string) Finding {
+	return Finding{Says: says, Numbers: make(map[string]float64)}
+}
+
+// count is a number with its noun: 1 unit, 2 units.
+func count[N int | int64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// ms is a time in milliseconds, to the microsecond.
+func ms(d time.Duration) float64 {
+	return math.Round(float64(d.Nanoseconds())/1e3) / 1e3
+}
+
+// span is a time in words, as exact as one reads it.
+func span(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "0 ms"
+	case d >= time.Second:
+		return fmt.Sprintf("%.2f s", d.Seconds())
+	case d >= 10*time.Millisecond:
+		return fmt.Sprintf("%.0f ms", ms(d))
+	default:
+		return fmt.Sprintf("%.2f ms", ms(d))
+	}
 }

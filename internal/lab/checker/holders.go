@@ -188,3 +188,123 @@ func overlapping(holdings []holding) (overlaps []Overlap) {
 	}
 	return overlaps
 }
+
+// TakenEarly expects that a name was granted to a contender while another held it
+// whose lease could not have run out yet: it must have been taken away.
+func TakenEarly(ttl time.Duration) Check {
+	return early(ttl, func(_, taken int) bool { return taken > 0 })
+}
+
+// NeverTakenEarly expects that no contender was granted a name while the lease of
+// another was good. It needs two leases of one name to hold.
+func NeverTakenEarly(ttl time.Duration) Check {
+	return early(ttl, func(leases, taken int) bool { return leases > 1 && taken == 0 })
+}
+
+// A lease is asked for before it is granted, and the server counts from somewhere
+// in between: what comes within a tenth of the time from its end may be due to
+// that.
+const tolerance = 10
+
+func early(ttl time.Duration, judge func(leases, taken int) bool) Check {
+	return func(h *history.History) Finding {
+		leases, taken := 0, 0
+		for _, holdings := range holdingsOf(h) {
+			leases += len(holdings)
+			for _, o := range overlapping(holdings) {
+				if o.From.Sub(o.A.Granted) < ttl-ttl/tolerance {
+					taken++
+				}
+			}
+		}
+		return Finding{
+			Holds: judge(leases, taken),
+			Says: fmt.Sprintf("%d of %s began while another was held that was good for %s and had begun less than that before",
+				taken, count(leases, "lease"), span(ttl)),
+			Numbers: map[string]float64{"leases_taken_early": float64(taken)},
+		}
+	}
+}
+
+// RefusedWithin expects that at least one contender gave up because another holder
+// had the name, and that each of them gave up within this time.
+func RefusedWithin(d time.Duration) Check {
+	return func(h *history.History) Finding {
+		var rejected, late int
+		var longest time.Duration
+		for _, l := range h.Leases {
+			if l.GaveUp.IsZero() || !heldByAnother(h, l) {
+				continue
+			}
+			rejected++
+			took := l.GaveUp.Sub(l.Asked)
+			longest = max(longest, took)
+			if took > d {
+				late++
+			}
+		}
+		return Finding{
+			Holds: rejected > 0 && late == 0,
+			Says: fmt.Sprintf("%s gave up while another had the lock, %d of them later than %s; the longest took %s",
+				count(rejected, "contender"), late, span(d), span(longest)),
+			Numbers: map[string]float64{"refused_tries": float64(rejected), "longest_refused_try_ms": ms(longest)},
+		}
+	}
+}
+
+// heldByAnother tells whether another holder had the name when this one gave up.
+func heldByAnother(h *history.History, gaveUp history.Lease) bool {
+	for _, l := range h.Leases {
+		same := l.Name == gaveUp.Name && l.Lock == gaveUp.Lock && l.Holder != gaveUp.Holder
+		if same && !l.Granted.IsZero() && l.Granted.Before(gaveUp.GaveUp) && (l.End().IsZero() || l.End().After(gaveUp.GaveUp)) {
+			return true
+		}
+	}
+	return false
+}
+
+// LockedItselfOut expects that a holder asked for a name that it held, and did
+// not get it.
+func LockedItselfOut() Check {
+	return reentry(func(_, rejected int) bool { return rejected > 0 })
+}
+
+// Reentered expects that a holder asked for a name that it held, and got it each
+// time.
+func Reentered() Check {
+	return reentry(func(got, rejected int) bool { return got > 0 && rejected == 0 })
+}
+
+func reentry(judge func(got, rejected int) bool) Check {
+	return func(h *history.History) Finding {
+		var got, rejected int
+		for _, holdings := range holdingsOf(h) {
+			for _, again := range askedInOrder(h, locked{holdings[0].Name, holdings[0].Lock}) {
+				if !heldAlready(holdings, again) {
+					continue
+				}
+				if again.Granted.IsZero() {
+					rejected++
+				} else {
+					got++
+				}
+			}
+		}
+		return Finding{
+			Holds:   judge(got, rejected),
+			Says:    fmt.Sprintf("of %s that a holder asked for once more, %d were granted", count(got+rejected, "lease"), got),
+			Numbers: map[string]float64{"reentered": float64(got), "locked_out": float64(rejected)},
+		}
+	}
+}
+
+// heldAlready tells whether a lease was asked for by a holder of another one of
+// the same name at that time.
+func heldAlready(holdings []holding, l history.Lease) bool {
+	for _, one := range holdings {
+		if one.ID != l.ID && one.Holder == l.Holder && !one.from.After(l.Asked) && one.to.After(l.Asked) {
+			return true
+		}
+	}
+	return false
+}

@@ -7,6 +7,11 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/stockd/stockd/internal/lab/history"
 )
 
 // mostNumbers is how many numbers are compared at most, and barHeight how high a
@@ -97,4 +102,251 @@ func extremes(parts []Measured, name string) (least, most float64, count int) {
 		}
 	}
 	return least, most, count
+}
+
+// Ranges are medians with their spread on a logarithmic scale: a row a name, and
+// panels beside each other.
+type Ranges struct {
+	Title  string
+	Rows   []string
+	Panels []Panel
+	// Notes are written below the picture.
+	Notes []string
+}
+
+// Panel is one group of medians, with the limits that they are compared with.
+type Panel struct {
+	Title   string
+	Limits  []Limit
+	Medians []Median
+}
+
+// Limit is a value that no median is expected to exceed.
+type Limit struct {
+	Name  string
+	Value float64
+}
+
+// Median is one measurement of a row; Words describe it on hovering.
+type Median struct {
+	Row             int
+	Grouped         bool
+	Value, Min, Max float64
+	Words           string
+}
+
+// The measures of ranges: pixels, but for those across, which are in percent.
+const (
+	rangesWidth = 986
+	rangeRow    = 24
+	rangeLabel  = 15.0
+	rangeGap    = 4.5
+	limitStep   = 15
+	rangesHead  = 58
+	leftEdge    = 0.5
+)
+
+// Draw draws the ranges.
+func (r Ranges) Draw() *Picture {
+	p := &Picture{
+		Title: r.Title, Desc: r.Title + ".", width: rangesWidth, Notes: r.Notes,
+		Legend: []Key{{"alone", "alone"}, {"grouped", "grouped"}, {"limit", "limit"}},
+	}
+	names := 0
+	for _, panel := range r.Panels {
+		names = max(names, len(panel.Limits))
+	}
+	top := float64(rangesHead + limitStep*names)
+	bottom := top + float64(rangeRow*len(r.Rows))
+	p.text("lane", leftEdge, 20, "", r.Title)
+	for i, name := range r.Rows {
+		y := top + float64(rangeRow*i)
+		if i%2 == 0 {
+			p.rect("track", 0, y, 100, rangeRow, "")
+		}
+		p.text("", rangeLabel-1, y+rangeRow/2+4, "end", name)
+	}
+	scale := r.scale()
+	width := (100-rangeLabel)/float64(len(r.Panels)) - rangeGap
+	for i, panel := range r.Panels {
+		x := rangeLabel + float64(i)*(width+rangeGap)
+		p.panel(panel, func(v float64) float64 { return x + width*scale.share(math.Log10(v)) }, scale, x, top, bottom)
+	}
+	p.height = bottom + footHeight + 10
+	return p
+}
+
+// panel draws one panel; at is the position of a value across.
+func (p *Picture) panel(panel Panel, at func(float64) float64, scale axis, x, top, bottom float64) {
+	p.text("lane", x, 42, "", panel.Title)
+	for decade := scale.from; decade <= scale.to; decade++ {
+		v := math.Pow(10, decade)
+		p.line("grid", at(v), top, 0, bottom-top)
+		p.text("soft", at(v), bottom+15, "middle", humanize.Commaf(v))
+	}
+	// Names are to the left of their lines, the fastest at the top: so no line
+	// crosses another name.
+	for i, limit := range panel.Limits {
+		y := top - float64(limitStep*i) - 5
+		p.line("limit", at(limit.Value), y-10, 0, bottom-y+10)
+		p.text("soft", at(limit.Value), y, "end", limit.Name)
+		p.shapes[len(p.shapes)-1].DX = -5
+	}
+	for _, m := range panel.Medians {
+		class, y := "alone", top+float64(rangeRow*m.Row)+8
+		if m.Grouped {
+			class, y = "grouped", y+8
+		}
+		p.line(class, at(m.Min), y, at(m.Max)-at(m.Min), 0)
+		p.dot(class, at(m.Value), y, m.Words)
+	}
+}
+
+// scale has whole powers of ten around all values.
+func (r Ranges) scale() axis {
+	var all []float64
+	for _, panel := range r.Panels {
+		for _, m := range panel.Medians {
+			all = append(all, m.Min, m.Max)
+		}
+		for _, l := range panel.Limits {
+			all = append(all, l.Value)
+		}
+	}
+	all = slices.DeleteFunc(all, func(v float64) bool { return v <= 0 })
+	return axis{math.Floor(math.Log10(slices.Min(all))), math.Ceil(math.Log10(slices.Max(all)))}
+}
+
+// The waits are counted in bins that grow by the same factor each. All pictures
+// have the same bins, so that parts can be compared.
+const (
+	shortest  = 100 * time.Microsecond
+	perDecade = 5
+	decades   = 6 // up to 100 s
+	binCount  = perDecade*decades + 1
+	binsHigh  = 130
+	// letterWidth is that of a letter of a label, in pixels.
+	letterWidth = 6.5
+)
+
+// Waits draws how long requests waited, in bins of time. It is nil without a
+// request or a lease.
+func Waits(h *history.History) *Picture {
+	list, title := waited(h)
+	if len(list) == 0 {
+		return nil
+	}
+	slices.Sort(list)
+	p := &Picture{Title: title}
+	const head = 50 // of the three lines over the bins
+	bottom := float64(head + binsHigh)
+	bins := make([]int, binCount)
+	for _, d := range list {
+		bins[bin(d)]++
+	}
+	highest := slices.Max(bins)
+	for decade := range decades + 1 {
+		at := time.Duration(float64(shortest) * math.Pow(10, float64(decade)))
+		x := binX(at)
+		p.line("grid", x, head, 0, binsHigh)
+		if decade > 0 && decade < decades {
+			p.text("soft", x, bottom+15, "middle", Duration(at))
+		}
+	}
+	p.text("soft", 0, bottom+15, "", "less")
+	for i, n := range bins {
+		if n == 0 {
+			continue
+		}
+		high := max(2, math.Round(binsHigh*float64(n)/float64(highest)))
+		p.rect("part", 100*float64(i)/binCount+0.15, bottom-high, 100.0/binCount-0.3, high, binWords(i, n))
+	}
+	p.line("base", 0, bottom, 100, 0)
+	said := p.quantiles(list, bottom)
+	p.height = bottom + footHeight
+	p.Desc = fmt.Sprintf("%s in all: %s.", Count(len(list)), said)
+	p.Legend = []Key{{"part", fmt.Sprintf("how many waited so long, of %s; the highest bar is %s", Count(len(list)), Count(highest))}}
+	return p
+}
+
+// waited are the waits for the lock according to the answers or else to the
+// leases; without any of both, the times until the answers.
+func waited(h *history.History) (list []time.Duration, title string) {
+	for _, r := range h.Requests {
+		if r.Outcome == history.Sold || r.Outcome == history.Rejected || r.Wait > 0 {
+			list = append(list, r.Wait)
+		}
+	}
+	if slices.ContainsFunc(list, func(d time.Duration) bool { return d > 0 }) {
+		return list, "How long requests waited for the lock"
+	}
+	list = nil
+	for _, l := range h.Leases {
+		if end := cmp.Or(l.Granted, l.GaveUp); !end.IsZero() {
+			list = append(list, end.Sub(l.Asked))
+		}
+	}
+	if len(list) > 0 {
+		return list, "How long the lock was waited for"
+	}
+	for _, r := range h.Requests {
+		list = append(list, r.End.Sub(r.Start))
+	}
+	return list, "How long requests took"
+}
+
+// bin counts durations below the shortest in the first bin, and those beyond the
+// longest in the last.
+func bin(d time.Duration) int {
+	if d < shortest {
+		return 0
+	}
+	i := 1 + int(math.Floor(perDecade*math.Log10(float64(d)/float64(shortest))+1e-9))
+	return min(i, binCount-1)
+}
+
+// binX is the position of a time across, in percent.
+func binX(d time.Duration) float64 {
+	if d <= shortest {
+		return 100.0 / binCount
+	}
+	return min(100, 100*(1+perDecade*math.Log10(float64(d)/float64(shortest)))/binCount)
+}
+
+func binWords(i, n int) string {
+	edge := func(i int) string {
+		return Duration(time.Duration(float64(shortest) * math.Pow(10, float64(i)/perDecade)))
+	}
+	if i == 0 {
+		return fmt.Sprintf("%s: less than %s", Count(n), edge(0))
+	}
+	return fmt.Sprintf("%s: %s to %s", Count(n), edge(i-1), edge(i))
+}
+
+// quantiles draws the longest, what 99 of 100 kept within, and the median, and
+// describes them. Their names are to the left of their lines, the longest at the
+// top: so no line crosses another name.
+func (p *Picture) quantiles(sorted []time.Duration, bottom float64) (said string) {
+	for i, q := range []struct {
+		name  string
+		share float64
+	}{{"longest", 1}, {"99 % within", 0.99}, {"median", 0.5}} {
+		d := sorted[min(len(sorted)-1, max(0, int(math.Ceil(q.share*float64(len(sorted))))-1))]
+		x, y := binX(d), float64(12+15*i)
+		if d < shortest {
+			x = 50.0 / binCount
+		}
+		label, anchor, aside := q.name+" "+Duration(d), "end", -4.0
+		if x < onPhone*letterWidth*float64(len(label)) {
+			anchor, aside = "start", 4
+		}
+		p.line("quantile", x, y-10, 0, bottom-y+10)
+		p.text("", x, y, anchor, label)
+		p.shapes[len(p.shapes)-1].DX = aside
+		if i > 0 {
+			said += ", "
+		}
+		said += label
+	}
+	return said
 }

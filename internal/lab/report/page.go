@@ -3,11 +3,16 @@
 package report
 
 import (
+	_ "embed" // for the templates
 	"encoding/json"
 	"fmt"
+	"html/template"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/load/verdict"
 )
@@ -51,4 +56,168 @@ func Read(folder string) (*scenario.Report, error) {
 		return nil, fmt.Errorf("read report: %s: %w", filepath.Join(folder, jsonFile), err)
 	}
 	return &r, nil
+}
+
+//go:embed page.html.tmpl
+var pageTemplate string
+
+//go:embed page.css
+var pageStyle string
+
+// view is what the template of the page shows.
+type view struct {
+	*scenario.Report
+	Style    template.CSS
+	Headline string
+	Counts   []count
+	Facts    []fact
+	Sections []section
+}
+
+// section is an experiment.
+type section struct {
+	scenario.Result
+	Parts      []part
+	Bars       *figure
+	Prev, Next *scenario.Result
+}
+
+// part is a part with what is drawn of it.
+type part struct {
+	scenario.PartResult
+	Figures []fact
+	Drawn   []*figure
+	// Trouble is why something is not drawn.
+	Trouble string
+}
+
+// figure is a picture as a part of the page.
+type figure struct {
+	*Picture
+	SVG template.HTML
+}
+
+func writeHTML(w io.Writer, folder string, r *scenario.Report) error {
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"mark": mark, "state": state, "kind": kind, "command": command,
+		"sentence": Sentence, "stop": Stop, "seconds": Seconds, "plural": Plural, "add": func(a, b int) int { return a + b },
+	}).Parse(pageTemplate)
+	if err != nil {
+		return fmt.Errorf("read template of report: %w", err)
+	}
+	v := view{
+		Report: r, Style: template.CSS(Style + pageStyle), //nolint:gosec // both are our own
+		Headline: headline(r), Counts: counts(r), Facts: facts(r),
+	}
+	for i := range r.Experiments {
+		s, err := newSection(folder, &r.Experiments[i])
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			s.Prev = &r.Experiments[i-1]
+		}
+		if i+1 < len(r.Experiments) {
+			s.Next = &r.Experiments[i+1]
+		}
+		v.Sections = append(v.Sections, s)
+	}
+	if err := t.Execute(w, v); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// headline is the run in one sentence.
+func headline(r *scenario.Report) string {
+	n := counts(r)[0].N
+	if n == 1 && len(r.Experiments) == 1 {
+		return "The experiment came out as the sources claim."
+	}
+	if n == len(r.Experiments) && n > 0 {
+		return fmt.Sprintf("All %s came out as the sources claim.", Plural(n, "experiment", "experiments"))
+	}
+	return fmt.Sprintf("%d of %s came out as the sources claim.", n, Plural(len(r.Experiments), "experiment", "experiments"))
+}
+
+func newSection(folder string, e *scenario.Result) (section, error) {
+	s := section{Result: *e}
+	for i := range e.Parts {
+		p := part{PartResult: e.Parts[i], Figures: figures(e.Parts[i].Finding.Numbers)}
+		if err := p.draw(folder, fmt.Sprintf("e%d-p%d", e.Number, i+1)); err != nil {
+			return s, err
+		}
+		s.Parts = append(s.Parts, p)
+	}
+	if bars := sideBySide(e); bars != nil {
+		drawn, err := inline(bars, fmt.Sprintf("e%d-bars", e.Number))
+		if err != nil {
+			return s, err
+		}
+		s.Bars = drawn
+	}
+	return s, nil
+}
+
+// sideBySide compares the parts, where one of them asks for it.
+func sideBySide(e *scenario.Result) *Picture {
+	var list []Measured
+	asked := false
+	for _, p := range e.Parts {
+		asked = asked || slices.Contains(p.Pictures, scenario.Bars)
+		if p.NotRun == "" {
+			list = append(list, Measured{Part: p.Name, Numbers: p.Finding.Numbers})
+		}
+	}
+	if !asked {
+		return nil
+	}
+	return Bars(list)
+}
+
+// draw draws the pictures of a part from its history.
+func (p *part) draw(folder, id string) error {
+	if p.NotRun != "" || p.History == "" {
+		return nil
+	}
+	h, err := history.Read(filepath.Join(folder, p.History))
+	if err != nil {
+		p.Trouble = "There are no pictures, because its history cannot be read: " + err.Error()
+		return nil //nolint:nilerr // the report is made of what there is
+	}
+	for i, drawn := range draw(h, p.Pictures) {
+		if i > 0 {
+			drawn.Marks = nil // they have the same numbers as in the first picture
+		}
+		f, err := inline(drawn, fmt.Sprintf("%s-%d", id, i+1))
+		if err != nil {
+			return err
+		}
+		p.Drawn = append(p.Drawn, f)
+	}
+	return nil
+}
+
+// draw makes the pictures that are asked for, as far as the history has them.
+func draw(h *history.History, asked []scenario.Picture) (list []*Picture) {
+	for _, one := range asked {
+		switch one {
+		case scenario.Timeline:
+			list = append(list, Timelines(h)...)
+		case scenario.Stock:
+			list = append(list, Stock(h))
+		case scenario.Waits:
+			list = append(list, Waits(h))
+		default: // bars are drawn of the experiment
+		}
+	}
+	return slices.DeleteFunc(list, func(p *Picture) bool { return p == nil })
+}
+
+func inline(p *Picture, id string) (*figure, error) {
+	drawn, err := p.Inline(id)
+	if err != nil {
+		return nil, err
+	}
+	return &figure{Picture: p, SVG: drawn}, nil
 }

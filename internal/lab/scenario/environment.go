@@ -1,6 +1,10 @@
 package scenario
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/client"
@@ -71,3 +75,135 @@ func (s *Environment) Spoil() { s.spoilt = true }
 // Later has something done at the end of the try, whatever comes of it, the last
 // one first.
 func (s *Environment) Later(do func() error) { s.closers = append(s.closers, do) }
+
+// provisioner sets up the environment of each try. Replicas serve every try in a row that
+// has the same stage, unless one of them spoilt them.
+type provisioner struct {
+	keeper   *servers.Supervisor
+	backends *servers.Backends
+	plan     Plan
+	lastItem int64 // the last that an environment got
+
+	cluster *cluster.Cluster
+	stage   Stage // of the cluster
+}
+
+// lacks says why a stage cannot be set up, or is empty.
+func (t *provisioner) lacks(stage Stage) string {
+	for _, need := range stage.Needs {
+		if need == MySQL {
+			if t.backends.Database.Started == servers.Embedded {
+				return "needs MySQL or MariaDB: SQLite has neither row locks nor connections that wait for them"
+			}
+			continue
+		}
+		if reason, missing := t.backends.Missing[string(need)]; missing {
+			return reason
+		}
+	}
+	return ""
+}
+
+// execute runs a part, and leaves its history in the file.
+func (t *provisioner) execute(ctx context.Context, p Part, file string) (err error) {
+	writer, err := history.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, writer.Close()) }()
+	t.lastItem++
+	s := &Environment{Keeper: t.keeper, Backends: t.backends, Item: t.lastItem, History: writer, file: file}
+	defer func() { err = errors.Join(err, t.tearDown(context.WithoutCancel(ctx), s)) }()
+	if err := t.set(ctx, s, p.Stage); err != nil {
+		return err
+	}
+	s.Start = time.Now()
+	for _, step := range p.Steps {
+		if err := step(ctx, s); err != nil {
+			return err
+		}
+	}
+	return t.gather(s)
+}
+
+// gather adds what the replicas recorded since the try began.
+func (t *provisioner) gather(s *Environment) error {
+	if s.Cluster == nil {
+		return nil
+	}
+	for _, replica := range s.Cluster.Replicas {
+		if file := replica.History(); file != "" {
+			if err := s.History.Copy(file, s.Start); err != nil {
+				return fmt.Errorf("read what %s wrote down: %w", replica.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// setUp starts everything that the stage needs.
+func (t *provisioner) set(ctx context.Context, s *Environment, stage Stage) error {
+	var env []string
+	s.Own = stage.Own
+	if stage.Servers != nil {
+		own, err := stage.Servers(ctx, s)
+		if err != nil {
+			return err
+		}
+		s.Spoil() // its servers end with the try
+		env = own
+	}
+	if stage.Replicas == 0 {
+		return nil
+	}
+	if t.cluster != nil && (s.spoilt || !stage.same(t.stage)) {
+		if err := t.close(ctx); err != nil {
+			return err
+		}
+	}
+	if t.cluster == nil {
+		c, err := cluster.Start(ctx, t.keeper, t.options(stage, env, s.Own))
+		if err != nil {
+			return err
+		}
+		t.cluster, t.stage = c, stage
+	}
+	s.Cluster = t.cluster
+	return nil
+}
+
+func (t *provisioner) options(stage Stage, env []string, own map[int][]string) cluster.Options {
+	return cluster.Options{
+		Binary: t.plan.Binary, Replicas: stage.Replicas, Lab: stage.Lab,
+		Balancer: t.plan.Servers.Mode, Embedded: t.backends.Database.Started == servers.Embedded,
+		// What stands later wins.
+		Env: slices.Concat(t.backends.Env(), stage.Env, env), Own: own,
+	}
+}
+
+// same tells whether one cluster serves both stages.
+func (a Stage) same(b Stage) bool {
+	return a.Replicas == b.Replicas && a.Lab == b.Lab && slices.Equal(a.Env, b.Env) && a.Own == nil && b.Own == nil
+}
+
+// tearDown ends what a try leaves behind.
+func (t *provisioner) tearDown(ctx context.Context, s *Environment) error {
+	var errs []error
+	for _, do := range slices.Backward(s.closers) {
+		errs = append(errs, do())
+	}
+	if s.spoilt {
+		errs = append(errs, t.close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// close ends the replicas.
+func (t *provisioner) close(ctx context.Context) error {
+	if t.cluster == nil {
+		return nil
+	}
+	err := t.cluster.Close(ctx)
+	t.cluster = nil
+	return err
+}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/version"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 )
 
@@ -219,3 +221,92 @@ func (e *Etcd) env(endpoints string) []string {
 
 // Env is the configuration of a replica of stockd that uses the etcd.
 func (e *Etcd) Env() []string { return e.env(e.Endpoint) }
+
+// startInside starts an etcd in this process.
+func (e *Etcd) startInside(ctx context.Context) (stop func(), err error) {
+	config, err := e.config()
+	if err != nil {
+		return nil, err
+	}
+	server, err := embed.StartEtcd(config)
+	if err != nil {
+		return nil, fmt.Errorf("start etcd: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	select {
+	case <-server.Server.ReadyNotify():
+		return server.Close, nil
+	case err = <-server.Err():
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	server.Close()
+	return nil, fmt.Errorf("start etcd: %w; the end of its log:\n%s", err, logTail(config.LogOutputs[0]))
+}
+
+func (e *Etcd) config() (*embed.Config, error) {
+	endpoint, err := url.Parse(e.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	peer, err := url.Parse(e.peer)
+	if err != nil {
+		return nil, err
+	}
+	c := embed.NewConfig()
+	c.Name, c.Dir = e.name, filepath.Join(e.folder, "data")
+	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*endpoint}, []url.URL{*endpoint}
+	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	c.TickMs, c.ElectionMs = etcdHeartbeat, etcdElection
+	c.UnsafeNoFsync, c.EnableGRPCGateway = true, false
+	c.LogLevel, c.LogOutputs = "warn", []string{filepath.Join(e.folder, "server.log")}
+	return c, nil
+}
+
+// StartSecureEtcd starts an etcd that takes TLS only. It has two users: stockd's,
+// which may only touch keys that begin with "stockd/", and root.
+func StartSecureEtcd(ctx context.Context, k *Supervisor, s *Security) (*Etcd, error) {
+	e, err := newEtcd(k, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := onFreePort(func(port int) error { return e.startOn(ctx, port) }); err != nil {
+		return nil, err
+	}
+	if err := e.addUsers(ctx); err != nil {
+		return nil, errors.Join(err, e.Close(context.WithoutCancel(ctx)))
+	}
+	return e, nil
+}
+
+// addUsers makes the users; from then on only they are let in.
+func (e *Etcd) addUsers(ctx context.Context) error {
+	client, err := e.Open()
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // what it was for has been answered
+	root, password := rand.Text(), rand.Text()
+	const prefix = "stockd/"
+	steps := []func() error{
+		func() error { _, err := client.UserAdd(ctx, "root", root); return err },
+		func() error { _, err := client.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := client.RoleAdd(ctx, clientName); return err },
+		func() error {
+			_, err := client.RoleGrantPermission(ctx, clientName, prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite))
+			return err
+		},
+		func() error { _, err := client.UserAdd(ctx, clientName, password); return err },
+		func() error { _, err := client.UserGrantRole(ctx, clientName, clientName); return err },
+		func() error { _, err := client.AuthEnable(ctx); return err },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("give etcd its users: %w", err)
+		}
+	}
+	e.root, e.password = root, password
+	return nil
+}

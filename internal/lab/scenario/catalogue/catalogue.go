@@ -1,4 +1,4 @@
-// Package catalogue lists the experiments, a file each.
+// Package catalogue lists the experiments, a file a topic.
 package catalogue
 
 import (
@@ -7,11 +7,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stockd/stockd/internal/lab/scenario"
 )
 
-// All lists every experiment by its number. A new one is its own file and one
+// All lists every experiment by its number. A new one is a function of its topic and one
 // line here.
 func All() []scenario.Experiment {
 	all := []scenario.Experiment{
@@ -73,4 +74,41 @@ func namesOf(all []scenario.Experiment) []string {
 		names[i] = e.Name
 	}
 	return names
+}
+
+// The documents whose claims are put to the test, by their titles.
+const (
+	chapterOne  = "Distributed locks, chapter one (第一章 分布式锁)"
+	flashSales  = "Distributed locks in a flash sale (秒杀系统下的分布式锁)"
+	twoWays     = "Distributed locks, two implementations (分布式锁实现)"
+	zooKeeping  = "Notes on ZooKeeper and its locks (基于 ZooKeeper 的分布式锁)"
+	basicSearch = "Basic research: the design of distributed locks (分布式锁的设计要点)"
+)
+
+// ttl is how long the locks of these stages last when their holder is silent.
+const ttl = time.Second
+
+// slack is what a busy machine may take for what should be done at once.
+const slack = time.Second
+
+// onRedis is three replicas whose locks are on one Redis and last for ttl.
+func onRedis(env ...string) scenario.Stage {
+	return scenario.Stage{
+		Needs: []scenario.Need{scenario.Redis}, Replicas: 3, Lab: true,
+		Env: append([]string{"STOCKD_LOCK_TTL=" + ttl.String(), "STOCKD_LOCK_RETRY=10ms", "STOCKD_REDIS_TIMEOUT=900ms"}, env...),
+	}
+}
+
+// remedy makes a part one that shows what helps.
+func remedy(p scenario.Part) scenario.Part {
+	p.Remedy = true
+	return p
+}
+
+// onDatabase is replicas that have nothing but a database with row locks.
+func onDatabase(replicas int, env ...string) scenario.Stage {
+	return scenario.Stage{
+		Needs: []scenario.Need{scenario.MySQL}, Replicas: replicas, Lab: true,
+		Env: append([]string{"STOCKD_LOCK_TTL=" + ttl.String(), "STOCKD_LOCK_RETRY=10ms"}, env...),
+	}
 }

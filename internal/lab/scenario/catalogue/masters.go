@@ -7,6 +7,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/scenario/step"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/sourcelock"
 )
 
 // masterTTL is how long a lock on the masters lasts when its holder is silent.
@@ -39,5 +40,109 @@ func threeOfFive(name string, fence bool, o servers.RedlockOptions, happens scen
 			step.Audit(),
 		},
 		Check: seen, Pictures: []scenario.Picture{scenario.Timeline},
+	}
+}
+
+func failover() scenario.Experiment {
+	pair := onRedis("STOCKD_LOCK_TTL=10s", "STOCKD_LOCK_WAIT=8s")
+	pair.Servers = step.OnPair
+	five := onMasters(servers.RedlockOptions{})
+	return scenario.Experiment{
+		Number: 13, Name: "failover", Title: "Redis fails over before the key is replicated: two holders; five masters survive the same loss",
+		Claim:  "The lock is taken on the master and the master dies before its replica has the key: the promoted replica grants it again. On five independent masters the loss of one changes nothing.",
+		Source: chapterOne + ", Redlock",
+		Fix:    "stocklab demo --strategies redlock --replicas 3",
+		Parts: []scenario.Part{{
+			Name: "failover", Stage: pair,
+			Does:   "replica 1 works under redis-lua; the key never reaches Redis's replica, which is promoted when the primary is killed; replica 2 wants the lock",
+			Expect: "two hold the lock at once, and an update is lost",
+			Steps: []scenario.Step{
+				step.Stock(100), step.Freeze(), step.Hold(1, 2*time.Second), step.Hold(2, 500*time.Millisecond),
+				step.BuyBehind(step.Sale{Strategy: "redis-lua"}, step.Promote()),
+				step.Audit(),
+			},
+			Check: checker.All(checker.OverlappingHolders(), checker.LostUpdates()), Pictures: []scenario.Picture{scenario.Timeline},
+		}, {
+			Name: "fenced", Remedy: true, Stage: pair,
+			Does:   "replica 3 sells once, and Redis's replica has the counter of tokens; then the same failure with fence=true: the promoted counter is one lower, and both holders get the same token",
+			Expect: "two hold the lock at once with one token; the late write is refused, and nothing is lost",
+			Steps: []scenario.Step{
+				step.Stock(100), step.Buy(step.Sale{Strategy: "redis-lua", Fence: true, Replica: 3, First: 2}), step.Sync(),
+				step.Freeze(), step.Hold(1, 2*time.Second), step.Hold(2, 500*time.Millisecond),
+				step.BuyBehind(step.Sale{Strategy: "redis-lua", Fence: true}, step.Promote()),
+				step.Audit(),
+			},
+			Check: checker.All(checker.OverlappingHolders(), checker.RepeatedTokens(), checker.StaleWritesRefused(), checker.Clean()), Pictures: []scenario.Picture{scenario.Timeline},
+		}, {
+			Name: "five-masters", Remedy: true, Stage: five,
+			Does:   "replica 1 works under redlock; one of the five masters that have granted it is killed; replica 2 wants the lock",
+			Expect: "replica 2 waits, and nothing is lost",
+			Steps: []scenario.Step{
+				step.Stock(100), step.Hold(1, 2*time.Second), step.Hold(2, 500*time.Millisecond),
+				step.BuyBehind(step.Sale{Strategy: "redlock"}, step.KillMaster(1)),
+				step.Audit(),
+			},
+			Check: checker.All(checker.ExclusiveHolders(), checker.Clean()), Pictures: []scenario.Picture{scenario.Timeline},
+		}},
+	}
+}
+
+func masterRestarts() scenario.Experiment {
+	atOnce := step.InOrder(step.KillMaster(3), step.StartMaster(3))
+	delayed := step.InOrder(step.KillMaster(3), step.Wait(masterTTL), step.StartMaster(3))
+	exclusive := checker.All(checker.ExclusiveHolders(), checker.Clean())
+	return scenario.Experiment{
+		Number: 14, Name: "master-restarts", Title: "Redlock: a master restarts without its data, and its vote is given twice",
+		Claim:  "Of three masters that granted the lock one restarts empty and grants it again, so that another contender has three of five; writing every command to disk, or staying away for longer than the TTL, is the remedy.",
+		Source: chapterOne + ", Redlock: recovery after a crash, and delayed restarts",
+		Fix:    "redis-server --appendonly yes --appendfsync always",
+		Parts: []scenario.Part{
+			threeOfFive("empty", false, servers.RedlockOptions{}, atOnce, "master 3 is killed and started again without its data",
+				"two hold the lock at once, and an update is lost", checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
+			remedy(threeOfFive("on-disk", false, servers.RedlockOptions{Durable: true}, atOnce, "master 3 is killed and started again; it writes every command to its disk first",
+				"replica 2 waits, and nothing is lost", exclusive)),
+			remedy(threeOfFive("delayed", false, servers.RedlockOptions{}, delayed, "master 3 is killed and stays away for one TTL",
+				"replica 2 waits until the lock of replica 1 cannot be good any more, and nothing is lost", exclusive)),
+		},
+	}
+}
+
+func clockJumps() scenario.Experiment {
+	clocks, jump := servers.RedlockOptions{Clocks: true}, step.MoveClock(3, time.Hour)
+	return scenario.Experiment{
+		Number: 15, Name: "clock-jumps", Title: "Redlock: the clock of a master jumps, and the lock runs out on it",
+		Claim:  "When the clock of one of three masters jumps ahead the key runs out there and another contender has three of five; avoid jumps, or have the store check a fencing token.",
+		Source: chapterOne + ", Redlock: clocks that change; " + zooKeeping + ", Redlock",
+		Fix:    "curl -X POST 'http://127.0.0.1:8080/deduct?strategy=redlock&fence=true&goods_id=1'",
+		Parts: []scenario.Part{
+			threeOfFive("jump", false, clocks, jump, "the clock of master 3 jumps an hour ahead",
+				"two hold the lock at once, and an update is lost", checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
+			remedy(threeOfFive("jump-fenced", true, clocks, jump, "the clock of master 3 jumps an hour ahead, and the store checks the tokens",
+				"two hold the lock at once; the late write is refused, and nothing is lost",
+				checker.All(checker.OverlappingHolders(), checker.StaleWritesRefused(), checker.Clean()))),
+			remedy(threeOfFive("no-jump", false, clocks, step.MoveClock(3, 0), "no clock jumps",
+				"replica 2 waits, and nothing is lost", checker.All(checker.ExclusiveHolders(), checker.Clean()))),
+		},
+	}
+}
+
+func splitVote() scenario.Experiment {
+	voted := func(lock, does, expect string, seen checker.Check) scenario.Part {
+		return scenario.Part{
+			Name: lock, Stage: scenario.Stage{Needs: []scenario.Need{scenario.Redlock}},
+			Does:   "three contenders begin together, near to two, two and one of five masters, and 120 ms each way from the others; " + does,
+			Expect: expect, Steps: []scenario.Step{step.SplitVote(lock, 4*time.Second)},
+			Check: seen, Tries: 5, Pictures: []scenario.Picture{scenario.Bars},
+		}
+	}
+	return scenario.Experiment{
+		Number: 16, Name: "split-vote", Title: "Redlock: contenders split the vote again and again; a random delay ends it",
+		Claim:  "Contenders that ask at the same time get less than half each, give back, and do the same again after the same pause, so that none gets the lock; a random delay is the remedy.",
+		Source: chapterOne + ", Redlock: split votes",
+		Fix:    "stocklab demo --strategies redlock --replicas 3",
+		Parts: []scenario.Part{
+			voted(sourcelock.InStep, "a contender that fails tries again after 100 ms", "for four seconds no contender is granted the lock", checker.AtLeast("first_grant_ms", 4000)),
+			remedy(voted("redlock", "a contender that fails tries again after a random pause", "one is granted it soon", checker.AtMost("first_grant_ms", 3000))),
+		},
 	}
 }

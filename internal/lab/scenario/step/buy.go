@@ -12,6 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/load"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // Sale is a crowd that buys units one by one, each client the next one when it
@@ -134,4 +135,96 @@ func outcomeOf(k load.Kind) history.Outcome {
 	case load.Unknown:
 	}
 	return history.Unknown
+}
+
+// Stock creates the item of the try with so many units.
+func Stock(units int64) scenario.Step {
+	return func(ctx context.Context, s *scenario.Environment) error {
+		return s.Client().CreateGoods(ctx, s.Item, units)
+	}
+}
+
+// Audit writes the audit of the item into the history.
+func Audit() scenario.Step {
+	return func(ctx context.Context, s *scenario.Environment) error {
+		audit, err := s.Client().Audit(ctx, s.Item)
+		if err != nil {
+			return err
+		}
+		return s.History.Add(history.Line{Audit: &history.Audit{At: time.Now(), Audit: audit}})
+	}
+}
+
+// Watching samples the stock and the sales of the item periodically while
+// the steps are done.
+func Watching(every time.Duration, steps ...scenario.Step) scenario.Step {
+	return func(ctx context.Context, s *scenario.Environment) error {
+		watched, stop := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- watch(watched, s, every) }()
+		err := InOrder(steps...)(ctx, s)
+		stop()
+		if watchErr := <-done; err == nil {
+			err = watchErr
+		}
+		return err
+	}
+}
+
+func watch(ctx context.Context, s *scenario.Environment, every time.Duration) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		audit, err := s.Client().AuditNow(ctx, s.Item)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.History.Add(sampleOf(s.Item, audit)); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func sampleOf(item int64, a stock.Audit) history.Line {
+	return history.Line{Sample: &history.Sample{At: time.Now(), GoodsID: item, Stock: a.Stock, Sold: a.Sold}}
+}
+
+// LongestRead is the figure of ReadAnother.
+const LongestRead = "longest_unrelated_read_ms"
+
+// elsewhere is the distance of the id of an idle item from that of the item sold.
+const elsewhere = 1 << 40
+
+// ReadAnother reads an idle item so many times, a tenth of a second apart, and
+// records the duration of the longest read.
+func ReadAnother(times int) scenario.Step {
+	return func(ctx context.Context, s *scenario.Environment) error {
+		var longest time.Duration
+		for range times {
+			began := time.Now()
+			if _, err := s.Client().Goods(ctx, s.Item+elsewhere); err != nil {
+				return err
+			}
+			longest = max(longest, time.Since(began))
+			if err := Wait(100*time.Millisecond)(ctx, s); err != nil {
+				return err
+			}
+		}
+		return s.Figure(LongestRead, float64(longest.Microseconds())/1000)
+	}
+}
+
+// StockAnother creates the idle item.
+func StockAnother() scenario.Step {
+	return func(ctx context.Context, s *scenario.Environment) error {
+		return s.Client().CreateGoods(ctx, s.Item+elsewhere, 1)
+	}
 }

@@ -1,0 +1,319 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/go-zookeeper/zk"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
+)
+
+// A handoff is the release by one holder and the grant to the next one: what a
+// lock costs where all contenders want the same name. Waiters are spread over
+// replicas, each of which has clients of its own, and hold the name for no
+// longer than it takes to let go.
+const (
+	waiters      = 64
+	replicas     = 3
+	handoverName = "handover"
+	handoverTTL  = 10 * time.Second
+	handoverWait = 30 * time.Second
+	// warmUp is the part of a contest, 1 in so many, that is not counted: until
+	// each contender has a connection and a position in the queue.
+	warmUp = 4
+)
+
+// hold takes the name once and lets go, and tells how long it waited.
+type hold func(ctx context.Context) (waited time.Duration, err error)
+
+// contest lets all waiters hold again and again, each by its own means.
+type contest struct {
+	holds []hold
+	each  time.Duration
+
+	rate   float64
+	unfair float64 // the longest wait over the median
+}
+
+// measure returns holds a second.
+func (c *contest) measure(ctx context.Context) (float64, error) {
+	start := time.Now()
+	counted, end := start.Add(c.each/warmUp), start.Add(c.each)
+	waits := make([][]time.Duration, len(c.holds))
+	errs := make([]error, len(c.holds))
+	var crowd sync.WaitGroup
+	for i, hold := range c.holds {
+		crowd.Go(func() {
+			for time.Now().Before(end) && ctx.Err() == nil && errs[i] == nil {
+				var waited time.Duration
+				waited, errs[i] = hold(ctx)
+				if errs[i] == nil && time.Now().After(counted) {
+					waits[i] = append(waits[i], waited)
+				}
+			}
+		})
+	}
+	crowd.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return 0, err
+	}
+	all := slices.Sorted(slices.Values(slices.Concat(waits...)))
+	if len(all) == 0 {
+		return 0, fmt.Errorf("no contender held the lock within %s", c.each)
+	}
+	c.rate = float64(len(all)) / time.Since(counted).Seconds()
+	c.unfair = all[len(all)-1].Seconds() / max(all[len(all)/2].Seconds(), time.Microsecond.Seconds())
+	return c.rate, nil
+}
+
+// later is a contest that is made when it is first measured: until then, its
+// sessions need not be kept alive.
+type later struct {
+	make func() (*contest, error)
+	made *contest
+}
+
+// measure measures holds a second.
+func (l *later) measure(ctx context.Context, each time.Duration) (_ Sample, err error) {
+	if l.made == nil {
+		if l.made, err = l.make(); err != nil {
+			return Sample{}, fmt.Errorf("prepare: %w", err)
+		}
+	}
+	l.made.each = each
+	rate, err := l.made.measure(ctx)
+	return Sample{Value: rate}, err
+}
+
+// lastUnfair is how much longer the unluckiest of the last contest waited than
+// half of all did.
+func (l *later) lastUnfair(context.Context, time.Duration) (Sample, error) {
+	return Sample{Value: l.made.unfair}, nil
+}
+
+// handover is the contests, and what they run on.
+type handover struct {
+	backends *servers.Backends
+	contests map[string]*later // by the lock's name
+	closers  []func() error
+}
+
+func (h *handover) close() error {
+	var errs []error
+	for _, c := range slices.Backward(h.closers) {
+		errs = append(errs, c())
+	}
+	return errors.Join(errs...)
+}
+
+// join adds the contests to a suite: each lock that is made on a library's
+// connection against the library's own, and how long the unluckiest waits for a
+// lock that is fair.
+func (h *handover) join(s *Suite) {
+	for _, pair := range []struct {
+		name    string
+		plain   string
+		make    func() (*contest, error)
+		atLeast float64
+	}{
+		{"redsync", "redsync's Mutex", h.plainRedsync, 1},
+		{"etcd", "etcd's concurrency.Mutex", h.plainEtcd, 2},
+		{"zk-sequential", "go-zookeeper's Lock", h.plainZooKeeper, 1},
+	} {
+		our, their := holdsOf(pair.name), holdsOf(pair.plain)
+		s.Subjects = append(s.Subjects, h.contest(pair.name),
+			Subject{Name: their, Unit: "/s", Measure: (&later{make: pair.make}).measure})
+		s.Ratios = append(s.Ratios, Ratio{Name: pair.name + " / " + pair.plain + ", holds", Of: our, By: their, AtLeast: pair.atLeast})
+	}
+	for _, entry := range registry.Locks() {
+		if entry.Guarantees.Fair {
+			h.joinFair(s, entry.Name)
+		}
+	}
+}
+
+// contest is the subject of a lock of the registry.
+func (h *handover) contest(name string) Subject {
+	h.contests[name] = &later{make: func() (*contest, error) { return h.ours(name) }}
+	return Subject{Name: holdsOf(name), Unit: "/s", Measure: h.contests[name].measure}
+}
+
+func holdsOf(name string) string {
+	return fmt.Sprintf("holds of %s, %d waiters, %d replicas", name, waiters, replicas)
+}
+
+// unfairest bounds the longest wait for a fair lock, in medians.
+const unfairest = 5
+
+func (h *handover) joinFair(s *Suite, name string) {
+	if h.contests[name] == nil {
+		s.Subjects = append(s.Subjects, h.contest(name))
+	}
+	wait := "longest wait for " + name + " / median"
+	s.Subjects = append(s.Subjects, Subject{Name: wait, Unit: "×", Measure: h.contests[name].lastUnfair})
+	s.Limits = append(s.Limits, Limit{Subject: wait, AtMost: unfairest})
+}
+
+// ours is the contest of a lock of the registry.
+func (h *handover) ours(name string) (*contest, error) {
+	entry, err := registry.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	c := &contest{}
+	lockers := make([]lock.Locker, replicas)
+	for r := range lockers {
+		clients, err := h.clients()
+		if err != nil {
+			return nil, err
+		}
+		lockers[r] = entry.New(lock.Deps{Clients: clients, TTL: handoverTTL, Retry: handoverRetry})
+		if closer, ok := lockers[r].(interface{ Close() error }); ok {
+			h.closers = append(h.closers, closer.Close)
+		}
+	}
+	for w := range waiters {
+		locker := lockers[w%replicas]
+		c.holds = append(c.holds, func(ctx context.Context) (time.Duration, error) { return holdOnce(ctx, locker) })
+	}
+	return c, nil
+}
+
+// handoverRetry is the default of lock.retry.
+const handoverRetry = 50 * time.Millisecond
+
+func holdOnce(ctx context.Context, locker lock.Locker) (time.Duration, error) {
+	waiting, cancel := context.WithTimeout(ctx, handoverWait)
+	defer cancel()
+	asked := time.Now()
+	lease, err := locker.Acquire(waiting, handoverName)
+	if err != nil {
+		return 0, err
+	}
+	waited := time.Since(asked)
+	return waited, lease.Release(ctx)
+}
+
+// clients are those of one replica.
+func (h *handover) clients() (*backend.Clients, error) {
+	etcd, err := backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{h.backends.Etcd.Endpoint}, DialTimeout: time.Second})
+	if err != nil {
+		return nil, err
+	}
+	clients := &backend.Clients{
+		Redis: backend.NewRedis(backend.RedisOptions{
+			Addresses: []string{h.backends.Redis.Address}, Password: h.backends.Redis.Password, Timeout: time.Second, PoolSize: waiters,
+		}),
+		ZooKeeper: backend.NewZooKeeper(backend.ZooKeeperOptions{
+			Servers: []string{h.backends.ZooKeeper.Address}, SessionTimeout: handoverTTL, DialTimeout: time.Second,
+		}),
+		Etcd: etcd,
+	}
+	h.closers = append(h.closers, clients.Close)
+	return clients, nil
+}
+
+// plainName is the name of the keys of a library, distinct from those of the registry.
+func plainName(library string) string { return "plain-" + library + strconv.Itoa(waiters) }
+
+// The plain libraries, used as their documentation has it: what the locks of the
+// registry are held against.
+
+// timed holds once by a library's own lock and unlock.
+func timed(take, letGo func(ctx context.Context) error) hold {
+	return func(ctx context.Context) (time.Duration, error) {
+		waiting, cancel := context.WithTimeout(ctx, handoverWait)
+		defer cancel()
+		asked := time.Now()
+		if err := take(waiting); err != nil {
+			return 0, err
+		}
+		waited := time.Since(asked)
+		return waited, letGo(ctx)
+	}
+}
+
+// plainRedsync is redsync's own Mutex.
+func (h *handover) plainRedsync() (*contest, error) {
+	c := &contest{}
+	pools := make([]*redsync.Redsync, replicas)
+	for r := range pools {
+		client := backend.NewRedis(backend.RedisOptions{
+			Addresses: []string{h.backends.Redis.Address}, Password: h.backends.Redis.Password, Timeout: time.Second, PoolSize: waiters,
+		})
+		h.closers = append(h.closers, client.Close)
+		pools[r] = redsync.New(goredis.NewPool(client))
+	}
+	const endless = 1 << 20 // its default of 32 tries is no wait limit
+	for w := range waiters {
+		mutex := pools[w%replicas].NewMutex(plainName("redsync"), redsync.WithExpiry(handoverTTL), redsync.WithTries(endless))
+		c.holds = append(c.holds, timed(mutex.LockContext, func(ctx context.Context) error {
+			_, err := mutex.UnlockContext(ctx)
+			return err
+		}))
+	}
+	return c, nil
+}
+
+// plainEtcd is concurrency.Mutex with a session for each waiter: on one session
+// two of them would hold it at once.
+func (h *handover) plainEtcd() (*contest, error) {
+	c := &contest{}
+	clients := make([]*clientv3.Client, replicas)
+	for r := range clients {
+		client, err := clientv3.New(clientv3.Config{
+			Endpoints: []string{h.backends.Etcd.Endpoint}, DialTimeout: time.Second, Logger: zap.NewNop(),
+		})
+		if err != nil {
+			return nil, err
+		}
+		h.closers = append(h.closers, client.Close)
+		clients[r] = client
+	}
+	for w := range waiters {
+		session, err := concurrency.NewSession(clients[w%replicas], concurrency.WithTTL(int(handoverTTL.Seconds())))
+		if err != nil {
+			return nil, err
+		}
+		h.closers = append(h.closers, session.Close)
+		mutex := concurrency.NewMutex(session, plainName("etcd"))
+		c.holds = append(c.holds, timed(mutex.Lock, mutex.Unlock))
+	}
+	return c, nil
+}
+
+// plainZooKeeper is go-zookeeper's Lock, which takes no context.
+func (h *handover) plainZooKeeper() (*contest, error) {
+	c := &contest{}
+	conns := make([]*zk.Conn, replicas)
+	for r := range conns {
+		conn, _, err := zk.Connect([]string{h.backends.ZooKeeper.Address}, handoverTTL, zk.WithLogInfo(false))
+		if err != nil {
+			return nil, err
+		}
+		h.closers = append(h.closers, func() error { conn.Close(); return nil })
+		conns[r] = conn
+	}
+	for w := range waiters {
+		l := zk.NewLock(conns[w%replicas], "/"+plainName("zookeeper"), zk.WorldACL(zk.PermAll))
+		c.holds = append(c.holds, timed(
+			func(context.Context) error { return l.Lock() },
+			func(context.Context) error { return l.Unlock() },
+		))
+	}
+	return c, nil
+}

@@ -1,0 +1,218 @@
+package catalogue
+
+import (
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/scenario/step"
+)
+
+func holderCrashes() scenario.Experiment {
+	return scenario.Experiment{
+		Number: 6, Name: "holder-crashes", Title: "SETNX without an expiry: the lock of a dead holder is never released",
+		Claim:  "A holder that dies between SETNX and DEL leaves the lock taken for ever; with an expiry the others wait no longer than that.",
+		Source: chapterOne + ", what if the lock is never released; " + basicSearch + ", deadlock",
+		Fix:    "stocklab lab run holder-crashes  # redis-setnx-ttl and better ones come back by themselves",
+		Parts: []scenario.Part{
+			deadHolder("redis-setnx", "buyers find the lock taken until the end, long after the TTL of the others",
+				checker.Deadlocked(4*time.Second)),
+			remedy(deadHolder("redis-setnx-ttl", "the lock is free again one TTL after the crash",
+				checker.Freed(ttl+slack))),
+		},
+	}
+}
+
+// deadHolder has the first replica die in its critical section, and others buy.
+func deadHolder(strategy, expect string, seen checker.Check) scenario.Part {
+	return scenario.Part{
+		Name: strategy, Stage: onRedis("STOCKD_LOCK_WAIT=1s"),
+		Does:   "replica 1 is killed while it holds the lock of " + strategy + "; for five seconds four clients try at replica 2",
+		Expect: expect,
+		Steps: []scenario.Step{
+			step.Stock(1000), step.Crash(1),
+			step.Meanwhile(step.Buy(step.Sale{Strategy: strategy, Replica: 1}), step.Gone(1)),
+			step.Sell(step.Sale{Strategy: strategy, Replica: 2, First: 1, Clients: 4, Duration: 5 * time.Second}),
+		},
+		Check: seen, Pictures: []scenario.Picture{scenario.Timeline},
+	}
+}
+
+func workOutlastsTTL() scenario.Experiment {
+	return scenario.Experiment{
+		Number: 7, Name: "work-outlasts-ttl", Title: "The expiry is shorter than the work: two holders, and one deletes the other's lock",
+		Claim:  "When work takes longer than the expiry a second holder gets in, and the first one, when it is done, deletes the second one's lock, so that a third gets in.",
+		Source: chapterOne + ", what if the wrong lock is deleted",
+		Fix:    "stocklab demo --strategies redis-reentrant --replicas 3",
+		Parts: []scenario.Part{
+			slowHolders("redis-setnx-ttl", "two hold the lock at once, the third is let in while the second one's lease is good, and updates are lost",
+				checker.All(checker.OverlappingHolders(), checker.TakenEarly(ttl), checker.LostUpdates())),
+			remedy(slowHolders("redis-lua", "no contender is granted the lock while the lease of another is valid: a holder deletes only its own",
+				checker.NeverTakenEarly(ttl))),
+			remedy(slowHolders("redis-reentrant", "one holder at a time, because its lease is renewed while it works, and no update is lost",
+				checker.All(checker.ExclusiveHolders(), checker.Clean()))),
+		},
+	}
+}
+
+// slowHolders has the first replica work for longer than the TTL, the second for
+// less, so that the first is done in the middle of it, and the third wait.
+func slowHolders(strategy, expect string, seen checker.Check) scenario.Part {
+	return scenario.Part{
+		Name: strategy, Stage: onRedis("STOCKD_LOCK_WAIT=8s"),
+		Does:   "replica 1 works for 1.6 TTL under " + strategy + ", replica 2 for 0.8, and replica 3 wants the lock, too",
+		Expect: expect,
+		Steps: []scenario.Step{
+			step.Stock(100), step.Hold(1, ttl*16/10), step.Hold(2, ttl*8/10), step.Hold(3, 200*time.Millisecond),
+			step.Meanwhile(
+				step.Buy(step.Sale{Strategy: strategy, Replica: 1}),
+				step.InOrder(step.Reached(1), step.Buy(step.Sale{Strategy: strategy, Replica: 2, First: 1})),
+				step.InOrder(step.Reached(2), step.Buy(step.Sale{Strategy: strategy, Replica: 3, First: 2})),
+			),
+			step.Audit(),
+		},
+		Check: seen, Pictures: []scenario.Picture{scenario.Timeline},
+	}
+}
+
+func reentrancy() scenario.Experiment {
+	takenTwice := func(lock, expect string, seen checker.Check) scenario.Part {
+		return scenario.Part{
+			Name:   lock,
+			Does:   "one owner takes " + lock + ", and takes it again while it has it, for two seconds at most",
+			Expect: expect,
+			Stage:  scenario.Stage{Needs: []scenario.Need{scenario.Redis}},
+			Steps:  []scenario.Step{step.TakeTwice(lock, 2*time.Second, scenario.Redis)},
+			Check:  seen, Pictures: []scenario.Picture{scenario.Timeline},
+		}
+	}
+	return scenario.Experiment{
+		Number: 9, Name: "reentrancy", Title: "A lock that is not reentrant, taken twice, waits for itself",
+		Claim:  "A method that holds the lock and calls another that wants it deadlocks itself; a hash with the owner and a count lets it in again.",
+		Source: chapterOne + ", reentrancy; " + basicSearch + ", what a distributed lock needs",
+		Fix:    "stocklab lab run reentrancy  # redis-reentrant is",
+		Parts: []scenario.Part{
+			takenTwice("redis-setnx", "the second one is never granted", checker.LockedItselfOut()),
+			remedy(takenTwice("redis-reentrant", "the second one is granted at once", checker.Reentered())),
+		},
+	}
+}
+
+func watchdog() scenario.Experiment {
+	dead := deadHolder("redis-reentrant", "the watchdog died with its process: the lock is free again one TTL after the crash", checker.Freed(ttl+slack))
+	dead.Name = "watchdog-dies"
+	return scenario.Experiment{
+		Number: 10, Name: "watchdog", Title: "A watchdog renews the lease while its holder works, and dies with it",
+		Claim:  "Renewed at a third of its time the lease does not run out in the middle of the work; as it is renewed by the holder's own process, it runs out when that dies.",
+		Source: chapterOne + ", renewal, and the watchdog of Redisson; " + twoWays + ", the watchdog",
+		Fix:    "stocklab demo --strategies redis-reentrant --replicas 3",
+		Parts: []scenario.Part{
+			longWork("redis-setnx-owner", "the second one is let in while the first one works, and an update is lost",
+				checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
+			remedy(longWork("redis-reentrant", "the second one waits until the first one is done",
+				checker.All(checker.ExclusiveHolders(), checker.Clean()))),
+			remedy(dead),
+		},
+	}
+}
+
+// longWork has the first replica work for longer than the TTL while the second
+// wants the lock.
+func longWork(strategy, expect string, seen checker.Check) scenario.Part {
+	return scenario.Part{
+		Name: strategy, Stage: onRedis("STOCKD_LOCK_WAIT=8s"),
+		Does:   "replica 1 works for 2.5 TTL under " + strategy + ", and replica 2 wants the lock",
+		Expect: expect,
+		Steps: []scenario.Step{
+			step.Stock(100), step.Hold(1, ttl*5/2), step.Hold(2, ttl/2),
+			step.BuyBehind(step.Sale{Strategy: strategy}),
+			step.Audit(),
+		},
+		Check: seen, Pictures: []scenario.Picture{scenario.Timeline},
+	}
+}
+
+func tryLock() scenario.Experiment {
+	waiting := checker.OfClients(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+	return scenario.Experiment{
+		Number: 11, Name: "try-lock", Title: "Waiting without a limit, against a wait limit and “busy”",
+		Claim:  "A request that waits for a lock without a limit is blocked as long as the holder works; in a flash sale one tries for some time and answers that the system is busy.",
+		Source: chapterOne + ", a lock that blocks",
+		Fix:    "stockd serve --lock-wait 1s",
+		Parts: []scenario.Part{
+			slowHolder("no-limit", "STOCKD_LOCK_WAIT=20s", "all ten wait until the holder is done", checker.WaitedAtLeast(2*time.Second, waiting)),
+			remedy(slowHolder("one-second", "STOCKD_LOCK_WAIT=1s", "all ten get busy, in about a second",
+				checker.Busy(10, time.Second+slack))),
+		},
+	}
+}
+
+// slowHolder has one replica work for three seconds, and ten clients wait at
+// another.
+func slowHolder(name, limit, expect string, seen checker.Check) scenario.Part {
+	return scenario.Part{
+		Name: name, Stage: onRedis(limit, "STOCKD_DEDUCT_TIMEOUT=30s"),
+		Does:   "replica 1 works for three seconds under redis-reentrant, ten clients buy at replica 2; lock.wait is set by " + limit,
+		Expect: expect,
+		Steps: []scenario.Step{
+			step.Stock(100), step.Work(1, 3*time.Second),
+			step.Meanwhile(
+				step.Buy(step.Sale{Strategy: "redis-reentrant", Replica: 1}),
+				step.InOrder(step.Reached(1), step.Sell(step.Sale{Strategy: "redis-reentrant", Replica: 2, First: 1, Clients: 10, Requests: 10})),
+			),
+			step.Audit(),
+		},
+		Check: seen, Pictures: []scenario.Picture{scenario.Waits},
+	}
+}
+
+func pausedHolder() scenario.Experiment {
+	e := scenario.Experiment{
+		Number: 19, Name: "paused-holder", Title: "A holder pauses past its lease: two holders; a fence makes that harmless",
+		Claim:  "A client that is paused for longer than its session, lease or expiry still believes that it holds the lock when it resumes, and writes; a fencing token that the store checks rejects the write.",
+		Source: chapterOne + ", the true problem of ZooKeeper; " + chapterOne + ", fencing tokens; " + zooKeeping + ", Redlock",
+		Fix:    "curl -X POST 'http://127.0.0.1:8080/deduct?strategy=zk-sequential&fence=true&goods_id=1'",
+	}
+	for _, l := range []struct {
+		strategy string
+		need     scenario.Need
+	}{{"redis-lua", scenario.Redis}, {"zk-sequential", scenario.ZooKeeper}, {"etcd", scenario.Etcd}} {
+		e.Parts = append(e.Parts,
+			pausedIn(l.strategy, l.need, false, "two hold the lock at once, and an update is lost",
+				checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
+			remedy(pausedIn(l.strategy, l.need, true, "two hold the lock at once; the late write is refused, and nothing is lost",
+				checker.All(checker.OverlappingHolders(), checker.StaleWritesRefused(), checker.Clean()))))
+	}
+	return e
+}
+
+// pausedIn has the first replica stop in its critical section for two and a half
+// times as long as its lease lasts.
+func pausedIn(strategy string, need scenario.Need, fence bool, expect string, seen checker.Check) scenario.Part {
+	const lease = 2 * time.Second // the shortest that etcd grants
+	name := strategy
+	if fence {
+		name += "-fenced"
+	}
+	return scenario.Part{
+		Name: name,
+		Stage: scenario.Stage{
+			Needs: []scenario.Need{need}, Replicas: 3, Lab: true,
+			Env: []string{"STOCKD_LOCK_TTL=" + lease.String(), "STOCKD_LOCK_WAIT=10s", "STOCKD_DEDUCT_TIMEOUT=20s"},
+		},
+		Does:   "replica 1 is stopped (SIGSTOP) in its critical section under " + strategy + " for 2.5 leases, and replica 2 sells meanwhile",
+		Expect: expect,
+		Steps: []scenario.Step{
+			step.Stock(100), step.Pause(1),
+			step.Meanwhile(
+				step.Buy(step.Sale{Strategy: strategy, Fence: fence, Replica: 1}),
+				step.InOrder(step.Stopped(1), step.Meanwhile(
+					step.InOrder(step.Wait(lease*5/2), step.Wake(1)),
+					step.Buy(step.Sale{Strategy: strategy, Fence: fence, Replica: 2, First: 1}),
+				)),
+			),
+			step.Audit(),
+		},
+		Check: seen, Tries: 3, Pictures: []scenario.Picture{scenario.Timeline},
+	}
+}

@@ -1,0 +1,173 @@
+package catalogue
+
+import (
+	"slices"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/scenario/step"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
+)
+
+func oversell() scenario.Experiment {
+	return scenario.Experiment{
+		Number: 1, Name: "oversell", Title: "Read, compare, write back: the item is oversold",
+		Claim:  "50 buyers with 100 purchases each, all accepted, leave most of 5,000 units in the row, so that far more can be sold than exist.",
+		Source: chapterOne + ", the problem of overselling",
+		Fix:    "stocklab demo --strategies naive,sql-conditional",
+		Parts: []scenario.Part{{
+			Name: "naive", Stage: scenario.Stage{Replicas: 1},
+			Does:   "50 clients buy 5,000 times from 5,000 units on one replica, then 1,000 times more",
+			Expect: "every purchase is accepted, units are left in the row all the same, and more is sold than exists",
+			Steps: []scenario.Step{
+				step.Stock(5000),
+				step.Watching(100*time.Millisecond,
+					step.Sell(step.Sale{Strategy: "naive", Clients: 50, Requests: 5000}),
+					step.Sell(step.Sale{Strategy: "naive", Clients: 50, Requests: 1000}),
+				),
+				step.Audit(),
+			},
+			Check: checker.All(checker.LostUpdates(), checker.Oversold(), checker.NotLinearizable()), Tries: 3, Orders: true,
+			Pictures: []scenario.Picture{scenario.Stock},
+		}, {
+			Name: "conditional", Remedy: true, Stage: scenario.Stage{Replicas: 1},
+			Does:   "the same with the comparison in the UPDATE",
+			Expect: "5,000 are sold, and 1,000 are rejected as sold out",
+			Steps: []scenario.Step{
+				step.Stock(5000),
+				step.Watching(100*time.Millisecond, step.Sell(step.Sale{Strategy: "sql-conditional", Clients: 50, Requests: 6000})),
+				step.Audit(),
+			},
+			Check: checker.All(checker.Clean(), checker.SoldOut(5000), checker.Linearizable(), checker.Outcomes(history.Rejected, 1000)), Pictures: []scenario.Picture{scenario.Stock},
+		}},
+	}
+}
+
+func processMutex() scenario.Experiment {
+	one := scenario.Stage{Replicas: 1}
+	return scenario.Experiment{
+		Number: 2, Name: "process-mutex", Title: "A mutex in the process keeps one replica right, and costs throughput",
+		Claim:  "A lock in the process around the deduction ends overselling on one machine, and the throughput falls.",
+		Source: chapterOne + ", locks inside of the process",
+		Fix:    "stocklab demo --strategies mutex --replicas 1",
+		Parts: []scenario.Part{{
+			Name: "mutex", Remedy: true, Stage: one,
+			Does:   "50 clients buy 3,000 times from 2,500 units through mutex on one replica",
+			Expect: "exactly 2,500 are sold, and 500 are rejected as sold out",
+			Steps:  []scenario.Step{step.Stock(2500), step.Sell(step.Sale{Strategy: "mutex", Clients: 50, Requests: 3000}), step.Audit()},
+			Check:  checker.All(checker.Clean(), checker.SoldOut(2500), checker.Outcomes(history.Rejected, 500)),
+		}, {
+			Name: "cost", Stage: one,
+			Does:   "50 clients buy for two seconds without a lock, and for two seconds through mutex",
+			Expect: "fewer sales a second under the mutex",
+			Steps: []scenario.Step{
+				step.Stock(1_000_000),
+				step.Sell(step.Sale{Strategy: "naive", Clients: 50, Duration: 2 * time.Second}),
+				step.Sell(step.Sale{Strategy: "mutex", Clients: 50, Duration: 2 * time.Second}),
+			},
+			Check: checker.Faster("naive", "mutex", 1), Tries: 3, Pictures: []scenario.Picture{scenario.Bars},
+		}},
+	}
+}
+
+func mutexPerRequest() scenario.Experiment {
+	one := scenario.Stage{Replicas: 1}
+	return scenario.Experiment{
+		Number: 3, Name: "mutex-per-request", Title: "A new mutex for each request excludes no other request",
+		Claim:  "Where each request gets an object of its own, and with it a lock of its own, the lock fails on one machine already.",
+		Source: chapterOne + ", a bean of prototype scope",
+		Fix:    "stocklab demo --strategies mutex-per-request,mutex --replicas 1",
+		Parts: []scenario.Part{{
+			Name: "per-request", Stage: one,
+			Does:   "50 clients buy 2,500 times from 2,500 units, each purchase under a mutex made for it",
+			Expect: "updates are lost",
+			Steps:  []scenario.Step{step.Stock(2500), step.Sell(step.Sale{Strategy: "mutex-per-request", Clients: 50, Requests: 2500}), step.Audit()},
+			Check:  checker.LostUpdates(), Tries: 3, Pictures: []scenario.Picture{scenario.Timeline},
+		}, {
+			Name: "one-mutex", Remedy: true, Stage: one,
+			Does:   "the same under one mutex for all purchases of the item",
+			Expect: "no update is lost",
+			Steps:  []scenario.Step{step.Stock(2500), step.Sell(step.Sale{Strategy: "mutex", Clients: 50, Requests: 2500}), step.Audit()},
+			Check:  checker.All(checker.Clean(), checker.SoldOut(2500)),
+		}},
+	}
+}
+
+func mutexInTransaction() scenario.Experiment {
+	one := scenario.Stage{Replicas: 1, Needs: []scenario.Need{scenario.MySQL}} // SQLite has no gap between unlock and commit
+	return scenario.Experiment{
+		Number: 4, Name: "mutex-in-transaction", Title: "Unlocked before the commit: the next one reads what is not there yet",
+		Claim:  "A lock that is acquired and released in the transaction lets the next request read before the first has committed.",
+		Source: chapterOne + ", locks and transactions",
+		Fix:    "stocklab demo --strategies mutex-in-tx,mutex --replicas 1",
+		Parts: []scenario.Part{{
+			Name: "inside", Stage: one,
+			Does:   "50 clients buy 2,500 times from 2,500 units; the mutex is given back before the commit",
+			Expect: "updates are lost",
+			Steps:  []scenario.Step{step.Stock(2500), step.Sell(step.Sale{Strategy: "mutex-in-tx", Clients: 50, Requests: 2500}), step.Audit()},
+			Check:  checker.LostUpdates(), Tries: 3,
+		}, {
+			Name: "outside", Remedy: true, Stage: one,
+			Does:   "the same; the mutex is taken before the transaction and given back after its commit",
+			Expect: "no update is lost",
+			Steps:  []scenario.Step{step.Stock(2500), step.Sell(step.Sale{Strategy: "mutex", Clients: 50, Requests: 2500}), step.Audit()},
+			Check:  checker.All(checker.Clean(), checker.SoldOut(2500)),
+		}},
+	}
+}
+
+func threeReplicas() scenario.Experiment {
+	e := scenario.Experiment{
+		Number: 5, Name: "three-replicas", Title: "Behind a balancer each replica has a mutex of its own; a lock outside of them is one for all",
+		Claim:  "Three services behind nginx have three locks, which is as good as none; a lock in a system that all of them share is the remedy.",
+		Source: chapterOne + ", a cluster behind nginx; " + twoWays + ", the introduction",
+		Fix:    "stocklab demo --strategies mutex,redis-reentrant --replicas 3",
+		Parts: []scenario.Part{{
+			Name: "mutex", Stage: shared(),
+			Does:   "50 clients buy 2,000 times from 2,000 units through mutex, behind the balancer of three replicas",
+			Expect: "updates are lost",
+			Steps:  []scenario.Step{step.Stock(2000), step.Sell(step.Sale{Strategy: "mutex", Clients: 50, Requests: 2000}), step.Audit()},
+			Check:  checker.LostUpdates(), Tries: 3, Pictures: []scenario.Picture{scenario.Timeline},
+		}},
+	}
+	for _, l := range registry.Locks() {
+		if l.Guarantees.Exclusive {
+			e.Parts = append(e.Parts, sharedBy(l))
+		}
+	}
+	return e
+}
+
+// sharedBy is the part of one lock that all replicas share.
+func sharedBy(l lock.Entry) scenario.Part {
+	p := scenario.Part{
+		Name: l.Name, Remedy: true, Stage: shared(needsOf(l)...),
+		Does:   "24 clients buy 150 times from 100 units through " + l.Name + ", behind the same balancer, for four seconds at most",
+		Expect: "exactly 100 are sold, one holder at a time",
+		Steps: []scenario.Step{
+			step.Stock(100), step.Sell(step.Sale{Strategy: l.Name, Clients: 24, Requests: 150, Duration: 4 * time.Second}), step.Audit(),
+		},
+		Check: checker.All(checker.Clean(), checker.SoldOut(100), checker.ExclusiveHolders()), Pictures: []scenario.Picture{scenario.Timeline},
+	}
+	if !l.Guarantees.ReleasesOnlyItsOwn { // experiments 6, 7 and 12 show how these stall
+		p.Expect = "what is sold is sold once, one holder at a time; that it gets done is not asked"
+		p.Check = checker.All(checker.Clean(), checker.ExclusiveHolders())
+	}
+	return p
+}
+
+func shared(needs ...scenario.Need) scenario.Stage {
+	return scenario.Stage{Needs: needs, Replicas: 3, Lab: true, Env: []string{"STOCKD_LOCK_RETRY=5ms", "STOCKD_LOCK_TTL=3s"}}
+}
+
+// needsOf are the backends of a lock.
+func needsOf(l lock.Entry) []scenario.Need {
+	needs := make([]scenario.Need, 0, len(l.Needs))
+	for _, need := range l.Needs {
+		needs = append(needs, scenario.Need(need))
+	}
+	return slices.DeleteFunc(needs, func(n scenario.Need) bool { return n == "database" })
+}

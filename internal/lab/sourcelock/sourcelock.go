@@ -1,0 +1,258 @@
+// Package sourcelock has locks as the sources first write them, with their known
+// failures. Experiments contend for them; no strategy sells through them.
+package sourcelock
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/go-sql-driver/mysql"
+	"github.com/go-zookeeper/zk"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+// The locks.
+const (
+	// InsertOnce inserts the name once, and gets lock.ErrNotAcquired where it is taken.
+	InsertOnce = "plain-insert"
+	// InsertLoop inserts it repeatedly. It is not reentrant.
+	InsertLoop = "plain-insert-loop"
+)
+
+// Registry lists them.
+func Registry() []lock.Entry {
+	return []lock.Entry{
+		{
+			Name: InsertOnce, Family: lock.FamilySQL, Needs: []backend.Name{backend.MySQL},
+			Summary:    "INSERT of the name into a table with a unique key; a client that finds it taken gives up",
+			Guarantees: lock.Guarantees{Exclusive: true, ReleasesOnlyItsOwn: true},
+			New:        func(d lock.Deps) lock.Locker { return &insert{Deps: d} },
+		},
+		{
+			Name: InsertLoop, Family: lock.FamilySQL, Needs: []backend.Name{backend.MySQL},
+			Summary:    "the same in a loop, without an owner, an expiry and a depth",
+			Guarantees: lock.Guarantees{Exclusive: true, ReleasesOnlyItsOwn: true},
+			New:        func(d lock.Deps) lock.Locker { return &insert{Deps: d, loop: true} },
+		},
+	}
+}
+
+type insert struct {
+	lock.Deps
+
+	loop bool
+}
+
+// The table has what the source gives it: a name that is unique, and by whom it
+// was inserted, so that no client deletes the row of another.
+const (
+	createTable = `CREATE TABLE IF NOT EXISTS lab_record_lock (lock_name VARCHAR(255) NOT NULL PRIMARY KEY, uuid VARCHAR(64) NOT NULL)`
+	insertName  = `INSERT INTO lab_record_lock (lock_name, uuid) VALUES (?, ?)`
+	deleteName  = `DELETE FROM lab_record_lock WHERE lock_name = ? AND uuid = ?`
+	dropTable   = `DROP TABLE IF EXISTS lab_record_lock`
+)
+
+// Acquire inserts the name.
+func (l *insert) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	if _, err := l.DB.ExecContext(ctx, createTable); err != nil {
+		return nil, fmt.Errorf("insert %s: %w", name, err)
+	}
+	row := &lease{db: l.DB, name: name, uuid: rand.Text()}
+	row.ctx, row.end = context.WithCancel(context.WithoutCancel(ctx))
+	for {
+		_, err := l.DB.ExecContext(ctx, insertName, name, row.uuid)
+		switch {
+		case err == nil:
+			return row, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%w: %w", lock.ErrNotAcquired, context.Cause(ctx))
+		case !isDuplicate(err):
+			return nil, fmt.Errorf("insert %s: %w", name, err)
+		case !l.loop:
+			return nil, fmt.Errorf("%w: %w", lock.ErrNotAcquired, err)
+		}
+		time.Sleep(l.Retry)
+	}
+}
+
+// Close removes the table: its locks end with the experiment.
+func (l *insert) Close() error {
+	_, err := l.DB.ExecContext(context.Background(), dropTable)
+	return err
+}
+
+func isDuplicate(err error) bool {
+	const duplicateEntry = 1062
+	answer, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && answer.Number == duplicateEntry
+}
+
+// lease is the row of a name. It has no time to live: only its release ends it.
+type lease struct {
+	db         *sql.DB
+	name, uuid string
+	ctx        context.Context
+	end        context.CancelFunc
+}
+
+func (*lease) Token() uint64              { return 0 }
+func (l *lease) Context() context.Context { return l.ctx }
+
+// Release deletes the row.
+func (l *lease) Release(ctx context.Context) error {
+	defer l.end()
+	_, err := l.db.ExecContext(ctx, deleteName, l.name, l.uuid)
+	return err
+}
+
+// NodeCache is the name of the lock below.
+const NodeCache = "node-cache"
+
+// nodeCache is a lock as one of the documents first has it: numbered ephemeral
+// nodes, and a listener on the one before. It does not check that this node still
+// existed when it began to listen.
+type nodeCache struct {
+	conn *zk.Conn
+}
+
+// NewNodeCache connects to a ZooKeeper, with a session that expires after that much
+// silence. The lock is an io.Closer.
+func NewNodeCache(address string, session time.Duration) (lock.Locker, error) {
+	conn, _, err := zk.Connect([]string{address}, session, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	if err != nil {
+		return nil, fmt.Errorf("connect to ZooKeeper: %w", err)
+	}
+	return &nodeCache{conn}, nil
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// Acquire queues, and waits for the node before its own to go.
+func (l *nodeCache) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	folder := "/node-cache-" + strings.ReplaceAll(name, "/", "-")
+	if _, err := l.conn.Create(folder, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		return nil, err
+	}
+	path, err := l.conn.Create(folder+"/number-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		return nil, err
+	}
+	names, _, err := l.conn.Children(folder)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	ahead := slices.Index(names, strings.TrimPrefix(path, folder+"/")) - 1
+	if ahead >= 0 {
+		// Whether it was there is not asked, and that is the mistake: a node that is
+		// gone is never deleted again.
+		_, _, changed, err := l.conn.ExistsW(folder + "/" + names[ahead])
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, errors.Join(lock.ErrNotAcquired, context.Cause(ctx), l.conn.Delete(path, -1))
+		}
+	}
+	held, end := context.WithCancel(context.Background())
+	return &nodeLease{conn: l.conn, path: path, held: held, end: end}, nil
+}
+
+// Close ends the session.
+func (l *nodeCache) Close() error {
+	l.conn.Close()
+	return nil
+}
+
+type nodeLease struct {
+	conn *zk.Conn
+	path string
+	held context.Context //nolint:containedctx // it is the lease's own, which the contract asks for
+	end  func()
+}
+
+// Token is 0: the document has none.
+func (*nodeLease) Token() uint64 { return 0 }
+
+// Context ends with the release. A loss is not reported.
+func (l *nodeLease) Context() context.Context { return l.held }
+
+// Release deletes the node.
+func (l *nodeLease) Release(context.Context) error {
+	defer l.end()
+	return l.conn.Delete(l.path, -1)
+}
+
+// InStep is the name of the lock below.
+const InStep = "redlock-in-step"
+
+// inStep is Redlock on several masters without the random delay: a client that fails
+// tries again after a pause that is always the same.
+type inStep struct {
+	pools []redsyncredis.Pool
+	pause time.Duration
+}
+
+// NewInStep makes the lock on the connections of one contender.
+func NewInStep(masters []redis.UniversalClient, pause time.Duration) lock.Locker {
+	l := &inStep{pause: pause}
+	for _, master := range masters {
+		l.pools = append(l.pools, goredis.NewPool(master))
+	}
+	return l
+}
+
+// inStepTTL is long for an experiment, and so are the tries many.
+const (
+	inStepTTL   = 10 * time.Second
+	inStepTries = 1 << 20
+)
+
+// Acquire tries until ctx ends.
+func (l *inStep) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	mutex := redsync.New(l.pools...).NewMutex("stockd:lab:{"+name+"}",
+		redsync.WithExpiry(inStepTTL), redsync.WithTries(inStepTries), redsync.WithRetryDelay(l.pause))
+	if err := mutex.LockContext(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, errors.Join(lock.ErrNotAcquired, context.Cause(ctx))
+		}
+		return nil, err
+	}
+	held, end := context.WithCancel(context.Background())
+	return &inStepLease{mutex: mutex, held: held, end: end}, nil
+}
+
+type inStepLease struct {
+	mutex *redsync.Mutex
+	held  context.Context //nolint:containedctx // it is the lease's own, which the contract asks for
+	end   func()
+}
+
+// Token is 0: the masters have no common counter.
+func (*inStepLease) Token() uint64 { return 0 }
+
+// Context ends with the release. A loss is not reported.
+func (l *inStepLease) Context() context.Context { return l.held }
+
+// Release gives the name back on every master.
+func (l *inStepLease) Release(ctx context.Context) error {
+	defer l.end()
+	_, err := l.mutex.UnlockContext(ctx)
+	return err
+}
