@@ -2,6 +2,7 @@ package backend_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"slices"
 	"strings"
@@ -18,102 +19,94 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// all are the backends: one that is added has no case in connect, and fails.
+// all are the backends: one that is added has no servers in start, and fails.
 func all() []backend.Name { return append(backend.LockServers(), backend.MySQL) }
 
-// connect makes the clients of one backend behind proxies.
-func connect(t *testing.T, b backend.Name) (*backend.Clients, []*servers.Proxy) {
-	t.Helper()
-	var ways []*servers.Proxy
-	behind := func(address string) string {
-		way := labtest.NewProxy(t, address)
-		ways = append(ways, way)
-		return way.Address
-	}
-	client := func(r *servers.Redis) redis.UniversalClient {
-		o := labtest.RedisOptions(r)
-		o.Addresses = []string{behind(r.Address)}
-		return backend.NewRedis(o)
-	}
-	c := new(backend.Clients)
-	var err error
-	switch b {
-	case backend.Redis:
-		c.Redis = client(lab.Redis(t))
-	case backend.Redlock:
-		for _, node := range lab.Redlock(t).Nodes {
-			c.Redlock = append(c.Redlock, client(node))
+// answerWithin bounds connections and round trips in these tests.
+const answerWithin = time.Second
+
+// A paused server, whose kernel accepts connections that no process answers, fails a ping
+// in time, by name, and answers again when it is resumed; over TLS, too.
+func TestAPingOfAPausedServerFailsInTime(t *testing.T) {
+	const late = 2 * time.Second
+	security := newSecurity(t)
+	for _, b := range all() {
+		for name, s := range map[string]*servers.Security{"plain": nil, "TLS": security} {
+			t.Run(string(b)+"/"+name, func(t *testing.T) {
+				running, connect := start(t, b, s)
+				c := connect(t, encryption(t, s))
+				if err := ping(t, c, b); err != nil {
+					t.Fatalf("ping: %v", err)
+				}
+				pause(t, running)
+				begun := time.Now()
+				err := ping(t, c, b)
+				if took := time.Since(begun); took > answerWithin+late {
+					t.Errorf("the ping of a paused server took %s, want at most %s", took, answerWithin)
+				}
+				assertNames(t, err, b)
+				if err := ping(t, connect(t, encryption(t, s)), b); err == nil {
+					t.Error("a new client's ping of a paused server succeeds")
+				}
+				resume(t, running)
+				for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+					if err = ping(t, c, b); err == nil {
+						break
+					}
+					if time.Now().After(end) {
+						t.Fatalf("ping after the server is resumed: %v", err)
+					}
+				}
+			})
 		}
-	case backend.ZooKeeper:
-		c.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{
-			Servers: []string{behind(lab.ZooKeeper(t).Address)}, SessionTimeout: labtest.LockTTL, DialTimeout: time.Second,
-		})
-	case backend.Etcd:
-		endpoint := strings.TrimPrefix(lab.Etcd(t).Endpoint, "http://")
-		c.Etcd, err = backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{behind(endpoint)}, DialTimeout: time.Second})
-	case backend.MySQL, backend.Database:
-		through, way := labtest.Through(t, lab.Database(t, servers.MariaDB))
-		ways = append(ways, way)
-		c.DB, c.Dialect, err = backend.OpenPool(backend.SQLOptions{
-			Driver: through.Driver, DSN: through.DSN, Password: through.Password,
-			LockWait: time.Second, ConnectTimeout: time.Second,
-		})
-	default:
-		t.Fatalf("no case for the backend %q", b)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() }) // the server may be unresponsive
-	return c, ways
 }
 
-// A server that accepts connections and answers nothing fails a ping in time, by name, and
-// answers again when it is back.
-func TestAPingOfAHungServerFailsInTime(t *testing.T) {
-	const limit, late = time.Second, 2 * time.Second
+// A backend over TLS is reached with its authority and a certificate, and not without one of
+// them: the error names the backend.
+func TestTLSVerifiesBothSides(t *testing.T) {
+	security, stranger := newSecurity(t), newSecurity(t)
 	for _, b := range all() {
 		t.Run(string(b), func(t *testing.T) {
-			c, ways := connect(t, b)
-			ping := func() error {
-				ctx, cancel := context.WithTimeout(t.Context(), limit)
-				defer cancel()
-				return c.Ping(ctx, b)
-			}
-			if err := ping(); err != nil {
+			_, connect := start(t, b, security)
+			if err := ping(t, connect(t, encryption(t, security)), b); err != nil {
 				t.Fatalf("ping: %v", err)
 			}
-			for _, way := range ways {
-				way.Mute(true)
-			}
-			start := time.Now()
-			err := ping()
-			if took := time.Since(start); took > limit+late {
-				t.Errorf("the ping of a hung server took %s, want at most %s", took, limit)
-			}
-			if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != string(b) {
-				t.Errorf("the ping of a hung server fails with %v, want a *stock.BackendError of %s", err, b)
-			}
-			for _, way := range ways {
-				way.Mute(false)
-			}
-			for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-				if err = ping(); err == nil {
-					break
+			anonymous, elsewhere := encryption(t, security), encryption(t, security)
+			anonymous.Certificates = nil
+			elsewhere.ServerName = "elsewhere.example"
+			for mistake, wrong := range map[string]*tls.Config{
+				"plain": nil, "another authority": encryption(t, stranger), "another name": elsewhere, "no certificate": anonymous,
+			} {
+				err := ping(t, connect(t, wrong), b)
+				if err == nil {
+					t.Errorf("%s: the ping succeeds", mistake)
+					continue
 				}
-				if time.Now().After(end) {
-					t.Fatalf("ping after the server is back: %v", err)
-				}
+				assertNames(t, err, b)
 			}
 		})
+	}
+}
+
+// Redis lists the connections of a replica by its name. Names have no blanks there.
+func TestRedisListsConnectionsByReplica(t *testing.T) {
+	o := labtest.RedisOptions(lab.Redis(t))
+	o.Replica = "shop 1"
+	client := backend.NewRedis(o)
+	defer client.Close() //nolint:errcheck // the test is over
+	list, err := client.ClientList(t.Context()).Result()
+	if err != nil || !strings.Contains(list, " name=stockd-shop-1 ") {
+		t.Errorf("CLIENT LIST: %v, want a connection stockd-shop-1 in\n%s", err, list)
 	}
 }
 
 func TestAPingOfWhatIsNotConfiguredSaysSo(t *testing.T) {
 	for _, b := range all() {
 		err := new(backend.Clients).Ping(t.Context(), b)
-		if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != string(b) || !errors.Is(err, backend.ErrNotConfigured) {
-			t.Errorf("%s: %v, want a *stock.BackendError that is %v", b, err, backend.ErrNotConfigured)
+		assertNames(t, err, b)
+		if !errors.Is(err, backend.ErrNotConfigured) {
+			t.Errorf("%s: %v, want %v", b, err, backend.ErrNotConfigured)
 		}
 	}
 }
@@ -152,4 +145,197 @@ func holds(t *testing.T, l lock.Locker, prefix string) {
 			_ = closer.Close() // the test is over
 		}
 	})
+}
+
+// server is a process of a backend.
+type server interface {
+	Pause(ctx context.Context) error
+	Resume(ctx context.Context) error
+}
+
+// connector adds a client to others; without encryption it is a plain one.
+type connector func(c *backend.Clients, encryption *tls.Config) error
+
+// start starts the servers of a backend for one test.
+func start(t *testing.T, b backend.Name, s *servers.Security) (running []server, connect func(t *testing.T, encryption *tls.Config) *backend.Clients) {
+	t.Helper()
+	starters := map[backend.Name]func(*testing.T, *servers.Security) ([]server, connector){
+		backend.Redis: startRedis, backend.Redlock: startRedlock, backend.ZooKeeper: startZooKeeper,
+		backend.Etcd: startEtcd, backend.MySQL: startMariaDB,
+	}
+	if starters[b] == nil {
+		t.Fatalf("no case for the backend %q", b)
+	}
+	running, add := starters[b](t, s)
+	return running, func(t *testing.T, encryption *tls.Config) *backend.Clients {
+		t.Helper()
+		c := new(backend.Clients)
+		if err := add(c, encryption); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() }) // the server may be unresponsive
+		return c
+	}
+}
+
+func startRedis(t *testing.T, s *servers.Security) ([]server, connector) {
+	t.Helper()
+	one := own(t, func(ctx context.Context, k *servers.Supervisor) (*servers.Redis, error) {
+		return servers.StartSecureRedis(ctx, k, s)
+	})
+	return []server{one}, func(c *backend.Clients, encryption *tls.Config) error {
+		c.Redis = redisClient(one, encryption)
+		return nil
+	}
+}
+
+func startRedlock(t *testing.T, s *servers.Security) (running []server, connect connector) {
+	t.Helper()
+	five := own(t, func(ctx context.Context, k *servers.Supervisor) (*servers.Redlock, error) {
+		return servers.StartRedlockWith(ctx, k, servers.RedlockOptions{Security: s})
+	})
+	for _, node := range five.Nodes {
+		running = append(running, node)
+	}
+	return running, func(c *backend.Clients, encryption *tls.Config) error {
+		for _, node := range five.Nodes {
+			c.Redlock = append(c.Redlock, redisClient(node, encryption))
+		}
+		return nil
+	}
+}
+
+func redisClient(r *servers.Redis, encryption *tls.Config) redis.UniversalClient {
+	return backend.NewRedis(backend.RedisOptions{
+		Addresses: []string{r.Address}, Username: r.Username, Password: r.Password, TLS: encryption,
+		Timeout: answerWithin, PoolSize: 2,
+	})
+}
+
+func startZooKeeper(t *testing.T, s *servers.Security) ([]server, connector) {
+	t.Helper()
+	one := own(t, func(ctx context.Context, k *servers.Supervisor) (*servers.ZooKeeper, error) {
+		return servers.StartSecureZooKeeper(ctx, k, s)
+	})
+	return []server{one}, func(c *backend.Clients, encryption *tls.Config) error {
+		c.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{
+			Servers: []string{one.Address}, SessionTimeout: labtest.LockTTL, DialTimeout: answerWithin, TLS: encryption,
+		})
+		return nil
+	}
+}
+
+func startEtcd(t *testing.T, s *servers.Security) ([]server, connector) {
+	t.Helper()
+	one := own(t, func(ctx context.Context, k *servers.Supervisor) (*servers.Etcd, error) {
+		return servers.StartSecureEtcd(ctx, k, s)
+	})
+	return []server{one}, func(c *backend.Clients, encryption *tls.Config) (err error) {
+		c.Etcd, err = backend.NewEtcd(etcdOptions(one, encryption))
+		return err
+	}
+}
+
+// etcdOptions log in as the server's user. Without TLS the scheme of the endpoint says so, too.
+func etcdOptions(e *servers.Etcd, encryption *tls.Config) backend.EtcdOptions {
+	o := backend.EtcdOptions{Endpoints: []string{e.Endpoint}, TLS: encryption, DialTimeout: answerWithin}
+	if encryption == nil {
+		o.Endpoints[0] = strings.Replace(e.Endpoint, "https:", "http:", 1)
+	}
+	for _, entry := range e.Env() {
+		switch name, value, _ := strings.Cut(entry, "="); name {
+		case "STOCKD_ETCD_USERNAME":
+			o.Username = value
+		case "STOCKD_ETCD_PASSWORD":
+			o.Password = value
+		}
+	}
+	return o
+}
+
+func startMariaDB(t *testing.T, s *servers.Security) ([]server, connector) {
+	t.Helper()
+	one := own(t, func(ctx context.Context, k *servers.Supervisor) (*servers.Database, error) {
+		return servers.StartSecureDatabase(ctx, k, servers.MariaDB, s)
+	})
+	return []server{one}, func(c *backend.Clients, encryption *tls.Config) (err error) {
+		c.DB, c.Dialect, err = backend.OpenPool(backend.SQLOptions{
+			Driver: one.Driver, DSN: one.DSN, Password: one.Password, TLS: encryption,
+			LockWait: answerWithin, ConnectTimeout: answerWithin,
+		})
+		return err
+	}
+}
+
+// own starts a server, which ends with the test.
+func own[S interface {
+	Close(ctx context.Context) error
+}](t *testing.T, start func(context.Context, *servers.Supervisor) (S, error)) S {
+	t.Helper()
+	s, err := start(t.Context(), lab.Supervisor())
+	if missing, ok := errors.AsType[*servers.MissingError](err); ok {
+		labtest.Need(t, missing.What, false, missing.How)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close(context.Background()) }) // the supervisor ends what is left
+	return s
+}
+
+func newSecurity(t *testing.T) *servers.Security {
+	t.Helper()
+	authority, err := servers.NewAuthority(lab.Supervisor().Folder())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := servers.NewSecurity(authority, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// encryption is of a client with its certificate; nil where the server has no TLS.
+func encryption(t *testing.T, s *servers.Security) *tls.Config {
+	t.Helper()
+	c, err := s.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func ping(t *testing.T, c *backend.Clients, b backend.Name) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), answerWithin)
+	defer cancel()
+	return c.Ping(ctx, b)
+}
+
+// pause stops the processes, at the latest until the test ends.
+func pause(t *testing.T, running []server) {
+	t.Helper()
+	for _, s := range running {
+		if err := s.Pause(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Resume(context.Background()) }) // it may run again
+	}
+}
+
+func resume(t *testing.T, paused []server) {
+	t.Helper()
+	for _, s := range paused {
+		if err := s.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func assertNames(t *testing.T, err error, b backend.Name) {
+	t.Helper()
+	if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != string(b) {
+		t.Errorf("the error is %v, want a *stock.BackendError of %s", err, b)
+	}
 }

@@ -1,5 +1,6 @@
 // Package backend makes every connection to a server: limited in time, named, prefixed,
-// secured, and pinged.
+// secured, and pinged. Redis knows a connection by its client name, and MySQL by its attribute
+// program_name; ZooKeeper, etcd and SQLite have no names for connections.
 package backend
 
 import (

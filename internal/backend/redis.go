@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,6 +30,8 @@ type RedisOptions struct {
 	// Cluster tells that the addresses are those of a cluster, also where there
 	// is only one.
 	Cluster bool
+	// Replica is the name of this replica: CLIENT LIST shows its connections as stockd-NAME.
+	Replica string
 	// Timeout bounds the making of a connection, and each round trip.
 	Timeout time.Duration
 	// PoolSize is the most connections, a cluster's for each node.
@@ -45,7 +48,7 @@ func NewRedis(o RedisOptions) redis.UniversalClient {
 	universal := &redis.UniversalOptions{
 		Addrs: o.Addresses, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
-		DB: o.DB, MasterName: o.Master, IsClusterMode: o.Cluster,
+		DB: o.DB, MasterName: o.Master, IsClusterMode: o.Cluster, ClientName: clientName(o.Replica),
 		MaxRetries:            -1,
 		DialTimeout:           o.Timeout,
 		DialerRetries:         1,
@@ -66,6 +69,20 @@ func NewRedis(o RedisOptions) redis.UniversalClient {
 	client := redis.NewUniversalClient(universal)
 	client.AddHook(dialHook{})
 	return client
+}
+
+// clientName is the name of a replica's connections. Redis allows printable ASCII alone, and
+// no blanks.
+func clientName(replica string) string {
+	if replica == "" {
+		return program
+	}
+	return program + "-" + strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return '-'
+		}
+		return r
+	}, replica)
 }
 
 // ErrNotConnected tells that no connection was made to a Redis that is no cluster:

@@ -79,7 +79,7 @@ func addRedis(clients *backend.Clients, c config.Config) error {
 	clients.RedisOptions = backend.RedisOptions{
 		Addresses: c.Redis.Addresses, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), TLS: encryption,
 		SentinelUsername: c.Redis.SentinelUsername, SentinelPassword: c.Redis.SentinelPassword.Reveal(),
-		DB: c.Redis.DB, Master: c.Redis.Master, Cluster: c.Redis.Cluster,
+		DB: c.Redis.DB, Master: c.Redis.Master, Cluster: c.Redis.Cluster, Replica: c.Replica,
 		Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
 	}
 	clients.Redis = backend.NewRedis(clients.RedisOptions)
@@ -94,7 +94,7 @@ func addRedlock(clients *backend.Clients, c config.Config) error {
 	for _, address := range c.Redlock.Addresses {
 		clients.Redlock = append(clients.Redlock, backend.NewRedis(backend.RedisOptions{
 			Addresses: []string{address}, Username: c.Redlock.Username, Password: c.Redlock.Password.Reveal(), TLS: encryption,
-			Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
+			Replica: c.Replica, Timeout: c.Redis.Timeout, PoolSize: c.Redis.MaxOpen,
 		}))
 	}
 	return nil

@@ -235,7 +235,7 @@ func startInnards(t *testing.T, env []string) innards {
 	t.Cleanup(func() { closed(t, locks) })
 	deps := strategy.Deps{
 		Store: store, LockWait: c.Lock.Wait, Lock: locks, Group: strategy.Group{Batch: 1, Units: 1, Queue: 1},
-		Hot: hotOptions(c, log, nil), Log: log,
+		Retry: strategy.Retry{Tries: 1}, Buckets: c.Bucket.Count, Hot: hotOptions(c, log, nil), Log: log,
 	}
 	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
 	t.Cleanup(func() { closed(t, catalogue) })

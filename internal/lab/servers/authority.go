@@ -114,8 +114,8 @@ func NewSecurity(a *Authority, clientCerts bool) (_ *Security, err error) {
 	return s, err
 }
 
-// config is of a client of the lab; nil where there is no security.
-func (s *Security) config() (*tls.Config, error) {
+// ClientConfig is of a client with a certificate; nil where there is no security.
+func (s *Security) ClientConfig() (*tls.Config, error) {
 	if s == nil {
 		return nil, nil //nolint:nilnil // which clients take for a plain connection
 	}

@@ -234,7 +234,7 @@ const (
 
 // Open connects to the database as a replica of that name would.
 func (d *Database) Open(ctx context.Context, replica string, maxOpen int) (*repo.Store, error) {
-	encryption, err := d.security.config()
+	encryption, err := d.security.ClientConfig()
 	if err != nil {
 		return nil, err
 	}

@@ -198,7 +198,7 @@ func (e *Etcd) readVersion(ctx context.Context, _ int) error {
 
 // Open makes a client.
 func (e *Etcd) Open() (*clientv3.Client, error) {
-	encryption, err := e.security.config()
+	encryption, err := e.security.ClientConfig()
 	if err != nil {
 		return nil, err
 	}

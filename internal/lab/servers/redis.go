@@ -213,7 +213,7 @@ func (r *Redis) Open() *redis.Client { return r.open(nil) }
 
 // Client makes a client that sends each command once.
 func (r *Redis) Client() (*redis.Client, error) {
-	encryption, err := r.security.config()
+	encryption, err := r.security.ClientConfig()
 	if err != nil {
 		return nil, err
 	}

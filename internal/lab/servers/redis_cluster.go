@@ -142,7 +142,7 @@ func (c *RedisCluster) MasterOf(ctx context.Context, key string) (*Redis, error)
 	for i, node := range c.all {
 		addresses[i] = node.Address
 	}
-	encryption, err := c.Masters[0].security.config()
+	encryption, err := c.Masters[0].security.ClientConfig()
 	if err != nil {
 		return nil, err
 	}

@@ -275,7 +275,7 @@ func (z *ZooKeeper) Ask(ctx context.Context, word string) (string, error) {
 }
 
 func (z *ZooKeeper) dial(ctx context.Context) (net.Conn, error) {
-	encryption, err := z.security.config()
+	encryption, err := z.security.ClientConfig()
 	if err != nil {
 		return nil, err
 	}
