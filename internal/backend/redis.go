@@ -124,3 +124,16 @@ const (
 	// redisProtocol is RESP2, which every Redis speaks.
 	redisProtocol = 2
 )
+
+// RedisVersion is the version of a server.
+func RedisVersion(ctx context.Context, client redis.UniversalClient) (string, error) {
+	info, err := client.InfoMap(ctx, "server").Result()
+	if err != nil {
+		return "", err
+	}
+	version, ok := info["Server"]["redis_version"]
+	if !ok {
+		return "", errors.New("the server does not tell its version")
+	}
+	return version, nil
+}

@@ -280,3 +280,6 @@ func (s sale) problemOf(err error) problem {
 	}
 	return p
 }
+
+// timestamp formats a time for JSON: RFC 3339 in UTC, with microseconds.
+func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }

@@ -38,7 +38,10 @@ func attacked(f *testing.F) handler.Options {
 		f.Fatal(err)
 	}
 	entries := slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name != "sql-conditional" })
-	catalogue := service.NewCatalogue(entries, strategy.Deps{Store: store, Group: strategy.Group{Batch: 5, Units: 1000, Queue: queue}}, 5*time.Second)
+	catalogue, err := service.NewCatalogue(f.Context(), entries, strategy.Deps{Store: store, Group: strategy.Group{Batch: 5, Units: 1000, Queue: queue}}, 5*time.Second)
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Cleanup(func() { _ = catalogue.Close() }) // the test is over
 	if err := catalogue.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
 		f.Fatal(err)

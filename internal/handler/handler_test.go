@@ -81,11 +81,14 @@ func serveHot(t *testing.T, d *servers.Database, locks lock.Deps, entries []stra
 	t.Helper()
 	o.Prefix = "test-" + crand.Text()
 	store := labtest.Open(t, d, "replica-1")
-	catalogue := service.NewCatalogue(entries, strategy.Deps{
+	catalogue, err := service.NewCatalogue(t.Context(), entries, strategy.Deps{
 		Store: store, LockWait: lockWait, Lock: locks, Retry: strategy.Retry{Tries: 10, Max: time.Millisecond},
 		Group: strategy.Group{Batch: 5, Units: 1000, Queue: queue},
 		Hot:   o,
 	}, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := catalogue.Close(); err != nil {
 			t.Log(err) // a server that the test has ended cannot be told

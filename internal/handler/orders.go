@@ -3,7 +3,6 @@ package handler
 import (
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -46,9 +45,6 @@ func (o orders) body(order stock.Order, durable stock.Durability) orderBody {
 	}
 	return body
 }
-
-// timestamp formats a time for JSON: RFC 3339 in UTC, with microseconds.
-func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
 
 // read serves GET /orders/:id.
 func (o orders) read(c *gin.Context) (any, error) {

@@ -33,7 +33,7 @@ type Catalogue struct {
 	outbox   strategy.Outbox // nil where no strategy has one
 	recalls  *recaller
 	switches *switches
-	ledger   ledgerLookups
+	requests *lookups[string, stock.Order] // of the ledger, by their ids
 	items    *items
 	pings    pings
 	timeout  time.Duration // of a deduction
@@ -58,33 +58,45 @@ type offer struct {
 	unconfigured               error // an *UnconfiguredError, or nil
 }
 
-// NewCatalogue makes the strategies. Each deduction ends within timeout.
-func NewCatalogue(entries []strategy.Entry, deps strategy.Deps, timeout time.Duration) *Catalogue {
+// ErrSecondOutbox reports that two strategies answer before the ledger has the order: the
+// audit, a replay and the lag could look at one of them only.
+var ErrSecondOutbox = errors.New("a second strategy accepts orders ahead of the ledger")
+
+// NewCatalogue makes the strategies. Each deduction ends within timeout. The versions of
+// servers are read where an entry names a minimum: a strategy whose server is too old is
+// rejected with an UnconfiguredError, and one whose server does not answer now is not
+// checked. ErrSecondOutbox: the entries have more than one Outbox.
+func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.Deps, timeout time.Duration) (*Catalogue, error) {
 	c := &Catalogue{
 		store: deps.Store, clients: deps.Lock.Clients, log: cmp.Or(deps.Log, slog.Default()),
 		byName: make(map[string]*offer, len(entries)), switches: newSwitches(deps.Store),
-		ledger: newLedgerLookups(deps.Store, deps.Group.Batch, timeout, deps.Log), timeout: timeout,
-		maxQuantity: stock.MaxQuantity,
+		timeout: timeout, maxQuantity: stock.MaxQuantity,
 	}
+	c.requests = &lookups[string, stock.Order]{find: deps.Store.Orders, doing: "find requests", most: deps.Group.Batch, within: timeout, log: deps.Log}
 	c.items = newItems(deps.Store, c.switches, deps.Group.Batch, timeout, deps.Log)
 	c.recalls = &recaller{store: deps.Store, offers: c.byName, log: c.log}
+	versions := c.versions(ctx, entries)
 	for _, entry := range entries {
 		own := deps
 		own.Store = deps.Store.As(entry.Name)
 		o := c.newOffer(entry, own)
+		o.unconfigured = cmp.Or(unconfigured(entry, c.clients), tooOld(entry, versions))
 		c.offers = append(c.offers, o)
 		c.byName[entry.Name] = o
-		if outbox, ok := o.strategy.(strategy.Outbox); ok {
+		outbox, ok := o.strategy.(strategy.Outbox)
+		if ok && c.outbox != nil {
+			return nil, errors.Join(fmt.Errorf("%w: %s", ErrSecondOutbox, entry.Name), c.Close())
+		}
+		if ok {
 			c.outbox = outbox
 		}
 	}
-	return c
+	return c, nil
 }
 
 func (c *Catalogue) newOffer(entry strategy.Entry, deps strategy.Deps) *offer {
 	o := &offer{
 		entry: entry, strategy: entry.New(deps), observer: deps.Observer(), sellers: make(map[Mode]*Seller),
-		unconfigured: unconfigured(entry, c.clients),
 	}
 	bounds := deps.Group
 	bounds.Timeout, bounds.Log, bounds.Observer = c.timeout, deps.Log, o.observer
@@ -105,7 +117,7 @@ func (c *Catalogue) newOffer(entry strategy.Entry, deps strategy.Deps) *offer {
 func (c *Catalogue) addSellers(o *offer, m Mode, deduct strategy.Deduct, bounds strategy.Group) {
 	o.sellers[m] = &Seller{Mode: m, offer: o, catalogue: c, deduct: deduct}
 	m.Group = true
-	batcher := strategy.NewBatcher(deduct, c.ledger, bounds)
+	batcher := strategy.NewBatcher(deduct, c.requests.get, bounds)
 	o.batchers = append(o.batchers, batcher)
 	o.sellers[m] = &Seller{Mode: m, offer: o, catalogue: c, deduct: batcher.Deduct}
 }

@@ -36,10 +36,13 @@ func TestARestockReachesTheCopiesOfACancelledRequest(t *testing.T) {
 			store := labtest.Open(t, d, "replica-1")
 			entries := slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name != name })
 			entries = append([]strategy.Entry{{Name: "cancelling", New: func(strategy.Deps) strategy.Strategy { return cancelling{cancel} }}}, entries...)
-			catalogue := service.NewCatalogue(entries, strategy.Deps{
+			catalogue, err := service.NewCatalogue(t.Context(), entries, strategy.Deps{
 				Store: store, LockWait: copiesWait, Lock: lab.Locks(t, d, backend.Redis), Retry: strategy.Retry{Tries: 1},
 				Hot: hot.Options{Prefix: "test-" + rand.Text()},
 			}, copiesWait)
+			if err != nil {
+				t.Fatal(err)
+			}
 			t.Cleanup(func() {
 				if err := catalogue.Close(); err != nil {
 					t.Error(err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
-	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry"
 )
@@ -116,20 +115,6 @@ type search[K comparable, V any] struct {
 	lookups []*lookup[K, V]
 	callers int // that have not left; guarded by lookups.mu
 	end     func()
-}
-
-// ledgerLookups are those for orders by their request ids.
-type ledgerLookups struct{ *lookups[string, stock.Order] }
-
-func newLedgerLookups(ledger strategy.Ledger, most int, within time.Duration, log *slog.Logger) ledgerLookups {
-	return ledgerLookups{&lookups[string, stock.Order]{
-		find: ledger.Orders, doing: "find requests", most: most, within: within, log: log,
-	}}
-}
-
-// Orders makes it a strategy.Ledger.
-func (g ledgerLookups) Orders(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error) {
-	return g.get(ctx, requestIDs...)
 }
 
 // get finds values by their keys. The answer may hold other callers' values as well, and

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry"
 )
@@ -37,9 +38,13 @@ func (f *frozenLedger) Orders(ctx context.Context, requestIDs ...string) (map[st
 	return map[string]stock.Order{}, ctx.Err()
 }
 
-func newFrozen(most int) (*frozenLedger, ledgerLookups) {
+func newFrozen(most int) (*frozenLedger, *lookups[string, stock.Order]) {
 	f := &frozenLedger{thaw: make(chan struct{})}
-	return f, newLedgerLookups(f, most, time.Hour, slog.New(slog.DiscardHandler))
+	return f, lookupsIn(f.Orders, most)
+}
+
+func lookupsIn(find strategy.FindOrders, most int) *lookups[string, stock.Order] {
+	return &lookups[string, stock.Order]{find: find, doing: "find requests", most: most, within: time.Hour, log: slog.New(slog.DiscardHandler)}
 }
 
 func TestALookupWhoseCallerLeftIsNotServed(t *testing.T) {
@@ -49,7 +54,7 @@ func TestALookupWhoseCallerLeftIsNotServed(t *testing.T) {
 		var callers sync.WaitGroup
 		for i := range 1000 {
 			callers.Go(func() {
-				if _, err := g.Orders(ctx, "gone-"+strconv.Itoa(i)); !errors.Is(err, context.Canceled) {
+				if _, err := g.get(ctx, "gone-"+strconv.Itoa(i)); !errors.Is(err, context.Canceled) {
 					t.Errorf("a cancelled caller gets %v, want %v", err, context.Canceled)
 				}
 			})
@@ -61,7 +66,7 @@ func TestALookupWhoseCallerLeftIsNotServed(t *testing.T) {
 			t.Errorf("%d look-ups are queued, want 0", len(g.waiting))
 		}
 		callers.Go(func() {
-			if _, err := g.Orders(t.Context(), "live"); err != nil {
+			if _, err := g.get(t.Context(), "live"); err != nil {
 				t.Errorf("the live caller gets %v", err)
 			}
 		})
@@ -84,10 +89,10 @@ func (hungLedger) Orders(ctx context.Context, _ ...string) (map[string]stock.Ord
 
 func TestTheLastCallerOfASearchCancelsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newLedgerLookups(hungLedger{}, 10, time.Hour, slog.New(slog.DiscardHandler))
+		g := lookupsIn(hungLedger{}.Orders, 10)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := g.Orders(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := g.get(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the caller gets %v, want %v", err, context.DeadlineExceeded)
 		}
 		synctest.Wait()
@@ -102,11 +107,11 @@ func TestASearchStaysWhileOneCallerWaits(t *testing.T) {
 		ledger, g := newFrozen(10)
 		ctx, cancel := context.WithCancel(t.Context())
 		var callers sync.WaitGroup
-		callers.Go(func() { _, _ = g.Orders(t.Context(), "first") }) // it only makes the next two one search
+		callers.Go(func() { _, _ = g.get(t.Context(), "first") }) // it only makes the next two one search
 		synctest.Wait()
-		callers.Go(func() { _, _ = g.Orders(ctx, "gone") }) // the error is not the subject
+		callers.Go(func() { _, _ = g.get(ctx, "gone") }) // the error is not the subject
 		callers.Go(func() {
-			if _, err := g.Orders(t.Context(), "live"); err != nil {
+			if _, err := g.get(t.Context(), "live"); err != nil {
 				t.Errorf("the caller that stayed gets %v", err)
 			}
 		})
@@ -132,7 +137,7 @@ func TestASearchIsAPartOfALiveCallersTrace(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ctx, span := tracer.Start(telemetry.WithRequestID(ctx, name), name)
 			callers.Go(func() {
-				_, _ = g.Orders(ctx, name) // the answer is not the subject
+				_, _ = g.get(ctx, name) // the answer is not the subject
 				span.End()
 			})
 			synctest.Wait()

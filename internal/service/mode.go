@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -160,10 +162,10 @@ func (c *Catalogue) ItemsThrough(strategy string) (items int) {
 var ErrStrategyRejected = errors.New("strategy is refused here")
 
 // UnconfiguredError is an ErrStrategyRejected: the strategy needs a backend that this
-// replica does not have.
+// replica does not have, or a later version of it.
 type UnconfiguredError struct {
 	Strategy, Backend string
-	// Err is a backend.ErrNotConfigured.
+	// Err is a backend.ErrNotConfigured, or names both versions.
 	Err error
 }
 
@@ -180,6 +182,40 @@ func unconfigured(entry strategy.Entry, clients *backend.Clients) error {
 	for _, need := range entry.Needs {
 		if lacks, ok := errors.AsType[*stock.BackendError](clients.Has(need)); ok {
 			return &UnconfiguredError{Strategy: entry.Name, Backend: lacks.Backend, Err: lacks.Err}
+		}
+	}
+	return nil
+}
+
+// versions are the versions of those servers for which an entry has a minimum, by the name
+// that the server gives itself. One that does not answer has none.
+func (c *Catalogue) versions(ctx context.Context, entries []strategy.Entry) map[string]string {
+	if !slices.ContainsFunc(entries, func(e strategy.Entry) bool { return len(e.Minimums) > 0 }) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingWithin)
+	defer cancel()
+	versions := make(map[string]string)
+	if described, err := c.store.Version(ctx); err == nil {
+		server, number, _ := strings.Cut(described, " ")
+		versions[server] = number
+	}
+	if c.clients.Has(backend.Redis) == nil {
+		if number, err := backend.RedisVersion(ctx, c.clients.Redis); err == nil {
+			versions[strategy.Redis] = number
+		}
+	}
+	return versions
+}
+
+// tooOld returns which server is too old for a strategy, or returns nil.
+func tooOld(entry strategy.Entry, versions map[string]string) error {
+	for _, least := range entry.Minimums {
+		if has, ok := versions[least.Server]; ok && least.After(has) {
+			return &UnconfiguredError{
+				Strategy: entry.Name, Backend: least.Server,
+				Err: fmt.Errorf("of version %s, and %s or later is needed", has, least.Version),
+			}
 		}
 	}
 	return nil

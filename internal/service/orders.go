@@ -36,7 +36,7 @@ func (c *Catalogue) OrderOf(ctx context.Context, key, buyer string) (AcceptedOrd
 	ids := stock.StoredIDs(stock.BuyerKey(key, buyer))
 	return c.find(ctx,
 		func() (stock.Order, bool, error) {
-			orders, err := c.ledger.Orders(ctx, ids...)
+			orders, err := c.requests.get(ctx, ids...)
 			order, ok := own(orders)
 			return order, ok, err
 		},

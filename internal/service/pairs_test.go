@@ -114,12 +114,15 @@ func openLingering(t *testing.T, d *servers.Database, linger time.Duration) shop
 	prefix := rand.Text() // items have the same ids in every database
 	for _, replica := range []string{"replica-1", "replica-2"} {
 		store := labtest.Open(t, d, replica)
-		catalogue := service.NewCatalogue(strategy.Registry(), strategy.Deps{
+		catalogue, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{
 			Store: store, LockWait: 5 * time.Second, Lock: lab.Locks(t, d, backend.Redis, backend.Redlock, backend.ZooKeeper, backend.Etcd),
 			Retry: strategy.Retry{Tries: 500, Step: time.Millisecond, Max: 50 * time.Millisecond},
 			Group: strategy.Group{Batch: 50, Units: 1000, Queue: 200}, Buckets: 4,
 			Hot: hot.Options{Prefix: prefix, Linger: linger},
 		}, 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
 		t.Cleanup(func() {
 			if err := catalogue.Close(); err != nil {
 				t.Errorf("close %s: %v", replica, err)

@@ -47,7 +47,10 @@ func TestPingsAreShared(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	locks, counted := lab.Locks(t, d, backend.Redis), &pinged{takes: 50 * time.Millisecond}
 	locks.Redis.AddHook(counted)
-	c := service.NewCatalogue(strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
+	c, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -83,7 +86,10 @@ func TestACallerThatLeavesDoesNotEndTheOthersPing(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	locks, slow := lab.Locks(t, d, backend.Redis), &pinged{takes: 300 * time.Millisecond}
 	locks.Redis.AddHook(slow)
-	c := service.NewCatalogue(strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
+	c, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/stock"
@@ -22,13 +21,13 @@ func (b *broken) Orders(context.Context, ...string) (map[string]stock.Order, err
 	return map[string]stock.Order{"id": {}}, nil
 }
 
-func TestASearchThatPanicsIsAnErrorOfThoseWhoAsked(t *testing.T) {
+func TestAPanicInASearchFailsItsCallers(t *testing.T) {
 	once := broken(1)
-	g := newLedgerLookups(&once, 10, time.Minute, slog.New(slog.DiscardHandler))
-	if _, err := g.Orders(t.Context(), "id"); !errors.Is(err, background.ErrPanicked) {
+	g := lookupsIn(once.Orders, 10)
+	if _, err := g.get(t.Context(), "id"); !errors.Is(err, background.ErrPanicked) {
 		t.Errorf("answered with %v, want %v", err, background.ErrPanicked)
 	}
-	if orders, err := g.Orders(t.Context(), "id"); err != nil || len(orders) != 1 {
+	if orders, err := g.get(t.Context(), "id"); err != nil || len(orders) != 1 {
 		t.Errorf("the next search is answered with %v (%v)", orders, err)
 	}
 }

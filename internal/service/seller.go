@@ -93,7 +93,7 @@ func (s *Seller) deductOnce(ctx context.Context, goodsID int64, p stock.Purchase
 		}
 		// A copy of this purchase has been sold since, or may have taken the last unit:
 		// then this purchase has its answer.
-		first, err := replay(ctx, s.catalogue.ledger, goodsID, p)
+		first, err := s.catalogue.replay(ctx, goodsID, p)
 		if err != nil || first.Replayed {
 			return first, err
 		}
@@ -181,7 +181,7 @@ func (c *Catalogue) Replay(ctx context.Context, goodsID int64, p stock.Purchase)
 		return stock.Outcome{}, nil
 	}
 	begun := time.Now()
-	outcome, err := replay(ctx, c.ledger, goodsID, p)
+	outcome, err := c.replay(ctx, goodsID, p)
 	c.observe(outcome, begun)
 	return outcome, err
 }
@@ -248,8 +248,8 @@ func (c *Catalogue) observe(outcome stock.Outcome, begun time.Time) {
 }
 
 // replay searches the ledger for the first answer to a key.
-func replay(ctx context.Context, ledger strategy.Ledger, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-	orders, err := ledger.Orders(ctx, stock.StoredIDs(p.RequestID)...)
+func (c *Catalogue) replay(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+	orders, err := c.requests.get(ctx, stock.StoredIDs(p.RequestID)...)
 	if err != nil {
 		return stock.Outcome{}, err
 	}

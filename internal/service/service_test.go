@@ -40,11 +40,14 @@ func openWith(t *testing.T, d, locks *servers.Database, replicas int) shop {
 	var s shop
 	for i := range replicas {
 		store := labtest.Open(t, d, fmt.Sprintf("replica-%d", i+1))
-		catalogue := service.NewCatalogue(strategy.Registry(), strategy.Deps{
+		catalogue, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{
 			Store: store, LockWait: copiesWait, Lock: lab.Locks(t, locks),
 			Retry: strategy.Retry{Tries: 500, Step: time.Millisecond, Max: 50 * time.Millisecond},
 			Group: strategy.Group{Batch: 50, Units: 1000, Queue: 200},
 		}, 2*copiesWait)
+		if err != nil {
+			t.Fatal(err)
+		}
 		s.inventory = service.NewInventory(store, catalogue)
 		s.replicas = append(s.replicas, catalogue)
 	}

@@ -78,7 +78,10 @@ func TestASwitchHoldsOnEveryReplica(t *testing.T) {
 
 func TestAReplicaThatCannotReadTheSwitchesKeepsWhatItKnew(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	c := service.NewCatalogue(strategy.Registry(), strategy.Deps{Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}}, time.Second)
+	c, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}}, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := c.SwitchOff(t.Context(), "mutex", "it oversells"); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +99,10 @@ func TestAReplicaThatCannotReadTheSwitchesKeepsWhatItKnew(t *testing.T) {
 // An item may have got its strategy through a replica that has the backend.
 func TestItemsWithoutTheirBackendAreCounted(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	c := service.NewCatalogue(strategy.Registry(), strategy.Deps{Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}}, time.Second)
+	c, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}}, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := c.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
 		t.Fatal(err)
 	}

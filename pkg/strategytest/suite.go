@@ -217,7 +217,7 @@ func (s *subject) grouped(t *testing.T) *subject {
 	grouped.replicas = nil
 	grouped.group = func(t *testing.T, deduct strategy.Deduct) strategy.Deduct {
 		t.Helper()
-		g := strategy.NewBatcher(deduct, s.store, strategy.Group{Batch: 5, Units: stock.MaxQuantity, Queue: 1000, Timeout: 2 * lockWait})
+		g := strategy.NewBatcher(deduct, s.store.Orders, strategy.Group{Batch: 5, Units: stock.MaxQuantity, Queue: 1000, Timeout: 2 * lockWait})
 		closeAfter(t, g)
 		return g.Deduct
 	}

@@ -92,9 +92,12 @@ func benchmarkPurchases(b *testing.B, heard observation, counted bool) {
 	if counted {
 		deps.Observe, options.Observer = heard.metrics.Strategy, heard.metrics
 	}
-	options.Catalogue = service.NewCatalogue([]strategy.Entry{{
+	options.Catalogue, err = service.NewCatalogue(b.Context(), []strategy.Entry{{
 		Name: "instant", New: func(strategy.Deps) strategy.Strategy { return instant{} },
 	}}, deps, time.Minute)
+	if err != nil {
+		b.Fatal(err)
+	}
 	if err := options.Catalogue.SetDefault(service.Mode{Strategy: "instant"}); err != nil {
 		b.Fatal(err)
 	}

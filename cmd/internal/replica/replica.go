@@ -101,7 +101,10 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 		open.add("failpoints", quietly(func() { _ = failpoints.Close() })) // each of its lines is written already
 		deps.Failpoints, options.Routes = failpoints, failpoints.Routes()
 	}
-	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
+	catalogue, err := service.NewCatalogue(ctx, strategy.Registry(), deps, c.Deduct.Timeout)
+	if err != nil {
+		return err
+	}
 	open.add("strategies", catalogue.Close)
 	if err := enforce(ctx, c, catalogue, log); err != nil {
 		return err

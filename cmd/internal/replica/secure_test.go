@@ -237,7 +237,10 @@ func startInnards(t *testing.T, env []string) innards {
 		Store: store, LockWait: c.Lock.Wait, Lock: locks, Group: strategy.Group{Batch: 1, Units: 1, Queue: 1},
 		Retry: strategy.Retry{Tries: 1}, Buckets: c.Bucket.Count, Hot: hotOptions(c, log, nil), Log: log,
 	}
-	catalogue := service.NewCatalogue(strategy.Registry(), deps, c.Deduct.Timeout)
+	catalogue, err := service.NewCatalogue(t.Context(), strategy.Registry(), deps, c.Deduct.Timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { closed(t, catalogue) })
 	return innards{store, catalogue, locks}
 }

@@ -36,11 +36,9 @@ type Group struct {
 	Observer Observer
 }
 
-// Ledger finds the orders that were made under request ids; ids that are not in
-// the ledger are not in the answer.
-type Ledger interface {
-	Orders(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error)
-}
+// FindOrders finds the orders that were made under request ids; ids that are not in the
+// ledger are not in the answer.
+type FindOrders func(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error)
 
 // Batcher makes one batch of the calls that wait for the same item while another batch is
 // being written, and passes it to the strategy. No call waits for a batch to fill: the
@@ -52,7 +50,7 @@ type Ledger interface {
 // across replicas it is what the strategy is.
 type Batcher struct {
 	deduct  Deduct
-	ledger  Ledger
+	find    FindOrders
 	bounds  Group
 	writers sync.WaitGroup // one for each item in queues
 
@@ -63,12 +61,12 @@ type Batcher struct {
 	unsettled map[int64]bool
 }
 
-// NewBatcher batches the calls of a strategy that writes to this ledger.
-func NewBatcher(deduct Deduct, ledger Ledger, bounds Group) *Batcher {
+// NewBatcher batches the calls of a strategy; find searches the ledger that it writes.
+func NewBatcher(deduct Deduct, find FindOrders, bounds Group) *Batcher {
 	if bounds.Observer == nil {
 		bounds.Observer = unobserved{}
 	}
-	return &Batcher{deduct: deduct, ledger: ledger, bounds: bounds, queues: make(map[int64]*queue), unsettled: make(map[int64]bool)}
+	return &Batcher{deduct: deduct, find: find, bounds: bounds, queues: make(map[int64]*queue), unsettled: make(map[int64]bool)}
 }
 
 // Deduct waits in the queue of the item, and then for the batch. A caller whose
@@ -286,7 +284,7 @@ func (b *Batcher) withoutCopies(ctx context.Context, calls []*call, duplicate er
 		b.answer(calls, time.Now(), nil, duplicate)
 		return nil
 	}
-	orders, err := b.ledger.Orders(ctx, requestIDs(calls)...)
+	orders, err := b.find(ctx, requestIDs(calls)...)
 	if err != nil {
 		b.answer(calls, time.Now(), nil, fmt.Errorf("find the copies in a batch: %w", err))
 		return nil

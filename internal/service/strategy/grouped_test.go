@@ -121,7 +121,7 @@ func inQueue(t *testing.T, units int64, bounds strategy.Group, test func(q *queu
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{stock: units, ledger: make(map[string]stock.Order)}
-		q := &queued{t: t, memory: m, grouped: strategy.NewBatcher(m.Deduct, m, bounds)}
+		q := &queued{t: t, memory: m, grouped: strategy.NewBatcher(m.Deduct, m.Orders, bounds)}
 		test(q)
 		synctest.Wait()
 		if !q.grouped.Idle() {

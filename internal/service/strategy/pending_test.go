@@ -54,7 +54,7 @@ func made(t *testing.T, d *servers.Database, name string, deps strategy.Deps, gr
 	if !grouped {
 		return sells
 	}
-	return strategy.NewBatcher(sells.Deduct, deps.Store, strategy.Group{
+	return strategy.NewBatcher(sells.Deduct, deps.Store.Orders, strategy.Group{
 		Batch: 8, Units: 8, Queue: 8, Timeout: 5 * time.Second,
 		Settled: func(ctx context.Context, goodsID int64) error {
 			_, err := deps.Store.GoodsSettled(ctx, goodsID)

@@ -2,6 +2,9 @@ package strategy
 
 import (
 	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stockd/stockd/internal/backend"
@@ -88,6 +91,9 @@ type Entry struct {
 	Summary string
 	// Needs are the backends without which it cannot work, beside the database.
 	Needs []backend.Name
+	// Minimums are the oldest versions of servers on which it works; any version of others
+	// will do.
+	Minimums []Minimum
 	// Guarantees are its guarantees. The conformance suite proves them, and shows the damage
 	// behind each exclusion that is missing.
 	Guarantees Guarantees
@@ -99,6 +105,32 @@ type Entry struct {
 	// New makes the strategy for one replica. What it makes may be an
 	// io.Closer; then it is closed with the replica.
 	New func(Deps) Strategy
+}
+
+// Minimum is the oldest version of a server on which a strategy works.
+type Minimum struct {
+	// Server is Redis, or a database as it names itself: MariaDB, MySQL or SQLite.
+	Server string
+	// Version is its number, such as 6.2.
+	Version string
+}
+
+// Redis is the server of backend.Redis in a Minimum.
+const Redis = "Redis"
+
+// After reports whether the minimum is later than a version.
+func (m Minimum) After(version string) bool {
+	return slices.Compare(numbersOf(m.Version), numbersOf(version)) > 0
+}
+
+// numbersOf are the numbers of a version.
+func numbersOf(version string) []int {
+	var list []int
+	for field := range strings.FieldsFuncSeq(version, func(r rune) bool { return r < '0' || r > '9' }) {
+		number, _ := strconv.Atoi(field) // it has digits only
+		list = append(list, number)
+	}
+	return list
 }
 
 // Family groups strategies by what excludes concurrent purchases.
