@@ -127,13 +127,14 @@ const (
 
 // RedisVersion is the version of a server.
 func RedisVersion(ctx context.Context, client redis.UniversalClient) (string, error) {
-	info, err := client.InfoMap(ctx, "server").Result()
+	info, err := client.Info(ctx, "server").Result()
 	if err != nil {
 		return "", err
 	}
-	version, ok := info["Server"]["redis_version"]
+	_, version, ok := strings.Cut(info, "redis_version:")
 	if !ok {
 		return "", errors.New("the server does not tell its version")
 	}
+	version, _, _ = strings.Cut(version, "\r")
 	return version, nil
 }

@@ -1,6 +1,8 @@
 package hot_test
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,16 +45,15 @@ func TestAStalledConsumerDoesNotOfferASettledOrderAgain(t *testing.T) {
 // calls is how often Redis has looked for a request.
 func (s *shop) calls(t *testing.T) int64 {
 	t.Helper()
-	info, err := s.client.InfoMap(t.Context(), "commandstats").Result()
+	info, err := s.client.Info(t.Context(), "commandstats").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var n int64
-	for _, c := range info["Commandstats"]["cmdstat_get"][len("calls="):] {
-		if c == ',' {
-			break
-		}
-		n = 10*n + int64(c-'0')
+	_, calls, _ := strings.Cut(info, "cmdstat_get:calls=")
+	calls, _, _ = strings.Cut(calls, ",")
+	n, err := strconv.ParseInt(calls, 10, 64)
+	if err != nil {
+		t.Fatalf("calls of GET: %v in %s", err, info)
 	}
 	return n
 }
