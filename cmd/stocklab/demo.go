@@ -64,6 +64,9 @@ func demoCommand() *cobra.Command {
 		if plan.Binary, err = os.Executable(); err != nil {
 			return fmt.Errorf("find this program: %w", err)
 		}
+		if markdown && tellsStory(cmd) {
+			return cli.UsageError{Err: errors.New("--markdown needs --all, or a flag that chooses the runs")}
+		}
 		plan.Progress = cli.NewProgress(cmd.ErrOrStderr(), 0)
 		if tellsStory(cmd) {
 			return tell(cmd, plan, write)
@@ -94,7 +97,7 @@ func useExternal(cmd *cobra.Command, url string, admin cli.Admin, plan *demo.Pla
 		return errors.New("--url needs --admin-url: each sale creates an item")
 	}
 	c, err := admin.Client()
-	plan.Yours = client.Client{URL: strings.TrimSuffix(url, "/"), AdminURL: c.AdminURL, Token: c.Token, HTTP: c.HTTP}
+	plan.External = client.Client{URL: strings.TrimSuffix(url, "/"), AdminURL: c.AdminURL, Token: c.Token, HTTP: c.HTTP}
 	return err
 }
 

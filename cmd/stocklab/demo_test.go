@@ -42,6 +42,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"bench", "--within", "1s"}, "--within must be at least 1m"},
 		{[]string{"bench", "--ledger", "5"}, "--ledger must be at least 100000"},
 		{[]string{"bench", "--chart-from", "figures.json"}, "needs --chart"},
+		{[]string{"demo", "--markdown"}, "--markdown needs --all"},
 		{[]string{"demo", "--token-file", "t"}, "need --url"},
 		{[]string{"demo", "--url", "http://127.0.0.1:1", "--replicas", "2"}, "--servers and --replicas would start others"},
 		{[]string{"demo", "--url", "http://127.0.0.1:1"}, "--url needs --admin-url"},

@@ -161,7 +161,7 @@ func heldUntilLost(t *testing.T, v victim) {
 }
 
 func heldAndDeaf(t *testing.T, v victim) {
-	held := v.fault(t, failpoint.Fault{Do: failpoint.Hold, For: longHold, Deaf: true}, "", failpoint.Held)
+	held := v.fault(t, failpoint.Fault{Do: failpoint.Hold, For: longHold, IgnoreCancel: true}, "", failpoint.Held)
 	if got := <-v.buy(t, 1, ""); got.status != http.StatusOK {
 		t.Errorf("the next holder is answered with %+v", got)
 	}
@@ -177,7 +177,7 @@ func heldAndDeaf(t *testing.T, v victim) {
 }
 
 func heldDeafAndFenced(t *testing.T, v victim) {
-	held := v.fault(t, failpoint.Fault{Do: failpoint.Hold, For: longHold, Deaf: true}, "&fence=true", failpoint.Held)
+	held := v.fault(t, failpoint.Fault{Do: failpoint.Hold, For: longHold, IgnoreCancel: true}, "&fence=true", failpoint.Held)
 	if got := <-v.buy(t, 1, "&fence=true"); got.status != http.StatusOK {
 		t.Errorf("the next holder is answered with %+v", got)
 	}
@@ -200,7 +200,7 @@ func letGo(t *testing.T, v victim) {
 }
 
 func paused(t *testing.T, v victim) {
-	held := v.fault(t, failpoint.Fault{Do: failpoint.Pause, Deaf: true}, "", failpoint.Paused)
+	held := v.fault(t, failpoint.Fault{Do: failpoint.Pause, IgnoreCancel: true}, "", failpoint.Paused)
 	if got := <-v.buy(t, 1, ""); got.status != http.StatusOK {
 		t.Errorf("the next holder is answered with %+v", got)
 	}

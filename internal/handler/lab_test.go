@@ -57,7 +57,7 @@ func TestTheClientSetsFaults(t *testing.T) {
 	a, failpoints := serveLab(t)
 	c := client.Client{URL: a.public.URL, AdminURL: a.admin.URL, Token: token}
 	for _, f := range []failpoint.Fault{
-		{Do: failpoint.Hold, GoodsID: 7, Strategy: "redis-lua", For: 2 * time.Millisecond, Deaf: true, Times: 3},
+		{Do: failpoint.Hold, GoodsID: 7, Strategy: "redis-lua", For: 2 * time.Millisecond, IgnoreCancel: true, Times: 3},
 		{Do: failpoint.Crash},
 	} {
 		if err := c.SetFault(t.Context(), f); err != nil {
@@ -72,7 +72,7 @@ func TestTheClientSetsFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []failpoint.Fault{
-		{Do: failpoint.Hold, GoodsID: 7, Strategy: "redis-lua", For: 2 * time.Millisecond, Deaf: true, Times: 3, Reached: 2},
+		{Do: failpoint.Hold, GoodsID: 7, Strategy: "redis-lua", For: 2 * time.Millisecond, IgnoreCancel: true, Times: 3, Reached: 2},
 		{Do: failpoint.Crash, Times: 1},
 	}
 	if len(list) != 2 || list[0] != want[0] || list[1] != want[1] {

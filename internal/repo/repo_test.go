@@ -307,7 +307,7 @@ func TestAServerThatSaysNothingIsNamedInTime(t *testing.T) {
 		through, cut := labtest.Through(t, d)
 		s := labtest.Open(t, through, "r")
 		create(t, s, 1, 5)
-		cut.Mute(true)
+		cut.Hang(true)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		start := time.Now()
@@ -318,7 +318,7 @@ func TestAServerThatSaysNothingIsNamedInTime(t *testing.T) {
 		if b, is := errors.AsType[*stock.BackendError](err); (!is || b.Backend != repo.MySQL) && !errors.Is(err, stock.ErrBusy) {
 			t.Errorf("%v does not name the backend", err)
 		}
-		cut.Mute(false)
+		cut.Hang(false)
 		if err := sell(t.Context(), s, 1, "y"); err != nil {
 			t.Errorf("it answers again: %v", err)
 		}

@@ -149,7 +149,7 @@ type proxies []*servers.Proxy
 // mute makes the servers accept and not answer, or ends that.
 func (p proxies) mute(mute bool) {
 	for _, one := range p {
-		one.Mute(mute)
+		one.Hang(mute)
 	}
 }
 

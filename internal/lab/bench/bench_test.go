@@ -26,7 +26,7 @@ func failing(err error) func(context.Context, time.Duration) (Sample, error) {
 	return func(context.Context, time.Duration) (Sample, error) { return Sample{}, err }
 }
 
-// quickly is a pace that nobody waits for.
+// quickly is a pace without waiting.
 func quickly() Pace { return Pace{Each: time.Millisecond} }
 
 func TestRatiosAreOfTheSameRound(t *testing.T) {

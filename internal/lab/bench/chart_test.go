@@ -12,7 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-// drawn is a result of two strategies, one of which nobody could buy through.
+// drawn is a result of two strategies, one of which sold nothing.
 func drawn() *Result {
 	r := &Result{Plan: "3 rounds", Machine: servers.Machine{CPU: "a <fast> one", Processors: 2}}
 	add := func(s Setting, median, busy float64) {

@@ -13,10 +13,10 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 )
 
-// durability asks the servers what of a write they promise to keep: a server that
+// durability asks the servers which writes they keep after a crash: a server that
 // waits for its disk is slower than one that does not.
 func durability(ctx context.Context, b *servers.Backends) (map[string]string, error) {
-	promises := make(map[string]string)
+	kept := make(map[string]string)
 	for _, one := range []struct {
 		name string
 		ask  func(context.Context, *servers.Backends) (string, error)
@@ -28,14 +28,14 @@ func durability(ctx context.Context, b *servers.Backends) (map[string]string, er
 			return nil, fmt.Errorf("ask %s for its durability: %w", one.name, err)
 		}
 		if said != "" {
-			promises[one.name] = said
+			kept[one.name] = said
 		}
 	}
 	if b.ZooKeeper != nil {
 		// Its setting cannot be read. With a synced log, its locks would be slower.
-		promises["zookeeper"] = "it cannot be asked; the lab starts it with forceSync=no"
+		kept["zookeeper"] = "it cannot be asked; the lab starts it with forceSync=no"
 	}
-	return promises, nil
+	return kept, nil
 }
 
 const durabilityVariables = `SHOW VARIABLES WHERE variable_name IN

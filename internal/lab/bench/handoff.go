@@ -27,11 +27,11 @@ import (
 // replicas, each of which has clients of its own, and hold the name for no
 // longer than it takes to let go.
 const (
-	waiters      = 64
-	replicas     = 3
-	handoverName = "handover"
-	handoverTTL  = 10 * time.Second
-	handoverWait = 30 * time.Second
+	waiters     = 64
+	replicas    = 3
+	handoffName = "handoff"
+	handoffTTL  = 10 * time.Second
+	handoffWait = 30 * time.Second
 	// warmUp is the part of a contest, 1 in so many, that is not counted: until
 	// each contender has a connection and a position in the queue.
 	warmUp = 4
@@ -105,14 +105,14 @@ func (l *later) lastUnfair(context.Context, time.Duration) (Sample, error) {
 	return Sample{Value: l.made.unfair}, nil
 }
 
-// handover is the contests, and what they run on.
-type handover struct {
+// handoff is the contests, and what they run on.
+type handoff struct {
 	backends *servers.Backends
 	contests map[string]*later // by the lock's name
 	closers  []func() error
 }
 
-func (h *handover) close() error {
+func (h *handoff) close() error {
 	var errs []error
 	for _, c := range slices.Backward(h.closers) {
 		errs = append(errs, c())
@@ -123,7 +123,7 @@ func (h *handover) close() error {
 // join adds the contests to a suite: each lock that is made on a library's
 // connection against the library's own, and how long the unluckiest waits for a
 // lock that is fair.
-func (h *handover) join(s *Suite) {
+func (h *handoff) join(s *Suite) {
 	for _, pair := range []struct {
 		name    string
 		plain   string
@@ -147,7 +147,7 @@ func (h *handover) join(s *Suite) {
 }
 
 // contest is the subject of a lock of the registry.
-func (h *handover) contest(name string) Subject {
+func (h *handoff) contest(name string) Subject {
 	h.contests[name] = &later{make: func() (*contest, error) { return h.ours(name) }}
 	return Subject{Name: holdsOf(name), Unit: "/s", Measure: h.contests[name].measure}
 }
@@ -159,7 +159,7 @@ func holdsOf(name string) string {
 // unfairest bounds the longest wait for a fair lock, in medians.
 const unfairest = 5
 
-func (h *handover) joinFair(s *Suite, name string) {
+func (h *handoff) joinFair(s *Suite, name string) {
 	if h.contests[name] == nil {
 		s.Subjects = append(s.Subjects, h.contest(name))
 	}
@@ -169,7 +169,7 @@ func (h *handover) joinFair(s *Suite, name string) {
 }
 
 // ours is the contest of a lock of the registry.
-func (h *handover) ours(name string) (*contest, error) {
+func (h *handoff) ours(name string) (*contest, error) {
 	entry, err := registry.Find(name)
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func (h *handover) ours(name string) (*contest, error) {
 		if err != nil {
 			return nil, err
 		}
-		lockers[r] = entry.New(lock.Deps{Clients: clients, TTL: handoverTTL, Retry: handoverRetry})
+		lockers[r] = entry.New(lock.Deps{Clients: clients, TTL: handoffTTL, Retry: handoffRetry})
 		if closer, ok := lockers[r].(interface{ Close() error }); ok {
 			h.closers = append(h.closers, closer.Close)
 		}
@@ -193,14 +193,14 @@ func (h *handover) ours(name string) (*contest, error) {
 	return c, nil
 }
 
-// handoverRetry is the default of lock.retry.
-const handoverRetry = 50 * time.Millisecond
+// handoffRetry is the default of lock.retry.
+const handoffRetry = 50 * time.Millisecond
 
 func holdOnce(ctx context.Context, locker lock.Locker) (time.Duration, error) {
-	waiting, cancel := context.WithTimeout(ctx, handoverWait)
+	waiting, cancel := context.WithTimeout(ctx, handoffWait)
 	defer cancel()
 	asked := time.Now()
-	lease, err := locker.Acquire(waiting, handoverName)
+	lease, err := locker.Acquire(waiting, handoffName)
 	if err != nil {
 		return 0, err
 	}
@@ -209,7 +209,7 @@ func holdOnce(ctx context.Context, locker lock.Locker) (time.Duration, error) {
 }
 
 // clients are those of one replica.
-func (h *handover) clients() (*backend.Clients, error) {
+func (h *handoff) clients() (*backend.Clients, error) {
 	etcd, err := backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{h.backends.Etcd.Endpoint}, DialTimeout: time.Second})
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (h *handover) clients() (*backend.Clients, error) {
 			Addresses: []string{h.backends.Redis.Address}, Password: h.backends.Redis.Password, Timeout: time.Second, PoolSize: waiters,
 		}),
 		ZooKeeper: backend.NewZooKeeper(backend.ZooKeeperOptions{
-			Servers: []string{h.backends.ZooKeeper.Address}, SessionTimeout: handoverTTL, DialTimeout: time.Second,
+			Servers: []string{h.backends.ZooKeeper.Address}, SessionTimeout: handoffTTL, DialTimeout: time.Second,
 		}),
 		Etcd: etcd,
 	}
@@ -236,7 +236,7 @@ func plainName(library string) string { return "plain-" + library + strconv.Itoa
 // timed holds once by a library's own lock and unlock.
 func timed(take, letGo func(ctx context.Context) error) hold {
 	return func(ctx context.Context) (time.Duration, error) {
-		waiting, cancel := context.WithTimeout(ctx, handoverWait)
+		waiting, cancel := context.WithTimeout(ctx, handoffWait)
 		defer cancel()
 		asked := time.Now()
 		if err := take(waiting); err != nil {
@@ -248,7 +248,7 @@ func timed(take, letGo func(ctx context.Context) error) hold {
 }
 
 // plainRedsync is redsync's own Mutex.
-func (h *handover) plainRedsync() (*contest, error) {
+func (h *handoff) plainRedsync() (*contest, error) {
 	c := &contest{}
 	pools := make([]*redsync.Redsync, replicas)
 	for r := range pools {
@@ -260,7 +260,7 @@ func (h *handover) plainRedsync() (*contest, error) {
 	}
 	const endless = 1 << 20 // its default of 32 tries is no wait limit
 	for w := range waiters {
-		mutex := pools[w%replicas].NewMutex(plainName("redsync"), redsync.WithExpiry(handoverTTL), redsync.WithTries(endless))
+		mutex := pools[w%replicas].NewMutex(plainName("redsync"), redsync.WithExpiry(handoffTTL), redsync.WithTries(endless))
 		c.holds = append(c.holds, timed(mutex.LockContext, func(ctx context.Context) error {
 			_, err := mutex.UnlockContext(ctx)
 			return err
@@ -271,7 +271,7 @@ func (h *handover) plainRedsync() (*contest, error) {
 
 // plainEtcd is concurrency.Mutex with a session for each waiter: on one session
 // two of them would hold it at once.
-func (h *handover) plainEtcd() (*contest, error) {
+func (h *handoff) plainEtcd() (*contest, error) {
 	c := &contest{}
 	clients := make([]*clientv3.Client, replicas)
 	for r := range clients {
@@ -285,7 +285,7 @@ func (h *handover) plainEtcd() (*contest, error) {
 		clients[r] = client
 	}
 	for w := range waiters {
-		session, err := concurrency.NewSession(clients[w%replicas], concurrency.WithTTL(int(handoverTTL.Seconds())))
+		session, err := concurrency.NewSession(clients[w%replicas], concurrency.WithTTL(int(handoffTTL.Seconds())))
 		if err != nil {
 			return nil, err
 		}
@@ -297,11 +297,11 @@ func (h *handover) plainEtcd() (*contest, error) {
 }
 
 // plainZooKeeper is go-zookeeper's Lock, which takes no context.
-func (h *handover) plainZooKeeper() (*contest, error) {
+func (h *handoff) plainZooKeeper() (*contest, error) {
 	c := &contest{}
 	conns := make([]*zk.Conn, replicas)
 	for r := range conns {
-		conn, _, err := zk.Connect([]string{h.backends.ZooKeeper.Address}, handoverTTL, zk.WithLogInfo(false))
+		conn, _, err := zk.Connect([]string{h.backends.ZooKeeper.Address}, handoffTTL, zk.WithLogInfo(false))
 		if err != nil {
 			return nil, err
 		}

@@ -42,7 +42,7 @@ func RunLedger(ctx context.Context, o Options, rows int64) (result *Result, err 
 	if result.Durability, err = durability(ctx, backends); err != nil {
 		return nil, err
 	}
-	b := &bench{options: o, keeper: k, backends: backends}
+	b := &bench{options: o, supervisor: k, backends: backends}
 	l := &large{bench: b}
 	defer func() { err = errors.Join(err, l.close(context.WithoutCancel(ctx))) }()
 	if err := l.open(ctx, full, rows); err != nil {
@@ -129,7 +129,7 @@ func (l *large) settle(ctx context.Context, store *repo.Store) error {
 func (l *large) on(ctx context.Context, d *servers.Database) (s *stage, err error) {
 	s = &stage{bench: l.bench, replicas: 1}
 	s.items.Store(goodsOfLedger) // each sale has an item of its own
-	s.served, err = cluster.Start(ctx, l.keeper, cluster.Options{
+	s.served, err = cluster.Start(ctx, l.supervisor, cluster.Options{
 		Binary: l.options.Binary, Replicas: 1, Env: d.Env(), Balancer: servers.Embedded,
 	})
 	return s, err

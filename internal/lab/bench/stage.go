@@ -17,12 +17,12 @@ import (
 
 // bench is what all stages of a run share.
 type bench struct {
-	options  Options
-	keeper   *servers.Supervisor
-	backends *servers.Backends
-	bare     *bare        // nil where the database is no server
-	end      time.Time    // of the run
-	items    atomic.Int64 // each measurement sells its own item
+	options    Options
+	supervisor *servers.Supervisor
+	backends   *servers.Backends
+	bare       *bare        // nil where the database is no server
+	end        time.Time    // of the run
+	items      atomic.Int64 // each measurement sells its own item
 
 	strategies []service.Description // that are measured, as the first replica describes them
 }
@@ -50,7 +50,7 @@ func (s *stage) start(ctx context.Context, command string, env []string) (*clust
 	if s.replicas == 1 {
 		balancer = servers.Embedded // it is not asked
 	}
-	return cluster.Start(ctx, s.keeper, cluster.Options{
+	return cluster.Start(ctx, s.supervisor, cluster.Options{
 		Binary: s.options.Binary, Command: command, Replicas: s.replicas, Env: env, Balancer: balancer,
 		Embedded: s.backends.Database.Started == servers.Embedded,
 	})
@@ -154,14 +154,14 @@ func count(n int, what string) string {
 // memory of a replica that has only its database: a shop that needs no lock.
 type lockStage struct {
 	*bench
-	served   *cluster.Cluster
-	handover *handover
+	served  *cluster.Cluster
+	handoff *handoff
 }
 
 func (s *lockStage) open(ctx context.Context) (err error) {
 	s.options.Progress.Say("starting 1 replica without locks")
-	s.handover = &handover{backends: s.backends, contests: make(map[string]*later)}
-	s.served, err = cluster.Start(ctx, s.keeper, cluster.Options{
+	s.handoff = &handoff{backends: s.backends, contests: make(map[string]*later)}
+	s.served, err = cluster.Start(ctx, s.supervisor, cluster.Options{
 		Binary: s.options.Binary, Replicas: 1, Env: s.backends.Database.Env(), Balancer: servers.Embedded,
 		Embedded: s.backends.Database.Started == servers.Embedded,
 	})
@@ -169,8 +169,8 @@ func (s *lockStage) open(ctx context.Context) (err error) {
 }
 
 func (s *lockStage) close(ctx context.Context) (err error) {
-	if s.handover != nil {
-		err = s.handover.close()
+	if s.handoff != nil {
+		err = s.handoff.close()
 	}
 	if s.served != nil {
 		err = errors.Join(err, s.served.Close(ctx))
@@ -190,10 +190,10 @@ func (s *lockStage) suite() Suite {
 		Subjects: []Subject{{Name: resident, Unit: " MiB", Measure: s.memory}},
 		Limits:   []Limit{{Subject: resident, AtMost: 64}},
 	}
-	if s.handover == nil { // only to be counted
-		s.handover = &handover{backends: s.backends, contests: make(map[string]*later)}
+	if s.handoff == nil { // only to be counted
+		s.handoff = &handoff{backends: s.backends, contests: make(map[string]*later)}
 	}
-	s.handover.join(&suite)
+	s.handoff.join(&suite)
 	return suite
 }
 

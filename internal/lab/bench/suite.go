@@ -63,7 +63,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 	if result.Durability, err = durability(ctx, backends); err != nil {
 		return nil, err
 	}
-	b := &bench{options: o, keeper: k, backends: backends, end: end}
+	b := &bench{options: o, supervisor: k, backends: backends, end: end}
 	if b.bare, err = openBare(backends.Database); err != nil && !errors.Is(err, errNeedsMySQL) {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ type Figure struct {
 // Result is every figure of a run: the subjects, and then the ratios.
 type Result struct {
 	Machine servers.Machine `json:"machine"`
-	// Servers maps a backend to what it was, Durability to what it promises.
+	// Servers maps a backend to what it was, Durability to which writes survive a crash.
 	Servers    map[string]servers.Info `json:"servers"`
 	Durability map[string]string       `json:"durability"`
 	// Plan says in words how often and for how long everything was measured.
@@ -173,7 +173,7 @@ func (r *Result) usualTable() table.Writer {
 	return t
 }
 
-// cell is a median with its spread, and the share of those who were rejected.
+// cell is a median with its spread, and the share that was rejected.
 func (f *Figure) cell() string {
 	if f == nil {
 		return ""

@@ -30,7 +30,7 @@ func TestTheBooks(t *testing.T) {
 		{"not as much as was to be sold", checker.SoldOut(11), clean, false, nil},
 		{"sold out and oversold", checker.SoldOut(10), of(audit(0, 10, 11, 11)), false, nil},
 		{"one left", checker.SoldOut(10), of(audit(1, 10, 9, 9)), false, map[string]float64{"left_units": 1}},
-		{"one refused while it was there", checker.SoldOut(10), of(rejected(0, 1), audit(1, 10, 9, 9)), false, map[string]float64{"undersold_units": 1}},
+		{"one rejected while it was there", checker.SoldOut(10), of(rejected(0, 1), audit(1, 10, 9, 9)), false, map[string]float64{"undersold_units": 1}},
 		{"sold out, never audited", checker.SoldOut(0), of(sold(0, 1)), false, nil},
 	})
 }
@@ -45,7 +45,7 @@ func TestClean(t *testing.T) {
 		{"an unknown outcome that happened", checker.Clean(), of(two, unknown(0, 9), audit(7, 10, 3, 3)), true, nil},
 		{"a sale that is replayed under its key", checker.Clean(), of(sold(0, 1, order("a"), key("k")), sold(2, 3, order("a"), key("k")), audit(9, 10, 1, 1)), true, nil},
 		{"an unknown outcome that its key cleared up", checker.Clean(), of(unknown(0, 1, key("k")), sold(2, 3, order("a"), key("k")), audit(9, 10, 1, 1)), true, map[string]float64{"unknown_answers": 0}},
-		{"all refused", checker.Clean(), of(rejected(0, 1), audit(0, 0, 0, 0)), true, nil},
+		{"all rejected", checker.Clean(), of(rejected(0, 1), audit(0, 0, 0, 0)), true, nil},
 
 		{"oversold", checker.Clean(), of(two, audit(0, 1, 2, 2)), false, nil},
 		{"updates lost", checker.Clean(), of(two, audit(9, 10, 2, 2)), false, nil},

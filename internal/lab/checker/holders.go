@@ -226,9 +226,9 @@ func early(ttl time.Duration, judge func(leases, taken int) bool) Check {
 	}
 }
 
-// RefusedWithin expects that at least one contender gave up because another holder
+// RejectedWithin expects that at least one contender gave up because another holder
 // had the name, and that each of them gave up within this time.
-func RefusedWithin(d time.Duration) Check {
+func RejectedWithin(d time.Duration) Check {
 	return func(h *history.History) Finding {
 		var rejected, late int
 		var longest time.Duration

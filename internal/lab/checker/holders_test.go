@@ -14,7 +14,7 @@ func TestHolders(t *testing.T) {
 	otherName.Name, otherLock.Lock = "m", "etcd"
 	lost := lease("a", 0, 30, 1)
 	lost.Lost = at(10)
-	crashed := of(lease("a", 0, 0, 1), mark("a", 5, "crashed inside of the critical section"), lease("b", 30, 40, 2))
+	crashed := of(lease("a", 0, 0, 1), mark("a", 5, "crashed in the critical section"), lease("b", 30, 40, 2))
 	judge(t, []row{
 		{"overlapping", checker.OverlappingHolders(), together, true, map[string]float64{"overlaps": 2, "longest_overlap_ms": 10, "leases": 3}},
 		{"one after the other do not overlap", checker.OverlappingHolders(), apart, false, map[string]float64{"overlaps": 0}},
@@ -93,11 +93,11 @@ func TestStaleWrites(t *testing.T) {
 		{"other goods", checker.StaleWriteAccepted(), of(sold(0, 100, token(1), left(9)), sold(10, 30, token(2), left(9), goods(8))), false, nil},
 		{"no tokens", checker.StaleWriteAccepted(), of(sold(0, 100, left(9)), sold(10, 30, left(9))), false, nil},
 
-		{"fenced off", checker.StaleWritesRefused(), of(inOrder, failed("fenced", 0, 100)), true, map[string]float64{"fenced_requests": 1}},
-		{"the loss was signalled", checker.StaleWritesRefused(), of(inOrder, failed("lease-lost", 0, 100)), true, map[string]float64{"lease_lost_requests": 1}},
-		{"no late write", checker.StaleWritesRefused(), of(inOrder), false, nil},
-		{"busy is not fenced off", checker.StaleWritesRefused(), of(inOrder, failed("busy", 0, 100)), false, nil},
-		{"one fenced off and one accepted", checker.StaleWritesRefused(), of(late, failed("fenced", 0, 100)), false, nil},
-		{"no tokens to tell by", checker.StaleWritesRefused(), of(sold(0, 1), failed("fenced", 0, 100)), false, nil},
+		{"fenced off", checker.StaleWritesRejected(), of(inOrder, failed("fenced", 0, 100)), true, map[string]float64{"fenced_requests": 1}},
+		{"the loss was signalled", checker.StaleWritesRejected(), of(inOrder, failed("lease-lost", 0, 100)), true, map[string]float64{"lease_lost_requests": 1}},
+		{"no late write", checker.StaleWritesRejected(), of(inOrder), false, nil},
+		{"busy is not fenced off", checker.StaleWritesRejected(), of(inOrder, failed("busy", 0, 100)), false, nil},
+		{"one fenced off and one accepted", checker.StaleWritesRejected(), of(late, failed("fenced", 0, 100)), false, nil},
+		{"no tokens to tell by", checker.StaleWritesRejected(), of(sold(0, 1), failed("fenced", 0, 100)), false, nil},
 	})
 }

@@ -31,7 +31,7 @@ func (o operation) String() string {
 	case history.Sold:
 		return fmt.Sprintf("sold %d, %d left", o.quantity, o.left)
 	case history.Rejected:
-		return fmt.Sprintf("%d refused", o.quantity)
+		return fmt.Sprintf("%d rejected", o.quantity)
 	case history.Failed, history.Unknown:
 	}
 	return fmt.Sprintf("%d, outcome unknown", o.quantity)
@@ -235,7 +235,7 @@ type stockLeft struct {
 }
 
 // operations are the steps for porcupine, without those that cannot change its
-// answer but would make the search longer. The stock only falls, so of refusals of
+// answer but would make the search longer. The stock only falls, so of rejections of
 // one quantity the first that was answered says it all. Of sales that found the
 // same stock only one can have happened: that which was answered by the cut, or
 // else the one that began first.

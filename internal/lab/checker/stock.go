@@ -67,8 +67,8 @@ func (t *reported) decided() bool { return t.sold+t.rejected > 0 }
 
 // faults are the inconsistencies of an item, in words.
 func faults(a history.Audit, t *reported) (wrong []string) {
-	add := func(is bool, format string, args ...any) {
-		if is {
+	add := func(wrongHere bool, format string, args ...any) {
+		if wrongHere {
 			wrong = append(wrong, fmt.Sprintf(format, args...))
 		}
 	}
@@ -329,8 +329,8 @@ func meantOf(h *history.History) (d meant) {
 	return d
 }
 
-func one(is bool) int64 {
-	if is {
+func one(counts bool) int64 {
+	if counts {
 		return 1
 	}
 	return 0

@@ -83,11 +83,11 @@ func StaleWriteAccepted() Check {
 	return stale(func(s staleness) bool { return s.accepted > 0 })
 }
 
-// StaleWritesRefused expects that a write of a holder whose lease had ended was
+// StaleWritesRejected expects that a write of a holder whose lease had ended was
 // rejected, as fenced off or because the lease was known to be lost, and that none
 // was accepted. Without a sale that carries a token this cannot be decided, and does
 // not hold.
-func StaleWritesRefused() Check {
+func StaleWritesRejected() Check {
 	return stale(func(s staleness) bool { return s.tokens > 0 && s.accepted == 0 && s.fenced+s.lost > 0 })
 }
 

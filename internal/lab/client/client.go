@@ -167,7 +167,7 @@ func (c Client) SetFault(ctx context.Context, fault failpoint.Fault) error {
 	if fault.For != 0 {
 		body["for"] = fault.For.String()
 	}
-	if fault.Deaf {
+	if fault.IgnoreCancel {
 		body["deaf"] = true
 	}
 	return c.call(ctx, http.MethodPost, c.AdminURL+"/lab/faults", body, http.StatusCreated, nil)

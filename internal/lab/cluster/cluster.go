@@ -35,7 +35,7 @@ type Options struct {
 	Env []string
 	// Own holds more of them for single replicas, by their number from 1.
 	Own map[int][]string
-	// Embedded says that the database runs inside the replicas.
+	// Embedded says that the database runs in the replicas.
 	Embedded bool
 	// Processors is how many each replica uses; 0: a fair share of the machine.
 	Processors int

@@ -123,7 +123,7 @@ func TestNginxReachesNoStore(t *testing.T) {
 	}
 }
 
-// etcd answers everybody until etcd-users has ended: until then nothing else is on its
+// etcd answers every client until etcd-users has ended: until then nothing else is on its
 // network.
 func TestEtcdIsAloneUntilItHasUsers(t *testing.T) {
 	f := read(t)

@@ -160,7 +160,7 @@ func (s *sale) observe(a load.Answer) {
 	}
 }
 
-// lost lists what buyers were promised and the ledger does not have.
+// lost lists the accepted purchases that the ledger does not have.
 func (s *sale) lost(t *testing.T) (lost []string) {
 	t.Helper()
 	query := fmt.Sprintf("SELECT request_id FROM tb_stock_ledger WHERE goods_id = %d", s.goods)
@@ -175,7 +175,7 @@ func (s *sale) lost(t *testing.T) (lost []string) {
 	return lost
 }
 
-// audit wants every accepted sale, and none that nobody may have been told of.
+// audit wants every accepted sale, and none without an answer that allows it.
 func (s *sale) audit(t *testing.T, r *load.Result) {
 	t.Helper()
 	audit, err := s.there.Audit(t.Context(), s.goods)
@@ -187,9 +187,9 @@ func (s *sale) audit(t *testing.T, r *load.Result) {
 	if lost := s.lost(t); len(lost) > 0 || len(s.sold) == 0 {
 		t.Errorf("%s: %d of %d accepted sales are not in the ledger, %v the first", s.strategy, len(lost), len(s.sold), lost[:min(3, len(lost))])
 	}
-	told, unknown := int64(r.Sold), int64(r.Unknown)
-	if !audit.Clean || audit.Orders < told || audit.Orders > told+unknown || audit.Stock != plenty-audit.Orders {
-		t.Errorf("%s: %+v; %d were told of a sale, the fate of %d is unknown", s.strategy, audit, told, unknown)
+	reported, unknown := int64(r.Sold), int64(r.Unknown)
+	if !audit.Clean || audit.Orders < reported || audit.Orders > reported+unknown || audit.Stock != plenty-audit.Orders {
+		t.Errorf("%s: %+v; %d were answered as sold, the outcome of %d is unknown", s.strategy, audit, reported, unknown)
 	}
 }
 
@@ -243,14 +243,14 @@ func leastRights(t *testing.T, p project) {
 	}
 }
 
-// scaled changes the number of replicas without nginx being told.
+// scaled changes the number of replicas without notifying nginx.
 func scaled(t *testing.T, p project) {
 	before := p.compose(t, "ps", "--format", "{{.ID}}", "nginx")
 	for _, replicas := range []int{3, 1, 3} {
 		p.compose(t, "up", "--detach", "--wait", fmt.Sprintf("--scale=stockd=%d", replicas))
 		p.replicas(t, replicas)
 		// The demo fails where mutex does not oversell on three replicas, where it
-		// does on one, and where sql-conditional is not clean.
+		// does on one, and where sql-conditional is inconsistent.
 		t.Log(p.compose(t, "run", "--rm", "--no-TTY", "demo", "--strategies=mutex,sql-conditional"))
 		p.replicas(t, replicas)
 	}

@@ -26,9 +26,9 @@ type Plan struct {
 	Binary string
 	// Servers is where the backends are to come from.
 	Servers servers.Choice
-	// Yours are replicas that run already; then nothing is started, and Binary,
+	// External are replicas that run already; then nothing is started, and Binary,
 	// Servers and Replicas are not looked at.
-	Yours client.Client
+	External client.Client
 	// Strategies are shown in this order; all of them where it is empty.
 	Strategies []string
 	// Replicas are the sizes of the cluster.
@@ -49,11 +49,11 @@ type Plan struct {
 	Repeat int
 	// Story is shown instead of Strategies on Replicas, where it is not empty.
 	Story []Row
-	// Progress hears how far the demo is.
+	// Progress is notified of the progress of the demo.
 	Progress Progress
 }
 
-// Progress hears how far a demo is.
+// Progress is notified of the progress of a demo.
 type Progress interface {
 	// Say is about something that takes a moment.
 	Say(words string)
@@ -90,22 +90,22 @@ func Run(ctx context.Context, p Plan) (r *verdict.Report, err error) {
 	d := &demo{plan: p, report: r, servers: make(map[string]servers.Info)}
 	defer func() { r.Servers, r.On = d.servers, servers.Line(d.servers) }()
 	defer p.Progress.End()
-	if p.Yours.URL != "" {
-		return r, d.showYours(ctx)
+	if p.External.URL != "" {
+		return r, d.showExternal(ctx)
 	}
-	if d.keeper, err = servers.StartSupervisor(); err != nil {
+	if d.supervisor, err = servers.StartSupervisor(); err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, d.keeper.Close()) }()
+	defer func() { err = errors.Join(err, d.supervisor.Close()) }()
 	return r, d.show(ctx)
 }
 
 type demo struct {
-	plan     Plan
-	keeper   *servers.Supervisor
-	report   *verdict.Report
-	servers  map[string]servers.Info
-	backends *servers.Backends
+	plan       Plan
+	supervisor *servers.Supervisor
+	report     *verdict.Report
+	servers    map[string]servers.Info
+	backends   *servers.Backends
 	// missing tells why a backend is not there that we were to start.
 	missing map[string]string
 	goods   int64 // each run sells goods of its own
@@ -113,7 +113,7 @@ type demo struct {
 }
 
 func (d *demo) show(ctx context.Context) (err error) {
-	d.backends, err = servers.StartBackends(ctx, d.keeper, d.plan.Servers, d.plan.Progress.Say)
+	d.backends, err = servers.StartBackends(ctx, d.supervisor, d.plan.Servers, d.plan.Progress.Say)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (d *demo) showStory(ctx context.Context, c client.Client, replicas int) err
 
 // showOn shows every strategy on a cluster of so many replicas.
 func (d *demo) showOn(ctx context.Context, replicas int) (err error) {
-	c, err := cluster.Start(ctx, d.keeper, cluster.Options{
+	c, err := cluster.Start(ctx, d.supervisor, cluster.Options{
 		Binary: d.plan.Binary, Replicas: replicas, Balancer: d.plan.Servers.Mode,
 		Env: append(d.backends.Env(), lockEnv()...), Embedded: d.backends.Database.Started == servers.Embedded,
 	})
@@ -346,16 +346,16 @@ func (d *demo) order() {
 	slices.SortStableFunc(d.report.Runs, func(a, b verdict.Run) int { return first[a.Strategy] - first[b.Strategy] })
 }
 
-// showYours shows every strategy on servers that run already, on as many
+// showExternal shows every strategy on servers that run already, on as many
 // replicas as there are.
-func (d *demo) showYours(ctx context.Context) error {
-	c := d.plan.Yours
+func (d *demo) showExternal(ctx context.Context) error {
+	c := d.plan.External
 	d.plan.Progress.Say("asking " + c.URL + " for its replicas")
 	replicas, err := c.Replicas(ctx)
 	if err != nil {
 		return err
 	}
-	d.servers["replicas and servers"] = servers.Info{Name: c.URL, Started: servers.Yours}
+	d.servers["replicas and servers"] = servers.Info{Name: c.URL, Started: servers.External}
 	d.plan.Replicas = []int{len(replicas)}
 	// Goods of your own have small numbers, and those of an earlier demo earlier
 	// ones.

@@ -121,7 +121,7 @@ func (l *Registry) Between(ctx context.Context, strategy string, goodsID int64) 
 	if !found {
 		return ctx
 	}
-	if fault.Deaf {
+	if fault.IgnoreCancel {
 		ctx = context.WithoutCancel(ctx)
 	}
 	switch fault.Do {

@@ -144,22 +144,22 @@ func TestAFaultMeetsThoseItIsMeantForAndNoOther(t *testing.T) {
 
 func TestAHoldEndsWithTheLeaseUnlessItIgnoresCancellation(t *testing.T) {
 	lab, _ := open(t)
-	for _, deaf := range []bool{false, true} {
-		lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: 50 * time.Millisecond, Deaf: deaf})
+	for _, ignores := range []bool{false, true} {
+		lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: 50 * time.Millisecond, IgnoreCancel: ignores})
 		ctx, end := context.WithCancel(t.Context())
 		end()
 		began := time.Now()
 		ctx = lab.Between(ctx, "naive", 1)
 		held := time.Since(began) >= 50*time.Millisecond
-		if held != deaf || (ctx.Err() == nil) != deaf {
-			t.Errorf("deaf %v: held %v, and then %v", deaf, held, ctx.Err())
+		if held != ignores || (ctx.Err() == nil) != ignores {
+			t.Errorf("ignoring cancellation %v: held %v, and then %v", ignores, held, ctx.Err())
 		}
 	}
 }
 
 func TestClearingLetsGoWhatIsHeld(t *testing.T) {
 	lab, _ := open(t)
-	lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Hour, Deaf: true})
+	lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Hour, IgnoreCancel: true})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

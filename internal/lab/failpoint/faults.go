@@ -18,9 +18,9 @@ type Fault struct {
 	Strategy string `json:"strategy"`
 	// For is how long a purchase is held; in JSON a text such as "2s".
 	For time.Duration `json:"-"`
-	// Deaf has a held or paused purchase ignore cancellation: it goes on to its write
+	// IgnoreCancel has a held or paused purchase ignore cancellation: it goes on to its write
 	// although its lease or its request has ended meanwhile.
-	Deaf bool `json:"deaf"`
+	IgnoreCancel bool `json:"deaf"`
 	// Times is how many purchases it interrupts; 0 is 1.
 	Times int64 `json:"times"`
 	// Reached is how many have reached it so far; it counts before it interrupts.
@@ -91,11 +91,11 @@ func (l *Registry) Routes() []handler.Route {
 // serveSet reads a fault, and sets it.
 func (l *Registry) serveSet(f handler.Form) func() any {
 	fault := Fault{
-		Do:       f.OneOf("do", Hold, Pause, Crash),
-		GoodsID:  f.Whole("goods_id", 0, 0, math.MaxInt64),
-		Strategy: f.Strategy("strategy"),
-		Deaf:     f.Flag("deaf"),
-		Times:    f.Whole("times", 1, 1, mostTimes),
+		Do:           f.OneOf("do", Hold, Pause, Crash),
+		GoodsID:      f.Whole("goods_id", 0, 0, math.MaxInt64),
+		Strategy:     f.Strategy("strategy"),
+		IgnoreCancel: f.Flag("deaf"),
+		Times:        f.Whole("times", 1, 1, mostTimes),
 	}
 	if fault.Do == Hold {
 		fault.For = f.Duration("for", time.Millisecond, longestHold)

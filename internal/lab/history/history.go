@@ -1,5 +1,5 @@
 // Package history is the evidence of an experiment: what was asked and answered,
-// who held which lock from when to when, what was done to whom. It is written as
+// which holder had which lock from when to when, and what was done to which server. It is written as
 // JSON lines while the experiment runs, and everything that is concluded is
 // concluded from the lines as they are read again.
 package history
@@ -61,7 +61,7 @@ type Event struct {
 	At time.Time `json:"at"`
 	// ID is the lease's; it tells the leases of one file apart.
 	ID string `json:"id"`
-	// Name is what is locked, Holder who asks: a replica, or a contender of the
+	// Name is what is locked, Holder which replica asks, or which contender of the
 	// lab. A holder may have several leases, one after the other or at once.
 	Name   string    `json:"name"`
 	Holder string    `json:"holder"`

@@ -63,7 +63,7 @@ func (s *schedule) next(a *attacker) int {
 // largestProblem is the most bytes of an answer that says what is wrong.
 const largestProblem = 8 << 10
 
-// identities are attacks by whom and what a purchase is for.
+// identities are attacks by the buyer and the item of a purchase.
 func identities() []Attack {
 	return []Attack{
 		{Name: "buy items that do not exist", Row: "1", Weight: 4, do: func(ctx context.Context, a *attacker) []outcome {
@@ -148,7 +148,7 @@ const accountField = "account"
 // account is one of many.
 func (a *attacker) account() string { return "attacker-" + strconv.Itoa(a.IntN(1000)) }
 
-// identify says who buys, in a field or in a header.
+// identify names the buyer, in a field or in a header.
 func (a *attacker) identify(user string) (fields, header map[string]string) {
 	if a.issuer.secret == "" {
 		return map[string]string{"user_id": user}, nil
@@ -284,19 +284,19 @@ func (a *attacker) anyListener() string {
 	return pick(a, a.public, a.public, a.public, a.admins[a.IntN(len(a.admins))])
 }
 
-// smuggle sends a request whose end two servers may see at different places: the one
-// inside must not be served.
+// smuggle sends a request whose end two servers may see at different places: the
+// smuggled one must not be served.
 func smuggle(ctx context.Context, a *attacker) []outcome {
-	inside := fmt.Sprintf("POST /deduct?goods_id=%d&quantity=5000 HTTP/1.1\r\nHost: shop\r\nX-Smuggled: %s\r\n\r\n", a.hot, a.text(8))
+	smuggled := fmt.Sprintf("POST /deduct?goods_id=%d&quantity=5000 HTTP/1.1\r\nHost: shop\r\nX-Smuggled: %s\r\n\r\n", a.hot, a.text(8))
 	head := "POST /deduct?goods_id=" + a.id() + " HTTP/1.1\r\nHost: shop\r\n"
 	return a.write(ctx, a.public, head+pick(a,
-		fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n%s", len(inside)+5, inside),
-		fmt.Sprintf("Content-Length: 4\r\nContent-Length: %d\r\n\r\n%s", len(inside), inside),
-		"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n"+inside,
-		"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n"+inside,
-		"Transfer-Encoding: xchunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"+inside,
-		"Content-Length: -1\r\n\r\n"+inside, "Content-Length: +0\r\n\r\n"+inside,
-		"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n"+inside,
+		fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n%s", len(smuggled)+5, smuggled),
+		fmt.Sprintf("Content-Length: 4\r\nContent-Length: %d\r\n\r\n%s", len(smuggled), smuggled),
+		"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n"+smuggled,
+		"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n"+smuggled,
+		"Transfer-Encoding: xchunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"+smuggled,
+		"Content-Length: -1\r\n\r\n"+smuggled, "Content-Length: +0\r\n\r\n"+smuggled,
+		"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n"+smuggled,
 	), 2)
 }
 

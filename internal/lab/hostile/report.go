@@ -23,7 +23,7 @@ type Report struct {
 	Servers map[string]servers.Info `json:"servers"`
 	Checks  []Check                 `json:"checks"`
 	// Baseline is of honest buyers alone, Hostile of the same beside the attacker, and
-	// SellOut of those who bought the rest.
+	// SellOut of the buyers of the rest.
 	Baseline Honest `json:"baseline"`
 	Hostile  Honest `json:"hostile"`
 	SellOut  Honest `json:"sell_out"`

@@ -31,8 +31,8 @@ func Figures(matrix map[Combination]Locked) map[string]float64 {
 
 func (c Combination) figure(place string) string { return c.String() + "." + place }
 
-func oneIf(is bool) float64 {
-	if is {
+func oneIf(locked bool) float64 {
+	if locked {
 		return 1
 	}
 	return 0

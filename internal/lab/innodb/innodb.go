@@ -201,7 +201,7 @@ const (
 	noWait          = 3572
 )
 
-func is(err error, numbers ...uint16) bool {
+func hasCode(err error, numbers ...uint16) bool {
 	answer, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && slices.Contains(numbers, answer.Number)
 }

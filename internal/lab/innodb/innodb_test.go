@@ -48,7 +48,7 @@ func TestWhatADeleteLocksIsWhatTheSourceSays(t *testing.T) {
 		if !f.Holds {
 			t.Error(f.Says)
 		}
-		// The one difference that there is has to be told, where it is.
+		// The one difference that there is has to be reported, where it is.
 		differs := f.Numbers["unique_rr_gaps_locked"] != 0
 		if differs != strings.Contains(f.Says, "unique_rr: gap_5_10 is locked") {
 			t.Errorf("%v gaps are locked in unique_rr, and the finding says: %s", f.Numbers["unique_rr_gaps_locked"], f.Says)
@@ -136,7 +136,7 @@ func asClaimed(s innodb.Statement) map[string]float64 {
 	return figures
 }
 
-func TestADifferenceFromTheSourceIsFoundAndTold(t *testing.T) {
+func TestADifferenceFromTheSourceIsFoundAndReported(t *testing.T) {
 	claimed := asClaimed(innodb.Found)
 	if f := innodb.AsClaimed(innodb.Found)(&history.History{Figures: claimed}); !f.Holds || f.Numbers["combinations_as_claimed"] != 8 {
 		t.Fatalf("a server that does what the source says: %s", f.Says)

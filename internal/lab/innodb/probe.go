@@ -78,7 +78,7 @@ func waits(ctx context.Context, db *sql.DB, statement string) (bool, error) {
 	}
 	defer tx.Rollback()
 	_, err = tx.ExecContext(ctx, statement)
-	if is(err, lockWaitTimeout, noWait) {
+	if hasCode(err, lockWaitTimeout, noWait) {
 		return true, nil
 	}
 	return false, err
@@ -176,9 +176,9 @@ func (s *Insertions) count(err error) error {
 	switch {
 	case err == nil:
 		s.Inserted++
-	case is(err, duplicateEntry):
+	case hasCode(err, duplicateEntry):
 		s.Duplicates++
-	case is(err, deadlock):
+	case hasCode(err, deadlock):
 		s.Deadlocks++
 		s.Answer = err.Error()
 	default:

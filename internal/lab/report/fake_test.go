@@ -130,7 +130,7 @@ func fakeTitles() [][2]string {
 		{"missed-watch", "What was to be watched is gone"},
 		{"paused-holder", "A holder sleeps through its lease"},
 		{"insert-lock", "A lock that is a row"},
-		{"pool", "Those who wait hold the connections"},
+		{"pool", "The waiters hold the connections"},
 		{"innodb-matrix", "What a statement locks"},
 		{"optimistic", "Retries against the crowd"},
 		{"fairness", "How long the unluckiest waits"},
@@ -142,9 +142,9 @@ func fakeTitles() [][2]string {
 func fakeResult(number int, name, title string) scenario.Result {
 	e := scenario.Result{
 		Number: number, Name: name, Title: title, Verdict: scenario.Reproduced, Tries: 2, Seconds: 2.5 + float64(number*7%20)*0.83,
-		Claim:  "Reading the stock, comparing it and writing it back are three steps: whoever reads between two of them sells what another has sold already.",
+		Claim:  "Reading the stock, comparing it and writing it back are three steps: a request that reads between two of them sells what another has sold already.",
 		Source: "Distributed locks in practice, section 2.1, the oversold stock",
-		Reason: "naive: 5,000 requests sold 5,000 of 1,000 units, 4,000 more than there were. with-lock: sold 1,000 of 1,000, and refused the others.",
+		Reason: "naive: 5,000 requests sold 5,000 of 1,000 units, 4,000 more than there were. with-lock: sold 1,000 of 1,000, and rejected the others.",
 		Fix:    "curl -X POST 'http://127.0.0.1:8080/deduct?strategy=sql-conditional' -d goods_id=1 -d quantity=1",
 		Parts:  []scenario.PartResult{fakeFailure(number), fakeRemedy(number)},
 	}
@@ -346,7 +346,7 @@ func (f *faker) pausedHolder(fenced bool) {
 	f.lease("replica-3", 250, 1950, 2900, 0)
 	f.mark(2500, 0, "replica-1", "went on (SIGCONT)")
 	if fenced {
-		f.mark(2540, 0, "replica-1", "its write was refused: fence 1 is below 3")
+		f.mark(2540, 0, "replica-1", "its write was rejected: fence 1 is below 3")
 	}
 	for i := range 40 {
 		f.sale(i, float64(i*70), float64(i*70)+80, history.Sold, float64(i*7))

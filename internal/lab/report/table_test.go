@@ -16,7 +16,7 @@ func TestTheTableSaysWhatCameOutAndWhatWasFoundWhereItDidNot(t *testing.T) {
 	wants(t, "the table", b.String(), "✓ reproduced", "✗ not reproduced", "– not run", "It needs row locks, and SQLite has none.",
 		"optimistic, naive: not as expected in 5 tries: 5,000 sales of 1,000 units", "Expected: More is sold than there was",
 		"optimistic, with-lock: as expected in 1 try", "24 reproduced, 1 not reproduced, 1 not run in 7 min 12 s", "redis: Redis 7.0.15 (local)")
-	if strings.Contains(b.String(), "refused the others") {
+	if strings.Contains(b.String(), "rejected the others") {
 		t.Error("the reason of what came out fills the table")
 	}
 	if strings.Contains(b.String(), "\x1b") {

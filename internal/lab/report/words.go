@@ -159,7 +159,7 @@ func counts(r *scenario.Report) []count {
 	return list
 }
 
-// mark is a verdict as a sign, for those who see no colours.
+// mark is a verdict as a sign, for readers who see no colours.
 func mark(v scenario.Verdict) string {
 	switch v {
 	case scenario.Reproduced:

@@ -15,8 +15,8 @@ import (
 
 // Environment is what the steps of one try of a part act on.
 type Environment struct {
-	Keeper   *servers.Supervisor
-	Backends *servers.Backends
+	Supervisor *servers.Supervisor
+	Backends   *servers.Backends
 	// Cluster is nil where the stage has no replicas.
 	Cluster *cluster.Cluster
 	// Item is used by this try alone, as are its locks.
@@ -26,10 +26,10 @@ type Environment struct {
 	// History takes what happens.
 	History *history.Writer
 
-	// Proxy is what stands before a server, and Point the rule that was armed
+	// Proxy is what stands before a server, and Trigger the rule that was armed
 	// there last; both are nil until a step or the stage made them.
-	Proxy *servers.Proxy
-	Point *servers.Trigger
+	Proxy   *servers.Proxy
+	Trigger *servers.Trigger
 
 	// Pair is a Redis with a replica, Masters are those of Redlock, and Links stand
 	// before them for the first replica of the service alone. They are nil until the
@@ -79,10 +79,10 @@ func (s *Environment) Later(do func() error) { s.closers = append(s.closers, do)
 // provisioner sets up the environment of each try. Replicas serve every try in a row that
 // has the same stage, unless one of them spoilt them.
 type provisioner struct {
-	keeper   *servers.Supervisor
-	backends *servers.Backends
-	plan     Plan
-	lastItem int64 // the last that an environment got
+	supervisor *servers.Supervisor
+	backends   *servers.Backends
+	plan       Plan
+	lastItem   int64 // the last that an environment got
 
 	cluster *cluster.Cluster
 	stage   Stage // of the cluster
@@ -112,7 +112,7 @@ func (t *provisioner) execute(ctx context.Context, p Part, file string) (err err
 	}
 	defer func() { err = errors.Join(err, writer.Close()) }()
 	t.lastItem++
-	s := &Environment{Keeper: t.keeper, Backends: t.backends, Item: t.lastItem, History: writer, file: file}
+	s := &Environment{Supervisor: t.supervisor, Backends: t.backends, Item: t.lastItem, History: writer, file: file}
 	defer func() { err = errors.Join(err, t.tearDown(context.WithoutCancel(ctx), s)) }()
 	if err := t.set(ctx, s, p.Stage); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (t *provisioner) set(ctx context.Context, s *Environment, stage Stage) erro
 		}
 	}
 	if t.cluster == nil {
-		c, err := cluster.Start(ctx, t.keeper, t.options(stage, env, s.Own))
+		c, err := cluster.Start(ctx, t.supervisor, t.options(stage, env, s.Own))
 		if err != nil {
 			return err
 		}

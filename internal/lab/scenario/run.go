@@ -64,7 +64,7 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 	}
 	defer func() { err = errors.Join(err, backends.Close(context.WithoutCancel(ctx))) }()
 	r.Servers = backends.Infos()
-	run := &run{plan: p, provisioner: &provisioner{keeper: k, backends: backends, plan: p}}
+	run := &run{plan: p, provisioner: &provisioner{supervisor: k, backends: backends, plan: p}}
 	defer func() { err = errors.Join(err, run.provisioner.close(context.WithoutCancel(ctx))) }()
 	p.Progress.Begin(len(p.Experiments))
 	var failures []error

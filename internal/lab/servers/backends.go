@@ -163,7 +163,7 @@ func (b *Backends) Infos() map[string]Info {
 }
 
 // Close ends them. Those that are processes of their own would end with the
-// supervisor, too; those inside this process would not.
+// supervisor, too; those in this process would not.
 func (b *Backends) Close(ctx context.Context) error {
 	var err error
 	for _, one := range b.running() {

@@ -52,7 +52,7 @@ func TestEmbeddedBackendsNeedNothing(t *testing.T) {
 		"STOCKD_DATABASE_DRIVER", "STOCKD_DATABASE_DSN", "STOCKD_DATABASE_PASSWORD", "STOCKD_ETCD_ENDPOINTS",
 		"STOCKD_REDIS_ADDRESSES", "STOCKD_REDIS_PASSWORD", "STOCKD_REDLOCK_ADDRESSES", "STOCKD_REDLOCK_PASSWORD",
 	}) {
-		t.Errorf("a replica is told %q", got)
+		t.Errorf("a replica gets %q", got)
 	}
 	if err := open(t, b.Redis).Ping(t.Context()).Err(); err != nil {
 		t.Error(err)
@@ -136,11 +136,11 @@ func TestLocalBackendsRunAtOnce(t *testing.T) {
 		}
 	}
 	if got := len(names(b.Env())); got != 9 {
-		t.Errorf("a replica is told %q", names(b.Env()))
+		t.Errorf("a replica gets %q", names(b.Env()))
 	}
 }
 
-// What runs inside stockd must not write between its lines. A process of its
+// What runs in this process must not write between its lines. A process of its
 // own shows what is written past the testing package, too.
 func TestEmbeddedBackendsPrintNothing(t *testing.T) {
 	const inside = "STOCKDTEST_INSIDE"

@@ -21,7 +21,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// through is a Redis of which nobody else uses the keys, reached through a proxy
+// through is a Redis whose keys no other test uses, reached through a proxy
 // and directly.
 func through(t *testing.T) (p *servers.Proxy, far, near *redis.Client) {
 	t.Helper()

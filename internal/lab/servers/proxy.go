@@ -24,10 +24,10 @@ type Proxy struct {
 	delay atomic.Int64 // a time.Duration
 
 	mu          sync.Mutex
-	points      []*Trigger     // armed, and not reached yet
+	triggers    []*Trigger     // armed, and not reached yet
 	links       map[*link]bool // that are open
 	newest      *link          // whose replies have no way yet
-	mute        bool
+	hang        bool
 	frozen      chan struct{} // closed by Thaw; nil where it is not frozen
 	repliesOnly bool          // requests pass while it is frozen
 }
@@ -108,13 +108,13 @@ func (p *Proxy) Redirect(target string) error {
 	return nil
 }
 
-// Mute ends all connections. New ones hang: they are accepted, and neither requests
-// nor replies pass on them, not even after Mute(false).
-func (p *Proxy) Mute(mute bool) {
+// Hang ends all connections. New ones hang: they are accepted, and neither requests
+// nor replies pass on them, not even after Hang(false).
+func (p *Proxy) Hang(hang bool) {
 	p.mu.Lock()
-	p.mute = mute
+	p.hang = hang
 	p.mu.Unlock()
-	if mute {
+	if hang {
 		p.Break()
 	}
 }
@@ -163,7 +163,7 @@ func (p *Proxy) open() *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := &link{proxy: p, ended: make(chan struct{})}
-	l.mute.Store(p.mute)
+	l.hung.Store(p.hang)
 	p.links[l], p.newest = true, l
 	return l
 }
@@ -232,8 +232,8 @@ type link struct {
 	proxy *Proxy
 	ended chan struct{}
 	once  sync.Once
-	mute  atomic.Bool
-	// awaits is the point for which the next reply is meant, or nil.
+	hung  atomic.Bool
+	// awaits is the trigger for which the next reply is meant, or nil.
 	awaits atomic.Pointer[Trigger]
 	// before is the end of what was sent up to now, with the proxy's mutex.
 	before []byte
@@ -282,22 +282,22 @@ func (l *link) send(piece *stream.StreamChunk, to chan<- *stream.StreamChunk) bo
 
 // request passes on what a client sends.
 func (l *link) request(piece *stream.StreamChunk, to chan<- *stream.StreamChunk) bool {
-	if l.mute.Load() {
+	if l.hung.Load() {
 		return true
 	}
-	point := l.proxy.meet(l, piece.Data)
-	if point == nil {
+	trigger := l.proxy.meet(l, piece.Data)
+	if trigger == nil {
 		return l.send(piece, to)
 	}
-	switch point.Do {
+	switch trigger.Do {
 	case Lose:
-		point.reach()
+		trigger.reach()
 		return false
 	case Hold:
-		return point.hold(l) && l.send(piece, to)
+		return trigger.hold(l) && l.send(piece, to)
 	default:
-		l.awaits.Store(point) // before the server can have an answer
-		return l.send(piece, to) && (point.Do != LoseReply || l.lost(point))
+		l.awaits.Store(trigger) // before the server can have an answer
+		return l.send(piece, to) && (trigger.Do != LoseReply || l.lost(trigger))
 	}
 }
 
@@ -307,34 +307,34 @@ const answerWithin = time.Second
 // lost waits until the server has acted: its answer is there, and lost. The
 // client must not see the end before, or its next request could overtake what the
 // server has not read yet. The link does not go on.
-func (l *link) lost(point *Trigger) bool {
+func (l *link) lost(trigger *Trigger) bool {
 	select {
-	case <-point.reached:
+	case <-trigger.reached:
 	case <-l.ended:
 	case <-time.After(answerWithin):
-		point.reach()
+		trigger.reach()
 	}
 	return false
 }
 
 // reply passes on what a server answers.
 func (l *link) reply(piece *stream.StreamChunk, to chan<- *stream.StreamChunk) bool {
-	if l.mute.Load() {
+	if l.hung.Load() {
 		return true
 	}
-	point := l.awaits.Swap(nil)
-	if point == nil {
+	trigger := l.awaits.Swap(nil)
+	if trigger == nil {
 		return l.send(piece, to)
 	}
-	switch point.Do {
+	switch trigger.Do {
 	case LoseReply:
-		point.reach()
+		trigger.reach()
 		return false
-	case MuteReply:
-		l.mute.Store(true)
-		point.reach()
+	case HangReply:
+		l.hung.Store(true)
+		trigger.reach()
 		return true
 	default:
-		return point.hold(l) && l.send(piece, to)
+		return trigger.hold(l) && l.send(piece, to)
 	}
 }

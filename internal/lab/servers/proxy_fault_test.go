@@ -42,14 +42,14 @@ func TestAProxyPassesOnWhatIsSaid(t *testing.T) {
 
 // Whether the server has acted is what tells a lost request from a lost reply.
 func TestWhatIsLost(t *testing.T) {
-	for do, want := range map[servers.Action]int{servers.Lose: 0, servers.LoseReply: 1, servers.MuteReply: 1} {
+	for do, want := range map[servers.Action]int{servers.Lose: 0, servers.LoseReply: 1, servers.HangReply: 1} {
 		t.Run(string(do), func(t *testing.T) {
 			p, far, near := through(t)
 			must(t, far.Ping(t.Context()).Err())
 			point := p.Arm(servers.Rule{Sent: "incr", Do: do})
 			err := far.Incr(within(t, 500*time.Millisecond), "n").Err()
-			if err == nil || errors.Is(err, context.DeadlineExceeded) != (do == servers.MuteReply) && !strings.Contains(err.Error(), "timeout") {
-				t.Errorf("the client hears %v", err)
+			if err == nil || errors.Is(err, context.DeadlineExceeded) != (do == servers.HangReply) && !strings.Contains(err.Error(), "timeout") {
+				t.Errorf("the client gets %v", err)
 			}
 			must(t, point.Wait(within(t, limit)))
 			if n, _ := near.Get(t.Context(), "n").Int(); n != want {
@@ -62,7 +62,7 @@ func TestWhatIsLost(t *testing.T) {
 	}
 }
 
-// The owner of a lock looks whether it is his, loses it, and deletes what is
+// The owner of a lock checks that it is the owner, loses it, and deletes what is
 // another's: the order of the three is no matter of luck.
 func TestAHeldRequestComesAfterWhatOthersDo(t *testing.T) {
 	p, far, near := through(t)
@@ -100,7 +100,7 @@ func TestAHeldReplyComesAfterTheServerHasActed(t *testing.T) {
 	must(t, ended(t, done))
 }
 
-// What is on its way arrives, whoever has given up waiting for it.
+// What is on its way arrives, also where its client has given up.
 func TestAHeldRequestArrivesAfterItsClientHasHungUp(t *testing.T) {
 	p, far, near := through(t)
 	point := p.Arm(servers.Rule{Sent: "incr", Do: servers.Hold})
@@ -224,16 +224,16 @@ func TestASlowLinkTakesLongerEachWay(t *testing.T) {
 func TestAMuteLinkIsMadeAndHearsNothing(t *testing.T) {
 	p, far, near := through(t)
 	must(t, far.Ping(t.Context()).Err())
-	p.Mute(true)
+	p.Hang(true)
 	for range 2 {
 		if err := far.Incr(within(t, 100*time.Millisecond), "n").Err(); err == nil {
-			t.Error("a mute link answers")
+			t.Error("a hung link answers")
 		}
 	}
-	p.Mute(false)
+	p.Hang(false)
 	must(t, far.Ping(t.Context()).Err())
 	if n := near.Exists(t.Context(), "n").Val(); n != 0 {
-		t.Error("the server heard what was said to a mute link")
+		t.Error("the server received what was sent on a hung link")
 	}
 }
 
@@ -302,6 +302,6 @@ func TestAServerThatIsNotThereEndsTheConnection(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: p.Address, MaxRetries: -1, DialerRetries: 1})
 	defer client.Close() //nolint:errcheck // it never had a connection
 	if err := client.Ping(within(t, limit)).Err(); err == nil || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the client hears %v", err)
+		t.Errorf("the client gets %v", err)
 	}
 }

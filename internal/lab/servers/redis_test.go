@@ -185,7 +185,7 @@ func TestAnEmbeddedServerSaysThatItCannotBePaused(t *testing.T) {
 	}
 }
 
-// Two that start at the same time may be given the same free port: who has it is not
+// Two that start at the same time may be given the same free port: which has it is not
 // taken for the other.
 func TestARedisOfAnotherProcessIsNotTakenForOurs(t *testing.T) {
 	if err := lab.OwnRedis(t).AsksFor(t.Context(), os.Getpid()); err == nil || !strings.Contains(err.Error(), "another one") {
@@ -216,14 +216,14 @@ func TestRedlockIsFiveMastersOfOnePassword(t *testing.T) {
 				same := *node
 				same.Password = password
 				client := open(t, &same)
-				// What one is told, the others do not know.
+				// What one stores, the others do not know.
 				if n, err := client.Incr(t.Context(), "key").Result(); err != nil || n != 1 {
 					t.Errorf("%s counts %d: %v", node.Address, n, err)
 				}
 			}
 			want := []string{"STOCKD_REDLOCK_ADDRESSES=" + strings.Join(addresses, ","), "STOCKD_REDLOCK_PASSWORD=" + password}
 			if got := r.Env(); !slices.Equal(got, want) {
-				t.Errorf("a replica is told %q, want %q", got, want)
+				t.Errorf("a replica gets %q, want %q", got, want)
 			}
 			if err := r.Nodes[2].Kill(t.Context()); err != nil {
 				t.Fatal(err)

@@ -213,12 +213,12 @@ func (e *embedded) Close(ctx context.Context) error { return e.Kill(ctx) }
 
 // Pause fails: a part of a process cannot be paused.
 func (e *embedded) Pause(context.Context) error {
-	return fmt.Errorf("pause %s: it runs inside this process", e.name)
+	return fmt.Errorf("pause %s: it runs in this process", e.name)
 }
 
 // Resume fails as Pause does.
 func (e *embedded) Resume(context.Context) error {
-	return fmt.Errorf("resume %s: it runs inside this process", e.name)
+	return fmt.Errorf("resume %s: it runs in this process", e.name)
 }
 
 // Ports are below the range from which systems take the near ends of outgoing

@@ -22,10 +22,10 @@ type Mode string
 // The modes.
 const (
 	Auto     Mode = "auto"     // local where the program is found, embedded otherwise
-	Embedded Mode = "embedded" // inside the process; nothing to install
+	Embedded Mode = "embedded" // in this process; nothing to install
 	Local    Mode = "local"    // a real server found on this machine
 	None     Mode = "none"     // nowhere: a backend that a choice leaves out
-	Yours    Mode = "yours"    // running already, and left running
+	External Mode = "yours"    // running already, and left running
 )
 
 // Info says what a run ran on.

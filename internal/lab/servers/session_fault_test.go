@@ -38,7 +38,7 @@ func TestASessionExpiresWhileItsClientIsThere(t *testing.T) {
 				return
 			}
 		case <-bound:
-			t.Fatal("the client has not heard that its session expired")
+			t.Fatal("the client was not notified that its session expired")
 		}
 	}
 }

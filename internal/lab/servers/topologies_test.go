@@ -16,7 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-// front is a client of whoever is behind the front of a pair.
+// front is a client of the server behind the front of a pair.
 func front(t *testing.T, p *servers.RedisPair) *redis.Client {
 	t.Helper()
 	at := *p.Primary
@@ -38,11 +38,11 @@ func TestAReplicaHasWhatThePrimaryHas(t *testing.T) {
 		t.Errorf("a replica is written to: %v", err)
 	}
 	if env := p.Env(); len(env) != 2 || env[0] != "STOCKD_REDIS_ADDRESSES="+p.Front.Address {
-		t.Errorf("a replica is told %q", env)
+		t.Errorf("a replica gets %q", env)
 	}
 }
 
-// What the primary has granted, the new one has not heard of.
+// What the primary has granted, the new one has not received.
 func TestAKeyThatWasNotReplicatedIsGoneAfterAFailOver(t *testing.T) {
 	p := lab.OwnRedisPair(t)
 	client := front(t, p)
@@ -173,7 +173,7 @@ func TestAnEnsembleOutlivesItsLeader(t *testing.T) {
 	_, err = back.Sync("/kept")
 	must(t, err)
 	if value, _, err := back.Get("/kept"); err != nil || string(value) != "changed" {
-		t.Errorf("who comes back has %q: %v", value, err)
+		t.Errorf("the old master has %q: %v", value, err)
 	}
 	// A session is known to all of them, and ends wherever it is ended.
 	must(t, servers.ExpireZooKeeper(t.Context(), next.Address, back.SessionID()))
@@ -204,7 +204,7 @@ func TestAnEtcdClusterOutlivesItsLeader(t *testing.T) {
 	})
 	must(t, leader.Restart(t.Context()))
 	if kept, err := etcdClient(t, leader).Get(within(t, 5*time.Second), "kept"); err != nil || kept.Count != 1 || string(kept.Kvs[0].Value) != "changed" {
-		t.Errorf("who comes back has %v: %v", kept, err)
+		t.Errorf("the old master has %v: %v", kept, err)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestATopologyThatIsNotOnThisMachineSaysHowToGetIt(t *testing.T) {
 	_, zookeepers := servers.StartZooKeeperEnsemble(t.Context(), lab.Supervisor())
 	_, etcds := servers.StartEtcdCluster(t.Context(), lab.Supervisor())
 	for _, err := range []error{pair, masters, zookeepers, etcds} {
-		if missing, is := errors.AsType[*servers.MissingError](err); !is || !strings.Contains(missing.How, "apt-get install") {
+		if missing, ok := errors.AsType[*servers.MissingError](err); !ok || !strings.Contains(missing.How, "apt-get install") {
 			t.Errorf("the error is %v", err)
 		}
 	}

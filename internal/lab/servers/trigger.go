@@ -19,8 +19,8 @@ const (
 	// LoseReply has the server get the request and act, and its reply be lost: the
 	// connection ends. Where the server is silent for a second, it ends, too.
 	LoseReply Action = "lose reply"
-	// MuteReply is the same, but the connection stays, and hangs.
-	MuteReply Action = "mute reply"
+	// HangReply is the same, but the connection stays, and hangs.
+	HangReply Action = "hang reply"
 	// Hold has the request wait before the server gets it. It gets it even where
 	// the client has hung up meanwhile.
 	Hold Action = "hold"
@@ -64,13 +64,13 @@ type Trigger struct {
 // request meets, the oldest acts.
 func (p *Proxy) Arm(r Rule) *Trigger {
 	r.Nth = max(1, r.Nth)
-	point := &Trigger{Rule: r, proxy: p, reached: make(chan struct{}), passed: make(chan struct{})}
-	point.reach = sync.OnceFunc(func() { close(point.reached) })
-	point.pass = sync.OnceFunc(func() { close(point.passed) })
+	trigger := &Trigger{Rule: r, proxy: p, reached: make(chan struct{}), passed: make(chan struct{})}
+	trigger.reach = sync.OnceFunc(func() { close(trigger.reached) })
+	trigger.pass = sync.OnceFunc(func() { close(trigger.passed) })
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.points = append(p.points, point)
-	return point
+	p.triggers = append(p.triggers, trigger)
+	return trigger
 }
 
 // Reached is closed when it has come to it: when the request to hold or to lose
@@ -109,25 +109,25 @@ func (t *Trigger) Disarm() (met bool) {
 
 // remove needs the mutex.
 func (p *Proxy) remove(t *Trigger) {
-	p.points = slices.DeleteFunc(p.points, func(one *Trigger) bool { return one == t })
+	p.triggers = slices.DeleteFunc(p.triggers, func(one *Trigger) bool { return one == t })
 }
 
-// meet looks for the points that what was sent on a link has reached, and
+// meet looks for the triggers that what was sent on a link has reached, and
 // returns the one that is to act, or nil.
 func (p *Proxy) meet(l *link, sent []byte) (act *Trigger) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := slices.Concat(l.before, sent)
-	for _, point := range p.points {
+	for _, trigger := range p.triggers {
 		// Of what was there before, as much as cannot have been counted yet.
-		from := max(0, len(l.before)-len(point.Sent)+1)
-		n := bytes.Count(all[from:], []byte(point.Sent))
-		if point.Do != Count {
+		from := max(0, len(l.before)-len(trigger.Sent)+1)
+		n := bytes.Count(all[from:], []byte(trigger.Sent))
+		if trigger.Do != Count {
 			n = min(n, 1)
 		}
-		point.seen += n
-		if n > 0 && act == nil && point.seen >= point.Nth && point.Do != Count {
-			act = point
+		trigger.seen += n
+		if n > 0 && act == nil && trigger.seen >= trigger.Nth && trigger.Do != Count {
+			act = trigger
 		}
 	}
 	l.before = all[max(0, len(all)-longest):]

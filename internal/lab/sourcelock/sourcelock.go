@@ -55,8 +55,8 @@ type insert struct {
 	loop bool
 }
 
-// The table has what the source gives it: a name that is unique, and by whom it
-// was inserted, so that no client deletes the row of another.
+// The table has what the source gives it: a unique name, and the client
+// that inserted it, so that no client deletes the row of another.
 const (
 	createTable = `CREATE TABLE IF NOT EXISTS lab_record_lock (lock_name VARCHAR(255) NOT NULL PRIMARY KEY, uuid VARCHAR(64) NOT NULL)`
 	insertName  = `INSERT INTO lab_record_lock (lock_name, uuid) VALUES (?, ?)`

@@ -245,7 +245,7 @@ func TestEtcdOutlivesACompactionWhileCutOff(t *testing.T) {
 	lease := etcdAcquire(t, holder, t.Name())
 	got := etcdWait(t.Context(), waiter, t.Name())
 	etcdAwaitInLine(t, waiter)
-	cut.Mute(true)
+	cut.Hang(true)
 	etcdRelease(t, lease)
 	admin.delete(t, admin.keys(t, t.Name()+"/lost")[0].key)
 	var last *clientv3.PutResponse
@@ -258,7 +258,7 @@ func TestEtcdOutlivesACompactionWhileCutOff(t *testing.T) {
 	if _, err := admin.Compact(t.Context(), last.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
 	}
-	cut.Mute(false)
+	cut.Hang(false)
 	etcdRelease(t, etcdWithin(t, etcdTTL/2, got))
 	labtest.AwaitLoss(t, lost, etcdSoon)
 	if kept.Context().Err() != nil {

@@ -264,10 +264,10 @@ func TestSQLMuteServerIsNamedInTime(t *testing.T) {
 		through, cut := labtest.Through(t, d)
 		l := sqlLock(t, through, kind)
 		releases(t, acquireWithin(t, l, "gate", 5*time.Second))
-		cut.Mute(true)
+		cut.Hang(true)
 		namesTheBackend(t, l, 500*time.Millisecond, 500*time.Millisecond)
 		namesTheBackend(t, l, 5*time.Second, 0)
-		cut.Mute(false)
+		cut.Hang(false)
 		releases(t, acquireWithin(t, l, "gate", 5*time.Second))
 	})
 }
@@ -308,9 +308,9 @@ func TestSQLServerGoneAndBack(t *testing.T) {
 		through, cut := labtest.Through(t, d)
 		l := sqlLock(t, through, kind)
 		lease := acquireWithin(t, l, "gate", 5*time.Second)
-		cut.Mute(true) // ends the connections
+		cut.Hang(true) // ends the connections
 		labtest.AwaitLoss(t, lease, sqlTTL+sqlSoon)
-		cut.Mute(false)
+		cut.Hang(false)
 		releases(t, acquireWithin(t, l, "gate", sqlTTL+time.Second))
 	})
 }

@@ -78,14 +78,14 @@ func TestTokensNameADatabaseThatDoesNotAnswer(t *testing.T) {
 		through, cut := labtest.Through(t, d)
 		tokens := sqllock.NewTokens(sqlPool(t, through, 2), d.Driver)
 		before := issue(t, tokens, "a")
-		cut.Mute(true)
+		cut.Hang(true)
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		_, err := tokens.Issue(ctx, "a")
 		if failure, is := errors.AsType[*stock.BackendError](err); !is || failure.Backend != repo.MySQL {
 			t.Errorf("%v does not name the backend", err)
 		}
-		cut.Mute(false)
+		cut.Hang(false)
 		if token := issue(t, tokens, "a"); token <= before {
 			t.Errorf("token %d came after %d", token, before)
 		}

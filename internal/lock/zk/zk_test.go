@@ -401,7 +401,7 @@ func TestZKNamesAServerThatIsNotThere(t *testing.T) {
 
 func TestZKNamesAServerThatDoesNotAnswer(t *testing.T) {
 	cut := labtest.NewProxy(t, lab.ZooKeeper(t).Address)
-	cut.Mute(true)
+	cut.Hang(true)
 	for _, limit := range []time.Duration{200 * time.Millisecond, zkWait} {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		_, err := zkAt(t, "zk-sequential", cut.Address).Acquire(ctx, zkName())
@@ -446,7 +446,7 @@ func TestZKPingAnswersInTime(t *testing.T) {
 	if err := clients.Ping(t.Context(), backend.ZooKeeper); err != nil {
 		t.Error(err)
 	}
-	cut.Mute(true)
+	cut.Hang(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	start := time.Now()

@@ -147,7 +147,7 @@ func TestAConsumerGivesUpADatabaseConnectionThatIsDead(t *testing.T) {
 	s.database = direct
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
-	dead := way.Arm(servers.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: servers.MuteReply})
+	dead := way.Arm(servers.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: servers.HangReply})
 	reported = append(reported, sell(t, a, buy(1)))
 	if err := dead.Wait(t.Context()); err != nil {
 		t.Fatal(err)

@@ -526,14 +526,14 @@ func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	s.database = direct
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
-	cut.Mute(true)
+	cut.Hang(true)
 	for range 50 {
 		reported = append(reported, sell(t, a, buy(1)))
 	}
 	if n := s.audit(t).Orders; n != 1 {
 		t.Errorf("%d orders are in a ledger that cannot be reached", n)
 	}
-	cut.Mute(false)
+	cut.Hang(false)
 	s.assertExact(t, a, reported)
 }
 

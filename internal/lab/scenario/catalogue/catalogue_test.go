@@ -47,7 +47,7 @@ func assertNames[T any](t *testing.T, where string, named []T, nameOf func(T) st
 	}
 }
 
-// Who reads of an experiment must learn what is claimed and by whom, what is done,
+// A reader of an experiment must learn what is claimed by which source, what is done,
 // and what is then to be seen.
 func TestEveryExperimentSaysWhatItIs(t *testing.T) {
 	for _, e := range catalogue.All() {
@@ -65,7 +65,7 @@ func TestEveryExperimentSaysWhatItIs(t *testing.T) {
 	}
 }
 
-// A remedy alone shows nothing: without the failure nobody knows what it is good
+// A remedy alone shows nothing: without the failure it is not known what it is good
 // for.
 func TestEveryExperimentShowsMoreThanRemedies(t *testing.T) {
 	for _, e := range catalogue.All() {

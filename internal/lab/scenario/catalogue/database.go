@@ -21,7 +21,7 @@ func insertLock() scenario.Experiment {
 		Parts: []scenario.Part{
 			deadInserter("no-reaper", "no contender gets the lock for four times its TTL", checker.Deadlocked(4*time.Second), "STOCKD_LAB_REAPER=false"),
 			remedy(deadInserter("reaper", "the lock is free again one TTL after the crash", checker.Freed(ttl+slack))),
-			twoInserters("single-insert", sourcelock.InsertOnce, "the second is refused at once, and is in no queue", checker.RefusedWithin(500*time.Millisecond)),
+			twoInserters("single-insert", sourcelock.InsertOnce, "the second is rejected at once, and is in no queue", checker.RejectedWithin(500*time.Millisecond)),
 			remedy(twoInserters("loop", "sql-insert-lock", "the second has it when the first is done", checker.ExclusiveHolders())),
 			sameOwner("no-owner", sourcelock.InsertLoop, "it waits for itself as long as we let it", checker.LockedItselfOut()),
 			remedy(sameOwner("owner-and-depth", "sql-insert-lock", "it has the lock twice", checker.Reentered())),
@@ -36,7 +36,7 @@ func deadInserter(name, expect string, seen checker.Check, env ...string) scenar
 	return p
 }
 
-// twoInserters are two who want the same row.
+// twoInserters are two that want the same row.
 func twoInserters(name, kind, expect string, seen checker.Check) scenario.Part {
 	return scenario.Part{
 		Name: name, Stage: onDatabase(1),

@@ -180,8 +180,8 @@ func pausedHolder() scenario.Experiment {
 		e.Parts = append(e.Parts,
 			pausedIn(l.strategy, l.need, false, "two hold the lock at once, and an update is lost",
 				checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
-			remedy(pausedIn(l.strategy, l.need, true, "two hold the lock at once; the late write is refused, and nothing is lost",
-				checker.All(checker.OverlappingHolders(), checker.StaleWritesRefused(), checker.Clean()))))
+			remedy(pausedIn(l.strategy, l.need, true, "two hold the lock at once; the late write is rejected, and nothing is lost",
+				checker.All(checker.OverlappingHolders(), checker.StaleWritesRejected(), checker.Clean()))))
 	}
 	return e
 }

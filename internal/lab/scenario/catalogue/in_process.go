@@ -51,7 +51,7 @@ func processMutex() scenario.Experiment {
 	return scenario.Experiment{
 		Number: 2, Name: "process-mutex", Title: "A mutex in the process keeps one replica right, and costs throughput",
 		Claim:  "A lock in the process around the deduction ends overselling on one machine, and the throughput falls.",
-		Source: chapterOne + ", locks inside of the process",
+		Source: chapterOne + ", locks in the process",
 		Fix:    "stocklab demo --strategies mutex --replicas 1",
 		Parts: []scenario.Part{{
 			Name: "mutex", Remedy: true, Stage: one,

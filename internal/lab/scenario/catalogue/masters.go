@@ -65,14 +65,14 @@ func failover() scenario.Experiment {
 		}, {
 			Name: "fenced", Remedy: true, Stage: pair,
 			Does:   "replica 3 sells once, and Redis's replica has the counter of tokens; then the same failure with fence=true: the promoted counter is one lower, and both holders get the same token",
-			Expect: "two hold the lock at once with one token; the late write is refused, and nothing is lost",
+			Expect: "two hold the lock at once with one token; the late write is rejected, and nothing is lost",
 			Steps: []scenario.Step{
 				step.Stock(100), step.Buy(step.Sale{Strategy: "redis-lua", Fence: true, Replica: 3, First: 2}), step.Sync(),
 				step.Freeze(), step.Hold(1, 2*time.Second), step.Hold(2, 500*time.Millisecond),
 				step.BuyBehind(step.Sale{Strategy: "redis-lua", Fence: true}, step.Promote()),
 				step.Audit(),
 			},
-			Check: checker.All(checker.OverlappingHolders(), checker.RepeatedTokens(), checker.StaleWritesRefused(), checker.Clean()), Pictures: []scenario.Picture{scenario.Timeline},
+			Check: checker.All(checker.OverlappingHolders(), checker.RepeatedTokens(), checker.StaleWritesRejected(), checker.Clean()), Pictures: []scenario.Picture{scenario.Timeline},
 		}, {
 			Name: "five-masters", Remedy: true, Stage: five,
 			Does:   "replica 1 works under redlock; one of the five masters that have granted it is killed; replica 2 wants the lock",
@@ -118,8 +118,8 @@ func clockJumps() scenario.Experiment {
 			threeOfFive("jump", false, clocks, jump, "the clock of master 3 jumps an hour ahead",
 				"two hold the lock at once, and an update is lost", checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
 			remedy(threeOfFive("jump-fenced", true, clocks, jump, "the clock of master 3 jumps an hour ahead, and the store checks the tokens",
-				"two hold the lock at once; the late write is refused, and nothing is lost",
-				checker.All(checker.OverlappingHolders(), checker.StaleWritesRefused(), checker.Clean()))),
+				"two hold the lock at once; the late write is rejected, and nothing is lost",
+				checker.All(checker.OverlappingHolders(), checker.StaleWritesRejected(), checker.Clean()))),
 			remedy(threeOfFive("no-jump", false, clocks, step.MoveClock(3, 0), "no clock jumps",
 				"replica 2 waits, and nothing is lost", checker.All(checker.ExclusiveHolders(), checker.Clean()))),
 		},

@@ -42,7 +42,7 @@ func crowd(lock string, need scenario.Need, expect string, seen checker.Check) s
 
 func herd() scenario.Experiment {
 	return scenario.Experiment{
-		Number: 17, Name: "herd", Title: "The herd: every release wakes all who wait, or just the next one",
+		Number: 17, Name: "herd", Title: "The herd: every release wakes all waiters, or just the next one",
 		Claim:  "Where all waiters watch the same node, each release wakes all of them and all but one for nothing; where each watches the one before it, one is woken.",
 		Source: flashSales + ", the herd; " + zooKeeping + ", the optimization; " + chapterOne + ", watching the predecessor",
 		Fix:    "stocklab demo --strategies zk-herd,zk-sequential --replicas 3",

@@ -1,4 +1,4 @@
-// Package step holds what is done in experiments: buyers who buy, the owner who
+// Package step holds what is done in experiments: buyers, the admin that
 // stocks and audits, and what happens to replicas meanwhile.
 package step
 

@@ -52,8 +52,8 @@ func contend(s *scenario.Environment, name, kind string, needs []scenario.Need) 
 
 func name(s *scenario.Environment) string { return fmt.Sprintf("lab/%d", s.Item) }
 
-// Contest is a number of contenders, each with connections of its own, who hold a
-// lock again and again.
+// Contest is a number of contenders, each with connections of its own, that
+// hold a lock again and again.
 type Contest struct {
 	Lock       string
 	Needs      []scenario.Need

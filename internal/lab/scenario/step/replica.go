@@ -18,7 +18,7 @@ import (
 // its write. The replica ignores cancellation and goes on even where its lock is
 // lost, like a process in garbage collection or in long work.
 func Hold(replica int, d time.Duration) scenario.Step {
-	return set(replica, failpoint.Fault{Do: failpoint.Hold, For: d, Deaf: true})
+	return set(replica, failpoint.Fault{Do: failpoint.Hold, For: d, IgnoreCancel: true})
 }
 
 // Work is Hold for a replica that honors cancellation: it gives up when it is
@@ -30,7 +30,7 @@ func Work(replica int, d time.Duration) scenario.Step {
 // Pause has a replica stop itself (SIGSTOP) in its next sale of the item, until
 // Wake.
 func Pause(replica int) scenario.Step {
-	return set(replica, failpoint.Fault{Do: failpoint.Pause, Deaf: true})
+	return set(replica, failpoint.Fault{Do: failpoint.Pause, IgnoreCancel: true})
 }
 
 // Crash has a replica kill itself (SIGKILL) in its next sale of the item.
@@ -65,8 +65,8 @@ func await(replica int, what string, done func(ctx context.Context, s *scenario.
 		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin, fmt.Errorf("replica %d did not %s within %s", replica, what, reachedWithin))
 		defer cancel()
 		for {
-			is, err := done(ctx, s)
-			if is || err != nil {
+			ok, err := done(ctx, s)
+			if ok || err != nil {
 				return err
 			}
 			if err := pause.For(ctx, 10*time.Millisecond); err != nil {

@@ -40,7 +40,7 @@ func AtProxy(s *scenario.Environment) string { return "http://" + s.Proxy.Addres
 // Arm lays down a rule at the proxy.
 func Arm(r servers.Rule) scenario.Step {
 	return func(_ context.Context, s *scenario.Environment) error {
-		s.Point = s.Proxy.Arm(r)
+		s.Trigger = s.Proxy.Arm(r)
 		return nil
 	}
 }
@@ -50,18 +50,18 @@ func Met() scenario.Step {
 	return func(ctx context.Context, s *scenario.Environment) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, reachedWithin, fmt.Errorf("it was not met within %s", reachedWithin))
 		defer cancel()
-		if err := s.Point.Wait(ctx); err != nil {
+		if err := s.Trigger.Wait(ctx); err != nil {
 			return err
 		}
-		return s.Mark("proxy", fmt.Sprintf("%s: %s", s.Point.Do, visible(s.Point.Sent)))
+		return s.Mark("proxy", fmt.Sprintf("%s: %s", s.Trigger.Do, visible(s.Trigger.Sent)))
 	}
 }
 
 // Pass lets go what the proxy holds.
 func Pass() scenario.Step {
 	return func(_ context.Context, s *scenario.Environment) error {
-		s.Point.Pass()
-		return s.Mark("proxy", "let go: "+visible(s.Point.Sent))
+		s.Trigger.Pass()
+		return s.Mark("proxy", "let go: "+visible(s.Trigger.Sent))
 	}
 }
 
@@ -80,7 +80,7 @@ func visible(sent string) string {
 // service reaches them through links of its own, which can be cut.
 func OnMasters(o servers.RedlockOptions) func(context.Context, *scenario.Environment) ([]string, error) {
 	return func(ctx context.Context, s *scenario.Environment) (env []string, err error) {
-		if s.Masters, err = servers.StartRedlockWith(ctx, s.Keeper, o); err != nil {
+		if s.Masters, err = servers.StartRedlockWith(ctx, s.Supervisor, o); err != nil {
 			return nil, err
 		}
 		s.Later(func() error { return s.Masters.Close(context.WithoutCancel(ctx)) })
@@ -145,7 +145,7 @@ func onMaster(master int, what string, do func(*servers.Redis, context.Context) 
 
 // OnPair gives a stage a Redis of its own that has a replica.
 func OnPair(ctx context.Context, s *scenario.Environment) (env []string, err error) {
-	if s.Pair, err = servers.StartRedisPair(ctx, s.Keeper); err != nil {
+	if s.Pair, err = servers.StartRedisPair(ctx, s.Supervisor); err != nil {
 		return nil, err
 	}
 	s.Later(func() error { return s.Pair.Close(context.WithoutCancel(ctx)) })
