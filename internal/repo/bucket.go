@@ -32,7 +32,7 @@ func bucketName(number int) string { return bucketPrefix + strconv.Itoa(number) 
 const Bucketed = "sql-bucket"
 
 const (
-	takeFromBucket = `UPDATE tb_stock_place SET units = units - ? WHERE goods_id = ? AND place = ? AND units >= ?
+	takeIfEnough = `UPDATE tb_stock_place SET units = units - ? WHERE goods_id = ? AND place = ? AND units >= ?
 		AND per_user = ?`
 
 	inBuckets = `place >= '` + bucketPrefix + `' AND place < '` + bucketEnd + `'`
@@ -86,10 +86,15 @@ func (s *Store) GoodsWithBuckets(ctx context.Context, goodsID int64) (stock.Good
 	return s.scanGoods(ctx, s.pool.QueryRowContext(ctx, readWithBuckets, goodsID, goodsID), goodsID)
 }
 
-// TakeFromBucket subtracts units from a bucket if it has that many, and reports whether it did.
-// It does not if the item has another limit.
+// TakeFromBucket is TakeFromAllocation for a bucket.
 func (t *Tx) TakeFromBucket(ctx context.Context, goodsID int64, number int, units int64) (taken bool, err error) {
-	rows, err := t.write(ctx, "take from bucket", takeFromBucket, units, goodsID, bucketName(number), units, t.perUser)
+	return t.TakeFromAllocation(ctx, goodsID, bucketName(number), units)
+}
+
+// TakeFromAllocation subtracts units from an allocation if it has that many, and reports whether
+// it did. It does not if the item has another limit.
+func (t *Tx) TakeFromAllocation(ctx context.Context, goodsID int64, allocation string, units int64) (taken bool, err error) {
+	rows, err := t.write(ctx, "take from allocation", takeIfEnough, units, goodsID, allocation, units, t.perUser)
 	return rows == 1, err
 }
 

@@ -122,6 +122,9 @@ func contents() []topic {
 		// beside.go
 		{"NoticesWhatChangesBesideASale", noticesWhatChangesBesideASale},
 		{"LosesNoRestockInACrowd", losesNoRestockInACrowd},
+		// allocation.go
+		{"SellsTheTailOfItsAllocation", sellsTheTailOfItsAllocation},
+		{"ReturnsItsAllocation", returnsItsAllocation},
 		// undersell.go
 		{"RefusesWhileStockIsLeft", refusesWhileStockIsLeft},
 		{"LosesUnitsWithAReplica", losesUnitsWithAReplica},

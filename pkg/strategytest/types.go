@@ -22,6 +22,8 @@ type (
 	Strategy = strategy.Strategy
 	// Restocker is a strategy that keeps a copy of the stock.
 	Restocker = strategy.Restocker
+	// Minimum is the oldest version of a server on which it works.
+	Minimum = strategy.Minimum
 	// Allocator is a strategy with units outside of the row.
 	Allocator = strategy.Allocator
 	// Limiter is a strategy that checks the limit of a buyer outside of the store.
@@ -30,6 +32,10 @@ type (
 	Store = repo.Store
 	// Tx is a transaction on them.
 	Tx = repo.Tx
+	// Allocation is a part of the units of an item outside of its row.
+	Allocation = repo.Allocation
+	// Limit is what one buyer may have, and has.
+	Limit = stock.Limit
 	// Sale is what is written to the ledger.
 	Sale = repo.Sale
 	// Item is the row of an item.

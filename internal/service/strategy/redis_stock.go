@@ -12,6 +12,7 @@ func redisStock() Entry {
 		Summary:    "one script in Redis decides and appends the order to a stream; consumers write it to the ledger, exactly once",
 		Needs:      []backend.Name{backend.Redis},
 		Minimums:   []Minimum{{Server: Redis, Version: "7.0"}}, // its script says so as well, where Redis did not answer at the start
+		Allocates:  true,
 		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New: func(d Deps) Strategy {
 			if err := d.lacks([]backend.Name{backend.Redis}); err != nil {

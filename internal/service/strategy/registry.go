@@ -94,6 +94,9 @@ type Entry struct {
 	// Minimums are the oldest versions of servers on which it works; any version of others
 	// will do.
 	Minimums []Minimum
+	// Allocates declares that the strategy keeps units of an item outside of its row, and is
+	// an Allocator. The conformance suite then sells the last of them, and recalls them.
+	Allocates bool
 	// Guarantees are its guarantees. The conformance suite proves them, and shows the damage
 	// behind each exclusion that is missing.
 	Guarantees Guarantees

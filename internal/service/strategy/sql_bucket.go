@@ -14,6 +14,7 @@ func sqlBucket() Entry {
 		Name:       repo.Bucketed,
 		Family:     Hot,
 		Summary:    "the stock split over N rows, each taken from as by sql-conditional; what is left in them is collected at the tail",
+		Allocates:  true,
 		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		Caveats: []Caveat{{
 			Database: repo.SQLite,
