@@ -88,7 +88,7 @@ func breaches() []breach {
 		},
 		{
 			name: "all who wait watch the folder",
-			file: "internal/lock/zk/sequential.go", old: `newZKQueue("zk-sequential", d, lookAhead)`, new: `newZKQueue("zk-sequential", d, lookAround)`,
+			file: "internal/lock/zk/sequential.go", old: `newQueue("zk-sequential", d, lookAhead)`, new: `newQueue("zk-sequential", d, lookAround)`,
 			experiment: "herd", remedies: []string{"zk-sequential"},
 		},
 		{

@@ -25,55 +25,58 @@ func Lock() lock.Entry {
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		New: func(d lock.Deps) lock.Locker {
-			return lock.NewReentrant(&etcdLocker{client: d.Etcd, prefix: d.KeyPrefix() + "/etcd/", ttl: d.TTL})
+			return lock.NewReentrant(&locker{client: d.Etcd, prefix: keysOf(d.Clients), ttl: d.TTL})
 		},
 	}
 }
 
-// etcdName is how etcd is called in errors.
-const etcdName = string(backend.Etcd)
+// keysOf is what every key begins with.
+func keysOf(c *backend.Clients) string { return c.KeyPrefix() + "/etcd/" }
+
+// server is how etcd is called in errors.
+const server = string(backend.Etcd)
 
 var (
-	errEtcdAgain  = errors.New("the session or the key is gone")
-	errEtcdSilent = errors.New("no answer in time")
-	errEtcdClosed = errors.New("the lock is closed")
+	errAgain  = errors.New("the session or the key is gone")
+	errSilent = errors.New("no answer in time")
+	errClosed = errors.New("the lock is closed")
 )
 
-// etcdLocker keeps one session a replica. It begins with the first who wants a
+// locker keeps one session a replica. It begins with the first who wants a
 // name, and another one begins with the first after it was lost.
-type etcdLocker struct {
+type locker struct {
 	client *clientv3.Client
 	prefix string // of every key
 	ttl    time.Duration
 
 	mu      sync.Mutex
-	session *etcdSession
+	session *session
 	closed  bool
 	running sync.WaitGroup // the sessions
 }
 
 // Acquire queues for the name. Where the session is lost while it waits, its
 // place is lost, too, and it queues again under the next session.
-func (l *etcdLocker) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+func (l *locker) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	for ctx.Err() == nil {
 		lease, err := l.try(ctx, name)
 		switch {
 		case err == nil:
 			return lock.Granted(ctx, lease)
-		case !errors.Is(err, errEtcdAgain):
-			return nil, lock.NotAcquired(ctx, etcdName, err)
+		case !errors.Is(err, errAgain):
+			return nil, lock.NotAcquired(ctx, server, err)
 		}
 	}
-	return nil, lock.NotAcquired(ctx, etcdName, nil)
+	return nil, lock.NotAcquired(ctx, server, nil)
 }
 
 // try queues under one session.
-func (l *etcdLocker) try(ctx context.Context, name string) (*lock.Held, error) {
+func (l *locker) try(ctx context.Context, name string) (*lock.Held, error) {
 	s, err := l.current()
 	if err != nil {
 		return nil, err
 	}
-	err = askEtcd(ctx, func(ctx context.Context) error {
+	err = bounded(ctx, func(ctx context.Context) error {
 		select {
 		case <-s.ready:
 			return s.err
@@ -88,14 +91,14 @@ func (l *etcdLocker) try(ctx context.Context, name string) (*lock.Held, error) {
 }
 
 // current is the session, or a new one that is being opened.
-func (l *etcdLocker) current() (*etcdSession, error) {
+func (l *locker) current() (*session, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil, errEtcdClosed
+		return nil, errClosed
 	}
 	if l.session == nil || l.session.over() {
-		l.session = newEtcdSession(l.client, l.prefix, l.ttl)
+		l.session = newSession(l.client, l.prefix, l.ttl)
 		l.running.Go(l.session.run)
 	}
 	return l.session, nil
@@ -103,7 +106,7 @@ func (l *etcdLocker) current() (*etcdSession, error) {
 
 // Close ends the session, and every lease with it. A server that does not
 // answer hears nothing of that; there the session ends with its TTL.
-func (l *etcdLocker) Close() error {
+func (l *locker) Close() error {
 	l.mu.Lock()
 	l.closed = true
 	if l.session != nil {
@@ -114,15 +117,15 @@ func (l *etcdLocker) Close() error {
 	return nil
 }
 
-// etcdPatience is how long etcd may take to answer a question.
-const etcdPatience = 1500 * time.Millisecond
+// patience is how long etcd may take to answer a question.
+const patience = 1500 * time.Millisecond
 
-// askEtcd asks one question in the course of a wait. The client itself would
+// bounded asks one question in the course of a wait. The client itself would
 // wait for a server for as long as the context lasts, so that one that is down
 // could not be told from a name that is not free. And it is not cut off with
 // ctx, but a little later: an answer that nobody heard may have been a grant.
-func askEtcd(ctx context.Context, do func(context.Context) error) error {
-	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), etcdPatience)
+func bounded(ctx context.Context, do func(context.Context) error) error {
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
 		pause := time.NewTimer(backend.AnswerWithin)
@@ -140,6 +143,6 @@ func askEtcd(ctx context.Context, do func(context.Context) error) error {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err() // whoever asked has left early: that says nothing of etcd
 	default:
-		return errEtcdSilent
+		return errSilent
 	}
 }

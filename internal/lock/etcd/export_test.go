@@ -1,23 +1,24 @@
 package etcd
 
 import (
-	"net/url"
-	"strings"
-
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// EtcdInLine tells whether a replica has a place in the line of a name, and knows of
-// it: the answer to its put has come.
+// Line is what the keys of a name begin with.
+func Line(c *backend.Clients, name string) string { return lineFor(keysOf(c), name) }
+
+// InLine reports whether a replica has a place in the line of a name, and knows it: the
+// answer to its put has come.
 func InLine(l lock.Locker, name string) bool {
-	s, err := l.(*lock.Reentrant).Locker.(*etcdLocker).current() //nolint:forcetypeassert // a test's own lock
+	s, err := l.(*lock.Reentrant).Locker.(*locker).current() //nolint:forcetypeassert // a test's own lock
 	if err != nil || !s.isOpen() || s.err != nil {
 		return false
 	}
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	for key, ticket := range s.queue.mine {
-		if ticket.rev != 0 && strings.HasPrefix(key, s.prefix+url.PathEscape(name)+"/") {
+	for key, t := range s.queue.mine {
+		if t.rev != 0 && lineOf(key) == lineFor(s.prefix, name) {
 			return true
 		}
 	}

@@ -16,10 +16,14 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// lineOf is what the keys of one name have in common.
+// lineFor is what the keys of a name begin with. The name may contain slashes, and its keys
+// must not look like those of another.
+func lineFor(prefix, name string) string { return prefix + url.PathEscape(name) + "/" }
+
+// lineOf is the line of a key.
 func lineOf(key string) string { return key[:strings.LastIndexByte(key, '/')+1] }
 
-// etcdQueue is what a replica knows of all keys: those of each name in the order
+// queue is what a replica knows of all keys: those of each name in the order
 // of their create revisions, as they were at one revision of the store. It is
 // moved on by the watch, and by looks at the whole.
 //
@@ -33,7 +37,7 @@ func lineOf(key string) string { return key[:strings.LastIndexByte(key, '/')+1] 
 //
 // That our key is still there is not what is seen, but what the session stands
 // for, and what the release finds out in the end.
-type etcdQueue struct {
+type queue struct {
 	// prefix begins every key. Then come the name and, after a slash, what no other key
 	// of the name has: stockd/etcd/<name>/<lease>-<slot>.
 	prefix string
@@ -41,23 +45,23 @@ type etcdQueue struct {
 
 	mu    sync.Mutex
 	seen  int64 // the revision
-	lines map[string][]etcdPlace
-	mine  map[string]*etcdTicket // by key, until they are seen to be gone
-	slots int                    // given out so far
-	free  []int                  // those of them that may be given out again
+	lines map[string][]position
+	mine  map[string]*ticket // by key, until they are seen to be gone
+	slots int                // given out so far
+	free  []int              // those of them that may be given out again
 	over  bool
 }
 
-// etcdPlace is a key in line.
-type etcdPlace struct {
+// position is a key in line.
+type position struct {
 	key string
 	rev int64 // when it was created
 }
 
-// etcdTicket is a key of ours: somebody here waits for its turn, or holds the
+// ticket is a key of ours: somebody here waits for its turn, or holds the
 // name, or does not want it any more. It is guarded by the queue's mutex, but
 // for what never changes.
-type etcdTicket struct {
+type ticket struct {
 	key     string
 	slot    int
 	settled chan struct{} // closed when it is its turn, or it is gone
@@ -68,19 +72,19 @@ type etcdTicket struct {
 	lease   *lock.Held // nil until claimed
 }
 
-func newEtcdQueue(prefix string, lease clientv3.LeaseID) *etcdQueue {
-	return &etcdQueue{prefix: prefix, lease: lease, lines: make(map[string][]etcdPlace), mine: make(map[string]*etcdTicket)}
+func newQueue(prefix string, lease clientv3.LeaseID) *queue {
+	return &queue{prefix: prefix, lease: lease, lines: make(map[string][]position), mine: make(map[string]*ticket)}
 }
 
 // next is the revision after the one that is seen.
-func (q *etcdQueue) next() int64 {
+func (q *queue) next() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.seen + 1
 }
 
 // inUse reports whether there is anything of ours that could happen.
-func (q *etcdQueue) inUse() bool {
+func (q *queue) inUse() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.mine) > 0
@@ -88,16 +92,14 @@ func (q *etcdQueue) inUse() bool {
 
 // enter makes a ticket, before its key is put: whatever happens to the key is
 // seen. It is nil where the session is over.
-func (q *etcdQueue) enter(name string) *etcdTicket {
+func (q *queue) enter(name string) *ticket {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.over {
 		return nil
 	}
-	t := &etcdTicket{slot: q.takeSlot(), settled: make(chan struct{})}
-	// A name may have slashes in it, and no key of it may look as if it were
-	// another's.
-	t.key = fmt.Sprintf("%s%s/%x-%d", q.prefix, url.PathEscape(name), int64(q.lease), t.slot)
+	t := &ticket{slot: q.takeSlot(), settled: make(chan struct{})}
+	t.key = fmt.Sprintf("%s%x-%d", lineFor(q.prefix, name), int64(q.lease), t.slot)
 	q.mine[t.key] = t
 	return t
 }
@@ -105,7 +107,7 @@ func (q *etcdQueue) enter(name string) *etcdTicket {
 // takeSlot gives out a number that no other key of ours has. Numbers are used
 // again: until it is compacted, etcd's index keeps every key that ever was, and
 // walks over all of them whenever the keys of a name are counted.
-func (q *etcdQueue) takeSlot() int {
+func (q *queue) takeSlot() int {
 	if last := len(q.free) - 1; last >= 0 {
 		slot := q.free[last]
 		q.free = q.free[:last]
@@ -117,13 +119,13 @@ func (q *etcdQueue) takeSlot() int {
 
 // placed tells when the key was created, and whether it was the only one of its
 // name. At that revision no later key can be there: being alone is being first.
-func (q *etcdQueue) placed(t *etcdTicket, rev int64, alone bool) {
+func (q *queue) placed(t *ticket, rev int64, alone bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t.rev = rev
 	switch {
 	case t.gone: // with the session, or seen to be gone
-	case rev <= q.seen && !slices.Contains(q.lines[lineOf(t.key)], etcdPlace{t.key, rev}):
+	case rev <= q.seen && !slices.Contains(q.lines[lineOf(t.key)], position{t.key, rev}):
 		q.lose(t) // a look found it gone before we knew that it should be there
 	case alone:
 		t.settle()
@@ -132,13 +134,13 @@ func (q *etcdQueue) placed(t *etcdTicket, rev int64, alone bool) {
 
 // claim makes the lease of a ticket whose turn it is. It is nil where the key is
 // gone instead.
-func (q *etcdQueue) claim(t *etcdTicket, release func(context.Context, etcdPlace) error) *lock.Held {
+func (q *queue) claim(t *ticket, release func(context.Context, position) error) *lock.Held {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if t.gone {
 		return nil
 	}
-	place := etcdPlace{t.key, t.rev}
+	place := position{t.key, t.rev}
 	token := uint64(t.rev) //nolint:gosec // revisions begin at 1
 	t.lease = lock.NewHeld(token, func(ctx context.Context) error {
 		q.leave(t)
@@ -148,7 +150,7 @@ func (q *etcdQueue) claim(t *etcdTicket, release func(context.Context, etcdPlace
 }
 
 // leave tells that the key is about to be deleted by ourselves.
-func (q *etcdQueue) leave(t *etcdTicket) {
+func (q *queue) leave(t *ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t.leaving = true
@@ -156,14 +158,14 @@ func (q *etcdQueue) leave(t *etcdTicket) {
 
 // forget drops the ticket of a key that was never created, or that was deleted
 // without anybody knowing whether it had been.
-func (q *etcdQueue) forget(key string) {
+func (q *queue) forget(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.mine, key)
 }
 
 // close ends all tickets, and every lease among them.
-func (q *etcdQueue) close() {
+func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.over = true
@@ -175,7 +177,7 @@ func (q *etcdQueue) close() {
 // apply moves the queue on by what the watch tells. It returns those keys of
 // our session that nobody here knows: a put whose answer did not come, and that
 // arrived after all, when its key had been deleted already.
-func (q *etcdQueue) apply(events []*clientv3.Event) (strays []etcdPlace) {
+func (q *queue) apply(events []*clientv3.Event) (strays []position) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, e := range events {
@@ -185,7 +187,7 @@ func (q *etcdQueue) apply(events []*clientv3.Event) (strays []etcdPlace) {
 		case e.Type == clientv3.EventTypeDelete:
 			q.remove(key)
 		case e.IsCreate():
-			line, place := lineOf(key), etcdPlace{key, e.Kv.CreateRevision}
+			line, place := lineOf(key), position{key, e.Kv.CreateRevision}
 			q.lines[line] = append(q.lines[line], place)
 			if q.isStray(e.Kv) {
 				strays = append(strays, place)
@@ -201,16 +203,16 @@ func (q *etcdQueue) apply(events []*clientv3.Event) (strays []etcdPlace) {
 
 // replace moves the queue on to what a look found at a revision, and reports
 // whether that was news. It returns strays as apply does.
-func (q *etcdQueue) replace(found []*mvccpb.KeyValue, rev int64) (news bool, strays []etcdPlace) {
+func (q *queue) replace(found []*mvccpb.KeyValue, rev int64) (news bool, strays []position) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if rev <= q.seen {
 		return false, nil
 	}
 	slices.SortFunc(found, func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) })
-	lines, there := make(map[string][]etcdPlace), make(map[string]bool)
+	lines, there := make(map[string][]position), make(map[string]bool)
 	for _, kv := range found {
-		place := etcdPlace{string(kv.Key), kv.CreateRevision}
+		place := position{string(kv.Key), kv.CreateRevision}
 		lines[lineOf(place.key)] = append(lines[lineOf(place.key)], place)
 		there[place.key] = true
 		if q.isStray(kv) {
@@ -230,18 +232,18 @@ func (q *etcdQueue) replace(found []*mvccpb.KeyValue, rev int64) (news bool, str
 	return news, strays
 }
 
-func (q *etcdQueue) isStray(kv *mvccpb.KeyValue) bool {
+func (q *queue) isStray(kv *mvccpb.KeyValue) bool {
 	return clientv3.LeaseID(kv.Lease) == q.lease && q.mine[string(kv.Key)] == nil
 }
 
 // remove takes a key out of its line, which is mostly the first.
-func (q *etcdQueue) remove(key string) {
+func (q *queue) remove(key string) {
 	if t := q.mine[key]; t != nil {
 		q.lose(t)
 	}
 	line := lineOf(key)
 	places := q.lines[line]
-	i := slices.IndexFunc(places, func(p etcdPlace) bool { return p.key == key })
+	i := slices.IndexFunc(places, func(p position) bool { return p.key == key })
 	switch {
 	case i < 0:
 		return
@@ -254,7 +256,7 @@ func (q *etcdQueue) remove(key string) {
 }
 
 // call tells the first in line that it is its turn, where it is one of ours.
-func (q *etcdQueue) call(line string) {
+func (q *queue) call(line string) {
 	if t := q.mine[q.lines[line][0].key]; t != nil {
 		t.settle()
 	}
@@ -265,7 +267,7 @@ func (q *etcdQueue) call(line string) {
 // Its slot is free then, but not where the answer to the put was never heard:
 // whatever is still under way because of it must not meet another key. What is
 // under way otherwise deletes the key of one create revision.
-func (q *etcdQueue) lose(t *etcdTicket) {
+func (q *queue) lose(t *ticket) {
 	delete(q.mine, t.key)
 	if t.rev != 0 {
 		q.free = append(q.free, t.slot)
@@ -281,7 +283,7 @@ func (q *etcdQueue) lose(t *etcdTicket) {
 }
 
 // settle ends the wait for a ticket.
-func (t *etcdTicket) settle() {
+func (t *ticket) settle() {
 	select {
 	case <-t.settled: // it was its turn before
 	default:

@@ -16,25 +16,25 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// etcdPrefix is the default.
-const etcdPrefix = "stockd/etcd/"
+// testPrefix is the default.
+const testPrefix = "stockd/etcd/"
 
 // etcdModel is a store, with one queue that sees it late and in jumps.
 type etcdModel struct {
 	t      *testing.T
 	random *rand.Rand
-	queue  *etcdQueue
+	queue  *queue
 
 	rev     int64
 	history []*clientv3.Event // one a revision
 	states  [][]*mvccpb.KeyValue
-	tickets []*etcdModelTicket
+	tickets []*modelTicket
 	others  int
 }
 
-// etcdModelTicket is one of ours; its put has been answered or not.
-type etcdModelTicket struct {
-	*etcdTicket
+// modelTicket is one of ours; its put has been answered or not.
+type modelTicket struct {
+	*ticket
 
 	created  int64
 	alone    bool
@@ -44,7 +44,7 @@ type etcdModelTicket struct {
 func newEtcdModel(t *testing.T, seed uint64) *etcdModel {
 	t.Helper()
 	return &etcdModel{
-		t: t, random: rand.New(rand.NewPCG(seed, seed)), queue: newEtcdQueue(etcdPrefix, 1),
+		t: t, random: rand.New(rand.NewPCG(seed, seed)), queue: newQueue(testPrefix, 1),
 		states: [][]*mvccpb.KeyValue{nil},
 	}
 }
@@ -84,13 +84,13 @@ func (m *etcdModel) step() {
 	switch m.random.IntN(8) {
 	case 0: // another replica comes
 		m.others++
-		m.put(fmt.Sprintf("%s%s/2-%d", etcdPrefix, name, m.others), 2)
+		m.put(fmt.Sprintf("%s%s/2-%d", testPrefix, name, m.others), 2)
 	case 1: // one of ours does; that he has been put need not be known yet
-		ticket := &etcdModelTicket{etcdTicket: m.queue.enter(name)}
-		m.put(ticket.key, 1)
+		one := &modelTicket{ticket: m.queue.enter(name)}
+		m.put(one.key, 1)
 		// Who is alone may find himself counted with a key that is none of ours.
-		ticket.created, ticket.alone = m.rev, len(m.line(ticket.key)) == 1 && m.random.IntN(4) > 0
-		m.tickets = append(m.tickets, ticket)
+		one.created, one.alone = m.rev, len(m.line(one.key)) == 1 && m.random.IntN(4) > 0
+		m.tickets = append(m.tickets, one)
 	case 2:
 		m.answer()
 	case 3, 4: // somebody goes, the first as well as any other
@@ -108,9 +108,9 @@ func (m *etcdModel) step() {
 // answer has one of ours hear of his put.
 func (m *etcdModel) answer() {
 	for _, i := range m.random.Perm(len(m.tickets)) {
-		if ticket := m.tickets[i]; !ticket.answered {
-			ticket.answered = true
-			m.queue.placed(ticket.etcdTicket, ticket.created, ticket.alone)
+		if one := m.tickets[i]; !one.answered {
+			one.answered = true
+			m.queue.placed(one.ticket, one.created, one.alone)
 			return
 		}
 	}
@@ -132,7 +132,7 @@ func (m *etcdModel) look(at int64) {
 	m.noStrays(strays)
 }
 
-func (m *etcdModel) noStrays(strays []etcdPlace) {
+func (m *etcdModel) noStrays(strays []position) {
 	if len(strays) > 0 {
 		m.t.Errorf("%v are taken for strays", strays)
 	}
@@ -140,17 +140,17 @@ func (m *etcdModel) noStrays(strays []etcdPlace) {
 
 // check finds whoever was granted a name that is another's.
 func (m *etcdModel) check() {
-	for _, ticket := range m.tickets {
+	for _, one := range m.tickets {
 		select {
-		case <-ticket.settled:
+		case <-one.settled:
 		default:
 			continue
 		}
-		line := m.line(ticket.key)
-		stands := slices.ContainsFunc(line, func(kv *mvccpb.KeyValue) bool { return kv.CreateRevision == ticket.created })
-		if stands && (ticket.gone || line[0].CreateRevision != ticket.created) {
+		line := m.line(one.key)
+		stands := slices.ContainsFunc(line, func(kv *mvccpb.KeyValue) bool { return kv.CreateRevision == one.created })
+		if stands && (one.gone || line[0].CreateRevision != one.created) {
 			m.t.Errorf("at %d of %d, %s of %d is settled (gone: %v), and the line is %v",
-				m.queue.seen, m.rev, ticket.key, ticket.created, ticket.gone, line)
+				m.queue.seen, m.rev, one.key, one.created, one.gone, line)
 		}
 	}
 }
@@ -167,20 +167,20 @@ func (m *etcdModel) finish() {
 		m.noStrays(m.queue.apply(m.history[m.queue.seen:]))
 	}
 	left := 0
-	for _, ticket := range m.tickets {
-		line := m.line(ticket.key)
-		stands := slices.ContainsFunc(line, func(kv *mvccpb.KeyValue) bool { return kv.CreateRevision == ticket.created })
+	for _, one := range m.tickets {
+		line := m.line(one.key)
+		stands := slices.ContainsFunc(line, func(kv *mvccpb.KeyValue) bool { return kv.CreateRevision == one.created })
 		settled := false
 		select {
-		case <-ticket.settled:
+		case <-one.settled:
 			settled = true
 		default:
 		}
 		switch {
-		case stands && settled != (line[0].CreateRevision == ticket.created):
-			m.t.Errorf("%s of %d is settled: %v, and the line is %v", ticket.key, ticket.created, settled, line)
-		case !stands && !ticket.gone:
-			m.t.Errorf("%s of %d does not know that it is gone", ticket.key, ticket.created)
+		case stands && settled != (line[0].CreateRevision == one.created):
+			m.t.Errorf("%s of %d is settled: %v, and the line is %v", one.key, one.created, settled, line)
+		case !stands && !one.gone:
+			m.t.Errorf("%s of %d does not know that it is gone", one.key, one.created)
 		}
 		if stands {
 			left++
@@ -219,19 +219,19 @@ func FuzzEtcdKeys(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		m := newEtcdModel(t, 0)
 		m.toggle(before)
-		ticket := m.queue.enter("a")
-		if m.isThere(ticket.key) {
+		one := m.queue.enter("a")
+		if m.isThere(one.key) {
 			return // the put finds that out
 		}
-		m.put(ticket.key, 1)
-		m.queue.placed(ticket, m.rev, len(m.line(ticket.key)) == 1)
-		m.tickets = append(m.tickets, &etcdModelTicket{etcdTicket: ticket, created: m.rev, answered: true})
+		m.put(one.key, 1)
+		m.queue.placed(one, m.rev, len(m.line(one.key)) == 1)
+		m.tickets = append(m.tickets, &modelTicket{ticket: one, created: m.rev, answered: true})
 		m.toggle(after)
 		m.check()
 		m.queue.apply(m.history)
 		m.check()
 		m.finish()
-		looked := newEtcdQueue(etcdPrefix, 3) // of another replica
+		looked := newQueue(testPrefix, 3) // of another replica
 		if looked.replace(m.live(), m.rev); !maps.EqualFunc(m.queue.lines, looked.lines, slices.Equal) {
 			t.Errorf("the watch tells of %v, a look of %v", m.queue.lines, looked.lines)
 		}
@@ -242,7 +242,7 @@ func FuzzEtcdKeys(f *testing.F) {
 func (m *etcdModel) toggle(keys string) {
 	const most = 30
 	for _, key := range strings.SplitN(keys, "\n", most) {
-		if key = etcdPrefix + key; m.isThere(key) {
+		if key = testPrefix + key; m.isThere(key) {
 			m.delete(key)
 		} else {
 			m.put(key, 2)
@@ -256,13 +256,13 @@ func (m *etcdModel) isThere(key string) bool {
 
 func TestEtcdQueueTellsStrays(t *testing.T) {
 	m := newEtcdModel(t, 0)
-	m.put(etcdPrefix+"a/2-1", 2)
-	m.put(etcdPrefix+"a/1-1", 1)
-	want := []etcdPlace{{etcdPrefix + "a/1-1", 2}}
+	m.put(testPrefix+"a/2-1", 2)
+	m.put(testPrefix+"a/1-1", 1)
+	want := []position{{testPrefix + "a/1-1", 2}}
 	if strays := m.queue.apply(m.history); !slices.Equal(strays, want) {
 		t.Errorf("the watch tells of %v, want %v", strays, want)
 	}
-	m.put(etcdPrefix+"b/2-1", 2)
+	m.put(testPrefix+"b/2-1", 2)
 	if _, strays := m.queue.replace(m.live(), m.rev); !slices.Equal(strays, want) {
 		t.Errorf("a look tells of %v, want %v", strays, want)
 	}
@@ -300,12 +300,12 @@ func TestEtcdQueueLosesWhatIsHeld(t *testing.T) {
 		"session over":          func(m *etcdModel, _ string) { m.queue.close() },
 	} {
 		m := newEtcdModel(t, 0)
-		ticket := m.queue.enter("a")
-		m.put(ticket.key, 1)
-		m.queue.placed(ticket, m.rev, true)
-		<-ticket.settled // who is alone waits for no watch
-		lease := m.queue.claim(ticket, func(context.Context, etcdPlace) error { return nil })
-		happens(m, ticket.key)
+		one := m.queue.enter("a")
+		m.put(one.key, 1)
+		m.queue.placed(one, m.rev, true)
+		<-one.settled // who is alone waits for no watch
+		lease := m.queue.claim(one, func(context.Context, position) error { return nil })
+		happens(m, one.key)
 		if !errors.Is(context.Cause(lease.Ctx), lock.ErrLost) {
 			t.Errorf("%s: the lease ended with %v", what, context.Cause(lease.Ctx))
 		}

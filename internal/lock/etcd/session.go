@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// etcdLook is how long the watch may be silent, while keys of ours are
+	// lookEvery is how long the watch may be silent, while keys of ours are
 	// there, before the queue is read anew: the bounded fallback.
-	etcdLook = time.Second
-	// etcdRevokeWithin bounds the revocation of the lease: a replica that stops waits for it.
-	etcdRevokeWithin = 500 * time.Millisecond
-	// etcdRewatch is the pause before a watch that ended begins again.
-	etcdRewatch = 50 * time.Millisecond
+	lookEvery = time.Second
+	// revokeWithin bounds the revocation of the lease: a replica that stops waits for it.
+	revokeWithin = 500 * time.Millisecond
+	// rewatchAfter is the pause before a watch that ended begins again.
+	rewatchAfter = 50 * time.Millisecond
 )
 
-var errEtcdStalled = errors.New("the watch did not tell what a look found")
+var errStalled = errors.New("the watch did not tell what a look found")
 
-// etcdSession is a lease of etcd that the keys of a replica hang on, and the
+// session is a lease of etcd that the keys of a replica hang on, and the
 // queue as it is seen from here. It has one goroutine; its lease is renewed by
 // a watchdog, which has none.
-type etcdSession struct {
+type session struct {
 	client *clientv3.Client
 	prefix string // of every key
 	ttl    time.Duration
@@ -44,32 +44,32 @@ type etcdSession struct {
 	opening sync.Once
 	err     error
 	id      clientv3.LeaseID
-	queue   *etcdQueue
+	queue   *queue
 
 	deaf atomic.Bool // the last question was not answered
 
 	sweep chan struct{} // holds one element when there is new litter
 
 	mu     sync.Mutex
-	asked  time.Time   // when the lease was prolonged the last time, or begun
-	litter []etcdPlace // keys that stand for nobody, to be deleted
+	asked  time.Time  // when the lease was prolonged the last time, or begun
+	litter []position // keys that stand for nobody, to be deleted
 }
 
-func newEtcdSession(client *clientv3.Client, prefix string, ttl time.Duration) *etcdSession {
-	return &etcdSession{
+func newSession(client *clientv3.Client, prefix string, ttl time.Duration) *session {
+	return &session{
 		client: client, prefix: prefix, ttl: ttl, life: lock.NewHeld(0, nil),
 		ready: make(chan struct{}), sweep: make(chan struct{}, 1),
 	}
 }
 
-func (s *etcdSession) over() bool { return s.life.Context().Err() != nil }
+func (s *session) over() bool { return s.life.Context().Err() != nil }
 
 // run opens the session and attends to its queue until it is over.
-func (s *etcdSession) run() {
+func (s *session) run() {
 	err := s.grant()
 	for err == nil {
 		err = s.attend()
-		if s.isOpen() && pause.About(s.life.Context(), etcdRewatch) == nil {
+		if s.isOpen() && pause.About(s.life.Context(), rewatchAfter) == nil {
 			err = nil // an open session ends with its lease, not with a watch
 		}
 	}
@@ -77,10 +77,10 @@ func (s *etcdSession) run() {
 }
 
 // grant begins the lease.
-func (s *etcdSession) grant() error {
+func (s *session) grant() error {
 	seconds := int64((s.ttl + time.Second - 1) / time.Second)
 	s.asked = time.Now()
-	err := askEtcd(s.life.Context(), func(ctx context.Context) error {
+	err := bounded(s.life.Context(), func(ctx context.Context) error {
 		granted, err := s.client.Grant(ctx, seconds)
 		if err == nil {
 			s.id = granted.ID
@@ -90,7 +90,7 @@ func (s *etcdSession) grant() error {
 	if err != nil {
 		return err
 	}
-	s.queue = newEtcdQueue(s.prefix, s.id)
+	s.queue = newQueue(s.prefix, s.id)
 	context.AfterFunc(s.life.Context(), s.queue.close)
 	lock.Watch(s.life, s.asked, s.ttl, s.renew)
 	return nil
@@ -98,8 +98,8 @@ func (s *etcdSession) grant() error {
 
 // renew prolongs the lease. One try takes a part of the TTL only: the next one
 // may reach another member.
-func (s *etcdSession) renew(ctx context.Context) (still bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
+func (s *session) renew(ctx context.Context) (still bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	asked := time.Now()
 	_, err = s.client.KeepAliveOnce(ctx, s.id)
@@ -118,7 +118,7 @@ func (s *etcdSession) renew(ctx context.Context) (still bool, err error) {
 // expired reports whether the lease has run out by our clock. The watchdog ends
 // the session then; but where the whole process stood still, the watch may be
 // the first to go on, and tell of a turn that has come and gone.
-func (s *etcdSession) expired() bool {
+func (s *session) expired() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.asked) >= s.ttl
@@ -126,9 +126,9 @@ func (s *etcdSession) expired() bool {
 
 // end tells everybody that the session is over, or that it could not be opened,
 // and has etcd delete its keys. Where that is not heard they end with the TTL.
-func (s *etcdSession) end(err error) {
+func (s *session) end(err error) {
 	if s.over() {
-		err = errEtcdAgain
+		err = errAgain
 	}
 	s.life.Lose()
 	s.open(err)
@@ -136,19 +136,19 @@ func (s *etcdSession) end(err error) {
 		return
 	}
 	s.queue.close()
-	ctx, cancel := context.WithTimeout(context.Background(), etcdRevokeWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), revokeWithin)
 	defer cancel()
 	_, _ = s.client.Revoke(ctx, s.id)
 }
 
-func (s *etcdSession) open(err error) {
+func (s *session) open(err error) {
 	s.opening.Do(func() {
 		s.err = err
 		close(s.ready)
 	})
 }
 
-func (s *etcdSession) isOpen() bool {
+func (s *session) isOpen() bool {
 	select {
 	case <-s.ready:
 		return true
@@ -164,27 +164,27 @@ func (s *etcdSession) isOpen() bool {
 // it for up to date and tells of each change as it happens. One that begins
 // where something has happened since is served from a loop of 100 ms, and that
 // is what a watch for each waiter would be.
-func (s *etcdSession) attend() error {
+func (s *session) attend() error {
 	if _, err := s.look(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.life.Context()))
 	defer cancel()
-	late := time.AfterFunc(etcdPatience, cancel)
+	late := time.AfterFunc(patience, cancel)
 	events := s.client.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(s.queue.next()))
 	if !late.Stop() {
-		return errEtcdSilent
+		return errSilent
 	}
 	s.open(nil)
 	return s.listen(events)
 }
 
 // look reads the queue as it is, and reports whether that was news.
-func (s *etcdSession) look() (news bool, err error) {
+func (s *session) look() (news bool, err error) {
 	err = s.ask(s.life.Context(), func(ctx context.Context) error {
 		found, err := s.client.Get(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 		if err == nil {
-			var strays []etcdPlace
+			var strays []position
 			news, strays = s.queue.replace(found.Kvs, found.Header.Revision)
 			s.discard(strays...)
 		}
@@ -195,8 +195,8 @@ func (s *etcdSession) look() (news bool, err error) {
 
 // listen follows the watch. Where it is silent for long, a look finds out
 // whether that is because nothing happened.
-func (s *etcdSession) listen(events clientv3.WatchChan) error {
-	tick := time.NewTicker(etcdLook)
+func (s *session) listen(events clientv3.WatchChan) error {
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	heard := true
 	for {
@@ -206,7 +206,7 @@ func (s *etcdSession) listen(events clientv3.WatchChan) error {
 				return err
 			}
 			if !more {
-				return errEtcdSilent
+				return errSilent
 			}
 			heard = true
 			s.deaf.Store(false)
@@ -216,7 +216,7 @@ func (s *etcdSession) listen(events clientv3.WatchChan) error {
 		case <-tick.C:
 			if !heard && s.queue.inUse() {
 				if news, err := s.look(); news || err != nil {
-					return cmp.Or(err, errEtcdStalled)
+					return cmp.Or(err, errStalled)
 				}
 			}
 			s.clean() // what could not be deleted before
@@ -226,12 +226,12 @@ func (s *etcdSession) listen(events clientv3.WatchChan) error {
 }
 
 // ask asks one question and remembers whether it was answered.
-func (s *etcdSession) ask(ctx context.Context, do func(context.Context) error) error {
-	err := askEtcd(ctx, do)
+func (s *session) ask(ctx context.Context, do func(context.Context) error) error {
+	err := bounded(ctx, do)
 	switch {
 	case err == nil:
 		s.deaf.Store(false)
-	case errors.Is(err, errEtcdSilent):
+	case errors.Is(err, errSilent):
 		s.deaf.Store(true)
 	}
 	return err
@@ -239,10 +239,10 @@ func (s *etcdSession) ask(ctx context.Context, do func(context.Context) error) e
 
 // acquire puts a key of our own into the queue of a name and waits until it is
 // the first.
-func (s *etcdSession) acquire(ctx context.Context, name string) (*lock.Held, error) {
+func (s *session) acquire(ctx context.Context, name string) (*lock.Held, error) {
 	t := s.queue.enter(name)
 	if t == nil {
-		return nil, errEtcdAgain
+		return nil, errAgain
 	}
 	if err := s.put(ctx, t); err != nil {
 		return nil, err
@@ -252,24 +252,24 @@ func (s *etcdSession) acquire(ctx context.Context, name string) (*lock.Held, err
 	case <-ctx.Done():
 		s.withdraw(ctx, t)
 		if s.deaf.Load() && !errors.Is(ctx.Err(), context.Canceled) {
-			return nil, errEtcdSilent
+			return nil, errSilent
 		}
 		return nil, ctx.Err()
 	}
 	if s.expired() {
 		s.life.Lose()
-		return nil, errEtcdAgain
+		return nil, errAgain
 	}
 	lease := s.queue.claim(t, s.release)
 	if lease == nil {
-		return nil, errEtcdAgain
+		return nil, errAgain
 	}
 	return lease, nil
 }
 
 // put creates the key, and counts in the same transaction who stands in line
 // with it: where that is nobody, it is our turn.
-func (s *etcdSession) put(ctx context.Context, t *etcdTicket) error {
+func (s *session) put(ctx context.Context, t *ticket) error {
 	var placed *clientv3.TxnResponse
 	err := s.ask(ctx, func(ctx context.Context) (err error) {
 		placed, err = s.client.Txn(ctx).
@@ -283,24 +283,24 @@ func (s *etcdSession) put(ctx context.Context, t *etcdTicket) error {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		s.queue.forget(t.key)
 		s.life.Lose()
-		return errEtcdAgain
+		return errAgain
 	case err != nil:
 		s.queue.leave(t)
-		s.discard(etcdPlace{key: t.key}) // it may be there, or still be coming
+		s.discard(position{key: t.key}) // it may be there, or still be coming
 		return err
 	case !placed.Succeeded: // sent twice, by whatever is between us
 		s.queue.leave(t)
-		s.discard(etcdPlace{key: t.key})
-		return errEtcdAgain
+		s.discard(position{key: t.key})
+		return errAgain
 	}
 	s.queue.placed(t, placed.Header.Revision, placed.Responses[1].GetResponseRange().Count == 1)
 	return nil
 }
 
 // withdraw deletes a key that is not waited for any more.
-func (s *etcdSession) withdraw(ctx context.Context, t *etcdTicket) {
+func (s *session) withdraw(ctx context.Context, t *ticket) {
 	s.queue.leave(t)
-	place := etcdPlace{t.key, t.rev}
+	place := position{t.key, t.rev}
 	if s.deaf.Load() {
 		s.discard(place) // whoever leaves need not stay for that
 		return
@@ -316,12 +316,12 @@ func (s *etcdSession) withdraw(ctx context.Context, t *etcdTicket) {
 
 // release deletes the key of a holder. It is not cut off with ctx: a cancelled
 // request still has to let go.
-func (s *etcdSession) release(ctx context.Context, place etcdPlace) error {
+func (s *session) release(ctx context.Context, place position) error {
 	ours, err := s.delete(context.WithoutCancel(ctx), place)
 	switch {
 	case err != nil:
 		s.discard(place)
-		return lock.NotReleased(etcdName, err)
+		return lock.NotReleased(server, err)
 	case !ours:
 		return lock.ErrLost
 	default:
@@ -331,7 +331,7 @@ func (s *etcdSession) release(ctx context.Context, place etcdPlace) error {
 
 // delete deletes a key of ours, and reports whether it was there. Where we know
 // when it was created, nothing but that is deleted.
-func (s *etcdSession) delete(ctx context.Context, place etcdPlace) (was bool, err error) {
+func (s *session) delete(ctx context.Context, place position) (was bool, err error) {
 	is := clientv3.Compare(clientv3.CreateRevision(place.key), "=", place.rev)
 	if place.rev == 0 {
 		is = clientv3.Compare(clientv3.CreateRevision(place.key), ">", 0)
@@ -350,7 +350,7 @@ func (s *etcdSession) delete(ctx context.Context, place etcdPlace) (was bool, er
 // discard has keys deleted by the session's goroutine. The lease would keep
 // them for as long as the replica lives, with everybody waiting behind them; so
 // that is tried again and again until they are gone, or the session is.
-func (s *etcdSession) discard(places ...etcdPlace) {
+func (s *session) discard(places ...position) {
 	if len(places) == 0 {
 		return
 	}
@@ -365,12 +365,12 @@ func (s *etcdSession) discard(places ...etcdPlace) {
 
 // clean deletes the litter, as far as etcd lets it. The rest is left for the
 // next time.
-func (s *etcdSession) clean() {
+func (s *session) clean() {
 	s.mu.Lock()
 	litter := s.litter
 	s.litter = nil
 	s.mu.Unlock()
-	var left []etcdPlace
+	var left []position
 	for i, place := range litter {
 		if _, err := s.delete(s.life.Context(), place); err == nil {
 			continue

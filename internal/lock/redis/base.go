@@ -17,8 +17,8 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// redisName is how Redis is called in errors.
-const redisName = string(backend.Redis)
+// server is how Redis is called in errors.
+const server = string(backend.Redis)
 
 //go:embed lua/*.lua
 var luaFiles embed.FS
@@ -38,7 +38,7 @@ func script(names ...string) *redis.Script {
 	return redis.NewScript(source.String())
 }
 
-// redisLock is what the locks on Redis share.
+// base is what the locks on Redis share.
 type base struct {
 	prefix string // of every key, that of this installation
 	kind   string // the lock's name: locks of different kinds do not meet
@@ -66,8 +66,8 @@ func (r base) counter(name string) string { return r.key(name) + ":token" }
 // lua/token.lua.
 const tokenLife = 30 * 24 * time.Hour
 
-// grant is what an acquiring script answers.
-type grant struct {
+// outcome is what an acquiring script answers.
+type outcome struct {
 	status int64
 	token  uint64
 	asked  time.Time // when it was asked for: the TTL runs from then, at the latest
@@ -79,11 +79,11 @@ const (
 	noFloor = -1
 )
 
-func (g grant) won() bool { return g.status == taken }
+func (o outcome) won() bool { return o.status == taken }
 
 // take runs an acquiring script, whose third argument is the floor of the
 // tokens. It is asked for only where Redis has no counter of the name.
-func (r base) take(ctx context.Context, s *redis.Script, name string, keys []string, owner string, more ...any) (grant, error) {
+func (r base) take(ctx context.Context, s *redis.Script, name string, keys []string, owner string, more ...any) (outcome, error) {
 	ctx, answered := backend.Uncut(ctx)
 	defer answered()
 	floor := ""
@@ -97,7 +97,7 @@ func (r base) take(ctx context.Context, s *redis.Script, name string, keys []str
 		}
 		lowest, err := r.askFloor(ctx, name)
 		if err != nil {
-			return grant{}, err
+			return outcome{}, err
 		}
 		floor = strconv.FormatUint(lowest, 10)
 	}
@@ -105,18 +105,18 @@ func (r base) take(ctx context.Context, s *redis.Script, name string, keys []str
 
 // readGrant reads what an acquiring script answers: a status, and the token as
 // a string, because it may be larger than what Lua passes on as a number.
-func readGrant(answer []any, failed error) (grant, error) {
+func readGrant(answer []any, failed error) (outcome, error) {
 	if failed != nil {
-		return grant{}, failed
+		return outcome{}, failed
 	}
 	if len(answer) == 2 {
 		status, isNumber := answer[0].(int64)
 		digits, isText := answer[1].(string)
 		if token, err := strconv.ParseUint(digits, 10, 64); isNumber && isText && err == nil {
-			return grant{status: status, token: token}, nil
+			return outcome{status: status, token: token}, nil
 		}
 	}
-	return grant{}, fmt.Errorf("script answered %v, not a status and a token", answer)
+	return outcome{}, fmt.Errorf("script answered %v, not a status and a token", answer)
 }
 
 func (r base) askFloor(ctx context.Context, name string) (uint64, error) {
@@ -155,7 +155,7 @@ func giveBack(ctx context.Context, c redis.Scripter, s *redis.Script, keys []str
 	ours, err := still(ctx, c, s, keys, args...)
 	switch {
 	case err != nil:
-		return lock.NotReleased(redisName, err)
+		return lock.NotReleased(server, err)
 	case !ours:
 		return lock.ErrLost
 	default:

@@ -39,7 +39,7 @@ func (l luaLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 		grant, err := l.take(ctx, l.acquire, name, keys, owner)
 		if err != nil {
 			go lock.TakeBack(ctx, giveUp) // the caller need not wait for a server that is mute
-			return nil, lock.Unreachable(redisName, err)
+			return nil, lock.Unreachable(server, err)
 		}
 		if grant.won() {
 			lease := lock.NewHeld(grant.token, giveUp)
@@ -47,7 +47,7 @@ func (l luaLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 			return lock.Granted(ctx, lease)
 		}
 		if !waiter.Pause(ctx) {
-			return nil, lock.NotAcquired(ctx, redisName, nil)
+			return nil, lock.NotAcquired(ctx, server, nil)
 		}
 	}
 }

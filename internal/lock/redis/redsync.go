@@ -58,7 +58,7 @@ func (l redsyncOne) Acquire(ctx context.Context, name string) (lock.Lease, error
 // alone, and costs Redis several times as much; that numbers are left out does
 // tokens no harm. Where Redis has lost the counter, the script takes over, which
 // asks for a floor before it grants anything.
-func (l redsyncOne) set(ctx context.Context, name, key, owner string) (grant, error) {
+func (l redsyncOne) set(ctx context.Context, name, key, owner string) (outcome, error) {
 	ctx, answered := backend.Uncut(ctx)
 	defer answered()
 	var won *redis.BoolCmd
@@ -71,14 +71,14 @@ func (l redsyncOne) set(ctx context.Context, name, key, owner string) (grant, er
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return grant{}, errMute
+		return outcome{}, errMute
 	case err != nil || !won.Val():
-		return grant{}, err
+		return outcome{}, err
 	case count.Val() >= leastToken:
-		return grant{status: taken, token: uint64(count.Val())}, nil //nolint:gosec // it is above leastToken
+		return outcome{status: taken, token: uint64(count.Val())}, nil //nolint:gosec // it is above leastToken
 	}
 	if err := giveBack(ctx, l.client, l.release, []string{key}, owner); err != nil {
-		return grant{}, err
+		return outcome{}, err
 	}
 	return l.take(ctx, l.acquire, name, []string{key, l.counter(name)}, owner)
 }

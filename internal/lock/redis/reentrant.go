@@ -47,10 +47,10 @@ type hashLock struct {
 }
 
 func newHashLock(kind string, d lock.Deps) *hashLock {
-	base := newBase(kind, d)
+	b := newBase(kind, d)
 	return &hashLock{
-		base:     base,
-		wakeups:  newWakeups(d.Redis, base.prefix+":*:"+kind+":free"),
+		base:     b,
+		wakeups:  newWakeups(d.Redis, b.prefix+":*:"+kind+":free"),
 		renew:    script("reentrant_renew"),
 		patience: min(d.TTL, patience),
 	}
@@ -79,7 +79,7 @@ func (l *hashLock) Acquire(ctx context.Context, name string) (lock.Lease, error)
 		}
 		if !me.sleep(ctx, l.patience/3) {
 			lock.TakeBack(ctx, a.takeBack)
-			return nil, lock.NotAcquired(ctx, redisName, nil)
+			return nil, lock.NotAcquired(ctx, server, nil)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (a attempt) try(ctx context.Context) (lock.Lease, error) {
 	switch {
 	case err != nil:
 		go lock.TakeBack(ctx, a.takeBack) // the caller need not wait for a server that is mute
-		return nil, lock.Unreachable(redisName, err)
+		return nil, lock.Unreachable(server, err)
 	case !grant.won():
 		return nil, nil
 	}

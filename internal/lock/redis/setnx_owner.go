@@ -35,7 +35,7 @@ func (l setNXOwner) lookAndDelete(name, owner string) func(context.Context) erro
 		found, err := l.client.Get(ctx, l.key(name)).Result()
 		switch {
 		case err != nil && !isNil(err):
-			return lock.NotReleased(redisName, err)
+			return lock.NotReleased(server, err)
 		case found != owner:
 			return lock.ErrLost
 		}

@@ -28,7 +28,7 @@ func ExpireCounters(ctx context.Context, client redis.UniversalClient, prefix st
 		err = each(ctx, client)
 	}
 	if err != nil {
-		err = &stock.BackendError{Backend: redisName, Err: err}
+		err = &stock.BackendError{Backend: server, Err: err}
 	}
 	return int(n.Load()), err
 }

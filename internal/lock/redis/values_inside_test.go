@@ -18,7 +18,7 @@ func FuzzRedisValues(f *testing.F) {
 		number, isNumber := new(big.Int).SetString(stored, 10)
 		g, err := readGrant([]any{status, stored}, nil)
 		switch {
-		case err != nil && g != grant{}:
+		case err != nil && g != outcome{}:
 			t.Errorf("%q is no token (%v), and still %+v is granted", stored, err, g)
 		case err == nil && (!isNumber || !number.IsUint64() || number.Uint64() != g.token || g.status != status):
 			t.Errorf("%d with %q is read as %+v", status, stored, g)

@@ -18,12 +18,12 @@ func (r base) poll(ctx context.Context, name string, try func(context.Context) (
 		answered()
 		switch {
 		case err != nil:
-			return nil, lock.Unreachable(redisName, err)
+			return nil, lock.Unreachable(server, err)
 		case won:
 			return lock.Granted(ctx, lock.NewHeld(0, giveUp))
 		}
 		if !waiter.Pause(ctx) {
-			return nil, lock.NotAcquired(ctx, redisName, nil)
+			return nil, lock.NotAcquired(ctx, server, nil)
 		}
 	}
 }
@@ -32,7 +32,7 @@ func (r base) poll(ctx context.Context, name string, try func(context.Context) (
 func (r base) deleteBlindly(name string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := r.client.Del(ctx, r.key(name)).Err(); err != nil {
-			return lock.NotReleased(redisName, err)
+			return lock.NotReleased(server, err)
 		}
 		return nil
 	}

@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// sqlSlice is how long a server waits for a name before it answers that it
+	// waitSlice is how long a server waits for a name before it answers that it
 	// is not free yet, so that the waiter can look at his context.
-	sqlSlice = time.Second
-	// sqlAnswer bounds the answer to a few statements: those that nothing keeps
+	waitSlice = time.Second
+	// answerWithin bounds the answer to a few statements: those that nothing keeps
 	// waiting, beside a slice that they may spend waiting for a row.
-	sqlAnswer = sqlSlice + 2*time.Second
+	answerWithin = waitSlice + 2*time.Second
 )
 
 // errSilent tells that the database took statements and did not answer. It
 // hides what the driver made of that, lest it be taken for a context's end.
 var errSilent = errors.New("no answer in time")
 
-// sqlPool is what the locks in SQL share: the connections, and the words in
+// base is what the locks in SQL share: the connections, and the words in
 // which a dialect speaks of the time.
-type sqlPool struct {
+type base struct {
 	db      *sql.DB
 	dialect string
 	ttl     time.Duration
@@ -41,10 +41,10 @@ type sqlPool struct {
 	words   *strings.Replacer
 }
 
-// newSQLPool takes its part of the dependencies. In statements {now} is the time
+// newBase takes its part of the dependencies. In statements {now} is the time
 // by the database's clock, {until} the time that lies as many microseconds ahead as its
 // parameter says, and {lock} ends a read whose rows are kept from every other writer.
-func newSQLPool(d lock.Deps) *sqlPool {
+func newBase(d lock.Deps) *base {
 	words := strings.NewReplacer(
 		`{lock}`, ``,
 		`{now}`, `strftime('%Y-%m-%d %H:%M:%f', 'now')`,
@@ -55,30 +55,30 @@ func newSQLPool(d lock.Deps) *sqlPool {
 			`{now}`, `UTC_TIMESTAMP(6)`,
 			`{until}`, `UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`)
 	}
-	return &sqlPool{db: d.DB, dialect: d.Dialect, ttl: d.TTL, retry: d.Retry, polls: lock.NewPolling(d.Retry, d.TriedInVain), words: words}
+	return &base{db: d.DB, dialect: d.Dialect, ttl: d.TTL, retry: d.Retry, polls: lock.NewPolling(d.Retry, d.TriedInVain), words: words}
 }
 
 // lifetime is the parameter of {until}: the TTL, and what the database may lose
 // by rounding, so that it never lets go before the holder does.
-func (p *sqlPool) lifetime() int64 { return (p.ttl + time.Millisecond).Microseconds() }
+func (b *base) lifetime() int64 { return (b.ttl + time.Millisecond).Microseconds() }
 
-// sqlGrant is what a write has won; a token of 0: nothing.
-type sqlGrant struct {
+// outcome is what a write has won; a token of 0: nothing.
+type outcome struct {
 	token uint64
 	asked time.Time // just before the write: the database counts the TTL from later
 }
 
-func (g sqlGrant) won() bool { return g.token != 0 }
+func (g outcome) won() bool { return g.token != 0 }
 
-// sqlRunner is a connection, a transaction on one, or the pool.
-type sqlRunner interface {
+// runner is a connection, a transaction on one, or the pool.
+type runner interface {
 	ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, statement string, args ...any) *sql.Row
 }
 
 // exec runs a statement and tells how many rows it wrote.
-func (p *sqlPool) exec(ctx context.Context, on sqlRunner, statement string, args ...any) (rows int64, err error) {
-	result, err := on.ExecContext(ctx, p.words.Replace(statement), args...)
+func (b *base) exec(ctx context.Context, on runner, statement string, args ...any) (rows int64, err error) {
+	result, err := on.ExecContext(ctx, b.words.Replace(statement), args...)
 	if err != nil {
 		return 0, err
 	}
@@ -86,15 +86,15 @@ func (p *sqlPool) exec(ctx context.Context, on sqlRunner, statement string, args
 }
 
 // query reads one row; sql.ErrNoRows: there is none.
-func (p *sqlPool) query(ctx context.Context, on sqlRunner, statement string, args []any, into ...any) error {
-	return on.QueryRowContext(ctx, p.words.Replace(statement), args...).Scan(into...)
+func (b *base) query(ctx context.Context, on runner, statement string, args []any, into ...any) error {
+	return on.QueryRowContext(ctx, b.words.Replace(statement), args...).Scan(into...)
 }
 
 // run gives do a connection for a few statements, in the course of a wait. To
 // wait for the connection is part of it and ends with ctx. The statements are
 // not cut off with ctx: the server might carry out what nobody expects any more.
-func (p *sqlPool) run(ctx context.Context, do func(context.Context, *sql.Conn) error) error {
-	conn, err := p.conn(ctx)
+func (b *base) run(ctx context.Context, do func(context.Context, *sql.Conn) error) error {
+	conn, err := b.conn(ctx)
 	if err != nil {
 		return err
 	}
@@ -104,20 +104,20 @@ func (p *sqlPool) run(ctx context.Context, do func(context.Context, *sql.Conn) e
 
 // conn is a connection of the pool. Where all are in use, the wait for one ends
 // with ctx. Where one has to be made, it is the server that we wait for.
-func (p *sqlPool) conn(ctx context.Context) (conn *sql.Conn, err error) {
-	if !p.spare(1) {
-		return p.db.Conn(ctx)
+func (b *base) conn(ctx context.Context) (conn *sql.Conn, err error) {
+	if !b.spare(1) {
+		return b.db.Conn(ctx)
 	}
 	err = answered(ctx, func(ctx context.Context) error {
-		conn, err = p.db.Conn(ctx)
+		conn, err = b.db.Conn(ctx)
 		return err
 	})
 	return conn, err
 }
 
 // spare reports whether n more connections than those in use may be had.
-func (p *sqlPool) spare(n int) bool {
-	stats := p.db.Stats()
+func (b *base) spare(n int) bool {
+	stats := b.db.Stats()
 	return stats.MaxOpenConnections == 0 || stats.InUse+n <= stats.MaxOpenConnections
 }
 
@@ -125,7 +125,7 @@ func (p *sqlPool) spare(n int) bool {
 func answered(ctx context.Context, do func(context.Context) error) error {
 	own, end := backend.Uncut(ctx)
 	defer end()
-	own, cancel := context.WithTimeout(own, sqlAnswer)
+	own, cancel := context.WithTimeout(own, answerWithin)
 	defer cancel()
 	err := do(own)
 	if err != nil && own.Err() != nil {
@@ -136,12 +136,12 @@ func answered(ctx context.Context, do func(context.Context) error) error {
 
 // insist runs do in order to give something back: on a context of its own, and
 // again where others are in the way.
-func (p *sqlPool) insist(ctx context.Context, do func(context.Context, *sql.Conn) error) error {
-	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlAnswer)
+func (b *base) insist(ctx context.Context, do func(context.Context, *sql.Conn) error) error {
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
 	defer cancel()
 	for {
-		err := p.run(own, do)
-		if !p.contended(err) || pause.About(own, p.retry) != nil {
+		err := b.run(own, do)
+		if !b.contended(err) || pause.About(own, b.retry) != nil {
 			return err
 		}
 	}
@@ -150,8 +150,8 @@ func (p *sqlPool) insist(ctx context.Context, do func(context.Context, *sql.Conn
 // doubt takes back what a write may have done that failed, and returns the
 // failure. Where the wait ended in the midst of it, that is none: the server has
 // answered just before, and had it wait for a row.
-func (p *sqlPool) doubt(ctx context.Context, err error, undo func(context.Context) error) error {
-	if err == nil || p.contended(err) {
+func (b *base) doubt(ctx context.Context, err error, undo func(context.Context) error) error {
+	if err == nil || b.contended(err) {
 		return err
 	}
 	lock.TakeBack(ctx, undo)
@@ -178,9 +178,9 @@ const (
 
 // contended reports whether a statement came to nothing because others were in
 // its way. SQLite is a file and never silent: there it was another writer's turn.
-func (p *sqlPool) contended(err error) bool {
+func (b *base) contended(err error) bool {
 	if errors.Is(err, errSilent) {
-		return p.dialect != string(backend.MySQL)
+		return b.dialect != string(backend.MySQL)
 	}
 	if answer, is := errors.AsType[*sqlite.Error](err); is {
 		primary := answer.Code() & 0xff

@@ -6,10 +6,13 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// InsertLock is sql-insert-lock with what its reaper does by itself.
+// ServerName is an expression for the name of a named lock.
+const ServerName = serverName
+
+// InsertLocker is sql-insert-lock with what its reaper does by itself.
 type InsertLocker struct{ *insertLock }
 
-// NewInsertLock makes the insert lock with a reaper, or without.
+// NewInsertLocker makes the insert lock with a reaper, or without.
 func NewInsertLocker(d lock.Deps, reaping bool) InsertLocker {
 	d.Unreaped = !reaping
 	return InsertLocker{newInsertLock(d)}
@@ -21,8 +24,8 @@ func (l InsertLocker) Reap(ctx context.Context) error {
 	return err
 }
 
-// Free has the reaper free one name, as somebody does who has seen its time to
-// be over.
+// Free has the reaper free one name, as a waiter does that has seen it
+// expire.
 func (l InsertLocker) Free(ctx context.Context, name string) error {
 	return l.reaper.free(ctx, l.db, name)
 }

@@ -28,21 +28,21 @@ func InsertLock() lock.Entry {
 
 // insertLock grants a name to whoever inserts its row.
 type insertLock struct {
-	*sqlPool
+	*base
 	tokens *Tokens
 	host   string
 	reaper *reaper // nil: nobody frees what a dead holder left
 }
 
 func newInsertLock(d lock.Deps) *insertLock {
-	pool := newSQLPool(d)
+	b := newBase(d)
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown" // it is for people only
 	}
-	l := &insertLock{sqlPool: pool, tokens: &Tokens{pool}, host: host}
+	l := &insertLock{base: b, tokens: &Tokens{b}, host: host}
 	if !d.Unreaped {
-		l.reaper = newReaper(pool)
+		l.reaper = newReaper(b)
 	}
 	return l
 }
@@ -78,7 +78,7 @@ func (l *insertLock) Acquire(ctx context.Context, name string) (lock.Lease, erro
 }
 
 // try takes the name if it is free, or once more if the owner has it.
-func (l *insertLock) try(ctx context.Context, r record) (grant sqlGrant, err error) {
+func (l *insertLock) try(ctx context.Context, r record) (grant outcome, err error) {
 	var seen sight
 	wrote := false
 	err = l.run(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
@@ -130,28 +130,28 @@ const insertRecord = `INSERT INTO record_lock (lock_name, owner, host, entry, de
 // insert takes a free name. The token is issued in the same transaction, and
 // first: those who want to insert queue up for it, and whoever finds the name
 // taken gives his token back.
-func (l *insertLock) insert(ctx context.Context, conn *sql.Conn, r record) (sqlGrant, error) {
+func (l *insertLock) insert(ctx context.Context, conn *sql.Conn, r record) (outcome, error) {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
-		return sqlGrant{}, err
+		return outcome{}, err
 	}
 	defer tx.Rollback() // harmless after the commit
 	token, err := l.tokens.next(ctx, tx, r.name)
 	if err != nil {
-		return sqlGrant{}, err
+		return outcome{}, err
 	}
 	asked := time.Now()
 	_, err = l.exec(ctx, tx, insertRecord, r.name, r.owner, l.host, r.entry, token, l.lifetime())
 	if duplicate(err) {
-		return sqlGrant{}, nil
+		return outcome{}, nil
 	}
 	if err != nil {
-		return sqlGrant{}, err
+		return outcome{}, err
 	}
 	if err := tx.Commit(); err != nil {
-		return sqlGrant{}, err
+		return outcome{}, err
 	}
-	return sqlGrant{token, asked}, nil
+	return outcome{token, asked}, nil
 }
 
 const enterRecord = `UPDATE record_lock SET depth = depth + 1, entry = ?, expires_at = {until}
@@ -159,17 +159,17 @@ const enterRecord = `UPDATE record_lock SET depth = depth + 1, entry = ?, expire
 
 // enter counts one more hold of an owner who has the name, if nobody was counted
 // since the look.
-func (l *insertLock) enter(ctx context.Context, conn *sql.Conn, r record, seen sight) (sqlGrant, error) {
+func (l *insertLock) enter(ctx context.Context, conn *sql.Conn, r record, seen sight) (outcome, error) {
 	asked := time.Now()
 	rows, err := l.exec(ctx, conn, enterRecord, r.entry, l.lifetime(), r.name, r.owner, seen.entry, seen.token)
 	if err != nil || rows == 0 {
-		return sqlGrant{}, err
+		return outcome{}, err
 	}
-	return sqlGrant{seen.token, asked}, nil
+	return outcome{seen.token, asked}, nil
 }
 
 // hold is the lease of one hold; each prolongs the row by itself.
-func (l *insertLock) hold(r record, grant sqlGrant) *lock.Held {
+func (l *insertLock) hold(r record, grant outcome) *lock.Held {
 	lease := lock.NewHeld(grant.token, func(ctx context.Context) error { return l.release(ctx, r, grant.token) })
 	lock.Watch(lease, grant.asked, l.ttl, func(ctx context.Context) (bool, error) { return l.renew(ctx, r, grant.token) })
 	return lease

@@ -21,12 +21,12 @@ func NamedLock() lock.Entry {
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		New: func(d lock.Deps) lock.Locker {
-			pool := newSQLPool(d)
+			b := newBase(d)
 			return lock.NewReentrant(&sessionLock{
-				sqlPool: pool,
-				take:    takeName,
-				count:   (&Tokens{pool}).issueBy,
-				free:    freeName,
+				base:  b,
+				take:  takeName,
+				count: (&Tokens{b}).issueBy,
+				free:  freeName,
 			})
 		},
 	}
@@ -46,7 +46,7 @@ const (
 // takeName waits for the name.
 func takeName(ctx context.Context, conn *sql.Conn, name string) (won bool, err error) {
 	var answer sql.NullBool
-	if err := conn.QueryRowContext(ctx, getLock, name, int(sqlSlice.Seconds())).Scan(&answer); err != nil {
+	if err := conn.QueryRowContext(ctx, getLock, name, int(waitSlice.Seconds())).Scan(&answer); err != nil {
 		return false, err
 	}
 	if !answer.Valid {

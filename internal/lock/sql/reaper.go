@@ -13,7 +13,7 @@ import (
 //
 // It rests until the lock is used, and from when it finds the table empty.
 type reaper struct {
-	pool *sqlPool
+	base *base
 	ctx  context.Context
 	end  context.CancelFunc
 
@@ -23,8 +23,8 @@ type reaper struct {
 	round sync.WaitGroup // the one that is under way
 }
 
-func newReaper(pool *sqlPool) *reaper {
-	r := &reaper{pool: pool}
+func newReaper(b *base) *reaper {
+	r := &reaper{base: b}
 	r.ctx, r.end = context.WithCancel(context.Background())
 	return r
 }
@@ -38,7 +38,7 @@ func (r *reaper) wake() {
 	defer r.mu.Unlock()
 	r.used = true
 	if r.timer == nil && r.ctx.Err() == nil {
-		r.timer = time.AfterFunc(r.pool.ttl/2, r.work)
+		r.timer = time.AfterFunc(r.base.ttl/2, r.work)
 	}
 }
 
@@ -69,7 +69,7 @@ func (r *reaper) work() {
 	case r.ctx.Err() != nil: // closed
 	case r.used, left > 0, err != nil:
 		r.used = false
-		r.timer.Reset(r.pool.ttl / 2)
+		r.timer.Reset(r.base.ttl / 2)
 	default:
 		r.timer = nil
 	}
@@ -88,9 +88,9 @@ func (r *reaper) begin() bool {
 // reap frees all names whose time is over, and counts the others. It is cut off
 // with ctx: the next round, or another replica's, does what it did not.
 func (r *reaper) reap(ctx context.Context) (left int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, sqlAnswer)
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	conn, err := r.pool.db.Conn(ctx)
+	conn, err := r.base.db.Conn(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -109,7 +109,7 @@ const listRecords = `SELECT lock_name, expires_at < {now} FROM record_lock`
 // list reads without locking anything; the table is as short as there are names
 // held.
 func (r *reaper) list(ctx context.Context, conn *sql.Conn) (expired []string, held int, err error) {
-	rows, err := conn.QueryContext(ctx, r.pool.words.Replace(listRecords))
+	rows, err := conn.QueryContext(ctx, r.base.words.Replace(listRecords))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -133,7 +133,7 @@ const freeRecord = `DELETE FROM record_lock WHERE lock_name = ? AND expires_at <
 
 // free deletes the row of a name if its time is over still: its holder may have
 // renewed it since somebody looked.
-func (r *reaper) free(ctx context.Context, on sqlRunner, name string) error {
-	_, err := r.pool.exec(ctx, on, freeRecord, name)
+func (r *reaper) free(ctx context.Context, on runner, name string) error {
+	_, err := r.base.exec(ctx, on, freeRecord, name)
 	return err
 }

@@ -21,11 +21,11 @@ func RowLock() lock.Entry {
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		New: func(d lock.Deps) lock.Locker {
-			pool := newSQLPool(d)
-			tokens := &Tokens{pool}
+			b := newBase(d)
+			tokens := &Tokens{b}
 			return lock.NewReentrant(&sessionLock{
-				sqlPool: pool,
-				take:    takeRow,
+				base: b,
+				take: takeRow,
 				// On another connection: what the holder's own transaction wrote
 				// would be undone with it, and the token given out once more.
 				count: func(ctx context.Context, _ *sql.Conn, name string) (uint64, error) { return tokens.Issue(ctx, name) },

@@ -23,7 +23,7 @@ import (
 // could let them in is kept from it; without a free connection one waits as for
 // the name itself.
 type sessionLock struct {
-	*sqlPool
+	*base
 	// take waits for the name for a slice of time.
 	take func(ctx context.Context, conn *sql.Conn, name string) (won bool, err error)
 	// count issues the token of a name that was taken.
@@ -107,7 +107,7 @@ func (s *session) prepare(ctx context.Context) error {
 		return err
 	}
 	limits := fmt.Sprintf(`SET SESSION wait_timeout = %d, innodb_lock_wait_timeout = %d`,
-		int(math.Ceil(s.ttl.Seconds())), int(sqlSlice.Seconds()))
+		int(math.Ceil(s.ttl.Seconds())), int(waitSlice.Seconds()))
 	_, err = s.conn.ExecContext(ctx, limits)
 	return err
 }
@@ -190,7 +190,7 @@ func (s *session) ping(ctx context.Context) (alive bool, err error) {
 	if s.over {
 		return true, nil // given back just now, and not lost
 	}
-	bounded, cancel := context.WithTimeout(ctx, sqlAnswer)
+	bounded, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	return s.conn.PingContext(bounded) == nil, nil
 }
@@ -220,7 +220,7 @@ func (s *session) end(ctx context.Context) (was bool, err error) {
 	if s.over {
 		return false, nil
 	}
-	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlAnswer)
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
 	defer cancel()
 	if was, err = s.free(own, s.conn, s.name); err != nil {
 		s.drop()

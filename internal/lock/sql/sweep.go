@@ -41,7 +41,7 @@ func (t *Tokens) notSwept(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &stock.BackendError{Backend: t.pool.dialect, Err: fmt.Errorf("sweep locks: %w", err)}
+	return &stock.BackendError{Backend: t.base.dialect, Err: fmt.Errorf("sweep locks: %w", err)}
 }
 
 // listNames is in three parts, each with the bound, so that a page reads no more than
@@ -53,7 +53,7 @@ const listNames = `SELECT lock_name FROM (SELECT lock_name FROM lock_token WHERE
 
 // names is the page after a name. The empty name, which is the floor, is in none.
 func (t *Tokens) names(ctx context.Context, last string) (names []string, err error) {
-	rows, err := t.pool.db.QueryContext(ctx, listNames, last, sweepPage, last, sweepPage, last, sweepPage, sweepPage)
+	rows, err := t.base.db.QueryContext(ctx, listNames, last, sweepPage, last, sweepPage, last, sweepPage, sweepPage)
 	if err != nil {
 		return nil, err
 	}
@@ -90,19 +90,19 @@ func (t *Tokens) clear(ctx context.Context, names []string) error {
 		args[i] = name
 	}
 	marks := strings.Repeat(", ?", len(names))[2:]
-	ctx, cancel := context.WithTimeout(ctx, sqlAnswer)
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	conn, err := t.pool.db.Conn(ctx)
+	conn, err := t.base.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // it goes back to the pool
-	return inTx(ctx, conn, func(tx sqlRunner) error {
+	return inTx(ctx, conn, func(tx runner) error {
 		if err := t.lift(ctx, tx, marks, args); err != nil {
 			return err
 		}
 		for _, statement := range []string{clearTokens, clearLocks, clearRecords} {
-			if _, err := t.pool.exec(ctx, tx, strings.ReplaceAll(statement, "{names}", marks), args...); err != nil {
+			if _, err := t.base.exec(ctx, tx, strings.ReplaceAll(statement, "{names}", marks), args...); err != nil {
 				return err
 			}
 		}
@@ -110,15 +110,15 @@ func (t *Tokens) clear(ctx context.Context, names []string) error {
 	})
 }
 
-func (t *Tokens) lift(ctx context.Context, tx sqlRunner, marks string, args []any) error {
-	floor, err := t.pool.holdFloor(ctx, tx)
+func (t *Tokens) lift(ctx context.Context, tx runner, marks string, args []any) error {
+	floor, err := t.base.holdFloor(ctx, tx)
 	if err != nil {
 		return err
 	}
 	highest := floor
 	for _, statement := range []string{highestCount, highestVersion} {
 		var found uint64
-		if err := t.pool.query(ctx, tx, strings.ReplaceAll(statement, "{names}", marks), args, &found); err != nil {
+		if err := t.base.query(ctx, tx, strings.ReplaceAll(statement, "{names}", marks), args, &found); err != nil {
 			return err
 		}
 		highest = max(highest, found)
@@ -127,7 +127,7 @@ func (t *Tokens) lift(ctx context.Context, tx sqlRunner, marks string, args []an
 		return nil
 	}
 	set := setFloorSQLite
-	if t.pool.dialect == string(backend.MySQL) {
+	if t.base.dialect == string(backend.MySQL) {
 		set = setFloorMySQL
 	}
 	_, err = tx.ExecContext(ctx, set, highest)

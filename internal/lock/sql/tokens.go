@@ -15,7 +15,7 @@ import (
 
 // Tokens counts the holders of names in the database. It is for those locks
 // whose own backend cannot count, or forgets.
-type Tokens struct{ pool *sqlPool }
+type Tokens struct{ base *base }
 
 // tokenRetry is the pause before a token is asked for again where others were in
 // the way.
@@ -23,7 +23,7 @@ const tokenRetry = 5 * time.Millisecond
 
 // NewTokens returns a counter in a database of the dialect "mysql" or "sqlite".
 func NewTokens(db *sql.DB, dialect string) *Tokens {
-	return &Tokens{newSQLPool(lock.Deps{Clients: &backend.Clients{DB: db, Dialect: dialect}})}
+	return &Tokens{newBase(lock.Deps{Clients: &backend.Clients{DB: db, Dialect: dialect}})}
 }
 
 // Issue returns a number that is larger than any that was issued for the name
@@ -32,7 +32,7 @@ func NewTokens(db *sql.DB, dialect string) *Tokens {
 // lost is left out.
 func (t *Tokens) Issue(ctx context.Context, name string) (uint64, error) {
 	return t.issue(ctx, name, func(do func(context.Context, *sql.Conn) error) error {
-		return t.pool.run(ctx, do)
+		return t.base.run(ctx, do)
 	})
 }
 
@@ -52,14 +52,14 @@ func (t *Tokens) issue(ctx context.Context, name string, run func(func(context.C
 		if err == nil {
 			return token, nil
 		}
-		contended := t.pool.contended(err)
+		contended := t.base.contended(err)
 		if contended && pause.About(ctx, tokenRetry) == nil {
 			continue
 		}
 		if ctx.Err() != nil && (contended || errors.Is(err, ctx.Err())) {
 			return 0, fmt.Errorf("issue token: %w", context.Cause(ctx))
 		}
-		return 0, &stock.BackendError{Backend: t.pool.dialect, Err: fmt.Errorf("issue token: %w", err)}
+		return 0, &stock.BackendError{Backend: t.base.dialect, Err: fmt.Errorf("issue token: %w", err)}
 	}
 }
 
@@ -87,9 +87,9 @@ const (
 
 // next issues a token on a connection, or in a transaction: then it counts when the
 // transaction is committed, and no other caller is issued one before.
-func (t *Tokens) next(ctx context.Context, on sqlRunner, name string) (token uint64, err error) {
-	if t.pool.dialect != string(backend.MySQL) {
-		err = t.pool.query(ctx, on, countUpSQLite, []any{name}, &token)
+func (t *Tokens) next(ctx context.Context, on runner, name string) (token uint64, err error) {
+	if t.base.dialect != string(backend.MySQL) {
+		err = t.base.query(ctx, on, countUpSQLite, []any{name}, &token)
 		return token, err
 	}
 	result, err := on.ExecContext(ctx, countUpMySQL, name)
@@ -99,7 +99,7 @@ func (t *Tokens) next(ctx context.Context, on sqlRunner, name string) (token uin
 	if rows, err := result.RowsAffected(); err != nil || rows > 0 {
 		return insertID(result, err)
 	}
-	err = inTx(ctx, on, func(tx sqlRunner) (err error) {
+	err = inTx(ctx, on, func(tx runner) (err error) {
 		token, err = t.first(ctx, tx, name)
 		return err
 	})
@@ -107,8 +107,8 @@ func (t *Tokens) next(ctx context.Context, on sqlRunner, name string) (token uin
 }
 
 // first issues the first token of a name, in a transaction.
-func (t *Tokens) first(ctx context.Context, tx sqlRunner, name string) (uint64, error) {
-	floor, err := t.pool.holdFloor(ctx, tx)
+func (t *Tokens) first(ctx context.Context, tx runner, name string) (uint64, error) {
+	floor, err := t.base.holdFloor(ctx, tx)
 	if err != nil {
 		return 0, err
 	}
@@ -116,9 +116,9 @@ func (t *Tokens) first(ctx context.Context, tx sqlRunner, name string) (uint64, 
 }
 
 // holdFloor reads the floor of all tokens, and keeps it until the transaction ends.
-func (p *sqlPool) holdFloor(ctx context.Context, tx sqlRunner) (floor uint64, err error) {
-	if p.dialect != string(backend.MySQL) { // there is one writer, which has begun
-		err = p.query(ctx, tx, readFloorSQLite, nil, &floor)
+func (b *base) holdFloor(ctx context.Context, tx runner) (floor uint64, err error) {
+	if b.dialect != string(backend.MySQL) { // there is one writer, which has begun
+		err = b.query(ctx, tx, readFloorSQLite, nil, &floor)
 		return floor, err
 	}
 	return insertID(tx.ExecContext(ctx, holdFloorMySQL))
@@ -133,7 +133,7 @@ func insertID(result sql.Result, err error) (uint64, error) {
 }
 
 // inTx runs do in a transaction: the caller's, where it has begun one.
-func inTx(ctx context.Context, on sqlRunner, do func(tx sqlRunner) error) error {
+func inTx(ctx context.Context, on runner, do func(tx runner) error) error {
 	conn, ok := on.(*sql.Conn)
 	if !ok {
 		return do(on)

@@ -21,12 +21,12 @@ func VersionLock() lock.Entry {
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
-		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(versionLock{newSQLPool(d)}) },
+		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(versionLock{newBase(d)}) },
 	}
 }
 
 // versionLock grants a name to whoever lifts the version that he has read.
-type versionLock struct{ *sqlPool }
+type versionLock struct{ *base }
 
 // Acquire looks at the row again and again: those who wait lock nothing, and
 // hold no connection in between.
@@ -58,7 +58,7 @@ const (
 )
 
 // try takes the name if it is free.
-func (l versionLock) try(ctx context.Context, name, owner string) (grant sqlGrant, err error) {
+func (l versionLock) try(ctx context.Context, name, owner string) (grant outcome, err error) {
 	var seen uint64
 	wrote := false
 	err = l.run(ctx, func(ctx context.Context, conn *sql.Conn) (err error) {
@@ -69,7 +69,7 @@ func (l versionLock) try(ctx context.Context, name, owner string) (grant sqlGran
 		asked := time.Now()
 		rows, err := l.exec(ctx, conn, takeVersion, owner, l.lifetime(), name, seen)
 		if err == nil && rows == 1 {
-			grant = sqlGrant{seen + 1, asked}
+			grant = outcome{seen + 1, asked}
 		}
 		return err
 	})
@@ -86,7 +86,7 @@ func (l versionLock) look(ctx context.Context, conn *sql.Conn, name string) (ver
 	if !errors.Is(err, sql.ErrNoRows) {
 		return version, free, err
 	}
-	err = inTx(ctx, conn, func(tx sqlRunner) (err error) {
+	err = inTx(ctx, conn, func(tx runner) (err error) {
 		if version, err = l.holdFloor(ctx, tx); err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (l versionLock) look(ctx context.Context, conn *sql.Conn, name string) (ver
 	return version, err == nil, err
 }
 
-func (l versionLock) hold(name, owner string, grant sqlGrant) *lock.Held {
+func (l versionLock) hold(name, owner string, grant outcome) *lock.Held {
 	lease := lock.NewHeld(grant.token, func(ctx context.Context) error { return l.release(ctx, name, owner, grant.token) })
 	lock.Watch(lease, grant.asked, l.ttl, func(ctx context.Context) (bool, error) { return l.renew(ctx, name, owner, grant.token) })
 	return lease

@@ -22,38 +22,38 @@ func Ephemeral() lock.Entry {
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
-		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(zkScramble{d.ZooKeeper, d.KeyPrefix()}) },
+		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(scramble{d.ZooKeeper, d.KeyPrefix()}) },
 	}
 }
 
-// zkScramble is a lock without a queue: the name is held by whoever made its
+// scramble is a lock without a queue: the name is held by whoever made its
 // node.
-type zkScramble struct {
+type scramble struct {
 	client *backend.ZooKeeperClient
 	prefix string
 }
 
 // Acquire competes until the node is ours.
-func (l zkScramble) Acquire(ctx context.Context, name string) (lock.Lease, error) {
-	folder := zkFolder(l.prefix, "zk-ephemeral", name)
+func (l scramble) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	folder := folderOf(l.prefix, "zk-ephemeral", name)
 	for {
 		lease, err := l.acquire(ctx, folder)
 		switch {
 		case err == nil:
 			return lock.Granted(ctx, lease)
 		case !errors.Is(err, backend.ErrBeginAgain):
-			return nil, zkNotAcquired(ctx, err)
+			return nil, notAcquired(ctx, err)
 		}
 	}
 }
 
 // acquire competes within one session.
-func (l zkScramble) acquire(ctx context.Context, folder string) (*lock.Held, error) {
+func (l scramble) acquire(ctx context.Context, folder string) (*lock.Held, error) {
 	link, err := l.client.Connected(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &zkClaim{session: link.Session, folder: folder, path: folder + "/lock", owner: lock.NewOwner()}
+	c := &claim{session: link.Session, folder: folder, path: folder + "/lock", owner: lock.NewOwner()}
 	defer c.leave()
 	for {
 		link, err := c.session.Connected(ctx)
@@ -75,8 +75,8 @@ func (l zkScramble) acquire(ctx context.Context, folder string) (*lock.Held, err
 	}
 }
 
-// zkClaim is one who wants a name, in one session.
-type zkClaim struct {
+// claim is one who wants a name, in one session.
+type claim struct {
 	session *backend.ZKSession
 	folder  string
 	path    string
@@ -84,16 +84,16 @@ type zkClaim struct {
 	unsure  bool   // it may have been granted, and the answer lost
 }
 
-// zkGrant is a node that we made. The version is that of the folder, which is
+// taken is a node that we made. The version is that of the folder, which is
 // counted up with each: as long as it stands, the node is ours.
-type zkGrant struct {
+type taken struct {
 	czxid   int64
 	version int32
 }
 
 // try makes the node. Where there is one already, there is no lease, and changed
 // ends when it may be gone.
-func (c *zkClaim) try(ctx context.Context, link *backend.ZKLink) (lease *lock.Held, changed context.Context, err error) {
+func (c *claim) try(ctx context.Context, link *backend.ZKLink) (lease *lock.Held, changed context.Context, err error) {
 	take := c.take
 	if c.unsure {
 		take = c.findOrTake
@@ -102,7 +102,7 @@ func (c *zkClaim) try(ctx context.Context, link *backend.ZKLink) (lease *lock.He
 	c.unsure = !backend.ZKAnswered(err)
 	if err == nil {
 		drop := func(conn *zk.Conn) error { return c.drop(conn, grant.version) }
-		return newZKHold(link, c.path, grant.czxid, drop), nil, nil
+		return newHolder(link, c.path, grant.czxid, drop), nil, nil
 	}
 	if !errors.Is(err, zk.ErrNodeExists) {
 		return nil, nil, err
@@ -113,22 +113,22 @@ func (c *zkClaim) try(ctx context.Context, link *backend.ZKLink) (lease *lock.He
 
 // take makes the node and counts the folder up, both or neither. That saves
 // asking for the token: the folder was changed by what created the node.
-func (c *zkClaim) take(conn *zk.Conn) (zkGrant, error) {
+func (c *claim) take(conn *zk.Conn) (taken, error) {
 	acl := c.session.ACL()
 	ops := []any{
 		&zk.SetDataRequest{Path: c.folder, Version: -1},
 		&zk.CreateRequest{Path: c.path, Data: []byte(c.owner), Acl: acl, Flags: zk.FlagEphemeral},
 	}
-	answers, err := zkMulti(conn, c.folder, acl, ops...)
+	answers, err := multi(conn, c.folder, acl, ops...)
 	if err != nil {
-		return zkGrant{}, err
+		return taken{}, err
 	}
 	stat := answers[0].Stat
-	return zkGrant{stat.Mzxid, stat.Version}, nil
+	return taken{stat.Mzxid, stat.Version}, nil
 }
 
 // findOrTake is take where the answer to an earlier one was lost.
-func (c *zkClaim) findOrTake(conn *zk.Conn) (zkGrant, error) {
+func (c *claim) findOrTake(conn *zk.Conn) (taken, error) {
 	grant, err := c.find(conn)
 	if errors.Is(err, zk.ErrNoNode) {
 		return c.take(conn)
@@ -139,33 +139,33 @@ func (c *zkClaim) findOrTake(conn *zk.Conn) (zkGrant, error) {
 // find looks whether the node is ours; it is zk.ErrNoNode where it is not. The
 // server that we are connected to now may be behind the one that we asked: Sync
 // lets it catch up.
-func (c *zkClaim) find(conn *zk.Conn) (zkGrant, error) {
+func (c *claim) find(conn *zk.Conn) (taken, error) {
 	if _, err := conn.Sync(c.folder); err != nil {
-		return zkGrant{}, err
+		return taken{}, err
 	}
 	_, folder, err := conn.Get(c.folder)
 	if err != nil {
-		return zkGrant{}, err
+		return taken{}, err
 	}
 	owner, node, err := conn.Get(c.path)
 	if err == nil && string(owner) != c.owner {
 		err = zk.ErrNoNode
 	}
 	if err != nil {
-		return zkGrant{}, err
+		return taken{}, err
 	}
-	return zkGrant{node.Czxid, folder.Version}, nil
+	return taken{node.Czxid, folder.Version}, nil
 }
 
 // late takes the answer to a take that nobody waits for any more.
-func (c *zkClaim) late(_ zkGrant, err error) {
+func (c *claim) late(_ taken, err error) {
 	if err == nil || !backend.ZKAnswered(err) {
 		c.session.Discard(c.dropLost)
 	}
 }
 
 // leave gives up a node that we may have, and do not know of.
-func (c *zkClaim) leave() {
+func (c *claim) leave() {
 	if c.unsure {
 		c.session.Discard(c.dropLost)
 	}
@@ -174,7 +174,7 @@ func (c *zkClaim) leave() {
 // drop deletes the node, which is ours as long as the folder has its version.
 // Where it has another, the node is another's, or somebody has written into the
 // folder who has no business there.
-func (c *zkClaim) drop(conn *zk.Conn, version int32) error {
+func (c *claim) drop(conn *zk.Conn, version int32) error {
 	err := c.delete(conn, version)
 	if errors.Is(err, zk.ErrBadVersion) {
 		return c.dropLost(conn)
@@ -183,10 +183,10 @@ func (c *zkClaim) drop(conn *zk.Conn, version int32) error {
 }
 
 // dropLost deletes the node if it is ours.
-func (c *zkClaim) dropLost(conn *zk.Conn) error {
+func (c *claim) dropLost(conn *zk.Conn) error {
 	var err error
-	for range zkTries {
-		var grant zkGrant
+	for range tries {
+		var grant taken
 		if grant, err = c.find(conn); err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func (c *zkClaim) dropLost(conn *zk.Conn) error {
 }
 
 // delete deletes the node of a version of the folder.
-func (c *zkClaim) delete(conn *zk.Conn, version int32) error {
+func (c *claim) delete(conn *zk.Conn, version int32) error {
 	_, err := conn.Multi(
 		&zk.CheckVersionRequest{Path: c.folder, Version: version},
 		&zk.DeleteRequest{Path: c.path, Version: -1})

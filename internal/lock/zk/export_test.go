@@ -7,14 +7,17 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// ZKLastNumber has a lock take a lower number for the last one that the server
+// Folder is where a lock keeps a name.
+func Folder(prefix, kind, name string) string { return folderOf(prefix, kind, name) }
+
+// LastNumber has a lock take a lower number for the last one that the server
 // can count to.
 func LastNumber(l lock.Locker, last int) {
-	l.(*lock.Reentrant).Locker.(*zkQueue).last = last //nolint:forcetypeassert // a test's own lock
+	l.(*lock.Reentrant).Locker.(*queue).last = last //nolint:forcetypeassert // a test's own lock
 }
 
 // LooksAgain is the shortest time after which a waiter looks again without a watch event.
 const LooksAgain = backend.LookAgain / 2
 
-// ZKGuardsAfter is when a lease begins to watch its node.
+// GuardsAfter is when a lease begins to watch its node.
 const GuardsAfter time.Duration = guardAfter

@@ -18,13 +18,13 @@ func Herd() lock.Entry {
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fair: true, Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
-		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(newZKQueue("zk-herd", d, lookAround)) },
+		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(newQueue("zk-herd", d, lookAround)) },
 	}
 }
 
 // lookAround watches the whole folder: whoever comes or goes wakes all who wait,
 // and all but one of them for nothing.
-func lookAround(ctx context.Context, link *backend.ZKLink, p *zkPlace) (turn bool, changed <-chan struct{}, err error) {
+func lookAround(ctx context.Context, link *backend.ZKLink, p *place) (turn bool, changed <-chan struct{}, err error) {
 	names, watch, err := link.WatchList(ctx, p.folder)
 	if err != nil {
 		return false, nil, err

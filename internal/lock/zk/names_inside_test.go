@@ -19,7 +19,7 @@ func FuzzZooKeeperNames(f *testing.F) {
 	}
 	f.Add("lock-x", int32(-2147483648))
 	f.Fuzz(func(t *testing.T, name string, number int32) {
-		folder := zkFolder("stockd", "zk-sequential", name)
+		folder := folderOf("stockd", "zk-sequential", name)
 		last, under := strings.CutPrefix(folder, "/stockd/zk-sequential/")
 		if !under || last == "" || last == "." || last == ".." || strings.Contains(last, "/") {
 			t.Errorf("%q is kept in %q", name, folder)
@@ -32,10 +32,10 @@ func FuzzZooKeeperNames(f *testing.F) {
 		if plain, err := url.PathUnescape(last); err == nil && plain != name {
 			t.Errorf("%q is kept in %q, as %q would be", name, folder, plain)
 		}
-		if got, err := zkNumber(fmt.Sprintf("%s-%010d", strings.ReplaceAll(name, "-", ""), number)); err != nil || got != int(number) {
+		if got, err := numberOf(fmt.Sprintf("%s-%010d", strings.ReplaceAll(name, "-", ""), number)); err != nil || got != int(number) {
 			t.Errorf("%d is read as %d (%v)", number, got, err)
 		}
-		if got, err := zkNumber(name); err != nil && got != 0 {
+		if got, err := numberOf(name); err != nil && got != 0 {
 			t.Errorf("%q is %d and %v", name, got, err)
 		}
 	})
@@ -52,7 +52,7 @@ func FuzzZooKeeperPlaces(f *testing.F) {
 		if number < 0 {
 			return // its folder is left
 		}
-		p := &zkPlace{number: int(number), zkNumbered: zkNumbered{name: fmt.Sprintf("me-%010d", number)}}
+		p := &place{number: int(number), numbered: numbered{name: fmt.Sprintf("me-%010d", number)}}
 		names := strings.Split(others, "\n")
 		if ahead, err := p.ahead(names); !slices.Contains(names, p.name) && !errors.Is(err, backend.ErrBeginAgain) {
 			t.Errorf("our node is gone, and %q is before it (%v)", ahead, err)
@@ -64,11 +64,11 @@ func FuzzZooKeeperPlaces(f *testing.F) {
 		}
 		highest := -1
 		for _, name := range names {
-			if n, err := zkNumber(name); err == nil && n < p.number {
+			if n, err := numberOf(name); err == nil && n < p.number {
 				highest = max(highest, n)
 			}
 		}
-		if n, err := zkNumber(ahead); highest < 0 && ahead != "" || highest >= 0 && (err != nil || n != highest) {
+		if n, err := numberOf(ahead); highest < 0 && ahead != "" || highest >= 0 && (err != nil || n != highest) {
 			t.Errorf("before %d of %q is %q, want number %d", number, names, ahead, highest)
 		}
 	})

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/url"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -12,15 +14,15 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// zkName is how ZooKeeper is called in errors.
-const zkName = string(backend.ZooKeeper)
+// server is how ZooKeeper is called in errors.
+const server = string(backend.ZooKeeper)
 
-// zkTries bounds how often something is tried again that others undid or the
+// tries bounds how often something is tried again that others undid or the
 // network swallowed in one Acquire, each time within one round trip.
-const zkTries = 5
+const tries = 5
 
-// zkFolder is where a lock keeps a name.
-func zkFolder(prefix, kind, name string) string {
+// folderOf is where a lock keeps a name.
+func folderOf(prefix, kind, name string) string {
 	name = url.PathEscape(name)
 	if strings.Trim(name, ".") == "" {
 		name = "%" + name // "", "." and ".." are no names of nodes, and no escape looks like this
@@ -49,9 +51,9 @@ func makeFolder(conn *zk.Conn, folder string, acl []zk.ACL) error {
 	return err
 }
 
-// zkMulti does all or nothing of some operations in a folder, and makes that
+// multi does all or nothing of some operations in a folder, and makes that
 // where there is none.
-func zkMulti(conn *zk.Conn, folder string, acl []zk.ACL, ops ...any) ([]zk.MultiResponse, error) {
+func multi(conn *zk.Conn, folder string, acl []zk.ACL, ops ...any) ([]zk.MultiResponse, error) {
 	answers, err := conn.Multi(ops...)
 	if !errors.Is(err, zk.ErrNoNode) {
 		return answers, err
@@ -62,11 +64,83 @@ func zkMulti(conn *zk.Conn, folder string, acl []zk.ACL, ops ...any) ([]zk.Multi
 	return conn.Multi(ops...)
 }
 
-// zkNotAcquired is the error of an Acquire. A server that did not answer in time
+// notAcquired is the error of an Acquire. A server that did not answer in time
 // has failed, also where it used up the waiter's time.
-func zkNotAcquired(ctx context.Context, err error) error {
+func notAcquired(ctx context.Context, err error) error {
 	if errors.Is(err, backend.ErrUnanswered) {
-		return lock.Unreachable(zkName, err)
+		return lock.Unreachable(server, err)
 	}
-	return lock.NotAcquired(ctx, zkName, err)
+	return lock.NotAcquired(ctx, server, err)
+}
+
+// guardAfter is the age at which a lease begins to watch its node. Most leases
+// are over by then, and none of them pays for it.
+const guardAfter = 50 * time.Millisecond
+
+// holder is a node of ours that makes us the holder of a name.
+type holder struct {
+	link    *backend.ZKLink
+	path    string
+	czxid   int64
+	drop    backend.ZKDrop
+	leaving atomic.Bool
+	*lock.Held
+}
+
+// newHolder makes the lease of a node. It is lost with the connection: what the
+// server does about the session from then on, we are the last to know. It is
+// lost, too, when somebody deletes the node.
+func newHolder(link *backend.ZKLink, path string, czxid int64, drop backend.ZKDrop) *lock.Held {
+	h := &holder{link: link, path: path, czxid: czxid, drop: drop}
+	h.Held = lock.NewHeld(uint64(czxid), h.release) //nolint:gosec // it begins at 0 and grows
+	h.loseWith(link.Ctx)
+	guard := time.AfterFunc(guardAfter, h.guard)
+	context.AfterFunc(h.Context(), func() {
+		guard.Stop()
+		if errors.Is(context.Cause(h.Context()), lock.ErrLost) {
+			link.Session.Discard(drop) // it may be there still
+		}
+	})
+	return h.Held
+}
+
+// guard watches the node.
+func (h *holder) guard() {
+	node, changed, err := h.link.GetOwn(h.Context(), h.path)
+	switch {
+	case err == nil && node.Stat.Czxid == h.czxid:
+		h.loseWith(changed)
+	case err == nil, errors.Is(err, zk.ErrNoNode):
+		h.loseUnlessLeaving()
+	}
+}
+
+// loseWith ends the lease with a context.
+func (h *holder) loseWith(ctx context.Context) {
+	unlink := context.AfterFunc(ctx, h.loseUnlessLeaving)
+	context.AfterFunc(h.Context(), func() { unlink() })
+}
+
+func (h *holder) loseUnlessLeaving() {
+	if !h.leaving.Load() {
+		h.Lose()
+	}
+}
+
+// release deletes the node.
+func (h *holder) release(ctx context.Context) error {
+	if h.link.Ctx.Err() != nil {
+		return lock.ErrLost // the lease is just about to hear of it
+	}
+	h.leaving.Store(true)
+	err := backend.ZKDo(ctx, h.link, h.drop)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, zk.ErrNoNode):
+		return lock.ErrLost
+	default:
+		h.link.Session.Discard(h.drop)
+		return lock.NotReleased(server, err)
+	}
 }

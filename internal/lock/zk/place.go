@@ -13,35 +13,35 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// zkPlace is a place in a queue.
-type zkPlace struct {
+// place is a place in a queue.
+type place struct {
 	session *backend.ZKSession
 	folder  string
 	prefix  string // nobody else's node has a name that begins like this
 	unsure  bool   // a node was asked for, and the answer lost
 
-	zkNumbered // empty where no node is known
-	number     int
+	numbered // empty where no node is known
+	number   int
 
 	// What follows is about the others of this replica.
-	line   *zkLine
+	line   *line
 	gone   chan struct{} // closed when we have left
 	held   bool          // it was our turn
 	passed bool          // it was, and the node is deleted; read it when gone is closed
-	before *zkPlace      // who is next before us, if it is one of them
+	before *place        // who is next before us, if it is one of them
 }
 
-// zkNumbered is a node with a number.
-type zkNumbered struct {
+// numbered is a node with a number.
+type numbered struct {
 	name        string
 	czxid       int64
 	folderCzxid int64 // another folder of the same name counts anew
 }
 
 // enter makes the node.
-func (p *zkPlace) enter(ctx context.Context) error {
+func (p *place) enter(ctx context.Context) error {
 	var err error
-	for range zkTries {
+	for range tries {
 		link, lost := p.session.Connected(ctx)
 		if lost != nil {
 			return lost
@@ -50,10 +50,10 @@ func (p *zkPlace) enter(ctx context.Context) error {
 		if p.unsure {
 			enter = p.findOrCreate
 		}
-		p.zkNumbered, err = backend.ZKCall(ctx, link, enter, p.late)
+		p.numbered, err = backend.ZKCall(ctx, link, enter, p.late)
 		switch {
 		case err == nil:
-			p.number, err = zkNumber(p.name)
+			p.number, err = numberOf(p.name)
 			return err
 		case errors.Is(err, zk.ErrNoNode):
 			continue // the folder was removed under our hands
@@ -71,17 +71,17 @@ func (p *zkPlace) enter(ctx context.Context) error {
 // create makes the node, and its folder where there is none. It writes to the
 // folder at the same time, which answers with the state of the folder: that was
 // changed by what created the node, so we need not ask for our token.
-func (p *zkPlace) create(conn *zk.Conn) (zkNumbered, error) {
+func (p *place) create(conn *zk.Conn) (numbered, error) {
 	acl := p.session.ACL()
 	ops := []any{
 		&zk.SetDataRequest{Path: p.folder, Version: -1},
 		&zk.CreateRequest{Path: p.folder + "/" + p.prefix, Acl: acl, Flags: zk.FlagEphemeralSequential},
 	}
-	answers, err := zkMulti(conn, p.folder, acl, ops...)
+	answers, err := multi(conn, p.folder, acl, ops...)
 	if err != nil {
-		return zkNumbered{}, err
+		return numbered{}, err
 	}
-	return zkNumbered{
+	return numbered{
 		name:  strings.TrimPrefix(answers[1].String, p.folder+"/"),
 		czxid: answers[0].Stat.Mzxid, folderCzxid: answers[0].Stat.Czxid,
 	}, nil
@@ -89,7 +89,7 @@ func (p *zkPlace) create(conn *zk.Conn) (zkNumbered, error) {
 
 // findOrCreate is create where the answer to an earlier one was lost. Who made a
 // second node would wait for himself, behind the first.
-func (p *zkPlace) findOrCreate(conn *zk.Conn) (zkNumbered, error) {
+func (p *place) findOrCreate(conn *zk.Conn) (numbered, error) {
 	if n, err := p.find(conn); !errors.Is(err, zk.ErrNoNode) {
 		return n, err
 	}
@@ -98,35 +98,35 @@ func (p *zkPlace) findOrCreate(conn *zk.Conn) (zkNumbered, error) {
 
 // find looks for the node by the beginning of its name. The server that we are
 // connected to now may be behind the one that we asked: Sync lets it catch up.
-func (p *zkPlace) find(conn *zk.Conn) (zkNumbered, error) {
+func (p *place) find(conn *zk.Conn) (numbered, error) {
 	if _, err := conn.Sync(p.folder); err != nil {
-		return zkNumbered{}, err
+		return numbered{}, err
 	}
 	names, folder, err := conn.Children(p.folder)
 	if err != nil {
-		return zkNumbered{}, err
+		return numbered{}, err
 	}
 	for _, name := range names {
 		if strings.HasPrefix(name, p.prefix) {
 			_, stat, err := conn.Get(p.folder + "/" + name)
 			if err != nil {
-				return zkNumbered{}, err
+				return numbered{}, err
 			}
-			return zkNumbered{name, stat.Czxid, folder.Czxid}, nil
+			return numbered{name, stat.Czxid, folder.Czxid}, nil
 		}
 	}
-	return zkNumbered{}, zk.ErrNoNode
+	return numbered{}, zk.ErrNoNode
 }
 
 // late takes the answer to a create that nobody waits for any more.
-func (p *zkPlace) late(_ zkNumbered, err error) {
+func (p *place) late(_ numbered, err error) {
 	if err == nil || !backend.ZKAnswered(err) {
 		p.session.Discard(p.dropLost)
 	}
 }
 
 // dropLost deletes a node whose name is not known.
-func (p *zkPlace) dropLost(conn *zk.Conn) error {
+func (p *place) dropLost(conn *zk.Conn) error {
 	found, err := p.find(conn)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (p *zkPlace) dropLost(conn *zk.Conn) error {
 }
 
 // drop deletes the node. If it was our turn, it is the next one's now.
-func (p *zkPlace) drop(conn *zk.Conn) error {
+func (p *place) drop(conn *zk.Conn) error {
 	err := conn.Delete(p.path(), -1)
 	if err == nil {
 		p.line.leave(p, p.held)
@@ -143,10 +143,10 @@ func (p *zkPlace) drop(conn *zk.Conn) error {
 	return err
 }
 
-func (p *zkPlace) path() string { return p.folder + "/" + p.name }
+func (p *place) path() string { return p.folder + "/" + p.name }
 
 // leave deletes the node: now, or later where the server does not answer soon.
-func (p *zkPlace) leave(ctx context.Context) {
+func (p *place) leave(ctx context.Context) {
 	defer p.line.leave(p, false)
 	switch {
 	case p.name != "":
@@ -161,7 +161,7 @@ func (p *zkPlace) leave(ctx context.Context) {
 }
 
 // wait waits on one connection until it is our turn.
-func (p *zkPlace) wait(ctx context.Context, look zkLook) (*lock.Held, error) {
+func (p *place) wait(ctx context.Context, look lookFunc) (*lock.Held, error) {
 	link, err := p.session.Connected(ctx)
 	if err != nil {
 		return nil, err
@@ -184,18 +184,18 @@ func (p *zkPlace) wait(ctx context.Context, look zkLook) (*lock.Held, error) {
 }
 
 // hold makes the lease.
-func (p *zkPlace) hold(link *backend.ZKLink) *lock.Held {
+func (p *place) hold(link *backend.ZKLink) *lock.Held {
 	p.held = true
-	lease := newZKHold(link, p.path(), p.czxid, p.drop)
+	lease := newHolder(link, p.path(), p.czxid, p.drop)
 	context.AfterFunc(lease.Context(), func() { p.line.leave(p, false) }) // where it was lost
 	return lease
 }
 
 // ahead is the name next before ours, empty where we are the first.
-func (p *zkPlace) ahead(names []string) (string, error) {
+func (p *place) ahead(names []string) (string, error) {
 	next, highest, here := "", -1, false
 	for _, name := range names {
-		number, err := zkNumber(name)
+		number, err := numberOf(name)
 		switch {
 		case name == p.name:
 			here = true
@@ -209,9 +209,9 @@ func (p *zkPlace) ahead(names []string) (string, error) {
 	return next, nil
 }
 
-// zkNumber reads the number that the server gave a node; once its 32 bits have
+// numberOf reads the number that the server gave a node; once its 32 bits have
 // overflowed, it is negative.
-func zkNumber(name string) (int, error) {
+func numberOf(name string) (int, error) {
 	_, number, _ := strings.Cut(name, "-")
 	n, err := strconv.Atoi(number)
 	if err != nil {

@@ -1,9 +1,12 @@
 package zk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -13,15 +16,15 @@ import (
 	"github.com/stockd/stockd/internal/pause"
 )
 
-// zkQueue is what those locks share that stand in a queue: whoever wants a name
+// queue is what those locks share that stand in a queue: whoever wants a name
 // makes an ephemeral node in its folder, the server numbers it, and the lowest
 // number holds the name. They differ in what they watch while they wait.
-type zkQueue struct {
+type queue struct {
 	client *backend.ZooKeeperClient
 	prefix string
 	kind   string
-	look   zkLook
-	line   zkLine
+	look   lookFunc
+	line   line
 	retry  time.Duration
 	// last is the highest number that is let in. The server counts in 32 bits,
 	// and begins again with a folder: where the numbers are used up, the folder
@@ -29,35 +32,35 @@ type zkQueue struct {
 	last int
 }
 
-// zkLook finds out whether it is a place's turn. Where it is not, changed is
+// lookFunc finds out whether it is a place's turn. Where it is not, changed is
 // closed when it may be.
-type zkLook func(ctx context.Context, link *backend.ZKLink, p *zkPlace) (turn bool, changed <-chan struct{}, err error)
+type lookFunc func(ctx context.Context, link *backend.ZKLink, p *place) (turn bool, changed <-chan struct{}, err error)
 
-func newZKQueue(kind string, d lock.Deps, look zkLook) *zkQueue {
-	return &zkQueue{client: d.ZooKeeper, prefix: d.KeyPrefix(), kind: kind, look: look, retry: d.Retry, last: math.MaxInt32 - 1}
+func newQueue(kind string, d lock.Deps, look lookFunc) *queue {
+	return &queue{client: d.ZooKeeper, prefix: d.KeyPrefix(), kind: kind, look: look, retry: d.Retry, last: math.MaxInt32 - 1}
 }
 
 // Acquire stands in the queue until it is our turn.
-func (q *zkQueue) Acquire(ctx context.Context, name string) (lock.Lease, error) {
-	folder := zkFolder(q.prefix, q.kind, name)
+func (q *queue) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	folder := folderOf(q.prefix, q.kind, name)
 	for {
 		lease, err := q.acquire(ctx, folder)
 		switch {
 		case err == nil:
 			return lock.Granted(ctx, lease)
 		case !errors.Is(err, backend.ErrBeginAgain):
-			return nil, zkNotAcquired(ctx, err)
+			return nil, notAcquired(ctx, err)
 		}
 	}
 }
 
 // acquire stands in the queue once.
-func (q *zkQueue) acquire(ctx context.Context, folder string) (lease *lock.Held, err error) {
+func (q *queue) acquire(ctx context.Context, folder string) (lease *lock.Held, err error) {
 	link, err := q.client.Connected(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &zkPlace{session: link.Session, line: &q.line, folder: folder, prefix: lock.NewOwner() + "-", gone: make(chan struct{})}
+	p := &place{session: link.Session, line: &q.line, folder: folder, prefix: lock.NewOwner() + "-", gone: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			p.leave(ctx)
@@ -84,7 +87,7 @@ func (q *zkQueue) acquire(ctx context.Context, folder string) (lease *lock.Held,
 
 // renew leaves a folder whose numbers are used up, and removes it where nobody
 // is left in it.
-func (q *zkQueue) renew(ctx context.Context, p *zkPlace) error {
+func (q *queue) renew(ctx context.Context, p *place) error {
 	p.leave(ctx)
 	link, err := p.session.Connected(ctx)
 	if err != nil {
@@ -98,4 +101,81 @@ func (q *zkQueue) renew(ctx context.Context, p *zkPlace) error {
 		return context.Cause(ctx)
 	}
 	return backend.ErrBeginAgain
+}
+
+// line is what of the queues stands in this replica. Who has another of the
+// same replica before himself needs no watch on the server: he hears of him
+// here. And where nobody can be between the two, he need not even look.
+type line struct {
+	mu      sync.Mutex
+	folders map[string][]*place // in the order of their numbers
+	last    *place              // the last one that passed
+}
+
+// join adds a place. It may follow one that has passed already.
+func (l *line) join(p *place) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.folders == nil {
+		l.folders = make(map[string][]*place)
+	}
+	if last := l.last; last != nil && last.folder == p.folder && last.isNextBefore(p) {
+		p.before = last
+	}
+	at, _ := l.find(p)
+	l.folders[p.folder] = slices.Insert(l.folders[p.folder], at, p)
+}
+
+// before is the place of this replica that is next before another.
+func (l *line) before(p *place) *place {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, _ := l.find(p)
+	if at == 0 {
+		return nil
+	}
+	return l.folders[p.folder][at-1]
+}
+
+// leave ends a place, once. passed tells that it was its turn and is not any
+// more.
+func (l *line) leave(p *place, passed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, found := l.find(p)
+	if !found {
+		return
+	}
+	if p.passed = passed; passed {
+		l.last = p
+	}
+	p.before = nil // so that those who have left are forgotten
+	close(p.gone)
+	if rest := slices.Delete(l.folders[p.folder], at, at+1); len(rest) > 0 {
+		l.folders[p.folder] = rest
+	} else {
+		delete(l.folders, p.folder)
+	}
+}
+
+// isNextBefore reports whether nobody can be between two places.
+func (p *place) isNextBefore(other *place) bool {
+	return p.folderCzxid == other.folderCzxid && p.number+1 == other.number
+}
+
+// hasPassed reports whether a place had its turn and is gone. Then it is the
+// next one's.
+func (p *place) hasPassed() bool {
+	select {
+	case <-p.gone:
+		return p.passed
+	default:
+		return false
+	}
+}
+
+func (l *line) find(p *place) (at int, found bool) {
+	return slices.BinarySearchFunc(l.folders[p.folder], p, func(a, b *place) int {
+		return cmp.Or(cmp.Compare(a.folderCzxid, b.folderCzxid), cmp.Compare(a.number, b.number))
+	})
 }

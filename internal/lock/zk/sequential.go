@@ -21,7 +21,7 @@ func Sequential() lock.Entry {
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fair: true, Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
-		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(newZKQueue("zk-sequential", d, lookAhead)) },
+		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(newQueue("zk-sequential", d, lookAhead)) },
 	}
 }
 
@@ -31,7 +31,7 @@ func Sequential() lock.Entry {
 // Where it is the node of another place in this replica, there is nothing to
 // ask the server: we hear of it here, and that it had its turn and went is a
 // grant.
-func lookAhead(ctx context.Context, link *backend.ZKLink, p *zkPlace) (turn bool, changed <-chan struct{}, err error) {
+func lookAhead(ctx context.Context, link *backend.ZKLink, p *place) (turn bool, changed <-chan struct{}, err error) {
 	if p.before != nil && p.before.hasPassed() {
 		return true, nil, nil
 	}
