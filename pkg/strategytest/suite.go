@@ -1,6 +1,8 @@
 // Package strategytest tests strategies against the contract of strategy.Strategy and
 // against their guarantees, on a real database. Where a strategy guarantees no exclusion,
 // its damage is shown.
+//
+// The path of a test is backend / strategy / topic: -run TestConformance/sqlite/mutex/OnOneReplica.
 package strategytest
 
 import (
@@ -66,19 +68,31 @@ func Run(t *testing.T, bench Bench) {
 	others := others{t: t, made: make(map[string]*subject)}
 	// Databases share one Redis, which must not know the goods of another one.
 	goods.Store(mathrand.Int64N(1 << 40))
+	var tested atomic.Int64
 	for _, entry := range bench.entries(t) {
 		t.Run(entry.Name, func(t *testing.T) {
+			defer func() {
+				if t.Skipped() || t.Failed() {
+					tested.Add(1)
+				}
+			}()
 			s := newSubject(t, bench, prefix, entry, stores, goods)
-			s.others = others
+			s.others, s.tested = others, &tested
 			s.run(t, contents())
 			t.Run("grouped", func(t *testing.T) { s.grouped(t).run(t, groupedContents()) })
 		})
+	}
+	if tested.Load() == 0 {
+		t.Errorf("-run matches no test below %s: the path is backend/strategy/topic", t.Name())
 	}
 }
 
 func (s *subject) run(t *testing.T, topics []topic) {
 	for _, topic := range topics {
-		t.Run(topic.name, func(t *testing.T) { topic.test(t, s) })
+		t.Run(topic.name, func(t *testing.T) {
+			s.tested.Add(1)
+			topic.test(t, s)
+		})
 	}
 }
 
@@ -148,6 +162,7 @@ type subject struct {
 	group  func(t *testing.T, deduct strategy.Deduct) strategy.Deduct
 	bench  Bench
 	others others
+	tested *atomic.Int64 // topics of all subjects
 	// prefix begins all keys in Redis.
 	prefix string
 }

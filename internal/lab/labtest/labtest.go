@@ -77,16 +77,26 @@ func (l *Lab) Supervisor() *servers.Supervisor { return l.supervisor }
 // EachDatabase runs a test on every kind of database.
 func (l *Lab) EachDatabase(t *testing.T, test func(t *testing.T, d *servers.Database)) {
 	t.Helper()
-	for _, kind := range []string{servers.SQLite, servers.MariaDB, servers.MySQL} {
-		t.Run(kind, func(t *testing.T) { test(t, l.Database(t, kind)) })
-	}
+	l.each(t, []string{servers.SQLite, servers.MariaDB, servers.MySQL}, test)
 }
 
 // EachServer runs a test on every kind of database that is a server.
 func (l *Lab) EachServer(t *testing.T, test func(t *testing.T, d *servers.Database)) {
 	t.Helper()
-	for _, kind := range []string{servers.MariaDB, servers.MySQL} {
-		t.Run(kind, func(t *testing.T) { test(t, l.Database(t, kind)) })
+	l.each(t, []string{servers.MariaDB, servers.MySQL}, test)
+}
+
+func (l *Lab) each(t *testing.T, kinds []string, test func(t *testing.T, d *servers.Database)) {
+	t.Helper()
+	tested := false
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			tested = true
+			test(t, l.Database(t, kind))
+		})
+	}
+	if !tested {
+		t.Errorf("-run matches no database below %s: want one of %q", t.Name(), kinds)
 	}
 }
 

@@ -1,6 +1,8 @@
 package catalogue_test
 
 import (
+	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,18 +12,24 @@ import (
 	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 )
 
-// howMany experiments there are; docs/ and the list of the project say so, too.
-const howMany = 27
-
-func TestTheExperimentsAreNumberedWithoutGaps(t *testing.T) {
-	all := catalogue.All()
-	if len(all) != howMany {
-		t.Errorf("%d experiments, want %d", len(all), howMany)
-	}
-	for i, e := range all {
+// Every experiment has its page in docs/lab, and every page its experiment.
+func TestTheExperimentsAreNumberedAndHavePages(t *testing.T) {
+	var want []string
+	for i, e := range catalogue.All() {
 		if e.Number != i+1 {
 			t.Errorf("%s is number %d, and stands at %d", e.Name, e.Number, i+1)
 		}
+		want = append(want, fmt.Sprintf("%02d-%s.md", e.Number, e.Name))
+	}
+	pages, err := filepath.Glob("../../../../docs/lab/[0-9]*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pages {
+		pages[i] = filepath.Base(pages[i])
+	}
+	if !slices.Equal(pages, want) {
+		t.Errorf("docs/lab has %q, and the experiments are %q", pages, want)
 	}
 }
 
@@ -80,7 +88,7 @@ func TestExperimentsArePickedByNameOrNumberInTheirOrder(t *testing.T) {
 	if err != nil || len(picked) != 2 || picked[0].Name != "oversell" || picked[1].Name != "reentrancy" {
 		t.Errorf("%v, %v", picked, err)
 	}
-	if all, err := catalogue.Pick([]string{"all"}); err != nil || len(all) != howMany {
+	if all, err := catalogue.Pick([]string{"all"}); err != nil || len(all) != len(catalogue.All()) {
 		t.Errorf("all are %d, %v", len(all), err)
 	}
 }
