@@ -243,17 +243,17 @@ func defects() []defect {
 		{
 			name: "a late holder deletes another's lock (the comparison forgotten)",
 			file: "internal/lock/redis/lua/release.lua", old: "~= ARGV[1]", new: "== 'nobody'",
-			pkg: "./internal/lock/registry", test: "TestLocks/redis-lua/redis/ReleasesOnlyItsOwn", needs: "redis",
+			pkg: "./internal/lock/redis", test: "TestLocks/redis/redis-lua/ReleasesOnlyItsOwn", needs: "redis",
 		},
 		{
 			name: "the watchdog sleeps",
 			file: "internal/lock/watchdog.go", old: "time.Until(asked.Add(ttl/3))", new: "time.Until(asked.Add(ttl*3))",
-			pkg: "./internal/lock/registry", test: "TestLocks/redis-reentrant/redis/Renews", needs: "redis",
+			pkg: "./internal/lock/redis", test: "TestLocks/redis/redis-reentrant/Renews", needs: "redis",
 		},
 		{
 			name: "the loss of a lease is a secret",
 			file: "internal/lock/lease.go", old: "	if !h.leaving.Load() {\n", new: "	if !h.leaving.Load() && h.token == 0 {\n",
-			pkg: "./internal/lock/registry", test: "TestLocks/redis-reentrant/redis/SignalsLoss", needs: "redis",
+			pkg: "./internal/lock/redis", test: "TestLocks/redis/redis-reentrant/SignalsLoss", needs: "redis",
 		},
 		{
 			name: "a crowd that waits for a lock hammers its server",
@@ -268,22 +268,22 @@ func defects() []defect {
 		{
 			name: "every holder has the same token",
 			file: "internal/lock/redis/lua/token.lua", old: "redis.call('INCR', counter)", new: "tonumber(redis.call('GET', counter) or 1)",
-			pkg: "./internal/lock/registry", test: "TestLocks/redis-lua/redis/Fences", needs: "redis",
+			pkg: "./internal/lock/redis", test: "TestLocks/redis/redis-lua/Fences", needs: "redis",
 		},
 		{
 			name: "who came last is served first",
 			file: "internal/lock/redis/lua/queue.lua", old: "redis.call('ZRANGE', queue, 0, 0)", new: "redis.call('ZRANGE', queue, -1, -1)",
-			pkg: "./internal/lock/registry", test: "TestLocks/redis-fair/redis/IsFair", needs: "redis",
+			pkg: "./internal/lock/redis", test: "TestLocks/redis/redis-fair/IsFair", needs: "redis",
 		},
 		{
 			name: "who gave up stays in the queue",
 			file: "internal/lock/redis/lua/fair_leave.lua", old: "leave(KEYS[2], KEYS[3], ARGV[1])", new: "",
-			pkg: "./internal/lock/registry", test: "TestLocks/redis-fair/redis/LeavesNothingOfACrowd", needs: "redis",
+			pkg: "./internal/lock/redis", test: "TestLocks/redis/redis-fair/LeavesNothingOfACrowd", needs: "redis",
 		},
 		{
 			name: "a server that fails just after a wait is called a busy name",
 			file: "internal/lock/lock.go", old: "if ended != nil && (", new: "if ended != nil || (",
-			pkg: "./internal/lock/registry", test: "TestLocks/etcd/etcd/NamesAServerThatGoesAsAWaitEnds", needs: "etcd",
+			pkg: "./internal/lock/etcd", test: "TestLocks/etcd/etcd/NamesAServerThatGoesAsAWaitEnds", needs: "etcd",
 		},
 		{
 			name: "a holder that was late writes after all (the fence is not required)",

@@ -5,11 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -17,8 +15,10 @@ import (
 const (
 	// patience bounds what must happen, and says nothing of how fast.
 	patience = 10 * time.Second
-	// soon is how much later than promised something may come on a busy machine.
+	// soon is how late something may come on a busy machine.
 	soon = time.Second
+	// lateInACrowd is how late something may come while hundreds wait.
+	lateInACrowd = 4 * soon
 	// grace is how much later than its TTL a loss may be signalled there.
 	grace = 500 * time.Millisecond
 	// aWhile is how long something is watched that must not happen.
@@ -28,12 +28,12 @@ const (
 // replica is a replica like any other, closed with the test.
 func (s *subject) replica(t *testing.T) *replica {
 	t.Helper()
-	return s.replicaAt(t, s.site.addresses(), nil)
+	return s.replicaAt(t, s.site.at, nil)
 }
 
 func (s *subject) replicaAt(t *testing.T, at addresses, floor func(context.Context, string) (uint64, error)) *replica {
 	t.Helper()
-	r, err := at.open(s.entry, floor)
+	r, err := at.open(s.lock.Entry, floor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,21 +41,26 @@ func (s *subject) replicaAt(t *testing.T, at addresses, floor func(context.Conte
 	return r
 }
 
-// unique is a name that nobody else locks.
+// unique is a name that no other test locks.
 func unique() string { return "test-" + rand.Text() }
 
-// acquire takes a name that is to be had.
+// acquire takes a name that is free, or becomes free.
 func acquire(t *testing.T, l lock.Locker, name string) lock.Lease {
 	t.Helper()
 	return acquireWithin(t, l, name, patience)
 }
 
-// acquireWithin takes a name that is to be had by then.
+// acquireWithin takes a name that is free by then.
 func acquireWithin(t *testing.T, l lock.Locker, name string, limit time.Duration) lock.Lease {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	return acquireUnder(t.Context(), t, l, name, limit)
+}
+
+func acquireUnder(parent context.Context, t *testing.T, l lock.Locker, name string, limit time.Duration) lock.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()
-	lease, err := l.Acquire(ctx, name)
+	lease, err := attempt(ctx, t, l, name, lateInACrowd)
 	if err != nil {
 		t.Fatalf("not acquired within %s: %v", limit, err)
 	}
@@ -77,8 +82,33 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// isFree reports whether somebody can take a name within a while, and gives it
-// back.
+// attempt is an Acquire whose context ends while it waits. One that goes on for longer than
+// late after that fails the test as such: what it answers in the end, on connections that may be
+// closed by then, would only mislead.
+func attempt(ctx context.Context, t *testing.T, l lock.Locker, name string, late time.Duration) (lease lock.Lease, err error) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		lease, err = l.Acquire(ctx, name)
+	}()
+	select {
+	case <-done:
+		return lease, err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(late)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return lease, err
+	case <-timer.C:
+		t.Fatalf("Acquire goes on %s after the end of its context (%v): a pause or a request of it ignores ctx", late, context.Cause(ctx))
+		return nil, nil
+	}
+}
+
+// isFree reports whether a client can take a name within a while. It gives the name back.
 func isFree(t *testing.T, l lock.Locker, name string) bool {
 	t.Helper()
 	return isFreeWithin(t, l, name, aWhile)
@@ -89,35 +119,35 @@ func isFreeWithin(t *testing.T, l lock.Locker, name string, limit time.Duration)
 	return isGranted(t.Context(), t, l, name, limit)
 }
 
-// isGranted is the same for somebody whom the context names. A backend that was
-// too slow to say no has not said yes.
+// isGranted is isFreeWithin for an owner that the context names. A backend that was too
+// slow to answer has not granted the name.
 func isGranted(owner context.Context, t *testing.T, l lock.Locker, name string, limit time.Duration) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(owner, limit)
 	defer cancel()
-	lease, err := l.Acquire(ctx, name)
+	lease, err := attempt(ctx, t, l, name, lateInACrowd)
 	if err != nil {
 		if !errors.Is(err, stock.ErrBackendUnavailable) {
 			assertGaveUp(t, err, context.DeadlineExceeded)
 		}
 		return false
 	}
-	_ = lease.Release(within(t)) // whether it was still ours is not the question here
+	_ = lease.Release(within(t)) // whether it was lost meanwhile is another topic
 	return true
 }
 
-// assertHeld finds that a lease lasts, and that nobody else gets its name.
+// assertHeld requires that a lease lasts, and that no other client gets its name.
 func assertHeld(t *testing.T, lease lock.Lease, others lock.Locker, name string) {
 	t.Helper()
 	if isFree(t, others, name) {
 		t.Error("a name that is held was granted to another")
 	}
 	if cause := context.Cause(lease.Context()); cause != nil {
-		t.Errorf("a lease that nobody ended is over: %v", cause)
+		t.Errorf("a lease that was not released ended: %v", cause)
 	}
 }
 
-// assertGaveUp finds the end of the waiting in an error, and no failure of the
+// assertGaveUp requires that an error reports the end of the wait, and no failure of the
 // backend.
 func assertGaveUp(t *testing.T, err, cause error) {
 	t.Helper()
@@ -129,7 +159,7 @@ func assertGaveUp(t *testing.T, err, cause error) {
 	}
 }
 
-// assertLost finds that a lease has ended because the backend took it.
+// assertLost requires that a lease has ended because the backend took it.
 func assertLost(t *testing.T, lease lock.Lease) {
 	t.Helper()
 	if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
@@ -137,34 +167,12 @@ func assertLost(t *testing.T, lease lock.Lease) {
 	}
 }
 
-// assertClean finds that the backend keeps nothing because of a name.
-func (s *subject) assertClean(t *testing.T, name string) {
+// assertReleaseLost requires that a lease that was lost says so when it is released.
+func assertReleaseLost(t *testing.T, lease lock.Lease) {
 	t.Helper()
-	var left []string
-	clean := labtest.Eventually(s.site.ttl()/2, func() bool {
-		left = s.site.litter(t, name)
-		return len(left) == 0
-	})
-	if !clean {
-		t.Errorf("the backend still keeps of a name that nobody wants:\n%s", strings.Join(left, "\n"))
+	if err := lease.Release(within(t)); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("released after the loss with %v, want %v", err, lock.ErrLost)
 	}
-}
-
-// awaitLitter waits until the backend shows so many traces of a name. It is how
-// a test knows that a waiter stands in a queue.
-func (s *subject) awaitLitter(t *testing.T, name string, n int) {
-	t.Helper()
-	var left []string
-	if !labtest.Eventually(patience, func() bool { left = s.site.litter(t, name); return len(left) >= n }) {
-		t.Fatalf("the backend shows %d traces of a name, want %d:\n%s", len(left), n, strings.Join(left, "\n"))
-	}
-}
-
-// background is a context for a look at the backend, which may be taken when the
-// test is over.
-func background(t *testing.T) context.Context {
-	t.Helper()
-	return context.WithoutCancel(t.Context())
 }
 
 func closed(t *testing.T, what io.Closer) {

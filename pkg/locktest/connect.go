@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -22,7 +23,7 @@ import (
 // addresses are where the servers of a backend are: all that another process
 // needs to connect as this one does.
 type addresses struct {
-	// Redis is one server; or Sentinels, who know the master under a name and have a
+	// Redis is one server; or Sentinels, which know the master under a name and have a
 	// password of their own; or the nodes of a cluster.
 	Redis            []string `json:"redis"`
 	Master           string   `json:"master"`
@@ -59,20 +60,33 @@ func (a addresses) connect() (*backend.Clients, error) {
 	for _, node := range a.Redlock {
 		c.Redlock = append(c.Redlock, a.redis(node))
 	}
-	var err error
 	if len(a.ZooKeeper) > 0 {
-		c.ZooKeeper = a.zooKeeper()
+		c.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{
+			Servers: a.ZooKeeper, SessionTimeout: a.TTL, DialTimeout: answerWithin,
+		})
 	}
-	if err == nil && len(a.Etcd) > 0 {
-		c.Etcd, err = a.etcd()
+	var err error
+	if len(a.Etcd) > 0 {
+		c.Etcd, err = backend.NewEtcd(backend.EtcdOptions{Endpoints: a.Etcd, DialTimeout: answerWithin})
 	}
 	if err == nil && a.Driver != "" {
-		c.DB, c.Dialect, err = a.database()
+		c.DB, c.Dialect, err = backend.OpenPool(backend.SQLOptions{
+			Driver: a.Driver, DSN: a.DSN, Password: a.Password,
+			MaxOpen: connections, LockWait: time.Second, ConnectTimeout: answerWithin,
+		})
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("connect: %w", err), c.Close())
 	}
 	return c, nil
+}
+
+// redis makes a client of one server, or of those that Sentinels or a cluster name.
+func (a addresses) redis(of ...string) redis.UniversalClient {
+	return backend.NewRedis(backend.RedisOptions{
+		Addresses: of, Password: a.Password, Cluster: a.Cluster, Master: a.Master, SentinelPassword: a.SentinelPassword,
+		Timeout: answerWithin, PoolSize: connections,
+	})
 }
 
 // replica is one replica of stockd: its clients, and the lock made of them.
@@ -97,13 +111,13 @@ func (a addresses) open(entry lock.Entry, floor func(context.Context, string) (u
 // Close closes the lock and then what it was made of, as a replica does.
 func (r *replica) Close() error {
 	var err error
-	if closer, is := r.Locker.(io.Closer); is {
+	if closer, ok := r.Locker.(io.Closer); ok {
 		err = closer.Close()
 	}
 	return errors.Join(err, r.clients.Close())
 }
 
-// served reports whether the backend is one or more servers, and no file.
+// served reports whether the backend is a server, and not a file.
 func (a addresses) served() bool { return a.Driver != repo.SQLite || len(a.Redlock) > 0 }
 
 // each gives every server another address.
@@ -111,12 +125,12 @@ func (a addresses) each(t *testing.T, instead func(address string) string) addre
 	t.Helper()
 	all := func(from []string) (to []string) {
 		for _, address := range from {
-			scheme, host, has := strings.Cut(address, "://")
-			if !has {
+			scheme, host, ok := strings.Cut(address, "://")
+			if ok {
+				to = append(to, scheme+"://"+instead(host))
+			} else {
 				to = append(to, instead(address))
-				continue
 			}
-			to = append(to, scheme+"://"+instead(host))
 		}
 		return to
 	}
@@ -146,14 +160,14 @@ func (a addresses) through(t *testing.T) (fronts addresses, cuts proxies) {
 // proxies stand between one replica and its servers.
 type proxies []*servers.Proxy
 
-// mute makes the servers accept and not answer, or ends that.
-func (p proxies) mute(mute bool) {
+// silence makes the servers accept requests and not answer, or ends that.
+func (p proxies) silence(silent bool) {
 	for _, one := range p {
-		one.Hang(mute)
+		one.Hang(silent)
 	}
 }
 
-// freeze has the servers neither hear nor say anything any more.
+// freeze keeps all bytes from the servers, and from their clients.
 func (p proxies) freeze() {
 	for _, one := range p {
 		one.Freeze()
@@ -167,20 +181,20 @@ func (p proxies) cut() {
 	}
 }
 
-// lose ends the connection to each server at the n-th request with these bytes;
-// deliver tells whether the server still gets it.
-func (p proxies) lose(n int, sent string, deliver bool) (armed points) {
+// lose ends the connection to each server at the n-th request with these bytes, before or
+// after the server gets it.
+func (p proxies) lose(n int, sent string, deliver bool) (armed triggers) {
 	for _, one := range p {
 		armed = append(armed, labtest.LoseNth(one, n, sent, deliver))
 	}
 	return armed
 }
 
-// points are rules that were armed.
-type points []*servers.Trigger
+// triggers are rules that were armed.
+type triggers []*servers.Trigger
 
-// seen is how many of their requests the server that had the most of them has had.
-func (p points) seen() (n int) {
+// seen is the number of matching requests at the server that had most of them.
+func (p triggers) seen() (n int) {
 	for _, one := range p {
 		n = max(n, one.Seen())
 	}
@@ -188,7 +202,7 @@ func (p points) seen() (n int) {
 }
 
 // disarm ends that, and reports whether a connection was ended.
-func (p points) disarm() (met bool) {
+func (p triggers) disarm() (met bool) {
 	for _, one := range p {
 		met = one.Disarm() || met
 	}

@@ -8,12 +8,12 @@ import (
 // survivesACrash kills the process that holds a name.
 func survivesACrash(t *testing.T, s *subject) {
 	holder, next, name := s.process(t), s.replica(t), unique()
-	holder.obeys(t, order{Do: doAcquire, Name: name})
+	holder.must(t, order{Do: doAcquire, Name: name})
 	holder.kill()
-	limit := s.site.ttl() + time.Second
-	if !s.entry.Guarantees.SurvivesCrash {
+	limit := s.site.at.TTL + time.Second
+	if !s.lock.Guarantees.SurvivesCrash {
 		if isFreeWithin(t, next, name, limit) {
-			t.Error("claims not to survive a crash, and did")
+			t.Error("does not guarantee SurvivesCrash, and survived one")
 		}
 		return
 	}
@@ -21,32 +21,31 @@ func survivesACrash(t *testing.T, s *subject) {
 	s.assertClean(t, name)
 }
 
-// dropsADeadWaiter kills a process that waits: those behind it must not wait for
-// it.
+// dropsADeadWaiter kills a process that waits: later waiters must not wait for it.
 func dropsADeadWaiter(t *testing.T, s *subject) {
 	holder, behind, dead, name := s.replica(t), s.replica(t), s.process(t), unique()
 	lease := acquire(t, holder, name)
-	before := len(s.site.litter(t, name))
+	before := len(s.traces(t, name))
 	dead.send(t, order{Do: doAcquire, Name: name})
-	if s.entry.Guarantees.Fair {
-		s.awaitLitter(t, name, before+1)
+	if s.lock.Guarantees.Fair {
+		s.awaitTraces(t, name, before+1)
 	} else {
 		time.Sleep(aWhile)
 	}
 	got := make(chan error, 1)
-	traces := len(s.site.litter(t, name))
-	go func() { got <- serve(t.Context(), behind, name) }()
-	if s.entry.Guarantees.Fair {
-		s.awaitLitter(t, name, traces+1)
+	traces := len(s.traces(t, name))
+	go func() { got <- holdOnce(t.Context(), behind, name) }()
+	if s.lock.Guarantees.Fair {
+		s.awaitTraces(t, name, traces+1)
 	}
 	dead.kill()
 	release(t, lease)
 	released := time.Now()
 	if err := <-got; err != nil {
-		t.Errorf("the one behind a dead waiter: %v", err)
+		t.Errorf("the waiter behind a dead one: %v", err)
 	}
-	if waited := time.Since(released); waited > s.site.ttl()+time.Second {
-		t.Errorf("a dead waiter held up the one behind it for %s", waited)
+	if waited := time.Since(released); waited > s.site.at.TTL+time.Second {
+		t.Errorf("a dead waiter delayed the one behind it by %s", waited)
 	}
 	s.assertClean(t, name)
 }

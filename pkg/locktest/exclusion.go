@@ -18,11 +18,11 @@ func excludesClients(t *testing.T, s *subject) {
 	exclusion(t, s, 3, 3)
 }
 
-// exclusion proves the claim, or shows the damage where there is none.
+// exclusion proves the guarantee, or shows the damage where there is none.
 func exclusion(t *testing.T, s *subject, replicas, each int) {
 	damage := crowd(t, s, replicas, each)
-	if s.entry.Guarantees.Exclusive != (damage == "") {
-		t.Errorf("claims to be exclusive: %v; found: %q", s.entry.Guarantees.Exclusive, damage)
+	if s.lock.Guarantees.Exclusive != (damage == "") {
+		t.Errorf("guarantees exclusion: %v; found: %q", s.lock.Guarantees.Exclusive, damage)
 	}
 }
 
@@ -74,22 +74,21 @@ func excludesProcesses(t *testing.T, s *subject) {
 	second.send(t, order{Do: doRounds, Name: name, Folder: folder, For: crowding})
 	passed := 0
 	for _, p := range []*process{first, second} {
-		answer := p.hear(t)
+		answer := p.receive(t)
 		if answer.Error != "" {
 			t.Error(answer.Error)
 		}
 		passed += answer.Passed
 	}
 	counted := readCount(t, folder)
-	if exclusive := counted == passed; exclusive != s.entry.Guarantees.Exclusive {
-		t.Errorf("claims to be exclusive: %v; of %d updates of two processes %d were lost", s.entry.Guarantees.Exclusive, passed, passed-counted)
+	if exclusive := counted == passed; exclusive != s.lock.Guarantees.Exclusive {
+		t.Errorf("guarantees exclusion: %v; of %d updates of two processes %d were lost", s.lock.Guarantees.Exclusive, passed, passed-counted)
 	}
 }
 
-// keepsNamesApart takes names beside each other that a backend might take for
-// one, or might not take at all.
+// keepsNamesApart takes names at the same time that a backend might mix up, or reject.
 func keepsNamesApart(t *testing.T, s *subject) {
-	at := s.site.addresses()
+	at := s.site.at
 	at.TTL *= 10 // all names are held at once, and not every lock is renewed
 	l, base := s.replicaAt(t, at, nil), unique()
 	for _, name := range []string{

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Waiters of a test of fairness, how often a claim is proved, and how many tries
-// a lock has to show that it is not fair.
+// Waiters of a test of fairness, how often a guarantee is proved, and how many tries a
+// lock has to show that it is not fair.
 const (
 	queuing = 8
 	proofs  = 3
@@ -20,31 +20,30 @@ const (
 // another order.
 func isFair(t *testing.T, s *subject) {
 	replicas := []*replica{s.replica(t), s.replica(t)}
-	if s.entry.Guarantees.Fair {
+	if s.lock.Guarantees.Fair {
 		for range proofs {
 			if order := orderOfGrants(t, s, replicas, 0); !slices.IsSorted(order) {
-				t.Errorf("claims to be fair, and granted in the order %v", order)
+				t.Errorf("guarantees Fair, and granted in the order %v", order)
 			}
 		}
 		return
 	}
 	for try := range chances {
-		// A server may queue those who wait, and forget the queue when the slices
-		// are over in which they wait: every other time the name is held for one.
+		// A server may queue its waiters, and forget the queue when the slices of their
+		// waiting are over: every other time the name is held for one.
 		hold := time.Duration(try%2) * slice
 		if order := orderOfGrants(t, s, replicas, hold); !slices.IsSorted(order) {
 			return
 		}
 	}
-	t.Errorf("claims no fairness, and granted in the order of arrival %d times", chances)
+	t.Errorf("does not guarantee Fair, and granted in the order of arrival %d times", chances)
 }
 
 // slice is about as long as the longest slice of waiting.
 const slice = 900 * time.Millisecond
 
-// orderOfGrants has waiters come one after another, and last of all the holder
-// himself, who wants the name again as soon as he has given it back. It returns
-// the order in which they were served.
+// orderOfGrants starts waiters one after another, and last of all the holder, which wants
+// the name again as soon as it has released it. It returns the order of the grants.
 func orderOfGrants(t *testing.T, s *subject, replicas []*replica, hold time.Duration) []int {
 	t.Helper()
 	name := unique()
@@ -65,10 +64,10 @@ func orderOfGrants(t *testing.T, s *subject, replicas []*replica, hold time.Dura
 		}
 	}
 	for i := range queuing {
-		before := len(s.site.litter(t, name))
+		before := len(s.traces(t, name))
 		waiters.Go(func() { wait(i) })
-		if s.entry.Guarantees.Fair {
-			s.awaitLitter(t, name, before+1)
+		if s.lock.Guarantees.Fair {
+			s.awaitTraces(t, name, before+1)
 		} else {
 			time.Sleep(2 * retry)
 		}

@@ -16,22 +16,23 @@ import (
 // than what the clients allow a server that does not answer.
 const waitLimit = 4 * time.Second
 
-// assertNamed finds the failure of the backend, by its name, in an error.
+// assertNamed requires that an error reports the failure of the backend, by its name.
 func (s *subject) assertNamed(t *testing.T, err error) {
 	t.Helper()
 	if !errors.Is(err, lock.ErrNotAcquired) {
 		t.Errorf("%v, want %v", err, lock.ErrNotAcquired)
 	}
-	failed, is := errors.AsType[*stock.BackendError](err)
-	if !is || failed.Backend != string(s.site.named()) {
-		t.Errorf("%v, want an error that names %s", err, s.site.named())
+	failed, ok := errors.AsType[*stock.BackendError](err)
+	if !ok || failed.Backend != string(s.site.name) {
+		t.Errorf("%v, want an error that names %s", err, s.site.name)
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		t.Errorf("%v, which can be taken for the end of a wait that went on", err)
 	}
 }
 
-// failsNamed acquires what is not to be had, and finds out why within the limit.
+// failsNamed acquires a name from a backend that does not answer, and requires an error that
+// names it, within the limit.
 func (s *subject) failsNamed(t *testing.T, l lock.Locker) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -50,7 +51,7 @@ func (s *subject) failsNamed(t *testing.T, l lock.Locker) {
 }
 
 func namesAWrongAddress(t *testing.T, s *subject) {
-	at := s.site.addresses().each(t, func(string) string {
+	at := s.site.at.each(t, func(string) string {
 		port, err := servers.FreePort()
 		if err != nil {
 			t.Fatal(err)
@@ -61,21 +62,21 @@ func namesAWrongAddress(t *testing.T, s *subject) {
 }
 
 func namesAWrongPassword(t *testing.T, s *subject) {
-	at := s.site.addresses()
+	at := s.site.at
 	at.Password = "wrong"
 	s.failsNamed(t, s.replicaAt(t, at, nil))
 }
 
-// namesAMuteServer has servers accept connections and say nothing on them, from
-// the beginning or after a while.
-func namesAMuteServer(t *testing.T, s *subject) {
-	at, cuts := s.site.addresses().through(t)
+// namesAnUnresponsiveServer has servers accept connections and not answer on them, from the
+// beginning or after a while.
+func namesAnUnresponsiveServer(t *testing.T, s *subject) {
+	at, cuts := s.site.at.through(t)
 	warm, cold := s.replicaAt(t, at, nil), s.replicaAt(t, at, nil)
 	release(t, acquire(t, warm, unique()))
-	cuts.mute(true)
+	cuts.silence(true)
 	s.failsNamed(t, cold)
 	s.failsNamed(t, warm)
-	cuts.mute(false)
+	cuts.silence(false)
 	for _, l := range []*replica{warm, cold} {
 		name := unique()
 		release(t, s.recover(t, l, name, patience))
@@ -83,12 +84,12 @@ func namesAMuteServer(t *testing.T, s *subject) {
 	}
 }
 
-// namesAServerThatGoesAsAWaitEnds has servers say nothing for as long as somebody
-// waits, and end the connections just after that, when a last answer is still hoped
-// for: nobody has the name, so that it is not busy.
+// namesAServerThatGoesAsAWaitEnds freezes the servers during a wait, and ends the
+// connections just after it, when a last answer may still come: the name is free, so that
+// it must not be reported as busy.
 func namesAServerThatGoesAsAWaitEnds(t *testing.T, s *subject) {
 	const wait, hope = 300 * time.Millisecond, 100 * time.Millisecond
-	at, cuts := s.site.addresses().through(t)
+	at, cuts := s.site.at.through(t)
 	l := s.replicaAt(t, at, nil)
 	release(t, acquire(t, l, unique()))
 	cuts.freeze()
@@ -104,11 +105,11 @@ func outlivesALostRequest(t *testing.T, s *subject) { losesRequests(t, s, false)
 
 func outlivesALostAnswer(t *testing.T, s *subject) { losesRequests(t, s, true) }
 
-// losesRequests ends the connections in the middle of an Acquire, at one of its
-// requests after the other, before the servers have heard it or before they have
-// answered. Then the name is the holder's, or it is to be had within the TTL.
+// losesRequests ends the connections in the middle of an Acquire, at one of its requests
+// after the other, before the servers get it or before they answer. Then the name is the
+// holder's, or it is free within the TTL.
 func losesRequests(t *testing.T, s *subject, deliver bool) {
-	at, cuts := s.site.addresses().through(t)
+	at, cuts := s.site.at.through(t)
 	l, other := s.replicaAt(t, at, nil), s.replica(t)
 	for _, sent := range s.site.requests() {
 		n, all := 0, requestsOf(t, l, cuts, sent)
@@ -116,7 +117,7 @@ func losesRequests(t *testing.T, s *subject, deliver bool) {
 			n++
 		}
 		if n == 0 && sent == "" {
-			t.Error("no request was lost")
+			t.Error("no request of an Acquire contains the name, so that none could be lost")
 		}
 	}
 }
@@ -124,9 +125,9 @@ func losesRequests(t *testing.T, s *subject, deliver bool) {
 // never is the number of a request that is not reached.
 const never = 1 << 20
 
-// requestsOf counts the requests of an Acquire that nobody disturbs. To lose one more
-// would be to lose one of the lease's, which a busy machine sends before it is told
-// that the Acquire is over: the lease is rightly lost then.
+// requestsOf counts the requests of an Acquire without contention. One more would be the
+// lease's, which a busy machine may send before the Acquire returns: the lease is rightly
+// lost then.
 func requestsOf(t *testing.T, l lock.Locker, cuts proxies, sent string) int {
 	t.Helper()
 	name := unique()
@@ -147,25 +148,25 @@ type lostRequest struct {
 	deliver bool
 }
 
-// losesRequest loses one of the requests of an Acquire. It reports whether there
-// are as many.
-func losesRequest(t *testing.T, s *subject, l, other lock.Locker, cuts proxies, lost lostRequest) (was bool) {
+// losesRequest loses one of the requests of an Acquire. It reports whether there are so
+// many.
+func losesRequest(t *testing.T, s *subject, l, other lock.Locker, cuts proxies, lost lostRequest) (met bool) {
 	t.Helper()
 	name := unique()
-	release(t, acquire(t, l, name)) // what is made once for a name, there is by now
+	release(t, acquire(t, l, name)) // makes what is made once for a name
 	armed := cuts.lose(lost.n+1, cmp.Or(lost.sent, name), lost.deliver)
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	lease, err := l.Acquire(ctx, name)
-	was = armed.disarm()
-	limit := s.site.ttl() + time.Second
+	met = armed.disarm()
+	limit := s.site.at.TTL + time.Second
 	if err != nil {
 		s.assertNamed(t, err)
-		if lost.deliver && !s.entry.Guarantees.SurvivesCrash {
+		if lost.deliver && !s.lock.Guarantees.SurvivesCrash {
 			if isFreeWithin(t, other, name, limit) {
-				t.Error("claims not to survive a crash, and gave back what an answer that was lost had granted")
+				t.Error("does not guarantee SurvivesCrash, and gave back what a lost answer had granted")
 			}
-			return was
+			return met
 		}
 		lease = s.recover(t, l, name, limit)
 	}
@@ -173,5 +174,5 @@ func losesRequest(t *testing.T, s *subject, l, other lock.Locker, cuts proxies, 
 	release(t, lease)
 	release(t, acquireWithin(t, other, name, limit))
 	s.assertClean(t, name)
-	return was
+	return met
 }

@@ -9,18 +9,18 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/lock/registry"
 )
 
-// role tells a test binary that it was started as a process that holds locks.
+// role marks a test binary that was started as a process that holds locks.
 const role = "STOCKD_LOCKTEST_PROCESS"
 
-// order is one line to such a process; the first says who it is.
+// order is one line to such a process; the first is doConnect.
 type order struct {
 	Do   string `json:"do"`
 	Name string `json:"name"`
@@ -33,7 +33,7 @@ type order struct {
 	For    time.Duration `json:"for"`
 }
 
-// What a process can be told to do.
+// What a process can do.
 const (
 	doConnect = "connect"
 	doAcquire = "acquire" // take the name and keep it
@@ -45,36 +45,30 @@ const (
 // answer is one line back. It comes when the order is done.
 type answer struct {
 	Error string `json:"error"`
-	// Lost tells that Error is lock.ErrLost; of a report, that the lease's
-	// context ended with it.
+	// Lost reports that Error is lock.ErrLost; in a report, that the lease's context
+	// ended with it.
 	Lost   bool `json:"lost"`
 	Passed int  `json:"passed"`
 }
 
-// RunIfAsked must be called first thing by a TestMain whose tests call Run:
-// where the binary was started as a process that holds locks, it is one and does
-// not return. It ends with its standard input, so that it outlives no test.
-func RunIfAsked() {
-	if os.Getenv(role) != "" {
-		os.Exit(obey(os.Stdin, os.Stdout))
-	}
-}
-
-// obedient is the far end.
-type obedient struct {
+// worker is the other process.
+type worker struct {
+	locks   []Lock
 	replica *replica
 	lease   lock.Lease
 }
 
-func obey(orders io.Reader, answers io.Writer) (status int) {
-	var o obedient
+// serve is the whole life of the other process. It ends with its standard input, so that
+// it outlives no test.
+func serve(orders io.Reader, answers io.Writer, locks []Lock) (status int) {
+	w := worker{locks: locks}
 	in, out := json.NewDecoder(bufio.NewReader(orders)), json.NewEncoder(answers)
 	for {
 		var next order
 		if err := in.Decode(&next); err != nil {
 			return 0
 		}
-		a, err := o.do(next)
+		a, err := w.do(next)
 		if err != nil {
 			a.Error, a.Lost = err.Error(), errors.Is(err, lock.ErrLost)
 		}
@@ -84,23 +78,24 @@ func obey(orders io.Reader, answers io.Writer) (status int) {
 	}
 }
 
-func (o *obedient) do(next order) (a answer, err error) {
+func (w *worker) do(next order) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	switch next.Do {
 	case doConnect:
-		var entry lock.Entry
-		if entry, err = registry.Find(next.Entry); err == nil {
-			o.replica, err = next.At.open(entry, nil)
+		i := slices.IndexFunc(w.locks, func(l Lock) bool { return l.Name == next.Entry })
+		if i < 0 {
+			return a, fmt.Errorf("TestMain was not given the lock %s", next.Entry)
 		}
+		w.replica, err = next.At.open(w.locks[i].Entry, nil)
 	case doAcquire:
-		o.lease, err = o.replica.Acquire(ctx, next.Name)
+		w.lease, err = w.replica.Acquire(ctx, next.Name)
 	case doRounds:
-		a.Passed, err = o.rounds(ctx, next)
+		a.Passed, err = w.rounds(ctx, next)
 	case doRelease:
-		err = o.lease.Release(ctx)
+		err = w.lease.Release(ctx)
 	case doReport:
-		a.Lost = errors.Is(context.Cause(o.lease.Context()), lock.ErrLost)
+		a.Lost = errors.Is(context.Cause(w.lease.Context()), lock.ErrLost)
 	default:
 		err = fmt.Errorf("no such order: %q", next.Do)
 	}
@@ -108,9 +103,9 @@ func (o *obedient) do(next order) (a answer, err error) {
 }
 
 // rounds goes through a gate that all processes share.
-func (o *obedient) rounds(ctx context.Context, next order) (passed int, err error) {
+func (w *worker) rounds(ctx context.Context, next order) (passed int, err error) {
 	for end := time.Now().Add(next.For); passed == 0 || time.Now().Before(end); passed++ {
-		lease, err := o.replica.Acquire(ctx, next.Name)
+		lease, err := w.replica.Acquire(ctx, next.Name)
 		if err != nil {
 			return passed, err
 		}
@@ -124,7 +119,7 @@ func (o *obedient) rounds(ctx context.Context, next order) (passed int, err erro
 	return passed, nil
 }
 
-// process is the near end.
+// process is this end.
 type process struct {
 	cmd     *exec.Cmd
 	orders  *json.Encoder
@@ -158,7 +153,7 @@ func (s *subject) process(t *testing.T) *process {
 		p.kill()
 		_ = cmd.Wait() // it was killed
 	})
-	p.obeys(t, order{Do: doConnect, Entry: s.entry.Name, At: s.site.addresses()})
+	p.must(t, order{Do: doConnect, Entry: s.lock.Name, At: s.site.at})
 	return p
 }
 
@@ -166,12 +161,12 @@ func (s *subject) process(t *testing.T) *process {
 func (p *process) send(t *testing.T, o order) {
 	t.Helper()
 	if err := p.orders.Encode(o); err != nil {
-		t.Fatalf("tell the process to %s: %v", o.Do, err)
+		t.Fatalf("send %s to the process: %v", o.Do, err)
 	}
 }
 
-// hear waits for the answer to the last order; the process itself bounds that.
-func (p *process) hear(t *testing.T) answer {
+// receive waits for the answer to the last order; the process itself bounds that.
+func (p *process) receive(t *testing.T) answer {
 	t.Helper()
 	var a answer
 	if err := p.answers.Decode(&a); err != nil {
@@ -184,15 +179,15 @@ func (p *process) hear(t *testing.T) answer {
 func (p *process) ask(t *testing.T, o order) answer {
 	t.Helper()
 	p.send(t, o)
-	return p.hear(t)
+	return p.receive(t)
 }
 
-// obeys gives an order that must not fail.
-func (p *process) obeys(t *testing.T, o order) answer {
+// must gives an order that must not fail.
+func (p *process) must(t *testing.T, o order) answer {
 	t.Helper()
 	a := p.ask(t, o)
 	if a.Error != "" {
-		t.Fatalf("the process was told to %s: %s", o.Do, a.Error)
+		t.Fatalf("%s in the process: %s", o.Do, a.Error)
 	}
 	return a
 }

@@ -2,32 +2,30 @@ package locktest
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// isReentrant has an owner take again what he holds; or shows that he locks
-// himself out.
+// isReentrant has an owner take again what it holds; or shows that it locks itself out.
 func isReentrant(t *testing.T, s *subject) {
 	l, other, name := s.replica(t), s.replica(t), unique()
 	me := lock.WithOwner(t.Context(), unique())
-	first := acquireAs(me, t, l, name)
-	if !s.entry.Guarantees.Reentrant {
+	first := acquireUnder(me, t, l, name, patience)
+	if !s.lock.Guarantees.Reentrant {
 		if isGranted(me, t, l, name, aWhile) {
-			t.Error("claims not to be reentrant, and granted its owner the name again")
+			t.Error("does not guarantee Reentrant, and granted its owner the name again")
 		}
 		release(t, first)
 		return
 	}
-	second, third := acquireAs(me, t, l, name), acquireAs(me, t, l, name)
+	second, third := acquireUnder(me, t, l, name, patience), acquireUnder(me, t, l, name, patience)
 	if first.Token() != second.Token() || first.Token() != third.Token() {
 		t.Errorf("one holder has the tokens %d, %d and %d", first.Token(), second.Token(), third.Token())
 	}
 	assertNotGrantedTo(lock.WithOwner(t.Context(), unique()), t, l, name)
-	assertNotGrantedTo(t.Context(), t, l, name) // nobody in particular
+	assertNotGrantedTo(t.Context(), t, l, name) // without an owner
 
 	release(t, second)
 	release(t, second) // counts once
@@ -36,8 +34,8 @@ func isReentrant(t *testing.T, s *subject) {
 	if third.Context().Err() != nil {
 		t.Error("the last of three leases ended with another")
 	}
-	if s.entry.Guarantees.Renews {
-		time.Sleep(s.site.ttl())
+	if s.lock.Guarantees.Renews {
+		time.Sleep(s.site.at.TTL)
 	}
 	assertHeld(t, third, other, name)
 	assertNotGrantedTo(t.Context(), t, l, name)
@@ -50,24 +48,22 @@ func isReentrant(t *testing.T, s *subject) {
 func losesAll(t *testing.T, s *subject, l lock.Locker, name string) {
 	t.Helper()
 	me := lock.WithOwner(t.Context(), unique())
-	leases := []lock.Lease{acquireAs(me, t, l, name), acquireAs(me, t, l, name)}
-	s.site.drop(t, name)
+	leases := []lock.Lease{acquireUnder(me, t, l, name, patience), acquireUnder(me, t, l, name, patience)}
+	s.take(t, name)
 	for _, lease := range leases {
-		if !endsWithin(lease, s.site.ttl()+grace) {
+		if !endsWithin(lease, s.site.at.TTL+grace) {
 			t.Fatal("the loss of a name that was held twice was not signalled to both")
 		}
 		assertLost(t, lease)
-		if err := lease.Release(within(t)); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("released after the loss with %v, want %v", err, lock.ErrLost)
-		}
+		assertReleaseLost(t, lease)
 	}
-	release(t, acquireAs(me, t, l, name))
+	release(t, acquireUnder(me, t, l, name, patience))
 	s.assertClean(t, name)
 }
 
-// joinsWhoOutlivesTheFirst has two requests of one owner wait, of which the
-// first goes away: the second must get the name all the same.
-func joinsWhoOutlivesTheFirst(t *testing.T, s *subject) {
+// servesASecondRequestOfAnOwner has two requests of one owner wait, the first of which is
+// cancelled: the second must get the name all the same.
+func servesASecondRequestOfAnOwner(t *testing.T, s *subject) {
 	holder, l, name := s.replica(t), s.replica(t), unique()
 	me := lock.WithOwner(t.Context(), unique())
 	lease := acquire(t, holder, name)
@@ -79,33 +75,16 @@ func joinsWhoOutlivesTheFirst(t *testing.T, s *subject) {
 	}()
 	time.Sleep(aWhile / 2)
 	go func() {
-		staying, cancel := context.WithTimeout(me, patience)
-		defer cancel()
-		lease, err := l.Acquire(staying, name)
-		if err == nil {
-			err = lease.Release(staying)
-		}
-		second <- err
+		second <- holdOnce(me, l, name)
 	}()
 	time.Sleep(aWhile / 2)
 	leave(errHungUp)
 	assertGaveUp(t, <-first, errHungUp)
 	release(t, lease)
 	if err := <-second; err != nil {
-		t.Errorf("the second request of an owner, whose first went away: %v", err)
+		t.Errorf("the second request of an owner, whose first was cancelled: %v", err)
 	}
 	s.assertClean(t, name)
-}
-
-func acquireAs(owner context.Context, t *testing.T, l lock.Locker, name string) lock.Lease {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(owner, patience)
-	defer cancel()
-	lease, err := l.Acquire(ctx, name)
-	if err != nil {
-		t.Fatalf("not acquired within %s: %v", patience, err)
-	}
-	return lease
 }
 
 func assertNotGrantedTo(owner context.Context, t *testing.T, l lock.Locker, name string) {

@@ -24,11 +24,11 @@ func restart(t *testing.T, server crashable) {
 	}
 }
 
-// outlivesARestartWhileWaiting restarts the backend under one who waits: he gets
-// the name in the end, or is told which backend failed and can come again.
+// outlivesARestartWhileWaiting restarts the backend during a wait, which ends with the name
+// or with an error that names the backend.
 func outlivesARestartWhileWaiting(t *testing.T, s *subject) {
-	private := s.own(t)
-	holder, waiter, name := s.replicaAt(t, private.whole.addresses(), nil), s.replicaAt(t, private.whole.addresses(), nil), unique()
+	own := s.own(t)
+	holder, waiter, name := s.replicaAt(t, own.at, nil), s.replicaAt(t, own.at, nil), unique()
 	lease := acquire(t, holder, name)
 	type result struct {
 		lease lock.Lease
@@ -42,8 +42,8 @@ func outlivesARestartWhileWaiting(t *testing.T, s *subject) {
 		got <- result{lease, err}
 	}()
 	time.Sleep(aWhile)
-	restart(t, private.server)
-	_ = lease.Release(within(t)) // he may have lost it, and may not reach the backend yet
+	restart(t, own.server)
+	_ = lease.Release(within(t)) // it may be lost, or the backend still down
 	r := <-got
 	if r.err != nil {
 		s.assertNamed(t, r.err)
@@ -52,21 +52,21 @@ func outlivesARestartWhileWaiting(t *testing.T, s *subject) {
 	release(t, r.lease)
 }
 
-// outlivesARestartWhileHolding restarts the backend under one who holds a name:
-// he holds it still, and alone, or he is told within the TTL.
+// outlivesARestartWhileHolding restarts the backend under a holder: it still holds the name,
+// alone, or it is notified within the TTL.
 func outlivesARestartWhileHolding(t *testing.T, s *subject) {
-	private := s.own(t)
-	holder, other, name := s.replicaAt(t, private.whole.addresses(), nil), s.replicaAt(t, private.whole.addresses(), nil), unique()
+	own := s.own(t)
+	holder, other, name := s.replicaAt(t, own.at, nil), s.replicaAt(t, own.at, nil), unique()
 	lease := acquire(t, holder, name)
-	restart(t, private.server)
+	restart(t, own.server)
 	release(t, s.recover(t, other, unique(), patience)) // the backend is back
-	taken := isFreeWithin(t, other, name, s.site.ttl()/2)
-	if !s.entry.Guarantees.SignalsLoss {
+	taken := isFreeWithin(t, other, name, s.site.at.TTL/2)
+	if !s.lock.Guarantees.SignalsLoss {
 		_ = lease.Release(within(t))
 		return
 	}
-	if taken && !endsWithin(lease, s.site.ttl()+grace) {
-		t.Error("the name was granted to another after a restart, and its holder was not told within the TTL")
+	if taken && !endsWithin(lease, s.site.at.TTL+grace) {
+		t.Error("the name was granted to another after a restart, and its holder was not notified within the TTL")
 	}
 	lost := errors.Is(context.Cause(lease.Context()), lock.ErrLost)
 	switch err := lease.Release(within(t)); {

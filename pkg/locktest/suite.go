@@ -1,130 +1,198 @@
-// Package locktest holds every lock of the registry to the contract of
-// lock.Locker and lock.Lease and to its own claims, on real servers. What a lock
-// claims is proved; where it claims nothing, the failure is shown: a lock that is
-// supposed to fail and does not is a broken demonstration.
+// Package locktest tests locks against the contract of lock.Locker and lock.Lease and
+// against their guarantees, on real servers. Where a lock does not guarantee something,
+// its failure is shown.
+//
+// The path of a test is backend / lock / topic: -run TestLocks/redis/redis-lua/Fences.
 package locktest
 
 import (
 	"context"
+	"os"
 	"runtime/pprof"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
-	"github.com/stockd/stockd/internal/lock"
-	"github.com/stockd/stockd/internal/lock/registry"
 )
 
-// atOnce is how many locks are tried at the same time. Most of them wait most of
-// the time; go test itself would let no more than two at it on two cores.
+// Lock is a lock to test.
+type Lock struct {
+	Entry
+	// State shows and breaks what the lock keeps, by the clients of a replica that takes
+	// no lock.
+	State func(*Clients) State
+}
+
+// State is how the suite sees and breaks what a lock keeps in its backend.
+type State interface {
+	// Traces describes, for people, what the backend keeps because of a name: at least
+	// one trace while the name is held, and none when it is free and no Acquire waits. A
+	// lock that is fair shows one more for each Acquire that waits in its queue. What
+	// stays on purpose, such as the counter of tokens, is no trace.
+	Traces(ctx context.Context, name string) ([]string, error)
+	// Break takes the name away from its holder, as the backend does when the lease runs
+	// out: the name is free when Break returns, and the holder is not notified by Break.
+	Break(ctx context.Context, name string) error
+}
+
+// atOnce is how many locks are tested at the same time. Most of them wait most of the
+// time; go test itself would run no more than two on two cores.
 const atOnce = 6
 
-// Run runs the suite over the registry, each lock on each backend of the lab
-// that it can be kept in.
-func Run(t *testing.T, lab *labtest.Lab) {
+// holds is how often a name is taken to see its tokens grow.
+const holds = 200
+
+// Main runs the tests of a binary, and returns its exit status. It must be the first
+// thing that TestMain calls. It starts the servers, and plays the other processes that
+// hold the locks.
+func Main(m *testing.M, lab **Lab, locks ...Lock) int {
+	if os.Getenv(role) != "" {
+		return serve(os.Stdin, os.Stdout, locks)
+	}
+	return labtest.Main(m, lab)
+}
+
+// Run runs the suite on some locks, each on every backend that it can use.
+func Run(t *testing.T, lab *Lab, locks ...Lock) {
 	t.Helper()
-	const holds = 200
-	runOf(t, lab, contents(), holds)
+	r := &run{lab: lab, locks: locks, topics: contents(), holds: holds}
+	r.run(t)
 }
 
 // ProveTokens takes each name so often to see its tokens grow.
-func ProveTokens(t *testing.T, lab *labtest.Lab, holds int) {
+func ProveTokens(t *testing.T, lab *Lab, holds int, locks ...Lock) {
 	t.Helper()
-	runOf(t, lab, []topic{{"Fences", fences, nil}}, holds)
-}
-
-// ProveOn runs the suite over the locks of one backend, on a topology of several
-// servers.
-func ProveOn(t *testing.T, lab *labtest.Lab, name string) {
-	t.Helper()
-	const holds = 200
-	where := topologies()[name]
-	r := &run{lab: lab, topics: contents(), holds: holds, where: &where}
+	r := &run{lab: lab, locks: locks, topics: []topic{{"Fences", fences, nil}}, holds: holds}
 	r.run(t)
 }
 
-func runOf(t *testing.T, lab *labtest.Lab, topics []topic, holds int) {
+// ProveOn runs the suite on a backend of several servers; see topologies.
+func ProveOn(t *testing.T, lab *Lab, topology string, locks ...Lock) {
 	t.Helper()
-	r := &run{lab: lab, topics: topics, holds: holds}
-	r.run(t)
-}
-
-func (r *run) run(t *testing.T) {
-	t.Helper()
-	r.places = make(chan struct{}, atOnce)
-	r.privates = &privates{t: t, lab: r.lab, where: r.where, all: make(map[string]*private)}
-	var entries sync.WaitGroup
-	for _, entry := range registry.Locks() {
-		entries.Go(func() {
-			t.Run(entry.Name, func(t *testing.T) { r.entry(t, entry) })
-		})
+	where, ok := topologies()[topology]
+	if !ok {
+		t.Fatalf("%q is not a topology", topology)
 	}
-	entries.Wait()
+	r := &run{lab: lab, locks: locks, topics: contents(), holds: holds, where: &where}
+	r.run(t)
 }
 
 // run is what the subjects of one run share.
 type run struct {
-	lab      *labtest.Lab
+	lab      *Lab
+	locks    []Lock
 	topics   []topic
 	holds    int
-	privates *privates
-	places   chan struct{}
 	where    *topology // nil: on one server of each kind
+	privates *privates
+	slots    chan struct{}
+	tested   atomic.Int64 // topics, and locks that were skipped
 }
 
-// kinds are the backends that a lock is tried on.
-func (r *run) kinds(entry lock.Entry) []string {
+func (r *run) run(t *testing.T) {
+	t.Helper()
+	r.slots = make(chan struct{}, atOnce)
+	r.privates = &privates{start: func(kind string) *site { return r.start(t, kind, true) }, all: make(map[string]*private)}
+	var kinds []string
+	for _, l := range r.locks {
+		kinds = append(kinds, r.kinds(l)...)
+	}
+	slices.Sort(kinds)
+	together(t, slices.Compact(kinds), func(t *testing.T, kind string) {
+		var names []string
+		byName := make(map[string]Lock)
+		for _, l := range r.locks {
+			if slices.Contains(r.kinds(l), kind) {
+				names = append(names, l.Name)
+				byName[l.Name] = l
+			}
+		}
+		together(t, names, func(t *testing.T, name string) { r.lock(t, byName[name], kind) })
+	})
+	if r.tested.Load() == 0 {
+		t.Errorf("-run matches no test below %s: the path is backend/lock/topic", t.Name())
+	}
+}
+
+// together runs a test for each name at the same time.
+func together(t *testing.T, names []string, test func(t *testing.T, name string)) {
+	t.Helper()
+	var all sync.WaitGroup
+	for _, name := range names {
+		all.Go(func() {
+			t.Run(name, func(t *testing.T) { test(t, name) })
+		})
+	}
+	all.Wait()
+}
+
+// kinds are the backends that a lock is tested on.
+func (r *run) kinds(l Lock) []string {
 	switch {
 	case r.where == nil:
-		return kinds(entry)
-	case entry.Needs[0] == r.where.of:
+		return kinds(l.Entry)
+	case l.Needs[0] == r.where.of:
 		return []string{string(r.where.of)}
 	default:
 		return nil
 	}
 }
 
-// shared is the backend of a kind that all topics share.
-func (r *run) shared(t *testing.T, kind string) site {
+// start starts a backend of a kind: one that all topics share, or one that they may break.
+func (r *run) start(t *testing.T, kind string, own bool) *site {
 	t.Helper()
 	if r.where == nil {
-		return shared(t, r.lab, kind)
+		return start(t, r.lab, kind, own)
 	}
-	whole, _ := r.where.start(t, r.lab)
-	return whole
+	return r.where.start(t, r.lab)
 }
 
-func (r *run) entry(t *testing.T, entry lock.Entry) {
-	var subjects sync.WaitGroup
-	for _, kind := range r.kinds(entry) {
-		subjects.Go(func() {
-			r.places <- struct{}{}
-			defer func() { <-r.places }()
-			t.Run(kind, func(t *testing.T) { r.subject(t, entry, kind).run(t, r.topics) })
+// lock tests one lock on one backend.
+func (r *run) lock(t *testing.T, l Lock, kind string) {
+	r.slots <- struct{}{}
+	defer func() { <-r.slots }()
+	defer func() {
+		if t.Skipped() || t.Failed() {
+			r.tested.Add(1)
+		}
+	}()
+	s := &subject{lock: l, holds: r.holds, site: r.start(t, kind, false), direct: r.where != nil && r.where.direct}
+	s.state = l.State(s.site.clients)
+	s.own = func(t *testing.T) *site { return r.privates.own(t, kind) }
+	s.traces(t, unique()) // its connections belong to no topic
+	for _, topic := range r.topics {
+		if topic.of != nil && !topic.of(s) {
+			continue
+		}
+		passed := t.Run(topic.name, func(t *testing.T) {
+			r.tested.Add(1)
+			t.Cleanup(func() { assertNoGoroutines(t) }) // the last of all cleanups
+			pprof.Do(t.Context(), labelOf(t), func(context.Context) { topic.test(t, s) })
 		})
+		if !passed && topic.name == stateTopic {
+			t.Fatal("the other topics trust the State, and were not run")
+		}
 	}
-	subjects.Wait()
 }
 
-func (r *run) subject(t *testing.T, entry lock.Entry, kind string) *subject {
-	t.Helper()
-	s := &subject{entry: entry, holds: r.holds, site: r.shared(t, kind), direct: r.where != nil && r.where.direct}
-	s.own = func(t *testing.T) *private { return r.privates.own(t, kind) }
-	s.site.litter(t, unique()) // what runs to look at it is no topic's
-	return s
-}
-
-// topic is one obligation or claim.
+// topic is one obligation or guarantee.
 type topic struct {
 	name string
 	test func(*testing.T, *subject)
-	// of tells which subjects it is about; nil: all.
+	// of selects the subjects; nil: all.
 	of func(*subject) bool
 }
 
-// contents lists what a lock is held to.
+// stateTopic comes first: the others trust what it tests.
+const stateTopic = "ShowsItsState"
+
+// contents lists the topics.
 func contents() []topic {
 	return []topic{
+		// state.go
+		{stateTopic, showsItsState, nil},
 		// exclusion.go
 		{"ExcludesGoroutines", excludesGoroutines, nil},
 		{"ExcludesClients", excludesClients, nil},
@@ -153,7 +221,7 @@ func contents() []topic {
 		{"SignalsLossWhenCutOff", signalsLossWhenCutOff, isServed},
 		// reentrancy.go
 		{"IsReentrant", isReentrant, nil},
-		{"JoinsWhoOutlivesTheFirst", joinsWhoOutlivesTheFirst, claimsReentrant},
+		{"ServesASecondRequestOfAnOwner", servesASecondRequestOfAnOwner, isReentrantLock},
 		// fairness.go
 		{"IsFair", isFair, nil},
 		// tokens.go
@@ -162,7 +230,7 @@ func contents() []topic {
 		// faults.go
 		{"NamesAWrongAddress", namesAWrongAddress, isServed},
 		{"NamesAWrongPassword", namesAWrongPassword, hasPassword},
-		{"NamesAMuteServer", namesAMuteServer, isServed},
+		{"NamesAnUnresponsiveServer", namesAnUnresponsiveServer, isServed},
 		{"NamesAServerThatGoesAsAWaitEnds", namesAServerThatGoesAsAWaitEnds, isServed},
 		{"OutlivesALostRequest", outlivesALostRequest, isServed},
 		{"OutlivesALostAnswer", outlivesALostAnswer, isServed},
@@ -172,27 +240,21 @@ func contents() []topic {
 	}
 }
 
+func isServed(s *subject) bool        { return !s.direct && s.site.at.served() }
+func hasPassword(s *subject) bool     { return isServed(s) && s.site.at.Password != "" }
+func isReentrantLock(s *subject) bool { return s.lock.Guarantees.Reentrant }
+func isForgetful(s *subject) bool     { return !s.direct && len(s.site.masters()) > 0 }
+
 // subject is one lock on one backend.
 type subject struct {
-	entry lock.Entry
-	site  site
+	lock  Lock
+	site  *site
+	state State
 	// holds is how often a name is taken to see its tokens grow.
 	holds int
-	// direct tells that clients find the servers by themselves: nothing can stand
-	// between.
+	// direct reports that clients find the servers themselves, so that no proxy can
+	// stand between.
 	direct bool
 	// own is a backend of the same kind that the topic may break.
-	own func(*testing.T) *private
-}
-
-func (s *subject) run(t *testing.T, topics []topic) {
-	for _, topic := range topics {
-		if topic.of != nil && !topic.of(s) {
-			continue
-		}
-		t.Run(topic.name, func(t *testing.T) {
-			t.Cleanup(func() { assertNoGoroutines(t) }) // the last of all cleanups
-			pprof.Do(t.Context(), labelOf(t), func(context.Context) { topic.test(t, s) })
-		})
-	}
+	own func(*testing.T) *site
 }

@@ -17,9 +17,9 @@ func fences(t *testing.T, s *subject) {
 			lease := acquire(t, replicas[i%len(replicas)], name)
 			token := lease.Token()
 			release(t, lease)
-			if !s.entry.Guarantees.Fences {
+			if !s.lock.Guarantees.Fences {
 				if token != 0 {
-					t.Errorf("claims no tokens, and gave %d", token)
+					t.Errorf("does not guarantee Fences, and gave token %d", token)
 				}
 				return
 			}
@@ -32,32 +32,32 @@ func fences(t *testing.T, s *subject) {
 	s.assertClean(t, name)
 }
 
-// ahead is how far the store may have seen tokens that the backend has not.
+// ahead is by how much the tokens that the store has seen may exceed those of the backend.
 const ahead = 1_000_000_000_000
 
 // fencesAfterDataLoss makes the backend forget every name and every counter, and
 // its scripts: tokens go on above those that were given, and above what the
 // store has seen.
 func fencesAfterDataLoss(t *testing.T, s *subject) {
-	private := s.own(t).whole
+	own := s.own(t)
 	distances := []uint64{0, ahead}
-	if private.addresses().Driver != "" {
+	if own.at.Driver != "" {
 		distances = []uint64{0} // the tokens are a database's, which loses nothing
 	}
 	var seen uint64
 	floor := func(context.Context, string) (uint64, error) { return seen, nil }
-	l, name := s.replicaAt(t, private.addresses(), floor), unique()
+	l, name := s.replicaAt(t, own.at, floor), unique()
 	for _, distance := range distances {
 		lease := acquire(t, l, name)
-		if s.entry.Guarantees.Fences && lease.Token() == 0 {
+		if s.lock.Guarantees.Fences && lease.Token() == 0 {
 			t.Fatal("there is no token")
 		}
 		release(t, lease)
 		seen = lease.Token() + distance
-		private.(forgetful).forget(t) //nolint:forcetypeassert // it is of the same kind
+		own.forget(t)
 		lease = acquire(t, l, name)
-		if token := lease.Token(); s.entry.Guarantees.Fences && token <= seen {
-			t.Errorf("after the data were lost, token %d was given, and %d has been seen", token, seen)
+		if token := lease.Token(); s.lock.Guarantees.Fences && token <= seen {
+			t.Errorf("after the data were lost, token %d was given, and the store has seen %d", token, seen)
 		}
 		release(t, lease)
 	}

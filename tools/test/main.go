@@ -21,7 +21,7 @@ const gotestsum = "gotest.tools/gotestsum@v1.13.0"
 // everything names all packages, those first that take minutes: of two that run at a
 // time none is then left to run alone at the end.
 func everything() []string {
-	return []string{"./cmd/stocklab", "./cmd/stockd", "./internal/lock/registry", "./internal/service/strategy", "./internal/handler", "./..."}
+	return []string{"./cmd/stocklab", "./cmd/stockd", "./internal/lock/sql", "./internal/lock/redis", "./internal/lock/zk", "./internal/service/strategy", "./internal/handler", "./..."}
 }
 
 func main() {

@@ -1,10 +1,19 @@
 package registry_test
 
 import (
+	"slices"
 	"testing"
 
-	"github.com/stockd/stockd/pkg/locktest"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
 )
 
-// Every lock of the registry keeps the contract and its claims.
-func TestLocks(t *testing.T) { locktest.Run(t, lab) }
+// TestLocks of each family runs the suite on the locks of that family.
+func TestEveryLockIsTestedByItsFamily(t *testing.T) {
+	tested := []string{lock.FamilySQL, lock.FamilyRedis, lock.FamilyZooKeeper, lock.FamilyEtcd}
+	for _, entry := range registry.Locks() {
+		if !slices.Contains(tested, entry.Family) {
+			t.Errorf("%s is of the family %q, which no suite tests", entry.Name, entry.Family)
+		}
+	}
+}

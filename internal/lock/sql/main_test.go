@@ -5,8 +5,23 @@ import (
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/pkg/locktest"
 )
 
 var lab *labtest.Lab
 
-func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
+func TestMain(m *testing.M) { os.Exit(locktest.Main(m, &lab, locks()...)) }
+
+func TestLocks(t *testing.T) { locktest.Run(t, lab, locks()...) }
+
+// locks are the locks of this family, with their state.
+func locks() (all []locktest.Lock) {
+	for _, entry := range registry.Locks() {
+		if entry.Family == lock.FamilySQL {
+			all = append(all, locktest.Lock{Entry: entry, State: stateOf(entry.Name)})
+		}
+	}
+	return all
+}

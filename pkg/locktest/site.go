@@ -1,0 +1,313 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"runtime/pprof"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// site is a backend that locks are kept in: one server or several.
+type site struct {
+	at      addresses
+	name    backend.Name     // in errors
+	clients *backend.Clients // of State
+	server  crashable
+}
+
+// crashable is a server, or several, that can be killed and started again.
+type crashable interface {
+	Kill(ctx context.Context) error
+	Restart(ctx context.Context) error
+}
+
+func newSite(t *testing.T, name backend.Name, server crashable, at addresses) *site {
+	t.Helper()
+	clients, err := at.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = clients.Close() }) // their server may have been killed
+	return &site{at: at, name: name, clients: clients, server: server}
+}
+
+// kinds are the backends that a lock is tested on: one, or for SQL every database that
+// it can use.
+func kinds(entry lock.Entry) []string {
+	switch {
+	case slices.Contains(entry.Needs, backend.MySQL):
+		return []string{servers.MariaDB, servers.MySQL}
+	case slices.Equal(entry.Needs, []backend.Name{backend.Database}):
+		return []string{servers.SQLite, servers.MariaDB, servers.MySQL}
+	default:
+		return []string{string(entry.Needs[0])}
+	}
+}
+
+// start starts a backend of a kind: its own, or one on the servers of the lab. A test
+// whose server is missing is skipped.
+func start(t *testing.T, lab *labtest.Lab, kind string, own bool) *site {
+	t.Helper()
+	switch backend.Name(kind) {
+	case backend.Redis:
+		server := either(own, lab.OwnRedis, lab.Redis)(t)
+		return newSite(t, backend.Redis, server, addresses{Redis: []string{server.Address}, Password: server.Password, TTL: time.Second})
+	case backend.Redlock:
+		return redlockSite(t, either(own, lab.OwnRedlock, lab.Redlock)(t).Nodes)
+	case backend.ZooKeeper:
+		server := either(own, lab.OwnZooKeeper, lab.ZooKeeper)(t)
+		return zooKeeperSite(t, server, server.Address)
+	case backend.Etcd:
+		server := either(own, lab.OwnEtcd, lab.Etcd)(t)
+		return etcdSite(t, server, server.Endpoint)
+	default:
+		return databaseSite(t, either(own, ownDatabase(lab, kind), func(t *testing.T) *servers.Database { return lab.Database(t, kind) })(t))
+	}
+}
+
+func either[S any](own bool, private, shared func(*testing.T) S) func(*testing.T) S {
+	if own {
+		return private
+	}
+	return shared
+}
+
+// redlockSite is several independent masters, and a database that issues the tokens that
+// they cannot count together.
+func redlockSite(t *testing.T, nodes []*servers.Redis) *site {
+	t.Helper()
+	tokens := &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "tokens.db")}
+	migrate(t, tokens)
+	return newSite(t, backend.Redlock, crashables(nodes), addresses{
+		Redlock: addressesOf(nodes), Driver: tokens.Driver, DSN: tokens.DSN, Password: nodes[0].Password,
+		TTL: 2 * time.Second, // part of which passes while a token is written to the disk
+	})
+}
+
+func zooKeeperSite(t *testing.T, server crashable, members ...string) *site {
+	t.Helper()
+	return newSite(t, backend.ZooKeeper, server, addresses{ZooKeeper: members, TTL: 1500 * time.Millisecond})
+}
+
+func etcdSite(t *testing.T, server crashable, members ...string) *site {
+	t.Helper()
+	return newSite(t, backend.Etcd, server, addresses{Etcd: members, TTL: 2 * time.Second})
+}
+
+// databaseSite is a SQL database of its own on the lab's server, or a file.
+func databaseSite(t *testing.T, d *servers.Database) *site {
+	t.Helper()
+	migrate(t, d)
+	s := newSite(t, backend.Name(d.Driver), d, addresses{Driver: d.Driver, DSN: d.DSN, Password: d.Password, TTL: time.Second})
+	if d.Driver == repo.MySQL {
+		// Nothing has to survive the machine, and the suite need not wait for the disk.
+		if _, err := s.clients.DB.ExecContext(t.Context(), `SET GLOBAL innodb_flush_log_at_trx_commit = 2`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// migrate brings the schema up to date.
+func migrate(t *testing.T, d *servers.Database) {
+	t.Helper()
+	store, err := d.Open(t.Context(), "locktest", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, store)
+	if _, err := store.MigrateUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ownDatabase starts a database server that topics may kill. It ends with the lab.
+func ownDatabase(lab *labtest.Lab, kind string) func(*testing.T) *servers.Database {
+	return func(t *testing.T) *servers.Database {
+		t.Helper()
+		d, err := servers.StartDatabase(t.Context(), lab.Supervisor(), servers.Choice{Mode: servers.Local, Database: kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+}
+
+// requests are bytes by which the requests of an Acquire are known; "" stands for the
+// name.
+func (s *site) requests() []string {
+	if s.clients.DB == nil || len(s.at.Redlock) > 0 {
+		return []string{""}
+	}
+	// A commit grants the name where a transaction ends before the work, and does not
+	// contain it.
+	return []string{"", "COMMIT"}
+}
+
+// masters are the servers of the site that keep their data in memory alone, and may lose
+// them while they run.
+func (s *site) masters() []redis.UniversalClient {
+	if s.clients.Redis != nil {
+		return []redis.UniversalClient{s.clients.Redis}
+	}
+	return s.clients.Redlock
+}
+
+// forget has Redis lose its data and its scripts.
+func (s *site) forget(t *testing.T) {
+	t.Helper()
+	for _, master := range s.masters() {
+		if err := errors.Join(master.FlushAll(t.Context()).Err(), master.ScriptFlush(t.Context()).Err()); err != nil {
+			t.Fatalf("make Redis forget: %v", err)
+		}
+	}
+}
+
+// deleteHook calls do once, before the first DEL of a client.
+type deleteHook struct {
+	once sync.Once
+	do   func()
+}
+
+// ProcessHook sees every command.
+func (h *deleteHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "del" {
+			h.once.Do(h.do)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// DialHook lets every connection pass.
+func (h *deleteHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		return next(ctx, network, address)
+	}
+}
+
+// ProcessPipelineHook lets every pipeline pass.
+func (h *deleteHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// crashables are killed and started again all together.
+type crashables []*servers.Redis
+
+// Kill ends them all.
+func (c crashables) Kill(ctx context.Context) error {
+	return c.each(func(r *servers.Redis) error { return r.Kill(ctx) })
+}
+
+// Restart starts them all.
+func (c crashables) Restart(ctx context.Context) error {
+	return c.each(func(r *servers.Redis) error { return r.Restart(ctx) })
+}
+
+func (c crashables) each(do func(*servers.Redis) error) error {
+	errs := make([]error, len(c))
+	for i, one := range c {
+		errs[i] = do(one)
+	}
+	return errors.Join(errs...)
+}
+
+// privates are the backends of a run that topics may break, by their kind. Each is started
+// when it is first needed, and ends with the run.
+type privates struct {
+	start func(kind string) *site
+	mu    sync.Mutex
+	all   map[string]*private
+}
+
+// private is used by one topic at a time.
+type private struct {
+	turn sync.Mutex
+	site *site
+}
+
+// own is the private backend of a kind, for as long as the test runs.
+func (p *privates) own(t *testing.T, kind string) *site {
+	t.Helper()
+	p.mu.Lock()
+	one := p.all[kind]
+	if one == nil {
+		one = new(private)
+		p.all[kind] = one
+	}
+	p.mu.Unlock()
+	one.turn.Lock()
+	t.Cleanup(one.turn.Unlock)
+	if one.site == nil {
+		// The goroutines of a server are not those of the topic.
+		pprof.SetGoroutineLabels(context.Background())
+		one.site = p.start(kind)
+		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), labelOf(t)))
+	}
+	return one.site
+}
+
+// topology is a backend that is made of several servers.
+type topology struct {
+	of backend.Name
+	// direct reports that its clients find the servers themselves: what stands between a
+	// client and one server, or kills all of them, is not tested.
+	direct bool
+	start  func(t *testing.T, lab *labtest.Lab) *site
+}
+
+// topologies are those that a backend can grow to.
+func topologies() map[string]topology {
+	return map[string]topology{
+		"zookeeper-ensemble": {of: backend.ZooKeeper, start: func(t *testing.T, lab *labtest.Lab) *site {
+			e := lab.OwnEnsemble(t)
+			var members []string
+			for _, member := range e.Members {
+				members = append(members, member.Address)
+			}
+			return zooKeeperSite(t, e, members...)
+		}},
+		"etcd-cluster": {of: backend.Etcd, start: func(t *testing.T, lab *labtest.Lab) *site {
+			c := lab.OwnEtcdCluster(t)
+			var members []string
+			for _, member := range c.Members {
+				members = append(members, member.Endpoint)
+			}
+			return etcdSite(t, c, members...)
+		}},
+		"redis-cluster": {of: backend.Redis, direct: true, start: func(t *testing.T, lab *labtest.Lab) *site {
+			c := lab.OwnRedisCluster(t, servers.RedisClusterOptions{Masters: 3, Replicas: true})
+			return newSite(t, backend.Redis, nil, addresses{
+				Redis: addressesOf(c.Masters), Cluster: true, Password: c.Masters[0].Password, TTL: time.Second,
+			})
+		}},
+		"redis-sentinels": {of: backend.Redis, direct: true, start: func(t *testing.T, lab *labtest.Lab) *site {
+			s := lab.OwnSentinels(t, nil)
+			return newSite(t, backend.Redis, nil, addresses{
+				Redis: addressesOf(s.Watchers), Master: servers.MasterName, Password: s.Master.Password,
+				SentinelPassword: s.Watchers[0].Password, TTL: time.Second,
+			})
+		}},
+	}
+}
+
+func addressesOf(nodes []*servers.Redis) []string {
+	list := make([]string, len(nodes))
+	for i, node := range nodes {
+		list[i] = node.Address
+	}
+	return list
+}
