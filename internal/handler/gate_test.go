@@ -97,7 +97,7 @@ func TestWithoutATokenEveryPathIsTheSame(t *testing.T) {
 	}
 }
 
-// A token in hand, unknown paths and methods are told apart again.
+// With a token, unknown paths and methods differ again.
 func TestWithATokenUnknownPathsAndMethodsAreNamed(t *testing.T) {
 	a := serveSQLite(t)
 	authorized := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }

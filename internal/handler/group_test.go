@@ -69,7 +69,7 @@ func TestGroupIsAFlagThatComposesWithFence(t *testing.T) {
 	}
 }
 
-// While a lock is held the queue of a goods fills, and stands still: one more is
+// While a lock is held the queue of an item fills, and is blocked: one more is
 // busy at once, and a key that was sold under is answered all the same.
 func TestAQueueThatStandsStill(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
@@ -105,13 +105,13 @@ func TestAQueueThatStandsStill(t *testing.T) {
 		select {
 		case <-full:
 		case <-time.After(30 * time.Second):
-			t.Fatal("a queue that stands still takes everybody")
+			t.Fatal("a blocked queue takes every request")
 		}
 	}
 	for range 3 {
 		asked := time.Now()
 		if got := keyed(); got.status != http.StatusOK || got.header.Get("Idempotency-Replayed") != "true" {
-			t.Errorf("a known key, while the queue stands still: %d %s", got.status, got.text)
+			t.Errorf("a known key, while the queue is blocked: %d %s", got.status, got.text)
 		}
 		if took := time.Since(asked); took > lockWait {
 			t.Errorf("a known key is answered after %s, the queue waits for a lock that is held for longer", took)

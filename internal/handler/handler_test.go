@@ -91,7 +91,7 @@ func serveHot(t *testing.T, d *servers.Database, locks lock.Deps, entries []stra
 	}
 	t.Cleanup(func() {
 		if err := catalogue.Close(); err != nil {
-			t.Log(err) // a server that the test has ended cannot be told
+			t.Log(err) // a server that the test has ended does not answer
 		}
 	})
 	if err := catalogue.SetDefault(service.Mode{Strategy: "sql-conditional"}); err != nil {
@@ -368,7 +368,7 @@ func TestReadingGoods(t *testing.T) {
 	a := serveSQLite(t)
 	a.buy(t, "goods_id=1&quantity=3")
 	if got := a.get(t, "/goods/1"); got.body["stock"] != 7.0 || got.body["goods_id"] != 1.0 {
-		t.Errorf("goods are %s", got.text)
+		t.Errorf("the item is %s", got.text)
 	}
 	audit := a.get(t, "/goods/1/audit")
 	for field, wanted := range map[string]any{
@@ -392,7 +392,7 @@ func TestAnotherMethodIsRefused(t *testing.T) {
 	}
 }
 
-func TestStrategiesAreListedWithTheirClaims(t *testing.T) {
+func TestStrategiesAreListedWithTheirGuarantees(t *testing.T) {
 	a := serveSQLite(t)
 	list, _ := a.get(t, "/strategies").body["strategies"].([]any)
 	if len(list) != len(strategy.Registry()) {
@@ -425,7 +425,7 @@ func TestTheOwnersListenerNeedsTheToken(t *testing.T) {
 		}
 	}
 	if got := a.get(t, "/goods/2"); got.status != http.StatusNotFound {
-		t.Errorf("somebody without the token has created goods: %s", got.text)
+		t.Errorf("a client without the token has created an item: %s", got.text)
 	}
 }
 
@@ -475,7 +475,7 @@ func TestTheDatabaseGoneAndBack(t *testing.T) {
 				t.Errorf("without its database it answers %d %s", got.status, got.text)
 			}
 			if strings.Contains(got.text, "127.0.0.1") {
-				t.Errorf("a stranger is told where the database is: %s", got.text)
+				t.Errorf("a client without a token learns where the database is: %s", got.text)
 			}
 			if got.header.Get("Retry-After") == "" {
 				t.Errorf("no Retry-After with %s", got.text)
@@ -515,7 +515,7 @@ func TestAnUnknownOutcomeSaysSo(t *testing.T) {
 	})
 }
 
-// A mistake of ours is logged, and not shown.
+// An internal error is logged, and not shown.
 func TestAPanicIsAProblem(t *testing.T) {
 	var log bytes.Buffer
 	h := handler.Public(handler.Options{Log: slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, nil))), MaxBody: 1024})

@@ -50,16 +50,16 @@ func TestProveHonestPurchasesBesideAFlood(t *testing.T) {
 			samples[i] = append(samples[i], honestBeside(served, f.targets))
 		}
 	}
-	var calm sample
+	var baseline sample
 	for i, f := range floods {
 		slices.SortFunc(samples[i], func(a, b sample) int { return int(a.p99 - b.p99) })
 		median := samples[i][rounds/2]
 		if i == 0 {
-			calm = median
+			baseline = median
 		}
 		share := float64(median.rejected) / float64(max(1, median.purchases))
-		t.Logf("beside %-28s p50 %8s, p99 %8s (%.1f times the calm one), %5d purchases, %.1f%% rejected", f.name+":",
-			median.p50.Round(time.Microsecond), median.p99.Round(time.Microsecond), float64(median.p99)/float64(calm.p99), median.purchases, 100*share)
+		t.Logf("beside %-28s p50 %8s, p99 %8s (%.1f times the baseline), %5d purchases, %.1f%% rejected", f.name+":",
+			median.p50.Round(time.Microsecond), median.p99.Round(time.Microsecond), float64(median.p99)/float64(baseline.p99), median.purchases, 100*share)
 		if share > f.rejected {
 			t.Errorf("beside a flood of %s %.1f%% of the honest purchases are rejected", f.name, 100*share)
 		}

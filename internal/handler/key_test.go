@@ -81,7 +81,7 @@ func TestABuyerCannotTakeTheKeyOfARestock(t *testing.T) {
 	}
 }
 
-// What a key was used for is for those who used it.
+// What a key was used for is shown to its users only.
 func TestAReusedKeyRevealsNothing(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	a := serveHot(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), hot.Options{Linger: time.Hour, Partitions: 2})

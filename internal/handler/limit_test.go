@@ -11,14 +11,14 @@ func TestABuyerIsKeptToTheLimitOfTheGoods(t *testing.T) {
 		t.Errorf("created as %s, want a limit of 3", got.text)
 	}
 	if got := a.get(t, "/goods/2"); got.body["per_user"] != 3.0 {
-		t.Errorf("the goods are %s, want a limit of 3", got.text)
+		t.Errorf("the item is %s, want a limit of 3", got.text)
 	}
 	first := a.buyAs(t, "goods_id=2&quantity=2&user_id=a", "Idempotency-Key", "sold")
 	if first.status != http.StatusOK {
 		t.Fatalf("within the limit the answer is %d %s", first.status, first.text)
 	}
-	for range 2 { // the second time under a key that is known to nobody
-		got := a.buyAs(t, "goods_id=2&quantity=2&user_id=a", "Idempotency-Key", "refused")
+	for range 2 { // the second time under a new key
+		got := a.buyAs(t, "goods_id=2&quantity=2&user_id=a", "Idempotency-Key", "rejected")
 		if got.status != http.StatusConflict || got.problem() != "user-limit" || got.body["per_user"] != 3.0 || got.body["has"] != 2.0 {
 			t.Errorf("beyond the limit the answer is %d %s", got.status, got.text)
 		}
@@ -35,7 +35,7 @@ func TestABuyerIsKeptToTheLimitOfTheGoods(t *testing.T) {
 	if got := a.owner(t, http.MethodPatch, "/goods/2", `{"per_user": 4}`, http.StatusOK); got.body["per_user"] != 4.0 || got.body["stock"] != 8.0 {
 		t.Errorf("changed to %s, want a limit of 4 and 8 in stock", got.text)
 	}
-	if got := a.buyAs(t, "goods_id=2&quantity=2&user_id=a", "Idempotency-Key", "refused"); got.status != http.StatusOK {
+	if got := a.buyAs(t, "goods_id=2&quantity=2&user_id=a", "Idempotency-Key", "rejected"); got.status != http.StatusOK {
 		t.Errorf("under a higher limit the answer is %d %s", got.status, got.text)
 	}
 	if got := a.owner(t, http.MethodGet, "/goods/2/audit?full=true", "", http.StatusOK); got.body["clean"] != true || got.body["buyers"] == nil {

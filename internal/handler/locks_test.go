@@ -49,7 +49,7 @@ func lockBackends() []lockBackend {
 	}
 }
 
-// A server of a lock that is gone, or mute, is named within the wait limit; the
+// A server of a lock that is gone, or unresponsive, is named within the wait limit; the
 // replica stays ready, and every other strategy goes on. When the server is
 // back, so is its strategy.
 func TestALockServerGoneAndBack(t *testing.T) {
@@ -66,7 +66,7 @@ func TestALockServerGoneAndBack(t *testing.T) {
 				make, remedy func(context.Context) error
 			}{
 				{"gone", server.Kill, server.Restart},
-				{"mute", server.Pause, server.Resume},
+				{"unresponsive", server.Pause, server.Resume},
 			} {
 				if err := fault.make(t.Context()); err != nil {
 					t.Fatal(err)
@@ -132,7 +132,7 @@ func (a api) awaitSale(t *testing.T, buy string) {
 	t.Fatalf("no sale within 20s: %d %s", got.status, got.text)
 }
 
-// A lock that somebody else has is busy, not sold out.
+// A lock that another holder has is busy, not sold out.
 func TestALockThatIsHeldIsBusy(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	locks := lab.Locks(t, d)

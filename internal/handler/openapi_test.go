@@ -26,14 +26,14 @@ const (
 )
 
 // serveAll is a replica with everything that can be turned on, and what the examples
-// of the description and the scenes of this test speak of.
+// of the description and the scenarios of this test name.
 func serveAll(t *testing.T) api {
 	t.Helper()
 	d := lab.Database(t, "sqlite")
 	a := serveEntries(t, d, lab.Locks(t, d), append(strategy.Registry(), failingEntry()))
 	a.options.Routes, a.options.Pprof, a.options.Reveal = openLab(t).Routes(), true, true
 	a.options.Metrics = metrics.New(metrics.Build{}).Handler()
-	if err := a.options.Catalogue.Enforce(service.Policy{Deny: []string{refusedHere}}); err != nil {
+	if err := a.options.Catalogue.Enforce(service.Policy{Deny: []string{rejectedHere}}); err != nil {
 		t.Fatal(err)
 	}
 	a = a.with(t, func(*handler.Options) {}).withAdmin(t, func(*handler.Options) {})
@@ -44,7 +44,7 @@ func serveAll(t *testing.T) api {
 	return a
 }
 
-// The description is served as it is embedded, to those whom it is for.
+// The description is served as it is embedded, to the clients of each API.
 func TestTheDescriptionIsServed(t *testing.T) {
 	a := serveAll(t)
 	response, err := http.Get(a.public.URL + "/openapi.yaml") //nolint:noctx // a test
@@ -150,10 +150,10 @@ func exchange(t *testing.T, r *http.Request) apitest.Answer {
 	return a
 }
 
-// Whatever answer is described of an operation is given by it in some scene. A kind
-// of problem without a scene needs one here.
+// Whatever answer is described of an operation is given by it in some scenario. A kind
+// of problem without a scenario needs one here.
 func TestEveryDescribedAnswerIsGiven(t *testing.T) {
-	s := scenes{api: serveAll(t), down: serveAll(t)}
+	s := scenarios{api: serveAll(t), down: serveAll(t)}
 	if err := s.down.store.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -161,14 +161,14 @@ func TestEveryDescribedAnswerIsGiven(t *testing.T) {
 		for _, want := range o.Answers() {
 			got := s.play(t, o, want)
 			if got.Status != want.Status || got.Kind() != want.Kind {
-				t.Errorf("%s is described with %d %s, and the scene for it ends with %d %.300s", o, want.Status, want.Kind, got.Status, got.Body)
+				t.Errorf("%s is described with %d %s, and its scenario ends with %d %.300s", o, want.Status, want.Kind, got.Status, got.Body)
 			}
 		}
 	}
 }
 
-// serveScene serves one listener of a replica with other options and another server.
-func (a api) serveScene(t *testing.T, listener string, options func(*handler.Options), server func(*http.Server)) api {
+// serveScenario serves one listener of a replica with other options and another server.
+func (a api) serveScenario(t *testing.T, listener string, options func(*handler.Options), server func(*http.Server)) api {
 	t.Helper()
 	if options != nil {
 		options(&a.options)

@@ -235,7 +235,7 @@ func TestAPendingOrderIsFound(t *testing.T) {
 	}
 }
 
-// A client must not be told that nothing happened while its order is pending.
+// A client must not learn that nothing happened while its order is pending.
 func TestAPendingKeyIsAnsweredBeforeARejection(t *testing.T) {
 	a, sale, redis := servePending(t)
 	a.owner(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "a test"}`, http.StatusOK)

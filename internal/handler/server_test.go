@@ -90,11 +90,11 @@ func TestARateByUser(t *testing.T) {
 		}
 	}
 	if got := a.get(t, "/goods/1").body["stock"]; got != 6.0 {
-		t.Errorf("%v are left, want 6: what was refused was sold, or the reverse", got)
+		t.Errorf("%v are left, want 6: what was rejected was sold, or the reverse", got)
 	}
 }
 
-// Nobody is another one for saying so.
+// No client becomes another one by a header.
 func TestAForgedAddressIsNotBelieved(t *testing.T) {
 	limited := func(o *handler.Options) { o.Limits.Address = handler.Rate{PerSecond: onceOnly, Burst: 1} }
 	for _, c := range []struct {
@@ -125,7 +125,7 @@ func TestAForgedAddressIsNotBelieved(t *testing.T) {
 	}
 }
 
-// The balancer hears of it, and so does everybody who has a connection; they
+// The balancer learns of it, and so does every client with a connection; they
 // are served all the same.
 func TestAReplicaThatStopsSaysSo(t *testing.T) {
 	var stopping atomic.Bool

@@ -19,7 +19,7 @@ func TestTheOwnerSwitchesAStrategyOffAndOn(t *testing.T) {
 	if got.status != http.StatusForbidden || got.problem() != "strategy-refused" || !strings.Contains(got.text, "it oversells") {
 		t.Errorf("a purchase is answered with %d %s", got.status, got.text)
 	}
-	if s := a.described(t, "naive"); s["enabled"] != false || s["available"] != false || s["note"] != "refused here: it is switched off: it oversells" {
+	if s := a.described(t, "naive"); s["enabled"] != false || s["available"] != false || s["note"] != "rejected here:  it is switched off: it oversells" {
 		t.Errorf("it is described as %v", s)
 	}
 	if s := a.described(t, "mutex"); s["enabled"] != true {
@@ -36,7 +36,7 @@ func (a api) described(t *testing.T, name string) map[string]any {
 	t.Helper()
 	list, _ := a.owner(t, http.MethodGet, "/strategies", "", http.StatusOK).body["strategies"].([]any)
 	for _, s := range list {
-		if s, is := s.(map[string]any); is && s["name"] == name {
+		if s, ok := s.(map[string]any); ok && s["name"] == name {
 			return s
 		}
 	}
@@ -80,7 +80,7 @@ func TestSwitchesThatAreRefused(t *testing.T) {
 		}
 	}
 	if s := a.described(t, "mutex"); s["enabled"] != true {
-		t.Errorf("a request that was refused has switched: %v", s)
+		t.Errorf("a rejected request has switched: %v", s)
 	}
 }
 

@@ -28,17 +28,17 @@ func defects() []defect {
 		{
 			name: "one unit too many is sold (the comparison forgotten)",
 			file: "internal/repo/sqlite.go", old: "AND stock >= ? AND per_user", new: "AND ? > 0 AND per_user",
-			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RefusesWhatDoesNotFit",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RejectsWhatDoesNotFit",
 		},
 		{
 			name: "every goods is sold at once (a forgotten WHERE)",
 			file: "internal/repo/sqlite.go", old: "WHERE goods_id = ? AND stock >= ?", new: "WHERE ? > 0 AND stock >= ?",
-			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/TouchesNoOtherGoods",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/ChangesNoOtherItem",
 		},
 		{
 			name: "every goods is set at once (a forgotten WHERE)",
 			file: "internal/repo/dialect.go", old: "SET stock = ?, ` + bySale + ` WHERE goods_id = ? AND ` + unchanged", new: "SET stock = ?, ` + bySale + ` WHERE ? > 0 AND ` + unchanged",
-			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/naive/TouchesNoOtherGoods",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/naive/ChangesNoOtherItem",
 		},
 		{
 			name: "the lock lets a thousand in",
@@ -63,12 +63,12 @@ func defects() []defect {
 		{
 			name: "a restock begins no epoch",
 			file: "internal/repo/tx.go", old: "writer_epoch = writer_epoch + 1, writer = ''", new: "writer = ''",
-			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/mutex/NoticesWhatChangesBesideASale/ARestock",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/mutex/NoticesChangesDuringASale/ARestock",
 		},
 		{
 			name: "the writer is not compared",
 			file: "internal/repo/tx.go", old: "AND writer IN ('', ?))", new: "AND ? <> '')",
-			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/mutex/NoticesWhatChangesBesideASale/ASaleByTheDatabase",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/mutex/NoticesChangesDuringASale/ASaleByTheDatabase",
 		},
 		{
 			name: "a victim is run again with what it had read",
@@ -93,12 +93,12 @@ func defects() []defect {
 		{
 			name: "a refusal outlives its reason",
 			file: "internal/service/strategy/conditional.go", old: "		c.short.Delete(goods.ID)\n	}", new: "	}\n	if _, was := c.short.Load(goods.ID); was {\n		rejected[0] = stock.ErrInsufficientStock\n	}",
-			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RefusesWhatDoesNotFit",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RejectsWhatDoesNotFit",
 		},
 		{
 			name: "who is cancelled during the commit is told that nothing happened",
 			file: "internal/repo/store.go", old: "err := db.Commit().Error; err != nil", new: "err := errors.Join(db.Commit().Error, ctx.Err()); err != nil",
-			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/.*/NeverSellsToWhoWasToldItFailed",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/.*/SellsNothingAfterAFailedAnswer",
 		},
 		{
 			name: "a lost commit is taken for a failure",
@@ -143,22 +143,22 @@ func defects() []defect {
 		{
 			name: "a buyer is compared with the limit, and not counted before the others are",
 			file: "internal/repo/limit.go", old: "	users := usersOf(goodsID, perUser, batch)\n	if len(users) == 0 {\n		return stock.Limit{PerUser: perUser}, nil\n	}", new: "	users := usersOf(goodsID, perUser, batch)\n	if len(users) == 0 {\n		return stock.Limit{PerUser: perUser}, nil\n	}\n	if has, err := t.store.has(ctx, t.conn(), goodsID, users); err != nil || len(has) > 0 {\n		return stock.Limit{PerUser: perUser, Has: has}, err\n	}",
-			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/KeepsABuyerToTheLimit",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/LimitsABuyer",
 		},
 		{
 			name: "what a buyer takes is not added to what he has, on a server",
 			file: "internal/repo/mysql.go", old: "UPDATE units = units + VALUES(units)", new: "UPDATE units = units + 0 * VALUES(units)",
-			pkg: "./internal/service/strategy", test: "TestConformance/mariadb/sql-for-update/KeepsABuyerToTheLimit", needs: "mariadb",
+			pkg: "./internal/service/strategy", test: "TestConformance/mariadb/sql-for-update/LimitsABuyer", needs: "mariadb",
 		},
 		{
 			name: "a purchase beyond the limit stays counted",
 			file: "internal/repo/limit.go", old: "users[i].units = -users[i].units", new: "users[i].units = 0",
-			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RefusesOneOfABatchForTheLimit",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RejectsOneOfABatchForTheLimit",
 		},
 		{
 			name: "a purchase beyond the limit keeps its units in Redis",
 			file: "internal/service/strategy/reserving.go", old: "unsold += reserved[i].Quantity", new: "unsold += 0 * reserved[i].Quantity",
-			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/redis-decr/RefusesOneOfABatchForTheLimit", needs: "redis",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/redis-decr/RejectsOneOfABatchForTheLimit", needs: "redis",
 		},
 		{
 			name: "a bucket is sold from under a limit that is over",
@@ -333,7 +333,7 @@ func defects() []defect {
 		{
 			name: "what did not fit is not put back into Redis",
 			file: "internal/service/strategy/reserving.go", old: "	if units == 0 {", new: "	if units >= 0 {",
-			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/redis-decr/RefusesWhileStockIsLeft", needs: "redis",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/redis-decr/RejectsWhileStockIsLeft", needs: "redis",
 		},
 		{
 			name: "a replica waits for its own copying that was cut off",
@@ -382,11 +382,11 @@ func defects() []defect {
 		},
 		{
 			name: "redis-stock: orders are taken off the stream before the ledger has them",
-			file: "internal/service/hot/keep.go", old: "		err := c.store.Keep(ctx, Allocation, promises(entries))\n", new: "		_ = c.settle(ctx, c.part, entries)\n		err := c.store.Keep(ctx, Allocation, promises(entries))\n",
+			file: "internal/service/hot/keep.go", old: "		err := c.store.Keep(ctx, Allocation, pendingOrders(entries))\n", new: "		_ = c.settle(ctx, c.part, entries)\n		err := c.store.Keep(ctx, Allocation, pendingOrders(entries))\n",
 			pkg: "./internal/service/hot", test: "TestADatabaseThatIsAwayIsWaitedFor", needs: "redis",
 		},
 		{
-			name: "redis-stock: promises of an epoch that is over are kept",
+			name: "redis-stock: orders of an epoch that is over are kept",
 			file: "internal/repo/reserve.go", old: "AND place = ? AND epoch = ? AND units >= ?", new: "AND place = ? AND ? > 0 AND units >= ?",
 			pkg: "./internal/service/hot", test: "TestAFillingThatWasNotFinishedLosesNothing", needs: "redis",
 		},
@@ -442,7 +442,7 @@ func defects() []defect {
 		},
 		{
 			name: "redis-stock: a stalled consumer does not look into the ledger",
-			file: "internal/service/hot/lua/5_readmit.lua", old: "if now() - tonumber(ARGV[16]) >= tonumber(ARGV[17]) then", new: "if false then",
+			file: "internal/service/hot/lua/5_restore.lua", old: "if now() - tonumber(ARGV[16]) >= tonumber(ARGV[17]) then", new: "if false then",
 			pkg: "./internal/service/hot", test: "TestAStalledConsumerDoesNotOfferASettledOrderAgain", needs: "redis",
 		},
 		{

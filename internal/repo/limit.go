@@ -251,7 +251,7 @@ func (t *Tx) countPending(ctx context.Context, orders []PendingOrder) error {
 		return nil
 	}
 	statement, args := countStatement(users, t.store.dialect.onUser)
-	_, err := t.write(ctx, "count promises", statement, args...)
+	_, err := t.write(ctx, "count pending orders", statement, args...)
 	return err
 }
 

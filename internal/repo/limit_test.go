@@ -59,7 +59,7 @@ func TestAFullAuditFindsBuyersBeyondTheLimit(t *testing.T) {
 }
 
 // A lower limit is set, and what a buyer has cannot be allowed any more, because
-// somebody buys for him just then: that is not as if nothing had happened.
+// another purchase for the buyer comes just then: that is not as if nothing had happened.
 func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, hasty := labtest.Open(t, d, "r"), impatient(t, d)
@@ -86,7 +86,7 @@ func TestALimitThatIsSetHalfwayIsAnUnknownOutcome(t *testing.T) {
 			}
 		})
 		if goods, err := s.Goods(t.Context(), 1); err != nil || goods.PerUser != 2 {
-			t.Errorf("the goods are %+v (%v), want a limit of 2", goods, err)
+			t.Errorf("the item is %+v (%v), want a limit of 2", goods, err)
 		}
 		if err := hasty.SetLimit(t.Context(), 1, 2); err != nil {
 			t.Errorf("setting it again: %v", err)

@@ -17,7 +17,7 @@ func mysqlDialect() dialect {
 		name:    MySQL,
 		version: `SELECT VERSION()`,
 		describe: func(version string) string {
-			if number, _, is := strings.Cut(version, "-MariaDB"); is {
+			if number, _, ok := strings.Cut(version, "-MariaDB"); ok {
 				return "MariaDB " + number
 			}
 			return "MySQL " + version

@@ -21,7 +21,7 @@ var lab *labtest.Lab
 
 func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
 
-// sell takes one unit of a goods, as sql-conditional does.
+// sell takes one unit of an item, as sql-conditional does.
 func sell(ctx context.Context, s *repo.Store, goodsID int64, requestID string) error {
 	return s.InTx(ctx, func(tx *repo.Tx) error {
 		batch := []stock.Purchase{{RequestID: requestID, Quantity: 1}}
@@ -53,7 +53,7 @@ func impatient(t *testing.T, d *servers.Database) *repo.Store {
 	return s
 }
 
-// A replica that stands still in a sale keeps the row from nobody for long, and
+// A replica that is paused in a sale blocks the row for no one for long, and
 // learns that its own sale has not happened.
 func TestAReplicaThatFallsSilentGivesTheRowBack(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
@@ -87,13 +87,13 @@ func TestAReplicaThatFallsSilentGivesTheRowBack(t *testing.T) {
 func TestADeadlocksVictimIsRunAgainAndHeardOf(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		var mu sync.Mutex
-		var heard []string
+		var retried []string
 		store, err := repo.Open(t.Context(), backend.SQLOptions{
 			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: time.Second,
 		}, repo.Options{Retried: func(strategy string) {
 			mu.Lock()
 			defer mu.Unlock()
-			heard = append(heard, strategy)
+			retried = append(retried, strategy)
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -125,12 +125,12 @@ func TestADeadlocksVictimIsRunAgainAndHeardOf(t *testing.T) {
 			})
 		}
 		sales.Wait()
-		if !slices.Equal(heard, []string{"sql-conditional"}) {
-			t.Errorf("it was heard of %q, want one retry of sql-conditional", heard)
+		if !slices.Equal(retried, []string{"sql-conditional"}) {
+			t.Errorf("retries were reported for %q, want one of sql-conditional", retried)
 		}
 		for goods := range int64(2) {
 			if row, err := store.Goods(t.Context(), goods+1); err != nil || row.Stock != 8 {
-				t.Errorf("the goods are %+v (%v), want 8 in stock", row, err)
+				t.Errorf("the item is %+v (%v), want 8 in stock", row, err)
 			}
 		}
 	})
@@ -265,7 +265,7 @@ func TestALostCommitIsUnknown(t *testing.T) {
 				if !errors.Is(err, stock.ErrUnknownOutcome) {
 					t.Fatalf("a lost commit is %v, want %v", err, stock.ErrUnknownOutcome)
 				}
-				if b, is := errors.AsType[*stock.BackendError](err); !is || b.Backend != repo.MySQL {
+				if b, ok := errors.AsType[*stock.BackendError](err); !ok || b.Backend != repo.MySQL {
 					t.Errorf("%v does not name the backend", err)
 				}
 				err = sell(t.Context(), s, 1, "lost")
@@ -315,7 +315,7 @@ func TestAServerThatSaysNothingIsNamedInTime(t *testing.T) {
 		if took := time.Since(start); took > 4*time.Second {
 			t.Errorf("it took %s", took)
 		}
-		if b, is := errors.AsType[*stock.BackendError](err); (!is || b.Backend != repo.MySQL) && !errors.Is(err, stock.ErrBusy) {
+		if b, ok := errors.AsType[*stock.BackendError](err); (!ok || b.Backend != repo.MySQL) && !errors.Is(err, stock.ErrBusy) {
 			t.Errorf("%v does not name the backend", err)
 		}
 		cut.Hang(false)
@@ -336,7 +336,7 @@ func TestTheDatabaseGoneAndBack(t *testing.T) {
 		if !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrInsufficientStock) {
 			t.Errorf("the database is gone: %v, want %v", err, stock.ErrBackendUnavailable)
 		}
-		if b, is := errors.AsType[*stock.BackendError](err); !is || b.Backend != repo.MySQL {
+		if b, ok := errors.AsType[*stock.BackendError](err); !ok || b.Backend != repo.MySQL {
 			t.Errorf("%v does not name the backend", err)
 		}
 		if err := d.Restart(t.Context()); err != nil {
@@ -348,7 +348,7 @@ func TestTheDatabaseGoneAndBack(t *testing.T) {
 	})
 }
 
-// Whoever waits for a row longer than the limit hears that it is busy, and not
+// A wait for a row beyond the limit ends with busy, and not
 // that the stock is out or the database down.
 func TestARowLockedForTooLongIsBusy(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
@@ -399,7 +399,7 @@ func TestWrongAddressAndWrongPasswordNameTheBackend(t *testing.T) {
 		} {
 			o.MaxOpen, o.LockWait, o.ConnectTimeout = 1, time.Second, time.Second
 			_, err := repo.Open(t.Context(), o, repo.Options{})
-			if b, is := errors.AsType[*stock.BackendError](err); !is || b.Backend != repo.MySQL {
+			if b, ok := errors.AsType[*stock.BackendError](err); !ok || b.Backend != repo.MySQL {
 				t.Errorf("wrong %s: %v does not name the backend", name, err)
 			}
 			if err != nil && strings.Contains(err.Error(), d.Password) {

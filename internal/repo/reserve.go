@@ -49,7 +49,7 @@ type StaleError struct {
 }
 
 func (e *StaleError) Error() string {
-	return fmt.Sprintf("goods %d cannot keep what was promised in epoch %d", e.GoodsID, e.Epoch)
+	return fmt.Sprintf("item %d cannot keep the orders that were accepted in epoch %d", e.GoodsID, e.Epoch)
 }
 
 const (
@@ -66,8 +66,8 @@ const (
 	drawPlace = `UPDATE tb_stock_place SET units = units - ?
 		WHERE goods_id = ? AND place = ? AND epoch = ? AND units >= ?`
 
-	insertPromises = `INSERT INTO tb_stock_ledger (` + ledgerColumns + `, order_no) VALUES `
-	insertPromise  = `(` + ledgerValues + `, ?)`
+	insertPendingOrders = `INSERT INTO tb_stock_ledger (` + ledgerColumns + `, order_no) VALUES `
+	insertPendingOrder  = `(` + ledgerValues + `, ?)`
 )
 
 // Fill opens an allocation of an item: it moves a share of the row into it and begins an epoch
@@ -196,8 +196,8 @@ func (t *Tx) appendPending(ctx context.Context, orders []PendingOrder) error {
 		p.Kind = stock.Deduction
 		args = append(appendValues(args, p.Order, p.Remaining), p.ID)
 	}
-	statement := insertPromises + listOf(len(orders), insertPromise)
-	_, err := t.write(ctx, "append promises to ledger", statement, args...)
+	statement := insertPendingOrders + listOf(len(orders), insertPendingOrder)
+	_, err := t.write(ctx, "append pending orders to ledger", statement, args...)
 	return err
 }
 

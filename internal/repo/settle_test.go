@@ -228,7 +228,7 @@ func TestTheAuditOfAllGoodsAddsUpEachKindOfFailure(t *testing.T) {
 		if err := s.SpoilTotals(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		// A sale of each goods that never was: 1 and 4 show one unit more than is left,
+		// A sale of each item that never was: 1 and 4 show one unit more than is left,
 		// 2 one more than before, and 3 lacks one less.
 		auditsAll(t, s, stock.Audits{Goods: 4, Lost: 1 + 4 + 1, Vanished: 3})
 	})

@@ -46,9 +46,9 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 			Enabled: true, Available: true, Note: caveat.Words, Hidden: caveat.Hides,
 		}
 		if why := c.rejection(o, o.fenceable()); why != "" {
-			list[i].Enabled, list[i].Available, list[i].Note = false, false, "refused here: "+why
+			list[i].Enabled, list[i].Available, list[i].Note = false, false, "rejected here:  "+why
 		} else if why := c.rejection(o, false); why != "" {
-			list[i].RequiresFence, list[i].Note = true, "refused here without fence=true: "+why
+			list[i].RequiresFence, list[i].Note = true, "rejected here without fence=true: "+why
 		}
 		for _, need := range append([]backend.Name{backend.Database}, o.entry.Needs...) {
 			if need != backend.Database && need != backend.MySQL {

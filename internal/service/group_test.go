@@ -74,7 +74,7 @@ func TestGroupedAndUngroupedMix(t *testing.T) {
 		}
 		buyers.Wait()
 		if sold != 100 || rejected != 92 {
-			t.Errorf("%d were told that they have one, %d were refused, want 100 and 92", sold, rejected)
+			t.Errorf("%d were sold, %d were rejected, want 100 and 92", sold, rejected)
 		}
 		assertSold(t, s, 1, 100)
 	})

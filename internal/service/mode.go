@@ -159,7 +159,7 @@ func (c *Catalogue) ItemsThrough(strategy string) (items int) {
 }
 
 // ErrStrategyRejected reports that the admin has disabled this strategy.
-var ErrStrategyRejected = errors.New("strategy is refused here")
+var ErrStrategyRejected = errors.New("strategy is rejected here")
 
 // UnconfiguredError is an ErrStrategyRejected: the strategy needs a backend that this
 // replica does not have, or a later version of it.

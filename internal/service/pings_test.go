@@ -72,7 +72,7 @@ func TestPingsAreShared(t *testing.T) {
 	}
 	all.Wait()
 	if most := 1 + int64(time.Since(begun)/(500*time.Millisecond)); counted.count.Load() > most {
-		t.Errorf("200 who ask at once ping Redis %d times, want %d at most", counted.count.Load(), most)
+		t.Errorf("200 requests at once ping Redis %d times, want %d at most", counted.count.Load(), most)
 	}
 	before := counted.count.Load()
 	soon(t, "another ping", func() bool {

@@ -55,11 +55,11 @@ func openWith(t *testing.T, d, locks *servers.Database, replicas int) shop {
 }
 
 // copiesWait is long enough for a hundred copies at a lock that is polled, on a
-// busy machine: being told that it is busy would be an honest answer, but not
+// busy machine: busy would be an honest answer, but not
 // the one that is asked for here.
 const copiesWait = 45 * time.Second
 
-// create makes a goods of the strategy's own.
+// create makes an item of the strategy's own.
 func (s shop) create(t *testing.T, goodsID, units int64) {
 	t.Helper()
 	if _, err := s.inventory.Create(t.Context(), goodsID, units, 0, stock.Choice{}, ""); err != nil {
@@ -122,7 +122,7 @@ func TestTheSameKeyHearsTheFirstAnswer(t *testing.T) {
 		if err != nil || first.Rejected != nil {
 			t.Fatal(err, first.Rejected)
 		}
-		// Meanwhile somebody else buys, so that the answer would differ.
+		// Meanwhile another buyer buys, so that the answer would differ.
 		if _, err := s.strategy(t, 0, name).Deduct(t.Context(), goods, stock.Purchase{Quantity: 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestTheSameKeyWithOtherContentIsRefused(t *testing.T) {
 		other := goods + 1000
 		s.create(t, other, 10)
 		user := keyed(key, 1)
-		user.UserID = "somebody else"
+		user.UserID = "another buyer"
 		for what, err := range map[string]error{
 			"quantity": second(sv.Deduct(t.Context(), goods, keyed(key, 2))),
 			"goods":    second(sv.Deduct(t.Context(), other, keyed(key, 1))),
@@ -202,7 +202,7 @@ func TestManyCopiesAtOnceAreOneSale(t *testing.T) {
 		copies.Wait()
 		for i, a := range answers {
 			if a.Order != answers[0].Order {
-				t.Fatalf("copy %d hears of %+v, copy 0 of %+v", i, a.Order, answers[0].Order)
+				t.Fatalf("copy %d got %+v, copy 0 got %+v", i, a.Order, answers[0].Order)
 			}
 		}
 		assertSold(t, s, goods, 2)
@@ -220,7 +220,7 @@ func TestManyCopiesOfARefusalAreRefused(t *testing.T) {
 			copies.Go(func() {
 				o, err := s.strategy(t, i%3, name).Deduct(t.Context(), goods, keyed(key, 2))
 				if err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
-					t.Errorf("copy %d: %v, %v, want a refusal", i, err, o.Rejected)
+					t.Errorf("copy %d: %v, %v, want a rejection", i, err, o.Rejected)
 				}
 			})
 		}

@@ -34,11 +34,11 @@ func sells(c *service.Catalogue, name string) bool {
 func follow(t *testing.T, c *service.Catalogue) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	var keeper sync.WaitGroup
-	keeper.Go(func() { c.KeepSwitches(ctx) })
+	var keeping sync.WaitGroup
+	keeping.Go(func() { c.KeepSwitches(ctx) })
 	t.Cleanup(func() {
 		cancel()
-		keeper.Wait()
+		keeping.Wait()
 	})
 }
 
@@ -63,15 +63,15 @@ func TestASwitchHoldsOnEveryReplica(t *testing.T) {
 	if !rejected(asked, "mutex", "it oversells") {
 		t.Error("who was asked does not refuse at once")
 	}
-	soon(t, "another replica refuses", func() bool { return rejected(other, "mutex", "it oversells") })
+	soon(t, "another replica rejects", func() bool { return rejected(other, "mutex", "it oversells") })
 	if err := late.LookAtSwitches(t.Context()); err != nil || !rejected(late, "mutex", "it oversells") {
 		t.Errorf("one that starts later sells all the same (%v)", err)
 	}
 	if !sells(other, "naive") {
-		t.Error("a strategy is refused that nobody has switched off")
+		t.Error("a strategy is rejected that is not switched off")
 	}
 	if err := asked.SwitchOn(t.Context(), "mutex"); err != nil || !sells(asked, "mutex") {
-		t.Errorf("who was asked refuses after the switch (%v)", err)
+		t.Errorf("the replica that switched it on rejects it (%v)", err)
 	}
 	soon(t, "another replica sells", func() bool { return sells(other, "mutex") })
 }
@@ -114,7 +114,7 @@ func TestItemsWithoutTheirBackendAreCounted(t *testing.T) {
 	if err := c.LookAtSwitches(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]int{"strategy is refused here: redis-lua, because redis is not configured": 2}
+	want := map[string]int{"strategy is rejected here: redis-lua, because redis is not configured": 2}
 	if got := c.Unserved(); !maps.Equal(got, want) {
 		t.Errorf("not served are %v, want %v", got, want)
 	}

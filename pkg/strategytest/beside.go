@@ -114,10 +114,10 @@ func (m *middle) Between(ctx context.Context, _ string, _ int64) context.Context
 // holds the row waits until this limit: the change comes after it.
 const middleWithin = 50 * time.Millisecond
 
-// noticesWhatChangesBesideASale has every change happen in the middle of one
+// noticesChangesDuringASale has every change happen in the middle of one
 // purchase, fenced and not: nothing of either is lost or doubled, whatever the
 // strategy does to purchases of its own.
-func noticesWhatChangesBesideASale(t *testing.T, s *subject) {
+func noticesChangesDuringASale(t *testing.T, s *subject) {
 	seen := new(middle)
 	deps := s.deps(t, s.store)
 	deps.Failpoints = seen
@@ -181,10 +181,10 @@ func assertChangeNoticed(t *testing.T, s *subject, change beside, seen *middle, 
 	want(t, "stock", audit.Stock, besideStock+restocked-sold-soldBeside)
 }
 
-// losesNoRestockInACrowd restocks again and again while three replicas sell. Each
+// keepsRestocksDuringASale restocks again and again while three replicas sell. Each
 // restock is larger than all sales together, so that one which is lost shows, however
 // many sales a strategy loses that is here for that.
-func losesNoRestockInACrowd(t *testing.T, s *subject) {
+func keepsRestocksDuringASale(t *testing.T, s *subject) {
 	const restocks, clients, attempts = 8, 6, 10
 	const units = 1000 // of each restock
 	lists := [][]strategy.Deduct{s.replicas}

@@ -25,10 +25,10 @@ func doesNothingForACancelledRequest(t *testing.T, s *subject) {
 	want(t, "orders in the ledger", audit.Orders, 0)
 }
 
-// neverSellsToWhoWasToldItFailed cancels purchases at random moments: whoever
-// got an error that is not "unknown" must have bought nothing, and nobody may
+// sellsNothingAfterAFailedAnswer cancels purchases at random moments: a client that
+// got an error that is not "unknown" must have bought nothing, and no purchase may
 // still be in the middle of it when the answers are in.
-func neverSellsToWhoWasToldItFailed(t *testing.T, s *subject) {
+func sellsNothingAfterAFailedAnswer(t *testing.T, s *subject) {
 	goods := s.create(t, 1_000_000)
 	var mu sync.Mutex
 	fates := make(map[string]error)
@@ -55,13 +55,13 @@ func neverSellsToWhoWasToldItFailed(t *testing.T, s *subject) {
 		}
 		_, sold := orders[id]
 		if unknown := errors.Is(err, stock.ErrUnknownOutcome); sold != (err == nil) && !unknown {
-			t.Errorf("the buyer was told %v, and sold is %v", err, sold)
+			t.Errorf("the buyer got %v, and sold is %t", err, sold)
 		}
 	}
 	before := s.audit(t, goods)
 	time.Sleep(50 * time.Millisecond)
 	if after := s.audit(t, goods); after != before {
-		t.Errorf("the goods changed after every buyer had an answer: %+v, then %+v", before, after)
+		t.Errorf("the item changed after every buyer had an answer: %+v, then %+v", before, after)
 	}
 	if s.entry.Guarantees.ExclusiveInProcess && !before.Clean {
 		t.Errorf("units were lost or oversold: %+v", before)

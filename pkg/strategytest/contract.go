@@ -9,14 +9,14 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-func sellsAndTellsWhatIsLeft(t *testing.T, s *subject) {
+func sellsAndReportsWhatIsLeft(t *testing.T, s *subject) {
 	goods := s.create(t, 10)
 	outcomes, err := s.deduct(t.Context(), goods, buy(3))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if outcomes[0].Rejected != nil {
-		t.Fatalf("refused: %v", outcomes[0].Rejected)
+		t.Fatalf("rejected: %v", outcomes[0].Rejected)
 	}
 	order := outcomes[0].Order
 	if order.ID == "" {
@@ -65,7 +65,7 @@ func keepsALargeStock(t *testing.T, s *subject) {
 	want(t, "sold", audit.Sold, units-left)
 }
 
-func refusesWhatDoesNotFit(t *testing.T, s *subject) {
+func rejectsWhatDoesNotFit(t *testing.T, s *subject) {
 	goods := s.create(t, 2)
 	for _, units := range []int64{3, stock.MaxQuantity} {
 		outcomes, err := s.deduct(t.Context(), goods, buy(units))
@@ -73,7 +73,7 @@ func refusesWhatDoesNotFit(t *testing.T, s *subject) {
 			t.Fatal(err)
 		}
 		if !errors.Is(outcomes[0].Rejected, stock.ErrInsufficientStock) {
-			t.Errorf("%d of 2 were answered with %v, want a refusal", units, outcomes[0])
+			t.Errorf("%d of 2 got %v, want a rejection", units, outcomes[0])
 		}
 	}
 	audit := s.audit(t, goods)
@@ -111,7 +111,7 @@ func servesABatchFirstComeFirstServed(t *testing.T, s *subject) {
 	want(t, "orders in the ledger", audit.Orders, 2)
 }
 
-func touchesNoOtherGoods(t *testing.T, s *subject) {
+func changesNoOtherItem(t *testing.T, s *subject) {
 	mine, other := s.create(t, 10), s.create(t, 10)
 	if _, err := s.deduct(t.Context(), mine, buy(4)); err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func touchesNoOtherGoods(t *testing.T, s *subject) {
 	want(t, "stock of another goods", s.audit(t, other).Stock, 10)
 }
 
-func knowsNoUnknownGoods(t *testing.T, s *subject) {
+func rejectsAnUnknownItem(t *testing.T, s *subject) {
 	unknown := s.goods.Add(1)
 	purchase := buy(1)
 	_, err := s.deduct(t.Context(), unknown, purchase)
@@ -155,10 +155,10 @@ func takesARequestIDOnce(t *testing.T, s *subject) {
 	want(t, "orders in the ledger", audit.Orders, orders)
 }
 
-// copiesInACrowdDisturbNobody has many buy at once, every fourth one what was
-// bought before: they are told so, and no sale of the others is lost or made
+// duplicatesInACrowdChangeNoOtherPurchase has many buy at once, every fourth one what was
+// bought before: those get the duplicate, and no sale of the others is lost or made
 // twice.
-func copiesInACrowdDisturbNobody(t *testing.T, s *subject) {
+func duplicatesInACrowdChangeNoOtherPurchase(t *testing.T, s *subject) {
 	goods := s.create(t, 1000)
 	known := buy(1)
 	if _, err := s.deduct(t.Context(), goods, known); err != nil {
@@ -176,7 +176,7 @@ func copiesInACrowdDisturbNobody(t *testing.T, s *subject) {
 			<-start
 			outcomes, err := s.deduct(t.Context(), goods, purchase)
 			if err == nil && wanted != nil && outcomes[0].Replayed && outcomes[0].Order.RequestID == known.RequestID {
-				return // it is told the first answer again
+				return // it gets the first answer again
 			}
 			if !errors.Is(err, wanted) {
 				t.Errorf("buyer %d is answered with %v, want %v", i, err, wanted)
@@ -191,7 +191,7 @@ func copiesInACrowdDisturbNobody(t *testing.T, s *subject) {
 	want(t, "orders in the ledger", s.audit(t, goods).Orders, 1+crowd-copies)
 }
 
-func writesWhoBoughtWhatWhere(t *testing.T, s *subject) {
+func recordsBuyerItemAndReplica(t *testing.T, s *subject) {
 	goods := s.create(t, 10)
 	purchase := stock.Purchase{RequestID: buy(1).RequestID, Keyed: true, Quantity: 2, UserID: "小明"}
 	outcomes, err := s.deduct(t.Context(), goods, purchase, buy(1))
@@ -205,7 +205,7 @@ func writesWhoBoughtWhatWhere(t *testing.T, s *subject) {
 	}
 	written := orders[purchase.RequestID]
 	if written != outcomes[0].Order {
-		t.Errorf("the ledger has %+v, the buyer was told %+v", written, outcomes[0].Order)
+		t.Errorf("the ledger has %+v, the answer was %+v", written, outcomes[0].Order)
 	}
 	if !written.Answers(goods, purchase) {
 		t.Errorf("%+v does not answer %+v", written, purchase)

@@ -77,17 +77,17 @@ func assertDamage(t *testing.T, damage strategy.Damage, a stock.Audit) {
 }
 
 // assertSoldOut holds a sale to what a strategy claims that is clean: everything
-// is sold, unless somebody was told that it is busy.
+// is sold, unless a purchase was answered busy.
 func assertSoldOut(t *testing.T, s *subject, replicas []strategy.Deduct) {
 	t.Helper()
 	audit, busy := sellOut(t, s, replicas)
 	if !audit.Clean || audit.Sold == 0 || audit.Sold != s.crowd().units && busy == 0 {
-		t.Fatalf("claims to be clean on %d replicas, and %d were told that it is busy: %+v", len(replicas), busy, audit)
+		t.Fatalf("guarantees a consistent ledger on %d replicas, and with %d busy purchases the audit is %+v", len(replicas), busy, audit)
 	}
 }
 
 // sellOut sends a crowd to the replicas in turn, and returns the audit after it
-// and how many were told that it is busy.
+// and how many got busy.
 func sellOut(t *testing.T, s *subject, replicas []strategy.Deduct) (audit stock.Audit, busy int64) {
 	t.Helper()
 	crowd := s.crowd()
@@ -117,6 +117,6 @@ func sellOut(t *testing.T, s *subject, replicas []strategy.Deduct) (audit stock.
 	}
 	buyers.Wait()
 	audit = s.audit(t, goods)
-	want(t, "orders in the ledger, against buyers who were told that they have one,", audit.Orders, sold.Load())
+	want(t, "orders in the ledger, against the accepted purchases,", audit.Orders, sold.Load())
 	return audit, rejected.Load()
 }

@@ -48,15 +48,15 @@ func writesTheTokenThatItClaimed(t *testing.T, s *subject) {
 		last = token
 		row, err := s.store.Goods(t.Context(), goods)
 		if err != nil || row.Fence != token {
-			t.Errorf("the row was claimed by %d (%v), the buyer was told of %d", row.Fence, err, token)
+			t.Errorf("the row was claimed by %d (%v), the buyer got %d", row.Fence, err, token)
 		}
 	}
 }
 
-// isShutOutByALaterClaim has somebody claim the goods with a token that is far
+// rejectsAWriteAfterALaterClaim has another holder claim the item with a token that is far
 // ahead, as after the loss of a counter: the next sale is rejected, not lost, and
 // where the tokens can be lifted the one after it is served.
-func isShutOutByALaterClaim(t *testing.T, s *subject) {
+func rejectsAWriteAfterALaterClaim(t *testing.T, s *subject) {
 	deduct := s.fenced(t)[0]
 	goods := s.create(t, 10)
 	const ahead = 1 << 60
@@ -68,9 +68,9 @@ func isShutOutByALaterClaim(t *testing.T, s *subject) {
 		t.Fatalf("shut out by a later token it says %v, want %v", err, stock.ErrFenced)
 	}
 	if err != nil {
-		want(t, "stock after a refusal", s.audit(t, goods).Stock, 10)
+		want(t, "stock after a rejection", s.audit(t, goods).Stock, 10)
 	}
-	// Another strategy's tokens do not compare: whoever claims last is it.
+	// Another strategy's tokens do not compare: the last claim wins.
 	if _, err := s.store.As("another").ClaimFence(t.Context(), goods, 1); err != nil {
 		t.Fatal(err)
 	}

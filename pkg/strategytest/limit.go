@@ -12,7 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// createLimited makes a goods of which one buyer may have so many units.
+// createLimited makes an item of which one buyer may have so many units.
 func (s *subject) createLimited(t *testing.T, units, perUser int64) (goodsID int64) {
 	t.Helper()
 	goodsID = s.create(t, units)
@@ -27,21 +27,21 @@ func (s *subject) limit(t *testing.T, goodsID, perUser int64) {
 	if err := s.store.SetLimit(t.Context(), goodsID, perUser); err != nil {
 		t.Fatal(err)
 	}
-	if l, is := s.bare[1].(strategy.Limiter); is {
+	if l, ok := s.bare[1].(strategy.Limiter); ok {
 		if err := l.LimitChanged(t.Context(), goodsID); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// by is a purchase of somebody.
+// by is a purchase of a user.
 func by(user string, units int64) stock.Purchase {
 	p := buy(units)
 	p.UserID = user
 	return p
 }
 
-// wantSoldInAll holds the ledger of a goods, with the counts of its buyers, to what was
+// wantSoldInAll compares the ledger of an item, and the counts of its buyers, with what was
 // sold, and to what is left where the strategy claims to keep count of that.
 func (s *subject) wantSoldInAll(t *testing.T, goodsID, units, sold int64) {
 	t.Helper()
@@ -71,8 +71,8 @@ func (s *subject) impatient() int {
 // perUser is the limit of one buyer in most of these topics.
 const perUser = 3
 
-// keepsABuyerToTheLimit has one buyer ask many times at once, on three replicas.
-func keepsABuyerToTheLimit(t *testing.T, s *subject) {
+// limitsABuyer has one buyer ask many times at once, on three replicas.
+func limitsABuyer(t *testing.T, s *subject) {
 	const units = 200
 	goods := s.createLimited(t, units, perUser)
 	answers := make([]error, s.impatient())
@@ -126,9 +126,9 @@ func assertLimited(t *testing.T, err error, has int64) {
 	}
 }
 
-// keepsEveryBuyerToTheLimit has a crowd of buyers ask for more than each may have, in
+// limitsEveryBuyer has a crowd of buyers ask for more than each may have, in
 // batches of several, on three replicas.
-func keepsEveryBuyerToTheLimit(t *testing.T, s *subject) {
+func limitsEveryBuyer(t *testing.T, s *subject) {
 	const units, users, rounds = 500, 5, 6
 	goods := s.createLimited(t, units, perUser)
 	var buyers sync.WaitGroup
@@ -144,7 +144,7 @@ func keepsEveryBuyerToTheLimit(t *testing.T, s *subject) {
 			}
 			for _, o := range outcomes {
 				if o.Rejected != nil && !errors.Is(o.Rejected, stock.ErrUserLimit) {
-					t.Errorf("batch %d: refused as %v, want %v", i, o.Rejected, stock.ErrUserLimit)
+					t.Errorf("batch %d: rejected with %v, want %v", i, o.Rejected, stock.ErrUserLimit)
 				}
 			}
 		})
@@ -153,9 +153,9 @@ func keepsEveryBuyerToTheLimit(t *testing.T, s *subject) {
 	s.wantSoldInAll(t, goods, units, users*perUser)
 }
 
-// refusesOneOfABatchForTheLimit shows that whoever is beyond the limit takes nothing
-// from the others, and that a buyer who does not say who he is does not pass.
-func refusesOneOfABatchForTheLimit(t *testing.T, s *subject) {
+// rejectsOneOfABatchForTheLimit shows that a buyer beyond the limit takes nothing
+// from the others, and that an anonymous purchase is rejected.
+func rejectsOneOfABatchForTheLimit(t *testing.T, s *subject) {
 	goods := s.createLimited(t, 20, perUser)
 	outcomes, err := s.deduct(t.Context(), goods, by("a", 2), by("b", 3), by("a", 2), buy(1), by("a", 1), by("c", 9))
 	if err != nil {
@@ -169,7 +169,7 @@ func refusesOneOfABatchForTheLimit(t *testing.T, s *subject) {
 	assertLimited(t, outcomes[2].Rejected, 2)
 	assertLimited(t, outcomes[5].Rejected, 0)
 	if !errors.Is(outcomes[3].Rejected, stock.ErrUserUnknown) {
-		t.Errorf("a buyer who is unknown is answered with %v", outcomes[3].Rejected)
+		t.Errorf("an anonymous buyer got %v", outcomes[3].Rejected)
 	}
 	want(t, "what the last order says is left", outcomes[4].Order.Remaining, 14)
 	// The stock that one is not given is there for the next.
@@ -185,13 +185,13 @@ func refusesOneOfABatchForTheLimit(t *testing.T, s *subject) {
 	s.wantSoldInAll(t, goods, 20, 20)
 }
 
-// refusesWhatDoesNotFitUnderALimit shows that what is rejected for the stock is not
+// rejectsWhatDoesNotFitUnderALimit shows that what is rejected for the stock is not
 // counted.
-func refusesWhatDoesNotFitUnderALimit(t *testing.T, s *subject) {
+func rejectsWhatDoesNotFitUnderALimit(t *testing.T, s *subject) {
 	goods := s.createLimited(t, 2, 5)
 	outcomes, err := s.deduct(t.Context(), goods, by("a", 3), by("a", 1))
 	if err != nil || !errors.Is(outcomes[0].Rejected, stock.ErrInsufficientStock) {
-		t.Fatalf("3 of 2 were answered with %v (%v), want a refusal for the stock", outcomes, err)
+		t.Fatalf("3 of 2 were answered with %v (%v), want a rejection for the stock", outcomes, err)
 	}
 	s.restock(t, goods, 10)
 	left := int64(5)
@@ -208,7 +208,7 @@ func refusesWhatDoesNotFitUnderALimit(t *testing.T, s *subject) {
 }
 
 // followsTheLimit sells before there is a limit, and has it set, raised, lowered and
-// taken away while the goods is on sale.
+// taken away while the item is on sale.
 func followsTheLimit(t *testing.T, s *subject) {
 	goods := s.create(t, 100)
 	sell := func(units int64, want error) {
@@ -238,8 +238,8 @@ func followsTheLimit(t *testing.T, s *subject) {
 	s.wantSoldInAll(t, goods, 100, 10)
 }
 
-// countsWhatOthersSold has another strategy sell before.
-func countsWhatOthersSold(t *testing.T, s *subject) {
+// countsSalesOfOtherStrategies has another strategy sell before.
+func countsSalesOfOtherStrategies(t *testing.T, s *subject) {
 	goods := s.createLimited(t, 100, perUser)
 	other := s.another(t, "sql-conditional")
 	if err := oneOf(other.bare[0].Deduct(t.Context(), goods, []stock.Purchase{by("a", 2)})); err != nil {
@@ -253,8 +253,8 @@ func countsWhatOthersSold(t *testing.T, s *subject) {
 }
 
 // countsWhatIsSoldWhileALimitComes has some buyers buy on three replicas while a limit
-// is set: nobody is forgotten who is in the middle of it, and nobody gets more than the
-// limit, or than he had when it came.
+// is set: no buyer in the middle of it is forgotten, and none gets more than the
+// limit, or than it had when the limit was set.
 func countsWhatIsSoldWhileALimitComes(t *testing.T, s *subject) {
 	const units, users, most = 500, 3, 2
 	goods := s.create(t, units)

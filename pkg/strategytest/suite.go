@@ -106,41 +106,41 @@ type topic struct {
 func contents() []topic {
 	return []topic{
 		// contract.go
-		{"SellsAndTellsWhatIsLeft", sellsAndTellsWhatIsLeft},
+		{"SellsAndReportsWhatIsLeft", sellsAndReportsWhatIsLeft},
 		{"SellsTheLastUnit", sellsTheLastUnit},
 		{"KeepsALargeStock", keepsALargeStock},
-		{"RefusesWhatDoesNotFit", refusesWhatDoesNotFit},
+		{"RejectsWhatDoesNotFit", rejectsWhatDoesNotFit},
 		{"ServesABatchFirstComeFirstServed", servesABatchFirstComeFirstServed},
-		{"TouchesNoOtherGoods", touchesNoOtherGoods},
-		{"KnowsNoUnknownGoods", knowsNoUnknownGoods},
+		{"ChangesNoOtherItem", changesNoOtherItem},
+		{"RejectsAnUnknownItem", rejectsAnUnknownItem},
 		{"TakesARequestIDOnce", takesARequestIDOnce},
-		{"WritesWhoBoughtWhatWhere", writesWhoBoughtWhatWhere},
+		{"RecordsBuyerItemAndReplica", recordsBuyerItemAndReplica},
 		// cancellation.go
 		{"DoesNothingForACancelledRequest", doesNothingForACancelledRequest},
-		{"NeverSellsToWhoWasToldItFailed", neverSellsToWhoWasToldItFailed},
+		{"SellsNothingAfterAFailedAnswer", sellsNothingAfterAFailedAnswer},
 		// exclusion.go
 		{"OnOneReplica", onOneReplica},
 		{"OnThreeReplicas", onThreeReplicas},
 		// fencing.go
 		{"SellsOutFencedOnThreeReplicas", sellsOutFencedOnThreeReplicas},
 		{"WritesTheTokenThatItClaimed", writesTheTokenThatItClaimed},
-		{"IsShutOutByALaterClaim", isShutOutByALaterClaim},
+		{"RejectsAWriteAfterALaterClaim", rejectsAWriteAfterALaterClaim},
 		// limit.go
-		{"KeepsABuyerToTheLimit", keepsABuyerToTheLimit},
-		{"KeepsEveryBuyerToTheLimit", keepsEveryBuyerToTheLimit},
-		{"RefusesOneOfABatchForTheLimit", refusesOneOfABatchForTheLimit},
-		{"RefusesWhatDoesNotFitUnderALimit", refusesWhatDoesNotFitUnderALimit},
+		{"LimitsABuyer", limitsABuyer},
+		{"LimitsEveryBuyer", limitsEveryBuyer},
+		{"RejectsOneOfABatchForTheLimit", rejectsOneOfABatchForTheLimit},
+		{"RejectsWhatDoesNotFitUnderALimit", rejectsWhatDoesNotFitUnderALimit},
 		{"FollowsTheLimit", followsTheLimit},
-		{"CountsWhatOthersSold", countsWhatOthersSold},
+		{"CountsSalesOfOtherStrategies", countsSalesOfOtherStrategies},
 		{"CountsWhatIsSoldWhileALimitComes", countsWhatIsSoldWhileALimitComes},
 		// beside.go
-		{"NoticesWhatChangesBesideASale", noticesWhatChangesBesideASale},
-		{"LosesNoRestockInACrowd", losesNoRestockInACrowd},
+		{"NoticesChangesDuringASale", noticesChangesDuringASale},
+		{"KeepsRestocksDuringASale", keepsRestocksDuringASale},
 		// allocation.go
 		{"SellsTheTailOfItsAllocation", sellsTheTailOfItsAllocation},
 		{"ReturnsItsAllocation", returnsItsAllocation},
 		// undersell.go
-		{"RefusesWhileStockIsLeft", refusesWhileStockIsLeft},
+		{"RejectsWhileStockIsLeft", rejectsWhileStockIsLeft},
 		{"LosesUnitsWithAReplica", losesUnitsWithAReplica},
 		{"LosesUnitsWithAnAnswer", losesUnitsWithAnAnswer},
 	}
@@ -148,7 +148,7 @@ func contents() []topic {
 
 // groupedContents lists what a strategy is held to with its calls grouped.
 func groupedContents() []topic {
-	return append(contents(), topic{"CopiesInACrowdDisturbNobody", copiesInACrowdDisturbNobody})
+	return append(contents(), topic{"DuplicatesInACrowdChangeNoOtherPurchase", duplicatesInACrowdChangeNoOtherPurchase})
 }
 
 // subject is one strategy, as three replicas have it.
@@ -257,7 +257,7 @@ func closeAfter(t *testing.T, made strategy.Strategy) {
 	}
 }
 
-// create makes a goods that no other topic knows.
+// create makes an item that no other topic uses.
 func (s *subject) create(t *testing.T, units int64) (goodsID int64) {
 	t.Helper()
 	goodsID = s.goods.Add(1)
@@ -295,7 +295,7 @@ func (s *subject) audit(t *testing.T, goodsID int64) stock.Audit {
 	return audit
 }
 
-// buy is a purchase that nobody has made before.
+// buy is a purchase with a new request id.
 func buy(units int64) stock.Purchase {
 	return stock.Purchase{RequestID: "test-" + rand.Text(), Quantity: units}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // answered is a hook of a Redis client that does something once, when units were
-// taken and before the strategy hears of it.
+// taken and before the strategy gets the answer.
 type answered struct {
 	once sync.Once
 	do   func() error
@@ -50,16 +50,16 @@ func (a *answered) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 func (s *subject) undersells(t *testing.T, happens func() error) strategy.Strategy {
 	t.Helper()
 	if s.entry.Damage != strategy.Undersells {
-		t.Skip("it takes no units outside of the database, and refuses nobody while some are left")
+		t.Skip("it takes no units outside of the database, and rejects no purchase while some are left")
 	}
 	deps := s.deps(t, s.store)
 	deps.Lock.Redis.AddHook(&answered{do: happens})
 	return s.entry.New(deps)
 }
 
-// refusesWhileStockIsLeft has a small order come between a large one that does not
+// rejectsWhileStockIsLeft has a small order come between a large one that does not
 // fit and its putting back: both are rejected, and nothing is sold.
-func refusesWhileStockIsLeft(t *testing.T, s *subject) {
+func rejectsWhileStockIsLeft(t *testing.T, s *subject) {
 	var goods int64
 	var small []stock.Outcome
 	replica := s.undersells(t, func() (err error) {
@@ -72,9 +72,9 @@ func refusesWhileStockIsLeft(t *testing.T, s *subject) {
 		t.Fatal(err)
 	}
 	if large[0].Rejected == nil || len(small) != 1 || small[0].Rejected == nil {
-		t.Errorf("3 of 2 were answered with %v, and 1 of 2 meanwhile with %v: want two refusals", large, small)
+		t.Errorf("3 of 2 were answered with %v, and 1 of 2 meanwhile with %v: want two rejections", large, small)
 	}
-	want(t, "units refused while they were left", s.audit(t, goods).Undersold(1), 1)
+	want(t, "units left when a purchase was rejected", s.audit(t, goods).Undersold(1), 1)
 	// Once they are put back, they can be bought.
 	s.wantSold(t, goods, 2)
 }
@@ -93,14 +93,14 @@ func losesUnitsWithAReplica(t *testing.T, s *subject) {
 	s.losesTwoOfThree(t, goods)
 }
 
-// losesUnitsWithAnAnswer has the answer of Redis get lost: the buyer is told that
+// losesUnitsWithAnAnswer has the answer of Redis get lost: the buyer learns that
 // Redis is not available, and the units are gone.
 func losesUnitsWithAnAnswer(t *testing.T, s *subject) {
 	replica := s.undersells(t, func() error { return &net.OpError{Op: "read", Err: io.EOF} })
 	goods := s.create(t, 3)
 	_, err := replica.Deduct(t.Context(), goods, []stock.Purchase{buy(2)})
-	if backend, is := errors.AsType[*stock.BackendError](err); !is || backend.Backend != "redis" {
-		t.Errorf("a lost answer is told as %v, want a failure of redis", err)
+	if backend, ok := errors.AsType[*stock.BackendError](err); !ok || backend.Backend != "redis" {
+		t.Errorf("after a lost answer the buyer got %v, want a failure of redis", err)
 	}
 	s.losesTwoOfThree(t, goods)
 }
@@ -112,11 +112,11 @@ func (s *subject) losesTwoOfThree(t *testing.T, goods int64) {
 	s.wantSold(t, goods, 1)
 	outcomes, err := s.deduct(t.Context(), goods, buy(1))
 	if err != nil || !errors.Is(outcomes[0].Rejected, stock.ErrInsufficientStock) {
-		t.Errorf("what is gone was answered with %v (%v), want a refusal", outcomes, err)
+		t.Errorf("a purchase of lost units got %v (%v), want a rejection", outcomes, err)
 	}
 	audit := s.audit(t, goods)
 	want(t, "stock", audit.Stock, 2)
-	want(t, "units refused while they were left", audit.Undersold(2), 2)
+	want(t, "units left when a purchase was rejected", audit.Undersold(2), 2)
 	s.restock(t, goods, 1)
 	s.wantSold(t, goods, 3)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// A master dies before its replica and the ledger have heard of an order that its
-// buyer was told of: that one is lost, and nothing else. Its units are sold to others,
+// A master dies before its replica and the ledger have an order that its
+// buyer got: that one is lost, and nothing else. Its units are sold to others,
 // and each unit once.
 func TestAFailoverLosesWhatOnlyTheMasterKnewAndNothingElse(t *testing.T) {
 	pair := lab.OwnRedisPair(t)
@@ -42,6 +42,6 @@ func TestAFailoverLosesWhatOnlyTheMasterKnewAndNothingElse(t *testing.T) {
 	}
 	lost.Keyed = true
 	if o, err := deduct(t, b, lost); err != nil || !errors.Is(o.Rejected, stock.ErrInsufficientStock) {
-		t.Errorf("who asks for the lost order is answered with %+v (%v)", o, err)
+		t.Errorf("a read of the lost order got %+v (%v)", o, err)
 	}
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // crowd sells through the replicas until every buyer is rejected, and returns what
-// buyers were told. An unknown outcome is asked for again under its key.
+// the buyers' answers. An unknown outcome is retried under its key.
 func crowd(t *testing.T, replicas ...*hot.Stock) []stock.Order {
 	t.Helper()
 	var mu sync.Mutex
@@ -64,7 +64,7 @@ func TestManyReplicasThatFillAtOnceSellOutExactly(t *testing.T) {
 }
 
 // A replica that was on its way to install the counter finds that another one has,
-// and begins no epoch: what was promised in the first need not be offered again.
+// and begins no epoch: the orders accepted in the first need not be offered again.
 func TestACounterThatIsThereIsNotInstalledAgain(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
@@ -93,7 +93,7 @@ func TestACounterThatIsThereIsNotInstalledAgain(t *testing.T) {
 }
 
 // An order is in the ledger and still on the stream when the counter is made anew: it
-// is not counted twice, and nobody hears that there is nothing left.
+// is not counted twice, and no purchase is rejected as sold out.
 func TestWhatIsWrittenIsNotKeptBackAgain(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
@@ -110,8 +110,8 @@ func TestWhatIsWrittenIsNotKeptBackAgain(t *testing.T) {
 	s.assertExact(t, a, reported)
 }
 
-// The reply of the script is lost: the buyer does not know, asks again with his
-// key, and hears of the one order.
+// The reply of the script is lost: the buyer gets an unknown outcome, retries with its
+// key, and gets the one order.
 func TestALostReplyIsOneDeduction(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
@@ -176,7 +176,7 @@ func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
 }
 
 // A request id on the stream stands for another order in the ledger by now: it can
-// never be written, and its units are sold to somebody else.
+// never be written, and its units are sold to another buyer.
 func TestAnOrderThatCannotBeWrittenIsDeadLettered(t *testing.T) {
 	s := open(t, lab.Redis(t), 5)
 	a := s.replica(t, "a", idle)
@@ -200,13 +200,13 @@ func TestAnOrderThatCannotBeWrittenIsDeadLettered(t *testing.T) {
 	b := s.replica(t, "b")
 	settle(t, b)
 	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
-		t.Errorf("%d orders were put aside, want 1", n)
+		t.Errorf("%d orders were dead-lettered, want 1", n)
 	}
 	reported = append(reported, sell(t, b, buy(4)))
 	s.assertExact(t, b, reported)
 }
 
-// Somebody has begun an epoch and died before the counter was installed: Redis
+// A replica has begun an epoch and died before the counter was rebuilt: Redis
 // sells on in the old one, and none of it is lost.
 func TestAFillingThatWasNotFinishedLosesNothing(t *testing.T) {
 	s := open(t, lab.Redis(t), 50)
@@ -282,9 +282,9 @@ func TestARedisThatForgetsNeverOversells(t *testing.T) {
 			}
 			audit := s.audit(t)
 			if !audit.Clean || audit.Sold != 2000 {
-				t.Errorf("%d buyers were told, the audit is %+v", len(reported), audit)
+				t.Errorf("%d purchases were accepted, the audit is %+v", len(reported), audit)
 			}
-			t.Logf("%d buyers were told, %d orders were lost with the memory", len(reported), int64(len(reported))-audit.Orders)
+			t.Logf("%d purchases were accepted, %d orders were lost with the memory", len(reported), int64(len(reported))-audit.Orders)
 		})
 	}
 }
@@ -385,7 +385,7 @@ func TestWhatWasPromisedAboveTheStockIsNotWritten(t *testing.T) {
 	sell(t, a, buy(8)) // of 3: this one is lost
 	settle(t, a)
 	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
-		t.Errorf("%d orders were put aside, want 1", n)
+		t.Errorf("%d orders were dead-lettered, want 1", n)
 	}
 	reported = append(reported, sell(t, a, buy(3)))
 	s.assertExact(t, a, reported)
@@ -452,8 +452,8 @@ func TestRestockingEndsTheSoldOutOnAllReplicas(t *testing.T) {
 	s.assertExact(t, replicas[0], reported)
 }
 
-// While a replica believes that nothing is left, a buyer who asks again under his
-// key still hears of his order.
+// While a replica believes that nothing is left, a buyer that retries under its
+// key still gets its order.
 func TestASoldOutReplicaStillKnowsAKey(t *testing.T) {
 	s := open(t, lab.Redis(t), 1)
 	a := s.replica(t, "a", idle)
@@ -485,7 +485,7 @@ func TestAwaitReturnsWhenTheLedgerHasTheOrder(t *testing.T) {
 		cancel()
 		s.assertInLedger(t, []stock.Order{order})
 	}
-	order := stock.Order{ID: "nobody's", RequestID: "nobody's"}
+	order := stock.Order{ID: "unknown", RequestID: "unknown"}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := a.Await(ctx, order); !errors.Is(err, stock.ErrUnknownOutcome) {
@@ -547,11 +547,11 @@ func TestTheStockIsSoldOnACluster(t *testing.T) {
 	s.client = backend.NewRedis(backend.RedisOptions{Addresses: []string{server.Address}, Cluster: true, Password: server.Password, Timeout: time.Second, PoolSize: 4})
 	a, b := s.replica(t, "a"), s.replica(t, "b")
 	s.limit(t, a, 1000)
-	reported := orders(sell(t, a, by("somebody", 2)))
+	reported := orders(sell(t, a, by("a-user", 2)))
 	if _, err := s.store.Fill(t.Context(), goods, hot.Allocation, 0); err != nil { // so that some are offered again
 		t.Fatal(err)
 	}
-	reported = append(reported, sell(t, b, by("somebody", 1)))
+	reported = append(reported, sell(t, b, by("a-user", 1)))
 	s.limit(t, a, 0)
 	reported = append(reported, crowd(t, a, b)...)
 	s.assertExact(t, a, reported)

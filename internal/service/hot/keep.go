@@ -27,7 +27,7 @@ func (c *consumer) keep(ctx context.Context, entries []entry) error {
 		if len(entries) == 0 {
 			return nil
 		}
-		err := c.store.Keep(ctx, Allocation, promises(entries))
+		err := c.store.Keep(ctx, Allocation, pendingOrders(entries))
 		var rest []entry
 		stale, isStale := errors.AsType[*repo.StaleError](err)
 		switch {
@@ -44,7 +44,7 @@ func (c *consumer) keep(ctx context.Context, entries []entry) error {
 		}
 		entries = rest
 	}
-	return errors.New("orders are neither kept nor refused")
+	return errors.New("orders are neither kept nor rejected")
 }
 
 // follow has what is done for a batch be a part of the purchases' traces.
@@ -56,7 +56,7 @@ func (c *consumer) follow(ctx context.Context, entries []entry) (context.Context
 	return telemetry.StartLinkedSpan(ctx, c.options.Tracer, "write orders", places)
 }
 
-func promises(entries []entry) []repo.PendingOrder {
+func pendingOrders(entries []entry) []repo.PendingOrder {
 	list := make([]repo.PendingOrder, len(entries))
 	for i, e := range entries {
 		list[i] = e.PendingOrder
@@ -136,7 +136,7 @@ func (c *consumer) offerAgain(ctx context.Context, entries []entry, stale *repo.
 		place.Units -= e.Quantity
 		fit = append(fit, e)
 	}
-	again, err := c.readmit(ctx, fit, looked)
+	again, err := c.restore(ctx, fit, looked)
 	return append(rest, again...), err
 }
 
@@ -158,15 +158,15 @@ func (c *consumer) clock(ctx context.Context) (any, error) {
 	return at, failed("read the clock", err)
 }
 
-// readmitAtOnce bounds the orders of one round trip.
-const readmitAtOnce = 100
+// restoreAtOnce bounds the orders of one round trip.
+const restoreAtOnce = 100
 
-// readmit offers orders of an epoch that is over, which the ledger did not have at a time.
+// restore offers orders of an epoch that is over, which the ledger did not have at a time.
 // It returns those for which the counter is lost again, or the ledger is to be read anew.
 // After an error, offering them again is safe.
-func (c *consumer) readmit(ctx context.Context, entries []entry, looked any) (rest []entry, err error) {
-	for page := range slices.Chunk(entries, readmitAtOnce) {
-		answers, err := c.readmitPage(ctx, page, looked)
+func (c *consumer) restore(ctx context.Context, entries []entry, looked any) (rest []entry, err error) {
+	for page := range slices.Chunk(entries, restoreAtOnce) {
+		answers, err := c.restorePage(ctx, page, looked)
 		if err != nil {
 			return nil, failed("offer again", err)
 		}
@@ -184,9 +184,9 @@ func (c *consumer) readmit(ctx context.Context, entries []entry, looked any) (re
 	return rest, nil
 }
 
-// readmitPage offers some orders, each of them in a step of its own. The first command
+// restorePage offers some orders, each of them in a step of its own. The first command
 // loads the script for the others.
-func (c *consumer) readmitPage(ctx context.Context, page []entry, looked any) (answers []*redis.Cmd, err error) {
+func (c *consumer) restorePage(ctx context.Context, page []entry, looked any) (answers []*redis.Cmd, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (c *consumer) readmitPage(ctx context.Context, page []entry, looked any) (a
 				c.part.counter(e.GoodsID), c.part.users(e.GoodsID), c.part.orders(), c.part.dead(), c.part.request(e.RequestID),
 				c.part.staged(e.GoodsID),
 			}
-			args := slices.Concat([]any{"readmit", group, e.id}, e.list(),
+			args := slices.Concat([]any{"restore", group, e.id}, e.list(),
 				[]any{e.text("limit"), e.text("earlier"), e.text("trace"), looked, c.options.Remember.Milliseconds()})
 			answers = append(answers, run(ctx, pipe, keys, args...))
 			run = c.script.EvalSha
@@ -226,7 +226,7 @@ func (c *consumer) bury(ctx context.Context, e entry, reason string) error {
 	}
 	args := slices.Concat([]any{group, e.id, reason, c.soldOut.channel}, e.list())
 	if _, err := c.ask(ctx, "bury", keys, args...); err != nil {
-		return failed("put aside", err)
+		return failed("dead-letter", err)
 	}
 	c.options.Observer.DeadLettered()
 	c.options.Log.ErrorContext(ctx, "order dead-lettered", "reason", reason, "goods", e.GoodsID, "order", e.ID,

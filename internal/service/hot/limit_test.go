@@ -59,7 +59,7 @@ func TestAUserBuysNoMoreThanTheLimit(t *testing.T) {
 		assertHas(t, r, "小明", 3)
 	}
 	if o, err := deduct(t, a, buy(1)); err != nil || !errors.Is(o.Rejected, stock.ErrUserUnknown) {
-		t.Errorf("nobody in particular is answered with %v (%v), want %v", o.Rejected, err, stock.ErrUserUnknown)
+		t.Errorf("an anonymous purchase got %v (%v), want %v", o.Rejected, err, stock.ErrUserUnknown)
 	}
 	s.assertExact(t, a, reported)
 	s.assertBuyers(t, a)
@@ -82,7 +82,7 @@ func TestALimitOutlastsARedisThatForgets(t *testing.T) {
 	s.assertBuyers(t, a)
 }
 
-// What is promised counts as well where the counter is made anew: once, also where
+// Pending units count as well where the counter is rebuilt: once, also where
 // the ledger has it already and the stream still.
 func TestALimitCountsWhatIsPromised(t *testing.T) {
 	server := lab.Redis(t)
@@ -103,7 +103,7 @@ func TestALimitCountsWhatIsPromised(t *testing.T) {
 	s.assertBuyers(t, a)
 }
 
-// Units were promised before there was a limit, and are written after it came: the
+// Units were accepted before there was a limit, and are written after it was set: the
 // buyer keeps them, and gets no more.
 func TestALimitLeavesWhatWasPromisedBefore(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
@@ -122,7 +122,7 @@ func TestALimitLeavesWhatWasPromisedBefore(t *testing.T) {
 }
 
 // A consumer has an order in hand that Redis has forgotten, and its buyer has bought
-// as many as he may since: it is put aside.
+// as many as it may since: the order is dead-lettered.
 func TestAnOrderThatRedisHasForgottenIsHeldToTheLimit(t *testing.T) {
 	s := open(t, lab.OwnRedis(t), 100)
 	a := s.replica(t, "a")
@@ -149,12 +149,12 @@ func TestAnOrderThatRedisHasForgottenIsHeldToTheLimit(t *testing.T) {
 	if !errors.Is(err, enough) {
 		t.Fatal(err)
 	}
-	await(t, "the order to be put aside", func() bool { return s.client.XLen(t.Context(), s.key("dead")).Val() == 1 })
+	await(t, "the order to be dead-lettered", func() bool { return s.client.XLen(t.Context(), s.key("dead")).Val() == 1 })
 	s.assertExact(t, b, reported)
 	s.assertBuyers(t, b)
 }
 
-// The owner's process has died after the limit was set and before Redis was told.
+// The admin's replica died after the limit was set and before Redis was notified.
 func TestALimitThatRedisWasNotToldOfIsFoundByTheReconciler(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	s.options.Reconcile = 20 * time.Millisecond

@@ -114,7 +114,7 @@ func (s *shop) restock(t *testing.T, r *hot.Stock, units int64) {
 	}
 }
 
-// orders are what buyers were told so far.
+// orders are the buyers' answers so far.
 func orders(reported ...stock.Order) []stock.Order { return reported }
 
 func deduct(t *testing.T, r *hot.Stock, p stock.Purchase) (stock.Outcome, error) {
@@ -128,23 +128,23 @@ func deduct(t *testing.T, r *hot.Stock, p stock.Purchase) (stock.Outcome, error)
 	return outcomes[0], nil
 }
 
-// settle waits until nothing is promised that the ledger does not have.
+// settle waits until the ledger has every accepted order.
 func settle(t *testing.T, r *hot.Stock) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for {
-		promised, err := r.Pending(ctx, goods)
+		pending, err := r.Pending(ctx, goods)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if promised == 0 {
+		if pending == 0 {
 			return
 		}
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
-			t.Fatalf("%d units are promised and not in the ledger", promised)
+			t.Fatalf("%d units are pending in the ledger", pending)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (s *shop) audit(t *testing.T) stock.Audit {
 	return a
 }
 
-// assertExact holds the ledger against what buyers were told, one row each, and
+// assertExact compares the ledger with the buyers' answers, one row each, and
 // Redis against the ledger.
 func (s *shop) assertExact(t *testing.T, r *hot.Stock, reported []stock.Order) {
 	t.Helper()
@@ -166,7 +166,7 @@ func (s *shop) assertExact(t *testing.T, r *hot.Stock, reported []stock.Order) {
 	s.assertInLedger(t, reported)
 	a := s.audit(t)
 	if !a.Clean || a.Orders != int64(len(reported)) {
-		t.Errorf("%d buyers were told, the audit is %+v", len(reported), a)
+		t.Errorf("%d purchases were accepted, the audit is %+v", len(reported), a)
 	}
 	d, err := r.Drift(t.Context(), goods)
 	if err != nil || d.Drift != 0 || !d.Loaded {
@@ -182,7 +182,7 @@ func (s *shop) assertInLedger(t *testing.T, reported []stock.Order) {
 			t.Fatal(err)
 		}
 		if got := orders[order.RequestID]; got != order {
-			t.Fatalf("the ledger has %+v, the buyer was told %+v", got, order)
+			t.Fatalf("the ledger has %+v, the answer was %+v", got, order)
 		}
 	}
 }

@@ -314,11 +314,11 @@ func TestAnItemThatIsRecalledNeedsNoRedis(t *testing.T) {
 		t.Errorf("%+v is recalled", got)
 	}
 	s.addToRow(t, 1)
-	promised, promisedErr := a.Pending(t.Context(), goods)
+	pending, pendingErr := a.Pending(t.Context(), goods)
 	d, driftErr := a.Drift(t.Context(), goods)
-	err := errors.Join(promisedErr, driftErr, a.Restocked(t.Context(), goods, 1), a.LimitChanged(t.Context(), goods), a.Reconcile(t.Context()))
-	if err != nil || promised != 0 || !d.Closed {
-		t.Errorf("%d units are pending, the drift is %+v (%v)", promised, d, err)
+	err := errors.Join(pendingErr, driftErr, a.Restocked(t.Context(), goods, 1), a.LimitChanged(t.Context(), goods), a.Reconcile(t.Context()))
+	if err != nil || pending != 0 || !d.Closed {
+		t.Errorf("%d units are pending, the drift is %+v (%v)", pending, d, err)
 	}
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func (s *shop) assertReach(t *testing.T, row, allocated int64, closed bool) {
 	}
 }
 
-// assertConsistent compares the ledger with what clients were told.
+// assertConsistent compares the ledger with the clients' answers.
 func (s *shop) assertConsistent(t *testing.T, r *hot.Stock, reported []stock.Order) {
 	t.Helper()
 	settle(t, r)

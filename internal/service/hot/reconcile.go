@@ -111,7 +111,7 @@ func (s *Stock) look(ctx context.Context, goodsID int64) (Drift, error) {
 	return d, failed("look at the counter", err)
 }
 
-// readCounter reads what the script shows of a counter: units, promised and epoch, or
+// readCounter reads what the script shows of a counter: units, pending units and epoch, or
 // that there is none.
 func readCounter(answer any) (d Drift, err error) {
 	row, ok := answer.([]any)
@@ -199,7 +199,7 @@ func (s *Stock) repair(ctx context.Context, place repo.Allocation, d Drift) erro
 		return err
 	}
 	s.options.Log.WarnContext(ctx, "a counter in Redis had drifted", "goods", d.GoodsID, "redis", d.Redis,
-		"promised", d.Pending, "place", d.Allocation, "drift", d.Drift)
+		"pending", d.Pending, "allocation", d.Allocation, "drift", d.Drift)
 	if err := s.counterSoon(ctx, place.GoodsID, max(place.Epoch-1, d.Epoch), repairPatience); err != nil {
 		return err
 	}

@@ -11,10 +11,10 @@ import (
 )
 
 // trap is a log that panics when a consumer puts something aside, and counts the
-// panics that it hears of.
+// panics that it gets.
 type trap struct {
 	slog.Handler
-	heard atomic.Int64
+	panics atomic.Int64
 }
 
 func (*trap) Enabled(context.Context, slog.Level) bool { return true }
@@ -24,7 +24,7 @@ func (l *trap) Handle(_ context.Context, r slog.Record) error {
 		panic("a consumer that is broken")
 	}
 	if r.Message == "panic" {
-		l.heard.Add(1)
+		l.panics.Add(1)
 	}
 	return nil
 }
@@ -43,7 +43,7 @@ func TestAConsumerOutlivesAPanic(t *testing.T) {
 	log := &trap{Handler: slog.DiscardHandler}
 	s.options.Log = slog.New(log)
 	s.assertExact(t, s.replica(t, "b"), reported)
-	if n := log.heard.Load(); n != 1 {
+	if n := log.panics.Load(); n != 1 {
 		t.Errorf("%d panics were logged, want 1", n)
 	}
 }

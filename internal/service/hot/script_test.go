@@ -212,12 +212,12 @@ func (m *model) entryArgs(e modelEntry) []any {
 	return args
 }
 
-// readmit offers orders of an epoch that is over again.
-func (m *model) readmit(i *modelItem, all bool) {
+// restore offers orders of an epoch that is over again.
+func (m *model) restore(i *modelItem, all bool) {
 	for _, e := range m.onStream(i.id) {
 		if e.whole("epoch") < i.epoch && (all || m.random.IntN(2) == 0) {
 			at := m.run("clock", []string{"orders"})
-			m.run("readmit", m.entryKeys(i, e), append(append([]any{"ledger", e.id}, m.entryArgs(e)...), e.text("limit"), "", "", at, 60000)...)
+			m.run("restore", m.entryKeys(i, e), append(append([]any{"ledger", e.id}, m.entryArgs(e)...), e.text("limit"), "", "", at, 60000)...)
 		}
 	}
 }
@@ -245,7 +245,7 @@ func (m *model) act() {
 	case n < 22:
 		m.fill(i)
 	case n < 24:
-		m.readmit(i, false)
+		m.restore(i, false)
 	case n < 25:
 		m.recall(i)
 	case n < 27 && i.late != nil:
@@ -266,17 +266,17 @@ func (m *model) assertExact() {
 				m.t.Fatal("a rebuild does not end")
 			}
 		}
-		m.readmit(i, true)
+		m.restore(i, true)
 		m.recall(i)
-		promised, users := int64(0), maps.Clone(i.users)
+		pending, users := int64(0), maps.Clone(i.users)
 		for _, e := range m.onStream(id) {
-			promised += e.whole("quantity")
+			pending += e.whole("quantity")
 			users[e.text("user")] += e.whole("quantity")
 		}
-		want := []any{strconv.FormatInt(i.units-promised, 10), strconv.FormatInt(promised, 10), strconv.FormatInt(i.epoch, 10)}
+		want := []any{strconv.FormatInt(i.units-pending, 10), strconv.FormatInt(pending, 10), strconv.FormatInt(i.epoch, 10)}
 		got, err := m.client.HMGet(m.t.Context(), m.base+"goods:"+id, "units", "promised", "epoch").Result()
 		if err != nil || !slices.Equal(got, want) {
-			m.t.Errorf("item %s: the counter is %v (%v), want units, promised and epoch %v", id, got, err, want)
+			m.t.Errorf("item %s: the counter is %v (%v), want units, pending units and epoch %v", id, got, err, want)
 		}
 		if i.limit > 0 && !i.closed {
 			m.assertUsers(i, users)
@@ -307,7 +307,7 @@ func (m *model) assertUsers(i *modelItem, want map[string]int64) {
 func TestAClosedCounterTakesNoOrderThatTheStreamLost(t *testing.T) {
 	client := labtest.RedisClient(lab.Redis(t))
 	defer client.Close() //nolint:errcheck // the test is over
-	for closed, want := range map[int]string{0: "READMITTED", 1: "DEAD"} {
+	for closed, want := range map[int]string{0: "RESTORED", 1: "DEAD"} {
 		m := newModel(t, client, 1)
 		i := m.items["2"]
 		m.run("begin", []string{"goods:2", "staged:2"}, 2, 0)
@@ -316,7 +316,7 @@ func TestAClosedCounterTakesNoOrderThatTheStreamLost(t *testing.T) {
 			"goods": 2, "quantity": 1, "epoch": 1, "request": "lost", "order": "lost", "remaining": 0, "at": 0, "replica": "a", "user": "",
 		}}
 		at := m.run("clock", []string{"orders"})
-		got := m.run("readmit", m.entryKeys(i, e), append(append([]any{"ledger", e.id}, m.entryArgs(e)...), "0", "", "", at, 60000)...)
+		got := m.run("restore", m.entryKeys(i, e), append(append([]any{"ledger", e.id}, m.entryArgs(e)...), "0", "", "", at, 60000)...)
 		if got != want {
 			t.Errorf("closed %d: the order is answered with %v, want %s", closed, got, want)
 		}

@@ -34,7 +34,7 @@ func (s *Stock) settle(ctx context.Context, p *partition, entries []entry) error
 	return failed("settle", err)
 }
 
-// settleWritten takes those orders of a goods off the stream that the ledger has, so
+// settleWritten takes those orders of an item off the stream that the ledger has, so
 // that a rebuild does not count them twice. Its epoch has begun: nothing of an
 // earlier one is written any more, so that what is left then is in no ledger.
 //
@@ -86,11 +86,11 @@ func (s *Stock) settlePage(ctx context.Context, goodsID int64, from, to string) 
 	return page[len(page)-1].ID, len(page), s.settle(ctx, p, written)
 }
 
-// written are those orders of a goods that the ledger has.
+// written are those orders of an item that the ledger has.
 func (s *Stock) written(ctx context.Context, goodsID int64, page []redis.XMessage) ([]entry, error) {
 	var entries []entry
 	for _, m := range page {
-		// What is no order is for the consumer who has it to put aside.
+		// What is no order is dead-lettered by the consumer that has it.
 		if e, err := s.readEntry(m); err == nil && e.GoodsID == goodsID {
 			entries = append(entries, e)
 		}

@@ -22,8 +22,8 @@ type soldOut struct {
 	channel string
 	client  redis.UniversalClient
 
-	since sync.Map     // by goods, a time.Time
-	heard atomic.Int64 // messages so far
+	since    sync.Map     // by goods, a time.Time
+	messages atomic.Int64 // messages so far
 
 	mu     sync.Mutex
 	sub    *redis.PubSub
@@ -56,13 +56,13 @@ func (o *soldOut) rejects(goodsID int64, batch []stock.Purchase) bool {
 }
 
 // mark is taken before Redis is asked, and given back with what it said.
-func (o *soldOut) mark() int64 { return o.heard.Load() }
+func (o *soldOut) mark() int64 { return o.messages.Load() }
 
 // learn takes note that nothing is left of an item, unless a message came since the mark:
 // then the answers may be older than the message.
 func (o *soldOut) learn(goodsID, mark int64) {
 	o.since.Store(goodsID, time.Now())
-	if o.heard.Load() != mark {
+	if o.messages.Load() != mark {
 		o.since.Delete(goodsID)
 	}
 }
@@ -102,7 +102,7 @@ func (o *soldOut) listen(ctx context.Context) {
 }
 
 func (o *soldOut) hear(event any) {
-	o.heard.Add(1)
+	o.messages.Add(1)
 	if m, ok := event.(*redis.Message); ok {
 		if goodsID, err := strconv.ParseInt(m.Payload, 10, 64); err == nil {
 			o.since.Delete(goodsID)

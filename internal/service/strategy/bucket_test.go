@@ -63,7 +63,7 @@ func purchase(units int64) stock.Purchase {
 	return stock.Purchase{RequestID: rand.Text(), Quantity: units}
 }
 
-// buy buys some units of a goods, and tells whether they were sold.
+// buy buys some units of an item, and reports whether they were sold.
 func buy(t *testing.T, s strategy.Strategy, goods, units int64) bool {
 	t.Helper()
 	outcomes, err := s.Deduct(t.Context(), goods, []stock.Purchase{purchase(units)})
@@ -74,7 +74,7 @@ func buy(t *testing.T, s strategy.Strategy, goods, units int64) bool {
 	return outcomes[0].Rejected == nil
 }
 
-// crowd has buyers at every replica who buy until they are rejected, each of them
+// crowd has buyers at every replica buy until they are rejected, each of them
 // first the largest of the sizes and in the end one by one.
 func (s bucketShop) crowd(t *testing.T, goods int64, sizes ...int64) {
 	t.Helper()
@@ -166,7 +166,7 @@ func TestARestockIsSoldThroughBuckets(t *testing.T) {
 	})
 }
 
-// What is in buckets is in stock: whoever asks sees one goods. Only the other
+// What is in buckets is in stock: every reader sees one item. Only the other
 // strategies do not look there.
 func TestBucketsAreOneGoods(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
@@ -174,11 +174,11 @@ func TestBucketsAreOneGoods(t *testing.T) {
 		store := s.stores[0]
 		s.create(t, 1, 100)
 		if !buy(t, s.replicas[0], 1, 1) {
-			t.Fatal("refused")
+			t.Fatal("rejected")
 		}
 		for _, units := range []int64{12, 12, 12, 60} { // the last is more than any bucket has
 			if !buy(t, s.replicas[0], 1, units) {
-				t.Errorf("%d were refused", units)
+				t.Errorf("%d were rejected", units)
 			}
 		}
 		if _, err := store.Restock(t.Context(), 1, 10, rand.Text()); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// brokenLock grants the name to everybody, as a lock does whose holder paused
+// brokenLock grants the name to every caller, as a lock does whose holder paused
 // for longer than its lease; the tokens tell who came later.
 type brokenLock struct{ tokens *atomic.Uint64 }
 
@@ -62,7 +62,7 @@ func newDuel(t *testing.T, d *servers.Database, goods int64) *duel {
 		t.Fatal(err)
 	}
 	// Rows between those that the holders write: on an empty index they would
-	// wait for each other's gap, and not for whom we let them wait.
+	// wait for each other's gap, and not for each other's release.
 	for _, separator := range []string{"b", "d"} {
 		if _, err := db.ExecContext(t.Context(), insertSale, goods+1000, fmt.Sprint(goods, separator), 0); err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func newDuel(t *testing.T, d *servers.Database, goods int64) *duel {
 	return &duel{store: store, db: db, goods: goods}
 }
 
-// fight returns what the late holder and the other were told.
+// fight returns the errors of the late holder and of the other.
 func (d *duel) fight(t *testing.T) (late, other error) {
 	t.Helper()
 	first := d.begin(t, "a", 1)
@@ -82,11 +82,11 @@ func (d *duel) fight(t *testing.T) (late, other error) {
 // fighter is a holder that has read and is about to write.
 type fighter struct {
 	barrier *sql.Tx
-	told    chan error
+	result  chan error
 }
 
 // begin lets a holder come as far as its write: it has read the stock, and
-// waits for the row of the ledger that somebody else is about to write, too.
+// waits for the row of the ledger that another request is about to write, too.
 func (d *duel) begin(t *testing.T, id string, waiting int) fighter {
 	t.Helper()
 	p := stock.Purchase{RequestID: fmt.Sprint(d.goods, id), Quantity: 1}
@@ -97,8 +97,8 @@ func (d *duel) begin(t *testing.T, id string, waiting int) fighter {
 	if _, err := barrier.ExecContext(t.Context(), insertSale, d.goods, p.RequestID, 0); err != nil {
 		t.Fatal(err)
 	}
-	f := fighter{barrier: barrier, told: make(chan error, 1)}
-	go func() { f.told <- d.sell(t.Context(), p) }()
+	f := fighter{barrier: barrier, result: make(chan error, 1)}
+	go func() { f.result <- d.sell(t.Context(), p) }()
 	d.awaitWaiters(t, waiting)
 	return f
 }
@@ -108,7 +108,7 @@ func (f fighter) end() error {
 	if err := f.barrier.Rollback(); err != nil {
 		return err
 	}
-	return <-f.told
+	return <-f.result
 }
 
 // awaitWaiters waits until so many statements wait for a row of the ledger.
@@ -152,7 +152,7 @@ func TestATokenCheckedOnlyAtTheWriteLosesAnUpdate(t *testing.T) {
 			}
 			late, other := d.fight(t)
 			if !errors.Is(late, stock.ErrFenced) || other != nil {
-				t.Errorf("the late holder was told %v, the other %v; want %v and nothing", late, other, stock.ErrFenced)
+				t.Errorf("the late holder got %v, the other %v; want %v and nil", late, other, stock.ErrFenced)
 			}
 			d.assert(t, 1, 0)
 		})
@@ -163,7 +163,7 @@ func TestATokenCheckedOnlyAtTheWriteLosesAnUpdate(t *testing.T) {
 				return d.sellCheckedAtWrite(ctx, p, tokens.Add(1))
 			}
 			if late, other := d.fight(t); late != nil || other != nil {
-				t.Errorf("the late holder was told %v, the other %v; both should pass", late, other)
+				t.Errorf("the late holder got %v, the other %v; both should pass", late, other)
 			}
 			d.assert(t, 2, 1)
 		})

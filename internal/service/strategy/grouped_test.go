@@ -64,7 +64,7 @@ func (m *memory) write(goodsID int64, batch []stock.Purchase) ([]stock.Outcome, 
 		return nil, m.fails
 	}
 	for _, p := range batch {
-		if _, is := m.ledger[p.RequestID]; is {
+		if _, ok := m.ledger[p.RequestID]; ok {
 			return nil, fmt.Errorf("append: %w", stock.ErrDuplicateRequest)
 		}
 	}
@@ -88,7 +88,7 @@ func (m *memory) Orders(_ context.Context, requestIDs ...string) (map[string]sto
 	defer m.mu.Unlock()
 	found := make(map[string]stock.Order)
 	for _, id := range requestIDs {
-		if order, is := m.ledger[id]; is && !m.forgets {
+		if order, ok := m.ledger[id]; ok && !m.forgets {
 			found[id] = order
 		}
 	}
@@ -98,14 +98,14 @@ func (m *memory) Orders(_ context.Context, requestIDs ...string) (map[string]sto
 // sold lists what is in the ledger.
 func (m *memory) sold() []string { return slices.Sorted(maps.Keys(m.ledger)) }
 
-// answer is what a caller is told, when it is.
+// answer is what a caller gets, once it has got it.
 type answer struct {
-	told     bool
+	answered bool
 	outcomes []stock.Outcome
 	err      error
 }
 
-// queued is a grouped strategy over memory, on goods 1, and those who call it.
+// queued is a grouped strategy over memory, on item 1, and its callers.
 type queued struct {
 	t *testing.T
 	*memory
@@ -125,7 +125,7 @@ func inQueue(t *testing.T, units int64, bounds strategy.Group, test func(q *queu
 		test(q)
 		synctest.Wait()
 		if !q.grouped.Idle() {
-			t.Error("something is kept of goods that nobody waits for")
+			t.Error("something is kept of an item without waiting calls")
 		}
 	})
 }
@@ -143,7 +143,7 @@ func (q *queued) call(ctx context.Context, purchases ...stock.Purchase) *answer 
 	a := new(answer)
 	go func() {
 		outcomes, err := q.grouped.Deduct(ctx, 1, purchases)
-		*a = answer{told: true, outcomes: outcomes, err: err}
+		*a = answer{answered: true, outcomes: outcomes, err: err}
 	}()
 	synctest.Wait()
 	return a
@@ -181,7 +181,7 @@ func (q *queued) assertSold(want ...string) {
 // assertSale holds an answer to a sale of the request ids.
 func (q *queued) assertSale(a *answer, ids ...string) {
 	q.t.Helper()
-	if !a.told || a.err != nil || len(a.outcomes) != len(ids) {
+	if !a.answered || a.err != nil || len(a.outcomes) != len(ids) {
 		q.t.Errorf("the answer is %+v, want the sale of %q", a, ids)
 		return
 	}
@@ -195,7 +195,7 @@ func (q *queued) assertSale(a *answer, ids ...string) {
 func (q *queued) assertError(a *answer, kinds ...error) {
 	q.t.Helper()
 	for _, kind := range kinds {
-		if !a.told || !errors.Is(a.err, kind) {
+		if !a.answered || !errors.Is(a.err, kind) {
 			q.t.Errorf("the answer is %+v, want %v", a, kind)
 		}
 	}
@@ -205,8 +205,8 @@ func TestThoseWhoWaitAreOneBatchFirstComeFirstServed(t *testing.T) {
 	inQueue(t, 6, bounds, func(q *queued) {
 		release := q.hold()
 		first, three, four, two := q.buy("first", 1), q.buy("three", 3), q.buy("four", 4), q.buy("two", 2)
-		if first.told || three.told {
-			t.Error("somebody was answered before the batch was written")
+		if first.answered || three.answered {
+			t.Error("a caller was answered before the batch was written")
 		}
 		release()
 		q.assertBatches("first", "three four two")
@@ -214,7 +214,7 @@ func TestThoseWhoWaitAreOneBatchFirstComeFirstServed(t *testing.T) {
 		q.assertSale(three, "three")
 		q.assertSale(two, "two")
 		if four.err != nil || !errors.Is(four.outcomes[0].Rejected, stock.ErrInsufficientStock) {
-			t.Errorf("4 of 5, after 3 were sold, are answered with %+v, want a refusal", four)
+			t.Errorf("4 of 5, after 3 were sold, got %+v, want a rejection", four)
 		}
 	})
 }
@@ -257,7 +257,7 @@ func TestWhoLeavesTheQueueIsNeverWritten(t *testing.T) {
 		leave()
 		q.assertError(gone, errGone)
 		if errors.Is(gone.err, stock.ErrUnknownOutcome) {
-			t.Error("who left the queue is told that its outcome is unknown")
+			t.Error("a caller that left the queue got an unknown outcome")
 		}
 		release()
 		q.assertBatches("first", "before after")
@@ -285,8 +285,8 @@ func TestWhoLeavesABatchDoesNotDisturbTheOthers(t *testing.T) {
 		synctest.Wait()
 		leave()
 		q.assertError(gone, stock.ErrUnknownOutcome, errGone)
-		if stays.told {
-			t.Errorf("who stays has been told %+v before the batch was written", stays)
+		if stays.answered {
+			t.Errorf("a waiting caller got %+v before the batch was written", stays)
 		}
 		release()
 		q.assertSale(stays, "stays")
@@ -429,8 +429,8 @@ func TestABatchHasATimeLimitOfItsOwn(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		q.assertError(a, context.DeadlineExceeded)
-		if b.told {
-			t.Errorf("the next batch has been told %+v, a second after it began", b)
+		if b.answered {
+			t.Errorf("the next batch got %+v, a second after it began", b)
 		}
 		release()
 		q.assertSale(b, "b")
@@ -446,7 +446,7 @@ func TestTheWaitIncludesTheTimeInTheQueue(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		release()
 		if waited := first.outcomes[0].Wait; waited != 0 {
-			t.Errorf("who found nobody before it waited %s", waited)
+			t.Errorf("a call with an empty queue before it waited %s", waited)
 		}
 		if waited := a.outcomes[0].Wait; waited != 2*time.Second {
 			t.Errorf("who came 2 s before the batch ended waited %s", waited)
@@ -460,8 +460,8 @@ func TestGoodsDoNotWaitForEachOther(t *testing.T) {
 		a := q.buy("a", 1)
 		q.gate = nil
 		_, err := q.grouped.Deduct(q.t.Context(), 2, []stock.Purchase{{RequestID: "other goods", Quantity: 1}})
-		if err != nil || a.told {
-			t.Errorf("other goods are answered with %v, and these with %+v", err, a)
+		if err != nil || a.answered {
+			t.Errorf("another item got %v, and this one %+v", err, a)
 		}
 		release()
 		q.assertSale(a, "a")
@@ -481,8 +481,8 @@ func TestCloseWaitsForWhatIsBeingWrittenAndRefusesTheRest(t *testing.T) {
 		}()
 		synctest.Wait()
 		q.assertError(waits, stock.ErrBusy)
-		if closed || a.told {
-			t.Errorf("closed %v in the middle of a batch, which is told %+v", closed, a)
+		if closed || a.answered {
+			t.Errorf("closed %v in the middle of a batch, which got %+v", closed, a)
 		}
 		release()
 		q.assertSale(a, "a")

@@ -12,7 +12,7 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// The table of buyers is not there: a goods without a limit is sold all the same, by
+// The table of buyers is missing: an item without a limit is sold all the same, by
 // every strategy that needs nothing but the database, to buyers who say who they are.
 func TestAGoodsWithoutALimitCountsNobody(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
@@ -35,7 +35,7 @@ func TestAGoodsWithoutALimitCountsNobody(t *testing.T) {
 			}
 			made := entry.New(strategy.Deps{Store: store.As(entry.Name), LockWait: time.Second, Retry: strategy.Retry{Tries: 1}, Buckets: 2})
 			for _, units := range []int64{1, 2, 3} { // the last does not fit
-				p := stock.Purchase{RequestID: rand.Text(), Quantity: units, UserID: "somebody"}
+				p := stock.Purchase{RequestID: rand.Text(), Quantity: units, UserID: "a-user"}
 				outcomes, err := made.Deduct(t.Context(), goods, []stock.Purchase{p})
 				if sold := units < 3; err != nil || (outcomes[0].Rejected == nil) != sold {
 					t.Errorf("%s answers %d units with %v (%v)", entry.Name, units, outcomes, err)

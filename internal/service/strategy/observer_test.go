@@ -16,7 +16,7 @@ import (
 
 // listener counts how often a lock was waited for and held.
 type listener struct {
-	strategy.Observer // nobody is to call anything else
+	strategy.Observer // nil: no other method may be called
 
 	waited, held atomic.Int64
 }
@@ -24,18 +24,18 @@ type listener struct {
 func (l *listener) Waited(time.Duration)     { l.waited.Add(1) }
 func (l *listener) Held(time.Duration, bool) { l.held.Add(1) }
 
-// heardBy has somebody hear what a strategy does on a store.
-func heardBy(l *listener, d strategy.Deps) strategy.Deps {
+// observedBy has the listener observe a strategy on a store.
+func observedBy(l *listener, d strategy.Deps) strategy.Deps {
 	d.Observe = func(string) strategy.Observer { return l }
 	return d
 }
 
-// A purchase waits for a lock once, and holds it, wherever there is one; what is told
-// of it is what the buyer is told.
+// A purchase waits for a lock once, and holds it, wherever there is one; the observer
+// gets the same times as the buyer.
 func TestEveryLockIsHeardToBeWaitedForAndHeld(t *testing.T) {
 	eachWithoutServer(t, func(entry strategy.Entry, d strategy.Deps, goods int64) {
-		heard := new(listener)
-		s := entry.New(heardBy(heard, d))
+		seen := new(listener)
+		s := entry.New(observedBy(seen, d))
 		closeAfter(t, s)
 		outcomes, err := s.Deduct(t.Context(), goods, []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}})
 		if err != nil {
@@ -45,20 +45,20 @@ func TestEveryLockIsHeardToBeWaitedForAndHeld(t *testing.T) {
 		if entry.Guarantees.Fenceable || entry.Family == strategy.Process {
 			times = 1
 		}
-		if waited, held := heard.waited.Load(), heard.held.Load(); waited != times || held != times || outcomes[0].Hold > 0 != (times > 0) {
-			t.Errorf("%s is heard to wait %d times and to hold %d times, want %d; its buyer hears of %s", entry.Name, waited, held, times, outcomes[0].Hold)
+		if waited, held := seen.waited.Load(), seen.held.Load(); waited != times || held != times || outcomes[0].Hold > 0 != (times > 0) {
+			t.Errorf("%s waits %d times and holds %d times, want %d; its buyer got %s", entry.Name, waited, held, times, outcomes[0].Hold)
 		}
 	})
 }
 
-// standsStill has the first purchase stand still under its lock.
-type standsStill struct {
+// paused stops the first purchase under its lock.
+type paused struct {
 	looksOn
 
 	reached, goOn chan struct{}
 }
 
-func (s *standsStill) Between(ctx context.Context, _ string, _ int64) context.Context {
+func (s *paused) Between(ctx context.Context, _ string, _ int64) context.Context {
 	close(s.reached)
 	<-s.goOn
 	return ctx
@@ -73,22 +73,22 @@ func TestAWaitInVainIsHeardToo(t *testing.T) {
 		if entry.Name != "mutex" && entry.Name != "channel" {
 			continue
 		}
-		heard, still := new(listener), &standsStill{reached: make(chan struct{}), goOn: make(chan struct{})}
-		s := entry.New(heardBy(heard, strategy.Deps{Store: store.As(entry.Name), LockWait: 10 * time.Millisecond, Failpoints: still}))
+		seen, still := new(listener), &paused{reached: make(chan struct{}), goOn: make(chan struct{})}
+		s := entry.New(observedBy(seen, strategy.Deps{Store: store.As(entry.Name), LockWait: 10 * time.Millisecond, Failpoints: still}))
 		first := make(chan error)
 		go func() {
 			first <- oneOf(s.Deduct(t.Context(), 1, []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}}))
 		}()
 		<-still.reached
 		if err := oneOf(s.Deduct(t.Context(), 1, []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}})); !errors.Is(err, stock.ErrBusy) {
-			t.Errorf("%s: who waits in vain is told %v, want %v", entry.Name, err, stock.ErrBusy)
+			t.Errorf("%s: a wait in vain ended with %v, want %v", entry.Name, err, stock.ErrBusy)
 		}
 		close(still.goOn)
 		if err := <-first; err != nil {
 			t.Errorf("%s: %v", entry.Name, err)
 		}
-		if waited, held := heard.waited.Load(), heard.held.Load(); waited != 2 || held != 1 {
-			t.Errorf("%s is heard to wait %d times and to hold %d times, want 2 and 1", entry.Name, waited, held)
+		if waited, held := seen.waited.Load(), seen.held.Load(); waited != 2 || held != 1 {
+			t.Errorf("%s waits %d times and holds %d times, want 2 and 1", entry.Name, waited, held)
 		}
 	}
 }

@@ -117,7 +117,7 @@ func (p plan) executeLocked(ctx context.Context, store site, write writeRow) ([]
 	})
 }
 
-// executeWithin is execute for buyers who are counted in.
+// executeWithin is execute after the buyers were counted in.
 func (p plan) executeWithin(ctx context.Context, tx *repo.Tx, limit stock.Limit, write writeRow) ([]stock.Outcome, error) {
 	rejected := p.row.Allot(p.batch, limit)
 	picked, rest := pick(p.batch, rejected)

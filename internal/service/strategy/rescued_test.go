@@ -14,7 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// The replica lives on, nobody is told that nothing happened, and the next batch
+// The replica lives on, no caller gets an error that means "nothing happened", and the next batch
 // is written.
 func TestAPanicIsAnUnknownOutcomeOfItsBatch(t *testing.T) {
 	var log strings.Builder
@@ -26,7 +26,7 @@ func TestAPanicIsAnUnknownOutcomeOfItsBatch(t *testing.T) {
 		q.panics = true
 		release() // "first" alone, and then the others
 		for i, a := range answers {
-			if !a.told || !errors.Is(a.err, stock.ErrUnknownOutcome) || strings.Contains(a.err.Error(), "broken") {
+			if !a.answered || !errors.Is(a.err, stock.ErrUnknownOutcome) || strings.Contains(a.err.Error(), "broken") {
 				q.t.Errorf("answer %d is %+v, want an unknown outcome that keeps the cause to itself", i, a)
 			}
 		}
@@ -44,8 +44,8 @@ func TestAPanicIsAnUnknownOutcomeOfItsBatch(t *testing.T) {
 	}
 }
 
-// A lock must not stay with whoever panicked, nor a goroutine that serves others
-// end with him.
+// A lock must not stay with a holder that panicked, nor a goroutine that serves others
+// end with it.
 func TestAPanicKeepsNoLock(t *testing.T) {
 	for _, entry := range strategy.Registry() {
 		if entry.Name != "mutex" && entry.Name != "channel" {

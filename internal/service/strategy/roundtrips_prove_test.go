@@ -33,7 +33,7 @@ import (
 // requests to the other server; to each of them, where they are several.
 type trips struct{ database, server int }
 
-// unmet is what a sale costs that meets nobody; docs/choosing.md says the same.
+// unmet is what a sale costs without contention; docs/choosing.md says the same.
 func unmet() map[string]trips {
 	return map[string]trips{
 		"naive": {5, 0}, "naive-decrement": {5, 0}, "mutex": {5, 0}, "mutex-per-request": {5, 0}, "mutex-in-tx": {5, 0}, "channel": {5, 0},
@@ -80,7 +80,7 @@ func (c counted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 }
 
 // TestProveRoundTrips counts what the servers are asked in the course of sales
-// that meet nobody.
+// without contention.
 func TestProveRoundTrips(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	store := labtest.Open(t, d, "replica-1")
@@ -98,7 +98,7 @@ func TestProveRoundTrips(t *testing.T) {
 				Store: store.As(entry.Name), LockWait: time.Second, Lock: locks, Hot: hot.Options{Prefix: rand.Text()},
 				Retry: strategy.Retry{Tries: 5, Step: time.Millisecond, Max: time.Millisecond}, Buckets: 5,
 			})
-			if closer, is := s.(io.Closer); is {
+			if closer, ok := s.(io.Closer); ok {
 				defer closer.Close() //nolint:errcheck // the test is over
 			}
 			got := tripsOf(t, s, store, int64(i+1), ask)

@@ -81,7 +81,7 @@ func eachWithoutServer(t *testing.T, do func(entry strategy.Entry, d strategy.De
 
 func closeAfter(t *testing.T, s strategy.Strategy) {
 	t.Helper()
-	if closer, is := s.(interface{ Close() error }); is {
+	if closer, ok := s.(interface{ Close() error }); ok {
 		t.Cleanup(func() {
 			if err := closer.Close(); err != nil {
 				t.Error(err)

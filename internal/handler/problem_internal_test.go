@@ -26,13 +26,13 @@ func TestEveryProblemIsDescribed(t *testing.T) {
 		made[known.slug] = known.status
 	}
 	for kind, status := range made {
-		if got, is := described[kind]; !is || got != status {
+		if got, ok := described[kind]; !ok || got != status {
 			t.Errorf("the problem %s with status %d is described with status %d", kind, status, got)
 		}
 	}
 	for kind := range described {
-		if _, is := made[kind]; !is {
-			t.Errorf("the problem %s is described, and nobody makes it", kind)
+		if _, ok := made[kind]; !ok {
+			t.Errorf("the problem %s is described, and no code makes it", kind)
 		}
 	}
 }
@@ -52,7 +52,7 @@ func madeHere(t *testing.T) map[string]int {
 		if !is || len(call.Args) != 3 {
 			return true
 		}
-		if name, is := call.Fun.(*ast.Ident); !is || name.Name != "newProblem" {
+		if name, ok := call.Fun.(*ast.Ident); !ok || name.Name != "newProblem" {
 			return true
 		}
 		kind, literal := call.Args[1].(*ast.BasicLit)

@@ -11,7 +11,7 @@
 -- promised, whether that was another one already than is in force now, the place in a
 -- trace, when the ledger did not have the order, by this server's clock, and the time
 -- to remember a request, both in ms.
-function operations.readmit()
+function operations.restore()
   local units, promised, epoch, limit, closed = counter(KEYS[1])
   if not units or tonumber(epoch) <= tonumber(ARGV[6]) then
     return ABSENT
@@ -46,14 +46,14 @@ function operations.readmit()
   end
   redis.call('XADD', KEYS[3], '*', unpack(fields))
   redis.call('SET', KEYS[5], table.concat({order, goods, quantity, remaining, replica, user, at}, '\n'))
-  return 'READMITTED'
+  return 'RESTORED'
 end
 
 -- Puts an order aside that can never be in the ledger, and gives back what is
 -- kept for it.
 -- KEYS: counter, users, orders, dead, request, staged users.
 -- ARGV: operation, group, id, reason, channel, and the fields of the order as for
--- readmit.
+-- restore.
 function operations.bury()
   local goods, quantity, epoch, request, order, remaining, at, replica, user = unpack(ARGV, 6, 14)
   redis.call('XACK', KEYS[3], ARGV[2], ARGV[3])

@@ -39,7 +39,7 @@ func TestAPanicInMidAnswerCutsTheConnection(t *testing.T) {
 		t.Errorf("the answer seems to be whole: %q", content)
 	}
 	server.Close()
-	for _, want := range []string{"out of ink", "request_id=mine", "middleware_inside_test.go"} {
+	for _, want := range []string{"out of ink", "request_id=mine", "middleware_internal_test.go"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %q: %s", want, &log)
 		}

@@ -30,7 +30,7 @@ func FuzzAnswers(f *testing.F) {
 			if !d.Loaded {
 				break
 			}
-			if n, is := new(big.Int).SetString(fmt.Sprint(row[i]), 10); !is || n.Cmp(big.NewInt(figure)) != 0 {
+			if n, ok := new(big.Int).SetString(fmt.Sprint(row[i]), 10); !ok || n.Cmp(big.NewInt(figure)) != 0 {
 				t.Errorf("%q is read as %+v", text, d)
 			}
 		}

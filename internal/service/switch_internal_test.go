@@ -11,8 +11,8 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// The database has gone between the write and the look: nobody may be told that
-// nothing happened, but for him whose switch was not written.
+// The database has gone between the write and the look: no client may learn that
+// nothing happened, but for the one whose switch was not written.
 func TestASwitchThatCannotBeSeenMayHaveHappened(t *testing.T) {
 	store, err := repo.Open(t.Context(), backend.SQLOptions{
 		Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "s.db"), MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second,

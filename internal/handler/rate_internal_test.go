@@ -35,7 +35,7 @@ func TestABucketFillsAgain(t *testing.T) {
 	}
 }
 
-// Nobody is remembered for longer than it matters, and never more of them than
+// No client is remembered for longer than it matters, and never more of them than
 // there is room for.
 func TestTheMemoryOfALimiterIsBounded(t *testing.T) {
 	l := newLimiter(Rate{PerSecond: 1, Burst: 5})
@@ -52,7 +52,7 @@ func TestTheMemoryOfALimiterIsBounded(t *testing.T) {
 	}
 }
 
-// Who has an address of IPv6 has more of them than anybody could remember.
+// A client with an IPv6 address has more of them than could be remembered.
 func TestAddressesAreCountedByTheirNetwork(t *testing.T) {
 	for address, want := range map[string]string{
 		"192.0.2.1":          "192.0.2.1",

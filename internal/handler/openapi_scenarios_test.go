@@ -19,42 +19,42 @@ import (
 )
 
 const (
-	refusedHere = "redis-setnx" // the strategy that the configuration forbids
-	usedKey     = "a-key-that-is-used"
+	rejectedHere = "redis-setnx" // the strategy that the configuration forbids
+	usedKey      = "a-key-that-is-used"
 )
 
-// scenes bring about each answer that is described.
-type scenes struct {
+// scenarios bring about each answer that is described.
+type scenarios struct {
 	api
 	down api // the same, whose database is gone
 }
 
 // play brings an answer about.
-func (s scenes) play(t *testing.T, o apitest.Operation, want apitest.Described) apitest.Answer {
+func (s scenarios) play(t *testing.T, o apitest.Operation, want apitest.Described) apitest.Answer {
 	t.Helper()
 	e, err := o.Sample()
 	if err != nil {
 		t.Fatal(err)
 	}
 	listener := o.Listeners[0]
-	scene, is := sceneOfAServer()[want.Kind]
+	scenario, is := scenarioOfAServer()[want.Kind]
 	if is && (o.Path != "/deduct" || fails(want.Kind) == nil) {
 		a := s.api
-		if scene.down {
+		if scenario.down {
 			a = s.down
 		}
-		if slices.Contains(o.Listeners, scene.listener) {
-			listener = scene.listener
+		if slices.Contains(o.Listeners, scenario.listener) {
+			listener = scenario.listener
 		}
-		a = a.serveScene(t, listener, scene.options, scene.server)
-		for range scene.before {
+		a = a.serveScenario(t, listener, scenario.options, scenario.server)
+		for range scenario.before {
 			r := a.ask(t, e, listener)
 			r.Header.Set("Authorization", "Bearer wrong")
 			exchange(t, r)
 		}
 		r := a.ask(t, e, listener)
-		if scene.request != nil {
-			scene.request(r)
+		if scenario.request != nil {
+			scenario.request(r)
 		}
 		return exchange(t, r)
 	}
@@ -62,7 +62,7 @@ func (s scenes) play(t *testing.T, o apitest.Operation, want apitest.Described) 
 }
 
 // another is a request that has that answer from any replica.
-func (s scenes) another(t *testing.T, o apitest.Operation, e apitest.Example, kind, listener string) *http.Request {
+func (s scenarios) another(t *testing.T, o apitest.Operation, e apitest.Example, kind, listener string) *http.Request {
 	t.Helper()
 	path, known := requests()[o.Path+" "+kind]
 	switch {
@@ -89,16 +89,16 @@ func (s scenes) another(t *testing.T, o apitest.Operation, e apitest.Example, ki
 func requests() map[string]string {
 	return map[string]string{
 		"/deduct unknown-strategy":            "/deduct?goods_id=1&strategy=hope",
-		"/deduct strategy-refused":            "/deduct?goods_id=1&strategy=" + refusedHere,
+		"/deduct strategy-refused":            "/deduct?goods_id=1&strategy=" + rejectedHere,
 		"/strategies/{name} unknown-strategy": "/strategies/hope?enabled=true",
-		"/strategies/{name} strategy-refused": "/strategies/" + refusedHere + "?enabled=true",
+		"/strategies/{name} strategy-refused": "/strategies/" + rejectedHere + "?enabled=true",
 		"/strategies/{name} default-strategy": "/strategies/sql-conditional?enabled=false&reason=a+test",
 		"/orders unknown-order":               "/orders?request_id=never-sent",
 		"/orders invalid-request":             "/orders?colour=red",
 		"/orders/{id} unknown-order":          "/orders/404404",
 		"/orders/{id} invalid-request":        "/orders/3?colour=red",
-		"/goods strategy-refused":             "/goods?goods_id=3004&stock=1&strategy=" + refusedHere,
-		"/goods/{id} strategy-refused":        "/goods/1?strategy=" + refusedHere,
+		"/goods strategy-refused":             "/goods?goods_id=3004&stock=1&strategy=" + rejectedHere,
+		"/goods/{id} strategy-refused":        "/goods/1?strategy=" + rejectedHere,
 		"/goods goods-exist":                  "/goods?goods_id=1&stock=1",
 		"/goods key-reused":                   "/goods?goods_id=3003&stock=1",
 		"/goods/{id}/restock stock-limit":     "/goods/1/restock?quantity=1000000000000",
@@ -112,9 +112,9 @@ func bare(e apitest.Example, path string) apitest.Example {
 	return e
 }
 
-// sceneServer is a replica, or the server that it runs in, that has one answer.
-type sceneServer struct {
-	listener string // where the scene plays if the operation is there
+// scenarioServer is a replica, or the server that it runs in, that has one answer.
+type scenarioServer struct {
+	listener string // where the scenario plays if the operation is there
 	down     bool
 	options  func(*handler.Options)
 	server   func(*http.Server)
@@ -122,8 +122,8 @@ type sceneServer struct {
 	request  func(*http.Request)
 }
 
-func sceneOfAServer() map[string]sceneServer {
-	return map[string]sceneServer{
+func scenarioOfAServer() map[string]scenarioServer {
+	return map[string]scenarioServer{
 		"choice-refused": {options: func(o *handler.Options) { o.Choose = false }, request: func(r *http.Request) {
 			r.URL.RawQuery = "strategy=naive"
 		}},
@@ -142,7 +142,7 @@ func sceneOfAServer() map[string]sceneServer {
 			never, _ := io.Pipe()
 			r.Body, r.ContentLength = never, 100
 		}},
-		"internal": {options: func(o *handler.Options) { o.Stopping = func() bool { panic("a mistake of ours") } }},
+		"internal": {options: func(o *handler.Options) { o.Stopping = func() bool { panic("an internal error") } }},
 		"stopping": {options: func(o *handler.Options) { o.Stopping = func() bool { return true } }},
 		// A drain that is over ends what is in flight with such a cause.
 		"busy":        {server: endedBy(stock.ErrBusy)},

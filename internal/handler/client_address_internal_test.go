@@ -48,7 +48,7 @@ func TestTheAddressOfAClientIsWhatTheProxiesAppended(t *testing.T) {
 	}
 }
 
-// clientOf is whom a listener counts a request as.
+// clientOf is the client that a listener counts a request for.
 func clientOf(peer string, sent http.Header) (address string) {
 	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, TrustedProxies: []string{"10.0.0.0/8", "2001:db8::1"}}, public)
 	e.GET("/", func(c *gin.Context) { address = c.ClientIP() })

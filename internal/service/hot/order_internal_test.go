@@ -11,7 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 )
 
-// FuzzEntry reads orders from the stream as somebody may have written them: each is
+// FuzzEntry reads orders from the stream as any client may have written them: each is
 // one, and is handed to the script as it was, or is rejected.
 func FuzzEntry(f *testing.F) {
 	f.Add("1\n2\n3\nkey-1\norder-1\n10\n1700000000000\nreplica-1\nu-1")
