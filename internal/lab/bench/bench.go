@@ -111,7 +111,6 @@ type Progress interface {
 	End()
 }
 
-// measurements is how many the suite makes in so many rounds.
 func (s Suite) measurements(rounds int) (n int) {
 	for round := range rounds {
 		for _, subject := range s.Subjects {
@@ -160,7 +159,6 @@ func (s Suite) Run(ctx context.Context) (*Result, error) {
 	return result, err
 }
 
-// measure measures a subject once.
 func (s Suite) measure(ctx context.Context, subject Subject, round int, pacer *pacer, samples map[string][]*Sample) error {
 	began, each := time.Now(), pacer.each()
 	sample, err := subject.Measure(ctx, each)
@@ -245,7 +243,6 @@ const (
 	longest  = 4 * time.Second
 )
 
-// until is the time that is left, or 0.
 func until(t time.Time) time.Duration { return max(0, time.Until(t)) }
 
 func (p Pace) begin(measurements int) *pacer {
@@ -277,7 +274,6 @@ func (p *pacer) took(all, each time.Duration) {
 	p.left--
 }
 
-// late tells that the time is up.
 func (p *pacer) late() bool { return p.pace.Each == 0 && until(p.pace.Until) == 0 }
 
 // skip leaves one out that cannot be measured, drop one for lack of time.

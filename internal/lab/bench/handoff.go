@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"sync"
@@ -12,9 +13,9 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/go-zookeeper/zk"
+	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
-	"go.uber.org/zap"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -40,7 +41,6 @@ const (
 // hold takes the name once and lets go, and tells how long it waited.
 type hold func(ctx context.Context) (waited time.Duration, err error)
 
-// contest lets all waiters hold again and again, each by its own means.
 type contest struct {
 	holds []hold
 	each  time.Duration
@@ -49,7 +49,6 @@ type contest struct {
 	unfair float64 // the longest wait over the median
 }
 
-// measure returns holds a second.
 func (c *contest) measure(ctx context.Context) (float64, error) {
 	start := time.Now()
 	counted, end := start.Add(c.each/warmUp), start.Add(c.each)
@@ -87,7 +86,6 @@ type later struct {
 	made *contest
 }
 
-// measure measures holds a second.
 func (l *later) measure(ctx context.Context, each time.Duration) (_ Sample, err error) {
 	if l.made == nil {
 		if l.made, err = l.make(); err != nil {
@@ -146,7 +144,6 @@ func (h *handoff) join(s *Suite) {
 	}
 }
 
-// contest is the subject of a lock of the registry.
 func (h *handoff) contest(name string) Subject {
 	h.contests[name] = &later{make: func() (*contest, error) { return h.ours(name) }}
 	return Subject{Name: holdsOf(name), Unit: "/s", Measure: h.contests[name].measure}
@@ -168,27 +165,45 @@ func (h *handoff) joinFair(s *Suite, name string) {
 	s.Limits = append(s.Limits, Limit{Subject: wait, AtMost: unfairest})
 }
 
-// ours is the contest of a lock of the registry.
 func (h *handoff) ours(name string) (*contest, error) {
 	entry, err := registry.Find(name)
 	if err != nil {
 		return nil, err
 	}
-	c := &contest{}
-	lockers := make([]lock.Locker, replicas)
-	for r := range lockers {
+	return contestOn(func() (lock.Locker, error) {
 		clients, err := h.clients()
 		if err != nil {
 			return nil, err
 		}
-		lockers[r] = entry.New(lock.Deps{Clients: clients, TTL: handoffTTL, Retry: handoffRetry})
-		if closer, ok := lockers[r].(interface{ Close() error }); ok {
+		locker := entry.New(lock.Deps{Clients: clients, TTL: handoffTTL, Retry: handoffRetry})
+		if closer, ok := locker.(io.Closer); ok {
 			h.closers = append(h.closers, closer.Close)
 		}
+		return locker, nil
+	}, func(locker lock.Locker) (hold, error) {
+		var lease lock.Lease
+		return timed(func(ctx context.Context) (err error) {
+			lease, err = locker.Acquire(ctx, handoffName)
+			return err
+		}, func(ctx context.Context) error { return lease.Release(ctx) }), nil
+	})
+}
+
+// contestOn connects each replica, and gives each waiter a hold on one of the connections.
+func contestOn[C any](connect func() (C, error), holdOn func(C) (hold, error)) (*contest, error) {
+	c := &contest{holds: make([]hold, waiters)}
+	connections := make([]C, replicas)
+	for r := range connections {
+		var err error
+		if connections[r], err = connect(); err != nil {
+			return nil, err
+		}
 	}
-	for w := range waiters {
-		locker := lockers[w%replicas]
-		c.holds = append(c.holds, func(ctx context.Context) (time.Duration, error) { return holdOnce(ctx, locker) })
+	for w := range c.holds {
+		var err error
+		if c.holds[w], err = holdOn(connections[w%replicas]); err != nil {
+			return nil, err
+		}
 	}
 	return c, nil
 }
@@ -196,28 +211,13 @@ func (h *handoff) ours(name string) (*contest, error) {
 // handoffRetry is the default of lock.retry.
 const handoffRetry = 50 * time.Millisecond
 
-func holdOnce(ctx context.Context, locker lock.Locker) (time.Duration, error) {
-	waiting, cancel := context.WithTimeout(ctx, handoffWait)
-	defer cancel()
-	asked := time.Now()
-	lease, err := locker.Acquire(waiting, handoffName)
-	if err != nil {
-		return 0, err
-	}
-	waited := time.Since(asked)
-	return waited, lease.Release(ctx)
-}
-
-// clients are those of one replica.
 func (h *handoff) clients() (*backend.Clients, error) {
 	etcd, err := backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{h.backends.Etcd.Endpoint}, DialTimeout: time.Second})
 	if err != nil {
 		return nil, err
 	}
 	clients := &backend.Clients{
-		Redis: backend.NewRedis(backend.RedisOptions{
-			Addresses: []string{h.backends.Redis.Address}, Password: h.backends.Redis.Password, Timeout: time.Second, PoolSize: waiters,
-		}),
+		Redis: h.redis(),
 		ZooKeeper: backend.NewZooKeeper(backend.ZooKeeperOptions{
 			Servers: []string{h.backends.ZooKeeper.Address}, SessionTimeout: handoffTTL, DialTimeout: time.Second,
 		}),
@@ -227,13 +227,18 @@ func (h *handoff) clients() (*backend.Clients, error) {
 	return clients, nil
 }
 
+func (h *handoff) redis() redis.UniversalClient {
+	return backend.NewRedis(backend.RedisOptions{
+		Addresses: []string{h.backends.Redis.Address}, Password: h.backends.Redis.Password, Timeout: time.Second, PoolSize: waiters,
+	})
+}
+
 // plainName is the name of the keys of a library, distinct from those of the registry.
 func plainName(library string) string { return "plain-" + library + strconv.Itoa(waiters) }
 
 // The plain libraries, used as their documentation has it: what the locks of the
 // registry are held against.
 
-// timed holds once by a library's own lock and unlock.
 func timed(take, letGo func(ctx context.Context) error) hold {
 	return func(ctx context.Context) (time.Duration, error) {
 		waiting, cancel := context.WithTimeout(ctx, handoffWait)
@@ -247,73 +252,54 @@ func timed(take, letGo func(ctx context.Context) error) hold {
 	}
 }
 
-// plainRedsync is redsync's own Mutex.
 func (h *handoff) plainRedsync() (*contest, error) {
-	c := &contest{}
-	pools := make([]*redsync.Redsync, replicas)
-	for r := range pools {
-		client := backend.NewRedis(backend.RedisOptions{
-			Addresses: []string{h.backends.Redis.Address}, Password: h.backends.Redis.Password, Timeout: time.Second, PoolSize: waiters,
-		})
-		h.closers = append(h.closers, client.Close)
-		pools[r] = redsync.New(goredis.NewPool(client))
-	}
 	const endless = 1 << 20 // its default of 32 tries is no wait limit
-	for w := range waiters {
-		mutex := pools[w%replicas].NewMutex(plainName("redsync"), redsync.WithExpiry(handoffTTL), redsync.WithTries(endless))
-		c.holds = append(c.holds, timed(mutex.LockContext, func(ctx context.Context) error {
+	return contestOn(func() (*redsync.Redsync, error) {
+		client := h.redis()
+		h.closers = append(h.closers, client.Close)
+		return redsync.New(goredis.NewPool(client)), nil
+	}, func(pool *redsync.Redsync) (hold, error) {
+		mutex := pool.NewMutex(plainName("redsync"), redsync.WithExpiry(handoffTTL), redsync.WithTries(endless))
+		return timed(mutex.LockContext, func(ctx context.Context) error {
 			_, err := mutex.UnlockContext(ctx)
 			return err
-		}))
-	}
-	return c, nil
+		}), nil
+	})
 }
 
 // plainEtcd is concurrency.Mutex with a session for each waiter: on one session
 // two of them would hold it at once.
 func (h *handoff) plainEtcd() (*contest, error) {
-	c := &contest{}
-	clients := make([]*clientv3.Client, replicas)
-	for r := range clients {
-		client, err := clientv3.New(clientv3.Config{
-			Endpoints: []string{h.backends.Etcd.Endpoint}, DialTimeout: time.Second, Logger: zap.NewNop(),
-		})
-		if err != nil {
-			return nil, err
+	return contestOn(func() (*clientv3.Client, error) {
+		client, err := h.backends.Etcd.Open()
+		if err == nil {
+			h.closers = append(h.closers, client.Close)
 		}
-		h.closers = append(h.closers, client.Close)
-		clients[r] = client
-	}
-	for w := range waiters {
-		session, err := concurrency.NewSession(clients[w%replicas], concurrency.WithTTL(int(handoffTTL.Seconds())))
+		return client, err
+	}, func(client *clientv3.Client) (hold, error) {
+		session, err := concurrency.NewSession(client, concurrency.WithTTL(int(handoffTTL.Seconds())))
 		if err != nil {
 			return nil, err
 		}
 		h.closers = append(h.closers, session.Close)
 		mutex := concurrency.NewMutex(session, plainName("etcd"))
-		c.holds = append(c.holds, timed(mutex.Lock, mutex.Unlock))
-	}
-	return c, nil
+		return timed(mutex.Lock, mutex.Unlock), nil
+	})
 }
 
 // plainZooKeeper is go-zookeeper's Lock, which takes no context.
 func (h *handoff) plainZooKeeper() (*contest, error) {
-	c := &contest{}
-	conns := make([]*zk.Conn, replicas)
-	for r := range conns {
+	return contestOn(func() (*zk.Conn, error) {
 		conn, _, err := zk.Connect([]string{h.backends.ZooKeeper.Address}, handoffTTL, zk.WithLogInfo(false))
-		if err != nil {
-			return nil, err
+		if err == nil {
+			h.closers = append(h.closers, func() error { conn.Close(); return nil })
 		}
-		h.closers = append(h.closers, func() error { conn.Close(); return nil })
-		conns[r] = conn
-	}
-	for w := range waiters {
-		l := zk.NewLock(conns[w%replicas], "/"+plainName("zookeeper"), zk.WorldACL(zk.PermAll))
-		c.holds = append(c.holds, timed(
+		return conn, err
+	}, func(conn *zk.Conn) (hold, error) {
+		l := zk.NewLock(conn, "/"+plainName("zookeeper"), zk.WorldACL(zk.PermAll))
+		return timed(
 			func(context.Context) error { return l.Lock() },
 			func(context.Context) error { return l.Unlock() },
-		))
-	}
-	return c, nil
+		), nil
+	})
 }

@@ -62,7 +62,6 @@ type large struct {
 	full, empty *stage
 }
 
-// open fills the one ledger, and starts a replica on each.
 func (l *large) open(ctx context.Context, d *servers.Database, rows int64) error {
 	bare, err := openBare(d)
 	if err != nil {
@@ -145,7 +144,6 @@ func (l *large) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// suite sells in turns.
 func (l *large) suite() (s Suite) {
 	for _, group := range []bool{false, true} {
 		how := Setting{Strategy: conditional, Group: group, Clients: usual, Replicas: 1}

@@ -72,7 +72,6 @@ func (s *stage) answer(clients int) func(context.Context, time.Duration) (Sample
 	}
 }
 
-// statements measures the bare loop.
 func (s *stage) statements(ctx context.Context, each time.Duration) (Sample, error) {
 	if s.bare == nil {
 		return Sample{}, fmt.Errorf("%w: %w", errNotMeasured, errNeedsMySQL)
@@ -187,7 +186,6 @@ func (b *bare) close() error {
 	return b.db.Close()
 }
 
-// measure returns sales a second.
 func (b *bare) measure(ctx context.Context, goods int64, clients int, each time.Duration) (float64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -36,7 +36,6 @@ func (s *stage) ratios() []Ratio {
 	return list
 }
 
-// name is that of a sale on this stage.
 func (s *stage) name(strategy string, group bool, clients int) string {
 	return Setting{Strategy: strategy, Group: group, Clients: clients, Replicas: s.replicas}.String()
 }
@@ -63,7 +62,6 @@ func topics() []string {
 	return []string{"", lockGrouped, voteGrouped, crowdGrouped, tailUsual, tailCrowd}
 }
 
-// ratiosOf are the targets of every strategy.
 func (s *stage) ratiosOf(d service.Description) []Ratio {
 	few, many := s.name(d.Name, true, usual), s.name(d.Name, true, crowd)
 	common := []Ratio{

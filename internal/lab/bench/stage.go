@@ -35,7 +35,6 @@ type stage struct {
 	served, baseline *cluster.Cluster
 }
 
-// open starts both clusters.
 func (s *stage) open(ctx context.Context) (err error) {
 	s.options.Progress.Say(fmt.Sprintf("starting %s", count(s.replicas, "replica")))
 	if s.served, err = s.start(ctx, "replica", s.backends.Env()); err != nil {
@@ -66,7 +65,6 @@ func (s *stage) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// suite is the limits, and every strategy.
 func (s *stage) suite() Suite {
 	return Suite{Subjects: append(s.limits(), s.sales()...), Ratios: s.ratios()}
 }
@@ -88,7 +86,6 @@ const (
 	shareOfSeveral = 0.85
 )
 
-// url is where buyers go.
 func (s *stage) url(c *cluster.Cluster) string {
 	if s.replicas == 1 {
 		return c.Replicas[0].URL
@@ -106,7 +103,6 @@ func plenty(strategy string) int64 {
 	return stock.MaxStock / 2
 }
 
-// create makes a new item.
 func (s *stage) create(ctx context.Context, units int64) (goodsID int64, err error) {
 	goodsID = s.items.Add(1)
 	return goodsID, s.served.Client().CreateGoods(ctx, goodsID, units)
@@ -142,7 +138,6 @@ func rank(d service.Description) int {
 	return 0
 }
 
-// count says how many there are of something.
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -33,7 +33,6 @@ func (o Options) crowds() []int {
 	return []int{one, few, usual, crowd}
 }
 
-// plan says in words how often and for how long everything was measured.
 func (o Options) plan() string {
 	words := count(o.Rounds, "round")
 	if o.Each > 0 {
@@ -90,7 +89,6 @@ func (b *bench) parts() []part {
 	return list
 }
 
-// run measures one part after the other.
 func (b *bench) run(ctx context.Context, result *Result) error {
 	parts := b.parts()
 	for i, p := range parts {
@@ -107,7 +105,6 @@ func (b *bench) run(ctx context.Context, result *Result) error {
 	return nil
 }
 
-// plan finds out what there is to measure, as soon as there is a replica to ask.
 func (b *bench) plan(ctx context.Context, parts []part, result *Result) (err error) {
 	first, ok := parts[0].(*stage)
 	if !ok {
@@ -130,7 +127,6 @@ func (b *bench) plan(ctx context.Context, parts []part, result *Result) (err err
 	return nil
 }
 
-// measure measures one part, and adds what it came to, also with an error.
 func (b *bench) measure(ctx context.Context, p part, result *Result, ready func() error) (err error) {
 	defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
 	if err := p.open(ctx); err != nil {

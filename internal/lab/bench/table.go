@@ -59,14 +59,12 @@ type Result struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// add takes over what another part of the run came to.
 func (r *Result) add(part *Result) {
 	r.Subjects = append(r.Subjects, part.Subjects...)
 	r.Ratios = append(r.Ratios, part.Ratios...)
 	r.Notes = append(r.Notes, part.Notes...)
 }
 
-// find is the figure of a setting, or nil.
 func (r *Result) find(s Setting) *Figure {
 	i := slices.IndexFunc(r.Subjects, func(f Figure) bool { return f.Setting == s })
 	if i < 0 {
@@ -137,7 +135,6 @@ func (r *Result) strategies() (names []string) {
 	return names
 }
 
-// sizes are the numbers of replicas that strategies were measured on.
 func (r *Result) sizes() (sizes []int) {
 	for _, f := range r.Subjects {
 		if f.Strategy != "" && !slices.Contains(sizes, f.Replicas) {

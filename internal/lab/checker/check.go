@@ -133,10 +133,8 @@ func figure(name, expected string, judge func(v float64) bool) Check {
 	}
 }
 
-// words is the name of a figure as one reads it.
 func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
-// number is a figure with no more digits than it needs.
 func number(v float64) string {
 	if v == math.Trunc(v) {
 		return fmt.Sprintf("%.0f", v)
@@ -258,7 +256,6 @@ func inconclusive(says string) Finding {
 	return Finding{Says: says, Numbers: make(map[string]float64)}
 }
 
-// count is a number with its noun: 1 unit, 2 units.
 func count[N int | int64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun

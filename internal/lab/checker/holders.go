@@ -85,7 +85,6 @@ func holders(judge func(most int, overlaps []Overlap) bool) Check {
 // locked is what holders exclude each other from: a name by means of a lock.
 type locked struct{ name, lock string }
 
-// holding is a lease with the time during which it was held.
 type holding struct {
 	history.Lease
 	from, to time.Time
@@ -127,7 +126,6 @@ func holdingsOf(h *history.History) (sorted [][]holding) {
 // granted, or zero where it never is.
 func Died(h *history.History, l history.Lease) time.Time { return deathOf(h, l.Holder, l.Granted) }
 
-// deathOf is when a holder died after a time, or zero.
 func deathOf(h *history.History, holder string, after time.Time) (at time.Time) {
 	for _, m := range h.Marks {
 		ends := strings.HasPrefix(m.What, Crashed) || strings.HasPrefix(m.What, Killed)
@@ -138,29 +136,12 @@ func deathOf(h *history.History, holder string, after time.Time) (at time.Time) 
 	return at
 }
 
-// endOf is the last time that a history knows.
-func endOf(h *history.History) (end time.Time) {
-	see := func(times ...time.Time) {
-		for _, t := range times {
-			if t.After(end) {
-				end = t
-			}
-		}
-	}
-	for _, r := range h.Requests {
-		see(r.Start, r.End)
-	}
-	for _, l := range h.Leases {
-		see(l.Asked, l.Granted, l.GaveUp, l.Lost, l.Released)
-	}
-	for _, m := range h.Marks {
-		see(m.At, m.Until)
-	}
+func endOf(h *history.History) time.Time {
+	_, end := h.Extent()
 	for _, a := range h.Audits {
-		see(a.At)
-	}
-	for _, s := range h.Samples {
-		see(s.At)
+		if a.At.After(end) {
+			end = a.At
+		}
 	}
 	return end
 }

@@ -114,7 +114,6 @@ func stockedTwice(h *history.History, last history.Audit) bool {
 
 func (l *linearity) undecided(why string) { l.result, l.why = porcupine.Unknown, why }
 
-// add checks one more window.
 func (l *linearity) add(w window, deadline time.Time) {
 	l.windows++
 	l.checked += len(w.ops)

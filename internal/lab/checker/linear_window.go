@@ -207,7 +207,6 @@ func (w window) until(ends []int64, answers int) prefix {
 	return p
 }
 
-// last is the purchase whose answer ends the prefix.
 func (p prefix) last() operation {
 	return slices.MaxFunc(p.closed, func(a, b operation) int { return int(one(a.end > b.end) - one(a.end < b.end)) })
 }
@@ -275,7 +274,6 @@ func (p prefix) operations() (steps []porcupine.Operation) {
 	return steps
 }
 
-// origin is the earliest time, which the picture calls 0.
 func (p prefix) origin() int64 {
 	if len(p.ops) == 0 {
 		return 0

@@ -85,7 +85,6 @@ func faults(a history.Audit, t *reported) (wrong []string) {
 	return wrong
 }
 
-// reportedOf sums up the answers, by item.
 func reportedOf(h *history.History) map[int64]*reported {
 	all := make(map[int64]*reported)
 	for item, requests := range byItem(h.Requests) {
@@ -137,7 +136,6 @@ func (t *reported) addSold(requests []history.Request) (keys map[string]bool) {
 	return keys
 }
 
-// byItem groups requests by item.
 func byItem(requests []history.Request) map[int64][]history.Request {
 	all := make(map[int64][]history.Request)
 	for _, r := range requests {
@@ -248,7 +246,6 @@ func (b books) numbers() map[string]float64 {
 	}
 }
 
-// lastAudits are the latest audits, by item.
 func lastAudits(h *history.History) []history.Audit {
 	last := make(map[int64]history.Audit)
 	for _, a := range h.Audits {
@@ -336,7 +333,6 @@ func one(counts bool) int64 {
 	return 0
 }
 
-// purchases sorts requests by the purchase that was meant.
 func purchases(requests []history.Request) [][]history.Request {
 	inOrder := slices.Clone(requests)
 	slices.SortStableFunc(inOrder, func(a, b history.Request) int { return a.Start.Compare(b.Start) })

@@ -91,7 +91,6 @@ func StaleWritesRejected() Check {
 	return stale(func(s staleness) bool { return s.tokens > 0 && s.accepted == 0 && s.fenced+s.lost > 0 })
 }
 
-// staleness counts requests.
 type staleness struct {
 	tokens, accepted, fenced, lost int
 	old, newer                     history.Request // an example of accepted

@@ -62,7 +62,6 @@ func OfHolders(holders ...string) Waits {
 	}
 }
 
-// waitedUntil is when the wait for a lease was over.
 func waitedUntil(h *history.History, l history.Lease, end time.Time) time.Time {
 	for _, at := range []time.Time{l.Granted, l.GaveUp, deathOf(h, l.Holder, l.Asked)} {
 		if !at.IsZero() {

@@ -67,21 +67,15 @@ func (c Client) Replicas(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// replica is the name of the replica that answers.
 func (c Client) replica(ctx context.Context) (string, error) {
 	url := c.URL + "/healthz"
-	request, err := c.request(ctx, http.MethodGet, url, nil)
+	header, err := c.send(ctx, http.MethodGet, url, nil, http.StatusOK, nil)
 	if err != nil {
-		return "", fmt.Errorf("GET %s: %w", url, err)
+		return "", err
 	}
-	response, err := cmp.Or(c.HTTP, http.DefaultClient).Do(request)
-	if err != nil {
-		return "", err // it names method and URL
-	}
-	defer response.Body.Close() //nolint:errcheck // only a header was wanted
-	name := response.Header.Get(handler.ReplicaHeader)
-	if response.StatusCode != http.StatusOK || name == "" {
-		return "", fmt.Errorf("GET %s: %s, without %s: is it a stockd?", url, response.Status, handler.ReplicaHeader)
+	name := header.Get(handler.ReplicaHeader)
+	if name == "" {
+		return "", fmt.Errorf("GET %s: no header %s: is it a stockd?", url, handler.ReplicaHeader)
 	}
 	return name, nil
 }
@@ -187,29 +181,31 @@ func (c Client) ClearFaults(ctx context.Context) error {
 }
 
 func (c Client) call(ctx context.Context, method, url string, body any, want int, into any) error {
+	_, err := c.send(ctx, method, url, body, want, into)
+	return err
+}
+
+func (c Client) send(ctx context.Context, method, url string, body any, want int, into any) (http.Header, error) {
 	request, err := c.request(ctx, method, url, body)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, url, err)
+		return nil, fmt.Errorf("%s %s: %w", method, url, err)
 	}
 	response, err := cmp.Or(c.HTTP, http.DefaultClient).Do(request)
 	if err != nil {
-		return err // it names method and URL
+		return nil, err // it names method and URL
 	}
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	answer, err := io.ReadAll(response.Body)
+	switch {
+	case err == nil && response.StatusCode != want:
+		return nil, fmt.Errorf("%s %s: %s: %s", method, url, response.Status, bytes.TrimSpace(answer))
+	case err == nil && into != nil:
+		err = json.Unmarshal(answer, into)
+	}
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, url, err)
+		return nil, fmt.Errorf("%s %s: %w", method, url, err)
 	}
-	if response.StatusCode != want {
-		return fmt.Errorf("%s %s: %s: %s", method, url, response.Status, bytes.TrimSpace(answer))
-	}
-	if into == nil {
-		return nil
-	}
-	if err := json.Unmarshal(answer, into); err != nil {
-		return fmt.Errorf("%s %s: %w", method, url, err)
-	}
-	return nil
+	return response.Header, nil
 }
 
 func (c Client) request(ctx context.Context, method, url string, body any) (*http.Request, error) {

@@ -83,7 +83,6 @@ func nginxVersion(program string) string {
 	return string(found[1])
 }
 
-// startProxy balances in this process.
 func (c *Cluster) startProxy() error {
 	targets := make([]*url.URL, len(c.Replicas))
 	for i, r := range c.Replicas {

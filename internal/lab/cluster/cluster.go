@@ -189,7 +189,6 @@ func outside() []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "STOCKD_") })
 }
 
-// env is the configuration of this replica.
 func (r *Replica) env() []string {
 	var env []string
 	if r.history != "" {

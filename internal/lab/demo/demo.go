@@ -152,7 +152,6 @@ func Story() []Row {
 	}
 }
 
-// showStory shows the rows of a story that are on so many replicas.
 func (d *demo) showStory(ctx context.Context, c client.Client, replicas int) error {
 	known, err := c.Strategies(ctx)
 	if err != nil {
@@ -181,7 +180,6 @@ func (d *demo) showStory(ctx context.Context, c client.Client, replicas int) err
 	return nil
 }
 
-// showOn shows every strategy on a cluster of so many replicas.
 func (d *demo) showOn(ctx context.Context, replicas int) (err error) {
 	c, err := cluster.Start(ctx, d.supervisor, cluster.Options{
 		Binary: d.plan.Binary, Replicas: replicas, Balancer: d.plan.Servers.Mode,
@@ -198,7 +196,6 @@ func (d *demo) showOn(ctx context.Context, replicas int) (err error) {
 	return d.showAll(ctx, c.Client(), replicas)
 }
 
-// showAll shows every strategy on replicas that run.
 func (d *demo) showAll(ctx context.Context, c client.Client, replicas int) error {
 	strategies, err := d.strategies(ctx, c)
 	if err != nil {
@@ -221,7 +218,6 @@ func (d *demo) showAll(ctx context.Context, c client.Client, replicas int) error
 	return nil
 }
 
-// strategies are those of the plan, as the replicas describe them.
 func (d *demo) strategies(ctx context.Context, c client.Client) ([]service.Description, error) {
 	known, err := c.Strategies(ctx)
 	if err != nil || len(d.plan.Strategies) == 0 {

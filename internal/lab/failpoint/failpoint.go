@@ -92,7 +92,6 @@ func (l *Registry) ClearFaults() {
 	l.clear = make(chan struct{})
 }
 
-// reach finds the fault that a purchase has come to, and counts that.
 func (l *Registry) reach(strategy string, goodsID int64) (fault Fault, cleared <-chan struct{}, found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

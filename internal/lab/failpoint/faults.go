@@ -88,7 +88,6 @@ func (l *Registry) Routes() []handler.Route {
 	}
 }
 
-// serveSet reads a fault, and sets it.
 func (l *Registry) serveSet(f handler.Form) func() any {
 	fault := Fault{
 		Do:           f.OneOf("do", Hold, Pause, Crash),

@@ -127,6 +127,33 @@ type History struct {
 	Cut []string
 }
 
+// Extent is from the first to the last event, audits excepted.
+func (h *History) Extent() (from, to time.Time) {
+	add := func(times ...time.Time) {
+		for _, t := range times {
+			if !t.IsZero() && (from.IsZero() || t.Before(from)) {
+				from = t
+			}
+			if t.After(to) {
+				to = t
+			}
+		}
+	}
+	for _, r := range h.Requests {
+		add(r.Start, r.End)
+	}
+	for _, l := range h.Leases {
+		add(l.Asked, l.Granted, l.GaveUp, l.Lost, l.Released)
+	}
+	for _, m := range h.Marks {
+		add(m.At, m.Until)
+	}
+	for _, s := range h.Samples {
+		add(s.At)
+	}
+	return from, to
+}
+
 // Lease is what the events of one lease come to.
 type Lease struct {
 	ID, Name, Holder, Lock string

@@ -115,7 +115,6 @@ func (f folding) add(e Event) error {
 	return nil
 }
 
-// sort puts everything in the order in which it began.
 func (h *History) sort() {
 	slices.SortStableFunc(h.Requests, func(a, b Request) int { return a.Start.Compare(b.Start) })
 	slices.SortFunc(h.Leases, func(a, b Lease) int {

@@ -19,7 +19,6 @@ import (
 	"time"
 )
 
-// target is what the attacker knows of the shop.
 type target struct {
 	// public is the address of the balancer, admins those of the admin listeners.
 	public string
@@ -74,7 +73,6 @@ const (
 	unreached end = "unreached"
 )
 
-// outcome is what one request of an attack came to.
 type outcome struct {
 	end     end
 	status  int
@@ -91,7 +89,6 @@ type request struct {
 	admin                    bool
 }
 
-// send sends a request and reads its answer.
 func (a *attacker) send(ctx context.Context, r request) []outcome {
 	address := a.public
 	if r.admin {
@@ -115,7 +112,6 @@ func (a *attacker) send(ctx context.Context, r request) []outcome {
 	return []outcome{read(response)}
 }
 
-// largestAnswer bounds what is read of an answer.
 const largestAnswer = 4 << 20
 
 func read(response *http.Response) outcome {
@@ -195,7 +191,6 @@ func answersAll(err error) bool {
 	return !errors.Is(err, context.Canceled) && !errors.Is(err, net.ErrClosed)
 }
 
-// patience is how long the attacker waits on a connection of its own.
 const patience = 8 * time.Second
 
 // drop sends bytes on a connection of its own and closes it.
@@ -251,10 +246,8 @@ func readBytes(text []byte) outcome {
 	return read(response)
 }
 
-// id is a number that no item has.
 func (a *attacker) id() string { return fmt.Sprintf("%s%08d", inventedPrefix, a.IntN(100_000_000)) }
 
-// text is so many characters of a key.
 func (a *attacker) text(n int) string {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
 	b := make([]byte, n)
@@ -264,7 +257,6 @@ func (a *attacker) text(n int) string {
 	return string(b)
 }
 
-// bytes are any at all.
 func (a *attacker) bytes(n int) string {
 	b := make([]byte, n)
 	for i := range b {
@@ -275,7 +267,6 @@ func (a *attacker) bytes(n int) string {
 
 func pick[T any](a *attacker, list ...T) T { return list[a.IntN(len(list))] }
 
-// items are all that can be bought.
 func (a *attacker) items() []int64 { return append(slices.Clone(a.slow), a.hot) }
 
 // issuer signs the tokens of buyers as a shop's own login would. The zero value signs
@@ -285,7 +276,6 @@ type issuer struct{ secret string }
 // tokenLasts is longer than any run.
 const tokenLasts = 24 * time.Hour
 
-// token is a JWT of a buyer.
 func (i issuer) token(user string) string {
 	claims := fmt.Sprintf(`{"sub":%q,"exp":%d}`, user, time.Now().Add(tokenLasts).Unix())
 	return sign(`{"alg":"HS256","typ":"JWT"}`, claims, i.secret)
@@ -300,7 +290,6 @@ func sign(header, claims, secret string) string {
 	return signed + "." + encode(mac.Sum(nil))
 }
 
-// env has a replica verify the tokens.
 func (i issuer) env() []string {
 	if i.secret == "" {
 		return []string{"STOCKD_BUYER_FROM=request"}

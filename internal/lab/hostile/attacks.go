@@ -47,7 +47,6 @@ func newSchedule(attacks []Attack, number int) *schedule {
 	return s
 }
 
-// next is the index of the attack to make now.
 func (s *schedule) next(a *attacker) int {
 	s.made++
 	if s.made <= len(s.attacks) {
@@ -89,7 +88,6 @@ func identities() []Attack {
 	}
 }
 
-// stolenKeys are attacks by keys.
 func stolenKeys() []Attack {
 	return []Attack{
 		{Name: "replay a stolen key", Row: "4", do: func(ctx context.Context, a *attacker) []outcome {
@@ -145,7 +143,6 @@ func itoa(id int64) string { return strconv.FormatInt(id, 10) }
 // it says it is, and else a token.
 const accountField = "account"
 
-// account is one of many.
 func (a *attacker) account() string { return "attacker-" + strconv.Itoa(a.IntN(1000)) }
 
 // identify names the buyer, in a field or in a header.
@@ -265,7 +262,6 @@ func malformed() []Attack {
 	}
 }
 
-// purchase is one as it goes over the wire.
 func (a *attacker) purchase(item int64, key string) string {
 	fields, header := a.identify(a.account())
 	body := fmt.Sprintf(`{"goods_id": %d}`, item)
@@ -365,7 +361,6 @@ func (a *attacker) token() string {
 	return pick(a, whole, unsigned+".", unsigned, a.text(40), strings.Repeat(a.text(8), 900), "..", a.text(6)+"."+a.text(9)+"."+a.text(9))
 }
 
-// adminAttacks are attacks on the admin API, by a stranger who can reach its listeners.
 func adminAttacks() []Attack {
 	return []Attack{
 		{Name: "guess the admin token", Row: "8", Weight: 3, Denied: true, do: func(ctx context.Context, a *attacker) []outcome {

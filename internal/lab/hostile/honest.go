@@ -50,7 +50,6 @@ func (h Honest) RejectedShare() float64 {
 	return float64(rejected) / float64(h.Attempts)
 }
 
-// accepted is a purchase of an honest buyer that was accepted.
 type accepted struct {
 	order
 
@@ -93,10 +92,8 @@ func milliseconds(h *hdrhistogram.Histogram, quantile float64) float64 {
 	return float64(h.ValueAtQuantile(quantile)) / 1000
 }
 
-// buyers is how many honest buyers there are.
 const buyers = 40
 
-// honestAddress is where an honest buyer comes from.
 func honestAddress(i int) net.IP { return loopback(1, i) }
 
 // loopback is an address of this machine: the host of a network of at most 254.
@@ -110,7 +107,6 @@ func clientFrom(url string, address net.IP) client.Client {
 	return client.Client{URL: url, Tries: 1, HTTP: &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, IdleConnTimeout: time.Minute}}}
 }
 
-// run has all buyers buy an item, at the crowd's rate, until it is over.
 func (c *crowd) run(ctx context.Context, item int64, lasts time.Duration) Honest {
 	start := time.Now()
 	return c.measure(start, func(i int, buyer client.Client) {
@@ -123,7 +119,6 @@ func (c *crowd) run(ctx context.Context, item int64, lasts time.Duration) Honest
 	})
 }
 
-// sellOut has all buyers buy an item as fast as they can, until nothing is left.
 func (c *crowd) sellOut(ctx context.Context, item int64) Honest {
 	return c.measure(time.Now(), func(_ int, buyer client.Client) {
 		for ctx.Err() == nil && !c.buy(ctx, buyer, item, time.Now()) {
@@ -195,7 +190,6 @@ func (c *crowd) buy(ctx context.Context, buyer client.Client, item int64, due ti
 	return false
 }
 
-// purchase is the next one, and whose it is.
 func (c *crowd) purchase(item int64) (p client.Purchase, user string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -82,7 +82,6 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 	return r, s.run(ctx, r)
 }
 
-// run makes the phases one after the other.
 func (s *stage) run(ctx context.Context, r *Report) (err error) {
 	crowd := &crowd{url: s.cluster.URL, issuer: s.issuer, rate: s.plan.HonestRate, seed: s.plan.Seed}
 	s.plan.Progress(fmt.Sprintf("honest buyers alone, %s", s.plan.Baseline))
@@ -139,12 +138,10 @@ func (s *stage) attacked(ctx context.Context, crowd *crowd, r *Report) error {
 	return ctx.Err()
 }
 
-// newAttackerOf is the attacker on one of its connections.
 func newAttackerOf(p Plan, t target, number int) *attacker {
 	return newAttacker(t, p.Seed, uint64(number), loopback(2, number%p.Addresses)) //nolint:gosec // it is no negative
 }
 
-// attack makes one attack after the other on one connection, at its share of the rate.
 func (s *stage) attack(ctx context.Context, a *attacker, plan *schedule, tally *tally) {
 	defer a.close()
 	period := time.Duration(float64(time.Second) * float64(s.plan.Connections) / s.plan.Rate)

@@ -42,7 +42,6 @@ const (
 	largestOrder = 10
 )
 
-// judge makes the checks from the figures.
 func (r *Report) judge() {
 	r.Checks = slices.Concat(r.ledgerChecks(), r.serviceChecks(), r.stateChecks(), r.attackChecks())
 }

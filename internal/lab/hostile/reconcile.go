@@ -59,7 +59,6 @@ func (s *stage) reconcile(ctx context.Context, crowd *crowd, r *Report) error {
 	return nil
 }
 
-// order is a sale as the ledger has it.
 type order struct {
 	item, quantity int64
 	user, key      string

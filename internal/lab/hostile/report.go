@@ -119,7 +119,6 @@ func (r *Report) figures() []string {
 	}
 }
 
-// logged counts the lines of the log above INFO.
 func (r *Report) logged() []string {
 	list := make([]string, 0, len(r.Log.Lines))
 	for _, kind := range slices.Sorted(maps.Keys(r.Log.Lines)) {
@@ -128,7 +127,6 @@ func (r *Report) logged() []string {
 	return list
 }
 
-// memory is the largest replica's at five moments.
 func (r *Report) memory() string {
 	var list []string
 	for i := range 5 {
@@ -182,7 +180,6 @@ func (f *Figures) add(o outcome) {
 	f.LargestAnswer = max(f.LargestAnswer, o.size)
 }
 
-// tally takes the outcomes of all attacks, from many goroutines.
 type tally struct {
 	mu      sync.Mutex
 	figures []Figures

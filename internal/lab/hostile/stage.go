@@ -23,13 +23,10 @@ const (
 	slowItem     = 100
 )
 
-// perUser is how many units of an item one buyer may have.
 const perUser = 2
 
-// slowUnits is how many units an item of another strategy has.
 const slowUnits = 300
 
-// stage is what is attacked.
 type stage struct {
 	plan     Plan
 	backends *servers.Backends
@@ -40,7 +37,6 @@ type stage struct {
 	issuer   issuer
 }
 
-// start starts servers, replicas and the balancer, and puts the items on sale.
 func start(ctx context.Context, k *servers.Supervisor, p Plan) (*stage, error) {
 	p.Progress("starting servers and replicas")
 	backends, err := servers.StartBackends(ctx, k, p.Servers, func(string) {})
@@ -102,7 +98,6 @@ func (s *stage) logs() (paths []string) {
 	return paths
 }
 
-// admin is the shop's own client of the admin API.
 func (s *stage) admin() client.Client {
 	c := s.cluster.Client()
 	return client.Client{AdminURL: c.AdminURL, URL: c.AdminURL, Token: c.Token}
@@ -141,7 +136,6 @@ func (s *stage) createItems(ctx context.Context) error {
 	return nil
 }
 
-// target is what the attacker knows.
 func (s *stage) target(crowd *crowd) target {
 	t := target{public: strings.TrimPrefix(s.cluster.URL, "http://"), hot: hotItem, slow: s.slow, strategies: s.names, issuer: s.issuer, stolen: crowd.stolen}
 	for _, r := range s.cluster.Replicas {

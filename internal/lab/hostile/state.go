@@ -33,7 +33,6 @@ type State struct {
 	Invented map[string]int `json:"invented,omitempty"`
 }
 
-// readState counts what is in the servers now.
 func readState(ctx context.Context, b *servers.Backends) (s State, err error) {
 	s.Invented = make(map[string]int)
 	if s.Rows, err = s.countRows(ctx, b.Database); err != nil || b.Redis == nil {
@@ -97,7 +96,6 @@ func openTables(d *servers.Database) (db *sql.DB, tables string, err error) {
 	return db, "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()", err
 }
 
-// readTimeout bounds the wait for a connection after an attack.
 const readTimeout = 10 * time.Second
 
 func readNames(ctx context.Context, db *sql.DB, query string) (names []string, err error) {
@@ -121,7 +119,6 @@ func readNames(ctx context.Context, db *sql.DB, query string) (names []string, e
 // bound of its rows, or is the ledger.
 const inventedRows = 100_000
 
-// findInvented counts the rows of a table that name an item that does not exist.
 func (s State) findInvented(ctx context.Context, db *sql.DB, table string) error {
 	rows, err := db.QueryContext(ctx, "SELECT * FROM "+table) //nolint:gosec,unqueryvet // any column of a table that the database has named may have an item
 	if err != nil {
@@ -174,10 +171,8 @@ type watcher struct {
 	pages   Pages
 }
 
-// watcherAddress is that of a buyer who only looks.
 func watcherAddress() net.IP { return loopback(3, 0) }
 
-// run watches until ctx ends.
 func (w *watcher) run(ctx context.Context) {
 	start, tick := time.Now(), time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -199,7 +194,6 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// auditOnce asks the admin API for an audit, whatever is pending.
 func auditOnce(ctx context.Context, admin client.Client, item int64) error {
 	admin.URL = admin.AdminURL
 	_, err := admin.AuditNow(ctx, item)
@@ -240,7 +234,6 @@ func (w *watcher) sample(since time.Duration) {
 	w.samples = append(w.samples, s)
 }
 
-// most is the largest memory of any replica over a part of the samples.
 func most(samples []Sample) (largest int64) {
 	for _, s := range samples {
 		for _, bytes := range s.Resident {
@@ -258,7 +251,6 @@ type Log struct {
 	Lines map[string]int `json:"lines"`
 }
 
-// readLogs reads what the logs have beyond the first bytes of each.
 func readLogs(paths []string, from []int64) (l Log, err error) {
 	l.Lines = make(map[string]int)
 	for i, path := range paths {

@@ -59,7 +59,6 @@ func AsClaimed(s Statement) checker.Check {
 	}
 }
 
-// compare compares one combination, and counts what is locked in it.
 func (c Combination) compare(s Statement, figures, numbers map[string]float64) (same, excused bool, words []string) {
 	same, excused = true, true
 	for _, p := range c.Index.Places() {

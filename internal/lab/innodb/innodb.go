@@ -56,7 +56,6 @@ const (
 //go:embed fixtures/*.sql
 var fixtures embed.FS
 
-// table is the name of the table in the fixtures.
 const table = "probed"
 
 // Kind is what can be locked.
@@ -80,7 +79,6 @@ type Place struct {
 	claimed []string // the statements and levels that lock it, by the source
 }
 
-// fixture reads the statements that make the table, and its places.
 func (i Index) fixture() (setup []string, places []Place) {
 	content, err := fixtures.ReadFile("fixtures/" + string(i) + ".sql")
 	if err != nil {

@@ -63,7 +63,6 @@ func (l *Lab) OwnEtcd(t *testing.T) *servers.Etcd {
 	return own(t, l, "etcd", servers.StartEtcd)
 }
 
-// starter starts a kind of server.
 type starter[S any] func(context.Context, *servers.Supervisor, servers.Mode) (S, error)
 
 // shared is the lab's server of a kind, started where it was not yet.
@@ -81,7 +80,6 @@ type closer interface {
 	Close(ctx context.Context) error
 }
 
-// own is a server of a kind for one test.
 func own[S closer](t *testing.T, l *Lab, what string, start starter[S]) S {
 	t.Helper()
 	server := started(t, l, what, start)

@@ -126,7 +126,6 @@ func (l *Lab) Database(t *testing.T, kind string) *servers.Database {
 	return l.empty(t, server)
 }
 
-// empty makes a new database on a server.
 func (l *Lab) empty(t *testing.T, server *servers.Database) *servers.Database {
 	t.Helper()
 	db, c := Connect(t, server)

@@ -51,7 +51,6 @@ func (l *Lab) Locks(t *testing.T, d *servers.Database, needs ...backend.Name) lo
 	}
 }
 
-// connect adds the client of one backend.
 func (l *Lab) connect(t *testing.T, clients *backend.Clients, need backend.Name) {
 	t.Helper()
 	switch need {

@@ -9,7 +9,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// axis maps values to a length.
 type axis struct{ from, to float64 }
 
 // share is the position of a value, from 0 to 1; values beyond the ends are put on
@@ -66,7 +65,6 @@ func newClock(zero, from, to time.Time) clock {
 
 func (c clock) seconds(t time.Time) float64 { return t.Sub(c.zero).Seconds() }
 
-// percent is the position of a time across.
 func (c clock) percent(t time.Time) float64 { return 100 * c.share(c.seconds(t)) }
 
 // unit is the position of a time in a path.
@@ -126,7 +124,6 @@ func (c clock) since(t time.Time) string {
 	return Duration(t.Sub(c.zero).Round(time.Microsecond))
 }
 
-// valueAxis draws the axis of values, with its labels above its lines.
 func (p *Picture) valueAxis(a axis, top, bottom float64) {
 	for _, v := range a.ticks(4) {
 		y := bottom - (bottom-top)*a.share(v)
@@ -144,16 +141,13 @@ const (
 	mostListed  = 30
 )
 
-// track is the extent of a lane.
 type track struct{ top, bottom float64 }
 
-// numbered is a mark with its number in the whole history, from 1.
 type numbered struct {
 	history.Mark
 	number int
 }
 
-// badge shows the numbers of marks from first to last.
 type badge struct {
 	first, last int
 	x           float64
@@ -194,7 +188,6 @@ func badges(marks []numbered, c clock) []badge {
 	return list
 }
 
-// within are the marks on the clock.
 func within(marks []history.Mark, c clock) []numbered {
 	var list []numbered
 	for i, m := range marks {

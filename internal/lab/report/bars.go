@@ -305,7 +305,6 @@ func bin(d time.Duration) int {
 	return min(i, binCount-1)
 }
 
-// binX is the position of a time across, in percent.
 func binX(d time.Duration) float64 {
 	if d <= shortest {
 		return 100.0 / binCount

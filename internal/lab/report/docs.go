@@ -66,7 +66,6 @@ func Docs(folder, runFolder string, all []scenario.Experiment) error {
 	return nil
 }
 
-// file is what the files of an experiment are called.
 func file(e scenario.Result) string { return fmt.Sprintf("%02d-%s", e.Number, e.Name) }
 
 // described are the results of a run with the words that the registry has now.

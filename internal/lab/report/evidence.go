@@ -8,7 +8,6 @@ import (
 	"github.com/stockd/stockd/internal/lab/history"
 )
 
-// span is a stretch of time.
 type span struct{ from, to time.Time }
 
 func (s span) meets(other span) bool { return !s.to.Before(other.from) && !s.from.After(other.to) }
@@ -34,7 +33,6 @@ type locked struct{ name, lock string }
 
 func lockedBy(l history.Lease) locked { return locked{l.Name, l.Lock} }
 
-// holds are the granted leases, in the order of their grants.
 func holds(h *history.History, end time.Time) []hold {
 	var list []hold
 	for _, l := range h.Leases {
@@ -90,27 +88,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// extent is from the first to the last event of a history.
 func extent(h *history.History) (s span) {
-	add := func(times ...time.Time) {
-		for _, t := range times {
-			if !t.IsZero() && (s.from.IsZero() || t.Before(s.from)) {
-				s.from = t
-			}
-			s.to = later(s.to, t)
-		}
-	}
-	for _, r := range h.Requests {
-		add(r.Start, r.End)
-	}
-	for _, l := range h.Leases {
-		add(l.Asked, l.Granted, l.GaveUp, l.Lost, l.Released)
-	}
-	for _, m := range h.Marks {
-		add(m.At, m.Until)
-	}
-	for _, m := range h.Samples {
-		add(m.At)
-	}
+	s.from, s.to = h.Extent()
 	return s
 }

@@ -64,7 +64,6 @@ var pageTemplate string
 //go:embed page.css
 var pageStyle string
 
-// view is what the template of the page shows.
 type view struct {
 	*scenario.Report
 	Style    template.CSS
@@ -74,7 +73,6 @@ type view struct {
 	Sections []section
 }
 
-// section is an experiment.
 type section struct {
 	scenario.Result
 	Parts      []part
@@ -82,7 +80,6 @@ type section struct {
 	Prev, Next *scenario.Result
 }
 
-// part is a part with what is drawn of it.
 type part struct {
 	scenario.PartResult
 	Figures []fact
@@ -91,7 +88,6 @@ type part struct {
 	Trouble string
 }
 
-// figure is a picture as a part of the page.
 type figure struct {
 	*Picture
 	SVG template.HTML
@@ -128,7 +124,6 @@ func writeHTML(w io.Writer, folder string, r *scenario.Report) error {
 	return nil
 }
 
-// headline is the run in one sentence.
 func headline(r *scenario.Report) string {
 	n := counts(r)[0].N
 	if n == 1 && len(r.Experiments) == 1 {
@@ -175,7 +170,6 @@ func sideBySide(e *scenario.Result) *Picture {
 	return Bars(list)
 }
 
-// draw draws the pictures of a part from its history.
 func (p *part) draw(folder, id string) error {
 	if p.NotRun != "" || p.History == "" {
 		return nil
@@ -198,7 +192,6 @@ func (p *part) draw(folder, id string) error {
 	return nil
 }
 
-// draw makes the pictures that are asked for, as far as the history has them.
 func draw(h *history.History, asked []scenario.Picture) (list []*Picture) {
 	for _, one := range asked {
 		switch one {

@@ -72,7 +72,6 @@ func (p *Picture) text(class string, x, y float64, anchor, words string) {
 	p.shapes = append(p.shapes, shape{Kind: "text", Class: class, X: x, Y: y, Anchor: anchor, Text: words})
 }
 
-// dot is a circle around x, y.
 func (p *Picture) dot(class string, x, y float64, title string) {
 	p.shapes = append(p.shapes, shape{Kind: "dot", Class: class, X: x, Y: y, Text: title})
 }
@@ -82,7 +81,6 @@ func (p *Picture) notef(format string, a ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, a...))
 }
 
-// badge is a short text on a ground of its own, in the middle over x.
 func (p *Picture) badge(class string, x, y float64, words string) {
 	width := badgeWidth(words)
 	p.shapes = append(p.shapes, shape{Kind: "badge", Class: class, X: x, Y: y, W: width, DX: -width / 2, Text: words})
@@ -90,7 +88,6 @@ func (p *Picture) badge(class string, x, y float64, words string) {
 
 func badgeWidth(words string) float64 { return float64(10 + 7*len([]rune(words))) }
 
-// behind draws behind the shapes that exist already.
 func (p *Picture) behind(draw func()) {
 	before := p.shapes
 	p.shapes = nil

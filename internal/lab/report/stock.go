@@ -105,7 +105,6 @@ func sampled(h *history.History) (sold, left []point) {
 	return sold, left
 }
 
-// answered are the sales as their buyers were answered.
 func answered(requests []history.Request) []point {
 	sales := slices.DeleteFunc(slices.Clone(requests), func(r history.Request) bool { return r.Outcome != history.Sold })
 	slices.SortStableFunc(sales, func(a, b history.Request) int { return a.End.Compare(b.End) })

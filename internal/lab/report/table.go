@@ -68,7 +68,6 @@ func findings(r *scenario.Report) (lines []string) {
 	return lines
 }
 
-// finding is what came of a part, in words.
 func finding(p scenario.PartResult) string {
 	if p.NotRun != "" {
 		return "not run: " + p.NotRun
@@ -80,7 +79,6 @@ func finding(p scenario.PartResult) string {
 	return said
 }
 
-// summary counts the verdicts.
 func summary(r *scenario.Report) string {
 	all := counts(r)
 	parts := make([]string, 0, len(all))

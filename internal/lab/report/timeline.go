@@ -55,7 +55,6 @@ func leaseTimeline(h *history.History, title string, c clock, window span, all [
 	return p
 }
 
-// holderLanes are the holders, by name, with their leases within the window.
 func holderLanes(h *history.History, window span, all []overlap) []lane {
 	asked, held := map[string][]history.Lease{}, map[string][]hold{}
 	for _, l := range h.Leases {
@@ -120,7 +119,6 @@ func heldStrip(holder string, row []hold, all []overlap) strip {
 	return strip{rowHeight, []layer{{"hold", closed}, {"open", open}, {"over", over}}}
 }
 
-// overlapLane shows the overlaps of all names, above the holders.
 func overlapLane(all []overlap) lane {
 	list := make([]span, len(all))
 	for i, o := range all {
@@ -129,7 +127,6 @@ func overlapLane(all []overlap) lane {
 	return lane{class: "alarm", name: atOnce(all), strips: []strip{{rowHeight, []layer{{"over", list}}}}}
 }
 
-// describe is the timeline in a sentence or two.
 func describe(c clock, holders int, all []overlap) string {
 	said := fmt.Sprintf("%s, from %s to %s.", Plural(holders, "holder", "holders"), Seconds(c.from), Seconds(c.to))
 	if len(all) == 0 {
@@ -195,7 +192,6 @@ func outcomes() []Key {
 	}
 }
 
-// requestTimeline draws the requests of each buyer, and their outcomes.
 func requestTimeline(h *history.History, whole span) []*Picture {
 	if len(h.Requests) == 0 {
 		return nil
@@ -268,7 +264,6 @@ const (
 	mostTicks  = 150
 )
 
-// lane is the history of one participant: strips below each other, and ticks.
 type lane struct {
 	class, name, words string
 	strips             []strip
@@ -281,13 +276,11 @@ type strip struct {
 	layers []layer
 }
 
-// layer is bars of one CSS class.
 type layer struct {
 	class string
 	spans []span
 }
 
-// has tells whether a lane has a bar of a class.
 func (l *lane) has(class string) bool {
 	return slices.ContainsFunc(l.strips, func(s strip) bool {
 		return slices.ContainsFunc(s.layers, func(one layer) bool { return one.class == class && len(one.spans) > 0 })
@@ -320,7 +313,6 @@ func (p *Picture) lanes(c clock, list []lane, marks []history.Mark, keys []Key) 
 	return spans, drawn, gap
 }
 
-// lane draws one lane from y on, and returns where the next one begins.
 func (p *Picture) lane(c clock, l lane, y float64, gap int) float64 {
 	p.text(l.class, 0, y+12, "", l.name)
 	p.shapes[len(p.shapes)-1].After = l.words
@@ -398,7 +390,6 @@ func bars(c clock, list []span, gap int) [][2]int {
 	return result
 }
 
-// boxes are bars as a path.
 func boxes(list [][2]int, height int) string {
 	var b strings.Builder
 	h := strconv.Itoa(height)

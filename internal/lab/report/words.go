@@ -132,10 +132,8 @@ func counted(one, many string) func(float64) string {
 	}
 }
 
-// fact is a name with a value, for a list of them.
 type fact struct{ Name, Value string }
 
-// count is how many experiments came to a verdict.
 type count struct {
 	Verdict scenario.Verdict
 	N       int
@@ -171,7 +169,6 @@ func mark(v scenario.Verdict) string {
 	}
 }
 
-// facts say where and on what a run was made.
 func facts(r *scenario.Report) []fact {
 	m := r.Machine
 	list := make([]fact, 0, 8+len(r.Servers))
@@ -217,7 +214,6 @@ func called(backend string) string {
 	}
 }
 
-// figures are the numbers of a finding by name.
 func figures(numbers map[string]float64) []fact {
 	list := make([]fact, 0, len(numbers))
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {
@@ -227,7 +223,6 @@ func figures(numbers map[string]float64) []fact {
 	return list
 }
 
-// state says in words whether a part came out.
 func state(p scenario.PartResult) string {
 	switch {
 	case p.NotRun != "":
@@ -247,5 +242,4 @@ func kind(p scenario.PartResult) string {
 	return "failure"
 }
 
-// command runs an experiment again.
 func command(name string) string { return "stocklab lab run " + name }

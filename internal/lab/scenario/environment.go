@@ -88,7 +88,6 @@ type provisioner struct {
 	stage   Stage // of the cluster
 }
 
-// lacks says why a stage cannot be set up, or is empty.
 func (t *provisioner) lacks(stage Stage) string {
 	for _, need := range stage.Needs {
 		if need == MySQL {
@@ -104,7 +103,6 @@ func (t *provisioner) lacks(stage Stage) string {
 	return ""
 }
 
-// execute runs a part, and leaves its history in the file.
 func (t *provisioner) execute(ctx context.Context, p Part, file string) (err error) {
 	writer, err := history.Create(file)
 	if err != nil {
@@ -186,7 +184,6 @@ func (a Stage) same(b Stage) bool {
 	return a.Replicas == b.Replicas && a.Lab == b.Lab && slices.Equal(a.Env, b.Env) && a.Own == nil && b.Own == nil
 }
 
-// tearDown ends what a try leaves behind.
 func (t *provisioner) tearDown(ctx context.Context, s *Environment) error {
 	var errs []error
 	for _, do := range slices.Backward(s.closers) {
@@ -198,7 +195,6 @@ func (t *provisioner) tearDown(ctx context.Context, s *Environment) error {
 	return errors.Join(errs...)
 }
 
-// close ends the replicas.
 func (t *provisioner) close(ctx context.Context) error {
 	if t.cluster == nil {
 		return nil

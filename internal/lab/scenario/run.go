@@ -146,7 +146,6 @@ func (r *run) part(ctx context.Context, e Experiment, p Part) (result PartResult
 	return result, nil
 }
 
-// try makes a part once, and judges it by what was written down.
 func (r *run) try(ctx context.Context, p Part, result *PartResult) error {
 	file := r.inFolder(result.History)
 	if err := r.provisioner.execute(ctx, p, file); err != nil {

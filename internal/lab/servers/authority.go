@@ -132,7 +132,6 @@ func (s *Security) ClientConfig() (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}}, nil
 }
 
-// env is a section of the configuration of a replica of stockd.
 func (s *Security) env(section string) []string {
 	if s == nil {
 		return nil

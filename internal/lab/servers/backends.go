@@ -64,7 +64,6 @@ func StartBackends(ctx context.Context, k *Supervisor, c Choice, progress func(w
 	return b, nil
 }
 
-// candidate is one of the backends, and how it is started.
 type candidate struct {
 	name, title string
 	mode        Mode
@@ -98,7 +97,6 @@ func (b *Backends) list(k *Supervisor, c Choice) []candidate {
 	}
 }
 
-// waiting reports the servers that are still starting.
 type waiting struct {
 	progress func(words string)
 	mu       sync.Mutex
@@ -116,7 +114,6 @@ func (w *waiting) without(name string) {
 	}
 }
 
-// server is what the backends have in common.
 type server interface {
 	Env() []string
 	Close(ctx context.Context) error

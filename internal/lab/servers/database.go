@@ -107,7 +107,6 @@ func LocalDatabases() []Program {
 	return found
 }
 
-// start starts the program on data of its own.
 func (p Program) start(ctx context.Context, k *Supervisor, security *Security) (*Database, error) {
 	d := &Database{Info: Info{Started: Local}, Driver: repo.MySQL, Password: rand.Text(), security: security}
 	server, err := newServer(k, Spec{
@@ -127,15 +126,9 @@ func (p Program) start(ctx context.Context, k *Supervisor, security *Security) (
 		return nil, err
 	}
 	d.runner = server
-	return d, onFreePort(func(port int) error {
-		if err := server.configure(port); err != nil {
-			return err
-		}
-		return server.Restart(ctx)
-	})
+	return d, server.start(ctx)
 }
 
-// initialize makes the data folder.
 func (p Program) initialize(ctx context.Context, s *Server, password string, security *Security) error {
 	folder := s.spec.Folder
 	if err := os.WriteFile(filepath.Join(folder, "users.sql"), []byte(users(password, security)), 0o600); err != nil {
@@ -178,7 +171,6 @@ func commonArguments(folder string) []string {
 	return args
 }
 
-// arguments are those of the server itself.
 func (p Program) arguments(folder string, port int, security *Security) []string {
 	args := append(commonArguments(folder),
 		"--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port),
@@ -212,7 +204,6 @@ func users(password string, security *Security) string {
 	return b.String()
 }
 
-// readVersion asks the database what it is.
 func (d *Database) readVersion(ctx context.Context) error {
 	store, err := d.Open(ctx, "lab", 1)
 	if err != nil {

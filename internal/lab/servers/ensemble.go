@@ -16,7 +16,6 @@ import (
 // fail.
 const members = 3
 
-// member is one of several servers that elect a leader.
 type member interface {
 	runner
 	// endpoint is where clients connect to, and env what a replica of stockd gets.

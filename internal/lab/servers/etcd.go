@@ -167,7 +167,6 @@ func (e *Etcd) arguments(folder string, _ int) (args, env []string, err error) {
 	return args, nil, nil
 }
 
-// readVersion asks the server what it is, once it can decide something.
 func (e *Etcd) readVersion(ctx context.Context, _ int) error {
 	// A client would back off until a process listens.
 	if err := listening(ctx, e.Endpoint[strings.Index(e.Endpoint, "//")+2:]); err != nil {
@@ -222,7 +221,6 @@ func (e *Etcd) env(endpoints string) []string {
 // Env is the configuration of a replica of stockd that uses the etcd.
 func (e *Etcd) Env() []string { return e.env(e.Endpoint) }
 
-// startInside starts an etcd in this process.
 func (e *Etcd) startInside(ctx context.Context) (stop func(), err error) {
 	config, err := e.config()
 	if err != nil {

@@ -53,7 +53,6 @@ func ThisMachine() Machine {
 	return m
 }
 
-// lineOf is the first value of a name in a file, or empty.
 func lineOf(file, name, separator string) string {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -84,7 +83,6 @@ func Resident(pid int, figure string) (int64, error) {
 	return kibibytes << 10, nil
 }
 
-// commit is what this program was built from.
 func commit() string {
 	info, known := debug.ReadBuildInfo()
 	if !known {

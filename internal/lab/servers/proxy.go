@@ -158,7 +158,6 @@ func (p *Proxy) ice(reply bool) <-chan struct{} {
 	return p.frozen
 }
 
-// open is the state of a new connection.
 func (p *Proxy) open() *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -227,7 +226,6 @@ func (t *toxic) next(l *link, stub *toxics.ToxicStub) bool {
 	}
 }
 
-// link is one connection, in both directions.
 type link struct {
 	proxy *Proxy
 	ended chan struct{}
@@ -280,7 +278,6 @@ func (l *link) send(piece *stream.StreamChunk, to chan<- *stream.StreamChunk) bo
 	}
 }
 
-// request passes on what a client sends.
 func (l *link) request(piece *stream.StreamChunk, to chan<- *stream.StreamChunk) bool {
 	if l.hung.Load() {
 		return true
@@ -317,7 +314,6 @@ func (l *link) lost(trigger *Trigger) bool {
 	return false
 }
 
-// reply passes on what a server answers.
 func (l *link) reply(piece *stream.StreamChunk, to chan<- *stream.StreamChunk) bool {
 	if l.hung.Load() {
 		return true

@@ -101,12 +101,7 @@ func localRedis(ctx context.Context, k *Supervisor, setup redisSetup) (*Redis, e
 		return nil, err
 	}
 	r.runner = r.server
-	err = onFreePort(func(port int) error {
-		if err := r.server.configure(port); err != nil {
-			return err
-		}
-		return r.Restart(ctx)
-	})
+	err = r.server.start(ctx)
 	if _, missing := errors.AsType[*MissingError](err); err != nil && setup.clock && !missing && ctx.Err() == nil {
 		return nil, withoutClock(program, err)
 	}
@@ -155,7 +150,6 @@ func (r *Redis) RestartAfter(ctx context.Context, delay time.Duration) error {
 	return r.Restart(ctx)
 }
 
-// file is its redis.conf.
 func (s redisSetup) file(folder string, port int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "bind 127.0.0.1\ndir \"%s\"\n", folder)

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// slots is how many a cluster divides its keys into.
 const slots = 16384
 
 // RedisCluster is a number of masters that divide the slots. They keep nothing on
@@ -113,7 +112,6 @@ func (c *RedisCluster) form(ctx context.Context) error {
 	return nil
 }
 
-// meet introduces a node to another one.
 func meet(ctx context.Context, to, node *redis.Client, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -126,7 +124,6 @@ func meet(ctx context.Context, to, node *redis.Client, address string) error {
 	return to.Do(ctx, "CLUSTER", "MEET", host, port, bus["cluster-port"]).Err()
 }
 
-// awaitCluster waits until all nodes report something of their cluster.
 func awaitCluster(ctx context.Context, clients []*redis.Client, wanted ...string) error {
 	for _, client := range clients {
 		if err := awaitInfo(ctx, "the cluster", func(ctx context.Context) (string, error) { return client.ClusterInfo(ctx).Result() }, wanted...); err != nil {

@@ -19,7 +19,6 @@ type redisGroup struct {
 	proxies []*Proxy
 }
 
-// add starts a number of Redis servers of one setup at once.
 func (g *redisGroup) add(ctx context.Context, count int, start func(context.Context) (*Redis, error)) ([]*Redis, error) {
 	nodes, err := startAll(ctx, count, start)
 	if err != nil {
@@ -32,12 +31,10 @@ func (g *redisGroup) add(ctx context.Context, count int, start func(context.Cont
 	return nodes, nil
 }
 
-// addLocal starts real servers.
 func (g *redisGroup) addLocal(ctx context.Context, k *Supervisor, count int, setup redisSetup) ([]*Redis, error) {
 	return g.add(ctx, count, func(ctx context.Context) (*Redis, error) { return localRedis(ctx, k, setup) })
 }
 
-// addProxy puts a proxy before an address.
 func (g *redisGroup) addProxy(target string) (*Proxy, error) {
 	p, err := NewProxy(target)
 	if err == nil {
@@ -54,7 +51,6 @@ func (g *redisGroup) Close(ctx context.Context) error {
 	return closeAll(ctx, g.all)
 }
 
-// addressesOf are those of several servers, separated by commas.
 func addressesOf(all []*Redis) string {
 	addresses := make([]string, len(all))
 	for i, one := range all {
@@ -72,7 +68,6 @@ func replicaOf(address, password string) string {
 // copy.
 const syncsAtOnce = "repl-diskless-sync-delay 0\n"
 
-// use calls a function with a client of the Redis.
 func (r *Redis) use(do func(client *redis.Client) error) error {
 	client, err := r.Client()
 	if err != nil {
@@ -297,7 +292,6 @@ func StartSentinels(ctx context.Context, k *Supervisor, s *Security) (*Sentinels
 	return all, nil
 }
 
-// watcher is how each Sentinel is set up.
 func (s *Sentinels) watcher(security *Security) redisSetup {
 	config := fmt.Sprintf(`sentinel monitor %[1]s %[2]s 2
 sentinel auth-pass %[1]s %[3]s

@@ -73,7 +73,12 @@ func Launch(ctx context.Context, k *Supervisor, spec Spec) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s, onFreePort(func(port int) error {
+	return s, s.start(ctx)
+}
+
+// start starts the server on a free port.
+func (s *Server) start(ctx context.Context) error {
+	return onFreePort(func(port int) error {
 		if err := s.configure(port); err != nil {
 			return err
 		}
@@ -182,7 +187,6 @@ func (s *Server) Pause(ctx context.Context) error { return s.process.Pause(ctx) 
 // Resume is SIGCONT.
 func (s *Server) Resume(ctx context.Context) error { return s.process.Resume(ctx) }
 
-// embedded is a server that is a part of this process.
 type embedded struct {
 	name  string
 	start func(context.Context) (stop func(), err error)

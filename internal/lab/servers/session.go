@@ -48,7 +48,6 @@ func ExpireZooKeeper(ctx context.Context, address string, session int64) error {
 	return nil
 }
 
-// takeOver makes a connection a session's.
 func takeOver(conn net.Conn, session int64) error {
 	id := uint64(session) //nolint:gosec // its bits are meant
 	var request []byte

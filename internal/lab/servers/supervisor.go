@@ -162,7 +162,6 @@ func (k *Supervisor) Close() error {
 	return err
 }
 
-// ask sends a request and waits for its answer.
 func (k *Supervisor) ask(ctx context.Context, r request) (event, error) {
 	reply := make(chan event, 1)
 	k.mu.Lock()
@@ -187,7 +186,6 @@ func (k *Supervisor) ask(ctx context.Context, r request) (event, error) {
 	}
 }
 
-// listen dispatches events until the supervisor has ended.
 func (k *Supervisor) listen(events *json.Decoder) {
 	for {
 		var e event
@@ -306,7 +304,6 @@ func stopped(pid int) bool {
 	return true
 }
 
-// logTail is the end of a log.
 func logTail(path string) string {
 	const lines = 15
 	content, err := os.ReadFile(path)

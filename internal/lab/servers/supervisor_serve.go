@@ -82,7 +82,6 @@ func (s *supervisorProcess) handle(r request) {
 	s.send(answer)
 }
 
-// start starts a child, or returns why it did not.
 func (s *supervisorProcess) start(id int, command Command) (pid int, failure string) {
 	log, err := os.OpenFile(command.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -103,7 +102,6 @@ func (s *supervisorProcess) start(id int, command Command) (pid int, failure str
 	return cmd.Process.Pid, ""
 }
 
-// wait waits for a child, and ends what it may have left behind.
 func (s *supervisorProcess) wait(id int, c *child) {
 	state := "exit status 0"
 	if err := reap(c.cmd); err != nil {

@@ -44,16 +44,7 @@ func StartSecureZooKeeper(ctx context.Context, k *Supervisor, s *Security) (*Zoo
 	if err != nil {
 		return nil, err
 	}
-	err = onFreePort(func(port int) error {
-		if err := z.server.configure(port); err != nil {
-			return err
-		}
-		return z.Restart(ctx)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return z, nil
+	return z, z.server.start(ctx)
 }
 
 // newZooKeeper is one that has no port yet, on a Java with these options.
@@ -165,7 +156,6 @@ func distribution(script string) string {
 
 func (z *ZooKeeper) file(name string) string { return filepath.Join(z.server.spec.Folder, name) }
 
-// configure writes what the server reads when it starts.
 func (z *ZooKeeper) configure(folder string, port int) (args, env []string, err error) {
 	z.Address = Loopback(port)
 	if err := os.WriteFile(z.file("logback.xml"), []byte(zookeeperLogging), 0o600); err != nil {
@@ -233,7 +223,6 @@ const zookeeperLogging = `<configuration>
 </configuration>
 `
 
-// readVersion asks the server what it is, once it serves.
 func (z *ZooKeeper) readVersion(ctx context.Context, _ int) error {
 	config, err := z.Ask(ctx, "conf")
 	if err != nil {

@@ -99,7 +99,6 @@ func onRedis(env ...string) scenario.Stage {
 	}
 }
 
-// remedy makes a part one that shows what helps.
 func remedy(p scenario.Part) scenario.Part {
 	p.Remedy = true
 	return p

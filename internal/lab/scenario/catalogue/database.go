@@ -47,7 +47,6 @@ func twoInserters(name, kind, expect string, seen checker.Check) scenario.Part {
 	}
 }
 
-// sameOwner takes the row twice.
 func sameOwner(name, kind, expect string, seen checker.Check) scenario.Part {
 	return scenario.Part{
 		Name: name, Stage: onDatabase(1),
@@ -200,7 +199,6 @@ func noLock() scenario.Experiment {
 
 func withLock() scenario.Stage { return shared(scenario.Redis) }
 
-// lastUnits sells more than there is.
 func lastUnits(name, strategy string) scenario.Part {
 	return scenario.Part{
 		Name: name, Stage: withLock(),

@@ -141,7 +141,6 @@ func threeReplicas() scenario.Experiment {
 	return e
 }
 
-// sharedBy is the part of one lock that all replicas share.
 func sharedBy(l lock.Entry) scenario.Part {
 	p := scenario.Part{
 		Name: l.Name, Remedy: true, Stage: shared(needsOf(l)...),
@@ -163,7 +162,6 @@ func shared(needs ...scenario.Need) scenario.Stage {
 	return scenario.Stage{Needs: needs, Replicas: 3, Lab: true, Env: []string{"STOCKD_LOCK_RETRY=5ms", "STOCKD_LOCK_TTL=3s"}}
 }
 
-// needsOf are the backends of a lock.
 func needsOf(l lock.Entry) []scenario.Need {
 	needs := make([]scenario.Need, 0, len(l.Needs))
 	for _, need := range l.Needs {

@@ -27,7 +27,6 @@ func fairness() scenario.Experiment {
 	return e
 }
 
-// crowd has many wait for one lock again and again.
 func crowd(lock string, need scenario.Need, expect string, seen checker.Check) scenario.Part {
 	return scenario.Part{
 		Name: lock, Stage: scenario.Stage{Needs: []scenario.Need{need}},
@@ -54,7 +53,6 @@ func herd() scenario.Experiment {
 	}
 }
 
-// herdSize is how many contend.
 const herdSize = 24
 
 // woken has contenders with a session each hold a lock twice, and counts.

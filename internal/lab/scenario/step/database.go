@@ -35,7 +35,6 @@ func CountTries(sale Sale) scenario.Step {
 	}
 }
 
-// tally is what was done in a time.
 type tally struct {
 	took          time.Duration
 	updates, sold int64
@@ -188,7 +187,6 @@ func InsertTwice(way innodb.Way, rounds int) scenario.Step {
 	})
 }
 
-// probing opens the database for a probe.
 func probing(probe func(context.Context, *sql.DB, *scenario.Environment) error) scenario.Step {
 	return func(ctx context.Context, s *scenario.Environment) error {
 		db, err := innodb.Open(s.Backends.Database)
@@ -200,7 +198,6 @@ func probing(probe func(context.Context, *sql.DB, *scenario.Environment) error) 
 	}
 }
 
-// figures writes numbers down, in the order of their names.
 func figures(s *scenario.Environment, numbers map[string]float64) error {
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {
 		if err := s.Figure(name, numbers[name]); err != nil {

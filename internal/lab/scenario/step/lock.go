@@ -40,7 +40,6 @@ func TakeTwice(kind string, within time.Duration, needs ...scenario.Need) scenar
 	}
 }
 
-// contend makes a contender for one lock.
 func contend(s *scenario.Environment, name, kind string, needs []scenario.Need) (*scenario.Contender, lock.Locker, error) {
 	c, err := s.Contend(name, needs...)
 	if err != nil {

@@ -65,7 +65,6 @@ func Pass() scenario.Step {
 	}
 }
 
-// visible is the bytes of a rule for people.
 func visible(sent string) string {
 	out := make([]rune, 0, len(sent))
 	for _, r := range sent {
@@ -92,7 +91,6 @@ func OnMasters(o servers.RedlockOptions) func(context.Context, *scenario.Environ
 	}
 }
 
-// links puts a proxy before each master.
 func links(s *scenario.Environment, masters *servers.Redlock) ([]*servers.Proxy, error) {
 	list := make([]*servers.Proxy, len(masters.Nodes))
 	for i, node := range masters.Nodes {

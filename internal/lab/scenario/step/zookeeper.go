@@ -51,7 +51,6 @@ func LateWatch(kind string, within time.Duration) scenario.Step {
 	}
 }
 
-// queuer is a contender for one kind of lock.
 func queuer(s *scenario.Environment, name, kind, address string) (lock.Locker, error) {
 	c, err := s.Contend(name)
 	if err != nil {
