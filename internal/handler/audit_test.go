@@ -71,7 +71,7 @@ func TestEveryAdminWriteIsInTheAuditLog(t *testing.T) {
 		{"POST", "/lab/faults", `{"do": "pause"}`, 201, "/lab/faults", "", map[string]any{"do": "pause"}, nil, map[string]any{"do": "pause"}},
 	} {
 		log.Reset()
-		got := a.owner(t, c.method, c.path, c.body, c.status)
+		got := a.asAdmin(t, c.method, c.path, c.body, c.status)
 		lines := auditLines(t, log.String())
 		if len(lines) != 1 {
 			t.Fatalf("%s %s is logged in %d lines: %s", c.method, c.path, len(lines), &log)

@@ -34,8 +34,8 @@ func TestNothingAnswersInTheShapeOfASale(t *testing.T) {
 	}
 }
 
-// Every row of the ledger is read for the owner alone: it takes a while.
-func TestTheOwnerMayAskForAnAuditInFull(t *testing.T) {
+// Every row of the ledger is read for the admin alone: it takes a while.
+func TestTheAdminMayRequestAFullAudit(t *testing.T) {
 	a := serveSQLite(t)
 	a.buy(t, "goods_id=1")
 	for _, c := range []struct {

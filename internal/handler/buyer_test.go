@@ -63,7 +63,7 @@ func (a api) bought(t *testing.T, path string, headers ...string) answer {
 	return a.as(t, http.MethodPost, path, headers...)
 }
 
-func TestATokenSaysWhoBuys(t *testing.T) {
+func TestATokenIdentifiesTheBuyer(t *testing.T) {
 	var log bytes.Buffer
 	a := serveSQLite(t).withTokens(t, func(o *handler.Options) {
 		o.BuyerRequired, o.Log = true, slog.New(slog.NewTextHandler(&log, nil))
@@ -111,7 +111,7 @@ func TestATokenSaysWhoBuys(t *testing.T) {
 // A buyer's keys and orders are its own.
 func TestABuyerSeesItsOwnAlone(t *testing.T) {
 	a := serveSQLite(t).withTokens(t, func(o *handler.Options) { o.Reveal = true })
-	a.owner(t, http.MethodPatch, "/goods/1", `{"per_user": 2}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 2}`, http.StatusOK)
 	mine, other := "Bearer "+tokenOf(t, "u-1", nil), "Bearer "+tokenOf(t, "u-2", nil)
 	buy := func(token, query string) answer {
 		return a.bought(t, "/deduct?goods_id=1"+query, "Authorization", token, "Idempotency-Key", "checkout")
@@ -143,7 +143,7 @@ func TestABuyerSeesItsOwnAlone(t *testing.T) {
 func TestAnAssertedUserRevealsNothing(t *testing.T) {
 	for reveal, want := range map[bool]any{true: 2.0, false: nil} {
 		a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = reveal })
-		a.owner(t, http.MethodPatch, "/goods/1", `{"per_user": 2}`, http.StatusOK)
+		a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 2}`, http.StatusOK)
 		a.buy(t, "goods_id=1&user_id=u-1&quantity=2")
 		got := a.buy(t, "goods_id=1&user_id=u-1")
 		if detail := fmt.Sprint(got.body["detail"]); got.problem() != "user-limit" || got.body["has"] != want || got.body["per_user"] != 2.0 || strings.Contains(detail, "has 2") != reveal {
@@ -152,7 +152,7 @@ func TestAnAssertedUserRevealsNothing(t *testing.T) {
 	}
 }
 
-func TestAHeaderOfATrustedProxySaysWhoBuys(t *testing.T) {
+func TestAHeaderOfATrustedProxyIdentifiesTheBuyer(t *testing.T) {
 	a := serveSQLite(t)
 	for _, c := range []struct{ proxy, header, query, problem, field string }{
 		{"127.0.0.1", "u-1", "", "", ""},

@@ -11,7 +11,7 @@ import (
 
 func TestAnItemIsSoldThroughItsOwnStrategy(t *testing.T) {
 	a := serveSQLite(t)
-	created := a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "strategy": "mutex", "group": true}`, http.StatusCreated)
+	created := a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "strategy": "mutex", "group": true}`, http.StatusCreated)
 	if created.body["strategy"] != "mutex" || created.body["group"] != true || created.body["fence"] != 0.0 {
 		t.Errorf("created as %s", created.text)
 	}
@@ -24,7 +24,7 @@ func TestAnItemIsSoldThroughItsOwnStrategy(t *testing.T) {
 		{`{"strategy": "", "per_user": 0}`, "", "sql-conditional"},
 	} {
 		if c.change != "" {
-			a.owner(t, http.MethodPatch, "/goods/2", c.change, http.StatusOK)
+			a.asAdmin(t, http.MethodPatch, "/goods/2", c.change, http.StatusOK)
 		}
 		before := a.claimed(t, "/goods/2")
 		got := a.buy(t, "goods_id=2"+c.query)
@@ -58,12 +58,12 @@ func TestARepeatedCreationKeepsTheStrategy(t *testing.T) {
 		return send(t, r)
 	}
 	create()
-	a.owner(t, http.MethodPatch, "/goods/2", `{"strategy": "channel"}`, http.StatusOK)
-	a.owner(t, http.MethodPut, "/strategies/mutex", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPatch, "/goods/2", `{"strategy": "channel"}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPut, "/strategies/mutex", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
 	if got := create(); got.status != http.StatusCreated || got.body["strategy"] != "channel" {
 		t.Errorf("the second creation is answered with %d %s, want 201 and channel", got.status, got.text)
 	}
-	if got := a.owner(t, http.MethodPost, "/goods", `{"goods_id": 3, "stock": 10, "strategy": "mutex"}`, http.StatusForbidden); got.problem() != "strategy-refused" {
+	if got := a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 3, "stock": 10, "strategy": "mutex"}`, http.StatusForbidden); got.problem() != "strategy-refused" {
 		t.Errorf("a creation with a strategy that is switched off is answered with %s", got.text)
 	}
 }
@@ -73,7 +73,7 @@ func TestAChoiceThatCannotBeChangesNothing(t *testing.T) {
 	if err := a.options.Catalogue.Enforce(service.Policy{Deny: []string{"naive"}}); err != nil {
 		t.Fatal(err)
 	}
-	a.owner(t, http.MethodPatch, "/goods/1", `{"strategy": "sql-insert-lock", "fence": true}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "sql-insert-lock", "fence": true}`, http.StatusOK)
 	for _, c := range []struct {
 		body           string
 		status         int
@@ -88,24 +88,24 @@ func TestAChoiceThatCannotBeChangesNothing(t *testing.T) {
 		{`{"fence": 1}`, http.StatusBadRequest, "invalid-request", "fence"},
 		{`{}`, http.StatusBadRequest, "invalid-request", "per_user"},
 	} {
-		got := a.owner(t, http.MethodPatch, "/goods/1", c.body, c.status)
+		got := a.asAdmin(t, http.MethodPatch, "/goods/1", c.body, c.status)
 		if got.problem() != c.problem || got.field() != c.field {
 			t.Errorf("%s is answered with %s, want %s of %q", c.body, got.text, c.problem, c.field)
 		}
 	}
-	if got := a.owner(t, http.MethodGet, "/goods/1", "", http.StatusOK); got.body["strategy"] != "sql-insert-lock" || got.body["fenced"] != true {
+	if got := a.asAdmin(t, http.MethodGet, "/goods/1", "", http.StatusOK); got.body["strategy"] != "sql-insert-lock" || got.body["fenced"] != true {
 		t.Errorf("the item is %s", got.text)
 	}
-	a.owner(t, http.MethodPatch, "/goods/404404", `{"strategy": "mutex"}`, http.StatusNotFound)
-	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 9, "stock": 1, "strategy": "hope"}`, http.StatusBadRequest)
-	a.owner(t, http.MethodGet, "/goods/9", "", http.StatusNotFound)
+	a.asAdmin(t, http.MethodPatch, "/goods/404404", `{"strategy": "mutex"}`, http.StatusNotFound)
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 9, "stock": 1, "strategy": "hope"}`, http.StatusBadRequest)
+	a.asAdmin(t, http.MethodGet, "/goods/9", "", http.StatusNotFound)
 }
 
 // The strategy of an item that is switched off is not replaced by another one.
 func TestAnItemWhoseStrategyIsSwitchedOffIsNotSold(t *testing.T) {
 	a := serveSQLite(t)
-	a.owner(t, http.MethodPatch, "/goods/1", `{"strategy": "mutex"}`, http.StatusOK)
-	a.owner(t, http.MethodPut, "/strategies/mutex", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "mutex"}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPut, "/strategies/mutex", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
 	if got := a.buy(t, "goods_id=1"); got.status != http.StatusForbidden || got.problem() != "strategy-refused" {
 		t.Errorf("a purchase is answered with %d %s", got.status, got.text)
 	}
@@ -134,7 +134,7 @@ func TestTheDefaultModifiersAreThoseOfTheConfiguration(t *testing.T) {
 
 func TestAPurchaseMayNotChooseWhereThatIsOff(t *testing.T) {
 	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Choose = false })
-	a.owner(t, http.MethodPatch, "/goods/1", `{"strategy": "sql-insert-lock", "group": true}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "sql-insert-lock", "group": true}`, http.StatusOK)
 	for _, query := range []string{"", "&strategy=sql-insert-lock", "&group=true", "&fence=false", "&strategy=sql-insert-lock&group=true&fence=false"} {
 		if got := a.buy(t, "goods_id=1"+query); got.status != http.StatusOK {
 			t.Errorf("%q is answered with %d %s", query, got.status, got.text)
@@ -167,9 +167,9 @@ func TestOnlySafeWantsAFenceWhereALossGoesUnnoticed(t *testing.T) {
 		if s := a.described(t, name); s["enabled"] != true || s["requires_fence"] != true || s["note"] == nil {
 			t.Errorf("%s is described as %v", name, s)
 		}
-		a.owner(t, http.MethodPatch, "/goods/1", `{"strategy": "`+name+`"}`, http.StatusForbidden)
+		a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "`+name+`"}`, http.StatusForbidden)
 	}
-	a.owner(t, http.MethodPatch, "/goods/1", `{"strategy": "redis-setnx", "fence": true}`, http.StatusForbidden)
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "redis-setnx", "fence": true}`, http.StatusForbidden)
 	if s := a.described(t, "redis-lua"); s["enabled"] != true || s["requires_fence"] != nil {
 		t.Errorf("redis-lua is described as %v", s)
 	}
@@ -205,9 +205,9 @@ func TestThePublicLearnsNoMoreThanItMust(t *testing.T) {
 	if got := a.get(t, "/goods/1/audit"); got.status != http.StatusNotFound || got.problem() != "not-found" {
 		t.Errorf("the audit is answered with %d %s", got.status, got.text)
 	}
-	shown := a.owner(t, http.MethodGet, "/goods/1", "", http.StatusOK)
+	shown := a.asAdmin(t, http.MethodGet, "/goods/1", "", http.StatusOK)
 	if shown.body["stock"] != 8.0 || shown.body["available"] != true || shown.header.Get(handler.ReplicaHeader) != "replica-1" {
 		t.Errorf("the admin gets %s", shown.text)
 	}
-	a.owner(t, http.MethodGet, "/goods/1/audit", "", http.StatusOK)
+	a.asAdmin(t, http.MethodGet, "/goods/1/audit", "", http.StatusOK)
 }

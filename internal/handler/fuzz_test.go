@@ -135,8 +135,8 @@ func FuzzDeduct(f *testing.F) {
 	})
 }
 
-// The owner's requests, ids in paths among them, are within bounds or rejected.
-func FuzzOwner(f *testing.F) {
+// The admin's requests, ids in paths among them, are within bounds or rejected.
+func FuzzAdmin(f *testing.F) {
 	f.Add("1", "quantity=5", "", "")
 	f.Add("2", "", "application/json", `{"goods_id": 2, "stock": 10}`)
 	f.Add("-1", "full=true", "application/x-www-form-urlencoded", "goods_id=3&stock=1000000000001")

@@ -16,7 +16,7 @@ func TestACrowdThatIsGroupedSellsOut(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := serve(t, d)
 		for _, strategy := range []string{"sql-conditional", "naive", "mutex"} {
-			a.owner(t, http.MethodPost, "/goods/1/restock", `{"quantity": 10}`, http.StatusOK)
+			a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 10}`, http.StatusOK)
 			a.assertSellsOut(t, "goods_id=1&group=true&strategy="+strategy)
 		}
 	})
@@ -71,7 +71,7 @@ func TestGroupIsAFlagThatComposesWithFence(t *testing.T) {
 
 // While a lock is held the queue of an item fills, and is blocked: one more is
 // busy at once, and a key that was sold under is answered all the same.
-func TestAQueueThatStandsStill(t *testing.T) {
+func TestABlockedQueueIsBusy(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	locks := lab.Locks(t, d)
 	a := serveWith(t, d, locks)

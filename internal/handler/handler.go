@@ -61,7 +61,7 @@ type Options struct {
 	Metrics http.Handler
 	// Routes are added to the admin API.
 	Routes []Route
-	// Pprof has the owner's listener serve profiles of this process.
+	// Pprof has the admin API serve profiles of this process.
 	Pprof bool
 }
 

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(labtest.Main(m, &lab))
 }
 
-const token = "a token of the owner"
+const token = "a token of the admin"
 
 // api is a replica on a database, with goods 1 of which there are ten.
 type api struct {
@@ -60,7 +60,7 @@ func serve(t *testing.T, d *servers.Database) api {
 	return serveWith(t, d, lab.Locks(t, d))
 }
 
-// queue is the most that wait for one goods where they are grouped.
+// queue is the most that wait for one item where they are grouped.
 const queue = 40
 
 // lockWait is the wait limit for a lock.
@@ -105,7 +105,7 @@ func serveHot(t *testing.T, d *servers.Database, locks lock.Deps, entries []stra
 	a := api{public: httptest.NewServer(handler.Public(options)), admin: httptest.NewServer(handler.Admin(options, admintoken.Single(token))), options: options, store: store}
 	t.Cleanup(a.public.Close)
 	t.Cleanup(a.admin.Close)
-	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 1, "stock": 10}`, http.StatusCreated)
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 1, "stock": 10}`, http.StatusCreated)
 	return a
 }
 
@@ -169,7 +169,7 @@ func request(t *testing.T, method, url, contentType, body string) *http.Request 
 	return r
 }
 
-func (a api) owner(t *testing.T, method, path, body string, wanted int) answer {
+func (a api) asAdmin(t *testing.T, method, path, body string, wanted int) answer {
 	t.Helper()
 	r := request(t, method, a.admin.URL+path, "application/json", body)
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -335,7 +335,7 @@ func TestEveryWrongFieldIsNamedAtOnce(t *testing.T) {
 	}
 }
 
-func TestAnUnknownStrategyHearsOfTheKnownOnes(t *testing.T) {
+func TestAnUnknownStrategyGetsTheKnownOnes(t *testing.T) {
 	a := serveSQLite(t)
 	got := a.buy(t, "goods_id=1&strategy=hope")
 	if list, _ := got.body["strategies"].([]any); len(list) != len(strategy.Registry()) {
@@ -364,7 +364,7 @@ func TestAKeyIsAnsweredTheSameAgain(t *testing.T) {
 	}
 }
 
-func TestReadingGoods(t *testing.T) {
+func TestReadingAnItem(t *testing.T) {
 	a := serveSQLite(t)
 	a.buy(t, "goods_id=1&quantity=3")
 	if got := a.get(t, "/goods/1"); got.body["stock"] != 7.0 || got.body["goods_id"] != 1.0 {
@@ -385,7 +385,7 @@ func TestReadingGoods(t *testing.T) {
 	}
 }
 
-func TestAnotherMethodIsRefused(t *testing.T) {
+func TestAnotherMethodIsRejected(t *testing.T) {
 	a := serveSQLite(t)
 	if got := a.get(t, "/deduct?goods_id=1"); got.status != http.StatusMethodNotAllowed {
 		t.Errorf("GET /deduct is answered with %d %s", got.status, got.text)
@@ -413,7 +413,7 @@ func TestStrategiesAreListedWithTheirGuarantees(t *testing.T) {
 	}
 }
 
-func TestTheOwnersListenerNeedsTheToken(t *testing.T) {
+func TestTheAdminAPINeedsTheToken(t *testing.T) {
 	a := serveSQLite(t)
 	for name, header := range map[string]string{
 		"none": "", "wrong": "Bearer wrong", "another scheme": "Basic " + token, "no scheme": token, "a prefix": "Bearer " + token[:5],
@@ -437,10 +437,10 @@ func TestBuyersCannotRestock(t *testing.T) {
 	}
 }
 
-func TestTheOwnerCreatesAndRestocks(t *testing.T) {
+func TestTheAdminCreatesAndRestocks(t *testing.T) {
 	a := serveSQLite(t)
-	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 0}`, http.StatusCreated)
-	if got := a.owner(t, http.MethodPost, "/goods/2/restock", `{"quantity": 5}`, http.StatusOK); got.body["stock"] != 5.0 {
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 0}`, http.StatusCreated)
+	if got := a.asAdmin(t, http.MethodPost, "/goods/2/restock", `{"quantity": 5}`, http.StatusOK); got.body["stock"] != 5.0 {
 		t.Errorf("restocked to %s, want 5", got.text)
 	}
 	for _, c := range []struct {
@@ -456,7 +456,7 @@ func TestTheOwnerCreatesAndRestocks(t *testing.T) {
 		{"/goods/2/restock", `{"quantity": 1000000000000}`, http.StatusConflict, ""},
 		{"/goods/9/restock", `{"quantity": 1}`, http.StatusNotFound, ""},
 	} {
-		if got := a.owner(t, http.MethodPost, c.path, c.body, c.status); got.field() != c.field {
+		if got := a.asAdmin(t, http.MethodPost, c.path, c.body, c.status); got.field() != c.field {
 			t.Errorf("%s %s names %q, want %q: %s", c.path, c.body, got.field(), c.field, got.text)
 		}
 	}

@@ -27,8 +27,8 @@ func TestProveHonestPurchasesBesideAFlood(t *testing.T) {
 	const rounds = 5
 	d := lab.Database(t, servers.MariaDB)
 	a := serveWith(t, d, lab.Locks(t, d))
-	a.owner(t, http.MethodPost, "/goods/1/restock", `{"quantity": 10000000}`, http.StatusOK)
-	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10000000}`, http.StatusCreated)
+	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 10000000}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10000000}`, http.StatusCreated)
 	options := a.options
 	options.MaxDeductions = 100
 	served := handler.Public(options)

@@ -29,7 +29,7 @@ func TestAKeyCostsOneSearchOfTheLedger(t *testing.T) {
 		return n
 	}
 	const sales = 40
-	a.owner(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1000}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1000}`, http.StatusOK)
 	for keyed, want := range map[bool]float64{false: 4, true: 5} {
 		a.buy(t, "goods_id=1") // the connections are there after that
 		before := asked()

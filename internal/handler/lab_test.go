@@ -35,12 +35,12 @@ func serveLab(t *testing.T) (a api, failpoints *failpoint.Registry) {
 
 func TestFaultsAreThereOnlyInTheLab(t *testing.T) {
 	a := serveSQLite(t)
-	a.owner(t, http.MethodPost, "/lab/faults", `{"do": "crash"}`, http.StatusNotFound)
-	a.owner(t, http.MethodGet, "/lab/faults", "", http.StatusNotFound)
-	a.owner(t, http.MethodDelete, "/lab/faults", "", http.StatusNotFound)
+	a.asAdmin(t, http.MethodPost, "/lab/faults", `{"do": "crash"}`, http.StatusNotFound)
+	a.asAdmin(t, http.MethodGet, "/lab/faults", "", http.StatusNotFound)
+	a.asAdmin(t, http.MethodDelete, "/lab/faults", "", http.StatusNotFound)
 }
 
-func TestFaultsAreForTheOwner(t *testing.T) {
+func TestFaultsAreForTheAdmin(t *testing.T) {
 	a, failpoints := serveLab(t)
 	if got := send(t, request(t, http.MethodPost, a.admin.URL+"/lab/faults", jsonType, `{"do": "crash"}`)); got.status != http.StatusUnauthorized {
 		t.Errorf("a stranger is answered with %d", got.status)
@@ -101,7 +101,7 @@ func TestAFaultThatIsNotUnderstoodNamesItsField(t *testing.T) {
 		`{"do": "crash", "where": "there"}`:                         "where",
 		`{"do": "crash", "strategy": "naive", "strategy": "naive"}`: "strategy",
 	} {
-		got := a.owner(t, http.MethodPost, "/lab/faults", body, http.StatusBadRequest)
+		got := a.asAdmin(t, http.MethodPost, "/lab/faults", body, http.StatusBadRequest)
 		if got.problem() != "invalid-request" || got.field() != field {
 			t.Errorf("%s is answered with %s, want the field %s", body, got.text, field)
 		}

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-func TestABuyerIsKeptToTheLimitOfTheGoods(t *testing.T) {
+func TestABuyerIsLimitedPerItem(t *testing.T) {
 	a := serveSQLite(t)
-	if got := a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "per_user": 3}`, http.StatusCreated); got.body["per_user"] != 3.0 {
+	if got := a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "per_user": 3}`, http.StatusCreated); got.body["per_user"] != 3.0 {
 		t.Errorf("created as %s, want a limit of 3", got.text)
 	}
 	if got := a.get(t, "/goods/2"); got.body["per_user"] != 3.0 {
@@ -32,16 +32,16 @@ func TestABuyerIsKeptToTheLimitOfTheGoods(t *testing.T) {
 	if got := a.buy(t, "goods_id=2"); got.status != http.StatusBadRequest || got.field() != "user_id" {
 		t.Errorf("without a user_id the answer is %d %s", got.status, got.text)
 	}
-	if got := a.owner(t, http.MethodPatch, "/goods/2", `{"per_user": 4}`, http.StatusOK); got.body["per_user"] != 4.0 || got.body["stock"] != 8.0 {
+	if got := a.asAdmin(t, http.MethodPatch, "/goods/2", `{"per_user": 4}`, http.StatusOK); got.body["per_user"] != 4.0 || got.body["stock"] != 8.0 {
 		t.Errorf("changed to %s, want a limit of 4 and 8 in stock", got.text)
 	}
 	if got := a.buyAs(t, "goods_id=2&quantity=2&user_id=a", "Idempotency-Key", "rejected"); got.status != http.StatusOK {
 		t.Errorf("under a higher limit the answer is %d %s", got.status, got.text)
 	}
-	if got := a.owner(t, http.MethodGet, "/goods/2/audit?full=true", "", http.StatusOK); got.body["clean"] != true || got.body["buyers"] == nil {
+	if got := a.asAdmin(t, http.MethodGet, "/goods/2/audit?full=true", "", http.StatusOK); got.body["clean"] != true || got.body["buyers"] == nil {
 		t.Errorf("the audit is %s", got.text)
 	}
-	a.owner(t, http.MethodPatch, "/goods/2", `{"per_user": 0}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPatch, "/goods/2", `{"per_user": 0}`, http.StatusOK)
 	if got := a.buy(t, "goods_id=2&quantity=6"); got.status != http.StatusOK {
 		t.Errorf("without a limit the answer is %d %s", got.status, got.text)
 	}
@@ -62,7 +62,7 @@ func TestABadLimitIsNamed(t *testing.T) {
 		{http.MethodPatch, "/goods/x", `{"per_user": 3}`, http.StatusBadRequest, "goods_id"},
 		{http.MethodPatch, "/goods/9", `{"per_user": 3}`, http.StatusNotFound, ""},
 	} {
-		if got := a.owner(t, c.method, c.path, c.body, c.status); got.field() != c.field {
+		if got := a.asAdmin(t, c.method, c.path, c.body, c.status); got.field() != c.field {
 			t.Errorf("%s %s %s names %q, want %q: %s", c.method, c.path, c.body, got.field(), c.field, got.text)
 		}
 	}

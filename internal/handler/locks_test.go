@@ -185,7 +185,7 @@ func TestTheAnswerSaysHowDurableItIs(t *testing.T) {
 		{"strategy=sql-conditional", "sql"},
 		{"strategy=sql-conditional&durable=redis", "sql"},
 	} {
-		a.owner(t, http.MethodPost, "/goods", fmt.Sprintf(`{"goods_id":%d,"stock":10}`, i+2), http.StatusCreated)
+		a.asAdmin(t, http.MethodPost, "/goods", fmt.Sprintf(`{"goods_id":%d,"stock":10}`, i+2), http.StatusCreated)
 		got := a.buy(t, fmt.Sprintf("goods_id=%d&%s", i+2, c.query))
 		if got.status != http.StatusOK || got.body["durable"] != c.durable {
 			t.Errorf("%s is answered with %d %v, want durable %q", c.query, got.status, got.body, c.durable)
@@ -194,7 +194,7 @@ func TestTheAnswerSaysHowDurableItIs(t *testing.T) {
 	if got := a.buy(t, "goods_id=1&durable=yes"); got.status != http.StatusBadRequest {
 		t.Errorf("durable=yes is answered with %d %v", got.status, got.body)
 	}
-	got := a.owner(t, http.MethodGet, "/goods/2/drift", "", http.StatusOK)
+	got := a.asAdmin(t, http.MethodGet, "/goods/2/drift", "", http.StatusOK)
 	if got.body["installed"] != true {
 		t.Errorf("the drift is %v", got.body)
 	}

@@ -23,7 +23,7 @@ func (a api) assertTooMany(t *testing.T, query, most string) {
 func TestAPurchaseHasAtMostTheMaximum(t *testing.T) {
 	a := serveSQLite(t)
 	a.options.Catalogue.SetMaxQuantity(3)
-	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "max_quantity": 5}`, http.StatusCreated)
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "max_quantity": 5}`, http.StatusCreated)
 	a.assertTooMany(t, "goods_id=1&quantity=4", "3")
 	a.assertTooMany(t, "goods_id=2&quantity=6", "5")
 	if got := a.buy(t, "goods_id=1&quantity=3"); got.status != http.StatusOK {
@@ -35,11 +35,11 @@ func TestAPurchaseHasAtMostTheMaximum(t *testing.T) {
 	if got := a.get(t, "/goods/2"); got.body["max_quantity"] != 5.0 || got.body["stock"] != 5.0 {
 		t.Errorf("the item is %s", got.text)
 	}
-	a.owner(t, http.MethodPatch, "/goods/2", `{"max_quantity": 1}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPatch, "/goods/2", `{"max_quantity": 1}`, http.StatusOK)
 	a.assertTooMany(t, "goods_id=2&quantity=2", "1")
-	a.owner(t, http.MethodPatch, "/goods/2", `{"strategy": "mutex"}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPatch, "/goods/2", `{"strategy": "mutex"}`, http.StatusOK)
 	a.assertTooMany(t, "goods_id=2&quantity=2", "1") // what is not named stays
-	if got := a.owner(t, http.MethodPatch, "/goods/2", `{"max_quantity": null}`, http.StatusOK); got.body["max_quantity"] != nil || got.body["strategy"] != "mutex" {
+	if got := a.asAdmin(t, http.MethodPatch, "/goods/2", `{"max_quantity": null}`, http.StatusOK); got.body["max_quantity"] != nil || got.body["strategy"] != "mutex" {
 		t.Errorf("cleared, the item is %s", got.text)
 	}
 	a.assertTooMany(t, "goods_id=2&quantity=4", "3")
@@ -48,20 +48,20 @@ func TestAPurchaseHasAtMostTheMaximum(t *testing.T) {
 func TestABadMaximumIsNamed(t *testing.T) {
 	a := serveSQLite(t)
 	for _, body := range []string{`{"max_quantity": 0}`, `{"max_quantity": 1000001}`, `{"max_quantity": "5"}`, `{"max_quantity": 1.5}`, `{"max_quantity": true}`} {
-		if got := a.owner(t, http.MethodPatch, "/goods/1", body, http.StatusBadRequest); got.field() != "max_quantity" {
+		if got := a.asAdmin(t, http.MethodPatch, "/goods/1", body, http.StatusBadRequest); got.field() != "max_quantity" {
 			t.Errorf("%s is answered with %s", body, got.text)
 		}
 	}
-	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "max_quantity": 0}`, http.StatusBadRequest)
-	a.owner(t, http.MethodPatch, "/goods/404404", `{"max_quantity": 5}`, http.StatusNotFound)
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "max_quantity": 0}`, http.StatusBadRequest)
+	a.asAdmin(t, http.MethodPatch, "/goods/404404", `{"max_quantity": 5}`, http.StatusNotFound)
 }
 
 // A maximum says nothing about the strategy, and can be set while that is switched off.
 func TestAMaximumIsSetBesideAStrategyThatIsOff(t *testing.T) {
 	a := serveSQLite(t)
-	a.owner(t, http.MethodPatch, "/goods/1", `{"strategy": "mutex"}`, http.StatusOK)
-	a.owner(t, http.MethodPut, "/strategies/mutex", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
-	if got := a.owner(t, http.MethodPatch, "/goods/1", `{"max_quantity": 2}`, http.StatusOK); got.body["max_quantity"] != 2.0 {
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "mutex"}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPut, "/strategies/mutex", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
+	if got := a.asAdmin(t, http.MethodPatch, "/goods/1", `{"max_quantity": 2}`, http.StatusOK); got.body["max_quantity"] != 2.0 {
 		t.Errorf("the item is %s", got.text)
 	}
 }
@@ -75,7 +75,7 @@ func TestAMaximumHidesNoOrder(t *testing.T) {
 	for _, name := range []string{"sql-conditional", "redis-stock"} {
 		first[name] = a.buyAs(t, "goods_id=1&quantity=3&strategy="+name, "Idempotency-Key", name).body["order_id"]
 	}
-	a.owner(t, http.MethodPatch, "/goods/1", `{"max_quantity": 2}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"max_quantity": 2}`, http.StatusOK)
 	for name, order := range first {
 		got := a.buyAs(t, "goods_id=1&quantity=3&strategy="+name, "Idempotency-Key", name)
 		if got.status != http.StatusOK || order == nil || got.body["order_id"] != order || got.header.Get("Idempotency-Replayed") != "true" {

@@ -37,8 +37,8 @@ func (s scenarios) play(t *testing.T, o apitest.Operation, want apitest.Describe
 		t.Fatal(err)
 	}
 	listener := o.Listeners[0]
-	scenario, is := scenarioOfAServer()[want.Kind]
-	if is && (o.Path != "/deduct" || fails(want.Kind) == nil) {
+	scenario, ok := scenarioOfAServer()[want.Kind]
+	if ok && (o.Path != "/deduct" || fails(want.Kind) == nil) {
 		a := s.api
 		if scenario.down {
 			a = s.down
@@ -127,10 +127,10 @@ func scenarioOfAServer() map[string]scenarioServer {
 		"choice-refused": {options: func(o *handler.Options) { o.Choose = false }, request: func(r *http.Request) {
 			r.URL.RawQuery = "strategy=naive"
 		}},
-		"unauthorized":        {listener: owner, options: verified(buyer.Buyer{}), request: func(r *http.Request) { r.Header.Del("Authorization") }},
+		"unauthorized":        {listener: adminAPI, options: verified(buyer.Buyer{}), request: func(r *http.Request) { r.Header.Del("Authorization") }},
 		"token-bound":         {options: verified(buyer.Buyer{ID: "u-17", GoodsID: 404404})},
-		"misdirected-request": {listener: owner, request: func(r *http.Request) { r.Host = "rebound.example" }},
-		"rate-limited": {listener: buyers, before: 10, options: func(o *handler.Options) {
+		"misdirected-request": {listener: adminAPI, request: func(r *http.Request) { r.Host = "rebound.example" }},
+		"rate-limited": {listener: publicAPI, before: 10, options: func(o *handler.Options) {
 			o.Limits.Address = handler.Rate{PerSecond: onceOnly, Burst: 1}
 		}},
 		"body-too-large": {options: func(o *handler.Options) { o.MaxBody = 1 }, request: func(r *http.Request) {

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	buyers = "public API"
-	owner  = "admin API"
+	publicAPI = "public API"
+	adminAPI  = "admin API"
 )
 
 // serveAll is a replica with everything that can be turned on, and what the examples
@@ -37,8 +37,8 @@ func serveAll(t *testing.T) api {
 		t.Fatal(err)
 	}
 	a = a.with(t, func(*handler.Options) {}).withAdmin(t, func(*handler.Options) {})
-	a.owner(t, http.MethodPost, "/goods/1/restock", `{"quantity": 4990}`, http.StatusOK)
-	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 0}`, http.StatusCreated)
+	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 4990}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 0}`, http.StatusCreated)
 	a.buyAs(t, "goods_id=1&quantity=7", "Idempotency-Key", usedKey)
 	a.ownerKeyed(t, usedKey, "/goods?goods_id=3999&stock=1")
 	return a
@@ -65,9 +65,9 @@ func TestTheDescriptionIsServed(t *testing.T) {
 func TestEveryRouteIsDescribed(t *testing.T) {
 	a := serveAll(t)
 	var there, described []string
-	for listener, h := range map[string]http.Handler{buyers: handler.Public(a.options), owner: handler.Admin(a.options, admintoken.Single(token))} {
-		engine, is := h.(*gin.Engine)
-		if !is {
+	for listener, h := range map[string]http.Handler{publicAPI: handler.Public(a.options), adminAPI: handler.Admin(a.options, admintoken.Single(token))} {
+		engine, ok := h.(*gin.Engine)
+		if !ok {
 			t.Fatalf("the listener for %s is no router but %T", listener, h)
 		}
 		for _, route := range engine.Routes() {
@@ -120,12 +120,12 @@ func TestExamplesAreAnsweredAsTheySay(t *testing.T) {
 func (a api) ask(t *testing.T, e apitest.Example, listener string) *http.Request {
 	t.Helper()
 	server := a.public
-	if listener == owner {
+	if listener == adminAPI {
 		server = a.admin
 	}
 	r := request(t, e.Operation.Method, server.URL+e.Path, e.ContentType, e.Body)
 	maps.Copy(r.Header, e.Header)
-	if listener == owner {
+	if listener == adminAPI {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	return r
@@ -174,7 +174,7 @@ func (a api) serveScenario(t *testing.T, listener string, options func(*handler.
 		options(&a.options)
 	}
 	h := handler.Public(a.options)
-	if listener == owner {
+	if listener == adminAPI {
 		h = handler.Admin(a.options, admintoken.Single(token))
 	}
 	s := httptest.NewUnstartedServer(h)
@@ -183,7 +183,7 @@ func (a api) serveScenario(t *testing.T, listener string, options func(*handler.
 	}
 	s.Start()
 	t.Cleanup(s.Close)
-	if a.public = s; listener == owner {
+	if a.public = s; listener == adminAPI {
 		a.admin = s
 	}
 	return a

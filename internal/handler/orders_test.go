@@ -39,7 +39,7 @@ func TestAnOrderIsFoundAndNothingIsSold(t *testing.T) {
 		sale := a.buyAs(t, "goods_id=1&quantity=2&user_id=u-1", "Idempotency-Key", "key&1")
 		number, _ := sale.body["order_id"].(string)
 		for _, path := range []string{"/orders?request_id=key%261", "/orders/" + number} {
-			public, private := a.get(t, path), a.owner(t, http.MethodGet, path, "", http.StatusOK)
+			public, private := a.get(t, path), a.asAdmin(t, http.MethodGet, path, "", http.StatusOK)
 			sameOrder(t, public, sale, "sql")
 			sameOrder(t, private, sale, "sql")
 			if public.body["user_id"] != nil || private.body["user_id"] != "u-1" || public.body["request_id"] != "key&1" {
@@ -85,7 +85,7 @@ func TestTheAdminAPIPagesThroughOrders(t *testing.T) {
 	}
 	next, seen := "0", 0
 	for range 4 {
-		page := a.owner(t, http.MethodGet, "/orders?goods_id=1&limit=2&after="+next, "", http.StatusOK)
+		page := a.asAdmin(t, http.MethodGet, "/orders?goods_id=1&limit=2&after="+next, "", http.StatusOK)
 		list, _ := page.body["orders"].([]any)
 		seen += len(list)
 		if next, _ = page.body["next"].(string); next == "" || list == nil {
@@ -95,14 +95,14 @@ func TestTheAdminAPIPagesThroughOrders(t *testing.T) {
 	if seen != 5 {
 		t.Errorf("the pages have %d orders, want 5", seen)
 	}
-	if again := a.owner(t, http.MethodGet, "/orders?after="+next, "", http.StatusOK); again.body["next"] != next {
+	if again := a.asAdmin(t, http.MethodGet, "/orders?after="+next, "", http.StatusOK); again.body["next"] != next {
 		t.Errorf("an empty page is %s, want next %s", again.text, next)
 	}
 	for query, field := range map[string]string{
 		"limit=0": "limit", "limit=1001": "limit", "after=-1": "after", "after=x": "after", "goods_id=0": "goods_id",
 		"request_id=a&limit=1": "limit", "colour=red": "colour",
 	} {
-		if got := a.owner(t, http.MethodGet, "/orders?"+query, "", http.StatusBadRequest); got.field() != field {
+		if got := a.asAdmin(t, http.MethodGet, "/orders?"+query, "", http.StatusBadRequest); got.field() != field {
 			t.Errorf("%s names %q, want %s: %s", query, got.field(), field, got.text)
 		}
 	}
@@ -133,7 +133,7 @@ func TestAKnownKeyIsAnsweredBeforeAnythingElse(t *testing.T) {
 	}))
 	const buy = "goods_id=1&user_id=u-1&strategy="
 	first := a.buyAs(t, buy+"naive", "Idempotency-Key", "known")
-	a.owner(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
 	if got := a.buyAs(t, buy+"naive", "Idempotency-Key", "new"); got.problem() != "strategy-refused" {
 		t.Errorf("another key is answered with %d %s", got.status, got.text)
 	}
@@ -196,8 +196,8 @@ func TestAPendingKeyIsNotSoldByAnotherStrategy(t *testing.T) {
 	if other := a.buyAs(t, "goods_id=1&quantity=2&user_id=u-1&strategy=sql-conditional", "Idempotency-Key", "pending"); other.problem() != "key-reused" {
 		t.Errorf("other content is answered with %s", other.text)
 	}
-	a.owner(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1}`, http.StatusOK)
-	a.owner(t, http.MethodPost, "/goods/1/recall", "", http.StatusOK)
+	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPost, "/goods/1/recall", "", http.StatusOK)
 	if err := redis.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestAPendingOrderIsFound(t *testing.T) {
 	paths := []string{"/orders?request_id=pending&user_id=u-1", "/orders/" + number}
 	for _, path := range paths {
 		sameOrder(t, a.get(t, path), sale, "redis")
-		if got := a.owner(t, http.MethodGet, path, "", http.StatusOK); got.body["user_id"] != "u-1" {
+		if got := a.asAdmin(t, http.MethodGet, path, "", http.StatusOK); got.body["user_id"] != "u-1" {
 			t.Errorf("%s is answered with %s on the admin API", path, got.text)
 		}
 	}
@@ -238,8 +238,8 @@ func TestAPendingOrderIsFound(t *testing.T) {
 // A client must not learn that nothing happened while its order is pending.
 func TestAPendingKeyIsAnsweredBeforeARejection(t *testing.T) {
 	a, sale, redis := servePending(t)
-	a.owner(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
-	a.owner(t, http.MethodPatch, "/goods/1", `{"per_user": 1}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "a test"}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 1}`, http.StatusOK)
 	const buy = "goods_id=1&user_id=u-1&strategy="
 	retry := func(query, key string) answer { return a.buyAs(t, query, "Idempotency-Key", key) }
 	got := retry(buy+"naive", "pending")
@@ -300,7 +300,7 @@ func TestAnOrderIsFoundOnItsWayToTheLedger(t *testing.T) {
 	locks := lab.Locks(t, d, backend.Redis)
 	a := serveHot(t, d, locks, strategy.Registry(), hot.Options{Linger: time.Millisecond, Partitions: 2})
 	a = a.with(t, func(o *handler.Options) { o.Reveal = true })
-	a.owner(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1000}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPost, "/goods/1/restock", `{"quantity": 1000}`, http.StatusOK)
 	var clients sync.WaitGroup
 	for client := range 4 {
 		clients.Go(func() {

@@ -48,8 +48,8 @@ func madeHere(t *testing.T) map[string]int {
 		t.Fatal(err)
 	}
 	ast.Inspect(parsed["handler"], func(n ast.Node) bool {
-		call, is := n.(*ast.CallExpr)
-		if !is || len(call.Args) != 3 {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) != 3 {
 			return true
 		}
 		if name, ok := call.Fun.(*ast.Ident); !ok || name.Name != "newProblem" {

@@ -147,7 +147,7 @@ func TestAReplicaThatStopsSaysSo(t *testing.T) {
 	}
 }
 
-// withAdmin serves the same replica's owner with other options.
+// withAdmin serves the same replica's admin API with other options.
 func (a api) withAdmin(t *testing.T, change func(o *handler.Options)) api {
 	t.Helper()
 	change(&a.options)

@@ -20,7 +20,7 @@ func serveBlocked(t *testing.T, change func(o *handler.Options)) (a api, release
 	a = serveEntries(t, d, lab.Locks(t, d), append(strategy.Registry(), strategy.Entry{
 		Name: "blocking", Family: strategy.None, Summary: "waits", New: func(strategy.Deps) strategy.Strategy { return b },
 	}))
-	a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 100}`, http.StatusCreated)
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 100}`, http.StatusCreated)
 	a = a.with(t, change)
 	const clients = 40
 	entered, shed := make(chan struct{}, clients), make(chan answer, clients)

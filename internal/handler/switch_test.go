@@ -12,9 +12,9 @@ import (
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
-func TestTheOwnerSwitchesAStrategyOffAndOn(t *testing.T) {
+func TestTheAdminSwitchesAStrategyOffAndOn(t *testing.T) {
 	a := serveSQLite(t)
-	a.owner(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "it oversells"}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "it oversells"}`, http.StatusOK)
 	got := a.buy(t, "goods_id=1&strategy=naive")
 	if got.status != http.StatusForbidden || got.problem() != "strategy-refused" || !strings.Contains(got.text, "it oversells") {
 		t.Errorf("a purchase is answered with %d %s", got.status, got.text)
@@ -25,16 +25,16 @@ func TestTheOwnerSwitchesAStrategyOffAndOn(t *testing.T) {
 	if s := a.described(t, "mutex"); s["enabled"] != true {
 		t.Errorf("mutex is described as %v", s)
 	}
-	a.owner(t, http.MethodPut, "/strategies/naive?enabled=true", "", http.StatusOK)
+	a.asAdmin(t, http.MethodPut, "/strategies/naive?enabled=true", "", http.StatusOK)
 	if got := a.buy(t, "goods_id=1&strategy=naive"); got.status != http.StatusOK {
 		t.Errorf("after it was switched on: %d %s", got.status, got.text)
 	}
 }
 
-// described is a strategy as the owner sees it.
+// described is a strategy as the admin sees it.
 func (a api) described(t *testing.T, name string) map[string]any {
 	t.Helper()
-	list, _ := a.owner(t, http.MethodGet, "/strategies", "", http.StatusOK).body["strategies"].([]any)
+	list, _ := a.asAdmin(t, http.MethodGet, "/strategies", "", http.StatusOK).body["strategies"].([]any)
 	for _, s := range list {
 		if s, ok := s.(map[string]any); ok && s["name"] == name {
 			return s
@@ -48,14 +48,14 @@ func (a api) described(t *testing.T, name string) map[string]any {
 func TestTheLogNamesTheRequestOfASwitch(t *testing.T) {
 	var log bytes.Buffer
 	a := serveSQLite(t).withAdmin(t, func(o *handler.Options) { o.Log = slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, nil))) })
-	got := a.owner(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "it oversells"}`, http.StatusOK)
+	got := a.asAdmin(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "it oversells"}`, http.StatusOK)
 	a.admin.Close() // so that all of the log is written
 	if want := "request_id=" + got.header.Get("X-Request-ID"); !strings.Contains(log.String(), want) {
 		t.Errorf("the log lacks %s:\n%s", want, &log)
 	}
 }
 
-func TestSwitchesThatAreRefused(t *testing.T) {
+func TestSwitchesThatAreRejected(t *testing.T) {
 	a := serveSQLite(t)
 	if err := a.options.Catalogue.Enforce(service.Policy{Deny: []string{"naive"}}); err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestSwitchesThatAreRefused(t *testing.T) {
 		{"on for a reason", "mutex", `{"enabled": true, "reason": "r"}`, http.StatusBadRequest, "invalid-request", "reason"},
 		{"a reason too long", "mutex", `{"enabled": false, "reason": "` + strings.Repeat("x", 201) + `"}`, http.StatusBadRequest, "invalid-request", "reason"},
 	} {
-		got := a.owner(t, http.MethodPut, "/strategies/"+c.strategy, c.body, c.status)
+		got := a.asAdmin(t, http.MethodPut, "/strategies/"+c.strategy, c.body, c.status)
 		if got.problem() != c.problem || !strings.Contains(got.text, c.says) {
 			t.Errorf("%s: answered with %s, want %s that tells of %s", c.name, got.text, c.problem, c.says)
 		}
@@ -84,10 +84,10 @@ func TestSwitchesThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestProfilesAreForTheOwnerWhoWantsThem(t *testing.T) {
+func TestProfilesAreForTheAdminWhereEnabled(t *testing.T) {
 	const path = "/debug/pprof/goroutine?debug=1"
 	a := serveSQLite(t)
-	if got := a.owner(t, http.MethodGet, path, "", http.StatusNotFound); got.problem() != "not-found" {
+	if got := a.asAdmin(t, http.MethodGet, path, "", http.StatusNotFound); got.problem() != "not-found" {
 		t.Errorf("without admin.pprof: %s", got.text)
 	}
 	a = a.withAdmin(t, func(o *handler.Options) { o.Pprof = true })
@@ -106,7 +106,7 @@ func TestProfilesAreForTheOwnerWhoWantsThem(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/debug/pprof/cmdline", "/debug/pprof/hope"} {
-		if got := a.owner(t, http.MethodGet, path, "", http.StatusNotFound); got.problem() != "not-found" {
+		if got := a.asAdmin(t, http.MethodGet, path, "", http.StatusNotFound); got.problem() != "not-found" {
 			t.Errorf("%s: %s", path, got.text)
 		}
 	}

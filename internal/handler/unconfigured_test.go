@@ -11,7 +11,7 @@ import (
 )
 
 // Anybody may name a strategy: one that cannot be used here costs no line of the log.
-func TestAStrategyWithoutItsBackendIsRefused(t *testing.T) {
+func TestAStrategyWithoutItsBackendIsRejected(t *testing.T) {
 	var log bytes.Buffer
 	quiet := func(o *handler.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }
 	a := serveSQLite(t).with(t, quiet).withAdmin(t, quiet)
@@ -22,8 +22,8 @@ func TestAStrategyWithoutItsBackendIsRefused(t *testing.T) {
 		for what, got := range map[string]answer{
 			"a purchase":    a.buy(t, "goods_id=1&strategy="+name),
 			"a grouped one": a.buy(t, "goods_id=1&group=true&strategy="+name),
-			"a change":      a.owner(t, http.MethodPatch, "/goods/1", `{"strategy": "`+name+`"}`, http.StatusForbidden),
-			"a creation":    a.owner(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 1, "strategy": "`+name+`"}`, http.StatusForbidden),
+			"a change":      a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "`+name+`"}`, http.StatusForbidden),
+			"a creation":    a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 1, "strategy": "`+name+`"}`, http.StatusForbidden),
 		} {
 			if got.status != http.StatusForbidden || got.problem() != "strategy-refused" || got.body["backend"] != backend ||
 				!strings.Contains(got.text, name+", because "+backend+" is not configured") {

@@ -31,12 +31,12 @@ func defects() []defect {
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RejectsWhatDoesNotFit",
 		},
 		{
-			name: "every goods is sold at once (a forgotten WHERE)",
+			name: "every item is sold at once (a forgotten WHERE)",
 			file: "internal/repo/sqlite.go", old: "WHERE goods_id = ? AND stock >= ?", new: "WHERE ? > 0 AND stock >= ?",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/ChangesNoOtherItem",
 		},
 		{
-			name: "every goods is set at once (a forgotten WHERE)",
+			name: "every item is set at once (a forgotten WHERE)",
 			file: "internal/repo/dialect.go", old: "SET stock = ?, ` + bySale + ` WHERE goods_id = ? AND ` + unchanged", new: "SET stock = ?, ` + bySale + ` WHERE ? > 0 AND ` + unchanged",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/naive/ChangesNoOtherItem",
 		},
@@ -46,12 +46,12 @@ func defects() []defect {
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/mutex/OnOneReplica",
 		},
 		{
-			name: "the lock is let go before the work",
+			name: "the lock is released before the work",
 			file: "internal/service/strategy/guarded.go", old: "	working, stop := lock.While(ctx, lease)", new: "	g.jobs.Finish(ctx, \"release lock\", lease.Release)\n	working, stop := context.WithCancel(ctx)",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/mutex/OnOneReplica",
 		},
 		{
-			name: "the owner of a goods serves in parallel",
+			name: "the owner of an item serves in parallel",
 			file: "internal/service/strategy/channel.go", old: "		job()\n", new: "		go job()\n",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/channel/OnOneReplica",
 		},
@@ -113,7 +113,7 @@ func defects() []defect {
 		{
 			name: "a deadlock's victim is not run again",
 			file: "internal/repo/store.go", old: "const deadlockTries = 10", new: "const deadlockTries = 1",
-			pkg: "./internal/service", test: "TestManyCopiesOfARefusalAreRefused/mariadb", needs: "mariadb",
+			pkg: "./internal/service", test: "TestManyCopiesOfARejectionAreRejected/mariadb", needs: "mariadb",
 		},
 		{
 			name: "keys are compared without regard to case",
@@ -128,12 +128,12 @@ func defects() []defect {
 		{
 			name: "a key stands for any content",
 			file: "internal/stock/stock.go", old: "		o.Quantity == p.Quantity && o.UserID == p.UserID", new: "		o.UserID == p.UserID",
-			pkg: "./internal/service", test: "TestTheSameKeyWithOtherContentIsRefused/sqlite",
+			pkg: "./internal/service", test: "TestTheSameKeyWithOtherContentIsRejected/sqlite",
 		},
 		{
 			name: "a replay tells what is left now, not what was left then",
 			file: "internal/repo/ledger.go", old: "COALESCE(l.remaining, ` + inStock + `)", new: "COALESCE(` + inStock + `, l.remaining)",
-			pkg: "./internal/service", test: "TestTheSameKeyHearsTheFirstAnswer/sqlite",
+			pkg: "./internal/service", test: "TestTheSameKeyGetsTheFirstAnswer/sqlite",
 		},
 		{
 			name: "the audit forgives overselling",
@@ -188,7 +188,7 @@ func defects() []defect {
 		{
 			name: "the token is not looked at",
 			file: "internal/admintoken/set.go", old: "subtle.ConstantTimeCompare(e.hash[:], got[:])", new: "1|subtle.ConstantTimeCompare(e.hash[:], got[:])",
-			pkg: "./internal/handler", test: "TestTheOwnersListenerNeedsTheToken",
+			pkg: "./internal/handler", test: "TestTheAdminAPINeedsTheToken",
 		},
 		{
 			name: "X-Real-IP is believed before X-Forwarded-For",
@@ -208,7 +208,7 @@ func defects() []defect {
 		{
 			name: "a strategy is sold through whose backend is not configured",
 			file: "internal/service/mode.go", old: "if o.unconfigured != nil {", new: "if o.unconfigured != nil && m.Strategy == \"\" {",
-			pkg: "./internal/handler", test: "TestAStrategyWithoutItsBackendIsRefused",
+			pkg: "./internal/handler", test: "TestAStrategyWithoutItsBackendIsRejected",
 		},
 		{
 			name: "every wrong field is named",
@@ -343,27 +343,27 @@ func defects() []defect {
 		{
 			name: "who waits in a queue hears another's answer",
 			file: "internal/service/strategy/batcher.go", old: "own, outcomes = outcomes[:n:n], outcomes[n:]", new: "own, outcomes = outcomes[len(outcomes)-n:], outcomes[:len(outcomes)-n]",
-			pkg: "./internal/service/strategy", test: "TestThoseWhoWaitAreOneBatchFirstComeFirstServed",
+			pkg: "./internal/service/strategy", test: "TestWaitingCallsAreOneBatchFirstComeFirstServed",
 		},
 		{
 			name: "who left the queue is written after all",
 			file: "internal/service/strategy/batcher.go", old: "		b.queues[goodsID].remove(c)\n", new: "",
-			pkg: "./internal/service/strategy", test: "TestWhoLeavesTheQueueIsNeverWritten",
+			pkg: "./internal/service/strategy", test: "TestACallThatLeavesTheQueueIsNeverWritten",
 		},
 		{
 			name: "one copy fails the whole batch",
 			file: "internal/service/strategy/batcher.go", old: "	if len(calls) == 1 {\n", new: "	if len(calls) > 0 {\n",
-			pkg: "./internal/service/strategy", test: "TestACopyInTheLedgerDisturbsNobody",
+			pkg: "./internal/service/strategy", test: "TestACopyInTheLedgerAffectsNoOtherCall",
 		},
 		{
 			name: "who leaves takes the others' batch with it",
 			file: "internal/service/strategy/batcher.go", old: "	case c.batch.othersStay(c):\n		c.state = left\n", new: "	case c.batch.othersStay(c):\n		c.state = left\n		c.batch.end(cause)\n",
-			pkg: "./internal/service/strategy", test: "TestWhoLeavesABatchDoesNotDisturbTheOthers",
+			pkg: "./internal/service/strategy", test: "TestLeavingABatchDoesNotAffectTheOthers",
 		},
 		{
 			name: "a known key waits for the lock of its goods",
 			file: "internal/handler/deduct.go", old: "outcome, err := s.options.Catalogue.Replay(ctx, goodsID, purchase)", new: "outcome, err := stock.Outcome{}, error(nil)",
-			pkg: "./internal/handler", test: "TestAQueueThatStandsStill",
+			pkg: "./internal/handler", test: "TestABlockedQueueIsBusy",
 		},
 		{
 			name: "a purchase is rejected while its first copy is pending",
@@ -418,7 +418,7 @@ func defects() []defect {
 		{
 			name: "redis-stock: every replica that comes late installs the counter once more",
 			file: "internal/service/hot/lua/3_rebuild.lua", old: "if units and tonumber(epoch) > tonumber(ARGV[4]) then", new: "if units and tonumber(ARGV[4]) > 0 and tonumber(epoch) > tonumber(ARGV[4]) then",
-			pkg: "./internal/service/hot", test: "TestACounterThatIsThereIsNotInstalledAgain", needs: "redis",
+			pkg: "./internal/service/hot", test: "TestAnExistingCounterIsNotRebuilt", needs: "redis",
 		},
 		{
 			name: "redis-stock: a rebuild begins anew after its replica has died",

@@ -84,7 +84,7 @@ func TestAReplicaThatFallsSilentGivesTheRowBack(t *testing.T) {
 
 // Two sales take two goods in opposite order, and each has its first one when both go
 // on: the database rolls one of them back.
-func TestADeadlocksVictimIsRunAgainAndHeardOf(t *testing.T) {
+func TestADeadlocksVictimIsRetriedAndReported(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		var mu sync.Mutex
 		var retried []string
@@ -160,7 +160,7 @@ func TestRestock(t *testing.T) {
 	})
 }
 
-func TestGoodsAreCreatedOnce(t *testing.T) {
+func TestAnItemIsCreatedOnce(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 5)
@@ -172,7 +172,7 @@ func TestGoodsAreCreatedOnce(t *testing.T) {
 			t.Errorf("audit is %+v (%v), want the first 5", audit, err)
 		}
 		if _, err := s.Audit(t.Context(), 2); !errors.Is(err, stock.ErrUnknownGoods) {
-			t.Errorf("audit of goods that are not there: %v, want %v", err, stock.ErrUnknownGoods)
+			t.Errorf("audit of an unknown item: %v, want %v", err, stock.ErrUnknownGoods)
 		}
 	})
 }

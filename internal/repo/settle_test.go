@@ -197,7 +197,7 @@ func TestTotalsAreRightUnderACrowd(t *testing.T) {
 	})
 }
 
-// What one goods has too much must not hide what another one lacks.
+// What one item has too much must not hide what another one lacks.
 func TestTheAuditOfAllGoodsAddsUpEachKindOfFailure(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")

@@ -81,7 +81,7 @@ func TestGroupedAndUngroupedMix(t *testing.T) {
 }
 
 // A caller that is gone does not take the search of the others with it.
-func TestWhoLeavesASearchDisturbsNobody(t *testing.T) {
+func TestLeavingASearchAffectsNoOtherCaller(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), 1)
 	s.create(t, 1, 100)
 	sv := s.strategy(t, 0, "sql-conditional"+grouped)

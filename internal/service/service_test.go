@@ -114,7 +114,7 @@ func each(t *testing.T, replicas int, test func(t *testing.T, s shop, name strin
 	})
 }
 
-func TestTheSameKeyHearsTheFirstAnswer(t *testing.T) {
+func TestTheSameKeyGetsTheFirstAnswer(t *testing.T) {
 	each(t, 2, func(t *testing.T, s shop, name string, goods int64) {
 		s.create(t, goods, 10)
 		key := rand.Text()
@@ -137,7 +137,7 @@ func TestTheSameKeyHearsTheFirstAnswer(t *testing.T) {
 	})
 }
 
-func TestTheSameKeyWithOtherContentIsRefused(t *testing.T) {
+func TestTheSameKeyWithOtherContentIsRejected(t *testing.T) {
 	each(t, 1, func(t *testing.T, s shop, name string, goods int64) {
 		s.create(t, goods, 10)
 		key := rand.Text()
@@ -162,7 +162,7 @@ func TestTheSameKeyWithOtherContentIsRefused(t *testing.T) {
 	})
 }
 
-func TestARefusalIsNotRememberedAsASale(t *testing.T) {
+func TestARejectionIsNotStoredAsASale(t *testing.T) {
 	each(t, 1, func(t *testing.T, s shop, name string, goods int64) {
 		s.create(t, goods, 1)
 		key := rand.Text()
@@ -211,7 +211,7 @@ func TestManyCopiesAtOnceAreOneSale(t *testing.T) {
 
 // Copies of a purchase that cannot be served are all rejected, whatever they do
 // to each other in the database.
-func TestManyCopiesOfARefusalAreRefused(t *testing.T) {
+func TestManyCopiesOfARejectionAreRejected(t *testing.T) {
 	each(t, 3, func(t *testing.T, s shop, name string, goods int64) {
 		s.create(t, goods, 1)
 		key := rand.Text()
@@ -253,7 +253,7 @@ func TestAnUnknownOutcomeTellsWhatToSendAgain(t *testing.T) {
 	})
 }
 
-func TestAKeyOfTheOwnerIsNoKeyOfABuyer(t *testing.T) {
+func TestAKeyOfTheAdminIsNoKeyOfABuyer(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := open(t, d, 1)
 		if _, err := s.inventory.Create(t.Context(), 1, 5, 0, stock.Choice{}, "delivery-1"); err != nil {
@@ -269,7 +269,7 @@ func TestAKeyOfTheOwnerIsNoKeyOfABuyer(t *testing.T) {
 	})
 }
 
-func TestTheOwnersKeysAreRememberedToo(t *testing.T) {
+func TestKeysOfTheAdminAreReplayed(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := open(t, d, 1)
 		for range 2 {

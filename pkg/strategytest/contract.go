@@ -112,12 +112,12 @@ func servesABatchFirstComeFirstServed(t *testing.T, s *subject) {
 }
 
 func changesNoOtherItem(t *testing.T, s *subject) {
-	mine, other := s.create(t, 10), s.create(t, 10)
-	if _, err := s.deduct(t.Context(), mine, buy(4)); err != nil {
+	bought, other := s.create(t, 10), s.create(t, 10)
+	if _, err := s.deduct(t.Context(), bought, buy(4)); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "stock of the goods that was bought", s.audit(t, mine).Stock, 6)
-	want(t, "stock of another goods", s.audit(t, other).Stock, 10)
+	want(t, "stock of the item that was bought", s.audit(t, bought).Stock, 6)
+	want(t, "stock of another item", s.audit(t, other).Stock, 10)
 }
 
 func rejectsAnUnknownItem(t *testing.T, s *subject) {
@@ -125,11 +125,11 @@ func rejectsAnUnknownItem(t *testing.T, s *subject) {
 	purchase := buy(1)
 	_, err := s.deduct(t.Context(), unknown, purchase)
 	if !errors.Is(err, stock.ErrUnknownGoods) {
-		t.Errorf("goods that were never created were answered with %v, want %v", err, stock.ErrUnknownGoods)
+		t.Errorf("a purchase of an unknown item got %v, want %v", err, stock.ErrUnknownGoods)
 	}
 	orders, err := s.store.Orders(t.Context(), purchase.RequestID)
 	if err != nil || len(orders) > 0 {
-		t.Errorf("the ledger has %v of goods that were never created (%v)", orders, err)
+		t.Errorf("the ledger has %v of an unknown item (%v)", orders, err)
 	}
 }
 

@@ -120,8 +120,8 @@ func oneOf(outcomes []stock.Outcome, err error) error {
 // assertLimited holds a rejection to the limit and what its buyer has.
 func assertLimited(t *testing.T, err error, has int64) {
 	t.Helper()
-	limited, is := errors.AsType[*stock.UserLimitError](err)
-	if !is || *limited != (stock.UserLimitError{PerUser: perUser, Has: has}) {
+	limited, ok := errors.AsType[*stock.UserLimitError](err)
+	if !ok || *limited != (stock.UserLimitError{PerUser: perUser, Has: has}) {
 		t.Errorf("beyond the limit is answered with %v, want a limit of %d and %d units already", err, perUser, has)
 	}
 }

@@ -66,7 +66,7 @@ func Run(t *testing.T, bench Bench) {
 	goods := new(atomic.Int64)
 	prefix := "suite-" + rand.Text() // the servers are shared by suites on other databases
 	others := others{t: t, made: make(map[string]*subject)}
-	// Databases share one Redis, which must not know the goods of another one.
+	// Databases share one Redis, which must not know the items of another one.
 	goods.Store(mathrand.Int64N(1 << 40))
 	var tested atomic.Int64
 	for _, entry := range bench.entries(t) {

@@ -65,7 +65,7 @@ func TestManyReplicasThatFillAtOnceSellOutExactly(t *testing.T) {
 
 // A replica that was on its way to install the counter finds that another one has,
 // and begins no epoch: the orders accepted in the first need not be offered again.
-func TestACounterThatIsThereIsNotInstalledAgain(t *testing.T) {
+func TestAnExistingCounterIsNotRebuilt(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
 	way := labtest.NewProxy(t, server.Address)
@@ -135,8 +135,8 @@ func TestARedisThatIsNotThereIsNamed(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	r := s.replica(t, "a", at("127.0.0.1:1"))
 	_, err := deduct(t, r, buy(1))
-	named, is := errors.AsType[*stock.BackendError](err)
-	if !is || named.Backend != "redis" || errors.Is(err, stock.ErrUnknownOutcome) {
+	named, ok := errors.AsType[*stock.BackendError](err)
+	if !ok || named.Backend != "redis" || errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Errorf("%v, want a failure of redis before anything happened", err)
 	}
 }
@@ -372,7 +372,7 @@ func lead(t *testing.T, client redis.UniversalClient) {
 
 // The same without a sign of it: the database does not keep what it does not have,
 // and the counter is made anew.
-func TestWhatWasPromisedAboveTheStockIsNotWritten(t *testing.T) {
+func TestOrdersBeyondTheStockAreNotWritten(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a")
 	reported := orders(sell(t, a, buy(1)))

@@ -34,8 +34,8 @@ func by(user string, units int64) stock.Purchase {
 func assertHas(t *testing.T, r *hot.Stock, user string, has int64) {
 	t.Helper()
 	o, err := deduct(t, r, by(user, max(1, 4-has)))
-	limited, is := errors.AsType[*stock.UserLimitError](o.Rejected)
-	if err != nil || !is || *limited != (stock.UserLimitError{PerUser: 3, Has: has}) {
+	limited, ok := errors.AsType[*stock.UserLimitError](o.Rejected)
+	if err != nil || !ok || *limited != (stock.UserLimitError{PerUser: 3, Has: has}) {
 		t.Errorf("one more than three is answered with %v (%v), want a limit of 3 and %d units already", o.Rejected, err, has)
 	}
 }
@@ -84,7 +84,7 @@ func TestALimitOutlastsARedisThatForgets(t *testing.T) {
 
 // Pending units count as well where the counter is rebuilt: once, also where
 // the ledger has it already and the stream still.
-func TestALimitCountsWhatIsPromised(t *testing.T) {
+func TestALimitCountsPendingOrders(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 100)
 	cut := labtest.NewProxy(t, server.Address)
@@ -105,7 +105,7 @@ func TestALimitCountsWhatIsPromised(t *testing.T) {
 
 // Units were accepted before there was a limit, and are written after it was set: the
 // buyer keeps them, and gets no more.
-func TestALimitLeavesWhatWasPromisedBefore(t *testing.T) {
+func TestALimitKeepsOrdersAcceptedBefore(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	a := s.replica(t, "a", idle)
 	reported := orders(sell(t, a, by("first", 1)))
@@ -155,7 +155,7 @@ func TestAnOrderThatRedisHasForgottenIsHeldToTheLimit(t *testing.T) {
 }
 
 // The admin's replica died after the limit was set and before Redis was notified.
-func TestALimitThatRedisWasNotToldOfIsFoundByTheReconciler(t *testing.T) {
+func TestTheReconcilerFindsALimitThatRedisHasMissed(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	s.options.Reconcile = 20 * time.Millisecond
 	a := s.replica(t, "a")

@@ -21,7 +21,7 @@ var lab *labtest.Lab
 
 func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
 
-// goods is what all tests sell; each has a database and keys of its own.
+// goods is the item that all tests sell; each has a database and keys of its own.
 const goods = 1
 
 // shop is a database and a Redis that replicas sell from.
@@ -35,7 +35,7 @@ type shop struct {
 	client   redis.UniversalClient // the test's own
 }
 
-// open creates the goods on MariaDB; nothing is in Redis yet.
+// open creates the item on MariaDB; nothing is in Redis yet.
 func open(t *testing.T, server *servers.Redis, units int64) *shop {
 	t.Helper()
 	s := &shop{database: lab.Database(t, servers.MariaDB), redis: server, address: server.Address}
@@ -187,7 +187,7 @@ func (s *shop) assertInLedger(t *testing.T, reported []stock.Order) {
 	}
 }
 
-// stream is the key of the orders of the goods, counter that of its counter.
+// stream is the key of the orders of the item, counter that of its counter.
 func (s *shop) key(name string) string { return s.options.Prefix + ":{stock-1}:" + name }
 
 func await(t *testing.T, what string, is func() bool) {

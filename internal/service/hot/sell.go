@@ -114,14 +114,14 @@ func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase,
 }
 
 func readVerdicts(answer any, n int) ([]verdict, error) {
-	rows, is := answer.([]any)
-	if !is || len(rows) != n {
+	rows, ok := answer.([]any)
+	if !ok || len(rows) != n {
 		return nil, fmt.Errorf("script answered %v to %d purchases", answer, n)
 	}
 	list := make([]verdict, n)
 	for i, row := range rows {
-		pair, is := row.([]any)
-		if !is || len(pair) != 2 {
+		pair, ok := row.([]any)
+		if !ok || len(pair) != 2 {
 			return nil, fmt.Errorf("script answered %v to a purchase", row)
 		}
 		code, isNumber := pair[0].(int64)

@@ -168,7 +168,7 @@ func TestARestockIsSoldThroughBuckets(t *testing.T) {
 
 // What is in buckets is in stock: every reader sees one item. Only the other
 // strategies do not look there.
-func TestBucketsAreOneGoods(t *testing.T) {
+func TestBucketsAreOneItem(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := openBuckets(t, d, 8)
 		store := s.stores[0]

@@ -14,7 +14,7 @@ import (
 
 // The table of buyers is missing: an item without a limit is sold all the same, by
 // every strategy that needs nothing but the database, to buyers who say who they are.
-func TestAGoodsWithoutALimitCountsNobody(t *testing.T) {
+func TestAnItemWithoutALimitCountsNoBuyer(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		store := labtest.Open(t, d, "replica-1")
 		pool, _, err := backend.OpenPool(backend.SQLOptions{Driver: d.Driver, DSN: d.DSN, Password: d.Password, LockWait: time.Second, ConnectTimeout: time.Second})

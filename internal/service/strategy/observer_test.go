@@ -32,7 +32,7 @@ func observedBy(l *listener, d strategy.Deps) strategy.Deps {
 
 // A purchase waits for a lock once, and holds it, wherever there is one; the observer
 // gets the same times as the buyer.
-func TestEveryLockIsHeardToBeWaitedForAndHeld(t *testing.T) {
+func TestEveryLockReportsItsWaitAndHold(t *testing.T) {
 	eachWithoutServer(t, func(entry strategy.Entry, d strategy.Deps, goods int64) {
 		seen := new(listener)
 		s := entry.New(observedBy(seen, d))
@@ -64,7 +64,7 @@ func (s *paused) Between(ctx context.Context, _ string, _ int64) context.Context
 	return ctx
 }
 
-func TestAWaitInVainIsHeardToo(t *testing.T) {
+func TestAWaitInVainIsReported(t *testing.T) {
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
 	if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func TestAPanicIsAnUnknownOutcomeOfItsBatch(t *testing.T) {
 		}
 	})
 	lines := slices.Collect(strings.Lines(log.String()))
-	if len(lines) != 2 || !strings.Contains(lines[0], "a strategy that is broken") || !strings.Contains(lines[0], "grouped_test.go") {
+	if len(lines) != 2 || !strings.Contains(lines[0], "a strategy that is broken") || !strings.Contains(lines[0], "batcher_test.go") {
 		t.Errorf("two batches have panicked, the log is %q", lines)
 	}
 }

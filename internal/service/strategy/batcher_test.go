@@ -116,7 +116,7 @@ type queued struct {
 var bounds = strategy.Group{Batch: 100, Units: 1000, Queue: 100, Timeout: time.Minute}
 
 // inQueue runs a test in a bubble of time. No goroutine may outlive it, and
-// nothing may be kept of the goods.
+// nothing may be kept of the item.
 func inQueue(t *testing.T, units int64, bounds strategy.Group, test func(q *queued)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -201,7 +201,7 @@ func (q *queued) assertError(a *answer, kinds ...error) {
 	}
 }
 
-func TestThoseWhoWaitAreOneBatchFirstComeFirstServed(t *testing.T) {
+func TestWaitingCallsAreOneBatchFirstComeFirstServed(t *testing.T) {
 	inQueue(t, 6, bounds, func(q *queued) {
 		release := q.hold()
 		first, three, four, two := q.buy("first", 1), q.buy("three", 3), q.buy("four", 4), q.buy("two", 2)
@@ -247,7 +247,7 @@ func TestABatchKeepsItsBounds(t *testing.T) {
 	})
 }
 
-func TestWhoLeavesTheQueueIsNeverWritten(t *testing.T) {
+func TestACallThatLeavesTheQueueIsNeverWritten(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
 		q.buy("first", 1)
@@ -266,7 +266,7 @@ func TestWhoLeavesTheQueueIsNeverWritten(t *testing.T) {
 	})
 }
 
-func TestWhoIsGoneBeforeItComesIsNotServed(t *testing.T) {
+func TestACancelledCallIsNotServed(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		ctx, cancel := context.WithCancelCause(q.t.Context())
 		cancel(errGone)
@@ -275,7 +275,7 @@ func TestWhoIsGoneBeforeItComesIsNotServed(t *testing.T) {
 	})
 }
 
-func TestWhoLeavesABatchDoesNotDisturbTheOthers(t *testing.T) {
+func TestLeavingABatchDoesNotAffectTheOthers(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
 		q.buy("first", 1)
@@ -293,7 +293,7 @@ func TestWhoLeavesABatchDoesNotDisturbTheOthers(t *testing.T) {
 	})
 }
 
-func TestTheLastToLeaveEndsTheBatchAndHearsWhatCameOfIt(t *testing.T) {
+func TestTheLastToLeaveEndsTheBatchAndGetsItsOutcome(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprintf("written nevertheless %v", late), func(t *testing.T) {
 			inQueue(t, 10, bounds, func(q *queued) {
@@ -320,7 +320,7 @@ func TestTheLastToLeaveEndsTheBatchAndHearsWhatCameOfIt(t *testing.T) {
 	}
 }
 
-func TestACopyInTheLedgerDisturbsNobody(t *testing.T) {
+func TestACopyInTheLedgerAffectsNoOtherCall(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		q.assertSale(q.buy("known", 1), "known")
 		release := q.hold()
@@ -368,7 +368,7 @@ func TestACopyThatCannotBeFoundIsNotWrittenForEver(t *testing.T) {
 	})
 }
 
-func TestALedgerThatDoesNotAnswerIsEverybodysError(t *testing.T) {
+func TestAnUnresponsiveLedgerFailsEveryCall(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		q.buy("known", 1)
 		q.broken = &stock.BackendError{Backend: "mysql", Err: errors.New("gone away")}
@@ -382,7 +382,7 @@ func TestALedgerThatDoesNotAnswerIsEverybodysError(t *testing.T) {
 	})
 }
 
-func TestAnErrorOfABatchIsEverybodys(t *testing.T) {
+func TestAnErrorOfABatchFailsEveryCall(t *testing.T) {
 	for _, err := range []error{
 		stock.ErrBusy, stock.ErrFenced, stock.ErrLeaseLost, stock.ErrUnknownGoods, stock.ErrUnknownOutcome, stock.ErrBackendUnavailable,
 	} {
@@ -459,7 +459,7 @@ func TestGoodsDoNotWaitForEachOther(t *testing.T) {
 		release := q.hold()
 		a := q.buy("a", 1)
 		q.gate = nil
-		_, err := q.grouped.Deduct(q.t.Context(), 2, []stock.Purchase{{RequestID: "other goods", Quantity: 1}})
+		_, err := q.grouped.Deduct(q.t.Context(), 2, []stock.Purchase{{RequestID: "another item", Quantity: 1}})
 		if err != nil || a.answered {
 			t.Errorf("another item got %v, and this one %+v", err, a)
 		}
@@ -468,7 +468,7 @@ func TestGoodsDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsForWhatIsBeingWrittenAndRefusesTheRest(t *testing.T) {
+func TestCloseWaitsForTheBatchAndRejectsTheQueue(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
 		a, waits := q.buy("a", 1), q.buy("waits", 1)
