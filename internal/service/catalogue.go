@@ -96,7 +96,7 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 
 func (c *Catalogue) newOffer(entry strategy.Entry, deps strategy.Deps) *offer {
 	o := &offer{
-		entry: entry, strategy: entry.New(deps), observer: deps.Observer(), sellers: make(map[Mode]*Seller),
+		entry: entry, strategy: entry.Make(deps), observer: deps.Observer(), sellers: make(map[Mode]*Seller),
 	}
 	bounds := deps.Group
 	bounds.Timeout, bounds.Log, bounds.Observer = c.timeout, deps.Log, o.observer

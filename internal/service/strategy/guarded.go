@@ -149,9 +149,6 @@ func locked(l lock.Entry) Entry {
 			Fenceable:               true,
 		},
 		New: func(d Deps) Strategy {
-			if err := d.lacks(l.Needs); err != nil {
-				return unavailable{err}
-			}
 			deps := d.Lock
 			deps.Floor, deps.TriedInVain = floorOf(d.Store), d.Observer().TriedInVain
 			return fenceable{guarded: newGuarded(d, l.New(deps)), issue: deps.Issue}
@@ -224,21 +221,4 @@ func (f fenceable) reseedAfter(ctx context.Context, goodsID int64, rejected erro
 		return errors.Join(rejected, r.Reseed(ctx, lockName(goodsID)))
 	}
 	return rejected
-}
-
-// unavailable is a strategy whose backend is not configured.
-type unavailable struct{ reason error }
-
-func (u unavailable) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
-	return nil, u.reason
-}
-
-// DeductFenced fails like Deduct.
-func (u unavailable) DeductFenced(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
-	return nil, u.reason
-}
-
-// Recall returns why it cannot recall what another replica has allocated.
-func (u unavailable) Recall(context.Context, int64) (stock.Recalled, error) {
-	return stock.Recalled{}, u.reason
 }

@@ -15,9 +15,6 @@ func redisStock() Entry {
 		Allocates:  true,
 		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New: func(d Deps) Strategy {
-			if err := d.lacks([]backend.Name{backend.Redis}); err != nil {
-				return unavailable{err}
-			}
 			o := d.Hot
 			o.Replica, o.Observer = d.Store.Replica(), d.Observer()
 			return hot.New(d.Store, d.Lock.Clients, o)

@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // Registry lists every strategy, in the order in which they are shown: each entry answers
@@ -72,16 +74,6 @@ type Deps struct {
 	Failpoints Failpoints
 }
 
-// lacks returns why the first of the backends that are not configured is missing.
-func (d Deps) lacks(needs []backend.Name) error {
-	for _, need := range needs {
-		if err := d.Lock.Has(need); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Entry describes one strategy and makes it.
 type Entry struct {
 	// Name is what ?strategy= takes.
@@ -105,8 +97,8 @@ type Entry struct {
 	Damage Damage
 	// Caveats are the databases on which the strategy behaves differently.
 	Caveats []Caveat
-	// New makes the strategy for one replica. What it makes may be an
-	// io.Closer; then it is closed with the replica.
+	// New makes the strategy for one replica that has what the strategy needs. What it
+	// makes may be an io.Closer; then it is closed with the replica.
 	New func(Deps) Strategy
 }
 
@@ -134,6 +126,33 @@ func numbersOf(version string) []int {
 		list = append(list, number)
 	}
 	return list
+}
+
+// Make makes the strategy, or one that only returns which backend is not configured.
+func (e Entry) Make(d Deps) Strategy {
+	for _, need := range e.Needs {
+		if err := d.Lock.Has(need); err != nil {
+			return unavailable{err}
+		}
+	}
+	return e.New(d)
+}
+
+// unavailable is a strategy whose backend is not configured.
+type unavailable struct{ reason error }
+
+func (u unavailable) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
+	return nil, u.reason
+}
+
+// DeductFenced fails like Deduct.
+func (u unavailable) DeductFenced(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
+	return nil, u.reason
+}
+
+// Recall returns why it cannot recall what another replica has allocated.
+func (u unavailable) Recall(context.Context, int64) (stock.Recalled, error) {
+	return stock.Recalled{}, u.reason
 }
 
 // Family groups strategies by what excludes concurrent purchases.

@@ -42,12 +42,8 @@ type stockCopy interface {
 	most() int64
 }
 
-// newReserving makes the strategy of a kind of copy, or one that fails because it lacks
-// Redis.
+// newReserving makes the strategy of a kind of copy.
 func newReserving(d Deps, kind string, form func(redis.UniversalClient) stockCopy) Strategy {
-	if err := d.lacks([]backend.Name{backend.Redis}); err != nil {
-		return unavailable{err}
-	}
 	client := d.Lock.Redis
 	copied := form(client)
 	return reserving{
