@@ -3,7 +3,7 @@ GOLANGCI = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 .PHONY: build test prove prove-parts fuzz bench lint vuln images demo
 
 build: ## bin/stockd, which a shop runs, and bin/stocklab, which shows and measures
-	go build -o bin/ ./cmd/stockd ./cmd/stocklab
+	go build -tags nomsgpack -o bin/ ./cmd/stockd ./cmd/stocklab
 
 test: ## every test, on real servers, with the race detector
 	go run ./tools/test $(TESTFLAGS)

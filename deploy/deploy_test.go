@@ -60,8 +60,8 @@ func alerts(t *testing.T) (list []deploy.Rule) {
 	return list
 }
 
-// Whoever is woken finds what to do, and nothing of what he finds is about an alert
-// that is no more.
+// The runbook says for each alert what to do, and has no section about an alert that does not
+// exist.
 func TestEachAlertHasItsSectionInTheRunbook(t *testing.T) {
 	content, err := os.ReadFile("../docs/runbook.md")
 	if err != nil {

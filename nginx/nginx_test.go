@@ -57,7 +57,7 @@ func run(t *testing.T, program, folder, site, address string) {
 	}
 	t.Cleanup(func() {
 		_ = process.Process.Signal(syscall.SIGTERM) // it may be gone
-		_ = process.Wait()                          // it was told to end
+		_ = process.Wait()                          // it got SIGTERM
 	})
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		conn, err := net.Dial("tcp", address)
@@ -71,7 +71,7 @@ func run(t *testing.T, program, folder, site, address string) {
 	}
 }
 
-// answer is what a buyer hears.
+// answer is what a buyer receives.
 type answer struct {
 	status     int
 	retryAfter bool
@@ -111,8 +111,7 @@ func rejected() answer {
 	return answer{http.StatusTooManyRequests, true, "application/problem+json", "urn:stockd:problem:rate-limited"}
 }
 
-// Nobody gets round the rate by what he says of himself, and nobody has to wait
-// for somebody else.
+// No client evades the rate by a header of its own, and none waits because of another one.
 func TestARateByAddressHolds(t *testing.T) {
 	var served []string // by nginx's word
 	var mu sync.Mutex
@@ -141,7 +140,7 @@ func TestARateByAddressHolds(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if len(served) != accepted+1 || served[0] != "127.0.0.2" || served[accepted] != "127.0.0.3" {
-		t.Errorf("the replica was told of %v", served)
+		t.Errorf("the replica received %v", served)
 	}
 }
 
@@ -190,7 +189,7 @@ func TestAReplicasOwnLimitIsPassedOn(t *testing.T) {
 	address := start(t, nginx.Limits{}, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusTooManyRequests)
-		_, _ = io.WriteString(w, `{"type":"urn:stockd:problem:rate-limited","detail":"its own"}`) // nobody would hear of it
+		_, _ = io.WriteString(w, `{"type":"urn:stockd:problem:rate-limited","detail":"its own"}`) // no client would receive it
 	})
 	want := answer{http.StatusTooManyRequests, false, "application/problem+json", "urn:stockd:problem:rate-limited"}
 	if got := ask(t, address, "127.0.0.2", ""); got != want {

@@ -93,7 +93,7 @@ func TestLargeBodiesAreRefused(t *testing.T) {
 		senders.Go(func() {
 			var content io.Reader = bytes.NewReader(body)
 			if i%2 == 1 {
-				content = io.MultiReader(content) // its length is not told
+				content = io.MultiReader(content) // without a Content-Length
 			}
 			request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct")
 			request.Body = io.NopCloser(content)
@@ -111,7 +111,7 @@ func TestLargeBodiesAreRefused(t *testing.T) {
 	if grown := r.memory(t) - before; grown > 48<<20 {
 		t.Errorf("20 bodies of 10 MiB took %d MiB of memory", grown>>20)
 	}
-	// One that sends and then reads hears why, at once.
+	// A client that sends and then reads gets the reason at once.
 	start := time.Now()
 	conn := r.Send(t, "POST /deduct HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 10485760\r\n\r\n"+string(body[:32<<10]))
 	defer conn.Close() //nolint:errcheck // it has been read

@@ -53,8 +53,8 @@ func clientBuys(t *testing.T, c client.Client) {
 		{client.Purchase{GoodsID: 1, Strategy: "redis-lua"}, client.ErrRefused},
 	} {
 		_, err := c.Deduct(t.Context(), wrong.p)
-		problem, is := errors.AsType[*client.Problem](err)
-		if !errors.Is(err, wrong.want) || !is || problem.Instance == "" || problem.Status < 400 {
+		problem, ok := errors.AsType[*client.Problem](err)
+		if !errors.Is(err, wrong.want) || !ok || problem.Instance == "" || problem.Status < 400 {
 			t.Errorf("%+v is answered with %v, want %v", wrong.p, err, wrong.want)
 		}
 	}

@@ -89,7 +89,7 @@ func configuredKeys(t *testing.T) (keys, sections map[string]bool) {
 	learn = func(prefix string, group map[string]any) {
 		for name, value := range group {
 			keys[prefix+name] = true
-			if inner, is := value.(map[string]any); is {
+			if inner, ok := value.(map[string]any); ok {
 				learn(prefix+name+".", inner)
 			}
 		}

@@ -26,8 +26,8 @@ func healthcheckCommand() *cobra.Command {
 	})
 }
 
-// readyWithin is longer than a replica takes to ask its backends, and shorter
-// than whoever runs the check waits.
+// readyWithin is longer than a replica takes to ping its backends, and shorter than the timeout of
+// a container's check.
 const readyWithin = 2 * time.Second
 
 func askReady(ctx context.Context, url string) error {
@@ -49,8 +49,8 @@ func askReady(ctx context.Context, url string) error {
 	return nil
 }
 
-// nearby is where a listener is reached from its own machine: one on every
-// address is on the loopback, too.
+// nearby is where a listener is reached from its own machine: one on every address is on the
+// loopback, too.
 func nearby(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {

@@ -43,12 +43,12 @@ func TestTheLogNamesRequestsAndTellsNoSecret(t *testing.T) {
 		request.Header.Set("X-Request-ID", bought+s.Name)
 		cmdtest.Do(request)
 	}
-	for _, token := range []string{cmdtest.Token, "a-wrong-token-of-somebody"} {
+	for _, token := range []string{cmdtest.Token, "a-wrong-token-of-a-stranger"} {
 		request := cmdtest.Ask(t, http.MethodPost, r.AdminURL+"/goods?goods_id=none")
 		request.Header.Set("Authorization", "Bearer "+token)
 		cmdtest.Do(request)
 	}
-	secrets["wrong token"] = "a-wrong-token-of-somebody"
+	secrets["wrong token"] = "a-wrong-token-of-a-stranger"
 	r.Terminate(t)
 	r.Exit(t)
 

@@ -40,7 +40,7 @@ func TestProductionRefusesWhatOversells(t *testing.T) {
 		got, fenced := r.Buy(t, "goods_id=1&strategy="+entry.Name), slices.Contains(unnoticed, entry.Name)
 		if entry.Guarantees.ExclusiveAcrossReplicas && !fenced {
 			if got.Kind == "strategy-refused" && !strings.Contains(got.Text, "is not configured") {
-				t.Errorf("%s is refused: %s", entry.Name, got.Text)
+				t.Errorf("%s is rejected: %s", entry.Name, got.Text)
 			}
 			continue
 		}
@@ -56,7 +56,7 @@ func TestProductionRefusesWhatOversells(t *testing.T) {
 		}
 	}
 	if rejected != 6+len(unnoticed) {
-		t.Errorf("%d strategies are refused, want the 6 that oversell and %v", rejected, unnoticed)
+		t.Errorf("%d strategies are rejected, want the 6 that oversell and %v", rejected, unnoticed)
 	}
 	if got := cmdtest.Do(r.owners(t, http.MethodPost, "/lab/faults", cmdtest.Token)); got.Status != http.StatusNotFound {
 		t.Errorf("the lab answers %d %s", got.Status, got.Text)
@@ -115,7 +115,7 @@ func TestProductionRefusesToStartWithoutWhatItNeeds(t *testing.T) {
 		{"no database", []string{"--admin-token=" + cmdtest.Token}, []string{"database.dsn"}},
 		{"no keys of buyers", []string{dsn, "--admin-token=" + cmdtest.Token}, []string{"production.yaml:", "buyer.from", "buyer.jwks_file"}},
 		{"keys that are none", []string{dsn, "--admin-token=" + cmdtest.Token, "--buyer-jwks-file=" + broken}, []string{"buyer: read keys"}},
-		{"a default that is refused", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-strategy=mutex"}, []string{"deduct.strategy", "strategies.only_safe"}},
+		{"a default that is rejected", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-strategy=mutex"}, []string{"deduct.strategy", "strategies.only_safe"}},
 		{"a default without its backend", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-strategy=redis-lua"}, []string{"deduct.strategy", "redis-lua", "redis is not configured"}},
 		{"a fence without a lock", []string{believed, "--admin-token=" + cmdtest.Token, "--database-driver=sqlite", "--database-dsn=" + t.TempDir() + "/s.db", "--deduct-fence=true"}, []string{"deduct.fence", "sql-conditional"}},
 		{"a choice that is none", []string{dsn, "--admin-token=" + cmdtest.Token, "--deduct-choose=maybe"}, []string{"deduct.choose", "auto or true or false"}},

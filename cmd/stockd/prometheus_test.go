@@ -23,9 +23,9 @@ import (
 	"github.com/stockd/stockd/internal/pause"
 )
 
-// What is drawn and what wakes somebody is evaluated by a real Prometheus that reads
+// The dashboard and the alerts are evaluated by a real Prometheus that reads
 // a real replica in the middle of a sale: a metric that is misspelt gives nothing,
-// and nobody would ever see that it gives nothing.
+// and such an expression would silently yield no data.
 func TestEveryExpressionHasAResultInARealSale(t *testing.T) {
 	r, server := watchedSale(t)
 	expressions, err := deploy.Expressions()
@@ -197,7 +197,7 @@ func configure(t *testing.T, tokenFile, address string) (path string) {
 	return path
 }
 
-// scrape is what the owner's listener answers to somebody with a token.
+// scrape is what the admin API answers with a token.
 func (r process) scrape(t *testing.T, want int, token string) string {
 	t.Helper()
 	request := cmdtest.Ask(t, http.MethodGet, r.AdminURL+"/metrics")
@@ -223,7 +223,7 @@ func TestMetricsAreForTheOwnerAndTellOfEachPurchase(t *testing.T) {
 	if got := cmdtest.Do(cmdtest.Ask(t, http.MethodGet, r.URL+"/metrics")); got.Status != http.StatusNotFound {
 		t.Errorf("buyers are answered with %d for /metrics", got.Status)
 	}
-	const user = "somebody-with-a-name"
+	const user = "a-named-buyer"
 	for _, query := range []string{"user_id=1&strategy=mutex", "user_id=2&strategy=sql-conditional&group=true&quantity=7", "user_id=3&strategy=mutex&quantity=5000"} {
 		r.Buy(t, "goods_id=1&"+query)
 	}

@@ -93,7 +93,7 @@ const (
 	callersSpan  = "b7ad6b7169203331"
 )
 
-// buyTraced buys as somebody whose own trace goes on.
+// buyTraced buys within a trace of the caller.
 func (r process) buyTraced(t *testing.T, query string) cmdtest.Answer {
 	t.Helper()
 	request := cmdtest.Ask(t, http.MethodPost, r.URL+"/deduct?"+query)
@@ -131,7 +131,7 @@ func (r *receiver) assertTrace(t *testing.T, want string) {
 func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
 	r, spans, redis := startTraced(t)
 	r.Buy(t, "goods_id=1&strategy=redis-lua") // makes a connection, and brings the scripts
-	if got := r.buyTraced(t, "goods_id=1&strategy=redis-lua&quantity=123&user_id=somebody-with-a-name"); got.Status != http.StatusOK {
+	if got := r.buyTraced(t, "goods_id=1&strategy=redis-lua&quantity=123&user_id=a-named-buyer"); got.Status != http.StatusOK {
 		t.Fatalf("the purchase is answered with %d %s", got.Status, got.Text)
 	}
 	spans.assertTrace(t, `POST /deduct
@@ -154,7 +154,7 @@ func TestATraceLeadsFromTheRequestThroughTheLockToSQLAndRedis(t *testing.T) {
 	}
 	spans.mu.Lock()
 	defer spans.mu.Unlock()
-	for _, secret := range []string{redis.Password, cmdtest.Token, "somebody-with-a-name", "a-key-of-a-buyer", "goods/1", "goods%2F1"} {
+	for _, secret := range []string{redis.Password, cmdtest.Token, "a-named-buyer", "a-key-of-a-buyer", "goods/1", "goods%2F1"} {
 		if strings.Contains(string(spans.sent), secret) {
 			t.Errorf("the traces tell of %q", secret)
 		}
@@ -211,7 +211,7 @@ func TestNothingIsSentThatIsNotAskedFor(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", spans.URL) // which is for others
 	for _, flags := range [][]string{
 		{"--trace-sample=1"},
-		{"--trace-endpoint=" + spans.URL, "--trace-sample=0"}, // that he is traced, anybody can say
+		{"--trace-endpoint=" + spans.URL, "--trace-sample=0"}, // any client can claim to be traced
 	} {
 		r := startReplica(t, flags...)
 		if got := r.buyTraced(t, "goods_id=1&strategy=mutex"); got.Status != http.StatusOK {
@@ -230,11 +230,11 @@ func TestNothingIsSentThatIsNotAskedFor(t *testing.T) {
 	r.Terminate(t)
 	r.Exit(t)
 	if len(spans.trace(callersTrace)) == 0 {
-		t.Error("a caller who is trusted is not believed")
+		t.Error("a trusted caller's sampling decision is ignored")
 	}
 }
 
-// A collector that is down costs no sale, and is told of.
+// A collector that is down costs no sale, and is logged.
 func TestACollectorThatIsDownCostsNothing(t *testing.T) {
 	r := startReplica(t, "--trace-endpoint=http://127.0.0.1:1", "--trace-sample=1")
 	r.Sells(t, "without a collector")

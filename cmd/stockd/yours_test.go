@@ -32,7 +32,7 @@ func TestCommandsForARunningReplica(t *testing.T) {
 			t.Errorf("exit status %d, %q; want %d with what was asked", status, errOut, cli.Failure)
 		}
 	})
-	t.Run("goods are put on sale once", func(t *testing.T) {
+	t.Run("an item is put on sale once", func(t *testing.T) {
 		for _, c := range []struct{ units, want string }{
 			{"7", "goods 1 is on sale with 7 units\n"},
 			{"9", "goods 1 was on sale already, and has 7 units left\n"},
@@ -43,7 +43,7 @@ func TestCommandsForARunningReplica(t *testing.T) {
 			}
 		}
 	})
-	t.Run("goods are put on sale with a limit of one buyer", func(t *testing.T) {
+	t.Run("an item is put on sale with a limit per buyer", func(t *testing.T) {
 		status, _, errOut := stockd(append(owner, "stock", "--goods", "2", "--per-user", "3")...)
 		if found, err := r.Goods(t.Context(), 2); status != cli.OK || err != nil || found.PerUser != 3 {
 			t.Errorf("exit status %d (%s), and goods 2 are %+v (%v), want a limit of 3", status, errOut, found, err)

@@ -120,7 +120,7 @@ func (l testLab) sellsAs(t *testing.T, replica int, sale *rollingSale, as chosen
 	if got.Status == http.StatusOK && json.Unmarshal([]byte(got.Text), &order) == nil {
 		sale.mu.Lock()
 		defer sale.mu.Unlock()
-		sale.told[key] = order.ID
+		sale.reported[key] = order.ID
 	}
 	return got.Kind != "choice-refused"
 }
@@ -128,5 +128,5 @@ func (l testLab) sellsAs(t *testing.T, replica int, sale *rollingSale, as chosen
 func (s *rollingSale) begun() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.told) > 0
+	return len(s.reported) > 0
 }

@@ -69,7 +69,7 @@ type testLab struct {
 	seen     map[string]bool   // strategies that have been looked at with real servers
 }
 
-// create makes a goods that nobody else sells.
+// create makes an item for one test.
 func (l testLab) create(t *testing.T, units int64) (goods int64) {
 	t.Helper()
 	goods = l.goods.Add(1)
@@ -238,7 +238,7 @@ func sellWhileAReplicaDies(t *testing.T, l testLab, s service.Description, victi
 		t.Fatal(err)
 	}
 	if audit.Orders < int64(result.Sold) || audit.Orders > int64(result.Sold+result.Unknown) {
-		t.Errorf("%d orders, %d buyers were told, %d do not know", audit.Orders, result.Sold, result.Unknown)
+		t.Errorf("%d orders, %d answers to buyers, %d unknown", audit.Orders, result.Sold, result.Unknown)
 	}
 	if s.Guarantees.ExclusiveAcrossReplicas && (!audit.Clean || s.Guarantees.SurvivesCrash && audit.Sold != units) {
 		t.Errorf("claims to survive: %+v; %+v", audit, result)
@@ -264,7 +264,7 @@ func killOnce(t *testing.T, victim *cluster.Replica, after int) func(answered in
 	}
 }
 
-// A replica that is told to stop answers what it has begun.
+// A replica that is stopped answers the requests that it has begun.
 func aReplicaDrains(t *testing.T, l testLab) {
 	if !l.local {
 		t.Skip("an embedded database cannot be held in the middle of a purchase from here")

@@ -139,7 +139,7 @@ func assertDemo(t *testing.T, r cmdtest.Report) {
 			t.Errorf("%s: clean is %v, want %v; %s: %s", name, run.Clean, clean[name], run.Verdict, run.Reason)
 		}
 		if clean[name] && (run.Sold+run.Left != run.Stock || run.Left != 0 && run.Errors == 0 || run.Rejected+run.Errors+int(run.Sold) != run.Requests) {
-			t.Errorf("%s: sold %d of %d, %d left, %d refused, errors %v", name, run.Sold, run.Stock, run.Left, run.Rejected, run.ErrorTypes)
+			t.Errorf("%s: sold %d of %d, %d left, %d rejected, errors %v", name, run.Sold, run.Stock, run.Left, run.Rejected, run.ErrorTypes)
 		}
 		if run.Shorter != slices.Contains(locks, run.Strategy) {
 			t.Errorf("%s: shorter is %v", name, run.Shorter)

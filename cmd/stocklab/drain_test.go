@@ -108,7 +108,7 @@ func TestTooManyPurchasesAreShed(t *testing.T) {
 		t.Errorf("it took %s to say so", took)
 	}
 	if got := cmdtest.Do(cmdtest.Ask(t, http.MethodGet, r.URL+"/goods/1")); got.Status != http.StatusOK {
-		t.Errorf("looking at the goods is answered with %d %s", got.Status, got.Text)
+		t.Errorf("reading the item is answered with %d %s", got.Status, got.Text)
 	}
 	if err := r.ClearFaults(t.Context()); err != nil {
 		t.Fatal(err)

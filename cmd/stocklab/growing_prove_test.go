@@ -33,7 +33,7 @@ func TestProveSalesOutliveAMember(t *testing.T) {
 			defer store.Close() //nolint:errcheck // the test is over
 			for _, subject := range top.strategies {
 				for round := range rounds {
-					sale := &killedSale{lab: l, store: store, subject: subject, goods: l.goods.Add(1), units: 1500, told: make(map[string]string)}
+					sale := &killedSale{lab: l, store: store, subject: subject, goods: l.goods.Add(1), units: 1500, reported: make(map[string]string)}
 					if subject.locks() {
 						sale.units = 400
 					}
@@ -63,21 +63,21 @@ func (s *killedSale) outlivesMember(t *testing.T, top topology) {
 		err := victim.Kill(ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		before = len(s.told)
+		before = len(s.reported)
 		return err
 	})
 	took := time.Since(begun)
 	s.audit(t) // when it is done, nothing is pending
 	s.buy(t, 24)
 	audit, lost := s.audit(t), s.lost(t)
-	t.Logf("%s with %s: sold %d of %d in %s, asked %d times more; told %d, of which the ledger lacks %d; oversold %d, lost %d",
-		s.subject, top.name, audit.Sold, s.units, took.Round(10*time.Millisecond), s.again, len(s.told), len(lost), audit.Oversold, audit.Lost)
+	t.Logf("%s with %s: sold %d of %d in %s, retried %d times; %d orders reported, of which the ledger lacks %d; oversold %d, lost %d",
+		s.subject, top.name, audit.Sold, s.units, took.Round(10*time.Millisecond), s.again, len(s.reported), len(lost), audit.Oversold, audit.Lost)
 	plain := s.subject.modifier == ""
 	if mayDamage := plain && top.mayDamage[s.subject.strategy]; !audit.Clean && !mayDamage {
 		t.Errorf("the audit is %+v", audit)
 	}
 	if mayLose := plain && top.mayLose[s.subject.strategy]; len(lost) > 0 && !mayLose {
-		t.Errorf("the ledger lacks %d orders that buyers were told of: %v", len(lost), lost)
+		t.Errorf("the ledger lacks %d orders that were reported to buyers: %v", len(lost), lost)
 	}
 	if int64(before) == s.units {
 		t.Error("the member died when all was sold")

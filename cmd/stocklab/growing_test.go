@@ -20,10 +20,10 @@ type topology struct {
 	name string
 	env  []string
 	// strategies are those that need it. mayLose tells of which Redis may lose what
-	// buyers were told of, and mayDamage of which two may hold the lock.
+	// were reported, and mayDamage of which two may hold the lock.
 	strategies         []killed
 	mayLose, mayDamage map[string]bool
-	// victim is who serves a strategy on a goods now.
+	// victim is the server of a strategy for an item now.
 	victim func(ctx context.Context, strategy string, goods int64) (member, error)
 	// mend makes it whole again with a victim that was killed.
 	mend func(ctx context.Context, victim member) error
@@ -80,14 +80,14 @@ func restartedAsReplica(ctx context.Context, victim member) error {
 	if err := victim.Restart(ctx); err != nil {
 		return err
 	}
-	r, is := victim.(*servers.Redis)
-	if !is {
+	r, ok := victim.(*servers.Redis)
+	if !ok {
 		return fmt.Errorf("%T is no Redis", victim)
 	}
 	return r.AwaitReplica(ctx)
 }
 
-// keyOf begins the keys of a strategy on a goods: what is in braces says on which
+// keyOf begins the keys of a strategy for an item: what is in braces says on which
 // node of a cluster they are.
 func keyOf(strategy string, goods int64) string {
 	switch strategy {

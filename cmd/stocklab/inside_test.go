@@ -35,8 +35,8 @@ func TestFaultsInsideOfAReplica(t *testing.T) {
 		test func(t *testing.T, v victim)
 	}{
 		{"held until its lease is lost", heldUntilLost},
-		{"held, and deaf", heldAndDeaf},
-		{"held, deaf, and fenced", heldDeafAndFenced},
+		{"held, and unresponsive", heldAndUnresponsive},
+		{"held, unresponsive, and fenced", heldUnresponsiveAndFenced},
 		{"let go", letGo},
 		{"paused", paused},
 		{"killed", killedInside}, // the last: its replica is started anew
@@ -147,7 +147,7 @@ const longHold = insideTTL * 3 / 2
 func heldUntilLost(t *testing.T, v victim) {
 	held := v.fault(t, failpoint.Fault{Do: failpoint.Hold, For: time.Minute}, "", failpoint.Held)
 	if list, err := v.cluster.ClientOf(0).Faults(t.Context()); err != nil || list[len(list)-1].Reached != 1 {
-		t.Errorf("the owner is told %+v (%v)", list, err)
+		t.Errorf("the admin API answers %+v (%v)", list, err)
 	}
 	if got := <-held; got.problem != handler.TypePrefix+"lease-lost" {
 		t.Errorf("the holder that cmdtest.Answer of its loss is answered with %+v", got)
@@ -160,7 +160,7 @@ func heldUntilLost(t *testing.T, v victim) {
 	}
 }
 
-func heldAndDeaf(t *testing.T, v victim) {
+func heldAndUnresponsive(t *testing.T, v victim) {
 	held := v.fault(t, failpoint.Fault{Do: failpoint.Hold, For: longHold, IgnoreCancel: true}, "", failpoint.Held)
 	if got := <-v.buy(t, 1, ""); got.status != http.StatusOK {
 		t.Errorf("the next holder is answered with %+v", got)
@@ -176,7 +176,7 @@ func heldAndDeaf(t *testing.T, v victim) {
 	}
 }
 
-func heldDeafAndFenced(t *testing.T, v victim) {
+func heldUnresponsiveAndFenced(t *testing.T, v victim) {
 	held := v.fault(t, failpoint.Fault{Do: failpoint.Hold, For: longHold, IgnoreCancel: true}, "&fence=true", failpoint.Held)
 	if got := <-v.buy(t, 1, "&fence=true"); got.status != http.StatusOK {
 		t.Errorf("the next holder is answered with %+v", got)

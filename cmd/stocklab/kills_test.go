@@ -103,12 +103,12 @@ func surviveKills(t *testing.T, database string, rounds int, subjects ...killed)
 				goods++
 				sale := &killedSale{
 					lab: l, redis: server, store: store, subject: subject, goods: goods, units: 1500,
-					victim: subject.victims[round%len(subject.victims)], told: make(map[string]string),
+					victim: subject.victims[round%len(subject.victims)], reported: make(map[string]string),
 				}
 				t.Run(fmt.Sprintf("%d-%s", round+1, sale.victim), sale.run)
 				again, replayed = again+sale.again, replayed+sale.replayed
 			}
-			t.Logf("%d kills: %d times a buyer without an answer asked again, %d times he had his order already", rounds, again, replayed)
+			t.Logf("%d kills: %d times a buyer without an answer asked again, %d times its order was there already", rounds, again, replayed)
 			if again == 0 {
 				t.Error("no kill came in the middle of anything")
 			}
@@ -127,7 +127,7 @@ type killedSale struct {
 	units   int64
 
 	mu       sync.Mutex
-	told     map[string]string // order numbers by request id
+	reported map[string]string // order numbers by request id
 	again    int               // requests that were sent again
 	replayed int               // answers to them that had been given before
 }
@@ -161,15 +161,15 @@ func (s *killedSale) run(t *testing.T) {
 	s.sell(t, s.kill)
 	restocked.Wait()
 	// Units that were kept back for orders whose fate Redis had forgotten are there
-	// again when the ledger has them all: somebody else buys them.
+	// again when the ledger has them all: another buyer takes them.
 	s.audit(t)
 	s.buy(t, 24)
 	audit := s.audit(t)
-	if !audit.Clean || audit.Sold != s.units || audit.Orders != int64(len(s.told)) {
-		t.Errorf("%d buyers were told, the audit is %+v", len(s.told), audit)
+	if !audit.Clean || audit.Sold != s.units || audit.Orders != int64(len(s.reported)) {
+		t.Errorf("%d orders reported, the audit is %+v", len(s.reported), audit)
 	}
 	if lost := s.lost(t); len(lost) > 0 {
-		t.Errorf("%d orders that buyers were told of are not in the ledger: %v", len(lost), lost)
+		t.Errorf("%d orders that were reported are not in the ledger: %v", len(lost), lost)
 	}
 }
 
@@ -209,15 +209,15 @@ func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// lost are the requests whose buyers were told of an order that the ledger does not
+// lost are the requests whose buyers got an order that the ledger does not
 // have.
 func (s *killedSale) lost(t *testing.T) (lost []string) {
 	t.Helper()
-	orders, err := s.store.Orders(t.Context(), slices.Collect(maps.Keys(s.told))...)
+	orders, err := s.store.Orders(t.Context(), slices.Collect(maps.Keys(s.reported))...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id, number := range s.told {
+	for id, number := range s.reported {
 		if orders[id].ID != number {
 			lost = append(lost, id)
 		}
@@ -254,8 +254,8 @@ func (s *killedSale) audit(t *testing.T) stock.Audit {
 // saleWithin bounds a sale, and with it the time for which a buyer asks again.
 const saleWithin = 60 * time.Second
 
-// buy buys one unit after the other until nothing is left. Whoever gets no answer
-// asks again under his key.
+// buy buys one unit after the other until nothing is left, and retries under the same key where it
+// gets no answer.
 func (s *killedSale) buy(t *testing.T, buyer int) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
@@ -283,14 +283,14 @@ func (s *killedSale) buy(t *testing.T, buyer int) {
 func (s *killedSale) tell(id string, got reply, tries int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told[id] = got.order
+	s.reported[id] = got.order
 	s.again += tries
 	if got.replayed {
 		s.replayed++
 	}
 }
 
-// reply is what a buyer hears. No order and no problem: nobody knows.
+// reply is what a buyer receives. No order and no problem: the outcome is unknown.
 type reply struct {
 	order, problem string
 	replayed       bool

@@ -23,7 +23,7 @@ import (
 func labCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
-		Short: "Reproduce the failures of locks that are told of, and what helps, and judge them by evidence",
+		Short: "Reproduce the known failures of locks, and what helps, and judge them by evidence",
 		Args:  cli.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -170,7 +170,7 @@ func labReportCommand() *cobra.Command {
 	}
 }
 
-// labDocsCommand makes the pages under docs/lab; it is for those who work on stockd.
+// labDocsCommand makes the pages under docs/lab; it is for contributors.
 func labDocsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "docs DIR",
@@ -183,7 +183,7 @@ func labDocsCommand() *cobra.Command {
 	}
 }
 
-// labOverviewCommand draws the picture of the README; it is for those who work on stockd.
+// labOverviewCommand draws the picture of the README; it is for contributors.
 func labOverviewCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "overview DIR",

@@ -154,7 +154,7 @@ func (r labRun) isJudgedByItsHistories(t *testing.T) {
 }
 
 // However an experiment ends, nothing that it started runs on and no folder stays,
-// also where one of its replicas stands still.
+// also where one of its replicas is paused.
 func TestNothingIsLeftOfAnExperiment(t *testing.T) {
 	cmdtest.NeedLockServers(t)
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
@@ -165,7 +165,7 @@ func TestNothingIsLeftOfAnExperiment(t *testing.T) {
 			if err := lab.Start(); err != nil {
 				t.Fatal(err)
 			}
-			cmdtest.Await(t, "a replica to stand still", 60*time.Second, func() bool { return slices.ContainsFunc(processesIn(t, tmp), isStopped) })
+			cmdtest.Await(t, "a paused replica", 60*time.Second, func() bool { return slices.ContainsFunc(processesIn(t, tmp), isStopped) })
 			if err := lab.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,7 @@ import (
 )
 
 // One buyer asks a hundred times at once, alone and grouped in turn, through the
-// balancer over three replicas, for a goods of which a buyer may have three.
+// balancer over three replicas, for an item of which a buyer may have three.
 func aBuyerGetsNoMoreThanTheLimit(t *testing.T, l testLab, s service.Description) {
 	if !s.Guarantees.ExclusiveAcrossReplicas {
 		t.Skip("it is not for a shop: the suite of the strategies holds it to the limit")

@@ -17,7 +17,7 @@ import (
 )
 
 // A holder that is stopped for longer than its lease goes on, when it is woken,
-// where it was: in the middle of a sale, with somebody else in possession of the
+// where it was: in the middle of a sale, with another client in possession of the
 // lock. Without a fence that does damage in some of the runs; with one, in none,
 // and the late writes are counted as rejected.
 func TestProveAPausedHolderDoesNoDamageWhenFenced(t *testing.T) {
@@ -92,9 +92,9 @@ func (p *pausing) damageInNoRun(t *testing.T) {
 			rejected[problem] += n
 		}
 	}
-	t.Logf("%d runs, %d sold, refused: %v", runs, sold, rejected)
+	t.Logf("%d runs, %d sold, rejected: %v", runs, sold, rejected)
 	if rejected["fenced"] == 0 {
-		t.Errorf("no late write was refused by the fence in %d runs: %v", runs, rejected)
+		t.Errorf("no late write was rejected by the fence in %d runs: %v", runs, rejected)
 	}
 }
 

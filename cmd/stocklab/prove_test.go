@@ -14,7 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/service/strategy"
 )
 
-// quiet hears a demo and says nothing, but for each run to the test.
+// quiet receives the progress of a demo, and logs each run to the test.
 type quiet struct{ t *testing.T }
 
 func (q quiet) Say(string)      {}

@@ -24,7 +24,7 @@ func TestProveARollingRestartCostsNobodyAnything(t *testing.T) {
 					continue
 				}
 				if entry.Name == "redis-getset" {
-					t.Log("redis-getset is left out: it stands still for a TTL at a hand-over, which outlasts every drain")
+					t.Log("redis-getset is left out: it pauses for a TTL at a handoff, which outlasts every drain")
 					continue
 				}
 				for _, group := range []bool{false, true} {

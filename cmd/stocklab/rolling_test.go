@@ -47,7 +47,7 @@ func startRolling(t *testing.T, choice servers.Choice) testLab {
 	return startLabOf(t, choice, cluster.Options{Replicas: 3, Env: []string{"STOCKD_HTTP_DRAIN_DELAY=500ms", "STOCKD_HTTP_DRAIN=12s"}})
 }
 
-// roll restarts one replica after the other: each is told to stop, is gone, and is
+// roll restarts one replica after the other: each is stopped, is gone, and is
 // back before the next one's turn.
 func (l testLab) roll(t *testing.T) {
 	for _, replica := range l.cluster.Replicas {
@@ -75,9 +75,9 @@ type rollingSale struct {
 	clients  int
 	goods    int64
 
-	result *load.Result
-	mu     sync.Mutex
-	told   map[string]string // order numbers by key
+	result   *load.Result
+	mu       sync.Mutex
+	reported map[string]string // order numbers by key
 }
 
 func (s *rollingSale) String() string {
@@ -91,7 +91,7 @@ func (l testLab) sellOn(t *testing.T, sales []*rollingSale, deed func()) {
 	defer stop()
 	var sellers sync.WaitGroup
 	for _, sale := range sales {
-		sale.told = make(map[string]string)
+		sale.reported = make(map[string]string)
 		sellers.Go(func() {
 			if err := sale.sell(ctx, l.cluster.URL); err != nil {
 				t.Error(err)
@@ -126,14 +126,14 @@ func (s *rollingSale) sell(ctx context.Context, url string) (err error) {
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.told[a.Key] = a.Order
+			s.reported[a.Key] = a.Order
 		},
 	})
 	return err
 }
 
 // check wants every request answered with a sale or with busy, and the ledger to
-// have the sales that were told of, each once, and no other.
+// have the sales that were reported, each once, and no other.
 func (s *rollingSale) check(t *testing.T, l testLab, store *repo.Store) {
 	r := s.result
 	t.Logf("%d requests: %d sold, %v", r.Sent, r.Sold, r.Errors)
@@ -147,17 +147,17 @@ func (s *rollingSale) check(t *testing.T, l testLab, store *repo.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !audit.Clean || audit.Orders != int64(len(s.told)) || audit.Stock != plenty-audit.Sold {
-		t.Errorf("%d buyers were told of a sale, the audit is %+v", len(s.told), audit)
+	if !audit.Clean || audit.Orders != int64(len(s.reported)) || audit.Stock != plenty-audit.Sold {
+		t.Errorf("%d sales reported, the audit is %+v", len(s.reported), audit)
 	}
-	for keys := range slices.Chunk(slices.Collect(maps.Keys(s.told)), 1000) {
+	for keys := range slices.Chunk(slices.Collect(maps.Keys(s.reported)), 1000) {
 		orders, err := store.Orders(t.Context(), keys...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, key := range keys {
-			if orders[key].ID != s.told[key] || orders[key].Quantity != 1 {
-				t.Errorf("%s was told of order %s, the ledger has %+v", key, s.told[key], orders[key])
+			if orders[key].ID != s.reported[key] || orders[key].Quantity != 1 {
+				t.Errorf("%s got order %s, the ledger has %+v", key, s.reported[key], orders[key])
 			}
 		}
 	}

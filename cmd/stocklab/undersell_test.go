@@ -14,7 +14,7 @@ import (
 )
 
 // A replica that is killed takes the units with it that it had reserved in Redis
-// and not yet sold: everybody is rejected while the ledger still has them. A
+// and not yet sold: every request is rejected while the ledger still has them. A
 // restock has them counted anew.
 func TestProveAReplicaThatDiesTakesItsUnits(t *testing.T) {
 	cmdtest.NeedLocal(t)
@@ -47,7 +47,7 @@ func TestProveAReplicaThatDiesTakesItsUnits(t *testing.T) {
 // forgiven is how long nginx leaves a replica alone that it could not reach.
 const forgiven = 1100 * time.Millisecond
 
-// sellAndKill sells until everybody is rejected, kills a replica meanwhile, and
+// sellAndKill sells until every request is rejected, kills a replica meanwhile, and
 // returns how many units were rejected that the ledger still had.
 func sellAndKill(t *testing.T, l testLab, strategy string, goods, units int64) (gone int64) {
 	t.Helper()

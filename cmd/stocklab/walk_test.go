@@ -161,7 +161,7 @@ func (w *walkRun) run(t *testing.T) {
 }
 
 // sellOut sells what is left, through each strategy in turn and the rest through one that
-// promises to sell everything: wherever the walk has left the units, none is stranded.
+// guarantees to sell everything: wherever the walk has left the units, none is stranded.
 func (w *walkRun) sellOut(t *testing.T) {
 	t.Helper()
 	i := slices.IndexFunc(w.strategies, func(name string) bool { return entryOf(name).Damage != strategy.Undersells })

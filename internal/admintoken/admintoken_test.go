@@ -35,12 +35,12 @@ func TestAWeakTokenIsRefusedWithItsRule(t *testing.T) {
 		"please-change-this-token":         "example",
 	} {
 		if err := admintoken.Weak(token); err == nil || !strings.Contains(err.Error(), rule) || token != "" && strings.Contains(err.Error(), token) {
-			t.Errorf("%q is refused with %v, want %q", token, err, rule)
+			t.Errorf("%q is rejected with %v, want %q", token, err, rule)
 		}
 	}
 	for _, token := range []string{alices, "4f1c0a9b7e2d4f1c", "the owner's own token"} {
 		if err := admintoken.Weak(token); err != nil {
-			t.Errorf("%q is refused: %v", token, err)
+			t.Errorf("%q is rejected: %v", token, err)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func FuzzTokensFile(f *testing.F) {
 			if err != nil {
 				// A long token is in no sentence of ours by accident.
 				if len(fields[1]) >= 24 && strings.Contains(err.Error(), fields[1]) {
-					t.Errorf("%q is refused with its token: %v", content, err)
+					t.Errorf("%q is rejected with its token: %v", content, err)
 				}
 				continue
 			}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -44,8 +45,8 @@ type Clients struct {
 	// servers have different ones. Letters, digits, and . _ - between them. Empty: "stockd".
 	Prefix string
 
-	// DB is the locks' own small pool, so that those who wait for a lock never
-	// keep a connection from those who sell. Dialect is "mysql" or "sqlite".
+	// DB is the locks' own small pool, so that waiters for a lock never take a connection from
+	// the purchases. Dialect is "mysql" or "sqlite".
 	DB      *sql.DB
 	Dialect string
 
@@ -65,8 +66,8 @@ func (c *Clients) KeyPrefix() string {
 	return c.Prefix
 }
 
-// AnotherRedis is one more client of Redis, for commands that block: they would
-// keep its connections from everyone else. The caller closes it.
+// AnotherRedis is one more client of Redis, for commands that block: they would occupy the shared
+// connections. The caller closes it.
 func (c *Clients) AnotherRedis(connections int) redis.UniversalClient {
 	o := c.RedisOptions
 	o.PoolSize = connections
@@ -109,7 +110,7 @@ func (c *Clients) has(b Name) bool {
 }
 
 // Ping asks a backend for a sign of life. The error is a *stock.BackendError;
-// it is ErrNotConfigured where nobody gave an address.
+// it is ErrNotConfigured where no address is configured.
 func (c *Clients) Ping(ctx context.Context, b Name) error {
 	if err := c.Has(b); err != nil {
 		return err
@@ -176,8 +177,8 @@ func (c *Clients) Close() error {
 	return errors.Join(errs...)
 }
 
-// HangUp closes a client. A server that has hung up before, as one does that rejects
-// our certificate, is no failure: the connection is closed all the same.
+// HangUp closes a client. A server that closed the connection first, as one does that rejects the
+// client's certificate, is no failure.
 func HangUp(client io.Closer) error {
 	err := client.Close()
 	if _, gone := errors.AsType[*net.OpError](err); gone {
@@ -185,3 +186,26 @@ func HangUp(client io.Closer) error {
 	}
 	return err
 }
+
+// AnswerWithin is how long after the end of a wait the backend's answer to a
+// question that was asked before is still awaited.
+const AnswerWithin = 250 * time.Millisecond
+
+// Uncut is a context for one round trip during a wait. It outlasts the end of the wait: an
+// answer that no one received may have been a grant, and a hung backend must not look like
+// lock contention.
+func Uncut(ctx context.Context) (context.Context, context.CancelFunc) {
+	own := context.WithoutCancel(ctx)
+	deadline, limited := ctx.Deadline()
+	if !limited {
+		return own, func() {}
+	}
+	if now := time.Now(); deadline.Before(now) {
+		deadline = now
+	}
+	return context.WithDeadline(own, deadline.Add(AnswerWithin))
+}
+
+// ErrUnanswered marks a request that was sent and not answered in time. The server may
+// still execute it.
+var ErrUnanswered = errors.New("no answer in time")

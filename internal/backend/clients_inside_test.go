@@ -12,8 +12,7 @@ type closer struct{ err error }
 
 func (c closer) Close() error { return c.err }
 
-// Who closes a client learns of what is wrong with it, and not that the server was
-// faster.
+// Closing a client returns its failures, except that the server closed the connection first.
 func TestAServerThatHungUpFirstIsNoFailure(t *testing.T) {
 	reset := &net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}
 	if err := HangUp(closer{fmt.Errorf("tls: failed to send closeNotify alert: %w", reset)}); err != nil {

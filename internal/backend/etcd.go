@@ -67,8 +67,8 @@ func NewEtcd(o EtcdOptions) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// etcdCredentials look for the name in the server's certificate that they were
-// told, where they were told one: the library would have only the address's.
+// etcdCredentials verify the configured name, where there is one: gRPC replaces it by the host of
+// the address.
 type etcdCredentials struct {
 	credentials.TransportCredentials
 	name string

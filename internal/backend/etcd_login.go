@@ -15,14 +15,13 @@ import (
 // etcdLogin signs what a client sends with a token that it gets for a name and
 // a password.
 //
-// The library has the same. But it asks for the token before there is a client,
-// and waits for the answer: a service could not start without its etcd. And it
-// shows the token that has expired when it asks for the next, which an etcd
-// older than 3.5 rejects: the client would never find back after a restart.
+// The library has the same, but asks for the token before there is a client, and waits for the
+// answer: a service could not start without its etcd. It also sends the expired token when it asks
+// for the next, which an etcd older than 3.5 rejects: the client would never recover from a restart.
 type etcdLogin struct {
 	name, password string
 
-	asking chan struct{}          // holds one element while somebody asks
+	asking chan struct{}          // holds one element while a call asks
 	token  atomic.Pointer[string] // nil until it is known, empty where none is needed
 }
 
@@ -45,7 +44,7 @@ func (l *etcdLogin) unary(ctx context.Context, method string, question, answer a
 		return err
 	}
 	err = invoke(sign(ctx, token), method, question, answer, conn, opts...)
-	l.heard(token, err)
+	l.forget(token, err)
 	return err
 }
 
@@ -69,10 +68,10 @@ type etcdSigned struct {
 	token *string
 }
 
-// RecvMsg hears whether the token was rejected.
+// RecvMsg notices where the token was rejected.
 func (s etcdSigned) RecvMsg(answer any) error {
 	err := s.ClientStream.RecvMsg(answer)
-	s.login.heard(s.token, err)
+	s.login.forget(s.token, err)
 	return err
 }
 
@@ -83,7 +82,7 @@ func sign(ctx context.Context, token *string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, *token)
 }
 
-// get is the token. Where it is not known one asks for it, and the others wait.
+// get is the token. Where it is not known one call asks for it, and the others wait.
 func (l *etcdLogin) get(ctx context.Context, conn *grpc.ClientConn) (*string, error) {
 	if token := l.token.Load(); token != nil {
 		return token, nil
@@ -107,8 +106,8 @@ func (l *etcdLogin) get(ctx context.Context, conn *grpc.ClientConn) (*string, er
 	return &token, nil
 }
 
-// heard forgets a token that was rejected, unless there is another one already.
-func (l *etcdLogin) heard(token *string, err error) {
+// forget drops a token that was rejected, unless there is another one already.
+func (l *etcdLogin) forget(token *string, err error) {
 	if err == nil {
 		return
 	}

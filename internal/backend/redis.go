@@ -40,10 +40,9 @@ type RedisOptions struct {
 
 // NewRedis makes a client; it does not wait for the server.
 //
-// It never repeats a command by itself: a script whose answer was lost may have
-// run, and running it once more is not the library's to decide. (A cluster's
-// client follows a redirection, which ran nothing, and asks again after a
-// broken connection; that is why every script of ours may run twice.)
+// It never repeats a command by itself: a script whose answer was lost may have run. (A cluster's
+// client follows a redirection, which ran nothing, and retries after a broken connection; that is
+// why every script may run twice.)
 func NewRedis(o RedisOptions) redis.UniversalClient {
 	universal := &redis.UniversalOptions{
 		Addrs: o.Addresses, Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
@@ -89,9 +88,9 @@ func clientName(replica string) string {
 // nothing was asked, and nothing has happened.
 var ErrNotConnected = errors.New("no connection")
 
-// dialHook marks what goes wrong before a connection stands: that nobody listens,
-// that a certificate is not believed, that no Sentinel knows the master. By the
-// errors themselves, the last two cannot be told from a connection that broke.
+// dialHook marks failures before a connection is made: no listener, a certificate that is not
+// trusted, no Sentinel that knows the master. The errors of the last two do not differ from those
+// of a connection that broke.
 type dialHook struct{}
 
 // DialHook marks the error.
@@ -114,12 +113,11 @@ func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 }
 
 const (
-	// clusterLook is how often a client that is used asks a cluster who serves what.
-	// Of a master that was replaced nobody would tell it: the library's own minute
-	// is how long its slots could not be sold from.
+	// clusterLook is how often a client that is used reads the topology of a cluster. A failover
+	// is not announced: with the library's minute its slots would fail for so long.
 	clusterLook = time.Second
-	// redisPoolTimeout is longer than any wait limit: who waits for a
-	// connection waits as for the lock, until the context ends.
+	// redisPoolTimeout is longer than any wait limit: a request waits for a connection as it
+	// waits for the lock, until its context ends.
 	redisPoolTimeout = time.Hour
 	// redisProtocol is RESP2, which every Redis speaks.
 	redisProtocol = 2

@@ -73,8 +73,8 @@ const (
 	program = "stockd"
 )
 
-// OpenPool opens a pool of at least two connections for those who write SQL themselves,
-// such as the locks: their waiters must not take a connection from the purchases.
+// OpenPool opens a pool of at least two connections for code with SQL of its own, such as the
+// locks: their waiters must not take a connection from the purchases.
 func OpenPool(o SQLOptions) (pool *sql.DB, dialect string, err error) {
 	o.MaxOpen = max(o.MaxOpen, poolConnections)
 	o.Silence = poolSilence

@@ -9,20 +9,22 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // ZooKeeperOptions say how to reach an ensemble.
 type ZooKeeperOptions struct {
 	// Servers are the members of the ensemble, as host:port.
 	Servers []string
-	// SessionTimeout is how long a replica that fell silent keeps its names: the
-	// TTL of these locks. The server has limits of its own. 0: 30 s.
+	// SessionTimeout is how long an unresponsive replica keeps its names: the TTL of these locks.
+	// The server has limits of its own. 0: 30 s.
 	SessionTimeout time.Duration
 	// DialTimeout bounds connecting. A server that stands may take twice as long
 	// for an answer. 0: 1 s.
 	DialTimeout time.Duration
-	// Auth is "user:password" of the digest scheme, or empty. With it, nobody
-	// else may touch what the locks keep.
+	// Auth is "user:password" of the digest scheme, or empty. With it, no other client may touch
+	// the nodes of the locks.
 	Auth string
 	// TLS encrypts the connections; nil leaves them plain.
 	TLS *tls.Config
@@ -79,8 +81,7 @@ func (c *ZooKeeperClient) current() (*ZKSession, error) {
 	return s, nil
 }
 
-// ping asks the server for a sign of life, and whether what is ours lets us in: a
-// wrong password shows nowhere else.
+// ping reads the root of stockd's nodes: a wrong password shows nowhere else.
 func (c *ZooKeeperClient) ping(ctx context.Context, root string) error {
 	link, err := c.Connected(ctx)
 	if err != nil {
@@ -120,4 +121,54 @@ func (c *ZooKeeperClient) SessionID() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session.conn.SessionID()
+}
+
+// zkServers names the servers to the library, one after another. The library's own provider
+// resolves them once, and pauses a second before it replaces a connection, which may be a whole
+// TTL. Only the library's loop calls it.
+type zkServers struct {
+	ctx       context.Context // ends with the session
+	addresses []string
+	next      int
+	failed    int // tries since a connection stood
+	stood     time.Time
+}
+
+// The rests between one round of all servers and the next double from the first
+// to the last, which is the library's own.
+const (
+	firstRest = 50 * time.Millisecond
+	lastRest  = time.Second
+)
+
+// Init takes the addresses.
+func (z *zkServers) Init(addresses []string) error {
+	z.addresses = addresses
+	return nil
+}
+
+// Len counts them.
+func (z *zkServers) Len() int { return len(z.addresses) }
+
+// Next is the next one to try, after a rest where all of them have failed.
+func (z *zkServers) Next() (address string, rest bool) {
+	rounds, more := z.failed/len(z.addresses), z.failed%len(z.addresses)
+	if rounds > 0 && more == 0 {
+		own := firstRest << min(rounds-1, 10)
+		if rest = own >= lastRest; !rest {
+			_ = pause.About(z.ctx, own)
+		}
+	}
+	address = z.addresses[z.next%len(z.addresses)]
+	z.next++
+	z.failed++
+	return address, rest
+}
+
+// Connected is called with each connection. Those that end soon are no reason to retry at once.
+func (z *zkServers) Connected() {
+	if time.Since(z.stood) > lastRest {
+		z.failed = 0
+	}
+	z.stood = time.Now()
 }

@@ -36,9 +36,8 @@ func (l *ZKLink) isUp() bool {
 	}
 }
 
-// ZKCall makes a call of the library, which knows no context, and waits for its
-// answer: for as long as a server may take, and not much longer than ctx. The
-// answer that comes after that goes to late, which may be nil.
+// ZKCall makes a call of the library, which knows no context, and waits for its answer: as long
+// as a server may take, and not much longer than ctx. A later answer goes to late, which may be nil.
 func ZKCall[T any](ctx context.Context, l *ZKLink, do func(*zk.Conn) (T, error), late func(T, error)) (T, error) {
 	var none T
 	if !l.isUp() || l.Ctx.Err() != nil {
@@ -87,8 +86,8 @@ func zkLimit(ctx context.Context, longest time.Duration) (context.Context, conte
 	}
 }
 
-// zkGaveUp is the error of a round trip without an answer. Where somebody did
-// not want it any more, that says nothing of the server.
+// zkGaveUp is the error of a round trip without an answer. A cancellation by the caller says
+// nothing about the server.
 func zkGaveUp(ctx context.Context, silent error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return context.Cause(ctx)
@@ -96,16 +95,15 @@ func zkGaveUp(ctx context.Context, silent error) error {
 	return silent
 }
 
-// zkWatch is a watch that all who look at a path share: the library can take no
-// watch back, so that a watch for each who waits and gives up would stay as long
-// as what they waited for.
+// zkWatch is the watch that all waiters for a path share. The library cannot remove a watch: one
+// for each waiter would outlive the waiters that give up.
 type zkWatch struct {
 	ctx   context.Context // ends with the next event, or with the connection
 	fire  context.CancelFunc
 	asked chan struct{} // closed when the server knows of it, or will not
 }
 
-// watch is the watch of a path. Who is first has to set it.
+// watch is the watch of a path. The first caller has to set it.
 func (l *ZKLink) watch(path string) (w *zkWatch, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +116,7 @@ func (l *ZKLink) watch(path string) (w *zkWatch, first bool) {
 	return w, true
 }
 
-// fire wakes all who wait for an event of a path.
+// fire wakes all waiters for an event of a path.
 func (l *ZKLink) fire(path string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,8 +167,8 @@ func (l *ZKLink) Get(ctx context.Context, path string) (n ZKNode, changed contex
 	})
 }
 
-// GetOwn is get for a node of ours, with a watch that is surely for this node:
-// the one that we came to share may have been for another of the same path.
+// GetOwn is Get with a watch that is surely for this node: the shared one may have been for an
+// earlier node of the same path.
 func (l *ZKLink) GetOwn(ctx context.Context, path string) (n ZKNode, changed context.Context, err error) {
 	for {
 		n, changed, err = l.Get(ctx, path)
@@ -199,8 +197,7 @@ func (l *ZKLink) WatchList(ctx context.Context, folder string) (names []string, 
 	})
 }
 
-// LookAgain is how long anybody waits without looking: watches are reliable,
-// and this is for the day when one is not.
+// LookAgain is the longest wait without a read, in case a watch is lost.
 const LookAgain = 3 * time.Second
 
 // Sleep waits for a change, or for the loss of the connection. It fails with

@@ -4,18 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/stockd/stockd/internal/pause"
 )
 
 // ErrBeginAgain reports that the session or the node of an attempt is gone.
 var ErrBeginAgain = errors.New("begin again")
 
-// ZKSession is one session, from its beginning to its expiry. The library would
-// go on with another session on the same Conn; here a Conn ends with its
-// session, so that nothing that was asked for in the one happens in the other.
+// ZKSession is one session, from its beginning to its expiry. The library would go on with another
+// session on the same Conn; here a Conn ends with its session, so that no request of one is executed
+// in another.
 type ZKSession struct {
 	options ZooKeeperOptions
 	conn    *zk.Conn
@@ -125,8 +128,8 @@ func (s *ZKSession) event(e zk.Event) {
 	}
 }
 
-// resume opens the connection for use. The library repeats our credentials on
-// each connection, but not before it has heard them once.
+// resume opens the connection for use. The library repeats credentials on each
+// connection once AddAuth has succeeded.
 func (s *ZKSession) resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,8 +157,8 @@ func (s *ZKSession) open() {
 	}
 }
 
-// suspend ends the connection. The session may survive it, but whoever holds a
-// name cannot know that.
+// suspend ends the connection. The session may survive it, but the holder of a name cannot know
+// that.
 func (s *ZKSession) suspend() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,3 +194,61 @@ func (s *ZKSession) close() {
 // zkCloseWithin bounds the close of a session at a server that does not answer. Its session
 // ends with its timeout then.
 const zkCloseWithin = 500 * time.Millisecond
+
+// ZKDrop deletes a node of ours and nothing else. It answers zk.ErrNoNode where
+// there is none any more.
+type ZKDrop func(*zk.Conn) error
+
+// sweepAgain is the pause before litter that did not go is tried again.
+const sweepAgain = 100 * time.Millisecond
+
+// Discard deletes in the background what may be left: it would block other clients for as long as
+// the session lasts. It is tried until the server has answered, over any number of connections.
+func (s *ZKSession) Discard(drop ZKDrop) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.litter = append(s.litter, drop)
+	if !s.sweeping && s.ctx.Err() == nil {
+		s.sweeping = true
+		go s.sweep()
+	}
+}
+
+// sweep ends with the litter, or with the session, which takes it along.
+func (s *ZKSession) sweep() {
+	for drop := s.nextLitter(); drop != nil; drop = s.nextLitter() {
+		select {
+		case <-s.Current().up:
+		case <-s.ctx.Done():
+			return
+		}
+		if ZKAnswered(drop(s.conn)) {
+			continue
+		}
+		s.Discard(drop)
+		if pause.About(s.ctx, sweepAgain) != nil {
+			return
+		}
+	}
+}
+
+// nextLitter is what comes next, nil when there is none.
+func (s *ZKSession) nextLitter() (drop ZKDrop) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.litter) == 0 {
+		s.sweeping = false
+		return nil
+	}
+	drop, s.litter = s.litter[0], s.litter[1:]
+	return drop
+}
+
+// ZKAnswered reports whether the server has answered. Other errors, those of the network among
+// them, leave the outcome unknown.
+func ZKAnswered(err error) bool {
+	return err == nil || slices.ContainsFunc([]error{
+		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNotEmpty, zk.ErrNoAuth, zk.ErrAuthFailed,
+		zk.ErrInvalidACL, zk.ErrInvalidPath, zk.ErrBadArguments, zk.ErrNoChildrenForEphemerals,
+	}, func(said error) bool { return errors.Is(err, said) })
+}

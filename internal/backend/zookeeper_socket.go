@@ -12,15 +12,13 @@ import (
 	"time"
 )
 
-// zkSocket is a connection under the library, which has two weaknesses that can
-// be made up for here. It would wait for a server's greeting for seven session
-// timeouts. And on a connection that replaces another it races with itself: it
-// reads for the request that sets its watches again what the first answer
-// changes.
+// zkSocket is a connection under the library, and works around two of its weaknesses: it would wait
+// for a server's greeting for seven session timeouts, and on a connection that replaces another it
+// has a data race between the request that sets its watches again and the first answer.
 type zkSocket struct {
 	net.Conn
 
-	lost      func()        // called when nothing more will be heard
+	lost      func()        // called when nothing more will be received
 	handshake *time.Timer   // ends it, unless the server greets
 	greeted   bool          // it has
 	held      bool          // answers are held back, until the watches are set
@@ -63,7 +61,7 @@ func (s *ZKSession) dial(network, address string, _ time.Duration) (net.Conn, er
 	return s.socket, nil
 }
 
-// encrypt makes sure of the server, and ends a connection that is none of its.
+// encrypt verifies the server, and closes the connection where that fails.
 func (s *ZKSession) encrypt(plain net.Conn, address string) (net.Conn, error) {
 	config := s.options.TLS.Clone()
 	host, _, _ := net.SplitHostPort(address)
@@ -78,16 +76,15 @@ func (s *ZKSession) encrypt(plain net.Conn, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// greet tells that the connection belongs to the session now; another one may
-// have done so before.
+// greet marks the connection as the session's; again: it replaces another one.
 func (s *zkSocket) greet(again bool) {
 	s.handshake.Stop()
 	s.greeted, s.held = true, again
 }
 
-// Read holds the first answer back, but for those to credentials: they come before
-// anything else, and the library waits for them. The end it tells at once: the library
-// would first wait for a request that it may be in the middle of writing.
+// Read holds the first answer back, except for those to credentials, which come first, and which
+// the library waits for. The end of the connection is reported at once: the library would first
+// finish a request that it may be writing.
 func (s *zkSocket) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
 	if err != nil {

@@ -16,8 +16,8 @@ func request(operation uint32) []byte {
 	return b
 }
 
-// On a connection that replaces another, nothing is heard before the watches are set
-// but that the credentials are good: without that the library would not set them.
+// On a connection that replaces another, only the answer to the credentials arrives before the
+// watches are set: without it the library would not set them.
 func TestZKAnswersAreHeldBackUntilTheWatchesAreSet(t *testing.T) {
 	const get = 4
 	ours, server := net.Pipe()
@@ -45,7 +45,7 @@ func TestZKAnswersAreHeldBackUntilTheWatchesAreSet(t *testing.T) {
 	early := exchange(get)
 	select {
 	case <-early:
-		t.Error("an answer is heard before the watches are set")
+		t.Error("an answer arrives before the watches are set")
 	case <-time.After(50 * time.Millisecond):
 	}
 	if _, err := s.Write(request(setWatches)); err != nil {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -35,7 +34,7 @@ func (l *Loaded) check() error {
 		l.databaseTLS(),
 		l.reachable("lock.wait", l.Lock.Wait),
 		l.reachable("database.lock_wait", l.Database.LockWait),
-		l.atLeast("optimistic.max", l.Optimistic.Max, "optimistic.step", l.Optimistic.Step),
+		l.optimistic(),
 		l.group(),
 		l.servers(),
 		l.trace(),
@@ -242,9 +241,10 @@ func (l *Loaded) redisTimeout() error {
 	return nil
 }
 
-func (l *Loaded) atLeast(key string, d time.Duration, boundKey string, least time.Duration) error {
-	if d < least {
-		return l.wrong(key, "must be at least %s, which is %s (%s), not %s", least, boundKey, l.Source(boundKey), d)
+// optimistic requires a longest pause that is no shorter than its step.
+func (l *Loaded) optimistic() error {
+	if o := l.Optimistic; o.Max < o.Step {
+		return l.wrong("optimistic.max", "must be at least %s, which is optimistic.step (%s), not %s", o.Step, l.Source("optimistic.step"), o.Max)
 	}
 	return nil
 }
@@ -330,5 +330,5 @@ func maskDSN(dsn string) string {
 		return dsn
 	}
 	c.Passwd = shown
-	return fmt.Sprint(c.FormatDSN())
+	return c.FormatDSN()
 }

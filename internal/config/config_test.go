@@ -90,7 +90,7 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		{name: "an endpoint without a scheme", args: []string{"--etcd-endpoints=127.0.0.1:2379"}, want: []string{"--etcd-endpoints", "http://127.0.0.1:2379"}},
 		{name: "a digest without a password", args: []string{"--zookeeper-auth=stockd"}, want: []string{"--zookeeper-auth", "user:password"}},
 		{name: "a lock that is over at once", args: []string{"--lock-ttl=10ms"}, want: []string{"--lock-ttl", "at least 500ms"}},
-		{name: "a mute Redis that would pass for busy", args: []string{"--redis-addresses=a:1", "--redis-timeout=5s"}, want: []string{"--redis-timeout", "below lock.wait", "5s"}},
+		{name: "a hung Redis that would look busy", args: []string{"--redis-addresses=a:1", "--redis-timeout=5s"}, want: []string{"--redis-timeout", "below lock.wait", "5s"}},
 		{name: "a bad duration", file: "lock:\n  wait: 5 sec\n", want: []string{"stockd.yaml:2", "lock.wait", "5s or 250ms", `"5 sec"`}},
 		{name: "a duration without a unit", file: "lock:\n  wait: 5\n", want: []string{"stockd.yaml:2", "lock.wait"}},
 		{name: "a bad number", file: "database:\n  max_open: many\n", want: []string{"stockd.yaml:2", "database.max_open", "whole number"}},
@@ -199,8 +199,8 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 	}
 }
 
-// Other programs take a login where we have a key for it. Whoever gives it to us so
-// is told, and the password is shown neither to him nor to the log of his container.
+// Other programs take a login in an address. Such an address is rejected with the key to use, and
+// the error does not show the password.
 func TestAPasswordInTheWrongPlaceIsRefusedAndNotShown(t *testing.T) {
 	for _, c := range []struct{ arg, want string }{
 		{"--redis-addresses=redis://:hidden@cache:6379", "redis.password"},

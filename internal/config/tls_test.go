@@ -46,7 +46,7 @@ func TestMistakesOfTLSAreNamedWithTheirFile(t *testing.T) {
 		{"an authority that is none", []string{on, "--redis-tls-ca-file=" + nothing}, []string{"redis.tls.ca_file", nothing, "PEM"}},
 		{"a certificate without a key", []string{on, "--redis-tls-cert-file=" + own.CertFile}, []string{"redis.tls.cert_file", "redis.tls.key_file is not"}},
 		{"a key without a certificate", []string{on, "--redis-tls-key-file=" + own.KeyFile}, []string{"redis.tls.key_file", "redis.tls.cert_file is not"}},
-		{"somebody else's key", []string{on, "--redis-tls-cert-file=" + own.CertFile, "--redis-tls-key-file=" + other.KeyFile}, []string{"redis.tls.cert_file", own.CertFile, other.KeyFile}},
+		{"the key of another certificate", []string{on, "--redis-tls-cert-file=" + own.CertFile, "--redis-tls-key-file=" + other.KeyFile}, []string{"redis.tls.cert_file", own.CertFile, other.KeyFile}},
 		{"the admin API's key without a certificate", []string{"--admin-tls-key-file=" + own.KeyFile}, []string{"admin.tls.key_file", "admin.tls.cert_file is not"}},
 		{"the admin API's certificate with another key", []string{"--admin-tls-cert-file=" + own.CertFile, "--admin-tls-key-file=" + other.KeyFile}, []string{"admin.tls.cert_file", own.CertFile, other.KeyFile}},
 		{"a look at clients without TLS", []string{"--admin-tls-client-ca-file=" + a.CAFile}, []string{"admin.tls.client_ca_file", "admin.tls.cert_file is not"}},
@@ -166,7 +166,7 @@ func whoIsThere(t *testing.T, a *servers.Authority) (address string) {
 			if err != nil {
 				return
 			}
-			if c, is := conn.(*tls.Conn); is && c.HandshakeContext(t.Context()) == nil {
+			if c, ok := conn.(*tls.Conn); ok && c.HandshakeContext(t.Context()) == nil {
 				io.WriteString(c, c.ConnectionState().PeerCertificates[0].Subject.CommonName) //nolint:errcheck // the client tells
 			}
 			conn.Close() //nolint:errcheck // it has been answered

@@ -105,10 +105,10 @@ func TestAuditTellsTheThreeFailuresApart(t *testing.T) {
 		{name: "not sold out", left: 4, restocked: 10, sold: 6, clean: true},
 		{name: "oversold", restocked: 10, sold: 12, oversold: 2, lost: 2},
 		{name: "updates lost", left: 7, restocked: 10, sold: 6, lost: 3},
-		{name: "gone that nobody bought", left: 2, restocked: 10, sold: 6, lost: -2},
+		{name: "gone without a purchase", left: 2, restocked: 10, sold: 6, lost: -2},
 		{name: "below zero", left: -2, restocked: 10, sold: 12, oversold: 2},
-		{name: "refused while left", left: 4, restocked: 10, sold: 6, rejected: 9, undersold: 4, clean: true},
-		{name: "one refused while left", left: 4, restocked: 10, sold: 6, rejected: 1, undersold: 1, clean: true},
+		{name: "rejected while left", left: 4, restocked: 10, sold: 6, rejected: 9, undersold: 4, clean: true},
+		{name: "one rejected while left", left: 4, restocked: 10, sold: 6, rejected: 1, undersold: 1, clean: true},
 	} {
 		a := stock.NewAudit(1, c.left, c.restocked, c.sold, c.sold)
 		if a.Oversold != c.oversold || a.Lost != c.lost || a.Clean != c.clean || a.Undersold(c.rejected) != c.undersold {

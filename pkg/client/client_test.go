@@ -105,18 +105,18 @@ func TestNothingElseIsSentAgain(t *testing.T) {
 		answer http.HandlerFunc
 		want   error
 	}{
-		"sold out":                  {problem("insufficient-stock", 409, ""), client.ErrSoldOut},
-		"the limit of a buyer":      {problem("user-limit", 409, ""), client.ErrUserLimit},
-		"asked too often":           {problem("rate-limited", 429, "1"), client.ErrRateLimited},
-		"an unknown order":          {problem("unknown-order", 404, ""), client.ErrUnknownOrder},
-		"a backend is down":         {problem("backend-unavailable", 503, "1"), client.ErrUnavailable},
-		"the outcome is unknown":    {problem("outcome-unknown", 503, "1"), client.ErrOutcomeUnknown},
-		"the connection is cut":     {cut, client.ErrOutcomeUnknown},
-		"the balancer lost it":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, client.ErrOutcomeUnknown},
-		"the answer is cut":         {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Length", "999"); sold(w, r) }, client.ErrOutcomeUnknown},
-		"the answer is no sale":     {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, client.ErrOutcomeUnknown},
-		"a code that is new to us":  {problem("brand-new", 418, "1"), nil},
-		"a refusal of the balancer": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) }, nil},
+		"sold out":                    {problem("insufficient-stock", 409, ""), client.ErrSoldOut},
+		"the limit of a buyer":        {problem("user-limit", 409, ""), client.ErrUserLimit},
+		"asked too often":             {problem("rate-limited", 429, "1"), client.ErrRateLimited},
+		"an unknown order":            {problem("unknown-order", 404, ""), client.ErrUnknownOrder},
+		"a backend is down":           {problem("backend-unavailable", 503, "1"), client.ErrUnavailable},
+		"the outcome is unknown":      {problem("outcome-unknown", 503, "1"), client.ErrOutcomeUnknown},
+		"the connection is cut":       {cut, client.ErrOutcomeUnknown},
+		"the balancer lost it":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, client.ErrOutcomeUnknown},
+		"the answer is cut":           {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Length", "999"); sold(w, r) }, client.ErrOutcomeUnknown},
+		"the answer is no sale":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, client.ErrOutcomeUnknown},
+		"a code that is new to us":    {problem("brand-new", 418, "1"), nil},
+		"a rejection by the balancer": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, c.answer)
@@ -124,9 +124,9 @@ func TestNothingElseIsSentAgain(t *testing.T) {
 			if err == nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
-			unknown, is := errors.AsType[*client.UnknownError](err)
-			if is != errors.Is(c.want, client.ErrOutcomeUnknown) || is && unknown.RequestID != "mine" {
-				t.Errorf("%v: its outcome is unknown: %v", err, is)
+			unknown, ok := errors.AsType[*client.UnknownError](err)
+			if ok != errors.Is(c.want, client.ErrOutcomeUnknown) || ok && unknown.RequestID != "mine" {
+				t.Errorf("%v: its outcome is unknown: %v", err, ok)
 			}
 			if keys := s.seen(); len(keys) != 1 || keys[0] != "mine" {
 				t.Errorf("requests %q, want one", keys)
@@ -237,8 +237,8 @@ func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := client.Client{URL: s.URL}.Deduct(ctx, client.Purchase{GoodsID: 1})
-	unknown, is := errors.AsType[*client.UnknownError](err)
-	if !errors.Is(err, client.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) || !is || unknown.RequestID != s.seen()[0] {
+	unknown, ok := errors.AsType[*client.UnknownError](err)
+	if !errors.Is(err, client.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) || !ok || unknown.RequestID != s.seen()[0] {
 		t.Errorf("%v; the request was %q", err, s.seen())
 	}
 }
@@ -255,20 +255,20 @@ func TestAStockdThatIsNotThereYet(t *testing.T) {
 	}
 	c := client.Client{URL: "http://" + address, Tries: 2}
 	if _, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1}); !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrOutcomeUnknown) {
-		t.Errorf("nobody is there: %v", err)
+		t.Errorf("no server listens: %v", err)
 	}
 	dials := 0
 	late := serve(t, sold)
 	c = client.Client{URL: "http://" + address, HTTP: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			if dials++; dials < 3 {
-				return nil, &net.OpError{Op: "dial", Err: errors.New("refused")}
+				return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 			}
 			return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(late.URL, "http://"))
 		},
 	}}}
 	if sale, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1}); err != nil || sale.OrderID != "7" || dials != 3 {
-		t.Errorf("who comes late is not found: %+v, %v after %d tries", sale, err, dials)
+		t.Errorf("a server that starts late is not found: %+v, %v after %d tries", sale, err, dials)
 	}
 }
 
@@ -289,14 +289,14 @@ func TestTheTokenIsForTheOwnersListener(t *testing.T) {
 	if err := errors.Join(one, two, three, four, c.SwitchOn(t.Context(), "naive")); err != nil {
 		t.Fatal(err)
 	}
-	var heard []string
+	var received []string
 	said.Range(func(what, _ any) bool {
-		heard = append(heard, fmt.Sprint(what))
+		received = append(received, fmt.Sprint(what))
 		return true
 	})
-	slices.Sort(heard)
-	if !slices.Equal(heard, []string{"buyers ", "owner Bearer secret"}) {
-		t.Errorf("they heard %q", heard)
+	slices.Sort(received)
+	if !slices.Equal(received, []string{"buyers ", "owner Bearer secret"}) {
+		t.Errorf("they received %q", received)
 	}
 }
 

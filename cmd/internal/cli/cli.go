@@ -1,5 +1,5 @@
 // Package cli is the command line that stockd and stocklab share: exit statuses,
-// mistakes, the configuration, and the flags of those who administer a stockd.
+// mistakes, the configuration, and the flags of the admin API.
 package cli
 
 import (

@@ -13,14 +13,14 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// errStopped is told to those whose request outlasts the drain.
+// errStopped cancels the requests that outlast the drain.
 var errStopped = fmt.Errorf("%w: this replica has stopped", stock.ErrBusy)
 
 // lastMoment is what requests have to end after they were cancelled: to receive the
 // answers to their commits, and to release their locks.
 const lastMoment = 800 * time.Millisecond
 
-// silence is how long nobody asks anything before idle connections are closed.
+// silence is the time without requests after which idle connections are closed.
 const silence = 2 * time.Second
 
 // drainer stops a server so that no request is lost on its way.
@@ -31,7 +31,7 @@ type drainer struct {
 	// cancelRequests ends those in flight.
 	cancelRequests context.CancelCauseFunc
 
-	accepted chan struct{} // closed when nobody is accepted any more
+	accepted chan struct{} // closed when no connection is accepted any more
 	open     atomic.Int64  // connections
 	last     atomic.Int64  // when a request began, in nanoseconds
 }
@@ -42,7 +42,7 @@ func newDrainer(c config.HTTP, server *http.Server, listener net.Listener, cance
 	return d
 }
 
-// serve accepts whoever comes until the listener is closed.
+// serve serves connections until the listener is closed.
 func (d *drainer) serve() error {
 	defer close(d.accepted)
 	err := d.server.Serve(d.listener)
@@ -65,14 +65,14 @@ func (d *drainer) note(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// drain stops the server: first /readyz tells the balancer for a moment, while
-// everybody is still served; then no more connections are taken, and requests in
-// flight may end; and those that do not are cancelled.
+// drain stops the server: for drain_delay /readyz fails, so that the balancer notices, and every
+// request is still served; then no more connections are accepted, and requests in flight may end;
+// those that do not are cancelled.
 func (d *drainer) drain(ctx context.Context) error {
 	time.Sleep(d.config.DrainDelay)
 	end := time.Now().Add(d.config.Drain)
-	closed := d.listener.Close() // whatever it says, those in flight have their answers first
-	<-d.accepted                 // those who were there are among the connections now
+	closed := d.listener.Close() // requests in flight are answered first, also where this fails
+	<-d.accepted                 // the connections of the backlog are accepted
 	d.useUp(end)
 	if d.shutdown(ctx, time.Until(end)) == nil {
 		return closed
@@ -84,14 +84,13 @@ func (d *drainer) drain(ctx context.Context) error {
 	return errors.Join(closed, fmt.Errorf("requests were cancelled that were still in flight after http.drain (%s)", d.config.Drain))
 }
 
-// useUp leaves those connections open that a balancer has kept, until it has used
-// them or sends nothing more: one that is closed while it is idle may carry the
-// next purchase already, which then nobody answers and the balancer must not send
-// again. A balancer prefers a connection that it has to a new one, and every
-// answer now closes its own, so that a crowd uses them up in no time.
+// useUp leaves the connections open that a balancer keeps alive, until it has used them or sends
+// nothing more: one that is closed while it is idle may carry the next purchase already, which would
+// get no answer, and which the balancer must not repeat. Every answer now closes its connection, so
+// that a crowd uses them up in no time.
 func (d *drainer) useUp(end time.Time) {
 	if d.config.DrainDelay == 0 {
-		return // no balancer is to be told
+		return // there is no balancer
 	}
 	closed := time.Now()
 	for d.open.Load() > 0 && time.Now().Before(end) {

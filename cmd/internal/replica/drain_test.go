@@ -17,8 +17,8 @@ import (
 	"github.com/stockd/stockd/internal/config"
 )
 
-// tardy is a listener that closes at once, and hands over a moment later who was
-// there; its closing may fail.
+// tardy is a listener that closes at once, and returns a connection of its backlog a moment later;
+// its closing may fail.
 type tardy struct {
 	net.Listener
 
@@ -46,7 +46,7 @@ func (l *tardy) Close() error {
 
 // A replica behind a balancer ends when drain returns: requests in flight have their answers
 // by then, also where a listener could not be closed.
-func TestWhoWasThereWhenTheListenerClosedIsServed(t *testing.T) {
+func TestTheBacklogIsServedWhenTheListenerCloses(t *testing.T) {
 	for name, fails := range map[string]error{"closed": nil, "not closed well": errors.New("no descriptor is left")} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -70,9 +70,9 @@ func TestWhoWasThereWhenTheListenerClosedIsServed(t *testing.T) {
 					t.Errorf("drain says %v, want %v", err, fails)
 				}
 				if !answered.Load() {
-					t.Error("who was there has no answer")
+					t.Error("the connection of the backlog has no answer")
 				}
-				buyer.Close() //nolint:errcheck // he has waited long enough
+				buyer.Close() //nolint:errcheck // the test is over
 				others.Wait()
 			})
 		})

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lastCall is a listener that leaves nobody behind when it closes. One that is
-// simply closed resets those whom the kernel has connected and nobody has accepted
-// yet: their request is on its way, and their balancer must not send it again.
+// lastCall is a listener that serves its backlog when it closes. A plain one resets connections that
+// the kernel has made and that were not accepted yet: their requests may be on the way, and a
+// balancer must not repeat them.
 type lastCall struct {
 	*net.TCPListener
 
@@ -19,18 +19,18 @@ type lastCall struct {
 	err     error         // of the closing
 	closing chan struct{} // closed when that begins
 	closed  chan struct{} // closed when late is known
-	late    []net.Conn    // were there, and are accepted yet
+	late    []net.Conn    // the backlog at that moment
 }
 
 func newLastCall(listener net.Listener) net.Listener {
-	tcp, is := listener.(*net.TCPListener)
-	if !is {
+	tcp, ok := listener.(*net.TCPListener)
+	if !ok {
 		return listener
 	}
 	return &lastCall{TCPListener: tcp, closing: make(chan struct{}), closed: make(chan struct{})}
 }
 
-// Accept goes on, once the listener has closed, with those who were there.
+// Accept goes on with the backlog once the listener has closed.
 func (l *lastCall) Accept() (net.Conn, error) {
 	conn, err := l.TCPListener.Accept()
 	if err == nil {
@@ -49,7 +49,7 @@ func (l *lastCall) Accept() (net.Conn, error) {
 	return conn, nil
 }
 
-// Close takes whoever is there and closes in the same moment.
+// Close takes the backlog and closes in the same moment.
 func (l *lastCall) Close() error {
 	l.once.Do(func() {
 		close(l.closing)
@@ -74,7 +74,7 @@ func takeAll(listener int) (conns []net.Conn, err error) {
 		}
 	}
 	if errors.Is(err, unix.EAGAIN) {
-		err = nil // nobody is left
+		err = nil // the backlog is empty
 	}
 	err = errors.Join(err, unix.Shutdown(listener, unix.SHUT_RDWR))
 	for _, fd := range taken {

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// Who is connected and not accepted yet when a listener closes is accepted all the
-// same, and nobody else.
-func TestAListenerThatClosesLeavesNobodyBehind(t *testing.T) {
+// Connections that are not accepted yet when a listener closes are accepted, and no later ones.
+func TestAListenerThatClosesAcceptsItsBacklog(t *testing.T) {
 	listener, err := openListener(t.Context(), "test", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +26,7 @@ func TestAListenerThatClosesLeavesNobodyBehind(t *testing.T) {
 	for range waiting {
 		conn, err := listener.Accept()
 		if err != nil {
-			t.Fatalf("somebody who was there is not accepted: %v", err)
+			t.Fatalf("a connection of the backlog is not accepted: %v", err)
 		}
 		defer conn.Close() //nolint:errcheck // the test is over
 	}

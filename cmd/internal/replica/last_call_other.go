@@ -4,6 +4,6 @@ package replica
 
 import "net"
 
-// newLastCall does nothing here: who is connected and not accepted yet in the
-// moment in which the listener closes is reset.
+// newLastCall does nothing here: connections that are not accepted yet when the listener closes are
+// reset.
 func newLastCall(listener net.Listener) net.Listener { return listener }

@@ -26,13 +26,13 @@ import (
 // What the store tells of is counted in a replica, and not only where a test asks for it.
 func TestTheStoreIsHeard(t *testing.T) {
 	c := config.Config{Replica: "r", Log: config.Log{Level: "info"}}
-	heard, err := observe(t.Context(), c, io.Discard)
+	observed, err := observe(t.Context(), c, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	heard.storeOptions(c).Retried("mutex")
+	observed.storeOptions(c).Retried("mutex")
 	w := httptest.NewRecorder()
-	heard.metrics.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	observed.metrics.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
 	if want := `stockd_transaction_retries_total{strategy="mutex"} 1`; !strings.Contains(w.Body.String(), want) {
 		t.Errorf("the scrape lacks %s", want)
 	}
@@ -57,7 +57,7 @@ func BenchmarkWatched(b *testing.B) {
 		metrics, traced bool
 		sample          float64
 	}{
-		{name: "by-nobody"},
+		{name: "unobserved"},
 		{name: "by-metrics", metrics: true},
 		{name: "by-metrics-and-traces-of-none", metrics: true, traced: true},
 		{name: "by-metrics-and-traces-of-all", metrics: true, traced: true, sample: 1},
@@ -67,17 +67,17 @@ func BenchmarkWatched(b *testing.B) {
 			if c.traced {
 				settings.Trace = config.Trace{Endpoint: collector.URL, Sample: c.sample}
 			}
-			heard, err := observe(b.Context(), settings, io.Discard)
+			observed, err := observe(b.Context(), settings, io.Discard)
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer heard.Close() //nolint:errcheck // what is left is of no use
-			benchmarkPurchases(b, heard, c.metrics)
+			defer observed.Close() //nolint:errcheck // what is left is of no use
+			benchmarkPurchases(b, observed, c.metrics)
 		})
 	}
 }
 
-func benchmarkPurchases(b *testing.B, heard observation, counted bool) {
+func benchmarkPurchases(b *testing.B, observed observation, counted bool) {
 	b.Helper()
 	gin.SetMode(gin.ReleaseMode)
 	store, err := repo.Open(b.Context(), backend.SQLOptions{
@@ -88,9 +88,9 @@ func benchmarkPurchases(b *testing.B, heard observation, counted bool) {
 	}
 	defer store.Close() //nolint:errcheck // the benchmark is over
 	deps := strategy.Deps{Store: store, Lock: lock.Deps{Clients: &backend.Clients{}}}
-	options := handler.Options{Replica: "r", Choose: true, Reveal: true, MaxBody: 1024, Log: slog.New(slog.DiscardHandler), Tracer: heard.tracer()}
+	options := handler.Options{Replica: "r", Choose: true, Reveal: true, MaxBody: 1024, Log: slog.New(slog.DiscardHandler), Tracer: observed.tracer()}
 	if counted {
-		deps.Observe, options.Observer = heard.metrics.Strategy, heard.metrics
+		deps.Observe, options.Observer = observed.metrics.Strategy, observed.metrics
 	}
 	options.Catalogue, err = service.NewCatalogue(b.Context(), []strategy.Entry{{
 		Name: "instant", New: func(strategy.Deps) strategy.Strategy { return instant{} },

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	cmdtest.Main(m, func([]string, io.Writer, io.Writer) int { return 0 })
 }
 
-// secured is a backend that lets in only those who have all that it asks for.
+// secured is a backend that requires TLS and credentials.
 type secured struct {
 	backend    string // as errors name it
 	section    string // of the configuration
@@ -38,8 +38,7 @@ type secured struct {
 	wrong      []mistake
 }
 
-// mistake is one that an owner may make: what is set instead, and what the error
-// says of it.
+// mistake is a wrong setting, and what the error says about it.
 type mistake struct {
 	what string
 	set  []string
@@ -56,16 +55,15 @@ func tlsMistakes(section, strangers string, more ...string) []mistake {
 	}
 }
 
-// uncertified is who shows no certificate where one is asked for. In TLS 1.3 the
-// server rejects him after he believes that all is well: he hears its reason, or only
-// that it hung up while he was writing.
+// uncertified is a client without a certificate. In TLS 1.3 the server rejects it after the client's
+// handshake: the error is the server's reason, or only that the connection was closed.
 func uncertified(section string) mistake {
 	prefix := "STOCKD_" + strings.ToUpper(section) + "_TLS_"
 	return mistake{"without a certificate of ours", []string{prefix + "CERT_FILE=", prefix + "KEY_FILE="}, ""}
 }
 
-// Each backend is reached with what it asks for, and sold from; and without, the
-// replica says which backend it is, and never that the goods are sold out.
+// Each backend is reached with what it requires; without, the replica names the backend, and never
+// reports that the item is sold out.
 func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 	k := labtest.StartSupervisor(t)
 	authority, strangers := newAuthority(t, k), newAuthority(t, k).CAFile
@@ -76,7 +74,7 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 		"redis": func(t *testing.T) secured {
 			s := cmdtest.Own(t, func(ctx context.Context) (*servers.Redis, error) { return servers.StartSecureRedis(ctx, k, strict) })
 			return securedRedis(s.Env(), strangers,
-				mistake{"as everybody", []string{"STOCKD_REDIS_USERNAME="}, "WRONGPASS"}, uncertified("redis"))
+				mistake{"as the default user", []string{"STOCKD_REDIS_USERNAME="}, "WRONGPASS"}, uncertified("redis"))
 		},
 		"cluster": func(t *testing.T) secured {
 			s := cmdtest.Own(t, func(ctx context.Context) (*servers.RedisCluster, error) {
@@ -87,8 +85,8 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 		"sentinels": func(t *testing.T) secured {
 			s := cmdtest.Own(t, func(ctx context.Context) (*servers.Sentinels, error) { return servers.StartSentinels(ctx, k, lenient) })
 			return securedRedis(s.Env(), strangers,
-				mistake{"as nobody before the Sentinels", []string{"STOCKD_REDIS_SENTINEL_USERNAME=", "STOCKD_REDIS_SENTINEL_PASSWORD="}, "NOAUTH"},
-				mistake{"as everybody before the Sentinels", []string{"STOCKD_REDIS_SENTINEL_USERNAME="}, "WRONGPASS"},
+				mistake{"without a login at the Sentinels", []string{"STOCKD_REDIS_SENTINEL_USERNAME=", "STOCKD_REDIS_SENTINEL_PASSWORD="}, "NOAUTH"},
+				mistake{"as the default user of the Sentinels", []string{"STOCKD_REDIS_SENTINEL_USERNAME="}, "WRONGPASS"},
 				mistake{"with a wrong password of the Sentinels", []string{"STOCKD_REDIS_SENTINEL_PASSWORD=guess"}, "WRONGPASS"},
 				mistake{"with the master's password for the Sentinels", []string{"STOCKD_REDIS_SENTINEL_PASSWORD=" + s.Master.Password}, "WRONGPASS"})
 		},
@@ -125,7 +123,7 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 	}
 }
 
-// Until TLS is told to be off, nobody falls back to a plain connection.
+// A database over TLS never falls back to a plain connection.
 func securedDatabase(t *testing.T, k *servers.Supervisor, kind string, s *servers.Security, strangers string) secured {
 	t.Helper()
 	cmdtest.NeedDatabase(t, kind)
@@ -148,8 +146,8 @@ func securedRedis(env []string, strangers string, more ...mistake) secured {
 func securedZooKeeper(t *testing.T, k *servers.Supervisor, s *servers.Security, strangers string) secured {
 	t.Helper()
 	z := cmdtest.Own(t, func(ctx context.Context) (*servers.ZooKeeper, error) { return servers.StartSecureZooKeeper(ctx, k, s) })
-	// What is ours is the certificate's and the password's: only who has neither is
-	// shut out.
+	// The nodes belong to the certificate and to the password: only a client with neither is
+	// rejected.
 	other, err := s.Authority.Issue("stranger")
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +205,7 @@ type innards struct {
 	locks     lock.Deps
 }
 
-// impatiently has a replica wait no longer than a test.
+// impatiently makes a replica wait no longer than a test.
 func impatiently(t *testing.T) []string {
 	t.Helper()
 	return []string{
@@ -252,7 +250,7 @@ func closed(t *testing.T, c io.Closer) {
 	}
 }
 
-// buy sells one of a new goods.
+// buy sells one unit of a new item.
 func (p innards) buy(t *testing.T, name string, goods int64) (stock.Outcome, error) {
 	t.Helper()
 	if err := p.store.CreateGoods(t.Context(), goods, 10, rand.Text()); err != nil {
@@ -273,7 +271,7 @@ func (p innards) sells(t *testing.T, name string, goods int64) {
 	}
 }
 
-// rejects makes a mistake, and looks at what is said of it.
+// rejects makes a mistake, and checks the error.
 func (s secured) rejects(t *testing.T, m mistake) {
 	t.Helper()
 	env := append(append([]string{"STOCKD_LOCK_WAIT=3s", "STOCKD_REDIS_TIMEOUT=2900ms"}, s.env...), m.set...)
@@ -305,8 +303,8 @@ func (s secured) rejects(t *testing.T, m mistake) {
 // isNamed looks for the name of the backend in an error, and for no secret.
 func (s secured) isNamed(t *testing.T, err error, says string) {
 	t.Helper()
-	failed, is := errors.AsType[*stock.BackendError](err)
-	if !is || failed.Backend != s.backend {
+	failed, ok := errors.AsType[*stock.BackendError](err)
+	if !ok || failed.Backend != s.backend {
 		t.Fatalf("the error is %v, want one of %s", err, s.backend)
 	}
 	if !strings.Contains(err.Error(), says) {

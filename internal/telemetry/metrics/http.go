@@ -32,23 +32,7 @@ func (m *Metrics) Began(listener string) { m.inFlight.WithLabelValues(listener).
 // Ended is called when it ends.
 func (m *Metrics) Ended(listener, route string, status int) {
 	m.inFlight.WithLabelValues(listener).Dec()
-	m.requests.WithLabelValues(listener, cmp.Or(route, "none"), digits(status)).Inc()
-}
-
-// digits avoids an allocation for the most frequent statuses.
-func digits(status int) string {
-	switch status {
-	case 200:
-		return "200"
-	case 409:
-		return "409"
-	case 429:
-		return "429"
-	case 503:
-		return "503"
-	default:
-		return strconv.Itoa(status)
-	}
+	m.requests.WithLabelValues(listener, cmp.Or(route, "none"), strconv.Itoa(status)).Inc()
 }
 
 // Shed counts a purchase without a slot.

@@ -81,9 +81,9 @@ func TestEveryOutcomeIsCountedByItsKind(t *testing.T) {
 		{want: "failed", err: errors.New("a mistake")},
 	} {
 		m := metrics.New(metrics.Build{})
-		heard := m.Strategy("mutex")
+		observer := m.Strategy("mutex")
 		wants(t, scrape(t, m), fmt.Sprintf(`stockd_deductions_total{outcome=%q,strategy="mutex"} 0`, c.want))
-		heard.Deducted(c.outcome, c.err, 20*time.Millisecond)
+		observer.Deducted(c.outcome, c.err, 20*time.Millisecond)
 		scraped := scrape(t, m)
 		wants(t, scraped, fmt.Sprintf(`stockd_deductions_total{outcome=%q,strategy="mutex"} 1`, c.want),
 			`stockd_deduction_duration_seconds_bucket{strategy="mutex",le="0.01"} 0`,
@@ -100,14 +100,14 @@ func TestEveryOutcomeIsCountedByItsKind(t *testing.T) {
 
 func TestWhatHappensUnderALockIsCounted(t *testing.T) {
 	m := metrics.New(metrics.Build{})
-	heard := m.Strategy("redis-lua")
-	heard.TriedInVain()
-	heard.Waited(3 * time.Second)
-	heard.Held(time.Second, false)
-	heard.Held(time.Second, true)
-	heard.Fenced()
-	heard.RaceLost()
-	heard.Batched(3)
+	observer := m.Strategy("redis-lua")
+	observer.TriedInVain()
+	observer.Waited(3 * time.Second)
+	observer.Held(time.Second, false)
+	observer.Held(time.Second, true)
+	observer.Fenced()
+	observer.RaceLost()
+	observer.Batched(3)
 	wants(t, scrape(t, m),
 		`stockd_lock_tries_in_vain_total{lock="redis-lua"} 1`, `stockd_lock_wait_seconds_sum{lock="redis-lua"} 3`,
 		`stockd_lock_hold_seconds_count{lock="redis-lua"} 2`, `stockd_locks_lost_total{lock="redis-lua"} 1`,
@@ -136,7 +136,7 @@ func TestPanicsAreCountedWhereverTheyAreCaught(t *testing.T) {
 	wants(t, scrape(t, m), `stockd_panics_total 2`, `stockd_log_messages_total{level="error"} 1`, `stockd_log_messages_total{level="warn"} 1`)
 }
 
-// state is what a scrape finds that asks everybody.
+// state is what a scrape finds where every backend is asked.
 func state() metrics.State {
 	return metrics.State{
 		Stopping: func() bool { return true },
@@ -164,7 +164,7 @@ func TestAScrapeAsksForTheState(t *testing.T) {
 		`stockd_pool_waits_total{pool="stock"} 9`, `stockd_pool_wait_seconds_total{pool="stock"} 4`,
 		`stockd_pool_timeouts_total{pool="stock"} 1`)
 	if strings.Contains(scraped, `backend_up{backend="etcd"}`) {
-		t.Error("a backend that nobody has configured is down")
+		t.Error("a backend that is not configured is down")
 	}
 }
 
@@ -186,11 +186,11 @@ func all(t *testing.T) *metrics.Metrics {
 	m.Log(slog.DiscardHandler)
 	m.Began("public")
 	m.Ended("public", "/deduct", http.StatusOK)
-	heard := m.Strategy("mutex")
-	heard.Deducted(stock.Outcome{}, nil, time.Second)
-	heard.Waited(time.Second)
-	heard.Batched(1)
-	heard.RaceLost()
+	observer := m.Strategy("mutex")
+	observer.Deducted(stock.Outcome{}, nil, time.Second)
+	observer.Waited(time.Second)
+	observer.Batched(1)
+	observer.RaceLost()
 	m.Strategy("redis-stock").Written(1)
 	return m
 }
@@ -255,16 +255,16 @@ func cell(w io.Writer, name, kind, labels, help string) error {
 	return err
 }
 
-// What a purchase costs more where somebody counts.
+// The cost of metrics for a purchase.
 func BenchmarkObserver(b *testing.B) {
 	m := metrics.New(metrics.Build{})
-	heard := m.Strategy("redis-lua")
+	observer := m.Strategy("redis-lua")
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Began("public")
-		heard.Waited(time.Millisecond)
-		heard.Held(time.Millisecond, false)
-		heard.Deducted(stock.Outcome{}, nil, time.Millisecond)
+		observer.Waited(time.Millisecond)
+		observer.Held(time.Millisecond, false)
+		observer.Deducted(stock.Outcome{}, nil, time.Millisecond)
 		m.Ended("public", "/deduct", http.StatusOK)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // That there is no such key is no failure of a command.
 func TestAStepTellsOfAFailureOfRedisAndOfNoAnswer(t *testing.T) {
-	for failure, attributes := range map[error]int{nil: 0, redis.Nil: 0, errors.New("refused"): 1} {
+	for failure, attributes := range map[error]int{nil: 0, redis.Nil: 0, errors.New("rejected"): 1} {
 		spans := tracetest.NewSpanRecorder()
 		ctx, request := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "request")
 		get := redisSpans{}.ProcessHook(func(context.Context, redis.Cmder) error { return failure })
