@@ -62,19 +62,6 @@ func (f *Finding) keep(name string, value float64) {
 	}
 }
 
-// Named tells a finding apart from others of its kind: name stands before its
-// sentence, and in snake_case before its numbers.
-func Named(name string, c Check) Check {
-	return func(h *history.History) Finding {
-		f := c(h)
-		named := Finding{Holds: f.Holds, Says: name + ": " + f.Says, Numbers: make(map[string]float64, len(f.Numbers))}
-		for number, value := range f.Numbers {
-			named.Numbers[snake(name)+"_"+number] = value
-		}
-		return named
-	}
-}
-
 // snake makes a number's name of words.
 func snake(words string) string {
 	return strings.Map(func(r rune) rune {

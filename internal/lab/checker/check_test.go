@@ -159,8 +159,6 @@ func TestAllExpectsEach(t *testing.T) {
 		{"the first one not", checker.All(no, yes), h, false, map[string]float64{"a": 1, "b": 2}},
 		{"the last one not", checker.All(yes, no), h, false, nil},
 		{"nothing", checker.All(), h, false, nil},
-		{"named", checker.Named("Fair lock", yes), h, true, map[string]float64{"fair_lock_a": 1}},
-		{"named and not there", checker.Named("Fair lock", no), h, false, map[string]float64{"fair_lock_b": 2}},
 	})
 	f := checker.All(yes, no)(h)
 	if want := "a is 1; at least 1 was expected; b is 2; at most 1 was expected"; f.Says != want {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -87,9 +86,7 @@ func (s State) countRows(ctx context.Context, d *servers.Database) (rows map[str
 
 // openTables connects to a database, and says how its tables are listed.
 func openTables(d *servers.Database) (db *sql.DB, tables string, err error) {
-	db, dialect, err := backend.OpenPool(backend.SQLOptions{
-		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: readTimeout,
-	})
+	db, dialect, err := d.Pool(1, readTimeout)
 	if dialect == repo.SQLite {
 		return db, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'", err
 	}

@@ -15,25 +15,19 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
 )
 
-// The limits of the pool that probes: a connection for each place and each holder of
-// locks, and the shortest lock wait that both servers have.
+// The limits of the pool that probes: a connection for each place and each holder of locks.
 const (
 	connections    = 128
-	lockWait       = time.Second
 	connectTimeout = 10 * time.Second
 )
 
 // Open connects to a server for the probes of this package.
 func Open(d *servers.Database) (*sql.DB, error) {
-	db, dialect, err := backend.OpenPool(backend.SQLOptions{
-		Driver: d.Driver, DSN: d.DSN, Password: d.Password,
-		MaxOpen: connections, LockWait: lockWait, ConnectTimeout: connectTimeout,
-	})
+	db, dialect, err := d.Pool(connections, connectTimeout)
 	if err == nil && dialect != repo.MySQL {
 		return nil, errors.Join(errors.New("SQLite locks no rows: there are none to probe"), db.Close())
 	}

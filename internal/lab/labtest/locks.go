@@ -18,7 +18,6 @@ import (
 const (
 	LockTTL     = 2 * time.Second
 	lockRetry   = 5 * time.Millisecond
-	lockSlice   = time.Second // MySQL counts whole seconds
 	lockTimeout = time.Second
 	lockPool    = 8
 )
@@ -29,10 +28,7 @@ const (
 // the test.
 func (l *Lab) Locks(t *testing.T, d *servers.Database, needs ...backend.Name) lock.Deps {
 	t.Helper()
-	pool, dialect, err := backend.OpenPool(backend.SQLOptions{
-		Driver: d.Driver, DSN: d.DSN, Password: d.Password,
-		MaxOpen: lockPool, LockWait: lockSlice, ConnectTimeout: lockTimeout,
-	})
+	pool, dialect, err := d.Pool(lockPool, lockTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,11 +63,7 @@ func (c *Contender) connect(s *Environment, need Need) (err error) {
 	b := s.Backends
 	switch need {
 	case MySQL:
-		d := b.Database
-		c.clients.DB, c.clients.Dialect, err = backend.OpenPool(backend.SQLOptions{
-			Driver: d.Driver, DSN: d.DSN, Password: d.Password,
-			MaxOpen: contenderPool, LockWait: time.Second, ConnectTimeout: contenderTimeout,
-		})
+		c.clients.DB, c.clients.Dialect, err = b.Database.Pool(contenderPool, contenderTimeout)
 	case Redis:
 		c.clients.RedisOptions = redisOptions(b.Redis.Address, b.Redis.Password)
 		c.clients.Redis = backend.NewRedis(c.clients.RedisOptions)

@@ -3,6 +3,7 @@ package servers
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -233,6 +234,14 @@ func (d *Database) Open(ctx context.Context, replica string, maxOpen int) (*repo
 		Driver: d.Driver, DSN: d.DSN, Password: d.Password, TLS: encryption, MaxOpen: maxOpen,
 		LockWait: lockWait, ConnectTimeout: connectTimeout,
 	}, repo.Options{Replica: replica})
+}
+
+// Pool connects to the database for what no store offers. Statements wait for a lock for a
+// second, the shortest time that MySQL has.
+func (d *Database) Pool(maxOpen int, connect time.Duration) (pool *sql.DB, dialect string, err error) {
+	return backend.OpenPool(backend.SQLOptions{
+		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: maxOpen, LockWait: time.Second, ConnectTimeout: connect,
+	})
 }
 
 // Env is the configuration of a replica of stockd that uses the database.

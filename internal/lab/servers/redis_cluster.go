@@ -3,7 +3,6 @@ package servers
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -37,12 +36,13 @@ type RedisClusterOptions struct {
 const clusterTimeout = 1000
 
 // StartRedisCluster starts a cluster whose every slot is served before this returns.
-func StartRedisCluster(ctx context.Context, k *Supervisor, o RedisClusterOptions) (*RedisCluster, error) {
+func StartRedisCluster(ctx context.Context, k *Supervisor, o RedisClusterOptions) (_ *RedisCluster, err error) {
 	count := o.Masters
 	if o.Replicas {
 		count *= 2
 	}
 	c, password := new(RedisCluster), rand.Text()
+	defer c.closeAfter(ctx, &err)
 	nodes, err := c.add(ctx, count, func(ctx context.Context) (*Redis, error) {
 		bus, err := FreePort()
 		if err != nil {
@@ -60,10 +60,7 @@ func StartRedisCluster(ctx context.Context, k *Supervisor, o RedisClusterOptions
 	}
 	c.Masters, c.Replicas = nodes[:o.Masters], nodes[o.Masters:]
 	c.Name = fmt.Sprintf("cluster of %d × %s", len(nodes), c.Name)
-	if err := c.form(ctx); err != nil {
-		return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
-	}
-	return c, nil
+	return c, c.form(ctx)
 }
 
 // form makes one cluster of nodes that do not know each other.

@@ -22,7 +22,7 @@ type redisGroup struct {
 func (g *redisGroup) add(ctx context.Context, count int, start func(context.Context) (*Redis, error)) ([]*Redis, error) {
 	nodes, err := startAll(ctx, count, start)
 	if err != nil {
-		return nil, errors.Join(err, g.Close(context.WithoutCancel(ctx)))
+		return nil, err
 	}
 	if len(g.all) == 0 {
 		g.Info = nodes[0].Info
@@ -33,6 +33,21 @@ func (g *redisGroup) add(ctx context.Context, count int, start func(context.Cont
 
 func (g *redisGroup) addLocal(ctx context.Context, k *Supervisor, count int, setup redisSetup) ([]*Redis, error) {
 	return g.add(ctx, count, func(ctx context.Context) (*Redis, error) { return localRedis(ctx, k, setup) })
+}
+
+func (g *redisGroup) addOne(ctx context.Context, k *Supervisor, setup redisSetup) (*Redis, error) {
+	nodes, err := g.addLocal(ctx, k, 1, setup)
+	if err != nil {
+		return nil, err
+	}
+	return nodes[0], nil
+}
+
+// closeAfter ends what has been started where the rest does not start.
+func (g *redisGroup) closeAfter(ctx context.Context, err *error) {
+	if *err != nil {
+		*err = errors.Join(*err, g.Close(context.WithoutCancel(ctx)))
+	}
 }
 
 func (g *redisGroup) addProxy(target string) (*Proxy, error) {
@@ -177,34 +192,24 @@ type RedisPair struct {
 
 // StartRedisPair starts a primary and its replica, which has all data of the primary
 // before this returns.
-func StartRedisPair(ctx context.Context, k *Supervisor) (*RedisPair, error) {
+func StartRedisPair(ctx context.Context, k *Supervisor) (_ *RedisPair, err error) {
 	p, setup := new(RedisPair), redisSetup{password: rand.Text(), config: keepsNothing + syncsAtOnce}
-	primary, err := p.addLocal(ctx, k, 1, setup)
-	if err != nil {
+	defer p.closeAfter(ctx, &err)
+	if p.Primary, err = p.addOne(ctx, k, setup); err != nil {
 		return nil, err
 	}
-	p.Primary = primary[0]
 	p.Name += " with a replica"
-	if err := p.addReplica(ctx, k, setup); err != nil {
-		return nil, errors.Join(err, p.Close(context.WithoutCancel(ctx)))
-	}
-	return p, nil
-}
-
-func (p *RedisPair) addReplica(ctx context.Context, k *Supervisor, setup redisSetup) (err error) {
 	if p.Link, err = p.addProxy(p.Primary.Address); err != nil {
-		return err
+		return nil, err
 	}
 	if p.Front, err = p.addProxy(p.Primary.Address); err != nil {
-		return err
+		return nil, err
 	}
 	setup.config = keepsNothing + replicaOf(p.Link.Address, setup.password)
-	replica, err := p.addLocal(ctx, k, 1, setup)
-	if err != nil {
-		return err
+	if p.Replica, err = p.addOne(ctx, k, setup); err != nil {
+		return nil, err
 	}
-	p.Replica = replica[0]
-	return p.AwaitSync(ctx)
+	return p, p.AwaitSync(ctx)
 }
 
 // AwaitSync waits until the replica has all data of the primary: it has acknowledged
@@ -263,33 +268,26 @@ const (
 // returns. s is what they require of clients and of each other; nil: passwords alone,
 // which differ between the Sentinels and the servers that they watch. With it, the
 // Sentinels have a user of their own, too.
-func StartSentinels(ctx context.Context, k *Supervisor, s *Security) (*Sentinels, error) {
+func StartSentinels(ctx context.Context, k *Supervisor, s *Security) (_ *Sentinels, err error) {
 	all := new(Sentinels)
+	defer all.closeAfter(ctx, &err)
 	setup := redisSetup{password: rand.Text(), security: s}
 	setup.config = keepsNothing + syncsAtOnce + "masterauth " + setup.password + "\n"
-	master, err := all.addLocal(ctx, k, 1, setup)
-	if err != nil {
+	if all.Master, err = all.addOne(ctx, k, setup); err != nil {
 		return nil, err
 	}
-	all.Master = master[0]
 	all.Name += " with a replica and three Sentinels"
 	setup.config = keepsNothing + syncsAtOnce + replicaOf(all.Master.Address, setup.password)
-	replica, err := all.addLocal(ctx, k, 1, setup)
-	if err != nil {
+	if all.Replica, err = all.addOne(ctx, k, setup); err != nil {
 		return nil, err
 	}
-	all.Replica = replica[0]
-	err = all.Replica.AwaitReplica(ctx)
-	if err == nil {
-		all.Watchers, err = all.addLocal(ctx, k, members, all.watcher(s))
+	if err = all.Replica.AwaitReplica(ctx); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = all.AwaitAgreement(ctx, all.Master)
+	if all.Watchers, err = all.addLocal(ctx, k, members, all.watcher(s)); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, errors.Join(err, all.Close(context.WithoutCancel(ctx)))
-	}
-	return all, nil
+	return all, all.AwaitAgreement(ctx, all.Master)
 }
 
 func (s *Sentinels) watcher(security *Security) redisSetup {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/innodb"
 	"github.com/stockd/stockd/internal/lab/scenario"
 )
@@ -72,10 +71,7 @@ func count(ctx context.Context, db *sql.DB, s *scenario.Environment) (t tally, e
 
 // beside opens a connection to the database that only the caller uses.
 func beside(s *scenario.Environment) (*sql.DB, error) {
-	d := s.Backends.Database
-	db, _, err := backend.OpenPool(backend.SQLOptions{
-		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: patience,
-	})
+	db, _, err := s.Backends.Database.Pool(1, patience)
 	return db, err
 }
 
