@@ -76,8 +76,8 @@ func TestDemoEmbedded(t *testing.T) {
 		}
 	}
 	// SQLite serves one writer at a time and has neither row locks nor named
-	// locks; ZooKeeper has no embedded form.
-	for _, name := range []string{"mutex-in-tx", "sql-row-lock", "sql-named-lock", "zk-ephemeral", "zk-herd", "zk-sequential"} {
+	// locks; ZooKeeper and etcd have no embedded form.
+	for _, name := range []string{"mutex-in-tx", "sql-row-lock", "sql-named-lock", "zk-ephemeral", "zk-herd", "zk-sequential", "etcd"} {
 		if notRun[name] != 2 {
 			t.Errorf("%s was not run %d times, want 2", name, notRun[name])
 		}

@@ -32,12 +32,15 @@ func TestEmbeddedBackendsNeedNothing(t *testing.T) {
 	t.Setenv("PATH", "")
 	t.Setenv("JAVA_HOME", "")
 	b, said := startBackends(t, "embedded")
-	want := map[string]string{"zookeeper": "needs ZooKeeper: zookeeper has no embedded form; apt-get install zookeeper brings a server"}
+	want := map[string]string{
+		"zookeeper": "needs ZooKeeper: zookeeper has no embedded form; apt-get install zookeeper brings a server",
+		"etcd":      "needs etcd: etcd has no embedded form; apt-get install etcd-server brings it",
+	}
 	if !maps.Equal(b.Missing, want) {
 		t.Errorf("missing are %q, want %q", b.Missing, want)
 	}
 	infos := b.Infos()
-	if got := slices.Sorted(maps.Keys(infos)); !slices.Equal(got, []string{"database", "etcd", "redis", "redlock"}) {
+	if got := slices.Sorted(maps.Keys(infos)); !slices.Equal(got, []string{"database", "redis", "redlock"}) {
 		t.Errorf("there are %q", got)
 	}
 	for name, info := range infos {
@@ -49,7 +52,7 @@ func TestEmbeddedBackendsNeedNothing(t *testing.T) {
 		t.Errorf("said is %q", said)
 	}
 	if got := names(b.Env()); !slices.Equal(got, []string{
-		"STOCKD_DATABASE_DRIVER", "STOCKD_DATABASE_DSN", "STOCKD_DATABASE_PASSWORD", "STOCKD_ETCD_ENDPOINTS",
+		"STOCKD_DATABASE_DRIVER", "STOCKD_DATABASE_DSN", "STOCKD_DATABASE_PASSWORD",
 		"STOCKD_REDIS_ADDRESSES", "STOCKD_REDIS_PASSWORD", "STOCKD_REDLOCK_ADDRESSES", "STOCKD_REDLOCK_PASSWORD",
 	}) {
 		t.Errorf("a replica gets %q", got)
@@ -78,10 +81,10 @@ func TestAutoEmbedsWhatIsNotOnThisMachine(t *testing.T) {
 		t.Skip("there is a server in a folder where systems put them, which cannot be hidden")
 	}
 	b, _ := startBackends(t, "auto,database=sqlite")
-	if b.Redis.Started != servers.Embedded || b.Etcd.Started != servers.Embedded {
+	if b.Redis.Started != servers.Embedded {
 		t.Errorf("there are %+v", b.Infos())
 	}
-	if _, missing := b.Missing["zookeeper"]; !missing || len(b.Missing) != 1 {
+	if got := slices.Sorted(maps.Keys(b.Missing)); !slices.Equal(got, []string{"etcd", "zookeeper"}) {
 		t.Errorf("missing are %q", b.Missing)
 	}
 }
@@ -146,14 +149,7 @@ func TestEmbeddedBackendsPrintNothing(t *testing.T) {
 	const inside = "STOCKDTEST_INSIDE"
 	if os.Getenv(inside) != "" {
 		b, _ := startBackends(t, "embedded")
-		ask := etcdClient(t, b.Etcd)
-		if _, err := ask.Put(t.Context(), "key", "value"); err != nil {
-			t.Error(err)
-		}
-		if err := errors.Join(b.Redis.Kill(t.Context()), b.Etcd.Kill(t.Context())); err != nil {
-			t.Error(err)
-		}
-		if err := errors.Join(b.Redis.Restart(t.Context()), b.Etcd.Restart(t.Context())); err != nil {
+		if err := errors.Join(b.Redis.Kill(t.Context()), b.Redis.Restart(t.Context())); err != nil {
 			t.Error(err)
 		}
 		return

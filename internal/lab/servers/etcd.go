@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,9 +14,7 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/version"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 )
 
@@ -34,9 +31,8 @@ type Etcd struct {
 	Endpoint string
 	runner
 
-	server  *Server // nil where it is embedded
-	name    string  // of the member, unique
-	folder  string
+	server  *Server
+	name    string // of the member, unique
 	peer    string // where other members reach it
 	cluster string // the members, as etcd writes them; empty: it is alone
 
@@ -46,29 +42,23 @@ type Etcd struct {
 
 // StartEtcd starts an etcd, a cluster of one.
 func StartEtcd(ctx context.Context, k *Supervisor, mode Mode) (*Etcd, error) {
-	if mode != Embedded {
-		e, err := newEtcd(k, nil)
-		if err == nil {
-			return e, onFreePort(func(port int) error { return e.startOn(ctx, port) })
-		}
-		if mode == Local {
-			return nil, err
-		}
+	if mode == Embedded {
+		return nil, &MissingError{What: "etcd has no embedded form", How: bringsEtcd}
 	}
-	folder, err := os.MkdirTemp(k.Folder(), "etcd-")
+	e, err := newEtcd(k, nil)
 	if err != nil {
 		return nil, err
 	}
-	e := &Etcd{name: rand.Text(), folder: folder, Info: Info{Name: "etcd", Version: version.Version, Started: Embedded}}
-	e.runner = &embedded{name: "etcd", start: e.startInside}
 	return e, onFreePort(func(port int) error { return e.startOn(ctx, port) })
 }
+
+const bringsEtcd = "apt-get install etcd-server brings it"
 
 // newEtcd is a process that has no ports yet.
 func newEtcd(k *Supervisor, s *Security) (*Etcd, error) {
 	program, err := Find("etcd")
 	if err != nil {
-		return nil, &MissingError{What: err.Error(), How: "apt-get install etcd-server brings it"}
+		return nil, &MissingError{What: err.Error(), How: bringsEtcd}
 	}
 	e := &Etcd{name: rand.Text(), Info: Info{Name: "etcd", Started: Local}, security: s}
 	// Old versions take some processors only where they are named.
@@ -77,7 +67,7 @@ func newEtcd(k *Supervisor, s *Security) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.runner, e.folder = e.server, e.server.spec.Folder
+	e.runner = e.server
 	return e, nil
 }
 
@@ -85,10 +75,8 @@ func (e *Etcd) startOn(ctx context.Context, port int) error {
 	if err := e.allocate(port); err != nil {
 		return err
 	}
-	if e.server != nil {
-		if err := e.server.configure(port); err != nil {
-			return err
-		}
+	if err := e.server.configure(port); err != nil {
+		return err
 	}
 	return e.Restart(ctx)
 }
@@ -220,48 +208,6 @@ func (e *Etcd) env(endpoints string) []string {
 
 // Env is the configuration of a replica of stockd that uses the etcd.
 func (e *Etcd) Env() []string { return e.env(e.Endpoint) }
-
-func (e *Etcd) startInside(ctx context.Context) (stop func(), err error) {
-	config, err := e.config()
-	if err != nil {
-		return nil, err
-	}
-	server, err := embed.StartEtcd(config)
-	if err != nil {
-		return nil, fmt.Errorf("start etcd: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, startWithin)
-	defer cancel()
-	select {
-	case <-server.Server.ReadyNotify():
-		return server.Close, nil
-	case err = <-server.Err():
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	server.Close()
-	return nil, fmt.Errorf("start etcd: %w; the end of its log:\n%s", err, logTail(config.LogOutputs[0]))
-}
-
-func (e *Etcd) config() (*embed.Config, error) {
-	endpoint, err := url.Parse(e.Endpoint)
-	if err != nil {
-		return nil, err
-	}
-	peer, err := url.Parse(e.peer)
-	if err != nil {
-		return nil, err
-	}
-	c := embed.NewConfig()
-	c.Name, c.Dir = e.name, filepath.Join(e.folder, "data")
-	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*endpoint}, []url.URL{*endpoint}
-	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
-	c.InitialCluster = c.InitialClusterFromName(c.Name)
-	c.TickMs, c.ElectionMs = etcdHeartbeat, etcdElection
-	c.UnsafeNoFsync, c.EnableGRPCGateway = true, false
-	c.LogLevel, c.LogOutputs = "warn", []string{filepath.Join(e.folder, "server.log")}
-	return c, nil
-}
 
 // StartSecureEtcd starts an etcd that takes TLS only. It has two users: stockd's,
 // which may only touch keys that begin with "stockd/", and root.

@@ -1,6 +1,7 @@
 package servers_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -9,20 +10,6 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/servers"
 )
-
-// eachEtcd runs a test on an etcd of its own, local and embedded.
-func eachEtcd(t *testing.T, test func(t *testing.T, e *servers.Etcd)) {
-	t.Helper()
-	t.Run("local", func(t *testing.T) { test(t, lab.OwnEtcd(t)) })
-	t.Run("embedded", func(t *testing.T) {
-		e, err := servers.StartEtcd(t.Context(), lab.Supervisor(), servers.Embedded)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { closed(t, e) })
-		test(t, e)
-	})
-}
 
 func etcdClient(t *testing.T, e *servers.Etcd) *clientv3.Client {
 	t.Helper()
@@ -35,41 +22,39 @@ func etcdClient(t *testing.T, e *servers.Etcd) *clientv3.Client {
 }
 
 func TestEtcdKeepsItsDataOverAKill(t *testing.T) {
-	eachEtcd(t, func(t *testing.T, e *servers.Etcd) {
-		if e.Name != "etcd" || !strings.HasPrefix(e.Version, "3.") {
-			t.Errorf("it is %+v", e.Info)
-		}
-		client, endpoint := etcdClient(t, e), e.Endpoint
-		if _, err := client.Put(within(t, 5*time.Second), "kept", "value"); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Kill(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.Get(within(t, 300*time.Millisecond), "kept"); err == nil {
-			t.Error("a killed server answers")
-		}
-		if err := e.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if e.Endpoint != endpoint {
-			t.Errorf("it is at %s, and was at %s", e.Endpoint, endpoint)
-		}
-		kept, err := etcdClient(t, e).Get(within(t, 5*time.Second), "kept")
-		if err != nil || kept.Count != 1 || string(kept.Kvs[0].Value) != "value" {
-			t.Errorf("the key of before the kill: %v, %v", kept, err)
-		}
-	})
+	e := lab.OwnEtcd(t)
+	if e.Name != "etcd" || !strings.HasPrefix(e.Version, "3.") {
+		t.Errorf("it is %+v", e.Info)
+	}
+	client, endpoint := etcdClient(t, e), e.Endpoint
+	if _, err := client.Put(within(t, 5*time.Second), "kept", "value"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Get(within(t, 300*time.Millisecond), "kept"); err == nil {
+		t.Error("a killed server answers")
+	}
+	if err := e.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if e.Endpoint != endpoint {
+		t.Errorf("it is at %s, and was at %s", e.Endpoint, endpoint)
+	}
+	kept, err := etcdClient(t, e).Get(within(t, 5*time.Second), "kept")
+	if err != nil || kept.Count != 1 || string(kept.Kvs[0].Value) != "value" {
+		t.Errorf("the key of before the kill: %v, %v", kept, err)
+	}
 }
 
 // A second is the shortest lease that etcd can grant, and it does.
 func TestEtcdGrantsALeaseOfASecond(t *testing.T) {
-	eachEtcd(t, func(t *testing.T, e *servers.Etcd) {
-		lease, err := etcdClient(t, e).Grant(within(t, 5*time.Second), 1)
-		if err != nil || lease.TTL != 1 {
-			t.Errorf("granted is %+v: %v", lease, err)
-		}
-	})
+	e := lab.OwnEtcd(t)
+	lease, err := etcdClient(t, e).Grant(within(t, 5*time.Second), 1)
+	if err != nil || lease.TTL != 1 {
+		t.Errorf("granted is %+v: %v", lease, err)
+	}
 }
 
 func TestAPausedEtcdAnswersWhenItIsResumed(t *testing.T) {
@@ -89,5 +74,12 @@ func TestAPausedEtcdAnswersWhenItIsResumed(t *testing.T) {
 	}
 	if _, err := client.Get(within(t, 5*time.Second), "key"); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestEtcdHasNoEmbeddedForm(t *testing.T) {
+	_, err := servers.StartEtcd(t.Context(), lab.Supervisor(), servers.Embedded)
+	if !errors.Is(err, servers.ErrNotFound) || err.Error() != "etcd has no embedded form; apt-get install etcd-server brings it" {
+		t.Errorf("an embedded etcd: %v", err)
 	}
 }

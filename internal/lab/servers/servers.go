@@ -106,7 +106,7 @@ func ParseChoice(text string) (Choice, error) {
 }
 
 // Exceptions are what may follow the mode of a choice, in words.
-const Exceptions = "database=sqlite|mariadb|mysql, redis=embedded|local|none, zookeeper=local|none or etcd=embedded|local|none"
+const Exceptions = "database=sqlite|mariadb|mysql, redis=embedded|local|none, zookeeper=local|none or etcd=local|none"
 
 // except takes one exception over, and reports whether it is one.
 func (c *Choice) except(given string) bool {
@@ -123,7 +123,7 @@ func (c *Choice) except(given string) bool {
 		return slices.Contains([]Mode{Local, None}, c.ZooKeeper)
 	case "etcd":
 		c.Etcd = Mode(kind)
-		return slices.Contains([]Mode{Embedded, Local, None}, c.Etcd)
+		return slices.Contains([]Mode{Local, None}, c.Etcd)
 	default:
 		return false
 	}

@@ -41,7 +41,7 @@ func TestChoices(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "remote", "none", "local,database=oracle", "local,database=none", "local,cache=redis", "local,database",
-		"local,redis=redis", "local,redis=auto", "local,zookeeper=embedded", "local,etcd=", "local,etcd=none=none",
+		"local,redis=redis", "local,redis=auto", "local,zookeeper=embedded", "local,etcd=embedded", "local,etcd=", "local,etcd=none=none",
 	} {
 		if c, err := servers.ParseChoice(text); err == nil || c != (servers.Choice{}) {
 			t.Errorf("%q is taken for a choice: %+v (%v)", text, c, err)
@@ -54,7 +54,7 @@ func TestAWrongChoiceIsAnsweredWithTheRightOnes(t *testing.T) {
 	if err == nil {
 		t.Fatal("it is taken for a choice")
 	}
-	for _, want := range []string{`"zookeeper=embedded"`, "database=sqlite|mariadb|mysql", "redis=embedded|local|none", "zookeeper=local|none", "etcd=embedded|local|none"} {
+	for _, want := range []string{`"zookeeper=embedded"`, "database=sqlite|mariadb|mysql", "redis=embedded|local|none", "zookeeper=local|none", "etcd=local|none"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q: %v", want, err)
 		}
