@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -69,7 +70,7 @@ func operationsOf(requests []history.Request) (ops []operation) {
 		ops = append(ops, o)
 	}
 	ops = append(ops, unsold(requests, first, settled)...)
-	slices.SortStableFunc(ops, func(a, b operation) int { return int(one(a.start > b.start) - one(a.start < b.start)) })
+	slices.SortStableFunc(ops, func(a, b operation) int { return cmp.Compare(a.start, b.start) })
 	return ops
 }
 
@@ -150,7 +151,7 @@ func (w window) check(deadline time.Time) (porcupine.CheckResult, prefix) {
 // search.
 func (w window) ends() (ends []int64) {
 	answered := slices.DeleteFunc(slices.Clone(w.ops), func(o operation) bool { return o.end == never })
-	slices.SortFunc(answered, func(a, b operation) int { return int(one(a.end > b.end) - one(a.end < b.end)) })
+	slices.SortFunc(answered, func(a, b operation) int { return cmp.Compare(a.end, b.end) })
 	seen := make(map[int64]bool)
 	for _, o := range answered[:min(len(answered), mostOperations)] {
 		ends = append(ends, o.end)
@@ -208,7 +209,7 @@ func (w window) until(ends []int64, answers int) prefix {
 }
 
 func (p prefix) last() operation {
-	return slices.MaxFunc(p.closed, func(a, b operation) int { return int(one(a.end > b.end) - one(a.end < b.end)) })
+	return slices.MaxFunc(p.closed, func(a, b operation) int { return cmp.Compare(a.end, b.end) })
 }
 
 func (p prefix) check(deadline time.Time) porcupine.CheckResult {

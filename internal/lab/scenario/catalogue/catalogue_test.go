@@ -14,8 +14,9 @@ import (
 
 // Every experiment has its page in docs/lab, and every page its experiment.
 func TestTheExperimentsAreNumberedAndHavePages(t *testing.T) {
-	var want []string
-	for i, e := range catalogue.All() {
+	all := catalogue.All()
+	want := make([]string, 0, len(all))
+	for i, e := range all {
 		if e.Number != i+1 {
 			t.Errorf("%s is number %d, and stands at %d", e.Name, e.Number, i+1)
 		}
