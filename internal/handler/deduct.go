@@ -133,7 +133,7 @@ func (s sale) accept(c *gin.Context, outcome stock.Outcome) {
 }
 
 func (s sale) answerTo(o stock.Outcome) sold {
-	answer := sold{
+	body := sold{
 		OrderID:   o.Order.ID,
 		GoodsID:   o.Order.GoodsID,
 		Quantity:  o.Order.Quantity,
@@ -142,19 +142,19 @@ func (s sale) answerTo(o stock.Outcome) sold {
 		Durable:   cmp.Or(o.Durable, stock.InSQL),
 	}
 	if s.options.Reveal {
-		answer.Remaining, answer.Replica, answer.Token = &o.Order.Remaining, o.Order.Replica, &o.Order.Token
-		answer.WaitMS, answer.HoldMS = new(milliseconds(o.Wait)), new(milliseconds(o.Hold))
+		body.Remaining, body.Replica, body.Token = &o.Order.Remaining, o.Order.Replica, &o.Order.Token
+		body.WaitMS, body.HoldMS = new(milliseconds(o.Wait)), new(milliseconds(o.Hold))
 	}
-	return answer
+	return body
 }
 
-func (s sale) reject(c *gin.Context, requestID string, err error) {
+func (s sale) reject(c *gin.Context, id string, err error) {
 	p := s.problemOf(err)
 	if _, ok := errors.AsType[*shedError](err); ok {
 		c.Set(shedKey, true)
 	}
 	if errors.Is(err, stock.ErrUnknownOutcome) {
-		p.RequestID = stock.KeyOf(requestID)
+		p.RequestID = stock.KeyOf(id)
 		p.Detail += "; send the same request with Idempotency-Key: " + p.RequestID + " to find out"
 	}
 	logFailure(c, s.options.Log, p, err)

@@ -66,15 +66,15 @@ func (g goods) adminAudit(c *gin.Context, id int64) (audit any, err error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	limit, read := g.options.Timeout, g.options.Inventory.Audit
+	limit, compare := g.options.Timeout, g.options.Inventory.Audit
 	if full {
-		limit, read = g.options.AuditTimeout, g.options.Inventory.AuditInFull
+		limit, compare = g.options.AuditTimeout, g.options.Inventory.AuditInFull
 	}
 	within(limit, func(c *gin.Context) {
 		if full {
 			extendWrite(c)
 		}
-		audit, err = read(c.Request.Context(), id)
+		audit, err = compare(c.Request.Context(), id)
 	})(c)
 	return audit, err
 }

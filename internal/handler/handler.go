@@ -68,14 +68,14 @@ type Options struct {
 // Public returns the routes of the public API.
 func Public(o Options) http.Handler {
 	s := sale{options: o, slots: newSlots(o.MaxDeductions), users: newLimiter(o.Limits.User)}
-	g, orders := goods{options: o}, orders{options: o}
+	g, placed := goods{options: o}, orders{options: o}
 	e := newEngine(o, public)
 	limited := e.Group("/", limitAddresses(newLimiter(o.Limits.Address), o.observer()))
 	limited.POST("/deduct", s.deduct)
-	limited.GET("/orders", o.ok(orders.find))
+	limited.GET("/orders", o.ok(placed.find))
 	limited.GET("/strategies", o.ok(s.strategies))
 	if o.Reveal {
-		limited.GET("/orders/:id", o.ok(orders.read))
+		limited.GET("/orders/:id", o.ok(placed.read))
 		limited.GET("/goods/:id", o.ok(ofItem(g.read)))
 		limited.GET("/goods/:id/audit", o.ok(ofItem(g.audit)))
 	} else {
@@ -91,7 +91,7 @@ func Public(o Options) http.Handler {
 // requires a bearer token.
 func Admin(o Options, tokens Tokens) http.Handler {
 	o.Reveal = true
-	s, g, orders := sale{options: o}, goods{options: o}, orders{options: o, private: true}
+	s, g, placed := sale{options: o}, goods{options: o}, orders{options: o, private: true}
 	e := newEngine(o, admin)
 	e.GET("/healthz", healthz)
 	// The gate also precedes the answers to unknown paths and methods.
@@ -103,8 +103,8 @@ func Admin(o Options, tokens Tokens) http.Handler {
 	e.PATCH("/goods/:id", o.ok(ofItem(g.change)))
 	e.GET("/goods/:id/audit", o.serve(http.StatusOK, ofItem(g.adminAudit)))
 	e.GET("/goods/:id/drift", o.ok(ofItem(g.drift)))
-	e.GET("/orders", o.ok(orders.findOrList))
-	e.GET("/orders/:id", o.ok(orders.read))
+	e.GET("/orders", o.ok(placed.findOrList))
+	e.GET("/orders/:id", o.ok(placed.read))
 	e.GET("/strategies", o.ok(s.strategies))
 	e.PUT("/strategies/:name", o.ok(s.switchStrategy))
 	if o.Metrics != nil {
@@ -178,7 +178,7 @@ func profile(c *gin.Context) {
 // behind them. They measure HTTP alone, the upper bound of every strategy.
 func Baseline(o Options) (http.Handler, error) {
 	o.Reveal = true
-	answer, err := json.Marshal(sold{
+	body, err := json.Marshal(sold{
 		OrderID: "1234567", GoodsID: 1234, Quantity: 1, Remaining: new(int64(499_999_999_999)), Strategy: "sql-conditional", Replica: o.Replica,
 		CreatedAt: timestamp(time.UnixMicro(1_700_000_000_123_456)),
 		Token:     new(uint64), WaitMS: new(float64), HoldMS: new(float64), Durable: stock.InSQL,
@@ -187,7 +187,7 @@ func Baseline(o Options) (http.Handler, error) {
 		return nil, err
 	}
 	e := newEngine(o, public)
-	e.POST("/deduct", func(c *gin.Context) { c.Data(http.StatusOK, gin.MIMEJSON+"; charset=utf-8", answer) })
+	e.POST("/deduct", func(c *gin.Context) { c.Data(http.StatusOK, gin.MIMEJSON+"; charset=utf-8", body) })
 	e.GET("/healthz", healthz)
 	e.GET("/readyz", healthz)
 	return e, nil

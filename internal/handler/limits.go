@@ -79,23 +79,23 @@ func (p *slots) take(goodsID int64, asked *service.Seller) (taken slot, full str
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	free := p.most - p.taken
-	item, mode := p.items[goodsID], askedMode{goodsID, asked}
-	left := free - item.taken // to the item
+	share, mode := p.items[goodsID], askedMode{goodsID, asked}
+	left := free - share.taken // to the item
 	switch {
 	case free == 0:
 		return slot{}, fullReplica
 	case left <= 0:
 		return slot{}, fullItem
-	case asked != nil && p.asked[mode] >= left-item.asked:
+	case asked != nil && p.asked[mode] >= left-share.asked:
 		return slot{}, fullStrategy
 	}
 	p.taken++
-	item.taken++
+	share.taken++
 	if asked != nil {
-		item.asked++
+		share.asked++
 		p.asked[mode]++
 	}
-	p.items[goodsID] = item
+	p.items[goodsID] = share
 	return slot{p, goodsID, asked}, ""
 }
 
@@ -107,20 +107,20 @@ func (t slot) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--
-	item := p.items[t.goodsID]
-	item.taken--
+	share := p.items[t.goodsID]
+	share.taken--
 	if t.asked != nil {
-		item.asked--
+		share.asked--
 		mode := askedMode{t.goodsID, t.asked}
 		if p.asked[mode]--; p.asked[mode] == 0 {
 			delete(p.asked, mode)
 		}
 	}
-	if item.taken == 0 {
+	if share.taken == 0 {
 		delete(p.items, t.goodsID)
 		return
 	}
-	p.items[t.goodsID] = item
+	p.items[t.goodsID] = share
 }
 
 // shedKey marks the context of a request whose purchase was shed.

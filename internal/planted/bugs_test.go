@@ -357,7 +357,7 @@ func defects() []defect {
 		},
 		{
 			name: "who leaves takes the others' batch with it",
-			file: "internal/service/strategy/batcher.go", old: "	case c.batch.othersStay(c):\n		c.state = left\n", new: "	case c.batch.othersStay(c):\n		c.state = left\n		c.batch.end(cause)\n",
+			file: "internal/service/strategy/batcher.go", old: "	case c.batch.othersStay(c):\n		c.state = callLeft\n", new: "	case c.batch.othersStay(c):\n		c.state = callLeft\n		c.batch.end(cause)\n",
 			pkg: "./internal/service/strategy", test: "TestLeavingABatchDoesNotAffectTheOthers",
 		},
 		{

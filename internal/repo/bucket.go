@@ -122,9 +122,9 @@ func (t *Tx) lockBuckets(ctx context.Context, goodsID int64) (Buckets, error) {
 // beyond, and leaves the rest of what was gathered in the row.
 func (t *Tx) Spread(ctx context.Context, row stock.Goods, units, rest int64, gathered Buckets, count int) error {
 	rows := make([]allocationRow, count)
-	share, more := units/int64(count), units%int64(count)
+	each, more := units/int64(count), units%int64(count)
 	for i := range rows {
-		rows[i] = allocationRow{GoodsID: row.ID, Place: bucketName(i), Units: share, PerUser: t.perUser}
+		rows[i] = allocationRow{GoodsID: row.ID, Place: bucketName(i), Units: each, PerUser: t.perUser}
 		if int64(i) < more {
 			rows[i].Units++
 		}

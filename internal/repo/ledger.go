@@ -114,23 +114,17 @@ func (t *Tx) findIDs(ctx context.Context, orders []stock.Order) error {
 // readIDs runs a statement that answers with pairs of request id and id, in any
 // order, and sets the orders' ids.
 func (t *Tx) readIDs(ctx context.Context, doing string, orders []stock.Order, statement string, args ...any) error {
-	rows, err := t.conn().QueryContext(ctx, statement, args...)
-	if err != nil {
-		return t.store.fault(ctx, doing, err)
-	}
-	defer rows.Close() //nolint:errcheck // rows.Err has the error
 	ids := make(map[string]string, len(orders))
-	for rows.Next() {
+	err := t.store.each(ctx, t.conn(), doing, func(scan scanRow) error {
 		var request, id string
-		if err := rows.Scan(&request, &id); err != nil {
-			return t.store.fault(ctx, doing, err)
-		}
+		err := scan(&request, &id)
 		ids[request] = id
-	}
+		return err
+	}, statement, args...)
 	for i := range orders {
 		orders[i].ID = ids[orders[i].RequestID]
 	}
-	return t.store.fault(ctx, doing, rows.Err())
+	return err
 }
 
 func (t *Tx) appendRestock(ctx context.Context, goodsID, units, left int64, requestID string) error {
@@ -200,26 +194,19 @@ func ordersOf(rows []ledgerRow) []stock.Order {
 
 // readOrders reads rows of the ledger that a condition selects.
 func (s *Store) readOrders(ctx context.Context, doing, where string, args ...any) (list []ledgerRow, err error) {
-	rows, err := s.pool.QueryContext(ctx, selectOrders+where, args...)
-	if err != nil {
-		return nil, s.fault(ctx, doing, err)
-	}
-	defer rows.Close() //nolint:errcheck // rows.Err has the error
-	for rows.Next() {
-		row, err := scanOrder(rows)
-		if err != nil {
-			return nil, s.fault(ctx, doing, err)
-		}
+	err = s.each(ctx, s.pool, doing, func(scan scanRow) error {
+		row, err := scanOrder(scan)
 		list = append(list, row)
-	}
-	return list, s.fault(ctx, doing, rows.Err())
+		return err
+	}, selectOrders+where, args...)
+	return list, err
 }
 
-func scanOrder(rows *sql.Rows) (row ledgerRow, err error) {
+func scanOrder(scan scanRow) (row ledgerRow, err error) {
 	var user, number sql.NullString
 	var remaining sql.NullInt64 // an item that was deleted has none
 	var created moment
-	err = rows.Scan(&row.id, &row.GoodsID, &row.Kind, &row.Quantity, &row.RequestID, &user, &row.Strategy, &row.Replica,
+	err = scan(&row.id, &row.GoodsID, &row.Kind, &row.Quantity, &row.RequestID, &user, &row.Strategy, &row.Replica,
 		&row.Token, &number, &created, &remaining)
 	row.ID = strconv.FormatInt(row.id, 10)
 	if number.Valid { // the number that the client got before the row existed

@@ -278,20 +278,14 @@ func (s *Store) has(ctx context.Context, conn gorm.ConnPool, goodsID int64, user
 
 func (s *Store) readUsers(ctx context.Context, conn gorm.ConnPool, doing, statement string, args ...any) (map[string]int64, error) {
 	has := make(map[string]int64)
-	rows, err := conn.QueryContext(ctx, statement, args...)
-	if err != nil {
-		return has, s.fault(ctx, doing, err)
-	}
-	defer rows.Close() //nolint:errcheck // rows.Err has the error
-	for rows.Next() {
+	err := s.each(ctx, conn, doing, func(scan scanRow) error {
 		var user string
 		var units int64
-		if err := rows.Scan(&user, &units); err != nil {
-			return has, s.fault(ctx, doing, err)
-		}
+		err := scan(&user, &units)
 		has[user] = units
-	}
-	return has, s.fault(ctx, doing, rows.Err())
+		return err
+	}, statement, args...)
+	return has, err
 }
 
 // UsersAtOnce is how many users a page of UsersAfter has.
@@ -306,19 +300,13 @@ type UserUnits struct {
 // UsersAfter is a page of the units of users of an item with a limit, in the order of their names
 // after one of them. A page that is not full is the last.
 func (s *Store) UsersAfter(ctx context.Context, goodsID int64, after string) (page []UserUnits, err error) {
-	rows, err := s.pool.QueryContext(ctx, readAllUsers, goodsID, after, UsersAtOnce)
-	if err != nil {
-		return nil, s.fault(ctx, "read users", err)
-	}
-	defer rows.Close() //nolint:errcheck // rows.Err has the error
-	for rows.Next() {
+	err = s.each(ctx, s.pool, "read users", func(scan scanRow) error {
 		var u UserUnits
-		if err := rows.Scan(&u.User, &u.Units); err != nil {
-			return nil, s.fault(ctx, "read users", err)
-		}
+		err := scan(&u.User, &u.Units)
 		page = append(page, u)
-	}
-	return page, s.fault(ctx, "read users", rows.Err())
+		return err
+	}, readAllUsers, goodsID, after, UsersAtOnce)
+	return page, err
 }
 
 // CountUsers is how many users have, or had, units of an item that has a limit.

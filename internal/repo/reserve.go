@@ -138,19 +138,13 @@ func (s *Store) Allocation(ctx context.Context, goodsID int64, allocation string
 
 // Allocations lists the allocations of this name, in the order of their items.
 func (s *Store) Allocations(ctx context.Context, allocation string) (list []Allocation, err error) {
-	rows, err := s.pool.QueryContext(ctx, readPlaces, allocation)
-	if err != nil {
-		return nil, s.fault(ctx, "read places", err)
-	}
-	defer rows.Close() //nolint:errcheck // rows.Err has the error
-	for rows.Next() {
-		var p Allocation
-		if err := rows.Scan(&p.GoodsID, &p.Units, &p.Epoch, &p.PerUser, &p.Closed); err != nil {
-			return nil, s.fault(ctx, "read places", err)
-		}
-		list = append(list, p)
-	}
-	return list, s.fault(ctx, "read places", rows.Err())
+	err = s.each(ctx, s.pool, "read allocations", func(scan scanRow) error {
+		var a Allocation
+		err := scan(&a.GoodsID, &a.Units, &a.Epoch, &a.PerUser, &a.Closed)
+		list = append(list, a)
+		return err
+	}, readPlaces, allocation)
+	return list, err
 }
 
 func (s *Store) readAllocation(ctx context.Context, conn gorm.ConnPool, statement string, goodsID int64, allocation string) (p Allocation, found bool, err error) {

@@ -101,11 +101,11 @@ func (s *Store) schema() (*goose.Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read embedded migrations: %w", err)
 	}
-	dialect := goose.DialectSQLite3
+	kind := goose.DialectSQLite3
 	if s.dialect.name == MySQL {
-		dialect = goose.DialectMySQL
+		kind = goose.DialectMySQL
 	}
-	provider, err := goose.NewProvider(dialect, s.pool.DB, files, goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(kind, s.pool.DB, files, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return nil, fmt.Errorf("read embedded migrations: %w", err)
 	}

@@ -150,6 +150,24 @@ func (s *Store) Version(ctx context.Context) (string, error) {
 	return s.dialect.describe(version), nil
 }
 
+// scanRow scans one row, as sql.Rows.Scan does.
+type scanRow func(columns ...any) error
+
+// each runs a query and calls a function for each row until one fails.
+func (s *Store) each(ctx context.Context, conn gorm.ConnPool, doing string, row func(scanRow) error, query string, args ...any) error {
+	rows, err := conn.QueryContext(ctx, query, args...)
+	if err != nil {
+		return s.fault(ctx, doing, err)
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err has the error
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return s.fault(ctx, doing, err)
+		}
+	}
+	return s.fault(ctx, doing, rows.Err())
+}
+
 // deadlockTries bounds how often a transaction is run that the database
 // rolled back as the victim of a deadlock.
 const deadlockTries = 10

@@ -31,9 +31,9 @@ type items struct {
 	known map[int64]struct{}
 }
 
-func newItems(store *repo.Store, switches *switches, batch int, within time.Duration, log *slog.Logger) *items {
+func newItems(store *repo.Store, known *switches, batch int, within time.Duration, log *slog.Logger) *items {
 	return &items{
-		switches: switches, most: mostKnown, known: make(map[int64]struct{}),
+		switches: known, most: mostKnown, known: make(map[int64]struct{}),
 		search: &lookups[int64, bool]{find: store.Existing, doing: "find items", most: batch, within: within, log: log},
 	}
 }

@@ -135,27 +135,27 @@ func (c *Catalogue) check(choice stock.Choice) error {
 // Unserved counts the items that this replica cannot sell as they are chosen to be sold,
 // by the reason.
 func (c *Catalogue) Unserved() map[string]int {
-	items := make(map[string]int)
+	unserved := make(map[string]int)
 	if known := c.switches.choices.Load(); known != nil {
 		for _, choice := range *known {
 			if err := c.check(choice); err != nil {
-				items[err.Error()]++
+				unserved[err.Error()]++
 			}
 		}
 	}
-	return items
+	return unserved
 }
 
 // ItemsThrough is how many items have chosen a strategy.
-func (c *Catalogue) ItemsThrough(strategy string) (items int) {
+func (c *Catalogue) ItemsThrough(name string) (count int) {
 	if known := c.switches.choices.Load(); known != nil {
 		for _, choice := range *known {
-			if choice.Strategy == strategy {
-				items++
+			if choice.Strategy == name {
+				count++
 			}
 		}
 	}
-	return items
+	return count
 }
 
 // ErrStrategyRejected reports that the admin has disabled this strategy.
@@ -411,10 +411,10 @@ func (c *Catalogue) SwitchOn(ctx context.Context, name string) error {
 }
 
 // switchBy reads the switches after a write, also where its outcome is unknown.
-func (c *Catalogue) switchBy(ctx context.Context, written error) error {
+func (c *Catalogue) switchBy(ctx context.Context, failure error) error {
 	err := c.LookAtSwitches(ctx)
-	if written == nil && err != nil {
+	if failure == nil && err != nil {
 		return fmt.Errorf("%w: it was switched: %w", stock.ErrUnknownOutcome, err)
 	}
-	return errors.Join(written, err)
+	return errors.Join(failure, err)
 }

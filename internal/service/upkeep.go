@@ -67,17 +67,17 @@ func (c *Catalogue) Sweep(ctx context.Context) (swept int, err error) {
 
 // withoutItem picks those names of locks whose item does not exist.
 func (c *Catalogue) withoutItem(ctx context.Context, names []string) (over []string, err error) {
-	items := make(map[string]int64, len(names))
+	ids := make(map[string]int64, len(names))
 	for _, name := range names {
 		if id, err := strategy.ItemOf(name); err == nil {
-			items[name] = id
+			ids[name] = id
 		}
 	}
-	existing, err := c.store.Existing(ctx, slices.Collect(maps.Values(items))...)
+	existing, err := c.store.Existing(ctx, slices.Collect(maps.Values(ids))...)
 	if err != nil {
 		return nil, err
 	}
-	for name, id := range items {
+	for name, id := range ids {
 		if !existing[id] {
 			over = append(over, name)
 		}

@@ -164,13 +164,13 @@ func duplicatesInACrowdChangeNoOtherPurchase(t *testing.T, s *subject) {
 	if _, err := s.deduct(t.Context(), goods, known); err != nil {
 		t.Fatal(err)
 	}
-	const crowd, copies = 24, 6
+	const calls, copies = 24, 6
 	var buyers sync.WaitGroup
 	start := make(chan struct{})
-	for i := range crowd {
+	for i := range calls {
 		buyers.Go(func() {
 			purchase, wanted := buy(1), error(nil)
-			if i%(crowd/copies) == 0 {
+			if i%(calls/copies) == 0 {
 				purchase, wanted = known, stock.ErrDuplicateRequest
 			}
 			<-start
@@ -188,7 +188,7 @@ func duplicatesInACrowdChangeNoOtherPurchase(t *testing.T, s *subject) {
 	}
 	close(start)
 	buyers.Wait()
-	want(t, "orders in the ledger", s.audit(t, goods).Orders, 1+crowd-copies)
+	want(t, "orders in the ledger", s.audit(t, goods).Orders, 1+calls-copies)
 }
 
 func recordsBuyerItemAndReplica(t *testing.T, s *subject) {

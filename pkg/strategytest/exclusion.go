@@ -90,14 +90,14 @@ func assertSoldOut(t *testing.T, s *subject, replicas []strategy.Deduct) {
 // and how many got busy.
 func sellOut(t *testing.T, s *subject, replicas []strategy.Deduct) (audit stock.Audit, busy int64) {
 	t.Helper()
-	crowd := s.crowd()
-	goods := s.create(t, crowd.units)
+	sale := s.crowd()
+	goods := s.create(t, sale.units)
 	var sold, rejected, turn atomic.Int64
 	var buyers sync.WaitGroup
 	end := time.Now().Add(saleWithin)
-	for range crowd.clients {
+	for range sale.clients {
 		buyers.Go(func() {
-			for range crowd.attempts {
+			for range sale.attempts {
 				if time.Now().After(end) {
 					rejected.Add(1)
 					return

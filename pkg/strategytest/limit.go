@@ -13,18 +13,18 @@ import (
 )
 
 // createLimited makes an item of which one buyer may have so many units.
-func (s *subject) createLimited(t *testing.T, units, perUser int64) (goodsID int64) {
+func (s *subject) createLimited(t *testing.T, units, most int64) (goodsID int64) {
 	t.Helper()
 	goodsID = s.create(t, units)
-	s.limit(t, goodsID, perUser)
+	s.limit(t, goodsID, most)
 	return goodsID
 }
 
-// limit sets the limit of one buyer, as the owner does through another replica than
+// limit sets the limit of one buyer, as the admin does through another replica than
 // the first.
-func (s *subject) limit(t *testing.T, goodsID, perUser int64) {
+func (s *subject) limit(t *testing.T, goodsID, most int64) {
 	t.Helper()
-	if err := s.store.SetLimit(t.Context(), goodsID, perUser); err != nil {
+	if err := s.store.SetLimit(t.Context(), goodsID, most); err != nil {
 		t.Fatal(err)
 	}
 	if l, ok := s.bare[1].(strategy.Limiter); ok {
@@ -211,11 +211,11 @@ func rejectsWhatDoesNotFitUnderALimit(t *testing.T, s *subject) {
 // taken away while the item is on sale.
 func followsTheLimit(t *testing.T, s *subject) {
 	goods := s.create(t, 100)
-	sell := func(units int64, want error) {
+	sell := func(units int64, wanted error) {
 		t.Helper()
 		err := oneOf(s.deduct(t.Context(), goods, by("a", units)))
-		if !errors.Is(err, want) {
-			t.Errorf("%d units are answered with %v, want %v", units, err, want)
+		if !errors.Is(err, wanted) {
+			t.Errorf("%d units got %v, want %v", units, err, wanted)
 		}
 	}
 	sell(2, nil)

@@ -65,7 +65,7 @@ func Run(t *testing.T, bench Bench) {
 	stores := []*repo.Store{bench.Open(t, "replica-1"), bench.Open(t, "replica-2"), bench.Open(t, "replica-3")}
 	goods := new(atomic.Int64)
 	prefix := "suite-" + rand.Text() // the servers are shared by suites on other databases
-	others := others{t: t, made: make(map[string]*subject)}
+	beside := others{t: t, made: make(map[string]*subject)}
 	// Databases share one Redis, which must not know the items of another one.
 	goods.Store(mathrand.Int64N(1 << 40))
 	var tested atomic.Int64
@@ -77,7 +77,7 @@ func Run(t *testing.T, bench Bench) {
 				}
 			}()
 			s := newSubject(t, bench, prefix, entry, stores, goods)
-			s.others, s.tested = others, &tested
+			s.others, s.tested = beside, &tested
 			s.run(t, contents())
 			t.Run("grouped", func(t *testing.T) { s.grouped(t).run(t, groupedContents()) })
 		})
@@ -88,10 +88,10 @@ func Run(t *testing.T, bench Bench) {
 }
 
 func (s *subject) run(t *testing.T, topics []topic) {
-	for _, topic := range topics {
-		t.Run(topic.name, func(t *testing.T) {
+	for _, one := range topics {
+		t.Run(one.name, func(t *testing.T) {
 			s.tested.Add(1)
-			topic.test(t, s)
+			one.test(t, s)
 		})
 	}
 }
@@ -267,7 +267,7 @@ func (s *subject) create(t *testing.T, units int64) (goodsID int64) {
 	return goodsID
 }
 
-// restock adds units, as the owner does through another replica than the first.
+// restock adds units, as the admin does through another replica than the first.
 func (s *subject) restock(t *testing.T, goodsID, units int64) {
 	t.Helper()
 	if _, err := s.store.Restock(t.Context(), goodsID, units, rand.Text()); err != nil {

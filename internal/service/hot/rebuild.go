@@ -356,8 +356,8 @@ func (s *Stock) Restocked(ctx context.Context, goodsID, _ int64) error {
 }
 
 // flag is how the script takes a bool.
-func flag(set bool) int {
-	if set {
+func flag(on bool) int {
+	if on {
 		return 1
 	}
 	return 0
@@ -366,8 +366,8 @@ func flag(set bool) int {
 // notUnknown keeps the unknown outcome of Fill from being taken for that of a
 // purchase: nothing is accepted before Fill has been repeated.
 func notUnknown(err error) error {
-	if failed, ok := errors.AsType[*stock.BackendError](err); ok && errors.Is(err, stock.ErrUnknownOutcome) {
-		return failed
+	if failure, ok := errors.AsType[*stock.BackendError](err); ok && errors.Is(err, stock.ErrUnknownOutcome) {
+		return failure
 	}
 	return err
 }

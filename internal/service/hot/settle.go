@@ -17,19 +17,19 @@ func (s *Stock) settle(ctx context.Context, p *partition, entries []entry) error
 		return nil
 	}
 	keys, requests := []string{p.orders()}, make([]string, 0, len(entries))
-	numbers := make(map[int64]int)
+	ranks := make(map[int64]int)
 	orders := make([]any, 0, 5*len(entries))
 	for _, e := range entries {
-		n, seen := numbers[e.GoodsID]
+		n, seen := ranks[e.GoodsID]
 		if !seen {
-			n = len(numbers) + 1
-			numbers[e.GoodsID] = n
+			n = len(ranks) + 1
+			ranks[e.GoodsID] = n
 			keys = append(keys, p.counter(e.GoodsID), p.users(e.GoodsID), p.staged(e.GoodsID))
 		}
 		requests = append(requests, p.request(e.RequestID))
 		orders = append(orders, e.id, n, e.Epoch, e.Quantity, e.UserID)
 	}
-	args := append([]any{group, s.options.Remember.Milliseconds(), len(numbers), s.soldOut.channel}, orders...)
+	args := append([]any{group, s.options.Remember.Milliseconds(), len(ranks), s.soldOut.channel}, orders...)
 	_, err := s.ask(ctx, "settle", append(keys, requests...), args...)
 	return failed("settle", err)
 }

@@ -112,10 +112,10 @@ func (b *Batcher) awaitEnd(goodsID int64, c *call, cause error) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c.state == settled {
+	if c.state == callSettled {
 		return nil
 	}
-	c.state = left
+	c.state = callLeft
 	return fmt.Errorf("%w: a batch of item %d is still being written: %w", stock.ErrUnknownOutcome, goodsID, cause)
 }
 
@@ -176,14 +176,14 @@ func (b *Batcher) leave(goodsID int64, c *call, cause error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case c.state == settled:
+	case c.state == callSettled:
 		return nil
-	case c.state == waiting:
+	case c.state == callWaiting:
 		b.queues[goodsID].remove(c)
-		c.state = left
+		c.state = callLeft
 		return fmt.Errorf("wait in the queue of item %d: %w", goodsID, cause)
 	case c.batch.othersStay(c):
-		c.state = left
+		c.state = callLeft
 		return fmt.Errorf("%w: item %d is being written for other calls too: %w", stock.ErrUnknownOutcome, goodsID, cause)
 	default:
 		c.batch.end(cause)
@@ -194,17 +194,17 @@ func (b *Batcher) leave(goodsID int64, c *call, cause error) error {
 // serve writes one batch after the other until no call waits for the item.
 func (b *Batcher) serve(goodsID int64) {
 	for {
-		batch, ctx := b.next(goodsID)
-		if batch == nil {
+		made, ctx := b.next(goodsID)
+		if made == nil {
 			return
 		}
-		b.write(ctx, goodsID, batch.calls)
-		batch.end(nil)
+		b.write(ctx, goodsID, made.calls)
+		made.end(nil)
 	}
 }
 
 // next makes a batch of the calls that wait longest, or forgets the item where none does.
-func (b *Batcher) next(goodsID int64) (*batch, context.Context) {
+func (b *Batcher) next(goodsID int64) (*callBatch, context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	calls := b.queues[goodsID].take(b.bounds)
@@ -215,11 +215,11 @@ func (b *Batcher) next(goodsID int64) (*batch, context.Context) {
 	// It is written for many calls, and must not end with any one of them.
 	ctx, end := context.WithCancelCause(context.Background())
 	ctx, free := context.WithDeadline(ctx, lastDeadline(calls, time.Now().Add(b.bounds.Timeout)))
-	batch := &batch{calls: calls, end: func(cause error) { end(cause); free() }}
+	made := &callBatch{calls: calls, end: func(cause error) { end(cause); free() }}
 	for _, c := range calls {
-		c.state, c.batch = writing, batch
+		c.state, c.batch = callWriting, made
 	}
-	return batch, ctx
+	return made, ctx
 }
 
 // rewrites bounds how often a batch is written again because of the copies in it. Each
@@ -295,7 +295,7 @@ func (b *Batcher) withoutCopies(ctx context.Context, calls []*call, duplicate er
 		switch {
 		case c.isIn(orders):
 			known = append(known, c)
-		case c.state == writing:
+		case c.state == callWriting:
 			others = append(others, c)
 		}
 	}
@@ -317,7 +317,7 @@ func (b *Batcher) answer(calls []*call, begun time.Time, outcomes []stock.Outcom
 		for i := range own {
 			own[i].Wait += begun.Sub(c.asked)
 		}
-		if c.state == writing {
+		if c.state == callWriting {
 			c.settle(own, err)
 		}
 	}

@@ -23,7 +23,7 @@ type call struct {
 	until     time.Time  // its deadline; zero: it has none
 	step      trace.Span // that the call is a part of
 	state     callState
-	batch     *batch // from when it is being written
+	batch     *callBatch // from when it is being written
 	// done is closed when the answer is there.
 	done     chan struct{}
 	outcomes []stock.Outcome
@@ -34,26 +34,26 @@ type call struct {
 type callState int
 
 const (
-	waiting callState = iota // in the queue
-	writing                  // in a batch, and its caller waits
-	left                     // its caller has left
-	settled                  // answered
+	callWaiting callState = iota // in the queue
+	callWriting                  // in a batch, and its caller waits
+	callLeft                     // its caller has left
+	callSettled                  // answered
 )
 
-// batch is calls that are written together.
-type batch struct {
+// callBatch is calls that are written together.
+type callBatch struct {
 	calls []*call
 	// end ends its context.
 	end func(cause error)
 }
 
 // othersStay reports whether another caller still waits for the answer.
-func (b *batch) othersStay(besides *call) bool {
-	return slices.ContainsFunc(b.calls, func(c *call) bool { return c != besides && c.state == writing })
+func (b *callBatch) othersStay(besides *call) bool {
+	return slices.ContainsFunc(b.calls, func(c *call) bool { return c != besides && c.state == callWriting })
 }
 
 func (c *call) settle(outcomes []stock.Outcome, err error) {
-	c.outcomes, c.err, c.state = outcomes, err, settled
+	c.outcomes, c.err, c.state = outcomes, err, callSettled
 	close(c.done)
 }
 

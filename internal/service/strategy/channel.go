@@ -71,12 +71,12 @@ func (s *owned) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 
 // pass gives the job to the owner, no later than the wait limit.
 func (s *owned) pass(ctx context.Context, o *owner, job func()) error {
-	waiting, cancel := context.WithTimeout(ctx, s.wait)
+	limited, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
 	select {
 	case o.jobs <- job:
 		return nil
-	case <-waiting.Done():
+	case <-limited.Done():
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return fmt.Errorf("wait for the owner of the item: %w", context.Cause(ctx))
 		}

@@ -1,7 +1,7 @@
 package strategy
 
 // Locked makes an entry of a lock that only a test has.
-var Locked = locked
+var Locked = ofLock
 
 // Idle reports whether a Batcher keeps nothing of any item.
 func (b *Batcher) Idle() bool {

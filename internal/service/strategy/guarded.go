@@ -91,9 +91,9 @@ func lostOr(lease lock.Lease, err error) error {
 func (g guarded) acquire(ctx context.Context, goodsID int64) (lock.Lease, error) {
 	ctx, step := telemetry.StartSpan(ctx, "wait for lock")
 	defer step.End()
-	waiting, cancel := context.WithTimeout(ctx, g.wait)
+	limited, cancel := context.WithTimeout(ctx, g.wait)
 	defer cancel()
-	lease, err := g.locker.Acquire(waiting, lockName(goodsID))
+	lease, err := g.locker.Acquire(limited, lockName(goodsID))
 	switch {
 	case err == nil:
 		return lease, nil
@@ -129,8 +129,8 @@ func ItemOf(name string) (int64, error) {
 	return id, nil
 }
 
-// locked makes the entry of a strategy of that of a lock.
-func locked(l lock.Entry) Entry {
+// ofLock makes the entry of a strategy of that of a lock.
+func ofLock(l lock.Entry) Entry {
 	return Entry{
 		Name:    l.Name,
 		Family:  Family(l.Family),

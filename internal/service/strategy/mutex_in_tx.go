@@ -23,15 +23,15 @@ func mutexInTx() Entry {
 				"the gap between unlock and commit does not exist there",
 		}},
 		New: func(d Deps) Strategy {
-			return inTx{newGuarded(d, process.New())}
+			return mutexTx{newGuarded(d, process.New())}
 		},
 	}
 }
 
-// inTx locks in the wrong place: a synchronized method inside a transaction.
-type inTx struct{ guarded }
+// mutexTx locks in the wrong place: a synchronized method inside a transaction.
+type mutexTx struct{ guarded }
 
-func (s inTx) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+func (s mutexTx) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
 	return whileRowChanges(func() ([]stock.Outcome, error) {
 		return s.store.transact(ctx, goodsID, s.store.InTx, func(tx *repo.Tx) ([]stock.Outcome, error) {
 			return s.hold(ctx, goodsID, batch, s.within(tx)) // it unlocks before the commit: that is the mistake
@@ -40,7 +40,7 @@ func (s inTx) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase)
 }
 
 // within works in a transaction that is open already.
-func (s inTx) within(tx *repo.Tx) leaseWork {
+func (s mutexTx) within(tx *repo.Tx) leaseWork {
 	return func(ctx context.Context, _ lock.Lease, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
 		row, err := tx.Goods(ctx, goodsID)
 		if err != nil {

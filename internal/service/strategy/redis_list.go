@@ -31,15 +31,15 @@ const (
 	mostTokens = 1_000_000
 	// tokensAtOnce are pushed with one command, so that other clients get in between.
 	tokensAtOnce = 5_000
-	token        = "1"
+	oneToken     = "1"
 )
 
 // take pops as many tokens as there are, also where that is not enough: until they are put
 // back, later purchases are rejected that would have fit.
 func (t tokens) take(ctx context.Context, pipe redis.Pipeliner, key string, units int64) func() (had, took int64, err error) {
-	answer := pipe.LPopCount(ctx, key, int(units))
+	reply := pipe.LPopCount(ctx, key, int(units))
 	return func() (had, took int64, err error) {
-		popped, err := answer.Result()
+		popped, err := reply.Result()
 		n := int64(len(popped))
 		return n, n, ignoreNil(err) // there is no empty list
 	}
@@ -71,7 +71,7 @@ func (t tokens) fill(ctx context.Context, key string, units int64) error {
 func some(units int64) []any {
 	list := make([]any, min(units, tokensAtOnce))
 	for i := range list {
-		list[i] = token
+		list[i] = oneToken
 	}
 	return list
 }

@@ -25,7 +25,7 @@ func Registry() []Entry {
 	list := make([]Entry, 0, len(locks)+len(lockless()))
 	list = append(list, lockless()...)
 	for _, l := range locks {
-		list = append(list, locked(l))
+		list = append(list, ofLock(l))
 	}
 	return list
 }
