@@ -166,8 +166,8 @@ func theBalancerTakesTurns(t *testing.T, l testLab) {
 }
 
 // copiesOf is how many copies of one purchase are sent at once. redis-getset may
-// stand still for a TTL at each hand-over, and the balancer waits 17 s for an
-// answer: there are fewer of it.
+// pause for a TTL at each handoff, and the balancer waits 17 s for an answer: it
+// gets fewer.
 func copiesOf(s service.Description) int {
 	if s.Name == "redis-getset" {
 		return 5

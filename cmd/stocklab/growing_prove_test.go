@@ -15,8 +15,8 @@ import (
 )
 
 // Three replicas sell out on each topology, each time while a member of it dies: a
-// master, or the leader. The sale goes on, and afterwards the ledger has what buyers
-// were told, but where the topology may forget.
+// master, or the leader. The sale goes on, and afterwards the ledger has every
+// reported order, except where the topology may lose some.
 func TestProveSalesOutliveAMember(t *testing.T) {
 	const rounds = 3
 	for name, start := range topologies() {

@@ -55,17 +55,17 @@ func TestAllotKeepsEachBuyerToTheLimit(t *testing.T) {
 			t.Errorf("purchase %d of %v is answered with %v, want %v", i, list[i], rejected[i], want)
 		}
 	}
-	// Who is rejected for the limit takes nothing from those who come after, and who is
-	// rejected for the stock nothing from their own limit.
+	// A purchase that is rejected for the limit takes nothing from later ones, and one that is
+	// rejected for the stock does not count against its buyer's limit.
 	rejected = stock.Allot(2, []stock.Purchase{by("a", 9), by("b", 3), by("b", 2)}, stock.Limit{PerUser: 3})
 	if !errors.Is(rejected[0], stock.ErrUserLimit) || !errors.Is(rejected[1], stock.ErrInsufficientStock) || rejected[2] != nil {
 		t.Errorf("9, 3 and 2 of 2 are answered with %v", rejected)
 	}
 }
 
-// What would fit with the units of other allocations is told from what fits nowhere, and
-// takes nothing from later purchases.
-func TestAllotTellsWhatIsAllocatedElsewhere(t *testing.T) {
+// A purchase that would fit with the units of other allocations is distinguished from one that fits
+// nowhere, and takes nothing from later purchases.
+func TestAllotReportsWhatIsAllocatedElsewhere(t *testing.T) {
 	item := stock.Goods{Stock: 3, Allocated: 4, Version: 9}
 	allocated := &stock.AllocatedError{Units: 4, Version: 9}
 	for i, want := range []error{allocated, nil, stock.ErrInsufficientStock, allocated, nil, allocated} {

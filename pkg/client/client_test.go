@@ -151,8 +151,7 @@ func TestAQuestionWithoutAnAnswerIsUnavailable(t *testing.T) {
 	}
 }
 
-// Where the public learns nothing of the stock, it is told apart from an item that is
-// not there.
+// A stock that is concealed from the public is distinguished from an unknown item.
 func TestAConcealedStock(t *testing.T) {
 	s := serve(t, problem("not-found", http.StatusNotFound, ""), func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"goods_id": 1, "per_user": 0, "available": true, "strategy": "mutex", "fenced": false}`)
@@ -314,7 +313,7 @@ func TestTheClientKnowsWhatIsDescribed(t *testing.T) {
 			t.Errorf("%T has %v, and %s is described with %v", of, got, schema, want)
 		}
 	}
-	// They tell of mistakes in the request's form, or of nobody who could hear them.
+	// They report a malformed request, or a client that has gone.
 	plain := []string{"body-too-large", "request-timeout", "unsupported-media-type", "not-found", "method-not-allowed", "misdirected-request", "internal", "client-gone"}
 	for code := range contract.Problems() {
 		named := (&client.Problem{Code: code}).Unwrap() != nil
