@@ -18,6 +18,7 @@
 package hot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,22 +82,15 @@ func Defaults() Options {
 
 func (o Options) withDefaults() Options {
 	d := Defaults()
-	set(&o.Prefix, d.Prefix)
-	set(&o.Partitions, d.Partitions)
-	set(&o.Batch, d.Batch)
-	set(&o.Linger, d.Linger)
-	set(&o.ClaimAfter, d.ClaimAfter)
-	set(&o.Remember, d.Remember)
-	set(&o.Reconcile, d.Reconcile)
-	set(&o.Log, d.Log)
+	o.Prefix = cmp.Or(o.Prefix, d.Prefix)
+	o.Partitions = cmp.Or(o.Partitions, d.Partitions)
+	o.Batch = cmp.Or(o.Batch, d.Batch)
+	o.Linger = cmp.Or(o.Linger, d.Linger)
+	o.ClaimAfter = cmp.Or(o.ClaimAfter, d.ClaimAfter)
+	o.Remember = cmp.Or(o.Remember, d.Remember)
+	o.Reconcile = cmp.Or(o.Reconcile, d.Reconcile)
+	o.Log = cmp.Or(o.Log, d.Log)
 	return o
-}
-
-func set[T comparable](option *T, value T) {
-	var zero T
-	if *option == zero {
-		*option = value
-	}
 }
 
 // Stock is the stock in Redis, as one replica has it.
