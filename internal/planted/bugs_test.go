@@ -412,7 +412,7 @@ func defects() []defect {
 		},
 		{
 			name: "redis-stock: what is in the ledger and on the stream is kept back twice",
-			file: "internal/service/hot/settle.go", old: "if inHand.Count == 0 {", new: "if inHand.Count >= 0 {",
+			file: "internal/service/hot/keep.go", old: "if inHand.Count == 0 {", new: "if inHand.Count >= 0 {",
 			pkg: "./internal/service/hot", test: "TestWhatIsWrittenIsNotKeptBackAgain", needs: "redis",
 		},
 		{

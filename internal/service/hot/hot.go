@@ -201,3 +201,17 @@ func failed(doing string, err error) error {
 	}
 	return &stock.BackendError{Backend: redisName, Err: fmt.Errorf("%s: %w", doing, err)}
 }
+
+// Observer receives what becomes of accepted orders.
+type Observer interface {
+	// Written is orders that the ledger has now.
+	Written(orders int)
+	// DeadLettered is an order that can never be in the ledger.
+	DeadLettered()
+	// Compared is the end of a look at all counters, with the units by which they differed
+	// from the database in all, above and below, where orders that are being settled do
+	// not explain it.
+	Compared(units int64)
+	// Repaired is a counter that had drifted and was rebuilt.
+	Repaired()
+}

@@ -6,8 +6,12 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
@@ -118,4 +122,50 @@ func (s *Stock) Await(ctx context.Context, order stock.Order) error {
 	default:
 		return nil
 	}
+}
+
+// Lag is how far the ledger is behind what was accepted, on all replicas.
+type Lag struct {
+	// Orders are on the streams.
+	Orders int64
+	// Oldest is how long the oldest of them has been there, by Redis' clock; 0 where there
+	// is none.
+	Oldest time.Duration
+}
+
+// Lag asks Redis how many orders wait for the ledger, and since when.
+func (s *Stock) Lag(ctx context.Context) (Lag, error) {
+	pipe := s.redis.Pipeline()
+	now := pipe.Time(ctx)
+	lengths := make([]*redis.IntCmd, len(s.parts))
+	firsts := make([]*redis.XMessageSliceCmd, len(s.parts))
+	for i, p := range s.parts {
+		lengths[i] = pipe.XLen(ctx, p.orders())
+		firsts[i] = pipe.XRangeN(ctx, p.orders(), "-", "+", 1)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return Lag{}, failed("ask for the lag", err)
+	}
+	var lag Lag
+	for i := range s.parts {
+		lag.Orders += lengths[i].Val()
+		for _, first := range firsts[i].Val() {
+			since, err := addedAt(first.ID)
+			if err != nil {
+				return Lag{}, err
+			}
+			lag.Oldest = max(lag.Oldest, now.Val().Sub(since))
+		}
+	}
+	return lag, nil
+}
+
+// addedAt is when an entry of a stream was added, by its id.
+func addedAt(id string) (time.Time, error) {
+	digits, _, _ := strings.Cut(id, "-")
+	at, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q is no id of a stream: %w", id, err)
+	}
+	return time.UnixMilli(at), nil
 }
