@@ -16,8 +16,8 @@ type Entry struct {
 	Summary string
 	// Needs are the backends without which it cannot work.
 	Needs []backend.Name
-	// Guarantees are proved by locktest, and so is the failure behind each claim
-	// that is not made.
+	// Guarantees are proved by locktest, and so is the failure without each that is not
+	// given.
 	Guarantees Guarantees
 	// New makes the lock for one replica. It does not wait for a backend. What
 	// it makes may be an io.Closer; then it is closed with the replica.
@@ -32,7 +32,7 @@ const (
 	FamilyEtcd      = "etcd"
 )
 
-// Guarantees are what a lock promises.
+// Guarantees are the properties that locktest tests.
 type Guarantees struct {
 	// Exclusive: two never hold a name at once, in one process or in many, as
 	// long as no lease runs out.
@@ -48,7 +48,7 @@ type Guarantees struct {
 	// Fences: the token grows strictly with each holder.
 	Fences bool
 	// ReleasesOnlyItsOwn: a holder that was too late never frees a name that is
-	// somebody else's by now.
+	// another's by now.
 	ReleasesOnlyItsOwn bool
 	// SignalsLoss: the lease's context ends within the TTL where the backend
 	// took the name.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Held is the lease of every lock: what differs is how the name is given back.
@@ -14,8 +15,8 @@ type Held struct {
 	end    context.CancelCauseFunc
 	giveUp func(context.Context) error
 
-	// leaving tells that the name is being given back. Whoever finds it gone from
-	// then on, such as a renewal that is under way, has found no loss.
+	// leaving reports that the name is being given back. A renewal that is under way and
+	// finds it gone from then on has found no loss.
 	leaving atomic.Bool
 
 	mu   sync.Mutex
@@ -75,4 +76,32 @@ func Granted(ctx context.Context, lease Lease) (Lease, error) {
 	}
 	TakeBack(ctx, lease.Release)
 	return nil, NotAcquired(ctx, "", nil)
+}
+
+const (
+	// takeBackWithin bounds the taking back of what an Acquire that failed may have
+	// left in the backend.
+	takeBackWithin = 2 * time.Second
+	// takeBackWait is how long the Acquire itself waits for that: its caller's time
+	// is over.
+	takeBackWait = 400 * time.Millisecond
+)
+
+// TakeBack runs do on a context of its own: the one that has ended is the
+// reason why it is called. Where the backend is slow, do goes on when TakeBack
+// has returned.
+func TakeBack(ctx context.Context, do func(context.Context) error) {
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackWithin)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer cancel()
+		_ = do(own) // what cannot be taken back frees itself within the TTL
+	}()
+	timer := time.NewTimer(takeBackWait)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
 }

@@ -1,7 +1,7 @@
 // Package lock holds the locks of stockd behind one contract: a Locker grants
 // a name to one holder at a time, as far as its backend can, and a Lease is
 // the name held. Each lock is one file and one line in the registry, and
-// locktest holds every one of them to the contract and to its claims.
+// locktest tests each of them against the contract and its guarantees.
 package lock
 
 import (
@@ -31,7 +31,7 @@ var (
 //     nor the other way round.
 //  2. Acquire returns soon after ctx ends, however many others are waiting.
 //  3. An Acquire that fails leaves nothing behind: no node, key, row,
-//     connection or goroutine, and nobody waits because of it. What cannot be
+//     connection or goroutine, and no other Acquire waits because of it. What cannot be
 //     taken back, because the backend is out of reach, frees itself within the
 //     TTL.
 //  4. Waiting is by notification where the backend has one, and never without
@@ -40,7 +40,7 @@ var (
 //     each other as two processes do, unless the contexts that they give carry
 //     the same owner and the lock is reentrant.
 //
-// Those locks that are here to show how locks fail meet what their claims say.
+// Locks that are here to show how locks fail meet their guarantees only.
 type Locker interface {
 	// Acquire waits until the name is ours, or until ctx ends.
 	Acquire(ctx context.Context, name string) (Lease, error)
@@ -56,7 +56,7 @@ type Locker interface {
 //     cancelled request still has to let go.
 //  3. A lease that the backend took, or may have taken, ends its Context with
 //     ErrLost as the cause, within the TTL; then Release answers ErrLost and
-//     touches nothing that may be somebody else's.
+//     touches nothing that may belong to another.
 //  4. Releasing twice is harmless: the second Release answers nil.
 type Lease interface {
 	// Token grows strictly with each holder of the name; 0 where the lock
@@ -82,9 +82,9 @@ func While(ctx context.Context, lease Lease) (work context.Context, stop func())
 }
 
 // NotAcquired is the error of an Acquire: the end of ctx where nothing else is known
-// to have ended it, and the backend's failure otherwise. A question that was asked
-// within the wait is heard out, so that a backend may also fail after ctx has ended.
-// Who has left early hears nothing of that.
+// to have ended it, and the backend's failure otherwise. A request that was sent
+// within the wait is awaited, so that a backend may also fail after ctx has ended. A
+// cancelled caller gets only its own error.
 func NotAcquired(ctx context.Context, backend string, err error) error {
 	ended := ctx.Err()
 	if ended != nil && (err == nil || errors.Is(ended, context.Canceled) || errors.Is(err, ended) || errors.Is(err, context.Cause(ctx))) {

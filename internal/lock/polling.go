@@ -14,11 +14,11 @@ import (
 // server no more often than if each paused for most from the start.
 type Polling struct {
 	most time.Duration
-	// inVain is told of every try that failed; nil: nobody counts.
+	// inVain is called after every try that failed; nil: they are not counted.
 	inVain func()
 
 	mu      sync.Mutex
-	waiting map[string]int // who has tried in vain, by name
+	waiting map[string]int // waiters whose first try failed, by name
 }
 
 // NewPolling pauses for at most so long between two tries; inVain may be nil.
@@ -27,14 +27,14 @@ func NewPolling(most time.Duration, inVain func()) *Polling {
 }
 
 const (
-	// soonest is the pause of one who has just come and is the only one. It grows
-	// with the square of those who wait here.
+	// soonest is the first pause of a single waiter. It grows quadratically with the
+	// waiters of this replica.
 	soonest = time.Millisecond
 	// overdue bounds by how much of the wait a pause may prolong it: a quarter.
 	overdue = 4
 )
 
-// after is the pause of one of so many who has waited so long.
+// after is the pause of one of so many waiters that has waited so long.
 func (p *Polling) after(waiting int, waited time.Duration) time.Duration {
 	if waiting > int(p.most/soonest) {
 		return p.most // its square might not fit
@@ -42,12 +42,12 @@ func (p *Polling) after(waiting int, waited time.Duration) time.Duration {
 	return min(p.most, max(soonest*time.Duration(waiting*waiting), waited/overdue))
 }
 
-// Begin is for one who is about to try; it ends with its wait.
+// Begin precedes the first try; End follows the last.
 func (p *Polling) Begin(name string) *Poller {
 	return &Poller{Polling: p, name: name}
 }
 
-// Poller is one who tries again and again, and from the first failure on waits.
+// Poller is one that tries again and again, and is a waiter from the first failure on.
 type Poller struct {
 	*Polling
 	name  string

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"crypto/rand"
 	"io"
 	"sync"
 )
@@ -20,7 +21,7 @@ type ownedName struct{ owner, name string }
 
 // ownership is a name in the hands of an owner, once or more often.
 type ownership struct {
-	granted chan struct{} // closed when lease or err is known; nobody reads them before
+	granted chan struct{} // closed when lease or err may be read
 	lease   Lease
 	err     error
 	depth   int // guarded by reentrant.mu
@@ -89,8 +90,8 @@ func (r *Reentrant) enter(key ownedName) (o *ownership, first bool) {
 	return o, first
 }
 
-// leave counts down, and gives the name back with the last. From then on nobody
-// can join: whoever comes waits for the release like everybody else.
+// leave counts down, and gives the name back with the last. From then on no
+// request can join: later ones wait for the release like all others.
 func (r *Reentrant) leave(ctx context.Context, key ownedName, o *ownership) error {
 	r.mu.Lock()
 	o.depth--
@@ -105,7 +106,7 @@ func (r *Reentrant) leave(ctx context.Context, key ownedName, o *ownership) erro
 	return o.lease.Release(ctx)
 }
 
-// forget ends an ownership that nobody can join any more.
+// forget ends an ownership that no request can join any more.
 func (r *Reentrant) forget(key ownedName, o *ownership) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,3 +122,28 @@ func (r *Reentrant) handle(key ownedName, o *ownership) Lease {
 	context.AfterFunc(h.Ctx, func() { unlink() })
 	return h
 }
+
+type ownerKey struct{}
+
+// WithOwner names the owner of what is acquired under the context. Go has no
+// thread identity: a caller that takes a lock again that it holds names itself.
+func WithOwner(ctx context.Context, owner string) context.Context {
+	return context.WithValue(ctx, ownerKey{}, owner)
+}
+
+// namedOwner is the owner that the context names.
+func namedOwner(ctx context.Context) (owner string, named bool) {
+	owner, named = ctx.Value(ownerKey{}).(string)
+	return owner, named
+}
+
+// OwnerOf is the owner that the context names, or a new one.
+func OwnerOf(ctx context.Context) string {
+	if owner, named := namedOwner(ctx); named {
+		return owner
+	}
+	return NewOwner()
+}
+
+// NewOwner is a random value, unique to its lease.
+func NewOwner() string { return rand.Text() }

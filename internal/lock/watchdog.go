@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// lapse is when a holder takes a lease for over that he asked for at a time. It is a
-// little before its TTL is over: his clock and the backend's do not run alike, and a
-// busy machine wakes him late. He is to have heard of his loss before the next one is
-// let in. One per cent and 2 ms are what Redis proposes for Redlock, see "Distributed
+// lapse is when a holder takes a lease for over that it requested at a time. It is a
+// little before its TTL is over: its clock and the backend's differ, and a busy machine
+// wakes it late. It must be notified of the loss before the next holder is granted the
+// name. One per cent and 2 ms are what Redis proposes for Redlock, see "Distributed
 // Locks with Redis" at redis.io.
 func lapse(asked time.Time, ttl time.Duration) time.Time {
 	return asked.Add(ttl - ttl/100 - 2*time.Millisecond)

@@ -12,12 +12,11 @@ import (
 	"time"
 )
 
-// gate is what a lock protects here: a counter that loses updates when two are
-// inside.
+// gate is what a lock protects here: a counter that loses updates when two holders overlap.
 type gate struct {
-	inside, count, passed atomic.Int64
-	crowded, disordered   atomic.Bool
-	last                  atomic.Uint64
+	holders, count, passed atomic.Int64
+	overlapped, disordered atomic.Bool
+	last                   atomic.Uint64
 }
 
 // pass goes through the gate as a holder, with the token of the lease.
@@ -25,23 +24,23 @@ func (g *gate) pass(token uint64) {
 	if last := g.last.Swap(token); token != 0 && token <= last {
 		g.disordered.Store(true)
 	}
-	if g.inside.Add(1) > 1 {
-		g.crowded.Store(true)
+	if g.holders.Add(1) > 1 {
+		g.overlapped.Store(true)
 	}
 	before := g.count.Load()
 	time.Sleep(100 * time.Microsecond)
 	g.count.Store(before + 1)
 	g.passed.Add(1)
-	g.inside.Add(-1)
+	g.holders.Add(-1)
 }
 
 // damage describes what went wrong, or is empty.
 func (g *gate) damage() string {
 	lost := g.passed.Load() - g.count.Load()
-	if lost == 0 && !g.crowded.Load() {
+	if lost == 0 && !g.overlapped.Load() {
 		return ""
 	}
-	return fmt.Sprintf("of %d updates %d were lost; two were inside at once: %v", g.passed.Load(), lost, g.crowded.Load())
+	return fmt.Sprintf("of %d updates %d were lost; two holders overlapped: %v", g.passed.Load(), lost, g.overlapped.Load())
 }
 
 // count is the same between processes: a file with a number.

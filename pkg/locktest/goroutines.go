@@ -19,8 +19,8 @@ const label = "topic"
 
 func labelOf(t *testing.T) pprof.LabelSet { return pprof.Labels(label, t.Name()) }
 
-// lasting tells the goroutines of a pool of connections: they stay for the next
-// one who needs a connection, and come and go as the pool likes.
+// lasting reports goroutines of a pool of connections: they stay for the next user of a
+// connection.
 func lasting(record string) bool {
 	return strings.Contains(record, "mysql.(*mysqlConn).startWatcher") || strings.Contains(record, "sql.(*DB).connectionCleaner")
 }

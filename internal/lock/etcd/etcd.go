@@ -104,8 +104,8 @@ func (l *locker) current() (*session, error) {
 	return l.session, nil
 }
 
-// Close ends the session, and every lease with it. A server that does not
-// answer hears nothing of that; there the session ends with its TTL.
+// Close ends the session, and every lease with it. On a server that
+// does not answer, the session ends with its TTL.
 func (l *locker) Close() error {
 	l.mu.Lock()
 	l.closed = true
@@ -122,8 +122,8 @@ const patience = 1500 * time.Millisecond
 
 // bounded asks one question in the course of a wait. The client itself would
 // wait for a server for as long as the context lasts, so that one that is down
-// could not be told from a name that is not free. And it is not cut off with
-// ctx, but a little later: an answer that nobody heard may have been a grant.
+// would look like a name that is not free. And it is not cut off with
+// ctx, but a little later: an answer that was not read may have been a grant.
 func bounded(ctx context.Context, do func(context.Context) error) error {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
@@ -141,7 +141,7 @@ func bounded(ctx context.Context, do func(context.Context) error) error {
 	case err == nil || own.Err() == nil:
 		return err
 	case errors.Is(ctx.Err(), context.Canceled):
-		return ctx.Err() // whoever asked has left early: that says nothing of etcd
+		return ctx.Err() // the caller left early: that says nothing of etcd
 	default:
 		return errSilent
 	}

@@ -58,8 +58,8 @@ type position struct {
 	rev int64 // when it was created
 }
 
-// ticket is a key of ours: somebody here waits for its turn, or holds the
-// name, or does not want it any more. It is guarded by the queue's mutex, but
+// ticket is a key of ours, whose Acquire waits for its turn, or has the name, or does not
+// want it any more. It is guarded by the queue's mutex, but
 // for what never changes.
 type ticket struct {
 	key     string
@@ -175,7 +175,7 @@ func (q *queue) close() {
 }
 
 // apply moves the queue on by what the watch tells. It returns those keys of
-// our session that nobody here knows: a put whose answer did not come, and that
+// our session that have no ticket: a put whose answer did not come, and that
 // arrived after all, when its key had been deleted already.
 func (q *queue) apply(events []*clientv3.Event) (strays []position) {
 	q.mu.Lock()
@@ -264,7 +264,7 @@ func (q *queue) call(line string) {
 
 // lose ends a ticket whose key is gone, and the lease that hangs on it.
 //
-// Its slot is free then, but not where the answer to the put was never heard:
+// Its slot is free then, but not where the put was never answered:
 // whatever is still under way because of it must not meet another key. What is
 // under way otherwise deletes the key of one create revision.
 func (q *queue) lose(t *ticket) {

@@ -46,13 +46,13 @@ type session struct {
 	id      clientv3.LeaseID
 	queue   *queue
 
-	deaf atomic.Bool // the last question was not answered
+	silent atomic.Bool // the last request was not answered
 
 	sweep chan struct{} // holds one element when there is new litter
 
 	mu     sync.Mutex
 	asked  time.Time  // when the lease was prolonged the last time, or begun
-	litter []position // keys that stand for nobody, to be deleted
+	litter []position // keys that no waiter or holder has, to be deleted
 }
 
 func newSession(client *clientv3.Client, prefix string, ttl time.Duration) *session {
@@ -116,16 +116,16 @@ func (s *session) renew(ctx context.Context) (still bool, err error) {
 }
 
 // expired reports whether the lease has run out by our clock. The watchdog ends
-// the session then; but where the whole process stood still, the watch may be
-// the first to go on, and tell of a turn that has come and gone.
+// the session then; but where the whole process was paused, the watch may go
+// on first, and report a turn that has come and gone.
 func (s *session) expired() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.asked) >= s.ttl
 }
 
-// end tells everybody that the session is over, or that it could not be opened,
-// and has etcd delete its keys. Where that is not heard they end with the TTL.
+// end notifies all waiters and holders that the session is over, or could not be opened,
+// and has etcd delete its keys, which otherwise end with the TTL.
 func (s *session) end(err error) {
 	if s.over() {
 		err = errAgain
@@ -198,29 +198,29 @@ func (s *session) look() (news bool, err error) {
 func (s *session) listen(events clientv3.WatchChan) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	heard := true
+	active := true
 	for {
 		select {
-		case told, more := <-events:
-			if err := told.Err(); err != nil {
+		case changes, more := <-events:
+			if err := changes.Err(); err != nil {
 				return err
 			}
 			if !more {
 				return errSilent
 			}
-			heard = true
-			s.deaf.Store(false)
-			s.discard(s.queue.apply(told.Events)...)
+			active = true
+			s.silent.Store(false)
+			s.discard(s.queue.apply(changes.Events)...)
 		case <-s.sweep:
 			s.clean()
 		case <-tick.C:
-			if !heard && s.queue.inUse() {
+			if !active && s.queue.inUse() {
 				if news, err := s.look(); news || err != nil {
 					return cmp.Or(err, errStalled)
 				}
 			}
 			s.clean() // what could not be deleted before
-			heard = false
+			active = false
 		}
 	}
 }
@@ -230,9 +230,9 @@ func (s *session) ask(ctx context.Context, do func(context.Context) error) error
 	err := bounded(ctx, do)
 	switch {
 	case err == nil:
-		s.deaf.Store(false)
+		s.silent.Store(false)
 	case errors.Is(err, errSilent):
-		s.deaf.Store(true)
+		s.silent.Store(true)
 	}
 	return err
 }
@@ -251,7 +251,7 @@ func (s *session) acquire(ctx context.Context, name string) (*lock.Held, error) 
 	case <-t.settled:
 	case <-ctx.Done():
 		s.withdraw(ctx, t)
-		if s.deaf.Load() && !errors.Is(ctx.Err(), context.Canceled) {
+		if s.silent.Load() && !errors.Is(ctx.Err(), context.Canceled) {
 			return nil, errSilent
 		}
 		return nil, ctx.Err()
@@ -268,7 +268,7 @@ func (s *session) acquire(ctx context.Context, name string) (*lock.Held, error) 
 }
 
 // put creates the key, and counts in the same transaction who stands in line
-// with it: where that is nobody, it is our turn.
+// with it: where it is alone, it is our turn.
 func (s *session) put(ctx context.Context, t *ticket) error {
 	var placed *clientv3.TxnResponse
 	err := s.ask(ctx, func(ctx context.Context) (err error) {
@@ -301,8 +301,8 @@ func (s *session) put(ctx context.Context, t *ticket) error {
 func (s *session) withdraw(ctx context.Context, t *ticket) {
 	s.queue.leave(t)
 	place := position{t.key, t.rev}
-	if s.deaf.Load() {
-		s.discard(place) // whoever leaves need not stay for that
+	if s.silent.Load() {
+		s.discard(place) // the caller need not wait for that
 		return
 	}
 	lock.TakeBack(ctx, func(ctx context.Context) error {
@@ -347,9 +347,9 @@ func (s *session) delete(ctx context.Context, place position) (was bool, err err
 	return was, err
 }
 
-// discard has keys deleted by the session's goroutine. The lease would keep
-// them for as long as the replica lives, with everybody waiting behind them; so
-// that is tried again and again until they are gone, or the session is.
+// discard has keys deleted by the session's goroutine. The lease would keep them for as
+// long as the replica lives, with all waiters behind them; so that is repeated until they
+// are gone, or the session is.
 func (s *session) discard(places ...position) {
 	if len(places) == 0 {
 		return
@@ -376,7 +376,7 @@ func (s *session) clean() {
 			continue
 		}
 		left = append(left, place)
-		if s.deaf.Load() {
+		if s.silent.Load() {
 			left = append(left, litter[i+1:]...)
 			break
 		}

@@ -48,7 +48,7 @@ func (l getSet) try(ctx context.Context, lock string) (won bool, err error) {
 	}
 	// It has expired, or the holder has just deleted it. The sources do not tell
 	// the two apart: in the second case GETSET answers nil, the comparison fails,
-	// and our own time now stands there although nobody holds the lock.
+	// and our own time now stands there although the lock is free.
 	before, err := l.client.GetSet(ctx, lock, expiry).Result()
 	if err != nil && !isNil(err) {
 		return false, err

@@ -38,7 +38,7 @@ func (l luaLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	for {
 		grant, err := l.take(ctx, l.acquire, name, keys, owner)
 		if err != nil {
-			go lock.TakeBack(ctx, giveUp) // the caller need not wait for a server that is mute
+			go lock.TakeBack(ctx, giveUp) // the caller need not wait for an unresponsive server
 			return nil, lock.Unreachable(server, err)
 		}
 		if grant.won() {

@@ -26,7 +26,8 @@ func Redsync() lock.Entry {
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		New: func(d lock.Deps) lock.Locker {
-			return redsyncOne{newBase("redsync", calmly(d)), script("token", "acquire"), script("release")}
+			d.Retry *= retryMultiplier
+			return redsyncOne{newBase("redsync", d), script("token", "acquire"), script("release")}
 		},
 	}
 }
@@ -71,7 +72,7 @@ func (l redsyncOne) set(ctx context.Context, name, key, owner string) (outcome, 
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return outcome{}, errMute
+		return outcome{}, errUnanswered
 	case err != nil || !won.Val():
 		return outcome{}, err
 	case count.Val() >= leastToken:
@@ -83,9 +84,9 @@ func (l redsyncOne) set(ctx context.Context, name, key, owner string) (outcome, 
 	return l.take(ctx, l.acquire, name, []string{key, l.counter(name)}, owner)
 }
 
-// errMute tells that the limit of one round trip passed. It is ours, and no end of
+// errUnanswered tells that the limit of one round trip passed. It is ours, and no end of
 // the waiting: it must not be taken for that.
-var errMute = errors.New("no answer in time")
+var errUnanswered = errors.New("no answer in time")
 
 // leastToken is below every token that was ever given: counters begin at the
 // microseconds of a clock. A counter that is below it has been lost; see
@@ -159,16 +160,9 @@ func nodeTimeout(ttl time.Duration) float64 {
 	return min(most, nodeWithin.Seconds()/ttl.Seconds())
 }
 
-// calm is how many times lock.retry the longest pause takes on the average: with
-// the default, 150 ms, as in the library itself. Whoever asks more often gets in
-// the way of the one who holds the name.
-const calm = 3
-
-// calmly has those who wait for redsync pause as the library does.
-func calmly(d lock.Deps) lock.Deps {
-	d.Retry *= calm
-	return d
-}
+// retryMultiplier is how many times lock.retry the longest pause takes on the average: with
+// the default, 150 ms, as in the library itself. More frequent tries delay the holder.
+const retryMultiplier = 3
 
 // lockMutex tries until the mutex is ours, with pauses that differ, so that
 // contenders who split the vote do not split it again. redsync's own loop drops
@@ -201,7 +195,7 @@ func noQuorum(err error, nodes int) bool {
 // failedNodes counts the nodes in an error of redsync that failed, rather than
 // said that the name is taken.
 func failedNodes(err error) int {
-	if joined, is := err.(interface{ Unwrap() []error }); is {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		n := 0
 		for _, e := range joined.Unwrap() {
 			n += failedNodes(e)

@@ -32,7 +32,7 @@ func Reentrant() lock.Entry {
 }
 
 // hashLock is a lock that Redis keeps as a hash: reentrant, renewed, and with
-// somebody woken by each release. The fair lock differs in its scripts, and in
+// a waiter woken by each release. The fair lock differs in its scripts, and in
 // the keys that they work on.
 type hashLock struct {
 	base
@@ -40,8 +40,8 @@ type hashLock struct {
 	// acquire takes the name, release ends a hold, leave takes back what an
 	// attempt that was given up may have left, renew prolongs.
 	acquire, release, leave, renew *redis.Script
-	// queues tells that those who wait stand in a queue in Redis. There they are
-	// dropped when they have not been heard of for as long as patience.
+	// queues has waiters stand in a queue in Redis, from which they are dropped when they
+	// do not report for as long as patience.
 	queues   bool
 	patience time.Duration
 }
@@ -56,14 +56,14 @@ func newHashLock(kind string, d lock.Deps) *hashLock {
 	}
 }
 
-// patience bounds how long those behind wait for one who died in a queue, and a
-// third of it is how long anybody waits without being woken.
+// patience bounds how long a dead waiter delays those behind it in a queue, and a third of
+// it is the longest wait between two tries.
 const patience = 3 * time.Second
 
 // Close ends the subscription.
 func (l *hashLock) Close() error { return l.wakeups.Close() }
 
-// Acquire waits for its turn, or for somebody to let go.
+// Acquire waits for its turn, or for a release.
 func (l *hashLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	a := attempt{hashLock: l, name: name, owner: lock.OwnerOf(ctx), hold: lock.NewOwner()}
 	// Most find the name free: they need not be woken.
@@ -107,7 +107,7 @@ type attempt struct {
 
 func (a attempt) channel() string { return a.key(a.name) + ":free" }
 
-// keys are those of the name; where nobody queues, the first is all there is.
+// keys are those of the name; without a queue there is only the first.
 func (a attempt) keys(more ...string) []string {
 	keys := append([]string{a.key(a.name)}, more...)
 	if a.queues {
@@ -121,7 +121,7 @@ func (a attempt) try(ctx context.Context) (lock.Lease, error) {
 	grant, err := a.take(ctx, a.acquire, a.name, a.keys(a.counter(a.name)), a.owner, a.hold, a.patience.Milliseconds())
 	switch {
 	case err != nil:
-		go lock.TakeBack(ctx, a.takeBack) // the caller need not wait for a server that is mute
+		go lock.TakeBack(ctx, a.takeBack) // the caller need not wait for an unresponsive server
 		return nil, lock.Unreachable(server, err)
 	case !grant.won():
 		return nil, nil
@@ -135,7 +135,7 @@ func (a attempt) try(ctx context.Context) (lock.Lease, error) {
 	return lock.Granted(ctx, lease)
 }
 
-// takeBack ends the attempt: nobody must wait for it.
+// takeBack ends the attempt: no waiter must wait for it.
 func (a attempt) takeBack(ctx context.Context) error {
 	return a.leave.Run(ctx, a.client, a.keys(), a.hold, a.channel()).Err()
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/stockd/stockd/internal/backend"
 )
 
-// wakeups is one subscription for all who wait in this replica: what a release
-// publishes wakes one of them. It begins with the first who waits.
+// wakeups is one subscription for all waiters of this replica: what a release publishes
+// wakes one of them. It begins with the first waiter.
 //
-// A message that is lost, because the connection was, wakes nobody: whoever
-// waits looks again by himself, in bounded time.
+// A message is lost with the connection, and wakes no waiter: each of them looks again by
+// itself, in bounded time.
 type wakeups struct {
 	client  redis.UniversalClient
 	pattern string
@@ -25,7 +25,7 @@ type wakeups struct {
 	closed  bool
 }
 
-// sleeper is one who waits.
+// sleeper is a waiter.
 type sleeper struct {
 	id   string
 	wake chan struct{} // holds one element when there is reason to look
@@ -36,7 +36,7 @@ func newWakeups(client redis.UniversalClient, pattern string) *wakeups {
 }
 
 // enter registers a sleeper: what is published on the channel from now on may
-// wake him.
+// wake it.
 func (w *wakeups) enter(channel, id string) *sleeper {
 	s := &sleeper{id: id, wake: make(chan struct{}, 1)}
 	w.mu.Lock()
@@ -49,7 +49,7 @@ func (w *wakeups) enter(channel, id string) *sleeper {
 	return s
 }
 
-// leave removes a sleeper. A wake-up that he did not use is the next one's.
+// leave removes a sleeper. A wake-up that it did not use is the next one's.
 func (w *wakeups) leave(channel string, s *sleeper) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,7 +74,7 @@ func (w *wakeups) listen(sub *redis.PubSub) {
 		case *redis.Message:
 			w.deliver(e.Channel, e.Payload)
 		case *redis.Subscription:
-			// What was published before was not heard.
+			// What was published before is lost.
 			w.rouseAll()
 		}
 	}
@@ -90,7 +90,7 @@ func (w *wakeups) rouseAll() {
 	}
 }
 
-// deliver wakes the one who is meant, or the first where nobody is named.
+// deliver wakes the waiter of an id, or the first where the id is empty.
 func (w *wakeups) deliver(channel, id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,7 +105,7 @@ func (w *wakeups) deliver(channel, id string) {
 func (s *sleeper) rouse() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // he has a reason already
+	default: // it has a reason already
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 
 const (
 	// waitSlice is how long a server waits for a name before it answers that it
-	// is not free yet, so that the waiter can look at his context.
+	// is not free yet, so that the waiter can look at its context.
 	waitSlice = time.Second
 	// answerWithin bounds the answer to a few statements: those that nothing keeps
 	// waiting, beside a slice that they may spend waiting for a row.
@@ -68,7 +68,48 @@ type outcome struct {
 	asked time.Time // just before the write: the database counts the TTL from later
 }
 
-func (g outcome) won() bool { return g.token != 0 }
+func (o outcome) won() bool { return o.token != 0 }
+
+// poll tries to take a name until it is won. Between two tries a waiter locks nothing, and
+// holds no connection.
+func (b *base) poll(ctx context.Context, name string, try func(context.Context) (outcome, error), hold func(outcome) *lock.Held) (lock.Lease, error) {
+	waiter := b.polls.Begin(name)
+	defer waiter.End()
+	for ctx.Err() == nil {
+		grant, err := try(ctx)
+		switch {
+		case grant.won():
+			return lock.Granted(ctx, hold(grant))
+		case err != nil && !b.contended(err):
+			return nil, lock.NotAcquired(ctx, b.dialect, err)
+		}
+		waiter.Pause(ctx)
+	}
+	return nil, lock.NotAcquired(ctx, b.dialect, nil)
+}
+
+// lease is the lease of a row that a statement prolongs; its first parameter is {until}.
+func (b *base) lease(grant outcome, release func(context.Context) error, renew string, args ...any) *lock.Held {
+	held := lock.NewHeld(grant.token, release)
+	args = append([]any{b.lifetime()}, args...)
+	lock.Watch(held, grant.asked, b.ttl, func(ctx context.Context) (still bool, err error) {
+		rows, err := b.exec(ctx, b.db, renew, args...)
+		return rows == 1, err
+	})
+	return held
+}
+
+// released is the error of a Release that wrote so many rows.
+func (b *base) released(rows int64, err error) error {
+	switch {
+	case err != nil:
+		return lock.NotReleased(b.dialect, err)
+	case rows == 0:
+		return lock.ErrLost
+	default:
+		return nil
+	}
+}
 
 // runner is a connection, a transaction on one, or the pool.
 type runner interface {
@@ -92,7 +133,7 @@ func (b *base) query(ctx context.Context, on runner, statement string, args []an
 
 // run gives do a connection for a few statements, in the course of a wait. To
 // wait for the connection is part of it and ends with ctx. The statements are
-// not cut off with ctx: the server might carry out what nobody expects any more.
+// not cut off with ctx: the server might carry out what no caller expects any more.
 func (b *base) run(ctx context.Context, do func(context.Context, *sql.Conn) error) error {
 	conn, err := b.conn(ctx)
 	if err != nil {
@@ -182,7 +223,7 @@ func (b *base) contended(err error) bool {
 	if errors.Is(err, errSilent) {
 		return b.dialect != string(backend.MySQL)
 	}
-	if answer, is := errors.AsType[*sqlite.Error](err); is {
+	if answer, ok := errors.AsType[*sqlite.Error](err); ok {
 		primary := answer.Code() & 0xff
 		return primary == sqliteBusy || primary == sqliteLocked
 	}
@@ -194,13 +235,13 @@ func waitedInVain(err error) bool { return isMySQL(err, mysqlLockWaitTimeout) }
 
 // duplicate reports whether a name was there already.
 func duplicate(err error) bool {
-	if answer, is := errors.AsType[*sqlite.Error](err); is {
+	if answer, ok := errors.AsType[*sqlite.Error](err); ok {
 		return answer.Code() == sqliteConstraintPrimaryKey || answer.Code() == sqliteConstraintUnique
 	}
 	return isMySQL(err, mysqlDuplicateEntry)
 }
 
 func isMySQL(err error, number uint16) bool {
-	answer, is := errors.AsType[*mysql.MySQLError](err)
-	return is && answer.Number == number
+	answer, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && answer.Number == number
 }

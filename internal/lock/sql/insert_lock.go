@@ -26,12 +26,12 @@ func InsertLock() lock.Entry {
 	}
 }
 
-// insertLock grants a name to whoever inserts its row.
+// insertLock grants a name to the owner that inserts its row.
 type insertLock struct {
 	*base
 	tokens *Tokens
 	host   string
-	reaper *reaper // nil: nobody frees what a dead holder left
+	reaper *reaper // nil: the names of dead holders stay locked
 }
 
 func newInsertLock(d lock.Deps) *insertLock {
@@ -57,24 +57,12 @@ func (l *insertLock) Close() error {
 // own, whereas an owner may come more than once.
 type record struct{ name, owner, entry string }
 
-// Acquire looks at the row again and again: those who wait lock nothing, and
-// hold no connection in between.
+// Acquire looks at the row again and again.
 func (l *insertLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	l.reaper.wake()
 	r := record{name: name, owner: lock.OwnerOf(ctx), entry: lock.NewOwner()}
-	waiter := l.polls.Begin(name)
-	defer waiter.End()
-	for ctx.Err() == nil {
-		grant, err := l.try(ctx, r)
-		switch {
-		case grant.won():
-			return lock.Granted(ctx, l.hold(r, grant))
-		case err != nil && !l.contended(err):
-			return nil, lock.NotAcquired(ctx, l.dialect, err)
-		}
-		waiter.Pause(ctx)
-	}
-	return nil, lock.NotAcquired(ctx, l.dialect, nil)
+	try := func(ctx context.Context) (outcome, error) { return l.try(ctx, r) }
+	return l.poll(ctx, name, try, func(grant outcome) *lock.Held { return l.hold(r, grant) })
 }
 
 // try takes the name if it is free, or once more if the owner has it.
@@ -128,8 +116,7 @@ const insertRecord = `INSERT INTO record_lock (lock_name, owner, host, entry, de
 	VALUES (?, ?, ?, ?, 1, ?, {until})`
 
 // insert takes a free name. The token is issued in the same transaction, and
-// first: those who want to insert queue up for it, and whoever finds the name
-// taken gives his token back.
+// first: inserts queue up for it, and one that finds the name taken rolls its token back.
 func (l *insertLock) insert(ctx context.Context, conn *sql.Conn, r record) (outcome, error) {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
@@ -157,8 +144,8 @@ func (l *insertLock) insert(ctx context.Context, conn *sql.Conn, r record) (outc
 const enterRecord = `UPDATE record_lock SET depth = depth + 1, entry = ?, expires_at = {until}
 	WHERE lock_name = ? AND owner = ? AND entry = ? AND token = ? AND expires_at > {now}`
 
-// enter counts one more hold of an owner who has the name, if nobody was counted
-// since the look.
+// enter counts one more hold of an owner that has the name, if none was counted since the
+// look.
 func (l *insertLock) enter(ctx context.Context, conn *sql.Conn, r record, seen sight) (outcome, error) {
 	asked := time.Now()
 	rows, err := l.exec(ctx, conn, enterRecord, r.entry, l.lifetime(), r.name, r.owner, seen.entry, seen.token)
@@ -170,19 +157,13 @@ func (l *insertLock) enter(ctx context.Context, conn *sql.Conn, r record, seen s
 
 // hold is the lease of one hold; each prolongs the row by itself.
 func (l *insertLock) hold(r record, grant outcome) *lock.Held {
-	lease := lock.NewHeld(grant.token, func(ctx context.Context) error { return l.release(ctx, r, grant.token) })
-	lock.Watch(lease, grant.asked, l.ttl, func(ctx context.Context) (bool, error) { return l.renew(ctx, r, grant.token) })
-	return lease
-}
-
-const renewRecord = `UPDATE record_lock SET expires_at = {until} WHERE lock_name = ? AND owner = ? AND token = ?`
-
-func (l *insertLock) renew(ctx context.Context, r record, token uint64) (still bool, err error) {
-	rows, err := l.exec(ctx, l.db, renewRecord, l.lifetime(), r.name, r.owner, token)
-	return rows == 1, err
+	release := func(ctx context.Context) error { return l.release(ctx, r, grant.token) }
+	return l.lease(grant, release, renewRecord, r.name, r.owner, grant.token)
 }
 
 const (
+	renewRecord = `UPDATE record_lock SET expires_at = {until} WHERE lock_name = ? AND owner = ? AND token = ?`
+
 	endRecord = `DELETE FROM record_lock WHERE lock_name = ? AND owner = ? AND token = ? AND depth = 1`
 
 	leaveRecord = `UPDATE record_lock SET depth = depth - 1 WHERE lock_name = ? AND owner = ? AND token = ?`
@@ -203,22 +184,15 @@ func (l *insertLock) release(ctx context.Context, r record, token uint64) error 
 		}
 		return err
 	})
-	switch {
-	case err != nil:
-		return lock.NotReleased(l.dialect, err)
-	case ended == 0:
-		return lock.ErrLost
-	default:
-		return nil
-	}
+	return l.released(ended, err)
 }
 
 // undo takes back what an Acquire did whose answer was lost. Where it has done
 // nothing yet, it never will: the entry that it expects is gone. An insert whose
 // commit is still under way is waited for, since it has the row locked.
 //
-// Where the same owner has been counted once more since, nobody can tell any
-// longer; then the row outlives its last release by a TTL at the most.
+// Where the same owner has been counted once more since, that is not known; then the row
+// outlives its last release by a TTL at the most.
 func (l *insertLock) undo(ctx context.Context, r record, seen sight) error {
 	return l.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
 		_, err := l.leave(ctx, conn, r.name, undoRecord, r.entry, lock.NewOwner(), r.name, r.entry, seen.entry)

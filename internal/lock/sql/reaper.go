@@ -132,7 +132,7 @@ func (r *reaper) list(ctx context.Context, conn *sql.Conn) (expired []string, he
 const freeRecord = `DELETE FROM record_lock WHERE lock_name = ? AND expires_at < {now}`
 
 // free deletes the row of a name if its time is over still: its holder may have
-// renewed it since somebody looked.
+// renewed it since.
 func (r *reaper) free(ctx context.Context, on runner, name string) error {
 	_, err := r.base.exec(ctx, on, freeRecord, name)
 	return err

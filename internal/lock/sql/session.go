@@ -14,14 +14,12 @@ import (
 	"github.com/stockd/stockd/internal/pause"
 )
 
-// sessionLock is a lock that the server ties to a connection: whoever waits has
-// one for himself, and so has whoever holds. The server frees the name when the
-// connection ends.
+// sessionLock is a lock that the server ties to a connection: each waiter and each holder
+// has one of its own. The server frees the name when the connection ends.
 //
-// One connection of the pool is never given to them, by which others renew,
-// release and count. So the pool may be full of those who wait, and nobody who
-// could let them in is kept from it; without a free connection one waits as for
-// the name itself.
+// One connection of the pool is never given to them: it is for renewals, releases and
+// tokens. So a pool that is full of waiters does not block the holder that they wait for.
+// Without a free connection an Acquire waits as for the name itself.
 type sessionLock struct {
 	*base
 	// take waits for the name for a slice of time.
@@ -59,7 +57,7 @@ func (l *sessionLock) Acquire(ctx context.Context, name string) (lock.Lease, err
 	return lock.Granted(ctx, lease)
 }
 
-// session is the connection of one lease, or of one who waits for it.
+// session is the connection of one lease, or of a waiter.
 type session struct {
 	*sessionLock
 	name string
@@ -97,10 +95,10 @@ func (l *sessionLock) open(ctx context.Context, name string) (*session, error) {
 	return nil, context.Cause(ctx)
 }
 
-// prepare has the server end the connection, and so the lease, when it has heard
-// nothing of it for a TTL: a host that has lost its network, or a process that
-// was stopped, does not close its connections. And it has the server look up
-// from waiting for a row after a slice, whatever the pool was told.
+// prepare has the server end the connection, and so the lease, after a TTL without a
+// statement: a host that has lost its network, or a process that was stopped, does not
+// close its connections. And it bounds how long the server waits for a row by a slice,
+// whatever the pool has configured.
 func (s *session) prepare(ctx context.Context) error {
 	err := s.conn.QueryRowContext(ctx, `SELECT CONNECTION_ID(), @@SESSION.wait_timeout`).Scan(&s.id, &s.idle)
 	if err != nil {
@@ -123,7 +121,7 @@ func (s *session) await(ctx context.Context) error {
 		}
 		select {
 		case won <- err:
-		case <-ctx.Done(): // nobody listens any more
+		case <-ctx.Done(): // Acquire has returned
 			s.tidy(ctx)
 		}
 	}()
@@ -200,7 +198,7 @@ func (s *session) release(ctx context.Context) error {
 	was, err := s.end(ctx)
 	switch {
 	case err != nil:
-		// It was freed when the connection ended, and nobody knows when that was.
+		// It was freed when the connection ended, at an unknown time.
 		return fmt.Errorf("%w: %w", lock.ErrLost, err)
 	case !was:
 		return lock.ErrLost
@@ -209,7 +207,7 @@ func (s *session) release(ctx context.Context) error {
 	}
 }
 
-// tidy is a release that nobody waits for.
+// tidy is a release whose result is not needed.
 func (s *session) tidy(ctx context.Context) { _, _ = s.end(ctx) }
 
 // end frees the name and gives the connection back as it came; one that failed,

@@ -27,8 +27,7 @@ func NewTokens(db *sql.DB, dialect string) *Tokens {
 }
 
 // Issue returns a number that is larger than any that was issued for the name
-// before, by any replica. It is to be called by whoever has been granted the
-// name: only then do the tokens grow with the holders. A number whose answer was
+// before, by any replica. Only the holder of the name may call it: only then do the tokens grow with the holders. A number whose answer was
 // lost is left out.
 func (t *Tokens) Issue(ctx context.Context, name string) (uint64, error) {
 	return t.issue(ctx, name, func(do func(context.Context, *sql.Conn) error) error {

@@ -25,26 +25,17 @@ func VersionLock() lock.Entry {
 	}
 }
 
-// versionLock grants a name to whoever lifts the version that he has read.
+// versionLock grants a name to the owner that increments the version that it has read.
 type versionLock struct{ *base }
 
-// Acquire looks at the row again and again: those who wait lock nothing, and
-// hold no connection in between.
+// Acquire looks at the row again and again.
 func (l versionLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	owner := lock.NewOwner()
-	waiter := l.polls.Begin(name)
-	defer waiter.End()
-	for ctx.Err() == nil {
-		grant, err := l.try(ctx, name, owner)
-		switch {
-		case grant.won():
-			return lock.Granted(ctx, l.hold(name, owner, grant))
-		case err != nil && !l.contended(err):
-			return nil, lock.NotAcquired(ctx, l.dialect, err)
-		}
-		waiter.Pause(ctx)
-	}
-	return nil, lock.NotAcquired(ctx, l.dialect, nil)
+	try := func(ctx context.Context) (outcome, error) { return l.try(ctx, name, owner) }
+	return l.poll(ctx, name, try, func(grant outcome) *lock.Held {
+		release := func(ctx context.Context) error { return l.release(ctx, name, owner, grant.token) }
+		return l.lease(grant, release, renewVersion, name, owner, grant.token)
+	})
 }
 
 const (
@@ -99,21 +90,10 @@ func (l versionLock) look(ctx context.Context, conn *sql.Conn, name string) (ver
 	return version, err == nil, err
 }
 
-func (l versionLock) hold(name, owner string, grant outcome) *lock.Held {
-	lease := lock.NewHeld(grant.token, func(ctx context.Context) error { return l.release(ctx, name, owner, grant.token) })
-	lock.Watch(lease, grant.asked, l.ttl, func(ctx context.Context) (bool, error) { return l.renew(ctx, name, owner, grant.token) })
-	return lease
-}
-
-const renewVersion = `UPDATE distribute_lock SET expires_at = {until}
-	WHERE lock_name = ? AND kind = 'version' AND owner = ? AND version = ?`
-
-func (l versionLock) renew(ctx context.Context, name, owner string, version uint64) (still bool, err error) {
-	rows, err := l.exec(ctx, l.db, renewVersion, l.lifetime(), name, owner, version)
-	return rows == 1, err
-}
-
 const (
+	renewVersion = `UPDATE distribute_lock SET expires_at = {until}
+		WHERE lock_name = ? AND kind = 'version' AND owner = ? AND version = ?`
+
 	releaseVersion = `UPDATE distribute_lock SET owner = ''
 		WHERE lock_name = ? AND kind = 'version' AND owner = ? AND version = ?`
 
@@ -127,14 +107,7 @@ func (l versionLock) release(ctx context.Context, name, owner string, version ui
 		rows, err = l.exec(ctx, conn, releaseVersion, name, owner, version)
 		return err
 	})
-	switch {
-	case err != nil:
-		return lock.NotReleased(l.dialect, err)
-	case rows == 0:
-		return lock.ErrLost
-	default:
-		return nil
-	}
+	return l.released(rows, err)
 }
 
 // undo takes back what an Acquire did whose answer was lost; its owner is its

@@ -26,8 +26,7 @@ func Ephemeral() lock.Entry {
 	}
 }
 
-// scramble is a lock without a queue: the name is held by whoever made its
-// node.
+// scramble is a lock without a queue: the client that made the node of a name holds it.
 type scramble struct {
 	client *backend.ZooKeeperClient
 	prefix string
@@ -36,15 +35,7 @@ type scramble struct {
 // Acquire competes until the node is ours.
 func (l scramble) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	folder := folderOf(l.prefix, "zk-ephemeral", name)
-	for {
-		lease, err := l.acquire(ctx, folder)
-		switch {
-		case err == nil:
-			return lock.Granted(ctx, lease)
-		case !errors.Is(err, backend.ErrBeginAgain):
-			return nil, notAcquired(ctx, err)
-		}
-	}
+	return acquire(ctx, func() (*lock.Held, error) { return l.acquire(ctx, folder) })
 }
 
 // acquire competes within one session.
@@ -157,7 +148,7 @@ func (c *claim) find(conn *zk.Conn) (taken, error) {
 	return taken{node.Czxid, folder.Version}, nil
 }
 
-// late takes the answer to a take that nobody waits for any more.
+// late gets the answer to a take after its Acquire has returned.
 func (c *claim) late(_ taken, err error) {
 	if err == nil || !backend.ZKAnswered(err) {
 		c.session.Discard(c.dropLost)
@@ -172,8 +163,8 @@ func (c *claim) leave() {
 }
 
 // drop deletes the node, which is ours as long as the folder has its version.
-// Where it has another, the node is another's, or somebody has written into the
-// folder who has no business there.
+// Where it has another, the node is another's, or another client has written
+// into the folder.
 func (c *claim) drop(conn *zk.Conn, version int32) error {
 	err := c.delete(conn, version)
 	if errors.Is(err, zk.ErrBadVersion) {

@@ -22,8 +22,8 @@ func Herd() lock.Entry {
 	}
 }
 
-// lookAround watches the whole folder: whoever comes or goes wakes all who wait,
-// and all but one of them for nothing.
+// lookAround watches the whole folder: each place that comes or goes wakes all waiters, and
+// all but one of them for nothing.
 func lookAround(ctx context.Context, link *backend.ZKLink, p *place) (turn bool, changed <-chan struct{}, err error) {
 	names, watch, err := link.WatchList(ctx, p.folder)
 	if err != nil {

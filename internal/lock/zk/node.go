@@ -64,13 +64,20 @@ func multi(conn *zk.Conn, folder string, acl []zk.ACL, ops ...any) ([]zk.MultiRe
 	return conn.Multi(ops...)
 }
 
-// notAcquired is the error of an Acquire. A server that did not answer in time
-// has failed, also where it used up the waiter's time.
-func notAcquired(ctx context.Context, err error) error {
-	if errors.Is(err, backend.ErrUnanswered) {
-		return lock.Unreachable(server, err)
+// acquire tries until the name is granted, or a try fails for good. A server that did not
+// answer in time has failed, also where it used up the waiter's time.
+func acquire(ctx context.Context, try func() (*lock.Held, error)) (lock.Lease, error) {
+	for {
+		lease, err := try()
+		switch {
+		case err == nil:
+			return lock.Granted(ctx, lease)
+		case errors.Is(err, backend.ErrUnanswered):
+			return nil, lock.Unreachable(server, err)
+		case !errors.Is(err, backend.ErrBeginAgain):
+			return nil, lock.NotAcquired(ctx, server, err)
+		}
 	}
-	return lock.NotAcquired(ctx, server, err)
 }
 
 // guardAfter is the age at which a lease begins to watch its node. Most leases
@@ -89,7 +96,7 @@ type holder struct {
 
 // newHolder makes the lease of a node. It is lost with the connection: what the
 // server does about the session from then on, we are the last to know. It is
-// lost, too, when somebody deletes the node.
+// lost, too, when another client deletes the node.
 func newHolder(link *backend.ZKLink, path string, czxid int64, drop backend.ZKDrop) *lock.Held {
 	h := &holder{link: link, path: path, czxid: czxid, drop: drop}
 	h.Held = lock.NewHeld(uint64(czxid), h.release) //nolint:gosec // it begins at 0 and grows

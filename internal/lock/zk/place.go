@@ -17,7 +17,7 @@ import (
 type place struct {
 	session *backend.ZKSession
 	folder  string
-	prefix  string // nobody else's node has a name that begins like this
+	prefix  string // begins the name of no other node
 	unsure  bool   // a node was asked for, and the answer lost
 
 	numbered // empty where no node is known
@@ -28,7 +28,7 @@ type place struct {
 	gone   chan struct{} // closed when we have left
 	held   bool          // it was our turn
 	passed bool          // it was, and the node is deleted; read it when gone is closed
-	before *place        // who is next before us, if it is one of them
+	before *place        // the next before us, if it is one of them
 }
 
 // numbered is a node with a number.
@@ -87,8 +87,8 @@ func (p *place) create(conn *zk.Conn) (numbered, error) {
 	}, nil
 }
 
-// findOrCreate is create where the answer to an earlier one was lost. Who made a
-// second node would wait for himself, behind the first.
+// findOrCreate is create where the answer to an earlier one was lost. A second
+// node would wait behind our own first one.
 func (p *place) findOrCreate(conn *zk.Conn) (numbered, error) {
 	if n, err := p.find(conn); !errors.Is(err, zk.ErrNoNode) {
 		return n, err
@@ -118,7 +118,7 @@ func (p *place) find(conn *zk.Conn) (numbered, error) {
 	return numbered{}, zk.ErrNoNode
 }
 
-// late takes the answer to a create that nobody waits for any more.
+// late gets the answer to a create after its Acquire has returned.
 func (p *place) late(_ numbered, err error) {
 	if err == nil || !backend.ZKAnswered(err) {
 		p.session.Discard(p.dropLost)

@@ -16,9 +16,9 @@ import (
 	"github.com/stockd/stockd/internal/pause"
 )
 
-// queue is what those locks share that stand in a queue: whoever wants a name
-// makes an ephemeral node in its folder, the server numbers it, and the lowest
-// number holds the name. They differ in what they watch while they wait.
+// queue is what the locks with a queue share: an Acquire makes an ephemeral node in the
+// folder of its name, the server numbers it, and the lowest number holds the name. They
+// differ in what they watch while they wait.
 type queue struct {
 	client *backend.ZooKeeperClient
 	prefix string
@@ -43,15 +43,7 @@ func newQueue(kind string, d lock.Deps, look lookFunc) *queue {
 // Acquire stands in the queue until it is our turn.
 func (q *queue) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	folder := folderOf(q.prefix, q.kind, name)
-	for {
-		lease, err := q.acquire(ctx, folder)
-		switch {
-		case err == nil:
-			return lock.Granted(ctx, lease)
-		case !errors.Is(err, backend.ErrBeginAgain):
-			return nil, notAcquired(ctx, err)
-		}
-	}
+	return acquire(ctx, func() (*lock.Held, error) { return q.acquire(ctx, folder) })
 }
 
 // acquire stands in the queue once.
@@ -85,8 +77,7 @@ func (q *queue) acquire(ctx context.Context, folder string) (lease *lock.Held, e
 	}
 }
 
-// renew leaves a folder whose numbers are used up, and removes it where nobody
-// is left in it.
+// renew leaves a folder whose numbers are used up, and removes it where it is empty.
 func (q *queue) renew(ctx context.Context, p *place) error {
 	p.leave(ctx)
 	link, err := p.session.Connected(ctx)
@@ -103,9 +94,9 @@ func (q *queue) renew(ctx context.Context, p *place) error {
 	return backend.ErrBeginAgain
 }
 
-// line is what of the queues stands in this replica. Who has another of the
-// same replica before himself needs no watch on the server: he hears of him
-// here. And where nobody can be between the two, he need not even look.
+// line is the places of this replica in the queues. A place behind another one of the same
+// replica needs no watch on the server, because it is notified here; and where no place can
+// be between the two, it need not even look.
 type line struct {
 	mu      sync.Mutex
 	folders map[string][]*place // in the order of their numbers
@@ -149,7 +140,7 @@ func (l *line) leave(p *place, passed bool) {
 	if p.passed = passed; passed {
 		l.last = p
 	}
-	p.before = nil // so that those who have left are forgotten
+	p.before = nil // so that places that were left are forgotten
 	close(p.gone)
 	if rest := slices.Delete(l.folders[p.folder], at, at+1); len(rest) > 0 {
 		l.folders[p.folder] = rest
@@ -158,7 +149,7 @@ func (l *line) leave(p *place, passed bool) {
 	}
 }
 
-// isNextBefore reports whether nobody can be between two places.
+// isNextBefore reports whether no place can be between two.
 func (p *place) isNextBefore(other *place) bool {
 	return p.folderCzxid == other.folderCzxid && p.number+1 == other.number
 }
