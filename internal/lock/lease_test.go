@@ -21,7 +21,7 @@ func TestALeaseIsNotLostByItsOwnRelease(t *testing.T) {
 	}
 }
 
-// A name that was somebody else's by the time it was given back was lost.
+// A name that belonged to another by the time it was given back was lost.
 func TestALeaseIsLostWhereTheReleaseFindsOut(t *testing.T) {
 	lease := NewHeld(1, func(context.Context) error { return ErrLost })
 	if err := lease.Release(t.Context()); !errors.Is(err, ErrLost) {

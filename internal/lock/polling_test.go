@@ -9,8 +9,8 @@ import (
 
 const most = 50 * time.Millisecond
 
-// tries counts how often so many who wait for a name in one replica try within a
-// time, in a bubble of time.
+// tries counts the tries of so many waiters for a name in one replica within a time, in a
+// bubble of time.
 func tries(t *testing.T, waiters int, within time.Duration) (n int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -32,13 +32,13 @@ func tries(t *testing.T, waiters int, within time.Duration) (n int) {
 			n += one
 		}
 		if len(polls.waiting) != 0 {
-			t.Errorf("of those who waited is kept: %v", polls.waiting)
+			t.Errorf("waiters that are gone are kept: %v", polls.waiting)
 		}
 	})
 	return n
 }
 
-func TestTheOnlyOneWhoWaitsNoticesSoonThatANameIsFree(t *testing.T) {
+func TestASingleWaiterNoticesSoonThatANameIsFree(t *testing.T) {
 	for _, held := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			begun := time.Now()
@@ -54,28 +54,28 @@ func TestTheOnlyOneWhoWaitsNoticesSoonThatANameIsFree(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsLongTriesSeldom(t *testing.T) {
+func TestALongWaitTriesSeldom(t *testing.T) {
 	const minute = time.Minute
 	if n, seldom := tries(t, 1, minute), int(minute/most); n > seldom*11/10 {
 		t.Errorf("%d tries in %s, want about %d", n, minute, seldom)
 	}
 }
 
-func TestACrowdTriesNoMoreOftenThanIfNobodyWereQuick(t *testing.T) {
+func TestACrowdTriesNoMoreOftenThanWithTheLongestPause(t *testing.T) {
 	const crowd, within = 30, time.Second
-	calm := crowd * int(within/most)
-	if n := tries(t, crowd, within); n > calm*13/10 {
-		t.Errorf("%d who wait tried %d times in %s, want about %d", crowd, n, within, calm)
+	baseline := crowd * int(within/most)
+	if n := tries(t, crowd, within); n > baseline*13/10 {
+		t.Errorf("%d waiters tried %d times in %s, want about %d", crowd, n, within, baseline)
 	}
 }
 
-func TestWhoWaitsForAnotherNameIsNotOfTheCrowd(t *testing.T) {
+func TestWaitersForAnotherNameDoNotCount(t *testing.T) {
 	polls := NewPolling(most, nil)
 	for range 20 {
 		polls.Begin("crowded").next()
 	}
 	if pause := polls.Begin("name").next(); pause != soonest {
-		t.Errorf("the only one who waits for a name pauses for %s, want %s", pause, soonest)
+		t.Errorf("the only waiter for a name pauses for %s, want %s", pause, soonest)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestNoPauseIsLongerThanLockRetry(t *testing.T) {
 	for _, waiting := range []int{1, 2, 7, 8, 1_000_000, 1 << 62} {
 		for _, waited := range []time.Duration{0, time.Second, 1000 * time.Hour} {
 			if pause := polls.after(waiting, waited); pause < soonest || pause > most {
-				t.Errorf("one of %d who has waited %s pauses for %s, want %s to %s", waiting, waited, pause, soonest, most)
+				t.Errorf("one of %d waiters pauses after %s for %s, want %s to %s", waiting, waited, pause, soonest, most)
 			}
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Who cannot renew hears of it before the backend lets the next one in, with time to
-// spare for clocks that do not agree; so does who renewed once, and who never does.
+// A holder that cannot renew is notified before the backend grants the name to the next, with
+// time to spare for clocks that differ; so is one that renewed once, and one that never does.
 func TestALeaseIsLostBeforeItsTTLIsOver(t *testing.T) {
 	const ttl, spare = time.Second, 12 * time.Millisecond
 	silent := errors.New("no answer")

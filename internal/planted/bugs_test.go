@@ -258,12 +258,12 @@ func defects() []defect {
 		{
 			name: "a crowd that waits for a lock hammers its server",
 			file: "internal/lock/polling.go", old: "waiting*waiting", new: "1",
-			pkg: "./internal/lock", test: "TestACrowdTriesNoMoreOftenThanIfNobodyWereQuick",
+			pkg: "./internal/lock", test: "TestACrowdTriesNoMoreOftenThanWithTheLongestPause",
 		},
 		{
 			name: "who waits alone for a lock pauses as long as a crowd",
 			file: "internal/lock/polling.go", old: "max(soonest*time.Duration(waiting*waiting), waited/overdue)", new: "max(soonest*time.Duration(waiting*waiting), p.most)",
-			pkg: "./internal/lock", test: "TestTheOnlyOneWhoWaitsNoticesSoonThatANameIsFree",
+			pkg: "./internal/lock", test: "TestASingleWaiterNoticesSoonThatANameIsFree",
 		},
 		{
 			name: "every holder has the same token",

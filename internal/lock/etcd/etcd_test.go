@@ -61,8 +61,8 @@ func etcdReplicaOn(t *testing.T, client *clientv3.Client, ttl time.Duration) loc
 
 func etcdClose(t *testing.T, l lock.Locker) {
 	t.Helper()
-	closer, is := l.(io.Closer)
-	if !is {
+	closer, ok := l.(io.Closer)
+	if !ok {
 		t.Fatal("the lock cannot be closed")
 	}
 	if err := closer.Close(); err != nil {
@@ -95,7 +95,7 @@ type etcdGranted struct {
 	err   error
 }
 
-// etcdWait has somebody wait for a name.
+// etcdWait starts an Acquire.
 func etcdWait(ctx context.Context, l lock.Locker, name string) <-chan etcdGranted {
 	got := make(chan etcdGranted, 1)
 	go func() {
@@ -122,8 +122,8 @@ func etcdWithin(t *testing.T, limit time.Duration, got <-chan etcdGranted) lock.
 // etcdFails finds the failure of etcd in an error, and no end of a context.
 func etcdFails(t *testing.T, err error) {
 	t.Helper()
-	failed, is := errors.AsType[*stock.BackendError](err)
-	if !errors.Is(err, lock.ErrNotAcquired) || !is || failed.Backend != "etcd" {
+	failed, ok := errors.AsType[*stock.BackendError](err)
+	if !errors.Is(err, lock.ErrNotAcquired) || !ok || failed.Backend != "etcd" {
 		t.Errorf("%v, want %v and a failure of etcd", err, lock.ErrNotAcquired)
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
@@ -270,7 +270,7 @@ func TestEtcdQueuesAgainWhenTheKeyIsDeletedWhileWaiting(t *testing.T) {
 	etcdRelease(t, etcdWithin(t, etcdSoon, got))
 }
 
-func TestEtcdDeletesKeysOfItsSessionThatNobodyKnows(t *testing.T) {
+func TestEtcdDeletesKeysOfItsSessionWithoutATicket(t *testing.T) {
 	server := lab.Etcd(t)
 	admin := newEtcdAdmin(t, server.Endpoint)
 	l, other := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
@@ -309,8 +309,8 @@ func TestEtcdUsesItsKeysAgain(t *testing.T) {
 	crowd.Wait()
 	keys := make(map[string]bool)
 	for puts := 0; puts < rounds*waiters; {
-		told := <-events
-		for _, e := range told.Events {
+		changes := <-events
+		for _, e := range changes.Events {
 			keys[string(e.Kv.Key)] = true
 			puts++
 		}

@@ -52,8 +52,7 @@ func TestEtcdLeavesNoKeyWhenTheAnswerIsLost(t *testing.T) {
 	}
 }
 
-// A release whose answer is lost, or that was never heard of, is finished behind
-// its back: the session would keep the key for as long as the replica lives.
+// A release whose request or answer is lost is finished in the background: the session would keep the key for as long as the replica lives.
 func TestEtcdFinishesAReleaseThatFailed(t *testing.T) {
 	for _, delivered := range []bool{true, false} {
 		t.Run(fmt.Sprint("delivered=", delivered), func(t *testing.T) {
@@ -65,7 +64,7 @@ func TestEtcdFinishesAReleaseThatFailed(t *testing.T) {
 			newEtcdAdmin(t, server.Endpoint).await(t, t.Name(), 2, etcdLimit)
 			labtest.Lose(cut, etcdPrefixOf(t.Name()), delivered)
 			err := lease.Release(t.Context())
-			if failed, is := errors.AsType[*stock.BackendError](err); !is || failed.Backend != "etcd" {
+			if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != "etcd" {
 				t.Errorf("released with %v, want a failure of etcd", err)
 			}
 			etcdRelease(t, etcdWithin(t, etcdSoon, got))
@@ -172,8 +171,8 @@ func (s etcdStalling) RecvMsg(answer any) error {
 	return err
 }
 
-// etcdStallingReplica is a replica that hears nothing more of its watches once
-// silent is set; everything else goes on.
+// etcdStallingReplica is a replica whose watches report nothing once silent is set;
+// everything else goes on.
 func etcdStallingReplica(t *testing.T, endpoint string) (l lock.Locker, silent *atomic.Bool) {
 	t.Helper()
 	silent = new(atomic.Bool)
@@ -207,11 +206,11 @@ func TestEtcdLooksForItselfWhereTheWatchIsSilent(t *testing.T) {
 	etcdRelease(t, lease)
 	labtest.AwaitLoss(t, lost, limit)
 	etcdRelease(t, etcdWithin(t, limit, got))
-	etcdRelease(t, etcdWithin(t, etcdSoon, etcdWait(t.Context(), waiter, t.Name()))) // who is alone needs no watch
+	etcdRelease(t, etcdWithin(t, etcdSoon, etcdWait(t.Context(), waiter, t.Name()))) // the only waiter needs no watch
 }
 
-// A release that comes before the watch has told of the loss finds it out, and
-// leaves alone what has come in the place of its key.
+// A release that comes before the watch has reported the loss finds it out, and does not
+// touch the key that has replaced its own.
 func TestEtcdReleasesOnlyWhatItCreated(t *testing.T) {
 	server := lab.Etcd(t)
 	admin := newEtcdAdmin(t, server.Endpoint)
@@ -224,7 +223,7 @@ func TestEtcdReleasesOnlyWhatItCreated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lease.Context().Err() != nil {
-		t.Fatal("the loss was told before the release")
+		t.Fatal("the loss was signalled before the release")
 	}
 	if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("released with %v, want %v", err, lock.ErrLost)
@@ -289,9 +288,9 @@ func TestEtcdOutlivesARestart(t *testing.T) {
 	etcdRelease(t, etcdAcquire(t, holder, t.Name()))
 }
 
-// A server that stands still takes nothing; but whoever hears nothing of it for
-// a TTL has to believe that it has.
-func TestEtcdSignalsLossWhenNothingIsHeard(t *testing.T) {
+// A frozen server takes nothing; but a holder that gets no answer for a TTL has to assume
+// that it has.
+func TestEtcdSignalsLossWithoutAnswers(t *testing.T) {
 	t.Parallel()
 	server := lab.OwnEtcd(t)
 	l := etcdReplica(t, server.Endpoint, etcdShortTTL)
@@ -334,7 +333,7 @@ func TestEtcdTellsAServerThatIsSilentFromANameThatIsTaken(t *testing.T) {
 	start := time.Now()
 	etcdFails(t, wait(limit))
 	if waited := time.Since(start); waited > limit/2 {
-		t.Errorf("one who came later heard of it after %s", waited)
+		t.Errorf("a later request got the error after %s", waited)
 	}
 	etcdFails(t, <-waiting)
 	if err := server.Resume(t.Context()); err != nil {
@@ -370,7 +369,7 @@ func TestEtcdLogsInWhenItIsUsed(t *testing.T) {
 	open := etcdReplicaOf(t, backend.EtcdOptions{
 		Endpoints: []string{server.Endpoint}, Username: "stockd", Password: "stockd", DialTimeout: time.Second,
 	}, etcdTTL)
-	etcdRelease(t, etcdAcquire(t, open, "a server that asks nobody who he is"))
+	etcdRelease(t, etcdAcquire(t, open, "a server without passwords"))
 	for _, user := range []string{"root", "stockd"} {
 		_, err := admin.UserAdd(t.Context(), user, user)
 		if err == nil {
@@ -413,16 +412,16 @@ func TestEtcdExcludesThroughFaults(t *testing.T) {
 	server := lab.Etcd(t)
 	admin := newEtcdAdmin(t, server.Endpoint)
 	end := time.Now().Add(span)
-	var inside, holds, failures atomic.Int64
+	var holders, holds, failures atomic.Int64
 	var last atomic.Uint64
 	pass := func(lease lock.Lease) {
-		if inside.Add(1) != 1 {
+		if holders.Add(1) != 1 {
 			t.Error("two hold the name at once")
 		}
 		if before := last.Swap(lease.Token()); before >= lease.Token() {
 			t.Errorf("token %d after %d", lease.Token(), before)
 		}
-		inside.Add(-1)
+		holders.Add(-1)
 		_ = lease.Release(t.Context()) // what fails is finished later
 		holds.Add(1)
 	}

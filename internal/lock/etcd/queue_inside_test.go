@@ -85,15 +85,15 @@ func (m *etcdModel) step() {
 	case 0: // another replica comes
 		m.others++
 		m.put(fmt.Sprintf("%s%s/2-%d", testPrefix, name, m.others), 2)
-	case 1: // one of ours does; that he has been put need not be known yet
+	case 1: // one of ours does; that it has been put need not be known yet
 		one := &modelTicket{ticket: m.queue.enter(name)}
 		m.put(one.key, 1)
-		// Who is alone may find himself counted with a key that is none of ours.
+		// The only waiter may be counted with a key that is not ours.
 		one.created, one.alone = m.rev, len(m.line(one.key)) == 1 && m.random.IntN(4) > 0
 		m.tickets = append(m.tickets, one)
 	case 2:
 		m.answer()
-	case 3, 4: // somebody goes, the first as well as any other
+	case 3, 4: // one goes, the first as well as any other
 		if live := m.live(); len(live) > 0 {
 			m.delete(string(live[m.random.IntN(len(live))].Key))
 		}
@@ -105,7 +105,7 @@ func (m *etcdModel) step() {
 	}
 }
 
-// answer has one of ours hear of his put.
+// answer has one of ours get the answer to its put.
 func (m *etcdModel) answer() {
 	for _, i := range m.random.Perm(len(m.tickets)) {
 		if one := m.tickets[i]; !one.answered {
@@ -120,7 +120,7 @@ func (m *etcdModel) tell(upTo int64) {
 	from := m.queue.seen
 	to := from + m.random.Int64N(upTo-from+1)
 	if from >= 2 {
-		from -= m.random.Int64N(2) // what a look has found before is told all the same
+		from -= m.random.Int64N(2) // what a look has found before is reported all the same
 	}
 	m.noStrays(m.queue.apply(m.history[from:to]))
 }
@@ -138,7 +138,7 @@ func (m *etcdModel) noStrays(strays []position) {
 	}
 }
 
-// check finds whoever was granted a name that is another's.
+// check finds a ticket that was granted a name that is another's.
 func (m *etcdModel) check() {
 	for _, one := range m.tickets {
 		select {
@@ -155,8 +155,8 @@ func (m *etcdModel) check() {
 	}
 }
 
-// finish lets the queue see everything: then whoever is the first knows it, and
-// whoever is gone does.
+// finish lets the queue see everything: then the first ticket knows it, and so does each
+// that is gone.
 func (m *etcdModel) finish() {
 	for range m.tickets {
 		m.answer()
@@ -191,8 +191,8 @@ func (m *etcdModel) finish() {
 	}
 }
 
-// A queue that lags behind grants no name too early, forgets nobody, and loses
-// nobody who is there: whatever comes in whatever order.
+// A queue that lags behind grants no name too early, forgets no ticket, and loses none that
+// is there: whatever comes in whatever order.
 func TestEtcdQueueGrantsNothingTooEarly(t *testing.T) {
 	const runs, steps = 1000, 60
 	for seed := range uint64(runs) {
@@ -303,7 +303,7 @@ func TestEtcdQueueLosesWhatIsHeld(t *testing.T) {
 		one := m.queue.enter("a")
 		m.put(one.key, 1)
 		m.queue.placed(one, m.rev, true)
-		<-one.settled // who is alone waits for no watch
+		<-one.settled // the only waiter needs no watch
 		lease := m.queue.claim(one, func(context.Context, position) error { return nil })
 		happens(m, one.key)
 		if !errors.Is(context.Cause(lease.Ctx), lock.ErrLost) {

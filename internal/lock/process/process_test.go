@@ -23,15 +23,15 @@ func acquire(t *testing.T, l lock.Locker, name string) lock.Lease {
 
 func TestProcessExcludes(t *testing.T) {
 	l := process.New()
-	inside, seen := 0, 0
+	held, seen := 0, 0
 	var holders sync.WaitGroup
 	for range 20 {
 		holders.Go(func() {
 			for range 50 {
 				lease := acquire(t, l, "a")
-				inside++ // the race detector watches
-				seen = max(seen, inside)
-				inside--
+				held++ // the race detector watches
+				seen = max(seen, held)
+				held--
 				if err := lease.Release(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -40,7 +40,7 @@ func TestProcessExcludes(t *testing.T) {
 	}
 	holders.Wait()
 	if seen != 1 {
-		t.Errorf("%d were inside at once", seen)
+		t.Errorf("%d held the name at once", seen)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestProcessGivesUpWithItsContext(t *testing.T) {
 		if waited := time.Since(start); waited != time.Second {
 			t.Errorf("waited %s, want 1s", waited)
 		}
-		// Whoever gave up stands in nobody's way.
+		// An Acquire that gave up delays no other.
 		if err := held.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -115,7 +115,7 @@ func TestReleasingTwiceIsHarmless(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := l.Acquire(ctx, "a"); err == nil {
-		t.Error("a second release let somebody in beside the holder")
+		t.Error("a second release granted the name beside the holder")
 	}
 	if second.Context().Err() != nil {
 		t.Error("the holder's lease has ended")

@@ -66,8 +66,8 @@ func TestAScriptFlushIsSurvived(t *testing.T) {
 	}
 }
 
-// The answer to the script that took the name is lost. Whoever asked is told
-// that Redis failed, and the name does not stay taken for a TTL.
+// The answer to the script that took the name is lost: the Acquire fails with the error of
+// Redis, and the name does not stay taken for a TTL.
 func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
 	server := lab.Redis(t)
 	for _, name := range scripted() {
@@ -94,7 +94,7 @@ func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
 	}
 }
 
-// A release wakes whoever waits: nobody polls for it.
+// A release wakes a waiter: none of them polls for it.
 func TestAReleaseWakesAWaiter(t *testing.T) {
 	t.Parallel()
 	server := lab.Redis(t)
@@ -103,7 +103,7 @@ func TestAReleaseWakesAWaiter(t *testing.T) {
 			l, other := onRedis(t, name, clientAt(server, server.Address)), onRedis(t, name, clientAt(server, server.Address))
 			woken := make([]time.Duration, 10)
 			for i := range woken {
-				woken[i] = handOver(t, l, other, "wake-"+name)
+				woken[i] = handoff(t, l, other, "wake-"+name)
 			}
 			slices.Sort(woken)
 			// Left to the fallback, each would take a third of the TTL.
@@ -114,8 +114,8 @@ func TestAReleaseWakesAWaiter(t *testing.T) {
 	}
 }
 
-// handOver measures the time from a release to the next one's grant.
-func handOver(t *testing.T, from, to lock.Locker, name string) time.Duration {
+// handoff measures the time from a release to the next one's grant.
+func handoff(t *testing.T, from, to lock.Locker, name string) time.Duration {
 	t.Helper()
 	lease, err := from.Acquire(t.Context(), name)
 	if err != nil {
@@ -143,30 +143,30 @@ func handOver(t *testing.T, from, to lock.Locker, name string) time.Duration {
 	return took
 }
 
-// Where messages do not arrive, because the user may not subscribe, whoever waits
-// still gets hold, within a bound.
+// Where messages do not arrive, because the user may not subscribe, a waiter still gets the
+// name, within a bound.
 func TestWithoutMessagesTheWaitIsBounded(t *testing.T) {
 	server := lab.OwnRedis(t)
 	owner := clientAt(server, server.Address)
 	defer owner.Close() //nolint:errcheck // the test is over
-	err := owner.Do(t.Context(), "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", "-psubscribe", "-subscribe").Err()
+	err := owner.Do(t.Context(), "ACL", "SETUSER", "unsubscribed", "on", ">secret", "~*", "&*", "+@all", "-psubscribe", "-subscribe").Err()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"redis-reentrant", "redis-fair"} {
-		deaf := func() lock.Locker {
+		unsubscribed := func() lock.Locker {
 			return onRedis(t, name, backend.NewRedis(backend.RedisOptions{
-				Addresses: []string{server.Address}, Username: "deaf", Password: "secret", Timeout: time.Second, PoolSize: 4,
+				Addresses: []string{server.Address}, Username: "unsubscribed", Password: "secret", Timeout: time.Second, PoolSize: 4,
 			}))
 		}
-		if took := handOver(t, deaf(), deaf(), "deaf-"+name); took > redisTTL/3+500*time.Millisecond {
+		if took := handoff(t, unsubscribed(), unsubscribed(), "unsubscribed-"+name); took > redisTTL/3+500*time.Millisecond {
 			t.Errorf("%s: got hold %s after the release, want within a third of %s", name, took, redisTTL)
 		}
 	}
 }
 
-// Somebody died in the queue of the fair lock. Those behind wait no longer than
-// their patience with him.
+// A waiter died in the queue of the fair lock: those behind it wait for the patience at
+// most.
 func TestADeadWaiterDropsOut(t *testing.T) {
 	server := lab.Redis(t)
 	client := clientAt(server, server.Address)
@@ -185,7 +185,7 @@ func TestADeadWaiterDropsOut(t *testing.T) {
 	labtest.HoldAndRelease(t, l, "dead")
 	took := time.Since(asked)
 	if took < redisTTL/2 || took > redisTTL+redisTTL/3+500*time.Millisecond {
-		t.Errorf("got hold after %s, want when the dead has not been heard of for %s", took, redisTTL)
+		t.Errorf("got hold after %s, want when the dead waiter has not reported for %s", took, redisTTL)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestLocksWorkOnACluster(t *testing.T) {
 			if e.Guarantees.Fences && second <= first {
 				t.Errorf("token %d came after %d", second, first)
 			}
-			handOver(t, l, l, "goods/2")
+			handoff(t, l, l, "goods/2")
 		})
 	}
 }

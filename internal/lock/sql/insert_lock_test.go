@@ -41,7 +41,7 @@ func TestWithoutTheReaperADeadHolderLocksForEver(t *testing.T) {
 	})
 }
 
-func TestWhoeverWaitsFreesADeadHoldersName(t *testing.T) {
+func TestAWaiterFreesADeadHoldersName(t *testing.T) {
 	t.Parallel()
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		labtest.Open(t, d, "migrates")
@@ -55,8 +55,7 @@ func TestWhoeverWaitsFreesADeadHoldersName(t *testing.T) {
 	})
 }
 
-// Nobody wants the name any more, and yet its row goes, from two replicas at
-// once.
+// The row of a dead holder goes without any Acquire, from two replicas at once.
 func TestTheReaperFreesADeadHoldersName(t *testing.T) {
 	t.Parallel()
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
@@ -75,7 +74,7 @@ func TestTheReaperFreesADeadHoldersName(t *testing.T) {
 	})
 }
 
-// Between the look and the deletion the holder has renewed: he keeps the name.
+// Between the look and the deletion the holder has renewed: it keeps the name.
 func TestTheReaperLooksOnceMore(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		labtest.Open(t, d, "migrates")
@@ -216,7 +215,7 @@ func TestTheInsertLockReleasesOnlyTheHoldThatItWas(t *testing.T) {
 	})
 }
 
-// Whoever waits holds no connection while he does.
+// A waiter holds no connection.
 func TestTheInsertLocksWaitersHoldNoConnection(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		labtest.Open(t, d, "migrates")

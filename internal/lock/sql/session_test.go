@@ -87,8 +87,8 @@ func TestAReleaseByAKilledConnectionIsALoss(t *testing.T) {
 	})
 }
 
-// Whoever gives up has the server give up, too: at once, and without the loss
-// of a connection.
+// An Acquire that gives up has the server give up, too: at once, and without the loss of a
+// connection.
 func TestACancelledWaiterLeavesNothingInTheServer(t *testing.T) {
 	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
 		admin := sqlPool(t, d, 2)
@@ -104,7 +104,7 @@ func TestACancelledWaiterLeavesNothingInTheServer(t *testing.T) {
 				gaveUp <- err
 			}()
 			if !labtest.Eventually(5*time.Second, func() bool { return busyOthers(t, admin) > 0 }) {
-				t.Fatal("nobody waits")
+				t.Fatal("there is no waiter")
 			}
 			cancel()
 			start := time.Now()
@@ -150,7 +150,7 @@ func TestAConnectionGoesBackAsItCame(t *testing.T) {
 }
 
 // A holder whose network is gone closes no connection: the server notices by
-// itself that it hears nothing more of him.
+// itself that it sends nothing.
 func TestASilentHolderIsReplaced(t *testing.T) {
 	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
 		through, line := newLine(t, d)
@@ -163,7 +163,7 @@ func TestASilentHolderIsReplaced(t *testing.T) {
 		second := acquireWithin(t, next, "gate", sqlTTL+time.Second)
 		granted := time.Now()
 		if at := <-lost; at.After(granted) {
-			t.Errorf("the first holder heard of his loss %s after the second was there", at.Sub(granted))
+			t.Errorf("the first holder received its loss %s after the second was there", at.Sub(granted))
 		}
 		labtest.AwaitLoss(t, lease, sqlSoon)
 		releases(t, second)

@@ -75,7 +75,7 @@ func sqlLockOn(t *testing.T, pool *sql.DB, d *servers.Database, name string) loc
 func closing(t *testing.T, l lock.Locker) lock.Locker {
 	t.Helper()
 	t.Cleanup(func() {
-		if closer, is := l.(io.Closer); is {
+		if closer, ok := l.(io.Closer); ok {
 			if err := closer.Close(); err != nil {
 				t.Error(err)
 			}
@@ -175,7 +175,7 @@ func count(t *testing.T, db *sql.DB, query string, args ...any) (n int) {
 func TestSQLTokensGrowWithTheHolders(t *testing.T) {
 	t.Parallel()
 	eachSQLLock(t, func(t *testing.T, d *servers.Database, kind string) {
-		var inside atomic.Int32
+		var held atomic.Int32
 		var last uint64 // guarded by the lock under test; the race detector watches
 		var holders sync.WaitGroup
 		for range 2 {
@@ -184,14 +184,14 @@ func TestSQLTokensGrowWithTheHolders(t *testing.T) {
 				holders.Go(func() {
 					for range 8 {
 						lease := acquireWithin(t, l, "gate", 20*time.Second)
-						if n := inside.Add(1); n != 1 {
-							t.Errorf("%d are inside", n)
+						if n := held.Add(1); n != 1 {
+							t.Errorf("%d hold the name", n)
 						}
 						if token := lease.Token(); token <= last {
 							t.Errorf("token %d came after %d", token, last)
 						}
 						last = lease.Token()
-						inside.Add(-1)
+						held.Add(-1)
 						releases(t, lease)
 					}
 				})
@@ -201,7 +201,7 @@ func TestSQLTokensGrowWithTheHolders(t *testing.T) {
 	})
 }
 
-// A pool as small as can be, and more waiters than connections: whoever holds
+// A pool as small as can be, and more waiters than connections: the holder
 // can renew and release, and all get their turn.
 func TestSQLWaitersLeaveTheHolderAConnection(t *testing.T) {
 	t.Parallel()
@@ -231,8 +231,8 @@ func TestSQLWaitersLeaveTheHolderAConnection(t *testing.T) {
 	})
 }
 
-// While those who wait for a row or a name fill the pool, the locks that need a
-// connection only now and then go on as if nothing were.
+// While waiters for a row or a name fill the pool, the locks that need a connection only
+// now and then go on.
 func TestSQLWaitersLeaveOtherLocksAConnection(t *testing.T) {
 	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
 		pool := sqlPool(t, d, 4)
@@ -259,7 +259,7 @@ func TestSQLWaitersLeaveOtherLocksAConnection(t *testing.T) {
 
 // A server that accepts and says nothing is named within the wait limit, and is
 // not mistaken for a name that is not free.
-func TestSQLMuteServerIsNamedInTime(t *testing.T) {
+func TestSQLNamesAnUnresponsiveServerInTime(t *testing.T) {
 	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
 		through, cut := labtest.Through(t, d)
 		l := sqlLock(t, through, kind)
@@ -296,8 +296,8 @@ func namesTheBackend(t *testing.T, l lock.Locker, limit, late time.Duration) {
 	if took := time.Since(start); took > limit+late {
 		t.Errorf("it took %s, with a limit of %s", took, limit)
 	}
-	failure, is := errors.AsType[*stock.BackendError](err)
-	if !is || failure.Backend != repo.MySQL || !errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded) {
+	failure, ok := errors.AsType[*stock.BackendError](err)
+	if !ok || failure.Backend != repo.MySQL || !errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v, want %v and the backend's name", err, lock.ErrNotAcquired)
 	}
 }
@@ -407,7 +407,7 @@ func TestSQLLateStatementsComeToNothing(t *testing.T) {
 }
 
 // line leads to a server. It may freeze: what is sent by it then goes nowhere,
-// and neither end hears of it.
+// and neither end is notified.
 type line struct {
 	frozen atomic.Bool
 
@@ -492,7 +492,7 @@ func (l *line) pass(to, from net.Conn) {
 			time.Sleep(300 * time.Millisecond)
 			_, _ = to.Write(buffer[:n])
 			time.Sleep(100 * time.Millisecond)
-			to.Close() //nolint:errcheck // nobody hears the answer
+			to.Close() //nolint:errcheck // the answer is not read
 			close(l.delivered)
 			return
 		}

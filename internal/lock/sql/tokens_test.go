@@ -82,7 +82,7 @@ func TestTokensNameADatabaseThatDoesNotAnswer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		_, err := tokens.Issue(ctx, "a")
-		if failure, is := errors.AsType[*stock.BackendError](err); !is || failure.Backend != repo.MySQL {
+		if failure, ok := errors.AsType[*stock.BackendError](err); !ok || failure.Backend != repo.MySQL {
 			t.Errorf("%v does not name the backend", err)
 		}
 		cut.Hang(false)

@@ -26,7 +26,7 @@ func FuzzZooKeeperNames(f *testing.F) {
 		}
 		for _, r := range last {
 			if r <= ' ' || r > '~' {
-				t.Errorf("%q is kept in %q, which ZooKeeper may refuse", name, folder)
+				t.Errorf("%q is kept in %q, which ZooKeeper may reject", name, folder)
 			}
 		}
 		if plain, err := url.PathUnescape(last); err == nil && plain != name {
@@ -41,9 +41,9 @@ func FuzzZooKeeperNames(f *testing.F) {
 	})
 }
 
-// FuzzZooKeeperPlaces looks for the place before ours among nodes that anybody may
-// have made: it is the one with the next lower number, and those without one are in
-// nobody's way.
+// FuzzZooKeeperPlaces looks for the place before ours among nodes that any client may
+// have made: it is the one with the next lower number, and those without one do not
+// count.
 func FuzzZooKeeperPlaces(f *testing.F) {
 	f.Add("a-0000000001\nb-0000000003\nc-0000000002", int32(3))
 	f.Add("a\n\n-\na--1\na-0x1\na-1-1\nme-0000000000", int32(7))

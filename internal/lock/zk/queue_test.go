@@ -21,7 +21,7 @@ import (
 	zklock "github.com/stockd/stockd/internal/lock/zk"
 )
 
-// The node that a waiter is about to watch goes before the watch is set: he must
+// The node that a waiter is about to watch goes before the watch is set: it must
 // not wait for an event that has been.
 func TestZKMissesNoRelease(t *testing.T) {
 	server := lab.ZooKeeper(t)
@@ -88,7 +88,7 @@ func (m *meter) settled(t *testing.T) int {
 	return 0
 }
 
-// Whoever is woken looks, and the server counts the looks.
+// A waiter that is woken looks, and the server counts the looks.
 func TestZKReleaseWakesTheHerdOrOne(t *testing.T) {
 	const waiters = 12
 	server := lab.OwnZooKeeper(t)
@@ -115,7 +115,7 @@ func wokenByARelease(t *testing.T, address, kind string, waiters int) int {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	replica := func() lock.Locker { // a session so long that nobody pings meanwhile
+	replica := func() lock.Locker { // a session so long that no ping falls into the test
 		return onZK(t, kind, zkClient(t, backend.ZooKeeperOptions{Servers: []string{address}, SessionTimeout: time.Minute}))
 	}
 	lease := zkAcquire(t, replica(), name)
@@ -139,8 +139,7 @@ func wokenByARelease(t *testing.T, address, kind string, waiters int) int {
 	return requests.settled(t) - before
 }
 
-// Those who wait and give up behind one who holds for long do not each leave a
-// watch.
+// Waiters that give up behind a long holder do not each leave a watch.
 func TestZKWaitersShareAWatch(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
@@ -168,9 +167,9 @@ func TestZKWaitersShareAWatch(t *testing.T) {
 	}
 }
 
-// Of one replica, each hears of the one before him without asking the server;
-// between two replicas, nobody passes another.
-func TestZKSequentialHandsOverInsideAReplica(t *testing.T) {
+// In one replica, each is notified of the one before it without a request to the server;
+// between two replicas, no place passes another.
+func TestZKSequentialNotifiesWithinAReplica(t *testing.T) {
 	const rounds = 50
 	server := lab.OwnZooKeeper(t)
 	l, name := zkAt(t, "zk-sequential", server.Address), zkName()
@@ -185,8 +184,8 @@ func TestZKSequentialHandsOverInsideAReplica(t *testing.T) {
 	}
 }
 
-// One who gives up in the middle of the line, in this replica and between two,
-// stands in nobody's way and lets nobody past.
+// A place that gives up in the middle of the line, in this replica and between two, delays
+// no other and lets none past.
 func TestZKSequentialKeepsItsOrderWhenSomeGiveUp(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
@@ -237,8 +236,8 @@ func isDone(w *later) bool {
 	}
 }
 
-// A waiter's node is deleted by somebody, and he by whom others know that it is
-// their turn never had his: they must not take it for theirs.
+// A waiter's node is deleted by another client. It never had its turn: those behind it must
+// not take its end for theirs.
 func TestZKWaitersOutliveTheDeletionOfANode(t *testing.T) {
 	t.Parallel()
 	server := lab.ZooKeeper(t)
@@ -336,7 +335,7 @@ func TestZKFolderGoesAndComesAgain(t *testing.T) {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("the folder of a name that nobody wants is still there (%v)", err)
+				t.Fatalf("the folder of a name without waiters is still there (%v)", err)
 			}
 		}
 	})

@@ -109,7 +109,7 @@ func (a zkAdmin) awaitNodes(t *testing.T, kind, name string, n int, limit time.D
 	return nil
 }
 
-// zkName is a name that nobody else locks.
+// zkName is a name that no other test locks.
 func zkName() string { return "zk test/" + crypto.Text() }
 
 // zkWait is how long something may take that must happen.
@@ -189,7 +189,7 @@ func TestZKFindsANodeWhoseAnswerWasLost(t *testing.T) {
 
 // Who does not wait for the answer any more leaves no node either, although it
 // was made.
-func TestZKRemovesANodeWhoseAnswerNobodyAwaits(t *testing.T) {
+func TestZKRemovesANodeWhoseAnswerIsNotAwaited(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
 	eachZK(t, func(t *testing.T, kind string) {
@@ -210,7 +210,7 @@ func TestZKRemovesANodeWhoseAnswerNobodyAwaits(t *testing.T) {
 		if !errors.Is(w.err, lock.ErrNotAcquired) || !errors.Is(w.err, context.Canceled) {
 			t.Errorf("%v, want %v and %v", w.err, lock.ErrNotAcquired, context.Canceled)
 		}
-		held.Pass() // only now the server hears of it
+		held.Pass() // only now the server gets it
 		next := zkAcquire(t, zkAt(t, kind, server.Address), name)
 		admin.awaitNodes(t, kind, name, 1, time.Second)
 		zkRelease(t, next)
@@ -236,7 +236,7 @@ func TestZKRemovesANodeWhoseReleaseWasLost(t *testing.T) {
 	})
 }
 
-func TestZKWaitersWhoGiveUpLeaveNoNode(t *testing.T) {
+func TestZKWaitersThatGiveUpLeaveNoNode(t *testing.T) {
 	const waiters = 100
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
@@ -268,7 +268,7 @@ func TestZKWaitersWhoGiveUpLeaveNoNode(t *testing.T) {
 	})
 }
 
-// A holder who is cut off has lost the name at once, for all he knows; but the
+// A holder that is cut off has lost the name at once, as far as it knows; but the
 // session lives on, and would keep the node.
 func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
 	server := lab.ZooKeeper(t)
@@ -293,7 +293,7 @@ func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
 	})
 }
 
-// A waiter outlives his session: he begins again with another.
+// A waiter outlives its session: it begins again with another.
 func TestZKExpiryIsLossAndWaitersBeginAgain(t *testing.T) {
 	t.Parallel()
 	const timeout = 700 * time.Millisecond
@@ -344,7 +344,7 @@ func TestZKDeletionOfTheNodeIsLoss(t *testing.T) {
 	})
 }
 
-// Who releases too late, and has not heard of it yet, touches nobody else's node.
+// A late release, before the loss is noticed, does not touch another's node.
 func TestZKReleasesNoStrangersNode(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
@@ -367,8 +367,8 @@ func TestZKReleasesNoStrangersNode(t *testing.T) {
 	})
 }
 
-// Somebody wrote into the folder of zk-ephemeral, whose version tells the holder
-// that the node is still his own.
+// Another client wrote into the folder of zk-ephemeral, by whose version the holder knows
+// that the node is still its own.
 func TestZKEphemeralReleasesAlthoughItsFolderWasChanged(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
@@ -410,7 +410,7 @@ func TestZKNamesAServerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A server that stops in the middle is told from a name that is taken.
+// A server that stops in the middle does not look like a name that is taken.
 func TestZKNamesAServerThatFallsSilent(t *testing.T) {
 	t.Parallel()
 	server := lab.OwnZooKeeper(t)
@@ -433,8 +433,8 @@ func TestZKNamesAServerThatFallsSilent(t *testing.T) {
 
 func assertZKFailed(t *testing.T, err error, says string) {
 	t.Helper()
-	failed, is := errors.AsType[*stock.BackendError](err)
-	if !errors.Is(err, lock.ErrNotAcquired) || !is || failed.Backend != "zookeeper" || !strings.Contains(err.Error(), says) {
+	failed, ok := errors.AsType[*stock.BackendError](err)
+	if !errors.Is(err, lock.ErrNotAcquired) || !ok || failed.Backend != "zookeeper" || !strings.Contains(err.Error(), says) {
 		t.Errorf("%v, want %v, zookeeper and %q", err, lock.ErrNotAcquired, says)
 	}
 }
@@ -458,9 +458,8 @@ func TestZKPingAnswersInTime(t *testing.T) {
 	}
 }
 
-// Replicas lose their connections again and again, in all moments: nobody holds
-// a name beside another who has not been told, everybody gets on, and nothing is
-// left.
+// Replicas lose their connections again and again, at any moment: no two
+// hold a name unless the first was notified, all go on, and nothing is left.
 func TestZKOutlivesCutsAtAnyMoment(t *testing.T) {
 	const cuts, each = 12, 4
 	server := lab.ZooKeeper(t)
@@ -488,7 +487,7 @@ func TestZKOutlivesCutsAtAnyMoment(t *testing.T) {
 			zkMend(t, ways[i%len(ways)])
 			for end := time.Now().Add(zkWait); c.passed.Load() == before; time.Sleep(time.Millisecond) {
 				if time.Now().After(end) {
-					t.Fatalf("nobody got on after cut %d; the nodes are %q", i, admin.nodes(t, kind, name))
+					t.Fatalf("no replica went on after cut %d; the nodes are %q", i, admin.nodes(t, kind, name))
 				}
 			}
 		}
@@ -507,7 +506,7 @@ func zkMend(t *testing.T, way *servers.Proxy) {
 	}
 }
 
-// crowd counts those who come and go.
+// crowd counts holders that come and go.
 type crowd struct {
 	holder       atomic.Pointer[lock.Lease]
 	passed, lost atomic.Int64
@@ -538,7 +537,7 @@ func (c *crowd) pass(ctx context.Context, t *testing.T, l lock.Locker, name stri
 	}
 }
 
-// With a password, nobody else may touch what a replica keeps.
+// With a password, no other client may touch what a replica keeps.
 func TestZKKeepsStrangersOut(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	eachZK(t, func(t *testing.T, kind string) {
