@@ -22,7 +22,10 @@ func Redlock() lock.Entry {
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
 		New: func(d lock.Deps) lock.Locker {
-			return redlockMany{deps: d, here: process.New(), polls: lock.NewPolling(retryMultiplier*d.Retry, d.TriedInVain)}
+			return redlockMany{
+				deps: d, key: newBase("redlock", d).key, here: process.New(),
+				polls: lock.NewPolling(retryMultiplier*d.Retry, d.TriedInVain),
+			}
 		},
 	}
 }
@@ -35,6 +38,7 @@ func Redlock() lock.Entry {
 // the clients that every lock of the replica shares.
 type redlockMany struct {
 	deps lock.Deps
+	key  func(name string) string
 	// here lets one waiter of this replica ask at a time. If all of them did, the nodes
 	// would be too slow for each, and count as down.
 	here  *process.Locker
@@ -51,7 +55,7 @@ func (l redlockMany) Acquire(ctx context.Context, name string) (lock.Lease, erro
 	for i, client := range l.deps.Redlock {
 		nodes[i] = newNode(client)
 	}
-	mutex := newMutex(newBase("redlock", l.deps).key(name), l.deps.TTL, nodes...)
+	mutex := newMutex(l.key(name), l.deps.TTL, nodes...)
 	asked, err := lockMutex(ctx, backend.Redlock, mutex, l.polls.Begin(name), len(nodes))
 	if err != nil {
 		return nil, err
