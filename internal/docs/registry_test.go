@@ -13,17 +13,19 @@ import (
 
 // A strategy that disappears from its registry, or is not described, is noticed here.
 func TestEveryStrategyIsDescribed(t *testing.T) {
-	var registered []string
-	for _, entry := range strategy.Registry() {
-		registered = append(registered, entry.Name)
+	entries := strategy.Registry()
+	registered := make([]string, len(entries))
+	for i, entry := range entries {
+		registered[i] = entry.Name
 	}
 	assertDescribed(t, "choosing.md", "## Every strategy", 2, registered)
 }
 
 func TestEveryLockIsDescribed(t *testing.T) {
-	var registered []string
-	for _, entry := range registry.Locks() {
-		registered = append(registered, entry.Name)
+	locks := registry.Locks()
+	registered := make([]string, len(locks))
+	for i, entry := range locks {
+		registered[i] = entry.Name
 	}
 	assertDescribed(t, "locks.md", "## What each one claims", 1, registered)
 }

@@ -274,17 +274,17 @@ func topologies() map[string]topology {
 	return map[string]topology{
 		"zookeeper-ensemble": {of: backend.ZooKeeper, start: func(t *testing.T, lab *labtest.Lab) *site {
 			e := lab.OwnEnsemble(t)
-			var members []string
-			for _, member := range e.Members {
-				members = append(members, member.Address)
+			members := make([]string, len(e.Members))
+			for i, member := range e.Members {
+				members[i] = member.Address
 			}
 			return zooKeeperSite(t, e, members...)
 		}},
 		"etcd-cluster": {of: backend.Etcd, start: func(t *testing.T, lab *labtest.Lab) *site {
 			c := lab.OwnEtcdCluster(t)
-			var members []string
-			for _, member := range c.Members {
-				members = append(members, member.Endpoint)
+			members := make([]string, len(c.Members))
+			for i, member := range c.Members {
+				members[i] = member.Endpoint
 			}
 			return etcdSite(t, c, members...)
 		}},

@@ -95,7 +95,7 @@ func (r *run) run(t *testing.T) {
 	t.Helper()
 	r.slots = make(chan struct{}, atOnce)
 	r.privates = &privates{start: func(kind string) *site { return r.start(t, kind, true) }, all: make(map[string]*private)}
-	var kinds []string
+	kinds := make([]string, 0, len(r.locks))
 	for _, l := range r.locks {
 		kinds = append(kinds, r.kinds(l)...)
 	}
@@ -111,9 +111,7 @@ func (r *run) run(t *testing.T) {
 		}
 		together(t, names, func(t *testing.T, name string) { r.lock(t, byName[name], kind) })
 	})
-	if r.tested.Load() == 0 {
-		t.Errorf("-run matches no test below %s: the path is backend/lock/topic", t.Name())
-	}
+	labtest.MustMatch(t, r.tested.Load() > 0, "backend/lock/topic")
 }
 
 // together runs a test for each name at the same time.

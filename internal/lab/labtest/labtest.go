@@ -4,6 +4,7 @@ package labtest
 
 import (
 	"database/sql"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,8 +96,16 @@ func (l *Lab) each(t *testing.T, kinds []string, test func(t *testing.T, d *serv
 			test(t, l.Database(t, kind))
 		})
 	}
-	if !tested {
-		t.Errorf("-run matches no database below %s: want one of %q", t.Name(), kinds)
+	MustMatch(t, tested, fmt.Sprintf("one of %q", kinds))
+}
+
+// MustMatch fails a test none of whose sub-tests ran although -run names it: a path that is
+// misspelled would pass otherwise.
+func MustMatch(t *testing.T, ran bool, path string) {
+	t.Helper()
+	top, _, _ := strings.Cut(flag.Lookup("test.run").Value.String(), "/")
+	if !ran && strings.Trim(top, "^$") == t.Name() {
+		t.Errorf("-run matches no sub-test of %s: want %s", t.Name(), path)
 	}
 }
 
