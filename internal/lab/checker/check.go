@@ -83,30 +83,6 @@ func AtMost(name string, most float64) Check {
 	return figure(name, fmt.Sprintf("at most %s", number(most)), func(v float64) bool { return v <= most })
 }
 
-// Between expects that a figure is neither below nor above the values.
-func Between(name string, least, most float64) Check {
-	return figure(name, fmt.Sprintf("%s to %s", number(least), number(most)), func(v float64) bool { return least <= v && v <= most })
-}
-
-// Times expects that a figure is at least so many times another.
-func Times(name string, least float64, than string) Check {
-	return func(h *history.History) Finding {
-		a, hasA := h.Figures[name]
-		b, hasB := h.Figures[than]
-		if !hasA || !hasB {
-			return inconclusive(fmt.Sprintf("%s and %s were not both measured", words(name), words(than)))
-		}
-		f := Finding{
-			Holds: a >= least*b && a > 0, Numbers: map[string]float64{name: a, than: b},
-			Says: fmt.Sprintf("%s is %s, %s is %s; at least %s times as much was expected", words(name), number(a), words(than), number(b), number(least)),
-		}
-		if b != 0 {
-			f.Numbers["ratio"] = a / b
-		}
-		return f
-	}
-}
-
 func figure(name, expected string, judge func(v float64) bool) Check {
 	return func(h *history.History) Finding {
 		v, measured := h.Figures[name]

@@ -22,9 +22,8 @@ func TestTheBooks(t *testing.T) {
 		{"no update lost", checker.LostUpdates(), clean, false, nil},
 		{"stock gone is no lost update", checker.LostUpdates(), of(audit(1, 10, 8, 8)), false, map[string]float64{"gone_units": 1, "lost_units": 0}},
 
-		{"below zero", checker.BelowZero(), of(audit(-2, 10, 12, 12)), true, map[string]float64{"below_zero_units": 2, "lowest_units": -2}},
-		{"below zero for a moment", checker.BelowZero(), of(audit(0, 10, 10, 10), sample), true, map[string]float64{"lowest_units": -1}},
-		{"never below zero", checker.BelowZero(), clean, false, nil},
+		{"below zero", checker.Oversold(), of(audit(-2, 10, 12, 12)), true, map[string]float64{"below_zero_units": 2, "lowest_units": -2}},
+		{"below zero for a moment", checker.Oversold(), of(audit(0, 10, 10, 10), sample), false, map[string]float64{"lowest_units": -1}},
 
 		{"sold out", checker.SoldOut(10), clean, true, map[string]float64{"left_units": 0}},
 		{"not as much as was to be sold", checker.SoldOut(11), clean, false, nil},

@@ -56,22 +56,11 @@ func TestOverlapsForTheTimeline(t *testing.T) {
 	}
 }
 
-func TestTokensGrow(t *testing.T) {
-	other := lease("c", 20, 30, 1)
-	other.Name = "m"
+func TestRepeatedTokens(t *testing.T) {
 	judge(t, []row{
-		{"growing", checker.TokensGrow(), of(lease("a", 0, 10, 1), lease("b", 10, 20, 5), lease("c", 20, 30, 6)), true, map[string]float64{"tokens_compared": 2}},
-		{"in another order in the file", checker.TokensGrow(), of(lease("b", 10, 20, 5), lease("a", 0, 10, 1)), true, nil},
-		{"of two names", checker.TokensGrow(), of(lease("a", 0, 10, 1), lease("b", 10, 20, 5), other), true, nil},
-		{"reentered", checker.TokensGrow(), of(lease("a", 0, 10, 1), lease("a", 1, 9, 1), lease("b", 10, 20, 2)), true, map[string]float64{"tokens_compared": 1}},
-		{"falling", checker.TokensGrow(), of(lease("a", 0, 10, 5), lease("b", 10, 20, 1)), false, map[string]float64{"tokens_not_grown": 1}},
-		{"given twice", checker.TokensGrow(), of(lease("a", 0, 10, 5), lease("b", 10, 20, 5)), false, nil},
 		{"granted to two holders", checker.RepeatedTokens(), of(lease("a", 0, 10, 5), lease("b", 5, 20, 5)), true, map[string]float64{"repeated_tokens": 1}},
 		{"granted to one holder twice", checker.RepeatedTokens(), of(lease("a", 0, 10, 5), lease("a", 1, 9, 5), lease("b", 10, 20, 6)), false, map[string]float64{"repeated_tokens": 0}},
 		{"no token", checker.RepeatedTokens(), of(lease("a", 0, 10, 0), lease("b", 5, 20, 0)), false, nil},
-		{"below one long before", checker.TokensGrow(), of(lease("a", 0, 10, 5), lease("b", 10, 20, 1), lease("c", 20, 30, 3)), false, map[string]float64{"tokens_not_grown": 2}},
-		{"one only", checker.TokensGrow(), of(lease("a", 0, 10, 5)), false, nil},
-		{"none", checker.TokensGrow(), of(lease("a", 0, 10, 0), lease("b", 10, 20, 0)), false, nil},
 	})
 }
 

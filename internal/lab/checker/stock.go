@@ -162,14 +162,6 @@ func LostUpdates() Check {
 	})
 }
 
-// BelowZero expects that the stock was seen below zero, by an audit or by a
-// sample.
-func BelowZero() Check {
-	return audited(func(b books) (bool, string) {
-		return b.lowest < 0, fmt.Sprintf("the lowest stock that was seen is %d", b.lowest)
-	})
-}
-
 // SoldOut expects that exactly so many units were sold, and that none is left.
 func SoldOut(units int64) Check {
 	return func(h *history.History) Finding {

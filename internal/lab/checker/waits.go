@@ -24,11 +24,6 @@ func OfOutcomes(outcomes ...history.Outcome) Waits {
 	return ofRequests(func(r history.Request) bool { return slices.Contains(outcomes, r.Outcome) })
 }
 
-// OfStrategy picks the waits of the requests to a strategy.
-func OfStrategy(name string) Waits {
-	return ofRequests(func(r history.Request) bool { return r.Strategy == name })
-}
-
 func ofRequests(where func(r history.Request) bool) Waits {
 	return func(h *history.History) (waits []time.Duration) {
 		for _, r := range h.Requests {
