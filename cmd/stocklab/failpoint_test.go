@@ -19,16 +19,16 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// insideTTL is how long a lock lasts whose holder is held, paused or killed here.
-const insideTTL = time.Second
+// faultTTL is how long a lock lasts whose holder is held, paused or killed here.
+const faultTTL = time.Second
 
 // Two replicas share a lock that is not renewed; the first has a fault between
 // its read and its write.
-func TestFaultsInsideOfAReplica(t *testing.T) {
+func TestFailpointsOfAReplica(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
 	l := startLabOf(t, servers.Choice{Mode: servers.Local, ZooKeeper: servers.None, Etcd: servers.None}, cluster.Options{
-		Replicas: 2, Lab: true, Env: []string{"STOCKD_LOCK_TTL=" + insideTTL.String(), "STOCKD_LOCK_RETRY=5ms"},
+		Replicas: 2, Lab: true, Env: []string{"STOCKD_LOCK_TTL=" + faultTTL.String(), "STOCKD_LOCK_RETRY=5ms"},
 	})
 	for i, c := range []struct {
 		name string
@@ -39,7 +39,7 @@ func TestFaultsInsideOfAReplica(t *testing.T) {
 		{"held, unresponsive, and fenced", heldUnresponsiveAndFenced},
 		{"let go", letGo},
 		{"paused", paused},
-		{"killed", killedInside}, // the last: its replica is started anew
+		{"killed", killedWhileHolding}, // the last: its replica is started anew
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := victim{testLab: l, goods: int64(i + 1), from: time.Now()}
@@ -51,7 +51,7 @@ func TestFaultsInsideOfAReplica(t *testing.T) {
 	}
 }
 
-// victim is the first replica, in the middle of a purchase of one goods.
+// victim is the first replica, in the middle of a purchase of one item.
 type victim struct {
 	testLab
 	goods int64
@@ -142,7 +142,7 @@ func (v victim) overlap(t *testing.T) bool {
 	return leases[1].Granted.Before(leases[0].Released)
 }
 
-const longHold = insideTTL * 3 / 2
+const longHold = faultTTL * 3 / 2
 
 func heldUntilLost(t *testing.T, v victim) {
 	held := v.fault(t, failpoint.Fault{Do: failpoint.Hold, For: time.Minute}, "", failpoint.Held)
@@ -220,7 +220,7 @@ func paused(t *testing.T, v victim) {
 	}
 }
 
-func killedInside(t *testing.T, v victim) {
+func killedWhileHolding(t *testing.T, v victim) {
 	died := v.fault(t, failpoint.Fault{Do: failpoint.Crash}, "", failpoint.Killed)
 	if got := <-died; got.err == nil {
 		t.Errorf("a process that was killed answers with %+v", got)

@@ -52,7 +52,7 @@ func TestCommandsForARunningReplica(t *testing.T) {
 }
 
 // A proxy of the machine's would answer in the place of a replica.
-func TestTheHealthOfAReplicaIsAskedOfNobodyElse(t *testing.T) {
+func TestHealthcheckUsesNoProxy(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer proxy.Close()
 	check := exec.CommandContext(t.Context(), os.Args[0], "healthcheck", "--http-listen=stockd.invalid:8080")
