@@ -26,7 +26,7 @@ func TestAStalledConsumerDoesNotOfferASettledOrderAgain(t *testing.T) {
 	s.restock(t, seller, 1)
 
 	way := labtest.NewProxy(t, server.Address)
-	held := way.Arm(servers.Rule{Sent: "\r\nreadmit\r\n", Do: servers.Hold})
+	held := way.Arm(servers.Rule{Sent: "\r\nrestore\r\n", Do: servers.Hold})
 	s.replica(t, "stalled", at(way.Address))
 	if err := held.Wait(t.Context()); err != nil {
 		t.Fatal(err)
