@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/internal/lab/client"
@@ -16,14 +17,17 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
+// demoOptions are the flags of the demo.
+type demoOptions struct {
+	plan        demo.Plan
+	url         string
+	admin       cli.Admin
+	from, write string
+	markdown    bool
+}
+
 func demoCommand() *cobra.Command {
-	var (
-		plan        demo.Plan
-		url         string
-		admin       cli.Admin
-		from, write string
-		markdown    bool
-	)
+	var o demoOptions
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Sell an item out through strategies that oversell and through those that do not",
@@ -33,51 +37,56 @@ func demoCommand() *cobra.Command {
 			"With --url nothing is started: the sales go to the replicas that run there, however many they are,\n" +
 			"and the items that were sold stay in their database.",
 		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	flags := cmd.Flags()
-	flags.Bool("all", false, "show every strategy on one replica and on three, which takes minutes; any other flag of a run does the same")
-	flags.StringSliceVar(&plan.Strategies, "strategies", nil, "strategies to show, comma separated (default all)")
-	flags.Int64Var(&plan.Stock, "stock", 1000, "units to sell in each run")
-	flags.IntVar(&plan.Clients, "clients", 50, "clients that buy at the same time")
-	flags.IntVar(&plan.Loops, "loops", 100, "purchases that each client tries, one unit each")
-	flags.IntVar(&plan.LockShare, "lock-share", 10, "a strategy whose lock is on a server gets 1 in so many of the units and the purchases")
-	flags.IntSliceVar(&plan.Replicas, "replicas", []int{1, 3}, "sizes of the cluster, comma separated")
-	flags.BoolVar(&plan.Group, "group", false, "have each replica make one batch of the purchases that wait")
-	flags.IntVar(&plan.Repeat, "repeat", 1, "how often to make each run")
-	flags.StringVar(&from, "servers", "auto", "auto, embedded or local, with exceptions after commas: "+servers.Exceptions)
-	flags.StringVar(&url, "url", "", "stockd, or a balancer before several, that runs already")
-	admin.AddFlags(flags, "")
-	flags.StringVar(&write, "json", "", "file to write the figures to")
-	flags.BoolVar(&markdown, "markdown", false, "print a page in Markdown instead of the table")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		choice, err := servers.ParseChoice(from)
-		if err != nil {
-			return cli.UsageError{Err: fmt.Errorf("--servers: %w", err)}
-		}
-		plan.Servers, plan.LockRun = choice, demo.LockRun
-		if err := checkPlan(plan); err != nil {
-			return cli.UsageError{Err: err}
-		}
-		if err := useExternal(cmd, url, admin, &plan); err != nil {
-			return cli.UsageError{Err: err}
-		}
-		if plan.Binary, err = os.Executable(); err != nil {
-			return fmt.Errorf("find this program: %w", err)
-		}
-		if markdown && tellsStory(cmd) {
-			return cli.UsageError{Err: errors.New("--markdown needs --all, or a flag that chooses the runs")}
-		}
-		plan.Progress = cli.NewProgress(cmd.ErrOrStderr(), 0)
-		if tellsStory(cmd) {
-			return tell(cmd, plan, write)
-		}
-		r, err := demo.Run(cmd.Context(), plan)
-		if markdown {
-			return errors.Join(err, demo.Page(cmd.OutOrStdout(), r), cli.Show(r, io.Discard, write))
-		}
-		return errors.Join(err, cli.Show(r, cmd.OutOrStdout(), write))
-	}
+	o.addFlags(cmd.Flags())
 	return cmd
+}
+
+func (o *demoOptions) addFlags(flags *pflag.FlagSet) {
+	flags.Bool("all", false, "show every strategy on one replica and on three, which takes minutes; any other flag of a run does the same")
+	flags.StringSliceVar(&o.plan.Strategies, "strategies", nil, "strategies to show, comma separated (default all)")
+	flags.Int64Var(&o.plan.Stock, "stock", 1000, "units to sell in each run")
+	flags.IntVar(&o.plan.Clients, "clients", 50, "clients that buy at the same time")
+	flags.IntVar(&o.plan.Loops, "loops", 100, "purchases that each client tries, one unit each")
+	flags.IntVar(&o.plan.LockShare, "lock-share", 10, "a strategy whose lock is on a server gets 1 in so many of the units and the purchases")
+	flags.IntSliceVar(&o.plan.Replicas, "replicas", []int{1, 3}, "sizes of the cluster, comma separated")
+	flags.BoolVar(&o.plan.Group, "group", false, "have each replica make one batch of the purchases that wait")
+	flags.IntVar(&o.plan.Repeat, "repeat", 1, "how often to make each run")
+	flags.StringVar(&o.from, "servers", "auto", "auto, embedded or local, with exceptions after commas: "+servers.Exceptions)
+	flags.StringVar(&o.url, "url", "", "stockd, or a balancer before several, that runs already")
+	o.admin.AddFlags(flags, "")
+	flags.StringVar(&o.write, "json", "", "file to write the figures to")
+	flags.BoolVar(&o.markdown, "markdown", false, "print a page in Markdown instead of the table")
+}
+
+func (o *demoOptions) run(cmd *cobra.Command) error {
+	choice, err := servers.ParseChoice(o.from)
+	if err != nil {
+		return cli.UsageError{Err: fmt.Errorf("--servers: %w", err)}
+	}
+	o.plan.Servers, o.plan.LockRun = choice, demo.LockRun
+	if err := checkPlan(o.plan); err != nil {
+		return cli.UsageError{Err: err}
+	}
+	if err := useExternal(cmd, o.url, o.admin, &o.plan); err != nil {
+		return cli.UsageError{Err: err}
+	}
+	if o.plan.Binary, err = os.Executable(); err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	if o.markdown && tellsStory(cmd) {
+		return cli.UsageError{Err: errors.New("--markdown needs --all, or a flag that chooses the runs")}
+	}
+	o.plan.Progress = cli.NewProgress(cmd.ErrOrStderr(), 0)
+	if tellsStory(cmd) {
+		return tell(cmd, o.plan, o.write)
+	}
+	r, err := demo.Run(cmd.Context(), o.plan)
+	if o.markdown {
+		return errors.Join(err, demo.Page(cmd.OutOrStdout(), r), cli.Show(r, io.Discard, o.write))
+	}
+	return errors.Join(err, cli.Show(r, cmd.OutOrStdout(), o.write))
 }
 
 // useExternal has the demo sell on replicas that run already, where there is a URL. Flags

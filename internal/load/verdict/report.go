@@ -109,6 +109,7 @@ func (r *Report) notes() (lines []string) {
 			words = "not run: " + run.Reason
 		case Unexpected:
 			words = "not expected: " + run.Reason
+		case Expected:
 		}
 		if line := run.Name() + ": " + words; words != "" && !slices.Contains(lines, line) {
 			lines = append(lines, line)
