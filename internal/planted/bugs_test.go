@@ -91,12 +91,12 @@ func defects() []defect {
 			pkg: "./internal/service/strategy", test: "TestConformance/mariadb/mutex-in-tx/OnOneReplica", needs: "mariadb",
 		},
 		{
-			name: "a refusal outlives its reason",
+			name: "a rejection outlives its reason",
 			file: "internal/service/strategy/conditional.go", old: "		c.short.Delete(goods.ID)\n	}", new: "	}\n	if _, was := c.short.Load(goods.ID); was {\n		rejected[0] = stock.ErrInsufficientStock\n	}",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RejectsWhatDoesNotFit",
 		},
 		{
-			name: "who is cancelled during the commit is told that nothing happened",
+			name: "a request that is cancelled during the commit is reported as not done",
 			file: "internal/repo/store.go", old: "err := db.Commit().Error; err != nil", new: "err := errors.Join(db.Commit().Error, ctx.Err()); err != nil",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/.*/SellsNothingAfterAFailedAnswer",
 		},
@@ -121,7 +121,7 @@ func defects() []defect {
 			pkg: "./internal/repo", test: "TestRequestIDsThatDifferInCaseAreTwo/mariadb", needs: "mariadb",
 		},
 		{
-			name: "a copy that was refused does not look for the sale",
+			name: "a rejected copy does not look for the sale",
 			file: "internal/service/seller.go", old: "if !duplicate && (err != nil || outcome.Rejected == nil || !p.Keyed) {", new: "if !duplicate {",
 			pkg: "./internal/service", test: "TestManyCopiesAtOnceAreOneSale/sqlite",
 		},
@@ -146,7 +146,7 @@ func defects() []defect {
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/LimitsABuyer",
 		},
 		{
-			name: "what a buyer takes is not added to what he has, on a server",
+			name: "what a buyer takes is not added to what it has, on a server",
 			file: "internal/repo/mysql.go", old: "UPDATE units = units + VALUES(units)", new: "UPDATE units = units + 0 * VALUES(units)",
 			pkg: "./internal/service/strategy", test: "TestConformance/mariadb/sql-for-update/LimitsABuyer", needs: "mariadb",
 		},
@@ -231,12 +231,12 @@ func defects() []defect {
 			pkg: "./internal/handler", test: "TestWithoutATokenEveryPathIsTheSame",
 		},
 		{
-			name: "the keeper does not end what its children started",
+			name: "the supervisor does not end what its children started",
 			file: "internal/lab/servers/supervisor_linux.go", old: "	killGroup(cmd)\n", new: "",
 			pkg: "./internal/lab/servers", test: "TestWhatAChildLeavesBehindIsEnded",
 		},
 		{
-			name: "the keeper leaves the folder",
+			name: "the supervisor leaves the folder",
 			file: "internal/lab/servers/supervisor_serve.go", old: "os.RemoveAll(folder)", new: "os.Chmod(folder, 0o700)",
 			pkg: "./internal/lab/servers", test: "TestNothingIsLeftWhenTheClientIsKilled",
 		},
@@ -261,7 +261,7 @@ func defects() []defect {
 			pkg: "./internal/lock", test: "TestACrowdTriesNoMoreOftenThanWithTheLongestPause",
 		},
 		{
-			name: "who waits alone for a lock pauses as long as a crowd",
+			name: "a single waiter of a lock pauses as long as a crowd",
 			file: "internal/lock/polling.go", old: "max(soonest*time.Duration(waiting*waiting), waited/overdue)", new: "max(soonest*time.Duration(waiting*waiting), p.most)",
 			pkg: "./internal/lock", test: "TestASingleWaiterNoticesSoonThatANameIsFree",
 		},
@@ -341,7 +341,7 @@ func defects() []defect {
 			pkg: "./internal/service/strategy", test: "TestACopyingThatWasCutOffIsGoneOnWith", needs: "redis",
 		},
 		{
-			name: "who waits in a queue hears another's answer",
+			name: "a waiter in a queue gets another's answer",
 			file: "internal/service/strategy/batcher.go", old: "own, outcomes = outcomes[:n:n], outcomes[n:]", new: "own, outcomes = outcomes[len(outcomes)-n:], outcomes[:len(outcomes)-n]",
 			pkg: "./internal/service/strategy", test: "TestWaitingCallsAreOneBatchFirstComeFirstServed",
 		},
@@ -391,7 +391,7 @@ func defects() []defect {
 			pkg: "./internal/service/hot", test: "TestAFillingThatWasNotFinishedLosesNothing", needs: "redis",
 		},
 		{
-			name: "redis-stock: who asks again after a lost reply buys again",
+			name: "redis-stock: a retry after a lost reply buys again",
 			file: "internal/service/hot/lua/2_sell.lua", old: "local first = redis.call('GET', KEYS[3 + i])", new: "local first = false",
 			pkg: "./internal/service/hot", test: "TestALostReplyIsOneDeduction", needs: "redis",
 		},
@@ -401,12 +401,12 @@ func defects() []defect {
 			pkg: "./internal/service/hot", test: "TestARedisThatGoesBackInTimeIsRecognized", needs: "redis",
 		},
 		{
-			name: "redis-stock: what is promised on the stream is sold once more",
+			name: "redis-stock: what is pending on the stream is sold once more",
 			file: "internal/service/hot/lua/3_rebuild.lua", old: "digits(tonumber(ARGV[6]) - promised)", new: "digits(tonumber(ARGV[6]))",
 			pkg: "./internal/service/hot", test: "TestAFillingThatWasNotFinishedLosesNothing", needs: "redis",
 		},
 		{
-			name: "redis-stock: nobody claims what the dead have in hand",
+			name: "redis-stock: no consumer claims what a dead one has in hand",
 			file: "internal/service/hot/consumer.go", old: "if time.Since(c.claimed) > c.options.ClaimAfter/2 {", new: "if time.Since(c.claimed) < 0 {",
 			pkg: "./internal/service/hot", test: "TestTheOrdersOfADeadConsumerAreClaimed", needs: "redis",
 		},

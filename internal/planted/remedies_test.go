@@ -87,12 +87,12 @@ func breaches() []breach {
 			experiment: "split-vote", remedies: []string{"redlock"},
 		},
 		{
-			name: "all who wait watch the folder",
+			name: "all waiters watch the folder",
 			file: "internal/lock/zk/sequential.go", old: `newQueue("zk-sequential", d, lookAhead)`, new: `newQueue("zk-sequential", d, lookAround)`,
 			experiment: "herd", remedies: []string{"zk-sequential"},
 		},
 		{
-			name: "nobody looks whether the watched node is there",
+			name: "no waiter looks whether the watched node is there",
 			file: "internal/lock/zk/sequential.go", old: "		err = nil // it went before we watched it, and the watch has ended", new: "		return false, make(chan struct{}), nil",
 			experiment: "late-watch", remedies: []string{"zk-sequential"},
 		},
@@ -127,7 +127,7 @@ func breaches() []breach {
 			experiment: "lost-reply", remedies: []string{"with-key"},
 		},
 		{
-			name: "who comes too late is told that the database fails",
+			name: "a late request is reported as a failure of the database",
 			file: "internal/repo/mysql.go", old: "WHERE goods_id = ? AND stock >= ? AND", new: "WHERE goods_id = ? AND ? > 0 AND",
 			experiment: "no-lock", remedies: []string{"no-lock"},
 		},

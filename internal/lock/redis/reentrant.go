@@ -15,7 +15,7 @@ func Reentrant() lock.Entry {
 	return lock.Entry{
 		Name:    "redis-reentrant",
 		Family:  lock.FamilyRedis,
-		Summary: "a hash of owner and holds, a watchdog that renews at a third of the TTL, pub/sub to wake one who waits",
+		Summary: "a hash of owner and holds, a watchdog that renews at a third of the TTL, pub/sub to wake one waiter",
 		Needs:   []backend.Name{backend.Redis},
 		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,

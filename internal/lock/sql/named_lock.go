@@ -14,7 +14,7 @@ func NamedLock() lock.Entry {
 	return lock.Entry{
 		Name:    "sql-named-lock",
 		Family:  lock.FamilySQL,
-		Summary: "GET_LOCK on a connection of its own; it dies with its connection, and its holder is told",
+		Summary: "GET_LOCK on a connection of its own; it ends with its connection, and its holder is notified",
 		Needs:   []backend.Name{backend.MySQL},
 		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,

@@ -14,7 +14,7 @@ func RowLock() lock.Entry {
 	return lock.Entry{
 		Name:    "sql-row-lock",
 		Family:  lock.FamilySQL,
-		Summary: "SELECT … FOR UPDATE of the name's row, in a transaction that stays open: each who waits keeps a connection",
+		Summary: "SELECT … FOR UPDATE of the name's row, in a transaction that stays open: each waiter keeps a connection",
 		Needs:   []backend.Name{backend.MySQL},
 		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
