@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
@@ -15,7 +16,10 @@ import (
 	"github.com/stockd/stockd/internal/config"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	logging.Disable() // what go-redis would print is returned as an error
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 // run is main without the process.
 func run(args []string, out, errOut io.Writer) int { return cli.Run(root(), args, out, errOut) }

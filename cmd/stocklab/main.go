@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
@@ -14,6 +15,7 @@ import (
 
 func main() {
 	servers.SuperviseIfAsked()
+	logging.Disable() // what go-redis would print is returned as an error
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

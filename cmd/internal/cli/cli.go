@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -33,7 +32,6 @@ type UsageError = replica.UsageError
 // Run executes a program, and returns its exit status. The first SIGINT or SIGTERM ends
 // the context of its commands, a second SIGINT the process.
 func Run(root *cobra.Command, args []string, out, errOut io.Writer) int {
-	logging.Disable() // what go-redis would print is returned as an error
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)

@@ -129,7 +129,9 @@ func (r reserving) take(ctx context.Context, goodsID, units int64) (had, took in
 	pipe := r.client.Pipeline()
 	taken := r.units.take(ctx, pipe, r.kept.key(goodsID), units)
 	mark := pipe.Get(ctx, r.kept.ready(goodsID))
-	_, _ = pipe.Exec(ctx) // each command has its error
+	if _, err := pipe.Exec(ctx); ignoreNil(err) != nil {
+		return 0, 0, "", err
+	}
 	had, took, err = taken()
 	return had, took, mark.Val(), errors.Join(err, ignoreNil(mark.Err()))
 }
