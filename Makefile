@@ -1,6 +1,6 @@
 GOLANGCI = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: build test prove prove-parts fuzz bench lint vuln images demo
+.PHONY: build test prove prove-parts fuzz mutate bench lint vuln images demo
 
 build: ## bin/stockd, which a shop runs, and bin/stocklab, which shows and measures
 	go build -tags nomsgpack -o bin/ ./cmd/stockd ./cmd/stocklab
@@ -22,8 +22,13 @@ prove-parts: ## those of them that take minutes, which run before a change lands
 fuzz: ## every parser of what comes from outside, two minutes each
 	go run ./tools/fuzz $(FUZZFLAGS)
 
+mutate: ## small changes of the code, and which of them the quick tests notice
+	mkdir -p bin
+	go run ./tools/mutate --json bin/mutants.json $(MUTATEFLAGS)
+
 bench: build ## the strategies beside their limits, within 20 minutes
 	bin/stocklab bench --json docs/benchmark.json --chart docs/benchmark.svg
+	go run ./tools/figures
 
 demo: build ## the first look
 	bin/stocklab demo

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/stockd/stockd/internal/lab/bench"
+)
+
+// figures are what a template can ask for. A strategy is named as in "etcd, grouped"; no
+// name is the HTTP baseline.
+type figures struct{ bench.Result }
+
+func (f figures) of(strategy string, clients, replicas int) (bench.Figure, error) {
+	name, group := strings.CutSuffix(strategy, ", grouped")
+	setting := bench.Setting{Strategy: name, Group: group, Clients: clients, Replicas: replicas}
+	return find(f.Subjects, setting.String(), func(s bench.Figure) bool { return s.Setting == setting })
+}
+
+func find(list []bench.Figure, name string, is func(bench.Figure) bool) (bench.Figure, error) {
+	if i := slices.IndexFunc(list, is); i >= 0 {
+		return list[i], nil
+	}
+	return bench.Figure{}, fmt.Errorf("%s has no %s", source, name)
+}
+
+// rate is a median of sales a second.
+func (f figures) rate(strategy string, clients, replicas int) (string, error) {
+	found, err := f.of(strategy, clients, replicas)
+	return humanize.Comma(int64(found.Median)), err
+}
+
+// rounds divides one strategy by another, round by round, in ascending order.
+func (f figures) rounds(of, by string, replicas int) ([]float64, error) {
+	part, err := f.of(of, clients, replicas)
+	whole, other := f.of(by, clients, replicas)
+	if err := cmp.Or(err, other); err != nil {
+		return nil, err
+	}
+	if len(part.Samples) == 0 || len(part.Samples) != len(whole.Samples) {
+		return nil, fmt.Errorf("%s was measured in %d rounds, %s in %d", of, len(part.Samples), by, len(whole.Samples))
+	}
+	list := make([]float64, len(part.Samples))
+	for i := range list {
+		list[i] = part.Samples[i] / whole.Samples[i]
+	}
+	slices.Sort(list)
+	return list, nil
+}
+
+// times is a ratio of the same round by the usual crowd, with the least and the most.
+func (f figures) times(of, by string, replicas int) (string, error) {
+	list, err := f.rounds(of, by, replicas)
+	if err != nil {
+		return "", err
+	}
+	return spread(bench.Median(list), list[0], list[len(list)-1]), nil
+}
+
+// part is the median of times.
+func (f figures) part(of, by string, replicas int) (string, error) {
+	list, err := f.rounds(of, by, replicas)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%.2f", bench.Median(list)), nil
+}
+
+func spread(median, least, most float64) string {
+	return fmt.Sprintf("%.2f (%.2f–%.2f)", median, least, most)
+}
+
+// ratio is one of the benchmark's own.
+func (f figures) ratio(name string) (string, error) {
+	found, err := find(f.Ratios, name, func(r bench.Figure) bool { return r.Name == name && r.Topic == "" })
+	return spread(found.Median, found.Min, found.Max), err
+}
+
+// value is the median of what is no strategy.
+func (f figures) value(name string) (string, error) {
+	found, err := find(f.Subjects, name, func(s bench.Figure) bool { return s.Name == name })
+	return humanize.Comma(int64(found.Median)), err
+}
+
+// between has the least and the most of the medians whose names begin so.
+func (f figures) between(prefix string) (string, error) {
+	var medians []float64
+	for _, s := range f.Subjects {
+		if strings.HasPrefix(s.Name, prefix) {
+			medians = append(medians, s.Median)
+		}
+	}
+	if len(medians) == 0 {
+		return "", fmt.Errorf("%s has nothing that begins with %q", source, prefix)
+	}
+	return fmt.Sprintf("%.2f to %.2f", slices.Min(medians), slices.Max(medians)), nil
+}
+
+// reached counts the ratios of a topic that reach its target.
+func (f figures) reached(topic string) (string, error) {
+	var all, reached int
+	for _, r := range f.Ratios {
+		if r.Topic == topic {
+			all++
+			if r.Reached {
+				reached++
+			}
+		}
+	}
+	if all == 0 {
+		return "", fmt.Errorf("%s has no topic %q", source, topic)
+	}
+	return fmt.Sprintf("%d of %d", reached, all), nil
+}
+
+// The usual crowd, and what the costs are told as parts of.
+const (
+	clients = 64
+	base    = "sql-conditional"
+)
+
+// usual is a table of sales a second by the usual crowd, alone and grouped.
+func (f figures) usual(strategies ...string) (string, error) {
+	var b strings.Builder
+	b.WriteString("\n| 64 clients, sales/s | one replica | grouped | three behind nginx | grouped |\n| --- | ---: | ---: | ---: | ---: |\n")
+	for _, name := range strategies {
+		label := "HTTP baseline"
+		if name != "" {
+			label = "`" + name + "`"
+		}
+		fmt.Fprintf(&b, "| %s |", label)
+		for _, replicas := range []int{1, 3} {
+			for _, how := range []string{"", ", grouped"} {
+				if name == "" && how != "" {
+					b.WriteString(" |")
+					continue
+				}
+				rate, err := f.rate(name+how, clients, replicas)
+				if err != nil {
+					return "", err
+				}
+				b.WriteString(" " + rate + " |")
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String(), nil
+}
+
+// costs is a table of every strategy that was measured. The last column is not the
+// benchmark's: it is that of the table before, and "?" where that has none.
+func (f figures) costs(before string) (string, error) {
+	trips := make(map[string]string)
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|.*\\| ([^|]+) \\|$").FindAllStringSubmatch(before, -1) {
+		trips[row[1]] = row[2]
+	}
+	var b strings.Builder
+	b.WriteString("\n| strategy | one replica | grouped | three | grouped | three: p50, p99 | grouped | round trips |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	seen := make(map[string]bool)
+	for _, s := range f.Subjects {
+		if s.Strategy == "" || seen[s.Strategy] {
+			continue
+		}
+		seen[s.Strategy] = true
+		row, err := f.cost(s.Strategy)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Strategy, strings.Join(row, " | "), cmp.Or(trips[s.Strategy], "?"))
+	}
+	return b.String(), nil
+}
+
+// cost is a row of costs: parts of the base, and then the latency on three replicas.
+func (f figures) cost(strategy string) (cells []string, err error) {
+	for _, replicas := range []int{1, 3} {
+		for _, how := range []string{"", ", grouped"} {
+			share, err := f.part(strategy+how, base, replicas)
+			if err != nil {
+				return nil, err
+			}
+			cells = append(cells, share)
+		}
+	}
+	for _, how := range []string{"", ", grouped"} {
+		found, err := f.of(strategy+how, clients, 3)
+		if err != nil {
+			return nil, err
+		}
+		cells = append(cells, fmt.Sprintf("%.0f, %.0f", found.P50, found.P99))
+	}
+	return cells, nil
+}

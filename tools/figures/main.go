@@ -1,0 +1,104 @@
+// Command figures writes the figures of docs/benchmark.json into the documents that quote
+// them. A marker has the template of the text that follows it:
+//
+//	<!-- {{rate "etcd" 64 3}} -->258<!-- / -->
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"text/template"
+
+	"github.com/stockd/stockd/internal/lab/bench"
+)
+
+// source has the figures, from the root of the repository.
+const source = "docs/benchmark.json"
+
+func main() {
+	if err := run("."); err != nil {
+		fmt.Fprintln(os.Stderr, "figures:", err)
+		os.Exit(1)
+	}
+}
+
+func run(folder string) error {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // it is read from, and its files are closed
+	return each(root, func(path, text, wanted string) error {
+		if text == wanted {
+			return nil
+		}
+		return root.WriteFile(path, []byte(wanted), 0o644)
+	})
+}
+
+// each calls do with every document below root: as it is, and as the figures want it.
+func each(root *os.Root, do func(path, text, wanted string) error) error {
+	content, err := root.ReadFile(source)
+	if err != nil {
+		return err
+	}
+	var result bench.Result
+	if err := json.Unmarshal(content, &result); err != nil {
+		return fmt.Errorf("read %s: %w", source, err)
+	}
+	return fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != "." && strings.HasPrefix(entry.Name(), "."):
+			return filepath.SkipDir
+		case filepath.Ext(path) != ".md":
+			return nil
+		}
+		text, err := root.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		wanted, err := rewrite(string(text), figures{result})
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return do(path, string(text), wanted)
+	})
+}
+
+var (
+	marker = regexp.MustCompile(`(?s)(<!-- (\{\{.*?\}\}) -->)(.*?)(<!-- / -->)`)
+	// lineStart is a marker in prose at the beginning of a line; a table's stands alone.
+	lineStart = regexp.MustCompile(`(?m)^<!-- \{\{.*?\}\} -->.+$`)
+)
+
+// rewrite replaces the text behind each marker. The template's dot is the text before.
+func rewrite(text string, f figures) (string, error) {
+	functions := template.FuncMap{
+		"rate": f.rate, "times": f.times, "part": f.part, "ratio": f.ratio, "value": f.value,
+		"between": f.between, "reached": f.reached, "usual": f.usual, "costs": f.costs,
+	}
+	var failed error
+	if found := lineStart.FindString(text); found != "" {
+		return "", fmt.Errorf("%s begins a line, which ends the paragraph", found)
+	}
+	text = marker.ReplaceAllStringFunc(text, func(found string) string {
+		parts := marker.FindStringSubmatch(found)
+		var b strings.Builder
+		t, err := template.New("").Funcs(functions).Parse(parts[2])
+		if err == nil {
+			err = t.Execute(&b, parts[3])
+		}
+		if err != nil && failed == nil {
+			failed = err
+		}
+		return parts[1] + b.String() + parts[4]
+	})
+	return text, failed
+}
