@@ -80,6 +80,19 @@ type Result struct {
 	Elapsed              time.Duration
 	// Latency is of all requests, SaleLatency of those that sold, in microseconds.
 	Latency, SaleLatency *hdrhistogram.Histogram
+	// Received is the bytes that all connections read, with the heads of the answers.
+	Received int64
+}
+
+// Failed counts the requests that got neither a sale nor a rejection for want of stock.
+func (r *Result) Failed() int { return r.Sent - r.Sold - r.Rejected }
+
+// kilobyte is JMeter's, so that its column can be compared.
+const kilobyte = 1024
+
+// KilobytesPerSecond is how fast answers came, in 1,024 bytes.
+func (r *Result) KilobytesPerSecond() float64 {
+	return float64(r.Received) / kilobyte / r.Elapsed.Seconds()
 }
 
 // Latencies are recorded from a microsecond to five minutes, to three digits.
@@ -128,7 +141,9 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	}
 	clients.Wait()
 	stop()
-	return merge(tallies, time.Since(schedule.start)), gate.err
+	result := merge(tallies, time.Since(schedule.start))
+	result.Received = sender.received.Load()
+	return result, gate.err
 }
 
 // report calls the plan's Progress until it is stopped.

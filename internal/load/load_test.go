@@ -84,6 +84,27 @@ func TestEveryAnswerIsCountedForWhatItMeans(t *testing.T) {
 	}
 }
 
+// What came is counted as it was on the wire, with the heads and those of the errors.
+func TestTheBytesOfAllAnswersAreCounted(t *testing.T) {
+	const answer = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
+	url := shop(t, func(w http.ResponseWriter, _ int64) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if _, err := conn.Write([]byte(answer)); err != nil {
+			t.Error(err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if r := run(t, load.Plan{URL: url, Clients: 2, Requests: 10}); r.Errors["http-503"] != 10 || r.Received != int64(10*len(answer)) {
+		t.Errorf("%v failed and %d bytes came, want 10 and %d", r.Errors, r.Received, 10*len(answer))
+	}
+}
+
 // A request that was sent and not answered may have sold: it is sent once, and
 // its fate is unknown.
 func TestALostAnswerIsUnknownAndNotSentAgain(t *testing.T) {
@@ -205,6 +226,79 @@ func TestAnOpenLoopCountsFromWhenARequestWasDue(t *testing.T) {
 	open := run(t, load.Plan{URL: shop(t, stalls), Clients: 1, Requests: 100, Rate: 100})
 	if n := late(open); n < 25 {
 		t.Errorf("an open loop saw %d late answers, want those of the stall", n)
+	}
+}
+
+// A plan is sent as it says, and what is answered is observed whole.
+func TestAPlanIsSentAndObservedWhole(t *testing.T) {
+	const full = `{"order_id": "7", "replica": "r", "strategy": "s", "remaining": 4, "token": 9, "wait_ms": 1.5, "hold_ms": 0.25}`
+	for name, c := range map[string]struct {
+		plan   load.Plan
+		status int
+		body   string
+		query  string
+		key    string
+		want   load.Answer
+	}{
+		"a sale": {load.Plan{}, http.StatusOK, full, "goods_id=7", "", load.Answer{
+			Kind: load.Sold, Order: "7", Replica: "r", Strategy: "s", Remaining: 4, Token: 9, Wait: 1500 * time.Microsecond, Hold: 250 * time.Microsecond,
+		}},
+		"modifiers": {load.Plan{Strategy: "s", Group: true, Fence: true}, http.StatusConflict, full, "fence=true&goods_id=7&group=true&strategy=s", "", load.Answer{Kind: load.Failed, Problem: "http-409"}},
+		"a key and a user": {
+			load.Plan{Key: func(client int) string { return fmt.Sprint("key-", client) }, User: func() string { return "u 1" }},
+			http.StatusOK, `{}`, "goods_id=7&user_id=u+1", "key-0",
+			load.Answer{Key: "key-0", Kind: load.Failed, Problem: "http-200"},
+		},
+		"no more":                   {load.Plan{}, http.StatusConflict, `{"type": "urn:stockd:problem:insufficient-stock"}`, "goods_id=7", "", load.Answer{Kind: load.Rejected}},
+		"a balancer that timed out": {load.Plan{}, http.StatusGatewayTimeout, "<html>", "goods_id=7", "", load.Answer{Kind: load.Unknown}},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPost || r.URL.Path != "/deduct" || r.URL.RawQuery != c.query || r.Header.Get("Idempotency-Key") != c.key {
+				t.Errorf("%s: sent %s %s?%s under %q, want %s under %q", name, r.Method, r.URL.Path, r.URL.RawQuery, r.Header.Get("Idempotency-Key"), c.query, c.key)
+			}
+			w.WriteHeader(c.status)
+			_, _ = w.Write([]byte(c.body)) // the client notices
+		}))
+		var got load.Answer
+		c.plan.URL, c.plan.GoodsID, c.plan.Clients, c.plan.Requests, c.plan.Timeout = s.URL, 7, 1, 1, 5*time.Second
+		c.plan.Observe = func(a load.Answer) { got = a }
+		before := time.Now()
+		r, err := load.Run(t.Context(), c.plan)
+		s.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Start.Before(before) || got.End.Before(got.Start) {
+			t.Errorf("%s: from %s to %s", name, got.Start, got.End)
+		}
+		if got.Start, got.End = (time.Time{}), (time.Time{}); got != c.want {
+			t.Errorf("%s: observed %+v, want %+v", name, got, c.want)
+		}
+		through := "[] []"
+		if c.want.Kind == load.Sold {
+			through = "[s] [r]"
+		}
+		if got := fmt.Sprint(r.Strategies, r.Replicas); got != through {
+			t.Errorf("%s: sold through %s, want %s", name, got, through)
+		}
+	}
+}
+
+// A rate sends each request when it is due, and none at the end of the duration or later.
+func TestARateSpreadsTheRequests(t *testing.T) {
+	var at []time.Time
+	url := shop(t, func(w http.ResponseWriter, n int64) {
+		at = append(at, time.Now())
+		sold(w, fmt.Sprint(n), "r")
+	})
+	began := time.Now()
+	if r := run(t, load.Plan{URL: url, Clients: 1, Rate: 50, Duration: 60 * time.Millisecond}); r.Sent != 3 {
+		t.Fatalf("%d requests at 50 a second in 60 ms, want those at 0, 20 and 40 ms", r.Sent)
+	}
+	for i, sent := range at {
+		if due := time.Duration(i) * 20 * time.Millisecond; sent.Sub(began) < due {
+			t.Errorf("request %d was sent after %s, before it was due at %s", i, sent.Sub(began), due)
+		}
 	}
 }
 

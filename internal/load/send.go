@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -32,6 +33,28 @@ type sender struct {
 	key     func(client int) string
 	user    func() string
 	observe func(Answer)
+	// received is the bytes of all answers.
+	received atomic.Int64
+}
+
+// counted adds what is read from a connection.
+type counted struct {
+	net.Conn
+	received *atomic.Int64
+}
+
+func (c counted) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.received.Add(int64(n))
+	return n, err
+}
+
+func (s *sender) dial(address string) (net.Conn, error) {
+	conn, err := fasthttp.Dial(address)
+	if err != nil {
+		return nil, err
+	}
+	return counted{Conn: conn, received: &s.received}, nil
 }
 
 func newSender(p Plan) (*sender, error) {
@@ -39,7 +62,7 @@ func newSender(p Plan) (*sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sender{
+	s := &sender{
 		uri:     target.String(),
 		timeout: p.Timeout,
 		key:     p.Key,
@@ -54,7 +77,9 @@ func newSender(p Plan) (*sender, error) {
 			MaxIdemponentCallAttempts: 1,
 			RetryIfErr:                func(*fasthttp.Request, int, error) (bool, bool) { return false, false },
 		},
-	}, nil
+	}
+	s.client.Dial = s.dial
+	return s, nil
 }
 
 func (s *sender) close() { s.client.CloseIdleConnections() }

@@ -23,3 +23,22 @@ func TestAPauseLastsNoLongerThanItsContext(t *testing.T) {
 		}
 	})
 }
+
+func TestAPauseIsDrawnAroundItsLength(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if start := time.Now(); pause.About(t.Context(), 0) != nil || time.Since(start) != 0 {
+			t.Errorf("no pause lasted %s", time.Since(start))
+		}
+		shortest, longest := time.Hour, time.Duration(0)
+		for range 1000 {
+			start := time.Now()
+			if err := pause.About(t.Context(), time.Second); err != nil {
+				t.Fatal(err)
+			}
+			shortest, longest = min(shortest, time.Since(start)), max(longest, time.Since(start))
+		}
+		if shortest < time.Second/2 || shortest > 600*time.Millisecond || longest > 3*time.Second/2 || longest < 1400*time.Millisecond {
+			t.Errorf("about a second is from %s to %s, want from half of it to half as much again", shortest, longest)
+		}
+	})
+}

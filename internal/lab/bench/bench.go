@@ -31,8 +31,10 @@ type Sample struct {
 	Value float64
 	// Busy is the share of the requests that were rejected for load.
 	Busy float64
-	// P50 and P99 are in milliseconds.
-	P50, P99 float64
+	// The latency of all requests, in milliseconds.
+	P50, P90, P95, P99, Fastest, Slowest float64
+	// Kilobytes are of the answers, in 1,024 bytes a second.
+	Kilobytes float64
 }
 
 // errNotMeasured tells that a subject cannot be measured here: the run goes on.
@@ -218,9 +220,14 @@ func (s Suite) figure(subject Subject, samples []*Sample) Figure {
 	}
 	f := figure(subject.Name, subject.Unit, of(func(s *Sample) float64 { return s.Value }))
 	f.Setting = subject.Setting
-	f.Busy = median(of(func(s *Sample) float64 { return s.Busy }))
-	f.P50 = median(of(func(s *Sample) float64 { return s.P50 }))
-	f.P99 = median(of(func(s *Sample) float64 { return s.P99 }))
+	f.Busy = Median(of(func(s *Sample) float64 { return s.Busy }))
+	f.P50 = Median(of(func(s *Sample) float64 { return s.P50 }))
+	f.P90 = Median(of(func(s *Sample) float64 { return s.P90 }))
+	f.P95 = Median(of(func(s *Sample) float64 { return s.P95 }))
+	f.P99 = Median(of(func(s *Sample) float64 { return s.P99 }))
+	f.Fastest = Median(of(func(s *Sample) float64 { return s.Fastest }))
+	f.Slowest = Median(of(func(s *Sample) float64 { return s.Slowest }))
+	f.Kilobytes = Median(of(func(s *Sample) float64 { return s.Kilobytes }))
 	if i := slices.IndexFunc(s.Limits, func(l Limit) bool { return l.Subject == subject.Name }); i >= 0 {
 		f.Aim, f.Reached = fmt.Sprintf("at most %g", s.Limits[i].AtMost), f.Max <= s.Limits[i].AtMost
 	}

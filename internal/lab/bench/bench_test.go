@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/load"
 )
 
 // counting measures 1, 2, 3, … times a factor.
@@ -154,5 +157,17 @@ func TestPeakMemoryIsThatOfTheProcess(t *testing.T) {
 	after, err := servers.Resident(os.Getpid(), servers.PeakMemory)
 	if err != nil || after-before < 32<<20 {
 		t.Errorf("64 MiB more took the peak from %d to %d (%v); %d", before, after, err, block[5])
+	}
+}
+
+// A sample of a load has its throughput, the share of busy, the latencies and the bytes.
+func TestASampleOfALoad(t *testing.T) {
+	h := hdrhistogram.New(1, 1_000_000, 5)
+	for ms := range int64(100) {
+		_ = h.RecordValue((ms + 1) * 1000)
+	}
+	got := sampleOf(&load.Result{Sent: 100, Sold: 80, Errors: map[string]int{"busy": 20}, Elapsed: 2 * time.Second, Latency: h, Received: 4096})
+	if want := (Sample{Value: 40, Busy: 0.2, P50: 50, P90: 90, P95: 95, P99: 99, Fastest: 1, Slowest: 100, Kilobytes: 2}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

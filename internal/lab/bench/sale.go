@@ -46,11 +46,7 @@ func (s *stage) sale(how Setting) Subject {
 
 // String names the setting as a subject.
 func (s Setting) String() string {
-	name := s.Strategy
-	if s.Group {
-		name += ", grouped"
-	}
-	return name + ", " + count(s.Clients, "client") + ", " + count(s.Replicas, "replica")
+	return s.strategy() + ", " + count(s.Clients, "client") + ", " + count(s.Replicas, "replica")
 }
 
 // sell measures sales a second, and then compares the ledger with the answers.
@@ -96,7 +92,8 @@ func sampleOf(r *load.Result) Sample {
 	return Sample{
 		Value: float64(r.Sold) / r.Elapsed.Seconds(),
 		Busy:  float64(r.Errors["busy"]) / float64(max(1, r.Sent)),
-		P50:   at(50), P99: at(99),
+		P50:   at(50), P90: at(90), P95: at(95), P99: at(99), Fastest: at(0), Slowest: at(100),
+		Kilobytes: r.KilobytesPerSecond(),
 	}
 }
 

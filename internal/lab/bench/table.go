@@ -33,10 +33,16 @@ type Figure struct {
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 	// Busy is the share of the requests that were rejected for load,
-	// 0 to 1, P50 and P99 the latency of all of them; medians, too.
-	Busy float64 `json:"busy,omitempty"`
-	P50  float64 `json:"p50_ms,omitempty"`
-	P99  float64 `json:"p99_ms,omitempty"`
+	// 0 to 1, P50 to Slowest the latency of all of them, Kilobytes those of their
+	// answers; medians, too.
+	Busy      float64 `json:"busy,omitempty"`
+	P50       float64 `json:"p50_ms,omitempty"`
+	P90       float64 `json:"p90_ms,omitempty"`
+	P95       float64 `json:"p95_ms,omitempty"`
+	P99       float64 `json:"p99_ms,omitempty"`
+	Fastest   float64 `json:"min_ms,omitempty"`
+	Slowest   float64 `json:"max_ms,omitempty"`
+	Kilobytes float64 `json:"kb_per_second,omitempty"`
 	// Aim is the target in words, Reached whether the median does. Topic
 	// groups figures with one target.
 	Aim     string    `json:"aim,omitempty"`
@@ -77,11 +83,12 @@ func (r *Result) find(s Setting) *Figure {
 func figure(name, unit string, samples []float64) Figure {
 	return Figure{
 		Name: name, Unit: unit, Samples: samples,
-		Median: median(samples), Min: slices.Min(samples), Max: slices.Max(samples),
+		Median: Median(samples), Min: slices.Min(samples), Max: slices.Max(samples),
 	}
 }
 
-func median(samples []float64) float64 {
+// Median is the middle of samples, or the mean of the two in the middle.
+func Median(samples []float64) float64 {
 	sorted := slices.Sorted(slices.Values(samples))
 	middle := len(sorted) / 2
 	if len(sorted)%2 == 0 {
@@ -94,7 +101,7 @@ func median(samples []float64) float64 {
 // the targets, medians with their spread.
 func (r *Result) Table(w io.Writer) error {
 	var parts []string
-	for _, t := range []table.Writer{r.usualTable(), r.crowdTable(), r.limitTable(), r.aimTable()} {
+	for _, t := range []table.Writer{r.usualTable(), r.latencyTable(), r.crowdTable(), r.limitTable(), r.aimTable()} {
 		if t.Length() > 0 {
 			parts = append(parts, t.Render())
 		}
@@ -196,6 +203,32 @@ func times(of, by *Figure) string {
 
 func comma(v float64) string { return humanize.Comma(int64(v)) }
 
+// latencyTable has the columns of JMeter's aggregate report for the usual crowd.
+func (r *Result) latencyTable() table.Writer {
+	t := newTable("64 clients, latency in ms, as in JMeter's aggregate report",
+		"", "replicas", "median", "90 %", "95 %", "99 %", "min", "max", "busy %", "sales/s", "kB/s")
+	for _, f := range r.Subjects {
+		if f.Strategy == "" || f.Clients != usual {
+			continue
+		}
+		row := make(table.Row, 0, 11)
+		row = append(row, f.strategy(), f.Replicas)
+		for _, v := range []float64{f.P50, f.P90, f.P95, f.P99, f.Fastest, f.Slowest, 100 * f.Busy} {
+			row = append(row, fmt.Sprintf("%.1f", v))
+		}
+		t.AppendRow(append(row, comma(f.Median), comma(f.Kilobytes)))
+	}
+	return t
+}
+
+// strategy names what was sold through.
+func (s Setting) strategy() string {
+	if s.Group {
+		return s.Strategy + ", grouped"
+	}
+	return s.Strategy
+}
+
 // crowdTable has the medians by all crowds, where there was more than the usual.
 func (r *Result) crowdTable() table.Writer {
 	t := newTable("By clients, sales/s", "", "replicas", "1", "8", "64", "512", "p50, p99 of 64, ms", "of 512")
@@ -213,10 +246,7 @@ func (r *Result) crowdTable() table.Writer {
 }
 
 func (r *Result) crowdRow(t table.Writer, s Setting) {
-	name := cmp.Or(s.Strategy, "HTTP baseline")
-	if s.Group {
-		name += ", grouped"
-	}
+	name := cmp.Or(s.strategy(), "HTTP baseline")
 	by := func(clients int) *Figure {
 		s.Clients = clients
 		return r.find(s)

@@ -233,6 +233,36 @@ func RejectedWithin(d time.Duration) Check {
 	}
 }
 
+// GrantedTo expects that a contender was granted a name that it asked for.
+func GrantedTo(holder string) Check {
+	return grants(holder, func(_, granted int) bool { return granted > 0 })
+}
+
+// NeverGrantedTo expects that a contender asked for a name, and was not granted it.
+func NeverGrantedTo(holder string) Check {
+	return grants(holder, func(asked, granted int) bool { return asked > 0 && granted == 0 })
+}
+
+func grants(holder string, judge func(asked, granted int) bool) Check {
+	return func(h *history.History) Finding {
+		asked, granted := 0, 0
+		for _, l := range h.Leases {
+			if l.Holder != holder {
+				continue
+			}
+			asked++
+			if !l.Granted.IsZero() {
+				granted++
+			}
+		}
+		return Finding{
+			Holds:   judge(asked, granted),
+			Says:    fmt.Sprintf("of %s that %s asked for, %d were granted", count(asked, "lease"), holder, granted),
+			Numbers: map[string]float64{"granted_to_" + holder: float64(granted)},
+		}
+	}
+}
+
 // heldByAnother tells whether another holder had the name when this one gave up.
 func heldByAnother(h *history.History, gaveUp history.Lease) bool {
 	for _, l := range h.Leases {
@@ -288,4 +318,41 @@ func heldAlready(holdings []holding, l history.Lease) bool {
 		}
 	}
 	return false
+}
+
+// Together expects that two holders had a name at the same time.
+func Together(a, b string) Check {
+	return pair(a, b, func(_, together int) bool { return together > 0 })
+}
+
+// Apart expects that two holders had a name, each of them, and never at the same time.
+func Apart(a, b string) Check {
+	return pair(a, b, func(granted, together int) bool { return granted == 2 && together == 0 })
+}
+
+func pair(a, b string, judge func(granted, together int) bool) Check {
+	return func(h *history.History) Finding {
+		granted := make(map[string]bool)
+		for _, l := range h.Leases {
+			if !l.Granted.IsZero() && (l.Holder == a || l.Holder == b) {
+				granted[l.Holder] = true
+			}
+		}
+		together := 0
+		for _, o := range Overlaps(h) {
+			if o.A.Holder == a && o.B.Holder == b || o.A.Holder == b && o.B.Holder == a {
+				together++
+			}
+		}
+		f := Finding{Holds: judge(len(granted), together), Numbers: map[string]float64{"granted_of_two": float64(len(granted)), "together": float64(together)}}
+		switch {
+		case together > 0:
+			f.Says = fmt.Sprintf("%s and %s held the name at the same time", a, b)
+		case len(granted) == 2:
+			f.Says = fmt.Sprintf("%s and %s held the name one after the other", a, b)
+		default:
+			f.Says = fmt.Sprintf("%d of %s and %s held the name", len(granted), a, b)
+		}
+		return f
+	}
 }

@@ -83,17 +83,18 @@ func linearityOf(h *history.History) *linearity {
 	deadline := time.Now().Add(linearWithin)
 	requests := byItem(h.Requests)
 	for _, a := range lastAudits(h) {
+		purchases := requests[a.GoodsID]
+		delete(requests, a.GoodsID)
 		if stockedTwice(h, a) {
 			l.undecided(fmt.Sprintf("goods %d was stocked more than once", a.GoodsID))
 			continue
 		}
-		for _, w := range windowsOf(a.Initial, operationsOf(requests[a.GoodsID])) {
+		for _, w := range windowsOf(a.Initial, operationsOf(purchases)) {
 			l.add(w, deadline)
 			if l.result == porcupine.Illegal {
 				return l
 			}
 		}
-		delete(requests, a.GoodsID)
 	}
 	for item := range requests {
 		l.undecided(fmt.Sprintf("it is not known what there was of item %d", item))

@@ -48,6 +48,8 @@ func TestLinearizability(t *testing.T) {
 		illegal("more than there is", sold(0, 10, left(-1), quantity(11)), sold(0, 10, left(9)), ten),
 		illegal("a sale without a purchase", sold(0, 10, left(9)), sold(20, 30, left(7)), ten),
 		illegal("rejected although it was there", two, rejected(40, 50), ten),
+		illegal("rejected before the sale, beside a rejection that was sent earlier and answered later",
+			rejected(0, 100, quantity(6)), rejected(10, 20, quantity(6)), sold(30, 40, left(4), quantity(6)), sold(50, 60, left(3)), ten),
 		illegal("rejected before it was sold out", sold(0, 10, left(1), quantity(9)), rejected(12, 15), sold(20, 30, left(0)), ten),
 		illegal("of unknown outcome, and happened before it was sent", sold(0, 10, left(9)), sold(20, 30, left(7)), unknown(40, 50), ten),
 		illegal("of unknown outcome, and happened twice", unknown(0, 5), sold(10, 20, left(7)), ten),
@@ -57,6 +59,7 @@ func TestLinearizability(t *testing.T) {
 		neither("no audit tells what there was", two),
 		neither("another goods was not audited", two, sold(0, 1, goods(8)), ten),
 		neither("stocked again meanwhile", two, ten, refilled),
+		neither("stocked again meanwhile, and both found the same", sold(0, 10, left(9)), sold(5, 20, left(9)), ten, refilled),
 		neither("one sale", sold(0, 10, left(9)), ten),
 		neither("no sale", rejected(0, 10, quantity(11)), ten),
 	))
@@ -85,6 +88,26 @@ func TestUndecidedIsNeitherLegalNorIllegal(t *testing.T) {
 	if f := checker.Linearizable()(h); !strings.Contains(f.Says, "undecided") {
 		t.Errorf("it says %q", f.Says)
 	}
+}
+
+// The search looks at ever longer beginnings of a window, and names the first answer that is wrong.
+func TestTheFirstWrongAnswerOfALongWindowIsNamed(t *testing.T) {
+	const all, wrong = 200, 99
+	long := make([]history.Request, 0, all)
+	for i := range all {
+		remaining := int64(all - 1 - i)
+		if i == wrong {
+			remaining -= 7
+		}
+		long = append(long, sold(i, i+2, left(remaining), client(i)))
+	}
+	says(t, checker.NotLinearizable(), of(long, audit(0, all, all, all)), "to client 99,", "number 100 of a window")
+}
+
+func TestAnItemThatWasStockedTwiceIsUndecided(t *testing.T) {
+	refilled := audit(0, 5, 5, 5)
+	refilled.At = at(0)
+	says(t, checker.Linearizable(), of(sold(0, 10, left(9)), sold(20, 30, left(8)), audit(0, 10, 10, 10), refilled), "undecided", "stocked more than once")
 }
 
 // A crowd that all read the same is found out at once, however many there are, and
@@ -221,7 +244,7 @@ func TestThePictureIsOfWhatIsIllegal(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := checker.DrawIllegal(wrong, filepath.Join(path, "no", "folder")); err == nil {
+	if drawn, err := checker.DrawIllegal(wrong, filepath.Join(path, "no", "folder")); drawn || err == nil {
 		t.Error("a picture was drawn into no folder")
 	}
 }

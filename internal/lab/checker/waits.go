@@ -138,9 +138,9 @@ func waited(of Waits, expected string, judge func(seen Distribution) bool) Check
 	}
 }
 
-// Deadlocked expects that a name was not granted to anybody for d or longer after
+// Deadlocked expects that a name was granted to no client for d or longer after
 // its holder took it, or died with it, although a contender was waiting for it for so
-// long. Choose d longer than anybody works under the lock: a holder at work keeps
+// long. Choose d longer than any holder works under the lock: a holder at work keeps
 // others waiting too.
 func Deadlocked(d time.Duration) Check {
 	return func(h *history.History) Finding {
@@ -212,6 +212,7 @@ func (s stall) how() string {
 func stalls(h *history.History) (all []stall) {
 	end := endOf(h)
 	for _, holdings := range holdingsOf(h) {
+		asked := askedInOrder(h, locked{holdings[0].Name, holdings[0].Lock})
 		for i, one := range holdings {
 			s := stall{holding: one, since: one.from, until: end}
 			if one.died {
@@ -223,7 +224,7 @@ func stalls(h *history.History) (all []stall) {
 			if s.until.Before(s.since) {
 				continue
 			}
-			s.waited = waitedBetween(h, locked{one.Name, one.Lock}, s.since, s.until)
+			s.waited = waitedBetween(h, asked, s.since, s.until)
 			all = append(all, s)
 		}
 	}
@@ -231,10 +232,14 @@ func stalls(h *history.History) (all []stall) {
 	return all
 }
 
-// waitedBetween is for how much of a time a contender was waiting for a name.
-func waitedBetween(h *history.History, name locked, since, until time.Time) (sum time.Duration) {
+// waitedBetween is for how much of a time a contender was waiting for a name, which was
+// asked for in this order.
+func waitedBetween(h *history.History, asked []history.Lease, since, until time.Time) (sum time.Duration) {
 	covered := since
-	for _, l := range askedInOrder(h, name) {
+	for _, l := range asked {
+		if l.Asked.After(until) {
+			break
+		}
 		from, to := l.Asked, waitedUntil(h, l, until)
 		if from.Before(covered) {
 			from = covered

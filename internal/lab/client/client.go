@@ -71,7 +71,7 @@ func (c Client) replica(ctx context.Context) (string, error) {
 	url := c.URL + "/healthz"
 	header, err := c.send(ctx, http.MethodGet, url, nil, http.StatusOK, nil)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w: is it a stockd?", err)
 	}
 	name := header.Get(handler.ReplicaHeader)
 	if name == "" {

@@ -315,7 +315,7 @@ func TestReplicasHaveAUserThatSells(t *testing.T) {
 	if got := services["stockd"].Environment["STOCKD_DATABASE_MIGRATE"]; got != "false" {
 		t.Errorf("STOCKD_DATABASE_MIGRATE is %q, want false", got)
 	}
-	const grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON stockd.* TO 'stockd'@'%';"
+	const grant = "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON stockd.* TO 'stockd'@'%';"
 	users := readText(t, "mysql/users.sh")
 	if strings.Count(users, "GRANT") != 1 || !strings.Contains(users, grant) {
 		t.Errorf("mysql/users.sh grants something else than %q", grant)

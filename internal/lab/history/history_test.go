@@ -224,3 +224,122 @@ func TestGoroutinesMayWriteToOneFile(t *testing.T) {
 		t.Errorf("%d lines were read of 800", len(h.Requests))
 	}
 }
+
+// Each row is a lease that was asked for at 1 and what ended it, and when its holder knew.
+func TestALeaseEndsWithItsLossOrItsRelease(t *testing.T) {
+	for name, c := range map[string]struct{ lost, released, want int }{
+		"neither": {0, 0, 0}, "lost": {3, 0, 3}, "released": {0, 3, 3}, "lost and released": {3, 4, 3}, "released and lost": {4, 3, 3},
+	} {
+		when := func(seconds int) (moment time.Time) {
+			if seconds > 0 {
+				moment = at(seconds)
+			}
+			return moment
+		}
+		if got := (history.Lease{Lost: when(c.lost), Released: when(c.released)}).End(); !got.Equal(when(c.want)) {
+			t.Errorf("%s: it ended at %s, want %s", name, got, when(c.want))
+		}
+	}
+}
+
+func TestEverythingIsInTheOrderOfTime(t *testing.T) {
+	failed := event("x", 5, history.GaveUp, 0)
+	failed.Lease.Error = "busy"
+	h := read(t, written(t,
+		history.Line{Mark: &history.Mark{At: at(2)}}, history.Line{Mark: &history.Mark{At: at(1)}},
+		history.Line{Audit: &history.Audit{At: at(2)}}, history.Line{Audit: &history.Audit{At: at(1)}},
+		history.Line{Sample: &history.Sample{At: at(2)}}, history.Line{Sample: &history.Sample{At: at(1)}},
+		event("x", 4, history.Asked, 0), failed,
+	))
+	if !h.Marks[0].At.Equal(at(1)) || !h.Audits[0].At.Equal(at(1)) || !h.Samples[0].At.Equal(at(1)) {
+		t.Errorf("%+v", h)
+	}
+	if h.Leases[0].Error != "busy" {
+		t.Errorf("the lease lacks why it was not granted: %+v", h.Leases[0])
+	}
+}
+
+func TestABrokenLineIsNamedByItsNumber(t *testing.T) {
+	path := written(t, request(1, 1), request(2, 2), event("1", 3, history.Granted, 0))
+	if _, err := history.Read(path); !errors.Is(err, history.ErrBroken) || !strings.Contains(err.Error(), "line 3: lease \"1\" is granted, and was never asked for") {
+		t.Errorf("%v, want line 3", err)
+	}
+}
+
+// A run that goes on copies what began since it did: of a lease that was asked for before,
+// nothing, and of what cannot be told, all.
+func TestACopyHasWhatHappenedSince(t *testing.T) {
+	from := written(t,
+		event("old", 1, history.Asked, 0), event("old", 6, history.Granted, 0),
+		event("new", 5, history.Asked, 0), event("new", 7, history.Granted, 3),
+		history.Line{Mark: &history.Mark{At: at(4), What: "before"}}, history.Line{Mark: &history.Mark{At: at(5), What: "then"}},
+		history.Line{Figure: &history.Figure{Name: "tries", Value: 3}}, request(1, 9),
+	)
+	change(t, from, func(s string) string { return s + `{"mark": {"what": "still wri` })
+	path := written(t, request(2, 1))
+	w, err := history.Append(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Copy(from, at(5)), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	h := read(t, path)
+	if len(h.Leases) != 1 || h.Leases[0].ID != "new" || h.Leases[0].Token != 3 || len(h.Marks) != 1 || h.Marks[0].What != "then" ||
+		h.Figures["tries"] != 3 || len(h.Requests) != 2 || len(h.Cut) != 0 {
+		t.Errorf("copied %+v", h)
+	}
+	change(t, from, func(s string) string { return "garbage\n" + s })
+	w, err = history.Append(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Copy(from, at(5)); !errors.Is(err, history.ErrBroken) {
+		t.Errorf("a broken file: %v", err)
+	}
+	if err := w.Copy("/nonexistent/history", at(5)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := w.Add(request(3, 3)); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a line after the end: %v", err)
+	}
+	if err := w.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a second end: %v", err)
+	}
+}
+
+func TestAFileThatCannotBeOpenedIsAnError(t *testing.T) {
+	const path = "/nonexistent/history"
+	_, created := history.Create(path)
+	_, appended := history.Append(path)
+	_, read := history.Read(path)
+	for _, err := range []error{created, appended, read} {
+		if !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%v, want %v", err, os.ErrNotExist)
+		}
+	}
+}
+
+// Each row is what happened at 5, or from 3 to 8, in a history.
+func TestAHistoryExtendsOverItsEvents(t *testing.T) {
+	for name, c := range map[string]struct {
+		h        history.History
+		from, to time.Time
+	}{
+		"nothing":  {from: time.Time{}, to: time.Time{}},
+		"requests": {history.History{Requests: []history.Request{{Start: at(4), End: at(8)}, {Start: at(3), End: at(5)}}}, at(3), at(8)},
+		"a lease":  {history.History{Leases: []history.Lease{{Asked: at(3), Granted: at(4), Released: at(8)}}}, at(3), at(8)},
+		"a loss":   {history.History{Leases: []history.Lease{{Asked: at(3), Lost: at(8)}}}, at(3), at(8)},
+		"a wait":   {history.History{Leases: []history.Lease{{Asked: at(3), GaveUp: at(8)}}}, at(3), at(8)},
+		"marks":    {history.History{Marks: []history.Mark{{At: at(3)}, {At: at(4), Until: at(8)}}}, at(3), at(8)},
+		"a sample": {history.History{Samples: []history.Sample{{At: at(5)}}}, at(5), at(5)},
+		"an audit": {history.History{Audits: []history.Audit{{At: at(9)}}, Samples: []history.Sample{{At: at(5)}}}, at(5), at(5)},
+	} {
+		if from, to := c.h.Extent(); !from.Equal(c.from) || !to.Equal(c.to) {
+			t.Errorf("%s: from %s to %s, want %s to %s", name, from, to, c.from, c.to)
+		}
+	}
+}

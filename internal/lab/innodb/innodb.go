@@ -146,10 +146,10 @@ func (s Statement) sql() string {
 	return `SELECT id, name FROM ` + table + ` WHERE id = 12 FOR UPDATE`
 }
 
-// Guarantees are the places that the statement locks by the source. Of a statement that
+// ClaimedPlaces are the places that the statement locks by the source. Of a statement that
 // finds no row the source speaks for the primary key and the unique index; what it
 // says of full scans and of plain indexes is applied to that statement as well.
-func (c Combination) Guarantees(s Statement) []Place {
+func (c Combination) ClaimedPlaces(s Statement) []Place {
 	return slices.DeleteFunc(c.Index.Places(), func(p Place) bool { return !c.claims(s, p) })
 }
 
@@ -167,12 +167,17 @@ func (c Combination) excuse(s Statement, p Place) string {
 }
 
 // with makes the table of an index under another name, and drops it after a function.
-func (i Index) with(ctx context.Context, db *sql.DB, name string, do func() error) (err error) {
+func (i Index) with(ctx context.Context, db *sql.DB, name string, do func() error) error {
+	setup, _ := i.fixture()
+	return withTable(ctx, db, name, setup, do)
+}
+
+// withTable makes a table by statements for the one of the fixtures.
+func withTable(ctx context.Context, db *sql.DB, name string, setup []string, do func() error) (err error) {
 	defer func() {
 		_, dropped := db.ExecContext(context.WithoutCancel(ctx), `DROP TABLE IF EXISTS `+name)
 		err = errors.Join(err, dropped)
 	}()
-	setup, _ := i.fixture()
 	for _, statement := range append([]string{`DROP TABLE IF EXISTS ` + table}, setup...) {
 		if _, err := db.ExecContext(ctx, on(name, statement)); err != nil {
 			return fmt.Errorf("make table %s: %w", name, err)

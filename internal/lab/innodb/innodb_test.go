@@ -129,7 +129,7 @@ func asClaimed(s innodb.Statement) map[string]float64 {
 		for _, p := range c.Index.Places() {
 			figures[c.String()+"."+p.Name] = 0
 		}
-		for _, p := range c.Guarantees(s) {
+		for _, p := range c.ClaimedPlaces(s) {
 			figures[c.String()+"."+p.Name] = 1
 		}
 	}
@@ -163,4 +163,75 @@ func TestADifferenceFromTheSourceIsFoundAndReported(t *testing.T) {
 			t.Errorf("with %s at %v it holds: %t, %s", figure, c.value, f.Holds, f.Says)
 		}
 	}
+}
+
+// Two that wait to insert a row which a third deletes end in a deadlock; a row that stays, and
+// is written, goes to one of them.
+func TestALockThatIsInsertedAndDeletedDeadlocks(t *testing.T) {
+	const rounds = 3
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		db := open(t, d)
+		for name, c := range map[string]struct {
+			lock innodb.Lock
+			want innodb.Insertions
+		}{
+			"inserted and deleted": {innodb.InsertAndDelete(), innodb.Insertions{Inserted: rounds, Deadlocks: rounds}},
+			"written":              {innodb.UpdateAndUpdate(), innodb.Insertions{Inserted: rounds, Duplicates: rounds}},
+		} {
+			sum, err := innodb.HandOver(t.Context(), db, c.lock, rounds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (sum.Answer == "") != (sum.Deadlocks == 0) {
+				t.Errorf("%s: %d deadlocks, and the answer of the last is %q", name, sum.Deadlocks, sum.Answer)
+			}
+			if sum.Answer = ""; sum != c.want {
+				t.Errorf("%s: %+v, want %+v", name, sum, c.want)
+			}
+		}
+	})
+}
+
+func TestADeleteLocksOtherRowsWhereItsIndexIsPassedOver(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		db := open(t, d)
+		for large, want := range map[bool]int{false: 2, true: 0} {
+			if got, err := innodb.LocksOthers(t.Context(), db, large); err != nil || got != want {
+				t.Errorf("large %t: %d rows that do not match are locked (%v), want %d", large, got, err, want)
+			}
+		}
+	})
+}
+
+// MariaDB locks the gap of a unique index that is not the primary key in any case, and neither
+// server that of the primary key.
+func TestADeletedRowIsLockedWithItsGap(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		db := open(t, d)
+		mariadb := strings.Contains(t.Name(), servers.MariaDB)
+		for by, want := range map[innodb.Index]map[bool]bool{
+			innodb.Unique:  {true: true, false: mariadb},
+			innodb.Primary: {true: false, false: false},
+		} {
+			for deleted, want := range want {
+				if got, err := innodb.LocksGap(t.Context(), db, by, deleted); err != nil || got != want {
+					t.Errorf("%s, deleted %t: the gap is locked: %t (%v), want %t", by, deleted, got, err, want)
+				}
+			}
+		}
+	})
+}
+
+// No isolation of the two helps where the lock ends before the commit.
+func TestALockThatEndsBeforeTheCommitLosesAnUpdate(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		db := open(t, d)
+		for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
+			for commitFirst, want := range map[bool]int{false: 9, true: 8} {
+				if left, err := innodb.SellTwice(t.Context(), db, level, commitFirst); err != nil || left != want {
+					t.Errorf("%s, committed first %t: %d are left (%v), want %d", level, commitFirst, left, err, want)
+				}
+			}
+		}
+	})
 }

@@ -27,7 +27,7 @@ func Probe(ctx context.Context, db *sql.DB, s Statement) (map[Combination]Locked
 			matrix[c] = locked
 			mu.Unlock()
 			return c.Index.with(groupCtx, db, name, func() error {
-				return holding(groupCtx, db, c.Level, on(name, s.sql()), func() error { return try(groupCtx, db, name, c.Index, locked) })
+				return holding(groupCtx, db, c.Level, on(name, s.sql()), func(*sql.Tx) error { return try(groupCtx, db, name, c.Index, locked) })
 			})
 		})
 	}
@@ -57,16 +57,16 @@ func try(ctx context.Context, db *sql.DB, name string, i Index, locked Locked) e
 }
 
 // holding calls a function while a transaction holds the locks of a statement.
-func holding(ctx context.Context, db *sql.DB, level sql.IsolationLevel, statement string, do func() error) error {
+func holding(ctx context.Context, db *sql.DB, level sql.IsolationLevel, statement string, do func(holder *sql.Tx) error, args ...any) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() // it ends the locks
-	if _, err := tx.ExecContext(ctx, statement); err != nil {
+	if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
 		return err
 	}
-	return do()
+	return do(tx)
 }
 
 // waits reports whether a lock of another transaction is in the way of a statement,
@@ -99,7 +99,7 @@ const (
 func WaitsInPassing(ctx context.Context, db *sql.DB, s Scan) (blocked bool, err error) {
 	const name = "lab_passing"
 	err = None.with(ctx, db, name, func() error {
-		return holding(ctx, db, sql.LevelDefault, `SELECT id FROM `+name+` WHERE name = 'j' FOR UPDATE`, func() (err error) {
+		return holding(ctx, db, sql.LevelDefault, `SELECT id FROM `+name+` WHERE name = 'j' FOR UPDATE`, func(*sql.Tx) (err error) {
 			blocked, err = waits(ctx, db, on(name, string(s)))
 			return err
 		})

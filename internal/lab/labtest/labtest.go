@@ -126,7 +126,7 @@ func (l *Lab) Database(t *testing.T, kind string) *servers.Database {
 	server := l.databases[kind]
 	if server == nil {
 		var err error
-		server, err = servers.StartDatabase(t.Context(), l.supervisor, servers.Choice{Mode: servers.Local, Database: kind})
+		server, err = servers.StartDatabase(t.Context(), l.supervisor, servers.Choice{Mode: servers.Local, Database: kind, Volatile: true})
 		if err != nil {
 			t.Fatal(err)
 		}

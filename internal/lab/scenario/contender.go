@@ -24,6 +24,10 @@ type Contender struct {
 	Name string
 	// TTL is that of its locks, Retry their pause between two tries.
 	TTL, Retry time.Duration
+	// Timeout is for how long a ZooKeeper, or one of several masters, may be silent.
+	Timeout time.Duration
+	// Now is the clock of locks that write times; nil: time.Now.
+	Now func() time.Time
 
 	clients *backend.Clients
 	record  *failpoint.Registry
@@ -47,26 +51,26 @@ func (s *Environment) Contend(name string, needs ...Need) (*Contender, error) {
 		return nil, err
 	}
 	c := &Contender{
-		Name: name, TTL: contenderTTL, Retry: contenderRetry,
+		Name: name, TTL: contenderTTL, Retry: contenderRetry, Timeout: contenderTimeout,
 		clients: &backend.Clients{}, record: record, lockers: make(map[string]lock.Locker),
 	}
 	s.Later(c.close)
 	for _, need := range needs {
-		if err := c.connect(s, need); err != nil {
+		if err := c.Connect(s, need); err != nil {
 			return nil, fmt.Errorf("connect %s to %s: %w", name, need, err)
 		}
 	}
 	return c, nil
 }
 
-func (c *Contender) connect(s *Environment, need Need) (err error) {
+// Connect has the contender go to a backend of the run.
+func (c *Contender) Connect(s *Environment, need Need) (err error) {
 	b := s.Backends
 	switch need {
 	case MySQL:
 		c.clients.DB, c.clients.Dialect, err = b.Database.Pool(contenderPool, contenderTimeout)
 	case Redis:
-		c.clients.RedisOptions = redisOptions(b.Redis.Address, b.Redis.Password)
-		c.clients.Redis = backend.NewRedis(c.clients.RedisOptions)
+		c.UseRedis(redisOptions(b.Redis.Address, b.Redis.Password))
 	case Redlock:
 		for _, node := range b.Redlock.Nodes {
 			c.UseMasters([]string{node.Address}, node.Password)
@@ -79,10 +83,18 @@ func (c *Contender) connect(s *Environment, need Need) (err error) {
 	return err
 }
 
+// UseRedis has the contender go to this server.
+func (c *Contender) UseRedis(o backend.RedisOptions) {
+	o.PoolSize = contenderPool
+	c.clients.RedisOptions, c.clients.Redis = o, backend.NewRedis(o)
+}
+
 // UseMasters has the contender ask these masters, and returns its connections.
 func (c *Contender) UseMasters(addresses []string, password string) []redis.UniversalClient {
 	for _, address := range addresses {
-		c.clients.Redlock = append(c.clients.Redlock, backend.NewRedis(redisOptions(address, password)))
+		o := redisOptions(address, password)
+		o.Timeout = c.Timeout
+		c.clients.Redlock = append(c.clients.Redlock, backend.NewRedis(o))
 	}
 	return c.clients.Redlock
 }
@@ -95,7 +107,7 @@ func redisOptions(address, password string) backend.RedisOptions {
 // long when it is silent.
 func (c *Contender) UseZooKeeper(address string, session time.Duration) {
 	c.clients.ZooKeeper = backend.NewZooKeeper(backend.ZooKeeperOptions{
-		Servers: []string{address}, SessionTimeout: session, DialTimeout: contenderTimeout,
+		Servers: []string{address}, SessionTimeout: session, DialTimeout: c.Timeout,
 	})
 }
 
@@ -109,7 +121,7 @@ func (c *Contender) Locker(kind string) (lock.Locker, error) {
 	if at < 0 {
 		return nil, fmt.Errorf("%q is not a lock", kind)
 	}
-	locker := all[at].New(lock.Deps{Clients: c.clients, TTL: c.TTL, Retry: c.Retry})
+	locker := all[at].New(lock.Deps{Clients: c.clients, TTL: c.TTL, Retry: c.Retry, Now: c.Now})
 	c.lockers[kind] = c.Record(kind, locker)
 	return c.lockers[kind], nil
 }

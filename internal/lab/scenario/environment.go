@@ -37,6 +37,8 @@ type Environment struct {
 	Pair    *servers.RedisPair
 	Masters *servers.Redlock
 	Links   []*servers.Proxy
+	// ZooKeeper is one with a clock of its own; nil until the stage made it.
+	ZooKeeper *servers.ZooKeeper
 	// Own are variables of single replicas, by their number from 1, beside those of
 	// the stage.
 	Own map[int][]string

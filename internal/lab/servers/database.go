@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,6 +49,7 @@ func StartDatabase(ctx context.Context, k *Supervisor, c Choice) (*Database, err
 	found := LocalDatabases()
 	i := slices.IndexFunc(found, func(p Program) bool { return c.Database == "" || p.Kind == c.Database })
 	if i >= 0 {
+		found[i].volatile = c.Volatile
 		return found[i].start(ctx, k, nil)
 	}
 	if c.Mode == Auto && c.Database == "" {
@@ -82,6 +82,8 @@ type Program struct {
 	// Kind is MariaDB or MySQL.
 	Kind string
 	Path string
+
+	volatile bool
 }
 
 // LocalDatabases lists the database servers of this machine, one a kind.
@@ -180,6 +182,9 @@ func (p Program) arguments(folder string, port int, security *Security) []string
 	if p.Kind == MySQL {
 		args = append(args, "--mysqlx=OFF")
 	}
+	if p.volatile {
+		args = append(args, "--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync", "--sync-binlog=0")
+	}
 	if security != nil {
 		args = append(args, "--require-secure-transport=ON", "--ssl-ca="+security.Authority.CAFile,
 			"--ssl-cert="+security.own.CertFile, "--ssl-key="+security.own.KeyFile)
@@ -210,12 +215,8 @@ func (d *Database) readVersion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	described, err := store.Version(ctx)
-	if err := errors.Join(err, store.Close()); err != nil {
-		return err
-	}
-	d.Name, d.Version, _ = strings.Cut(described, " ")
-	return nil
+	d.Name, d.Version, _ = strings.Cut(store.Version(), " ")
+	return store.Close()
 }
 
 // The limits of a store of the lab.

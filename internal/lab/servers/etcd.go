@@ -49,7 +49,7 @@ func StartEtcd(ctx context.Context, k *Supervisor, mode Mode) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e, onFreePort(func(port int) error { return e.startOn(ctx, port) })
+	return e, e.start(ctx)
 }
 
 const bringsEtcd = "apt-get install etcd-server brings it"
@@ -71,14 +71,17 @@ func newEtcd(k *Supervisor, s *Security) (*Etcd, error) {
 	return e, nil
 }
 
-func (e *Etcd) startOn(ctx context.Context, port int) error {
-	if err := e.allocate(port); err != nil {
-		return err
-	}
-	if err := e.server.configure(port); err != nil {
-		return err
-	}
-	return e.Restart(ctx)
+// start starts it on ports that are free.
+func (e *Etcd) start(ctx context.Context) error {
+	return onFreePort(func(port int) error {
+		if err := e.allocate(port); err != nil {
+			return err
+		}
+		if err := e.server.configure(port); err != nil {
+			return err
+		}
+		return e.Restart(ctx)
+	})
 }
 
 // allocate gives it a port for clients, and one for other members.
@@ -216,7 +219,7 @@ func StartSecureEtcd(ctx context.Context, k *Supervisor, s *Security) (*Etcd, er
 	if err != nil {
 		return nil, err
 	}
-	if err := onFreePort(func(port int) error { return e.startOn(ctx, port) }); err != nil {
+	if err := e.start(ctx); err != nil {
 		return nil, err
 	}
 	if err := e.addUsers(ctx); err != nil {

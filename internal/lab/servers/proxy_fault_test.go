@@ -221,7 +221,7 @@ func TestASlowLinkTakesLongerEachWay(t *testing.T) {
 	}
 }
 
-func TestAMuteLinkIsMadeAndHearsNothing(t *testing.T) {
+func TestAHangingLinkIsMadeAndPassesNothing(t *testing.T) {
 	p, far, near := through(t)
 	must(t, far.Ping(t.Context()).Err())
 	p.Hang(true)

@@ -32,6 +32,7 @@ type Redis struct {
 
 	server   *Server // nil where it is embedded
 	security *Security
+	onDisk   int64 // how much of its file was there, as AwaitOnDisk saw it last
 }
 
 // StartRedis starts a Redis with a random password.
@@ -54,6 +55,7 @@ func StartSecureRedis(ctx context.Context, k *Supervisor, s *Security) (*Redis, 
 const (
 	keepsNothing = "appendonly no\n"
 	keepsAll     = "appendonly yes\nappendfsync always\n"
+	keepsSeconds = "appendonly yes\nappendfsync everysec\n"
 )
 
 func startRedis(ctx context.Context, k *Supervisor, mode Mode, password string) (*Redis, error) {
@@ -320,9 +322,17 @@ func FindFaketime() (string, error) {
 // Set has the clock be so much ahead of the right time from now on, or behind it
 // where ahead is negative; 0 is right again.
 func (c *Clock) Set(ahead time.Duration) error {
+	return c.write(fmt.Sprintf("%+.3f\n", ahead.Seconds()))
+}
+
+// Run has the clock run so many times as fast as the right one. It is then ahead by what it
+// would have gained since its server started.
+func (c *Clock) Run(rate float64) error { return c.write(fmt.Sprintf("+0 x%g\n", rate)) }
+
+func (c *Clock) write(setting string) error {
 	// The server reads the file at any moment: it must never find half of it.
 	next := c.file + ".next"
-	if err := os.WriteFile(next, fmt.Appendf(nil, "%+.3f\n", ahead.Seconds()), 0o600); err != nil {
+	if err := os.WriteFile(next, []byte(setting), 0o600); err != nil {
 		return fmt.Errorf("set the clock: %w", err)
 	}
 	if err := os.Rename(next, c.file); err != nil {
@@ -332,7 +342,7 @@ func (c *Clock) Set(ahead time.Duration) error {
 }
 
 // env is what the server has to be started with. What measures how long something
-// takes is no clock that anybody sets, and stays right.
+// takes is a clock that no one sets, and stays right.
 //
 // Redis's allocator asks for the time before libfaketime is ready to tell it, and
 // neither gets on. With the C library named before it, its allocator is the one in

@@ -147,6 +147,9 @@ type RedlockOptions struct {
 	// Durable has each master write each command to its disk before it answers, and
 	// have it again after Restart.
 	Durable bool
+	// EverySecond has each master write to its file before it answers, and have the file
+	// on its disk once a second, which is Redis's default where it keeps a file.
+	EverySecond bool
 	// Clocks gives each master a clock of its own.
 	Clocks bool
 	// Security is what they require of clients; nil: a password alone.
@@ -156,8 +159,11 @@ type RedlockOptions struct {
 // StartRedlockWith starts masters that are real servers.
 func StartRedlockWith(ctx context.Context, k *Supervisor, o RedlockOptions) (*Redlock, error) {
 	setup := redisSetup{password: rand.Text(), config: keepsNothing, clock: o.Clocks, security: o.Security}
-	if o.Durable {
+	switch {
+	case o.Durable:
 		setup.config = keepsAll
+	case o.EverySecond:
+		setup.config = keepsSeconds
 	}
 	return startRedlock(ctx, func(ctx context.Context) (*Redis, error) { return localRedis(ctx, k, setup) })
 }

@@ -232,11 +232,15 @@ const (
 	highestPort = 32000
 )
 
-// FreePort finds a port on 127.0.0.1 on which no process listens. Another process
-// may take it before its server does; Launch tries a second one then.
+// FreePort finds a port on 127.0.0.1 on which no process listens, and claims it for this
+// process: no FreePort of another one finds it while its server is down or its proxy cut
+// off. A process that does not ask may take it; Launch tries a second one then.
 func FreePort() (int, error) {
 	for range 100 {
 		port := lowestPort + rand.N(highestPort-lowestPort)
+		if !claimPort(port) {
+			continue
+		}
 		l, err := net.Listen("tcp", Loopback(port))
 		if err != nil {
 			continue
@@ -246,6 +250,25 @@ func FreePort() (int, error) {
 		}
 	}
 	return 0, errors.New("no free port on 127.0.0.1 in 100 tries")
+}
+
+// claimPort binds the UDP port of the same number, which none of the servers uses. It is a
+// bare descriptor, so that nothing but the end of the process closes it.
+func claimPort(port int) bool {
+	syscall.ForkLock.RLock()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return false
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		syscall.Close(fd) //nolint:errcheck // nothing was sent
+		return false
+	}
+	return true
 }
 
 // Loopback is the loopback address of a port.

@@ -88,6 +88,9 @@ type Choice struct {
 	// Redis (the five of Redlock, too), ZooKeeper and Etcd are where they are to
 	// come from instead, or empty.
 	Redis, ZooKeeper, Etcd Mode
+	// Volatile has a local database leave its commits to the operating system: they
+	// survive its death, and not that of the machine.
+	Volatile bool
 }
 
 // ParseChoice reads a choice as it is given on the command line.

@@ -173,7 +173,7 @@ func TestAnEnsembleOutlivesItsLeader(t *testing.T) {
 	_, err = back.Sync("/kept")
 	must(t, err)
 	if value, _, err := back.Get("/kept"); err != nil || string(value) != "changed" {
-		t.Errorf("the old master has %q: %v", value, err)
+		t.Errorf("the old leader has %q: %v", value, err)
 	}
 	// A session is known to all of them, and ends wherever it is ended.
 	must(t, servers.ExpireZooKeeper(t.Context(), next.Address, back.SessionID()))
@@ -204,7 +204,7 @@ func TestAnEtcdClusterOutlivesItsLeader(t *testing.T) {
 	})
 	must(t, leader.Restart(t.Context()))
 	if kept, err := etcdClient(t, leader).Get(within(t, 5*time.Second), "kept"); err != nil || kept.Count != 1 || string(kept.Kvs[0].Value) != "changed" {
-		t.Errorf("the old master has %v: %v", kept, err)
+		t.Errorf("the old leader has %v: %v", kept, err)
 	}
 }
 

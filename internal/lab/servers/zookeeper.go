@@ -19,9 +19,12 @@ import (
 type ZooKeeper struct {
 	Info
 	Address string
+	// Clock is its clock, or nil where that is this machine's.
+	Clock *Clock
 	runner
 
 	server    *Server
+	hasClock  bool
 	classPath string
 	options   []string // of its Java
 	ensemble  string   // lines of zoo.cfg about the other members; empty: none
@@ -44,6 +47,16 @@ func StartSecureZooKeeper(ctx context.Context, k *Supervisor, s *Security) (*Zoo
 	if err != nil {
 		return nil, err
 	}
+	return z, z.server.start(ctx)
+}
+
+// StartZooKeeperWithClock starts a ZooKeeper with a clock of its own.
+func StartZooKeeperWithClock(ctx context.Context, k *Supervisor) (*ZooKeeper, error) {
+	z, err := newZooKeeper(k, nil, "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+	if err != nil {
+		return nil, err
+	}
+	z.hasClock = true
 	return z, z.server.start(ctx)
 }
 
@@ -161,6 +174,12 @@ func (z *ZooKeeper) configure(folder string, port int) (args, env []string, err 
 	if err := os.WriteFile(z.file("logback.xml"), []byte(zookeeperLogging), 0o600); err != nil {
 		return nil, nil, err
 	}
+	if z.hasClock {
+		if z.Clock, err = newClock(folder); err != nil {
+			return nil, nil, err
+		}
+		env = z.Clock.env()
+	}
 	listens, err := z.listens(port)
 	if err != nil {
 		return nil, nil, err
@@ -171,7 +190,7 @@ func (z *ZooKeeper) configure(folder string, port int) (args, env []string, err 
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"-Dznode.container.checkIntervalMs=1000", // the default is a minute, longer than a run
 		"-cp", folder+":"+z.classPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", z.file("zoo.cfg"),
-	), nil, os.WriteFile(z.file("zoo.cfg"), []byte(config), 0o600)
+	), env, os.WriteFile(z.file("zoo.cfg"), []byte(config), 0o600)
 }
 
 // listens is where it listens, and how: what encrypts is Netty.

@@ -33,7 +33,8 @@ const (
 
 // Registry lists them.
 func Registry() []lock.Entry {
-	return []lock.Entry{
+	return slices.Concat(inRedis(), onMasters(), []lock.Entry{
+		inEtcd(),
 		{
 			Name: InsertOnce, Family: lock.FamilySQL, Needs: []backend.Name{backend.MySQL},
 			Summary:    "INSERT of the name into a table with a unique key; a client that finds it taken gives up",
@@ -46,7 +47,7 @@ func Registry() []lock.Entry {
 			Guarantees: lock.Guarantees{Exclusive: true, ReleasesOnlyItsOwn: true},
 			New:        func(d lock.Deps) lock.Locker { return &insert{Deps: d, loop: true} },
 		},
-	}
+	})
 }
 
 type insert struct {
@@ -117,24 +118,32 @@ func (l *lease) Release(ctx context.Context) error {
 	return err
 }
 
-// NodeCache is the name of the lock below.
-const NodeCache = "node-cache"
+// The names of the lock below, and of its form whose waiting ends after a time and is then
+// taken for a grant.
+const (
+	NodeCache        = "node-cache"
+	NodeCacheTimeout = "node-cache-timeout"
+)
+
+// nodeCacheWait is how long that one waits.
+const nodeCacheWait = 300 * time.Millisecond
 
 // nodeCache is a lock as one of the documents first has it: numbered ephemeral
 // nodes, and a listener on the one before. It does not check that this node still
-// existed when it began to listen.
+// existed when it began to listen, nor who is ahead when it has been deleted.
 type nodeCache struct {
-	conn *zk.Conn
+	conn  *zk.Conn
+	timed bool
 }
 
-// NewNodeCache connects to a ZooKeeper, with a session that expires after that much
-// silence. The lock is an io.Closer.
-func NewNodeCache(address string, session time.Duration) (lock.Locker, error) {
+// NewNodeCache connects one of the two to a ZooKeeper, with a session that expires after
+// that much silence. The lock is an io.Closer.
+func NewNodeCache(kind, address string, session time.Duration) (lock.Locker, error) {
 	conn, _, err := zk.Connect([]string{address}, session, zk.WithLogger(silent{}), zk.WithLogInfo(false))
 	if err != nil {
 		return nil, fmt.Errorf("connect to ZooKeeper: %w", err)
 	}
-	return &nodeCache{conn}, nil
+	return &nodeCache{conn: conn, timed: kind == NodeCacheTimeout}, nil
 }
 
 type silent struct{}
@@ -164,8 +173,13 @@ func (l *nodeCache) Acquire(ctx context.Context, name string) (lock.Lease, error
 		if err != nil {
 			return nil, err
 		}
+		var over <-chan time.Time
+		if l.timed {
+			over = time.After(nodeCacheWait)
+		}
 		select {
 		case <-changed:
+		case <-over: // that it was not the deletion is not looked at, as little as who is ahead
 		case <-ctx.Done():
 			return nil, errors.Join(lock.ErrNotAcquired, context.Cause(ctx), l.conn.Delete(path, -1))
 		}

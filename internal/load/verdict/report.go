@@ -39,29 +39,21 @@ func (r *Report) machine() string {
 
 // Table writes the report for people; color is for terminals.
 func (r *Report) Table(w io.Writer, color bool) error {
-	t := table.NewWriter()
-	style := table.StyleLight
-	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
-	counted := "requests\n/s"
-	if !slices.ContainsFunc(r.Runs, func(run Run) bool { return !run.SalesOnly }) {
-		counted = "sales\n/s"
-	}
+	t := newTable(11)
 	t.AppendHeader(table.Row{
-		"strategy", "replicas", "sold", "left", "over-\nsold", "lost\nupdates", "rejected", "errors", counted, "p50\nms", "p99\nms", "verdict",
+		"strategy", "replicas", "sold", "left", "over-\nsold", "lost\nupdates", "rejected", "errors", r.counted(), "p50\nms", "p99\nms", "verdict",
 	})
-	numbers := make([]table.ColumnConfig, 0, 10)
-	for column := 2; column <= 11; column++ {
-		numbers = append(numbers, table.ColumnConfig{Number: column, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	t.SetColumnConfigs(numbers)
 	for i, run := range r.Runs {
 		if i > 0 && run.Name() != r.Runs[i-1].Name() {
 			t.AppendSeparator()
 		}
 		t.AppendRow(run.row(color))
 	}
-	lines := append([]string{t.Render()}, r.notes()...)
+	lines := []string{t.Render()}
+	if times := r.latencies(); times.Length() > 0 {
+		lines = append(lines, times.Render())
+	}
+	lines = append(lines, r.notes()...)
 	if words := r.shorter(); words != "" {
 		lines = append(lines, words)
 	}
@@ -72,12 +64,57 @@ func (r *Report) Table(w io.Writer, color bool) error {
 	return err
 }
 
-func (r *Run) row(color bool) table.Row {
-	replicas := "?"
-	if r.Replicas > 0 {
-		replicas = strconv.Itoa(r.Replicas)
+// newTable aligns the columns from the second to the last to the right.
+func newTable(last int) table.Writer {
+	t := table.NewWriter()
+	style := table.StyleLight
+	style.Format.Header = text.FormatDefault
+	style.Title.Format = text.FormatDefault
+	t.SetStyle(style)
+	numbers := make([]table.ColumnConfig, 0, last)
+	for column := 2; column <= last; column++ {
+		numbers = append(numbers, table.ColumnConfig{Number: column, Align: text.AlignRight, AlignHeader: text.AlignRight})
 	}
-	row := table.Row{r.Name(), replicas}
+	t.SetColumnConfigs(numbers)
+	return t
+}
+
+// counted is what the throughput and the latencies are of.
+func (r *Report) counted() string {
+	if slices.ContainsFunc(r.Runs, func(run Run) bool { return !run.SalesOnly }) {
+		return "requests\n/s"
+	}
+	return "sales\n/s"
+}
+
+// latencies has the columns of JMeter's aggregate report.
+func (r *Report) latencies() table.Writer {
+	t := newTable(11)
+	t.SetTitle("Latency in ms, as in JMeter's aggregate report")
+	t.AppendHeader(table.Row{"strategy", "replicas", "median", "90 %", "95 %", "99 %", "min", "max", "errors\n%", r.counted(), "kB\n/s"})
+	for _, run := range r.Runs {
+		if run.Verdict == NotRun {
+			continue
+		}
+		row := make(table.Row, 0, 11)
+		row = append(row, run.Name(), run.replicas())
+		for _, v := range []float64{run.P50, run.P90, run.P95, run.P99, run.Min, run.Max, run.ErrorPercent} {
+			row = append(row, fmt.Sprintf("%.1f", v))
+		}
+		t.AppendRow(append(row, comma(int64(run.PerSecond)), fmt.Sprintf("%.1f", run.KilobytesPerSecond)))
+	}
+	return t
+}
+
+func (r *Run) replicas() string {
+	if r.Replicas == 0 {
+		return "?"
+	}
+	return strconv.Itoa(r.Replicas)
+}
+
+func (r *Run) row(color bool) table.Row {
+	row := table.Row{r.Name(), r.replicas()}
 	if r.Verdict == NotRun {
 		for range 9 {
 			row = append(row, "–")
@@ -88,11 +125,11 @@ func (r *Run) row(color bool) table.Row {
 		comma(r.Sold), comma(r.Left), comma(r.Oversold), comma(r.Lost),
 		comma(int64(r.Rejected)), comma(int64(r.Errors+r.Unknown)),
 		comma(int64(r.PerSecond)), fmt.Sprintf("%.1f", r.P50), fmt.Sprintf("%.1f", r.P99),
-		paint(color, r.Verdict, r.words()))
+		paint(color, r.Verdict, r.cell()))
 }
 
-// words is the verdict in a cell, and in how many tries it was reached.
-func (r *Run) words() string {
+// cell is the verdict in the table, and in how many tries it was reached.
+func (r *Run) cell() string {
 	words := r.Words()
 	if r.Tries > 1 {
 		words += fmt.Sprintf(" (try %d)", r.Tries)
@@ -103,15 +140,8 @@ func (r *Run) words() string {
 // notes are the reasons and caveats that do not fit into a cell, each once.
 func (r *Report) notes() (lines []string) {
 	for _, run := range r.Runs {
-		words := run.Note
-		switch run.Verdict {
-		case NotRun:
-			words = "not run: " + run.Reason
-		case Unexpected:
-			words = "not expected: " + run.Reason
-		case Expected:
-		}
-		if line := run.Name() + ": " + words; words != "" && !slices.Contains(lines, line) {
+		remark := run.Remark()
+		if line := run.Name() + ": " + remark; remark != "" && !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
 	}

@@ -3,6 +3,8 @@ package verdict_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
@@ -121,7 +124,7 @@ func TestTheFiguresAreNamedAsOthersReadThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for field := range strings.FieldsSeq(`strategy replicas group fence clients requests stock sold left oversold lost undersold
-		refused errors unknown clean expected_clean verdict reason per_second p50_ms p99_ms max_ms`) {
+		refused errors unknown clean expected_clean verdict reason per_second min_ms p50_ms p90_ms p95_ms p99_ms max_ms error_percent kb_per_second`) {
 		if _, ok := read.Runs[0][field]; !ok {
 			t.Errorf("the JSON has no %s", field)
 		}
@@ -136,24 +139,190 @@ func TestTheFiguresAreNamedAsOthersReadThem(t *testing.T) {
 	}
 }
 
-func TestTheTableSaysWhatWasNotRunAndWhy(t *testing.T) {
-	done := sale(10, 10, 0, nil)
-	done.ExpectedClean, done.Tries = true, 3
-	done.Judge()
-	full := verdict.Report{
-		On:   "database: SQLite 3.53 (embedded)",
-		Runs: []verdict.Run{done, {Strategy: "hidden", Replicas: 1, Verdict: verdict.NotRun, Reason: "it cannot be seen here"}},
+// A run of every kind as a person sees it: its name, its figures, and what needs a note once.
+func TestTheTableOfARun(t *testing.T) {
+	good := sale(10, 1110, 0, func(l *load.Result, _ *stock.Audit) { l.Errors["busy"], l.Unknown = 1, 2 })
+	good.Strategy, good.ExpectedClean, good.SalesOnly, good.Tries, good.Verdict, good.PerSecond = "a", true, true, 1, verdict.Expected, 1234.5
+	good.Min, good.P90, good.P95, good.P99, good.Max, good.ErrorPercent, good.KilobytesPerSecond = 0.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5
+	again := good
+	again.Note, again.Shorter, again.Stock = "slow here", true, 10
+	other := again
+	other.Strategy, other.Group, other.Fence, other.Replicas, other.Tries, other.Stock = "b", true, true, 0, 2, 2000
+	idle := verdict.Run{Strategy: "c", Replicas: 1, SalesOnly: true, Verdict: verdict.NotRun, Reason: "no Redis"}
+	last := again
+	last.Strategy, last.Stock = "d", 5
+	full := verdict.Report{On: "SQLite", Processors: 2, Runs: []verdict.Run{good, again, other, idle, last}}
+	want := `┌────────────────────┬──────────┬──────┬──────┬───────┬─────────┬──────────┬────────┬───────┬─────┬─────┬────────────────────┐
+│ strategy           │ replicas │ sold │ left │ over- │    lost │ rejected │ errors │ sales │ p50 │ p99 │ verdict            │
+│                    │          │      │      │  sold │ updates │          │        │    /s │  ms │  ms │                    │
+├────────────────────┼──────────┼──────┼──────┼───────┼─────────┼──────────┼────────┼───────┼─────┼─────┼────────────────────┤
+│ a                  │        1 │   10 │    0 │     0 │       0 │    1,110 │      3 │ 1,234 │ 1.5 │ 4.5 │ consistent         │
+│ a                  │        1 │   10 │    0 │     0 │       0 │    1,110 │      3 │ 1,234 │ 1.5 │ 4.5 │ consistent         │
+├────────────────────┼──────────┼──────┼──────┼───────┼─────────┼──────────┼────────┼───────┼─────┼─────┼────────────────────┤
+│ b, grouped, fenced │        ? │   10 │    0 │     0 │       0 │    1,110 │      3 │ 1,234 │ 1.5 │ 4.5 │ consistent (try 2) │
+├────────────────────┼──────────┼──────┼──────┼───────┼─────────┼──────────┼────────┼───────┼─────┼─────┼────────────────────┤
+│ c                  │        1 │    – │    – │     – │       – │        – │      – │     – │   – │   – │ not run, see below │
+├────────────────────┼──────────┼──────┼──────┼───────┼─────────┼──────────┼────────┼───────┼─────┼─────┼────────────────────┤
+│ d                  │        1 │   10 │    0 │     0 │       0 │    1,110 │      3 │ 1,234 │ 1.5 │ 4.5 │ consistent         │
+└────────────────────┴──────────┴──────┴──────┴───────┴─────────┴──────────┴────────┴───────┴─────┴─────┴────────────────────┘
+┌────────────────────────────────────────────────────────────────────────────────────────────────┐
+│ Latency in ms, as in JMeter's aggregate report                                                 │
+├────────────────────┬──────────┬────────┬──────┬──────┬──────┬─────┬─────┬────────┬───────┬─────┤
+│ strategy           │ replicas │ median │ 90 % │ 95 % │ 99 % │ min │ max │ errors │ sales │  kB │
+│                    │          │        │      │      │      │     │     │      % │    /s │  /s │
+├────────────────────┼──────────┼────────┼──────┼──────┼──────┼─────┼─────┼────────┼───────┼─────┤
+│ a                  │        1 │    1.5 │  2.5 │  3.5 │  4.5 │ 0.5 │ 5.5 │    6.5 │ 1,234 │ 7.5 │
+│ a                  │        1 │    1.5 │  2.5 │  3.5 │  4.5 │ 0.5 │ 5.5 │    6.5 │ 1,234 │ 7.5 │
+│ b, grouped, fenced │        ? │    1.5 │  2.5 │  3.5 │  4.5 │ 0.5 │ 5.5 │    6.5 │ 1,234 │ 7.5 │
+│ d                  │        1 │    1.5 │  2.5 │  3.5 │  4.5 │ 0.5 │ 5.5 │    6.5 │ 1,234 │ 7.5 │
+└────────────────────┴──────────┴────────┴──────┴──────┴──────┴─────┴─────┴────────┴───────┴─────┘
+a: slow here
+b, grouped, fenced: slow here
+c: not run: no Redis
+d: slow here
+a to d: shorter runs, of 2,000 units each, because a lock takes several round trips a sale
+SQLite, 2 processors
+`
+	table := func(r verdict.Report) string {
+		var b bytes.Buffer
+		if err := r.Table(&b, false); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
 	}
-	var table bytes.Buffer
-	if err := full.Table(&table, false); err != nil {
-		t.Fatal(err)
+	if got := table(full); got != want {
+		t.Errorf("the table is\n%swant\n%s", got, want)
 	}
-	for _, want := range []string{"consistent (try 3)", "not run", "hidden: not run: it cannot be seen here", "database: SQLite 3.53 (embedded)"} {
-		if !strings.Contains(table.String(), want) {
-			t.Errorf("the table lacks %q:\n%s", want, table.String())
+	all := again
+	all.SalesOnly, all.Shorter = false, false
+	for _, c := range []struct {
+		report     verdict.Report
+		has, lacks string
+	}{
+		{verdict.Report{Runs: []verdict.Run{good, all}}, "requests", "sales"},
+		{verdict.Report{Runs: []verdict.Run{all}, Processors: 2}, "slow here", "processors"},
+		{verdict.Report{Runs: []verdict.Run{all}, On: "SQLite"}, "SQLite\n", "processors"},
+		{verdict.Report{Runs: []verdict.Run{all, all}}, "slow here", "shorter"},
+	} {
+		if got := table(c.report); !strings.Contains(got, c.has) || strings.Contains(got, c.lacks) || strings.Count(got, "slow here") > 1 {
+			t.Errorf("want %q and not %q in\n%s", c.has, c.lacks, got)
 		}
 	}
-	if strings.Contains(table.String(), "\x1b") {
-		t.Error("a table that is not for a terminal has colours")
+	if err := full.Table(fullDisk{}, false); !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("a table that cannot be written: %v", err)
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+func TestColorsAreOfTheVerdict(t *testing.T) {
+	for v, color := range map[verdict.Verdict]string{verdict.Expected: "\x1b[32m", verdict.Unexpected: "\x1b[31m", verdict.NotRun: "\x1b[33m"} {
+		text.EnableColors()
+		var b bytes.Buffer
+		report := verdict.Report{Runs: []verdict.Run{{Strategy: "s", Verdict: v, Clean: true}}}
+		if err := report.Table(&b, true); err != nil || !strings.Contains(b.String(), color) {
+			t.Errorf("%s lacks its color (%v):\n%q", v, err, b.String())
+		}
+	}
+}
+
+// A run has the figures of its load and of the audit after it: of all requests, or of the sales alone.
+func TestARunHasTheFiguresOfItsLoad(t *testing.T) {
+	times := func(microseconds int64) *hdrhistogram.Histogram {
+		h := hdrhistogram.New(1, 1_000_000, 3)
+		_ = h.RecordValue(microseconds)
+		return h
+	}
+	l := load.Result{
+		Sent: 20, Sold: 8, Rejected: 5, Unknown: 3, Errors: map[string]int{"busy": 3, "internal": 1},
+		Elapsed: 2 * time.Second, Latency: times(1500), SaleLatency: times(500),
+	}
+	audit := stock.NewAudit(1, 2, 10, 8, 7)
+	for _, c := range []struct {
+		run       verdict.Run
+		perSecond float64
+		p50       float64
+		undersold int64
+	}{
+		{verdict.Run{}, 10, 1.5, 2},
+		{verdict.Run{SalesOnly: true}, 4, 0.5, 2},
+		{verdict.Run{Restocked: 2}, 10, 1.5, 0}, // the units may have come after the rejections
+	} {
+		r := c.run
+		r.Add(&l, audit)
+		if r.Requests != 20 || r.Stock != 10 || r.Sold != 8 || r.Left != 2 || r.Orders != 7 || r.Rejected != 5 || r.Unknown != 3 || r.Answered != 8 || r.Errors != 4 {
+			t.Errorf("the figures are %+v", r)
+		}
+		if r.PerSecond != c.perSecond || r.P50 != c.p50 || r.Max != c.p50 || r.Seconds != 2 || r.Undersold != c.undersold || r.Clean != (c.undersold == 0) {
+			t.Errorf("%v/s, %v ms, %d undersold, consistent %v; want %v, %v, %d", r.PerSecond, r.P50, r.Undersold, r.Clean, c.perSecond, c.p50, c.undersold)
+		}
+	}
+}
+
+// Each row is a load at an edge, and the columns of an aggregate report: the latency of the
+// fastest, of so many per cent, and of the slowest; what failed, and the bytes of the answers.
+func TestARunHasTheColumnsOfAnAggregateReport(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		sent, sold        int
+		rejected          int
+		milliseconds      int // of as many requests: 1, 2, 3 …
+		received          int64
+		latency           [6]float64 // min, p50, p90, p95, p99, max
+		errors, kilobytes float64
+	}{
+		{"no request", 0, 0, 0, 0, 0, [6]float64{}, 0, 0},
+		{"one request", 1, 1, 0, 1, 512, [6]float64{1, 1, 1, 1, 1, 1}, 0, 0.25},
+		{"a hundred", 100, 60, 39, 100, 10240, [6]float64{1, 50, 90, 95, 99, 100}, 1, 5},
+		{"sold out is no error", 4, 0, 4, 4, 1024, [6]float64{1, 2, 4, 4, 4, 4}, 0, 0.5},
+		{"none is answered", 4, 0, 0, 4, 0, [6]float64{1, 2, 4, 4, 4, 4}, 100, 0},
+	} {
+		h := hdrhistogram.New(1, 1_000_000, 5)
+		for n := range c.milliseconds {
+			_ = h.RecordValue(int64(n+1) * 1000)
+		}
+		var r verdict.Run
+		r.Add(&load.Result{
+			Sent: c.sent, Sold: c.sold, Rejected: c.rejected, Unknown: c.sent - c.sold - c.rejected, Received: c.received,
+			Elapsed: 2 * time.Second, Latency: h,
+		}, stock.Audit{})
+		if got := [6]float64{r.Min, r.P50, r.P90, r.P95, r.P99, r.Max}; got != c.latency {
+			t.Errorf("%s: %v ms, want %v", c.name, got, c.latency)
+		}
+		if r.ErrorPercent != c.errors || r.KilobytesPerSecond != c.kilobytes {
+			t.Errorf("%s: %v %% errors, %v kB/s; want %v, %v", c.name, r.ErrorPercent, r.KilobytesPerSecond, c.errors, c.kilobytes)
+		}
+	}
+}
+
+// Each row is sold out or not: a restock may have come after the rejections.
+func TestOnlyASaleThatCouldSellOutMustHave(t *testing.T) {
+	for _, c := range []struct {
+		rejected  int
+		restocked int64
+		want      verdict.Verdict
+	}{{0, 0, verdict.Expected}, {1, 0, verdict.Unexpected}, {1, 5, verdict.Expected}} {
+		r := verdict.Run{Stock: 10, Sold: 8, Orders: 8, Answered: 8, Clean: true, ExpectedClean: true, Rejected: c.rejected, Restocked: c.restocked}
+		if r.Judge(); r.Verdict != c.want {
+			t.Errorf("%d rejected and %d restocked: %s, want %s", c.rejected, c.restocked, r.Verdict, c.want)
+		}
+	}
+}
+
+func TestTheVerdictInWords(t *testing.T) {
+	for want, r := range map[string]verdict.Run{
+		"not run":                       {Verdict: verdict.NotRun},
+		"consistent":                    {Verdict: verdict.Expected, Clean: true},
+		"consistent — not expected":     {Verdict: verdict.Unexpected, Clean: true},
+		"oversold by 4,000 — expected":  {Verdict: verdict.Expected, Oversold: 4000},
+		"3 updates lost — not expected": {Verdict: verdict.Unexpected, Lost: 3},
+		"inconsistent — expected":       {Verdict: verdict.Expected},
+		"oversold by 1, 1 units gone without a sale, 2 below zero — expected": {Verdict: verdict.Expected, Oversold: 1, Lost: -1, Left: -2},
+	} {
+		if got := r.Words(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

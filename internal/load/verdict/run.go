@@ -55,9 +55,18 @@ type Run struct {
 	Verdict       Verdict `json:"verdict"`
 	Reason        string  `json:"reason"`
 	PerSecond     float64 `json:"per_second"`
-	P50           float64 `json:"p50_ms"`
-	P99           float64 `json:"p99_ms"`
-	Max           float64 `json:"max_ms"`
+	// The latency, in milliseconds.
+	Min float64 `json:"min_ms"`
+	P50 float64 `json:"p50_ms"`
+	P90 float64 `json:"p90_ms"`
+	P95 float64 `json:"p95_ms"`
+	P99 float64 `json:"p99_ms"`
+	Max float64 `json:"max_ms"`
+	// ErrorPercent is the part of all requests that are in Errors or Unknown; a rejection
+	// for want of stock is no error.
+	ErrorPercent float64 `json:"error_percent"`
+	// KilobytesPerSecond is of all answers, in 1,024 bytes.
+	KilobytesPerSecond float64 `json:"kb_per_second"`
 
 	// Orders counts the sales in the ledger, Answered those that clients got an answer to.
 	Orders   int64 `json:"orders"`
@@ -115,7 +124,9 @@ func (r *Run) Add(l *load.Result, a stock.Audit) {
 		count, latency = l.Sold, l.SaleLatency
 	}
 	r.PerSecond = float64(count) / r.Seconds
-	r.P50, r.P99, r.Max = quantile(latency, 50), quantile(latency, 99), quantile(latency, 100)
+	r.Min, r.P50, r.P90 = quantile(latency, 0), quantile(latency, 50), quantile(latency, 90)
+	r.P95, r.P99, r.Max = quantile(latency, 95), quantile(latency, 99), quantile(latency, 100)
+	r.ErrorPercent, r.KilobytesPerSecond = 100*float64(l.Failed())/float64(max(1, l.Sent)), l.KilobytesPerSecond()
 }
 
 func quantile(h *hdrhistogram.Histogram, q float64) float64 {
@@ -164,6 +175,19 @@ func (r *Run) Words() string {
 		return r.state()
 	default:
 		return r.state() + " — expected"
+	}
+}
+
+// Remark is what does not fit into a cell: why a run was not made or not expected, or what the
+// database does to the strategy. It may be empty.
+func (r *Run) Remark() string {
+	switch r.Verdict {
+	case NotRun:
+		return "not run: " + r.Reason
+	case Unexpected:
+		return "not expected: " + r.Reason
+	default:
+		return r.Note
 	}
 }
 

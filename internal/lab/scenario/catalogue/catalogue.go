@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/scenario/step"
 )
 
 // All lists every experiment by its number. A new one is a function of its topic and one
@@ -36,13 +38,18 @@ func All() []scenario.Experiment {
 		fairness(),
 		herd(),
 		lateWatch(),
+		waitersLeave(),
 		ownerCheck(),
 		getSet(),
+		timestampLocks(),
 		lostReply(),
+		getCompareSet(),
 		failover(),
 		masterRestarts(),
 		clockJumps(),
 		splitVote(),
+		redlockQuorum(),
+		spinning(),
 	}
 	slices.SortFunc(all, func(a, b scenario.Experiment) int { return cmp.Compare(a.Number, b.Number) })
 	return all
@@ -97,6 +104,19 @@ func onRedis(env ...string) scenario.Stage {
 		Needs: []scenario.Need{scenario.Redis}, Replicas: 3, Lab: true,
 		Env: append([]string{"STOCKD_LOCK_TTL=" + ttl.String(), "STOCKD_LOCK_RETRY=10ms", "STOCKD_REDIS_TIMEOUT=900ms"}, env...),
 	}
+}
+
+// acted is a part in which contenders for one name do the steps in their order.
+func acted(c *step.Cast, name, does, expect string, seen checker.Check, steps ...scenario.Step) scenario.Part {
+	return scenario.Part{
+		Name: name, Stage: scenario.Stage{Needs: []scenario.Need{c.Need}},
+		Does: does, Expect: expect, Steps: steps, Check: seen, Pictures: []scenario.Picture{scenario.Timeline},
+	}
+}
+
+// sellOut is 50 clients that try so many purchases of so many units, and the audit after it.
+func sellOut(strategy string, units int64, purchases int) []scenario.Step {
+	return []scenario.Step{step.Stock(units), step.Sell(step.Sale{Strategy: strategy, Clients: 50, Requests: purchases}), step.Audit()}
 }
 
 func remedy(p scenario.Part) scenario.Part {

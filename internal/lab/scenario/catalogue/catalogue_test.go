@@ -2,6 +2,7 @@ package catalogue_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -31,6 +32,17 @@ func TestTheExperimentsAreNumberedAndHavePages(t *testing.T) {
 	}
 	if !slices.Equal(pages, want) {
 		t.Errorf("docs/lab has %q, and the experiments are %q", pages, want)
+	}
+	for i, e := range all {
+		page, err := os.ReadFile(filepath.Join("../../../../docs/lab", want[i]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, words := range []string{e.Title, e.Claim} {
+			if !strings.Contains(string(page), words) {
+				t.Errorf("%s does not say %q: stocklab lab docs writes it again", want[i], words)
+			}
+		}
 	}
 }
 

@@ -2,6 +2,9 @@ package catalogue
 
 import (
 	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
@@ -15,7 +18,7 @@ import (
 func insertLock() scenario.Experiment {
 	return scenario.Experiment{
 		Number: 20, Name: "insert-lock", Title: "A lock that is a row: no expiry, no waiting, no second time",
-		Claim:  "A lock that is taken by INSERT under a unique key stays taken when its holder dies, fails at once when it is taken, and locks out its own holder; a job that deletes old rows, a loop, and an owner in the row are the remedies.",
+		Claim:  "A lock that is taken by INSERT under a unique key stays taken when its holder dies, fails at once when it is taken, and locks out its own holder, or with an owner that two threads share lets both in; a job that deletes old rows, a loop, and an owner in the row are the remedies.",
 		Source: chapterOne + ", locks in MySQL; " + basicSearch + ", a lock by INSERT in MySQL",
 		Fix:    "stocklab demo --strategies sql-insert-lock --replicas 3",
 		Parts: []scenario.Part{
@@ -25,6 +28,8 @@ func insertLock() scenario.Experiment {
 			remedy(twoInserters("loop", "sql-insert-lock", "the second has it when the first is done", checker.ExclusiveHolders())),
 			sameOwner("no-owner", sourcelock.InsertLoop, "it waits for itself as long as we let it", checker.LockedItselfOut()),
 			remedy(sameOwner("owner-and-depth", "sql-insert-lock", "it has the lock twice", checker.Reentered())),
+			twoThreads("one-owner", "one owner", map[string]string{"first": "machine", "second": "machine"}, "the row is the second's as well: both hold the lock", checker.Together("first", "second")),
+			remedy(twoThreads("an-owner-each", "an owner each", nil, "the second waits", checker.Apart("first", "second"))),
 		},
 	}
 }
@@ -47,6 +52,15 @@ func twoInserters(name, kind, expect string, seen checker.Check) scenario.Part {
 	}
 }
 
+// twoThreads ask for one row with the same owner, or with different ones.
+func twoThreads(name, as string, owners map[string]string, expect string, seen checker.Check) scenario.Part {
+	c := &step.Cast{Lock: "sql-insert-lock", Need: scenario.MySQL, Owners: owners}
+	return acted(c, name,
+		"two threads with "+as+" ask for a name through sql-insert-lock, the second while the first holds it",
+		expect, seen,
+		c.Enter("first", "second"), c.Take("first"), c.Ask("second", patience, asks), givenBack(c, "first", "second"))
+}
+
 func sameOwner(name, kind, expect string, seen checker.Check) scenario.Part {
 	return scenario.Part{
 		Name: name, Stage: onDatabase(1),
@@ -59,36 +73,46 @@ func sameOwner(name, kind, expect string, seen checker.Check) scenario.Part {
 
 func forUpdate() scenario.Experiment {
 	const long = 500 // milliseconds, where a sale that is in the way takes 2,000
+	one, other := step.Sale{Strategy: "sql-for-update"}, step.Sale{Strategy: "sql-conditional"}
+	oneGrouped, otherGrouped := one, other
+	oneGrouped.Group, otherGrouped.Group = true, true
 	return scenario.Experiment{
 		Number: 21, Name: "for-update", Title: "Requests that wait for a row exhaust the connection pool",
 		Claim:  "A lock by SELECT … FOR UPDATE holds a connection for every waiting request, until the pool is empty.",
 		Source: chapterOne + ", the pessimistic lock in MySQL",
 		Fix:    "curl -X POST 'http://127.0.0.1:8080/deduct?strategy=sql-for-update&group=true&goods_id=1'",
 		Parts: []scenario.Part{
-			drain("one-pool", step.Sale{Strategy: "sql-for-update"}, "a read of another item waits until the row is free", checker.AtLeast(step.LongestRead, long)),
-			remedy(drain("own-pool", step.Sale{Strategy: "sql-row-lock"}, "the waiting requests use lock.connections, and the read is answered at once", checker.AtMost(step.LongestRead, long))),
-			remedy(drain("grouped", step.Sale{Strategy: "sql-for-update", Group: true}, "one connection an item serves all waiting requests, and the read is answered at once", checker.AtMost(step.LongestRead, long))),
+			drain("one-pool", "a read of another item waits until the row is free", checker.AtLeast(step.LongestRead, long), one, other),
+			remedy(drain("in-turns", "an item and strategy may use three of four connections, and the read is answered at once", checker.AtMost(step.LongestRead, long), one)),
+			remedy(drain("own-pool", "the waiting requests use lock.connections, and the read is answered at once", checker.AtMost(step.LongestRead, long), step.Sale{Strategy: "sql-row-lock"})),
+			remedy(drain("grouped", "one connection an item and strategy serves all waiting requests, and the read is answered at once", checker.AtMost(step.LongestRead, long), oneGrouped, otherGrouped)),
 		},
 	}
 }
 
-// drain has one sale take two seconds under its lock, while more wait for it than
-// the replica has connections, and another request reads an idle item.
-func drain(name string, sale step.Sale, expect string, seen checker.Check) scenario.Part {
-	first, crowd := sale, sale
-	crowd.First, crowd.Clients, crowd.Requests = 1, 12, 12
+// drain has a sale take two seconds under its lock, while more wait for the row than the
+// replica has connections, and another request reads an idle item.
+func drain(name, expect string, seen checker.Check, sales ...step.Sale) scenario.Part {
+	const waiting = 12
+	var crowds []scenario.Step
+	strategies := make([]string, 0, len(sales))
+	for i, sale := range sales {
+		strategies = append(strategies, sale.Strategy)
+		sale.Clients = waiting / len(sales)
+		sale.First, sale.Requests = 1+i*sale.Clients, sale.Clients
+		crowds = append(crowds, step.Sell(sale))
+	}
 	return scenario.Part{
 		Name: name, Stage: onDatabase(1, "STOCKD_DATABASE_MAX_OPEN=4", "STOCKD_LOCK_CONNECTIONS=4"),
-		Does:   "a sale takes two seconds under its lock; twelve wait for it at a replica with database.max_open 4, and an idle item is read",
+		Does: fmt.Sprintf("a sale takes two seconds under its lock; %d wait for it by %s at a replica with database.max_open 4, and an idle item is read",
+			waiting, strings.Join(strategies, " and ")),
 		Expect: expect,
 		Steps: []scenario.Step{
 			step.Stock(100), step.StockAnother(), step.Work(1, 2*time.Second),
 			step.Meanwhile(
-				step.Buy(first),
-				step.InOrder(step.Reached(1), step.Meanwhile(
-					step.Sell(crowd),
-					step.InOrder(step.Wait(300*time.Millisecond), step.ReadAnother(10)),
-				)),
+				step.Buy(sales[0]),
+				step.InOrder(step.Reached(1), step.Meanwhile(append(crowds,
+					step.InOrder(step.Wait(300*time.Millisecond), step.ReadAnother(10)))...)),
 			),
 			step.Audit(),
 		},
@@ -98,46 +122,91 @@ func drain(name string, sale step.Sale, expect string, seen checker.Check) scena
 
 func innodbLocks() scenario.Experiment {
 	database := scenario.Stage{Needs: []scenario.Need{scenario.MySQL}}
+	return scenario.Experiment{
+		Number: 22, Name: "innodb-locks", Title: "What one statement locks, by index and isolation, and how two waiters deadlock",
+		Claim:  "What DELETE … WHERE id = 10 locks goes from one row to the whole table with the index on id, with the isolation, with the size of the table, and with a row that is deleted already; two who look for a missing row FOR UPDATE, or who wait for one that is deleted, deadlock when both insert it.",
+		Source: basicSearch + ", locks in MySQL",
+		Parts:  slices.Concat(byIndexAndIsolation(database), deadlocks(database), besideTheRow(database)),
+	}
+}
+
+// byIndexAndIsolation is what one statement locks.
+func byIndexAndIsolation(database scenario.Stage) []scenario.Part {
+	return []scenario.Part{{
+		Name: "delete", Stage: database,
+		Does:   "in eight combinations of index and isolation a DELETE stays open while other connections try every row and every gap",
+		Expect: "locked is what the source says, from one row to all rows and gaps",
+		Steps:  []scenario.Step{step.ProbeLocks(innodb.Found)}, Check: innodb.AsClaimed(innodb.Found),
+		Pictures: []scenario.Picture{scenario.Bars},
+	}, {
+		Name: "missing", Stage: database,
+		Does:   "the same with SELECT … FOR UPDATE of a row that is not there",
+		Expect: "nothing is locked at READ COMMITTED, and the gap around it, or without an index everything, at REPEATABLE READ",
+		Steps:  []scenario.Step{step.ProbeLocks(innodb.Missing)}, Check: innodb.AsClaimed(innodb.Missing),
+		Pictures: []scenario.Picture{scenario.Bars},
+	}, {
+		Name: "in-passing", Stage: database,
+		Does:   "without an index, at READ COMMITTED, a DELETE comes to a locked row that it does not want",
+		Expect: "it waits for that row, although it would let go of it at once",
+		Steps:  []scenario.Step{step.PassALockedRow()}, Check: innodb.LocksInPassing(),
+	}}
+}
+
+// deadlocks have two insert one row.
+func deadlocks(database scenario.Stage) []scenario.Part {
 	const rounds = 20
 	insert := func(way innodb.Way) []scenario.Step { return []scenario.Step{step.InsertTwice(way, rounds)} }
-	return scenario.Experiment{
-		Number: 22, Name: "innodb-locks", Title: "What one statement locks, by index and isolation, and the deadlock on a shared gap",
-		Claim:  "What DELETE … WHERE id = 10 locks goes from one row to the whole table with the index on id and the isolation; and two who look for a missing row FOR UPDATE share its gap, so that their inserts deadlock.",
-		Source: basicSearch + ", locks in MySQL",
-		Parts: []scenario.Part{{
-			Name: "delete", Stage: database,
-			Does:   "in eight combinations of index and isolation a DELETE stays open while other connections try every row and every gap",
-			Expect: "locked is what the source says, from one row to all rows and gaps",
-			Steps:  []scenario.Step{step.ProbeLocks(innodb.Found)}, Check: innodb.AsClaimed(innodb.Found),
-			Pictures: []scenario.Picture{scenario.Bars},
-		}, {
-			Name: "missing", Stage: database,
-			Does:   "the same with SELECT … FOR UPDATE of a row that is not there",
-			Expect: "nothing is locked at READ COMMITTED, and the gap around it, or without an index everything, at REPEATABLE READ",
-			Steps:  []scenario.Step{step.ProbeLocks(innodb.Missing)}, Check: innodb.AsClaimed(innodb.Missing),
-			Pictures: []scenario.Picture{scenario.Bars},
-		}, {
-			Name: "in-passing", Stage: database,
-			Does:   "without an index, at READ COMMITTED, a DELETE comes to a locked row that it does not want",
-			Expect: "it waits for that row, although it would let go of it at once",
-			Steps:  []scenario.Step{step.PassALockedRow()}, Check: innodb.LocksInPassing(),
-		}, {
-			Name: "shared-gap", Stage: database,
-			Does:   "at REPEATABLE READ two transactions look for a missing row FOR UPDATE, then both insert it, 20 times",
-			Expect: "the server ends a deadlock each time",
-			Steps:  insert(innodb.Way{Level: sql.LevelRepeatableRead, Look: true}), Check: innodb.OneDeadlockEach(rounds),
-		}, {
-			Name: "read-committed", Remedy: true, Stage: database,
-			Does:   "the same at READ COMMITTED, which locks no gap",
-			Expect: "one inserts, the other gets a duplicate key error, and there is no deadlock",
-			Steps:  insert(innodb.Way{Level: sql.LevelReadCommitted, Look: true}), Check: innodb.NoDeadlock(rounds),
-		}, {
-			Name: "insert-only", Remedy: true, Stage: database,
-			Does:   "at REPEATABLE READ, but they insert without a look before and leave it to the unique key",
-			Expect: "one inserts, the other gets a duplicate key error, and there is no deadlock",
-			Steps:  insert(innodb.Way{Level: sql.LevelRepeatableRead}), Check: innodb.NoDeadlock(rounds),
-		}},
-	}
+	return []scenario.Part{{
+		Name: "shared-gap", Stage: database,
+		Does:   "at REPEATABLE READ two transactions look for a missing row FOR UPDATE, then both insert it, 20 times",
+		Expect: "the server ends a deadlock each time",
+		Steps:  insert(innodb.Way{Level: sql.LevelRepeatableRead, Look: true}), Check: innodb.OneDeadlockEach(rounds),
+	}, {
+		Name: "read-committed", Remedy: true, Stage: database,
+		Does:   "the same at READ COMMITTED, which locks no gap",
+		Expect: "one inserts, the other gets a duplicate key error, and there is no deadlock",
+		Steps:  insert(innodb.Way{Level: sql.LevelReadCommitted, Look: true}), Check: innodb.NoDeadlock(rounds),
+	}, {
+		Name: "insert-only", Remedy: true, Stage: database,
+		Does:   "at REPEATABLE READ, but they insert without a look before and leave it to the unique key",
+		Expect: "one inserts, the other gets a duplicate key error, and there is no deadlock",
+		Steps:  insert(innodb.Way{Level: sql.LevelRepeatableRead}), Check: innodb.NoDeadlock(rounds),
+	}, {
+		Name: "insert-and-delete", Stage: database,
+		Does:   "a row under a unique key is a lock; two wait to insert it while its holder has deleted it and not committed, ten times",
+		Expect: "at the commit both get a shared lock of the deleted row, and the server ends a deadlock each time",
+		Steps:  []scenario.Step{step.HandOver(innodb.InsertAndDelete(), rounds/2)}, Check: innodb.OneDeadlockEach(rounds / 2),
+	}, {
+		Name: "row-stays", Remedy: true, Stage: database,
+		Does:   "the same, but the row stays, and an UPDATE takes it and gives it back",
+		Expect: "one gets it, the other finds it taken, and there is no deadlock",
+		Steps:  []scenario.Step{step.HandOver(innodb.UpdateAndUpdate(), rounds/2)}, Check: innodb.NoDeadlock(rounds / 2),
+	}}
+}
+
+// besideTheRow is what a DELETE locks beside its row.
+func besideTheRow(database scenario.Stage) []scenario.Part {
+	return []scenario.Part{{
+		Name: "small-table", Stage: database,
+		Does:   "at REPEATABLE READ a DELETE by an index finds 40 of 42 rows, and other connections try the two that it does not want",
+		Expect: "the optimizer passes the index over and reads all: both are locked",
+		Steps:  []scenario.Step{step.LockOthers(false)}, Check: checker.AtLeast(innodb.OthersLocked, 2),
+	}, {
+		Name: "large-table", Remedy: true, Stage: database,
+		Does:   "the same with 1,000 more rows of another number",
+		Expect: "the index is used, and both are free",
+		Steps:  []scenario.Step{step.LockOthers(true)}, Check: checker.AtMost(innodb.OthersLocked, 0),
+	}, {
+		Name: "deleted-row", Stage: database,
+		Does:   "at REPEATABLE READ a DELETE by a unique index finds its row deleted, and still in the index, because a third may read it",
+		Expect: "it locks the gap below as well: another connection cannot insert there",
+		Steps:  []scenario.Step{step.LockGap(innodb.Unique)}, Check: checker.AtLeast(innodb.GapLocked, 1),
+	}, {
+		Name: "by-primary-key", Remedy: true, Stage: database,
+		Does:   "the same by the primary key",
+		Expect: "it locks the row alone",
+		Steps:  []scenario.Step{step.LockGap(innodb.Primary)}, Check: checker.AtMost(innodb.GapLocked, 0),
+	}}
 }
 
 func optimistic() scenario.Experiment {
@@ -204,7 +273,7 @@ func lastUnits(name, strategy string) scenario.Part {
 		Name: name, Stage: withLock(),
 		Does:   "50 clients buy 700 times from 500 units through " + strategy + ", behind the balancer of three replicas",
 		Expect: "exactly 500 are sold, and 200 are rejected as sold out",
-		Steps:  []scenario.Step{step.Stock(500), step.Sell(step.Sale{Strategy: strategy, Clients: 50, Requests: 700}), step.Audit()},
+		Steps:  sellOut(strategy, 500, 700),
 		Check:  checker.All(checker.Clean(), checker.SoldOut(500), checker.Outcomes(history.Rejected, 200)),
 	}
 }

@@ -6,35 +6,77 @@ import (
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/scenario/step"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lab/sourcelock"
 )
 
 func holderCrashes() scenario.Experiment {
 	return scenario.Experiment{
 		Number: 6, Name: "holder-crashes", Title: "SETNX without an expiry: the lock of a dead holder is never released",
-		Claim:  "A holder that dies between SETNX and DEL leaves the lock taken for ever; with an expiry the others wait no longer than that.",
-		Source: chapterOne + ", what if the lock is never released; " + basicSearch + ", deadlock",
-		Fix:    "stocklab lab run holder-crashes  # redis-setnx-ttl and better ones come back by themselves",
+		Claim: "A holder that dies between SETNX and DEL, or between SETNX and EXPIRE, leaves the lock taken for ever; with an expiry that is set together with the key, " +
+			"or with a session or lease that the holder keeps alive, the others wait no longer than that.",
+		Source: chapterOne + ", what if the lock is never released; " + basicSearch + ", simple form, and deadlock; " + twoWays + ", Redis; " +
+			zooKeeping + ", the end of a session",
+		Fix: "stocklab lab run holder-crashes  # redis-setnx-ttl and better ones come back by themselves",
 		Parts: []scenario.Part{
 			deadHolder("redis-setnx", "buyers find the lock taken until the end, long after the TTL of the others",
 				checker.Deadlocked(4*time.Second)),
 			remedy(deadHolder("redis-setnx-ttl", "the lock is free again one TTL after the crash",
 				checker.Freed(ttl+slack))),
+			diesBetween("setnx-then-expire", sourcelock.SetNXThenExpire, setNX, "the key has no expiry, and the second finds it taken until its limit",
+				checker.WaitedAtLeast(2*ttl, checker.OfHolders("second"))),
+			remedy(diesBetween("set-nx-px", "redis-setnx-ttl", setNX, "key and expiry are one command: the second has the lock one TTL later",
+				checker.WaitedAtMost(ttl+slack, checker.OfHolders("second")))),
+			remedy(diesBetween("script", sourcelock.SetNXExpireScript, "\r\neval\r\n", "the two commands are one script: the second has the lock one TTL later",
+				checker.WaitedAtMost(ttl+slack, checker.OfHolders("second")))),
+			deadSession("zk-sequential", scenario.ZooKeeper, "session"),
+			deadSession("etcd", scenario.Etcd, "lease"),
 		},
 	}
 }
 
-// deadHolder has the first replica die in its critical section, and others buy.
+// deadSession has a holder die whose lock ends with a session or a lease that it keeps alive.
+// The end of its connection does not end it.
+func deadSession(strategy string, need scenario.Need, what string) scenario.Part {
+	return remedy(scenario.Part{
+		Name: strategy, Stage: onSessions(need, "STOCKD_LOCK_WAIT=8s"),
+		Does:   "replica 1 is killed while it holds the lock of " + strategy + "; four clients wait for it at replica 2",
+		Expect: "the server ends the " + what + " of the dead holder, not at once with its connection but when it has been silent for so long: then the lock is free",
+		Steps:  diesInside(step.Sale{Strategy: strategy, Requests: 4}),
+		Check:  checker.FreedBetween(sessionLease/3, sessionLease+slack), Pictures: []scenario.Picture{scenario.Timeline},
+	})
+}
+
+// diesInside has the first replica die in its critical section, and others buy.
+func diesInside(others step.Sale) []scenario.Step {
+	others.Replica, others.First, others.Clients = 2, 1, 4
+	return []scenario.Step{
+		step.Stock(1000), step.Crash(1),
+		step.Meanwhile(step.Buy(step.Sale{Strategy: others.Strategy, Replica: 1}), step.Gone(1)),
+		step.Sell(others),
+	}
+}
+
+// diesBetween has the first contender die when Redis has carried out the first request by
+// which it takes the lock.
+func diesBetween(name, lock, request, expect string, seen checker.Check) scenario.Part {
+	c := &step.Cast{Lock: lock, Need: scenario.Redis, TTL: ttl}
+	return acted(c, name,
+		"the first contender takes "+lock+" and dies before it has the reply to its first request; the second asks for three TTL",
+		expect, seen,
+		c.Enter("first", "second"), c.AskHeldUp("first", patience, servers.Rule{Sent: request, Do: servers.HoldReply}), c.Die("first"),
+		c.Ask("second", 3*ttl, patience), c.GiveBack("second"))
+}
+
+// deadHolder has the first replica die in its critical section, and others try for longer
+// than any expiry.
 func deadHolder(strategy, expect string, seen checker.Check) scenario.Part {
 	return scenario.Part{
 		Name: strategy, Stage: onRedis("STOCKD_LOCK_WAIT=1s"),
 		Does:   "replica 1 is killed while it holds the lock of " + strategy + "; for five seconds four clients try at replica 2",
 		Expect: expect,
-		Steps: []scenario.Step{
-			step.Stock(1000), step.Crash(1),
-			step.Meanwhile(step.Buy(step.Sale{Strategy: strategy, Replica: 1}), step.Gone(1)),
-			step.Sell(step.Sale{Strategy: strategy, Replica: 2, First: 1, Clients: 4, Duration: 5 * time.Second}),
-		},
-		Check: seen, Pictures: []scenario.Picture{scenario.Timeline},
+		Steps:  diesInside(step.Sale{Strategy: strategy, Duration: 5 * time.Second}),
+		Check:  seen, Pictures: []scenario.Picture{scenario.Timeline},
 	}
 }
 
@@ -101,16 +143,20 @@ func reentrancy() scenario.Experiment {
 func watchdog() scenario.Experiment {
 	dead := deadHolder("redis-reentrant", "the watchdog died with its process: the lock is free again one TTL after the crash", checker.Freed(ttl+slack))
 	dead.Name = "watchdog-dies"
+	renewed := deadHolder("redis-lua", "the renewals go on, and no contender gets the lock of the dead holder", checker.Deadlocked(4*time.Second))
+	renewed.Name, renewed.Does = "separate-renewer", renewed.Does+"; a service of its own renews the lock ten times a TTL"
+	renewed.Steps = []scenario.Step{step.RenewAside("redis-lua", ttl, renewed.Steps...)}
 	return scenario.Experiment{
 		Number: 10, Name: "watchdog", Title: "A watchdog renews the lease while its holder works, and dies with it",
-		Claim:  "Renewed at a third of its time the lease does not run out in the middle of the work; as it is renewed by the holder's own process, it runs out when that dies.",
-		Source: chapterOne + ", renewal, and the watchdog of Redisson; " + twoWays + ", the watchdog",
+		Claim:  "Renewed at a third of its time the lease does not run out in the middle of the work; as it is renewed by the holder's own process, and not by a service beside it, it runs out when that dies.",
+		Source: chapterOne + ", renewal by a service or by the holder, and the watchdog of Redisson; " + twoWays + ", the watchdog",
 		Fix:    "stocklab demo --strategies redis-reentrant --replicas 3",
 		Parts: []scenario.Part{
 			longWork("redis-setnx-owner", "the second one is let in while the first one works, and an update is lost",
 				checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
 			remedy(longWork("redis-reentrant", "the second one waits until the first one is done",
 				checker.All(checker.ExclusiveHolders(), checker.Clean()))),
+			renewed,
 			remedy(dead),
 		},
 	}
@@ -170,13 +216,13 @@ func pausedHolder() scenario.Experiment {
 	e := scenario.Experiment{
 		Number: 19, Name: "paused-holder", Title: "A holder pauses past its lease: two holders; a fence makes that harmless",
 		Claim:  "A client that is paused for longer than its session, lease or expiry still believes that it holds the lock when it resumes, and writes; a fencing token that the store checks rejects the write.",
-		Source: chapterOne + ", the true problem of ZooKeeper; " + chapterOne + ", fencing tokens; " + zooKeeping + ", Redlock",
+		Source: chapterOne + ", the true problem of ZooKeeper; " + chapterOne + ", fencing tokens; " + chapterOne + ", Redlock: pauses of the client; " + zooKeeping + ", Redlock",
 		Fix:    "curl -X POST 'http://127.0.0.1:8080/deduct?strategy=zk-sequential&fence=true&goods_id=1'",
 	}
 	for _, l := range []struct {
 		strategy string
 		need     scenario.Need
-	}{{"redis-lua", scenario.Redis}, {"zk-sequential", scenario.ZooKeeper}, {"etcd", scenario.Etcd}} {
+	}{{"redis-lua", scenario.Redis}, {"redlock", scenario.Redlock}, {"zk-sequential", scenario.ZooKeeper}, {"etcd", scenario.Etcd}} {
 		e.Parts = append(e.Parts,
 			pausedIn(l.strategy, l.need, false, "two hold the lock at once, and an update is lost",
 				checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
@@ -186,20 +232,27 @@ func pausedHolder() scenario.Experiment {
 	return e
 }
 
+// sessionLease is how long a silent holder keeps a lock of these stages: the shortest that
+// etcd grants with its defaults.
+const sessionLease = 2 * time.Second
+
+// onSessions is three replicas whose locks are on one kind of server.
+func onSessions(need scenario.Need, env ...string) scenario.Stage {
+	return scenario.Stage{
+		Needs: []scenario.Need{need}, Replicas: 3, Lab: true,
+		Env: append([]string{"STOCKD_LOCK_TTL=" + sessionLease.String()}, env...),
+	}
+}
+
 // pausedIn has the first replica stop in its critical section for two and a half
 // times as long as its lease lasts.
 func pausedIn(strategy string, need scenario.Need, fence bool, expect string, seen checker.Check) scenario.Part {
-	const lease = 2 * time.Second // the shortest that etcd grants
 	name := strategy
 	if fence {
 		name += "-fenced"
 	}
 	return scenario.Part{
-		Name: name,
-		Stage: scenario.Stage{
-			Needs: []scenario.Need{need}, Replicas: 3, Lab: true,
-			Env: []string{"STOCKD_LOCK_TTL=" + lease.String(), "STOCKD_LOCK_WAIT=10s", "STOCKD_DEDUCT_TIMEOUT=20s"},
-		},
+		Name: name, Stage: onSessions(need, "STOCKD_LOCK_WAIT=10s", "STOCKD_DEDUCT_TIMEOUT=20s"),
 		Does:   "replica 1 is stopped (SIGSTOP) in its critical section under " + strategy + " for 2.5 leases, and replica 2 sells meanwhile",
 		Expect: expect,
 		Steps: []scenario.Step{
@@ -207,7 +260,7 @@ func pausedIn(strategy string, need scenario.Need, fence bool, expect string, se
 			step.Meanwhile(
 				step.Buy(step.Sale{Strategy: strategy, Fence: fence, Replica: 1}),
 				step.InOrder(step.Stopped(1), step.Meanwhile(
-					step.InOrder(step.Wait(lease*5/2), step.Wake(1)),
+					step.InOrder(step.Wait(sessionLease*5/2), step.Wake(1)),
 					step.Buy(step.Sale{Strategy: strategy, Fence: fence, Replica: 2, First: 1}),
 				)),
 			),

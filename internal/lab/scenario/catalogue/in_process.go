@@ -6,6 +6,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/innodb"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/scenario/step"
 	"github.com/stockd/stockd/internal/lock"
@@ -57,7 +58,7 @@ func processMutex() scenario.Experiment {
 			Name: "mutex", Remedy: true, Stage: one,
 			Does:   "50 clients buy 3,000 times from 2,500 units through mutex on one replica",
 			Expect: "exactly 2,500 are sold, and 500 are rejected as sold out",
-			Steps:  []scenario.Step{step.Stock(2500), step.Sell(step.Sale{Strategy: "mutex", Clients: 50, Requests: 3000}), step.Audit()},
+			Steps:  sellOut("mutex", 2500, 3000),
 			Check:  checker.All(checker.Clean(), checker.SoldOut(2500), checker.Outcomes(history.Rejected, 500)),
 		}, {
 			Name: "cost", Stage: one,
@@ -84,13 +85,13 @@ func mutexPerRequest() scenario.Experiment {
 			Name: "per-request", Stage: one,
 			Does:   "50 clients buy 2,500 times from 2,500 units, each purchase under a mutex made for it",
 			Expect: "updates are lost",
-			Steps:  []scenario.Step{step.Stock(2500), step.Sell(step.Sale{Strategy: "mutex-per-request", Clients: 50, Requests: 2500}), step.Audit()},
+			Steps:  sellOut("mutex-per-request", 2500, 2500),
 			Check:  checker.LostUpdates(), Tries: 3, Pictures: []scenario.Picture{scenario.Timeline},
 		}, {
 			Name: "one-mutex", Remedy: true, Stage: one,
 			Does:   "the same under one mutex for all purchases of the item",
 			Expect: "no update is lost",
-			Steps:  []scenario.Step{step.Stock(2500), step.Sell(step.Sale{Strategy: "mutex", Clients: 50, Requests: 2500}), step.Audit()},
+			Steps:  sellOut("mutex", 2500, 2500),
 			Check:  checker.All(checker.Clean(), checker.SoldOut(2500)),
 		}},
 	}
@@ -100,23 +101,41 @@ func mutexInTransaction() scenario.Experiment {
 	one := scenario.Stage{Replicas: 1, Needs: []scenario.Need{scenario.MySQL}} // SQLite has no gap between unlock and commit
 	return scenario.Experiment{
 		Number: 4, Name: "mutex-in-transaction", Title: "Unlocked before the commit: the next one reads what is not there yet",
-		Claim:  "A lock that is acquired and released in the transaction lets the next request read before the first has committed.",
+		Claim:  "A lock that is acquired and released in the transaction lets the next request read before the first has committed, at READ COMMITTED and at REPEATABLE READ, which is the default of MySQL.",
 		Source: chapterOne + ", locks and transactions",
 		Fix:    "stocklab demo --strategies mutex-in-tx,mutex --replicas 1",
 		Parts: []scenario.Part{{
 			Name: "inside", Stage: one,
 			Does:   "50 clients buy 2,500 times from 2,500 units; the mutex is given back before the commit",
 			Expect: "updates are lost",
-			Steps:  []scenario.Step{step.Stock(2500), step.Sell(step.Sale{Strategy: "mutex-in-tx", Clients: 50, Requests: 2500}), step.Audit()},
+			Steps:  sellOut("mutex-in-tx", 2500, 2500),
 			Check:  checker.LostUpdates(), Tries: 3,
 		}, {
 			Name: "outside", Remedy: true, Stage: one,
 			Does:   "the same; the mutex is taken before the transaction and given back after its commit",
 			Expect: "no update is lost",
-			Steps:  []scenario.Step{step.Stock(2500), step.Sell(step.Sale{Strategy: "mutex", Clients: 50, Requests: 2500}), step.Audit()},
+			Steps:  sellOut("mutex", 2500, 2500),
 			Check:  checker.All(checker.Clean(), checker.SoldOut(2500)),
+		}, {
+			Name: "isolation", Stage: scenario.Stage{Needs: one.Needs},
+			Does:   "two transactions take one of ten units in turn, the second when the first has written and not committed; at READ COMMITTED, and at REPEATABLE READ",
+			Expect: "nine are left at both: the second has read what was committed",
+			Steps:  []scenario.Step{step.SellTwice(false)}, Check: leftAtBoth(9),
+		}, {
+			Name: "committed", Remedy: true, Stage: scenario.Stage{Needs: one.Needs},
+			Does:   "the same; the second begins to read when the first has committed",
+			Expect: "eight are left at both",
+			Steps:  []scenario.Step{step.SellTwice(true)}, Check: leftAtBoth(8),
 		}},
 	}
+}
+
+// leftAtBoth expects so many units at both levels of isolation.
+func leftAtBoth(units float64) checker.Check {
+	return checker.All(
+		checker.AtLeast(innodb.LeftReadCommitted, units), checker.AtMost(innodb.LeftReadCommitted, units),
+		checker.AtLeast(innodb.LeftRepeatableRead, units), checker.AtMost(innodb.LeftRepeatableRead, units),
+	)
 }
 
 func threeReplicas() scenario.Experiment {
@@ -129,7 +148,7 @@ func threeReplicas() scenario.Experiment {
 			Name: "mutex", Stage: shared(),
 			Does:   "50 clients buy 2,000 times from 2,000 units through mutex, behind the balancer of three replicas",
 			Expect: "updates are lost",
-			Steps:  []scenario.Step{step.Stock(2000), step.Sell(step.Sale{Strategy: "mutex", Clients: 50, Requests: 2000}), step.Audit()},
+			Steps:  sellOut("mutex", 2000, 2000),
 			Check:  checker.LostUpdates(), Tries: 3, Pictures: []scenario.Picture{scenario.Timeline},
 		}},
 	}

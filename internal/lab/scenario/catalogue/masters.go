@@ -91,39 +91,43 @@ func masterRestarts() scenario.Experiment {
 	atOnce := step.InOrder(step.KillMaster(3), step.StartMaster(3))
 	delayed := step.InOrder(step.KillMaster(3), step.Wait(masterTTL), step.StartMaster(3))
 	exclusive := checker.All(checker.ExclusiveHolders(), checker.Clean())
+	everySecond, always := servers.RedlockOptions{EverySecond: true}, servers.RedlockOptions{Durable: true}
 	return scenario.Experiment{
 		Number: 14, Name: "master-restarts", Title: "Redlock: a master restarts without its data, and its vote is given twice",
-		Claim:  "Of three masters that granted the lock one restarts empty and grants it again, so that another contender has three of five; writing every command to disk, or staying away for longer than the TTL, is the remedy.",
+		Claim: "Of three masters that granted the lock one restarts empty, or without its last second, and grants it again, so that another contender has three of five; " +
+			"writing every command to disk, or staying away for longer than the TTL, is the remedy.",
 		Source: chapterOne + ", Redlock: recovery after a crash, and delayed restarts",
 		Fix:    "redis-server --appendonly yes --appendfsync always",
 		Parts: []scenario.Part{
 			threeOfFive("empty", false, servers.RedlockOptions{}, atOnce, "master 3 is killed and started again without its data",
 				"two hold the lock at once, and an update is lost", checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
-			remedy(threeOfFive("on-disk", false, servers.RedlockOptions{Durable: true}, atOnce, "master 3 is killed and started again; it writes every command to its disk first",
+			remedy(threeOfFive("on-disk", false, always, atOnce, "master 3 is killed and started again; it writes every command to its disk first",
 				"replica 2 waits, and nothing is lost", exclusive)),
 			remedy(threeOfFive("delayed", false, servers.RedlockOptions{}, delayed, "master 3 is killed and stays away for one TTL",
 				"replica 2 waits until the lock of replica 1 cannot be good any more, and nothing is lost", exclusive)),
+			afterCut("everysec-power-cut", everySecond, step.CutPower(3), "syncs once a second, and loses its power in the second of the grant",
+				"the key is not on its disk: the second has three of five, and both hold the lock",
+				checker.All(checker.Together("first", "second"), checker.AtLeast(step.LostBytes, 1))),
+			remedy(afterCut("everysec-kill", everySecond, step.KillMaster(3), "syncs once a second, and only its process is killed",
+				"the kernel has the key, and the second waits", checker.Apart("first", "second"))),
+			remedy(afterCut("always-power-cut", always, step.CutPower(3), "syncs every command, and loses its power",
+				"the key is on its disk, and the second waits", checker.All(checker.Apart("first", "second"), checker.AtMost(step.LostBytes, 0)))),
 		},
 	}
 }
 
-func clockJumps() scenario.Experiment {
-	clocks, jump := servers.RedlockOptions{Clocks: true}, step.MoveClock(3, time.Hour)
-	return scenario.Experiment{
-		Number: 15, Name: "clock-jumps", Title: "Redlock: the clock of a master jumps, and the lock runs out on it",
-		Claim:  "When the clock of one of three masters jumps ahead the key runs out there and another contender has three of five; avoid jumps, or have the store check a fencing token.",
-		Source: chapterOne + ", Redlock: clocks that change; " + zooKeeping + ", Redlock",
-		Fix:    "curl -X POST 'http://127.0.0.1:8080/deduct?strategy=redlock&fence=true&goods_id=1'",
-		Parts: []scenario.Part{
-			threeOfFive("jump", false, clocks, jump, "the clock of master 3 jumps an hour ahead",
-				"two hold the lock at once, and an update is lost", checker.All(checker.OverlappingHolders(), checker.LostUpdates())),
-			remedy(threeOfFive("jump-fenced", true, clocks, jump, "the clock of master 3 jumps an hour ahead, and the store checks the tokens",
-				"two hold the lock at once; the late write is rejected, and nothing is lost",
-				checker.All(checker.OverlappingHolders(), checker.StaleWritesRejected(), checker.Clean()))),
-			remedy(threeOfFive("no-jump", false, clocks, step.MoveClock(3, 0), "no clock jumps",
-				"replica 2 waits, and nothing is lost", checker.All(checker.ExclusiveHolders(), checker.Clean()))),
-		},
-	}
+// afterCut has the first contender hold the lock by the votes of masters 1 to 3, and master 3 be
+// started again after its end. The lock is not renewed before that is over.
+func afterCut(name string, o servers.RedlockOptions, end scenario.Step, does, expect string, seen checker.Check) scenario.Part {
+	c := &step.Cast{Lock: "redlock", Need: scenario.Redlock, TTL: 30 * time.Second}
+	p := acted(c, name,
+		"the first contender holds redlock by the votes of masters 1, 2 and 3; master 3 writes to a file, "+does+", and is started again; the second asks for the lock",
+		expect, seen,
+		c.Enter("first", "second"), c.CutOff("first", 4, 5), step.AwaitOnDisk(3), c.Take("first"),
+		end, step.StartMaster(3), c.Ask("second", patience, time.Second), givenBack(c, "first", "second"))
+	p.Stage = scenario.Stage{Servers: step.OnMasters(o)}
+	p.Tries = 5 // the second of the grant may be over
+	return p
 }
 
 func splitVote() scenario.Experiment {

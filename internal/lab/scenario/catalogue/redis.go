@@ -137,3 +137,57 @@ func sentAgain(name, key, expect string, seen checker.Check) scenario.Part {
 		Check: seen,
 	}
 }
+
+func getCompareSet() scenario.Experiment {
+	const behind = "behind the balancer of three replicas"
+	shared := shared(scenario.Redis)
+	return scenario.Experiment{
+		Number: 28, Name: "get-compare-set", Title: "Stock in Redis by GET, compare, SET: oversold; under a lock it is right, until the lock fails",
+		Claim:  "Stock that is kept in Redis and changed by a GET, a comparison and a SET is sold more than once, in one service and in several; a lock around the three is the remedy, for as long as it is held.",
+		Source: twoWays + ", the introduction; " + chapterOne + ", Redisson, and Curator",
+		Fix:    "stocklab demo --strategies redis-get-set,redis-get-set-locked,redis-stock",
+		Parts: []scenario.Part{
+			crowdOnCopy("one-replica", "redis-get-set", "on one replica", scenario.Stage{Needs: shared.Needs, Replicas: 1}, "more is sold than exists", checker.Oversold(), 3),
+			crowdOnCopy("three-replicas", "redis-get-set", behind, shared, "more is sold than exists", checker.Oversold(), 3),
+			remedy(crowdOnCopy("locked", "redis-get-set-locked", behind, shared, "exactly 300 are sold, one holder at a time",
+				checker.All(checker.Clean(), checker.SoldOut(300), checker.ExclusiveHolders()), 0)),
+			lateSet("redis-setnx-ttl", "the lock expires between the GET and the SET, and the late SET brings back units that are sold",
+				checker.All(checker.OverlappingHolders(), checker.Oversold())),
+			remedy(lateSet("redis-reentrant", "the lock is renewed: replica 2 waits, and exactly 100 are sold",
+				checker.All(checker.ExclusiveHolders(), checker.Clean(), checker.SoldOut(100)))),
+		},
+	}
+}
+
+// crowdOnCopy has a crowd buy more than there is.
+func crowdOnCopy(name, strategy, where string, stage scenario.Stage, expect string, seen checker.Check, tries int) scenario.Part {
+	return scenario.Part{
+		Name: name, Stage: stage,
+		Does:   "50 clients buy 400 times from 300 units through " + strategy + ", " + where,
+		Expect: expect,
+		Steps:  sellOut(strategy, 300, 400),
+		Check:  seen, Tries: tries,
+	}
+}
+
+// lateSet has the first replica pause between its GET and its SET for longer than the TTL of
+// the lock that redis-get-set-locked uses.
+func lateSet(lock, expect string, seen checker.Check) scenario.Part {
+	const strategy = "redis-get-set-locked"
+	return scenario.Part{
+		Name: "under-" + lock, Stage: onRedis("STOCKD_LOCK_WAIT=8s", "STOCKD_REDIS_GET_SET_LOCK="+lock),
+		Does: "redis_get_set.lock is " + lock + "; replica 1 pauses for 2.5 TTL between GET and SET, replica 2 sells 60 of 100 units as soon as it is let in, " +
+			"and then 80 more are asked for",
+		Expect: expect,
+		Steps: []scenario.Step{
+			step.Stock(100), step.Hold(1, ttl*5/2),
+			step.Meanwhile(
+				step.Buy(step.Sale{Strategy: strategy, Replica: 1}),
+				step.InOrder(step.Reached(1), step.Sell(step.Sale{Strategy: strategy, Replica: 2, First: 1, Clients: 4, Requests: 60})),
+			),
+			step.Sell(step.Sale{Strategy: strategy, Replica: 3, First: 5, Clients: 4, Requests: 80}),
+			step.Audit(),
+		},
+		Check: seen, Pictures: []scenario.Picture{scenario.Timeline},
+	}
+}

@@ -40,32 +40,52 @@ func crowd(lock string, need scenario.Need, expect string, seen checker.Check) s
 }
 
 func herd() scenario.Experiment {
+	const few = 1.5
 	return scenario.Experiment{
 		Number: 17, Name: "herd", Title: "The herd: every release wakes all waiters, or just the next one",
 		Claim:  "Where all waiters watch the same node, each release wakes all of them and all but one for nothing; where each watches the one before it, one is woken.",
-		Source: flashSales + ", the herd; " + zooKeeping + ", the optimization; " + chapterOne + ", watching the predecessor",
+		Source: flashSales + ", the herd; " + zooKeeping + ", the optimization; " + chapterOne + ", watching the predecessor; " + chapterOne + ", etcd: watching the key before",
 		Fix:    "stocklab demo --strategies zk-herd,zk-sequential --replicas 3",
 		Parts: []scenario.Part{
-			woken("zk-herd", "about half as many wake-ups a release as there are contenders, because the queue shrinks", checker.AtLeast("wakeups_per_release", herdSize/4)),
-			woken("zk-ephemeral", "the same", checker.AtLeast("wakeups_per_release", herdSize/4)),
-			remedy(woken("zk-sequential", "at most one wake-up a release", checker.AtMost("wakeups_per_release", 1.5))),
+			woken("zk-herd", scenario.ZooKeeper, "about half as many wake-ups a release as there are contenders, because the queue shrinks", checker.AtLeast(wakeUps, herdSize/4)),
+			woken("zk-ephemeral", scenario.ZooKeeper, "the same", checker.AtLeast(wakeUps, herdSize/4)),
+			remedy(woken("zk-sequential", scenario.ZooKeeper, "at most one wake-up a release", checker.AtMost(wakeUps, few))),
+			woken("etcd", scenario.Etcd, "each contender is a replica, whose one watch of the prefix gets every key that comes or goes: two events a release for each of them", checker.AtLeast(wakeUps, herdSize)),
+			remedy(woken(sourcelock.PreKey, scenario.Etcd, "each watches the key before its own: at most one event a release", checker.AtMost(wakeUps, few))),
+			remedy(sharing("etcd", "they are requests to one replica, which gets two events a release, however many wait, and wakes the one whose turn it is", checker.AtMost(wakeUps, 2+few/2))),
 		},
 	}
 }
 
-const herdSize = 24
+const (
+	herdSize = 24
+	wakeUps  = "wakeups_per_release"
+)
 
 // woken has contenders with a session each hold a lock twice, and counts.
-func woken(lock, expect string, seen checker.Check) scenario.Part {
+func woken(lock string, need scenario.Need, expect string, seen checker.Check) scenario.Part {
+	return wokenOf(lock, need, false, fmt.Sprintf("%d contenders with a session each", herdSize), expect, seen)
+}
+
+// sharing is the same with one session for all.
+func sharing(lock, expect string, seen checker.Check) scenario.Part {
+	p := wokenOf(lock, scenario.Etcd, true, fmt.Sprintf("%d requests to one replica, with one session,", herdSize), expect, seen)
+	p.Name += "-shared"
+	return p
+}
+
+func wokenOf(lock string, need scenario.Need, shared bool, who, expect string, seen checker.Check) scenario.Part {
 	const holds = 2
-	needs := []scenario.Need{scenario.ZooKeeper}
+	needs := []scenario.Need{need}
+	counts := map[scenario.Need]string{scenario.ZooKeeper: "how many watches it fired", scenario.Etcd: "how many events it sent to watches"}[need]
 	return scenario.Part{
 		Name: lock, Stage: scenario.Stage{Needs: needs},
-		Does:   fmt.Sprintf("%d contenders with a session each hold %s twice for 10 ms; the server tells how many watches it fired", herdSize, lock),
+		Does:   fmt.Sprintf("%s hold %s twice for 10 ms; the server tells %s", who, lock, counts),
 		Expect: expect,
-		Steps: []scenario.Step{step.WakeUps(herdSize*holds, step.Contend(step.Contest{
-			Lock: lock, Needs: needs, Contenders: herdSize, Holds: holds, Each: 10 * time.Millisecond, Wait: 20 * time.Second,
-		}))},
+		Steps: []scenario.Step{step.Contend(step.Contest{
+			Lock: lock, Needs: needs, Contenders: herdSize, Shared: shared, Holds: holds, Each: 10 * time.Millisecond, Wait: 20 * time.Second,
+			Measure: step.WakeUps(need, herdSize*holds),
+		})},
 		Check: checker.All(seen, checker.ExclusiveHolders()), Pictures: []scenario.Picture{scenario.Bars, scenario.Timeline},
 	}
 }
@@ -90,5 +110,73 @@ func lateWatch() scenario.Experiment {
 			remedy(watched("zk-sequential", "the same two contend through zk-sequential",
 				"the second one has the lock as soon as the watch has been answered", checker.WaitedAtMost(2*time.Second, checker.OfHolders("second")))),
 		},
+	}
+}
+
+func waitersLeave() scenario.Experiment {
+	return scenario.Experiment{
+		Number: 30, Name: "end-of-waiting", Title: "The end of a wait is not the grant: the waiter ahead leaves, or time is up",
+		Claim:  "A waiter that takes any deletion of the node before its own for its turn, or the end of its time for the lock, holds it beside the holder; it must look who is first when it is woken, and give up when its time is up.",
+		Source: flashSales + ", the node listener; " + zooKeeping + ", waitForLock; " + chapterOne + ", ZooKeeper",
+		Fix:    "stocklab demo --strategies zk-sequential --replicas 3",
+		Parts: []scenario.Part{
+			middleLeaves("any-deletion", sourcelock.NodeCache, "the third takes the deletion for its turn, and holds the lock beside the first", checker.Together("first", "third")),
+			remedy(middleLeaves("looks-again", "zk-sequential", "the third looks who is first, and waits for the first", checker.Apart("first", "third"))),
+			timeIsUp("timeout-is-true", sourcelock.NodeCacheTimeout, "after 300 ms the second goes on as if it held the lock", checker.Together("first", "second")),
+			remedy(timeIsUp("timeout-is-false", "zk-sequential", "the second gives up when its time is up", checker.RejectedWithin(time.Second+slack))),
+		},
+	}
+}
+
+// middleLeaves has the second of three in a queue give up.
+func middleLeaves(name, lock, expect string, seen checker.Check) scenario.Part {
+	c := &step.Cast{Lock: lock, Need: scenario.ZooKeeper}
+	return acted(c, name,
+		"three contenders queue for "+lock+"; while the first holds it, the second gives up and deletes its node",
+		expect, seen,
+		c.Enter("first", "second", "third"), c.Take("first"), c.Queue("second", patience), c.Queue("third", patience),
+		c.Leave("second"), c.Answered("third", asks), givenBack(c, "first", "third"))
+}
+
+func timeIsUp(name, lock, expect string, seen checker.Check) scenario.Part {
+	c := &step.Cast{Lock: lock, Need: scenario.ZooKeeper}
+	return acted(c, name,
+		"the second contender asks for "+lock+" while the first holds it, for a second at most",
+		expect, seen,
+		c.Enter("first", "second"), c.Take("first"), c.Ask("second", time.Second, patience), givenBack(c, "first", "second"))
+}
+
+func spinning() scenario.Experiment {
+	return scenario.Experiment{
+		Number: 32, Name: "spinning", Title: "Asking again at once keeps Redis busy; a pause does not",
+		Claim:  "A loop that asks for the lock again as soon as it finds it taken loads Redis with requests in vain; a pause of 50 ms between two tries is the remedy.",
+		Source: chapterOne + ", SETNX and the loop that tries again",
+		Fix:    "stocklab demo --strategies redis-lua,redis-reentrant --replicas 3",
+		Parts: []scenario.Part{
+			retried(sourcelock.SetNXSpin, "again at once", "many requests for each time that the lock is held", checker.AtLeast(step.TriesPerHold, manyTries)),
+			remedy(retried(sourcelock.SetNXPause, "again after 50 ms", "a few requests for each time that the lock is held", checker.AtMost(step.TriesPerHold, fewTries))),
+		},
+	}
+}
+
+// Between the two is what a busy machine may change: 23 that wait send one request each in the
+// 50 ms for which the lock is held, or all that they can.
+const (
+	manyTries = 150
+	fewTries  = 75
+	spinHold  = 50 * time.Millisecond
+)
+
+func retried(lock, how, expect string, seen checker.Check) scenario.Part {
+	needs := []scenario.Need{scenario.Redis}
+	return scenario.Part{
+		Name: lock, Stage: scenario.Stage{Needs: needs},
+		Does:   fmt.Sprintf("%d contenders hold a lock for 50 ms each, again and again for two seconds; one that finds it taken asks %s (%s); Redis counts", herdSize, how, lock),
+		Expect: expect,
+		Steps: []scenario.Step{step.Contend(step.Contest{
+			Lock: lock, Needs: needs, Contenders: herdSize, For: 2 * time.Second, Each: spinHold, Wait: 20 * time.Second, Measure: step.Tries,
+		})},
+		Check:    checker.All(seen, checker.Reported(step.HoldsPerS, step.CPUMsPerHold), checker.ExclusiveHolders()),
+		Pictures: []scenario.Picture{scenario.Bars},
 	}
 }

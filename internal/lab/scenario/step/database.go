@@ -172,14 +172,75 @@ func InsertTwice(way innodb.Way, rounds int) scenario.Step {
 		if err != nil {
 			return err
 		}
-		if sum.Answer != "" {
-			if err := s.Mark("database", sum.Answer); err != nil {
+		return inserted(s, sum)
+	})
+}
+
+// SellTwice has two transactions read and write the stock one after the other, at both levels of
+// isolation. commitFirst: the first commits before the second reads.
+func SellTwice(commitFirst bool) scenario.Step {
+	return probing(func(ctx context.Context, db *sql.DB, s *scenario.Environment) error {
+		for name, level := range map[string]sql.IsolationLevel{
+			innodb.LeftReadCommitted: sql.LevelReadCommitted, innodb.LeftRepeatableRead: sql.LevelRepeatableRead,
+		} {
+			left, err := innodb.SellTwice(ctx, db, level, commitFirst)
+			if err != nil {
+				return err
+			}
+			if err := s.Figure(name, float64(left)); err != nil {
 				return err
 			}
 		}
-		return figures(s, map[string]float64{
-			innodb.Inserted: float64(sum.Inserted), innodb.Duplicates: float64(sum.Duplicates), innodb.Deadlocks: float64(sum.Deadlocks),
-		})
+		return nil
+	})
+}
+
+// HandOver has two wait for a row whose holder releases it, round after round.
+func HandOver(l innodb.Lock, rounds int) scenario.Step {
+	return probing(func(ctx context.Context, db *sql.DB, s *scenario.Environment) error {
+		sum, err := innodb.HandOver(ctx, db, l, rounds)
+		if err != nil {
+			return err
+		}
+		return inserted(s, sum)
+	})
+}
+
+// LockOthers counts the rows that a DELETE by an index locks although they do not match.
+func LockOthers(large bool) scenario.Step {
+	return probing(func(ctx context.Context, db *sql.DB, s *scenario.Environment) error {
+		locked, err := innodb.LocksOthers(ctx, db, large)
+		if err != nil {
+			return err
+		}
+		return s.Figure(innodb.OthersLocked, float64(locked))
+	})
+}
+
+// LockGap finds out whether a DELETE, by an index, of a row that is deleted already locks the gap below.
+func LockGap(by innodb.Index) scenario.Step {
+	return probing(func(ctx context.Context, db *sql.DB, s *scenario.Environment) error {
+		locked, err := innodb.LocksGap(ctx, db, by, true)
+		if err != nil {
+			return err
+		}
+		figure := 0.0
+		if locked {
+			figure = 1
+		}
+		return s.Figure(innodb.GapLocked, figure)
+	})
+}
+
+// inserted writes down what became of two writers of one row.
+func inserted(s *scenario.Environment, sum innodb.Insertions) error {
+	if sum.Answer != "" {
+		if err := s.Mark("database", sum.Answer); err != nil {
+			return err
+		}
+	}
+	return figures(s, map[string]float64{
+		innodb.Inserted: float64(sum.Inserted), innodb.Duplicates: float64(sum.Duplicates), innodb.Deadlocks: float64(sum.Deadlocks),
 	})
 }
 

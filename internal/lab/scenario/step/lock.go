@@ -57,6 +57,8 @@ type Contest struct {
 	Lock       string
 	Needs      []scenario.Need
 	Contenders int
+	// Shared has them be requests to one replica, on its connections.
+	Shared bool
 	// Holds ends it when each has held so often, For after so long.
 	Holds int
 	For   time.Duration
@@ -64,6 +66,8 @@ type Contest struct {
 	Each time.Duration
 	// Wait is for how long one waits; 10 s where it is 0.
 	Wait time.Duration
+	// Measure is around it, when all are connected; nil: nothing is measured.
+	Measure func(scenario.Step) scenario.Step
 }
 
 // Contend has them contend.
@@ -73,6 +77,16 @@ func Contend(c Contest) scenario.Step {
 		if err != nil {
 			return err
 		}
+		contest := c.among(lockers)
+		if c.Measure != nil {
+			contest = c.Measure(contest)
+		}
+		return contest(ctx, s)
+	}
+}
+
+func (c Contest) among(lockers []lock.Locker) scenario.Step {
+	return func(ctx context.Context, s *scenario.Environment) error {
 		end := time.Now().Add(cmp.Or(c.For, time.Hour))
 		errs := make([]error, len(lockers))
 		var crowd sync.WaitGroup
@@ -93,6 +107,10 @@ func (c Contest) lockers(ctx context.Context, s *scenario.Environment) ([]lock.L
 	lockers := make([]lock.Locker, c.Contenders)
 	warm, warmCtx := errgroup.WithContext(ctx)
 	for i := range lockers {
+		if c.Shared && i > 0 {
+			lockers[i] = lockers[0]
+			continue
+		}
 		contender, locker, err := contend(s, fmt.Sprintf("contender-%d", i+1), c.Lock, c.Needs)
 		if err != nil {
 			return nil, errors.Join(err, warm.Wait())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -132,6 +131,29 @@ func StartMaster(master int) scenario.Step {
 	return onMaster(master, "is started again", (*servers.Redis).Restart)
 }
 
+// AwaitOnDisk waits until all that a master has is on its disk.
+func AwaitOnDisk(master int) scenario.Step {
+	return onMaster(master, "has all on its disk", (*servers.Redis).AwaitOnDisk)
+}
+
+// LostBytes is the figure of CutPower: how much of a master's file was not on its disk.
+const LostBytes = "lost_bytes"
+
+// CutPower ends a master, and takes from it what was not on its disk.
+func CutPower(master int) scenario.Step {
+	return func(ctx context.Context, s *scenario.Environment) error {
+		var lost int64
+		cut := func(r *servers.Redis, ctx context.Context) (err error) {
+			lost, err = r.CutPower(ctx)
+			return err
+		}
+		if err := onMaster(master, "loses its power, and what was not on its disk", cut)(ctx, s); err != nil {
+			return err
+		}
+		return s.Figure(LostBytes, float64(lost))
+	}
+}
+
 func onMaster(master int, what string, do func(*servers.Redis, context.Context) error) scenario.Step {
 	return func(ctx context.Context, s *scenario.Environment) error {
 		if err := do(s.Masters.Nodes[master-1], ctx); err != nil {
@@ -173,16 +195,5 @@ func Promote() scenario.Step {
 			return err
 		}
 		return s.Mark("redis", "the primary is killed, its replica is promoted")
-	}
-}
-
-// MoveClock has the clock of a master jump, by its number from 1, to so much ahead
-// of the right time.
-func MoveClock(master int, ahead time.Duration) scenario.Step {
-	return func(_ context.Context, s *scenario.Environment) error {
-		if err := s.Masters.Nodes[master-1].Clock.Set(ahead); err != nil {
-			return err
-		}
-		return s.Mark(fmt.Sprintf("master %d", master), "its clock is "+ahead.String()+" ahead")
 	}
 }

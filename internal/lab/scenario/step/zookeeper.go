@@ -1,9 +1,11 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,11 +26,11 @@ func LateWatch(kind string, within time.Duration) scenario.Step {
 		if err := proxy(s, s.Backends.ZooKeeper.Address); err != nil {
 			return err
 		}
-		first, err := queuer(s, "first", kind, s.Backends.ZooKeeper.Address)
+		first, err := queuer(s, "first", kind, s.Backends.ZooKeeper.Address, lateSession)
 		if err != nil {
 			return err
 		}
-		second, err := queuer(s, "second", kind, s.Proxy.Address)
+		second, err := queuer(s, "second", kind, s.Proxy.Address, lateSession)
 		if err != nil {
 			return err
 		}
@@ -51,35 +53,42 @@ func LateWatch(kind string, within time.Duration) scenario.Step {
 	}
 }
 
-func queuer(s *scenario.Environment, name, kind, address string) (lock.Locker, error) {
+func queuer(s *scenario.Environment, name, kind, address string, session time.Duration) (lock.Locker, error) {
 	c, err := s.Contend(name)
 	if err != nil {
 		return nil, err
 	}
-	if kind != sourcelock.NodeCache {
-		c.UseZooKeeper(address, lateSession)
+	if kind != sourcelock.NodeCache && kind != sourcelock.NodeCacheTimeout {
+		c.Timeout = castTimeout
+		c.UseZooKeeper(address, session)
 		return c.Locker(kind)
 	}
-	l, err := sourcelock.NewNodeCache(address, lateSession)
+	l, err := sourcelock.NewNodeCache(kind, address, session)
 	if err != nil {
 		return nil, err
 	}
 	return c.Record(kind, l), nil
 }
 
-// ephemeral asks the server for the one ephemeral node that has to do with the
-// item of the try, and returns the last part of its path.
+// ephemeral asks the server for the ephemeral nodes that have to do with the item of the
+// try, and returns the last part of the path of the latest.
 func ephemeral(ctx context.Context, s *scenario.Environment) (string, error) {
 	said, err := ask(ctx, s, "dump")
 	if err != nil {
 		return "", err
 	}
-	found := regexp.MustCompile(fmt.Sprintf(`/\S*lab\S*%d/(\S+)`, s.Item)).FindStringSubmatch(said)
+	found := regexp.MustCompile(fmt.Sprintf(`/\S*lab\S*%d/(\S+)`, s.Item)).FindAllStringSubmatch(said, -1)
 	if found == nil {
 		return "", fmt.Errorf("the server knows no node of the lock:\n%s", strings.TrimSpace(said))
 	}
-	return found[1], nil
+	latest := slices.MaxFunc(found, func(a, b []string) int { return cmp.Compare(number(a[1]), number(b[1])) })
+	return latest[1], nil
 }
+
+// number is the part of a node's name by which ZooKeeper counts.
+func number(node string) string { return node[max(0, len(node)-sequenceDigits):] }
+
+const sequenceDigits = 10
 
 // toldWithin bounds one question to a ZooKeeper.
 const answerWithin = 5 * time.Second
@@ -88,56 +97,9 @@ const answerWithin = 5 * time.Second
 func ask(ctx context.Context, s *scenario.Environment, word string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	said, err := s.Backends.ZooKeeper.Ask(ctx, word)
+	said, err := zooKeeper(s).Ask(ctx, word)
 	if err != nil {
 		return "", fmt.Errorf("ask ZooKeeper to %s: %w", word, err)
 	}
 	return said, nil
-}
-
-// WakeUps counts how many watches ZooKeeper fires while the steps are done, and
-// divides them by the number of releases.
-func WakeUps(releases int, steps ...scenario.Step) scenario.Step {
-	return func(ctx context.Context, s *scenario.Environment) error {
-		before, err := fired(ctx, s)
-		if err != nil {
-			return err
-		}
-		if err := InOrder(steps...)(ctx, s); err != nil {
-			return err
-		}
-		after, err := fired(ctx, s)
-		if err != nil {
-			return err
-		}
-		if err := s.Figure("watches_fired", after-before); err != nil {
-			return err
-		}
-		return s.Figure("wakeups_per_release", (after-before)/float64(releases))
-	}
-}
-
-// fired asks the server how many watches on nodes that went, and on the children
-// of nodes, it has fired.
-func fired(ctx context.Context, s *scenario.Environment) (sum float64, err error) {
-	said, err := ask(ctx, s, "mntr")
-	if err != nil {
-		return 0, err
-	}
-	found := 0
-	for line := range strings.Lines(said) {
-		name, value, _ := strings.Cut(line, "\t")
-		if name != "zk_sum_node_deleted_watch_count" && name != "zk_sum_node_children_watch_count" {
-			continue
-		}
-		var n float64
-		if _, err := fmt.Sscan(value, &n); err != nil {
-			return 0, fmt.Errorf("count wake-ups: %s is %q: %w", name, value, err)
-		}
-		sum, found = sum+n, found+1
-	}
-	if found != 2 {
-		return 0, fmt.Errorf("count wake-ups: the server has %d of 2 counters", found)
-	}
-	return sum, nil
 }

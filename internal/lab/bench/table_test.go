@@ -1,0 +1,193 @@
+package bench
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// measured is a result of two strategies by one and two replicas, and of what is no strategy.
+func measured() Result {
+	of := func(s Setting, median, least, most float64) Figure {
+		return Figure{Name: s.String(), Setting: s, Median: median, Min: least, Max: most}
+	}
+	alone := of(Setting{Strategy: "sql-conditional", Clients: usual, Replicas: 1}, 1000, 900, 1100)
+	alone.Busy, alone.P50, alone.P90, alone.P95, alone.P99, alone.Fastest, alone.Slowest, alone.Kilobytes = 0.01, 12.5, 30, 40, 80, 0.5, 90, 1234
+	grouped := of(Setting{Strategy: "sql-conditional", Group: true, Clients: usual, Replicas: 1}, 7500, 7000, 8000)
+	grouped.Busy = 0.0049
+	many := of(Setting{Strategy: "sql-conditional", Clients: crowd, Replicas: 1}, 800, 700, 900)
+	many.Busy, many.P50, many.P99 = 0.25, 100, 450
+	two := of(Setting{Strategy: "sql-conditional", Clients: usual, Replicas: 2}, 2000, 1900, 2100)
+	still := of(Setting{Strategy: "mutex", Clients: usual, Replicas: 1}, 0, 0, 0)
+	also := of(Setting{Strategy: "mutex", Group: true, Clients: usual, Replicas: 1}, 5, 5, 5)
+	aim := func(topic, name string, median float64, aim string, reached bool) Figure {
+		return Figure{Topic: topic, Name: name, Median: median, Min: median, Max: median, Aim: aim, Reached: reached}
+	}
+	return Result{
+		Servers: map[string]servers.Info{}, Durability: map[string]string{"sqlite": "full"}, Plan: "3 rounds", Notes: []string{"no nginx"},
+		Subjects: []Figure{
+			of(Setting{Clients: usual, Replicas: 1}, 40000, 39000, 41000), of(Setting{Clients: crowd, Replicas: 1}, 30000, 30000, 30000),
+			{Name: "memory", Unit: " MiB", Median: 50, Min: 40, Max: 60, Aim: "at most 60", Reached: true},
+			alone, grouped, many, two, still, also,
+		},
+		Ratios: []Figure{
+			aim("", "grouped / alone", 7.5, "at least 7", true), aim("", "no target", 1, "", false),
+			aim("each lock", "etcd", 4, "at least 5", false), aim("each lock", "redis-lua", 6, "at least 5", true),
+			aim("each tail", "etcd", 3, "below 10", true), aim("each tail", "redis-lua", 9, "below 10", true),
+			aim("each crowd", "etcd", 0.9, "at least 0.8", true), aim("each crowd", "redis-lua", 0.85, "at least 0.8", true),
+		},
+	}
+}
+
+func TestTheTablesOfABenchmark(t *testing.T) {
+	r := measured()
+	var b strings.Builder
+	if err := r.Table(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := `┌─────────────────────────────────────────────────────────────────────────────────────────────────────────────────┐
+│ Strategies that never oversell                                                                                  │
+├─────────────────────┬───────────────────────────┬─────────────────────┬─────┬─────────────────────┬─────────┬───┤
+│ 64 clients, sales/s │                 1 replica │             grouped │   × │   2 replicas, nginx │ grouped │ × │
+├─────────────────────┼───────────────────────────┼─────────────────────┼─────┼─────────────────────┼─────────┼───┤
+│ sql-conditional     │ 1,000 (900–1,100) 1% busy │ 7,500 (7,000–8,000) │ 7.5 │ 2,000 (1,900–2,100) │         │   │
+│ mutex               │                   0 (0–0) │             5 (5–5) │     │                     │         │   │
+└─────────────────────┴───────────────────────────┴─────────────────────┴─────┴─────────────────────┴─────────┴───┘
+┌───────────────────────────────────────────────────────────────────────────────────────────────────────────┐
+│ 64 clients, latency in ms, as in JMeter's aggregate report                                                │
+├──────────────────────────┬──────────┬────────┬──────┬──────┬──────┬─────┬──────┬────────┬─────────┬───────┤
+│                          │ replicas │ median │ 90 % │ 95 % │ 99 % │ min │  max │ busy % │ sales/s │  kB/s │
+├──────────────────────────┼──────────┼────────┼──────┼──────┼──────┼─────┼──────┼────────┼─────────┼───────┤
+│ sql-conditional          │        1 │   12.5 │ 30.0 │ 40.0 │ 80.0 │ 0.5 │ 90.0 │    1.0 │   1,000 │ 1,234 │
+│ sql-conditional, grouped │        1 │    0.0 │  0.0 │  0.0 │  0.0 │ 0.0 │  0.0 │    0.5 │   7,500 │     0 │
+│ sql-conditional          │        2 │    0.0 │  0.0 │  0.0 │  0.0 │ 0.0 │  0.0 │    0.0 │   2,000 │     0 │
+│ mutex                    │        1 │    0.0 │  0.0 │  0.0 │  0.0 │ 0.0 │  0.0 │    0.0 │       0 │     0 │
+│ mutex, grouped           │        1 │    0.0 │  0.0 │  0.0 │  0.0 │ 0.0 │  0.0 │    0.0 │       5 │     0 │
+└──────────────────────────┴──────────┴────────┴──────┴──────┴──────┴─────┴──────┴────────┴─────────┴───────┘
+┌────────────────────────────────────────────────────────────────────────────────────────────────────────────────┐
+│ By clients, sales/s                                                                                            │
+├──────────────────────────┬──────────┬───┬───┬───────────────┬──────────────┬────────────────────┬──────────────┤
+│                          │ replicas │ 1 │ 8 │            64 │          512 │ p50, p99 of 64, ms │       of 512 │
+├──────────────────────────┼──────────┼───┼───┼───────────────┼──────────────┼────────────────────┼──────────────┤
+│ HTTP baseline            │        1 │   │   │        40,000 │       30,000 │           0.0, 0.0 │     0.0, 0.0 │
+│ sql-conditional          │        1 │   │   │ 1,000 1% busy │ 800 25% busy │         12.5, 80.0 │ 100.0, 450.0 │
+│ sql-conditional, grouped │        1 │   │   │         7,500 │              │           0.0, 0.0 │              │
+│ sql-conditional          │        2 │   │   │         2,000 │              │           0.0, 0.0 │              │
+│ mutex                    │        1 │   │   │             0 │              │           0.0, 0.0 │              │
+│ mutex, grouped           │        1 │   │   │             5 │              │           0.0, 0.0 │              │
+└──────────────────────────┴──────────┴───┴───┴───────────────┴──────────────┴────────────────────┴──────────────┘
+┌───────────────────────────────────────────────────────────────────────────┐
+│ Limits, and what is no strategy                                           │
+├─────────────────────────┬────────┬────────┬────────┬────────────┬─────────┤
+│                         │ median │    min │    max │        aim │         │
+├─────────────────────────┼────────┼────────┼────────┼────────────┼─────────┤
+│ , 64 clients, 1 replica │  40000 │  39000 │  41000 │            │         │
+│ memory                  │ 50 MiB │ 40 MiB │ 60 MiB │ at most 60 │ reached │
+└─────────────────────────┴────────┴────────┴────────┴────────────┴─────────┘
+┌───────────────────────────────────────────────────────────────────────────────────────────┐
+│ Ratios, of the same round each                                                            │
+├───────────────────────────────────────┬────────┬──────┬──────┬──────────────┬─────────────┤
+│                                       │ median │  min │  max │          aim │             │
+├───────────────────────────────────────┼────────┼──────┼──────┼──────────────┼─────────────┤
+│ grouped / alone                       │   7.50 │ 7.50 │ 7.50 │   at least 7 │     reached │
+│ no target                             │   1.00 │ 1.00 │ 1.00 │              │             │
+│ each lock: 1 of 2                     │        │      │      │   at least 5 │             │
+│   etcd                                │   4.00 │ 4.00 │ 4.00 │   at least 5 │ not reached │
+│ each tail: 2 of 2, closest redis-lua  │   9.00 │ 9.00 │ 9.00 │     below 10 │     reached │
+│ each crowd: 2 of 2, closest redis-lua │   0.85 │ 0.85 │ 0.85 │ at least 0.8 │     reached │
+└───────────────────────────────────────┴────────┴──────┴──────┴──────────────┴─────────────┘
+no nginx
+`
+	got, rest, _ := strings.Cut(b.String(), "machine: ")
+	if got != want || !strings.HasSuffix(rest, "\ndurability of sqlite: full\nmedians with (least to most) of 3 rounds\n") {
+		t.Errorf("the tables are\n%s%swant\n%s", got, rest, want)
+	}
+	none := Result{Plan: "no round"}
+	var empty strings.Builder
+	if err := none.Table(&empty); err != nil || strings.Contains(empty.String(), "┌") {
+		t.Errorf("without figures there is (%v)\n%s", err, &empty)
+	}
+	usualOnly := Result{Subjects: r.Subjects[3:5]}
+	var short strings.Builder
+	if err := usualOnly.Table(&short); err != nil || strings.Contains(short.String(), "By clients") {
+		t.Errorf("without another crowd there is (%v)\n%s", err, &short)
+	}
+	if err := r.Table(fullDisk{}); !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("a table that cannot be written: %v", err)
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+// Each row is the samples of one round, and the ratio of what it names.
+func TestARatioNeedsBothFigures(t *testing.T) {
+	for name, c := range map[string]struct {
+		ratio   Ratio
+		samples map[string][]*Sample
+		want    float64
+		ok      bool
+	}{
+		"of another":           {Ratio{Of: "a", By: "b"}, map[string][]*Sample{"a": {{Value: 6}}, "b": {{Value: 4}}}, 1.5, true},
+		"by nothing sold":      {Ratio{Of: "a", By: "b"}, map[string][]*Sample{"a": {{Value: 6}}, "b": {{Value: 0}}}, 0, false},
+		"by what was left out": {Ratio{Of: "a", By: "b"}, map[string][]*Sample{"a": {{Value: 6}}, "b": {nil}}, 0, false},
+		"of what was left out": {Ratio{Of: "a", By: "b"}, map[string][]*Sample{"a": {nil}, "b": {{Value: 4}}}, 0, false},
+		"of the tail":          {Ratio{Of: "a"}, map[string][]*Sample{"a": {{P50: 4, P99: 30}}}, 7.5, true},
+		"of no tail":           {Ratio{Of: "a"}, map[string][]*Sample{"a": {{P50: 0, P99: 30}}}, 0, false},
+		"of a later round":     {Ratio{Of: "a", By: "b"}, map[string][]*Sample{"a": {{Value: 6}}, "b": {}}, 0, false},
+	} {
+		if got, ok := c.ratio.of(c.samples, 0); got != c.want || ok != c.ok {
+			t.Errorf("%s: %v, %v; want %v, %v", name, got, ok, c.want, c.ok)
+		}
+	}
+	for _, c := range []struct {
+		ratio   Ratio
+		median  float64
+		aim     string
+		reached bool
+	}{
+		{Ratio{AtLeast: 5}, 5, "at least 5", true},
+		{Ratio{AtLeast: 5}, 4.9, "at least 5", false},
+		{Ratio{Below: 10}, 9.9, "below 10", true},
+		{Ratio{Below: 10}, 10, "below 10", false},
+	} {
+		if f := c.ratio.figure([]float64{c.median}); f.Aim != c.aim || f.Reached != c.reached {
+			t.Errorf("%v is %s: %v, want %s: %v", c.median, f.Aim, f.Reached, c.aim, c.reached)
+		}
+	}
+}
+
+func TestAPacerSharesOutWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := Pace{Until: time.Now().Add(20 * time.Second)}.begin(10)
+		want := func(each time.Duration, late bool, when string) {
+			t.Helper()
+			if got := p.each(); got != each || p.late() != late {
+				t.Errorf("%s: %s, late %v; want %s, %v", when, got, p.late(), each, late)
+			}
+		}
+		want(1700*time.Millisecond, false, "two seconds, less what a measurement costs besides")
+		p.skip()
+		p.drop()
+		want(2200*time.Millisecond, false, "after one that cannot be measured and one that was dropped")
+		p.took(2200*time.Millisecond, 300*time.Millisecond) // 1.9 s besides: 100 ms more are expected
+		want(20*time.Second/7-400*time.Millisecond, false, "after one that cost more")
+		p.left = 1000
+		want(shortest, false, "a thousand are left")
+		p.left = 1
+		want(longest, false, "one is left")
+		time.Sleep(20 * time.Second)
+		want(shortest, true, "at the end")
+		if p.dropped != 1 {
+			t.Errorf("%d were dropped, want 1", p.dropped)
+		}
+		p.pace.Each = time.Minute
+		want(time.Minute, false, "each is given")
+	})
+}

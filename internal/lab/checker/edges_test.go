@@ -1,0 +1,284 @@
+package checker_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// says checks the words of a finding where they are the evidence.
+func says(t *testing.T, c checker.Check, h *history.History, want ...string) {
+	t.Helper()
+	f := c(h)
+	for _, words := range want {
+		if !strings.Contains(f.Says, words) {
+			t.Errorf("it says %q, want %q", f.Says, words)
+		}
+	}
+}
+
+func TestAFigureThatIsNoNumberWasNotMeasured(t *testing.T) {
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		h := of(history.Figure{Name: "a", Value: v})
+		judge(t, []row{
+			{"at least", checker.AtLeast("a", 0), h, false, nil},
+			{"at most", checker.AtMost("a", 0), h, false, nil},
+			{"reported", checker.Reported("a"), h, false, nil},
+		})
+	}
+	if f := checker.Reported("a", "b")(of(history.Figure{Name: "b", Value: 1})); f.Says != "a was not measured, b is 1" || len(f.Numbers) != 1 {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestTheRatioOfTwoStrategies(t *testing.T) {
+	of := func(strategy string, sales int) (list []history.Request) {
+		for i := range sales {
+			r := sold(i, 1000)
+			r.Strategy = strategy
+			list = append(list, r)
+		}
+		list[0].Start = at(0)
+		return list
+	}
+	h := &history.History{Requests: append(of("a", 6), of("b", 3)...)}
+	judge(t, []row{{"twice as fast", checker.Faster("a", "b", 1.99), h, true, map[string]float64{"ratio": 2, "a_sales_per_s": 6, "b_sales_per_s": 3}}})
+	judge(t, []row{{"no more than twice as fast", checker.Faster("a", "b", 2), h, false, nil}})
+	says(t, checker.Faster("a", "b", 1), h, "2.00 times as many")
+}
+
+func TestTimesAndCountsAreReadable(t *testing.T) {
+	for want, took := range map[string]time.Duration{
+		"0 ms": 0, "0.50 ms": 500 * time.Microsecond, "9.99 ms": 9990 * time.Microsecond, "10 ms": 10 * time.Millisecond,
+		"999 ms": 999 * time.Millisecond, "1.00 s": time.Second, "2.50 s": 2500 * time.Millisecond,
+	} {
+		r := failed("busy", 0, 0)
+		r.End = r.Start.Add(took)
+		says(t, checker.Busy(1, time.Minute), of(r), "1 of 1 request failed with busy, after at most "+want+";")
+	}
+	says(t, checker.Busy(1, time.Minute), of(failed("busy", 0, 1), sold(0, 1)), "1 of 2 requests failed")
+}
+
+// Each row is a fault that an audit or the answers show; the words name it.
+func TestEachFaultIsNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		h    *history.History
+		want string
+	}{
+		"oversold":                    {of(sold(0, 1), sold(1, 2), audit(0, 1, 2, 2)), "1 unit oversold"},
+		"lost":                        {of(sold(0, 1), audit(5, 5, 1, 1)), "updates of 1 unit lost"},
+		"gone":                        {of(sold(0, 1), audit(2, 5, 1, 1)), "2 units gone without a sale"},
+		"below zero":                  {of(sold(0, 1), sold(1, 2), audit(-1, 1, 2, 2)), "-1 in stock"},
+		"an order for two keys":       {of(sold(0, 1, order("1"), key("a")), sold(1, 2, order("1"), key("b")), audit(4, 5, 1, 1)), "1 order assigned twice"},
+		"two orders for a key":        {of(sold(0, 1, order("1"), key("a")), sold(1, 2, order("2"), key("a")), audit(3, 5, 2, 2)), "1 order assigned twice"},
+		"an order too few":            {of(sold(0, 1, order("1")), sold(1, 2, order("2")), audit(4, 5, 1, 1)), "1 order in the ledger for 2 answered as sold and 0 unknown"},
+		"an order too many":           {of(sold(0, 1, order("1")), audit(3, 5, 2, 2)), "2 orders in the ledger for 1 answered as sold and 0 unknown"},
+		"a key that is unknown twice": {of(unknown(0, 1, key("a")), unknown(1, 2, key("a")), sold(2, 3, order("1")), audit(2, 5, 3, 3)), "3 orders in the ledger for 1 answered as sold and 1 unknown"},
+		"units too few":               {of(sold(0, 1, order("1"), quantity(2)), audit(4, 5, 1, 1)), "1 unit in the ledger for 2 answered as sold"},
+		"audited too early":           {of(sold(0, 1_000_500), audit(4, 5, 1, 1)), "audited 500 ms before the last answer"},
+		"another item":                {of(sold(0, 1), sold(0, 1, goods(8)), audit(4, 5, 1, 1)), "item 8 was never audited"},
+	} {
+		f := checker.Clean()(c.h)
+		if f.Holds || !strings.Contains(f.Says, c.want) || !strings.HasPrefix(f.Says, "inconsistent: ") {
+			t.Errorf("%s: holds %v and says %q, want %q", name, f.Holds, f.Says, c.want)
+		}
+	}
+	says(t, checker.Clean(), of(sold(0, 1, order("1")), unknown(1, 2), audit(3, 5, 2, 2)),
+		"consistent: the row agrees with 2 orders in the ledger, 1 purchase answered as sold and 1 unknown")
+	anonymous := of(sold(0, 1, order("")), sold(1, 2, order("")), audit(3, 5, 2, 2))
+	judge(t, []row{{"answers without an order are sales of their own", checker.Clean(), anonymous, true, map[string]float64{"sold_answers": 2, "orders_given_twice": 0}}})
+	replayed := of(sold(0, 1, order("1"), key("a")), sold(1, 2, order("1"), key("a")), audit(4, 5, 1, 1))
+	judge(t, []row{{"an answer that is repeated is one sale", checker.Clean(), replayed, true, map[string]float64{"sold_answers": 1, "orders_given_twice": 0}}})
+}
+
+func TestTheLastAuditOfEachItemCounts(t *testing.T) {
+	early := history.Audit{At: at(10), Audit: stock.NewAudit(7, 1, 5, 9, 9)}
+	other := history.Audit{At: at(10), Audit: stock.NewAudit(8, -2, 4, 6, 6)}
+	sample := history.Sample{GoodsID: 7, Stock: -5}
+	for _, h := range []*history.History{of(early, audit(4, 5, 1, 1), other), of(audit(4, 5, 1, 1), early, other)} {
+		judge(t, []row{{"oversold", checker.Oversold(), h, true, map[string]float64{
+			"initial_units": 9, "sold_units": 7, "left_units": 2, "oversold_units": 2, "below_zero_units": 2, "lowest_units": -2, "lost_units": 0, "gone_units": 0,
+		}}})
+	}
+	judge(t, []row{
+		{"the lowest of the samples", checker.Oversold(), of(audit(4, 5, 1, 1), sample), false, map[string]float64{"lowest_units": -5}},
+		{"the lowest of the audits", checker.Oversold(), of(audit(4, 5, 1, 1)), false, map[string]float64{"lowest_units": 4}},
+	})
+}
+
+func TestASaleThatRejectedWhatWasLeftIsNotSoldOut(t *testing.T) {
+	h := of(sold(0, 1, quantity(3)), rejected(1, 2, quantity(4)), audit(2, 5, 3, 1))
+	judge(t, []row{{"rejected while left", checker.SoldOut(3), h, false, map[string]float64{"undersold_units": 2}}})
+	says(t, checker.SoldOut(3), h, "; 2 units rejected while they were in stock")
+	judge(t, []row{{"rejected once it was sold out", checker.SoldOut(3), of(sold(0, 1, quantity(3)), rejected(1, 2, quantity(2)), history.Audit{At: at(9), Audit: stock.Audit{GoodsID: 7, Initial: 3, Sold: 3, Orders: 1}}), true, nil}})
+	// The row agrees, and the ledger does not.
+	hidden := of(rejected(0, 1), history.Audit{At: at(9), Audit: stock.Audit{GoodsID: 7, Stock: 0, Initial: 5, Sold: 5, Orders: 5}})
+	judge(t, []row{{"sold out", checker.SoldOut(5), hidden, true, nil}})
+	late := of(rejected(0, 1), history.Audit{At: at(9), Audit: stock.Audit{GoodsID: 7, Stock: 0, Initial: 6, Sold: 5, Orders: 5}})
+	judge(t, []row{{"not all of them", checker.SoldOut(5), late, false, map[string]float64{"undersold_units": 1}}})
+}
+
+// Each row has what was sent, in whatever order it was recorded, and what is right of it.
+func TestPurchasesAreCountedAsTheyWereMeant(t *testing.T) {
+	for name, c := range map[string]struct {
+		h           *history.History
+		once, twice bool
+		want        string
+	}{
+		"one that was repeated under its key": {
+			of(unknown(0, 1, key("a")), sold(1, 2, key("a"), order("1")), audit(4, 5, 1, 1)), true, false,
+			"1 purchase meant, 1 of them sent more than once, came to 1 order in the ledger, where 1 to 1 are right",
+		},
+		"one that stays unknown": {
+			of(unknown(0, 1, key("a")), unknown(1, 2, key("a")), sold(2, 3, order("1")), audit(3, 5, 2, 2)), true, false,
+			"2 purchases meant, 1 of them sent more than once, came to 2 orders in the ledger, where 1 to 2 are right",
+		},
+		"one that was sold twice": {
+			of(unknown(0, 1), sold(1, 2, order("2")), audit(3, 5, 2, 2)), false, true,
+			"1 purchase meant, 1 of them sent more than once, came to 2 orders in the ledger, where 1 to 1 are right",
+		},
+		"recorded the other way round": {
+			of(sold(1, 2, order("2")), unknown(0, 1), audit(3, 5, 2, 2)), false, true,
+			"1 purchase meant, 1 of them sent more than once",
+		},
+		"another one after an answer": {
+			of(sold(0, 1, order("1")), unknown(1, 2), audit(3, 5, 2, 2)), false, false,
+			"2 purchases meant, 0 of them sent more than once",
+		},
+		"two orders under one key": {
+			of(sold(0, 1, key("a"), order("1")), sold(1, 2, key("a"), order("2")), audit(4, 5, 1, 1)), false, false,
+			"1 purchase meant, 1 of them sent more than once, came to 1 order",
+		},
+		"a failure that names an order": {
+			of(failed("busy", 0, 1, key("a"), order("1")), sold(1, 2, key("a"), order("2")), audit(4, 5, 1, 1)), true, false, "1 purchase meant",
+		},
+		"one without an order": {
+			of(sold(0, 1, key("a"), order("")), sold(1, 2, key("a"), order("2")), audit(4, 5, 1, 1)), true, false, "1 purchase meant",
+		},
+	} {
+		if f := checker.DeductedOnce()(c.h); f.Holds != c.once || !strings.Contains(f.Says, c.want) {
+			t.Errorf("%s: deducted once: %v, want %v; %q, want %q", name, f.Holds, c.once, f.Says, c.want)
+		}
+		if f := checker.DeductedTwice()(c.h); f.Holds != c.twice {
+			t.Errorf("%s: deducted twice: %v, want %v; %s", name, f.Holds, c.twice, f.Says)
+		}
+	}
+}
+
+func TestAStaleWriteIsDescribed(t *testing.T) {
+	stale := of(sold(0, 100, token(1), left(5)), sold(50, 90, token(2), left(9)))
+	judge(t, []row{{"accepted", checker.StaleWriteAccepted(), stale, true, map[string]float64{"stale_writes": 1, "sales_with_token": 2}}})
+	says(t, checker.StaleWriteAccepted(), stale, "1 stale write accepted, such as that of token 1, which left 5, when token 2 had read 10; 0 requests fenced off")
+	// The later holder read what the earlier one had left.
+	fresh := of(sold(0, 100, token(1), left(5)), sold(50, 90, token(2), left(4)), failed("fenced", 0, 1), failed("lease-lost", 0, 1))
+	judge(t, []row{{"none accepted", checker.StaleWritesRejected(), fresh, true, map[string]float64{"fenced_requests": 1, "lease_lost_requests": 1}}})
+	says(t, checker.StaleWritesRejected(), fresh, "none of 2 sales with a token is stale; 1 request fenced off and 1 notified")
+	says(t, checker.StaleWritesRejected(), of(sold(0, 1)), "no sale carries a token to compare")
+	// Of several later ones only one that was not over before counts.
+	anew := of(sold(500, 600, token(1), left(5)), sold(0, 100, token(2), left(9)), sold(450, 550, token(3), left(4)))
+	judge(t, []row{{"tokens that began anew", checker.StaleWriteAccepted(), anew, false, map[string]float64{"stale_writes": 0}}})
+}
+
+func TestARepeatedTokenNamesItsHolders(t *testing.T) {
+	h := of(lease("a", 0, 10, 7), lease("b", 20, 30, 7))
+	judge(t, []row{{"twice", checker.RepeatedTokens(), h, true, map[string]float64{"repeated_tokens": 1}}})
+	says(t, checker.RepeatedTokens(), h, "a and b both got token 7 of n")
+	says(t, checker.RepeatedTokens(), of(lease("a", 0, 10, 7), lease("b", 20, 30, 8)), "no token was granted to two holders")
+}
+
+// Only another holder of the same name by the same lock, at that very time, is a reason to give up.
+func TestAContenderIsRejectedByAnotherHolder(t *testing.T) {
+	gaveUp, elsewhere, otherLock := asks("b", 10, 15), lease("a", 0, 100, 1), lease("a", 0, 100, 1)
+	elsewhere.Name, otherLock.Lock = "m", "etcd"
+	never := asks("a", 0, 0)
+	judge(t, []row{
+		{"held", checker.RejectedWithin(5 * millisecond), of(lease("a", 0, 100, 1), gaveUp), true, map[string]float64{"refused_tries": 1, "longest_refused_try_ms": 5}},
+		{"held, and too late", checker.RejectedWithin(4 * millisecond), of(lease("a", 0, 100, 1), gaveUp), false, nil},
+		{"held to the end", checker.RejectedWithin(5 * millisecond), of(lease("a", 0, 0, 1), gaveUp), true, nil},
+		{"another name is held", checker.RejectedWithin(time.Second), of(elsewhere, gaveUp), false, nil},
+		{"another lock is held", checker.RejectedWithin(time.Second), of(otherLock, gaveUp), false, nil},
+		{"held by itself", checker.RejectedWithin(time.Second), of(lease("b", 0, 100, 1), gaveUp), false, nil},
+		{"waited for by another", checker.RejectedWithin(time.Second), of(never, gaveUp), false, nil},
+		{"granted later", checker.RejectedWithin(time.Second), of(lease("a", 20, 100, 1), gaveUp), false, nil},
+	})
+	says(t, checker.RejectedWithin(4*millisecond), of(lease("a", 0, 100, 1), gaveUp), "1 contender gave up while another had the lock, 1 of them later than 4.00 ms; the longest took 5.00 ms")
+}
+
+func TestHoldersAreNamedWithTheirOverlap(t *testing.T) {
+	says(t, checker.OverlappingHolders(), of(lease("a", 0, 30, 1), lease("b", 10, 20, 2)), "1 overlap of 2 leases: a and b both held n, for 10 ms")
+	says(t, checker.ExclusiveHolders(), of(lease("a", 0, 10, 1), lease("b", 10, 20, 2)), "no two of 2 leases were held at once")
+	says(t, checker.ExclusiveHolders(), of(lease("a", 0, 10, 1)), "1 lease granted, and none that could overlap with another")
+	first, second := lease("c", 50, 90, 1), lease("d", 60, 80, 2)
+	first.Name, second.Name = "m", "m"
+	overlaps := checker.Overlaps(of(first, second, lease("a", 0, 30, 1), lease("b", 10, 20, 2)))
+	if len(overlaps) != 2 || overlaps[0].A.Holder != "a" || overlaps[1].A.Holder != "c" {
+		t.Errorf("the overlaps are not in the order of time: %v", overlaps)
+	}
+	const ttl = 100 * millisecond
+	judge(t, []row{
+		{"within a tenth of the TTL from its end", checker.TakenEarly(ttl), of(lease("a", 0, 300, 1), lease("b", 90, 120, 2)), false, nil},
+		{"just before", checker.TakenEarly(ttl), of(lease("a", 0, 300, 1), lease("b", 89, 120, 2)), true, nil},
+	})
+}
+
+func TestAWaitIsMeasuredToItsEdges(t *testing.T) {
+	end, crash := mark("", 5000, "the end"), mark("a", 100, "killed")
+	next := lease("b", 1100, 1200, 2)
+	next.Asked = at(50)
+	freed := of(lease("a", 0, 0, 1), crash, next, end)
+	waits := of(lease("a", 0, 0, 1), crash, asks("c", 2000, 3000), asks("b", 50, 2500), end)
+	judge(t, []row{
+		{"so long, and no longer", checker.Deadlocked(2900 * millisecond), waits, true, map[string]float64{"longest_deadlock_ms": 2900}},
+		{"a nanosecond less", checker.Deadlocked(2900*millisecond + 1), waits, false, nil},
+		{"waited beyond the next grant", checker.Deadlocked(time.Second), of(lease("a", 0, 0, 1), crash, next, asks("c", 50, 4000), end), true, map[string]float64{"longest_deadlock_ms": 2900}},
+		{"freed as soon as allowed", checker.FreedBetween(1000*millisecond, 2000*millisecond), freed, true, map[string]float64{"soonest_freed_ms": 1000}},
+	})
+	says(t, checker.Deadlocked(time.Second), freed, "no contender was granted n for 1.00 s after a died, while one waited for 1.00 s of it; 1.00 s was expected")
+	says(t, checker.Deadlocked(time.Second), of(lease("a", 0, 0, 1), asks("b", 0, 3000), end), "after a took it, while one waited for 3.00 s")
+	slow := of(sold(0, 100, waited(20)), sold(0, 100, waited(20)), sold(0, 100, waited(80)))
+	says(t, checker.Fair(4, checker.OfClients()), slow, "the longest of 3 waits took 80 ms, 4.0 times the median of 20 ms; at most 4.0 times was expected")
+	if f := checker.Waited(checker.OfClients())(slow); strings.Contains(f.Says, ";") {
+		t.Errorf("nothing was expected: %q", f.Says)
+	}
+}
+
+// Each row has five units, and requests under one key beside a sale.
+func TestRequestsUnderOneKeyAreOnePurchase(t *testing.T) {
+	five := audit(3, 5, 2, 2)
+	for name, c := range map[string]struct {
+		h     *history.History
+		legal bool
+	}{
+		"it took effect when it was first sent":         {of(unknown(0, 1, key("k")), sold(50, 60, key("k"), order("a"), left(4)), sold(10, 20, order("b"), left(3)), five), true},
+		"a try that failed did nothing":                 {of(failed("busy", 0, 1, key("k")), sold(50, 60, key("k"), order("a"), left(4)), sold(10, 20, order("b"), left(3)), five), false},
+		"it took effect before its first answer":        {of(sold(0, 100, key("k"), order("a"), left(3)), sold(0, 10, key("k"), order("a"), left(3)), sold(20, 30, order("b"), left(4)), five), false},
+		"it may take effect until its only answer":      {of(sold(0, 100, key("k"), order("a"), left(3)), sold(20, 30, order("b"), left(4)), five), true},
+		"what was sold took no other unit":              {of(unknown(0, 1, key("k")), sold(2, 3, key("k"), order("a"), left(4)), sold(4, 5, order("b"), left(2)), five), false},
+		"what is unknown took one unit at most":         {of(unknown(0, 1, key("k")), unknown(2, 3, key("k")), sold(4, 5, order("a"), left(2)), sold(6, 7, order("b"), left(1)), five), false},
+		"two that are unknown may have taken two units": {of(unknown(0, 1), unknown(2, 3), sold(4, 5, order("a"), left(2)), sold(6, 7, order("b"), left(1)), five), true},
+	} {
+		if f := checker.Linearizable()(c.h); f.Holds != c.legal {
+			t.Errorf("%s: linearizable %v, want %v: %s", name, f.Holds, c.legal, f.Says)
+		}
+		if f := checker.NotLinearizable()(c.h); f.Holds == c.legal {
+			t.Errorf("%s: not linearizable %v, want %v: %s", name, f.Holds, !c.legal, f.Says)
+		}
+	}
+}
+
+func TestAnOrderOfPurchasesIsDescribed(t *testing.T) {
+	five := audit(3, 5, 2, 2)
+	says(t, checker.Linearizable(), of(sold(0, 1, left(4)), sold(2, 3, left(3)), five), "an order of 2 purchases explains all answers, in 2 windows of which the largest has 1")
+	says(t, checker.Linearizable(), of(sold(0, 1, left(4)), audit(4, 5, 1, 1)), "fewer than two purchases were sold")
+	says(t, checker.Linearizable(), of(sold(0, 1, left(4)), sold(2, 3, left(3))), "is undecided: it is not known what there was of item 7")
+	again := lease("a", 5, 8, 1)
+	again.ID = "a again"
+	out := asks("a", 6, 200)
+	out.ID = "a, a third time"
+	says(t, checker.Reentered(), of(lease("a", 0, 10, 1), again, out), "of 2 leases that a holder asked for once more, 1 were granted")
+}

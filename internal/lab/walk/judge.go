@@ -1,0 +1,292 @@
+package walk
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Run is what happened in a walk over an item: what its actors saw, and what the database
+// has once all of them have ended and nothing is pending.
+type Run struct {
+	Plan
+
+	Item    int64
+	Records []Record
+	// SoldOut tells that nothing may be left.
+	SoldOut     bool
+	Ledger      []Row
+	Audit, Full stock.Audit
+
+	mu    sync.Mutex
+	order *porcupine.LinearizationInfo // of the operations; nil: none was searched for
+}
+
+// Record is a step as its actor saw it; a step that is sent again has several.
+type Record struct {
+	Step
+
+	Start, End time.Time
+	Outcome    history.Outcome // of a restock or a look that succeeded: sold
+	Problem    string          // the last part of the problem's type
+	Order      string
+	Remaining  int64 // after a purchase, or the stock that was read
+	Audit      stock.Audit
+}
+
+// Add adds a record. Actors may call it at the same time.
+func (w *Run) Add(r Record) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.Records = append(w.Records, r)
+}
+
+// FullKey is a key of this run's alone.
+func (w *Run) FullKey(key string) string {
+	if key == "" {
+		return ""
+	}
+	return fmt.Sprintf("walk-%d-%d-%s", w.Seed, w.Item, key)
+}
+
+// Tally counts the answers.
+func (w *Run) Tally() string {
+	counts := make(map[string]int)
+	for _, r := range w.Records {
+		counts[strings.TrimSpace(fmt.Sprint(r.Do, " ", r.Outcome, " ", r.Problem))]++
+	}
+	return fmt.Sprint(counts)
+}
+
+// Faults are what must not be, in words.
+func (w *Run) Faults() []string {
+	happened, faults := w.reconcile()
+	faults = slices.Concat(faults, w.limitFaults(), w.auditFaults())
+	for _, r := range w.Records {
+		if fault := w.recordFault(r); fault != "" {
+			faults = append(faults, fault)
+		}
+	}
+	if w.Kind != Lossy {
+		faults = append(faults, w.orderFaults(happened)...)
+	}
+	return faults
+}
+
+// limitFaults finds the buyers who have more than the highest limit that there was.
+func (w *Run) limitFaults() (faults []string) {
+	if len(w.Limits) == 0 || slices.Contains(w.Limits, 0) {
+		return nil
+	}
+	bought := make(map[string]int64)
+	for _, row := range w.Ledger {
+		if row.Kind == string(stock.Deduction) {
+			bought[row.User] += row.Quantity
+		}
+	}
+	for user, units := range bought {
+		if user == "" || units > slices.Max(w.Limits) {
+			faults = append(faults, fmt.Sprintf("%q bought %d, and the limits were %v", user, units, w.Limits))
+		}
+	}
+	return faults
+}
+
+// auditFaults judges the stock at the end.
+func (w *Run) auditFaults() (faults []string) {
+	audit, full := w.Audit, w.Full
+	if full.Buyers != nil && *full.Buyers != (stock.Buyers{}) {
+		faults = append(faults, fmt.Sprintf("buyers: the full audit finds %+v", *full.Buyers))
+	}
+	if fault := w.auditFault(audit); fault != "" {
+		faults = append(faults, "at the end "+fault)
+	}
+	if w.SoldOut && audit.Stock != 0 {
+		faults = append(faults, fmt.Sprintf("%d units are stranded: %+v", audit.Stock, audit))
+	}
+	full.Buyers, full.Clean = nil, audit.Clean
+	if full != audit {
+		faults = append(faults, fmt.Sprintf("the audit by totals is %+v, and by all rows %+v", audit, full))
+	}
+	return faults
+}
+
+// auditFault judges the stock at any time. With strategies that lose updates
+//
+//	lost = stock - (restocked - sold) = sales that were overwritten
+//
+// which is 0 to sold. Restocks and moves come in units so coarse that one which is lost
+// takes it below 0, and one which is doubled above sold.
+func (w *Run) auditFault(a stock.Audit) string {
+	switch {
+	case w.Kind != Lossy && (a.Lost != 0 || a.Oversold != 0 || a.Stock < 0):
+		return fmt.Sprintf("the audit is not exact: %+v", a)
+	case w.Kind == Lossy && a.Lost < 0:
+		return fmt.Sprintf("%d units are gone that came beside the sale: %+v", -a.Lost, a)
+	case w.Kind == Lossy && a.Lost > a.Sold:
+		return fmt.Sprintf("%d units are there that did not come, beside the %d that were sold: %+v", a.Lost-a.Sold, a.Sold, a)
+	default:
+		return ""
+	}
+}
+
+// recordFault judges what can be said of one answer by itself.
+func (w *Run) recordFault(r Record) string {
+	if r.Do == ReadAudit && r.Outcome == history.Sold {
+		if fault := w.auditFault(r.Audit); fault != "" {
+			return "during the sale " + fault
+		}
+	}
+	expected := []string{"", "no-answer", "outcome-unknown", "insufficient-stock", "busy", "fenced", "lease-lost", "backend-unavailable"}
+	if len(w.Limits) > 0 {
+		expected = append(expected, "user-limit")
+		if r.User == "" {
+			expected = append(expected, "invalid-request")
+		}
+	}
+	if (r.Do == Buy || r.Do == Restock) && !slices.Contains(expected, r.Problem) {
+		return fmt.Sprintf("%s by %s is answered with %s", r.Do, r.Strategy, r.Problem)
+	}
+	return ""
+}
+
+// Row is a row of the ledger as the database has it.
+type Row struct {
+	Order, Kind, Request, User, Strategy string
+	Quantity                             int64
+	Remaining                            *int64
+}
+
+// matches tells whether the row is what a step asks for.
+func (row Row) matches(s Step) bool {
+	if s.Do == Restock {
+		return row.Kind == string(stock.Restock) && row.Quantity == s.Quantity
+	}
+	return row.Kind == string(stock.Deduction) && row.Quantity == s.Quantity && row.Strategy == s.Strategy && row.User == s.User
+}
+
+// request is a purchase or a restock, with every answer to it.
+type request struct {
+	Step
+
+	answers []Record
+}
+
+// requests groups the answers by their keys. A request without a key has one.
+func (w *Run) requests() (list []request) {
+	byKey := make(map[string]int)
+	for _, r := range w.Records {
+		i, known := byKey[r.Key]
+		switch {
+		case r.Do != Buy && r.Do != Restock:
+		case known:
+			list[i].answers = append(list[i].answers, r)
+		default:
+			list = append(list, request{r.Step, []Record{r}})
+			if r.Key != "" {
+				byKey[r.Key] = len(list) - 1
+			}
+		}
+	}
+	return list
+}
+
+// reconcile compares the answers with the rows of the ledger, row for row, and
+// returns what has happened.
+func (w *Run) reconcile() (happened []itemOp, faults []string) {
+	byName := make(map[string]Row) // request ids and orders
+	unexplained := make(map[string]Row)
+	for _, row := range w.Ledger {
+		byName[row.Request], byName[row.Order], unexplained[row.Request] = row, row, row
+	}
+	delete(unexplained, w.FullKey("create"))
+	var open []request
+	for _, r := range w.requests() {
+		row, found := byName[cmp.Or(w.FullKey(r.Key), r.answers[0].Order)]
+		if fault := r.fault(row, found); fault != "" {
+			faults = append(faults, fault)
+		}
+		switch {
+		case found:
+			delete(unexplained, row.Request)
+			happened = append(happened, r.operation(row))
+		case r.Key == "" && r.answers[0].Outcome == history.Unknown:
+			open = append(open, r)
+		}
+	}
+	// Of requests without a key that are alike, those that began first can have
+	// happened at any time at which a later one can.
+	slices.SortFunc(open, func(a, b request) int { return a.answers[0].Start.Compare(b.answers[0].Start) })
+	for _, row := range unexplained {
+		i := slices.IndexFunc(open, func(r request) bool { return row.matches(r.Step) })
+		if i < 0 {
+			faults = append(faults, fmt.Sprintf("the ledger has %s, which was not asked for", row))
+			continue
+		}
+		happened = append(happened, open[i].operation(row))
+		open = slices.Delete(open, i, i+1)
+	}
+	return happened, faults
+}
+
+// fault judges the answers to a request by its row of the ledger.
+func (r request) fault(row Row, found bool) string {
+	for _, a := range r.answers {
+		if found && a.Outcome == history.Sold && r.Do == Buy && a.Order != row.Order {
+			return fmt.Sprintf("%s was answered with order %s, and the ledger has %s", r, a.Order, row)
+		}
+	}
+	accepted := r.answeredWith(history.Sold)
+	switch {
+	case accepted && !found:
+		return fmt.Sprintf("%s was accepted, and the ledger does not have it", r)
+	case found && !row.matches(r.Step):
+		return fmt.Sprintf("%s is in the ledger as %s", r, row)
+	case found && !accepted && !r.answeredWith(history.Unknown):
+		return fmt.Sprintf("%s was rejected, and the ledger has %s", r, row)
+	default:
+		return ""
+	}
+}
+
+func (r request) answeredWith(outcome history.Outcome) bool {
+	return slices.ContainsFunc(r.answers, func(a Record) bool { return a.Outcome == outcome })
+}
+
+// operation is the request as it has happened: after it was first sent, and before
+// its first acceptance, or any time where there was none.
+func (r request) operation(row Row) itemOp {
+	op := itemOp{do: r.Do, units: r.Quantity, left: row.Remaining, start: r.answers[0].Start, what: r.String()}
+	for _, a := range r.answers {
+		if a.Start.Before(op.start) {
+			op.start = a.Start
+		}
+		if a.Outcome == history.Sold && (op.end.IsZero() || a.End.Before(op.end)) {
+			op.end = a.End
+			if r.Do == Buy {
+				op.left = &a.Remaining
+			}
+		}
+	}
+	return op
+}
+
+func (r request) String() string {
+	outcomes := make([]string, len(r.answers))
+	for i, a := range r.answers {
+		outcomes[i] = strings.TrimSpace(fmt.Sprint(a.Outcome, " ", a.Problem))
+	}
+	return fmt.Sprintf("%s %s of %d by %s (group %t, fence %t, answers %v)", r.Do, r.Key, r.Quantity, r.Strategy, r.Group, r.Fence, outcomes)
+}
+
+func (row Row) String() string {
+	return fmt.Sprintf("row %s: %s of %d by %s, request %s", row.Order, row.Kind, row.Quantity, row.Strategy, row.Request)
+}
