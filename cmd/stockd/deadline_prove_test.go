@@ -38,7 +38,7 @@ func TestProveAFrozenLinkHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 		"STOCKD_ZOOKEEPER_ADDRESSES=" + zookeeper.Address, "STOCKD_ETCD_ENDPOINTS=http://" + etcd.Address,
 	}
 	links := []frozen{
-		frozenLink(database, true, "naive", "mutex", "channel", "sql-conditional", "sql-for-update", "sql-optimistic", "sql-bucket",
+		frozenLink(database, true, "naive", "mutex", "channel", "sql-conditional", "sql-procedure", "sql-for-update", "sql-optimistic", "sql-bucket", "sql-unit",
 			"sql-insert-lock", "sql-version-lock", "sql-row-lock", "sql-named-lock", "redis-decr", "redis-lua", "zk-sequential", "etcd", "redlock"),
 		frozenLink(redis, false, "redis-setnx-owner", "redis-getset", "redis-lua", "redis-reentrant", "redis-fair", "redsync", "redis-decr",
 			"redis-list", "redis-stock"),

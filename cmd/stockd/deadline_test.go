@@ -49,13 +49,13 @@ type frozen struct {
 func TestAHungBackendHoldsUpNeitherRequestsNorTheExit(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
-	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB}, func(string) {})
+	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: servers.MariaDB, Volatile: true}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, f := range []frozen{
 		{"database", backends.Database.Pause, backends.Database.Resume, []string{
-			"sql-conditional", "sql-for-update", "sql-insert-lock", "sql-row-lock", "redis-lua", "zk-sequential", "etcd", "redis-decr", "mutex",
+			"sql-conditional", "sql-procedure", "sql-for-update", "sql-insert-lock", "sql-row-lock", "redis-lua", "zk-sequential", "etcd", "redis-decr", "mutex",
 		}, true},
 		{"redis", backends.Redis.Pause, backends.Redis.Resume, []string{"redis-lua", "redis-reentrant", "redis-decr", "redis-stock"}, false},
 		{"zookeeper", backends.ZooKeeper.Pause, backends.ZooKeeper.Resume, []string{"zk-sequential", "zk-ephemeral"}, false},

@@ -122,7 +122,7 @@ func templated(t *testing.T) (names []string) {
 // variable.
 func TestDocumentedKeysExist(t *testing.T) {
 	keys, sections := configuredKeys(t)
-	variables := map[string]bool{config.PathEnv: true}
+	variables := map[string]bool{config.PathEnv: true, "STOCKD_SEED": true, "STOCKD_WALK_FOR": true} // the last are for tests
 	for key := range keys {
 		variables[config.EnvPrefix+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))] = true
 	}

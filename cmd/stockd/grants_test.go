@@ -20,18 +20,20 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-// documentedGrant is what docs/production.md has the user of a replica granted.
-func documentedGrant(t *testing.T) string {
+// documentedGrants are what docs/production.md has the user of a replica granted: in its
+// database, and on the procedure.
+func documentedGrants(t *testing.T) (rows, procedure string) {
 	t.Helper()
 	content, err := os.ReadFile("../../docs/production.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile(`GRANT ([A-Z, ]+) ON shop\.\* TO shop@`).FindSubmatch(content)
-	if found == nil {
+	onRows := regexp.MustCompile(`GRANT ([A-Z, ]+) ON shop\.\* TO shop@`).FindSubmatch(content)
+	onProcedure := regexp.MustCompile(`GRANT (EXECUTE) ON PROCEDURE shop\.stockd_sell TO shop@`).FindSubmatch(content)
+	if onRows == nil || onProcedure == nil {
 		t.Fatal("docs/production.md grants nothing")
 	}
-	return string(found[1])
+	return string(onRows[1]), string(onProcedure[1])
 }
 
 // openAs connects to a database as the user of its DSN, or of another one.
@@ -52,9 +54,10 @@ func seller(t *testing.T, d *servers.Database) *servers.Database {
 	db, c := openAs(t, d)
 	s := *d
 	s.Password = rand.Text()
+	rows, _ := documentedGrants(t)
 	for _, statement := range []string{
 		fmt.Sprintf("CREATE USER 'seller'@'127.0.0.1' IDENTIFIED BY '%s'", s.Password),
-		fmt.Sprintf("GRANT %s ON %s.* TO 'seller'@'127.0.0.1'", documentedGrant(t), c.DBName),
+		fmt.Sprintf("GRANT %s ON %s.* TO 'seller'@'127.0.0.1'", rows, c.DBName),
 	} {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -65,6 +68,9 @@ func seller(t *testing.T, d *servers.Database) *servers.Database {
 	return &s
 }
 
+// procedure needs a fifth right.
+const procedure = "sql-procedure"
+
 // Every strategy sells as the user that docs/production.md describes, and the admin API
 // works; what changes the schema is denied.
 func TestTheUserOfAReplicaNeedsFourRights(t *testing.T) {
@@ -72,12 +78,15 @@ func TestTheUserOfAReplicaNeedsFourRights(t *testing.T) {
 	for _, kind := range []string{servers.MariaDB, servers.MySQL} {
 		t.Run(kind, func(t *testing.T) {
 			cmdtest.NeedDatabase(t, kind)
-			r, own := startSeller(t, kind)
+			r, all, own := startSeller(t, kind)
 			list, err := r.Strategies(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i, s := range list {
+				if s.Name == procedure {
+					continue
+				}
 				if !s.Available {
 					t.Errorf("%s is not available: %s", s.Name, s.Note)
 					continue
@@ -89,14 +98,15 @@ func TestTheUserOfAReplicaNeedsFourRights(t *testing.T) {
 			if strings.Contains(r.Log.Text(), "denied") {
 				t.Error("the log tells of a right that is missing")
 			}
+			r.sellsByProcedureOnceGranted(t, all)
 		})
 	}
 }
 
 // startSeller starts a replica on a database whose schema another user has made.
-func startSeller(t *testing.T, kind string) (process, *servers.Database) {
+func startSeller(t *testing.T, kind string) (r process, all, own *servers.Database) {
 	t.Helper()
-	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: kind}, func(string) {})
+	backends, err := servers.StartBackends(t.Context(), labtest.StartSupervisor(t), servers.Choice{Mode: servers.Local, Database: kind, Volatile: true}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,8 +116,29 @@ func startSeller(t *testing.T, kind string) (process, *servers.Database) {
 		}
 	})
 	labtest.Open(t, backends.Database, "migration")
-	own := seller(t, backends.Database)
-	return startReplicaWith(t, slices.Concat(backends.Env(), own.Env(), []string{"STOCKD_DATABASE_MIGRATE=false"})), own
+	own = seller(t, backends.Database)
+	r = startReplicaWith(t, slices.Concat(backends.Env(), own.Env(), []string{"STOCKD_DATABASE_MIGRATE=false"}))
+	return r, backends.Database, own
+}
+
+// sellsByProcedureOnceGranted buys by the procedure without its right, and with it.
+func (r process) sellsByProcedureOnceGranted(t *testing.T, all *servers.Database) {
+	t.Helper()
+	const before, after = 1001, 1002
+	if err := r.CreateLimited(t.Context(), before, 100, 50); err != nil {
+		t.Fatal(err)
+	}
+	request := cmdtest.Ask(t, http.MethodPost, fmt.Sprintf("%s/deduct?goods_id=%d&user_id=7&strategy=%s", r.URL, before, procedure))
+	if got := cmdtest.Do(request); got.Status != http.StatusServiceUnavailable {
+		t.Errorf("without its right %s is answered with %d %s", procedure, got.Status, got.Text)
+	}
+	db, c := openAs(t, all)
+	_, right := documentedGrants(t)
+	statement := fmt.Sprintf("GRANT %s ON PROCEDURE %s.stockd_sell TO 'seller'@'127.0.0.1'", right, c.DBName)
+	if _, err := db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+	r.sellsThrough(t, after, procedure)
 }
 
 // sellsThrough buys an item in each mode of a strategy.
@@ -159,12 +190,14 @@ func deniesTheSchema(t *testing.T, own *servers.Database) {
 		"ALTER TABLE tb_goods_stock ADD COLUMN x INT",
 		"CREATE TABLE x (id INT)",
 		"CREATE VIEW x AS SELECT 1",
+		"CREATE PROCEDURE x() SELECT 1",
+		"DROP PROCEDURE stockd_sell",
 		"GRANT SELECT ON stockd.* TO 'seller'@'127.0.0.1'",
 		"CREATE USER 'other'@'127.0.0.1'",
 		"SET GLOBAL max_connections = 10",
 	} {
 		_, err := db.ExecContext(t.Context(), statement)
-		if denied, ok := errors.AsType[*mysql.MySQLError](err); !ok || !slices.Contains([]uint16{1044, 1142, 1227}, denied.Number) {
+		if denied, ok := errors.AsType[*mysql.MySQLError](err); !ok || !slices.Contains([]uint16{1044, 1142, 1227, 1370}, denied.Number) {
 			t.Errorf("%s: %v, want it denied", statement, err)
 		}
 	}

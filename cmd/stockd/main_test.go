@@ -32,6 +32,8 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"bench", "--restock"}, "--token-file must name"},
 		{[]string{"serve", "--database-max-open", "0"}, "database.max_open must be 1 to 10000"},
 		{[]string{"serve", "--deduct-strategy", "hope", "--database-dsn", filepath.Join(t.TempDir(), "s.db")}, "deduct.strategy"},
+		{[]string{"serve", "--redis-get-set-lock", "hope"}, `redis_get_set.lock: "hope" is not a lock; there are sql-insert-lock, `},
+		{[]string{"serve", "--redis-get-set-lock", "redis-setnx-ttl", "--strategies-only-safe=true"}, "redis_get_set.lock: \"redis-setnx-ttl\" does not notify"},
 		{[]string{"stock", "--token-file", "no-such-file"}, "no-such-file"},
 		{[]string{"stock", "--goods", "0"}, "--goods must be at least 1"},
 		{[]string{"stock", "--per-user=-1"}, "--per-user must be 0 to 1000000000"},

@@ -33,6 +33,7 @@ import (
 // last one stops a replica. What has been seen with real servers is not looked at
 // again with those that are there for a first look.
 func TestACluster(t *testing.T) {
+	t.Parallel()
 	seen := make(map[string]bool)
 	for _, from := range []servers.Mode{servers.Local, servers.Embedded} {
 		t.Run(string(from), func(t *testing.T) {
@@ -84,6 +85,15 @@ func (l testLab) create(t *testing.T, units int64) (goods int64) {
 func startLabOf(t *testing.T, choice servers.Choice, o cluster.Options) testLab {
 	t.Helper()
 	k := labtest.StartSupervisor(t)
+	backends := startBackends(t, k, choice)
+	o.Env = append(backends.Env(), o.Env...)
+	return startCluster(t, k, backends, choice, o)
+}
+
+// startBackends starts every backend of the choice that this machine has.
+func startBackends(t *testing.T, k *servers.Supervisor, choice servers.Choice) *servers.Backends {
+	t.Helper()
+	choice.Volatile = true
 	backends, err := servers.StartBackends(t.Context(), k, choice, func(string) {})
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +103,13 @@ func startLabOf(t *testing.T, choice servers.Choice, o cluster.Options) testLab 
 			t.Error(err)
 		}
 	})
+	return backends
+}
+
+// startCluster starts replicas, of which the options say how they reach the backends.
+func startCluster(t *testing.T, k *servers.Supervisor, backends *servers.Backends, choice servers.Choice, o cluster.Options) testLab {
+	t.Helper()
 	o.Binary, o.Balancer, o.Embedded = os.Args[0], choice.Mode, backends.Database.Started == servers.Embedded
-	o.Env = append(backends.Env(), o.Env...)
 	c, err := cluster.Start(t.Context(), k, o)
 	if err != nil {
 		t.Fatal(err)
@@ -125,6 +140,19 @@ func eachStrategy(t *testing.T, l testLab, test func(t *testing.T, l testLab, s 
 	}
 }
 
+// needBackend skips a test whose backend is not on this machine, or fails it where the
+// backend is required.
+func (l testLab) needBackend(t *testing.T, backend string) {
+	t.Helper()
+	reason, missing := l.missing[backend]
+	if missing && l.local {
+		labtest.Need(t, strings.Replace(backend, "redlock", "redis", 1), false, reason)
+	}
+	if missing {
+		t.Skip(reason)
+	}
+}
+
 // need skips the test of a strategy whose backend is not on this machine, or
 // fails it where the backend is required. A backend that is there and does not
 // answer is a failure.
@@ -134,13 +162,7 @@ func (l testLab) need(t *testing.T, s service.Description) {
 		t.Skip("it has been looked at with a real " + s.Needs[1])
 	}
 	for _, backend := range s.Needs {
-		reason, missing := l.missing[backend]
-		if missing && l.local {
-			labtest.Need(t, strings.Replace(backend, "redlock", "redis", 1), false, reason)
-		}
-		if missing {
-			t.Skip(reason)
-		}
+		l.needBackend(t, backend)
 	}
 	switch {
 	case s.Available:
@@ -187,7 +209,7 @@ func copiesAreOneSale(t *testing.T, l testLab, s service.Description) {
 			status, answer := post(t, url, "checkout-"+s.Name)
 			mu.Lock()
 			defer mu.Unlock()
-			orders[fmt.Sprint(status, answer["order_id"], answer["remaining"], answer["type"], answer["backend"])]++
+			orders[fmt.Sprint(status, answer["order_id"], answer["remaining"], answer["type"], answer["detail"])]++
 		})
 	}
 	copies.Wait()
@@ -209,7 +231,7 @@ func aKilledReplicaDoesNotStopTheSale(t *testing.T, l testLab) {
 			t.Skip("one lock of each backend is enough here: locktest kills a holder of every lock")
 		}
 		if l.seen[s.Name] && !l.local && !s.Guarantees.ExclusiveAcrossReplicas {
-			t.Skip("it claims nothing, and others sold on with real servers")
+			t.Skip("it guarantees nothing, and others sold on with real servers")
 		}
 		turn++
 		sellWhileAReplicaDies(t, l, s, l.cluster.Replicas[turn%3])
@@ -241,7 +263,7 @@ func sellWhileAReplicaDies(t *testing.T, l testLab, s service.Description, victi
 		t.Errorf("%d orders, %d answers to buyers, %d unknown", audit.Orders, result.Sold, result.Unknown)
 	}
 	if s.Guarantees.ExclusiveAcrossReplicas && (!audit.Clean || s.Guarantees.SurvivesCrash && audit.Sold != units) {
-		t.Errorf("claims to survive: %+v; %+v", audit, result)
+		t.Errorf("guarantees to survive: %+v; %+v", audit, result)
 	}
 	if len(result.Replicas) < 2 || result.Sold < 60 {
 		t.Errorf("the others did not sell on: %+v", result)
@@ -312,6 +334,7 @@ func aReplicaDrains(t *testing.T, l testLab) {
 
 // The suite measures what can be measured without a server, and says what cannot.
 func TestTheSuiteOnEmbeddedServers(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	figures, drawn, redrawn := filepath.Join(folder, "f.json"), filepath.Join(folder, "f.svg"), filepath.Join(folder, "again.svg")
 	status, out, errOut := stocklab("bench", "--quick", "--servers", "embedded", "--only", "^sql-(conditional|for-update)$",

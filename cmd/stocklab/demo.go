@@ -75,11 +75,12 @@ func (o *demoOptions) run(cmd *cobra.Command) error {
 	if o.plan.Binary, err = os.Executable(); err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	if o.markdown && tellsStory(cmd) {
+	short := tellsStory(cmd)
+	if short && o.markdown {
 		return cli.UsageError{Err: errors.New("--markdown needs --all, or a flag that chooses the runs")}
 	}
 	o.plan.Progress = cli.NewProgress(cmd.ErrOrStderr(), 0)
-	if tellsStory(cmd) {
+	if short {
 		return tell(cmd, o.plan, o.write)
 	}
 	r, err := demo.Run(cmd.Context(), o.plan)

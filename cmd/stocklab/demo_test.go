@@ -57,7 +57,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 
 func TestDemoEmbedded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "demo.json")
-	status, out, errOut := stocklab("demo", "--servers=embedded", "--stock=60", "--clients=20", "--loops=9", "--json", path)
+	status, out, errOut := stocklab("demo", "--servers=embedded", "--stock=40", "--clients=20", "--loops=5", "--json", path)
 	if status != cli.OK {
 		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
 	}
@@ -75,9 +75,9 @@ func TestDemoEmbedded(t *testing.T) {
 			}
 		}
 	}
-	// SQLite serves one writer at a time and has neither row locks nor named
-	// locks; ZooKeeper and etcd have no embedded form.
-	for _, name := range []string{"mutex-in-tx", "sql-row-lock", "sql-named-lock", "zk-ephemeral", "zk-herd", "zk-sequential", "etcd"} {
+	// SQLite serves one writer at a time and has neither row locks, nor named
+	// locks, nor procedures; ZooKeeper and etcd have no embedded form.
+	for _, name := range []string{"mutex-in-tx", "sql-procedure", "sql-row-lock", "sql-named-lock", "zk-ephemeral", "zk-herd", "zk-sequential", "etcd"} {
 		if notRun[name] != 2 {
 			t.Errorf("%s was not run %d times, want 2", name, notRun[name])
 		}
@@ -92,10 +92,11 @@ func TestDemoEmbedded(t *testing.T) {
 }
 
 func TestDemoLocal(t *testing.T) {
+	t.Parallel()
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
 	path := filepath.Join(t.TempDir(), "demo.json")
-	status, out, errOut := stocklab("demo", "--servers=local", "--stock=60", "--clients=20", "--loops=9", "--json", path)
+	status, out, errOut := stocklab("demo", "--servers=local", "--stock=40", "--clients=20", "--loops=5", "--json", path)
 	if status != cli.OK {
 		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
 	}
@@ -122,11 +123,11 @@ func assertDemo(t *testing.T, r cmdtest.Report) {
 		"redis-reentrant", "redis-fair", "redsync", "redlock",
 		"zk-ephemeral", "zk-herd", "zk-sequential", "etcd",
 	}
-	safe := []string{"sql-conditional", "sql-optimistic", "sql-for-update", "sql-bucket", "redis-decr", "redis-list", "redis-stock"}
+	safe := []string{"sql-conditional", "sql-procedure", "sql-optimistic", "sql-for-update", "sql-bucket", "sql-unit", "redis-decr", "redis-list", "redis-get-set-locked", "redis-stock"}
 	for _, name := range append(safe, locks...) {
 		clean[name+" ×1"], clean[name+" ×3"] = true, true
 	}
-	oversell := []string{"naive", "naive-decrement", "mutex", "mutex-per-request", "mutex-in-tx", "channel"}
+	oversell := []string{"naive", "naive-decrement", "mutex", "mutex-per-request", "mutex-in-tx", "channel", "redis-get-set"}
 	if want := 2 * (len(oversell) + len(safe) + len(locks)); len(r.Runs) != want {
 		t.Errorf("%d runs, want %d", len(r.Runs), want)
 	}

@@ -16,7 +16,7 @@ func TestProveRedisStockSurvivesKills(t *testing.T) {
 func TestProveGroupedSalesSurviveKills(t *testing.T) {
 	for _, database := range []string{servers.MariaDB, servers.MySQL} {
 		t.Run(database, func(t *testing.T) {
-			surviveKills(t, database, 50, groupedAndKilled("sql-conditional"), groupedAndKilled("sql-for-update"),
+			surviveKills(t, database, 50, groupedAndKilled("sql-conditional"), groupedAndKilled("sql-procedure"), groupedAndKilled("sql-for-update"),
 				groupedAndKilled("sql-bucket"), groupedAndKilled("redis-reentrant"), fencedAndKilled())
 		})
 	}

@@ -61,14 +61,15 @@ func fencedAndKilled() killed {
 	return killed{strategy: "redis-reentrant", group: true, modifier: "fence=true", victims: []string{"replica", "database"}}
 }
 
-// movingAndKilled moves the units between the row, the buckets and Redis all the time, so
+// movingAndKilled moves the units between the row, buckets, unit rows and Redis all the time, so
 // that kills come in the middle of recalls.
 func movingAndKilled() killed {
-	return killed{strategy: "redis-stock", beside: []string{"sql-conditional", "sql-bucket"}, victims: []string{"replica", "redis", "database"}}
+	return killed{strategy: "redis-stock", beside: []string{"sql-conditional", "sql-bucket", "sql-unit"}, victims: []string{"replica", "redis", "database"}}
 }
 
 // One kill of each kind, in the middle of a sale; the proof makes fifty.
 func TestSalesSurviveKills(t *testing.T) {
+	t.Parallel()
 	surviveKills(t, servers.MariaDB, 3, redisStockKilled(), groupedAndKilled("sql-conditional"), fencedAndKilled(), movingAndKilled())
 }
 

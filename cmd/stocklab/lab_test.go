@@ -24,8 +24,8 @@ func TestLabListHasEveryExperiment(t *testing.T) {
 	if status != cli.OK {
 		t.Fatalf("exit status %d", status)
 	}
-	for number := 1; number <= len(catalogue.All()); number++ {
-		row := fmt.Sprintf("│ %2d │ %s ", number, catalogue.All()[number-1].Name)
+	for _, e := range catalogue.All() {
+		row := fmt.Sprintf("│ %2d │ %s ", e.Number, e.Name)
 		if !strings.Contains(out, row) {
 			t.Errorf("%q is not in the list:\n%s", row, out)
 		}
@@ -39,7 +39,7 @@ func TestMistakesInTheLab(t *testing.T) {
 	}{
 		{[]string{"lab", "run"}, "stocklab lab list"},
 		{[]string{"lab", "run", "hope"}, `"hope" is not an experiment; there are all, oversell, process-mutex,`},
-		{[]string{"lab", "run", "28"}, "two-strategies, or their numbers"},
+		{[]string{"lab", "run", "99"}, ", or their numbers"},
 		{[]string{"lab", "run", "oversell", "--servers", "remote"}, `"remote"`},
 		{[]string{"lab", "list", "all"}, `"all"`},
 		{[]string{"lab", "report"}, "needs one argument"},
@@ -90,6 +90,11 @@ func TestLabRunWritesWhatItFound(t *testing.T) {
 	}
 	r.reportsAgain(t)
 	r.isJudgedByItsHistories(t)
+}
+
+// The order of the requests is made by the lab, so that it needs no luck.
+func TestStampsEndsOfWaitingAndQuorumsFailAsTheSourcesSay(t *testing.T) {
+	runInLab(t, "timestamp-locks", "end-of-waiting", "redlock-quorum")
 }
 
 // labRun is a run that all is well with, and what it left.

@@ -36,8 +36,12 @@ func (s story) Begin(runs int) {
 }
 
 func (s story) Done(r verdict.Run) {
+	words := r.Words()
+	if r.Verdict != verdict.Expected { // there are no notes below the rows
+		words = r.Remark()
+	}
 	//nolint:errcheck // the report is the result
-	fmt.Fprintf(s.out, storyRow, r.Name(), fmt.Sprint(r.Replicas), fmt.Sprint(r.Stock), fmt.Sprint(r.Sold), fmt.Sprint(r.Oversold), fmt.Sprint(r.Lost), r.Words())
+	fmt.Fprintf(s.out, storyRow, r.Name(), fmt.Sprint(r.Replicas), fmt.Sprint(r.Stock), fmt.Sprint(r.Sold), fmt.Sprint(r.Oversold), fmt.Sprint(r.Lost), words)
 }
 
 // tell runs the short demo.
@@ -78,9 +82,12 @@ func summary(runs []verdict.Run) string {
 			}
 		}
 	}
+	fastest := ""
+	if len(right) > 0 {
+		fastest = fmt.Sprintf("The fastest of those here was %s, with %.0f requests a second.\n", best.Name(), best.PerSecond)
+	}
 	return fmt.Sprintf("\nA read and a write that another purchase can come between lose updates and oversell: %s.\n"+
 		"A lock shared by all running replicas, a condition in SQL and stock in Redis sell exactly what there is: %s.\n"+
-		"The fastest of those here was %s, with %.0f requests a second.\n\n"+
-		"next: stocklab demo --all (every strategy), stocklab lab list (how locks fail), stockd serve (sell)\n",
-		cmp.Or(strings.Join(wrong, "; "), "none here"), cmp.Or(strings.Join(right, "; "), "none here"), best.Name(), best.PerSecond)
+		"%s\nnext: stocklab demo --all (every strategy), stocklab lab list (how locks fail), stockd serve (sell)\n",
+		cmp.Or(strings.Join(wrong, "; "), "none here"), cmp.Or(strings.Join(right, "; "), "none here"), fastest)
 }

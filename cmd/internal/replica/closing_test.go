@@ -15,6 +15,8 @@ import (
 // drainOnly is the configuration of a replica that drains within a second.
 func drainOnly() config.HTTP { return config.HTTP{Drain: time.Second} }
 
+//contract:replica.closing The replica exits
+//contract:replica.closing The parts after one
 func TestAReplicaExitsAlthoughAPartDoesNotClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -51,6 +53,8 @@ func TestAReplicaExitsAlthoughAPartDoesNotClose(t *testing.T) {
 }
 
 // A part that hangs on another one ends with that: nothing is forced.
+//
+//contract:replica.closing The parts after one
 func TestAPartIsAwaitedWhenTheOthersAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

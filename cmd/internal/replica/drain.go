@@ -65,9 +65,15 @@ func (d *drainer) note(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// drain stops the server: for drain_delay /readyz fails, so that the balancer notices, and every
-// request is still served; then no more connections are accepted, and requests in flight may end;
-// those that do not are cancelled.
+// drain stops the server.
+//
+// Its obligations:
+//
+//  1. For drain_delay /readyz fails, so that the balancer notices, and every request is still
+//     served. Every answer closes its connection.
+//  2. After drain_delay no more connections are accepted, but those of the backlog are served.
+//  3. Requests in flight may end within http.drain. What does not end by then is cancelled,
+//     and is answered.
 func (d *drainer) drain(ctx context.Context) error {
 	time.Sleep(d.config.DrainDelay)
 	end := time.Now().Add(d.config.Drain)

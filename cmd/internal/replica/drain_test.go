@@ -17,63 +17,123 @@ import (
 	"github.com/stockd/stockd/internal/config"
 )
 
-// tardy is a listener that closes at once, and returns a connection of its backlog a moment later;
-// its closing may fail.
-type tardy struct {
+// piped is a listener with one connection, which is accepted at once, or a moment after the
+// listener closed.
+type piped struct {
 	net.Listener
 
-	late   net.Conn
+	conns  chan net.Conn
+	late   bool
 	closed context.Context
 	close  context.CancelFunc
-	fails  error
+	fails  error // of Close
 }
 
-func (l *tardy) Accept() (net.Conn, error) {
-	<-l.closed.Done()
-	if l.late == nil {
-		return nil, net.ErrClosed
+// pipe is a listener, and the client's end of its connection.
+func pipe(t *testing.T) (l *piped, buyer net.Conn) {
+	t.Helper()
+	buyer, conn := net.Pipe()
+	l = &piped{conns: make(chan net.Conn, 1)}
+	l.closed, l.close = context.WithCancel(t.Context())
+	l.conns <- conn
+	return l, buyer
+}
+
+func (l *piped) Accept() (net.Conn, error) {
+	if l.late {
+		<-l.closed.Done()
+		time.Sleep(time.Second)
 	}
-	conn := l.late
-	l.late = nil
-	time.Sleep(time.Second)
-	return conn, nil
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	default:
+	}
+	<-l.closed.Done()
+	return nil, net.ErrClosed
 }
 
-func (l *tardy) Close() error {
+func (l *piped) Close() error {
 	l.close()
 	return l.fails
 }
 
+// startDrainer serves a handler on a listener, and has the client buy on its connection. end
+// waits for both.
+func startDrainer(t *testing.T, c config.HTTP, l net.Listener, buyer net.Conn, handler http.HandlerFunc, cancel context.CancelCauseFunc) (d *drainer, end func()) {
+	t.Helper()
+	d = newDrainer(c, &http.Server{ReadHeaderTimeout: time.Hour, Handler: handler}, l, cancel)
+	var others sync.WaitGroup
+	others.Go(func() {
+		if err := d.serve(); err != nil {
+			t.Errorf("it serves until %v", err)
+		}
+	})
+	others.Go(func() { buyOn(t, buyer) })
+	return d, func() {
+		buyer.Close() //nolint:errcheck // the test is over
+		others.Wait()
+	}
+}
+
 // A replica behind a balancer ends when drain returns: requests in flight have their answers
 // by then, also where a listener could not be closed.
+//
+//contract:replica.drainer.drain After drain_delay
+//contract:replica.drainer.drain Requests in flight
 func TestTheBacklogIsServedWhenTheListenerCloses(t *testing.T) {
 	for name, fails := range map[string]error{"closed": nil, "not closed well": errors.New("no descriptor is left")} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				buyer, late := net.Pipe()
-				l := &tardy{late: late, fails: fails}
-				l.closed, l.close = context.WithCancel(t.Context())
+				l, buyer := pipe(t)
+				l.late, l.fails = true, fails
 				var answered atomic.Bool
-				server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				d, end := startDrainer(t, config.HTTP{DrainDelay: time.Second, Drain: time.Minute}, l, buyer, func(http.ResponseWriter, *http.Request) {
 					time.Sleep(time.Second)
 					answered.Store(true)
-				})}
-				d := newDrainer(config.HTTP{DrainDelay: time.Second, Drain: time.Minute}, server, l, func(error) {})
-				var others sync.WaitGroup
-				others.Go(func() {
-					if err := d.serve(); err != nil {
-						t.Errorf("it serves until %v", err)
-					}
-				})
-				others.Go(func() { buyOn(t, buyer) })
+				}, func(error) {})
 				if err := d.drain(t.Context()); !errors.Is(err, fails) {
 					t.Errorf("drain says %v, want %v", err, fails)
 				}
 				if !answered.Load() {
 					t.Error("the connection of the backlog has no answer")
 				}
-				buyer.Close() //nolint:errcheck // the test is over
-				others.Wait()
+				end()
+			})
+		})
+	}
+}
+
+// What is in flight when the balancer has noticed has all of http.drain, however long the
+// balancer took; what takes longer is cancelled, and answered.
+//
+//contract:replica.drainer.drain Requests in flight
+//contract:replica.drainer.drain What does not end
+func TestRequestsInFlightHaveAllOfTheDrain(t *testing.T) {
+	const delay, drain = 10 * time.Second, 5 * time.Second
+	for name, c := range map[string]struct {
+		takes     time.Duration
+		cancelled bool
+	}{
+		"ends within it":  {delay + drain - time.Second, false},
+		"takes too long":  {time.Hour, true},
+		"ends at its end": {delay + drain, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, buyer := pipe(t)
+				requests, cancel := context.WithCancelCause(t.Context())
+				d, end := startDrainer(t, config.HTTP{DrainDelay: delay, Drain: drain}, l, buyer, func(http.ResponseWriter, *http.Request) {
+					select {
+					case <-time.After(c.takes):
+					case <-requests.Done():
+					}
+				}, cancel)
+				synctest.Wait()
+				if err := d.drain(t.Context()); (err != nil) != c.cancelled || (requests.Err() != nil) != c.cancelled {
+					t.Errorf("drain says %v, and the request ended with %v", err, context.Cause(requests))
+				}
+				end()
 			})
 		})
 	}

@@ -30,7 +30,7 @@ func lockDeps(c config.Config, watch observation, change func(config.Config, loc
 	}
 	watch.follow(clients)
 	deps := lock.Deps{
-		Clients: clients, TTL: c.Lock.TTL, Retry: c.Lock.Retry,
+		Clients: clients, TTL: c.Lock.TTL, Unrenewed: !c.Lock.Renew, Retry: c.Lock.Retry,
 		Issue: sqllock.NewTokens(clients.DB, clients.Dialect).Issue,
 	}
 	if change != nil {

@@ -46,7 +46,7 @@ func (instant) Deduct(_ context.Context, goodsID int64, batch []stock.Purchase) 
 	return []stock.Outcome{{Order: stock.Order{GoodsID: goodsID, Quantity: batch[0].Quantity}}}, nil
 }
 
-// What a purchase costs without anybody who watches, with metrics, and with traces.
+// What a purchase costs unobserved, with metrics, and with traces.
 func BenchmarkWatched(b *testing.B) {
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // it takes what it gets

@@ -16,6 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -73,6 +74,9 @@ func Run(ctx context.Context, c config.Config, errOut io.Writer, o Options) (err
 // serve opens the parts of a replica and serves.
 func serve(ctx context.Context, c config.Config, watch observation, open *closing, o Options) error {
 	log := watch.log
+	if err := verifyLock(c); err != nil {
+		return UsageError{err}
+	}
 	warn(ctx, c, log)
 	buyers, err := verifiedBuyers(ctx, c, log)
 	if err != nil {
@@ -133,6 +137,18 @@ func quietly(stop func()) func() error {
 	}
 }
 
+// verifyLock verifies the lock of redis-get-set-locked, whose guarantees depend on it.
+func verifyLock(c config.Config) error {
+	l, err := registry.Find(c.GetSet.Lock)
+	if err == nil && c.Strategies.OnlySafe && !l.Guarantees.SignalsLoss {
+		err = fmt.Errorf("%q does not notify its holder of a loss, and strategies.only_safe is set", l.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("redis_get_set.lock: %w", err)
+	}
+	return nil
+}
+
 // enforce applies the policy of the configuration and the switches to the catalogue.
 func enforce(ctx context.Context, c config.Config, catalogue *service.Catalogue, log *slog.Logger) error {
 	if err := catalogue.Enforce(service.Policy{OnlySafe: c.Strategies.OnlySafe, Deny: c.Strategies.Deny}); err != nil {
@@ -158,15 +174,17 @@ func enforce(ctx context.Context, c config.Config, catalogue *service.Catalogue,
 // strategyDeps are what the strategies of a replica are made of.
 func strategyDeps(c config.Config, watch observation, store *repo.Store, locks lock.Deps) strategy.Deps {
 	return strategy.Deps{
-		Store:    store,
-		LockWait: c.Lock.Wait,
-		Lock:     locks,
-		Retry:    strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
-		Group:    strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
-		Buckets:  c.Bucket.Count,
-		Hot:      hotOptions(c, watch.log, watch.tracer()),
-		Observe:  watch.metrics.Strategy,
-		Log:      watch.log,
+		Store:      store,
+		LockWait:   c.Lock.Wait,
+		Lock:       locks,
+		Retry:      strategy.Retry{Tries: c.Optimistic.Tries, Step: c.Optimistic.Step, Max: c.Optimistic.Max},
+		Group:      strategy.Group{Batch: c.Group.Batch, Units: int64(c.Group.Units), Queue: c.Group.Queue},
+		Buckets:    c.Bucket.Count,
+		UnitRows:   c.Unit.Pool,
+		GetSetLock: c.GetSet.Lock,
+		Hot:        hotOptions(c, watch.log, watch.tracer()),
+		Observe:    watch.metrics.Strategy,
+		Log:        watch.log,
 	}
 }
 

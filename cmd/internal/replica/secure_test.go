@@ -109,7 +109,7 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t)
-			right := startInnards(t, s.env)
+			right := startInnards(t, append([]string{"STOCKD_LOCK_WAIT=20s", "STOCKD_DEDUCT_TIMEOUT=30s"}, s.env...)) // first connections take their time
 			for i, name := range s.strategies {
 				right.sells(t, name, int64(i+1))
 			}
@@ -233,7 +233,7 @@ func startInnards(t *testing.T, env []string) innards {
 	t.Cleanup(func() { closed(t, locks) })
 	deps := strategy.Deps{
 		Store: store, LockWait: c.Lock.Wait, Lock: locks, Group: strategy.Group{Batch: 1, Units: 1, Queue: 1},
-		Retry: strategy.Retry{Tries: 1}, Buckets: c.Bucket.Count, Hot: hotOptions(c, log, nil), Log: log,
+		Retry: strategy.Retry{Tries: 1}, Buckets: c.Bucket.Count, UnitRows: c.Unit.Pool, Hot: hotOptions(c, log, nil), Log: log,
 	}
 	catalogue, err := service.NewCatalogue(t.Context(), strategy.Registry(), deps, c.Deduct.Timeout)
 	if err != nil {

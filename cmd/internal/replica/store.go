@@ -38,7 +38,7 @@ func sqlOptions(c config.Config) (backend.SQLOptions, error) {
 	}, err
 }
 
-// bringUpToDate migrates the schema, or rejects to run on an old one.
+// bringUpToDate migrates the schema, or fails on an old one.
 func bringUpToDate(ctx context.Context, c config.Config, store *repo.Store, log *slog.Logger) error {
 	if c.Database.Migrate {
 		applied, err := store.MigrateUp(ctx)
