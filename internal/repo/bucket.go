@@ -40,11 +40,14 @@ const (
 	readBuckets = `SELECT place, units FROM tb_stock_place
 		WHERE goods_id = ? AND ` + inBuckets + ` ORDER BY place`
 
-	// readWithBuckets counts units in buckets as stock.
-	readWithBuckets = `SELECT g.goods_id, g.stock + COALESCE(p.bucketed, 0), COALESCE(p.others, 0), ` + goodsColumns + `
-		FROM tb_goods_stock AS g LEFT JOIN (
-			SELECT goods_id, SUM(CASE WHEN ` + inBuckets + ` THEN units ELSE 0 END) AS bucketed,
-				SUM(CASE WHEN ` + inBuckets + ` THEN 0 ELSE units END) AS others
+	readWithBuckets = withOwn + inBuckets + ownUnits + inBuckets + otherUnits
+
+	// These count the units of an allocation's rows as stock; the condition that names its
+	// rows comes twice in between.
+	withOwn = `SELECT g.goods_id, g.stock + COALESCE(p.own, 0), COALESCE(p.others, 0), ` + goodsColumns + `
+		FROM tb_goods_stock AS g LEFT JOIN (SELECT goods_id, SUM(CASE WHEN `
+	ownUnits   = ` THEN units ELSE 0 END) AS own, SUM(CASE WHEN `
+	otherUnits = ` THEN 0 ELSE units END) AS others
 			FROM tb_stock_place WHERE goods_id = ? GROUP BY goods_id
 		) AS p ON p.goods_id = g.goods_id WHERE g.goods_id = ?`
 )

@@ -49,6 +49,7 @@ func ends(t *testing.T, from, to time.Duration, do func() error) error {
 	}
 }
 
+//contract:repo.Store A commit whose answer
 func TestAnUnansweredCommitIsUnknownInTime(t *testing.T) {
 	const deadline = 500 * time.Millisecond
 	for name, limit := range map[string]func(context.Context) (context.Context, context.CancelFunc){
@@ -82,6 +83,8 @@ func TestAnUnansweredCommitIsUnknownInTime(t *testing.T) {
 }
 
 // A client that hangs up while its commit is on the way does not make it unknown.
+//
+//contract:repo.Store A caller that leaves
 func TestAHangUpDoesNotCutACommit(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, proxy := bounded(t, d, 5*time.Second)
@@ -134,6 +137,7 @@ func TestAnUnansweredBeginNamesTheBackend(t *testing.T) {
 	})
 }
 
+//contract:repo.Store Any other statement
 func TestEveryStatementHasADeadline(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, proxy := bounded(t, d, 500*time.Millisecond)
@@ -156,6 +160,8 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 // The running totals rely on it: a row that the server inserts after the deadline
 // of its transaction is never committed, however the server and the replica were
 // paused.
+//
+//contract:repo.Store Nothing is committed
 func TestARowInsertedAfterItsDeadlineIsNeverCommitted(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, proxy := bounded(t, d, 500*time.Millisecond)
@@ -176,6 +182,8 @@ func TestARowInsertedAfterItsDeadlineIsNeverCommitted(t *testing.T) {
 
 // A process that was paused may see its deadline late. What it has in hand is not
 // committed all the same.
+//
+//contract:repo.Store Nothing is committed
 func TestNothingIsCommittedAfterTheDeadline(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, _ := bounded(t, d, 300*time.Millisecond)

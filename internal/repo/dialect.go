@@ -22,6 +22,8 @@ type dialect struct {
 	readForUpdate string
 	// forUpdate ends a SELECT whose rows are kept from every other writer.
 	forUpdate string
+	// skipLocked ends one that leaves out the rows that another writer keeps.
+	skipLocked string
 	// subtractIfEnough subtracts units from the row if it has that many.
 	subtractIfEnough string
 	// readSettled reads how far the totals are, and keeps every other settler out.
@@ -31,7 +33,7 @@ type dialect struct {
 	// for; userBytes is the user of a row of the ledger as tb_stock_user has it.
 	onUser, userBytes string
 	// now is the server's time; byID and lockRead have a statement read in the order
-	// of ids, and wait for rows that are not committed; onTotal adds to a total that
+	// of the primary key, and wait for rows that are not committed; onTotal adds to a total that
 	// is there already.
 	now, byID, lockRead, onTotal string
 	// change runs subtractIfEnough and returns how many rows it wrote and the stock that is left.

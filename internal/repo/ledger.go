@@ -26,17 +26,23 @@ type Sale struct {
 // Append writes one ledger row per purchase, in one statement.
 // ErrDuplicateRequest: one of the request ids is in the ledger already.
 func (t *Tx) Append(ctx context.Context, sale Sale) ([]stock.Order, error) {
-	orders := make([]stock.Order, len(sale.Batch))
-	for i, p := range sale.Batch {
-		orders[i] = stock.Order{
-			Kind: stock.Deduction, RequestID: p.RequestID, GoodsID: sale.GoodsID, Quantity: p.Quantity, UserID: p.UserID,
-			Strategy: t.store.strategy, Replica: t.store.replica, Token: sale.Token,
-		}
-	}
+	orders := t.store.ordersOfSale(sale)
 	if sale.Left != nil {
 		Leave(orders, *sale.Left)
 	}
 	return orders, t.insert(ctx, orders, sale.Left != nil)
+}
+
+// ordersOfSale are the orders of a sale, without their ids and what they left.
+func (s *Store) ordersOfSale(sale Sale) []stock.Order {
+	orders := make([]stock.Order, len(sale.Batch))
+	for i, p := range sale.Batch {
+		orders[i] = stock.Order{
+			Kind: stock.Deduction, RequestID: p.RequestID, GoodsID: sale.GoodsID, Quantity: p.Quantity, UserID: p.UserID,
+			Strategy: s.strategy, Replica: s.replica, Token: sale.Token,
+		}
+	}
+	return orders
 }
 
 // Leave sets what each order of a batch left, given the stock after all of them,
@@ -72,7 +78,7 @@ func appendValues(args []any, o stock.Order, remaining any) []any {
 // insert appends the orders and sets their ids and when they were accepted; remaining
 // is left out where it is not known yet.
 func (t *Tx) insert(ctx context.Context, orders []stock.Order, knowRemaining bool) error {
-	now := time.Now().UTC().Truncate(time.Microsecond)
+	now := acceptedNow()
 	args := make([]any, 0, 10*len(orders))
 	for i := range orders {
 		orders[i].CreatedAt = now
@@ -126,6 +132,9 @@ func (t *Tx) readIDs(ctx context.Context, doing string, orders []stock.Order, st
 	}
 	return err
 }
+
+// acceptedNow is when an order is accepted, as the ledger has it.
+func acceptedNow() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 func (t *Tx) appendRestock(ctx context.Context, goodsID, units, left int64, requestID string) error {
 	return t.insert(ctx, []stock.Order{{

@@ -177,8 +177,11 @@ func usersOf(goodsID, perUser int64, batch []stock.Purchase) []userUnits {
 	})
 }
 
-// countIn is CountIn for an item with a limit.
-func (t *Tx) countIn(ctx context.Context, goodsID, perUser int64, batch []stock.Purchase) (stock.Limit, error) {
+// CountIn makes the transaction sell under a limit per buyer, counts the whole batch, and returns
+// what each buyer had before. What is not sold must be counted out or rolled back. With limit 0
+// nothing is counted.
+func (t *Tx) CountIn(ctx context.Context, goodsID, perUser int64, batch []stock.Purchase) (stock.Limit, error) {
+	t.perUser = perUser
 	users := usersOf(goodsID, perUser, batch)
 	if len(users) == 0 {
 		return stock.Limit{PerUser: perUser}, nil

@@ -28,6 +28,7 @@ func mysqlDialect() dialect {
 		returns:       isReturningMariaDB,
 		readForUpdate: readRow + ` FOR UPDATE`,
 		forUpdate:     ` FOR UPDATE`,
+		skipLocked:    ` FOR UPDATE SKIP LOCKED`,
 		// LAST_INSERT_ID(x) brings x back with the answer: no second statement
 		// is needed to learn what is left.
 		subtractIfEnough: `UPDATE tb_goods_stock SET stock = LAST_INSERT_ID(stock - ?), ` + bySale + `

@@ -35,6 +35,7 @@ func page(t *testing.T, s *repo.Store, goodsID, after int64, limit int) (request
 	return requests, next
 }
 
+//contract:api.listOrders Without request_id
 func TestOrdersArePagedInTheOrderOfTheLedger(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -67,6 +68,9 @@ func TestOrdersArePagedInTheOrderOfTheLedger(t *testing.T) {
 }
 
 // A row may be committed after rows with higher ids: nothing is listed beyond it.
+//
+//contract:api.listOrders An order is listed
+//contract:api.listOrders A page whose next
 func TestAnOpenTransactionEndsThePageUntilItIsOver(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -135,6 +139,8 @@ func slowSale(ctx context.Context, s *repo.Store, requestID string) error {
 
 // Writers commit in any order and roll some back, while readers page all the while: each
 // order is seen once, in order, and none is missed.
+//
+//contract:api.listOrders An order is listed
 func TestNoOrderIsMissedUnderSlowCommitters(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -240,6 +246,37 @@ func TestAnOrderIsFoundByItsNumber(t *testing.T) {
 		for _, none := range []string{"1", "2", "404", "", "0x3", "+3", "03", "018BCFE5-6800-7000-8000-000000000000", "naïve"} {
 			if got, ok, err := s.Order(t.Context(), none); err != nil || ok {
 				t.Errorf("%q is %+v, %v; want none", none, got, err)
+			}
+		}
+	})
+}
+
+// A key of a client may stand for a restock, and for a purchase of each buyer: its orders
+// are the purchases, that without a buyer first.
+func TestTheOrdersOfAKeyArePurchases(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		if err := s.CreateGoods(t.Context(), 1, 10, stock.RestockKey("k")); err != nil {
+			t.Fatal(err)
+		}
+		ids := []string{"k", stock.BuyerKey("k", "小明"), stock.BuyerKey("k", "小红")}
+		for _, id := range append(ids, "k2", "K", "j") {
+			if err := sell(t.Context(), s, 1, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		slices.Sort(ids)
+		for most := range len(ids) + 2 {
+			orders, err := s.OrdersOfKey(t.Context(), "k", most)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var found []string
+			for _, o := range orders {
+				found = append(found, o.RequestID)
+			}
+			if want := ids[:min(most, len(ids))]; !slices.Equal(found, want) {
+				t.Errorf("the first %d orders of the key are %q, want %q", most, found, want)
 			}
 		}
 	})

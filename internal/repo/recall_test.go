@@ -81,6 +81,34 @@ func TestAnAllocationIsOpenedAndClosed(t *testing.T) {
 	})
 }
 
+// A limit that changes ends the epoch of what was allocated under the limit before.
+func TestALimitEndsTheEpochOfAnAllocation(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a := allocation{Store: labtest.Open(t, d, "replica").As(place), t: t}
+		create(t, a.Store, allocated, 10)
+		a.step(a.Fill(t.Context(), allocated, place, 0))
+		before, err := a.Allocation(t.Context(), allocated, place)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, limit := range []int64{3, 3, 2, 0} {
+			if err := a.SetLimit(t.Context(), allocated, limit); err != nil {
+				t.Fatal(err)
+			}
+			want := before
+			if limit != before.PerUser {
+				want.Epoch++
+				want.PerUser = limit
+			}
+			after, err := a.Allocation(t.Context(), allocated, place)
+			if err != nil || after != want {
+				t.Errorf("limited to %d: %+v (%v), want %+v", limit, after, err, want)
+			}
+			before = after
+		}
+	})
+}
+
 // A read that was computed before the units came back is not written.
 func TestAWriteFromBeforeARecallIsRejected(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
@@ -105,6 +133,8 @@ func TestAWriteFromBeforeARecallIsRejected(t *testing.T) {
 }
 
 // What is allocated comes back into the row: it counts for the limit of the stock.
+//
+//contract:repo.Store The stock of an item
 func TestARestockCountsWhatIsAllocated(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := allocation{Store: labtest.Open(t, d, "replica").As(place), t: t}

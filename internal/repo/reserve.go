@@ -219,7 +219,8 @@ func draws(orders []PendingOrder) []Allocation {
 const (
 	returnToRow = `UPDATE tb_goods_stock SET stock = stock + ?, ` + byRecall + ` WHERE goods_id = ?`
 
-	readAllocators = `SELECT DISTINCT CASE WHEN ` + inBuckets + ` THEN '` + Bucketed + `' ELSE place END
+	readAllocators = `SELECT DISTINCT CASE WHEN ` + inBuckets + ` THEN '` + Bucketed + `'
+			WHEN ` + inUnitRows + ` THEN '` + InUnitRows + `' ELSE place END
 		FROM tb_stock_place WHERE goods_id = ? AND units > 0`
 
 	readItemsIn = `SELECT goods_id FROM tb_stock_place WHERE place = ? AND units > 0`
@@ -271,16 +272,22 @@ func (s *Store) Reach(ctx context.Context, goodsID int64, allocation string) (go
 // RecallBuckets moves all units of an item from its buckets back into its row, and takes
 // the buckets away. It may return ErrUnknownGoods.
 func (s *Store) RecallBuckets(ctx context.Context, goodsID int64) (returned int64, err error) {
+	return s.recall(ctx, goodsID, func(tx *Tx) (int64, error) {
+		buckets, err := tx.lockBuckets(ctx, goodsID)
+		if err != nil {
+			return 0, err
+		}
+		return buckets.Sum(), tx.dropBuckets(ctx, goodsID, beyond(buckets, 0))
+	})
+}
+
+// recall locks the row of an item, and adds what take takes out of an allocation.
+func (s *Store) recall(ctx context.Context, goodsID int64, take func(tx *Tx) (units int64, err error)) (returned int64, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		if _, err := tx.lockGoods(ctx, goodsID); err != nil {
 			return err
 		}
-		buckets, err := tx.lockBuckets(ctx, goodsID)
-		returned = buckets.Sum()
-		if err != nil {
-			return err
-		}
-		if err := tx.dropBuckets(ctx, goodsID, beyond(buckets, 0)); err != nil || returned == 0 {
+		if returned, err = take(tx); err != nil || returned == 0 {
 			return err
 		}
 		_, err = tx.write(ctx, "return units to the row", returnToRow, returned, goodsID)

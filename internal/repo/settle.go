@@ -20,6 +20,9 @@ import (
 // Options.TxTimeout after its id was assigned is never committed. Therefore an id is
 // only included when it was first seen longer ago than that.
 //
+// The procedure of sql-procedure commits by itself. It compares the clock of the server
+// after its inserts, and commits none of them later than that time after it was called.
+//
 // This holds for one server that assigns ascending ids, as MariaDB
 // and MySQL do, and not for several that are written at once.
 

@@ -87,6 +87,7 @@ func TestAnAuditIsTotalsAndWhatCameAfter(t *testing.T) {
 	})
 }
 
+//contract:repo.Store An audit is right
 func TestAFullAuditVerifiesTheTotals(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
@@ -153,6 +154,8 @@ func TestATransactionThatIsOpenIsWaitedFor(t *testing.T) {
 }
 
 // Settlers and buyers at once: no row is lost, and none counts twice.
+//
+//contract:repo.Store An audit is right
 func TestTotalsAreRightUnderACrowd(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")

@@ -78,17 +78,6 @@ func (t *Tx) SubtractIfEnough(ctx context.Context, goodsID, units int64) (left i
 	return left, rows == 1, t.store.fault(ctx, "subtract stock if enough", err)
 }
 
-// CountIn makes the transaction sell under a limit per buyer, counts the whole batch, and returns
-// what each buyer had before. What is not sold must be counted out or rolled back. With limit 0
-// nothing is counted.
-func (t *Tx) CountIn(ctx context.Context, goodsID, perUser int64, batch []stock.Purchase) (stock.Limit, error) {
-	t.perUser = perUser
-	if perUser == 0 {
-		return stock.Limit{}, nil
-	}
-	return t.countIn(ctx, goodsID, perUser, batch)
-}
-
 func (t *Tx) write(ctx context.Context, doing, statement string, args ...any) (rows int64, err error) {
 	result, err := t.conn().ExecContext(ctx, statement, args...)
 	if err != nil {

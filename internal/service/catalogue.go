@@ -74,11 +74,14 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 	}
 	c.requests = &lookups[string, stock.Order]{find: deps.Store.Orders, doing: "find requests", most: deps.Group.Batch, within: timeout, log: deps.Log}
 	c.items = newItems(deps.Store, c.switches, deps.Group.Batch, timeout, deps.Log)
-	c.recalls = &recaller{store: deps.Store, offers: c.byName, log: c.log}
+	c.recalls = &recaller{holders: deps.Store.Allocators, offers: c.byName, log: c.log}
 	versions := c.versions(ctx, entries)
 	for _, entry := range entries {
 		own := deps
 		own.Store = deps.Store.As(entry.Name)
+		if entry.Watchdog && deps.Lock.Unrenewed {
+			entry.Guarantees.Renews = false
+		}
 		o := c.newOffer(entry, own)
 		o.unconfigured = cmp.Or(unconfigured(entry, c.clients), tooOld(entry, versions))
 		c.offers = append(c.offers, o)

@@ -5,47 +5,62 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// outbox is a strategy that accepts orders ahead of the ledger.
+// outbox is a strategy that accepts orders ahead of the ledger. Its last pending order
+// reaches the ledger when it is looked at.
 type outbox struct {
-	strategy.Outbox // nil: the tests call no method of it
+	strategy.Outbox // nil: the tests call no other method of it
+	settle          func()
 }
 
-func (outbox) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
+func (o *outbox) Pending(context.Context, int64) (int64, error) {
+	o.settle()
+	return 0, nil
+}
+
+func (*outbox) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
 	return nil, stock.ErrBusy
 }
 
-func openCatalogue(t *testing.T, entries ...strategy.Entry) (*service.Catalogue, error) {
+// openEntries opens a replica that has these strategies, and SQLite alone.
+func openEntries(t *testing.T, entries ...strategy.Entry) (*repo.Store, *service.Catalogue, error) {
 	t.Helper()
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	return service.NewCatalogue(t.Context(), entries, strategy.Deps{Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}}, time.Second)
+	catalogue, err := service.NewCatalogue(t.Context(), entries, strategy.Deps{
+		Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}, Retry: strategy.Retry{Tries: 1}, Buckets: 2, UnitRows: 2,
+	}, copiesWait)
+	return store, catalogue, err
 }
 
 func TestASecondOutboxIsRejected(t *testing.T) {
-	entry := strategy.Entry{Name: "first", New: func(strategy.Deps) strategy.Strategy { return outbox{} }}
+	entry := strategy.Entry{Name: "first", New: func(strategy.Deps) strategy.Strategy { return new(outbox) }}
 	second := entry
 	second.Name = "second"
-	if _, err := openCatalogue(t, entry); err != nil {
+	_, alone, err := openEntries(t, entry)
+	if err != nil {
 		t.Errorf("one outbox: %v", err)
 	}
-	_, err := openCatalogue(t, entry, second)
+	if err := alone.SetDefault(service.Mode{Strategy: "second"}); !errors.Is(err, service.ErrUnknownStrategy) {
+		t.Errorf("a strategy that there is not is made the default: %v", err)
+	}
+	_, _, err = openEntries(t, entry, second)
 	if !errors.Is(err, service.ErrSecondOutbox) || !strings.Contains(err.Error(), "second") {
 		t.Errorf("two outboxes: %v, want %v that names the second", err, service.ErrSecondOutbox)
 	}
 }
 
 func TestAStrategyNeedsItsMinimumVersion(t *testing.T) {
-	newOutbox := func(strategy.Deps) strategy.Strategy { return outbox{} }
+	newOutbox := func(strategy.Deps) strategy.Strategy { return new(outbox) }
 	for _, test := range []struct {
 		least    strategy.Minimum
 		rejected bool
@@ -55,9 +70,12 @@ func TestAStrategyNeedsItsMinimumVersion(t *testing.T) {
 		{strategy.Minimum{Server: "MariaDB", Version: "99.1"}, false}, // it is not there
 		{strategy.Minimum{Server: strategy.Redis, Version: "99.1"}, false},
 	} {
-		c, err := openCatalogue(t, strategy.Entry{Name: "modern", Minimums: []strategy.Minimum{test.least}, New: newOutbox})
+		_, c, err := openEntries(t, strategy.Entry{Name: "modern", Minimums: []strategy.Minimum{test.least}, New: newOutbox})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if d := c.Describe(t.Context())[0]; d.Available == test.rejected {
+			t.Errorf("with %v as the minimum it is described as %+v", test.least, d)
 		}
 		_, err = c.In(service.Mode{Strategy: "modern"})
 		if !test.rejected {
@@ -68,6 +86,9 @@ func TestAStrategyNeedsItsMinimumVersion(t *testing.T) {
 		}
 		if !errors.Is(err, service.ErrStrategyRejected) {
 			t.Fatalf("with %v as the minimum: %v, want %v", test.least, err, service.ErrStrategyRejected)
+		}
+		if old, ok := errors.AsType[*service.UnconfiguredError](err); !ok || old.Backend != "sqlite" {
+			t.Errorf("the backend of %v is not sqlite", err)
 		}
 		for _, part := range []string{"modern", "SQLite", "version 3.", "99.1 or later"} {
 			if !strings.Contains(err.Error(), part) {

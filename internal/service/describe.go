@@ -46,7 +46,7 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 			Enabled: true, Available: true, Note: caveat.Words, Hidden: caveat.Hides,
 		}
 		if why := c.rejection(o, o.fenceable()); why != "" {
-			list[i].Enabled, list[i].Available, list[i].Note = false, false, "rejected here:  "+why
+			list[i].Enabled, list[i].Available, list[i].Note = false, false, "rejected here: "+why
 		} else if why := c.rejection(o, false); why != "" {
 			list[i].RequiresFence, list[i].Note = true, "rejected here without fence=true: "+why
 		}
@@ -57,6 +57,9 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 			if err := down[need]; err != nil && list[i].Available {
 				list[i].Available, list[i].Note = false, whyDown(err)
 			}
+		}
+		if o.unconfigured != nil && list[i].Available { // its server answers, and is too old
+			list[i].Available, list[i].Note = false, o.unconfigured.Error()
 		}
 	}
 	return list

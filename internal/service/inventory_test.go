@@ -28,8 +28,9 @@ func (c cancelling) Restocked(context.Context, int64, int64) error {
 	return nil
 }
 
+//contract:strategy.Restocker Restocked notifies
 func TestARestockReachesTheCopiesOfACancelledRequest(t *testing.T) {
-	for _, name := range []string{"redis-decr", "redis-list", "redis-stock"} {
+	for _, name := range []string{"redis-decr", "redis-list", "redis-get-set-locked", "redis-stock"} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			d := lab.Database(t, servers.SQLite)
@@ -74,5 +75,62 @@ func TestARestockReachesTheCopiesOfACancelledRequest(t *testing.T) {
 				t.Errorf("the unit of the restock is answered with %v", err)
 			}
 		})
+	}
+}
+
+// openBeside opens a replica on SQLite that has sql-conditional and one strategy more.
+func openBeside(t *testing.T, another strategy.Strategy) shop {
+	t.Helper()
+	entries := slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name != "sql-conditional" })
+	entries = append(entries, strategy.Entry{Name: "another", New: func(strategy.Deps) strategy.Strategy { return another }})
+	store, catalogue, err := openEntries(t, entries...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shop{service.NewInventory(store, catalogue), []*service.Catalogue{catalogue}}
+}
+
+// notifiedLate is a copy of the stock that cannot be notified at first.
+type notifiedLate struct {
+	strategy.Strategy
+	notified []int64
+}
+
+func (n *notifiedLate) Restocked(_ context.Context, _, units int64) error {
+	if n.notified = append(n.notified, units); len(n.notified) == 1 {
+		return stock.ErrBackendUnavailable
+	}
+	return nil
+}
+
+// A restock that could not notify a copy of the stock is sent again under its key: the
+// copy is notified, and the units are added once.
+func TestARepeatedRestockNotifiesTheCopies(t *testing.T) {
+	copied := &notifiedLate{}
+	s := openBeside(t, copied)
+	s.create(t, 1, 5)
+	if _, err := s.inventory.Restock(t.Context(), 1, 3, "delivery"); err == nil {
+		t.Fatal("a restock succeeds that could not notify a copy")
+	}
+	goods, err := s.inventory.Restock(t.Context(), 1, 3, "delivery")
+	if err != nil || goods.Stock != 8 {
+		t.Errorf("again it is answered with %d units, %v; want 8", goods.Stock, err)
+	}
+	if !slices.Equal(copied.notified, []int64{3, 3}) {
+		t.Errorf("the copy was notified of %v, want 3 units twice", copied.notified)
+	}
+}
+
+// Once nothing is pending, the audit has every order.
+func TestAnAuditWithNothingPendingHasEveryOrder(t *testing.T) {
+	pending := new(outbox)
+	s := openBeside(t, pending)
+	for goods, audit := range map[int64]func(context.Context, int64) (service.Audit, error){1: s.inventory.Audit, 2: s.inventory.AuditInFull} {
+		s.create(t, goods, 5)
+		pending.settle = func() { s.sells(t, "sql-conditional", goods, 1) }
+		got, err := audit(t.Context(), goods)
+		if err != nil || *got.Pending != 0 || got.Orders != 1 {
+			t.Errorf("the audit of item %d has %d orders, and %d are pending (%v); want 1 and 0", goods, got.Orders, *got.Pending, err)
+		}
 	}
 }

@@ -103,3 +103,29 @@ func TestKnownItemsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+func TestASearchHasAtMostSoManyKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, i := newShelf(10)
+		i.search.most = 2
+		var callers sync.WaitGroup
+		for n := range int64(5) {
+			callers.Go(func() { _ = i.require(t.Context(), n) })
+			synctest.Wait()
+		}
+		close(s.opened)
+		callers.Wait()
+		if len(s.searches) != 3 || len(s.searches[1]) != 2 || len(s.searches[2]) != 2 {
+			t.Errorf("one search and four callers after it: searched for %v", s.searches)
+		}
+	})
+}
+
+func TestASearchThatFailsFailsItsCallers(t *testing.T) {
+	broken := errors.New("the database is gone")
+	_, i := newShelf(10)
+	i.search.find = func(context.Context, ...int64) (map[int64]bool, error) { return nil, broken }
+	if err := i.require(t.Context(), 7); !errors.Is(err, broken) {
+		t.Errorf("it fails with %v, want %v", err, broken)
+	}
+}

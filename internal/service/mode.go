@@ -179,42 +179,41 @@ func (e *UnconfiguredError) Unwrap() error { return ErrStrategyRejected }
 
 // unconfigured returns which backend a strategy lacks, or returns nil.
 func unconfigured(entry strategy.Entry, clients *backend.Clients) error {
-	for _, need := range entry.Needs {
-		if lacks, ok := errors.AsType[*stock.BackendError](clients.Has(need)); ok {
-			return &UnconfiguredError{Strategy: entry.Name, Backend: lacks.Backend, Err: lacks.Err}
-		}
+	if lacks, ok := errors.AsType[*stock.BackendError](clients.HasAll(entry.Needs)); ok {
+		return &UnconfiguredError{Strategy: entry.Name, Backend: lacks.Backend, Err: lacks.Err}
 	}
 	return nil
 }
 
-// versions are the versions of those servers for which an entry has a minimum, by the name
-// that the server gives itself. One that does not answer has none.
-func (c *Catalogue) versions(ctx context.Context, entries []strategy.Entry) map[string]string {
-	if !slices.ContainsFunc(entries, func(e strategy.Entry) bool { return len(e.Minimums) > 0 }) {
-		return nil
+// version is the number of a server's version, and the backend that the server is of.
+type version struct{ backend, number string }
+
+// versions are the versions of the database, and of Redis where an entry has a minimum for
+// it, by the name that the server gives itself. A Redis that does not answer has none.
+func (c *Catalogue) versions(ctx context.Context, entries []strategy.Entry) map[string]version {
+	server, number, _ := strings.Cut(c.store.Version(), " ")
+	found := map[string]version{server: {c.store.Dialect(), number}}
+	onRedis := slices.ContainsFunc(entries, func(e strategy.Entry) bool {
+		return slices.ContainsFunc(e.Minimums, func(least strategy.Minimum) bool { return least.Server == strategy.Redis })
+	})
+	if !onRedis || c.clients.Has(backend.Redis) != nil {
+		return found
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingWithin)
 	defer cancel()
-	versions := make(map[string]string)
-	if described, err := c.store.Version(ctx); err == nil {
-		server, number, _ := strings.Cut(described, " ")
-		versions[server] = number
+	if number, err := backend.RedisVersion(ctx, c.clients.Redis); err == nil {
+		found[strategy.Redis] = version{string(backend.Redis), number}
 	}
-	if c.clients.Has(backend.Redis) == nil {
-		if number, err := backend.RedisVersion(ctx, c.clients.Redis); err == nil {
-			versions[strategy.Redis] = number
-		}
-	}
-	return versions
+	return found
 }
 
 // tooOld returns which server is too old for a strategy, or returns nil.
-func tooOld(entry strategy.Entry, versions map[string]string) error {
+func tooOld(entry strategy.Entry, versions map[string]version) error {
 	for _, least := range entry.Minimums {
-		if has, ok := versions[least.Server]; ok && least.After(has) {
+		if has, ok := versions[least.Server]; ok && least.After(has.number) {
 			return &UnconfiguredError{
-				Strategy: entry.Name, Backend: least.Server,
-				Err: fmt.Errorf("of version %s, and %s or later is needed", has, least.Version),
+				Strategy: entry.Name, Backend: has.backend,
+				Err: fmt.Errorf("%s version %s, and %s or later is required", least.Server, has.number, least.Version),
 			}
 		}
 	}
@@ -229,7 +228,7 @@ type Policy struct {
 	Deny []string
 }
 
-// Enforce has the catalogue refuse strategies. It is called before anything is
+// Enforce has the catalogue reject strategies. It is called before anything is
 // sold. ErrUnknownStrategy: a name is none, and nothing would be rejected by it.
 //
 // A rejected strategy is there all the same: what it has accepted before is still written,
@@ -243,9 +242,9 @@ func (c *Catalogue) Enforce(p Policy) error {
 		o.rejected = "strategies.deny names it"
 	}
 	for _, o := range c.offers {
-		switch claims := o.entry.Guarantees; {
-		case !p.OnlySafe || claims.Safe(false):
-		case claims.Safe(true):
+		switch guarantees := o.entry.Guarantees; {
+		case !p.OnlySafe || guarantees.Safe(false):
+		case guarantees.Safe(true):
 			o.rejectedUnfenced = "strategies.only_safe is set, and without fence=true a holder that has lost its lock unnoticed overwrites sales"
 		default:
 			o.rejected = "strategies.only_safe is set, and it does not guarantee exclusion across replicas"

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -34,7 +33,8 @@ type RecalledAllocation struct {
 // recaller moves the units of items from the allocations of strategies back into their
 // rows. All callers on this replica that want the same share one recall.
 type recaller struct {
-	store   *repo.Store
+	// holders lists the strategies that hold units of an item outside of its row.
+	holders func(ctx context.Context, goodsID int64) ([]string, error)
 	offers  map[string]*offer // by the name of the strategy
 	flights singleflight.Group
 	log     *slog.Logger
@@ -64,7 +64,7 @@ func (r *recaller) recall(ctx context.Context, goodsID int64, but string) (Recal
 }
 
 func (r *recaller) each(ctx context.Context, recalled *RecalledItem, but string) error {
-	names, err := r.store.Allocators(ctx, recalled.GoodsID)
+	names, err := r.holders(ctx, recalled.GoodsID)
 	if err != nil {
 		return err
 	}

@@ -3,14 +3,20 @@ package service_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // What is allocated is all pending then: no recall brings it back.
+//
+//contract:api.recall A purchase that finds
+//contract:strategy.Outbox Pending is how many
 func TestASoldOutItemWithPendingOrdersIsSoldOut(t *testing.T) {
 	s := openLingering(t, lab.Database(t, servers.MariaDB), 5*time.Second)
 	s.create(t, 1, 5)
@@ -28,6 +34,8 @@ func TestASoldOutItemWithPendingOrdersIsSoldOut(t *testing.T) {
 }
 
 // A backend that holds units and does not answer is named.
+//
+//contract:strategy.Allocator stock.ErrBackendUnavailable:
 func TestUnitsInABackendThatIsGoneAreNotSoldOut(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	with := openAll(t, d)
@@ -64,4 +72,58 @@ func TestUnitsThatAreBackAreSoldWhateverElseFails(t *testing.T) {
 	without := open(t, d, 1) // has no Redis
 	without.sells(t, "sql-conditional", 1, 5)
 	with.settles(t, 1, 8)
+}
+
+// slow is an allocator whose recalls begin when they are let.
+type slow struct {
+	strategy.Strategy
+
+	asked, let chan struct{}
+	ended      chan error
+}
+
+func (s *slow) Recall(ctx context.Context, goodsID int64) (stock.Recalled, error) {
+	close(s.asked)
+	<-s.let
+	allocator, ok := s.Strategy.(strategy.Allocator)
+	if !ok {
+		return stock.Recalled{}, errors.New("it is no allocator")
+	}
+	recalled, err := allocator.Recall(ctx, goodsID)
+	s.ended <- err
+	return recalled, err
+}
+
+//contract:api.recall 503: A recall that takes longer
+func TestARecallGoesOnWhenItsCallerLeaves(t *testing.T) {
+	all := strategy.Registry()
+	bucket := all[slices.IndexFunc(all, func(e strategy.Entry) bool { return e.Name == "sql-bucket" })]
+	allocator := &slow{asked: make(chan struct{}), let: make(chan struct{}), ended: make(chan error, 1)}
+	entry := bucket
+	entry.New = func(d strategy.Deps) strategy.Strategy { allocator.Strategy = bucket.New(d); return allocator }
+	store, catalogue, err := openEntries(t, entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := shop{service.NewInventory(store, catalogue), []*service.Catalogue{catalogue}}
+	s.create(t, 1, 10)
+	s.sells(t, "sql-bucket", 1, 1)
+	ctx, leave := context.WithCancel(t.Context())
+	answered := make(chan error)
+	go func() {
+		_, err := s.inventory.Recall(ctx, 1)
+		answered <- err
+	}()
+	<-allocator.asked
+	leave()
+	if err := <-answered; !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller that left is answered with %v", err)
+	}
+	close(allocator.let)
+	if err := <-allocator.ended; err != nil {
+		t.Errorf("the recall ended with %v", err)
+	}
+	if row, err := store.Goods(t.Context(), 1); err != nil || row.Stock != 9 {
+		t.Errorf("the row has %d units (%v), want 9", row.Stock, err)
+	}
 }

@@ -28,6 +28,15 @@ type Seller struct {
 	deduct    strategy.Deduct
 }
 
+// LockWait is the longest wait for the lock of an item that one purchase can ask for; 0 where
+// it waits for none, or together with others.
+func (s *Seller) LockWait() time.Duration {
+	if w, ok := s.strategy.(strategy.Waiter); ok && !s.Group {
+		return w.LockWait()
+	}
+	return 0
+}
+
 // Deduct takes stock for one purchase. Catalogue.Replay has searched the ledger for its
 // key before.
 //

@@ -10,10 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/backend"
-	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -53,6 +50,7 @@ func soon(t *testing.T, what string, is func() bool) {
 	t.Errorf("%s: not within 5 s", what)
 }
 
+//contract:api.switchStrategy The replica that is asked
 func TestASwitchHoldsOnEveryReplica(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), 3)
 	asked, other, late := s.replicas[0], s.replicas[1], s.replicas[2]
@@ -61,7 +59,7 @@ func TestASwitchHoldsOnEveryReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !rejected(asked, "mutex", "it oversells") {
-		t.Error("who was asked does not refuse at once")
+		t.Error("the asked replica does not reject at once")
 	}
 	soon(t, "another replica rejects", func() bool { return rejected(other, "mutex", "it oversells") })
 	if err := late.LookAtSwitches(t.Context()); err != nil || !rejected(late, "mutex", "it oversells") {
@@ -77,8 +75,7 @@ func TestASwitchHoldsOnEveryReplica(t *testing.T) {
 }
 
 func TestAReplicaThatCannotReadTheSwitchesKeepsWhatItKnew(t *testing.T) {
-	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	c, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}}, time.Second)
+	store, c, err := openEntries(t, strategy.Registry()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +95,7 @@ func TestAReplicaThatCannotReadTheSwitchesKeepsWhatItKnew(t *testing.T) {
 
 // An item may have got its strategy through a replica that has the backend.
 func TestItemsWithoutTheirBackendAreCounted(t *testing.T) {
-	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
-	c, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}}, time.Second)
+	store, c, err := openEntries(t, strategy.Registry()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,6 +135,8 @@ func TestNoSwitchChangesWhatTheConfigurationForbids(t *testing.T) {
 }
 
 // The race detector watches.
+//
+//contract:api.switchStrategy Purchases in flight
 func TestASwitchAmongPurchases(t *testing.T) {
 	s := open(t, lab.Database(t, servers.SQLite), 1)
 	s.create(t, 1, 1000)

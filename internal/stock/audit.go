@@ -60,8 +60,8 @@ func (a Audit) Since(earlier Audit) Audit {
 	return NewAudit(a.GoodsID, a.Stock, earlier.Stock+a.Initial-earlier.Initial, a.Sold-earlier.Sold, a.Orders-earlier.Orders)
 }
 
-// Undersold is the number of units that were rejected to buyers while the
-// ledger still had them. Only a run that should have sold out may be asked
+// Undersold is the number of units that rejected purchases asked for and
+// that were left in the end. Only a run that should have sold out may be asked
 // for it; rejected counts the units of its rejected purchases.
 func (a Audit) Undersold(rejected int64) int64 {
 	return min(rejected, max(0, a.Initial-a.Sold))

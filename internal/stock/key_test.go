@@ -1,6 +1,7 @@
 package stock_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -28,4 +29,72 @@ func FuzzKeys(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A range has every stored id of its key, and none of another key, whatever follows.
+func TestAKeyRangeHasItsKeyAlone(t *testing.T) {
+	within := func(key, id string) bool {
+		from, below := stock.KeyRange(key)
+		return from <= id && id < below
+	}
+	for _, id := range []string{"a1", stock.BuyerKey("a1", "ann"), stock.RestockKey("a1")} {
+		if !within("a1", id) {
+			t.Errorf("%q is not found by its key", id)
+		}
+	}
+	for last := '!'; last <= '~'; last++ {
+		for _, id := range []string{"a1" + string(last), stock.BuyerKey("a1"+string(last), "ann")} {
+			if within("a1", id) {
+				t.Errorf("%q is found by the key a1", id)
+			}
+		}
+	}
+	if within("a1", "a") || within("a1", "a0") {
+		t.Error("a shorter or a lower key is found by the key a1")
+	}
+}
+
+// Each row is what is stored under the ids of one purchase: two units of item 1, sold to "ann".
+func TestAKeyStandsForOnePurchase(t *testing.T) {
+	id := stock.BuyerKey("k", "ann")
+	ask := stock.Purchase{RequestID: id, Quantity: 2, UserID: "ann"}
+	order := func(requestID string, change func(*stock.Order)) stock.Order {
+		o := stock.Order{ID: "7", Kind: stock.Deduction, RequestID: requestID, GoodsID: 1, Quantity: 2, UserID: "ann"}
+		if change != nil {
+			change(&o)
+		}
+		return o
+	}
+	for name, c := range map[string]struct {
+		stored []stock.Order
+		ok     bool
+		want   error
+	}{
+		"nothing":                         {nil, false, nil},
+		"this purchase":                   {[]stock.Order{order(id, nil)}, true, nil},
+		"this purchase, without a tag":    {[]stock.Order{order("k", nil)}, true, nil},
+		"another item":                    {[]stock.Order{order(id, func(o *stock.Order) { o.GoodsID = 2 })}, false, stock.ErrKeyReused},
+		"another quantity":                {[]stock.Order{order(id, func(o *stock.Order) { o.Quantity = 1 })}, false, stock.ErrKeyReused},
+		"another buyer":                   {[]stock.Order{order(id, func(o *stock.Order) { o.UserID = "bob" })}, false, stock.ErrKeyReused},
+		"a restock":                       {[]stock.Order{order(id, func(o *stock.Order) { o.Kind = stock.Restock })}, false, stock.ErrKeyReused},
+		"another client's, without a tag": {[]stock.Order{order("k", func(o *stock.Order) { o.UserID = "bob" })}, false, nil},
+		"another item, beside this purchase without a tag": {
+			[]stock.Order{order(id, func(o *stock.Order) { o.GoodsID = 2 }), order("k", nil)}, false, stock.ErrKeyReused,
+		},
+	} {
+		stored := map[string]stock.Order{}
+		for _, o := range c.stored {
+			stored[o.RequestID] = o
+		}
+		first, ok, err := ask.First(1, stored)
+		if ok != c.ok || !errors.Is(err, c.want) || (first.ID == "7") != c.ok {
+			t.Errorf("%s is stored: %+v, %v, %v; want %v, %v", name, first, ok, err, c.ok, c.want)
+		}
+	}
+	if order("other", nil).Answers(1, ask) {
+		t.Error("an order under another key answers the purchase")
+	}
+	if _, ok, err := (stock.Purchase{RequestID: "k", Quantity: 2, UserID: "ann"}).First(2, map[string]stock.Order{"k": order("k", nil)}); ok || !errors.Is(err, stock.ErrKeyReused) {
+		t.Errorf("an untagged key that stands for another item: %v, %v", ok, err)
+	}
 }

@@ -43,6 +43,9 @@ type Purchase struct {
 	UserID string
 	// Durable is the least that the client accepts; empty is InRedis.
 	Durable Durability
+	// MaxWait is how long the purchase waits for the lock of the item at most; 0: as long as
+	// the strategy has its purchases wait.
+	MaxWait time.Duration
 }
 
 // Durability is where an accepted purchase is stored before it is answered.

@@ -80,17 +80,47 @@ func TestAllotReportsWhatIsAllocatedElsewhere(t *testing.T) {
 	}
 }
 
-func TestAShareIsHalfWhereAnotherStrategySells(t *testing.T) {
+func TestTurnsTakeHalfAndBeginAnEpoch(t *testing.T) {
 	for _, c := range []struct {
-		units  int64
-		writer string
-		share  int64
+		units        int64
+		writer       string
+		share, epoch int64
 	}{
-		{5, "", 5}, {5, "own", 5}, {5, "other", 3}, {1, "other", 1}, {4, "other", 2}, {0, "other", 0}, {-2, "", 0}, {-2, "other", 0},
+		{5, "", 5, 7}, {5, "own", 5, 7}, {5, "other", 3, 8}, {1, "other", 1, 8}, {4, "other", 2, 8}, {0, "other", 0, 8}, {-2, "", 0, 7}, {-2, "other", 0, 8},
 	} {
-		if got := (stock.Goods{Stock: c.units, Writer: c.writer}).Share("own"); got != c.share {
-			t.Errorf("of %d units that %q has sold last: %d, want %d", c.units, c.writer, got, c.share)
+		item := stock.Goods{Stock: c.units, Writer: c.writer, WriterEpoch: 7}
+		if share, epoch := item.Share("own"), item.EpochFor("own"); share != c.share || epoch != c.epoch {
+			t.Errorf("of %d units that %q has sold last in epoch 7: %d in epoch %d, want %d in %d", c.units, c.writer, share, epoch, c.share, c.epoch)
 		}
+	}
+}
+
+func TestAnAuditIsCleanWhereItsBuyersAre(t *testing.T) {
+	clean, lost := stock.NewAudit(1, 4, 10, 6, 6), stock.NewAudit(1, 7, 10, 6, 6)
+	for _, c := range []struct {
+		of     stock.Audit
+		buyers stock.Buyers
+		clean  bool
+	}{
+		{clean, stock.Buyers{}, true}, {clean, stock.Buyers{Miscounted: 1}, false}, {clean, stock.Buyers{BeyondLimit: 1}, false}, {lost, stock.Buyers{}, false},
+	} {
+		if got := c.of.With(c.buyers); got.Clean != c.clean || got.Buyers == nil || *got.Buyers != c.buyers || got.Lost != c.of.Lost {
+			t.Errorf("%+v with buyers %+v is %+v, want clean %v", c.of, c.buyers, got, c.clean)
+		}
+	}
+}
+
+func TestTheUnitsOfABatchAreAllOfThem(t *testing.T) {
+	if got := stock.Units(batch(3, 4, 2)); got != 9 || stock.Units(nil) != 0 {
+		t.Errorf("3, 4 and 2 are %d, and none are %d", got, stock.Units(nil))
+	}
+}
+
+func TestAChoiceWithoutQuantityKeepsTheRest(t *testing.T) {
+	on, most := true, int64(3)
+	choice := stock.Choice{Strategy: "s", Group: &on, Fence: &on, MaxQuantity: &most}
+	if got := choice.WithoutQuantity(); got != (stock.Choice{Strategy: "s", Group: &on, Fence: &on}) || choice.MaxQuantity == nil {
+		t.Errorf("%+v without its quantity is %+v", choice, got)
 	}
 }
 

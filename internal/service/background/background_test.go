@@ -1,9 +1,11 @@
 package background
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,4 +71,48 @@ func TestClosingCutsLongWorkOff(t *testing.T) {
 			t.Errorf("after the close work got %v, want %v", err, stock.ErrBusy)
 		}
 	})
+}
+
+// A panic is an error that shows nothing, and the log has its cause and its stack once.
+func TestAPanicIsAnErrorAndALine(t *testing.T) {
+	var lines bytes.Buffer
+	log, failure := slog.New(slog.NewTextHandler(&lines, nil)), errors.New("failed")
+	defer func(before *slog.Logger) { slog.SetDefault(before) }(slog.Default())
+	slog.SetDefault(log)
+	for _, log := range []*slog.Logger{log, nil} {
+		lines.Reset()
+		err := Guard(t.Context(), log, "a test", func() error { panic("the cause") })
+		if !errors.Is(err, ErrPanicked) || strings.Contains(err.Error(), "the cause") {
+			t.Errorf("a panic is %v", err)
+		}
+		for _, want := range []string{"level=ERROR", "msg=" + PanicMessage, `doing="a test"`, `cause="the cause"`, "background_test.go"} {
+			if strings.Count(lines.String(), "msg=") != 1 || !strings.Contains(lines.String(), want) {
+				t.Errorf("the log lacks %q: %s", want, &lines)
+			}
+		}
+		lines.Reset()
+		if err := Guard(t.Context(), log, "a test", func() error { return failure }); !errors.Is(err, failure) || lines.Len() != 0 {
+			t.Errorf("an error is %v, and the log has %s", err, &lines)
+		}
+	}
+}
+
+func TestAJobReturnsItsError(t *testing.T) {
+	jobs, failure := NewJobs(slog.New(slog.DiscardHandler)), errors.New("failed")
+	if err := jobs.Do(t.Context(), time.Minute, "test", func(context.Context) error { return failure }); !errors.Is(err, failure) {
+		t.Errorf("%v, want %v", err, failure)
+	}
+}
+
+// After the close what is decided is finished all the same, and nothing else is begun.
+func TestWhatIsDecidedIsFinishedAfterTheClose(t *testing.T) {
+	jobs := NewJobs(slog.New(slog.DiscardHandler))
+	if err := jobs.Close(testGrace); err != nil {
+		t.Error(err)
+	}
+	finished := false
+	jobs.Finish(t.Context(), "test", func(context.Context) error { finished = true; return nil })
+	if err := jobs.Do(t.Context(), time.Minute, "test", func(context.Context) error { t.Error("begun"); return nil }); !errors.Is(err, stock.ErrBusy) || !finished {
+		t.Errorf("after the end: %v, and the rest is finished: %v", err, finished)
+	}
 }

@@ -15,6 +15,8 @@ import (
 // A consumer has an order of an epoch that is over in hand, and stalls. Another one
 // offers it again and writes it, and Redis forgets the request. The first one then finds
 // it in the ledger, and takes no units for it.
+//
+//contract:hot An accepted order
 func TestAStalledConsumerDoesNotOfferASettledOrderAgain(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
@@ -80,6 +82,27 @@ func TestWhatARestockSufficesForIsNotDeadLettered(t *testing.T) {
 	s.assertExact(t, b, reported)
 }
 
+// Of what was accepted beyond the allocation, what fits is written, first come first
+// served, and the rest is dead-lettered: also where each order would fit alone.
+func TestOfOrdersThatFitOneByOneTheFirstIsWritten(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	seller := s.replica(t, "seller", idle)
+	reported := orders(sell(t, seller, buy(1)))
+	settle(t, seller)
+	if err := s.client.HIncrBy(t.Context(), s.key("goods:1"), "units", 5).Err(); err != nil {
+		t.Fatal(err)
+	}
+	reported = append(reported, sell(t, seller, buy(6)))
+	sell(t, seller, buy(6)) // of 3: this one is lost
+	b := s.replica(t, "b")
+	settle(t, b)
+	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
+		t.Errorf("%d orders were dead-lettered, want 1", n)
+	}
+	reported = append(reported, sell(t, b, buy(3)))
+	s.assertExact(t, b, reported)
+}
+
 // assertCloses measures how long a replica takes to close.
 func assertCloses(t *testing.T, r *hot.Stock) {
 	t.Helper()
@@ -92,6 +115,7 @@ func assertCloses(t *testing.T, r *hot.Stock) {
 	}
 }
 
+//contract:hot A replica closes in time
 func TestAReplicaClosesInTimeWhenRedisDoesNotAnswer(t *testing.T) {
 	server := lab.OwnRedis(t)
 	s := open(t, server, 1000)
@@ -116,6 +140,8 @@ func TestAReplicaClosesInTimeWhenRedisDoesNotAnswer(t *testing.T) {
 
 // The database does not answer while a batch is written: what is not finished stays
 // pending, and another replica writes it.
+//
+//contract:hot A replica closes in time
 func TestAReplicaClosesInTimeWhenTheDatabaseDoesNotAnswer(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	through, way := labtest.Through(t, s.database)

@@ -33,6 +33,8 @@ func backlog(t *testing.T, orders int) (s *shop, r *hot.Stock, pending []stock.O
 	return s, r, pending
 }
 
+//contract:strategy.Outbox FindRequest finds
+//contract:strategy.Outbox An order that the ledger has
 func TestPendingOrdersAreFoundWhereverTheyAre(t *testing.T) {
 	s, r, pending := backlog(t, 1200) // three pages
 	for _, order := range []stock.Order{pending[0], pending[600], pending[1199]} {
@@ -52,6 +54,7 @@ func TestPendingOrdersAreFoundWhereverTheyAre(t *testing.T) {
 	}
 }
 
+//contract:strategy.Outbox stock.ErrBackendUnavailable:
 func TestARedisThatDoesNotAnswerHasNoAnswer(t *testing.T) {
 	s, r, pending := backlog(t, 1)
 	if _, ok, err := r.FindOrder(t.Context(), "018bcfe5-6800-7000-8000-000000000000"); err != nil || ok {

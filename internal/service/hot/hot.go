@@ -15,6 +15,23 @@
 // An allocation is open or closed. Recall closes it: the counter of the next epoch sells
 // nothing, its units go back into the row, but for those of pending orders, and these
 // are written in that epoch. The next purchase opens it again.
+//
+// Its obligations:
+//
+//  1. An accepted order is written into the ledger once, however often it is delivered and
+//     whichever replica accepted it. A request id is sold once, also where the reply to it
+//     was lost.
+//  2. A Redis that forgets sells no unit twice. A Redis that goes back in time is recognized.
+//  3. A database that is away is waited for. What is accepted while it is away is written
+//     when it is back.
+//  4. What can never be written is dead-lettered: its units are sold again, and they do not
+//     count for its buyer.
+//  5. The limit of a buyer counts each order once, whether it is pending, in the ledger or
+//     forgotten by Redis.
+//  6. A counter that differs from the database is repaired, and sells nothing beyond the
+//     stock meanwhile. Any replica continues a rebuild that stopped half way.
+//  7. A panic or a failure at one order or item does not stop the others.
+//  8. A replica closes in time, whether Redis and the database answer or not.
 package hot
 
 import (
@@ -127,7 +144,7 @@ func New(store *repo.Store, clients *backend.Clients, o Options) *Stock {
 	}
 	s.reading = clients.AnotherRedis(s.options.Partitions)
 	s.soldOut = newSoldOut(clients.Redis, s.options.Prefix+":restocked")
-	s.ledger = newLedgerWatch(store, s.options.Log)
+	s.ledger = newLedgerWatch(store.Orders, s.options.Log)
 	for n := range s.options.Partitions {
 		p := newPartition(s.options.Prefix, n)
 		s.parts = append(s.parts, p)
@@ -150,17 +167,24 @@ func (s *Stock) Close() error {
 	s.closed = true // no rebuild begins from here on
 	s.mu.Unlock()
 	s.stop()
-	err := errors.Join(hangUp(s.reading), s.soldOut.close()) // ends the reads that block
-	ended := make(chan struct{})
+	err := hangUp(s.reading) // ends the reads that block
+	unsubscribed, ended := make(chan error, 1), make(chan struct{})
+	go func() { unsubscribed <- s.soldOut.close() }()
 	go func() {
 		s.working.Wait()
 		close(ended)
 	}()
+	late := time.After(closeWithin)
 	select {
 	case <-ended:
-		return err
-	case <-time.After(closeWithin):
+	case <-late:
 		return errors.Join(err, fmt.Errorf("close %s: background jobs did not end within %s", Allocation, closeWithin))
+	}
+	select {
+	case failed := <-unsubscribed:
+		return errors.Join(err, failed)
+	case <-late: // it waits for a connection that is being made, which has a limit of its own
+		return err
 	}
 }
 

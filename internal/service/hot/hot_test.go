@@ -112,6 +112,8 @@ func TestWhatIsWrittenIsNotKeptBackAgain(t *testing.T) {
 
 // The reply of the script is lost: the buyer gets an unknown outcome, retries with its
 // key, and gets the one order.
+//
+//contract:hot A request id is sold once
 func TestALostReplyIsOneDeduction(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
@@ -142,6 +144,8 @@ func TestARedisThatIsNotThereIsNamed(t *testing.T) {
 }
 
 // What was written is delivered again, because taking it off the stream failed.
+//
+//contract:hot An accepted order
 func TestADeliveryThatIsRepeatedIsWrittenOnce(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
@@ -158,6 +162,8 @@ func TestADeliveryThatIsRepeatedIsWrittenOnce(t *testing.T) {
 }
 
 // A consumer has died with orders in its hands.
+//
+//contract:hot An accepted order
 func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a", idle)
@@ -175,20 +181,35 @@ func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
 	s.assertExact(t, s.replica(t, "b"), reported)
 }
 
-// A request id on the stream stands for another order in the ledger by now: it can
-// never be written, and its units are sold to another buyer.
-func TestAnOrderThatCannotBeWrittenIsDeadLettered(t *testing.T) {
-	s := open(t, lab.Redis(t), 5)
+//contract:strategy.Outbox Lag is how far
+func TestTheLagIsWhatTheLedgerLacks(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a", idle)
-	reported := orders(sell(t, a, buy(1)))
+	sell(t, a, buy(1))
 	settle(t, a)
-	lost := buy(2)
-	sell(t, a, lost)
+	assertLag := func(want int64) {
+		t.Helper()
+		if lag, err := a.Lag(t.Context()); err != nil || lag.Orders != want || (lag.Oldest > 0) != (want > 0) {
+			t.Errorf("the ledger is behind by %+v (%v), want %d orders", lag, err, want)
+		}
+	}
+	assertLag(0)
+	sell(t, a, buy(1))
+	sell(t, a, buy(1))
+	time.Sleep(2 * time.Millisecond) // the age is in whole milliseconds
+	assertLag(2)
+	settle(t, s.replica(t, "b"))
+	assertLag(0)
+}
+
+// takeRequestID has the ledger hold another order under the request id of a purchase.
+func (s *shop) takeRequestID(t *testing.T, of stock.Purchase) {
+	t.Helper()
 	if err := s.store.CreateGoods(t.Context(), 99, 10, rand.Text()); err != nil {
 		t.Fatal(err)
 	}
 	err := s.store.InTx(t.Context(), func(tx *repo.Tx) error {
-		if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: 99, Batch: []stock.Purchase{lost}}); err != nil {
+		if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: 99, Batch: []stock.Purchase{of}}); err != nil {
 			return err
 		}
 		_, _, err := tx.SubtractIfEnough(t.Context(), 99, 2)
@@ -197,6 +218,20 @@ func TestAnOrderThatCannotBeWrittenIsDeadLettered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A request id on the stream stands for another order in the ledger by now: it can
+// never be written, and its units are sold to another buyer.
+//
+//contract:hot What can never be written
+func TestAnOrderThatCannotBeWrittenIsDeadLettered(t *testing.T) {
+	s := open(t, lab.Redis(t), 5)
+	a := s.replica(t, "a", idle)
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	lost := buy(2)
+	sell(t, a, lost)
+	s.takeRequestID(t, lost)
 	b := s.replica(t, "b")
 	settle(t, b)
 	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
@@ -204,6 +239,26 @@ func TestAnOrderThatCannotBeWrittenIsDeadLettered(t *testing.T) {
 	}
 	reported = append(reported, sell(t, b, buy(4)))
 	s.assertExact(t, b, reported)
+}
+
+// Redis has lost a request id, as where it evicts keys, and sold under it again. The first
+// order is written, the second can never be, and keeps no later one from the ledger.
+func TestOneOfTwoOrdersOfARequestIDIsWritten(t *testing.T) {
+	s := open(t, lab.Redis(t), 5)
+	a := s.replica(t, "a", idle)
+	twice := buy(1)
+	reported := orders(sell(t, a, twice))
+	if n, err := s.client.Del(t.Context(), s.key("request:"+twice.RequestID)).Result(); err != nil || n != 1 {
+		t.Fatalf("%d keys of the request id are gone (%v)", n, err)
+	}
+	sell(t, a, twice)
+	reported = append(reported, sell(t, a, buy(2)))
+	b := s.replica(t, "b")
+	settle(t, b)
+	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
+		t.Errorf("%d orders were dead-lettered, want 1", n)
+	}
+	s.assertInLedger(t, reported)
 }
 
 // A replica has begun an epoch and died before the counter was rebuilt: Redis
@@ -256,6 +311,8 @@ func inTheMiddle(t *testing.T, do func()) (ended func()) {
 
 // Redis loses all that it knows, again and again: what only it knew is lost, and
 // never is more sold than there was.
+//
+//contract:hot A Redis that forgets
 func TestARedisThatForgetsNeverOversells(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -291,6 +348,8 @@ func TestARedisThatForgetsNeverOversells(t *testing.T) {
 
 // A Redis that was restarted with an old copy of its data has units that were sold
 // since: the history of its data is another one, and the counter is not believed.
+//
+//contract:hot A Redis that goes back
 func TestARedisThatGoesBackInTimeIsRecognized(t *testing.T) {
 	s := open(t, lab.OwnRedis(t), 10)
 	a := s.replica(t, "a")
@@ -321,6 +380,8 @@ func (s *shop) assertNotSoldAgain(t *testing.T, r *hot.Stock, reported []stock.O
 
 // A master is demoted, gets an older state from another master, and is promoted again. It
 // still knows the script, and its data is not what it was.
+//
+//contract:hot A Redis that goes back
 func TestARedisThatWasDemotedAndPromotedIsRecognized(t *testing.T) {
 	s, old := open(t, lab.OwnRedis(t), 10), lab.OwnRedis(t)
 	a := s.replica(t, "a")
@@ -391,6 +452,8 @@ func TestOrdersBeyondTheStockAreNotWritten(t *testing.T) {
 	s.assertExact(t, a, reported)
 }
 
+//contract:strategy.Outbox Drift compares
+//contract:hot A counter that differs
 func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a")
@@ -473,6 +536,8 @@ func TestASoldOutReplicaStillKnowsAKey(t *testing.T) {
 	}
 }
 
+//contract:strategy.Outbox Await returns
+//contract:strategy.Outbox stock.ErrUnknownOutcome:
 func TestAwaitReturnsWhenTheLedgerHasTheOrder(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	a := s.replica(t, "a")
@@ -484,6 +549,10 @@ func TestAwaitReturnsWhenTheLedgerHasTheOrder(t *testing.T) {
 		}
 		cancel()
 		s.assertInLedger(t, []stock.Order{order})
+		order.ID = "another"
+		if err := a.Await(t.Context(), order); !errors.Is(err, stock.ErrKeyReused) {
+			t.Errorf("an order whose request id stands for another one: %v, want %v", err, stock.ErrKeyReused)
+		}
 	}
 	order := stock.Order{ID: "unknown", RequestID: "unknown"}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -495,6 +564,8 @@ func TestAwaitReturnsWhenTheLedgerHasTheOrder(t *testing.T) {
 
 // A request is remembered while the ledger does not have it, and for a bounded
 // time after that.
+//
+//contract:hot A request id is sold once
 func TestRedisForgetsARequestThatTheLedgerHas(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	s.options.Remember = 200 * time.Millisecond
@@ -517,6 +588,9 @@ func TestRedisForgetsARequestThatTheLedgerHas(t *testing.T) {
 
 // The database is gone for a while: buyers are served, and the ledger has it all
 // when it is back.
+//
+//contract:hot A database that is away
+//contract:hot What is accepted while
 func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	s := open(t, lab.Redis(t), 300)
 	through, cut := labtest.Through(t, s.database)

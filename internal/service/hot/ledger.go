@@ -13,7 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -29,22 +28,25 @@ const (
 // ledgerWatch waits for orders to be in the ledger, with one look for all waiting requests
 // of this replica.
 type ledgerWatch struct {
-	store *repo.Store
-	log   *slog.Logger
+	// find finds the orders that the ledger has under request ids.
+	find func(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error)
+	log  *slog.Logger
 
 	mu      sync.Mutex
+	looking bool                          // a look is under way; it ends when no request waits
 	waiting map[string][]chan stock.Order // by request id
 }
 
-func newLedgerWatch(store *repo.Store, log *slog.Logger) *ledgerWatch {
-	return &ledgerWatch{store: store, log: log, waiting: make(map[string][]chan stock.Order)}
+func newLedgerWatch(find func(context.Context, ...string) (map[string]stock.Order, error), log *slog.Logger) *ledgerWatch {
+	return &ledgerWatch{find: find, log: log, waiting: make(map[string][]chan stock.Order)}
 }
 
 // await returns the order of the ledger under a request id when it is there.
 func (w *ledgerWatch) await(ctx context.Context, requestID string) (stock.Order, error) {
 	found := make(chan stock.Order, 1)
 	w.mu.Lock()
-	if len(w.waiting) == 0 {
+	if !w.looking {
+		w.looking = true
 		go w.look()
 	}
 	w.waiting[requestID] = append(w.waiting[requestID], found)
@@ -78,23 +80,24 @@ func (w *ledgerWatch) look() {
 			// Each waiting request has a limit of its own: failures are not for it.
 			_ = background.Guard(context.Background(), w.log, "look into the ledger", func() error { return w.ask(some) })
 		}
-		if w.idle() {
+		if w.ended() {
 			return
 		}
 	}
 }
 
-// idle reports that no request waits; the next one starts a new look.
-func (w *ledgerWatch) idle() bool {
+// ended ends the look where no request waits; the next one starts a new one.
+func (w *ledgerWatch) ended() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.waiting) == 0
+	w.looking = len(w.waiting) > 0
+	return !w.looking
 }
 
 func (w *ledgerWatch) ask(ids []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	orders, err := w.store.Orders(ctx, ids...)
+	orders, err := w.find(ctx, ids...)
 	if err != nil {
 		return err
 	}

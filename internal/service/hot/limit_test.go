@@ -66,6 +66,8 @@ func TestAUserBuysNoMoreThanTheLimit(t *testing.T) {
 }
 
 // What a buyer has is known again from the ledger.
+//
+//contract:hot The limit of a buyer
 func TestALimitOutlastsARedisThatForgets(t *testing.T) {
 	s := open(t, lab.OwnRedis(t), 100)
 	a := s.replica(t, "a")
@@ -76,6 +78,9 @@ func TestALimitOutlastsARedisThatForgets(t *testing.T) {
 		t.Fatal(err)
 	}
 	assertHas(t, a, "小明", 2)
+	if left := s.client.PTTL(t.Context(), s.key("users:1")).Val(); left != -1 {
+		t.Errorf("what the buyers have is forgotten in %s, want never", left)
+	}
 	reported = append(reported, sell(t, a, by("小明", 1)))
 	assertHas(t, a, "小明", 3)
 	s.assertExact(t, a, reported)
@@ -84,6 +89,8 @@ func TestALimitOutlastsARedisThatForgets(t *testing.T) {
 
 // Pending units count as well where the counter is rebuilt: once, also where
 // the ledger has it already and the stream still.
+//
+//contract:hot The limit of a buyer
 func TestALimitCountsPendingOrders(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 100)
@@ -121,8 +128,31 @@ func TestALimitKeepsOrdersAcceptedBefore(t *testing.T) {
 	assertHas(t, b, "first", 3)
 }
 
+// What is dead-lettered was never bought: its buyer may have as much again.
+//
+//contract:hot What can never be written
+func TestADeadLetteredOrderIsNotCountedToItsBuyer(t *testing.T) {
+	s := open(t, lab.Redis(t), 100)
+	a := s.replica(t, "a", idle)
+	s.limit(t, a, 3)
+	reported := orders(sell(t, a, by("first", 1)))
+	settle(t, a)
+	lost := by("小明", 2)
+	sell(t, a, lost)
+	assertHas(t, a, "小明", 2)
+	s.takeRequestID(t, lost)
+	b := s.replica(t, "b")
+	settle(t, b)
+	assertHas(t, b, "小明", 0)
+	reported = append(reported, sell(t, b, by("小明", 3)))
+	s.assertExact(t, b, reported)
+	s.assertBuyers(t, b)
+}
+
 // A consumer has an order in hand that Redis has forgotten, and its buyer has bought
 // as many as it may since: the order is dead-lettered.
+//
+//contract:hot The limit of a buyer
 func TestAnOrderThatRedisHasForgottenIsHeldToTheLimit(t *testing.T) {
 	s := open(t, lab.OwnRedis(t), 100)
 	a := s.replica(t, "a")
@@ -155,6 +185,8 @@ func TestAnOrderThatRedisHasForgottenIsHeldToTheLimit(t *testing.T) {
 }
 
 // The admin's replica died after the limit was set and before Redis was notified.
+//
+//contract:strategy.Limiter LimitChanged notifies
 func TestTheReconcilerFindsALimitThatRedisHasMissed(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	s.options.Reconcile = 20 * time.Millisecond

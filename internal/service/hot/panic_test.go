@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// trap is a log that panics when a consumer puts something aside, and counts the
+// trap is a log that panics when a consumer dead-letters an order, and counts the
 // panics that it gets.
 type trap struct {
 	slog.Handler
@@ -30,6 +30,8 @@ func (l *trap) Handle(_ context.Context, r slog.Record) error {
 }
 
 // A panic in the middle of a batch loses nothing of it, nor the replica.
+//
+//contract:hot A panic or a failure
 func TestAConsumerOutlivesAPanic(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a", idle)

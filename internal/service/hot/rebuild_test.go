@@ -21,7 +21,7 @@ import (
 )
 
 // manyUsers is how many users have bought an item with a limit.
-const manyUsers = 100_000
+const manyUsers = 20_000
 
 // addUsers has many users have a unit each, as if other strategies had sold them.
 func (s *shop) addUsers(t *testing.T, n int) {
@@ -83,6 +83,8 @@ func (s *shop) assertUsers(t *testing.T) {
 
 // A replica dies in the middle of a rebuild for many users, while sales go on. Another
 // one goes on with the next page, in the same epoch, and every unit and user is counted.
+//
+//contract:hot Any replica continues
 func TestARebuildGoesOnWhereAnotherReplicaStopped(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 1000)
@@ -95,7 +97,7 @@ func TestARebuildGoesOnWhereAnotherReplicaStopped(t *testing.T) {
 	reported = append(reported, sell(t, seller, by("小明", 1)))
 
 	a := s.replica(t, "a", at(first.Address))
-	const stopped = 50 // pages of 1,000 users
+	const stopped = 10 // pages of 1,000 users
 	held := first.Arm(servers.Rule{Sent: "\r\nstage\r\n", Nth: stopped, Do: servers.Hold})
 	if _, err := s.store.Restock(t.Context(), goods, 1, "restock"); err != nil {
 		t.Fatal(err)
@@ -288,6 +290,8 @@ func (s *shop) pendingOrders(t *testing.T, r *hot.Stock, n int) []stock.Order {
 }
 
 // Redis hangs in the middle of a rebuild: the replica closes without waiting for it twice.
+//
+//contract:hot A replica closes in time
 func TestAReplicaClosesInTimeWhenRedisHangsInARebuild(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
@@ -349,6 +353,8 @@ func TestADiscardedEntryIsNotCountedByARebuild(t *testing.T) {
 
 // One item fails, and the others are repaired: the one that drifted, and the one whose
 // counter is absent.
+//
+//contract:hot A panic or a failure
 func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a")

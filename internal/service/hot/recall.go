@@ -50,7 +50,8 @@ func (s *Stock) Recall(ctx context.Context, goodsID int64) (stock.Recalled, erro
 const returnTries = 5
 
 // returnUnits returns the units of an allocation whose closed counter is there. Not ok:
-// it is not, or another epoch has begun.
+// it is not, or another epoch has begun. What is written after the count is not pending any
+// more, and as many units stay: they return with the next count.
 func (s *Stock) returnUnits(ctx context.Context, goodsID int64) (got stock.Recalled, ok bool, err error) {
 	for range returnTries {
 		pending, held, epoch, ok, err := s.countPending(ctx, goodsID)
@@ -61,15 +62,18 @@ func (s *Stock) returnUnits(ctx context.Context, goodsID int64) (got stock.Recal
 		if err != nil {
 			return stock.Recalled{}, false, fmt.Errorf("return the units of goods %d to its row: %w", goodsID, err)
 		}
-		got = stock.Recalled{Returned: units, Pending: place.Units}
+		got = stock.Recalled{Returned: got.Returned + units, Pending: place.Units}
 		if units > 0 {
 			s.options.Log.InfoContext(ctx, "units recalled", "goods", goodsID, "units", units, "pending", place.Units, "epoch", epoch)
 		}
-		if !place.Closed || place.Epoch != epoch || units > 0 || held <= pending {
-			return got, place.Closed && place.Epoch == epoch, nil
+		if !place.Closed || place.Epoch != epoch {
+			return got, false, nil
+		}
+		if allPending := held <= pending || place.Units+units == held; allPending || place.Units == 0 {
+			return got, true, nil
 		}
 	}
-	return got, false, nil
+	return got, got.Returned > 0, nil
 }
 
 // countPending takes the units off the closed counter of an item, and counts what its

@@ -3,12 +3,14 @@ package hot_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -39,8 +41,11 @@ func (s *shop) assertEndsWith(t *testing.T, row, allocated int64, reported []sto
 
 // Redis fails before each step of a recall, and the replica dies. Another one ends the
 // recall, and every unit is in the row or with a pending order.
+//
+//contract:api.recall 503: Recalling again
+//contract:strategy.Allocator It may be called at any time
+//contract:strategy.Allocator stock.ErrUnknownOutcome:
 func TestARecallGoesOnAfterAFailureOfRedis(t *testing.T) {
-	server := lab.OwnRedis(t)
 	for _, c := range []struct {
 		name  string
 		fail  func(s *shop, way *servers.Proxy) error
@@ -53,6 +58,11 @@ func TestARecallGoesOnAfterAFailureOfRedis(t *testing.T) {
 	} {
 		for _, step := range []string{"survey", "begin", "page", "drain"} {
 			t.Run(c.name+" before "+step, func(t *testing.T) {
+				t.Parallel() // they wait for a Redis that does not answer
+				server := lab.Redis(t)
+				if c.loses {
+					server = lab.OwnRedis(t)
+				}
 				s := open(t, server, 20)
 				s.options.ClaimAfter = time.Hour
 				seller := s.replica(t, "seller", idle)
@@ -109,6 +119,8 @@ func assertNamesRedis(t *testing.T, err error) {
 
 // A replica loses the database at each commit of a recall, before or after the database has
 // it, and another one ends the recall.
+//
+//contract:api.recall 503: Recalling again
 func TestARecallGoesOnAfterAFailureOfTheDatabase(t *testing.T) {
 	for commit := 1; commit <= 3; commit++ { // of the closing, of the next epoch, of the return
 		for _, do := range []servers.Action{servers.Lose, servers.LoseReply} {
@@ -200,6 +212,7 @@ func TestALateReturnMovesNothing(t *testing.T) {
 	s.assertEndsWith(t, 6, 12, reported)
 }
 
+//contract:strategy.Allocator It may be called at any time
 func TestTwoReplicasRecallAtOnce(t *testing.T) {
 	s := open(t, lab.Redis(t), 50)
 	replicas := []*hot.Stock{s.replica(t, "a"), s.replica(t, "b")}
@@ -353,25 +366,26 @@ func TestAClosedAllocationIsOpenedByPurchasesOnly(t *testing.T) {
 	s.assertBuyers(t, b)
 }
 
-// writeAndDie has a consumer write the pending orders, and die before it settles them.
-func (s *shop) writeAndDie(t *testing.T, server *servers.Redis) {
+// writeAndDie is a consumer that writes pending orders, and dies before it settles them.
+func (s *shop) writeAndDie(t *testing.T, orders []stock.Order) {
 	t.Helper()
-	dying := labtest.NewProxy(t, server.Address)
-	written := dying.Arm(servers.Rule{Sent: "\r\nsettle\r\n", Do: servers.Hold})
-	s.options.ClaimAfter = 300 * time.Millisecond
-	b := s.replica(t, "b", at(dying.Address))
-	s.options.ClaimAfter = time.Hour
-	if err := written.Wait(t.Context()); err != nil {
+	place, err := s.store.Allocation(t.Context(), goods, hot.Allocation)
+	if err != nil {
 		t.Fatal(err)
 	}
-	dying.Cut()
-	if err := b.Close(); err != nil {
-		t.Error(err)
+	list := make([]repo.PendingOrder, len(orders))
+	for i, o := range orders {
+		list[i] = repo.PendingOrder{Order: o, Epoch: place.Epoch}
+	}
+	if err := s.store.Keep(t.Context(), hot.Allocation, list); err != nil {
+		t.Fatal(err)
 	}
 }
 
 // A consumer writes the pending orders between two steps of a recall, and dies before it
 // settles them: their units are not pending any more, and return with the next recall.
+//
+//contract:strategy.Outbox Pending is how many
 func TestOrdersThatAreWrittenAndNotSettledAreNotPending(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 20)
@@ -385,7 +399,7 @@ func TestOrdersThatAreWrittenAndNotSettledAreNotPending(t *testing.T) {
 	if err := drain.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.writeAndDie(t, server)
+	s.writeAndDie(t, reported[1:]) // the first is settled
 	drain.Pass()
 	if err := <-recalled; err != nil {
 		t.Fatal(err)
@@ -394,39 +408,43 @@ func TestOrdersThatAreWrittenAndNotSettledAreNotPending(t *testing.T) {
 	s.assertEndsWith(t, 14, 0, reported)
 }
 
-// A consumer writes the pending orders after the recall has counted them for the last
-// time: as many units as it returned less than there were are not taken for pending.
+// A consumer writes pending orders after the recall has counted them for the last time, all
+// or some: as many units as it returned less than there were are not taken for pending.
 func TestOrdersThatAreWrittenDuringARecallHideNoUnits(t *testing.T) {
 	server := lab.Redis(t)
-	s := open(t, server, 11)
-	s.options.ClaimAfter = time.Hour
-	seller := s.replica(t, "seller", idle)
-	reported := s.pendingOrders(t, seller, 5)
-	slow := labtest.NewProxy(t, server.Address)
-	a := s.replica(t, "a", idle, at(slow.Address))
-	first := slow.Arm(servers.Rule{Sent: "\r\ndrain\r\n", Do: servers.HoldReply})
-	recalled := make(chan stock.Recalled, 1)
-	go func() {
-		got, err := a.Recall(t.Context(), goods)
-		if err != nil {
-			t.Error(err)
-		}
-		recalled <- got
-	}()
-	if err := first.Wait(t.Context()); err != nil {
-		t.Fatal(err)
+	for _, written := range []int64{5, 4} {
+		t.Run(fmt.Sprintf("%d of 5", written), func(t *testing.T) {
+			s := open(t, server, 11)
+			s.options.ClaimAfter = time.Hour
+			seller := s.replica(t, "seller", idle)
+			reported := s.pendingOrders(t, seller, 5)
+			slow := labtest.NewProxy(t, server.Address)
+			a := s.replica(t, "a", idle, at(slow.Address))
+			first := slow.Arm(servers.Rule{Sent: "\r\ndrain\r\n", Do: servers.HoldReply})
+			recalled := make(chan stock.Recalled, 1)
+			go func() {
+				got, err := a.Recall(t.Context(), goods)
+				if err != nil {
+					t.Error(err)
+				}
+				recalled <- got
+			}()
+			if err := first.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			last := slow.Arm(servers.Rule{Sent: "\r\ndrain\r\n", Do: servers.HoldReply})
+			first.Pass()
+			if err := last.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s.writeAndDie(t, reported[1:1+written]) // the first is settled
+			last.Pass()
+			if got, want := <-recalled, (stock.Recalled{Returned: 5, Pending: 5 - written}); got != want {
+				t.Errorf("%+v is recalled, want %+v", got, want)
+			}
+			s.assertEndsWith(t, 5, 5-written, reported)
+		})
 	}
-	last := slow.Arm(servers.Rule{Sent: "\r\ndrain\r\n", Do: servers.HoldReply})
-	first.Pass()
-	if err := last.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s.writeAndDie(t, server)
-	last.Pass()
-	if got := <-recalled; got != (stock.Recalled{Returned: 5}) {
-		t.Errorf("%+v is recalled, want the 5 units that are left", got)
-	}
-	s.assertEndsWith(t, 5, 0, reported)
 }
 
 // A database that was restored is behind Redis, and no client buys there.

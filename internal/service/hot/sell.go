@@ -40,7 +40,7 @@ func (s *Stock) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 		return nil, fmt.Errorf("sell from redis: %w", err)
 	}
 	if s.soldOut.rejects(goodsID, batch) {
-		return refuseAll(batch), nil
+		return rejectAll(batch), nil
 	}
 	orders, err := numbers(len(batch))
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *Stock) known(goodsID int64, p stock.Purchase, requestID, order, memory 
 	return stock.Outcome{Order: first, Replayed: first.ID != order, Durable: stock.InRedis}, nil
 }
 
-func refuseAll(batch []stock.Purchase) []stock.Outcome {
+func rejectAll(batch []stock.Purchase) []stock.Outcome {
 	list := make([]stock.Outcome, len(batch))
 	for i := range list {
 		list[i].Rejected = stock.ErrInsufficientStock

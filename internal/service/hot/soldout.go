@@ -16,8 +16,9 @@ import (
 // asking again. It is the most that a lost message costs.
 const doubted = time.Second
 
-// soldOut remembers which items have nothing left, so that a rejection costs no round
-// trip. A replica that installs a counter notifies all replicas.
+// soldOut remembers which items have nothing left, so that a rejection without a key costs
+// no round trip, and one with a key none to the database. A replica that installs a counter
+// notifies all replicas.
 type soldOut struct {
 	channel string
 	client  redis.UniversalClient

@@ -18,6 +18,10 @@ type allocation struct {
 	// take takes units off one part of the allocation, so that batches seldom wait for each
 	// other. errDoesNotFit: no part can serve so many.
 	take writeRow
+	// refill is called before a part is tried, and fills the allocation in a transaction of its
+	// own where that is due. Not has: no part will serve so many. It may be nil: then gather
+	// fills.
+	refill func(ctx context.Context, goodsID, units int64) (has bool, err error)
 	// gather locks the row and the whole allocation, for a batch of so many units that no
 	// part could serve. It returns the item with all that may be sold in its stock, and
 	// what writes the rest of that back. It is called for the first sale, at the tail, and
@@ -45,7 +49,7 @@ func (a allocated) Deduct(ctx context.Context, goodsID int64, batch []stock.Purc
 		if rejected, none := p.noneFits(); none {
 			return answer(rejected, nil), nil
 		}
-		outcomes, err := a.fromPart(ctx, p)
+		outcomes, err := a.fromRefilled(ctx, p)
 		if err == nil {
 			return outcomes, nil
 		}
@@ -72,6 +76,26 @@ func (a allocated) estimate(ctx context.Context, goodsID int64, batch []stock.Pu
 	left.Stock -= stock.Units(picked)
 	a.left.saw(left)
 	return plan{row: row, batch: batch}, nil
+}
+
+// fromRefilled is fromPart of an allocation that is filled before. A part may be sold between the
+// two, and be filled once more.
+func (a allocated) fromRefilled(ctx context.Context, p plan) (outcomes []stock.Outcome, err error) {
+	if a.refill == nil {
+		return a.fromPart(ctx, p)
+	}
+	for range 2 {
+		switch has, err := a.refill(ctx, p.row.ID, stock.Units(p.batch)); {
+		case err != nil:
+			return nil, err
+		case !has:
+			return nil, errDoesNotFit
+		}
+		if outcomes, err = a.fromPart(ctx, p); !errors.Is(err, errDoesNotFit) {
+			break
+		}
+	}
+	return outcomes, err
 }
 
 // fromPart serves the batch from one part of the allocation.

@@ -41,13 +41,24 @@ type Group struct {
 type FindOrders func(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error)
 
 // Batcher makes one batch of the calls that wait for the same item while another batch is
-// being written, and passes it to the strategy. No call waits for a batch to fill: the
-// first call of an idle item is written at once, alone, and those that arrive meanwhile
-// are the next batch.
+// being written, and passes it to the strategy. It keeps the obligations of a Strategy for
+// each call; on one replica it is exclusive whatever the strategy is, and across replicas it
+// is what the strategy is.
 //
-// It keeps the obligations of a Strategy for each call. Its batches of an item are written
-// one after the other, so that on one replica it is exclusive whatever the strategy is;
-// across replicas it is what the strategy is.
+// Its obligations:
+//
+//  1. No call waits for a batch to fill: the first call of an idle item is written at once,
+//     alone, and those that arrive meanwhile are the next batch, first come first served.
+//     A batch has no more purchases and units than its bounds.
+//  2. Batches of an item are written one after the other, and items do not wait for each
+//     other. After an unknown outcome the next batch does not read the stock from before.
+//  3. A caller that leaves the queue leaves no trace. A caller that leaves a batch does not
+//     disturb the others; the last one to leave ends it, and gets its outcome.
+//  4. Two copies of a request id are never in one batch. A copy of what the ledger has
+//     fails no other call of its batch.
+//  5. A full queue is stock.ErrBusy at once. A batch has a time limit of its own, and lasts
+//     no longer than its callers wait.
+//  6. Close answers queued calls with stock.ErrBusy, and waits for what is being written.
 type Batcher struct {
 	deduct  Deduct
 	find    FindOrders
@@ -180,7 +191,6 @@ func (b *Batcher) leave(goodsID int64, c *call, cause error) error {
 		return nil
 	case c.state == callWaiting:
 		b.queues[goodsID].remove(c)
-		c.state = callLeft
 		return fmt.Errorf("wait in the queue of item %d: %w", goodsID, cause)
 	case c.batch.othersStay(c):
 		c.state = callLeft

@@ -3,6 +3,7 @@ package strategy_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,7 @@ func (b measured) Deduct(ctx context.Context, _ int64, batch []stock.Purchase) (
 	return make([]stock.Outcome, len(batch)), nil
 }
 
+//contract:strategy.Batcher A batch has a time limit
 func TestABatchLastsNoLongerThanItsCallersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := measured{make(chan time.Duration, 1)}
@@ -61,6 +63,69 @@ func TestABatchLastsNoLongerThanItsCallersWait(t *testing.T) {
 		}
 		if left := <-b.left; left != time.Second {
 			t.Errorf("the batch has %s, want the second of its caller", left)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A caller with more time than the others in its batch has all of it.
+func TestABatchLastsAsLongAsItsLastCallerWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := measured{make(chan time.Duration)} // unbuffered: a batch is held until the test reads its time
+		g := strategy.NewBatcher(b.Deduct, nil, strategy.Group{Batch: 8, Units: 8, Queue: 8, Timeout: time.Minute})
+		for _, id := range []string{"first", "short", "long", "short again"} {
+			go func() {
+				wait := map[string]time.Duration{"long": 5 * time.Second}[id]
+				ctx, cancel := context.WithTimeout(t.Context(), max(wait, time.Second))
+				defer cancel()
+				if _, err := g.Deduct(ctx, 1, []stock.Purchase{{RequestID: id, Quantity: 1}}); err != nil {
+					t.Errorf("%s: %v", id, err)
+				}
+			}()
+			synctest.Wait()
+		}
+		<-b.left // of the first, alone
+		if left := <-b.left; left != 5*time.Second {
+			t.Errorf("the batch has %s, want the 5 s of its last caller", left)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// After a batch of unknown outcome nothing is written until it is known that no
+// transaction is open, however often that has to be asked.
+func TestNothingIsWrittenBeforeABatchOfUnknownOutcomeIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var written, asked int
+		g := strategy.NewBatcher(func(_ context.Context, _ int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+			if written++; written == 1 {
+				return nil, stock.ErrUnknownOutcome
+			}
+			return make([]stock.Outcome, len(batch)), nil
+		}, nil, strategy.Group{Batch: 8, Units: 8, Queue: 8, Timeout: time.Minute, Settled: func(context.Context, int64) error {
+			if asked++; asked < 3 {
+				return stock.ErrBackendUnavailable
+			}
+			return nil
+		}})
+		for i, want := range []struct {
+			err            error
+			written, asked int
+		}{
+			{stock.ErrUnknownOutcome, 1, 0},
+			{stock.ErrBackendUnavailable, 1, 1},
+			{stock.ErrBackendUnavailable, 1, 2},
+			{nil, 2, 3},
+			{nil, 3, 3},
+		} {
+			_, err := g.Deduct(t.Context(), 1, []stock.Purchase{{RequestID: strconv.Itoa(i), Quantity: 1}})
+			if !errors.Is(err, want.err) || written != want.written || asked != want.asked {
+				t.Errorf("purchase %d: %v, %d batches were written and %d times it was asked; want %+v", i, err, written, asked, want)
+			}
 		}
 		if err := g.Close(); err != nil {
 			t.Error(err)

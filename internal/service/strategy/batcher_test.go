@@ -201,6 +201,7 @@ func (q *queued) assertError(a *answer, kinds ...error) {
 	}
 }
 
+//contract:strategy.Batcher No call waits
 func TestWaitingCallsAreOneBatchFirstComeFirstServed(t *testing.T) {
 	inQueue(t, 6, bounds, func(q *queued) {
 		release := q.hold()
@@ -232,21 +233,38 @@ func TestABatchOfACallerIsOneEntryOfTheQueue(t *testing.T) {
 	})
 }
 
+//contract:strategy.Batcher A batch has no more
 func TestABatchKeepsItsBounds(t *testing.T) {
 	narrow := bounds
 	narrow.Batch, narrow.Units = 3, 10
 	inQueue(t, 100, narrow, func(q *queued) {
 		release := q.hold()
-		for i, units := range []int64{1, 1, 1, 1, 2, 9, 50, 10, 1} {
+		for i, units := range []int64{1, 1, 1, 1, 2, 8, 9, 50, 10, 1} {
 			q.buy(fmt.Sprint("p", i), units)
 		}
 		release()
 		// Three purchases; what has more units than fit waits, and so does who
 		// comes after it; what fits into no batch has one of its own.
-		q.assertBatches("p0", "p1 p2 p3", "p4", "p5", "p6", "p7", "p8")
+		q.assertBatches("p0", "p1 p2 p3", "p4 p5", "p6", "p7", "p8", "p9")
 	})
 }
 
+// A copy of what is in the batch is the first of the next batch, before what came after it.
+func TestACopyKeepsItsPlaceInTheQueue(t *testing.T) {
+	narrow := bounds
+	narrow.Batch = 2
+	inQueue(t, 100, narrow, func(q *queued) {
+		release := q.hold()
+		q.buy("first", 1)
+		for _, id := range []string{"a", "a", "b", "c", "d"} {
+			q.buy(id, 1)
+		}
+		release()
+		q.assertBatches("first", "a b", "a c", "c", "d") // a copy in the ledger: the rest is written again
+	})
+}
+
+//contract:strategy.Batcher A caller that leaves the queue
 func TestACallThatLeavesTheQueueIsNeverWritten(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
@@ -266,6 +284,7 @@ func TestACallThatLeavesTheQueueIsNeverWritten(t *testing.T) {
 	})
 }
 
+//contract:strategy.Batcher A caller that leaves the queue
 func TestACancelledCallIsNotServed(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		ctx, cancel := context.WithCancelCause(q.t.Context())
@@ -275,6 +294,8 @@ func TestACancelledCallIsNotServed(t *testing.T) {
 	})
 }
 
+//contract:strategy.Strategy Where a Batcher writes
+//contract:strategy.Batcher A caller that leaves a batch
 func TestLeavingABatchDoesNotAffectTheOthers(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
@@ -293,6 +314,8 @@ func TestLeavingABatchDoesNotAffectTheOthers(t *testing.T) {
 	})
 }
 
+//contract:strategy.Strategy Where a Batcher writes
+//contract:strategy.Batcher A caller that leaves a batch
 func TestTheLastToLeaveEndsTheBatchAndGetsItsOutcome(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprintf("written nevertheless %v", late), func(t *testing.T) {
@@ -320,6 +343,7 @@ func TestTheLastToLeaveEndsTheBatchAndGetsItsOutcome(t *testing.T) {
 	}
 }
 
+//contract:strategy.Batcher A copy of what
 func TestACopyInTheLedgerAffectsNoOtherCall(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		q.assertSale(q.buy("known", 1), "known")
@@ -338,6 +362,7 @@ func TestACopyInTheLedgerAffectsNoOtherCall(t *testing.T) {
 	})
 }
 
+//contract:strategy.Batcher Two copies
 func TestCopiesAreNeverInOneBatch(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
@@ -401,6 +426,7 @@ func TestAnErrorOfABatchFailsEveryCall(t *testing.T) {
 	}
 }
 
+//contract:strategy.Batcher A full queue
 func TestAFullQueueIsBusyAtOnce(t *testing.T) {
 	narrow := bounds
 	narrow.Queue = 2
@@ -420,6 +446,38 @@ func TestAFullQueueIsBusyAtOnce(t *testing.T) {
 	})
 }
 
+// A call that is larger than the queue is served nevertheless, where it is the only one there.
+func TestACallLargerThanTheQueueWaitsInAnEmptyOne(t *testing.T) {
+	narrow := bounds
+	narrow.Queue = 1
+	inQueue(t, 10, narrow, func(q *queued) {
+		release := q.hold()
+		q.buy("first", 1)
+		pair := q.call(q.t.Context(), stock.Purchase{RequestID: "a", Quantity: 1}, stock.Purchase{RequestID: "b", Quantity: 1})
+		q.assertError(q.buy("one too many", 1), stock.ErrBusy)
+		release()
+		q.assertSale(pair, "a", "b")
+	})
+}
+
+func TestEveryBatchIsReportedWithItsPurchases(t *testing.T) {
+	seen := new(listener)
+	observed := bounds
+	observed.Observer = seen
+	inQueue(t, 10, observed, func(q *queued) {
+		release := q.hold()
+		q.buy("first", 1)
+		q.buy("a", 1)
+		q.buy("b", 1)
+		release()
+		q.assertBatches("first", "a b")
+	})
+	if !slices.Equal(seen.batches, []int{1, 2}) {
+		t.Errorf("batches of %v purchases are reported, want 1 and 2", seen.batches)
+	}
+}
+
+//contract:strategy.Batcher A batch has a time limit
 func TestABatchHasATimeLimitOfItsOwn(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
@@ -454,6 +512,7 @@ func TestTheWaitIncludesTheTimeInTheQueue(t *testing.T) {
 	})
 }
 
+//contract:strategy.Batcher Batches of an item
 func TestGoodsDoNotWaitForEachOther(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
@@ -468,6 +527,7 @@ func TestGoodsDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
+//contract:strategy.Batcher Close answers
 func TestCloseWaitsForTheBatchAndRejectsTheQueue(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()

@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 
@@ -14,7 +16,7 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// bucketShop is a number of replicas on one database that sell through buckets.
+// bucketShop is a number of replicas on one database that sell through buckets, or unit rows.
 type bucketShop struct {
 	stores   []*repo.Store
 	replicas []strategy.Strategy
@@ -23,10 +25,19 @@ type bucketShop struct {
 // openBuckets opens a replica for each number of buckets.
 func openBuckets(t *testing.T, d *servers.Database, counts ...int) bucketShop {
 	t.Helper()
+	return openShop(t, d, bucketsOf, counts...)
+}
+
+// numbered makes a strategy of so many rows for a replica.
+type numbered func(t *testing.T, store *repo.Store, count int) strategy.Strategy
+
+// openShop opens a replica for each number of rows.
+func openShop(t *testing.T, d *servers.Database, of numbered, counts ...int) bucketShop {
+	t.Helper()
 	var s bucketShop
 	for i, count := range counts {
 		s.stores = append(s.stores, labtest.Open(t, d, fmt.Sprintf("replica-%d", i+1)))
-		s.replicas = append(s.replicas, bucketsOf(t, s.stores[i], count))
+		s.replicas = append(s.replicas, of(t, s.stores[i], count))
 	}
 	return s
 }
@@ -34,13 +45,7 @@ func openBuckets(t *testing.T, d *servers.Database, counts ...int) bucketShop {
 // bucketsOf is sql-bucket as a replica has it that is configured for so many.
 func bucketsOf(t *testing.T, store *repo.Store, count int) strategy.Strategy {
 	t.Helper()
-	for _, entry := range strategy.Registry() {
-		if entry.Name == "sql-bucket" {
-			return entry.New(strategy.Deps{Store: store.As(entry.Name), Buckets: count})
-		}
-	}
-	t.Fatal("there is no sql-bucket")
-	return nil
+	return entryOf(t, "sql-bucket").New(strategy.Deps{Store: store.As("sql-bucket"), Buckets: count})
 }
 
 func (s bucketShop) create(t *testing.T, goods, units int64) {
@@ -119,17 +124,22 @@ func TestBucketsSellToExactlyZero(t *testing.T) {
 	})
 }
 
-// Replicas that are configured differently sell the same goods, and are replaced
-// by others in the middle of the sale.
-func TestAnotherNumberOfBucketsLosesNothing(t *testing.T) {
+func TestAnotherNumberOfBucketsLosesNothing(t *testing.T) { losesNothingByAnotherNumber(t, bucketsOf) }
+
+func TestARestockIsSoldThroughBuckets(t *testing.T) { sellsRestocks(t, bucketsOf) }
+
+// losesNothingByAnotherNumber has replicas that are configured differently sell the same item, and
+// be replaced by others in the middle of the sale.
+func losesNothingByAnotherNumber(t *testing.T, of numbered) {
+	t.Helper()
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := openBuckets(t, d, 16, 3, 7)
+		s := openShop(t, d, of, 16, 3, 7)
 		const units = 403
 		s.create(t, 1, units)
 		for round, counts := range [][]int{{16, 3, 7}, {1, 40, 2}, {5, 5, 5}} {
 			var buyers sync.WaitGroup
 			for i, count := range counts {
-				s.replicas[i] = bucketsOf(t, s.stores[i], count)
+				s.replicas[i] = of(t, s.stores[i], count)
 				buyers.Go(func() {
 					for range 10 {
 						buy(t, s.replicas[i], 1, int64(round+1))
@@ -138,7 +148,7 @@ func TestAnotherNumberOfBucketsLosesNothing(t *testing.T) {
 			}
 			buyers.Wait()
 			if a := s.audit(t, 1); !a.Clean {
-				t.Fatalf("with %v buckets: %+v", counts, a)
+				t.Fatalf("with %v: %+v", counts, a)
 			}
 		}
 		s.crowd(t, 1, 5, 1)
@@ -146,9 +156,11 @@ func TestAnotherNumberOfBucketsLosesNothing(t *testing.T) {
 	})
 }
 
-func TestARestockIsSoldThroughBuckets(t *testing.T) {
+// sellsRestocks restocks while a crowd buys.
+func sellsRestocks(t *testing.T, of numbered) {
+	t.Helper()
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
-		s := openBuckets(t, d, 4, 4, 4)
+		s := openShop(t, d, of, 4, 4, 4)
 		const units, restocks, each = 40, 10, 13
 		s.create(t, 1, units)
 		var owner sync.WaitGroup
@@ -191,10 +203,64 @@ func TestBucketsAreOneItem(t *testing.T) {
 		if a := s.audit(t, 1); !a.Clean || a.Stock != 13 {
 			t.Errorf("%+v, want 13 in stock", a)
 		}
+		if !buy(t, s.replicas[0], 1, 3) { // more than any bucket has, and no more than all of them
+			t.Error("what is in several buckets was rejected")
+		}
 		if row, err := store.Goods(t.Context(), 1); err != nil || row.Stock != 10 {
 			t.Errorf("the row has %d (%v), want the restock", row.Stock, err)
 		}
+		outcomes, err := s.replicas[0].Deduct(t.Context(), 1, []stock.Purchase{purchase(8), purchase(8)})
+		if err != nil || outcomes[0].Rejected != nil || !errors.Is(outcomes[1].Rejected, stock.ErrInsufficientStock) {
+			t.Errorf("of 8 and 8 units of 10: %+v, %v", outcomes, err)
+		}
+		if a := s.audit(t, 1); !a.Clean || a.Stock != 2 {
+			t.Errorf("%+v, want 2 in stock", a)
+		}
+		outcomes, err = s.replicas[0].Deduct(t.Context(), 1, []stock.Purchase{purchase(2), purchase(1)})
+		if err != nil || outcomes[0].Rejected != nil || !errors.Is(outcomes[1].Rejected, stock.ErrInsufficientStock) {
+			t.Errorf("of 2 and 1 units of 2: %+v, %v", outcomes, err)
+		}
 	})
+}
+
+// A bucket that is too empty is replaced by another one, and nothing is gathered before none has
+// enough.
+func TestUnitsAreTakenFromAnyBucketThatHasEnough(t *testing.T) {
+	s := openBuckets(t, lab.Database(t, servers.SQLite), 4)
+	for goods := int64(1); goods <= 4; goods++ { // each begins with another bucket
+		s.create(t, goods, 41)
+		buy(t, s.replicas[0], goods, 1) // 10 in each bucket
+		for i, c := range []struct {
+			units int64
+			fits  bool
+		}{{1, true}, {10, true}, {10, true}, {10, true}, {10, false}, {9, true}, {1, false}} {
+			if err := strategy.TakeFromBucket(t.Context(), s.replicas[0], goods, c.units); (err == nil) != c.fits {
+				t.Errorf("item %d, purchase %d of %d units: %v, want that a bucket has enough: %v", goods, i, c.units, err, c.fits)
+			}
+		}
+	}
+}
+
+func TestReplicasBeginWithDifferentBuckets(t *testing.T) {
+	s := openBuckets(t, lab.Database(t, servers.SQLite), 4, 4)
+	s.create(t, 1, 41)
+	buy(t, s.replicas[0], 1, 1)
+	s.replicas[0] = bucketsOf(t, s.stores[0], 4)
+	for _, replica := range s.replicas {
+		if err := strategy.TakeFromBucket(t.Context(), replica, 1, 5); err != nil {
+			t.Error(err)
+		}
+	}
+	err := s.stores[0].InTx(t.Context(), func(tx *repo.Tx) error {
+		buckets, err := tx.Buckets(t.Context(), 1)
+		if least := slices.Min(slices.Collect(maps.Values(buckets))); least != 5 || buckets.Sum() != 30 {
+			t.Errorf("two replicas took 5 of 10 units from %v, want a bucket for each", buckets)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // Where a batch is served from all buckets together, a request id that is taken

@@ -61,7 +61,7 @@ func (s *owned) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 			outcomes[i].Wait, outcomes[i].Hold = waited, held
 		}
 	}
-	if err := s.pass(ctx, o, job); err != nil {
+	if err := s.pass(ctx, o, job, longestWait(s.wait, batch)); err != nil {
 		s.observer.Waited(time.Since(asked))
 		return nil, err
 	}
@@ -69,9 +69,12 @@ func (s *owned) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 	return outcomes, err
 }
 
+// LockWait is the wait limit: the owner is the lock.
+func (s *owned) LockWait() time.Duration { return s.wait }
+
 // pass gives the job to the owner, no later than the wait limit.
-func (s *owned) pass(ctx context.Context, o *owner, job func()) error {
-	limited, cancel := context.WithTimeout(ctx, s.wait)
+func (*owned) pass(ctx context.Context, o *owner, job func(), wait time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	select {
 	case o.jobs <- job:
@@ -80,7 +83,7 @@ func (s *owned) pass(ctx context.Context, o *owner, job func()) error {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return fmt.Errorf("wait for the owner of the item: %w", context.Cause(ctx))
 		}
-		return fmt.Errorf("%w: the owner of the item was not free within %s", stock.ErrBusy, s.wait)
+		return fmt.Errorf("%w: the owner of the item was not free within %s", stock.ErrBusy, wait)
 	}
 }
 

@@ -1,5 +1,12 @@
 package strategy
 
+import (
+	"context"
+
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
 // Locked makes an entry of a lock that only a test has.
 var Locked = ofLock
 
@@ -8,4 +15,10 @@ func (b *Batcher) Idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.queues) == 0
+}
+
+// TakeFromBucket takes units of an item as sql-bucket does, in a transaction of its own.
+func TakeFromBucket(ctx context.Context, s Strategy, goodsID, units int64) error {
+	b := s.(bucketed) //nolint:forcetypeassert // a panic fails the test as well
+	return b.store.InTx(ctx, func(tx *repo.Tx) error { return b.take(ctx, tx, stock.Goods{ID: goodsID}, units) })
 }

@@ -45,7 +45,7 @@ func (g guarded) unfenced(ctx context.Context, lease lock.Lease, goodsID int64, 
 // hold does the work under the item's lock.
 func (g guarded) hold(ctx context.Context, goodsID int64, batch []stock.Purchase, work leaseWork) (outcomes []stock.Outcome, err error) {
 	asked := time.Now()
-	lease, err := g.acquire(ctx, goodsID)
+	lease, err := g.acquire(ctx, goodsID, longestWait(g.wait, batch))
 	granted := time.Now()
 	g.observer.Waited(granted.Sub(asked))
 	if err != nil {
@@ -86,19 +86,31 @@ func lostOr(lease lock.Lease, err error) error {
 	return fmt.Errorf("%w: %w", stock.ErrLeaseLost, err)
 }
 
+// LockWait is the wait limit.
+func (g guarded) LockWait() time.Duration { return g.wait }
+
+// longestWait is the wait limit of a batch. Purchases that wait together wait as long as the
+// strategy says.
+func longestWait(limit time.Duration, batch []stock.Purchase) time.Duration {
+	if len(batch) == 1 && batch[0].MaxWait > 0 {
+		return min(limit, batch[0].MaxWait)
+	}
+	return limit
+}
+
 // acquire waits for the lock of an item no longer than the wait limit, and distinguishes
 // that limit from the end of the request, and both from a backend that fails.
-func (g guarded) acquire(ctx context.Context, goodsID int64) (lock.Lease, error) {
+func (g guarded) acquire(ctx context.Context, goodsID int64, wait time.Duration) (lock.Lease, error) {
 	ctx, step := telemetry.StartSpan(ctx, "wait for lock")
 	defer step.End()
-	limited, cancel := context.WithTimeout(ctx, g.wait)
+	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	lease, err := g.locker.Acquire(limited, lockName(goodsID))
 	switch {
 	case err == nil:
 		return lease, nil
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && !errors.Is(err, stock.ErrBackendUnavailable):
-		return nil, fmt.Errorf("%w: the lock of item %d was not free within %s: %w", stock.ErrBusy, goodsID, g.wait, err)
+		return nil, fmt.Errorf("%w: the lock of item %d was not free within %s: %w", stock.ErrBusy, goodsID, wait, err)
 	default:
 		return nil, fmt.Errorf("lock %s: %w", lockName(goodsID), err)
 	}
@@ -148,12 +160,18 @@ func ofLock(l lock.Entry) Entry {
 			SignalsLoss:             l.Guarantees.SignalsLoss,
 			Fenceable:               true,
 		},
+		Watchdog: l.Watchdog,
 		New: func(d Deps) Strategy {
-			deps := d.Lock
-			deps.Floor, deps.TriedInVain = floorOf(d.Store), d.Observer().TriedInVain
-			return fenceable{guarded: newGuarded(d, l.New(deps)), issue: deps.Issue}
+			return fenceable{guarded: newGuarded(d, d.locker(l)), issue: d.Lock.Issue}
 		},
 	}
+}
+
+// locker makes a lock for the strategy that is made of these parts.
+func (d Deps) locker(l lock.Entry) lock.Locker {
+	deps := d.Lock
+	deps.Floor, deps.TriedInVain = floorOf(d.Store), d.Observer().TriedInVain
+	return l.New(deps)
 }
 
 // floorOf returns which tokens of a lock the store has seen.

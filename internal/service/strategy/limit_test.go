@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -17,7 +16,7 @@ import (
 func TestAnItemWithoutALimitCountsNoBuyer(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		store := labtest.Open(t, d, "replica-1")
-		pool, _, err := backend.OpenPool(backend.SQLOptions{Driver: d.Driver, DSN: d.DSN, Password: d.Password, LockWait: time.Second, ConnectTimeout: time.Second})
+		pool, _, err := d.Pool(0, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +32,7 @@ func TestAnItemWithoutALimitCountsNoBuyer(t *testing.T) {
 			if err := store.CreateGoods(t.Context(), goods, 3, rand.Text()); err != nil {
 				t.Fatal(err)
 			}
-			made := entry.New(strategy.Deps{Store: store.As(entry.Name), LockWait: time.Second, Retry: strategy.Retry{Tries: 1}, Buckets: 2})
+			made := entry.New(strategy.Deps{Store: store.As(entry.Name), LockWait: time.Second, Retry: strategy.Retry{Tries: 1}, Buckets: 2, UnitRows: 2})
 			for _, units := range []int64{1, 2, 3} { // the last does not fit
 				p := stock.Purchase{RequestID: rand.Text(), Quantity: units, UserID: "a-user"}
 				outcomes, err := made.Deduct(t.Context(), goods, []stock.Purchase{p})

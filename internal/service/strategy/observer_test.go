@@ -19,10 +19,15 @@ type listener struct {
 	strategy.Observer // nil: no other method may be called
 
 	waited, held atomic.Int64
+	took         [2]time.Duration // the last wait and the last lease
+	batches      []int            // with so many purchases
+	races        int              // lost
 }
 
-func (l *listener) Waited(time.Duration)     { l.waited.Add(1) }
-func (l *listener) Held(time.Duration, bool) { l.held.Add(1) }
+func (l *listener) Waited(took time.Duration)       { l.waited.Add(1); l.took[0] = took }
+func (l *listener) Held(took time.Duration, _ bool) { l.held.Add(1); l.took[1] = took }
+func (l *listener) RaceLost()                       { l.races++ }
+func (l *listener) Batched(purchases int)           { l.batches = append(l.batches, purchases) }
 
 // observedBy has the listener observe a strategy on a store.
 func observedBy(l *listener, d strategy.Deps) strategy.Deps {
@@ -47,6 +52,9 @@ func TestEveryLockReportsItsWaitAndHold(t *testing.T) {
 		}
 		if waited, held := seen.waited.Load(), seen.held.Load(); waited != times || held != times || outcomes[0].Hold > 0 != (times > 0) {
 			t.Errorf("%s waits %d times and holds %d times, want %d; its buyer got %s", entry.Name, waited, held, times, outcomes[0].Hold)
+		}
+		if buyer := [2]time.Duration{outcomes[0].Wait, outcomes[0].Hold}; buyer != seen.took {
+			t.Errorf("%s reports a wait and a lease of %s, and its buyer got %s", entry.Name, seen.took, buyer)
 		}
 	})
 }

@@ -25,7 +25,7 @@ import (
 // while the others wait.
 //
 // A copy counts as long as its mark "ready" is there. The value is its version: the mark
-// of the attempt that made it, and the epoch of the row that it was read in. A restock
+// of the attempt that made it, and version and epochs of the row that it was read in. A restock
 // and a recall begin another epoch, so that a purchase which finds the copy empty
 // notices them. Each attempt has a mark of its own, so that a late command of one that
 // failed cannot restore it.
@@ -55,8 +55,10 @@ func (p *preheater) key(goodsID int64) string {
 	return p.prefix + ":{" + lockName(goodsID) + "}:" + p.kind
 }
 
-func (p *preheater) ready(goodsID int64) string   { return p.key(goodsID) + ":ready" }
+func (p *preheater) ready(goodsID int64) string   { return readyOf(p.key(goodsID)) }
 func (p *preheater) filling(goodsID int64) string { return p.key(goodsID) + ":filling" }
+
+func readyOf(key string) string { return key + ":ready" }
 
 // await returns the version of the copy when there is one. The load continues after
 // its caller has left, for the next one.
@@ -97,6 +99,20 @@ func (p *preheater) isOf(version string, row stock.Goods) bool {
 }
 
 func epochMark(epoch int64) string { return "/" + strconv.FormatInt(epoch, 10) }
+
+// errOutdated reports that something else than the copy's own strategy has changed the row
+// since it was copied; it never leaves this package.
+var errOutdated = errors.New("the copy is out of date")
+
+// soldAlone reports whether only the copy's own strategy has changed a row since the copy
+// was made of it. isOf lets sales of other strategies pass, which SQL then has to compare.
+func (p *preheater) soldAlone(version string, row stock.Goods) bool {
+	_, mark, _ := strings.Cut(version, "/")
+	var read stock.Goods
+	_, err := fmt.Sscanf(mark, "%d/%d/", &read.Version, &read.WriterEpoch)
+	same := row.WriterEpoch == read.WriterEpoch && (row.Writer == "" || row.Writer == p.store.Strategy())
+	return err == nil && (row.Version == read.Version || same)
+}
 
 // discardIfCurrent takes the version of the copy, if that is its mark.
 const discardIfCurrent = `
@@ -161,7 +177,7 @@ func (p *preheater) begin(ctx context.Context, goodsID int64) (mark string, err 
 
 // fillBeside loads units beside the copy, and replaces the copy in one step.
 func (p *preheater) fillBeside(ctx context.Context, goodsID int64, mark string) error {
-	units, epoch, err := p.count(ctx, goodsID)
+	units, read, err := p.count(ctx, goodsID)
 	if err != nil {
 		// The next attempt need not wait until this mark expires.
 		return errors.Join(err, p.client.Del(ctx, p.filling(goodsID)).Err())
@@ -181,7 +197,7 @@ func (p *preheater) fillBeside(ctx context.Context, goodsID int64, mark string) 
 				pipe.Rename(ctx, beside, key)
 				pipe.Persist(ctx, key)
 			}
-			pipe.Set(ctx, p.ready(goodsID), mark+epochMark(epoch), 0)
+			pipe.Set(ctx, p.ready(goodsID), mark+read, 0)
 			pipe.Del(ctx, p.filling(goodsID))
 			return nil
 		})
@@ -197,17 +213,27 @@ func (p *preheater) fillBeside(ctx context.Context, goodsID int64, mark string) 
 	}
 }
 
-// count reads how many units there are to copy, and in which epoch.
-func (p *preheater) count(ctx context.Context, goodsID int64) (units, epoch int64, err error) {
-	goods, err := p.store.Goods(ctx, goodsID)
+// count reads how many units there are to copy, and in which state of the row. No sale of
+// before may change it later, and no other attempt have ended since this one began: its copy
+// is being sold from.
+func (p *preheater) count(ctx context.Context, goodsID int64) (units int64, read string, err error) {
+	ended, err := p.client.Exists(ctx, p.ready(goodsID)).Result()
 	if err != nil {
-		return 0, 0, err
+		return 0, "", redisFault(ctx, "read the mark of a copy", err)
+	}
+	if ended > 0 {
+		return 0, "", errOvertaken
+	}
+	goods, err := p.store.GoodsSettled(ctx, goodsID)
+	if err != nil {
+		return 0, "", err
 	}
 	if most := p.units.most(); goods.Stock > most {
-		return 0, 0, fmt.Errorf("%w: %s keeps at most %d units of an item, and item %d has %d",
+		return 0, "", fmt.Errorf("%w: %s keeps at most %d units of an item, and item %d has %d",
 			stock.ErrStockLimit, p.kind, most, goodsID, goods.Stock)
 	}
-	return max(0, goods.Stock), goods.EpochFor(p.store.Strategy()), nil
+	read = fmt.Sprintf("/%d/%d%s", goods.Version, goods.WriterEpoch, epochMark(goods.EpochFor(p.store.Strategy())))
+	return max(0, goods.Stock), read, nil
 }
 
 // ignoreNil takes an empty answer for no failure.

@@ -1,8 +1,11 @@
 package strategy_test
 
 import (
+	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -75,7 +78,42 @@ func TestDatabasesOnOneRedisShareNoCopy(t *testing.T) {
 	}
 }
 
+// What SQL rejects of a batch returns to the copy, whatever else the batch has: the copy
+// has what the row has.
+func TestTheCopyHasWhatTheRowHas(t *testing.T) {
+	const per, left = 5, 2
+	for _, entry := range copying("redis-decr", "redis-list") {
+		t.Run(entry.Name, func(t *testing.T) {
+			d := lab.Database(t, servers.SQLite)
+			store := labtest.Open(t, d, "replica-1")
+			if err := store.CreateChosen(t.Context(), 1, 4+left, per, stock.Choice{}, rand.Text()); err != nil {
+				t.Fatal(err)
+			}
+			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
+			s := newCopying(t, entry, store, locks, prefix)
+			outcomes, err := s.Deduct(t.Context(), 1, []stock.Purchase{
+				{RequestID: "fits", UserID: "小明", Quantity: 4},
+				{RequestID: "beyond the stock", UserID: "小红", Quantity: 3},
+				{RequestID: "beyond the limit", UserID: "小明", Quantity: 2},
+			})
+			if err != nil || outcomes[0].Rejected != nil || outcomes[1].Rejected == nil || outcomes[2].Rejected == nil {
+				t.Fatalf("%+v (%v), want the first sold and the others rejected", outcomes, err)
+			}
+			key := prefix + ":{goods/1}:" + entry.Name
+			copied, err := locks.Redis.LLen(t.Context(), key).Result()
+			if entry.Name == "redis-decr" {
+				copied, err = locks.Redis.Get(t.Context(), key).Int64()
+			}
+			if err != nil || copied != left {
+				t.Errorf("the copy has %d units (%v), and the row %d", copied, err, left)
+			}
+		})
+	}
+}
+
 // An attempt has read the row before a restock, and puts its copy in place after it.
+//
+//contract:strategy.Restocker Restocked notifies
 func TestARestockDuringACopyIsNotLost(t *testing.T) {
 	server := lab.OwnRedis(t)
 	way := labtest.NewProxy(t, server.Address)
@@ -110,8 +148,8 @@ func TestARestockDuringACopyIsNotLost(t *testing.T) {
 func TestACopyThatWasReplacedRejectsNoPurchase(t *testing.T) {
 	server := lab.OwnRedis(t)
 	way := labtest.NewProxy(t, server.Address)
-	takes := map[string]string{"redis-decr": "decrby", "redis-list": "lpop"}
-	for _, entry := range copying() {
+	takes := map[string]string{"redis-decr": "decrby", "redis-list": "lpop", "redis-get-set": ":redis-get-set\r\n"}
+	for _, entry := range copying("redis-decr", "redis-list", "redis-get-set") {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
 			store := labtest.Open(t, d, "replica-1")
@@ -142,14 +180,110 @@ func TestACopyThatWasReplacedRejectsNoPurchase(t *testing.T) {
 	}
 }
 
-// copying are the strategies that sell from a copy in Redis.
-func copying() (entries []strategy.Entry) {
-	for _, entry := range strategy.Registry() {
-		if entry.Name == "redis-decr" || entry.Name == "redis-list" {
-			entries = append(entries, entry)
-		}
+// abandoned are two replicas of redis-get-set-locked, with an item of 3 units. The first
+// one's buyer has left while its attempt to copy the item is held up by a rule.
+type abandoned struct {
+	copying *servers.Trigger
+	ways    [2]*servers.Proxy
+	other   strategy.Strategy
+}
+
+func abandon(t *testing.T, rule servers.Rule, before func(other strategy.Strategy, locks lock.Deps, prefix string)) abandoned {
+	t.Helper()
+	server, d, prefix := lab.OwnRedis(t), lab.Database(t, servers.SQLite), rand.Text()
+	store := labtest.Open(t, d, "replica-1")
+	if err := store.CreateGoods(t.Context(), 1, 3, rand.Text()); err != nil {
+		t.Fatal(err)
 	}
-	return entries
+	var a abandoned
+	var replicas [2]strategy.Strategy
+	entry := copying("redis-get-set-locked")[0]
+	for i := range a.ways {
+		a.ways[i] = labtest.NewProxy(t, server.Address)
+		replicas[i] = newCopying(t, entry, store, locksAt(t, d, server, a.ways[i].Address), prefix)
+	}
+	a.other = replicas[1]
+	before(a.other, locksAt(t, d, server, server.Address), prefix+":{goods/1}:"+entry.Name)
+	a.copying = a.ways[0].Arm(rule)
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		_, _ = replicas[0].Deduct(ctx, 1, oneUnit())
+	}()
+	if err := a.copying.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	<-left
+	return a
+}
+
+// sellsTheRest buys until the item is sold out.
+func (a abandoned) sellsTheRest(t *testing.T, want int) {
+	t.Helper()
+	sold := 0
+	for deduct(t, a.other) == nil {
+		sold++
+	}
+	if sold != want {
+		t.Errorf("%d units of the rest were sold, want %d", sold, want)
+	}
+}
+
+func TestACopyThatIsSoldFromIsNotMadeAnew(t *testing.T) {
+	a := abandon(t, servers.Rule{Sent: ":filling", Do: servers.Hold}, func(strategy.Strategy, lock.Deps, string) {})
+	if err := deduct(t, a.other); err != nil {
+		t.Fatal(err)
+	}
+	set := a.ways[1].Arm(servers.Rule{Sent: "\r\nset\r\n", Do: servers.HoldReply})
+	sold := make(chan error, 1)
+	go func() { sold <- deduct(t, a.other) }() // it is off the copy, and not off the row
+	if err := set.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ended := a.ways[0].Arm(servers.Rule{Sent: "\r\ndel\r\n", Do: servers.HoldReply})
+	a.copying.Pass()
+	if err := ended.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ended.Pass()
+	set.Pass()
+	if err := <-sold; err != nil {
+		t.Fatal(err)
+	}
+	a.sellsTheRest(t, 1)
+}
+
+func TestNothingIsSoldFromACopyThatIsBeingReplaced(t *testing.T) {
+	a := abandon(t, servers.Rule{Sent: "watch", Do: servers.Hold}, func(other strategy.Strategy, locks lock.Deps, key string) {
+		if err := errors.Join(deduct(t, other), locks.Redis.Del(t.Context(), key+":ready").Err()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	waits := a.ways[1].Arm(servers.Rule{Sent: ":filling", Do: servers.Hold})
+	sold := make(chan error, 1)
+	go func() { sold <- deduct(t, a.other) }()
+	select {
+	case <-waits.Reached():
+	case err := <-sold:
+		t.Errorf("a purchase was answered with %v from the old copy", err)
+		sold <- err
+	}
+	waits.Pass()
+	a.copying.Pass()
+	if err := <-sold; err != nil {
+		t.Fatal(err)
+	}
+	a.sellsTheRest(t, 1)
+}
+
+// copying are the strategies that sell from a copy in Redis, or those of the names.
+func copying(names ...string) []strategy.Entry {
+	if len(names) == 0 {
+		names = []string{"redis-decr", "redis-list", "redis-get-set", "redis-get-set-locked"}
+	}
+	return slices.DeleteFunc(strategy.Registry(), func(e strategy.Entry) bool { return !slices.Contains(names, e.Name) })
 }
 
 func newCopying(t *testing.T, entry strategy.Entry, store *repo.Store, locks lock.Deps, prefix string) strategy.Strategy {

@@ -124,10 +124,8 @@ func (p plan) executeWithin(ctx context.Context, tx *repo.Tx, limit stock.Limit,
 	if len(picked) == 0 {
 		return answer(rejected, nil), nil
 	}
-	if len(rest) > 0 {
-		if err := tx.CountOut(ctx, p.row.ID, rest); err != nil {
-			return nil, err
-		}
+	if err := tx.CountOut(ctx, p.row.ID, rest); err != nil {
+		return nil, err
 	}
 	units := stock.Units(picked)
 	left := p.row.Stock - units

@@ -28,9 +28,10 @@ type counter struct{ client redis.UniversalClient }
 
 // take takes all the units, also where there are not as many: until they are put back,
 // later purchases are rejected that would have fit.
-func (c counter) take(ctx context.Context, pipe redis.Pipeliner, key string, units int64) func() (had, took int64, err error) {
+func (c counter) take(ctx context.Context, pipe redis.Pipeliner, key string, batch []stock.Purchase) takeAnswer {
+	units := stock.Units(batch)
 	reply := pipe.DecrBy(ctx, key, units)
-	return func() (had, took int64, err error) {
+	return func(context.Context, bool) (had, took int64, err error) {
 		left, err := reply.Result()
 		return left + units, units, err
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 func redisList() Entry {
@@ -36,9 +37,9 @@ const (
 
 // take pops as many tokens as there are, also where that is not enough: until they are put
 // back, later purchases are rejected that would have fit.
-func (t tokens) take(ctx context.Context, pipe redis.Pipeliner, key string, units int64) func() (had, took int64, err error) {
-	reply := pipe.LPopCount(ctx, key, int(units))
-	return func() (had, took int64, err error) {
+func (t tokens) take(ctx context.Context, pipe redis.Pipeliner, key string, batch []stock.Purchase) takeAnswer {
+	reply := pipe.LPopCount(ctx, key, int(stock.Units(batch)))
+	return func(context.Context, bool) (had, took int64, err error) {
 		popped, err := reply.Result()
 		n := int64(len(popped))
 		return n, n, ignoreNil(err) // there is no empty list

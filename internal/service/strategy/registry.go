@@ -40,9 +40,13 @@ func lockless() []Entry {
 		mutexInTx(),
 		channel(),
 		sqlConditional(),
+		sqlProcedure(),
 		sqlOptimistic(),
 		sqlForUpdate(),
 		sqlBucket(),
+		sqlUnit(),
+		redisGetSet(),
+		redisGetSetLocked(),
 		redisDecr(),
 		redisList(),
 		redisStock(),
@@ -65,9 +69,13 @@ type Deps struct {
 	Group Group
 	// Buckets is the number of rows that sql-bucket splits a stock over.
 	Buckets int
+	// UnitRows is the largest pool of sql-unit, 1 to repo.MaxUnitRows.
+	UnitRows int
 	// Hot is how redis-stock sells; its Replica is the store's. Its Prefix also begins
-	// the keys of redis-decr and redis-list.
+	// the keys of the other strategies that keep a copy of the stock in Redis.
 	Hot hot.Options
+	// GetSetLock is the lock of redis-get-set-locked; that constant where it is empty.
+	GetSetLock string
 	// Observe returns the observer of a strategy; it may be nil.
 	Observe func(strategy string) Observer
 	// Failpoints are those of an experiment; mostly nil.
@@ -92,6 +100,8 @@ type Entry struct {
 	// Guarantees are its guarantees. The conformance suite proves them, and shows the damage
 	// behind each exclusion that is missing.
 	Guarantees Guarantees
+	// Watchdog: it guarantees Renews only where lock.Deps do not say Unrenewed.
+	Watchdog bool
 	// Damage is what happens where exclusion is not guaranteed, or what the strategy does
 	// all the same.
 	Damage Damage
@@ -130,10 +140,8 @@ func numbersOf(version string) []int {
 
 // Make makes the strategy, or one that only returns which backend is not configured.
 func (e Entry) Make(d Deps) Strategy {
-	for _, need := range e.Needs {
-		if err := d.Lock.Has(need); err != nil {
-			return unavailable{err}
-		}
+	if err := d.Lock.HasAll(e.Needs); err != nil {
+		return unavailable{err}
 	}
 	return e.New(d)
 }

@@ -26,14 +26,17 @@ type reserving struct {
 	units  stockCopy
 	kept   *preheater
 	jobs   *background.Jobs
+	// inMiddle is the failpoint between the read of a copy and its write.
+	inMiddle site
+	// takeFrom takes units off the row that a version of the copy was made of.
+	takeFrom func(version string) takeUnits
 }
 
 // stockCopy is the form that the stock of an item has in Redis.
 type stockCopy interface {
-	// take queues a command that takes units. Its result is to be called when the command
-	// is answered: how many units there were for this purchase, and how many were taken,
-	// which may be more.
-	take(ctx context.Context, pipe redis.Pipeliner, key string, units int64) func() (had, took int64, err error)
+	// take queues a command that takes the units of a batch. Its result is to be called when
+	// the command is answered.
+	take(ctx context.Context, pipe redis.Pipeliner, key string, batch []stock.Purchase) takeAnswer
 	// putBack gives units back.
 	putBack(ctx context.Context, key string, units int64) error
 	// fill makes a copy where there is none.
@@ -42,12 +45,17 @@ type stockCopy interface {
 	most() int64
 }
 
+// takeAnswer is how many units a copy had for a batch, and how many were taken, which may be
+// more. current tells whether the copy has the version that the replica knows.
+type takeAnswer func(ctx context.Context, current bool) (had, took int64, err error)
+
 // newReserving makes the strategy of a kind of copy.
-func newReserving(d Deps, kind string, form func(redis.UniversalClient) stockCopy) Strategy {
+func newReserving(d Deps, kind string, form func(redis.UniversalClient) stockCopy) reserving {
 	client := d.Lock.Redis
 	copied := form(client)
 	return reserving{
 		sql: newConditional(d.site(), takeIfEnough), client: client, units: copied, jobs: background.NewJobs(d.Log),
+		takeFrom: func(string) takeUnits { return takeIfEnough },
 		kept: &preheater{
 			prefix: cmp.Or(d.Hot.Prefix, hot.Defaults().Prefix), kind: kind, owner: rand.Text(),
 			client: client, store: d.Store, units: copied, wait: d.LockWait, log: d.Log,
@@ -74,11 +82,16 @@ func (r reserving) Deduct(ctx context.Context, goodsID int64, batch []stock.Purc
 			return nil, err
 		}
 		if !stale {
-			outcomes, err := r.write(ctx, goodsID, within, rejected)
-			if err != nil {
+			outcomes, err := r.write(ctx, goodsID, within, rejected, version)
+			if err == nil {
+				return merge(beyond, outcomes), nil
+			}
+			if !errors.Is(err, errOutdated) {
 				return nil, err
 			}
-			return merge(beyond, outcomes), nil
+		}
+		if err := r.kept.discard(ctx, goodsID, version); err != nil {
+			return nil, err
 		}
 	}
 	return nil, fmt.Errorf("%w: the copy of item %d was out of date %d times", stock.ErrBusy, goodsID, offers)
@@ -102,7 +115,7 @@ func (r reserving) beyond(ctx context.Context, goodsID int64, batch []stock.Purc
 // reserve takes what fits of the batch, first come first served. A copy that is out of
 // date rejects no purchase: then nothing is taken, and it is made anew.
 func (r reserving) reserve(ctx context.Context, goodsID int64, batch []stock.Purchase, version string) (rejected []error, stale bool, err error) {
-	had, took, current, err := r.take(ctx, goodsID, stock.Units(batch))
+	had, took, current, err := r.take(ctx, goodsID, batch, version)
 	if err != nil {
 		return nil, false, redisFault(ctx, "take units", err)
 	}
@@ -113,7 +126,7 @@ func (r reserving) reserve(ctx context.Context, goodsID int64, batch []stock.Pur
 	}
 	r.putBack(ctx, goodsID, took-stock.Units(picked))
 	row, err := r.sql.store.Goods(ctx, goodsID)
-	if err == nil && current == version && r.kept.isOf(version, row) {
+	if err == nil && current && r.kept.isOf(version, row) {
 		row.Stock = had
 		return row.Allot(batch, stock.Limit{}), false, nil
 	}
@@ -121,29 +134,34 @@ func (r reserving) reserve(ctx context.Context, goodsID int64, batch []stock.Pur
 	if err != nil {
 		return nil, false, err
 	}
-	return nil, true, r.kept.discard(ctx, goodsID, version)
+	return nil, true, nil
 }
 
-// take takes units off the copy, and reads which version of it there is.
-func (r reserving) take(ctx context.Context, goodsID, units int64) (had, took int64, version string, err error) {
+// take takes units off the copy, and reads whether it has a version.
+func (r reserving) take(ctx context.Context, goodsID int64, batch []stock.Purchase, version string) (had, took int64, current bool, err error) {
 	pipe := r.client.Pipeline()
-	taken := r.units.take(ctx, pipe, r.kept.key(goodsID), units)
+	taken := r.units.take(ctx, pipe, r.kept.key(goodsID), batch)
 	mark := pipe.Get(ctx, r.kept.ready(goodsID))
+	// A pipeline can fail without an error of its commands, as in go-redis 9.21; and where the
+	// first reply is nil, the error of Exec does not show a failure of the second.
 	if _, err := pipe.Exec(ctx); ignoreNil(err) != nil {
-		return 0, 0, "", err
+		return 0, 0, false, err
 	}
-	had, took, err = taken()
-	return had, took, mark.Val(), errors.Join(err, ignoreNil(mark.Err()))
+	current = mark.Val() == version
+	had, took, err = taken(r.inMiddle.between(ctx, goodsID), current)
+	return had, took, current, errors.Join(err, ignoreNil(mark.Err()))
 }
 
 // write sells what was reserved, and puts back what SQL did not take. What it may
 // have taken is not put back.
-func (r reserving) write(ctx context.Context, goodsID int64, batch []stock.Purchase, rejected []error) ([]stock.Outcome, error) {
+func (r reserving) write(ctx context.Context, goodsID int64, batch []stock.Purchase, rejected []error, version string) ([]stock.Outcome, error) {
 	reserved, _ := pick(batch, rejected)
 	if len(reserved) == 0 {
 		return answer(rejected, nil), nil
 	}
-	sold, err := r.sql.Deduct(ctx, goodsID, reserved)
+	sql := r.sql
+	sql.take = r.takeFrom(version)
+	sold, err := sql.Deduct(ctx, goodsID, reserved)
 	if err != nil {
 		if !errors.Is(err, stock.ErrUnknownOutcome) {
 			r.putBack(ctx, goodsID, stock.Units(reserved))

@@ -37,8 +37,8 @@ type trips struct{ database, server int }
 func unmet() map[string]trips {
 	return map[string]trips{
 		"naive": {5, 0}, "naive-decrement": {5, 0}, "mutex": {5, 0}, "mutex-per-request": {5, 0}, "mutex-in-tx": {5, 0}, "channel": {5, 0},
-		"sql-conditional": {4, 0}, "sql-optimistic": {5, 0}, "sql-for-update": {5, 0}, "sql-bucket": {4, 0},
-		"redis-decr": {4, 1}, "redis-list": {4, 1}, "redis-stock": {0, 1},
+		"sql-conditional": {4, 0}, "sql-procedure": {1, 0}, "sql-optimistic": {5, 0}, "sql-for-update": {5, 0}, "sql-bucket": {4, 0}, "sql-unit": {5, 0},
+		"redis-get-set": {5, 2}, "redis-get-set-locked": {5, 4}, "redis-decr": {4, 1}, "redis-list": {4, 1}, "redis-stock": {0, 1},
 		"sql-insert-lock": {11, 0}, "sql-row-lock": {12, 0}, "sql-version-lock": {8, 0}, "sql-named-lock": {11, 0},
 		"redis-setnx": {5, 2}, "redis-setnx-ttl": {5, 2}, "redis-setnx-owner": {5, 3}, "redis-getset": {5, 2},
 		"redis-lua": {5, 2}, "redis-reentrant": {5, 2}, "redis-fair": {5, 2}, "redsync": {5, 2}, "redlock": {6, 2},
@@ -51,8 +51,8 @@ func unmet() map[string]trips {
 func rejected() map[string]trips {
 	return map[string]trips{
 		"naive": {1, 0}, "naive-decrement": {1, 0}, "mutex": {1, 0}, "mutex-per-request": {1, 0}, "channel": {1, 0},
-		"sql-conditional": {1, 0}, "sql-optimistic": {1, 0}, "sql-for-update": {1, 0}, "sql-bucket": {1, 0},
-		"redis-decr": {1, 2}, "redis-list": {1, 1}, "redis-stock": {0, 0},
+		"sql-conditional": {1, 0}, "sql-procedure": {1, 0}, "sql-optimistic": {1, 0}, "sql-for-update": {1, 0}, "sql-bucket": {1, 0}, "sql-unit": {1, 0},
+		"redis-get-set": {1, 1}, "redis-decr": {1, 2}, "redis-list": {1, 1}, "redis-stock": {0, 0},
 	}
 }
 
@@ -84,7 +84,7 @@ func (c counted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 func TestProveRoundTrips(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	store := labtest.Open(t, d, "replica-1")
-	pool, _, err := backend.OpenPool(backend.SQLOptions{Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: time.Second, ConnectTimeout: time.Second})
+	pool, _, err := d.Pool(2, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestProveRoundTrips(t *testing.T) {
 			ask := asked(t, pool, locks.Clients, entry.Needs)
 			s := entry.New(strategy.Deps{
 				Store: store.As(entry.Name), LockWait: time.Second, Lock: locks, Hot: hot.Options{Prefix: rand.Text()},
-				Retry: strategy.Retry{Tries: 5, Step: time.Millisecond, Max: time.Millisecond}, Buckets: 5,
+				Retry: strategy.Retry{Tries: 5, Step: time.Millisecond, Max: time.Millisecond}, Buckets: 5, UnitRows: 50,
 			})
 			if closer, ok := s.(io.Closer); ok {
 				defer closer.Close() //nolint:errcheck // the test is over

@@ -31,21 +31,28 @@ func (l *looksOn) Between(ctx context.Context, name string, goods int64) context
 	return ctx
 }
 
-// A purchase passes each failpoint once, fenced or not.
+// A purchase passes each failpoint once, fenced or not, the first of an item or a later one; a
+// fenced one has a token.
 func TestEveryStrategyHasAPlaceForFaults(t *testing.T) {
 	eachWithoutServer(t, func(entry strategy.Entry, d strategy.Deps, goods int64) {
 		seen := new(looksOn)
 		d.Failpoints = seen
 		s := entry.New(d)
 		closeAfter(t, s)
-		buys := []strategy.Deduct{s.Deduct}
+		buys := []strategy.Deduct{s.Deduct, s.Deduct, s.Deduct}
 		if f, ok := s.(strategy.Fencer); ok {
 			buys = append(buys, f.DeductFenced)
 		}
 		for i, deduct := range buys {
-			if _, err := deduct(t.Context(), goods, []stock.Purchase{{Quantity: 1, RequestID: entry.Name + string(rune('a'+i))}}); err != nil {
+			outcomes, err := deduct(t.Context(), goods, []stock.Purchase{{Quantity: 1, RequestID: entry.Name + string(rune('a'+i))}})
+			if err != nil {
 				t.Errorf("%s: %v", entry.Name, err)
+			} else if o := outcomes[0].Order; o.Remaining != int64(9-i) || i == 3 && o.Token == 0 {
+				t.Errorf("%s sells %+v, want that %d units remain, and a token where it is fenced", entry.Name, o, 9-i)
 			}
+		}
+		if audit, err := d.Store.Audit(t.Context(), goods); err != nil || !audit.Clean || audit.Sold != int64(len(buys)) {
+			t.Errorf("%s: the audit is %+v, %v; want %d sold", entry.Name, audit, err, len(buys))
 		}
 		if len(seen.between) != len(buys) || seen.between[0] != fmt.Sprint(entry.Name, goods) {
 			t.Errorf("%s came by %v in %d purchases", entry.Name, seen.between, len(buys))
@@ -69,12 +76,12 @@ func eachWithoutServer(t *testing.T, do func(entry strategy.Entry, d strategy.De
 		if slices.ContainsFunc(entry.Needs, func(b backend.Name) bool { return locks.Has(b) != nil }) {
 			continue
 		}
-		goods := int64(i + 1) // sql-bucket leaves nothing in the row for others
+		goods := int64(i + 1) // sql-bucket and sql-unit leave nothing in the row for others
 		if err := store.CreateGoods(t.Context(), goods, 10, entry.Name); err != nil {
 			t.Fatal(err)
 		}
 		do(entry, strategy.Deps{
-			Store: store.As(entry.Name), Lock: locks, LockWait: 5 * time.Second, Retry: strategy.Retry{Tries: 1}, Buckets: 2,
+			Store: store.As(entry.Name), Lock: locks, LockWait: 5 * time.Second, Retry: strategy.Retry{Tries: 1}, Buckets: 2, UnitRows: 2,
 		}, goods)
 	}
 }

@@ -4,6 +4,7 @@ package strategy
 
 import (
 	"context"
+	"time"
 
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
@@ -15,17 +16,17 @@ import (
 // Its obligations:
 //
 //  1. outcomes[i] answers batch[i]. A purchase that does not fit is rejected with
-//     stock.ErrInsufficientStock, and a later one that fits is still accepted. One beyond
-//     its buyer's limit is rejected with stock.ErrUserLimit, and one without a buyer, where
-//     the item has a limit, with stock.ErrUserUnknown. The limit holds whatever the
-//     strategy guarantees.
+//     stock.ErrInsufficientStock, and a later one that fits is still accepted. A
+//     purchase beyond its buyer's limit is rejected with stock.ErrUserLimit, and one without
+//     a buyer, where the item has a limit, with stock.ErrUserUnknown. The limit holds
+//     whatever the strategy guarantees.
 //  2. An accepted purchase is one row of the ledger, and the ledger takes a request id
 //     once: a batch with a known one is answered with stock.ErrDuplicateRequest, and none
 //     of it happens. An Outbox, which knows the first answer, may return it instead, as
 //     replayed.
 //  3. An error means that none of the batch happened, or, where it is
 //     stock.ErrUnknownOutcome, that the fate of the whole batch is unknown.
-//     stock.ErrUnknownGoods: there is no such item. stock.ErrBusy: not now, try again.
+//     stock.ErrUnknownGoods: there is no such item. stock.ErrBusy: try again.
 //     stock.ErrBackendUnavailable: a backend failed, and is named.
 //  4. Deduct returns soon after ctx ends, with the context's cause, and then nothing more
 //     is written on its behalf. Where a Batcher writes other callers' purchases in the same
@@ -41,21 +42,28 @@ type Strategy interface {
 type Deduct func(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error)
 
 // Fencer is a strategy that can have the store check a fencing token.
+//
+//contract:members
 type Fencer interface {
 	// DeductFenced is Deduct under the same lock, with a fenced write. A deduction that
 	// came too late is stock.ErrFenced, and nothing happened.
 	DeductFenced(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error)
 }
 
-// Restocker is a strategy that keeps a copy of the stock outside of the store.
+// Restocker is a strategy that keeps a copy of the stock outside of the store. An error
+// means that the copy may lack the units.
+//
+//contract:members
 type Restocker interface {
-	// Restocked notifies it that units were added to an item's row, and committed. One
-	// restock may be reported more than once: a copy must not count it twice. An error
-	// means that the copy may lack the units.
+	// Restocked notifies it of units that were added to an item's row and committed: it
+	// sells them. One restock may be reported more than once: a copy does not count it
+	// twice.
 	Restocked(ctx context.Context, goodsID, units int64) error
 }
 
 // Allocator is a strategy that keeps units of an item outside of its row.
+//
+//contract:members
 type Allocator interface {
 	// Recall moves the units of an item from the allocation of the strategy back into
 	// its row, but for those of pending orders, and sells none of them from there until
@@ -68,20 +76,31 @@ type Allocator interface {
 	Recall(ctx context.Context, goodsID int64) (stock.Recalled, error)
 }
 
-// Limiter is a strategy that checks the limit of one buyer outside of the store.
+// Limiter is a strategy that checks the limit of one buyer outside of the store. It may be
+// notified of one limit more than once. An error means that it may sell under an old limit.
+//
+//contract:members
 type Limiter interface {
-	// LimitChanged notifies it that an item's limit was set, and committed, possibly more
-	// than once. An error means that the strategy may sell under an old limit.
+	// LimitChanged notifies it that an item's limit was set and committed: it sells under
+	// that one from then on.
 	LimitChanged(ctx context.Context, goodsID int64) error
+}
+
+// Waiter is a strategy whose purchases wait for a lock of their item: for Purchase.MaxWait where
+// one waits alone, and for LockWait at most.
+type Waiter interface {
+	LockWait() time.Duration
 }
 
 // Outbox is a strategy that may answer before the ledger has the order. The registry has
 // one at most.
+//
+//contract:members
 type Outbox interface {
 	// Pending is how many units of an item are accepted and not in the ledger yet.
 	Pending(ctx context.Context, goodsID int64) (units int64, err error)
-	// Await returns when the ledger has the order. stock.ErrUnknownOutcome: it does
-	// not when ctx ends, and may have it later.
+	// Await returns when the ledger has the order. stock.ErrUnknownOutcome: ctx ended
+	// before that, and the ledger may have the order later.
 	Await(ctx context.Context, order stock.Order) error
 	// FindRequest finds an accepted order by its request id, and FindOrder by its
 	// number, where the ledger does not have it yet. An order that the ledger has may be

@@ -49,7 +49,7 @@ function operations.restore()
   return 'RESTORED'
 end
 
--- Puts an order aside that can never be in the ledger, and gives back what is
+-- Dead-letters an order that can never be in the ledger, and gives back what is
 -- kept for it.
 -- KEYS: counter, users, orders, dead, request, staged users.
 -- ARGV: operation, group, id, reason, channel, and the fields of the order as for

@@ -1,0 +1,184 @@
+package repo
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// A procedure of the schema sells a whole batch in one call, its commit included; the
+// migration that creates it says how. No commit is sent that a deadline could hold back: the
+// procedure itself rolls back what has taken too long, by the clock of the server.
+
+const callSell = `CALL stockd_sell(?, ?, ?, ?, ?, ?, ?, ?)`
+
+// SellByProcedure sells a batch of an item in one round trip, on MySQL and MariaDB. outcomes[i]
+// answers batch[i].
+//
+// stock.ErrUnknownOutcome: the call was sent and not answered, and may have sold until the
+// deadline of its transaction. Every other error means that nothing was sold.
+func (s *Store) SellByProcedure(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error) {
+	err = s.untilNoVictim(ctx, func() error {
+		outcomes, err = s.sellOnce(ctx, Sale{GoodsID: goodsID, Batch: batch})
+		return err
+	})
+	return outcomes, err
+}
+
+func (s *Store) sellOnce(ctx context.Context, sale Sale) ([]stock.Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	orders, now := s.ordersOfSale(sale), acceptedNow()
+	purchases := make([][3]any, len(orders))
+	for i := range orders {
+		orders[i].CreatedAt = now
+		purchases[i] = [3]any{orders[i].RequestID, orders[i].Quantity, orders[i].UserID}
+	}
+	document, err := json.Marshal(purchases)
+	if err != nil {
+		return nil, fmt.Errorf("write the batch: %w", err)
+	}
+	keyed := slices.ContainsFunc(sale.Batch, func(p stock.Purchase) bool { return p.Keyed })
+	answer, err := s.callSell(ctx, sale.GoodsID, now, keyed, stock.Units(sale.Batch), string(document))
+	if err != nil {
+		return nil, err
+	}
+	return answer.outcomes(sale.GoodsID, orders)
+}
+
+// callSell calls on a connection that is alive. The driver looks at one only when it is used;
+// each that is dead leaves the pool.
+func (s *Store) callSell(ctx context.Context, goodsID int64, now time.Time, rowFirst bool, units int64, batch string) (answer saleAnswer, err error) {
+	for range s.pool.Stats().MaxOpenConnections + 1 {
+		conn, err := s.pool.Conn(ctx)
+		if err != nil {
+			return answer, s.beginFault(ctx, err)
+		}
+		deadline, _ := ctx.Deadline()
+		answer, err = s.callSellOn(ctx, conn, goodsID, s.strategy, s.replica, now, time.Until(deadline).Microseconds(), rowFirst, units, batch)
+		if !errors.Is(err, errNotCalled) {
+			return answer, err
+		}
+	}
+	return answer, &stock.BackendError{Backend: s.dialect.name, Err: errNotCalled}
+}
+
+// errNotCalled: the connection was closed before, and the driver wrote nothing.
+var errNotCalled = errors.New("call the procedure: the connection is closed")
+
+func (s *Store) callSellOn(ctx context.Context, conn *sql.Conn, args ...any) (answer saleAnswer, err error) {
+	defer conn.Close() //nolint:errcheck // it goes back to the pool
+	if ctx.Err() != nil {
+		return answer, s.fault(ctx, "call the procedure", context.Cause(ctx))
+	}
+	calling, end := backend.UncutCommit(ctx)
+	defer end()
+	err = conn.QueryRowContext(calling, callSell, args...).Scan(
+		&answer.outcome, &answer.left, &answer.perUser, &answer.allocated, &answer.version, &answer.verdicts)
+	switch {
+	case err == nil:
+		return answer, nil
+	case errors.Is(err, driver.ErrBadConn):
+		return answer, errNotCalled
+	case s.rolledBack(err):
+		return answer, s.fault(ctx, "call the procedure", err)
+	}
+	// A statement that was killed has left its transaction open.
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	return answer, fmt.Errorf("%w: %w", stock.ErrUnknownOutcome,
+		&stock.BackendError{Backend: s.dialect.name, Err: fmt.Errorf("call the procedure: %w", err)})
+}
+
+// Server error numbers of a procedure that was not called.
+const (
+	mysqlNoProcedure = 1305
+	mysqlNoExecute   = 1370
+)
+
+// rolledBack reports that an answer of the server is one after which nothing is committed.
+func (s *Store) rolledBack(err error) bool {
+	answer, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && (s.dialect.classify(err) != faultBackend || answer.Number == mysqlNoProcedure || answer.Number == mysqlNoExecute)
+}
+
+// saleAnswer is the row that the procedure answers with. An item that does not exist has no
+// figures.
+type saleAnswer struct {
+	outcome                           string
+	left, perUser, allocated, version sql.NullInt64
+	verdicts                          saleVerdicts
+}
+
+// saleVerdicts are the words on each purchase.
+type saleVerdicts []saleVerdict
+
+// saleVerdict is what became of one purchase. number is the id of its order, or what its buyer has.
+type saleVerdict struct {
+	word   string
+	number int64
+}
+
+// Scan reads the document.
+func (v *saleVerdicts) Scan(column any) error {
+	document, _ := column.([]byte)
+	return json.Unmarshal(document, v)
+}
+
+// UnmarshalJSON reads a word and a number.
+func (v *saleVerdict) UnmarshalJSON(document []byte) error {
+	return json.Unmarshal(document, &[]any{&v.word, &v.number})
+}
+
+// outcomes completes the orders that were sold, and says why the others were not.
+func (a saleAnswer) outcomes(goodsID int64, orders []stock.Order) ([]stock.Outcome, error) {
+	switch a.outcome {
+	case "sold", "rejected":
+	case "unknown":
+		return nil, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
+	case "late":
+		return nil, fmt.Errorf("%w: the procedure has taken too long, and has rolled back", stock.ErrBusy)
+	default:
+		return nil, rowChanged(goodsID)
+	}
+	if len(a.verdicts) != len(orders) {
+		return nil, fmt.Errorf("%w: the procedure answers %d purchases of %d", stock.ErrUnknownOutcome, len(a.verdicts), len(orders))
+	}
+	outcomes, left := make([]stock.Outcome, len(orders)), a.left.Int64
+	for i := len(orders) - 1; i >= 0; i-- {
+		verdict := a.verdicts[i]
+		if outcomes[i].Rejected = a.rejection(verdict); outcomes[i].Rejected != nil {
+			continue
+		}
+		orders[i].ID, orders[i].Remaining = strconv.FormatInt(verdict.number, 10), left
+		left += orders[i].Quantity
+		outcomes[i].Order = orders[i]
+	}
+	return outcomes, nil
+}
+
+// rejection is why a purchase was rejected, or nil.
+func (a saleAnswer) rejection(v saleVerdict) error {
+	switch v.word {
+	case "sold":
+		return nil
+	case "limit":
+		return &stock.UserLimitError{PerUser: a.perUser.Int64, Has: v.number}
+	case "buyer":
+		return stock.ErrUserUnknown
+	case "allocated":
+		return &stock.AllocatedError{Units: a.allocated.Int64, Version: a.version.Int64}
+	default:
+		return stock.ErrInsufficientStock
+	}
+}

@@ -1,0 +1,309 @@
+package repo_test
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// call takes units of an item by the procedure.
+func call(ctx context.Context, s *repo.Store, goodsID int64, batch ...stock.Purchase) error {
+	outcomes, err := s.SellByProcedure(ctx, goodsID, batch)
+	for _, o := range outcomes {
+		err = errors.Join(err, o.Rejected)
+	}
+	return err
+}
+
+// one is a purchase of one unit.
+func one(requestID string) stock.Purchase { return stock.Purchase{RequestID: requestID, Quantity: 1} }
+
+// blocker holds the row of item 1 until it is committed.
+type blocker struct {
+	*sql.Tx
+
+	t  *testing.T
+	d  *servers.Database
+	db *sql.DB
+}
+
+func block(t *testing.T, d *servers.Database) blocker {
+	t.Helper()
+	db, _ := labtest.Connect(t, d)
+	t.Cleanup(func() { db.Close() }) //nolint:errcheck // the test is over
+	tx, err := db.BeginTx(context.WithoutCancel(t.Context()), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := blocker{Tx: tx, t: t, d: d, db: db}
+	b.exec(`UPDATE tb_goods_stock SET version = version + 1 WHERE goods_id = 1`)
+	return b
+}
+
+func (b blocker) exec(statement string, args ...any) {
+	b.t.Helper()
+	if _, err := b.ExecContext(b.t.Context(), statement, args...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// awaitWaiters waits until so many statements wait for the row.
+func (b blocker) awaitWaiters(n int) {
+	b.t.Helper()
+	if !labtest.Eventually(10*time.Second, func() bool { return labtest.WaitingWriters(b.t, b.d) == n }) {
+		b.t.Fatalf("%d statements wait for the row, want %d", labtest.WaitingWriters(b.t, b.d), n)
+	}
+}
+
+func (b blocker) commit() {
+	b.t.Helper()
+	if err := b.Commit(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// wantOrders compares the orders of item 1 in the ledger, and all that belongs to them.
+func wantOrders(t *testing.T, s *repo.Store, sold int64) {
+	t.Helper()
+	audit, err := s.AuditInFull(t.Context(), 1)
+	if err != nil || !audit.Clean || audit.Orders != sold || audit.Buyers != nil && *audit.Buyers != (stock.Buyers{}) {
+		t.Errorf("the audit is %+v, of buyers %+v (%v); want %d orders", audit, audit.Buyers, err, sold)
+	}
+}
+
+// The procedure commits by itself: without its answer the sale is unknown, and the same
+// request id finds out.
+//
+//contract:repo.Store A commit whose answer
+func TestACallWhoseAnswerIsLostIsUnknown(t *testing.T) {
+	for name, canceled := range map[string]bool{"AtTheDeadline": false, "WhenCanceled": true} {
+		t.Run(name, func(t *testing.T) {
+			lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+				s, proxy := bounded(t, d, time.Second)
+				held := proxy.Arm(servers.Rule{Sent: "CALL stockd_sell", Do: servers.HoldReply})
+				defer held.Pass()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if canceled {
+					go func() {
+						<-held.Reached()
+						cancel()
+					}()
+				}
+				err := ends(t, 0, time.Second+soon, func() error { return call(ctx, s, 1, one("lost")) })
+				if failed, ok := errors.AsType[*stock.BackendError](err); !errors.Is(err, stock.ErrUnknownOutcome) || !ok || failed.Backend != repo.MySQL {
+					t.Errorf("a call without an answer is %v, want %v of the database", err, stock.ErrUnknownOutcome)
+				}
+				if err := call(t.Context(), s, 1, one("lost")); !errors.Is(err, stock.ErrDuplicateRequest) {
+					t.Errorf("the same request again is %v, want %v", err, stock.ErrDuplicateRequest)
+				}
+				wantOrders(t, s, 1)
+			})
+		})
+	}
+}
+
+// A client that hangs up while the procedure runs does not make its sale unknown.
+//
+//contract:repo.Store A caller that leaves
+func TestAHangUpDoesNotCutACall(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s, proxy := bounded(t, d, 5*time.Second)
+		held := proxy.Arm(servers.Rule{Sent: "CALL stockd_sell", Do: servers.HoldReply})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- call(ctx, s, 1, one("held")) }()
+		if err := held.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		held.Pass()
+		if err := <-done; err != nil {
+			t.Errorf("it ended with %v, want the answer of the procedure", err)
+		}
+		wantOrders(t, s, 1)
+	})
+}
+
+// A connection that the server has ended is found to be dead before anything is sent by it.
+func TestACallPassesOverDeadConnections(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s, proxy := bounded(t, d, 5*time.Second)
+		if err := call(t.Context(), s, 1, one("first")); err != nil {
+			t.Fatal(err)
+		}
+		proxy.Cut()
+		if err := proxy.Mend(); err != nil {
+			t.Fatal(err)
+		}
+		if err := call(t.Context(), s, 1, one("second")); err != nil {
+			t.Errorf("after its connections have ended: %v", err)
+		}
+		wantOrders(t, s, 2)
+	})
+}
+
+// The running totals rely on it, and so does the client that was told nothing: the procedure
+// rolls back what it could not finish in time, also where no one waits for it any more.
+//
+//contract:repo.Store Nothing is committed
+func TestACallThatIsLateIsNotCommitted(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s, _ := bounded(t, d, 300*time.Millisecond)
+		row := block(t, d)
+		err := ends(t, 300*time.Millisecond, 300*time.Millisecond+soon, func() error { return call(t.Context(), s, 1, one("late")) })
+		if !errors.Is(err, stock.ErrUnknownOutcome) {
+			t.Errorf("it ended with %v, want %v", err, stock.ErrUnknownOutcome)
+		}
+		row.awaitWaiters(1) // the server does not look whether its client is there
+		row.commit()
+		row.awaitWaiters(0)
+		if err := call(t.Context(), s, 1, one("late")); err != nil {
+			t.Errorf("the same request id again: %v", err)
+		}
+		wantOrders(t, s, 1)
+	})
+}
+
+//contract:repo.Store A row that is locked
+func TestACallWaitsForARowNoLongerThanItMay(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		create(t, labtest.Open(t, d, "r"), 1, 10)
+		s := impatient(t, d)
+		if err := s.SetLimit(t.Context(), 1, 1); err != nil {
+			t.Fatal(err)
+		}
+		bought := stock.Purchase{RequestID: "waits", Quantity: 1, UserID: "u"}
+		row := block(t, d)
+		if err := call(t.Context(), s, 1, bought); !errors.Is(err, stock.ErrBusy) {
+			t.Errorf("a locked row is %v, want %v", err, stock.ErrBusy)
+		}
+		row.commit()
+		if err := call(t.Context(), s, 1, bought); err != nil {
+			t.Errorf("the same again: %v", err)
+		}
+		wantOrders(t, s, 1)
+	})
+}
+
+// A statement that is killed leaves the transaction of the procedure open, in the middle.
+// The next sale of the pool must not commit that.
+func TestAKilledCallLeavesNothing(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		create(t, labtest.Open(t, d, "r"), 1, 10)
+		s := impatient(t, d)
+		row := block(t, d)
+		killed := make(chan error, 1)
+		go func() { killed <- call(t.Context(), s, 1, one("killed")) }()
+		row.awaitWaiters(1)
+		var id int64
+		err := row.db.QueryRowContext(t.Context(),
+			`SELECT id FROM information_schema.processlist WHERE info LIKE 'UPDATE tb_goods_stock%'`).Scan(&id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row.exec(fmt.Sprintf(`KILL QUERY %d`, id))
+		if err := <-killed; !errors.Is(err, stock.ErrUnknownOutcome) {
+			t.Errorf("a call that is killed is %v, want %v", err, stock.ErrUnknownOutcome)
+		}
+		row.commit()
+		for range 2 {
+			if err := sell(t.Context(), s, 1, rand.Text()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantOrders(t, s, 2)
+	})
+}
+
+// The procedure has its buyer and waits for the row, whose holder then wants the buyer.
+//
+//contract:repo.Store The victim
+func TestACallThatIsADeadlocksVictimIsRetried(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		var retried atomic.Int64
+		create(t, labtest.Open(t, d, "r"), 1, 10)
+		s, err := repo.Open(t.Context(), backend.SQLOptions{
+			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: 5 * time.Second, ConnectTimeout: 5 * time.Second,
+		}, repo.Options{Retried: func(string) { retried.Add(1) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
+		if err := s.SetLimit(t.Context(), 1, 5); err != nil {
+			t.Fatal(err)
+		}
+		row := block(t, d)
+		for range 100 { // the victim is the transaction that has changed fewer rows
+			row.exec(`INSERT INTO tb_stock_user (goods_id, user_id, units) VALUES (2, ?, 1)`, rand.Text())
+		}
+		done := make(chan error, 1)
+		go func() { done <- call(t.Context(), s, 1, stock.Purchase{RequestID: "victim", Quantity: 2, UserID: "u"}) }()
+		row.awaitWaiters(1)
+		row.exec(`INSERT INTO tb_stock_user (goods_id, user_id, units) VALUES (1, 'u', 0)`)
+		row.commit()
+		if err := <-done; err != nil || retried.Load() == 0 {
+			t.Errorf("the victim ended with %v after %d retries, want a sale", err, retried.Load())
+		}
+		wantOrders(t, s, 1)
+	})
+}
+
+// The batch is a document: what a request id or a buyer may be made of comes through it.
+func TestTheProcedureTakesEveryName(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 100)
+		if err := s.SetLimit(t.Context(), 1, 1); err != nil {
+			t.Fatal(err)
+		}
+		users := []string{"null", `"`, `\`, `\u0041`, "'; DROP TABLE x", "<&>", "小明", "😀", "a ", "a", "A", "e\u0301", "é", "\u2028", "$[0]"}
+		batch := make([]stock.Purchase, 0, len(users))
+		for _, user := range users {
+			batch = append(batch, stock.Purchase{RequestID: rand.Text() + ` "\'[]{}<&>`, Quantity: 1, UserID: user})
+		}
+		outcomes, err := s.SellByProcedure(t.Context(), 1, batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := make([]string, 0, len(batch))
+		for _, p := range batch {
+			ids = append(ids, p.RequestID)
+		}
+		orders, err := s.Orders(t.Context(), ids...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, o := range outcomes {
+			if o.Rejected != nil || orders[ids[i]].UserID != users[i] || orders[ids[i]].ID != o.Order.ID {
+				t.Errorf("the buyer %q got %+v, and the ledger has %+v", users[i], o, orders[ids[i]])
+			}
+		}
+		slices.Reverse(batch)
+		for i := range batch {
+			batch[i].RequestID = rand.Text()
+		}
+		if outcomes, err = s.SellByProcedure(t.Context(), 1, batch); err != nil {
+			t.Fatal(err)
+		}
+		for i, o := range outcomes {
+			if !errors.Is(o.Rejected, stock.ErrUserLimit) {
+				t.Errorf("the second unit of %q is %v, want %v", batch[i].UserID, o.Rejected, stock.ErrUserLimit)
+			}
+		}
+		wantOrders(t, s, int64(len(users)))
+	})
+}

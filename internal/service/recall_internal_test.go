@@ -1,0 +1,81 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// holding is a strategy that holds one unit, and returns it when it may.
+type holding struct {
+	strategy.Strategy
+	may chan struct{}
+}
+
+func (h holding) Recall(context.Context, int64) (stock.Recalled, error) {
+	<-h.may
+	return stock.Recalled{Returned: 1}, nil
+}
+
+// Callers that want the same recall share it; one that wants more units gets them.
+func TestARecallThatSparesAStrategyIsNotSharedByOneThatDoesNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		may := make(chan struct{})
+		r := recaller{
+			holders: func(context.Context, int64) ([]string, error) { return []string{"a", "b"}, nil },
+			offers:  map[string]*offer{"a": {strategy: holding{may: may}}, "b": {strategy: holding{may: may}}},
+			log:     slog.New(slog.DiscardHandler),
+		}
+		returned := make(map[string]chan int64)
+		for _, but := range []string{"a", "b", ""} {
+			one := make(chan int64, 1)
+			returned[but] = one
+			go func() {
+				recalled, err := r.recall(t.Context(), 1, but)
+				if err != nil {
+					t.Error(err)
+				}
+				one <- recalled.Returned
+			}()
+			synctest.Wait()
+		}
+		close(may)
+		for but, want := range map[string]int64{"a": 1, "b": 1, "": 2} {
+			if got := <-returned[but]; got != want {
+				t.Errorf("a recall that spares %q returned %d units, want %d", but, got, want)
+			}
+		}
+	})
+}
+
+// counted is a strategy with a fixed answer to a recall.
+type counted struct {
+	strategy.Strategy
+	recalled stock.Recalled
+}
+
+func (c counted) Recall(context.Context, int64) (stock.Recalled, error) { return c.recalled, nil }
+
+// An allocation that cannot be recalled fails the recall, and the others' units are back.
+func TestARecallCountsWhatEachAllocationReturned(t *testing.T) {
+	r := recaller{
+		holders: func(context.Context, int64) ([]string, error) { return []string{"a", "unknown", "b"}, nil },
+		offers: map[string]*offer{
+			"a": {strategy: counted{recalled: stock.Recalled{Returned: 2, Pending: 1}}},
+			"b": {strategy: counted{recalled: stock.Recalled{Returned: 3, Pending: 4}}},
+		},
+		log: slog.New(slog.DiscardHandler),
+	}
+	got, err := r.recall(t.Context(), 1, "")
+	if !errors.Is(err, stock.ErrBackendUnavailable) {
+		t.Errorf("with an allocation that this replica does not know it fails with %v", err)
+	}
+	if got.Recalled != (stock.Recalled{Returned: 5, Pending: 5}) || len(got.Allocations) != 2 || got.Allocations[1].Returned != 3 {
+		t.Errorf("recalled %+v, want 5 units back and 5 pending in two allocations", got)
+	}
+}

@@ -1,0 +1,199 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// failing is a lock whose Acquire returns err, or is never free.
+type failing struct {
+	lock.Locker
+	err error
+}
+
+func (f failing) Acquire(ctx context.Context, _ string) (lock.Lease, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A lock that is not free in time is busy. A lock server that does not answer in time is not,
+// nor is a request that ends.
+func TestOnlyALockThatIsTakenIsBusy(t *testing.T) {
+	unconnected := &stock.BackendError{Backend: "redis", Err: context.DeadlineExceeded}
+	for name, c := range map[string]struct {
+		locker failing
+		ends   time.Duration // the request
+		want   error
+		busy   bool
+	}{
+		"a lock that is taken":                 {failing{}, time.Minute, stock.ErrBusy, true},
+		"a server that cannot be reached":      {failing{err: unconnected}, time.Minute, stock.ErrBackendUnavailable, false},
+		"a request that ends before the limit": {failing{}, time.Second, context.DeadlineExceeded, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), c.ends)
+				defer cancel()
+				_, err := guarded{locker: c.locker, wait: 3 * time.Second}.acquire(ctx, 1, 3*time.Second)
+				if !errors.Is(err, c.want) || errors.Is(err, stock.ErrBusy) != c.busy {
+					t.Errorf("it fails with %v, want %v", err, c.want)
+				}
+			})
+		})
+	}
+}
+
+// Work that ended because its lease was lost says so; what may have been committed stays unknown.
+func TestAnErrorIsTheLossOfTheLeaseWhereThatEndedTheWork(t *testing.T) {
+	failed := errors.New("the database is gone")
+	ended := fmt.Errorf("write: %w", lock.ErrLost)
+	unknown := fmt.Errorf("%w: commit: %w", stock.ErrUnknownOutcome, lock.ErrLost)
+	for name, c := range map[string]struct {
+		lost bool
+		err  error
+		want bool
+	}{
+		"it did not fail":               {true, nil, false},
+		"the loss ended it":             {true, ended, true},
+		"it failed by itself":           {true, failed, false},
+		"another lease was lost":        {false, ended, false},
+		"it failed under its own lease": {false, failed, false},
+		"it may have been committed":    {true, unknown, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lease := lock.NewHeld(1, func(context.Context) error { return nil })
+			if c.lost {
+				lease.Lose()
+			}
+			got := lostOr(lease, c.err)
+			if errors.Is(got, stock.ErrLeaseLost) != c.want || !errors.Is(got, c.err) {
+				t.Errorf("%v is answered as %v, want the loss of the lease: %v", c.err, got, c.want)
+			}
+		})
+	}
+}
+
+// closing is a lock that does not close.
+type closing struct{ failing }
+
+func (c closing) Close() error { return c.err }
+
+func TestClosingAStrategyClosesItsLock(t *testing.T) {
+	stuck := errors.New("the session does not end")
+	if err := newGuarded(Deps{Store: new(repo.Store)}, closing{failing{err: stuck}}).Close(); !errors.Is(err, stuck) {
+		t.Errorf("closed with %v, want %v", err, stuck)
+	}
+}
+
+// What this replica sold is off its estimate at once, and one purchase in 50 ms reads the row.
+func TestAnEstimateIsNeverAboveWhatIsLeftAndIsReadAgainSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := new(gauges)
+		g.saw(stock.Goods{ID: 1, Stock: 10})
+		for i, c := range []struct {
+			after  time.Duration
+			units  int64
+			before int64
+			ok     bool
+		}{
+			{0, 3, 10, true},
+			{0, 3, 7, true},
+			{0, 5, 0, false}, // more than there is
+			{readEvery, 1, 4, true},
+			{1, 1, 0, false}, // is too old: this one reads
+			{0, 1, 3, true},  // and the others go on
+			{0, 2, 2, true},
+			{0, 1, 0, false},
+		} {
+			time.Sleep(c.after)
+			if before, ok := g.spend(1, c.units); ok != c.ok || before.Stock != c.before {
+				t.Errorf("purchase %d of %d units is estimated from %d, %v; want %d, %v", i, c.units, before.Stock, ok, c.before, c.ok)
+			}
+		}
+		g.saw(stock.Goods{ID: 1, Stock: 10})
+		g.doubt(1)
+		if _, ok := g.spend(1, 1); ok {
+			t.Error("an estimate that is doubted is used")
+		}
+	})
+}
+
+// An item that was too short is read before it is written to, until it is not any more, and so is
+// the limit of its buyers.
+func TestWhatWasReadOfAnItemIsRemembered(t *testing.T) {
+	c := newConditional(site{}, nil)
+	for _, step := range []struct {
+		perUser  int64
+		rejected error
+		short    bool
+	}{
+		{2, nil, false},
+		{0, stock.ErrInsufficientStock, true},
+		{3, stock.ErrAllocated, true},
+		{0, stock.ErrUserLimit, false},
+	} {
+		c.remember(stock.Goods{ID: 1, PerUser: step.perUser}, []error{nil, step.rejected})
+		_, short := c.short.Load(int64(1))
+		if limit := c.limit(1); limit != step.perUser || short != step.short {
+			t.Errorf("after %+v the limit is %d and the item short: %v", step, limit, short)
+		}
+	}
+}
+
+func TestAnEmptyBucketIsReplacedByTheNextThatHasEnough(t *testing.T) {
+	buckets := repo.Buckets{"bucket/0": 5, "bucket/1": 0, "bucket/2": 3, "bucket/3": 4}
+	for _, c := range []struct {
+		own    int
+		units  int64
+		number int
+		ok     bool
+	}{
+		{1, 3, 2, true},
+		{1, 4, 3, true},
+		{1, 5, 0, true},
+		{3, 5, 0, true},
+		{2, 4, 3, true},
+		{1, 6, 0, false}, // none has so many
+		{0, 5, 0, false}, // the own one has been tried
+		{4, 1, 0, false}, // does not exist: the stock is to be spread anew
+	} {
+		if number, ok := (bucketed{count: 4}).other(buckets, c.own, c.units); ok != c.ok || number != c.number {
+			t.Errorf("instead of bucket %d, %d units are taken from %d (%v), want %d (%v)", c.own, c.units, number, ok, c.number, c.ok)
+		}
+	}
+}
+
+// The pauses of losers fit the number of races that they lose, and are bounded.
+func TestTheWindowOfPausesSettlesAtSixteenSteps(t *testing.T) {
+	p := &pace{step: time.Millisecond, most: time.Minute}
+	for range 1000 {
+		p.lost()
+		p.won()
+	}
+	if p.window < 14*p.step || p.window > 16*p.step {
+		t.Errorf("with as many races won as lost, pauses are drawn from %s", p.window)
+	}
+	p.most = 20 * p.step
+	for range 1000 {
+		if pause := p.lost(); pause > p.most {
+			t.Errorf("a pause takes %s, want at most %s", pause, p.most)
+		}
+	}
+	for range 1000 {
+		p.won()
+	}
+	if p.window > p.step {
+		t.Errorf("after a thousand races won, pauses are drawn from %s", p.window)
+	}
+}

@@ -1,0 +1,34 @@
+package strategy
+
+import (
+	"context"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+func sqlProcedure() Entry {
+	return Entry{
+		Name:    "sql-procedure",
+		Family:  SQL,
+		Summary: "a stored procedure decides, appends to the ledger, takes the units and commits: one round trip, none of it under the row's lock",
+		Needs:   []backend.Name{backend.MySQL},
+		// JSON_TABLE
+		Minimums:   []Minimum{{Server: "MariaDB", Version: "10.6"}, {Server: "MySQL", Version: "8.0.4"}},
+		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
+		New:        func(d Deps) Strategy { return procedure{d.site()} },
+	}
+}
+
+// procedure sells inside the server. It has no failpoint: the client is not there between the
+// read and the commit.
+type procedure struct{ store site }
+
+func (p procedure) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	end, err := p.store.Turn(ctx, goodsID)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	return p.store.SellByProcedure(ctx, goodsID, batch)
+}

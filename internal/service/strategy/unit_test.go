@@ -1,0 +1,286 @@
+package strategy_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// openUnitRows opens a replica for each size of the pool.
+func openUnitRows(t *testing.T, d *servers.Database, pools ...int) bucketShop {
+	t.Helper()
+	return openShop(t, d, unitRowsOf, pools...)
+}
+
+// unitRowsOf is sql-unit as a replica has it that is configured for a pool of so many rows.
+func unitRowsOf(t *testing.T, store *repo.Store, pool int) strategy.Strategy {
+	t.Helper()
+	return entryOf(t, "sql-unit").New(strategy.Deps{Store: store.As("sql-unit"), UnitRows: pool})
+}
+
+// pool reads the unit rows of an item.
+func (s bucketShop) pool(t *testing.T, goods int64) (p repo.Pool) {
+	t.Helper()
+	err := s.stores[0].InTx(t.Context(), func(tx *repo.Tx) (err error) {
+		p, err = tx.Pool(t.Context(), goods)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestUnitRowsSellToExactlyZero(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := openUnitRows(t, d, 16, 16, 16)
+		for i, sale := range []struct {
+			units int64
+			sizes []int64
+		}{
+			{97, []int64{1}},
+			{499, []int64{17, 7, 5, 3, 1}}, // the first is more than the pool has rows
+			{1_000_000, []int64{49_999, 7_919, 331, 17, 1}},
+		} {
+			t.Run(fmt.Sprint(sale.units), func(t *testing.T) {
+				goods := int64(i + 1)
+				s.create(t, goods, sale.units)
+				s.crowd(t, goods, sale.sizes...)
+				s.wantSoldOut(t, goods, sale.units)
+				if p := s.pool(t, goods); p.Rows > 16 {
+					t.Errorf("the pool has %d rows, want no more than 16: sold rows are filled again", p.Rows)
+				}
+			})
+		}
+	})
+}
+
+func TestAnotherSizeOfThePoolLosesNothing(t *testing.T) { losesNothingByAnotherNumber(t, unitRowsOf) }
+
+func TestARestockIsSoldThroughUnitRows(t *testing.T) { sellsRestocks(t, unitRowsOf) }
+
+// The pool has no more than its bound of the units, so that other strategies find the rest in the
+// row. It is filled before it is sold, and has half of what another strategy sells.
+func TestThePoolIsFilledFromTheRow(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := openUnitRows(t, d, 8)
+		s.create(t, 1, 100)
+		for sold, free := range []int64{7, 6, 5, 4, 3, 2, 7, 6} { // the seventh finds a quarter, and fills it
+			if !buy(t, s.replicas[0], 1, 1) {
+				t.Fatal("rejected")
+			}
+			row, err := s.stores[0].Goods(t.Context(), 1)
+			if p := s.pool(t, 1); err != nil || p.Free != free || p.Rows != 8 || row.Allocated != free || row.Stock != 100-int64(sold)-1-free {
+				t.Errorf("after %d sales the pool is %+v, and the row has %d and %d beside it (%v), want %d free", sold+1, p, row.Stock, row.Allocated, err, free)
+			}
+		}
+		s.create(t, 2, 9)
+		conditional := entryOf(t, "sql-conditional").New(strategy.Deps{Store: s.stores[0].As("sql-conditional")})
+		if !buy(t, conditional, 2, 1) || !buy(t, s.replicas[0], 2, 1) {
+			t.Fatal("rejected")
+		}
+		if row, err := s.stores[0].Goods(t.Context(), 2); err != nil || row.Stock != 4 || row.Allocated != 3 {
+			t.Errorf("after another strategy the row has %d, and the pool %d (%v), want 4 and 3", row.Stock, row.Allocated, err)
+		}
+	})
+}
+
+// What is in unit rows is in stock, and a batch that is larger than the pool is sold from the row,
+// or at the tail from both.
+func TestABatchIsSoldFromThePoolAndTheRowTogether(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := openUnitRows(t, d, 8)
+		s.create(t, 1, 30)
+		for i, units := range []int64{1, 9, 17} { // from the pool; from the row; from both
+			if !buy(t, s.replicas[0], 1, units) {
+				t.Errorf("purchase %d of %d units was rejected", i+1, units)
+			}
+		}
+		if a := s.audit(t, 1); !a.Clean || a.Stock != 3 {
+			t.Errorf("%+v, want 3 in stock", a)
+		}
+		first := purchase(1)
+		outcomes, err := s.replicas[0].Deduct(t.Context(), 1, []stock.Purchase{first, purchase(3), purchase(1)})
+		if err != nil || outcomes[0].Rejected != nil || !errors.Is(outcomes[1].Rejected, stock.ErrInsufficientStock) || outcomes[2].Rejected != nil {
+			t.Errorf("of 1, 3 and 1 units of 3: %+v, %v", outcomes, err)
+		}
+		if _, err := s.stores[0].Restock(t.Context(), 1, 50, rand.Text()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = s.replicas[0].Deduct(t.Context(), 1, []stock.Purchase{purchase(50), first}); !errors.Is(err, stock.ErrDuplicateRequest) {
+			t.Errorf("%v, want %v", err, stock.ErrDuplicateRequest)
+		}
+		if a := s.audit(t, 1); !a.Clean || a.Stock != 51 {
+			t.Errorf("%+v, want 51 in stock", a)
+		}
+	})
+}
+
+// An unsafe strategy has sold more than the row had: no more is sold than is left in all.
+func TestUnitRowsMakeUpForARowBelowZero(t *testing.T) {
+	s := openUnitRows(t, lab.Database(t, servers.MariaDB), 8)
+	s.create(t, 1, 10)
+	if !buy(t, s.replicas[0], 1, 1) {
+		t.Fatal("the first unit is not sold")
+	}
+	read, err := s.stores[0].Goods(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.stores[0].As("naive").InTx(t.Context(), func(tx *repo.Tx) error { return tx.Subtract(t.Context(), read, 5) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := unitRowsOf(t, s.stores[0], 2) // three at once are more than its pool
+	if !buy(t, other, 1, 3) {
+		t.Error("units that are left are not sold")
+	}
+	if row, err := s.stores[0].Goods(t.Context(), 1); err != nil || row.Stock != 0 || row.Allocated != 1 {
+		t.Errorf("the row has %d and the pool %d (%v), want 0 and 1", row.Stock, row.Allocated, err)
+	}
+}
+
+// The tail without its remedy: the last units are kept by a transaction that rolls back, and until
+// then they look sold. No other row is kept, and none is waited for.
+func TestUnitRowsThatAreKeptLookSold(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := openUnitRows(t, d, 4)
+		s.create(t, 1, 5)
+		if !buy(t, s.replicas[0], 1, 1) {
+			t.Fatal("rejected")
+		}
+		store, undone := s.stores[0], errors.New("undone")
+		take := func(units int64, then func() error) error {
+			return store.InTx(t.Context(), func(tx *repo.Tx) error {
+				_, taken, err := tx.TakeUnitRows(t.Context(), 1, units, 0)
+				if err == nil && !taken {
+					err = errSold
+				}
+				if err == nil {
+					err = then()
+				}
+				return err
+			})
+		}
+		row, err := store.Goods(t.Context(), 1)
+		if err != nil || row.Stock != 1 || row.Allocated != 3 {
+			t.Fatalf("the row has %d and the pool %d (%v), want 1 and 3", row.Stock, row.Allocated, err)
+		}
+		err = take(2, func() error {
+			return errors.Join(undone, take(1, func() error {
+				if err := take(1, func() error { return nil }); !errors.Is(err, errSold) {
+					t.Errorf("a unit while all are kept: %v, want %v", err, errSold)
+				}
+				if left, err := store.InStock(t.Context(), 1); err != nil || left.Stock != 4 {
+					t.Errorf("%d in stock (%v), want 4: nothing is committed", left.Stock, err)
+				}
+				return undone
+			}))
+		})
+		if !errors.Is(err, undone) || errors.Is(err, errSold) {
+			t.Fatalf("two transactions that take 2 and 1 of 3 units: %v", err)
+		}
+		if err := take(3, func() error { return nil }); err != nil {
+			t.Errorf("after the rollbacks: %v", err)
+		}
+	})
+}
+
+var errSold = errors.New("they look sold")
+
+// held holds the first sale after its statements and before its commit.
+type held struct {
+	first   sync.Once
+	reached chan struct{}
+	release chan struct{}
+}
+
+func (*held) Record(_ string, l lock.Locker) lock.Locker { return l }
+
+func (h *held) Between(ctx context.Context, _ string, _ int64) context.Context {
+	h.first.Do(func() {
+		close(h.reached)
+		<-h.release
+	})
+	return ctx
+}
+
+// The remedy of the tail: a purchase that finds the last units kept waits until they are sold or
+// free again, and is rejected only if they are sold.
+func TestTheLastUnitsAreWaitedFor(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		for goods, rollsBack := range []bool{false, true} {
+			t.Run(fmt.Sprintf("rolled back %t", rollsBack), func(t *testing.T) { assertWaits(t, d, int64(goods+1), rollsBack) })
+		}
+	})
+}
+
+func assertWaits(t *testing.T, d *servers.Database, goods int64, rollsBack bool) {
+	t.Helper()
+	s := openUnitRows(t, d, 4)
+	s.create(t, goods, 2)
+	if !buy(t, s.replicas[0], goods, 1) { // the other unit is in the pool
+		t.Fatal("rejected")
+	}
+	h := &held{reached: make(chan struct{}), release: make(chan struct{})}
+	holder := entryOf(t, "sql-unit").New(strategy.Deps{Store: s.stores[0].As("sql-unit"), UnitRows: 4, Failpoints: h})
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	var first error
+	var both sync.WaitGroup
+	both.Go(func() { first = oneOf(holder.Deduct(ctx, goods, []stock.Purchase{purchase(1)})) })
+	<-h.reached
+	second := make(chan error, 1)
+	both.Go(func() { second <- oneOf(s.replicas[0].Deduct(t.Context(), goods, []stock.Purchase{purchase(1)})) })
+	awaitUnitRowWait(t, d, second)
+	if rollsBack {
+		leave()
+	}
+	close(h.release)
+	both.Wait()
+	if got := <-second; rollsBack != (got == nil) || !rollsBack && !errors.Is(got, stock.ErrInsufficientStock) {
+		t.Errorf("the second purchase got %v", got)
+	}
+	if rollsBack != (first != nil) {
+		t.Errorf("the first purchase got %v", first)
+	}
+	s.wantSoldOut(t, goods, 2)
+}
+
+// awaitUnitRowWait returns when a transaction waits for a unit row. It fails where the purchase is
+// answered before.
+func awaitUnitRowWait(t *testing.T, d *servers.Database, answered <-chan error) {
+	t.Helper()
+	pool, _, err := d.Pool(0, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close() //nolint:errcheck // it was only asked
+	const waiting = `SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE '%unit0%'`
+	const cached = 150 * time.Millisecond // InnoDB answers the same to those who ask again within 100 ms
+	for range 40 {
+		var n int
+		if err := pool.QueryRowContext(t.Context(), waiting).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if n > 0 {
+			return
+		}
+		select {
+		case err := <-answered:
+			t.Fatalf("a purchase of a unit that is kept was answered with %v", err)
+		case <-time.After(cached):
+		}
+	}
+	t.Fatal("no transaction waits for a unit row")
+}
