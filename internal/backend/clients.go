@@ -87,6 +87,16 @@ func (c *Clients) Has(b Name) error {
 	return &stock.BackendError{Backend: string(b), Err: err}
 }
 
+// HasAll returns what Has returns of the first backend that is not configured.
+func (c *Clients) HasAll(list []Name) error {
+	for _, b := range list {
+		if err := c.Has(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *Clients) has(b Name) bool {
 	if c == nil {
 		return false

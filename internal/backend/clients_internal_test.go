@@ -1,11 +1,13 @@
 package backend
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"syscall"
 	"testing"
+	"time"
 )
 
 type closer struct{ err error }
@@ -21,5 +23,26 @@ func TestAServerThatHungUpFirstIsNoFailure(t *testing.T) {
 	twice := errors.New("closed twice")
 	if err := HangUp(closer{twice}); !errors.Is(err, twice) {
 		t.Errorf("closing says %v, want %v", err, twice)
+	}
+}
+
+// In a process that was paused the clock may be past the deadline of a transaction before its
+// context is: then nothing is committed.
+func TestACommitAfterItsDeadlineIsNotAllowed(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx   context.Context
+		until time.Duration // from now
+		want  error
+	}{
+		"in time":                     {t.Context(), time.Minute, nil},
+		"late by the clock":           {t.Context(), -time.Millisecond, context.DeadlineExceeded},
+		"of a request that has ended": {ended, time.Minute, context.Canceled},
+	} {
+		tx := boundedTx{ctx: c.ctx, until: time.Now().Add(c.until)}
+		if err := tx.expired(); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
 	}
 }

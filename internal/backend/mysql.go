@@ -38,7 +38,7 @@ func openMySQL(o SQLOptions) (*SQL, error) {
 		return nil, fmt.Errorf("read DSN: %w", err)
 	}
 	setup := []string{
-		// The isolation of the sources. It also keeps gap locks away, and
+		// InnoDB's default is REPEATABLE READ. This keeps gap locks away, and
 		// MariaDB's snapshot isolation, which answers error 1020.
 		`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`,
 		fmt.Sprintf(`SET SESSION innodb_lock_wait_timeout = %d, time_zone = '+00:00',

@@ -184,6 +184,13 @@ func (t *boundedTx) abandon() error {
 	return t.conn.Close()
 }
 
+// UncutCommit is a context for one statement that commits by itself. Like that of a commit it
+// ends a little after ctx, which has a deadline: the answer may be on its way.
+func UncutCommit(ctx context.Context) (context.Context, context.CancelFunc) {
+	until, _ := ctx.Deadline()
+	return outlasting(ctx, until)
+}
+
 // outlasting is a context that ends commitGrace after ctx does, or after a deadline.
 func outlasting(ctx context.Context, until time.Time) (context.Context, context.CancelFunc) {
 	own, cancel := context.WithDeadline(context.WithoutCancel(ctx), until.Add(commitGrace))

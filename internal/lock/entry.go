@@ -19,6 +19,9 @@ type Entry struct {
 	// Guarantees are proved by locktest, and so is the failure without each that is not
 	// given.
 	Guarantees Guarantees
+	// Watchdog: its leases are renewed by Deps.Keep, which can leave that out. Other locks
+	// have no renewal, or live in a session.
+	Watchdog bool
 	// New makes the lock for one replica. It does not wait for a backend. What
 	// it makes may be an io.Closer; then it is closed with the replica.
 	New func(Deps) Locker
@@ -33,6 +36,8 @@ const (
 )
 
 // Guarantees are the properties that locktest tests.
+//
+//contract:members
 type Guarantees struct {
 	// Exclusive: two never hold a name at once, in one process or in many, as
 	// long as no lease runs out.
@@ -64,6 +69,9 @@ type Deps struct {
 	// expiry of a key, the timeout of a session, the time to live of a lease.
 	// At least 1 s for ZooKeeper and etcd, which count in ticks and seconds.
 	TTL time.Duration
+	// Unrenewed has those locks that have a watchdog grant explicit leases: each ends one
+	// TTL after the grant, however long its holder works.
+	Unrenewed bool
 	// Retry is the longest pause between two tries where nothing tells that the
 	// name is free, jittered by half (see polling); elsewhere the fallback of the
 	// waiting.

@@ -11,7 +11,7 @@ import (
 // Held is the lease of every lock: what differs is how the name is given back.
 type Held struct {
 	token  uint64
-	Ctx    context.Context
+	ctx    context.Context
 	end    context.CancelCauseFunc
 	giveUp func(context.Context) error
 
@@ -26,12 +26,16 @@ type Held struct {
 // errReleased is the cause of a lease's end that is no loss.
 var errReleased = errors.New("lock released")
 
-// NewHeld makes a lease. giveUp gives the name back; it is called once at the
-// most, and never after the lease was lost. It returns ErrLost where it finds
+// NewHeld makes a lease. giveUp gives the name back. It returns ErrLost where it finds
 // that the name is not ours any more.
+//
+// Its obligations:
+//
+//  1. giveUp is called once at the most, and never after the lease was lost.
+//  2. A renewal that finds the name gone while it is given back has found no loss.
 func NewHeld(token uint64, giveUp func(context.Context) error) *Held {
 	h := &Held{token: token, giveUp: giveUp}
-	h.Ctx, h.end = context.WithCancelCause(context.Background())
+	h.ctx, h.end = context.WithCancelCause(context.Background())
 	return h
 }
 
@@ -46,7 +50,7 @@ func (h *Held) Lose() {
 func (h *Held) Token() uint64 { return h.token }
 
 // Context ends with the lease.
-func (h *Held) Context() context.Context { return h.Ctx }
+func (h *Held) Context() context.Context { return h.ctx }
 
 // Release gives the name back, once.
 func (h *Held) Release(ctx context.Context) error {
@@ -57,7 +61,7 @@ func (h *Held) Release(ctx context.Context) error {
 	}
 	h.over = true
 	h.leaving.Store(true)
-	if errors.Is(context.Cause(h.Ctx), ErrLost) {
+	if errors.Is(context.Cause(h.ctx), ErrLost) {
 		return ErrLost
 	}
 	err := h.giveUp(ctx)
@@ -68,8 +72,11 @@ func (h *Held) Release(ctx context.Context) error {
 	return err
 }
 
-// Granted ends an Acquire that was granted the name: where the waiting ended
-// before the grant came, the name is given back.
+// Granted ends an Acquire that was granted the name.
+//
+// Its obligations:
+//
+//  1. Where the waiting ended before the grant came, the name is given back.
 func Granted(ctx context.Context, lease Lease) (Lease, error) {
 	if ctx.Err() == nil {
 		return lease, nil
@@ -87,9 +94,13 @@ const (
 	takeBackWait = 400 * time.Millisecond
 )
 
-// TakeBack runs do on a context of its own: the one that has ended is the
-// reason why it is called. Where the backend is slow, do goes on when TakeBack
-// has returned.
+// TakeBack takes back what an Acquire that failed may have left in the backend. The
+// context that has ended is the reason why it is called.
+//
+// Its obligations:
+//
+//  1. It runs do on a context of its own, which ends within 2 s. Where the backend is slow,
+//     TakeBack returns within 400 ms, and do goes on.
 func TakeBack(ctx context.Context, do func(context.Context) error) {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackWithin)
 	done := make(chan struct{})

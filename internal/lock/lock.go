@@ -29,20 +29,20 @@ var (
 //  1. Acquire returns a lease, or an error that is ErrNotAcquired and the
 //     cause: a context's end is never mistaken for a failure of the backend,
 //     nor the other way round.
-//  2. Acquire returns soon after ctx ends, however many others are waiting.
+//  2. Acquire waits until the name is ours, and returns soon after ctx ends, however
+//     many others are waiting.
 //  3. An Acquire that fails leaves nothing behind: no node, key, row,
 //     connection or goroutine, and no other Acquire waits because of it. What cannot be
 //     taken back, because the backend is out of reach, frees itself within the
 //     TTL.
 //  4. Waiting is by notification where the backend has one, and never without
-//     a bounded fallback.
+//     a bounded fallback. A waiter does not spin.
 //  5. A Locker may be used from any number of goroutines; two of them exclude
 //     each other as two processes do, unless the contexts that they give carry
 //     the same owner and the lock is reentrant.
 //
 // Locks that are here to show how locks fail meet their guarantees only.
 type Locker interface {
-	// Acquire waits until the name is ours, or until ctx ends.
 	Acquire(ctx context.Context, name string) (Lease, error)
 }
 
@@ -58,18 +58,24 @@ type Locker interface {
 //     ErrLost as the cause, within the TTL; then Release answers ErrLost and
 //     touches nothing that may belong to another.
 //  4. Releasing twice is harmless: the second Release answers nil.
+//
+//contract:members
 type Lease interface {
 	// Token grows strictly with each holder of the name; 0 where the lock
 	// cannot give one.
 	Token() uint64
 	// Context ends with the lease, by its release or by its loss.
 	Context() context.Context
-	// Release gives the name up. ErrLost: it was no longer ours.
+	// Release gives the name up: the next waiter is granted it. ErrLost: the name
+	// was lost before.
 	Release(ctx context.Context) error
 }
 
-// While returns a context that ends with ctx or with the lease, whichever ends
-// first, and keeps the cause. Call stop when the work is done.
+// While returns the context of the work under a lease. Call stop when it is done.
+//
+// Its obligations:
+//
+//  1. It ends with ctx or with the lease, whichever ends first, and keeps the cause.
 func While(ctx context.Context, lease Lease) (work context.Context, stop func()) {
 	work, cancel := context.WithCancelCause(ctx)
 	unlink := context.AfterFunc(lease.Context(), func() {
@@ -81,10 +87,13 @@ func While(ctx context.Context, lease Lease) (work context.Context, stop func())
 	}
 }
 
-// NotAcquired is the error of an Acquire: the end of ctx where nothing else is known
-// to have ended it, and the backend's failure otherwise. A request that was sent
-// within the wait is awaited, so that a backend may also fail after ctx has ended. A
-// cancelled caller gets only its own error.
+// NotAcquired is the error of an Acquire. A request that was sent within the wait is
+// awaited, so that a backend may also fail after ctx has ended.
+//
+// Its obligations:
+//
+//  1. It is the end of ctx where nothing else is known to have ended the Acquire, and the
+//     backend's failure otherwise. A cancelled caller gets only its own error.
 func NotAcquired(ctx context.Context, backend string, err error) error {
 	ended := ctx.Err()
 	if ended != nil && (err == nil || errors.Is(ended, context.Canceled) || errors.Is(err, ended) || errors.Is(err, context.Cause(ctx))) {

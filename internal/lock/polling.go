@@ -9,9 +9,15 @@ import (
 )
 
 // Polling paces the waiters of this replica where no notification says that a name is free:
-// try, pause, try again. A single waiter tries again soon, so that handoffs are quick; the
-// pause grows with the number of waiters and with their wait, up to most. So a crowd asks the
-// server no more often than if each paused for most from the start.
+// try, pause, try again.
+//
+// Its obligations:
+//
+//  1. A single waiter tries again soon, so that handoffs are quick. Its pause grows with its
+//     wait, and no pause is longer than most.
+//  2. A crowd asks the server no more often than if each paused for most from the start.
+//     Waiters for another name do not count.
+//  3. A pause ends with its context, and a waiter that has ended is not counted any more.
 type Polling struct {
 	most time.Duration
 	// inVain is called after every try that failed; nil: they are not counted.

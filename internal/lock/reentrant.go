@@ -8,8 +8,16 @@ import (
 )
 
 // Reentrant lets an owner take a name again that it holds, by counting in this
-// process. It is for those locks whose backend does not count itself. An
-// acquire that names no owner passes through.
+// process. It is for those locks whose backend does not count itself.
+//
+// Its obligations:
+//
+//  1. An owner that acquires a name again joins its lease, and the last release gives the
+//     name back. An Acquire that names no owner passes through.
+//  2. An owner that is cancelled before the name is granted leaves nothing: the last release
+//     of the others gives the name back.
+//  3. The loss of the name is the loss of every lease that joined. The next Acquire of the
+//     owner begins anew.
 type Reentrant struct {
 	Locker
 
@@ -119,7 +127,7 @@ func (r *Reentrant) forget(key ownedName, o *ownership) {
 func (r *Reentrant) handle(key ownedName, o *ownership) Lease {
 	h := NewHeld(o.lease.Token(), func(ctx context.Context) error { return r.leave(ctx, key, o) })
 	unlink := context.AfterFunc(o.lease.Context(), h.Lose)
-	context.AfterFunc(h.Ctx, func() { unlink() })
+	context.AfterFunc(h.ctx, func() { unlink() })
 	return h
 }
 
@@ -145,5 +153,5 @@ func OwnerOf(ctx context.Context) string {
 	return NewOwner()
 }
 
-// NewOwner is a random value, unique to its lease.
+// NewOwner returns a random value that no other call returns.
 func NewOwner() string { return rand.Text() }

@@ -34,22 +34,44 @@ type watchdog struct {
 }
 
 // Watch starts the watchdog of a lease that was asked for at a time.
+//
+// Its obligations:
+//
+//  1. The lease is renewed after a third of its TTL, and again after a third from each
+//     renewal. A renewal that is not answered is repeated soon.
+//  2. A lease whose renewals are not answered is lost before its TTL is over, counted from
+//     the sending of the last one that was. A lease whose name is found gone is lost at
+//     once.
+//  3. After the lease has ended nothing is renewed.
 func Watch(lease *Held, asked time.Time, ttl time.Duration, renew func(context.Context) (bool, error)) {
 	w := &watchdog{lease: lease, ttl: ttl, renew: renew, until: lapse(asked, ttl)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(time.Until(asked.Add(ttl/3)), w.fire)
-	context.AfterFunc(lease.Ctx, func() {
+	context.AfterFunc(lease.ctx, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.timer.Stop()
 	})
 }
 
-// Expire ends a lease without renewal when its time is over.
+// Expire ends a lease without renewal.
+//
+// Its obligations:
+//
+//  1. It is lost before its TTL is over.
 func Expire(lease *Held, asked time.Time, ttl time.Duration) {
 	timer := time.AfterFunc(time.Until(lapse(asked, ttl)), lease.Lose)
-	context.AfterFunc(lease.Ctx, func() { timer.Stop() })
+	context.AfterFunc(lease.ctx, func() { timer.Stop() })
+}
+
+// Keep renews a lease as Watch does, or lets it end as Expire does where leases are explicit.
+func (d Deps) Keep(lease *Held, asked time.Time, renew func(context.Context) (bool, error)) {
+	if d.Unrenewed {
+		Expire(lease, asked, d.TTL)
+		return
+	}
+	Watch(lease, asked, d.TTL, renew)
 }
 
 // fire renews once and sets the timer for the next time. Where the backend does
@@ -58,11 +80,11 @@ func (w *watchdog) fire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	asked := time.Now()
-	ctx, cancel := context.WithDeadline(w.lease.Ctx, w.until)
+	ctx, cancel := context.WithDeadline(w.lease.ctx, w.until)
 	defer cancel()
 	still, err := w.renew(ctx)
 	switch {
-	case w.lease.Ctx.Err() != nil:
+	case w.lease.ctx.Err() != nil:
 		return // released meanwhile
 	case err == nil && still:
 		w.until = lapse(asked, w.ttl)

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,9 @@ import (
 
 // A holder that cannot renew is notified before the backend grants the name to the next, with
 // time to spare for clocks that differ; so is one that renewed once, and one that never does.
+//
+//contract:lock.Watch A lease whose renewals
+//contract:lock.Expire It is lost
 func TestALeaseIsLostBeforeItsTTLIsOver(t *testing.T) {
 	const ttl, spare = time.Second, 12 * time.Millisecond
 	silent := errors.New("no answer")
@@ -30,6 +34,22 @@ func TestALeaseIsLostBeforeItsTTLIsOver(t *testing.T) {
 				return true, nil
 			})
 		}, ttl / 3},
+		"answered late": {func(l *Held) {
+			answers := 0
+			Watch(l, time.Now(), ttl, func(context.Context) (bool, error) {
+				if answers++; answers > 1 {
+					return false, silent
+				}
+				time.Sleep(ttl / 2)
+				return true, nil
+			})
+		}, ttl / 3},
+		"kept waiting": {func(l *Held) {
+			Watch(l, time.Now(), ttl, func(ctx context.Context) (bool, error) {
+				<-ctx.Done()
+				return false, ctx.Err()
+			})
+		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -42,6 +62,62 @@ func TestALeaseIsLostBeforeItsTTLIsOver(t *testing.T) {
 				}
 				if cause := context.Cause(lease.Context()); !errors.Is(cause, ErrLost) {
 					t.Errorf("it ended with %v, want %v", cause, ErrLost)
+				}
+			})
+		})
+	}
+}
+
+// renewals are the seconds after which a lease with a TTL of 30 s was renewed, and the one
+// in which it ended.
+func renewals(t *testing.T, answer func(n int, lease *Held) (still bool, err error)) (at []int, ended int, lease *Held) {
+	t.Helper()
+	begun := time.Now()
+	lease = NewHeld(1, func(context.Context) error { return nil })
+	Watch(lease, begun, 30*time.Second, func(context.Context) (bool, error) {
+		at = append(at, int(time.Since(begun).Seconds()))
+		return answer(len(at), lease)
+	})
+	context.AfterFunc(lease.Context(), func() { ended = int(time.Since(begun).Seconds()) })
+	time.Sleep(2 * time.Minute)
+	synctest.Wait()
+	return at, ended, lease
+}
+
+func TestALeaseIsRenewedEveryThirdOfItsTTL(t *testing.T) {
+	silent := errors.New("no answer")
+	for name, c := range map[string]struct {
+		answer func(n int, lease *Held) (bool, error)
+		at     []int // in seconds
+		ended  int
+		cause  error
+	}{
+		//contract:lock.Watch After the lease has ended
+		"until it is released": {func(n int, lease *Held) (bool, error) {
+			if n == 3 {
+				time.AfterFunc(time.Second, func() { _ = lease.Release(context.Background()) })
+			}
+			return true, nil
+		}, []int{10, 20, 30}, 31, errReleased},
+		//contract:lock.Watch A lease whose name
+		"until it is found gone": {func(n int, _ *Held) (bool, error) { return n < 2, nil }, []int{10, 20}, 20, ErrLost},
+		//contract:lock.Watch The lease is renewed after a third
+		//contract:lock.Watch A renewal that is not answered
+		"soon after no answer": {func(n int, _ *Held) (bool, error) {
+			if n == 2 {
+				return false, silent
+			}
+			return n < 4, nil
+		}, []int{10, 20, 23, 33}, 33, ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				at, ended, lease := renewals(t, c.answer)
+				if !slices.Equal(at, c.at) || ended != c.ended {
+					t.Errorf("renewed at %v until %d, want %v until %d", at, ended, c.at, c.ended)
+				}
+				if cause := context.Cause(lease.Context()); !errors.Is(cause, c.cause) {
+					t.Errorf("it ended with %v, want %v", cause, c.cause)
 				}
 			})
 		})

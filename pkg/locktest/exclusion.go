@@ -10,10 +10,13 @@ import (
 // crowding is how long a crowd is sent through the gate.
 const crowding = 400 * time.Millisecond
 
+//contract:lock.Locker A Locker may be used
+//contract:lock.Guarantees Exclusive:
 func excludesGoroutines(t *testing.T, s *subject) {
 	exclusion(t, s, 1, 8)
 }
 
+//contract:lock.Guarantees Exclusive:
 func excludesClients(t *testing.T, s *subject) {
 	exclusion(t, s, 3, 3)
 }
@@ -67,6 +70,7 @@ func passOnce(t *testing.T, l *replica, name string, g *gate) {
 	}
 }
 
+//contract:lock.Guarantees Exclusive:
 func excludesProcesses(t *testing.T, s *subject) {
 	name, folder := unique(), t.TempDir()
 	first, second := s.process(t), s.process(t)

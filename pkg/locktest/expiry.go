@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lock"
 )
 
 // lifetimes is how many TTLs a renewed lease is watched.
@@ -12,6 +13,8 @@ const lifetimes = 3
 
 // renews proves that a lease lasts for as long as its holder lives; or shows
 // that it ends, and the next holder comes, while the first is still at work.
+//
+//contract:lock.Guarantees Renews:
 func renews(t *testing.T, s *subject) {
 	l, other, name, ttl := s.replica(t), s.replica(t), unique(), s.site.at.TTL
 	lease := acquire(t, l, name)
@@ -33,6 +36,9 @@ func renews(t *testing.T, s *subject) {
 		release(t, lease)
 	default:
 		others := acquireWithin(t, other, name, ttl+time.Second)
+		if s.lock.Guarantees.SignalsLoss && !endsWithin(lease, soon) {
+			t.Error("the name is another's, and the first holder did not receive the loss")
+		}
 		if !s.lock.Guarantees.SignalsLoss && lease.Context().Err() != nil {
 			t.Error("does not guarantee SignalsLoss, and ended a lease that ran out")
 		}
@@ -45,8 +51,24 @@ func renews(t *testing.T, s *subject) {
 	s.assertClean(t, name)
 }
 
+// endsAnExplicitLease is renews with a lock whose watchdog is left out.
+//
+//contract:lock.Guarantees Renews:
+func endsAnExplicitLease(t *testing.T, s *subject) {
+	explicit, made := *s, s.lock.New
+	explicit.lock.Guarantees.Renews = false
+	explicit.lock.New = func(d lock.Deps) lock.Locker {
+		d.Unrenewed = true
+		return made(d)
+	}
+	renews(t, &explicit)
+}
+
 // replacesAFrozenHolder stops the holder's process for longer than the TTL:
 // another gets the name, and the first finds out when it goes on.
+//
+//contract:lock.Lease A lease that the backend took
+//contract:lock.Guarantees SurvivesCrash:
 func replacesAFrozenHolder(t *testing.T, s *subject) {
 	frozen, next, third, name := s.process(t), s.replica(t), s.replica(t), unique()
 	frozen.must(t, order{Do: doAcquire, Name: name})

@@ -138,7 +138,7 @@ func migrate(t *testing.T, d *servers.Database) {
 func ownDatabase(lab *labtest.Lab, kind string) func(*testing.T) *servers.Database {
 	return func(t *testing.T) *servers.Database {
 		t.Helper()
-		d, err := servers.StartDatabase(t.Context(), lab.Supervisor(), servers.Choice{Mode: servers.Local, Database: kind})
+		d, err := servers.StartDatabase(t.Context(), lab.Supervisor(), servers.Choice{Mode: servers.Local, Database: kind, Volatile: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -210,6 +210,7 @@ func contents() []topic {
 		{"ReleasesOnlyItsOwn", releasesOnlyItsOwn, nil},
 		// expiry.go
 		{"Renews", renews, nil},
+		{"EndsAnExplicitLease", endsAnExplicitLease, hasWatchdog},
 		{"ReplacesAFrozenHolder", replacesAFrozenHolder, nil},
 		// crash.go
 		{"SurvivesACrash", survivesACrash, nil},
@@ -240,6 +241,7 @@ func contents() []topic {
 
 func isServed(s *subject) bool        { return !s.direct && s.site.at.served() }
 func hasPassword(s *subject) bool     { return isServed(s) && s.site.at.Password != "" }
+func hasWatchdog(s *subject) bool     { return s.lock.Watchdog }
 func isReentrantLock(s *subject) bool { return s.lock.Guarantees.Reentrant }
 func isForgetful(s *subject) bool     { return !s.direct && len(s.site.masters()) > 0 }
 

@@ -7,6 +7,9 @@ import (
 
 // fences proves that tokens grow strictly, from hold to hold, replica to replica
 // and client to client; or that there are none.
+//
+//contract:lock.Guarantees Fences:
+//contract:lock.Lease Token grows strictly
 func fences(t *testing.T, s *subject) {
 	name := unique()
 	var last uint64
@@ -38,6 +41,8 @@ const ahead = 1_000_000_000_000
 // fencesAfterDataLoss makes the backend forget every name and every counter, and
 // its scripts: tokens go on above those that were given, and above what the
 // store has seen.
+//
+//contract:lock.Lease Token grows strictly
 func fencesAfterDataLoss(t *testing.T, s *subject) {
 	own := s.own(t)
 	distances := []uint64{0, ahead}

@@ -13,6 +13,8 @@ import (
 
 var errHungUp = errors.New("the client closed the request")
 
+//contract:lock.Locker Acquire returns a lease
+//contract:lock.Locker Acquire waits until
 func givesUpWithItsDeadline(t *testing.T, s *subject) {
 	const limit = 200 * time.Millisecond
 	holder, waiter, name := s.replica(t), s.replica(t), unique()
@@ -32,6 +34,8 @@ func givesUpWithItsDeadline(t *testing.T, s *subject) {
 	s.assertClean(t, name)
 }
 
+//contract:lock.Locker Acquire returns a lease
+//contract:lock.Locker Acquire waits until
 func givesUpWithItsCancellation(t *testing.T, s *subject) {
 	holder, waiter, name := s.replica(t), s.replica(t), unique()
 	lease := acquire(t, holder, name)
@@ -46,8 +50,11 @@ func givesUpWithItsCancellation(t *testing.T, s *subject) {
 	s.assertClean(t, name)
 }
 
+//contract:lock.Locker An Acquire that fails
 func takesNothingForACancelledRequest(t *testing.T, s *subject) {
-	l, name := s.replica(t), unique()
+	at, name := s.site.at, unique()
+	at.TTL *= 10 // what is taken is not free again in time
+	l := s.replicaAt(t, at, nil)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errHungUp)
 	lease, err := attempt(ctx, t, l, name, soon)
@@ -57,15 +64,19 @@ func takesNothingForACancelledRequest(t *testing.T, s *subject) {
 	}
 	assertGaveUp(t, err, errHungUp)
 	s.assertClean(t, name)
-	release(t, acquireWithin(t, l, name, s.site.at.TTL/2))
+	release(t, acquireWithin(t, l, name, at.TTL/2))
 }
 
 // takesNothingWhenCancelledInTheMiddle ends requests at random moments, among them those
 // in which the backend has granted the name and the answer is under way. An Acquire that
 // fails has not taken the name.
+//
+//contract:lock.Locker An Acquire that fails
 func takesNothingWhenCancelledInTheMiddle(t *testing.T, s *subject) {
 	const requests = 60
-	l, name := s.replica(t), unique()
+	at, name := s.site.at, unique()
+	at.TTL *= 10 // what is taken is not free again in time
+	l := s.replicaAt(t, at, nil)
 	release(t, acquire(t, l, name)) // connects
 	start := time.Now()
 	release(t, acquire(t, l, name))
@@ -85,11 +96,14 @@ func takesNothingWhenCancelledInTheMiddle(t *testing.T, s *subject) {
 		cancel(nil)
 	}
 	s.assertClean(t, name)
-	release(t, acquireWithin(t, l, name, s.site.at.TTL/2))
+	release(t, acquireWithin(t, l, name, at.TTL/2))
 	t.Logf("%d of %d requests were granted", granted, requests)
 }
 
 // leavesNothingOfACrowd has a crowd wait, most of which is cancelled.
+//
+//contract:lock.Locker Acquire waits until
+//contract:lock.Locker An Acquire that fails
 func leavesNothingOfACrowd(t *testing.T, s *subject) {
 	const waiters, staying = 200, 10
 	name, at := unique(), s.site.at
@@ -158,6 +172,8 @@ func holdOnce(ctx context.Context, l lock.Locker, name string) error {
 
 // asksAtIntervals counts the requests of a waiter to the servers: a lock that spins
 // overloads them.
+//
+//contract:lock.Locker A waiter does not spin
 func asksAtIntervals(t *testing.T, s *subject) {
 	const wait, most = time.Second, 400
 	at := s.site.at

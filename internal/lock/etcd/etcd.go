@@ -42,7 +42,7 @@ var (
 	errClosed = errors.New("the lock is closed")
 )
 
-// locker keeps one session a replica. It begins with the first who wants a
+// locker keeps one session a replica. It begins with the first Acquire of a
 // name, and another one begins with the first after it was lost.
 type locker struct {
 	client *clientv3.Client
@@ -128,10 +128,10 @@ func bounded(ctx context.Context, do func(context.Context) error) error {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
-		pause := time.NewTimer(backend.AnswerWithin)
-		defer pause.Stop()
+		timer := time.NewTimer(backend.AnswerWithin)
+		defer timer.Stop()
 		select {
-		case <-pause.C:
+		case <-timer.C:
 			cancel()
 		case <-own.Done():
 		}

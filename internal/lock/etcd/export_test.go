@@ -24,3 +24,6 @@ func InLine(l lock.Locker, name string) bool {
 	}
 	return false
 }
+
+// Patience is how long a request waits for an answer.
+const Patience = patience

@@ -25,6 +25,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	etcdlock "github.com/stockd/stockd/internal/lock/etcd"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -106,6 +107,35 @@ func TestEtcdLeavesNothingOfACancelledCrowd(t *testing.T) {
 	}
 	etcdRelease(t, lease)
 	admin.await(t, t.Name(), 0, etcdSoon)
+}
+
+// Keys that could not be deleted while etcd did not answer are deleted when it does, all of
+// them: the session lives on, and would keep them.
+func TestEtcdLeavesNothingOfACrowdCancelledWhileCutOff(t *testing.T) {
+	t.Parallel() // it waits for attempts that are not answered
+	const waiters, ttl = 5, 30 * time.Second
+	server := lab.Etcd(t)
+	cut, admin := etcdThrough(t, server.Endpoint), newEtcdAdmin(t, server.Endpoint)
+	l := etcdReplica(t, cut.Address, ttl)
+	lease := etcdAcquire(t, etcdReplica(t, server.Endpoint, ttl), t.Name())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var crowd sync.WaitGroup
+	for range waiters {
+		crowd.Go(func() {
+			if _, err := l.Acquire(ctx, t.Name()); err == nil {
+				t.Error("the name is taken, and granted")
+			}
+		})
+	}
+	admin.await(t, t.Name(), waiters+1, etcdLimit)
+	cut.Freeze()
+	cancel()
+	crowd.Wait()
+	time.Sleep(4 * etcdlock.Patience) // the deletions were not answered, nor the first one when they were repeated
+	cut.Thaw()
+	admin.await(t, t.Name(), 1, etcdSoon)
+	etcdRelease(t, lease)
 }
 
 // watchers is what an etcd says of how many watches it serves.
@@ -193,6 +223,7 @@ func etcdStallingReplica(t *testing.T, endpoint string) (l lock.Locker, silent *
 	return etcdReplicaOn(t, client, etcdTTL), silent
 }
 
+//contract:lock.Locker Waiting is by notification
 func TestEtcdLooksForItselfWhereTheWatchIsSilent(t *testing.T) {
 	const limit = 4 * time.Second
 	server := lab.Etcd(t)
@@ -454,7 +485,7 @@ func TestEtcdExcludesThroughFaults(t *testing.T) {
 	}
 	crowd.Wait()
 	admin.await(t, t.Name(), 0, etcdLimit)
-	t.Logf("%d holds, and %d who were not granted the name", holds.Load(), failures.Load())
+	t.Logf("%d holds, and %d not granted the name", holds.Load(), failures.Load())
 	if holds.Load() < 50 || failures.Load() < 10 {
 		t.Error("that is not enough to show anything")
 	}

@@ -157,7 +157,7 @@ func (q *queue) leave(t *ticket) {
 }
 
 // forget drops the ticket of a key that was never created, or that was deleted
-// without anybody knowing whether it had been.
+// where it is unknown whether it had been.
 func (q *queue) forget(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

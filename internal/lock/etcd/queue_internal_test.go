@@ -51,7 +51,7 @@ func newEtcdModel(t *testing.T, seed uint64) *etcdModel {
 
 func (m *etcdModel) live() []*mvccpb.KeyValue { return m.states[m.rev] }
 
-// line is who stands in line with a key, the oldest first.
+// line is the keys in line, the oldest first.
 func (m *etcdModel) line(key string) (line []*mvccpb.KeyValue) {
 	for _, kv := range m.live() {
 		if lineOf(string(kv.Key)) == lineOf(key) {
@@ -306,8 +306,8 @@ func TestEtcdQueueLosesWhatIsHeld(t *testing.T) {
 		<-one.settled // the only waiter needs no watch
 		lease := m.queue.claim(one, func(context.Context, position) error { return nil })
 		happens(m, one.key)
-		if !errors.Is(context.Cause(lease.Ctx), lock.ErrLost) {
-			t.Errorf("%s: the lease ended with %v", what, context.Cause(lease.Ctx))
+		if !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
+			t.Errorf("%s: the lease ended with %v", what, context.Cause(lease.Context()))
 		}
 	}
 }

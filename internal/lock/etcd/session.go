@@ -267,7 +267,7 @@ func (s *session) acquire(ctx context.Context, name string) (*lock.Held, error) 
 	return lease, nil
 }
 
-// put creates the key, and counts in the same transaction who stands in line
+// put creates the key, and counts in the same transaction the keys in line
 // with it: where it is alone, it is our turn.
 func (s *session) put(ctx context.Context, t *ticket) error {
 	var placed *clientv3.TxnResponse

@@ -21,6 +21,7 @@ func acquire(t *testing.T, l lock.Locker, name string) lock.Lease {
 	return lease
 }
 
+//contract:lock.Locker A Locker may be used
 func TestProcessExcludes(t *testing.T) {
 	l := process.New()
 	held, seen := 0, 0
@@ -50,6 +51,7 @@ func TestProcessKeepsNamesApart(t *testing.T) {
 	acquire(t, l, "b") // would wait for ever
 }
 
+//contract:lock.Locker Acquire waits until
 func TestProcessGivesUpWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := process.New()
@@ -100,6 +102,7 @@ func TestProcessServesInTheOrderOfArrival(t *testing.T) {
 	})
 }
 
+//contract:lock.Lease Releasing twice
 func TestReleasingTwiceIsHarmless(t *testing.T) {
 	l := process.New()
 	first := acquire(t, l, "a")
@@ -122,31 +125,11 @@ func TestReleasingTwiceIsHarmless(t *testing.T) {
 	}
 }
 
+//contract:lock.Lease Context ends with the lease
 func TestALeasesContextEndsWithItsRelease(t *testing.T) {
 	lease := acquire(t, process.New(), "a")
-	work, stop := lock.While(t.Context(), lease)
-	defer stop()
 	if err := lease.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
-	<-work.Done()
 	<-lease.Context().Done()
-}
-
-// lost is a lease that its backend took.
-type lost struct{ ctx context.Context }
-
-func (l lost) Token() uint64                 { return 0 }
-func (l lost) Context() context.Context      { return l.ctx }
-func (l lost) Release(context.Context) error { return lock.ErrLost }
-
-func TestWhileEndsWithTheLossAndTellsIt(t *testing.T) {
-	ctx, lose := context.WithCancelCause(t.Context())
-	work, stop := lock.While(t.Context(), lost{ctx})
-	defer stop()
-	lose(lock.ErrLost)
-	<-work.Done()
-	if cause := context.Cause(work); !errors.Is(cause, lock.ErrLost) {
-		t.Errorf("the work ended with %v, want %v", cause, lock.ErrLost)
-	}
 }

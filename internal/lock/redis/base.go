@@ -44,13 +44,17 @@ type base struct {
 	kind   string // the lock's name: locks of different kinds do not meet
 	client redis.UniversalClient
 	ttl    time.Duration
+	keep   keeper
 	polls  *lock.Polling
 	floor  func(ctx context.Context, name string) (uint64, error)
 	raise  *redis.Script
 }
 
+// keeper is lock.Deps.Keep.
+type keeper func(lease *lock.Held, asked time.Time, renew func(context.Context) (bool, error))
+
 func newBase(kind string, d lock.Deps) base {
-	return base{prefix: d.KeyPrefix(), kind: kind, client: d.Redis, ttl: d.TTL, polls: lock.NewPolling(d.Retry, d.TriedInVain), floor: d.Floor, raise: script("token", "raise")}
+	return base{prefix: d.KeyPrefix(), kind: kind, client: d.Redis, ttl: d.TTL, keep: d.Keep, polls: lock.NewPolling(d.Retry, d.TriedInVain), floor: d.Floor, raise: script("token", "raise")}
 }
 
 // key is what Redis keeps of a name. The braces put all keys of one name into

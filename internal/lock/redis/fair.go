@@ -10,12 +10,13 @@ func Fair() lock.Entry {
 	return lock.Entry{
 		Name:    "redis-fair",
 		Family:  lock.FamilyRedis,
-		Summary: "the same, first come first served: a queue in Redis, from which those drop out who died waiting",
+		Summary: "the same, first come first served: a queue in Redis, from which dead waiters are dropped",
 		Needs:   []backend.Name{backend.Redis},
 		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true, Fair: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
+		Watchdog: true,
 		New: func(d lock.Deps) lock.Locker {
 			l := newHashLock("redis-fair", d)
 			l.queues = true

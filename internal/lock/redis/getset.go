@@ -22,7 +22,7 @@ func GetSet() lock.Entry {
 }
 
 // getSet is the lock of the days when SETNX had no expiry: the value is the
-// time, by its holder's clock, at which the lock is anybody's.
+// time, by its holder's clock, at which the lock is free.
 type getSet struct {
 	base
 	now func() time.Time
@@ -33,13 +33,13 @@ func (l getSet) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	return l.poll(ctx, name, try, l.deleteBlindly(name))
 }
 
-func (l getSet) try(ctx context.Context, lock string) (won bool, err error) {
+func (l getSet) try(ctx context.Context, key string) (won bool, err error) {
 	expiry := strconv.FormatInt(l.now().Add(l.ttl).UnixMilli(), 10)
-	won, err = l.client.SetNX(ctx, lock, expiry, 0).Result()
+	won, err = l.client.SetNX(ctx, key, expiry, 0).Result()
 	if won || err != nil {
 		return won, err
 	}
-	found, err := l.client.Get(ctx, lock).Result()
+	found, err := l.client.Get(ctx, key).Result()
 	if err != nil && !isNil(err) {
 		return false, err
 	}
@@ -48,8 +48,8 @@ func (l getSet) try(ctx context.Context, lock string) (won bool, err error) {
 	}
 	// It has expired, or the holder has just deleted it. The sources do not tell
 	// the two apart: in the second case GETSET answers nil, the comparison fails,
-	// and our own time now stands there although the lock is free.
-	before, err := l.client.GetSet(ctx, lock, expiry).Result()
+	// and our own time now stands there although the key is free.
+	before, err := l.client.GetSet(ctx, key, expiry).Result()
 	if err != nil && !isNil(err) {
 		return false, err
 	}

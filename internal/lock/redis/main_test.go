@@ -18,10 +18,8 @@ func TestLocks(t *testing.T) { locktest.Run(t, lab, locks()...) }
 
 // locks are the locks of this family, with their state.
 func locks() (all []locktest.Lock) {
-	for _, entry := range registry.Locks() {
-		if entry.Family == lock.FamilyRedis {
-			all = append(all, locktest.Lock{Entry: entry, State: stateOf(entry.Name)})
-		}
+	for _, entry := range registry.Family(lock.FamilyRedis) {
+		all = append(all, locktest.Lock{Entry: entry, State: stateOf(entry.Name)})
 	}
 	return all
 }

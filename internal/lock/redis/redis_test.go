@@ -68,6 +68,8 @@ func TestAScriptFlushIsSurvived(t *testing.T) {
 
 // The answer to the script that took the name is lost: the Acquire fails with the error of
 // Redis, and the name does not stay taken for a TTL.
+//
+//contract:lock.Locker An Acquire that fails
 func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
 	server := lab.Redis(t)
 	for _, name := range scripted() {
@@ -95,6 +97,8 @@ func TestAGrantWhoseAnswerIsLostIsTakenBack(t *testing.T) {
 }
 
 // A release wakes a waiter: none of them polls for it.
+//
+//contract:lock.Locker Waiting is by notification
 func TestAReleaseWakesAWaiter(t *testing.T) {
 	t.Parallel()
 	server := lab.Redis(t)
@@ -145,6 +149,8 @@ func handoff(t *testing.T, from, to lock.Locker, name string) time.Duration {
 
 // Where messages do not arrive, because the user may not subscribe, a waiter still gets the
 // name, within a bound.
+//
+//contract:lock.Locker Waiting is by notification
 func TestWithoutMessagesTheWaitIsBounded(t *testing.T) {
 	server := lab.OwnRedis(t)
 	owner := clientAt(server, server.Address)

@@ -21,6 +21,7 @@ func Redlock() lock.Entry {
 			Exclusive: true, SurvivesCrash: true, Renews: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
+		Watchdog: true,
 		New: func(d lock.Deps) lock.Locker {
 			return redlockMany{
 				deps: d, key: newBase("redlock", d).key, here: process.New(),
@@ -61,7 +62,7 @@ func (l redlockMany) Acquire(ctx context.Context, name string) (lock.Lease, erro
 		return nil, err
 	}
 	token, err := l.deps.NextToken(ctx, name)
-	lease := mutexLease(backend.Redlock, mutex, token, asked, l.deps.TTL)
+	lease := mutexLease(backend.Redlock, mutex, token, asked, l.deps.Keep)
 	if err != nil {
 		lock.TakeBack(ctx, lease.Release)
 		return nil, lock.NotAcquired(ctx, string(backend.Database), err)

@@ -25,6 +25,7 @@ func Redsync() lock.Entry {
 			Exclusive: true, SurvivesCrash: true, Renews: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
+		Watchdog: true,
 		New: func(d lock.Deps) lock.Locker {
 			d.Retry *= retryMultiplier
 			return redsyncOne{newBase("redsync", d), script("token", "acquire"), script("release")}
@@ -52,7 +53,7 @@ func (l redsyncOne) Acquire(ctx context.Context, name string) (lock.Lease, error
 	if err != nil {
 		return nil, err
 	}
-	return lock.Granted(ctx, mutexLease(backend.Redis, mutex, token, asked, l.ttl))
+	return lock.Granted(ctx, mutexLease(backend.Redis, mutex, token, asked, l.keep))
 }
 
 // set takes the name by SETNX and counts the try. A script would count the holds
@@ -208,9 +209,9 @@ func failedNodes(err error) int {
 	return 0
 }
 
-// mutexLease is the lease of a mutex that is ours: renewed, and ended when that
+// mutexLease is the lease of a mutex that is ours: kept, and ended when that
 // fails.
-func mutexLease(on backend.Name, m *redsync.Mutex, token uint64, asked time.Time, ttl time.Duration) lock.Lease {
+func mutexLease(on backend.Name, m *redsync.Mutex, token uint64, asked time.Time, keep keeper) lock.Lease {
 	lease := lock.NewHeld(token, func(ctx context.Context) error {
 		ours, err := m.UnlockContext(ctx)
 		switch {
@@ -222,7 +223,7 @@ func mutexLease(on backend.Name, m *redsync.Mutex, token uint64, asked time.Time
 			return lock.NotReleased(string(on), err)
 		}
 	})
-	lock.Watch(lease, asked, ttl, func(ctx context.Context) (bool, error) {
+	keep(lease, asked, func(ctx context.Context) (bool, error) {
 		ours, err := m.ExtendContext(ctx)
 		if isTaken(err) {
 			return false, nil

@@ -21,6 +21,7 @@ func Reentrant() lock.Entry {
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
+		Watchdog: true,
 		New: func(d lock.Deps) lock.Locker {
 			l := newHashLock("redis-reentrant", d)
 			l.acquire = script("token", "reentrant", "reentrant_acquire")
@@ -129,7 +130,7 @@ func (a attempt) try(ctx context.Context) (lock.Lease, error) {
 	lease := lock.NewHeld(grant.token, func(ctx context.Context) error {
 		return giveBack(ctx, a.client, a.release, a.keys(), a.hold, a.channel())
 	})
-	lock.Watch(lease, grant.asked, a.ttl, func(ctx context.Context) (bool, error) {
+	a.keep(lease, grant.asked, func(ctx context.Context) (bool, error) {
 		return still(ctx, a.client, a.renew, a.keys()[:1], a.hold, a.ttl.Milliseconds())
 	})
 	return lock.Granted(ctx, lease)

@@ -4,6 +4,7 @@ package registry
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/stockd/stockd/internal/lock"
 	etcdlock "github.com/stockd/stockd/internal/lock/etcd"
@@ -37,12 +38,21 @@ func Locks() []lock.Entry {
 	}
 }
 
-// Find returns the lock of a name.
+// Family lists the locks of a family.
+func Family(name string) []lock.Entry {
+	return slices.DeleteFunc(Locks(), func(e lock.Entry) bool { return e.Family != name })
+}
+
+// Find returns the lock of a name. The error names what is allowed.
 func Find(name string) (lock.Entry, error) {
 	locks := Locks()
 	i := slices.IndexFunc(locks, func(e lock.Entry) bool { return e.Name == name })
 	if i < 0 {
-		return lock.Entry{}, fmt.Errorf("%q is not a lock", name)
+		names := make([]string, len(locks))
+		for i, l := range locks {
+			names[i] = l.Name
+		}
+		return lock.Entry{}, fmt.Errorf("%q is not a lock; there are %s", name, strings.Join(names, ", "))
 	}
 	return locks[i], nil
 }

@@ -36,9 +36,11 @@ type base struct {
 	db      *sql.DB
 	dialect string
 	ttl     time.Duration
-	retry   time.Duration
-	polls   *lock.Polling
-	words   *strings.Replacer
+	// keep is lock.Deps.Keep, of leases that a statement prolongs.
+	keep  func(lease *lock.Held, asked time.Time, renew func(context.Context) (bool, error))
+	retry time.Duration
+	polls *lock.Polling
+	words *strings.Replacer
 }
 
 // newBase takes its part of the dependencies. In statements {now} is the time
@@ -55,7 +57,7 @@ func newBase(d lock.Deps) *base {
 			`{now}`, `UTC_TIMESTAMP(6)`,
 			`{until}`, `UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`)
 	}
-	return &base{db: d.DB, dialect: d.Dialect, ttl: d.TTL, retry: d.Retry, polls: lock.NewPolling(d.Retry, d.TriedInVain), words: words}
+	return &base{db: d.DB, dialect: d.Dialect, ttl: d.TTL, keep: d.Keep, retry: d.Retry, polls: lock.NewPolling(d.Retry, d.TriedInVain), words: words}
 }
 
 // lifetime is the parameter of {until}: the TTL, and what the database may lose
@@ -92,7 +94,7 @@ func (b *base) poll(ctx context.Context, name string, try func(context.Context) 
 func (b *base) lease(grant outcome, release func(context.Context) error, renew string, args ...any) *lock.Held {
 	held := lock.NewHeld(grant.token, release)
 	args = append([]any{b.lifetime()}, args...)
-	lock.Watch(held, grant.asked, b.ttl, func(ctx context.Context) (still bool, err error) {
+	b.keep(held, grant.asked, func(ctx context.Context) (still bool, err error) {
 		rows, err := b.exec(ctx, b.db, renew, args...)
 		return rows == 1, err
 	})

@@ -16,13 +16,14 @@ func InsertLock() lock.Entry {
 	return lock.Entry{
 		Name:    "sql-insert-lock",
 		Family:  lock.FamilySQL,
-		Summary: "who inserts the name into a table with a unique key has it; with an owner, a depth and an expiry, and a reaper for what the dead leave",
+		Summary: "the owner that inserts the name into a table with a unique key has it; with an owner, a depth and an expiry, and a reaper for the rows of dead holders",
 		Needs:   []backend.Name{backend.Database},
 		Guarantees: lock.Guarantees{
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
-		New: func(d lock.Deps) lock.Locker { return newInsertLock(d) },
+		Watchdog: true,
+		New:      func(d lock.Deps) lock.Locker { return newInsertLock(d) },
 	}
 }
 

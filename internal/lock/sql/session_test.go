@@ -62,7 +62,7 @@ func TestAKilledConnectionIsALoss(t *testing.T) {
 	})
 }
 
-// The release comes before anybody noticed: it must not take the answer of a
+// The release comes before the loss was noticed: it must not take the answer of a
 // connection that is gone for a name that is given back.
 func TestAReleaseByAKilledConnectionIsALoss(t *testing.T) {
 	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
@@ -89,6 +89,8 @@ func TestAReleaseByAKilledConnectionIsALoss(t *testing.T) {
 
 // An Acquire that gives up has the server give up, too: at once, and without the loss of a
 // connection.
+//
+//contract:lock.Locker An Acquire that fails
 func TestACancelledWaiterLeavesNothingInTheServer(t *testing.T) {
 	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
 		admin := sqlPool(t, d, 2)

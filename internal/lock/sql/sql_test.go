@@ -35,10 +35,7 @@ const (
 // sqlPool is what the locks of one replica have on a database.
 func sqlPool(t *testing.T, d *servers.Database, connections int) *sql.DB {
 	t.Helper()
-	pool, dialect, err := backend.OpenPool(backend.SQLOptions{
-		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: connections,
-		LockWait: time.Second, ConnectTimeout: time.Second,
-	})
+	pool, dialect, err := d.Pool(connections, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +101,7 @@ func eachSessionLock(t *testing.T, test func(t *testing.T, d *servers.Database, 
 }
 
 func sqlEntries() []lock.Entry {
-	return slices.DeleteFunc(registry.Locks(), func(e lock.Entry) bool { return e.Family != lock.FamilySQL })
+	return registry.Family(lock.FamilySQL)
 }
 
 func onlyOnServers(e lock.Entry) bool { return slices.Contains(e.Needs, backend.MySQL) }

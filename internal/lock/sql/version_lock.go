@@ -21,7 +21,8 @@ func VersionLock() lock.Entry {
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
-		New: func(d lock.Deps) lock.Locker { return lock.NewReentrant(versionLock{newBase(d)}) },
+		Watchdog: true,
+		New:      func(d lock.Deps) lock.Locker { return lock.NewReentrant(versionLock{newBase(d)}) },
 	}
 }
 

@@ -66,7 +66,7 @@ func (l scramble) acquire(ctx context.Context, folder string) (*lock.Held, error
 	}
 }
 
-// claim is one who wants a name, in one session.
+// claim is an Acquire within one session.
 type claim struct {
 	session *backend.ZKSession
 	folder  string

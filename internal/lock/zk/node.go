@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -86,11 +85,10 @@ const guardAfter = 50 * time.Millisecond
 
 // holder is a node of ours that makes us the holder of a name.
 type holder struct {
-	link    *backend.ZKLink
-	path    string
-	czxid   int64
-	drop    backend.ZKDrop
-	leaving atomic.Bool
+	link  *backend.ZKLink
+	path  string
+	czxid int64
+	drop  backend.ZKDrop
 	*lock.Held
 }
 
@@ -118,20 +116,14 @@ func (h *holder) guard() {
 	case err == nil && node.Stat.Czxid == h.czxid:
 		h.loseWith(changed)
 	case err == nil, errors.Is(err, zk.ErrNoNode):
-		h.loseUnlessLeaving()
+		h.Lose()
 	}
 }
 
 // loseWith ends the lease with a context.
 func (h *holder) loseWith(ctx context.Context) {
-	unlink := context.AfterFunc(ctx, h.loseUnlessLeaving)
+	unlink := context.AfterFunc(ctx, h.Lose)
 	context.AfterFunc(h.Context(), func() { unlink() })
-}
-
-func (h *holder) loseUnlessLeaving() {
-	if !h.leaving.Load() {
-		h.Lose()
-	}
 }
 
 // release deletes the node.
@@ -139,7 +131,6 @@ func (h *holder) release(ctx context.Context) error {
 	if h.link.Ctx.Err() != nil {
 		return lock.ErrLost // the lease is just about to hear of it
 	}
-	h.leaving.Store(true)
 	err := backend.ZKDo(ctx, h.link, h.drop)
 	switch {
 	case err == nil:

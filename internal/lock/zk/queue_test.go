@@ -23,6 +23,8 @@ import (
 
 // The node that a waiter is about to watch goes before the watch is set: it must
 // not wait for an event that has been.
+//
+//contract:lock.Locker Waiting is by notification
 func TestZKMissesNoRelease(t *testing.T) {
 	server := lab.ZooKeeper(t)
 	admin := newZKAdmin(t, server.Address)
@@ -89,6 +91,8 @@ func (m *meter) settled(t *testing.T) int {
 }
 
 // A waiter that is woken looks, and the server counts the looks.
+//
+//contract:lock.Locker Waiting is by notification
 func TestZKReleaseWakesTheHerdOrOne(t *testing.T) {
 	const waiters = 12
 	server := lab.OwnZooKeeper(t)

@@ -26,7 +26,7 @@ func Sequential() lock.Entry {
 }
 
 // lookAhead watches the node next before ours. That it went is no grant: it may
-// have been one who gave up, with others still before us.
+// have been a place that was given up, with others still before us.
 //
 // Where it is the node of another place in this replica, there is nothing to
 // ask the server: we hear of it here, and that it had its turn and went is a

@@ -344,6 +344,30 @@ func TestZKDeletionOfTheNodeIsLoss(t *testing.T) {
 	})
 }
 
+// The node is deleted, and another client has made its own at the same path, before the
+// holder looks at it for the first time.
+func TestZKAnothersNodeAtTheSamePathIsLoss(t *testing.T) {
+	const kind = "zk-ephemeral" // the others have a node of their own name each time
+	server, name := lab.ZooKeeper(t), zkName()
+	admin, other := newZKAdmin(t, server.Address), zkAt(t, kind, server.Address)
+	before := zkAcquire(t, other, name)
+	path := admin.nodes(t, kind, name)[0]
+	zkRelease(t, before)
+	way := labtest.NewProxy(t, server.Address)
+	held := way.Arm(servers.Rule{Sent: zkWatching(zkGetData, path), Do: servers.Hold})
+	defer held.Pass()
+	lease := zkAcquire(t, zkAt(t, kind, way.Address), name)
+	if err := held.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Delete(path, -1); err != nil {
+		t.Fatal(err)
+	}
+	zkAcquire(t, other, name)
+	held.Pass()
+	labtest.AwaitLoss(t, lease, time.Second)
+}
+
 // A late release, before the loss is noticed, does not touch another's node.
 func TestZKReleasesNoStrangersNode(t *testing.T) {
 	server := lab.ZooKeeper(t)

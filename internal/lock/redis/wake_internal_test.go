@@ -1,0 +1,29 @@
+package redis
+
+import "testing"
+
+// A waiter that was woken and leaves without looking hands its wake-up on, to the next of
+// its channel and to no other.
+func TestAWakeUpThatIsNotUsedIsTheNextWaiters(t *testing.T) {
+	woken := func(s *sleeper) bool { return len(s.wake) > 0 }
+	for _, rouse := range []func(*wakeups){
+		func(w *wakeups) { w.deliver("channel", "") },
+		func(w *wakeups) { w.deliver("channel", "first") },
+	} {
+		w := newWakeups(nil, "")
+		w.closed = true // it subscribes to nothing
+		first, second, third, other := w.enter("channel", "first"), w.enter("channel", "second"), w.enter("channel", "third"), w.enter("other", "other")
+		rouse(w)
+		w.leave("channel", first)
+		if !woken(second) || woken(third) || woken(other) {
+			t.Fatalf("woken: the second %v, the third %v, another channel's %v; want the second alone", woken(second), woken(third), woken(other))
+		}
+		w.leave("channel", third) // nothing woke it
+		<-second.wake
+		w.leave("channel", second)
+		w.leave("other", other)
+		if woken(other) || len(w.waiting) != 0 {
+			t.Errorf("another channel's is woken: %v; %d channels are remembered", woken(other), len(w.waiting))
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+)
+
+// gate is a lock that grants each Acquire when it is let through.
+type gate struct {
+	through  chan struct{}
+	leases   []*Held
+	released int
+	onGiveUp func() // nil: nothing happens meanwhile
+}
+
+func newGate(open int) *gate {
+	g := &gate{through: make(chan struct{}, 10)}
+	for range open {
+		g.through <- struct{}{}
+	}
+	return g
+}
+
+func (g *gate) Acquire(ctx context.Context, _ string) (Lease, error) {
+	select {
+	case <-g.through:
+	case <-ctx.Done():
+		return nil, NotAcquired(ctx, "", nil)
+	}
+	lease := NewHeld(uint64(len(g.leases)+1), func(context.Context) error {
+		g.released++
+		if g.onGiveUp != nil {
+			g.onGiveUp()
+		}
+		return nil
+	})
+	g.leases = append(g.leases, lease)
+	return lease, nil
+}
+
+func mustAcquire(ctx context.Context, t *testing.T, l Locker) Lease {
+	t.Helper()
+	lease, err := l.Acquire(ctx, "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func (g *gate) assertReleased(t *testing.T, times int) {
+	t.Helper()
+	if g.released != times {
+		t.Errorf("the name was given back %d times, want %d", g.released, times)
+	}
+}
+
+//contract:lock.Reentrant An owner that acquires
+//contract:lock.Reentrant An Acquire that names no owner
+func TestTheLastReleaseOfAnOwnerGivesTheNameBack(t *testing.T) {
+	g := newGate(3)
+	r, me := NewReentrant(g), WithOwner(t.Context(), "me")
+	first, second := mustAcquire(me, t, r), mustAcquire(me, t, r)
+	if first.Token() != second.Token() || len(g.leases) != 1 {
+		t.Errorf("an owner was granted a name %d times, with the tokens %d and %d", len(g.leases), first.Token(), second.Token())
+	}
+	if err := errors.Join(first.Release(me), first.Release(me)); err != nil {
+		t.Error(err)
+	}
+	third := mustAcquire(me, t, r)
+	if third.Token() != second.Token() {
+		t.Errorf("an owner that had released one of its leases was granted token %d, and holds %d", third.Token(), second.Token())
+	}
+	if err := second.Release(me); err != nil {
+		t.Error(err)
+	}
+	g.assertReleased(t, 0)
+	if err := third.Release(me); err != nil {
+		t.Error(err)
+	}
+	g.assertReleased(t, 1)
+	if one, other := mustAcquire(t.Context(), t, r), mustAcquire(t.Context(), t, r); one.Token() == other.Token() {
+		t.Error("two requests without an owner share a lease")
+	}
+}
+
+//contract:lock.Reentrant An owner that is cancelled
+func TestAJoinerThatIsCancelledBeforeTheGrantIsNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(0)
+		r, me := NewReentrant(g), WithOwner(t.Context(), "me")
+		granted := make(chan Lease)
+		go func() {
+			lease, err := r.Acquire(me, "name")
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- lease
+		}()
+		synctest.Wait()
+		leaving, leave := context.WithCancel(me)
+		gone := make(chan error)
+		go func() {
+			_, err := r.Acquire(leaving, "name")
+			gone <- err
+		}()
+		synctest.Wait()
+		leave()
+		if err := <-gone; !errors.Is(err, ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+			t.Errorf("the joiner gave up with %v", err)
+		}
+		g.through <- struct{}{}
+		lease := <-granted
+		if lease == nil {
+			return
+		}
+		g.assertReleased(t, 0)
+		if err := lease.Release(me); err != nil {
+			t.Error(err)
+		}
+		g.assertReleased(t, 1)
+	})
+}
+
+//contract:lock.Reentrant The loss of the name
+//contract:lock.Reentrant The next Acquire
+func TestALossEndsEveryLeaseThatJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(2)
+		r, me := NewReentrant(g), WithOwner(t.Context(), "me")
+		leases := []Lease{mustAcquire(me, t, r), mustAcquire(me, t, r)}
+		g.leases[0].Lose()
+		synctest.Wait()
+		for _, lease := range leases {
+			if cause := context.Cause(lease.Context()); !errors.Is(cause, ErrLost) {
+				t.Errorf("a lease that joined ended with %v, want %v", cause, ErrLost)
+			}
+			if err := lease.Release(me); !errors.Is(err, ErrLost) {
+				t.Errorf("released with %v, want %v", err, ErrLost)
+			}
+		}
+		if len(r.owned) != 0 {
+			t.Errorf("a name that was lost is kept for its owner: %v", r.owned)
+		}
+		if lease := mustAcquire(me, t, r); lease.Token() != 2 || lease.Context().Err() != nil {
+			t.Errorf("the next Acquire got token %d, want a lease of its own", lease.Token())
+		}
+		g.assertReleased(t, 0)
+	})
+}
+
+// A name that is being given back belongs to no owner any more, although its backend has not
+// answered yet.
+func TestAnOwnerDoesNotJoinALeaseThatIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(2)
+		r, me := NewReentrant(g), WithOwner(t.Context(), "me")
+		first := mustAcquire(me, t, r)
+		g.onGiveUp = func() {
+			if next := mustAcquire(me, t, r); next.Token() == first.Token() {
+				t.Error("the owner joined the lease that it gives back")
+			}
+		}
+		if err := first.Release(me); err != nil {
+			t.Error(err)
+		}
+		g.assertReleased(t, 1)
+	})
+}
+
+// A joiner waits for the first Acquire of its owner, and begins anew where that one fails.
+func TestAJoinerTriesItselfWhereTheFirstFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(0)
+		r, me := NewReentrant(g), WithOwner(t.Context(), "me")
+		failing, fail := context.WithCancel(me)
+		first := make(chan error)
+		go func() {
+			_, err := r.Acquire(failing, "name")
+			first <- err
+		}()
+		synctest.Wait()
+		joined := make(chan error)
+		go func() {
+			_, err := r.Acquire(me, "name")
+			joined <- err
+		}()
+		synctest.Wait()
+		fail()
+		if err := <-first; !errors.Is(err, ErrNotAcquired) {
+			t.Errorf("the first failed with %v", err)
+		}
+		g.through <- struct{}{}
+		if err := <-joined; err != nil {
+			t.Errorf("the joiner failed with the first: %v", err)
+		}
+		if _, err := r.Acquire(WithOwner(failing, "another"), "name"); err == nil || len(r.owned) != 1 {
+			t.Errorf("an owner that failed with %v is kept: %v", err, r.owned)
+		}
+	})
+}
