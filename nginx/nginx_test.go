@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -25,20 +26,28 @@ import (
 	"github.com/stockd/stockd/nginx"
 )
 
-// start runs the real nginx before a server, and returns its address.
+// start runs the real nginx before two replicas, which are one server, and returns its
+// address.
 func start(t *testing.T, limits nginx.Limits, replica http.HandlerFunc) (address string) {
+	t.Helper()
+	backend := httptest.NewServer(replica)
+	t.Cleanup(backend.Close)
+	served := strings.TrimPrefix(backend.URL, "http://")
+	return startBefore(t, limits, served, served)
+}
+
+// startBefore runs it before the replicas at these addresses.
+func startBefore(t *testing.T, limits nginx.Limits, replicas ...string) (address string) {
 	t.Helper()
 	program, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
-	backend := httptest.NewServer(replica)
-	t.Cleanup(backend.Close)
 	port, err := servers.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
 	address = servers.Loopback(port)
-	site := nginx.Local(folder, address, []string{strings.TrimPrefix(backend.URL, "http://")}, limits)
+	site := nginx.Local(folder, address, replicas, limits)
 	run(t, program, folder, site, address)
 	return address
 }
@@ -112,6 +121,10 @@ func rejected() answer {
 }
 
 // No client evades the rate by a header of its own, and none waits because of another one.
+//
+//contract:stockd.conf.template The requests of one address
+//contract:stockd.conf.template No header changes
+//contract:stockd.conf.template A client names neither
 func TestARateByAddressHolds(t *testing.T) {
 	var served []string // by nginx's word
 	var mu sync.Mutex
@@ -144,6 +157,7 @@ func TestARateByAddressHolds(t *testing.T) {
 	}
 }
 
+//contract:stockd.conf.template The requests of one address
 func TestConnectionsByAddressAreBounded(t *testing.T) {
 	here, gone := make(chan struct{}), make(chan struct{})
 	address := start(t, nginx.Limits{Connections: 2}, func(http.ResponseWriter, *http.Request) {
@@ -185,6 +199,8 @@ func TestConnectionsByAddressAreBounded(t *testing.T) {
 }
 
 // What a replica says of its own limits is passed on as it is.
+//
+//contract:stockd.conf.template What a replica answers
 func TestAReplicasOwnLimitIsPassedOn(t *testing.T) {
 	address := start(t, nginx.Limits{}, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
@@ -198,11 +214,13 @@ func TestAReplicasOwnLimitIsPassedOn(t *testing.T) {
 }
 
 // In production clients do not learn where the replicas are.
+//
+//contract:stockd.conf.template A client names neither
 func TestTheAddressesOfReplicasAreHidden(t *testing.T) {
 	for _, hidden := range []bool{false, true} {
-		fails := false
+		var asked atomic.Int64
 		address := start(t, nginx.Limits{HideUpstream: hidden}, func(http.ResponseWriter, *http.Request) {
-			if fails = !fails; fails {
+			if asked.Add(1) == 1 {
 				panic(http.ErrAbortHandler)
 			}
 		})
@@ -225,11 +243,20 @@ func TestTheAddressesOfReplicasAreHidden(t *testing.T) {
 
 // A write without an answer may have happened; a read has changed nothing, and needs
 // no key to be sent again.
+//
+//contract:stockd.conf.template A POST or PATCH that was sent
+//contract:stockd.conf.template Where no replica
 func TestARequestWithoutAnAnswer(t *testing.T) {
-	address := start(t, nginx.Limits{}, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	var asked atomic.Int64
+	address := start(t, nginx.Limits{}, func(http.ResponseWriter, *http.Request) {
+		asked.Add(1)
+		panic(http.ErrAbortHandler)
+	})
 	for method, want := range map[string]string{
 		http.MethodGet: "backend-unavailable", http.MethodHead: "", http.MethodPost: "outcome-unknown", http.MethodPut: "outcome-unknown",
+		http.MethodPatch: "outcome-unknown",
 	} {
+		asked.Store(0)
 		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+"/goods/1", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
@@ -237,6 +264,9 @@ func TestARequestWithoutAnAnswer(t *testing.T) {
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if n := asked.Load(); (method == http.MethodPost || method == http.MethodPatch) && n != 1 {
+			t.Errorf("%s was sent to %d replicas", method, n)
 		}
 		body, err := io.ReadAll(response.Body)
 		if err := errors.Join(err, response.Body.Close()); err != nil {
@@ -248,6 +278,20 @@ func TestARequestWithoutAnAnswer(t *testing.T) {
 		}
 		if !strings.Contains(string(body), want) || strings.Contains(string(body), "Idempotency-Key") != (want == "outcome-unknown") {
 			t.Errorf("%s is answered with %q, want %s", method, body, want)
+		}
+	}
+}
+
+// A replica that is gone refuses the connection: nothing was sent to it.
+//
+//contract:stockd.conf.template A request that could not
+func TestAWriteThatCouldNotBeSentGoesToAnotherReplica(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(accept))
+	defer backend.Close()
+	address := startBefore(t, nginx.Limits{}, servers.Loopback(1), strings.TrimPrefix(backend.URL, "http://"))
+	for range 4 {
+		if got := ask(t, address, "127.0.0.2", ""); got.status != http.StatusOK {
+			t.Errorf("a purchase is answered with %+v", got)
 		}
 	}
 }
@@ -299,6 +343,8 @@ func assertNamed(t *testing.T, address string, status int, method, body string, 
 }
 
 // What nginx answers itself is a problem like those of a replica, on both listeners.
+//
+//contract:stockd.conf.template What nginx answers
 func TestAnswersOfNginxNameTheRequest(t *testing.T) {
 	var mu sync.Mutex
 	var sent string
@@ -368,6 +414,8 @@ func startAdmin(t *testing.T, rate int, replica http.HandlerFunc) (address strin
 }
 
 // This nginx authenticates no client, so that none names a buyer to a replica that trusts it.
+//
+//contract:stockd.conf.template A client names neither
 func TestAClientNamesNoBuyer(t *testing.T) {
 	var named []string
 	address := start(t, nginx.Limits{}, func(_ http.ResponseWriter, r *http.Request) {

@@ -45,6 +45,34 @@ func TestAWeakTokenIsRefusedWithItsRule(t *testing.T) {
 	}
 }
 
+// A token is one line of at least 16 characters, and where that is wanted no weak one.
+func TestAUsableTokenCanBeSent(t *testing.T) {
+	for token, usable := range map[string][2]bool{ // as it is, and strictly
+		"0123456789abcde": {false, false}, "0123456789abcdef": {true, true}, "aaaaaaaaaaaaaaaa": {true, false}, "abcdefghabcdefgh": {true, true},
+		" 0123456789abcdef": {false, false}, "0123456789abcdef ": {false, false}, "0123456789\nabcdef": {false, false}, "0123456789\rabcdef": {false, false},
+		"please-change-this-token": {true, false}, "01234567 89abcdef": {true, true},
+	} {
+		for i, strict := range []bool{false, true} {
+			if err := admintoken.Usable(token, strict); (err == nil) != usable[i] {
+				t.Errorf("%q, strict %v: %v", token, strict, err)
+			}
+		}
+	}
+}
+
+func TestANameHasPlainCharacters(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	for name, ok := range map[string]bool{
+		strings.Repeat("a", 64): true, strings.Repeat("a", 65): false, "az09._-": true, "z": true, "0": true, "9": true,
+		"A": false, "a/b": false, "a:b": false, "a{": false, "a`": false, "é": false,
+	} {
+		write(t, path, name+" "+alices)
+		if _, err := admintoken.Open(admintoken.Options{TokensFile: path}); (err == nil) != ok {
+			t.Errorf("the name %q: %v", name, err)
+		}
+	}
+}
+
 func TestATokensFileNamesItsTokens(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "tokens"), "# who\n\nalice "+alices+"\n\tbob\t"+bobs+"  \r\n")
 	files, err := admintoken.Open(admintoken.Options{Token: "0123456789abcdef-owner", TokensFile: path})

@@ -15,6 +15,16 @@ import (
 )
 
 // check checks the bounds of every value, and values that must fit together.
+//
+// Its obligations:
+//
+//  1. Every mistake is named with its key, its place and what is allowed, all of them at once.
+//     No error shows a secret.
+//  2. redis.timeout is below lock.wait, and lock.wait and database.lock_wait are below
+//     deduct.timeout.
+//  3. http.trusted_proxies are addresses or networks. With admin.required they do not trust
+//     every client, and there is a token.
+//  4. What has no effect is rejected: a key of a section that is not enabled, or an unknown one.
 func (l *Loaded) check() error {
 	var errs []error
 	for _, f := range fields(&l.Config) {

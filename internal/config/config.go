@@ -21,6 +21,8 @@ type Config struct {
 	Lock       Lock       `key:"lock" doc:"the locks of the strategies that use one"`
 	Optimistic Optimistic `key:"optimistic" doc:"the attempts of sql-optimistic"`
 	Bucket     Bucket     `key:"bucket" doc:"the rows of sql-bucket"`
+	Unit       Unit       `key:"unit" doc:"the rows of sql-unit"`
+	GetSet     GetSet     `key:"redis_get_set" doc:"how redis-get-set-locked sells"`
 	Redis      Redis      `key:"redis" doc:"the Redis of the locks and of the strategies that sell from Redis; without an address they are not available"`
 	RedisStock RedisStock `key:"redis_stock" doc:"how redis-stock sells from the Redis above"`
 	Redlock    Redlock    `key:"redlock" doc:"the independent masters of redlock; without addresses it is not available"`
@@ -120,6 +122,7 @@ type Group struct {
 type Lock struct {
 	Wait        time.Duration `key:"wait" default:"5s" min:"1ms" doc:"longest wait for a lock, before the answer is busy"`
 	TTL         time.Duration `key:"ttl" default:"30s" min:"500ms" doc:"how long a lock outlives a holder that stops renewing it, at least 500ms; etcd counts whole seconds"`
+	Renew       bool          `key:"renew" default:"true" doc:"renew leases while their holders live; false: an explicit lease, which ends lock.ttl after the grant. Of redis-reentrant, redis-fair, redsync, redlock, sql-insert-lock and sql-version-lock; others are never renewed, or live in a session"`
 	Retry       time.Duration `key:"retry" default:"50ms" min:"1ms" doc:"longest pause between two attempts of polling locks, at least 1ms; a request that waits alone begins with 1ms"`
 	Connections int           `key:"connections" default:"8" min:"2" max:"10000" doc:"connections of the locks in SQL, 2 to 10000"`
 }
@@ -143,7 +146,7 @@ type Redis struct {
 
 // RedisStock is how redis-stock sells.
 type RedisStock struct {
-	Prefix     string        `key:"prefix" doc:"prefix of the keys of redis-stock, redis-decr and redis-list; the same on all replicas, and another one for another database on the same Redis; where it is empty, the key prefix"`
+	Prefix     string        `key:"prefix" doc:"prefix of the keys of redis-stock, redis-decr, redis-list and redis-get-set; the same on all replicas, and another one for another database on the same Redis; where it is empty, the key prefix"`
 	Partitions int           `key:"partitions" default:"8" min:"1" max:"256" doc:"streams over which the items are spread, 1 to 256; the same on all replicas, and changed only while nothing is pending"`
 	Batch      int           `key:"batch" default:"1000" min:"1" max:"2000" doc:"most orders that are written in one transaction, 1 to 2000"`
 	Linger     time.Duration `key:"linger" default:"50ms" min:"0s" max:"1s" doc:"how long a batch waits for more orders, 0 to 1s"`
@@ -188,6 +191,16 @@ type Optimistic struct {
 // Bucket is how sql-bucket splits a stock.
 type Bucket struct {
 	Count int `key:"count" default:"16" min:"1" max:"1024" doc:"rows over which the stock of an item is split, 1 to 1024; it may change during a sale"`
+}
+
+// Unit is how many units sql-unit keeps in rows of their own.
+type Unit struct {
+	Pool int `key:"pool" default:"500" min:"1" max:"5000" doc:"most rows of an item with a unit each, 1 to 5000; the other units wait in the stock's row, and a purchase of more is sold from there; it may change during a sale"`
+}
+
+// GetSet is how redis-get-set-locked sells.
+type GetSet struct {
+	Lock string `key:"lock" default:"redis-reentrant" doc:"the lock around GET, compare and SET: the name of one, as GET /strategies has it; with strategies.only_safe one that notifies its holder of a loss"`
 }
 
 // Trace configures tracing.

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -63,6 +64,12 @@ func TestAFlagWinsOverAVariableAndAVariableOverTheFile(t *testing.T) {
 }
 
 // Every mistake names its key, and the line, the variable or the flag.
+//
+//contract:config.Loaded.check Every mistake is named
+//contract:config.Loaded.check redis.timeout is below
+//contract:config.Loaded.check http.trusted_proxies are
+//contract:config.Loaded.check With admin.required
+//contract:config.Loaded.check What has no effect
 func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
@@ -181,6 +188,7 @@ func TestVariablesOfKubernetesAreNotOurs(t *testing.T) {
 
 const secret = "a very secret password"
 
+//contract:config.Loaded.check No error shows
 func TestSecretsAreNeverPrinted(t *testing.T) {
 	t.Setenv("STOCKD_ADMIN_TOKEN", secret)
 	t.Setenv("STOCKD_DATABASE_PASSWORD", secret)
@@ -201,7 +209,9 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 
 // Other programs take a login in an address. Such an address is rejected with the key to use, and
 // the error does not show the password.
-func TestAPasswordInTheWrongPlaceIsRefusedAndNotShown(t *testing.T) {
+//
+//contract:config.Loaded.check No error shows
+func TestNoErrorShowsAPasswordInTheWrongPlace(t *testing.T) {
 	for _, c := range []struct{ arg, want string }{
 		{"--redis-addresses=redis://:hidden@cache:6379", "redis.password"},
 		{"--redis-addresses=shop@cache:6379", "redis.username"},
@@ -249,6 +259,28 @@ func TestThePrintedConfigurationCanBeRead(t *testing.T) {
 
 // The file in configs documents every key with its default: it is made from
 // the same declarations. To make it anew: stockd config --example.
+func TestAFlagShowsItsDefaultWhereThereIsOne(t *testing.T) {
+	for name, want := range map[string]string{"database-driver": "(default sqlite)", "redis-master": ""} {
+		if usage := flags(t).Lookup(name).Usage; !strings.HasSuffix(usage, want) || strings.Contains(usage, "default") != (want != "") {
+			t.Errorf("--%s is described as %q, want the end %q", name, usage, want)
+		}
+	}
+}
+
+// closedPipe is a writer whose reader has gone.
+type closedPipe struct{}
+
+func (closedPipe) Write([]byte) (int, error) { return 0, os.ErrClosed }
+
+func TestAConfigurationThatCannotBePrintedIsAnError(t *testing.T) {
+	if err := load(t, "").Print(closedPipe{}); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("printed with %v", err)
+	}
+	if err := config.Example(closedPipe{}); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the example is written with %v", err)
+	}
+}
+
 func TestTheDocumentedFileIsUpToDate(t *testing.T) {
 	const path = "../../configs/stockd.yaml"
 	var example bytes.Buffer

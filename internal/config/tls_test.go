@@ -52,6 +52,7 @@ func TestMistakesOfTLSAreNamedWithTheirFile(t *testing.T) {
 		{"a look at clients without TLS", []string{"--admin-tls-client-ca-file=" + a.CAFile}, []string{"admin.tls.client_ca_file", "admin.tls.cert_file is not"}},
 		{"authorities of clients that are none", []string{"--admin-tls-cert-file=" + own.CertFile, "--admin-tls-key-file=" + own.KeyFile, "--admin-tls-client-ca-file=" + nothing}, []string{"admin.tls.client_ca_file", nothing, "PEM"}},
 		{"what has no effect", []string{"--redis-tls-ca-file=" + a.CAFile}, []string{"--redis-tls-ca-file", "redis.tls.ca_file", "redis.tls.enabled is not set"}},
+		{"the database's authority that is not there", []string{"--database-driver=mysql", "--database-dsn=shop@tcp(db:3306)/shop", "--database-tls-enabled=true", "--database-tls-ca-file=/nonexistent/ca.pem"}, []string{"database.tls.ca_file", "/nonexistent/ca.pem"}},
 		{"TLS to a file", []string{"--database-tls-enabled=true"}, []string{"--database-tls-enabled", "sqlite"}},
 		{"TLS in the DSN", []string{"--database-driver=mysql", "--database-dsn=shop@tcp(db:3306)/shop?tls=skip-verify"}, []string{"--database-dsn", "skip-verify", "database.tls"}},
 		{"a way round TLS in the DSN", []string{"--database-driver=mysql", "--database-tls-enabled=true", "--database-dsn=shop@tcp(db:3306)/shop?allowFallbackToPlaintext=true"}, []string{"--database-dsn", "allowFallbackToPlaintext", "database.tls"}},
@@ -173,4 +174,40 @@ func whoIsThere(t *testing.T, a *servers.Authority) (address string) {
 		}
 	}()
 	return plain.Addr().String()
+}
+
+// The admin API speaks TLS where it has a certificate, and admits clients without one unless it
+// has their authorities.
+func TestAListenerAsksForCertificatesWhereItKnowsAuthorities(t *testing.T) {
+	a := authority(t)
+	own := issue(t, a, "stockd")
+	if c, err := (config.ServerTLS{}).ServerConfig(); c != nil || err != nil {
+		t.Errorf("without a certificate it is %v, %v", c, err)
+	}
+	for file, auth := range map[string]tls.ClientAuthType{"": tls.NoClientCert, a.CAFile: tls.RequireAndVerifyClientCert} {
+		c, err := config.ServerTLS{CertFile: own.CertFile, KeyFile: own.KeyFile, ClientCAFile: file}.ServerConfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.ClientAuth != auth || (c.ClientCAs != nil) != (file != "") || c.MinVersion != tls.VersionTLS12 {
+			t.Errorf("with authorities %q it asks %v, of version %x", file, c.ClientAuth, c.MinVersion)
+		}
+		if shown, err := c.GetCertificate(nil); err != nil || shown == nil || len(shown.Certificate) == 0 {
+			t.Errorf("it shows %v, %v", shown, err)
+		}
+	}
+	for key, broken := range map[string]config.ServerTLS{
+		"cert_file": {CertFile: own.CertFile, KeyFile: a.CAFile}, "client_ca_file": {CertFile: own.CertFile, KeyFile: own.KeyFile, ClientCAFile: "/nonexistent"},
+	} {
+		if c, err := broken.ServerConfig(); c != nil || err == nil || !strings.HasPrefix(err.Error(), key) {
+			t.Errorf("%s: %v, %v", key, c, err)
+		}
+	}
+	for key, broken := range map[string]config.TLS{
+		"cert_file": {Enabled: true, CertFile: own.CertFile, KeyFile: a.CAFile}, "ca_file": {Enabled: true, CAFile: "/nonexistent"},
+	} {
+		if c, err := broken.ClientConfig(); c != nil || err == nil || !strings.HasPrefix(err.Error(), key) {
+			t.Errorf("%s: %v, %v", key, c, err)
+		}
+	}
 }

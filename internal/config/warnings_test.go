@@ -28,6 +28,7 @@ func TestRisksAreNamedWithTheirKey(t *testing.T) {
 		{"all are trusted", []string{"--http-trusted-proxies=10.0.0.0/8,::/0"}, []string{"http.trusted_proxies ::/0"}},
 		{"a balancer that is not known", []string{"--limit-address-rate=5", "--http-listen=:8080"}, []string{"limit.address_rate http.trusted_proxies is empty"}},
 		{"a balancer that is", []string{"--limit-address-rate=5", "--http-listen=:8080", "--http-trusted-proxies=10.0.0.1"}, nil},
+		{"no limit of an address", []string{"--http-listen=:8080"}, nil},
 		{"no balancer", []string{"--limit-address-rate=5"}, nil},
 		{"passwords of documents", []string{"--redis-password=an-example-for-redis", "--etcd-password=an-example-for-etcd"}, []string{"redis.password is an example", "etcd.password is an example"}},
 	} {

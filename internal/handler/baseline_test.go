@@ -21,6 +21,16 @@ func TestNothingAnswersInTheShapeOfASale(t *testing.T) {
 	server := httptest.NewServer(nothing)
 	defer server.Close()
 	fixed := send(t, request(t, http.MethodPost, server.URL+"/deduct?goods_id=1", "", ""))
+	for _, got := range []answer{fixed, sale} {
+		if got.header.Get(handler.ReplicaHeader) != "replica-1" {
+			t.Errorf("an answer that reveals its replica has the header %v", got.header)
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if got := sendRaw(nothing, http.MethodGet, path, from("192.0.2.1")); got.Code != http.StatusOK {
+			t.Errorf("%s is answered with %d %s", path, got.Code, got.Body)
+		}
+	}
 	keys := func(a answer) []string { return slices.Sorted(maps.Keys(a.body)) }
 	if fixed.status != sale.status || !slices.Equal(keys(fixed), keys(sale)) {
 		t.Errorf("nothing answers %d %s, a sale %d %s", fixed.status, fixed.text, sale.status, sale.text)
@@ -56,4 +66,6 @@ func TestTheAdminMayRequestAFullAudit(t *testing.T) {
 			t.Errorf("audit%s is answered with %d %s, want %d", c.query, got.status, got.text, c.want)
 		}
 	}
+	a.asAdmin(t, http.MethodGet, "/goods/2/audit", "", http.StatusNotFound)
+	a.asAdmin(t, http.MethodGet, "/goods/2/audit?full=true", "", http.StatusNotFound)
 }

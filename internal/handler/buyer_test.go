@@ -63,6 +63,10 @@ func (a api) bought(t *testing.T, path string, headers ...string) answer {
 	return a.as(t, http.MethodPost, path, headers...)
 }
 
+//contract:api.deduct buyer.from says who buys
+//contract:api.deduct With a header or a token
+//contract:api.responses Unauthorized:
+//contract:api.headers WWW-Authenticate:
 func TestATokenIdentifiesTheBuyer(t *testing.T) {
 	var log bytes.Buffer
 	a := serveSQLite(t).withTokens(t, func(o *handler.Options) {
@@ -109,6 +113,9 @@ func TestATokenIdentifiesTheBuyer(t *testing.T) {
 }
 
 // A buyer's keys and orders are its own.
+//
+//contract:api.listOrders Where buyer.from
+//contract:api.readOrder Where buyer.from
 func TestABuyerSeesItsOwnAlone(t *testing.T) {
 	a := serveSQLite(t).withTokens(t, func(o *handler.Options) { o.Reveal = true })
 	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 2}`, http.StatusOK)
@@ -152,6 +159,8 @@ func TestAnAssertedUserRevealsNothing(t *testing.T) {
 	}
 }
 
+//contract:api.deduct buyer.from says who buys
+//contract:api.deduct With a header or a token
 func TestAHeaderOfATrustedProxyIdentifiesTheBuyer(t *testing.T) {
 	a := serveSQLite(t)
 	for _, c := range []struct{ proxy, header, query, problem, field string }{
@@ -198,6 +207,9 @@ func TestARateOfUsersNeedsAUser(t *testing.T) {
 }
 
 // One buyer has one name, however it is written.
+//
+//contract:api.schemas UserID: Printable
+//contract:api.schemas UserID: A number is
 func TestAUserIsWrittenInOneWay(t *testing.T) {
 	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = handler.Rate{PerSecond: onceOnly, Burst: 2} })
 	post := func(user string) answer {

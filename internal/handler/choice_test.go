@@ -2,6 +2,7 @@ package handler_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +10,10 @@ import (
 	"github.com/stockd/stockd/internal/service"
 )
 
+//contract:api.changeGoods At least one field
+//contract:api.changeGoods An empty strategy
+//contract:api.schemas OwnStrategy:
+//contract:api.schemas Own:
 func TestAnItemIsSoldThroughItsOwnStrategy(t *testing.T) {
 	a := serveSQLite(t)
 	created := a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "strategy": "mutex", "group": true}`, http.StatusCreated)
@@ -48,6 +53,8 @@ func (a api) claimed(t *testing.T, path string) float64 {
 }
 
 // A repeated creation must not undo what was changed since.
+//
+//contract:api.createGoods 201: Under the same
 func TestARepeatedCreationKeepsTheStrategy(t *testing.T) {
 	a := serveSQLite(t)
 	const body = `{"goods_id": 2, "stock": 10, "strategy": "mutex"}`
@@ -68,6 +75,7 @@ func TestARepeatedCreationKeepsTheStrategy(t *testing.T) {
 	}
 }
 
+//contract:api.changeGoods At least one field
 func TestAChoiceThatCannotBeChangesNothing(t *testing.T) {
 	a := serveSQLite(t)
 	if err := a.options.Catalogue.Enforce(service.Policy{Deny: []string{"naive"}}); err != nil {
@@ -132,6 +140,7 @@ func TestTheDefaultModifiersAreThoseOfTheConfiguration(t *testing.T) {
 	}
 }
 
+//contract:api.deduct 403: Where requests may not choose
 func TestAPurchaseMayNotChooseWhereThatIsOff(t *testing.T) {
 	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Choose = false })
 	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "sql-insert-lock", "group": true}`, http.StatusOK)
@@ -167,7 +176,10 @@ func TestOnlySafeWantsAFenceWhereALossGoesUnnoticed(t *testing.T) {
 		if s := a.described(t, name); s["enabled"] != true || s["requires_fence"] != true || s["note"] == nil {
 			t.Errorf("%s is described as %v", name, s)
 		}
-		a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "`+name+`"}`, http.StatusForbidden)
+		got := a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "`+name+`"}`, http.StatusForbidden)
+		if list, _ := got.body["strategies"].([]any); !slices.Contains(list, any("redis-lua")) || slices.Contains(list, any(name)) {
+			t.Errorf("an item that may not be sold by %s is answered with %s, want the strategies that may sell it", name, got.text)
+		}
 	}
 	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "redis-setnx", "fence": true}`, http.StatusForbidden)
 	if s := a.described(t, "redis-lua"); s["enabled"] != true || s["requires_fence"] != nil {
@@ -175,8 +187,14 @@ func TestOnlySafeWantsAFenceWhereALossGoesUnnoticed(t *testing.T) {
 	}
 }
 
+//contract:api Every answer has a request id
+//contract:api.headers X-Stockd-Replica:
+//contract:api.schemas ConcealedSold:
+//contract:api.schemas ConcealedGoods:
+//contract:api.schemas Order: On the public API
+//contract:api.audit Where http.reveal
 func TestThePublicLearnsNoMoreThanItMust(t *testing.T) {
-	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = false })
+	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = false }).withAdmin(t, func(*handler.Options) {})
 	for path, want := range map[string]string{
 		"/deduct?goods_id=1&strategy=mutex": `"order_id" "goods_id" "quantity" "strategy" "durable" "created_at"`,
 		"/goods/1":                          `"goods_id" "per_user" "available"`,
@@ -210,4 +228,22 @@ func TestThePublicLearnsNoMoreThanItMust(t *testing.T) {
 		t.Errorf("the admin gets %s", shown.text)
 	}
 	a.asAdmin(t, http.MethodGet, "/goods/1/audit", "", http.StatusOK)
+	if order := a.asAdmin(t, http.MethodGet, "/orders?request_id=a-key", "", http.StatusOK); order.body["remaining"] != 8.0 || order.body["replica"] != "replica-1" {
+		t.Errorf("the admin gets the order %s", order.text)
+	}
+}
+
+func TestAnItemIsAvailableWhileUnitsAreLeft(t *testing.T) {
+	for _, reveal := range []bool{true, false} {
+		a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = reveal })
+		for _, left := range []bool{true, false} {
+			if got := a.get(t, "/goods/1"); got.body["available"] != left {
+				t.Errorf("an item with units: %v; it is answered with %s", left, got.text)
+			}
+			a.buy(t, "goods_id=1&quantity=10")
+		}
+		if got := a.get(t, "/goods/2"); got.problem() != "unknown-goods" {
+			t.Errorf("an unknown item is answered with %d %s", got.status, got.text)
+		}
+	}
 }

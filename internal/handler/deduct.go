@@ -42,7 +42,7 @@ type sold struct {
 
 // deduct serves POST /deduct.
 func (s sale) deduct(c *gin.Context) {
-	f, err := readForm(c.Request, "strategy", "group", "fence", "goods_id", "quantity", "user_id", "durable")
+	f, err := readForm(c.Request, "strategy", "group", "fence", "goods_id", "quantity", "user_id", "durable", "wait_ms")
 	if err != nil {
 		answer(c, err)
 		return
@@ -53,6 +53,7 @@ func (s sale) deduct(c *gin.Context) {
 		Keyed:    key != "",
 		Quantity: f.wholeOr("quantity", 1, 1, stock.MaxQuantity),
 		Durable:  f.durability(),
+		MaxWait:  time.Duration(f.wholeOr("wait_ms", 0, 1, mostWait.Milliseconds())) * time.Millisecond,
 	}
 	asked := stock.Choice{Strategy: f.text("strategy", mostStrategy), Group: f.flagIfGiven("group"), Fence: f.flagIfGiven("fence")}
 	if err := f.err(); err != nil {
@@ -70,7 +71,7 @@ func (s sale) deduct(c *gin.Context) {
 	defer cancel()
 	outcome, err := s.options.Catalogue.Replay(ctx, goodsID, purchase)
 	if err == nil && !outcome.Replayed {
-		outcome, err = s.sell(ctx, goodsID, purchase, func() (seller, error) { return s.seller(goodsID, purchase.Quantity, asked) })
+		outcome, err = s.sell(ctx, goodsID, purchase, func() (seller, error) { return s.seller(goodsID, purchase, asked) })
 	}
 	if err != nil {
 		s.reject(c, cmp.Or(outcome.Order.RequestID, key), err)
@@ -189,9 +190,9 @@ func (s seller) asked() *service.Seller {
 // seller finds the service of a purchase: the one it asks for, its item's, or the default. The
 // item's maximum is checked before anything is locked or counted, and after the ledger was
 // searched for the purchase, so that sales from before the maximum was lowered are replayed.
-func (s sale) seller(goodsID, quantity int64, asked stock.Choice) (seller, error) {
-	if most := s.options.Catalogue.MaxQuantity(goodsID); quantity > most {
-		return seller{}, invalid(fieldError{"quantity", fmt.Sprintf("must be a whole number from 1 to %d, not %d", most, quantity)})
+func (s sale) seller(goodsID int64, purchase stock.Purchase, asked stock.Choice) (seller, error) {
+	if most := s.options.Catalogue.MaxQuantity(goodsID); purchase.Quantity > most {
+		return seller{}, invalid(fieldError{"quantity", fmt.Sprintf("must be a whole number from 1 to %d, not %d", most, purchase.Quantity)})
 	}
 	mode, own := s.options.Catalogue.Mode(goodsID, asked)
 	if !s.options.Choose && mode != own {
@@ -200,7 +201,7 @@ func (s sale) seller(goodsID, quantity int64, asked stock.Choice) (seller, error
 	}
 	found, err := s.options.Catalogue.In(mode)
 	if err == nil {
-		return seller{found, mode == own}, nil
+		return seller{found, mode == own}, waitable(found, purchase.MaxWait)
 	}
 	if errors.Is(err, service.ErrNotFenceable) {
 		return seller{}, invalid(notFenceable(mode.Strategy))
@@ -213,6 +214,23 @@ func (s sale) seller(goodsID, quantity int64, asked stock.Choice) (seller, error
 	}
 	p.Errors = []fieldError{{"strategy", fmt.Sprintf("%q %s; allowed are those of GET /strategies that are available", mode.Strategy, why)}}
 	return seller{}, p
+}
+
+// mostWait is far above any lock.wait.
+const mostWait = time.Hour
+
+// waitable rejects a wait that a purchase cannot have.
+func waitable(by *service.Seller, wait time.Duration) error {
+	switch most := by.LockWait(); {
+	case wait == 0 || wait <= most:
+		return nil
+	case by.Group:
+		return invalid(fieldError{"wait_ms", "cannot be given with group=true: grouped purchases wait for their lock together"})
+	case most == 0:
+		return invalid(fieldError{"wait_ms", "cannot be given: " + by.Strategy + " has no lock that a purchase waits for"})
+	default:
+		return invalid(fieldError{"wait_ms", fmt.Sprintf("must be a whole number from 1 to %d, which is lock.wait, not %d", most.Milliseconds(), wait.Milliseconds())})
+	}
 }
 
 func notFenceable(strategy string) fieldError {

@@ -8,9 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // FuzzFormsAgree sends the same fields as a query, as a form and as JSON: each is
@@ -69,4 +72,125 @@ func readFields(t *testing.T, query, media, body string) (got fields) {
 		got.wrong = append(got.wrong, e.Field)
 	}
 	return got
+}
+
+// What is allowed is allowed to its edge, and what is not is named with what was sent.
+func TestTheEdgesOfAField(t *testing.T) {
+	whole := func(f *form) { f.whole("field", 1, 9) }
+	flag := func(f *form) { f.flag("field") }
+	user := func(f *form) { f.user("field") }
+	text := func(f *form) { f.text("field", 4) }
+	visible := func(f *form) { f.visible("field", 4) }
+	duration := func(f *form) { Form{form: f}.Duration("field", time.Second, time.Minute) }
+	const number, truth, buyer = "field must be a whole number from 1 to 9, not ", "field must be true or false, not ", "field must be text or a whole number, not "
+	const printable, ascii = "field must be 1 to 4 printable characters, not ", "field must be 1 to 4 visible ASCII characters, not "
+	for _, c := range []struct {
+		json string
+		read func(*form)
+		want string // empty: it is allowed
+	}{
+		{`1`, whole, ""},
+		{`9`, whole, ""},
+		{`0`, whole, number + `0`},
+		{`10`, whole, number + `10`},
+		{`"1"`, whole, number + `"1"`},
+		{`true`, whole, number + `true`},
+		{`false`, flag, ""},
+		{`null`, flag, truth + `null`},
+		{`1`, flag, truth + `1`},
+		{`"true"`, flag, truth + `"true"`},
+		{`1090`, user, ""},
+		{`"u-1"`, user, ""},
+		{`1.5`, user, buyer + `1.5`},
+		{`-1`, user, buyer + `-1`},
+		{`true`, user, buyer + `true`},
+		{`null`, user, buyer + `null`},
+		{`"éééé"`, text, ""},
+		{`"ééééé"`, text, printable + `"ééééé"`},
+		{`1234`, text, ""},
+		{`true`, text, printable + `true`},
+		{`"!~~!"`, visible, ""},
+		{`"!~~!~"`, visible, ascii + `"!~~!~"`},
+		{`" "`, visible, ascii + `" "`},
+		{`"é"`, visible, ascii + `"é"`},
+		{`1`, visible, ascii + `1`},
+		{`"1s"`, duration, ""},
+		{`"1m"`, duration, ""},
+		{`"999ms"`, duration, `field must be a duration from 1s to 1m0s such as 2s or 250ms, not "999ms"`},
+		{`"61s"`, duration, `field must be a duration from 1s to 1m0s such as 2s or 250ms, not "61s"`},
+	} {
+		f, err := readForm(jsonRequest(t, "", `{"field": `+c.json+`}`), "field")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.read(f)
+		if got := said(f); got != c.want {
+			t.Errorf("%s: %q, want %q", c.json, got, c.want)
+		}
+	}
+}
+
+func jsonRequest(t *testing.T, query, body string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://shop/deduct?"+query, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	return r
+}
+
+// said is what the errors of a form say.
+func said(f *form) string {
+	lines := make([]string, 0, len(f.errs))
+	for _, e := range f.errs {
+		lines = append(lines, e.Field+" "+e.Error)
+	}
+	return strings.Join(lines, "; ")
+}
+
+func TestAFieldIsGivenOnceWhereverItIs(t *testing.T) {
+	for _, c := range []struct{ query, body, want string }{
+		{"a=1&a=2", "", "a is given twice in the query; once is allowed"},
+		{"", `{"a": 1, "a": 1}`, "a is given twice in the body; once is allowed"},
+		{"a=1", `{"a": 1}`, "a is given in the query and in the body; once is allowed"},
+		{"a=1", `{"b": 1}`, "b is not a field here; allowed are a"},
+	} {
+		f, err := readForm(jsonRequest(t, c.query, c.body), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := said(f); got != c.want {
+			t.Errorf("%s with %s: %q, want %q", c.query, c.body, got, c.want)
+		}
+	}
+}
+
+func TestABodyIsOneWholeObject(t *testing.T) {
+	for _, body := range []string{`{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":nul`, `{"a":1}x`, `{"a":1}{}`, `[1]`, `1`, `x`, `{"a":[]}`} {
+		if _, err := readForm(jsonRequest(t, "", body), "a"); err == nil {
+			t.Errorf("%s is read", body)
+		}
+	}
+}
+
+func TestTheEdgesOfAnIdempotencyKey(t *testing.T) {
+	for _, c := range []struct {
+		key string
+		ok  bool
+	}{
+		{"!", true},
+		{"~", true},
+		{strings.Repeat("k", stock.MaxRequestID), true},
+		{strings.Repeat("k", stock.MaxRequestID+1), false},
+		{"", false},
+		{"a b", false},
+		{"a\x7f", false},
+	} {
+		r, f := jsonRequest(t, "", ""), new(form)
+		r.Header["Idempotency-Key"] = []string{c.key}
+		if got := f.idempotencyKey(r); (got == c.key && len(f.errs) == 0) != c.ok {
+			t.Errorf("%q is read as %q, %s", c.key, got, said(f))
+		}
+	}
 }

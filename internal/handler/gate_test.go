@@ -30,6 +30,8 @@ func from(address string) func(*http.Request) {
 }
 
 // Nothing but the whole token, once, is accepted; the scheme is compared as RFC 9110 wants.
+//
+//contract:api stockd has two APIs
 func TestOnlyTheWholeTokenIsAccepted(t *testing.T) {
 	admin := handler.Admin(handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024}, admintoken.Single(token))
 	for i, c := range []struct {
@@ -69,6 +71,9 @@ func TestOnlyTheWholeTokenIsAccepted(t *testing.T) {
 }
 
 // Without a token no answer of the admin API reveals what is there, or switched on.
+//
+//contract:api stockd has two APIs
+//contract:api.responses Unauthorized:
 func TestWithoutATokenEveryPathIsTheSame(t *testing.T) {
 	o := handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, Pprof: true, Routes: openLab(t).Routes(), Metrics: metrics.New(metrics.Build{}).Handler()}
 	for name, admin := range map[string]http.Handler{
@@ -113,22 +118,26 @@ func TestWithATokenUnknownPathsAndMethodsAreNamed(t *testing.T) {
 // Ten wrong tokens of an address within a minute, and it has to wait: right or wrong, its
 // token is not looked at. Other addresses behind the same proxy, and right tokens, do not
 // count.
+//
+//contract:api.responses RateLimited:
 func TestWrongTokensAreThrottledByAddress(t *testing.T) {
 	var log bytes.Buffer
+	n := observed()
 	admin := handler.Admin(handler.Options{
-		Log: slog.New(slog.NewTextHandler(&log, nil)), MaxBody: 1024, TrustedProxies: []string{"192.0.2.1"},
+		Log: slog.New(slog.NewTextHandler(&log, nil)), MaxBody: 1024, TrustedProxies: []string{"192.0.2.1"}, Observer: n,
 	}, admintoken.Single(token))
 	send := func(client, given string) *httptest.ResponseRecorder {
 		return sendRaw(admin, http.MethodGet, "/nowhere", func(r *http.Request) {
 			from("192.0.2.1")(r)
 			r.Header.Set("X-Forwarded-For", client)
 			if given != "" {
-				r.Header.Set("Authorization", "Bearer "+given)
+				r.Header.Set("Authorization", given)
 			}
 		})
 	}
+	const right, wrong, basic = "Bearer " + token, "Bearer wrong-token-of-a-stranger", "Basic wrong-token-of-a-stranger"
 	for i := range 30 {
-		if got := send("2001:db8::1", token); got.Code != http.StatusNotFound {
+		if got := send("2001:db8::1", right); got.Code != http.StatusNotFound {
 			t.Fatalf("right token %d is answered with %d %s", i, got.Code, got.Body)
 		}
 		if got := send("2001:db8::1", ""); got.Code != http.StatusUnauthorized {
@@ -136,18 +145,21 @@ func TestWrongTokensAreThrottledByAddress(t *testing.T) {
 		}
 	}
 	for i := range 10 {
-		if got := send(fmt.Sprintf("2001:db8::%d", i+1), "wrong-token-of-a-stranger"); got.Code != http.StatusUnauthorized {
+		if got := send(fmt.Sprintf("2001:db8::%d", i+1), []string{wrong, basic}[i%2]); got.Code != http.StatusUnauthorized {
 			t.Errorf("wrong token %d is answered with %d %s", i+1, got.Code, got.Body)
 		}
 	}
-	for _, given := range []string{"wrong-token-of-a-stranger", token, ""} {
+	for _, given := range []string{wrong, basic, right, ""} {
 		got := send("2001:db8::ffff", given)
 		if got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") == "" || !strings.Contains(got.Body.String(), "urn:stockd:problem:rate-limited") {
 			t.Errorf("after ten wrong ones %q is answered with %d %v %s", given, got.Code, got.Header(), got.Body)
 		}
 	}
-	if got := send("2001:db8:0:1::1", token); got.Code != http.StatusNotFound {
+	if got := send("2001:db8:0:1::1", right); got.Code != http.StatusNotFound {
 		t.Errorf("the admin behind the same proxy is answered with %d %s", got.Code, got.Body)
+	}
+	if seen := n.seen(); seen["limited by token"] != 4 {
+		t.Errorf("four requests were throttled, and the observer was notified of %v", seen)
 	}
 	// The log of a replica writes those that repeat at a bounded rate.
 	lines := strings.Count(log.String(), "wrong admin token")
@@ -157,6 +169,8 @@ func TestWrongTokensAreThrottledByAddress(t *testing.T) {
 }
 
 // A page whose name was made to resolve to this machine is not served.
+//
+//contract:api.responses MisdirectedRequest:
 func TestTheAdminAPIServesItsOwnHostsOnly(t *testing.T) {
 	serve := func(hosts ...string) http.Handler {
 		return handler.Admin(handler.Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, AdminHosts: hosts}, admintoken.Single(token))

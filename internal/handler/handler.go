@@ -130,7 +130,7 @@ func newEngine(o Options, listener string) *gin.Engine {
 		panic(err) // the configuration was checked
 	}
 	replica := o.Replica
-	if listener == public && !o.Reveal {
+	if !o.Reveal {
 		replica = ""
 	}
 	e.Use(observe(o.observer(), listener), nameReplica(replica), identify(), startTrace(o.Tracer), record(o.Log))

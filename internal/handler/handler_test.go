@@ -195,6 +195,7 @@ const (
 	formType = "application/x-www-form-urlencoded"
 )
 
+//contract:api The fields of a request
 func TestASaleInEachForm(t *testing.T) {
 	a := serveSQLite(t)
 	left := 10.0
@@ -227,14 +228,6 @@ func TestQuantityIsOneWhereItIsNotGiven(t *testing.T) {
 	}
 }
 
-func TestALockTellsHowLongItWasWaitedForAndHeld(t *testing.T) {
-	a := serveSQLite(t)
-	got := a.buy(t, "goods_id=1&strategy=mutex")
-	if hold, _ := got.body["hold_ms"].(float64); hold <= 0 {
-		t.Errorf("hold_ms is %v: %s", hold, got.text)
-	}
-}
-
 func TestSoldOutIsAConflict(t *testing.T) {
 	a := serveSQLite(t)
 	got := a.buy(t, "goods_id=1&quantity=11")
@@ -247,6 +240,12 @@ func TestSoldOutIsAConflict(t *testing.T) {
 }
 
 // Bad input is a problem that names the field, and leaves no row in the ledger.
+//
+//contract:api Each may be in the query
+//contract:api An unknown field is an error
+//contract:api.responses UnsupportedMediaType:
+//contract:api.responses BodyTooLarge:
+//contract:api.schemas UserID: Printable
 func TestBadInput(t *testing.T) {
 	a := serveSQLite(t)
 	const valid = `"goods_id": 1, "quantity": 1`
@@ -274,6 +273,11 @@ func TestBadInput(t *testing.T) {
 		{"empty strategy", "?goods_id=1&strategy=", "", "", 400, "invalid-request", "strategy"},
 		{"fence that is no flag", "?goods_id=1&fence=maybe", "", "", 400, "invalid-request", "fence"},
 		{"fence where there is none", "?goods_id=1&fence=true", "", "", 400, "invalid-request", "fence"},
+		{"a wait of nothing", "?goods_id=1&strategy=mutex&wait_ms=0", "", "", 400, "invalid-request", "wait_ms"},
+		{"a wait beyond lock.wait", "?goods_id=1&strategy=mutex&wait_ms=3600000", "", "", 400, "invalid-request", "wait_ms"},
+		{"a wait for no lock", "?goods_id=1&strategy=sql-conditional&wait_ms=1", "", "", 400, "invalid-request", "wait_ms"},
+		{"a wait of one of a group", "?goods_id=1&strategy=mutex&group=true&wait_ms=1", "", "", 400, "invalid-request", "wait_ms"},
+		{"durable as nowhere", "?goods_id=1&durable=paper", "", "", 400, "invalid-request", "durable"},
 		{"user too long", "?goods_id=1&user_id=" + strings.Repeat("u", 65), "", "", 400, "invalid-request", "user_id"},
 		{"user with a control character", "?goods_id=1&user_id=a%00b", "", "", 400, "invalid-request", "user_id"},
 		{"user that is no text", "?goods_id=1&user_id=%ff", "", "", 400, "invalid-request", "user_id"},
@@ -310,6 +314,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+//contract:api.responses InvalidRequest:
 func TestBadHeaders(t *testing.T) {
 	a := serveSQLite(t)
 	for name, values := range map[string][]string{
@@ -327,6 +332,7 @@ func TestBadHeaders(t *testing.T) {
 	}
 }
 
+//contract:api.responses InvalidRequest:
 func TestEveryWrongFieldIsNamedAtOnce(t *testing.T) {
 	a := serveSQLite(t)
 	got := a.buy(t, "goods_id=x&quantity=0&colour=red")
@@ -335,6 +341,7 @@ func TestEveryWrongFieldIsNamedAtOnce(t *testing.T) {
 	}
 }
 
+//contract:api.schemas StrategyNames:
 func TestAnUnknownStrategyGetsTheKnownOnes(t *testing.T) {
 	a := serveSQLite(t)
 	got := a.buy(t, "goods_id=1&strategy=hope")
@@ -343,6 +350,7 @@ func TestAnUnknownStrategyGetsTheKnownOnes(t *testing.T) {
 	}
 }
 
+//contract:api.deduct With an Idempotency-Key
 func TestAKeyIsAnsweredTheSameAgain(t *testing.T) {
 	a := serveSQLite(t)
 	var answers [2]answer
@@ -385,6 +393,7 @@ func TestReadingAnItem(t *testing.T) {
 	}
 }
 
+//contract:api.responses MethodNotAllowed:
 func TestAnotherMethodIsRejected(t *testing.T) {
 	a := serveSQLite(t)
 	if got := a.get(t, "/deduct?goods_id=1"); got.status != http.StatusMethodNotAllowed {
@@ -464,6 +473,9 @@ func TestTheAdminCreatesAndRestocks(t *testing.T) {
 
 // A database that is gone is named. It is never taken for sold out, and when it
 // is back, so is the replica.
+//
+//contract:api.schemas BackendName:
+//contract:api.responses ReadUnavailable:
 func TestTheDatabaseGoneAndBack(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		a := serve(t, d)
@@ -497,34 +509,44 @@ func TestTheDatabaseGoneAndBack(t *testing.T) {
 	})
 }
 
+//contract:api.deduct Without one, a purchase
+//contract:api.deduct 503: Nothing happened
 func TestAnUnknownOutcomeSaysSo(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		through, cut := labtest.Through(t, d)
 		a := serve(t, through)
-		labtest.Lose(cut, "COMMIT", true)
-		lost := a.buy(t, "goods_id=1&quantity=2")
-		key, _ := lost.body["request_id"].(string)
-		if lost.status != http.StatusServiceUnavailable || lost.problem() != "outcome-unknown" || lost.body["backend"] != "mysql" || key == "" {
-			t.Fatalf("a lost commit is answered with %d %s", lost.status, lost.text)
-		}
-		r := request(t, http.MethodPost, a.public.URL+"/deduct?goods_id=1&quantity=2", "", "")
-		r.Header.Set("Idempotency-Key", key)
-		if found := send(t, r); found.status != http.StatusOK || found.body["remaining"] != 8.0 {
-			t.Errorf("sent again it is answered with %d %s", found.status, found.text)
+		for i, c := range []struct{ query, header string }{
+			{"goods_id=1&quantity=2", "X-Request-ID"}, {"goods_id=1&quantity=2&user_id=小明", "Idempotency-Key"},
+		} {
+			labtest.Lose(cut, "COMMIT", true)
+			lost := a.buyAs(t, c.query, c.header, "mine")
+			key, _ := lost.body["request_id"].(string)
+			if lost.status != http.StatusServiceUnavailable || lost.problem() != "outcome-unknown" || lost.body["backend"] != "mysql" || key == "" {
+				t.Fatalf("a lost commit is answered with %d %s", lost.status, lost.text)
+			}
+			if found := a.buyAs(t, c.query, "Idempotency-Key", key); found.status != http.StatusOK || found.body["remaining"] != float64(8-2*i) {
+				t.Errorf("sent again under %q it is answered with %d %s", key, found.status, found.text)
+			}
 		}
 	})
 }
 
-// An internal error is logged, and not shown.
+// An internal error is logged and observed, and not shown.
+//
+//contract:api.responses Internal:
 func TestAPanicIsAProblem(t *testing.T) {
 	var log bytes.Buffer
-	h := handler.Public(handler.Options{Log: slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, nil))), MaxBody: 1024})
+	n := observed()
+	h := handler.Public(handler.Options{Log: slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, nil))), MaxBody: 1024, Observer: n})
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/deduct?goods_id=1", http.NoBody)
 	r.Header.Set("X-Request-ID", "mine")
 	h.ServeHTTP(w, r)
 	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "urn:stockd:problem:internal") {
 		t.Errorf("a handler without a catalogue answers %d %s", w.Code, w.Body)
+	}
+	if got := n.seen(); got["panicked"] != 1 || got["ended /deduct"] != 1 {
+		t.Errorf("the observer is notified of %v", got)
 	}
 	for _, want := range []string{"panic", "/deduct", "request_id=mine", "deduct.go"} {
 		if !strings.Contains(log.String(), want) {

@@ -49,6 +49,8 @@ func (a api) distinctBuyers(t *testing.T, key, query string) map[string]string {
 	return orders
 }
 
+//contract:api.deduct A key is that of one buyer
+//contract:api.listOrders A key of one buyer
 func TestAKeyOfAnotherBuyerIsAnotherKey(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := serveHot(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), hot.Options{Linger: time.Millisecond, Partitions: 2})
@@ -94,6 +96,8 @@ func TestAReusedKeyRevealsNothing(t *testing.T) {
 	}
 }
 
+//contract:api.listOrders Without user_id
+//contract:api.listOrders A key of one buyer
 func TestAnOrderIsFoundByItsBuyer(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := serve(t, d)
@@ -117,6 +121,9 @@ func TestAnOrderIsFoundByItsBuyer(t *testing.T) {
 		a.keyed(t, "single", "goods_id=1&user_id=u-2")
 		if got := a.get(t, "/orders?request_id=single"); got.status != http.StatusBadRequest || got.field() != "user_id" {
 			t.Errorf("the key of two buyers finds %d %s", got.status, got.text)
+		}
+		if got := a.asAdmin(t, http.MethodGet, "/orders?user_id=u-1", "", http.StatusBadRequest); got.field() != "user_id" {
+			t.Errorf("a buyer without a key is answered with %s", got.text)
 		}
 		page := a.asAdmin(t, http.MethodGet, "/orders?goods_id=1", "", http.StatusOK)
 		if strings.Contains(page.text, `"key u`) || strings.Count(page.text, `"request_id":"key"`) != len(orders) {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -16,7 +15,7 @@ import (
 func TestAKeyCostsOneSearchOfTheLedger(t *testing.T) {
 	d := lab.Database(t, servers.MariaDB)
 	a := serve(t, d)
-	pool, _, err := backend.OpenPool(backend.SQLOptions{Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second})
+	pool, _, err := d.Pool(1, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

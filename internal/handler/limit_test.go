@@ -5,6 +5,8 @@ import (
 	"testing"
 )
 
+//contract:api.changeGoods A limit holds
+//contract:api.schemas PerUser:
 func TestABuyerIsLimitedPerItem(t *testing.T) {
 	a := serveSQLite(t)
 	if got := a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 10, "per_user": 3}`, http.StatusCreated); got.body["per_user"] != 3.0 {
@@ -47,6 +49,7 @@ func TestABuyerIsLimitedPerItem(t *testing.T) {
 	}
 }
 
+//contract:api.changeGoods An empty strategy
 func TestABadLimitIsNamed(t *testing.T) {
 	a := serveSQLite(t)
 	for _, c := range []struct {
@@ -57,6 +60,7 @@ func TestABadLimitIsNamed(t *testing.T) {
 		{http.MethodPost, "/goods", `{"goods_id": 3, "stock": 1, "per_user": -1}`, http.StatusBadRequest, "per_user"},
 		{http.MethodPost, "/goods", `{"goods_id": 3, "stock": 1, "per_user": 1000000001}`, http.StatusBadRequest, "per_user"},
 		{http.MethodPatch, "/goods/1", `{"per_user": "many"}`, http.StatusBadRequest, "per_user"},
+		{http.MethodPatch, "/goods/1", `{"per_user": null}`, http.StatusBadRequest, "per_user"},
 		{http.MethodPatch, "/goods/1", `{}`, http.StatusBadRequest, "per_user"},
 		{http.MethodPatch, "/goods/1", `{"stock": 3}`, http.StatusBadRequest, "stock"},
 		{http.MethodPatch, "/goods/x", `{"per_user": 3}`, http.StatusBadRequest, "goods_id"},

@@ -18,7 +18,7 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// places bounds limits concurrent purchases so that no item and no strategy takes all slots: an item may
+// slots limits concurrent purchases so that no item and no strategy takes all slots: an item may
 // have no more slots than are free for all items, and purchases that ask for a strategy, group
 // or fence other than their item's share what the item leaves free by the same rule. One item
 // alone thus has at most half of all slots, and n flooded items have 1/(n+1) each, with as much
@@ -224,7 +224,7 @@ func (l *limiter) wait(client string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	full, ok := l.full[maphash.String(l.seed, client)]
-	if !ok || full.Before(now) {
+	if !ok {
 		return 0
 	}
 	return max(0, full.Add(l.every).Sub(now)-l.whole)

@@ -55,6 +55,7 @@ func lockBackends() []lockBackend {
 func TestALockServerGoneAndBack(t *testing.T) {
 	for _, b := range lockBackends() {
 		t.Run(string(b.name), func(t *testing.T) {
+			t.Parallel() // they wait for a server that does not answer
 			d := lab.Database(t, servers.SQLite)
 			locks := lab.Locks(t, d)
 			server := b.start(t, locks.Clients)
@@ -175,6 +176,8 @@ func TestAFencedSaleTellsItsToken(t *testing.T) {
 
 // The answer says where the order is written down. durable=sql waits for the
 // ledger; the strategies that write it themselves always have.
+//
+//contract:api.schemas Durability:
 func TestTheAnswerSaysHowDurableItIs(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	a := serveWith(t, d, lab.Locks(t, d, backend.Redis))

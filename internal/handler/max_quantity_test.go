@@ -20,6 +20,8 @@ func (a api) assertTooMany(t *testing.T, query, most string) {
 	}
 }
 
+//contract:api.schemas Quantity:
+//contract:api.schemas MaxQuantity:
 func TestAPurchaseHasAtMostTheMaximum(t *testing.T) {
 	a := serveSQLite(t)
 	a.options.Catalogue.SetMaxQuantity(3)

@@ -114,7 +114,6 @@ func nameReplica(replica string) gin.HandlerFunc {
 		if replica != "" {
 			c.Header(ReplicaHeader, replica)
 		}
-		c.Next()
 	}
 }
 

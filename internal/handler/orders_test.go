@@ -32,6 +32,9 @@ func sameOrder(t *testing.T, order, sale answer, durable string) {
 	}
 }
 
+//contract:api.listOrders With request_id
+//contract:api.listOrders Nothing is sold
+//contract:api.schemas CreatedAt:
 func TestAnOrderIsFoundAndNothingIsSold(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := serve(t, d)
@@ -65,6 +68,9 @@ func TestAnOrderIsFoundAndNothingIsSold(t *testing.T) {
 }
 
 // Numbers can be counted through: no stranger reads a sale that way.
+//
+//contract:api.readOrder It is on the public API
+//contract:api.listOrders Without request_id
 func TestNumbersOfOrdersAreNotForEveryClient(t *testing.T) {
 	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = false })
 	number := fmt.Sprint(a.buy(t, "goods_id=1").body["order_id"])
@@ -78,6 +84,8 @@ func TestNumbersOfOrdersAreNotForEveryClient(t *testing.T) {
 	}
 }
 
+//contract:api.listOrders Without request_id
+//contract:api.listOrders A page whose next
 func TestTheAdminAPIPagesThroughOrders(t *testing.T) {
 	a := serveSQLite(t)
 	for range 5 {

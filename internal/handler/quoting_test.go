@@ -74,7 +74,7 @@ func TestAProblemIsShortWhateverIsSent(t *testing.T) {
 // everyField is a form with the same text in every field of a purchase.
 func everyField(text string) string {
 	var form strings.Builder
-	for _, name := range []string{"strategy", "group", "fence", "goods_id", "quantity", "user_id", "durable", text} {
+	for _, name := range []string{"strategy", "group", "fence", "goods_id", "quantity", "user_id", "durable", "wait_ms", text} {
 		form.WriteString(name + "=" + text + "&")
 	}
 	return form.String()

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"hash/maphash"
 	"strconv"
 	"testing"
 	"time"
@@ -35,6 +36,20 @@ func TestABucketFillsAgain(t *testing.T) {
 	}
 }
 
+// A bucket that is full again counts as full, also before it is forgotten.
+func TestABucketHoldsItsBurstAlsoWithinASecond(t *testing.T) {
+	l := newLimiter(Rate{PerSecond: 10, Burst: 1})
+	now := time.Now()
+	for i, wait := range []time.Duration{0, 0, 100 * time.Millisecond} {
+		if i == 1 {
+			now = now.Add(500 * time.Millisecond)
+		}
+		if got := l.take("u-1", now); got != wait {
+			t.Errorf("token %d: wait %s, want %s", i, got, wait)
+		}
+	}
+}
+
 // No client is remembered for longer than it matters, and never more of them than
 // there is room for.
 func TestTheMemoryOfALimiterIsBounded(t *testing.T) {
@@ -64,5 +79,56 @@ func TestAddressesAreCountedByTheirNetwork(t *testing.T) {
 		if got := network(address); got != want {
 			t.Errorf("%s is counted as %s, want %s", address, got, want)
 		}
+	}
+}
+
+// A token that is given back can be taken again; a look takes none.
+func TestATokenIsGivenBack(t *testing.T) {
+	l := newLimiter(Rate{PerSecond: 2, Burst: 2})
+	now := time.Now()
+	for i, step := range []struct {
+		do   func()
+		wait time.Duration
+	}{
+		{func() {}, 0}, // unknown
+		{func() { l.take("u-1", now) }, 0},
+		{func() { l.take("u-1", now) }, 500 * time.Millisecond},
+		{func() { l.take("u-1", now) }, 500 * time.Millisecond},
+		{func() { l.giveBack("u-1") }, 0},
+		{func() { l.giveBack("u-2") }, 0}, // which has taken none
+		{func() { l.take("u-1", now) }, 500 * time.Millisecond},
+		{func() { now = now.Add(200 * time.Millisecond) }, 300 * time.Millisecond},
+		{func() { now = now.Add(300 * time.Millisecond) }, 0},
+		{func() { now = now.Add(time.Hour) }, 0},
+	} {
+		step.do()
+		for range 2 {
+			if wait := l.wait("u-1", now); wait != step.wait {
+				t.Errorf("step %d: wait %s, want %s", i, wait, step.wait)
+			}
+		}
+	}
+	if len(l.full) != 1 {
+		t.Errorf("%d are known, want the one that has taken a token", len(l.full))
+	}
+}
+
+// A client whose bucket is not full yet is remembered, however often the others are forgotten.
+func TestOnlyFullBucketsAreForgotten(t *testing.T) {
+	l := newLimiter(Rate{PerSecond: 1, Burst: 2})
+	now := time.Now()
+	l.take("slow", now)
+	l.take("slow", now)
+	l.take("quick", now)
+	now = now.Add(time.Second)
+	l.take("other", now)
+	if _, known := l.full[maphash.String(l.seed, "slow")]; !known || len(l.full) != 2 {
+		t.Errorf("%d are known after a second, want the two whose buckets are not full", len(l.full))
+	}
+	if l.take("slow", now) != 0 || l.take("slow", now) != time.Second {
+		t.Error("it was forgotten with its tokens taken")
+	}
+	if newLimiter(Rate{Burst: 5}).take("any", now) != 0 {
+		t.Error("without a rate there is a limit")
 	}
 }

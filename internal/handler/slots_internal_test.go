@@ -88,6 +88,18 @@ func TestPurchasesThatAskForAnotherStrategyLeaveSlotsToTheItemsOwn(t *testing.T)
 	}
 }
 
+func TestWhatAskedForAnotherStrategyGivesItsShareBack(t *testing.T) {
+	p := newSlots(1200)
+	p.take(1, nil) // the item stays known
+	for round := range 3 {
+		list, _ := flood(p, 1, new(service.Seller))
+		if len(list) != 300 {
+			t.Errorf("in round %d a strategy that requests ask for has %d slots, want 300", round, len(list))
+		}
+		releaseAll(list)
+	}
+}
+
 func TestTheLastSlotIsTaken(t *testing.T) {
 	p := newSlots(1)
 	taken, full := p.take(1, new(service.Seller))

@@ -12,6 +12,8 @@ import (
 	"github.com/stockd/stockd/internal/telemetry"
 )
 
+//contract:api.switchStrategy The replica that is asked
+//contract:api.responses StrategyRefused:
 func TestTheAdminSwitchesAStrategyOffAndOn(t *testing.T) {
 	a := serveSQLite(t)
 	a.asAdmin(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "it oversells"}`, http.StatusOK)
@@ -19,7 +21,7 @@ func TestTheAdminSwitchesAStrategyOffAndOn(t *testing.T) {
 	if got.status != http.StatusForbidden || got.problem() != "strategy-refused" || !strings.Contains(got.text, "it oversells") {
 		t.Errorf("a purchase is answered with %d %s", got.status, got.text)
 	}
-	if s := a.described(t, "naive"); s["enabled"] != false || s["available"] != false || s["note"] != "rejected here:  it is switched off: it oversells" {
+	if s := a.described(t, "naive"); s["enabled"] != false || s["available"] != false || s["note"] != "rejected here: it is switched off: it oversells" {
 		t.Errorf("it is described as %v", s)
 	}
 	if s := a.described(t, "mutex"); s["enabled"] != true {
@@ -55,6 +57,8 @@ func TestTheLogNamesTheRequestOfASwitch(t *testing.T) {
 	}
 }
 
+//contract:api.switchStrategy The default strategy
+//contract:api.responses StrategyRefused:
 func TestSwitchesThatAreRejected(t *testing.T) {
 	a := serveSQLite(t)
 	if err := a.options.Catalogue.Enforce(service.Policy{Deny: []string{"naive"}}); err != nil {
@@ -84,6 +88,8 @@ func TestSwitchesThatAreRejected(t *testing.T) {
 	}
 }
 
+//contract:api.profile It is there only
+//contract:api.profile Without a profile's name
 func TestProfilesAreForTheAdminWhereEnabled(t *testing.T) {
 	const path = "/debug/pprof/goroutine?debug=1"
 	a := serveSQLite(t)

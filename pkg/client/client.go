@@ -1,10 +1,15 @@
 // Package client is a client of stockd, or of a balancer before several replicas. It uses only the
 // standard library.
 //
-// It retries a call by itself only where nothing can have happened: no connection was made, or the
-// service was busy. Every purchase has a request id, under which it happens once however often it
-// is sent. After ErrOutcomeUnknown it may or may not have happened; to find out, send the same
-// purchase with the RequestID of the error.
+// Its obligations:
+//
+//  1. It retries a call by itself only where nothing can have happened: no connection was made, or
+//     the service was busy. The attempts have the same request id, and are bounded by Tries and
+//     by ctx.
+//  2. A call that was sent and not answered is ErrOutcomeUnknown with the request id under which
+//     the same purchase finds out. A call that only reads is ErrUnavailable.
+//  3. Orders follows the ledger page by page until ctx ends, and ends with the first failure.
+//  4. The token of the admin is sent to the admin API alone.
 package client
 
 import (

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stockd/stockd/api/apitest"
@@ -35,6 +36,16 @@ func serve(t *testing.T, answers ...http.HandlerFunc) *stub {
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
+}
+
+// unserved is a client of answers that come over no socket.
+func unserved(answers ...http.HandlerFunc) (*stub, client.Client) {
+	s := &stub{answers: answers}
+	return s, over(func(r *http.Request) (*http.Response, error) {
+		answer := httptest.NewRecorder()
+		s.ServeHTTP(answer, r)
+		return answer.Result(), nil
+	})
 }
 
 func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -70,36 +81,47 @@ func busy(w http.ResponseWriter, r *http.Request) { problem("busy", 503, "1")(w,
 // cut ends the connection without an answer, after the request was read.
 func cut(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
+//contract:client The attempts have
 func TestABusyStockdIsAskedAgainUnderTheSameRequestID(t *testing.T) {
-	s := serve(t, busy, sold)
-	sale, err := client.Client{URL: s.URL}.Deduct(t.Context(), client.Purchase{GoodsID: 1})
-	keys := s.seen()
-	if err != nil || sale.OrderID != "7" || len(keys) != 2 || keys[0] == "" || keys[0] != keys[1] || keys[0] != sale.RequestID {
-		t.Errorf("sold %+v (%v) after requests %q", sale, err, keys)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s, c := unserved(busy, sold)
+		sale, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1})
+		keys := s.seen()
+		if err != nil || sale.OrderID != "7" || len(keys) != 2 || keys[0] == "" || keys[0] != keys[1] || keys[0] != sale.RequestID {
+			t.Errorf("sold %+v (%v) after requests %q", sale, err, keys)
+		}
+	})
 }
 
+//contract:client The attempts have
 func TestTriesAreBounded(t *testing.T) {
-	s := serve(t, busy)
-	_, err := client.Client{URL: s.URL, Tries: 2}.Deduct(t.Context(), client.Purchase{GoodsID: 1})
-	if !errors.Is(err, client.ErrBusy) || len(s.seen()) != 2 {
-		t.Errorf("%v after %d requests, want busy after 2", err, len(s.seen()))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s, c := unserved(busy)
+		c.Tries = 2
+		if _, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1}); !errors.Is(err, client.ErrBusy) || len(s.seen()) != 2 {
+			t.Errorf("%v after %d requests, want busy after 2", err, len(s.seen()))
+		}
+	})
 }
 
 // A wait that the context would cut short is not begun.
-func TestBusyIsToldWhereThereIsNoTimeToWait(t *testing.T) {
-	s := serve(t, busy)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	start := time.Now()
-	_, err := client.Client{URL: s.URL}.Deduct(ctx, client.Purchase{GoodsID: 1})
-	if !errors.Is(err, client.ErrBusy) || time.Since(start) > 400*time.Millisecond || len(s.seen()) != 1 {
-		t.Errorf("%v after %s and %d requests", err, time.Since(start), len(s.seen()))
-	}
+//
+//contract:client The attempts have
+func TestBusyIsTheAnswerWhereThereIsNoTimeToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := unserved(busy)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if _, err := c.Deduct(ctx, client.Purchase{GoodsID: 1}); !errors.Is(err, client.ErrBusy) || time.Since(start) > 0 || len(s.seen()) != 1 {
+			t.Errorf("%v after %s and %d requests", err, time.Since(start), len(s.seen()))
+		}
+	})
 }
 
 // What may have happened, and what will not change, is never sent again.
+//
+//contract:client It retries a call
 func TestNothingElseIsSentAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
@@ -136,6 +158,8 @@ func TestNothingElseIsSentAgain(t *testing.T) {
 }
 
 // A question has no outcome: that there is no answer is all there is to tell.
+//
+//contract:client A call that only reads
 func TestAQuestionWithoutAnAnswerIsUnavailable(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"the connection is cut":              cut,
@@ -187,12 +211,13 @@ func TestAPurchaseSaysHowItIsSold(t *testing.T) {
 		{GoodsID: 1},
 		{GoodsID: 1, Group: true, Fence: true},
 		{GoodsID: 1, Ungrouped: true, Unfenced: true},
+		{GoodsID: 1, Group: true, Ungrouped: true, Fence: true, Unfenced: true},
 	} {
 		if _, err := (client.Client{URL: s.URL}).Deduct(t.Context(), p); err != nil {
 			t.Error(err)
 		}
 	}
-	want := []string{`{"goods_id":1}`, `{"goods_id":1,"group":true,"fence":true}`, `{"goods_id":1,"group":false,"fence":false}`}
+	want := []string{`{"goods_id":1}`, `{"goods_id":1,"group":true,"fence":true}`, `{"goods_id":1,"group":false,"fence":false}`, `{"goods_id":1,"group":false,"fence":false}`}
 	if !slices.Equal(asked, want) {
 		t.Errorf("asked for %q, want %q", asked, want)
 	}
@@ -229,6 +254,7 @@ func TestTheUnitsOfAPurchaseAreLimited(t *testing.T) {
 	}
 }
 
+//contract:client A call that was sent
 func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 	held := make(chan struct{})
 	s := serve(t, func(http.ResponseWriter, *http.Request) { <-held })
@@ -243,6 +269,8 @@ func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 }
 
 // Where no connection is made nothing has happened: it is tried again.
+//
+//contract:client It retries a call
 func TestAStockdThatIsNotThereYet(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
 	if err != nil {
@@ -271,8 +299,8 @@ func TestAStockdThatIsNotThereYet(t *testing.T) {
 	}
 }
 
-// The token is the owner's, and goes nowhere else.
-func TestTheTokenIsForTheOwnersListener(t *testing.T) {
+//contract:client The token of the admin
+func TestTheAdminTokenIsSentToTheAdminAPIAlone(t *testing.T) {
 	var said sync.Map
 	note := func(name string) *stub {
 		return serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -336,6 +364,8 @@ func tags(of any) []string {
 }
 
 // A buyer's token and header go where the buyer is asked for, and nowhere else.
+//
+//contract:client The token of the admin
 func TestABuyerIsSentToThePublicAPI(t *testing.T) {
 	var seen []string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -33,6 +33,10 @@ type Purchase struct {
 	// Durable is where the order must be stored before the answer: InRedis or InSQL; empty is
 	// InRedis.
 	Durable string `json:"durable,omitempty"`
+	// WaitMS is how long the purchase waits for the lock of the item before it is ErrBusy, in
+	// milliseconds; 0 is as long as lock.wait, which is the most. Strategies without a lock, and
+	// grouped purchases, reject it.
+	WaitMS int64 `json:"wait_ms,omitempty"`
 }
 
 // Where an order is stored before it is answered.

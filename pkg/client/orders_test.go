@@ -30,6 +30,7 @@ func ledger(orders int) http.HandlerFunc {
 	}
 }
 
+//contract:client Orders follows
 func TestOrdersAreListedPageByPage(t *testing.T) {
 	s := serve(t, ledger(7))
 	c := client.Client{AdminURL: s.URL}
@@ -52,6 +53,8 @@ func TestOrdersAreListedPageByPage(t *testing.T) {
 
 // A page of one item may be empty where many orders of other items come before its next
 // one: the listing goes on for as long as the cursor does.
+//
+//contract:client Orders follows
 func TestAnEmptyPageIsNotTheEnd(t *testing.T) {
 	page := func(orders, next string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -71,6 +74,7 @@ func TestAnEmptyPageIsNotTheEnd(t *testing.T) {
 	}
 }
 
+//contract:client Orders follows
 func TestOrdersAreFollowedUntilTheContextEnds(t *testing.T) {
 	s := serve(t, ledger(0), ledger(1), ledger(1), ledger(2))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -90,6 +94,7 @@ func TestOrdersAreFollowedUntilTheContextEnds(t *testing.T) {
 	}
 }
 
+//contract:client Orders follows
 func TestAFailureEndsTheListing(t *testing.T) {
 	s := serve(t, ledger(3), problem("backend-unavailable", 503, "1"))
 	var seen []error

@@ -83,30 +83,28 @@ func kindOf(code string) error {
 // Problem is an RFC 9457 problem.
 type Problem struct { //nolint:errname // it is RFC 9457's name
 	// Code is the stable name of its kind, such as "insufficient-stock".
-	Code string `json:"-"`
+	Code string
 	// Status is the HTTP status.
-	Status int `json:"-"`
+	Status int
 	// Title and Detail are for humans.
-	Title  string `json:"title"`
-	Detail string `json:"detail"`
+	Title, Detail string
 	// Errors are the wrong fields, each with what is allowed.
-	Errors []FieldError `json:"errors"`
+	Errors []FieldError
 	// MoreErrors counts the wrong fields beyond Errors.
-	MoreErrors int `json:"more_errors"`
+	MoreErrors int
 	// Backend is the one that failed or is not configured.
-	Backend string `json:"backend"`
+	Backend string
 	// RequestID finds out an unknown outcome; the UnknownError has it as well.
-	RequestID string `json:"request_id"`
+	RequestID string
 	// Strategies are the known ones, where the problem is the strategy.
-	Strategies []string `json:"strategies"`
+	Strategies []string
 	// PerUser is the limit per buyer, and Has the units of this buyer, where the limit is the
 	// problem.
-	PerUser int64 `json:"per_user"`
-	Has     int64 `json:"has"`
+	PerUser, Has int64
 	// Instance is the request id in the log of stockd.
-	Instance string `json:"instance"`
+	Instance string
 	// RetryAfter is the pause before a retry; 0 means unknown.
-	RetryAfter time.Duration `json:"-"`
+	RetryAfter time.Duration
 }
 
 // FieldError is one wrong field of a request.
@@ -131,23 +129,36 @@ const problemPrefix = "urn:stockd:problem:"
 // readProblem reads a failure; ok is false if it is not from stockd.
 func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bool) {
 	var said struct {
-		Type string `json:"type"`
-		Problem
+		Type       string       `json:"type"`
+		Title      string       `json:"title"`
+		Detail     string       `json:"detail"`
+		Instance   string       `json:"instance"`
+		Errors     []FieldError `json:"errors"`
+		MoreErrors int          `json:"more_errors"`
+		Backend    string       `json:"backend"`
+		RequestID  string       `json:"request_id"`
+		Strategies []string     `json:"strategies"`
+		PerUser    int64        `json:"per_user"`
+		Has        int64        `json:"has"`
 	}
 	if !json.Valid(body) {
 		return nil, false
 	}
 	// A field of an unexpected type is ignored: the code decides.
 	_ = json.Unmarshal(body, &said)
-	if said.Code, ok = strings.CutPrefix(said.Type, problemPrefix); !ok {
+	code, ours := strings.CutPrefix(said.Type, problemPrefix)
+	if !ours {
 		return nil, false
 	}
 	seconds, err := strconv.Atoi(header.Get("Retry-After"))
 	if err != nil {
 		seconds = 0 // there is none
 	}
-	said.Status, said.RetryAfter = status, time.Duration(seconds)*time.Second
-	return &said.Problem, true
+	return &Problem{
+		Code: code, Status: status, Title: said.Title, Detail: said.Detail,
+		Errors: said.Errors, MoreErrors: said.MoreErrors, Backend: said.Backend, RequestID: said.RequestID, Strategies: said.Strategies,
+		PerUser: said.PerUser, Has: said.Has, Instance: said.Instance, RetryAfter: time.Duration(seconds) * time.Second,
+	}, true
 }
 
 // UnknownError reports that a call was sent and its answer did not arrive, was cut off, or was that

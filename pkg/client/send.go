@@ -29,8 +29,9 @@ type call struct {
 const (
 	defaultTries = 4
 	// firstPause is the longest pause before the second attempt when no connection was made;
-	// it doubles with each attempt.
+	// it doubles with each attempt, as often as doublings says.
 	firstPause = 100 * time.Millisecond
+	doublings  = 6
 	// largestAnswer bounds an answer, in bytes.
 	largestAnswer = 4 << 20
 )
@@ -63,7 +64,7 @@ func again(err error, try int) (pause time.Duration, again bool) {
 	if problem, ok := errors.AsType[*Problem](err); ok {
 		return problem.RetryAfter + rand.N(firstPause), problem.Code == "busy" && problem.RetryAfter > 0
 	}
-	most := firstPause << (try - 1)
+	most := firstPause << min(try-1, doublings)
 	return most/2 + rand.N(most/2), errors.Is(err, errUnsent)
 }
 

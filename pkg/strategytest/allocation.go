@@ -24,6 +24,8 @@ func (s *subject) allocator(t *testing.T) strategy.Allocator {
 
 // sellsTheTailOfItsAllocation sells through three replicas in turns, in quantities that no
 // part of an allocation has at the end: the last unit is sold, and none is left behind.
+//
+//contract:api.recall A purchase that finds
 func sellsTheTailOfItsAllocation(t *testing.T, s *subject) {
 	s.allocator(t)
 	const units = 97
@@ -45,6 +47,11 @@ func sellsTheTailOfItsAllocation(t *testing.T, s *subject) {
 }
 
 // returnsItsAllocation recalls what is left: another strategy sells it from the row.
+//
+//contract:api.recall Of the units
+//contract:api.recall Recalling again is safe
+//contract:strategy.Allocator Recall moves the units
+//contract:strategy.Allocator Where nothing is left
 func returnsItsAllocation(t *testing.T, s *subject) {
 	allocator := s.allocator(t)
 	const units, sold = 50, 20

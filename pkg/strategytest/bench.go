@@ -1,7 +1,6 @@
 package strategytest
 
 import (
-	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -36,7 +35,7 @@ func SQLite(t *testing.T, entries ...Entry) Bench {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { closed(t, store.Close()) })
+			closeAfter(t, store)
 			if _, err := store.MigrateUp(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -49,11 +48,9 @@ func SQLite(t *testing.T, entries ...Entry) Bench {
 				t.Fatal(err)
 			}
 			clients := &backend.Clients{DB: pool, Dialect: dialect}
-			t.Cleanup(func() { closed(t, clients.Close()) })
-			for _, need := range needs {
-				if err := clients.Has(need); errors.Is(err, backend.ErrNotConfigured) {
-					t.Skip(err)
-				}
+			closeAfter(t, clients)
+			if err := clients.HasAll(needs); err != nil {
+				t.Skip(err)
 			}
 			return lock.Deps{Clients: clients, TTL: lockTTL, Retry: 5 * time.Millisecond, Issue: sqllock.NewTokens(pool, dialect).Issue}
 		},
@@ -62,10 +59,3 @@ func SQLite(t *testing.T, entries ...Entry) Bench {
 
 // lockTTL is how long a lock lasts without a renewal.
 const lockTTL = 5 * time.Second
-
-func closed(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
-}

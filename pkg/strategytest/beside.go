@@ -42,6 +42,7 @@ func changesBeside() []beside {
 			return 0, 0
 		}},
 		{name: "UnitsMovedToBuckets", do: sellsBy("sql-bucket")},
+		{name: "UnitsMovedToRowsOfTheirOwn", do: sellsBy("sql-unit")},
 		{name: "UnitsMovedToRedis", needs: []backend.Name{backend.Redis}, do: sellsBy("redis-stock")},
 		{name: "ASaleByTheDatabase", do: sellsBy("sql-conditional")},
 		{name: "AThirdSaleByTheDatabase", twice: true, do: sellsBy("sql-conditional")},
@@ -73,12 +74,15 @@ func sellsBy(name string) func(*testing.T, *subject, int64) (restocked, sold int
 // each name for all subjects.
 type others struct {
 	t    *testing.T // of the whole suite
+	mu   sync.Mutex
 	made map[string]*subject
 }
 
 // another is a strategy of the registry by its name, as one replica has it.
 func (s *subject) another(t *testing.T, name string) *subject {
 	t.Helper()
+	s.others.mu.Lock()
+	defer s.others.mu.Unlock()
 	if made := s.others.made[name]; made != nil {
 		return made
 	}
@@ -184,6 +188,8 @@ func assertChangeNoticed(t *testing.T, s *subject, change beside, seen *middle, 
 // keepsRestocksDuringASale restocks again and again while three replicas sell. Each
 // restock is larger than all sales together, so that one which is lost shows, however
 // many sales a strategy loses that is here for that.
+//
+//contract:strategy.Restocker Restocked notifies
 func keepsRestocksDuringASale(t *testing.T, s *subject) {
 	const restocks, clients, attempts = 8, 6, 10
 	const units = 1000 // of each restock

@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
+//contract:strategy.Strategy Deduct returns soon
 func doesNothingForACancelledRequest(t *testing.T, s *subject) {
 	goods := s.create(t, 10)
 	gone := errors.New("the buyer hung up")
@@ -28,6 +29,9 @@ func doesNothingForACancelledRequest(t *testing.T, s *subject) {
 // sellsNothingAfterAFailedAnswer cancels purchases at random moments: a client that
 // got an error that is not "unknown" must have bought nothing, and no purchase may
 // still be in the middle of it when the answers are in.
+//
+//contract:strategy.Strategy Deduct returns soon
+//contract:strategy.Strategy An error means
 func sellsNothingAfterAFailedAnswer(t *testing.T, s *subject) {
 	goods := s.create(t, 1_000_000)
 	var mu sync.Mutex

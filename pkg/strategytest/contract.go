@@ -50,7 +50,7 @@ func sellsTheLastUnit(t *testing.T, s *subject) {
 // keepsALargeStock sells quantities of every size from the largest stock that the suite
 // can afford everywhere.
 func keepsALargeStock(t *testing.T, s *subject) {
-	const units = 1_000_000
+	const units = 200_000
 	goods, left := s.create(t, units), int64(units)
 	for _, quantity := range []int64{1, 999, 1000, 1001, 100_000} {
 		outcomes, err := s.deduct(t.Context(), goods, buy(quantity))
@@ -65,6 +65,9 @@ func keepsALargeStock(t *testing.T, s *subject) {
 	want(t, "sold", audit.Sold, units-left)
 }
 
+//contract:strategy.Strategy A purchase that does not fit
+//contract:strategy.Restocker Restocked notifies
+//contract:strategy.Restocker One restock may be
 func rejectsWhatDoesNotFit(t *testing.T, s *subject) {
 	goods := s.create(t, 2)
 	for _, units := range []int64{3, stock.MaxQuantity} {
@@ -85,8 +88,25 @@ func rejectsWhatDoesNotFit(t *testing.T, s *subject) {
 	if err != nil || outcomes[0].Rejected != nil {
 		t.Errorf("3 of 3 were not sold after a restock: %v, %v", err, outcomes)
 	}
+	if outcomes, err := s.deduct(t.Context(), goods, buy(1)); err != nil || !errors.Is(outcomes[0].Rejected, stock.ErrInsufficientStock) {
+		t.Errorf("one more than all got %v, %v: a restock that is reported twice counts twice", err, outcomes)
+	}
 }
 
+// rejectsWhatAnotherStrategySoldOut asks for a unit of what another strategy has sold to
+// the last one.
+func rejectsWhatAnotherStrategySoldOut(t *testing.T, s *subject) {
+	goods := s.create(t, 2)
+	if err := oneOf(s.another(t, "sql-conditional").bare[0].Deduct(t.Context(), goods, []stock.Purchase{buy(2)})); err != nil {
+		t.Fatal(err)
+	}
+	if err := oneOf(s.deduct(t.Context(), goods, buy(1))); !errors.Is(err, stock.ErrInsufficientStock) {
+		t.Errorf("a purchase is answered with %v, want %v", err, stock.ErrInsufficientStock)
+	}
+}
+
+//contract:strategy.Strategy outcomes[i] answers
+//contract:strategy.Strategy A purchase that does not fit
 func servesABatchFirstComeFirstServed(t *testing.T, s *subject) {
 	goods := s.create(t, 5)
 	outcomes, err := s.deduct(t.Context(), goods, buy(3), buy(4), buy(2))
@@ -120,6 +140,7 @@ func changesNoOtherItem(t *testing.T, s *subject) {
 	want(t, "stock of another item", s.audit(t, other).Stock, 10)
 }
 
+//contract:strategy.Strategy stock.ErrUnknownGoods:
 func rejectsAnUnknownItem(t *testing.T, s *subject) {
 	unknown := s.goods.Add(1)
 	purchase := buy(1)
@@ -133,6 +154,8 @@ func rejectsAnUnknownItem(t *testing.T, s *subject) {
 	}
 }
 
+//contract:strategy.Strategy An accepted purchase is one row
+//contract:strategy.Strategy An Outbox,
 func takesARequestIDOnce(t *testing.T, s *subject) {
 	goods := s.create(t, 10)
 	first := buy(2)
@@ -158,6 +181,8 @@ func takesARequestIDOnce(t *testing.T, s *subject) {
 // duplicatesInACrowdChangeNoOtherPurchase has many buy at once, every fourth one what was
 // bought before: those get the duplicate, and no sale of the others is lost or made
 // twice.
+//
+//contract:strategy.Strategy An accepted purchase is one row
 func duplicatesInACrowdChangeNoOtherPurchase(t *testing.T, s *subject) {
 	goods := s.create(t, 1000)
 	known := buy(1)

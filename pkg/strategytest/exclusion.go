@@ -36,10 +36,13 @@ func (s *subject) crowd() crowd {
 // that is here for that, leaves its buyers an honest busy.
 const saleWithin = 6 * time.Second
 
+//contract:strategy.Strategy Whether concurrent
+//contract:strategy.Batcher Batches of an item
 func onOneReplica(t *testing.T, s *subject) {
 	exclusion(t, s, s.entry.Guarantees.ExclusiveInProcess, s.replicas[:1])
 }
 
+//contract:strategy.Strategy Whether concurrent
 func onThreeReplicas(t *testing.T, s *subject) {
 	exclusion(t, s, s.entry.Guarantees.ExclusiveAcrossReplicas, s.replicas)
 }
@@ -61,7 +64,7 @@ func exclusion(t *testing.T, s *subject, claimed bool, replicas []strategy.Deduc
 			return
 		}
 	}
-	t.Fatalf("claims no exclusion on %d replicas, and came out clean %d times", len(replicas), chances)
+	t.Fatalf("guarantees no exclusion on %d replicas, and was consistent %d times", len(replicas), chances)
 }
 
 // assertDamage holds what was found against the damage that the entry names.
@@ -76,7 +79,7 @@ func assertDamage(t *testing.T, damage strategy.Damage, a stock.Audit) {
 	}
 }
 
-// assertSoldOut holds a sale to what a strategy claims that is clean: everything
+// assertSoldOut holds a sale to what a strategy guarantees that is consistent: everything
 // is sold, unless a purchase was answered busy.
 func assertSoldOut(t *testing.T, s *subject, replicas []strategy.Deduct) {
 	t.Helper()
@@ -119,4 +122,33 @@ func sellOut(t *testing.T, s *subject, replicas []strategy.Deduct) (audit stock.
 	audit = s.audit(t, goods)
 	want(t, "orders in the ledger, against the accepted purchases,", audit.Orders, sold.Load())
 	return audit, rejected.Load()
+}
+
+// waitsNoLongerThanAPurchaseSays has a purchase ask for a lock in the middle of another one.
+func waitsNoLongerThanAPurchaseSays(t *testing.T, s *subject) {
+	const wait = 50 * time.Millisecond
+	seen := new(middle)
+	deps := s.deps(t, s.store)
+	deps.Failpoints = seen
+	bare := s.entry.New(deps)
+	closeAfter(t, bare)
+	if _, ok := bare.(strategy.Waiter); !ok || !s.entry.Guarantees.ExclusiveInProcess {
+		t.Skip("no purchase of it waits for another one")
+	}
+	goods, impatient := s.create(t, 2), buy(1)
+	impatient.MaxWait = wait
+	var late error
+	var waited time.Duration
+	ask := func() {
+		begun := time.Now()
+		late = oneOf(bare.Deduct(t.Context(), goods, []stock.Purchase{impatient}))
+		waited = time.Since(begun)
+	}
+	seen.next.Store(&ask)
+	if err := oneOf(bare.Deduct(t.Context(), goods, []stock.Purchase{buy(1)})); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(late, stock.ErrBusy) || waited < wait || waited > lockWait-wait {
+		t.Errorf("a purchase that waits for %s is answered with %v after %s", wait, late, waited)
+	}
 }

@@ -16,22 +16,25 @@ func (s *subject) fenced(t *testing.T) []strategy.Deduct {
 	for _, replica := range s.bare {
 		fencer, ok := replica.(strategy.Fencer)
 		if ok != s.entry.Guarantees.Fenceable {
-			t.Fatalf("claims fenceable %v, and is %v", s.entry.Guarantees.Fenceable, ok)
+			t.Fatalf("guarantees Fenceable %v, and is %v", s.entry.Guarantees.Fenceable, ok)
 		}
 		if !ok {
-			t.Skip("it has no lock whose token could be checked, and claims none")
+			t.Skip("it has no lock whose token could be checked, and guarantees none")
 		}
 		list = append(list, s.group(t, fencer.DeductFenced))
 	}
 	return list
 }
 
+//contract:strategy.Fencer DeductFenced is Deduct
 func sellsOutFencedOnThreeReplicas(t *testing.T, s *subject) {
 	assertSoldOut(t, s, s.fenced(t))
 }
 
 // writesTheTokenThatItClaimed shows that the token of the answer is the one in
 // the ledger and the one in the row, and that it grows.
+//
+//contract:strategy.Fencer DeductFenced is Deduct
 func writesTheTokenThatItClaimed(t *testing.T, s *subject) {
 	replicas := s.fenced(t)
 	goods := s.create(t, 10)
@@ -56,6 +59,8 @@ func writesTheTokenThatItClaimed(t *testing.T, s *subject) {
 // rejectsAWriteAfterALaterClaim has another holder claim the item with a token that is far
 // ahead, as after the loss of a counter: the next sale is rejected, not lost, and
 // where the tokens can be lifted the one after it is served.
+//
+//contract:strategy.Fencer A deduction that came too late
 func rejectsAWriteAfterALaterClaim(t *testing.T, s *subject) {
 	deduct := s.fenced(t)[0]
 	goods := s.create(t, 10)

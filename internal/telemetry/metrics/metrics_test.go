@@ -115,6 +115,42 @@ func TestWhatHappensUnderALockIsCounted(t *testing.T) {
 		`stockd_group_batch_size_sum{strategy="redis-lua"} 3`)
 }
 
+// An alert compares with a series from the start: what has not happened yet is 0.
+func TestWhatHasNotHappenedIsZero(t *testing.T) {
+	m := metrics.New(metrics.Build{Replica: "r", Version: "v", Commit: "c", GoVersion: "g"})
+	for line, happens := range map[string]func(){
+		`stockd_http_requests_rate_limited_total{by="user"}`:                   func() { m.RateLimited("user") },
+		`stockd_http_requests_rate_limited_total{by="address"}`:                func() { m.RateLimited("address") },
+		`stockd_http_requests_rate_limited_total{by="token"}`:                  func() { m.RateLimited("token") },
+		`stockd_http_requests_shed_total{full="replica"}`:                      func() { m.Shed("replica") },
+		`stockd_http_requests_shed_total{full="item"}`:                         func() { m.Shed("item") },
+		`stockd_http_requests_shed_total{full="strategy"}`:                     func() { m.Shed("strategy") },
+		`stockd_connections_rejected_total{by="rate",listener="public"}`:       func() { m.ConnectionRejected("public", "rate") },
+		`stockd_connections_rejected_total{by="connections",listener="admin"}`: func() { m.ConnectionRejected("admin", "connections") },
+		`stockd_redis_stock_orders_put_aside_total`:                            m.Strategy("redis-stock").DeadLettered,
+		`stockd_redis_stock_repairs_total`:                                     m.Strategy("redis-list").Repaired,
+		`stockd_redis_stock_orders_written_total`:                              func() { m.Strategy("redis-decr").Written(1) },
+		`stockd_redis_stock_drift_units`:                                       func() { m.Strategy("mutex").Compared(1) },
+		`stockd_panics_total`:                                                  m.Panicked,
+	} {
+		wants(t, scrape(t, m), line+" 0")
+		happens()
+		wants(t, scrape(t, m), line+" 1")
+	}
+	wants(t, scrape(t, m), `stockd_build_info{commit="c",go_version="g",replica="r",version="v"} 1`)
+	if scraped := scrape(t, m); !strings.Contains(scraped, "\ngo_goroutines ") || !strings.Contains(scraped, "\nprocess_cpu_seconds_total ") {
+		t.Error("the scrape lacks what Go and the process use")
+	}
+}
+
+func TestARequestIsInFlightUntilItEnds(t *testing.T) {
+	m := metrics.New(metrics.Build{})
+	m.Began("public")
+	m.Began("public")
+	m.Ended("public", "", http.StatusNotFound)
+	wants(t, scrape(t, m), `stockd_http_requests_in_flight{listener="public"} 1`, `stockd_http_requests_total{listener="public",route="none",status="404"} 1`)
+}
+
 func TestTransactionsThatAreRunAgainAreCounted(t *testing.T) {
 	m := metrics.New(metrics.Build{})
 	m.Strategy("mutex")
@@ -170,7 +206,15 @@ func TestAScrapeAsksForTheState(t *testing.T) {
 
 func TestAnAuditThatFailsLeavesWhatTheLastOneFound(t *testing.T) {
 	m := metrics.New(metrics.Build{})
+	before := time.Now().Unix()
 	m.Audited(stock.Audits{Goods: 3, Oversold: 2, Lost: 1, Vanished: 4}, nil)
+	var at float64
+	for _, line := range about(scrape(t, m), "stockd_audit_last_success_timestamp_seconds ") {
+		_, _ = fmt.Sscan(strings.Fields(line)[1], &at)
+	}
+	if int64(at) < before {
+		t.Errorf("the last audit was at %v, want %d or later", at, before)
+	}
 	m.Audited(stock.Audits{}, errors.New("the database does not answer"))
 	wants(t, scrape(t, m), `stockd_audit_goods 3`, `stockd_audit_oversold_units 2`, `stockd_audit_lost_units 1`,
 		`stockd_audit_vanished_units 4`, `stockd_audit_failures_total 1`)

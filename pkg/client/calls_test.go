@@ -1,0 +1,280 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stockd/stockd/pkg/client"
+)
+
+// wire answers requests without a socket.
+type wire func(*http.Request) (*http.Response, error)
+
+func (w wire) RoundTrip(r *http.Request) (*http.Response, error) { return w(r) }
+
+// reply is an answer of a stockd: a body, and headers as pairs.
+func reply(status int, body string, headers ...string) *http.Response {
+	r := &http.Response{StatusCode: status, Status: fmt.Sprint(status), Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return r
+}
+
+func over(w wire) client.Client {
+	return client.Client{URL: "http://public", AdminURL: "http://admin", Token: "t", BuyerToken: "b", HTTP: &http.Client{Transport: w}}
+}
+
+func TestEveryCallIsSentAsDescribedAndReturnsItsFailure(t *testing.T) {
+	page := func(c client.Client, p client.Pages) error {
+		for _, err := range c.Orders(t.Context(), p) {
+			return err
+		}
+		return nil
+	}
+	for want, call := range map[string]func(client.Client) error{
+		"GET http://public/goods/7":       func(c client.Client) error { _, err := c.Goods(t.Context(), 7); return err },
+		"GET http://public/goods/7/audit": func(c client.Client) error { _, err := c.Audit(t.Context(), 7); return err },
+		"GET http://public/strategies":    func(c client.Client) error { _, err := c.Strategies(t.Context()); return err },
+		"GET http://public/orders?request_id=k&user_id=u auth=Bearer b": func(c client.Client) error {
+			_, err := c.OrderOf(t.Context(), client.Purchase{RequestID: "k", UserID: "u"})
+			return err
+		},
+		`POST http://public/deduct auth=Bearer b key=k {"goods_id":7,"quantity":2,"user_id":"u","strategy":"s","durable":"sql"}`: func(c client.Client) error {
+			_, err := c.Deduct(t.Context(), client.Purchase{RequestID: "k", GoodsID: 7, Quantity: 2, UserID: "u", Strategy: "s", Durable: client.InSQL})
+			return err
+		},
+		`POST http://admin/goods auth=Bearer t key=k {"goods_id":7,"stock":5,"per_user":0}`: func(c client.Client) error {
+			_, err := c.Create(t.Context(), 7, 5, "k")
+			return err
+		},
+		`POST http://admin/goods/7/restock auth=Bearer t key=k {"quantity":5}`: func(c client.Client) error {
+			_, err := c.Restock(t.Context(), 7, 5, "k")
+			return err
+		},
+		`PATCH http://admin/goods/7 auth=Bearer t {"per_user":3}`: func(c client.Client) error { _, err := c.Limit(t.Context(), 7, 3); return err },
+		`PATCH http://admin/goods/7 auth=Bearer t {"max_quantity":3}`: func(c client.Client) error {
+			_, err := c.LimitPurchase(t.Context(), 7, 3)
+			return err
+		},
+		`PATCH http://admin/goods/7 auth=Bearer t {"strategy":"s","group":null,"fence":null}`: func(c client.Client) error {
+			_, err := c.Choose(t.Context(), 7, client.Choice{Strategy: "s"})
+			return err
+		},
+		"GET http://admin/goods/7/audit?full=true auth=Bearer t": func(c client.Client) error { _, err := c.AuditInFull(t.Context(), 7); return err },
+		"GET http://admin/orders/9 auth=Bearer t":                func(c client.Client) error { _, err := c.Order(t.Context(), "9"); return err },
+		`PUT http://admin/strategies/a%2Fb auth=Bearer t {"enabled":false,"reason":"late"}`: func(c client.Client) error {
+			return c.SwitchOff(t.Context(), "a/b", "late")
+		},
+		`PUT http://admin/strategies/s auth=Bearer t {"enabled":true}`:     func(c client.Client) error { return c.SwitchOn(t.Context(), "s") },
+		"GET http://admin/orders? auth=Bearer t":                           func(c client.Client) error { return page(c, client.Pages{}) },
+		"GET http://admin/orders?after=c&goods_id=7&limit=2 auth=Bearer t": func(c client.Client) error { return page(c, client.Pages{GoodsID: 7, Cursor: "c", Limit: 2}) },
+	} {
+		var sent string
+		status, body := http.StatusConflict, `{"type": "urn:stockd:problem:key-reused"}`
+		c := over(func(r *http.Request) (*http.Response, error) {
+			sent = described(t, r)
+			return reply(status, body), nil
+		})
+		if err := call(c); !errors.Is(err, client.ErrKeyReused) || errors.Is(err, client.ErrConcealed) {
+			t.Errorf("%s: %v, want the problem of the answer", want, err)
+		}
+		if sent != want {
+			t.Errorf("sent\n%s, want\n%s", sent, want)
+		}
+		status, body = http.StatusOK, `{"next": "c"}`
+		if err := call(c); err != nil {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// A write that has no key of its caller's gets one, so that an unknown outcome can be found
+// out: another for each write, and it is that of the error.
+func TestAWriteWithoutAKeyGetsOne(t *testing.T) {
+	seen := make(map[string]bool)
+	for name, write := range map[string]func(client.Client) error{
+		"deduct": func(c client.Client) error {
+			_, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 7, Quantity: 1})
+			return err
+		},
+		"create":  func(c client.Client) error { _, err := c.Create(t.Context(), 7, 5, ""); return err },
+		"restock": func(c client.Client) error { _, err := c.Restock(t.Context(), 7, 5, ""); return err },
+	} {
+		var key string
+		err := write(over(func(r *http.Request) (*http.Response, error) {
+			key = r.Header.Get("Idempotency-Key")
+			return reply(http.StatusBadGateway, ""), nil // the balancer has lost it
+		}))
+		unknown, ok := errors.AsType[*client.UnknownError](err)
+		if !ok || key == "" || unknown.RequestID != key || seen[key] {
+			t.Errorf("%s was sent under %q and failed with %v", name, key, err)
+		}
+		seen[key] = true
+	}
+}
+
+// described is a request with all that stockd looks at.
+func described(t *testing.T, r *http.Request) string {
+	t.Helper()
+	s := r.Method + " " + r.URL.String()
+	if auth := r.Header.Get("Authorization"); auth != "" {
+		s += " auth=" + auth
+	}
+	if key := r.Header.Get("Idempotency-Key"); key != "" {
+		s += " key=" + key
+	}
+	if body, err := io.ReadAll(r.Body); err != nil {
+		t.Error(err)
+	} else if len(body) > 0 {
+		s += " " + string(body)
+	}
+	if json := r.Header.Get("Content-Type") == "application/json"; json != strings.HasSuffix(s, "}") {
+		t.Errorf("%s: its content is called JSON: %v", s, json)
+	}
+	return s
+}
+
+// Each row is what each attempt is answered with, and the bounds of the pauses between them.
+func TestAPauseFitsItsReason(t *testing.T) {
+	busy := func(after string) func() (*http.Response, error) {
+		return func() (*http.Response, error) {
+			return reply(http.StatusServiceUnavailable, `{"type": "urn:stockd:problem:busy"}`, "Retry-After", after), nil
+		}
+	}
+	unsent := func() (*http.Response, error) { return nil, errors.New("connection refused") }
+	for name, c := range map[string]struct {
+		answer func() (*http.Response, error)
+		least  []time.Duration // of each pause; it is less than most
+		most   []time.Duration
+		want   error
+	}{
+		"busy for two seconds": {
+			busy("2"),
+			[]time.Duration{2 * time.Second, 2 * time.Second, 2 * time.Second},
+			[]time.Duration{2100 * time.Millisecond, 2100 * time.Millisecond, 2100 * time.Millisecond},
+			client.ErrBusy,
+		},
+		"no connection": {
+			unsent,
+			[]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond},
+			[]time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond},
+			client.ErrUnavailable,
+		},
+		"busy without a pause":                   {busy("0"), nil, nil, client.ErrBusy},
+		"busy with a pause that is no number":    {busy("soon"), nil, nil, client.ErrBusy},
+		"busy with a pause longer than any time": {busy("99999999999999999999"), nil, nil, client.ErrBusy},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var at []time.Time
+			_, err := over(func(*http.Request) (*http.Response, error) {
+				at = append(at, time.Now())
+				return c.answer()
+			}).Deduct(t.Context(), client.Purchase{GoodsID: 1})
+			if !errors.Is(err, c.want) || len(at) != len(c.least)+1 {
+				t.Fatalf("%s: %v after %d attempts, want %v after %d", name, err, len(at), c.want, len(c.least)+1)
+			}
+			for i, least := range c.least {
+				if pause := at[i+1].Sub(at[i]); pause < least || pause >= c.most[i] {
+					t.Errorf("%s: pause %d is %s, want %s to %s", name, i+1, pause, least, c.most[i])
+				}
+			}
+		})
+	}
+}
+
+// However many attempts there are, a pause stays below a bound.
+func TestPausesStopGrowing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		attempts, began := 0, time.Now()
+		c := over(func(*http.Request) (*http.Response, error) {
+			attempts++
+			return nil, errors.New("connection refused")
+		})
+		c.Tries = 70
+		_, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1})
+		if !errors.Is(err, client.ErrUnavailable) || attempts != 70 {
+			t.Errorf("%v after %d attempts, want unavailable after 70", err, attempts)
+		}
+		if took := time.Since(began); took > 70*6400*time.Millisecond {
+			t.Errorf("the pauses take %s, want each under 6.4s", took)
+		}
+	})
+}
+
+//contract:client The attempts have
+func TestACancelledPauseReturnsTheFailureAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		attempts, began := 0, time.Now()
+		_, err := over(func(*http.Request) (*http.Response, error) {
+			attempts++
+			return reply(http.StatusServiceUnavailable, `{"type": "urn:stockd:problem:busy"}`, "Retry-After", "2"), nil
+		}).Goods(ctx, 1)
+		if !errors.Is(err, client.ErrBusy) || attempts != 1 || time.Since(began) != time.Second {
+			t.Errorf("%v after %d attempts and %s, want busy after one and a second", err, attempts, time.Since(began))
+		}
+	})
+}
+
+func TestASaleIsReplayedWhereTheHeaderSaysSo(t *testing.T) {
+	for header, want := range map[string]bool{"true": true, "false": false, "": false} {
+		sale, err := over(func(*http.Request) (*http.Response, error) {
+			return reply(http.StatusOK, `{"order_id": "7"}`, "Idempotency-Replayed", header), nil
+		}).Deduct(t.Context(), client.Purchase{GoodsID: 1})
+		if err != nil || sale.Replayed != want {
+			t.Errorf("header %q: %+v, %v; want replayed %v", header, sale, err, want)
+		}
+	}
+}
+
+// Whatever is answered with a status of the server's fault may have happened, and what is
+// answered with one of the client's did not.
+func TestAStatusThatIsNotFromStockd(t *testing.T) {
+	for status, unknown := range map[int]bool{302: false, 404: false, 499: false, 500: true, 502: true, 504: true} {
+		for _, body := range []string{"<html>", `{"type": "about:blank"}`} {
+			_, err := over(func(*http.Request) (*http.Response, error) { return reply(status, body), nil }).Restock(t.Context(), 1, 1, "k")
+			if lost, ok := errors.AsType[*client.UnknownError](err); err == nil || ok != unknown || ok && lost.RequestID != "k" {
+				t.Errorf("%d with %s: %v, want an unknown outcome: %v", status, body, err, unknown)
+			}
+		}
+	}
+}
+
+func TestAFailureReadsAsItsKindAndDetail(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"type": "urn:stockd:problem:user-limit", "title": "Limit", "detail": "2 of 2", "per_user": 2, "has": 2}`: "stockd: Limit: 2 of 2",
+		`{"type": "urn:stockd:problem:user-limit", "title": "Limit", "per_user": 2, "has": 2}`:                     "stockd: Limit",
+	} {
+		_, err := over(func(*http.Request) (*http.Response, error) { return reply(http.StatusConflict, body), nil }).Deduct(t.Context(), client.Purchase{GoodsID: 1})
+		p, ok := errors.AsType[*client.Problem](err)
+		if !ok || err.Error() != want || p.Status != http.StatusConflict || p.PerUser != 2 || p.Has != 2 {
+			t.Errorf("%q of %+v, want %q", err, p, want)
+		}
+		if encoded, err := json.Marshal(p); err != nil || !bytes.Contains(encoded, []byte(`"Code":"user-limit"`)) || !bytes.Contains(encoded, []byte(`"Title":"Limit"`)) { //nolint:musttag // it has no tags, and keeps its names
+			t.Errorf("it is encoded as %s (%v)", encoded, err)
+		}
+	}
+	if _, err := (client.Client{URL: "http://a b"}).Goods(t.Context(), 1); err == nil || errors.Is(err, client.ErrUnavailable) {
+		t.Errorf("an address that is none: %v", err)
+	}
+}
+
+//contract:client A call that was sent
+func TestAnUnknownOutcomeNamesTheRequestThatFindsOut(t *testing.T) {
+	for id, want := range map[string]string{"k": "stockd: outcome of request k unknown: reset", "": "stockd: outcome unknown: reset"} {
+		if err := error(&client.UnknownError{RequestID: id, Err: errors.New("reset")}); err.Error() != want {
+			t.Errorf("%q, want %q", err, want)
+		}
+	}
+}
