@@ -63,7 +63,7 @@ func rules() []rule {
 		{"internal/lab/hostile", slices.Concat(lab, []string{"pkg/client"})},
 		{"internal/lab/", lab},
 		{"cmd/", []string{"cmd/internal/", "internal/", "pkg/", "migrations"}},
-		{"tools/", []string{"internal/lab/servers"}},
+		{"tools/", []string{"internal/lab/servers", "internal/lab/bench"}},
 	}
 }
 

@@ -26,6 +26,21 @@ func defects() []defect {
 			pkg: "./internal/service/strategy", test: "TestConformance/mariadb/sql-conditional/SellsTheLastUnit", needs: "mariadb",
 		},
 		{
+			name: "the procedure does not compare what it takes",
+			file: "migrations/mysql/00011_procedure.sql", old: "AND g.stock >= taken AND", new: "AND",
+			pkg: "./internal/service/strategy", test: "TestConformance/mariadb/sql-procedure/OnThreeReplicas", needs: "mariadb",
+		},
+		{
+			name: "the procedure commits however late it is",
+			file: "migrations/mysql/00011_procedure.sql", old: ">= may_last THEN", new: "< 0 THEN",
+			pkg: "./internal/repo", test: "TestACallThatIsLateIsNotCommitted/mariadb", needs: "mariadb",
+		},
+		{
+			name: "the procedure leaves a failed sale open",
+			file: "migrations/mysql/00011_procedure.sql", old: "        ROLLBACK;\n        RESIGNAL;", new: "        RESIGNAL;",
+			pkg: "./internal/repo", test: "TestACallWaitsForARowNoLongerThanItMay/mariadb", needs: "mariadb",
+		},
+		{
 			name: "one unit too many is sold (the comparison forgotten)",
 			file: "internal/repo/sqlite.go", old: "AND stock >= ? AND per_user", new: "AND ? > 0 AND per_user",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/RejectsWhatDoesNotFit",
@@ -112,13 +127,8 @@ func defects() []defect {
 		},
 		{
 			name: "a deadlock's victim is not run again",
-			file: "internal/repo/store.go", old: "const deadlockTries = 10", new: "const deadlockTries = 1",
+			file: "internal/repo/store.go", old: "const deadlockTries = 30", new: "const deadlockTries = 1",
 			pkg: "./internal/service", test: "TestManyCopiesOfARejectionAreRejected/mariadb", needs: "mariadb",
-		},
-		{
-			name: "keys are compared without regard to case",
-			file: "migrations/mysql/00001_stock_and_ledger.sql", old: "request_id VARCHAR(128)    CHARACTER SET ascii COLLATE ascii_bin", new: "request_id VARCHAR(128)    CHARACTER SET ascii COLLATE ascii_general_ci",
-			pkg: "./internal/repo", test: "TestRequestIDsThatDifferInCaseAreTwo/mariadb", needs: "mariadb",
 		},
 		{
 			name: "a rejected copy does not look for the sale",
@@ -316,6 +326,36 @@ func defects() []defect {
 			pkg: "./internal/service", test: "TestEveryPairSellsAllThatIsLeft/mariadb/sql-conditional_redis-decr", needs: "mariadb",
 		},
 		{
+			name: "the lock of GET, compare, SET is not taken",
+			file: "internal/service/strategy/redis_get_set.go", old: "	return l.hold(", new: "	if goodsID > 0 {\n		return l.sale.Deduct(ctx, goodsID, batch)\n	}\n	return l.hold(",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/redis-get-set-locked/OnThreeReplicas", needs: "redis",
+		},
+		{
+			name: "what was got is set again",
+			file: "internal/service/strategy/redis_get_set.go", old: "Set(ctx, key, had-took, 0)", new: "Set(ctx, key, had, 0)",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/redis-get-set-locked/OnOneReplica", needs: "redis",
+		},
+		{
+			name: "units of a purchase that SQL rejects stay off the counter",
+			file: "internal/service/strategy/redis_get_set.go", old: "g.client.Del(ctx, readyOf(key))", new: "g.client.Exists(ctx, readyOf(key))",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/redis-get-set-locked/RejectsOneOfABatchForTheLimit", needs: "redis",
+		},
+		{
+			name: "GET, compare, SET does not notice another strategy",
+			file: "internal/service/strategy/preheat.go", old: "same := row.WriterEpoch == read.WriterEpoch &&", new: "same := true ||",
+			pkg: "./internal/service", test: "TestEveryPairSellsAllThatIsLeft/mariadb/redis-get-set-locked_sql-conditional", needs: "mariadb",
+		},
+		{
+			name: "an attempt to copy that comes late replaces a copy that is sold from",
+			file: "internal/service/strategy/preheat.go", old: "	if ended > 0 {", new: "	if ended < 0 {",
+			pkg: "./internal/service/strategy", test: "TestACopyThatIsSoldFromIsNotMadeAnew", needs: "redis",
+		},
+		{
+			name: "a copy that is being replaced is sold from",
+			file: "internal/service/strategy/redis_get_set.go", old: "ignoreNil(err) != nil || !current {", new: "ignoreNil(err) != nil {",
+			pkg: "./internal/service/strategy", test: "TestNothingIsSoldFromACopyThatIsBeingReplaced", needs: "redis",
+		},
+		{
 			name: "what is only pending is taken for units that are left",
 			file: "internal/service/recall.go", old: "short.Units <= v.pending", new: "short.Units < 0",
 			pkg: "./internal/service", test: "TestASoldOutItemWithPendingOrdersIsSoldOut", needs: "mariadb",
@@ -324,6 +364,21 @@ func defects() []defect {
 			name: "a bucket gives more than it has (the comparison forgotten)",
 			file: "internal/repo/bucket.go", old: "AND place = ? AND units >= ?", new: "AND place = ? AND ? > 0",
 			pkg: "./internal/service/strategy", test: "TestBucketsSellToExactlyZero/sqlite/97",
+		},
+		{
+			name: "the last units look sold while another purchase keeps them (the look that waits skips them too)",
+			file: "internal/repo/unit.go", old: "0, MaxUnitRows, t.store.dialect.forUpdate)", new: "0, MaxUnitRows, t.store.dialect.skipLocked)",
+			pkg: "./internal/service/strategy", test: "TestTheLastUnitsAreWaitedFor/mariadb", needs: "mariadb",
+		},
+		{
+			name: "a unit row is sold from under a limit that is over",
+			file: "internal/repo/unit.go", old: "units > 0 AND per_user = ?\n", new: "units > 0 AND ? >= 0\n",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-unit/FollowsTheLimit",
+		},
+		{
+			name: "units are put into the pool and stay in the row",
+			file: "internal/repo/unit.go", old: "err = tx.Subtract(ctx, goods, filled)", new: "_ = goods",
+			pkg: "./internal/service/strategy", test: "TestThePoolIsFilledFromTheRow/sqlite",
 		},
 		{
 			name: "buckets beyond the number are left behind with their units",
@@ -406,6 +461,76 @@ func defects() []defect {
 			pkg: "./internal/service/hot", test: "TestAFillingThatWasNotFinishedLosesNothing", needs: "redis",
 		},
 		{
+			name: "redis-stock: a request that gives up leaves one more look into the ledger running",
+			file: "internal/service/hot/ledger.go", old: "if !w.looking {", new: "if len(w.waiting) == 0 {",
+			pkg: "./internal/service/hot", test: "TestTheLedgerIsAskedByOneLookAtATime", needs: "redis",
+		},
+		{
+			name: "redis-stock: what is written during a recall stays where no purchase finds it",
+			file: "internal/service/hot/recall.go", old: "allPending || place.Units == 0", new: "allPending || units > 0",
+			pkg: "./internal/service/hot", test: "TestOrdersThatAreWrittenDuringARecallHideNoUnits", needs: "redis",
+		},
+		{
+			name: "a holder's lease ends with the last death of its replica, not with the next",
+			file: "internal/lab/checker/holders.go", old: "(at.IsZero() || m.At.Before(at))", new: "(at.IsZero() || m.At.After(at))",
+			pkg: "./internal/lab/checker", test: "TestHolders",
+		},
+		{
+			name: "of the rejections of one quantity the first that was sent is kept, not the first that was answered",
+			file: "internal/lab/checker/linear_window.go", old: "!known || o.end < earliest.end", new: "!known || o.start < earliest.start",
+			pkg: "./internal/lab/checker", test: "TestLinearizability",
+		},
+		{
+			name: "a key is taken for the beginning of others",
+			file: "internal/stock/key.go", old: "return key, key + \"!\" }", new: "return key, key + \"~\" }",
+			pkg: "./internal/stock", test: "TestAKeyRangeHasItsKeyAlone",
+		},
+		{
+			name: "a change that was half made says that nothing happened",
+			file: "internal/service/inventory.go", old: "\tgoods, err := i.SetLimit(ctx, goodsID, *c.PerUser)\n\tif err != nil && c.Choice != nil && !errors.Is(err, stock.ErrUnknownOutcome) {\n\t\terr = fmt.Errorf(\"%w: the strategy was set: %w\", stock.ErrUnknownOutcome, err)\n\t}\n\treturn goods, err", new: "\treturn i.SetLimit(ctx, goodsID, *c.PerUser)",
+			pkg: "./internal/service", test: "TestAChangeThatWasHalfMadeIsUnknown",
+		},
+		{
+			name: "a copy of a purchase goes to the end of the queue",
+			file: "internal/service/strategy/batcher_queue.go", old: "rest = append(copies, rest...)", new: "rest = append(rest, copies...)",
+			pkg: "./internal/service/strategy", test: "TestACopyKeepsItsPlaceInTheQueue",
+		},
+		{
+			name: "a copy in Redis that follows another strategy's sale is never up to date",
+			file: "internal/service/strategy/preheat.go", old: "epochMark(row.EpochFor(p.store.Strategy())))", new: "epochMark(row.WriterEpoch))",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/redis-decr/RejectsWhatAnotherStrategySoldOut", needs: "redis",
+		},
+		{
+			name: "a purchase in another mode is counted for its item for ever",
+			file: "internal/handler/limits.go", old: "\t\tshare.asked--\n\t\tmode := askedMode{t.goodsID, t.asked}", new: "\t\tmode := askedMode{t.goodsID, t.asked}",
+			pkg: "./internal/handler", test: "TestWhatAskedForAnotherStrategyGivesItsShareBack",
+		},
+		{
+			name: "a token that was given twice cannot be claimed",
+			file: "internal/repo/fence.go", old: "(fence <= ? OR fence_by <> ?)", new: "(fence < ? OR fence_by <> ?)",
+			pkg: "./internal/repo", test: "TestTheLastClaimMayWrite",
+		},
+		{
+			name: "a new limit does not end the epoch of an allocation",
+			file: "internal/repo/limit.go", old: "UPDATE tb_stock_place SET per_user = ?, epoch = epoch + 1 WHERE goods_id = ?", new: "UPDATE tb_stock_place SET per_user = ? WHERE goods_id = ?",
+			pkg: "./internal/repo", test: "TestALimitEndsTheEpochOfAnAllocation",
+		},
+		{
+			name: "a waiter that leaves takes the wake-up with it",
+			file: "internal/lock/redis/wake.go", old: "\t\tdelete(w.waiting, channel)\n\t\treturn\n\t}\n\tselect {\n\tcase <-s.wake:\n\t\tw.waiting[channel][0].rouse()\n\tdefault:\n\t}\n}\n", new: "\t\tdelete(w.waiting, channel)\n\t}\n}\n",
+			pkg: "./internal/lock/redis", test: "TestAWakeUpThatIsNotUsedIsTheNextWaiters",
+		},
+		{
+			name: "orders that fit only one by one are offered again for ever",
+			file: "internal/service/hot/keep.go", old: "\t\tplace.Units -= e.Quantity\n", new: "",
+			pkg: "./internal/service/hot", test: "TestOfOrdersThatFitOneByOneTheFirstIsWritten", needs: "redis",
+		},
+		{
+			name: "Redis forgets its buyers ten minutes after a rebuild",
+			file: "internal/service/hot/lua/3_rebuild.lua", old: "    redis.call('PERSIST', KEYS[2])\n", new: "",
+			pkg: "./internal/service/hot", test: "TestALimitOutlastsARedisThatForgets", needs: "redis",
+		},
+		{
 			name: "redis-stock: no consumer claims what a dead one has in hand",
 			file: "internal/service/hot/consumer.go", old: "if time.Since(c.claimed) > c.options.ClaimAfter/2 {", new: "if time.Since(c.claimed) < 0 {",
 			pkg: "./internal/service/hot", test: "TestTheOrdersOfADeadConsumerAreClaimed", needs: "redis",
@@ -449,6 +574,171 @@ func defects() []defect {
 			name: "a layer is turned round",
 			file: "internal/stock/audit.go", old: "package stock\n", new: "package stock\n\nimport _ \"github.com/stockd/stockd/migrations\"\n",
 			pkg: "./internal/layers", test: "TestImportsRunOneWay",
+		},
+		{
+			name: "another client's order without a tag makes a key reused",
+			file: "internal/stock/key.go", old: "\tfor i, id := range StoredIDs(p.RequestID) {\n\t\torder, ok := stored[id]\n\t\tswitch {\n\t\tcase ok && order.Answers(goodsID, p):\n\t\t\treturn order, true, nil\n\t\tcase ok && i == 0:", new: "\tfor _, id := range StoredIDs(p.RequestID) {\n\t\torder, ok := stored[id]\n\t\tswitch {\n\t\tcase ok && order.Answers(goodsID, p):\n\t\t\treturn order, true, nil\n\t\tcase ok:",
+			pkg: "./internal/stock", test: "TestAKeyStandsForOnePurchase",
+		},
+		{
+			name: "busy is matched before the unknown outcome",
+			file: "internal/handler/problem.go", old: "\t\t{stock.ErrUnknownOutcome, unavailable, \"outcome-unknown\", \"The outcome is unknown\"},\n\t\t{stock.ErrFenced, unavailable, \"fenced\", \"A later holder of the lock wrote first\"},\n\t\t{stock.ErrLeaseLost, unavailable, \"lease-lost\", \"The lock was lost before the write\"},\n\t\t{stock.ErrBusy, unavailable, \"busy\", \"Too busy, try again\"},\n", new: "\t\t{stock.ErrFenced, unavailable, \"fenced\", \"A later holder of the lock wrote first\"},\n\t\t{stock.ErrLeaseLost, unavailable, \"lease-lost\", \"The lock was lost before the write\"},\n\t\t{stock.ErrBusy, unavailable, \"busy\", \"Too busy, try again\"},\n\t\t{stock.ErrUnknownOutcome, unavailable, \"outcome-unknown\", \"The outcome is unknown\"},\n",
+			pkg: "./internal/handler", test: "TestAnErrorOfSeveralKindsIsTheOneThatSaysLeast",
+		},
+		{
+			name: "a purchase beyond its buyer's rate keeps its slot",
+			file: "internal/handler/deduct.go", old: "\t\ttaken.release()\n\t\ts.options.observer().RateLimited(byUser)", new: "\t\ts.options.observer().RateLimited(byUser)",
+			pkg: "./internal/handler", test: "TestAShedPurchaseDoesNotCountForTheRateOfItsUser",
+		},
+		{
+			name: "wrong admin tokens are counted by the proxy's address",
+			file: "internal/handler/gate.go", old: "network(c.ClientIP())", new: "network(c.RemoteIP())",
+			pkg: "./internal/handler", test: "TestWrongTokensAreThrottledByAddress",
+		},
+		{
+			name: "a client without a verified buyer sees all orders",
+			file: "internal/handler/orders.go", old: "\treturn verified.ID, false, err", new: "\treturn verified.ID, verified.ID == \"\", err",
+			pkg: "./internal/handler", test: "TestABuyerSeesItsOwnAlone",
+		},
+		{
+			name: "a full audit has five seconds to be written",
+			file: "internal/handler/operation.go", old: "\tif deadline, ok := c.Request.Context().Deadline(); ok {\n\t\t// A writer that has no deadlines has none to extend.\n\t\t_ = http.NewResponseController(c.Writer).SetWriteDeadline(deadline.Add(sendWithin))", new: "\tif _, ok := c.Request.Context().Deadline(); ok {\n\t\t// A writer that has no deadlines has none to extend.\n\t\t_ = http.NewResponseController(c.Writer).SetWriteDeadline(time.Now().Add(sendWithin))",
+			pkg: "./internal/handler", test: "TestAnAnswerMayBeSentAfterTheLimitOfItsRequest",
+		},
+		{
+			name: "the request_id of an unknown outcome has its tag",
+			file: "internal/handler/deduct.go", old: "p.RequestID = stock.KeyOf(id)", new: "p.RequestID = id",
+			pkg: "./internal/handler", test: "TestAnUnknownOutcomeSaysSo/mariadb", needs: "mariadb",
+		},
+		{
+			name: "an item's maximum above the configured one has no effect",
+			file: "internal/service/mode.go", old: "return *cmp.Or(c.Choice(goodsID).MaxQuantity, &c.maxQuantity)", new: "return min(c.maxQuantity, *cmp.Or(c.Choice(goodsID).MaxQuantity, &c.maxQuantity))",
+			pkg: "./internal/service", test: "TestAModeIsAskedForOrChosenOrTheDefault",
+		},
+		{
+			name: "recalls that spare different strategies share one flight",
+			file: "internal/service/recall.go", old: "strconv.FormatInt(goodsID, 10)+\" \"+but, func()", new: "strconv.FormatInt(goodsID, 10), func()",
+			pkg: "./internal/service", test: "TestARecallThatSparesAStrategyIsNotSharedByOneThatDoesNot",
+		},
+		{
+			name: "a repeated restock no longer notifies the copies",
+			file: "internal/service/inventory.go", old: "\tif err := i.restockOnce(ctx, goodsID, units, key); err != nil {", new: "\tif done, err := i.hasRestocked(ctx, goodsID, units, key); err == nil && done {\n\t\treturn i.changed(ctx, goodsID, \"the units were added\", nil)\n\t}\n\tif err := i.restockOnce(ctx, goodsID, units, key); err != nil {",
+			pkg: "./internal/service", test: "TestARepeatedRestockNotifiesTheCopies",
+		},
+		{
+			name: "the audit reads what is pending after the ledger",
+			file: "internal/service/inventory.go", old: "\tpending := i.pending(ctx, goodsID)\n\taudit, err := of(ctx, goodsID)\n", new: "\taudit, err := of(ctx, goodsID)\n\tpending := i.pending(ctx, goodsID)\n",
+			pkg: "./internal/service", test: "TestAnAuditWithNothingPendingHasEveryOrder",
+		},
+		{
+			name: "a caller that leaves a search ends it for the others",
+			file: "internal/service/items.go", old: "\tif l.search.callers--; l.search.callers == 0 {\n\t\tl.search.end()\n\t}", new: "\tl.search.callers--\n\tl.search.end()",
+			pkg: "./internal/service", test: "TestASearchStaysWhileOneCallerWaits",
+		},
+		{
+			name: "a batch of unknown outcome is waited for once only",
+			file: "internal/service/strategy/batcher.go", old: "\tif err := b.bounds.Settled(ctx, goodsID); err != nil {\n\t\treturn err\n\t}\n\tb.mu.Lock()\n\tdefer b.mu.Unlock()\n\tdelete(b.unsettled, goodsID)\n\treturn nil\n", new: "\terr := b.bounds.Settled(ctx, goodsID)\n\tb.mu.Lock()\n\tdefer b.mu.Unlock()\n\tdelete(b.unsettled, goodsID)\n\treturn err\n",
+			pkg: "./internal/service/strategy", test: "TestNothingIsWrittenBeforeABatchOfUnknownOutcomeIsSettled",
+		},
+		{
+			name: "a batch ends with the first of its callers' deadlines",
+			file: "internal/service/strategy/batcher_queue.go", old: "\t\tif c.until.After(last) {", new: "\t\tif last.IsZero() || c.until.Before(last) {",
+			pkg: "./internal/service/strategy", test: "TestABatchLastsAsLongAsItsLastCallerWaits",
+		},
+		{
+			name: "a lock server that cannot be connected to in time is busy",
+			file: "internal/service/strategy/guarded.go", old: " && ctx.Err() == nil && !errors.Is(err, stock.ErrBackendUnavailable):", new: " && ctx.Err() == nil:",
+			pkg: "./internal/service/strategy", test: "TestOnlyALockThatIsTakenIsBusy",
+		},
+		{
+			name: "what SQL rejected is put back by the wrong purchase's quantity",
+			file: "internal/service/strategy/reserving.go", old: "unsold += reserved[i].Quantity", new: "unsold += batch[i].Quantity",
+			pkg: "./internal/service/strategy", test: "TestTheCopyHasWhatTheRowHas", needs: "redis",
+		},
+		{
+			name: "an order at the very cursor of a rebuild is not taken out of it",
+			file: "internal/service/hot/lua/1_common.lua", old: "tonumber(seq) <= tonumber(last_seq)", new: "tonumber(seq) < tonumber(last_seq)",
+			pkg: "./internal/service/hot", test: "TestARebuildInPagesIsExact", needs: "redis",
+		},
+		{
+			name: "a keyed purchase is rejected unseen behind one without a key",
+			file: "internal/service/hot/soldout.go", old: "\tfor _, p := range batch {\n\t\tif p.Keyed {\n\t\t\treturn false\n\t\t}\n\t}\n\treturn true\n", new: "\treturn len(batch) > 0 && !batch[0].Keyed\n",
+			pkg: "./internal/service/hot", test: "TestOnlyPurchasesWithoutAKeyAreRejectedUnseen",
+		},
+		{
+			name: "a request that gives up waiting for the ledger stays in the map",
+			file: "internal/service/hot/ledger.go", old: "\tif w.waiting[requestID] = rest; len(rest) == 0 {\n\t\tdelete(w.waiting, requestID)\n\t}", new: "\tw.waiting[requestID] = rest",
+			pkg: "./internal/service/hot", test: "TestTheLedgerIsAskedAsLongAsARequestWaits",
+		},
+		{
+			name: "a connection that was granted to a purchase that left is lost",
+			file: "internal/repo/shares.go", old: "\t\ts.giveBack(user, of)\n", new: "\t\ts.forget(user, of)\n",
+			pkg: "./internal/repo", test: "TestSharesAreConserved",
+		},
+		{
+			name: "restocks are found as orders by their key",
+			file: "internal/repo/ledger.go", old: "l.request_id < ? AND l.kind = 'deduct' ORDER BY", new: "l.request_id < ? ORDER BY",
+			pkg: "./internal/repo", test: "TestTheOrdersOfAKeyArePurchases/sqlite",
+		},
+		{
+			name: "a commit that was cut off at its deadline counts as not sent",
+			file: "internal/repo/store.go", old: "\tcase errors.Is(err, backend.ErrUnanswered):\n", new: "",
+			pkg: "./internal/repo", test: "TestAnUnansweredCommitIsUnknownInTime/AtTheDeadline/mariadb", needs: "mariadb",
+		},
+		{
+			name: "the wider request_id lost its collation",
+			file: "migrations/mysql/00010_keys_and_quantities.sql", old: "VARCHAR(192) CHARACTER SET ascii COLLATE ascii_bin NOT NULL", new: "VARCHAR(192) CHARACTER SET ascii NOT NULL",
+			pkg: "./internal/repo", test: "TestRequestIDsThatDifferInCaseAreTwo/mariadb", needs: "mariadb",
+		},
+		{
+			name: "a renewal counts from its answer",
+			file: "internal/lock/watchdog.go", old: "\tasked := time.Now()\n\tctx, cancel := context.WithDeadline(w.lease.ctx, w.until)\n\tdefer cancel()\n\tstill, err := w.renew(ctx)\n", new: "\tctx, cancel := context.WithDeadline(w.lease.ctx, w.until)\n\tdefer cancel()\n\tstill, err := w.renew(ctx)\n\tasked := time.Now()\n",
+			pkg: "./internal/lock", test: "TestALeaseIsLostBeforeItsTTLIsOver",
+		},
+		{
+			name: "an explicit lease is renewed",
+			file: "internal/lock/watchdog.go", old: "\tif d.Unrenewed {\n\t\tExpire(lease, asked, d.TTL)\n\t\treturn\n\t}\n", new: "",
+			pkg: "./internal/lock/sql", test: "TestLocks/sqlite/sql-insert-lock/EndsAnExplicitLease",
+		},
+		{
+			name: "an attempt that was given up leaves its hold",
+			file: "internal/lock/redis/lua/fair_leave.lua", old: "give_back(KEYS[1], ARGV[1])\n", new: "",
+			pkg: "./internal/lock/redis", test: "TestAGrantWhoseAnswerIsLostIsTakenBack/redis-fair", needs: "redis",
+		},
+		{
+			name: "the reaper deletes a row that was renewed since it was listed",
+			file: "internal/lock/sql/reaper.go", old: "const freeRecord = `DELETE FROM record_lock WHERE lock_name = ? AND expires_at < {now}`", new: "const freeRecord = `DELETE FROM record_lock WHERE lock_name = ?`",
+			pkg: "./internal/lock/sql", test: "TestTheReaperLooksOnceMore/sqlite",
+		},
+		{
+			name: "litter behind an unanswered delete is forgotten",
+			file: "internal/lock/etcd/session.go", old: "\tfor i, place := range litter {\n\t\tif _, err := s.delete(s.life.Context(), place); err == nil {\n\t\t\tcontinue\n\t\t}\n\t\tleft = append(left, place)\n\t\tif s.silent.Load() {\n\t\t\tleft = append(left, litter[i+1:]...)\n\t\t\tbreak\n", new: "\tfor _, place := range litter {\n\t\tif _, err := s.delete(s.life.Context(), place); err == nil {\n\t\t\tcontinue\n\t\t}\n\t\tleft = append(left, place)\n\t\tif s.silent.Load() {\n\t\t\tbreak\n",
+			pkg: "./internal/lock/etcd", test: "TestEtcdLeavesNothingOfACrowdCancelledWhileCutOff", needs: "etcd",
+		},
+		{
+			name: "a commit is not compared with the clock",
+			file: "internal/backend/sql_deadline.go", old: "\tif !time.Now().Before(t.until) {\n\t\treturn context.DeadlineExceeded\n\t}\n\treturn nil\n", new: "\treturn nil\n",
+			pkg: "./internal/backend", test: "TestACommitAfterItsDeadlineIsNotAllowed",
+		},
+		{
+			name: "http.drain counts from the signal",
+			file: "cmd/internal/replica/drain.go", old: "\ttime.Sleep(d.config.DrainDelay)\n\tend := time.Now().Add(d.config.Drain)\n", new: "\tend := time.Now().Add(d.config.Drain)\n\ttime.Sleep(d.config.DrainDelay)\n",
+			pkg: "./cmd/internal/replica", test: "TestRequestsInFlightHaveAllOfTheDrain",
+		},
+		{
+			name: "the cursor of every order of a page is behind the page",
+			file: "pkg/client/orders.go", old: "\t\t\tfor i, order := range page.Orders {\n\t\t\t\tif i == len(page.Orders)-1 {\n\t\t\t\t\tp.Cursor = page.Next\n\t\t\t\t}\n", new: "\t\t\tp.Cursor = page.Next\n\t\t\tfor _, order := range page.Orders {\n",
+			pkg: "./pkg/client", test: "TestOrdersAreListedPageByPage",
+		},
+		{
+			name: "a restock without a key is sent without one",
+			file: "pkg/client/admin.go", old: "requestID: cmp.Or(requestID, rand.Text()), body: map[string]int64{\"quantity\": units}", new: "requestID: requestID, body: map[string]int64{\"quantity\": units}",
+			pkg: "./pkg/client", test: "TestAWriteWithoutAKeyGetsOne",
+		},
+		{
+			name: "a repeated sale is taken for open until its last answer",
+			file: "internal/lab/checker/linear_window.go", old: "ops[i].end = min(ops[i].end, o.end)", new: "ops[i].end = max(ops[i].end, o.end)",
+			pkg: "./internal/lab/checker", test: "TestRequestsUnderOneKeyAreOnePurchase",
 		},
 	}
 }

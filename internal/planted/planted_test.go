@@ -1,12 +1,12 @@
 //go:build prove
 
-// Package planted plants bugs in a copy of the tree, one after the other. Each
+// Package planted builds the tree with a bug in it, one after the other. Each
 // must turn the test red that is named beside it: a suite is worth what it
 // catches.
 package planted
 
 import (
-	"io/fs"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,12 +30,10 @@ func TestProvePlantedBugsAreCaught(t *testing.T) {
 				_, err := servers.Find(program)
 				labtest.Need(t, d.needs, err == nil, "the bug shows only there")
 			}
-			tree := copyTree(t)
-			if out, passed := runTest(t, tree, d); !passed {
+			if out, passed := runTest(t, d); !passed {
 				t.Fatalf("%s is red without the bug:\n%s", d.test, out)
 			}
-			plant(t, tree, d)
-			out, passed := runTest(t, tree, d)
+			out, passed := runTest(t, d, overlay(t, d.file, d.old, d.new))
 			if passed {
 				t.Fatalf("%s does not notice:\n%s", d.test, out)
 			}
@@ -46,47 +44,33 @@ func TestProvePlantedBugsAreCaught(t *testing.T) {
 	}
 }
 
-// copyTree copies what belongs to the module.
-func copyTree(t *testing.T) string {
-	t.Helper()
-	tree := t.TempDir()
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name := entry.Name()
-		if entry.IsDir() && path != root && (name == ".git" || name == "bin" || strings.HasPrefix(name, "_")) {
-			return filepath.SkipDir
-		}
-		to := filepath.Join(tree, strings.TrimPrefix(path, root))
-		if entry.IsDir() {
-			return os.MkdirAll(to, 0o700)
-		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(to, content, 0o600)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree
-}
-
-func plant(t *testing.T, tree string, d defect) {
-	t.Helper()
-	path := filepath.Join(tree, d.file)
-	write(t, path, []byte(replaceOnce(t, path, d.old, d.new)))
-}
-
-// runTest runs the bug's test in a tree. Vet is off: it would find some bugs
-// before the test does.
-func runTest(t *testing.T, tree string, d defect) (out string, passed bool) {
+// runTest runs the bug's test. Vet is off: it would find some bugs before the test does.
+// The flags also hold for a go command that the test itself runs.
+func runTest(t *testing.T, d defect, flags ...string) (out string, passed bool) {
 	t.Helper()
 	pattern := "^" + strings.ReplaceAll(d.test, "/", "$/^") + "$"
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-count=1", "-run", pattern, d.pkg)
-	cmd.Dir = tree
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "GOFLAGS="+strings.Join(flags, " "))
 	output, err := cmd.CombinedOutput()
 	return string(output), err == nil
+}
+
+// overlay is the flag that has a build read a file in which one text stands for another,
+// also where the file is embedded.
+func overlay(t *testing.T, file, old, instead string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	changed := filepath.Join(folder, filepath.Base(file))
+	write(t, changed, []byte(replaceOnce(t, path, old, instead)))
+	content, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(folder, "overlay.json")
+	write(t, list, content)
+	return "-overlay=" + list
 }

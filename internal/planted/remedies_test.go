@@ -38,7 +38,12 @@ func breaches() []breach {
 		{
 			name: "the expiry is forgotten",
 			file: "internal/lock/redis/setnx_ttl.go", old: `l.key(name), "1", l.ttl)`, new: `l.key(name), "1", 0)`,
-			experiment: "holder-crashes", remedies: []string{"redis-setnx-ttl"},
+			experiment: "holder-crashes", remedies: []string{"redis-setnx-ttl", "set-nx-px"},
+		},
+		{
+			name: "the script sets no expiry",
+			file: "internal/lab/sourcelock/redis.go", old: "and redis.call('PEXPIRE', KEYS[1], ARGV[1])", new: "and 1",
+			experiment: "holder-crashes", remedies: []string{"script"},
 		},
 		{
 			name: "the renewal renews nothing",
@@ -61,14 +66,24 @@ func breaches() []breach {
 			experiment: "watchdog", remedies: []string{"redis-reentrant"},
 		},
 		{
+			name: "the watchdog sleeps while a clock runs fast",
+			file: "internal/lock/watchdog.go", old: "time.Until(asked.Add(ttl/3))", new: "time.Until(asked.Add(ttl*3))",
+			experiment: "clock-jumps", remedies: []string{"drift-renewed"},
+		},
+		{
+			name: "what ZooKeeper counts with jumps, too",
+			file: "internal/lab/servers/redis.go", old: `		"FAKETIME_DONT_FAKE_MONOTONIC=1",` + "\n", new: "",
+			experiment: "clock-jumps", remedies: []string{"zookeeper-jump", "zookeeper-step-back"},
+		},
+		{
 			name: "the limit of the waiting is not looked at",
-			file: "internal/service/strategy/guarded.go", old: "context.WithTimeout(ctx, g.wait)", new: "context.WithCancel(ctx)",
+			file: "internal/service/strategy/guarded.go", old: "context.WithTimeout(ctx, wait)", new: "context.WithCancel(ctx)",
 			experiment: "try-lock", remedies: []string{"one-second"},
 		},
 		{
 			name: "the clients' clocks count",
 			file: "internal/lock/redis/lua.go", old: `return luaLock{newBase("redis-lua", d), script("token", "acquire"), script("release")}`,
-			new:        `return getSet{newRedisLock("redis-lua", d), d.now()}`,
+			new:        `return getSet{newBase("redis-lua", d), d.Clock()}`,
 			experiment: "getset", remedies: []string{"redis-lua-clocks"},
 		},
 		{
@@ -82,9 +97,24 @@ func breaches() []breach {
 			experiment: "master-restarts", remedies: []string{"delayed"},
 		},
 		{
+			name: "always is once a second",
+			file: "internal/lab/servers/redis.go", old: "appendfsync always", new: "appendfsync everysec",
+			experiment: "master-restarts", remedies: []string{"always-power-cut"},
+		},
+		{
 			name: "all pauses are as long",
 			file: "internal/pause/pause.go", old: "d/2+rand.N(d+1)", new: "d+rand.N(time.Duration(1))",
 			experiment: "split-vote", remedies: []string{"redlock"},
+		},
+		{
+			name: "the time that the votes took is not looked at",
+			file: "internal/lab/sourcelock/quorum.go", old: "if !l.timed {", new: "if l.timed || !l.timed {",
+			experiment: "redlock-quorum", remedies: []string{"in-time"},
+		},
+		{
+			name: "a master that did not answer has nothing to give back",
+			file: "internal/lock/redis/redsync.go", old: "c.node.rejected = err == nil && !won", new: "c.node.rejected = !won",
+			experiment: "redlock-quorum", remedies: []string{"lost-reply-redlock"},
 		},
 		{
 			name: "all waiters watch the folder",
@@ -92,14 +122,29 @@ func breaches() []breach {
 			experiment: "herd", remedies: []string{"zk-sequential"},
 		},
 		{
+			name: "all keys watch the first",
+			file: "internal/lab/sourcelock/etcd.go", old: "return keys[at-1],", new: "return keys[0],",
+			experiment: "herd", remedies: []string{"etcd-pre-key"},
+		},
+		{
+			name: "the pause has no length",
+			file: "internal/lab/sourcelock/redis.go", old: "sourcePause = 50 * time.Millisecond", new: "sourcePause = 0 * time.Millisecond",
+			experiment: "spinning", remedies: []string{"setnx-pause"},
+		},
+		{
 			name: "no waiter looks whether the watched node is there",
 			file: "internal/lock/zk/sequential.go", old: "		err = nil // it went before we watched it, and the watch has ended", new: "		return false, make(chan struct{}), nil",
 			experiment: "late-watch", remedies: []string{"zk-sequential"},
 		},
 		{
+			name: "who is woken does not look who is first",
+			file: "internal/lock/zk/place.go", old: "return nil, zk.ErrConnectionClosed\n		}\n	}", new: "return nil, zk.ErrConnectionClosed\n		}\n		return p.hold(link), nil\n	}",
+			experiment: "end-of-waiting", remedies: []string{"looks-again"},
+		},
+		{
 			name: "the fence is not required at the write",
 			file: "internal/repo/fence.go", old: "writeStock + ` AND claim = ? AND fence = ? AND fence_by = ?`", new: "writeStock + ` AND ? <> '' AND ? > 0 AND ? <> ''`",
-			experiment: "paused-holder", remedies: []string{"redis-lua-fenced", "zk-sequential-fenced", "etcd-fenced"},
+			experiment: "paused-holder", remedies: []string{"redis-lua-fenced", "redlock-fenced", "zk-sequential-fenced", "etcd-fenced"},
 		},
 		{
 			name: "what the dead leave is not deleted",
@@ -109,7 +154,7 @@ func breaches() []breach {
 		{
 			name: "the owner in the row is not compared",
 			file: "internal/lock/sql/insert_lock.go", old: "case seen.owner == r.owner:", new: "case seen.owner == \"\":",
-			experiment: "insert-lock", remedies: []string{"owner-and-depth"},
+			experiment: "insert-lock", remedies: []string{"owner-and-depth", "one-owner"}, // the second is a failure that needs the comparison
 		},
 		{
 			name: "losers do not pause",
@@ -130,6 +175,42 @@ func breaches() []breach {
 			name: "a late request is reported as a failure of the database",
 			file: "internal/repo/mysql.go", old: "WHERE goods_id = ? AND stock >= ? AND", new: "WHERE goods_id = ? AND ? > 0 AND",
 			experiment: "no-lock", remedies: []string{"no-lock"},
+		},
+		{
+			name: "what was got is set again",
+			file: "internal/service/strategy/redis_get_set.go", old: "Set(ctx, key, had-took, 0)", new: "Set(ctx, key, had, 0)",
+			experiment: "get-compare-set", remedies: []string{"locked", "under-redis-reentrant"},
+		},
+		{
+			name: "who lost the race by GETSET has won it",
+			file: "internal/lab/sourcelock/redis.go", old: `(before == "" || before == found)`, new: "(before != found || before == found)",
+			experiment: "timestamp-locks", remedies: []string{"getset"},
+		},
+		{
+			name: "nil is no grant",
+			file: "internal/lab/sourcelock/redis.go", old: `(before == "" || before == found)`, new: "(before == found)",
+			experiment: "timestamp-locks", remedies: []string{"nil-is-a-grant"},
+		},
+		{
+			name: "the tolerance is forgotten",
+			file: "internal/lab/sourcelock/redis.go", old: "d.TTL + s.tolerance)\n	value", new: "d.TTL)\n	value",
+			experiment: "timestamp-locks", remedies: []string{"tolerance"},
+		},
+		{
+			name: "the time is rounded down to a second",
+			file: "internal/lab/sourcelock/redis.go", old: `GETSET where it has come", polled{try: stamp{takeOver: getSet}`,
+			new:        `GETSET where it has come", polled{try: stamp{takeOver: getSet, unit: time.Second}`,
+			experiment: "timestamp-locks", remedies: []string{"milliseconds"},
+		},
+		{
+			name: "the holder does not look at the clock",
+			file: "internal/lab/sourcelock/redis.go", old: "if l.checks && !until", new: "if l.checks && until.IsZero() && !until",
+			experiment: "timestamp-locks", remedies: []string{"checked-delete"},
+		},
+		{
+			name: "the script does not compare",
+			file: "internal/lab/sourcelock/redis.go", old: "redis.call('GET', KEYS[1]) == ARGV[1] and", new: "redis.call('SET', KEYS[1], ARGV[2], 'GET') == ARGV[1] and",
+			experiment: "timestamp-locks", remedies: []string{"compare-and-set"},
 		},
 	}
 }
