@@ -166,7 +166,8 @@ func TestADifferenceFromTheSourceIsFoundAndReported(t *testing.T) {
 }
 
 // Two that wait to insert a row which a third deletes end in a deadlock; a row that stays, and
-// is written, goes to one of them.
+// is written, goes to one of them. Deletes alone wait for each other: the second and the third
+// find no row.
 func TestALockThatIsInsertedAndDeletedDeadlocks(t *testing.T) {
 	const rounds = 3
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
@@ -177,6 +178,7 @@ func TestALockThatIsInsertedAndDeletedDeadlocks(t *testing.T) {
 		}{
 			"inserted and deleted": {innodb.InsertAndDelete(), innodb.Insertions{Inserted: rounds, Deadlocks: rounds}},
 			"written":              {innodb.UpdateAndUpdate(), innodb.Insertions{Inserted: rounds, Duplicates: rounds}},
+			"deleted by all":       {innodb.DeleteAndDelete(), innodb.Insertions{Duplicates: 2 * rounds}},
 		} {
 			sum, err := innodb.HandOver(t.Context(), db, c.lock, rounds)
 			if err != nil {
