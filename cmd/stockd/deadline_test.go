@@ -24,7 +24,7 @@ const (
 	deductTimeout = 1500 * time.Millisecond
 	drainTime     = time.Second
 	answerSlack   = time.Second     // after deduct.timeout
-	exitSlack     = 2 * time.Second // after http.drain
+	exitSlack     = 4 * time.Second // after http.drain, of which two are for a slow machine
 )
 
 func shortLimits() []string {

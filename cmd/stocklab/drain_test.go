@@ -81,7 +81,7 @@ func TestARequestThatOutlastsTheDrainIsCancelled(t *testing.T) {
 	if status := r.Exit(t); status != cli.Failure || !r.Log.Contains("http.drain (300ms)") {
 		t.Errorf("exit status %d, want %d and the reason", status, cli.Failure)
 	}
-	if took := time.Since(start); took > 300*time.Millisecond+2*time.Second {
+	if took := time.Since(start); took > 300*time.Millisecond+4*time.Second {
 		t.Errorf("it took %s", took)
 	}
 	if left := r.LocksLeft(t); left != 0 {
@@ -111,7 +111,7 @@ func TestTooManyPurchasesAreShed(t *testing.T) {
 			t.Errorf("beside it %s is answered with %d %s", query, got.Status, got.Text)
 		}
 	}
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("it took %s to say so", took)
 	}
 	if got := cmdtest.Do(cmdtest.Ask(t, http.MethodGet, r.URL+"/goods/1")); got.Status != http.StatusOK {

@@ -73,7 +73,7 @@ func TestAFairQueueExpires(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	left := make(chan struct{})
 	go func() {
@@ -86,6 +86,7 @@ func TestAFairQueueExpires(t *testing.T) {
 			t.Fatal("the queue does not expire while a waiter is in it")
 		}
 	}
+	cancel()
 	<-left
 	if err := lease.Release(t.Context()); err != nil {
 		t.Error(err)

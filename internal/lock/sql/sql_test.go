@@ -150,7 +150,7 @@ func releases(t *testing.T, lease lock.Lease) {
 // isHeld finds that a name is not to be had.
 func isHeld(t *testing.T, l lock.Locker, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	_, err := l.Acquire(ctx, name)
 	if !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, stock.ErrBackendUnavailable) {

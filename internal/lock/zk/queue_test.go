@@ -155,7 +155,7 @@ func TestZKWaitersShareAWatch(t *testing.T) {
 			watches := way.Arm(servers.Rule{Sent: zkWatching(zkGetData, admin.nodes(t, kind, name)[0]), Do: servers.Count})
 			l := zkAt(t, kind, way.Address)
 			for range 20 {
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				_, err := l.Acquire(ctx, name)
 				cancel()
 				if !errors.Is(err, lock.ErrNotAcquired) {

@@ -490,7 +490,10 @@ func TestRestockingEndsTheSoldOutOnAllReplicas(t *testing.T) {
 	s := open(t, lab.Redis(t), 1)
 	replicas := []*hot.Stock{s.replica(t, "a"), s.replica(t, "b"), s.replica(t, "c")}
 	reported := orders(sell(t, replicas[0], buy(1)))
-	time.Sleep(100 * time.Millisecond) // all of them have subscribed
+	channel := s.options.Prefix + ":restocked"
+	await(t, "the subscriptions", func() bool {
+		return s.client.PubSubNumSub(t.Context(), channel).Val()[channel] == int64(len(replicas))
+	})
 	for range 3 {
 		for _, r := range replicas {
 			if o, err := deduct(t, r, buy(1)); err != nil || o.Rejected == nil {
@@ -508,7 +511,7 @@ func TestRestockingEndsTheSoldOutOnAllReplicas(t *testing.T) {
 				return err == nil && o.Rejected == nil
 			})
 		}
-		if took := time.Since(restocked); took > 500*time.Millisecond {
+		if took := time.Since(restocked); took > 900*time.Millisecond {
 			t.Errorf("the replicas sold %s after the restock", took)
 		}
 	}

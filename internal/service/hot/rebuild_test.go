@@ -155,7 +155,7 @@ func TestARebuildOutlastsThePurchaseThatBeganIt(t *testing.T) {
 	way := labtest.NewProxy(t, server.Address)
 	a := s.replica(t, "a", at(way.Address))
 	held := way.Arm(servers.Rule{Sent: "\r\npage\r\n", Do: servers.Hold})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, err := a.Deduct(ctx, goods, []stock.Purchase{buy(1)}); !errors.Is(err, stock.ErrBusy) {
 		t.Errorf("the first purchase is answered with %v, want %v", err, stock.ErrBusy)
@@ -174,7 +174,7 @@ func TestAMarkerIsLeftToItsOwner(t *testing.T) {
 	way := labtest.NewProxy(t, server.Address)
 	a := s.replica(t, "a", at(way.Address))
 	held := way.Arm(servers.Rule{Sent: "\r\npage\r\n", Do: servers.Hold})
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	answered := make(chan error, 1)
 	go func() {
@@ -298,7 +298,7 @@ func TestAReplicaClosesInTimeWhenRedisHangsInARebuild(t *testing.T) {
 	way := labtest.NewProxy(t, server.Address)
 	a := s.replica(t, "a", at(way.Address))
 	held := way.Arm(servers.Rule{Sent: "\r\npage\r\n", Do: servers.Hold})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	answered := make(chan error, 1)
 	go func() {
