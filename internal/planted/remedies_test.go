@@ -142,6 +142,11 @@ func breaches() []breach {
 			experiment: "end-of-waiting", remedies: []string{"looks-again"},
 		},
 		{
+			name: "the end of the key before is the grant",
+			file: "internal/lab/sourcelock/etcd.go", old: "err != nil || l.once {", new: "err != nil || l.kind != \"\" {",
+			experiment: "end-of-waiting", remedies: []string{"looks-again-etcd"},
+		},
+		{
 			name: "the fence is not required at the write",
 			file: "internal/repo/fence.go", old: "writeStock + ` AND claim = ? AND fence = ? AND fence_by = ?`", new: "writeStock + ` AND ? <> '' AND ? > 0 AND ? <> ''`",
 			experiment: "paused-holder", remedies: []string{"redis-lua-fenced", "redlock-fenced", "zk-sequential-fenced", "etcd-fenced"},

@@ -78,8 +78,14 @@ func (c *Contender) Connect(s *Environment, need Need) (err error) {
 	case ZooKeeper:
 		c.UseZooKeeper(b.ZooKeeper.Address, c.TTL)
 	case Etcd:
-		c.clients.Etcd, err = backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{b.Etcd.Endpoint}, DialTimeout: contenderTimeout})
+		err = c.UseEtcd(b.Etcd.Endpoint)
 	}
+	return err
+}
+
+// UseEtcd has the contender go to this server.
+func (c *Contender) UseEtcd(endpoint string) (err error) {
+	c.clients.Etcd, err = backend.NewEtcd(backend.EtcdOptions{Endpoints: []string{endpoint}, DialTimeout: contenderTimeout})
 	return err
 }
 

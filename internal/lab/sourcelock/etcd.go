@@ -13,20 +13,35 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// PreKey is the lock in etcd as the source has it: a key under a lease of its own, and a
-// watch of the key that was created before it.
-const PreKey = "etcd-pre-key"
+// The lock in etcd: a key under a lease of its own, and a watch of the key that was created
+// before it.
+const (
+	// PreKeyOnce is that of the source: it takes the end of that key for the grant.
+	PreKeyOnce = "etcd-pre-key-once"
+	// PreKey looks again who is first.
+	PreKey = "etcd-pre-key"
+)
 
-func inEtcd() lock.Entry {
+func inEtcd() []lock.Entry {
+	return []lock.Entry{
+		watching(PreKeyOnce, "a key under a lease for each request, which waits for the end of the key before it", true),
+		watching(PreKey, "the same, and looks again who is first", false),
+	}
+}
+
+func watching(kind, summary string, once bool) lock.Entry {
 	return lock.Entry{
-		Name: PreKey, Family: lock.FamilyEtcd, Needs: []backend.Name{backend.Etcd},
-		Summary: "a key under a lease for each request, which watches the key before it",
-		New:     func(d lock.Deps) lock.Locker { return &preKey{deps: d} },
+		Name: kind, Family: lock.FamilyEtcd, Needs: []backend.Name{backend.Etcd}, Summary: summary,
+		New: func(d lock.Deps) lock.Locker { return &preKey{deps: d, kind: kind, once: once} },
 	}
 }
 
 // preKey does not embed what it needs: its Close would end the clients.
-type preKey struct{ deps lock.Deps }
+type preKey struct {
+	deps lock.Deps
+	kind string
+	once bool
+}
 
 // Acquire puts a key, and waits until no other of the name is older.
 func (l *preKey) Acquire(ctx context.Context, name string) (lock.Lease, error) {
@@ -40,7 +55,7 @@ func (l *preKey) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 		_, err := l.deps.Etcd.Revoke(ctx, granted.ID) // its key goes with it
 		return err
 	}
-	if err := l.wait(ctx, alive, l.deps.KeyPrefix()+"/"+PreKey+"/"+url.PathEscape(name)+"/", granted.ID); err != nil {
+	if err := l.wait(ctx, alive, l.deps.KeyPrefix()+"/"+l.kind+"/"+url.PathEscape(name)+"/", granted.ID); err != nil {
 		lock.TakeBack(ctx, release)
 		return nil, lock.NotAcquired(ctx, string(backend.Etcd), err)
 	}
@@ -65,7 +80,7 @@ func (l *preKey) wait(ctx, alive context.Context, line string, id clientv3.Lease
 		if before == "" || err != nil {
 			return err
 		}
-		if err := l.gone(ctx, before, rev+1); err != nil {
+		if err := l.gone(ctx, before, rev+1); err != nil || l.once {
 			return err
 		}
 	}

@@ -117,11 +117,13 @@ func waitersLeave() scenario.Experiment {
 	return scenario.Experiment{
 		Number: 30, Name: "end-of-waiting", Title: "The end of a wait is not the grant: the waiter ahead leaves, or time is up",
 		Claim:  "A waiter that takes any deletion of the node before its own for its turn, or the end of its time for the lock, holds it beside the holder; it must look who is first when it is woken, and give up when its time is up.",
-		Source: flashSales + ", the node listener; " + zooKeeping + ", waitForLock; " + chapterOne + ", ZooKeeper",
+		Source: flashSales + ", the node listener; " + zooKeeping + ", waitForLock; " + chapterOne + ", ZooKeeper, and etcd: watching the key before",
 		Fix:    "stocklab demo --strategies zk-sequential --replicas 3",
 		Parts: []scenario.Part{
-			middleLeaves("any-deletion", sourcelock.NodeCache, "the third takes the deletion for its turn, and holds the lock beside the first", checker.Together("first", "third")),
-			remedy(middleLeaves("looks-again", "zk-sequential", "the third looks who is first, and waits for the first", checker.Apart("first", "third"))),
+			middleLeaves("any-deletion", sourcelock.NodeCache, scenario.ZooKeeper, "the third takes the deletion for its turn, and holds the lock beside the first", checker.Together("first", "third")),
+			remedy(middleLeaves("looks-again", "zk-sequential", scenario.ZooKeeper, "the third looks who is first, and waits for the first", checker.Apart("first", "third"))),
+			middleLeaves("any-deletion-etcd", sourcelock.PreKeyOnce, scenario.Etcd, "the same in etcd: the third holds the lock beside the first", checker.Together("first", "third")),
+			remedy(middleLeaves("looks-again-etcd", sourcelock.PreKey, scenario.Etcd, "the third looks whose key is the first, and waits for the first", checker.Apart("first", "third"))),
 			timeIsUp("timeout-is-true", sourcelock.NodeCacheTimeout, "after 300 ms the second goes on as if it held the lock", checker.Together("first", "second")),
 			remedy(timeIsUp("timeout-is-false", "zk-sequential", "the second gives up when its time is up", checker.RejectedWithin(time.Second+slack))),
 		},
@@ -129,10 +131,11 @@ func waitersLeave() scenario.Experiment {
 }
 
 // middleLeaves has the second of three in a queue give up.
-func middleLeaves(name, lock, expect string, seen checker.Check) scenario.Part {
-	c := &step.Cast{Lock: lock, Need: scenario.ZooKeeper}
+func middleLeaves(name, lock string, need scenario.Need, expect string, seen checker.Check) scenario.Part {
+	c := &step.Cast{Lock: lock, Need: need, TTL: 3 * sessionLease}
+	what := map[scenario.Need]string{scenario.ZooKeeper: "node", scenario.Etcd: "key"}[need]
 	return acted(c, name,
-		"three contenders queue for "+lock+"; while the first holds it, the second gives up and deletes its node",
+		"three contenders queue for "+lock+"; while the first holds it, the second gives up and deletes its "+what,
 		expect, seen,
 		c.Enter("first", "second", "third"), c.Take("first"), c.Queue("second", patience), c.Queue("third", patience),
 		c.Leave("second"), c.Answered("third", asks), givenBack(c, "first", "third"))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -97,6 +98,14 @@ func (c *Cast) enter(s *scenario.Environment, who string) (err error) {
 		}
 		m.proxy, one.Timeout = m.links[0], castTimeout
 		one.UseMasters(addresses(m.links), masters(s).Nodes[0].Password)
+	case scenario.Etcd:
+		scheme, address, _ := strings.Cut(s.Backends.Etcd.Endpoint, "//")
+		if m.proxy, err = proxied(s, address); err != nil {
+			return err
+		}
+		if err := one.UseEtcd(scheme + "//" + m.proxy.Address); err != nil {
+			return err
+		}
 	default:
 		if err := one.Connect(s, c.Need); err != nil {
 			return err
@@ -129,11 +138,15 @@ func (c *Cast) AskHeldUp(who string, within time.Duration, rule servers.Rule) sc
 	return InOrder(c.holdUp(who, rule), c.begin(who, within), c.met(who))
 }
 
-// Queue has a member ask for the name in ZooKeeper, and goes on when it watches the node
-// of the member that asked before.
+// Queue has a member ask for the name in ZooKeeper or etcd, and goes on when it watches the
+// node or the key of the member that asked before.
 func (c *Cast) Queue(who string, within time.Duration) scenario.Step {
+	latest := ephemeral
+	if c.Need == scenario.Etcd {
+		latest = latestKey
+	}
 	return func(ctx context.Context, s *scenario.Environment) error {
-		node, err := ephemeral(ctx, s)
+		node, err := latest(ctx, s)
 		if err != nil {
 			return err
 		}
