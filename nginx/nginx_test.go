@@ -198,18 +198,43 @@ func TestConnectionsByAddressAreBounded(t *testing.T) {
 	buyers.Wait()
 }
 
-// What a replica says of its own limits is passed on as it is.
+// What a replica answers is passed on as it is, and no other replica is asked after it.
 //
 //contract:stockd.conf.template What a replica answers
-func TestAReplicasOwnLimitIsPassedOn(t *testing.T) {
+func TestWhatAReplicaAnswersIsPassedOn(t *testing.T) {
+	var asked, status atomic.Int64
+	const says = `{"type":"urn:stockd:problem:its-own","detail":"of the replica"}` // no client would receive it
 	address := start(t, nginx.Limits{}, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
 		w.Header().Set("Content-Type", "application/problem+json")
-		w.WriteHeader(http.StatusTooManyRequests)
-		_, _ = io.WriteString(w, `{"type":"urn:stockd:problem:rate-limited","detail":"its own"}`) // no client would receive it
+		w.Header().Set("Retry-After", "7") // nginx says 1 to 3
+		w.WriteHeader(int(status.Load()))
+		_, _ = io.WriteString(w, says)
 	})
-	want := answer{http.StatusTooManyRequests, false, "application/problem+json", "urn:stockd:problem:rate-limited"}
-	if got := ask(t, address, "127.0.0.2", ""); got != want {
-		t.Errorf("it is answered with %+v, want %+v", got, want)
+	for _, answered := range []int64{200, 201, 400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 500, 502, 503, 504} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch} {
+			asked.Store(0)
+			status.Store(answered)
+			request, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+"/goods/1", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(response.Body)
+			if err := errors.Join(err, response.Body.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if int64(response.StatusCode) != answered || string(body) != says || response.Header.Get("Retry-After") != "7" ||
+				response.Header.Get("Content-Type") != "application/problem+json" {
+				t.Errorf("%s: %d is passed on as %s %v %s", method, answered, response.Status, response.Header, body)
+			}
+			if n := asked.Load(); n != 1 {
+				t.Errorf("%s, answered with %d, was sent to %d replicas", method, answered, n)
+			}
+		}
 	}
 }
 

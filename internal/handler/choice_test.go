@@ -45,6 +45,34 @@ func TestAnItemIsSoldThroughItsOwnStrategy(t *testing.T) {
 	}
 }
 
+// A field of the choice is cleared by null, and the strategy by an empty text as well; what is not
+// given stays.
+//
+//contract:api.changeGoods At least one field
+//contract:api.changeGoods An empty strategy
+func TestEachFieldOfAChoiceIsClearedByItself(t *testing.T) {
+	a := serveSQLite(t)
+	shown := map[string]string{"strategy": "strategy", "group": "group", "fence": "fenced", "max_quantity": "max_quantity"}
+	for field, body := range map[string]string{
+		"strategy": `{"strategy": null}`, "group": `{"group": null}`, "fence": `{"fence": null}`, "max_quantity": `{"max_quantity": null}`,
+		"strategy, by an empty text": `{"strategy": ""}`,
+	} {
+		field, _, _ := strings.Cut(field, ",")
+		all := a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "mutex", "group": true, "fence": false, "max_quantity": 5}`, http.StatusOK)
+		left := a.asAdmin(t, http.MethodPatch, "/goods/1", body, http.StatusOK)
+		read := a.get(t, "/goods/1")
+		for other, key := range shown {
+			want := all.body[key]
+			if other == field {
+				want = nil
+			}
+			if all.body[key] == nil || left.body[key] != want || read.body[key] != want {
+				t.Errorf("%s of %s leaves %s %v, and %v when it is read; want %v", body, all.text, key, left.body[key], read.body[key], want)
+			}
+		}
+	}
+}
+
 // claimed is the highest fencing token that has claimed an item.
 func (a api) claimed(t *testing.T, path string) float64 {
 	t.Helper()

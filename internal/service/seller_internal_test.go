@@ -274,6 +274,79 @@ func TestAnOrderIsLookedForInTheLedgerBeforeAndAfter(t *testing.T) {
 	}
 }
 
+// A purchase is answered from where it asks for at least, also where it repeats one that is only
+// accepted.
+func TestAPurchaseIsStoredAsDurablyAsItAsks(t *testing.T) {
+	accepted := stock.Outcome{Order: soldAs("7"), Durable: stock.InRedis}
+	repeated := accepted
+	repeated.Replayed = true
+	for name, c := range map[string]struct {
+		outcome stock.Outcome
+		durable stock.Durability
+		lost    error // of the wait for the ledger
+		where   stock.Durability
+		awaited int
+		err     error
+	}{
+		"an acceptance":                        {accepted, "", nil, stock.InRedis, 0, nil},
+		"an acceptance, redis is enough":       {accepted, stock.InRedis, nil, stock.InRedis, 0, nil},
+		"an acceptance, for the ledger":        {accepted, stock.InSQL, nil, stock.InSQL, 1, nil},
+		"an acceptance that is not written":    {accepted, stock.InSQL, stock.ErrUnknownOutcome, "", 1, stock.ErrUnknownOutcome},
+		"a repeated one":                       {repeated, "", nil, stock.InRedis, 0, nil},
+		"a repeated one, for the ledger":       {repeated, stock.InSQL, nil, stock.InSQL, 1, nil},
+		"a repeated one that is not written":   {repeated, stock.InSQL, stock.ErrUnknownOutcome, "", 1, stock.ErrUnknownOutcome},
+		"a rejection, for the ledger":          {stock.Outcome{Rejected: stock.ErrInsufficientStock}, stock.InSQL, nil, "", 0, nil},
+		"an order that is in the ledger again": {stock.Outcome{Order: soldAs("7"), Durable: stock.InSQL}, stock.InSQL, nil, stock.InSQL, 0, nil},
+	} {
+		sold, out := &counter{}, &box{err: c.lost}
+		s := sold.seller(func(int, stock.Purchase) (stock.Outcome, error) { return c.outcome, nil })
+		s.offer.strategy = struct {
+			strategy.Strategy
+			strategy.Outbox
+		}{sold, out}
+		s.catalogue.outbox = out
+		got, err := s.Deduct(t.Context(), 1, stock.Purchase{RequestID: "k", Quantity: 1, Durable: c.durable})
+		if got.Durable != c.where || out.awaited != c.awaited || !errors.Is(err, c.err) || err == nil && got.Replayed != c.outcome.Replayed {
+			t.Errorf("%s: %+v, %v after %d waits; want it in %q, %v after %d", name, got, err, out.awaited, c.where, c.err, c.awaited)
+		}
+	}
+}
+
+// An order is shown to its buyer, whether it is stored with the tag of that buyer or, as before
+// migration 10, without one.
+//
+//contract:api.listOrders A key of one buyer
+//contract:api.listOrders Where buyer.from is
+func TestAnOrderOfAKeyIsShownToItsBuyerAlone(t *testing.T) {
+	stored := func(id, buyer string, kind stock.Kind) stock.Order {
+		return stock.Order{ID: "7", Kind: kind, RequestID: id, UserID: buyer}
+	}
+	for name, c := range map[string]struct {
+		order stock.Order
+		buyer string // who finds it
+		none  bool   // no one does
+	}{
+		"of a buyer":                {stored(stock.BuyerKey("k", "ann"), "ann", stock.Deduction), "ann", false},
+		"of a buyer, without a tag": {stored("k", "ann", stock.Deduction), "ann", false},
+		"without a buyer":           {stored("k", "", stock.Deduction), "", false},
+		"a restock without a tag":   {stored("k", "", stock.Restock), "", true},
+		"of another key":            {stored("other", "ann", stock.Deduction), "", true},
+	} {
+		ledger := &counter{ledger: map[string]stock.Order{c.order.RequestID: c.order}}
+		for where, catalogue := range map[stock.Durability]*Catalogue{
+			stock.InSQL:   {requests: lookupsIn(ledger.find, 100)},
+			stock.InRedis: {requests: lookupsIn((&counter{}).find, 100), outbox: &box{pending: c.order}},
+		} {
+			for _, buyer := range []string{"", "ann", "bob"} {
+				got, err := catalogue.OrderOf(t.Context(), "k", buyer)
+				if found := !c.none && buyer == c.buyer; found != (err == nil && got.ID == "7" && got.Durable == where) || !found && !errors.Is(err, stock.ErrUnknownOrder) {
+					t.Errorf("an order %s in %s is found for %q: %+v, %v", name, where, buyer, got, err)
+				}
+			}
+		}
+	}
+}
+
 // A rejection is final after two recalls in a row that returned nothing, where no unit was moved
 // meanwhile and all that is allocated is pending.
 func TestARejectionIsFinalAfterTwoVainRecalls(t *testing.T) {
