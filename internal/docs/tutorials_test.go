@@ -93,3 +93,19 @@ func TestThePageOfTheTutorialsNamesWhatExists(t *testing.T) {
 		}
 	}
 }
+
+// Each question of the interviews has an answer, and a command that demonstrates it.
+func TestEachQuestionHasItsCommand(t *testing.T) {
+	const questions = 11
+	text := read(t, tutorials)
+	for n := 1; n <= questions; n++ {
+		_, answer, found := strings.Cut(text, "\n**"+strconv.Itoa(n)+". ")
+		answer, _, _ = strings.Cut(answer, "\n\n")
+		if !found || !strings.Contains(answer, "`stocklab ") {
+			t.Errorf("%s: question %d: %q", tutorials, n, answer)
+		}
+	}
+	if strings.Contains(text, "\n**"+strconv.Itoa(questions+1)+". ") {
+		t.Errorf("%s: there are more than %d questions", tutorials, questions)
+	}
+}

@@ -22,6 +22,11 @@ func TestALeaseIsLostBeforeItsTTLIsOver(t *testing.T) {
 		after time.Duration // the last renewal that was answered
 	}{
 		"never renewed": {func(l *Held) { Expire(l, time.Now(), ttl) }, 0},
+		// What the grant took is no time of the holder's.
+		"granted late": {func(l *Held) { Expire(l, time.Now().Add(-ttl/2), ttl) }, -ttl / 2},
+		"granted late, and not answered": {func(l *Held) {
+			Watch(l, time.Now().Add(-ttl/2), ttl, func(context.Context) (bool, error) { return false, silent })
+		}, -ttl / 2},
 		"not answered": {func(l *Held) {
 			Watch(l, time.Now(), ttl, func(context.Context) (bool, error) { return false, silent })
 		}, 0},

@@ -293,6 +293,34 @@ func TestZKSuspensionIsLossAndLeavesNoNode(t *testing.T) {
 	})
 }
 
+// A waiter that loses its connection keeps its node, and with it its place, for as long as its
+// session lives.
+func TestZKWaitersKeepTheirPlaceOverALostConnection(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	for _, kind := range []string{"zk-herd", "zk-sequential"} {
+		t.Run(kind, func(t *testing.T) {
+			name, way := zkName(), labtest.NewProxy(t, server.Address)
+			lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
+			waiter := acquireLater(t.Context(), zkAt(t, kind, way.Address), name)
+			place := admin.awaitNodes(t, kind, name, 2, zkWait)[1]
+			_, stat, err := admin.Get(place)
+			if err != nil {
+				t.Fatal(err)
+			}
+			way.Cut()
+			zkRelease(t, lease)
+			zkMend(t, way)
+			granted := waiter.within(t, zkWait)
+			if granted.Token() != uint64(stat.Czxid) {
+				t.Errorf("it was granted by the node of %d, and waited by that of %d", granted.Token(), stat.Czxid)
+			}
+			zkRelease(t, granted)
+			admin.awaitNodes(t, kind, name, 0, zkWait)
+		})
+	}
+}
+
 // A waiter outlives its session: it begins again with another.
 func TestZKExpiryIsLossAndWaitersBeginAgain(t *testing.T) {
 	t.Parallel()
