@@ -353,6 +353,10 @@ type walking struct {
 	*walkStage
 }
 
+// walkWithin bounds a walk, which takes seconds: a replica that never answers again is an
+// error with a seed, and not a test that hangs.
+const walkWithin = 5 * time.Minute
+
 // walk puts an item on sale, lets all actors go, and judges what they saw. Its error is
 // about the stage, and not about what was found.
 func (s *walkStage) walk(ctx context.Context, plan walk.Plan) (*walk.Run, []string, error) {
@@ -365,6 +369,8 @@ func (s *walkStage) walk(ctx context.Context, plan walk.Plan) (*walk.Run, []stri
 	if created.Outcome != history.Sold {
 		return nil, nil, fmt.Errorf("create item: %s %s", created.Outcome, created.Problem)
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, walkWithin, fmt.Errorf("the walk does not end within %s", walkWithin))
+	defer cancel()
 	var actors sync.WaitGroup
 	failed := make([]error, len(w.Actors))
 	for i, steps := range w.Actors {
@@ -376,7 +382,7 @@ func (s *walkStage) walk(ctx context.Context, plan walk.Plan) (*walk.Run, []stri
 		})
 	}
 	actors.Wait()
-	if err := errors.Join(failed...); err != nil {
+	if err := errors.Join(append(failed, context.Cause(ctx))...); err != nil {
 		return nil, nil, err
 	}
 	faults, err := w.end(ctx)

@@ -37,9 +37,10 @@ type Registry struct {
 	start   string          // distinguishes the leases of this process from those of an earlier one
 	leases  atomic.Int64
 
-	mu     sync.Mutex
-	faults []*Fault
-	clear  chan struct{} // closed when the faults are cleared, and made anew
+	mu       sync.Mutex
+	faults   []*Fault
+	clear    chan struct{}  // closed when the faults are cleared, and made anew
+	stopping sync.WaitGroup // purchases that stop this process, and were found under mu
 }
 
 // Open begins. It must be closed.
@@ -83,13 +84,15 @@ func (l *Registry) Faults() []Fault {
 	return list
 }
 
-// ClearFaults forgets what was set, and lets go what is held.
+// ClearFaults forgets what was set, and lets go what is held. When it returns, no
+// purchase will stop this process any more: one SIGCONT after it is the last that is needed.
 func (l *Registry) ClearFaults() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.faults = nil
 	close(l.clear)
 	l.clear = make(chan struct{})
+	l.stopping.Wait()
 }
 
 func (l *Registry) reach(strategy string, goodsID int64) (fault Fault, cleared <-chan struct{}, found bool) {
@@ -102,6 +105,9 @@ func (l *Registry) reach(strategy string, goodsID int64) (fault Fault, cleared <
 		return Fault{}, nil, false
 	}
 	l.faults[at].Reached++
+	if l.faults[at].Do == Pause {
+		l.stopping.Add(1)
+	}
 	return *l.faults[at], l.clear, true
 }
 
@@ -130,6 +136,7 @@ func (l *Registry) Between(ctx context.Context, strategy string, goodsID int64) 
 	case Pause:
 		l.mark(Paused)
 		stop()
+		l.stopping.Done()
 	case Crash:
 		l.mark(Killed)
 		kill()
