@@ -67,6 +67,16 @@ func (b blocker) awaitWaiters(n int) {
 	}
 }
 
+// connected reports whether the server has a connection.
+func (b blocker) connected(id int64) (is bool) {
+	b.t.Helper()
+	err := b.db.QueryRowContext(b.t.Context(), `SELECT COUNT(*) FROM information_schema.processlist WHERE id = ?`, id).Scan(&is)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return is
+}
+
 func (b blocker) commit() {
 	b.t.Helper()
 	if err := b.Commit(); err != nil {
@@ -199,8 +209,8 @@ func TestACallWaitsForARowNoLongerThanItMay(t *testing.T) {
 	})
 }
 
-// A statement that is killed leaves the transaction of the procedure open, in the middle.
-// The next sale of the pool must not commit that.
+// A statement that is killed may leave the transaction of the procedure open, in the middle: MySQL
+// asks no handler then. The next sale of the pool must not commit that, so the connection ends.
 func TestAKilledCallLeavesNothing(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		create(t, labtest.Open(t, d, "r"), 1, 10)
@@ -218,6 +228,9 @@ func TestAKilledCallLeavesNothing(t *testing.T) {
 		row.exec(fmt.Sprintf(`KILL QUERY %d`, id))
 		if err := <-killed; !errors.Is(err, stock.ErrUnknownOutcome) {
 			t.Errorf("a call that is killed is %v, want %v", err, stock.ErrUnknownOutcome)
+		}
+		if !labtest.Eventually(10*time.Second, func() bool { return !row.connected(id) }) {
+			t.Error("the connection of the call that was killed is in the pool")
 		}
 		row.commit()
 		for range 2 {

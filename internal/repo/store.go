@@ -53,6 +53,8 @@ type Options struct {
 //  8. One item does not use all connections. Purchases that wait for a connection are served
 //     in turns.
 //  9. Replicas that migrate at once migrate once.
+//  10. Once a limit per buyer is set, nothing is sold under another one. A limit that was set
+//     halfway is complete when it is set again.
 type Store struct {
 	db       *gorm.DB
 	pool     *backend.SQL
