@@ -195,6 +195,59 @@ func TestADeadWaiterDropsOut(t *testing.T) {
 	}
 }
 
+// The first in the queue of the fair lock gives up when the name is free already: the next one is
+// woken, and not left to its fallback.
+//
+//contract:lock.Locker An Acquire that fails
+func TestAWaiterThatLeavesAFreeNameWakesTheNext(t *testing.T) {
+	server := lab.Redis(t)
+	client := clientAt(server, server.Address)
+	l := onRedis(t, "redis-fair", client)
+	const key, next = "stockd:{left}:redis-fair", "the next"
+	woken := client.Subscribe(t.Context(), key+":free")
+	defer woken.Close() //nolint:errcheck // the test is over
+	if _, err := woken.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.HSet(t.Context(), key, "owner", "the dead", "token", 1, "hold:1", 1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	left := make(chan error, 1)
+	go func() {
+		lease, err := l.Acquire(ctx, "left")
+		if err == nil { // it looked just when the name was free
+			err = lease.Release(t.Context())
+		}
+		left <- err
+	}()
+	if !labtest.Eventually(5*time.Second, func() bool { return client.ZCard(t.Context(), key+":queue").Val() == 1 }) {
+		t.Fatal("there is no waiter in the queue")
+	}
+	for _, err := range []error{
+		client.ZAdd(t.Context(), key+":queue", redis.Z{Score: 1000, Member: next}).Err(),
+		client.ZAdd(t.Context(), key+":alive", redis.Z{Score: float64(time.Now().Add(time.Minute).UnixMilli()), Member: next}).Err(),
+		client.Del(t.Context(), key).Err(), // the holder's time is over: it does not wake anyone
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	leave()
+	if err := <-left; err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	select {
+	case m := <-woken.Channel():
+		if m.Payload != next {
+			t.Errorf("%q is woken, want %q", m.Payload, next)
+		}
+	case <-time.After(5 * time.Second):
+		t.Errorf("%q is not woken", next)
+	}
+}
+
 // On a cluster every script finds its keys in one slot, or it would be rejected.
 func TestLocksWorkOnACluster(t *testing.T) {
 	t.Parallel()
