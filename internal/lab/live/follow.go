@@ -1,0 +1,215 @@
+package live
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/service/strategy"
+)
+
+// The pace of the lanes.
+const (
+	followEvery = 100 * time.Millisecond
+	// settle is how long an event waits for those of other replicas that happened before
+	// it: each line is written as soon as it happens.
+	settle = 150 * time.Millisecond
+	// mostATick is how many leases are passed on at a time.
+	mostATick = 300
+	// mostRecorded is the size of the records at which the replicas of the next sale begin
+	// new ones.
+	mostRecorded = 256 << 20
+)
+
+// follower reads what the replicas record while they do.
+type follower struct {
+	hub *hub
+
+	mu      sync.Mutex
+	records []record
+	item    int64
+	pending []history.Event
+	open    map[string]*Lease // those that have not ended, by their ids
+	lanes   Lanes
+}
+
+// record is the file of a replica, and how far it has been read.
+type record struct {
+	path string
+	read int64
+}
+
+// files has other files read from now on.
+func (f *follower) files(paths []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.records = make([]record, len(paths))
+	for i, path := range paths {
+		f.records[i].path = path
+	}
+}
+
+// full tells that the records have become large.
+func (f *follower) full() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var sum int64
+	for _, r := range f.records {
+		sum += r.read
+	}
+	return sum > mostRecorded
+}
+
+// sale begins with the leases of another item.
+func (f *follower) sale(item int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.item, f.pending, f.open, f.lanes = item, nil, make(map[string]*Lease), Lanes{}
+}
+
+// died ends the leases that a replica had when it ended.
+func (f *follower) died(holder string, at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pending = append(f.pending, history.Event{At: at, Holder: holder, What: died})
+}
+
+// died is no event of a record: the end of a process is seen from outside.
+const died history.EventKind = "died"
+
+// step passes on what was recorded up to a moment ago.
+func (f *follower) step(now time.Time) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var failed error
+	for i := range f.records {
+		if err := f.readMore(&f.records[i]); err != nil {
+			failed = err
+		}
+	}
+	slices.SortStableFunc(f.pending, func(a, b history.Event) int { return a.At.Compare(b.At) })
+	until := now.Add(-settle)
+	changed := make(map[string]Lease)
+	for len(f.pending) > 0 && f.pending[0].At.Before(until) {
+		f.fold(f.pending[0], changed)
+		f.pending = f.pending[1:]
+	}
+	if len(changed) == 0 && len(f.open) == 0 {
+		return failed
+	}
+	f.lanes.Until = millis(until)
+	f.lanes.Waiting = make(map[string]int)
+	for _, l := range f.open {
+		if l.Granted == 0 {
+			f.lanes.Waiting[l.Holder]++
+		}
+	}
+	f.hub.publish(recorded{f.lanes, f.newest(changed)})
+	return failed
+}
+
+// newest are the leases to pass on, of many the newest ones.
+func (f *follower) newest(changed map[string]Lease) []Lease {
+	list := make([]Lease, 0, len(changed))
+	for _, l := range changed {
+		if l.Granted > 0 || l.GaveUp > 0 { // those that only wait are counted
+			list = append(list, l)
+		}
+	}
+	slices.SortFunc(list, func(a, b Lease) int { return cmp.Or(cmp.Compare(a.Granted, b.Granted), cmp.Compare(a.ID, b.ID)) })
+	if over := len(list) - mostATick; over > 0 {
+		f.lanes.Whole = max(f.lanes.Whole, list[over].Granted)
+		list = list[over:]
+	}
+	return list
+}
+
+// fold takes one event into the leases.
+func (f *follower) fold(e history.Event, changed map[string]Lease) {
+	if e.What == died {
+		for id, l := range f.open {
+			if l.Holder == e.Holder {
+				l.Died = millis(e.At)
+				changed[id] = *l
+				delete(f.open, id)
+			}
+		}
+		return
+	}
+	if e.What == history.Asked {
+		f.open[e.ID] = &Lease{ID: e.ID, Holder: e.Holder, Lock: e.Lock, Asked: millis(e.At)}
+		return
+	}
+	l := f.open[e.ID]
+	if l == nil {
+		return // it was asked for before the sale
+	}
+	l.Token, l.Error = cmp.Or(l.Token, e.Token), cmp.Or(l.Error, e.Error)
+	switch at := millis(e.At); e.What {
+	case history.Granted:
+		l.Granted = at
+		f.lanes.Granted++
+		if f.heldByAnother(*l) {
+			f.lanes.Overlaps++
+		}
+	case history.GaveUp:
+		l.GaveUp = at
+		delete(f.open, e.ID)
+	case history.Lost:
+		l.Lost = at // its release is still to come
+	default:
+		l.Released = at
+		delete(f.open, e.ID)
+	}
+	changed[e.ID] = *l
+}
+
+// heldByAnother reports whether another holder has the lock. The same token of the same
+// holder is a lease that was reentered, as the checker sees it.
+func (f *follower) heldByAnother(l Lease) bool {
+	for id, other := range f.open {
+		same := other.Holder == l.Holder && other.Token == l.Token && l.Token != 0
+		if id != l.ID && other.Granted > 0 && other.Lost == 0 && other.Lock == l.Lock && !same {
+			return true
+		}
+	}
+	return false
+}
+
+// readMore reads the whole lines that were added to a record.
+func (f *follower) readMore(r *record) error {
+	file, err := os.Open(r.path)
+	if err != nil {
+		return fmt.Errorf("follow the record: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	if _, err := file.Seek(r.read, io.SeekStart); err != nil {
+		return fmt.Errorf("follow the record: %w", err)
+	}
+	content, err := io.ReadAll(file)
+	if err != nil {
+		return fmt.Errorf("follow the record: %w", err)
+	}
+	content = content[:bytes.LastIndexByte(content, '\n')+1]
+	r.read += int64(len(content))
+	for text := range bytes.Lines(content) {
+		var line history.Line
+		if err := json.Unmarshal(text, &line); err != nil {
+			return fmt.Errorf("follow the record: %w: %w", history.ErrBroken, err)
+		}
+		if line.Lease == nil {
+			continue // the marks of failpoints: the page knows what it armed
+		}
+		if item, err := strategy.ItemOf(line.Lease.Name); err == nil && item == f.item {
+			f.pending = append(f.pending, *line.Lease)
+		}
+	}
+	return nil
+}

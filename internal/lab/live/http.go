@@ -1,0 +1,216 @@
+package live
+
+import (
+	"context"
+	"crypto/subtle"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+//go:embed page
+var page embed.FS
+
+const (
+	// mostReaders is how many pages may be open at a time.
+	mostReaders = 64
+	// writeWithin bounds the write of events to one reader: one that takes nothing for so
+	// long is gone, and comes again if it is not.
+	writeWithin = 30 * time.Second
+	// beatEvery is how often a stream without events shows that it is open.
+	beatEvery = 15 * time.Second
+	mostBody  = 4 << 10
+)
+
+// policy lets the page load what this server serves, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Handler serves the page of a session. Its obligations:
+//
+//  1. Whoever changes something has sent the token, and a browser does it from this page alone.
+//  2. A request for another host than those given is rejected, so that no name of a stranger leads here.
+//  3. The page loads nothing from elsewhere, and runs no inline script.
+type Handler struct {
+	session *Session
+	token   string
+	hosts   []string
+	readers atomic.Int64
+}
+
+// NewHandler serves at the given hosts, such as 127.0.0.1:8090.
+func NewHandler(s *Session, token string, hosts ...string) *Handler {
+	return &Handler{session: s, token: token, hosts: hosts}
+}
+
+// ServeHTTP serves the page, its events and its commands.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !slices.Contains(h.hosts, r.Host) {
+		http.Error(w, "this page is at "+strings.Join(h.hosts, " or "), http.StatusMisdirectedRequest)
+		return
+	}
+	head := w.Header()
+	head.Set("Content-Security-Policy", policy)
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Referrer-Policy", "no-referrer")
+	head.Set("Cross-Origin-Opener-Policy", "same-origin")
+	head.Set("Cross-Origin-Resource-Policy", "same-origin")
+	head.Set("Cache-Control", "no-store")
+	http.NewCrossOriginProtection().Handler(h.routes()).ServeHTTP(w, r)
+}
+
+func (h *Handler) routes() http.Handler {
+	mux := http.NewServeMux()
+	files, err := fs.Sub(page, "page")
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	mux.Handle("GET /", http.FileServerFS(files))
+	mux.HandleFunc("GET /events", h.events)
+	mux.HandleFunc("GET /sees/{backend}", h.sees)
+	mux.HandleFunc("GET /code/{strategy}", h.code)
+	mux.HandleFunc("POST /sale/{command}", h.steers(h.command))
+	mux.HandleFunc("POST /machines/{name}/{action}", h.steers(func(r *http.Request) error {
+		return h.session.Act(r.PathValue("name"), r.PathValue("action"))
+	}))
+	return mux
+}
+
+// steers answers a command of a reader who has the token.
+func (h *Handler) steers(do func(*http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok || subtle.ConstantTimeCompare([]byte(given), []byte(h.token)) != 1 {
+			answer(w, http.StatusForbidden, map[string]string{"error": "the address that stocklab live printed has the token for this"})
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+		switch err := do(r); {
+		case err == nil:
+			answer(w, http.StatusAccepted, struct{}{})
+		case errors.Is(err, errInput):
+			answer(w, http.StatusUnprocessableEntity, map[string]string{"error": err.Error()})
+		case errors.Is(err, errConflict):
+			answer(w, http.StatusConflict, map[string]string{"error": err.Error()})
+		default:
+			answer(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
+		}
+	}
+}
+
+func (h *Handler) command(r *http.Request) error {
+	switch r.PathValue("command") {
+	case "start":
+		settings, err := read[Settings](r.Body)
+		if err != nil {
+			return err
+		}
+		return h.session.Start(settings)
+	case "switch":
+		mode, err := read[Mode](r.Body)
+		if err != nil {
+			return err
+		}
+		return h.session.Switch(mode)
+	case "pause":
+		return h.session.Pause()
+	case "continue":
+		return h.session.Continue()
+	case "stop":
+		return h.session.Stop()
+	default:
+		return fmt.Errorf("%w: %q is not start, switch, pause, continue or stop", errInput, r.PathValue("command"))
+	}
+}
+
+func read[T any](body io.Reader) (v T, err error) {
+	decoder := json.NewDecoder(body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&v); err != nil {
+		return v, fmt.Errorf("%w: %w", errInput, err)
+	}
+	return v, nil
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the reader may have gone
+}
+
+// sees asks a server for its state.
+func (h *Handler) sees(w http.ResponseWriter, r *http.Request) {
+	view, ok := h.session.See(r.Context(), r.PathValue("backend"))
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	answer(w, http.StatusOK, view)
+}
+
+// code shows the code of a strategy.
+func (h *Handler) code(w http.ResponseWriter, r *http.Request) {
+	list, err := listings()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	found, ok := list[r.PathValue("strategy")]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	answer(w, http.StatusOK, found)
+}
+
+// events streams what happens.
+func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
+	if h.readers.Add(1) > mostReaders {
+		h.readers.Add(-1)
+		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
+		return
+	}
+	defer h.readers.Add(-1)
+	w.Header().Set("Content-Type", "text/event-stream")
+	// No id, or none that is a number, is no id of the hub: it gets a snapshot.
+	last, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64)
+	// A stream ends with the session: otherwise its server could not be shut down.
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(h.session.ctx, cancel)()
+	for h.stream(ctx, w, &last) == nil {
+	}
+}
+
+// stream writes what comes next, or that there is nothing.
+func (h *Handler) stream(ctx context.Context, w http.ResponseWriter, last *uint64) error {
+	waiting, cancel := context.WithTimeout(ctx, beatEvery)
+	defer cancel()
+	list, err := h.session.hub.next(waiting, *last)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	control := http.NewResponseController(w)
+	if late := control.SetWriteDeadline(time.Now().Add(writeWithin)); late != nil {
+		return late
+	}
+	if err != nil {
+		_, err = io.WriteString(w, ": open\n\n")
+	}
+	for _, m := range list {
+		if _, err = fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", m.ID, m.Kind, m.Data); err != nil {
+			return err
+		}
+		*last = m.ID
+	}
+	return errors.Join(err, control.Flush())
+}

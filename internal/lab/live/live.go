@@ -1,0 +1,353 @@
+// Package live is stocklab live: a sale on real servers and replicas, controlled and
+// watched from a page. What the page shows is measured: answers, the stock row and the
+// ledger, the leases that the replicas record, and what the servers say.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// Options say what to run.
+type Options struct {
+	// Binary is a stocklab.
+	Binary string
+	// Servers is where the backends are to come from.
+	Servers servers.Choice
+	// Progress is notified of what takes a moment.
+	Progress func(words string)
+}
+
+// Session is one sale after the other on the same servers. It must be closed.
+type Session struct {
+	hub     *hub
+	stage   *stage
+	follow  *follower
+	views   *views
+	store   *repo.Store
+	sampler *sampler
+
+	ctx  context.Context
+	stop context.CancelFunc
+	jobs sync.WaitGroup
+
+	mu   sync.Mutex
+	sale Sale
+	run  *run // nil while nothing is sold
+	item int64
+}
+
+// Begin starts the servers, and replicas that wait for a sale.
+func Begin(ctx context.Context, o Options) (_ *Session, err error) {
+	s := &Session{sale: Sale{Phase: Idle, Settings: defaults(), Modes: []Mode{}}}
+	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx)) // it ends with Close
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	s.hub = newHub(State{})
+	s.follow = &follower{hub: s.hub}
+	s.stage = &stage{binary: o.Binary, choice: o.Servers, hub: s.hub, follow: s.follow, runners: make(map[string]runner)}
+	if s.stage.supervisor, err = servers.StartSupervisor(); err != nil {
+		return nil, err
+	}
+	if s.stage.backends, err = servers.StartBackends(ctx, s.stage.supervisor, o.Servers, o.Progress); err != nil {
+		return nil, err
+	}
+	s.stage.addServers()
+	o.Progress("starting replicas on " + s.stage.backends.Database.String())
+	if err := s.stage.prepare(ctx, s.sale.Settings.layout()); err != nil {
+		return nil, err
+	}
+	if s.store, err = s.stage.backends.Database.Open(ctx, "live", 1); err != nil {
+		return nil, err
+	}
+	s.sampler = &sampler{store: s.store}
+	s.views = newViews(s.stage.backends)
+	return s, s.begin(ctx)
+}
+
+// begin makes the state that every page begins with, and the jobs that change it.
+func (s *Session) begin(ctx context.Context) error {
+	c, err := s.stage.client()
+	if err != nil {
+		return err
+	}
+	known, err := c.Strategies(ctx)
+	if err != nil {
+		return err
+	}
+	s.follow.sale(0)
+	infos := s.stage.backends.Infos()
+	s.stage.mu.Lock()
+	infos["balancer"] = s.stage.cluster.Balancer
+	s.stage.mu.Unlock()
+	s.hub.look(func(state *State) {
+		state.Servers, state.Missing = infos, s.stage.backends.Missing
+		began{s.sale}.apply(state)
+		strategies(known).apply(state)
+	})
+	s.jobs.Go(s.keepFollowing)
+	s.jobs.Go(func() { s.sampler.keepLooking(s.ctx) })
+	s.jobs.Go(s.keepMeasuring)
+	return nil
+}
+
+// Close ends the sale, the replicas and the servers.
+func (s *Session) Close() error {
+	s.stop() // the sale with it
+	s.mu.Lock()
+	r := s.run
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), actWithin)
+	defer cancel()
+	var errs []error
+	if s.stage.supervisor != nil {
+		errs = append(errs, s.stage.closeCluster(ctx)) // which ends the requests
+	}
+	if r != nil {
+		r.legs.Wait()
+	}
+	s.jobs.Wait()
+	if s.views != nil {
+		errs = append(errs, s.views.close())
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	if s.stage.backends != nil {
+		errs = append(errs, s.stage.backends.Close(ctx))
+	}
+	if s.stage.supervisor != nil {
+		errs = append(errs, s.stage.supervisor.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Start begins a sale. It returns when the settings are accepted; the sale is seen to begin.
+func (s *Session) Start(settings Settings) error {
+	if err := settings.check(s.known()); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sale.Phase.active() {
+		return fmt.Errorf("%w: a sale is %s", errConflict, s.sale.Phase)
+	}
+	s.item++
+	s.sale = Sale{Phase: Starting, Settings: settings, Item: s.item, Modes: []Mode{}}
+	s.hub.publish(began{s.sale})
+	s.follow.sale(s.item)
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.run = &run{ctx: ctx, cancel: cancel, item: s.item, settings: settings}
+	r := s.run
+	s.jobs.Go(func() {
+		if err := s.open(r); err != nil {
+			s.end(r, nil, err)
+		}
+	})
+	return nil
+}
+
+// open prepares replicas and item, and lets the clients in.
+func (s *Session) open(r *run) error {
+	if err := s.stage.prepare(r.ctx, r.settings.layout()); err != nil {
+		return err
+	}
+	c, err := s.stage.client()
+	if err != nil {
+		return err
+	}
+	known, err := c.Strategies(r.ctx)
+	if err != nil {
+		return err
+	}
+	s.hub.publish(strategies(known))
+	if err := c.CreateGoods(r.ctx, r.item, r.settings.Stock); err != nil {
+		return err
+	}
+	if err := s.stage.setWork(r.ctx, r.item, time.Duration(r.settings.WorkMillis)*time.Millisecond); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sale.Phase != Starting { // it was stopped meanwhile
+		return r.ctx.Err()
+	}
+	r.url, r.until, r.meter = c.URL, time.Now().Add(longest), newMeter()
+	s.sampler.look(r.item)
+	s.lead(r, r.settings.Mode)
+	return nil
+}
+
+// lead begins a leg; the caller holds mu.
+func (s *Session) lead(r *run, m Mode) {
+	r.leg(m, func() { s.jobs.Go(func() { s.finish(r) }) })
+	s.sale.Phase, s.sale.Modes = Selling, append([]Mode(nil), r.modes...)
+	s.hub.publish(s.sale)
+	s.hub.publish(Mark{At: millis(time.Now()), What: "sell", Detail: m.String()})
+}
+
+// Pause lets no further request in.
+func (s *Session) Pause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sale.Phase != Selling {
+		return fmt.Errorf("%w: the sale is %s", errConflict, s.sale.Phase)
+	}
+	s.run.endLeg()
+	s.sale.Phase = Halted
+	s.hub.publish(s.sale)
+	s.hub.publish(Mark{At: millis(time.Now()), What: "halt"})
+	return nil
+}
+
+// Switch sells in another mode from now on, and goes on with a sale that is paused.
+func (s *Session) Switch(m Mode) error {
+	if err := m.check(s.known()); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sale.Phase != Selling && s.sale.Phase != Halted {
+		return fmt.Errorf("%w: the sale is %s", errConflict, s.sale.Phase)
+	}
+	s.run.endLeg()
+	s.lead(s.run, m)
+	return nil
+}
+
+// Continue goes on with a paused sale as it was sold last.
+func (s *Session) Continue() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sale.Phase != Halted {
+		return fmt.Errorf("%w: the sale is %s", errConflict, s.sale.Phase)
+	}
+	s.lead(s.run, s.run.modes[len(s.run.modes)-1])
+	return nil
+}
+
+// Stop ends the sale; the audit follows the last answer.
+func (s *Session) Stop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.sale.Phase {
+	case Starting:
+		s.run.cancel()
+		s.sale.Phase = Stopping
+		s.hub.publish(s.sale)
+	case Selling, Halted:
+		r := s.run
+		s.jobs.Go(func() { s.finish(r) })
+	default:
+		return fmt.Errorf("%w: the sale is %s", errConflict, s.sale.Phase)
+	}
+	return nil
+}
+
+// finish waits for the last answers and judges the sale.
+func (s *Session) finish(r *run) {
+	s.mu.Lock()
+	if s.run != r || s.sale.Phase != Selling && s.sale.Phase != Halted {
+		s.mu.Unlock()
+		return // it is being finished
+	}
+	r.endLeg()
+	s.sale.Phase = Stopping
+	s.hub.publish(s.sale)
+	s.mu.Unlock()
+	r.legs.Wait()
+	v, err := r.judge(r.ctx, s.stage, s.known())
+	s.end(r, v, err)
+}
+
+// end shows what the sale came to.
+func (s *Session) end(r *run, v *Verdict, err error) {
+	r.cancel()
+	s.sampler.look(0)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.run = nil
+	s.sale.Phase, s.sale.Verdict = Ended, v
+	if err != nil && !errors.Is(err, context.Canceled) {
+		s.sale.Error = err.Error()
+	}
+	if r.meter != nil && v != nil { // the last point is the audit's
+		p := r.meter.read(time.Now())
+		p.Seen, p.Stock, p.Sold, p.Oversold, p.Lost = p.At, v.Left, v.Sold, v.Oversold, v.Lost
+		s.hub.publish(p)
+	}
+	s.hub.publish(Mark{At: millis(time.Now()), What: "end"})
+	s.hub.publish(s.sale)
+}
+
+// Act does something to a replica or a server.
+func (s *Session) Act(name, what string) error {
+	s.mu.Lock()
+	if p := s.sale.Phase; p == Starting {
+		s.mu.Unlock()
+		return fmt.Errorf("%w: the sale is %s", errConflict, p)
+	}
+	if s.run != nil {
+		s.run.faults.Store(true)
+	}
+	s.mu.Unlock()
+	return s.stage.act(s.ctx, name, what) // also where the reader does not wait for it
+}
+
+func (s *Session) keepFollowing() {
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			if err := s.follow.step(now); err != nil && s.ctx.Err() == nil {
+				s.hub.publish(Mark{At: millis(now), What: "gap", Detail: err.Error()})
+			}
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// measureEvery is the distance of two points.
+const measureEvery = 250 * time.Millisecond
+
+func (s *Session) keepMeasuring() {
+	tick := time.NewTicker(measureEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			s.measure(now)
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// measure publishes a point while there is a sale.
+func (s *Session) measure(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil || s.run.meter == nil {
+		return
+	}
+	p := s.run.meter.read(now)
+	s.sampler.fill(&p, s.run.item)
+	s.hub.publish(p)
+}
+
+// known are the strategies that the replicas have.
+func (s *Session) known() (list strategies) {
+	s.hub.look(func(state *State) { list = state.Strategies })
+	return list
+}

@@ -1,0 +1,281 @@
+// The page of stocklab live: it keeps the state that the events tell, and draws it.
+
+import { change, language, number, t, words } from './words.js';
+import { Charts } from './charts.js';
+import { Lanes } from './lanes.js';
+import { Code, Machines, Views, element } from './panels.js';
+
+const $ = (id) => document.getElementById(id);
+const token = new URLSearchParams(location.hash.slice(1)).get('token');
+const steers = Boolean(token);
+const state = { machines: [], strategies: [], points: [], leases: new Map(), marks: [], lanes: {}, sale: { phase: 'idle' }, servers: {}, missing: {} };
+const mostPoints = 1400, mostLeases = 600;
+
+// post sends a command, and shows why it was not accepted.
+async function post(path, body) {
+  $('said').textContent = '';
+  try {
+    const answer = await fetch(path, {
+      method: 'POST', body: body ? JSON.stringify(body) : undefined,
+      headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' },
+    });
+    if (!answer.ok) $('said').textContent = (await answer.json()).error;
+    return answer.ok;
+  } catch (failure) {
+    $('said').textContent = String(failure.message || failure);
+    return false;
+  }
+}
+
+const form = $('form');
+const charts = new Charts(state, t);
+const lanes = new Lanes(state, t);
+const machines = new Machines($('machines'), state, t, steers, post);
+const views = new Views(state, t);
+const code = new Code(t);
+const field = (name) => form.elements.namedItem(name);
+
+function chosen() {
+  return { strategy: field('strategy').value, group: field('group').checked, fence: field('fence').checked };
+}
+
+function settings() {
+  const s = chosen();
+  for (const name of ['stock', 'clients', 'replicas', 'rate', 'work_ms', 'ttl_s']) s[name] = Number(field(name).value);
+  return s;
+}
+
+// fill shows settings in the form.
+function fill(s) {
+  for (const [name, value] of Object.entries(s)) {
+    const input = field(name);
+    if (!input) continue;
+    if (input.type === 'checkbox') input.checked = value; else input.value = value;
+  }
+  drawChoice();
+}
+
+const same = (a, b) => a && b && a.strategy === b.strategy && a.group === b.group && a.fence === b.fence;
+const active = () => !['idle', 'ended'].includes(state.sale.phase);
+
+function drawStrategies() {
+  const select = field('strategy'), kept = select.value || state.sale.settings?.strategy;
+  const families = Map.groupBy ? Map.groupBy(state.strategies, (s) => s.family) : grouped(state.strategies);
+  select.replaceChildren(...[...families].map(([family, list]) => {
+    const group = element('optgroup');
+    group.label = family;
+    group.append(...list.map((s) => {
+      const option = element('option', s.available ? s.name : `${s.name} – ${s.note || ''}`);
+      option.value = s.name;
+      option.disabled = !s.available;
+      return option;
+    }));
+    return group;
+  }));
+  if (kept) select.value = kept;
+  drawChoice();
+}
+
+function grouped(list) {
+  const families = new Map();
+  for (const s of list) families.set(s.family, [...(families.get(s.family) || []), s]);
+  return families;
+}
+
+// drawChoice says what the chosen strategy does and guarantees.
+function drawChoice() {
+  const s = state.strategies.find((one) => one.name === field('strategy').value);
+  if (!s) return;
+  const replicas = Number(field('replicas').value) || 1;
+  const claims = s.claims, group = field('group').checked;
+  const exclusive = replicas > 1 ? claims.exclusive_across_replicas : claims.exclusive_in_process || group;
+  field('fence').disabled = !steers || !claims.fenceable;
+  if (!claims.fenceable) field('fence').checked = false;
+  $('summary').textContent = s.summary + (s.note ? ` (${s.note})` : '');
+  const warn = exclusive && claims.fenceable && !claims.signals_loss && !field('fence').checked ? ` ${t('fenceNeeded')}` : '';
+  $('promise').textContent = (exclusive ? '✓ ' + t('exclusive', replicas) : '✕ ' + t('oversells', replicas, s.damage)) + warn;
+  $('promise').className = `wide small ${exclusive ? 'good' : 'bad'}`;
+  code.show(s);
+  views.suggest(s);
+  drawButtons();
+}
+
+function drawButtons() {
+  const phase = state.sale.phase, selling = phase === 'selling' || phase === 'paused';
+  $('start').hidden = active();
+  $('switch').hidden = !selling || same(chosen(), state.sale.modes?.at(-1));
+  $('pause').hidden = phase !== 'selling';
+  $('continue').hidden = phase !== 'paused';
+  $('stop').hidden = !active() || phase === 'stopping';
+  for (const input of form.elements) {
+    const mode = ['strategy', 'group'].includes(input.name);
+    if (input.name === 'fence') continue;
+    input.disabled = !steers || (active() && !mode && input.tagName !== 'BUTTON');
+  }
+}
+
+// drawNumbers shows the last point whose row and ledger were read.
+let spoken = 0;
+function drawNumbers() {
+  const seen = state.points.findLast((p) => p.seen > 0), last = state.points.at(-1);
+  $('n-stock').textContent = seen ? number(seen.stock) : '–';
+  $('n-sold').textContent = seen ? number(seen.sold) : '–';
+  $('n-over').textContent = seen ? number(seen.oversold) : '–';
+  $('over').classList.toggle('bad', Boolean(seen?.oversold));
+  const recent = state.points.slice(-4), time = recent.reduce((sum, p) => sum + p.seconds, 0);
+  const answers = recent.reduce((sum, p) => sum + Object.values(p.answers).reduce((a, b) => a + b, 0), 0);
+  $('n-rate').textContent = last && active() && time > 0 ? number(Math.round(answers / time)) : '–';
+  $('n-phase').textContent = t(`phase.${state.sale.phase}`);
+  if (seen && performance.now() - spoken > 4000) {
+    spoken = performance.now();
+    $('spoken').textContent = t('spoken', seen, state.sale.settings?.stock);
+  }
+}
+
+// verdictWords are those of the demo; in Chinese they are put together here from its figures.
+function verdictWords(v) {
+  if (language() !== 'zh') return v.words;
+  const parts = [[v.oversold, '超卖 %'], [v.lost, '丢失更新 %'], [-v.lost, '无订单而消失 %'], [-v.left, '库存为负 %'], [v.undersold, '有货却拒绝 %'], [v.duplicates, '重复订单 %']]
+    .filter(([n]) => n > 0).map(([n, w]) => w.replace('%', number(n)));
+  const what = v.clean ? '一致' : parts.join('，') || '不一致';
+  if (v.verdict !== 'as claimed') return `${what} — 不符合预期`;
+  return v.clean ? what : `${what} — 符合预期`;
+}
+
+function drawSale() {
+  const { sale } = state, v = sale.verdict;
+  drawButtons();
+  drawNumbers();
+  if (sale.error) $('said').textContent = sale.error;
+  $('verdict').hidden = !v;
+  if (!v) return;
+  $('verdict-words').textContent = `${v.strategy}: ${verdictWords(v)}`;
+  $('verdict-words').className = `verdict ${v.clean ? 'good' : 'bad'}`;
+  $('verdict-remark').textContent = [v.remark, v.faults ? t('faults') : ''].filter(Boolean).join(' ');
+  const figures = [
+    [t('replicasWord'), v.replicas], [t('f.stock'), v.stock], [t('sold'), v.sold], [t('left'), v.left], [t('f.oversold'), v.oversold], [t('lostUpdates'), v.lost],
+    [t('rejected'), v.refused], [t('errors'), v.errors + v.unknown], [t('reqs'), Math.round(v.per_second)], [t('p'), `${v.p50_ms.toFixed(1)} / ${v.p99_ms.toFixed(1)}`],
+  ];
+  $('verdict-figures').replaceChildren(...figures.map(([name, value]) => {
+    const div = element('div');
+    div.append(element('dt', name), element('dd', typeof value === 'number' ? number(value) : value));
+    return div;
+  }));
+  $('next').textContent = t(`next.${v.next.why}`);
+  $('take').hidden = !steers;
+}
+
+function drawMarks() {
+  charts.marks();
+  const start = charts.start();
+  $('marks').replaceChildren(...state.marks.map((m, i) => {
+    const li = element('li');
+    const what = m.what === 'sell' ? `${t('mark.sell')} ${m.detail}` : [m.who, t(`mark.${m.what}`), m.detail].filter(Boolean).join(' ');
+    li.append(element('b', String(i + 1)), ` ${((m.at - start) / 1000).toFixed(1)} s ${what}`);
+    return li;
+  }));
+}
+
+function drawServers() {
+  $('on').textContent = Object.entries(state.servers).map(([name, s]) => `${name}: ${s.name} ${s.version} (${s.started})`.replace('  ', ' ')).join(', ');
+  views.list();
+}
+
+function drawAll() {
+  words();
+  $('language').textContent = t('other');
+  $('language').lang = language() === 'zh' ? 'en' : 'zh';
+  $('reader').hidden = steers;
+  drawServers();
+  drawStrategies();
+  drawSale();
+  charts.rebuild();
+  drawMarks();
+  lanes.changed();
+  machines.draw();
+}
+
+function keep(list, most) { if (list.length > most) list.splice(0, list.length - most); }
+
+function keepLeases(list) {
+  for (const l of list) { state.leases.delete(l.id); state.leases.set(l.id, l); }
+  for (const id of state.leases.keys()) {
+    if (state.leases.size <= mostLeases) break;
+    state.lanes.whole = Math.max(state.lanes.whole || 0, state.leases.get(id).granted || 0);
+    state.leases.delete(id);
+  }
+}
+
+const apply = {
+  snapshot(s) {
+    const first = !state.sale.settings;
+    Object.assign(state, s, { leases: new Map(s.leases.map((l) => [l.id, l])) });
+    if (first) fill(state.sale.settings);
+    drawAll();
+    if (first) fill(state.sale.settings);
+  },
+  began(sale) {
+    Object.assign(state, { sale, points: [], marks: [], lanes: {} });
+    state.leases.clear();
+    lanes.reset();
+    fill(sale.settings);
+    drawSale();
+    charts.rebuild();
+    drawMarks();
+    lanes.changed();
+  },
+  sale(sale) {
+    const ended = sale.verdict && !state.sale.verdict;
+    state.sale = sale;
+    drawSale();
+    drawChoice();
+    lanes.changed();
+    if (ended) $('spoken').textContent = $('verdict-words').textContent;
+  },
+  point(p) {
+    state.points.push(p);
+    keep(state.points, mostPoints);
+    drawNumbers();
+    charts.changed();
+  },
+  mark(m) {
+    state.marks.push(m);
+    keep(state.marks, 200);
+    drawMarks();
+  },
+  leases(r) {
+    const whole = state.lanes.whole || 0;
+    state.lanes = r.lanes;
+    state.lanes.whole = Math.max(whole, r.lanes.whole);
+    keepLeases(r.leases);
+    lanes.changed();
+  },
+  machines(list) { state.machines = list; machines.draw(); lanes.changed(); },
+  strategies(list) { state.strategies = list; drawStrategies(); },
+};
+
+function listen() {
+  const events = new EventSource('events');
+  const say = (ok) => {
+    $('link').textContent = ok ? t('live') : t('lostLink');
+    $('link').classList.toggle('bad', !ok);
+  };
+  events.onopen = () => say(true);
+  events.onerror = () => say(false);
+  for (const [kind, take] of Object.entries(apply)) events.addEventListener(kind, (e) => take(JSON.parse(e.data)));
+}
+
+form.addEventListener('submit', (e) => { e.preventDefault(); post('sale/start', settings()); });
+form.addEventListener('input', drawChoice);
+$('switch').addEventListener('click', () => post('sale/switch', chosen()));
+for (const command of ['pause', 'continue', 'stop']) $(command).addEventListener('click', () => post(`sale/${command}`));
+$('take').addEventListener('click', () => {
+  const { strategy, fence, replicas } = state.sale.verdict.next;
+  fill({ strategy, fence, replicas });
+  $('start').focus();
+});
+$('language').addEventListener('click', () => { change(language() === 'zh' ? 'en' : 'zh'); drawAll(); });
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => charts.rebuild());
+
+words();
+listen();

@@ -1,0 +1,105 @@
+// The charts over time, with a line for each mark on all of them.
+
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+export class Charts {
+  constructor(state, t) {
+    this.state = state;
+    this.t = t;
+    this.plots = [];
+    this.due = false;
+    new ResizeObserver(() => this.resize()).observe(document.getElementById('chart-stock'));
+  }
+
+  // start is when the sale began: the zero of all time axes.
+  start() { return this.state.marks[0]?.at ?? this.state.points[0]?.at ?? 0; }
+
+  series() {
+    const { t } = this;
+    const line = (label, stroke, dash) => ({ label, stroke: color(stroke), width: 2, dash, points: { show: false } });
+    return [
+      { id: 'chart-stock', height: 220, series: [line(t('initial'), 'ink', [2, 4]), line(t('sold'), 'hold'), line(t('left'), 'warn', [7, 4]), { ...line(t('oversold'), 'alarm', [10, 3]), width: 2.5 }] },
+      { id: 'chart-answers', height: 170, series: [line(t('sold'), 'good'), line(t('rejected'), 'refused', [7, 4]), line(t('busy'), 'edge', [3, 3]), line(t('failed'), 'alarm'), line(t('unknown'), 'alarm', [2, 3])] },
+      { id: 'chart-latency', height: 170, series: [line('p50', 'hold'), line('p99', 'warn', [7, 4])] },
+    ];
+  }
+
+  data(i) {
+    const { points, sale } = this.state, start = this.start();
+    const x = points.map((p) => (p.at - start) / 1000);
+    const seen = (pick) => points.map((p) => (p.seen ? pick(p) : null));
+    const rate = (pick) => points.map((p) => (p.seconds > 0 ? Math.round(pick(p.answers) / p.seconds) : null));
+    switch (i) {
+      case 0: return [x, points.map(() => sale.settings?.stock ?? null), seen((p) => p.sold), seen((p) => p.stock), seen((p) => p.oversold)];
+      case 1: return [x, ...['sold', 'rejected', 'busy', 'failed', 'unknown'].map((k) => rate((a) => a[k]))];
+      default: return [x, points.map((p) => p.p50 || null), points.map((p) => p.p99 || null)];
+    }
+  }
+
+  rebuild() {
+    for (const p of this.plots) p.destroy();
+    const axis = { stroke: color('soft'), grid: { stroke: color('line'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif' };
+    this.plots = this.series().map((c, i) => {
+      const box = document.getElementById(c.id);
+      return new uPlot({
+        width: Math.max(200, box.clientWidth), height: c.height,
+        scales: { x: { time: false, range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(5, high ?? 5)] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, high ?? 1) * 1.06] } },
+        axes: [{ ...axis, values: (_, v) => v.map((n) => `${n} s`) }, { ...axis, size: 56 }],
+        legend: { live: false },
+        series: [{}, ...c.series.map((s) => ({ ...s, value: (_, v) => (v == null ? '' : String(Math.round(v * 100) / 100)) }))],
+        cursor: { sync: { key: 'sale' }, drag: { x: false, y: false } },
+        hooks: { draw: [(u) => this.drawMarks(u)] },
+      }, this.data(i), box);
+    });
+    this.say();
+  }
+
+  drawMarks(u) {
+    const { ctx, bbox } = u, start = this.start();
+    ctx.save();
+    ctx.strokeStyle = color('ink');
+    ctx.fillStyle = color('ink');
+    ctx.font = `600 ${11 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.textAlign = 'left';
+    ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+    this.state.marks.forEach((m, i) => {
+      const x = Math.round(u.valToPos((m.at - start) / 1000, 'x', true));
+      if (x < bbox.left - 1 || x > bbox.left + bbox.width + 1) return;
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      ctx.fillText(String(i + 1), x + 3 * devicePixelRatio, bbox.top + 10 * devicePixelRatio);
+    });
+    ctx.restore();
+  }
+
+  // changed draws once a frame at most.
+  changed() {
+    if (this.due) return;
+    this.due = true;
+    requestAnimationFrame(() => {
+      this.due = false;
+      this.plots.forEach((p, i) => p.setData(this.data(i)));
+      this.say();
+    });
+  }
+
+  marks() { this.changed(); }
+
+  resize() {
+    for (const p of this.plots) {
+      const width = p.root.parentElement.clientWidth;
+      if (width > 0 && width !== p.width) p.setSize({ width, height: p.height });
+    }
+  }
+
+  // say puts the last values into words, for those who do not see the picture.
+  say() {
+    this.plots.forEach((p) => {
+      const at = p.data[0].length - 1;
+      const parts = p.series.slice(1).map((s, k) => `${s.label} ${p.data[k + 1][at] ?? '–'}`);
+      document.getElementById(`${p.root.parentElement.id}-says`).textContent = parts.join(', ');
+    });
+  }
+}

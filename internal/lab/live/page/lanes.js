@@ -1,0 +1,175 @@
+// Who holds the lock: a lane for each replica, with its leases as the replica recorded them.
+
+const space = 'http://www.w3.org/2000/svg';
+const steps = [20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 30000];
+const wanted = 24; // leases that an automatic window has room for
+const left = 118, high = 46, foot = 22;
+const calm = matchMedia('(prefers-reduced-motion: reduce)');
+
+function svg(name, attributes, text) {
+  const e = document.createElementNS(space, name);
+  for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, value);
+  if (text !== undefined) e.textContent = text;
+  return e;
+}
+
+const span = (ms) => (ms >= 1000 ? `${(ms / 1000).toFixed(2)} s` : ms >= 10 ? `${ms.toFixed(0)} ms` : `${ms.toFixed(2)} ms`);
+
+// endOf is when a lease had ended for its holder; one that has not ends later than now.
+export const endOf = (l) => Math.min(...[l.lost, l.released, l.died].filter(Boolean), Infinity);
+
+// twoHolders finds the times during which a lock had two holders, as internal/lab/checker does.
+export function twoHolders(leases, now) {
+  const found = [], held = new Map();
+  for (const b of [...leases].sort((x, y) => x.granted - y.granted)) {
+    const others = (held.get(b.lock) || []).filter((a) => endOf(a) > b.granted);
+    for (const a of others) {
+      const reentered = a.holder === b.holder && a.token && a.token === b.token;
+      if (!reentered) found.push({ a, b, from: b.granted, to: Math.min(endOf(a), endOf(b), now) });
+    }
+    held.set(b.lock, [...others, b]);
+  }
+  return found;
+}
+
+export class Lanes {
+  constructor(state, t) {
+    Object.assign(this, { state, t, frozen: null, chosen: null, due: false });
+    this.box = document.getElementById('lanes');
+    this.choice = document.getElementById('window');
+    const freeze = document.getElementById('freeze');
+    freeze.addEventListener('click', () => (this.frozen ? this.thaw() : this.freeze()));
+    this.choice.addEventListener('change', () => this.draw());
+    this.box.addEventListener('keydown', (e) => this.key(e));
+    this.box.addEventListener('pointerover', (e) => { const id = e.target.dataset?.lease; if (id) this.choose(id); });
+    new ResizeObserver(() => this.changed()).observe(this.box);
+  }
+
+  reset() { this.thaw(); this.chosen = null; }
+
+  freeze() {
+    this.frozen = { leases: this.granted(), until: this.state.lanes.until, whole: this.state.lanes.whole || 0 };
+    document.getElementById('freeze').setAttribute('aria-pressed', 'true');
+    this.draw();
+  }
+
+  thaw() {
+    this.frozen = null;
+    document.getElementById('freeze').setAttribute('aria-pressed', 'false');
+    this.draw();
+  }
+
+  granted() { return [...this.state.leases.values()].filter((l) => l.granted).sort((a, b) => a.granted - b.granted); }
+
+  key(e) {
+    if (e.key === 'Escape') { this.chosen = null; this.thaw(); return; }
+    if (e.key !== 'ArrowLeft' && e.key !== 'ArrowRight') return;
+    e.preventDefault();
+    if (!this.frozen) this.freeze();
+    const list = this.frozen.leases, at = list.findIndex((l) => l.id === this.chosen);
+    const next = at < 0 ? list.length - 1 : Math.min(list.length - 1, Math.max(0, at + (e.key === 'ArrowLeft' ? -1 : 1)));
+    if (list[next]) this.choose(list[next].id);
+  }
+
+  choose(id) {
+    this.chosen = id;
+    for (const bar of this.box.querySelectorAll('.hold')) bar.classList.toggle('chosen', bar.dataset.lease === id);
+    const l = this.state.leases.get(id) || this.frozen?.leases.find((one) => one.id === id);
+    if (!l) return;
+    const end = endOf(l);
+    const held = end === Infinity ? this.t('stillHeld') : span(end - l.granted);
+    document.getElementById('lease').textContent = this.t('leaseSays', l, { wait: span(l.granted - l.asked), held });
+  }
+
+  // changed draws once a frame at most, and twice a second for those who want less motion.
+  changed() {
+    if (this.due || this.frozen) return;
+    this.due = true;
+    setTimeout(() => requestAnimationFrame(() => { this.due = false; this.draw(); }), calm.matches ? 500 : 60);
+  }
+
+  window(leases, until, whole) {
+    const fixed = Number(this.choice.value);
+    let width = fixed;
+    if (!fixed) {
+      const first = leases.at(-wanted) ?? leases[0];
+      const need = first ? until - first.granted : 1000;
+      width = steps.find((s) => s >= need) ?? steps.at(-1);
+    }
+    return [Math.max(until - width, Math.min(whole, until - steps[0])), until];
+  }
+
+  draw() {
+    const { state, t } = this;
+    const leases = this.frozen?.leases ?? this.granted(), whole = this.frozen?.whole ?? (state.lanes.whole || 0);
+    const replicas = state.machines.filter((m) => m.kind === 'replica');
+    const mode = state.sale.modes?.at(-1);
+    const says = document.getElementById('lanes-says');
+    says.textContent = leases.length > 0 || state.lanes.granted > 0 ? t('granted', state.lanes.granted || 0, state.lanes.overlaps || 0) + (whole > 0 ? ` ${t('left2')}` : '')
+      : mode ? t('noLock', mode.strategy) : '';
+    document.getElementById('lanes').classList.toggle('two-now', state.lanes.overlaps > 0);
+    const until = this.frozen?.until ?? state.lanes.until ?? 0;
+    const width = Math.max(280, this.box.clientWidth), height = replicas.length * high + foot;
+    const [from, to] = this.window(leases, until, whole);
+    const x = (at) => left + ((Math.min(to, Math.max(from, at)) - from) / (to - from || 1)) * (width - left - 4);
+    const picture = svg('svg', { viewBox: `0 0 ${width} ${height}`, width, height });
+    picture.append(this.hatch());
+    const seen = leases.filter((l) => endOf(l) > from && l.granted < to);
+    replicas.forEach((m, i) => this.lane(picture, m, i * high, width, seen.filter((l) => l.holder === m.name), x, to));
+    for (const o of twoHolders(seen, to)) this.two(picture, o, replicas, x);
+    this.axis(picture, from, to, width, height, x);
+    this.box.replaceChildren(picture);
+    if (this.chosen) this.choose(this.chosen);
+  }
+
+  hatch() {
+    const defs = svg('defs', {}), pattern = svg('pattern', { id: 'hatch', width: 7, height: 7, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' });
+    pattern.append(svg('line', { class: 'hatch', x1: 0, y1: 0, x2: 0, y2: 7 }));
+    defs.append(pattern);
+    return defs;
+  }
+
+  lane(picture, machine, top, width, leases, x, now) {
+    const { t } = this;
+    const waiting = this.state.lanes.waiting?.[machine.name] || 0;
+    picture.append(
+      svg('rect', { class: 'track', x: left, y: top + 4, width: width - left - 4, height: high - 10, rx: 3 }),
+      svg('text', { class: 'lane', x: 0, y: top + 19 }, machine.name),
+      svg('text', { class: 'soft', x: 0, y: top + 33 }, machine.status === 'running' ? t('waiting', waiting) : t(`status.${machine.status}`)),
+    );
+    for (const l of leases) {
+      const end = Math.min(endOf(l), now), a = x(l.granted), b = Math.max(a + 1.5, x(end)), w = x(l.asked);
+      if (a - w > 0.5) picture.append(svg('rect', { class: 'wait', x: w, y: top + high - 12, width: a - w, height: 3 }));
+      const kind = `hold${l.lost ? ' lost' : ''}${endOf(l) === Infinity ? ' open' : ''}`;
+      picture.append(svg('rect', { class: kind, x: a, y: top + 8, width: b - a, height: high - 22, rx: 2, 'data-lease': l.id }));
+      const text = String(l.token || '');
+      if (text && b - a > text.length * 6.5 + 6) picture.append(svg('text', { class: 'token', x: a + 4, y: top + 23 }, text));
+      if (l.died && l.died <= now) picture.append(svg('path', { class: 'gone', d: `M${b - 4} ${top + 12}l8 10m0-10l-8 10` }));
+    }
+  }
+
+  two(picture, { a, b, from, to }, replicas, x) {
+    const rows = [a, b].map((l) => replicas.findIndex((m) => m.name === l.holder)).filter((i) => i >= 0);
+    if (rows.length === 0) return;
+    const top = Math.min(...rows) * high + 4, bottom = (Math.max(...rows) + 1) * high - 6, start = x(from), end = Math.max(start + 1.5, x(to));
+    picture.append(
+      svg('rect', { class: 'two', x: start, y: top, width: end - start, height: bottom - top }),
+      svg('line', { class: 'two-line', x1: start, x2: start, y1: top, y2: bottom }),
+    );
+  }
+
+  axis(picture, from, to, width, height, x) {
+    const marks = this.state.marks;
+    marks.forEach((m, i) => {
+      if (m.at < from || m.at > to) return;
+      picture.append(svg('line', { class: 'mark', x1: x(m.at), x2: x(m.at), y1: 0, y2: height - foot }), svg('text', { class: 'mark-no', x: x(m.at) + 3, y: 11 }, String(i + 1)));
+    });
+    if (!(to > from) || to === 0) return;
+    const parts = width > 600 ? 4 : 2;
+    for (let i = 0; i <= parts; i++) {
+      const at = to - ((to - from) * i) / parts;
+      const anchor = i === 0 ? 'end' : i === parts ? 'start' : 'middle';
+      picture.append(svg('text', { class: 'soft', x: x(at), y: height - 6, 'text-anchor': anchor }, i === 0 ? '0' : this.t('before', span(to - at))));
+    }
+  }
+}

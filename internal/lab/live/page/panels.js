@@ -1,0 +1,159 @@
+// The panels below the lanes: machines and their faults, what servers say, and the code.
+
+export function element(name, text, className) {
+  const e = document.createElement(name);
+  if (text !== undefined) e.textContent = text;
+  if (className) e.className = className;
+  return e;
+}
+
+const actions = { running: ['kill', 'pause'], paused: ['resume'], down: ['start'], working: [] };
+
+export class Machines {
+  constructor(box, state, t, steers, post) { Object.assign(this, { box, state, t, steers, post }); }
+
+  draw() {
+    const { t } = this, focused = document.activeElement?.dataset?.machine;
+    const list = [...this.state.machines].sort((a, b) => (a.kind === b.kind ? 0 : a.kind === 'replica' ? -1 : 1)); // replicas first
+    this.box.replaceChildren(...list.map((m) => {
+      const li = element('li', undefined, m.status);
+      li.append(element('span', m.why ? '' : t(`status.${m.status}`), m.why ? '' : 'state'), element('h3', m.name), element('p', m.title, 'soft small'));
+      if (m.why) { li.append(element('p', t(m.why), 'soft small')); return li; }
+      if (m.name.startsWith('red')) li.append(element('p', m.status === 'down' ? t('restarted') : '', 'soft small'));
+      const row = element('div', undefined, 'buttons');
+      for (const what of actions[m.status] || []) {
+        const button = element('button', t(`do.${what}`));
+        button.type = 'button';
+        button.disabled = !this.steers;
+        button.dataset.machine = m.name;
+        button.dataset.action = what;
+        button.setAttribute('aria-label', `${t(`do.${what}`)} ${m.name}`);
+        button.addEventListener('click', () => this.post(`machines/${m.name}/${what}`));
+        row.append(button);
+      }
+      li.append(row);
+      return li;
+    }));
+    if (focused) this.box.querySelector(`[data-machine="${focused}"]`)?.focus();
+  }
+}
+
+const every = 300; // milliseconds between two questions to a server
+
+export class Views {
+  constructor(state, t) {
+    Object.assign(this, { state, t, visible: false, lives: new Map() });
+    this.select = document.getElementById('backend');
+    this.box = document.getElementById('view');
+    this.select.addEventListener('change', () => { this.chosen = true; this.lives.clear(); this.ask(); });
+    new IntersectionObserver((entries) => { this.visible = entries.at(-1).isIntersecting; }).observe(document.getElementById('sees'));
+    setInterval(() => { if (this.visible && !document.hidden && !this.asking) this.ask(); }, every);
+  }
+
+  list() {
+    const names = ['database', 'redis', 'redlock', 'zookeeper', 'etcd'].filter((n) => this.state.servers[n]);
+    const kept = this.select.value;
+    this.select.replaceChildren(...names.map((n) => element('option', n)));
+    if (names.includes(kept)) this.select.value = kept;
+  }
+
+  // suggest shows the server of a strategy, unless the reader has chosen one.
+  suggest(strategy) {
+    if (this.chosen) return;
+    const need = strategy.needs.find((n) => [...this.select.options].some((o) => o.value === n && n !== 'database'));
+    this.select.value = need || 'database';
+  }
+
+  async ask() {
+    const name = this.select.value;
+    if (!name) return;
+    this.asking = true;
+    try {
+      const answer = await fetch(`sees/${name}`);
+      if (answer.ok && name === this.select.value) this.draw(name, await answer.json());
+    } catch {
+      // the connection of the events tells it
+    } finally {
+      this.asking = false;
+    }
+  }
+
+  draw(name, view) {
+    const { t } = this;
+    const notes = view.notes.map((n) => t(`note.${n}`));
+    if (name === 'redlock') notes.push(t('of.redlock'));
+    document.getElementById('sees-note').textContent = view.error ? t('noServer', view.error) : notes.join(' ');
+    this.box.replaceChildren(...view.tables.map((table) => this.table(table, view.at)));
+  }
+
+  table(view, at) {
+    const { t } = this;
+    const box = element('div', undefined, 'scroll'), table = element('table');
+    const title = t(`see.${view.title}`);
+    table.append(element('caption', title === `see.${view.title}` ? view.title : title));
+    const head = element('tr');
+    head.append(...view.head.map((h) => { const th = element('th', h); th.scope = 'col'; return th; }));
+    const body = element('tbody'), first = element('thead');
+    first.append(head);
+    for (const row of view.rows) {
+      const tr = element('tr');
+      row.forEach((cell, i) => {
+        const td = element('td', cell);
+        if (view.head[i] === 'ttl_ms') td.append(this.saw(`${view.title} ${row[0]}`, Number(cell), at));
+        tr.append(td);
+      });
+      body.append(tr);
+    }
+    if (view.rows.length === 0) {
+      const td = element('td', t('nothing'), 'soft');
+      td.colSpan = Math.max(1, view.head.length);
+      const tr = element('tr');
+      tr.append(td);
+      body.append(tr);
+    }
+    table.append(first, body);
+    box.append(table);
+    box.tabIndex = 0;
+    box.setAttribute('role', 'region');
+    box.setAttribute('aria-label', table.caption.textContent);
+    return box;
+  }
+
+  // saw draws the time to live of a key as it was seen, over the last questions.
+  saw(key, ttl, at) {
+    const seen = [...(this.lives.get(key) || []), { at, ttl }].slice(-40);
+    this.lives.set(key, seen);
+    if (this.lives.size > 200) this.lives.delete(this.lives.keys().next().value);
+    const most = Math.max(1, ...seen.map((s) => s.ttl));
+    const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+    for (const [k, v] of Object.entries({ class: 'spark', width: 84, height: 16, viewBox: '0 0 84 16', 'aria-hidden': 'true' })) svg.setAttribute(k, v);
+    const path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
+    path.setAttribute('d', seen.map((s, i) => `${i ? 'L' : 'M'}${2 + i * 2} ${15 - (s.ttl / most) * 13}`).join(''));
+    svg.append(path);
+    return svg;
+  }
+}
+
+export class Code {
+  constructor(t) { this.t = t; this.name = ''; this.cache = new Map(); }
+
+  async show(strategy) {
+    if (strategy.name === this.name) return;
+    this.name = strategy.name;
+    document.getElementById('code-idea').textContent = `${strategy.name}: ${strategy.summary}`;
+    if (!this.cache.has(strategy.name)) {
+      const answer = await fetch(`code/${strategy.name}`);
+      this.cache.set(strategy.name, answer.ok ? await answer.json() : []);
+    }
+    if (strategy.name !== this.name) return;
+    document.getElementById('code').replaceChildren(...this.cache.get(strategy.name).map((l) => {
+      const div = element('div', undefined, 'listing'), pre = element('pre');
+      pre.tabIndex = 0;
+      pre.setAttribute('aria-label', l.path);
+      const lines = l.text.replace(/\n$/, '').split('\n'), wide = String(l.line + lines.length).length;
+      pre.append(element('code', lines.map((text, i) => `${String(l.line + i).padStart(wide)}  ${text}`).join('\n')));
+      div.append(element('h3', `${l.path}:${l.line}`), pre);
+      return div;
+    }));
+  }
+}

@@ -1,0 +1,115 @@
+// The words of the page in two languages. A key that a language lacks is shown in English.
+
+const en = {
+  skip: 'Skip to the sale', reader: 'You are watching. The address that stocklab live printed in its terminal also steers.',
+  sale: 'Sale', strategy: 'Strategy', group: 'grouped', fence: 'fenced', stock: 'Stock', clients: 'Clients', replicas: 'Replicas',
+  rate: 'Requests/s', work: 'Work, ms', ttl: 'Lock TTL, s',
+  'rate-help': '0 requests/s: each client sends its next request when the last one is answered.',
+  'work-help': 'Work is added between read and write, under the lock. Other replicas or another TTL start the replicas anew.',
+  start: 'Start', switch: 'Switch to this', pause: 'Pause', continue: 'Continue', stop: 'Stop',
+  numbers: 'Now', 'in-stock': 'In stock, by the row', 'sold-by': 'Sold, by the ledger', oversold: 'Oversold', 'per-second': 'Answers a second', phase: 'The sale is',
+  verdict: 'Verdict of the audit', take: 'Set this up', 'over-time': 'Over time',
+  'chart-stock': 'Units: sold by the ledger and left by the row, against what there was', 'chart-answers': 'Answers a second, by kind', 'chart-latency': 'Latency of the answers, ms',
+  lanes: 'Who holds the lock', window: 'Window', auto: 'auto', freeze: 'Freeze',
+  'lanes-keys': 'Arrow keys choose a lease; Escape goes on.',
+  'key-hold': 'held, with its fencing token', 'key-wait': 'waited', 'key-two': 'two holders', 'key-lost': 'lost: the holder was notified',
+  machines: 'Faults by hand', sees: 'What the server sees', server: 'Server', code: 'The code of this strategy',
+  measured: 'Everything here is measured: answers over HTTP, the row and the ledger, the leases that replicas record, and what servers say of themselves. Recording every lease and reading the row cost the sale a little.',
+  live: 'live', lostLink: 'no connection; trying again', sold: 'sold', left: 'left', initial: 'there was', rejected: 'out of stock', busy: 'busy', failed: 'failed', unknown: 'unknown',
+  time: 's', 'phase.idle': 'not begun', 'phase.starting': 'starting', 'phase.selling': 'selling', 'phase.paused': 'paused', 'phase.stopping': 'waiting for the last answers', 'phase.ended': 'over',
+  'status.running': 'runs', 'status.paused': 'paused', 'status.down': 'down', 'status.working': 'wait…',
+  'do.kill': 'Kill', 'do.pause': 'Pause', 'do.resume': 'Resume', 'do.start': 'Start',
+  'mark.kill': 'killed', 'mark.pause': 'paused', 'mark.resume': 'resumed', 'mark.start': 'started again', 'mark.ended': 'ended', 'mark.sell': 'sells through', 'mark.halt': 'sale paused', 'mark.end': 'sale over', 'mark.gap': 'gap in the record',
+  embedded: 'Embedded: it is no process of its own, so nothing can be done to it.',
+  exclusive: (n) => `Guarantees that nothing is oversold on ${n === 1 ? 'one replica' : n + ' replicas'}.`,
+  oversells: (n, d) => `Guarantees nothing on ${n === 1 ? 'one replica' : n + ' replicas'}: ${d || 'oversells'}.`,
+  fenceNeeded: 'Its lock can be lost without a notice: only fenced is it safe.',
+  spoken: (p, n) => `Sold ${p.sold} of ${n}; ${p.stock} in stock by the row${p.oversold ? `; oversold by ${p.oversold}` : ''}.`,
+  noLock: (s) => `${s} records no lock: nothing is drawn here. Its exclusion, if it has any, is in the code below.`,
+  granted: (g, o) => `${g} leases granted; ${o === 0 ? 'none while another holder had the same lock' : `${o} of them while another holder had the same lock`}.`,
+  left2: 'Of very many leases only the newest are passed on: the window begins where all of them are there.',
+  waiting: (n) => `${n} waiting`, before: (ms) => `${ms} before now`,
+  leaseSays: (l, f) => `${l.holder}, ${l.lock}${l.token ? `, token ${l.token}` : ', no token'}: waited ${f.wait}${f.held ? `, held ${f.held}` : ''}${l.lost ? '; lost, holder notified' : ''}${l.died ? '; its replica ended' : ''}${l.released ? '; released' : ''}${l.error ? ` (${l.error})` : ''}`,
+  stillHeld: 'still held', noServer: (e) => `It does not answer: ${e}`, nothing: 'nothing', ttlLeft: 'TTL',
+  'see.row': 'the stock row', 'see.allocations': 'allocations', 'see.transactions': 'transactions in InnoDB', 'see.locks': 'locks in InnoDB', 'see.keys': 'keys of the item', 'see.nodes': 'nodes of the item',
+  'note.sqlite': 'SQLite cannot tell who writes or waits: it locks the file as a whole, for one writer at a time.',
+  'note.mariadb': 'MariaDB lists a lock only while another transaction waits for it.',
+  'of.redlock': 'Five masters: a lease of redlock needs the vote of three.',
+  'f.stock': 'stock', 'f.oversold': 'oversold', replicasWord: 'replicas', reqs: 'requests/s', lostUpdates: 'lost updates', errors: 'errors', p: 'p50 / p99, ms', orders: 'orders',
+  faults: 'Something was done to a replica or a server meanwhile: failed requests are not held against the strategy.',
+  'next.mutex': 'Two requests read the same stock and both sold it. Let one at a time in: mutex on one replica.',
+  'next.shared': 'Each replica has a lock of its own, so that one of each can sell at once. Let the database compare: sql-conditional.',
+  'next.fence': 'A lease ended while its holder worked on. Have the store check the fencing token: the late write is rejected.',
+  'next.luck': 'It guarantees nothing here, and came out well all the same. Try again with more clients, or with some work between read and write.',
+  'next.replicas': 'One replica is safe with it. Try three: each has a lock of its own.',
+  'next.pause': 'Now break it: lower the TTL, add work, and pause the replica that holds the lock until its lease is over.',
+  'next.naive': 'Compare it with what the tutorials write first: naive.',
+  'next.alone': 'Run the last strategy alone, to see what it guarantees by itself.',
+  other: '中文', steer: 'needs the token', restarted: 'Redis keeps nothing on disk here: after a kill it is empty.',
+};
+
+const zh = {
+  skip: '跳到售卖', reader: '你正在旁观。要操作，请打开 stocklab live 在终端里打印的完整地址。',
+  sale: '售卖', strategy: '策略', group: '合并提交 (group)', fence: '围栏 (fence)', stock: '库存', clients: '客户端数', replicas: '副本数',
+  rate: '请求/秒', work: '业务耗时 ms', ttl: '锁 TTL 秒',
+  'rate-help': '0 表示闭环：每个客户端收到响应后再发下一个请求。',
+  'work-help': '业务耗时加在读和写之间，即持锁期间。改副本数或 TTL 会重启副本。',
+  start: '开始', switch: '切换到此策略', pause: '暂停', continue: '继续', stop: '结束',
+  numbers: '当前', 'in-stock': '剩余（库存行）', 'sold-by': '卖出（账本）', oversold: '超卖', 'per-second': '每秒响应', phase: '状态',
+  verdict: '对账结论', take: '按此设置', 'over-time': '随时间变化',
+  'chart-stock': '件数：账本卖出、库存行剩余，与总量对比', 'chart-answers': '每秒响应，按类别', 'chart-latency': '响应延迟 ms',
+  lanes: '谁持有锁', window: '时间窗', auto: '自动', freeze: '定格',
+  'lanes-keys': '方向键选择一次持有，Esc 继续。',
+  'key-hold': '持有（数字是围栏令牌）', 'key-wait': '等待', 'key-two': '同时两个持有者', 'key-lost': '已失去，持有者得到通知',
+  machines: '手动制造故障', sees: '服务器看到的', server: '服务器', code: '这个策略的代码',
+  measured: '这里的一切都是实测：HTTP 响应、库存行与账本、副本记录的每次持锁、服务器自己报告的状态。记录持锁和读取库存行会略微影响售卖。',
+  live: '实时', lostLink: '连接断开，正在重试', sold: '卖出', left: '剩余', initial: '总量', rejected: '售罄', busy: '繁忙', failed: '失败', unknown: '未知',
+  time: '秒', 'phase.idle': '未开始', 'phase.starting': '启动中', 'phase.selling': '售卖中', 'phase.paused': '已暂停', 'phase.stopping': '等待最后的响应', 'phase.ended': '已结束',
+  'status.running': '运行中', 'status.paused': '已暂停', 'status.down': '已停止', 'status.working': '请稍候…',
+  'do.kill': '杀死', 'do.pause': '暂停', 'do.resume': '恢复', 'do.start': '启动',
+  'mark.kill': '被杀死', 'mark.pause': '被暂停', 'mark.resume': '恢复', 'mark.start': '重新启动', 'mark.ended': '退出', 'mark.sell': '策略', 'mark.halt': '售卖暂停', 'mark.end': '售卖结束', 'mark.gap': '记录有缺口',
+  embedded: '内嵌运行，不是独立进程，无法单独操作。',
+  exclusive: (n) => `保证在 ${n} 个副本上不超卖。`, oversells: (n, d) => `在 ${n} 个副本上没有保证：${({ 'lost updates': '丢失更新', 'stock below zero': '库存变负', undersells: '少卖' })[d] || '会超卖'}。`,
+  fenceNeeded: '锁可能在无通知的情况下失去，加围栏才安全。',
+  spoken: (p, n) => `总量 ${n}，卖出 ${p.sold}，库存行剩余 ${p.stock}${p.oversold ? `，超卖 ${p.oversold}` : ''}。`,
+  noLock: (s) => `${s} 没有记录锁，这里没有可画的。它如何互斥（如果有），见下方代码。`,
+  granted: (g, o) => `共授予 ${g} 次；其中 ${o} 次发生时同一把锁已有别的持有者。`,
+  left2: '持锁太频繁时只传最新的部分：时间窗从数据完整处开始。',
+  waiting: (n) => `${n} 个在等`, before: (ms) => `${ms} 前`,
+  leaseSays: (l, f) => `${l.holder}，${l.lock}${l.token ? `，令牌 ${l.token}` : '，无令牌'}：等待 ${f.wait}${f.held ? `，持有 ${f.held}` : ''}${l.lost ? '；已失去，已通知持有者' : ''}${l.died ? '；副本已退出' : ''}${l.released ? '；已释放' : ''}${l.error ? `（${l.error}）` : ''}`,
+  stillHeld: '仍持有', noServer: (e) => `没有响应：${e}`, nothing: '空', ttlLeft: 'TTL',
+  'see.row': '库存行', 'see.allocations': '行外的库存', 'see.transactions': 'InnoDB 事务', 'see.locks': 'InnoDB 锁', 'see.keys': '该商品的键', 'see.nodes': '该商品的节点',
+  'note.sqlite': 'SQLite 说不出谁在写、谁在等：它锁整个文件，一次只有一个写者。',
+  'note.mariadb': 'MariaDB 只列出有事务在等待的锁。',
+  'of.redlock': '五个主节点：redlock 的一次持有需要三票。',
+  'f.stock': '库存', 'f.oversold': '超卖', replicasWord: '副本', reqs: '请求/秒', lostUpdates: '丢失更新', errors: '错误', p: 'p50 / p99 ms', orders: '订单',
+  faults: '期间有副本或服务器被手动制造故障：失败的请求不算策略的错。',
+  'next.mutex': '两个请求读到同样的库存，都卖了出去。一次只放一个进来：单副本 mutex。',
+  'next.shared': '每个副本各有一把锁，所以各能同时卖一件。让数据库来比较：sql-conditional。',
+  'next.fence': '持有者还在干活，租约就结束了。让存储检查围栏令牌，迟到的写会被拒绝。',
+  'next.luck': '它在这里没有任何保证，只是这次运气好。多些客户端，或在读写之间加些耗时，再试一次。',
+  'next.replicas': '单副本时它是安全的。试试三个副本：各有各的锁。',
+  'next.pause': '现在来破坏它：调小 TTL、加上业务耗时，再暂停持锁的副本直到租约过期。',
+  'next.naive': '与教程最先写的 naive 比一比。', 'next.alone': '单独跑最后一个策略，看它自己的保证。',
+  other: 'English', steer: '需要令牌', restarted: '这里的 Redis 不落盘：被杀后是空的。',
+};
+
+const languages = { en, zh };
+let current = (navigator.languages || [navigator.language]).find((l) => /^(en|zh)/.test(l))?.slice(0, 2) || 'en';
+
+export const language = () => current;
+
+export function change(to) { current = to; }
+
+export function t(key, ...args) {
+  const word = languages[current][key] ?? en[key] ?? key;
+  return typeof word === 'function' ? word(...args) : word;
+}
+
+export const number = (n) => new Intl.NumberFormat(current === 'zh' ? 'zh-CN' : 'en').format(n);
+
+// words fills in everything that is marked in the page.
+export function words() {
+  document.documentElement.lang = current === 'zh' ? 'zh-CN' : 'en';
+  for (const e of document.querySelectorAll('[data-w]')) e.textContent = t(e.dataset.w);
+}

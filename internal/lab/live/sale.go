@@ -1,0 +1,350 @@
+package live
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/stockd/stockd/internal/lab/demo"
+	"github.com/stockd/stockd/internal/load"
+	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/internal/service"
+)
+
+// Mode is how purchases are sold.
+type Mode struct {
+	Strategy string `json:"strategy"`
+	Group    bool   `json:"group"`
+	Fence    bool   `json:"fence"`
+}
+
+// String is the strategy with its modifiers, as a run is named.
+func (m Mode) String() string {
+	run := verdict.Run{Strategy: m.Strategy, Group: m.Group, Fence: m.Fence}
+	return run.Name()
+}
+
+// Settings are what a reader chooses before a sale.
+type Settings struct {
+	Mode
+
+	Stock   int64 `json:"stock"`
+	Clients int   `json:"clients"`
+	// Rate is the requests a second of all clients; 0: each sends its next request when
+	// the last one is answered.
+	Rate     float64 `json:"rate"`
+	Replicas int     `json:"replicas"`
+	// WorkMillis is how long every purchase takes between its read and its write, beside
+	// what it takes anyway; TTLSeconds is lock.ttl of the replicas.
+	WorkMillis int     `json:"work_ms"`
+	TTLSeconds float64 `json:"ttl_s"`
+}
+
+// defaults show an oversold item at once.
+func defaults() Settings {
+	return Settings{Mode: Mode{Strategy: "naive"}, Stock: 1000, Clients: 50, Replicas: 3, TTLSeconds: 5}
+}
+
+func (s Settings) layout() layout {
+	return layout{replicas: s.Replicas, ttl: time.Duration(s.TTLSeconds * float64(time.Second))}
+}
+
+// check names the first setting that is out of its range.
+func (s Settings) check(known []service.Description) error {
+	for _, c := range []struct {
+		name                string
+		value, least, limit float64
+	}{
+		{"stock", float64(s.Stock), 1, 1_000_000},
+		{"clients", float64(s.Clients), 1, 200},
+		{"rate", s.Rate, 0, 5000},
+		{"replicas", float64(s.Replicas), 1, 5},
+		{"work_ms", float64(s.WorkMillis), 0, 30_000},
+		{"ttl_s", s.TTLSeconds, 1, 60},
+	} {
+		if !(c.value >= c.least && c.value <= c.limit) {
+			return fmt.Errorf("%w: %s: %v is out of range %v..%v", errInput, c.name, c.value, c.least, c.limit)
+		}
+	}
+	return s.Mode.check(known)
+}
+
+var errInput = errors.New("input")
+
+func (m Mode) check(known []service.Description) error {
+	s, err := demo.Pick(known, m.Strategy)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", errInput, err)
+	case !s.Available:
+		return fmt.Errorf("%w: %s is not available: %s", errInput, m.Strategy, s.Note)
+	case m.Fence && !s.Guarantees.Fenceable:
+		return fmt.Errorf("%w: %s has no lock whose token could be checked", errInput, m.Strategy)
+	default:
+		return nil
+	}
+}
+
+// Phase is how far a sale is.
+type Phase string
+
+// The phases.
+const (
+	Idle     Phase = "idle"
+	Starting Phase = "starting"
+	Selling  Phase = "selling"
+	Halted   Phase = "paused"
+	Stopping Phase = "stopping"
+	Ended    Phase = "ended"
+)
+
+// active tells that a sale is going on.
+func (p Phase) active() bool { return p != Idle && p != Ended }
+
+// Sale is the sale that the page shows.
+type Sale struct {
+	Phase    Phase    `json:"phase"`
+	Settings Settings `json:"settings"`
+	Item     int64    `json:"item"`
+	// Modes are how it was sold, one after the other.
+	Modes []Mode `json:"modes"`
+	// Error is why it could not begin or be judged.
+	Error   string   `json:"error,omitempty"`
+	Verdict *Verdict `json:"verdict,omitempty"`
+}
+
+func (Sale) kind() string { return "sale" }
+
+func (s Sale) apply(state *State) { state.Sale = s }
+
+// Verdict is what the audit came to.
+type Verdict struct {
+	verdict.Run
+
+	// Words and Remark are those of the demo.
+	Words  string `json:"words"`
+	Remark string `json:"remark,omitempty"`
+	// Faults tells that something was done to a replica or a server meanwhile: requests
+	// that failed are then no evidence against the strategy.
+	Faults bool `json:"faults"`
+	// Next is what to try now.
+	Next Advice `json:"next"`
+}
+
+// Advice is what to try after a sale: why, as a name that the page has words for, and the
+// settings for it.
+type Advice struct {
+	Why      string `json:"why"`
+	Strategy string `json:"strategy"`
+	Fence    bool   `json:"fence"`
+	Replicas int    `json:"replicas"`
+}
+
+const (
+	// longest bounds a sale, and with it what the replicas record.
+	longest = 5 * time.Minute
+	// requestTimeout is longer than any limit of a replica.
+	requestTimeout = 20 * time.Second
+	// auditWithin bounds the audit, which waits for a ledger that is written later.
+	auditWithin = 45 * time.Second
+)
+
+// run is the sale that is going on: a number of legs, one after the other. A leg is the
+// load of one mode; the requests of one that ends are still answered while the next one sells.
+type run struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	url    string
+	item   int64
+	until  time.Time
+	meter  *meter
+
+	settings Settings
+	modes    []Mode
+	faults   atomic.Bool
+	endLeg   context.CancelFunc
+	legs     sync.WaitGroup
+
+	mu     sync.Mutex
+	result *load.Result
+	failed error
+}
+
+// leg sells in a mode until it is ended or nothing is left; then over is called.
+func (r *run) leg(m Mode, over func()) {
+	ctx, cancel := context.WithCancel(r.ctx)
+	r.endLeg = cancel
+	if len(r.modes) == 0 || r.modes[len(r.modes)-1] != m {
+		r.modes = append(r.modes, m)
+	}
+	soldOut := false
+	plan := load.Plan{
+		URL: r.url, Strategy: m.Strategy, Group: m.Group, Fence: m.Fence, GoodsID: r.item,
+		Clients: r.settings.Clients, Rate: r.settings.Rate, Duration: time.Until(r.until), Timeout: requestTimeout,
+		Observe: r.meter.observe,
+		SoldOut: func(context.Context) (bool, error) { soldOut = true; return false, nil },
+	}
+	r.legs.Go(func() {
+		defer cancel()
+		result, err := load.Run(ctx, plan)
+		r.add(result, err)
+		if ctx.Err() == nil || soldOut { // it was not ended, but came to its end
+			over()
+		}
+	})
+}
+
+// add adds the result of a leg.
+func (r *run) add(l *load.Result, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = errors.Join(r.failed, err)
+	if l == nil {
+		return
+	}
+	if r.result == nil {
+		r.result = l
+		return
+	}
+	sum := r.result
+	sum.Sent += l.Sent
+	sum.Sold += l.Sold
+	sum.Rejected += l.Rejected
+	sum.Unknown += l.Unknown
+	sum.Duplicates += l.Duplicates
+	sum.Received += l.Received
+	sum.Elapsed += l.Elapsed
+	for problem, n := range l.Errors {
+		sum.Errors[problem] += n
+	}
+	sum.Latency.Merge(l.Latency)
+	sum.SaleLatency.Merge(l.SaleLatency)
+}
+
+// judge holds the sale against what its strategies guarantee, as the demo does.
+func (r *run) judge(ctx context.Context, s *stage, known []service.Description) (*Verdict, error) {
+	ctx, cancel := context.WithTimeout(ctx, auditWithin)
+	defer cancel()
+	if r.failed != nil {
+		return nil, r.failed
+	}
+	c, err := s.client()
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	audit, err := c.Audit(ctx, r.item)
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	v := &Verdict{Faults: r.faults.Load()}
+	v.Run = verdict.Run{
+		Strategy: names(r.modes), Replicas: r.settings.Replicas, Clients: r.settings.Clients, ExpectedClean: true,
+		Group: r.modes[0].Group && len(r.modes) == 1, Fence: r.modes[0].Fence && len(r.modes) == 1, Tries: 1,
+	}
+	for _, m := range r.modes {
+		d, err := demo.Pick(known, m.Strategy)
+		if err != nil {
+			return nil, err
+		}
+		v.ExpectedClean = v.ExpectedClean && demo.Guarantees(d, m.Group).Exclusive(r.settings.Replicas)
+		v.Note = cmp.Or(v.Note, d.Note)
+	}
+	v.Add(r.result, audit)
+	errorTypes := v.ErrorTypes
+	if v.Faults {
+		v.ErrorTypes = nil
+	}
+	v.Judge()
+	v.ErrorTypes = errorTypes
+	v.Words, v.Remark, v.Next = v.Run.Words(), v.Run.Remark(), r.advice(v, known)
+	return v, nil
+}
+
+// names are those of the modes, in their order.
+func names(modes []Mode) string {
+	if len(modes) == 1 {
+		return modes[0].Strategy // its modifiers are fields of the run
+	}
+	list := make([]string, len(modes))
+	for i, m := range modes {
+		list[i] = m.String()
+	}
+	return strings.Join(list, ", then ")
+}
+
+// advice is what shows more than another sale like this one.
+func (r *run) advice(v *Verdict, known []service.Description) Advice {
+	last := r.modes[len(r.modes)-1]
+	d, _ := demo.Pick(known, last.Strategy) // it has sold
+	a := Advice{Strategy: last.Strategy, Fence: last.Fence, Replicas: r.settings.Replicas}
+	switch {
+	case len(r.modes) > 1:
+		a.Why = "alone"
+	case !v.Clean && d.Guarantees.ExclusiveInProcess && r.settings.Replicas > 1:
+		a.Why, a.Strategy, a.Fence = "shared", "sql-conditional", false
+	case !v.Clean && d.Guarantees.ExclusiveAcrossReplicas && d.Guarantees.Fenceable && !last.Fence:
+		a.Why, a.Fence = "fence", true
+	case !v.Clean:
+		a.Why, a.Strategy, a.Replicas, a.Fence = "mutex", "mutex", 1, false
+	case !v.ExpectedClean:
+		a.Why = "luck"
+	case d.Guarantees.ExclusiveInProcess && !d.Guarantees.ExclusiveAcrossReplicas:
+		a.Why, a.Replicas = "replicas", 3
+	case d.Guarantees.Fenceable && !last.Fence:
+		a.Why = "pause"
+	default:
+		a.Why, a.Strategy, a.Fence = "naive", "naive", false
+	}
+	return a
+}
+
+// meter counts the answers since it was last read.
+type meter struct {
+	mu      sync.Mutex
+	since   time.Time
+	answers Answers
+	latency *hdrhistogram.Histogram // in microseconds
+}
+
+func newMeter() *meter {
+	return &meter{since: time.Now(), latency: hdrhistogram.New(1, (5 * time.Minute).Microseconds(), 3)}
+}
+
+func (m *meter) observe(a load.Answer) {
+	took := max(1, a.End.Sub(a.Start).Microseconds())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_ = m.latency.RecordValue(took) // a request has a time limit far below its highest
+	switch {
+	case a.Kind == load.Sold:
+		m.answers.Sold++
+	case a.Kind == load.Rejected:
+		m.answers.Rejected++
+	case a.Kind == load.Unknown:
+		m.answers.Unknown++
+	case a.Problem == "busy":
+		m.answers.Busy++
+	default:
+		m.answers.Failed++
+	}
+}
+
+// read is a point with what was counted; the next one begins there.
+func (m *meter) read(now time.Time) Point {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := Point{At: millis(now), Seconds: now.Sub(m.since).Seconds(), Answers: m.answers}
+	if m.latency.TotalCount() > 0 {
+		p.P50, p.P99 = float64(m.latency.ValueAtQuantile(50))/1000, float64(m.latency.ValueAtQuantile(99))/1000
+	}
+	m.since, m.answers = now, Answers{}
+	m.latency.Reset()
+	return p
+}

@@ -1,0 +1,363 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/client"
+	"github.com/stockd/stockd/internal/lab/cluster"
+	"github.com/stockd/stockd/internal/lab/failpoint"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// Machine is a replica or a server, with what can be done to it by hand.
+type Machine struct {
+	Name string `json:"name"`
+	// Kind is "replica" or "server".
+	Kind string `json:"kind"`
+	// Title says what it is, with its version.
+	Title string `json:"title"`
+	// Status is one of those below.
+	Status string `json:"status"`
+	// Why says why nothing can be done to it, where that is so.
+	Why string `json:"why,omitempty"`
+}
+
+// The statuses of a machine.
+const (
+	running = "running"
+	paused  = "paused"
+	down    = "down"
+	working = "working" // something is being done to it
+)
+
+// What is done to a machine by hand.
+const (
+	Kill   = "kill"
+	Pause  = "pause"
+	Resume = "resume"
+	Start  = "start" // what was killed
+)
+
+// actions are what changes a machine from one status to another.
+func actions() map[string]struct{ from, to string } {
+	return map[string]struct{ from, to string }{
+		Kill: {running, down}, Pause: {running, paused}, Resume: {paused, running}, Start: {down, running},
+	}
+}
+
+// runner is a process of a replica or of a server.
+type runner interface {
+	Kill(ctx context.Context) error
+	Pause(ctx context.Context) error
+	Resume(ctx context.Context) error
+	Restart(ctx context.Context) error
+}
+
+// replicaRunner is a replica as a runner.
+type replicaRunner struct{ *cluster.Replica }
+
+func (r replicaRunner) Pause(ctx context.Context) error   { return r.Signal(ctx, syscall.SIGSTOP) }
+func (r replicaRunner) Resume(ctx context.Context) error  { return r.Signal(ctx, syscall.SIGCONT) }
+func (r replicaRunner) Restart(ctx context.Context) error { return r.Start(ctx) }
+
+// layout is what the replicas are started with: where it changes, they are started anew.
+type layout struct {
+	replicas int
+	ttl      time.Duration
+}
+
+// lockWait is how long a purchase waits for a lock: less than in a shop, so that a lock
+// that is not released shows.
+const lockWait = 3 * time.Second
+
+// actWithin bounds what is done to a machine. It is longer than the start of a server.
+const actWithin = 90 * time.Second
+
+// stage is the servers and the replicas behind the balancer.
+type stage struct {
+	binary     string
+	choice     servers.Choice
+	supervisor *servers.Supervisor
+	backends   *servers.Backends
+	hub        *hub
+	follow     *follower
+
+	mu       sync.Mutex
+	layout   layout
+	cluster  *cluster.Cluster // nil while the replicas are started anew
+	machines []Machine        // servers first
+	runners  map[string]runner
+	// work is the failpoint that every replica has armed, also one that is started again.
+	work failpoint.Fault
+}
+
+// prepare starts the replicas as a layout says, unless they run like that; what was killed
+// or paused by hand runs again afterwards.
+func (s *stage) prepare(ctx context.Context, l layout) error {
+	s.mu.Lock()
+	list, same := slices.Clone(s.machines), s.cluster != nil && s.layout == l && !s.follow.full()
+	s.mu.Unlock()
+	for _, m := range list {
+		if m.Kind == "replica" && !same {
+			continue
+		}
+		if err := s.heal(ctx, m); err != nil {
+			return err
+		}
+	}
+	if same {
+		return nil
+	}
+	return s.restart(ctx, l)
+}
+
+func (s *stage) heal(ctx context.Context, m Machine) error {
+	switch m.Status {
+	case paused:
+		return s.act(ctx, m.Name, Resume)
+	case down:
+		return s.act(ctx, m.Name, Start)
+	default:
+		return nil
+	}
+}
+
+// restart ends the replicas and starts others.
+func (s *stage) restart(ctx context.Context, l layout) error {
+	if err := s.closeCluster(ctx); err != nil {
+		return err
+	}
+	c, err := cluster.Start(ctx, s.supervisor, cluster.Options{
+		Binary: s.binary, Replicas: l.replicas, Balancer: s.choice.Mode, Lab: true,
+		Embedded: s.backends.Database.Started == servers.Embedded,
+		Env:      append(s.backends.Env(), "STOCKD_LOCK_TTL="+l.ttl.String(), "STOCKD_LOCK_WAIT="+lockWait.String()),
+	})
+	if err != nil {
+		return fmt.Errorf("start replicas: %w", err)
+	}
+	files := make([]string, len(c.Replicas))
+	s.mu.Lock()
+	s.cluster, s.layout, s.work = c, l, failpoint.Fault{}
+	for i, r := range c.Replicas {
+		files[i] = r.History()
+		s.machines = append(s.machines, Machine{Name: r.Name, Kind: "replica", Title: "stockd", Status: running})
+		s.runners[r.Name] = replicaRunner{r}
+		s.watch(r)
+	}
+	s.mu.Unlock()
+	s.follow.files(files)
+	s.publish()
+	return nil
+}
+
+// closeCluster ends replicas and balancer.
+func (s *stage) closeCluster(ctx context.Context) error {
+	s.mu.Lock()
+	c := s.cluster
+	s.cluster = nil
+	for _, m := range s.machines {
+		if m.Kind == "replica" {
+			delete(s.runners, m.Name)
+		}
+	}
+	s.machines = slices.DeleteFunc(s.machines, func(m Machine) bool { return m.Kind == "replica" })
+	s.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	s.publish()
+	for _, r := range c.Replicas { // one that is paused would not end
+		_ = r.Signal(ctx, syscall.SIGCONT) // it may have ended
+	}
+	return c.Close(ctx)
+}
+
+// watch notices the end of a replica that nobody asked for. The caller holds mu.
+func (s *stage) watch(r *cluster.Replica) {
+	done, c := r.Done(), s.cluster
+	go func() {
+		<-done
+		at := time.Now()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.cluster != c { // the replicas were ended together
+			return
+		}
+		s.follow.died(r.Name, at)
+		if s.set(r.Name, down, running, paused) {
+			s.hub.publish(Mark{At: millis(at), Who: r.Name, What: "ended"})
+			s.publishLocked()
+		}
+	}()
+}
+
+// set changes the status of a machine that has one of the others; the caller holds mu.
+func (s *stage) set(name, to string, from ...string) bool {
+	for i := range s.machines {
+		if m := &s.machines[i]; m.Name == name && slices.Contains(from, m.Status) {
+			m.Status = to
+			return true
+		}
+	}
+	return false
+}
+
+func (s *stage) publish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.publishLocked()
+}
+
+func (s *stage) publishLocked() { s.hub.publish(machines(slices.Clone(s.machines))) }
+
+// errConflict tells a command that does not fit the state.
+var errConflict = errors.New("this cannot be done now")
+
+// act does something to a machine, and returns when it is done.
+func (s *stage) act(ctx context.Context, name, what string) error {
+	change, ok := actions()[what]
+	if !ok {
+		return fmt.Errorf("%w: %q is not one of %v", errConflict, what, slices.Sorted(maps.Keys(actions())))
+	}
+	s.mu.Lock()
+	run, c := s.runners[name], s.cluster
+	if run == nil || !s.set(name, working, change.from) {
+		s.mu.Unlock()
+		return fmt.Errorf("%w: %s %s", errConflict, what, name)
+	}
+	s.publishLocked()
+	s.mu.Unlock()
+
+	at := time.Now()
+	err := do(ctx, run, what)
+	to := change.to
+	if err != nil {
+		to = change.from
+	} else if replica, is := run.(replicaRunner); is && what == Start {
+		err = s.rejoin(ctx, c, replica.Replica)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.set(name, to, working)
+	if what == Start {
+		at = time.Now() // it runs from now on
+	}
+	if err == nil {
+		s.hub.publish(Mark{At: millis(at), Who: name, What: what})
+	}
+	s.publishLocked()
+	return err
+}
+
+func do(ctx context.Context, run runner, what string) error {
+	ctx, cancel := context.WithTimeout(ctx, actWithin)
+	defer cancel()
+	switch what {
+	case Kill:
+		return run.Kill(ctx)
+	case Pause:
+		return run.Pause(ctx)
+	case Resume:
+		return run.Resume(ctx)
+	default:
+		return run.Restart(ctx)
+	}
+}
+
+// rejoin watches a replica that was started again, and arms its failpoint.
+func (s *stage) rejoin(ctx context.Context, c *cluster.Cluster, r *cluster.Replica) error {
+	s.mu.Lock()
+	work := s.work
+	s.watch(r)
+	s.mu.Unlock()
+	if work.For == 0 {
+		return nil
+	}
+	n, err := strconv.Atoi(r.Name[len("replica-"):])
+	if err != nil {
+		return err
+	}
+	return c.ClientOf(n-1).SetFault(ctx, work)
+}
+
+// mostWork is how many purchases of a replica can be given work: as many as a fault takes.
+const mostWork = 1_000_000
+
+// setWork has every purchase of an item take time between its read and its write.
+func (s *stage) setWork(ctx context.Context, item int64, d time.Duration) error {
+	s.mu.Lock()
+	c := s.cluster
+	s.work = failpoint.Fault{Do: failpoint.Hold, GoodsID: item, For: d, Times: mostWork}
+	s.mu.Unlock()
+	for i := range c.Replicas {
+		one := c.ClientOf(i)
+		if err := one.ClearFaults(ctx); err != nil {
+			return err
+		}
+		if d == 0 {
+			continue
+		}
+		if err := one.SetFault(ctx, s.work); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// client goes through the balancer, and to the admin API of a replica that runs.
+func (s *stage) client() (client.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cluster == nil {
+		return client.Client{}, fmt.Errorf("%w: no replica runs", errConflict)
+	}
+	for i, r := range s.cluster.Replicas {
+		if slices.ContainsFunc(s.machines, func(m Machine) bool { return m.Name == r.Name && m.Status == running }) {
+			c := s.cluster.ClientOf(i)
+			c.URL = s.cluster.URL
+			return c, nil
+		}
+	}
+	return client.Client{}, fmt.Errorf("%w: no replica runs", errConflict)
+}
+
+// addServers lists the servers.
+func (s *stage) addServers() {
+	add := func(name string, info servers.Info, run runner, why string) {
+		m := Machine{Name: name, Kind: "server", Title: info.String(), Status: running, Why: why}
+		if why == "" {
+			s.runners[name] = run
+		}
+		s.machines = append(s.machines, m)
+	}
+	inside := func(info servers.Info) string {
+		if info.Started == servers.Embedded {
+			return "embedded"
+		}
+		return ""
+	}
+	b := s.backends
+	add("database", b.Database.Info, b.Database, inside(b.Database.Info))
+	if b.Redis != nil {
+		add("redis", b.Redis.Info, b.Redis, inside(b.Redis.Info))
+	}
+	if b.Redlock != nil {
+		for i, node := range b.Redlock.Nodes {
+			add(fmt.Sprintf("redlock-%d", i+1), node.Info, node, inside(node.Info))
+		}
+	}
+	if b.ZooKeeper != nil {
+		add("zookeeper", b.ZooKeeper.Info, b.ZooKeeper, "")
+	}
+	if b.Etcd != nil {
+		add("etcd", b.Etcd.Info, b.Etcd, "")
+	}
+}

@@ -1,0 +1,173 @@
+package live
+
+import (
+	"slices"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service"
+)
+
+// The bounds of the state: what a page that is opened late can still show.
+const (
+	mostPoints = 1400 // five minutes, and the time before and after a sale
+	mostLeases = 600
+	mostMarks  = 200
+)
+
+// State is everything that the page shows, apart from what it asks the servers for.
+type State struct {
+	// Now is when the state was made, by the clock that all times are of.
+	Now        Millis                  `json:"now"`
+	Servers    map[string]servers.Info `json:"servers"`
+	Missing    map[string]string       `json:"missing"`
+	Strategies []service.Description   `json:"strategies"`
+	Machines   []Machine               `json:"machines"`
+	Sale       Sale                    `json:"sale"`
+	Points     []Point                 `json:"points"`
+	Leases     []Lease                 `json:"leases"`
+	Marks      []Mark                  `json:"marks"`
+	Lanes      Lanes                   `json:"lanes"`
+}
+
+// Millis is a time in milliseconds since 1970, or 0 where there is none.
+type Millis float64
+
+func millis(t time.Time) Millis {
+	if t.IsZero() {
+		return 0
+	}
+	return Millis(t.UnixMicro()) / 1000
+}
+
+// Point is a moment of a sale.
+type Point struct {
+	At Millis `json:"at"`
+	// Seen is when row and ledger were read, 0 where they could not be; Stock, Sold,
+	// Oversold and Lost are of then, as one statement read them.
+	Seen     Millis `json:"seen"`
+	Stock    int64  `json:"stock"`
+	Sold     int64  `json:"sold"`
+	Oversold int64  `json:"oversold"`
+	Lost     int64  `json:"lost"`
+	// Seconds is the time since the point before; the answers are of that time.
+	Seconds float64 `json:"seconds"`
+	Answers Answers `json:"answers"`
+	// P50 and P99 are of these answers, in milliseconds; 0 where there were none.
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+}
+
+// Answers are counted by what they mean to a buyer.
+type Answers struct {
+	Sold     int `json:"sold"`
+	Rejected int `json:"rejected"` // out of stock
+	Busy     int `json:"busy"`
+	Failed   int `json:"failed"`
+	Unknown  int `json:"unknown"`
+}
+
+func (Point) kind() string { return "point" }
+
+func (p Point) apply(s *State) { s.Points = bounded(append(s.Points, p), mostPoints) }
+
+// Mark is something that was done, or happened, to a replica, a server or the sale.
+type Mark struct {
+	At   Millis `json:"at"`
+	Who  string `json:"who"`
+	What string `json:"what"`
+	// Detail is a name or a number that belongs to it.
+	Detail string `json:"detail,omitempty"`
+}
+
+func (Mark) kind() string { return "mark" }
+
+func (m Mark) apply(s *State) { s.Marks = bounded(append(s.Marks, m), mostMarks) }
+
+// Lease is a lease as its replica recorded it, as far as it has come.
+type Lease struct {
+	ID       string `json:"id"`
+	Holder   string `json:"holder"`
+	Lock     string `json:"lock"`
+	Token    uint64 `json:"token,omitempty"`
+	Asked    Millis `json:"asked"`
+	Granted  Millis `json:"granted,omitempty"`
+	GaveUp   Millis `json:"gave_up,omitempty"`
+	Lost     Millis `json:"lost,omitempty"`
+	Released Millis `json:"released,omitempty"`
+	// Died is when its replica was seen to have ended.
+	Died  Millis `json:"died,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// Lanes is what the lanes show beside the leases.
+type Lanes struct {
+	// Until is how far the records have been read.
+	Until Millis `json:"until"`
+	// Waiting is how many requests of each replica wait for the lock.
+	Waiting map[string]int `json:"waiting"`
+	// Granted counts the leases of the sale, Overlaps those that were granted while
+	// another holder had the same lock.
+	Granted  int `json:"granted"`
+	Overlaps int `json:"overlaps"`
+	// Whole is the time from which on every lease was passed on to the page: where there
+	// are very many, the older ones of a moment are left out.
+	Whole Millis `json:"whole"`
+}
+
+// recorded is what the replicas have recorded since the last one.
+type recorded struct {
+	Lanes  Lanes   `json:"lanes"`
+	Leases []Lease `json:"leases"`
+}
+
+func (recorded) kind() string { return "leases" }
+
+func (r recorded) apply(s *State) {
+	s.Lanes = r.Lanes
+	for _, l := range r.Leases {
+		// One that changes is mostly among the last.
+		i := len(s.Leases) - 1
+		for i >= 0 && s.Leases[i].ID != l.ID {
+			i--
+		}
+		if i >= 0 {
+			s.Leases[i] = l
+		} else {
+			s.Leases = append(s.Leases, l)
+		}
+	}
+	if over := len(s.Leases) - mostLeases; over > 0 {
+		s.Lanes.Whole = max(s.Lanes.Whole, s.Leases[over].Asked)
+	}
+	s.Leases = bounded(s.Leases, mostLeases)
+}
+
+// began is the begin of a sale: what is drawn of the one before goes.
+type began struct{ Sale }
+
+func (began) kind() string { return "began" }
+
+func (b began) apply(s *State) {
+	s.Sale, s.Points, s.Leases, s.Marks, s.Lanes = b.Sale, []Point{}, []Lease{}, []Mark{}, Lanes{}
+}
+
+type machines []Machine
+
+func (machines) kind() string { return "machines" }
+
+func (m machines) apply(s *State) { s.Machines = m }
+
+type strategies []service.Description
+
+func (strategies) kind() string { return "strategies" }
+
+func (l strategies) apply(s *State) { s.Strategies = l }
+
+// bounded are the last of a list.
+func bounded[T any](list []T, most int) []T {
+	if over := len(list) - most; over > 0 {
+		return slices.Delete(list, 0, over)
+	}
+	return list
+}
