@@ -104,7 +104,7 @@ func runInLab(t *testing.T, names ...string) labRun {
 	t.Helper()
 	cmdtest.NeedLockServers(t)
 	r := labRun{folder: t.TempDir(), json: filepath.Join(t.TempDir(), "results.json")}
-	args := append([]string{"lab", "run", "--servers=local,database=sqlite,etcd=none", "--dir", r.folder, "--json", r.json}, names...)
+	args := append([]string{"lab", "run", "--servers=local,database=sqlite", "--dir", r.folder, "--json", r.json}, names...)
 	status, out, errOut := stocklab(args...)
 	if status != cli.OK || !strings.Contains(out, fmt.Sprintf("%d reproduced", len(names))) {
 		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
