@@ -13,44 +13,62 @@ import (
 )
 
 // redlock asks all masters at once: none of them answers before each has been asked, and the
-// name is granted all the same. One after the other, each would have been waited for in vain.
+// name can be granted all the same. One after the other, each would be waited for in vain. A
+// busy machine may need longer than the half second that a master has, so that it is tried
+// a few times.
 func TestRedlockAsksAllMastersAtOnce(t *testing.T) {
+	const tries = 5
+	masters := lab.Redlock(t)
+	for range tries {
+		if isGrantedWhereAllAreAskedFirst(t, masters) {
+			return
+		}
+	}
+	t.Errorf("in none of %d tries were all masters asked before the first was given up", tries)
+}
+
+func isGrantedWhereAllAreAskedFirst(t *testing.T, masters *servers.Redlock) bool {
+	t.Helper()
 	entry, err := registry.Find("redlock")
 	if err != nil {
 		t.Fatal(err)
 	}
 	clients := new(backend.Clients)
-	var asked []*servers.Trigger
-	for _, master := range lab.Redlock(t).Nodes {
+	asked := make([]*servers.Trigger, len(masters.Nodes))
+	for i, master := range masters.Nodes {
 		way := labtest.NewProxy(t, master.Address)
-		asked = append(asked, way.Arm(servers.Rule{Sent: "\r\nset\r\n", Do: servers.Hold}))
 		client := clientAt(master, way.Address)
-		defer client.Close() //nolint:errcheck // the test is over
+		t.Cleanup(func() { _ = client.Close() }) // the test is over
+		if err := client.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		asked[i] = way.Arm(servers.Rule{Sent: "\r\nset\r\n", Do: servers.Hold})
 		clients.Redlock = append(clients.Redlock, client)
 	}
 	const ttl = 30 * time.Second // of which a master may take half a second to answer
 	locker := entry.New(lock.Deps{Clients: clients, TTL: ttl, Retry: 10 * time.Millisecond})
-	granted := make(chan lock.Lease, 1)
+	granted := make(chan lock.Lease)
 	go func() {
-		lease, err := locker.Acquire(t.Context(), "at-once")
+		lease, err := locker.Acquire(t.Context(), "at-once/"+lock.NewOwner())
 		if err != nil {
-			t.Error(err)
+			t.Logf("not granted: %v", err)
 		}
 		granted <- lease
 	}()
-	within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	for _, master := range asked {
-		if err := master.Wait(within); err != nil {
-			t.Fatal(err)
-		}
+		_ = master.Wait(within) // where it is not asked, the name is not granted
 	}
 	for _, master := range asked {
 		master.Pass()
 	}
-	if lease := <-granted; lease != nil {
-		if err := lease.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+	lease := <-granted
+	if lease == nil {
+		return false
 	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	return true
 }
