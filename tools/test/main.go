@@ -43,7 +43,7 @@ func run() error {
 	required := flag.Bool("required", false, "count a missing server as a failure")
 	tags := flag.String("tags", "", "build tags, such as prove")
 	pattern := flag.String("run", "", "run only tests that match")
-	timeout := flag.String("timeout", "25m", "bound on one package")
+	timeout := flag.String("timeout", "40m", "bound on one package")
 	install := flag.Bool("install", true, "install what is missing")
 	flag.Parse()
 	missing := provide(ctx, needs(), *install)
@@ -60,9 +60,9 @@ func run() error {
 	if len(packages) == 0 {
 		packages = everything()
 	}
-	// At least four tests of a package at once: they wait for leases to end, and for servers
-	// that do not answer.
-	args := append([]string{"run", gotestsum, "--format", "pkgname-and-test-fails", "--format-icons", "text", "--", "-timeout", *timeout, fmt.Sprintf("-parallel=%d", max(4, runtime.GOMAXPROCS(0)))}, build...)
+	// At least three packages and four tests of each at once: they wait for leases to end, and
+	// for servers that do not answer.
+	args := append([]string{"run", gotestsum, "--format", "pkgname-and-test-fails", "--format-icons", "text", "--", "-timeout", *timeout, fmt.Sprintf("-p=%d", max(3, runtime.GOMAXPROCS(0))), fmt.Sprintf("-parallel=%d", max(4, runtime.GOMAXPROCS(0)))}, build...)
 	if *pattern != "" {
 		if err := matches(ctx, *pattern, build, packages); err != nil {
 			return err
