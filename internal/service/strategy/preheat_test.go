@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
 	"log/slog"
 	"slices"
 	"testing"
@@ -41,7 +42,11 @@ func TestACopyingThatWasCutOffIsGoneOnWith(t *testing.T) {
 				s := newCopying(t, entry, store, locksAt(t, d, server, way.Address), "")
 				cut := way.Arm(rule)
 				_, _ = s.Deduct(t.Context(), goods, oneUnit()) // as it may be
-				<-cut.Reached()
+				soon, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				if err := cut.Wait(soon); err != nil {
+					t.Fatal(err)
+				}
 				for range 7 {
 					outcomes, err := s.Deduct(t.Context(), goods, oneUnit())
 					if err != nil || outcomes[0].Rejected != nil {
@@ -99,16 +104,103 @@ func TestTheCopyHasWhatTheRowHas(t *testing.T) {
 			if err != nil || outcomes[0].Rejected != nil || outcomes[1].Rejected == nil || outcomes[2].Rejected == nil {
 				t.Fatalf("%+v (%v), want the first sold and the others rejected", outcomes, err)
 			}
-			key := prefix + ":{goods/1}:" + entry.Name
-			copied, err := locks.Redis.LLen(t.Context(), key).Result()
-			if entry.Name == "redis-decr" {
-				copied, err = locks.Redis.Get(t.Context(), key).Int64()
-			}
-			if err != nil || copied != left {
-				t.Errorf("the copy has %d units (%v), and the row %d", copied, err, left)
+			if copied := unitsOfCopy(t, locks, prefix, entry.Name); copied != left {
+				t.Errorf("the copy has %d units, and the row %d", copied, left)
 			}
 		})
 	}
+}
+
+// copyOf is the key of the copy of item 1.
+func copyOf(prefix, kind string) string { return prefix + ":{goods/1}:" + kind }
+
+func unitsOfCopy(t *testing.T, locks lock.Deps, prefix, kind string) int64 {
+	t.Helper()
+	units, err := locks.Redis.LLen(t.Context(), copyOf(prefix, kind)).Result()
+	if kind != "redis-list" {
+		units, err = locks.Redis.Get(t.Context(), copyOf(prefix, kind)).Int64()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return units
+}
+
+// A copy is sold from until another one takes its place, however long that is: what is left beside
+// it by an attempt that failed expires, and it does not.
+func TestACopyThatIsSoldFromDoesNotExpire(t *testing.T) {
+	for _, entry := range copying() {
+		t.Run(entry.Name, func(t *testing.T) {
+			d := lab.Database(t, servers.SQLite)
+			store := labtest.Open(t, d, "replica-1")
+			if err := store.CreateGoods(t.Context(), 1, 5, rand.Text()); err != nil {
+				t.Fatal(err)
+			}
+			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
+			s := newCopying(t, entry, store, locks, prefix)
+			for _, again := range []bool{false, true} {
+				if again { // sold out, and copied anew
+					restock(t, store, 5)
+				}
+				for sold := range 4 {
+					if err := deduct(t, s); err != nil {
+						t.Fatal(err)
+					}
+					for _, key := range []string{copyOf(prefix, entry.Name), copyOf(prefix, entry.Name) + ":ready"} {
+						if ttl, err := locks.Redis.PTTL(t.Context(), key).Result(); err != nil || ttl != -1 {
+							t.Errorf("copied again %v, after %d sales: %s expires in %s (%v), want never", again, sold+1, key, ttl, err)
+						}
+					}
+				}
+				if err := deduct(t, s); err != nil { // the last one: an empty list is no key
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// Units that SQL did not take return to the copy. Those that it may have taken do not: they would
+// be sold from the copy once more.
+func TestUnitsOfAnUnknownOutcomeStayOutOfTheCopy(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		through, way := labtest.Through(t, d)
+		store := labtest.Open(t, through, "replica-1")
+		if err := store.CreateGoods(t.Context(), 1, 100, rand.Text()); err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range copying("redis-decr", "redis-list") {
+			for name, c := range map[string]struct {
+				rule servers.Rule
+				err  error
+				gone int64 // of 3 units
+			}{
+				"the ledger is not written":      {servers.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: servers.Lose}, stock.ErrBackendUnavailable, 0},
+				"the commit is lost":             {servers.Rule{Sent: "COMMIT", Do: servers.Lose}, stock.ErrUnknownOutcome, 3},
+				"the answer to a commit is lost": {servers.Rule{Sent: "COMMIT", Do: servers.LoseReply}, stock.ErrUnknownOutcome, 3},
+			} {
+				t.Run(entry.Name+", "+name, func(t *testing.T) {
+					locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
+					s := newCopying(t, entry, store, locks, prefix)
+					if err := deduct(t, s); err != nil {
+						t.Fatal(err)
+					}
+					before := unitsOfCopy(t, locks, prefix, entry.Name)
+					defer way.Arm(c.rule).Disarm()
+					_, err := s.Deduct(t.Context(), 1, []stock.Purchase{{RequestID: rand.Text(), Quantity: 3}})
+					if !errors.Is(err, c.err) || errors.Is(err, stock.ErrUnknownOutcome) != errors.Is(c.err, stock.ErrUnknownOutcome) {
+						t.Errorf("the purchase is answered with %v, want %v", err, c.err)
+					}
+					if err := s.(io.Closer).Close(); err != nil { //nolint:forcetypeassert // what is on its way back is there then
+						t.Error(err)
+					}
+					if after := unitsOfCopy(t, locks, prefix, entry.Name); after != before-c.gone {
+						t.Errorf("the copy had %d units and has %d, want %d", before, after, before-c.gone)
+					}
+				})
+			}
+		}
+	})
 }
 
 // An attempt has read the row before a restock, and puts its copy in place after it.
