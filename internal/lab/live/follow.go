@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/service/strategy"
 )
@@ -31,6 +32,8 @@ const (
 // follower reads what the replicas record while they do.
 type follower struct {
 	hub *hub
+	// trapped is called when a replica records that it is about to stop itself.
+	trapped func(replica string, at time.Time)
 
 	mu      sync.Mutex
 	records []record
@@ -204,8 +207,11 @@ func (f *follower) readMore(r *record) error {
 		if err := json.Unmarshal(text, &line); err != nil {
 			return fmt.Errorf("follow the record: %w: %w", history.ErrBroken, err)
 		}
+		if m := line.Mark; m != nil && m.What == failpoint.Paused {
+			go f.trapped(m.Who, m.At) // it waits for the stage, which may wait for us
+		}
 		if line.Lease == nil {
-			continue // the marks of failpoints: the page knows what it armed
+			continue // the other marks are of the work, which the page knows
 		}
 		if item, err := strategy.ItemOf(line.Lease.Name); err == nil && item == f.item {
 			f.pending = append(f.pending, *line.Lease)

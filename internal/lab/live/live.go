@@ -55,6 +55,7 @@ func Begin(ctx context.Context, o Options) (_ *Session, err error) {
 	s.hub = newHub(State{})
 	s.follow = &follower{hub: s.hub}
 	s.stage = &stage{binary: o.Binary, choice: o.Servers, hub: s.hub, follow: s.follow, runners: make(map[string]runner)}
+	s.follow.trapped = s.stage.trapped
 	if s.stage.supervisor, err = servers.StartSupervisor(); err != nil {
 		return nil, err
 	}

@@ -287,7 +287,7 @@ func (r *run) advice(v *Verdict, known []service.Description) Advice {
 	switch {
 	case len(r.modes) > 1:
 		a.Why = "alone"
-	case !v.Clean && d.Guarantees.ExclusiveInProcess && r.settings.Replicas > 1:
+	case !v.Clean && d.Guarantees.ExclusiveInProcess && !d.Guarantees.ExclusiveAcrossReplicas && r.settings.Replicas > 1:
 		a.Why, a.Strategy, a.Fence = "shared", "sql-conditional", false
 	case !v.Clean && d.Guarantees.ExclusiveAcrossReplicas && d.Guarantees.Fenceable && !last.Fence:
 		a.Why, a.Fence = "fence", true

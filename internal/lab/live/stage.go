@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -44,6 +45,9 @@ const (
 	Pause  = "pause"
 	Resume = "resume"
 	Start  = "start" // what was killed
+	// Trap has a replica stop itself in its next purchase, between read and write and under
+	// the lock where there is one.
+	Trap = "trap"
 )
 
 // actions are what changes a machine from one status to another.
@@ -67,6 +71,12 @@ type replicaRunner struct{ *cluster.Replica }
 func (r replicaRunner) Pause(ctx context.Context) error   { return r.Signal(ctx, syscall.SIGSTOP) }
 func (r replicaRunner) Resume(ctx context.Context) error  { return r.Signal(ctx, syscall.SIGCONT) }
 func (r replicaRunner) Restart(ctx context.Context) error { return r.Start(ctx) }
+
+// index is its place among the replicas, which are named by their numbers.
+func (r replicaRunner) index() int {
+	n, _ := strconv.Atoi(strings.TrimPrefix(r.Name, "replica-")) // the cluster names them so
+	return n - 1
+}
 
 // layout is what the replicas are started with: where it changes, they are started anew.
 type layout struct {
@@ -221,8 +231,46 @@ func (s *stage) publishLocked() { s.hub.publish(machines(slices.Clone(s.machines
 // errConflict tells a command that does not fit the state.
 var errConflict = errors.New("this cannot be done now")
 
+// trap arms a replica, which is paused when it reports that it is.
+func (s *stage) trap(ctx context.Context, name string) error {
+	s.mu.Lock()
+	run, c, work := s.runners[name], s.cluster, s.work
+	is := slices.ContainsFunc(s.machines, func(m Machine) bool { return m.Name == name && m.Status == running })
+	s.mu.Unlock()
+	replica, ok := run.(replicaRunner)
+	if !ok || !is || c == nil || work.GoodsID == 0 {
+		return fmt.Errorf("%w: %s %s", errConflict, Trap, name)
+	}
+	// The first fault of a list that fits is reached: this one stands before the work.
+	one := c.ClientOf(replica.index())
+	if err := one.ClearFaults(ctx); err != nil {
+		return err
+	}
+	if err := one.SetFault(ctx, failpoint.Fault{Do: failpoint.Pause, GoodsID: work.GoodsID, Times: 1}); err != nil {
+		return err
+	}
+	s.hub.publish(Mark{At: millis(time.Now()), Who: name, What: Trap})
+	if work.For == 0 {
+		return nil
+	}
+	return one.SetFault(ctx, work)
+}
+
+// trapped notices that a replica has stopped itself.
+func (s *stage) trapped(name string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.set(name, paused, running) {
+		s.hub.publish(Mark{At: millis(at), Who: name, What: "trapped"})
+		s.publishLocked()
+	}
+}
+
 // act does something to a machine, and returns when it is done.
 func (s *stage) act(ctx context.Context, name, what string) error {
+	if what == Trap {
+		return s.trap(ctx, name)
+	}
 	change, ok := actions()[what]
 	if !ok {
 		return fmt.Errorf("%w: %q is not one of %v", errConflict, what, slices.Sorted(maps.Keys(actions())))
@@ -281,11 +329,7 @@ func (s *stage) rejoin(ctx context.Context, c *cluster.Cluster, r *cluster.Repli
 	if work.For == 0 {
 		return nil
 	}
-	n, err := strconv.Atoi(r.Name[len("replica-"):])
-	if err != nil {
-		return err
-	}
-	return c.ClientOf(n-1).SetFault(ctx, work)
+	return c.ClientOf(replicaRunner{r}.index()).SetFault(ctx, work)
 }
 
 // mostWork is how many purchases of a replica can be given work: as many as a fault takes.

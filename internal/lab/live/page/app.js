@@ -230,6 +230,7 @@ const apply = {
     drawSale();
     drawChoice();
     lanes.changed();
+    machines.draw();
     if (ended) $('spoken').textContent = $('verdict-words').textContent;
   },
   point(p) {

@@ -44,7 +44,7 @@ export class Charts {
       return new uPlot({
         width: Math.max(200, box.clientWidth), height: c.height,
         scales: { x: { time: false, range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(5, high ?? 5)] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, high ?? 1) * 1.06] } },
-        axes: [{ ...axis, values: (_, v) => v.map((n) => `${n} s`) }, { ...axis, size: 56 }],
+        axes: [{ ...axis, size: 30, values: (_, v) => v.map((n) => `${n} s`) }, { ...axis, size: 56 }],
         legend: { live: false },
         series: [{}, ...c.series.map((s) => ({ ...s, value: (_, v) => (v == null ? '' : String(Math.round(v * 100) / 100)) }))],
         cursor: { sync: { key: 'sale' }, drag: { x: false, y: false } },

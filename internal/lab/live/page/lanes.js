@@ -165,11 +165,11 @@ export class Lanes {
       picture.append(svg('line', { class: 'mark', x1: x(m.at), x2: x(m.at), y1: 0, y2: height - foot }), svg('text', { class: 'mark-no', x: x(m.at) + 3, y: 11 }, String(i + 1)));
     });
     if (!(to > from) || to === 0) return;
-    const parts = width > 600 ? 4 : 2;
+    const parts = width > 600 ? 4 : 1;
     for (let i = 0; i <= parts; i++) {
       const at = to - ((to - from) * i) / parts;
       const anchor = i === 0 ? 'end' : i === parts ? 'start' : 'middle';
-      picture.append(svg('text', { class: 'soft', x: x(at), y: height - 6, 'text-anchor': anchor }, i === 0 ? '0' : this.t('before', span(to - at))));
+      picture.append(svg('text', { class: 'soft', x: x(at), y: height - 6, 'text-anchor': anchor }, i === 0 ? this.t('now') : this.t('before', span(to - at))));
     }
   }
 }

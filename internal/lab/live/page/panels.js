@@ -21,7 +21,9 @@ export class Machines {
       if (m.why) { li.append(element('p', t(m.why), 'soft small')); return li; }
       if (m.name.startsWith('red')) li.append(element('p', m.status === 'down' ? t('restarted') : '', 'soft small'));
       const row = element('div', undefined, 'buttons');
-      for (const what of actions[m.status] || []) {
+      const can = actions[m.status] || [];
+      const trap = m.kind === 'replica' && m.status === 'running' && this.state.sale.phase === 'selling';
+      for (const what of trap ? [...can, 'trap'] : can) {
         const button = element('button', t(`do.${what}`));
         button.type = 'button';
         button.disabled = !this.steers;
@@ -99,7 +101,7 @@ export class Views {
       const tr = element('tr');
       row.forEach((cell, i) => {
         const td = element('td', cell);
-        if (view.head[i] === 'ttl_ms') td.append(this.saw(`${view.title} ${row[0]}`, Number(cell), at));
+        if (view.head[i] === 'ttl_ms' && cell) td.append(this.saw(`${view.title} ${row[0]}`, Number(cell), at));
         tr.append(td);
       });
       body.append(tr);

@@ -1,0 +1,180 @@
+package live
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/failpoint"
+	"github.com/stockd/stockd/internal/lab/history"
+)
+
+// records are the files of replicas, written as replicas do.
+type records struct {
+	t       *testing.T
+	start   time.Time
+	writers map[string]*history.Writer
+	follow  *follower
+	trapped chan string
+}
+
+func newRecords(t *testing.T, replicas ...string) *records {
+	t.Helper()
+	r := &records{t: t, start: time.Now().Add(-time.Hour), writers: make(map[string]*history.Writer), trapped: make(chan string, 1)}
+	folder := t.TempDir()
+	files := make([]string, len(replicas))
+	for i, name := range replicas {
+		files[i] = filepath.Join(folder, name+".jsonl")
+		w, err := history.Create(files[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = w.Close() })
+		r.writers[name] = w
+	}
+	r.follow = &follower{hub: newHub(State{}), trapped: func(name string, _ time.Time) { r.trapped <- name }}
+	r.follow.files(files)
+	r.follow.sale(7)
+	return r
+}
+
+// add records an event so many milliseconds after the start.
+func (r *records) add(replica, id string, what history.EventKind, token uint64, at int) {
+	r.t.Helper()
+	e := history.Event{At: r.at(at), ID: id, Name: "goods/7", Holder: replica, Lock: "l", What: what, Token: token}
+	if err := r.writers[replica].Add(history.Line{Lease: &e}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *records) at(ms int) time.Time { return r.start.Add(time.Duration(ms) * time.Millisecond) }
+
+func (r *records) step() State {
+	r.t.Helper()
+	if err := r.follow.step(time.Now()); err != nil {
+		r.t.Fatal(err)
+	}
+	return r.follow.hub.state
+}
+
+// Two holders at once are seen whichever file is read first, as the checker sees them.
+func TestAnOverlapOfTwoReplicasIsCounted(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		released, second int // of the first lease, and the grant of the second
+		overlaps         int
+	}{
+		{"one after the other", 20, 21, 0},
+		{"at the same moment", 20, 20, 0},
+		{"both at once", 20, 19, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRecords(t, "a", "b")
+			r.add("b", "b1", history.Asked, 0, 1)
+			r.add("b", "b1", history.Granted, 2, c.second)
+			r.add("a", "a1", history.Asked, 0, 0)
+			r.add("a", "a1", history.Granted, 1, 10)
+			r.add("a", "a1", history.Released, 1, c.released)
+			s := r.step()
+			if s.Lanes.Granted != 2 || s.Lanes.Overlaps != c.overlaps {
+				t.Errorf("%d grants and %d overlaps, want 2 and %d", s.Lanes.Granted, s.Lanes.Overlaps, c.overlaps)
+			}
+		})
+	}
+}
+
+func TestALeaseEndsWithItsReplica(t *testing.T) {
+	r := newRecords(t, "a")
+	r.add("a", "a1", history.Asked, 0, 0)
+	r.add("a", "a1", history.Granted, 1, 10)
+	r.add("a", "a2", history.Asked, 0, 11)
+	if s := r.step(); s.Lanes.Waiting["a"] != 1 || len(s.Leases) != 1 || s.Leases[0].Died != 0 {
+		t.Errorf("before, %d wait and the leases are %+v", s.Lanes.Waiting["a"], s.Leases)
+	}
+	r.follow.died("a", r.at(30))
+	s := r.step()
+	if len(s.Leases) != 1 || s.Leases[0].Died != millis(r.at(30)) || s.Lanes.Waiting["a"] != 0 {
+		t.Errorf("after, %d wait and the leases are %+v", s.Lanes.Waiting["a"], s.Leases)
+	}
+}
+
+// A line is read when it is whole, and once.
+func TestALineThatIsNotWholeIsReadLater(t *testing.T) {
+	r := newRecords(t, "a")
+	r.add("a", "a1", history.Asked, 0, 0)
+	path := r.follow.records[0].path
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range len(whole) {
+		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if s := r.step(); len(s.Lanes.Waiting) != 0 {
+			t.Fatalf("%d of %d bytes are read as a line", cut, len(whole))
+		}
+	}
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if s := r.step(); s.Lanes.Waiting["a"] != 1 {
+			t.Errorf("%d wait, want 1", s.Lanes.Waiting["a"])
+		}
+	}
+}
+
+func TestLeasesOfOtherSalesAreNotShown(t *testing.T) {
+	r := newRecords(t, "a")
+	r.add("a", "a1", history.Asked, 0, 0)
+	r.step()
+	r.follow.sale(8)
+	r.add("a", "a1", history.Granted, 1, 10)
+	r.add("a", "a2", history.Asked, 0, 11)
+	r.add("a", "a2", history.Granted, 2, 12)
+	if s := r.step(); s.Lanes.Granted != 0 {
+		t.Errorf("%d grants of item 7 in the sale of item 8", s.Lanes.Granted)
+	}
+}
+
+// Of very many leases the newest are passed on, and the state says from when on all are there.
+func TestOfVeryManyLeasesTheNewestArePassedOn(t *testing.T) {
+	r := newRecords(t, "a")
+	for i := range mostATick + 5 {
+		id := string(rune('a'+i%26)) + time.Duration(i).String()
+		r.add("a", id, history.Asked, 0, 10*i)
+		r.add("a", id, history.Granted, uint64(i+1), 10*i+1)
+		r.add("a", id, history.Released, uint64(i+1), 10*i+5)
+	}
+	s := r.step()
+	if len(s.Leases) != mostATick || s.Lanes.Granted != mostATick+5 {
+		t.Fatalf("%d leases of %d", len(s.Leases), s.Lanes.Granted)
+	}
+	if s.Lanes.Whole != millis(r.at(51)) || s.Leases[0].Granted != s.Lanes.Whole {
+		t.Errorf("all leases are there from %v on, and the first is of %v; want %v", s.Lanes.Whole, s.Leases[0].Granted, millis(r.at(51)))
+	}
+	if !slices.IsSortedFunc(s.Leases, func(a, b Lease) int { return int(a.Granted - b.Granted) }) {
+		t.Error("they are not in the order of their grants")
+	}
+}
+
+func TestAReplicaThatStopsItselfIsNoticed(t *testing.T) {
+	r := newRecords(t, "a")
+	for _, what := range []string{failpoint.Held, failpoint.Paused} {
+		if err := r.writers["a"].Add(history.Line{Mark: &history.Mark{At: r.at(1), Who: "a", What: what}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.step()
+	if name := <-r.trapped; name != "a" {
+		t.Errorf("%s stopped, want a", name)
+	}
+	select {
+	case name := <-r.trapped:
+		t.Errorf("%s stopped twice", name)
+	default:
+	}
+}

@@ -1,0 +1,165 @@
+package live
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// desk is a handler over a session without servers.
+func desk(t *testing.T) *httptest.Server {
+	t.Helper()
+	s := &Session{hub: newHub(State{}), views: &views{}, stage: &stage{runners: make(map[string]runner)}}
+	s.ctx, s.stop = context.WithCancel(t.Context())
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.Handler = NewHandler(s, "secret", server.Listener.Addr().String())
+	server.Start()
+	t.Cleanup(server.Close)
+	t.Cleanup(s.stop) // streams end first
+	return server
+}
+
+// ask makes a request with headers, given as name and value in turn.
+func ask(t *testing.T, server *httptest.Server, method, path string, headers ...string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	r.Host = r.Header.Get("Host")
+	response, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	return response
+}
+
+//contract:live.Handler Whoever changes something
+func TestOnlyAPageWithTheTokenSteers(t *testing.T) {
+	server := desk(t)
+	const path = "/sale/stop" // a conflict where it is let in: nothing is sold
+	for _, c := range []struct {
+		name    string
+		headers []string
+		want    int
+	}{
+		{"with the token", []string{"Authorization", "Bearer secret"}, http.StatusConflict},
+		{"with the token, from this page", []string{"Authorization", "Bearer secret", "Origin", server.URL, "Sec-Fetch-Site", "same-origin"}, http.StatusConflict},
+		{"without a token", nil, http.StatusForbidden},
+		{"with another token", []string{"Authorization", "Bearer secrets"}, http.StatusForbidden},
+		{"with the token as another scheme", []string{"Authorization", "secret"}, http.StatusForbidden},
+		{"with the token, from another page", []string{"Authorization", "Bearer secret", "Origin", "http://example.com"}, http.StatusForbidden},
+		{"with the token, from another site", []string{"Authorization", "Bearer secret", "Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, path := range []string{path, "/machines/replica-1/kill"} {
+				if got := ask(t, server, http.MethodPost, path, c.headers...).StatusCode; got != c.want {
+					t.Errorf("POST %s is answered with %d, want %d", path, got, c.want)
+				}
+			}
+		})
+	}
+	if got := ask(t, server, http.MethodGet, path, "Authorization", "Bearer secret").StatusCode; got != http.StatusNotFound && got != http.StatusMethodNotAllowed {
+		t.Errorf("GET %s is answered with %d", path, got)
+	}
+}
+
+//contract:live.Handler A request for another host
+func TestAnotherHostIsRejected(t *testing.T) {
+	server := desk(t)
+	for _, path := range []string{"/", "/events", "/code/naive"} {
+		if got := ask(t, server, http.MethodGet, path, "Host", "example.com").StatusCode; got != http.StatusMisdirectedRequest {
+			t.Errorf("GET %s at example.com is answered with %d", path, got)
+		}
+	}
+	if got := ask(t, server, http.MethodGet, "/").StatusCode; got != http.StatusOK {
+		t.Errorf("GET / is answered with %d", got)
+	}
+}
+
+//contract:live.Handler The page loads nothing from elsewhere
+func TestThePageLoadsNothingFromElsewhere(t *testing.T) {
+	server := desk(t)
+	got := ask(t, server, http.MethodGet, "/").Header.Get("Content-Security-Policy")
+	if !strings.HasPrefix(got, "default-src 'none'; ") || strings.Contains(got, "unsafe") || strings.Contains(got, "http") {
+		t.Errorf("the policy is %q", got)
+	}
+	size := 0
+	err := fs.WalkDir(page, "page", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !regexp.MustCompile(`\.(html|css|js)$`).MatchString(path) {
+			return err
+		}
+		content, err := fs.ReadFile(page, path)
+		size += len(content)
+		// What is named inside of a comment or is the name of a format is not loaded.
+		text := regexp.MustCompile(`(?s)/\*.*?\*/|http://www\.w3\.org/2000/svg`).ReplaceAllString(string(content), "")
+		for _, bad := range []string{"http://", "https://", " style=", "onclick=", "innerHTML", "eval("} {
+			if strings.Contains(text, bad) && !strings.Contains(path, "/lib/") {
+				t.Errorf("%s has %q", path, bad)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 250_000
+	if size > most {
+		t.Errorf("the page has %d bytes, at most %d", size, most)
+	}
+}
+
+// What was taken from elsewhere is what its note says.
+func TestTheVendoredFilesAreThoseThatAreNoted(t *testing.T) {
+	note, err := fs.ReadFile(page, "page/lib/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| `([0-9a-f]{64})` \\|$").FindAllSubmatch(note, -1)
+	if len(rows) != 2 {
+		t.Fatalf("the note has %d files, want 2", len(rows))
+	}
+	for _, row := range rows {
+		content, err := fs.ReadFile(page, "page/lib/"+string(row[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != string(row[2]) {
+			t.Errorf("%s has the checksum %x", row[1], sum)
+		}
+	}
+}
+
+func TestAStreamBeginsWithASnapshotAndGoesOnAfterAnID(t *testing.T) {
+	server := desk(t)
+	h := server.Config.Handler.(*Handler).session.hub
+	first := bufio.NewScanner(ask(t, server, http.MethodGet, "/events").Body)
+	var id string
+	for first.Scan() && first.Text() != "" {
+		if found, ok := strings.CutPrefix(first.Text(), "id: "); ok {
+			id = found
+		}
+	}
+	sell(h, 5, 1)
+	again := bufio.NewScanner(ask(t, server, http.MethodGet, "/events", "Last-Event-ID", id).Body)
+	for again.Scan() {
+		if kind, ok := strings.CutPrefix(again.Text(), "event: "); ok {
+			if kind != "point" {
+				t.Errorf("after %s comes a %s, want the point", id, kind)
+			}
+			return
+		}
+	}
+	t.Errorf("the stream ended: %v", again.Err())
+}
