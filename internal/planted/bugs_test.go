@@ -740,5 +740,55 @@ func defects() []defect {
 			file: "internal/lab/checker/linear_window.go", old: "ops[i].end = min(ops[i].end, o.end)", new: "ops[i].end = max(ops[i].end, o.end)",
 			pkg: "./internal/lab/checker", test: "TestRequestsUnderOneKeyAreOnePurchase",
 		},
+		{
+			name: "a null does not clear the item's group",
+			file: "internal/handler/form.go", old: "\t\tif f.given(\"group\") {\n\t\t\tc.Group", new: "\t\tif to.Group != nil {\n\t\t\tc.Group",
+			pkg: "./internal/handler", test: "TestEachFieldOfAChoiceIsClearedByItself",
+		},
+		{
+			name: "an order without a tag is shown to another buyer",
+			file: "internal/service/orders.go", old: "ok && order.Kind == stock.Deduction && order.UserID == buyer {", new: "ok && order.Kind == stock.Deduction {",
+			pkg: "./internal/service", test: "TestAnOrderOfAKeyIsShownToItsBuyerAlone",
+		},
+		{
+			name: "a repeated purchase for the ledger is answered from Redis",
+			file: "internal/service/seller.go", old: "if err == nil && p.Durable == stock.InSQL &&", new: "if err == nil && !outcome.Replayed && p.Durable == stock.InSQL &&",
+			pkg: "./internal/service", test: "TestAPurchaseIsStoredAsDurablyAsItAsks",
+		},
+		{
+			name: "units of an unknown outcome are put back into the copy",
+			file: "internal/service/strategy/reserving.go", old: "\t\tif !errors.Is(err, stock.ErrUnknownOutcome) {\n\t\t\tr.putBack(ctx, goodsID, stock.Units(reserved))\n\t\t}\n", new: "\t\tr.putBack(ctx, goodsID, stock.Units(reserved))\n",
+			pkg: "./internal/service/strategy", test: "TestUnitsOfAnUnknownOutcomeStayOutOfTheCopy/mariadb", needs: "mariadb",
+		},
+		{
+			name: "a copy expires half a minute after it was made",
+			file: "internal/service/strategy/preheat.go", old: "\t\t\t\tpipe.Persist(ctx, key)\n", new: "",
+			pkg: "./internal/service/strategy", test: "TestACopyThatIsSoldFromDoesNotExpire", needs: "redis",
+		},
+		{
+			name: "the connection of a call that was killed stays in the pool",
+			file: "internal/repo/procedure.go", old: "\t// A statement that was killed has left its transaction open.\n\t_ = conn.Raw(func(any) error { return driver.ErrBadConn })\n", new: "",
+			pkg: "./internal/repo", test: "TestAKilledCallLeavesNothing/mariadb", needs: "mariadb",
+		},
+		{
+			name: "a limit that is set already is not set again",
+			file: "internal/repo/limit.go", old: "\terr := s.inTx(ctx, RecountWithin, func(tx *Tx) error {\n\t\tgoods, err", new: "\tif goods, err := s.Goods(ctx, goodsID); err != nil || goods.PerUser == perUser {\n\t\treturn err\n\t}\n\terr := s.inTx(ctx, RecountWithin, func(tx *Tx) error {\n\t\tgoods, err",
+			pkg: "./internal/repo", test: "TestALimitThatIsSetHalfwayIsAnUnknownOutcome/mariadb", needs: "mariadb",
+		},
+		{
+			name: "a waiter that leaves a free name wakes no one",
+			file: "internal/lock/redis/lua/fair_leave.lua", old: "if redis.call('EXISTS', KEYS[1]) == 0 then\n  wake(KEYS[2], KEYS[3], ARGV[2])\nend\n", new: "",
+			pkg: "./internal/lock/redis", test: "TestAWaiterThatLeavesAFreeNameWakesTheNext", needs: "redis",
+		},
+		{
+			name: "a sweep forgets the tokens of sql-version-lock",
+			file: "internal/lock/sql/sweep.go", old: "range []string{highestCount, highestVersion}", new: "range []string{highestCount}",
+			pkg: "./internal/lock/sql", test: "TestNoTokenGoesBackAfterASweep/sqlite",
+		},
+		{
+			name: "a read that a replica rejects is sent to another",
+			file: "nginx/templates/stockd.conf.template", old: "        proxy_next_upstream error timeout;\n", new: "        proxy_next_upstream error timeout http_503;\n",
+			pkg: "./nginx", test: "TestWhatAReplicaAnswersIsPassedOn", needs: "nginx",
+		},
 	}
 }
