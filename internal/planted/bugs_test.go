@@ -266,6 +266,36 @@ func defects() []defect {
 			pkg: "./internal/lock/redis", test: "TestLocks/redis/redis-reentrant/SignalsLoss", needs: "redis",
 		},
 		{
+			name: "several names are taken in the order in which they are given",
+			file: "internal/lock/multi.go", old: "slices.Compact(slices.Sorted(slices.Values(names)))", new: "names",
+			pkg: "./internal/lock", test: "TestCallersWithTheSameNamesDoNotWaitForEachOther",
+		},
+		{
+			name: "of several names those that were granted are kept",
+			file: "internal/lock/multi.go", old: "			TakeBack(ctx, all.Release)\n", new: "",
+			pkg: "./internal/lock", test: "TestAFailureMidwayGivesBackWhatItHad",
+		},
+		{
+			name: "the loss of one of several names is a secret",
+			file: "internal/lock/multi.go", old: "func() { m.end(ErrLost) }", new: "func() {}",
+			pkg: "./internal/lock", test: "TestTheLossOfOneNameIsTheLossOfAll",
+		},
+		{
+			name: "who lost one of several names gives back none",
+			file: "internal/lock/multi.go", old: "	for _, lease := range slices.Backward(m.leases) {", new: "	if m.ctx.Err() != nil {\n		return ErrLost\n	}\n	for _, lease := range slices.Backward(m.leases) {",
+			pkg: "./internal/lock", test: "TestTheLossOfOneNameIsTheLossOfAll",
+		},
+		{
+			name: "readers do not look for the writer",
+			file: "internal/lab/sourcelock/readwrite.go", old: "redis.call('EXISTS', KEYS[1], KEYS[3]) > 0", new: "redis.call('EXISTS', KEYS[3]) > 0",
+			pkg: "./internal/lab/sourcelock", test: "TestReadersShareAndAWriterExcludesBoth", needs: "redis",
+		},
+		{
+			name: "a dead reader lives as long as the others",
+			file: "internal/lab/sourcelock/readwrite.go", old: "redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)", new: "redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', 0)",
+			pkg: "./internal/lab/sourcelock", test: "TestADeadReaderExpiresBesideOneThatLives", needs: "redis",
+		},
+		{
 			name: "a crowd that waits for a lock hammers its server",
 			file: "internal/lock/polling.go", old: "waiting*waiting", new: "1",
 			pkg: "./internal/lock", test: "TestACrowdTriesNoMoreOftenThanWithTheLongestPause",

@@ -217,5 +217,30 @@ func breaches() []breach {
 			file: "internal/lab/sourcelock/redis.go", old: "redis.call('GET', KEYS[1]) == ARGV[1] and", new: "redis.call('SET', KEYS[1], ARGV[2], 'GET') == ARGV[1] and",
 			experiment: "timestamp-locks", remedies: []string{"compare-and-set"},
 		},
+		{
+			name: "readers do not look for the writer",
+			file: "internal/lab/sourcelock/readwrite.go", old: "redis.call('EXISTS', KEYS[1], KEYS[3]) > 0", new: "redis.call('EXISTS', KEYS[3]) > 0",
+			experiment: "read-write-lock", remedies: []string{"both-locks", "new-readers-wait"},
+		},
+		{
+			name: "a writer that waits is not announced",
+			file: "internal/lab/sourcelock/readwrite.go", old: "  redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])\n", new: "",
+			experiment: "read-write-lock", remedies: []string{"new-readers-wait"},
+		},
+		{
+			name: "readers are not renewed",
+			file: "internal/lab/sourcelock/readwrite.go", old: "if not redis.call('ZSCORE', KEYS[2], ARGV[1]) then return 0 end", new: "if true then return 1 end",
+			experiment: "read-write-lock", remedies: []string{"lease-is-renewed", "lease-is-lost"},
+		},
+		{
+			name: "the names of a basket are not sorted",
+			file: "internal/lock/multi.go", old: "slices.Compact(slices.Sorted(slices.Values(names)))", new: "names",
+			experiment: "multi-lock", remedies: []string{"multi-lock", "many-multi-lock"},
+		},
+		{
+			name: "a basket keeps what it has",
+			file: "internal/lock/multi.go", old: "			TakeBack(ctx, all.Release)\n", new: "",
+			experiment: "multi-lock", remedies: []string{"fails-halfway-multi-lock"},
+		},
 	}
 }

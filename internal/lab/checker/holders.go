@@ -46,8 +46,8 @@ func ExclusiveHolders() Check {
 // goes on as one. A lease without an end was held until the holder is marked as
 // Crashed or Killed. Where it never is, nothing says that the holder ever stopped,
 // and it counts as held to the end of the history. Two leases of the same holder
-// with the same token are one lease that was reentered. All times are of one
-// machine's clock.
+// with the same token are one lease that was reentered. Two that are shared exclude each
+// other not. All times are of one machine's clock.
 func Overlaps(h *history.History) (overlaps []Overlap) {
 	for _, holdings := range holdingsOf(h) {
 		overlaps = append(overlaps, overlapping(holdings)...)
@@ -146,9 +146,13 @@ func endOf(h *history.History) time.Time {
 	return end
 }
 
-// overlapping compares each holding with those that are still held when it
-// begins.
-func overlapping(holdings []holding) (overlaps []Overlap) {
+// overlapping are the overlaps of holdings that exclude each other.
+func overlapping(holdings []holding) []Overlap {
+	return slices.DeleteFunc(together(holdings), func(o Overlap) bool { return o.A.Shared && o.B.Shared })
+}
+
+// together compares each holding with those that are still held when it begins.
+func together(holdings []holding) (overlaps []Overlap) {
 	var held []holding
 	for _, b := range holdings {
 		held = slices.DeleteFunc(held, func(a holding) bool { return !a.to.After(b.from) })

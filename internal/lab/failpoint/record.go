@@ -28,6 +28,11 @@ type recorded struct {
 	strategy string
 }
 
+// mode is implemented by the two sides of a read-write lock, whose leases are of one lock.
+type mode interface {
+	Mode() (lock string, shared bool)
+}
+
 // Unwrap is the lock itself.
 func (r recorded) Unwrap() lock.Locker { return r.Locker }
 
@@ -36,6 +41,9 @@ func (r recorded) Acquire(ctx context.Context, name string) (lock.Lease, error) 
 	page := page{
 		lab: r.lab, id: fmt.Sprintf("%s-%d", r.lab.start, r.lab.leases.Add(1)),
 		name: name, strategy: r.strategy,
+	}
+	if side, ok := r.Locker.(mode); ok {
+		page.strategy, page.shared = side.Mode()
 	}
 	page.write(time.Now(), history.Asked, 0, nil)
 	lease, err := r.Locker.Acquire(ctx, name)
@@ -56,11 +64,12 @@ func (r recorded) Acquire(ctx context.Context, name string) (lock.Lease, error) 
 type page struct {
 	lab                *Registry
 	id, name, strategy string
+	shared             bool
 }
 
 func (p page) write(at time.Time, what history.EventKind, token uint64, err error) {
 	event := history.Event{
-		At: at, ID: p.id, Name: p.name, Holder: p.lab.replica, Lock: p.strategy, What: what, Token: token,
+		At: at, ID: p.id, Name: p.name, Holder: p.lab.replica, Lock: p.strategy, Shared: p.shared && what == history.Asked, What: what, Token: token,
 	}
 	if err != nil {
 		event.Error = err.Error()

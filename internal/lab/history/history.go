@@ -63,9 +63,11 @@ type Event struct {
 	ID string `json:"id"`
 	// Name is what is locked, Holder which replica asks, or which contender of the
 	// lab. A holder may have several leases, one after the other or at once.
-	Name   string    `json:"name"`
-	Holder string    `json:"holder"`
-	Lock   string    `json:"lock"`
+	Name   string `json:"name"`
+	Holder string `json:"holder"`
+	Lock   string `json:"lock"`
+	// Shared, where a lease is asked for: it excludes no other lease that is shared.
+	Shared bool      `json:"shared,omitempty"`
 	What   EventKind `json:"what"`
 	Token  uint64    `json:"token,omitempty"`
 	// Error says why a wait or a release failed.
@@ -158,6 +160,8 @@ func (h *History) Extent() (from, to time.Time) {
 type Lease struct {
 	ID, Name, Holder, Lock string
 	Token                  uint64
+	// Shared leases do not exclude each other.
+	Shared bool
 	// Asked is always set; the others are zero where it did not come to that. A
 	// lease that was granted and has no End belonged to a holder that died, or
 	// that still had it when the history ended.

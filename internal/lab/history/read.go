@@ -92,7 +92,7 @@ func (f folding) add(e Event) error {
 		if lease != nil {
 			return fmt.Errorf("lease %q is asked for twice", e.ID)
 		}
-		f[e.ID] = &Lease{ID: e.ID, Name: e.Name, Holder: e.Holder, Lock: e.Lock, Asked: e.At}
+		f[e.ID] = &Lease{ID: e.ID, Name: e.Name, Holder: e.Holder, Lock: e.Lock, Shared: e.Shared, Asked: e.At}
 		return nil
 	}
 	if lease == nil {

@@ -33,7 +33,7 @@ const (
 
 // Registry lists them.
 func Registry() []lock.Entry {
-	return slices.Concat(inRedis(), onMasters(), inEtcd(), []lock.Entry{
+	return slices.Concat(inRedis(), readWriteLocks(), onMasters(), inEtcd(), []lock.Entry{
 		{
 			Name: InsertOnce, Family: lock.FamilySQL, Needs: []backend.Name{backend.MySQL},
 			Summary:    "INSERT of the name into a table with a unique key; a client that finds it taken gives up",

@@ -16,10 +16,14 @@ func TestMain(m *testing.M) { os.Exit(locktest.Main(m, &lab, locks()...)) }
 
 func TestLocks(t *testing.T) { locktest.Run(t, lab, locks()...) }
 
-// locks are the locks of this family, with their state.
+// locks are the locks of this family, with their state, and one of them over two names.
 func locks() (all []locktest.Lock) {
 	for _, entry := range registry.Family(lock.FamilyEtcd) {
-		all = append(all, locktest.Lock{Entry: entry, State: stateOf(entry.Name)})
+		one := locktest.Lock{Entry: entry, State: stateOf(entry.Name)}
+		all = append(all, one)
+		if entry.Name == "etcd" {
+			all = append(all, locktest.Pair(one))
+		}
 	}
 	return all
 }

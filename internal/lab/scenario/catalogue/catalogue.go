@@ -50,6 +50,8 @@ func All() []scenario.Experiment {
 		splitVote(),
 		redlockQuorum(),
 		spinning(),
+		readWriteLock(),
+		multiLock(),
 	}
 	slices.SortFunc(all, func(a, b scenario.Experiment) int { return cmp.Compare(a.Number, b.Number) })
 	return all

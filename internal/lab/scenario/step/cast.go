@@ -27,6 +27,8 @@ import (
 type Cast struct {
 	Lock string
 	Need scenario.Need
+	// Locks are those of single members, where they are not Lock.
+	Locks map[string]string
 	// TTL is that of the lock, 1 s where it is 0; or of the session, 6 s.
 	TTL time.Duration
 	// Ahead is by how much the clocks of single members are ahead.
@@ -111,7 +113,7 @@ func (c *Cast) enter(s *scenario.Environment, who string) (err error) {
 			return err
 		}
 	}
-	m.locker, err = one.Locker(c.Lock)
+	m.locker, err = one.Locker(cmp.Or(c.Locks[who], c.Lock))
 	return err
 }
 

@@ -1,0 +1,236 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/process"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// shelf is a lock of this process that writes down what is taken and given back.
+type shelf struct {
+	inner  *process.Locker
+	did    []string
+	leases map[string]*lock.Held
+	// broken is a name that no Acquire gets, stuck one that no Release gives back.
+	broken, stuck string
+	tokens        uint64
+}
+
+func newShelf() *shelf { return &shelf{inner: process.New(), leases: make(map[string]*lock.Held)} }
+
+var errBroken = errors.New("the server is gone")
+
+func (s *shelf) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	if name == s.broken {
+		return nil, lock.Unreachable("shelf", errBroken)
+	}
+	lease, err := s.inner.Acquire(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	s.did = append(s.did, "take "+name)
+	s.tokens++
+	held := lock.NewHeld(s.tokens, func(ctx context.Context) error {
+		s.did = append(s.did, "give "+name)
+		err := lease.Release(ctx)
+		if name == s.stuck {
+			err = lock.NotReleased("shelf", errBroken)
+		}
+		return err
+	})
+	s.leases[name] = held
+	return held, nil
+}
+
+func takeAll(t *testing.T, l lock.Locker, names ...string) *lock.MultiLease {
+	t.Helper()
+	lease, err := lock.NewMulti(l).Acquire(t.Context(), names...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func assertDid(t *testing.T, s *shelf, want ...string) {
+	t.Helper()
+	if !slices.Equal(s.did, want) {
+		t.Errorf("it did %q, want %q", s.did, want)
+	}
+}
+
+// assertFree takes and gives back each name.
+func assertFree(t *testing.T, l lock.Locker, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		lease, err := l.Acquire(ctx, name)
+		cancel()
+		if err != nil {
+			t.Errorf("%s is not free: %v", name, err)
+			continue
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+//contract:lock.Multi Acquire takes the names
+//contract:lock.MultiLease Release gives the names back
+func TestNamesAreTakenInOneOrderEachOnceAndGivenBackInReverse(t *testing.T) {
+	s := newShelf()
+	names := []string{"c", "a", "b", "a"}
+	lease := takeAll(t, s, names...)
+	for range 2 {
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	assertDid(t, s, "take a", "take b", "take c", "give c", "give b", "give a")
+	if !slices.Equal(names, []string{"c", "a", "b", "a"}) {
+		t.Errorf("the caller's names are %q", names)
+	}
+	if cause := context.Cause(lease.Context()); cause == nil || errors.Is(cause, lock.ErrLost) {
+		t.Errorf("the lease ended because of %v", cause)
+	}
+}
+
+// slow pauses after each grant, so that two callers that take the same names in different
+// orders have one each.
+type slow struct{ lock.Locker }
+
+func (s slow) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	lease, err := s.Locker.Acquire(ctx, name)
+	time.Sleep(time.Second)
+	return lease, err
+}
+
+//contract:lock.Multi Acquire takes the names
+func TestCallersWithTheSameNamesDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := slow{process.New()}
+		done := make(chan error, 2)
+		for _, names := range [][]string{{"a", "b"}, {"b", "a"}} {
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				lease, err := lock.NewMulti(l).Acquire(ctx, names...)
+				if err == nil {
+					err = lease.Release(ctx)
+				}
+				done <- err
+			}()
+		}
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+//contract:lock.Multi It returns a lease of all names
+func TestAWaitThatEndsGivesBackWhatItHad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		held := takeAll(t, s.inner, "c")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := lock.NewMulti(s).Acquire(ctx, "a", "b", "c")
+		if !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want %v and its cause", err, lock.ErrNotAcquired)
+		}
+		assertDid(t, s, "take a", "take b", "give b", "give a")
+		if err := held.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		assertFree(t, s, "a", "b", "c")
+	})
+}
+
+//contract:lock.Multi It returns a lease of all names
+func TestAFailureMidwayGivesBackWhatItHad(t *testing.T) {
+	s := newShelf()
+	s.broken = "c"
+	_, err := lock.NewMulti(s).Acquire(t.Context(), "a", "b", "c", "d")
+	if !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, stock.ErrBackendUnavailable) || !errors.Is(err, errBroken) {
+		t.Errorf("%v, want %v and the failure of the backend", err, lock.ErrNotAcquired)
+	}
+	assertDid(t, s, "take a", "take b", "give b", "give a")
+	assertFree(t, s, "a", "b", "d")
+}
+
+func TestNoNameIsNotALease(t *testing.T) {
+	if _, err := lock.NewMulti(newShelf()).Acquire(t.Context()); !errors.Is(err, lock.ErrNotAcquired) {
+		t.Errorf("%v, want %v", err, lock.ErrNotAcquired)
+	}
+}
+
+//contract:lock.MultiLease The loss of one name
+func TestTheLossOfOneNameIsTheLossOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, lost := range []string{"a", "b", "c"} {
+			s := newShelf()
+			lease := takeAll(t, s, "a", "b", "c")
+			s.leases[lost].Lose()
+			<-lease.Context().Done()
+			if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
+				t.Errorf("%s is lost, and the lease ended because of %v", lost, cause)
+			}
+			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("%s is lost, and Release answers %v", lost, err)
+			}
+			given := slices.DeleteFunc([]string{"give c", "give b", "give a"}, func(did string) bool { return did == "give "+lost })
+			assertDid(t, s, append([]string{"take a", "take b", "take c"}, given...)...)
+		}
+	})
+}
+
+//contract:lock.Multi An Acquire that loses
+func TestALossWhileTheNextNameIsWaitedForEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		held := takeAll(t, s.inner, "b")
+		failed := make(chan error, 1)
+		go func() {
+			_, err := lock.NewMulti(s).Acquire(t.Context(), "a", "b")
+			failed <- err
+		}()
+		synctest.Wait()
+		s.leases["a"].Lose()
+		if err := <-failed; !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, lock.ErrLost) {
+			t.Errorf("%v, want %v and %v", err, lock.ErrNotAcquired, lock.ErrLost)
+		}
+		if err := held.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		assertFree(t, s, "b")
+	})
+}
+
+//contract:lock.MultiLease Release gives the names back
+func TestANameThatIsNotGivenBackDoesNotKeepTheOthers(t *testing.T) {
+	s := newShelf()
+	s.stuck = "b"
+	if err := takeAll(t, s, "a", "b", "c").Release(t.Context()); !errors.Is(err, errBroken) || errors.Is(err, lock.ErrLost) {
+		t.Errorf("Release answers %v, want %v", err, errBroken)
+	}
+	assertDid(t, s, "take a", "take b", "take c", "give c", "give b", "give a")
+}
+
+//contract:lock.MultiLease Each name keeps
+func TestEachNameKeepsItsToken(t *testing.T) {
+	lease := takeAll(t, newShelf(), "b", "a")
+	for name, want := range map[string]uint64{"a": 1, "b": 2, "c": 0} {
+		if got := lease.TokenOf(name); got != want {
+			t.Errorf("the token of %s is %d, want %d", name, got, want)
+		}
+	}
+}
