@@ -300,7 +300,7 @@ func TestAPurchaseIsStoredAsDurablyAsItAsks(t *testing.T) {
 	} {
 		sold, out := &counter{}, &box{err: c.lost}
 		s := sold.seller(func(int, stock.Purchase) (stock.Outcome, error) { return c.outcome, nil })
-		s.offer.strategy = struct {
+		s.strategy = struct {
 			strategy.Strategy
 			strategy.Outbox
 		}{sold, out}
