@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
 )
@@ -72,24 +73,148 @@ func figure(id string) string {
 	return fmt.Sprintf("Number(document.getElementById(%q).textContent.replace(/\\D/g, ''))", id)
 }
 
+const (
+	isLive = "document.getElementById('link').textContent === 'live'"
+	isOver = "document.getElementById('n-phase').textContent === 'over'"
+	judged = "document.getElementById('verdict-words').textContent"
+)
+
+// assertQuiet fails where the browser has complained, or asked for anything but the page.
+func assertQuiet(t *testing.T, b *browser.Browser, url string) {
+	t.Helper()
+	if errors := b.Errors(); len(errors) > 0 {
+		t.Errorf("the browser complains: %q", errors)
+	}
+	page, _, _ := strings.Cut(url, "#")
+	if asked := b.Asked(page, "data:"); len(asked) > 0 {
+		t.Errorf("the page asks for %q", asked)
+	}
+}
+
+// machine is the button of a replica or a server.
+func machine(name, action string) string {
+	return fmt.Sprintf("[data-machine=%q][data-action=%q]", name, action)
+}
+
+func there(selector string) string {
+	return fmt.Sprintf("Boolean(document.querySelector(%q))", selector)
+}
+
 func TestAPageShowsASaleThatOversells(t *testing.T) {
-	url := startLive(t, "auto")
+	url := startLive(t, "embedded")
 	b := browser.Open(t, shown)
-	b.Show(t, url, 1400, 2600, "light")
-	b.Until(t, within, "document.getElementById('link').textContent === 'live'")
-	b.Keep(t, "body", "live-idle")
-	set(t, b, "stock", 300)
+	b.Show(t, url, 1300, 2400, "light")
+	b.Until(t, within, isLive)
+	set(t, b, "stock", 200)
 	click(t, b, "#start")
 	b.Until(t, within, figure("n-over")+" > 0")
 	b.Keep(t, "body", "live-naive")
+
+	click(t, b, machine("replica-2", "kill"))
+	b.Until(t, within, there(machine("replica-2", "start")))
+	click(t, b, machine("replica-2", "start"))
+	b.Until(t, within, there(machine("replica-2", "kill")))
+	if marks := browser.Evaluate[string](t, b, "document.getElementById('marks').textContent"); !cmdtest.ContainsAll(marks, "replica-2 killed", "replica-2 started again") {
+		t.Errorf("the marks are %q", marks)
+	}
+
 	set(t, b, "strategy", "sql-conditional")
 	click(t, b, "#switch")
-	b.Until(t, within, "document.getElementById('n-phase').textContent === 'over' && !document.getElementById('verdict').hidden")
+	b.Until(t, within, isOver)
 	b.Keep(t, "body", "live-verdict")
-	if words := browser.Evaluate[string](t, b, "document.getElementById('verdict-words').textContent"); !strings.Contains(words, "naive, then sql-conditional: oversold by") {
-		t.Errorf("the verdict is %q", words)
+	if got := browser.Evaluate[string](t, b, judged); !strings.Contains(got, "naive, then sql-conditional: oversold by") {
+		t.Errorf("the verdict is %q", got)
 	}
-	if errors := b.Errors(); len(errors) > 0 {
-		t.Errorf("the browser complains: %q", errors)
+	set(t, b, "strategy", "sql-conditional")
+	click(t, b, "#start")
+	b.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
+	if sold, over := browser.Evaluate[int](t, b, figure("n-sold")), browser.Evaluate[int](t, b, figure("n-over")); sold != 200 || over != 0 {
+		t.Errorf("sql-conditional sold %d of 200, and oversold %d", sold, over)
+	}
+	assertQuiet(t, b, url)
+}
+
+// A holder that is paused beyond its TTL writes late. Without a fence its write is done;
+// with one it is rejected.
+func TestAPageShowsTwoHolders(t *testing.T) {
+	url := startLive(t, "embedded")
+	b := browser.Open(t, shown)
+	b.Show(t, url, 1300, 2400, "dark")
+	b.Until(t, within, isLive)
+	for field, value := range map[string]any{"stock": 5000, "clients": 12, "ttl_s": 1, "strategy": "redis-setnx-ttl"} {
+		set(t, b, field, value)
+	}
+	for _, c := range []struct {
+		fenced bool
+		want   string
+	}{
+		{false, "updates lost"},
+		{true, "redis-setnx-ttl: consistent"},
+	} {
+		t.Run(fmt.Sprintf("fenced %v", c.fenced), func(t *testing.T) {
+			set(t, b, "fence", c.fenced)
+			click(t, b, "#start")
+			b.Until(t, within, "document.getElementById('verdict').hidden && "+figure("n-sold")+" > 3")
+			click(t, b, machine("replica-1", "trap"))
+			b.Until(t, within, there(machine("replica-1", "resume")))
+			b.Until(t, within, there("#lanes .two"))
+			sold := browser.Evaluate[int](t, b, figure("n-sold"))
+			b.Until(t, within, fmt.Sprintf("%s > %d", figure("n-sold"), sold+3))
+			b.Keep(t, "#lanes-title", fmt.Sprintf("live-two-%v", c.fenced))
+			click(t, b, machine("replica-1", "resume"))
+			b.Until(t, within, there(machine("replica-1", "trap")))
+			sold = browser.Evaluate[int](t, b, figure("n-sold"))
+			b.Until(t, within, fmt.Sprintf("%s > %d", figure("n-sold"), sold+3))
+			click(t, b, "#stop")
+			b.Until(t, within, isOver)
+			if got := browser.Evaluate[string](t, b, judged); !strings.Contains(got, c.want) {
+				t.Errorf("the verdict is %q, want …%s…: %s", got, c.want, browser.Evaluate[string](t, b, "document.getElementById('verdict').innerText"))
+			}
+		})
+	}
+	assertQuiet(t, b, url)
+}
+
+// tooWide are the elements that reach beyond the right edge, but for those in a box that
+// scrolls.
+const tooWide = `[...document.querySelectorAll('body *')]
+	.filter(e => !e.closest('.scroll, pre, svg, .skip, .unseen, .chart') && e.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5)
+	.map(e => e.tagName + '.' + e.className + ': ' + e.textContent.slice(0, 60))`
+
+func TestAReaderWithoutTheTokenWatches(t *testing.T) {
+	url := startLive(t, "embedded")
+	page, _, _ := strings.Cut(url, "#")
+	b := browser.Open(t, shown)
+	b.Show(t, page, 390, 2400, "light")
+	b.Until(t, within, isLive+" && !document.getElementById('reader').hidden && "+there("#machines button"))
+	if n := browser.Evaluate[int](t, b, "[...document.querySelectorAll('#form button, #form input, #form select, #machines button')].filter(e => !e.disabled).length"); n != 0 {
+		t.Errorf("%d controls can be used", n)
+	}
+	browser.Evaluate[bool](t, b, "(fetch('sale/start', {method: 'POST', body: '{}'}).then(r => { window.name = String(r.status); }), true)")
+	b.Until(t, within, "window.name === '403'")
+	if wide := browser.Evaluate[[]string](t, b, tooWide); len(wide) > 0 {
+		t.Errorf("on a phone these are wider than the page: %q", wide)
+	}
+	for what, script := range map[string]string{
+		"ids that are there twice":             `(ids => ids.length - new Set(ids).size)([...document.querySelectorAll('[id]')].map(e => e.id))`,
+		"controls without a name":              `[...document.querySelectorAll('button, input, select')].filter(e => !(e.textContent.trim() || e.labels?.length || e.getAttribute('aria-label'))).length`,
+		"boxes that scroll and no key gets to": `[...document.querySelectorAll('.scroll, pre')].filter(e => e.tabIndex < 0).length`,
+		"pictures without words":               `[...document.querySelectorAll('[role=img]')].filter(e => !document.getElementById(e.getAttribute('aria-labelledby'))?.textContent).length`,
+	} {
+		if n := browser.Evaluate[int](t, b, script); n != 0 {
+			t.Errorf("there are %d %s", n, what)
+		}
+	}
+	click(t, b, "#language")
+	b.Until(t, within, "document.documentElement.lang === 'zh-CN' && document.getElementById('sale-title').textContent === '售卖'")
+	b.Keep(t, "body", "live-phone")
+}
+
+func TestTheAddressOfThePageIsOnTheLoopback(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:0", ":8090", "example.com:80", "127.0.0.1", "127.0.0.1:http"} {
+		status, _, errOut := stocklab("live", "--address", address)
+		if status != cli.Usage || !strings.Contains(errOut, "--address") {
+			t.Errorf("%s: exit status %d, %q", address, status, errOut)
+		}
 	}
 }

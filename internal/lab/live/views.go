@@ -485,7 +485,7 @@ func (e *etcdLens) look(ctx context.Context, item int64) (v View, err error) {
 			if err != nil {
 				return v, err
 			}
-			left[kv.Lease] = strconv.FormatInt(life.TTL, 10)
+			left[kv.Lease] = fmt.Sprintf("%d of %d", life.TTL, life.GrantedTTL)
 		}
 		lease := ""
 		if kv.Lease != 0 {

@@ -93,8 +93,8 @@ function drawChoice() {
   if (!claims.fenceable) field('fence').checked = false;
   $('summary').textContent = s.summary + (s.note ? ` (${s.note})` : '');
   const warn = exclusive && claims.fenceable && !claims.signals_loss && !field('fence').checked ? ` ${t('fenceNeeded')}` : '';
-  $('promise').textContent = (exclusive ? '✓ ' + t('exclusive', replicas) : '✕ ' + t('oversells', replicas, s.damage)) + warn;
-  $('promise').className = `wide small ${exclusive ? 'good' : 'bad'}`;
+  $('promise').textContent = (exclusive ? (warn ? '! ' : '✓ ') + t('exclusive', replicas) : '✕ ' + t('oversells', replicas, s.damage)) + warn;
+  $('promise').className = `wide small ${warn ? 'warn' : exclusive ? 'good' : 'bad'}`;
   code.show(s);
   views.suggest(s);
   drawButtons();

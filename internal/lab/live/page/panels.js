@@ -47,7 +47,7 @@ export class Views {
     Object.assign(this, { state, t, visible: false, lives: new Map() });
     this.select = document.getElementById('backend');
     this.box = document.getElementById('view');
-    this.select.addEventListener('change', () => { this.chosen = true; this.lives.clear(); this.ask(); });
+    this.select.addEventListener('change', () => { this.chosen = true; this.forget(); this.ask(); });
     new IntersectionObserver((entries) => { this.visible = entries.at(-1).isIntersecting; }).observe(document.getElementById('sees'));
     setInterval(() => { if (this.visible && !document.hidden && !this.asking) this.ask(); }, every);
   }
@@ -63,7 +63,16 @@ export class Views {
   suggest(strategy) {
     if (this.chosen) return;
     const need = strategy.needs.find((n) => [...this.select.options].some((o) => o.value === n && n !== 'database'));
-    this.select.value = need || 'database';
+    const to = need || 'database';
+    if (to !== this.select.value) this.forget();
+    this.select.value = to;
+  }
+
+  // forget shows nothing of another server.
+  forget() {
+    this.lives.clear();
+    this.box.replaceChildren();
+    document.getElementById('sees-note').textContent = '';
   }
 
   async ask() {
