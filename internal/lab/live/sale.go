@@ -66,7 +66,7 @@ func (s Settings) check(known []service.Description) error {
 		{"clients", float64(s.Clients), 1, 200},
 		{"rate", s.Rate, 0, 5000},
 		{"replicas", float64(s.Replicas), 1, 5},
-		{"work_ms", float64(s.WorkMillis), 0, 30_000},
+		{"work_ms", float64(s.WorkMillis), 0, 5000},
 		{"ttl_s", s.TTLSeconds, 1, 60},
 	} {
 		if !(c.value >= c.least && c.value <= c.limit) {

@@ -84,9 +84,14 @@ type layout struct {
 	ttl      time.Duration
 }
 
-// lockWait is how long a purchase waits for a lock: less than in a shop, so that a lock
-// that is not released shows.
-const lockWait = 3 * time.Second
+const (
+	// lockWait is how long a purchase waits for a lock: less than in a shop, so that a lock
+	// that is not released shows.
+	lockWait = 3 * time.Second
+	// deductTimeout is how long a purchase may take: more than in a shop, so that there is
+	// time to see one that is paused, and less than the balancer waits.
+	deductTimeout = 15 * time.Second
+)
 
 // actWithin bounds what is done to a machine. It is longer than the start of a server.
 const actWithin = 90 * time.Second
@@ -148,7 +153,7 @@ func (s *stage) restart(ctx context.Context, l layout) error {
 	c, err := cluster.Start(ctx, s.supervisor, cluster.Options{
 		Binary: s.binary, Replicas: l.replicas, Balancer: s.choice.Mode, Lab: true,
 		Embedded: s.backends.Database.Started == servers.Embedded,
-		Env:      append(s.backends.Env(), "STOCKD_LOCK_TTL="+l.ttl.String(), "STOCKD_LOCK_WAIT="+lockWait.String()),
+		Env:      append(s.backends.Env(), "STOCKD_LOCK_TTL="+l.ttl.String(), "STOCKD_LOCK_WAIT="+lockWait.String(), "STOCKD_DEDUCT_TIMEOUT="+deductTimeout.String()),
 	})
 	if err != nil {
 		return fmt.Errorf("start replicas: %w", err)
