@@ -201,41 +201,51 @@ func TestConnectionsByAddressAreBounded(t *testing.T) {
 // What a replica answers is passed on as it is, and no other replica is asked after it.
 //
 //contract:stockd.conf.template What a replica answers
+//contract:admin.conf.template What a replica answers
 func TestWhatAReplicaAnswersIsPassedOn(t *testing.T) {
 	var asked, status atomic.Int64
 	const says = `{"type":"urn:stockd:problem:its-own","detail":"of the replica"}` // no client would receive it
-	address := start(t, nginx.Limits{}, func(w http.ResponseWriter, _ *http.Request) {
+	replica := func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.Header().Set("Retry-After", "7") // nginx says 1 to 3
 		w.WriteHeader(int(status.Load()))
 		_, _ = io.WriteString(w, says)
-	})
-	for _, answered := range []int64{200, 201, 400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 500, 502, 503, 504} {
-		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch} {
-			asked.Store(0)
-			status.Store(answered)
-			request, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+"/goods/1", http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response, err := http.DefaultClient.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			body, err := io.ReadAll(response.Body)
-			if err := errors.Join(err, response.Body.Close()); err != nil {
-				t.Fatal(err)
-			}
-			if int64(response.StatusCode) != answered || string(body) != says || response.Header.Get("Retry-After") != "7" ||
-				response.Header.Get("Content-Type") != "application/problem+json" {
-				t.Errorf("%s: %d is passed on as %s %v %s", method, answered, response.Status, response.Header, body)
-			}
-			if n := asked.Load(); n != 1 {
-				t.Errorf("%s, answered with %d, was sent to %d replicas", method, answered, n)
+	}
+	for listener, address := range map[string]string{"public": start(t, nginx.Limits{}, replica), "admin": startAdmin(t, 1000, replica)} {
+		for _, answered := range []int64{200, 201, 400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 500, 502, 503, 504} {
+			for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch} {
+				asked.Store(0)
+				status.Store(answered)
+				response, body := sendTo(t, address, method)
+				if int64(response.StatusCode) != answered || body != says || response.Header.Get("Retry-After") != "7" ||
+					response.Header.Get("Content-Type") != "application/problem+json" {
+					t.Errorf("%s, %s: %d is passed on as %s %v %s", listener, method, answered, response.Status, response.Header, body)
+				}
+				if n := asked.Load(); n != 1 {
+					t.Errorf("%s, %s, answered with %d, was sent to %d replicas", listener, method, answered, n)
+				}
 			}
 		}
 	}
+}
+
+// sendTo sends a request for an item, and returns the answer and its body.
+func sendTo(t *testing.T, address, method string) (response *http.Response, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+"/goods/1", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err = http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return response, string(read)
 }
 
 // In production clients do not learn where the replicas are.
@@ -271,38 +281,32 @@ func TestTheAddressesOfReplicasAreHidden(t *testing.T) {
 //
 //contract:stockd.conf.template A POST or PATCH that was sent
 //contract:stockd.conf.template Where no replica
+//contract:admin.conf.template A POST or PATCH that was sent
+//contract:admin.conf.template Where no replica
 func TestARequestWithoutAnAnswer(t *testing.T) {
 	var asked atomic.Int64
-	address := start(t, nginx.Limits{}, func(http.ResponseWriter, *http.Request) {
+	silent := func(http.ResponseWriter, *http.Request) {
 		asked.Add(1)
 		panic(http.ErrAbortHandler)
-	})
-	for method, want := range map[string]string{
+	}
+	wants := map[string]string{
 		http.MethodGet: "backend-unavailable", http.MethodHead: "", http.MethodPost: "outcome-unknown", http.MethodPut: "outcome-unknown",
 		http.MethodPatch: "outcome-unknown",
-	} {
-		asked.Store(0)
-		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+"/goods/1", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := asked.Load(); (method == http.MethodPost || method == http.MethodPatch) && n != 1 {
-			t.Errorf("%s was sent to %d replicas", method, n)
-		}
-		body, err := io.ReadAll(response.Body)
-		if err := errors.Join(err, response.Body.Close()); err != nil {
-			t.Fatal(err)
-		}
-		if response.StatusCode != http.StatusServiceUnavailable || !slices.Contains([]string{"1", "2", "3"}, response.Header.Get("Retry-After")) ||
-			response.Header.Get("Content-Type") != "application/problem+json" || response.Header.Get("X-Stockd-Upstream") == "" {
-			t.Errorf("%s is answered with %s %v", method, response.Status, response.Header)
-		}
-		if !strings.Contains(string(body), want) || strings.Contains(string(body), "Idempotency-Key") != (want == "outcome-unknown") {
-			t.Errorf("%s is answered with %q, want %s", method, body, want)
+	}
+	for listener, address := range map[string]string{"public": start(t, nginx.Limits{}, silent), "admin": startAdmin(t, 1000, silent)} {
+		for method, want := range wants {
+			asked.Store(0)
+			response, body := sendTo(t, address, method)
+			if n := asked.Load(); (method == http.MethodPost || method == http.MethodPatch) && n != 1 {
+				t.Errorf("%s, %s was sent to %d replicas", listener, method, n)
+			}
+			if response.StatusCode != http.StatusServiceUnavailable || !slices.Contains([]string{"1", "2", "3"}, response.Header.Get("Retry-After")) ||
+				response.Header.Get("Content-Type") != "application/problem+json" || response.Header.Get("X-Stockd-Upstream") == "" {
+				t.Errorf("%s, %s is answered with %s %v", listener, method, response.Status, response.Header)
+			}
+			if !strings.Contains(body, want) || strings.Contains(body, "Idempotency-Key") != (want == "outcome-unknown") {
+				t.Errorf("%s, %s is answered with %q, want %s", listener, method, body, want)
+			}
 		}
 	}
 }
@@ -433,7 +437,7 @@ func startAdmin(t *testing.T, rate int, replica http.HandlerFunc) (address strin
 	folder, address := t.TempDir(), servers.Loopback(port)
 	server := strings.TrimPrefix(backend.URL, "http://")
 	site := nginx.Local(folder, servers.Loopback(other), []string{server}, nginx.Limits{})
-	admin := strings.NewReplacer("${STOCKD_ADMIN_LISTEN}", address, "${STOCKD_OWNERS}", "server "+server+" max_fails=0;", "${STOCKD_ADMIN_RATE}", strconv.Itoa(rate)).Replace(string(template))
+	admin := strings.NewReplacer("${STOCKD_ADMIN_LISTEN}", address, "${STOCKD_OWNERS}", strings.Repeat("server "+server+" max_fails=0;", 2), "${STOCKD_ADMIN_RATE}", strconv.Itoa(rate)).Replace(string(template))
 	run(t, program, folder, site[:strings.LastIndex(site, "}")]+admin+"}", address)
 	return address
 }
