@@ -33,7 +33,7 @@ func main() {
 		err = os.WriteFile(target, content, 0o644)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "listings:", err) //nolint:errcheck // there is no other place to report to
+		fmt.Fprintln(os.Stderr, "listings:", err)
 		os.Exit(1)
 	}
 }

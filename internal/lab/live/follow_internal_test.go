@@ -34,7 +34,7 @@ func newRecords(t *testing.T, replicas ...string) *records {
 		t.Cleanup(func() { _ = w.Close() })
 		r.writers[name] = w
 	}
-	r.follow = &follower{hub: newHub(State{}), trapped: func(name string, _ time.Time) { r.trapped <- name }}
+	r.follow = &follower{hub: newHub(), trapped: func(name string, _ time.Time) { r.trapped <- name }}
 	r.follow.files(files)
 	r.follow.sale(7)
 	return r
@@ -109,7 +109,7 @@ func TestALineThatIsNotWholeIsReadLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for cut := range len(whole) {
+	for cut := range whole {
 		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 // desk is a handler over a session without servers.
 func desk(t *testing.T) *httptest.Server {
 	t.Helper()
-	s := &Session{hub: newHub(State{}), views: &views{}, stage: &stage{runners: make(map[string]runner)}}
+	s := &Session{hub: newHub(), views: &views{}, stage: &stage{runners: make(map[string]runner)}}
 	s.ctx, s.stop = context.WithCancel(t.Context())
 	server := httptest.NewUnstartedServer(nil)
 	server.Config.Handler = NewHandler(s, "secret", server.Listener.Addr().String())
@@ -143,7 +143,11 @@ func TestTheVendoredFilesAreThoseThatAreNoted(t *testing.T) {
 
 func TestAStreamBeginsWithASnapshotAndGoesOnAfterAnID(t *testing.T) {
 	server := desk(t)
-	h := server.Config.Handler.(*Handler).session.hub
+	served, ok := server.Config.Handler.(*Handler)
+	if !ok {
+		t.Fatal("another handler serves")
+	}
+	h := served.session.hub
 	first := bufio.NewScanner(ask(t, server, http.MethodGet, "/events").Body)
 	var id string
 	for first.Scan() && first.Text() != "" {

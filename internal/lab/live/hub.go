@@ -17,7 +17,7 @@ type message struct {
 // event is something that happened, and what it changes of the state.
 type event interface {
 	kind() string
-	apply(*State)
+	apply(state *State)
 }
 
 // The bounds of what the hub keeps for clients that are behind.
@@ -46,8 +46,8 @@ type hub struct {
 
 // newHub begins with ids that no earlier process has given: a client of that one must not
 // take its own place for one of this hub.
-func newHub(state State) *hub {
-	return &hub{state: state, last: uint64(time.Now().UnixMicro()), changed: make(chan struct{})} //nolint:gosec // it is after 1970
+func newHub() *hub {
+	return &hub{last: uint64(time.Now().UnixMicro()), changed: make(chan struct{})}
 }
 
 // publish changes the state and passes the event on.

@@ -43,7 +43,7 @@ func next(t *testing.T, h *hub, after uint64) []message {
 
 //contract:live.hub A client that reconnects with the id
 func TestAClientThatReconnectsGetsWhatItMissedOnce(t *testing.T) {
-	h := newHub(State{})
+	h := newHub()
 	first := next(t, h, 0)
 	if len(first) != 1 || first[0].Kind != "snapshot" {
 		t.Fatalf("a client without an id gets %v, want a snapshot", first)
@@ -61,7 +61,7 @@ func TestAClientThatReconnectsGetsWhatItMissedOnce(t *testing.T) {
 
 //contract:live.hub A client whose place is gone
 func TestAClientThatIsTooSlowGetsASnapshotAndWhatFollows(t *testing.T) {
-	h := newHub(State{})
+	h := newHub()
 	start := next(t, h, 0)[0].ID
 	sell(h, 1, mostMessages+1)
 	list := next(t, h, start)
@@ -80,7 +80,7 @@ func TestAClientThatIsTooSlowGetsASnapshotAndWhatFollows(t *testing.T) {
 
 // The one that is just not too late still finds its place.
 func TestTheOldestPlaceThatIsKeptIsGood(t *testing.T) {
-	h := newHub(State{})
+	h := newHub()
 	start := next(t, h, 0)[0].ID
 	sell(h, 1, mostMessages)
 	if got := soldOf(t, next(t, h, start)); len(got) != mostMessages || got[0] != 1 {
@@ -90,7 +90,7 @@ func TestTheOldestPlaceThatIsKeptIsGood(t *testing.T) {
 
 // An id of another process is no place: neither one before nor one after those of this hub.
 func TestAnIDOfAnotherHubGetsASnapshot(t *testing.T) {
-	h := newHub(State{})
+	h := newHub()
 	sell(h, 1, 2)
 	for _, id := range []uint64{1, h.last + 1, h.last + 1000} {
 		if list := next(t, h, id); len(list) != 1 || list[0].Kind != "snapshot" || list[0].ID != h.last {
@@ -101,7 +101,7 @@ func TestAnIDOfAnotherHubGetsASnapshot(t *testing.T) {
 
 //contract:live.hub What is kept is bounded
 func TestWhatTheHubKeepsIsBounded(t *testing.T) {
-	h := newHub(State{})
+	h := newHub()
 	for i := range 5 * mostMessages {
 		h.publish(Mark{What: strings.Repeat("x", 8<<10), Detail: fmt.Sprint(i)})
 		sum := 0
@@ -124,7 +124,7 @@ func TestWhatTheHubKeepsIsBounded(t *testing.T) {
 // A client that waits is woken by the next event, and by the end of its request.
 func TestAClientWaitsForWhatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHub(State{})
+		h := newHub()
 		at := h.last
 		got := make(chan []message)
 		for range 3 {
@@ -153,7 +153,7 @@ func TestAClientWaitsForWhatComes(t *testing.T) {
 
 // A new sale begins with nothing of the one before.
 func TestASaleBeginsWithoutThePictureOfTheLast(t *testing.T) {
-	h := newHub(State{})
+	h := newHub()
 	sell(h, 1, 3)
 	h.publish(Mark{What: "kill"})
 	h.publish(recorded{Leases: []Lease{{ID: "a", Granted: 1}}})

@@ -52,7 +52,7 @@ func Begin(ctx context.Context, o Options) (_ *Session, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	s.hub = newHub(State{})
+	s.hub = newHub()
 	s.follow = &follower{hub: s.hub}
 	s.stage = &stage{binary: o.Binary, choice: o.Servers, hub: s.hub, follow: s.follow, runners: make(map[string]runner)}
 	s.follow.trapped = s.stage.trapped

@@ -287,15 +287,11 @@ func (r *run) advice(v *Verdict, known []service.Description) Advice {
 	switch {
 	case len(r.modes) > 1:
 		a.Why = "alone"
-	case !v.Clean && d.Guarantees.ExclusiveInProcess && !d.Guarantees.ExclusiveAcrossReplicas && r.settings.Replicas > 1:
-		a.Why, a.Strategy, a.Fence = "shared", "sql-conditional", false
-	case !v.Clean && d.Guarantees.ExclusiveAcrossReplicas && d.Guarantees.Fenceable && !last.Fence:
-		a.Why, a.Fence = "fence", true
 	case !v.Clean:
-		a.Why, a.Strategy, a.Replicas, a.Fence = "mutex", "mutex", 1, false
+		a.afterDamage(d)
 	case !v.ExpectedClean:
 		a.Why = "luck"
-	case d.Guarantees.ExclusiveInProcess && !d.Guarantees.ExclusiveAcrossReplicas:
+	case !d.Guarantees.ExclusiveAcrossReplicas:
 		a.Why, a.Replicas = "replicas", 3
 	case d.Guarantees.Fenceable && !last.Fence:
 		a.Why = "pause"
@@ -303,6 +299,18 @@ func (r *run) advice(v *Verdict, known []service.Description) Advice {
 		a.Why, a.Strategy, a.Fence = "naive", "naive", false
 	}
 	return a
+}
+
+// afterDamage advises what prevents the damage of a strategy.
+func (a *Advice) afterDamage(d service.Description) {
+	switch g := d.Guarantees; {
+	case g.ExclusiveAcrossReplicas && g.Fenceable && !a.Fence:
+		a.Why, a.Fence = "fence", true
+	case g.ExclusiveInProcess && a.Replicas > 1:
+		a.Why, a.Strategy, a.Fence = "shared", "sql-conditional", false
+	default:
+		a.Why, a.Strategy, a.Replicas, a.Fence = "mutex", "mutex", 1, false
+	}
 }
 
 // meter counts the answers since it was last read.

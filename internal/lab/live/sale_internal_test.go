@@ -16,8 +16,9 @@ import (
 
 // described are the strategies as a replica that has every server describes them.
 func described() []service.Description {
-	var list []service.Description
-	for _, e := range strategy.Registry() {
+	all := strategy.Registry()
+	list := make([]service.Description, 0, len(all))
+	for _, e := range all {
 		list = append(list, service.Description{Name: e.Name, Family: e.Family, Guarantees: e.Guarantees, Damage: e.Damage, Enabled: true, Available: e.Name != "etcd", Note: map[bool]string{true: "it is down"}[e.Name == "etcd"]})
 	}
 	return list

@@ -87,7 +87,7 @@ func newViews(b *servers.Backends) *views {
 }
 
 func (v *views) close() error {
-	var errs []error
+	errs := make([]error, 0, len(v.lenses))
 	for _, l := range v.lenses {
 		errs = append(errs, l.close())
 	}
@@ -256,7 +256,7 @@ type redisLens struct {
 }
 
 func (r *redisLens) close() error {
-	var errs []error
+	errs := make([]error, 0, len(r.clients))
 	for _, c := range r.clients {
 		errs = append(errs, c.Close())
 	}

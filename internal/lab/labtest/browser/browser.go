@@ -163,7 +163,7 @@ func (b *Browser) Keep(t *testing.T, selector, name string) {
 		t.Errorf("the screenshot of %s has %d bytes: there is nothing on it", selector, len(image))
 	}
 	if folder := os.Getenv("SCREENSHOTS"); folder != "" {
-		if err := os.WriteFile(filepath.Join(folder, name+".png"), image, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, name+".png"), image, 0o644); err != nil { //nolint:gosec // the folder is the caller's choice
 			t.Fatal(err)
 		}
 	}

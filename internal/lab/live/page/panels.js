@@ -15,10 +15,9 @@ export class Machines {
   draw() {
     const { t } = this, focused = document.activeElement?.dataset?.machine;
     const list = [...this.state.machines].sort((a, b) => (a.kind === b.kind ? 0 : a.kind === 'replica' ? -1 : 1)); // replicas first
-    this.box.replaceChildren(...list.map((m) => {
+    this.box.replaceChildren(...list.filter((m) => !m.why).map((m) => {
       const li = element('li', undefined, m.status);
-      li.append(element('span', m.why ? '' : t(`status.${m.status}`), m.why ? '' : 'state'), element('h3', m.name), element('p', m.title, 'soft small'));
-      if (m.why) { li.append(element('p', t(m.why), 'soft small')); return li; }
+      li.append(element('span', t(`status.${m.status}`), 'state'), element('h3', m.name), element('p', m.title, 'soft small'));
       if (m.name.startsWith('red')) li.append(element('p', m.status === 'down' ? t('restarted') : '', 'soft small'));
       const row = element('div', undefined, 'buttons');
       const can = actions[m.status] || [];
@@ -36,6 +35,8 @@ export class Machines {
       li.append(row);
       return li;
     }));
+    const embedded = list.filter((m) => m.why);
+    document.getElementById('embedded').textContent = embedded.length ? t('embedded', embedded.map((m) => m.name).join(', ')) : '';
     if (focused) this.box.querySelector(`[data-machine="${focused}"]`)?.focus();
   }
 }
