@@ -1,12 +1,14 @@
 // Command figures writes the figures of docs/benchmark.json into the documents that quote
-// them. A marker has the template of the text that follows it:
+// them, and draws its pictures. A marker has the template of the text that follows it:
 //
 //	<!-- {{rate "etcd" 64 3}} -->258<!-- / -->
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -41,7 +43,8 @@ func run(folder string) error {
 	})
 }
 
-// each calls do with every document below root: as it is, and as the figures want it.
+// each calls do with every document below root, and every picture: as it is, and as the
+// figures want it.
 func each(root *os.Root, do func(path, text, wanted string) error) error {
 	content, err := root.ReadFile(source)
 	if err != nil {
@@ -50,6 +53,19 @@ func each(root *os.Root, do func(path, text, wanted string) error) error {
 	var result bench.Result
 	if err := json.Unmarshal(content, &result); err != nil {
 		return fmt.Errorf("read %s: %w", source, err)
+	}
+	for path, draw := range map[string]func(io.Writer) error{"docs/benchmark.svg": result.Chart, "docs/waiters.svg": result.Waiters} {
+		var wanted strings.Builder
+		if err := draw(&wanted); err != nil {
+			return err
+		}
+		text, err := root.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := do(path, string(text), wanted.String()); err != nil {
+			return err
+		}
 	}
 	return fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {

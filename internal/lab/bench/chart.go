@@ -23,10 +23,7 @@ func (r *Result) Chart(w io.Writer) error {
 func (r *Result) ranges() report.Ranges {
 	chart := report.Ranges{Title: "Sales per second of one item, 64 clients", Rows: r.strategies(), Notes: r.chartNotes()}
 	for _, n := range r.sizes() {
-		panel := report.Panel{Title: count(n, "replica"), Limits: r.chartLimits(n)}
-		if n > 1 {
-			panel.Title += " behind nginx"
-		}
+		panel := report.Panel{Title: replicasOf(n), Limits: r.chartLimits(n)}
 		for i, name := range chart.Rows {
 			for _, group := range []bool{false, true} {
 				f := r.find(Setting{Strategy: name, Group: group, Clients: usual, Replicas: n})

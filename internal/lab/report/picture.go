@@ -150,7 +150,7 @@ func (p *Picture) swatch(key Key, bottom float64) {
 
 // Line tells whether the colour is that of a line, and not of a surface.
 func (k Key) Line() bool {
-	return slices.Contains([]string{"curve", "curve left", "limit", "lost"}, k.Class)
+	return slices.Contains([]string{"curve", "curve left", "limit", "lost", "polled", "woken", "queued"}, k.Class)
 }
 
 func (p *Picture) write(w io.Writer, id string, style template.CSS) error {
