@@ -93,9 +93,7 @@ func TestAHangUpDoesNotCutACommit(t *testing.T) {
 		defer cancel()
 		done := make(chan error, 1)
 		go func() { done <- sell(ctx, s, 1, "held") }()
-		if err := held.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		labtest.AwaitReached(t, held)
 		cancel()
 		held.Pass()
 		if err := <-done; err != nil {

@@ -136,9 +136,7 @@ func TestAHangUpDoesNotCutACall(t *testing.T) {
 		defer cancel()
 		done := make(chan error, 1)
 		go func() { done <- call(ctx, s, 1, one("held")) }()
-		if err := held.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		labtest.AwaitReached(t, held)
 		cancel()
 		held.Pass()
 		if err := <-done; err != nil {

@@ -3,6 +3,7 @@
 package labtest
 
 import (
+	"context"
 	"database/sql"
 	"flag"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9/logging"
@@ -252,4 +254,18 @@ func LoseNth(p *servers.Proxy, n int, sent string, delivered bool) *servers.Trig
 		do = servers.LoseReply
 	}
 	return p.Arm(servers.Rule{Sent: sent, Nth: n, Do: do})
+}
+
+// reachedWithin is far longer than a request takes on a busy machine.
+const reachedWithin = 30 * time.Second
+
+// AwaitReached waits until a request has met a rule, and fails the test where none does: the code
+// does not send any more what the rule looks for.
+func AwaitReached(t *testing.T, trigger *servers.Trigger) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), reachedWithin)
+	defer cancel()
+	if err := trigger.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -39,7 +39,7 @@ func TestZKMissesNoRelease(t *testing.T) {
 		held := way.Arm(servers.Rule{Sent: request, Do: servers.Hold})
 		defer held.Pass()
 		waiter := acquireLater(t.Context(), zkAt(t, kind, way.Address), name)
-		<-held.Reached()
+		labtest.AwaitReached(t, held)
 		zkRelease(t, lease)
 		held.Pass()
 		zkRelease(t, waiter.within(t, zklock.LooksAgain/2))

@@ -204,7 +204,7 @@ func TestZKRemovesANodeWhoseAnswerIsNotAwaited(t *testing.T) {
 		defer held.Pass()
 		ctx, cancel := context.WithCancel(t.Context())
 		w := acquireLater(ctx, l, name)
-		<-held.Reached()
+		labtest.AwaitReached(t, held)
 		cancel()
 		<-w.done
 		if !errors.Is(w.err, lock.ErrNotAcquired) || !errors.Is(w.err, context.Canceled) {
@@ -385,9 +385,7 @@ func TestZKAnothersNodeAtTheSamePathIsLoss(t *testing.T) {
 	held := way.Arm(servers.Rule{Sent: zkWatching(zkGetData, path), Do: servers.Hold})
 	defer held.Pass()
 	lease := zkAcquire(t, zkAt(t, kind, way.Address), name)
-	if err := held.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	labtest.AwaitReached(t, held)
 	if err := admin.Delete(path, -1); err != nil {
 		t.Fatal(err)
 	}

@@ -30,9 +30,7 @@ func TestAStalledConsumerDoesNotOfferASettledOrderAgain(t *testing.T) {
 	way := labtest.NewProxy(t, server.Address)
 	held := way.Arm(servers.Rule{Sent: "\r\nrestore\r\n", Do: servers.Hold})
 	s.replica(t, "stalled", at(way.Address))
-	if err := held.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	labtest.AwaitReached(t, held)
 	b := s.replica(t, "b")
 	settle(t, b)
 	await(t, "the request to be forgotten", func() bool {
@@ -175,9 +173,7 @@ func TestAConsumerGivesUpADatabaseConnectionThatIsDead(t *testing.T) {
 	settle(t, a)
 	dead := way.Arm(servers.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: servers.HangReply})
 	reported = append(reported, sell(t, a, buy(1)))
-	if err := dead.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	labtest.AwaitReached(t, dead)
 	s.assertExact(t, a, reported)
 }
 

@@ -79,9 +79,7 @@ func TestAnExistingCounterIsNotRebuilt(t *testing.T) {
 			t.Errorf("the second is answered with %v (%v)", second.Rejected, err)
 		}
 	})
-	if err := late.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	labtest.AwaitReached(t, late)
 	first := sell(t, a, buy(1))
 	late.Pass()
 	buyer.Wait()
@@ -103,7 +101,7 @@ func TestWhatIsWrittenIsNotKeptBackAgain(t *testing.T) {
 	settle(t, a)
 	lost := labtest.Lose(cut, "\r\nsettle\r\n", false)
 	reported = append(reported, sell(t, a, buy(6)))
-	<-lost.Reached() // the ledger has it
+	labtest.AwaitReached(t, lost) // the ledger has it
 	b := s.replica(t, "b", idle)
 	s.restock(t, b, 1) // a new epoch begins
 	reported = append(reported, sell(t, b, buy(4)))
@@ -156,7 +154,7 @@ func TestADeliveryThatIsRepeatedIsWrittenOnce(t *testing.T) {
 	for range 3 {
 		lost := labtest.Lose(cut, "\r\nsettle\r\n", false)
 		reported = append(reported, sell(t, r, buy(2)))
-		<-lost.Reached()
+		labtest.AwaitReached(t, lost)
 	}
 	s.assertExact(t, r, reported)
 }

@@ -101,7 +101,7 @@ func TestALimitCountsPendingOrders(t *testing.T) {
 	settle(t, a)
 	lost := labtest.Lose(cut, "\r\nsettle\r\n", false)
 	reported = append(reported, sell(t, a, by("小明", 2)))
-	<-lost.Reached() // the ledger has it
+	labtest.AwaitReached(t, lost) // the ledger has it
 	b := s.replica(t, "b", idle)
 	s.restock(t, b, 1) // a new epoch begins
 	assertHas(t, b, "小明", 2)

@@ -105,9 +105,7 @@ func TestARebuildGoesOnWhereAnotherReplicaStopped(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	restocked := make(chan error, 1)
 	go func() { restocked <- a.Restocked(cancelled, goods, 1) }()
-	if err := held.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	labtest.AwaitReached(t, held)
 	cancel()
 	if err := errors.Join(<-restocked, a.Close()); !errors.Is(err, context.Canceled) {
 		t.Fatalf("the restock was answered with %v, want %v", err, context.Canceled)
@@ -181,9 +179,7 @@ func TestAMarkerIsLeftToItsOwner(t *testing.T) {
 		_, err := a.Deduct(ctx, goods, []stock.Purchase{buy(1)})
 		answered <- err
 	}()
-	if err := held.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	labtest.AwaitReached(t, held)
 	if err := s.client.Set(t.Context(), s.key("filling:1"), "another", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -217,9 +213,7 @@ func TestARebuildKeepsItsMarkerDuringASlowStep(t *testing.T) {
 	pages := way.Arm(servers.Rule{Sent: "\r\npage\r\n", Nth: 1000, Do: servers.Count})
 	restocked := make(chan error, 2)
 	go func() { restocked <- slow.replica.Restocked(t.Context(), goods, 1) }()
-	if err := held.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	labtest.AwaitReached(t, held)
 	go func() { restocked <- b.Restocked(t.Context(), goods, 1) }()
 	time.Sleep(3 * time.Second) // the marker lasts two
 	held.Pass()
@@ -305,9 +299,7 @@ func TestAReplicaClosesInTimeWhenRedisHangsInARebuild(t *testing.T) {
 		_, err := a.Deduct(ctx, goods, []stock.Purchase{buy(1)})
 		answered <- err
 	}()
-	if err := held.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	labtest.AwaitReached(t, held)
 	way.Freeze()
 	assertCloses(t, a)
 	if err := <-answered; !errors.Is(err, stock.ErrBusy) {

@@ -71,9 +71,7 @@ func TestARecallGoesOnAfterAFailureOfRedis(t *testing.T) {
 				a := s.replica(t, "a", at(way.Address), idle)
 				held := way.Arm(servers.Rule{Sent: "\r\n" + step + "\r\n", Do: servers.Hold})
 				recalled := startRecall(t, a)
-				if err := held.Wait(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				labtest.AwaitReached(t, held)
 				if err := c.fail(s, way); err != nil {
 					t.Fatal(err)
 				}
@@ -201,9 +199,7 @@ func TestALateReturnMovesNothing(t *testing.T) {
 	}
 	held := slow.way.Arm(servers.Rule{Sent: "FOR UPDATE", Nth: 3, Do: servers.Hold}) // after the closing and the next epoch
 	recalled := startRecall(t, slow.replica)
-	if err := held.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	labtest.AwaitReached(t, held)
 	reported = append(reported, written, sell(t, b, buy(6)), sell(t, b, buy(1)))
 	held.Pass()
 	if err := <-recalled; err != nil {
@@ -247,9 +243,7 @@ func TestALimitIsSetDuringARecall(t *testing.T) {
 	staged := way.Arm(servers.Rule{Sent: "\r\nstage\r\n", Nth: 1000, Do: servers.Count})
 	held := way.Arm(servers.Rule{Sent: "\r\ndrain\r\n", Do: servers.Hold})
 	recalled := startRecall(t, a)
-	if err := held.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	labtest.AwaitReached(t, held)
 	s.limit(t, a, 3)
 	held.Pass()
 	if err := <-recalled; err != nil {
@@ -279,9 +273,7 @@ func TestALimitHoldsDuringARecall(t *testing.T) {
 	settle(t, a)
 	held := way.Arm(servers.Rule{Sent: "\r\ndrain\r\n", Do: servers.Hold})
 	recalled := startRecall(t, a)
-	if err := held.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	labtest.AwaitReached(t, held)
 	assertHas(t, b, "小明", 2)
 	held.Pass()
 	if err := <-recalled; err != nil {
@@ -396,9 +388,7 @@ func TestOrdersThatAreWrittenAndNotSettledAreNotPending(t *testing.T) {
 	a := s.replica(t, "a", idle, at(slow.Address))
 	drain := slow.Arm(servers.Rule{Sent: "\r\ndrain\r\n", Do: servers.Hold})
 	recalled := startRecall(t, a)
-	if err := drain.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	labtest.AwaitReached(t, drain)
 	s.writeAndDie(t, reported[1:]) // the first is settled
 	drain.Pass()
 	if err := <-recalled; err != nil {
@@ -429,14 +419,10 @@ func TestOrdersThatAreWrittenDuringARecallHideNoUnits(t *testing.T) {
 				}
 				recalled <- got
 			}()
-			if err := first.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			labtest.AwaitReached(t, first)
 			last := slow.Arm(servers.Rule{Sent: "\r\ndrain\r\n", Do: servers.HoldReply})
 			first.Pass()
-			if err := last.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			labtest.AwaitReached(t, last)
 			s.writeAndDie(t, reported[1:1+written]) // the first is settled
 			last.Pass()
 			if got, want := <-recalled, (stock.Recalled{Returned: 5, Pending: 5 - written}); got != want {

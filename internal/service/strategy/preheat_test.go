@@ -42,11 +42,7 @@ func TestACopyingThatWasCutOffIsGoneOnWith(t *testing.T) {
 				s := newCopying(t, entry, store, locksAt(t, d, server, way.Address), "")
 				cut := way.Arm(rule)
 				_, _ = s.Deduct(t.Context(), goods, oneUnit()) // as it may be
-				soon, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				if err := cut.Wait(soon); err != nil {
-					t.Fatal(err)
-				}
+				labtest.AwaitReached(t, cut)
 				for range 7 {
 					outcomes, err := s.Deduct(t.Context(), goods, oneUnit())
 					if err != nil || outcomes[0].Rejected != nil {
@@ -220,9 +216,7 @@ func TestARestockDuringACopyIsNotLost(t *testing.T) {
 			counted := way.Arm(servers.Rule{Sent: "watch", Do: servers.Hold})
 			next := make(chan error, 1)
 			go func() { next <- deduct(t, s) }()
-			if err := counted.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			labtest.AwaitReached(t, counted)
 			restock(t, store, 1)
 			counted.Pass()
 			if err := <-next; err != nil {
@@ -257,9 +251,7 @@ func TestACopyThatWasReplacedRejectsNoPurchase(t *testing.T) {
 			taken := way.Arm(servers.Rule{Sent: takes[entry.Name], Do: servers.HoldReply})
 			rejected := make(chan error, 1)
 			go func() { rejected <- deduct(t, slow) }()
-			if err := taken.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			labtest.AwaitReached(t, taken)
 			restock(t, store, 2)
 			if err := deduct(t, other); err != nil {
 				t.Fatal(err)
@@ -303,9 +295,7 @@ func abandon(t *testing.T, rule servers.Rule, before func(other strategy.Strateg
 		defer close(left)
 		_, _ = replicas[0].Deduct(ctx, 1, oneUnit())
 	}()
-	if err := a.copying.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	labtest.AwaitReached(t, a.copying)
 	leave()
 	<-left
 	return a
@@ -331,14 +321,10 @@ func TestACopyThatIsSoldFromIsNotMadeAnew(t *testing.T) {
 	set := a.ways[1].Arm(servers.Rule{Sent: "\r\nset\r\n", Do: servers.HoldReply})
 	sold := make(chan error, 1)
 	go func() { sold <- deduct(t, a.other) }() // it is off the copy, and not off the row
-	if err := set.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	labtest.AwaitReached(t, set)
 	ended := a.ways[0].Arm(servers.Rule{Sent: "\r\ndel\r\n", Do: servers.HoldReply})
 	a.copying.Pass()
-	if err := ended.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	labtest.AwaitReached(t, ended)
 	ended.Pass()
 	set.Pass()
 	if err := <-sold; err != nil {
