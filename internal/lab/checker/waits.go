@@ -108,10 +108,35 @@ func Unfair(times float64, of Waits) Check {
 	return waited(of, fmt.Sprintf("at least %.1f times was expected", times), func(seen Distribution) bool { return seen.Unfairness() >= times })
 }
 
-// Fair expects that the longest of the waits was no more than so many times as
-// long as the median.
-func Fair(times float64, of Waits) Check {
-	return waited(of, fmt.Sprintf("at most %.1f times was expected", times), func(seen Distribution) bool { return seen.Unfairness() <= times })
+// InTurn expects that no wait for a lease was overtaken by more than so many that began
+// later. Those that ask at the same moment come in any order: that is up to as many as there are
+// contenders, and twice as many where one of them is slow to send.
+func InTurn(most int) Check {
+	return func(h *history.History) Finding {
+		worst, end := 0, endOf(h)
+		for _, l := range h.Leases {
+			worst = max(worst, overtakers(h, l, waitedUntil(h, l, end)))
+		}
+		if len(h.Leases) == 0 {
+			return inconclusive("no lease was asked for")
+		}
+		return Finding{
+			Holds:   worst <= most,
+			Says:    fmt.Sprintf("no wait was overtaken by more than %d that began later; at most %d was expected", worst, most),
+			Numbers: map[string]float64{"most_overtakers": float64(worst)},
+		}
+	}
+}
+
+// overtakers counts the grants of a lease's name, until its wait was over, to those who had
+// asked after it.
+func overtakers(h *history.History, l history.Lease, until time.Time) (n int) {
+	for _, other := range h.Leases {
+		if other.Name == l.Name && other.Lock == l.Lock && other.Asked.After(l.Asked) && !other.Granted.IsZero() && other.Granted.Before(until) {
+			n++
+		}
+	}
+	return n
 }
 
 // Waited expects that there were waits, and tells how they were distributed.

@@ -19,6 +19,14 @@ func TestWaits(t *testing.T) {
 	granted := lease("a", 0, 10, 1)
 	granted.Asked = at(-50)
 	leases := of(granted, asks("b", 0, 40), asks("c", 5, 0), asks("d", 0, 0), mark("d", 7, "crashed"), mark("", 100, "the end"))
+	asked := func(from, granted int) history.Lease {
+		l := lease("a", granted, granted+1, 1)
+		l.Asked = at(from)
+		return l
+	}
+	other := asked(1, 10)
+	other.Name = "another"
+	turns := of(asked(0, 20), asked(1, 9), asked(2, 5), asked(3, 30))
 	judge(t, []row{
 		{"one waited so long", checker.WaitedAtLeast(80*millisecond, sales), h, true, map[string]float64{"longest_wait_ms": 80, "p50_wait_ms": 20, "p99_wait_ms": 80, "waits": 3, "longest_to_median": 4}},
 		{"none waited so long", checker.WaitedAtLeast(81*millisecond, sales), h, false, nil},
@@ -31,15 +39,21 @@ func TestWaits(t *testing.T) {
 
 		{"unfair", checker.Unfair(4, sales), h, true, nil},
 		{"not so unfair", checker.Unfair(4.1, sales), h, false, nil},
-		{"fair", checker.Fair(4, sales), h, true, nil},
-		{"not so fair", checker.Fair(3.9, sales), h, false, nil},
-		{"none waited at all", checker.Fair(1, all), of(sold(0, 1), sold(0, 1)), true, map[string]float64{"longest_to_median": 0}},
+		{"none waited at all", checker.Waited(all), of(sold(0, 1), sold(0, 1)), true, map[string]float64{"longest_to_median": 0}},
 
 		{"for a lease until the grant", checker.WaitedAtLeast(50*millisecond, checker.OfHolders("a")), leases, true, map[string]float64{"longest_wait_ms": 50}},
 		{"until it was given up", checker.WaitedAtLeast(40*millisecond, checker.OfHolders("b")), leases, true, map[string]float64{"longest_wait_ms": 40}},
 		{"to the end of the history", checker.Waited(checker.OfHolders("c")), leases, true, map[string]float64{"longest_wait_ms": 95}},
 		{"until death", checker.Waited(checker.OfHolders("d")), leases, true, map[string]float64{"longest_wait_ms": 7}},
 		{"of all holders", checker.Waited(checker.OfHolders()), leases, true, map[string]float64{"waits": 4}},
+
+		{"overtaken twice", checker.InTurn(2), turns, true, map[string]float64{"most_overtakers": 2}},
+		{"more than once", checker.InTurn(1), turns, false, nil},
+		{"by those who came later alone", checker.InTurn(0), of(asked(0, 20), asked(1, 21), asked(2, 22)), true, map[string]float64{"most_overtakers": 0}},
+		{"while it waited", checker.InTurn(0), of(asked(0, 20), asked(1, 20)), true, nil},
+		{"who is never granted a name", checker.InTurn(1), of(asks("a", 0, 0), asked(1, 20), asked(2, 22), mark("", 100, "the end")), false, map[string]float64{"most_overtakers": 2}},
+		{"of another name", checker.InTurn(0), of(asked(0, 20), other), true, nil},
+		{"none asked", checker.InTurn(9), of(), false, nil},
 	})
 }
 
