@@ -14,7 +14,28 @@ import (
 
 // figures are what a template can ask for. A strategy is named as in "etcd, grouped"; no
 // name is the HTTP baseline.
-type figures struct{ bench.Result }
+type figures struct {
+	bench.Result
+
+	// read reads a file of the repository.
+	read func(path string) ([]byte, error)
+}
+
+// lab is a figure on the page of an experiment, which is made from a run of it.
+func (f figures) lab(page, part, name string) (string, error) {
+	content, err := f.read("docs/lab/" + page + ".md")
+	if err != nil {
+		return "", err
+	}
+	_, text, ok := strings.Cut(string(content), "\n### "+part+" (")
+	text, _, _ = strings.Cut(text, "\n##")
+	_, row, found := strings.Cut(text, "\n| "+name+" | ")
+	value, _, ended := strings.Cut(row, " |\n")
+	if !ok || !found || !ended {
+		return "", fmt.Errorf("%s has no %q of %s", page, name, part)
+	}
+	return value, nil
+}
 
 func (f figures) of(strategy string, clients, replicas int) (bench.Figure, error) {
 	name, group := strings.CutSuffix(strategy, ", grouped")

@@ -1,5 +1,5 @@
-// Command figures writes the figures of docs/benchmark.json into the documents that quote
-// them, and draws its pictures. A marker has the template of the text that follows it:
+// Command figures writes the figures of docs/benchmark.json, and those of the pages of
+// experiments, into the documents that quote them, and draws the benchmark's pictures. A marker has the template of the text that follows it:
 //
 //	<!-- {{rate "etcd" 64 3}} -->258<!-- / -->
 package main
@@ -80,7 +80,7 @@ func each(root *os.Root, do func(path, text, wanted string) error) error {
 		if err != nil {
 			return err
 		}
-		wanted, err := rewrite(string(text), figures{result})
+		wanted, err := rewrite(string(text), figures{result, root.ReadFile})
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
@@ -98,7 +98,7 @@ var (
 func rewrite(text string, f figures) (string, error) {
 	functions := template.FuncMap{
 		"rate": f.rate, "times": f.times, "part": f.part, "ratio": f.ratio, "value": f.value,
-		"between": f.between, "reached": f.reached, "usual": f.usual, "costs": f.costs,
+		"between": f.between, "reached": f.reached, "usual": f.usual, "costs": f.costs, "lab": f.lab,
 	}
 	var failed error
 	if found := lineStart.FindString(text); found != "" {

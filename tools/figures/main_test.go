@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -67,7 +68,12 @@ func measured() figures {
 	r.Ratios = []bench.Figure{
 		{Name: "a / b", Topic: "each"}, {Name: "a / b", Median: 2, Min: 1.994, Max: 2.5}, {Name: "c / b", Topic: "each", Reached: true},
 	}
-	return figures{r}
+	return figures{r, func(path string) ([]byte, error) {
+		if path != "docs/lab/1-one.md" {
+			return nil, fs.ErrNotExist
+		}
+		return []byte("\n### a (failure)\n\n| x | 1,234 |\n\n### b (remedy)\n\n| x | 5 |\n| y | 6 |\n\n## The run\n\n| z | 7 |\n"), nil
+	}}
 }
 
 // Each row is a marker, and the text that it gets instead of "old".
@@ -89,6 +95,12 @@ func TestAMarkerGetsItsFigure(t *testing.T) {
 		`ratio "c / b"`:                    "no c / b", // of a topic: there may be many
 		`between "weight"`:                 `nothing that begins with "weight"`,
 		`reached "all"`:                    `no topic "all"`,
+		`lab "1-one" "a" "x"`:              "1,234",
+		`lab "1-one" "b" "y"`:              "6",
+		`lab "1-one" "a" "y"`:              `no "y" of a`, // but of another part
+		`lab "1-one" "b" "z"`:              `no "z" of b`,
+		`lab "1-one" "c" "x"`:              `no "x" of c`,
+		`lab "2-two" "a" "x"`:              "file does not exist",
 		`speed "etcd"`:                     `function "speed" not defined`,
 		`usual "etcd"`:                     "\n| 64 clients, sales/s | one replica | grouped | three behind nginx | grouped |\n| --- | ---: | ---: | ---: | ---: |\n| `etcd` | 500 | 3,000 | 500 | 3,000 |\n",
 		"costs \"| `etcd` | 9 | 5 + 2 |\\n| `x` | 9 | 7 |\"": "| `etcd` | 0.38 | 2.25 | 0.38 | 2.25 | 1, 20 | 1, 20 | 5 + 2 |\n",

@@ -83,6 +83,17 @@ func AtMost(name string, most float64) Check {
 	return figure(name, fmt.Sprintf("at most %s", number(most)), func(v float64) bool { return v <= most })
 }
 
+// Exceeds expects that a figure is above another one.
+func Exceeds(name, other string) Check {
+	return func(h *history.History) Finding {
+		than, measured := h.Figures[other]
+		if !measured || math.IsNaN(than) || math.IsInf(than, 0) {
+			return inconclusive(words(other) + " was not measured")
+		}
+		return figure(name, "more than "+number(than), func(v float64) bool { return v > than })(h)
+	}
+}
+
 func figure(name, expected string, judge func(v float64) bool) Check {
 	return func(h *history.History) Finding {
 		v, measured := h.Figures[name]

@@ -36,6 +36,18 @@ func TestAFigureThatIsNoNumberWasNotMeasured(t *testing.T) {
 	}
 }
 
+func TestAFigureIsComparedWithAnother(t *testing.T) {
+	more := of(history.Figure{Name: "a", Value: 2}, history.Figure{Name: "b", Value: 1})
+	judge(t, []row{
+		{"more", checker.Exceeds("a", "b"), more, true, map[string]float64{"a": 2}},
+		{"less", checker.Exceeds("b", "a"), more, false, nil},
+		{"as much", checker.Exceeds("a", "a"), more, false, nil},
+		{"the other was not measured", checker.Exceeds("a", "c"), more, false, nil},
+		{"it was not measured", checker.Exceeds("c", "a"), more, false, nil},
+		{"the other is no number", checker.Exceeds("a", "c"), of(history.Figure{Name: "a", Value: 2}, history.Figure{Name: "c", Value: math.NaN()}), false, nil},
+	})
+}
+
 func TestTheRatioOfTwoStrategies(t *testing.T) {
 	of := func(strategy string, sales int) (list []history.Request) {
 		for i := range sales {

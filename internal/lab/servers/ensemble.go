@@ -12,8 +12,8 @@ import (
 	"github.com/stockd/stockd/internal/pause"
 )
 
-// members are as many as ensembles and clusters have: the fewest of which one may
-// fail.
+// members are as many as ensembles and clusters have where nothing else is said: the
+// fewest of which one may fail.
 const members = 3
 
 type member interface {
@@ -39,9 +39,9 @@ type (
 	ZooKeeperEnsemble = Ensemble[*ZooKeeper]
 )
 
-// startEnsemble starts members at once, which need each other to answer. configure
+// startEnsemble starts so many members at once, which need each other to answer. configure
 // gives each its ports, and the list of all of them.
-func startEnsemble[M member](ctx context.Context, create func() (M, error), configure func([]M) error) (_ *Ensemble[M], err error) {
+func startEnsemble[M member](ctx context.Context, members int, create func() (M, error), configure func([]M) error) (_ *Ensemble[M], err error) {
 	e := &Ensemble[M]{Members: make([]M, members)}
 	for i := range e.Members {
 		if e.Members[i], err = create(); err != nil {

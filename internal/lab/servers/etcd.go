@@ -101,7 +101,12 @@ func (e *Etcd) allocate(port int) error {
 // StartEtcdCluster starts the members, of which one leads before this returns.
 // They are real servers.
 func StartEtcdCluster(ctx context.Context, k *Supervisor) (*EtcdCluster, error) {
-	return startEnsemble(ctx, func() (*Etcd, error) { return newEtcd(k, nil) }, func(all []*Etcd) error {
+	return StartEtcdClusterOf(ctx, k, members)
+}
+
+// StartEtcdClusterOf starts so many members.
+func StartEtcdClusterOf(ctx context.Context, k *Supervisor, members int) (*EtcdCluster, error) {
+	return startEnsemble(ctx, members, func() (*Etcd, error) { return newEtcd(k, nil) }, func(all []*Etcd) error {
 		list := make([]string, len(all))
 		for i, one := range all {
 			port, err := FreePort()

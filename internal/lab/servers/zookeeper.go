@@ -75,9 +75,14 @@ func newZooKeeper(k *Supervisor, s *Security, options ...string) (*ZooKeeper, er
 // StartZooKeeperEnsemble starts the members, of which one leads before this
 // returns.
 func StartZooKeeperEnsemble(ctx context.Context, k *Supervisor) (*ZooKeeperEnsemble, error) {
-	// Three must be no heavier than one is: for the few nodes of an experiment,
+	return StartZooKeeperEnsembleOf(ctx, k, members)
+}
+
+// StartZooKeeperEnsembleOf starts so many members.
+func StartZooKeeperEnsembleOf(ctx context.Context, k *Supervisor, members int) (*ZooKeeperEnsemble, error) {
+	// Many must be no heavier than one is: for the few nodes of an experiment,
 	// little memory is enough, and one thread of the collector.
-	return startEnsemble(ctx, func() (*ZooKeeper, error) {
+	return startEnsemble(ctx, members, func() (*ZooKeeper, error) {
 		return newZooKeeper(k, nil, "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 	}, configureEnsemble)
 }
@@ -119,7 +124,7 @@ func configureEnsemble(all []*ZooKeeper) error {
 
 func (z *ZooKeeper) leads(ctx context.Context) bool {
 	answer, err := z.Ask(ctx, "srvr")
-	return err == nil && strings.Contains(answer, "Mode: leader")
+	return err == nil && (strings.Contains(answer, "Mode: leader") || strings.Contains(answer, "Mode: standalone"))
 }
 
 // FindZooKeeper looks for a Java, and for the classes of a ZooKeeper: those of a

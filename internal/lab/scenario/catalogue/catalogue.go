@@ -52,6 +52,7 @@ func All() []scenario.Experiment {
 		spinning(),
 		readWriteLock(),
 		multiLock(),
+		ensembleSize(),
 	}
 	slices.SortFunc(all, func(a, b scenario.Experiment) int { return cmp.Compare(a.Number, b.Number) })
 	return all
