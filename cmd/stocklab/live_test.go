@@ -162,6 +162,7 @@ func TestAPageShowsTwoHolders(t *testing.T) {
 			// Others sell while the paused one still has the lock.
 			b.Until(t, within, there("#lanes .two")+" && "+overlaps+" > 5")
 			b.Keep(t, "#lanes-title", fmt.Sprintf("live-two-%v", c.fenced))
+			assertKeysChoose(t, b)
 			click(t, b, machine("replica-1", "resume"))
 			b.Until(t, within, there(machine("replica-1", "trap")))
 			click(t, b, "#stop")
@@ -172,6 +173,21 @@ func TestAPageShowsTwoHolders(t *testing.T) {
 		})
 	}
 	assertQuiet(t, b, url)
+}
+
+// assertKeysChoose goes to the last lease and back by keys.
+func assertKeysChoose(t *testing.T, b *browser.Browser) {
+	t.Helper()
+	press := func(key string) string {
+		return browser.Evaluate[string](t, b, fmt.Sprintf(`(document.getElementById('lanes').dispatchEvent(new KeyboardEvent('keydown', {key: %q, cancelable: true})),
+			document.getElementById('freeze').getAttribute('aria-pressed') + ' ' + document.getElementById('lease').textContent)`, key))
+	}
+	if got := press("ArrowLeft"); !cmdtest.ContainsAll(got, "true replica-", "redis-setnx-ttl", "waited") {
+		t.Errorf("an arrow shows %q", got)
+	}
+	if got := press("Escape"); !strings.HasPrefix(got, "false") {
+		t.Errorf("after Escape the lanes are frozen: %q", got)
+	}
 }
 
 // tooWide are the elements that reach beyond the right edge, but for those in a box that

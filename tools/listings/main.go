@@ -10,6 +10,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -72,6 +73,13 @@ func of(root, name string) ([]listing, error) {
 		return nil, err
 	}
 	list = append(list, scripts...)
+	for _, path := range files()[name] {
+		found, err := whole(root, path)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, found)
+	}
 	for _, b := range bases() {
 		if !b.used.MatchString(own + "\n" + first.Text) {
 			continue
@@ -85,6 +93,19 @@ func of(root, name string) ([]listing, error) {
 		}
 	}
 	return list, nil
+}
+
+// files are those that a strategy consists of beside its own, where no call names them.
+func files() map[string][]string {
+	return map[string][]string{
+		"redis-stock":   {"internal/service/hot/lua/2_sell.lua"},
+		"sql-procedure": {"migrations/mysql/00011_procedure.sql"},
+	}
+}
+
+func whole(root, path string) (listing, error) {
+	content, err := os.ReadFile(filepath.Join(root, path))
+	return listing{Path: path, Line: 1, Text: string(content)}, err
 }
 
 // base is what strategies rest on whose own file has such words, its path before them.
@@ -212,15 +233,15 @@ func lua(root, own, text string) (list []listing, err error) {
 	for _, call := range regexp.MustCompile(`\bscript\(([^)]*)\)`).FindAllStringSubmatch(text, -1) {
 		for _, name := range regexp.MustCompile(`"([a-z_]+)"`).FindAllStringSubmatch(call[1], -1) {
 			path := filepath.ToSlash(filepath.Join(filepath.Dir(own), "lua", name[1]+".lua"))
-			content, err := os.ReadFile(filepath.Join(root, path))
-			if os.IsNotExist(err) || seen[path] {
+			found, err := whole(root, path)
+			if errors.Is(err, fs.ErrNotExist) || seen[path] {
 				continue
 			}
 			if err != nil {
 				return nil, err
 			}
 			seen[path] = true
-			list = append(list, listing{Path: path, Line: 1, Text: string(content)})
+			list = append(list, found)
 		}
 	}
 	return list, nil

@@ -142,8 +142,8 @@ export class Lanes {
       if (a - w > 0.5) picture.append(svg('rect', { class: 'wait', x: w, y: top + high - 12, width: a - w, height: 3 }));
       const kind = `hold${l.lost ? ' lost' : ''}${endOf(l) === Infinity ? ' open' : ''}`;
       picture.append(svg('rect', { class: kind, x: a, y: top + 8, width: b - a, height: high - 22, rx: 2, 'data-lease': l.id }));
-      const text = String(l.token || '');
-      if (text && b - a > text.length * 6.5 + 6) picture.append(svg('text', { class: 'token', x: a + 4, y: top + 23 }, text));
+      const whole = String(l.token || ''), fits = (b - a - 6) / 7, text = whole.length <= fits ? whole : `…${whole.slice(-4)}`;
+      if (whole && text.length <= fits) picture.append(svg('text', { class: 'token', x: a + 4, y: top + 23 }, text));
       if (l.died && l.died <= now) picture.append(svg('path', { class: 'gone', d: `M${b - 4} ${top + 12}l8 10m0-10l-8 10` }));
     }
   }
