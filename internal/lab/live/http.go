@@ -44,12 +44,15 @@ type Handler struct {
 	session *Session
 	token   string
 	hosts   []string
+	guarded http.Handler // the routes, for requests of this page alone
 	readers atomic.Int64
 }
 
 // NewHandler serves at the given hosts, such as 127.0.0.1:8090.
 func NewHandler(s *Session, token string, hosts ...string) *Handler {
-	return &Handler{session: s, token: token, hosts: hosts}
+	h := &Handler{session: s, token: token, hosts: hosts}
+	h.guarded = http.NewCrossOriginProtection().Handler(h.routes())
+	return h
 }
 
 // ServeHTTP serves the page, its events and its commands.
@@ -65,7 +68,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Cross-Origin-Opener-Policy", "same-origin")
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	head.Set("Cache-Control", "no-store")
-	http.NewCrossOriginProtection().Handler(h.routes()).ServeHTTP(w, r)
+	h.guarded.ServeHTTP(w, r)
 }
 
 func (h *Handler) routes() http.Handler {

@@ -187,7 +187,7 @@ func (r *run) leg(m Mode, over func()) {
 	soldOut := false
 	plan := load.Plan{
 		URL: r.url, Strategy: m.Strategy, Group: m.Group, Fence: m.Fence, GoodsID: r.item,
-		Clients: r.settings.Clients, Rate: r.settings.Rate, Duration: time.Until(r.until), Timeout: requestTimeout,
+		Clients: r.settings.Clients, Rate: r.settings.Rate, Duration: max(time.Until(r.until), time.Millisecond), Timeout: requestTimeout,
 		Observe: r.meter.observe,
 		SoldOut: func(context.Context) (bool, error) { soldOut = true; return false, nil },
 	}

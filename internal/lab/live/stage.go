@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -189,10 +191,17 @@ func (s *stage) closeCluster(ctx context.Context) error {
 		return nil
 	}
 	s.publish()
+	s.follow.files(nil)
 	for _, r := range c.Replicas { // one that is paused would not end
 		_ = r.Signal(ctx, syscall.SIGCONT) // it may have ended
 	}
-	return c.Close(ctx)
+	err := c.Close(ctx)
+	for _, r := range c.Replicas { // what is recorded may be large
+		if gone := os.Remove(r.History()); !errors.Is(gone, fs.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+	}
+	return err
 }
 
 // watch notices the end of a replica that nobody asked for. The caller holds mu.

@@ -17,8 +17,6 @@ const (
 
 // State is everything that the page shows, apart from what it asks the servers for.
 type State struct {
-	// Now is when the state was made, by the clock that all times are of.
-	Now        Millis                  `json:"now"`
 	Servers    map[string]servers.Info `json:"servers"`
 	Missing    map[string]string       `json:"missing"`
 	Strategies []service.Description   `json:"strategies"`
