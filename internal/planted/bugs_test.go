@@ -276,12 +276,12 @@ func defects() []defect {
 			pkg: "./internal/lock", test: "TestAFailureMidwayGivesBackWhatItHad",
 		},
 		{
-			name: "the loss of one of several names is a secret",
+			name: "the loss of one of several names is not signaled",
 			file: "internal/lock/multi.go", old: "func() { m.end(ErrLost) }", new: "func() {}",
 			pkg: "./internal/lock", test: "TestTheLossOfOneNameIsTheLossOfAll",
 		},
 		{
-			name: "who lost one of several names gives back none",
+			name: "a holder that lost one of several names gives back none",
 			file: "internal/lock/multi.go", old: "	for _, lease := range slices.Backward(m.leases) {", new: "	if m.ctx.Err() != nil {\n		return ErrLost\n	}\n	for _, lease := range slices.Backward(m.leases) {",
 			pkg: "./internal/lock", test: "TestTheLossOfOneNameIsTheLossOfAll",
 		},

@@ -46,8 +46,8 @@ func ExclusiveHolders() Check {
 // goes on as one. A lease without an end was held until the holder is marked as
 // Crashed or Killed. Where it never is, nothing says that the holder ever stopped,
 // and it counts as held to the end of the history. Two leases of the same holder
-// with the same token are one lease that was reentered. Two that are shared exclude each
-// other not. All times are of one machine's clock.
+// with the same token are one lease that was reentered. Shared leases do not overlap
+// with each other. All times are of one machine's clock.
 func Overlaps(h *history.History) (overlaps []Overlap) {
 	for _, holdings := range holdingsOf(h) {
 		overlaps = append(overlaps, overlapping(holdings)...)

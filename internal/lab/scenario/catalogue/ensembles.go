@@ -22,8 +22,8 @@ func ensembleSize() scenario.Experiment {
 	}
 }
 
-// compareSizes expects of writes that five members do fewer than one, and of reads, which agree with no
-// other member, that they fall less.
+// compareSizes expects that five members grant a lock less often than one, and that reads, which need
+// no agreement, fall less.
 func compareSizes(lock string, need scenario.Need) scenario.Part {
 	return scenario.Part{
 		Name: lock, Stage: scenario.Stage{Needs: []scenario.Need{need}},
