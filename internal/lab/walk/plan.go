@@ -453,7 +453,12 @@ func (w *Plan) movesUnits() bool {
 // SellsAll is the first strategy that guarantees to sell everything, or empty where nothing
 // of the walk does.
 func (w *Plan) SellsAll() string {
-	i := slices.IndexFunc(w.Strategies, func(name string) bool { return w.entries[name].Damage != strategy.Undersells })
+	faulty := slices.ContainsFunc(slices.Concat(w.Actors...), Step.isFault)
+	i := slices.IndexFunc(w.Strategies, func(name string) bool {
+		e := w.entries[name]
+		// A waiter whose time is over while the grant is on its way leaves a lock without an expiry.
+		return e.Damage != strategy.Undersells && !(faulty && staysLocked(e))
+	})
 	if w.Kind != AllReplicas || len(w.Limits) > 0 || i < 0 {
 		return ""
 	}
@@ -485,6 +490,10 @@ func (w *Plan) Steps() string {
 		}
 	}
 	return b.String()
+}
+
+func (s Step) isFault() bool {
+	return !slices.Contains([]Action{Buy, Restock, ChangeLimit, ReadItem, ReadAudit, Recall}, s.Do)
 }
 
 // String is a sentence, such as "buy 3 by redis-lua at replica 2, fenced".
