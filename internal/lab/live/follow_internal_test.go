@@ -85,6 +85,39 @@ func TestAnOverlapOfTwoReplicasIsCounted(t *testing.T) {
 	}
 }
 
+// A line of another replica may be written a moment after one that happened later.
+func TestAnEventWaitsForThoseBeforeIt(t *testing.T) {
+	r := newRecords(t, "a", "b")
+	r.add("a", "a1", history.Asked, 0, 0)
+	r.add("a", "a1", history.Granted, 1, 10)
+	r.add("b", "b1", history.Asked, 0, 5)
+	r.add("b", "b1", history.Granted, 2, 21)
+	if err := r.follow.step(r.at(21).Add(settle)); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.follow.hub.state.Lanes.Granted; n != 1 {
+		t.Errorf("%d grants are counted at once, want the first alone", n)
+	}
+	r.add("a", "a1", history.Released, 1, 20)
+	if s := r.step(); s.Lanes.Granted != 2 || s.Lanes.Overlaps != 0 {
+		t.Errorf("%d grants and %d overlaps, want 2 and none", s.Lanes.Granted, s.Lanes.Overlaps)
+	}
+}
+
+// A holder that was notified of the loss is none any more.
+func TestALostLeaseDoesNotOverlap(t *testing.T) {
+	r := newRecords(t, "a", "b")
+	r.add("a", "a1", history.Asked, 0, 0)
+	r.add("a", "a1", history.Granted, 1, 10)
+	r.add("a", "a1", history.Lost, 1, 20)
+	r.add("b", "b1", history.Asked, 0, 5)
+	r.add("b", "b1", history.Granted, 2, 21)
+	r.add("a", "a1", history.Released, 1, 30)
+	if s := r.step(); s.Lanes.Overlaps != 0 || len(s.Leases) != 2 || s.Leases[0].Lost != millis(r.at(20)) {
+		t.Errorf("%d overlaps, want none; the leases are %+v", s.Lanes.Overlaps, s.Leases)
+	}
+}
+
 func TestALeaseEndsWithItsReplica(t *testing.T) {
 	r := newRecords(t, "a")
 	r.add("a", "a1", history.Asked, 0, 0)
