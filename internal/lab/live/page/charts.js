@@ -62,14 +62,17 @@ export class Charts {
     ctx.font = `600 ${11 * devicePixelRatio}px system-ui, sans-serif`;
     ctx.textAlign = 'left';
     ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+    let before = -Infinity, row = 0; // numbers that are close stand below each other
     this.state.marks.forEach((m, i) => {
       const x = Math.round(u.valToPos((m.at - start) / 1000, 'x', true));
       if (x < bbox.left - 1 || x > bbox.left + bbox.width + 1) return;
+      row = x - before < 14 * devicePixelRatio ? (row + 1) % 3 : 0;
+      before = x;
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
-      ctx.fillText(String(i + 1), x + 3 * devicePixelRatio, bbox.top + 10 * devicePixelRatio);
+      ctx.fillText(String(i + 1), x + 3 * devicePixelRatio, bbox.top + (10 + 12 * row) * devicePixelRatio);
     });
     ctx.restore();
   }
