@@ -45,7 +45,7 @@ export class Charts {
         width: Math.max(200, box.clientWidth), height: c.height,
         scales: { x: { time: false, range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(5, high ?? 5)] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, high ?? 1) * 1.06] } },
         axes: [{ ...axis, size: 30, values: (_, v) => v.map((n) => `${n} s`) }, { ...axis, size: 56 }],
-        legend: { live: false },
+        legend: { live: false, markers: { width: 2, dash: (u, i) => { const d = u.series[i].dash; return !d ? 'solid' : d[0] < 4 ? 'dotted' : 'dashed'; } } },
         series: [{}, ...c.series.map((s) => ({ ...s, value: (_, v) => (v == null ? '' : String(Math.round(v * 100) / 100)) }))],
         cursor: { sync: { key: 'sale' }, drag: { x: false, y: false } },
         hooks: { draw: [(u) => this.drawMarks(u)] },
