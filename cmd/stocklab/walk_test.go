@@ -382,7 +382,7 @@ func (s *walkStage) walk(ctx context.Context, plan walk.Plan) (*walk.Run, []stri
 		})
 	}
 	actors.Wait()
-	if err := errors.Join(append(failed, context.Cause(ctx))...); err != nil {
+	if err := errors.Join(errors.Join(failed...), context.Cause(ctx)); err != nil {
 		return nil, nil, err
 	}
 	faults, err := w.end(ctx)

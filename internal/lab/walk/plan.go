@@ -457,7 +457,7 @@ func (w *Plan) SellsAll() string {
 	i := slices.IndexFunc(w.Strategies, func(name string) bool {
 		e := w.entries[name]
 		// A waiter whose time is over while the grant is on its way leaves a lock without an expiry.
-		return e.Damage != strategy.Undersells && !(faulty && staysLocked(e))
+		return e.Damage != strategy.Undersells && (!faulty || !staysLocked(e))
 	})
 	if w.Kind != AllReplicas || len(w.Limits) > 0 || i < 0 {
 		return ""
