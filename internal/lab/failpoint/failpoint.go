@@ -22,8 +22,10 @@ import (
 type Options struct {
 	// Replica is the holder of all leases.
 	Replica string
-	// History is the file that is appended to; empty: no record.
+	// History is the file that is appended to, by this replica alone; empty: no record.
 	History string
+	// Writer is used in its place where several record in one file. It stays open.
+	Writer *history.Writer
 	// Log gets the errors of writes to the record.
 	Log *slog.Logger
 }
@@ -34,6 +36,7 @@ type Registry struct {
 	replica string
 	log     *slog.Logger
 	history *history.Writer // nil: no record
+	close   func() error    // nil: it is not ours
 	start   string          // distinguishes the leases of this process from those of an earlier one
 	leases  atomic.Int64
 
@@ -45,7 +48,7 @@ type Registry struct {
 
 // Open begins. It must be closed.
 func Open(o Options) (*Registry, error) {
-	l := &Registry{replica: o.Replica, log: o.Log, start: rand.Text()[:8], clear: make(chan struct{})}
+	l := &Registry{replica: o.Replica, log: o.Log, start: rand.Text()[:8], clear: make(chan struct{}), history: o.Writer}
 	if o.History == "" {
 		return l, nil
 	}
@@ -53,16 +56,17 @@ func Open(o Options) (*Registry, error) {
 	if l.history, err = history.Append(o.History); err != nil {
 		return nil, fmt.Errorf("lab.history: %w", err)
 	}
+	l.close = l.history.Close
 	return l, nil
 }
 
 // Close ends the record, and lets go what is held.
 func (l *Registry) Close() error {
 	l.ClearFaults()
-	if l.history == nil {
+	if l.close == nil {
 		return nil
 	}
-	return l.history.Close()
+	return l.close()
 }
 
 // SetFault adds a fault.

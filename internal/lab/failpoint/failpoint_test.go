@@ -5,11 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/process"
 )
@@ -112,6 +114,40 @@ func TestALossAndAFailureAreRecorded(t *testing.T) {
 	}
 	if failed := h.Leases[1]; failed.GaveUp.IsZero() || !failed.Granted.IsZero() || failed.Error != lock.ErrNotAcquired.Error() {
 		t.Errorf("the lease that was not granted is %+v", failed)
+	}
+}
+
+// Contenders of one experiment are made while others record already.
+func TestSeveralRecordInOneFile(t *testing.T) {
+	const contenders, leases = 8, 20
+	path := filepath.Join(t.TempDir(), "history.jsonl")
+	w, err := history.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range contenders {
+		all.Go(func() {
+			l, err := failpoint.Open(failpoint.Options{Replica: "one of them", Writer: w, Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			recorded := l.Record("mutex", process.New())
+			for range leases {
+				labtest.HoldAndRelease(t, recorded, "goods/1")
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if h := read(t, path); len(h.Leases) != contenders*leases {
+		t.Errorf("%d leases were read of %d", len(h.Leases), contenders*leases)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -25,7 +25,8 @@ func Create(path string) (*Writer, error) {
 }
 
 // Append goes on with a file, or makes it. Where its last writer was stopped
-// within a line, that line is taken away: behind it every line would be broken.
+// within a line, that line is taken away: behind it every line would be broken. No other
+// writer may have the file open, whose line could be taken away for that.
 func Append(path string) (*Writer, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {

@@ -46,7 +46,7 @@ const (
 // Contend makes a contender with connections to what a lock needs. It ends with
 // the environment.
 func (s *Environment) Contend(name string, needs ...Need) (*Contender, error) {
-	record, err := failpoint.Open(failpoint.Options{Replica: name, History: s.file, Log: slog.New(slog.DiscardHandler)})
+	record, err := failpoint.Open(failpoint.Options{Replica: name, Writer: s.History, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,6 @@ type Environment struct {
 	// the stage.
 	Own map[int][]string
 
-	file    string // of the history
 	spoilt  bool
 	closers []func() error
 }
@@ -112,7 +111,7 @@ func (t *provisioner) execute(ctx context.Context, p Part, file string) (err err
 	}
 	defer func() { err = errors.Join(err, writer.Close()) }()
 	t.lastItem++
-	s := &Environment{Supervisor: t.supervisor, Backends: t.backends, Item: t.lastItem, History: writer, file: file}
+	s := &Environment{Supervisor: t.supervisor, Backends: t.backends, Item: t.lastItem, History: writer}
 	defer func() { err = errors.Join(err, t.tearDown(context.WithoutCancel(ctx), s)) }()
 	if err := t.set(ctx, s, p.Stage); err != nil {
 		return err
