@@ -37,7 +37,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 
 // Handler serves the page of a session. Its obligations:
 //
-//  1. Whoever changes something has sent the token, and a browser does it from this page alone.
+//  1. A request that changes something has the token, and a browser sends it from this page alone.
 //  2. A request for another host than those given is rejected, so that no name of a stranger leads here.
 //  3. The page loads nothing from elsewhere, and runs no inline script.
 type Handler struct {

@@ -45,7 +45,7 @@ func ask(t *testing.T, server *httptest.Server, method, path string, headers ...
 	return response
 }
 
-//contract:live.Handler Whoever changes something
+//contract:live.Handler A request that changes something
 func TestOnlyAPageWithTheTokenSteers(t *testing.T) {
 	server := desk(t)
 	const path = "/sale/stop" // a conflict where it is let in: nothing is sold

@@ -204,7 +204,7 @@ func (s *stage) closeCluster(ctx context.Context) error {
 	return err
 }
 
-// watch notices the end of a replica that nobody asked for. The caller holds mu.
+// watch notices the end of a replica that was not asked for. The caller holds mu.
 func (s *stage) watch(r *cluster.Replica) {
 	done, c := r.Done(), s.cluster
 	go func() {
@@ -303,7 +303,7 @@ func (s *stage) act(ctx context.Context, name, what string) error {
 	to := change.to
 	if err != nil {
 		to = change.from
-	} else if replica, is := run.(replicaRunner); is && what == Start {
+	} else if replica, ok := run.(replicaRunner); ok && what == Start {
 		err = s.rejoin(ctx, c, replica.Replica)
 	}
 	s.mu.Lock()
