@@ -89,6 +89,9 @@ func at(address string) func(*hot.Options, *backend.RedisOptions) {
 	return func(_ *hot.Options, r *backend.RedisOptions) { r.Addresses = []string{address} }
 }
 
+// patient is a replica that no pause of a busy machine makes give up Redis.
+func patient(_ *hot.Options, r *backend.RedisOptions) { r.Timeout = 10 * time.Second }
+
 func buy(units int64) stock.Purchase {
 	return stock.Purchase{RequestID: "test-" + rand.Text(), Quantity: units}
 }

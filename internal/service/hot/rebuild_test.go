@@ -233,14 +233,14 @@ func TestARebuildDoesNotWaitForTheCountOfItsUsers(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
 	way := labtest.NewProxy(t, server.Address)
-	slow := s.slowReplica(t, "a", at(way.Address))
+	slow := s.slowReplica(t, "a", at(way.Address), patient)
 	s.limit(t, slow.replica, 3)
 	s.addUsers(t, 4000)
 	for page := range 4 { // longer than the pause between two reports
 		way.Arm(servers.Rule{Sent: "\r\nstage\r\n", Nth: page + 1, Do: servers.Hold, For: 700 * time.Millisecond})
 	}
 	counted := slow.way.Arm(servers.Rule{Sent: "SELECT COUNT(*)", Do: servers.Hold})
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
 	if _, err := slow.replica.Deduct(ctx, goods, []stock.Purchase{by("小明", 1)}); err != nil {
 		t.Fatal(err)

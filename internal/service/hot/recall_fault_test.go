@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/repo"
@@ -68,7 +69,11 @@ func TestARecallGoesOnAfterAFailureOfRedis(t *testing.T) {
 				seller := s.replica(t, "seller", idle)
 				reported := s.pendingOrders(t, seller, 5)
 				way := labtest.NewProxy(t, server.Address)
-				a := s.replica(t, "a", at(way.Address), idle)
+				waits := idle
+				if c.loses { // it is told at once
+					waits = func(o *hot.Options, r *backend.RedisOptions) { idle(o, r); patient(o, r) }
+				}
+				a := s.replica(t, "a", at(way.Address), waits)
 				held := way.Arm(servers.Rule{Sent: "\r\n" + step + "\r\n", Do: servers.Hold})
 				recalled := startRecall(t, a)
 				labtest.AwaitReached(t, held)
