@@ -69,11 +69,11 @@ func TestARecallGoesOnAfterAFailureOfRedis(t *testing.T) {
 				seller := s.replica(t, "seller", idle)
 				reported := s.pendingOrders(t, seller, 5)
 				way := labtest.NewProxy(t, server.Address)
-				waits := idle
-				if c.loses { // it is told at once
-					waits = func(o *hot.Options, r *backend.RedisOptions) { idle(o, r); patient(o, r) }
+				changes := []func(*hot.Options, *backend.RedisOptions){at(way.Address), idle}
+				if c.loses { // the error comes at once
+					changes = append(changes, patient)
 				}
-				a := s.replica(t, "a", at(way.Address), waits)
+				a := s.replica(t, "a", changes...)
 				held := way.Arm(servers.Rule{Sent: "\r\n" + step + "\r\n", Do: servers.Hold})
 				recalled := startRecall(t, a)
 				labtest.AwaitReached(t, held)

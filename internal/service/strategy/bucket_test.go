@@ -283,6 +283,19 @@ func TestADuplicateUndoesACollection(t *testing.T) {
 	})
 }
 
+// oversell subtracts units of item 1 as an unsafe strategy does, however few there are.
+func oversell(t *testing.T, store *repo.Store, units int64) {
+	t.Helper()
+	read, err := store.Goods(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = store.As("naive").InTx(t.Context(), func(tx *repo.Tx) error { return tx.Subtract(t.Context(), read, units) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // An unsafe strategy has sold more than the row had: the buckets get no more than is left
 // in all.
 func TestBucketsMakeUpForARowBelowZero(t *testing.T) {
@@ -291,14 +304,7 @@ func TestBucketsMakeUpForARowBelowZero(t *testing.T) {
 	if !buy(t, s.replicas[0], 1, 1) {
 		t.Fatal("the first unit is not sold")
 	}
-	read, err := s.stores[0].Goods(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = s.stores[0].As("naive").InTx(t.Context(), func(tx *repo.Tx) error { return tx.Subtract(t.Context(), read, 5) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	oversell(t, s.stores[0], 5)
 	for range 3 { // each replica has another number of buckets, and one of three is missing
 		if !buy(t, s.replicas[1], 1, 1) {
 			t.Error("a unit that is left is not sold")

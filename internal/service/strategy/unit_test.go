@@ -133,14 +133,7 @@ func TestUnitRowsMakeUpForARowBelowZero(t *testing.T) {
 	if !buy(t, s.replicas[0], 1, 1) {
 		t.Fatal("the first unit is not sold")
 	}
-	read, err := s.stores[0].Goods(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = s.stores[0].As("naive").InTx(t.Context(), func(tx *repo.Tx) error { return tx.Subtract(t.Context(), read, 5) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	oversell(t, s.stores[0], 5)
 	other := unitRowsOf(t, s.stores[0], 2) // three at once are more than its pool
 	if !buy(t, other, 1, 3) {
 		t.Error("units that are left are not sold")
