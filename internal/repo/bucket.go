@@ -107,13 +107,22 @@ func (t *Tx) Buckets(ctx context.Context, goodsID int64) (Buckets, error) {
 }
 
 // Gather reads the row of an item and its buckets, and keeps every other writer from
-// both until the transaction ends. It may return
-// ErrUnknownGoods, and ErrRowChanged if the item has another limit.
+// both until the transaction ends. Allocated counts the units of its other allocations. It
+// may return ErrUnknownGoods, and ErrRowChanged if the item has another limit.
 func (t *Tx) Gather(ctx context.Context, goodsID int64) (row stock.Goods, buckets Buckets, err error) {
 	if row, err = t.GoodsForUpdate(ctx, goodsID); err != nil {
 		return row, nil, err
 	}
-	buckets, err = t.lockBuckets(ctx, goodsID)
+	if buckets, err = t.lockBuckets(ctx, goodsID); err != nil {
+		return row, nil, err
+	}
+	if row.Allocated -= buckets.Sum(); row.Allocated > 0 {
+		// The row was read before its buckets were waited for: units that were sold from
+		// them meanwhile are in no other allocation.
+		var now stock.Goods
+		now, err = t.store.scanGoods(ctx, t.conn().QueryRowContext(ctx, readWithBuckets, goodsID, goodsID), goodsID)
+		row.Allocated = now.Allocated
+	}
 	return row, buckets, err
 }
 

@@ -182,6 +182,31 @@ func WaitingWriters(t *testing.T, d *servers.Database) (n int) {
 	return n
 }
 
+// AwaitRowWait returns when a transaction waits for a row in a statement like the pattern. It
+// fails where what should wait is answered before.
+func AwaitRowWait(t *testing.T, d *servers.Database, like string, answered <-chan error) {
+	t.Helper()
+	db, _ := Connect(t, d)
+	defer db.Close() //nolint:errcheck // nothing is lost with it
+	const waiting = `SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE ?`
+	const cached = 150 * time.Millisecond // InnoDB answers the same to those who ask again within 100 ms
+	for range 40 {
+		var n int
+		if err := db.QueryRowContext(t.Context(), waiting, like).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if n > 0 {
+			return
+		}
+		select {
+		case err := <-answered:
+			t.Fatalf("what was to wait for a row that is kept was answered with %v", err)
+		case <-time.After(cached):
+		}
+	}
+	t.Fatalf("no transaction waits in a statement like %s", like)
+}
+
 // Open connects to a database, as a replica of that name would, and brings its
 // schema up to date.
 func Open(t *testing.T, d *servers.Database, replica string) *repo.Store {

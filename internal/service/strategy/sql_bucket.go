@@ -94,7 +94,6 @@ func (b bucketed) gather(name string) func(ctx context.Context, tx *repo.Tx, goo
 			kept -= row.Share(name)
 		}
 		row.Stock += sum
-		row.Allocated = max(0, row.Allocated-sum)
 		return row, func(ctx context.Context, tx *repo.Tx, all stock.Goods, units int64) error {
 			left := all.Stock - units
 			rest := min(kept, left)

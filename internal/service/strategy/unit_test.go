@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
@@ -235,7 +235,7 @@ func assertWaits(t *testing.T, d *servers.Database, goods int64, rollsBack bool)
 	<-h.reached
 	second := make(chan error, 1)
 	both.Go(func() { second <- oneOf(s.replicas[0].Deduct(t.Context(), goods, []stock.Purchase{purchase(1)})) })
-	awaitUnitRowWait(t, d, second)
+	labtest.AwaitRowWait(t, d, "%unit0%", second)
 	if rollsBack {
 		leave()
 	}
@@ -248,32 +248,4 @@ func assertWaits(t *testing.T, d *servers.Database, goods int64, rollsBack bool)
 		t.Errorf("the first purchase got %v", first)
 	}
 	s.wantSoldOut(t, goods, 2)
-}
-
-// awaitUnitRowWait returns when a transaction waits for a unit row. It fails where the purchase is
-// answered before.
-func awaitUnitRowWait(t *testing.T, d *servers.Database, answered <-chan error) {
-	t.Helper()
-	pool, _, err := d.Pool(0, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close() //nolint:errcheck // it was only asked
-	const waiting = `SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE '%unit0%'`
-	const cached = 150 * time.Millisecond // InnoDB answers the same to those who ask again within 100 ms
-	for range 40 {
-		var n int
-		if err := pool.QueryRowContext(t.Context(), waiting).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		if n > 0 {
-			return
-		}
-		select {
-		case err := <-answered:
-			t.Fatalf("a purchase of a unit that is kept was answered with %v", err)
-		case <-time.After(cached):
-		}
-	}
-	t.Fatal("no transaction waits for a unit row")
 }
