@@ -500,15 +500,28 @@ const middleWithin = 300 * time.Millisecond
 
 func (w walking) kill(ctx context.Context, s walk.Step) error {
 	if s.Middle {
-		if err := w.client(s).SetFault(ctx, failpoint.Fault{Do: failpoint.Crash, GoodsID: w.Item}); err != nil {
-			return err
-		}
+		armed := w.arm(ctx, s, failpoint.Fault{Do: failpoint.Crash, GoodsID: w.Item})
 		select {
 		case <-w.replicaOf(s).Done():
 		case <-time.After(middleWithin):
+			select {
+			case err := <-armed:
+				if err != nil {
+					return err
+				}
+			default:
+			}
 		}
 	}
 	return w.replicaOf(s).Kill(ctx)
+}
+
+// arm sets a fault that stops or ends its replica, which a purchase may reach before the replica
+// has answered.
+func (w walking) arm(ctx context.Context, s walk.Step, f failpoint.Fault) <-chan error {
+	armed := make(chan error, 1)
+	go func() { armed <- w.client(s).SetFault(ctx, f) }()
+	return armed
 }
 
 // pause has a purchase that is late go on to its write, where that is fenced.
@@ -520,13 +533,11 @@ func (w walking) pause(ctx context.Context, s walk.Step) error {
 		time.Sleep(s.Lasts)
 		return w.replicaOf(s).Signal(ctx, syscall.SIGCONT)
 	}
-	if err := w.client(s).SetFault(ctx, failpoint.Fault{Do: failpoint.Pause, GoodsID: w.Item, IgnoreCancel: s.Lasts > walk.LeaseTTL}); err != nil {
-		return err
-	}
+	armed := w.arm(ctx, s, failpoint.Fault{Do: failpoint.Pause, GoodsID: w.Item, IgnoreCancel: s.Lasts > walk.LeaseTTL})
 	time.Sleep(s.Lasts)
 	// It may stop itself after this: then it does so until its failpoints are gone.
 	cleared := make(chan error, 1)
-	go func() { cleared <- w.client(s).ClearFaults(ctx) }()
+	go func() { cleared <- errors.Join(<-armed, w.client(s).ClearFaults(ctx)) }()
 	for {
 		if err := w.replicaOf(s).Signal(ctx, syscall.SIGCONT); err != nil {
 			return err
