@@ -3,8 +3,11 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -170,9 +173,92 @@ func TestAPageShowsTwoHolders(t *testing.T) {
 			if got := browser.Evaluate[string](t, b, judged); !strings.Contains(got, c.want) {
 				t.Errorf("the verdict is %q, want …%s…: %s", got, c.want, browser.Evaluate[string](t, b, "document.getElementById('verdict').innerText"))
 			}
+			if !c.fenced {
+				click(t, b, "#replay")
+				assertReplays(t, b, c.want)
+				click(t, b, "#back")
+				b.Until(t, within, isLive)
+				assertSaved(t, url, c.want)
+			}
 		})
 	}
 	assertQuiet(t, b, url)
+}
+
+// scrub shows the moment after a part of a recording.
+func scrub(t *testing.T, b *browser.Browser, part float64) {
+	t.Helper()
+	browser.Evaluate[bool](t, b, fmt.Sprintf("(e => { e.value = e.max * %g; e.dispatchEvent(new Event('input')); return true; })(document.getElementById('scrub'))", part))
+}
+
+// assertReplays goes through a recording with two holders, to its end and its verdict.
+func assertReplays(t *testing.T, b *browser.Browser, want string) {
+	t.Helper()
+	const hidden = "document.getElementById('verdict').hidden"
+	b.Until(t, within, "!document.getElementById('player').hidden && !"+hidden)
+	sold := browser.Evaluate[int](t, b, figure("n-sold"))
+	two := false
+	for part := 0.05; part < 1; part += 0.05 {
+		scrub(t, b, part)
+		b.Until(t, within, hidden)
+		now := browser.Evaluate[int](t, b, figure("n-sold"))
+		if now > sold {
+			t.Errorf("%d are sold at %.2f of the recording, and %d in the end", now, part, sold)
+		}
+		if !two {
+			if two = browser.Evaluate[bool](t, b, there("#lanes .two")); two {
+				b.Keep(t, "body", "live-replay")
+			}
+		}
+	}
+	if !two {
+		t.Error("no moment of the recording shows two holders")
+	}
+	browser.Evaluate[bool](t, b, "(document.getElementById('speed').value = '10', true)")
+	scrub(t, b, 0.7)
+	click(t, b, "#play")
+	b.Until(t, within, "!"+hidden+" && document.getElementById('moment').textContent !== ''")
+	if got := browser.Evaluate[string](t, b, judged); !strings.Contains(got, want) {
+		t.Errorf("replayed, the verdict is %q, want …%s…", got, want)
+	}
+	if got := browser.Evaluate[int](t, b, figure("n-sold")); got != sold {
+		t.Errorf("replayed, %d are sold, and %d were", got, sold)
+	}
+}
+
+// assertSaved opens the saved file of a sale where there is no server.
+func assertSaved(t *testing.T, url, want string) {
+	t.Helper()
+	page, _, _ := strings.Cut(url, "#")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page+"saved", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close() //nolint:errcheck // it was read
+	content, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("status %d, %v", answer.StatusCode, err)
+	}
+	file := filepath.Join(t.TempDir(), "saved.html")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := browser.Open(t, shown)
+	b.Show(t, "file://"+file, 1300, 2400, "light")
+	assertReplays(t, b, want)
+	if shown := browser.Evaluate[int](t, b, "[...document.querySelectorAll('button, select, input')].filter(e => e.offsetParent && !e.disabled && !e.closest('#player, #lanes-panel, .top')).length"); shown != 0 {
+		t.Errorf("%d controls of a server can be used in the saved file", shown)
+	}
+	if errors := b.Errors(); len(errors) > 0 {
+		t.Errorf("the browser complains: %q", errors)
+	}
+	if asked := b.Asked("file://", "data:"); len(asked) > 0 {
+		t.Errorf("the saved file asks for %q", asked)
+	}
 }
 
 // assertKeysChoose goes to the last lease and back by keys.

@@ -81,6 +81,8 @@ func (h *Handler) routes() http.Handler {
 	mux.HandleFunc("GET /events", h.events)
 	mux.HandleFunc("GET /sees/{backend}", h.sees)
 	mux.HandleFunc("GET /code/{strategy}", h.code)
+	mux.HandleFunc("GET /recording", h.recording)
+	mux.HandleFunc("GET /saved", h.saved)
 	mux.HandleFunc("POST /sale/{command}", h.steers(h.command))
 	mux.HandleFunc("POST /machines/{name}/{action}", h.steers(func(r *http.Request) error {
 		return h.session.Act(r.PathValue("name"), r.PathValue("action"))
@@ -173,6 +175,28 @@ func (h *Handler) code(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, http.StatusOK, found)
+}
+
+// recording is the sale as far as it has come, to be played again on the page.
+func (h *Handler) recording(w http.ResponseWriter, _ *http.Request) {
+	r, err := h.session.Recording()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	answer(w, http.StatusOK, []Recording{r})
+}
+
+// saved is the same as a file that needs no server.
+func (h *Handler) saved(w http.ResponseWriter, _ *http.Request) {
+	r, err := h.session.Recording()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Disposition", `attachment; filename="stocklab-live.html"`)
+	_ = Save(w, r) // the reader may have gone
 }
 
 // events streams what happens.

@@ -26,6 +26,11 @@ type State struct {
 	Leases     []Lease                 `json:"leases"`
 	Marks      []Mark                  `json:"marks"`
 	Lanes      Lanes                   `json:"lanes"`
+	// Apart tells that stock and answers are points of their own.
+	Apart bool `json:"apart,omitempty"`
+
+	past   []Lease // before Leases, for a recording
+	passed Millis  // Lanes.Whole as the follower has it
 }
 
 // Millis is a time in milliseconds since 1970, or 0 where there is none.
@@ -122,7 +127,7 @@ type recorded struct {
 func (recorded) kind() string { return "leases" }
 
 func (r recorded) apply(s *State) {
-	s.Lanes = r.Lanes
+	s.Lanes, s.passed = r.Lanes, r.Lanes.Whole
 	for _, l := range r.Leases {
 		// One that changes is mostly among the last.
 		i := len(s.Leases) - 1
@@ -137,6 +142,8 @@ func (r recorded) apply(s *State) {
 	}
 	if over := len(s.Leases) - mostLeases; over > 0 {
 		s.Lanes.Whole = max(s.Lanes.Whole, s.Leases[over].Asked)
+		s.past = append(s.past, s.Leases[:over]...)
+		s.past = bounded(s.past, mostRecordedLeases)
 	}
 	s.Leases = bounded(s.Leases, mostLeases)
 }
@@ -148,6 +155,7 @@ func (began) kind() string { return "began" }
 
 func (b began) apply(s *State) {
 	s.Sale, s.Points, s.Leases, s.Marks, s.Lanes = b.Sale, []Point{}, []Lease{}, []Mark{}, Lanes{}
+	s.past, s.passed = nil, 0
 }
 
 type machines []Machine

@@ -25,7 +25,7 @@ const (
 )
 
 // Write writes report.json and report.html into the folder of a run, which has
-// the histories of its parts. A history that is missing or broken is said on the
+// the histories of its parts, and a page an experiment that plays them again. A history that is missing or broken is said on the
 // page and is no error.
 func Write(folder string, r *scenario.Report) error {
 	if err := verdict.WriteJSON(filepath.Join(folder, jsonFile), r); err != nil {
@@ -77,6 +77,7 @@ type section struct {
 	scenario.Result
 	Parts      []part
 	Bars       *figure
+	Replay     string // the file of the page that plays it again
 	Prev, Next *scenario.Result
 }
 
@@ -143,6 +144,10 @@ func newSection(folder string, e *scenario.Result) (section, error) {
 			return s, err
 		}
 		s.Parts = append(s.Parts, p)
+	}
+	var err error
+	if s.Replay, err = replay(folder, e); err != nil {
+		return s, err
 	}
 	if bars := sideBySide(e); bars != nil {
 		drawn, err := inline(bars, fmt.Sprintf("e%d-bars", e.Number))

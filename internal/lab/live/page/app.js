@@ -4,10 +4,12 @@ import { change, language, number, t, words } from './words.js';
 import { Charts } from './charts.js';
 import { Lanes } from './lanes.js';
 import { Code, Machines, Views, element } from './panels.js';
+import { Player } from './replay.js';
 
 const $ = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get('token');
-const steers = Boolean(token);
+const recorded = $('recordings'); // in a saved file
+const steers = Boolean(token) && !recorded;
 const state = { machines: [], strategies: [], points: [], leases: new Map(), marks: [], lanes: {}, sale: { phase: 'idle' }, servers: {}, missing: {} };
 const mostPoints = 1400, mostLeases = 600;
 
@@ -33,6 +35,7 @@ const lanes = new Lanes(state, t);
 const machines = new Machines($('machines'), state, t, steers, post);
 const views = new Views(state, t);
 const code = new Code(t);
+const player = new Player(t, showMoment);
 const field = (name) => form.elements.namedItem(name);
 
 function chosen() {
@@ -147,6 +150,7 @@ function drawSale() {
   drawButtons();
   drawNumbers();
   if (sale.error) $('said').textContent = sale.error;
+  $('replay').hidden = $('save').hidden = !$('player').hidden || !sale.item;
   $('verdict').hidden = !v;
   if (!v) return;
   $('verdict-words').textContent = `${v.strategy}: ${verdictWords(v)}`;
@@ -170,7 +174,8 @@ function drawMarks() {
   const start = charts.start();
   $('marks').replaceChildren(...state.marks.map((m, i) => {
     const li = element('li');
-    const what = m.what === 'sell' ? `${t('mark.sell')} ${m.detail}` : [m.who, t(`mark.${m.what}`), m.detail].filter(Boolean).join(' ');
+    const known = t(`mark.${m.what}`), word = known.startsWith('mark.') ? m.what : known; // an experiment has words of its own
+    const what = m.what === 'sell' ? `${t('mark.sell')} ${m.detail}` : [m.who, word, m.detail].filter(Boolean).join(' ');
     li.append(element('b', String(i + 1)), ` ${((m.at - start) / 1000).toFixed(1)} s ${what}`);
     return li;
   }));
@@ -185,7 +190,7 @@ function drawAll() {
   words();
   $('language').textContent = t('other');
   $('language').lang = language() === 'zh' ? 'en' : 'zh';
-  $('reader').hidden = steers;
+  $('reader').hidden = steers || !$('player').hidden;
   drawServers();
   drawStrategies();
   drawSale();
@@ -193,6 +198,59 @@ function drawAll() {
   drawMarks();
   lanes.changed();
   machines.draw();
+  if (player.playing) $('play').textContent = t('play-stop');
+}
+
+// showMoment shows a moment of a recording that lasts so many seconds.
+let shownRecording;
+function showMoment(recording, moment, lasts) {
+  Object.assign(state, moment, { apart: Boolean(recording.apart), lasts, from: player.from, servers: recording.servers || {}, strategies: recording.strategies || [] });
+  if (shownRecording !== recording) {
+    shownRecording = recording;
+    lanes.reset();
+    code.recorded = recording.code || {};
+    $('lanes-panel').hidden = recording.leases.length === 0;
+    $('code-panel').hidden = Object.keys(code.recorded).length === 0;
+    $('faults').hidden = Boolean(recording.apart); // what was done is among the marks
+    $('numbers').hidden = $('units').hidden = !recording.points.some((p) => p.seen);
+    drawAll();
+    fill({ ...recording.sale.settings, ...recording.sale.modes?.at(-1) });
+  }
+  drawSale();
+  drawMarks();
+  lanes.draw(); // at once, since a moment is drawn once a frame at most
+  machines.draw();
+}
+
+// replay closes the stream of events; what is missed meanwhile comes as a snapshot.
+let events;
+async function replay() {
+  const answer = await fetch('recording');
+  if (!answer.ok) return;
+  const recordings = await answer.json();
+  events.close();
+  inReplay(true);
+  player.open(recordings);
+}
+
+function inReplay(on) {
+  $('player').hidden = !on;
+  for (const id of ['controls', 'sees', 'embedded', 'reader']) $(id).hidden = on || (id === 'reader' && steers);
+  document.body.classList.toggle('saved', on);
+  $('link').textContent = t(on ? 'recorded' : 'live');
+  $('link').classList.remove('bad');
+  machines.steers = steers && !on;
+  if (on) $('play').focus();
+}
+
+function backToNow() {
+  player.stop();
+  shownRecording = undefined;
+  code.recorded = undefined;
+  Object.assign(state, { apart: false, lasts: undefined, from: undefined });
+  for (const id of ['lanes-panel', 'code-panel', 'faults', 'numbers', 'units']) $(id).hidden = false;
+  inReplay(false);
+  listen();
 }
 
 function keep(list, most) { if (list.length > most) list.splice(0, list.length - most); }
@@ -256,7 +314,7 @@ const apply = {
 };
 
 function listen() {
-  const events = new EventSource('events');
+  events = new EventSource('events');
   const say = (ok) => {
     $('link').textContent = ok ? t('live') : t('lostLink');
     $('link').classList.toggle('bad', !ok);
@@ -278,5 +336,14 @@ $('take').addEventListener('click', () => {
 $('language').addEventListener('click', () => { change(language() === 'zh' ? 'en' : 'zh'); drawAll(); });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => charts.rebuild());
 
+$('replay').addEventListener('click', replay);
+$('back').addEventListener('click', backToNow);
+
 words();
-listen();
+if (recorded) {
+  $('back').hidden = true;
+  inReplay(true);
+  player.open(JSON.parse(recorded.textContent));
+} else {
+  listen();
+}

@@ -12,15 +12,18 @@ export class Charts {
   }
 
   // start is when the sale began: the zero of all time axes.
-  start() { return this.state.marks[0]?.at ?? this.state.points[0]?.at ?? 0; }
+  start() { return this.state.from ?? this.state.marks[0]?.at ?? this.state.points[0]?.at ?? 0; }
 
   series() {
     const { t } = this;
-    const line = (label, stroke, dash) => ({ label, stroke: color(stroke), width: 2, dash, points: { show: false } });
+    // Where stock and answers are points apart, a line leads over the other ones; of a latency there are points alone.
+    const apart = Boolean(this.state.apart);
+    const line = (label, stroke, dash) => ({ label, stroke: color(stroke), width: 2, dash, points: { show: false }, spanGaps: apart });
+    const dots = (label, stroke, dash) => ({ ...line(label, stroke, dash), spanGaps: false, points: { show: apart, size: 5 } });
     return [
       { id: 'chart-stock', height: 220, series: [line(t('initial'), 'ink', [2, 4]), line(t('sold'), 'hold'), line(t('left'), 'warn', [7, 4]), { ...line(t('oversold'), 'alarm', [10, 3]), width: 2.5 }] },
       { id: 'chart-answers', height: 170, series: [line(t('sold'), 'good'), line(t('rejected'), 'refused', [7, 4]), line(t('busy'), 'edge', [3, 3]), line(t('failed'), 'alarm'), line(t('unknown'), 'alarm', [2, 3])] },
-      { id: 'chart-latency', height: 170, series: [line('p50', 'hold'), line('p99', 'warn', [7, 4])] },
+      { id: 'chart-latency', height: 170, series: [dots('p50', 'hold'), dots('p99', 'warn', [7, 4])] },
     ];
   }
 
@@ -30,7 +33,7 @@ export class Charts {
     const seen = (pick) => points.map((p) => (p.seen ? pick(p) : null));
     const rate = (pick) => points.map((p) => (p.seconds > 0 ? Math.round(pick(p.answers) / p.seconds) : null));
     switch (i) {
-      case 0: return [x, points.map(() => sale.settings?.stock ?? null), seen((p) => p.sold), seen((p) => p.stock), seen((p) => p.oversold)];
+      case 0: return [x, points.map(() => sale.settings?.stock || null), seen((p) => p.sold), seen((p) => p.stock), seen((p) => p.oversold)];
       case 1: return [x, ...['sold', 'rejected', 'busy', 'failed', 'unknown'].map((k) => rate((a) => a[k]))];
       default: return [x, points.map((p) => p.p50 || null), points.map((p) => p.p99 || null)];
     }
@@ -43,7 +46,7 @@ export class Charts {
       const box = document.getElementById(c.id);
       return new uPlot({
         width: Math.max(200, box.clientWidth), height: c.height,
-        scales: { x: { time: false, range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(5, high ?? 5)] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, high ?? 1) * 1.06] } },
+        scales: { x: { time: false, range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(this.state.lasts ?? 5, high ?? 5)] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, high ?? 1) * 1.06] } },
         axes: [{ ...axis, size: 30, values: (_, v) => v.map((n) => `${n} s`) }, { ...axis, size: 56 }],
         legend: { live: false, markers: { width: 2, dash: (u, i) => { const d = u.series[i].dash; return !d ? 'solid' : d[0] < 4 ? 'dotted' : 'dashed'; } } },
         series: [{}, ...c.series.map((s) => ({ ...s, value: (_, v) => (v == null ? '' : String(Math.round(v * 100) / 100)) }))],

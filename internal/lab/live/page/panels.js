@@ -153,7 +153,9 @@ export class Code {
     if (strategy.name === this.name) return;
     this.name = strategy.name;
     document.getElementById('code-idea').textContent = `${strategy.name}: ${strategy.summary}`;
-    if (!this.cache.has(strategy.name)) {
+    if (this.recorded) {
+      this.cache.set(strategy.name, this.recorded[strategy.name] || []);
+    } else if (!this.cache.has(strategy.name)) {
       const answer = await fetch(`code/${strategy.name}`);
       this.cache.set(strategy.name, answer.ok ? await answer.json() : []);
     }

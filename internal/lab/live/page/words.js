@@ -45,6 +45,7 @@ const en = {
   'next.pause': 'Now break it: lower the TTL to 1 s, have a replica pause in mid-purchase, and resume it after that second.',
   'next.naive': 'Compare it with what the tutorials write first: naive.',
   'next.alone': 'Run the last strategy alone, to see what it guarantees by itself.',
+  replay: 'Replay', recording: 'Recording', speed: 'Speed', back: 'Back to now', play: 'Play', 'play-stop': 'Stop', save: 'Save as a file', moment: 'Moment', recorded: 'a recording',
   other: '中文', steer: 'needs the token', restarted: 'Redis keeps nothing on disk here: after a kill it is empty.',
 };
 
@@ -91,6 +92,7 @@ const zh = {
   'next.replicas': '单副本时它是安全的。试试三个副本：各有各的锁。',
   'next.pause': '现在来破坏它：把 TTL 调到 1 秒，让一个副本在购买途中暂停，过了这一秒再恢复。',
   'next.naive': '与教程最先写的 naive 比一比。', 'next.alone': '单独跑最后一个策略，看它自己的保证。',
+  replay: '回放', recording: '记录', speed: '速度', back: '回到现在', play: '播放', 'play-stop': '停住', save: '存为文件', moment: '时刻', recorded: '记录',
   other: 'English', steer: '需要令牌', restarted: '这里的 Redis 不落盘：被杀后是空的。',
 };
 
@@ -112,4 +114,5 @@ export const number = (n) => new Intl.NumberFormat(current === 'zh' ? 'zh-CN' : 
 export function words() {
   document.documentElement.lang = current === 'zh' ? 'zh-CN' : 'en';
   for (const e of document.querySelectorAll('[data-w]')) e.textContent = t(e.dataset.w);
+  for (const e of document.querySelectorAll('[data-label]')) e.setAttribute('aria-label', t(e.dataset.label));
 }

@@ -1,0 +1,167 @@
+package live
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/load"
+)
+
+// Recording is what can be played again: everything that was measured, with its times. The
+// page shows a moment of it by leaving out what came later.
+type Recording struct {
+	// Title says what it is of.
+	Title string `json:"title"`
+	// Words are what there is to say of it, a paragraph each.
+	Words []string `json:"words,omitempty"`
+	State
+
+	// Code is that of the strategies that sold, by their names.
+	Code map[string][]Listing `json:"code"`
+}
+
+// mostRecordedLeases bounds the leases of a recording: the newest ones are kept.
+const mostRecordedLeases = 5000
+
+// Recording is the sale that is on the page, as far as it has come.
+func (s *Session) Recording() (Recording, error) {
+	r := Recording{Title: "stocklab live"}
+	s.hub.look(func(state *State) {
+		r.State = *state
+		r.Leases = newest(slices.Concat(state.past, state.Leases))
+		r.Points, r.Marks = slices.Clone(state.Points), slices.Clone(state.Marks)
+		r.Machines = slices.Clone(state.Machines)
+		r.Lanes.Whole = state.passed
+		if len(state.past) == mostRecordedLeases { // older ones were dropped
+			r.Lanes.Whole = max(r.Lanes.Whole, state.past[0].Asked)
+		}
+	})
+	for _, m := range r.Sale.Modes {
+		r.Title += ", " + m.String()
+	}
+	return r, r.describe()
+}
+
+// newest keeps the last form of each lease, in the order in which they were asked for first.
+func newest(leases []Lease) []Lease {
+	at := make(map[string]int, len(leases))
+	list := make([]Lease, 0, len(leases))
+	for _, l := range leases {
+		if i, known := at[l.ID]; known {
+			list[i] = l
+			continue
+		}
+		at[l.ID] = len(list)
+		list = append(list, l)
+	}
+	return list
+}
+
+// describe adds the code of the strategies that sold, and leaves out what is known of others.
+func (r *Recording) describe() error {
+	list, err := listings()
+	if err != nil {
+		return err
+	}
+	r.Code = make(map[string][]Listing)
+	sold := r.Strategies[:0:0]
+	for _, d := range r.Strategies {
+		if slices.ContainsFunc(r.Sale.Modes, func(m Mode) bool { return m.Strategy == d.Name }) {
+			sold = append(sold, d)
+			r.Code[d.Name] = list[d.Name]
+		}
+	}
+	r.Strategies = sold
+	return nil
+}
+
+// pieces is how many points an experiment is drawn with.
+const pieces = 240
+
+// OfHistory makes a recording of what an experiment has recorded: its requests become answers,
+// its samples the stock. Of several items it shows the first.
+func OfHistory(title string, h *history.History) Recording {
+	r := Recording{Title: title, State: State{Points: []Point{}, Leases: []Lease{}, Marks: []Mark{}, Machines: []Machine{}}}
+	from, to := h.Extent()
+	if !to.After(from) {
+		return r
+	}
+	holders := make(map[string]bool)
+	for _, l := range h.Leases {
+		holders[l.Holder] = true
+		r.Leases = append(r.Leases, Lease{
+			ID: l.ID, Holder: l.Holder, Lock: l.Lock, Token: l.Token, Asked: millis(l.Asked), Granted: millis(l.Granted),
+			GaveUp: millis(l.GaveUp), Lost: millis(l.Lost), Released: millis(l.Released), Error: l.Error,
+		})
+	}
+	if over := len(r.Leases) - mostRecordedLeases; over > 0 {
+		r.Lanes.Whole = r.Leases[over].Asked
+		r.Leases = r.Leases[over:]
+	}
+	for _, m := range h.Marks {
+		r.Marks = append(r.Marks, Mark{At: millis(m.At), Who: m.Who, What: m.What})
+	}
+	r.Marks = bounded(r.Marks, mostMarks)
+	for _, name := range slices.Sorted(maps.Keys(holders)) {
+		r.Machines = append(r.Machines, Machine{Name: name, Kind: "replica", Status: running})
+	}
+	r.Points, r.Apart = append(seen(h), answered(h, from, to)...), true
+	slices.SortStableFunc(r.Points, func(a, b Point) int { return cmp.Compare(a.At, b.At) })
+	r.Lanes.Until = millis(to)
+	r.Sale = Sale{Phase: Ended, Modes: []Mode{}, Settings: Settings{Stock: initial(h)}}
+	return r
+}
+
+// initial is what there was of the item of the first sample.
+func initial(h *history.History) int64 {
+	if len(h.Samples) == 0 {
+		return 0
+	}
+	return h.Samples[0].Stock + h.Samples[0].Sold
+}
+
+// seen are the samples of one item as points.
+func seen(h *history.History) (list []Point) {
+	for _, s := range h.Samples {
+		if s.GoodsID == h.Samples[0].GoodsID {
+			list = append(list, Point{
+				At: millis(s.At), Seen: millis(s.At), Stock: s.Stock, Sold: s.Sold, Oversold: max(0, s.Sold-initial(h)), Lost: s.Stock + s.Sold - initial(h),
+			})
+		}
+	}
+	return list
+}
+
+// answered are the answers to requests as points, at equal distances.
+func answered(h *history.History, from, to time.Time) (list []Point) {
+	if len(h.Requests) == 0 {
+		return nil
+	}
+	each := to.Sub(from)/pieces + 1
+	meters := make([]*meter, pieces)
+	for _, r := range h.Requests {
+		i := min(max(0, int(r.End.Sub(from)/each)), pieces-1)
+		if meters[i] == nil {
+			meters[i] = newMeter()
+			meters[i].since = from.Add(time.Duration(i) * each)
+		}
+		meters[i].observe(load.Answer{Start: r.Start, End: r.End, Kind: kinds()[r.Outcome], Problem: r.Problem})
+	}
+	for i, m := range meters {
+		end := from.Add(time.Duration(i+1) * each)
+		if m == nil {
+			list = append(list, Point{At: millis(end), Seconds: each.Seconds()})
+			continue
+		}
+		list = append(list, m.read(end))
+	}
+	return list
+}
+
+// kinds are those of answers for the outcomes of a history.
+func kinds() map[history.Outcome]load.Kind {
+	return map[history.Outcome]load.Kind{history.Sold: load.Sold, history.Rejected: load.Rejected, history.Failed: load.Failed, history.Unknown: load.Unknown}
+}

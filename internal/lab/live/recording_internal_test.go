@@ -1,0 +1,108 @@
+package live
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/history"
+)
+
+// A recording has the leases that the page has dropped, each once and as it ended, and says from
+// when on all of them are there.
+func TestARecordingHasMoreLeasesThanThePage(t *testing.T) {
+	s := &Session{hub: newHub()}
+	s.hub.publish(began{Sale{Item: 1}})
+	long := Lease{ID: "long", Asked: 1, Granted: 1}
+	s.hub.publish(recorded{Leases: []Lease{long}})
+	lease := func(i int) Lease { return Lease{ID: fmt.Sprint(i), Asked: Millis(i), Granted: Millis(i)} }
+	publish := func(from, to int) {
+		for i := from; i <= to; i++ {
+			s.hub.publish(recorded{Lanes{Whole: 2}, []Lease{lease(i)}})
+		}
+	}
+	publish(2, 2*mostLeases)
+	long.Released = 9999
+	s.hub.publish(recorded{Lanes{Whole: 2}, []Lease{long}})
+	r, err := s.Recording()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Leases) != 2*mostLeases || r.Leases[0] != long || r.Leases[1] != lease(2) || r.Lanes.Whole != 2 {
+		t.Errorf("%d leases from %+v, %+v on, whole from %v on", len(r.Leases), r.Leases[0], r.Leases[1], r.Lanes.Whole)
+	}
+	publish(2*mostLeases+1, 2*mostLeases+mostRecordedLeases)
+	if r, err = s.Recording(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.Leases); n != mostRecordedLeases+mostLeases || r.Lanes.Whole != r.Leases[0].Asked {
+		t.Errorf("%d leases from %v on, whole from %v on", n, r.Leases[0].Asked, r.Lanes.Whole)
+	}
+	s.hub.publish(began{Sale{Item: 2}})
+	if r, err = s.Recording(); err != nil || len(r.Leases) != 0 || r.Lanes.Whole != 0 {
+		t.Errorf("the next sale begins with %d leases, whole from %v on (%v)", len(r.Leases), r.Lanes.Whole, err)
+	}
+}
+
+func TestAHistoryBecomesARecording(t *testing.T) {
+	start := time.UnixMilli(1_000_000)
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	h := &history.History{
+		Requests: []history.Request{
+			{Start: start, End: at(10), Outcome: history.Sold},
+			{Start: start, End: at(10), Outcome: history.Rejected},
+			{Start: start, End: at(2400), Outcome: history.Unknown},
+			{Start: start, End: at(2400), Outcome: history.Failed, Problem: "busy"},
+			{Start: start, End: at(2400), Outcome: history.Failed, Problem: "fenced"},
+		},
+		Leases:  []history.Lease{{ID: "a", Holder: "replica-2", Lock: "redis-lua", Token: 7, Asked: start, Granted: at(1), Lost: at(5)}},
+		Marks:   []history.Mark{{At: at(3), Who: "replica-2", What: "is woken"}},
+		Samples: []history.Sample{{At: at(1), GoodsID: 1, Stock: 3, Sold: 0}, {At: at(2), GoodsID: 2, Stock: 9}, {At: at(9), GoodsID: 1, Stock: 1, Sold: 5}},
+	}
+	r := OfHistory("it", h)
+	var sum Answers
+	var stock []string
+	for _, p := range r.Points {
+		sum.Sold, sum.Rejected, sum.Unknown = sum.Sold+p.Answers.Sold, sum.Rejected+p.Answers.Rejected, sum.Unknown+p.Answers.Unknown
+		sum.Busy, sum.Failed = sum.Busy+p.Answers.Busy, sum.Failed+p.Answers.Failed
+		if p.Seen > 0 {
+			stock = append(stock, fmt.Sprint(p.Stock, p.Sold, p.Oversold, p.Lost))
+		}
+	}
+	if want := (Answers{Sold: 1, Rejected: 1, Busy: 1, Failed: 1, Unknown: 1}); sum != want {
+		t.Errorf("the answers are %+v, want %+v", sum, want)
+	}
+	if got := strings.Join(stock, "; "); got != "3 0 0 0; 1 5 2 3" || r.Sale.Settings.Stock != 3 {
+		t.Errorf("of %d units the samples of the first item are %s", r.Sale.Settings.Stock, got)
+	}
+	want := Lease{ID: "a", Holder: "replica-2", Lock: "redis-lua", Token: 7, Asked: millis(start), Granted: millis(at(1)), Lost: millis(at(5))}
+	if len(r.Leases) != 1 || r.Leases[0] != want || len(r.Machines) != 1 || r.Machines[0].Name != "replica-2" || len(r.Marks) != 1 {
+		t.Errorf("leases %+v, machines %+v, marks %+v", r.Leases, r.Machines, r.Marks)
+	}
+	if empty := OfHistory("nothing", &history.History{}); len(empty.Points) != 0 {
+		t.Errorf("of an empty history there are %d points", len(empty.Points))
+	}
+}
+
+// A saved file loads nothing, and what a recording says cannot end its script.
+func TestASavedFileIsWhole(t *testing.T) {
+	var b bytes.Buffer
+	if err := Save(&b, Recording{Title: "</script><script>alert(1)</script>"}); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	for what, pattern := range map[string]string{
+		"an import": `(?m)^\s*import `, "an export": `(?m)^\s*export `, "a script from elsewhere": `<script[^>]* src=`, "a style from elsewhere": `<link[^>]*stylesheet`,
+		"a script of its recording": `alert\(1\)</script>`,
+	} {
+		if found := regexp.MustCompile(pattern).FindString(text); found != "" {
+			t.Errorf("it has %s: %q", what, found)
+		}
+	}
+	if n := strings.Count(text, "<script"); n != 3 {
+		t.Errorf("it has %d scripts, want the recordings, the library and the page's own", n)
+	}
+}
