@@ -260,10 +260,11 @@ func (s *stage) trap(ctx context.Context, name string) error {
 	if err := one.ClearFaults(ctx); err != nil {
 		return err
 	}
+	s.hub.publish(Mark{At: millis(time.Now()), Who: name, What: Trap})
+	// A purchase may come before the answer, which then waits until the replica goes on.
 	if err := one.SetFault(ctx, failpoint.Fault{Do: failpoint.Pause, GoodsID: work.GoodsID, Times: 1}); err != nil {
 		return err
 	}
-	s.hub.publish(Mark{At: millis(time.Now()), Who: name, What: Trap})
 	if work.For == 0 {
 		return nil
 	}

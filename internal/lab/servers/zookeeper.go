@@ -235,7 +235,7 @@ maxClientCnxns=0
 forceSync=no
 extendedTypesEnabled=true
 admin.enableServer=false
-4lw.commands.whitelist=ruok,srvr,mntr,cons,dump,conf
+4lw.commands.whitelist=ruok,srvr,mntr,cons,dump,conf,wchp
 `
 
 // zookeeperLogging is for a distribution, which logs with Logback.

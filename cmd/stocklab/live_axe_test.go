@@ -1,0 +1,93 @@
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest/browser"
+)
+
+// axe is the script of axe-core, which npm fetches. The test is skipped where npm cannot.
+func axe(t *testing.T) string {
+	t.Helper()
+	const version, sum = "4.14.1", "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	pack := exec.CommandContext(ctx, "npm", "pack", "--silent", "axe-core@"+version)
+	pack.Dir = t.TempDir()
+	if out, err := pack.CombinedOutput(); err != nil {
+		t.Skipf("npm cannot fetch axe-core %s: %v\n%s", version, err, out)
+	}
+	file, err := os.Open(filepath.Join(pack.Dir, "axe-core-"+version+".tgz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	unzipped, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for archive := tar.NewReader(unzipped); ; {
+		head, err := archive.Next()
+		if err != nil {
+			t.Fatalf("look for the script in axe-core: %v", err)
+		}
+		if head.Name != "package/axe.min.js" {
+			continue
+		}
+		script, err := io.ReadAll(archive)
+		if got := fmt.Sprintf("%x", sha256.Sum256(script)); err != nil || got != sum {
+			t.Fatal(errors.Join(err, fmt.Errorf("the script has the checksum %s", got)))
+		}
+		return string(script)
+	}
+}
+
+// assertAccessible has axe look at the page as it is.
+func assertAccessible(t *testing.T, b *browser.Browser, script, state string) {
+	t.Helper()
+	browser.Evaluate[bool](t, b, script+"; true")
+	browser.Evaluate[bool](t, b, `(window.found = null, axe.run(document, {resultTypes: ['violations']}).then(r => { window.found = r; }), true)`)
+	b.Until(t, within, "window.found !== null")
+	// What a page without violations passes tells that axe has looked at it.
+	if n := browser.Evaluate[int](t, b, "window.found.passes.length"); n < 10 {
+		t.Errorf("%s: axe passes %d rules only", state, n)
+	}
+	const serious = `window.found.violations.filter(v => ['serious', 'critical'].includes(v.impact))
+		.map(v => v.id + ': ' + v.help + ': ' + v.nodes.map(n => n.target.join(' ')).slice(0, 3).join(', '))`
+	for _, violation := range browser.Evaluate[[]string](t, b, serious) {
+		t.Errorf("%s: %s", state, violation)
+	}
+}
+
+func TestAxeFindsNothingSeriousOnThePage(t *testing.T) {
+	script := axe(t)
+	url := startLive(t, "embedded")
+	b := browser.Open(t, shown)
+	b.Show(t, url, 1300, 2400, "light")
+	b.Until(t, within, isLive)
+	assertAccessible(t, b, script, "before a sale")
+	set(t, b, "strategy", "mutex")
+	set(t, b, "stock", 100)
+	click(t, b, "#start")
+	b.Until(t, within, isOver+" && !document.getElementById('verdict').hidden")
+	b.Resize(t, 1300, 2400, "dark")
+	assertAccessible(t, b, script, "after it, in the dark")
+	click(t, b, "#replay")
+	b.Until(t, within, "!document.getElementById('player').hidden")
+	assertAccessible(t, b, script, "in a replay")
+	b.Resize(t, 390, 2400, "light")
+	click(t, b, "#language")
+	b.Until(t, within, "document.documentElement.lang === 'zh-CN'")
+	assertAccessible(t, b, script, "on a phone, in Chinese")
+}

@@ -1,0 +1,110 @@
+package live
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+)
+
+var lab *labtest.Lab
+
+func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
+
+// rowOf is the row of a table whose first cell ends so.
+func rowOf(t *testing.T, table Table, end string) []string {
+	t.Helper()
+	for _, row := range table.Rows {
+		if strings.HasSuffix(row[0], end) {
+			return row
+		}
+	}
+	t.Fatalf("%s has no row …%s: %q", table.Title, end, table.Rows)
+	return nil
+}
+
+// Which masters have whose value stands side by side, and one that does not answer has no vote.
+func TestVotesOfTheMastersStandSideBySide(t *testing.T) {
+	masters := lab.OwnRedlock(t)
+	lens := &redisLens{nodes: masters.Nodes}
+	defer lens.close() //nolint:errcheck // the test is over
+	for i, node := range masters.Nodes {
+		client := node.Open()
+		value := "mine"
+		if i > 2 {
+			value = "another's"
+		}
+		if err := client.Set(t.Context(), "lock:{goods%2F7}", value, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		_ = client.Close()
+	}
+	want := func(rows ...[]string) {
+		t.Helper()
+		view, err := lens.look(t.Context(), 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := view.Tables[0]; got.Title != "votes" || !reflect.DeepEqual(got.Rows, rows) {
+			t.Errorf("the votes are %q, want %q", got.Rows, rows)
+		}
+		if len(view.Tables) != 6 {
+			t.Errorf("there are %d tables, want the votes and one a master", len(view.Tables))
+		}
+	}
+	const key = "lock:{goods%2F7}"
+	want([]string{key, "mine", "yes", "yes", "yes", "no", "no", "3 of 5"}, []string{key, "another's", "no", "no", "no", "yes", "yes", "2 of 5"})
+	if err := masters.Nodes[1].Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want([]string{key, "mine", "yes", "?", "yes", "no", "no", "2 of 5"}, []string{key, "another's", "no", "?", "no", "yes", "yes", "2 of 5"})
+}
+
+// ZooKeeper itself is asked who watches whom.
+func TestANodeShowsTheSessionThatWatchesIt(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	conn, events, err := zk.Connect([]string{server.Address}, 10*time.Second, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for e := range events {
+		if e.State == zk.StateHasSession {
+			break
+		}
+	}
+	path := ""
+	for _, part := range []string{"stockd", "zk-sequential", "goods%2F7"} {
+		path += "/" + part
+		if _, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"a-0000000001", "b-0000000002"} {
+		if _, err := conn.Create(path+"/"+name, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, _, err := conn.ExistsW(path + "/a-0000000001"); err != nil {
+		t.Fatal(err)
+	}
+	lens := &zooKeeperLens{server: server}
+	defer lens.close() //nolint:errcheck // the test is over
+	view, err := lens.look(t.Context(), 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := fmt.Sprintf("%#x", conn.SessionID())
+	if row := rowOf(t, view.Tables[0], "a-0000000001"); row[1] != session || row[2] != session {
+		t.Errorf("the first node is %q: want it of and watched by %s", row, session)
+	}
+	if row := rowOf(t, view.Tables[0], "b-0000000002"); row[1] != session || row[2] != "" {
+		t.Errorf("the second node is %q: want it of %s, and watched by no one", row, session)
+	}
+}

@@ -1,0 +1,135 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// zooKeeperLens looks at the nodes below the locks of an item.
+type zooKeeperLens struct {
+	server *servers.ZooKeeper
+	conn   *zk.Conn
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+func (z *zooKeeperLens) close() error {
+	if z.conn != nil {
+		z.conn.Close()
+	}
+	return nil
+}
+
+func (z *zooKeeperLens) look(ctx context.Context, item int64) (v View, err error) {
+	if z.conn == nil {
+		if z.conn, _, err = zk.Connect([]string{z.server.Address}, 10*time.Second, zk.WithLogger(silent{}), zk.WithLogInfo(false)); err != nil {
+			return v, err
+		}
+	}
+	type result struct {
+		table Table
+		err   error
+	}
+	answered := make(chan result, 1)
+	watchers, err := watched(ctx, z.server.Address)
+	if err != nil {
+		return v, err
+	}
+	go func() { // the client takes no context
+		table, err := nodes(z.conn, item, watchers)
+		answered <- result{table, err}
+	}()
+	select {
+	case r := <-answered:
+		return View{Tables: []Table{r.table}}, r.err
+	case <-ctx.Done():
+		return v, fmt.Errorf("ZooKeeper does not answer: %w", context.Cause(ctx))
+	}
+}
+
+// watched asks a ZooKeeper which sessions watch which nodes.
+func watched(ctx context.Context, address string) (map[string][]string, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close() //nolint:errcheck // it was read
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := io.WriteString(conn, "wchp"); err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(conn)
+	return watchersOf(string(text)), err
+}
+
+// watchersOf reads the answer to wchp: a node, and below it the sessions that watch it.
+func watchersOf(text string) map[string][]string {
+	sessions := make(map[string][]string)
+	node := ""
+	for line := range strings.Lines(text) {
+		switch session := strings.TrimSpace(line); {
+		case strings.HasPrefix(line, "/"):
+			node = session
+		case node != "" && session != "":
+			sessions[node] = append(sessions[node], session)
+		}
+	}
+	return sessions
+}
+
+// nodes are those of an item below the folder of each kind of lock.
+func nodes(conn *zk.Conn, item int64, watchers map[string][]string) (Table, error) {
+	table := Table{Title: "nodes", Head: []string{"node", "session", "watched by", "czxid"}, Rows: [][]string{}}
+	kinds, _, err := conn.Children("/stockd")
+	if errors.Is(err, zk.ErrNoNode) {
+		return table, nil
+	}
+	if err != nil {
+		return table, err
+	}
+	slices.Sort(kinds)
+	for _, kind := range kinds {
+		folder := "/stockd/" + kind + "/" + strings.ReplaceAll(lockName(item), "/", "%2F")
+		if err := add(conn, &table, folder, watchers); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return table, err
+		}
+	}
+	return table, nil
+}
+
+// add adds a node and what is below it.
+func add(conn *zk.Conn, table *Table, path string, watchers map[string][]string) error {
+	children, stat, err := conn.Children(path)
+	if err != nil || len(table.Rows) >= mostRows {
+		return err
+	}
+	session := ""
+	if stat.EphemeralOwner != 0 {
+		session = fmt.Sprintf("%#x", stat.EphemeralOwner)
+	}
+	table.Rows = append(table.Rows, []string{path, session, strings.Join(watchers[path], ", "), strconv.FormatInt(stat.Czxid, 10)})
+	slices.SortFunc(children, func(a, b string) int { return strings.Compare(a[max(0, len(a)-10):], b[max(0, len(b)-10):]) })
+	for _, child := range children {
+		if err := add(conn, table, path+"/"+child, watchers); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+	}
+	return nil
+}
