@@ -3,8 +3,8 @@ package live
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strconv"
-	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -30,7 +30,7 @@ func (e *etcdLens) look(ctx context.Context, item int64) (v View, err error) {
 			return v, err
 		}
 	}
-	answer, err := e.client.Get(ctx, "stockd/etcd/", clientv3.WithPrefix(), clientv3.WithLimit(mostRows),
+	answer, err := e.client.Get(ctx, "stockd/etcd/"+url.PathEscape(lockName(item))+"/", clientv3.WithPrefix(), clientv3.WithLimit(mostRows),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		return v, err
@@ -38,9 +38,6 @@ func (e *etcdLens) look(ctx context.Context, item int64) (v View, err error) {
 	table := Table{Title: "keys", Head: []string{"in line", "key", "create_revision", "lease", "ttl_s"}, Rows: [][]string{}}
 	left := make(map[int64]string)
 	for _, kv := range answer.Kvs {
-		if !strings.Contains(string(kv.Key), strconv.FormatInt(item, 10)) {
-			continue
-		}
 		if _, known := left[kv.Lease]; !known && kv.Lease != 0 {
 			life, err := e.client.TimeToLive(ctx, clientv3.LeaseID(kv.Lease))
 			if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 )
@@ -41,6 +42,9 @@ func TestVotesOfTheMastersStandSideBySide(t *testing.T) {
 			value = "another's"
 		}
 		if err := client.Set(t.Context(), "lock:{goods%2F7}", value, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Set(t.Context(), "lock:{goods%2F17}", "of another item", time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
 		_ = client.Close()
@@ -106,5 +110,40 @@ func TestANodeShowsTheSessionThatWatchesIt(t *testing.T) {
 	}
 	if row := rowOf(t, view.Tables[0], "b-0000000002"); row[1] != session || row[2] != "" {
 		t.Errorf("the second node is %q: want it of %s, and watched by no one", row, session)
+	}
+}
+
+// The line of an item has its own keys alone, in the order in which they were made.
+func TestALineInEtcdIsOfOneItem(t *testing.T) {
+	server := lab.OwnEtcd(t)
+	client, err := server.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close() //nolint:errcheck // the test is over
+	lease, err := client.Grant(t.Context(), 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"goods%2F1/2b-1", "goods%2F2/9-2", "goods%2F22/1-1", "goods%2F2/1-1"} {
+		if _, err := client.Put(t.Context(), "stockd/etcd/"+key, "", clientv3.WithLease(lease.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lens := &etcdLens{server: server}
+	defer lens.close() //nolint:errcheck // the test is over
+	view, err := lens.look(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := make([]string, 0, 2)
+	for _, row := range view.Tables[0].Rows {
+		line = append(line, row[0]+" "+row[1])
+		if row[3] != fmt.Sprintf("%x", int64(lease.ID)) || !strings.HasSuffix(row[4], " of 60") {
+			t.Errorf("%s has lease %s with %s s", row[1], row[3], row[4])
+		}
+	}
+	if want := []string{"1 stockd/etcd/goods%2F2/9-2", "2 stockd/etcd/goods%2F2/1-1"}; !reflect.DeepEqual(line, want) {
+		t.Errorf("in line are %q, want %q", line, want)
 	}
 }

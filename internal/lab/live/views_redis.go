@@ -90,7 +90,7 @@ func votes(masters []Table, failed []error) Table {
 // keys are those of an item, with type, value and time to live.
 func keys(ctx context.Context, c *redis.Client, item int64) (Table, error) {
 	// Names stand escaped in keys; braces keep those of one item in one slot.
-	found, err := scan(ctx, c, fmt.Sprintf("*{*%d}*", item))
+	found, err := scan(ctx, c, fmt.Sprintf("*{*[^0-9]%d}*", item))
 	if err != nil {
 		return Table{}, err
 	}

@@ -46,7 +46,7 @@ func (z *zooKeeperLens) look(ctx context.Context, item int64) (v View, err error
 	answered := make(chan result, 1)
 	watchers, err := watched(ctx, z.server.Address)
 	if err != nil {
-		return v, err
+		return v, fmt.Errorf("ZooKeeper does not answer: %w", err)
 	}
 	go func() { // the client takes no context
 		table, err := nodes(z.conn, item, watchers)
