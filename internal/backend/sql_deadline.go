@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -80,7 +81,52 @@ func (c *boundedConn) ExecContext(ctx context.Context, query string, args []driv
 
 // QueryContext executes a statement that returns rows. The deadline includes their reading.
 func (c *boundedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	return c.mysqlConn.QueryContext(c.bound(ctx), query, args)
+	rows, err := c.mysqlConn.QueryContext(c.bound(ctx), query, args)
+	if err != nil {
+		return nil, err
+	}
+	return boundedRows{rows}, nil
+}
+
+// boundedRows are read to their end before they are closed. go-sql-driver no longer heeds the
+// context while it closes them, and would wait for what is left of the answer for ever.
+type boundedRows struct{ driver.Rows }
+
+// Close reads what is left, which ends with the context, and frees the connection. The
+// error says that the answer was not read to its end.
+func (r boundedRows) Close() error {
+	err := r.drain()
+	return errors.Join(err, r.Rows.Close())
+}
+
+func (r boundedRows) drain() (err error) {
+	for err == nil {
+		row := make([]driver.Value, len(r.Columns()))
+		for err == nil {
+			err = r.Next(row)
+		}
+		if errors.Is(err, io.EOF) {
+			err = r.NextResultSet()
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// HasNextResultSet reports that another result follows.
+func (r boundedRows) HasNextResultSet() bool {
+	results, ok := r.Rows.(driver.RowsNextResultSet)
+	return ok && results.HasNextResultSet()
+}
+
+// NextResultSet goes on to the next result, or returns io.EOF.
+func (r boundedRows) NextResultSet() error {
+	if results, ok := r.Rows.(driver.RowsNextResultSet); ok {
+		return results.NextResultSet()
+	}
+	return io.EOF
 }
 
 // PrepareContext prepares a statement.
