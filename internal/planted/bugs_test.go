@@ -756,6 +756,11 @@ func defects() []defect {
 			pkg: "./internal/lock/etcd", test: "TestEtcdLeavesNothingOfACrowdCancelledWhileCutOff", needs: "etcd",
 		},
 		{
+			name: "the end of an answer is waited for without a deadline",
+			file: "internal/backend/sql_deadline.go", old: "\terr := r.drain()\n", new: "\tvar err error\n",
+			pkg: "./internal/backend", test: "TestTheEndOfAnAnswerIsNotAwaitedForEver/mariadb", needs: "mariadb",
+		},
+		{
 			name: "a commit is not compared with the clock",
 			file: "internal/backend/sql_deadline.go", old: "\tif !time.Now().Before(t.until) {\n\t\treturn context.DeadlineExceeded\n\t}\n\treturn nil\n", new: "\treturn nil\n",
 			pkg: "./internal/backend", test: "TestACommitAfterItsDeadlineIsNotAllowed",
