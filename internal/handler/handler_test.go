@@ -351,6 +351,7 @@ func TestAnUnknownStrategyGetsTheKnownOnes(t *testing.T) {
 }
 
 //contract:api.deduct With an Idempotency-Key
+//contract:docs/api The answer to a copy
 func TestAKeyIsAnsweredTheSameAgain(t *testing.T) {
 	a := serveSQLite(t)
 	var answers [2]answer

@@ -51,6 +51,7 @@ func (a api) distinctBuyers(t *testing.T, key, query string) map[string]string {
 
 //contract:api.deduct A key is that of one buyer
 //contract:api.listOrders A key of one buyer
+//contract:docs/api A key is its buyer's
 func TestAKeyOfAnotherBuyerIsAnotherKey(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := serveHot(t, d, lab.Locks(t, d, backend.Redis), strategy.Registry(), hot.Options{Linger: time.Millisecond, Partitions: 2})
@@ -66,6 +67,7 @@ func TestAKeyOfAnotherBuyerIsAnotherKey(t *testing.T) {
 	})
 }
 
+//contract:docs/api A key is its buyer's
 func TestABuyerCannotTakeTheKeyOfARestock(t *testing.T) {
 	a := serveSQLite(t)
 	for _, user := range []string{"", "&user_id=u-1"} {

@@ -178,6 +178,7 @@ func TestAFencedSaleTellsItsToken(t *testing.T) {
 // ledger; the strategies that write it themselves always have.
 //
 //contract:api.schemas Durability:
+//contract:docs/redis-stock `"durable": "redis"`
 func TestTheAnswerSaysHowDurableItIs(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	a := serveWith(t, d, lab.Locks(t, d, backend.Redis))

@@ -133,6 +133,8 @@ func (a api) replayed(t *testing.T, what, query, key string, first answer) {
 	}
 }
 
+//contract:docs/api A key that was sold
+//contract:docs/grouping A key that was sold
 func TestAKnownKeyIsAnsweredBeforeAnythingElse(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)
 	b := blocking{make(chan struct{}), make(chan struct{})}

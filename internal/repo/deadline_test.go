@@ -226,6 +226,8 @@ func TestAnIDIsSettledAfterTheLongestTransaction(t *testing.T) {
 
 // A commit may happen after its purchase was answered with unknown. The next holder
 // of its lock reads what it leaves.
+//
+//contract:docs/operations Such a commit
 func TestAPendingCommitIsWaitedForUnderALock(t *testing.T) {
 	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
 		s, proxy := bounded(t, d, 400*time.Millisecond)

@@ -36,6 +36,7 @@ func newShelf(most int, existing ...int64) (*shelf, *items) {
 	}
 }
 
+//contract:docs/grouping A key that was sold
 func TestOneSearchFindsTheItemsOfAllCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, i := newShelf(10, 7)

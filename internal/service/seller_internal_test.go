@@ -276,6 +276,9 @@ func TestAnOrderIsLookedForInTheLedgerBeforeAndAfter(t *testing.T) {
 
 // A purchase is answered from where it asks for at least, also where it repeats one that is only
 // accepted.
+//
+//contract:docs/redis-stock `"durable": "sql"`
+//contract:docs/redis-stock `durable=redis` is
 func TestAPurchaseIsStoredAsDurablyAsItAsks(t *testing.T) {
 	accepted := stock.Outcome{Order: soldAs("7"), Durable: stock.InRedis}
 	repeated := accepted

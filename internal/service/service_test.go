@@ -163,6 +163,7 @@ func TestTheSameKeyWithOtherContentIsRejected(t *testing.T) {
 	})
 }
 
+//contract:docs/api A rejection is not
 func TestARejectionIsNotStoredAsASale(t *testing.T) {
 	each(t, 1, func(t *testing.T, s shop, name string, goods int64) {
 		s.create(t, goods, 1)
@@ -185,6 +186,9 @@ func TestARejectionIsNotStoredAsASale(t *testing.T) {
 
 // Many copies of one purchase arrive at once, on three replicas, and
 // there is just enough for one: every copy must hear of the same order.
+//
+//contract:docs/api It names
+//contract:docs/api That holds on any replica
 func TestManyCopiesAtOnceAreOneSale(t *testing.T) {
 	each(t, 3, func(t *testing.T, s shop, name string, goods int64) {
 		s.create(t, goods, 2)

@@ -43,6 +43,7 @@ const ahead = 1_000_000_000_000
 // store has seen.
 //
 //contract:lock.Lease Token grows strictly
+//contract:docs/locks A Redis that has lost
 func fencesAfterDataLoss(t *testing.T, s *subject) {
 	own := s.own(t)
 	distances := []uint64{0, ahead}

@@ -107,6 +107,7 @@ func rejectsWhatAnotherStrategySoldOut(t *testing.T, s *subject) {
 
 //contract:strategy.Strategy outcomes[i] answers
 //contract:strategy.Strategy A purchase that does not fit
+//contract:docs/grouping Purchases are decided
 func servesABatchFirstComeFirstServed(t *testing.T, s *subject) {
 	goods := s.create(t, 5)
 	outcomes, err := s.deduct(t.Context(), goods, buy(3), buy(4), buy(2))
@@ -183,6 +184,7 @@ func takesARequestIDOnce(t *testing.T, s *subject) {
 // twice.
 //
 //contract:strategy.Strategy An accepted purchase is one row
+//contract:docs/grouping A copy of a purchase
 func duplicatesInACrowdChangeNoOtherPurchase(t *testing.T, s *subject) {
 	goods := s.create(t, 1000)
 	known := buy(1)

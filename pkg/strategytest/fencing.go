@@ -35,6 +35,7 @@ func sellsOutFencedOnThreeReplicas(t *testing.T, s *subject) {
 // the ledger and the one in the row, and that it grows.
 //
 //contract:strategy.Fencer DeductFenced is Deduct
+//contract:docs/locks A lock that gives no token
 func writesTheTokenThatItClaimed(t *testing.T, s *subject) {
 	replicas := s.fenced(t)
 	goods := s.create(t, 10)

@@ -33,11 +33,15 @@ type test struct {
 
 // collect reads all sources, and the tests that name their sentences.
 func collect(root string) ([]*source, error) {
-	var sources []*source
+	var sources, documents []*source
 	var references []reference
+	paths := make(map[string]string)
 	err := walk(root, func(path string, content []byte) error {
 		switch {
 		case strings.HasSuffix(path, "_test.go"), suite(path) != "":
+			for _, declared := range declaredTest.FindAllSubmatch(content, -1) {
+				paths[string(declared[1])] = path
+			}
 			found, err := referencesOf(path, content)
 			references = append(references, found...)
 			return err
@@ -49,6 +53,10 @@ func collect(root string) ([]*source, error) {
 			found, err := apiSources(path, content)
 			sources = append(sources, found...)
 			return err
+		case filepath.Ext(path) == ".md":
+			if s := documentSource(path, content); len(s.sentences) > 0 {
+				documents = append(documents, s)
+			}
 		case filepath.Ext(path) == ".template":
 			if found := listed(comment.ReplaceAllString(string(content), "")); len(found) > 0 {
 				sources = append(sources, &source{name: filepath.Base(path), path: path, sentences: found})
@@ -59,8 +67,9 @@ func collect(root string) ([]*source, error) {
 	if err != nil {
 		return nil, err
 	}
+	sources = append(sources, documents...)
 	slices.SortStableFunc(sources, func(a, b *source) int { return cmp.Compare(a.path, b.path) })
-	return sources, refer(sources, references)
+	return sources, errors.Join(findNamed(documents, paths), refer(sources, references))
 }
 
 // walk reads the files that may have obligations or tests.
@@ -77,7 +86,7 @@ func walk(root string, visit func(path string, content []byte) error) error {
 			}
 			return nil
 		}
-		if !slices.Contains([]string{".go", ".yaml", ".template"}, filepath.Ext(name)) {
+		if !slices.Contains([]string{".go", ".md", ".yaml", ".template"}, filepath.Ext(name)) {
 			return nil
 		}
 		content, err := fs.ReadFile(files, path)

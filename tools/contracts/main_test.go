@@ -62,6 +62,8 @@ paths:
       responses: {"200": {description: Sold. In full.}, "404": {description: No item. Ask anew.}}
 components: {headers: {Retry-After: {description: In seconds.}}}
 `
+	promises = "# Selling\n\nNo promise.\n\n<!-- obligations -->\n- **First come,\n  first [served](b.md).** None is\n  lost (`TestCounts`).\n- One\n" +
+		"\nLast.\n<!-- end of obligations -->\n\nNo promise.\n"
 	holding = `package lock
 
 //contract:lock.Locker Acquire gives up
@@ -75,6 +77,9 @@ func TestGivesUp(t *testing.T) {
 //contract:lock.Limiter Limit counts
 //contract:lock.Limiter It never
 //contract:a.template A POST is sent once.
+//contract:docs/sell First
+//contract:docs/sell One
+//contract:docs/sell Last
 //contract:api Every
 //contract:api.deduct It happens
 //contract:api.deduct 200: In full
@@ -89,7 +94,7 @@ func project(t *testing.T, change ...string) string {
 	t.Helper()
 	folder := t.TempDir()
 	for path, content := range map[string]string{
-		"lock.go": locker, "a.template": balancer, "api/openapi.yaml": openAPI, "lock_test.go": strings.NewReplacer(change...).Replace(holding),
+		"lock.go": locker, "a.template": balancer, "api/openapi.yaml": openAPI, "docs/sell.md": promises, "lock_test.go": strings.NewReplacer(change...).Replace(holding),
 	} {
 		full := filepath.Join(folder, path)
 		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
@@ -118,14 +123,17 @@ func TestSentencesAreFoundWhereTheyStand(t *testing.T) {
 		"| It never forgets. | [TestCounts](../lock_test.go) |",
 		"| A POST is sent once. | [TestCounts](../lock_test.go) |",
 		"| 200: In full. | [TestCounts](../lock_test.go) |",
+		"| First come, first served. | [TestCounts](../lock_test.go) |",
+		"| None is lost (`TestCounts`). | [TestCounts](../lock_test.go) |",
+		"| Last. | [TestCounts](../lock_test.go) |",
 		"| Retry-After: In seconds. | [TestCounts](../lock_test.go) |",
 	} {
 		if !strings.Contains(written, row+"\n") {
 			t.Errorf("no row %s in\n%s", row, written)
 		}
 	}
-	if n := strings.Count(written, "](../lock_test.go) |"); n != 11 {
-		t.Errorf("%d obligations, want 11", n)
+	if n := strings.Count(written, "](../lock_test.go) |"); n != 15 {
+		t.Errorf("%d obligations, want 15", n)
 	}
 }
 
@@ -145,6 +153,7 @@ func TestATestThatHoldsNothingIsRejected(t *testing.T) {
 		"several sentences":      {"Locker It leaves", "Locker It", "2 sentences of lock.Locker begin"},
 		"no such source":         {"lock.Locker It leaves", "lock.Lockers It leaves", "lock.Lockers has no obligations"},
 		"no test":                {"func TestCounts", "func counts", "stands at no test"},
+		"no such test":           {"func TestCounts", "func TestCount", "there is no TestCounts"},
 		"a test of a long proof": {"package lock\n", "//go:build prove\n\npackage lock\n", "make test does not run it"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -112,6 +112,7 @@ func TestWhatIsWrittenIsNotKeptBackAgain(t *testing.T) {
 // key, and gets the one order.
 //
 //contract:hot A request id is sold once
+//contract:docs/redis-stock Where the reply of Redis
 func TestALostReplyIsOneDeduction(t *testing.T) {
 	server := lab.Redis(t)
 	s := open(t, server, 10)
@@ -162,6 +163,7 @@ func TestADeliveryThatIsRepeatedIsWrittenOnce(t *testing.T) {
 // A consumer has died with orders in its hands.
 //
 //contract:hot An accepted order
+//contract:docs/redis-stock `"durable": "redis"`
 func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a", idle)
@@ -311,6 +313,7 @@ func inTheMiddle(t *testing.T, do func()) (ended func()) {
 // never is more sold than there was.
 //
 //contract:hot A Redis that forgets
+//contract:docs/redis-stock It is lost only
 func TestARedisThatForgetsNeverOversells(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -592,6 +595,7 @@ func TestRedisForgetsARequestThatTheLedgerHas(t *testing.T) {
 //
 //contract:hot A database that is away
 //contract:hot What is accepted while
+//contract:docs/redis-stock `"durable": "redis"`
 func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	s := open(t, lab.Redis(t), 300)
 	through, cut := labtest.Through(t, s.database)

@@ -202,6 +202,7 @@ func (q *queued) assertError(a *answer, kinds ...error) {
 }
 
 //contract:strategy.Batcher No call waits
+//contract:docs/grouping Purchases are decided
 func TestWaitingCallsAreOneBatchFirstComeFirstServed(t *testing.T) {
 	inQueue(t, 6, bounds, func(q *queued) {
 		release := q.hold()
@@ -265,6 +266,7 @@ func TestACopyKeepsItsPlaceInTheQueue(t *testing.T) {
 }
 
 //contract:strategy.Batcher A caller that leaves the queue
+//contract:docs/grouping A purchase whose client
 func TestACallThatLeavesTheQueueIsNeverWritten(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
@@ -296,6 +298,7 @@ func TestACancelledCallIsNotServed(t *testing.T) {
 
 //contract:strategy.Strategy Where a Batcher writes
 //contract:strategy.Batcher A caller that leaves a batch
+//contract:docs/grouping A client that hangs up
 func TestLeavingABatchDoesNotAffectTheOthers(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
@@ -316,6 +319,7 @@ func TestLeavingABatchDoesNotAffectTheOthers(t *testing.T) {
 
 //contract:strategy.Strategy Where a Batcher writes
 //contract:strategy.Batcher A caller that leaves a batch
+//contract:docs/grouping When all clients
 func TestTheLastToLeaveEndsTheBatchAndGetsItsOutcome(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprintf("written nevertheless %v", late), func(t *testing.T) {
@@ -344,6 +348,7 @@ func TestTheLastToLeaveEndsTheBatchAndGetsItsOutcome(t *testing.T) {
 }
 
 //contract:strategy.Batcher A copy of what
+//contract:docs/grouping A copy of a purchase
 func TestACopyInTheLedgerAffectsNoOtherCall(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		q.assertSale(q.buy("known", 1), "known")
@@ -363,6 +368,7 @@ func TestACopyInTheLedgerAffectsNoOtherCall(t *testing.T) {
 }
 
 //contract:strategy.Batcher Two copies
+//contract:docs/grouping Two copies
 func TestCopiesAreNeverInOneBatch(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		release := q.hold()
@@ -407,6 +413,7 @@ func TestAnUnresponsiveLedgerFailsEveryCall(t *testing.T) {
 	})
 }
 
+//contract:docs/grouping A failure of a batch
 func TestAnErrorOfABatchFailsEveryCall(t *testing.T) {
 	for _, err := range []error{
 		stock.ErrBusy, stock.ErrFenced, stock.ErrLeaseLost, stock.ErrUnknownGoods, stock.ErrUnknownOutcome, stock.ErrBackendUnavailable,
@@ -427,6 +434,7 @@ func TestAnErrorOfABatchFailsEveryCall(t *testing.T) {
 }
 
 //contract:strategy.Batcher A full queue
+//contract:docs/grouping A full queue
 func TestAFullQueueIsBusyAtOnce(t *testing.T) {
 	narrow := bounds
 	narrow.Queue = 2
