@@ -110,7 +110,7 @@ func TestAPageShowsASaleThatOversells(t *testing.T) {
 	b := browser.Open(t, shown)
 	b.Show(t, url, 1300, 2400, "light")
 	b.Until(t, within, isLive)
-	set(t, b, "stock", 200)
+	set(t, b, "stock", 2000) // more than naive sells out before the switch
 	click(t, b, "#start")
 	b.Until(t, within, figure("n-over")+" > 0")
 	b.Keep(t, "body", "live-naive")
@@ -133,8 +133,8 @@ func TestAPageShowsASaleThatOversells(t *testing.T) {
 	set(t, b, "strategy", "sql-conditional")
 	click(t, b, "#start")
 	b.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
-	if sold, over := browser.Evaluate[int](t, b, figure("n-sold")), browser.Evaluate[int](t, b, figure("n-over")); sold != 200 || over != 0 {
-		t.Errorf("sql-conditional sold %d of 200, and oversold %d", sold, over)
+	if sold, over := browser.Evaluate[int](t, b, figure("n-sold")), browser.Evaluate[int](t, b, figure("n-over")); sold != 2000 || over != 0 {
+		t.Errorf("sql-conditional sold %d of 2000, and oversold %d", sold, over)
 	}
 	assertQuiet(t, b, url)
 }
