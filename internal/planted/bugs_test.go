@@ -341,6 +341,16 @@ func defects() []defect {
 			pkg: "./internal/repo", test: "TestUnitsSoldWhileBucketsAreWaitedForAreNotAllocatedElsewhere/mariadb", needs: "mariadb",
 		},
 		{
+			name: "the processor time of workers is not counted",
+			file: "internal/lab/servers/processor.go", old: "if all.below(pid, p.pid) {", new: "if pid == p.pid {",
+			pkg: "./internal/lab/servers", test: "TestProcessorTimeIsOfAProgramAndWhatItStarted",
+		},
+		{
+			name: "processor time is compared the wrong way round",
+			file: "internal/lab/bench/bench.go", old: "of.Costs.sum() / by.Costs.sum()", new: "by.Costs.sum() / of.Costs.sum()",
+			pkg: "./internal/lab/bench", test: "TestCostsAreComparedInTheSameRound",
+		},
+		{
 			name: "a recording forgets what the page has dropped",
 			file: "internal/lab/live/recording.go", old: "slices.Concat(state.past, state.Leases)", new: "state.Leases",
 			pkg: "./internal/lab/live", test: "TestARecordingHasMoreLeasesThanThePage",

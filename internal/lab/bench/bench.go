@@ -35,6 +35,8 @@ type Sample struct {
 	P50, P90, P95, P99, Fastest, Slowest float64
 	// Kilobytes are of the answers, in 1,024 bytes a second.
 	Kilobytes float64
+	// Costs are the processor time of each sale; nil where it is not known.
+	Costs Costs
 }
 
 // errNotMeasured tells that a subject cannot be measured here: the run goes on.
@@ -48,6 +50,8 @@ type Ratio struct {
 	// Of is divided by By; both are names of subjects. Without By, it is the p99
 	// of Of over its p50.
 	Of, By string
+	// Cost compares the processor time of a sale instead of the rates.
+	Cost bool
 	// AtLeast or, where it is 0, Below is the target.
 	AtLeast, Below float64
 }
@@ -64,6 +68,10 @@ func (r Ratio) of(samples map[string][]*Sample, round int) (value float64, ok bo
 	switch {
 	case r.By == "" && of != nil && of.P50 > 0:
 		return of.P99 / of.P50, true
+	case r.Cost && (of == nil || by == nil || of.Costs == nil || by.Costs.sum() == 0):
+		return 0, false
+	case r.Cost:
+		return of.Costs.sum() / by.Costs.sum(), true
 	case of != nil && by != nil && by.Value > 0:
 		return of.Value / by.Value, true
 	default:
@@ -228,6 +236,7 @@ func (s Suite) figure(subject Subject, samples []*Sample) Figure {
 	f.Fastest = Median(of(func(s *Sample) float64 { return s.Fastest }))
 	f.Slowest = Median(of(func(s *Sample) float64 { return s.Slowest }))
 	f.Kilobytes = Median(of(func(s *Sample) float64 { return s.Kilobytes }))
+	f.Costs = medians(samples)
 	if i := slices.IndexFunc(s.Limits, func(l Limit) bool { return l.Subject == subject.Name }); i >= 0 {
 		f.Aim, f.Reached = fmt.Sprintf("at most %g", s.Limits[i].AtMost), f.Max <= s.Limits[i].AtMost
 	}

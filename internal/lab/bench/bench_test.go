@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -167,7 +168,7 @@ func TestASampleOfALoad(t *testing.T) {
 		_ = h.RecordValue((ms + 1) * 1000)
 	}
 	got := sampleOf(&load.Result{Sent: 100, Sold: 80, Errors: map[string]int{"busy": 20}, Elapsed: 2 * time.Second, Latency: h, Received: 4096})
-	if want := (Sample{Value: 40, Busy: 0.2, P50: 50, P90: 90, P95: 95, P99: 99, Fastest: 1, Slowest: 100, Kilobytes: 2}); got != want {
+	if want := (Sample{Value: 40, Busy: 0.2, P50: 50, P90: 90, P95: 95, P99: 99, Fastest: 1, Slowest: 100, Kilobytes: 2}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -59,6 +59,7 @@ func (s *stage) limits() (list []Subject) {
 // answer measures the HTTP baseline.
 func (s *stage) answer(clients int) func(context.Context, time.Duration) (Sample, error) {
 	return func(ctx context.Context, each time.Duration) (Sample, error) {
+		before := s.used()
 		result, err := load.Run(ctx, load.Plan{
 			URL: s.url(s.baseline), GoodsID: 1, Clients: clients, Duration: lasting(clients, each), Timeout: requestLimit,
 		})
@@ -68,7 +69,9 @@ func (s *stage) answer(clients int) func(context.Context, time.Duration) (Sample
 		if result.Sold != result.Sent {
 			return Sample{}, fmt.Errorf("%d of %d requests were not answered: %v", result.Sent-result.Sold, result.Sent, result.Errors)
 		}
-		return sampleOf(result), nil
+		sample := sampleOf(result)
+		sample.Costs = costs(before, s.used(), result.Sold)
+		return sample, nil
 	}
 }
 

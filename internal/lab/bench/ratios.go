@@ -19,7 +19,11 @@ const (
 // subjects were not measured has no row.
 func (s *stage) ratios() []Ratio {
 	if s.replicas == 1 {
-		return s.ratiosOfOne()
+		list := s.ratiosOfOne()
+		for _, strategy := range s.strategies {
+			list = append(list, s.costRatios(strategy)...)
+		}
+		return list
 	}
 	baseline := httpAlone(usual, s.replicas)
 	single := []Ratio{
@@ -55,11 +59,12 @@ const (
 	crowdGrouped = "each strategy grouped, 512 clients / 64 clients"
 	tailUsual    = "each strategy grouped, p99 / p50 of 64 clients"
 	tailCrowd    = "each strategy grouped, p99 / p50 of 512 clients"
+	lockCost     = "each lock grouped, processor time / HTTP baseline"
 )
 
 // topics are in the order in which they are shown; single targets come first.
 func topics() []string {
-	return []string{"", lockGrouped, voteGrouped, crowdGrouped, tailUsual, tailCrowd}
+	return []string{"", lockGrouped, voteGrouped, crowdGrouped, tailUsual, tailCrowd, lockCost}
 }
 
 func (s *stage) ratiosOf(d service.Description) []Ratio {
@@ -77,4 +82,24 @@ func (s *stage) ratiosOf(d service.Description) []Ratio {
 		grouped.Topic, grouped.AtLeast = voteGrouped, 10
 	}
 	return slices.Concat(common, []Ratio{grouped})
+}
+
+// costRatios hold the processor time of a sale against that of HTTP alone, on one replica.
+func (s *stage) costRatios(d service.Description) (list []Ratio) {
+	hold := func(topic string, group bool, most float64) {
+		list = append(list, Ratio{
+			Topic: topic, Name: "processor time of " + Setting{Strategy: d.Name, Group: group}.strategy() + " / HTTP baseline",
+			Of: s.name(d.Name, group, usual), By: httpAlone(usual, s.replicas), Cost: true, Below: most,
+		})
+	}
+	switch {
+	case d.Name == conditional:
+		hold("", false, 16)
+		hold("", true, 3.5)
+	case d.Name == inRedis:
+		hold("", false, 4)
+	case d.Guarantees.Fenceable:
+		hold(lockCost, true, 4)
+	}
+	return list
 }

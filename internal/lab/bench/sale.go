@@ -66,6 +66,7 @@ func (s *stage) sell(how Setting) func(context.Context, time.Duration) (Sample, 
 			return Sample{}, err
 		}
 		plan.Clients, plan.Requests, plan.Duration = how.Clients, 0, lasting(how.Clients, each)
+		before := s.used()
 		result, err := load.Run(ctx, plan)
 		if err != nil {
 			return Sample{}, err
@@ -73,9 +74,11 @@ func (s *stage) sell(how Setting) func(context.Context, time.Duration) (Sample, 
 		if ctx.Err() != nil {
 			return Sample{}, context.Cause(ctx)
 		}
-		sample := sampleOf(result)
+		sample, sold := sampleOf(result), result.Sold
 		result.Sold, result.Unknown = result.Sold+first.Sold, result.Unknown+first.Unknown
-		return sample, s.settle(ctx, goodsID, result)
+		err = s.settle(ctx, goodsID, result)
+		sample.Costs = costs(before, s.used(), sold) // with what is written after the answer
+		return sample, err
 	}
 }
 

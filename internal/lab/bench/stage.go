@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,9 @@ type bench struct {
 
 	strategies []service.Description // that are measured, as the first replica describes them
 }
+
+// replica is the name of the program of the replicas.
+func (b *bench) replica() string { return filepath.Base(b.options.Binary) }
 
 // stage is a number of replicas, and as many HTTP baselines. One
 // is asked directly, several through the balancer.

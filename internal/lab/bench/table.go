@@ -43,6 +43,8 @@ type Figure struct {
 	Fastest   float64 `json:"min_ms,omitempty"`
 	Slowest   float64 `json:"max_ms,omitempty"`
 	Kilobytes float64 `json:"kb_per_second,omitempty"`
+	// Costs are the processor time of a sale in each program, in µs; medians, too.
+	Costs Costs `json:"processor_us,omitempty"`
 	// Aim is the target in words, Reached whether the median does. Topic
 	// groups figures with one target.
 	Aim     string    `json:"aim,omitempty"`
@@ -101,7 +103,7 @@ func Median(samples []float64) float64 {
 // the targets, medians with their spread.
 func (r *Result) Table(w io.Writer) error {
 	var parts []string
-	for _, t := range []table.Writer{r.usualTable(), r.latencyTable(), r.crowdTable(), r.limitTable(), r.aimTable()} {
+	for _, t := range []table.Writer{r.usualTable(), r.latencyTable(), r.costTable(), r.crowdTable(), r.limitTable(), r.aimTable()} {
 		if t.Length() > 0 {
 			parts = append(parts, t.Render())
 		}
@@ -219,6 +221,38 @@ func (r *Result) latencyTable() table.Writer {
 		t.AppendRow(append(row, comma(f.Median), comma(f.Kilobytes)))
 	}
 	return t
+}
+
+// costTable has the processor time of a sale, and what it is beside HTTP alone.
+func (r *Result) costTable() table.Writer {
+	programs := r.programs()
+	header := []any{"", "replicas", "in all", "× HTTP"}
+	for _, program := range programs {
+		header = append(header, program)
+	}
+	t := newTable("64 clients, processor time of a sale in µs, without the clients", header...)
+	for _, f := range r.Subjects {
+		if len(f.Costs) == 0 || f.Clients != usual {
+			continue
+		}
+		beside := ""
+		if baseline := r.find(Setting{Clients: usual, Replicas: f.Replicas}); baseline != nil && len(baseline.Costs) > 0 {
+			beside = fmt.Sprintf("%.1f", f.Costs.sum()/baseline.Costs.sum())
+		}
+		row := table.Row{cmp.Or(f.strategy(), "HTTP baseline"), f.Replicas, fmt.Sprintf("%.0f", f.Costs.sum()), beside}
+		for _, program := range programs {
+			row = append(row, f.Costs.cell(program))
+		}
+		t.AppendRow(row)
+	}
+	return t
+}
+
+func (c Costs) cell(program string) string {
+	if _, ok := c[program]; !ok {
+		return ""
+	}
+	return fmt.Sprintf("%.0f", c[program].sum())
 }
 
 // strategy names what was sold through.

@@ -18,11 +18,14 @@ func measured() Result {
 	}
 	alone := of(Setting{Strategy: "sql-conditional", Clients: usual, Replicas: 1}, 1000, 900, 1100)
 	alone.Busy, alone.P50, alone.P90, alone.P95, alone.P99, alone.Fastest, alone.Slowest, alone.Kilobytes = 0.01, 12.5, 30, 40, 80, 0.5, 90, 1234
+	alone.Costs = Costs{"stockd": {User: 200, System: 100}, "database": {User: 350, System: 50}}
 	grouped := of(Setting{Strategy: "sql-conditional", Group: true, Clients: usual, Replicas: 1}, 7500, 7000, 8000)
 	grouped.Busy = 0.0049
 	many := of(Setting{Strategy: "sql-conditional", Clients: crowd, Replicas: 1}, 800, 700, 900)
 	many.Busy, many.P50, many.P99 = 0.25, 100, 450
 	two := of(Setting{Strategy: "sql-conditional", Clients: usual, Replicas: 2}, 2000, 1900, 2100)
+	baseline := of(Setting{Clients: usual, Replicas: 1}, 40000, 39000, 41000)
+	baseline.Costs = Costs{"stockd": {User: 20, System: 20}, "nginx": {System: 10}}
 	still := of(Setting{Strategy: "mutex", Clients: usual, Replicas: 1}, 0, 0, 0)
 	also := of(Setting{Strategy: "mutex", Group: true, Clients: usual, Replicas: 1}, 5, 5, 5)
 	aim := func(topic, name string, median float64, aim string, reached bool) Figure {
@@ -31,7 +34,7 @@ func measured() Result {
 	return Result{
 		Servers: map[string]servers.Info{}, Durability: map[string]string{"sqlite": "full"}, Plan: "3 rounds", Notes: []string{"no nginx"},
 		Subjects: []Figure{
-			of(Setting{Clients: usual, Replicas: 1}, 40000, 39000, 41000), of(Setting{Clients: crowd, Replicas: 1}, 30000, 30000, 30000),
+			baseline, of(Setting{Clients: crowd, Replicas: 1}, 30000, 30000, 30000),
 			{Name: "memory", Unit: " MiB", Median: 50, Min: 40, Max: 60, Aim: "at most 60", Reached: true},
 			alone, grouped, many, two, still, also,
 		},
@@ -69,6 +72,14 @@ func TestTheTablesOfABenchmark(t *testing.T) {
 │ mutex                    │        1 │    0.0 │  0.0 │  0.0 │  0.0 │ 0.0 │  0.0 │    0.0 │       0 │     0 │
 │ mutex, grouped           │        1 │    0.0 │  0.0 │  0.0 │  0.0 │ 0.0 │  0.0 │    0.0 │       5 │     0 │
 └──────────────────────────┴──────────┴────────┴──────┴──────┴──────┴─────┴──────┴────────┴─────────┴───────┘
+┌──────────────────────────────────────────────────────────────────────────┐
+│ 64 clients, processor time of a sale in µs, without the clients          │
+├─────────────────┬──────────┬────────┬────────┬────────┬──────────┬───────┤
+│                 │ replicas │ in all │ × HTTP │ stockd │ database │ nginx │
+├─────────────────┼──────────┼────────┼────────┼────────┼──────────┼───────┤
+│ HTTP baseline   │        1 │     50 │    1.0 │     40 │          │    10 │
+│ sql-conditional │        1 │    700 │   14.0 │    300 │      400 │       │
+└─────────────────┴──────────┴────────┴────────┴────────┴──────────┴───────┘
 ┌────────────────────────────────────────────────────────────────────────────────────────────────────────────────┐
 │ By clients, sales/s                                                                                            │
 ├──────────────────────────┬──────────┬───┬───┬───────────────┬──────────────┬────────────────────┬──────────────┤

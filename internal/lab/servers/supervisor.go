@@ -141,7 +141,9 @@ func (k *Supervisor) Run(ctx context.Context, c Command) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
+	k.mu.Lock()
 	p.pid = started.Pid
+	k.mu.Unlock()
 	return p, nil
 }
 
@@ -224,6 +226,16 @@ type Process struct {
 
 // Pid is the child's process id.
 func (p *Process) Pid() int { return p.pid }
+
+// ended reports whether the child has ended.
+func (p *Process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
 
 // Done is closed when the child has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }

@@ -1,0 +1,109 @@
+package bench
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// Cost is the processor time of a sale in one program, in microseconds.
+type Cost struct {
+	User   float64 `json:"user"`
+	System float64 `json:"system"`
+}
+
+// sum is both.
+func (c Cost) sum() float64 { return c.User + c.System }
+
+// Costs are those of a sale in every program that takes part in it, but for the clients.
+type Costs map[string]Cost
+
+// sum is the processor time of a sale in all programs.
+func (c Costs) sum() (all float64) {
+	for _, cost := range c {
+		all += cost.sum()
+	}
+	return all
+}
+
+// negligible is what a program that takes no part in a sale may use meanwhile, as a share.
+const negligible = 0.005
+
+// costs are what was used between two looks, by so many sales; nil where nothing was sold.
+func costs(before, after map[string]servers.Processor, sold int) Costs {
+	if sold == 0 {
+		return nil
+	}
+	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(sold) }
+	c := make(Costs)
+	for program, used := range after {
+		was := before[program]
+		c[program] = Cost{each(used.User - was.User), each(used.System - was.System)}
+	}
+	all := c.sum()
+	maps.DeleteFunc(c, func(_ string, cost Cost) bool { return cost.sum() <= negligible*all })
+	return c
+}
+
+// used is the processor time of the replicas and the servers so far. Where it cannot be
+// known, sales have no costs.
+func (b *bench) used() map[string]servers.Processor {
+	all, err := b.supervisor.Used()
+	if err != nil {
+		return nil
+	}
+	named := make(map[string]servers.Processor)
+	for program, used := range all {
+		named[b.role(program)] = used
+	}
+	return named
+}
+
+// role is what a program is in a sale.
+func (b *bench) role(program string) string {
+	if program == b.replica() {
+		return "stockd"
+	}
+	return cmp.Or(map[string]string{"java": "zookeeper", "redis-server": "redis", "mysqld": "database", "mariadbd": "database"}[program], program)
+}
+
+// medians are the medians of each program; nil where there are no costs.
+func medians(samples []*Sample) Costs {
+	all := make(Costs)
+	for _, sample := range samples {
+		maps.Copy(all, sample.Costs)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	for program := range all {
+		of := func(part func(Cost) float64) float64 {
+			values := make([]float64, len(samples))
+			for i, sample := range samples {
+				values[i] = part(sample.Costs[program])
+			}
+			return Median(values)
+		}
+		all[program] = Cost{of(func(c Cost) float64 { return c.User }), of(func(c Cost) float64 { return c.System })}
+	}
+	return all
+}
+
+// programs are those of any figure, the replicas first.
+func (r *Result) programs() (names []string) {
+	for _, f := range r.Subjects {
+		for program := range f.Costs {
+			if !slices.Contains(names, program) {
+				names = append(names, program)
+			}
+		}
+	}
+	order := []string{"stockd", "database", "redis", "zookeeper", "etcd", "nginx"}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(slices.Index(order, a)-slices.Index(order, b), cmp.Compare(a, b))
+	})
+	return names
+}
