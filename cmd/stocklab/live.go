@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -22,8 +24,8 @@ import (
 
 // liveOptions are the flags of stocklab live.
 type liveOptions struct {
-	from, address string
-	open          bool
+	from, address, listen string
+	open                  bool
 }
 
 func liveCommand() *cobra.Command {
@@ -34,13 +36,15 @@ func liveCommand() *cobra.Command {
 		Long: "Start servers, three replicas and a balancer, and a page that sells on them and shows what happens:\n" +
 			"the stock row and the ledger, who holds the lock, what the servers say. It runs until ^C. Nothing\n" +
 			"is left behind.\n\n" +
-			"The address has a token, without which the page shows everything and changes nothing.",
+			"The address has a token, without which the page shows everything and changes nothing. With\n" +
+			"--listen a class can watch, and buy with its phones at /buy; replicas and servers stay on the loopback.",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.from, "servers", "auto", "auto, embedded or local, with exceptions after commas: "+servers.Exceptions)
 	flags.StringVar(&o.address, "address", "127.0.0.1:0", "loopback address of the page; port 0 takes a free one")
+	flags.StringVar(&o.listen, "listen", "", "address of the page that others can reach, such as 0.0.0.0:8090: they watch, and buy at /buy")
 	flags.BoolVar(&o.open, "open", false, "open the page in a browser")
 	return cmd
 }
@@ -53,38 +57,50 @@ func (o *liveOptions) run(cmd *cobra.Command) (err error) {
 	if err := checkLoopback(o.address); err != nil {
 		return cli.UsageError{Err: fmt.Errorf("--address: %w", err)}
 	}
+	if o.listen != "" && cmd.Flags().Changed("address") {
+		return cli.UsageError{Err: errors.New("--listen: it takes the place of --address")}
+	}
 	binary, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	listener, err := new(net.ListenConfig).Listen(cmd.Context(), "tcp", o.address)
+	listener, err := new(net.ListenConfig).Listen(cmd.Context(), "tcp", cmp.Or(o.listen, o.address))
 	if err != nil {
 		return fmt.Errorf("open the page: %w", err)
 	}
+	hosts, outside, err := hostsOf(listener.Addr())
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	options := live.Options{Binary: binary, Servers: choice}
+	if o.listen != "" {
+		options.Class = "http://" + outside + "/buy"
+	}
 	progress := cli.NewProgress(cmd.ErrOrStderr(), 0)
-	session, err := live.Begin(cmd.Context(), live.Options{Binary: binary, Servers: choice, Progress: progress.Say})
+	options.Progress = progress.Say
+	session, err := live.Begin(cmd.Context(), options)
 	progress.End()
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	defer func() { err = errors.Join(err, session.Close()) }()
-	return o.serve(cmd, listener, session)
+	return o.serve(cmd, listener, session, hosts, outside)
 }
 
 // serve serves the page until the command is ended.
-func (o *liveOptions) serve(cmd *cobra.Command, listener net.Listener, session *live.Session) error {
-	address, token := listener.Addr().String(), rand.Text()
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return err
-	}
+func (o *liveOptions) serve(cmd *cobra.Command, listener net.Listener, session *live.Session, hosts []string, outside string) error {
+	token := rand.Text()
 	server := &http.Server{
-		Handler:           live.NewHandler(session, token, address, net.JoinHostPort("localhost", port)),
+		Handler:           live.NewHandler(session, token, hosts...),
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	// Behind the #, where a browser sends it to no server and into no log.
-	url := "http://" + address + "/#token=" + token
-	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "stocklab live: %s\n", url); err != nil {
+	url := "http://" + hosts[0] + "/#token=" + token
+	lines := "stocklab live: " + url + "\n"
+	if o.listen != "" {
+		lines += "to watch:      http://" + outside + "/\nto buy:        http://" + outside + "/buy\n"
+	}
+	if _, err := io.WriteString(cmd.OutOrStdout(), lines); err != nil {
 		return err
 	}
 	if o.open {
@@ -97,6 +113,31 @@ func (o *liveOptions) serve(cmd *cobra.Command, listener net.Listener, session *
 		return err
 	}
 	return nil
+}
+
+// hostsOf are the hosts by which a page at an address is reached, on this machine first, and
+// the one for others. No name leads to it but localhost: a stranger's could lead here as well.
+func hostsOf(address net.Addr) (hosts []string, outside string, err error) {
+	host, port, err := net.SplitHostPort(address.String())
+	if err != nil {
+		return nil, "", err
+	}
+	local := net.JoinHostPort("localhost", port)
+	if ip := net.ParseIP(host); ip == nil || !ip.IsUnspecified() {
+		return []string{address.String(), local}, address.String(), nil
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, "", fmt.Errorf("look for the addresses of this machine: %w", err)
+	}
+	hosts = []string{net.JoinHostPort("127.0.0.1", port), local}
+	for _, one := range all {
+		if ip, ok := one.(*net.IPNet); ok && !ip.IP.IsLoopback() && ip.IP.To4() != nil {
+			hosts = append(hosts, net.JoinHostPort(ip.IP.String(), port))
+			outside = cmp.Or(outside, hosts[len(hosts)-1])
+		}
+	}
+	return hosts, cmp.Or(outside, hosts[0]), nil
 }
 
 // checkLoopback rejects an address that others can reach: the page controls processes.

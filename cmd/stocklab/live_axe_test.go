@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,4 +91,8 @@ func TestAxeFindsNothingSeriousOnThePage(t *testing.T) {
 	click(t, b, "#language")
 	b.Until(t, within, "document.documentElement.lang === 'zh-CN'")
 	assertAccessible(t, b, script, "on a phone, in Chinese")
+	page, _, _ := strings.Cut(url, "#")
+	b.Show(t, page+"buy", 390, 800, "dark")
+	b.Until(t, within, "!document.getElementById('join').hidden")
+	assertAccessible(t, b, script, "the phone of a buyer")
 }

@@ -19,9 +19,9 @@ import (
 )
 
 // startLive runs stocklab live, and returns the address that it prints.
-func startLive(t *testing.T, from string) string {
+func startLive(t testing.TB, from string, flags ...string) string {
 	t.Helper()
-	live := exec.Command(os.Args[0], "live", "--servers="+from)
+	live := exec.Command(os.Args[0], append([]string{"live", "--servers=" + from}, flags...)...)
 	live.Env = cmdtest.Environment()
 	said := &cmdtest.Buffer{}
 	live.Stderr = said
@@ -309,6 +309,48 @@ func TestAReaderWithoutTheTokenWatches(t *testing.T) {
 	click(t, b, "#language")
 	b.Until(t, within, "document.documentElement.lang === 'zh-CN' && document.getElementById('sale-title').textContent === '售卖'")
 	b.Keep(t, "body", "live-phone")
+}
+
+// One steers, and the phones of a class buy: each in its own name, for real, and without
+// steering anything.
+func TestAClassBuysWithItsPhones(t *testing.T) {
+	url := startLive(t, "embedded", "--listen=127.0.0.1:0")
+	page, _, _ := strings.Cut(url, "#")
+	desk, phone := browser.Open(t, shown), browser.Open(t, shown)
+	desk.Show(t, url, 1300, 2400, "light")
+	desk.Until(t, within, isLive)
+	phone.Show(t, page+"buy", 390, 800, "light")
+	const answered = "document.getElementById('got').textContent"
+	join := func(name string) {
+		browser.Evaluate[bool](t, phone, fmt.Sprintf("(document.getElementById('name').value = %q, document.querySelector('#join button').click(), true)", name))
+		phone.Until(t, within, "!document.getElementById('shop').hidden")
+	}
+	join("小明")
+	press := func(want string) {
+		t.Helper()
+		// A finger that is too quick is not heard: it presses again.
+		phone.Until(t, within, fmt.Sprintf("(document.getElementById('buy').click(), %s === %q)", answered, want))
+	}
+	press("Nothing is sold now.")
+	for field, value := range map[string]any{"clients": 0, "stock": 3, "strategy": "sql-conditional", "replicas": 3} {
+		set(t, desk, field, value)
+	}
+	click(t, desk, "#start")
+	desk.Until(t, within, "document.getElementById('n-phase').textContent === 'selling'")
+	press("Sold out.")
+	if mine := browser.Evaluate[string](t, phone, "document.getElementById('mine').textContent"); mine != "You have bought 3." {
+		t.Errorf("the phone says %q", mine)
+	}
+	phone.Keep(t, "body", "live-buy")
+	desk.Until(t, within, "document.getElementById('buyers').textContent.startsWith('小明 bought 3')")
+	desk.Keep(t, "body", "live-class")
+	click(t, desk, "#stop")
+	desk.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
+	if sold := browser.Evaluate[int](t, desk, figure("n-sold")); sold != 3 {
+		t.Errorf("the ledger has %d sold, want 3", sold)
+	}
+	assertQuiet(t, desk, url)
+	assertQuiet(t, phone, url)
 }
 
 func TestTheAddressOfThePageIsOnTheLoopback(t *testing.T) {

@@ -226,7 +226,7 @@ func (r *Result) latencyTable() table.Writer {
 // costTable has the processor time of a sale, and what it is beside HTTP alone.
 func (r *Result) costTable() table.Writer {
 	programs := r.programs()
-	header := []any{"", "replicas", "in all", "× HTTP"}
+	header := append(make([]any, 0, 4+len(programs)), "", "replicas", "in all", "× HTTP")
 	for _, program := range programs {
 		header = append(header, program)
 	}
@@ -239,7 +239,7 @@ func (r *Result) costTable() table.Writer {
 		if baseline := r.find(Setting{Clients: usual, Replicas: f.Replicas}); baseline != nil && len(baseline.Costs) > 0 {
 			beside = fmt.Sprintf("%.1f", f.Costs.sum()/baseline.Costs.sum())
 		}
-		row := table.Row{cmp.Or(f.strategy(), "HTTP baseline"), f.Replicas, fmt.Sprintf("%.0f", f.Costs.sum()), beside}
+		row := append(make(table.Row, 0, len(header)), cmp.Or(f.strategy(), "HTTP baseline"), f.Replicas, fmt.Sprintf("%.0f", f.Costs.sum()), beside)
 		for _, program := range programs {
 			row = append(row, f.Costs.cell(program))
 		}

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/stockd/stockd/internal/pause"
 )
 
 //go:embed page
@@ -22,12 +24,18 @@ var page embed.FS
 
 const (
 	// mostReaders is how many pages may be open at a time.
-	mostReaders = 64
+	mostReaders = 512
 	// writeWithin bounds the write of events to one reader: one that takes nothing for so
 	// long is gone, and comes again if it is not.
 	writeWithin = 30 * time.Second
 	// beatEvery is how often a stream without events shows that it is open.
 	beatEvery = 15 * time.Second
+	// passEvery is the pause between two writes to a reader: what happens meanwhile is
+	// written at once. Of more than few readers the pause grows, up to passLate, so that a class
+	// of them takes little from the sale beside it.
+	passEvery = 100 * time.Millisecond
+	passLate  = 500 * time.Millisecond
+	few       = 20
 	mostBody  = 4 << 10
 )
 
@@ -38,6 +46,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // Handler serves the page of a session. Its obligations:
 //
 //  1. A request that changes something has the token, and a browser sends it from this page alone.
+//     A phone that has joined has a token of its own, which buys in its name and does nothing else.
 //  2. A request for another host than those given is rejected, so that no name of a stranger leads here.
 //  3. The page loads nothing from elsewhere, and runs no inline script.
 type Handler struct {
@@ -83,6 +92,9 @@ func (h *Handler) routes() http.Handler {
 	mux.HandleFunc("GET /code/{strategy}", h.code)
 	mux.HandleFunc("GET /recording", h.recording)
 	mux.HandleFunc("GET /saved", h.saved)
+	mux.HandleFunc("GET /buy", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, "buy.html") })
+	mux.HandleFunc("POST /buy/join", h.join)
+	mux.HandleFunc("POST /buy", h.buy)
 	mux.HandleFunc("POST /sale/{command}", h.steers(h.command))
 	mux.HandleFunc("POST /machines/{name}/{action}", h.steers(func(r *http.Request) error {
 		return h.session.Act(r.PathValue("name"), r.PathValue("action"))
@@ -93,23 +105,66 @@ func (h *Handler) routes() http.Handler {
 // steers answers a command of a reader who has the token.
 func (h *Handler) steers(do func(*http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !ok || subtle.ConstantTimeCompare([]byte(given), []byte(h.token)) != 1 {
+		if subtle.ConstantTimeCompare([]byte(bearer(r)), []byte(h.token)) != 1 {
 			answer(w, http.StatusForbidden, map[string]string{"error": "the address that stocklab live printed has the token for this"})
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
-		switch err := do(r); {
-		case err == nil:
-			answer(w, http.StatusAccepted, struct{}{})
-		case errors.Is(err, errInput):
-			answer(w, http.StatusUnprocessableEntity, map[string]string{"error": err.Error()})
-		case errors.Is(err, errConflict):
-			answer(w, http.StatusConflict, map[string]string{"error": err.Error()})
-		default:
-			answer(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
+		if err := do(r); err != nil {
+			fail(w, err)
+			return
+		}
+		answer(w, http.StatusAccepted, struct{}{})
+	}
+}
+
+// bearer is the token of a request, or empty.
+func bearer(r *http.Request) string {
+	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		return ""
+	}
+	return given
+}
+
+func fail(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	for kind, its := range map[error]int{
+		errInput: http.StatusUnprocessableEntity, errConflict: http.StatusConflict,
+		errTooSoon: http.StatusTooManyRequests, errStranger: http.StatusForbidden,
+	} {
+		if errors.Is(err, kind) {
+			status = its
 		}
 	}
+	answer(w, status, map[string]string{"error": err.Error()})
+}
+
+// join lets a phone into the class.
+func (h *Handler) join(w http.ResponseWriter, r *http.Request) {
+	asked, err := read[struct {
+		Name string `json:"name"`
+	}](http.MaxBytesReader(w, r.Body, mostBody))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	token, err := h.session.class.join(asked.Name)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, map[string]string{"token": token})
+}
+
+// buy makes a purchase of a phone.
+func (h *Handler) buy(w http.ResponseWriter, r *http.Request) {
+	bought, err := h.session.Buy(r.Context(), bearer(r))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, bought)
 }
 
 func (h *Handler) command(r *http.Request) error {
@@ -214,8 +269,13 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(h.session.ctx, cancel)()
-	for h.stream(ctx, w, &last) == nil {
+	for h.stream(ctx, w, &last) == nil && pause.For(ctx, passAfter(h.readers.Load())) == nil {
 	}
+}
+
+// passAfter is the pause of each of so many readers.
+func passAfter(readers int64) time.Duration {
+	return min(passLate, passEvery*time.Duration(max(1, readers/few)))
 }
 
 // stream writes what comes next, or that there is nothing.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -43,6 +44,28 @@ func ask(t *testing.T, server *httptest.Server, method, path string, headers ...
 	}
 	t.Cleanup(func() { _ = response.Body.Close() })
 	return response
+}
+
+// postTo posts JSON, and returns the status and the text of the answer.
+func postTo(t *testing.T, server *httptest.Server, path, body string, headers ...string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it is read to its end
+	said, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(said)
 }
 
 //contract:live.Handler A request that changes something

@@ -20,6 +20,8 @@ type Options struct {
 	Binary string
 	// Servers is where the backends are to come from.
 	Servers servers.Choice
+	// Class is the address at which phones buy, which the page shows; empty: it shows none.
+	Class string
 	// Progress is notified of what takes a moment.
 	Progress func(words string)
 }
@@ -30,6 +32,8 @@ type Session struct {
 	stage   *stage
 	follow  *follower
 	views   *views
+	class   class
+	at      string // Options.Class
 	store   *repo.Store
 	sampler *sampler
 
@@ -45,7 +49,7 @@ type Session struct {
 
 // Begin starts the servers, and replicas that wait for a sale.
 func Begin(ctx context.Context, o Options) (_ *Session, err error) {
-	s := &Session{sale: Sale{Phase: Idle, Settings: defaults(), Modes: []Mode{}}}
+	s := &Session{at: o.Class, sale: Sale{Phase: Idle, Settings: defaults(), Modes: []Mode{}}}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx)) // it ends with Close
 	defer func() {
 		if err != nil {
@@ -91,7 +95,7 @@ func (s *Session) begin(ctx context.Context) error {
 	infos["balancer"] = s.stage.cluster.Balancer
 	s.stage.mu.Unlock()
 	s.hub.look(func(state *State) {
-		state.Servers, state.Missing = infos, s.stage.backends.Missing
+		state.Servers, state.Missing, state.Class = infos, s.stage.backends.Missing, s.at
 		began{s.sale}.apply(state)
 		strategies(known).apply(state)
 	})
@@ -146,6 +150,7 @@ func (s *Session) Start(settings Settings) error {
 	s.sale = Sale{Phase: Starting, Settings: settings, Item: s.item, Modes: []Mode{}}
 	s.hub.publish(began{s.sale})
 	s.follow.sale(s.item)
+	s.class.touch()
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.run = &run{ctx: ctx, cancel: cancel, item: s.item, settings: settings}
 	r := s.run
@@ -329,6 +334,11 @@ func (s *Session) keepMeasuring() {
 		select {
 		case now := <-tick.C:
 			s.measure(now)
+			s.mu.Lock()
+			if list, changed := s.class.buyers(s.item); changed {
+				s.hub.publish(list)
+			}
+			s.mu.Unlock()
 		case <-s.ctx.Done():
 			return
 		}

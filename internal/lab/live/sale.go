@@ -15,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/demo"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/internal/service"
 )
 
@@ -35,8 +36,9 @@ func (m Mode) String() string {
 type Settings struct {
 	Mode
 
-	Stock   int64 `json:"stock"`
-	Clients int   `json:"clients"`
+	Stock int64 `json:"stock"`
+	// Clients is how many send requests at the same time; 0: the phones of a class alone buy.
+	Clients int `json:"clients"`
 	// Rate is the requests a second of all clients; 0: each sends its next request when
 	// the last one is answered.
 	Rate     float64 `json:"rate"`
@@ -63,7 +65,7 @@ func (s Settings) check(known []service.Description) error {
 		value, least, limit float64
 	}{
 		{"stock", float64(s.Stock), 1, 1_000_000},
-		{"clients", float64(s.Clients), 1, 200},
+		{"clients", float64(s.Clients), 0, 200},
 		{"rate", s.Rate, 0, 5000},
 		{"replicas", float64(s.Replicas), 1, 5},
 		{"work_ms", float64(s.WorkMillis), 0, 5000},
@@ -185,20 +187,40 @@ func (r *run) leg(m Mode, over func()) {
 		r.modes = append(r.modes, m)
 	}
 	soldOut := false
-	plan := load.Plan{
-		URL: r.url, Strategy: m.Strategy, Group: m.Group, Fence: m.Fence, GoodsID: r.item,
-		Clients: r.settings.Clients, Rate: r.settings.Rate, Duration: max(time.Until(r.until), time.Millisecond), Timeout: requestTimeout,
-		Observe: r.meter.observe,
-		SoldOut: func(context.Context) (bool, error) { soldOut = true; return false, nil },
-	}
+	plan := r.plan(m)
+	plan.SoldOut = func(context.Context) (bool, error) { soldOut = true; return false, nil }
 	r.legs.Go(func() {
 		defer cancel()
-		result, err := load.Run(ctx, plan)
+		result, err := runPlan(ctx, plan)
 		r.add(result, err)
 		if ctx.Err() == nil || soldOut { // it was not ended, but came to its end
 			over()
 		}
 	})
+}
+
+// plan is the load of a mode.
+func (r *run) plan(m Mode) load.Plan {
+	return load.Plan{
+		URL: r.url, Strategy: m.Strategy, Group: m.Group, Fence: m.Fence, GoodsID: r.item,
+		Clients: r.settings.Clients, Rate: r.settings.Rate, Duration: max(time.Until(r.until), time.Millisecond), Timeout: requestTimeout,
+		Observe: r.meter.observe,
+	}
+}
+
+// runPlan runs a load. Without clients it lasts as long, and leaves the sale to the phones of a
+// class.
+func runPlan(ctx context.Context, p load.Plan) (*load.Result, error) {
+	if p.Clients > 0 {
+		return load.Run(ctx, p)
+	}
+	start := time.Now()
+	_ = pause.For(ctx, p.Duration) // or until the leg is ended
+	result, err := load.Run(ctx, p)
+	if result != nil {
+		result.Elapsed = time.Since(start)
+	}
+	return result, err
 }
 
 // add adds the result of a leg.

@@ -33,7 +33,7 @@ func TestASettingOutOfRangeIsNamed(t *testing.T) {
 		want   string
 	}{
 		{func(s *Settings) { s.Stock = 0 }, "stock: 0 is out of range 1..1e+06"},
-		{func(s *Settings) { s.Clients = 201 }, "clients: 201 is out of range 1..200"},
+		{func(s *Settings) { s.Clients = 201 }, "clients: 201 is out of range 0..200"},
 		{func(s *Settings) { s.Rate = -1 }, "rate: -1 is out of range"},
 		{func(s *Settings) { s.Replicas = 6 }, "replicas: 6 is out of range 1..5"},
 		{func(s *Settings) { s.WorkMillis = -1 }, "work_ms: -1 is out of range"},

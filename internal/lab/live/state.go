@@ -26,6 +26,9 @@ type State struct {
 	Leases     []Lease                 `json:"leases"`
 	Marks      []Mark                  `json:"marks"`
 	Lanes      Lanes                   `json:"lanes"`
+	Buyers     []Buyer                 `json:"buyers"`
+	// Class is the address at which phones buy, where there is one.
+	Class string `json:"class,omitempty"`
 	// Apart tells that stock and answers are points of their own.
 	Apart bool `json:"apart,omitempty"`
 

@@ -181,6 +181,20 @@ function drawMarks() {
   }));
 }
 
+// drawBuyers lists the phones of a class.
+function drawBuyers() {
+  const list = state.buyers || [];
+  $('class').hidden = !(list.length || state.class) || Boolean(recorded) || !$('player').hidden;
+  $('class-at').textContent = t('buyers-at', state.class || `${location.origin}/buy`);
+  $('buyers').replaceChildren(...list.map((b) => {
+    const li = element('li');
+    const known = t(`bought.${b.last}`), word = known.startsWith('bought.') ? t('bought.failed', b.last) : known;
+    li.append(element('b', b.name), ` ${t('buyer.bought')} ${number(b.bought)}`);
+    if (b.last) li.append(element('span', word));
+    return li;
+  }));
+}
+
 function drawServers() {
   $('on').textContent = Object.entries(state.servers).map(([name, s]) => `${name}: ${s.name} ${s.version} (${s.started})`.replace('  ', ' ')).join(', ');
   views.list();
@@ -196,6 +210,7 @@ function drawAll() {
   drawSale();
   charts.rebuild();
   drawMarks();
+  drawBuyers();
   lanes.changed();
   machines.draw();
   if (player.playing) $('play').textContent = t('play-stop');
@@ -310,6 +325,7 @@ const apply = {
     lanes.changed();
   },
   machines(list) { state.machines = list; machines.draw(); lanes.changed(); },
+  buyers(list) { state.buyers = list; drawBuyers(); },
   strategies(list) { state.strategies = list; drawStrategies(); },
 };
 

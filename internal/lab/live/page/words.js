@@ -47,6 +47,10 @@ const en = {
   'next.naive': 'Compare it with what the tutorials write first: naive.',
   'next.alone': 'Run the last strategy alone, to see what it guarantees by itself.',
   replay: 'Replay', recording: 'Recording', speed: 'Speed', back: 'Back to now', play: 'Play', 'play-stop': 'Stop', save: 'Save as a file', moment: 'Moment', recorded: 'a recording',
+  buyers: 'Buyers with a phone', 'buyers-at': (url) => `Phones buy at ${url}. With 0 clients they alone buy, until the sale is stopped.`, 'buyer.bought': 'bought', 'buyer.last': 'last answer',
+  'buy.name': 'Your name', 'buy.join': 'Join the sale', 'buy.buy': 'Buy one',
+  'bought.sold': 'Bought.', 'bought.rejected': 'Sold out.', 'bought.unknown': 'Not known: the answer did not come.', 'bought.busy': 'Busy. Try again.', 'bought.closed': 'Nothing is sold now.',
+  'bought.failed': (p) => `Not bought: ${p}.`, 'bought.mine': (n) => `You have bought ${n}.`,
   other: '中文', steer: 'needs the token', restarted: 'Redis keeps nothing on disk here: after a kill it is empty.',
 };
 
@@ -95,6 +99,10 @@ const zh = {
   'next.pause': '现在来破坏它：把 TTL 调到 1 秒，让一个副本在购买途中暂停，过了这一秒再恢复。',
   'next.naive': '与教程最先写的 naive 比一比。', 'next.alone': '单独跑最后一个策略，看它自己的保证。',
   replay: '回放', recording: '记录', speed: '速度', back: '回到现在', play: '播放', 'play-stop': '停住', save: '存为文件', moment: '时刻', recorded: '记录',
+  buyers: '用手机购买的人', 'buyers-at': (url) => `手机打开 ${url} 购买。客户端数设为 0 时只有手机在买，直到手动结束。`, 'buyer.bought': '买到', 'buyer.last': '最近响应',
+  'buy.name': '你的名字', 'buy.join': '加入售卖', 'buy.buy': '买一件',
+  'bought.sold': '买到了。', 'bought.rejected': '售罄。', 'bought.unknown': '结果未知：没有收到响应。', 'bought.busy': '繁忙，请再试。', 'bought.closed': '现在没有售卖。',
+  'bought.failed': (p) => `没有买到：${p}。`, 'bought.mine': (n) => `你一共买到 ${n} 件。`,
   other: 'English', steer: '需要令牌', restarted: '这里的 Redis 不落盘：被杀后是空的。',
 };
 

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/bench"
+	"github.com/stockd/stockd/internal/lab/live"
+)
+
+// What watchers cost a sale: purchases a second with so many streams of events open beside
+// none, in turns. All of them share the processors with the sale.
+//
+//	go test -run '^$' -bench LiveWatchers -benchtime 5x ./cmd/stocklab
+func BenchmarkLiveWatchers(b *testing.B) {
+	url := startLive(b, "auto")
+	page, hash, _ := strings.Cut(url, "#token=")
+	desk := liveDesk{page: page, token: hash}
+	for _, watchers := range []int{1, 50, 200} {
+		b.Run(fmt.Sprint(watchers), func(b *testing.B) {
+			var ratios []float64
+			for b.Loop() {
+				alone := desk.sell(b, 0)
+				ratios = append(ratios, desk.sell(b, watchers)/alone)
+			}
+			b.ReportMetric(bench.Median(ratios), "×alone")
+			b.Logf("%.2f", ratios)
+		})
+	}
+}
+
+// liveDesk steers a page without a browser.
+type liveDesk struct{ page, token string }
+
+// sell sells for a while before so many watchers, and returns the sales a second.
+func (d liveDesk) sell(b *testing.B, watchers int) float64 {
+	b.Helper()
+	ctx, stop := context.WithCancel(b.Context())
+	defer stop()
+	d.post(b, "sale/start", `{"strategy": "sql-conditional", "group": true, "stock": 1000000, "clients": 64, "replicas": 3, "ttl_s": 5}`)
+	for range watchers {
+		events := d.events(ctx, b)
+		go func() { _, _ = io.Copy(io.Discard, events) }() // it ends with ctx
+	}
+	time.Sleep(4 * time.Second) // of the sale
+	d.post(b, "sale/stop", "")
+	stop()
+	lines := bufio.NewScanner(d.events(b.Context(), b))
+	lines.Buffer(nil, 8<<20)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		var sale live.Sale
+		var state live.State
+		if !ok || json.Unmarshal([]byte(data), &sale) != nil || json.Unmarshal([]byte(data), &state) != nil {
+			continue // a list
+		}
+		for _, s := range []live.Sale{sale, state.Sale} {
+			if s.Phase == live.Ended && s.Verdict != nil {
+				return s.Verdict.PerSecond
+			}
+		}
+	}
+	b.Fatalf("the sale has no verdict: %v", lines.Err())
+	return 0
+}
+
+func (d liveDesk) events(ctx context.Context, b *testing.B) io.Reader {
+	b.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, d.page+"events", http.NoBody)
+	if err != nil {
+		b.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil || response.StatusCode != http.StatusOK {
+		b.Fatal(response, err)
+	}
+	context.AfterFunc(ctx, func() { _ = response.Body.Close() })
+	return response.Body
+}
+
+func (d liveDesk) post(b *testing.B, path, body string) {
+	b.Helper()
+	r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, d.page+path, strings.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+d.token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it is read
+	if response.StatusCode != http.StatusAccepted {
+		said, _ := io.ReadAll(response.Body)
+		b.Fatalf("POST %s is answered with %d %s", path, response.StatusCode, said)
+	}
+}

@@ -1,0 +1,217 @@
+package live
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/stockd/stockd/internal/load"
+)
+
+// The bounds of a class.
+const (
+	mostBuyers = 500
+	// mostName is the longest name of a buyer, in characters.
+	mostName = 24
+	// pressEvery is the shortest time between two purchases of a phone.
+	pressEvery = 150 * time.Millisecond
+)
+
+// errTooSoon tells a phone that its last purchase is not answered, or was just made.
+var errTooSoon = errors.New("too soon")
+
+// errStranger tells a phone that it has not joined.
+var errStranger = errors.New("this phone has not joined")
+
+// Buyer is one of a class, with what it got of the sale that is shown.
+type Buyer struct {
+	Name   string `json:"name"`
+	Bought int    `json:"bought"`
+	// Last is what its last purchase was answered: the name of a kind, or of a problem.
+	Last string `json:"last,omitempty"`
+}
+
+// Bought is the answer to a purchase of a phone.
+type Bought struct {
+	Buyer
+
+	Order string `json:"order,omitempty"`
+}
+
+// phone is a buyer's.
+type phone struct {
+	Buyer
+
+	item    int64 // of the sale that its purchases are counted of
+	pressed time.Time
+	waits   bool // its last purchase is not answered
+}
+
+// class is the buyers who have joined. Each has a token of its own, which buys in its name
+// and does nothing else.
+type class struct {
+	mu      sync.Mutex
+	phones  map[string]*phone // by token
+	changed bool
+}
+
+// join takes a name, which no one else in the class has.
+func (c *class) join(name string) (token string, err error) {
+	name = strings.TrimSpace(name)
+	n := len([]rune(name))
+	switch {
+	case n == 0 || n > mostName:
+		return "", fmt.Errorf("%w: name: %d characters, where 1 to %d are allowed", errInput, n, mostName)
+	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return "", fmt.Errorf("%w: name: it has characters that cannot be shown", errInput)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.phones) >= mostBuyers {
+		return "", fmt.Errorf("%w: %d buyers have joined, and no more can", errConflict, mostBuyers)
+	}
+	for _, p := range c.phones {
+		if strings.EqualFold(p.Name, name) {
+			return "", fmt.Errorf("%w: name: another buyer is called %s", errInput, p.Name)
+		}
+	}
+	if c.phones == nil {
+		c.phones = make(map[string]*phone)
+	}
+	token = rand.Text()
+	c.phones[token] = &phone{Buyer: Buyer{Name: name}}
+	c.changed = true
+	return token, nil
+}
+
+// press begins a purchase of a phone in the sale of an item.
+func (c *class) press(token string, item int64, now time.Time) (name string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.phones[token]
+	switch {
+	case p == nil:
+		return "", errStranger
+	case p.waits:
+		return "", fmt.Errorf("%w: the last purchase is not answered yet", errTooSoon)
+	case now.Sub(p.pressed) < pressEvery:
+		return "", fmt.Errorf("%w: one purchase in %s", errTooSoon, pressEvery)
+	}
+	if p.item != item {
+		p.item, p.Bought, p.Last = item, 0, ""
+	}
+	p.waits, p.pressed = true, now
+	return p.Name, nil
+}
+
+// answered ends it.
+func (c *class) answered(token string, last string, sold bool) Buyer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.phones[token]
+	p.waits, p.Last, c.changed = false, last, true
+	if sold {
+		p.Bought++
+	}
+	return p.Buyer
+}
+
+// buyers are all of them where there is something new about them, with what they got of the
+// sale of an item; those first who have most.
+func (c *class) buyers(item int64) (list buyers, changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.changed {
+		return nil, false
+	}
+	c.changed = false
+	list = make(buyers, 0, len(c.phones))
+	for _, p := range c.phones {
+		b := p.Buyer
+		if p.item != item {
+			b.Bought, b.Last = 0, ""
+		}
+		list = append(list, b)
+	}
+	slices.SortFunc(list, func(a, b Buyer) int {
+		return cmp.Or(cmp.Compare(b.Bought, a.Bought), cmp.Compare(a.Name, b.Name))
+	})
+	return list, true
+}
+
+// touch has the buyers published again: a sale has begun.
+func (c *class) touch() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changed = len(c.phones) > 0
+}
+
+type buyers []Buyer
+
+func (buyers) kind() string { return "buyers" }
+
+func (b buyers) apply(s *State) { s.Buyers = b }
+
+// Buy makes one real purchase for a phone, through the balancer and as the sale is sold now.
+// It is counted with those of the clients. While nothing is sold, the answer is "closed".
+func (s *Session) Buy(ctx context.Context, token string) (Bought, error) {
+	s.mu.Lock()
+	if s.sale.Phase != Selling {
+		s.mu.Unlock()
+		return Bought{Buyer: Buyer{Last: "closed"}}, nil
+	}
+	r, mode := s.run, s.run.modes[len(s.run.modes)-1]
+	name, err := s.class.press(token, r.item, time.Now())
+	if err != nil {
+		s.mu.Unlock()
+		return Bought{}, err
+	}
+	r.legs.Add(1) // a sale that ends waits for its answer
+	s.mu.Unlock()
+	defer r.legs.Done()
+	got, err := r.buyOnce(context.WithoutCancel(ctx), mode, name)
+	if err != nil {
+		s.class.answered(token, "error", false)
+		return Bought{}, err
+	}
+	buyer := s.class.answered(token, said(got), got.Kind == load.Sold)
+	return Bought{Buyer: buyer, Order: got.Order}, nil
+}
+
+// buyOnce makes one purchase in the name of a buyer.
+func (r *run) buyOnce(ctx context.Context, m Mode, name string) (got load.Answer, err error) {
+	plan := r.plan(m)
+	plan.Clients, plan.Rate, plan.Requests = 1, 0, 1
+	plan.User, plan.SoldOut = func() string { return name }, nil
+	plan.Observe = func(a load.Answer) {
+		got = a
+		r.meter.observe(a)
+	}
+	result, err := load.Run(ctx, plan)
+	if result != nil {
+		result.Elapsed = 0 // it is beside the time of the sale
+	}
+	r.add(result, err)
+	return got, err
+}
+
+// said names what an answer means to a buyer.
+func said(a load.Answer) string {
+	switch a.Kind {
+	case load.Sold:
+		return "sold"
+	case load.Rejected:
+		return "rejected"
+	case load.Unknown:
+		return "unknown"
+	default:
+		return a.Problem
+	}
+}

@@ -1,0 +1,64 @@
+// The page of a phone in a class: one button, which makes a real purchase.
+
+import { change, language, number, t, words } from './words.js';
+
+const $ = (id) => document.getElementById(id);
+const kept = 'stocklab-buyer'; // of this tab: after a reload it is the same buyer
+const pause = 200; // between two purchases, in ms; the server wants 150
+let me = JSON.parse(sessionStorage.getItem(kept) || 'null');
+let last;
+
+async function post(path, body) {
+  $('said').textContent = '';
+  const headers = { 'Content-Type': 'application/json' };
+  if (me) headers.Authorization = `Bearer ${me.token}`;
+  try {
+    const answer = await fetch(path, { method: 'POST', headers, body: body ? JSON.stringify(body) : undefined });
+    return { status: answer.status, body: await answer.json() };
+  } catch (failure) {
+    return { status: 0, body: { error: String(failure.message || failure) } };
+  }
+}
+
+function draw() {
+  words();
+  $('language').textContent = t('other');
+  $('language').lang = language() === 'zh' ? 'en' : 'zh';
+  $('join').hidden = Boolean(me);
+  $('shop').hidden = !me;
+  $('me').textContent = me ? me.name : '';
+  if (!last) return;
+  $('got').textContent = t(`bought.${last.last}`).replace(/^bought\..*/, t('bought.failed', last.last));
+  $('got').className = `verdict ${last.last === 'sold' ? 'good' : last.last === 'unknown' ? 'warn' : 'bad'}`;
+  $('mine').textContent = t('bought.mine', number(last.bought || 0));
+}
+
+async function join(name) {
+  me = null;
+  const { status, body } = await post('buy/join', { name });
+  if (status !== 200) $('said').textContent = body.error;
+  else {
+    me = { name, token: body.token };
+    sessionStorage.setItem(kept, JSON.stringify(me));
+  }
+  draw();
+  if (me) $('buy').focus();
+}
+
+async function buy() {
+  $('buy').disabled = true;
+  const { status, body } = await post('buy');
+  setTimeout(() => { $('buy').disabled = false; if (me) $('buy').focus(); }, pause);
+  if (status === 200) last = { ...body, bought: body.last === 'closed' ? last?.bought : body.bought };
+  else if (status === 403) { // the class is another one now
+    sessionStorage.removeItem(kept);
+    $('name').value = me.name;
+    me = last = null;
+  } else $('said').textContent = body.error;
+  draw();
+}
+
+$('join').addEventListener('submit', (e) => { e.preventDefault(); join($('name').value.trim()); });
+$('buy').addEventListener('click', buy);
+$('language').addEventListener('click', () => { change(language() === 'zh' ? 'en' : 'zh'); draw(); });
+draw();
