@@ -69,7 +69,7 @@ func (o *demoOptions) run(cmd *cobra.Command) error {
 	if err := checkPlan(o.plan); err != nil {
 		return cli.UsageError{Err: err}
 	}
-	if err := useExternal(cmd, o.url, o.admin, &o.plan); err != nil {
+	if o.plan.External, err = externalOf(cmd, o.url, o.admin, "servers", "replicas"); err != nil {
 		return cli.UsageError{Err: err}
 	}
 	if o.plan.Binary, err = os.Executable(); err != nil {
@@ -90,25 +90,24 @@ func (o *demoOptions) run(cmd *cobra.Command) error {
 	return errors.Join(err, cli.Show(r, cmd.OutOrStdout(), o.write))
 }
 
-// useExternal has the demo sell on replicas that run already, where there is a URL. Flags
-// of what the demo would start are rejected beside it.
-func useExternal(cmd *cobra.Command, url string, admin cli.Admin, plan *demo.Plan) error {
+// externalOf is the replicas that run already, where there is a URL. Flags of what would be
+// started are rejected beside it.
+func externalOf(cmd *cobra.Command, url string, admin cli.Admin, starting ...string) (external client.Client, err error) {
 	flags := cmd.Flags()
 	if url == "" {
 		if flags.Changed("admin-url") || flags.Changed("token-file") {
-			return errors.New("--admin-url and --token-file need --url, the replicas to sell on")
+			err = errors.New("--admin-url and --token-file need --url, the replicas to sell on")
 		}
-		return nil
+		return external, err
 	}
-	if flags.Changed("servers") || flags.Changed("replicas") {
-		return errors.New("--servers and --replicas would start others than those of --url")
+	if slices.ContainsFunc(starting, flags.Changed) {
+		return external, fmt.Errorf("--%s would start others than those of --url", strings.Join(starting, " and --"))
 	}
 	if admin.URL == "" {
-		return errors.New("--url needs --admin-url: each sale creates an item")
+		return external, errors.New("--url needs --admin-url: each sale creates an item")
 	}
 	c, err := admin.Client()
-	plan.External = client.Client{URL: strings.TrimSuffix(url, "/"), AdminURL: c.AdminURL, Token: c.Token, HTTP: c.HTTP}
-	return err
+	return client.Client{URL: strings.TrimSuffix(url, "/"), AdminURL: c.AdminURL, Token: c.Token, HTTP: c.HTTP}, err
 }
 
 func checkPlan(p demo.Plan) error {

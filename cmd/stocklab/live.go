@@ -24,8 +24,10 @@ import (
 
 // liveOptions are the flags of stocklab live.
 type liveOptions struct {
-	from, address, listen string
-	open                  bool
+	from, address, listen, url string
+
+	admin cli.Admin
+	open  bool
 }
 
 func liveCommand() *cobra.Command {
@@ -37,7 +39,9 @@ func liveCommand() *cobra.Command {
 			"the stock row and the ledger, who holds the lock, what the servers say. It runs until ^C. Nothing\n" +
 			"is left behind.\n\n" +
 			"The address has a token, without which the page shows everything and changes nothing. With\n" +
-			"--listen a class can watch, and buy with its phones at /buy; replicas and servers stay on the loopback.",
+			"--listen a class can watch, and buy with its phones at /buy; replicas and servers stay on the loopback.\n\n" +
+			"With --url nothing is started: the sales go to the replicas that run there, and what needs processes,\n" +
+			"failpoints or the servers themselves is left out. The items that were sold stay in their database.",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
@@ -45,6 +49,8 @@ func liveCommand() *cobra.Command {
 	flags.StringVar(&o.from, "servers", "auto", "auto, embedded or local, with exceptions after commas: "+servers.Exceptions)
 	flags.StringVar(&o.address, "address", "127.0.0.1:0", "loopback address of the page; port 0 takes a free one")
 	flags.StringVar(&o.listen, "listen", "", "address of the page that others can reach, such as 0.0.0.0:8090: they watch, and buy at /buy")
+	flags.StringVar(&o.url, "url", "", "stockd, or a balancer before several, that runs already")
+	o.admin.AddFlags(flags, "")
 	flags.BoolVar(&o.open, "open", false, "open the page in a browser")
 	return cmd
 }
@@ -60,6 +66,10 @@ func (o *liveOptions) run(cmd *cobra.Command) (err error) {
 	if o.listen != "" && cmd.Flags().Changed("address") {
 		return cli.UsageError{Err: errors.New("--listen: it takes the place of --address")}
 	}
+	external, err := externalOf(cmd, o.url, o.admin, "servers")
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
 	binary, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -72,7 +82,7 @@ func (o *liveOptions) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	options := live.Options{Binary: binary, Servers: choice}
+	options := live.Options{Binary: binary, Servers: choice, External: external}
 	if o.listen != "" {
 		options.Class = "http://" + outside + "/buy"
 	}

@@ -15,13 +15,19 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
+	"github.com/stockd/stockd/internal/lab/servers"
 )
 
-// startLive runs stocklab live, and returns the address that it prints.
+// startLive runs stocklab live on servers, where they are named, and returns the address that it
+// prints.
 func startLive(t testing.TB, from string, flags ...string) string {
 	t.Helper()
-	live := exec.Command(os.Args[0], append([]string{"live", "--servers=" + from}, flags...)...)
+	if from != "" {
+		flags = append(flags, "--servers="+from)
+	}
+	live := exec.Command(os.Args[0], append([]string{"live"}, flags...)...)
 	live.Env = cmdtest.Environment()
 	said := &cmdtest.Buffer{}
 	live.Stderr = said
@@ -309,6 +315,38 @@ func TestAReaderWithoutTheTokenWatches(t *testing.T) {
 	click(t, b, "#language")
 	b.Until(t, within, "document.documentElement.lang === 'zh-CN' && document.getElementById('sale-title').textContent === '售卖'")
 	b.Keep(t, "body", "live-phone")
+}
+
+// On replicas that others run a sale is sold, charted and judged. What needs processes of
+// our own is not offered.
+func TestAPageShowsReplicasOfOthers(t *testing.T) {
+	l := startLabOf(t, servers.Choice{Mode: servers.Embedded, Redis: servers.None, Etcd: servers.None}, cluster.Options{Replicas: 2})
+	there := l.cluster.Client()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(there.Token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url := startLive(t, "", "--url="+there.URL, "--admin-url="+there.AdminURL, "--token-file="+token)
+	b := browser.Open(t, shown)
+	b.Show(t, url, 1300, 2400, "light")
+	b.Until(t, within, isLive)
+	const offered = `['replicas', 'work_ms', 'ttl_s'].filter((n) => !document.querySelector('#form [name=' + n + ']').disabled).concat(
+		['faults', 'lanes-panel'].filter((id) => !document.getElementById(id).hidden))`
+	if got := browser.Evaluate[[]string](t, b, offered); len(got) > 0 {
+		t.Errorf("it offers %q", got)
+	}
+	set(t, b, "strategy", "sql-conditional")
+	set(t, b, "stock", 200)
+	click(t, b, "#start")
+	b.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
+	if sold, replicas := browser.Evaluate[int](t, b, figure("n-sold")), browser.Evaluate[string](t, b, "document.querySelector('#form [name=replicas]').value"); sold != 200 || replicas != "2" {
+		t.Errorf("it sold %d of 200 on %s replicas", sold, replicas)
+	}
+	b.Until(t, within, "/stock.*version/s.test(document.getElementById('view').innerText) && /redis\\s+not configured/.test(document.getElementById('view').innerText)")
+	names, err := there.Replicas(t.Context())
+	if err != nil || len(names) != 2 {
+		t.Errorf("after it %v answer (%v), want both replicas", names, err)
+	}
 }
 
 // One steers, and the phones of a class buy: each in its own name, for real, and without

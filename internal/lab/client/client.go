@@ -80,6 +80,13 @@ func (c Client) replica(ctx context.Context) (string, error) {
 	return name, nil
 }
 
+// Backends are the servers of a replica that is ready, and the state of each.
+func (c Client) Backends(ctx context.Context) ([]service.Backend, error) {
+	var ready struct{ Backends []service.Backend }
+	err := c.call(ctx, http.MethodGet, c.URL+"/readyz", nil, http.StatusOK, &ready)
+	return ready.Backends, err
+}
+
 // The wait for a ledger that is written later than its orders are answered.
 const (
 	pendingWithin = 30 * time.Second

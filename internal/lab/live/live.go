@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/servers"
-	"github.com/stockd/stockd/internal/repo"
 )
 
 // Options say what to run.
@@ -20,6 +20,9 @@ type Options struct {
 	Binary string
 	// Servers is where the backends are to come from.
 	Servers servers.Choice
+	// External is replicas that others run, with their admin API; without a URL, servers and
+	// replicas are started.
+	External client.Client
 	// Class is the address at which phones buy, which the page shows; empty: it shows none.
 	Class string
 	// Progress is notified of what takes a moment.
@@ -29,12 +32,11 @@ type Options struct {
 // Session is one sale after the other on the same servers. It must be closed.
 type Session struct {
 	hub     *hub
-	stage   *stage
+	ground  ground
 	follow  *follower
 	views   *views
 	class   class
 	at      string // Options.Class
-	store   *repo.Store
 	sampler *sampler
 
 	ctx  context.Context
@@ -58,30 +60,41 @@ func Begin(ctx context.Context, o Options) (_ *Session, err error) {
 	}()
 	s.hub = newHub()
 	s.follow = &follower{hub: s.hub}
-	s.stage = &stage{binary: o.Binary, choice: o.Servers, hub: s.hub, follow: s.follow, runners: make(map[string]runner)}
-	s.follow.trapped = s.stage.trapped
-	if s.stage.supervisor, err = servers.StartSupervisor(); err != nil {
+	if o.External.URL != "" {
+		err = s.visit(ctx, o)
+	} else {
+		err = s.open(ctx, o)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if s.stage.backends, err = servers.StartBackends(ctx, s.stage.supervisor, o.Servers, o.Progress); err != nil {
-		return nil, err
-	}
-	s.stage.addServers()
-	o.Progress("starting replicas on " + s.stage.backends.Database.String())
-	if err := s.stage.prepare(ctx, s.sale.Settings.layout()); err != nil {
-		return nil, err
-	}
-	if s.store, err = s.stage.backends.Database.Open(ctx, "live", 1); err != nil {
-		return nil, err
-	}
-	s.sampler = &sampler{store: s.store}
-	s.views = newViews(s.stage.backends)
+	s.sampler = &sampler{audit: s.ground.audit}
+	s.views = &views{lenses: s.ground.lenses()}
 	return s, s.begin(ctx)
+}
+
+// open starts servers and replicas.
+func (s *Session) open(ctx context.Context, o Options) (err error) {
+	stage := &stage{binary: o.Binary, choice: o.Servers, hub: s.hub, follow: s.follow, runners: make(map[string]runner)}
+	s.ground, s.follow.trapped = stage, stage.trapped
+	return stage.open(ctx, o, s.sale.Settings.layout())
+}
+
+// visit sells on replicas that others run. Items of theirs have small numbers, and those of
+// an earlier session earlier ones.
+func (s *Session) visit(ctx context.Context, o Options) error {
+	g, err := openGuest(ctx, o)
+	if err != nil {
+		return err
+	}
+	s.ground, s.item = g, time.Now().UnixMilli()
+	s.sale.Settings.Replicas = len(g.replicas)
+	return nil
 }
 
 // begin makes the state that every page begins with, and the jobs that change it.
 func (s *Session) begin(ctx context.Context) error {
-	c, err := s.stage.client()
+	c, err := s.ground.client()
 	if err != nil {
 		return err
 	}
@@ -90,12 +103,9 @@ func (s *Session) begin(ctx context.Context) error {
 		return err
 	}
 	s.follow.sale(0)
-	infos := s.stage.backends.Infos()
-	s.stage.mu.Lock()
-	infos["balancer"] = s.stage.cluster.Balancer
-	s.stage.mu.Unlock()
 	s.hub.look(func(state *State) {
-		state.Servers, state.Missing, state.Class = infos, s.stage.backends.Missing, s.at
+		s.ground.show(state)
+		state.Class = s.at
 		began{s.sale}.apply(state)
 		strategies(known).apply(state)
 	})
@@ -114,8 +124,8 @@ func (s *Session) Close() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), actWithin)
 	defer cancel()
 	var errs []error
-	if s.stage.supervisor != nil {
-		errs = append(errs, s.stage.closeCluster(ctx)) // which ends the requests
+	if s.ground != nil {
+		errs = append(errs, s.ground.quit(ctx))
 	}
 	if r != nil {
 		r.legs.Wait()
@@ -124,21 +134,15 @@ func (s *Session) Close() error {
 	if s.views != nil {
 		errs = append(errs, s.views.close())
 	}
-	if s.store != nil {
-		errs = append(errs, s.store.Close())
-	}
-	if s.stage.backends != nil {
-		errs = append(errs, s.stage.backends.Close(ctx))
-	}
-	if s.stage.supervisor != nil {
-		errs = append(errs, s.stage.supervisor.Close())
+	if s.ground != nil {
+		errs = append(errs, s.ground.close(ctx))
 	}
 	return errors.Join(errs...)
 }
 
 // Start begins a sale. It returns when the settings are accepted; the sale is seen to begin.
 func (s *Session) Start(settings Settings) error {
-	if err := settings.check(s.known()); err != nil {
+	if err := errors.Join(settings.check(s.known()), s.ground.check(settings)); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -155,19 +159,19 @@ func (s *Session) Start(settings Settings) error {
 	s.run = &run{ctx: ctx, cancel: cancel, item: s.item, settings: settings}
 	r := s.run
 	s.jobs.Go(func() {
-		if err := s.open(r); err != nil {
+		if err := s.admit(r); err != nil {
 			s.end(r, nil, err)
 		}
 	})
 	return nil
 }
 
-// open prepares replicas and item, and lets the clients in.
-func (s *Session) open(r *run) error {
-	if err := s.stage.prepare(r.ctx, r.settings.layout()); err != nil {
+// admit prepares replicas and item, and lets the clients in.
+func (s *Session) admit(r *run) error {
+	if err := s.ground.prepare(r.ctx, r.settings.layout()); err != nil {
 		return err
 	}
-	c, err := s.stage.client()
+	c, err := s.ground.client()
 	if err != nil {
 		return err
 	}
@@ -179,7 +183,7 @@ func (s *Session) open(r *run) error {
 	if err := c.CreateGoods(r.ctx, r.item, r.settings.Stock); err != nil {
 		return err
 	}
-	if err := s.stage.setWork(r.ctx, r.item, time.Duration(r.settings.WorkMillis)*time.Millisecond); err != nil {
+	if err := s.ground.setWork(r.ctx, r.item, time.Duration(r.settings.WorkMillis)*time.Millisecond); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -271,7 +275,7 @@ func (s *Session) finish(r *run) {
 	s.hub.publish(s.sale)
 	s.mu.Unlock()
 	r.legs.Wait()
-	v, err := r.judge(r.ctx, s.stage, s.known())
+	v, err := r.judge(r.ctx, s.ground, s.known())
 	s.end(r, v, err)
 }
 
@@ -306,7 +310,7 @@ func (s *Session) Act(name, what string) error {
 		s.run.faults.Store(true)
 	}
 	s.mu.Unlock()
-	return s.stage.act(s.ctx, name, what) // also where the reader does not wait for it
+	return s.ground.act(s.ctx, name, what) // also where the reader does not wait for it
 }
 
 func (s *Session) keepFollowing() {

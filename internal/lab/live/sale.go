@@ -251,7 +251,7 @@ func (r *run) add(l *load.Result, err error) {
 }
 
 // judge holds the sale against what its strategies guarantee, as the demo does.
-func (r *run) judge(ctx context.Context, s *stage, known []service.Description) (*Verdict, error) {
+func (r *run) judge(ctx context.Context, s ground, known []service.Description) (*Verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, auditWithin)
 	defer cancel()
 	if r.failed != nil {

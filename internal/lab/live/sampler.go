@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -15,9 +14,10 @@ const (
 	lookWithin = 2 * time.Second
 )
 
-// sampler reads row and ledger of an item on a connection of its own: no replica is asked.
+// sampler reads row and ledger of an item. Where the database is ours it has a connection of
+// its own, and no replica is asked.
 type sampler struct {
-	store *repo.Store
+	audit func(ctx context.Context, item int64) (stock.Audit, error)
 
 	mu   sync.Mutex
 	item int64 // 0: nothing is looked at
@@ -66,7 +66,7 @@ func (s *sampler) lookOnce(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	audit, err := s.store.Audit(ctx, item)
+	audit, err := s.audit(ctx, item)
 	if err != nil {
 		return // a point without a stock tells it
 	}

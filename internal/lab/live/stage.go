@@ -18,6 +18,8 @@ import (
 	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/failpoint"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // Machine is a replica or a server, with what can be done to it by hand.
@@ -104,6 +106,7 @@ type stage struct {
 	choice     servers.Choice
 	supervisor *servers.Supervisor
 	backends   *servers.Backends
+	store      *repo.Store
 	hub        *hub
 	follow     *follower
 
@@ -114,6 +117,62 @@ type stage struct {
 	runners  map[string]runner
 	// work is the failpoint that every replica has armed, also one that is started again.
 	work failpoint.Fault
+}
+
+// open starts the servers, and replicas that wait for a sale.
+func (s *stage) open(ctx context.Context, o Options, l layout) (err error) {
+	if s.supervisor, err = servers.StartSupervisor(); err != nil {
+		return err
+	}
+	if s.backends, err = servers.StartBackends(ctx, s.supervisor, o.Servers, o.Progress); err != nil {
+		return err
+	}
+	s.addServers()
+	o.Progress("starting replicas on " + s.backends.Database.String())
+	if err := s.prepare(ctx, l); err != nil {
+		return err
+	}
+	s.store, err = s.backends.Database.Open(ctx, "live", 1)
+	return err
+}
+
+// check allows all that the replicas can be started with.
+func (*stage) check(Settings) error { return nil }
+
+func (s *stage) lenses() map[string]*lens { return lensesOf(s.backends) }
+
+func (s *stage) audit(ctx context.Context, item int64) (stock.Audit, error) {
+	return s.store.Audit(ctx, item)
+}
+
+func (s *stage) show(state *State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state.Servers, state.Missing = s.backends.Infos(), s.backends.Missing
+	state.Servers["balancer"] = s.cluster.Balancer
+}
+
+// quit ends the replicas.
+func (s *stage) quit(ctx context.Context) error {
+	if s.supervisor == nil {
+		return nil
+	}
+	return s.closeCluster(ctx)
+}
+
+// close ends the servers, as far as they were started.
+func (s *stage) close(ctx context.Context) error {
+	var errs []error
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	if s.backends != nil {
+		errs = append(errs, s.backends.Close(ctx))
+	}
+	if s.supervisor != nil {
+		errs = append(errs, s.supervisor.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // prepare starts the replicas as a layout says, unless they run like that; what was killed

@@ -27,6 +27,8 @@ type State struct {
 	Marks      []Mark                  `json:"marks"`
 	Lanes      Lanes                   `json:"lanes"`
 	Buyers     []Buyer                 `json:"buyers"`
+	// Guest tells that others run the replicas.
+	Guest bool `json:"guest,omitempty"`
 	// Class is the address at which phones buy, where there is one.
 	Class string `json:"class,omitempty"`
 	// Apart tells that stock and answers are points of their own.

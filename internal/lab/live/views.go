@@ -39,10 +39,7 @@ const (
 )
 
 // views ask the servers, on connections of their own.
-type views struct {
-	backends *servers.Backends
-	lenses   map[string]*lens
-}
+type views struct{ lenses map[string]*lens }
 
 // lens is the way to look at one server.
 type lens struct {
@@ -55,27 +52,27 @@ type lens struct {
 	at   time.Time
 }
 
-func newViews(b *servers.Backends) *views {
-	v := &views{backends: b, lenses: make(map[string]*lens)}
+// lensesOf are those of servers of our own.
+func lensesOf(b *servers.Backends) map[string]*lens {
 	database := &databaseLens{server: b.Database}
-	v.lenses["database"] = &lens{look: database.look, close: database.close}
+	list := map[string]*lens{"database": {look: database.look, close: database.close}}
 	if b.Redis != nil {
 		r := &redisLens{nodes: []*servers.Redis{b.Redis}}
-		v.lenses["redis"] = &lens{look: r.look, close: r.close}
+		list["redis"] = &lens{look: r.look, close: r.close}
 	}
 	if b.Redlock != nil {
 		r := &redisLens{nodes: b.Redlock.Nodes}
-		v.lenses["redlock"] = &lens{look: r.look, close: r.close}
+		list["redlock"] = &lens{look: r.look, close: r.close}
 	}
 	if b.ZooKeeper != nil {
 		z := &zooKeeperLens{server: b.ZooKeeper}
-		v.lenses["zookeeper"] = &lens{look: z.look, close: z.close}
+		list["zookeeper"] = &lens{look: z.look, close: z.close}
 	}
 	if b.Etcd != nil {
 		e := &etcdLens{server: b.Etcd}
-		v.lenses["etcd"] = &lens{look: e.look, close: e.close}
+		list["etcd"] = &lens{look: e.look, close: e.close}
 	}
-	return v
+	return list
 }
 
 func (v *views) close() error {

@@ -113,7 +113,7 @@ function drawButtons() {
   for (const input of form.elements) {
     const mode = ['strategy', 'group'].includes(input.name);
     if (input.name === 'fence') continue;
-    input.disabled = !steers || (active() && !mode && input.tagName !== 'BUTTON');
+    input.disabled = !steers || (active() && !mode && input.tagName !== 'BUTTON') || (state.guest && ['replicas', 'work_ms', 'ttl_s'].includes(input.name));
   }
 }
 
@@ -205,6 +205,8 @@ function drawAll() {
   $('language').textContent = t('other');
   $('language').lang = language() === 'zh' ? 'en' : 'zh';
   $('reader').hidden = steers || !$('player').hidden;
+  $('guest').hidden = !state.guest || !$('player').hidden;
+  $('lanes-panel').hidden = $('faults').hidden = Boolean(state.guest);
   drawServers();
   drawStrategies();
   drawSale();

@@ -54,7 +54,7 @@ export class Views {
   }
 
   list() {
-    const names = ['database', 'redis', 'redlock', 'zookeeper', 'etcd'].filter((n) => this.state.servers[n]);
+    const names = this.state.guest ? ['stockd'] : ['database', 'redis', 'redlock', 'zookeeper', 'etcd'].filter((n) => this.state.servers[n]);
     const kept = this.select.value;
     this.select.replaceChildren(...names.map((n) => element('option', n)));
     if (names.includes(kept)) this.select.value = kept;
@@ -64,7 +64,7 @@ export class Views {
   suggest(strategy) {
     if (this.chosen) return;
     const need = strategy.needs.find((n) => [...this.select.options].some((o) => o.value === n && n !== 'database'));
-    const to = need || 'database';
+    const to = need || (this.state.guest ? 'stockd' : 'database');
     if (to !== this.select.value) this.forget();
     this.select.value = to;
   }
