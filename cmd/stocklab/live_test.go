@@ -317,6 +317,30 @@ func TestAReaderWithoutTheTokenWatches(t *testing.T) {
 	b.Keep(t, "body", "live-phone")
 }
 
+// With one click an item is sold twice, and both sales are shown on the same axes.
+func TestTwoSalesAreCompared(t *testing.T) {
+	url := startLive(t, "embedded")
+	b := browser.Open(t, shown)
+	b.Show(t, url, 1300, 2400, "dark")
+	b.Until(t, within, isLive)
+	for field, value := range map[string]any{"strategy": "mutex", "stock": 60, "clients": 20, "work_ms": 5, "replicas": 1, "against": "replicas"} {
+		set(t, b, field, value)
+	}
+	click(t, b, "#start")
+	b.Until(t, within, "!document.getElementById('compare').hidden")
+	const cells = "[...document.querySelectorAll('#compare-table tr')].map((tr) => [...tr.children].map((c) => c.textContent).join('|'))"
+	rows := browser.Evaluate[[]string](t, b, cells)
+	if len(rows) < 5 || rows[0] != "|A: mutex, one replica|B: mutex, 3 replicas" || !strings.HasPrefix(rows[1], "Verdict of the audit|consistent|") ||
+		!strings.Contains(rows[1], "expected") || !strings.HasPrefix(rows[3], "sold|60|") {
+		t.Errorf("the comparison is %q, want a consistent sale beside one that is not", rows)
+	}
+	if lines := browser.Evaluate[int](t, b, "document.querySelectorAll('#compare-stock .u-legend .u-series').length"); lines != 4 {
+		t.Errorf("the chart has %d series, want two of each sale", lines)
+	}
+	b.Keep(t, "#compare", "live-compare")
+	assertQuiet(t, b, url)
+}
+
 // On replicas that others run a sale is sold, charted and judged. What needs processes of
 // our own is not offered.
 func TestAPageShowsReplicasOfOthers(t *testing.T) {

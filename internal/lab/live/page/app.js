@@ -5,6 +5,7 @@ import { Charts } from './charts.js';
 import { Lanes } from './lanes.js';
 import { Code, Machines, Views, element } from './panels.js';
 import { Player } from './replay.js';
+import { Compare, otherwise } from './compare.js';
 
 const $ = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get('token');
@@ -36,6 +37,8 @@ const machines = new Machines($('machines'), state, t, steers, post);
 const views = new Views(state, t);
 const code = new Code(t);
 const player = new Player(t, showMoment);
+const compare = new Compare(t, verdictWords, element);
+let next; // the settings of the sale that follows this one, to compare
 const field = (name) => form.elements.namedItem(name);
 
 function chosen() {
@@ -94,6 +97,9 @@ function drawChoice() {
   const exclusive = replicas > 1 ? claims.exclusive_across_replicas : claims.exclusive_in_process || group;
   field('fence').disabled = !steers || !claims.fenceable;
   if (!claims.fenceable) field('fence').checked = false;
+  const fenced = [...field('against').options].find((o) => o.value === 'fence');
+  fenced.disabled = !claims.fenceable;
+  if (fenced.disabled && field('against').value === 'fence') field('against').value = '';
   $('summary').textContent = s.summary + (s.note ? ` (${s.note})` : '');
   const warn = exclusive && claims.fenceable && !claims.signals_loss && !field('fence').checked ? ` ${t('fenceNeeded')}` : '';
   $('promise').textContent = (exclusive ? (warn ? '! ' : '✓ ') + t('exclusive', replicas) : '✕ ' + t('oversells', replicas, s.damage)) + warn;
@@ -165,6 +171,7 @@ function drawSale() {
     div.append(element('dt', name), element('dd', typeof value === 'number' ? number(value) : value));
     return div;
   }));
+  $('beside').hidden = !compare.ready || Boolean(recorded) || !$('player').hidden;
   $('next').textContent = t(`next.${v.next.why}`);
   $('take').hidden = !steers;
 }
@@ -213,6 +220,7 @@ function drawAll() {
   charts.rebuild();
   drawMarks();
   drawBuyers();
+  compare.draw();
   lanes.changed();
   machines.draw();
   if (player.playing) $('play').textContent = t('play-stop');
@@ -257,7 +265,10 @@ function inReplay(on) {
   $('link').textContent = t(on ? 'recorded' : 'live');
   $('link').classList.remove('bad');
   machines.steers = steers && !on;
-  if (on) $('play').focus();
+  if (on) {
+    $('compare').hidden = true;
+    $('play').focus();
+  }
 }
 
 function backToNow() {
@@ -290,6 +301,7 @@ const apply = {
     if (first) fill(state.sale.settings);
   },
   began(sale) {
+    showCompare(false);
     Object.assign(state, { sale, points: [], marks: [], lanes: {} });
     state.leases.clear();
     lanes.reset();
@@ -302,11 +314,13 @@ const apply = {
   sale(sale) {
     const ended = sale.verdict && !state.sale.verdict;
     state.sale = sale;
+    if (ended) compare.add(sale, state.points, charts.start());
     drawSale();
     drawChoice();
     lanes.changed();
     machines.draw();
     if (ended) $('spoken').textContent = $('verdict-words').textContent;
+    if (sale.phase === 'ended') goOn(Boolean(ended));
   },
   point(p) {
     state.points.push(p);
@@ -342,7 +356,34 @@ function listen() {
   for (const [kind, take] of Object.entries(apply)) events.addEventListener(kind, (e) => take(JSON.parse(e.data)));
 }
 
-form.addEventListener('submit', (e) => { e.preventDefault(); post('sale/start', settings()); });
+// goOn begins the second sale of two, or shows both.
+let second = false;
+function goOn(judged) {
+  const settings = next;
+  next = undefined;
+  if (settings && judged) {
+    second = true;
+    post('sale/start', settings);
+  } else if (second) {
+    second = false;
+    showCompare(judged);
+  }
+}
+
+function showCompare(on) {
+  $('compare').hidden = !on || !compare.ready;
+  compare.draw();
+  if (on) $('compare').focus();
+}
+
+form.addEventListener('submit', (e) => {
+  e.preventDefault();
+  const first = settings();
+  second = false;
+  next = otherwise(first, field('against').value);
+  post('sale/start', first).then((ok) => { if (!ok) next = undefined; });
+});
+$('beside').addEventListener('click', () => showCompare(true));
 form.addEventListener('input', drawChoice);
 $('switch').addEventListener('click', () => post('sale/switch', chosen()));
 for (const command of ['pause', 'continue', 'stop']) $(command).addEventListener('click', () => post(`sale/${command}`));
@@ -352,7 +393,7 @@ $('take').addEventListener('click', () => {
   $('start').focus();
 });
 $('language').addEventListener('click', () => { change(language() === 'zh' ? 'en' : 'zh'); drawAll(); });
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => charts.rebuild());
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { charts.rebuild(); compare.draw(); });
 
 $('replay').addEventListener('click', replay);
 $('back').addEventListener('click', backToNow);
