@@ -26,16 +26,19 @@ func replicaCommand() *cobra.Command {
 	return cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) error {
 		var o replica.Options
 		if c.Lab.Enabled {
-			o = replica.Options{Open: openFailpoints, Locks: changeLocks}
+			steps := failpoint.NewSteps()
+			o = replica.Options{Open: openFailpoints(steps), Spans: steps, Locks: changeLocks}
 		}
 		return replica.Run(ctx, c.Config, cmd.ErrOrStderr(), o)
 	})
 }
 
 // openFailpoints logs a warning: a replica with failpoints must not be mistaken for one that sells.
-func openFailpoints(ctx context.Context, c config.Config, log *slog.Logger) (replica.Failpoints, error) {
-	log.WarnContext(ctx, "lab.enabled is set: the admin API can hold, pause and kill this replica in the middle of a sale", "history", c.Lab.History)
-	return failpoint.Open(failpoint.Options{Replica: c.Replica, History: c.Lab.History, Log: log})
+func openFailpoints(steps *failpoint.Steps) func(context.Context, config.Config, *slog.Logger) (replica.Failpoints, error) {
+	return func(ctx context.Context, c config.Config, log *slog.Logger) (replica.Failpoints, error) {
+		log.WarnContext(ctx, "lab.enabled is set: the admin API can hold, pause and kill this replica in the middle of a sale", "history", c.Lab.History)
+		return failpoint.Open(failpoint.Options{Replica: c.Replica, History: c.Lab.History, Steps: steps, Log: log})
+	}
 }
 
 // changeLocks gives the locks of an experiment another clock, and no reaper.

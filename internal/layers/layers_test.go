@@ -55,7 +55,7 @@ func rules() []rule {
 		{"pkg/strategytest", service},
 		{"pkg/locktest", slices.Concat(storage, []string{"internal/lab/labtest", "internal/lab/servers"})},
 		// Failpoints implement interfaces of packages that do not know them; commands wire them.
-		{"internal/lab/failpoint", slices.Concat(locks, []string{"internal/lab/history", "internal/handler"})},
+		{"internal/lab/failpoint", slices.Concat(locks, []string{"internal/lab/history", "internal/handler", "internal/telemetry"})},
 		{"internal/load", nil},
 		{"internal/load/verdict", []string{"internal/load", "internal/stock"}},
 		{"internal/lab/client", []string{"internal/lab/failpoint", "internal/handler", "internal/service", "internal/stock"}},

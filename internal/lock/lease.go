@@ -19,8 +19,14 @@ type Held struct {
 	// finds it gone from then on has found no loss.
 	leaving atomic.Bool
 
-	mu   sync.Mutex
-	over bool // released, or found lost by a Release
+	behind *Held // the lease that this one joined, or nil
+
+	releasing sync.Mutex
+	over      bool // released, or found lost by a Release
+
+	mu        sync.Mutex
+	expires   Note         // its TTL is 0 where nothing is known of that
+	followers []func(Note) // of renewals
 }
 
 // errReleased is the cause of a lease's end that is no loss.
@@ -54,8 +60,8 @@ func (h *Held) Context() context.Context { return h.ctx }
 
 // Release gives the name back, once.
 func (h *Held) Release(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.releasing.Lock()
+	defer h.releasing.Unlock()
 	if h.over {
 		return nil
 	}

@@ -126,6 +126,7 @@ func (r *Reentrant) forget(key ownedName, o *ownership) {
 // handle is one of the owner's leases.
 func (r *Reentrant) handle(key ownedName, o *ownership) Lease {
 	h := NewHeld(o.lease.Token(), func(ctx context.Context) error { return r.leave(ctx, key, o) })
+	h.behind, _ = o.lease.(*Held)
 	unlink := context.AfterFunc(o.lease.Context(), h.Lose)
 	context.AfterFunc(h.ctx, func() { unlink() })
 	return h

@@ -44,6 +44,7 @@ type watchdog struct {
 //     once.
 //  3. After the lease has ended nothing is renewed.
 func Watch(lease *Held, asked time.Time, ttl time.Duration, renew func(context.Context) (bool, error)) {
+	lease.ExpiresAfter(asked, ttl)
 	w := &watchdog{lease: lease, ttl: ttl, renew: renew, until: lapse(asked, ttl)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,6 +62,7 @@ func Watch(lease *Held, asked time.Time, ttl time.Duration, renew func(context.C
 //
 //  1. It is lost before its TTL is over.
 func Expire(lease *Held, asked time.Time, ttl time.Duration) {
+	lease.ExpiresAfter(asked, ttl)
 	timer := time.AfterFunc(time.Until(lapse(asked, ttl)), lease.Lose)
 	context.AfterFunc(lease.ctx, func() { timer.Stop() })
 }
@@ -82,10 +84,13 @@ func (w *watchdog) fire() {
 	asked := time.Now()
 	ctx, cancel := context.WithDeadline(w.lease.ctx, w.until)
 	defer cancel()
+	left := w.until.Sub(asked)
 	still, err := w.renew(ctx)
-	switch {
-	case w.lease.ctx.Err() != nil:
+	if w.lease.ctx.Err() != nil {
 		return // released meanwhile
+	}
+	w.lease.tell(renewal(asked, left, w.ttl, still, err))
+	switch {
 	case err == nil && still:
 		w.until = lapse(asked, w.ttl)
 		w.timer.Reset(w.ttl / 3)
@@ -94,4 +99,13 @@ func (w *watchdog) fire() {
 	default:
 		w.timer.Reset(min(w.ttl/10, time.Until(w.until)))
 	}
+}
+
+// renewal is the note of a renewal that was asked for at a time.
+func renewal(asked time.Time, left, ttl time.Duration, still bool, err error) Note {
+	n := Note{At: asked, Took: time.Since(asked), What: Renewed, TTL: ttl, Left: left, Err: err}
+	if err != nil || !still {
+		n.What, n.TTL = NotRenewed, 0
+	}
+	return n
 }

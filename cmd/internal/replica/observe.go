@@ -59,20 +59,20 @@ type observation struct {
 	bounded telemetry.Bounded
 }
 
-func observe(ctx context.Context, c config.Config, errOut io.Writer) (observation, error) {
+func observe(ctx context.Context, c config.Config, errOut io.Writer, spans tracing.Local) (observation, error) {
 	build := buildOf(c)
 	o := observation{metrics: newMetrics(c, build), bounded: telemetry.Bound(logger(c.Log, errOut).Handler())}
 	o.log = slog.New(o.metrics.Log(o.bounded))
 	if o.log.Enabled(ctx, slog.LevelDebug) {
 		o.log = slog.New(o.metrics.Log(o.bounded.Handler))
 	}
-	if c.Trace.Endpoint == "" {
+	if c.Trace.Endpoint == "" && spans == nil {
 		return o, nil
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.log.WarnContext(ctx, "traces are not sent", "error", err) }))
 	var err error
 	o.tracing, err = tracing.Open(ctx, tracing.Options{
-		Endpoint: c.Trace.Endpoint, Sample: c.Trace.Sample, TrustParent: c.Trace.TrustParent,
+		Endpoint: c.Trace.Endpoint, Local: spans, Sample: c.Trace.Sample, TrustParent: c.Trace.TrustParent,
 		Replica: build.Replica, Version: build.Version,
 	})
 	return o, err

@@ -26,7 +26,7 @@ import (
 // What the store tells of is counted in a replica, and not only where a test asks for it.
 func TestTheStoreIsHeard(t *testing.T) {
 	c := config.Config{Replica: "r", Log: config.Log{Level: "info"}}
-	observed, err := observe(t.Context(), c, io.Discard)
+	observed, err := observe(t.Context(), c, io.Discard, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func BenchmarkWatched(b *testing.B) {
 			if c.traced {
 				settings.Trace = config.Trace{Endpoint: collector.URL, Sample: c.sample}
 			}
-			observed, err := observe(b.Context(), settings, io.Discard)
+			observed, err := observe(b.Context(), settings, io.Discard, nil)
 			if err != nil {
 				b.Fatal(err)
 			}

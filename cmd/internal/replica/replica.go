@@ -22,12 +22,15 @@ import (
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry/metrics"
+	"github.com/stockd/stockd/internal/telemetry/tracing"
 )
 
 // Options are what a program adds to a replica. The zero Options add nothing.
 type Options struct {
 	// Open opens failpoints, after the backends and before the strategies; nil: there are none.
 	Open func(ctx context.Context, c config.Config, log *slog.Logger) (Failpoints, error)
+	// Spans receives the spans of requests; nil: they are only sent to trace.endpoint.
+	Spans tracing.Local
 	// Locks changes what the locks are made of; nil: nothing is changed.
 	Locks func(config.Config, lock.Deps) lock.Deps
 }
@@ -58,7 +61,7 @@ func Run(ctx context.Context, c config.Config, errOut io.Writer, o Options) (err
 	if err != nil {
 		return err
 	}
-	watch, err := observe(ctx, c, errOut)
+	watch, err := observe(ctx, c, errOut, o.Spans)
 	if err != nil {
 		return err
 	}

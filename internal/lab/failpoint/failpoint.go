@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/telemetry"
 )
 
 // Options name the replica, and where it records.
@@ -26,6 +27,8 @@ type Options struct {
 	History string
 	// Writer is used in its place where several record in one file. It stays open.
 	Writer *history.Writer
+	// Steps, if they are not nil, record the requests that they trace here.
+	Steps *Steps
 	// Log gets the errors of writes to the record.
 	Log *slog.Logger
 }
@@ -49,6 +52,9 @@ type Registry struct {
 // Open begins. It must be closed.
 func Open(o Options) (*Registry, error) {
 	l := &Registry{replica: o.Replica, log: o.Log, start: rand.Text()[:8], clear: make(chan struct{}), history: o.Writer}
+	if o.Steps != nil {
+		o.Steps.recordTo(l)
+	}
 	if o.History == "" {
 		return l, nil
 	}
@@ -130,6 +136,8 @@ func (l *Registry) Between(ctx context.Context, strategy string, goodsID int64) 
 	if !found {
 		return ctx
 	}
+	_, step := telemetry.StartSpan(ctx, workStep)
+	defer step.End()
 	if fault.IgnoreCancel {
 		ctx = context.WithoutCancel(ctx)
 	}

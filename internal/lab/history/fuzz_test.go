@@ -17,6 +17,7 @@ func FuzzRead(f *testing.F) {
 		`{"request":{"start":"2026-01-02T03:04:05Z","end":"2026-01-02T03:04:06Z","client":1,"strategy":"naive","goods_id":1,"quantity":1,"outcome":"sold","remaining":3}}` + "\n",
 		`{"lease":{"at":"2026-01-02T03:04:05Z","id":"1","name":"n","holder":"h","lock":"l","what":"asked"}}` + "\n" +
 			`{"lease":{"at":"2026-01-02T03:04:06Z","id":"1","what":"granted","token":7}}` + "\n",
+		`{"trace":{"request":"r","replica":"one","steps":[{"at":"2026-01-02T03:04:05Z","took_ns":5,"what":"read"}]}}` + "\n",
 		`{"figure":{"name":"wake-ups","value":1e300}}` + "\n", `{"mark":{}}`, `{"audit":{}}` + "\n" + `{"sample":{}}`, "{}\n", "\n", "null\n", `{"request"`, "[]\n",
 	} {
 		f.Add([]byte(seed))
@@ -68,6 +69,9 @@ func write(t *testing.T, h *history.History) (path string) {
 	}
 	for i := range h.Samples {
 		add(history.Line{Sample: &h.Samples[i]})
+	}
+	for i := range h.Traces {
+		add(history.Line{Trace: &h.Traces[i]})
 	}
 	for name, value := range h.Figures {
 		add(history.Line{Figure: &history.Figure{Name: name, Value: value}})

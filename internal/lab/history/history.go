@@ -7,6 +7,7 @@ package history
 import (
 	"time"
 
+	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -18,6 +19,7 @@ type Line struct {
 	Audit   *Audit   `json:"audit,omitempty"`
 	Sample  *Sample  `json:"sample,omitempty"`
 	Figure  *Figure  `json:"figure,omitempty"`
+	Trace   *Trace   `json:"trace,omitempty"`
 }
 
 // Request is one purchase as its buyer saw it.
@@ -70,8 +72,20 @@ type Event struct {
 	Shared bool      `json:"shared,omitempty"`
 	What   EventKind `json:"what"`
 	Token  uint64    `json:"token,omitempty"`
-	// Error says why a wait or a release failed.
+	// Error says why a wait, a release, a renewal or a vote failed.
 	Error string `json:"error,omitempty"`
+	// Request is the id of the request that asked, or empty; see Trace.
+	Request string `json:"request,omitempty"`
+
+	// Key is the key or node that stands for a lease that was granted, where it has one.
+	Key string `json:"key,omitempty"`
+	// TTL is what the backend was asked for by the grant or the renewal, and Left what is
+	// left of it at At; both are 0 where the lease does not end by itself.
+	TTL  time.Duration `json:"ttl_ns,omitempty"`
+	Left time.Duration `json:"left_ns,omitempty"`
+	// Took is how long a renewal or a vote took, By what woke a waiter, or which master voted.
+	Took time.Duration `json:"took_ns,omitempty"`
+	By   string        `json:"by,omitempty"`
 }
 
 // EventKind is a step in the life of a lease.
@@ -84,6 +98,17 @@ const (
 	GaveUp   EventKind = "gave-up" // was not granted
 	Lost     EventKind = "lost"    // the holder was notified
 	Released EventKind = "released"
+)
+
+// Notes are what a lock itself tells of a lease, in any order, also before it was granted
+// and after it was released.
+const (
+	Renewed      = EventKind(lock.Renewed)
+	NotRenewed   = EventKind(lock.NotRenewed)
+	VotedFor     = EventKind(lock.VotedFor)
+	VotedAgainst = EventKind(lock.VotedAgainst)
+	NoVote       = EventKind(lock.NoVote)
+	Woken        = EventKind(lock.Woken)
 )
 
 // Mark is something that the lab did, or that a replica reported having reached.
@@ -124,6 +149,7 @@ type History struct {
 	Audits   []Audit
 	Samples  []Sample
 	Figures  map[string]float64
+	Traces   []Trace
 	// Cut are the files whose last line is not whole: their writer was stopped in
 	// the middle of it. It is left out.
 	Cut []string
@@ -167,6 +193,32 @@ type Lease struct {
 	// that still had it when the history ended.
 	Asked, Granted, GaveUp, Lost, Released time.Time
 	Error                                  string
+	// Request is the id of the request that asked, or empty.
+	Request string
+	// Key is the key or node that stood for it in the backend, or empty.
+	Key string
+	// TTL is what the backend was asked for by the grant and by each renewal; 0 where the
+	// lease lives in a session, or never ends by itself. Expires is one TTL after the grant was
+	// asked for.
+	TTL     time.Duration
+	Expires time.Time
+	// Notes are its renewals, votes and wake-ups, in the order of time.
+	Notes []Event
+}
+
+// ExpiresAt is when the backend ends the lease, by what the last successful renewal before a
+// time says; zero where it does not by itself.
+func (l Lease) ExpiresAt(at time.Time) time.Time {
+	if l.TTL == 0 {
+		return time.Time{}
+	}
+	end := l.Expires
+	for _, n := range l.Notes {
+		if n.What == Renewed && !n.At.After(at) {
+			end = n.At.Add(n.TTL)
+		}
+	}
+	return end
 }
 
 // End is when the holder knew that the lease had ended: by its loss or by its

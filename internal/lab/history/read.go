@@ -75,6 +75,8 @@ func (h *History) add(line Line, fold folding) error {
 		h.Audits = append(h.Audits, *line.Audit)
 	case line.Sample != nil:
 		h.Samples = append(h.Samples, *line.Sample)
+	case line.Trace != nil:
+		h.Traces = append(h.Traces, *line.Trace)
 	case line.Figure != nil:
 		h.Figures[line.Figure.Name] = line.Figure.Value
 	default:
@@ -92,15 +94,21 @@ func (f folding) add(e Event) error {
 		if lease != nil {
 			return fmt.Errorf("lease %q is asked for twice", e.ID)
 		}
-		f[e.ID] = &Lease{ID: e.ID, Name: e.Name, Holder: e.Holder, Lock: e.Lock, Shared: e.Shared, Asked: e.At}
+		f[e.ID] = &Lease{ID: e.ID, Name: e.Name, Holder: e.Holder, Lock: e.Lock, Shared: e.Shared, Asked: e.At, Request: e.Request}
 		return nil
 	}
 	if lease == nil {
 		return fmt.Errorf("lease %q is %s, and was never asked for", e.ID, e.What)
 	}
+	if lease.note(e) {
+		return nil
+	}
 	switch e.What {
 	case Granted:
-		lease.Granted = e.At
+		lease.Granted, lease.Key, lease.TTL = e.At, e.Key, e.TTL
+		if e.TTL > 0 {
+			lease.Expires = e.At.Add(e.Left)
+		}
 	case GaveUp:
 		lease.GaveUp = e.At
 	case Lost:
@@ -115,7 +123,22 @@ func (f folding) add(e Event) error {
 	return nil
 }
 
+// note keeps what the lock itself told, and reports whether that is what the event is.
+func (l *Lease) note(e Event) bool {
+	switch e.What {
+	case Renewed, NotRenewed, VotedFor, VotedAgainst, NoVote, Woken:
+		l.Notes = append(l.Notes, e)
+	default:
+		return false
+	}
+	return true
+}
+
 func (h *History) sort() {
+	for i := range h.Leases {
+		slices.SortStableFunc(h.Leases[i].Notes, func(a, b Event) int { return a.At.Compare(b.At) })
+	}
+	slices.SortStableFunc(h.Traces, func(a, b Trace) int { return a.start().Compare(b.start()) })
 	slices.SortStableFunc(h.Requests, func(a, b Request) int { return a.Start.Compare(b.Start) })
 	slices.SortFunc(h.Leases, func(a, b Lease) int {
 		return cmp.Or(a.Asked.Compare(b.Asked), cmp.Compare(a.Holder, b.Holder), cmp.Compare(a.ID, b.ID))
@@ -135,6 +158,7 @@ func (h *History) Window(from, to time.Time) *History {
 		Marks:    within(h.Marks, func(m Mark) bool { return in(m.At) }),
 		Audits:   within(h.Audits, func(a Audit) bool { return in(a.At) }),
 		Samples:  within(h.Samples, func(s Sample) bool { return in(s.At) }),
+		Traces:   within(h.Traces, func(t Trace) bool { return in(t.start()) }),
 		Figures:  maps.Clone(h.Figures),
 		Cut:      slices.Clone(h.Cut),
 	}

@@ -94,6 +94,8 @@ func (l Line) since(from time.Time, known map[string]bool) bool {
 		return known[l.Lease.ID]
 	case l.Lease != nil:
 		return known[l.Lease.ID]
+	case l.Trace != nil:
+		return !l.Trace.start().Before(from)
 	case l.Mark != nil:
 		return !l.Mark.At.Before(from)
 	default:

@@ -22,6 +22,9 @@ const (
 	// settle is how long an event waits for those of other replicas that happened before
 	// it: each line is written as soon as it happens.
 	settle = 150 * time.Millisecond
+	// mostEnded is how many leases wait for the trace of their request, which is recorded just
+	// after them.
+	mostEnded = 1000
 	// mostATick is how many leases are passed on at a time.
 	mostATick = 300
 	// mostRecorded is the size of the records at which the replicas of the next sale begin
@@ -40,6 +43,8 @@ type follower struct {
 	item    int64
 	pending []history.Event
 	open    map[string]*Lease // those that have not ended, by their ids
+	ended   []*Lease          // the last ones that have, whose traces may still come
+	traces  []history.Trace   // those that have come and were not taken yet
 	lanes   Lanes
 }
 
@@ -75,6 +80,7 @@ func (f *follower) sale(item int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.item, f.pending, f.open, f.lanes = item, nil, make(map[string]*Lease), Lanes{}
+	f.ended, f.traces = nil, nil
 }
 
 // died ends the leases that a replica had when it ended.
@@ -104,6 +110,7 @@ func (f *follower) step(now time.Time) error {
 		f.fold(f.pending[0], changed)
 		f.pending = f.pending[1:]
 	}
+	f.trace(changed, until)
 	if len(changed) == 0 && len(f.open) == 0 {
 		return failed
 	}
@@ -147,31 +154,63 @@ func (f *follower) fold(e history.Event, changed map[string]Lease) {
 		return
 	}
 	if e.What == history.Asked {
-		f.open[e.ID] = &Lease{ID: e.ID, Holder: e.Holder, Lock: e.Lock, Asked: millis(e.At)}
+		f.open[e.ID] = &Lease{ID: e.ID, Holder: e.Holder, Lock: e.Lock, Asked: millis(e.At), Request: e.Request}
 		return
 	}
 	l := f.open[e.ID]
 	if l == nil {
 		return // it was asked for before the sale
 	}
+	if l.note(e) {
+		changed[e.ID] = *l
+		return
+	}
 	l.Token, l.Error = cmp.Or(l.Token, e.Token), cmp.Or(l.Error, e.Error)
 	switch at := millis(e.At); e.What {
 	case history.Granted:
-		l.Granted = at
+		l.granted(e.At, e.Key, e.TTL, e.At.Add(e.Left))
 		f.lanes.Granted++
 		if f.heldByAnother(*l) {
 			f.lanes.Overlaps++
 		}
 	case history.GaveUp:
 		l.GaveUp = at
-		delete(f.open, e.ID)
+		f.end(l)
 	case history.Lost:
 		l.Lost = at // its release is still to come
-	default:
+	case history.Released:
 		l.Released = at
-		delete(f.open, e.ID)
+		f.end(l)
+	default: // a kind that a later version records
 	}
 	changed[e.ID] = *l
+}
+
+// end keeps a lease for the trace of its request.
+func (f *follower) end(l *Lease) {
+	delete(f.open, l.ID)
+	f.ended = bounded(append(f.ended, l), mostEnded)
+}
+
+// trace gives the traces of requests to the leases that they asked for. A trace may be read before
+// the end of its lease is taken, and has no lease where its strategy has no lock.
+func (f *follower) trace(changed map[string]Lease, until time.Time) {
+	if len(f.traces) == 0 {
+		return
+	}
+	of := make(map[string]*Lease, len(f.ended))
+	for _, l := range f.ended {
+		of[l.Request] = l
+	}
+	f.traces = slices.DeleteFunc(f.traces, func(t history.Trace) bool {
+		l := of[t.Request]
+		if l == nil {
+			return t.End().Before(until.Add(-time.Second))
+		}
+		l.traced(t)
+		changed[l.ID] = *l
+		return true
+	})
 }
 
 // heldByAnother reports whether another holder has the lock. The same token of the same
@@ -209,6 +248,9 @@ func (f *follower) readMore(r *record) error {
 		}
 		if m := line.Mark; m != nil && m.What == failpoint.Paused {
 			go f.trapped(m.Who, m.At) // it waits for the stage, which may wait for us
+		}
+		if line.Trace != nil {
+			f.traces = append(f.traces, *line.Trace)
 		}
 		if line.Lease == nil {
 			continue // the other marks are of the work, which the page knows

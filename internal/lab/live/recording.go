@@ -89,13 +89,13 @@ func OfHistory(title string, h *history.History) Recording {
 	if !to.After(from) {
 		return r
 	}
-	holders := make(map[string]bool)
+	holders, traces := make(map[string]bool), make(map[string]history.Trace, len(h.Traces))
+	for _, t := range h.Traces {
+		traces[t.Request] = t
+	}
 	for _, l := range h.Leases {
 		holders[l.Holder] = true
-		r.Leases = append(r.Leases, Lease{
-			ID: l.ID, Holder: l.Holder, Lock: l.Lock, Token: l.Token, Asked: millis(l.Asked), Granted: millis(l.Granted),
-			GaveUp: millis(l.GaveUp), Lost: millis(l.Lost), Released: millis(l.Released), Error: l.Error,
-		})
+		r.Leases = append(r.Leases, ofRecord(l, traces[l.Request]))
 	}
 	if over := len(r.Leases) - mostRecordedLeases; over > 0 {
 		r.Lanes.Whole = r.Leases[over].Asked
@@ -113,6 +113,20 @@ func OfHistory(title string, h *history.History) Recording {
 	r.Lanes.Until = millis(to)
 	r.Sale = Sale{Phase: Ended, Modes: []Mode{}, Settings: Settings{Stock: initial(h)}}
 	return r
+}
+
+// ofRecord is a lease that has ended, with the trace of its request.
+func ofRecord(l history.Lease, t history.Trace) Lease {
+	one := Lease{
+		ID: l.ID, Holder: l.Holder, Lock: l.Lock, Token: l.Token, Asked: millis(l.Asked), GaveUp: millis(l.GaveUp),
+		Lost: millis(l.Lost), Released: millis(l.Released), Error: l.Error, Request: l.Request,
+	}
+	one.granted(l.Granted, l.Key, l.TTL, l.Expires)
+	for _, n := range l.Notes {
+		one.note(n)
+	}
+	one.traced(t)
+	return one
 }
 
 // initial is what there was of the item of the first sample.

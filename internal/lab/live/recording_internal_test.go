@@ -3,6 +3,7 @@ package live
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ func TestARecordingHasMoreLeasesThanThePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Leases) != 2*mostLeases || r.Leases[0] != long || r.Leases[1] != lease(2) || r.Lanes.Whole != 2 {
+	if len(r.Leases) != 2*mostLeases || !reflect.DeepEqual(r.Leases[0], long) || !reflect.DeepEqual(r.Leases[1], lease(2)) || r.Lanes.Whole != 2 {
 		t.Errorf("%d leases from %+v, %+v on, whole from %v on", len(r.Leases), r.Leases[0], r.Leases[1], r.Lanes.Whole)
 	}
 	publish(2*mostLeases+1, 2*mostLeases+mostRecordedLeases)
@@ -79,7 +80,7 @@ func TestAHistoryBecomesARecording(t *testing.T) {
 		t.Errorf("of %d units the samples of the first item are %s", r.Sale.Settings.Stock, got)
 	}
 	want := Lease{ID: "a", Holder: "replica-2", Lock: "redis-lua", Token: 7, Asked: millis(start), Granted: millis(at(1)), Lost: millis(at(5))}
-	if len(r.Leases) != 1 || r.Leases[0] != want || len(r.Machines) != 1 || r.Machines[0].Name != "replica-2" || len(r.Marks) != 1 {
+	if len(r.Leases) != 1 || !reflect.DeepEqual(r.Leases[0], want) || len(r.Machines) != 1 || r.Machines[0].Name != "replica-2" || len(r.Marks) != 1 {
 		t.Errorf("leases %+v, machines %+v, marks %+v", r.Leases, r.Machines, r.Marks)
 	}
 	if empty := OfHistory("nothing", &history.History{}); len(empty.Points) != 0 {

@@ -106,6 +106,21 @@ type Lease struct {
 	// Died is when its replica was seen to have ended.
 	Died  Millis `json:"died,omitempty"`
 	Error string `json:"error,omitempty"`
+	// Request is the id of the request that asked.
+	Request string `json:"request,omitempty"`
+	// Key is the key or node that stands for it in the backend.
+	Key string `json:"key,omitempty"`
+	// TTL is in milliseconds, Expires when the lease ends by the grant; 0 where it does not by
+	// itself.
+	TTL     float64 `json:"ttl,omitempty"`
+	Expires Millis  `json:"expires,omitempty"`
+	// Renewals, Votes and Wakes are the newest; Woken counts all wake-ups.
+	Renewals []Renewal `json:"renewals,omitempty"`
+	Votes    []Vote    `json:"votes,omitempty"`
+	Wakes    []Wake    `json:"wakes,omitempty"`
+	Woken    int       `json:"woken,omitempty"`
+	// Steps are those of its request, where it was traced.
+	Steps []Step `json:"steps,omitempty"`
 }
 
 // Lanes is what the lanes show beside the leases.

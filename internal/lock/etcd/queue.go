@@ -290,3 +290,12 @@ func (t *ticket) settle() {
 		close(t.settled)
 	}
 }
+
+func (t *ticket) isSettled() bool {
+	select {
+	case <-t.settled:
+		return true
+	default:
+		return false
+	}
+}

@@ -247,8 +247,13 @@ func (s *session) acquire(ctx context.Context, name string) (*lock.Held, error) 
 	if err := s.put(ctx, t); err != nil {
 		return nil, err
 	}
+	lock.Tell(ctx, lock.Note{At: time.Now(), What: lock.Placed, Key: t.key})
+	waits := !t.isSettled()
 	select {
 	case <-t.settled:
+		if waits {
+			lock.Tell(ctx, lock.Note{At: time.Now(), What: lock.Woken, By: lock.ByWatch})
+		}
 	case <-ctx.Done():
 		s.withdraw(ctx, t)
 		if s.silent.Load() && !errors.Is(ctx.Err(), context.Canceled) {

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"strconv"
+	"time"
 
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 
@@ -54,7 +56,9 @@ func (l redlockMany) Acquire(ctx context.Context, name string) (lock.Lease, erro
 	defer turn.Release(ctx) //nolint:errcheck // it cannot fail
 	nodes := make([]redsyncredis.Pool, len(l.deps.Redlock))
 	for i, client := range l.deps.Redlock {
-		nodes[i] = newNode(client)
+		node := newNode(client)
+		node.setNX = voting(ctx, i, node.setNX)
+		nodes[i] = node
 	}
 	mutex := newMutex(l.key(name), l.deps.TTL, nodes...)
 	asked, err := lockMutex(ctx, backend.Redlock, mutex, l.polls.Begin(name), len(nodes))
@@ -68,4 +72,21 @@ func (l redlockMany) Acquire(ctx context.Context, name string) (lock.Lease, erro
 		return nil, lock.NotAcquired(ctx, string(backend.Database), err)
 	}
 	return lock.Granted(ctx, lease)
+}
+
+// voting has a node tell its votes. Masters are counted from 1.
+func voting(waiter context.Context, i int, ask setNXFunc) setNXFunc {
+	return func(ctx context.Context, key, owner string, ttl time.Duration) (bool, error) {
+		asked := time.Now()
+		won, err := ask(ctx, key, owner, ttl)
+		vote := lock.Note{At: asked, Took: time.Since(asked), What: lock.VotedAgainst, By: strconv.Itoa(i + 1), Err: err}
+		switch {
+		case err != nil:
+			vote.What = lock.NoVote
+		case won:
+			vote.What = lock.VotedFor
+		}
+		lock.Tell(waiter, vote)
+		return won, err
+	}
 }

@@ -97,9 +97,11 @@ const leastToken = 1e15
 // redsyncNode is a node of one mutex. It remembers whether it rejected the name.
 type redsyncNode struct {
 	redsyncredis.Pool
-	setNX    func(ctx context.Context, key, owner string, ttl time.Duration) (bool, error)
+	setNX    setNXFunc
 	rejected bool // redsync asks a node one thing at a time
 }
+
+type setNXFunc func(ctx context.Context, key, owner string, ttl time.Duration) (bool, error)
 
 func newNode(client redis.UniversalClient) *redsyncNode {
 	return &redsyncNode{
@@ -178,6 +180,7 @@ func lockMutex(ctx context.Context, on backend.Name, m *redsync.Mutex, waiter *l
 		answered()
 		switch {
 		case err == nil:
+			lock.Tell(ctx, lock.Note{At: asked, What: lock.Placed, Key: m.Name()})
 			return asked, nil
 		case noQuorum(err, nodes):
 			return asked, lock.Unreachable(string(on), err)

@@ -92,8 +92,10 @@ func (s *sleeper) sleep(ctx context.Context, d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-s.wake:
+		lock.Tell(ctx, lock.Note{At: time.Now(), What: lock.Woken, By: lock.ByPubSub})
 		return true
 	case <-timer.C:
+		lock.Tell(ctx, lock.Note{At: time.Now(), What: lock.Woken, By: lock.ByTimeout})
 		return true
 	case <-ctx.Done():
 		return false

@@ -15,7 +15,10 @@ func SetNX() lock.Entry {
 		Summary:    "SETNX and DEL, no expiry, sleep and try again; a holder that crashes locks everyone out for ever",
 		Needs:      []backend.Name{backend.Redis},
 		Guarantees: lock.Guarantees{Exclusive: true},
-		New:        func(d lock.Deps) lock.Locker { return setNX{newBase("redis-setnx", d)} },
+		New: func(d lock.Deps) lock.Locker {
+			d.TTL = 0 // it never expires
+			return setNX{newBase("redis-setnx", d)}
+		},
 	}
 }
 
@@ -24,7 +27,7 @@ type setNX struct{ base }
 
 func (l setNX) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	try := func(ctx context.Context) (bool, error) {
-		return l.client.SetNX(ctx, l.key(name), "1", 0).Result()
+		return l.client.SetNX(ctx, l.key(name), "1", l.ttl).Result()
 	}
 	return l.poll(ctx, name, try, l.deleteBlindly(name))
 }

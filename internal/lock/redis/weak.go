@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"time"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
@@ -13,6 +14,7 @@ func (r base) poll(ctx context.Context, name string, try func(context.Context) (
 	waiter := r.polls.Begin(name)
 	defer waiter.End()
 	for {
+		asked := time.Now()
 		asking, answered := backend.Uncut(ctx)
 		won, err := try(asking)
 		answered()
@@ -20,7 +22,10 @@ func (r base) poll(ctx context.Context, name string, try func(context.Context) (
 		case err != nil:
 			return nil, lock.Unreachable(server, err)
 		case won:
-			return lock.Granted(ctx, lock.NewHeld(0, giveUp))
+			lock.Tell(ctx, lock.Note{At: asked, What: lock.Placed, Key: r.key(name)})
+			lease := lock.NewHeld(0, giveUp)
+			lease.ExpiresAfter(asked, r.ttl)
+			return lock.Granted(ctx, lease)
 		}
 		if !waiter.Pause(ctx) {
 			return nil, lock.NotAcquired(ctx, server, nil)

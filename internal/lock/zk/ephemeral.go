@@ -4,6 +4,7 @@ package zk
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -59,6 +60,7 @@ func (l scramble) acquire(ctx context.Context, folder string) (*lock.Held, error
 			if err := link.Sleep(ctx, changed.Done()); err != nil {
 				return nil, err
 			}
+			tellWoken(ctx, changed.Done())
 		case errors.Is(err, zk.ErrNoNode): // it was released, or the folder removed, just then
 		case backend.ZKAnswered(err), errors.Is(err, backend.ErrUnanswered), ctx.Err() != nil:
 			return nil, err
@@ -92,6 +94,7 @@ func (c *claim) try(ctx context.Context, link *backend.ZKLink) (lease *lock.Held
 	grant, err := backend.ZKCall(ctx, link, take, c.late)
 	c.unsure = !backend.ZKAnswered(err)
 	if err == nil {
+		lock.Tell(ctx, lock.Note{At: time.Now(), What: lock.Placed, Key: c.path})
 		drop := func(conn *zk.Conn) error { return c.drop(conn, grant.version) }
 		return newHolder(link, c.path, grant.czxid, drop), nil, nil
 	}

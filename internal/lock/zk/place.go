@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -177,10 +178,22 @@ func (p *place) wait(ctx context.Context, look lookFunc) (*lock.Held, error) {
 		if err := link.Sleep(ctx, changed); err != nil {
 			return nil, err
 		}
+		tellWoken(ctx, changed)
 		if link.Ctx.Err() != nil {
 			return nil, zk.ErrConnectionClosed
 		}
 	}
+}
+
+// tellWoken tells what ended a sleep: the watch, or its limit.
+func tellWoken(ctx context.Context, changed <-chan struct{}) {
+	by := lock.ByTimeout
+	select {
+	case <-changed:
+		by = lock.ByWatch
+	default:
+	}
+	lock.Tell(ctx, lock.Note{At: time.Now(), What: lock.Woken, By: by})
 }
 
 // hold makes the lease.

@@ -61,6 +61,7 @@ func (q *queue) acquire(ctx context.Context, folder string) (lease *lock.Held, e
 	if err := p.enter(ctx); err != nil {
 		return nil, err
 	}
+	lock.Tell(ctx, lock.Note{At: time.Now(), What: lock.Placed, Key: p.path()})
 	if p.number < 0 || p.number > q.last {
 		return nil, q.renew(ctx, p)
 	}

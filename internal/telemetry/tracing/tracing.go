@@ -18,8 +18,10 @@ import (
 // Options configure the export.
 type Options struct {
 	// Endpoint is the URL of a collector that accepts OTLP over HTTP, such as
-	// http://127.0.0.1:4318.
+	// http://127.0.0.1:4318; empty: nothing is sent.
 	Endpoint string
+	// Local receives the spans as well, and samples them where nothing is sent; or nil.
+	Local Local
 	// Sample is the share of traced requests, 0 to 1.
 	Sample float64
 	// TrustParent honors the caller's sampling decision.
@@ -28,24 +30,36 @@ type Options struct {
 	Replica, Version string
 }
 
+// Local receives spans within this process.
+type Local interface {
+	sdk.Sampler
+	sdk.SpanProcessor
+}
+
 // Tracing exports spans in the background, and drops those that the collector does not accept in
 // time. No request waits for it.
 type Tracing struct{ provider *sdk.TracerProvider }
 
 // Open does not wait for the collector.
 func Open(ctx context.Context, o Options) (*Tracing, error) {
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(tracesOf(o.Endpoint)))
-	if err != nil {
-		return nil, fmt.Errorf("make trace exporter: %w", err)
-	}
-	return &Tracing{sdk.NewTracerProvider(
-		sdk.WithBatcher(exporter, sdk.WithBatchTimeout(time.Second)),
+	options := []sdk.TracerProviderOption{
 		sdk.WithSampler(sampler(o)),
 		sdk.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", "stockd"), attribute.String("service.instance.id", o.Replica),
 			attribute.String("service.version", o.Version),
 		)),
-	)}, nil
+	}
+	if o.Endpoint != "" {
+		exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(tracesOf(o.Endpoint)))
+		if err != nil {
+			return nil, fmt.Errorf("make trace exporter: %w", err)
+		}
+		options = append(options, sdk.WithBatcher(exporter, sdk.WithBatchTimeout(time.Second)))
+	}
+	if o.Local != nil {
+		options = append(options, sdk.WithSpanProcessor(o.Local))
+	}
+	return &Tracing{sdk.NewTracerProvider(options...)}, nil
 }
 
 // tracesOf is the URL of traces at a collector.
@@ -56,6 +70,9 @@ func tracesOf(endpoint string) string {
 // sampler decides which requests are traced. It always honors a caller that does not sample; one
 // that samples may be any client.
 func sampler(o Options) sdk.Sampler {
+	if o.Endpoint == "" && o.Local != nil {
+		return sdk.ParentBased(o.Local, sdk.WithRemoteParentSampled(o.Local), sdk.WithRemoteParentNotSampled(o.Local))
+	}
 	share := sdk.TraceIDRatioBased(o.Sample)
 	remote := share
 	if o.TrustParent {

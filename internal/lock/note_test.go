@@ -1,0 +1,89 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// notes collects what a lock tells; in the bubble of a synctest it needs no mutex.
+type notes []Note
+
+func (n *notes) take(one Note) { *n = append(*n, one) }
+
+func TestALeaseTellsItsExpiryAndItsRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 900 * time.Millisecond
+		began, silent := time.Now(), errors.New("no answer")
+		answers := []error{nil, silent, nil}
+		held := NewHeld(7, func(context.Context) error { return nil })
+		Watch(held, began, ttl, func(context.Context) (bool, error) {
+			err := answers[0]
+			answers = answers[1:]
+			return true, err
+		})
+		var told notes
+		held.Follow(told.take)
+		time.Sleep(ttl * 9 / 10) // renewed at 300, not at 600, and at 690
+		if err := held.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(ttl)
+		want := []Note{
+			{At: began, What: Expires, TTL: ttl},
+			{At: began.Add(ttl / 3), What: Renewed, TTL: ttl, Left: 589 * time.Millisecond},
+			{At: began.Add(ttl * 2 / 3), What: NotRenewed, Left: 589 * time.Millisecond, Err: silent},
+			{At: began.Add(ttl*2/3 + ttl/10), What: Renewed, TTL: ttl, Left: 499 * time.Millisecond},
+		}
+		if len(told) != len(want) {
+			t.Fatalf("%d notes, want %d: %+v", len(told), len(want), told)
+		}
+		for i, n := range told {
+			if !n.At.Equal(want[i].At) || n.What != want[i].What || n.TTL != want[i].TTL || n.Left != want[i].Left || !errors.Is(n.Err, want[i].Err) {
+				t.Errorf("note %d is %+v, want %+v", i, n, want[i])
+			}
+		}
+	})
+}
+
+// A lease that joined another is renewed with it. What is followed late has the expiry as it is.
+func TestALeaseThatJoinedTellsTheRenewalsOfTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = time.Second
+		began := time.Now()
+		held := NewHeld(7, func(context.Context) error { return nil })
+		Watch(held, began, ttl, func(context.Context) (bool, error) { return true, nil })
+		r := NewReentrant(grants{held})
+		ctx := WithOwner(t.Context(), "one")
+		joined, err := r.Acquire(ctx, "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(ttl / 2) // renewed at a third
+		var told notes
+		joined.(*Held).Follow(told.take)
+		time.Sleep(ttl / 4)
+		if err := joined.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if len(told) != 2 || !told[0].At.Equal(began.Add(ttl/3)) || told[1].What != Renewed {
+			t.Errorf("told %+v, want the expiry after the first renewal, and the second", told)
+		}
+	})
+}
+
+// grants grants one lease to all.
+type grants struct{ lease Lease }
+
+func (g grants) Acquire(context.Context, string) (Lease, error) { return g.lease, nil }
+
+func TestOnlyAContextThatAsksIsTold(t *testing.T) {
+	var told notes
+	Tell(t.Context(), Note{What: Woken})
+	Tell(WithNotes(t.Context(), told.take), Note{What: Placed, Key: "k"})
+	if len(told) != 1 || told[0].Key != "k" {
+		t.Errorf("told %+v", told)
+	}
+}
