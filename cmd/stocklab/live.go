@@ -19,6 +19,7 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/internal/lab/live"
+	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -82,7 +83,7 @@ func (o *liveOptions) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	options := live.Options{Binary: binary, Servers: choice, External: external}
+	options := live.Options{Binary: binary, Servers: choice, External: external, Experiments: catalogue.All()}
 	if o.listen != "" {
 		options.Class = "http://" + outside + "/buy"
 	}

@@ -40,7 +40,7 @@ type follower struct {
 
 	mu      sync.Mutex
 	records []record
-	item    int64
+	shows   func(history.Line) bool // whether it is of a lease to show
 	pending []history.Event
 	open    map[string]*Lease // those that have not ended, by their ids
 	ended   []*Lease          // the last ones that have, whose traces may still come
@@ -75,11 +75,35 @@ func (f *follower) full() bool {
 	return sum > mostRecorded
 }
 
-// sale begins with the leases of another item.
+// sale begins with the leases of another item. The other lines are of the work, which the
+// page knows.
 func (f *follower) sale(item int64) {
+	f.begin(func(l history.Line) bool {
+		if l.Lease == nil {
+			return false
+		}
+		its, err := strategy.ItemOf(l.Lease.Name)
+		return err == nil && its == item
+	})
+}
+
+// attempt begins with the files of an experiment.
+func (f *follower) attempt(paths []string, shows func(history.Line) bool) {
+	f.begin(shows)
+	f.files(paths)
+}
+
+// rest passes on what is recorded, and follows nothing more.
+func (f *follower) rest() {
+	_ = f.step(time.Now().Add(settle)) // a record that is gone has been read
+	f.begin(func(history.Line) bool { return false })
+	f.files(nil)
+}
+
+func (f *follower) begin(shows func(history.Line) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.item, f.pending, f.open, f.lanes = item, nil, make(map[string]*Lease), Lanes{}
+	f.shows, f.pending, f.open, f.lanes = shows, nil, make(map[string]*Lease), Lanes{}
 	f.ended, f.traces = nil, nil
 }
 
@@ -252,10 +276,7 @@ func (f *follower) readMore(r *record) error {
 		if line.Trace != nil {
 			f.traces = append(f.traces, *line.Trace)
 		}
-		if line.Lease == nil {
-			continue // the other marks are of the work, which the page knows
-		}
-		if item, err := strategy.ItemOf(line.Lease.Name); err == nil && item == f.item {
+		if f.shows(line) {
 			f.pending = append(f.pending, *line.Lease)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/client"
+	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -27,6 +28,8 @@ type ground interface {
 	audit(ctx context.Context, item int64) (stock.Audit, error)
 	// act does something to a machine, and returns when it is done.
 	act(ctx context.Context, name, what string) error
+	// experiment makes experiments of the lab on the servers.
+	experiment(ctx context.Context, plan scenario.Plan) error
 	// lenses are the ways to look at the servers, by their names.
 	lenses() map[string]*lens
 	// show says where the sale takes place.

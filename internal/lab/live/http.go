@@ -91,6 +91,8 @@ func (h *Handler) routes() http.Handler {
 	mux.HandleFunc("GET /sees/{backend}", h.sees)
 	mux.HandleFunc("GET /code/{strategy}", h.code)
 	mux.HandleFunc("GET /recording", h.recording)
+	mux.HandleFunc("GET /experiments", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, h.session.Experiments()) })
+	mux.HandleFunc("POST /experiments/{name}", h.steers(func(r *http.Request) error { return h.session.Play(r.PathValue("name")) }))
 	mux.HandleFunc("GET /saved", h.saved)
 	mux.HandleFunc("GET /buy", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, "buy.html") })
 	mux.HandleFunc("POST /buy/join", h.join)
@@ -232,26 +234,26 @@ func (h *Handler) code(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, found)
 }
 
-// recording is the sale as far as it has come, to be played again on the page.
+// recording is what the page shows, as far as it has come, to be played again.
 func (h *Handler) recording(w http.ResponseWriter, _ *http.Request) {
-	r, err := h.session.Recording()
+	list, err := h.session.Recordings()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	answer(w, http.StatusOK, []Recording{r})
+	answer(w, http.StatusOK, list)
 }
 
 // saved is the same as a file that needs no server.
 func (h *Handler) saved(w http.ResponseWriter, _ *http.Request) {
-	r, err := h.session.Recording()
+	list, err := h.session.Recordings()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Disposition", `attachment; filename="stocklab-live.html"`)
-	_ = Save(w, r) // the reader may have gone
+	_ = Save(w, list...) // the reader may have gone
 }
 
 // events streams what happens.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/client"
+	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
 
@@ -25,33 +26,38 @@ type Options struct {
 	External client.Client
 	// Class is the address at which phones buy, which the page shows; empty: it shows none.
 	Class string
+	// Experiments can be played.
+	Experiments []scenario.Experiment
 	// Progress is notified of what takes a moment.
 	Progress func(words string)
 }
 
 // Session is one sale after the other on the same servers. It must be closed.
 type Session struct {
-	hub     *hub
-	ground  ground
-	follow  *follower
-	views   *views
-	class   class
-	at      string // Options.Class
-	sampler *sampler
+	hub    *hub
+	ground ground
+	follow *follower
+	views  *views
+	class  class
+	at     string // Options.Class
+
+	experiments []scenario.Experiment
+	sampler     *sampler
 
 	ctx  context.Context
 	stop context.CancelFunc
 	jobs sync.WaitGroup
 
-	mu   sync.Mutex
-	sale Sale
-	run  *run // nil while nothing is sold
-	item int64
+	mu     sync.Mutex
+	sale   Sale
+	run    *run         // nil while nothing is sold
+	played *performance // the experiment on the page; nil: a sale is
+	item   int64
 }
 
 // Begin starts the servers, and replicas that wait for a sale.
 func Begin(ctx context.Context, o Options) (_ *Session, err error) {
-	s := &Session{at: o.Class, sale: Sale{Phase: Idle, Settings: defaults(), Modes: []Mode{}}}
+	s := &Session{at: o.Class, experiments: o.Experiments, sale: Sale{Phase: Idle, Settings: defaults(), Modes: []Mode{}}}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx)) // it ends with Close
 	defer func() {
 		if err != nil {
@@ -151,6 +157,8 @@ func (s *Session) Start(settings Settings) error {
 		return fmt.Errorf("%w: a sale is %s", errConflict, s.sale.Phase)
 	}
 	s.item++
+	s.played = nil
+	s.hub.publish((*Play)(nil))
 	s.sale = Sale{Phase: Starting, Settings: settings, Item: s.item, Modes: []Mode{}}
 	s.hub.publish(began{s.sale})
 	s.follow.sale(s.item)
@@ -254,6 +262,8 @@ func (s *Session) Stop() error {
 		s.run.cancel()
 		s.sale.Phase = Stopping
 		s.hub.publish(s.sale)
+	case Playing:
+		s.played.cancel()
 	case Selling, Halted:
 		r := s.run
 		s.jobs.Go(func() { s.finish(r) })
@@ -302,7 +312,7 @@ func (s *Session) end(r *run, v *Verdict, err error) {
 // Act does something to a replica or a server.
 func (s *Session) Act(name, what string) error {
 	s.mu.Lock()
-	if p := s.sale.Phase; p == Starting {
+	if p := s.sale.Phase; p == Starting || p == Playing {
 		s.mu.Unlock()
 		return fmt.Errorf("%w: the sale is %s", errConflict, p)
 	}
@@ -353,6 +363,9 @@ func (s *Session) keepMeasuring() {
 func (s *Session) measure(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.sale.Phase == Playing {
+		s.measurePlay(now)
+	}
 	if s.run == nil || s.run.meter == nil {
 		return
 	}

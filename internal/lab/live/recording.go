@@ -15,8 +15,8 @@ import (
 type Recording struct {
 	// Title says what it is of.
 	Title string `json:"title"`
-	// Words are what there is to say of it, a paragraph each.
-	Words []string `json:"words,omitempty"`
+	// Part is the part of an experiment that it is of; nil: it is of a sale.
+	Part *PlayPart `json:"part,omitempty"`
 	State
 
 	// Code is that of the strategies that sold, by their names.
@@ -106,7 +106,7 @@ func OfHistory(title string, h *history.History) Recording {
 	}
 	r.Marks = bounded(r.Marks, mostMarks)
 	for _, name := range slices.Sorted(maps.Keys(holders)) {
-		r.Machines = append(r.Machines, Machine{Name: name, Kind: "replica", Status: running})
+		r.Machines = append(r.Machines, laneOf(name))
 	}
 	r.Points, r.Apart = append(seen(h), answered(h, from, to)...), true
 	slices.SortStableFunc(r.Points, func(a, b Point) int { return cmp.Compare(a.At, b.At) })
@@ -128,6 +128,11 @@ func ofRecord(l history.Lease, t history.Trace) Lease {
 	one.traced(t)
 	return one
 }
+
+// laneOf is a holder of a history.
+func laneOf(holder string) Machine { return Machine{Name: holder, Kind: "replica", Status: running} }
+
+func byName(a, b Machine) int { return cmp.Compare(a.Name, b.Name) }
 
 // initial is what there was of the item of the first sample.
 func initial(h *history.History) int64 {
@@ -162,7 +167,7 @@ func answered(h *history.History, from, to time.Time) (list []Point) {
 			meters[i] = newMeter()
 			meters[i].since = from.Add(time.Duration(i) * each)
 		}
-		meters[i].observe(load.Answer{Start: r.Start, End: r.End, Kind: kinds()[r.Outcome], Problem: r.Problem})
+		meters[i].observe(answerOf(r))
 	}
 	for i, m := range meters {
 		end := from.Add(time.Duration(i+1) * each)

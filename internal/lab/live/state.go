@@ -27,6 +27,8 @@ type State struct {
 	Marks      []Mark                  `json:"marks"`
 	Lanes      Lanes                   `json:"lanes"`
 	Buyers     []Buyer                 `json:"buyers"`
+	// Play is the experiment that is made, or was made last; nil: there is none.
+	Play *Play `json:"play"`
 	// Guest tells that others run the replicas.
 	Guest bool `json:"guest,omitempty"`
 	// Class is the address at which phones buy, where there is one.

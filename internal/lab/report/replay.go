@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/live"
 	"github.com/stockd/stockd/internal/lab/scenario"
 )
@@ -18,12 +17,10 @@ func replay(folder string, e *scenario.Result) (name string, err error) {
 		if p.NotRun != "" || p.History == "" {
 			continue
 		}
-		h, err := history.Read(filepath.Join(folder, p.History))
+		one, err := live.OfPart(folder, e.Number, e.Name, p)
 		if err != nil {
 			continue // the part says so on the report's own page
 		}
-		one := live.OfHistory(fmt.Sprintf("%d %s, %s", e.Number, e.Name, p.Name), h)
-		one.Words = []string{Sentence(p.Does), "Expected: " + Sentence(p.Expect), "Found: " + Sentence(p.Finding.Says)}
 		list = append(list, one)
 	}
 	if len(list) == 0 {

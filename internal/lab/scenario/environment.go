@@ -83,7 +83,7 @@ type provisioner struct {
 	supervisor *servers.Supervisor
 	backends   *servers.Backends
 	plan       Plan
-	lastItem   int64 // the last that an environment got
+	lastItem   int64 // the last that an environment got, where the plan names none
 
 	cluster *cluster.Cluster
 	stage   Stage // of the cluster
@@ -110,19 +110,35 @@ func (t *provisioner) execute(ctx context.Context, p Part, file string) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, writer.Close()) }()
-	t.lastItem++
-	s := &Environment{Supervisor: t.supervisor, Backends: t.backends, Item: t.lastItem, History: writer}
+	s := &Environment{Supervisor: t.supervisor, Backends: t.backends, Item: t.nextItem(), History: writer}
 	defer func() { err = errors.Join(err, t.tearDown(context.WithoutCancel(ctx), s)) }()
 	if err := t.set(ctx, s, p.Stage); err != nil {
 		return err
 	}
 	s.Start = time.Now()
-	for _, step := range p.Steps {
+	if err := t.act(ctx, s, p.Steps, file); err != nil {
+		return err
+	}
+	return t.gather(s)
+}
+
+func (t *provisioner) nextItem() int64 {
+	if t.plan.NextItem != nil {
+		return t.plan.NextItem()
+	}
+	t.lastItem++
+	return t.lastItem
+}
+
+// act does the steps while they are watched.
+func (t *provisioner) act(ctx context.Context, s *Environment, steps []Step, file string) error {
+	defer t.plan.Watch.try(s, file)()
+	for _, step := range steps {
 		if err := step(ctx, s); err != nil {
 			return err
 		}
 	}
-	return t.gather(s)
+	return nil
 }
 
 // gather adds what the replicas recorded since the try began.

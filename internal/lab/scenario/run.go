@@ -28,6 +28,11 @@ type Plan struct {
 	// gone with the run.
 	Folder   string
 	Progress Progress
+	// Watch follows the run as it happens; its zero value follows nothing.
+	Watch Watch
+	// NextItem, where it is not nil, names an item that nothing else uses, for each try. Otherwise
+	// they are counted from 1.
+	NextItem func() int64
 }
 
 // Progress is notified of the progress of a run.
@@ -57,13 +62,21 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, k.Close()) }()
-	p.Folder = cmp.Or(p.Folder, filepath.Join(k.Folder(), "lab"))
 	backends, err := servers.StartBackends(ctx, k, p.Servers, p.Progress.Say)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, backends.Close(context.WithoutCancel(ctx))) }()
 	r.Servers = backends.Infos()
+	r.Experiments, err = On(ctx, k, backends, p)
+	r.Interrupted = ctx.Err() != nil && len(r.Experiments) < len(p.Experiments)
+	return r, err
+}
+
+// On makes the experiments on servers that run, as Run does: the results are those that came to
+// an end. It does not call the plan's End.
+func On(ctx context.Context, k *servers.Supervisor, backends *servers.Backends, p Plan) (results []Result, err error) {
+	p.Folder = cmp.Or(p.Folder, filepath.Join(k.Folder(), "lab"))
 	run := &run{plan: p, provisioner: &provisioner{supervisor: k, backends: backends, plan: p}}
 	defer func() { err = errors.Join(err, run.provisioner.close(context.WithoutCancel(ctx))) }()
 	p.Progress.Begin(len(p.Experiments))
@@ -71,16 +84,15 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 	for _, e := range p.Experiments {
 		result, err := run.experiment(ctx, e)
 		if ctx.Err() != nil {
-			r.Interrupted = true
-			return r, errors.Join(append(failures, context.Cause(ctx))...)
+			return results, errors.Join(append(failures, context.Cause(ctx))...)
 		}
 		if err != nil {
 			failures = append(failures, fmt.Errorf("experiment %d, %s: %w", e.Number, e.Name, err))
 		}
 		p.Progress.Done(result)
-		r.Experiments = append(r.Experiments, result)
+		results = append(results, result)
 	}
-	return r, errors.Join(failures...)
+	return results, errors.Join(failures...)
 }
 
 type run struct {
@@ -102,6 +114,7 @@ func (r *run) experiment(ctx context.Context, e Experiment) (Result, error) {
 			part.NotRun = err.Error()
 			errs = append(errs, fmt.Errorf("%s: %w", p.Name, err))
 		}
+		r.plan.Watch.part(r.plan.Folder, part)
 		result.Parts = append(result.Parts, part)
 		if ctx.Err() != nil {
 			break

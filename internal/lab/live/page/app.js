@@ -6,6 +6,7 @@ import { Lanes } from './lanes.js';
 import { Code, Machines, Views, element } from './panels.js';
 import { Player } from './replay.js';
 import { Compare, otherwise } from './compare.js';
+import { Lab } from './lab.js';
 
 const $ = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get('token');
@@ -39,6 +40,7 @@ const code = new Code(t);
 const player = new Player(t, showMoment);
 const compare = new Compare(t, verdictWords, element);
 let next; // the settings of the sale that follows this one, to compare
+const lab = new Lab(state, t, steers, post);
 const field = (name) => form.elements.namedItem(name);
 
 function chosen() {
@@ -155,8 +157,9 @@ function drawSale() {
   const { sale } = state, v = sale.verdict;
   drawButtons();
   drawNumbers();
+  lab.draw();
   if (sale.error) $('said').textContent = sale.error;
-  $('replay').hidden = $('save').hidden = !$('player').hidden || !sale.item;
+  $('replay').hidden = $('save').hidden = !$('player').hidden || !sale.item || sale.phase === 'playing';
   $('verdict').hidden = !v;
   if (!v) return;
   $('verdict-words').textContent = `${v.strategy}: ${verdictWords(v)}`;
@@ -305,7 +308,7 @@ const apply = {
     Object.assign(state, { sale, points: [], marks: [], lanes: {} });
     state.leases.clear();
     lanes.reset();
-    fill(sale.settings);
+    if (sale.phase !== 'playing') fill(sale.settings);
     drawSale();
     charts.rebuild();
     drawMarks();
@@ -313,6 +316,7 @@ const apply = {
   },
   sale(sale) {
     const ended = sale.verdict && !state.sale.verdict;
+    if (state.sale.phase === 'playing' && sale.phase === 'ended') fill(sale.settings);
     state.sale = sale;
     if (ended) compare.add(sale, state.points, charts.start());
     drawSale();
@@ -341,6 +345,7 @@ const apply = {
     lanes.changed();
   },
   machines(list) { state.machines = list; machines.draw(); lanes.changed(); },
+  play(p) { state.play = p; lab.draw(); },
   buyers(list) { state.buyers = list; drawBuyers(); },
   strategies(list) { state.strategies = list; drawStrategies(); },
 };
@@ -404,5 +409,6 @@ if (recorded) {
   inReplay(true);
   player.open(JSON.parse(recorded.textContent));
 } else {
+  lab.load();
   listen();
 }

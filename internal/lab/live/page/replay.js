@@ -1,6 +1,7 @@
 // A recording is shown as it was at a moment: what came later is left out.
 
 import { twoHolders } from './lanes.js';
+import { partWords } from './lab.js';
 
 const became = { kill: 'down', ended: 'down', pause: 'paused', trapped: 'paused', resume: 'running', start: 'running' };
 
@@ -60,7 +61,7 @@ export class Player {
     this.recording = this.recordings[i];
     [this.from, this.end] = extent(this.recording);
     $('scrub').max = String(Math.ceil(this.end - this.from));
-    $('player-words').replaceChildren(...(this.recording.words || []).map((text) => { const p = document.createElement('p'); p.textContent = text; return p; }));
+    $('player-words').replaceChildren(...partWords(this.recording.part, this.t));
     this.go(this.end - this.from);
   }
 

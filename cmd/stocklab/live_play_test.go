@@ -1,0 +1,59 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stockd/stockd/internal/lab/labtest/browser"
+)
+
+const (
+	parts = "[...document.querySelectorAll('#parts li')]"
+	// madeVerdict is what came of the experiment on the page.
+	madeVerdict = "document.getElementById('play-verdict').textContent"
+)
+
+// An experiment is made on the servers of the page: each part is drawn while it happens, and judged
+// by what stocklab lab run judges it by.
+func TestAPagePlaysAnExperiment(t *testing.T) {
+	url := startLive(t, "embedded")
+	b := browser.Open(t, shown)
+	b.Show(t, url, 1300, 2400, "light")
+	b.Until(t, within, isLive+" && document.getElementById('experiment').options.length > 30")
+	browser.Evaluate[bool](t, b, "(e => { e.value = 'watchdog'; e.dispatchEvent(new Event('change')); return true; })(document.getElementById('experiment'))")
+	click(t, b, "#make")
+	b.Until(t, within, parts+".length === 4 && "+there("#parts .now")+" && "+there("#lanes .two"))
+	if status := command(t, url, "sale/start", `{"strategy":"naive","stock":10,"clients":1,"replicas":3,"ttl_s":5}`); status != http.StatusConflict {
+		t.Errorf("a sale beside the experiment is answered %d, want 409", status)
+	}
+	b.Keep(t, "body", "live-experiment")
+	b.Until(t, within, madeVerdict+" !== ''")
+	if got := browser.Evaluate[string](t, b, madeVerdict); got != "Reproduced" {
+		t.Errorf("the verdict is %q: %s", got, browser.Evaluate[string](t, b, "document.getElementById('parts').innerText"))
+	}
+	click(t, b, "#replay")
+	b.Until(t, within, "document.getElementById('recording').options.length >= 4")
+	if words := browser.Evaluate[string](t, b, "document.getElementById('player-words').textContent"); !strings.Contains(words, "Found: ") {
+		t.Errorf("the replay says %q", words)
+	}
+	b.Keep(t, "body", "live-experiment-replay")
+	assertQuiet(t, b, url)
+}
+
+// command sends a command with its token, and returns the status of the answer.
+func command(t *testing.T, url, path, body string) int {
+	t.Helper()
+	page, token, _ := strings.Cut(url, "#token=")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, page+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close() //nolint:errcheck // the status is all that is asked for
+	return answer.StatusCode
+}

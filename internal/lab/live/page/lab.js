@@ -1,0 +1,82 @@
+// The experiments of the lab: choosing one, and what is known of the one that is played.
+
+import { element } from './panels.js';
+
+const sentence = (s) => { const one = s.charAt(0).toUpperCase() + s.slice(1); return /[.!?:]$/.test(one) ? one : `${one}.`; };
+
+// english marks what experiments say of themselves, for a reader in another language.
+function english(name, text, className) {
+  const e = element(name, text, className);
+  e.lang = 'en';
+  return e;
+}
+
+// partWords say what is done in a part, and what is expected and found.
+export function partWords(part, t) {
+  if (!part) return [];
+  const labelled = (label, text) => {
+    const p = element('p');
+    p.append(element('b', `${label}: `), english('span', sentence(text)));
+    return p;
+  };
+  const list = [english('p', sentence(part.does)), labelled(t('expected'), part.expect)];
+  if (part.over) list.push(labelled(part.not_run ? t('not-run') : t('found'), part.says));
+  return list;
+}
+
+const $ = (id) => document.getElementById(id);
+
+export class Lab {
+  constructor(state, t, steers, post) {
+    Object.assign(this, { state, t, steers, post, experiments: [] });
+    $('experiment').addEventListener('change', () => this.drawChoice());
+    $('make').addEventListener('click', () => post(`experiments/${$('experiment').value}`));
+    $('end-play').addEventListener('click', () => post('sale/stop'));
+  }
+
+  async load() {
+    const answer = await fetch('experiments');
+    if (!answer.ok) return;
+    this.experiments = await answer.json();
+    $('experiment').replaceChildren(...this.experiments.map((e) => {
+      const option = english('option', `${e.number} ${e.title}`);
+      option.value = e.name;
+      return option;
+    }));
+    this.drawChoice();
+  }
+
+  drawChoice() {
+    const e = this.experiments.find((one) => one.name === $('experiment').value);
+    $('claim').textContent = e?.claim ?? '';
+  }
+
+  // draw shows the experiment that is played, or was played last.
+  draw() {
+    const { play, sale, guest } = this.state, { t } = this, playing = sale.phase === 'playing';
+    $('lab').hidden = Boolean(guest);
+    $('make').disabled = !this.steers || !['idle', 'ended'].includes(sale.phase);
+    $('played').hidden = !play || !$('player').hidden;
+    if (!play) return;
+    $('play-title').textContent = `${play.number} ${play.title}`;
+    $('play-claim').textContent = play.claim;
+    $('end-play').hidden = !playing;
+    $('end-play').disabled = !this.steers;
+    $('play-verdict').textContent = play.error || (play.verdict ? t(`verdict.${play.verdict}`) : playing ? '' : t('stopped'));
+    $('play-verdict').className = `verdict ${play.error || play.verdict === 'not reproduced' ? 'bad' : play.verdict === 'reproduced' ? 'good' : ''}`;
+    const at = play.parts.findLastIndex((p) => p.try > 0 && !p.over);
+    $('parts').replaceChildren(...play.parts.map((p, i) => this.part(p, playing && i === at)));
+  }
+
+  part(p, now) {
+    const { t } = this;
+    const li = element('li', undefined, now ? 'now' : p.over ? (p.not_run ? 'left' : p.holds ? 'held' : 'missed') : '');
+    if (now) li.setAttribute('aria-current', 'step');
+    const state = now ? t('making', p.try) : !p.over ? t('later') : p.not_run ? t('not-run') : p.holds ? t('holds') : t('holds-not');
+    const head = element('h3', p.name);
+    head.append(element('span', t(p.remedy ? 'remedy' : 'failure'), 'tag'), element('span', state, 'state'));
+    li.append(head);
+    if (now || p.over) li.append(...partWords(p, t));
+    return li;
+  }
+}

@@ -1,0 +1,316 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/load"
+)
+
+// Playing is the phase in which an experiment is made: nothing is sold beside it.
+const Playing Phase = "playing"
+
+// Play is an experiment of the lab as the page shows it.
+type Play struct {
+	Number int        `json:"number"`
+	Name   string     `json:"name"`
+	Title  string     `json:"title"`
+	Claim  string     `json:"claim"`
+	Parts  []PlayPart `json:"parts"`
+	// Verdict is empty until the last part is over, or for ever where it was stopped.
+	Verdict scenario.Verdict `json:"verdict,omitempty"`
+	Seconds float64          `json:"seconds,omitempty"`
+	// Error is why it could not be made to its end.
+	Error string `json:"error,omitempty"`
+}
+
+// PlayPart is a part of it.
+type PlayPart struct {
+	Name   string `json:"name"`
+	Does   string `json:"does"`
+	Expect string `json:"expect"`
+	Remedy bool   `json:"remedy"`
+	// Try counts from 1; 0: it was not begun.
+	Try int `json:"try"`
+	// Over tells that it was made, or could not be made; then Says is what was found, or why not.
+	Over   bool   `json:"over"`
+	Holds  bool   `json:"holds"`
+	NotRun bool   `json:"not_run"`
+	Says   string `json:"says"`
+}
+
+func (*Play) kind() string { return "play" }
+
+func (p *Play) apply(s *State) { s.Play = p.copy() }
+
+// copy is what the state keeps: the original goes on.
+func (p *Play) copy() *Play {
+	if p == nil {
+		return nil
+	}
+	one := *p
+	one.Parts = slices.Clone(p.Parts)
+	return &one
+}
+
+// performance is the experiment that is being made: the scenario.Progress of its run.
+type performance struct {
+	session *Session
+	cancel  context.CancelFunc
+
+	mu         sync.Mutex
+	play       Play
+	part       int // of play.Parts
+	meter      *meter
+	item       int64
+	settings   Settings // of the sale before, for the form
+	machines   []Machine
+	recordings []Recording
+}
+
+// Experiments lists what can be played.
+func (s *Session) Experiments() []Play {
+	list := make([]Play, len(s.experiments))
+	for i, e := range s.experiments {
+		list[i] = playOf(e)
+	}
+	return list
+}
+
+func playOf(e scenario.Experiment) Play {
+	p := Play{Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim}
+	for _, part := range e.Parts {
+		p.Parts = append(p.Parts, PlayPart{Name: part.Name, Does: part.Does, Expect: part.Expect, Remedy: part.Remedy})
+	}
+	return p
+}
+
+// Play makes an experiment of the lab, by the code of stocklab lab run, on the servers of the session.
+// It returns when it has begun; Stop ends it.
+func (s *Session) Play(name string) error {
+	i := slices.IndexFunc(s.experiments, func(e scenario.Experiment) bool { return e.Name == name })
+	if i < 0 {
+		return fmt.Errorf("%w: %q is not an experiment", errInput, name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sale.Phase.active() {
+		return fmt.Errorf("%w: the sale is %s", errConflict, s.sale.Phase)
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	p := &performance{session: s, cancel: cancel, play: playOf(s.experiments[i]), settings: s.sale.Settings}
+	s.played, s.run, s.item = p, nil, s.item+1
+	s.sale = Sale{Phase: Playing, Settings: s.sale.Settings, Item: s.item, Modes: []Mode{}}
+	s.hub.publish(began{s.sale})
+	s.hub.publish(&p.play)
+	s.jobs.Go(func() { s.perform(ctx, p, s.experiments[i]) })
+	return nil
+}
+
+// perform makes the experiment and ends it.
+func (s *Session) perform(ctx context.Context, p *performance, e scenario.Experiment) {
+	defer p.cancel()
+	err := s.ground.experiment(ctx, scenario.Plan{
+		Experiments: []scenario.Experiment{e}, Progress: p, NextItem: s.nextItem,
+		Watch: scenario.Watch{Try: p.watch, Part: p.finished},
+	})
+	p.mu.Lock()
+	if err != nil && ctx.Err() == nil {
+		p.play.Error = err.Error()
+	}
+	s.hub.publish(&p.play)
+	p.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sale.Phase, s.sale.Settings = Ended, p.settings
+	s.hub.publish(s.sale)
+}
+
+func (s *Session) nextItem() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.item++
+	return s.item
+}
+
+// experiment makes experiments. The replicas of a sale would take part of what is measured: they end, and
+// the next sale starts them again.
+func (s *stage) experiment(ctx context.Context, plan scenario.Plan) (err error) {
+	plan.Binary, plan.Servers, plan.Folder = s.binary, s.choice, filepath.Join(s.supervisor.Folder(), "played")
+	defer func() { err = errors.Join(err, os.RemoveAll(plan.Folder)) }()
+	s.mu.Lock()
+	list := slices.Clone(s.machines)
+	s.mu.Unlock()
+	if err := s.closeCluster(ctx); err != nil {
+		return err
+	}
+	for _, m := range list {
+		if m.Kind == "server" {
+			if err := s.heal(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = scenario.On(ctx, s.supervisor, s.backends, plan)
+	s.publish() // without the replicas of the experiment
+	return err
+}
+
+func (*guest) experiment(context.Context, scenario.Plan) error {
+	return fmt.Errorf("%w: experiments need servers and replicas of their own, and others run these", errConflict)
+}
+
+// Say is part of scenario.Progress: the state of a part tells it.
+func (*performance) Say(string) {}
+
+// Begin is part of scenario.Progress.
+func (*performance) Begin(int) {}
+
+// End is part of scenario.Progress.
+func (*performance) End() {}
+
+// Try shows that a part is made, the first time or once more.
+func (p *performance) Try(e scenario.Experiment, part scenario.Part, try int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.part = slices.IndexFunc(e.Parts, func(one scenario.Part) bool { return one.Name == part.Name })
+	p.play.Parts[p.part].Try = try
+	p.session.hub.publish(&p.play)
+}
+
+// Done shows the verdict.
+func (p *performance) Done(r scenario.Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.play.Verdict, p.play.Seconds = r.Verdict, r.Seconds
+	p.session.hub.publish(&p.play)
+}
+
+// watch draws a try while it is made.
+func (p *performance) watch(a scenario.Attempt) (over func()) {
+	s := p.session
+	p.mu.Lock()
+	p.item, p.meter, p.machines = a.Item, newMeter(), nil
+	p.mu.Unlock()
+	s.mu.Lock()
+	s.sale.Item, s.sale.Settings.Stock = a.Item, 0
+	s.hub.publish(began{s.sale})
+	s.hub.publish(machines{})
+	s.mu.Unlock()
+	s.follow.attempt(a.Files, func(l history.Line) bool { return p.take(l, a.Start) })
+	s.sampler.look(a.Item)
+	return func() {
+		s.follow.rest()
+		s.measure(time.Now())
+		s.sampler.look(0)
+	}
+}
+
+// take shows a line of the records of a try, and tells whether it is of a lease to show.
+func (p *performance) take(l history.Line, start time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case l.Lease != nil:
+		if l.Lease.At.Before(start) {
+			return false
+		}
+		p.appear(l.Lease.Holder)
+		return true
+	case l.Mark != nil && !l.Mark.At.Before(start):
+		p.session.hub.publish(Mark{At: millis(l.Mark.At), Who: l.Mark.Who, What: l.Mark.What})
+	case l.Request != nil:
+		p.meter.observe(answerOf(*l.Request))
+	}
+	return false
+}
+
+// appear adds a lane.
+func (p *performance) appear(holder string) {
+	if slices.ContainsFunc(p.machines, func(m Machine) bool { return m.Name == holder }) {
+		return
+	}
+	p.machines = append(p.machines, laneOf(holder))
+	slices.SortFunc(p.machines, byName)
+	p.session.hub.publish(machines(slices.Clone(p.machines)))
+}
+
+// measure is a point of the try; ok is false before the first one.
+func (p *performance) measure(now time.Time) (point Point, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.meter == nil {
+		return Point{}, false
+	}
+	point = p.meter.read(now)
+	p.session.sampler.fill(&point, p.item)
+	return point, true
+}
+
+// finished shows what came of a part, and keeps its recording.
+func (p *performance) finished(folder string, r scenario.PartResult) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.play.Parts, func(one PlayPart) bool { return one.Name == r.Name })
+	part := &p.play.Parts[i]
+	part.Over, part.Holds, part.Says = true, r.Finding.Holds, r.Finding.Says
+	if r.NotRun != "" {
+		part.NotRun, part.Says = true, r.NotRun
+	}
+	if recording, err := OfPart(folder, p.play.Number, p.play.Name, r); err == nil && r.NotRun == "" {
+		p.recordings = append(p.recordings, recording)
+	}
+	p.session.hub.publish(&p.play)
+}
+
+// OfPart is the recording of a part, made from the history in the folder of its run.
+func OfPart(folder string, number int, name string, p scenario.PartResult) (Recording, error) {
+	h, err := history.Read(filepath.Join(folder, p.History))
+	if err != nil {
+		return Recording{}, err
+	}
+	r := OfHistory(fmt.Sprintf("%d %s, %s", number, name, p.Name), h)
+	r.Part = &PlayPart{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Try: p.Tries, Over: true, Holds: p.Finding.Holds, Says: p.Finding.Says}
+	return r, nil
+}
+
+// answerOf is a request as a meter takes it.
+func answerOf(r history.Request) load.Answer {
+	return load.Answer{Start: r.Start, End: r.End, Kind: kinds()[r.Outcome], Problem: r.Problem}
+}
+
+// Recordings are those of what the page shows: of each part of an experiment that is over, or of the
+// sale as far as it has come.
+func (s *Session) Recordings() ([]Recording, error) {
+	s.mu.Lock()
+	p := s.played
+	s.mu.Unlock()
+	if p == nil {
+		r, err := s.Recording()
+		return []Recording{r}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.recordings), nil
+}
+
+// measurePlay publishes a point of an experiment; the caller holds mu.
+func (s *Session) measurePlay(now time.Time) {
+	p, ok := s.played.measure(now)
+	if !ok {
+		return
+	}
+	if p.Seen > 0 && s.sale.Settings.Stock == 0 { // the item is there
+		s.sale.Settings.Stock = p.Stock + p.Sold - p.Lost
+		s.hub.publish(s.sale)
+	}
+	s.hub.publish(p)
+}
