@@ -170,6 +170,7 @@ func TestAPageShowsTwoHolders(t *testing.T) {
 			b.Until(t, within, there(machine("replica-1", "resume")))
 			// Others sell while the paused one still has the lock.
 			b.Until(t, within, there("#lanes .two")+" && "+overlaps+" > 5")
+			b.Until(t, within, there("#lanes .note.expired"))
 			b.Keep(t, "#lanes-title", fmt.Sprintf("live-two-%v", c.fenced))
 			assertKeysChoose(t, b)
 			click(t, b, machine("replica-1", "resume"))

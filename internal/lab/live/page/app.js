@@ -5,6 +5,7 @@ import { Charts } from './charts.js';
 import { Lanes } from './lanes.js';
 import { Code, Machines, Views, element } from './panels.js';
 import { Player } from './replay.js';
+import { Trace } from './trace.js';
 import { Compare, otherwise } from './compare.js';
 import { Lab } from './lab.js';
 
@@ -34,6 +35,7 @@ async function post(path, body) {
 const form = $('form');
 const charts = new Charts(state, t);
 const lanes = new Lanes(state, t);
+new Trace(t, lanes);
 const machines = new Machines($('machines'), state, t, steers, post);
 const views = new Views(state, t);
 const code = new Code(t);

@@ -1,19 +1,21 @@
 // Who holds the lock: a lane for each replica, with its leases as the replica recorded them.
 
+import { expiryOf, symbols } from './notes.js';
+
 const space = 'http://www.w3.org/2000/svg';
 const steps = [20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 30000];
 const wanted = 24; // leases that an automatic window has room for
 const left = 118, high = 46, foot = 22;
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
 
-function svg(name, attributes, text) {
+export function svg(name, attributes, text) {
   const e = document.createElementNS(space, name);
   for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, value);
   if (text !== undefined) e.textContent = text;
   return e;
 }
 
-const span = (ms) => (ms >= 1000 ? `${(ms / 1000).toFixed(2)} s` : ms >= 10 ? `${ms.toFixed(0)} ms` : `${ms.toFixed(2)} ms`);
+export const span = (ms) => (ms >= 1000 ? `${(ms / 1000).toFixed(2)} s` : ms >= 10 ? `${ms.toFixed(0)} ms` : `${ms.toFixed(2)} ms`);
 
 // endOf is when a lease had ended for its holder; one that has not ends later than now.
 export const endOf = (l) => Math.min(...[l.lost, l.released, l.died].filter(Boolean), Infinity);
@@ -41,8 +43,13 @@ export class Lanes {
     freeze.addEventListener('click', () => (this.frozen ? this.thaw() : this.freeze()));
     this.choice.addEventListener('change', () => this.draw());
     this.box.addEventListener('keydown', (e) => this.key(e));
+    this.box.addEventListener('pointerdown', (e) => { this.pressed = { id: e.target.dataset?.lease, x: e.clientX, y: e.clientY }; });
+    this.box.addEventListener('pointerup', (e) => { // a click would miss a bar that is drawn anew meanwhile
+      const { id, x, y } = this.pressed || {};
+      if (id && Math.hypot(e.clientX - x, e.clientY - y) < 8) this.open(id);
+    });
     this.box.addEventListener('pointerover', (e) => { const id = e.target.dataset?.lease; if (id) this.choose(id); });
-    new ResizeObserver(() => this.changed()).observe(this.box);
+    new ResizeObserver(() => (this.frozen ? this.draw() : this.changed())).observe(this.box);
   }
 
   reset() { this.thaw(); this.chosen = null; }
@@ -61,7 +68,19 @@ export class Lanes {
 
   granted() { return [...this.state.leases.values()].filter((l) => l.granted).sort((a, b) => a.granted - b.granted); }
 
+  find(id) { return this.state.leases.get(id) || this.frozen?.leases.find((one) => one.id === id); }
+
+  // open shows the trace of a lease; where the sale goes on, the lanes stand still meanwhile.
+  open(id) {
+    const l = this.find(id);
+    if (!l) return;
+    if (!this.frozen && this.state.lasts === undefined) this.freeze();
+    this.choose(id);
+    this.opened?.(l);
+  }
+
   key(e) {
+    if (e.key === 'Enter' && this.chosen) { e.preventDefault(); this.open(this.chosen); return; }
     if (e.key === 'Escape') { this.chosen = null; this.thaw(); return; }
     if (e.key !== 'ArrowLeft' && e.key !== 'ArrowRight') return;
     e.preventDefault();
@@ -74,7 +93,7 @@ export class Lanes {
   choose(id) {
     this.chosen = id;
     for (const bar of this.box.querySelectorAll('.hold')) bar.classList.toggle('chosen', bar.dataset.lease === id);
-    const l = this.state.leases.get(id) || this.frozen?.leases.find((one) => one.id === id);
+    const l = this.find(id);
     if (!l) return;
     const end = endOf(l);
     const held = end === Infinity ? this.t('stillHeld') : span(end - l.granted);
@@ -110,16 +129,19 @@ export class Lanes {
     document.getElementById('lanes').classList.toggle('two-now', state.lanes.overlaps > 0);
     const until = this.frozen?.until ?? state.lanes.until ?? 0;
     const width = Math.max(280, this.box.clientWidth), height = replicas.length * high + foot;
-    const [from, to] = this.window(leases, until, whole);
+    const [from, to] = this.shown = this.window(leases, until, whole);
     const x = (at) => left + ((Math.min(to, Math.max(from, at)) - from) / (to - from || 1)) * (width - left - 4);
     const picture = svg('svg', { viewBox: `0 0 ${width} ${height}`, width, height });
     picture.append(this.hatch());
+    this.above = svg('g', {});
     const seen = leases.filter((l) => endOf(l) > from && l.granted < to);
     replicas.forEach((m, i) => this.lane(picture, m, i * high, width, seen.filter((l) => l.holder === m.name), x, to));
     for (const o of twoHolders(seen, to)) this.two(picture, o, replicas, x);
+    picture.append(this.above);
     this.axis(picture, from, to, width, height, x);
     this.box.replaceChildren(picture);
     if (this.chosen) this.choose(this.chosen);
+    this.redrawn?.();
   }
 
   hatch() {
@@ -144,8 +166,23 @@ export class Lanes {
       picture.append(svg('rect', { class: kind, x: a, y: top + 8, width: b - a, height: high - 22, rx: 2, 'data-lease': l.id }));
       const whole = String(l.token || ''), fits = (b - a - 6) / 7, text = whole.length <= fits ? whole : `…${whole.slice(-4)}`;
       if (whole && text.length <= fits) picture.append(svg('text', { class: 'token', x: a + 4, y: top + 23 }, text));
+      this.notes(picture, l, top, x, now, { a, b });
       if (l.died && l.died <= now) picture.append(svg('path', { class: 'gone', d: `M${b - 4} ${top + 12}l8 10m0-10l-8 10` }));
     }
+  }
+
+  // notes draws what happened to a lease on its bar, each as a shape of its own.
+  notes(picture, l, top, x, now, { a, b }) {
+    const at = (what, when, y) => this.above.append(svg('path', { class: `note ${what}`, d: symbols[what], transform: `translate(${x(when).toFixed(1)} ${y})` }));
+    const [from, to] = this.shown, seen = (when) => when >= from && when <= to;
+    if (b - a > 10) for (const r of l.renewals || []) if (seen(r.at)) at(r.until ? 'renewed' : 'failed', r.at, top + high - 20);
+    for (const w of l.wakes || []) if (seen(w.at) && w.at <= l.granted) picture.append(svg('rect', { class: 'woke', x: x(w.at) - 0.5, y: top + high - 15, width: 1, height: 7 }));
+    const end = Math.min(endOf(l), now), expiry = expiryOf(l, end);
+    if (expiry && expiry < end && seen(expiry)) {
+      this.above.append(svg('line', { class: 'over-line', x1: x(expiry), x2: x(expiry), y1: top + 6, y2: top + high - 14 }));
+      at('expired', expiry, top + 9);
+    }
+    if (l.lost && l.lost <= now && seen(l.lost)) at('lost', l.lost, top + high / 2 - 3);
   }
 
   two(picture, { a, b, from, to }, replicas, x) {

@@ -2,6 +2,7 @@
 
 import { twoHolders } from './lanes.js';
 import { partWords } from './lab.js';
+import { notesUntil } from './notes.js';
 
 const became = { kill: 'down', ended: 'down', pause: 'paused', trapped: 'paused', resume: 'running', start: 'running' };
 
@@ -15,7 +16,7 @@ export function extent(r) {
 }
 
 function leaseAt(l, at) {
-  const one = { ...l };
+  const one = notesUntil(l, at);
   for (const step of ['granted', 'gave_up', 'lost', 'released', 'died']) if (one[step] > at) one[step] = 0;
   return one;
 }

@@ -1,0 +1,34 @@
+// What happened to a lease: its renewals, votes and wake-ups, and when its TTL was over.
+
+// expiryOf is when a lease expires, by the last renewal until a time; 0: not by itself.
+export function expiryOf(l, at) {
+  let end = l.expires || 0;
+  for (const r of l.renewals || []) if (r.until && r.at <= at) end = r.until;
+  return end;
+}
+
+// notesUntil leaves out what happened to a lease after a time.
+export function notesUntil(l, at) {
+  const one = { ...l };
+  for (const list of ['renewals', 'votes', 'wakes', 'steps']) if (l[list]) one[list] = l[list].filter((n) => n.at <= at);
+  if (one.wakes) one.woken = one.wakes.length;
+  return one;
+}
+
+// symbols of what happens at a moment, around 0, 0: a shape for each, as well as a colour.
+export const symbols = {
+  renewed: 'M0 -5V5M-3 5H3', failed: 'M-4 -4L4 4M-4 4L4 -4', expired: 'M-5 -5H5L0 4Z', lost: 'M0 -6L5 0L0 6L-5 0Z',
+  granted: 'M-4 -5L4 0L-4 5Z', released: 'M-4 -4H4V4H-4Z', woken: 'M0 -4A4 4 0 1 1 -0.1 -4Z', 'voted-for': 'M-5 0L-1 4L5 -4', 'voted-against': 'M-5 0H5', 'no-vote': 'M-4 -4L4 4M-4 4L4 -4',
+};
+
+// momentsOf lists what happened to a lease, each with its time, its symbol and its details.
+export function momentsOf(l) {
+  const end = Math.min(...[l.lost, l.released, l.died].filter(Boolean), Infinity);
+  const list = [{ at: l.granted, took: end === Infinity ? undefined : end - l.granted, what: end === Infinity ? 'granted' : 'held', of: l.key }, { at: l.lost, what: 'lost' }, { at: l.released, what: 'released' }];
+  for (const r of l.renewals || []) list.push({ at: r.at, what: r.until ? 'renewed' : 'failed', left: r.left, error: r.error });
+  for (const v of l.votes || []) list.push({ at: v.at, took: v.took, what: v.what, of: v.master });
+  for (const w of l.wakes || []) list.push({ at: w.at, what: 'woken', of: w.by });
+  const expiry = expiryOf(l, end);
+  if (expiry && expiry < end) list.push({ at: expiry, what: 'expired' });
+  return list.filter((m) => m.at);
+}

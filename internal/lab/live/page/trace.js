@@ -1,0 +1,87 @@
+// The trace of a lease: the steps of its request and what happened to it, as bars and as a table.
+
+import { momentsOf, symbols } from './notes.js';
+import { endOf, span, svg } from './lanes.js';
+import { element } from './panels.js';
+
+// classes are the kinds of steps that have a colour of their own.
+const classes = { held: 'read', acquire: 'wait', read: 'read', work: 'work', write: 'write', commit: 'commit', release: 'release' };
+const wide = 200, high = 14;
+
+export class Trace {
+  constructor(t, lanes) {
+    Object.assign(this, { t, lanes, lease: null });
+    this.box = document.getElementById('trace');
+    this.body = document.getElementById('trace-body');
+    document.getElementById('trace-close').addEventListener('click', () => this.close());
+    this.box.addEventListener('keydown', (e) => { if (e.key === 'Escape') this.close(); });
+    lanes.opened = (l) => this.show(l);
+    lanes.redrawn = () => this.refresh();
+  }
+
+  show(lease) {
+    this.lease = lease;
+    this.box.hidden = false;
+    this.draw();
+    document.getElementById('trace-title').focus();
+  }
+
+  close() {
+    this.lease = null;
+    this.box.hidden = true;
+    this.lanes.box.focus();
+  }
+
+  // refresh draws what was recorded of the lease since, and goes with the sale.
+  refresh() {
+    if (!this.lease) return;
+    const now = this.lanes.state.leases.get(this.lease.id);
+    if (now === this.lease) return;
+    if (now) this.lease = now;
+    this.draw();
+  }
+
+  draw() {
+    const { t, lease: l } = this;
+    document.getElementById('trace-title').textContent = t('traceOf', l);
+    const facts = [[t('tr.key'), l.key], ['TTL', l.ttl ? span(l.ttl) : t('tr.noTTL')], [t('tr.wakes'), l.woken || 0]];
+    const rows = [...(l.steps || []), ...momentsOf(l)].sort((a, b) => a.at - b.at || (b.took || 0) - (a.took || 0));
+    const from = Math.min(l.asked, ...rows.map((r) => r.at)), ends = rows.map((r) => r.at + (r.took || 0));
+    const to = Math.max(from + 0.01, ...ends, endOf(l) === Infinity ? 0 : endOf(l));
+    const table = element('table'), head = element('tr');
+    head.append(...['tr.step', 'tr.at', 'tr.took', 'tr.bar', 'tr.of'].map((key) => { const th = element('th', t(key)); th.scope = 'col'; return th; }));
+    table.append(element('caption', t('tr.caption', span(to - from)), 'unseen'), head, ...rows.map((r) => this.row(r, from, to)));
+    const list = element('dl', undefined, 'figures');
+    for (const [name, value] of facts) {
+      const div = element('div');
+      div.append(element('dt', name), element('dd', String(value ?? '–')));
+      list.append(div);
+    }
+    const scroll = element('div', undefined, 'scroll');
+    scroll.tabIndex = 0;
+    scroll.setAttribute('role', 'region');
+    scroll.setAttribute('aria-labelledby', 'trace-title');
+    scroll.append(table);
+    this.body.replaceChildren(list, scroll);
+    if (!l.steps?.length) this.body.append(element('p', t('tr.untraced'), 'soft small'));
+  }
+
+  row(r, from, to) {
+    const { t } = this, tr = element('tr', undefined, r.error || ['failed', 'lost', 'expired', 'no-vote'].includes(r.what) ? 'bad' : undefined);
+    const bar = element('td');
+    bar.append(this.bar(r, from, to));
+    const name = element('th', t(`tr.${r.what}`));
+    name.scope = 'row';
+    const details = [r.what.includes('vote') ? t('tr.master', r.of) : r.of, r.left === undefined ? '' : t('tr.left', span(r.left)), r.error];
+    tr.append(name, element('td', `+${span(r.at - from)}`), element('td', r.took === undefined ? '' : span(r.took)), bar, element('td', details.filter(Boolean).join(', ')));
+    return tr;
+  }
+
+  bar(r, from, to) {
+    const x = (at) => 6 + ((at - from) / (to - from)) * (wide - 12), picture = svg('svg', { class: 'steps', viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, 'aria-hidden': 'true' });
+    picture.append(svg('line', { class: 'grid', x1: 6, x2: wide - 6, y1: high / 2, y2: high / 2 }));
+    if (symbols[r.what]) picture.append(svg('path', { class: `note ${r.what}`, d: symbols[r.what], transform: `translate(${x(r.at).toFixed(1)} ${high / 2})` }));
+    else picture.append(svg('rect', { class: `step ${classes[r.what] || ''}`, x: x(r.at).toFixed(1), y: 2, width: Math.max(1.5, x(r.at + r.took) - x(r.at)).toFixed(1), height: high - 4, rx: 1.5 }));
+    return picture;
+  }
+}
