@@ -318,6 +318,40 @@ func TestAReaderWithoutTheTokenWatches(t *testing.T) {
 	b.Keep(t, "body", "live-phone")
 }
 
+// A replica is added while the others sell, and sells, too; one is removed, and answers what
+// it has. nginx closes the idle connections of its clients when it learns of either, so that a
+// purchase that is sent at that moment may fail; another balancer loses none.
+func TestReplicasAreAddedAndRemovedInMidSale(t *testing.T) {
+	for _, from := range []string{"embedded", "auto"} {
+		t.Run(from, func(t *testing.T) {
+			url := startLive(t, from)
+			b := browser.Open(t, shown)
+			b.Show(t, url, 1300, 2400, "light")
+			b.Until(t, within, isLive)
+			for field, value := range map[string]any{"strategy": "sql-conditional", "stock": 1000000, "clients": 10, "rate": 100, "replicas": 2} {
+				set(t, b, field, value)
+			}
+			click(t, b, "#start")
+			b.Until(t, within, figure("n-sold")+" > 3")
+			click(t, b, machine("replica", "add"))
+			b.Until(t, within, there(machine("replica-3", "remove"))+" && document.getElementById('marks').textContent.includes('replica-3 sells, too')")
+			click(t, b, machine("replica-1", "remove"))
+			b.Until(t, within, "document.getElementById('marks').textContent.includes('replica-1 removed')")
+			if there := browser.Evaluate[string](t, b, "document.querySelector('#form [name=replicas]').value"); there != "2" {
+				t.Errorf("the form has %s replicas", there)
+			}
+			click(t, b, "#stop")
+			b.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
+			const errors = "[...document.querySelectorAll('#verdict-figures div')].map((d) => d.textContent).join(' ')"
+			if got := browser.Evaluate[string](t, b, errors); from == "embedded" && !strings.Contains(got, "errors0") || !strings.Contains(got, "replicas3") {
+				t.Errorf("the verdict has %q, want no errors, and the 3 replicas that there were at most", got)
+			}
+			b.Keep(t, "#faults", "live-resized-"+from)
+			assertQuiet(t, b, url)
+		})
+	}
+}
+
 // With one click an item is sold twice, and both sales are shown on the same axes.
 func TestTwoSalesAreCompared(t *testing.T) {
 	url := startLive(t, "embedded")

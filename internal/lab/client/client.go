@@ -56,7 +56,7 @@ const (
 // which they did.
 func (c Client) Replicas(ctx context.Context) (names []string, err error) {
 	for look, news := 0, 0; look < replicaLooks && look-news < replicaNews; look++ {
-		name, err := c.replica(ctx)
+		name, err := c.Replica(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +67,8 @@ func (c Client) Replicas(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-func (c Client) replica(ctx context.Context) (string, error) {
+// Replica names the replica that answers.
+func (c Client) Replica(ctx context.Context) (string, error) {
 	url := c.URL + "/healthz"
 	header, err := c.send(ctx, http.MethodGet, url, nil, http.StatusOK, nil)
 	if err != nil {

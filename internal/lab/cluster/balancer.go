@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -14,12 +15,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/pause"
 	"github.com/stockd/stockd/nginx"
 )
 
@@ -45,14 +49,16 @@ func (c *Cluster) addresses() []string {
 }
 
 func (c *Cluster) startNginx(ctx context.Context, k *servers.Supervisor, program string, limits nginx.Limits) error {
-	address := ""
+	address, write := "", func() error { return nil }
 	server, err := servers.Launch(ctx, k, servers.Spec{
 		Name: "nginx", Program: program, Stop: syscall.SIGQUIT, Grace: 2 * time.Second,
 		Configure: func(folder string, port int) (args, env []string, err error) {
 			address = servers.Loopback(port)
 			file := filepath.Join(folder, "nginx.conf")
-			return []string{"-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;"}, nil,
-				os.WriteFile(file, []byte(nginx.Local(folder, address, c.addresses(), limits)), 0o600)
+			write = func() error {
+				return os.WriteFile(file, []byte(nginx.Local(folder, address, c.addresses(), limits)), 0o600)
+			}
+			return []string{"-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;"}, nil, write()
 		},
 		Ready: func(ctx context.Context, _ int) error {
 			conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -66,9 +72,45 @@ func (c *Cluster) startNginx(ctx context.Context, k *servers.Supervisor, program
 		return err
 	}
 	c.URL, c.closer = "http://"+address, server.Close
+	c.rebalance = func(ctx context.Context, joined, left string) error {
+		if err := write(); err != nil {
+			return fmt.Errorf("change the balancer: %w", err)
+		}
+		if err := server.Process().Signal(ctx, syscall.SIGHUP); err != nil {
+			return fmt.Errorf("change the balancer: %w", err)
+		}
+		return c.await(ctx, joined, left)
+	}
 	c.Balancer = servers.Info{Name: "nginx", Version: nginxVersion(program), Started: servers.Local}
 	return nil
 }
+
+// await waits until new connections to the balancer lead to a replica that has joined, and not
+// to one that has left: nginx reads its configuration a moment after it was asked to. What is
+// under way on old connections is still answered.
+func (c *Cluster) await(ctx context.Context, joined, left string) error {
+	const looks, lookWithin = 4, 500 * time.Millisecond // at each replica, some of which may be paused
+	ctx, cancel := context.WithTimeout(ctx, balanceWithin)
+	defer cancel()
+	fresh := client.Client{URL: c.URL, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: lookWithin}}
+	for {
+		seen := make(map[string]bool)
+		for range looks * len(c.Replicas) {
+			if name, err := fresh.Replica(ctx); err == nil {
+				seen[name] = true
+			}
+		}
+		if (joined == "" || seen[joined]) && !seen[left] && ctx.Err() == nil {
+			return nil
+		}
+		if err := pause.For(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("change the balancer: it leads to %v: %w", slices.Sorted(maps.Keys(seen)), err)
+		}
+	}
+}
+
+// balanceWithin is how long the balancer may take to know its replicas.
+const balanceWithin = 10 * time.Second
 
 func nginxVersion(program string) string {
 	// nginx prints its version on standard error.
@@ -84,24 +126,34 @@ func nginxVersion(program string) string {
 }
 
 func (c *Cluster) startProxy() error {
-	targets := make([]*url.URL, len(c.Replicas))
-	for i, r := range c.Replicas {
-		target, err := url.Parse(r.URL)
-		if err != nil {
-			return err
+	var targets atomic.Pointer[[]*url.URL]
+	c.rebalance = func(context.Context, string, string) error {
+		list := make([]*url.URL, len(c.Replicas))
+		for i, r := range c.Replicas {
+			target, err := url.Parse(r.URL)
+			if err != nil {
+				return err
+			}
+			list[i] = target
 		}
-		targets[i] = target
+		targets.Store(&list)
+		return nil
+	}
+	if err := c.rebalance(context.Background(), "", ""); err != nil {
+		return err
 	}
 	var turn atomic.Uint64
+	next := func() *url.URL {
+		list := *targets.Load()
+		return list[turn.Add(1)%uint64(len(list))]
+	}
 	proxy := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(targets[turn.Add(1)%uint64(len(targets))])
-		},
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(next()) },
 		Transport: &passOn{
 			// One idle connection for each client that the plan may have.
 			RoundTripper: &http.Transport{MaxIdleConnsPerHost: 1024, MaxIdleConns: 0, IdleConnTimeout: time.Minute},
-			next:         func() string { return targets[turn.Add(1)%uint64(len(targets))].Host },
-			most:         len(targets),
+			next:         func() string { return next().Host },
+			most:         func() int { return len(*targets.Load()) },
 		},
 		ErrorLog: log.New(io.Discard, "", 0), // the client gets the error, and counts it
 	}
@@ -129,12 +181,12 @@ func (c *Cluster) startProxy() error {
 type passOn struct {
 	http.RoundTripper
 	next func() string
-	most int
+	most func() int
 }
 
 // RoundTrip asks one replica after the other until a connection is made.
 func (p *passOn) RoundTrip(r *http.Request) (response *http.Response, err error) {
-	for range p.most {
+	for range p.most() {
 		response, err = p.RoundTripper.RoundTrip(r)
 		failed, ok := errors.AsType[*net.OpError](err)
 		if !ok || failed.Op != "dial" || r.Body != nil {

@@ -56,17 +56,24 @@ type Cluster struct {
 	Replicas []*Replica
 
 	token  string
+	last   int                         // the highest number of a replica so far
+	folder string                      // of what the replicas write
 	closer func(context.Context) error // closes the balancer
+	// rebalance has the balancer know the replicas, one of whom may have joined or left.
+	rebalance func(ctx context.Context, joined, left string) error
 }
 
 // Start starts replicas and balancer, and returns when all of them answer.
 func Start(ctx context.Context, k *servers.Supervisor, o Options) (*Cluster, error) {
 	c := &Cluster{token: rand.Text()}
-	for i := range o.Replicas {
-		c.Replicas = append(c.Replicas, &Replica{Name: fmt.Sprintf("replica-%d", i+1), number: i + 1, supervisor: k, options: o, token: c.token})
+	var err error
+	// Another cluster of the same supervisor has another folder, although its replicas have
+	// the same names.
+	if c.folder, err = os.MkdirTemp(k.Folder(), "cluster-"); err != nil {
+		return nil, fmt.Errorf("make a folder for replicas: %w", err)
 	}
-	if err := c.giveFolder(k, o); err != nil {
-		return nil, err
+	for range o.Replicas {
+		c.Replicas = append(c.Replicas, c.make(k, o))
 	}
 	if err := c.startReplicas(ctx); err != nil {
 		return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
@@ -77,20 +84,38 @@ func Start(ctx context.Context, k *servers.Supervisor, o Options) (*Cluster, err
 	return c, nil
 }
 
-// giveFolder gives the replicas a folder for what they write. Another cluster of
-// the same supervisor has another one, although its replicas have the same names.
-func (c *Cluster) giveFolder(k *servers.Supervisor, o Options) error {
-	folder, err := os.MkdirTemp(k.Folder(), "cluster-")
-	if err != nil {
-		return fmt.Errorf("make a folder for replicas: %w", err)
+// make is a replica that is not started. No two have the same number.
+func (c *Cluster) make(k *servers.Supervisor, o Options) *Replica {
+	c.last++
+	r := &Replica{Name: fmt.Sprintf("replica-%d", c.last), number: c.last, supervisor: k, options: o, token: c.token}
+	r.log = filepath.Join(c.folder, r.Name+".log")
+	if o.Lab {
+		r.history = filepath.Join(c.folder, r.Name+".jsonl")
 	}
-	for _, r := range c.Replicas {
-		r.log = filepath.Join(folder, r.Name+".log")
-		if o.Lab {
-			r.history = filepath.Join(folder, r.Name+".jsonl")
-		}
-	}
-	return nil
+	return r
+}
+
+// Another is one more replica like the others. It is to be started, and then to join.
+func (c *Cluster) Another() *Replica {
+	return c.make(c.Replicas[0].supervisor, c.Replicas[0].options)
+}
+
+// Join has the balancer send requests to a replica that answers.
+func (c *Cluster) Join(ctx context.Context, r *Replica) error {
+	c.Replicas = append(slices.Clone(c.Replicas), r)
+	return c.rebalance(ctx, r.Name, "")
+}
+
+// Leave has the balancer send no more requests to a replica, which is then to be stopped. It
+// is not the last one.
+func (c *Cluster) Leave(ctx context.Context, r *Replica) error {
+	c.Replicas = slices.DeleteFunc(slices.Clone(c.Replicas), func(other *Replica) bool { return other == r })
+	return c.rebalance(ctx, "", r.Name)
+}
+
+// ClientTo uses one replica and its admin API.
+func (c *Cluster) ClientTo(r *Replica) client.Client {
+	return client.Client{URL: r.URL, AdminURL: r.AdminURL, Token: c.token}
 }
 
 // startReplicas starts one replica, which brings the schema up to date, and then
@@ -113,9 +138,7 @@ func (c *Cluster) Client() client.Client {
 }
 
 // ClientOf uses one replica, counted from 0, and its admin API.
-func (c *Cluster) ClientOf(i int) client.Client {
-	return client.Client{URL: c.Replicas[i].URL, AdminURL: c.Replicas[i].AdminURL, Token: c.token}
-}
+func (c *Cluster) ClientOf(i int) client.Client { return c.ClientTo(c.Replicas[i]) }
 
 // Close stops the balancer and then the replicas.
 func (c *Cluster) Close(ctx context.Context) error {
@@ -218,6 +241,9 @@ func (r *Replica) ready(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Stop ends the replica as a deployment does: it answers what it has begun.
+func (r *Replica) Stop(ctx context.Context) error { return r.server.Close(ctx) }
 
 // Kill ends the replica without a warning, and returns when it has ended.
 func (r *Replica) Kill(ctx context.Context) error { return r.server.Kill(ctx) }

@@ -64,6 +64,13 @@ func (f *follower) files(paths []string) {
 	}
 }
 
+// add has one more file read.
+func (f *follower) add(path string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.records = append(f.records, record{path: path})
+}
+
 // full tells that the records have become large.
 func (f *follower) full() bool {
 	f.mu.Lock()

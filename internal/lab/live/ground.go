@@ -20,6 +20,8 @@ type ground interface {
 	check(s Settings) error
 	// prepare has replicas as a layout says.
 	prepare(ctx context.Context, l layout) error
+	// count is how many replicas there are.
+	count() int
 	// setWork has every purchase of an item take time between its read and its write.
 	setWork(ctx context.Context, item int64, d time.Duration) error
 	// client reaches the replicas through their balancer.
@@ -68,6 +70,8 @@ func (g *guest) check(s Settings) error {
 	}
 }
 
+func (g *guest) count() int { return len(g.replicas) }
+
 func (*guest) prepare(context.Context, layout) error { return nil }
 
 func (*guest) setWork(context.Context, int64, time.Duration) error { return nil }
@@ -85,6 +89,7 @@ func (g *guest) audit(ctx context.Context, item int64) (stock.Audit, error) {
 	return g.owner().AuditNow(ctx, item)
 }
 
+// act does nothing: there are no processes.
 func (*guest) act(_ context.Context, name, what string) error {
 	return fmt.Errorf("%w: %s %s: others run it", errConflict, what, name)
 }

@@ -320,7 +320,23 @@ func (s *Session) Act(name, what string) error {
 		s.run.faults.Store(true)
 	}
 	s.mu.Unlock()
-	return s.ground.act(s.ctx, name, what) // also where the reader does not wait for it
+	err := s.ground.act(s.ctx, name, what) // also where the reader does not wait for it
+	if what == Add || what == Remove {
+		s.resized()
+	}
+	return err
+}
+
+// resized shows how many replicas sell now. The sale is judged by the most that it had.
+func (s *Session) resized() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.sale.Phase; p != Selling && p != Halted {
+		return
+	}
+	s.sale.Settings.Replicas = s.ground.count()
+	s.run.settings.Replicas = max(s.run.settings.Replicas, s.sale.Settings.Replicas)
+	s.hub.publish(s.sale)
 }
 
 func (s *Session) keepFollowing() {

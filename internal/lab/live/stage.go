@@ -8,8 +8,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -52,6 +50,9 @@ const (
 	// Trap has a replica stop itself in its next purchase, between read and write and under
 	// the lock where there is one.
 	Trap = "trap"
+	// Add starts one more replica, and Remove stops one, while the others sell.
+	Add    = "add"
+	Remove = "remove"
 )
 
 // actions are what changes a machine from one status to another.
@@ -75,12 +76,6 @@ type replicaRunner struct{ *cluster.Replica }
 func (r replicaRunner) Pause(ctx context.Context) error   { return r.Signal(ctx, syscall.SIGSTOP) }
 func (r replicaRunner) Resume(ctx context.Context) error  { return r.Signal(ctx, syscall.SIGCONT) }
 func (r replicaRunner) Restart(ctx context.Context) error { return r.Start(ctx) }
-
-// index is its place among the replicas, which are named by their numbers.
-func (r replicaRunner) index() int {
-	n, _ := strconv.Atoi(strings.TrimPrefix(r.Name, "replica-")) // the cluster names them so
-	return n - 1
-}
 
 // layout is what the replicas are started with: where it changes, they are started anew.
 type layout struct {
@@ -110,8 +105,10 @@ type stage struct {
 	hub        *hub
 	follow     *follower
 
+	changing sync.Mutex // held while a replica is added or removed, or all end
 	mu       sync.Mutex
 	layout   layout
+	replicas []*cluster.Replica
 	cluster  *cluster.Cluster // nil while the replicas are started anew
 	machines []Machine        // servers first
 	runners  map[string]runner
@@ -224,9 +221,7 @@ func (s *stage) restart(ctx context.Context, l layout) error {
 	s.cluster, s.layout, s.work = c, l, failpoint.Fault{}
 	for i, r := range c.Replicas {
 		files[i] = r.History()
-		s.machines = append(s.machines, Machine{Name: r.Name, Kind: "replica", Title: "stockd", Status: running})
-		s.runners[r.Name] = replicaRunner{r}
-		s.watch(r)
+		s.enter(r)
 	}
 	s.mu.Unlock()
 	s.follow.files(files)
@@ -236,9 +231,11 @@ func (s *stage) restart(ctx context.Context, l layout) error {
 
 // closeCluster ends replicas and balancer.
 func (s *stage) closeCluster(ctx context.Context) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	s.mu.Lock()
 	c := s.cluster
-	s.cluster = nil
+	s.cluster, s.replicas = nil, nil
 	for _, m := range s.machines {
 		if m.Kind == "replica" {
 			delete(s.runners, m.Name)
@@ -315,7 +312,7 @@ func (s *stage) trap(ctx context.Context, name string) error {
 		return fmt.Errorf("%w: %s %s", errConflict, Trap, name)
 	}
 	// The first fault of a list that fits is reached: this one stands before the work.
-	one := c.ClientOf(replica.index())
+	one := c.ClientTo(replica.Replica)
 	if err := one.ClearFaults(ctx); err != nil {
 		return err
 	}
@@ -342,8 +339,11 @@ func (s *stage) trapped(name string, at time.Time) {
 
 // act does something to a machine, and returns when it is done.
 func (s *stage) act(ctx context.Context, name, what string) error {
-	if what == Trap {
+	switch what {
+	case Trap:
 		return s.trap(ctx, name)
+	case Add, Remove:
+		return s.resize(ctx, name, what)
 	}
 	change, ok := actions()[what]
 	if !ok {
@@ -397,13 +397,20 @@ func do(ctx context.Context, run runner, what string) error {
 // rejoin watches a replica that was started again, and arms its failpoint.
 func (s *stage) rejoin(ctx context.Context, c *cluster.Cluster, r *cluster.Replica) error {
 	s.mu.Lock()
-	work := s.work
 	s.watch(r)
+	s.mu.Unlock()
+	return s.arm(ctx, c, r)
+}
+
+// arm arms the failpoint that every replica has.
+func (s *stage) arm(ctx context.Context, c *cluster.Cluster, r *cluster.Replica) error {
+	s.mu.Lock()
+	work := s.work
 	s.mu.Unlock()
 	if work.For == 0 {
 		return nil
 	}
-	return c.ClientOf(replicaRunner{r}.index()).SetFault(ctx, work)
+	return c.ClientTo(r).SetFault(ctx, work)
 }
 
 // mostWork is how many purchases of a replica can be given work: as many as a fault takes.
@@ -412,11 +419,11 @@ const mostWork = 1_000_000
 // setWork has every purchase of an item take time between its read and its write.
 func (s *stage) setWork(ctx context.Context, item int64, d time.Duration) error {
 	s.mu.Lock()
-	c := s.cluster
+	c, replicas := s.cluster, s.replicas
 	s.work = failpoint.Fault{Do: failpoint.Hold, GoodsID: item, For: d, Times: mostWork}
 	s.mu.Unlock()
-	for i := range c.Replicas {
-		one := c.ClientOf(i)
+	for _, r := range replicas {
+		one := c.ClientTo(r)
 		if err := one.ClearFaults(ctx); err != nil {
 			return err
 		}
@@ -437,9 +444,9 @@ func (s *stage) client() (client.Client, error) {
 	if s.cluster == nil {
 		return client.Client{}, fmt.Errorf("%w: no replica runs", errConflict)
 	}
-	for i, r := range s.cluster.Replicas {
+	for _, r := range s.replicas {
 		if slices.ContainsFunc(s.machines, func(m Machine) bool { return m.Name == r.Name && m.Status == running }) {
-			c := s.cluster.ClientOf(i)
+			c := s.cluster.ClientTo(r)
 			c.URL = s.cluster.URL
 			return c, nil
 		}

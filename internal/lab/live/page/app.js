@@ -338,6 +338,10 @@ const apply = {
     state.marks.push(m);
     keep(state.marks, 200);
     drawMarks();
+    if (['add', 'remove'].includes(m.what)) {
+      field('replicas').value = state.machines.filter((one) => one.kind === 'replica').length;
+      drawChoice();
+    }
   },
   leases(r) {
     const whole = state.lanes.whole || 0;

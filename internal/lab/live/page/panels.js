@@ -9,35 +9,47 @@ export function element(name, text, className) {
 
 const actions = { running: ['kill', 'pause'], paused: ['resume'], down: ['start'], working: [] };
 
+const mostReplicas = 5;
+
 export class Machines {
   constructor(box, state, t, steers, post) { Object.assign(this, { box, state, t, steers, post }); }
 
   draw() {
     const { t } = this, focused = document.activeElement?.dataset?.machine;
+    const replicas = this.state.machines.filter((m) => m.kind === 'replica').length;
     const list = [...this.state.machines].sort((a, b) => (a.kind === b.kind ? 0 : a.kind === 'replica' ? -1 : 1)); // replicas first
     this.box.replaceChildren(...list.filter((m) => !m.why).map((m) => {
       const li = element('li', undefined, m.status);
       li.append(element('span', t(`status.${m.status}`), 'state'), element('h3', m.name), element('p', m.title, 'soft small'));
       if (m.name.startsWith('red')) li.append(element('p', m.status === 'down' ? t('restarted') : '', 'soft small'));
       const row = element('div', undefined, 'buttons');
-      const can = actions[m.status] || [];
-      const trap = m.kind === 'replica' && m.status === 'running' && this.state.sale.phase === 'selling';
-      for (const what of trap ? [...can, 'trap'] : can) {
-        const button = element('button', t(`do.${what}`));
-        button.type = 'button';
-        button.disabled = !this.steers;
-        button.dataset.machine = m.name;
-        button.dataset.action = what;
-        button.setAttribute('aria-label', `${t(`do.${what}`)} ${m.name}`);
-        button.addEventListener('click', () => this.post(`machines/${m.name}/${what}`));
-        row.append(button);
-      }
+      const can = [...actions[m.status] || []];
+      if (m.kind === 'replica' && m.status === 'running' && this.state.sale.phase === 'selling') can.push('trap');
+      if (m.kind === 'replica' && m.status !== 'working' && replicas > 1) can.push('remove');
+      row.append(...can.map((what) => this.button(m.name, what)));
       li.append(row);
       return li;
     }));
+    if (replicas > 0 && replicas < mostReplicas) {
+      const li = element('li', undefined, 'more'), row = element('div', undefined, 'buttons');
+      row.append(this.button('replica', 'add'));
+      li.append(row);
+      this.box.children[replicas - 1].after(li);
+    }
     const embedded = list.filter((m) => m.why);
     document.getElementById('embedded').textContent = embedded.length ? t('embedded', embedded.map((m) => m.name).join(', ')) : '';
     if (focused) this.box.querySelector(`[data-machine="${focused}"]`)?.focus();
+  }
+
+  button(name, what) {
+    const { t } = this, button = element('button', t(`do.${what}`));
+    button.type = 'button';
+    button.disabled = !this.steers;
+    button.dataset.machine = name;
+    button.dataset.action = what;
+    if (what !== 'add') button.setAttribute('aria-label', `${t(`do.${what}`)} ${name}`);
+    button.addEventListener('click', () => this.post(`machines/${name}/${what}`));
+    return button;
   }
 }
 
