@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/lab/scenario"
@@ -18,12 +17,9 @@ import (
 type ground interface {
 	// check names the first setting that is not possible here.
 	check(s Settings) error
-	// prepare has replicas as a layout says.
-	prepare(ctx context.Context, l layout) error
-	// count is how many replicas there are.
-	count() int
-	// setWork has every purchase of an item take time between its read and its write.
-	setWork(ctx context.Context, item int64, d time.Duration) error
+	// prepare has replicas as the settings say for the sale of an item, and every purchase of
+	// it take time between its read and its write.
+	prepare(ctx context.Context, item int64, s Settings) error
 	// client reaches the replicas through their balancer.
 	client() (client.Client, error)
 	// audit compares row and ledger of an item, without waiting for what is pending.
@@ -70,11 +66,7 @@ func (g *guest) check(s Settings) error {
 	}
 }
 
-func (g *guest) count() int { return len(g.replicas) }
-
-func (*guest) prepare(context.Context, layout) error { return nil }
-
-func (*guest) setWork(context.Context, int64, time.Duration) error { return nil }
+func (*guest) prepare(context.Context, int64, Settings) error { return nil }
 
 func (g *guest) client() (client.Client, error) { return g.to, nil }
 

@@ -176,7 +176,7 @@ func (s *Session) Start(settings Settings) error {
 
 // admit prepares replicas and item, and lets the clients in.
 func (s *Session) admit(r *run) error {
-	if err := s.ground.prepare(r.ctx, r.settings.layout()); err != nil {
+	if err := s.ground.prepare(r.ctx, r.item, r.settings); err != nil {
 		return err
 	}
 	c, err := s.ground.client()
@@ -189,9 +189,6 @@ func (s *Session) admit(r *run) error {
 	}
 	s.hub.publish(strategies(known))
 	if err := c.CreateGoods(r.ctx, r.item, r.settings.Stock); err != nil {
-		return err
-	}
-	if err := s.ground.setWork(r.ctx, r.item, time.Duration(r.settings.WorkMillis)*time.Millisecond); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -334,8 +331,16 @@ func (s *Session) resized() {
 	if p := s.sale.Phase; p != Selling && p != Halted {
 		return
 	}
-	s.sale.Settings.Replicas = s.ground.count()
-	s.run.settings.Replicas = max(s.run.settings.Replicas, s.sale.Settings.Replicas)
+	replicas := 0
+	s.hub.look(func(state *State) {
+		for _, m := range state.Machines {
+			if m.Kind == "replica" {
+				replicas++
+			}
+		}
+	})
+	s.sale.Settings.Replicas = replicas
+	s.run.settings.Replicas = max(s.run.settings.Replicas, replicas)
 	s.hub.publish(s.sale)
 }
 

@@ -83,10 +83,3 @@ func (s *stage) enter(r *cluster.Replica) {
 	s.layout.replicas = len(s.replicas)
 	s.watch(r)
 }
-
-// count is how many replicas there are.
-func (s *stage) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.replicas)
-}

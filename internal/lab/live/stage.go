@@ -126,7 +126,7 @@ func (s *stage) open(ctx context.Context, o Options, l layout) (err error) {
 	}
 	s.addServers()
 	o.Progress("starting replicas on " + s.backends.Database.String())
-	if err := s.prepare(ctx, l); err != nil {
+	if err := s.arrange(ctx, l); err != nil {
 		return err
 	}
 	s.store, err = s.backends.Database.Open(ctx, "live", 1)
@@ -172,9 +172,17 @@ func (s *stage) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// prepare starts the replicas as a layout says, unless they run like that; what was killed
+// prepare arranges the replicas, and gives the purchases of the item work.
+func (s *stage) prepare(ctx context.Context, item int64, settings Settings) error {
+	if err := s.arrange(ctx, settings.layout()); err != nil {
+		return err
+	}
+	return s.setWork(ctx, item, time.Duration(settings.WorkMillis)*time.Millisecond)
+}
+
+// arrange starts the replicas as a layout says, unless they run like that; what was killed
 // or paused by hand runs again afterwards.
-func (s *stage) prepare(ctx context.Context, l layout) error {
+func (s *stage) arrange(ctx context.Context, l layout) error {
 	s.mu.Lock()
 	list, same := slices.Clone(s.machines), s.cluster != nil && s.layout == l && !s.follow.full()
 	s.mu.Unlock()
