@@ -27,6 +27,9 @@ func TestAPagePlaysAnExperiment(t *testing.T) {
 	if status := command(t, url, "sale/start", `{"strategy":"naive","stock":10,"clients":1,"replicas":3,"ttl_s":5}`); status != http.StatusConflict {
 		t.Errorf("a sale beside the experiment is answered %d, want 409", status)
 	}
+	// The narrator has seen the lease end before its holder knew, and a second holder.
+	const told = "document.getElementById('beats').textContent"
+	b.Until(t, within, told+".includes('Its holder does not know') && "+told+".includes('two holders')")
 	b.Keep(t, "body", "live-experiment")
 	b.Until(t, within, madeVerdict+" !== ''")
 	if got := browser.Evaluate[string](t, b, madeVerdict); got != "Reproduced" {

@@ -126,10 +126,14 @@ func holdingsOf(h *history.History) (sorted [][]holding) {
 // granted, or zero where it never is.
 func Died(h *history.History, l history.Lease) time.Time { return deathOf(h, l.Holder, l.Granted) }
 
+// Ends tells whether a mark is of the end of a holder.
+func Ends(m history.Mark) bool {
+	return strings.HasPrefix(m.What, Crashed) || strings.HasPrefix(m.What, Killed)
+}
+
 func deathOf(h *history.History, holder string, after time.Time) (at time.Time) {
 	for _, m := range h.Marks {
-		ends := strings.HasPrefix(m.What, Crashed) || strings.HasPrefix(m.What, Killed)
-		if ends && m.Who == holder && !m.At.Before(after) && (at.IsZero() || m.At.Before(at)) {
+		if Ends(m) && m.Who == holder && !m.At.Before(after) && (at.IsZero() || m.At.Before(at)) {
 			at = m.At
 		}
 	}

@@ -91,7 +91,7 @@ func (h *Handler) routes() http.Handler {
 	mux.HandleFunc("GET /sees/{backend}", h.sees)
 	mux.HandleFunc("GET /code/{strategy}", h.code)
 	mux.HandleFunc("GET /recording", h.recording)
-	mux.HandleFunc("GET /experiments", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, h.session.Experiments()) })
+	mux.HandleFunc("GET /experiments", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, h.session.Programme()) })
 	mux.HandleFunc("POST /experiments/{name}", h.steers(func(r *http.Request) error { return h.session.Play(r.PathValue("name")) }))
 	mux.HandleFunc("GET /saved", h.saved)
 	mux.HandleFunc("GET /buy", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, "buy.html") })

@@ -10,8 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 	"github.com/stockd/stockd/internal/load"
 )
 
@@ -20,11 +22,13 @@ const Playing Phase = "playing"
 
 // Play is an experiment of the lab as the page shows it.
 type Play struct {
-	Number int        `json:"number"`
-	Name   string     `json:"name"`
-	Title  string     `json:"title"`
-	Claim  string     `json:"claim"`
-	Parts  []PlayPart `json:"parts"`
+	Number int    `json:"number"`
+	Name   string `json:"name"`
+	Title  string `json:"title"`
+	Claim  string `json:"claim"`
+	// Chinese is title and claim.
+	Chinese catalogue.Words `json:"zh"`
+	Parts   []PlayPart      `json:"parts"`
 	// Verdict is empty until the last part is over, or for ever where it was stopped.
 	Verdict scenario.Verdict `json:"verdict,omitempty"`
 	Seconds float64          `json:"seconds,omitempty"`
@@ -76,17 +80,23 @@ type performance struct {
 	recordings []Recording
 }
 
-// Experiments lists what can be played.
-func (s *Session) Experiments() []Play {
-	list := make([]Play, len(s.experiments))
+// Programme is what can be played, and what is said of it.
+type Programme struct {
+	Experiments []Play           `json:"experiments"`
+	Narration   []catalogue.Line `json:"narration"`
+}
+
+// Programme lists the experiments.
+func (s *Session) Programme() Programme {
+	p := Programme{Experiments: make([]Play, len(s.experiments)), Narration: catalogue.Narration()}
 	for i, e := range s.experiments {
-		list[i] = playOf(e)
+		p.Experiments[i] = playOf(e)
 	}
-	return list
+	return p
 }
 
 func playOf(e scenario.Experiment) Play {
-	p := Play{Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim}
+	p := Play{Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Chinese: catalogue.Chinese()[e.Name]}
 	for _, part := range e.Parts {
 		p.Parts = append(p.Parts, PlayPart{Name: part.Name, Does: part.Does, Expect: part.Expect, Remedy: part.Remedy})
 	}
@@ -226,6 +236,9 @@ func (p *performance) take(l history.Line, start time.Time) bool {
 		p.appear(l.Lease.Holder)
 		return true
 	case l.Mark != nil && !l.Mark.At.Before(start):
+		if checker.Ends(*l.Mark) {
+			go p.session.follow.died(l.Mark.Who, l.Mark.At) // it waits for the follower, which waits for us
+		}
 		p.session.hub.publish(Mark{At: millis(l.Mark.At), Who: l.Mark.Who, What: l.Mark.What})
 	case l.Request != nil:
 		p.meter.observe(answerOf(*l.Request))
@@ -278,6 +291,7 @@ func OfPart(folder string, number int, name string, p scenario.PartResult) (Reco
 		return Recording{}, err
 	}
 	r := OfHistory(fmt.Sprintf("%d %s, %s", number, name, p.Name), h)
+	r.Narration = catalogue.Narration()
 	r.Part = &PlayPart{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Try: p.Tries, Over: true, Holds: p.Finding.Holds, Says: p.Finding.Says}
 	return r, nil
 }

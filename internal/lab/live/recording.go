@@ -6,7 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
 	"github.com/stockd/stockd/internal/load"
 )
 
@@ -17,6 +19,8 @@ type Recording struct {
 	Title string `json:"title"`
 	// Part is the part of an experiment that it is of; nil: it is of a sale.
 	Part *PlayPart `json:"part,omitempty"`
+	// Narration is what is said of its moments.
+	Narration []catalogue.Line `json:"narration,omitempty"`
 	State
 
 	// Code is that of the strategies that sold, by their names.
@@ -95,7 +99,11 @@ func OfHistory(title string, h *history.History) Recording {
 	}
 	for _, l := range h.Leases {
 		holders[l.Holder] = true
-		r.Leases = append(r.Leases, ofRecord(l, traces[l.Request]))
+		one := ofRecord(l, traces[l.Request])
+		if l.End().IsZero() {
+			one.Died = millis(checker.Died(h, l))
+		}
+		r.Leases = append(r.Leases, one)
 	}
 	if over := len(r.Leases) - mostRecordedLeases; over > 0 {
 		r.Lanes.Whole = r.Leases[over].Asked

@@ -8,6 +8,7 @@ import { Player } from './replay.js';
 import { Trace } from './trace.js';
 import { Compare, otherwise } from './compare.js';
 import { Lab } from './lab.js';
+import { Story, moments } from './story.js';
 
 const $ = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get('token');
@@ -43,6 +44,7 @@ const player = new Player(t, showMoment);
 const compare = new Compare(t, verdictWords, element);
 let next; // the settings of the sale that follows this one, to compare
 const lab = new Lab(state, t, steers, post);
+const story = new Story();
 const field = (name) => form.elements.namedItem(name);
 
 function chosen() {
@@ -228,15 +230,30 @@ function drawAll() {
   compare.draw();
   lanes.changed();
   machines.draw();
+  tell();
   if (player.playing) $('play').textContent = t('play-stop');
 }
 
+// tell says what has happened so far in the experiment that is made, or was made last.
+let telling = false;
+function tell() {
+  if (telling || !state.play || !$('player').hidden) return;
+  telling = true;
+  setTimeout(() => {
+    telling = false;
+    if (!state.play || !$('player').hidden) return;
+    const until = Math.max(state.lanes.until || 0, state.points.at(-1)?.at || 0, state.marks.at(-1)?.at || 0);
+    story.draw(moments({ ...state, leases: [...state.leases.values()] }, until), charts.start());
+  }, 250);
+}
+
 // showMoment shows a moment of a recording that lasts so many seconds.
-let shownRecording;
+let shownRecording, told = [];
 function showMoment(recording, moment, lasts) {
   Object.assign(state, moment, { apart: Boolean(recording.apart), lasts, from: player.from, servers: recording.servers || {}, strategies: recording.strategies || [] });
   if (shownRecording !== recording) {
     shownRecording = recording;
+    told = recording.part ? moments(recording, player.end) : [];
     lanes.reset();
     code.recorded = recording.code || {};
     $('lanes-panel').hidden = recording.leases.length === 0;
@@ -248,6 +265,7 @@ function showMoment(recording, moment, lasts) {
   }
   drawSale();
   drawMarks();
+  story.draw(told.filter((m) => m.at <= player.from + player.after), player.from, recording.narration);
   lanes.draw(); // at once, since a moment is drawn once a frame at most
   machines.draw();
 }
@@ -333,6 +351,7 @@ const apply = {
     keep(state.points, mostPoints);
     drawNumbers();
     charts.changed();
+    tell();
   },
   mark(m) {
     state.marks.push(m);
@@ -351,7 +370,12 @@ const apply = {
     lanes.changed();
   },
   machines(list) { state.machines = list; machines.draw(); lanes.changed(); },
-  play(p) { state.play = p; lab.draw(); },
+  play(p) {
+    state.play = p;
+    if (!p) $('story').hidden = true;
+    lab.draw();
+    tell();
+  },
   buyers(list) { state.buyers = list; drawBuyers(); },
   strategies(list) { state.strategies = list; drawStrategies(); },
 };
@@ -403,7 +427,7 @@ $('take').addEventListener('click', () => {
   fill({ strategy, fence, replicas });
   $('start').focus();
 });
-$('language').addEventListener('click', () => { change(language() === 'zh' ? 'en' : 'zh'); drawAll(); });
+$('language').addEventListener('click', () => { change(language() === 'zh' ? 'en' : 'zh'); drawAll(); lab.list(); });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { charts.rebuild(); compare.draw(); });
 
 $('replay').addEventListener('click', replay);
@@ -415,6 +439,6 @@ if (recorded) {
   inReplay(true);
   player.open(JSON.parse(recorded.textContent));
 } else {
-  lab.load();
+  lab.load().then((lines) => { story.lines = lines; });
   listen();
 }

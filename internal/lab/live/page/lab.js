@@ -1,5 +1,6 @@
 // The experiments of the lab: choosing one, and what is known of the one that is played.
 
+import { language } from './words.js';
 import { element } from './panels.js';
 
 const sentence = (s) => { const one = s.charAt(0).toUpperCase() + s.slice(1); return /[.!?:]$/.test(one) ? one : `${one}.`; };
@@ -10,6 +11,8 @@ function english(name, text, className) {
   e.lang = 'en';
   return e;
 }
+
+const titled = (e) => (language() === 'zh' && e.zh.title ? e.zh : e);
 
 // partWords say what is done in a part, and what is expected and found.
 export function partWords(part, t) {
@@ -36,19 +39,28 @@ export class Lab {
 
   async load() {
     const answer = await fetch('experiments');
-    if (!answer.ok) return;
-    this.experiments = await answer.json();
+    if (!answer.ok) return [];
+    const { experiments, narration } = await answer.json();
+    this.experiments = experiments;
+    this.list();
+    return narration;
+  }
+
+  // list names the experiments in the language of the page.
+  list() {
+    const kept = $('experiment').value;
     $('experiment').replaceChildren(...this.experiments.map((e) => {
-      const option = english('option', `${e.number} ${e.title}`);
+      const option = element('option', `${e.number} ${titled(e).title}`);
       option.value = e.name;
       return option;
     }));
+    if (kept) $('experiment').value = kept;
     this.drawChoice();
   }
 
   drawChoice() {
     const e = this.experiments.find((one) => one.name === $('experiment').value);
-    $('claim').textContent = e?.claim ?? '';
+    $('claim').textContent = e ? titled(e).claim : '';
   }
 
   // draw shows the experiment that is played, or was played last.
@@ -58,8 +70,8 @@ export class Lab {
     $('make').disabled = !this.steers || !['idle', 'ended'].includes(sale.phase);
     $('played').hidden = !play || !$('player').hidden;
     if (!play) return;
-    $('play-title').textContent = `${play.number} ${play.title}`;
-    $('play-claim').textContent = play.claim;
+    $('play-title').textContent = `${play.number} ${titled(play).title}`;
+    $('play-claim').textContent = titled(play).claim;
     $('end-play').hidden = !playing;
     $('end-play').disabled = !this.steers;
     $('play-verdict').textContent = play.error || (play.verdict ? t(`verdict.${play.verdict}`) : playing ? '' : t('stopped'));

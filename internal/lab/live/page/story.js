@@ -1,0 +1,85 @@
+// What happens in an experiment, in sentences: from its marks, its leases and its stock. The words come
+// with the experiments.
+
+import { language, number } from './words.js';
+import { endOf, twoHolders } from './lanes.js';
+import { expiryOf } from './notes.js';
+import { element } from './panels.js';
+
+const soon = 20; // milliseconds that are no delay
+
+// most is how often a moment is told: of a crowd the first ones stand for all.
+const most = (what, crowd) => ({ granted: crowd ? 1 : 4, released: crowd ? 0 : 4, waits: crowd ? 1 : 3, renewed: 1 })[what] ?? 2;
+
+// moments finds what is to be told, in the order of time.
+export function moments({ leases, marks, points }, until) {
+  const found = [];
+  const add = (at, what, words = {}) => { if (at && at <= until) found.push({ at, what, ...words }); };
+  const asked = [...leases].sort((a, b) => a.asked - b.asked), granted = asked.filter((l) => l.granted);
+  for (const l of asked) {
+    const ahead = granted.find((o) => o !== l && o.lock === l.lock && o.granted <= l.asked && endOf(o) > l.asked);
+    if (ahead && (l.granted || l.gave_up || until) - l.asked > soon) add(l.asked, 'waits', { who: l.holder, other: ahead.holder });
+    add(l.gave_up, 'gave-up', { who: l.holder });
+  }
+  for (const l of granted) {
+    const who = l.holder, end = endOf(l), out = expiryOf(l, until);
+    add(l.granted, 'granted', { who });
+    for (const r of l.renewals || []) add(r.at, r.until ? 'renewed' : 'not-renewed', { who });
+    if (out && l.died && l.died < out) add(out, 'freed', { who });
+    else if (out && end > out + soon) add(out, 'expired', { who });
+    add(l.lost, 'lost', { who });
+    add(l.released, out && !l.lost && l.released > out + soon ? 'late' : 'released', { who });
+  }
+  for (const o of twoHolders(granted, until)) add(o.from, 'overlap', { who: o.b.holder, other: o.a.holder });
+  for (const m of marks) add(m.at, 'mark', { who: m.who, mark: m.what });
+  const seen = points.filter((p) => p.seen), last = seen.at(-1);
+  for (const [what, of] of [['oversold', (p) => p.oversold], ['lost-updates', (p) => p.lost]]) {
+    if (last && of(last) > 0) add(seen.find((p) => of(p) > 0).at, what, { n: number(of(last)) }); // it may be so for a moment alone
+  }
+  for (const what of ['rejected', 'busy', 'failed', 'unknown']) add(points.find((p) => p.answers[what] > 0)?.at, what);
+  return few(found.sort((a, b) => a.at - b.at), granted.length > 12);
+}
+
+function few(list, crowd) {
+  const told = new Map(), both = new Set(list.filter((m) => m.what === 'overlap').map((m) => `${m.at} ${m.who}`));
+  return list.filter((m) => {
+    if (m.what === 'granted' && both.has(`${m.at} ${m.who}`)) return false; // the overlap says it
+    const kind = m.what === 'mark' ? `${m.who} ${m.mark}` : m.what, n = (told.get(kind) || 0) + 1;
+    told.set(kind, n);
+    return n <= most(m.what, crowd);
+  });
+}
+
+// say puts a moment into words.
+export function say(m, lines) {
+  let groups = [];
+  const line = lines.find((l) => (m.what === 'mark' ? l.mark && (groups = new RegExp(l.mark).exec(m.mark)) : l.moment === m.what));
+  if (!line) return [m.who, m.mark].filter(Boolean).join(' ');
+  const text = line[language() === 'zh' ? 'zh' : 'en'].replace(/\{(\w+)\}/g, (_, name) => m[name] ?? '').replace(/\$(\d)/g, (_, n) => groups[n] ?? '');
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+export class Story {
+  constructor() {
+    this.box = document.getElementById('beats');
+    this.panel = document.getElementById('story');
+    this.lines = [];
+  }
+
+  // draw tells what happened from a time on until another.
+  draw(found, from, lines = this.lines) {
+    this.box.tabIndex = 0; // it scrolls
+    this.panel.hidden = found.length === 0;
+    const texts = found.map((m) => `${((m.at - from) / 1000).toFixed(2)} s ${m.side ? `${m.side}: ` : ''}${say(m, lines)}`);
+    const shown = [...this.box.children];
+    let same = 0; // what is there stays, so that a screen reader tells what is new
+    while (same < texts.length && shown[same]?.dataset.text === texts[same]) same++;
+    for (const li of shown.slice(same)) li.remove();
+    for (const text of texts.slice(same)) {
+      const li = element('li'), [time, unit, ...rest] = text.split(' ');
+      li.dataset.text = text;
+      li.append(element('time', `${time} ${unit}`), ` ${rest.join(' ')}`);
+      this.box.append(li);
+    }
+  }
+}
