@@ -20,9 +20,7 @@ import (
 //
 //	go test -run '^$' -bench LiveWatchers -benchtime 5x ./cmd/stocklab
 func BenchmarkLiveWatchers(b *testing.B) {
-	url := startLive(b, "auto")
-	page, hash, _ := strings.Cut(url, "#token=")
-	desk := liveDesk{page: page, token: hash}
+	desk := newLiveDesk(startLive(b, "auto"))
 	for _, watchers := range []int{1, 50, 200} {
 		b.Run(fmt.Sprint(watchers), func(b *testing.B) {
 			var ratios []float64
@@ -34,6 +32,23 @@ func BenchmarkLiveWatchers(b *testing.B) {
 			b.Logf("%.2f", ratios)
 		})
 	}
+}
+
+// What the proxies of --proxies cost a sale: purchases a second with them beside without, in turns.
+func BenchmarkLiveProxies(b *testing.B) {
+	direct, through := newLiveDesk(startLive(b, "local")), newLiveDesk(startLive(b, "local", "--proxies"))
+	var ratios []float64
+	for b.Loop() {
+		alone := direct.sell(b, 0)
+		ratios = append(ratios, through.sell(b, 0)/alone)
+	}
+	b.ReportMetric(bench.Median(ratios), "×direct")
+	b.Logf("%.2f", ratios)
+}
+
+func newLiveDesk(url string) liveDesk {
+	page, token, _ := strings.Cut(url, "#token=")
+	return liveDesk{page: page, token: token}
 }
 
 // liveDesk steers a page without a browser.

@@ -318,6 +318,40 @@ func TestAReaderWithoutTheTokenWatches(t *testing.T) {
 	b.Keep(t, "body", "live-phone")
 }
 
+// Answers of a server are delayed, lost and cut off by hand, and come again. Nothing is
+// oversold by that, and what is lost after the commit is not known.
+func TestTheWayToAServerIsSlowedAndCut(t *testing.T) {
+	cmdtest.NeedLocal(t)
+	url := startLive(t, "local", "--proxies")
+	b := browser.Open(t, shown)
+	b.Show(t, url, 1300, 2400, "light")
+	b.Until(t, within, isLive)
+	for field, value := range map[string]any{"strategy": "sql-conditional", "stock": 1000000, "clients": 10, "rate": 50} {
+		set(t, b, field, value)
+	}
+	click(t, b, "#start")
+	b.Until(t, within, figure("n-sold")+" > 3")
+	marked := func(words string) {
+		t.Helper()
+		b.Until(t, within, fmt.Sprintf("document.getElementById('marks').textContent.includes(%q)", words))
+	}
+	click(t, b, machine("database", "drop"))
+	marked("database has acted, and its answer is lost")
+	click(t, b, machine("database", "slow"))
+	// A purchase asks the database several times.
+	b.Until(t, within, "Number(document.getElementById('chart-latency-says').textContent.match(/p50 ([0-9.]+)/)?.[1]) > 100")
+	click(t, b, machine("database", "fast"))
+	click(t, b, machine("database", "cut"))
+	b.Until(t, within, "Number(document.getElementById('chart-answers-says').textContent.match(/failed ([0-9.]+)/)?.[1]) > 0")
+	b.Keep(t, "#faults", "live-links")
+	click(t, b, machine("database", "mend"))
+	marked("database connected again")
+	b.Until(t, within, "Number(document.getElementById('chart-answers-says').textContent.match(/sold ([0-9.]+)/)?.[1]) > 0")
+	click(t, b, "#stop")
+	b.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
+	assertQuiet(t, b, url)
+}
+
 // A replica is added while the others sell, and sells, too; one is removed, and answers what
 // it has. nginx closes the idle connections of its clients when it learns of either, so that a
 // purchase that is sent at that moment may fail; another balancer loses none.

@@ -24,6 +24,8 @@ type Options struct {
 	// External is replicas that others run, with their admin API; without a URL, servers and
 	// replicas are started.
 	External client.Client
+	// Proxies puts one before each server, so that the way to it can be slowed and cut.
+	Proxies bool
 	// Class is the address at which phones buy, which the page shows; empty: it shows none.
 	Class string
 	// Experiments can be played.

@@ -29,8 +29,10 @@ type Machine struct {
 	Title string `json:"title"`
 	// Status is one of those below.
 	Status string `json:"status"`
-	// Why says why nothing can be done to it, where that is so.
+	// Why says why nothing can be done to its process, where that is so.
 	Why string `json:"why,omitempty"`
+	// Link is how the way to it is: whole, slow or cut; empty where nothing can be done to it.
+	Link string `json:"link,omitempty"`
 }
 
 // The statuses of a machine.
@@ -105,6 +107,9 @@ type stage struct {
 	hub        *hub
 	follow     *follower
 
+	links  map[string]*servers.Proxy // before the servers, by their names
+	fronts map[string]string         // the address of the proxy of each address
+
 	changing sync.Mutex // held while a replica is added or removed, or all end
 	mu       sync.Mutex
 	layout   layout
@@ -125,6 +130,12 @@ func (s *stage) open(ctx context.Context, o Options, l layout) (err error) {
 		return err
 	}
 	s.addServers()
+	s.fronts = make(map[string]string)
+	if o.Proxies {
+		if err := s.connect(); err != nil {
+			return err
+		}
+	}
 	o.Progress("starting replicas on " + s.backends.Database.String())
 	if err := s.arrange(ctx, l); err != nil {
 		return err
@@ -160,6 +171,7 @@ func (s *stage) quit(ctx context.Context) error {
 // close ends the servers, as far as they were started.
 func (s *stage) close(ctx context.Context) error {
 	var errs []error
+	s.disconnect()
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 	}
@@ -190,7 +202,7 @@ func (s *stage) arrange(ctx context.Context, l layout) error {
 		if m.Kind == "replica" && !same {
 			continue
 		}
-		if err := s.heal(ctx, m); err != nil {
+		if err := errors.Join(s.heal(ctx, m), s.mend(ctx, m)); err != nil {
 			return err
 		}
 	}
@@ -219,7 +231,7 @@ func (s *stage) restart(ctx context.Context, l layout) error {
 	c, err := cluster.Start(ctx, s.supervisor, cluster.Options{
 		Binary: s.binary, Replicas: l.replicas, Balancer: s.choice.Mode, Lab: true,
 		Embedded: s.backends.Database.Started == servers.Embedded,
-		Env:      append(s.backends.Env(), "STOCKD_LOCK_TTL="+l.ttl.String(), "STOCKD_LOCK_WAIT="+lockWait.String(), "STOCKD_DEDUCT_TIMEOUT="+deductTimeout.String()),
+		Env:      append(s.through(s.backends.Env()), "STOCKD_LOCK_TTL="+l.ttl.String(), "STOCKD_LOCK_WAIT="+lockWait.String(), "STOCKD_DEDUCT_TIMEOUT="+deductTimeout.String()),
 	})
 	if err != nil {
 		return fmt.Errorf("start replicas: %w", err)
@@ -352,6 +364,8 @@ func (s *stage) act(ctx context.Context, name, what string) error {
 		return s.trap(ctx, name)
 	case Add, Remove:
 		return s.resize(ctx, name, what)
+	case Slow, Fast, Cut, Mend, Drop:
+		return s.relink(ctx, name, what)
 	}
 	change, ok := actions()[what]
 	if !ok {

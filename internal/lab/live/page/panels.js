@@ -9,6 +9,7 @@ export function element(name, text, className) {
 
 const actions = { running: ['kill', 'pause'], paused: ['resume'], down: ['start'], working: [] };
 
+const links = { whole: ['slow', 'cut', 'drop'], slow: ['fast', 'cut', 'drop'], cut: ['mend'] }; // of the way to a server
 const mostReplicas = 5;
 
 export class Machines {
@@ -18,12 +19,13 @@ export class Machines {
     const { t } = this, focused = document.activeElement?.dataset?.machine;
     const replicas = this.state.machines.filter((m) => m.kind === 'replica').length;
     const list = [...this.state.machines].sort((a, b) => (a.kind === b.kind ? 0 : a.kind === 'replica' ? -1 : 1)); // replicas first
-    this.box.replaceChildren(...list.filter((m) => !m.why).map((m) => {
+    this.box.replaceChildren(...list.filter((m) => !m.why || m.link).map((m) => {
       const li = element('li', undefined, m.status);
       li.append(element('span', t(`status.${m.status}`), 'state'), element('h3', m.name), element('p', m.title, 'soft small'));
       if (m.name.startsWith('red')) li.append(element('p', m.status === 'down' ? t('restarted') : '', 'soft small'));
       const row = element('div', undefined, 'buttons');
-      const can = [...actions[m.status] || []];
+      const can = [...(!m.why && actions[m.status]) || [], ...links[m.link] || []];
+      if (m.link && m.link !== 'whole') li.append(element('p', t(`link.${m.link}`), 'warn small'));
       if (m.kind === 'replica' && m.status === 'running' && this.state.sale.phase === 'selling') can.push('trap');
       if (m.kind === 'replica' && m.status !== 'working' && replicas > 1) can.push('remove');
       row.append(...can.map((what) => this.button(m.name, what)));

@@ -1,0 +1,200 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// What is done to the way from the replicas to a server.
+const (
+	// Slow has each request and each answer take linkDelay longer, and Fast ends that.
+	Slow = "slow"
+	Fast = "fast"
+	// Cut ends all connections and rejects new ones, until Mend.
+	Cut  = "cut"
+	Mend = "mend"
+	// Drop loses the answer to the next request about the item, after the server has acted.
+	Drop = "drop"
+)
+
+// linkDelay is what a slow way adds in each direction.
+const linkDelay = 50 * time.Millisecond
+
+// The states of a way.
+const (
+	whole = "whole"
+	slow  = "slow"
+	cut   = "cut"
+)
+
+// relinks are what changes a way from one state to another.
+func relinks() map[string]struct {
+	from []string
+	to   string
+} {
+	return map[string]struct {
+		from []string
+		to   string
+	}{
+		Slow: {[]string{whole}, slow}, Fast: {[]string{slow}, whole}, Cut: {[]string{whole, slow}, cut}, Mend: {[]string{cut}, whole},
+	}
+}
+
+// connect puts a proxy before every server that is reached by an address.
+func (s *stage) connect() error {
+	s.links = make(map[string]*servers.Proxy)
+	addresses, err := s.addresses()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.machines {
+		m := &s.machines[i]
+		address, ok := addresses[m.Name]
+		if !ok {
+			continue
+		}
+		if s.links[m.Name], err = servers.NewProxy(address); err != nil {
+			return err
+		}
+		s.fronts[address], m.Link = s.links[m.Name].Address, whole
+	}
+	return nil
+}
+
+// addresses are those of the servers, by their names. A database in a file has none.
+func (s *stage) addresses() (map[string]string, error) {
+	b, list := s.backends, make(map[string]string)
+	if b.Database.Driver == repo.MySQL {
+		c, err := mysql.ParseDSN(b.Database.DSN)
+		if err != nil {
+			return nil, fmt.Errorf("read the address of the database: %w", err)
+		}
+		list["database"] = c.Addr
+	}
+	if b.Redis != nil {
+		list["redis"] = b.Redis.Address
+	}
+	if b.Redlock != nil {
+		for i, node := range b.Redlock.Nodes {
+			list["redlock-"+strconv.Itoa(i+1)] = node.Address
+		}
+	}
+	if b.ZooKeeper != nil {
+		list["zookeeper"] = b.ZooKeeper.Address
+	}
+	if b.Etcd != nil {
+		list["etcd"] = strings.TrimPrefix(b.Etcd.Endpoint, "http://")
+	}
+	return list, nil
+}
+
+var address = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
+// through is an environment whose addresses are those of the proxies.
+func (s *stage) through(env []string) []string {
+	env = slices.Clone(env)
+	for i := range env {
+		env[i] = address.ReplaceAllStringFunc(env[i], func(one string) string {
+			if front := s.fronts[one]; front != "" {
+				return front
+			}
+			return one
+		})
+	}
+	return env
+}
+
+// relink does something to the way to a server.
+func (s *stage) relink(ctx context.Context, name, what string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	proxy := s.links[name]
+	i := slices.IndexFunc(s.machines, func(m Machine) bool { return m.Name == name })
+	if proxy == nil || i < 0 {
+		return fmt.Errorf("%w: %s %s: start with --proxies", errConflict, what, name)
+	}
+	if what == Drop {
+		s.drop(ctx, name, proxy)
+		return nil
+	}
+	m, change := &s.machines[i], relinks()[what]
+	if !slices.Contains(change.from, m.Link) {
+		return fmt.Errorf("%w: %s %s", errConflict, what, name)
+	}
+	switch what {
+	case Cut:
+		proxy.Cut()
+	case Mend:
+		if err := proxy.Mend(); err != nil {
+			return err
+		}
+		proxy.Slow(0)
+	case Slow:
+		proxy.Slow(linkDelay)
+	default:
+		proxy.Slow(0)
+	}
+	m.Link = change.to
+	s.publishLocked()
+	s.hub.publish(Mark{At: millis(time.Now()), Who: name, What: what})
+	return nil
+}
+
+// drop loses the next answer about the item; the caller holds mu. A mark is there when it is lost.
+func (s *stage) drop(ctx context.Context, name string, proxy *servers.Proxy) {
+	trigger := proxy.Arm(servers.Rule{Sent: about(name, s.work.GoodsID), Do: servers.LoseReply})
+	s.hub.publish(Mark{At: millis(time.Now()), Who: name, What: Drop})
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, longest) // no sale is longer
+		defer cancel()
+		if trigger.Wait(ctx) == nil {
+			s.hub.publish(Mark{At: millis(time.Now()), Who: name, What: "dropped"})
+		}
+		trigger.Disarm()
+	}()
+}
+
+// about are bytes of the requests about an item: a commit of the database, the names of keys
+// and nodes of the others.
+func about(server string, item int64) string {
+	switch {
+	case server == "database":
+		return "COMMIT"
+	case strings.HasPrefix(server, "red"):
+		return strconv.FormatInt(item, 10) + "}"
+	default:
+		return url.PathEscape(lockName(item))
+	}
+}
+
+// disconnect closes the proxies.
+func (s *stage) disconnect() {
+	for _, proxy := range s.links {
+		proxy.Close()
+	}
+}
+
+// mend ends what was done to the way to a server.
+func (s *stage) mend(ctx context.Context, m Machine) error {
+	switch m.Link {
+	case cut:
+		return s.relink(ctx, m.Name, Mend)
+	case slow:
+		return s.relink(ctx, m.Name, Fast)
+	default:
+		return nil
+	}
+}
