@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
 )
 
@@ -35,8 +36,16 @@ func TestAPagePlaysAnExperiment(t *testing.T) {
 	if got := browser.Evaluate[string](t, b, madeVerdict); got != "Reproduced" {
 		t.Errorf("the verdict is %q: %s", got, browser.Evaluate[string](t, b, "document.getElementById('parts').innerText"))
 	}
-	click(t, b, "#replay")
-	b.Until(t, within, "document.getElementById('recording').options.length >= 4")
+	click(t, b, "#pair")
+	b.Until(t, within, "document.getElementById('recording').selectedOptions[0]?.textContent === 'A redis-setnx-owner | B redis-reentrant'")
+	scrub(t, b, 0.6)
+	if lanes := browser.Evaluate[string](t, b, "document.getElementById('lanes').textContent"); !cmdtest.ContainsAll(lanes, "A replica-1", "A replica-2", "B replica-1", "B replica-2") {
+		t.Errorf("side by side the lanes are %q", lanes)
+	}
+	if two := browser.Evaluate[int](t, b, "document.querySelectorAll('#lanes .two').length"); two != 1 {
+		t.Errorf("of failure and remedy %d have two holders at once, want the failure alone", two)
+	}
+	b.Keep(t, "body", "live-experiment-pair")
 	if words := browser.Evaluate[string](t, b, "document.getElementById('player-words').textContent"); !strings.Contains(words, "Found: ") {
 		t.Errorf("the replay says %q", words)
 	}

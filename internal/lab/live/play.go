@@ -279,6 +279,7 @@ func (p *performance) finished(folder string, r scenario.PartResult) {
 		part.NotRun, part.Says = true, r.NotRun
 	}
 	if recording, err := OfPart(folder, p.play.Number, p.play.Name, r); err == nil && r.NotRun == "" {
+		p.session.hub.look(recording.addSeen)
 		p.recordings = append(p.recordings, recording)
 	}
 	p.session.hub.publish(&p.play)

@@ -142,6 +142,18 @@ func laneOf(holder string) Machine { return Machine{Name: holder, Kind: "replica
 
 func byName(a, b Machine) int { return cmp.Compare(a.Name, b.Name) }
 
+// addSeen adds what was seen of row and ledger in the try that is on the page: a history has but a few
+// samples.
+func (r *Recording) addSeen(s *State) {
+	for _, p := range s.Points {
+		if p.Seen > 0 {
+			r.Points = append(r.Points, Point{At: p.Seen, Seen: p.Seen, Stock: p.Stock, Sold: p.Sold, Oversold: p.Oversold, Lost: p.Lost})
+		}
+	}
+	slices.SortStableFunc(r.Points, func(a, b Point) int { return cmp.Compare(a.At, b.At) })
+	r.Sale.Settings.Stock = cmp.Or(r.Sale.Settings.Stock, s.Sale.Settings.Stock)
+}
+
 // initial is what there was of the item of the first sample.
 func initial(h *history.History) int64 {
 	if len(h.Samples) == 0 {

@@ -20,7 +20,7 @@ func TestAnExperimentIsPlayedAgain(t *testing.T) {
 	b.Show(t, "file://"+filepath.Join(folder, replay), 375, high, "dark")
 	const bars = "document.querySelectorAll('#lanes .hold').length"
 	b.Until(t, time.Minute, "!document.getElementById('player').hidden && "+bars+" > 0")
-	if words := browser.Evaluate[int](t, b, "document.querySelectorAll('#player-words p').length"); words != 3 {
+	if words := browser.Evaluate[int](t, b, "document.querySelectorAll('#player-words p').length"); words%3 != 0 || words == 0 {
 		t.Errorf("there are %d paragraphs, want what is done, expected and found", words)
 	}
 	if got := browser.Evaluate[int64](t, b, "document.documentElement.scrollWidth"); got > 375 {

@@ -220,7 +220,8 @@ function drawAll() {
   $('language').lang = language() === 'zh' ? 'en' : 'zh';
   $('reader').hidden = steers || !$('player').hidden;
   $('guest').hidden = !state.guest || !$('player').hidden;
-  $('lanes-panel').hidden = $('faults').hidden = Boolean(state.guest);
+  if ($('player').hidden) $('lanes-panel').hidden = $('faults').hidden = Boolean(state.guest);
+  player.words();
   drawServers();
   drawStrategies();
   drawSale();
@@ -250,18 +251,20 @@ function tell() {
 // showMoment shows a moment of a recording that lasts so many seconds.
 let shownRecording, told = [];
 function showMoment(recording, moment, lasts) {
-  Object.assign(state, moment, { apart: Boolean(recording.apart), lasts, from: player.from, servers: recording.servers || {}, strategies: recording.strategies || [] });
+  Object.assign(state, moment, { apart: Boolean(recording.apart), lasts, pair: recording.pair, from: player.from, servers: recording.servers || {}, strategies: recording.strategies || [] });
   if (shownRecording !== recording) {
     shownRecording = recording;
-    told = recording.part ? moments(recording, player.end) : [];
+    told = recording.told ?? (recording.part ? moments(recording, player.end) : []);
+    drawAll();
+    fill({ ...recording.sale.settings, ...recording.sale.modes?.at(-1) });
     lanes.reset();
     code.recorded = recording.code || {};
     $('lanes-panel').hidden = recording.leases.length === 0;
     $('code-panel').hidden = Object.keys(code.recorded).length === 0;
     $('faults').hidden = Boolean(recording.apart); // what was done is among the marks
-    $('numbers').hidden = $('units').hidden = !recording.points.some((p) => p.seen);
-    drawAll();
-    fill({ ...recording.sale.settings, ...recording.sale.modes?.at(-1) });
+    $('units').hidden = !recording.points.some((p) => p.seen);
+    $('numbers').hidden = $('units').hidden || Boolean(recording.pair);
+    charts.resize();
   }
   drawSale();
   drawMarks();
@@ -298,7 +301,7 @@ function backToNow() {
   player.stop();
   shownRecording = undefined;
   code.recorded = undefined;
-  Object.assign(state, { apart: false, lasts: undefined, from: undefined });
+  Object.assign(state, { apart: false, pair: undefined, lasts: undefined, from: undefined });
   for (const id of ['lanes-panel', 'code-panel', 'faults', 'numbers', 'units']) $(id).hidden = false;
   inReplay(false);
   listen();
@@ -338,6 +341,7 @@ const apply = {
     const ended = sale.verdict && !state.sale.verdict;
     if (state.sale.phase === 'playing' && sale.phase === 'ended') fill(sale.settings);
     state.sale = sale;
+    $('faults').hidden = sale.phase === 'playing' || Boolean(state.guest);
     if (ended) compare.add(sale, state.points, charts.start());
     drawSale();
     drawChoice();
@@ -431,6 +435,7 @@ $('language').addEventListener('click', () => { change(language() === 'zh' ? 'en
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { charts.rebuild(); compare.draw(); });
 
 $('replay').addEventListener('click', replay);
+$('pair').addEventListener('click', () => replay().then(() => player.play()));
 $('back').addEventListener('click', backToNow);
 
 words();

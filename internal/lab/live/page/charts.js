@@ -20,6 +20,7 @@ export class Charts {
     const apart = Boolean(this.state.apart);
     const line = (label, stroke, dash) => ({ label, stroke: color(stroke), width: 2, dash, points: { show: false }, spanGaps: apart });
     const dots = (label, stroke, dash) => ({ ...line(label, stroke, dash), spanGaps: false, points: { show: apart, size: 5 } });
+    if (this.state.pair) return this.ofPair(line, dots);
     return [
       { id: 'chart-stock', height: 220, series: [line(t('initial'), 'ink', [2, 4]), line(t('sold'), 'hold'), line(t('left'), 'warn', [7, 4]), { ...line(t('oversold'), 'alarm', [10, 3]), width: 2.5 }] },
       { id: 'chart-answers', height: 170, series: [line(t('sold'), 'good'), line(t('rejected'), 'refused', [7, 4]), line(t('busy'), 'edge', [3, 3]), line(t('failed'), 'alarm'), line(t('unknown'), 'alarm', [2, 3])] },
@@ -27,7 +28,28 @@ export class Charts {
     ];
   }
 
+  // ofPair are the lines of two recordings, a color for each.
+  ofPair(line, dots) {
+    const { t } = this, both = (make) => [['A', 'hold'], ['B', 'warn']].flatMap(([side, ink]) => make(`${side} `, ink));
+    return [
+      { id: 'chart-stock', height: 220, series: both((side, ink) => [line(side + t('sold'), ink), line(side + t('left'), ink, [7, 4])]) },
+      { id: 'chart-answers', height: 170, series: both((side, ink) => [line(side + t('sold'), ink), line(side + t('rejected'), ink, [7, 4]), line(side + t('failed'), ink, [2, 3])]) },
+      { id: 'chart-latency', height: 170, series: both((side, ink) => [dots(`${side}p99`, ink)]) },
+    ];
+  }
+
+  dataOfPair(i) {
+    const { points } = this.state, start = this.start();
+    const of = [
+      [(p) => (p.seen ? p.sold : null), (p) => (p.seen ? p.stock : null)],
+      ['sold', 'rejected', 'failed'].map((k) => (p) => (p.seconds > 0 ? Math.round(p.answers[k] / p.seconds) : null)),
+      [(p) => p.p99 || null],
+    ][i];
+    return [points.map((p) => (p.at - start) / 1000), ...['A', 'B'].flatMap((side) => of.map((pick) => points.map((p) => (p.side === side ? pick(p) : null))))];
+  }
+
   data(i) {
+    if (this.state.pair) return this.dataOfPair(i);
     const { points, sale } = this.state, start = this.start();
     const x = points.map((p) => (p.at - start) / 1000);
     const seen = (pick) => points.map((p) => (p.seen ? pick(p) : null));

@@ -27,6 +27,9 @@ export function partWords(part, t) {
   return list;
 }
 
+// remark says which role a part has.
+export const remark = (part, t) => element('span', t(part.remedy ? 'remedy' : 'failure'), 'tag');
+
 const $ = (id) => document.getElementById(id);
 
 export class Lab {
@@ -73,6 +76,7 @@ export class Lab {
     $('play-title').textContent = `${play.number} ${titled(play).title}`;
     $('play-claim').textContent = titled(play).claim;
     $('end-play').hidden = !playing;
+    $('pair').hidden = playing || !play.parts.some((p, i) => p.remedy && p.try > 0 && play.parts.slice(0, i).some((before) => !before.remedy && before.try > 0));
     $('end-play').disabled = !this.steers;
     $('play-verdict').textContent = play.error || (play.verdict ? t(`verdict.${play.verdict}`) : playing ? '' : t('stopped'));
     $('play-verdict').className = `verdict ${play.error || play.verdict === 'not reproduced' ? 'bad' : play.verdict === 'reproduced' ? 'good' : ''}`;
@@ -86,7 +90,7 @@ export class Lab {
     if (now) li.setAttribute('aria-current', 'step');
     const state = now ? t('making', p.try) : !p.over ? t('later') : p.not_run ? t('not-run') : p.holds ? t('holds') : t('holds-not');
     const head = element('h3', p.name);
-    head.append(element('span', t(p.remedy ? 'remedy' : 'failure'), 'tag'), element('span', state, 'state'));
+    head.append(remark(p, t), element('span', state, 'state'));
     li.append(head);
     if (now || p.over) li.append(...partWords(p, t));
     return li;

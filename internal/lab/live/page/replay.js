@@ -1,7 +1,8 @@
 // A recording is shown as it was at a moment: what came later is left out.
 
 import { twoHolders } from './lanes.js';
-import { partWords } from './lab.js';
+import { paired, sides } from './beside.js';
+import { partWords, remark } from './lab.js';
 import { notesUntil } from './notes.js';
 
 const became = { kill: 'down', ended: 'down', pause: 'paused', trapped: 'paused', resume: 'running', start: 'running' };
@@ -37,6 +38,14 @@ export function momentOf(r, at, end) {
   };
 }
 
+// titled are the words of a part under its name.
+function titled(name, part, t) {
+  const box = document.createElement('section'), head = document.createElement('h3');
+  head.append(`${name} `, remark(part, t));
+  box.append(head, ...partWords(part, t));
+  return box;
+}
+
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
 const $ = (id) => document.getElementById(id);
 
@@ -51,9 +60,9 @@ export class Player {
 
   // open begins at the end, where all is there.
   open(recordings) {
-    this.recordings = recordings;
-    $('recording').replaceChildren(...recordings.map((r, i) => { const o = document.createElement('option'); o.value = i; o.textContent = r.title; return o; }));
-    $('which').hidden = recordings.length < 2;
+    this.recordings = paired(recordings);
+    $('recording').replaceChildren(...this.recordings.map((r, i) => { const o = document.createElement('option'); o.value = i; o.textContent = r.title; return o; }));
+    $('which').hidden = this.recordings.length < 2;
     this.choose(0);
   }
 
@@ -62,8 +71,15 @@ export class Player {
     this.recording = this.recordings[i];
     [this.from, this.end] = extent(this.recording);
     $('scrub').max = String(Math.ceil(this.end - this.from));
-    $('player-words').replaceChildren(...partWords(this.recording.part, this.t));
+    this.words();
     this.go(this.end - this.from);
+  }
+
+  // words say what is played, of two recordings side by side.
+  words() {
+    const { part, pair } = this.recording ?? {};
+    $('player-words').classList.toggle('pair', Boolean(pair));
+    $('player-words').replaceChildren(...(pair ? pair.map((one, i) => titled(`${sides[i]} ${one.name}`, one, this.t)) : partWords(part, this.t)));
   }
 
   go(after) {

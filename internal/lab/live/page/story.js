@@ -28,7 +28,7 @@ export function moments({ leases, marks, points }, until) {
     if (out && l.died && l.died < out) add(out, 'freed', { who });
     else if (out && end > out + soon) add(out, 'expired', { who });
     add(l.lost, 'lost', { who });
-    add(l.released, out && !l.lost && l.released > out + soon ? 'late' : 'released', { who });
+    add(l.released, out && l.released > out + soon && !(l.lost < l.released) ? 'late' : 'released', { who });
   }
   for (const o of twoHolders(granted, until)) add(o.from, 'overlap', { who: o.b.holder, other: o.a.holder });
   for (const m of marks) add(m.at, 'mark', { who: m.who, mark: m.what });

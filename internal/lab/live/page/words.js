@@ -61,7 +61,7 @@ const en = {
   'buy.name': 'Your name', 'buy.join': 'Join the sale', 'buy.buy': 'Buy one',
   'bought.sold': 'Bought.', 'bought.rejected': 'Sold out.', 'bought.unknown': 'Not known: the answer did not come.', 'bought.busy': 'Busy. Try again.', 'bought.closed': 'Nothing is sold now.',
   'bought.failed': (p) => `Not bought: ${p}.`, 'bought.mine': (n) => `You have bought ${n}.`,
-  story: 'What happens', lab: 'Experiments', make: 'Play this experiment', remedy: 'what helps', failure: 'the failure', expected: 'Expected', found: 'Found', 'not-run': 'Not made', holds: 'as expected', 'holds-not': 'not as expected', making: (n) => (n > 1 ? `now, try ${n}` : 'now'), later: 'to come', stopped: 'stopped',
+  story: 'What happens', lab: 'Experiments', pair: 'Failure and remedy, side by side', make: 'Play this experiment', remedy: 'what helps', failure: 'the failure', expected: 'Expected', found: 'Found', 'not-run': 'Not made', holds: 'as expected', 'holds-not': 'not as expected', making: (n) => (n > 1 ? `now, try ${n}` : 'now'), later: 'to come', stopped: 'stopped',
   'phase.playing': 'an experiment', 'verdict.reproduced': 'Reproduced', 'verdict.not reproduced': 'Not reproduced', 'verdict.not run': 'Not run',
   other: '中文', steer: 'needs the token', restarted: 'Redis keeps nothing on disk here: after a kill it is empty.',
 };
@@ -125,7 +125,7 @@ const zh = {
   'buy.name': '你的名字', 'buy.join': '加入售卖', 'buy.buy': '买一件',
   'bought.sold': '买到了。', 'bought.rejected': '售罄。', 'bought.unknown': '结果未知：没有收到响应。', 'bought.busy': '繁忙，请再试。', 'bought.closed': '现在没有售卖。',
   'bought.failed': (p) => `没有买到：${p}。`, 'bought.mine': (n) => `你一共买到 ${n} 件。`,
-  story: '发生了什么', lab: '实验', make: '播放这个实验', remedy: '对策', failure: '故障', expected: '预期', found: '发现', 'not-run': '未进行', holds: '符合预期', 'holds-not': '不符合预期', making: (n) => (n > 1 ? `进行中，第 ${n} 次` : '进行中'), later: '待进行', stopped: '已停止',
+  story: '发生了什么', lab: '实验', pair: '故障与对策并排播放', make: '播放这个实验', remedy: '对策', failure: '故障', expected: '预期', found: '发现', 'not-run': '未进行', holds: '符合预期', 'holds-not': '不符合预期', making: (n) => (n > 1 ? `进行中，第 ${n} 次` : '进行中'), later: '待进行', stopped: '已停止',
   'phase.playing': '实验中', 'verdict.reproduced': '已复现', 'verdict.not reproduced': '未复现', 'verdict.not run': '未进行',
   other: 'English', steer: '需要令牌', restarted: '这里的 Redis 不落盘：被杀后是空的。',
 };
