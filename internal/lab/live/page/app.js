@@ -7,6 +7,7 @@ import { Code, Machines, Views, element } from './panels.js';
 import { Player } from './replay.js';
 import { Trace } from './trace.js';
 import { Compare, otherwise } from './compare.js';
+import { remarkWords, verdictWords } from './verdict.js';
 import { Lab } from './lab.js';
 import { Story, moments } from './story.js';
 
@@ -41,7 +42,7 @@ const machines = new Machines($('machines'), state, t, steers, post);
 const views = new Views(state, t);
 const code = new Code(t);
 const player = new Player(t, showMoment);
-const compare = new Compare(t, verdictWords, element);
+const compare = new Compare(t, element);
 let next; // the settings of the sale that follows this one, to compare
 const lab = new Lab(state, t, steers, post);
 const story = new Story();
@@ -147,16 +148,6 @@ function drawNumbers() {
   }
 }
 
-// verdictWords are those of the demo; in Chinese they are put together here from its figures.
-function verdictWords(v) {
-  if (language() !== 'zh') return v.words;
-  const parts = [[v.oversold, '超卖 %'], [v.lost, '丢失更新 %'], [-v.lost, '无订单而消失 %'], [-v.left, '库存为负 %'], [v.undersold, '有货却拒绝 %'], [v.duplicates, '重复订单 %']]
-    .filter(([n]) => n > 0).map(([n, w]) => w.replace('%', number(n)));
-  const what = v.clean ? '一致' : parts.join('，') || '不一致';
-  if (v.verdict !== 'as claimed') return `${what} — 不符合预期`;
-  return v.clean ? what : `${what} — 符合预期`;
-}
-
 function drawSale() {
   const { sale } = state, v = sale.verdict;
   drawButtons();
@@ -168,7 +159,7 @@ function drawSale() {
   if (!v) return;
   $('verdict-words').textContent = `${v.strategy}: ${verdictWords(v)}`;
   $('verdict-words').className = `verdict ${v.clean ? 'good' : 'bad'}`;
-  $('verdict-remark').textContent = [v.remark, v.faults ? t('faults') : ''].filter(Boolean).join(' ');
+  $('verdict-remark').textContent = [remarkWords(v), v.faults ? t('faults') : ''].filter(Boolean).join(' ');
   const figures = [
     [t('replicasWord'), v.replicas], [t('f.stock'), v.stock], [t('sold'), v.sold], [t('left'), v.left], [t('f.oversold'), v.oversold], [t('lostUpdates'), v.lost],
     [t('rejected'), v.refused], [t('errors'), v.errors + v.unknown], [t('reqs'), Math.round(v.per_second)], [t('p'), `${v.p50_ms.toFixed(1)} / ${v.p99_ms.toFixed(1)}`],

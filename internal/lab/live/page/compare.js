@@ -1,6 +1,7 @@
 // Two sales on the same axes, with their verdicts beside each other.
 
-import { language } from './words.js';
+import { number } from './words.js';
+import { verdictWords } from './verdict.js';
 
 const $ = (id) => document.getElementById(id);
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -17,8 +18,8 @@ export function otherwise(settings, what) {
 }
 
 export class Compare {
-  constructor(t, words, element) {
-    Object.assign(this, { t, words, element, sales: [], plots: [] });
+  constructor(t, element) {
+    Object.assign(this, { t, element, sales: [], plots: [] });
     new ResizeObserver(() => this.plots.forEach((p) => p.setSize({ width: Math.max(200, $('compare-stock').clientWidth), height: p.height }))).observe($('compare-stock'));
   }
 
@@ -59,9 +60,8 @@ export class Compare {
 
   table() {
     const { t, element } = this, verdicts = this.sales.map((s) => s.sale.verdict);
-    const number = (n) => new Intl.NumberFormat(language() === 'zh' ? 'zh-CN' : 'en').format(n);
     const rows = [
-      [t('verdict'), (v) => this.words(v)], [t('f.stock'), (v) => number(v.stock)], [t('sold'), (v) => number(v.sold)], [t('left'), (v) => number(v.left)],
+      [t('verdict'), verdictWords], [t('f.stock'), (v) => number(v.stock)], [t('sold'), (v) => number(v.sold)], [t('left'), (v) => number(v.left)],
       [t('f.oversold'), (v) => number(v.oversold)], [t('lostUpdates'), (v) => number(v.lost)], [t('reqs'), (v) => number(Math.round(v.per_second))],
       [t('p'), (v) => `${v.p50_ms.toFixed(1)} / ${v.p99_ms.toFixed(1)}`],
     ];
