@@ -245,11 +245,11 @@ function showMoment(recording, moment, lasts) {
   Object.assign(state, moment, { apart: Boolean(recording.apart), lasts, pair: recording.pair, from: player.from, servers: recording.servers || {}, strategies: recording.strategies || [] });
   if (shownRecording !== recording) {
     shownRecording = recording;
+    code.recorded = recording.code || {}; // before the first drawing, which would ask a server
     told = recording.told ?? (recording.part ? moments(recording, player.end) : []);
     drawAll();
     fill({ ...recording.sale.settings, ...recording.sale.modes?.at(-1) });
     lanes.reset();
-    code.recorded = recording.code || {};
     $('lanes-panel').hidden = recording.leases.length === 0;
     $('code-panel').hidden = Object.keys(code.recorded).length === 0;
     $('faults').hidden = Boolean(recording.apart); // what was done is among the marks
