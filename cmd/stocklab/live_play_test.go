@@ -50,7 +50,27 @@ func TestAPagePlaysAnExperiment(t *testing.T) {
 		t.Errorf("the replay says %q", words)
 	}
 	b.Keep(t, "body", "live-experiment-replay")
+	click(t, b, "#language")
+	b.Until(t, within, told+".includes('看门狗')")
+	click(t, b, "#back")
+	assertSellsAfterAnExperiment(t, b)
 	assertQuiet(t, b, url)
+}
+
+// assertSellsAfterAnExperiment stops an experiment before its end, and sells on replicas that are
+// started again.
+func assertSellsAfterAnExperiment(t *testing.T, b *browser.Browser) {
+	t.Helper()
+	b.Until(t, within, "document.getElementById('link').textContent === '实时' && document.getElementById('experiment').selectedOptions[0].textContent.startsWith('10 看门狗')")
+	browser.Evaluate[bool](t, b, "(document.getElementById('experiment').value = 'try-lock', true)")
+	click(t, b, "#make")
+	b.Until(t, within, there("#parts .now"))
+	click(t, b, "#end-play")
+	b.Until(t, within, madeVerdict+" === '已停止' && document.getElementById('end-play').hidden")
+	click(t, b, "#start")
+	b.Until(t, within, figure("n-sold")+" > 10 && document.getElementById('played').hidden")
+	click(t, b, "#stop")
+	b.Until(t, within, "!document.getElementById('verdict').hidden")
 }
 
 // command sends a command with its token, and returns the status of the answer.

@@ -422,7 +422,7 @@ $('take').addEventListener('click', () => {
   fill({ strategy, fence, replicas });
   $('start').focus();
 });
-$('language').addEventListener('click', () => { change(language() === 'zh' ? 'en' : 'zh'); drawAll(); lab.list(); });
+$('language').addEventListener('click', () => { change(language() === 'zh' ? 'en' : 'zh'); drawAll(); lab.list(); if (!$('player').hidden) player.go(player.after); });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { charts.rebuild(); compare.draw(); });
 
 $('replay').addEventListener('click', replay);
