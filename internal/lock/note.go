@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"strconv"
 	"time"
 )
 
@@ -62,6 +63,18 @@ func Tell(ctx context.Context, n Note) {
 	if note, ok := ctx.Value(notesKey{}).(func(Note)); ok {
 		note(n)
 	}
+}
+
+// TellVote tells what a master, counted from 1, answered to a request for its vote.
+func TellVote(ctx context.Context, master int, asked time.Time, won bool, err error) {
+	vote := Note{At: asked, Took: time.Since(asked), What: VotedAgainst, By: strconv.Itoa(master), Err: err}
+	switch {
+	case err != nil:
+		vote.What = NoVote
+	case won:
+		vote.What = VotedFor
+	}
+	Tell(ctx, vote)
 }
 
 // Follow has a lease tell its expiry, now, and its renewals, from now on.

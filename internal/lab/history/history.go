@@ -221,6 +221,20 @@ func (l Lease) ExpiresAt(at time.Time) time.Time {
 	return end
 }
 
+// Outlived is when the TTL was over of a lease that its holder still had, or never ended; zero
+// where that did not happen.
+func (l Lease) Outlived() time.Time {
+	last := l.End()
+	if last.IsZero() && len(l.Notes) > 0 {
+		last = l.Notes[len(l.Notes)-1].At
+	}
+	expires := l.ExpiresAt(last)
+	if end := l.End(); !end.IsZero() && !expires.Before(end) {
+		return time.Time{}
+	}
+	return expires
+}
+
 // End is when the holder knew that the lease had ended: by its loss or by its
 // release, whichever came first.
 func (l Lease) End() time.Time {

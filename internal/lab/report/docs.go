@@ -24,11 +24,13 @@ type document struct {
 	Of          []fact
 	Summary     string
 	Experiments []scenario.Result
-	// Experiment is what the page is of, Drawn the file of its picture and what
-	// there is to see on it.
-	Experiment  scenario.Result
-	Drawn, Says string
+	// Experiment is what the page is of, Drawn its pictures.
+	Experiment scenario.Result
+	Drawn      []illustration
 }
+
+// illustration is the file of a picture, and what there is to see on it.
+type illustration struct{ File, Says string }
 
 // Docs writes the index of docs/lab and a page an experiment, with what all says
 // of them and the figures of the run in runFolder, or without figures where that
@@ -55,7 +57,7 @@ func Docs(folder, runFolder string, all []scenario.Experiment) error {
 		return err
 	}
 	for _, e := range d.Experiments {
-		d.Experiment, d.Drawn, d.Says = e, "", ""
+		d.Experiment, d.Drawn = e, nil
 		if err := d.illustrate(folder, runFolder); err != nil {
 			return err
 		}
@@ -114,21 +116,30 @@ func removeOurs(folder string) error {
 	return nil
 }
 
-// illustrate writes the first picture of the first part that has one.
+// illustrate writes the first picture of the first failure that has one, and that of the first remedy.
 func (d *document) illustrate(folder, runFolder string) error {
+	drawn := make(map[bool]bool) // by whether it is a remedy
 	for _, p := range d.Experiment.Parts {
-		if p.History == "" || len(p.Pictures) == 0 {
+		if p.History == "" || len(p.Pictures) == 0 || drawn[p.Remedy] {
 			continue
 		}
 		h, err := history.Read(filepath.Join(runFolder, p.History))
 		if err != nil {
 			return fmt.Errorf("write docs: %w", err)
 		}
-		if drawn := draw(h, p.Pictures); len(drawn) > 0 {
-			d.Drawn = file(d.Experiment) + ".svg"
-			d.Says = p.Name + ", " + drawn[0].Title + ": " + drawn[0].Desc
-			return save(filepath.Join(folder, d.Drawn), drawn[0])
+		list := draw(h, p.Pictures)
+		if len(list) == 0 {
+			continue
 		}
+		drawn[p.Remedy] = true
+		name := file(d.Experiment) + ".svg"
+		if p.Remedy {
+			name = file(d.Experiment) + "-remedy.svg"
+		}
+		if err := save(filepath.Join(folder, name), list[0]); err != nil {
+			return err
+		}
+		d.Drawn = append(d.Drawn, illustration{name, p.Name + ", " + list[0].Title + ": " + list[0].Desc})
 	}
 	return nil
 }

@@ -206,6 +206,14 @@ func draw(h *history.History, asked []scenario.Picture) (list []*Picture) {
 			list = append(list, Stock(h))
 		case scenario.Waits:
 			list = append(list, Waits(h))
+		case scenario.Steps:
+			list = append(list, Steps(h))
+		case scenario.Votes:
+			list = append(list, Votes(h))
+		case scenario.Wakes:
+			list = append(list, Wakes(h))
+		case scenario.Rows:
+			list = append(list, Rows(h))
 		default: // bars are drawn of the experiment
 		}
 	}

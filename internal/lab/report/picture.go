@@ -43,6 +43,14 @@ const fileWidth = 760
 // Key is a colour of the legend: Class is its CSS class.
 type Key struct{ Class, Words string }
 
+// Glyph is the character that stands for the key, or is on its colour; empty: none.
+func (k Key) Glyph() string {
+	return map[string]string{
+		"renewed": "+", "unrenewed": "×", "expired": "▼", "woke": "○",
+		"vote-for": "✓", "vote-against": "–", "vote-none": "×",
+	}[k.Class]
+}
+
 // shape is a rectangle, a line, a text, a badge, a dot or a path. X and W are in
 // percent of the width, the rest in pixels; DX shifts by pixels.
 type shape struct {
@@ -69,6 +77,9 @@ func (p *Picture) line(class string, x, y, w, h float64) {
 }
 
 func (p *Picture) text(class string, x, y float64, anchor, words string) {
+	if words == "" {
+		return
+	}
 	p.shapes = append(p.shapes, shape{Kind: "text", Class: class, X: x, Y: y, Anchor: anchor, Text: words})
 }
 
@@ -140,12 +151,20 @@ func (p *Picture) File(w io.Writer) error {
 const captionHeight = 18
 
 func (p *Picture) swatch(key Key, bottom float64) {
-	if key.Line() {
+	if key.Sign() {
+		p.text(key.Class, 1.7, bottom-4, "middle", key.Glyph())
+	} else if key.Line() {
 		p.line(key.Class, 0.5, bottom-8, 2.5, 0)
 	} else {
 		p.rect(key.Class, 0.5, bottom-13, 2.5, 10, "")
+		p.text("vote", 1.75, bottom-4, "middle", key.Glyph())
 	}
 	p.text("", 4, bottom-4, "", key.Words)
+}
+
+// Sign tells whether the key is a character alone.
+func (k Key) Sign() bool {
+	return slices.ContainsFunc(signs(), func(s Key) bool { return s.Class == k.Class })
 }
 
 // Line tells whether the colour is that of a line, and not of a surface.

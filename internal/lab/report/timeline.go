@@ -72,6 +72,7 @@ func holderLanes(h *history.History, window span, all []overlap) []lane {
 			l.strips = append(l.strips, heldStrip(name, row, all))
 		}
 		l.ask(asked[name], window)
+		l.signs = signsOf(asked[name], window)
 		list = append(list, l)
 	}
 	return list
@@ -267,6 +268,7 @@ const (
 type lane struct {
 	class, name, words string
 	strips             []strip
+	signs              []sign
 	ticks              []time.Time
 }
 
@@ -310,6 +312,11 @@ func (p *Picture) lanes(c clock, list []lane, marks []history.Mark, keys []Key) 
 			p.Legend = append(p.Legend, key)
 		}
 	}
+	for _, key := range signs() {
+		if slices.ContainsFunc(list, func(l lane) bool { return slices.ContainsFunc(l.signs, func(s sign) bool { return s.Key == key }) }) {
+			p.Legend = append(p.Legend, key)
+		}
+	}
 	return spans, drawn, gap
 }
 
@@ -324,6 +331,7 @@ func (p *Picture) lane(c clock, l lane, y float64, gap int) float64 {
 		}
 		y += float64(s.height) + rowGap
 	}
+	y = p.signed(c, l.signs, y)
 	for _, at := range l.ticks[:min(len(l.ticks), mostTicks)] {
 		p.line("lost", c.percent(at), top-3, 0, y-top+1)
 	}

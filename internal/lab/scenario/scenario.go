@@ -96,6 +96,10 @@ const (
 	Stock    Picture = "stock"    // stock and sold over time
 	Waits    Picture = "waits"    // how long requests waited
 	Bars     Picture = "bars"     // the part's numbers beside those of the other parts
+	Steps    Picture = "steps"    // what requests that were under way together did
+	Votes    Picture = "votes"    // what each master of redlock answered
+	Wakes    Picture = "wakes"    // how many waiters each release woke
+	Rows     Picture = "rows"     // which rows and gaps InnoDB locks
 )
 
 // Verdict is what came of an experiment.

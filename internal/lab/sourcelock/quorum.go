@@ -74,10 +74,13 @@ func (l *quorum) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 // ask asks one master after the other, and returns those that have agreed. One that does
 // not answer is passed over.
 func (l *quorum) ask(ctx context.Context, key, owner string) (agreed []redis.UniversalClient) {
-	for _, master := range l.deps.Redlock {
-		if won, err := master.SetNX(ctx, key, owner, l.deps.TTL).Result(); err == nil && won {
+	for i, master := range l.deps.Redlock {
+		asked := time.Now()
+		won, err := master.SetNX(ctx, key, owner, l.deps.TTL).Result()
+		if err == nil && won {
 			agreed = append(agreed, master)
 		}
+		lock.TellVote(ctx, i+1, asked, won, err)
 	}
 	return agreed
 }

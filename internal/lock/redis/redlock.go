@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
@@ -79,14 +78,7 @@ func voting(waiter context.Context, i int, ask setNXFunc) setNXFunc {
 	return func(ctx context.Context, key, owner string, ttl time.Duration) (bool, error) {
 		asked := time.Now()
 		won, err := ask(ctx, key, owner, ttl)
-		vote := lock.Note{At: asked, Took: time.Since(asked), What: lock.VotedAgainst, By: strconv.Itoa(i + 1), Err: err}
-		switch {
-		case err != nil:
-			vote.What = lock.NoVote
-		case won:
-			vote.What = lock.VotedFor
-		}
-		lock.Tell(waiter, vote)
+		lock.TellVote(waiter, i+1, asked, won, err)
 		return won, err
 	}
 }

@@ -44,7 +44,7 @@ export class Trace {
   draw() {
     const { t, lease: l } = this;
     document.getElementById('trace-title').textContent = t('traceOf', l);
-    const facts = [[t('tr.key'), l.key], ['TTL', l.ttl ? span(l.ttl) : t('tr.noTTL')], [t('tr.wakes'), l.woken || 0]];
+    const facts = [['TTL', l.ttl ? span(l.ttl) : t('tr.noTTL')], [t('tr.wakes'), l.woken || 0]];
     const rows = [...(l.steps || []), ...momentsOf(l)].sort((a, b) => a.at - b.at || (b.took || 0) - (a.took || 0));
     const from = Math.min(l.asked, ...rows.map((r) => r.at)), ends = rows.map((r) => r.at + (r.took || 0));
     const to = Math.max(from + 0.01, ...ends, endOf(l) === Infinity ? 0 : endOf(l));

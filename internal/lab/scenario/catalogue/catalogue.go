@@ -111,9 +111,13 @@ func onRedis(env ...string) scenario.Stage {
 
 // acted is a part in which contenders for one name do the steps in their order.
 func acted(c *step.Cast, name, does, expect string, seen checker.Check, steps ...scenario.Step) scenario.Part {
+	pictures := []scenario.Picture{scenario.Timeline}
+	if c.Need == scenario.Redlock {
+		pictures = []scenario.Picture{scenario.Votes, scenario.Timeline}
+	}
 	return scenario.Part{
 		Name: name, Stage: scenario.Stage{Needs: []scenario.Need{c.Need}},
-		Does: does, Expect: expect, Steps: steps, Check: seen, Pictures: []scenario.Picture{scenario.Timeline},
+		Does: does, Expect: expect, Steps: steps, Check: seen, Pictures: pictures,
 	}
 }
 

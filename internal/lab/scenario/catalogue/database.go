@@ -116,7 +116,7 @@ func drain(name, expect string, seen checker.Check, sales ...step.Sale) scenario
 			),
 			step.Audit(),
 		},
-		Check: checker.All(seen, checker.Clean()), Pictures: []scenario.Picture{scenario.Bars},
+		Check: checker.All(seen, checker.Clean()), Pictures: []scenario.Picture{scenario.Steps, scenario.Bars},
 	}
 }
 
@@ -137,13 +137,13 @@ func byIndexAndIsolation(database scenario.Stage) []scenario.Part {
 		Does:   "in eight combinations of index and isolation a DELETE stays open while other connections try every row and every gap",
 		Expect: "locked is what the source says, from one row to all rows and gaps",
 		Steps:  []scenario.Step{step.ProbeLocks(innodb.Found)}, Check: innodb.AsClaimed(innodb.Found),
-		Pictures: []scenario.Picture{scenario.Bars},
+		Pictures: []scenario.Picture{scenario.Rows, scenario.Bars},
 	}, {
 		Name: "missing", Stage: database,
 		Does:   "the same with SELECT … FOR UPDATE of a row that is not there",
 		Expect: "nothing is locked at READ COMMITTED, and the gap around it, or without an index everything, at REPEATABLE READ",
 		Steps:  []scenario.Step{step.ProbeLocks(innodb.Missing)}, Check: innodb.AsClaimed(innodb.Missing),
-		Pictures: []scenario.Picture{scenario.Bars},
+		Pictures: []scenario.Picture{scenario.Rows, scenario.Bars},
 	}, {
 		Name: "in-passing", Stage: database,
 		Does:   "without an index, at READ COMMITTED, a DELETE comes to a locked row that it does not want",
@@ -236,7 +236,7 @@ func tries(name, strategy, expect string, seen checker.Check, env ...string) sce
 		Does:   "1, 8 and 64 clients buy through " + strategy + ", each for a second and a half; the UPDATEs of the database are counted",
 		Expect: expect,
 		Steps:  []scenario.Step{step.Stock(1_000_000), sell(1), sell(8), sell(64), step.Audit()},
-		Check:  checker.All(seen, checker.Reported("tries_per_sale_at_8", "sales_per_s_at_1", "sales_per_s_at_8", "sales_per_s_at_64"), checker.Clean()), Pictures: []scenario.Picture{scenario.Bars},
+		Check:  checker.All(seen, checker.Reported("tries_per_sale_at_8", "sales_per_s_at_1", "sales_per_s_at_8", "sales_per_s_at_64"), checker.Clean()), Pictures: []scenario.Picture{scenario.Steps, scenario.Bars},
 	}
 }
 

@@ -98,7 +98,7 @@ func mutexPerRequest() scenario.Experiment {
 }
 
 func mutexInTransaction() scenario.Experiment {
-	one := scenario.Stage{Replicas: 1, Needs: []scenario.Need{scenario.MySQL}} // SQLite has no gap between unlock and commit
+	one := scenario.Stage{Replicas: 1, Lab: true, Needs: []scenario.Need{scenario.MySQL}} // SQLite has no gap between unlock and commit
 	return scenario.Experiment{
 		Number: 4, Name: "mutex-in-transaction", Title: "Unlocked before the commit: the next one reads what is not there yet",
 		Claim:  "A lock that is acquired and released in the transaction lets the next request read before the first has committed, at READ COMMITTED and at REPEATABLE READ, which is the default of MySQL.",
@@ -109,13 +109,13 @@ func mutexInTransaction() scenario.Experiment {
 			Does:   "50 clients buy 2,500 times from 2,500 units; the mutex is given back before the commit",
 			Expect: "updates are lost",
 			Steps:  sellOut("mutex-in-tx", 2500, 2500),
-			Check:  checker.LostUpdates(), Tries: 3,
+			Check:  checker.LostUpdates(), Tries: 3, Pictures: []scenario.Picture{scenario.Steps},
 		}, {
 			Name: "outside", Remedy: true, Stage: one,
 			Does:   "the same; the mutex is taken before the transaction and given back after its commit",
 			Expect: "no update is lost",
 			Steps:  sellOut("mutex", 2500, 2500),
-			Check:  checker.All(checker.Clean(), checker.SoldOut(2500)),
+			Check:  checker.All(checker.Clean(), checker.SoldOut(2500)), Pictures: []scenario.Picture{scenario.Steps},
 		}, {
 			Name: "isolation", Stage: scenario.Stage{Needs: one.Needs},
 			Does:   "two transactions take one of ten units in turn, the second when the first has written and not committed; at READ COMMITTED, and at REPEATABLE READ",

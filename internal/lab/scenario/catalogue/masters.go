@@ -39,7 +39,7 @@ func threeOfFive(name string, fence bool, o servers.RedlockOptions, happens scen
 			),
 			step.Audit(),
 		},
-		Check: seen, Pictures: []scenario.Picture{scenario.Timeline},
+		Check: seen, Pictures: []scenario.Picture{scenario.Votes, scenario.Timeline},
 	}
 }
 
@@ -136,7 +136,7 @@ func splitVote() scenario.Experiment {
 			Name: lock, Stage: scenario.Stage{Needs: []scenario.Need{scenario.Redlock}},
 			Does:   "three contenders begin together, near to two, two and one of five masters, and 120 ms each way from the others; " + does,
 			Expect: expect, Steps: []scenario.Step{step.SplitVote(lock, 4*time.Second)},
-			Check: seen, Tries: 5, Pictures: []scenario.Picture{scenario.Bars},
+			Check: seen, Tries: 5, Pictures: []scenario.Picture{scenario.Votes, scenario.Bars},
 		}
 	}
 	return scenario.Experiment{

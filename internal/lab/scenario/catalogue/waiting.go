@@ -90,7 +90,7 @@ func wokenOf(lock string, need scenario.Need, shared bool, who, expect string, s
 			Lock: lock, Needs: needs, Contenders: herdSize, Shared: shared, Holds: holds, Each: 10 * time.Millisecond, Wait: 20 * time.Second,
 			Measure: step.WakeUps(need, herdSize*holds),
 		})},
-		Check: checker.All(seen, checker.ExclusiveHolders()), Pictures: []scenario.Picture{scenario.Bars, scenario.Timeline},
+		Check: checker.All(seen, checker.ExclusiveHolders()), Pictures: []scenario.Picture{scenario.Wakes, scenario.Bars, scenario.Timeline},
 	}
 }
 

@@ -1,0 +1,191 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/history"
+)
+
+// mostRounds is how many rounds of votes are drawn.
+const mostRounds = 14
+
+// The measures of votes: where their columns begin and how wide they are, in percent, and how high
+// a row is, in pixels.
+const (
+	votesFrom  = 36.0
+	voteWidth  = 5.5
+	voteHeight = 20.0
+)
+
+// round is one try: what each master answered.
+type round struct {
+	holder string
+	at     time.Time
+	votes  []history.Event // one a master
+	won    bool            // the lease was granted by it
+	// again counts the same answers to the same holder after it, until a time.
+	again int
+	until time.Time
+}
+
+// same reports whether a later round of the same holder is the same.
+func (r round) same(other round) bool {
+	return r.holder == other.holder && r.won == other.won && slices.EqualFunc(r.votes, other.votes, func(a, b history.Event) bool { return a.By == b.By && a.What == b.What })
+}
+
+// folded counts rounds of a holder that follow a same one.
+func folded(all []round) []round {
+	var list []round
+	last := make(map[string]int) // in list, by holder
+	for _, r := range all {
+		slices.SortFunc(r.votes, func(a, b history.Event) int { return cmp.Compare(a.By, b.By) })
+		if i, ok := last[r.holder]; ok && list[i].same(r) {
+			list[i].again, list[i].until = list[i].again+1, r.at
+			continue
+		}
+		last[r.holder] = len(list)
+		list = append(list, r)
+	}
+	return list
+}
+
+// voteKeys are the answers of a master.
+func voteKeys() map[history.EventKind]Key {
+	return map[history.EventKind]Key{
+		history.VotedFor:     {"vote-for", "granted"},
+		history.VotedAgainst: {"vote-against", "refused: it has another holder"},
+		history.NoVote:       {"vote-none", "no answer, or an error"},
+	}
+}
+
+// Votes draw what each of several masters answered to each try. It is nil where none was asked.
+func Votes(h *history.History) *Picture {
+	all := rounds(h)
+	if len(all) == 0 {
+		return nil
+	}
+	rows := folded(all)
+	shown := worthy(rows)
+	p := &Picture{Title: "How each master voted"}
+	won := len(slices.DeleteFunc(slices.Clone(all), func(r round) bool { return !r.won }))
+	p.Desc = fmt.Sprintf("%s, of which %s a lease.", Plural(len(all), "round of votes", "rounds of votes"), Plural(won, "granted", "granted"))
+	if len(shown) < len(rows) {
+		p.notef("%d of %d different rounds are drawn: those that granted a lease, and the first of the others.", len(shown), len(rows))
+	}
+	masters := mastersOf(all)
+	for i, name := range masters {
+		p.text("soft", votesFrom+(float64(i)+0.5)*voteWidth, 12, "middle", name)
+	}
+	p.text("soft", 0, 12, "", "asked, by")
+	p.text("soft", votesFrom-1, 12, "end", "master")
+	y, from := 18.0, extent(h).from
+	for _, r := range shown {
+		p.voted(r, masters, from, y)
+		y += voteHeight
+	}
+	p.height = y
+	for _, what := range []history.EventKind{history.VotedFor, history.VotedAgainst, history.NoVote} {
+		p.Legend = append(p.Legend, voteKeys()[what])
+	}
+	return p
+}
+
+func (p *Picture) voted(r round, masters []string, from time.Time, y float64) {
+	p.text("", 0, y+14, "", fmt.Sprintf("%s %s", Duration(r.at.Sub(from).Round(time.Millisecond)), r.holder))
+	granted := 0
+	for i, name := range masters {
+		x := votesFrom + float64(i)*voteWidth
+		at := slices.IndexFunc(r.votes, func(v history.Event) bool { return v.By == name })
+		if at < 0 {
+			p.rect("track", x, y+1, voteWidth-1, voteHeight-3, name+" was not asked")
+			continue
+		}
+		vote := r.votes[at]
+		key := voteKeys()[vote.What]
+		if vote.What == history.VotedFor {
+			granted++
+		}
+		p.rect(key.Class, x, y+1, voteWidth-1, voteHeight-3, fmt.Sprintf("master %s: %s, after %s", name, key.Words, Duration(vote.Took.Round(time.Microsecond))))
+		p.text("vote", x+(voteWidth-1)/2, y+14, "middle", key.Glyph())
+	}
+	said := fmt.Sprintf("%d of %d", granted, len(masters))
+	if r.won {
+		said += ", held"
+	}
+	if r.again > 0 {
+		said += fmt.Sprintf(", %s until %s", Times(r.again+1), Duration(r.until.Sub(from).Round(time.Millisecond)))
+	}
+	p.text("", votesFrom+float64(len(masters))*voteWidth+1, y+14, "", said)
+}
+
+// rounds parts the votes of each lease into tries: a master answers once in each.
+func rounds(h *history.History) []round {
+	var list []round
+	for _, l := range h.Leases {
+		var tries []round
+		for _, n := range l.Notes {
+			if n.What != history.VotedFor && n.What != history.VotedAgainst && n.What != history.NoVote {
+				continue
+			}
+			last := len(tries) - 1
+			if last < 0 || slices.ContainsFunc(tries[last].votes, func(v history.Event) bool { return v.By == n.By }) {
+				tries = append(tries, round{holder: l.Holder, at: n.At})
+				last++
+			}
+			tries[last].votes = append(tries[last].votes, n)
+		}
+		if len(tries) > 0 {
+			tries[len(tries)-1].won = !l.Granted.IsZero()
+		}
+		list = append(list, tries...)
+	}
+	slices.SortStableFunc(list, func(a, b round) int { return a.at.Compare(b.at) })
+	return list
+}
+
+// worthy are the rounds that are drawn, in the order of time.
+func worthy(all []round) []round {
+	if len(all) <= mostRounds {
+		return all
+	}
+	index := make([]int, len(all))
+	for i := range index {
+		index[i] = i
+	}
+	slices.SortStableFunc(index, func(a, b int) int { return cmp.Compare(b2i(all[b].won), b2i(all[a].won)) })
+	index = index[:mostRounds]
+	slices.Sort(index)
+	shown := make([]round, 0, mostRounds)
+	for _, i := range index {
+		shown = append(shown, all[i])
+	}
+	return shown
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func mastersOf(all []round) []string {
+	var names []string
+	for _, r := range all {
+		for _, v := range r.votes {
+			if !slices.Contains(names, v.By) {
+				names = append(names, v.By)
+			}
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		x, _ := strconv.Atoi(a)
+		y, _ := strconv.Atoi(b)
+		return cmp.Or(cmp.Compare(x, y), cmp.Compare(a, b))
+	})
+	return names
+}
