@@ -27,8 +27,8 @@ import (
 type liveOptions struct {
 	from, address, listen, url string
 
-	admin         cli.Admin
-	open, proxies bool
+	admin                      cli.Admin
+	open, proxies, redisFaults bool
 }
 
 func liveCommand() *cobra.Command {
@@ -53,6 +53,7 @@ func liveCommand() *cobra.Command {
 	flags.StringVar(&o.url, "url", "", "stockd, or a balancer before several, that runs already")
 	o.admin.AddFlags(flags, "")
 	flags.BoolVar(&o.proxies, "proxies", false, "put a proxy before each server, so that answers can be delayed, lost or cut off by hand")
+	flags.BoolVar(&o.redisFaults, "redis-faults", false, "give Redis a replica that can take over, and the masters of redlock clocks that can be moved")
 	flags.BoolVar(&o.open, "open", false, "open the page in a browser")
 	return cmd
 }
@@ -68,7 +69,7 @@ func (o *liveOptions) run(cmd *cobra.Command) (err error) {
 	if o.listen != "" && cmd.Flags().Changed("address") {
 		return cli.UsageError{Err: errors.New("--listen: it takes the place of --address")}
 	}
-	external, err := externalOf(cmd, o.url, o.admin, "servers", "proxies")
+	external, err := externalOf(cmd, o.url, o.admin, "servers", "proxies", "redis-faults")
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
@@ -84,7 +85,7 @@ func (o *liveOptions) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	options := live.Options{Binary: binary, Servers: choice, External: external, Proxies: o.proxies, Experiments: catalogue.All()}
+	options := live.Options{Binary: binary, Servers: choice, External: external, Proxies: o.proxies, RedisFaults: o.redisFaults, Experiments: catalogue.All()}
 	if o.listen != "" {
 		options.Class = "http://" + outside + "/buy"
 	}

@@ -352,6 +352,51 @@ func TestTheWayToAServerIsSlowedAndCut(t *testing.T) {
 	assertQuiet(t, b, url)
 }
 
+// A Redis that fails over before replication forgets who holds the lock, and so do masters whose
+// clocks jump: both are seen as two holders.
+func TestAFailoverAndClocksLoseLeases(t *testing.T) {
+	cmdtest.NeedLocal(t)
+	if _, err := servers.FindFaketime(); err != nil {
+		t.Skip(err)
+	}
+	url := startLive(t, "local", "--redis-faults")
+	b := browser.Open(t, shown)
+	b.Show(t, url, 1300, 3000, "light")
+	b.Until(t, within, isLive)
+	sell := func(strategy string, ttl int) {
+		t.Helper()
+		for field, value := range map[string]any{"strategy": strategy, "stock": 100000, "clients": 20, "work_ms": 3000, "ttl_s": ttl, "replicas": 3} {
+			set(t, b, field, value)
+		}
+		click(t, b, "#start")
+		b.Until(t, within, "document.getElementById('n-phase').textContent === 'selling' && "+figure("n-sold")+" > 0")
+	}
+	ends := func() {
+		t.Helper()
+		b.Until(t, within, overlaps+" > 0")
+		click(t, b, "#stop")
+		b.Until(t, within, isOver)
+	}
+	sell("redlock", 30)
+	for _, master := range []string{"redlock-1", "redlock-2", "redlock-3"} {
+		click(t, b, machine(master, "ahead"))
+	}
+	ends()
+	for _, master := range []string{"redlock-1", "redlock-2", "redlock-3"} {
+		click(t, b, machine(master, "right"))
+	}
+	b.Keep(t, "#faults", "live-spare")
+	sell("redis-reentrant", 2)
+	click(t, b, machine("redis-replica", "lag"))
+	// The replica knows the holder of now. It must not know the next one, who has the lock
+	// when the former one's lease has run out there.
+	sold := browser.Evaluate[int](t, b, figure("n-sold"))
+	b.Until(t, within, fmt.Sprintf("%s > %d", figure("n-sold"), sold))
+	click(t, b, machine("redis-replica", "promote"))
+	ends()
+	assertQuiet(t, b, url)
+}
+
 // A replica is added while the others sell, and sells, too; one is removed, and answers what
 // it has. nginx closes the idle connections of its clients when it learns of either, so that a
 // purchase that is sent at that moment may fail; another balancer loses none.

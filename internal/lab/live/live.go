@@ -26,6 +26,9 @@ type Options struct {
 	External client.Client
 	// Proxies puts one before each server, so that the way to it can be slowed and cut.
 	Proxies bool
+	// RedisFaults starts a Redis with a replica that can take over, and masters of redlock whose
+	// clocks can be moved. Both need Redis on this machine, and the clocks libfaketime.
+	RedisFaults bool
 	// Class is the address at which phones buy, which the page shows; empty: it shows none.
 	Class string
 	// Experiments can be played.

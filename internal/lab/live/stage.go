@@ -31,6 +31,8 @@ type Machine struct {
 	Status string `json:"status"`
 	// Why says why nothing can be done to its process, where that is so.
 	Why string `json:"why,omitempty"`
+	// Can is what else can be done to it.
+	Can []string `json:"can,omitempty"`
 	// Link is how the way to it is: whole, slow or cut; empty where nothing can be done to it.
 	Link string `json:"link,omitempty"`
 }
@@ -107,6 +109,7 @@ type stage struct {
 	hub        *hub
 	follow     *follower
 
+	spare  *spare                    // nil: Redis is as elsewhere
 	links  map[string]*servers.Proxy // before the servers, by their names
 	fronts map[string]string         // the address of the proxy of each address
 
@@ -126,10 +129,20 @@ func (s *stage) open(ctx context.Context, o Options, l layout) (err error) {
 	if s.supervisor, err = servers.StartSupervisor(); err != nil {
 		return err
 	}
-	if s.backends, err = servers.StartBackends(ctx, s.supervisor, o.Servers, o.Progress); err != nil {
+	choice := o.Servers
+	if o.RedisFaults {
+		choice.Redis = servers.None
+	}
+	if s.backends, err = servers.StartBackends(ctx, s.supervisor, choice, o.Progress); err != nil {
 		return err
 	}
+	if o.RedisFaults {
+		if err := s.startSpare(ctx, o); err != nil {
+			return err
+		}
+	}
 	s.addServers()
+	s.offerSpare()
 	s.fronts = make(map[string]string)
 	if o.Proxies {
 		if err := s.connect(); err != nil {
@@ -176,7 +189,7 @@ func (s *stage) close(ctx context.Context) error {
 		errs = append(errs, s.store.Close())
 	}
 	if s.backends != nil {
-		errs = append(errs, s.backends.Close(ctx))
+		errs = append(errs, s.backends.Close(ctx), s.closeSpare(ctx))
 	}
 	if s.supervisor != nil {
 		errs = append(errs, s.supervisor.Close())
@@ -366,6 +379,8 @@ func (s *stage) act(ctx context.Context, name, what string) error {
 		return s.resize(ctx, name, what)
 	case Slow, Fast, Cut, Mend, Drop:
 		return s.relink(ctx, name, what)
+	case Lag, Promote, Ahead, Right:
+		return s.use(ctx, name, what)
 	}
 	change, ok := actions()[what]
 	if !ok {

@@ -24,7 +24,7 @@ export class Machines {
       li.append(element('span', t(`status.${m.status}`), 'state'), element('h3', m.name), element('p', m.title, 'soft small'));
       if (m.name.startsWith('red')) li.append(element('p', m.status === 'down' ? t('restarted') : '', 'soft small'));
       const row = element('div', undefined, 'buttons');
-      const can = [...(!m.why && actions[m.status]) || [], ...links[m.link] || []];
+      const can = [...(!m.why && actions[m.status]) || [], ...links[m.link] || [], ...m.can || []];
       if (m.link && m.link !== 'whole') li.append(element('p', t(`link.${m.link}`), 'warn small'));
       if (m.kind === 'replica' && m.status === 'running' && this.state.sale.phase === 'selling') can.push('trap');
       if (m.kind === 'replica' && m.status !== 'working' && replicas > 1) can.push('remove');

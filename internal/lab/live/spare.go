@@ -1,0 +1,118 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// What is done to a Redis with a replica, and to the clock of a master of redlock.
+const (
+	// Lag has the replica receive nothing more, and Promote puts it in the place of its
+	// primary, with what it has.
+	Lag     = "lag"
+	Promote = "promote"
+	// Ahead moves the clock of a master, and Right sets it right.
+	Ahead = "ahead"
+	Right = "right"
+)
+
+// clockJump is how far a clock is moved: beyond every TTL.
+const clockJump = time.Hour
+
+// spare is a Redis with a replica, and five masters with clocks of their own.
+type spare struct {
+	pair    *servers.RedisPair
+	masters *servers.Redlock
+}
+
+// startSpare starts them beside the other servers, whose Redis they are.
+func (s *stage) startSpare(ctx context.Context, o Options) (err error) {
+	o.Progress("starting a Redis with a replica, and masters of redlock with clocks of their own")
+	s.spare = &spare{}
+	if s.spare.pair, err = servers.StartRedisPair(ctx, s.supervisor); err != nil {
+		return err
+	}
+	if s.spare.masters, err = servers.StartRedlockWith(ctx, s.supervisor, servers.RedlockOptions{Clocks: true}); err != nil {
+		return err
+	}
+	front := *s.spare.pair.Primary // reached through the pair's front, as its replica will be
+	front.Address, front.Info = s.spare.pair.Front.Address, s.spare.pair.Info
+	s.backends.Redis, s.backends.Redlock = &front, s.spare.masters
+	delete(s.backends.Missing, "redis")
+	delete(s.backends.Missing, "redlock")
+	return nil
+}
+
+// offerSpare lists what can be done; the servers are listed already.
+func (s *stage) offerSpare() {
+	if s.spare == nil {
+		return
+	}
+	s.machines = append(s.machines, Machine{Name: "redis-replica", Kind: "server", Title: s.spare.pair.Replica.String(), Status: running})
+	s.runners["redis-replica"] = s.spare.pair.Replica
+	for i := range s.machines {
+		switch m := &s.machines[i]; {
+		case m.Name == "redis-replica":
+			m.Can = []string{Lag, Promote}
+		case s.clock(m.Name) != nil:
+			m.Can = []string{Ahead}
+		}
+	}
+}
+
+// clock is that of a master; nil where there is none.
+func (s *stage) clock(name string) *servers.Clock {
+	for i, node := range s.spare.masters.Nodes {
+		if name == fmt.Sprintf("redlock-%d", i+1) {
+			return node.Clock
+		}
+	}
+	return nil
+}
+
+// use does something to the replica, or to a clock.
+func (s *stage) use(ctx context.Context, name, what string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.machines, func(m Machine) bool { return m.Name == name && slices.Contains(m.Can, what) })
+	if s.spare == nil || i < 0 {
+		return fmt.Errorf("%w: %s %s: start with --redis-faults", errConflict, what, name)
+	}
+	m := &s.machines[i]
+	var err error
+	switch what {
+	case Lag:
+		s.spare.pair.Link.Freeze()
+		m.Can = []string{Promote}
+	case Promote:
+		err = s.spare.pair.Promote(ctx)
+		m.Can = nil
+	case Ahead:
+		err = s.clock(name).Set(clockJump)
+		m.Can = []string{Right}
+	default:
+		err = s.clock(name).Set(0)
+		m.Can = []string{Ahead}
+	}
+	if err != nil {
+		return err
+	}
+	s.publishLocked()
+	s.hub.publish(Mark{At: millis(time.Now()), Who: name, What: what})
+	return nil
+}
+
+// closeSpare ends them.
+func (s *stage) closeSpare(ctx context.Context) (err error) {
+	if s.spare == nil {
+		return nil
+	}
+	if s.spare.pair != nil {
+		err = s.spare.pair.Close(ctx)
+	}
+	return err
+}
