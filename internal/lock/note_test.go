@@ -63,7 +63,11 @@ func TestALeaseThatJoinedTellsTheRenewalsOfTheFirst(t *testing.T) {
 		}
 		time.Sleep(ttl / 2) // renewed at a third
 		var told notes
-		joined.(*Held).Follow(told.take)
+		second, ok := joined.(*Held)
+		if !ok {
+			t.Fatalf("it is a %T", joined)
+		}
+		second.Follow(told.take)
 		time.Sleep(ttl / 4)
 		if err := joined.Release(ctx); err != nil {
 			t.Fatal(err)
@@ -74,7 +78,7 @@ func TestALeaseThatJoinedTellsTheRenewalsOfTheFirst(t *testing.T) {
 	})
 }
 
-// grants grants one lease to all.
+// grants is a lock that grants one lease to all.
 type grants struct{ lease Lease }
 
 func (g grants) Acquire(context.Context, string) (Lease, error) { return g.lease, nil }

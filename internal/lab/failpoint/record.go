@@ -54,7 +54,7 @@ func (r recorded) Acquire(ctx context.Context, name string) (lock.Lease, error) 
 		return nil, err
 	}
 	granted := time.Now()
-	if told, ok := lease.(interface{ Follow(func(lock.Note)) }); ok {
+	if told, ok := lease.(interface{ Follow(note func(lock.Note)) }); ok {
 		told.Follow(page.note)
 	}
 	page.write(granted, history.Granted, lease.Token(), nil)
@@ -107,6 +107,7 @@ func (p *page) note(n lock.Note) {
 	case lock.Expires:
 		p.end = n
 		return
+	default:
 	}
 	event := history.Event{
 		At: n.At, ID: p.id, Name: p.name, Holder: p.lab.replica, Lock: p.strategy, What: history.EventKind(n.What),

@@ -29,7 +29,7 @@ func traced(t *testing.T) (lab *failpoint.Registry, begin func(id, route string)
 	t.Cleanup(func() { _ = lab.Close() })
 	provider := sdk.NewTracerProvider(sdk.WithSampler(sdk.ParentBased(steps)), sdk.WithSpanProcessor(steps))
 	return lab, func(id, route string) (context.Context, trace.Span) {
-		return provider.Tracer("test").Start(telemetry.WithRequestID(t.Context(), id), route)
+		return provider.Tracer("test").Start(telemetry.WithRequestID(t.Context(), id), route) //nolint:spancheck // the caller ends it
 	}, path
 }
 

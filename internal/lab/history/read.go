@@ -100,7 +100,8 @@ func (f folding) add(e Event) error {
 	if lease == nil {
 		return fmt.Errorf("lease %q is %s, and was never asked for", e.ID, e.What)
 	}
-	if lease.note(e) {
+	if isNote(e.What) {
+		lease.Notes = append(lease.Notes, e)
 		return nil
 	}
 	switch e.What {
@@ -123,15 +124,9 @@ func (f folding) add(e Event) error {
 	return nil
 }
 
-// note keeps what the lock itself told, and reports whether that is what the event is.
-func (l *Lease) note(e Event) bool {
-	switch e.What {
-	case Renewed, NotRenewed, VotedFor, VotedAgainst, NoVote, Woken:
-		l.Notes = append(l.Notes, e)
-	default:
-		return false
-	}
-	return true
+// isNote reports whether a lock itself told of an event.
+func isNote(what EventKind) bool {
+	return slices.Contains([]EventKind{Renewed, NotRenewed, VotedFor, VotedAgainst, NoVote, Woken}, what)
 }
 
 func (h *History) sort() {

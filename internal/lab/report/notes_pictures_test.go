@@ -74,7 +74,7 @@ func TestStepsShowWhatRequestsDidTogether(t *testing.T) {
 
 // Of very many tries the last ones are drawn, each to be seen.
 func TestStepsShowTheLastOfVeryMany(t *testing.T) {
-	var kinds []history.StepKind
+	kinds := make([]history.StepKind, 0, 301)
 	for range 100 {
 		kinds = append(kinds, history.StepRead, history.StepWrite, history.StepRollback)
 	}
@@ -90,7 +90,7 @@ func TestStepsShowTheLastOfVeryMany(t *testing.T) {
 // The first has three of five; the second asks three times, and has it when the first is gone.
 func TestVotesShowWhatEachMasterAnswered(t *testing.T) {
 	first, second := lease("first", 3, 50), lease("second", 61, 90)
-	var refused []history.Event
+	refused := make([]history.Event, 0, 5)
 	for i, master := range []string{"1", "2", "3", "4", "5"} {
 		no, mine := history.VotedAgainst, history.VotedFor
 		if i > 2 {

@@ -151,11 +151,12 @@ func (p *Picture) File(w io.Writer) error {
 const captionHeight = 18
 
 func (p *Picture) swatch(key Key, bottom float64) {
-	if key.Sign() {
+	switch {
+	case key.Sign():
 		p.text(key.Class, 1.7, bottom-4, "middle", key.Glyph())
-	} else if key.Line() {
+	case key.Line():
 		p.line(key.Class, 0.5, bottom-8, 2.5, 0)
-	} else {
+	default:
 		p.rect(key.Class, 0.5, bottom-13, 2.5, 10, "")
 		p.text("vote", 1.75, bottom-4, "middle", key.Glyph())
 	}

@@ -48,6 +48,7 @@ func signsOf(leases []history.Lease, window span) []sign {
 				list = append(list, signOf("unrenewed", n.At))
 			case history.Woken:
 				list = append(list, signOf("woke", n.At))
+			default: // votes have a picture of their own
 			}
 		}
 		if at := l.Outlived(); !at.IsZero() {

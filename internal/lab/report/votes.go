@@ -124,7 +124,7 @@ func (p *Picture) voted(r round, masters []string, from time.Time, y float64) {
 
 // rounds parts the votes of each lease into tries: a master answers once in each.
 func rounds(h *history.History) []round {
-	var list []round
+	list := make([]round, 0, len(h.Leases))
 	for _, l := range h.Leases {
 		var tries []round
 		for _, n := range l.Notes {
@@ -149,28 +149,15 @@ func rounds(h *history.History) []round {
 
 // worthy are the rounds that are drawn, in the order of time.
 func worthy(all []round) []round {
-	if len(all) <= mostRounds {
-		return all
+	shown := slices.DeleteFunc(slices.Clone(all), func(r round) bool { return !r.won })
+	shown = shown[:min(len(shown), mostRounds)]
+	for _, r := range all {
+		if !r.won && len(shown) < mostRounds {
+			shown = append(shown, r)
+		}
 	}
-	index := make([]int, len(all))
-	for i := range index {
-		index[i] = i
-	}
-	slices.SortStableFunc(index, func(a, b int) int { return cmp.Compare(b2i(all[b].won), b2i(all[a].won)) })
-	index = index[:mostRounds]
-	slices.Sort(index)
-	shown := make([]round, 0, mostRounds)
-	for _, i := range index {
-		shown = append(shown, all[i])
-	}
+	slices.SortStableFunc(shown, func(a, b round) int { return a.at.Compare(b.at) })
 	return shown
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func mastersOf(all []round) []string {
