@@ -31,6 +31,9 @@ func TestAPagePlaysAnExperiment(t *testing.T) {
 	// The narrator has seen the lease end before its holder knew, and a second holder.
 	const told = "document.getElementById('beats').textContent"
 	b.Until(t, within, told+".includes('Its holder does not know') && "+told+".includes('two holders')")
+	if !browser.Evaluate[bool](t, b, "document.getElementById('faults').hidden") {
+		t.Error("an experiment can be disturbed by hand")
+	}
 	b.Keep(t, "body", "live-experiment")
 	b.Until(t, within, madeVerdict+" !== ''")
 	if got := browser.Evaluate[string](t, b, madeVerdict); got != "Reproduced" {

@@ -116,7 +116,7 @@ func OfHistory(title string, h *history.History) Recording {
 	for _, name := range slices.Sorted(maps.Keys(holders)) {
 		r.Machines = append(r.Machines, laneOf(name))
 	}
-	r.Points, r.Apart = append(seen(h), answered(h, from, to)...), true
+	r.Points, r.Apart = append(append(r.Points, seen(h)...), answered(h, from, to)...), true
 	slices.SortStableFunc(r.Points, func(a, b Point) int { return cmp.Compare(a.At, b.At) })
 	r.Lanes.Until = millis(to)
 	r.Sale = Sale{Phase: Ended, Modes: []Mode{}, Settings: Settings{Stock: initial(h)}}

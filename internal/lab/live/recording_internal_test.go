@@ -83,6 +83,10 @@ func TestAHistoryBecomesARecording(t *testing.T) {
 	if len(r.Leases) != 1 || !reflect.DeepEqual(r.Leases[0], want) || len(r.Machines) != 1 || r.Machines[0].Name != "replica-2" || len(r.Marks) != 1 {
 		t.Errorf("leases %+v, machines %+v, marks %+v", r.Leases, r.Machines, r.Marks)
 	}
+	lone := history.Lease{ID: "a", Holder: "a", Asked: start, Granted: at(1)}
+	if r := OfHistory("leases alone", &history.History{Leases: []history.Lease{lone}}); r.Points == nil {
+		t.Error("leases without requests have no list of points, which the page goes through")
+	}
 	if empty := OfHistory("nothing", &history.History{}); len(empty.Points) != 0 {
 		t.Errorf("of an empty history there are %d points", len(empty.Points))
 	}

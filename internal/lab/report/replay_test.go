@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +23,9 @@ func TestAnExperimentIsPlayedAgain(t *testing.T) {
 	b.Until(t, time.Minute, "!document.getElementById('player').hidden && "+bars+" > 0")
 	if words := browser.Evaluate[int](t, b, "document.querySelectorAll('#player-words p').length"); words%3 != 0 || words == 0 {
 		t.Errorf("there are %d paragraphs, want what is done, expected and found", words)
+	}
+	if told := browser.Evaluate[string](t, b, "document.getElementById('beats').textContent"); !strings.Contains(told, "has the lock") {
+		t.Errorf("the story is %q", told)
 	}
 	if got := browser.Evaluate[int64](t, b, "document.documentElement.scrollWidth"); got > 375 {
 		t.Errorf("it scrolls to the side: it is %d wide", got)

@@ -155,6 +155,7 @@ function drawSale() {
   lab.draw();
   if (sale.error) $('said').textContent = sale.error;
   $('replay').hidden = $('save').hidden = !$('player').hidden || !sale.item || sale.phase === 'playing';
+  if ($('player').hidden) $('faults').hidden = Boolean(state.guest) || sale.phase === 'playing';
   $('verdict').hidden = !v;
   if (!v) return;
   $('verdict-words').textContent = `${v.strategy}: ${verdictWords(v)}`;
@@ -211,7 +212,7 @@ function drawAll() {
   $('language').lang = language() === 'zh' ? 'en' : 'zh';
   $('reader').hidden = steers || !$('player').hidden;
   $('guest').hidden = !state.guest || !$('player').hidden;
-  if ($('player').hidden) $('lanes-panel').hidden = $('faults').hidden = Boolean(state.guest);
+  if ($('player').hidden) $('lanes-panel').hidden = Boolean(state.guest);
   player.words();
   drawServers();
   drawStrategies();
@@ -332,7 +333,6 @@ const apply = {
     const ended = sale.verdict && !state.sale.verdict;
     if (state.sale.phase === 'playing' && sale.phase === 'ended') fill(sale.settings);
     state.sale = sale;
-    $('faults').hidden = sale.phase === 'playing' || Boolean(state.guest);
     if (ended) compare.add(sale, state.points, charts.start());
     drawSale();
     drawChoice();

@@ -9,7 +9,7 @@ import { element } from './panels.js';
 const soon = 20; // milliseconds that are no delay
 
 // most is how often a moment is told: of a crowd the first ones stand for all.
-const most = (what, crowd) => ({ granted: crowd ? 1 : 4, released: crowd ? 0 : 4, waits: crowd ? 1 : 3, renewed: 1 })[what] ?? 2;
+const most = (what, crowd) => (crowd ? { released: 0, granted: 1, waits: 1, 'gave-up': 1 }[what] : { granted: 4, released: 4, waits: 3, renewed: 1, woken: 0 }[what]) ?? 2;
 
 // moments finds what is to be told, in the order of time.
 export function moments({ leases, marks, points }, until) {
@@ -28,16 +28,31 @@ export function moments({ leases, marks, points }, until) {
     if (out && l.died && l.died < out) add(out, 'freed', { who });
     else if (out && end > out + soon) add(out, 'expired', { who });
     add(l.lost, 'lost', { who });
+    add(l.steps?.find((s) => s.what === 'rollback')?.at, 'rolled-back', { who });
     add(l.released, out && l.released > out + soon && !(l.lost < l.released) ? 'late' : 'released', { who });
   }
+  for (const w of wakes(granted)) add(w.at, 'woken', w);
   for (const o of twoHolders(granted, until)) add(o.from, 'overlap', { who: o.b.holder, other: o.a.holder });
   for (const m of marks) add(m.at, 'mark', { who: m.who, mark: m.what });
   const seen = points.filter((p) => p.seen), last = seen.at(-1);
   for (const [what, of] of [['oversold', (p) => p.oversold], ['lost-updates', (p) => p.lost]]) {
-    if (last && of(last) > 0) add(seen.find((p) => of(p) > 0).at, what, { n: number(of(last)) }); // it may be so for a moment alone
+    if (last && of(last) > 0) { // it may be so for a moment alone
+      const first = seen.find((p) => of(p) > 0);
+      add(first.at, what, { n: number(of(first)) });
+    }
   }
   for (const what of ['rejected', 'busy', 'failed', 'unknown']) add(points.find((p) => p.answers[what] > 0)?.at, what);
   return few(found.sort((a, b) => a.at - b.at), granted.length > 12);
+}
+
+// wakes counts, for each release, the waiters that were notified until the next one.
+function wakes(granted) {
+  const releases = granted.filter((l) => l.released).sort((a, b) => a.released - b.released).slice(0, 4);
+  return releases.map((r, i) => {
+    const next = releases.find((l, k) => k > i && l.lock === r.lock)?.released ?? r.released + soon;
+    const woken = granted.filter((l) => l.lock === r.lock && l.wakes?.some((w) => w.by === 'watch' && w.at >= r.released && w.at < next));
+    return { at: r.released + 0.001, who: r.holder, n: number(woken.length) };
+  });
 }
 
 function few(list, crowd) {

@@ -29,13 +29,15 @@ func moments() []Line {
 		{Moment: "lost", English: "{who} is notified that it has lost the lock.", Chinese: "{who} 得到通知：锁已失去。"},
 		{Moment: "released", English: "{who} gives the lock back.", Chinese: "{who} 归还锁。"},
 		{Moment: "late", English: "{who} is done, and releases a lock whose lease had run out.", Chinese: "{who} 做完了，来释放一把租约早已到期的锁。"},
+		{Moment: "rolled-back", English: "The transaction of {who} is rolled back: nothing of its write is kept.", Chinese: "{who} 的事务回滚：它的写入一点也没有留下。"},
+		{Moment: "woken", English: "The release by {who} wakes {n} of those that wait.", Chinese: "{who} 一释放，唤醒了 {n} 个等待者。"},
 		{Moment: "gave-up", English: "{who} gives up waiting.", Chinese: "{who} 放弃等待。"},
 		{Moment: "oversold", English: "More is sold than there was: {n} units too many by now.", Chinese: "卖出的比库存多了：到此刻超卖 {n} 件。"},
 		{Moment: "lost-updates", English: "The row shows {n} units that are sold already: an update was overwritten.", Chinese: "库存行里有 {n} 件其实已经卖掉：有更新被覆盖了。"},
 		{Moment: "rejected", English: "The stock is gone, and purchases are rejected.", Chinese: "库存卖完，之后的购买被拒绝。"},
-		{Moment: "busy", English: "The first request gets “busy”: it has waited for as long as it may.", Chinese: "第一次有请求得到“繁忙”：它等到了上限。"},
-		{Moment: "failed", English: "The first purchase fails: it gets an error, and no unit.", Chinese: "第一次有购买失败：收到错误，没有买到。"},
-		{Moment: "unknown", English: "The first purchase stays without an answer: its buyer does not know what happened.", Chinese: "第一次有购买没有等到响应：买家不知道结果。"},
+		{Moment: "busy", English: "A request gets “busy”: it has waited for as long as it may.", Chinese: "有请求得到“繁忙”：它等到了上限。"},
+		{Moment: "failed", English: "A purchase fails: its buyer gets an error, and no unit.", Chinese: "有购买失败：买家收到错误，没有买到。"},
+		{Moment: "unknown", English: "A purchase stays without an answer: its buyer does not know what happened.", Chinese: "有购买没有等到响应：买家不知道结果。"},
 	}
 }
 
@@ -44,7 +46,7 @@ func marks() []Line {
 	return []Line{
 		{Mark: `^held in its`, English: "{who} is between its read and its write, and takes its time there.", Chinese: "{who} 读过库存，还没写回，在中间干着活。"},
 		{Mark: `^paused in its`, English: "{who} stops between its read and its write (SIGSTOP), as in a long garbage collection.", Chinese: "{who} 在读和写之间停住（SIGSTOP），好比一次很长的 GC。"},
-		{Mark: `^went on in its`, English: "{who} goes on: it now writes what it computed from its old read.", Chinese: "{who} 继续：它要写回根据旧读数算出的结果。"},
+		{Mark: `^went on in its`, English: "{who} goes on, with what it read before.", Chinese: "{who} 继续往下做，依据的是先前读到的值。"},
 		{Mark: `^is woken`, English: "{who} runs again. For it no time has passed, and it still believes that it holds the lock.", Chinese: "{who} 恢复运行。对它来说时间没有流逝，它仍以为自己持有锁。"},
 		{Mark: `^killed in its`, English: "{who} dies between its read and its write, with the lock in its hands.", Chinese: "{who} 在读和写之间死去，手里还拿着锁。"},
 		{Mark: `^killed: its connections end`, English: "{who} is dead: its connections end, and it sends nothing more.", Chinese: "{who} 已死：连接断开，不再发出任何请求。"},
