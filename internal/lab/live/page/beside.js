@@ -28,11 +28,11 @@ function moved(r, side, less) {
 }
 
 // beside lays b next to a.
-export function beside(a, b) {
+function beside(a, b) {
   const zero = startOf(a), both = [moved(a, 'A', 0), moved(b, 'B', startOf(b) - zero)], all = (of) => both.flatMap(of);
   const told = both.flatMap((r, i) => moments(r, Infinity).map((m) => ({ ...m, side: m.who ? '' : sides[i] })));
   return {
-    ...a, title: `A ${a.part.name} | B ${b.part.name}`, pair: [a.part, b.part],
+    ...a, pair: [a.part, b.part],
     points: all((r) => r.points).sort((x, y) => x.at - y.at), marks: all((r) => r.marks).sort((x, y) => x.at - y.at),
     leases: all((r) => r.leases), machines: all((r) => r.machines),
     lanes: { ...a.lanes, whole: Math.max(a.lanes.whole || 0, b.lanes.whole ? b.lanes.whole - startOf(b) + zero : 0) },
@@ -40,13 +40,16 @@ export function beside(a, b) {
   };
 }
 
-// paired adds to recordings those of each failure beside the remedies that follow it.
+const pairOf = (a, b) => ({ title: `A ${a.part.name} | B ${b.part.name}`, make: () => beside(a, b) });
+
+// paired adds to recordings those of each failure beside the remedies that follow it: each is made when it
+// is chosen.
 export function paired(recordings) {
   const pairs = [];
   let failure;
   for (const r of recordings) {
     if (!r.part) continue;
-    if (!r.part.remedy) failure = r; else if (failure) pairs.push(beside(failure, r));
+    if (!r.part.remedy) failure = r; else if (failure) pairs.push(pairOf(failure, r));
   }
   return [...pairs, ...recordings];
 }

@@ -68,7 +68,8 @@ export class Player {
 
   choose(i) {
     this.stop();
-    this.recording = this.recordings[i];
+    const chosen = this.recordings[i];
+    this.recording = chosen.make?.() ?? chosen;
     [this.from, this.end] = extent(this.recording);
     $('scrub').max = String(Math.ceil(this.end - this.from));
     this.words();

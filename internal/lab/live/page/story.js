@@ -16,11 +16,11 @@ export function moments({ leases, marks, points }, until) {
   const found = [];
   const add = (at, what, words = {}) => { if (at && at <= until) found.push({ at, what, ...words }); };
   const asked = [...leases].sort((a, b) => a.asked - b.asked), granted = asked.filter((l) => l.granted);
-  for (const l of asked) {
+  for (const l of asked.slice(0, 60)) { // the first to wait are told
     const ahead = granted.find((o) => o !== l && o.lock === l.lock && o.granted <= l.asked && endOf(o) > l.asked);
     if (ahead && (l.granted || l.gave_up || until) - l.asked > soon) add(l.asked, 'waits', { who: l.holder, other: ahead.holder });
-    add(l.gave_up, 'gave-up', { who: l.holder });
   }
+  for (const l of asked) add(l.gave_up, 'gave-up', { who: l.holder });
   for (const l of granted) {
     const who = l.holder, end = endOf(l), out = expiryOf(l, until);
     add(l.granted, 'granted', { who });
