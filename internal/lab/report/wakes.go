@@ -27,6 +27,7 @@ func Wakes(h *history.History) *Picture {
 	}
 	p := &Picture{Title: "Waiters that each release woke", height: wakesTop + wakesHeight + footHeight}
 	p.Desc = fmt.Sprintf("%s, after which waiters were woken %s in all, and %s at most after one.", Plural(len(counts), "release", "releases"), Times(sum), Times(slices.Max(counts)))
+	p.Legend = []Key{{"part", "waiters that looked again between this release and the next"}}
 	if len(counts) > mostReleases {
 		p.notef("The first %d of %d releases are drawn.", mostReleases, len(counts))
 		counts = counts[:mostReleases]
