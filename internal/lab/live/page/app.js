@@ -111,9 +111,13 @@ function drawChoice() {
   const warn = exclusive && claims.fenceable && !claims.signals_loss && !field('fence').checked ? ` ${t('fenceNeeded')}` : '';
   $('promise').textContent = (exclusive ? (warn ? '! ' : '✓ ') + t('exclusive', replicas) : '✕ ' + t('oversells', replicas, s.damage)) + warn;
   $('promise').className = `wide small ${warn ? 'warn' : exclusive ? 'good' : 'bad'}`;
+  if (state.sale.phase !== 'playing') showStrategy(s); // else that of the part
+  drawButtons();
+}
+
+function showStrategy(s) {
   code.show(s);
   views.suggest(s);
-  drawButtons();
 }
 
 function drawButtons() {
@@ -235,6 +239,9 @@ function tell() {
   setTimeout(() => {
     telling = false;
     if (!state.play || !$('player').hidden) return;
+    const part = state.play.parts.findLast((p) => p.try > 0)?.name, lock = state.leases.values().next().value?.lock;
+    const sells = state.strategies.find((s) => s.name === part) ?? state.strategies.find((s) => s.name === lock);
+    if (sells && state.sale.phase === 'playing') showStrategy(sells);
     const until = Math.max(state.lanes.until || 0, state.points.at(-1)?.at || 0, state.marks.at(-1)?.at || 0);
     story.draw(moments({ ...state, leases: [...state.leases.values()] }, until), charts.start());
   }, 250);

@@ -31,7 +31,7 @@ export function moments({ leases, marks, points }, until) {
     add(l.steps?.find((s) => s.what === 'rollback')?.at, 'rolled-back', { who });
     add(l.released, out && l.released > out + soon && !(l.lost < l.released) ? 'late' : 'released', { who });
   }
-  for (const w of wakes(granted)) add(w.at, 'woken', w);
+  for (const w of wakes(granted)) if (w.n > 0) add(w.at, 'woken', w); // not every lock tells
   for (const o of twoHolders(granted, until)) add(o.from, 'overlap', { who: o.b.holder, other: o.a.holder });
   for (const m of marks) add(m.at, 'mark', { who: m.who, mark: m.what });
   const seen = points.filter((p) => p.seen), last = seen.at(-1);
@@ -51,7 +51,7 @@ function wakes(granted) {
   return releases.map((r, i) => {
     const next = releases.find((l, k) => k > i && l.lock === r.lock)?.released ?? r.released + soon;
     const woken = granted.filter((l) => l.lock === r.lock && l.wakes?.some((w) => w.by === 'watch' && w.at >= r.released && w.at < next));
-    return { at: r.released + 0.001, who: r.holder, n: number(woken.length) };
+    return { at: r.released + 0.001, who: r.holder, n: woken.length };
   });
 }
 
@@ -85,7 +85,8 @@ export class Story {
   draw(found, from, lines = this.lines) {
     this.box.tabIndex = 0; // it scrolls
     this.panel.hidden = found.length === 0;
-    const texts = found.map((m) => `${((m.at - from) / 1000).toFixed(2)} s ${m.side ? `${m.side}: ` : ''}${say(m, lines)}`);
+    const zero = Math.min(from, found[0]?.at ?? from);
+    const texts = found.map((m) => `${((m.at - zero) / 1000).toFixed(2)} s ${m.side ? `${m.side}: ` : ''}${say(m, lines)}`);
     const shown = [...this.box.children];
     let same = 0; // what is there stays, so that a screen reader tells what is new
     while (same < texts.length && shown[same]?.dataset.text === texts[same]) same++;
