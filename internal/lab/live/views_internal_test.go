@@ -2,8 +2,11 @@ package live
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -145,5 +148,37 @@ func TestALineInEtcdIsOfOneItem(t *testing.T) {
 	}
 	if want := []string{"1 stockd/etcd/goods%2F2/9-2", "2 stockd/etcd/goods%2F2/1-1"}; !reflect.DeepEqual(line, want) {
 		t.Errorf("in line are %q, want %q", line, want)
+	}
+}
+
+// A ZooKeeper that does not allow the word says so, and so does the page.
+func TestAZooKeeperThatDoesNotTellItsWatchesIsNoted(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() //nolint:errcheck // the test is over
+	for _, c := range []struct {
+		says     string
+		watchers int
+		notes    []string
+	}{
+		{"wchp is not executed because it is not in the whitelist.\n", 0, []string{"wchp"}},
+		{"/a\n\t0x1\n", 1, nil},
+		{"", 0, nil}, // there is no watch
+	} {
+		go func() {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.ReadFull(conn, make([]byte, len("wchp")))
+			_, _ = io.WriteString(conn, c.says)
+			_ = conn.Close()
+		}()
+		watchers, notes, err := watched(t.Context(), listener.Addr().String())
+		if err != nil || len(watchers) != c.watchers || !slices.Equal(notes, c.notes) {
+			t.Errorf("after %q: %v, %q, %v", c.says, watchers, notes, err)
+		}
 	}
 }

@@ -44,7 +44,7 @@ func (z *zooKeeperLens) look(ctx context.Context, item int64) (v View, err error
 		err   error
 	}
 	answered := make(chan result, 1)
-	watchers, err := watched(ctx, z.server.Address)
+	watchers, notes, err := watched(ctx, z.server.Address)
 	if err != nil {
 		return v, fmt.Errorf("ZooKeeper does not answer: %w", err)
 	}
@@ -54,29 +54,32 @@ func (z *zooKeeperLens) look(ctx context.Context, item int64) (v View, err error
 	}()
 	select {
 	case r := <-answered:
-		return View{Tables: []Table{r.table}}, r.err
+		return View{Tables: []Table{r.table}, Notes: notes}, r.err
 	case <-ctx.Done():
 		return v, fmt.Errorf("ZooKeeper does not answer: %w", context.Cause(ctx))
 	}
 }
 
-// watched asks a ZooKeeper which sessions watch which nodes.
-func watched(ctx context.Context, address string) (map[string][]string, error) {
+// watched asks a ZooKeeper which sessions watch which nodes. A note says that it does not tell.
+func watched(ctx context.Context, address string) (watchers map[string][]string, notes []string, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer conn.Close() //nolint:errcheck // it was read
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if _, err := io.WriteString(conn, "wchp"); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	text, err := io.ReadAll(conn)
-	return watchersOf(string(text)), err
+	if strings.Contains(string(text), "whitelist") {
+		notes = []string{"wchp"}
+	}
+	return watchersOf(string(text)), notes, err
 }
 
 // watchersOf reads the answer to wchp: a node, and below it the sessions that watch it.
