@@ -1,23 +1,27 @@
 package main
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
 )
 
-// openTrace shows the trace of a lease that has been renewed, by the pointer, and returns its text.
-func openTrace(t *testing.T, b *browser.Browser) string {
+// openTrace shows the trace of a lease of which a script is true, by the pointer, and returns its text.
+func openTrace(t *testing.T, b *browser.Browser, script string) string {
 	t.Helper()
-	b.Until(t, within, `[...document.querySelectorAll('#lanes .hold')].some(bar => {
+	b.Until(t, within, fmt.Sprintf(`[...document.querySelectorAll('#lanes .hold')].some(bar => {
 		const at = {bubbles: true, clientX: 1, clientY: 1};
 		bar.dispatchEvent(new PointerEvent('pointerdown', at));
 		bar.dispatchEvent(new PointerEvent('pointerup', at));
-		return [...document.querySelectorAll('#trace tr')].some(row => row.textContent.startsWith('renewed')) && document.querySelector('#trace .step.read') !== null;
-	})`)
+		return %s;
+	})`, script))
 	return browser.Evaluate[string](t, b, "document.getElementById('trace').innerText")
 }
+
+// renewedAndTraced is true of the trace of a lease that was renewed, with the steps of its request.
+const renewedAndTraced = `[...document.querySelectorAll('#trace tr')].some(row => row.textContent.startsWith('renewed')) && document.querySelector('#trace .step.read') !== null`
 
 func TestAPageShowsTheTraceOfALease(t *testing.T) {
 	url := startLive(t, "embedded")
@@ -30,7 +34,7 @@ func TestAPageShowsTheTraceOfALease(t *testing.T) {
 	click(t, b, "#start")
 	b.Until(t, within, there("#lanes .note.renewed"))
 	b.Until(t, within, isOver)
-	said := openTrace(t, b)
+	said := openTrace(t, b, renewedAndTraced)
 	if !cmdtest.ContainsAll(said, "redis-reentrant, token", "request ", "goods", "acquire", "read", "work", "write", "commit", "release", "renewed", "ms were left") {
 		t.Errorf("the trace says %q", said)
 	}
@@ -44,7 +48,7 @@ func TestAPageShowsTheTraceOfALease(t *testing.T) {
 	click(t, b, "#replay")
 	b.Until(t, within, "!document.getElementById('player').hidden")
 	scrub(t, b, 0.99)
-	if said := openTrace(t, b); !cmdtest.ContainsAll(said, "renewed", "commit") {
+	if said := openTrace(t, b, renewedAndTraced); !cmdtest.ContainsAll(said, "renewed", "commit") {
 		t.Errorf("replayed, the trace says %q", said)
 	}
 	assertQuiet(t, b, url)
