@@ -163,15 +163,26 @@ func (s *stage) experiment(ctx context.Context, plan scenario.Plan) (err error) 
 		return err
 	}
 	for _, m := range list {
-		if m.Kind == "server" {
-			if err := s.heal(ctx, m); err != nil {
-				return err
-			}
+		if err := s.restore(ctx, m); err != nil {
+			return err
 		}
 	}
 	_, err = scenario.On(ctx, s.supervisor, s.backends, plan)
 	s.publish() // without the replicas of the experiment
 	return err
+}
+
+// restore undoes what was done to a server by hand.
+func (s *stage) restore(ctx context.Context, m Machine) error {
+	if m.Kind != "server" {
+		return nil
+	}
+	if slices.Contains(m.Can, Right) {
+		if err := s.use(ctx, m.Name, Right); err != nil {
+			return err
+		}
+	}
+	return s.heal(ctx, m)
 }
 
 func (*guest) experiment(context.Context, scenario.Plan) error {
