@@ -742,7 +742,7 @@ func defects() []defect {
 		},
 		{
 			name: "a renewal counts from its answer",
-			file: "internal/lock/watchdog.go", old: "\tasked := time.Now()\n\tctx, cancel := context.WithDeadline(w.lease.ctx, w.until)\n\tdefer cancel()\n\tstill, err := w.renew(ctx)\n", new: "\tctx, cancel := context.WithDeadline(w.lease.ctx, w.until)\n\tdefer cancel()\n\tstill, err := w.renew(ctx)\n\tasked := time.Now()\n",
+			file: "internal/lock/watchdog.go", old: "w.until = lapse(asked, w.ttl)\n\t\tw.timer", new: "w.until = lapse(time.Now(), w.ttl)\n\t\tw.timer",
 			pkg: "./internal/lock", test: "TestALeaseIsLostBeforeItsTTLIsOver",
 		},
 		{
