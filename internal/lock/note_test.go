@@ -3,15 +3,30 @@ package lock
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// notes collects what a lock tells; in the bubble of a synctest it needs no mutex.
-type notes []Note
+// notes collects what a lock tells, from any goroutine.
+type notes struct {
+	mu   sync.Mutex
+	list []Note
+}
 
-func (n *notes) take(one Note) { *n = append(*n, one) }
+func (n *notes) take(one Note) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.list = append(n.list, one)
+}
+
+// all are those that were told so far.
+func (n *notes) all() []Note {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.list
+}
 
 func TestALeaseTellsItsExpiryAndItsRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -37,10 +52,11 @@ func TestALeaseTellsItsExpiryAndItsRenewals(t *testing.T) {
 			{At: began.Add(ttl * 2 / 3), What: NotRenewed, Left: 589 * time.Millisecond, Err: silent},
 			{At: began.Add(ttl*2/3 + ttl/10), What: Renewed, TTL: ttl, Left: 499 * time.Millisecond},
 		}
-		if len(told) != len(want) {
-			t.Fatalf("%d notes, want %d: %+v", len(told), len(want), told)
+		got := told.all()
+		if len(got) != len(want) {
+			t.Fatalf("%d notes, want %d: %+v", len(got), len(want), got)
 		}
-		for i, n := range told {
+		for i, n := range got {
 			if !n.At.Equal(want[i].At) || n.What != want[i].What || n.TTL != want[i].TTL || n.Left != want[i].Left || !errors.Is(n.Err, want[i].Err) {
 				t.Errorf("note %d is %+v, want %+v", i, n, want[i])
 			}
@@ -72,8 +88,8 @@ func TestALeaseThatJoinedTellsTheRenewalsOfTheFirst(t *testing.T) {
 		if err := joined.Release(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if len(told) != 2 || !told[0].At.Equal(began.Add(ttl/3)) || told[1].What != Renewed {
-			t.Errorf("told %+v, want the expiry after the first renewal, and the second", told)
+		if got := told.all(); len(got) != 2 || !got[0].At.Equal(began.Add(ttl/3)) || got[1].What != Renewed {
+			t.Errorf("told %+v, want the expiry after the first renewal, and the second", got)
 		}
 	})
 }
@@ -87,7 +103,7 @@ func TestOnlyAContextThatAsksIsTold(t *testing.T) {
 	var told notes
 	Tell(t.Context(), Note{What: Woken})
 	Tell(WithNotes(t.Context(), told.take), Note{What: Placed, Key: "k"})
-	if len(told) != 1 || told[0].Key != "k" {
-		t.Errorf("told %+v", told)
+	if got := told.all(); len(got) != 1 || got[0].Key != "k" {
+		t.Errorf("told %+v", got)
 	}
 }
