@@ -187,9 +187,7 @@ func (s *Session) Buy(ctx context.Context, token string) (Bought, error) {
 
 // buyOnce makes one purchase in the name of a buyer.
 func (r *run) buyOnce(ctx context.Context, m Mode, name string) (got load.Answer, err error) {
-	plan := r.plan(m)
-	plan.Clients, plan.Rate, plan.Requests = 1, 0, 1
-	plan.User, plan.SoldOut = func() string { return name }, nil
+	plan := r.press(m, name)
 	plan.Observe = func(a load.Answer) {
 		got = a
 		r.meter.observe(a)
@@ -200,6 +198,15 @@ func (r *run) buyOnce(ctx context.Context, m Mode, name string) (got load.Answer
 	}
 	r.add(result, err)
 	return got, err
+}
+
+// press is the load of one purchase in the name of a buyer. Its one request alone ends it: one
+// whose time is over before it is sent has no answer, and none would pass for the first kind.
+func (r *run) press(m Mode, name string) load.Plan {
+	plan := r.plan(m)
+	plan.Clients, plan.Rate, plan.Requests, plan.Duration = 1, 0, 1, 0
+	plan.User, plan.SoldOut = func() string { return name }, nil
+	return plan
 }
 
 // said names what an answer means to a buyer.

@@ -146,3 +146,13 @@ func TestThePhoneOfABuyerBuysAndSteersNothing(t *testing.T) {
 		t.Errorf("another page's request to join is answered with %d", status)
 	}
 }
+
+// A phone may press when the time of the sale is over and its last clients are still answered.
+func TestAPressIsSentThoughTheTimeOfTheSaleIsOver(t *testing.T) {
+	r := run{until: time.Now().Add(-time.Second), meter: newMeter(), settings: Settings{Clients: 50, Rate: 100}}
+	plan := r.press(Mode{Strategy: "naive"}, "Ann")
+	if plan.Clients != 1 || plan.Requests != 1 || plan.Rate != 0 || plan.Duration != 0 {
+		t.Errorf("a press is %d requests of %d clients at %v/s within %s, want one of one, however late it is sent",
+			plan.Requests, plan.Clients, plan.Rate, plan.Duration)
+	}
+}
