@@ -106,4 +106,12 @@ func TestAxeFindsNothingSeriousOnThePage(t *testing.T) {
 	b.Show(t, page+"buy", 390, 800, "dark")
 	b.Until(t, within, "!document.getElementById('join').hidden")
 	assertAccessible(t, b, script, "the phone of a buyer")
+	browser.Evaluate[bool](t, b, "(document.getElementById('name').value = 'Ann', document.querySelector('#join button').click(), true)")
+	b.Until(t, within, "!document.getElementById('shop').hidden")
+	click(t, b, "#buy")
+	b.Until(t, within, "document.getElementById('got').textContent !== '' && !document.getElementById('buy').disabled")
+	assertAccessible(t, b, script, "the phone of a buyer that was answered")
+	b.Show(t, page, 390, 2400, "light")
+	b.Until(t, within, isLive+" && !document.getElementById('reader').hidden")
+	assertAccessible(t, b, script, "a reader without the token")
 }
