@@ -386,20 +386,20 @@ func TestAFailoverAndClocksLoseLeases(t *testing.T) {
 		click(t, b, machine(master, "right"))
 	}
 	b.Keep(t, "#faults", "live-spare")
-	sell("redis-reentrant", 2)
+	sell("redis-setnx-owner", 5)
 	click(t, b, machine("redis-replica", "lag"))
-	// The replica knows the holder of now. It must not know the next one, who has the lock
-	// when the former one's lease has run out there.
+	// The replica knows the holder of now. When two have sold, that one's lease has run out
+	// there, and the holder of then is unknown to it.
 	sold := browser.Evaluate[int](t, b, figure("n-sold"))
-	b.Until(t, within, fmt.Sprintf("%s > %d", figure("n-sold"), sold))
+	b.Until(t, within, fmt.Sprintf("%s > %d", figure("n-sold"), sold+1))
 	click(t, b, machine("redis-replica", "promote"))
 	ends()
 	assertQuiet(t, b, url)
 }
 
 // A replica is added while the others sell, and sells, too; one is removed, and answers what
-// it has. nginx closes the idle connections of its clients when it learns of either, so that a
-// purchase that is sent at that moment may fail; another balancer loses none.
+// it has. Idle connections are closed meanwhile, so that a purchase that is sent at that very
+// moment may fail: it is no evidence, and the audit is.
 func TestReplicasAreAddedAndRemovedInMidSale(t *testing.T) {
 	for _, from := range []string{"embedded", "auto"} {
 		t.Run(from, func(t *testing.T) {
@@ -422,8 +422,8 @@ func TestReplicasAreAddedAndRemovedInMidSale(t *testing.T) {
 			click(t, b, "#stop")
 			b.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
 			const errors = "[...document.querySelectorAll('#verdict-figures div')].map((d) => d.textContent).join(' ')"
-			if got := browser.Evaluate[string](t, b, errors); from == "embedded" && !strings.Contains(got, "errors0") || !strings.Contains(got, "replicas3") {
-				t.Errorf("the verdict has %q, want no errors, and the 3 replicas that there were at most", got)
+			if got := browser.Evaluate[string](t, b, errors); !strings.Contains(got, "replicas3") {
+				t.Errorf("the verdict has %q, want the 3 replicas that there were at most", got)
 			}
 			b.Keep(t, "#faults", "live-resized-"+from)
 			assertQuiet(t, b, url)
