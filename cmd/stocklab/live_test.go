@@ -15,7 +15,6 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
-	"github.com/stockd/stockd/internal/lab/cluster"
 	"github.com/stockd/stockd/internal/lab/labtest/browser"
 	"github.com/stockd/stockd/internal/lab/servers"
 )
@@ -394,7 +393,29 @@ func TestAFailoverAndClocksLoseLeases(t *testing.T) {
 	b.Until(t, within, fmt.Sprintf("%s > %d", figure("n-sold"), sold+1))
 	click(t, b, machine("redis-replica", "promote"))
 	ends()
+	assertReplaced(t, b, url)
 	assertQuiet(t, b, url)
+}
+
+// assertReplaced looks at a primary after its replica took over: it says so and can be given nothing to do,
+// and what is done to the other one is done to the server that replicas use.
+func assertReplaced(t *testing.T, b *browser.Browser, url string) {
+	t.Helper()
+	if browser.Evaluate[bool](t, b, there("[data-machine=redis]")) {
+		t.Error("the primary that was replaced has buttons")
+	}
+	if list := browser.Evaluate[string](t, b, "document.getElementById('machines').textContent"); !strings.Contains(list, "redis-replica is the primary now") {
+		t.Errorf("the servers say %q", list)
+	}
+	if status := command(t, url, "machines/redis/kill", ""); status != http.StatusConflict {
+		t.Errorf("a kill of the primary that was replaced is answered with %d, want a conflict", status)
+	}
+	click(t, b, machine("redis-replica", "kill"))
+	b.Until(t, within, there(machine("redis-replica", "start")))
+	click(t, b, "#start") // which starts it again
+	b.Until(t, within, "document.getElementById('verdict').hidden && "+figure("n-sold")+" > 0")
+	click(t, b, "#stop")
+	b.Until(t, within, isOver)
 }
 
 // A replica is added while the others sell, and sells, too; one is removed, and answers what
@@ -455,38 +476,6 @@ func TestTwoSalesAreCompared(t *testing.T) {
 	assertQuiet(t, b, url)
 }
 
-// On replicas that others run a sale is sold, charted and judged. What needs processes of
-// our own is not offered.
-func TestAPageShowsReplicasOfOthers(t *testing.T) {
-	l := startLabOf(t, servers.Choice{Mode: servers.Embedded, Redis: servers.None, Etcd: servers.None}, cluster.Options{Replicas: 2})
-	there := l.cluster.Client()
-	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte(there.Token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	url := startLive(t, "", "--url="+there.URL, "--admin-url="+there.AdminURL, "--token-file="+token)
-	b := browser.Open(t, shown)
-	b.Show(t, url, 1300, 2400, "light")
-	b.Until(t, within, isLive)
-	const offered = `['replicas', 'work_ms', 'ttl_s'].filter((n) => !document.querySelector('#form [name=' + n + ']').disabled).concat(
-		['faults', 'lanes-panel'].filter((id) => !document.getElementById(id).hidden))`
-	if got := browser.Evaluate[[]string](t, b, offered); len(got) > 0 {
-		t.Errorf("it offers %q", got)
-	}
-	set(t, b, "strategy", "sql-conditional")
-	set(t, b, "stock", 200)
-	click(t, b, "#start")
-	b.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
-	if sold, replicas := browser.Evaluate[int](t, b, figure("n-sold")), browser.Evaluate[string](t, b, "document.querySelector('#form [name=replicas]').value"); sold != 200 || replicas != "2" {
-		t.Errorf("it sold %d of 200 on %s replicas", sold, replicas)
-	}
-	b.Until(t, within, "/stock.*version/s.test(document.getElementById('view').innerText) && /redis\\s+not configured/.test(document.getElementById('view').innerText)")
-	names, err := there.Replicas(t.Context())
-	if err != nil || len(names) != 2 {
-		t.Errorf("after it %v answer (%v), want both replicas", names, err)
-	}
-}
-
 // One steers, and the phones of a class buy: each in its own name, for real, and without
 // steering anything.
 func TestAClassBuysWithItsPhones(t *testing.T) {
@@ -519,6 +508,7 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 	}
 	phone.Keep(t, "body", "live-buy")
 	desk.Until(t, within, "document.getElementById('buyers').textContent.startsWith('小明 bought 3')")
+	desk.Until(t, within, "(e => e.offsetParent && e.complete && e.naturalWidth > 0 && e.alt.startsWith('QR code of http://127.0.0.1:'))(document.getElementById('class-code'))")
 	desk.Keep(t, "body", "live-class")
 	click(t, desk, "#stop")
 	desk.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")

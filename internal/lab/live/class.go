@@ -6,11 +6,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
+
+	"golang.org/x/time/rate"
 
 	"github.com/stockd/stockd/internal/load"
 )
@@ -18,13 +21,22 @@ import (
 // The bounds of a class.
 const (
 	mostBuyers = 500
+	// mostOfAddress is how many of them can have joined from one address: a school has one for all of
+	// its phones, and a script there may not take every place.
+	mostOfAddress = mostBuyers / 2
+	// joinsAMinute bounds the requests to join of one address, also those that are rejected: twice what a
+	// class of 60 makes that begins at the same time.
+	joinsAMinute = 120
+	// unseenFor is after how long without a press a name is free again, when someone joins.
+	unseenFor = 10 * time.Minute
 	// mostName is the longest name of a buyer, in characters.
 	mostName = 24
 	// pressEvery is the shortest time between two purchases of a phone.
 	pressEvery = 150 * time.Millisecond
 )
 
-// errTooSoon tells a phone that its last purchase is not answered, or was just made.
+// errTooSoon tells a phone to wait: for the answer to its last purchase, or for its next one, or before
+// it joins.
 var errTooSoon = errors.New("too soon")
 
 // errStranger tells a phone that it has not joined.
@@ -49,7 +61,9 @@ type Bought struct {
 type phone struct {
 	Buyer
 
-	item    int64 // of the sale that its purchases are counted of
+	from    string // the address that it joined from
+	item    int64  // of the sale that its purchases are counted of
+	seen    time.Time
 	pressed time.Time
 	waits   bool // its last purchase is not answered
 }
@@ -59,11 +73,17 @@ type phone struct {
 type class struct {
 	mu      sync.Mutex
 	phones  map[string]*phone // by token
+	doors   map[string]*rate.Limiter
 	changed bool
 }
 
-// join takes a name, which no one else in the class has.
-func (c *class) join(name string) (token string, err error) {
+// join takes a name for a phone at an address, which no one else in the class has.
+func (c *class) join(name, from string, now time.Time) (token string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.admits(from, now) {
+		return "", fmt.Errorf("%w: %d requests to join a minute are allowed from one address: try again in a minute", errTooSoon, joinsAMinute)
+	}
 	name = strings.TrimSpace(name)
 	n := len([]rune(name))
 	switch {
@@ -72,23 +92,68 @@ func (c *class) join(name string) (token string, err error) {
 	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return "", fmt.Errorf("%w: name: it has characters that cannot be shown", errInput)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.phones) >= mostBuyers {
-		return "", fmt.Errorf("%w: %d buyers have joined, and no more can", errConflict, mostBuyers)
-	}
-	for _, p := range c.phones {
-		if strings.EqualFold(p.Name, name) {
-			return "", fmt.Errorf("%w: name: another buyer is called %s", errInput, p.Name)
-		}
+	c.free(now)
+	if err := c.room(name, from); err != nil {
+		return "", err
 	}
 	if c.phones == nil {
 		c.phones = make(map[string]*phone)
 	}
 	token = rand.Text()
-	c.phones[token] = &phone{Buyer: Buyer{Name: name}}
+	c.phones[token] = &phone{Buyer: Buyer{Name: name}, from: from, seen: now}
 	c.changed = true
 	return token, nil
+}
+
+// admits reports whether an address may ask once more; the caller holds mu. An address that has not
+// asked for a minute is forgotten.
+func (c *class) admits(from string, now time.Time) bool {
+	if c.doors == nil {
+		c.doors = make(map[string]*rate.Limiter)
+	}
+	maps.DeleteFunc(c.doors, func(_ string, door *rate.Limiter) bool { return door.TokensAt(now) >= joinsAMinute })
+	if c.doors[from] == nil {
+		c.doors[from] = rate.NewLimiter(rate.Every(time.Minute/joinsAMinute), joinsAMinute)
+	}
+	return c.doors[from].AllowN(now, 1)
+}
+
+// free forgets the phones that were not seen for long; the caller holds mu.
+func (c *class) free(now time.Time) {
+	maps.DeleteFunc(c.phones, func(_ string, p *phone) bool { return !p.waits && now.Sub(p.seen) >= unseenFor })
+}
+
+// room says why there is none for a name; the caller holds mu.
+func (c *class) room(name, from string) error {
+	there := 0
+	for _, p := range c.phones {
+		if strings.EqualFold(p.Name, name) {
+			return fmt.Errorf("%w: name: another buyer is called %s", errInput, p.Name)
+		}
+		if p.from == from {
+			there++
+		}
+	}
+	switch {
+	case len(c.phones) >= mostBuyers:
+		return fmt.Errorf("%w: %d buyers have joined, and no more can: a place is free when its phone was not used for %.0f minutes", errConflict, mostBuyers, unseenFor.Minutes())
+	case there >= mostOfAddress:
+		return fmt.Errorf("%w: %d buyers have joined from this address, and no more can: a place is free when its phone was not used for %.0f minutes", errConflict, mostOfAddress, unseenFor.Minutes())
+	default:
+		return nil
+	}
+}
+
+// see notices that a phone is used while nothing is sold.
+func (c *class) see(token string, now time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.phones[token]
+	if p == nil {
+		return errStranger
+	}
+	p.seen = now
+	return nil
 }
 
 // press begins a purchase of a phone in the sale of an item.
@@ -107,7 +172,7 @@ func (c *class) press(token string, item int64, now time.Time) (name string, err
 	if p.item != item {
 		p.item, p.Bought, p.Last = item, 0, ""
 	}
-	p.waits, p.pressed = true, now
+	p.waits, p.pressed, p.seen = true, now, now
 	return p.Name, nil
 }
 
@@ -165,7 +230,7 @@ func (s *Session) Buy(ctx context.Context, token string) (Bought, error) {
 	s.mu.Lock()
 	if s.sale.Phase != Selling {
 		s.mu.Unlock()
-		return Bought{Buyer: Buyer{Last: "closed"}}, nil
+		return Bought{Buyer: Buyer{Last: "closed"}}, s.class.see(token, time.Now())
 	}
 	r, mode := s.run, s.run.modes[len(s.run.modes)-1]
 	name, err := s.class.press(token, r.item, time.Now())

@@ -11,7 +11,7 @@ import (
 
 func TestANameIsOfOneBuyer(t *testing.T) {
 	var c class
-	if _, err := c.join(" Ann "); err != nil {
+	if _, err := c.join(" Ann ", "phone", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
@@ -21,11 +21,11 @@ func TestANameIsOfOneBuyer(t *testing.T) {
 		"a\nb":                          "cannot be shown",
 		"ann":                           "another buyer is called Ann",
 	} {
-		if _, err := c.join(name); !errors.Is(err, errInput) || !strings.Contains(err.Error(), want) {
+		if _, err := c.join(name, "phone", time.Now()); !errors.Is(err, errInput) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q joins with %v, want …%s…", name, err, want)
 		}
 	}
-	if _, err := c.join(strings.Repeat("小", mostName)); err != nil {
+	if _, err := c.join(strings.Repeat("小", mostName), "phone", time.Now()); err != nil {
 		t.Errorf("the longest name: %v", err)
 	}
 }
@@ -33,19 +33,88 @@ func TestANameIsOfOneBuyer(t *testing.T) {
 func TestAClassIsBounded(t *testing.T) {
 	var c class
 	for i := range mostBuyers {
-		if _, err := c.join(fmt.Sprintf("buyer %d", i)); err != nil {
+		if _, err := c.join(fmt.Sprintf("buyer %d", i), fmt.Sprint("phone ", i), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.join("one more"); !errors.Is(err, errConflict) {
+	if _, err := c.join("one more", "phone", time.Now()); !errors.Is(err, errConflict) {
 		t.Errorf("one more joins with %v, want %v", err, errConflict)
+	}
+}
+
+// One address cannot fill a class: neither at once nor in the course of time. A class of 60 whose phones
+// share an address joins at once, each with a name that was taken at first.
+func TestAnAddressCannotFillAClass(t *testing.T) {
+	var c class
+	now := time.Now()
+	for i := range 60 {
+		_, _ = c.join("", "school", now)
+		if _, err := c.join(fmt.Sprintf("pupil %d", i), "school", now); err != nil {
+			t.Fatalf("pupil %d: %v", i, err)
+		}
+	}
+	if _, err := c.join("one more", "school", now); !errors.Is(err, errTooSoon) || !strings.Contains(err.Error(), "120 requests to join a minute") {
+		t.Errorf("after %d requests in a moment one more is %v, want %v with the limit", joinsAMinute, err, errTooSoon)
+	}
+	if _, err := c.join("another", "elsewhere", now); err != nil {
+		t.Errorf("from another address: %v", err)
+	}
+	var err error
+	for i := 60; i < mostBuyers && err == nil; i++ {
+		now = now.Add(time.Second)
+		_, err = c.join(fmt.Sprintf("pupil %d", i), "school", now)
+	}
+	if !errors.Is(err, errConflict) || len(c.phones) != mostOfAddress+1 || !strings.Contains(err.Error(), "from this address") {
+		t.Errorf("with %d buyers the next one of an address is %v, want %v at %d", len(c.phones), err, errConflict, mostOfAddress+1)
+	}
+}
+
+// A name is free when its phone was not used for long. One that is used keeps it, also while nothing is
+// sold and while its purchase is not answered.
+func TestANameIsFreeWhenItsPhoneWasNotUsedForLong(t *testing.T) {
+	var c class
+	start := time.Now()
+	tokens := make(map[string]string)
+	for _, name := range []string{"gone", "looks", "waits", "buys"} {
+		var err error
+		if tokens[name], err = c.join(name, "phone", start); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.press(tokens["waits"], 1, start); err != nil {
+		t.Fatal(err)
+	}
+	late := start.Add(unseenFor)
+	if err := c.see(tokens["looks"], late.Add(-time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.press(tokens["buys"], 1, late.Add(-time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	c.answered(tokens["buys"], "sold", true)
+	if _, err := c.join("gone", "another", late.Add(-time.Nanosecond)); !errors.Is(err, errInput) {
+		t.Errorf("just before, the name is given away: %v", err)
+	}
+	for _, name := range []string{"looks", "waits", "buys"} {
+		if _, err := c.join(name, "another", late); !errors.Is(err, errInput) {
+			t.Errorf("the name of a phone that %s is given away: %v", name, err)
+		}
+	}
+	if _, err := c.join("gone", "another", late); err != nil {
+		t.Errorf("the name of a phone that is gone is not free: %v", err)
+	}
+	if err := c.see(tokens["gone"], late); !errors.Is(err, errStranger) {
+		t.Errorf("the phone that had it is %v, want %v", err, errStranger)
+	}
+	if c.answered(tokens["waits"], "sold", true).Bought != 1 {
+		t.Error("the answer to the phone that waits is not counted")
 	}
 }
 
 // A phone has one purchase under way, and not one right after the other.
 func TestAPhoneBuysNoFasterThanAFinger(t *testing.T) {
 	var c class
-	token, err := c.join("Ann")
+	token, err := c.join("Ann", "phone", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +158,7 @@ func TestBuyersAreListedByWhatTheyBought(t *testing.T) {
 	var c class
 	tokens := map[string]string{}
 	for _, name := range []string{"Ann", "Bob", "Cy"} {
-		tokens[name], _ = c.join(name)
+		tokens[name], _ = c.join(name, "phone", time.Now())
 	}
 	buy := func(name string, item int64, last string, after time.Duration) {
 		t.Helper()
@@ -141,6 +210,14 @@ func TestThePhoneOfABuyerBuysAndSteersNothing(t *testing.T) {
 	}
 	if status, said := post("/buy/join", `{"name": "Bob", "token": "x"}`); status != http.StatusUnprocessableEntity || !strings.Contains(said, "token") {
 		t.Errorf("an unknown field is answered with %d %s", status, said)
+	}
+	for range 10 * joinsAMinute { // the limit grows while they are sent
+		if status, said = post("/buy/join", `{"name": ""}`); status == http.StatusTooManyRequests {
+			break
+		}
+	}
+	if status != http.StatusTooManyRequests || !strings.Contains(said, "try again in a minute") {
+		t.Errorf("after %d requests to join the answer is %d %s", joinsAMinute, status, said)
 	}
 	if status, _ := post("/buy/join", `{"name": "Eve"}`, "Origin", "http://example.com"); status != http.StatusForbidden {
 		t.Errorf("another page's request to join is answered with %d", status)

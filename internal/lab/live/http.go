@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -95,6 +96,7 @@ func (h *Handler) routes() http.Handler {
 	mux.HandleFunc("POST /experiments/{name}", h.steers(func(r *http.Request) error { return h.session.Play(r.PathValue("name")) }))
 	mux.HandleFunc("GET /saved", h.saved)
 	mux.HandleFunc("GET /buy", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, "buy.html") })
+	mux.HandleFunc("GET /buy/code.svg", h.classCode)
 	mux.HandleFunc("POST /buy/join", h.join)
 	mux.HandleFunc("POST /buy", h.buy)
 	mux.HandleFunc("POST /sale/{command}", h.steers(h.command))
@@ -151,7 +153,12 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	token, err := h.session.class.join(asked.Name)
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	token, err := h.session.class.join(asked.Name, from, time.Now())
 	if err != nil {
 		fail(w, err)
 		return

@@ -100,6 +100,7 @@ func (s *Session) visit(ctx context.Context, o Options) error {
 	}
 	s.ground, s.item = g, time.Now().UnixMilli()
 	s.sale.Settings.Replicas = len(g.replicas)
+	s.jobs.Go(func() { s.keepCounting(g) })
 	return nil
 }
 
@@ -318,10 +319,8 @@ func (s *Session) Act(name, what string) error {
 		s.mu.Unlock()
 		return fmt.Errorf("%w: the sale is %s", errConflict, p)
 	}
-	if s.run != nil {
-		s.run.faults.Store(true)
-	}
 	s.mu.Unlock()
+	s.disturbed()
 	err := s.ground.act(s.ctx, name, what) // also where the reader does not wait for it
 	if what == Add || what == Remove {
 		s.resized()
@@ -329,13 +328,19 @@ func (s *Session) Act(name, what string) error {
 	return err
 }
 
-// resized shows how many replicas sell now. The sale is judged by the most that it had.
+// disturbed has requests that fail from now on be no evidence against the strategy of the sale.
+func (s *Session) disturbed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run != nil {
+		s.run.faults.Store(true)
+	}
+}
+
+// resized shows how many replicas there are now. A sale is judged by the most that it had.
 func (s *Session) resized() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.sale.Phase; p != Selling && p != Halted {
-		return
-	}
 	replicas := 0
 	s.hub.look(func(state *State) {
 		for _, m := range state.Machines {
@@ -344,9 +349,13 @@ func (s *Session) resized() {
 			}
 		}
 	})
-	s.sale.Settings.Replicas = replicas
-	s.run.settings.Replicas = max(s.run.settings.Replicas, replicas)
-	s.hub.publish(s.sale)
+	if p := s.sale.Phase; p == Selling || p == Halted {
+		s.run.settings.Replicas = max(s.run.settings.Replicas, replicas)
+	}
+	if s.sale.Settings.Replicas != replicas {
+		s.sale.Settings.Replicas = replicas
+		s.hub.publish(s.sale)
+	}
 }
 
 func (s *Session) keepFollowing() {

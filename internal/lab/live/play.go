@@ -185,10 +185,6 @@ func (s *stage) restore(ctx context.Context, m Machine) error {
 	return s.heal(ctx, m)
 }
 
-func (*guest) experiment(context.Context, scenario.Plan) error {
-	return fmt.Errorf("%w: experiments need servers and replicas of their own, and others run these", errConflict)
-}
-
 // Say is part of scenario.Progress: the state of a part tells it.
 func (*performance) Say(string) {}
 

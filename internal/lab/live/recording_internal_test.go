@@ -2,7 +2,11 @@ package live
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"io"
 	"reflect"
 	"regexp"
 	"strings"
@@ -109,5 +113,35 @@ func TestASavedFileIsWhole(t *testing.T) {
 	}
 	if n := strings.Count(text, "<script"); n != 3 {
 		t.Errorf("it has %d scripts, want the recordings, the library and the page's own", n)
+	}
+}
+
+// The recordings of a saved file are those that were saved, and a fifth of their size at most.
+func TestASavedFileKeepsItsRecordingsCompressed(t *testing.T) {
+	r := Recording{Title: "小明 </script>"}
+	for i := range 2000 {
+		at := Millis(1_000_000 + i)
+		r.Leases = append(r.Leases, Lease{ID: fmt.Sprint("lease ", i), Holder: "replica-1", Lock: "redis-lua", Asked: at, Renewals: []Renewal{{At: at + 1, Until: at + 5000, Left: 3333}}})
+	}
+	plain, err := json.Marshal([]Recording{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	if err := Save(&file, r); err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(file.String(), `id="recordings">`)
+	text, _, _ := strings.Cut(after, "<")
+	unzipped, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(unzipped)
+	if err != nil || !bytes.Equal(bytes.TrimSpace(got), plain) {
+		t.Errorf("the file has %d bytes of recordings, want the %d that were saved (%v)", len(got), len(plain), err)
+	}
+	if len(text) > len(plain)/5 {
+		t.Errorf("%d bytes are saved as %d, want at most a fifth", len(plain), len(text))
 	}
 }

@@ -2,9 +2,11 @@ package live
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,15 +17,15 @@ import (
 
 // modules are the scripts of the page, each after those that it imports.
 func modules() []string {
-	return []string{"words.js", "charts.js", "notes.js", "lanes.js", "panels.js", "lab.js", "story.js", "beside.js", "trace.js", "replay.js", "verdict.js", "compare.js", "app.js"}
+	return []string{"words.js", "charts.js", "notes.js", "lanes.js", "panels.js", "lab.js", "story.js", "beside.js", "trace.js", "replay.js", "verdict.js", "compare.js", "guest.js", "app.js"}
 }
 
 // Save writes recordings as one file that a browser opens without a server: the page itself, with
 // its scripts and styles inside. It loads nothing, and its policy lets it load nothing.
 func Save(w io.Writer, recordings ...Recording) error {
-	data, err := json.Marshal(recordings) // which escapes what would end a script
+	data, err := packed(recordings)
 	if err != nil {
-		return fmt.Errorf("save recordings: %w", err)
+		return err
 	}
 	document, err := fs.ReadFile(page, "page/index.html")
 	if err != nil {
@@ -43,7 +45,7 @@ func Save(w io.Writer, recordings ...Recording) error {
 	}
 	head := fmt.Sprintf("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src %s; script-src %s %s; base-uri 'none'; form-action 'none'\">\n"+
 		"<style>%s</style>\n", allowed(styles), allowed(library), allowed(script), styles)
-	end := fmt.Sprintf("<script type=\"application/json\" id=\"recordings\">%s</script>\n<script>%s</script>\n<script type=\"module\">%s</script>\n</body>", data, library, script)
+	end := fmt.Sprintf("<script type=\"application/gzip\" id=\"recordings\">%s</script>\n<script>%s</script>\n<script type=\"module\">%s</script>\n</body>", data, library, script)
 	loaded := regexp.MustCompile(`(?m)^<(?:script|link) [^>]*(?:src|href)="[a-zA-Z/]+\.(?:css|js)"[^>]*>(?:</script>)?\n`)
 	text := loaded.ReplaceAllString(string(document), "")
 	text = strings.Replace(text, "</head>", head+"</head>", 1)
@@ -52,6 +54,18 @@ func Save(w io.Writer, recordings ...Recording) error {
 		return fmt.Errorf("save recordings: %w", err)
 	}
 	return nil
+}
+
+// packed is recordings as the page unpacks them: JSON, compressed, in base64. Of the JSON of many leases
+// some tenth is left.
+func packed(recordings []Recording) (string, error) {
+	var all bytes.Buffer
+	text := base64.NewEncoder(base64.StdEncoding, &all)
+	zipped := gzip.NewWriter(text)
+	if err := errors.Join(json.NewEncoder(zipped).Encode(recordings), zipped.Close(), text.Close()); err != nil {
+		return "", fmt.Errorf("save recordings: %w", err)
+	}
+	return all.String(), nil
 }
 
 // allowed is how a policy names a text that may be in the file.

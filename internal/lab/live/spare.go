@@ -89,8 +89,10 @@ func (s *stage) use(ctx context.Context, name, what string) error {
 		s.spare.pair.Link.Freeze()
 		m.Can = []string{Promote}
 	case Promote:
-		err = s.spare.pair.Promote(ctx)
-		m.Can = nil
+		if err = s.spare.pair.Promote(ctx); err == nil {
+			m.Can = nil
+			s.replace("redis", m)
+		}
 	case Ahead:
 		err = s.clock(name).Set(clockJump)
 		m.Can = []string{Right}
@@ -104,6 +106,19 @@ func (s *stage) use(ctx context.Context, name, what string) error {
 	s.publishLocked()
 	s.hub.publish(Mark{At: millis(time.Now()), Who: name, What: what})
 	return nil
+}
+
+// replace has a server stand where another one did: the way of the replicas leads to it, and nothing can
+// be done any more to the other one, which no request reaches. The caller holds mu.
+func (s *stage) replace(name string, by *Machine) {
+	i := slices.IndexFunc(s.machines, func(m Machine) bool { return m.Name == name })
+	old := &s.machines[i]
+	old.Why, by.Link, old.Link = "replaced", old.Link, ""
+	delete(s.runners, name)
+	if proxy := s.links[name]; proxy != nil {
+		s.links[by.Name] = proxy
+		delete(s.links, name)
+	}
 }
 
 // closeSpare ends them.

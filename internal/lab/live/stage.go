@@ -225,11 +225,14 @@ func (s *stage) arrange(ctx context.Context, l layout) error {
 	return s.restart(ctx, l)
 }
 
+// heal has a machine run again. One that was replaced stays as it is.
 func (s *stage) heal(ctx context.Context, m Machine) error {
-	switch m.Status {
-	case paused:
+	switch {
+	case m.Why != "":
+		return nil
+	case m.Status == paused:
 		return s.act(ctx, m.Name, Resume)
-	case down:
+	case m.Status == down:
 		return s.act(ctx, m.Name, Start)
 	default:
 		return nil

@@ -238,9 +238,18 @@ func (p *RedisPair) AwaitSync(ctx context.Context) error {
 }
 
 // Promote makes the replica the primary, with the data that it has received, and
-// puts it behind the front. The old primary goes on as one.
+// puts it behind the front. It is a primary also after a restart. The old primary goes on as one.
 func (p *RedisPair) Promote(ctx context.Context) error {
-	if err := p.Replica.use(func(client *redis.Client) error { return Promote(ctx, client) }); err != nil {
+	err := p.Replica.use(func(client *redis.Client) error {
+		if err := Promote(ctx, client); err != nil {
+			return err
+		}
+		if err := client.ConfigRewrite(ctx).Err(); err != nil {
+			return fmt.Errorf("have the promoted replica keep its role: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	return p.Front.Redirect(p.Replica.Address)

@@ -59,6 +59,11 @@ func TestAKeyThatWasNotReplicatedIsGoneAfterAFailOver(t *testing.T) {
 	if n := client.Exists(t.Context(), "before").Val(); n != 1 {
 		t.Error("what was replicated is gone, too")
 	}
+	// It is a primary also after a restart.
+	must(t, p.Replica.Kill(t.Context()))
+	must(t, p.Replica.Restart(t.Context()))
+	_ = client.Ping(t.Context())
+	must(t, client.Set(t.Context(), "after", "", 0).Err())
 }
 
 func TestMastersComeBackAsTheyAreTold(t *testing.T) {

@@ -10,6 +10,7 @@ import { Compare, otherwise } from './compare.js';
 import { remarkWords, verdictWords } from './verdict.js';
 import { Lab } from './lab.js';
 import { Story, moments } from './story.js';
+import { greyOut } from './guest.js';
 
 const $ = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get('token');
@@ -130,8 +131,9 @@ function drawButtons() {
   for (const input of form.elements) {
     const mode = ['strategy', 'group'].includes(input.name);
     if (input.name === 'fence') continue;
-    input.disabled = !steers || (active() && !mode && input.tagName !== 'BUTTON') || (state.guest && ['replicas', 'work_ms', 'ttl_s'].includes(input.name));
+    input.disabled = !steers || (active() && !mode && input.tagName !== 'BUTTON');
   }
+  greyOut(state, !$('player').hidden);
 }
 
 // drawNumbers shows the last point whose row and ledger were read.
@@ -159,7 +161,7 @@ function drawSale() {
   lab.draw();
   if (sale.error) $('said').textContent = sale.error;
   $('replay').hidden = $('save').hidden = !$('player').hidden || !sale.item || sale.phase === 'playing';
-  if ($('player').hidden) $('faults').hidden = Boolean(state.guest) || sale.phase === 'playing';
+  if ($('player').hidden) $('faults').hidden = sale.phase === 'playing';
   $('verdict').hidden = !v;
   if (!v) return;
   $('verdict-words').textContent = `${v.strategy}: ${verdictWords(v)}`;
@@ -196,6 +198,11 @@ function drawBuyers() {
   const list = state.buyers || [];
   $('class').hidden = !(list.length || state.class) || Boolean(recorded) || !$('player').hidden;
   $('class-at').textContent = t('buyers-at', state.class || `${location.origin}/buy`);
+  $('class-code').hidden = !state.class;
+  if (state.class && !recorded) {
+    if (!$('class-code').src) $('class-code').src = 'buy/code.svg';
+    $('class-code').alt = t('buyers-code', state.class);
+  }
   $('buyers').replaceChildren(...list.map((b) => {
     const li = element('li');
     const known = t(`bought.${b.last}`), word = known.startsWith('bought.') ? t('bought.failed', b.last) : known;
@@ -216,7 +223,6 @@ function drawAll() {
   $('language').lang = language() === 'zh' ? 'en' : 'zh';
   $('reader').hidden = steers || !$('player').hidden;
   $('guest').hidden = !state.guest || !$('player').hidden;
-  if ($('player').hidden) $('lanes-panel').hidden = Boolean(state.guest);
   player.words();
   drawServers();
   drawStrategies();
@@ -337,7 +343,7 @@ const apply = {
     lanes.changed();
   },
   sale(sale) {
-    const ended = sale.verdict && !state.sale.verdict;
+    const ended = sale.verdict && !state.sale.verdict, over = sale.phase === 'ended' && state.sale.phase !== 'ended';
     if (state.sale.phase === 'playing' && sale.phase === 'ended') fill(sale.settings);
     state.sale = sale;
     if (ended) compare.add(sale, state.points, charts.start());
@@ -346,7 +352,7 @@ const apply = {
     lanes.changed();
     machines.draw();
     if (ended) $('spoken').textContent = $('verdict-words').textContent;
-    if (sale.phase === 'ended') goOn(Boolean(ended));
+    if (over) goOn(Boolean(ended));
   },
   point(p) {
     state.points.push(p);
@@ -359,7 +365,7 @@ const apply = {
     state.marks.push(m);
     keep(state.marks, 200);
     drawMarks();
-    if (['add', 'remove'].includes(m.what)) {
+    if (['add', 'remove', 'came', 'went'].includes(m.what)) {
       field('replicas').value = state.machines.filter((one) => one.kind === 'replica').length;
       drawChoice();
     }
@@ -436,11 +442,17 @@ $('replay').addEventListener('click', replay);
 $('pair').addEventListener('click', () => replay().then(() => player.play()));
 $('back').addEventListener('click', backToNow);
 
+// unpacked are the recordings of a saved file: JSON, compressed, in base64.
+function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))).json();
+}
+
 words();
 if (recorded) {
   $('back').hidden = true;
   inReplay(true);
-  player.open(JSON.parse(recorded.textContent));
+  unpacked(recorded.textContent).then((recordings) => player.open(recordings));
 } else {
   lab.load().then((lines) => { story.lines = lines; });
   listen();

@@ -69,8 +69,7 @@ export class Lab {
   // draw shows the experiment that is played, or was played last.
   draw() {
     const { play, sale, guest } = this.state, { t } = this, playing = sale.phase === 'playing';
-    $('lab').hidden = Boolean(guest);
-    $('make').disabled = !this.steers || !['idle', 'ended'].includes(sale.phase);
+    $('make').disabled = !this.steers || Boolean(guest) || !['idle', 'ended'].includes(sale.phase);
     $('played').hidden = !play || !$('player').hidden;
     if (!play) return;
     $('play-title').textContent = `${play.number} ${titled(play).title}`;

@@ -121,8 +121,8 @@ export class Lanes {
   draw() {
     const { state, t } = this;
     const leases = this.frozen?.leases ?? this.granted(), whole = this.frozen?.whole ?? (state.lanes.whole || 0);
-    const replicas = state.machines.filter((m) => m.kind === 'replica');
-    const mode = state.sale.modes?.at(-1);
+    const replicas = state.guest ? [] : state.machines.filter((m) => m.kind === 'replica'); // others record nothing
+    const mode = state.guest ? undefined : state.sale.modes?.at(-1);
     const says = document.getElementById('lanes-says');
     says.textContent = leases.length > 0 || state.lanes.granted > 0 ? t('granted', state.lanes.granted || 0, state.lanes.overlaps || 0) + (whole > 0 ? ` ${t('left2')}` : '')
       : mode ? t('noLock', mode.strategy) : '';

@@ -19,15 +19,17 @@ export class Machines {
     const { t } = this, focused = document.activeElement?.dataset?.machine;
     const replicas = this.state.machines.filter((m) => m.kind === 'replica').length;
     const list = [...this.state.machines].sort((a, b) => (a.kind === b.kind ? 0 : a.kind === 'replica' ? -1 : 1)); // replicas first
-    this.box.replaceChildren(...list.filter((m) => !m.why || m.link).map((m) => {
+    this.box.replaceChildren(...list.filter((m) => m.why !== 'embedded' || m.link).map((m) => {
       const li = element('li', undefined, m.status);
       li.append(element('span', t(`status.${m.status}`), 'state'), element('h3', m.name), element('p', m.title, 'soft small'));
       if (m.name.startsWith('red')) li.append(element('p', m.status === 'down' ? t('restarted') : '', 'soft small'));
       const row = element('div', undefined, 'buttons');
-      const can = [...(!m.why && actions[m.status]) || [], ...links[m.link] || [], ...m.can || []];
+      const theirs = m.why === 'guest'; // what cannot be done is shown all the same, and greyed out
+      const can = [...(!m.why || theirs) && actions[m.status] || [], ...links[m.link] || [], ...m.can || []];
+      if (m.why === 'replaced') li.append(element('p', t('why.replaced'), 'small warn'));
       if (m.link && m.link !== 'whole') li.append(element('p', t(`link.${m.link}`), 'warn small'));
-      if (m.kind === 'replica' && m.status === 'running' && this.state.sale.phase === 'selling') can.push('trap');
-      if (m.kind === 'replica' && m.status !== 'working' && replicas > 1) can.push('remove');
+      if (m.kind === 'replica' && m.status === 'running' && (theirs || this.state.sale.phase === 'selling')) can.push('trap');
+      if (m.kind === 'replica' && m.status !== 'working' && (theirs || replicas > 1)) can.push('remove');
       row.append(...can.map((what) => this.button(m.name, what)));
       li.append(row);
       return li;
@@ -38,7 +40,7 @@ export class Machines {
       li.append(row);
       this.box.children[replicas - 1].after(li);
     }
-    const embedded = list.filter((m) => m.why);
+    const embedded = list.filter((m) => m.why === 'embedded');
     document.getElementById('embedded').textContent = embedded.length ? t('embedded', embedded.map((m) => m.name).join(', ')) : '';
     if (focused) this.box.querySelector(`[data-machine="${focused}"]`)?.focus();
   }
@@ -46,7 +48,8 @@ export class Machines {
   button(name, what) {
     const { t } = this, button = element('button', t(`do.${what}`));
     button.type = 'button';
-    button.disabled = !this.steers;
+    button.disabled = !this.steers || Boolean(this.state.guest);
+    if (this.state.guest) button.setAttribute('aria-describedby', 'why-faults');
     button.dataset.machine = name;
     button.dataset.action = what;
     if (what !== 'add') button.setAttribute('aria-label', `${t(`do.${what}`)} ${name}`);
