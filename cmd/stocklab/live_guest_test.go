@@ -42,6 +42,9 @@ func TestAPageShowsReplicasOfOthers(t *testing.T) {
 	set(t, b, "strategy", "mutex") // exclusive on one replica alone
 	click(t, b, "#start")
 	b.Until(t, within, isOver+" && "+judged+" === 'mutex: consistent'")
+	if !browser.Evaluate[bool](t, b, "document.getElementById('take').hidden") {
+		t.Error("it offers to set up three replicas")
+	}
 	if err := l.cluster.Join(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}

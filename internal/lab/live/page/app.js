@@ -178,7 +178,7 @@ function drawSale() {
   }));
   $('beside').hidden = !compare.ready || Boolean(recorded) || !$('player').hidden;
   $('next').textContent = t(`next.${v.next.why}`);
-  $('take').hidden = !steers;
+  $('take').hidden = !steers || Boolean(state.guest && v.next.replicas !== state.sale.settings.replicas); // their number is not ours to change
 }
 
 function drawMarks() {
