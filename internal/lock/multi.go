@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 )
 
 // Multi holds several names of one lock as one.
@@ -67,8 +66,6 @@ type MultiLease struct {
 	ctx context.Context //nolint:containedctx // it is the lease's own, which the contract asks for
 	end context.CancelCauseFunc
 
-	mu     sync.Mutex
-	over   bool
 	names  []string
 	leases []Lease
 	unlink []func() bool
@@ -99,15 +96,9 @@ func (m *MultiLease) TokenOf(name string) uint64 {
 // Context ends with the lease, by its release or by the loss of a name.
 func (m *MultiLease) Context() context.Context { return m.ctx }
 
-// Release gives all names back, once. ErrLost: one of them was lost before. It is joined
+// Release gives all names back, each once as its lease does. ErrLost: one of them was lost before. It is joined
 // with what else failed.
 func (m *MultiLease) Release(ctx context.Context) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.over {
-		return nil
-	}
-	m.over = true
 	for _, unlink := range m.unlink {
 		unlink() // what ends from now on is no loss
 	}

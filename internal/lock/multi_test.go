@@ -18,12 +18,16 @@ type shelf struct {
 	inner  *process.Locker
 	did    []string
 	leases map[string]*lock.Held
-	// broken is a name that no Acquire gets, stuck one that no Release gives back.
+	// broken is a name that no Acquire gets, stuck one whose Release fails.
 	broken, stuck string
+	failure       error  // of stuck
+	giving        func() // is called before a name is given back
 	tokens        uint64
 }
 
-func newShelf() *shelf { return &shelf{inner: process.New(), leases: make(map[string]*lock.Held)} }
+func newShelf() *shelf {
+	return &shelf{inner: process.New(), leases: make(map[string]*lock.Held), giving: func() {}}
+}
 
 var errBroken = errors.New("the server is gone")
 
@@ -38,10 +42,11 @@ func (s *shelf) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 	s.did = append(s.did, "take "+name)
 	s.tokens++
 	held := lock.NewHeld(s.tokens, func(ctx context.Context) error {
+		s.giving()
 		s.did = append(s.did, "give "+name)
 		err := lease.Release(ctx)
 		if name == s.stuck {
-			err = lock.NotReleased("shelf", errBroken)
+			err = s.failure
 		}
 		return err
 	})
@@ -85,21 +90,24 @@ func assertFree(t *testing.T, l lock.Locker, names ...string) {
 //contract:lock.Multi Acquire takes the names
 //contract:lock.MultiLease Release gives the names back
 func TestNamesAreTakenInOneOrderEachOnceAndGivenBackInReverse(t *testing.T) {
-	s := newShelf()
-	names := []string{"c", "a", "b", "a"}
-	lease := takeAll(t, s, names...)
-	for range 2 {
-		if err := lease.Release(t.Context()); err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		s.giving = synctest.Wait // what the end of a name before leads to has happened
+		names := []string{"c", "a", "b", "a"}
+		lease := takeAll(t, s, names...)
+		for range 2 {
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
-	}
-	assertDid(t, s, "take a", "take b", "take c", "give c", "give b", "give a")
-	if !slices.Equal(names, []string{"c", "a", "b", "a"}) {
-		t.Errorf("the caller's names are %q", names)
-	}
-	if cause := context.Cause(lease.Context()); cause == nil || errors.Is(cause, lock.ErrLost) {
-		t.Errorf("the lease ended because of %v", cause)
-	}
+		assertDid(t, s, "take a", "take b", "take c", "give c", "give b", "give a")
+		if !slices.Equal(names, []string{"c", "a", "b", "a"}) {
+			t.Errorf("the caller's names are %q", names)
+		}
+		if cause := context.Cause(lease.Context()); cause == nil || errors.Is(cause, lock.ErrLost) {
+			t.Errorf("the lease ended because of %v", cause)
+		}
+	})
 }
 
 // slow pauses after each grant, so that two callers that take the same names in different
@@ -215,10 +223,41 @@ func TestALossWhileTheNextNameIsWaitedForEndsTheWait(t *testing.T) {
 	})
 }
 
+// losing loses the name a while b is granted.
+type losing struct{ *shelf }
+
+func (l losing) Acquire(ctx context.Context, name string) (lock.Lease, error) {
+	if name == "b" {
+		l.leases["a"].Lose()
+		<-ctx.Done()
+	}
+	return l.shelf.Acquire(context.WithoutCancel(ctx), name)
+}
+
+//contract:lock.Multi An Acquire that loses
+func TestALossInTheMomentOfTheLastGrantIsALossOfAll(t *testing.T) {
+	s := newShelf()
+	if _, err := lock.NewMulti(losing{s}).Acquire(t.Context(), "a", "b"); !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, lock.ErrLost) {
+		t.Errorf("%v, want %v and %v", err, lock.ErrNotAcquired, lock.ErrLost)
+	}
+	assertDid(t, s, "take a", "take b", "give b")
+}
+
+//contract:lock.MultiLease The loss of one name
+func TestALossThatTheReleaseFindsIsTheLossOfAll(t *testing.T) {
+	s := newShelf()
+	s.stuck, s.failure = "b", lock.ErrLost
+	lease := takeAll(t, s, "a", "b", "c")
+	if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
+		t.Errorf("Release answers %v, and the lease ended because of %v", err, context.Cause(lease.Context()))
+	}
+	assertDid(t, s, "take a", "take b", "take c", "give c", "give b", "give a")
+}
+
 //contract:lock.MultiLease Release gives the names back
 func TestANameThatIsNotGivenBackDoesNotKeepTheOthers(t *testing.T) {
 	s := newShelf()
-	s.stuck = "b"
+	s.stuck, s.failure = "b", lock.NotReleased("shelf", errBroken)
 	if err := takeAll(t, s, "a", "b", "c").Release(t.Context()); !errors.Is(err, errBroken) || errors.Is(err, lock.ErrLost) {
 		t.Errorf("Release answers %v, want %v", err, errBroken)
 	}

@@ -145,7 +145,6 @@ func (k *kinds) close() {
 	k.held, k.closed = nil, true
 	k.mu.Unlock()
 	for _, h := range all {
-		h.next.Stop()
 		if h.count > 0 {
 			h.last.write(h.count - 1)
 		}

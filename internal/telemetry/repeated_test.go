@@ -83,6 +83,11 @@ func TestRepeatedFailuresAreLoggedOnceASecondWithTheirNumber(t *testing.T) {
 		if got := out.lines("request failed"); len(got) != 6 || strings.Contains(got[5], "repeated") {
 			t.Errorf("a failure after a pause is not written at once and alone: %v", got[5:])
 		}
+		log.Error("request failed", "problem", "busy")
+		time.Sleep(time.Minute)
+		if got := out.lines("request failed"); len(got) != 7 || strings.Contains(got[6], "repeated") {
+			t.Errorf("a failure that is held counts others where there are none: %v", got[6:])
+		}
 	})
 }
 
@@ -92,8 +97,8 @@ func TestEachKindOfFailureIsLoggedAtOnce(t *testing.T) {
 		defer bounded.Close()
 		for range 3 {
 			log.Warn("a warning")
-			log.Error("request failed", "problem", "busy")
-			log.With("of", "another logger").Error("request failed", "problem", "internal")
+			log.Error("request failed", "status", 503, "problem", "busy", "client", "c")
+			log.With("of", "another logger").Error("request failed", "status", 503, "problem", "internal", "client", "c")
 			log.Warn("backend does not answer", "backend", "redis")
 			log.Warn("backend does not answer", "backend", "etcd")
 			log.Info("listening") // no failure
@@ -113,7 +118,11 @@ func TestCloseWritesWhatIsHeld(t *testing.T) {
 		for range 10 {
 			log.Error("request failed")
 		}
+		log.Warn("once")
 		bounded.Close()
+		if got := out.lines("once"); len(got) != 1 {
+			t.Errorf("what was written once is %q", got)
+		}
 		if got := out.lines("request failed"); len(got) != 2 || standsFor(t, got) != 10 {
 			t.Errorf("the log has %q", got)
 		}

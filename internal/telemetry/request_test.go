@@ -66,6 +66,23 @@ func TestALinkedSpanIsAChildOfTheFirstAndLinkedWithTheOthers(t *testing.T) {
 	}
 }
 
+func TestASpanOfABatchIsAChildOfTheFirstThatIsTracedAndLinkedWithTheOthers(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test")
+	_, first := tracer.Start(t.Context(), "purchase")
+	_, second := tracer.Start(t.Context(), "purchase")
+	untraced := trace.SpanFromContext(t.Context())
+	_, batch := telemetry.StartBatchSpan(t.Context(), "batch", []trace.Span{untraced, first, untraced, second})
+	batch.End()
+	got := spans.Ended()[0]
+	if got.Parent().SpanID() != first.SpanContext().SpanID() {
+		t.Errorf("it is a part of %v, want the first", got.Parent())
+	}
+	if links := got.Links(); len(links) != 1 || links[0].SpanContext.SpanID() != second.SpanContext().SpanID() {
+		t.Errorf("it is linked with %v, want the second", links)
+	}
+}
+
 func TestASpanOfAnUntracedRequestAllocatesNothing(t *testing.T) {
 	ctx := t.Context()
 	_, together := telemetry.StartBatchSpan(ctx, "steps", []trace.Span{trace.SpanFromContext(ctx)})

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -44,14 +46,20 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 			{Name: "of what is not there", Of: "fast", By: "nothing", AtLeast: 1},
 			{Name: "tail", Of: "slow", Below: 2.5},
 		},
-		Limits: []Limit{{Subject: "fast", AtMost: 11}},
+		Limits: []Limit{{Subject: "fast", AtMost: 11}, {Subject: "slow", AtMost: 8}},
 	}
 	r, err := suite.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := r.Subjects[0]; f.Median != 7.5 || f.Min != 3 || f.Max != 12 || f.Reached {
+	if f := r.Subjects[0]; f.Median != 7.5 || f.Min != 3 || f.Max != 12 || f.Aim != "at most 11" || f.Reached {
 		t.Errorf("the subject is %+v, want a median of 7.5 from 3 to 12, above its limit", f)
+	}
+	if f := r.Subjects[1]; f.Max != 8 || f.Aim != "at most 8" || !f.Reached {
+		t.Errorf("the subject is %+v, want it at its limit", f)
+	}
+	if f := r.Subjects[2]; f.Aim != "" {
+		t.Errorf("a subject without a limit has %+v", f)
 	}
 	want := []struct {
 		name    string
@@ -103,22 +111,71 @@ func TestWhatCannotBeMeasuredIsSaid(t *testing.T) {
 	}
 }
 
+// steps counts what a run says of each of its measurements.
+type steps []string
+
+func (*steps) Say(string)                           {}
+func (*steps) Begin(int)                            {}
+func (s *steps) Step(words string, _ time.Duration) { *s = append(*s, words) }
+func (*steps) End()                                 {}
+
 // However much of the time its measurements waste, a suite ends about when it is
 // to end, and every subject is measured at least once.
 func TestASuiteKeepsToItsTime(t *testing.T) {
-	const within = time.Second
 	wasteful := func(_ context.Context, each time.Duration) (Sample, error) {
 		time.Sleep(each/10 + 20*time.Millisecond) // the beginning and the end of it
 		return Sample{Value: 1}, nil
 	}
-	began := time.Now()
-	suite := Suite{
-		Rounds: 1000, Pace: Pace{Until: began.Add(within)},
-		Subjects: []Subject{{Name: "a", Measure: wasteful}, {Name: "b", Measure: wasteful}},
+	for _, within := range []time.Duration{0, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			began, said := time.Now(), new(steps)
+			suite := Suite{
+				Rounds: 1000, Pace: Pace{Until: began.Add(within)}, Progress: said,
+				Subjects: []Subject{{Name: "a", Measure: wasteful}, {Name: "b", Measure: wasteful}},
+			}
+			r, err := suite.Run(t.Context())
+			if took := time.Since(began); err != nil || took > within+time.Second || len(r.Subjects) != 2 || len(r.Notes) != 1 || len(*said) != 2000 {
+				t.Errorf("of %s it took %s (%v) with %d subjects, %d steps and notes %q", within, took, err, len(r.Subjects), len(*said), r.Notes)
+			}
+		})
 	}
-	r, err := suite.Run(t.Context())
-	if took := time.Since(began); err != nil || took > 2*within || len(r.Subjects) != 2 || len(r.Notes) != 1 {
-		t.Errorf("it took %s (%v) with %d subjects and notes %q", took, err, len(r.Subjects), r.Notes)
+}
+
+// The measurements that are still to come share all the time that is left: what cannot be
+// measured takes none of it.
+func TestASuiteUsesItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const within = 8 * time.Second
+		punctual := func(_ context.Context, each time.Duration) (Sample, error) {
+			time.Sleep(each)
+			return Sample{Value: 1}, nil
+		}
+		began, said := time.Now(), new(steps)
+		suite := Suite{Rounds: 4, Pace: Pace{Until: began.Add(within)}, Progress: said, Subjects: []Subject{
+			{Name: "elsewhere", Measure: failing(errNotMeasured)}, {Name: "each", Unit: "/s", Measure: punctual}, {Name: "once", Rounds: 1, Measure: punctual},
+		}}
+		r, err := suite.Run(t.Context())
+		if took := time.Since(began); err != nil || took < within-time.Second || took > within || len(r.Subjects[0].Samples) != 4 {
+			t.Errorf("of %s it took %s (%v) for %+v", within, took, err, r.Subjects)
+		}
+		if want := (steps{"elsewhere: not measured", "each: 1/s", "once: 1", "elsewhere: not measured", "each: 1/s", "elsewhere: not measured", "each: 1/s", "elsewhere: not measured", "each: 1/s"}); !slices.Equal(*said, want) {
+			t.Errorf("it said %q, want %q", *said, want)
+		}
+	})
+}
+
+// A figure has the median of each column by itself, and what was measured.
+func TestAFigureHasTheMediansOfItsSamples(t *testing.T) {
+	var samples []*Sample
+	for _, n := range []float64{3, 1, 2} {
+		samples = append(samples, &Sample{Value: n, Busy: -n, P50: 10 * n, P90: -20 * n, P95: 30 * n, P99: 40 * n, Fastest: -50 * n, Slowest: 60 * n, Kilobytes: 70 * n})
+	}
+	got := Suite{}.figure(Subject{Name: "s", Unit: "/s", Setting: Setting{Strategy: "mutex", Clients: 8}}, samples)
+	want := figure("s", "/s", []float64{3, 1, 2})
+	want.Setting = Setting{Strategy: "mutex", Clients: 8}
+	want.Median, want.Busy, want.P50, want.P90, want.P95, want.P99, want.Fastest, want.Slowest, want.Kilobytes = 2, -2, 20, -40, 60, 80, -100, 120, 140
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,9 +27,11 @@ func drawn() *Result {
 		add(Setting{Strategy: "sql-conditional", Group: true, Clients: usual, Replicas: replicas}, 15_000, 0)
 		add(Setting{Strategy: "slow & busy", Clients: usual, Replicas: replicas}, 12, 0.5)
 	}
-	bare := figure(bareLoop, "/s", []float64{4000})
-	bare.Clients = usual
-	r.Subjects = append(r.Subjects, bare)
+	for _, limit := range []Figure{figure(script, "/s", []float64{90_000}), figure(bareLoop, "/s", []float64{4000})} {
+		limit.Clients = usual
+		r.Subjects = append(r.Subjects, limit)
+	}
+	r.Servers = map[string]servers.Info{"redis": {Name: "Valkey", Version: "8"}, "database": {Name: "MariaDB", Version: "10.11"}}
 	return r
 }
 
@@ -57,7 +60,7 @@ func TestAChartIsWellFormedAndHasEverything(t *testing.T) {
 		}
 	}
 	all := strings.Join(texts, "\n")
-	for _, want := range []string{"sql-conditional", "slow & busy", "a <fast> one", "1 replica", "3 replicas behind nginx", "bare SQL loop 4,000", "HTTP baseline 20,000"} {
+	for _, want := range []string{"sql-conditional", "slow & busy", "a <fast> one", "\n1 replica\n", "3 replicas behind nginx", "MariaDB 10.11, Valkey 8. One"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("it lacks %q:\n%s", want, all)
 		}
@@ -67,6 +70,27 @@ func TestAChartIsWellFormedAndHasEverything(t *testing.T) {
 	}
 	if !strings.Contains(chart.String(), "prefers-color-scheme: dark") {
 		t.Error("it has no colours for the dark")
+	}
+}
+
+// The limits that were measured are lines, the lowest first.
+func TestTheLimitsOfAChart(t *testing.T) {
+	r := drawn()
+	for replicas, want := range map[int][]string{
+		1: {"bare SQL loop 4,000", "HTTP baseline 20,000", "redis-benchmark 90,000"},
+		2: {"bare SQL loop 4,000", "redis-benchmark 90,000"}, // without a baseline
+	} {
+		var got []string
+		for _, l := range r.chartLimits(replicas) {
+			got = append(got, l.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("with %d replicas they are %q, want %q", replicas, got, want)
+		}
+	}
+	r.Subjects = []Figure{figure(script, "/s", []float64{0})}
+	if got := r.chartLimits(1); len(got) != 0 {
+		t.Errorf("a limit of nothing is drawn: %v", got)
 	}
 }
 

@@ -24,6 +24,9 @@ func TestTheCostsOfASale(t *testing.T) {
 	if got := want.sum(); got != 350 {
 		t.Errorf("they are %v in all, want 350", got)
 	}
+	if got := costs(after, after, 10_000); len(got) != 0 {
+		t.Errorf("where nothing was used the costs are %v", got)
+	}
 	if got := costs(before, after, 0); got != nil {
 		t.Errorf("without a sale the costs are %v", got)
 	}

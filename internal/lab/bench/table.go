@@ -121,7 +121,6 @@ func newTable(title string, header ...any) table.Writer {
 	t := table.NewWriter()
 	style := table.StyleLight
 	style.Format.Header = text.FormatDefault
-	style.Title.Format = text.FormatDefault
 	t.SetStyle(style)
 	t.SetTitle("%s", title)
 	t.AppendHeader(header)
@@ -190,7 +189,7 @@ func (f *Figure) cell() string {
 
 func (f *Figure) busy() string {
 	const worthSaying = 0.005
-	if f.Busy < worthSaying {
+	if f.Busy <= worthSaying { // it is 0%, rounded
 		return ""
 	}
 	return fmt.Sprintf(" %.0f%% busy", 100*f.Busy)
@@ -226,7 +225,7 @@ func (r *Result) latencyTable() table.Writer {
 // costTable has the processor time of a sale, and what it is beside HTTP alone.
 func (r *Result) costTable() table.Writer {
 	programs := r.programs()
-	header := append(make([]any, 0, 4+len(programs)), "", "replicas", "in all", "× HTTP")
+	header := []any{"", "replicas", "in all", "× HTTP"}
 	for _, program := range programs {
 		header = append(header, program)
 	}

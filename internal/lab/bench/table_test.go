@@ -20,7 +20,7 @@ func measured() Result {
 	alone.Busy, alone.P50, alone.P90, alone.P95, alone.P99, alone.Fastest, alone.Slowest, alone.Kilobytes = 0.01, 12.5, 30, 40, 80, 0.5, 90, 1234
 	alone.Costs = Costs{"stockd": {User: 200, System: 100}, "database": {User: 350, System: 50}}
 	grouped := of(Setting{Strategy: "sql-conditional", Group: true, Clients: usual, Replicas: 1}, 7500, 7000, 8000)
-	grouped.Busy = 0.0049
+	grouped.Busy = 0.005
 	many := of(Setting{Strategy: "sql-conditional", Clients: crowd, Replicas: 1}, 800, 700, 900)
 	many.Busy, many.P50, many.P99 = 0.25, 100, 450
 	two := of(Setting{Strategy: "sql-conditional", Clients: usual, Replicas: 2}, 2000, 1900, 2100)
@@ -123,13 +123,24 @@ no nginx
 	if err := none.Table(&empty); err != nil || strings.Contains(empty.String(), "┌") {
 		t.Errorf("without figures there is (%v)\n%s", err, &empty)
 	}
-	usualOnly := Result{Subjects: r.Subjects[3:5]}
+	usualOnly := Result{Subjects: r.Subjects[2:5]}
 	var short strings.Builder
 	if err := usualOnly.Table(&short); err != nil || strings.Contains(short.String(), "By clients") {
 		t.Errorf("without another crowd there is (%v)\n%s", err, &short)
 	}
 	if err := r.Table(fullDisk{}); !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("a table that cannot be written: %v", err)
+	}
+}
+
+// A baseline whose costs are not known is not divided by.
+func TestTheCostOfASaleIsComparedWithAKnownBaseline(t *testing.T) {
+	sale := Figure{Setting: Setting{Strategy: "mutex", Clients: usual, Replicas: 1}, Costs: Costs{"stockd": {User: 200}}}
+	for beside, baseline := range map[string]Costs{"": nil, "4.0": {"stockd": {User: 50}}} {
+		r := Result{Subjects: []Figure{{Setting: Setting{Clients: usual, Replicas: 1}, Costs: baseline}, sale}}
+		if got := r.costTable().RenderTSV(); !strings.Contains(got, "mutex\t1\t200\t"+beside+"\t200") {
+			t.Errorf("beside %v the table has no %q:\n%s", baseline, beside, got)
+		}
 	}
 }
 
@@ -151,6 +162,8 @@ func TestARatioNeedsBothFigures(t *testing.T) {
 		"of what was left out": {Ratio{Of: "a", By: "b"}, map[string][]*Sample{"a": {nil}, "b": {{Value: 4}}}, 0, false},
 		"of the tail":          {Ratio{Of: "a"}, map[string][]*Sample{"a": {{P50: 4, P99: 30}}}, 7.5, true},
 		"of no tail":           {Ratio{Of: "a"}, map[string][]*Sample{"a": {{P50: 0, P99: 30}}}, 0, false},
+		"costs of nothing":     {Ratio{Of: "a", By: "b", Cost: true}, map[string][]*Sample{"a": {nil}, "b": {{Costs: Costs{"x": {User: 1}}}}}, 0, false},
+		"costs by nothing":     {Ratio{Of: "a", By: "b", Cost: true}, map[string][]*Sample{"a": {{Costs: Costs{"x": {User: 1}}}}, "b": {nil}}, 0, false},
 		"of a later round":     {Ratio{Of: "a", By: "b"}, map[string][]*Sample{"a": {{Value: 6}}, "b": {}}, 0, false},
 	} {
 		if got, ok := c.ratio.of(c.samples, 0); got != c.want || ok != c.ok {

@@ -44,8 +44,12 @@ func TestAFigureIsComparedWithAnother(t *testing.T) {
 		{"as much", checker.Exceeds("a", "a"), more, false, nil},
 		{"the other was not measured", checker.Exceeds("a", "c"), more, false, nil},
 		{"it was not measured", checker.Exceeds("c", "a"), more, false, nil},
-		{"the other is no number", checker.Exceeds("a", "c"), of(history.Figure{Name: "a", Value: 2}, history.Figure{Name: "c", Value: math.NaN()}), false, nil},
 	})
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		h := of(history.Figure{Name: "a", Value: 2}, history.Figure{Name: "other_figure", Value: v})
+		judge(t, []row{{"the other is no number", checker.Exceeds("a", "other_figure"), h, false, nil}})
+		says(t, checker.Exceeds("a", "other_figure"), h, "other figure was not measured")
+	}
 }
 
 func TestTheRatioOfTwoStrategies(t *testing.T) {

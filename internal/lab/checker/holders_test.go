@@ -41,6 +41,8 @@ func TestHolders(t *testing.T) {
 		{"together are not apart", checker.Apart("c", "b"), of(lease("b", 10, 30, 2), lease("c", 20, 40, 3)), false, nil},
 		{"one after the other are not together", checker.Together("b", "a"), apart, false, nil},
 		{"one that waited in vain is not apart", checker.Apart("a", "b"), of(lease("a", 0, 10, 1), asks("b", 0, 5)), false, nil},
+		{"one of two, beside another", checker.Apart("a", "b"), of(lease("b", 10, 20, 1), lease("c", 20, 30, 2)), false, map[string]float64{"granted_of_two": 1}},
+		{"the other of two, beside another", checker.Apart("b", "a"), of(lease("b", 10, 20, 1), lease("c", 20, 30, 2)), false, map[string]float64{"granted_of_two": 1}},
 		{"granted at the second try", checker.GrantedTo("b"), of(asks("b", 0, 5), lease("b", 10, 20, 1)), true, map[string]float64{"granted_to_b": 1}},
 		{"another's grant", checker.GrantedTo("b"), of(lease("a", 0, 10, 1), asks("b", 0, 5)), false, map[string]float64{"granted_to_b": 0}},
 		{"asked in vain", checker.NeverGrantedTo("b"), of(lease("a", 0, 10, 1), asks("b", 0, 5)), true, nil},
@@ -49,6 +51,13 @@ func TestHolders(t *testing.T) {
 		{"two names only", checker.ExclusiveHolders(), of(lease("a", 0, 10, 1), otherName), false, map[string]float64{"overlaps": 0}},
 		{"two locks do not exclude each other", checker.ExclusiveHolders(), of(lease("a", 0, 10, 1), otherLock, lease("c", 10, 20, 2)), true, nil},
 	})
+}
+
+func TestWhatIsSaidOfTwoHolders(t *testing.T) {
+	two := checker.Together("a", "b")
+	says(t, two, of(lease("a", 0, 20, 1), lease("b", 10, 30, 2)), "a and b held the name at the same time")
+	says(t, two, of(lease("a", 0, 10, 1), lease("b", 10, 30, 2)), "a and b held the name one after the other")
+	says(t, two, of(lease("a", 0, 10, 1), asks("b", 0, 5)), "1 of a and b held the name")
 }
 
 func TestOverlapsForTheTimeline(t *testing.T) {

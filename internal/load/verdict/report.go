@@ -69,7 +69,6 @@ func newTable(last int) table.Writer {
 	t := table.NewWriter()
 	style := table.StyleLight
 	style.Format.Header = text.FormatDefault
-	style.Title.Format = text.FormatDefault
 	t.SetStyle(style)
 	numbers := make([]table.ColumnConfig, 0, last)
 	for column := 2; column <= last; column++ {

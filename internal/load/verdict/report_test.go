@@ -203,6 +203,7 @@ SQLite, 2 processors
 		{verdict.Report{Runs: []verdict.Run{all}, Processors: 2}, "slow here", "processors"},
 		{verdict.Report{Runs: []verdict.Run{all}, On: "SQLite"}, "SQLite\n", "processors"},
 		{verdict.Report{Runs: []verdict.Run{all, all}}, "slow here", "shorter"},
+		{verdict.Report{Runs: []verdict.Run{idle}}, "no Redis", "Latency"},
 	} {
 		if got := table(c.report); !strings.Contains(got, c.has) || strings.Contains(got, c.lacks) || strings.Count(got, "slow here") > 1 {
 			t.Errorf("want %q and not %q in\n%s", c.has, c.lacks, got)

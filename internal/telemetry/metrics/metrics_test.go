@@ -104,13 +104,14 @@ func TestWhatHappensUnderALockIsCounted(t *testing.T) {
 	observer.TriedInVain()
 	observer.Waited(3 * time.Second)
 	observer.Held(time.Second, false)
+	observer.Held(time.Second, false)
 	observer.Held(time.Second, true)
 	observer.Fenced()
 	observer.RaceLost()
 	observer.Batched(3)
 	wants(t, scrape(t, m),
 		`stockd_lock_tries_in_vain_total{lock="redis-lua"} 1`, `stockd_lock_wait_seconds_sum{lock="redis-lua"} 3`,
-		`stockd_lock_hold_seconds_count{lock="redis-lua"} 2`, `stockd_locks_lost_total{lock="redis-lua"} 1`,
+		`stockd_lock_hold_seconds_count{lock="redis-lua"} 3`, `stockd_locks_lost_total{lock="redis-lua"} 1`,
 		`stockd_fenced_writes_total{lock="redis-lua"} 1`, `stockd_optimistic_races_lost_total{strategy="redis-lua"} 1`,
 		`stockd_group_batch_size_sum{strategy="redis-lua"} 3`)
 }
@@ -168,8 +169,13 @@ func TestPanicsAreCountedWhereverTheyAreCaught(t *testing.T) {
 	if err := background.Guard(t.Context(), log, "test", func() error { panic("out of ink") }); err == nil {
 		t.Error("the panic is no error")
 	}
-	log.WarnContext(t.Context(), "beware")
-	wants(t, scrape(t, m), `stockd_panics_total 2`, `stockd_log_messages_total{level="error"} 1`, `stockd_log_messages_total{level="warn"} 1`)
+	for range 3 {
+		log.WarnContext(t.Context(), "beware")
+	}
+	wants(t, scrape(t, m), `stockd_panics_total 2`, `stockd_log_messages_total{level="error"} 1`, `stockd_log_messages_total{level="warn"} 3`)
+	if n := strings.Count(out.String(), "beware"); n != 3 {
+		t.Errorf("%d of 3 lines that were counted are written", n)
+	}
 }
 
 // state is what a scrape finds where every backend is asked.
@@ -201,6 +207,18 @@ func TestAScrapeAsksForTheState(t *testing.T) {
 		`stockd_pool_timeouts_total{pool="stock"} 1`)
 	if strings.Contains(scraped, `backend_up{backend="etcd"}`) {
 		t.Error("a backend that is not configured is down")
+	}
+}
+
+// A failure is that of the database, the first backend; the others are what they say.
+func TestABackendThatAnswersIsUp(t *testing.T) {
+	for failure, database := range map[error]int{nil: 1, errors.New("the database does not answer"): 0} {
+		m, s := metrics.New(metrics.Build{}), state()
+		s.Backends = func(context.Context) ([]service.Backend, error) {
+			return []service.Backend{{Name: "mysql", Status: service.Up}, {Name: "redis", Status: service.Up}}, failure
+		}
+		m.Watch(s)
+		wants(t, scrape(t, m), fmt.Sprintf(`stockd_backend_up{backend="mysql"} %d`, database), `stockd_backend_up{backend="redis"} 1`)
 	}
 }
 

@@ -42,10 +42,8 @@ func rejections() []rejection {
 
 // outcomes lists all outcomes.
 func outcomes() []string {
-	kinds := rejections()
-	list := make([]string, 0, len(kinds)+3)
-	list = append(list, accepted, replayed, failed)
-	for _, r := range kinds {
+	list := []string{accepted, replayed, failed}
+	for _, r := range rejections() {
 		list = append(list, r.outcome)
 	}
 	return list
