@@ -91,8 +91,7 @@ func readKeys(content []byte) ([]verifier, error) {
 		switch name := (verifierName{v.kid, v.algorithm}); {
 		case err != nil:
 			return nil, fmt.Errorf("read keys: key %d: %w", i+1, err)
-		case !ok:
-			continue
+		case !ok: // of no use here
 		case seen[name]:
 			return nil, fmt.Errorf("read keys: key %d: another key has the kid %q", i+1, v.kid)
 		default:

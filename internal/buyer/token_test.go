@@ -64,8 +64,9 @@ func TestASignedTokenIsItsSubject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	longest := strings.Repeat("é", 64)
 	for want, claims := range map[buyer.Buyer]map[string]any{
-		{ID: "u-1"}:                 {"sub": "u-1", "exp": in(time.Minute), "aud": "shop"},
+		{ID: longest, GoodsID: 1}:   {"sub": longest, "exp": in(time.Minute), "aud": "shop", "goods_id": 1},
 		{ID: "u-2", GoodsID: 7}:     {"sub": "u-2", "exp": in(time.Minute), "aud": []string{"other", "shop"}, "goods_id": 7},
 		{ID: "u-3", GoodsID: 8}:     {"sub": "u-3", "exp": in(-2 * time.Second), "nbf": in(2 * time.Second), "aud": "shop", "goods_id": "8"},
 		{ID: "Andr\u00e9"}:          {"sub": "Andre\u0301", "exp": in(time.Minute), "aud": "shop"},
@@ -80,6 +81,9 @@ func TestASignedTokenIsItsSubject(t *testing.T) {
 	}
 	if _, err := buyer.NewSecret([]byte(secret)[:buyer.LeastSecret-1], ""); err == nil {
 		t.Error("a secret of 31 bytes is taken")
+	}
+	if _, err := buyer.NewSecret([]byte(secret)[:buyer.LeastSecret], ""); err != nil {
+		t.Errorf("a secret of 32 bytes: %v", err)
 	}
 }
 
@@ -154,8 +158,21 @@ func TestAForgedTokenIsRejected(t *testing.T) {
 	rejected(t, s, "critical", "cannot be read", "Bearer "+part(`{"alg":"HS256","crit":["mine"],"mine":1}`)+"."+parts[1]+"."+parts[2])
 	rejected(t, s, "Basic", "not sent as Bearer", "Basic "+good)
 	rejected(t, s, "two", "more than once", "Bearer "+good, "Bearer "+good)
-	long := bySecret(t, map[string]any{"sub": "u-1", "exp": in(time.Minute), "more": strings.Repeat("x", 8<<10)})
-	rejected(t, s, "8 kB", "longer than 4096 bytes", "Bearer "+long)
+	long := func(bytes int) string {
+		more := bytes*3/4 - 120 // base64 makes four of three
+		for {
+			text := bySecret(t, map[string]any{"sub": "u-1", "exp": in(time.Minute), "more": strings.Repeat("x", more)})
+			if more++; len(text) >= bytes {
+				return text
+			}
+		}
+	}
+	if text := long(4096); len(text) != 4096 {
+		t.Errorf("the token has %d bytes, want 4096", len(text))
+	} else if _, err := from(s, "Bearer "+text); err != nil {
+		t.Errorf("a token of 4096 bytes: %v", err)
+	}
+	rejected(t, s, "4097 bytes", "longer than 4096 bytes", "Bearer "+long(4097))
 }
 
 // The public key of the issuer is known to all, and is the secret of no token.

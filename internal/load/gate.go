@@ -17,18 +17,17 @@ type gate struct {
 
 // pass sends a request, and calls SoldOut where it is rejected for want of stock. The
 // run may have ended while the request was held back: then it is not sent.
-func (g *gate) pass(ctx context.Context, send func() Kind) (sent bool) {
+func (g *gate) pass(ctx context.Context, send func() Kind) {
 	g.mu.RLock()
 	if ctx.Err() != nil {
 		g.mu.RUnlock()
-		return false
+		return
 	}
 	calls, kind := g.calls, send()
 	g.mu.RUnlock()
 	if kind == Rejected && g.soldOut != nil {
 		g.rejected(ctx, calls)
 	}
-	return true
 }
 
 // rejected calls SoldOut, unless it was called since the rejected request was sent.

@@ -124,7 +124,7 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 				if !more {
 					return
 				}
-				sent := gate.pass(ctx, func() Kind {
+				gate.pass(ctx, func() Kind {
 					if p.Rate == 0 {
 						due = time.Now()
 					}
@@ -133,9 +133,6 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 					answered.Add(1)
 					return a.Kind
 				})
-				if !sent {
-					return
-				}
 			}
 		})
 	}

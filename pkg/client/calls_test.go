@@ -173,6 +173,8 @@ func TestAPauseFitsItsReason(t *testing.T) {
 		"busy without a pause":                   {busy("0"), nil, nil, client.ErrBusy},
 		"busy with a pause that is no number":    {busy("soon"), nil, nil, client.ErrBusy},
 		"busy with a pause longer than any time": {busy("99999999999999999999"), nil, nil, client.ErrBusy},
+		"busy with a pause of 317 years":         {busy("9999999999"), nil, nil, client.ErrBusy},
+		"busy with a pause below zero":           {busy("-2"), nil, nil, client.ErrBusy},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var at []time.Time

@@ -150,9 +150,9 @@ func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bo
 	if !ours {
 		return nil, false
 	}
-	seconds, err := strconv.Atoi(header.Get("Retry-After"))
+	seconds, err := strconv.ParseUint(header.Get("Retry-After"), 10, 31)
 	if err != nil {
-		seconds = 0 // there is none
+		seconds = 0 // there is none, or it is a time of day
 	}
 	return &Problem{
 		Code: code, Status: status, Title: said.Title, Detail: said.Detail,

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/failpoint"
@@ -76,7 +78,7 @@ func TestALeaseIsRecordedFromItsBeginToItsEnd(t *testing.T) {
 		t.Fatalf("leases are %+v, want one", h.Leases)
 	}
 	got := h.Leases[0]
-	if got.Name != "goods/1" || got.Holder != "replica-1" || got.Lock != "mutex" || got.Asked.After(got.Granted) ||
+	if got.Shared || got.Name != "goods/1" || got.Holder != "replica-1" || got.Lock != "mutex" || got.Asked.After(got.Granted) ||
 		got.Granted.IsZero() || got.Released.Before(got.Granted) || !got.Lost.IsZero() || got.Error != "" {
 		t.Errorf("the lease is %+v", got)
 	}
@@ -193,20 +195,71 @@ func TestAHoldEndsWithTheLeaseUnlessItIgnoresCancellation(t *testing.T) {
 	}
 }
 
-func TestClearingLetsGoWhatIsHeld(t *testing.T) {
-	lab, _ := open(t)
-	lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Hour, IgnoreCancel: true})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		lab.Between(t.Context(), "naive", 1)
-	}()
-	for lab.Faults()[0].Reached == 0 {
-		time.Sleep(time.Millisecond)
+func TestClearingAndClosingLetGoWhatIsHeld(t *testing.T) {
+	for name, end := range map[string]func(*failpoint.Registry) error{
+		"clear": func(lab *failpoint.Registry) error { lab.ClearFaults(); return nil },
+		"close": (*failpoint.Registry).Close,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			lab, err := failpoint.Open(failpoint.Options{Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Hour, IgnoreCancel: true})
+			began := time.Now()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				lab.Between(t.Context(), "naive", 1)
+			}()
+			synctest.Wait()
+			if err := end(lab); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			<-done
+			if held := time.Since(began); held > 0 || len(lab.Faults()) != 0 {
+				t.Errorf("%s: held for %s, and faults are %+v", name, held, lab.Faults())
+			}
+		})
 	}
-	lab.ClearFaults()
-	<-done
-	if len(lab.Faults()) != 0 {
-		t.Errorf("faults are %+v", lab.Faults())
+}
+
+// Close ends the record; what happens later is a gap in it, and the log says so.
+func TestARecordEndsWithItsRegistry(t *testing.T) {
+	var log strings.Builder
+	lab, err := failpoint.Open(failpoint.Options{History: filepath.Join(t.TempDir(), "history.jsonl"), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func() {
+		lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Nanosecond})
+		lab.Between(t.Context(), "naive", 1)
+	}
+	if step(); log.Len() > 0 {
+		t.Errorf("while it is open the log has %q", log.String())
+	}
+	if err := lab.Close(); err != nil {
+		t.Error(err)
+	}
+	if step(); !strings.Contains(log.String(), "gap") {
+		t.Errorf("after Close the log has %q", log.String())
+	}
+	if err := lab.Close(); err == nil {
+		t.Error("a failure to close the record is not returned")
+	}
+}
+
+// side is one side of a read-write lock, which shares its name.
+type side struct{ lock.Locker }
+
+func (side) Mode() (string, bool) { return "rw", true }
+
+func TestASharedLeaseIsRecordedAsOneOfItsLock(t *testing.T) {
+	lab, path := open(t)
+	if _, err := lab.Record("rw-read", side{process.New()}).Acquire(t.Context(), "goods/1"); err != nil {
+		t.Fatal(err)
+	}
+	if h := read(t, path); len(h.Leases) != 1 || !h.Leases[0].Shared || h.Leases[0].Lock != "rw" {
+		t.Errorf("leases are %+v, want a shared one of rw", h.Leases)
 	}
 }
