@@ -64,6 +64,24 @@ func TestALeaseTellsItsExpiryAndItsRenewals(t *testing.T) {
 	})
 }
 
+// A lease that is not renewed has an expiry as well, and one that never ends has none.
+func TestALeaseTellsItsExpiryWhereItHasOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		giveUp := func(context.Context) error { return nil }
+		endless, ends := NewHeld(7, giveUp), NewHeld(8, giveUp)
+		Expire(ends, time.Now(), time.Second)
+		var none, one notes
+		endless.Follow(none.take)
+		ends.Follow(one.take)
+		if got := none.all(); len(got) != 0 {
+			t.Errorf("a lease without an expiry told %+v", got)
+		}
+		if got := one.all(); len(got) != 1 || got[0] != (Note{At: time.Now(), What: Expires, TTL: time.Second}) {
+			t.Errorf("told %+v, want the expiry in a second", got)
+		}
+	})
+}
+
 // A lease that joined another is renewed with it. What is followed late has the expiry as it is.
 func TestALeaseThatJoinedTellsTheRenewalsOfTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,6 +2,8 @@ package failpoint_test
 
 import (
 	"context"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,33 +11,51 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// talkative is a lock that tells what it does.
-type talkative struct{ began time.Time }
+// talkative is a lock that tells what it does, with leases that end after so long; 0: never.
+type talkative struct {
+	began time.Time
+	ttl   time.Duration
+	later func(lock.Note) // of the last lease
+}
 
-func (l talkative) Acquire(ctx context.Context, _ string) (lock.Lease, error) {
+func (l *talkative) Acquire(ctx context.Context, _ string) (lock.Lease, error) {
 	lock.Tell(ctx, lock.Note{At: l.began, Took: time.Millisecond, What: lock.NoVote, By: "5", Err: context.DeadlineExceeded})
 	lock.Tell(ctx, lock.Note{At: l.began, What: lock.Woken, By: lock.ByWatch})
 	lock.Tell(ctx, lock.Note{At: l.began, What: lock.Placed, Key: "node-7"})
 	held := lock.NewHeld(7, func(context.Context) error { return nil })
-	held.ExpiresAfter(l.began, time.Minute)
+	held.ExpiresAfter(l.began, l.ttl)
+	l.later = func(n lock.Note) { lock.Tell(ctx, n) }
 	return held, nil
 }
 
 func TestWhatALockTellsIsRecordedWithItsLease(t *testing.T) {
 	lab, path := open(t)
 	began := time.Now().Add(-time.Second).Round(0)
-	if _, err := lab.Record("redlock", talkative{began}).Acquire(t.Context(), "goods/1"); err != nil {
+	l := &talkative{began: began, ttl: time.Minute}
+	recorded := lab.Record("redlock", l)
+	if _, err := recorded.Acquire(t.Context(), "goods/1"); err != nil {
+		t.Fatal(err)
+	}
+	l.later(lock.Note{At: began, What: lock.Renewed})
+	l.ttl = 0
+	if _, err := recorded.Acquire(t.Context(), "goods/2"); err != nil {
 		t.Fatal(err)
 	}
 	h := read(t, path)
-	if len(h.Leases) != 1 {
-		t.Fatalf("leases are %+v, want one", h.Leases)
+	if len(h.Leases) != 2 {
+		t.Fatalf("leases are %+v, want two", h.Leases)
 	}
-	l := h.Leases[0]
-	if l.Key != "node-7" || l.TTL != time.Minute || !l.Expires.Equal(began.Add(time.Minute)) {
-		t.Errorf("the lease has key %q, TTL %s and expires at %s, want node-7, 1m0s and %s", l.Key, l.TTL, l.Expires, began.Add(time.Minute))
+	first, second := h.Leases[0], h.Leases[1]
+	if first.Key != "node-7" || first.TTL != time.Minute || !first.Expires.Equal(began.Add(time.Minute)) {
+		t.Errorf("the lease has key %q, TTL %s and expires at %s, want node-7, 1m0s and %s", first.Key, first.TTL, first.Expires, began.Add(time.Minute))
 	}
-	if len(l.Notes) != 2 || l.Notes[0].What != history.NoVote || l.Notes[0].By != "5" || l.Notes[0].Error == "" || l.Notes[1].By != lock.ByWatch {
-		t.Errorf("notes are %+v, want a vote that did not come and a wake-up", l.Notes)
+	if n := first.Notes; len(n) != 3 || n[0].What != history.NoVote || n[0].By != "5" || n[0].Error == "" || n[1].By != lock.ByWatch || n[2].What != history.Renewed {
+		t.Errorf("notes are %+v, want a vote that did not come, a wake-up and a renewal", n)
+	}
+	if content, err := os.ReadFile(path); err != nil || strings.Count(string(content), "left_ns") != 1 {
+		t.Errorf("the record (%v) does not tell once what is left of a lease:\n%s", err, content)
+	}
+	if second.TTL != 0 || !second.Expires.IsZero() {
+		t.Errorf("the lease that does not end by itself has TTL %s and expires at %s", second.TTL, second.Expires)
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
@@ -90,18 +92,68 @@ func TestATraceIsRecordedWithItsLastStep(t *testing.T) {
 }
 
 // To trace each request of a fast sale would change what is measured.
-func TestSomePurchasesOfEachSecondAreTraced(t *testing.T) {
-	_, begin, path := traced(t)
-	began := time.Now()
-	for range 500 {
+func TestFiftyPurchasesOfEachSecondAreTraced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, begin, path := traced(t)
+		for _, c := range []struct {
+			after time.Duration
+			want  int
+		}{{0, 50}, {time.Second - 1, 50}, {1, 100}, {time.Minute, 150}} {
+			time.Sleep(c.after)
+			for range 60 {
+				ctx, request := begin("r", route)
+				step(ctx, "deduct")
+				request.End()
+				_, other := begin("r", "GET /healthz")
+				other.End()
+			}
+			if n := len(read(t, path).Traces); n != c.want {
+				t.Errorf("after %s more %d are traced, want %d", c.after, n, c.want)
+			}
+		}
+	})
+}
+
+// A step has its time and its failure; what the lab does between the read and the write is one.
+func TestAStepIsTimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lab, begin, path := traced(t)
+		began := time.Now()
 		ctx, request := begin("r", route)
-		step(ctx, "deduct")
+		ctx, purchase := telemetry.StartSpan(ctx, "deduct")
+		lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Second})
+		lab.Between(ctx, "naive", 1)
+		purchase.SetAttributes(attribute.String("error.type", "busy"))
+		purchase.End()
 		request.End()
-		_, other := begin("r", "GET /healthz")
-		other.End()
+		h := read(t, path)
+		if len(h.Traces) != 1 || len(h.Traces[0].Steps) != 2 {
+			t.Fatalf("traces are %+v, want one of two steps", h.Traces)
+		}
+		work, whole := h.Traces[0].Steps[0], h.Traces[0].Steps[1]
+		if work.What != history.StepWork || !work.At.Equal(began) || work.Took != time.Second || work.Error != "" {
+			t.Errorf("the work is %+v, want a second of it", work)
+		}
+		if whole.What != history.StepPurchase || !whole.At.Equal(began) || whole.Took != time.Second || whole.Error != "busy" {
+			t.Errorf("the purchase is %+v, want a second that ended with busy", whole)
+		}
+	})
+}
+
+// A trace is of a purchase, once: not of a form that is rejected before, nor of what is written later.
+func TestOnlyAPurchaseIsRecordedAsATrace(t *testing.T) {
+	_, begin, path := traced(t)
+	_, rejected := begin("rejected", route)
+	rejected.End()
+	ctx, request := begin("r", route)
+	step(ctx, "deduct")
+	request.End()
+	_, later := request.TracerProvider().Tracer("test").Start(ctx, "sql INSERT tb_order")
+	later.End()
+	if h := read(t, path); len(h.Traces) != 1 || h.Traces[0].Request != "r" || len(h.Traces[0].Steps) != 1 {
+		t.Errorf("traces are %+v, want one of one step", h.Traces)
 	}
-	most := 50 * (1 + int(time.Since(began)/time.Second) + 1)
-	if n := len(read(t, path).Traces); n < 50 || n > most {
-		t.Errorf("%d of 500 were traced, want 50 a second and so %d at most", n, most)
-	}
+	unopened := failpoint.NewSteps() // nothing records them
+	_, lost := sdk.NewTracerProvider(sdk.WithSpanProcessor(unopened)).Tracer("test").Start(t.Context(), "deduct")
+	lost.End()
 }

@@ -299,18 +299,20 @@ func oversell(t *testing.T, store *repo.Store, units int64) {
 // An unsafe strategy has sold more than the row had: the buckets get no more than is left
 // in all.
 func TestBucketsMakeUpForARowBelowZero(t *testing.T) {
-	s := openBuckets(t, lab.Database(t, servers.MariaDB), 2, 3)
-	s.create(t, 1, 10)
-	if !buy(t, s.replicas[0], 1, 1) {
-		t.Fatal("the first unit is not sold")
-	}
-	oversell(t, s.stores[0], 5)
-	for range 3 { // each replica has another number of buckets, and one of three is missing
-		if !buy(t, s.replicas[1], 1, 1) {
-			t.Error("a unit that is left is not sold")
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := openBuckets(t, d, 2, 3)
+		s.create(t, 1, 10)
+		if !buy(t, s.replicas[0], 1, 1) {
+			t.Fatal("the first unit is not sold")
 		}
-	}
-	if row, err := s.stores[0].Goods(t.Context(), 1); err != nil || row.Stock != 0 || row.Allocated != 1 {
-		t.Errorf("the row has %d and the buckets %d (%v), want 0 and 1", row.Stock, row.Allocated, err)
-	}
+		oversell(t, s.stores[0], 5)
+		for range 3 { // each replica has another number of buckets, and one of three is missing
+			if !buy(t, s.replicas[1], 1, 1) {
+				t.Error("a unit that is left is not sold")
+			}
+		}
+		if row, err := s.stores[0].Goods(t.Context(), 1); err != nil || row.Stock != 0 || row.Allocated != 1 {
+			t.Errorf("the row has %d and the buckets %d (%v), want 0 and 1", row.Stock, row.Allocated, err)
+		}
+	})
 }

@@ -54,6 +54,25 @@ func TestOnlyALockThatIsTakenIsBusy(t *testing.T) {
 	}
 }
 
+// A purchase waits as long as it asks for, within lock.wait; one that waits with others does not.
+func TestOnlyAPurchaseThatIsAloneChoosesItsWait(t *testing.T) {
+	const limit = 3 * time.Second
+	asks := func(wait time.Duration) stock.Purchase { return stock.Purchase{MaxWait: wait} }
+	for _, c := range []struct {
+		batch []stock.Purchase
+		want  time.Duration
+	}{
+		{[]stock.Purchase{asks(0)}, limit},
+		{[]stock.Purchase{asks(time.Second)}, time.Second},
+		{[]stock.Purchase{asks(time.Minute)}, limit},
+		{[]stock.Purchase{asks(time.Second), asks(time.Second)}, limit},
+	} {
+		if got := longestWait(limit, c.batch); got != c.want {
+			t.Errorf("%v wait %s, want %s", c.batch, got, c.want)
+		}
+	}
+}
+
 // Work that ended because its lease was lost says so; what may have been committed stays unknown.
 func TestAnErrorIsTheLossOfTheLeaseWhereThatEndedTheWork(t *testing.T) {
 	failed := errors.New("the database is gone")

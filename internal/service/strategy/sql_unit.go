@@ -103,17 +103,18 @@ func (u unitRows) take(ctx context.Context, tx *repo.Tx, row stock.Goods, units 
 func (u unitRows) refill(ctx context.Context, goodsID, units int64) (has bool, err error) {
 	c := u.cursor(goodsID)
 	at := c.at.Load()
+	looksSold := at+units > u.most
 	switch {
 	case units > u.most:
 		return false, nil
-	case at+units > u.most: // it looks sold
+	case looksSold:
 	case at < u.most-u.most/4 || !c.asked.CompareAndSwap(false, true):
 		return true, nil
 	}
 	flight := u.flights.DoChan(strconv.FormatInt(goodsID, 10), func() (any, error) {
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), refillWithin)
 		defer cancel()
-		return u.fill(own, goodsID, c, at+units > u.most)
+		return u.fill(own, goodsID, c, looksSold)
 	})
 	select {
 	case result := <-flight:

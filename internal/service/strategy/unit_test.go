@@ -75,7 +75,7 @@ func TestThePoolIsFilledFromTheRow(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := openUnitRows(t, d, 8)
 		s.create(t, 1, 100)
-		for sold, free := range []int64{7, 6, 5, 4, 3, 2, 7, 6} { // the seventh finds a quarter, and fills it
+		for sold, free := range []int64{7, 6, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2, 7, 6} { // the seventh finds a quarter, and fills it
 			if !buy(t, s.replicas[0], 1, 1) {
 				t.Fatal("rejected")
 			}
@@ -91,6 +91,34 @@ func TestThePoolIsFilledFromTheRow(t *testing.T) {
 		}
 		if row, err := s.stores[0].Goods(t.Context(), 2); err != nil || row.Stock != 4 || row.Allocated != 3 {
 			t.Errorf("after another strategy the row has %d, and the pool %d (%v), want 4 and 3", row.Stock, row.Allocated, err)
+		}
+	})
+}
+
+// A replica that finds the pool sold by others fills it and sells from it, also to a buyer of as many
+// units as it has rows.
+func TestAPoolThatOthersHaveSoldIsFilled(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := openUnitRows(t, d, 8, 8)
+		s.create(t, 1, 100)
+		for i, sale := range []struct {
+			replica     int
+			units, free int64
+		}{
+			{0, 1, 7},
+			{1, 1, 6},
+			{0, 6, 0}, // the last six
+			{1, 1, 7}, // finds none, and fills it
+			{0, 8, 7}, // are not in the pool, and are sold from the row
+			{0, 7, 0},
+			{0, 8, 0}, // a pool that is filled for one buyer
+		} {
+			if !buy(t, s.replicas[sale.replica], 1, sale.units) {
+				t.Fatal("rejected")
+			}
+			if p := s.pool(t, 1); p.Free != sale.free || p.Rows != 8 {
+				t.Errorf("after sale %d the pool is %+v, want %d free of 8 rows", i+1, p, sale.free)
+			}
 		}
 	})
 }
@@ -128,19 +156,21 @@ func TestABatchIsSoldFromThePoolAndTheRowTogether(t *testing.T) {
 
 // An unsafe strategy has sold more than the row had: no more is sold than is left in all.
 func TestUnitRowsMakeUpForARowBelowZero(t *testing.T) {
-	s := openUnitRows(t, lab.Database(t, servers.MariaDB), 8)
-	s.create(t, 1, 10)
-	if !buy(t, s.replicas[0], 1, 1) {
-		t.Fatal("the first unit is not sold")
-	}
-	oversell(t, s.stores[0], 5)
-	other := unitRowsOf(t, s.stores[0], 2) // three at once are more than its pool
-	if !buy(t, other, 1, 3) {
-		t.Error("units that are left are not sold")
-	}
-	if row, err := s.stores[0].Goods(t.Context(), 1); err != nil || row.Stock != 0 || row.Allocated != 1 {
-		t.Errorf("the row has %d and the pool %d (%v), want 0 and 1", row.Stock, row.Allocated, err)
-	}
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := openUnitRows(t, d, 8)
+		s.create(t, 1, 10)
+		if !buy(t, s.replicas[0], 1, 1) {
+			t.Fatal("the first unit is not sold")
+		}
+		oversell(t, s.stores[0], 5)
+		other := unitRowsOf(t, s.stores[0], 2) // three at once are more than its pool
+		if !buy(t, other, 1, 3) {
+			t.Error("units that are left are not sold")
+		}
+		if row, err := s.stores[0].Goods(t.Context(), 1); err != nil || row.Stock != 0 || row.Allocated != 1 {
+			t.Errorf("the row has %d and the pool %d (%v), want 0 and 1", row.Stock, row.Allocated, err)
+		}
+	})
 }
 
 // The tail without its remedy: the last units are kept by a transaction that rolls back, and until
