@@ -85,6 +85,19 @@ func TestWaitersForAnotherNameDoNotCount(t *testing.T) {
 }
 
 //contract:lock.Polling Its pause grows
+func TestAPauseGrowsWithTheWaitAndTheSquareOfTheWaiters(t *testing.T) {
+	polls := NewPolling(most, nil)
+	for _, c := range []struct {
+		waiting      int
+		waited, want time.Duration
+	}{{1, 0, soonest}, {1, 40 * time.Millisecond, 10 * time.Millisecond}, {3, 0, 9 * soonest}, {3, 40 * time.Millisecond, 10 * time.Millisecond}, {8, time.Second, most}} {
+		if got := polls.after(c.waiting, c.waited); got != c.want {
+			t.Errorf("one of %d waiters pauses after %s for %s, want %s", c.waiting, c.waited, got, c.want)
+		}
+	}
+}
+
+//contract:lock.Polling Its pause grows
 func TestNoPauseIsLongerThanLockRetry(t *testing.T) {
 	polls := NewPolling(most, nil)
 	for _, waiting := range []int{1, 2, 7, 8, 1_000_000, 4_000_000, 1 << 62} {

@@ -350,6 +350,20 @@ func TestAnOrderOfAKeyIsShownToItsBuyerAlone(t *testing.T) {
 	}
 }
 
+// An order is unknown only where both the ledger and what is pending were searched.
+func TestAnOrderThatCannotBeSearchedForIsNotUnknown(t *testing.T) {
+	down := &stock.BackendError{Backend: "any", Err: errors.New("refused")}
+	broken := func(context.Context, ...string) (map[string]stock.Order, error) { return nil, down }
+	for where, catalogue := range map[string]*Catalogue{
+		"the ledger": {requests: lookupsIn(broken, 100), outbox: &box{}},
+		"the outbox": {requests: lookupsIn((&counter{}).find, 100), outbox: &box{err: down}},
+	} {
+		if got, err := catalogue.OrderOf(t.Context(), "k", "ann"); !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrUnknownOrder) {
+			t.Errorf("while %s is down: %+v, %v; want %v", where, got, err, stock.ErrBackendUnavailable)
+		}
+	}
+}
+
 // A rejection is final after two recalls in a row that returned nothing, where no unit was moved
 // meanwhile and all that is allocated is pending.
 func TestARejectionIsFinalAfterTwoVainRecalls(t *testing.T) {
