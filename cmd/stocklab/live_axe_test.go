@@ -114,4 +114,8 @@ func TestAxeFindsNothingSeriousOnThePage(t *testing.T) {
 	b.Show(t, page, 390, 2400, "light")
 	b.Until(t, within, isLive+" && !document.getElementById('reader').hidden")
 	assertAccessible(t, b, script, "a reader without the token")
+	url, _ = startLiveOnOthers(t)
+	b.Show(t, url, 390, 2400, "dark")
+	b.Until(t, within, isLive+" && !document.getElementById('guest').hidden")
+	assertAccessible(t, b, script, "replicas of others")
 }

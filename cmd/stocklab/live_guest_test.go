@@ -13,13 +13,7 @@ import (
 // On replicas that others run a sale is sold, charted and judged. What needs processes of
 // our own is greyed out, with the reason said.
 func TestAPageShowsReplicasOfOthers(t *testing.T) {
-	l := startLabOf(t, servers.Choice{Mode: servers.Embedded, Redis: servers.None, Etcd: servers.None}, cluster.Options{Replicas: 2})
-	there := l.cluster.Client()
-	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte(there.Token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	url := startLive(t, "", "--url="+there.URL, "--admin-url="+there.AdminURL, "--token-file="+token)
+	url, others := startLiveOnOthers(t)
 	b := browser.Open(t, shown)
 	b.Show(t, url, 1300, 2400, "light")
 	b.Until(t, within, isLive)
@@ -34,8 +28,8 @@ func TestAPageShowsReplicasOfOthers(t *testing.T) {
 	b.Until(t, within, "/stock.*version/s.test(document.getElementById('view').innerText) && /redis\\s+not configured/.test(document.getElementById('view').innerText)")
 	// Replicas are counted as they come and go.
 	const counted = "document.querySelector('#form [name=replicas]').value"
-	second := l.cluster.Replicas[1]
-	if err := l.cluster.Leave(t.Context(), second); err != nil {
+	second := others.Replicas[1]
+	if err := others.Leave(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
 	b.Until(t, within, counted+" === '1' && document.getElementById('marks').textContent.includes('replica-2 answers no more')")
@@ -45,7 +39,7 @@ func TestAPageShowsReplicasOfOthers(t *testing.T) {
 	if !browser.Evaluate[bool](t, b, "document.getElementById('take').hidden") {
 		t.Error("it offers to set up three replicas")
 	}
-	if err := l.cluster.Join(t.Context(), second); err != nil {
+	if err := others.Join(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
 	b.Until(t, within, counted+" === '2' && document.getElementById('marks').textContent.includes('replica-2 answers, too')")
@@ -54,6 +48,18 @@ func TestAPageShowsReplicasOfOthers(t *testing.T) {
 	b.Until(t, within, "document.getElementById('why-faults').textContent.includes('别人的进程')")
 	assertGreyedOut(t, b)
 	assertQuiet(t, b, url)
+}
+
+// startLiveOnOthers runs stocklab live on two replicas that it has not started.
+func startLiveOnOthers(t *testing.T) (url string, others *cluster.Cluster) {
+	t.Helper()
+	l := startLabOf(t, servers.Choice{Mode: servers.Embedded, Redis: servers.None, Etcd: servers.None}, cluster.Options{Replicas: 2})
+	there := l.cluster.Client()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(there.Token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return startLive(t, "", "--url="+there.URL, "--admin-url="+there.AdminURL, "--token-file="+token), l.cluster
 }
 
 // assertGreyedOut looks for what replicas of others cannot do: it is there, cannot be used, and its

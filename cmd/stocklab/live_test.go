@@ -391,6 +391,8 @@ func TestAFailoverAndClocksLoseLeases(t *testing.T) {
 	// there, and the holder of then is unknown to it.
 	sold := browser.Evaluate[int](t, b, figure("n-sold"))
 	b.Until(t, within, fmt.Sprintf("%s > %d", figure("n-sold"), sold+1))
+	click(t, b, machine("redis", "kill")) // which nothing has to start again
+	b.Until(t, within, there(machine("redis", "start")))
 	click(t, b, machine("redis-replica", "promote"))
 	ends()
 	assertReplaced(t, b, url)
