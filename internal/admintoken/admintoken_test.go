@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stockd/stockd/internal/admintoken"
 )
@@ -112,18 +114,33 @@ func TestAMistakeInATokensFileIsNamedByItsLine(t *testing.T) {
 	}
 }
 
+func TestAnySourceOfTokensCounts(t *testing.T) {
+	for o, want := range map[admintoken.Options]bool{
+		{}: false, {Strict: true}: false, {Token: "t"}: true, {TokenFile: "f"}: true, {TokensFile: "f"}: true,
+	} {
+		if got := o.Any(); got != want {
+			t.Errorf("%+v has any: %v", o, got)
+		}
+	}
+}
+
 // Tokens change with their files, and a file that is broken changes nothing.
 func TestTokensAreRotatedWithoutARestart(t *testing.T) {
 	folder := t.TempDir()
 	single, several := filepath.Join(folder, "token"), filepath.Join(folder, "tokens")
 	write(t, single, "0123456789abcdef-first\n")
 	write(t, several, "alice "+alices+"\n")
+	synctest.Test(t, func(t *testing.T) { assertRotates(t, single, several) })
+}
+
+func assertRotates(t *testing.T, single, several string) {
+	t.Helper()
 	files, err := admintoken.Open(admintoken.Options{TokenFile: single, TokensFile: several, Strict: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	logger := slog.New(slog.NewTextHandler(&log, nil))
+	go files.Keep(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
 	for _, step := range []struct {
 		name   string
 		change func()
@@ -139,7 +156,14 @@ func TestTokensAreRotatedWithoutARestart(t *testing.T) {
 			write(t, several, "bob "+bobs+"\n")
 			write(t, single, "aaaaaaaaaaaaaaaa\n")
 		}, []string{"0123456789abcdef-second", bobs}, single},
+		{"no file of tokens", func() {
+			if err := os.Remove(several); err != nil {
+				t.Fatal(err)
+			}
+			write(t, single, "0123456789abcdef-third\n")
+		}, []string{"0123456789abcdef-second", bobs}, "read the tokens"},
 		{"no file", func() {
+			write(t, several, "bob "+bobs+"\n")
 			if err := os.Remove(single); err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +172,8 @@ func TestTokensAreRotatedWithoutARestart(t *testing.T) {
 	} {
 		log.Reset()
 		step.change()
-		files.Refresh(t.Context(), logger)
+		time.Sleep(2 * time.Second) // they are looked at every second
+		synctest.Wait()
 		for _, token := range []string{"0123456789abcdef-first", "0123456789abcdef-second", "0123456789abcdef-third", alices, bobs, "aaaaaaaaaaaaaaaa"} {
 			if _, ok := files.Find(token); ok != slices.Contains(step.known, token) {
 				t.Errorf("%s: %s is known: %v", step.name, token, ok)

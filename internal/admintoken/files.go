@@ -44,10 +44,6 @@ func (f *Files) Find(token string) (name string, ok bool) { return f.files.Get()
 // invalid, the tokens that were read last stay valid.
 func (f *Files) Keep(ctx context.Context, log *slog.Logger) { f.files.Keep(ctx, f.report(ctx, log)) }
 
-// Refresh reads the files again if they have changed since it was called last. It must
-// not be called from several goroutines at a time.
-func (f *Files) Refresh(ctx context.Context, log *slog.Logger) { f.files.Refresh(f.report(ctx, log)) }
-
 func (f *Files) report(ctx context.Context, log *slog.Logger) func(error) {
 	return func(err error) {
 		if err != nil {

@@ -75,12 +75,16 @@ func TestACrowdTriesNoMoreOftenThanWithTheLongestPause(t *testing.T) {
 
 //contract:lock.Polling Waiters for another
 func TestWaitersForAnotherNameDoNotCount(t *testing.T) {
-	polls := NewPolling(most, nil)
+	inVain := 0
+	polls := NewPolling(most, func() { inVain++ })
 	for range 20 {
 		polls.Begin("crowded").next()
 	}
 	if pause := polls.Begin("name").next(); pause != soonest {
 		t.Errorf("the only waiter for a name pauses for %s, want %s", pause, soonest)
+	}
+	if inVain != 21 {
+		t.Errorf("%d tries in vain are counted, want 21", inVain)
 	}
 }
 

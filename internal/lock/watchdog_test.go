@@ -128,3 +128,18 @@ func TestALeaseIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 		})
 	}
 }
+
+// A lease is renewed unless leases are explicit.
+func TestALeaseIsKeptAsTheDepsSay(t *testing.T) {
+	for unrenewed, tries := range map[bool]int{false: 2, true: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			lease, renewed := NewHeld(1, func(context.Context) error { return nil }), 0
+			d := Deps{TTL: 3 * time.Second, Unrenewed: unrenewed}
+			d.Keep(lease, time.Now(), func(context.Context) (bool, error) { renewed++; return renewed == 1, nil })
+			<-lease.Context().Done() // unrenewed, or taken from it at the second time
+			if renewed != tries {
+				t.Errorf("unrenewed %v: %d renewals were tried, want %d", unrenewed, renewed, tries)
+			}
+		})
+	}
+}

@@ -34,24 +34,23 @@ func Open[T any](read func() (T, error), paths ...string) (*Files[T], error) {
 // Get returns the current content.
 func (f *Files[T]) Get() T { return *f.current.Load() }
 
-// Keep refreshes the files every second, until ctx ends.
+// Keep reads the files again when they have changed, as it finds once a second, until ctx ends.
+// report gets the error of each time that they are read, or nil. After an error, what was read
+// before stays.
 func (f *Files[T]) Keep(ctx context.Context, report func(error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			f.Refresh(report)
+			f.refresh(report)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// Refresh reads the files again if they have changed since it was called last, and then
-// reports the error of that, or nil. After an error, what was read before stays. It must
-// not be called from several goroutines at a time.
-func (f *Files[T]) Refresh(report func(error)) {
+func (f *Files[T]) refresh(report func(error)) {
 	now := f.stat()
 	if same(f.seen, now) {
 		return

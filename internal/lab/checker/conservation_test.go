@@ -44,6 +44,8 @@ func TestClean(t *testing.T) {
 		{"an unknown outcome that happened", checker.Clean(), of(two, unknown(0, 9), audit(7, 10, 3, 3)), true, nil},
 		{"a sale that is replayed under its key", checker.Clean(), of(sold(0, 1, order("a"), key("k")), sold(2, 3, order("a"), key("k")), audit(9, 10, 1, 1)), true, nil},
 		{"an unknown outcome that its key cleared up", checker.Clean(), of(unknown(0, 1, key("k")), sold(2, 3, order("a"), key("k")), audit(9, 10, 1, 1)), true, map[string]float64{"unknown_answers": 0}},
+		{"an item that nobody bought", checker.Clean(), of(two, audit(8, 10, 2, 2), history.Audit{At: at(1_000_000), Audit: stock.NewAudit(8, 5, 5, 0, 0)}), true, nil},
+		{"an item that nobody bought, and is short", checker.Clean(), of(two, audit(8, 10, 2, 2), history.Audit{At: at(1_000_000), Audit: stock.NewAudit(8, 4, 5, 1, 1)}), false, nil},
 		{"all rejected", checker.Clean(), of(rejected(0, 1), audit(0, 0, 0, 0)), true, nil},
 
 		{"oversold", checker.Clean(), of(two, audit(0, 1, 2, 2)), false, nil},

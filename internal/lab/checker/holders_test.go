@@ -22,6 +22,8 @@ func TestHolders(t *testing.T) {
 		{"two leases of one holder overlap", checker.OverlappingHolders(), of(lease("a", 0, 10, 1), lease("a", 5, 15, 2)), true, nil},
 		{"two leases of one holder without tokens overlap", checker.OverlappingHolders(), of(lease("a", 0, 10, 0), lease("a", 5, 15, 0)), true, nil},
 		{"an unknown end", checker.OverlappingHolders(), of(lease("a", 0, 0, 1), lease("b", 30, 40, 2)), true, map[string]float64{"longest_overlap_ms": 10}},
+		{"an unknown end lasts to the last audit", checker.OverlappingHolders(), of(lease("a", 0, 0, 1), lease("b", 30, 0, 2), history.Audit{At: at(90)}), true, map[string]float64{"longest_overlap_ms": 60}},
+		{"a lease of no time overlaps none", checker.OverlappingHolders(), of(lease("a", 0, 20, 1), lease("b", 10, 10, 2)), false, map[string]float64{"overlaps": 0}},
 		{"a crash of another replica", checker.OverlappingHolders(), of(lease("a", 0, 0, 1), mark("c", 5, "crashed"), lease("b", 30, 40, 2)), true, nil},
 		{"a crash before the lease", checker.OverlappingHolders(), of(mark("a", 0, "crashed"), lease("a", 5, 0, 1), lease("b", 30, 40, 2)), true, nil},
 		{"a pause does not end a lease", checker.OverlappingHolders(), of(lease("a", 0, 0, 1), mark("a", 5, "paused"), lease("b", 30, 40, 2)), true, nil},

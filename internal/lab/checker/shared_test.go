@@ -54,6 +54,7 @@ func TestNoticedLosses(t *testing.T) {
 		{"by its release", checker.LossNoticed("a", "forgotten", time.Second), of(atRelease, gone), false, nil},
 		{"of another holder", checker.LossNoticed("b", "forgotten", time.Second), of(lost, reads("b", 0, 50), gone), false, nil},
 		{"before the mark", checker.LossNoticed("a", "forgotten", time.Second), of(lost, mark("redis", 40, "forgotten")), false, nil},
+		{"another mark before", checker.LossNoticed("a", "forgotten", 20*time.Millisecond), of(lost, mark("redis", 5, "paused"), gone), true, map[string]float64{"loss_noticed_ms": 20}},
 		{"without the mark", checker.LossNoticed("a", "forgotten", time.Second), of(lost), false, nil},
 	})
 }

@@ -323,6 +323,27 @@ func TestAFileThatCannotBeOpenedIsAnError(t *testing.T) {
 	}
 }
 
+// A record that has a gap says so: to write it, to copy into it, and to go on with what is no file.
+func TestAFileThatCannotBeWrittenIsAnError(t *testing.T) {
+	folder := t.TempDir()
+	w, err := history.Create(filepath.Join(folder, "history"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Copy(filepath.Join(folder, "other"), time.Time{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a copy of no file: %v", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Add(history.Line{}); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a line after the end: %v", err)
+	}
+	if _, err := history.Append(folder); err == nil {
+		t.Error("a folder is gone on with")
+	}
+}
+
 // Each row is what happened at 5, or from 3 to 8, in a history.
 func TestAHistoryExtendsOverItsEvents(t *testing.T) {
 	for name, c := range map[string]struct {

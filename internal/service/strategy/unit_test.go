@@ -110,8 +110,6 @@ func TestAPoolThatOthersHaveSoldIsFilled(t *testing.T) {
 			{0, 6, 0}, // the last six
 			{1, 1, 7}, // finds none, and fills it
 			{0, 8, 7}, // are not in the pool, and are sold from the row
-			{0, 7, 0},
-			{0, 8, 0}, // a pool that is filled for one buyer
 		} {
 			if !buy(t, s.replicas[sale.replica], 1, sale.units) {
 				t.Fatal("rejected")
@@ -119,6 +117,10 @@ func TestAPoolThatOthersHaveSoldIsFilled(t *testing.T) {
 			if p := s.pool(t, 1); p.Free != sale.free || p.Rows != 8 {
 				t.Errorf("after sale %d the pool is %+v, want %d free of 8 rows", i+1, p, sale.free)
 			}
+		}
+		s.create(t, 2, 100)
+		if sold, p := buy(t, s.replicas[0], 2, 8), s.pool(t, 2); !sold || p.Free != 0 || p.Rows != 8 {
+			t.Errorf("a buyer of a whole pool leaves %+v (%v), want 8 rows that are sold", p, sold)
 		}
 	})
 }
