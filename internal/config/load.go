@@ -109,16 +109,16 @@ func (l *Loaded) readFile(v *viper.Viper, path string, list []field) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if !slices.ContainsFunc(list, func(f field) bool { return f.key == e.key }) {
+		before, twice := l.sources[e.key]
+		switch {
+		case !slices.ContainsFunc(list, func(f field) bool { return f.key == e.key }):
 			errs = append(errs, fmt.Errorf("%s: %s is not a key%s", e.source, e.key, suggest(e.key, list, func(f field) string { return f.key })))
-			continue
-		}
-		if before, twice := l.sources[e.key]; twice {
+		case twice:
 			errs = append(errs, fmt.Errorf("%s: %s is given twice, first at %s", e.source, e.key, before))
-			continue
+		default:
+			l.sources[e.key] = e.source
+			v.SetDefault(e.key, e.text) // below variables and flags
 		}
-		l.sources[e.key] = e.source
-		v.SetDefault(e.key, e.text) // below variables and flags
 	}
 	return errors.Join(errs...)
 }
@@ -152,12 +152,9 @@ func (l *Loaded) readSecrets() error {
 	list := fields(&l.Config)
 	var errs []error
 	for _, f := range list {
-		secret, ok := reflect.TypeAssert[*Secret](f.value.Addr())
-		if !ok {
-			continue
-		}
-		if i := slices.IndexFunc(list, func(other field) bool { return other.key == f.key+"_file" }); i >= 0 {
-			errs = append(errs, l.readSecret(f.key, secret, list[i].text()))
+		if secret, ok := reflect.TypeAssert[*Secret](f.value.Addr()); ok {
+			file := slices.IndexFunc(list, func(other field) bool { return other.key == f.key+"_file" })
+			errs = append(errs, l.readSecret(f.key, secret, list[file].text()))
 		}
 	}
 	return errors.Join(errs...)

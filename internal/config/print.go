@@ -22,9 +22,6 @@ func (l *Loaded) Print(w io.Writer) error {
 func Example(w io.Writer) error {
 	var c Config
 	for _, f := range fields(&c) {
-		if f.def == "" {
-			continue
-		}
 		if err := f.set(f.def); err != nil {
 			return fmt.Errorf("default of %s: %w", f.key, err)
 		}

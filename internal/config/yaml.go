@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -32,8 +33,8 @@ func entriesOf(path, prefix string, node *yaml.Node) ([]entry, error) {
 	}
 	var list []entry
 	var errs []error
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		name, value := node.Content[i], node.Content[i+1]
+	for pair := range slices.Chunk(node.Content, 2) {
+		name, value := pair[0], pair[1]
 		key := prefix + name.Value
 		source := fmt.Sprintf("%s:%d", path, name.Line)
 		switch {

@@ -330,6 +330,26 @@ func TestBadHeaders(t *testing.T) {
 	}
 }
 
+// No route takes half of a query for the whole.
+//
+//contract:api.responses InvalidRequest:
+func TestABrokenQueryIsRejectedByEveryRouteThatReadsOne(t *testing.T) {
+	a := serveSQLite(t)
+	for _, c := range []struct{ method, url string }{
+		{http.MethodPost, a.public.URL + "/deduct"}, {http.MethodGet, a.public.URL + "/orders"}, {http.MethodGet, a.public.URL + "/orders/1"},
+		{http.MethodGet, a.public.URL + "/goods/1/audit"},
+		{http.MethodGet, a.admin.URL + "/orders"}, {http.MethodGet, a.admin.URL + "/goods/1/audit"}, {http.MethodPost, a.admin.URL + "/goods"},
+		{http.MethodPatch, a.admin.URL + "/goods/1"}, {http.MethodPost, a.admin.URL + "/goods/1/restock"},
+	} {
+		r := request(t, c.method, c.url+"?goods_id=1&stock=1&request_id=1&per_user=%zz", "", "")
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Idempotency-Key", "k")
+		if got := send(t, r); got.status != http.StatusBadRequest || got.field() != "query" {
+			t.Errorf("%s %s is answered with %d naming %q, want 400 naming the query: %s", c.method, c.url, got.status, got.field(), got.text)
+		}
+	}
+}
+
 //contract:api.responses InvalidRequest:
 func TestEveryWrongFieldIsNamedAtOnce(t *testing.T) {
 	a := serveSQLite(t)

@@ -101,7 +101,7 @@ func TestEventsFoldIntoLeases(t *testing.T) {
 	if lost.ID != "lost" || lost.Token != 7 || !lost.Lost.Equal(at(2)) || !lost.Released.Equal(at(4)) || !lost.End().Equal(at(2)) {
 		t.Errorf("the lease that was lost is %+v", lost)
 	}
-	if kept.ID != "kept" || kept.Token != 8 || !kept.Granted.Equal(at(3)) || !kept.End().IsZero() {
+	if kept.ID != "kept" || kept.Token != 8 || !kept.Granted.Equal(at(3)) || !kept.Expires.IsZero() || !kept.End().IsZero() {
 		t.Errorf("the lease that never ended is %+v", kept)
 	}
 	if late.ID != "late" || !late.Granted.IsZero() || !late.GaveUp.Equal(at(6)) {
