@@ -55,6 +55,11 @@ func TestAPagePlaysAnExperiment(t *testing.T) {
 	b.Keep(t, "body", "live-experiment-replay")
 	click(t, b, "#language")
 	b.Until(t, within, told+".includes('看门狗')")
+	if words := browser.Evaluate[string](t, b, "document.getElementById('player-words').innerText"); !cmdtest.ContainsAll(words, "个 TTL", "预期: ", "发现: ") ||
+		browser.Evaluate[bool](t, b, there("#player-words [lang=en]")) {
+		t.Errorf("in Chinese the replay says %q", words)
+	}
+	b.Keep(t, "body", "live-experiment-zh")
 	click(t, b, "#back")
 	assertSellsAfterAnExperiment(t, b)
 	assertQuiet(t, b, url)

@@ -86,9 +86,10 @@ func TestReplicasOfOthersComeAndGo(t *testing.T) {
 		if !maps.Equal(changes, c.changes) {
 			t.Errorf("%s: the changes are %v, want %v", c.what, changes, c.changes)
 		}
-		var names []string
-		for _, m := range g.machines() {
-			names = append(names, m.Name)
+		list := g.machines()
+		names := make([]string, len(list))
+		for i, m := range list {
+			names[i] = m.Name
 		}
 		if !slices.Equal(names, c.want) {
 			t.Errorf("%s: the replicas are %v, want %v", c.what, names, c.want)

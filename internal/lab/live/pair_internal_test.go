@@ -23,7 +23,7 @@ func leasesOf(name string, remedy bool, start time.Time, held ...[2]int) Recordi
 	for i, times := range held {
 		at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 		h.Leases = append(h.Leases, history.Lease{
-			ID: fmt.Sprint(i), Holder: fmt.Sprintf("replica-%d", i+1), Lock: "redis-lua", Token: uint64(i + 1), //nolint:gosec // it is small
+			ID: fmt.Sprint(i), Holder: fmt.Sprintf("replica-%d", i+1), Lock: "redis-lua", Token: uint64(i + 1),
 			Asked: at(times[0]), Granted: at(times[0]), Released: at(times[1]),
 		})
 	}

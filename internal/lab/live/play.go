@@ -49,6 +49,8 @@ type PlayPart struct {
 	Holds  bool   `json:"holds"`
 	NotRun bool   `json:"not_run"`
 	Says   string `json:"says"`
+	// Chinese is what it does, expects and says, as far as there are words for it.
+	Chinese catalogue.PartWords `json:"zh"`
 }
 
 func (*Play) kind() string { return "play" }
@@ -89,16 +91,17 @@ type Programme struct {
 // Programme lists the experiments.
 func (s *Session) Programme() Programme {
 	p := Programme{Experiments: make([]Play, len(s.experiments)), Narration: catalogue.Narration()}
+	translator := catalogue.NewTranslator()
 	for i, e := range s.experiments {
-		p.Experiments[i] = playOf(e)
+		p.Experiments[i] = playOf(e, translator)
 	}
 	return p
 }
 
-func playOf(e scenario.Experiment) Play {
+func playOf(e scenario.Experiment, translator catalogue.Translator) Play {
 	p := Play{Number: e.Number, Name: e.Name, Title: e.Title, Claim: e.Claim, Chinese: catalogue.Chinese()[e.Name]}
 	for _, part := range e.Parts {
-		p.Parts = append(p.Parts, PlayPart{Name: part.Name, Does: part.Does, Expect: part.Expect, Remedy: part.Remedy})
+		p.Parts = append(p.Parts, PlayPart{Name: part.Name, Does: part.Does, Expect: part.Expect, Remedy: part.Remedy, Chinese: translator.Part(part.Does, part.Expect, "")})
 	}
 	return p
 }
@@ -116,7 +119,7 @@ func (s *Session) Play(name string) error {
 		return fmt.Errorf("%w: the sale is %s", errConflict, s.sale.Phase)
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
-	p := &performance{session: s, cancel: cancel, play: playOf(s.experiments[i]), settings: s.sale.Settings}
+	p := &performance{session: s, cancel: cancel, play: playOf(s.experiments[i], catalogue.NewTranslator()), settings: s.sale.Settings}
 	s.played, s.run, s.item = p, nil, s.item+1
 	s.sale = Sale{Phase: Playing, Settings: s.sale.Settings, Item: s.item, Modes: []Mode{}}
 	s.hub.publish(began{s.sale})
@@ -285,6 +288,7 @@ func (p *performance) finished(folder string, r scenario.PartResult) {
 	if r.NotRun != "" {
 		part.NotRun, part.Says = true, r.NotRun
 	}
+	part.Chinese = catalogue.NewTranslator().Part(part.Does, part.Expect, part.Says)
 	if recording, err := OfPart(folder, p.play.Number, p.play.Name, r); err == nil && r.NotRun == "" {
 		p.session.hub.look(recording.addSeen)
 		p.recordings = append(p.recordings, recording)
@@ -301,6 +305,7 @@ func OfPart(folder string, number int, name string, p scenario.PartResult) (Reco
 	r := OfHistory(fmt.Sprintf("%d %s, %s", number, name, p.Name), h)
 	r.Narration = catalogue.Narration()
 	r.Part = &PlayPart{Name: p.Name, Does: p.Does, Expect: p.Expect, Remedy: p.Remedy, Try: p.Tries, Over: true, Holds: p.Finding.Holds, Says: p.Finding.Says}
+	r.Part.Chinese = catalogue.NewTranslator().Part(p.Does, p.Expect, p.Finding.Says)
 	return r, nil
 }
 

@@ -12,18 +12,24 @@ function english(name, text, className) {
   return e;
 }
 
+// told is a sentence of an experiment in the language of the page, or in English.
+function told(name, text, zh) {
+  if (language() !== 'zh' || !zh) return english(name, sentence(text));
+  return element(name, /[。！？]$/.test(zh) ? zh : `${zh}。`);
+}
+
 const titled = (e) => (language() === 'zh' && e.zh.title ? e.zh : e);
 
 // partWords say what is done in a part, and what is expected and found.
 export function partWords(part, t) {
   if (!part) return [];
-  const labelled = (label, text) => {
+  const labelled = (label, text, zh) => {
     const p = element('p');
-    p.append(element('b', `${label}: `), english('span', sentence(text)));
+    p.append(element('b', `${label}: `), told('span', text, zh));
     return p;
   };
-  const list = [english('p', sentence(part.does)), labelled(t('expected'), part.expect)];
-  if (part.over) list.push(labelled(part.not_run ? t('not-run') : t('found'), part.says));
+  const list = [told('p', part.does, part.zh?.does), labelled(t('expected'), part.expect, part.zh?.expect)];
+  if (part.over) list.push(labelled(part.not_run ? t('not-run') : t('found'), part.says, part.zh?.says));
   return list;
 }
 

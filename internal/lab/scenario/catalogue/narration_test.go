@@ -1,8 +1,11 @@
 package catalogue_test
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stockd/stockd/internal/lab/checker"
@@ -45,5 +48,60 @@ func TestEachExperimentHasChineseWords(t *testing.T) {
 	}
 	if len(words) != len(catalogue.All()) {
 		t.Errorf("there are Chinese words for %d experiments, want %d", len(words), len(catalogue.All()))
+	}
+}
+
+// What each part does and expects has Chinese words, with the same names and numbers in their places, and
+// every line of the words is of some part.
+func TestEachPartHasChineseWords(t *testing.T) {
+	translator := catalogue.NewTranslator()
+	name := regexp.MustCompile(`[a-z]+(?:-[a-z]+)+|[0-9][0-9,.]*`) // as in redis-lua, or 2,500
+	for _, e := range catalogue.All() {
+		for _, p := range e.Parts {
+			zh := translator.Part(p.Does, p.Expect, "")
+			for english, chinese := range map[string]string{p.Does: zh.Does, p.Expect: zh.Expect} {
+				if chinese == "" || strings.ContainsAny(chinese, "${}") {
+					t.Errorf("%s/%s: %q is %q in Chinese", e.Name, p.Name, english, chinese)
+				}
+				for _, one := range name.FindAllString(chinese, -1) {
+					if !strings.Contains(english, one) {
+						t.Errorf("%s/%s: %s is not in %q", e.Name, p.Name, one, english)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Of the findings that the pages of the experiments have, nearly all have Chinese words: what a server says in
+// words of its own has none.
+func TestFindingsHaveChineseWords(t *testing.T) {
+	pages, err := filepath.Glob("../../../../docs/lab/[0-9]*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	translator, found := catalogue.NewTranslator(), regexp.MustCompile(`(?m)^- Found, [^:]*: (.*)\.$`)
+	all, without := 0, []string{}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range found.FindAllStringSubmatch(string(text), -1) {
+			all++
+			if translator.Part("", "", one[1]).Says == "" {
+				without = append(without, one[1])
+			}
+		}
+	}
+	if all < 100 || len(without) > all/10 {
+		t.Errorf("of %d findings these %d have no Chinese words: %q", all, len(without), without)
+	}
+	const finding = "1 overlap of 2 leases: replica-1 and replica-2 both held goods/43, for 506 ms; 1,000 or more were expected; tries per sale is 2.50"
+	if got, want := translator.Part("", "", finding).Says, "2 次持锁中有 1 次重叠：replica-1 与 replica-2 同时持有 goods/43，长 506 ms；预期 1,000 次或更多；tries per sale = 2.50"; got != want {
+		t.Errorf("%q is %q in Chinese, want %q", finding, got, want)
+	}
+	if got := translator.Part("", "", finding+"; the server: an error").Says; got != "" {
+		t.Errorf("a finding of which a piece has no words is %q", got)
 	}
 }
