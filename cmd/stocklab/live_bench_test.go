@@ -46,6 +46,20 @@ func BenchmarkLiveProxies(b *testing.B) {
 	b.Logf("%.2f", ratios)
 }
 
+// How long it takes from the start of the program, on embedded servers, to a number that moves: the first
+// unit of a sale that is begun as soon as the address of the page is there.
+//
+//	go test -run '^$' -bench LiveFirstNumber -benchtime 1x -count 5 ./cmd/stocklab
+func BenchmarkLiveFirstNumber(b *testing.B) {
+	for b.Loop() {
+		start := time.Now()
+		desk := newLiveDesk(startLive(b, "embedded"))
+		desk.post(b, "sale/start", `{"strategy": "naive", "stock": 1000, "clients": 50, "replicas": 3, "ttl_s": 5}`)
+		desk.awaitSale(b)
+		b.ReportMetric(time.Since(start).Seconds(), "s")
+	}
+}
+
 func newLiveDesk(url string) liveDesk {
 	page, token, _ := strings.Cut(url, "#token=")
 	return liveDesk{page: page, token: token}
@@ -84,6 +98,27 @@ func (d liveDesk) sell(b *testing.B, watchers int) float64 {
 	}
 	b.Fatalf("the sale has no verdict: %v", lines.Err())
 	return 0
+}
+
+// awaitSale waits for the first unit that the page shows as sold.
+func (d liveDesk) awaitSale(b *testing.B) {
+	b.Helper()
+	lines := bufio.NewScanner(d.events(b.Context(), b))
+	lines.Buffer(nil, 8<<20)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		var point live.Point
+		var state live.State
+		if !ok || json.Unmarshal([]byte(data), &point) != nil || json.Unmarshal([]byte(data), &state) != nil {
+			continue // a list
+		}
+		for _, p := range append(state.Points, point) {
+			if p.Sold > 0 {
+				return
+			}
+		}
+	}
+	b.Fatalf("nothing is sold: %v", lines.Err())
 }
 
 func (d liveDesk) events(ctx context.Context, b *testing.B) io.Reader {

@@ -59,6 +59,10 @@ func TestAPagePlaysAnExperiment(t *testing.T) {
 		browser.Evaluate[bool](t, b, there("#player-words [lang=en]")) {
 		t.Errorf("in Chinese the replay says %q", words)
 	}
+	const around = "document.getElementById('link').textContent + document.getElementById('marks').textContent"
+	if words := browser.Evaluate[string](t, b, around); !strings.HasPrefix(words, "记录") || strings.Contains(words, "critical") {
+		t.Errorf("in Chinese the replay has %q", words)
+	}
 	b.Keep(t, "body", "live-experiment-zh")
 	click(t, b, "#back")
 	assertSellsAfterAnExperiment(t, b)

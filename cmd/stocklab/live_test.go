@@ -519,6 +519,12 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 	}
 	assertQuiet(t, desk, url)
 	assertQuiet(t, phone, url)
+	// Another phone cannot have the same name, and says so in its language.
+	browser.Evaluate[bool](t, phone, "(sessionStorage.clear(), true)")
+	phone.Show(t, page+"buy", 390, 800, "light")
+	click(t, phone, "#language")
+	browser.Evaluate[bool](t, phone, "(document.getElementById('name').value = '小明', document.querySelector('#join button').click(), true)")
+	phone.Until(t, within, "document.getElementById('said').textContent.startsWith('这个名字不能用：已有人使用')")
 }
 
 func TestTheAddressOfThePageIsOnTheLoopback(t *testing.T) {

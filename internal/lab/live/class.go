@@ -73,7 +73,7 @@ type phone struct {
 type class struct {
 	mu      sync.Mutex
 	phones  map[string]*phone // by token
-	doors   map[string]*rate.Limiter
+	limits  map[string]*rate.Limiter
 	changed bool
 }
 
@@ -108,14 +108,14 @@ func (c *class) join(name, from string, now time.Time) (token string, err error)
 // admits reports whether an address may ask once more; the caller holds mu. An address that has not
 // asked for a minute is forgotten.
 func (c *class) admits(from string, now time.Time) bool {
-	if c.doors == nil {
-		c.doors = make(map[string]*rate.Limiter)
+	if c.limits == nil {
+		c.limits = make(map[string]*rate.Limiter)
 	}
-	maps.DeleteFunc(c.doors, func(_ string, door *rate.Limiter) bool { return door.TokensAt(now) >= joinsAMinute })
-	if c.doors[from] == nil {
-		c.doors[from] = rate.NewLimiter(rate.Every(time.Minute/joinsAMinute), joinsAMinute)
+	maps.DeleteFunc(c.limits, func(_ string, limit *rate.Limiter) bool { return limit.TokensAt(now) >= joinsAMinute })
+	if c.limits[from] == nil {
+		c.limits[from] = rate.NewLimiter(rate.Every(time.Minute/joinsAMinute), joinsAMinute)
 	}
-	return c.doors[from].AllowN(now, 1)
+	return c.limits[from].AllowN(now, 1)
 }
 
 // free forgets the phones that were not seen for long; the caller holds mu.

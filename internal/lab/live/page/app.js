@@ -9,7 +9,7 @@ import { Trace } from './trace.js';
 import { Compare, otherwise } from './compare.js';
 import { remarkWords, verdictWords } from './verdict.js';
 import { Lab } from './lab.js';
-import { Story, moments } from './story.js';
+import { Story, moments, say } from './story.js';
 import { greyOut } from './guest.js';
 
 const $ = (id) => document.getElementById(id);
@@ -181,14 +181,20 @@ function drawSale() {
   $('take').hidden = !steers || Boolean(state.guest && v.next.replicas !== state.sale.settings.replicas); // their number is not ours to change
 }
 
+// markWords say what a mark is of. An experiment has marks of its own, whose Chinese words are its story's.
+function markWords(m) {
+  const known = t(`mark.${m.what}`), own = known.startsWith('mark.');
+  if (m.what === 'sell') return `${known} ${m.detail}`;
+  if (own && language() === 'zh') return say({ what: 'mark', who: m.who, mark: m.what }, shownRecording?.narration ?? story.lines);
+  return [m.who, own ? m.what : known, m.detail].filter(Boolean).join(' ');
+}
+
 function drawMarks() {
   charts.marks();
   const start = charts.start();
   $('marks').replaceChildren(...state.marks.map((m, i) => {
     const li = element('li');
-    const known = t(`mark.${m.what}`), word = known.startsWith('mark.') ? m.what : known; // an experiment has words of its own
-    const what = m.what === 'sell' ? `${t('mark.sell')} ${m.detail}` : [m.who, word, m.detail].filter(Boolean).join(' ');
-    li.append(element('b', String(i + 1)), ` ${((m.at - start) / 1000).toFixed(1)} s ${what}`);
+    li.append(element('b', String(i + 1)), ` ${((m.at - start) / 1000).toFixed(1)} s ${markWords(m)}`);
     return li;
   }));
 }
@@ -221,6 +227,7 @@ function drawAll() {
   words();
   $('language').textContent = t('other');
   $('language').lang = language() === 'zh' ? 'en' : 'zh';
+  $('link').textContent = t(!$('player').hidden ? 'recorded' : $('link').classList.contains('bad') ? 'lostLink' : 'live');
   $('reader').hidden = steers || !$('player').hidden;
   $('guest').hidden = !state.guest || !$('player').hidden;
   player.words();

@@ -20,6 +20,12 @@ async function post(path, body) {
   }
 }
 
+// refuse says why the server did not do it: in its own words, which are English, or in those of the page.
+function refuse(status, error) {
+  const known = t(`refused.${status}`);
+  $('said').textContent = known.startsWith('refused.') ? error : known;
+}
+
 function draw() {
   words();
   $('language').textContent = t('other');
@@ -36,7 +42,7 @@ function draw() {
 async function join(name) {
   me = null;
   const { status, body } = await post('buy/join', { name });
-  if (status !== 200) $('said').textContent = body.error;
+  if (status !== 200) refuse(status, body.error);
   else {
     me = { name, token: body.token };
     sessionStorage.setItem(kept, JSON.stringify(me));
@@ -54,7 +60,7 @@ async function buy() {
     sessionStorage.removeItem(kept);
     $('name').value = me.name;
     me = last = null;
-  } else $('said').textContent = body.error;
+  } else refuse(status, body.error);
   draw();
 }
 

@@ -132,6 +132,7 @@ const zh = {
   'why.replaced': '已被接替：现在 redis-replica 是主节点，没有请求再到达这台服务器。', 'mark.came': '也开始响应', 'mark.went': '不再响应',
   'see.backends': '副本看到的各服务器', 'note.guest': '副本只报告库存行和哪些服务器有响应；服务器内部的状态看不到。',
   buyers: '用手机购买的人', 'buyers-at': (url) => `手机打开 ${url} 购买。客户端数设为 0 时只有手机在买，直到手动结束。`, 'buyers-code': (url) => `${url} 的二维码`, 'buyer.bought': '买到', 'buyer.last': '最近响应',
+  'refused.409': '人数已满：有手机十分钟没有使用时，会空出位置。', 'refused.422': '这个名字不能用：已有人使用、太长，或有不能显示的字符。', 'refused.429': '请求太多，请稍后再试。',
   'buy.name': '你的名字', 'buy.join': '加入售卖', 'buy.buy': '买一件',
   'bought.sold': '买到了。', 'bought.rejected': '售罄。', 'bought.unknown': '结果未知：没有收到响应。', 'bought.busy': '繁忙，请再试。', 'bought.closed': '现在没有售卖。',
   'bought.failed': (p) => `没有买到：${p}。`, 'bought.mine': (n) => `你一共买到 ${n} 件。`,

@@ -38,7 +38,7 @@ func number(t *testing.T, s string) int {
 // read it. Another text has another code.
 func TestTheCodeOfTheClassIsUpright(t *testing.T) {
 	const address = "http://192.168.1.20:8090/buy"
-	picture, err := codeOf(address)
+	picture, err := qrCode(address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestTheCodeOfTheClassIsUpright(t *testing.T) {
 			t.Fatalf("the module at %v is in the border", at)
 		}
 	}
-	if other, err := codeOf(address + "2"); err != nil || other == picture {
+	if other, err := qrCode(address + "2"); err != nil || other == picture {
 		t.Errorf("another address has the same code (%v)", err)
 	}
 }
@@ -85,7 +85,7 @@ func TestTheCodeIsOfTheAddressOfTheClass(t *testing.T) {
 	if _, err := io.Copy(&text, answer.Body); err != nil {
 		t.Fatal(err)
 	}
-	want, err := codeOf(h.session.at)
+	want, err := qrCode(h.session.at)
 	if err != nil || answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "image/svg+xml" || text.String() != want {
 		t.Errorf("status %d, type %q, %d bytes, want the code with %d (%v)", answer.StatusCode, answer.Header.Get("Content-Type"), text.Len(), len(want), err)
 	}

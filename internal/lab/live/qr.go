@@ -11,8 +11,8 @@ import (
 // quiet is the light border that readers of a QR code need, in modules.
 const quiet = 4
 
-// codeOf is the QR code of a text as a picture, dark on light also on a dark page.
-func codeOf(text string) (string, error) {
+// qrCode is the QR code of a text as a picture, dark on light also on a dark page.
+func qrCode(text string) (string, error) {
 	code, err := qr.Encode(text, qr.M)
 	if err != nil {
 		return "", fmt.Errorf("make a QR code of %q: %w", text, err)
@@ -36,7 +36,7 @@ func (h *Handler) classCode(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	picture, err := codeOf(h.session.at)
+	picture, err := qrCode(h.session.at)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
