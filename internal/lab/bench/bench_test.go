@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
 )
 
@@ -179,18 +177,6 @@ func TestAFigureHasTheMediansOfItsSamples(t *testing.T) {
 	}
 }
 
-func TestAPacerLearnsWhatAMeasurementCostsBesides(t *testing.T) {
-	p := Pace{Until: time.Now().Add(100 * time.Second)}.begin(100)
-	before := p.each()
-	for range 50 {
-		p.took(1200*time.Millisecond, 200*time.Millisecond)
-	}
-	p.left = 100
-	if after := p.each(); before < 500*time.Millisecond || after >= before {
-		t.Errorf("each takes %s, and %s after a second besides each", before, after)
-	}
-}
-
 func TestRedisBenchmarkIsRead(t *testing.T) {
 	s, err := readCSV([]byte("WARNING: Could not fetch server CONFIG\n" +
 		`"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"` + "\n" +
@@ -200,21 +186,6 @@ func TestRedisBenchmarkIsRead(t *testing.T) {
 	}
 	if _, err := readCSV([]byte("Could not connect")); err == nil {
 		t.Error("an error is read as figures")
-	}
-}
-
-func TestPeakMemoryIsThatOfTheProcess(t *testing.T) {
-	before, err := servers.Resident(os.Getpid(), servers.PeakMemory)
-	if err != nil {
-		t.Skip("no /proc here: ", err)
-	}
-	block := make([]byte, 64<<20)
-	for i := range block {
-		block[i] = byte(i)
-	}
-	after, err := servers.Resident(os.Getpid(), servers.PeakMemory)
-	if err != nil || after-before < 32<<20 {
-		t.Errorf("64 MiB more took the peak from %d to %d (%v); %d", before, after, err, block[5])
 	}
 }
 
