@@ -72,8 +72,8 @@ type phone struct {
 // and does nothing else.
 type class struct {
 	mu      sync.Mutex
-	phones  map[string]*phone // by token
-	limits  map[string]*rate.Limiter
+	phones  map[string]*phone        // by token
+	limits  map[string]*rate.Limiter // of requests to join, by address
 	changed bool
 }
 
