@@ -43,7 +43,9 @@ func TestAClassIsBounded(t *testing.T) {
 }
 
 // One address cannot fill a class: neither at once nor in the course of time. A class of 60 whose phones
-// share an address joins at once, each with a name that was taken at first.
+// share an address joins at once, each with a name that was rejected at first.
+//
+//contract:live.Handler One address joins a class
 func TestAnAddressCannotFillAClass(t *testing.T) {
 	var c class
 	now := time.Now()

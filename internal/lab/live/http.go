@@ -50,6 +50,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 //     A phone that has joined has a token of its own, which buys in its name and does nothing else.
 //  2. A request for another host than those given is rejected, so that no name of a stranger leads here.
 //  3. The page loads nothing from elsewhere, and runs no inline script.
+//  4. One address joins a class at a bounded rate, and leaves half of the places to others.
 type Handler struct {
 	session *Session
 	token   string
