@@ -336,10 +336,15 @@ func TestBadHeaders(t *testing.T) {
 func TestABrokenQueryIsRejectedByEveryRouteThatReadsOne(t *testing.T) {
 	a := serveSQLite(t)
 	for _, c := range []struct{ method, url string }{
-		{http.MethodPost, a.public.URL + "/deduct"}, {http.MethodGet, a.public.URL + "/orders"}, {http.MethodGet, a.public.URL + "/orders/1"},
+		{http.MethodPost, a.public.URL + "/deduct"},
+		{http.MethodGet, a.public.URL + "/orders"},
+		{http.MethodGet, a.public.URL + "/orders/1"},
 		{http.MethodGet, a.public.URL + "/goods/1/audit"},
-		{http.MethodGet, a.admin.URL + "/orders"}, {http.MethodGet, a.admin.URL + "/goods/1/audit"}, {http.MethodPost, a.admin.URL + "/goods"},
-		{http.MethodPatch, a.admin.URL + "/goods/1"}, {http.MethodPost, a.admin.URL + "/goods/1/restock"},
+		{http.MethodGet, a.admin.URL + "/orders"},
+		{http.MethodGet, a.admin.URL + "/goods/1/audit"},
+		{http.MethodPost, a.admin.URL + "/goods"},
+		{http.MethodPatch, a.admin.URL + "/goods/1"},
+		{http.MethodPost, a.admin.URL + "/goods/1/restock"},
 	} {
 		r := request(t, c.method, c.url+"?goods_id=1&stock=1&request_id=1&per_user=%zz", "", "")
 		r.Header.Set("Authorization", "Bearer "+token)

@@ -164,7 +164,7 @@ func TestASuiteUsesItsTime(t *testing.T) {
 
 // A figure has the median of each column by itself, and what was measured.
 func TestAFigureHasTheMediansOfItsSamples(t *testing.T) {
-	var samples []*Sample
+	samples := make([]*Sample, 0, 3)
 	for _, n := range []float64{3, 1, 2} {
 		samples = append(samples, &Sample{Value: n, Busy: -n, P50: 10 * n, P90: -20 * n, P95: 30 * n, P99: 40 * n, Fastest: -50 * n, Slowest: 60 * n, Kilobytes: 70 * n})
 	}

@@ -80,9 +80,10 @@ func TestTheLimitsOfAChart(t *testing.T) {
 		1: {"bare SQL loop 4,000", "HTTP baseline 20,000", "redis-benchmark 90,000"},
 		2: {"bare SQL loop 4,000", "redis-benchmark 90,000"}, // without a baseline
 	} {
-		var got []string
-		for _, l := range r.chartLimits(replicas) {
-			got = append(got, l.Name)
+		limits := r.chartLimits(replicas)
+		got := make([]string, len(limits))
+		for i, l := range limits {
+			got[i] = l.Name
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("with %d replicas they are %q, want %q", replicas, got, want)

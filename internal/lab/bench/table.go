@@ -225,7 +225,7 @@ func (r *Result) latencyTable() table.Writer {
 // costTable has the processor time of a sale, and what it is beside HTTP alone.
 func (r *Result) costTable() table.Writer {
 	programs := r.programs()
-	header := []any{"", "replicas", "in all", "× HTTP"}
+	header := append(make([]any, 0, len(programs)+4), "", "replicas", "in all", "× HTTP")
 	for _, program := range programs {
 		header = append(header, program)
 	}

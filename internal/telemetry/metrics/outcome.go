@@ -42,8 +42,9 @@ func rejections() []rejection {
 
 // outcomes lists all outcomes.
 func outcomes() []string {
-	list := []string{accepted, replayed, failed}
-	for _, r := range rejections() {
+	kinds := rejections()
+	list := append(make([]string, 0, 3+len(kinds)), accepted, replayed, failed)
+	for _, r := range kinds {
 		list = append(list, r.outcome)
 	}
 	return list
