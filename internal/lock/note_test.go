@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -78,6 +79,26 @@ func TestALeaseTellsItsExpiryWhereItHasOne(t *testing.T) {
 		}
 		if got := one.all(); len(got) != 1 || got[0] != (Note{At: time.Now(), What: Expires, TTL: time.Second}) {
 			t.Errorf("told %+v, want the expiry in a second", got)
+		}
+	})
+}
+
+func TestAVoteIsToldAsItWasAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, silent := time.Now(), errors.New("no answer")
+		time.Sleep(time.Second)
+		var told notes
+		ctx := WithNotes(t.Context(), told.take)
+		TellVote(ctx, 1, asked, true, nil)
+		TellVote(ctx, 2, asked, false, nil)
+		TellVote(ctx, 5, asked, false, silent)
+		want := []Note{
+			{At: asked, Took: time.Second, What: VotedFor, By: "1"},
+			{At: asked, Took: time.Second, What: VotedAgainst, By: "2"},
+			{At: asked, Took: time.Second, What: NoVote, By: "5", Err: silent},
+		}
+		if got := told.all(); !slices.Equal(got, want) {
+			t.Errorf("told %+v, want %+v", got, want)
 		}
 	})
 }

@@ -200,3 +200,22 @@ func TestAJoinerTriesItselfWhereTheFirstFails(t *testing.T) {
 		}
 	})
 }
+
+// closable is a lock with something to close.
+type closable struct {
+	Locker
+
+	err error
+}
+
+func (c closable) Close() error { return c.err }
+
+func TestClosingAReentrantLockClosesTheOneBehind(t *testing.T) {
+	stuck := errors.New("the session does not end")
+	if err := NewReentrant(closable{err: stuck}).Close(); !errors.Is(err, stuck) {
+		t.Errorf("closed with %v, want %v", err, stuck)
+	}
+	if err := NewReentrant(newGate(0)).Close(); err != nil {
+		t.Errorf("nothing to close is closed with %v", err)
+	}
+}

@@ -273,6 +273,8 @@ func TestACopyHasWhatHappenedSince(t *testing.T) {
 		event("old", 1, history.Asked, 0), event("old", 6, history.Granted, 0),
 		event("new", 5, history.Asked, 0), event("new", 7, history.Granted, 3),
 		history.Line{Mark: &history.Mark{At: at(4), What: "before"}}, history.Line{Mark: &history.Mark{At: at(5), What: "then"}},
+		history.Line{Trace: &history.Trace{Request: "before", Steps: []history.Step{{At: at(6)}, {At: at(4)}}}},
+		history.Line{Trace: &history.Trace{Request: "then", Steps: []history.Step{{At: at(6)}, {At: at(5)}}}},
 		history.Line{Figure: &history.Figure{Name: "tries", Value: 3}}, request(1, 9),
 	)
 	change(t, from, func(s string) string { return s + `{"mark": {"what": "still wri` })
@@ -285,7 +287,7 @@ func TestACopyHasWhatHappenedSince(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := read(t, path)
-	if len(h.Leases) != 1 || h.Leases[0].ID != "new" || h.Leases[0].Token != 3 || len(h.Marks) != 1 || h.Marks[0].What != "then" ||
+	if len(h.Leases) != 1 || h.Leases[0].ID != "new" || h.Leases[0].Token != 3 || len(h.Marks) != 1 || h.Marks[0].What != "then" || len(h.Traces) != 1 || h.Traces[0].Request != "then" ||
 		h.Figures["tries"] != 3 || len(h.Requests) != 2 || len(h.Cut) != 0 {
 		t.Errorf("copied %+v", h)
 	}
@@ -320,27 +322,6 @@ func TestAFileThatCannotBeOpenedIsAnError(t *testing.T) {
 		if !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%v, want %v", err, os.ErrNotExist)
 		}
-	}
-}
-
-// A record that has a gap says so: to write it, to copy into it, and to go on with what is no file.
-func TestAFileThatCannotBeWrittenIsAnError(t *testing.T) {
-	folder := t.TempDir()
-	w, err := history.Create(filepath.Join(folder, "history"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Copy(filepath.Join(folder, "other"), time.Time{}); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a copy of no file: %v", err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Add(history.Line{}); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("a line after the end: %v", err)
-	}
-	if _, err := history.Append(folder); err == nil {
-		t.Error("a folder is gone on with")
 	}
 }
 

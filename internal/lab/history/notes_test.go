@@ -49,6 +49,40 @@ func TestNotesBelongToTheirLease(t *testing.T) {
 	}
 }
 
+// Each row is a lease of three seconds that was granted at 2, and when it was over before its
+// holder let go of it.
+func TestALeaseIsOutlivedByAHolderThatKeepsIt(t *testing.T) {
+	renewed := history.Event{At: at(4), What: history.Renewed, TTL: 3 * time.Second}
+	for name, c := range map[string]struct {
+		l    history.Lease
+		want time.Time
+	}{
+		"released in time":              {history.Lease{Released: at(4)}, time.Time{}},
+		"released at its end":           {history.Lease{Released: at(5)}, time.Time{}},
+		"released late":                 {history.Lease{Released: at(7)}, at(5)},
+		"lost late":                     {history.Lease{Lost: at(6), Released: at(7)}, at(5)},
+		"renewed, and released in time": {history.Lease{Released: at(7), Notes: []history.Event{renewed}}, time.Time{}},
+		"renewed, and released late":    {history.Lease{Released: at(8), Notes: []history.Event{renewed}}, at(7)},
+		"never released":                {history.Lease{}, at(5)},
+		"renewed, and never released":   {history.Lease{Notes: []history.Event{renewed}}, at(7)},
+	} {
+		c.l.Granted, c.l.Expires, c.l.TTL = at(2), at(5), 3*time.Second
+		if got := c.l.Outlived(); !got.Equal(c.want) {
+			t.Errorf("%s: outlived at %s, want %s", name, got, c.want)
+		}
+	}
+	if got := (history.Lease{Granted: at(2), Released: at(7)}).Outlived(); !got.IsZero() {
+		t.Errorf("a lease that does not end by itself is outlived at %s", got)
+	}
+}
+
+func TestATraceEndsWithTheStepThatEndsLast(t *testing.T) {
+	trace := history.Trace{Steps: []history.Step{{At: at(1), Took: 5 * time.Second}, {At: at(2), Took: time.Second}}}
+	if got := trace.End(); !got.Equal(at(6)) {
+		t.Errorf("it ends at %s, want %s", got, at(6))
+	}
+}
+
 func TestTracesAreInTheOrderOfTimeAndInTheirWindow(t *testing.T) {
 	trace := func(id string, seconds int) history.Line {
 		return history.Line{Trace: &history.Trace{Request: id, Steps: []history.Step{{At: at(seconds + 1)}, {At: at(seconds), What: history.StepRead}}}}
