@@ -88,6 +88,8 @@ func TestATokenIdentifiesTheBuyer(t *testing.T) {
 		{"/deduct?goods_id=1", "Bearer " + tokenOf(t, "u-1", map[string]any{"goods_id": "2"}), "token-bound", "", "goods_id 2 alone"},
 		{"/orders?request_id=k", "", "unauthorized", "", "the buyer is missing"},
 		{"/orders?request_id=k", "Bearer x", "unauthorized", "", "no JWT"},
+		{"/orders/1", "", "unauthorized", "", "the buyer is missing"},
+		{"/orders/1", "Bearer x", "unauthorized", "", "no JWT"},
 		{"/orders?request_id=k&user_id=u-2", good, "invalid-request", "user_id", ""},
 	} {
 		method, headers := http.MethodPost, []string(nil)
