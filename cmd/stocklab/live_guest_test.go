@@ -47,6 +47,11 @@ func TestAPageShowsReplicasOfOthers(t *testing.T) {
 	click(t, b, "#language")
 	b.Until(t, within, "document.getElementById('why-faults').textContent.includes('别人的进程')")
 	assertGreyedOut(t, b)
+	b.Resize(t, 390, 2400, "dark")
+	if wide := browser.Evaluate[[]string](t, b, tooWide); len(wide) > 0 {
+		t.Errorf("on a phone these are wider than the page: %q", wide)
+	}
+	b.Keep(t, "#lanes-panel", "live-guest-phone")
 	assertQuiet(t, b, url)
 }
 
