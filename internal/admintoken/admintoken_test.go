@@ -1,12 +1,12 @@
 package admintoken_test
 
 import (
-	"bytes"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,6 +124,27 @@ func TestAnySourceOfTokensCounts(t *testing.T) {
 	}
 }
 
+// journal is a log that is read while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+// take returns what was written since it was called last.
+func (j *journal) take() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	text := j.text.String()
+	j.text.Reset()
+	return text
+}
+
 // Tokens change with their files, and a file that is broken changes nothing.
 func TestTokensAreRotatedWithoutARestart(t *testing.T) {
 	folder := t.TempDir()
@@ -139,8 +160,8 @@ func assertRotates(t *testing.T, single, several string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var log bytes.Buffer
-	go files.Keep(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
+	log := new(journal)
+	go files.Keep(t.Context(), slog.New(slog.NewTextHandler(log, nil)))
 	for _, step := range []struct {
 		name   string
 		change func()
@@ -170,7 +191,6 @@ func assertRotates(t *testing.T, single, several string) {
 		}, []string{"0123456789abcdef-second", bobs}, "level=WARN"},
 		{"all is well again", func() { write(t, single, "0123456789abcdef-third\n") }, []string{"0123456789abcdef-third", bobs}, "admin tokens reloaded"},
 	} {
-		log.Reset()
 		step.change()
 		time.Sleep(2 * time.Second) // they are looked at every second
 		synctest.Wait()
@@ -179,7 +199,7 @@ func assertRotates(t *testing.T, single, several string) {
 				t.Errorf("%s: %s is known: %v", step.name, token, ok)
 			}
 		}
-		if text := log.String(); !strings.Contains(text, step.log) || step.log == "" && text != "" || strings.Contains(text, "0123") || strings.Contains(text, "aaaa") {
+		if text := log.take(); !strings.Contains(text, step.log) || step.log == "" && text != "" || strings.Contains(text, "0123") || strings.Contains(text, "aaaa") {
 			t.Errorf("%s: the log is %q, want %q and no token", step.name, text, step.log)
 		}
 	}
