@@ -52,8 +52,10 @@ func TestTheLogNamesTheRequestOfASwitch(t *testing.T) {
 	a := serveSQLite(t).withAdmin(t, func(o *handler.Options) { o.Log = slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, nil))) })
 	got := a.asAdmin(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "it oversells"}`, http.StatusOK)
 	a.admin.Close() // so that all of the log is written
-	if want := "request_id=" + got.header.Get("X-Request-ID"); !strings.Contains(log.String(), want) {
-		t.Errorf("the log lacks %s:\n%s", want, &log)
+	for _, want := range []string{`msg="strategy switched"`, "strategy=naive enabled=false", `reason="it oversells"`, "request_id=" + got.header.Get("X-Request-ID")} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %s:\n%s", want, &log)
+		}
 	}
 }
 

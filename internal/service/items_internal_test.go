@@ -63,15 +63,15 @@ func TestOneSearchFindsTheItemsOfAllCallers(t *testing.T) {
 }
 
 func TestAnItemIsSearchedOnceAndAnUnknownOneEachTime(t *testing.T) {
-	s, i := newShelf(10, 7)
+	s, i := newShelf(10, 6, 7)
 	close(s.opened)
 	for range 3 {
-		if err := i.require(t.Context(), 7); err != nil {
+		if err := errors.Join(i.require(t.Context(), 6), i.require(t.Context(), 7)); err != nil {
 			t.Error(err)
 		}
 	}
-	if len(s.searches) != 1 {
-		t.Errorf("%d searches for an item, want 1", len(s.searches))
+	if len(s.searches) != 2 {
+		t.Errorf("%d searches for two items, want one for each", len(s.searches))
 	}
 	for range 3 {
 		if err := i.require(t.Context(), 8); !errors.Is(err, stock.ErrUnknownGoods) {

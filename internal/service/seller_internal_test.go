@@ -9,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -347,6 +351,20 @@ func TestAnOrderOfAKeyIsShownToItsBuyerAlone(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestADeductionIsAStepOfItsTrace(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	ctx, request := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "request")
+	defer request.End()
+	s := new(counter).seller(func(int, stock.Purchase) (stock.Outcome, error) { return stock.Outcome{}, nil })
+	if _, err := s.Deduct(ctx, 1, keyed); err != nil {
+		t.Error(err)
+	}
+	ended := spans.Ended()
+	if len(ended) != 1 || ended[0].Name() != "deduct" || !slices.Contains(ended[0].Attributes(), attribute.String("stockd.strategy", "s")) {
+		t.Errorf("the steps that have ended are %v, want a deduction through s", ended)
 	}
 }
 
