@@ -40,6 +40,8 @@ func TestLinearizability(t *testing.T) {
 		legal("of unknown outcome, and did not happen", unknown(0, 5), two, ten),
 		legal("of unknown outcome, and happened", unknown(0, 5), sold(10, 20, left(9)), sold(30, 40, left(7)), ten),
 		legal("of unknown outcome, and happened long after", two, unknown(0, 1, quantity(4)), sold(50, 60, left(3)), ten),
+		legal("of unknown outcome, sent twice under its key, and happened between",
+			unknown(20, 25, key("k")), unknown(0, 30, key("k")), sold(10, 15, left(8)), sold(40, 50, left(7)), ten),
 		legal("sent again under its key", unknown(0, 5, key("k")), sold(10, 20, left(8)), sold(30, 40, left(9), key("k"), order("a")), ten),
 		legal("answered again under its key", sold(0, 5, left(9), key("k"), order("a")), sold(10, 20, left(8)), sold(30, 40, left(9), key("k"), order("a")), ten),
 

@@ -253,7 +253,6 @@ func stalls(h *history.History) (all []stall) {
 			all = append(all, s)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b stall) int { return a.since.Compare(b.since) })
 	return all
 }
 
