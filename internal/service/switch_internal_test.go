@@ -4,22 +4,14 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
-	"time"
 
-	"github.com/stockd/stockd/internal/backend"
-	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
 )
 
 // The database has gone between the write and the look: no client may learn that
 // nothing happened, but for the one whose switch was not written.
 func TestASwitchThatCannotBeSeenMayHaveHappened(t *testing.T) {
-	store, err := repo.Open(t.Context(), backend.SQLOptions{
-		Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "s.db"), MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second,
-	}, repo.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
