@@ -172,7 +172,7 @@ func TestSoldOutEndsTheRunOrGoesOn(t *testing.T) {
 
 // A client of a closed loop has not sent what is held back meanwhile: it is not late.
 func TestTheTimeOfSoldOutIsNoLatency(t *testing.T) {
-	const restocks = 400 * time.Millisecond
+	const restocks = time.Second
 	url := shop(t, func(w http.ResponseWriter, n int64) {
 		if n == 0 {
 			problem(w, http.StatusConflict, "insufficient-stock")
@@ -180,11 +180,11 @@ func TestTheTimeOfSoldOutIsNoLatency(t *testing.T) {
 		}
 		sold(w, fmt.Sprint(n), "r")
 	})
-	r := run(t, load.Plan{URL: url, Clients: 8, Requests: 1000, SoldOut: func(context.Context) (bool, error) {
+	r := run(t, load.Plan{URL: url, Clients: 8, Requests: 200, SoldOut: func(context.Context) (bool, error) {
 		time.Sleep(restocks)
 		return true, nil
 	}})
-	if n := late(r, restocks); n > 3 { // that the machine was slow
+	if n := late(r, restocks*9/10); n > 3 { // the machine may have paused as long
 		t.Errorf("%d requests took as long as SoldOut", n)
 	}
 }
