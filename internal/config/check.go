@@ -45,6 +45,7 @@ func (l *Loaded) check() error {
 		l.reachable("lock.wait", l.Lock.Wait),
 		l.reachable("database.lock_wait", l.Database.LockWait),
 		l.optimistic(),
+		l.reserve(),
 		l.group(),
 		l.servers(),
 		l.trace(),
@@ -52,6 +53,14 @@ func (l *Loaded) check() error {
 		l.withoutEffect("lab", l.Lab.Enabled),
 	)
 	return errors.Join(errs...)
+}
+
+// reserve requires that what a request asks for by default is allowed.
+func (l *Loaded) reserve() error {
+	if l.Reserve.TTL > l.Reserve.Longest {
+		return l.wrong("reserve.ttl", "must be up to reserve.longest, which is %s, not %s", l.Reserve.Longest, l.Reserve.TTL)
+	}
+	return nil
 }
 
 // withoutEffect rejects what is set in a section that is not enabled: it would have no effect.

@@ -16,6 +16,7 @@ type Config struct {
 	Admin      Admin      `key:"admin" doc:"the admin API: items, limits, full audits, switches of strategies, metrics"`
 	Database   Database   `key:"database" doc:"where the stock and the ledger are"`
 	Deduct     Deduct     `key:"deduct" doc:"how a purchase is served"`
+	Reserve    Reserve    `key:"reserve" doc:"how long reservations are held, and who confirms them"`
 	Strategies Strategies `key:"strategies" doc:"the strategies that this replica rejects"`
 	Group      Group      `key:"group" doc:"the queues of group=true: one for each item in each replica"`
 	Lock       Lock       `key:"lock" doc:"the locks of the strategies that use one"`
@@ -109,6 +110,13 @@ type Deduct struct {
 	Choose      string        `key:"choose" default:"auto" oneof:"auto true false" doc:"whether public requests may name a strategy, group or fence other than the item's: auto, true or false; auto is true where http.listen is on the loopback"`
 	MaxQuantity int           `key:"max_quantity" default:"1000000" min:"1" max:"1000000" doc:"most units of one purchase of an item without a maximum of its own, 1 to 1000000"`
 	Timeout     time.Duration `key:"timeout" default:"10s" doc:"longest time for one purchase; longer than lock.wait and database.lock_wait. MySQL closes a connection that is idle for 5s longer"`
+}
+
+// Reserve is how reservations are held.
+type Reserve struct {
+	TTL           time.Duration `key:"ttl" default:"15m" min:"1s" doc:"how long units are held where the request does not say, at least 1s and up to reserve.longest"`
+	Longest       time.Duration `key:"longest" default:"1h" min:"1s" doc:"how long units are held at most, extensions included, at least 1s"`
+	PublicConfirm bool          `key:"public_confirm" default:"true" doc:"let the public API confirm reservations; false where what a client says of its payment is not to be trusted: the admin API always confirms them"`
 }
 
 // Group bounds the queues of grouped purchases.

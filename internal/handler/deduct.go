@@ -42,7 +42,13 @@ type sold struct {
 
 // deduct serves POST /deduct.
 func (s sale) deduct(c *gin.Context) {
-	f, err := readForm(c.Request, "strategy", "group", "fence", "goods_id", "quantity", "user_id", "durable", "wait_ms")
+	s.serve(c, func(f *form, p *stock.Purchase) { p.Durable = f.durability() }, s.accept, "durable")
+}
+
+// serve serves a purchase. read reads the fields of its kind, and accept answers where it was
+// sold, now or earlier.
+func (s sale) serve(c *gin.Context, read func(*form, *stock.Purchase), accept acceptance, fields ...string) {
+	f, err := readForm(c.Request, append(fields, "strategy", "group", "fence", "goods_id", "quantity", "user_id", "wait_ms")...)
 	if err != nil {
 		answer(c, err)
 		return
@@ -52,9 +58,9 @@ func (s sale) deduct(c *gin.Context) {
 	purchase := stock.Purchase{
 		Keyed:    key != "",
 		Quantity: f.wholeOr("quantity", 1, 1, stock.MaxQuantity),
-		Durable:  f.durability(),
 		MaxWait:  time.Duration(f.wholeOr("wait_ms", 0, 1, mostWait.Milliseconds())) * time.Millisecond,
 	}
+	read(f, &purchase)
 	asked := stock.Choice{Strategy: f.text("strategy", mostStrategy), Group: f.flagIfGiven("group"), Fence: f.flagIfGiven("fence")}
 	if err := f.err(); err != nil {
 		answer(c, err)
@@ -73,12 +79,19 @@ func (s sale) deduct(c *gin.Context) {
 	if err == nil && !outcome.Replayed {
 		outcome, err = s.sell(ctx, goodsID, purchase, func() (seller, error) { return s.seller(goodsID, purchase, asked) })
 	}
+	if err == nil {
+		if outcome.Replayed {
+			c.Header("Idempotency-Replayed", "true")
+		}
+		err = accept(ctx, c, purchase, outcome)
+	}
 	if err != nil {
 		s.reject(c, cmp.Or(outcome.Order.RequestID, key), err)
-		return
 	}
-	s.accept(c, outcome)
 }
+
+// acceptance answers a purchase that was sold now or earlier, or returns why it cannot.
+type acceptance func(context.Context, *gin.Context, stock.Purchase, stock.Outcome) error
 
 // sell sells, or rejects with the reason as its error. A rejected purchase may repeat one that
 // is pending in the ledger: then it gets the answer of that one.
@@ -125,12 +138,10 @@ func (s sale) admit(goodsID int64, p stock.Purchase, by func() (seller, error)) 
 	return chosen, taken, nil
 }
 
-// accept answers a purchase that was sold now or earlier.
-func (s sale) accept(c *gin.Context, outcome stock.Outcome) {
-	if outcome.Replayed {
-		c.Header("Idempotency-Replayed", "true")
-	}
+// accept answers a purchase that is an order at once.
+func (s sale) accept(_ context.Context, c *gin.Context, _ stock.Purchase, outcome stock.Outcome) error {
 	c.JSON(http.StatusOK, s.answerTo(outcome))
+	return nil
 }
 
 func (s sale) answerTo(o stock.Outcome) sold {

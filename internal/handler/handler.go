@@ -23,6 +23,12 @@ import (
 type Options struct {
 	Catalogue *service.Catalogue
 	Inventory *service.Inventory
+	// Reservations are those of both APIs. TTL is how long one is held that does not say, and
+	// LongestTTL how long at most, in whole seconds.
+	Reservations    *service.Reservations
+	TTL, LongestTTL time.Duration
+	// PublicConfirm has the public API confirm reservations.
+	PublicConfirm bool
 	// Replica names this process in answers.
 	Replica string
 	// Choose lets purchases ask for a strategy, group or fence other than the item's.
@@ -68,10 +74,17 @@ type Options struct {
 // Public returns the routes of the public API.
 func Public(o Options) http.Handler {
 	s := sale{options: o, slots: newSlots(o.MaxDeductions), users: newLimiter(o.Limits.User)}
-	g, placed := goods{options: o}, orders{options: o}
+	g, placed, held := goods{options: o}, orders{options: o}, reservations{options: o}
 	e := newEngine(o, public)
 	limited := e.Group("/", limitAddresses(newLimiter(o.Limits.Address), o.observer()))
 	limited.POST("/deduct", s.deduct)
+	limited.POST("/reservations", s.reserve)
+	limited.GET("/reservations/:id", o.ok(held.read))
+	limited.POST("/reservations/:id/release", o.ok(held.release))
+	limited.POST("/reservations/:id/extend", o.ok(held.extend))
+	if o.PublicConfirm {
+		limited.POST("/reservations/:id/confirm", o.ok(held.confirm))
+	}
 	limited.GET("/orders", o.ok(placed.find))
 	limited.GET("/strategies", o.ok(s.strategies))
 	if o.Reveal {
@@ -92,6 +105,7 @@ func Public(o Options) http.Handler {
 func Admin(o Options, tokens Tokens) http.Handler {
 	o.Reveal = true
 	s, g, placed := sale{options: o}, goods{options: o}, orders{options: o, private: true}
+	held := reservations{options: o, private: true}
 	e := newEngine(o, admin)
 	e.GET("/healthz", healthz)
 	// The gate also precedes the answers to unknown paths and methods.
@@ -105,6 +119,11 @@ func Admin(o Options, tokens Tokens) http.Handler {
 	e.GET("/goods/:id/drift", o.ok(ofItem(g.drift)))
 	e.GET("/orders", o.ok(placed.findOrList))
 	e.GET("/orders/:id", o.ok(placed.read))
+	e.POST("/orders/:id/return", o.ok(placed.giveBack))
+	e.GET("/reservations/:id", o.ok(held.read))
+	e.POST("/reservations/:id/confirm", o.ok(held.confirm))
+	e.POST("/reservations/:id/release", o.ok(held.release))
+	e.POST("/reservations/:id/extend", o.ok(held.extend))
 	e.GET("/strategies", o.ok(s.strategies))
 	e.PUT("/strategies/:name", o.ok(s.switchStrategy))
 	if o.Metrics != nil {

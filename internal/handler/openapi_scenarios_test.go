@@ -38,7 +38,7 @@ func (s scenarios) play(t *testing.T, o apitest.Operation, want apitest.Describe
 	}
 	listener := o.Listeners[0]
 	scenario, ok := scenarioOfAServer()[want.Kind]
-	if ok && (o.Path != "/deduct" || fails(want.Kind) == nil) {
+	if ok && (!sells(o.Path) || fails(want.Kind) == nil) {
 		a := s.api
 		if scenario.down {
 			a = s.down
@@ -69,8 +69,8 @@ func (s scenarios) another(t *testing.T, o apitest.Operation, e apitest.Example,
 	case kind == "": // the sample has it
 	case known:
 		e = bare(e, path)
-	case o.Path == "/deduct" && fails(kind) != nil:
-		e = bare(e, "/deduct?goods_id=1&strategy=failing&user_id="+kind)
+	case sells(o.Path) && fails(kind) != nil:
+		e = bare(e, o.Path+"?goods_id=1&strategy=failing&user_id="+kind)
 	case kind == "invalid-request" && strings.Contains(o.Path, "{id}"):
 		e.Path = strings.ReplaceAll(o.Path, "{id}", "none")
 	case kind == "invalid-request":
@@ -85,6 +85,9 @@ func (s scenarios) another(t *testing.T, o apitest.Operation, e apitest.Example,
 	return r
 }
 
+// sells reports that an operation is served by a strategy, which can fail.
+func sells(path string) bool { return path == "/deduct" || path == "/reservations" }
+
 // requests are those that one operation answers with one kind of problem.
 func requests() map[string]string {
 	return map[string]string{
@@ -97,6 +100,31 @@ func requests() map[string]string {
 		"/orders invalid-request":             "/orders?colour=red",
 		"/orders/{id} unknown-order":          "/orders/404404",
 		"/orders/{id} invalid-request":        "/orders/3?colour=red",
+
+		"/orders/{id}/return unknown-order":   "/orders/404404/return",
+		"/orders/{id}/return order-returned":  "/orders/3/return?quantity=1000",
+		"/orders/{id}/return invalid-request": "/orders/3/return?quantity=0",
+
+		"/reservations unknown-strategy":                           "/reservations?goods_id=1&strategy=hope",
+		"/reservations strategy-refused":                           "/reservations?goods_id=1&strategy=" + rejectedHere,
+		"/reservations unknown-goods":                              "/reservations?goods_id=404404",
+		"/reservations/{id} unknown-reservation":                   "/reservations/404404",
+		"/reservations/{id} invalid-request":                       "/reservations/404404?colour=red",
+		"/reservations/{id}/confirm unknown-reservation":           "/reservations/404404/confirm?payment_reference=x",
+		"/reservations/{id}/confirm invalid-request":               "/reservations/404404/confirm",
+		"/reservations/{id}/confirm reservation-confirmed":         "/reservations/" + numberOf(4) + "/confirm?payment_reference=x",
+		"/reservations/{id}/confirm reservation-released":          "/reservations/" + numberOf(5) + "/confirm?payment_reference=x",
+		"/reservations/{id}/confirm reservation-expired":           "/reservations/" + numberOf(6) + "/confirm?payment_reference=x",
+		"/reservations/{id}/confirm reference-used":                "/reservations/" + numberOf(1) + "/confirm?payment_reference=pay-4",
+		"/reservations/{id}/release unknown-reservation":           "/reservations/404404/release",
+		"/reservations/{id}/release invalid-request":               "/reservations/404404/release?colour=red",
+		"/reservations/{id}/release reservation-confirmed":         "/reservations/" + numberOf(4) + "/release",
+		"/reservations/{id}/release reservation-expired":           "/reservations/" + numberOf(6) + "/release",
+		"/reservations/{id}/extend unknown-reservation":            "/reservations/404404/extend?ttl=60",
+		"/reservations/{id}/extend invalid-request":                "/reservations/404404/extend?ttl=0",
+		"/reservations/{id}/extend reservation-confirmed":          "/reservations/" + numberOf(4) + "/extend?ttl=60",
+		"/reservations/{id}/extend reservation-released":           "/reservations/" + numberOf(5) + "/extend?ttl=60",
+		"/reservations/{id}/extend reservation-expired":            "/reservations/" + numberOf(6) + "/extend?ttl=60",
 		"/goods strategy-refused":             "/goods?goods_id=3004&stock=1&strategy=" + rejectedHere,
 		"/goods/{id} strategy-refused":        "/goods/1?strategy=" + rejectedHere,
 		"/goods goods-exist":                  "/goods?goods_id=1&stock=1",

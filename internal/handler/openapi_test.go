@@ -1,6 +1,7 @@
 package handler_test
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -9,14 +10,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/stockd/stockd/api/apitest"
 	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
 
@@ -41,7 +45,37 @@ func serveAll(t *testing.T) api {
 	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 0}`, http.StatusCreated)
 	a.buyAs(t, "goods_id=1&quantity=7", "Idempotency-Key", usedKey)
 	a.ownerKeyed(t, usedKey, "/goods?goods_id=3999&stock=1")
+	a.ownerKeyed(t, usedKey, "/orders/3/return?quantity=2")
+	a.reserveAll(t)
 	return a
+}
+
+// numberOf is the number of a reservation of serveAll.
+func numberOf(n int) string { return fmt.Sprintf("018bcfe5-6800-7000-8000-%012d", n) }
+
+// reserveAll has reservations in every state, with the numbers that the examples name: 1 to 3
+// are held, 4 is confirmed, 5 released and 6 expired.
+func (a api) reserveAll(t *testing.T) {
+	t.Helper()
+	for n := 1; n <= 6; n++ {
+		ttl := time.Hour
+		if n == 6 {
+			ttl = time.Microsecond
+		}
+		batch := []stock.Purchase{{RequestID: fmt.Sprint("reserve-", n), Quantity: 1, TTL: ttl, Number: numberOf(n)}}
+		err := a.store.As("sql-conditional").InTx(t.Context(), func(tx *repo.Tx) error {
+			if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: batch}); err != nil {
+				return err
+			}
+			_, _, err := tx.SubtractIfEnough(t.Context(), 1, 1)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.asAdmin(t, http.MethodPost, "/reservations/"+numberOf(4)+"/confirm", `{"payment_reference": "pay-4"}`, http.StatusOK)
+	a.asAdmin(t, http.MethodPost, "/reservations/"+numberOf(5)+"/release", "", http.StatusOK)
 }
 
 // The description is served as it is embedded, to the clients of each API.

@@ -19,7 +19,9 @@ type orders struct {
 // orderBody is an order as GET /orders shows it. Pointers and the replica are set only where
 // http.reveal is on.
 type orderBody struct {
-	OrderID   string           `json:"order_id"`
+	OrderID string `json:"order_id"`
+	// Kind is that of its row, only where the steps of orders are listed.
+	Kind      stock.Kind       `json:"kind,omitempty"`
 	GoodsID   int64            `json:"goods_id"`
 	Quantity  int64            `json:"quantity"`
 	RequestID string           `json:"request_id"`
@@ -73,7 +75,7 @@ func (o orders) find(c *gin.Context) (any, error) {
 
 // findOrList serves GET /orders of the admin API: the order of a request id, or a page.
 func (o orders) findOrList(c *gin.Context) (any, error) {
-	f, err := readForm(c.Request, "request_id", "user_id", "goods_id", "after", "limit")
+	f, err := readForm(c.Request, "request_id", "user_id", "goods_id", "after", "limit", "steps")
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +83,7 @@ func (o orders) findOrList(c *gin.Context) (any, error) {
 		f.without("user_id", "request_id is not given")
 		return o.list(c, f)
 	}
-	for _, name := range []string{"goods_id", "after", "limit"} {
+	for _, name := range []string{"goods_id", "after", "limit", "steps"} {
 		f.without(name, "request_id is given")
 	}
 	return o.findBy(c, f)
@@ -129,13 +131,17 @@ func (o orders) list(c *gin.Context, f *form) (any, error) {
 	goodsID := f.wholeOr("goods_id", 0, 1, math.MaxInt64)
 	after := f.wholeOr("after", 0, 0, math.MaxInt64)
 	limit := f.wholeOr("limit", defaultPage, 1, largestPage)
+	steps := f.flag("steps")
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	page, next, err := o.options.Inventory.Orders(c.Request.Context(), goodsID, after, int(limit))
+	page, next, err := o.options.Inventory.Orders(c.Request.Context(), goodsID, after, int(limit), steps)
 	list := make([]orderBody, len(page))
 	for i, order := range page {
 		list[i] = o.body(order, stock.InSQL)
+		if steps {
+			list[i].Kind = order.Kind
+		}
 	}
 	return gin.H{"orders": list, "next": strconv.FormatInt(next, 10)}, err
 }

@@ -31,8 +31,10 @@ func (s *Store) AuditInFull(ctx context.Context, goodsID int64) (stock.Audit, er
 
 func (s *Store) audit(ctx context.Context, statement string, goodsID int64) (stock.Audit, error) {
 	var sums struct {
-		Stock, Restocked, Sold, Orders int64
-		Found                          bool
+		stock.Sums
+
+		Stock int64
+		Found bool
 	}
 	if err := s.db.WithContext(ctx).Raw(statement, goodsID, goodsID).Scan(&sums).Error; err != nil {
 		return stock.Audit{}, s.fault(ctx, "audit", err)
@@ -40,19 +42,23 @@ func (s *Store) audit(ctx context.Context, statement string, goodsID int64) (sto
 	if !sums.Found {
 		return stock.Audit{}, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
 	}
-	return stock.NewAudit(goodsID, sums.Stock, sums.Restocked, sums.Sold, sums.Orders), nil
+	return stock.AuditOf(goodsID, sums.Stock, sums.Sums), nil
 }
 
 // Each audit is one statement, so that row, allocations, totals and ledger are read as
 // of one moment.
 const (
+	// sums are the columns of stock.Sums.
 	sumOfRows = `COALESCE(SUM(CASE WHEN l.kind = 'restock' THEN l.quantity ELSE 0 END), 0) AS restocked,
-		COALESCE(SUM(CASE WHEN l.kind = 'deduct' THEN l.quantity ELSE 0 END), 0) AS sold,
-		COALESCE(SUM(CASE WHEN l.kind = 'deduct' THEN 1 ELSE 0 END), 0) AS orders `
+		COALESCE(SUM(CASE WHEN l.` + sells + ` THEN l.quantity ELSE 0 END), 0) AS sold,
+		COALESCE(SUM(CASE WHEN l.` + sells + ` THEN 1 ELSE 0 END), 0) AS orders,
+		COALESCE(SUM(CASE WHEN l.kind = 'hold' THEN l.quantity
+			WHEN l.kind IN ('confirm', 'release', 'expire') THEN -l.quantity ELSE 0 END), 0) AS held,
+		COALESCE(SUM(CASE WHEN l.kind = 'return' THEN l.quantity ELSE 0 END), 0) AS returned `
 
 	sumRows = `SELECT ` + sumOfRows
 
-	auditInFull = `SELECT ` + inStock + ` AS stock, TRUE AS found, n.restocked, n.sold, n.orders
+	auditInFull = `SELECT ` + inStock + ` AS stock, TRUE AS found, n.restocked, n.sold, n.orders, n.held, n.returned
 		FROM (` + sumRows + ` FROM tb_stock_ledger AS l WHERE l.goods_id = ?) AS n, tb_goods_stock AS g
 		WHERE g.goods_id = ?`
 
@@ -61,7 +67,9 @@ const (
 	auditByTotals = `SELECT ` + inStock + ` AS stock, TRUE AS found,
 		n.restocked + COALESCE(t.restocked, 0) AS restocked,
 		n.sold + COALESCE(t.sold, 0) AS sold,
-		n.orders + COALESCE(t.orders, 0) AS orders
+		n.orders + COALESCE(t.orders, 0) AS orders,
+		n.held + COALESCE(t.held, 0) AS held,
+		n.returned + COALESCE(t.returned, 0) AS returned
 		FROM (` + sumRows + ` FROM tb_ledger_settled AS s, tb_stock_ledger AS l
 			WHERE s.id = 1 AND l.goods_id = ? AND l.id > s.upto) AS n,
 		tb_goods_stock AS g LEFT JOIN tb_ledger_total AS t ON t.goods_id = g.goods_id
@@ -80,12 +88,11 @@ func (s *Store) AuditAll(ctx context.Context) (stock.Audits, error) {
 }
 
 const auditAll = `SELECT COUNT(*) AS goods,
-	COALESCE(SUM(CASE WHEN a.sold > a.restocked THEN a.sold - a.restocked ELSE 0 END), 0) AS oversold,
-	COALESCE(SUM(CASE WHEN a.stock > a.restocked - a.sold THEN a.stock - (a.restocked - a.sold) ELSE 0 END), 0) AS lost,
-	COALESCE(SUM(CASE WHEN a.stock < a.restocked - a.sold THEN a.restocked - a.sold - a.stock ELSE 0 END), 0) AS vanished
+	COALESCE(SUM(CASE WHEN a.should < 0 THEN -a.should ELSE 0 END), 0) AS oversold,
+	COALESCE(SUM(CASE WHEN a.stock > a.should THEN a.stock - a.should ELSE 0 END), 0) AS lost,
+	COALESCE(SUM(CASE WHEN a.stock < a.should THEN a.should - a.stock ELSE 0 END), 0) AS vanished
 	FROM (SELECT ` + inStock + ` AS stock,
-			COALESCE(n.restocked, 0) + COALESCE(t.restocked, 0) AS restocked,
-			COALESCE(n.sold, 0) + COALESCE(t.sold, 0) AS sold
+			COALESCE(n.restocked + n.returned - n.sold - n.held, 0) + COALESCE(t.restocked + t.returned - t.sold - t.held, 0) AS should
 		FROM tb_goods_stock AS g
 		LEFT JOIN tb_ledger_total AS t ON t.goods_id = g.goods_id
 		LEFT JOIN (SELECT l.goods_id, ` + sumOfRows + `

@@ -22,8 +22,10 @@ type dialect struct {
 	readForUpdate string
 	// forUpdate ends a SELECT whose rows are kept from every other writer.
 	forUpdate string
-	// skipLocked ends one that leaves out the rows that another writer keeps.
+	// skipLocked ends one that leaves out the rows that another writer keeps; skips reports
+	// whether a version of the server knows it.
 	skipLocked string
+	skips      func(version string) bool
 	// subtractIfEnough subtracts units from the row if it has that many.
 	subtractIfEnough string
 	// readSettled reads how far the totals are, and keeps every other settler out.
@@ -32,10 +34,10 @@ type dialect struct {
 	// onUser adds to what a user has already, and has it allowed where that is asked
 	// for; userBytes is the user of a row of the ledger as tb_stock_user has it.
 	onUser, userBytes string
-	// now is the server's time; byID and lockRead have a statement read in the order
+	// now is the server's time, until the one so many microseconds later; byID and lockRead have a statement read in the order
 	// of the primary key, and wait for rows that are not committed; onTotal adds to a total that
 	// is there already.
-	now, byID, lockRead, onTotal string
+	now, until, byID, lockRead, onTotal string
 	// change runs subtractIfEnough and returns how many rows it wrote and the stock that is left.
 	change func(ctx context.Context, conn gorm.ConnPool, statement string, args ...any) (left, rows int64, err error)
 	// classify returns the kind of an error of the driver.

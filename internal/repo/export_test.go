@@ -26,3 +26,9 @@ func (s *Store) SpoilTotals(ctx context.Context) error {
 	_, err := s.pool.ExecContext(ctx, `UPDATE tb_ledger_total SET sold = sold + 1, orders = orders + 1`)
 	return err
 }
+
+// ExpireIn has a reservation expire so much from now on, or before.
+func (s *Store) ExpireIn(ctx context.Context, number string, d time.Duration) error {
+	_, err := s.pool.ExecContext(ctx, `UPDATE tb_reservation SET expires_at = `+s.dialect.until+` WHERE number = ?`, d.Microseconds(), number)
+	return err
+}

@@ -1,9 +1,11 @@
 package repo
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,14 +25,17 @@ type Sale struct {
 	Left *int64
 }
 
-// Append writes one ledger row per purchase, in one statement.
+// Append writes one ledger row per purchase, in one statement, and then what it holds.
 // ErrDuplicateRequest: one of the request ids is in the ledger already.
 func (t *Tx) Append(ctx context.Context, sale Sale) ([]stock.Order, error) {
 	orders := t.store.ordersOfSale(sale)
 	if sale.Left != nil {
 		Leave(orders, *sale.Left)
 	}
-	return orders, t.insert(ctx, orders, sale.Left != nil)
+	if err := t.insert(ctx, orders, sale.Left != nil); err != nil {
+		return nil, err
+	}
+	return orders, t.hold(ctx, orders)
 }
 
 // ordersOfSale are the orders of a sale, without their ids and what they left.
@@ -38,8 +43,8 @@ func (s *Store) ordersOfSale(sale Sale) []stock.Order {
 	orders := make([]stock.Order, len(sale.Batch))
 	for i, p := range sale.Batch {
 		orders[i] = stock.Order{
-			Kind: stock.Deduction, RequestID: p.RequestID, GoodsID: sale.GoodsID, Quantity: p.Quantity, UserID: p.UserID,
-			Strategy: s.strategy, Replica: s.replica, Token: sale.Token,
+			ID: p.Number, Kind: p.Kind(), RequestID: p.RequestID, GoodsID: sale.GoodsID, Quantity: p.Quantity, UserID: p.UserID,
+			Strategy: s.strategy, Replica: s.replica, Token: sale.Token, TTL: p.TTL,
 		}
 	}
 	return orders
@@ -60,6 +65,9 @@ const (
 
 	insertLedger    = `INSERT INTO tb_stock_ledger (` + ledgerColumns + `) VALUES `
 	insertLedgerRow = `(` + ledgerValues + `)`
+
+	insertNumbered    = `INSERT INTO tb_stock_ledger (` + ledgerColumns + `, order_no) VALUES `
+	insertNumberedRow = `(` + ledgerValues + `, ?)`
 )
 
 // listOf is a list of n times the same in a statement.
@@ -75,33 +83,57 @@ func appendValues(args []any, o stock.Order, remaining any) []any {
 	return append(args, o.GoodsID, string(o.Kind), o.Quantity, o.RequestID, user, o.Strategy, o.Replica, o.Token, remaining, o.CreatedAt)
 }
 
-// insert appends the orders and sets their ids and when they were accepted; remaining
-// is left out where it is not known yet.
+// insert appends the orders and sets when they were accepted, and the ids of those that have
+// no number; remaining is left out where it is not known yet.
 func (t *Tx) insert(ctx context.Context, orders []stock.Order, knowRemaining bool) error {
-	now := acceptedNow()
-	args := make([]any, 0, 10*len(orders))
+	now, numbered := acceptedNow(), slices.ContainsFunc(orders, isNumbered)
+	args := make([]any, 0, 11*len(orders))
 	for i := range orders {
 		orders[i].CreatedAt = now
 		remaining := any(orders[i].Remaining)
 		if !knowRemaining {
 			remaining = nil
 		}
-		args = appendValues(args, orders[i], remaining)
+		if args = appendValues(args, orders[i], remaining); numbered {
+			args = append(args, sql.NullString{String: orders[i].ID, Valid: isNumbered(orders[i])})
+		}
 	}
 	statement := insertLedger + listOf(len(orders), insertLedgerRow)
+	if numbered {
+		statement = insertNumbered + listOf(len(orders), insertNumberedRow)
+	}
 	if len(orders) > 1 && t.store.returns {
 		return t.readIDs(ctx, "append to ledger", orders, statement+` RETURNING request_id, id`, args...)
 	}
 	result, err := t.conn().ExecContext(ctx, statement, args...)
-	if err != nil {
+	switch {
+	case err != nil:
 		return t.store.fault(ctx, "append to ledger", err)
-	}
-	if len(orders) > 1 {
+	case len(orders) > 1:
 		return t.findIDs(ctx, orders)
+	case numbered:
+		return nil
 	}
 	id, err := result.LastInsertId()
 	orders[0].ID = strconv.FormatInt(id, 10)
 	return t.store.fault(ctx, "append to ledger", err)
+}
+
+// isNumbered reports that the number of an order is not that of its row.
+func isNumbered(o stock.Order) bool { return o.ID != "" }
+
+// appendNumbered appends rows that have their numbers. What a step left is not known.
+func (t *Tx) appendNumbered(ctx context.Context, doing string, orders []stock.Order) error {
+	args := make([]any, 0, 11*len(orders))
+	for _, o := range orders {
+		remaining := any(o.Remaining)
+		if o.Kind != stock.Deduction && o.Kind != stock.Hold {
+			remaining = nil
+		}
+		args = append(appendValues(args, o, remaining), o.ID)
+	}
+	_, err := t.write(ctx, doing, insertNumbered+listOf(len(orders), insertNumberedRow), args...)
+	return err
 }
 
 // findIDs reads the ids of inserted rows, for servers that cannot return them with the insert.
@@ -128,7 +160,7 @@ func (t *Tx) readIDs(ctx context.Context, doing string, orders []stock.Order, st
 		return err
 	}, statement, args...)
 	for i := range orders {
-		orders[i].ID = ids[orders[i].RequestID]
+		orders[i].ID = cmp.Or(orders[i].ID, ids[orders[i].RequestID])
 	}
 	return err
 }
@@ -237,7 +269,9 @@ func (m *moment) Scan(value any) (err error) {
 	case time.Time:
 		m.Time = v
 	case string:
-		m.Time, err = time.Parse(sqliteTime, v)
+		if m.Time, err = time.Parse(sqliteTime, v); err != nil {
+			m.Time, err = time.Parse(time.DateTime, v) // of its own clock
+		}
 	default:
 		return fmt.Errorf("%v is no time", value)
 	}

@@ -23,8 +23,13 @@ const (
 
 	// recountUsers contains the dialect's user twice. What the buyers have was allowed.
 	recountUsers    = `INSERT INTO tb_stock_user (goods_id, user_id, units, allowed) SELECT goods_id, `
-	recountUsersSum = `, SUM(quantity), SUM(quantity) FROM tb_stock_ledger
-		WHERE goods_id = ? AND kind = 'deduct' AND user_id IS NOT NULL GROUP BY goods_id, `
+	recountUsersSum = `, SUM(` + bought + `), SUM(` + bought + `) FROM tb_stock_ledger
+		WHERE goods_id = ? AND user_id IS NOT NULL GROUP BY goods_id, `
+
+	// bought is what a row of the ledger adds to what its buyer has. A confirmation adds
+	// nothing: its hold did.
+	bought = `CASE WHEN kind IN ('deduct', 'hold') THEN quantity
+		WHEN kind IN ('release', 'expire', 'return') THEN -quantity ELSE 0 END`
 
 	allowUsers = `UPDATE tb_stock_user SET allowed = units WHERE goods_id = ? AND units > ? AND units > allowed`
 )
@@ -93,8 +98,8 @@ const (
 		FROM tb_goods_stock AS g, (
 			SELECT user_id, SUM(bought) AS bought, SUM(counted) AS counted, SUM(allowed) AS allowed FROM (
 				SELECT `
-	auditUsersOfCounts = ` AS user_id, quantity AS bought, 0 AS counted, 0 AS allowed
-					FROM tb_stock_ledger WHERE goods_id = ? AND kind = 'deduct' AND user_id IS NOT NULL
+	auditUsersOfCounts = ` AS user_id, ` + bought + ` AS bought, 0 AS counted, 0 AS allowed
+					FROM tb_stock_ledger WHERE goods_id = ? AND user_id IS NOT NULL
 				UNION ALL
 				SELECT user_id, 0, units, allowed FROM tb_stock_user WHERE goods_id = ?
 			) AS b GROUP BY user_id

@@ -25,10 +25,12 @@ func mysqlDialect() dialect {
 		gorm: func(pool *sql.DB) gorm.Dialector {
 			return gormmysql.New(gormmysql.Config{Conn: pool})
 		},
-		returns:       isReturningMariaDB,
+		// MySQL and what follows it have no INSERT … RETURNING.
+		returns:       func(version string) bool { return since(version, "MariaDB", 10, 5) },
 		readForUpdate: readRow + ` FOR UPDATE`,
 		forUpdate:     ` FOR UPDATE`,
 		skipLocked:    ` FOR UPDATE SKIP LOCKED`,
+		skips:         func(version string) bool { return since(version, "MariaDB", 10, 6) || since(version, "MySQL", 8, 0) },
 		// LAST_INSERT_ID(x) brings x back with the answer: no second statement
 		// is needed to learn what is left.
 		subtractIfEnough: `UPDATE tb_goods_stock SET stock = LAST_INSERT_ID(stock - ?), ` + bySale + `
@@ -39,25 +41,27 @@ func mysqlDialect() dialect {
 			allowed = IF(VALUES(allowed) > 0, GREATEST(allowed, units), allowed)`,
 		userBytes: `CAST(user_id AS BINARY)`,
 		now:       `UTC_TIMESTAMP(6)`,
+		until:     `UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`,
 		// The rows themselves are locked: one whose other indexes are not written
 		// yet stands in no other.
 		byID:     `FORCE INDEX (PRIMARY)`,
 		lockRead: ` LOCK IN SHARE MODE`,
 		onTotal: ` ON DUPLICATE KEY UPDATE restocked = restocked + VALUES(restocked),
-			sold = sold + VALUES(sold), orders = orders + VALUES(orders)`,
+			sold = sold + VALUES(sold), orders = orders + VALUES(orders),
+			held = held + VALUES(held), returned = returned + VALUES(returned)`,
 		change:   changeByInsertID,
 		classify: classifyMySQL,
 	}
 }
 
-// isReturningMariaDB tells whether a server that has described itself is a MariaDB
-// of 10.5 or later. MySQL and what follows it have no INSERT … RETURNING.
-func isReturningMariaDB(version string) bool {
-	var major, minor int
-	if _, err := fmt.Sscanf(version, "MariaDB %d.%d", &major, &minor); err != nil {
+// since tells whether a server that has described itself is one of a name, of a version or a
+// later one.
+func since(version, name string, major, minor int) bool {
+	var its struct{ major, minor int }
+	if _, err := fmt.Sscanf(version, name+" %d.%d", &its.major, &its.minor); err != nil {
 		return false
 	}
-	return major > 10 || major == 10 && minor >= 5
+	return its.major > major || its.major == major && its.minor >= minor
 }
 
 func changeByInsertID(ctx context.Context, conn gorm.ConnPool, statement string, args ...any) (left, rows int64, err error) {

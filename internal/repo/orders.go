@@ -19,11 +19,14 @@ import (
 const runRows = 10_000
 
 const (
-	byNumber = `WHERE l.order_no = ? AND l.kind = 'deduct' LIMIT 1`
+	// sells has the rows with which units are sold: see stock.Order.Sells.
+	sells = `kind IN ('deduct', 'confirm')`
+
+	byNumber = `WHERE l.order_no = ? AND l.` + sells + ` LIMIT 1`
 	byRow    = `WHERE l.id = ? AND l.order_no IS NULL AND l.kind = 'deduct'`
 
-	pageOfItem = `WHERE l.id > ? AND l.id <= ? AND l.kind = 'deduct' AND l.goods_id = ? ORDER BY l.id LIMIT ?`
-	pageOfAll  = `WHERE l.id > ? AND l.id <= ? AND l.kind = 'deduct' ORDER BY l.id LIMIT ?`
+	pageOfItem = `WHERE l.id > ? AND l.id <= ? AND l.kind <> 'restock' AND (l.` + sells + ` OR ?) AND l.goods_id = ? ORDER BY l.id LIMIT ?`
+	pageOfAll  = `WHERE l.id > ? AND l.id <= ? AND l.kind <> 'restock' AND (l.` + sells + ` OR ?) ORDER BY l.id LIMIT ?`
 
 	readUpto = `SELECT upto FROM tb_ledger_settled WHERE id = 1`
 
@@ -42,6 +45,11 @@ const (
 
 // Order finds an order of the ledger by its number; ok is false where there is none.
 func (s *Store) Order(ctx context.Context, number string) (order stock.Order, ok bool, err error) {
+	row, ok, err := s.findOrder(ctx, number)
+	return row.Order, ok, err
+}
+
+func (s *Store) findOrder(ctx context.Context, number string) (row ledgerRow, ok bool, err error) {
 	var rows []ledgerRow
 	if id, wrong := strconv.ParseInt(number, 10, 64); wrong == nil && strconv.FormatInt(id, 10) == number {
 		rows, err = s.readOrders(ctx, "find order in ledger", byRow, id)
@@ -49,23 +57,24 @@ func (s *Store) Order(ctx context.Context, number string) (order stock.Order, ok
 		rows, err = s.readOrders(ctx, "find order in ledger", byNumber, number)
 	}
 	if err != nil || len(rows) == 0 {
-		return stock.Order{}, false, err
+		return ledgerRow{}, false, err
 	}
-	return rows[0].Order, true, nil
+	return rows[0], true, nil
 }
 
 // OrdersAfter lists orders of an item, or of all where goodsID is 0, in the order of
 // the ledger: up to limit of those after a cursor, which is 0 at the beginning. next is
 // the cursor of what follows. No order appears behind a cursor any more. An order is
-// listed once no transaction before it is open, and late where one was rolled back.
-func (s *Store) OrdersAfter(ctx context.Context, goodsID, after int64, limit int) (orders []stock.Order, next int64, err error) {
+// listed once no transaction before it is open, and late where one was rolled back. Where
+// steps are asked for, every row of a reservation and every return is listed, too.
+func (s *Store) OrdersAfter(ctx context.Context, goodsID, after int64, limit int, steps bool) (orders []stock.Order, next int64, err error) {
 	last, err := s.final(ctx, after)
 	if err != nil {
 		return nil, 0, err
 	}
-	where, args := pageOfAll, []any{after, last, limit}
+	where, args := pageOfAll, []any{after, last, steps, limit}
 	if goodsID != 0 {
-		where, args = pageOfItem, []any{after, last, goodsID, limit}
+		where, args = pageOfItem, []any{after, last, steps, goodsID, limit}
 	}
 	rows, err := s.readOrders(ctx, "read orders", where, args...)
 	if err != nil {

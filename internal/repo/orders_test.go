@@ -19,7 +19,7 @@ import (
 // page reads one page, and checks what holds for each.
 func page(t *testing.T, s *repo.Store, goodsID, after int64, limit int) (requests []string, next int64) {
 	t.Helper()
-	orders, next, err := s.OrdersAfter(t.Context(), goodsID, after, limit)
+	orders, next, err := s.OrdersAfter(t.Context(), goodsID, after, limit, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func follow(t *testing.T, s *repo.Store, goodsID int64, limit int, done <-chan s
 	t.Helper()
 	var after int64
 	for {
-		orders, next, err := s.OrdersAfter(t.Context(), goodsID, after, limit)
+		orders, next, err := s.OrdersAfter(t.Context(), goodsID, after, limit, false)
 		if err != nil {
 			t.Error(err)
 			return seen

@@ -65,9 +65,6 @@ const (
 
 	drawPlace = `UPDATE tb_stock_place SET units = units - ?
 		WHERE goods_id = ? AND place = ? AND epoch = ? AND units >= ?`
-
-	insertPendingOrders = `INSERT INTO tb_stock_ledger (` + ledgerColumns + `, order_no) VALUES `
-	insertPendingOrder  = `(` + ledgerValues + `, ?)`
 )
 
 // Fill opens an allocation of an item: it moves a share of the row into it and begins an epoch
@@ -184,15 +181,15 @@ func (s *Store) Keep(ctx context.Context, allocation string, orders []PendingOrd
 	})
 }
 
-func (t *Tx) appendPending(ctx context.Context, orders []PendingOrder) error {
-	args := make([]any, 0, 11*len(orders))
-	for _, p := range orders {
-		p.Kind = stock.Deduction
-		args = append(appendValues(args, p.Order, p.Remaining), p.ID)
+func (t *Tx) appendPending(ctx context.Context, pending []PendingOrder) error {
+	orders := make([]stock.Order, len(pending))
+	for i, p := range pending {
+		orders[i] = p.Order
 	}
-	statement := insertPendingOrders + listOf(len(orders), insertPendingOrder)
-	_, err := t.write(ctx, "append pending orders to ledger", statement, args...)
-	return err
+	if err := t.appendNumbered(ctx, "append pending orders to ledger", orders); err != nil {
+		return err
+	}
+	return t.hold(ctx, orders)
 }
 
 // draws sums the units for each allocation. They are sorted, so that concurrent writers do not

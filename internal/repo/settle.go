@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // Running totals may only include ids below which no row can be written anymore. Ids of the ledger
@@ -43,17 +45,13 @@ const (
 	setUpto = `UPDATE tb_ledger_settled SET upto = ? WHERE id = 1`
 
 	// sumSettled is followed by the dialect's lock.
-	sumSettled = `SELECT goods_id,
-		SUM(CASE WHEN kind = 'restock' THEN quantity ELSE 0 END) AS restocked,
-		SUM(CASE WHEN kind = 'deduct' THEN quantity ELSE 0 END) AS sold,
-		SUM(CASE WHEN kind = 'deduct' THEN 1 ELSE 0 END) AS orders
-		FROM tb_stock_ledger `
-	whereSettled = ` WHERE id > ? AND id <= ? GROUP BY goods_id ORDER BY goods_id`
+	sumSettled   = `SELECT l.goods_id, ` + sumOfRows + ` FROM tb_stock_ledger AS l `
+	whereSettled = ` WHERE l.id > ? AND l.id <= ? GROUP BY l.goods_id ORDER BY l.goods_id`
 
 	unsettled = `SELECT COALESCE((SELECT MAX(id) FROM tb_stock_ledger), 0) - upto FROM tb_ledger_settled WHERE id = 1`
 
-	addTotals    = `INSERT INTO tb_ledger_total (goods_id, restocked, sold, orders) VALUES `
-	addTotalsRow = `(?, ?, ?, ?)`
+	addTotals    = `INSERT INTO tb_ledger_total (goods_id, restocked, sold, orders, held, returned) VALUES `
+	addTotalsRow = `(?, ?, ?, ?, ?, ?)`
 )
 
 // Settle adds rows of the ledger that are old enough to the running totals, up to a bound, and
@@ -88,7 +86,10 @@ func (s *Store) Settle(ctx context.Context) (more bool, err error) {
 }
 
 // total is the sum of rows of an item.
-type total struct{ GoodsID, Restocked, Sold, Orders int64 }
+type total struct {
+	GoodsID int64
+	stock.Sums
+}
 
 // settle adds the rows after one id, up to another, to the totals.
 func (t *Tx) settle(ctx context.Context, after, upto int64) error {
@@ -101,9 +102,9 @@ func (t *Tx) settle(ctx context.Context, after, upto int64) error {
 	const most = 1000 // in one statement
 	for len(totals) > 0 {
 		n := min(len(totals), most)
-		args := make([]any, 0, 4*n)
+		args := make([]any, 0, 6*n)
 		for _, one := range totals[:n] {
-			args = append(args, one.GoodsID, one.Restocked, one.Sold, one.Orders)
+			args = append(args, one.GoodsID, one.Restocked, one.Sold, one.Orders, one.Held, one.Returned)
 		}
 		_, err := t.write(ctx, "add to totals", addTotals+addTotalsRow+strings.Repeat(`, `+addTotalsRow, n-1)+d.onTotal, args...)
 		if err != nil {

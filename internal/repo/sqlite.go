@@ -19,6 +19,7 @@ func sqliteDialect() dialect {
 			return gormsqlite.Dialector{Conn: pool}
 		},
 		returns:   func(string) bool { return true },
+		skips:     func(string) bool { return true },
 		oneWriter: true,
 		// There are no row locks: every transaction takes the lock of the whole
 		// database when it begins (_txlock=immediate).
@@ -30,9 +31,11 @@ func sqliteDialect() dialect {
 		onUser: ` ON CONFLICT (goods_id, user_id) DO UPDATE SET units = units + excluded.units,
 			allowed = CASE WHEN excluded.allowed > 0 THEN MAX(allowed, units + excluded.units) ELSE allowed END`,
 		userBytes: `user_id`,
-		now:       `CURRENT_TIMESTAMP`,
+		now:       `strftime('%Y-%m-%d %H:%M:%f', 'now')`,
+		until:     `strftime('%Y-%m-%d %H:%M:%f', 'now', (? / 1e6) || ' seconds')`,
 		onTotal: ` ON CONFLICT (goods_id) DO UPDATE SET restocked = restocked + excluded.restocked,
-			sold = sold + excluded.sold, orders = orders + excluded.orders`,
+			sold = sold + excluded.sold, orders = orders + excluded.orders,
+			held = held + excluded.held, returned = returned + excluded.returned`,
 		change:   changeReturning,
 		classify: classifySQLite,
 	}

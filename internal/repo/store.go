@@ -103,6 +103,9 @@ func New(ctx context.Context, pool *backend.SQL, o Options) (*Store, error) {
 		return nil, errors.Join(err, pool.Close())
 	}
 	s.returns = d.returns(s.version)
+	if !d.skips(s.version) {
+		s.dialect.skipLocked = d.forUpdate
+	}
 	s.db, err = gorm.Open(d.gorm(pool.DB), &gorm.Config{
 		SkipDefaultTransaction: true, // transactions are opened where they are meant
 		Logger:                 logger.Discard,

@@ -76,7 +76,7 @@ func (c *Catalogue) find(ctx context.Context, ledger, pending func() (stock.Orde
 		return AcceptedOrder{order, stock.InSQL}, err
 	}
 	if c.outbox != nil {
-		if order, ok, err = pending(); err != nil || ok {
+		if order, ok, err = pending(); err != nil || ok && order.Sells() {
 			return AcceptedOrder{order, stock.InRedis}, err
 		}
 		if order, ok, err = ledger(); err != nil || ok {
@@ -90,6 +90,6 @@ func (c *Catalogue) find(ctx context.Context, ledger, pending func() (stock.Orde
 }
 
 // Orders lists orders of the ledger: see repo.Store.OrdersAfter.
-func (i *Inventory) Orders(ctx context.Context, goodsID, after int64, limit int) (orders []stock.Order, next int64, err error) {
-	return i.store.OrdersAfter(ctx, goodsID, after, limit)
+func (i *Inventory) Orders(ctx context.Context, goodsID, after int64, limit int, steps bool) (orders []stock.Order, next int64, err error) {
+	return i.store.OrdersAfter(ctx, goodsID, after, limit, steps)
 }

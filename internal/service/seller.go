@@ -66,6 +66,13 @@ func (s *Seller) deductInTime(ctx context.Context, goodsID int64, p stock.Purcha
 		}
 		p.RequestID = stock.BuyerKey(key, p.UserID)
 	}
+	if p.TTL > 0 {
+		number, err := newKey("")
+		if err != nil {
+			return stock.Outcome{}, err
+		}
+		p.Number, p.Durable = number, stock.InSQL
+	}
 	outcome, err := s.deductKnown(ctx, goodsID, p)
 	if err == nil && p.Durable == stock.InSQL && outcome.Durable == stock.InRedis && s.ownsOutbox() {
 		outcome, err = written(ctx, s.catalogue.outbox, outcome)

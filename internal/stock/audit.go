@@ -8,10 +8,14 @@ type Audit struct {
 	Stock int64 `json:"stock"`
 	// Initial is the sum of all restocks, the first included.
 	Initial int64 `json:"initial"`
-	// Sold is the sum of all deductions, Orders their number.
+	// Sold is the sum of all deductions and confirmed reservations, Orders their number.
 	Sold   int64 `json:"sold"`
 	Orders int64 `json:"orders"`
-	// Oversold counts units sold beyond the stock.
+	// Held is what reservations have taken that are not ended yet.
+	Held int64 `json:"held"`
+	// Returned is what has come back of Sold.
+	Returned int64 `json:"returned"`
+	// Oversold counts units sold or held beyond the stock.
 	Oversold int64 `json:"oversold"`
 	// Lost is positive where updates of the row were lost (it shows more than is left),
 	// negative where stock is missing without a purchase.
@@ -39,32 +43,51 @@ func (a Audit) With(b Buyers) Audit {
 	return a
 }
 
-// NewAudit compares the row with the sums of the ledger.
+// Sums are those of the ledger of an item.
+type Sums struct {
+	Restocked, Sold, Orders, Held, Returned int64
+}
+
+// left is what the row should have.
+func (s Sums) left() int64 { return s.Restocked + s.Returned - s.Sold - s.Held }
+
+// NewAudit compares the row with the ledger of an item that was never reserved.
 func NewAudit(goodsID, stock, restocked, sold, orders int64) Audit {
+	return AuditOf(goodsID, stock, Sums{Restocked: restocked, Sold: sold, Orders: orders})
+}
+
+// AuditOf compares the row with the sums of the ledger:
+// restocked + returned = in stock + sold + held.
+func AuditOf(goodsID, stock int64, ledger Sums) Audit {
 	a := Audit{
 		GoodsID:  goodsID,
 		Stock:    stock,
-		Initial:  restocked,
-		Sold:     sold,
-		Orders:   orders,
-		Oversold: max(0, sold-restocked),
-		Lost:     stock - (restocked - sold),
+		Initial:  ledger.Restocked,
+		Sold:     ledger.Sold,
+		Orders:   ledger.Orders,
+		Held:     ledger.Held,
+		Returned: ledger.Returned,
+		Oversold: max(0, -ledger.left()),
+		Lost:     stock - ledger.left(),
 	}
-	a.Clean = a.Oversold == 0 && a.Lost == 0 && a.Stock >= 0
+	a.Clean = a.Oversold == 0 && a.Lost == 0 && a.Stock >= 0 && a.Held >= 0
 	return a
 }
 
-// Since is the audit of what happened after an earlier audit of the same item: the stock of the
-// row then counts as initial stock.
+// Since is the audit of what happened after an earlier audit of the same item: what was in
+// stock or held then counts as initial stock.
 func (a Audit) Since(earlier Audit) Audit {
-	return NewAudit(a.GoodsID, a.Stock, earlier.Stock+a.Initial-earlier.Initial, a.Sold-earlier.Sold, a.Orders-earlier.Orders)
+	return AuditOf(a.GoodsID, a.Stock, Sums{
+		Restocked: earlier.Stock + earlier.Held + a.Initial - earlier.Initial, Sold: a.Sold - earlier.Sold, Orders: a.Orders - earlier.Orders,
+		Held: a.Held, Returned: a.Returned - earlier.Returned,
+	})
 }
 
 // Undersold is the number of units that rejected purchases asked for and
 // that were left in the end. Only a run that should have sold out may be asked
 // for it; rejected counts the units of its rejected purchases.
 func (a Audit) Undersold(rejected int64) int64 {
-	return min(rejected, max(0, a.Initial-a.Sold))
+	return min(rejected, max(0, a.Initial+a.Returned-a.Sold-a.Held))
 }
 
 // Audits sums the audits of all items, each kind of failure by itself: a surplus of one item never

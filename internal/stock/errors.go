@@ -23,6 +23,19 @@ var (
 	ErrUnknownGoods = errors.New("unknown goods")
 	// ErrUnknownOrder: no order has this number or request id.
 	ErrUnknownOrder = errors.New("unknown order")
+	// ErrUnknownReservation: no reservation has this number.
+	ErrUnknownReservation = errors.New("unknown reservation")
+	// ErrExpired: the time of the reservation is over. It stays so, whatever is paid later.
+	ErrExpired = errors.New("the reservation has expired")
+	// ErrReleased: the reservation was released.
+	ErrReleased = errors.New("the reservation was released")
+	// ErrConfirmed: the reservation was confirmed, under another payment reference where it
+	// is to be confirmed.
+	ErrConfirmed = errors.New("the reservation was confirmed already")
+	// ErrReferenceUsed: the payment reference has confirmed another reservation.
+	ErrReferenceUsed = errors.New("the payment reference was used for another reservation")
+	// ErrReturned rejects a return of more units than are left of the order.
+	ErrReturned = errors.New("more units than are left of the order")
 	// ErrGoodsExist: an item with this id exists.
 	ErrGoodsExist = errors.New("item exists already")
 	// ErrStockLimit rejects a restock beyond MaxStock, and a purchase through a strategy that

@@ -13,12 +13,16 @@ import (
 //	key                 a purchase without a buyer
 //	key uXXX…           a purchase of a buyer, by 22 characters of a hash of its id
 //	key restock         a restock, and the creation of an item
+//	key return          the return of units of an order
+//	number final        the one end of a reservation
 //
 // Before migration 10 all ids were stored as the first.
 
 const (
 	tagSeparator = " "
 	restockTag   = "restock"
+	returnTag    = "return"
+	finalTag     = "final"
 )
 
 // BuyerKey is the stored request id of a buyer's key; the buyer may be empty.
@@ -32,6 +36,13 @@ func BuyerKey(key, buyer string) string {
 
 // RestockKey is the stored request id of the key of a restock or a creation.
 func RestockKey(key string) string { return key + tagSeparator + restockTag }
+
+// ReturnKey is the stored request id of the key of a return.
+func ReturnKey(key string) string { return key + tagSeparator + returnTag }
+
+// FinalKey is the stored request id of the row that ends a reservation. The ledger takes it
+// once: a reservation ends once, in one way.
+func FinalKey(number string) string { return number + tagSeparator + finalTag }
 
 // KeyOf is the client's key of a stored request id, and all that a client is shown of it.
 func KeyOf(requestID string) string {

@@ -14,6 +14,14 @@ type Kind string
 const (
 	Deduction Kind = "deduct"
 	Restock   Kind = "restock"
+	// Hold takes units for a reservation. It is followed by one of the next three: units are
+	// sold, or come back.
+	Hold         Kind = "hold"
+	Confirmation Kind = "confirm"
+	Release      Kind = "release"
+	Expiry       Kind = "expire"
+	// Return gives units of an order back.
+	Return Kind = "return"
 )
 
 // Limits of one purchase and of one item. They keep every sum that stockd
@@ -43,9 +51,22 @@ type Purchase struct {
 	UserID string
 	// Durable is the least that the client accepts; empty is InRedis.
 	Durable Durability
+	// TTL makes the purchase a reservation, which expires so long after it was accepted; 0:
+	// it is an order at once.
+	TTL time.Duration
+	// Number is that of the reservation, where it is one.
+	Number string
 	// MaxWait is how long the purchase waits for the lock of the item at most; 0: as long as
 	// the strategy has its purchases wait.
 	MaxWait time.Duration
+}
+
+// Kind is that of the row that an accepted purchase is in the ledger.
+func (p Purchase) Kind() Kind {
+	if p.TTL > 0 {
+		return Hold
+	}
+	return Deduction
 }
 
 // Durability is where an accepted purchase is stored before it is answered.
@@ -59,7 +80,7 @@ const (
 	InSQL Durability = "sql"
 )
 
-// Order is one row of the ledger: an accepted purchase, or a restock.
+// Order is one row of the ledger: an accepted purchase, what became of it, or a restock.
 type Order struct {
 	ID        string
 	Kind      Kind
@@ -73,14 +94,20 @@ type Order struct {
 	Replica   string
 	// Token is the fencing token of the lease that guarded the deduction, or 0.
 	Token uint64
+	// TTL is how long the units are held, of a Hold that is being written; the ledger has it
+	// not.
+	TTL time.Duration
 	// CreatedAt is when the order was accepted, by the clock of its replica: UTC, in
 	// microseconds.
 	CreatedAt time.Time
 }
 
+// Sells reports that units are sold with the row.
+func (o Order) Sells() bool { return o.Kind == Deduction || o.Kind == Confirmation }
+
 // Answers reports whether the order is the result of p, so that a repeated p gets it.
 func (o Order) Answers(goodsID int64, p Purchase) bool {
-	return o.Kind == Deduction && slices.Contains(StoredIDs(p.RequestID), o.RequestID) && o.GoodsID == goodsID &&
+	return o.Kind == p.Kind() && slices.Contains(StoredIDs(p.RequestID), o.RequestID) && o.GoodsID == goodsID &&
 		o.Quantity == p.Quantity && o.UserID == p.UserID
 }
 

@@ -53,6 +53,24 @@ func TestEveryCallIsSentAsDescribedAndReturnsItsFailure(t *testing.T) {
 			_, err := c.Deduct(t.Context(), client.Purchase{RequestID: "k", GoodsID: 7, Quantity: 2, UserID: "u", Strategy: "s", Durable: client.InSQL})
 			return err
 		},
+		`POST http://public/reservations auth=Bearer b key=k {"goods_id":7,"quantity":2,"user_id":"u","ttl":90}`: func(c client.Client) error {
+			_, err := c.Reserve(t.Context(), client.Purchase{RequestID: "k", GoodsID: 7, Quantity: 2, UserID: "u"}, 90*time.Second)
+			return err
+		},
+		`GET http://public/reservations/a%2Fb auth=Bearer b`: func(c client.Client) error { _, err := c.Reservation(t.Context(), "a/b"); return err },
+		`POST http://admin/reservations/r/confirm auth=Bearer t {"payment_reference":"p"}`: func(c client.Client) error {
+			_, err := c.Confirm(t.Context(), "r", "p")
+			return err
+		},
+		`POST http://public/reservations/r/release auth=Bearer b`: func(c client.Client) error { _, err := c.Release(t.Context(), "r"); return err },
+		`POST http://public/reservations/r/extend auth=Bearer b {"ttl":60}`: func(c client.Client) error {
+			_, err := c.Extend(t.Context(), "r", time.Minute)
+			return err
+		},
+		`POST http://admin/orders/7/return auth=Bearer t key=k {"quantity":2}`: func(c client.Client) error {
+			_, err := c.Return(t.Context(), "7", 2, "k")
+			return err
+		},
 		`POST http://admin/goods auth=Bearer t key=k {"goods_id":7,"stock":5,"per_user":0}`: func(c client.Client) error {
 			_, err := c.Create(t.Context(), 7, 5, "k")
 			return err

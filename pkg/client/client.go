@@ -76,7 +76,10 @@ type Audit struct {
 	Initial int64 `json:"initial"`
 	Sold    int64 `json:"sold"`
 	Orders  int64 `json:"orders"`
-	// Oversold counts units sold beyond the stock. Lost is positive where updates of the
+	// Held is what open reservations have taken, and Returned what has come back of Sold.
+	Held     int64 `json:"held"`
+	Returned int64 `json:"returned"`
+	// Oversold counts units sold or held beyond the stock. Lost is positive where updates of the
 	// stock were lost, and negative where stock is missing without a purchase.
 	Oversold int64 `json:"oversold"`
 	Lost     int64 `json:"lost"`

@@ -335,7 +335,7 @@ func TestTheClientKnowsWhatIsDescribed(t *testing.T) {
 	}
 	for schema, of := range map[string]any{
 		"Purchase": client.Purchase{}, "Sold": client.Sale{}, "Goods": client.Goods{}, "Audit": client.Audit{},
-		"Strategy": client.Strategy{}, "Claims": client.Claims{},
+		"Reservation": client.Reservation{}, "Strategy": client.Strategy{}, "Claims": client.Claims{},
 	} {
 		if got, want := tags(of), contract.Fields(schema); !slices.Equal(got, want) {
 			t.Errorf("%T has %v, and %s is described with %v", of, got, schema, want)

@@ -28,6 +28,18 @@ var (
 	ErrUnknownGoods = errors.New("unknown goods")
 	// ErrUnknownOrder: there is no such order.
 	ErrUnknownOrder = errors.New("unknown order")
+	// ErrUnknownReservation: there is no such reservation, or it is another buyer's.
+	ErrUnknownReservation = errors.New("unknown reservation")
+	// ErrReservationExpired: its time is over. It stays so, whatever is paid later.
+	ErrReservationExpired = errors.New("reservation expired")
+	// ErrReservationReleased: it was released.
+	ErrReservationReleased = errors.New("reservation released")
+	// ErrReservationConfirmed: it is an order already.
+	ErrReservationConfirmed = errors.New("reservation confirmed already")
+	// ErrReferenceUsed: the payment reference has confirmed another reservation.
+	ErrReferenceUsed = errors.New("payment reference was used for another reservation")
+	// ErrOrderReturned: fewer units of the order are left.
+	ErrOrderReturned = errors.New("order returned already")
 	// ErrGoodsExist: the item exists already.
 	ErrGoodsExist = errors.New("item exists already")
 	// ErrStockLimit: the stock would exceed the limit of an item or of the strategy.
@@ -56,7 +68,15 @@ var (
 // kindOf is the error of the code of a problem; nil for an unknown code.
 func kindOf(code string) error {
 	return map[string]error{
-		"insufficient-stock":  ErrSoldOut,
+		"insufficient-stock": ErrSoldOut,
+
+		"unknown-reservation":   ErrUnknownReservation,
+		"reservation-expired":   ErrReservationExpired,
+		"reservation-released":  ErrReservationReleased,
+		"reservation-confirmed": ErrReservationConfirmed,
+		"reference-used":        ErrReferenceUsed,
+		"order-returned":        ErrOrderReturned,
+
 		"user-limit":          ErrUserLimit,
 		"rate-limited":        ErrRateLimited,
 		"busy":                ErrBusy,

@@ -137,6 +137,10 @@ func contents() []topic {
 		{"FollowsTheLimit", followsTheLimit},
 		{"CountsSalesOfOtherStrategies", countsSalesOfOtherStrategies},
 		{"CountsWhatIsSoldWhileALimitComes", countsWhatIsSoldWhileALimitComes},
+		// reservation.go
+		{"HoldsUnits", holdsUnits},
+		{"SellsWhatComesBack", sellsWhatComesBack},
+		{"CountsWhatABuyerHolds", countsWhatABuyerHolds},
 		// beside.go
 		{"NoticesChangesDuringASale", noticesChangesDuringASale},
 		{"KeepsRestocksDuringASale", keepsRestocksDuringASale},

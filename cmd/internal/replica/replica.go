@@ -116,16 +116,18 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 	if err := enforce(ctx, c, catalogue, log); err != nil {
 		return err
 	}
-	inventory := service.NewInventory(store, catalogue)
+	inventory, reservations := service.NewInventory(store, catalogue), service.NewReservations(store, catalogue, c.Reserve.Longest)
 	open.add("changes of items", inventory.Close)
+	open.add("reservations", reservations.Close)
 	open.add("background jobs", quietly(inBackground(ctx,
 		catalogue.KeepSwitches,
 		catalogue.KeepSweeping,
 		func(ctx context.Context) { keepTotals(ctx, inventory, log) },
+		func(ctx context.Context) { keepExpiring(ctx, reservations, log) },
 		func(ctx context.Context) { keepAuditing(ctx, c.Audit, inventory, watch.metrics, log) },
 	)))
 	watch.metrics.Watch(stateOf(ctx, c, catalogue, store, locks.Clients))
-	options.Catalogue, options.Inventory, options.Buyers = catalogue, inventory, buyers
+	options.Catalogue, options.Inventory, options.Reservations, options.Buyers = catalogue, inventory, reservations, buyers
 	if !options.Choose {
 		log.InfoContext(ctx, "requests may not choose a strategy", "deduct.choose", c.Deduct.Choose, "http.listen", c.HTTP.Listen)
 	}
@@ -197,6 +199,7 @@ func handlerOptions(ctx context.Context, c config.Config, watch observation) han
 		Replica: c.Replica, Choose: c.MayChoose(), Reveal: c.HTTP.Reveal, MaxBody: int64(c.HTTP.MaxBody), Log: watch.log,
 		Timeout: c.Deduct.Timeout, AuditTimeout: c.Audit.Timeout,
 		MaxDeductions: c.HTTP.MaxDeductions, Limits: limits(c.Limit), BuyerRequired: c.Buyer.Required, TrustedProxies: c.HTTP.TrustedProxies,
+		TTL: c.Reserve.TTL, LongestTTL: c.Reserve.Longest, PublicConfirm: c.Reserve.PublicConfirm,
 		AdminHosts: c.Admin.HostNames(),
 		Stopping:   func() bool { return ctx.Err() != nil },
 		Observer:   watch.metrics, Metrics: watch.metrics.Handler(), Tracer: watch.tracer(),
@@ -239,6 +242,11 @@ func inBackground(ctx context.Context, jobs ...func(context.Context)) (stop func
 // keepTotals brings the ledger's running totals up to date.
 func keepTotals(ctx context.Context, inventory *service.Inventory, log *slog.Logger) {
 	inventory.KeepTotals(ctx, func(err error) { log.WarnContext(ctx, "running totals not brought up to date", "error", err) })
+}
+
+// keepExpiring ends the reservations that are over.
+func keepExpiring(ctx context.Context, reservations *service.Reservations, log *slog.Logger) {
+	reservations.KeepExpiring(ctx, func(err error) { log.WarnContext(ctx, "reservations not ended", "error", err) })
 }
 
 // keepAuditing audits every item regularly, where audit.every asks for that.

@@ -29,7 +29,7 @@ type entry struct {
 // whether the order was accepted under an earlier one, and the purchase's place in a
 // trace.
 func fieldNames() []string {
-	return []string{"goods", "quantity", "epoch", "request", "order", "remaining", "at", "replica", "user"}
+	return []string{"goods", "quantity", "epoch", "request", "order", "remaining", "at", "replica", "user", "ttl"}
 }
 
 // readEntry reads an order from the stream. An error means that another program has
@@ -52,6 +52,9 @@ func (s *Stock) readEntry(m redis.XMessage) (entry, error) {
 		},
 		Epoch:   whole("epoch"),
 		Limited: e.isLimited(), Earlier: e.text("earlier") == "1",
+	}
+	if e.text("ttl") != "" { // in microseconds; an order has none
+		e.Kind, e.TTL = stock.Hold, time.Duration(whole("ttl"))*time.Microsecond
 	}
 	if wrong == nil && (e.ID == "" || e.RequestID == "" || e.Quantity < 1) {
 		wrong = fmt.Errorf("entry %s is no order", m.ID)
@@ -85,12 +88,16 @@ func (e entry) list() []any {
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // readRequest reads what Redis remembers of a request. What was remembered before
-// orders had a time ends with the user.
+// orders had a time ends with the user; that of a reservation ends with its time to live.
 func (s *Stock) readRequest(requestID, memory string) (stock.Order, error) {
 	words := strings.Split(memory, "\n")
 	if len(words) == 6 {
 		ms, _ := madeAt(words[0])
 		words = append(words, strconv.FormatInt(ms, 10))
+	}
+	kind := stock.Deduction
+	if len(words) == 8 {
+		kind, words = stock.Hold, words[:7]
 	}
 	if len(words) != 7 {
 		return stock.Order{}, fmt.Errorf("redis remembers %q of request %s", memory, requestID)
@@ -104,7 +111,7 @@ func (s *Stock) readRequest(requestID, memory string) (stock.Order, error) {
 		whole[i] = n
 	}
 	return stock.Order{
-		ID: words[0], Kind: stock.Deduction, RequestID: requestID, GoodsID: whole[0], Quantity: whole[1], Remaining: whole[2],
+		ID: words[0], Kind: kind, RequestID: requestID, GoodsID: whole[0], Quantity: whole[1], Remaining: whole[2],
 		Strategy: s.store.Strategy(), Replica: unescape(words[4]), UserID: words[5],
 		CreatedAt: instant(whole[3]),
 	}, nil

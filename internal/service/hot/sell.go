@@ -42,7 +42,7 @@ func (s *Stock) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 	if s.soldOut.rejects(goodsID, batch) {
 		return rejectAll(batch), nil
 	}
-	orders, err := numbers(len(batch))
+	orders, err := numbers(batch)
 	if err != nil {
 		return nil, err
 	}
@@ -56,9 +56,12 @@ func (s *Stock) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 
 // numbers makes the order numbers of a batch: they are chosen before Redis is
 // asked, so that asking twice is still one order.
-func numbers(n int) ([]string, error) {
-	orders := make([]string, n)
-	for i := range orders {
+func numbers(batch []stock.Purchase) ([]string, error) {
+	orders := make([]string, len(batch))
+	for i, p := range batch {
+		if orders[i] = p.Number; p.Number != "" {
+			continue
+		}
 		id, err := uuid.NewV7()
 		if err != nil {
 			return nil, fmt.Errorf("make order number: %w", err)
@@ -83,11 +86,11 @@ func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase,
 	p := s.part(goodsID)
 	keys := make([]string, 0, 3+2*len(batch))
 	keys = append(keys, p.counter(goodsID), p.users(goodsID), p.orders())
-	args := make([]any, 0, 4+4*len(batch))
+	args := make([]any, 0, 4+5*len(batch))
 	args = append(args, goodsID, escape(s.options.Replica), at, telemetry.Traceparent(ctx))
 	for i, purchase := range batch {
 		keys = append(keys, p.request(purchase.RequestID))
-		args = append(args, purchase.RequestID, purchase.Quantity, purchase.UserID, orders[i])
+		args = append(args, purchase.RequestID, purchase.Quantity, purchase.UserID, orders[i], ttlOf(purchase))
 	}
 	for _, purchase := range batch {
 		before := purchase.RequestID
@@ -111,6 +114,14 @@ func (s *Stock) sell(ctx context.Context, goodsID int64, batch []stock.Purchase,
 		return nil, false, s.fault(err)
 	}
 	return list, true, nil
+}
+
+// ttlOf is how the script takes how long units are held; empty: they are sold.
+func ttlOf(p stock.Purchase) string {
+	if p.TTL == 0 {
+		return ""
+	}
+	return strconv.FormatInt(p.TTL.Microseconds(), 10)
 }
 
 func readVerdicts(answer any, n int) ([]verdict, error) {
@@ -145,7 +156,7 @@ func (s *Stock) outcomes(goodsID int64, batch []stock.Purchase, orders []string,
 				return nil, s.fault(err)
 			}
 			list[i] = stock.Outcome{Durable: stock.InRedis, Order: stock.Order{
-				ID: orders[i], Kind: stock.Deduction, RequestID: p.RequestID, GoodsID: goodsID, Quantity: p.Quantity,
+				ID: orders[i], Kind: p.Kind(), RequestID: p.RequestID, GoodsID: goodsID, Quantity: p.Quantity,
 				UserID: p.UserID, Remaining: left, Strategy: s.store.Strategy(), Replica: s.options.Replica,
 				CreatedAt: instant(at),
 			}}

@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"context"
+	"slices"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/stock"
@@ -16,15 +17,22 @@ func sqlProcedure() Entry {
 		// JSON_TABLE
 		Minimums:   []Minimum{{Server: "MariaDB", Version: "10.6"}, {Server: "MySQL", Version: "8.0.4"}},
 		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
-		New:        func(d Deps) Strategy { return procedure{d.site()} },
+		New:        func(d Deps) Strategy { return procedure{d.site(), newConditional(d.site(), takeIfEnough)} },
 	}
 }
 
 // procedure sells inside the server. It has no failpoint: the client is not there between the
-// read and the commit.
-type procedure struct{ store site }
+// read and the commit. A batch with a reservation, which the procedure does not know, is sold
+// as sql-conditional sells: the row is the same.
+type procedure struct {
+	store   site
+	reserve conditional
+}
 
 func (p procedure) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	if slices.ContainsFunc(batch, func(p stock.Purchase) bool { return p.Kind() == stock.Hold }) {
+		return p.reserve.Deduct(ctx, goodsID, batch)
+	}
 	end, err := p.store.Turn(ctx, goodsID)
 	if err != nil {
 		return nil, err

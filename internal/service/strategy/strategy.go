@@ -32,7 +32,9 @@ import (
 //     is written on its behalf. Where a Batcher writes other callers' purchases in the same
 //     transaction, they are not disturbed: the error is stock.ErrUnknownOutcome with the
 //     cause, and only the last caller to leave ends the transaction and gets its answer.
-//  5. Whether concurrent batches exclude each other is what the registry's entry
+//  5. A purchase with a time to live is accepted like any other, and is then a reservation:
+//     the row of the ledger is a hold, and the reservation is written with it.
+//  6. Whether concurrent batches exclude each other is what the registry's entry
 //     guarantees, and nothing else.
 type Strategy interface {
 	Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) (outcomes []stock.Outcome, err error)

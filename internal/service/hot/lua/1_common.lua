@@ -64,6 +64,24 @@ local function uncount_next(goods, staged, id, user, quantity)
   end
 end
 
+-- What is remembered of a request: that of a reservation ends with its time to live.
+local function memory(order, goods, quantity, remaining, replica, user, at, ttl)
+  local lines = {order, goods, quantity, remaining, replica, user, at}
+  if ttl ~= '' then
+    table.insert(lines, ttl)
+  end
+  return table.concat(lines, '\n')
+end
+
+-- The fields of an order on a stream, with those of a reservation.
+local function held(fields, ttl)
+  if ttl ~= '' then
+    table.insert(fields, 'ttl')
+    table.insert(fields, ttl)
+  end
+  return fields
+end
+
 -- The server's clock in ms. It only serves to be compared with itself.
 local function now()
   local time = redis.call('TIME')

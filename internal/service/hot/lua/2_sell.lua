@@ -13,7 +13,8 @@ end
 -- KEYS: counter, users, orders, a request each purchase, and then what an earlier version
 -- called it, the same where it did not change.
 -- ARGV: operation, goods, replica, time, place in a trace, and for each purchase:
--- request id, quantity, user, order number.
+-- request id, quantity, user, order number, and for how long a reservation holds the units,
+-- or ''.
 -- A closed counter is one with nothing left. What is left is answered with the epoch.
 function operations.sell()
   local units, promised, epoch, limit, closed = counter(KEYS[1])
@@ -24,9 +25,9 @@ function operations.sell()
     units, limit = 0, 0
   end
   local answers, sold = {}, false
-  local purchases = (#ARGV - 5) / 4
+  local purchases = (#ARGV - 5) / 5
   for i = 1, purchases do
-    local request, quantity, user, order = unpack(ARGV, 2 + 4 * i, 5 + 4 * i)
+    local request, quantity, user, order, ttl = unpack(ARGV, 1 + 5 * i, 5 + 5 * i)
     local n = tonumber(quantity)
     local first = redis.call('GET', KEYS[3 + i])
     local before = not first and earlier(KEYS[3 + i], KEYS[3 + purchases + i], ARGV[2], quantity, user)
@@ -47,10 +48,11 @@ function operations.sell()
     else
       units, promised, sold = units - n, promised + n, true
       local left = digits(units)
-      redis.call('XADD', KEYS[3], '*', 'goods', ARGV[2], 'quantity', quantity, 'epoch', epoch, 'request', request,
+      local fields = {'goods', ARGV[2], 'quantity', quantity, 'epoch', epoch, 'request', request,
         'order', order, 'remaining', left, 'at', ARGV[4], 'replica', ARGV[3], 'user', user, 'limit', digits(limit),
-        'trace', ARGV[5])
-      redis.call('SET', KEYS[3 + i], table.concat({order, ARGV[2], quantity, left, ARGV[3], user, ARGV[4]}, '\n'))
+        'trace', ARGV[5]}
+      redis.call('XADD', KEYS[3], '*', unpack(held(fields, ttl)))
+      redis.call('SET', KEYS[3 + i], memory(order, ARGV[2], quantity, left, ARGV[3], user, ARGV[4], ttl))
       if limit > 0 then
         redis.call('HINCRBY', KEYS[2], user, n)
       end

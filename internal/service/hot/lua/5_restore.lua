@@ -7,7 +7,7 @@
 -- than that. Answers ABSENT where no later epoch is installed.
 -- KEYS: counter, users, orders, dead, request, staged users.
 -- ARGV: operation, group, id, and the fields of the order: goods, quantity, epoch,
--- request, order, remaining, at, replica, user; then the limit under which it was
+-- request, order, remaining, at, replica, user, ttl; then the limit under which it was
 -- promised, whether that was another one already than is in force now, the place in a
 -- trace, when the ledger did not have the order, by this server's clock, and the time
 -- to remember a request, both in ms.
@@ -16,12 +16,12 @@ function operations.restore()
   if not units or tonumber(epoch) <= tonumber(ARGV[6]) then
     return ABSENT
   end
-  local goods, quantity, _, request, order, remaining, at, replica, user = unpack(ARGV, 4, 12)
-  local earlier = (ARGV[14] == '1' or ARGV[13] ~= digits(limit)) and '1' or '0'
+  local goods, quantity, _, request, order, remaining, at, replica, user, ttl = unpack(ARGV, 4, 13)
+  local earlier = (ARGV[15] == '1' or ARGV[14] ~= digits(limit)) and '1' or '0'
   redis.call('XACK', KEYS[3], ARGV[2], ARGV[3])
-  local fields = {'goods', goods, 'quantity', quantity, 'epoch', epoch, 'request', request, 'order', order,
+  local fields = held({'goods', goods, 'quantity', quantity, 'epoch', epoch, 'request', request, 'order', order,
     'remaining', remaining, 'at', at, 'replica', replica, 'user', user, 'limit', digits(limit),
-    'earlier', earlier, 'trace', ARGV[15]}
+    'earlier', earlier, 'trace', ARGV[16]}, ttl)
   if redis.call('XDEL', KEYS[3], ARGV[3]) == 1 then
     uncount_next(KEYS[1], KEYS[6], ARGV[3], user, quantity)
   else
@@ -29,7 +29,7 @@ function operations.restore()
     if first and string.sub(first, 1, #order) == order then
       return 'KNOWN' -- somebody else has offered it again, or settled it
     end
-    if now() - tonumber(ARGV[16]) >= tonumber(ARGV[17]) then
+    if now() - tonumber(ARGV[17]) >= tonumber(ARGV[18]) then
       return 'LOOK'
     end
     local had = limit > 0 and not closed and user ~= '' and tonumber(redis.call('HGET', KEYS[2], user) or 0) or nil
@@ -45,7 +45,7 @@ function operations.restore()
     count(KEYS[1], units - tonumber(quantity), promised + tonumber(quantity))
   end
   redis.call('XADD', KEYS[3], '*', unpack(fields))
-  redis.call('SET', KEYS[5], table.concat({order, goods, quantity, remaining, replica, user, at}, '\n'))
+  redis.call('SET', KEYS[5], memory(order, goods, quantity, remaining, replica, user, at, ttl))
   return 'RESTORED'
 end
 
@@ -55,14 +55,14 @@ end
 -- ARGV: operation, group, id, reason, channel, and the fields of the order as for
 -- restore.
 function operations.bury()
-  local goods, quantity, epoch, request, order, remaining, at, replica, user = unpack(ARGV, 6, 14)
+  local goods, quantity, epoch, request, order, remaining, at, replica, user, ttl = unpack(ARGV, 6, 15)
   redis.call('XACK', KEYS[3], ARGV[2], ARGV[3])
   if redis.call('XDEL', KEYS[3], ARGV[3]) == 0 then
     return 0 -- another consumer has
   end
   uncount_next(KEYS[1], KEYS[6], ARGV[3], user, quantity)
-  redis.call('XADD', KEYS[4], '*', 'reason', ARGV[4], 'goods', goods, 'quantity', quantity, 'epoch', epoch,
-    'request', request, 'order', order, 'remaining', remaining, 'at', at, 'replica', replica, 'user', user)
+  redis.call('XADD', KEYS[4], '*', unpack(held({'reason', ARGV[4], 'goods', goods, 'quantity', quantity, 'epoch', epoch,
+    'request', request, 'order', order, 'remaining', remaining, 'at', at, 'replica', replica, 'user', user}, ttl)))
   local first = redis.call('GET', KEYS[5])
   if first and string.sub(first, 1, #order) == order then
     redis.call('DEL', KEYS[5])

@@ -1,0 +1,208 @@
+package handler_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/buyer"
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// reserve reserves, and wants a status.
+func (a api) reserve(t *testing.T, query string, wanted int, header ...string) (got answer, number string) {
+	t.Helper()
+	got = a.post(t, "/reservations?"+query, header...)
+	if got.status != wanted {
+		t.Fatalf("a reservation of %s is answered with %d %s, want %d", query, got.status, got.text, wanted)
+	}
+	number, _ = got.body["reservation_id"].(string)
+	return got, number
+}
+
+func (a api) post(t *testing.T, path string, header ...string) answer {
+	t.Helper()
+	r := request(t, http.MethodPost, a.public.URL+path, "", "")
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return send(t, r)
+}
+
+func (a api) audit(t *testing.T, wanted map[string]float64) {
+	t.Helper()
+	got := a.asAdmin(t, http.MethodGet, "/goods/1/audit?full=true", "", http.StatusOK)
+	for field, units := range wanted {
+		if got.body[field] != units || got.body["clean"] != true {
+			t.Errorf("%s of the audit is not %v: %s", field, units, got.text)
+		}
+	}
+}
+
+//contract:api.reserve A purchase with a deadline
+//contract:api.confirmReservation Only while it is held
+//contract:api.confirmReservation Confirming again
+//contract:api.releaseReservation Only while it is held
+//contract:api.releaseReservation Releasing it again
+func TestAReservationIsPaidOrGivenBack(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a := serve(t, d)
+		held, paid := a.reserve(t, "goods_id=1&quantity=2&user_id=u-1&ttl=60", http.StatusCreated)
+		_, released := a.reserve(t, "goods_id=1&quantity=3&strategy=naive&group=true", http.StatusCreated)
+		begun, err := time.Parse(time.RFC3339Nano, fmt.Sprint(held.body["created_at"]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends, err := time.Parse(time.RFC3339Nano, fmt.Sprint(held.body["expires_at"]))
+		if err != nil || held.body["state"] != "held" || held.body["remaining"] != 8.0 || ends.Sub(begun).Round(time.Second) != time.Minute {
+			t.Errorf("a reservation for a minute is answered with %s", held.text)
+		}
+		a.audit(t, map[string]float64{"stock": 5, "held": 5, "sold": 0})
+		for _, again := range []string{"", "true"} {
+			got := a.post(t, "/reservations/"+paid+"/confirm?payment_reference=pay-1")
+			if got.status != http.StatusOK || got.body["state"] != "confirmed" || got.body["order_id"] != paid || got.header.Get("Idempotency-Replayed") != again {
+				t.Errorf("paid: %d %s, replayed %q", got.status, got.text, got.header.Get("Idempotency-Replayed"))
+			}
+		}
+		for _, again := range []string{"", "true"} {
+			got := a.post(t, "/reservations/"+released+"/release")
+			if got.status != http.StatusOK || got.body["state"] != "released" || got.header.Get("Idempotency-Replayed") != again {
+				t.Errorf("released: %d %s", got.status, got.text)
+			}
+		}
+		for path, problem := range map[string]string{
+			paid + "/confirm?payment_reference=pay-2":     "reservation-confirmed",
+			paid + "/release":                             "reservation-confirmed",
+			released + "/confirm?payment_reference=pay-2": "reservation-released",
+			released + "/extend?ttl=5":                    "reservation-released",
+		} {
+			if got := a.post(t, "/reservations/"+path); got.status != http.StatusConflict || got.problem() != problem {
+				t.Errorf("%s is answered with %d %s, want %s", path, got.status, got.text, problem)
+			}
+		}
+		if order := a.get(t, "/orders/"+paid); order.status != http.StatusOK || order.body["quantity"] != 2.0 {
+			t.Errorf("the order of what was paid is %s", order.text)
+		}
+		if order := a.get(t, "/orders/"+released); order.status != http.StatusNotFound {
+			t.Errorf("the order of what was released is %s", order.text)
+		}
+		back := a.asAdmin(t, http.MethodPost, "/orders/"+paid+"/return", `{"quantity": 1}`, http.StatusOK)
+		if back.body["quantity"] != 1.0 || back.body["order_id"] != paid {
+			t.Errorf("a unit of it came back: %s", back.text)
+		}
+		a.audit(t, map[string]float64{"initial": 10, "stock": 9, "held": 0, "sold": 2, "returned": 1, "orders": 1})
+	})
+}
+
+//contract:api.reserve With an Idempotency-Key
+func TestAReservationUnderAKeyIsMadeOnce(t *testing.T) {
+	a := serveSQLite(t)
+	_, number := a.reserve(t, "goods_id=1&user_id=u-1&ttl=60", http.StatusCreated, "Idempotency-Key", "k")
+	again, same := a.reserve(t, "goods_id=1&user_id=u-1&ttl=60", http.StatusCreated, "Idempotency-Key", "k")
+	if same != number || again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("again it is answered with %s, and was %s at first", again.text, number)
+	}
+	for _, other := range []string{"/reservations?goods_id=1&user_id=u-1&ttl=61", "/deduct?goods_id=1&user_id=u-1"} {
+		if got := a.post(t, other, "Idempotency-Key", "k"); got.status != http.StatusUnprocessableEntity || got.problem() != "key-reused" {
+			t.Errorf("%s under its key is answered with %d %s", other, got.status, got.text)
+		}
+	}
+	a.post(t, "/deduct?goods_id=1", "Idempotency-Key", "bought")
+	if got := a.post(t, "/reservations?goods_id=1", "Idempotency-Key", "bought"); got.problem() != "key-reused" {
+		t.Errorf("a reservation under the key of a purchase is answered with %s", got.text)
+	}
+	a.post(t, "/reservations/"+number+"/release")
+	if after, _ := a.reserve(t, "goods_id=1&user_id=u-1&ttl=60", http.StatusCreated, "Idempotency-Key", "k"); after.body["state"] != "released" {
+		t.Errorf("a repeated one that was released is answered with %s", after.text)
+	}
+	a.audit(t, map[string]float64{"stock": 9, "held": 0, "sold": 1})
+}
+
+//contract:api.returnOrder Without quantity
+//contract:api.returnOrder Under the same Idempotency-Key
+func TestAReturnUnderAKeyIsMadeOnce(t *testing.T) {
+	a := serveSQLite(t)
+	sale := a.buy(t, "goods_id=1&quantity=3")
+	path := fmt.Sprintf("/orders/%v/return", sale.body["order_id"])
+	for _, c := range []struct {
+		body, replayed string
+		status         int
+	}{{`{"quantity": 2}`, "", 200}, {`{"quantity": 2}`, "true", 200}, {"", "true", 200}, {`{"quantity": 1}`, "", 422}} {
+		r := request(t, http.MethodPost, a.admin.URL+path, jsonType, c.body)
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Idempotency-Key", "back")
+		got := send(t, r)
+		if got.status != c.status || got.header.Get("Idempotency-Replayed") != c.replayed || c.status == 200 && got.body["quantity"] != 2.0 {
+			t.Errorf("%q is answered with %d %s", c.body, got.status, got.text)
+		}
+	}
+	a.audit(t, map[string]float64{"stock": 9, "sold": 3, "returned": 2})
+}
+
+// A TTL beyond what is configured names the field and what is allowed, and holds nothing.
+//
+//contract:api.schemas TTL:
+func TestATTLIsBounded(t *testing.T) {
+	a := serveSQLite(t)
+	for _, ttl := range []string{"0", "-1", "3601", "1.5", "x"} {
+		got := a.post(t, "/reservations?goods_id=1&ttl="+ttl)
+		if got.status != http.StatusBadRequest || got.field() != "ttl" {
+			t.Errorf("ttl %s is answered with %d %s", ttl, got.status, got.text)
+		}
+	}
+	a.audit(t, map[string]float64{"stock": 10, "held": 0})
+	for ttl, want := range map[string]time.Duration{"&ttl=1": time.Second, "&ttl=3600": time.Hour, "": 15 * time.Minute} {
+		_, number := a.reserve(t, "goods_id=1"+ttl, http.StatusCreated)
+		if r, err := a.store.Reservation(t.Context(), number); err != nil || r.TTL != want {
+			t.Errorf("%q is held for %s (%v), want %s", ttl, r.TTL, err, want)
+		}
+	}
+}
+
+//contract:api.readReservation Where buyer.from is
+//contract:api.readReservation Elsewhere the number
+//contract:api.responses UnknownReservation:
+func TestAVerifiedBuyerSeesItsOwnReservationsAlone(t *testing.T) {
+	a := serveSQLite(t)
+	of := func(name string) api { return a.with(t, verified(buyer.Buyer{ID: name})) }
+	ann, bob := of("ann"), of("bob")
+	_, number := ann.reserve(t, "goods_id=1", http.StatusCreated)
+	for _, path := range []string{"/confirm?payment_reference=p", "/release", "/extend?ttl=60"} {
+		if got := bob.post(t, "/reservations/"+number+path); got.status != http.StatusNotFound || got.problem() != "unknown-reservation" {
+			t.Errorf("%s by another buyer is answered with %d %s", path, got.status, got.text)
+		}
+	}
+	if got := bob.get(t, "/reservations/"+number); got.status != http.StatusNotFound {
+		t.Errorf("another buyer sees %s", got.text)
+	}
+	if got := ann.get(t, "/reservations/"+number); got.status != http.StatusOK || got.body["state"] != "held" || got.body["user_id"] != nil {
+		t.Errorf("the buyer sees %d %s", got.status, got.text)
+	}
+	if got := a.asAdmin(t, http.MethodGet, "/reservations/"+number, "", http.StatusOK); got.body["user_id"] != "ann" {
+		t.Errorf("the admin sees %s", got.text)
+	}
+}
+
+//contract:api.confirmReservation On the public API only
+func TestTheAdminAloneConfirmsWhereThePublicMayNot(t *testing.T) {
+	a := serveSQLite(t)
+	closed := a.with(t, func(o *handler.Options) { o.PublicConfirm = false })
+	_, number := closed.reserve(t, "goods_id=1", http.StatusCreated)
+	if got := closed.post(t, "/reservations/"+number+"/confirm?payment_reference=p"); got.status != http.StatusNotFound || got.problem() != "not-found" {
+		t.Errorf("the public confirms: %d %s", got.status, got.text)
+	}
+	a.asAdmin(t, http.MethodPost, "/reservations/"+number+"/confirm", `{"payment_reference": "p"}`, http.StatusOK)
+}
+
+// What a reservation has conceals what its item does.
+func TestAReservationRevealsNoStock(t *testing.T) {
+	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Reveal = false })
+	got, _ := a.reserve(t, "goods_id=1", http.StatusCreated)
+	for _, field := range []string{"remaining", "replica", "token", "wait_ms", "hold_ms", "user_id"} {
+		if got.body[field] != nil {
+			t.Errorf("it reveals %s: %s", field, got.text)
+		}
+	}
+}

@@ -1,0 +1,324 @@
+package repo
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// A reservation is written with the ledger row of its hold, in one transaction: whatever the
+// strategy, and its fence, decide about the one, they decide about the other. Its state
+// changes only from held, under the lock of its row, and with the ledger row of the step.
+//
+// The clock of the database decides whether its time is over, and it is compared after the
+// lock is held: what has been seen as expired is never confirmed.
+//
+// Locks are taken in one order by all: reservations, buyers, the ledger, and the rows of items in the
+// order of their ids.
+
+const (
+	insertReservations = `INSERT INTO tb_reservation
+		(number, goods_id, quantity, user_id, strategy, state, ttl, held_at, expires_at) VALUES `
+	insertReservation = `(?, ?, ?, ?, ?, 'held', ?, `
+
+	// selectReservations is followed by the time, and then by where they are read from.
+	selectReservations = `SELECT number, goods_id, quantity, user_id, strategy, state, ttl, held_at, expires_at, payment_reference, `
+	fromReservations   = ` FROM tb_reservation `
+
+	whereNumber = `WHERE number = ?`
+
+	// The following are followed by the time.
+	ifOver            = `WHERE state = 'held' AND expires_at <= `
+	ifHeld            = ` WHERE number = ? AND state = 'held' AND expires_at > `
+	setConfirmed      = `UPDATE tb_reservation SET state = 'confirmed', payment_reference = ?` + ifHeld
+	setReleased       = `UPDATE tb_reservation SET state = 'released'` + ifHeld
+	setExpiry         = `UPDATE tb_reservation SET expires_at = ?` + ifHeld
+	setExpired        = `UPDATE tb_reservation SET state = 'expired' WHERE number IN (`
+	oldestFirst       = ` ORDER BY expires_at LIMIT ?`
+	addUnderLimit     = addStock + ` AND per_user = ?`
+	countReservations = `SELECT COUNT(*), COALESCE(SUM(quantity), 0), COUNT(CASE WHEN expires_at <= `
+)
+
+// hold writes the reservations of those orders that are holds.
+func (t *Tx) hold(ctx context.Context, orders []stock.Order) error {
+	d := t.store.dialect
+	var args []any
+	holds := 0
+	for _, o := range orders {
+		if o.Kind == stock.Hold {
+			holds++
+			args = append(args, o.ID, o.GoodsID, o.Quantity, o.UserID, o.Strategy, o.TTL.Microseconds(), o.TTL.Microseconds())
+		}
+	}
+	if holds == 0 {
+		return nil
+	}
+	_, err := t.write(ctx, "write reservations", insertReservations+listOf(holds, insertReservation+d.now+`, `+d.until+`)`), args...)
+	return err
+}
+
+// heldRow is a reservation and the time at which it was read.
+type heldRow struct {
+	stock.Reservation
+
+	at time.Time
+}
+
+// selectHeld reads reservations with the time by the clock of the database.
+func (s *Store) selectHeld() string { return selectReservations + s.dialect.now + fromReservations }
+
+func scanReservation(scan scanRow) (r heldRow, err error) {
+	var reference sql.NullString
+	var ttl int64
+	var held, expires, at moment
+	err = scan(&r.Number, &r.GoodsID, &r.Quantity, &r.UserID, &r.Strategy, &r.State, &ttl, &held, &expires, &reference, &at)
+	r.TTL, r.PaymentReference = time.Duration(ttl)*time.Microsecond, reference.String
+	r.HeldAt, r.ExpiresAt, r.at = held.Time, expires.Time, at.Time
+	return r, err
+}
+
+// isOver tells of a reservation that is held by its state that its time is over.
+func (r heldRow) isOver() bool { return r.State == stock.Held && !r.ExpiresAt.After(r.at) }
+
+// Reservation finds a reservation. One whose time is over is stock.Expired, and is so for
+// good: a confirmation that is being committed is waited for. stock.ErrUnknownReservation:
+// there is none.
+func (s *Store) Reservation(ctx context.Context, number string) (stock.Reservation, error) {
+	r, err := scanReservation(s.pool.QueryRowContext(ctx, s.selectHeld()+whereNumber, number).Scan)
+	if err == nil && r.isOver() {
+		err = s.InTx(ctx, func(tx *Tx) (err error) {
+			r, err = tx.lockReservation(ctx, number)
+			return err
+		})
+		if r.isOver() {
+			r.State = stock.Expired
+		}
+		return r.Reservation, err
+	}
+	return r.Reservation, s.reservationFault(ctx, number, err)
+}
+
+// lockReservation keeps every other writer from a reservation until the transaction ends.
+func (t *Tx) lockReservation(ctx context.Context, number string) (heldRow, error) {
+	statement := t.store.selectHeld() + whereNumber + t.store.dialect.forUpdate
+	r, err := scanReservation(t.conn().QueryRowContext(ctx, statement, number).Scan)
+	return r, t.store.reservationFault(ctx, number, err)
+}
+
+func (s *Store) reservationFault(ctx context.Context, number string, err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("%w: %q", stock.ErrUnknownReservation, number)
+	}
+	return s.fault(ctx, "read reservation", err)
+}
+
+// Confirm makes an order of a reservation that is held and whose time is not over. again: it was
+// confirmed under this reference before. stock.ErrConfirmed: under another one.
+// stock.ErrReferenceUsed: the reference has confirmed another reservation.
+// stock.ErrReleased, stock.ErrExpired, stock.ErrUnknownReservation: nothing was written.
+func (s *Store) Confirm(ctx context.Context, number, reference string) (r stock.Reservation, again bool, err error) {
+	return s.step(ctx, number, stock.Confirmed, func(tx *Tx, r *heldRow) error {
+		if err := tx.stepIfHeld(ctx, r, setConfirmed, reference, number); err != nil {
+			if errors.Is(err, stock.ErrDuplicateRequest) {
+				err = stock.ErrReferenceUsed
+			}
+			return err
+		}
+		r.PaymentReference = reference
+		return tx.appendNumbered(ctx, "append confirmation", s.stepsOf(stock.Confirmation, r.Reservation))
+	}, func(r heldRow) bool { return r.PaymentReference == reference })
+}
+
+// Release gives the units of a reservation back, which is held and whose time is not over. again: it
+// was released before. stock.ErrConfirmed, stock.ErrExpired, stock.ErrUnknownReservation:
+// nothing was written.
+func (s *Store) Release(ctx context.Context, number string) (r stock.Reservation, again bool, err error) {
+	return s.step(ctx, number, stock.Released, func(tx *Tx, r *heldRow) error {
+		if err := tx.stepIfHeld(ctx, r, setReleased, number); err != nil {
+			return err
+		}
+		return tx.giveBack(ctx, s.stepsOf(stock.Release, r.Reservation))
+	}, func(heldRow) bool { return true })
+}
+
+// Extend has a reservation that is held expire as late as stock.Reservation.Until says.
+// stock.ErrConfirmed, stock.ErrReleased, stock.ErrExpired, stock.ErrUnknownReservation:
+// nothing was written.
+func (s *Store) Extend(ctx context.Context, number string, ttl, longest time.Duration) (r stock.Reservation, err error) {
+	r, _, err = s.step(ctx, number, stock.Held, func(tx *Tx, r *heldRow) error {
+		r.ExpiresAt = r.Until(r.at, ttl, longest)
+		return tx.stepIfHeld(ctx, r, setExpiry, r.ExpiresAt.Format(columnTime), number)
+	}, func(heldRow) bool { return false })
+	return r, err
+}
+
+// columnTime is how the columns of times are written whose clock is the database's.
+const columnTime = "2006-01-02 15:04:05.000000"
+
+// step changes a reservation from held. One that was in the wanted state before is left
+// as it is, where same says that it is the same step.
+func (s *Store) step(ctx context.Context, number string, to stock.State, take func(*Tx, *heldRow) error, same func(heldRow) bool) (after stock.Reservation, again bool, err error) {
+	err = s.whileRowsChange(ctx, func(tx *Tx) error {
+		r, err := tx.lockReservation(ctx, number)
+		if err != nil {
+			return err
+		}
+		if again = r.State == to && same(r); !again {
+			err = take(tx, &r)
+			r.State = to
+		}
+		after = r.Reservation
+		return err
+	})
+	return after, again && err == nil, err
+}
+
+// stepIfHeld runs a statement that ends in ifHeld.
+func (t *Tx) stepIfHeld(ctx context.Context, r *heldRow, statement string, args ...any) error {
+	rows, err := t.write(ctx, "change reservation", statement+t.store.dialect.now, args...)
+	if err == nil && rows == 0 {
+		err = r.NotHeld()
+	}
+	return err
+}
+
+// stepsOf are the ledger rows of a step of reservations.
+func (s *Store) stepsOf(kind stock.Kind, of ...stock.Reservation) []stock.Order {
+	now, steps := acceptedNow(), make([]stock.Order, len(of))
+	for i, r := range of {
+		steps[i] = stock.Order{
+			ID: r.Number, Kind: kind, RequestID: stock.FinalKey(r.Number), GoodsID: r.GoodsID, Quantity: r.Quantity,
+			UserID: r.UserID, Strategy: r.Strategy, Replica: s.replica, CreatedAt: now,
+		}
+	}
+	return steps
+}
+
+// backTries bounds how often units are given back whose item gets another limit meanwhile.
+const backTries = 20
+
+// whileRowsChange runs a transaction again that gives units back to an item with another limit
+// than it counted under.
+func (s *Store) whileRowsChange(ctx context.Context, do func(*Tx) error) (err error) {
+	for range backTries {
+		if err = s.InTx(ctx, do); !errors.Is(err, ErrRowChanged) {
+			break
+		}
+	}
+	return err
+}
+
+// giveBack appends rows that give units back, counts these out of their buyers, and adds them to
+// the rows of the items. An item that was deleted gets none.
+func (t *Tx) giveBack(ctx context.Context, rows []stock.Order) error {
+	units, limits := unitsOf(rows), make(map[int64]int64)
+	for _, id := range slices.Sorted(maps.Keys(units)) {
+		goods, err := t.Goods(ctx, id)
+		if errors.Is(err, stock.ErrUnknownGoods) {
+			delete(units, id)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		limits[id] = goods.PerUser
+	}
+	if err := t.countBack(ctx, rows, limits); err != nil {
+		return err
+	}
+	if err := t.appendNumbered(ctx, "append to ledger what comes back", rows); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(units)) {
+		written, err := t.write(ctx, "give units back", addUnderLimit, units[id], id, limits[id])
+		if err != nil {
+			return err
+		}
+		if written == 0 {
+			return rowChanged(id)
+		}
+	}
+	return nil
+}
+
+// countBack counts units out of the buyers of those items that have a limit.
+func (t *Tx) countBack(ctx context.Context, rows []stock.Order, limits map[int64]int64) error {
+	users := sumUsers(func(yield func(userUnits) bool) {
+		for _, o := range rows {
+			if limits[o.GoodsID] > 0 && !yield(userUnits{goodsID: o.GoodsID, user: o.UserID, units: -o.Quantity}) {
+				return
+			}
+		}
+	})
+	if len(users) == 0 {
+		return nil
+	}
+	statement, args := countStatement(users, t.store.dialect.onUser)
+	_, err := t.write(ctx, "count buyers out", statement, args...)
+	return err
+}
+
+// unitsOf sums the units of rows by their items.
+func unitsOf(rows []stock.Order) map[int64]int64 {
+	units := make(map[int64]int64)
+	for _, o := range rows {
+		units[o.GoodsID] += o.Quantity
+	}
+	return units
+}
+
+// Expire ends up to most reservations whose time is over, those first that have been for
+// the longest, and returns what each item has got back. Any number of replicas may call it: each takes
+// others, where the server can skip rows that are locked.
+func (s *Store) Expire(ctx context.Context, most int) (ended int, units map[int64]int64, err error) {
+	err = s.whileRowsChange(ctx, func(tx *Tx) error {
+		var over []stock.Reservation
+		statement := s.selectHeld() + ifOver + s.dialect.now + oldestFirst + s.dialect.skipLocked
+		err := s.each(ctx, tx.conn(), "read expired reservations", func(scan scanRow) error {
+			r, err := scanReservation(scan)
+			over = append(over, r.Reservation)
+			return err
+		}, statement, most)
+		if ended = len(over); err != nil || ended == 0 {
+			return err
+		}
+		numbers := make([]any, len(over))
+		for i, r := range over {
+			numbers[i] = r.Number
+		}
+		if _, err := tx.write(ctx, "end reservations", setExpired+listOf(len(over), `?`)+`)`, numbers...); err != nil {
+			return err
+		}
+		steps := s.stepsOf(stock.Expiry, over...)
+		units = unitsOf(steps)
+		return tx.giveBack(ctx, steps)
+	})
+	return ended, units, err
+}
+
+// Reservations counts what is held.
+type Reservations struct {
+	// Open are held, with so many units; Overdue of them are over, and not ended yet, the
+	// first for Lag.
+	Open, Units, Overdue int64
+	Lag                  time.Duration
+}
+
+// Reservations counts all reservations that are held.
+func (s *Store) Reservations(ctx context.Context) (n Reservations, err error) {
+	now := s.dialect.now
+	statement := countReservations + now + ` THEN 1 END), MIN(expires_at), ` + now + fromReservations + `WHERE state = 'held'`
+	var first sql.Null[moment]
+	var at moment
+	err = s.pool.QueryRowContext(ctx, statement).Scan(&n.Open, &n.Units, &n.Overdue, &first, &at)
+	if first.Valid {
+		n.Lag = max(0, at.Sub(first.V.Time))
+	}
+	return n, s.fault(ctx, "count reservations", err)
+}

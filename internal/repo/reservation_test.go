@@ -1,0 +1,494 @@
+package repo_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// hold reserves units for an hour, as a strategy does whose database compares.
+func hold(t *testing.T, s *repo.Store, goodsID, units int64, user string) (number string) {
+	t.Helper()
+	number = uuid.Must(uuid.NewV7()).String()
+	batch := []stock.Purchase{{RequestID: rand.Text(), Quantity: units, UserID: user, TTL: time.Hour, Number: number}}
+	err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+		goods, err := tx.Goods(t.Context(), goodsID)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.CountIn(t.Context(), goodsID, goods.PerUser, batch); err != nil {
+			return err
+		}
+		if _, err := tx.Append(t.Context(), repo.Sale{GoodsID: goodsID, Batch: batch}); err != nil {
+			return err
+		}
+		_, enough, err := tx.SubtractIfEnough(t.Context(), goodsID, units)
+		if err == nil && !enough {
+			err = stock.ErrInsufficientStock
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return number
+}
+
+// over has a reservation expire at once.
+func over(t *testing.T, s *repo.Store, number string) {
+	t.Helper()
+	if err := s.ExpireIn(t.Context(), number, -time.Second); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantSums compares both audits of item 1 with what is in stock, held, sold and returned.
+func wantSums(t *testing.T, s *repo.Store, left, held, sold, returned int64) {
+	t.Helper()
+	quick, full := bothAudits(t, s, 1)
+	full.Buyers = nil
+	if quick != full || !full.Clean || full.Stock != left || full.Held != held || full.Sold != sold || full.Returned != returned {
+		t.Errorf("the audits are %+v and %+v; want %d in stock, %d held, %d sold, %d returned, and nothing lost", quick, full, left, held, sold, returned)
+	}
+}
+
+// endings are the ways in which a reservation ends, and what each is answered with from then on.
+func endings() map[stock.State]func(t *testing.T, s *repo.Store, number string) {
+	return map[stock.State]func(t *testing.T, s *repo.Store, number string){
+		stock.Confirmed: func(t *testing.T, s *repo.Store, number string) {
+			t.Helper()
+			if r, again, err := s.Confirm(t.Context(), number, "paid-"+number); err != nil || again || r.State != stock.Confirmed {
+				t.Fatalf("confirmed: %+v, %v, %v", r, again, err)
+			}
+		},
+		stock.Released: func(t *testing.T, s *repo.Store, number string) {
+			t.Helper()
+			if r, again, err := s.Release(t.Context(), number); err != nil || again || r.State != stock.Released {
+				t.Fatalf("released: %+v, %v, %v", r, again, err)
+			}
+		},
+		stock.Expired: func(t *testing.T, s *repo.Store, number string) { t.Helper(); over(t, s, number) },
+	}
+}
+
+//contract:service.Reservations A reservation is held, and then ends
+//contract:service.Reservations Nothing leaves
+//contract:api.readReservation One whose time
+//contract:api.extendReservation Only while it is held
+func TestAReservationEndsOnce(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 100)
+		var left, sold int64 = 100, 0
+		for state, end := range endings() {
+			number := hold(t, s, 1, 2, "ann")
+			wantSums(t, s, left-2, 2, sold, 0)
+			end(t, s, number)
+			refuses := stock.Reservation{State: state}.NotHeld()
+			_, again, err := s.Confirm(t.Context(), number, "paid-"+number)
+			if ok := state == stock.Confirmed; ok != again || ok != (err == nil) || !ok && !errors.Is(err, refuses) {
+				t.Errorf("one that is %s is confirmed again: %v, %v", state, again, err)
+			}
+			if _, again, err := s.Confirm(t.Context(), number, "another"); again || !errors.Is(err, refuses) {
+				t.Errorf("one that is %s is confirmed under another reference: %v, %v; want %v", state, again, err, refuses)
+			}
+			_, again, err = s.Release(t.Context(), number)
+			if ok := state == stock.Released; ok != again || ok != (err == nil) || !ok && !errors.Is(err, refuses) {
+				t.Errorf("one that is %s is released again: %v, %v", state, again, err)
+			}
+			if _, err := s.Extend(t.Context(), number, time.Hour, 2*time.Hour); !errors.Is(err, refuses) {
+				t.Errorf("one that is %s is extended: %v, want %v", state, err, refuses)
+			}
+			if r, err := s.Reservation(t.Context(), number); err != nil || r.State != state || r.UserID != "ann" || r.Quantity != 2 || r.GoodsID != 1 || r.TTL != time.Hour {
+				t.Errorf("one that is %s is read as %+v, %v", state, r, err)
+			}
+			if state == stock.Expired {
+				wantSums(t, s, left-2, 2, sold, 0)
+			}
+			if ended, _, err := s.Expire(t.Context(), 10); err != nil || (ended == 1) != (state == stock.Expired) || ended > 1 {
+				t.Errorf("%d are ended, %v", ended, err)
+			}
+			if state == stock.Confirmed {
+				left, sold = left-2, sold+2
+			}
+			wantSums(t, s, left, 0, sold, 0)
+		}
+		if err := settleNow(t, s); err != nil {
+			t.Fatal(err)
+		}
+		wantSums(t, s, left, 0, sold, 0)
+	})
+}
+
+func TestAReservationThatIsNotThereIsUnknown(t *testing.T) {
+	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
+	_, read := s.Reservation(t.Context(), "404")
+	_, _, confirm := s.Confirm(t.Context(), "404", "paid")
+	_, _, release := s.Release(t.Context(), "404")
+	_, extend := s.Extend(t.Context(), "404", time.Hour, time.Hour)
+	for doing, err := range map[string]error{"read": read, "confirm": confirm, "release": release, "extend": extend} {
+		if !errors.Is(err, stock.ErrUnknownReservation) {
+			t.Errorf("%s: %v", doing, err)
+		}
+	}
+}
+
+func TestAPaymentReferenceConfirmsOneReservation(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		first, second := hold(t, s, 1, 1, ""), hold(t, s, 1, 1, "")
+		if _, _, err := s.Confirm(t.Context(), first, "paid"); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.Confirm(t.Context(), second, "paid"); !errors.Is(err, stock.ErrReferenceUsed) {
+			t.Errorf("a reference that is used confirms another one: %v", err)
+		}
+		if r, err := s.Reservation(t.Context(), second); err != nil || r.State != stock.Held || r.PaymentReference != "" {
+			t.Errorf("the other one is %+v, %v", r, err)
+		}
+		wantSums(t, s, 8, 1, 1, 0)
+		order, ok, err := s.Order(t.Context(), first)
+		if err != nil || !ok || order.Kind != stock.Confirmation || order.Quantity != 1 {
+			t.Errorf("the order of a confirmed one is %+v, %v, %v", order, ok, err)
+		}
+		if order, ok, err := s.Order(t.Context(), second); err != nil || ok {
+			t.Errorf("one that is held is the order %+v, %v", order, err)
+		}
+	})
+}
+
+//contract:api.extendReservation It expires ttl from now on
+func TestAnExtensionIsBoundedAndNeverShortens(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		number := hold(t, s, 1, 1, "")
+		before, err := s.Reservation(t.Context(), number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct{ ttl, least, most time.Duration }{
+			{time.Minute, time.Hour, time.Hour},
+			{90 * time.Minute, 90 * time.Minute, 91 * time.Minute},
+			{10 * time.Hour, 2 * time.Hour, 2 * time.Hour},
+		} {
+			r, err := s.Extend(t.Context(), number, c.ttl, 2*time.Hour)
+			if held := r.ExpiresAt.Sub(before.HeldAt); err != nil || held < c.least || held > c.most {
+				t.Errorf("extended by %s it is held for %s (%v), want %s to %s", c.ttl, held, err, c.least, c.most)
+			}
+			if read, err := s.Reservation(t.Context(), number); err != nil || read.ExpiresAt.Sub(r.ExpiresAt).Abs() > time.Millisecond {
+				t.Errorf("it is read as %+v (%v), want %s", read, err, r.ExpiresAt)
+			}
+		}
+	})
+}
+
+// Each reservation is over in the moment in which it is paid and swept, by two sweepers.
+//
+//contract:service.Reservations A reservation is held, and then ends
+//contract:service.Reservations The time is the database's
+//contract:service.Reservations No clock of a replica
+//contract:service.Reservations Units of a reservation
+//contract:service.Reservations No unit comes back twice
+func TestConfirmAndTwoSweepersEndEachReservationOnce(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		const rounds = 40
+		create(t, s, 1, rounds)
+		confirmed := int64(0)
+		for i := range rounds {
+			number := hold(t, s, 1, 1, "")
+			if err := s.ExpireIn(t.Context(), number, time.Duration(i%8)*time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+			var ending sync.WaitGroup
+			var paid error
+			ended, seen := make([]int, 2), stock.State("")
+			ending.Go(func() { _, _, paid = s.Confirm(t.Context(), number, number) })
+			ending.Go(func() {
+				r, err := s.Reservation(t.Context(), number)
+				if seen = r.State; err != nil {
+					t.Error(err)
+				}
+			})
+			for j := range ended {
+				ending.Go(func() { ended[j] = expireAll(t, s) })
+			}
+			ending.Wait()
+			for paid != nil && ended[0]+ended[1] == 0 {
+				ended[0] = expireAll(t, s) // it was not over yet for them
+			}
+			switch swept := ended[0] + ended[1]; {
+			case paid == nil && swept == 0 && seen != stock.Expired:
+				confirmed++
+			case errors.Is(paid, stock.ErrExpired) && swept == 1:
+			default:
+				t.Errorf("round %d: confirmed with %v, swept %d times, and seen as %s", i, paid, swept, seen)
+			}
+			wantSums(t, s, rounds-confirmed, 0, confirmed, 0)
+		}
+	})
+}
+
+func expireAll(t *testing.T, s *repo.Store) (ended int) {
+	t.Helper()
+	for range 20 { // sweepers may be each other's deadlock
+		n, _, err := s.Expire(t.Context(), 10)
+		if ended += n; err == nil {
+			return ended
+		}
+		if !errors.Is(err, stock.ErrBusy) {
+			t.Error(err)
+			return ended
+		}
+	}
+	t.Error("a sweeper is busy all the time")
+	return ended
+}
+
+// What is seen as expired stays so, though a confirmation that came in time is not committed yet.
+//
+//contract:service.Reservations Nothing leaves
+func TestALookWaitsForAConfirmationThatIsBeingCommitted(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		slow, proxy := labtest.Through(t, d)
+		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
+		create(t, s, 1, 10)
+		number := hold(t, s, 1, 1, "")
+		if err := s.ExpireIn(t.Context(), number, 500*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		commit := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})
+		confirmed := make(chan error, 1)
+		go func() {
+			_, _, err := through.Confirm(t.Context(), number, "paid")
+			confirmed <- err
+		}()
+		labtest.AwaitReached(t, commit)
+		time.Sleep(600 * time.Millisecond) // by the clock of the server it is over then
+		seen := make(chan stock.State, 1)
+		go func() {
+			r, err := s.Reservation(t.Context(), number)
+			if err != nil {
+				t.Error(err)
+			}
+			seen <- r.State
+		}()
+		select {
+		case state := <-seen:
+			t.Errorf("it is seen as %s while its confirmation is being committed", state)
+		case <-time.After(200 * time.Millisecond):
+		}
+		commit.Pass()
+		if err := <-confirmed; err != nil {
+			t.Fatal(err)
+		}
+		if state := <-seen; state != stock.Confirmed {
+			t.Errorf("then it is seen as %s", state)
+		}
+	})
+}
+
+//contract:service.Reservations Units of a reservation
+func TestASweeperThatIsKilledLosesAndDoublesNothing(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		cut, proxy := labtest.Through(t, d)
+		s, killed := labtest.Open(t, d, "r"), labtest.Open(t, cut, "killed")
+		create(t, s, 1, 30)
+		for i, sent := range []string{"FROM tb_reservation", "UPDATE tb_reservation", "INSERT INTO tb_stock_ledger", "UPDATE tb_goods_stock", "COMMIT"} {
+			for _, delivered := range []bool{false, true} {
+				for range 3 {
+					over(t, s, hold(t, s, 1, 1, ""))
+				}
+				labtest.Lose(proxy, sent, delivered)
+				_, _, err := killed.Expire(t.Context(), 10)
+				if err == nil {
+					t.Errorf("%d: a sweeper whose %q was lost has no error", i, sent)
+				}
+				expireSoon(t, s)
+				wantSums(t, s, 30, 0, 0, 0)
+			}
+		}
+	})
+}
+
+// expireSoon sweeps until nothing is held: the server rolls back what was cut off in its time.
+func expireSoon(t *testing.T, s *repo.Store) {
+	t.Helper()
+	for range 400 {
+		expireAll(t, s)
+		if n, err := s.Reservations(t.Context()); err != nil || n.Open == 0 {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	t.Fatal("reservations that are over stay held")
+}
+
+func TestUnitsThatComeBackAreCountedOutOfTheirBuyer(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		if err := s.CreateLimited(t.Context(), 1, 10, 3, "first"); err != nil {
+			t.Fatal(err)
+		}
+		has := func(want int64) {
+			t.Helper()
+			limit, err := s.Has(t.Context(), 1, 3, []stock.Purchase{{UserID: "ann"}})
+			if err != nil || limit.Has["ann"] != want {
+				t.Errorf("the buyer has %d (%v), want %d", limit.Has["ann"], err, want)
+			}
+			if full, err := s.AuditInFull(t.Context(), 1); err != nil || !full.Clean || full.Buyers == nil {
+				t.Errorf("the audit is %+v, %v", full, err)
+			}
+		}
+		released, expired, confirmed := hold(t, s, 1, 1, "ann"), hold(t, s, 1, 1, "ann"), hold(t, s, 1, 1, "ann")
+		has(3)
+		if _, _, err := s.Release(t.Context(), released); err != nil {
+			t.Fatal(err)
+		}
+		has(2)
+		over(t, s, expired)
+		has(2)
+		expireAll(t, s)
+		has(1)
+		if _, _, err := s.Confirm(t.Context(), confirmed, "paid"); err != nil {
+			t.Fatal(err)
+		}
+		has(1)
+		if _, err := s.Return(t.Context(), confirmed, 0, stock.ReturnKey("k")); err != nil {
+			t.Fatal(err)
+		}
+		has(0)
+		// The first limit counts what was held and given back before.
+		hold(t, s, 1, 2, "ann")
+		for _, limit := range []int64{0, 3} {
+			if err := s.SetLimit(t.Context(), 1, limit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		has(2)
+	})
+}
+
+func TestUnitsOfAnOrderComeBackOnce(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		var order stock.Order
+		err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+			orders, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: "buy", Quantity: 5}}})
+			if err != nil {
+				return err
+			}
+			order = orders[0]
+			_, _, err = tx.SubtractIfEnough(t.Context(), 1, 5)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			number, key string
+			units, back int64
+			want        error
+		}{
+			{"404", "a", 0, 0, stock.ErrUnknownOrder},
+			{order.ID, "b", 6, 0, stock.ErrReturned},
+			{order.ID, "c", 2, 2, nil},
+			{order.ID, "c", 2, 0, stock.ErrDuplicateRequest},
+			{order.ID, "d", 4, 0, stock.ErrReturned},
+			{order.ID, "e", 0, 3, nil},
+			{order.ID, "f", 0, 0, stock.ErrReturned},
+		} {
+			back, err := s.Return(t.Context(), c.number, c.units, stock.ReturnKey(c.key))
+			if !errors.Is(err, c.want) || err == nil && (back.Quantity != c.back || back.ID != order.ID) {
+				t.Errorf("%d of order %s under key %s: %+v, %v; want %d, %v", c.units, c.number, c.key, back, err, c.back, c.want)
+			}
+		}
+		wantSums(t, s, 10, 0, 5, 5)
+	})
+}
+
+func TestManyReturnsOfOneOrderGiveNoMoreThanItHas(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		number := hold(t, s, 1, 3, "")
+		if _, _, err := s.Confirm(t.Context(), number, "paid"); err != nil {
+			t.Fatal(err)
+		}
+		var returning sync.WaitGroup
+		errs := make([]error, 6)
+		for i := range errs {
+			returning.Go(func() {
+				_, errs[i] = s.Return(context.WithoutCancel(t.Context()), number, 1, stock.ReturnKey(fmt.Sprint(i)))
+			})
+		}
+		returning.Wait()
+		back := int64(0)
+		for _, err := range errs {
+			if err == nil {
+				back++
+			} else if !errors.Is(err, stock.ErrReturned) {
+				t.Error(err)
+			}
+		}
+		wantSums(t, s, 7+3, 0, 3, 3)
+		if back != 3 {
+			t.Errorf("%d units of 3 came back", back)
+		}
+	})
+}
+
+// The feed of a reader that asks for steps has each of them, in the order of each reservation;
+// that of another has orders alone.
+func TestStepsAreListedToThoseWhoAsk(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		paid, released, expired := hold(t, s, 1, 1, ""), hold(t, s, 1, 1, ""), hold(t, s, 1, 1, "")
+		if _, _, err := s.Confirm(t.Context(), paid, "paid"); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.Release(t.Context(), released); err != nil {
+			t.Fatal(err)
+		}
+		over(t, s, expired)
+		expireAll(t, s)
+		if _, err := s.Return(t.Context(), paid, 0, stock.ReturnKey("k")); err != nil {
+			t.Fatal(err)
+		}
+		for steps, want := range map[bool]map[string]string{
+			false: {paid: "confirm"},
+			true:  {paid: "hold confirm return", released: "hold release", expired: "hold expire"},
+		} {
+			list, _, err := s.OrdersAfter(t.Context(), 1, 0, 100, steps)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make(map[string]string)
+			for _, o := range list {
+				got[o.ID] = strings.TrimSpace(got[o.ID] + " " + string(o.Kind))
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("with steps %v the feed has %v, want %v", steps, got, want)
+			}
+		}
+	})
+}

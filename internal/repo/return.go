@@ -1,0 +1,55 @@
+package repo
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+const (
+	lockOrder = `SELECT id FROM tb_stock_ledger WHERE id = ?`
+
+	sumReturns = `SELECT COALESCE(SUM(quantity), 0) FROM tb_stock_ledger WHERE order_no = ? AND kind = 'return'`
+)
+
+// Return gives units of an order back, all that are left of it where units is 0, and returns
+// the ledger's row of that. stock.ErrUnknownOrder: the ledger has no such order.
+// stock.ErrReturned: fewer are left. stock.ErrDuplicateRequest: the request id is in the
+// ledger. In each case nothing was written.
+func (s *Store) Return(ctx context.Context, number string, units int64, requestID string) (back stock.Order, err error) {
+	order, ok, err := s.findOrder(ctx, number)
+	if err != nil {
+		return stock.Order{}, err
+	}
+	if !ok {
+		return stock.Order{}, fmt.Errorf("%w: %q", stock.ErrUnknownOrder, number)
+	}
+	err = s.whileRowsChange(ctx, func(tx *Tx) error {
+		left, err := tx.lockUnreturned(ctx, order)
+		if err != nil {
+			return err
+		}
+		back = order.Order
+		back.Kind, back.RequestID, back.Replica, back.Token, back.CreatedAt = stock.Return, requestID, s.replica, 0, acceptedNow()
+		if back.Quantity = units; units == 0 {
+			back.Quantity = left
+		}
+		if left == 0 || back.Quantity > left {
+			return fmt.Errorf("%w: %d of %d are left", stock.ErrReturned, left, order.Quantity)
+		}
+		return tx.giveBack(ctx, []stock.Order{back})
+	})
+	return back, err
+}
+
+// lockUnreturned is how many units of an order have not come back; no others come back until
+// the transaction ends.
+func (t *Tx) lockUnreturned(ctx context.Context, order ledgerRow) (left int64, err error) {
+	var id, returned int64
+	if err := t.conn().QueryRowContext(ctx, lockOrder+t.store.dialect.forUpdate, order.id).Scan(&id); err != nil {
+		return 0, t.store.fault(ctx, "lock order", err)
+	}
+	err = t.conn().QueryRowContext(ctx, sumReturns, order.ID).Scan(&returned)
+	return order.Quantity - returned, t.store.fault(ctx, "sum returns", err)
+}

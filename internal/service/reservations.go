@@ -1,0 +1,180 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/background"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Reservations are purchases with a deadline: a Seller takes their units, whatever its strategy, and
+// here they are confirmed, or give the units back. They must be closed before the catalogue.
+//
+// Their obligations:
+//
+//  1. A reservation is held, and then ends once: it is confirmed, released or expired.
+//     Nothing leaves those three, and what was seen as expired is never confirmed, however
+//     late its units come back.
+//  2. Units of a reservation that is released or expires can be sold again, by any strategy,
+//     within a second while a replica and the database work, however many replicas are
+//     killed. No unit comes back twice.
+//  3. The time is the database's. No clock of a replica decides.
+type Reservations struct {
+	store     *repo.Store
+	catalogue *Catalogue
+	jobs      *background.Jobs
+	longest   time.Duration
+}
+
+// NewReservations keeps reservations no longer than longest, with all that they are extended by.
+func NewReservations(store *repo.Store, catalogue *Catalogue, longest time.Duration) *Reservations {
+	return &Reservations{store: store, catalogue: catalogue, jobs: background.NewJobs(catalogue.log), longest: longest}
+}
+
+// Close waits a moment for the strategies to be notified of units that have come back.
+func (r *Reservations) Close() error { return r.jobs.Close(backgroundGrace) }
+
+// Read finds a reservation. stock.ErrUnknownReservation: there is none.
+func (r *Reservations) Read(ctx context.Context, number string) (stock.Reservation, error) {
+	return r.store.Reservation(ctx, number)
+}
+
+// Accepted is the reservation of a purchase that was accepted, now or earlier.
+// stock.ErrKeyReused: it was to be held for another time. stock.ErrUnknownOutcome: it was
+// accepted, and cannot be read.
+func (r *Reservations) Accepted(ctx context.Context, p stock.Purchase, outcome stock.Outcome) (stock.Reservation, error) {
+	held, err := r.store.Reservation(ctx, outcome.Order.ID)
+	if err != nil {
+		return held, fmt.Errorf("%w: the units are held: %w", stock.ErrUnknownOutcome, err)
+	}
+	if held.TTL != p.TTL {
+		return held, stock.ErrKeyReused
+	}
+	return held, nil
+}
+
+// Confirm makes an order of a reservation that is held: see repo.Store.Confirm.
+func (r *Reservations) Confirm(ctx context.Context, number, reference string) (confirmed stock.Reservation, again bool, err error) {
+	return r.store.Confirm(ctx, number, reference)
+}
+
+// Release gives the units of a reservation back that is held: see repo.Store.Release.
+func (r *Reservations) Release(ctx context.Context, number string) (released stock.Reservation, again bool, err error) {
+	released, again, err = r.store.Release(ctx, number)
+	if err == nil && !again {
+		r.cameBack(ctx, released.GoodsID, released.Quantity)
+	}
+	return released, again, err
+}
+
+// Extend has a reservation expire ttl from now, as far as it may be held so long:
+// see repo.Store.Extend.
+func (r *Reservations) Extend(ctx context.Context, number string, ttl time.Duration) (stock.Reservation, error) {
+	return r.store.Extend(ctx, number, ttl, r.longest)
+}
+
+// Return gives units of an order back after the sale, all that are left of it where units is
+// 0. A key that gave units of the same order back before gives none, and again is set.
+// stock.ErrUnknownOrder: there is none. stock.ErrReturned: fewer are left.
+// stock.ErrKeyReused: the key stands for something else. stock.ErrBusy: the ledger does not
+// have the order yet.
+func (r *Reservations) Return(ctx context.Context, number string, units int64, key string) (back stock.Order, again bool, err error) {
+	if key != "" {
+		if back, again, err = r.returned(ctx, number, units, key); again || err != nil {
+			return back, again, err
+		}
+	}
+	own, err := newKey(key)
+	if err != nil {
+		return stock.Order{}, false, err
+	}
+	back, err = r.store.Return(ctx, number, units, stock.ReturnKey(own))
+	switch {
+	case err == nil:
+		r.cameBack(ctx, back.GoodsID, back.Quantity)
+	case errors.Is(err, stock.ErrDuplicateRequest):
+		return r.returned(ctx, number, units, key)
+	case errors.Is(err, stock.ErrUnknownOrder):
+		if _, pending := r.catalogue.Order(ctx, number); pending == nil {
+			err = fmt.Errorf("%w: order %s is not in the ledger yet", stock.ErrBusy, number)
+		}
+	}
+	return back, false, err
+}
+
+// returned finds what a key has given back before.
+func (r *Reservations) returned(ctx context.Context, number string, units int64, key string) (back stock.Order, again bool, err error) {
+	id := stock.ReturnKey(key)
+	orders, err := r.store.Orders(ctx, id)
+	back, again = orders[id]
+	if again && (back.ID != number || units != 0 && back.Quantity != units) {
+		return stock.Order{}, false, stock.ErrKeyReused
+	}
+	return back, again, err
+}
+
+// cameBack notifies the strategies that keep a copy of the stock. One that is not notified in
+// time finds the units when it has sold all others.
+func (r *Reservations) cameBack(ctx context.Context, goodsID, units int64) {
+	r.jobs.Finish(ctx, "notify the strategies of units that have come back", func(ctx context.Context) error {
+		err := r.catalogue.Restocked(ctx, goodsID, units)
+		if err != nil {
+			r.catalogue.log.WarnContext(ctx, "a strategy was not notified of units that have come back", "goods", goodsID, "units", units, "error", err)
+		}
+		return err
+	})
+}
+
+const (
+	// expireEvery is how often a replica looks for reservations that are over.
+	expireEvery = 250 * time.Millisecond
+	// expireAtOnce bounds the reservations of one transaction.
+	expireAtOnce = 500
+	// expireWithin bounds one round; what is left is for the next one.
+	expireWithin = 30 * time.Second
+)
+
+// KeepExpiring ends reservations that are over until ctx ends. Any number of replicas may do so
+// at once, and each may be killed anywhere. failed receives a failure, after which it
+// goes on.
+func (r *Reservations) KeepExpiring(ctx context.Context, failed func(error)) {
+	for pause.For(ctx, expireEvery) == nil {
+		err := background.Guard(ctx, r.catalogue.log, "end reservations", func() error {
+			ctx, cancel := context.WithTimeout(ctx, expireWithin)
+			defer cancel()
+			_, err := r.Expire(ctx)
+			return err
+		})
+		if err != nil && ctx.Err() == nil && !errors.Is(err, stock.ErrBusy) {
+			failed(err)
+		}
+	}
+}
+
+// Expire is one round of KeepExpiring: it ends all reservations that are over.
+func (r *Reservations) Expire(ctx context.Context) (ended int, err error) {
+	back := make(map[int64]int64)
+	defer func() {
+		for id, units := range back {
+			r.cameBack(ctx, id, units)
+		}
+	}()
+	for {
+		n, units, err := r.store.Expire(ctx, expireAtOnce)
+		if err != nil {
+			return ended, err
+		}
+		ended += n
+		for id, some := range units {
+			back[id] += some
+		}
+		if n < expireAtOnce {
+			return ended, nil
+		}
+	}
+}
