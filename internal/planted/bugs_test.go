@@ -617,7 +617,7 @@ func defects() []defect {
 		},
 		{
 			name: "redis-stock: a stalled consumer does not look into the ledger",
-			file: "internal/service/hot/lua/5_restore.lua", old: "if now() - tonumber(ARGV[16]) >= tonumber(ARGV[17]) then", new: "if false then",
+			file: "internal/service/hot/lua/5_restore.lua", old: "if now() - tonumber(ARGV[17]) >= tonumber(ARGV[18]) then", new: "if false then",
 			pkg: "./internal/service/hot", test: "TestAStalledConsumerDoesNotOfferASettledOrderAgain", needs: "redis",
 		},
 		{

@@ -100,13 +100,9 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 	open.add("lock clients", locks.Close)
 	open.add("first ping", quietly(pingAll(ctx, locks.Clients, log)))
 	deps, options := strategyDeps(c, watch, store, locks), handlerOptions(ctx, c, watch)
-	if o.Open != nil {
-		failpoints, err := o.Open(ctx, c, log)
-		if err != nil {
-			return err
-		}
-		open.add("failpoints", quietly(func() { _ = failpoints.Close() })) // each of its lines is written already
-		deps.Failpoints, options.Routes = failpoints, failpoints.Routes()
+	deps.Failpoints, options.Routes, err = openFailpoints(ctx, c, log, open, o)
+	if err != nil {
+		return err
 	}
 	catalogue, err := service.NewCatalogue(ctx, strategy.Registry(), deps, c.Deduct.Timeout)
 	if err != nil {
@@ -119,13 +115,7 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 	inventory, reservations := service.NewInventory(store, catalogue), service.NewReservations(store, catalogue, c.Reserve.Longest)
 	open.add("changes of items", inventory.Close)
 	open.add("reservations", reservations.Close)
-	open.add("background jobs", quietly(inBackground(ctx,
-		catalogue.KeepSwitches,
-		catalogue.KeepSweeping,
-		func(ctx context.Context) { keepTotals(ctx, inventory, log) },
-		func(ctx context.Context) { keepExpiring(ctx, reservations, log) },
-		func(ctx context.Context) { keepAuditing(ctx, c.Audit, inventory, watch.metrics, log) },
-	)))
+	open.add("background jobs", quietly(keepUp(ctx, c, catalogue, inventory, reservations, watch)))
 	watch.metrics.Watch(stateOf(ctx, c, catalogue, store, locks.Clients))
 	options.Catalogue, options.Inventory, options.Reservations, options.Buyers = catalogue, inventory, reservations, buyers
 	if !options.Choose {
@@ -133,6 +123,30 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 	}
 	open.add("requests", func() error { return nil }) // listen ends them
 	return listen(ctx, c, log, options, watch.metrics.ConnectionRejected)
+}
+
+// openFailpoints opens those of the lab; stockd itself has none.
+func openFailpoints(ctx context.Context, c config.Config, log *slog.Logger, open *closing, o Options) (strategy.Failpoints, []handler.Route, error) {
+	if o.Open == nil {
+		return nil, nil, nil
+	}
+	failpoints, err := o.Open(ctx, c, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	open.add("failpoints", quietly(func() { _ = failpoints.Close() })) // each of its lines is written already
+	return failpoints, failpoints.Routes(), nil
+}
+
+// keepUp does until it is stopped what no request asks for.
+func keepUp(ctx context.Context, c config.Config, catalogue *service.Catalogue, inventory *service.Inventory, reservations *service.Reservations, watch observation) (stop func()) {
+	return inBackground(ctx,
+		catalogue.KeepSwitches,
+		catalogue.KeepSweeping,
+		func(ctx context.Context) { keepTotals(ctx, inventory, watch.log) },
+		func(ctx context.Context) { keepExpiring(ctx, reservations, watch.log) },
+		func(ctx context.Context) { keepAuditing(ctx, c.Audit, inventory, watch.metrics, watch.log) },
+	)
 }
 
 func quietly(stop func()) func() error {
