@@ -234,11 +234,12 @@ func TestAPendingPurchaseIsReplayed(t *testing.T) {
 // An order that is on its way to the ledger is in the one or in the other.
 func TestAnOrderIsLookedForInTheLedgerBeforeAndAfter(t *testing.T) {
 	type answer struct {
-		ok  bool
-		err error
+		ok   bool
+		err  error
+		kind stock.Kind
 	}
 	down := errors.New("down")
-	yes, no, fails := answer{ok: true}, answer{}, answer{err: down}
+	yes, no, fails, held := answer{ok: true, kind: stock.Deduction}, answer{}, answer{err: down}, answer{ok: true, kind: stock.Hold}
 	for name, c := range map[string]struct {
 		outbox        bool
 		ledger        []answer
@@ -249,6 +250,7 @@ func TestAnOrderIsLookedForInTheLedgerBeforeAndAfter(t *testing.T) {
 	}{
 		"in the ledger":              {true, []answer{yes}, no, stock.InSQL, nil, 1, 0},
 		"pending":                    {true, []answer{no}, yes, stock.InRedis, nil, 1, 1},
+		"held, and pending":          {true, []answer{no, no}, held, "", stock.ErrUnknownOrder, 2, 1},
 		"moved meanwhile":            {true, []answer{no, yes}, no, stock.InSQL, nil, 2, 1},
 		"nowhere":                    {true, []answer{no, no}, no, "", stock.ErrUnknownOrder, 2, 1},
 		"nowhere, without an outbox": {false, []answer{no}, no, "", stock.ErrUnknownOrder, 1, 0},
@@ -264,8 +266,11 @@ func TestAnOrderIsLookedForInTheLedgerBeforeAndAfter(t *testing.T) {
 		got, err := catalogue.find(t.Context(), func() (stock.Order, bool, error) {
 			a := c.ledger[ledgers]
 			ledgers++
-			return stock.Order{}, a.ok, a.err
-		}, func() (stock.Order, bool, error) { sent++; return stock.Order{}, c.pending.ok, c.pending.err })
+			return stock.Order{Kind: a.kind}, a.ok, a.err
+		}, func() (stock.Order, bool, error) {
+			sent++
+			return stock.Order{Kind: c.pending.kind}, c.pending.ok, c.pending.err
+		})
 		if got.Durable != c.where || !errors.Is(err, c.err) || ledgers != c.ledgers || sent != c.sent {
 			t.Errorf("%s: in %q, %v after %d and %d looks; want %q, %v after %d and %d", name, got.Durable, err, ledgers, sent, c.where, c.err, c.ledgers, c.sent)
 		}

@@ -26,6 +26,8 @@ type model struct {
 	base   string
 	items  map[string]*modelItem
 	kept   []modelEntry // in the ledger, and not settled
+	// answered are the purchases that an installed counter has decided on.
+	answered int
 }
 
 // modelItem is what SQL has of an item.
@@ -43,7 +45,13 @@ type modelEntry struct {
 	fields map[string]any
 }
 
-func (e modelEntry) text(name string) string { return fmt.Sprint(e.fields[name]) }
+// text is a field, empty where the entry has none.
+func (e modelEntry) text(name string) string {
+	if value, ok := e.fields[name]; ok {
+		return fmt.Sprint(value)
+	}
+	return ""
+}
 
 func (e modelEntry) whole(name string) int64 {
 	n, _ := strconv.ParseInt(e.text(name), 10, 64)
@@ -94,8 +102,12 @@ func (m *model) onStream(item string) []modelEntry {
 
 func (m *model) sell(i *modelItem) {
 	user, quantity, request := "u"+strconv.Itoa(m.random.IntN(8)), 1+m.random.IntN(3), rand.Text()
-	m.run("sell", []string{"goods:" + i.id, "users:" + i.id, "orders", "request:" + request},
-		i.id, "replica", 0, "", request, quantity, user, "order-"+request)
+	ttl := []string{"", "60000000"}[m.random.IntN(2)]
+	answers, _ := m.run("sell", []string{"goods:" + i.id, "users:" + i.id, "orders", "request:" + request, "request:" + request},
+		i.id, "replica", 0, "", request, quantity, user, "order-"+request, ttl).([]any)
+	if len(answers) == 1 {
+		m.answered++
+	}
 }
 
 // keep writes an order of the present epoch into the ledger.
@@ -204,7 +216,7 @@ func (m *model) entryKeys(i *modelItem, e modelEntry) []string {
 }
 
 func (m *model) entryArgs(e modelEntry) []any {
-	names := []string{"goods", "quantity", "epoch", "request", "order", "remaining", "at", "replica", "user"}
+	names := []string{"goods", "quantity", "epoch", "request", "order", "remaining", "at", "replica", "user", "ttl"}
 	args := make([]any, 0, len(names))
 	for _, name := range names {
 		args = append(args, e.text(name))
@@ -313,7 +325,7 @@ func TestAClosedCounterTakesNoOrderThatTheStreamLost(t *testing.T) {
 		m.run("begin", []string{"goods:2", "staged:2"}, 2, 0)
 		m.run("page", []string{"goods:2", "users:2", "orders", "staged:2", "marker"}, "a", 1000, 2, "2", 60, 0, "channel", 5, closed)
 		e := modelEntry{id: "1-1", fields: map[string]any{
-			"goods": 2, "quantity": 1, "epoch": 1, "request": "lost", "order": "lost", "remaining": 0, "at": 0, "replica": "a", "user": "",
+			"goods": 2, "quantity": 1, "epoch": 1, "request": "lost", "order": "lost", "remaining": 0, "at": 0, "replica": "a", "user": "", "ttl": "",
 		}}
 		at := m.run("clock", []string{"orders"})
 		got := m.run("restore", m.entryKeys(i, e), append(append([]any{"ledger", e.id}, m.entryArgs(e)...), "0", "", "", at, 60000)...)
@@ -336,6 +348,9 @@ func TestARebuildInPagesIsExact(t *testing.T) {
 				m.act()
 			}
 			m.assertExact()
+		}
+		if m.answered == 0 {
+			t.Errorf("no purchase was answered")
 		}
 		if t.Failed() {
 			t.Fatalf("with seed %d", seed)
