@@ -845,5 +845,90 @@ func defects() []defect {
 			file: "nginx/templates/stockd.conf.template", old: "        proxy_next_upstream error timeout;\n", new: "        proxy_next_upstream error timeout http_503;\n",
 			pkg: "./nginx", test: "TestWhatAReplicaAnswersIsPassedOn", needs: "nginx",
 		},
+		{
+			name: "a reservation is over by the clock of a replica",
+			file: "internal/repo/reservation.go", old: "statement+t.store.dialect.now, args...)", new: "statement+\"'\"+time.Now().UTC().Format(columnTime)+\"'\", args...)",
+			pkg: "./internal/repo", test: "TestAReservationIsOverByTheClockOfTheDatabase/mariadb", needs: "mariadb",
+		},
+		{
+			name: "a reservation is held in the moment of its expiry (> made >=)",
+			file: "internal/repo/reservation.go", old: "ifHeld            = ` WHERE number = ? AND state = 'held' AND expires_at > `", new: "ifHeld            = ` WHERE number = ? AND state = 'held' AND expires_at >= `",
+			pkg: "./internal/repo", test: "TestAReservationIsOverInTheVeryMomentOfItsExpiry/mariadb", needs: "mariadb",
+		},
+		{
+			name: "a sweeper leaves what expires in this moment (<= made <)",
+			file: "internal/repo/reservation.go", old: "ifOver            = `WHERE state = 'held' AND expires_at <= `", new: "ifOver            = `WHERE state = 'held' AND expires_at < `",
+			pkg: "./internal/repo", test: "TestAReservationIsOverInTheVeryMomentOfItsExpiry/mariadb", needs: "mariadb",
+		},
+		{
+			name: "a confirmation does not compare the state",
+			file: "internal/repo/reservation.go", old: "ifHeld            = ` WHERE number = ? AND state = 'held' AND", new: "ifHeld            = ` WHERE number = ? AND",
+			pkg: "./internal/repo", test: "TestAReservationEndsOnce/sqlite",
+		},
+		{
+			name: "a confirmation does not compare the time",
+			file: "internal/repo/reservation.go", old: "AND state = 'held' AND expires_at > `", new: "AND state = 'held' AND '' <= `",
+			pkg: "./internal/repo", test: "TestAReservationEndsOnce/sqlite",
+		},
+		{
+			name: "a release is counted twice",
+			file: "internal/repo/reservation.go", old: "addUnderLimit, units[id], id, limits[id])", new: "addUnderLimit, 2*units[id], id, limits[id])",
+			pkg: "./internal/repo", test: "TestAReservationEndsOnce/sqlite",
+		},
+		{
+			name: "a buyer keeps counting what was given back",
+			file: "internal/repo/reservation.go", old: "units: -o.Quantity}", new: "units: 0}",
+			pkg: "./internal/repo", test: "TestUnitsThatComeBackAreCountedOutOfTheirBuyer/sqlite",
+		},
+		{
+			name: "an extension shortens a reservation",
+			file: "internal/stock/reservation.go", old: "if until.Before(r.ExpiresAt) {", new: "if until.Before(r.HeldAt) {",
+			pkg: "./internal/repo", test: "TestAnExtensionIsBoundedAndNeverShortens/sqlite",
+		},
+		{
+			name: "a look does not wait for the confirmation being committed",
+			file: "internal/repo/reservation.go", old: "\tif err == nil && r.isOver() {\n", new: "\tif r.isOver() {\n\t\tr.State = stock.Expired\n\t\treturn r.Reservation, err\n\t}\n\tif err == nil && r.isOver() {\n",
+			pkg: "./internal/repo", test: "TestALookWaitsForAConfirmationThatIsBeingCommitted/mariadb", needs: "mariadb",
+		},
+		{
+			name: "a sweeper ends reservations without their ledger rows",
+			file: "internal/repo/reservation.go", old: "return tx.giveBack(ctx, steps)", new: "_, err = tx.write(ctx, \"give units back\", addStock, units[1], 1)\n\t\treturn err",
+			pkg: "./internal/repo", test: "TestASweeperThatIsKilledLosesAndDoublesNothing/mariadb", needs: "mariadb",
+		},
+		{
+			name: "more of an order comes back than it has",
+			file: "internal/repo/return.go", old: "if left == 0 || back.Quantity > left {", new: "if left == 0 {",
+			pkg: "./internal/repo", test: "TestUnitsOfAnOrderComeBackOnce/sqlite",
+		},
+		{
+			name: "two returns of one order do not wait for each other",
+			file: "internal/repo/return.go", old: "lockOrder+t.store.dialect.forUpdate", new: "lockOrder",
+			pkg: "./internal/repo", test: "TestManyReturnsOfOneOrderGiveNoMoreThanItHas/mariadb", needs: "mariadb",
+		},
+		{
+			name: "redis-stock: an order's time to live is lost on the stream",
+			file: "internal/service/hot/order.go", old: "e.Kind, e.TTL = stock.Hold, time.Duration(whole(\"ttl\"))*time.Microsecond", new: "_ = whole(\"ttl\")",
+			pkg: "./internal/service/strategy", test: "TestConformance/mariadb/redis-stock/HoldsUnits", needs: "redis",
+		},
+		{
+			name: "a key holds units for another time than it asked for",
+			file: "internal/service/reservations.go", old: "if held.TTL != p.TTL {", new: "if held.TTL < p.TTL && held.TTL > p.TTL {",
+			pkg: "./internal/handler", test: "TestAReservationUnderAKeyIsMadeOnce",
+		},
+		{
+			name: "a buyer gives another one's reservation back",
+			file: "internal/handler/reservations.go", old: "if err == nil && r.UserID != verified.ID {", new: "if err == nil && r.UserID != verified.ID && r.UserID == \"\" {",
+			pkg: "./internal/handler", test: "TestAVerifiedBuyerSeesItsOwnReservationsAlone",
+		},
+		{
+			name: "a step of a reservation is listed as an order",
+			file: "internal/repo/orders.go", old: "pageOfItem = `WHERE l.id > ? AND l.id <= ? AND l.kind <> 'restock' AND (l.` + sells + ` OR ?)", new: "pageOfItem = `WHERE l.id > ? AND l.id <= ? AND l.kind <> 'restock' AND (l.` + sells + ` OR ? IS NOT NULL)",
+			pkg: "./internal/repo", test: "TestStepsAreListedToThoseWhoAsk/sqlite",
+		},
+		{
+			name: "the procedure sells what was to be held",
+			file: "internal/service/strategy/sql_procedure.go", old: "return p.Kind() == stock.Hold }", new: "return false }",
+			pkg: "./internal/service/strategy", test: "TestConformance/mariadb/sql-procedure/HoldsUnits", needs: "mariadb",
+		},
 	}
 }

@@ -290,6 +290,7 @@ func TestALookWaitsForAConfirmationThatIsBeingCommitted(t *testing.T) {
 		select {
 		case state := <-seen:
 			t.Errorf("it is seen as %s while its confirmation is being committed", state)
+			seen <- state
 		case <-time.After(200 * time.Millisecond):
 		}
 		commit.Pass()
