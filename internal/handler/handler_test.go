@@ -29,6 +29,7 @@ import (
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/telemetry"
+	"github.com/stockd/stockd/internal/telemetry/metrics"
 )
 
 var (
@@ -99,7 +100,7 @@ func serveHot(t *testing.T, d *servers.Database, locks lock.Deps, entries []stra
 	}
 	options := handler.Options{
 		Catalogue: catalogue,
-		Inventory: service.NewInventory(store, catalogue), Reservations: service.NewReservations(store, catalogue, time.Hour),
+		Inventory: service.NewInventory(store, catalogue), Reservations: service.NewReservations(store, catalogue, time.Hour, metrics.New(metrics.Build{})),
 		TTL: 15 * time.Minute, LongestTTL: time.Hour, PublicConfirm: true, Replica: "replica-1", Choose: true, Reveal: true,
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler),
 	}

@@ -29,11 +29,20 @@ type Reservations struct {
 	catalogue *Catalogue
 	jobs      *background.Jobs
 	longest   time.Duration
+	observer  ReservationObserver
+}
+
+// ReservationObserver records what becomes of reservations. It may be called at the same time.
+type ReservationObserver interface {
+	// ReservationsEnded counts reservations that have been confirmed, released or expired.
+	ReservationsEnded(state stock.State, reservations int)
+	// PaidLate counts a confirmation that came after the expiry.
+	PaidLate()
 }
 
 // NewReservations keeps reservations no longer than longest, with all that they are extended by.
-func NewReservations(store *repo.Store, catalogue *Catalogue, longest time.Duration) *Reservations {
-	return &Reservations{store: store, catalogue: catalogue, jobs: background.NewJobs(catalogue.log), longest: longest}
+func NewReservations(store *repo.Store, catalogue *Catalogue, longest time.Duration, observer ReservationObserver) *Reservations {
+	return &Reservations{store: store, catalogue: catalogue, jobs: background.NewJobs(catalogue.log), longest: longest, observer: observer}
 }
 
 // Close waits a moment for the strategies to be notified of units that have come back.
@@ -60,13 +69,21 @@ func (r *Reservations) Accepted(ctx context.Context, p stock.Purchase, outcome s
 
 // Confirm makes an order of a reservation that is held: see repo.Store.Confirm.
 func (r *Reservations) Confirm(ctx context.Context, number, reference string) (confirmed stock.Reservation, again bool, err error) {
-	return r.store.Confirm(ctx, number, reference)
+	confirmed, again, err = r.store.Confirm(ctx, number, reference)
+	switch {
+	case err == nil && !again:
+		r.observer.ReservationsEnded(stock.Confirmed, 1)
+	case errors.Is(err, stock.ErrExpired):
+		r.observer.PaidLate()
+	}
+	return confirmed, again, err
 }
 
 // Release gives the units of a reservation back that is held: see repo.Store.Release.
 func (r *Reservations) Release(ctx context.Context, number string) (released stock.Reservation, again bool, err error) {
 	released, again, err = r.store.Release(ctx, number)
 	if err == nil && !again {
+		r.observer.ReservationsEnded(stock.Released, 1)
 		r.cameBack(ctx, released.GoodsID, released.Quantity)
 	}
 	return released, again, err
@@ -169,6 +186,7 @@ func (r *Reservations) Expire(ctx context.Context) (ended int, err error) {
 		if err != nil {
 			return ended, err
 		}
+		r.observer.ReservationsEnded(stock.Expired, n)
 		ended += n
 		for id, some := range units {
 			back[id] += some

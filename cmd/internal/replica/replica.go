@@ -112,7 +112,7 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 	if err := enforce(ctx, c, catalogue, log); err != nil {
 		return err
 	}
-	inventory, reservations := service.NewInventory(store, catalogue), service.NewReservations(store, catalogue, c.Reserve.Longest)
+	inventory, reservations := service.NewInventory(store, catalogue), service.NewReservations(store, catalogue, c.Reserve.Longest, watch.metrics)
 	open.add("changes of items", inventory.Close)
 	open.add("reservations", reservations.Close)
 	open.add("background jobs", quietly(keepUp(ctx, c, catalogue, inventory, reservations, watch)))

@@ -33,6 +33,9 @@ type Metrics struct {
 	panics                prometheus.Counter
 	logged                *prometheus.CounterVec
 
+	ended    *prometheus.CounterVec
+	paidLate prometheus.Counter
+
 	written, putAside, repaired prometheus.Counter
 	drift                       prometheus.Gauge
 	audits                      auditGauges
@@ -44,6 +47,7 @@ func New(b Build) *Metrics {
 	m.strategies()
 	m.http()
 	m.redisStock()
+	m.reservations()
 	m.audits = newAuditGauges(m)
 	m.logged = m.counters("stockd_log_messages_total", "Log lines by level, including those that a repeated line counts.", "level")
 	m.gauges("stockd_build_info", "1, labeled with the identity and the build of this replica.", "replica", "version", "commit", "go_version").

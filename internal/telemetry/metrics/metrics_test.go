@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/background"
 	"github.com/stockd/stockd/internal/service/hot"
@@ -189,6 +190,9 @@ func state() metrics.State {
 		},
 		Waiting: func() map[string]int { return map[string]int{"mutex": 7} },
 		Lag:     func(context.Context) (hot.Lag, error) { return hot.Lag{Orders: 5, Oldest: 3 * time.Second}, nil },
+		Reservations: func(context.Context) (repo.Reservations, error) {
+			return repo.Reservations{Open: 8, Units: 11, Overdue: 2, Lag: 6 * time.Second}, nil
+		},
 		Pools: []metrics.Pool{{Name: "stock", Stats: func() metrics.PoolStats {
 			return metrics.PoolStats{Max: 16, InUse: 3, Idle: 2, Waits: 9, Waited: 4 * time.Second, Timeouts: 1}
 		}}},
@@ -204,10 +208,19 @@ func TestAScrapeAsksForTheState(t *testing.T) {
 		`stockd_redis_stock_oldest_pending_seconds 3`, `stockd_pool_connections{pool="stock",state="in_use"} 3`,
 		`stockd_pool_connections{pool="stock",state="idle"} 2`, `stockd_pool_connections_max{pool="stock"} 16`,
 		`stockd_pool_waits_total{pool="stock"} 9`, `stockd_pool_wait_seconds_total{pool="stock"} 4`,
-		`stockd_pool_timeouts_total{pool="stock"} 1`)
+		`stockd_pool_timeouts_total{pool="stock"} 1`,
+		`stockd_reservations_held 8`, `stockd_reservations_overdue 2`, `stockd_reservations_overdue_seconds 6`)
 	if strings.Contains(scraped, `backend_up{backend="etcd"}`) {
 		t.Error("a backend that is not configured is down")
 	}
+}
+
+func TestReservationsAreCountedByTheirEnd(t *testing.T) {
+	m := metrics.New(metrics.Build{})
+	m.ReservationsEnded(stock.Expired, 3)
+	m.PaidLate()
+	wants(t, scrape(t, m), `stockd_reservations_ended_total{state="confirmed"} 0`, `stockd_reservations_ended_total{state="released"} 0`,
+		`stockd_reservations_ended_total{state="expired"} 3`, `stockd_reservations_paid_late_total 1`)
 }
 
 // A failure is that of the database, the first backend; the others are what they say.

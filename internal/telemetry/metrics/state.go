@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/hot"
 )
@@ -18,8 +19,10 @@ type State struct {
 	// Waiting is the number of waiting grouped purchases, by strategy.
 	Waiting func() map[string]int
 	// Lag is how far the ledger is behind the accepted orders. An error means unknown.
-	Lag   func(context.Context) (hot.Lag, error)
-	Pools []Pool
+	Lag func(context.Context) (hot.Lag, error)
+	// Reservations counts what is held. An error means unknown.
+	Reservations func(context.Context) (repo.Reservations, error)
+	Pools        []Pool
 }
 
 // scrapeTimeout limits one scrape.
@@ -34,6 +37,9 @@ func (m *Metrics) Watch(s State) {
 		waiting:  prometheus.NewDesc("stockd_group_queue_depth", "Grouped purchases that wait for a batch.", []string{"strategy"}, nil),
 		pending:  prometheus.NewDesc("stockd_redis_stock_pending_orders", "Accepted orders of all replicas that are pending in the ledger.", nil, nil),
 		oldest:   prometheus.NewDesc("stockd_redis_stock_oldest_pending_seconds", "Age of the oldest order that is pending in the ledger.", nil, nil),
+		held:     prometheus.NewDesc("stockd_reservations_held", "Reservations that are held, those among them that are over.", nil, nil),
+		overdue:  prometheus.NewDesc("stockd_reservations_overdue", "Reservations that are over, and whose units are not back.", nil, nil),
+		late:     prometheus.NewDesc("stockd_reservations_overdue_seconds", "For how long the first of them has been over.", nil, nil),
 	})
 }
 
@@ -43,10 +49,11 @@ type state struct {
 
 	pools                                  poolDescs
 	stopping, up, waiting, pending, oldest *prometheus.Desc
+	held, overdue, late                    *prometheus.Desc
 }
 
 func (s state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append(s.pools.list(), s.stopping, s.up, s.waiting, s.pending, s.oldest) {
+	for _, d := range append(s.pools.list(), s.stopping, s.up, s.waiting, s.pending, s.oldest, s.held, s.overdue, s.late) {
 		ch <- d
 	}
 }
@@ -70,6 +77,11 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 	if lag, err := s.Lag(ctx); err == nil {
 		gauge(s.pending, float64(lag.Orders))
 		gauge(s.oldest, lag.Oldest.Seconds())
+	}
+	if n, err := s.Reservations(ctx); err == nil {
+		gauge(s.held, float64(n.Open))
+		gauge(s.overdue, float64(n.Overdue))
+		gauge(s.late, n.Lag.Seconds())
 	}
 	for _, pool := range s.Pools {
 		s.pools.collect(pool, ch)
