@@ -1,16 +1,20 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/pkg/client"
 )
 
 // Commands for servers that run already: what a container without a shell is
@@ -49,6 +53,62 @@ func TestCommandsForARunningReplica(t *testing.T) {
 			t.Errorf("exit status %d (%s), and goods 2 are %+v (%v), want a limit of 3", status, errOut, found, err)
 		}
 	})
+}
+
+// A reservation from its hold to its return, by commands alone.
+func TestCommandsForOrdersAndReservations(t *testing.T) {
+	r := startReplicaWith(t, nil)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(r.Token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := client.Client{URL: r.URL, AdminURL: r.AdminURL, Token: r.Token}
+	if _, err := c.Create(t.Context(), 1, 10, ""); err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]string, 2)
+	for i := range ids {
+		held, err := c.Reserve(t.Context(), client.Purchase{GoodsID: 1, Quantity: 3, UserID: "ann"}, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[i] = held.ReservationID
+	}
+	says := func(status int, want string, args ...string) (out string) {
+		t.Helper()
+		got, out, errOut := stockd(append(args, "--admin-url", r.AdminURL, "--token-file", token)...)
+		if got != status || !strings.Contains(out+errOut, want) {
+			t.Errorf("%v: exit status %d, %q (%s); want %d with %q", args, got, out, errOut, status, want)
+		}
+		return out
+	}
+	says(cli.OK, ids[0]+": held, 3 of item 1 by sql-conditional, until ", "reservations", "show", ids[0])
+	says(cli.OK, ids[0]+": held", "reservations", "extend", ids[0], "--ttl=2m")
+	says(cli.OK, ids[0]+": confirmed", "reservations", "confirm", ids[0], "--payment-reference=pay-1")
+	says(cli.OK, ", paid by pay-1\n", "reservations", "show", ids[0])
+	says(cli.Failure, "is an order already", "reservations", "release", ids[0])
+	says(cli.OK, ids[1]+": released", "reservations", "release", ids[1])
+	says(cli.Failure, "Unknown reservation", "reservations", "show", "404")
+	says(cli.OK, "back in stock: 1 of order "+ids[0]+"\n", "orders", "return", ids[0], "--units=1", "--key=back")
+	says(cli.OK, "back in stock: 1 of order "+ids[0]+"\n", "orders", "return", ids[0], "--units=1", "--key=back")
+	says(cli.Failure, "2 of 3 are left", "orders", "return", ids[0], "--units=3")
+	says(cli.OK, "back in stock: 2 of order ", "orders", "return", ids[0])
+	if lines := strings.Split(says(cli.OK, ids[0], "orders"), "\n"); len(lines) != 3 || !strings.Contains(lines[1], "  order  ") || !strings.HasSuffix(lines[1], "  ann") {
+		t.Errorf("the orders are %q", lines)
+	}
+	var kinds, cursors []string
+	for line := range strings.Lines(says(cli.OK, "", "orders", "--steps", "--json")) {
+		var step client.ListedOrder
+		if err := json.Unmarshal([]byte(line), &step); err != nil {
+			t.Fatal(err)
+		}
+		kinds, cursors = append(kinds, step.Kind), append(cursors, step.Cursor)
+	}
+	if want := []string{"hold", "hold", "confirm", "release", "return", "return"}; !slices.Equal(kinds, want) {
+		t.Errorf("the steps are %v, want %v", kinds, want)
+	} else if out := says(cli.OK, "", "orders", "--steps", "--after", cursors[len(cursors)-1]); out != "" {
+		t.Errorf("after the last step there is %q", out)
+	}
 }
 
 // A proxy of the machine's would answer in the place of a replica.

@@ -40,7 +40,7 @@ var notRun = []struct {
 func TestDocumentedExamplesRun(t *testing.T) {
 	needNamespace(t)
 	used := make([]bool, len(notRun))
-	for _, path := range []string{"README.md", "docs/api.md"} {
+	for _, path := range []string{"README.md", "docs/api.md", "docs/feed.md"} {
 		text, err := os.ReadFile(filepath.Join(repository, path))
 		if err != nil {
 			t.Fatal(err)
@@ -223,7 +223,7 @@ func (d document) program(t *testing.T, i int) string {
 	if err := errors.Join(os.WriteFile(d.output(i, "go"), []byte(source), 0o600), os.WriteFile(d.output(i, "json"), overlay, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("go run -C %q -overlay %q ./documented", root, d.output(i, "json"))
+	return fmt.Sprintf("go build -C %q -overlay %q -o %q ./documented && %[3]q", root, d.output(i, "json"), d.output(i, "program"))
 }
 
 var (

@@ -39,6 +39,11 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"stock", "--per-user=-1"}, "--per-user must be 0 to 1000000000"},
 		{[]string{"migrate"}, "up, down or status"},
 		{[]string{"secrets"}, "name the files"},
+		{[]string{"reservations"}, "show, confirm, release or extend"},
+		{[]string{"reservations", "show"}, "wants one RESERVATION"},
+		{[]string{"reservations", "confirm", "1"}, "--token-file must name"},
+		{[]string{"orders", "return", "1", "--units=-1"}, "--units must be at least 0"},
+		{[]string{"orders", "return"}, "wants one ORDER"},
 		{[]string{"migrate", "sideways"}, `"sideways"`},
 	} {
 		status, _, errOut := stockd(c.args...)

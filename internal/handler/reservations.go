@@ -112,9 +112,17 @@ func (o reservations) body(r stock.Reservation) reservationBody {
 	return body
 }
 
+// form reads what a step is asked with. What an admin asks for is logged.
+func (o reservations) form(c *gin.Context, known ...string) (*form, error) {
+	if o.private {
+		return readAdminForm(c, known...)
+	}
+	return readForm(c.Request, known...)
+}
+
 // confirm serves POST /reservations/:id/confirm.
 func (o reservations) confirm(c *gin.Context) (any, error) {
-	f, err := readForm(c.Request, "payment_reference")
+	f, err := o.form(c, "payment_reference")
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +137,7 @@ func (o reservations) confirm(c *gin.Context) (any, error) {
 
 // release serves POST /reservations/:id/release.
 func (o reservations) release(c *gin.Context) (any, error) {
-	f, err := readForm(c.Request)
+	f, err := o.form(c)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +149,7 @@ func (o reservations) release(c *gin.Context) (any, error) {
 
 // extend serves POST /reservations/:id/extend.
 func (o reservations) extend(c *gin.Context) (any, error) {
-	f, err := readForm(c.Request, "ttl")
+	f, err := o.form(c, "ttl")
 	if err != nil {
 		return nil, err
 	}

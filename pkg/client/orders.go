@@ -11,8 +11,10 @@ import (
 	"time"
 )
 
-// Order is an accepted purchase.
+// Order is an accepted purchase, or a step of one: see Pages.Steps.
 type Order struct {
+	// Kind is one of the steps below, only where steps are listed.
+	Kind      string `json:"kind"`
 	OrderID   string `json:"order_id"`
 	GoodsID   int64  `json:"goods_id"`
 	Quantity  int64  `json:"quantity"`
@@ -31,6 +33,17 @@ type Order struct {
 	// CreatedAt is when it was accepted, by the clock of the replica.
 	CreatedAt time.Time `json:"created_at"`
 }
+
+// The steps of orders and reservations. OrderID is the number of the reservation, which its order
+// keeps. Deducted is a purchase without a reservation.
+const (
+	StepDeducted  = "deduct"
+	StepHeld      = "hold"
+	StepConfirmed = "confirm"
+	StepReleased  = "release"
+	StepExpired   = "expire"
+	StepReturned  = "return"
+)
 
 // Order finds an order by its number, on the admin API. It never buys. It may
 // return ErrUnknownOrder. ErrUnavailable: it is unknown whether the order exists.
@@ -61,6 +74,9 @@ func (c Client) OrderOf(ctx context.Context, p Purchase) (order Order, err error
 type Pages struct {
 	// GoodsID is the item; 0 is all.
 	GoodsID int64
+	// Steps lists every step of reservations and every return, too. Without it there are
+	// orders alone: purchases, and reservations when they are confirmed.
+	Steps bool
 	// Cursor is the Cursor of an order that was listed earlier, or empty for the beginning.
 	Cursor string
 	// Limit is the size of a page, 1 to 1,000; 0 is 100.
@@ -75,7 +91,7 @@ type ListedOrder struct {
 
 	// Cursor continues after this order if it is the last of its page; otherwise it lists the
 	// orders of the page again. Store it once the order is processed.
-	Cursor string
+	Cursor string `json:"cursor"`
 }
 
 // Orders lists the orders of the ledger, on the admin API, in its order. Each is listed
@@ -128,6 +144,9 @@ func (c Client) page(ctx context.Context, p Pages) (page ordersPage, err error) 
 	}
 	if p.Cursor != "" {
 		query.Set("after", p.Cursor)
+	}
+	if p.Steps {
+		query.Set("steps", "true")
 	}
 	if p.Limit != 0 {
 		query.Set("limit", strconv.Itoa(p.Limit))

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/pkg/client"
+)
+
+// followEvery is the pause between two looks for new orders.
+const followEvery = time.Second
+
+func ordersCommand() *cobra.Command {
+	var (
+		admin          cli.Admin
+		pages          client.Pages
+		follow, asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "orders",
+		Short: "List the orders of the ledger, or give units of one back",
+		Long: "List the orders of the ledger, through the admin API, in its order. Each line of --json has a cursor:\n" +
+			"--after goes on after the last one that has been dealt with, and misses none.",
+		Example: "  stockd orders --token-file admin.token --goods 1\n" +
+			"  stockd orders --token-file admin.token --steps --json --follow",
+		Args: cli.NoArgs,
+	}
+	admin.AddFlags(cmd.PersistentFlags(), "http://127.0.0.1:8081")
+	flags := cmd.Flags()
+	flags.Int64Var(&pages.GoodsID, "goods", 0, "list those of one item")
+	flags.BoolVar(&pages.Steps, "steps", false, "list every step of reservations and every return, too")
+	flags.StringVar(&pages.Cursor, "after", "", "cursor to go on after")
+	flags.BoolVar(&follow, "follow", false, "go on as new ones come, until interrupted")
+	flags.BoolVar(&asJSON, "json", false, "print a line of JSON for each, with its cursor")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := admin.Client()
+		if err != nil {
+			return cli.UsageError{Err: err}
+		}
+		if follow {
+			pages.Follow = followEvery
+		}
+		show := showOrders(cmd.OutOrStdout(), pages.Steps)
+		if asJSON {
+			show = json.NewEncoder(cmd.OutOrStdout()).Encode
+		}
+		for order, err := range c.Orders(cmd.Context(), pages) {
+			if err != nil {
+				return unlessInterrupted(cmd, err)
+			}
+			if err := show(order); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	cmd.AddCommand(returnCommand(&admin))
+	return cmd
+}
+
+// unlessInterrupted is nil where the user has ended what would not end otherwise.
+func unlessInterrupted(cmd *cobra.Command, err error) error {
+	if cmd.Context().Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// showOrders prints a table a line at a time, with its head before the first one.
+func showOrders(out io.Writer, steps bool) func(order any) error {
+	const line = "%-24v  %-7v  %-36v  %5v  %5v  %-20v  %v\n"
+	head := false
+	return func(order any) error {
+		o, _ := order.(client.ListedOrder)
+		if !head {
+			head = true
+			if _, err := fmt.Fprintf(out, line, "at", "step", "order", "goods", "units", "strategy", "buyer"); err != nil {
+				return err
+			}
+		}
+		if !steps {
+			o.Kind = "order"
+		}
+		_, err := fmt.Fprintf(out, line, o.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z"), o.Kind, o.OrderID, o.GoodsID, o.Quantity, o.Strategy, o.UserID)
+		return err
+	}
+}
+
+func returnCommand(admin *cli.Admin) *cobra.Command {
+	var units int64
+	var key string
+	cmd := &cobra.Command{
+		Use:   "return ORDER",
+		Short: "Give units of an order back into the stock",
+		Example: "  stockd orders return 0198f0c2-… --token-file admin.token            # all that are left of it\n" +
+			"  stockd orders return 0198f0c2-… --units 1 --key refund-17 --token-file admin.token",
+		Args: oneArg("ORDER"),
+	}
+	cmd.Flags().Int64Var(&units, "units", 0, "units that come back; 0 is all that are left of the order")
+	cmd.Flags().StringVar(&key, "key", "", "return under this key once, however often it is sent")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if units < 0 {
+			return cli.UsageError{Err: errors.New("--units must be at least 0")}
+		}
+		c, err := admin.Client()
+		if err != nil {
+			return cli.UsageError{Err: err}
+		}
+		back, err := c.Return(cmd.Context(), args[0], units, key)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "back in stock: %d of order %s\n", back, args[0])
+		return err
+	}
+	return cmd
+}
+
+// oneArg wants one argument, and names it.
+func oneArg(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 || args[0] == "" {
+			return cli.UsageError{Err: fmt.Errorf("%s wants one %s", cmd.CommandPath(), name)}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/pkg/client"
+)
+
+func reservationsCommand() *cobra.Command {
+	var admin cli.Admin
+	var reference string
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use:   "reservations",
+		Short: "Show, confirm, release or extend a reservation",
+		Args:  cli.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return cli.UsageError{Err: errors.New("say what: stockd reservations show, confirm, release or extend")}
+		},
+	}
+	admin.AddFlags(cmd.PersistentFlags(), "http://127.0.0.1:8081")
+	confirm := stepCommand(&admin, "confirm", "Make an order of a reservation that is paid", " --payment-reference pay-17",
+		func(ctx context.Context, c client.Client, id string) (client.Reservation, error) {
+			if reference == "" {
+				return client.Reservation{}, cli.UsageError{Err: errors.New("--payment-reference must name the payment")}
+			}
+			return c.Confirm(ctx, id, reference)
+		})
+	confirm.Flags().StringVar(&reference, "payment-reference", "", "payment that the reservation is confirmed by; it confirms no other")
+	extend := stepCommand(&admin, "extend", "Hold a reservation for longer", " --ttl 5m",
+		func(ctx context.Context, c client.Client, id string) (client.Reservation, error) {
+			if ttl < time.Second || ttl%time.Second != 0 {
+				return client.Reservation{}, cli.UsageError{Err: errors.New("--ttl must be whole seconds, and at least 1s")}
+			}
+			return c.Extend(ctx, id, ttl)
+		})
+	extend.Flags().DurationVar(&ttl, "ttl", time.Minute, "how long from now on, in whole seconds; never shorter than it is held anyway, and no longer than reserve.longest in all")
+	cmd.AddCommand(
+		stepCommand(&admin, "show", "Show a reservation", "", func(ctx context.Context, c client.Client, id string) (client.Reservation, error) {
+			return c.Reservation(ctx, id)
+		}),
+		confirm,
+		stepCommand(&admin, "release", "Give the units of a reservation back", "", func(ctx context.Context, c client.Client, id string) (client.Reservation, error) {
+			return c.Release(ctx, id)
+		}),
+		extend,
+	)
+	return cmd
+}
+
+// stepCommand does something with a reservation, and shows it.
+func stepCommand(admin *cli.Admin, name, short, more string, do func(context.Context, client.Client, string) (client.Reservation, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:     name + " RESERVATION",
+		Short:   short,
+		Example: "  stockd reservations " + name + " 0198f0c2-…" + more + " --token-file admin.token",
+		Args:    oneArg("RESERVATION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := admin.Client()
+			if err != nil {
+				return cli.UsageError{Err: err}
+			}
+			r, err := do(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "reservation %s: %s, %d of item %d by %s, until %s%s\n", r.ReservationID, r.State,
+				r.Quantity, r.GoodsID, r.Strategy, r.ExpiresAt.UTC().Format(time.RFC3339), paidBy(r))
+			return err
+		},
+	}
+}
+
+func paidBy(r client.Reservation) string {
+	if r.PaymentReference == "" {
+		return ""
+	}
+	return ", paid by " + r.PaymentReference
+}
