@@ -8,7 +8,7 @@
 --
 -- number is also the order_no of each of its rows in the ledger. ttl is in microseconds.
 CREATE TABLE tb_reservation (
-    number            VARCHAR(36)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    number            VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     goods_id          BIGINT       NOT NULL,
     quantity          BIGINT       NOT NULL,
     user_id           VARCHAR(64)  CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
