@@ -75,10 +75,7 @@ func (s sale) serve(c *gin.Context, read func(*form, *stock.Purchase), accept ac
 	}
 	ctx, cancel := s.options.Catalogue.Within(c.Request.Context())
 	defer cancel()
-	outcome, err := s.options.Catalogue.Replay(ctx, goodsID, purchase)
-	if err == nil && !outcome.Replayed {
-		outcome, err = s.sell(ctx, goodsID, purchase, func() (seller, error) { return s.seller(goodsID, purchase, asked) })
-	}
+	outcome, err := s.buy(ctx, goodsID, purchase, asked)
 	if err == nil {
 		if outcome.Replayed {
 			c.Header("Idempotency-Replayed", "true")
@@ -88,6 +85,15 @@ func (s sale) serve(c *gin.Context, read func(*form, *stock.Purchase), accept ac
 	if err != nil {
 		s.reject(c, cmp.Or(outcome.Order.RequestID, key), err)
 	}
+}
+
+// buy answers a purchase with the order that the ledger has under its key, or sells.
+func (s sale) buy(ctx context.Context, goodsID int64, p stock.Purchase, asked stock.Choice) (stock.Outcome, error) {
+	outcome, err := s.options.Catalogue.Replay(ctx, goodsID, p)
+	if err == nil && !outcome.Replayed {
+		outcome, err = s.sell(ctx, goodsID, p, func() (seller, error) { return s.seller(goodsID, p, asked) })
+	}
+	return outcome, err
 }
 
 // acceptance answers a purchase that was sold now or earlier, or returns why it cannot.
@@ -162,6 +168,9 @@ func (s sale) answerTo(o stock.Outcome) sold {
 
 func (s sale) reject(c *gin.Context, id string, err error) {
 	p := s.problemOf(err)
+	if line, ok := errors.AsType[*stock.LineError](err); ok {
+		p.GoodsID = line.GoodsID
+	}
 	if _, ok := errors.AsType[*shedError](err); ok {
 		c.Set(shedKey, true)
 	}

@@ -46,6 +46,7 @@ const (
 	jsonNumber
 	jsonBool
 	jsonNull
+	jsonList // with its text as it was sent
 )
 
 // readForm reads the query and the body of a request; known are the fields that it may
@@ -125,12 +126,16 @@ func (f *form) readJSON(body []byte, known []string) error {
 		if err != nil {
 			return broken(err)
 		}
-		token, err := d.Token()
-		if err != nil {
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
 			return broken(err)
 		}
-		v, ok := jsonValue(token)
-		if !ok {
+		list := name == "lines"
+		v, ok := jsonValue(raw, list)
+		switch {
+		case !ok && list:
+			return invalid(fieldError{"lines", "must be a list, or text"})
+		case !ok:
 			return invalid(fieldError{shorten(fmt.Sprint(name), mostQuoted), "must be a plain value, not an object or a list"})
 		}
 		f.add(fmt.Sprint(name), v, known)
@@ -144,9 +149,16 @@ func (f *form) readJSON(body []byte, known []string) error {
 	return nil
 }
 
-func jsonValue(token json.Token) (v value, ok bool) {
+// jsonValue reads a value that is not an object, and a list only where one is wanted.
+func jsonValue(raw json.RawMessage, list bool) (v value, ok bool) {
 	v.from = "body"
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	token, _ := d.Token() // it has been decoded before
 	switch t := token.(type) {
+	case json.Delim:
+		v.text, v.kind = string(raw), jsonList
+		return v, list && t == '['
 	case string:
 		v.text, v.kind = t, jsonText
 	case json.Number:

@@ -85,6 +85,7 @@ func Public(o Options) http.Handler {
 	if o.PublicConfirm {
 		limited.POST("/reservations/:id/confirm", o.ok(held.confirm))
 	}
+	limited.POST("/orders", s.order)
 	limited.GET("/orders", o.ok(placed.find))
 	limited.GET("/strategies", o.ok(s.strategies))
 	if o.Reveal {

@@ -38,7 +38,7 @@ func (s scenarios) play(t *testing.T, o apitest.Operation, want apitest.Describe
 	}
 	listener := o.Listeners[0]
 	scenario, ok := scenarioOfAServer()[want.Kind]
-	if ok && (!sells(o.Path) || fails(want.Kind) == nil) {
+	if ok && (!sells(o) || fails(want.Kind) == nil) {
 		a := s.api
 		if scenario.down {
 			a = s.down
@@ -64,13 +64,19 @@ func (s scenarios) play(t *testing.T, o apitest.Operation, want apitest.Describe
 // another is a request that has that answer from any replica.
 func (s scenarios) another(t *testing.T, o apitest.Operation, e apitest.Example, kind, listener string) *http.Request {
 	t.Helper()
-	path, known := requests()[o.Path+" "+kind]
+	path, known := requests()[o.String()+" "+kind]
+	if !known {
+		path, known = requests()[o.Path+" "+kind]
+	}
 	switch {
 	case kind == "": // the sample has it
 	case known:
 		e = bare(e, path)
-	case sells(o.Path) && fails(kind) != nil:
+	case sells(o) && fails(kind) != nil:
 		e = bare(e, o.Path+"?goods_id=1&strategy=failing&user_id="+kind)
+		if o.Path == "/orders" {
+			e = bare(e, "/orders?lines=1&strategy=failing&user_id="+kind)
+		}
 	case kind == "invalid-request" && strings.Contains(o.Path, "{id}"):
 		e.Path = strings.ReplaceAll(o.Path, "{id}", "none")
 	case kind == "invalid-request":
@@ -86,7 +92,9 @@ func (s scenarios) another(t *testing.T, o apitest.Operation, e apitest.Example,
 }
 
 // sells reports that an operation is served by a strategy, which can fail.
-func sells(path string) bool { return path == "/deduct" || path == "/reservations" }
+func sells(o apitest.Operation) bool {
+	return slices.Contains([]string{"POST /deduct", "POST /reservations", "POST /orders"}, o.String())
+}
 
 // requests are those that one operation answers with one kind of problem.
 func requests() map[string]string {
@@ -98,6 +106,10 @@ func requests() map[string]string {
 		"/strategies/{name} default-strategy": "/strategies/sql-conditional?enabled=false&reason=a+test",
 		"/orders unknown-order":               "/orders?request_id=never-sent",
 		"/orders invalid-request":             "/orders?colour=red",
+		"POST /orders invalid-request":        "/orders?lines=0",
+		"POST /orders unknown-strategy":       "/orders?lines=1&strategy=hope",
+		"POST /orders strategy-refused":       "/orders?lines=1&strategy=" + rejectedHere,
+		"POST /orders unknown-goods":          "/orders?lines=404404",
 		"/orders/{id} unknown-order":          "/orders/404404",
 		"/orders/{id} invalid-request":        "/orders/3?colour=red",
 

@@ -47,6 +47,9 @@ func serveAll(t *testing.T) api {
 	a.ownerKeyed(t, usedKey, "/goods?goods_id=3999&stock=1")
 	a.ownerKeyed(t, usedKey, "/orders/3/return?quantity=2")
 	a.reserveAll(t)
+	if got := a.order(t, "lines=1:2", "", "Idempotency-Key", usedKey); got.status != http.StatusCreated {
+		t.Fatalf("a basket is answered with %d %s", got.status, got.text)
+	}
 	return a
 }
 

@@ -41,6 +41,8 @@ type problem struct {
 	// PerUser is the limit of a buyer, and Has how many units it has.
 	PerUser int64  `json:"per_user,omitempty"`
 	Has     *int64 `json:"has,omitempty"`
+	// GoodsID is the item of a basket that is the cause.
+	GoodsID int64 `json:"goods_id,omitempty"`
 	// Strategies are the known ones.
 	Strategies []string `json:"strategies,omitempty"`
 

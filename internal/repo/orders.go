@@ -3,6 +3,7 @@ package repo
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -53,13 +54,24 @@ func (s *Store) findOrder(ctx context.Context, number string) (row ledgerRow, ok
 	var rows []ledgerRow
 	if id, wrong := strconv.ParseInt(number, 10, 64); wrong == nil && strconv.FormatInt(id, 10) == number {
 		rows, err = s.readOrders(ctx, "find order in ledger", byRow, id)
-	} else if id, wrong := uuid.Parse(number); wrong == nil && id.String() == number {
+	} else if isNumber(number) {
 		rows, err = s.readOrders(ctx, "find order in ledger", byNumber, number)
 	}
 	if err != nil || len(rows) == 0 {
 		return ledgerRow{}, false, err
 	}
 	return rows[0], true, nil
+}
+
+// isNumber reports whether a text is the number of an order: a UUID, which that of a line of a basket
+// goes on after.
+func isNumber(text string) bool {
+	const length = 36
+	if len(text) < length {
+		return false
+	}
+	id, err := uuid.Parse(text[:length])
+	return err == nil && id.String() == text[:length] && strings.Trim(text[length:], "-0123456789") == ""
 }
 
 // OrdersAfter lists orders of an item, or of all where goodsID is 0, in the order of

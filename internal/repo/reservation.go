@@ -135,6 +135,36 @@ func (s *Store) Confirm(ctx context.Context, number, reference string) (r stock.
 	}, func(r heldRow) bool { return r.PaymentReference == reference })
 }
 
+// ConfirmAll confirms reservations together, each under its number as the reference, in the order
+// of their numbers, which must be that of every caller. again: they were confirmed so before.
+// stock.ErrReleased, stock.ErrExpired: one of them is over. stock.ErrConfirmed: one was confirmed
+// alone. stock.ErrUnknownReservation: there is none. In each case nothing was written.
+func (s *Store) ConfirmAll(ctx context.Context, numbers []string) (confirmed []stock.Reservation, again bool, err error) {
+	err = s.InTx(ctx, func(tx *Tx) error {
+		confirmed = make([]stock.Reservation, 0, len(numbers))
+		var changed []stock.Reservation
+		for _, number := range numbers {
+			r, err := tx.lockReservation(ctx, number)
+			if err != nil {
+				return err
+			}
+			if r.State != stock.Confirmed || r.PaymentReference != number {
+				if err := tx.stepIfHeld(ctx, &r, setConfirmed, number, number); err != nil {
+					return err
+				}
+				r.State, r.PaymentReference = stock.Confirmed, number
+				changed = append(changed, r.Reservation)
+			}
+			confirmed = append(confirmed, r.Reservation)
+		}
+		if again = len(changed) == 0; again {
+			return nil
+		}
+		return tx.appendNumbered(ctx, "append confirmations", s.stepsOf(stock.Confirmation, changed...))
+	})
+	return confirmed, again && err == nil, err
+}
+
 // Release gives the units of a reservation back, which is held and whose time is not over. again: it
 // was released before. stock.ErrConfirmed, stock.ErrExpired, stock.ErrUnknownReservation:
 // nothing was written.

@@ -67,7 +67,7 @@ func (s *Seller) deductInTime(ctx context.Context, goodsID int64, p stock.Purcha
 		p.RequestID = stock.BuyerKey(key, p.UserID)
 	}
 	if p.TTL > 0 {
-		number, err := newKey("")
+		number, err := newKey(p.Number)
 		if err != nil {
 			return stock.Outcome{}, err
 		}

@@ -15,6 +15,7 @@ import (
 //	key restock         a restock, and the creation of an item
 //	key return          the return of units of an order
 //	number final        the one end of a reservation
+//	number line         the hold of a line of a basket
 //
 // Before migration 10 all ids were stored as the first.
 
@@ -23,6 +24,7 @@ const (
 	restockTag   = "restock"
 	returnTag    = "return"
 	finalTag     = "final"
+	lineTag      = "line"
 )
 
 // BuyerKey is the stored request id of a buyer's key; the buyer may be empty.
@@ -43,6 +45,9 @@ func ReturnKey(key string) string { return key + tagSeparator + returnTag }
 // FinalKey is the stored request id of the row that ends a reservation. The ledger takes it
 // once: a reservation ends once, in one way.
 func FinalKey(number string) string { return number + tagSeparator + finalTag }
+
+// LineKey is the stored request id of a line of a basket, by its number.
+func LineKey(number string) string { return number + tagSeparator + lineTag }
 
 // KeyOf is the client's key of a stored request id, and all that a client is shown of it.
 func KeyOf(requestID string) string {

@@ -103,7 +103,7 @@ func checkCommand(t *testing.T, path string, cmd *cobra.Command, words []string)
 	for _, word := range words {
 		if flag, ok := strings.CutPrefix(word, "--"); ok {
 			flag, _, _ = strings.Cut(flag, "=")
-			if flag != "" && flag != "help" && cmd.Flags().Lookup(flag) == nil {
+			if flag != "" && flag != "help" && cmd.Flag(flag) == nil {
 				t.Errorf("%s: %q has no flag --%s", path, cmd.CommandPath(), flag)
 			}
 			continue

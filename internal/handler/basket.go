@@ -1,0 +1,152 @@
+package handler
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// soldBasket is the answer to an order of several items.
+type soldBasket struct {
+	OrderID   string     `json:"order_id"`
+	Lines     []soldLine `json:"lines"`
+	CreatedAt string     `json:"created_at"`
+}
+
+// soldLine is a line of it, which is an order by itself in the ledger.
+type soldLine struct {
+	OrderID  string `json:"order_id"`
+	GoodsID  int64  `json:"goods_id"`
+	Quantity int64  `json:"quantity"`
+	Strategy string `json:"strategy"`
+}
+
+// order serves POST /orders: several items, all or nothing.
+func (s sale) order(c *gin.Context) {
+	f, err := readForm(c.Request, "strategy", "group", "fence", "lines", "user_id")
+	if err != nil {
+		answer(c, err)
+		return
+	}
+	basket := service.Basket{Lines: f.lines("lines")}
+	key, userID := f.idempotencyKey(c.Request), f.user("user_id")
+	asked := stock.Choice{Strategy: f.text("strategy", mostStrategy), Group: f.flagIfGiven("group"), Fence: f.flagIfGiven("fence")}
+	if err := f.err(); err != nil {
+		answer(c, err)
+		return
+	}
+	for _, line := range basket.Lines {
+		if basket.UserID, err = s.options.purchaser(c.Request, line.GoodsID, userID); err != nil {
+			answer(c, err)
+			return
+		}
+	}
+	basket.RequestID = stock.BuyerKey(cmp.Or(key, rand.Text()), basket.UserID)
+	ctx, cancel := s.options.Catalogue.Within(c.Request.Context())
+	defer cancel()
+	sold, err := s.options.Reservations.Sell(ctx, basket, s.holdFor(asked))
+	if err != nil {
+		s.reject(c, basket.RequestID, err)
+		return
+	}
+	if sold.Replayed {
+		c.Header("Idempotency-Replayed", "true")
+	}
+	c.JSON(http.StatusCreated, basketBody(sold))
+}
+
+// holdFor holds the lines of a basket. The basket counts once for the rate of its buyer.
+func (s sale) holdFor(asked stock.Choice) service.Hold {
+	return func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		outcome, err := s.buy(ctx, goodsID, p, asked)
+		s.users = nil
+		return outcome, err
+	}
+}
+
+func basketBody(b service.SoldBasket) soldBasket {
+	body := soldBasket{OrderID: b.Number, Lines: make([]soldLine, len(b.Lines)), CreatedAt: timestamp(b.Lines[0].HeldAt)}
+	for i, r := range b.Lines {
+		body.Lines[i] = soldLine{OrderID: r.Number, GoodsID: r.GoodsID, Quantity: r.Quantity, Strategy: r.Strategy}
+	}
+	return body
+}
+
+// lines reads the lines of a basket: in JSON a list of objects, elsewhere goods_id:quantity,
+// separated by commas. An item that is there twice is one line.
+func (f *form) lines(name string) (lines []stock.Line) {
+	allowed := fmt.Sprintf("1 to %d items, each with a goods_id and a quantity from 1 to %d", stock.MaxLines, int64(stock.MaxQuantity))
+	f.require(name, allowed)
+	return read(f, name, allowed, jsonList|jsonText, func(text string) ([]stock.Line, bool) {
+		parse := linesOfText
+		if f.values[name].kind == jsonList {
+			parse = linesOfJSON
+		}
+		given, err := parse(text)
+		if err != nil {
+			return nil, false
+		}
+		for _, line := range given {
+			at := slices.IndexFunc(lines, func(l stock.Line) bool { return l.GoodsID == line.GoodsID })
+			if at < 0 {
+				at, lines = len(lines), append(lines, stock.Line{GoodsID: line.GoodsID})
+			}
+			if line.GoodsID < 1 || line.Quantity < 1 || line.Quantity > stock.MaxQuantity-lines[at].Quantity {
+				return nil, false
+			}
+			lines[at].Quantity += line.Quantity
+		}
+		return lines, len(lines) >= 1 && len(lines) <= stock.MaxLines
+	})
+}
+
+func linesOfText(text string) (lines []stock.Line, err error) {
+	for item := range strings.SplitSeq(text, ",") {
+		id, quantity, ok := strings.Cut(item, ":")
+		if !ok {
+			quantity = "1"
+		}
+		line := stock.Line{}
+		var wrong error
+		line.GoodsID, err = strconv.ParseInt(id, 10, 64)
+		line.Quantity, wrong = strconv.ParseInt(quantity, 10, 64)
+		if err = errors.Join(err, wrong); err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
+}
+
+func linesOfJSON(text string) ([]stock.Line, error) {
+	var list []struct {
+		GoodsID  int64  `json:"goods_id"`
+		Quantity *int64 `json:"quantity"`
+	}
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&list); err != nil {
+		return nil, err
+	}
+	lines := make([]stock.Line, len(list))
+	for i, line := range list {
+		lines[i] = stock.Line{GoodsID: line.GoodsID, Quantity: 1}
+		if line.Quantity != nil {
+			lines[i].Quantity = *line.Quantity
+		}
+	}
+	return lines, nil
+}

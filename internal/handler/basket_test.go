@@ -1,0 +1,132 @@
+package handler_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// serveItems is an API with further items.
+func serveItems(t *testing.T, d *servers.Database, stock map[int64]int64) api {
+	t.Helper()
+	a := serve(t, d)
+	for id, units := range stock {
+		if err := a.store.CreateGoods(t.Context(), id, units, fmt.Sprint("item ", id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a
+}
+
+// order sends a basket as JSON.
+func (a api) order(t *testing.T, query, body string, header ...string) answer {
+	t.Helper()
+	r := request(t, http.MethodPost, a.public.URL+"/orders?"+query, jsonType, body)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return send(t, r)
+}
+
+// left compares what is left of items, and that nothing is held.
+func (a api) left(t *testing.T, want map[int64]int64) {
+	t.Helper()
+	labtest.Eventually(30*time.Second, func() bool {
+		n, err := a.store.Reservations(t.Context())
+		return err != nil || n.Open == 0
+	})
+	for id, units := range want {
+		audit, err := a.store.AuditInFull(t.Context(), id)
+		if err != nil || !audit.Clean || audit.Held != 0 || audit.Stock != units {
+			t.Errorf("item %d: %+v (%v), want %d left and nothing held", id, audit, err, units)
+		}
+	}
+}
+
+//contract:api.order All of them are sold
+//contract:api.order The answer names
+//contract:api.order The same item twice
+func TestABasketIsSoldWholeOrNotAtAll(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a := serveItems(t, d, map[int64]int64{2: 5, 3: 1})
+		sold := a.order(t, "", `{"lines": [{"goods_id": 3}, {"goods_id": 1, "quantity": 2}, {"goods_id": 2, "quantity": 1}, {"goods_id": 1}], "user_id": "ann"}`)
+		lines, _ := sold.body["lines"].([]any)
+		if sold.status != http.StatusCreated || len(lines) != 3 || !strings.Contains(fmt.Sprint(lines[0]), "goods_id:1") || !strings.Contains(fmt.Sprint(lines[0]), "quantity:3") {
+			t.Fatalf("a basket of three items is answered with %d %s", sold.status, sold.text)
+		}
+		a.left(t, map[int64]int64{1: 7, 2: 4, 3: 0})
+		number := fmt.Sprint(sold.body["order_id"])
+		if order := a.get(t, "/orders/"+number+"-2-3"); order.status != http.StatusOK || order.body["goods_id"] != 2.0 {
+			t.Errorf("its second line is the order %s", order.text)
+		}
+		for query, body := range map[string]string{
+			"":                                  `{"lines": [{"goods_id": 1}, {"goods_id": 2}, {"goods_id": 3}]}`,
+			"lines=2:1,1:1,3":                   "",
+			"group=true&strategy=sql-optimistic": `{"lines": "3,1:7"}`,
+		} {
+			short := a.order(t, query, body)
+			if short.status != http.StatusConflict || short.problem() != "insufficient-stock" || short.body["goods_id"] != 3.0 {
+				t.Errorf("%q %s is answered with %d %s", query, body, short.status, short.text)
+			}
+			a.left(t, map[int64]int64{1: 7, 2: 4, 3: 0})
+		}
+	})
+}
+
+//contract:api.order With an Idempotency-Key
+func TestABasketUnderAKeyIsSoldOnce(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a := serveItems(t, d, map[int64]int64{2: 1})
+		const short, fits = `{"lines": [{"goods_id": 1}, {"goods_id": 2, "quantity": 2}]}`, `{"lines": [{"goods_id": 1}, {"goods_id": 2, "quantity": 1}]}`
+		for range 3 {
+			if got := a.order(t, "", short, "Idempotency-Key", "k"); got.status != http.StatusConflict || got.body["goods_id"] != 2.0 {
+				t.Errorf("2 of 1 are answered with %d %s", got.status, got.text)
+			}
+		}
+		if _, err := a.store.Restock(t.Context(), 2, 1, stock.RestockKey("more")); err != nil {
+			t.Fatal(err)
+		}
+		first := a.order(t, "", short, "Idempotency-Key", "k")
+		again := a.order(t, "", short, "Idempotency-Key", "k")
+		if first.status != http.StatusCreated || again.status != http.StatusCreated || again.text != first.text ||
+			first.header.Get("Idempotency-Replayed") != "" || again.header.Get("Idempotency-Replayed") != "true" {
+			t.Errorf("when they fit it is answered with %d %s and %d %s", first.status, first.text, again.status, again.text)
+		}
+		for _, other := range []string{fits, `{"lines": [{"goods_id": 1}]}`, `{"lines": [{"goods_id": 2, "quantity": 2}, {"goods_id": 1}, {"goods_id": 3}]}`} {
+			if got := a.order(t, "", other, "Idempotency-Key", "k"); got.status != http.StatusUnprocessableEntity || got.problem() != "key-reused" {
+				t.Errorf("%s under the key is answered with %d %s", other, got.status, got.text)
+			}
+		}
+		a.left(t, map[int64]int64{1: 9, 2: 0})
+	})
+}
+
+func TestABasketThatIsNotOneNamesItsField(t *testing.T) {
+	a := serveSQLite(t)
+	many := strings.Repeat(`{"goods_id": 1}, `, 40)
+	for body, status := range map[string]int{
+		`{}`: 400, `{"lines": []}`: 400, `{"lines": null}`: 400, `{"lines": {"goods_id": 1}}`: 400, `{"lines": 1}`: 400,
+		`{"lines": [{"goods_id": 0}]}`: 400, `{"lines": [{"goods_id": 1, "quantity": 0}]}`: 400, `{"lines": [{"goods_id": 1, "colour": 1}]}`: 400,
+		`{"lines": [{"quantity": 1}]}`: 400, `{"lines": [{"goods_id": "1"}]}`: 400, `{"lines": "1:"}`: 400, `{"lines": "1,,2"}`: 400,
+		`{"lines": [` + many + `{"goods_id": 1, "quantity": 9223372036854775807}]}`: 400,
+		`{"lines": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33"}`: 400,
+		`{"lines": [{"goods_id": 1}, {"goods_id": 404}]}`: 404,
+	} {
+		if got := a.order(t, "", body); got.status != status || status == 400 && got.field() != "lines" {
+			t.Errorf("%s is answered with %d %s", body, got.status, got.text)
+		}
+	}
+	if got := a.order(t, "", `{"goods_id": [1]}`); got.status != 400 {
+		t.Errorf("a list where none is wanted is answered with %d %s", got.status, got.text)
+	}
+	if got := a.order(t, "", `{"lines": [`+strings.TrimSuffix(many, ", ")+`]}`); got.status != http.StatusConflict {
+		t.Errorf("40 of 10 are answered with %d %s", got.status, got.text)
+	}
+	a.left(t, map[int64]int64{1: 10})
+}

@@ -1,0 +1,116 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Basket is an order of several items, all of it or nothing.
+type Basket struct {
+	// Lines name each item once.
+	Lines []stock.Line
+	// RequestID is as that of a purchase. Without one the basket cannot be repeated.
+	RequestID string
+	UserID    string
+}
+
+// SoldBasket is a basket that was sold, now or earlier.
+type SoldBasket struct {
+	// Number is followed by "-", the number of the line, "-" and that of all in the numbers of
+	// the lines.
+	Number   string
+	Lines    []stock.Reservation
+	Replayed bool
+}
+
+// Hold makes a reservation of a line, through the strategy of its item.
+type Hold func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error)
+
+// basketTries bounds how often a basket is tried under one key that was rejected before.
+const basketTries = 20
+
+// Sell sells a basket: each line is held through the strategy of its item, in the order of the
+// items' ids, and all are confirmed in one transaction. A line that does not fit gives the others
+// back: until then, for as long as the basket takes, others may find their units gone. So do
+// those of a basket whose replica dies, until they expire.
+//
+// The error is a *stock.LineError where an item is its cause: stock.ErrInsufficientStock and
+// whatever else Hold may return. Nothing is sold then, but where it is stock.ErrUnknownOutcome: the
+// basket may be sold, and the same again finds out. stock.ErrKeyReused: the key stands for another
+// basket.
+func (r *Reservations) Sell(ctx context.Context, b Basket, hold Hold) (sold SoldBasket, err error) {
+	lines := slices.SortedFunc(slices.Values(b.Lines), func(a, b stock.Line) int { return int(min(1, max(-1, a.GoodsID-b.GoodsID))) })
+	for try := range basketTries {
+		number := uuid.NewSHA1(uuid.NameSpaceOID, []byte(b.RequestID+" basket "+strconv.Itoa(try))).String()
+		sold, err = r.sellOnce(ctx, number, lines, b.UserID, hold)
+		// What has come back under this number was rejected before.
+		if !stock.IsOver(err) {
+			return sold, err
+		}
+	}
+	return sold, fmt.Errorf("%w: its basket was rejected %d times", stock.ErrKeyReused, basketTries)
+}
+
+// sellOnce tries a basket under one number. stock.IsOver: a line of it has come back.
+func (r *Reservations) sellOnce(ctx context.Context, number string, lines []stock.Line, user string, hold Hold) (SoldBasket, error) {
+	numbers := make([]string, 0, len(lines))
+	for i, line := range lines {
+		p := stock.Purchase{
+			RequestID: stock.LineKey(number + "-" + strconv.Itoa(i+1)), Keyed: true, Number: fmt.Sprintf("%s-%d-%d", number, i+1, len(lines)),
+			Quantity: line.Quantity, UserID: user, TTL: r.basketTTL(),
+		}
+		outcome, err := hold(ctx, line.GoodsID, p)
+		if err == nil && outcome.Order.ID != p.Number {
+			err = stock.ErrKeyReused // of a basket with more lines, or fewer
+		}
+		if err != nil {
+			r.letGo(ctx, numbers)
+			return SoldBasket{}, lineFault(line.GoodsID, err)
+		}
+		numbers = append(numbers, p.Number)
+	}
+	confirmed, again, err := r.store.ConfirmAll(ctx, numbers)
+	switch {
+	case err == nil && !again:
+		r.observer.ReservationsEnded(stock.Confirmed, len(confirmed))
+	case stock.IsOver(err):
+		r.letGo(ctx, numbers)
+	case errors.Is(err, stock.ErrConfirmed):
+		err = fmt.Errorf("%w: a line of its basket was confirmed alone", stock.ErrKeyReused)
+	}
+	return SoldBasket{number, confirmed, again}, err
+}
+
+// lineFault names the item of an error. A key is that of the whole basket.
+func lineFault(goodsID int64, err error) error {
+	if errors.Is(err, stock.ErrKeyReused) {
+		return err
+	}
+	return &stock.LineError{GoodsID: goodsID, Err: err}
+}
+
+// basketTTL is longer than a basket may take, in whole seconds.
+func (r *Reservations) basketTTL() time.Duration {
+	return (2*r.catalogue.timeout + 5*time.Second).Truncate(time.Second)
+}
+
+// letGo gives the units of lines back at once. Those for which that fails expire.
+func (r *Reservations) letGo(ctx context.Context, numbers []string) {
+	r.jobs.Finish(ctx, "give the lines of a basket back", func(ctx context.Context) error {
+		var failed error
+		for _, number := range numbers {
+			if _, _, err := r.Release(ctx, number); err != nil && !stock.IsOver(err) {
+				failed = errors.Join(failed, err)
+			}
+		}
+		return failed
+	})
+}
