@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -45,7 +46,7 @@ func (r *reader) once() map[string][]string {
 	return steps
 }
 
-// Four clients buy, hold, pay, release, let expire and return, while a reader of the feed dies
+// Four clients buy items alone and in baskets, hold, pay, release, let expire and return, while a reader of the feed dies
 // at every few steps.
 //
 //contract:docs/feed A reader that stores
@@ -63,7 +64,7 @@ func TestAReaderThatDiesMissesNoStep(t *testing.T) {
 	for range 4 {
 		selling.Go(func() {
 			for i := range 12 {
-				if err := live(t.Context(), c, i%5, note); err != nil {
+				if err := live(t.Context(), c, i%6, note); err != nil {
 					t.Error(err)
 					return
 				}
@@ -97,6 +98,18 @@ func TestAReaderThatDiesMissesNoStep(t *testing.T) {
 
 // live takes an order or a reservation to its end, and notes its steps.
 func live(ctx context.Context, c client.Client, way int, note func(id string, steps ...string)) error {
+	if way == 5 {
+		sold, err := c.Buy(ctx, client.Basket{Lines: []client.Line{{GoodsID: 1, Quantity: 2}}})
+		if err != nil {
+			return err
+		}
+		note(sold.Lines[0].OrderID, client.StepHeld, client.StepConfirmed)
+		_, err = c.Buy(ctx, client.Basket{Lines: []client.Line{{GoodsID: 404}}})
+		if problem, ok := errors.AsType[*client.Problem](err); !ok || !errors.Is(err, client.ErrUnknownGoods) || problem.GoodsID != 404 {
+			return fmt.Errorf("a basket with an unknown item is answered with %w", err)
+		}
+		return nil
+	}
 	if way == 0 {
 		sale, err := c.Deduct(ctx, client.Purchase{GoodsID: 1})
 		note(sale.OrderID, client.StepDeducted)

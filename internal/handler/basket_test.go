@@ -52,6 +52,7 @@ func (a api) left(t *testing.T, want map[int64]int64) {
 //contract:api.order All of them are sold
 //contract:api.order The answer names
 //contract:api.order The same item twice
+//contract:api.order So a line is an order
 func TestABasketIsSoldWholeOrNotAtAll(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := serveItems(t, d, map[int64]int64{2: 5, 3: 1})
@@ -66,8 +67,8 @@ func TestABasketIsSoldWholeOrNotAtAll(t *testing.T) {
 			t.Errorf("its second line is the order %s", order.text)
 		}
 		for query, body := range map[string]string{
-			"":                                  `{"lines": [{"goods_id": 1}, {"goods_id": 2}, {"goods_id": 3}]}`,
-			"lines=2:1,1:1,3":                   "",
+			"":                                   `{"lines": [{"goods_id": 1}, {"goods_id": 2}, {"goods_id": 3}]}`,
+			"lines=2:1,1:1,3":                    "",
 			"group=true&strategy=sql-optimistic": `{"lines": "3,1:7"}`,
 		} {
 			short := a.order(t, query, body)
@@ -80,6 +81,7 @@ func TestABasketIsSoldWholeOrNotAtAll(t *testing.T) {
 }
 
 //contract:api.order With an Idempotency-Key
+//contract:api.order One that was rejected
 func TestABasketUnderAKeyIsSoldOnce(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		a := serveItems(t, d, map[int64]int64{2: 1})
@@ -107,6 +109,7 @@ func TestABasketUnderAKeyIsSoldOnce(t *testing.T) {
 	})
 }
 
+//contract:api.schemas Lines:
 func TestABasketThatIsNotOneNamesItsField(t *testing.T) {
 	a := serveSQLite(t)
 	many := strings.Repeat(`{"goods_id": 1}, `, 40)
@@ -114,9 +117,9 @@ func TestABasketThatIsNotOneNamesItsField(t *testing.T) {
 		`{}`: 400, `{"lines": []}`: 400, `{"lines": null}`: 400, `{"lines": {"goods_id": 1}}`: 400, `{"lines": 1}`: 400,
 		`{"lines": [{"goods_id": 0}]}`: 400, `{"lines": [{"goods_id": 1, "quantity": 0}]}`: 400, `{"lines": [{"goods_id": 1, "colour": 1}]}`: 400,
 		`{"lines": [{"quantity": 1}]}`: 400, `{"lines": [{"goods_id": "1"}]}`: 400, `{"lines": "1:"}`: 400, `{"lines": "1,,2"}`: 400,
-		`{"lines": [` + many + `{"goods_id": 1, "quantity": 9223372036854775807}]}`: 400,
+		`{"lines": [` + many + `{"goods_id": 1, "quantity": 9223372036854775807}]}`:                              400,
 		`{"lines": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33"}`: 400,
-		`{"lines": [{"goods_id": 1}, {"goods_id": 404}]}`: 404,
+		`{"lines": [{"goods_id": 1}, {"goods_id": 404}]}`:                                                        404,
 	} {
 		if got := a.order(t, "", body); got.status != status || status == 400 && got.field() != "lines" {
 			t.Errorf("%s is answered with %d %s", body, got.status, got.text)

@@ -467,7 +467,7 @@ func defects() []defect {
 		},
 		{
 			name: "a known key waits for the lock of its goods",
-			file: "internal/handler/deduct.go", old: "outcome, err := s.options.Catalogue.Replay(ctx, goodsID, purchase)", new: "outcome, err := stock.Outcome{}, error(nil)",
+			file: "internal/handler/deduct.go", old: "outcome, err := s.options.Catalogue.Replay(ctx, goodsID, p)", new: "outcome, err := stock.Outcome{}, error(nil)",
 			pkg: "./internal/handler", test: "TestABlockedQueueIsBusy",
 		},
 		{
@@ -929,6 +929,31 @@ func defects() []defect {
 			name: "the procedure sells what was to be held",
 			file: "internal/service/strategy/sql_procedure.go", old: "return p.Kind() == stock.Hold }", new: "return false }",
 			pkg: "./internal/service/strategy", test: "TestConformance/mariadb/sql-procedure/HoldsUnits", needs: "mariadb",
+		},
+		{
+			name: "a basket is confirmed without its last line",
+			file: "internal/service/basket.go", old: "r.store.ConfirmAll(ctx, numbers)", new: "r.store.ConfirmAll(ctx, numbers[:max(1, len(numbers)-1)])",
+			pkg: "./internal/handler", test: "TestABasketIsSoldWholeOrNotAtAll/sqlite",
+		},
+		{
+			name: "a basket that is short keeps the lines before it",
+			file: "internal/service/basket.go", old: "\t\t\tr.letGo(ctx, numbers)\n\t\t\treturn SoldBasket{}, lineFault", new: "\t\t\treturn SoldBasket{}, lineFault",
+			pkg: "./internal/handler", test: "TestABasketIsSoldWholeOrNotAtAll/sqlite",
+		},
+		{
+			name: "a key stands for a basket with fewer lines",
+			file: "internal/service/basket.go", old: "fmt.Sprintf(\"%s-%d-%d\", number, i+1, len(lines))", new: "fmt.Sprintf(\"%s-%d-%d\", number, i+1, 0)",
+			pkg: "./internal/handler", test: "TestABasketUnderAKeyIsSoldOnce/sqlite",
+		},
+		{
+			name: "a basket that was rejected is rejected for ever",
+			file: "internal/service/basket.go", old: "if !stock.IsOver(err) {", new: "if err != nil || !stock.IsOver(err) {",
+			pkg: "./internal/handler", test: "TestABasketUnderAKeyIsSoldOnce/sqlite",
+		},
+		{
+			name: "lines of a basket that expired are confirmed with the others",
+			file: "internal/repo/reservation.go", old: "tx.stepIfHeld(ctx, &r, setConfirmed, number, number); err != nil {", new: "tx.stepIfHeld(ctx, &r, setConfirmed, number, number); err != nil && !stock.IsOver(err) {",
+			pkg: "./internal/service", test: "TestALineOfABasketThatIsAbandonedComesBack",
 		},
 	}
 }

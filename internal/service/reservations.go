@@ -23,7 +23,9 @@ import (
 //  2. Units of a reservation that is released or expires can be sold again, by any strategy,
 //     within a second while a replica and the database work, however many replicas are
 //     killed. No unit comes back twice.
-//  3. The time is the database's. No clock of a replica decides.
+//  3. A basket is sold whole or not at all, whatever strategies sell its items. What a basket
+//     holds that is not sold comes back, also where its replica dies.
+//  4. The time is the database's. No clock of a replica decides.
 type Reservations struct {
 	store     *repo.Store
 	catalogue *Catalogue

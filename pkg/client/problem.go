@@ -121,6 +121,8 @@ type Problem struct { //nolint:errname // it is RFC 9457's name
 	// PerUser is the limit per buyer, and Has the units of this buyer, where the limit is the
 	// problem.
 	PerUser, Has int64
+	// GoodsID is the item of a Basket that is the cause.
+	GoodsID int64
 	// Instance is the request id in the log of stockd.
 	Instance string
 	// RetryAfter is the pause before a retry; 0 means unknown.
@@ -159,6 +161,7 @@ func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bo
 		RequestID  string       `json:"request_id"`
 		Strategies []string     `json:"strategies"`
 		PerUser    int64        `json:"per_user"`
+		GoodsID    int64        `json:"goods_id"`
 		Has        int64        `json:"has"`
 	}
 	if !json.Valid(body) {
@@ -177,7 +180,7 @@ func readProblem(status int, header http.Header, body []byte) (p *Problem, ok bo
 	return &Problem{
 		Code: code, Status: status, Title: said.Title, Detail: said.Detail,
 		Errors: said.Errors, MoreErrors: said.MoreErrors, Backend: said.Backend, RequestID: said.RequestID, Strategies: said.Strategies,
-		PerUser: said.PerUser, Has: said.Has, Instance: said.Instance, RetryAfter: time.Duration(seconds) * time.Second,
+		PerUser: said.PerUser, Has: said.Has, GoodsID: said.GoodsID, Instance: said.Instance, RetryAfter: time.Duration(seconds) * time.Second,
 	}, true
 }
 

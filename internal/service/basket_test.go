@@ -1,0 +1,178 @@
+package service_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// holdBy holds the lines of baskets through a strategy of one replica.
+func (s shop) holdBy(t *testing.T, replica int, name string) service.Hold {
+	t.Helper()
+	seller := s.strategy(t, replica, name)
+	return func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		outcome, err := seller.Deduct(ctx, goodsID, p)
+		if err == nil {
+			err = outcome.Rejected
+		}
+		return outcome, err
+	}
+}
+
+// basketOf has a unit of each of the items.
+func basketOf(items ...int64) service.Basket {
+	b := service.Basket{RequestID: rand.Text()}
+	for _, id := range items {
+		b.Lines = append(b.Lines, stock.Line{GoodsID: id, Quantity: 1})
+	}
+	return b
+}
+
+// leaves compares what is left of items when nothing is held any more.
+func (s shop) leaves(t *testing.T, want map[int64]int64) {
+	t.Helper()
+	for id, left := range want {
+		var audit service.Audit
+		var err error
+		if !labtest.Eventually(30*time.Second, func() bool {
+			audit, err = s.inventory.AuditInFull(t.Context(), id)
+			return err == nil && audit.Held == 0 && audit.Clean && audit.Pending != nil && *audit.Pending == 0
+		}) || audit.Initial-audit.Sold != left {
+			t.Errorf("item %d: %+v (%v), want %d left", id, audit, err, left)
+		}
+	}
+}
+
+// Baskets of overlapping items, given in any order, are sold by every strategy at once until one
+// item is sold out: none is sold in part, and nothing stays held.
+//
+//contract:service.Reservations A basket is sold
+//contract:api.order Each line is held
+func TestBasketsAreSoldWholeByEveryStrategy(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	s := openAll(t, d)
+	all, _ := s.reservations(t, d)
+	for i, name := range []string{"sql-conditional", "sql-optimistic grouped", "sql-bucket", "redis-lua", "zk-sequential grouped", "redis-stock grouped"} {
+		t.Run(name, func(t *testing.T) {
+			first := int64(3*i + 1)
+			for id, units := range []int64{12, 8, 12} {
+				s.create(t, first+int64(id), units)
+			}
+			var sold, short atomic.Int64
+			var buying sync.WaitGroup
+			for buyer := range 6 {
+				hold, r := s.holdBy(t, buyer%2, name), all[buyer%2]
+				buying.Go(func() {
+					for range 3 {
+						items := []int64{first, first + 1, first + 2}
+						mathrand.Shuffle(3, func(i, j int) { items[i], items[j] = items[j], items[i] })
+						_, err := r.Sell(t.Context(), basketOf(items...), hold)
+						line, _ := errors.AsType[*stock.LineError](err)
+						switch {
+						case err == nil:
+							sold.Add(1)
+						case errors.Is(err, stock.ErrInsufficientStock) && line != nil:
+							short.Add(1)
+						default:
+							t.Error(err)
+						}
+					}
+				})
+			}
+			buying.Wait()
+			left := 8 - sold.Load()
+			if sold.Load()+short.Load() != 18 || left < 0 {
+				t.Errorf("%d baskets of 8 are sold, and %d were short", sold.Load(), short.Load())
+			}
+			s.leaves(t, map[int64]int64{first: 4 + left, first + 1: left, first + 2: 4 + left})
+			for range left { // a basket that was short may have kept a unit for a moment
+				if _, err := all[0].Sell(t.Context(), basketOf(first, first+1, first+2), s.holdBy(t, 0, name)); err != nil {
+					t.Errorf("of %d that are left: %v", left, err)
+				}
+			}
+		})
+	}
+}
+
+// Two copies of a basket make one order, whichever of them confirms.
+//
+//contract:api.order With an Idempotency-Key
+func TestCopiesOfABasketAreOneOrder(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := open(t, d, 2)
+		all, _ := s.reservations(t, d)
+		s.create(t, 1, 100)
+		s.create(t, 2, 100)
+		for round := range 10 {
+			b := basketOf(1, 2)
+			var copies sync.WaitGroup
+			numbers, errs := make([]string, 4), make([]error, 4)
+			for i := range numbers {
+				copies.Go(func() {
+					for range 20 {
+						sold, err := all[i%2].Sell(t.Context(), b, s.holdBy(t, i%2, "sql-conditional"))
+						if numbers[i], errs[i] = sold.Number, err; !errors.Is(err, stock.ErrBusy) {
+							return
+						}
+					}
+				})
+			}
+			copies.Wait()
+			for i, number := range numbers {
+				if errs[i] != nil || number != numbers[0] {
+					t.Errorf("round %d: copy %d is answered with %s (%v), and the first with %s", round, i, number, errs[i], numbers[0])
+				}
+			}
+		}
+		s.leaves(t, map[int64]int64{1: 90, 2: 90})
+	})
+}
+
+// A replica that dies between two lines leaves what it held to the sweepers, and the basket can be
+// sold under the same key.
+//
+//contract:service.Reservations What a basket
+func TestALineOfABasketThatIsAbandonedComesBack(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	s := open(t, d, 1)
+	all, _ := s.reservations(t, d)
+	s.create(t, 1, 1)
+	s.create(t, 2, 1)
+	hold, died := s.holdBy(t, 0, "sql-conditional"), errors.New("died")
+	b := basketOf(1, 2)
+	var first string
+	ctx, die := context.WithCancel(t.Context())
+	_, err := all[0].Sell(ctx, b, func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		if goodsID == 2 {
+			die()
+			return stock.Outcome{}, fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, died)
+		}
+		p.TTL, first = time.Second, p.Number
+		return hold(ctx, goodsID, p)
+	})
+	if !errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("answered with %v", err)
+	}
+	if !labtest.Eventually(30*time.Second, func() bool {
+		_, err := all[0].Expire(t.Context())
+		r, look := all[0].Read(t.Context(), first)
+		return err == nil && look == nil && stock.IsOver(r.NotHeld()) && r.State != stock.Held
+	}) {
+		t.Error("the line that was held stays held")
+	}
+	if sold, err := all[0].Sell(t.Context(), b, hold); err != nil || sold.Replayed || len(sold.Lines) != 2 {
+		t.Errorf("sent again it is answered with %+v (%v)", sold, err)
+	}
+	s.leaves(t, map[int64]int64{1: 0, 2: 0})
+}
