@@ -59,7 +59,7 @@ func rules() []rule {
 		{"internal/load", nil},
 		{"internal/load/verdict", []string{"internal/load", "internal/stock"}},
 		{"internal/lab/client", []string{"internal/lab/failpoint", "internal/handler", "internal/service", "internal/stock"}},
-		{"internal/lab/scenario/step", slices.Concat(lab, []string{"internal/handler"})}, // its faults are those of the API
+		{"internal/lab/scenario/step", slices.Concat(lab, []string{"internal/handler", "pkg/client"})}, // its faults are those of the API
 		{"internal/lab/hostile", slices.Concat(lab, []string{"pkg/client"})},
 		{"internal/lab/", lab},
 		{"cmd/", []string{"cmd/internal/", "internal/", "pkg/", "migrations"}},

@@ -242,5 +242,10 @@ func breaches() []breach {
 			file: "internal/lock/multi.go", old: "			TakeBack(ctx, all.Release)\n", new: "",
 			experiment: "multi-lock", remedies: []string{"fails-halfway-multi-lock"},
 		},
+		{
+			name: "what expires is given back twice",
+			file: "internal/repo/reservation.go", old: "addUnderLimit, units[id], id, limits[id])", new: "addUnderLimit, 2*units[id], id, limits[id])",
+			experiment: "holds", remedies: []string{"database-decides-sql-conditional", "database-decides-redis-stock", "three-replicas", "replica-dies"},
+		},
 	}
 }

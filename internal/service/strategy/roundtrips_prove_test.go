@@ -13,11 +13,13 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/backend"
@@ -244,4 +246,60 @@ func etcdAsked(t *testing.T) (n int64) {
 		n += int64(count)
 	}
 	return n
+}
+
+// What a reservation takes beside its hold, which is a sale with one statement more.
+func TestProveRoundTripsOfAReservation(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	store := labtest.Open(t, d, "replica-1").As("sql-conditional")
+	pool, _, err := d.Pool(2, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close() //nolint:errcheck // it was only asked
+	if err := store.CreateGoods(t.Context(), 1, 1000, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	all := strategy.Registry()
+	entry := all[slices.IndexFunc(all, func(e strategy.Entry) bool { return e.Name == "sql-conditional" })]
+	s := entry.New(strategy.Deps{Store: store, Retry: strategy.Retry{Tries: 5}})
+	ask := asked(t, pool, &backend.Clients{}, nil)
+	const times = 40
+	numbers := make([]string, 2*times)
+	steps := []struct {
+		name string
+		want int64
+		do   func(i int) error
+	}{
+		{"a purchase", 4, func(int) error { _, err := s.Deduct(t.Context(), 1, []stock.Purchase{buyOne()}); return err }},
+		{"a hold", 5, func(i int) error {
+			p := buyOne()
+			p.Number, p.TTL = uuid.Must(uuid.NewV7()).String(), time.Hour
+			numbers[i] = p.Number
+			_, err := s.Deduct(t.Context(), 1, []stock.Purchase{p})
+			return err
+		}},
+		{"a hold", 5, nil},
+		{"a confirmation", 5, func(i int) error { _, _, err := store.Confirm(t.Context(), numbers[i], numbers[i]); return err }},
+		{"a release", 7, func(i int) error { _, _, err := store.Release(t.Context(), numbers[times+i]); return err }},
+	}
+	for n, step := range steps {
+		from, do := 0, step.do
+		if do == nil {
+			from, do = times, steps[n-1].do
+		}
+		before, _ := ask()
+		begun := time.Now()
+		for i := range times {
+			if err := do(from + i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after, _ := ask()
+		took := time.Since(begun)
+		if trips := int64(math.Round(float64(after-before) / times)); trips != step.want {
+			t.Errorf("%s takes %d round trips, want %d", step.name, trips, step.want)
+		}
+		t.Logf("%s: %s", step.name, took/times)
+	}
 }

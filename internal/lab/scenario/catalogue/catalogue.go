@@ -53,6 +53,7 @@ func All() []scenario.Experiment {
 		readWriteLock(),
 		multiLock(),
 		ensembleSize(),
+		holds(),
 	}
 	slices.SortFunc(all, func(a, b scenario.Experiment) int { return cmp.Compare(a.Number, b.Number) })
 	return all

@@ -1,0 +1,75 @@
+package catalogue
+
+import (
+	"fmt"
+
+	"github.com/stockd/stockd/internal/lab/checker"
+	"github.com/stockd/stockd/internal/lab/scenario"
+	"github.com/stockd/stockd/internal/lab/scenario/step"
+)
+
+// heldUnits is how many holds end at the same time.
+const heldUnits = 40
+
+func holds() scenario.Experiment {
+	naive := scenario.Stage{Needs: []scenario.Need{scenario.MySQL}}
+	return scenario.Experiment{
+		Number: 36, Name: "holds", Title: "Units held until they are paid: late payments, two sweepers, a sweeper that dies, and one buyer who holds all",
+		Claim: "A hold that is a state and a timestamp, read and then written, is paid for after its units were given back, " +
+			"is given back twice by two sweepers, and is lost with a sweeper that dies between the state and the stock.",
+		Source: "Public trackers of booking and shop systems, since 2019: payments that come after the hold has expired",
+		Fix:    "curl -X POST 'http://127.0.0.1:8080/reservations?goods_id=1&ttl=120'",
+		Parts: []scenario.Part{
+			ofHolds("late-payment", "a payment reads that its hold is held; the hold expires, a sweeper gives the unit back, another buyer pays for it, and the payment writes that it is paid",
+				"two are paid of one unit", naive, checker.AtLeast(step.UnitsPaid, 2), step.NaivePayment()),
+			remedy(latePayment("sql-conditional")),
+			remedy(latePayment("redis-stock", scenario.Redis)),
+			ofHolds("two-sweepers", fmt.Sprintf("two sweepers read the same %d holds that are over, and each gives them back", heldUnits),
+				"more units are back than there were", naive, checker.AtLeast(step.UnitsBack, heldUnits+1), step.NaiveSweepers(heldUnits, false)),
+			remedy(expires("three-replicas", "all three replicas sweep", false)),
+			ofHolds("sweeper-dies", fmt.Sprintf("a sweeper dies when it has set the state of %d holds, before it gives their units back; another sweeps after it", heldUnits),
+				"fewer units are back than there were", naive, checker.AtMost(step.UnitsBack, heldUnits-1), step.NaiveSweepers(heldUnits, true)),
+			remedy(expires("replica-dies", "one of three replicas is killed when they expire", true)),
+			holdsAll("no-limit", "the other buyer finds it sold out, and nothing is sold", 0, checker.AtMost(step.OthersServed, 0)),
+			remedy(holdsAll("limit", "the first buyer has two, and the other one is served", 2, checker.AtLeast(step.OthersServed, 1))),
+		},
+	}
+}
+
+func ofHolds(name, does, expect string, stage scenario.Stage, seen checker.Check, steps ...scenario.Step) scenario.Part {
+	return scenario.Part{
+		Name: name, Stage: stage, Does: does, Expect: expect, Steps: steps, Check: seen, Pictures: []scenario.Picture{scenario.Bars},
+	}
+}
+
+// reserving is three replicas, of which each sweeps.
+func reserving(needs ...scenario.Need) scenario.Stage {
+	return scenario.Stage{Needs: append([]scenario.Need{scenario.MySQL}, needs...), Replicas: 3}
+}
+
+func latePayment(strategy string, needs ...scenario.Need) scenario.Part {
+	return ofHolds("database-decides-"+strategy,
+		"the same through "+strategy+": the second buyer reserves and pays as soon as the unit is back, and then the first payment comes",
+		"one is paid, and the late payment is rejected", reserving(needs...),
+		checker.All(checker.AtMost(step.UnitsPaid, 1), checker.AtLeast(step.PaidTooLate, 1), checker.AtMost(step.UnitsWrong, 0)),
+		step.Stock(1), step.LatePayment(strategy))
+}
+
+func expires(name, does string, killed bool) scenario.Part {
+	return ofHolds(name, fmt.Sprintf("%d reservations expire within a second: %s", heldUnits, does),
+		"every unit is back once", reserving(),
+		checker.All(checker.AtLeast(step.UnitsBack, heldUnits), checker.AtMost(step.UnitsBack, heldUnits), checker.AtMost(step.UnitsWrong, 0)),
+		step.Stock(heldUnits), step.Expire("sql-conditional", heldUnits, killed))
+}
+
+func holdsAll(name, expect string, perUser int64, seen checker.Check) scenario.Part {
+	return ofHolds(name, fmt.Sprintf("one buyer reserves units of ten for as long as it gets any, where one buyer may have %s; then another one reserves a unit", limitOf(perUser)),
+		expect, reserving(), seen, step.HoldAll("sql-conditional", 10, perUser))
+}
+
+func limitOf(perUser int64) string {
+	if perUser == 0 {
+		return "all"
+	}
+	return fmt.Sprint(perUser)
+}
