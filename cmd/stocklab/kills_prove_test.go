@@ -22,6 +22,14 @@ func TestProveGroupedSalesSurviveKills(t *testing.T) {
 	}
 }
 
+func TestProveReservationsSurviveKills(t *testing.T) {
+	for _, database := range []string{servers.MariaDB, servers.MySQL} {
+		t.Run(database, func(t *testing.T) {
+			reserveAndKill(t, database, 51, redisStockKilled(), groupedAndKilled("sql-conditional"), groupedAndKilled("sql-bucket"), fencedAndKilled())
+		})
+	}
+}
+
 // Units move between the row, buckets and Redis, and kills come in the middle of it.
 func TestProveMovingSalesSurviveKills(t *testing.T) {
 	for _, database := range []string{servers.MariaDB, servers.MySQL} {

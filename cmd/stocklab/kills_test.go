@@ -80,22 +80,7 @@ func TestSalesSurviveKills(t *testing.T) {
 // sold, with those that are restocked meanwhile.
 func surviveKills(t *testing.T, database string, rounds int, subjects ...killed) {
 	t.Helper()
-	cmdtest.NeedLocal(t)
-	cmdtest.NeedDatabase(t, database)
-	cmdtest.NeedRedis(t)
-	server, err := servers.StartDurableRedis(t.Context(), labtest.StartSupervisor(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := startLabOf(t,
-		servers.Choice{Mode: servers.Local, Database: database, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
-		cluster.Options{Replicas: 3, Env: append(server.Env(), "STOCKD_REDIS_STOCK_CLAIM_AFTER=1s",
-			"STOCKD_DATABASE_CONNECT_TIMEOUT=1s", "STOCKD_LOCK_TTL=2s")})
-	store, err := l.database.Open(t.Context(), "test", 4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close() //nolint:errcheck // the test is over
+	l, server, store := startToKill(t, database)
 	goods := int64(0)
 	for _, subject := range subjects {
 		t.Run(subject.String(), func(t *testing.T) {
@@ -115,6 +100,28 @@ func surviveKills(t *testing.T, database string, rounds int, subjects ...killed)
 			}
 		})
 	}
+}
+
+// startToKill starts three replicas on a Redis that keeps its data, and opens their store.
+func startToKill(t *testing.T, database string) (l testLab, server *servers.Redis, store *repo.Store) {
+	t.Helper()
+	cmdtest.NeedLocal(t)
+	cmdtest.NeedDatabase(t, database)
+	cmdtest.NeedRedis(t)
+	server, err := servers.StartDurableRedis(t.Context(), labtest.StartSupervisor(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = startLabOf(t,
+		servers.Choice{Mode: servers.Local, Database: database, Redis: servers.None, ZooKeeper: servers.None, Etcd: servers.None},
+		cluster.Options{Replicas: 3, Env: append(server.Env(), "STOCKD_REDIS_STOCK_CLAIM_AFTER=1s",
+			"STOCKD_DATABASE_CONNECT_TIMEOUT=1s", "STOCKD_LOCK_TTL=2s")})
+	store, err = l.database.Open(t.Context(), "test", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() }) // the test is over
+	return l, server, store
 }
 
 // killedSale is one sale in the middle of which something is killed.

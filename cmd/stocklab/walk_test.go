@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -391,10 +392,13 @@ func (s *walkStage) walk(ctx context.Context, plan walk.Plan) (*walk.Run, []stri
 
 // end sells what is left, waits until nothing is pending, and judges.
 func (w walking) end(ctx context.Context) (faults []string, err error) {
+	first := w.lab.cluster.ClientOf(0)
+	if fault := w.expire(ctx); fault != "" {
+		return []string{fault}, nil
+	}
 	if fault := w.sellOut(ctx); fault != "" {
 		return []string{fault}, nil
 	}
-	first := w.lab.cluster.ClientOf(0)
 	if w.Audit, err = answered(ctx, w.Item, first.Audit); err != nil {
 		return []string{fmt.Sprintf("audit: %v", err)}, nil
 	}
@@ -405,6 +409,45 @@ func (w walking) end(ctx context.Context) (faults []string, err error) {
 		return nil, err
 	}
 	return w.Faults(), nil
+}
+
+// expire waits until nothing is held. All faults are over.
+func (w walking) expire(ctx context.Context) (fault string) {
+	end := time.Now().Add(sellWithin)
+	for {
+		audit, err := w.lab.cluster.ClientOf(0).AuditNow(ctx, w.Item)
+		switch {
+		case err == nil && audit.Held == 0:
+			return ""
+		case time.Now().After(end):
+			return fmt.Sprintf("what is held does not end within %s: %+v (%v)", sellWithin, audit, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// reserve makes a reservation, and ends it as the step says.
+func (w walking) reserve(ctx context.Context, s walk.Step) {
+	held := w.sendUntilKnown(ctx, s)
+	if held.Outcome != history.Sold || s.Ends == "" {
+		return
+	}
+	time.Sleep(s.Keeps)
+	query := url.Values{}
+	if s.Ends == walk.Confirm {
+		query.Set("payment_reference", held.Order)
+	}
+	for range tries {
+		at := w.replicaOf(s).AdminURL
+		r := w.ask(ctx, http.MethodPost, fmt.Sprintf("%s/reservations/%s/%s?%s", at, held.Order, s.Ends, query.Encode()), "")
+		r.Step, r.Order = walk.Step{Do: s.Ends, Replica: s.Replica, Quantity: s.Quantity, Strategy: s.Strategy}, held.Order
+		w.Add(r)
+		if r.Outcome != history.Unknown && r.Problem != "busy" && r.Problem != "backend-unavailable" {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+		s = w.elsewhere(s)
+	}
 }
 
 // answerTries bounds the questions after the faults: connections that they ended fail once.
@@ -461,6 +504,9 @@ func (w walking) take(ctx context.Context, s walk.Step) error {
 	switch s.Do {
 	case walk.Buy, walk.Restock:
 		w.sendCopies(ctx, s)
+		return nil
+	case walk.Reserve:
+		w.reserve(ctx, s)
 		return nil
 	case walk.ChangeLimit, walk.ReadItem, walk.ReadAudit, walk.Recall:
 		w.Add(w.look(ctx, s))
@@ -658,8 +704,12 @@ func (w walking) elsewhere(s walk.Step) walk.Step {
 func (w walking) send(ctx context.Context, s walk.Step) walk.Record {
 	replica, query := w.replicaOf(s), url.Values{"quantity": {strconv.FormatInt(s.Quantity, 10)}}
 	target := fmt.Sprintf("%s/goods/%d/restock?", replica.AdminURL, w.Item)
-	if s.Do == walk.Buy {
+	if s.Do != walk.Restock {
 		target = replica.URL + "/deduct?"
+		if s.Do == walk.Reserve {
+			target = replica.URL + "/reservations?"
+			query.Set("ttl", strconv.Itoa(int(walk.ReserveTTL/time.Second)))
+		}
 		query.Set("goods_id", strconv.FormatInt(w.Item, 10))
 		query.Set("strategy", s.Strategy)
 		query.Set("group", strconv.FormatBool(s.Group))
@@ -694,15 +744,16 @@ func (w walking) ask(ctx context.Context, method, target, key string) (r walk.Re
 	}
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	var answer struct {
-		Type      string `json:"type"`
-		OrderID   string `json:"order_id"`
-		Remaining int64  `json:"remaining"`
+		Type          string `json:"type"`
+		OrderID       string `json:"order_id"`
+		ReservationID string `json:"reservation_id"`
+		Remaining     int64  `json:"remaining"`
 	}
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
 		r.Problem = "no-answer"
 		return r
 	}
-	r.Order, r.Remaining, r.Problem = answer.OrderID, answer.Remaining, strings.TrimPrefix(answer.Type, handler.TypePrefix)
+	r.Order, r.Remaining, r.Problem = cmp.Or(answer.ReservationID, answer.OrderID), answer.Remaining, strings.TrimPrefix(answer.Type, handler.TypePrefix)
 	switch {
 	case response.StatusCode < http.StatusBadRequest:
 		r.Outcome = history.Sold

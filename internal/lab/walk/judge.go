@@ -69,7 +69,7 @@ func (w *Run) Tally() string {
 // Faults are what must not be, in words.
 func (w *Run) Faults() []string {
 	happened, faults := w.reconcile()
-	faults = slices.Concat(faults, w.limitFaults(), w.auditFaults())
+	faults = slices.Concat(faults, w.limitFaults(), w.auditFaults(), w.reservationFaults())
 	for _, r := range w.Records {
 		if fault := w.recordFault(r); fault != "" {
 			faults = append(faults, fault)
@@ -88,7 +88,7 @@ func (w *Run) limitFaults() (faults []string) {
 	}
 	bought := make(map[string]int64)
 	for _, row := range w.Ledger {
-		if row.Kind == string(stock.Deduction) {
+		if row.Kind == string(stock.Deduction) || row.Kind == string(stock.Confirmation) {
 			bought[row.User] += row.Quantity
 		}
 	}
@@ -152,7 +152,10 @@ func (w *Run) recordFault(r Record) string {
 			expected = append(expected, "invalid-request")
 		}
 	}
-	if (r.Do == Buy || r.Do == Restock) && !slices.Contains(expected, r.Problem) {
+	if r.Do == Confirm || r.Do == Release {
+		expected = append(expected, "reservation-expired")
+	}
+	if slices.Contains([]Action{Buy, Reserve, Confirm, Release, Restock}, r.Do) && !slices.Contains(expected, r.Problem) {
 		return fmt.Sprintf("%s by %s is answered with %s", r.Do, r.Strategy, r.Problem)
 	}
 	return ""
@@ -170,7 +173,11 @@ func (row Row) matches(s Step) bool {
 	if s.Do == Restock {
 		return row.Kind == string(stock.Restock) && row.Quantity == s.Quantity
 	}
-	return row.Kind == string(stock.Deduction) && row.Quantity == s.Quantity && row.Strategy == s.Strategy && row.User == s.User
+	kind := stock.Deduction
+	if s.Do == Reserve {
+		kind = stock.Hold
+	}
+	return row.Kind == string(kind) && row.Quantity == s.Quantity && row.Strategy == s.Strategy && row.User == s.User
 }
 
 // request is a purchase or a restock, with every answer to it.
@@ -186,7 +193,7 @@ func (w *Run) requests() (list []request) {
 	for _, r := range w.Records {
 		i, known := byKey[r.Key]
 		switch {
-		case r.Do != Buy && r.Do != Restock:
+		case r.Do != Buy && r.Do != Reserve && r.Do != Restock:
 		case known:
 			list[i].answers = append(list[i].answers, r)
 		default:
@@ -205,6 +212,10 @@ func (w *Run) reconcile() (happened []itemOp, faults []string) {
 	byName := make(map[string]Row) // request ids and orders
 	unexplained := make(map[string]Row)
 	for _, row := range w.Ledger {
+		if row.isFinal() {
+			happened = append(happened, w.cameBack(row)...)
+			continue
+		}
 		byName[row.Request], byName[row.Order], unexplained[row.Request] = row, row, row
 	}
 	delete(unexplained, w.FullKey("create"))
@@ -240,7 +251,7 @@ func (w *Run) reconcile() (happened []itemOp, faults []string) {
 // fault judges the answers to a request by its row of the ledger.
 func (r request) fault(row Row, found bool) string {
 	for _, a := range r.answers {
-		if found && a.Outcome == history.Sold && r.Do == Buy && a.Order != row.Order {
+		if found && a.Outcome == history.Sold && r.Do != Restock && a.Order != row.Order {
 			return fmt.Sprintf("%s was answered with order %s, and the ledger has %s", r, a.Order, row)
 		}
 	}
@@ -264,7 +275,7 @@ func (r request) answeredWith(outcome history.Outcome) bool {
 // operation is the request as it has happened: after it was first sent, and before
 // its first acceptance, or any time where there was none.
 func (r request) operation(row Row) itemOp {
-	op := itemOp{do: r.Do, units: r.Quantity, left: row.Remaining, start: r.answers[0].Start, what: r.String()}
+	op := itemOp{do: r.takes(), units: r.Quantity, left: row.Remaining, start: r.answers[0].Start, what: r.String()}
 	for _, a := range r.answers {
 		if a.Start.Before(op.start) {
 			op.start = a.Start

@@ -71,6 +71,10 @@ type Step struct {
 	Strategy     string
 	User         string
 	Group, Fence bool
+	// Ends is how a reservation ends, after Keeps: Confirm, Release, or empty, where it
+	// expires after ReserveTTL.
+	Ends  Action
+	Keeps time.Duration
 	// What follows is of a fault.
 	Backend backend.Name // what is restarted, or what the replica reaches no longer
 	Middle  bool         // the replica is in the middle of a purchase: see docs/failpoints.md
@@ -84,6 +88,9 @@ type Action string
 // replica to one backend. Lose has the backend act, and its replies lost.
 const (
 	Buy           Action = "buy"
+	Reserve       Action = "reserve"
+	Confirm       Action = "confirm"
+	Release       Action = "release"
 	Restock       Action = "restock"
 	ChangeLimit   Action = "change limit"
 	ReadItem      Action = "read item"
@@ -111,6 +118,8 @@ const (
 	coarse = 10 * walkBuyers * purchasesEach * mostQuantity
 	// LeaseTTL is what lock.ttl has to be: most faults are shorter, and a long one outlasts it.
 	LeaseTTL = 3 * time.Second
+	// ReserveTTL is how long reservations are held.
+	ReserveTTL = time.Second
 )
 
 // features are what a seed turns on: walks that differ in what they leave out
@@ -150,6 +159,7 @@ func Random(seed uint64) Plan {
 	if later := rand.New(rand.NewPCG(seed, 1)); later.IntN(2) == 0 {
 		w.Actors = append(w.Actors, recalls(later, 12))
 	}
+	w.addReserver(rand.New(rand.NewPCG(seed, 2)), 20)
 	return w
 }
 
@@ -195,6 +205,7 @@ func Through(name string, seed uint64, reached ...backend.Name) Plan {
 		w.Actors = append(w.Actors, recalls(r, 4))
 	}
 	w.Actors = append(w.Actors, w.faultsOf(r, long, reached))
+	w.addReserver(rand.New(rand.NewPCG(seed, hashOf(name)+1)), each/2)
 	return w
 }
 
@@ -312,6 +323,24 @@ func (w *Plan) purchases(r *rand.Rand, buyer, count int) []Step {
 		steps[i] = s
 	}
 	return steps
+}
+
+// addReserver adds one who reserves, and pays, gives back, or does neither. Strategies that lose
+// each other's updates would lose what comes back, too.
+func (w *Plan) addReserver(r *rand.Rand, count int) {
+	if w.Kind == Lossy {
+		return
+	}
+	steps := w.purchases(r, len(w.Actors), count)
+	for i := range steps {
+		s := &steps[i]
+		s.Do, s.Key, s.Copies = Reserve, fmt.Sprintf("reserve-%d", i), 1
+		s.Keeps = upTo(r, 30*time.Millisecond)
+		if s.Ends = []Action{Confirm, Release, ""}[r.IntN(3)]; r.IntN(10) == 0 {
+			s.Keeps += ReserveTTL - 15*time.Millisecond // in the moment in which it expires
+		}
+	}
+	w.Actors = append(w.Actors, steps)
 }
 
 // fences tells whether a purchase is fenced. A holder that was cut off for longer than its
@@ -493,7 +522,7 @@ func (w *Plan) Steps() string {
 }
 
 func (s Step) isFault() bool {
-	return !slices.Contains([]Action{Buy, Restock, ChangeLimit, ReadItem, ReadAudit, Recall}, s.Do)
+	return !slices.Contains([]Action{Buy, Reserve, Restock, ChangeLimit, ReadItem, ReadAudit, Recall}, s.Do)
 }
 
 // String is a sentence, such as "buy 3 by redis-lua at replica 2, fenced".
@@ -501,7 +530,7 @@ func (s Step) String() string {
 	at := fmt.Sprintf("replica %d", s.Replica+1)
 	during := " for " + s.Lasts.Round(time.Millisecond).String()
 	switch s.Do {
-	case Buy, Restock:
+	case Buy, Reserve, Restock:
 		return s.request(at)
 	case ChangeLimit:
 		return fmt.Sprintf("change the limit to %d at %s", s.Quantity, at)
@@ -521,7 +550,7 @@ func (s Step) String() string {
 
 func (s Step) request(at string) string {
 	what := fmt.Sprintf("%s %d", s.Do, s.Quantity)
-	if s.Do == Buy {
+	if s.Do != Restock {
 		what += " by " + s.Strategy
 	}
 	words := []string{what + " at " + at}
@@ -535,6 +564,7 @@ func (s Step) request(at string) string {
 		{s.Fence, "fenced"},
 		{s.Copies > 1, fmt.Sprintf("%d at once", s.Copies)},
 		{s.Again, "and again"},
+		{s.Ends != "", fmt.Sprintf("and %s after %s", s.Ends, s.Keeps.Round(time.Millisecond))},
 	} {
 		if more.is {
 			words = append(words, more.words)

@@ -275,3 +275,65 @@ func TestARejectionWhileUnitsAreLeftIsAFault(t *testing.T) {
 		}
 	}
 }
+
+func TestReservationsAreJudgedByTheirEnd(t *testing.T) {
+	row := func(kind stock.Kind) Row { return Row{Order: "7", Kind: string(kind)} }
+	said := func(do Action, outcome history.Outcome, problem string) Record {
+		return Record{Step: Step{Do: do}, Order: "7", Outcome: outcome, Problem: problem}
+	}
+	hold, confirmed, released, expired := row(stock.Hold), row(stock.Confirmation), row(stock.Release), row(stock.Expiry)
+	for _, c := range []struct {
+		name    string
+		rows    []Row
+		records []Record
+		faults  int
+	}{
+		{"paid", []Row{hold, confirmed}, []Record{said(Confirm, history.Sold, "")}, 0},
+		{"given back", []Row{hold, released}, []Record{said(Release, history.Sold, "")}, 0},
+		{"late", []Row{hold, expired}, []Record{said(Confirm, history.Failed, "reservation-expired")}, 0},
+		{"not known", []Row{hold, expired}, []Record{said(Confirm, history.Unknown, "outcome-unknown")}, 0},
+		{"stays held", []Row{hold}, nil, 1},
+		{"ends twice", []Row{hold, confirmed, expired}, nil, 1},
+		{"never held", []Row{confirmed}, nil, 1},
+		{"paid, and expired all the same", []Row{hold, expired}, []Record{said(Confirm, history.Sold, "")}, 1},
+		{"given back, and paid all the same", []Row{hold, confirmed}, []Record{said(Release, history.Sold, "")}, 1},
+		{"expired, and paid all the same", []Row{hold, confirmed}, []Record{said(Confirm, history.Failed, "reservation-expired")}, 1},
+	} {
+		if faults := (&Run{Ledger: c.rows, Records: c.records}).reservationFaults(); len(faults) != c.faults {
+			t.Errorf("%s: %q, want %d faults", c.name, faults, c.faults)
+		}
+	}
+}
+
+// What is held is gone, and what has come back is there again, in the order of operations.
+func TestUnitsOfReservationsAreInTheOrderOfOperations(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
+	record := func(s Step, order string, from, to int, outcome history.Outcome) Record {
+		return Record{Step: s, Order: order, Start: at(from), End: at(to), Outcome: outcome}
+	}
+	reserve := Step{Do: Reserve, Key: "r", Quantity: 5, Strategy: "sql-conditional"}
+	release := Step{Do: Release, Quantity: 5, Strategy: "sql-conditional"}
+	later := Step{Do: Buy, Key: "b", Quantity: 5, Strategy: "sql-conditional"}
+	for name, c := range map[string]struct {
+		released, bought int // when they began; a millisecond each
+		faults           int
+	}{"bought when they are back": {2, 4, 0}, "rejected when they are back": {2, 4, 1}, "rejected before": {4, 2, 0}} {
+		w := &Run{Plan: Plan{Units: 5, Strategies: []string{"sql-conditional"}, entries: entries()}}
+		hold := Row{Order: "7", Kind: "hold", Request: w.FullKey("r"), Strategy: "sql-conditional", Quantity: 5}
+		back := Row{Order: "7", Kind: "release", Request: "7 final", Strategy: "sql-conditional", Quantity: 5}
+		w.Ledger = []Row{hold, back}
+		outcome := history.Rejected
+		if name == "bought when they are back" {
+			outcome = history.Sold
+			w.Ledger = append(w.Ledger, Row{Order: "8", Kind: "deduct", Request: w.FullKey("b"), Strategy: "sql-conditional", Quantity: 5})
+		}
+		w.Records = []Record{
+			record(reserve, "7", 0, 1, history.Sold), record(release, "7", c.released, c.released+1, history.Sold),
+			record(later, "8", c.bought, c.bought+1, outcome),
+		}
+		happened, faults := w.reconcile()
+		if faults = append(faults, w.orderFaults(happened)...); len(faults) != c.faults {
+			t.Errorf("%s: %q, want %d faults", name, faults, c.faults)
+		}
+	}
+}
