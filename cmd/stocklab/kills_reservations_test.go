@@ -97,7 +97,7 @@ func (r *killedReservations) at(replica int) client.Client {
 }
 
 // until asks one replica after the other until there is an answer that is final.
-func (r *killedReservations) until(ctx context.Context, first int, ask func(client.Client) error) error {
+func (r *killedReservations) until(first int, ask func(client.Client) error) error {
 	for try, end := 0, time.Now().Add(saleWithin); ; try++ {
 		err := ask(r.at(first + try))
 		final := err == nil || errors.Is(err, client.ErrSoldOut) || errors.Is(err, client.ErrReservationExpired)
@@ -118,7 +118,7 @@ func (r *killedReservations) live(ctx context.Context, who, n int) error {
 		RequestID: fmt.Sprintf("%d-%d-%d", r.goods, who, n), GoodsID: r.goods, Strategy: r.subject.strategy, Group: r.subject.group,
 		Fence: r.subject.modifier == "fence=true",
 	}
-	err := r.until(ctx, who+n, func(c client.Client) (err error) { held, err = c.Reserve(ctx, p, time.Second); return err })
+	err := r.until(who+n, func(c client.Client) (err error) { held, err = c.Reserve(ctx, p, time.Second); return err })
 	if errors.Is(err, client.ErrSoldOut) {
 		return nil
 	}
@@ -129,10 +129,10 @@ func (r *killedReservations) live(ctx context.Context, who, n int) error {
 	switch n % 3 {
 	case 0:
 		end = client.StepConfirmed
-		err = r.until(ctx, who+n, func(c client.Client) error { _, err := c.Confirm(ctx, id, "paid-"+id); return err })
+		err = r.until(who+n, func(c client.Client) error { _, err := c.Confirm(ctx, id, "paid-"+id); return err })
 	case 1:
 		end = client.StepReleased
-		err = r.until(ctx, who+n, func(c client.Client) error { _, err := c.Release(ctx, id); return err })
+		err = r.until(who+n, func(c client.Client) error { _, err := c.Release(ctx, id); return err })
 	}
 	if errors.Is(err, client.ErrReservationExpired) {
 		end, err = client.StepExpired, nil

@@ -30,8 +30,10 @@ func holds() scenario.Experiment {
 			ofHolds("sweeper-dies", fmt.Sprintf("a sweeper dies when it has set the state of %d holds, before it gives their units back; another sweeps after it", heldUnits),
 				"fewer units are back than there were", naive, checker.AtMost(step.UnitsBack, heldUnits-1), step.NaiveSweepers(heldUnits, true)),
 			remedy(expires("replica-dies", "one of three replicas is killed when they expire", true)),
-			holdsAll("no-limit", "the other buyer finds it sold out, and nothing is sold", 0, checker.AtMost(step.OthersServed, 0)),
-			remedy(holdsAll("limit", "the first buyer has two, and the other one is served", 2, checker.AtLeast(step.OthersServed, 1))),
+			holdsAll("no-limit", "the first buyer holds all ten, and the other one finds it sold out", 0,
+				checker.All(checker.AtMost(step.OthersServed, 0), checker.AtLeast(step.UnitsHeld, 10))),
+			remedy(holdsAll("limit", "the first buyer holds two, and the other one is served", 2,
+				checker.All(checker.AtLeast(step.OthersServed, 1), checker.AtMost(step.UnitsHeld, 3)))),
 		},
 	}
 }

@@ -20,6 +20,7 @@ const (
 	UnitsWrong   = "units_oversold_or_lost"
 	PaidTooLate  = "payments_too_late"
 	OthersServed = "other_buyers_served"
+	UnitsHeld    = "units_held"
 )
 
 // holdLasts is how long the holds of these steps last.
@@ -186,14 +187,14 @@ func shop(s *scenario.Environment) client.Client {
 }
 
 // reserve holds a unit of the item.
-func reserve(ctx context.Context, s *scenario.Environment, strategy, user string) (client.Reservation, error) {
-	return shop(s).Reserve(ctx, client.Purchase{GoodsID: s.Item, Strategy: strategy, UserID: user}, holdLasts)
+func reserve(ctx context.Context, s *scenario.Environment, strategy, user string, lasts time.Duration) (client.Reservation, error) {
+	return shop(s).Reserve(ctx, client.Purchase{GoodsID: s.Item, Strategy: strategy, UserID: user}, lasts)
 }
 
 // reserveSoon holds a unit as soon as one is back.
 func reserveSoon(ctx context.Context, s *scenario.Environment, strategy string) (held client.Reservation, err error) {
 	for range 400 {
-		if held, err = reserve(ctx, s, strategy, ""); !errors.Is(err, client.ErrSoldOut) {
+		if held, err = reserve(ctx, s, strategy, "", holdLasts); !errors.Is(err, client.ErrSoldOut) {
 			return held, err
 		}
 		if err := pause.For(ctx, 25*time.Millisecond); err != nil {
@@ -207,7 +208,7 @@ func reserveSoon(ctx context.Context, s *scenario.Environment, strategy string) 
 // payment come then.
 func LatePayment(strategy string) scenario.Step {
 	return func(ctx context.Context, s *scenario.Environment) error {
-		first, err := reserve(ctx, s, strategy, "")
+		first, err := reserve(ctx, s, strategy, "", holdLasts)
 		if err != nil {
 			return err
 		}
@@ -242,7 +243,7 @@ func Expire(strategy string, units int, killed bool) scenario.Step {
 		var holding sync.WaitGroup
 		errs := make([]error, units)
 		for i := range errs {
-			holding.Go(func() { _, errs[i] = reserve(ctx, s, strategy, "") })
+			holding.Go(func() { _, errs[i] = reserve(ctx, s, strategy, "", holdLasts) })
 		}
 		holding.Wait()
 		if err := errors.Join(errs...); err != nil {
@@ -278,7 +279,7 @@ func HoldAll(strategy string, units int64, perUser int64) scenario.Step {
 			return err
 		}
 		for range units {
-			_, err := reserve(ctx, s, strategy, "the first buyer")
+			_, err := reserve(ctx, s, strategy, "the first buyer", time.Minute)
 			if errors.Is(err, client.ErrUserLimit) {
 				break
 			}
@@ -286,11 +287,11 @@ func HoldAll(strategy string, units int64, perUser int64) scenario.Step {
 				return err
 			}
 		}
-		_, err := reserve(ctx, s, strategy, "another buyer")
+		_, err := reserve(ctx, s, strategy, "another buyer", time.Minute)
 		served := 1.0
 		if errors.Is(err, client.ErrSoldOut) {
 			served, err = 0, nil
 		}
-		return errors.Join(err, s.Figure(OthersServed, served))
+		return errors.Join(err, s.Figure(OthersServed, served), auditOf(ctx, s, UnitsHeld, func(a client.Audit) int64 { return a.Held }))
 	}
 }
