@@ -48,7 +48,8 @@ func ordersCommand() *cobra.Command {
 		}
 		show := showOrders(cmd.OutOrStdout(), pages.Steps)
 		if asJSON {
-			show = json.NewEncoder(cmd.OutOrStdout()).Encode
+			lines := json.NewEncoder(cmd.OutOrStdout())
+			show = func(o client.ListedOrder) error { return lines.Encode(o) }
 		}
 		for order, err := range c.Orders(cmd.Context(), pages) {
 			if err != nil {
@@ -73,11 +74,10 @@ func unlessInterrupted(cmd *cobra.Command, err error) error {
 }
 
 // showOrders prints a table a line at a time, with its head before the first one.
-func showOrders(out io.Writer, steps bool) func(order any) error {
+func showOrders(out io.Writer, steps bool) func(client.ListedOrder) error {
 	const line = "%-24v  %-7v  %-36v  %5v  %5v  %-20v  %v\n"
 	head := false
-	return func(order any) error {
-		o, _ := order.(client.ListedOrder)
+	return func(o client.ListedOrder) error {
 		if !head {
 			head = true
 			if _, err := fmt.Fprintf(out, line, "at", "step", "order", "goods", "units", "strategy", "buyer"); err != nil {

@@ -48,11 +48,9 @@ func (s sale) order(c *gin.Context) {
 		answer(c, err)
 		return
 	}
-	for _, line := range basket.Lines {
-		if basket.UserID, err = s.options.purchaser(c.Request, line.GoodsID, userID); err != nil {
-			answer(c, err)
-			return
-		}
+	if basket.UserID, err = s.options.purchaser(c.Request, userID, basket.Lines...); err != nil {
+		answer(c, err)
+		return
 	}
 	basket.RequestID = stock.BuyerKey(cmp.Or(key, rand.Text()), basket.UserID)
 	ctx, cancel := s.options.Catalogue.Within(c.Request.Context())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -66,7 +67,7 @@ func (s sale) serve(c *gin.Context, read func(*form, *stock.Purchase), accept ac
 		answer(c, err)
 		return
 	}
-	if purchase.UserID, err = s.options.purchaser(c.Request, goodsID, userID); err != nil {
+	if purchase.UserID, err = s.options.purchaser(c.Request, userID, stock.Line{GoodsID: goodsID}); err != nil {
 		answer(c, err)
 		return
 	}
@@ -283,15 +284,16 @@ func (o Options) buyerOf(r *http.Request, userID string) (buyer.Buyer, error) {
 	return verified, nil
 }
 
-// purchaser is buyerOf for a purchase of an item.
-func (o Options) purchaser(r *http.Request, goodsID int64, userID string) (string, error) {
+// purchaser is buyerOf for a purchase of items.
+func (o Options) purchaser(r *http.Request, userID string, lines ...stock.Line) (string, error) {
 	verified, err := o.buyerOf(r, userID)
+	another := func(l stock.Line) bool { return l.GoodsID != verified.GoodsID }
 	switch {
 	case err != nil:
 		return "", err
 	case verified.ID == "" && o.needsBuyer():
 		return "", o.unnamed("is missing; every purchase must name its buyer")
-	case verified.GoodsID != 0 && verified.GoodsID != goodsID:
+	case verified.GoodsID != 0 && slices.ContainsFunc(lines, another):
 		return "", newProblem(http.StatusForbidden, "token-bound", "The token is for another item").
 			detail("the token is for goods_id %d alone", verified.GoodsID)
 	}

@@ -126,12 +126,18 @@ func (f *form) readJSON(body []byte, known []string) error {
 		if err != nil {
 			return broken(err)
 		}
-		var raw json.RawMessage
-		if err := d.Decode(&raw); err != nil {
+		token, err := d.Token()
+		if err != nil {
 			return broken(err)
 		}
 		list := name == "lines"
-		v, ok := jsonValue(raw, list)
+		v, ok := jsonValue(token)
+		if list && token == json.Delim('[') {
+			if v, err = listValue(d); err != nil {
+				return broken(err)
+			}
+			ok = true
+		}
 		switch {
 		case !ok && list:
 			return invalid(fieldError{"lines", "must be a list, or text"})
@@ -149,16 +155,26 @@ func (f *form) readJSON(body []byte, known []string) error {
 	return nil
 }
 
-// jsonValue reads a value that is not an object, and a list only where one is wanted.
-func jsonValue(raw json.RawMessage, list bool) (v value, ok bool) {
+// listValue reads a list whose [ has been read.
+func listValue(d *json.Decoder) (value, error) {
+	elements := []json.RawMessage{}
+	for d.More() {
+		var element json.RawMessage
+		if err := d.Decode(&element); err != nil {
+			return value{}, err
+		}
+		elements = append(elements, element)
+	}
+	if _, err := d.Token(); err != nil {
+		return value{}, err
+	}
+	text, err := json.Marshal(elements)
+	return value{text: string(text), from: "body", kind: jsonList}, err
+}
+
+func jsonValue(token json.Token) (v value, ok bool) {
 	v.from = "body"
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	token, _ := d.Token() // it has been decoded before
 	switch t := token.(type) {
-	case json.Delim:
-		v.text, v.kind = string(raw), jsonList
-		return v, list && t == '['
 	case string:
 		v.text, v.kind = t, jsonText
 	case json.Number:

@@ -952,7 +952,7 @@ func defects() []defect {
 		},
 		{
 			name: "lines of a basket that expired are confirmed with the others",
-			file: "internal/repo/reservation.go", old: "tx.stepIfHeld(ctx, &r, setConfirmed, number, number); err != nil {", new: "tx.stepIfHeld(ctx, &r, setConfirmed, number, number); err != nil && !stock.IsOver(err) {",
+			file: "internal/repo/reservation.go", old: "tx.confirm(ctx, number, number)\n\t\t\tif err != nil {", new: "tx.confirm(ctx, number, number)\n\t\t\tif err != nil && !stock.IsOver(err) {",
 			pkg: "./internal/service", test: "TestALineOfABasketThatIsAbandonedComesBack",
 		},
 	}

@@ -123,16 +123,30 @@ func (s *Store) reservationFault(ctx context.Context, number string, err error) 
 // stock.ErrReferenceUsed: the reference has confirmed another reservation.
 // stock.ErrReleased, stock.ErrExpired, stock.ErrUnknownReservation: nothing was written.
 func (s *Store) Confirm(ctx context.Context, number, reference string) (r stock.Reservation, again bool, err error) {
-	return s.step(ctx, number, stock.Confirmed, func(tx *Tx, r *heldRow) error {
-		if err := tx.stepIfHeld(ctx, r, setConfirmed, reference, number); err != nil {
-			if errors.Is(err, stock.ErrDuplicateRequest) {
-				err = stock.ErrReferenceUsed
-			}
+	err = s.InTx(ctx, func(tx *Tx) (err error) {
+		if r, again, err = tx.confirm(ctx, number, reference); err != nil || again {
 			return err
 		}
-		r.PaymentReference = reference
-		return tx.appendNumbered(ctx, "append confirmation", s.stepsOf(stock.Confirmation, r.Reservation))
-	}, func(r heldRow) bool { return r.PaymentReference == reference })
+		return tx.appendNumbered(ctx, "append confirmation", s.stepsOf(stock.Confirmation, r))
+	})
+	return r, again && err == nil, err
+}
+
+// confirm is Confirm without the row of the ledger.
+func (t *Tx) confirm(ctx context.Context, number, reference string) (_ stock.Reservation, again bool, err error) {
+	r, err := t.lockReservation(ctx, number)
+	if err != nil {
+		return r.Reservation, false, err
+	}
+	if r.State == stock.Confirmed && r.PaymentReference == reference {
+		return r.Reservation, true, nil
+	}
+	err = t.stepIfHeld(ctx, &r, setConfirmed, reference, number)
+	if errors.Is(err, stock.ErrDuplicateRequest) {
+		err = stock.ErrReferenceUsed
+	}
+	r.State, r.PaymentReference = stock.Confirmed, reference
+	return r.Reservation, false, err
 }
 
 // ConfirmAll confirms reservations together, each under its number as the reference, in the order
@@ -144,18 +158,13 @@ func (s *Store) ConfirmAll(ctx context.Context, numbers []string) (confirmed []s
 		confirmed = make([]stock.Reservation, 0, len(numbers))
 		var changed []stock.Reservation
 		for _, number := range numbers {
-			r, err := tx.lockReservation(ctx, number)
+			r, before, err := tx.confirm(ctx, number, number)
 			if err != nil {
 				return err
 			}
-			if r.State != stock.Confirmed || r.PaymentReference != number {
-				if err := tx.stepIfHeld(ctx, &r, setConfirmed, number, number); err != nil {
-					return err
-				}
-				r.State, r.PaymentReference = stock.Confirmed, number
-				changed = append(changed, r.Reservation)
+			if confirmed = append(confirmed, r); !before {
+				changed = append(changed, r)
 			}
-			confirmed = append(confirmed, r.Reservation)
 		}
 		if again = len(changed) == 0; again {
 			return nil
@@ -174,7 +183,7 @@ func (s *Store) Release(ctx context.Context, number string) (r stock.Reservation
 			return err
 		}
 		return tx.giveBack(ctx, s.stepsOf(stock.Release, r.Reservation))
-	}, func(heldRow) bool { return true })
+	})
 }
 
 // Extend has a reservation that is held expire as late as stock.Reservation.Until says.
@@ -184,22 +193,22 @@ func (s *Store) Extend(ctx context.Context, number string, ttl, longest time.Dur
 	r, _, err = s.step(ctx, number, stock.Held, func(tx *Tx, r *heldRow) error {
 		r.ExpiresAt = r.Until(r.at, ttl, longest)
 		return tx.stepIfHeld(ctx, r, setExpiry, r.ExpiresAt.Format(columnTime), number)
-	}, func(heldRow) bool { return false })
+	})
 	return r, err
 }
 
 // columnTime is how the columns of times are written whose clock is the database's.
 const columnTime = "2006-01-02 15:04:05.000000"
 
-// step changes a reservation from held. One that was in the wanted state before is left
-// as it is, where same says that it is the same step.
-func (s *Store) step(ctx context.Context, number string, to stock.State, take func(*Tx, *heldRow) error, same func(heldRow) bool) (after stock.Reservation, again bool, err error) {
+// step changes a reservation from held. One that has ended in the wanted state before is left
+// as it is.
+func (s *Store) step(ctx context.Context, number string, to stock.State, take func(*Tx, *heldRow) error) (after stock.Reservation, again bool, err error) {
 	err = s.whileRowsChange(ctx, func(tx *Tx) error {
 		r, err := tx.lockReservation(ctx, number)
 		if err != nil {
 			return err
 		}
-		if again = r.State == to && same(r); !again {
+		if again = to != stock.Held && r.State == to; !again {
 			err = take(tx, &r)
 			r.State = to
 		}

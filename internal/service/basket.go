@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ const basketTries = 20
 // basket may be sold, and the same again finds out. stock.ErrKeyReused: the key stands for another
 // basket.
 func (r *Reservations) Sell(ctx context.Context, b Basket, hold Hold) (sold SoldBasket, err error) {
-	lines := slices.SortedFunc(slices.Values(b.Lines), func(a, b stock.Line) int { return int(min(1, max(-1, a.GoodsID-b.GoodsID))) })
+	lines := slices.SortedFunc(slices.Values(b.Lines), func(a, b stock.Line) int { return cmp.Compare(a.GoodsID, b.GoodsID) })
 	for try := range basketTries {
 		number := uuid.NewSHA1(uuid.NameSpaceOID, []byte(b.RequestID+" basket "+strconv.Itoa(try))).String()
 		sold, err = r.sellOnce(ctx, number, lines, b.UserID, hold)

@@ -55,7 +55,7 @@ func (c Client) Buy(ctx context.Context, b Basket) (SoldBasket, error) {
 	sold := SoldBasket{RequestID: b.RequestID}
 	err := c.do(ctx, call{
 		method: http.MethodPost, url: c.URL + "/orders", token: c.BuyerToken, more: c.Header, body: b, requestID: b.RequestID, into: &sold,
-		header: func(h http.Header) { sold.Replayed = h.Get("Idempotency-Replayed") == "true" },
+		replayed: &sold.Replayed,
 	})
 	if err != nil {
 		return SoldBasket{}, err

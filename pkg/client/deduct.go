@@ -77,8 +77,8 @@ func (c Client) Deduct(ctx context.Context, p Purchase) (Sale, error) {
 	p.RequestID = cmp.Or(p.RequestID, rand.Text())
 	sale := Sale{RequestID: p.RequestID}
 	err := c.do(ctx, call{
-		method: http.MethodPost, url: c.URL + "/deduct", token: c.BuyerToken, more: c.Header, body: p.body(), requestID: p.RequestID, into: &sale,
-		header: func(h http.Header) { sale.Replayed = h.Get("Idempotency-Replayed") == "true" },
+		method: http.MethodPost, url: c.URL + "/deduct", token: c.BuyerToken, more: c.Header, body: p.body(0), requestID: p.RequestID, into: &sale,
+		replayed: &sale.Replayed,
 	})
 	if err != nil {
 		return Sale{}, err
@@ -86,13 +86,15 @@ func (c Client) Deduct(ctx context.Context, p Purchase) (Sale, error) {
 	return sale, nil
 }
 
-// body is the purchase as it is sent: nil leaves a modifier to the item.
-func (p Purchase) body() any {
+// body is the purchase as it is sent: nil leaves a modifier to the item. One that is a
+// reservation has a ttl.
+func (p Purchase) body(ttl time.Duration) any {
 	return struct {
 		Purchase
 		Group *bool `json:"group,omitempty"`
 		Fence *bool `json:"fence,omitempty"`
-	}{p, modifier(p.Group, p.Ungrouped), modifier(p.Fence, p.Unfenced)}
+		TTL   int64 `json:"ttl,omitempty"`
+	}{p, modifier(p.Group, p.Ungrouped), modifier(p.Fence, p.Unfenced), int64(ttl / time.Second)}
 }
 
 func modifier(on, off bool) *bool {

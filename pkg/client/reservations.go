@@ -44,15 +44,9 @@ const (
 func (c Client) Reserve(ctx context.Context, p Purchase, ttl time.Duration) (Reservation, error) {
 	p.RequestID = cmp.Or(p.RequestID, rand.Text())
 	held := Reservation{RequestID: p.RequestID}
-	body := struct {
-		Purchase
-		Group *bool `json:"group,omitempty"`
-		Fence *bool `json:"fence,omitempty"`
-		TTL   int64 `json:"ttl,omitempty"`
-	}{p, modifier(p.Group, p.Ungrouped), modifier(p.Fence, p.Unfenced), int64(ttl / time.Second)}
 	return held, c.do(ctx, call{
-		method: http.MethodPost, url: c.URL + "/reservations", token: c.BuyerToken, more: c.Header, body: body, requestID: p.RequestID, into: &held,
-		header: func(h http.Header) { held.Replayed = h.Get("Idempotency-Replayed") == "true" },
+		method: http.MethodPost, url: c.URL + "/reservations", token: c.BuyerToken, more: c.Header, body: p.body(ttl), requestID: p.RequestID, into: &held,
+		replayed: &held.Replayed,
 	})
 }
 
@@ -85,7 +79,7 @@ func (c Client) Extend(ctx context.Context, id string, ttl time.Duration) (Reser
 func (c Client) step(ctx context.Context, to, token string, more http.Header, body any) (held Reservation, err error) {
 	err = c.do(ctx, call{
 		method: http.MethodPost, url: to, token: token, more: more, body: body, into: &held,
-		header: func(h http.Header) { held.Replayed = h.Get("Idempotency-Replayed") == "true" },
+		replayed: &held.Replayed,
 	})
 	return held, err
 }

@@ -22,8 +22,8 @@ type call struct {
 	more        http.Header
 	body        any // nil: none
 	requestID   string
-	into        any // nil: the answer is ignored
-	header      func(http.Header)
+	into        any   // nil: the answer is ignored
+	replayed    *bool // set where the answer is that of an earlier request; nil: ignored
 }
 
 const (
@@ -145,8 +145,8 @@ func (k call) read(response *http.Response, answer []byte) error {
 			return k.lost(fmt.Errorf("read the answer: %w", err))
 		}
 	}
-	if k.header != nil {
-		k.header(response.Header)
+	if k.replayed != nil {
+		*k.replayed = response.Header.Get("Idempotency-Replayed") == "true"
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ const (
 const holdLasts = time.Second
 
 // naiveHolds keeps holds as tutorials have them: a state and a timestamp in a row, read,
-// compared, and written back by whoever comes by.
+// compared, and written back by anyone.
 type naiveHolds struct {
 	db   *sql.DB
 	item int64
