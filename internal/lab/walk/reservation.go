@@ -3,6 +3,7 @@ package walk
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/stock"
@@ -23,24 +24,34 @@ func (row Row) isFinal() bool {
 }
 
 // cameBack is what the end of a reservation does to the stock: nothing where it was
-// confirmed. Units that were released are back before the answer; those that have expired at any
-// time.
+// confirmed. Units that were released are back between the question and the answer; those that
+// have expired at any time from then on.
 func (w *Run) cameBack(row Row) []itemOp {
-	if row.Kind == string(stock.Confirmation) {
-		return nil
-	}
 	back := itemOp{do: Restock, units: row.Quantity, what: row.String()}
+	asked, after := Release, time.Duration(0)
+	switch row.Kind {
+	case string(stock.Confirmation):
+		return nil
+	case string(stock.Expiry):
+		asked, after = Reserve, ReserveTTL-clockStep
+	}
 	for _, r := range w.Records {
-		switch {
-		case r.Order != row.Order:
-		case r.Do == Reserve && (back.start.IsZero() || r.Start.Before(back.start)):
-			back.start = r.Start
-		case r.Do == Release && row.Kind == string(stock.Release) && r.Outcome == history.Sold && (back.end.IsZero() || r.End.Before(back.end)):
+		if r.Order != row.Order || r.Do != asked {
+			continue
+		}
+		if from := r.Start.Add(after); back.start.IsZero() || from.Before(back.start) {
+			back.start = from
+		}
+		if asked == Release && r.Outcome == history.Sold && (back.end.IsZero() || r.End.Before(back.end)) {
 			back.end = r.End
 		}
 	}
 	return []itemOp{back}
 }
+
+// clockStep is how far the clock of the database may move against that of the walk while units are
+// held.
+const clockStep = 10 * time.Millisecond
 
 // reservationFaults expects that each reservation has ended once, as its client was answered.
 func (w *Run) reservationFaults() (faults []string) {
