@@ -35,6 +35,7 @@ func ordersCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.Int64Var(&pages.GoodsID, "goods", 0, "list those of one item")
 	flags.BoolVar(&pages.Steps, "steps", false, "list every step of reservations and every return, too")
+	flags.StringVar(&pages.Reader, "reader", "", "name under which the metrics say how far this reader is behind")
 	flags.StringVar(&pages.Cursor, "after", "", "cursor to go on after")
 	flags.BoolVar(&follow, "follow", false, "go on as new ones come, until interrupted")
 	flags.BoolVar(&asJSON, "json", false, "print a line of JSON for each, with its cursor")

@@ -21,6 +21,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/pkg/client"
 )
 
 // The dashboard and the alerts are evaluated by a real Prometheus that reads
@@ -156,6 +157,12 @@ func sellOn(t *testing.T, r process) {
 				}
 			})
 		}
+	}
+	for _, err := range (client.Client{AdminURL: r.AdminURL, Token: cmdtest.Token}).Orders(ctx, client.Pages{Reader: "shipping", Limit: 1}) {
+		if err != nil {
+			t.Error(err)
+		}
+		break // it dies after its first order
 	}
 	t.Cleanup(func() {
 		stop()

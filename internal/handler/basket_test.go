@@ -66,6 +66,14 @@ func TestABasketIsSoldWholeOrNotAtAll(t *testing.T) {
 		if order := a.get(t, "/orders/"+number+"-2-3"); order.status != http.StatusOK || order.body["goods_id"] != 2.0 {
 			t.Errorf("its second line is the order %s", order.text)
 		}
+		if whole := a.get(t, "/orders/"+number); whole.status != http.StatusOK || whole.text != sold.text {
+			t.Errorf("the basket is found as %d %s, want %s", whole.status, whole.text, sold.text)
+		}
+		for _, part := range []string{number[:8], number[:len(number)-1], number + "-2", strings.ToUpper(number), number + "-"} {
+			if a.get(t, "/orders/"+part).status != http.StatusNotFound {
+				t.Errorf("a basket is found by %s, a part of its number", part)
+			}
+		}
 		for query, body := range map[string]string{
 			"":                                   `{"lines": [{"goods_id": 1}, {"goods_id": 2}, {"goods_id": 3}]}`,
 			"lines=2:1,1:1,3":                    "",

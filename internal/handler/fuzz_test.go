@@ -48,7 +48,7 @@ func attacked(f *testing.F) handler.Options {
 		f.Fatal(err)
 	}
 	o := handler.Options{
-		Catalogue: catalogue, Inventory: service.NewInventory(store, catalogue), Reservations: service.NewReservations(store, catalogue, time.Hour, metrics.New(metrics.Build{})),
+		Catalogue: catalogue, Inventory: service.NewInventory(store, catalogue), Feed: service.NewFeed(store), Reservations: service.NewReservations(store, catalogue, time.Hour, metrics.New(metrics.Build{})),
 		TTL: 15 * time.Minute, LongestTTL: time.Hour, PublicConfirm: true, Replica: "replica-1", Choose: true, Reveal: true,
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler), TrustedProxies: []string{"192.0.2.0/24"},
 		Limits: handler.Limits{User: handler.Rate{PerSecond: 1e6, Burst: 1e6}, Address: handler.Rate{PerSecond: 1e6, Burst: 1e6}},

@@ -23,6 +23,7 @@ import (
 type Options struct {
 	Catalogue *service.Catalogue
 	Inventory *service.Inventory
+	Feed      *service.Feed
 	// Reservations are those of both APIs. TTL is how long one is held that does not say, and
 	// LongestTTL how long at most, in whole seconds.
 	Reservations    *service.Reservations

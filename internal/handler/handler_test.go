@@ -100,8 +100,9 @@ func serveHot(t *testing.T, d *servers.Database, locks lock.Deps, entries []stra
 	}
 	options := handler.Options{
 		Catalogue: catalogue,
-		Inventory: service.NewInventory(store, catalogue), Reservations: service.NewReservations(store, catalogue, time.Hour, metrics.New(metrics.Build{})),
-		TTL: 15 * time.Minute, LongestTTL: time.Hour, PublicConfirm: true, Replica: "replica-1", Choose: true, Reveal: true,
+		Inventory: service.NewInventory(store, catalogue), Feed: service.NewFeed(store),
+		Reservations: service.NewReservations(store, catalogue, time.Hour, metrics.New(metrics.Build{})),
+		TTL:          15 * time.Minute, LongestTTL: time.Hour, PublicConfirm: true, Replica: "replica-1", Choose: true, Reveal: true,
 		MaxBody: 4096, Log: slog.New(slog.DiscardHandler),
 	}
 	a := api{public: httptest.NewServer(handler.Public(options)), admin: httptest.NewServer(handler.Admin(options, admintoken.Single(token))), options: options, store: store}

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"errors"
 	"math"
 	"strconv"
 
@@ -58,10 +59,25 @@ func (o orders) read(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	order, err := o.options.Catalogue.Order(c.Request.Context(), c.Param("id"))
+	if errors.Is(err, stock.ErrUnknownOrder) {
+		return o.readBasket(c, userID, anyone)
+	}
 	if err == nil && !anyone && order.UserID != userID {
 		err = stock.ErrUnknownOrder
 	}
 	return o.body(order.Order, order.Durable), err
+}
+
+// readBasket finds an order of several items, as POST /orders has answered it.
+func (o orders) readBasket(c *gin.Context, userID string, anyone bool) (any, error) {
+	basket, err := o.options.Reservations.Basket(c.Request.Context(), c.Param("id"))
+	if err == nil && !anyone && basket.Lines[0].UserID != userID {
+		err = stock.ErrUnknownOrder
+	}
+	if err != nil {
+		return nil, err
+	}
+	return basketBody(basket), nil
 }
 
 // find serves GET /orders?request_id=.
@@ -75,7 +91,7 @@ func (o orders) find(c *gin.Context) (any, error) {
 
 // findOrList serves GET /orders of the admin API: the order of a request id, or a page.
 func (o orders) findOrList(c *gin.Context) (any, error) {
-	f, err := readForm(c.Request, "request_id", "user_id", "goods_id", "after", "limit", "steps")
+	f, err := readForm(c.Request, "request_id", "user_id", "goods_id", "after", "limit", "steps", "reader")
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +99,7 @@ func (o orders) findOrList(c *gin.Context) (any, error) {
 		f.without("user_id", "request_id is not given")
 		return o.list(c, f)
 	}
-	for _, name := range []string{"goods_id", "after", "limit", "steps"} {
+	for _, name := range []string{"goods_id", "after", "limit", "steps", "reader"} {
 		f.without(name, "request_id is given")
 	}
 	return o.findBy(c, f)
@@ -126,20 +142,22 @@ const (
 	largestPage = 1000
 )
 
+// mostReader bounds the name of a reader.
+const mostReader = 64
+
 // list returns a page of the ledger. Its cursor is text: clients do not calculate with it.
 func (o orders) list(c *gin.Context, f *form) (any, error) {
-	goodsID := f.wholeOr("goods_id", 0, 1, math.MaxInt64)
-	after := f.wholeOr("after", 0, 0, math.MaxInt64)
+	asked := service.Page{GoodsID: f.wholeOr("goods_id", 0, 1, math.MaxInt64), After: f.wholeOr("after", 0, 0, math.MaxInt64), Steps: f.flag("steps")}
 	limit := f.wholeOr("limit", defaultPage, 1, largestPage)
-	steps := f.flag("steps")
+	reader := f.text("reader", mostReader)
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	page, next, err := o.options.Inventory.Orders(c.Request.Context(), goodsID, after, int(limit), steps)
+	page, next, err := o.options.Feed.List(c.Request.Context(), reader, asked, int(limit))
 	list := make([]orderBody, len(page))
 	for i, order := range page {
 		list[i] = o.body(order, stock.InSQL)
-		if steps {
+		if asked.Steps {
 			list[i].Kind = order.Kind
 		}
 	}

@@ -106,7 +106,12 @@ func TestTheAdminAPIPagesThroughOrders(t *testing.T) {
 	if again := a.asAdmin(t, http.MethodGet, "/orders?after="+next, "", http.StatusOK); again.body["next"] != next {
 		t.Errorf("an empty page is %s, want next %s", again.text, next)
 	}
+	a.asAdmin(t, http.MethodGet, "/orders?reader=shipping&after=0", "", http.StatusOK)
+	if lags, err := a.options.Feed.Lags(t.Context()); err != nil || len(lags) != 1 || lags["shipping"] <= 0 {
+		t.Errorf("a reader at the beginning is behind by %v (%v)", lags, err)
+	}
 	for query, field := range map[string]string{
+		"reader=": "reader", "reader=" + strings.Repeat("r", 65): "reader", "request_id=a&reader=b": "reader",
 		"limit=0": "limit", "limit=1001": "limit", "after=-1": "after", "after=x": "after", "goods_id=0": "goods_id",
 		"request_id=a&limit=1": "limit", "colour=red": "colour",
 	} {

@@ -31,18 +31,18 @@ const (
 	selectReservations = `SELECT number, goods_id, quantity, user_id, strategy, state, ttl, held_at, expires_at, payment_reference, `
 	fromReservations   = ` FROM tb_reservation `
 
-	whereNumber = `WHERE number = ?`
+	whereNumber  = `WHERE number = ?`
+	whereNumbers = `WHERE number IN (`
 
 	// The following are followed by the time.
 	ifOver            = `WHERE state = 'held' AND expires_at <= `
-	ifHeld            = ` WHERE number = ? AND state = 'held' AND expires_at > `
-	setConfirmed      = `UPDATE tb_reservation SET state = 'confirmed', payment_reference = ?` + ifHeld
-	setReleased       = `UPDATE tb_reservation SET state = 'released'` + ifHeld
-	setExpiry         = `UPDATE tb_reservation SET expires_at = ?` + ifHeld
-	setExpired        = `UPDATE tb_reservation SET state = 'expired' WHERE number IN (`
+	andHeld           = ` AND state = 'held' AND expires_at > `
+	setReleased       = `UPDATE tb_reservation SET state = 'released' ` + whereNumber + andHeld
+	setExpiry         = `UPDATE tb_reservation SET expires_at = ? ` + whereNumber + andHeld
+	setExpired        = `UPDATE tb_reservation SET state = 'expired' ` + whereNumbers
 	oldestFirst       = ` ORDER BY expires_at LIMIT ?`
 	addUnderLimit     = addStock + ` AND per_user = ?`
-	countReservations = `SELECT COUNT(*), COALESCE(SUM(quantity), 0), COUNT(CASE WHEN expires_at <= `
+	countReservations = `SELECT COUNT(*), COUNT(CASE WHEN expires_at <= `
 )
 
 // hold writes the reservations of those orders that are holds.
@@ -113,65 +113,13 @@ func (t *Tx) lockReservation(ctx context.Context, number string) (heldRow, error
 
 func (s *Store) reservationFault(ctx context.Context, number string, err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("%w: %q", stock.ErrUnknownReservation, number)
+		return unknownReservation(number)
 	}
 	return s.fault(ctx, "read reservation", err)
 }
 
-// Confirm makes an order of a reservation that is held and whose time is not over. again: it was
-// confirmed under this reference before. stock.ErrConfirmed: under another one.
-// stock.ErrReferenceUsed: the reference has confirmed another reservation.
-// stock.ErrReleased, stock.ErrExpired, stock.ErrUnknownReservation: nothing was written.
-func (s *Store) Confirm(ctx context.Context, number, reference string) (r stock.Reservation, again bool, err error) {
-	err = s.InTx(ctx, func(tx *Tx) (err error) {
-		if r, again, err = tx.confirm(ctx, number, reference); err != nil || again {
-			return err
-		}
-		return tx.appendNumbered(ctx, "append confirmation", s.stepsOf(stock.Confirmation, r))
-	})
-	return r, again && err == nil, err
-}
-
-// confirm is Confirm without the row of the ledger.
-func (t *Tx) confirm(ctx context.Context, number, reference string) (_ stock.Reservation, again bool, err error) {
-	r, err := t.lockReservation(ctx, number)
-	if err != nil {
-		return r.Reservation, false, err
-	}
-	if r.State == stock.Confirmed && r.PaymentReference == reference {
-		return r.Reservation, true, nil
-	}
-	err = t.stepIfHeld(ctx, &r, setConfirmed, reference, number)
-	if errors.Is(err, stock.ErrDuplicateRequest) {
-		err = stock.ErrReferenceUsed
-	}
-	r.State, r.PaymentReference = stock.Confirmed, reference
-	return r.Reservation, false, err
-}
-
-// ConfirmAll confirms reservations together, each under its number as the reference, in the order
-// of their numbers, which must be that of every caller. again: they were confirmed so before.
-// stock.ErrReleased, stock.ErrExpired: one of them is over. stock.ErrConfirmed: one was confirmed
-// alone. stock.ErrUnknownReservation: there is none. In each case nothing was written.
-func (s *Store) ConfirmAll(ctx context.Context, numbers []string) (confirmed []stock.Reservation, again bool, err error) {
-	err = s.InTx(ctx, func(tx *Tx) error {
-		confirmed = make([]stock.Reservation, 0, len(numbers))
-		var changed []stock.Reservation
-		for _, number := range numbers {
-			r, before, err := tx.confirm(ctx, number, number)
-			if err != nil {
-				return err
-			}
-			if confirmed = append(confirmed, r); !before {
-				changed = append(changed, r)
-			}
-		}
-		if again = len(changed) == 0; again {
-			return nil
-		}
-		return tx.appendNumbered(ctx, "append confirmations", s.stepsOf(stock.Confirmation, changed...))
-	})
-	return confirmed, again && err == nil, err
+func unknownReservation(number string) error {
+	return fmt.Errorf("%w: %q", stock.ErrUnknownReservation, number)
 }
 
 // Release gives the units of a reservation back, which is held and whose time is not over. again: it
@@ -218,7 +166,7 @@ func (s *Store) step(ctx context.Context, number string, to stock.State, take fu
 	return after, again && err == nil, err
 }
 
-// stepIfHeld runs a statement that ends in ifHeld.
+// stepIfHeld runs a statement that ends in andHeld.
 func (t *Tx) stepIfHeld(ctx context.Context, r *heldRow, statement string, args ...any) error {
 	rows, err := t.write(ctx, "change reservation", statement+t.store.dialect.now, args...)
 	if err == nil && rows == 0 {
@@ -239,11 +187,11 @@ func (s *Store) stepsOf(kind stock.Kind, of ...stock.Reservation) []stock.Order 
 	return steps
 }
 
-// backTries bounds how often units are given back whose item gets another limit meanwhile.
+// backTries bounds how often a transaction is run whose rows change meanwhile.
 const backTries = 20
 
-// whileRowsChange runs a transaction again that gives units back to an item with another limit
-// than it counted under.
+// whileRowsChange runs a transaction again whose rows are not what it has read: an item got another
+// limit, or the time of a reservation was over.
 func (s *Store) whileRowsChange(ctx context.Context, do func(*Tx) error) (err error) {
 	for range backTries {
 		if err = s.InTx(ctx, do); !errors.Is(err, ErrRowChanged) {
@@ -343,10 +291,9 @@ func (s *Store) Expire(ctx context.Context, most int) (ended int, units map[int6
 
 // Reservations counts what is held.
 type Reservations struct {
-	// Open are held, with so many units; Overdue of them are over, and not ended yet, the
-	// first for Lag.
-	Open, Units, Overdue int64
-	Lag                  time.Duration
+	// Open are held; Overdue of them are over, and not ended yet, the first for Lag.
+	Open, Overdue int64
+	Lag           time.Duration
 }
 
 // Reservations counts all reservations that are held.
@@ -355,7 +302,7 @@ func (s *Store) Reservations(ctx context.Context) (n Reservations, err error) {
 	statement := countReservations + now + ` THEN 1 END), MIN(expires_at), ` + now + fromReservations + `WHERE state = 'held'`
 	var first sql.Null[moment]
 	var at moment
-	err = s.pool.QueryRowContext(ctx, statement).Scan(&n.Open, &n.Units, &n.Overdue, &first, &at)
+	err = s.pool.QueryRowContext(ctx, statement).Scan(&n.Open, &n.Overdue, &first, &at)
 	if first.Valid {
 		n.Lag = max(0, at.Sub(first.V.Time))
 	}

@@ -43,10 +43,10 @@ func TestAReservationIsOverByTheClockOfTheDatabase(t *testing.T) {
 		if ended, _, err := s.Expire(t.Context(), 10); err != nil || ended != 0 {
 			t.Errorf("a sweeper has ended %d (%v)", ended, err)
 		}
-		if n, err := s.Reservations(t.Context()); err != nil || n != (repo.Reservations{Open: 1, Units: 1}) {
+		if n, err := s.Reservations(t.Context()); err != nil || n != (repo.Reservations{Open: 1}) {
 			t.Errorf("what is held is %+v (%v)", n, err)
 		}
-		if r, _, err := s.Confirm(t.Context(), number, "paid"); err != nil || r.State != stock.Confirmed {
+		if r, _, err := confirm(t, s, number, "paid"); err != nil || r.State != stock.Confirmed {
 			t.Errorf("confirmed it is %+v (%v)", r, err)
 		}
 	})
@@ -68,7 +68,7 @@ func TestAReservationIsOverInTheVeryMomentOfItsExpiry(t *testing.T) {
 		if r, err := s.Reservation(t.Context(), over); err != nil || r.State != stock.Expired {
 			t.Errorf("it is seen as %s (%v)", r.State, err)
 		}
-		_, _, confirmed := s.Confirm(t.Context(), over, "paid")
+		_, _, confirmed := confirm(t, s, over, "paid")
 		_, _, released := s.Release(t.Context(), over)
 		_, extended := s.Extend(t.Context(), over, time.Hour, time.Hour)
 		for step, err := range map[string]error{"confirmed": confirmed, "released": released, "extended": extended} {
@@ -76,13 +76,13 @@ func TestAReservationIsOverInTheVeryMomentOfItsExpiry(t *testing.T) {
 				t.Errorf("%s: %v", step, err)
 			}
 		}
-		if n, err := s.Reservations(t.Context()); err != nil || n != (repo.Reservations{Open: 2, Units: 2, Overdue: 1}) {
+		if n, err := s.Reservations(t.Context()); err != nil || n != (repo.Reservations{Open: 2, Overdue: 1}) {
 			t.Errorf("what is held is %+v (%v)", n, err)
 		}
 		if ended, units, err := s.Expire(t.Context(), 10); err != nil || ended != 1 || units[1] != 1 {
 			t.Errorf("a sweeper has ended %d with %v (%v)", ended, units, err)
 		}
-		if r, _, err := s.Confirm(t.Context(), inTime, "paid"); err != nil || r.State != stock.Confirmed {
+		if r, _, err := confirm(t, s, inTime, "paid"); err != nil || r.State != stock.Confirmed {
 			t.Errorf("a microsecond before, it is %+v (%v)", r, err)
 		}
 		wantSums(t, s, 9, 0, 1, 0)

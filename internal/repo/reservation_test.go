@@ -69,7 +69,7 @@ func endings() map[stock.State]func(t *testing.T, s *repo.Store, number string) 
 	return map[stock.State]func(t *testing.T, s *repo.Store, number string){
 		stock.Confirmed: func(t *testing.T, s *repo.Store, number string) {
 			t.Helper()
-			if r, again, err := s.Confirm(t.Context(), number, "paid-"+number); err != nil || again || r.State != stock.Confirmed {
+			if r, again, err := confirm(t, s, number, "paid-"+number); err != nil || again || r.State != stock.Confirmed {
 				t.Fatalf("confirmed: %+v, %v, %v", r, again, err)
 			}
 		},
@@ -97,11 +97,11 @@ func TestAReservationEndsOnce(t *testing.T) {
 			wantSums(t, s, left-2, 2, sold, 0)
 			end(t, s, number)
 			refuses := stock.Reservation{State: state}.NotHeld()
-			_, again, err := s.Confirm(t.Context(), number, "paid-"+number)
+			_, again, err := confirm(t, s, number, "paid-"+number)
 			if ok := state == stock.Confirmed; ok != again || ok != (err == nil) || !ok && !errors.Is(err, refuses) {
 				t.Errorf("one that is %s is confirmed again: %v, %v", state, again, err)
 			}
-			if _, again, err := s.Confirm(t.Context(), number, "another"); again || !errors.Is(err, refuses) {
+			if _, again, err := confirm(t, s, number, "another"); again || !errors.Is(err, refuses) {
 				t.Errorf("one that is %s is confirmed under another reference: %v, %v; want %v", state, again, err, refuses)
 			}
 			_, again, err = s.Release(t.Context(), number)
@@ -135,7 +135,7 @@ func TestAReservationEndsOnce(t *testing.T) {
 func TestAReservationThatIsNotThereIsUnknown(t *testing.T) {
 	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
 	_, read := s.Reservation(t.Context(), "404")
-	_, _, confirm := s.Confirm(t.Context(), "404", "paid")
+	_, _, confirm := confirm(t, s, "404", "paid")
 	_, _, release := s.Release(t.Context(), "404")
 	_, extend := s.Extend(t.Context(), "404", time.Hour, time.Hour)
 	for doing, err := range map[string]error{"read": read, "confirm": confirm, "release": release, "extend": extend} {
@@ -150,10 +150,10 @@ func TestAPaymentReferenceConfirmsOneReservation(t *testing.T) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
 		first, second := hold(t, s, 1, 1, ""), hold(t, s, 1, 1, "")
-		if _, _, err := s.Confirm(t.Context(), first, "paid"); err != nil {
+		if _, _, err := confirm(t, s, first, "paid"); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := s.Confirm(t.Context(), second, "paid"); !errors.Is(err, stock.ErrReferenceUsed) {
+		if _, _, err := confirm(t, s, second, "paid"); !errors.Is(err, stock.ErrReferenceUsed) {
 			t.Errorf("a reference that is used confirms another one: %v", err)
 		}
 		if r, err := s.Reservation(t.Context(), second); err != nil || r.State != stock.Held || r.PaymentReference != "" {
@@ -217,7 +217,7 @@ func TestConfirmAndTwoSweepersEndEachReservationOnce(t *testing.T) {
 			var ending sync.WaitGroup
 			var paid error
 			ended, seen := make([]int, 2), stock.State("")
-			ending.Go(func() { _, _, paid = s.Confirm(t.Context(), number, number) })
+			ending.Go(func() { _, _, paid = confirm(t, s, number, number) })
 			ending.Go(func() {
 				r, err := s.Reservation(t.Context(), number)
 				if seen = r.State; err != nil {
@@ -274,7 +274,7 @@ func TestALookWaitsForAConfirmationThatIsBeingCommitted(t *testing.T) {
 		commit := proxy.Arm(servers.Rule{Sent: "COMMIT", Do: servers.Hold})
 		confirmed := make(chan error, 1)
 		go func() {
-			_, _, err := through.Confirm(t.Context(), number, "paid")
+			_, _, err := confirm(t, through, number, "paid")
 			confirmed <- err
 		}()
 		labtest.AwaitReached(t, commit)
@@ -368,7 +368,7 @@ func TestUnitsThatComeBackAreCountedOutOfTheirBuyer(t *testing.T) {
 		has(2)
 		expireAll(t, s)
 		has(1)
-		if _, _, err := s.Confirm(t.Context(), confirmed, "paid"); err != nil {
+		if _, _, err := confirm(t, s, confirmed, "paid"); err != nil {
 			t.Fatal(err)
 		}
 		has(1)
@@ -431,7 +431,7 @@ func TestManyReturnsOfOneOrderGiveNoMoreThanItHas(t *testing.T) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
 		number := hold(t, s, 1, 3, "")
-		if _, _, err := s.Confirm(t.Context(), number, "paid"); err != nil {
+		if _, _, err := confirm(t, s, number, "paid"); err != nil {
 			t.Fatal(err)
 		}
 		var returning sync.WaitGroup
@@ -464,7 +464,7 @@ func TestStepsAreListedToThoseWhoAsk(t *testing.T) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 10)
 		paid, released, expired := hold(t, s, 1, 1, ""), hold(t, s, 1, 1, ""), hold(t, s, 1, 1, "")
-		if _, _, err := s.Confirm(t.Context(), paid, "paid"); err != nil {
+		if _, _, err := confirm(t, s, paid, "paid"); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := s.Release(t.Context(), released); err != nil {

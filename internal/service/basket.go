@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,6 +59,18 @@ func (r *Reservations) Sell(ctx context.Context, b Basket, hold Hold) (sold Sold
 		}
 	}
 	return sold, fmt.Errorf("%w: its basket was rejected %d times", stock.ErrKeyReused, basketTries)
+}
+
+// Basket finds a basket by its number. stock.ErrUnknownOrder: none was sold under it.
+func (r *Reservations) Basket(ctx context.Context, number string) (SoldBasket, error) {
+	if id, err := uuid.Parse(number); err != nil || id.String() != number { // the beginning of one finds nothing
+		return SoldBasket{}, stock.ErrUnknownOrder
+	}
+	lines, err := r.store.ConfirmedLines(ctx, number)
+	if err == nil && (len(lines) == 0 || !strings.HasSuffix(lines[0].Number, fmt.Sprintf("-%d", len(lines)))) {
+		err = stock.ErrUnknownOrder // or lines of it were confirmed alone
+	}
+	return SoldBasket{Number: number, Lines: lines}, err
 }
 
 // sellOnce tries a basket under one number. stock.IsOver: a line of it has come back.

@@ -33,7 +33,7 @@ type Catalogue struct {
 	outbox   strategy.Outbox // nil where no strategy has one
 	recalls  *recaller
 	switches *switches
-	requests *lookups[string, stock.Order] // of the ledger, by their ids
+	requests *shared[string, stock.Order] // of the ledger, by their ids
 	items    *items
 	pings    pings
 	timeout  time.Duration // of a deduction
@@ -72,7 +72,7 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 		byName: make(map[string]*offer, len(entries)), switches: newSwitches(deps.Store),
 		timeout: timeout, maxQuantity: stock.MaxQuantity,
 	}
-	c.requests = &lookups[string, stock.Order]{find: deps.Store.Orders, doing: "find requests", most: deps.Group.Batch, within: timeout, log: deps.Log}
+	c.requests = &shared[string, stock.Order]{query: deps.Store.Orders, doing: "find requests", most: deps.Group.Batch, within: timeout, log: deps.Log}
 	c.items = newItems(deps.Store, c.switches, deps.Group.Batch, timeout, deps.Log)
 	c.recalls = &recaller{holders: deps.Store.Allocators, offers: c.byName, log: c.log}
 	versions := c.versions(ctx, entries)

@@ -32,7 +32,7 @@ func newShelf(most int, existing ...int64) (*shelf, *items) {
 	}
 	return s, &items{
 		switches: newSwitches(nil), most: most, known: make(map[int64]struct{}),
-		search: &lookups[int64, bool]{find: s.find, doing: "find items", most: 1000, within: time.Hour, log: slog.New(slog.DiscardHandler)},
+		search: &shared[int64, bool]{query: s.find, doing: "find items", most: 1000, within: time.Hour, log: slog.New(slog.DiscardHandler)},
 	}
 }
 
@@ -125,7 +125,7 @@ func TestASearchHasAtMostSoManyKeys(t *testing.T) {
 func TestASearchThatFailsFailsItsCallers(t *testing.T) {
 	broken := errors.New("the database is gone")
 	_, i := newShelf(10)
-	i.search.find = func(context.Context, ...int64) (map[int64]bool, error) { return nil, broken }
+	i.search.query = func(context.Context, ...int64) (map[int64]bool, error) { return nil, broken }
 	if err := i.require(t.Context(), 7); !errors.Is(err, broken) {
 		t.Errorf("it fails with %v, want %v", err, broken)
 	}

@@ -88,8 +88,3 @@ func (c *Catalogue) find(ctx context.Context, ledger, pending func() (stock.Orde
 	}
 	return AcceptedOrder{}, stock.ErrUnknownOrder
 }
-
-// Orders lists orders of the ledger: see repo.Store.OrdersAfter.
-func (i *Inventory) Orders(ctx context.Context, goodsID, after int64, limit int, steps bool) (orders []stock.Order, next int64, err error) {
-	return i.store.OrdersAfter(ctx, goodsID, after, limit, steps)
-}

@@ -23,7 +23,7 @@ func (b *broken) Orders(context.Context, ...string) (map[string]stock.Order, err
 
 func TestAPanicInASearchFailsItsCallers(t *testing.T) {
 	once := broken(1)
-	g := lookupsIn(once.Orders, 10)
+	g := sharedIn(once.Orders, 10)
 	if _, err := g.get(t.Context(), "id"); !errors.Is(err, background.ErrPanicked) {
 		t.Errorf("answered with %v, want %v", err, background.ErrPanicked)
 	}

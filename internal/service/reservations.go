@@ -30,8 +30,10 @@ type Reservations struct {
 	store     *repo.Store
 	catalogue *Catalogue
 	jobs      *background.Jobs
-	longest   time.Duration
-	observer  ReservationObserver
+	// confirming confirms together what is paid while others are being confirmed.
+	confirming *shared[*repo.Payment, repo.Confirmation]
+	longest    time.Duration
+	observer   ReservationObserver
 }
 
 // ReservationObserver records what becomes of reservations. It may be called at the same time.
@@ -44,7 +46,13 @@ type ReservationObserver interface {
 
 // NewReservations keeps reservations no longer than longest, with all that they are extended by.
 func NewReservations(store *repo.Store, catalogue *Catalogue, longest time.Duration, observer ReservationObserver) *Reservations {
-	return &Reservations{store: store, catalogue: catalogue, jobs: background.NewJobs(catalogue.log), longest: longest, observer: observer}
+	return &Reservations{
+		store: store, catalogue: catalogue, jobs: background.NewJobs(catalogue.log), longest: longest, observer: observer,
+		confirming: &shared[*repo.Payment, repo.Confirmation]{
+			query: store.Confirm, doing: "confirm reservations", most: catalogue.requests.most, within: catalogue.timeout,
+			writes: true, log: catalogue.log,
+		},
+	}
 }
 
 // Close waits a moment for the strategies to be notified of units that have come back.
@@ -69,16 +77,23 @@ func (r *Reservations) Accepted(ctx context.Context, p stock.Purchase, outcome s
 	return held, nil
 }
 
-// Confirm makes an order of a reservation that is held: see repo.Store.Confirm.
+// Confirm makes an order of a reservation that is held, together with those that are paid while others
+// are being written. again: it was confirmed under this reference before. The errors are those of
+// repo.Confirmation. stock.ErrUnknownOutcome: the same again finds out.
 func (r *Reservations) Confirm(ctx context.Context, number, reference string) (confirmed stock.Reservation, again bool, err error) {
-	confirmed, again, err = r.store.Confirm(ctx, number, reference)
+	paid := &repo.Payment{Number: number, Reference: reference}
+	answers, err := r.confirming.get(ctx, paid)
+	if err != nil {
+		return confirmed, false, err
+	}
+	answer := answers[paid]
 	switch {
-	case err == nil && !again:
+	case answer.Rejected == nil && !answer.Again:
 		r.observer.ReservationsEnded(stock.Confirmed, 1)
-	case errors.Is(err, stock.ErrExpired):
+	case errors.Is(answer.Rejected, stock.ErrExpired):
 		r.observer.PaidLate()
 	}
-	return confirmed, again, err
+	return answer.Reservation, answer.Again, answer.Rejected
 }
 
 // Release gives the units of a reservation back that is held: see repo.Store.Release.

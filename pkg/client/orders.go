@@ -77,6 +77,9 @@ type Pages struct {
 	// Steps lists every step of reservations and every return, too. Without it there are
 	// orders alone: purchases, and reservations when they are confirmed.
 	Steps bool
+	// Reader is a name under which the replicas' metrics say how far this reader is behind, or
+	// empty. At most 64 bytes.
+	Reader string
 	// Cursor is the Cursor of an order that was listed earlier, or empty for the beginning.
 	Cursor string
 	// Limit is the size of a page, 1 to 1,000; 0 is 100.
@@ -147,6 +150,9 @@ func (c Client) page(ctx context.Context, p Pages) (page ordersPage, err error) 
 	}
 	if p.Steps {
 		query.Set("steps", "true")
+	}
+	if p.Reader != "" {
+		query.Set("reader", p.Reader)
 	}
 	if p.Limit != 0 {
 		query.Set("limit", strconv.Itoa(p.Limit))

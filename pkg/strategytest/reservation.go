@@ -78,7 +78,7 @@ func sellsWhatComesBack(t *testing.T, s *subject) {
 		t.Errorf("a purchase of an item that is held is answered with %v", err)
 	}
 	s.settle(t, goods)
-	if _, _, err := s.store.Confirm(t.Context(), confirmed.Number, "paid-"+confirmed.Number); err != nil {
+	if _, _, err := s.store.ConfirmAll(t.Context(), []string{confirmed.Number}); err != nil {
 		t.Fatal(err)
 	}
 	s.giveBack(t, released)

@@ -36,7 +36,7 @@ func newMetrics(c config.Config, build metrics.Build) *metrics.Metrics {
 }
 
 // stateOf is what a scrape reads from a replica.
-func stateOf(ctx context.Context, c config.Config, catalogue *service.Catalogue, store *repo.Store, locks *backend.Clients) metrics.State {
+func stateOf(ctx context.Context, c config.Config, catalogue *service.Catalogue, store *repo.Store, feed *service.Feed, locks *backend.Clients) metrics.State {
 	pools := []metrics.Pool{metrics.SQLPool("stock", store.Stats), metrics.SQLPool("locks", locks.DB.Stats)}
 	if locks.Redis != nil {
 		pools = append(pools, metrics.RedisPool(string(backend.Redis), c.Redis.MaxOpen, locks.Redis))
@@ -46,7 +46,7 @@ func stateOf(ctx context.Context, c config.Config, catalogue *service.Catalogue,
 	}
 	return metrics.State{
 		Stopping: func() bool { return ctx.Err() != nil },
-		Backends: catalogue.Backends, Waiting: catalogue.Waiting, Lag: catalogue.Lag, Reservations: store.Reservations,
+		Backends: catalogue.Backends, Waiting: catalogue.Waiting, Lag: catalogue.Lag, Reservations: store.Reservations, Readers: feed.Lags,
 		Pools: pools,
 	}
 }

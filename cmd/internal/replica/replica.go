@@ -116,7 +116,8 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 	open.add("changes of items", inventory.Close)
 	open.add("reservations", reservations.Close)
 	open.add("background jobs", quietly(keepUp(ctx, c, catalogue, inventory, reservations, watch)))
-	watch.metrics.Watch(stateOf(ctx, c, catalogue, store, locks.Clients))
+	options.Feed = service.NewFeed(store)
+	watch.metrics.Watch(stateOf(ctx, c, catalogue, store, options.Feed, locks.Clients))
 	options.Catalogue, options.Inventory, options.Reservations, options.Buyers = catalogue, inventory, reservations, buyers
 	if !options.Choose {
 		log.InfoContext(ctx, "requests may not choose a strategy", "deduct.choose", c.Deduct.Choose, "http.listen", c.HTTP.Listen)

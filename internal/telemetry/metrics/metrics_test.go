@@ -191,7 +191,10 @@ func state() metrics.State {
 		Waiting: func() map[string]int { return map[string]int{"mutex": 7} },
 		Lag:     func(context.Context) (hot.Lag, error) { return hot.Lag{Orders: 5, Oldest: 3 * time.Second}, nil },
 		Reservations: func(context.Context) (repo.Reservations, error) {
-			return repo.Reservations{Open: 8, Units: 11, Overdue: 2, Lag: 6 * time.Second}, nil
+			return repo.Reservations{Open: 8, Overdue: 2, Lag: 6 * time.Second}, nil
+		},
+		Readers: func(context.Context) (map[string]time.Duration, error) {
+			return map[string]time.Duration{"shipping": 90 * time.Second}, nil
 		},
 		Pools: []metrics.Pool{{Name: "stock", Stats: func() metrics.PoolStats {
 			return metrics.PoolStats{Max: 16, InUse: 3, Idle: 2, Waits: 9, Waited: 4 * time.Second, Timeouts: 1}
@@ -209,7 +212,8 @@ func TestAScrapeAsksForTheState(t *testing.T) {
 		`stockd_pool_connections{pool="stock",state="idle"} 2`, `stockd_pool_connections_max{pool="stock"} 16`,
 		`stockd_pool_waits_total{pool="stock"} 9`, `stockd_pool_wait_seconds_total{pool="stock"} 4`,
 		`stockd_pool_timeouts_total{pool="stock"} 1`,
-		`stockd_reservations_held 8`, `stockd_reservations_overdue 2`, `stockd_reservations_overdue_seconds 6`)
+		`stockd_reservations_held 8`, `stockd_reservations_overdue 2`, `stockd_reservations_overdue_seconds 6`,
+		`stockd_feed_reader_behind_seconds{reader="shipping"} 90`)
 	if strings.Contains(scraped, `backend_up{backend="etcd"}`) {
 		t.Error("a backend that is not configured is down")
 	}

@@ -22,7 +22,9 @@ type State struct {
 	Lag func(context.Context) (hot.Lag, error)
 	// Reservations counts what is held. An error means unknown.
 	Reservations func(context.Context) (repo.Reservations, error)
-	Pools        []Pool
+	// Readers is how far those are behind that read the feed. An error means unknown.
+	Readers func(context.Context) (map[string]time.Duration, error)
+	Pools   []Pool
 }
 
 // scrapeTimeout limits one scrape.
@@ -39,6 +41,7 @@ func (m *Metrics) Watch(s State) {
 		oldest:   prometheus.NewDesc("stockd_redis_stock_oldest_pending_seconds", "Age of the oldest order that is pending in the ledger.", nil, nil),
 		held:     prometheus.NewDesc("stockd_reservations_held", "Reservations that are held, those among them that are over.", nil, nil),
 		overdue:  prometheus.NewDesc("stockd_reservations_overdue", "Reservations that are over, and whose units are not back.", nil, nil),
+		behind:   prometheus.NewDesc("stockd_feed_reader_behind_seconds", "For how long the first order has been in the ledger that a reader of the feed has not asked beyond, as of the last time it asked this replica.", []string{"reader"}, nil),
 		late:     prometheus.NewDesc("stockd_reservations_overdue_seconds", "For how long the first of them has been over.", nil, nil),
 	})
 }
@@ -49,11 +52,11 @@ type state struct {
 
 	pools                                  poolDescs
 	stopping, up, waiting, pending, oldest *prometheus.Desc
-	held, overdue, late                    *prometheus.Desc
+	held, overdue, late, behind            *prometheus.Desc
 }
 
 func (s state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append(s.pools.list(), s.stopping, s.up, s.waiting, s.pending, s.oldest, s.held, s.overdue, s.late) {
+	for _, d := range append(s.pools.list(), s.stopping, s.up, s.waiting, s.pending, s.oldest, s.held, s.overdue, s.late, s.behind) {
 		ch <- d
 	}
 }
@@ -82,6 +85,11 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 		gauge(s.held, float64(n.Open))
 		gauge(s.overdue, float64(n.Overdue))
 		gauge(s.late, n.Lag.Seconds())
+	}
+	if behind, err := s.Readers(ctx); err == nil {
+		for reader, by := range behind {
+			gauge(s.behind, by.Seconds(), reader)
+		}
 	}
 	for _, pool := range s.Pools {
 		s.pools.collect(pool, ch)

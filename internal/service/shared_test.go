@@ -38,13 +38,13 @@ func (f *frozenLedger) Orders(ctx context.Context, requestIDs ...string) (map[st
 	return map[string]stock.Order{}, ctx.Err()
 }
 
-func newFrozen(most int) (*frozenLedger, *lookups[string, stock.Order]) {
+func newFrozen(most int) (*frozenLedger, *shared[string, stock.Order]) {
 	f := &frozenLedger{thaw: make(chan struct{})}
-	return f, lookupsIn(f.Orders, most)
+	return f, sharedIn(f.Orders, most)
 }
 
-func lookupsIn(find strategy.FindOrders, most int) *lookups[string, stock.Order] {
-	return &lookups[string, stock.Order]{find: find, doing: "find requests", most: most, within: time.Hour, log: slog.New(slog.DiscardHandler)}
+func sharedIn(find strategy.FindOrders, most int) *shared[string, stock.Order] {
+	return &shared[string, stock.Order]{query: find, doing: "find requests", most: most, within: time.Hour, log: slog.New(slog.DiscardHandler)}
 }
 
 func TestALookupWhoseCallerLeftIsNotServed(t *testing.T) {
@@ -63,7 +63,7 @@ func TestALookupWhoseCallerLeftIsNotServed(t *testing.T) {
 		cancel()
 		callers.Wait()
 		if len(g.waiting) != 0 {
-			t.Errorf("%d look-ups are queued, want 0", len(g.waiting))
+			t.Errorf("%d calls are queued, want 0", len(g.waiting))
 		}
 		callers.Go(func() {
 			if _, err := g.get(t.Context(), "live"); err != nil {
@@ -89,14 +89,14 @@ func (hungLedger) Orders(ctx context.Context, _ ...string) (map[string]stock.Ord
 
 func TestTheLastCallerOfASearchCancelsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := lookupsIn(hungLedger{}.Orders, 10)
+		g := sharedIn(hungLedger{}.Orders, 10)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := g.get(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the caller gets %v, want %v", err, context.DeadlineExceeded)
 		}
 		synctest.Wait()
-		if g.searching {
+		if g.querying {
 			t.Error("the search goes on without a caller")
 		}
 	})
@@ -170,4 +170,54 @@ func TestASearchIsAPartOfALiveCallersTrace(t *testing.T) {
 			t.Errorf("the query is a child of %v, want the search", queries[1].Parent())
 		}
 	})
+}
+
+// A caller that leaves what is being written gets its outcome where that comes soon, and else
+// does not know it.
+func TestACallerThatLeavesAWriteKnowsItsOutcomeOrThatItIsUnknown(t *testing.T) {
+	for name, c := range map[string]struct {
+		thaws time.Duration // after the callers have left
+		want  error
+	}{
+		"it is written in time": {endWithin - 1, nil},
+		"it takes longer":       {endWithin + 1, stock.ErrUnknownOutcome},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ledger, g := newFrozen(10)
+				g.writes, g.query = true, func(ctx context.Context, ids ...string) (map[string]stock.Order, error) {
+					orders, _ := ledger.Orders(ctx, ids...) // it is being committed, and cannot be ended
+					return orders, nil
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var callers sync.WaitGroup
+				for _, id := range []string{"a", "b"} {
+					callers.Go(func() {
+						if _, err := g.get(ctx, id); id == "a" && !errors.Is(err, c.want) {
+							t.Errorf("a caller that left gets %v, want %v", err, c.want)
+						} else if id == "b" && !errors.Is(err, context.Canceled) || errors.Is(err, stock.ErrUnknownOutcome) && id == "b" {
+							t.Errorf("a caller that left the queue gets %v, want %v", err, context.Canceled)
+						}
+					})
+					synctest.Wait()
+				}
+				cancel()
+				time.Sleep(c.thaws)
+				close(ledger.thaw)
+				callers.Wait()
+				if len(ledger.queries) != 1 {
+					t.Errorf("%d were written, want the one that was under way", len(ledger.queries))
+				}
+			})
+		})
+	}
+}
+
+// A panic may come after the commit.
+func TestAPanicOfAWriteIsAnUnknownOutcome(t *testing.T) {
+	g := sharedIn(func(context.Context, ...string) (map[string]stock.Order, error) { panic("after the commit") }, 10)
+	g.writes = true
+	if _, err := g.get(t.Context(), "a"); !errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("the caller gets %v, want %v", err, stock.ErrUnknownOutcome)
+	}
 }

@@ -1,0 +1,188 @@
+package repo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Payment confirms a reservation.
+type Payment struct {
+	Number, Reference string
+}
+
+// Confirmation is the answer to a payment.
+type Confirmation struct {
+	stock.Reservation
+
+	// Again reports that the reservation was confirmed under this reference before.
+	Again bool
+	// Rejected is why nothing is confirmed, or nil. stock.ErrConfirmed: it was confirmed under
+	// another reference. stock.ErrReferenceUsed: the reference has confirmed another
+	// reservation. stock.ErrReleased, stock.ErrExpired, stock.ErrUnknownReservation.
+	Rejected error
+}
+
+// Confirm makes orders of reservations that are held and whose time is not over, in one
+// transaction. Each payment is answered as if it had come alone, in the order of the arguments.
+// An error is that of all of them; after stock.ErrUnknownOutcome the same again finds out.
+func (s *Store) Confirm(ctx context.Context, payments ...*Payment) (map[*Payment]Confirmation, error) {
+	together, alone := firstOfEach(payments)
+	answers, err := s.confirm(ctx, false, together)
+	if errors.Is(err, stock.ErrReferenceUsed) { // and the database does not say which
+		answers, alone, err = make(map[*Payment]Confirmation, len(payments)), payments, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range alone {
+		answer, err := s.confirm(ctx, false, []*Payment{p})
+		if err != nil {
+			answer = map[*Payment]Confirmation{p: {Rejected: err}}
+		}
+		answers[p] = answer[p]
+	}
+	return answers, nil
+}
+
+// firstOfEach parts the first payment for each reservation from later ones.
+func firstOfEach(payments []*Payment) (first, later []*Payment) {
+	seen := make(map[string]bool, len(payments))
+	for _, p := range payments {
+		if seen[p.Number] {
+			later = append(later, p)
+			continue
+		}
+		seen[p.Number] = true
+		first = append(first, p)
+	}
+	return first, later
+}
+
+// ConfirmAll confirms all of several reservations or none, each under its number as the reference.
+// again: they were confirmed so before. Where one is rejected, the error is as its
+// Confirmation.Rejected.
+func (s *Store) ConfirmAll(ctx context.Context, numbers []string) (confirmed []stock.Reservation, again bool, err error) {
+	payments := make([]*Payment, len(numbers))
+	for i, number := range numbers {
+		payments[i] = &Payment{Number: number, Reference: number}
+	}
+	answers, err := s.confirm(ctx, true, payments)
+	if err != nil {
+		return nil, false, err
+	}
+	again = true
+	for _, p := range payments {
+		confirmed = append(confirmed, answers[p].Reservation)
+		again = again && answers[p].Again
+	}
+	return confirmed, again, nil
+}
+
+const linesOfBasket = `WHERE number > ? AND number < ? AND state = 'confirmed' ORDER BY goods_id`
+
+// ConfirmedLines finds the lines of a basket that are confirmed, in the order of their items: the
+// reservations whose numbers begin with its number and "-".
+func (s *Store) ConfirmedLines(ctx context.Context, number string) (lines []stock.Reservation, err error) {
+	err = s.each(ctx, s.pool, "read lines", func(scan scanRow) error {
+		r, err := scanReservation(scan)
+		lines = append(lines, r.Reservation)
+		return err
+	}, s.selectHeld()+linesOfBasket, number+"-", number+".")
+	return lines, err
+}
+
+// confirm answers payments for different reservations in one transaction. Where all must be
+// confirmed, the error is the first of their rejections. stock.ErrReferenceUsed: the reference of one
+// of them, and nothing was written.
+func (s *Store) confirm(ctx context.Context, all bool, payments []*Payment) (answers map[*Payment]Confirmation, err error) {
+	err = s.whileRowsChange(ctx, func(tx *Tx) (err error) {
+		answers, err = tx.confirm(ctx, payments)
+		for _, p := range payments {
+			if all && err == nil {
+				err = answers[p].Rejected
+			}
+		}
+		return err
+	})
+	if errors.Is(err, stock.ErrDuplicateRequest) {
+		err = stock.ErrReferenceUsed
+	}
+	return answers, err
+}
+
+// confirm takes the step of those reservations that are held.
+func (t *Tx) confirm(ctx context.Context, payments []*Payment) (map[*Payment]Confirmation, error) {
+	found, err := t.lockReservations(ctx, payments)
+	if err != nil {
+		return nil, err
+	}
+	answers := make(map[*Payment]Confirmation, len(payments))
+	var due []*Payment
+	var confirmed []stock.Reservation
+	for _, p := range payments {
+		r, ok := found[p.Number]
+		switch {
+		case !ok:
+			answers[p] = Confirmation{Rejected: unknownReservation(p.Number)}
+		case r.State == stock.Confirmed && r.PaymentReference == p.Reference:
+			answers[p] = Confirmation{Reservation: r.Reservation, Again: true}
+		case r.State != stock.Held || r.isOver():
+			answers[p] = Confirmation{Reservation: r.Reservation, Rejected: r.NotHeld()}
+		default:
+			r.State, r.PaymentReference = stock.Confirmed, p.Reference
+			answers[p] = Confirmation{Reservation: r.Reservation}
+			due, confirmed = append(due, p), append(confirmed, r.Reservation)
+		}
+	}
+	if len(due) == 0 {
+		return answers, nil
+	}
+	if err := t.setConfirmed(ctx, due); err != nil {
+		return nil, err
+	}
+	return answers, t.appendNumbered(ctx, "append confirmations", t.store.stepsOf(stock.Confirmation, confirmed...))
+}
+
+// lockReservations is lockReservation for several, in the order of their numbers, which must be that
+// of every caller. Those that are not there are not in the answer.
+func (t *Tx) lockReservations(ctx context.Context, payments []*Payment) (map[string]heldRow, error) {
+	found, numbers := make(map[string]heldRow, len(payments)), make([]any, len(payments))
+	for i, p := range payments {
+		numbers[i] = p.Number
+	}
+	statement := t.store.selectHeld() + whereNumbers + listOf(len(numbers), `?`) + inOrder + t.store.dialect.forUpdate
+	err := t.store.each(ctx, t.conn(), "lock reservations", func(scan scanRow) error {
+		r, err := scanReservation(scan)
+		found[r.Number] = r
+		return err
+	}, statement, numbers...)
+	return found, err
+}
+
+const (
+	inOrder = `) ORDER BY number`
+
+	setConfirmed = `UPDATE tb_reservation SET state = 'confirmed', payment_reference = CASE number`
+	whenNumber   = ` WHEN ? THEN ?`
+)
+
+// setConfirmed confirms reservations that are locked. ErrRowChanged: the time of one was over just now.
+func (t *Tx) setConfirmed(ctx context.Context, due []*Payment) error {
+	args := make([]any, 0, 3*len(due))
+	for _, p := range due {
+		args = append(args, p.Number, p.Reference)
+	}
+	for _, p := range due {
+		args = append(args, p.Number)
+	}
+	statement := setConfirmed + strings.Repeat(whenNumber, len(due)) + ` END ` + whereNumbers + listOf(len(due), `?`) + `)` + andHeld
+	rows, err := t.write(ctx, "confirm reservations", statement+t.store.dialect.now, args...)
+	if err == nil && rows < int64(len(due)) {
+		err = fmt.Errorf("the time of a reservation is over: %w", ErrRowChanged)
+	}
+	return err
+}

@@ -1,0 +1,113 @@
+package repo_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// confirm pays for one reservation.
+func confirm(t *testing.T, s *repo.Store, number, reference string) (r stock.Reservation, again bool, err error) {
+	t.Helper()
+	paid := &repo.Payment{Number: number, Reference: reference}
+	answers, err := s.Confirm(t.Context(), paid)
+	answer := answers[paid]
+	return answer.Reservation, answer.Again, errors.Join(err, answer.Rejected)
+}
+
+// answered is a payment and what it is to be answered with.
+type answered struct {
+	repo.Payment
+
+	again    bool
+	rejected error
+}
+
+// wantAnswers confirms payments together.
+func wantAnswers(t *testing.T, s *repo.Store, wanted []answered) {
+	t.Helper()
+	payments := make([]*repo.Payment, len(wanted))
+	for i := range wanted {
+		payments[i] = &wanted[i].Payment
+	}
+	answers, err := s.Confirm(t.Context(), payments...)
+	if err != nil || len(answers) != len(wanted) {
+		t.Fatalf("%d payments have %d answers, %v", len(wanted), len(answers), err)
+	}
+	for i, want := range wanted {
+		got := answers[payments[i]]
+		if got.Again != want.again || !errors.Is(got.Rejected, want.rejected) {
+			t.Errorf("payment %d is answered with again %v, %v; want %v, %v", i, got.Again, got.Rejected, want.again, want.rejected)
+		}
+		if got.Rejected == nil && (got.Number != want.Number || got.State != stock.Confirmed || got.PaymentReference != want.Reference) {
+			t.Errorf("payment %d has confirmed %+v", i, got.Reservation)
+		}
+	}
+}
+
+func TestPaymentsThatComeTogetherAreAnsweredAsAlone(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 100)
+		ended := make(map[stock.State]string)
+		for state, end := range endings() {
+			ended[state] = hold(t, s, 1, 1, "")
+			end(t, s, ended[state])
+		}
+		first, second, third := hold(t, s, 1, 2, ""), hold(t, s, 1, 4, ""), hold(t, s, 1, 8, "")
+		confirmed := ended[stock.Confirmed]
+		wanted := []answered{
+			{Payment: repo.Payment{Number: first, Reference: "a"}},
+			{Payment: repo.Payment{Number: confirmed, Reference: "paid-" + confirmed}, again: true},
+			{Payment: repo.Payment{Number: confirmed, Reference: "b"}, rejected: stock.ErrConfirmed},
+			{Payment: repo.Payment{Number: ended[stock.Released], Reference: "c"}, rejected: stock.ErrReleased},
+			{Payment: repo.Payment{Number: ended[stock.Expired], Reference: "d"}, rejected: stock.ErrExpired},
+			{Payment: repo.Payment{Number: "404", Reference: "e"}, rejected: stock.ErrUnknownReservation},
+			{Payment: repo.Payment{Number: first, Reference: "a"}, again: true},
+			{Payment: repo.Payment{Number: first, Reference: "f"}, rejected: stock.ErrConfirmed},
+		}
+		wantAnswers(t, s, wanted)
+		wantSums(t, s, 100-1-2-1-4-8, 1+4+8, 1+2, 0)
+
+		// A reference that is used fails no other payment.
+		wantAnswers(t, s, []answered{
+			{Payment: repo.Payment{Number: second, Reference: "a"}, rejected: stock.ErrReferenceUsed},
+			{Payment: repo.Payment{Number: third, Reference: "g"}},
+			{Payment: repo.Payment{Number: second, Reference: "g"}, rejected: stock.ErrReferenceUsed},
+			{Payment: repo.Payment{Number: second, Reference: "h"}},
+		})
+		wantSums(t, s, 100-1-2-1-4-8, 1, 1+2+4+8, 0)
+	})
+}
+
+// The time of one is over while the transaction waits for the row of the other.
+func TestAReservationThatExpiresAmongOthersIsNotConfirmed(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		slow, proxy := labtest.Through(t, d)
+		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
+		create(t, s, 1, 10)
+		expires, stays := hold(t, s, 1, 1, ""), hold(t, s, 1, 2, "")
+		if err := s.ExpireIn(t.Context(), expires, 500*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		update := proxy.Arm(servers.Rule{Sent: "SET state = 'confirmed'", Do: servers.Hold})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			wantAnswers(t, through, []answered{
+				{Payment: repo.Payment{Number: expires, Reference: "a"}, rejected: stock.ErrExpired},
+				{Payment: repo.Payment{Number: stays, Reference: "b"}},
+			})
+		}()
+		labtest.AwaitReached(t, update)
+		time.Sleep(600 * time.Millisecond) // by the clock of the server it is over then
+		update.Pass()
+		<-done
+		wantSums(t, s, 7, 1, 2, 0)
+	})
+}

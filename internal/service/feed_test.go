@@ -1,0 +1,82 @@
+package service_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// A reader is behind from when the first order is there that it has not asked beyond, also when
+// it does not ask again.
+func TestAReaderThatStopsIsBehindByTheFirstOrderItHasNotDealtWith(t *testing.T) {
+	store := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
+	if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
+		t.Fatal(err)
+	}
+	buy := func(id string) {
+		if err := store.InTx(t.Context(), func(tx *repo.Tx) error {
+			_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: id, Quantity: 1}}})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	feed := service.NewFeed(store)
+	buy("dealt with")
+	_, next, err := feed.List(t.Context(), "", service.Page{}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reader, page := range map[string]service.Page{
+		"at the end": {After: next}, "of another item": {GoodsID: 2}, "at the beginning": {},
+	} {
+		if _, _, err := feed.List(t.Context(), reader, page, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lags := func() map[string]time.Duration {
+		lags, err := feed.Lags(t.Context())
+		if err != nil || len(lags) != 3 {
+			t.Fatalf("three readers lag by %v, %v", lags, err)
+		}
+		return lags
+	}
+	time.Sleep(time.Millisecond)
+	if l := lags(); l["at the end"] != 0 || l["of another item"] != 0 || l["at the beginning"] < time.Millisecond || l["at the beginning"] > time.Minute {
+		t.Errorf("with one order they lag by %v", l)
+	}
+	buy("new")
+	time.Sleep(time.Millisecond)
+	if l := lags(); l["at the end"] < time.Millisecond || l["of another item"] != 0 || l["at the beginning"] <= l["at the end"] {
+		t.Errorf("with a new order they lag by %v", l)
+	}
+}
+
+func TestTheReaderThatAskedLongestAgoIsForgotten(t *testing.T) {
+	const mostReaders = 16 // as docs/feed.md has it
+	feed := service.NewFeed(labtest.Open(t, lab.Database(t, servers.SQLite), "r"))
+	ask := func(reader string) {
+		if _, _, err := feed.List(t.Context(), reader, service.Page{}, 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Microsecond)
+	}
+	for i := range mostReaders {
+		ask(fmt.Sprint(i))
+	}
+	ask("0")
+	ask("another")
+	lags, err := feed.Lags(t.Context())
+	if _, first := lags["0"]; err != nil || len(lags) != mostReaders || !first {
+		t.Errorf("after %d readers and another one, the replica remembers %v (%v)", mostReaders, lags, err)
+	}
+	if _, second := lags["1"]; second {
+		t.Error("it remembers the one that asked longest ago")
+	}
+}
