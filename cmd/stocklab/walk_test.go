@@ -352,6 +352,8 @@ func (s *walkStage) shrink(ctx context.Context, run *walk.Run, faults []string) 
 type walking struct {
 	*walk.Run
 	*walkStage
+
+	beside int64 // the other item of baskets
 }
 
 // walkWithin bounds a walk, which takes seconds: a replica that never answers again is an
@@ -361,14 +363,17 @@ const walkWithin = 5 * time.Minute
 // walk puts an item on sale, lets all actors go, and judges what they saw. Its error is
 // about the stage, and not about what was found.
 func (s *walkStage) walk(ctx context.Context, plan walk.Plan) (*walk.Run, []string, error) {
-	w := walking{&walk.Run{Plan: plan, Item: s.lab.goods.Add(1)}, s}
+	w := walking{&walk.Run{Plan: plan, Item: s.lab.goods.Add(1)}, s, s.lab.goods.Add(1)}
 	query := url.Values{"goods_id": {strconv.FormatInt(w.Item, 10)}, "stock": {strconv.FormatInt(w.Units, 10)}}
 	if len(w.Limits) > 0 {
 		query.Set("per_user", strconv.FormatInt(w.Limits[0], 10))
 	}
-	created := w.ask(ctx, http.MethodPost, s.lab.cluster.Replicas[0].AdminURL+"/goods?"+query.Encode(), w.FullKey("create"))
-	if created.Outcome != history.Sold {
-		return nil, nil, fmt.Errorf("create item: %s %s", created.Outcome, created.Problem)
+	other := url.Values{"goods_id": {strconv.FormatInt(w.beside, 10)}, "stock": {"1000"}}
+	for key, item := range map[string]url.Values{"create": query, "beside": other} {
+		created := w.ask(ctx, http.MethodPost, s.lab.cluster.Replicas[0].AdminURL+"/goods?"+item.Encode(), w.FullKey(key))
+		if created.Outcome != history.Sold {
+			return nil, nil, fmt.Errorf("create item: %s %s", created.Outcome, created.Problem)
+		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, walkWithin, fmt.Errorf("the walk does not end within %s", walkWithin))
 	defer cancel()
@@ -408,19 +413,26 @@ func (w walking) end(ctx context.Context) (faults []string, err error) {
 	if w.Ledger, err = readLedger(ctx, w.lab.database, w.Item); err != nil {
 		return nil, err
 	}
+	if w.Beside, err = readLedger(ctx, w.lab.database, w.beside); err != nil {
+		return nil, err
+	}
 	return w.Faults(), nil
 }
 
+// expireWithin bounds how long units are held when all faults are over. Those of a basket that a replica
+// left in the middle are held for longer than a request may take.
+const expireWithin = time.Minute
+
 // expire waits until nothing is held. All faults are over.
 func (w walking) expire(ctx context.Context) (fault string) {
-	end := time.Now().Add(sellWithin)
+	end := time.Now().Add(expireWithin)
 	for {
 		audit, err := w.lab.cluster.ClientOf(0).AuditNow(ctx, w.Item)
 		switch {
 		case err == nil && audit.Held == 0:
 			return ""
 		case time.Now().After(end):
-			return fmt.Sprintf("what is held does not end within %s: %+v (%v)", sellWithin, audit, err)
+			return fmt.Sprintf("what is held does not end within %s: %+v (%v)", expireWithin, audit, err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -432,22 +444,37 @@ func (w walking) reserve(ctx context.Context, s walk.Step) {
 	if held.Outcome != history.Sold || s.Ends == "" {
 		return
 	}
+	if s.Extends {
+		w.follow(ctx, s, walk.Extend, held.Order, s.Quantity)
+	}
 	time.Sleep(s.Keeps)
-	query := url.Values{}
-	if s.Ends == walk.Confirm {
-		query.Set("payment_reference", held.Order)
+	if w.follow(ctx, s, s.Ends, held.Order, s.Quantity).Outcome == history.Sold && s.Returns > 0 {
+		w.follow(ctx, s, walk.Return, held.Order, s.Returns)
+	}
+}
+
+// follow takes a step of a reservation until it is known what has become of it.
+func (w walking) follow(ctx context.Context, s walk.Step, do walk.Action, order string, units int64) (last walk.Record) {
+	path, key := fmt.Sprintf("/reservations/%s/%s", order, do), ""
+	switch do {
+	case walk.Confirm:
+		path += "?payment_reference=" + order
+	case walk.Extend:
+		path += fmt.Sprintf("?ttl=%d", walk.ReserveTTL/time.Second)
+	case walk.Return:
+		path, key = fmt.Sprintf("/orders/%s/return?quantity=%d", order, units), "return-"+order
 	}
 	for range tries {
-		at := w.replicaOf(s).AdminURL
-		r := w.ask(ctx, http.MethodPost, fmt.Sprintf("%s/reservations/%s/%s?%s", at, held.Order, s.Ends, query.Encode()), "")
-		r.Step, r.Order = walk.Step{Do: s.Ends, Replica: s.Replica, Quantity: s.Quantity, Strategy: s.Strategy}, held.Order
-		w.Add(r)
-		if r.Outcome != history.Unknown && r.Problem != "busy" && r.Problem != "backend-unavailable" {
-			return
+		last = w.ask(ctx, http.MethodPost, w.replicaOf(s).AdminURL+path, w.FullKey(key))
+		last.Step, last.Order = walk.Step{Do: do, Replica: s.Replica, Quantity: units, Strategy: s.Strategy}, order
+		w.Add(last)
+		if last.Outcome != history.Unknown && last.Problem != "busy" && last.Problem != "backend-unavailable" {
+			break
 		}
 		time.Sleep(50 * time.Millisecond)
 		s = w.elsewhere(s)
 	}
+	return last
 }
 
 // answerTries bounds the questions after the faults: connections that they ended fail once.
@@ -507,6 +534,9 @@ func (w walking) take(ctx context.Context, s walk.Step) error {
 		return nil
 	case walk.Reserve:
 		w.reserve(ctx, s)
+		return nil
+	case walk.Order:
+		w.sendUntilKnown(ctx, s)
 		return nil
 	case walk.ChangeLimit, walk.ReadItem, walk.ReadAudit, walk.Recall:
 		w.Add(w.look(ctx, s))
@@ -710,7 +740,12 @@ func (w walking) send(ctx context.Context, s walk.Step) walk.Record {
 			target = replica.URL + "/reservations?"
 			query.Set("ttl", strconv.Itoa(int(walk.ReserveTTL/time.Second)))
 		}
-		query.Set("goods_id", strconv.FormatInt(w.Item, 10))
+		if s.Do == walk.Order {
+			target = replica.URL + "/orders?"
+			query = url.Values{"lines": {fmt.Sprintf("%d:%d,%d", w.Item, s.Quantity, w.beside)}}
+		} else {
+			query.Set("goods_id", strconv.FormatInt(w.Item, 10))
+		}
 		query.Set("strategy", s.Strategy)
 		query.Set("group", strconv.FormatBool(s.Group))
 		query.Set("fence", strconv.FormatBool(s.Fence))

@@ -36,8 +36,14 @@ type SoldBasket struct {
 // Hold makes a reservation of a line, through the strategy of its item.
 type Hold func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error)
 
-// basketTries bounds how often a basket is tried under one key that was rejected before.
-const basketTries = 20
+// BasketTries bounds how often a basket is tried under one key that was rejected before.
+const BasketTries = 20
+
+// BasketNumber is the number of a basket under its request id, which was rejected as often as it was
+// tried before.
+func BasketNumber(requestID string, tried int) string {
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(requestID+" basket "+strconv.Itoa(tried))).String()
+}
 
 // Sell sells a basket: each line is held through the strategy of its item, in the order of the
 // items' ids, and all are confirmed in one transaction. A line that does not fit gives the others
@@ -50,15 +56,14 @@ const basketTries = 20
 // basket.
 func (r *Reservations) Sell(ctx context.Context, b Basket, hold Hold) (sold SoldBasket, err error) {
 	lines := slices.SortedFunc(slices.Values(b.Lines), func(a, b stock.Line) int { return cmp.Compare(a.GoodsID, b.GoodsID) })
-	for try := range basketTries {
-		number := uuid.NewSHA1(uuid.NameSpaceOID, []byte(b.RequestID+" basket "+strconv.Itoa(try))).String()
-		sold, err = r.sellOnce(ctx, number, lines, b.UserID, hold)
+	for try := range BasketTries {
+		sold, err = r.sellOnce(ctx, BasketNumber(b.RequestID, try), lines, b.UserID, hold)
 		// What has come back under this number was rejected before.
 		if !stock.IsOver(err) {
 			return sold, err
 		}
 	}
-	return sold, fmt.Errorf("%w: its basket was rejected %d times", stock.ErrKeyReused, basketTries)
+	return sold, fmt.Errorf("%w: its basket was rejected %d times", stock.ErrKeyReused, BasketTries)
 }
 
 // Basket finds a basket by its number. stock.ErrUnknownOrder: none was sold under it.

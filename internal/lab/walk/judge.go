@@ -22,8 +22,10 @@ type Run struct {
 	Item    int64
 	Records []Record
 	// SoldOut tells that nothing may be left.
-	SoldOut     bool
-	Ledger      []Row
+	SoldOut bool
+	Ledger  []Row
+	// Beside is the ledger of the other item of the baskets.
+	Beside      []Row
 	Audit, Full stock.Audit
 
 	mu    sync.Mutex
@@ -69,7 +71,7 @@ func (w *Run) Tally() string {
 // Faults are what must not be, in words.
 func (w *Run) Faults() []string {
 	happened, faults := w.reconcile()
-	faults = slices.Concat(faults, w.limitFaults(), w.auditFaults(), w.reservationFaults())
+	faults = slices.Concat(faults, w.limitFaults(), w.auditFaults(), w.reservationFaults(), w.returnFaults(), w.basketFaults())
 	for _, r := range w.Records {
 		if fault := w.recordFault(r); fault != "" {
 			faults = append(faults, fault)
@@ -90,6 +92,9 @@ func (w *Run) limitFaults() (faults []string) {
 	for _, row := range w.Ledger {
 		if row.Kind == string(stock.Deduction) || row.Kind == string(stock.Confirmation) {
 			bought[row.User] += row.Quantity
+		}
+		if row.Kind == string(stock.Return) {
+			bought[row.User] -= row.Quantity
 		}
 	}
 	for user, units := range bought {
@@ -152,10 +157,13 @@ func (w *Run) recordFault(r Record) string {
 			expected = append(expected, "invalid-request")
 		}
 	}
-	if r.Do == Confirm || r.Do == Release {
+	switch r.Do {
+	case Confirm, Release, Extend:
 		expected = append(expected, "reservation-expired")
+	case Return: // it was sent again
+		expected = append(expected, "order-returned")
 	}
-	if slices.Contains([]Action{Buy, Reserve, Confirm, Release, Restock}, r.Do) && !slices.Contains(expected, r.Problem) {
+	if slices.Contains([]Action{Buy, Reserve, Order, Confirm, Release, Extend, Return, Restock}, r.Do) && !slices.Contains(expected, r.Problem) {
 		return fmt.Sprintf("%s by %s is answered with %s", r.Do, r.Strategy, r.Problem)
 	}
 	return ""
@@ -187,13 +195,13 @@ type request struct {
 	answers []Record
 }
 
-// requests groups the answers by their keys. A request without a key has one.
-func (w *Run) requests() (list []request) {
+// requests groups the answers to some actions by their keys. A request without a key has one.
+func (w *Run) requests(of ...Action) (list []request) {
 	byKey := make(map[string]int)
 	for _, r := range w.Records {
 		i, known := byKey[r.Key]
 		switch {
-		case r.Do != Buy && r.Do != Reserve && r.Do != Restock:
+		case !slices.Contains(of, r.Do):
 		case known:
 			list[i].answers = append(list[i].answers, r)
 		default:
@@ -209,18 +217,23 @@ func (w *Run) requests() (list []request) {
 // reconcile compares the answers with the rows of the ledger, row for row, and
 // returns what has happened.
 func (w *Run) reconcile() (happened []itemOp, faults []string) {
+	baskets := w.baskets()
 	byName := make(map[string]Row) // request ids and orders
 	unexplained := make(map[string]Row)
 	for _, row := range w.Ledger {
-		if row.isFinal() {
+		if row.isStep() {
 			happened = append(happened, w.cameBack(row)...)
+			continue
+		}
+		if line, found := baskets[row.Order]; found {
+			happened = append(happened, line.operation(row))
 			continue
 		}
 		byName[row.Request], byName[row.Order], unexplained[row.Request] = row, row, row
 	}
 	delete(unexplained, w.FullKey("create"))
 	var open []request
-	for _, r := range w.requests() {
+	for _, r := range w.requests(Buy, Reserve, Restock) {
 		row, found := byName[cmp.Or(w.FullKey(r.Key), r.answers[0].Order)]
 		if fault := r.fault(row, found); fault != "" {
 			faults = append(faults, fault)

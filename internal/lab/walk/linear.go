@@ -64,7 +64,10 @@ func linearize(units int64, ops []itemOp) (porcupine.CheckResult, porcupine.Line
 		return porcupine.Ok, porcupine.LinearizationInfo{}
 	}
 	first := slices.MinFunc(ops, func(a, b itemOp) int { return a.start.Compare(b.start) }).start
-	last := slices.MaxFunc(ops, func(a, b itemOp) int { return a.end.Compare(b.end) }).end
+	last := first
+	for _, o := range ops {
+		last = later(last, later(o.start, o.end))
+	}
 	events := make([]porcupine.Operation, len(ops))
 	for i, o := range ops {
 		if o.end.IsZero() {
@@ -73,6 +76,13 @@ func linearize(units int64, ops []itemOp) (porcupine.CheckResult, porcupine.Line
 		events[i] = porcupine.Operation{ClientId: i, Input: o, Call: int64(o.start.Sub(first)), Return: int64(o.end.Sub(first))}
 	}
 	return porcupine.CheckOperationsVerbose(itemModel(units), events, linearWithin)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // orderFaults expects an order of what happened that explains all answers. What is not

@@ -75,6 +75,9 @@ type Step struct {
 	// expires after ReserveTTL.
 	Ends  Action
 	Keeps time.Duration
+	// Extends has it expire later, before it ends; Returns are units that come back once it is confirmed.
+	Extends bool
+	Returns int64
 	// What follows is of a fault.
 	Backend backend.Name // what is restarted, or what the replica reaches no longer
 	Middle  bool         // the replica is in the middle of a purchase: see docs/failpoints.md
@@ -89,6 +92,9 @@ type Action string
 const (
 	Buy           Action = "buy"
 	Reserve       Action = "reserve"
+	Order         Action = "order" // a basket: the item, and one unit of another one
+	Extend        Action = "extend"
+	Return        Action = "return"
 	Confirm       Action = "confirm"
 	Release       Action = "release"
 	Restock       Action = "restock"
@@ -325,7 +331,7 @@ func (w *Plan) purchases(r *rand.Rand, buyer, count int) []Step {
 	return steps
 }
 
-// addReserver adds one who reserves, and pays, gives back, or does neither. Strategies that lose
+// addReserver adds one who reserves, and pays, gives back, or does neither, and now and then buys a basket. Strategies that lose
 // each other's updates would lose what comes back, too.
 func (w *Plan) addReserver(r *rand.Rand, count int) {
 	if w.Kind == Lossy {
@@ -338,6 +344,13 @@ func (w *Plan) addReserver(r *rand.Rand, count int) {
 		s.Keeps = upTo(r, 30*time.Millisecond)
 		if s.Ends = []Action{Confirm, Release, ""}[r.IntN(3)]; r.IntN(10) == 0 {
 			s.Keeps += ReserveTTL - 15*time.Millisecond // in the moment in which it expires
+		}
+		s.Extends = r.IntN(4) == 0
+		if s.Ends == Confirm && r.IntN(3) == 0 {
+			s.Returns = 1 + r.Int64N(s.Quantity)
+		}
+		if r.IntN(4) == 0 {
+			s.Do, s.Key, s.Ends, s.Extends, s.Returns = Order, fmt.Sprintf("order-%d", i), "", false, 0
 		}
 	}
 	w.Actors = append(w.Actors, steps)
@@ -522,7 +535,7 @@ func (w *Plan) Steps() string {
 }
 
 func (s Step) isFault() bool {
-	return !slices.Contains([]Action{Buy, Reserve, Restock, ChangeLimit, ReadItem, ReadAudit, Recall}, s.Do)
+	return !slices.Contains([]Action{Buy, Reserve, Order, Restock, ChangeLimit, ReadItem, ReadAudit, Recall}, s.Do)
 }
 
 // String is a sentence, such as "buy 3 by redis-lua at replica 2, fenced".
@@ -530,7 +543,7 @@ func (s Step) String() string {
 	at := fmt.Sprintf("replica %d", s.Replica+1)
 	during := " for " + s.Lasts.Round(time.Millisecond).String()
 	switch s.Do {
-	case Buy, Reserve, Restock:
+	case Buy, Reserve, Order, Restock:
 		return s.request(at)
 	case ChangeLimit:
 		return fmt.Sprintf("change the limit to %d at %s", s.Quantity, at)
@@ -564,7 +577,9 @@ func (s Step) request(at string) string {
 		{s.Fence, "fenced"},
 		{s.Copies > 1, fmt.Sprintf("%d at once", s.Copies)},
 		{s.Again, "and again"},
+		{s.Extends, "extended"},
 		{s.Ends != "", fmt.Sprintf("and %s after %s", s.Ends, s.Keeps.Round(time.Millisecond))},
+		{s.Returns > 0, fmt.Sprintf("and return %d", s.Returns)},
 	} {
 		if more.is {
 			words = append(words, more.words)

@@ -12,41 +12,67 @@ import (
 // takes is what a request does to the stock: a reservation is a purchase, until units of it come
 // back.
 func (r request) takes() Action {
-	if r.Do == Reserve {
+	if r.Do == Reserve || r.Do == Order {
 		return Buy
 	}
 	return r.Do
 }
+
+// isStep tells of a row that follows on a reservation.
+func (row Row) isStep() bool { return row.isFinal() || row.Kind == string(stock.Return) }
 
 // isFinal tells of the row that ends a reservation.
 func (row Row) isFinal() bool {
 	return slices.Contains([]string{string(stock.Confirmation), string(stock.Release), string(stock.Expiry)}, row.Kind)
 }
 
-// cameBack is what the end of a reservation does to the stock: nothing where it was
-// confirmed. Units that were released are back between the question and the answer; those that
-// have expired at any time from then on.
+// cameBack is what a step of a reservation does to the stock: nothing where it was confirmed. Units
+// that were released or returned are back between the question and the answer. Those that have
+// expired are back at any time from then on, and lines that a basket gives back after it began.
 func (w *Run) cameBack(row Row) []itemOp {
 	back := itemOp{do: Restock, units: row.Quantity, what: row.String()}
-	asked, after := Release, time.Duration(0)
-	switch row.Kind {
-	case string(stock.Confirmation):
+	basket, isLine := w.baskets()[row.Order]
+	switch kind := stock.Kind(row.Kind); {
+	case kind == stock.Confirmation:
 		return nil
-	case string(stock.Expiry):
-		asked, after = Reserve, ReserveTTL-clockStep
-	}
-	for _, r := range w.Records {
-		if r.Order != row.Order || r.Do != asked {
-			continue
-		}
-		if from := r.Start.Add(after); back.start.IsZero() || from.Before(back.start) {
-			back.start = from
-		}
-		if asked == Release && r.Outcome == history.Sold && (back.end.IsZero() || r.End.Before(back.end)) {
-			back.end = r.End
-		}
+	case kind == stock.Return:
+		back.start, back.end = w.span(Return, row.Order)
+	case isLine:
+		back.start = basket.operation(row).start
+	case kind == stock.Release:
+		back.start, back.end = w.span(Release, row.Order)
+	default:
+		back.start = w.overFrom(row.Order)
 	}
 	return []itemOp{back}
+}
+
+// span is from when a step of an order was asked for first to when it was first accepted; zero: it was
+// not.
+func (w *Run) span(do Action, order string) (from, to time.Time) {
+	for _, r := range w.Records {
+		if r.Do != do || r.Order != order {
+			continue
+		}
+		if from.IsZero() || r.Start.Before(from) {
+			from = r.Start
+		}
+		if r.Outcome == history.Sold && (to.IsZero() || r.End.Before(to)) {
+			to = r.End
+		}
+	}
+	return from, to
+}
+
+// overFrom is when a reservation may have expired.
+func (w *Run) overFrom(order string) time.Time {
+	from, _ := w.span(Reserve, order)
+	for _, r := range w.Records {
+		if r.Do == Extend && r.Order == order && r.Outcome == history.Sold && r.Start.After(from) {
+			from = r.Start
+		}
+	}
+	return from.Add(ReserveTTL - clockStep)
 }
 
 // clockStep is how far the clock of the database may move against that of the walk while units are
@@ -95,4 +121,28 @@ func (r Record) endFault(ended []string) string {
 		return fmt.Sprintf("%s of %s was answered as expired, and the ledger has %v", r.Do, r.Order, ended)
 	}
 	return ""
+}
+
+// returnFaults expects that units come back of what was sold, as the client was answered.
+func (w *Run) returnFaults() (faults []string) {
+	sold, returned := make(map[string]int64), make(map[string]int64)
+	for _, row := range w.Ledger {
+		switch row.Kind {
+		case string(stock.Confirmation):
+			sold[row.Order] += row.Quantity
+		case string(stock.Return):
+			returned[row.Order] += row.Quantity
+		}
+	}
+	for order, units := range returned {
+		if from, _ := w.span(Return, order); from.IsZero() || units > sold[order] {
+			faults = append(faults, fmt.Sprintf("%d units of order %s came back, asked for from %s on, and %d were sold", units, order, from, sold[order]))
+		}
+	}
+	for _, r := range w.Records {
+		if r.Do == Return && r.Outcome == history.Sold && returned[r.Order] != r.Quantity {
+			faults = append(faults, fmt.Sprintf("the return of %d of order %s was answered as done, and the ledger has %d", r.Quantity, r.Order, returned[r.Order]))
+		}
+	}
+	return faults
 }

@@ -305,6 +305,82 @@ func TestReservationsAreJudgedByTheirEnd(t *testing.T) {
 	}
 }
 
+func TestReturnsAreJudgedByWhatWasSold(t *testing.T) {
+	row := func(kind stock.Kind, units int64) Row { return Row{Order: "7", Kind: string(kind), Quantity: units} }
+	returned := func(outcome history.Outcome) Record {
+		return Record{Step: Step{Do: Return, Quantity: 2}, Order: "7", Outcome: outcome, Start: time.Unix(1, 0)}
+	}
+	sold, back := row(stock.Confirmation, 3), row(stock.Return, 2)
+	for _, c := range []struct {
+		name    string
+		rows    []Row
+		records []Record
+		faults  int
+	}{
+		{"come back", []Row{sold, back}, []Record{returned(history.Sold)}, 0},
+		{"come back, and not known", []Row{sold, back}, []Record{returned(history.Unknown)}, 0},
+		{"answered as done", []Row{sold}, []Record{returned(history.Sold)}, 1},
+		{"come back twice", []Row{sold, back, back}, []Record{returned(history.Unknown)}, 1},
+		{"not asked for", []Row{sold, back}, nil, 1},
+	} {
+		if faults := (&Run{Ledger: c.rows, Records: c.records}).returnFaults(); len(faults) != c.faults {
+			t.Errorf("%s: %q, want %d faults", c.name, faults, c.faults)
+		}
+	}
+}
+
+func TestBasketsAreJudgedByBothLedgers(t *testing.T) {
+	w := &Run{Item: 3}
+	s := Step{Do: Order, Key: "b", User: "ann"}
+	numbers := w.numbersOf(request{Step: s})
+	said := func(outcome history.Outcome, order string) []Record {
+		return []Record{{Step: s, Order: order, Outcome: outcome}}
+	}
+	line := func(try int, of string) []Row {
+		return []Row{{Order: numbers[try] + of, Kind: string(stock.Confirmation)}}
+	}
+	for _, c := range []struct {
+		name         string
+		item, beside []Row
+		records      []Record
+		faults       int
+	}{
+		{"sold", line(0, "-1-2"), line(0, "-2-2"), said(history.Sold, numbers[0]), 0},
+		{"sold at the second try", line(1, "-1-2"), line(1, "-2-2"), said(history.Sold, numbers[1]), 0},
+		{"not known", line(0, "-1-2"), line(0, "-2-2"), said(history.Unknown, ""), 0},
+		{"not sold", nil, nil, said(history.Rejected, ""), 0},
+		{"the item alone", line(0, "-1-2"), nil, said(history.Unknown, ""), 1},
+		{"the other one alone", nil, line(0, "-2-2"), said(history.Unknown, ""), 1},
+		{"answered as sold", nil, nil, said(history.Sold, numbers[0]), 1},
+		{"sold twice", slices.Concat(line(0, "-1-2"), line(1, "-1-2")), slices.Concat(line(0, "-2-2"), line(1, "-2-2")), said(history.Sold, numbers[0]), 1},
+		{"rejected, and sold all the same", line(0, "-1-2"), line(0, "-2-2"), said(history.Rejected, ""), 1},
+	} {
+		w := &Run{Item: 3, Ledger: c.item, Beside: c.beside, Records: c.records}
+		if faults := w.basketFaults(); len(faults) != c.faults {
+			t.Errorf("%s: %q, want %d faults", c.name, faults, c.faults)
+		}
+	}
+}
+
+// Units that expire come back after everything else has ended, where nothing asks for them.
+func TestUnitsThatExpireAfterTheLastAnswerAreExplained(t *testing.T) {
+	from := time.Unix(0, 0)
+	reserve := Step{Do: Reserve, Key: "r", Quantity: 5, Strategy: "sql-conditional"}
+	w := &Run{Plan: Plan{Units: 5, Strategies: []string{"sql-conditional"}, entries: entries()}}
+	w.Ledger = []Row{
+		{Order: "7", Kind: "hold", Request: w.FullKey("r"), Strategy: "sql-conditional", Quantity: 5},
+		{Order: "7", Kind: "expire", Request: "7 final", Strategy: "sql-conditional", Quantity: 5},
+	}
+	w.Records = []Record{{Step: reserve, Order: "7", Start: from, End: from.Add(time.Millisecond), Outcome: history.Sold}}
+	happened, faults := w.reconcile()
+	if faults = append(faults, w.orderFaults(happened)...); len(faults) > 0 || len(happened) != 2 {
+		t.Errorf("%d operations: %q", len(happened), faults)
+	}
+	if back := happened[0].start; happened[0].do != Restock || back.Before(from.Add(ReserveTTL - clockStep)) {
+		t.Errorf("they may be back at %s, before they expire", back)
+	}
+}
+
 // What is held is gone, and what has come back is there again, in the order of operations.
 func TestUnitsOfReservationsAreInTheOrderOfOperations(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
