@@ -455,13 +455,14 @@ func (w walking) reserve(ctx context.Context, s walk.Step) {
 
 // follow takes a step of a reservation until it is known what has become of it.
 func (w walking) follow(ctx context.Context, s walk.Step, do walk.Action, order string, units int64) (last walk.Record) {
-	path, key := fmt.Sprintf("/reservations/%s/%s", order, do), ""
-	switch do {
-	case walk.Confirm:
-		path += "?payment_reference=" + order
-	case walk.Extend:
-		path += fmt.Sprintf("?ttl=%d", walk.ReserveTTL/time.Second)
-	case walk.Return:
+	path, key := fmt.Sprintf("/reservations/%s/%s?", order, do), ""
+	if do == walk.Confirm {
+		path += "payment_reference=" + order
+	}
+	if do == walk.Extend {
+		path += fmt.Sprintf("ttl=%d", walk.ReserveTTL/time.Second)
+	}
+	if do == walk.Return {
 		path, key = fmt.Sprintf("/orders/%s/return?quantity=%d", order, units), "return-"+order
 	}
 	for range tries {

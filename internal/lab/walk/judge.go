@@ -157,11 +157,8 @@ func (w *Run) recordFault(r Record) string {
 			expected = append(expected, "invalid-request")
 		}
 	}
-	switch r.Do {
-	case Confirm, Release, Extend:
+	if slices.Contains([]Action{Confirm, Release, Extend}, r.Do) {
 		expected = append(expected, "reservation-expired")
-	case Return: // it was sent again
-		expected = append(expected, "order-returned")
 	}
 	if slices.Contains([]Action{Buy, Reserve, Order, Confirm, Release, Extend, Return, Restock}, r.Do) && !slices.Contains(expected, r.Problem) {
 		return fmt.Sprintf("%s by %s is answered with %s", r.Do, r.Strategy, r.Problem)

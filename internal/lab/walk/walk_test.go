@@ -376,7 +376,7 @@ func TestUnitsThatExpireAfterTheLastAnswerAreExplained(t *testing.T) {
 	if faults = append(faults, w.orderFaults(happened)...); len(faults) > 0 || len(happened) != 2 {
 		t.Errorf("%d operations: %q", len(happened), faults)
 	}
-	if back := happened[0].start; happened[0].do != Restock || back.Before(from.Add(ReserveTTL - clockStep)) {
+	if back := happened[0].start; happened[0].do != Restock || back.Before(from.Add(ReserveTTL-clockStep)) {
 		t.Errorf("they may be back at %s, before they expire", back)
 	}
 }
