@@ -245,7 +245,7 @@ func breaches() []breach {
 		{
 			name: "what expires is given back twice",
 			file: "internal/repo/reservation.go", old: "addUnderLimit, units[id], id, limits[id])", new: "addUnderLimit, 2*units[id], id, limits[id])",
-			experiment: "holds", remedies: []string{"database-decides-sql-conditional", "database-decides-redis-stock", "three-replicas", "replica-dies"},
+			experiment: "holds", remedies: []string{"database-decides-sql-conditional", "database-decides-redis-stock", "one-decides", "three-replicas", "replica-dies"},
 		},
 	}
 }

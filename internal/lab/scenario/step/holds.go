@@ -44,6 +44,7 @@ func openNaive(ctx context.Context, s *scenario.Environment, units int) (naiveHo
 	for _, statement := range []string{
 		`CREATE TABLE IF NOT EXISTS lab_hold (id BIGINT PRIMARY KEY AUTO_INCREMENT, item BIGINT, state VARCHAR(8), expires_at DATETIME(6))`,
 		`CREATE TABLE IF NOT EXISTS lab_hold_stock (item BIGINT PRIMARY KEY, units BIGINT)`,
+		`CREATE TABLE IF NOT EXISTS lab_hold_order (item BIGINT, hold BIGINT)`,
 		fmt.Sprintf(`INSERT INTO lab_hold_stock (item, units) VALUES (%d, %d)`, s.Item, units),
 	} {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
@@ -186,6 +187,12 @@ func shop(s *scenario.Environment) client.Client {
 	return client.Client{URL: s.URL(0), AdminURL: s.Client().AdminURL, Token: s.Client().Token}
 }
 
+// shopAt speaks to one replica, counted from 0.
+func shopAt(s *scenario.Environment, replica int) client.Client {
+	of := s.Cluster.ClientOf(replica)
+	return client.Client{URL: of.URL, AdminURL: of.AdminURL, Token: of.Token}
+}
+
 // reserve holds a unit of the item.
 func reserve(ctx context.Context, s *scenario.Environment, strategy, user string, lasts time.Duration) (client.Reservation, error) {
 	return shop(s).Reserve(ctx, client.Purchase{GoodsID: s.Item, Strategy: strategy, UserID: user}, lasts)
@@ -256,20 +263,22 @@ func Expire(strategy string, units int, killed bool) scenario.Step {
 				return err
 			}
 		}
-		for range 400 {
-			audit, err := shop(s).AuditInFull(ctx, s.Item)
-			if err != nil {
-				return err
-			}
-			if audit.Held == 0 {
-				break
-			}
-			if err := pause.For(ctx, 50*time.Millisecond); err != nil {
-				return err
-			}
-		}
-		return auditOf(ctx, s, UnitsBack, func(a client.Audit) int64 { return a.Stock })
+		audit, err := whenNothingIsHeld(ctx, s)
+		return errors.Join(err, s.Figure(UnitsBack, float64(audit.Stock)), s.Figure(UnitsWrong, float64(audit.Oversold+audit.Lost)))
 	}
+}
+
+// whenNothingIsHeld audits the item when all of its reservations have ended, for 20 s at most.
+func whenNothingIsHeld(ctx context.Context, s *scenario.Environment) (audit client.Audit, err error) {
+	for range 400 {
+		if audit, err = shop(s).AuditInFull(ctx, s.Item); err != nil || audit.Held == 0 {
+			return audit, err
+		}
+		if err := pause.For(ctx, 50*time.Millisecond); err != nil {
+			return audit, err
+		}
+	}
+	return audit, fmt.Errorf("%d units are still held", audit.Held)
 }
 
 // HoldAll has one buyer reserve as many units as it gets, and another one ask for one.
