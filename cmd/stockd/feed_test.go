@@ -104,6 +104,9 @@ func live(ctx context.Context, c client.Client, way int, note func(id string, st
 			return err
 		}
 		note(sold.Lines[0].OrderID, client.StepHeld, client.StepConfirmed)
+		if again, err := c.Basket(ctx, sold.OrderID); err != nil || again.OrderID != sold.OrderID || !slices.Equal(again.Lines, sold.Lines) {
+			return fmt.Errorf("basket %+v is found as %+v: %w", sold, again, err)
+		}
 		_, err = c.Buy(ctx, client.Basket{Lines: []client.Line{{GoodsID: 404}}})
 		if problem, ok := errors.AsType[*client.Problem](err); !ok || !errors.Is(err, client.ErrUnknownGoods) || problem.GoodsID != 404 {
 			return fmt.Errorf("a basket with an unknown item is answered with %w", err)

@@ -25,7 +25,7 @@ func TestProveGroupedSalesSurviveKills(t *testing.T) {
 func TestProveReservationsSurviveKills(t *testing.T) {
 	for _, database := range []string{servers.MariaDB, servers.MySQL} {
 		t.Run(database, func(t *testing.T) {
-			reserveAndKill(t, database, 51, redisStockKilled(), groupedAndKilled("sql-conditional"), groupedAndKilled("sql-bucket"), fencedAndKilled())
+			reserveAndKill(t, database, 50, redisStockKilled(), groupedAndKilled("sql-conditional"), groupedAndKilled("sql-bucket"), fencedAndKilled())
 		})
 	}
 }

@@ -58,7 +58,7 @@ func groupedAndKilled(strategy string) killed {
 
 // fencedAndKilled is a strategy that reads, computes and writes, with its writes fenced.
 func fencedAndKilled() killed {
-	return killed{strategy: "redis-reentrant", group: true, modifier: "fence=true", victims: []string{"replica", "database"}}
+	return killed{strategy: "redis-reentrant", group: true, modifier: "fence=true", victims: []string{"replica", "redis", "database"}}
 }
 
 // movingAndKilled moves the units between the row, buckets, unit rows and Redis all the time, so

@@ -94,7 +94,7 @@ func (o reservations) read(c *gin.Context) (any, error) {
 // are not verified, the number, which cannot be guessed, is all that is asked for.
 func (o reservations) find(c *gin.Context) (stock.Reservation, error) {
 	r, err := o.options.Reservations.Read(c.Request.Context(), c.Param("id"))
-	if err != nil || o.private || o.options.Buyers == nil {
+	if err != nil || o.isForAll() {
 		return r, err
 	}
 	verified, err := o.options.buyerOf(c.Request, "")
@@ -103,6 +103,9 @@ func (o reservations) find(c *gin.Context) (stock.Reservation, error) {
 	}
 	return r, err
 }
+
+// isForAll reports that who asks for a reservation need not be its buyer.
+func (o reservations) isForAll() bool { return o.private || o.options.Buyers == nil }
 
 func (o reservations) body(r stock.Reservation) reservationBody {
 	body := bodyOf(r)
@@ -165,11 +168,12 @@ func (o reservations) extend(c *gin.Context) (any, error) {
 
 // step takes a step of a reservation that the client may see.
 func (o reservations) step(c *gin.Context, take func(ctx context.Context, number string) (r stock.Reservation, again bool, err error)) (any, error) {
-	found, err := o.find(c)
-	if err != nil {
-		return nil, err
+	if !o.isForAll() {
+		if _, err := o.find(c); err != nil {
+			return nil, err
+		}
 	}
-	r, again, err := take(c.Request.Context(), found.Number)
+	r, again, err := take(c.Request.Context(), c.Param("id"))
 	if again {
 		c.Header("Idempotency-Replayed", "true")
 	}

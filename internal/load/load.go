@@ -21,7 +21,9 @@ type Plan struct {
 	Strategy string
 	Group    bool
 	Fence    bool
-	GoodsID  int64
+	// Paid has each unit reserved, and paid for by a second request, on the same connection.
+	Paid    bool
+	GoodsID int64
 	// Clients send at the same time, each on a connection of its own.
 	Clients int
 	// Requests ends the run after so many, Duration after so long; one of them
@@ -213,7 +215,7 @@ func (p Plan) target() (*url.URL, error) {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("%q is not a URL such as http://127.0.0.1:8080", p.URL)
 	}
-	u = u.JoinPath("deduct")
+	u = u.JoinPath(map[bool]string{false: "deduct", true: "reservations"}[p.Paid])
 	query := url.Values{"goods_id": {strconv.FormatInt(p.GoodsID, 10)}}
 	if p.Strategy != "" {
 		query.Set("strategy", p.Strategy)

@@ -84,6 +84,31 @@ func TestEveryAnswerIsCountedForWhatItMeans(t *testing.T) {
 	}
 }
 
+// A unit is sold when it is paid for: a payment that comes too late has sold nothing.
+func TestAReservationIsPaidForByItsSender(t *testing.T) {
+	var asked atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := asked.Add(1) - 1
+		id := fmt.Sprint("r-", n/2)
+		switch {
+		case n%2 == 0 && r.URL.Path == "/reservations" && r.URL.Query().Get("goods_id") == "7" && r.URL.Query().Get("strategy") == "s":
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprintf(w, `{"reservation_id": %q, "state": "held"}`, id) //nolint:errcheck // the client notices
+		case n%2 == 1 && r.URL.Path == "/reservations/"+id+"/confirm" && r.URL.Query().Get("payment_reference") == id && n%4 == 1:
+			sold(w, id, "replica-0")
+		case n%2 == 1 && r.URL.Path == "/reservations/"+id+"/confirm":
+			problem(w, http.StatusConflict, "reservation-expired")
+		default:
+			t.Errorf("asked for %s %s", r.Method, r.URL)
+		}
+	}))
+	t.Cleanup(s.Close)
+	r := run(t, load.Plan{URL: s.URL, Paid: true, Clients: 1, Requests: 10})
+	if r.Sent != 10 || r.Sold != 5 || r.Errors["reservation-expired"] != 5 || r.Duplicates != 0 {
+		t.Errorf("of 10 reservations, each second of which is paid for too late: %+v", r)
+	}
+}
+
 // What came is counted as it was on the wire, with the heads and those of the errors.
 func TestTheBytesOfAllAnswersAreCounted(t *testing.T) {
 	const answer = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"

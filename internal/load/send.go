@@ -27,8 +27,10 @@ const (
 // everything at once, a client that costs more than the server that it
 // measures would measure itself.
 type sender struct {
-	client  *fasthttp.Client
-	uri     string
+	client *fasthttp.Client
+	uri    string
+	// confirm is the beginning of the address that confirms a reservation, or empty.
+	confirm string
 	timeout time.Duration
 	key     func(client int) string
 	user    func() string
@@ -78,6 +80,10 @@ func newSender(p Plan) (*sender, error) {
 			RetryIfErr:                func(*fasthttp.Request, int, error) (bool, bool) { return false, false },
 		},
 	}
+	if p.Paid {
+		target.RawQuery = ""
+		s.confirm = target.String() + "/"
+	}
 	s.client.Dial = s.dial
 	return s, nil
 }
@@ -99,17 +105,23 @@ func (s *sender) send(client int) Answer {
 		request.Header.Set("Idempotency-Key", key)
 	}
 	start := time.Now()
-	var a Answer
-	if err := s.client.DoTimeout(request, response, s.timeout); err != nil {
-		a = failed(err)
-	} else {
-		a = read(response.StatusCode(), response.Body())
+	a := s.ask(request, response)
+	if s.confirm != "" && a.Kind == Sold {
+		request.SetRequestURI(s.confirm + a.Order + "/confirm?payment_reference=" + a.Order)
+		a = s.ask(request, response)
 	}
 	if s.observe != nil {
 		a.Client, a.Key, a.Start, a.End = client, key, start, time.Now()
 		s.observe(a)
 	}
 	return a
+}
+
+func (s *sender) ask(request *fasthttp.Request, response *fasthttp.Response) Answer {
+	if err := s.client.DoTimeout(request, response, s.timeout); err != nil {
+		return failed(err)
+	}
+	return read(response.StatusCode(), response.Body())
 }
 
 // failed distinguishes a request that was never sent from one of unknown outcome.
@@ -125,6 +137,7 @@ func failed(err error) Answer {
 func read(status int, body []byte) Answer {
 	var said struct {
 		OrderID   string  `json:"order_id"`
+		Reserved  string  `json:"reservation_id"`
 		Replica   string  `json:"replica"`
 		Strategy  string  `json:"strategy"`
 		Remaining int64   `json:"remaining"`
@@ -137,6 +150,8 @@ func read(status int, body []byte) Answer {
 	_ = json.Unmarshal(body, &said)
 	problem := said.Type[strings.LastIndexByte(said.Type, ':')+1:]
 	switch {
+	case status == fasthttp.StatusCreated && said.Reserved != "":
+		return Answer{Kind: Sold, Order: said.Reserved, Replica: said.Replica, Strategy: said.Strategy}
 	case status == fasthttp.StatusOK && said.OrderID != "":
 		return Answer{
 			Kind: Sold, Order: said.OrderID, Replica: said.Replica, Strategy: said.Strategy, Remaining: said.Remaining, Token: said.Token,

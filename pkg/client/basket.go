@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -61,4 +62,11 @@ func (c Client) Buy(ctx context.Context, b Basket) (SoldBasket, error) {
 		return SoldBasket{}, err
 	}
 	return sold, nil
+}
+
+// Basket finds a basket by its OrderID, on the admin API. It never buys. ErrUnknownOrder: none was
+// sold under it. ErrUnavailable: it is unknown whether one was.
+func (c Client) Basket(ctx context.Context, id string) (sold SoldBasket, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, url: c.AdminURL + "/orders/" + url.PathEscape(id), token: c.Token, into: &sold})
+	return sold, err
 }

@@ -47,6 +47,9 @@ func (s *stage) name(strategy string, group bool, clients int) string {
 func (s *stage) ratiosOfOne() []Ratio {
 	return []Ratio{
 		{Name: "sql-conditional grouped / alone, 1 replica", Of: s.name(conditional, true, usual), By: s.name(conditional, false, usual), AtLeast: 7},
+		// Eleven round trips to four.
+		{Name: "sql-conditional reserved and paid / sold at once, alone", Of: s.paid(false).Name, By: s.name(conditional, false, usual), AtLeast: 0.33},
+		{Name: "sql-conditional reserved and paid / sold at once, grouped", Of: s.paid(true).Name, By: s.name(conditional, true, usual), AtLeast: 0.33},
 		{Name: "sql-conditional over HTTP / bare loop", Of: s.name(conditional, false, usual), By: bareLoop, AtLeast: 0.85},
 		{Name: "sql-optimistic, 64 clients / 1 client", Of: s.name(optimistic, false, usual), By: s.name(optimistic, false, one), AtLeast: 0.5},
 	}

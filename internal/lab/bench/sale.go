@@ -28,12 +28,20 @@ const (
 // measured one after the other.
 func (s *stage) sales() (list []Subject) {
 	for _, strategy := range s.strategies {
+		if strategy.Name == conditional {
+			list = append(list, s.paid(false), s.paid(true))
+		}
 		for _, clients := range s.options.crowds() {
 			list = append(list, s.sale(Setting{Strategy: strategy.Name, Clients: clients, Replicas: s.replicas}))
 			list = append(list, s.sale(Setting{Strategy: strategy.Name, Group: true, Clients: clients, Replicas: s.replicas}))
 		}
 	}
 	return list
+}
+
+// paid is sql-conditional with a reservation before each sale.
+func (s *stage) paid(group bool) Subject {
+	return s.sale(Setting{Strategy: conditional, Group: group, Paid: true, Clients: usual, Replicas: s.replicas})
 }
 
 func (s *stage) sale(how Setting) Subject {
@@ -57,7 +65,7 @@ func (s *stage) sell(how Setting) func(context.Context, time.Duration) (Sample, 
 			return Sample{}, err
 		}
 		plan := load.Plan{
-			URL: s.url(s.served), Strategy: how.Strategy, Group: how.Group, GoodsID: goodsID, Timeout: requestLimit,
+			URL: s.url(s.served), Strategy: how.Strategy, Group: how.Group, Paid: how.Paid, GoodsID: goodsID, Timeout: requestLimit,
 			// The first sales initialize the item on every replica.
 			Clients: 1, Requests: 2 * s.replicas,
 		}

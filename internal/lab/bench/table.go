@@ -20,8 +20,10 @@ import (
 type Setting struct {
 	Strategy string `json:"strategy,omitempty"`
 	Group    bool   `json:"group,omitempty"`
-	Clients  int    `json:"clients,omitempty"`
-	Replicas int    `json:"replicas,omitempty"`
+	// Paid is what was reserved, and then paid for.
+	Paid     bool `json:"paid,omitempty"`
+	Clients  int  `json:"clients,omitempty"`
+	Replicas int  `json:"replicas,omitempty"`
 }
 
 // Figure is a median with its spread.
@@ -256,10 +258,14 @@ func (c Costs) cell(program string) string {
 
 // strategy names what was sold through.
 func (s Setting) strategy() string {
-	if s.Group {
-		return s.Strategy + ", grouped"
+	name := s.Strategy
+	if s.Paid {
+		name += ", reserved and paid"
 	}
-	return s.Strategy
+	if s.Group {
+		name += ", grouped"
+	}
+	return name
 }
 
 // crowdTable has the medians by all crowds, where there was more than the usual.
