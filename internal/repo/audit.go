@@ -82,7 +82,7 @@ const (
 func (s *Store) AuditAll(ctx context.Context) (stock.Audits, error) {
 	var sums stock.Audits
 	if err := s.db.WithContext(ctx).Raw(auditAll).Scan(&sums).Error; err != nil {
-		return stock.Audits{}, s.fault(ctx, "audit all goods", err)
+		return stock.Audits{}, s.fault(ctx, "audit all items", err)
 	}
 	return sums, nil
 }

@@ -119,7 +119,7 @@ func (i *Inventory) KeepTotals(ctx context.Context, failed func(error)) {
 func (i *Inventory) KeepAuditing(ctx context.Context, every, limit time.Duration, report func(stock.Audits, error)) {
 	for pause.For(ctx, every) == nil {
 		var sums stock.Audits
-		err := background.Guard(ctx, i.catalogue.log, "audit all goods", func() (err error) {
+		err := background.Guard(ctx, i.catalogue.log, "audit all items", func() (err error) {
 			ctx, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
 			sums, err = i.store.AuditAll(ctx)

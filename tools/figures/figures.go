@@ -139,7 +139,7 @@ func (f figures) reached(topic string) (string, error) {
 	return fmt.Sprintf("%d of %d", reached, all), nil
 }
 
-// The usual crowd, and what the costs are told as parts of.
+// The usual crowd, and what the costs are shown as parts of.
 const (
 	clients = 64
 	base    = "sql-conditional"

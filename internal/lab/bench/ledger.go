@@ -160,9 +160,9 @@ func (l *large) suite() (s Suite) {
 		most  float64
 	}{
 		{"audit of any goods, p99", func() int64 { return 2 + rand.Int64N(goodsOfLedger-1) }, auditOnce, auditWithin},
-		{"audit of the goods with a tenth of the rows, p99", func() int64 { return hotGoods }, auditOnce, auditWithin},
+		{"audit of the item with a tenth of the rows, p99", func() int64 { return hotGoods }, auditOnce, auditWithin},
 		{"full audit of any goods, p99", func() int64 { return 2 + rand.Int64N(goodsOfLedger-1) }, auditAll, 0},
-		{"full audit of the goods with a tenth of the rows, p99", func() int64 { return hotGoods }, auditAll, 0},
+		{"full audit of the item with a tenth of the rows, p99", func() int64 { return hotGoods }, auditAll, 0},
 	} {
 		s.Subjects = append(s.Subjects, Subject{Name: audit.name, Unit: " ms", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
 			return l.audits(ctx, each, func() error { return audit.ask(l.full.served.Client(), ctx, audit.goods()) })

@@ -52,7 +52,7 @@ func Rows(h *history.History) *Picture {
 	return p
 }
 
-// rowOrGap is high for a row and low for a gap, so that the two are told apart where both are locked.
+// rowOrGap is high for a row and low for a gap, so that the two differ where both are locked.
 func (p *Picture) rowOrGap(name string, locked bool, x, y, width float64) {
 	class, words, said := "track free", "track-words", "free"
 	if locked {

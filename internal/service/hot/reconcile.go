@@ -127,7 +127,7 @@ func readCounter(answer any) (d Drift, err error) {
 	return d, nil
 }
 
-// reconcile looks at every goods at intervals until ctx ends.
+// reconcile looks at every item at intervals until ctx ends.
 func (s *Stock) reconcile(ctx context.Context) {
 	for pause.For(ctx, s.options.Reconcile) == nil {
 		err := background.Guard(ctx, s.options.Log, "compare counters", func() error { return s.Reconcile(ctx) })

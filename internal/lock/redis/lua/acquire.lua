@@ -1,4 +1,4 @@
--- Takes the name if nobody has it. Asked again by the owner, whose first answer
+-- Takes the name if it is free. Asked again by the owner, whose first answer
 -- was lost, it gives the same answer.
 -- KEYS: lock, counter. ARGV: owner, TTL in ms, floor.
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then

@@ -1,4 +1,4 @@
--- Takes the name if nobody has it and nobody came before, or once more if the
+-- Takes the name if it is free and the queue is empty, or once more if the
 -- owner has it; queues up otherwise.
 -- KEYS: lock, counter, queue, alive.
 -- ARGV: owner, TTL in ms, floor, hold, patience in ms.

@@ -1,5 +1,5 @@
 -- The queue of a fair lock is a sorted set of those who wait, by arrival. Beside
--- it stands until when each of them is taken for alive: whoever waits says so
+-- it stands until when each of them is taken for alive: a waiter says so
 -- again and again; one that does not has died and is dropped. When all of them have
 -- died, both keys expire.
 local function now()

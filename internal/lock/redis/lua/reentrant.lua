@@ -1,5 +1,5 @@
--- A reentrant lock is a hash of the owner, his token, and one field for each
--- time that he holds it: holds are counted by their ids, so that a script that
+-- A reentrant lock is a hash of the owner, its token, and one field for each
+-- time that it holds it: holds are counted by their ids, so that a script that
 -- runs twice, because its answer was lost, counts once.
 local function take(lock, owner, token, hold, ttl)
   if token then

@@ -1,4 +1,4 @@
--- Takes the name if nobody has it, or once more if the owner has it.
+-- Takes the name if it is free, or once more if the owner has it.
 -- KEYS: lock, counter. ARGV: owner, TTL in ms, floor, hold.
 local owner = redis.call('HGET', KEYS[1], 'owner')
 if owner == ARGV[1] then

@@ -1,4 +1,4 @@
--- Ends one hold; with the last one the name is free, and somebody who waits is
+-- Ends one hold; with the last one the name is free, and a waiter is
 -- woken.
 -- KEYS: lock. ARGV: hold, channel.
 local ours, last = give_back(KEYS[1], ARGV[1])

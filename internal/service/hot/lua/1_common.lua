@@ -36,7 +36,7 @@ local function count(goods, units, promised)
   redis.call('HSET', goods, 'units', digits(units), 'promised', digits(promised))
 end
 
--- Takes off a user what the ledger counts, or nobody.
+-- Takes off a user what the ledger counts, or none.
 local function uncount(users, limit, user, quantity)
   if limit > 0 and user ~= '' then
     redis.call('HINCRBY', users, user, -tonumber(quantity))

@@ -1,9 +1,9 @@
--- Takes orders off the stream that the ledger has. What is promised of each goods
+-- Takes orders off the stream that the ledger has. What is promised of each item
 -- is less by them; and those of an earlier epoch, which the installation of the
 -- present one has taken for unsold, are given back.
--- KEYS: orders, the counter, the users and the staged users of so many goods, and a
+-- KEYS: orders, the counter, the users and the staged users of so many items, and a
 -- request each order.
--- ARGV: operation, group, time to remember a request in ms, number of goods,
+-- ARGV: operation, group, time to remember a request in ms, number of items,
 -- channel, and for each order: id, number of its goods, epoch, quantity, user.
 function operations.settle()
   local goods, given_back = {}, false
@@ -36,7 +36,7 @@ function operations.settle()
     end
   end
   if given_back then
-    redis.call('PUBLISH', ARGV[5], '') -- whoever believes that a goods is sold out
+    redis.call('PUBLISH', ARGV[5], '') -- replicas that believe that an item is sold out
   end
   return #KEYS - requests
 end

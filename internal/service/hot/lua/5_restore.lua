@@ -27,7 +27,7 @@ function operations.restore()
   else
     local first = redis.call('GET', KEYS[5])
     if first and string.sub(first, 1, #order) == order then
-      return 'KNOWN' -- somebody else has offered it again, or settled it
+      return 'KNOWN' -- another has offered it again, or settled it
     end
     if now() - tonumber(ARGV[17]) >= tonumber(ARGV[18]) then
       return 'LOOK'
