@@ -109,7 +109,8 @@ func TestBackendsThatAskForTLSAndPasswords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t)
-			right := startInnards(t, append([]string{"STOCKD_LOCK_WAIT=20s", "STOCKD_DEDUCT_TIMEOUT=30s"}, s.env...)) // first connections take their time
+			right := startInnards(t, append([]string{"STOCKD_LOCK_WAIT=20s", "STOCKD_DEDUCT_TIMEOUT=30s"}, s.env...))
+			s.connects(t, right)
 			for i, name := range s.strategies {
 				right.sells(t, name, int64(i+1))
 			}
@@ -269,6 +270,18 @@ func (p innards) sells(t *testing.T, name string, goods int64) {
 	if err != nil || outcome.Rejected != nil || outcome.Order.Remaining != 9 {
 		t.Errorf("%s answers %+v, %v", name, outcome, err)
 	}
+}
+
+// connects waits for the first connection, as a replica does before it is ready: a Java that has just
+// been started takes seconds for its first handshakes.
+func (s secured) connects(t *testing.T, p innards) {
+	t.Helper()
+	if s.section == "database" {
+		return // opening the store has connected
+	}
+	cmdtest.Await(t, "a connection to "+s.backend, 30*time.Second, func() bool {
+		return p.locks.Ping(t.Context(), backend.Name(s.backend)) == nil
+	})
 }
 
 // rejects makes a mistake, and checks the error.
