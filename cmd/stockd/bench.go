@@ -35,6 +35,8 @@ func benchCommand() *cobra.Command {
 			"The rate and the latencies are of sales alone. When the stock is gone the run ends, and says so;\n" +
 			"with --restock it adds units and goes on. Where the public API reveals neither stock nor audit\n" +
 			"(http.reveal), --token-file reads them from the admin API.",
+		Example: "  stockd bench --strategy sql-conditional --group --clients 64 --duration 30s\n" +
+			"  stockd bench --url http://127.0.0.1:8080 --rate 2000 --restock --token-file admin.token --json run.json",
 		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()

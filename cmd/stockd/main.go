@@ -38,13 +38,15 @@ func serveCommand() *cobra.Command {
 		Long: "Run one replica of the service.\n\n" +
 			"Every key of the configuration is a flag, a STOCKD_… variable and a line in the file;\n" +
 			"a flag wins over a variable, a variable over the file. stockd config shows what is in force.",
+		Example: "  stockd serve                                     # SQLite in the working directory, for the first minute\n" +
+			"  stockd serve --config configs/production.yaml",
 		Args: cli.NoArgs,
 	}
 	return cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) error {
 		if c.Lab.Enabled {
 			return cli.UsageError{Err: errors.New("lab.enabled: stockd has no failpoints; stocklab replica has them")}
 		}
-		return replica.Run(ctx, c.Config, cmd.ErrOrStderr(), replica.Options{})
+		return replica.Run(ctx, c.Config, cmd.ErrOrStderr(), replica.Options{Listening: greeting(cmd.OutOrStdout(), c.Config)})
 	})
 }
 
@@ -53,7 +55,9 @@ func configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the configuration that is in force, and where each value is from",
-		Args:  cli.NoArgs,
+		Example: "  stockd config --config configs/production.yaml\n" +
+			"  stockd config --example > stockd.yaml            # every key with its default and what it does",
+		Args: cli.NoArgs,
 	}
 	cmd = cli.Configured(cmd, func(_ context.Context, c *config.Loaded) error {
 		if example {

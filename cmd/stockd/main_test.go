@@ -18,6 +18,13 @@ func TestMain(m *testing.M) { cmdtest.Main(m, run) }
 // stockd runs a command to its end.
 func stockd(args ...string) (status int, out, errOut string) { return cmdtest.Run(run, args...) }
 
+func TestHelpShowsWhatACommandDoes(t *testing.T) {
+	cmdtest.Helps(t, root(), func(args ...string) string {
+		_, out, _ := stockd(args...)
+		return out
+	})
+}
+
 func TestMistakesOnTheCommandLine(t *testing.T) {
 	for _, c := range []struct {
 		args []string

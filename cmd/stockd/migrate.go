@@ -19,7 +19,9 @@ func migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Change the schema of the database, or show its state",
-		Args:  cli.NoArgs,
+		Example: "  stockd migrate status --config configs/production.yaml\n" +
+			"  stockd migrate up --config configs/production.yaml",
+		Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return cli.UsageError{Err: errors.New("say what: stockd migrate up, down or status")}
 		},
@@ -42,7 +44,8 @@ func migrateCommand() *cobra.Command {
 type say func(format string, args ...any)
 
 func migration(use, short string, do func(context.Context, *repo.Store, say) error) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: cli.NoArgs}
+	line := "  stockd migrate " + use
+	cmd := &cobra.Command{Use: use, Short: short, Example: line + "\n" + line + " --config configs/production.yaml", Args: cli.NoArgs}
 	return cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) (err error) {
 		store, err := replica.OpenStore(ctx, c.Config)
 		if err != nil {

@@ -19,7 +19,9 @@ func reservationsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reservations",
 		Short: "Show, confirm, release or extend a reservation",
-		Args:  cli.NoArgs,
+		Example: "  stockd reservations show 0198f0c2-… --token-file admin.token\n" +
+			"  stockd reservations confirm 0198f0c2-… --payment-reference pay-17 --token-file admin.token",
+		Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return cli.UsageError{Err: errors.New("say what: stockd reservations show, confirm, release or extend")}
 		},
@@ -56,10 +58,11 @@ func reservationsCommand() *cobra.Command {
 
 // stepCommand does something with a reservation, and shows it.
 func stepCommand(admin *cli.Admin, name, short, more string, do func(context.Context, client.Client, string) (client.Reservation, error)) *cobra.Command {
+	line := "  stockd reservations " + name + " 0198f0c2-…" + more + " --token-file admin.token"
 	return &cobra.Command{
 		Use:     name + " RESERVATION",
 		Short:   short,
-		Example: "  stockd reservations " + name + " 0198f0c2-…" + more + " --token-file admin.token",
+		Example: line + "\n" + line + " --admin-url https://admin.shop.example --ca-file ca.pem",
 		Args:    oneArg("RESERVATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := admin.Client()

@@ -25,6 +25,8 @@ func secretsCommand() *cobra.Command {
 		Short: "Write a random secret into each file that does not exist yet",
 		Long: "Write a random secret, after its prefix, into each file that does not exist yet. A file that exists keeps\n" +
 			"its content, so that this may be run at every start.",
+		Example: "  stockd secrets admin.token\n" +
+			"  stockd secrets zookeeper.auth=stockd: --world-readable  # a random password after stockd:",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cli.UsageError{Err: errors.New("name the files: stockd secrets FILE[=PREFIX]")}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/config"
 )
 
 // What a newcomer does without a demo: serve, create, buy, bench.
@@ -67,6 +68,22 @@ func TestServeAndBench(t *testing.T) {
 	}
 	if err := replica.Wait(); err != nil {
 		t.Errorf("the replica stopped with %v", err)
+	}
+}
+
+// A person at a terminal reads where it sells, through what, and what to try next.
+func TestAReplicaGreetsATerminal(t *testing.T) {
+	c := config.Config{Deduct: config.Deduct{Strategy: "redis-stock"}}
+	text := greet(reachable("http://[::]:8080"), reachable("https://10.0.0.5:8081"), c)
+	if !cmdtest.ContainsAll(text, "sells at http://127.0.0.1:8080,", c.Deduct.Strategy, "is at https://10.0.0.5:8081.",
+		"https://10.0.0.5:8081/goods\n", "http://127.0.0.1:8080/deduct\n") {
+		t.Errorf("it says %s", text)
+	}
+	if text := greet("http://127.0.0.1:8080", "", c); !cmdtest.ContainsAll(text, "no admin API", "STOCKD_ADMIN_TOKEN") || strings.Contains(text, "curl") {
+		t.Errorf("without an admin API it says %s", text)
+	}
+	if greeting(&cmdtest.Buffer{}, c) != nil {
+		t.Error("it greets what is no terminal")
 	}
 }
 

@@ -24,6 +24,8 @@ func stockCommand() *cobra.Command {
 		Short: "Put an item on sale where it is not on sale yet",
 		Long: "Put an item on sale, through the admin API, where it is not on sale yet. Where it is, it keeps the\n" +
 			"stock, the limit and the strategy that it has, so that this may be run at every start.",
+		Example: "  stockd stock --goods 1 --units 5000 --token-file admin.token\n" +
+			"  stockd stock --goods 1 --units 5000 --per-user 2 --strategy redis-stock --token-file admin.token",
 		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()

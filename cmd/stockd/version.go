@@ -16,7 +16,9 @@ func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version and the commit that this program was built from",
-		Args:  cli.NoArgs,
+		Example: "  stockd version\n" +
+			"  stockd version | cut -d, -f1",
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info, known := debug.ReadBuildInfo()
 			if !known {

@@ -46,6 +46,8 @@ func benchCommand() *cobra.Command {
 		Short: "Measure the strategies side by side with their limits, on servers of its own",
 		Long: "Measure the strategies side by side with their limits, on servers of its own. stockd bench puts load\n" +
 			"on a stockd that runs already.",
+		Example: "  stocklab bench --quick --only sql-conditional\n" +
+			"  stocklab bench --servers local --json benchmark.json",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.redo != "" {

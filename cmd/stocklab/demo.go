@@ -36,6 +36,8 @@ func demoCommand() *cobra.Command {
 			"The exit status is 0 only where every run came out as expected. Nothing is left behind.\n\n" +
 			"With --url nothing is started: the sales go to the replicas that run there, however many they are,\n" +
 			"and the items that were sold stay in their database.",
+		Example: "  stocklab demo                                    # eight runs, in about a minute\n" +
+			"  stocklab demo --strategies naive,mutex,sql-conditional --replicas 1,3",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}

@@ -24,6 +24,13 @@ func TestMain(m *testing.M) { cmdtest.Main(m, run) }
 // stocklab runs a command to its end.
 func stocklab(args ...string) (status int, out, errOut string) { return cmdtest.Run(run, args...) }
 
+func TestHelpShowsWhatACommandDoes(t *testing.T) {
+	cmdtest.Helps(t, root(), func(args ...string) string {
+		_, out, _ := stocklab(args...)
+		return out
+	})
+}
+
 func TestMistakesOnTheCommandLine(t *testing.T) {
 	for _, c := range []struct {
 		args []string

@@ -34,6 +34,8 @@ func labHostileCommand() *cobra.Command {
 			"an item out. The buyers are alone for a while first: that is the baseline. Then the ledger, the memory\n" +
 			"of the replicas, what the servers keep, the log and the latency of the buyers are held against bounds.\n" +
 			"The exit status is 0 only where every bound held.",
+		Example: "  stocklab lab hostile\n" +
+			"  stocklab lab hostile --choose --json hostile.json",
 		Args: cli.NoArgs,
 	}
 	flags := cmd.Flags()

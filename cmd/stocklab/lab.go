@@ -24,8 +24,10 @@ func labCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Reproduce the known failures of locks, and what helps, and judge them by evidence",
-		Args:  cli.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  stocklab lab list\n" +
+			"  stocklab lab run watchdog --servers=local",
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(labListCommand(), labRunCommand(), labReportCommand(), labDocsCommand(), labOverviewCommand(), labHostileCommand())
 	return cmd
@@ -35,7 +37,9 @@ func labListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the experiments",
-		Args:  cli.NoArgs,
+		Example: "  stocklab lab list\n" +
+			"  stocklab lab list | grep -i redlock",
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t := table.NewWriter()
 			t.SetStyle(table.StyleLight)
@@ -58,6 +62,8 @@ func labRunCommand() *cobra.Command {
 			"break, and conclude from what was written down. The exit status is 0 only where every one was\n" +
 			"reproduced, or could not be made because a server is not on this machine. Nothing is left\n" +
 			"behind but what --dir and --json ask for.",
+		Example: "  stocklab lab run work-outlasts-ttl watchdog     # by name, on the servers that are found\n" +
+			"  stocklab lab run all --servers=local --dir run  # with a report to open in a browser",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cli.UsageError{Err: errors.New("lab run needs names of experiments, or all; stocklab lab list has them")}
@@ -156,7 +162,9 @@ func labReportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "report DIR",
 		Short: "Make the report of a run again, from what it left in its folder",
-		Args:  oneArg("a folder that stocklab lab run --dir has filled"),
+		Example: "  stocklab lab report run\n" +
+			"  stocklab lab run 36 --dir run && stocklab lab report run",
+		Args: oneArg("a folder that stocklab lab run --dir has filled"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := report.Read(args[0])
 			if err != nil {

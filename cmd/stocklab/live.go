@@ -43,6 +43,8 @@ func liveCommand() *cobra.Command {
 			"--listen a class can watch, and buy with its phones at /buy; replicas and servers stay on the loopback.\n\n" +
 			"With --url nothing is started: the sales go to the replicas that run there, and what needs processes,\n" +
 			"failpoints or the servers themselves is left out. The items that were sold stay in their database.",
+		Example: "  stocklab live --open\n" +
+			"  stocklab live --listen 0.0.0.0:8090              # a class watches, and buys at /buy",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}

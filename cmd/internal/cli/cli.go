@@ -26,6 +26,11 @@ const (
 	Usage   = 2 // the command line or the configuration is wrong
 )
 
+// exitStatuses ends every help text.
+const exitStatuses = `
+Exit status: 0 done; 1 it failed, or a run was not as expected; 2 the command line or the configuration is wrong
+`
+
 // UsageError is a mistake in the command line or the configuration.
 type UsageError = replica.UsageError
 
@@ -39,6 +44,7 @@ func Run(root *cobra.Command, args []string, out, errOut io.Writer) int {
 	root.SilenceUsage, root.SilenceErrors, root.Args = true, true, NoArgs
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return UsageError{Err: respelt(cmd, err)} })
+	root.SetUsageTemplate(root.UsageTemplate() + exitStatuses)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)

@@ -18,7 +18,10 @@ import (
 
 // listen serves both APIs until ctx ends. It opens both listeners before it serves on
 // one: a replica that fails at its start would cut clients off.
-func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Options, rejected func(listener, by string)) error {
+func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Options, listening func(public, admin string), rejected func(listener, by string)) error {
+	if listening == nil {
+		listening = func(string, string) {}
+	}
 	public, err := openListener(ctx, "public", c.HTTP.Listen)
 	if err != nil {
 		return err
@@ -27,6 +30,7 @@ func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Op
 	if !c.Admin.Tokens().Any() {
 		log.WarnContext(ctx, "admin API off: no items can be created", "missing", "admin.token, admin.token_file or admin.tokens_file")
 		serveOn(ctx, group, c, log, "public", public, handler.Public(o), rejected)
+		listening("http://"+public.Addr().String(), "")
 		return group.Wait()
 	}
 	admin, tokens, err := openAdmin(ctx, c.Admin)
@@ -36,6 +40,11 @@ func listen(ctx context.Context, c config.Config, log *slog.Logger, o handler.Op
 	defer inBackground(ctx, func(ctx context.Context) { tokens.Keep(ctx, log) })()
 	serveOn(ctx, group, c, log, "public", public, handler.Public(o), rejected)
 	serveOn(ctx, group, c, log, "admin", admin, handler.Admin(o, tokens), rejected)
+	scheme := "http://"
+	if c.Admin.TLS.CertFile != "" {
+		scheme = "https://"
+	}
+	listening("http://"+public.Addr().String(), scheme+admin.Addr().String())
 	return group.Wait()
 }
 

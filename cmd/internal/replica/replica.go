@@ -33,6 +33,9 @@ type Options struct {
 	Spans tracing.Local
 	// Locks changes what the locks are made of; nil: nothing is changed.
 	Locks func(config.Config, lock.Deps) lock.Deps
+	// Listening gets the addresses of both APIs once they are served; admin is empty where
+	// there is none. nil: nothing is called.
+	Listening func(public, admin string)
 }
 
 // Failpoints interrupt purchases for an experiment. They are closed after the strategies.
@@ -123,7 +126,7 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 		log.InfoContext(ctx, "requests may not choose a strategy", "deduct.choose", c.Deduct.Choose, "http.listen", c.HTTP.Listen)
 	}
 	open.add("requests", func() error { return nil }) // listen ends them
-	return listen(ctx, c, log, options, watch.metrics.ConnectionRejected)
+	return listen(ctx, c, log, options, o.Listening, watch.metrics.ConnectionRejected)
 }
 
 // openFailpoints opens those of the lab; stockd itself has none.
