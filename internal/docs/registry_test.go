@@ -18,7 +18,7 @@ func TestEveryStrategyIsDescribed(t *testing.T) {
 	for i, entry := range entries {
 		registered[i] = entry.Name
 	}
-	assertDescribed(t, "choosing.md", "## Every strategy", 2, registered)
+	assertDescribed(t, "strategies.md", "## Every strategy", 2, registered)
 }
 
 func TestEveryLockIsDescribed(t *testing.T) {
@@ -27,7 +27,7 @@ func TestEveryLockIsDescribed(t *testing.T) {
 	for i, entry := range locks {
 		registered[i] = entry.Name
 	}
-	assertDescribed(t, "locks.md", "## What each one claims", 1, registered)
+	assertDescribed(t, "locks.md", "## What each one guarantees", 1, registered)
 }
 
 // assertDescribed compares the names in a column of the first table below a heading with

@@ -26,7 +26,7 @@ func releaseAll(list []slot) {
 	}
 }
 
-//contract:docs/operations An item has no more
+//contract:docs/overload An item has no more
 func TestNoItemTakesAllSlots(t *testing.T) {
 	p := newSlots(1200)
 	first, full := flood(p, 1, nil)
@@ -57,7 +57,7 @@ func TestNoItemTakesAllSlots(t *testing.T) {
 	}
 }
 
-//contract:docs/operations Purchases that ask
+//contract:docs/overload Purchases that ask
 func TestPurchasesThatAskForAnotherStrategyLeaveSlotsToTheItemsOwn(t *testing.T) {
 	p := newSlots(1200)
 	slow, full := flood(p, 1, new(service.Seller))

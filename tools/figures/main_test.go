@@ -38,7 +38,7 @@ func TestEachFigureOfADocumentIsMeasured(t *testing.T) {
 // A rate or a ratio with its spread that stands in these pages is written by a marker.
 func TestNoFigureIsWrittenByHand(t *testing.T) {
 	figure := regexp.MustCompile(`\d[\d,.]*/s\b|\d\.\d+ \(\d`)
-	for _, page := range []string{"README.md", "README.zh-CN.md", "docs/choosing.md", "docs/benchmark.md", "docs/from-the-tutorials.md"} {
+	for _, page := range []string{"README.md", "README.zh-CN.md", "docs/choosing.md", "docs/strategies.md", "docs/benchmark.md", "docs/from-the-tutorials.md"} {
 		text, err := os.ReadFile(filepath.Join(repository, page))
 		if err != nil {
 			t.Fatal(err)
@@ -128,11 +128,11 @@ func TestAMarkerInProseBeginsNoLine(t *testing.T) {
 
 // The round trips of a new strategy are not in the benchmark.
 func TestTheCostsOfEveryStrategyAreComplete(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(repository, "docs/choosing.md"))
+	text, err := os.ReadFile(filepath.Join(repository, "docs/strategies.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(text), "| ? |") {
-		t.Error("docs/choosing.md has a strategy without its round trips")
+		t.Error("docs/strategies.md has a strategy without its round trips")
 	}
 }

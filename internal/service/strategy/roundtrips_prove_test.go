@@ -106,7 +106,7 @@ func TestProveRoundTrips(t *testing.T) {
 			got := tripsOf(t, s, store, int64(i+1), ask)
 			want, listed := unmet()[entry.Name]
 			if !listed {
-				t.Errorf("%s is not listed in unmet, nor in docs/choosing.md", entry.Name)
+				t.Errorf("%s is not listed in unmet, nor in docs/strategies.md", entry.Name)
 			}
 			if got != want {
 				t.Errorf("a sale takes %+v, want %+v", got, want)
