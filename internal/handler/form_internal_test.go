@@ -194,3 +194,16 @@ func TestTheEdgesOfAnIdempotencyKey(t *testing.T) {
 		}
 	}
 }
+
+// What is quoted is bounded in characters, whatever bytes they have.
+func TestAQuoteIsBoundedInCharacters(t *testing.T) {
+	for _, letter := range []string{"x", "é", "汉", "😀"} {
+		whole := strings.Repeat(letter, mostQuoted)
+		if got := shorten(whole, mostQuoted); got != whole {
+			t.Errorf("%q is cut to %q", whole, got)
+		}
+		if got := shorten(whole+letter, mostQuoted); got != whole+"…" {
+			t.Errorf("one more is cut to %q", got)
+		}
+	}
+}

@@ -24,7 +24,7 @@ func TestChoices(t *testing.T) {
 	errWrong := errors.New("wrong")
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "one")
-		own := stock.Choice{Strategy: "mutex", Group: new(true)}
+		own := stock.Choice{Strategy: "mutex", Group: new(true), MaxQuantity: new(int64(3))}
 		if err := errors.Join(s.CreateGoods(t.Context(), 1, 5, "1"), s.CreateChosen(t.Context(), 2, 5, 0, own, "2")); err != nil {
 			t.Fatal(err)
 		}

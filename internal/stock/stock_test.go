@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -162,5 +163,29 @@ func TestABackendErrorIsItsKindAndItsCause(t *testing.T) {
 	err := error(&stock.BackendError{Backend: "mysql", Err: cause})
 	if !errors.Is(err, stock.ErrBackendUnavailable) || !errors.Is(err, cause) || err.Error() != "mysql: connection refused" {
 		t.Errorf("%v", err)
+	}
+}
+
+// What was held at the earlier audit was there to be sold, like what was in stock.
+func TestAuditSinceOneWithOpenReservations(t *testing.T) {
+	earlier := stock.AuditOf(1, 6, stock.Sums{Restocked: 10, Held: 4})
+	later := stock.AuditOf(1, 6, stock.Sums{Restocked: 10, Sold: 4, Orders: 4})
+	if since := later.Since(earlier); !since.Clean || since.Initial != 10 || since.Sold != 4 {
+		t.Errorf("since then %+v, want 4 of 10 sold, and nothing oversold", since)
+	}
+}
+
+// A reservation is extended up to its longest from its begin, however often, and never shortened.
+func TestAReservationIsHeldNoLongerThanItsLongest(t *testing.T) {
+	held := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r := stock.Reservation{HeldAt: held, ExpiresAt: held.Add(4 * time.Minute)}
+	for _, c := range []struct{ at, ttl, want time.Duration }{
+		{3 * time.Minute, 90 * time.Second, 270 * time.Second},
+		{3 * time.Minute, 10 * time.Minute, 5 * time.Minute},
+		{time.Minute, time.Minute, 4 * time.Minute},
+	} {
+		if got := r.Until(held.Add(c.at), c.ttl, 5*time.Minute); !got.Equal(held.Add(c.want)) {
+			t.Errorf("after %s extended by %s until %s, want %s", c.at, c.ttl, got.Sub(held), c.want)
+		}
 	}
 }

@@ -386,3 +386,15 @@ func TestABuyerIsSentToThePublicAPI(t *testing.T) {
 		t.Errorf("sent %q, want %q", seen, want)
 	}
 }
+
+// The headers of a Client are its caller's: a call adds its own to a copy.
+func TestACallLeavesTheHeadersOfAClientAsTheyWere(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) })
+	c := client.Client{URL: s.URL, BuyerToken: "secret", Header: http.Header{"X-Shop": {"one"}}}
+	if _, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1, RequestID: "key-1"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Header) != 1 || c.Header.Get("X-Shop") != "one" {
+		t.Errorf("it has the headers %v now", c.Header)
+	}
+}
