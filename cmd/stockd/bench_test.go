@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/load/verdict"
+	"github.com/stockd/stockd/pkg/client"
 )
 
 // bench runs one against the replica, and returns its run and what it has printed.
@@ -101,5 +104,21 @@ func TestABenchDoesNotCountConcealedReplicas(t *testing.T) {
 	run, out := r.bench(t, "--requests", "100", "--admin-url", r.AdminURL, "--token-file", token)
 	if run.Replicas != 0 || !strings.Contains(out, "  ? ") {
 		t.Errorf("%d replicas are known:\n%s", run.Replicas, out)
+	}
+}
+
+// While the pending units of an item are unknown, its audit is not settled.
+func TestAnAuditWithoutPendingUnitsIsWaitedFor(t *testing.T) {
+	answers := []string{`{"goods_id": 1, "initial": 5, "stock": 5}`, `{"goods_id": 1, "initial": 5, "stock": 4, "sold": 0, "pending": 1}`, `{"goods_id": 1, "initial": 5, "stock": 4, "sold": 1, "pending": 0}`}
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, answers[min(asked, len(answers)-1)]) //nolint:errcheck // the test fails without it
+		asked++
+	}))
+	defer server.Close()
+	audit, err := settledAudit(t.Context(), client.Client{URL: server.URL}, 1)
+	if err != nil || audit.Sold != 1 || asked != len(answers) {
+		t.Errorf("after %d answers the audit is %+v (%v), want the one with no pending unit", asked, audit, err)
 	}
 }

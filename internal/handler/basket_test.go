@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/stock"
@@ -125,6 +126,7 @@ func TestABasketThatIsNotOneNamesItsField(t *testing.T) {
 		`{}`: 400, `{"lines": []}`: 400, `{"lines": null}`: 400, `{"lines": {"goods_id": 1}}`: 400, `{"lines": 1}`: 400,
 		`{"lines": [{"goods_id": 0}]}`: 400, `{"lines": [{"goods_id": 1, "quantity": 0}]}`: 400, `{"lines": [{"goods_id": 1, "colour": 1}]}`: 400,
 		`{"lines": [{"quantity": 1}]}`: 400, `{"lines": [{"goods_id": "1"}]}`: 400, `{"lines": "1:"}`: 400, `{"lines": "1,,2"}`: 400,
+		fmt.Sprintf(`{"lines": [{"goods_id": 1, "quantity": %d}, {"goods_id": 1}]}`, int64(stock.MaxQuantity)):   400,
 		`{"lines": [` + many + `{"goods_id": 1, "quantity": 9223372036854775807}]}`:                              400,
 		`{"lines": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33"}`: 400,
 		`{"lines": [{"goods_id": 1}, {"goods_id": 404}]}`:                                                        404,
@@ -140,4 +142,18 @@ func TestABasketThatIsNotOneNamesItsField(t *testing.T) {
 		t.Errorf("40 of 10 are answered with %d %s", got.status, got.text)
 	}
 	a.left(t, map[int64]int64{1: 10})
+}
+
+// The rate of a buyer counts baskets, and not their lines.
+func TestABasketCountsOnceForTheRateOfItsBuyer(t *testing.T) {
+	a := serveItems(t, lab.Database(t, servers.SQLite), map[int64]int64{2: 5, 3: 5}).with(t, func(o *handler.Options) {
+		o.Limits.User = handler.Rate{PerSecond: onceOnly, Burst: 2}
+	})
+	for i, want := range []int{http.StatusCreated, http.StatusCreated, http.StatusTooManyRequests} {
+		got := a.order(t, "", `{"lines": "1,2,3", "user_id": "ann"}`)
+		if got.status != want || want == http.StatusTooManyRequests && got.problem() != "rate-limited" {
+			t.Errorf("basket %d is answered with %d %s, want %d", i+1, got.status, got.text, want)
+		}
+	}
+	a.left(t, map[int64]int64{1: 8, 2: 3, 3: 3})
 }

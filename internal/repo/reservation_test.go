@@ -493,3 +493,22 @@ func TestStepsAreListedToThoseWhoAsk(t *testing.T) {
 		}
 	})
 }
+
+// The sweepers end those first that have been over for the longest, whenever they were held.
+func TestTheLongestExpiredEndFirst(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		numbers := []string{hold(t, s, 1, 1, ""), hold(t, s, 1, 2, ""), hold(t, s, 1, 3, "")}
+		for i, since := range []time.Duration{2 * time.Minute, time.Minute, 3 * time.Minute} {
+			if err := s.ExpireIn(t.Context(), numbers[i], -since); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, units := range []int64{3, 1, 2} {
+			if ended, back, err := s.Expire(t.Context(), 1); err != nil || ended != 1 || back[1] != units {
+				t.Errorf("%d reservations of %d units end (%v), want the one of %d", ended, back[1], err, units)
+			}
+		}
+	})
+}

@@ -176,3 +176,35 @@ func TestALineOfABasketThatIsAbandonedComesBack(t *testing.T) {
 	}
 	s.leaves(t, map[int64]int64{1: 0, 2: 0})
 }
+
+// Of a basket that is rejected all lines come back at once, also where one of them is over already.
+func TestALineThatIsOverDoesNotKeepTheOthersHeld(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := open(t, d, 1)
+		all, _ := s.reservations(t, d)
+		for id := range int64(3) {
+			s.create(t, id+1, 1)
+		}
+		hold, held := s.holdBy(t, 0, "sql-conditional"), make([]string, 4)
+		_, err := all[0].Sell(t.Context(), basketOf(1, 2, 3), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+			if held[goodsID] = p.Number; goodsID < 3 {
+				return hold(ctx, goodsID, p)
+			}
+			if _, _, err := all[0].Release(ctx, held[1]); err != nil {
+				t.Errorf("the first line is not released: %v", err)
+			}
+			return stock.Outcome{}, stock.ErrInsufficientStock
+		})
+		if !errors.Is(err, stock.ErrInsufficientStock) {
+			t.Errorf("answered with %v", err)
+		}
+		var second stock.Reservation
+		if !labtest.Eventually(30*time.Second, func() bool {
+			second, err = all[0].Read(t.Context(), held[2])
+			return err != nil || second.State != stock.Held
+		}) || err != nil || second.State != stock.Released {
+			t.Errorf("the second line is %s (%v), want it released", second.State, err)
+		}
+		s.leaves(t, map[int64]int64{1: 1, 2: 1, 3: 1})
+	})
+}

@@ -152,3 +152,36 @@ func buyOn(t *testing.T, conn net.Conn) {
 		t.Errorf("the answer is %q, %v", &answer, err)
 	}
 }
+
+// An idle connection of a balancer may carry a purchase already when the listener closes: it stays open
+// for a while, also where no request has come for long.
+func TestAnIdleConnectionIsServedAfterTheListenerHasClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const delay = time.Minute
+		l, buyer := pipe(t)
+		served := make(chan struct{}, 2)
+		d, end := startDrainer(t, config.HTTP{DrainDelay: delay, Drain: time.Minute}, l, &idleFirst{buyer, delay + silence/2}, func(http.ResponseWriter, *http.Request) {
+			served <- struct{}{}
+		}, func(error) {})
+		if err := d.drain(t.Context()); err != nil {
+			t.Errorf("drain says %v", err)
+		}
+		if len(served) != 1 {
+			t.Error("the purchase on the idle connection has no answer")
+		}
+		end()
+	})
+}
+
+// idleFirst is a connection that is idle for a while before its first request.
+type idleFirst struct {
+	net.Conn
+
+	idle time.Duration
+}
+
+func (c *idleFirst) Write(b []byte) (int, error) {
+	time.Sleep(c.idle)
+	c.idle = 0
+	return c.Conn.Write(b)
+}

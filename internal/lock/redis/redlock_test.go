@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -71,4 +72,35 @@ func isGrantedWhereAllAreAskedFirst(t *testing.T, masters *servers.Redlock) bool
 		t.Error(err)
 	}
 	return true
+}
+
+// A name whose token cannot be issued is not granted, and the next one need not wait for its lease.
+func TestANameWithoutItsTokenIsGivenBack(t *testing.T) {
+	entry, err := registry.Find("redlock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := new(backend.Clients)
+	for _, master := range lab.Redlock(t).Nodes {
+		client := clientAt(master, master.Address)
+		t.Cleanup(func() { _ = client.Close() }) // the test is over
+		clients.Redlock = append(clients.Redlock, client)
+	}
+	broken := errors.New("no token can be issued")
+	deps := lock.Deps{Clients: clients, TTL: time.Hour, Retry: 10 * time.Millisecond}
+	deps.Issue = func(context.Context, string) (uint64, error) { return 0, broken }
+	name := "no-token/" + lock.NewOwner()
+	if lease, err := entry.New(deps).Acquire(t.Context(), name); lease != nil || !errors.Is(err, broken) {
+		t.Fatalf("without a token it is answered with %v, %v", lease, err)
+	}
+	within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	deps.Issue = func(context.Context, string) (uint64, error) { return 7, nil }
+	lease, err := entry.New(deps).Acquire(within, name)
+	if err != nil {
+		t.Fatalf("the next one is not granted: %v", err)
+	}
+	if err := lease.Release(t.Context()); err != nil || lease.Token() != 7 {
+		t.Errorf("its token is %d, and it is released with %v", lease.Token(), err)
+	}
 }

@@ -244,10 +244,12 @@ func TestAnOrderThatCannotBeWrittenIsDeadLettered(t *testing.T) {
 // Redis has lost a request id, as where it evicts keys, and sold under it again. The first
 // order is written, the second can never be, and keeps no later one from the ledger.
 func TestOneOfTwoOrdersOfARequestIDIsWritten(t *testing.T) {
-	s := open(t, lab.Redis(t), 5)
+	s := open(t, lab.Redis(t), 6)
 	a := s.replica(t, "a", idle)
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a) // what follows stays pending, so that it is one batch
 	twice := buy(1)
-	reported := orders(sell(t, a, twice))
+	reported = append(reported, sell(t, a, twice))
 	if n, err := s.client.Del(t.Context(), s.key("request:"+twice.RequestID)).Result(); err != nil || n != 1 {
 		t.Fatalf("%d keys of the request id are gone (%v)", n, err)
 	}
@@ -658,5 +660,25 @@ func TestAPendingKeyFromBeforeTheUpgradeIsNotSoldTwice(t *testing.T) {
 	old.Quantity = 3
 	if third, err := deduct(t, r, old); err != nil || third.Replayed || third.Rejected != nil {
 		t.Errorf("another purchase is answered with %+v (%v)", third, err)
+	}
+}
+
+// A purchase that does not fit has its whole batch asked again, and is none of the answer of the others.
+func TestAPurchaseBesideOneThatDoesNotFitIsNoReplay(t *testing.T) {
+	s := open(t, lab.Redis(t), 5)
+	r := s.replica(t, "r")
+	batch := []stock.Purchase{buy(2), buy(4), buy(3)}
+	outcomes, err := r.Deduct(t.Context(), goods, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, fits := range []bool{true, false, true} {
+		if o := outcomes[i]; (o.Rejected == nil) != fits || o.Replayed {
+			t.Errorf("purchase %d is answered with %+v", i, o)
+		}
+	}
+	outcomes, err = r.Deduct(t.Context(), goods, batch)
+	if err != nil || !outcomes[0].Replayed || !outcomes[2].Replayed {
+		t.Errorf("sent again, they are answered with %+v (%v)", outcomes, err)
 	}
 }

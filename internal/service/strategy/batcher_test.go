@@ -29,6 +29,8 @@ type memory struct {
 	late bool
 	// fails is what every batch is answered with; nil: nothing fails.
 	fails error
+	// locked is how long each batch waits for its lock.
+	locked time.Duration
 	// panics has every batch panic after it was written.
 	panics bool
 	// forgets has the ledger find nothing, broken not answer.
@@ -69,6 +71,9 @@ func (m *memory) write(goodsID int64, batch []stock.Purchase) ([]stock.Outcome, 
 		}
 	}
 	outcomes := make([]stock.Outcome, len(batch))
+	for i := range outcomes {
+		outcomes[i].Wait = m.locked
+	}
 	for i, rejected := range stock.Allot(m.stock, batch, stock.Limit{}) {
 		if outcomes[i].Rejected = rejected; rejected != nil {
 			continue
@@ -503,19 +508,20 @@ func TestABatchHasATimeLimitOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestTheWaitIncludesTheTimeInTheQueue(t *testing.T) {
+func TestTheWaitIsThatInTheQueueAndThatForTheLock(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
+		q.locked = 5 * time.Second
 		release := q.hold()
 		first := q.buy("first", 1)
 		time.Sleep(time.Second)
 		a := q.buy("a", 1)
 		time.Sleep(2 * time.Second)
 		release()
-		if waited := first.outcomes[0].Wait; waited != 0 {
-			t.Errorf("a call with an empty queue before it waited %s", waited)
+		if waited := first.outcomes[0].Wait; waited != q.locked {
+			t.Errorf("a call with an empty queue before it waited %s, and its lock %s", waited, q.locked)
 		}
-		if waited := a.outcomes[0].Wait; waited != 2*time.Second {
-			t.Errorf("who came 2 s before the batch ended waited %s", waited)
+		if waited := a.outcomes[0].Wait; waited != 2*time.Second+q.locked {
+			t.Errorf("a call that came 2 s before the batch ended waited %s, and its lock %s", waited, q.locked)
 		}
 	})
 }

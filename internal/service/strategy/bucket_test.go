@@ -316,3 +316,23 @@ func TestBucketsMakeUpForARowBelowZero(t *testing.T) {
 		}
 	})
 }
+
+// A purchase may need more than the buckets and their share of the row: then the row keeps no more than
+// is left, and no bucket goes below zero.
+func TestAPurchaseOfAlmostAllLeavesNoBucketBelowZero(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := openBuckets(t, d, 4)
+		other := entryOf(t, "sql-conditional").New(strategy.Deps{Store: s.stores[0].As("sql-conditional")})
+		const units = 12
+		for taken := int64(1); taken < units; taken++ {
+			s.create(t, taken, units)
+			if !buy(t, other, taken, 1) || !buy(t, s.replicas[0], taken, taken) {
+				t.Fatalf("%d of %d units are not sold", taken, units)
+			}
+			row, err := s.stores[0].Goods(t.Context(), taken)
+			if left := units - 1 - taken; err != nil || row.Stock < 0 || row.Allocated < 0 || row.Stock+row.Allocated != left {
+				t.Errorf("after a purchase of %d the row has %d and the buckets %d (%v), want %d in all", taken, row.Stock, row.Allocated, err, left)
+			}
+		}
+	})
+}
