@@ -187,11 +187,19 @@ func TestALineThatIsOverDoesNotKeepTheOthersHeld(t *testing.T) {
 		}
 		hold, held := s.holdBy(t, 0, "sql-conditional"), make([]string, 4)
 		_, err := all[0].Sell(t.Context(), basketOf(1, 2, 3), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-			if held[goodsID] = p.Number; goodsID < 3 {
+			held[goodsID] = p.Number
+			switch goodsID {
+			case 1:
+				p.TTL = time.Millisecond
+				return hold(ctx, goodsID, p)
+			case 2:
 				return hold(ctx, goodsID, p)
 			}
-			if _, _, err := all[0].Release(ctx, held[1]); err != nil {
-				t.Errorf("the first line is not released: %v", err)
+			if !labtest.Eventually(30*time.Second, func() bool {
+				first, err := all[0].Read(ctx, held[1])
+				return err == nil && first.NotHeld() != nil
+			}) {
+				t.Error("the first line does not expire")
 			}
 			return stock.Outcome{}, stock.ErrInsufficientStock
 		})
@@ -204,6 +212,9 @@ func TestALineThatIsOverDoesNotKeepTheOthersHeld(t *testing.T) {
 			return err != nil || second.State != stock.Held
 		}) || err != nil || second.State != stock.Released {
 			t.Errorf("the second line is %s (%v), want it released", second.State, err)
+		}
+		if ended, err := all[0].Expire(t.Context()); err != nil || ended != 1 {
+			t.Errorf("%d lines expire (%v), want the first", ended, err)
 		}
 		s.leaves(t, map[int64]int64{1: 1, 2: 1, 3: 1})
 	})
