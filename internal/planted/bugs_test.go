@@ -975,5 +975,65 @@ func defects() []defect {
 			file: "internal/service/basket.go", old: "err != nil || id.String() != number {", new: "err != nil && len(number) < 8 || id.String() == \"\" {",
 			pkg: "./internal/handler", test: "TestABasketIsSoldWholeOrNotAtAll/sqlite",
 		},
+		{
+			name: "what was held before counts for nothing in an audit of a part",
+			file: "internal/stock/audit.go", old: "Restocked: earlier.Stock + earlier.Held + a.Initial", new: "Restocked: earlier.Stock + a.Initial",
+			pkg: "./internal/stock", test: "TestAuditSinceOneWithOpenReservations",
+		},
+		{
+			name: "a reservation is extended for ever",
+			file: "internal/stock/reservation.go", old: "last := r.HeldAt.Add(longest)", new: "last := r.ExpiresAt.Add(longest)",
+			pkg: "./internal/stock", test: "TestAReservationIsHeldNoLongerThanItsLongest",
+		},
+		{
+			name: "the wait for the lock is no part of that of a grouped purchase",
+			file: "internal/service/strategy/batcher.go", old: "own[i].Wait += begun", new: "own[i].Wait = begun",
+			pkg: "./internal/service/strategy", test: "TestTheWaitIsThatInTheQueueAndThatForTheLock",
+		},
+		{
+			name: "the row keeps more than is left, and buckets go below zero",
+			file: "internal/service/strategy/sql_bucket.go", old: "rest := min(kept, left)", new: "rest := kept",
+			pkg: "./internal/service/strategy", test: "TestAPurchaseOfAlmostAllLeavesNoBucketBelowZero/sqlite",
+		},
+		{
+			name: "a line that is over keeps the others of its basket held",
+			file: "internal/service/basket.go", old: "err != nil && !stock.IsOver(err) {\n\t\t\t\tfailed = errors.Join(failed, err)", new: "err != nil {\n\t\t\t\treturn errors.Join(failed, err)",
+			pkg: "./internal/service", test: "TestALineThatIsOverDoesNotKeepTheOthersHeld/sqlite",
+		},
+		{
+			name: "a name whose token cannot be issued is kept",
+			file: "internal/lock/redis/redlock.go", old: "\t\tlock.TakeBack(ctx, lease.Release)\n", new: "",
+			pkg: "./internal/lock/redis", test: "TestANameWithoutItsTokenIsGivenBack", needs: "redis",
+		},
+		{
+			name: "those expire first that were held first",
+			file: "internal/repo/reservation.go", old: "ORDER BY expires_at LIMIT", new: "ORDER BY held_at LIMIT",
+			pkg: "./internal/repo", test: "TestTheLongestExpiredEndFirst/sqlite",
+		},
+		{
+			name: "a migration gives back what was sold",
+			file: "migrations/sqlite/00012_reservations.sql", old: " AND r.state = 'held'", new: "",
+			pkg: "./internal/repo", test: "TestMigratingDownGivesBackOnlyWhatIsHeld/sqlite",
+		},
+		{
+			name: "a purchase that is asked again on its own behalf is a replay",
+			file: "internal/service/hot/sell.go", old: "Replayed: first.ID != order,", new: "Replayed: true,",
+			pkg: "./internal/service/hot", test: "TestAPurchaseThatIsAskedAgainIsNoReplay", needs: "redis",
+		},
+		{
+			name: "two orders of a request id stand in each other's way",
+			file: "internal/service/hot/keep.go", old: "case found || ours[e.RequestID]:", new: "case found && ours != nil:",
+			pkg: "./internal/service/hot", test: "TestOneOfTwoOrdersOfARequestIDIsWritten", needs: "redis",
+		},
+		{
+			name: "each line of a basket counts for the rate of its buyer",
+			file: "internal/handler/basket.go", old: "\t\ts.users = nil\n", new: "",
+			pkg: "./internal/handler", test: "TestABasketCountsOnceForTheRateOfItsBuyer",
+		},
+		{
+			name: "idle connections of a balancer are closed at once",
+			file: "cmd/internal/replica/drain.go", old: "max(closed.UnixNano(), d.last.Load())", new: "min(closed.UnixNano(), d.last.Load())",
+			pkg: "./cmd/internal/replica", test: "TestAnIdleConnectionIsServedAfterTheListenerHasClosed",
+		},
 	}
 }
