@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -123,10 +124,38 @@ func (c sessionConnector) connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("a connection of the driver is a %T", conn), conn.Close())
 	}
-	for _, statement := range c.setup {
-		if _, err := inner.ExecContext(ctx, statement, nil); err != nil {
-			return nil, errors.Join(fmt.Errorf("prepare session: %w", err), conn.Close())
-		}
+	if err := c.prepare(ctx, inner); err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare session: %w", err), conn.Close())
 	}
 	return &boundedConn{mysqlConn: inner, limit: c.limit}, nil
+}
+
+const (
+	// isGalera has a row where the server is a node of Galera. Only a build that can be one has the
+	// variable.
+	isGalera = `SHOW SESSION VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'`
+	// readAfterOthers has each transaction wait for what other nodes have committed before it. Without
+	// that a holder of a lock in Redis, ZooKeeper or etcd reads a row from before the last holder's sale,
+	// and writes over it.
+	readAfterOthers = `SET SESSION wsrep_sync_wait = @@SESSION.wsrep_sync_wait | 1`
+)
+
+func (c sessionConnector) prepare(ctx context.Context, conn mysqlConn) error {
+	setup := c.setup
+	rows, err := conn.QueryContext(ctx, isGalera, nil)
+	if err != nil {
+		return err
+	}
+	if row := make([]driver.Value, len(rows.Columns())); rows.Next(row) == nil {
+		setup = append(slices.Clip(setup), readAfterOthers)
+	}
+	if err := rows.Close(); err != nil {
+		return err
+	}
+	for _, statement := range setup {
+		if _, err := conn.ExecContext(ctx, statement, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -22,6 +22,9 @@ type Entry struct {
 	// Watchdog: its leases are renewed by Deps.Keep, which can leave that out. Other locks
 	// have no renewal, or live in a session.
 	Watchdog bool
+	// OneServer: each database server has names of its own, so that holders exclude each other only
+	// where all replicas write to the same one.
+	OneServer bool
 	// New makes the lock for one replica. It does not wait for a backend. What
 	// it makes may be an io.Closer; then it is closed with the replica.
 	New func(Deps) Locker

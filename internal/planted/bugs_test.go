@@ -1035,5 +1035,15 @@ func defects() []defect {
 			file: "cmd/internal/replica/drain.go", old: "max(closed.UnixNano(), d.last.Load())", new: "min(closed.UnixNano(), d.last.Load())",
 			pkg: "./cmd/internal/replica", test: "TestAnIdleConnectionIsServedAfterTheListenerHasClosed",
 		},
+		{
+			name: "a transaction reads what its node of Galera has so far",
+			file: "internal/backend/mysql.go", old: "wsrep_sync_wait | 1", new: "wsrep_sync_wait",
+			pkg: "./internal/service", test: "TestTheNodesOfAGaleraClusterSellWhatThereIs", needs: "mariadb",
+		},
+		{
+			name: "a lock of one server sells on a cluster of them",
+			file: "internal/repo/store.go", old: "return s.cluster }", new: "return s.cluster[:0] }",
+			pkg: "./internal/service", test: "TestTheNodesOfAGaleraClusterSellWhatThereIs", needs: "mariadb",
+		},
 	}
 }

@@ -40,6 +40,9 @@ type dialect struct {
 	now, until, byID, lockRead, onTotal string
 	// change runs subtractIfEnough and returns how many rows it wrote and the stock that is left.
 	change func(ctx context.Context, conn gorm.ConnPool, statement string, args ...any) (left, rows int64, err error)
+	// clusters asks which kinds of cluster the server is a node of that take writes on several
+	// nodes; empty: there are none.
+	clusters string
 	// classify returns the kind of an error of the driver.
 	classify func(error) faultKind
 }

@@ -49,6 +49,9 @@ func mysqlDialect() dialect {
 		onTotal: ` ON DUPLICATE KEY UPDATE restocked = restocked + VALUES(restocked),
 			sold = sold + VALUES(sold), orders = orders + VALUES(orders),
 			held = held + VALUES(held), returned = returned + VALUES(returned)`,
+		// A server that is no node of a cluster lacks the variables, or has them at another value.
+		clusters: `SHOW GLOBAL VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'
+			OR Variable_name = 'group_replication_single_primary_mode' AND Value = 'OFF'`,
 		change:   changeByInsertID,
 		classify: classifyMySQL,
 	}

@@ -61,6 +61,7 @@ type Store struct {
 	dialect  dialect
 	timeout  time.Duration // of a transaction
 	version  string        // the server's name and version when the store was made
+	cluster  string        // what Cluster says
 	returns  bool          // whether an insert can return what it wrote
 	shares   *shares       // of the connections, between purchases
 	turn     chan struct{} // holds one element while a transaction runs; nil for databases that queue writers themselves
@@ -100,6 +101,9 @@ func New(ctx context.Context, pool *backend.SQL, o Options) (*Store, error) {
 	}
 	var err error
 	if s.version, err = s.readVersion(ctx); err != nil {
+		return nil, errors.Join(err, pool.Close())
+	}
+	if s.cluster, err = s.readCluster(ctx); err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
 	s.returns = d.returns(s.version)
@@ -167,6 +171,26 @@ func (s *Store) Ping(ctx context.Context) error {
 // Version is the server's name and version when the store was made, such as
 // "MariaDB 10.11.14".
 func (s *Store) Version() string { return s.version }
+
+// Cluster names the cluster of which the database is a node where several of its nodes take writes,
+// each of them with locks of its own: Galera, or Group Replication with several primaries. It is
+// empty where there is none.
+func (s *Store) Cluster() string { return s.cluster }
+
+func (s *Store) readCluster(ctx context.Context) (kind string, err error) {
+	if s.dialect.clusters == "" {
+		return "", nil
+	}
+	err = s.each(ctx, s.pool, "read the kind of cluster", func(scan scanRow) error {
+		var variable, value string
+		err := scan(&variable, &value)
+		if kind = "Group Replication with several primaries"; variable == "wsrep_on" {
+			kind = "Galera"
+		}
+		return err
+	}, s.dialect.clusters)
+	return kind, err
+}
 
 func (s *Store) readVersion(ctx context.Context) (string, error) {
 	var version string

@@ -83,6 +83,9 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 			entry.Guarantees.Renews = false
 		}
 		o := c.newOffer(entry, own)
+		if cluster := deps.Store.Cluster(); cluster != "" && entry.OneServer {
+			o.rejected = fmt.Sprintf("the database is %s, whose nodes do not share its lock", cluster)
+		}
 		o.unconfigured = cmp.Or(unconfigured(entry, c.clients), tooOld(entry, versions))
 		c.offers = append(c.offers, o)
 		c.byName[entry.Name] = o

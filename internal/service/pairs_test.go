@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -113,9 +114,16 @@ func openAll(t *testing.T, d *servers.Database) shop {
 // openLingering has the consumers of redis-stock wait between two batches.
 func openLingering(t *testing.T, d *servers.Database, linger time.Duration) shop {
 	t.Helper()
+	return openOn(t, linger, d, d)
+}
+
+// openOn has a replica on each of the nodes, which are one database.
+func openOn(t *testing.T, linger time.Duration, nodes ...*servers.Database) shop {
+	t.Helper()
 	var s shop
 	prefix := rand.Text() // items have the same ids in every database
-	for _, replica := range []string{"replica-1", "replica-2"} {
+	for i, d := range nodes {
+		replica := fmt.Sprintf("replica-%d", i+1)
 		store := labtest.Open(t, d, replica)
 		catalogue, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{
 			Store: store, LockWait: 5 * time.Second, Lock: lab.Locks(t, d, backend.Redis, backend.Redlock, backend.ZooKeeper, backend.Etcd),

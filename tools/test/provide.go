@@ -24,6 +24,7 @@ func needs() []need {
 	return []need{
 		{name: "gcc", found: program("gcc", "cc"), packages: []string{"gcc", "libc6-dev"}},
 		{name: "mariadb", found: program("mariadbd"), packages: []string{"mariadb-server"}},
+		{name: "galera", found: galera, packages: []string{"mariadb-server", "galera-4", "rsync", "iproute2"}},
 		{name: "nginx", found: program("nginx"), packages: []string{"nginx-light"}},
 		{name: "redis", found: program("redis-server"), packages: []string{"redis-server"}},
 		{name: "zookeeper", found: zookeeper, packages: []string{"zookeeper"}},
@@ -47,6 +48,12 @@ func program(names ...string) func() bool {
 // zookeeper is no program, but classes and a Java to run them.
 func zookeeper() bool {
 	_, _, err := servers.FindZooKeeper()
+	return err == nil
+}
+
+// galera is a library of MariaDB's, and what sends a node the state of another one.
+func galera() bool {
+	_, _, err := servers.FindGalera()
 	return err == nil
 }
 

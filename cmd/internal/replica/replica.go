@@ -80,7 +80,7 @@ func Run(ctx context.Context, c config.Config, errOut io.Writer, o Options) (err
 // serve opens the parts of a replica and serves.
 func serve(ctx context.Context, c config.Config, watch observation, open *closing, o Options) error {
 	log := watch.log
-	if err := verifyLock(c); err != nil {
+	if err := verifyLock(c, ""); err != nil {
 		return UsageError{err}
 	}
 	warn(ctx, c, log)
@@ -93,6 +93,9 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 		return err
 	}
 	open.add("database", store.Close)
+	if err := verifyLock(c, store.Cluster()); err != nil {
+		return UsageError{err}
+	}
 	if err := bringUpToDate(ctx, c, store, log); err != nil {
 		return err
 	}
@@ -160,11 +163,15 @@ func quietly(stop func()) func() error {
 	}
 }
 
-// verifyLock verifies the lock of redis-get-set-locked, whose guarantees depend on it.
-func verifyLock(c config.Config) error {
+// verifyLock verifies the lock of redis-get-set-locked, whose guarantees depend on it, and on the
+// cluster that the database is a node of.
+func verifyLock(c config.Config, cluster string) error {
 	l, err := registry.Find(c.GetSet.Lock)
 	if err == nil && c.Strategies.OnlySafe && !l.Guarantees.SignalsLoss {
 		err = fmt.Errorf("%q does not notify its holder of a loss, and strategies.only_safe is set", l.Name)
+	}
+	if err == nil && cluster != "" && l.OneServer {
+		err = fmt.Errorf("%q is a lock of one server, and the database is %s", l.Name, cluster)
 	}
 	if err != nil {
 		return fmt.Errorf("redis_get_set.lock: %w", err)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/stockd/stockd/internal/lab/servers"
 )
@@ -149,6 +152,51 @@ func (l *Lab) OwnEnsemble(t *testing.T) *servers.ZooKeeperEnsemble {
 func (l *Lab) OwnEtcdCluster(t *testing.T) *servers.EtcdCluster {
 	t.Helper()
 	return own(t, l, "etcd", local(servers.StartEtcdCluster))
+}
+
+// Galera is an empty database on the lab's three nodes of Galera, as each of them has it.
+func (l *Lab) Galera(t *testing.T) (nodes []*servers.Database) {
+	t.Helper()
+	return l.onNodes(t, shared(t, l, &l.galera, "galera", local(servers.StartGalera)))
+}
+
+// OwnGalera is an empty database on three nodes that a test may treat as it likes.
+func (l *Lab) OwnGalera(t *testing.T) (nodes []*servers.Database) {
+	t.Helper()
+	return l.onNodes(t, own(t, l, "galera", local(servers.StartGalera)))
+}
+
+// onNodes makes a database, and waits until every node has it.
+func (l *Lab) onNodes(t *testing.T, cluster *servers.Galera) (nodes []*servers.Database) {
+	t.Helper()
+	c := configOf(t, l.empty(t, cluster.Nodes[0]))
+	for _, node := range cluster.Nodes {
+		own := configOf(t, node)
+		own.DBName = c.DBName
+		d := *node
+		d.DSN = own.FormatDSN()
+		if !Eventually(10*time.Second, func() bool { return answers(t, &d) }) {
+			t.Fatalf("%s has no %s", own.Addr, own.DBName)
+		}
+		nodes = append(nodes, &d)
+	}
+	return nodes
+}
+
+func configOf(t *testing.T, d *servers.Database) *mysql.Config {
+	t.Helper()
+	c, err := mysql.ParseDSN(d.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func answers(t *testing.T, d *servers.Database) bool {
+	t.Helper()
+	pool, _ := Connect(t, d)
+	defer pool.Close() //nolint:errcheck // nothing is lost with it
+	return pool.PingContext(t.Context()) == nil
 }
 
 // local is how a topology is started that is made of real servers alone.

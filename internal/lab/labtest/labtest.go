@@ -36,6 +36,7 @@ type Lab struct {
 	// What follows is nil until a test asks for it.
 	redis     *servers.Redis
 	redlock   *servers.Redlock
+	galera    *servers.Galera
 	zookeeper *servers.ZooKeeper
 	etcd      *servers.Etcd
 }
@@ -155,10 +156,7 @@ func (l *Lab) empty(t *testing.T, server *servers.Database) *servers.Database {
 // without the password.
 func Connect(t *testing.T, d *servers.Database) (db *sql.DB, c *mysql.Config) {
 	t.Helper()
-	c, err := mysql.ParseDSN(d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c = configOf(t, d)
 	with := c.Clone()
 	with.Passwd = d.Password
 	connector, err := mysql.NewConnector(with)

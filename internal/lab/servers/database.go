@@ -84,6 +84,7 @@ type Program struct {
 	Path string
 
 	volatile bool
+	user     string // whom it runs as; empty: as this process
 }
 
 // LocalDatabases lists the database servers of this machine, one a kind.
@@ -118,7 +119,7 @@ func (p Program) start(ctx context.Context, k *Supervisor, security *Security) (
 			c := mysql.NewConfig()
 			c.User, c.Net, c.Addr, c.DBName = "stockd", "tcp", Loopback(port), "stockd"
 			d.DSN = c.FormatDSN()
-			return p.arguments(folder, port, security), nil, nil
+			return append(p.arguments(folder, port, security), initFile(folder)), nil, nil
 		},
 		Ready: func(ctx context.Context, _ int) error { return d.readVersion(ctx) },
 	})
@@ -139,7 +140,7 @@ func (p Program) initialize(ctx context.Context, s *Server, password string, sec
 	}
 	command := Command{
 		Path: p.Path, Env: os.Environ(), Log: filepath.Join(folder, "initialize.log"),
-		Args: append(commonArguments(folder), "--initialize-insecure"),
+		Args: append(p.commonArguments(folder), "--initialize-insecure"),
 	}
 	if p.Kind == MariaDB {
 		script, err := Find("mariadb-install-db", "mysql_install_db")
@@ -147,7 +148,7 @@ func (p Program) initialize(ctx context.Context, s *Server, password string, sec
 			return fmt.Errorf("initialize %s: %w", p.Kind, err)
 		}
 		command.Path = script
-		command.Args = append(commonArguments(folder), "--skip-test-db", "--auth-root-authentication-method=normal")
+		command.Args = append(p.commonArguments(folder), "--skip-test-db", "--auth-root-authentication-method=normal")
 	}
 	process, err := s.supervisor.Run(ctx, command)
 	if err != nil {
@@ -164,21 +165,25 @@ func (p Program) initialize(ctx context.Context, s *Server, password string, sec
 	return nil
 }
 
-func commonArguments(folder string) []string {
+// initFile has a server make its users when it starts.
+func initFile(folder string) string { return "--init-file=" + filepath.Join(folder, "users.sql") }
+
+func (p Program) commonArguments(folder string) []string {
 	// A server that starts removes temporary tables from its temporary folder, also
 	// those of another server that runs there.
 	args := []string{"--no-defaults", "--datadir=" + filepath.Join(folder, "data"), "--tmpdir=" + folder}
-	if me, err := user.Current(); err == nil {
-		args = append(args, "--user="+me.Username)
+	name := p.user
+	if me, err := user.Current(); err == nil && name == "" {
+		name = me.Username
 	}
-	return args
+	return append(args, "--user="+name)
 }
 
 func (p Program) arguments(folder string, port int, security *Security) []string {
-	args := append(commonArguments(folder),
+	args := append(p.commonArguments(folder),
 		"--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port),
 		"--socket="+filepath.Join(folder, "s.sock"), "--pid-file="+filepath.Join(folder, "pid"),
-		"--init-file="+filepath.Join(folder, "users.sql"), "--skip-name-resolve", "--max-connections=1000")
+		"--skip-name-resolve", "--max-connections=1000")
 	if p.Kind == MySQL {
 		args = append(args, "--mysqlx=OFF")
 	}

@@ -227,6 +227,27 @@ func TestAPausedLeaderIsReplaced(t *testing.T) {
 	must(t, leader.Resume(t.Context()))
 }
 
+func TestANodeOfGaleraGetsWhatItMissed(t *testing.T) {
+	nodes := lab.OwnGalera(t)
+	first, last := nodes[0], nodes[2]
+	store, err := first.Open(t.Context(), "first", 2)
+	must(t, err)
+	defer store.Close() //nolint:errcheck // the test is over
+	_, err = store.MigrateUp(t.Context())
+	must(t, err)
+	must(t, last.Kill(t.Context()))
+	eventually(t, "the others take writes", func() bool {
+		return store.CreateGoods(within(t, 10*time.Second), 1, 5, "missed") == nil
+	})
+	must(t, last.Restart(t.Context()))
+	restarted, err := last.Open(t.Context(), "last", 2)
+	must(t, err)
+	defer restarted.Close() //nolint:errcheck // the test is over
+	if goods, err := restarted.Goods(t.Context(), 1); err != nil || goods.Stock != 5 || restarted.Cluster() != "Galera" {
+		t.Errorf("a node of %q has %+v (%v)", restarted.Cluster(), goods, err)
+	}
+}
+
 func TestATopologyThatIsNotOnThisMachineSaysHowToGetIt(t *testing.T) {
 	t.Setenv("PATH", "")
 	t.Setenv("JAVA_HOME", "")
@@ -237,7 +258,8 @@ func TestATopologyThatIsNotOnThisMachineSaysHowToGetIt(t *testing.T) {
 	_, masters := servers.StartRedlockWith(t.Context(), lab.Supervisor(), servers.RedlockOptions{})
 	_, zookeepers := servers.StartZooKeeperEnsemble(t.Context(), lab.Supervisor())
 	_, etcds := servers.StartEtcdCluster(t.Context(), lab.Supervisor())
-	for _, err := range []error{pair, masters, zookeepers, etcds} {
+	_, nodes := servers.StartGalera(t.Context(), lab.Supervisor())
+	for _, err := range []error{pair, masters, zookeepers, etcds, nodes} {
 		if missing, ok := errors.AsType[*servers.MissingError](err); !ok || !strings.Contains(missing.How, "apt-get install") {
 			t.Errorf("the error is %v", err)
 		}

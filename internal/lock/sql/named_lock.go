@@ -20,6 +20,7 @@ func NamedLock() lock.Entry {
 			Exclusive: true, SurvivesCrash: true, Renews: true, Reentrant: true,
 			Fences: true, ReleasesOnlyItsOwn: true, SignalsLoss: true,
 		},
+		OneServer: true,
 		New: func(d lock.Deps) lock.Locker {
 			b := newBase(d)
 			return lock.NewReentrant(&sessionLock{

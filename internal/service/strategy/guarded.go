@@ -160,7 +160,7 @@ func ofLock(l lock.Entry) Entry {
 			SignalsLoss:             l.Guarantees.SignalsLoss,
 			Fenceable:               true,
 		},
-		Watchdog: l.Watchdog,
+		Watchdog: l.Watchdog, OneServer: l.OneServer,
 		New: func(d Deps) Strategy {
 			return fenceable{guarded: newGuarded(d, d.locker(l)), issue: d.Lock.Issue}
 		},

@@ -102,6 +102,8 @@ type Entry struct {
 	Guarantees Guarantees
 	// Watchdog: it guarantees Renews only where lock.Deps do not say Unrenewed.
 	Watchdog bool
+	// OneServer: it guarantees exclusion only where all replicas write to one database server.
+	OneServer bool
 	// Damage is what happens where exclusion is not guaranteed, or what the strategy does
 	// all the same.
 	Damage Damage

@@ -1,0 +1,217 @@
+package servers
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// Galera is a cluster of MariaDB nodes, each of which takes writes. What it has committed survives
+// as long as most of its nodes run; a node that was killed gets the state of another one when it
+// restarts.
+type Galera struct {
+	Info
+	Nodes []*Database
+}
+
+// StartGalera starts three nodes, which have the same state before this returns.
+func StartGalera(ctx context.Context, k *Supervisor) (_ *Galera, err error) {
+	p, library, err := FindGalera()
+	if err != nil {
+		return nil, err
+	}
+	if p.user, err = reader(k); err != nil {
+		return nil, err
+	}
+	g := new(Galera)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	nodes, err := galeraNodes(library)
+	if err != nil {
+		return nil, err
+	}
+	password := rand.Text()
+	for _, node := range nodes {
+		d, err := p.startNode(ctx, k, node, password)
+		if err != nil {
+			return nil, err
+		}
+		g.Nodes = append(g.Nodes, d)
+	}
+	g.Info = g.Nodes[0].Info
+	g.Name = fmt.Sprintf("%d × %s with Galera", len(g.Nodes), g.Name)
+	return g, nil
+}
+
+// Close ends all nodes.
+func (g *Galera) Close(ctx context.Context) error { return closeAll(ctx, g.Nodes) }
+
+// FindGalera finds MariaDB and the library that makes it a node.
+func FindGalera() (p Program, library string, err error) {
+	missing := &MissingError{What: "Galera: " + ErrNotFound.Error(), How: "apt-get install mariadb-server rsync brings it"}
+	if _, err := Find("rsync"); err != nil { // by which a node gets the state of another one
+		return p, "", missing
+	}
+	found := LocalDatabases()
+	i := slices.IndexFunc(found, func(p Program) bool { return p.Kind == MariaDB })
+	for _, folder := range []string{"/usr/lib/galera", "/usr/lib64/galera", "/usr/lib/galera-4", "/usr/lib64/galera-4"} {
+		path := filepath.Join(folder, "libgalera_smm.so")
+		if _, err := os.Stat(path); err == nil && i >= 0 {
+			return found[i], path, nil
+		}
+	}
+	return p, "", missing
+}
+
+// reader is whom the nodes run as; empty: as this process. The state of a node is sent by rsync, which
+// gives up the rights of root and could not read it. So the nodes of root are those of the user that
+// the server's package has made for it, who may pass the folder of the supervisor.
+func reader(k *Supervisor) (name string, err error) {
+	if os.Geteuid() != 0 {
+		return "", nil
+	}
+	const owner = "mysql"
+	if _, err := user.Lookup(owner); err != nil {
+		return "", &MissingError{What: fmt.Sprintf("Galera as root: %v", err), How: "apt-get install mariadb-server makes that user"}
+	}
+	const passable = 0o711
+	return owner, os.Chmod(k.Folder(), passable) //nolint:gosec // the folders in it stay closed
+}
+
+// galeraNode is where a node is reached, and its arguments.
+type galeraNode struct {
+	arguments []string
+	port      int
+	first     bool // of the cluster
+}
+
+// galeraNodes gives each node its ports.
+func galeraNodes(library string) ([]galeraNode, error) {
+	ports := make([]int, 4*members)
+	for i := range ports {
+		var err error
+		if ports[i], err = FreePort(); err != nil {
+			return nil, err
+		}
+	}
+	list, all := make([]galeraNode, members), make([]string, members)
+	for i := range list {
+		all[i] = Loopback(ports[4*i])
+	}
+	for i := range list {
+		own := ports[4*i:]
+		list[i] = galeraNode{first: i == 0, port: own[3], arguments: []string{
+			"--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--wsrep-on=ON", "--wsrep-provider=" + library,
+			"--wsrep-cluster-name=stockd", "--wsrep-cluster-address=gcomm://" + strings.Join(all, ","),
+			"--wsrep-node-name=node-" + strconv.Itoa(i+1), "--wsrep-node-address=" + all[i],
+			"--wsrep-sst-method=rsync", "--wsrep-sst-receive-address=" + Loopback(own[1]),
+			"--wsrep-provider-options=gmcast.listen_addr=tcp://" + all[i] + ";ist.recv_addr=" + Loopback(own[2]) + ";gcache.size=32M;" +
+				// A node that is silent for so long is put out of the cluster.
+				"evs.suspect_timeout=PT3S;evs.inactive_timeout=PT6S",
+		}}
+	}
+	return list, nil
+}
+
+// startNode starts a node. The first one makes the cluster and its users, the others get its state.
+func (p Program) startNode(ctx context.Context, k *Supervisor, node galeraNode, password string) (*Database, error) {
+	p.volatile = true
+	c := mysql.NewConfig()
+	c.User, c.Net, c.Addr, c.DBName = "stockd", "tcp", Loopback(node.port), "stockd"
+	d := &Database{Info: Info{Started: Local}, Driver: repo.MySQL, Password: password, DSN: c.FormatDSN()}
+	makes := node.first
+	server, err := newServer(k, Spec{
+		Name: "galera", Program: p.Path,
+		Configure: func(folder string, port int) (args, env []string, err error) {
+			args = append(p.arguments(folder, port, nil), node.arguments...)
+			if makes {
+				args = append(args, "--wsrep-new-cluster", initFile(folder))
+			}
+			return args, nil, nil
+		},
+		Ready: func(ctx context.Context, _ int) error { return d.synced(ctx) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.runner = server
+	if err := p.prepareNode(ctx, server, node, password); err != nil {
+		return nil, err
+	}
+	if err := server.configure(node.port); err != nil {
+		return nil, err
+	}
+	if err := server.Restart(ctx); err != nil {
+		return nil, err
+	}
+	makes = false // from now on it joins what the others have
+	return d, server.configure(node.port)
+}
+
+// prepareNode makes the data of the first node, and an empty folder for those of another one.
+func (p Program) prepareNode(ctx context.Context, s *Server, node galeraNode, password string) error {
+	folder := s.spec.Folder
+	if err := p.own(folder); err != nil {
+		return err
+	}
+	if node.first {
+		if err := p.initialize(ctx, s, password, nil); err != nil {
+			return err
+		}
+	} else if err := os.Mkdir(filepath.Join(folder, "data"), 0o700); err != nil {
+		return err
+	}
+	return p.own(folder)
+}
+
+// own gives a folder and all in it to whom the program runs as.
+func (p Program) own(folder string) error {
+	if p.user == "" {
+		return nil
+	}
+	owner, err := user.Lookup(p.user)
+	if err != nil {
+		return err
+	}
+	uid, err := strconv.Atoi(owner.Uid)
+	if err != nil {
+		return fmt.Errorf("user id of %s: %w", p.user, err)
+	}
+	return filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, uid, -1))
+	})
+}
+
+// synced fails until the node has the state of the others, and takes statements.
+func (d *Database) synced(ctx context.Context) error {
+	pool, _, err := d.Pool(1, time.Second)
+	if err != nil {
+		return err
+	}
+	defer pool.Close() //nolint:errcheck // nothing is lost with it
+	var name, state string
+	err = pool.QueryRowContext(ctx, `SHOW STATUS LIKE 'wsrep_local_state_comment'`).Scan(&name, &state)
+	if err != nil {
+		return err
+	}
+	if state != "Synced" {
+		return fmt.Errorf("the node is %s", state)
+	}
+	return d.readVersion(ctx)
+}

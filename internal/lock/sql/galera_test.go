@@ -1,0 +1,40 @@
+package sql_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// Of a cluster whose nodes all take writes, a lock that is one server's is granted to a holder on each of
+// them. The others exclude the second one, as on one server.
+func TestALockOfOneServerExcludesNoHolderOnAnotherNode(t *testing.T) {
+	nodes := lab.Galera(t)
+	labtest.Open(t, nodes[0], "schema")
+	for _, entry := range registry.Family(lock.FamilySQL) {
+		t.Run(entry.Name, func(t *testing.T) {
+			name := "gate/" + lock.NewOwner()
+			first := acquireWithin(t, sqlLock(t, nodes[0], entry.Name), name, 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			second, err := sqlLock(t, nodes[1], entry.Name).Acquire(ctx, name)
+			if granted := err == nil; granted != entry.OneServer || !granted && !errors.Is(err, stock.ErrBusy) && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("on another node it is answered with %v, %v, and the entry says OneServer: %v", second, err, entry.OneServer)
+			}
+			for _, lease := range []lock.Lease{second, first} {
+				if lease == nil {
+					continue
+				}
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}

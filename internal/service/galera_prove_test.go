@@ -1,0 +1,138 @@
+//go:build prove
+
+package service_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	mathrand "math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// answers are what buyers were sold, by order number.
+type answers struct {
+	mu   sync.Mutex
+	sold map[string]int64
+	last time.Time
+	gap  time.Duration // the longest time without a sale
+}
+
+func (a *answers) add(o stock.Order) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if a.gap = max(a.gap, now.Sub(a.last)); a.sold[o.ID] == 0 {
+		a.last = now
+	}
+	a.sold[o.ID] = o.Quantity
+}
+
+// begin forgets the longest time without a sale, and returns it.
+func (a *answers) begin() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	gap := a.gap
+	a.gap, a.last = 0, time.Now()
+	return gap
+}
+
+// Twelve times a node is killed in the middle of a sale and restarts, and twelve times it is paused until
+// the others have put it out. Each purchase is asked for again under its key, at any node, until it is
+// answered: the ledger has what the buyers were told, once.
+func TestProveASaleSurvivesTheNodesOfGalera(t *testing.T) {
+	const rounds = 12
+	nodes := lab.OwnGalera(t)
+	s := openOn(t, 0, nodes...)
+	for i, name := range []string{"sql-conditional", "sql-conditional grouped", "sql-bucket", "redis-lua grouped"} {
+		t.Run(name, func(t *testing.T) {
+			const units = 1_000_000
+			goods, told := int64(i+1), &answers{sold: make(map[string]int64)}
+			s.create(t, goods, units)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			var buyers sync.WaitGroup
+			for range 12 {
+				buyers.Go(func() { s.buyUntil(ctx, t, name, goods, told) })
+			}
+			for round := range 2 * rounds / 4 {
+				node := nodes[mathrand.IntN(len(nodes))]
+				time.Sleep(time.Second)
+				told.begin()
+				if round%2 == 0 {
+					killNode(t, node)
+				} else {
+					pauseNode(t, node)
+				}
+				time.Sleep(time.Second)
+				t.Logf("round %d: %s without a sale", round+1, told.begin().Round(time.Millisecond))
+			}
+			stop()
+			buyers.Wait()
+			s.wantTold(t, goods, units, told)
+		})
+	}
+}
+
+func killNode(t *testing.T, node *servers.Database) {
+	t.Helper()
+	if err := node.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	if err := node.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func pauseNode(t *testing.T, node *servers.Database) {
+	t.Helper()
+	if err := node.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(8 * time.Second) // the others put it out after 6
+	if err := node.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// buyUntil buys one purchase after the other. The last one is asked for until it is answered, too.
+func (s shop) buyUntil(ctx context.Context, t *testing.T, name string, goods int64, told *answers) {
+	for ctx.Err() == nil {
+		p := keyed(rand.Text(), 1)
+		for end := time.Now().Add(2 * time.Minute); ; {
+			outcome, err := s.strategy(t, mathrand.IntN(len(s.replicas)), name).Deduct(context.WithoutCancel(ctx), goods, p)
+			if err == nil && outcome.Rejected == nil {
+				told.add(outcome.Order)
+				break
+			}
+			if err == nil && !errors.Is(outcome.Rejected, stock.ErrUnknownGoods) || time.Now().After(end) {
+				t.Errorf("%s: a purchase is answered with %v, %v", name, outcome.Rejected, err)
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+// wantTold compares the ledger with what buyers were told.
+func (s shop) wantTold(t *testing.T, goods, units int64, told *answers) {
+	t.Helper()
+	var audit service.Audit
+	var err error
+	want := int64(len(told.sold))
+	if !labtest.Eventually(time.Minute, func() bool {
+		audit, err = s.inventory.AuditInFull(t.Context(), goods)
+		return err == nil && audit.Clean && audit.Sold == want && audit.Stock == units-want
+	}) {
+		t.Errorf("buyers were told of %d sales, and the audit is %+v (%v)", want, audit, err)
+	}
+	t.Logf("%d sales", want)
+}
