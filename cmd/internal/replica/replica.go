@@ -93,9 +93,6 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 		return err
 	}
 	open.add("database", store.Close)
-	if err := verifyLock(c, store.Cluster()); err != nil {
-		return UsageError{err}
-	}
 	if err := bringUpToDate(ctx, c, store, log); err != nil {
 		return err
 	}
@@ -115,7 +112,7 @@ func serve(ctx context.Context, c config.Config, watch observation, open *closin
 		return err
 	}
 	open.add("strategies", catalogue.Close)
-	if err := enforce(ctx, c, catalogue, log); err != nil {
+	if err := enforce(ctx, c, store.Cluster(), catalogue, log); err != nil {
 		return err
 	}
 	inventory, reservations := service.NewInventory(store, catalogue), service.NewReservations(store, catalogue, c.Reserve.Longest, watch.metrics)
@@ -179,8 +176,12 @@ func verifyLock(c config.Config, cluster string) error {
 	return nil
 }
 
-// enforce applies the policy of the configuration and the switches to the catalogue.
-func enforce(ctx context.Context, c config.Config, catalogue *service.Catalogue, log *slog.Logger) error {
+// enforce applies the policy of the configuration and the switches to the catalogue. cluster is that of
+// the database.
+func enforce(ctx context.Context, c config.Config, cluster string, catalogue *service.Catalogue, log *slog.Logger) error {
+	if err := verifyLock(c, cluster); err != nil {
+		return UsageError{err}
+	}
 	if err := catalogue.Enforce(service.Policy{OnlySafe: c.Strategies.OnlySafe, Deny: c.Strategies.Deny}); err != nil {
 		return UsageError{err}
 	}

@@ -169,14 +169,13 @@ func (p Program) initialize(ctx context.Context, s *Server, password string, sec
 func initFile(folder string) string { return "--init-file=" + filepath.Join(folder, "users.sql") }
 
 func (p Program) commonArguments(folder string) []string {
-	// A server that starts removes temporary tables from its temporary folder, also
-	// those of another server that runs there.
-	args := []string{"--no-defaults", "--datadir=" + filepath.Join(folder, "data"), "--tmpdir=" + folder}
 	name := p.user
 	if me, err := user.Current(); err == nil && name == "" {
 		name = me.Username
 	}
-	return append(args, "--user="+name)
+	// A server that starts removes temporary tables from its temporary folder, also
+	// those of another server that runs there.
+	return []string{"--no-defaults", "--datadir=" + filepath.Join(folder, "data"), "--tmpdir=" + folder, "--user=" + name}
 }
 
 func (p Program) arguments(folder string, port int, security *Security) []string {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -91,7 +90,7 @@ func reader(k *Supervisor) (name string, err error) {
 		return "", &MissingError{What: fmt.Sprintf("Galera as root: %v", err), How: "apt-get install mariadb-server makes that user"}
 	}
 	const passable = 0o711
-	return owner, os.Chmod(k.Folder(), passable) //nolint:gosec // the folders in it stay closed
+	return owner, os.Chmod(k.Folder(), passable) // the folders in it stay closed
 }
 
 // galeraNode is where a node is reached, and its arguments.
@@ -171,17 +170,15 @@ func (p Program) prepareNode(ctx context.Context, s *Server, node galeraNode, pa
 		return err
 	}
 	if node.first {
-		if err := p.initialize(ctx, s, password, nil); err != nil {
-			return err
-		}
-	} else if err := os.Mkdir(filepath.Join(folder, "data"), 0o700); err != nil {
-		return err
+		err := p.initialize(ctx, s, password, nil)
+		return errors.Join(err, p.own(filepath.Join(folder, "users.sql")))
 	}
-	return p.own(folder)
+	data := filepath.Join(folder, "data")
+	return errors.Join(os.Mkdir(data, 0o700), p.own(data))
 }
 
-// own gives a folder and all in it to whom the program runs as.
-func (p Program) own(folder string) error {
+// own gives a file to whom the program runs as.
+func (p Program) own(path string) error {
 	if p.user == "" {
 		return nil
 	}
@@ -193,9 +190,7 @@ func (p Program) own(folder string) error {
 	if err != nil {
 		return fmt.Errorf("user id of %s: %w", p.user, err)
 	}
-	return filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
-		return errors.Join(err, os.Lchown(path, uid, -1))
-	})
+	return os.Chown(path, uid, -1)
 }
 
 // synced fails until the node has the state of the others, and takes statements.
