@@ -35,16 +35,22 @@ func TestEachFigureOfADocumentIsMeasured(t *testing.T) {
 	}
 }
 
-// A rate or a ratio with its spread that stands in these pages is written by a marker.
+// A rate, or a ratio with its spread or of so many times, that stands in a document is written by a marker.
+// Pages of experiments are written by a command as a whole.
 func TestNoFigureIsWrittenByHand(t *testing.T) {
-	figure := regexp.MustCompile(`\d[\d,.]*/s\b|\d\.\d+ \(\d`)
-	for _, page := range []string{"README.md", "README.zh-CN.md", "docs/choosing.md", "docs/strategies.md", "docs/benchmark.md", "docs/from-the-tutorials.md"} {
-		text, err := os.ReadFile(filepath.Join(repository, page))
+	figure := regexp.MustCompile(`\d[\d,.]*/s\b|\d\.\d+ (\(\d|times|to \d)`)
+	pages, err := filepath.Glob(filepath.Join(repository, "docs", "*.md"))
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("%d documents (%v)", len(pages), err)
+	}
+	pages = append(pages, filepath.Join(repository, "README.md"), filepath.Join(repository, "README.zh-CN.md"))
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, found := range figure.FindAllString(marker.ReplaceAllString(string(text), ""), -1) {
-			t.Errorf("%s: %q is written by hand", page, found)
+			t.Errorf("%s: %q is written by hand", filepath.Base(page), found)
 		}
 	}
 }
