@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/internal/lab/live"
 	"github.com/stockd/stockd/internal/lab/report"
 	"github.com/stockd/stockd/internal/lab/scenario"
 	"github.com/stockd/stockd/internal/lab/scenario/catalogue"
@@ -186,7 +187,11 @@ func labDocsCommand() *cobra.Command {
 		Hidden: true,
 		Args:   oneArg("a folder that stocklab lab run all --dir has filled"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return report.Docs(filepath.Join("docs", "lab"), args[0], catalogue.All())
+			sources, err := live.Sources()
+			if err != nil {
+				return err
+			}
+			return report.Docs(filepath.Join("docs", "lab"), args[0], catalogue.All(), sources)
 		},
 	}
 }

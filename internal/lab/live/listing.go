@@ -19,6 +19,16 @@ type Listing struct {
 //go:embed listings.json
 var listing []byte
 
+// Sources are the files of the tree in which strategies are, by their names.
+func Sources() (map[string]string, error) {
+	list, err := listings()
+	paths := make(map[string]string, len(list))
+	for name, parts := range list {
+		paths[name] = parts[0].Path
+	}
+	return paths, err
+}
+
 // listings are the code of every strategy.
 func listings() (map[string][]Listing, error) {
 	var list map[string][]Listing

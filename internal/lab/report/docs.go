@@ -24,18 +24,32 @@ type document struct {
 	Of          []fact
 	Summary     string
 	Experiments []scenario.Result
-	// Experiment is what the page is of, Drawn its pictures.
-	Experiment scenario.Result
-	Drawn      []illustration
+	// Experiment is what the page is of, Failure and Remedy the first part of either kind, of those
+	// with a picture where there are any, and Others the rest.
+	Experiment      scenario.Result
+	Failure, Remedy *shownPart
+	Others          []shownPart
+}
+
+// shownPart is a part with its picture, if it has one, and the strategies that sold in it.
+type shownPart struct {
+	scenario.PartResult
+
+	Picture *illustration
+	Code    []source
 }
 
 // illustration is the file of a picture, and what there is to see on it.
 type illustration struct{ File, Says string }
 
+// source is where the code of a strategy is.
+type source struct{ Strategy, Path string }
+
 // Docs writes the index of docs/lab and a page an experiment, with what all says
 // of them and the figures of the run in runFolder, or without figures where that
-// is empty. Pages of experiments that are no more are removed.
-func Docs(folder, runFolder string, all []scenario.Experiment) error {
+// is empty. sources are the files of strategies in the tree, by their names. Pages of experiments that
+// are no more are removed.
+func Docs(folder, runFolder string, all []scenario.Experiment, sources map[string]string) error {
 	r := &scenario.Report{}
 	if runFolder != "" {
 		var err error
@@ -57,8 +71,8 @@ func Docs(folder, runFolder string, all []scenario.Experiment) error {
 		return err
 	}
 	for _, e := range d.Experiments {
-		d.Experiment, d.Drawn = e, nil
-		if err := d.illustrate(folder, runFolder); err != nil {
+		d.Experiment = e
+		if err := d.arrange(folder, runFolder, sources); err != nil {
 			return err
 		}
 		if err := d.write(filepath.Join(folder, file(e)+".md"), "page"); err != nil {
@@ -116,32 +130,73 @@ func removeOurs(folder string) error {
 	return nil
 }
 
-// illustrate writes the first picture of the first failure that has one, and that of the first remedy.
-func (d *document) illustrate(folder, runFolder string) error {
-	drawn := make(map[bool]bool) // by whether it is a remedy
-	for _, p := range d.Experiment.Parts {
-		if p.History == "" || len(p.Pictures) == 0 || drawn[p.Remedy] {
+// arrange takes the failure and the remedy that are shown first from the parts, and writes their pictures.
+func (d *document) arrange(folder, runFolder string, sources map[string]string) error {
+	d.Failure, d.Remedy, d.Others = nil, nil, nil
+	histories := make([]*history.History, len(d.Experiment.Parts))
+	for i, p := range d.Experiment.Parts {
+		if p.History == "" {
 			continue
 		}
 		h, err := history.Read(filepath.Join(runFolder, p.History))
 		if err != nil {
 			return fmt.Errorf("write docs: %w", err)
 		}
-		list := draw(h, p.Pictures)
-		if len(list) == 0 {
+		histories[i] = h
+	}
+	chosen := map[bool]int{false: -1, true: -1} // by whether it is a remedy
+	for i, p := range d.Experiment.Parts {
+		if at := chosen[p.Remedy]; at < 0 || !isDrawn(d.Experiment.Parts[at], histories[at]) && isDrawn(p, histories[i]) {
+			chosen[p.Remedy] = i
+		}
+	}
+	for i, p := range d.Experiment.Parts {
+		shown := shownPart{PartResult: p, Code: soldBy(histories[i], sources)}
+		if i != chosen[p.Remedy] {
+			d.Others = append(d.Others, shown)
 			continue
 		}
-		drawn[p.Remedy] = true
-		name := file(d.Experiment) + ".svg"
+		if isDrawn(p, histories[i]) {
+			var err error
+			if shown.Picture, err = d.illustrate(folder, p, histories[i]); err != nil {
+				return err
+			}
+		}
 		if p.Remedy {
-			name = file(d.Experiment) + "-remedy.svg"
+			d.Remedy = &shown
+		} else {
+			d.Failure = &shown
 		}
-		if err := save(filepath.Join(folder, name), list[0]); err != nil {
-			return err
-		}
-		d.Drawn = append(d.Drawn, illustration{name, p.Name + ", " + list[0].Title + ": " + list[0].Desc})
 	}
 	return nil
+}
+
+func isDrawn(p scenario.PartResult, h *history.History) bool {
+	return h != nil && len(p.Pictures) > 0 && len(draw(h, p.Pictures)) > 0
+}
+
+// soldBy are the strategies of the purchases, in the order in which they came first.
+func soldBy(h *history.History, sources map[string]string) (list []source) {
+	if h == nil {
+		return nil
+	}
+	for _, r := range h.Requests {
+		s := source{r.Strategy, sources[r.Strategy]}
+		if s.Path != "" && !slices.Contains(list, s) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// illustrate writes the first picture of a part.
+func (d *document) illustrate(folder string, p scenario.PartResult, h *history.History) (*illustration, error) {
+	first := draw(h, p.Pictures)[0]
+	name := file(d.Experiment) + ".svg"
+	if p.Remedy {
+		name = file(d.Experiment) + "-remedy.svg"
+	}
+	return &illustration{name, p.Name + ", " + first.Title + ": " + first.Desc}, save(filepath.Join(folder, name), first)
 }
 
 func save(path string, p *Picture) error {

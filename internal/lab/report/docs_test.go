@@ -56,14 +56,15 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 	}
 	all := registered(r)
 	all[0].Claim = "What the registry says now | and not then."
-	if err := report.Docs(folder, run, all); err != nil {
+	if err := report.Docs(folder, run, all, map[string]string{"redis-setnx-ttl": "internal/lock/redis/setnx_ttl.go"}); err != nil {
 		t.Fatal(err)
 	}
 	index := text(t, filepath.Join(folder, "README.md"))
 	wants(t, "the index", index, "what is changed by hand is lost", "[An expiry shorter than the work](07-short-expiry.md)",
 		`What the registry says now \| and not then.`, "✗ not reproduced", "24 reproduced, 1 not reproduced, 1 not run", "MariaDB 10.11.14 (local)")
 	wants(t, "the page", text(t, filepath.Join(folder, "07-short-expiry.md")), "what is changed by hand is lost", "stocklab lab run short-expiry",
-		"| oversold | 4,000 units |", "### naive (failure)", "### with-lock (remedy)", "![naive, Who held the lock", "](07-short-expiry.svg)", "![with-lock, Who held the lock", "](07-short-expiry-remedy.svg)", "curl -X POST")
+		"| oversold | 4,000 units |", "## What happens\n\n### naive (failure)\n\n1. ", "## What helps\n\n### with-lock (remedy)\n\n1. ",
+		"The code: [`redis-setnx-ttl`](../../internal/lock/redis/setnx_ttl.go).", "![naive, Who held the lock", "](07-short-expiry.svg)", "![with-lock, Who held the lock", "](07-short-expiry-remedy.svg)", "curl -X POST")
 	wants(t, "the picture", text(t, filepath.Join(folder, "07-short-expiry.svg")), `xmlns="http://www.w3.org/2000/svg"`, "prefers-color-scheme: dark",
 		"held by two or more at once", "2. 110 ms: replica-1 paused (SIGSTOP), until 2.500 s")
 	wants(t, "the page of what was not run", text(t, filepath.Join(folder, "22-innodb-matrix.md")), "– not run", "SQLite has none")
@@ -77,7 +78,7 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 
 func TestPagesCanBeMadeBeforeAnyRun(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "docs", "lab")
-	if err := report.Docs(folder, "", registered(fakeReport())); err != nil {
+	if err := report.Docs(folder, "", registered(fakeReport()), nil); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, "the index", text(t, filepath.Join(folder, "README.md")), "– not run", "No run has been kept yet")
