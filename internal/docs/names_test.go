@@ -43,9 +43,10 @@ func TestRoutesThatAreNamedExist(t *testing.T) {
 // Every metric that a document, an alert or the dashboard names is in the table of docs/observation.md,
 // which a test holds to the program.
 func TestMetricsThatAreNamedExist(t *testing.T) {
-	var metrics []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `(stockd_\\w+)").FindAllStringSubmatch(read(t, "docs/observation.md"), -1) {
-		metrics = append(metrics, row[1])
+	rows := regexp.MustCompile("(?m)^\\| `(stockd_\\w+)").FindAllStringSubmatch(read(t, "docs/observation.md"), -1)
+	metrics := make([]string, len(rows))
+	for i, row := range rows {
+		metrics[i] = row[1]
 	}
 	if len(metrics) == 0 {
 		t.Fatal("the table has no metric")
