@@ -191,9 +191,22 @@ func labDocsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return report.Docs(filepath.Join("docs", "lab"), args[0], catalogue.All(), sources)
+			folder := filepath.Join("docs", "lab")
+			return errors.Join(report.Docs(folder, args[0], catalogue.All(), sources, report.English()),
+				report.Docs(folder, args[0], catalogue.All(), sources, inChinese()))
 		},
 	}
+}
+
+// inChinese are pages in the words of the catalogue.
+func inChinese() report.Edition {
+	experiments, parts := catalogue.Chinese(), catalogue.NewTranslator()
+	return report.Chinese(func(name string) (title, claim string) {
+		return experiments[name].Title, experiments[name].Claim
+	}, func(does, expect, says string) (string, string, string) {
+		p := parts.Part(does, expect, says)
+		return p.Does, p.Expect, p.Says
+	})
 }
 
 // labOverviewCommand draws the picture of the README; it is for contributors.

@@ -80,3 +80,21 @@ func TestTestsThatAreNamedExist(t *testing.T) {
 		}
 	}
 }
+
+// The page of each experiment is there in Chinese, too.
+func TestEveryExperimentHasAPageInChinese(t *testing.T) {
+	seen := 0
+	for _, path := range files(t, ".md") {
+		name, ok := strings.CutPrefix(path, "docs/lab/")
+		if !ok || strings.Contains(name, "/") {
+			continue
+		}
+		seen++
+		if _, err := os.Stat(filepath.Join(root, "docs", "lab", "zh", name)); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if seen == 0 {
+		t.Error("no experiment has a page")
+	}
+}

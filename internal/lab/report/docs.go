@@ -1,7 +1,8 @@
 package report
 
 import (
-	_ "embed" // for the template
+	"cmp"
+	"embed"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,11 +16,37 @@ import (
 	"github.com/stockd/stockd/internal/load/verdict"
 )
 
-//go:embed docs.md.tmpl
-var docsTemplate string
+//go:embed docs.md.tmpl docs.zh.md.tmpl
+var templates embed.FS
+
+// Edition is the language of pages, and where they are. English is that of the experiments themselves.
+type Edition struct {
+	template string
+	// below is the folder of the pages within that of the English ones, which have the pictures.
+	below string
+	// words are the title and the claim of an experiment in the language, by its name. part has what is done,
+	// expected and found in one. What is empty stays English.
+	words func(experiment string) (title, claim string)
+	part  func(does, expect, says string) (string, string, string)
+}
+
+// English has the pages and the pictures.
+func English() Edition {
+	return Edition{
+		template: "docs.md.tmpl",
+		words:    func(string) (title, claim string) { return "", "" },
+		part:     func(string, string, string) (_, _, _ string) { return "", "", "" },
+	}
+}
+
+// Chinese has pages in the folder zh, with the pictures of the English ones.
+func Chinese(words func(experiment string) (title, claim string), part func(does, expect, says string) (string, string, string)) Edition {
+	return Edition{template: "docs.zh.md.tmpl", below: "zh", words: words, part: part}
+}
 
 // document is a page of docs/lab: the index, or that of an experiment.
 type document struct {
+	in Edition
 	// Of is what the run was made on, or empty where there is none.
 	Of          []fact
 	Summary     string
@@ -49,7 +76,7 @@ type source struct{ Strategy, Path string }
 // of them and the figures of the run in runFolder, or without figures where that
 // is empty. sources are the files of strategies in the tree, by their names. Pages of experiments that
 // are no more are removed.
-func Docs(folder, runFolder string, all []scenario.Experiment, sources map[string]string) error {
+func Docs(folder, runFolder string, all []scenario.Experiment, sources map[string]string, in Edition) error {
 	r := &scenario.Report{}
 	if runFolder != "" {
 		var err error
@@ -57,7 +84,9 @@ func Docs(folder, runFolder string, all []scenario.Experiment, sources map[strin
 			return err
 		}
 	}
-	d := document{Experiments: described(all, r)}
+	d := document{in: in, Experiments: described(all, r)}
+	in.translate(d.Experiments)
+	folder = filepath.Join(folder, in.below)
 	if runFolder != "" {
 		d.Of, d.Summary = facts(r), summary(r)
 	}
@@ -80,6 +109,20 @@ func Docs(folder, runFolder string, all []scenario.Experiment, sources map[strin
 		}
 	}
 	return nil
+}
+
+// translate puts the words of the language in the place of the English ones.
+func (in Edition) translate(all []scenario.Result) {
+	for i := range all {
+		e := &all[i]
+		title, claim := in.words(e.Name)
+		e.Title, e.Claim = cmp.Or(title, e.Title), cmp.Or(claim, e.Claim)
+		for j := range e.Parts {
+			p := &e.Parts[j]
+			does, expect, says := in.part(p.Does, p.Expect, p.Finding.Says)
+			p.Does, p.Expect, p.Finding.Says = cmp.Or(does, p.Does), cmp.Or(expect, p.Expect), cmp.Or(says, p.Finding.Says)
+		}
+	}
 }
 
 func file(e scenario.Result) string { return fmt.Sprintf("%02d-%s", e.Number, e.Name) }
@@ -196,7 +239,12 @@ func (d *document) illustrate(folder string, p scenario.PartResult, h *history.H
 	if p.Remedy {
 		name = file(d.Experiment) + "-remedy.svg"
 	}
-	return &illustration{name, p.Name + ", " + first.Title + ": " + first.Desc}, save(filepath.Join(folder, name), first)
+	shown := &illustration{name, p.Name + ", " + first.Title + ": " + first.Desc}
+	if d.in.below != "" {
+		shown.File = "../" + name
+		return shown, nil
+	}
+	return shown, save(filepath.Join(folder, name), first)
 }
 
 func save(path string, p *Picture) error {
@@ -213,8 +261,8 @@ func save(path string, p *Picture) error {
 func (d *document) write(path, name string) error {
 	t, err := template.New("docs").Funcs(template.FuncMap{
 		"file": file, "kind": kind, "state": state, "command": command, "figures": figures, "mark": mark,
-		"sentence": Sentence, "stop": Stop, "plural": Plural, "seconds": Seconds, "cell": cell,
-	}).Parse(docsTemplate)
+		"sentence": Sentence, "stop": Stop, "plural": Plural, "seconds": Seconds, "cell": cell, "verdict": chineseVerdict,
+	}).ParseFS(templates, d.in.template)
 	if err != nil {
 		return fmt.Errorf("read template of docs: %w", err)
 	}
@@ -226,6 +274,17 @@ func (d *document) write(path, name string) error {
 		return fmt.Errorf("write docs: %w", err)
 	}
 	return nil
+}
+
+func chineseVerdict(v scenario.Verdict) string {
+	switch v {
+	case scenario.Reproduced:
+		return "已重现"
+	case scenario.NotReproduced:
+		return "未重现"
+	default:
+		return "未运行"
+	}
 }
 
 // cell keeps a text within the cell of a table.

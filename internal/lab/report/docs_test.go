@@ -56,7 +56,7 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 	}
 	all := registered(r)
 	all[0].Claim = "What the registry says now | and not then."
-	if err := report.Docs(folder, run, all, map[string]string{"redis-setnx-ttl": "internal/lock/redis/setnx_ttl.go"}); err != nil {
+	if err := report.Docs(folder, run, all, map[string]string{"redis-setnx-ttl": "internal/lock/redis/setnx_ttl.go"}, report.English()); err != nil {
 		t.Fatal(err)
 	}
 	index := text(t, filepath.Join(folder, "README.md"))
@@ -78,9 +78,26 @@ func TestThereIsAPageAnExperimentWithTheFiguresOfARun(t *testing.T) {
 
 func TestPagesCanBeMadeBeforeAnyRun(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "docs", "lab")
-	if err := report.Docs(folder, "", registered(fakeReport()), nil); err != nil {
+	if err := report.Docs(folder, "", registered(fakeReport()), nil, report.English()); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, "the index", text(t, filepath.Join(folder, "README.md")), "– not run", "No run has been kept yet")
 	wants(t, "a page", text(t, filepath.Join(folder, "01-oversell.md")), "Expected: More is sold than there was")
+}
+
+func TestPagesInChineseHaveThePicturesOfTheEnglishOnes(t *testing.T) {
+	run, r := fakeRun(t)
+	folder := t.TempDir()
+	chinese := report.Chinese(func(string) (title, claim string) { return "过期时间比业务短", "" }, func(does, _, _ string) (string, string, string) {
+		return "做：" + does, "", ""
+	})
+	if err := report.Docs(folder, run, registered(r), nil, chinese); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "the page", text(t, filepath.Join(folder, "zh", "07-short-expiry.md")), "# 7. 过期时间比业务短", "[English](../07-short-expiry.md)",
+		"## 发生了什么\n\n### naive（失败）\n\n1. 做：50 buyers", "](../07-short-expiry.svg)", "## 对策", "已重现", "| oversold | 4,000 units |")
+	wants(t, "the index", text(t, filepath.Join(folder, "zh", "README.md")), "[过期时间比业务短](07-short-expiry.md)", "未运行")
+	if drawn, err := filepath.Glob(filepath.Join(folder, "*", "*.svg")); err != nil || len(drawn) != 0 {
+		t.Errorf("pictures were drawn again: %v (%v)", drawn, err)
+	}
 }
