@@ -17,7 +17,7 @@ import (
 
 // modules are the scripts of the page, each after those that it imports.
 func modules() []string {
-	return []string{"words.js", "charts.js", "notes.js", "lanes.js", "panels.js", "lab.js", "story.js", "beside.js", "trace.js", "replay.js", "verdict.js", "compare.js", "guest.js", "app.js"}
+	return []string{"words.js", "summaries.js", "charts.js", "notes.js", "lanes.js", "panels.js", "lab.js", "story.js", "beside.js", "trace.js", "replay.js", "verdict.js", "compare.js", "guest.js", "app.js"}
 }
 
 // Save writes recordings as one file that a browser opens without a server: the page itself, with

@@ -279,9 +279,9 @@ func (d *document) write(path, name string) error {
 func chineseVerdict(v scenario.Verdict) string {
 	switch v {
 	case scenario.Reproduced:
-		return "已重现"
+		return "已复现"
 	case scenario.NotReproduced:
-		return "未重现"
+		return "未复现"
 	default:
 		return "未运行"
 	}

@@ -95,7 +95,7 @@ func TestPagesInChineseHaveThePicturesOfTheEnglishOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(t, "the page", text(t, filepath.Join(folder, "zh", "07-short-expiry.md")), "# 7. 过期时间比业务短", "[English](../07-short-expiry.md)",
-		"## 发生了什么\n\n### naive（失败）\n\n1. 做：50 buyers", "](../07-short-expiry.svg)", "## 对策", "已重现", "| oversold | 4,000 units |")
+		"## 发生了什么\n\n### naive（失败）\n\n1. 做：50 buyers", "](../07-short-expiry.svg)", "## 对策", "已复现", "| oversold | 4,000 units |")
 	wants(t, "the index", text(t, filepath.Join(folder, "zh", "README.md")), "[过期时间比业务短](07-short-expiry.md)", "未运行")
 	if drawn, err := filepath.Glob(filepath.Join(folder, "*", "*.svg")); err != nil || len(drawn) != 0 {
 		t.Errorf("pictures were drawn again: %v (%v)", drawn, err)

@@ -1,6 +1,7 @@
 // The page of stocklab live: it keeps the state that the events tell, and draws it.
 
 import { change, language, number, t, words } from './words.js';
+import { summary } from './summaries.js';
 import { Charts } from './charts.js';
 import { Lanes } from './lanes.js';
 import { Code, Machines, Views, element } from './panels.js';
@@ -108,7 +109,7 @@ function drawChoice() {
   const fenced = [...field('against').options].find((o) => o.value === 'fence');
   fenced.disabled = !claims.fenceable;
   if (fenced.disabled && field('against').value === 'fence') field('against').value = '';
-  $('summary').textContent = s.summary + (s.note ? ` (${s.note})` : '');
+  $('summary').textContent = summary(s) + (s.note ? ` (${s.note})` : '');
   const warn = exclusive && claims.fenceable && !claims.signals_loss && !field('fence').checked ? ` ${t('fenceNeeded')}` : '';
   $('promise').textContent = (exclusive ? (warn ? '! ' : '✓ ') + t('exclusive', replicas) : '✕ ' + t('oversells', replicas, s.damage)) + warn;
   $('promise').className = `wide small ${warn ? 'warn' : exclusive ? 'good' : 'bad'}`;

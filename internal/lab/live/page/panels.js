@@ -1,4 +1,5 @@
 // The panels below the lanes: machines and their faults, what servers say, and the code.
+import { summary } from './summaries.js';
 
 export function element(name, text, className) {
   const e = document.createElement(name);
@@ -167,9 +168,9 @@ export class Code {
   constructor(t) { this.t = t; this.name = ''; this.cache = new Map(); }
 
   async show(strategy) {
+    document.getElementById('code-idea').textContent = `${strategy.name}: ${summary(strategy)}`;
     if (strategy.name === this.name) return;
     this.name = strategy.name;
-    document.getElementById('code-idea').textContent = `${strategy.name}: ${strategy.summary}`;
     if (this.recorded) {
       this.cache.set(strategy.name, this.recorded[strategy.name] || []);
     } else if (!this.cache.has(strategy.name)) {

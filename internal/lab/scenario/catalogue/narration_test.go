@@ -80,7 +80,7 @@ func TestFindingsHaveChineseWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	translator, found := catalogue.NewTranslator(), regexp.MustCompile(`(?m)^- Found, [^:]*: (.*)\.$`)
+	translator, found := catalogue.NewTranslator(), regexp.MustCompile(`(?m)^3. Found, [^:]*: (.*)\.$`)
 	all, without := 0, []string{}
 	for _, page := range pages {
 		text, err := os.ReadFile(page)

@@ -1,0 +1,41 @@
+// What each strategy does, in Chinese. English is what GET /strategies says.
+import { language } from './words.js';
+
+const zh = {
+  naive: '读库存、比较、写回剩余；两个请求读到同样的库存，就都卖出',
+  'naive-decrement': '读库存、比较，再让数据库相减；更新不会丢，但库存会变成负数',
+  mutex: '每件商品一把进程内的互斥锁，包住整个事务；另一个副本有自己的锁',
+  'mutex-per-request': '每个请求新建一把互斥锁，如同 prototype 作用域的 bean：人人加锁，谁也不等谁',
+  'mutex-in-tx': '在事务里加锁，提交之前就解锁；下一个持有者读到旧库存',
+  channel: '每件商品由一个 goroutine 独占，通过 channel 排队；另一个副本有另一个 goroutine',
+  'sql-conditional': 'UPDATE … SET stock = stock - n WHERE goods_id = ? AND stock >= n：数据库在一条语句里比较并写入',
+  'sql-procedure': '由存储过程判断、写账本、扣库存并提交：只有一次往返，行锁期间没有往返',
+  'sql-optimistic': '读版本号，版本未变才写入，否则停顿后重试；次数有上限',
+  'sql-for-update': '在一个事务里 SELECT … FOR UPDATE、比较、写入；每个等待的请求占一个连接',
+  'sql-bucket': '库存分成 N 行，每行像 sql-conditional 那样扣减；卖到最后再把各行剩余收拢',
+  'sql-unit': '每件一行，用 SELECT … FOR UPDATE SKIP LOCKED 取走；行池由库存行补充',
+  'redis-get-set': 'GET 计数、比较、SET 剩余；然后写 SQL，不再比较。两个请求读到同一个数，就都卖出',
+  'redis-get-set-locked': '同上，但从 GET 到提交都在锁内；锁在手时才正确。副本死去会丢失库存',
+  'redis-decr': 'DECRBY 计数，变成负数再 INCRBY 还回；然后写 SQL。还有库存时也可能拒绝，副本死去会丢失库存',
+  'redis-list': '列表里每件库存一个令牌，LPOP 取出，不够再放回；然后写 SQL。副本死去会丢失令牌',
+  'redis-stock': 'Redis 里的一个脚本做判断，并把订单追加到流；消费者把它写入账本，正好一次',
+  'sql-insert-lock': '谁把名字插入带唯一键的表，谁持有锁；有持有者、深度和过期时间，并清理死去持有者的行',
+  'sql-row-lock': '对名字所在的行 SELECT … FOR UPDATE，事务一直开着；每个等待者占一个连接',
+  'sql-version-lock': '对名字所在行的版本号做比较并设置，有持有者和过期时间；版本号就是令牌',
+  'sql-named-lock': '用一个专用连接 GET_LOCK；连接断开锁就结束，持有者会得到通知',
+  'redis-setnx': 'SETNX 与 DEL，没有过期，睡眠后重试；持有者崩溃，别人就永远进不来',
+  'redis-setnx-ttl': 'SET NX PX，DEL 时不看是谁的：业务比 TTL 长，就删掉下一个持有者的锁',
+  'redis-setnx-owner': 'SET NX PX 带持有者，先 GET 再 DEL：两步之间锁可能已经易主',
+  'redis-getset': '用 SETNX 写入过期时间，用 GETSET 接管：要求时钟一致；GET 或 GETSET 得到 nil，大家就要等到那个时间过去',
+  'redis-lua': '用 Lua 取锁，用 Lua 比较后删除；不续期：业务短于 TTL 才有效',
+  'redis-reentrant': '哈希里记持有者和重入次数，看门狗每过 TTL 的三分之一续期，用发布订阅唤醒一个等待者',
+  'redis-fair': '同上，但先来先服务：Redis 里有队列，死去的等待者会被移出',
+  redsync: '单节点上的 go-redsync，加上续期、失锁通知和围栏令牌',
+  redlock: '几个独立主节点上的 go-redsync，须过半数同意；令牌由数据库给出',
+  'zk-ephemeral': '大家争着创建同一个临时节点：每次释放唤醒所有人',
+  'zk-herd': '编号的临时节点排成队，都监听同一个目录：每次释放唤醒所有人',
+  'zk-sequential': '编号的临时节点排成队，各自监听前一个：每次释放只唤醒一个',
+  etcd: '键挂在副本的租约下，按创建版本先来先服务；每个副本一个 watch，得知轮到谁',
+};
+
+export const summary = (strategy) => (language() === 'zh' && zh[strategy.name]) || strategy.summary;
