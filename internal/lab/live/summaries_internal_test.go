@@ -15,12 +15,13 @@ func TestEveryStrategyHasASummaryInChinese(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var translated, registered []string
+	all := strategy.Registry()
+	translated, registered := make([]string, 0, len(all)), make([]string, len(all))
 	for _, found := range regexp.MustCompile(`(?m)^  '?([a-z-]+)'?: '.*\p{Han}.*',$`).FindAllSubmatch(script, -1) {
 		translated = append(translated, string(found[1]))
 	}
-	for _, entry := range strategy.Registry() {
-		registered = append(registered, entry.Name)
+	for i, entry := range all {
+		registered[i] = entry.Name
 	}
 	slices.Sort(translated)
 	slices.Sort(registered)
