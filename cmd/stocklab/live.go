@@ -25,7 +25,7 @@ import (
 
 // liveOptions are the flags of stocklab live.
 type liveOptions struct {
-	from, address, listen, url string
+	from, address, listen, reachedAt, url string
 
 	admin                      cli.Admin
 	open, proxies, redisFaults bool
@@ -52,6 +52,7 @@ func liveCommand() *cobra.Command {
 	flags.StringVar(&o.from, "servers", "auto", "auto, embedded or local, with exceptions after commas: "+servers.Exceptions)
 	flags.StringVar(&o.address, "address", "127.0.0.1:0", "loopback address of the page; port 0 takes a free one")
 	flags.StringVar(&o.listen, "listen", "", "address of the page that others can reach, such as 0.0.0.0:8090: they watch, and buy at /buy")
+	flags.StringVar(&o.reachedAt, "reached-at", "", "host:port by which others reach --listen, where a container or a proxy is between")
 	flags.StringVar(&o.url, "url", "", "stockd, or a balancer before several, that runs already")
 	o.admin.AddFlags(flags, "")
 	flags.BoolVar(&o.proxies, "proxies", false, "put a proxy before each server, so that answers can be delayed, lost or cut off by hand")
@@ -71,6 +72,9 @@ func (o *liveOptions) run(cmd *cobra.Command) (err error) {
 	if o.listen != "" && cmd.Flags().Changed("address") {
 		return cli.UsageError{Err: errors.New("--listen: it takes the place of --address")}
 	}
+	if err := o.checkReachedAt(); err != nil {
+		return cli.UsageError{Err: fmt.Errorf("--reached-at: %w", err)}
+	}
 	external, err := externalOf(cmd, o.url, o.admin, "servers", "proxies", "redis-faults")
 	if err != nil {
 		return cli.UsageError{Err: err}
@@ -86,6 +90,9 @@ func (o *liveOptions) run(cmd *cobra.Command) (err error) {
 	hosts, outside, err := hostsOf(listener.Addr())
 	if err != nil {
 		return errors.Join(err, listener.Close())
+	}
+	if o.reachedAt != "" {
+		hosts, outside = append(hosts, o.reachedAt), o.reachedAt
 	}
 	options := live.Options{Binary: binary, Servers: choice, External: external, Proxies: o.proxies, RedisFaults: o.redisFaults, Experiments: catalogue.All()}
 	if o.listen != "" {
@@ -153,6 +160,23 @@ func hostsOf(address net.Addr) (hosts []string, outside string, err error) {
 		}
 	}
 	return hosts, cmp.Or(outside, hosts[0]), nil
+}
+
+func (o *liveOptions) checkReachedAt() error {
+	if o.reachedAt == "" {
+		return nil
+	}
+	if o.listen == "" {
+		return errors.New("only --listen is reached by others")
+	}
+	host, port, err := net.SplitHostPort(o.reachedAt)
+	if err != nil {
+		return err
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); host == "" || err != nil || number == 0 {
+		return fmt.Errorf("%q is not a host and a port from 1 to 65535, such as 192.168.1.7:8090", o.reachedAt)
+	}
+	return nil
 }
 
 // checkLoopback rejects an address that others can reach: the page controls processes.

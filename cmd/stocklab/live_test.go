@@ -481,8 +481,20 @@ func TestTwoSalesAreCompared(t *testing.T) {
 // One steers, and the phones of a class buy: each in its own name, for real, and without
 // steering anything.
 func TestAClassBuysWithItsPhones(t *testing.T) {
-	url := startLive(t, "embedded", "--listen=127.0.0.1:0")
+	url := startLive(t, "embedded", "--listen=127.0.0.1:0", "--reached-at=shop.example:8090")
 	page, _, _ := strings.Cut(url, "#")
+	for host, want := range map[string]int{"shop.example:8090": http.StatusOK, "other.example:8090": http.StatusMisdirectedRequest} {
+		request := cmdtest.Ask(t, http.MethodGet, page+"buy")
+		request.Host = host
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close() //nolint:errcheck // it was not read
+		if answer.StatusCode != want {
+			t.Errorf("a phone that asks %s is answered with %d, want %d", host, answer.StatusCode, want)
+		}
+	}
 	desk, phone := browser.Open(t, shown), browser.Open(t, shown)
 	desk.Show(t, url, 1300, 2400, "light")
 	desk.Until(t, within, isLive)
@@ -510,7 +522,7 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 	}
 	phone.Keep(t, "body", "live-buy")
 	desk.Until(t, within, "document.getElementById('buyers').textContent.startsWith('小明 bought 3')")
-	desk.Until(t, within, "(e => e.offsetParent && e.complete && e.naturalWidth > 0 && e.alt.startsWith('QR code of http://127.0.0.1:'))(document.getElementById('class-code'))")
+	desk.Until(t, within, "(e => e.offsetParent && e.complete && e.naturalWidth > 0 && e.alt === 'QR code of http://shop.example:8090/buy')(document.getElementById('class-code'))")
 	desk.Keep(t, "body", "live-class")
 	click(t, desk, "#stop")
 	desk.Until(t, within, isOver+" && "+judged+" === 'sql-conditional: consistent'")
@@ -525,6 +537,18 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 	click(t, phone, "#language")
 	browser.Evaluate[bool](t, phone, "(document.getElementById('name').value = '小明', document.querySelector('#join button').click(), true)")
 	phone.Until(t, within, "document.getElementById('said').textContent.startsWith('这个名字不能用：已有人使用')")
+}
+
+func TestWhereOthersReachThePageIsAHostAndAPort(t *testing.T) {
+	for _, flags := range [][]string{
+		{"--reached-at=shop.example:8090"}, {"--listen=127.0.0.1:0", "--reached-at=shop.example"}, {"--listen=127.0.0.1:0", "--reached-at=:8090"},
+		{"--listen=127.0.0.1:0", "--reached-at=shop.example:0"}, {"--listen=127.0.0.1:0", "--reached-at=shop.example:http"},
+	} {
+		status, _, errOut := stocklab(append([]string{"live", "--servers=embedded"}, flags...)...)
+		if status != cli.Usage || !strings.Contains(errOut, "--reached-at") {
+			t.Errorf("%v: exit status %d, %q", flags, status, errOut)
+		}
+	}
 }
 
 func TestTheAddressOfThePageIsOnTheLoopback(t *testing.T) {
