@@ -541,8 +541,11 @@ func TestAClassBuysWithItsPhones(t *testing.T) {
 
 func TestWhereOthersReachThePageIsAHostAndAPort(t *testing.T) {
 	for _, flags := range [][]string{
-		{"--reached-at=shop.example:8090"}, {"--listen=127.0.0.1:0", "--reached-at=shop.example"}, {"--listen=127.0.0.1:0", "--reached-at=:8090"},
-		{"--listen=127.0.0.1:0", "--reached-at=shop.example:0"}, {"--listen=127.0.0.1:0", "--reached-at=shop.example:http"},
+		{"--reached-at=shop.example:8090"},
+		{"--listen=127.0.0.1:0", "--reached-at=shop.example"},
+		{"--listen=127.0.0.1:0", "--reached-at=:8090"},
+		{"--listen=127.0.0.1:0", "--reached-at=shop.example:0"},
+		{"--listen=127.0.0.1:0", "--reached-at=shop.example:http"},
 	} {
 		status, _, errOut := stocklab(append([]string{"live", "--servers=embedded"}, flags...)...)
 		if status != cli.Usage || !strings.Contains(errOut, "--reached-at") {

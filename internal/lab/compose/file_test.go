@@ -86,8 +86,11 @@ func TestOnlyNginxAndThePageArePublishedAndOnlyOnTheLoopback(t *testing.T) {
 			t.Errorf("%s publishes %v, want %q alone to publish ports", name, s.Ports, published)
 		}
 		for _, port := range s.Ports {
+			if name == "live" {
+				port = strings.TrimPrefix(port, "${LIVE_ADDRESS:-") // a class is let in on purpose
+			}
 			if !strings.HasPrefix(port, "127.0.0.1:") {
-				t.Errorf("%s publishes %s, want the loopback only", name, port)
+				t.Errorf("%s publishes %s, want the loopback unless it is chosen", name, port)
 			}
 		}
 		if (len(s.Networks) == 0) != (s.NetworkMode == "none") {
