@@ -52,7 +52,7 @@ func liveCommand() *cobra.Command {
 	flags.StringVar(&o.from, "servers", "auto", "auto, embedded or local, with exceptions after commas: "+servers.Exceptions)
 	flags.StringVar(&o.address, "address", "127.0.0.1:0", "loopback address of the page; port 0 takes a free one")
 	flags.StringVar(&o.listen, "listen", "", "address of the page that others can reach, such as 0.0.0.0:8090: they watch, and buy at /buy")
-	flags.StringVar(&o.reachedAt, "reached-at", "", "host:port by which others reach --listen, where a container or a proxy is between")
+	flags.StringVar(&o.reachedAt, "reached-at", "", "host:port by which --listen is reached, where a container or a proxy is between")
 	flags.StringVar(&o.url, "url", "", "stockd, or a balancer before several, that runs already")
 	o.admin.AddFlags(flags, "")
 	flags.BoolVar(&o.proxies, "proxies", false, "put a proxy before each server, so that answers can be delayed, lost or cut off by hand")
@@ -92,7 +92,7 @@ func (o *liveOptions) run(cmd *cobra.Command) (err error) {
 		return errors.Join(err, listener.Close())
 	}
 	if o.reachedAt != "" {
-		hosts, outside = append(hosts, o.reachedAt), o.reachedAt
+		hosts, outside = append([]string{o.reachedAt}, hosts...), o.reachedAt
 	}
 	options := live.Options{Binary: binary, Servers: choice, External: external, Proxies: o.proxies, RedisFaults: o.redisFaults, Experiments: catalogue.All()}
 	if o.listen != "" {

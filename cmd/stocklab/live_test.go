@@ -481,8 +481,16 @@ func TestTwoSalesAreCompared(t *testing.T) {
 // One steers, and the phones of a class buy: each in its own name, for real, and without
 // steering anything.
 func TestAClassBuysWithItsPhones(t *testing.T) {
-	url := startLive(t, "embedded", "--listen=127.0.0.1:0", "--reached-at=shop.example:8090")
-	page, _, _ := strings.Cut(url, "#")
+	port, err := servers.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, token, ok := strings.Cut(startLive(t, "embedded", "--listen="+servers.Loopback(port), "--reached-at=shop.example:8090"), "http://shop.example:8090/")
+	if !ok {
+		t.Fatal("the address that steers is not the one by which the page is reached")
+	}
+	page := "http://" + servers.Loopback(port) + "/"
+	url := page + token
 	for host, want := range map[string]int{"shop.example:8090": http.StatusOK, "other.example:8090": http.StatusMisdirectedRequest} {
 		request := cmdtest.Ask(t, http.MethodGet, page+"buy")
 		request.Host = host
