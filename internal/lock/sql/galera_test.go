@@ -3,6 +3,7 @@ package sql_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +35,42 @@ func TestALockOfOneServerExcludesNoHolderOnAnotherNode(t *testing.T) {
 				if err := lease.Release(t.Context()); err != nil {
 					t.Error(err)
 				}
+			}
+		})
+	}
+}
+
+// Contenders on three nodes make the row of a name that is new, and only one of them does. The others
+// wait for it: what a node rolls back because another one was faster is no failure.
+func TestContendersOnAllNodesMakeANewNameOnce(t *testing.T) {
+	nodes := lab.Galera(t)
+	labtest.Open(t, nodes[0], "schema")
+	for _, entry := range registry.Family(lock.FamilySQL) {
+		if entry.OneServer {
+			continue
+		}
+		t.Run(entry.Name, func(t *testing.T) {
+			lockers := make([]lock.Locker, len(nodes))
+			for i, node := range nodes {
+				lockers[i] = sqlLock(t, node, entry.Name)
+			}
+			for range 40 {
+				name := "new/" + lock.NewOwner()
+				var contenders sync.WaitGroup
+				for _, locker := range lockers {
+					contenders.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+						defer cancel()
+						lease, err := locker.Acquire(ctx, name)
+						if err == nil {
+							err = lease.Release(ctx)
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				contenders.Wait()
 			}
 		})
 	}

@@ -86,7 +86,7 @@ func (l versionLock) look(ctx context.Context, conn *sql.Conn, name string) (ver
 		return err
 	})
 	if duplicate(err) {
-		err = nil // another one was faster, and has it perhaps: the comparison tells
+		return 0, false, nil // another one was faster
 	}
 	return version, err == nil, err
 }
