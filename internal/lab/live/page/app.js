@@ -334,6 +334,7 @@ function keepLeases(list) {
 const apply = {
   snapshot(s) {
     const first = !state.sale.settings;
+    $('link').classList.remove('bad');
     Object.assign(state, s, { leases: new Map(s.leases.map((l) => [l.id, l])) });
     if (first) fill(state.sale.settings);
     drawAll();
@@ -402,7 +403,7 @@ function listen() {
     $('link').textContent = ok ? t('live') : t('lostLink');
     $('link').classList.toggle('bad', !ok);
   };
-  events.onopen = () => say(true);
+  events.onopen = () => { if (state.sale.settings) say(true); }; // else the first snapshot says it, which fills the form
   events.onerror = () => say(false);
   for (const [kind, take] of Object.entries(apply)) events.addEventListener(kind, (e) => take(JSON.parse(e.data)));
 }
