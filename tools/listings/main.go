@@ -1,5 +1,5 @@
 // Command listings writes the code of each strategy, as stocklab live shows it beside the
-// lanes: run it after a change of that code.
+// lanes, and the code on the pages of docs/lab: run it after a change of that code.
 package main
 
 import (
@@ -32,6 +32,9 @@ func main() {
 	content, err := write(".")
 	if err == nil {
 		err = os.WriteFile(target, content, 0o644)
+	}
+	if err == nil {
+		err = fillPages(".", func(page, text string) error { return os.WriteFile(page, []byte(text), 0o644) }) //nolint:gosec // a page that was found
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "listings:", err)
@@ -211,20 +214,32 @@ func begin(d ast.Decl) token.Pos {
 	return d.Pos()
 }
 
-// function is a function of a file, or a method of whatever type.
+// function is a function of a file, a method of whatever type, or that of the type named before a dot.
 func function(root, path, name string) (listing, error) {
 	s, err := parse(root, path)
 	if err != nil {
 		return listing{}, err
 	}
 	for _, d := range s.file.Decls {
-		if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == name {
+		if f, ok := d.(*ast.FuncDecl); ok && (f.Name.Name == name || receiver(f)+"."+f.Name.Name == name) {
 			found := s.from(path, begin(f), f.End())
 			found.Text += "\n"
 			return found, nil
 		}
 	}
 	return listing{}, fmt.Errorf("%s has no %s", path, name)
+}
+
+// receiver is the type that a method is of.
+func receiver(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return ""
+	}
+	of := f.Recv.List[0].Type
+	if pointer, ok := of.(*ast.StarExpr); ok {
+		of = pointer.X
+	}
+	return fmt.Sprint(of)
 }
 
 // lua is the scripts that a text of Go makes.

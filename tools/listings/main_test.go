@@ -26,6 +26,23 @@ func TestTheListingsAreOfThisTree(t *testing.T) {
 	}
 }
 
+func TestTheCodeOnThePagesOfTheLabIsOfThisTree(t *testing.T) {
+	pages := 0
+	if err := fillPages(root, func(page, want string) error {
+		pages++
+		got, err := os.ReadFile(page)
+		if string(got) != want {
+			t.Errorf("%s has other code than the tree: go run ./tools/listings", page)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := 2 * len(excerpts()); pages != want { // in two languages
+		t.Errorf("%d pages have code, want %d", pages, want)
+	}
+}
+
 // What is shown is where a reader would look for it: the lines of the file are those of the text.
 func TestEveryStrategyHasItsOwnLines(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, target))
