@@ -53,8 +53,11 @@ type sharedQuery[K comparable, V any] struct {
 
 // get gives the answers to keys. The map may hold other callers' answers as well, and
 // must not be written to. A caller whose ctx ends leaves the queue at once; the last
-// caller of a query that leaves cancels the query.
+// caller of a query that leaves cancels the query. Nothing is asked for a ctx that has ended.
 func (s *shared[K, V]) get(ctx context.Context, keys ...K) (map[K]V, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%s: %w", s.doing, context.Cause(ctx))
+	}
 	c := &sharedCall[K, V]{keys: keys, step: trace.SpanFromContext(ctx), done: make(chan struct{})}
 	s.enter(c)
 	select {

@@ -47,6 +47,22 @@ func sharedIn(find strategy.FindOrders, most int) *shared[string, stock.Order] {
 	return &shared[string, stock.Order]{query: find, doing: "find requests", most: most, within: time.Hour, log: slog.New(slog.DiscardHandler)}
 }
 
+// A caller that left before asking is not served at all: a write for it would be answered to no one.
+func TestNothingIsAskedForACallerThatHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger, g := newFrozen(10)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := g.get(ctx, "gone"); !errors.Is(err, context.Canceled) {
+			t.Errorf("it gets %v, want %v", err, context.Canceled)
+		}
+		synctest.Wait()
+		if len(ledger.queries) != 0 || len(g.waiting) != 0 {
+			t.Errorf("%d queries were made, and %d calls wait", len(ledger.queries), len(g.waiting))
+		}
+	})
+}
+
 func TestALookupWhoseCallerLeftIsNotServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger, g := newFrozen(10)
