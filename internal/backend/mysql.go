@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"time"
@@ -131,26 +132,57 @@ func (c sessionConnector) connect(ctx context.Context) (driver.Conn, error) {
 }
 
 const (
-	// isGalera has a row where the server is a node of Galera. Only a build that can be one has the
-	// variable.
-	isGalera = `SHOW SESSION VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'`
-	// readAfterOthers has each transaction wait for what other nodes have committed before it. Without
-	// that a holder of a lock in Redis, ZooKeeper or etcd reads a row from before the last holder's sale,
-	// and writes over it.
-	readAfterOthers = `SET SESSION wsrep_sync_wait = @@SESSION.wsrep_sync_wait | 1`
+	// isNode has a row where other servers take writes of the same database: the server is a node of Galera,
+	// or of Group Replication with several primaries. Only a server that can be one has the variable.
+	isNode = `SHOW SESSION VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'
+		OR Variable_name = 'group_replication_single_primary_mode' AND Value = 'OFF'`
+	// galeraReads and groupReads have each transaction wait for what other nodes have committed before it.
+	// Without that a holder of a lock in Redis, ZooKeeper or etcd reads a row from before the last holder's
+	// sale, and writes over it.
+	galeraReads = `SET SESSION wsrep_sync_wait = @@SESSION.wsrep_sync_wait | 1`
+	groupReads  = `SET SESSION group_replication_consistency = CASE @@SESSION.group_replication_consistency
+		WHEN 'AFTER' THEN 'AFTER' WHEN 'BEFORE_AND_AFTER' THEN 'BEFORE_AND_AFTER' ELSE 'BEFORE' END`
 )
 
+// IsMember has a row where a server of Group Replication is in its group. It takes the right to read that
+// table.
+const IsMember = `SELECT member_id FROM performance_schema.replication_group_members
+	WHERE member_id = @@server_uuid AND member_state = 'ONLINE'`
+
+// requireMember fails where a server is not in its group: one that has restarted takes writes until it
+// joins, and no other server ever gets them.
+func requireMember(ctx context.Context, conn mysqlConn) error {
+	rows, err := conn.QueryContext(ctx, IsMember, nil)
+	if err != nil {
+		return fmt.Errorf("ask whether the server is in its group: %w", err)
+	}
+	err = errors.Join(rows.Next(make([]driver.Value, 1)), rows.Close())
+	if errors.Is(err, io.EOF) {
+		return errors.New("the server is not in its group")
+	}
+	return err
+}
+
 func (c sessionConnector) prepare(ctx context.Context, conn mysqlConn) error {
-	setup := c.setup
-	rows, err := conn.QueryContext(ctx, isGalera, nil)
+	setup, inGroup := slices.Clip(c.setup), false
+	rows, err := conn.QueryContext(ctx, isNode, nil)
 	if err != nil {
 		return err
 	}
 	if row := make([]driver.Value, len(rows.Columns())); rows.Next(row) == nil {
-		setup = append(slices.Clip(setup), readAfterOthers)
+		reads := groupReads
+		if inGroup = fmt.Sprintf("%s", row[0]) != "wsrep_on"; !inGroup {
+			reads = galeraReads
+		}
+		setup = append(setup, reads)
 	}
 	if err := rows.Close(); err != nil {
 		return err
+	}
+	if inGroup {
+		if err := requireMember(ctx, conn); err != nil {
+			return err
+		}
 	}
 	for _, statement := range setup {
 		if _, err := conn.ExecContext(ctx, statement, nil); err != nil {

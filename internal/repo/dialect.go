@@ -43,6 +43,10 @@ type dialect struct {
 	// clusters asks which kinds of cluster the server is a node of that take writes on several
 	// nodes; empty: there are none.
 	clusters string
+	// conflicted reports that a group of servers has rolled a commit back, and member has a row where the
+	// server is in the group still; nil and empty where there are no groups.
+	conflicted func(error) bool
+	member     string
 	// classify returns the kind of an error of the driver.
 	classify func(error) faultKind
 }

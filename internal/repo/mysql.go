@@ -10,6 +10,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 	gormmysql "gorm.io/driver/mysql"
 	"gorm.io/gorm"
+
+	"github.com/stockd/stockd/internal/backend"
 )
 
 func mysqlDialect() dialect {
@@ -52,8 +54,10 @@ func mysqlDialect() dialect {
 		// A server that is no node of a cluster lacks the variables, or has them at another value.
 		clusters: `SHOW GLOBAL VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'
 			OR Variable_name = 'group_replication_single_primary_mode' AND Value = 'OFF'`,
-		change:   changeByInsertID,
-		classify: classifyMySQL,
+		conflicted: backend.IsGroupConflict,
+		member:     backend.IsMember,
+		change:     changeByInsertID,
+		classify:   classifyMySQL,
 	}
 }
 
@@ -83,10 +87,12 @@ func changeByInsertID(ctx context.Context, conn gorm.ConnPool, statement string,
 const (
 	mysqlDuplicateEntry  = 1062
 	mysqlLockWaitTimeout = 1205
-	mysqlDeadlock        = 1213
 )
 
 func classifyMySQL(err error) faultKind {
+	if backend.IsConflict(err) {
+		return faultDeadlock
+	}
 	var answer *mysql.MySQLError
 	if !errors.As(err, &answer) {
 		return faultBackend
@@ -96,8 +102,6 @@ func classifyMySQL(err error) faultKind {
 		return faultDuplicate
 	case mysqlLockWaitTimeout:
 		return faultBusy
-	case mysqlDeadlock:
-		return faultDeadlock
 	default:
 		return faultBackend
 	}

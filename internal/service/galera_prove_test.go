@@ -47,9 +47,14 @@ func (a *answers) begin() time.Duration {
 // Twelve times a node is killed in the middle of a sale and restarts, and twelve times it is paused until
 // the others have put it out. Each purchase is asked for again under its key, at any node, until it is
 // answered: the ledger has what the buyers were told, once.
-func TestProveASaleSurvivesTheNodesOfGalera(t *testing.T) {
+func TestProveASaleSurvivesTheNodesOfGalera(t *testing.T) { surviveNodes(t, lab.OwnGalera(t)) }
+
+// The same with the primaries of Group Replication.
+func TestProveASaleSurvivesThePrimariesOfAGroup(t *testing.T) { surviveNodes(t, lab.OwnGroup(t)) }
+
+func surviveNodes(t *testing.T, nodes []*servers.Database) {
+	t.Helper()
 	const rounds = 12
-	nodes := lab.OwnGalera(t)
 	s := openOn(t, 0, nodes...)
 	for i, name := range []string{"sql-conditional", "sql-conditional grouped", "sql-bucket", "redis-lua grouped"} {
 		t.Run(name, func(t *testing.T) {
@@ -101,6 +106,25 @@ func pauseNode(t *testing.T, node *servers.Database) {
 	if err := node.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	// It joins them again. One of Group Replication whose first try fails waits for five minutes.
+	if labtest.Eventually(20*time.Second, func() bool { return isMember(t, node) }) {
+		return
+	}
+	t.Log("it does not come back by itself")
+	if err := node.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func isMember(t *testing.T, node *servers.Database) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	store, err := node.Open(ctx, "lab", 1)
+	if err != nil {
+		return false
+	}
+	return store.Close() == nil
 }
 
 // buyUntil buys one purchase after the other. The last one is asked for until it is answered, too.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -20,14 +21,25 @@ import (
 //contract:docs/distributed-sql Every node
 //contract:docs/distributed-sql A strategy whose
 func TestTheNodesOfAGaleraClusterSellWhatThereIs(t *testing.T) {
-	s := openOn(t, 0, lab.Galera(t)...)
+	sellOnEachNode(t, "Galera", lab.Galera(t))
+}
+
+//contract:docs/distributed-sql Every node
+//contract:docs/distributed-sql A strategy whose
+func TestThePrimariesOfAGroupSellWhatThereIs(t *testing.T) {
+	sellOnEachNode(t, "Group Replication", lab.Group(t))
+}
+
+func sellOnEachNode(t *testing.T, kind string, nodes []*servers.Database) {
+	t.Helper()
+	s := openOn(t, 0, nodes...)
 	for i, entry := range strategy.Registry() {
 		if !entry.Guarantees.Safe(false) {
 			continue
 		}
 		t.Run(entry.Name, func(t *testing.T) {
 			if entry.OneServer {
-				s.rejectsOnNodes(t, entry.Name)
+				s.rejectsOnNodes(t, entry.Name, kind)
 				return
 			}
 			for j, name := range []string{entry.Name, entry.Name + grouped} {
@@ -38,14 +50,14 @@ func TestTheNodesOfAGaleraClusterSellWhatThereIs(t *testing.T) {
 }
 
 // rejectsOnNodes fails where a replica sells by a strategy, or does not say why not.
-func (s shop) rejectsOnNodes(t *testing.T, name string) {
+func (s shop) rejectsOnNodes(t *testing.T, name, kind string) {
 	t.Helper()
 	for i, replica := range s.replicas {
 		if _, err := replica.In(service.Mode{Strategy: name}); !errors.Is(err, service.ErrStrategyRejected) {
 			t.Errorf("replica %d answers with %v, want %v", i+1, err, service.ErrStrategyRejected)
 		}
 		for _, d := range replica.Describe(t.Context()) {
-			if d.Name == name && (d.Available || !strings.Contains(d.Note, "Galera")) {
+			if d.Name == name && (d.Available || !strings.Contains(d.Note, kind)) {
 				t.Errorf("replica %d describes it as available (%v), with the note %q", i+1, d.Available, d.Note)
 			}
 		}

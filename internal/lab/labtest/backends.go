@@ -166,8 +166,20 @@ func (l *Lab) OwnGalera(t *testing.T) (nodes []*servers.Database) {
 	return l.onNodes(t, own(t, l, "galera", local(servers.StartGalera)))
 }
 
+// Group is an empty database on three members of MySQL's Group Replication, all of them primaries.
+func (l *Lab) Group(t *testing.T) (nodes []*servers.Database) {
+	t.Helper()
+	return l.onNodes(t, shared(t, l, &l.group, "mysql", local(servers.StartGroup)))
+}
+
+// OwnGroup is an empty database on three members that a test may treat as it likes.
+func (l *Lab) OwnGroup(t *testing.T) (nodes []*servers.Database) {
+	t.Helper()
+	return l.onNodes(t, own(t, l, "mysql", local(servers.StartGroup)))
+}
+
 // onNodes makes a database, and waits until every node has it.
-func (l *Lab) onNodes(t *testing.T, cluster *servers.Galera) (nodes []*servers.Database) {
+func (l *Lab) onNodes(t *testing.T, cluster *servers.Nodes) (nodes []*servers.Database) {
 	t.Helper()
 	c := configOf(t, l.empty(t, cluster.Nodes[0]))
 	for _, node := range cluster.Nodes {

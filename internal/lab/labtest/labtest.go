@@ -36,7 +36,8 @@ type Lab struct {
 	// What follows is nil until a test asks for it.
 	redis     *servers.Redis
 	redlock   *servers.Redlock
-	galera    *servers.Galera
+	galera    *servers.Nodes
+	group     *servers.Nodes
 	zookeeper *servers.ZooKeeper
 	etcd      *servers.Etcd
 }

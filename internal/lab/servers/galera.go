@@ -18,16 +18,15 @@ import (
 	"github.com/stockd/stockd/internal/repo"
 )
 
-// Galera is a cluster of MariaDB nodes, each of which takes writes. What it has committed survives
-// as long as most of its nodes run; a node that was killed gets the state of another one when it
-// restarts.
-type Galera struct {
+// Nodes are a database on several servers, each of which takes writes. What it has committed survives
+// as long as most of them run; one that was killed gets what it missed when it restarts.
+type Nodes struct {
 	Info
 	Nodes []*Database
 }
 
-// StartGalera starts three nodes, which have the same state before this returns.
-func StartGalera(ctx context.Context, k *Supervisor) (_ *Galera, err error) {
+// StartGalera starts three nodes of MariaDB with Galera, which have the same state before this returns.
+func StartGalera(ctx context.Context, k *Supervisor) (_ *Nodes, err error) {
 	p, library, err := FindGalera()
 	if err != nil {
 		return nil, err
@@ -35,7 +34,7 @@ func StartGalera(ctx context.Context, k *Supervisor) (_ *Galera, err error) {
 	if p.user, err = reader(k); err != nil {
 		return nil, err
 	}
-	g := new(Galera)
+	g := new(Nodes)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.Close(context.WithoutCancel(ctx)))
@@ -59,7 +58,7 @@ func StartGalera(ctx context.Context, k *Supervisor) (_ *Galera, err error) {
 }
 
 // Close ends all nodes.
-func (g *Galera) Close(ctx context.Context) error { return closeAll(ctx, g.Nodes) }
+func (g *Nodes) Close(ctx context.Context) error { return closeAll(ctx, g.Nodes) }
 
 // FindGalera finds MariaDB and the library that makes it a node.
 func FindGalera() (p Program, library string, err error) {

@@ -208,7 +208,6 @@ func (b *base) doubt(ctx context.Context, err error, undo func(context.Context) 
 const (
 	mysqlDuplicateEntry  = 1062
 	mysqlLockWaitTimeout = 1205
-	mysqlDeadlock        = 1213
 )
 
 // Result codes of SQLite, see https://www.sqlite.org/rescode.html.
@@ -229,7 +228,7 @@ func (b *base) contended(err error) bool {
 		primary := answer.Code() & 0xff
 		return primary == sqliteBusy || primary == sqliteLocked
 	}
-	return waitedInVain(err) || isMySQL(err, mysqlDeadlock)
+	return waitedInVain(err) || backend.IsConflict(err)
 }
 
 // waitedInVain reports whether a row stayed locked for a slice of waiting.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/stock"
@@ -16,7 +17,15 @@ import (
 // Of a cluster whose nodes all take writes, a lock that is one server's is granted to a holder on each of
 // them. The others exclude the second one, as on one server.
 func TestALockOfOneServerExcludesNoHolderOnAnotherNode(t *testing.T) {
-	nodes := lab.Galera(t)
+	excludeOnAnotherNode(t, lab.Galera(t))
+}
+
+func TestALockOfOneServerExcludesNoHolderOnAnotherPrimary(t *testing.T) {
+	excludeOnAnotherNode(t, lab.Group(t))
+}
+
+func excludeOnAnotherNode(t *testing.T, nodes []*servers.Database) {
+	t.Helper()
 	labtest.Open(t, nodes[0], "schema")
 	for _, entry := range registry.Family(lock.FamilySQL) {
 		t.Run(entry.Name, func(t *testing.T) {
@@ -43,7 +52,15 @@ func TestALockOfOneServerExcludesNoHolderOnAnotherNode(t *testing.T) {
 // Contenders on three nodes make the row of a name that is new, and only one of them does. The others
 // wait for it: what a node rolls back because another one was faster is no failure.
 func TestContendersOnAllNodesMakeANewNameOnce(t *testing.T) {
-	nodes := lab.Galera(t)
+	makeNewNames(t, lab.Galera(t))
+}
+
+func TestContendersOnAllPrimariesMakeANewNameOnce(t *testing.T) {
+	makeNewNames(t, lab.Group(t))
+}
+
+func makeNewNames(t *testing.T, nodes []*servers.Database) {
+	t.Helper()
 	labtest.Open(t, nodes[0], "schema")
 	for _, entry := range registry.Family(lock.FamilySQL) {
 		if entry.OneServer {

@@ -1,0 +1,172 @@
+package servers
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// StartGroup starts three members of MySQL's Group Replication, all of them primaries. They have the same
+// state before this returns.
+func StartGroup(ctx context.Context, k *Supervisor) (_ *Nodes, err error) {
+	found := LocalDatabases()
+	i := slices.IndexFunc(found, func(p Program) bool { return p.Kind == MySQL })
+	if i < 0 {
+		return nil, &MissingError{What: "Group Replication: " + ErrNotFound.Error(), How: "it takes Oracle's MySQL"}
+	}
+	g := new(Nodes)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	all, err := groupMembers()
+	if err != nil {
+		return nil, err
+	}
+	password := rand.Text()
+	for _, m := range all {
+		d, err := found[i].startMember(ctx, k, m, password)
+		if err != nil {
+			return nil, err
+		}
+		g.Nodes = append(g.Nodes, d)
+	}
+	g.Info = g.Nodes[0].Info
+	g.Name = fmt.Sprintf("%d × %s with Group Replication", len(g.Nodes), g.Name)
+	return g, nil
+}
+
+// groupMember is where a member is reached, and its arguments.
+type groupMember struct {
+	arguments []string
+	port      int
+	first     bool // of the group
+}
+
+// groupMembers gives each member its ports.
+func groupMembers() ([]groupMember, error) {
+	list, all := make([]groupMember, members), make([]string, members)
+	for i := range list {
+		port, err := FreePort()
+		if err != nil {
+			return nil, err
+		}
+		if list[i].port, err = FreePort(); err != nil {
+			return nil, err
+		}
+		all[i] = Loopback(port)
+	}
+	for i := range list {
+		list[i].first = i == 0
+		list[i].arguments = []string{
+			fmt.Sprintf("--server-id=%d", i+1), "--gtid-mode=ON", "--enforce-gtid-consistency=ON",
+			"--report-host=127.0.0.1", fmt.Sprintf("--report-port=%d", list[i].port),
+			"--plugin-load-add=group_replication.so",
+			"--group-replication-group-name=5ea1ca11-0000-4000-8000-000000000001",
+			"--group-replication-start-on-boot=OFF",
+			"--group-replication-local-address=" + all[i],
+			"--group-replication-group-seeds=" + strings.Join(all, ","),
+			"--group-replication-single-primary-mode=OFF",
+			"--group-replication-enforce-update-everywhere-checks=ON",
+			"--group-replication-recovery-get-public-key=ON",
+			// A member that is silent for five seconds is put out of the group at once.
+			"--group-replication-member-expel-timeout=0",
+		}
+	}
+	return list, nil
+}
+
+// startMember starts a member. The first one makes the group, the others join it.
+func (p Program) startMember(ctx context.Context, k *Supervisor, m groupMember, password string) (*Database, error) {
+	p.volatile = true
+	c := mysql.NewConfig()
+	c.User, c.Net, c.Addr, c.DBName = "stockd", "tcp", Loopback(m.port), "stockd"
+	d := &Database{Info: Info{Started: Local}, Driver: repo.MySQL, Password: password, DSN: c.FormatDSN()}
+	makes := m.first
+	server, err := newServer(k, Spec{
+		Name: "group", Program: p.Path,
+		Configure: func(folder string, port int) (args, env []string, err error) {
+			return append(append(p.arguments(folder, port, nil), m.arguments...), initFile(folder)), nil, nil
+		},
+		Ready: func(ctx context.Context, _ int) error { return d.joined(ctx, makes) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.runner = server
+	if err := p.initialize(ctx, server, password, nil); err != nil {
+		return nil, err
+	}
+	// What each member makes by itself is no transaction of the group.
+	file := filepath.Join(server.spec.Folder, "users.sql")
+	if err := os.WriteFile(file, []byte("SET SESSION sql_log_bin = 0;\n"+users(password, nil)), 0o600); err != nil {
+		return nil, err
+	}
+	if err := server.configure(m.port); err != nil {
+		return nil, err
+	}
+	if err := server.Restart(ctx); err != nil {
+		return nil, err
+	}
+	makes = false // from now on it joins the others
+	return d, nil
+}
+
+const (
+	// A server that is not in the group would be rejected by a pool of stockd.
+	memberState = `SELECT COALESCE((SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid), 'OFFLINE')`
+
+	makeGroup = `SET GLOBAL group_replication_bootstrap_group = ?`
+)
+
+// joined starts replication where the member is not in the group, and fails until it has the state of the
+// others.
+func (d *Database) joined(ctx context.Context, makes bool) error {
+	c, err := mysql.ParseDSN(d.DSN)
+	if err != nil {
+		return err
+	}
+	c.Passwd = d.Password
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return err
+	}
+	pool := sql.OpenDB(connector)
+	defer pool.Close() //nolint:errcheck // nothing is lost with it
+	var state string
+	if err := pool.QueryRowContext(ctx, memberState).Scan(&state); err != nil {
+		return err
+	}
+	switch state {
+	case "ONLINE":
+		return d.readVersion(ctx)
+	case "OFFLINE":
+		if err := d.join(ctx, pool, makes); err != nil {
+			return fmt.Errorf("join the group: %w", err)
+		}
+	}
+	return fmt.Errorf("the member is %s", state)
+}
+
+func (d *Database) join(ctx context.Context, pool *sql.DB, makes bool) error {
+	if _, err := pool.ExecContext(ctx, makeGroup, makes); err != nil {
+		return err
+	}
+	// It has no parameters. Whether it is done is seen by the state, since it takes longer than one question.
+	start := fmt.Sprintf(`START GROUP_REPLICATION USER = 'stockd', PASSWORD = '%s'`, d.Password)
+	joining, cancel := context.WithTimeout(context.WithoutCancel(ctx), startWithin)
+	defer cancel()
+	_, err := pool.ExecContext(joining, start)
+	return err
+}
