@@ -71,7 +71,7 @@ type testLab struct {
 }
 
 // create makes an item for one test.
-func (l testLab) create(t *testing.T, units int64) (goods int64) {
+func (l testLab) create(t testing.TB, units int64) (goods int64) {
 	t.Helper()
 	goods = l.goods.Add(1)
 	if err := l.cluster.Client().CreateGoods(t.Context(), goods, units); err != nil {
@@ -82,7 +82,7 @@ func (l testLab) create(t *testing.T, units int64) (goods int64) {
 
 // startLabOf starts every backend of the choice that this machine has, and
 // replicas on them.
-func startLabOf(t *testing.T, choice servers.Choice, o cluster.Options) testLab {
+func startLabOf(t testing.TB, choice servers.Choice, o cluster.Options) testLab {
 	t.Helper()
 	k := labtest.StartSupervisor(t)
 	backends := startBackends(t, k, choice)
@@ -91,7 +91,7 @@ func startLabOf(t *testing.T, choice servers.Choice, o cluster.Options) testLab 
 }
 
 // startBackends starts every backend of the choice that this machine has.
-func startBackends(t *testing.T, k *servers.Supervisor, choice servers.Choice) *servers.Backends {
+func startBackends(t testing.TB, k *servers.Supervisor, choice servers.Choice) *servers.Backends {
 	t.Helper()
 	choice.Volatile = true
 	backends, err := servers.StartBackends(t.Context(), k, choice, func(string) {})
@@ -107,7 +107,7 @@ func startBackends(t *testing.T, k *servers.Supervisor, choice servers.Choice) *
 }
 
 // startCluster starts replicas, of which the options say how they reach the backends.
-func startCluster(t *testing.T, k *servers.Supervisor, backends *servers.Backends, choice servers.Choice, o cluster.Options) testLab {
+func startCluster(t testing.TB, k *servers.Supervisor, backends *servers.Backends, choice servers.Choice, o cluster.Options) testLab {
 	t.Helper()
 	o.Binary, o.Balancer, o.Embedded = os.Args[0], choice.Mode, backends.Database.Started == servers.Embedded
 	c, err := cluster.Start(t.Context(), k, o)

@@ -7,12 +7,18 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/bench"
+	"github.com/stockd/stockd/internal/lab/cluster"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/live"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/load"
 )
 
 // What watchers cost a sale: purchases a second with so many streams of events open beside
@@ -32,6 +38,74 @@ func BenchmarkLiveWatchers(b *testing.B) {
 			b.Logf("%.2f", ratios)
 		})
 	}
+}
+
+// What the page in a browser costs a sale: purchases a second with it open in Chromium beside closed, in
+// turns. The browser shares the processors with the sale.
+//
+//	go test -run '^$' -bench LiveBrowser -benchtime 5x ./cmd/stocklab
+func BenchmarkLiveBrowser(b *testing.B) {
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		b.Skip("chromium is not on this machine; apt-get install chromium brings it")
+	}
+	url := startLive(b, "auto")
+	desk := newLiveDesk(url)
+	var ratios []float64
+	for b.Loop() {
+		alone := desk.sell(b, 0)
+		browser := exec.Command(path, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir="+b.TempDir(), "--window-size=1300,2400", "--remote-debugging-port=0", url)
+		browser.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it has processes of its own
+		if err := browser.Start(); err != nil {
+			b.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // until it has started
+		ratios = append(ratios, desk.sell(b, 0)/alone)
+		if err := syscall.Kill(-browser.Process.Pid, syscall.SIGKILL); err != nil {
+			b.Fatal(err)
+		}
+		_ = browser.Wait() // it was killed
+	}
+	b.ReportMetric(bench.Median(ratios), "×closed")
+	b.Logf("%.2f", ratios)
+}
+
+// What recording costs a sale: purchases a second through replicas that record every request and lease, as
+// those of stocklab live and of the experiments do, beside replicas that do not, in turns.
+//
+//	go test -run '^$' -bench Recording -benchtime 5x ./cmd/stocklab
+func BenchmarkRecording(b *testing.B) {
+	k, choice := labtest.StartSupervisor(b), servers.Choice{Mode: servers.Local}
+	backends := startBackends(b, k, choice)
+	o := cluster.Options{Replicas: 3, Env: backends.Env()}
+	plain := startCluster(b, k, backends, choice, o)
+	o.Lab = true
+	recording := startCluster(b, k, backends, choice, o)
+	recording.goods = plain.goods // they share the database
+	for _, strategy := range []string{"sql-conditional", "sql-conditional grouped", "redis-lua", "redis-lua grouped", "redis-stock"} {
+		b.Run(strategy, func(b *testing.B) {
+			var ratios []float64
+			for b.Loop() {
+				without := plain.sales(b, strategy)
+				ratios = append(ratios, recording.sales(b, strategy)/without)
+			}
+			b.ReportMetric(bench.Median(ratios), "×without")
+			b.Logf("%.2f", ratios)
+		})
+	}
+}
+
+// sales are the purchases a second of 64 clients.
+func (l testLab) sales(b *testing.B, strategy string) float64 {
+	b.Helper()
+	name, grouped := strings.CutSuffix(strategy, " grouped")
+	result, err := load.Run(b.Context(), load.Plan{
+		URL: l.cluster.URL, Strategy: name, Group: grouped, GoodsID: l.create(b, 10_000_000), Clients: 64, Duration: 3 * time.Second,
+	})
+	if err != nil || result.Sold == 0 {
+		b.Fatalf("nothing is sold by %s: %v", strategy, err)
+	}
+	return float64(result.Sold) / result.Elapsed.Seconds()
 }
 
 // What the proxies of --proxies cost a sale: purchases a second with them beside without, in turns.

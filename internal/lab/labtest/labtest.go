@@ -62,7 +62,7 @@ func Main(m *testing.M, into **Lab) int {
 }
 
 // StartSupervisor starts a supervisor that ends with the test.
-func StartSupervisor(t *testing.T) *servers.Supervisor {
+func StartSupervisor(t testing.TB) *servers.Supervisor {
 	t.Helper()
 	k, err := servers.StartSupervisor()
 	if err != nil {
