@@ -100,7 +100,7 @@ func (l testLab) sales(b *testing.B, strategy string) float64 {
 	b.Helper()
 	name, grouped := strings.CutSuffix(strategy, " grouped")
 	result, err := load.Run(b.Context(), load.Plan{
-		URL: l.cluster.URL, Strategy: name, Group: grouped, GoodsID: l.create(b, 10_000_000), Clients: 64, Duration: 3 * time.Second,
+		URL: l.cluster.URL, Strategy: name, Group: grouped, GoodsID: l.create(b, 10_000_000), Clients: 64, Duration: 3 * time.Second, Timeout: time.Minute,
 	})
 	if err != nil || result.Sold == 0 {
 		b.Fatalf("nothing is sold by %s: %v", strategy, err)

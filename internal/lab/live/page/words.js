@@ -124,7 +124,7 @@ const zh = {
   'next.pause': '现在来破坏它：把 TTL 调到 1 秒，让一个副本在购买途中暂停，过了这一秒再恢复。',
   'next.naive': '与教程最先写的 naive 比一比。', 'next.alone': '单独跑最后一个策略，看它自己的保证。',
   replay: '回放', recording: '记录', speed: '速度', back: '回到现在', play: '播放', 'play-stop': '停住', save: '存为文件', moment: '时刻', recorded: '记录',
-  against: '然后再卖一次，作对比', 'against.none': '不', 'against.replicas': '换成单副本或三副本', 'against.group': '换成合并提交或单独提交', 'against.fence': '换成加围栏或不加',
+  against: '然后再卖一次，作对比', 'against.none': '不对比', 'against.replicas': '换成单副本或三副本', 'against.group': '换成合并提交或单独提交', 'against.fence': '换成加围栏或不加',
   onReplicas: (n) => `${n} 个副本`, compare: '两次售卖对比', 'compare-units': '卖出与剩余件数，各从开始算起', 'compare-rate': '每秒卖出', beside: '与上一次售卖对比',
   guest: '这些副本由别人运行。实验、手动故障、持锁记录，以及副本数、TTL 和业务耗时在下面显示为灰色，并各自说明原因。',
   'why.form': '这里不能改：副本数和 TTL 由运行者决定，这些副本也没有可以加入业务耗时的故障点。', 'why.lab': '这里不能做：实验要杀死和暂停自己的服务器与副本，而这些由别人运行。不带 --url 启动 stocklab live 就能播放。',
