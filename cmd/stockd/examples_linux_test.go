@@ -32,7 +32,24 @@ var notRun = []struct {
 	{"go run ./cmd/stocklab live", false, "it runs until it is ended: TestAPageShowsASaleThatOversells runs it"},
 	{"go run ./cmd/stocklab lab run all", false, "it takes five minutes: TestProveEveryExperimentIsReproduced runs it"},
 	{"docker compose up", true, "it needs a Docker engine: TestCompose has one"},
+	{"mariadb-dump", false, "it needs the database of the reader"},
 	{"STOCKD_DATABASE_DRIVER=mysql", true, "it needs the database and the password file of the reader"},
+}
+
+// documented are the pages whose examples run, with what a reader has started before.
+func documented() map[string]string {
+	const (
+		start = `export STOCKD_ADMIN_TOKEN=please-change-this-token TOKEN=please-change-this-token
+echo "$TOKEN" >token
+%s &
+curl --retry 9 --retry-delay 1 --retry-connrefused localhost:8080/readyz
+for item in 1 2; do curl -H "Authorization: Bearer $TOKEN" -d goods_id=$item -d stock=100 localhost:8081/goods; done`
+	)
+	shop, lab := fmt.Sprintf(start, "stockd serve"), fmt.Sprintf(start, "STOCKD_LAB_ENABLED=true go run ./cmd/stocklab replica")
+	return map[string]string{
+		"README.md": "", "docs/api.md": "", "docs/feed.md": "",
+		"docs/choosing.md": shop, "docs/reservations.md": shop, "docs/upgrades.md": shop, "docs/failpoints.md": lab,
+	}
 }
 
 // Every example of these documents runs as it is pasted, in the order of the page, in
@@ -40,7 +57,7 @@ var notRun = []struct {
 func TestDocumentedExamplesRun(t *testing.T) {
 	needNamespace(t)
 	used := make([]bool, len(notRun))
-	for _, path := range []string{"README.md", "docs/api.md", "docs/feed.md"} {
+	for path, begin := range documented() {
 		text, err := os.ReadFile(filepath.Join(repository, path))
 		if err != nil {
 			t.Fatal(err)
@@ -51,6 +68,9 @@ func TestDocumentedExamplesRun(t *testing.T) {
 		}
 		for i := range examples {
 			leaveOut(&examples[i], used)
+		}
+		if begin != "" {
+			examples = slices.Insert(examples, 0, example{language: "sh", text: begin})
 		}
 		t.Run(path, func(t *testing.T) { runExamples(t, path, examples) })
 	}
