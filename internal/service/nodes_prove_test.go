@@ -4,6 +4,7 @@ package service_test
 
 import (
 	"context"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,29 +14,60 @@ import (
 	"github.com/stockd/stockd/internal/lab/bench"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/stock"
 )
 
+// nodesMeasured is what docs/nodes.json has of a strategy: sales a second, and three nodes to one.
+type nodesMeasured struct {
+	Cluster  string  `json:"cluster"`
+	Strategy string  `json:"strategy"`
+	One      float64 `json:"one"`
+	Three    float64 `json:"three"`
+	Ratio    float64 `json:"ratio"`
+	Least    float64 `json:"least"`
+	Most     float64 `json:"most"`
+}
+
 // How fast one hot item is sold where three replicas write to one node, and where each writes to a node of
-// its own: sales a second, in turns, the median of the rounds. The nodes share the processors of this machine.
+// its own: in turns, the medians of three rounds. The nodes share the processors of this machine. NODES is
+// the file that the figures are written to.
 func TestProveAHotRowOnOneNodeAndOnThree(t *testing.T) {
-	for kind, start := range map[string]func(*testing.T) []*servers.Database{"Galera": lab.Galera, "Group Replication": lab.Group} {
-		t.Run(kind, func(t *testing.T) {
-			nodes := start(t)
+	var all []nodesMeasured
+	for _, cluster := range []struct {
+		name  string
+		start func(*testing.T) []*servers.Database
+	}{{"Galera", lab.Galera}, {"Group Replication", lab.Group}} {
+		t.Run(cluster.name, func(t *testing.T) {
+			nodes := cluster.start(t)
 			one, three := openOn(t, 0, nodes[0], nodes[0], nodes[0]), openOn(t, 0, nodes...)
-			goods := int64(0)
-			for _, name := range []string{"sql-conditional", "sql-conditional grouped", "sql-bucket", "sql-bucket grouped", "sql-unit grouped"} {
-				var ofOne, ofThree, ratios []float64
-				for range 3 {
-					goods += 2
-					ofOne = append(ofOne, one.perSecond(t, name, goods))
-					ofThree = append(ofThree, three.perSecond(t, name, goods+1))
-					ratios = append(ratios, ofThree[len(ofThree)-1]/ofOne[len(ofOne)-1])
-				}
-				t.Logf("%s: on one node %.0f/s, on three %.0f/s, three to one %.2f (%.2f–%.2f)", name,
-					bench.Median(ofOne), bench.Median(ofThree), bench.Median(ratios), slices.Min(ratios), slices.Max(ratios))
+			for i, name := range []string{"sql-conditional", "sql-conditional grouped", "sql-bucket", "sql-bucket grouped", "sql-unit grouped"} {
+				m := compareNodes(t, one, three, name, int64(100*(i+1)))
+				m.Cluster = cluster.name
+				all = append(all, m)
+				t.Logf("%+v", m)
 			}
 		})
+	}
+	if path := os.Getenv("NODES"); path != "" {
+		if err := verdict.WriteJSON(path, all); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func compareNodes(t *testing.T, one, three shop, name string, goods int64) nodesMeasured {
+	t.Helper()
+	const rounds = 3
+	ofOne, ofThree, ratios := make([]float64, rounds), make([]float64, rounds), make([]float64, rounds)
+	for i := range rounds {
+		ofOne[i] = one.perSecond(t, name, goods+int64(2*i))
+		ofThree[i] = three.perSecond(t, name, goods+int64(2*i)+1)
+		ratios[i] = ofThree[i] / ofOne[i]
+	}
+	return nodesMeasured{
+		Strategy: name, One: bench.Median(ofOne), Three: bench.Median(ofThree),
+		Ratio: bench.Median(ratios), Least: slices.Min(ratios), Most: slices.Max(ratios),
 	}
 }
 

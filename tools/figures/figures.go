@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -35,6 +36,29 @@ func (f figures) lab(page, part, name string) (string, error) {
 		return "", fmt.Errorf("%s has no %q of %s", page, name, part)
 	}
 	return value, nil
+}
+
+// nodes are the cells of a strategy on a cluster, from docs/nodes.json: sales a second on one writing node
+// and on three, and three to one.
+func (f figures) nodes(cluster, strategy string) (string, error) {
+	const file = "docs/nodes.json"
+	content, err := f.read(file)
+	if err != nil {
+		return "", err
+	}
+	var all []struct {
+		Cluster, Strategy              string
+		One, Three, Ratio, Least, Most float64
+	}
+	if err := json.Unmarshal(content, &all); err != nil {
+		return "", fmt.Errorf("read %s: %w", file, err)
+	}
+	for _, n := range all {
+		if n.Cluster == cluster && n.Strategy == strategy {
+			return fmt.Sprintf("%s | %s | %s", humanize.Comma(int64(n.One)), humanize.Comma(int64(n.Three)), spread(n.Ratio, n.Least, n.Most)), nil
+		}
+	}
+	return "", fmt.Errorf("%s has no %s on %s", file, strategy, cluster)
 }
 
 func (f figures) of(strategy string, clients, replicas int) (bench.Figure, error) {
