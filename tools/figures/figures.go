@@ -47,8 +47,13 @@ func (f figures) nodes(cluster, strategy string) (string, error) {
 		return "", err
 	}
 	var all []struct {
-		Cluster, Strategy              string
-		One, Three, Ratio, Least, Most float64
+		Cluster  string  `json:"cluster"`
+		Strategy string  `json:"strategy"`
+		One      float64 `json:"one"`
+		Three    float64 `json:"three"`
+		Ratio    float64 `json:"ratio"`
+		Least    float64 `json:"least"`
+		Most     float64 `json:"most"`
 	}
 	if err := json.Unmarshal(content, &all); err != nil {
 		return "", fmt.Errorf("read %s: %w", file, err)
