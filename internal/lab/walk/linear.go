@@ -56,7 +56,7 @@ func itemModel(units int64) porcupine.Model {
 }
 
 // linearWithin bounds the search for an order of one walk.
-const linearWithin = 10 * time.Second
+const linearWithin = 30 * time.Second
 
 // linearize asks whether an order of the operations explains all answers.
 func linearize(units int64, ops []itemOp) (porcupine.CheckResult, porcupine.LinearizationInfo) {
