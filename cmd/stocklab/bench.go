@@ -26,6 +26,7 @@ type suiteFlags struct {
 	chart, redo  string
 	write        string
 	ledger       int64
+	items        int
 	rounds       int
 	each, within time.Duration
 }
@@ -70,6 +71,7 @@ func (s *suiteFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.chart, "chart", "", "file to draw the figures into, as SVG")
 	flags.StringVar(&s.redo, "chart-from", "", "draw --chart from the --json file of an earlier suite instead")
 	flags.Int64Var(&s.ledger, "ledger", 0, "measure a ledger of so many rows against an empty one instead, on a server of its own")
+	flags.IntVar(&s.items, "items", 0, "measure so many items that are sold at the same time against one instead, 2 to 10000")
 	flags.StringVar(&s.write, "json", "", "file to write the figures to")
 }
 
@@ -88,6 +90,12 @@ func (s *suiteFlags) options() (o bench.Options, err error) {
 	}
 	if s.ledger != 0 && s.ledger < leastLedger {
 		return o, cli.UsageError{Err: fmt.Errorf("--ledger must be at least %d, not %d", leastLedger, s.ledger)}
+	}
+	if s.items != 0 && (s.items < 2 || s.items > bench.MostItems) {
+		return o, cli.UsageError{Err: fmt.Errorf("--items must be 2 to %d, not %d", bench.MostItems, s.items)}
+	}
+	if s.items != 0 && s.ledger != 0 {
+		return o, cli.UsageError{Err: errors.New("--items and --ledger are two measurements")}
 	}
 	switch {
 	case s.within != 0:
@@ -118,14 +126,16 @@ func (s *suiteFlags) run(cmd *cobra.Command) error {
 	return errors.Join(err, result.Table(cmd.OutOrStdout()), s.keep(result))
 }
 
-// ledgerEach is how long a measurement on a ledger takes where it is not said.
-const ledgerEach = 4 * time.Second
+// aloneEach is how long a measurement takes that is none of the suite, where it is not said.
+const aloneEach = 4 * time.Second
 
 func (s *suiteFlags) measure(ctx context.Context, o bench.Options) (*bench.Result, error) {
-	if s.ledger == 0 {
+	if s.ledger == 0 && s.items == 0 {
 		return bench.Run(ctx, o)
 	}
-	o.Each = cmp.Or(o.Each, ledgerEach)
+	if o.Each = cmp.Or(o.Each, aloneEach); s.items != 0 {
+		return bench.RunItems(ctx, o, s.items)
+	}
 	return bench.RunLedger(ctx, o, s.ledger)
 }
 

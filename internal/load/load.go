@@ -24,6 +24,8 @@ type Plan struct {
 	// Paid has each unit reserved, and paid for by a second request, on the same connection.
 	Paid    bool
 	GoodsID int64
+	// Goods is the item of the next request; nil: all are of GoodsID.
+	Goods func() int64
 	// Clients send at the same time, each on a connection of its own.
 	Clients int
 	// Requests ends the run after so many, Duration after so long; one of them

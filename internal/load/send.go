@@ -34,6 +34,7 @@ type sender struct {
 	timeout time.Duration
 	key     func(client int) string
 	user    func() string
+	goods   func() int64
 	observe func(Answer)
 	// received is the bytes of all answers.
 	received atomic.Int64
@@ -69,6 +70,7 @@ func newSender(p Plan) (*sender, error) {
 		timeout: p.Timeout,
 		key:     p.Key,
 		user:    p.User,
+		goods:   p.Goods,
 		observe: p.Observe,
 		client: &fasthttp.Client{
 			MaxConnsPerHost:               p.Clients,
@@ -98,6 +100,9 @@ func (s *sender) send(client int) Answer {
 	request.Header.SetMethod(fasthttp.MethodPost)
 	if s.user != nil {
 		request.URI().QueryArgs().Set("user_id", s.user())
+	}
+	if s.goods != nil {
+		request.URI().QueryArgs().Set("goods_id", strconv.FormatInt(s.goods(), 10))
 	}
 	var key string
 	if s.key != nil {

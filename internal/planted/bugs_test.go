@@ -16,6 +16,36 @@ type defect struct {
 func defects() []defect {
 	return []defect{
 		{
+			name: "what could not be sold with other items counts as sold",
+			file: "internal/service/strategy/joint.go", old: "if m.err == nil && m.outcomes == nil {", new: "if m.err != nil && m.outcomes == nil {",
+			pkg: "./internal/service/strategy", test: "TestAnItemThatIsNotSoldWithOthersIsSoldAlone",
+		},
+		{
+			name: "items wait for a transaction however long it waits itself",
+			file: "internal/service/strategy/joint.go", old: "jointWait = 20 * time.Millisecond", new: "jointWait = 20 * time.Minute",
+			pkg: "./internal/service/strategy", test: "TestNoItemWaitsLongForAnother",
+		},
+		{
+			name: "an item with a limit is sold with others",
+			file: "internal/service/strategy/several.go", old: "if !free || row.PerUser > 0 {", new: "if !free {",
+			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/SellsSeveralItemsAtOnce",
+		},
+		{
+			name: "several items wait for the one that is locked",
+			file: "internal/repo/items.go", old: "ORDER BY g.goods_id` + d.skipLocked", new: "ORDER BY g.goods_id` + d.forUpdate",
+			pkg: "./internal/service/strategy", test: "TestConformance/mariadb/sql-for-update/DoesNotWaitForALockedItem", needs: "mariadb",
+		},
+		{
+			name: "the rows of several items are read without a lock",
+			file: "internal/repo/items.go", old: "ORDER BY g.goods_id` + d.skipLocked", new: "ORDER BY g.goods_id`",
+			pkg: "./internal/repo", test: "TestFreeRowsAreLockedAndNoOthers/mariadb", needs: "mariadb",
+		},
+		{
+			name: "an order is kept that the allocation of its item does not cover",
+			file: "internal/repo/reserve.go", old: "err == nil && rows != int64(len(list))", new: "err == nil && rows == 0",
+			pkg: "./internal/repo", test: "TestPendingOrdersOfSeveralItemsAreKeptTogether/sqlite",
+		},
+		{
 			name: "the last unit cannot be bought (>= made >)",
 			file: "internal/repo/sqlite.go", old: "AND stock >= ? AND per_user", new: "AND stock > ? AND per_user",
 			pkg: "./internal/service/strategy", test: "TestConformance/sqlite/sql-conditional/SellsTheLastUnit",

@@ -22,6 +22,9 @@ type dialect struct {
 	readForUpdate string
 	// forUpdate ends a SELECT whose rows are kept from every other writer.
 	forUpdate string
+	// byItem has a statement look up rows by their ids: one that read the whole of a small table
+	// would lock all of it.
+	byItem string
 	// skipLocked ends one that leaves out the rows that another writer keeps; skips reports
 	// whether a version of the server knows it.
 	skipLocked string
@@ -60,7 +63,9 @@ const (
 	// none of it.
 	allocated = `COALESCE((SELECT SUM(p.units) FROM tb_stock_place AS p WHERE p.goods_id = g.goods_id), 0)`
 
-	readRow = `SELECT g.goods_id, g.stock, ` + allocated + `, ` + goodsColumns + ` FROM tb_goods_stock AS g WHERE g.goods_id = ?`
+	selectRows = `SELECT g.goods_id, g.stock, ` + allocated + `, ` + goodsColumns + ` FROM tb_goods_stock AS g`
+
+	readRow = selectRows + ` WHERE g.goods_id = ?`
 
 	writeStock = `UPDATE tb_goods_stock SET stock = ?, ` + bySale + ` WHERE goods_id = ? AND ` + unchanged
 

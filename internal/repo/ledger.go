@@ -25,14 +25,20 @@ type Sale struct {
 	Left *int64
 }
 
-// Append writes one ledger row per purchase, in one statement, and then what it holds.
+// Append writes one ledger row per purchase, in one statement, and then what it holds. Of several
+// sales, either all say what is left or none, and their orders follow each other.
 // ErrDuplicateRequest: one of the request ids is in the ledger already.
-func (t *Tx) Append(ctx context.Context, sale Sale) ([]stock.Order, error) {
-	orders := t.store.ordersOfSale(sale)
-	if sale.Left != nil {
-		Leave(orders, *sale.Left)
+func (t *Tx) Append(ctx context.Context, sales ...Sale) ([]stock.Order, error) {
+	var orders []stock.Order
+	known := true
+	for _, sale := range sales {
+		of := t.store.ordersOfSale(sale)
+		if known = sale.Left != nil; known {
+			Leave(of, *sale.Left)
+		}
+		orders = append(orders, of...)
 	}
-	if err := t.insert(ctx, orders, sale.Left != nil); err != nil {
+	if err := t.insert(ctx, orders, known); err != nil {
 		return nil, err
 	}
 	return orders, t.hold(ctx, orders)

@@ -31,6 +31,7 @@ func mysqlDialect() dialect {
 		returns:       func(version string) bool { return since(version, "MariaDB", 10, 5) },
 		readForUpdate: readRow + ` FOR UPDATE`,
 		forUpdate:     ` FOR UPDATE`,
+		byItem:        ` FORCE INDEX (uk_goods)`,
 		skipLocked:    ` FOR UPDATE SKIP LOCKED`,
 		skips:         func(version string) bool { return since(version, "MariaDB", 10, 6) || since(version, "MySQL", 8, 0) },
 		// LAST_INSERT_ID(x) brings x back with the answer: no second statement

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"gorm.io/gorm"
 
@@ -65,6 +66,12 @@ const (
 
 	drawPlace = `UPDATE tb_stock_place SET units = units - ?
 		WHERE goods_id = ? AND place = ? AND epoch = ? AND units >= ?`
+
+	// drawPlaces has an arm for each item after each goods_id, and ends with their ids.
+	drawPlaces      = `UPDATE tb_stock_place SET units = units - CASE goods_id`
+	drawPlacesEpoch = ` END WHERE place = ? AND epoch = CASE goods_id`
+	drawPlacesUnits = ` END AND units >= CASE goods_id`
+	drawPlacesItems = ` END AND goods_id IN (`
 )
 
 // Fill opens an allocation of an item: it moves a share of the row into it and begins an epoch
@@ -161,6 +168,14 @@ func (s *Store) Keep(ctx context.Context, allocation string, orders []PendingOrd
 	if len(orders) == 0 {
 		return nil
 	}
+	err := s.keep(ctx, orders, func(tx *Tx) error { return tx.drawTogether(ctx, allocation, draws(orders)) })
+	if errors.Is(err, errSomeStale) {
+		err = s.keep(ctx, orders, func(tx *Tx) error { return tx.drawEach(ctx, allocation, draws(orders)) })
+	}
+	return err
+}
+
+func (s *Store) keep(ctx context.Context, orders []PendingOrder, draw func(*Tx) error) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		if err := tx.countPending(ctx, orders); err != nil {
 			return err
@@ -168,17 +183,44 @@ func (s *Store) Keep(ctx context.Context, allocation string, orders []PendingOrd
 		if err := tx.appendPending(ctx, orders); err != nil {
 			return err
 		}
-		for _, d := range draws(orders) {
-			rows, err := tx.write(ctx, "draw from place", drawPlace, d.Units, d.GoodsID, allocation, d.Epoch, d.Units)
-			if err != nil {
-				return err
-			}
-			if rows == 0 {
-				return &StaleError{GoodsID: d.GoodsID, Epoch: d.Epoch}
-			}
-		}
-		return nil
+		return draw(tx)
 	})
+}
+
+// errSomeStale rolls back where one of several allocations does not cover its orders; it never
+// leaves this package.
+var errSomeStale = errors.New("an allocation does not cover its orders")
+
+// drawTogether draws from the allocations of several items in one statement, which does not tell
+// which of them failed. errSomeStale: one of them did.
+func (t *Tx) drawTogether(ctx context.Context, allocation string, list []Allocation) error {
+	if len(list) == 1 {
+		return t.drawEach(ctx, allocation, list)
+	}
+	var units, epochs, ids []any
+	for _, d := range list {
+		units, epochs, ids = append(units, d.GoodsID, d.Units), append(epochs, d.GoodsID, d.Epoch), append(ids, d.GoodsID)
+	}
+	arms := strings.Repeat(byItemID, len(list))
+	statement := drawPlaces + arms + drawPlacesEpoch + arms + drawPlacesUnits + arms + drawPlacesItems + listOf(len(ids), `?`) + `)`
+	rows, err := t.write(ctx, "draw from places", statement, slices.Concat(units, []any{allocation}, epochs, units, ids)...)
+	if err == nil && rows != int64(len(list)) {
+		err = errSomeStale
+	}
+	return err
+}
+
+func (t *Tx) drawEach(ctx context.Context, allocation string, list []Allocation) error {
+	for _, d := range list {
+		rows, err := t.write(ctx, "draw from place", drawPlace, d.Units, d.GoodsID, allocation, d.Epoch, d.Units)
+		if err != nil {
+			return err
+		}
+		if rows == 0 {
+			return &StaleError{GoodsID: d.GoodsID, Epoch: d.Epoch}
+		}
+	}
+	return nil
 }
 
 func (t *Tx) appendPending(ctx context.Context, pending []PendingOrder) error {

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 
 	"gorm.io/gorm"
 
@@ -94,12 +93,16 @@ func (s *Store) readGoods(ctx context.Context, conn gorm.ConnPool, statement str
 // scanGoods scans the columns of readRow, and into more what a statement has after them.
 func (s *Store) scanGoods(ctx context.Context, row *sql.Row, goodsID int64, more ...any) (stock.Goods, error) {
 	var g stock.Goods
-	columns := []any{&g.ID, &g.Stock, &g.Allocated, &g.Version, &g.Fence, &g.PerUser, &g.Writer, &g.WriterEpoch}
-	err := row.Scan(slices.Concat(columns, more)...)
+	err := row.Scan(append(columnsOf(&g), more...)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return stock.Goods{}, fmt.Errorf("goods %d: %w", goodsID, stock.ErrUnknownGoods)
 	}
 	return g, s.fault(ctx, "read stock", err)
+}
+
+// columnsOf is where the columns of readRow go.
+func columnsOf(g *stock.Goods) []any {
+	return []any{&g.ID, &g.Stock, &g.Allocated, &g.Version, &g.Fence, &g.PerUser, &g.Writer, &g.WriterEpoch}
 }
 
 // A strategy that reads the stock, decides and writes it back overwrites whatever

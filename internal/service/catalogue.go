@@ -112,18 +112,19 @@ func (c *Catalogue) newOffer(entry strategy.Entry, deps strategy.Deps) *offer {
 			return err
 		}
 	}
-	c.addSellers(o, Mode{Strategy: entry.Name}, o.strategy.Deduct, bounds)
+	c.addSellers(o, Mode{Strategy: entry.Name}, o.strategy.Deduct, strategy.Joined(o.strategy, bounds), bounds)
 	if fencer, ok := o.strategy.(strategy.Fencer); ok {
-		c.addSellers(o, Mode{Strategy: entry.Name, Fence: true}, fencer.DeductFenced, bounds)
+		c.addSellers(o, Mode{Strategy: entry.Name, Fence: true}, fencer.DeductFenced, fencer.DeductFenced, bounds)
 	}
 	return o
 }
 
-// addSellers adds the sellers of a mode, grouped and not.
-func (c *Catalogue) addSellers(o *offer, m Mode, deduct strategy.Deduct, bounds strategy.Group) {
-	o.sellers[m] = &Seller{Mode: m, offer: o, catalogue: c, deduct: deduct}
+// addSellers adds the sellers of a mode: one that sells alone, and one whose batches are sold
+// grouped.
+func (c *Catalogue) addSellers(o *offer, m Mode, alone, grouped strategy.Deduct, bounds strategy.Group) {
+	o.sellers[m] = &Seller{Mode: m, offer: o, catalogue: c, deduct: alone}
 	m.Group = true
-	batcher := strategy.NewBatcher(deduct, c.requests.get, bounds)
+	batcher := strategy.NewBatcher(grouped, c.requests.get, bounds)
 	o.batchers = append(o.batchers, batcher)
 	o.sellers[m] = &Seller{Mode: m, offer: o, catalogue: c, deduct: batcher.Deduct}
 }

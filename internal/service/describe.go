@@ -22,6 +22,8 @@ type Description struct {
 	Guarantees strategy.Guarantees `json:"claims"`
 	// Damage is what is shown where it guarantees no exclusion, or all the same.
 	Damage strategy.Damage `json:"damage,omitempty"`
+	// SeveralItems: with group=true it writes purchases of several items in one transaction.
+	SeveralItems bool `json:"several_items,omitempty"`
 	// Enabled: neither the configuration of this replica nor a switch rejects it.
 	Enabled bool `json:"enabled"`
 	// RequiresFence: it is rejected without fence=true.
@@ -43,7 +45,8 @@ func (c *Catalogue) Describe(ctx context.Context) []Description {
 		list[i] = Description{
 			Name: o.entry.Name, Family: o.entry.Family, Summary: o.entry.Summary,
 			Needs: []string{c.store.Dialect()}, Guarantees: o.entry.Guarantees, Damage: o.entry.Damage,
-			Enabled: true, Available: true, Note: caveat.Words, Hidden: caveat.Hides,
+			SeveralItems: o.entry.SeveralItems,
+			Enabled:      true, Available: true, Note: caveat.Words, Hidden: caveat.Hides,
 		}
 		if why := c.rejection(o, o.fenceable()); why != "" {
 			list[i].Enabled, list[i].Available, list[i].Note = false, false, "rejected here: "+why

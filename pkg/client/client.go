@@ -125,6 +125,8 @@ type Strategy struct {
 	Enabled bool `json:"enabled"`
 	// RequiresFence reports that it is rejected without Purchase.Fence.
 	RequiresFence bool `json:"requires_fence"`
+	// SeveralItems: with group=true it writes purchases of several items in one transaction.
+	SeveralItems bool `json:"several_items"`
 
 	Available bool   `json:"available"`
 	Note      string `json:"note"`

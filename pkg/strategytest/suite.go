@@ -147,6 +147,11 @@ func contents() []topic {
 		// allocation.go
 		{"SellsTheTailOfItsAllocation", sellsTheTailOfItsAllocation},
 		{"ReturnsItsAllocation", returnsItsAllocation},
+		// several.go
+		{"SellsSeveralItemsAtOnce", sellsSeveralItemsAtOnce},
+		{"SellsNothingOfSeveralItemsWithACopy", sellsNothingOfSeveralItemsWithACopy},
+		{"DoesNotWaitForALockedItem", doesNotWaitForALockedItem},
+		{"SellsOutSeveralItemsOnThreeReplicas", sellsOutSeveralItemsOnThreeReplicas},
 		// undersell.go
 		{"RejectsWhileStockIsLeft", rejectsWhileStockIsLeft},
 		{"LosesUnitsWithAReplica", losesUnitsWithAReplica},
@@ -242,14 +247,15 @@ func (s *subject) grouped(t *testing.T) *subject {
 	grouped := *s
 	grouped.entry.Guarantees = s.entry.Guarantees.Grouped()
 	grouped.replicas = nil
+	bounds := strategy.Group{Batch: 5, Units: stock.MaxQuantity, Queue: 1000, Timeout: 2 * lockWait}
 	grouped.group = func(t *testing.T, deduct strategy.Deduct) strategy.Deduct {
 		t.Helper()
-		g := strategy.NewBatcher(deduct, s.store.Orders, strategy.Group{Batch: 5, Units: stock.MaxQuantity, Queue: 1000, Timeout: 2 * lockWait})
+		g := strategy.NewBatcher(deduct, s.store.Orders, bounds)
 		closeAfter(t, g)
 		return g.Deduct
 	}
 	for _, bare := range s.bare {
-		grouped.replicas = append(grouped.replicas, grouped.group(t, bare.Deduct))
+		grouped.replicas = append(grouped.replicas, grouped.group(t, strategy.Joined(bare, bounds)))
 	}
 	return &grouped
 }

@@ -66,6 +66,36 @@ func (f figures) nodes(cluster, strategy string) (string, error) {
 	return "", fmt.Errorf("%s has no %s on %s", file, strategy, cluster)
 }
 
+// items are the cells of a strategy that sells many items, from docs/items.json: sales a second of one
+// item, of many that are asked for alike, and by Zipf; and both to the one.
+func (f figures) items(strategy string) (string, error) {
+	const file = "docs/items.json"
+	content, err := f.read(file)
+	if err != nil {
+		return "", err
+	}
+	var r bench.Result
+	if err := json.Unmarshal(content, &r); err != nil {
+		return "", fmt.Errorf("read %s: %w", file, err)
+	}
+	name, group := strings.CutSuffix(strategy, ", grouped")
+	var rates, ratios []string
+	for _, s := range r.Subjects {
+		if s.Strategy == name && s.Group == group {
+			rates = append(rates, humanize.Comma(int64(s.Median)))
+		}
+	}
+	for _, ratio := range r.Ratios {
+		if strings.HasPrefix(ratio.Name, strategy+", 256") && strings.HasSuffix(ratio.Name, " / one item") {
+			ratios = append(ratios, spread(ratio.Median, ratio.Min, ratio.Max))
+		}
+	}
+	if len(rates) != 3 {
+		return "", fmt.Errorf("%s has no %s", file, strategy)
+	}
+	return strings.Join(append(rates, ratios...), " | "), nil
+}
+
 func (f figures) of(strategy string, clients, replicas int) (bench.Figure, error) {
 	name, group := strings.CutSuffix(strategy, ", grouped")
 	setting := bench.Setting{Strategy: name, Group: group, Clients: clients, Replicas: replicas}

@@ -98,7 +98,7 @@ var (
 func rewrite(text string, f figures) (string, error) {
 	functions := template.FuncMap{
 		"rate": f.rate, "times": f.times, "part": f.part, "ratio": f.ratio, "value": f.value,
-		"between": f.between, "reached": f.reached, "usual": f.usual, "costs": f.costs, "lab": f.lab, "nodes": f.nodes,
+		"between": f.between, "reached": f.reached, "usual": f.usual, "costs": f.costs, "lab": f.lab, "nodes": f.nodes, "items": f.items,
 	}
 	var failed error
 	if found := lineStart.FindString(text); found != "" {

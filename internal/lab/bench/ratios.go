@@ -10,6 +10,7 @@ import (
 // The strategies that a target names.
 const (
 	conditional = "sql-conditional"
+	forUpdate   = "sql-for-update"
 	optimistic  = "sql-optimistic"
 	bucket      = "sql-bucket"
 	inRedis     = "redis-stock"

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -54,40 +55,81 @@ func (s *stage) sale(how Setting) Subject {
 
 // String names the setting as a subject.
 func (s Setting) String() string {
-	return s.strategy() + ", " + count(s.Clients, "client") + ", " + count(s.Replicas, "replica")
+	name := s.strategy() + ", " + count(s.Clients, "client") + ", " + count(s.Replicas, "replica")
+	if s.Items > 0 {
+		name += ", " + count(s.Items, "item")
+	}
+	if s.Zipf {
+		name += " by Zipf"
+	}
+	return name
 }
 
-// sell measures sales a second, and then compares the ledger with the answers.
+// sell measures sales a second of an item, and then compares the ledger with the answers.
 func (s *stage) sell(how Setting) func(context.Context, time.Duration) (Sample, error) {
 	return func(ctx context.Context, each time.Duration) (Sample, error) {
-		goodsID, err := s.create(ctx, plenty(how.Strategy))
+		of, err := s.stockUp(ctx, how)
 		if err != nil {
 			return Sample{}, err
 		}
-		plan := load.Plan{
-			URL: s.url(s.served), Strategy: how.Strategy, Group: how.Group, Paid: how.Paid, GoodsID: goodsID, Timeout: requestLimit,
-			// The first sales initialize the item on every replica.
-			Clients: 1, Requests: 2 * s.replicas,
-		}
-		first, err := load.Run(ctx, plan)
-		if err != nil {
-			return Sample{}, err
-		}
-		plan.Clients, plan.Requests, plan.Duration = how.Clients, 0, lasting(how.Clients, each)
-		before := s.used()
-		result, err := load.Run(ctx, plan)
-		if err != nil {
-			return Sample{}, err
-		}
-		if ctx.Err() != nil {
-			return Sample{}, context.Cause(ctx)
-		}
-		sample, sold := sampleOf(result), result.Sold
-		result.Sold, result.Unknown = result.Sold+first.Sold, result.Unknown+first.Unknown
-		err = s.settle(ctx, goodsID, result)
-		sample.Costs = costs(before, s.used(), sold) // with what is written after the answer
-		return sample, err
+		return s.sellFrom(ctx, each, how, of)
 	}
+}
+
+// shelf is the items of a sale, with what was sold of them.
+type shelf struct {
+	goods []int64
+	// pick is the item of the next purchase; nil: the first.
+	pick          func() int64
+	sold, unknown int
+}
+
+// stockUp makes one item, and sells from it on every replica, which prepares it there.
+func (s *stage) stockUp(ctx context.Context, how Setting) (*shelf, error) {
+	goodsID, err := s.create(ctx, plenty(how.Strategy))
+	if err != nil {
+		return nil, err
+	}
+	of := &shelf{goods: []int64{goodsID}}
+	plan := s.plan(how, of)
+	plan.Clients, plan.Requests = 1, 2*s.replicas
+	first, err := load.Run(ctx, plan)
+	if err != nil {
+		return nil, err
+	}
+	of.add(first)
+	return of, nil
+}
+
+func (o *shelf) add(result *load.Result) {
+	o.sold += result.Sold
+	o.unknown += result.Unknown
+}
+
+func (s *stage) plan(how Setting, of *shelf) load.Plan {
+	return load.Plan{
+		URL: s.url(s.served), Strategy: how.Strategy, Group: how.Group, Paid: how.Paid, GoodsID: of.goods[0], Goods: of.pick,
+		Timeout: requestLimit,
+	}
+}
+
+// sellFrom measures the sale of prepared items.
+func (s *stage) sellFrom(ctx context.Context, each time.Duration, how Setting, of *shelf) (Sample, error) {
+	plan := s.plan(how, of)
+	plan.Clients, plan.Duration = how.Clients, lasting(how.Clients, each)
+	before := s.used()
+	result, err := load.Run(ctx, plan)
+	if err != nil {
+		return Sample{}, err
+	}
+	if ctx.Err() != nil {
+		return Sample{}, context.Cause(ctx)
+	}
+	of.add(result)
+	err = s.settle(ctx, of, result)
+	sample := sampleOf(result)
+	sample.Costs = costs(before, s.used(), result.Sold) // with what is written after the answer
+	return sample, err
 }
 
 // lasting gives a large crowd twice the time: at first it makes its connections.
@@ -110,7 +152,7 @@ func sampleOf(r *load.Result) Sample {
 
 // settle waits until the ledger has every sale that was answered, and audits it.
 // The figures of a strategy that sells wrongly are worthless.
-func (s *stage) settle(ctx context.Context, goodsID int64, result *load.Result) error {
+func (s *stage) settle(ctx context.Context, of *shelf, result *load.Result) error {
 	for problem, n := range result.Errors {
 		if problem != "busy" {
 			return fmt.Errorf("%d of %d requests failed: %s", n, result.Sent, problem)
@@ -120,12 +162,11 @@ func (s *stage) settle(ctx context.Context, goodsID int64, result *load.Result) 
 		return fmt.Errorf("%d were rejected with stock left; %d orders were assigned twice", result.Rejected, result.Duplicates)
 	}
 	for end := time.Now().Add(settleWithin); ; {
-		audit, err := s.served.Client().Audit(ctx, goodsID)
+		wrong, err := s.compare(ctx, of)
 		if err != nil {
 			return err
 		}
-		// The audit itself waits for what is pending, and longer than we do.
-		wrong, late := inconsistency(audit, int64(result.Sold), int64(result.Unknown)), time.Now().After(end)
+		late := time.Now().After(end)
 		switch {
 		case wrong == nil && late:
 			return fmt.Errorf("the ledger had every sale only %s after the last one", (time.Since(end) + settleWithin).Round(time.Millisecond))
@@ -138,15 +179,35 @@ func (s *stage) settle(ctx context.Context, goodsID int64, result *load.Result) 
 	}
 }
 
-// inconsistency is the first contradiction of a sale, or nil.
-func inconsistency(a stock.Audit, answered, unknown int64) error {
-	switch {
-	case a.Orders < answered || a.Orders > answered+unknown:
-		return fmt.Errorf("the ledger has %d sales, buyers received %d, and the outcome of %d is unknown", a.Orders, answered, unknown)
-	case !a.Clean:
-		return fmt.Errorf("the audit is not consistent: %d of %d sold, %d oversold, %d updates lost, %d left",
-			a.Sold, a.Initial, a.Oversold, a.Lost, a.Stock)
-	default:
+// compare audits the items of a sale. The audit itself waits for what is pending, and longer
+// than we do. wrong is the first contradiction, or nil.
+func (s *stage) compare(ctx context.Context, of *shelf) (wrong, err error) {
+	var orders int64
+	for _, goodsID := range of.goods {
+		audit, err := s.served.Client().Audit(ctx, goodsID)
+		if err != nil {
+			return nil, err
+		}
+		if wrong = cmp.Or(wrong, unclean(audit)); wrong == nil {
+			orders += audit.Orders
+		}
+	}
+	return cmp.Or(wrong, inconsistency(orders, int64(of.sold), int64(of.unknown))), nil
+}
+
+// unclean is what an audit found, or nil.
+func unclean(a stock.Audit) error {
+	if a.Clean {
 		return nil
 	}
+	return fmt.Errorf("the audit is not consistent: %d of %d sold, %d oversold, %d updates lost, %d left",
+		a.Sold, a.Initial, a.Oversold, a.Lost, a.Stock)
+}
+
+// inconsistency compares the orders of the ledger with what buyers received.
+func inconsistency(orders, answered, unknown int64) error {
+	if orders < answered || orders > answered+unknown {
+		return fmt.Errorf("the ledger has %d sales, buyers received %d, and the outcome of %d is unknown", orders, answered, unknown)
+	}
+	return nil
 }

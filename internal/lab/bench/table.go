@@ -24,6 +24,10 @@ type Setting struct {
 	Paid     bool `json:"paid,omitempty"`
 	Clients  int  `json:"clients,omitempty"`
 	Replicas int  `json:"replicas,omitempty"`
+	// Items is how many are sold at the same time where it is not one; Zipf has the n-th of
+	// them asked for n^-1.1 times as often as the first, otherwise all are asked for alike.
+	Items int  `json:"items,omitempty"`
+	Zipf  bool `json:"zipf,omitempty"`
 }
 
 // Figure is a median with its spread.

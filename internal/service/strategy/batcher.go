@@ -248,7 +248,7 @@ func (b *Batcher) write(ctx context.Context, goodsID int64, calls []*call) {
 			return
 		}
 		b.bounds.Observer.Batched(len(purchases))
-		outcomes, err := unknownOnPanic(ctx, b.bounds.Log, goodsID, func() ([]stock.Outcome, error) { return b.deduct(ctx, goodsID, purchases) })
+		outcomes, err := unknownOnPanic(ctx, b.bounds.Log, lockName(goodsID), func() ([]stock.Outcome, error) { return b.deduct(ctx, goodsID, purchases) })
 		if errors.Is(err, stock.ErrUnknownOutcome) {
 			b.setUnsettled(goodsID)
 		}
@@ -333,15 +333,16 @@ func (b *Batcher) answer(calls []*call, begun time.Time, outcomes []stock.Outcom
 	}
 }
 
-// unknownOnPanic writes a batch. Where that ends in a panic, its fate is unknown: it may
-// have come after the commit.
-func unknownOnPanic(ctx context.Context, log *slog.Logger, goodsID int64, write func() ([]stock.Outcome, error)) (outcomes []stock.Outcome, err error) {
-	err = background.Guard(ctx, log, "write a batch of "+lockName(goodsID), func() error {
+// unknownOnPanic writes a batch of something. Where that ends in a panic, its fate is unknown: it
+// may have come after the commit.
+func unknownOnPanic[T any](ctx context.Context, log *slog.Logger, of string, write func() (T, error)) (outcomes T, err error) {
+	err = background.Guard(ctx, log, "write a batch of "+of, func() error {
 		outcomes, err = write()
 		return err
 	})
 	if errors.Is(err, background.ErrPanicked) {
-		return nil, fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
+		var none T
+		return none, fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
 	}
 	return outcomes, err
 }

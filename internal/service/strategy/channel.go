@@ -52,7 +52,7 @@ func (s *owned) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchas
 		taken := time.Now()
 		waited := taken.Sub(asked)
 		s.observer.Waited(waited)
-		outcomes, err = unknownOnPanic(ctx, s.log, goodsID, func() ([]stock.Outcome, error) {
+		outcomes, err = unknownOnPanic(ctx, s.log, lockName(goodsID), func() ([]stock.Outcome, error) {
 			return readCheckWrite(ctx, s.store, s.store.GoodsSettled, goodsID, batch, noToken, setStock)
 		})
 		held := time.Since(taken)

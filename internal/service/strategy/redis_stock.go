@@ -7,13 +7,14 @@ import (
 
 func redisStock() Entry {
 	return Entry{
-		Name:       hot.Allocation,
-		Family:     Hot,
-		Summary:    "one script in Redis decides and appends the order to a stream; consumers write it to the ledger, exactly once",
-		Needs:      []backend.Name{backend.Redis},
-		Minimums:   []Minimum{{Server: Redis, Version: "7.0"}}, // its script says so as well, where Redis did not answer at the start
-		Allocates:  true,
-		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
+		Name:         hot.Allocation,
+		Family:       Hot,
+		Summary:      "one script in Redis decides and appends the order to a stream; consumers write it to the ledger, exactly once",
+		Needs:        []backend.Name{backend.Redis},
+		Minimums:     []Minimum{{Server: Redis, Version: "7.0"}}, // its script says so as well, where Redis did not answer at the start
+		Allocates:    true,
+		SeveralItems: true,
+		Guarantees:   Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New: func(d Deps) Strategy {
 			o := d.Hot
 			o.Replica, o.Observer = d.Store.Replica(), d.Observer()

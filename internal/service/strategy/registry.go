@@ -97,6 +97,9 @@ type Entry struct {
 	// Allocates declares that the strategy keeps units of an item outside of its row, and is
 	// an Allocator. The conformance suite then sells the last of them, and recalls them.
 	Allocates bool
+	// SeveralItems declares that it writes purchases of several items in one transaction: it is a
+	// Joiner, or an Outbox, whose consumers do.
+	SeveralItems bool
 	// Guarantees are its guarantees. The conformance suite proves them, and shows the damage
 	// behind each exclusion that is missing.
 	Guarantees Guarantees

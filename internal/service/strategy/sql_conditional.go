@@ -8,11 +8,12 @@ import (
 
 func sqlConditional() Entry {
 	return Entry{
-		Name:       "sql-conditional",
-		Family:     SQL,
-		Summary:    "UPDATE … SET stock = stock - n WHERE goods_id = ? AND stock >= n: the database compares and writes in one statement",
-		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
-		New:        func(d Deps) Strategy { return newConditional(d.site(), takeIfEnough) },
+		Name:         "sql-conditional",
+		Family:       SQL,
+		Summary:      "UPDATE … SET stock = stock - n WHERE goods_id = ? AND stock >= n: the database compares and writes in one statement",
+		SeveralItems: true,
+		Guarantees:   Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
+		New:          func(d Deps) Strategy { return newConditional(d.site(), takeIfEnough) },
 	}
 }
 

@@ -8,10 +8,11 @@ import (
 
 func sqlForUpdate() Entry {
 	return Entry{
-		Name:       "sql-for-update",
-		Family:     SQL,
-		Summary:    "SELECT … FOR UPDATE, compare, write, in one transaction; each waiting request holds a connection",
-		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
+		Name:         "sql-for-update",
+		Family:       SQL,
+		Summary:      "SELECT … FOR UPDATE, compare, write, in one transaction; each waiting request holds a connection",
+		SeveralItems: true,
+		Guarantees:   Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		Caveats: []Caveat{{
 			Database: repo.SQLite,
 			Words:    "SQLite has no row locks: the lock of the whole database stands in for FOR UPDATE",

@@ -15,9 +15,10 @@ func sqlProcedure() Entry {
 		Summary: "a stored procedure decides, appends to the ledger, takes the units and commits: one round trip, none of it under the row's lock",
 		Needs:   []backend.Name{backend.MySQL},
 		// JSON_TABLE
-		Minimums:   []Minimum{{Server: "MariaDB", Version: "10.6"}, {Server: "MySQL", Version: "8.0.4"}},
-		Guarantees: Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
-		New:        func(d Deps) Strategy { return procedure{d.site(), newConditional(d.site(), takeIfEnough)} },
+		Minimums:     []Minimum{{Server: "MariaDB", Version: "10.6"}, {Server: "MySQL", Version: "8.0.4"}},
+		SeveralItems: true,
+		Guarantees:   Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
+		New:          func(d Deps) Strategy { return procedure{d.site(), newConditional(d.site(), takeIfEnough)} },
 	}
 }
 
@@ -39,4 +40,9 @@ func (p procedure) Deduct(ctx context.Context, goodsID int64, batch []stock.Purc
 	}
 	defer end()
 	return p.store.SellByProcedure(ctx, goodsID, batch)
+}
+
+// DeductItems sells as sql-conditional does: the procedure knows one item.
+func (p procedure) DeductItems(ctx context.Context, items []ItemBatch) ([][]stock.Outcome, error) {
+	return p.reserve.DeductItems(ctx, items)
 }
