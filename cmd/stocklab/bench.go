@@ -88,14 +88,8 @@ func (s *suiteFlags) options() (o bench.Options, err error) {
 			return o, cli.UsageError{Err: fmt.Errorf("--only: %w", err)}
 		}
 	}
-	if s.ledger != 0 && s.ledger < leastLedger {
-		return o, cli.UsageError{Err: fmt.Errorf("--ledger must be at least %d, not %d", leastLedger, s.ledger)}
-	}
-	if s.items != 0 && (s.items < 2 || s.items > bench.MostItems) {
-		return o, cli.UsageError{Err: fmt.Errorf("--items must be 2 to %d, not %d", bench.MostItems, s.items)}
-	}
-	if s.items != 0 && s.ledger != 0 {
-		return o, cli.UsageError{Err: errors.New("--items and --ledger are two measurements")}
+	if err := s.checkAlone(); err != nil {
+		return o, cli.UsageError{Err: err}
 	}
 	switch {
 	case s.within != 0:
@@ -109,6 +103,19 @@ func (s *suiteFlags) options() (o bench.Options, err error) {
 	}
 	o.Binary, err = os.Executable()
 	return o, err
+}
+
+// checkAlone checks the flags of measurements that are none of the suite.
+func (s *suiteFlags) checkAlone() error {
+	switch {
+	case s.ledger != 0 && s.ledger < leastLedger:
+		return fmt.Errorf("--ledger must be at least %d, not %d", leastLedger, s.ledger)
+	case s.items != 0 && (s.items < 2 || s.items > bench.MostItems):
+		return fmt.Errorf("--items must be 2 to %d, not %d", bench.MostItems, s.items)
+	case s.items != 0 && s.ledger != 0:
+		return errors.New("--items and --ledger are two measurements")
+	}
+	return nil
 }
 
 func (s *suiteFlags) run(cmd *cobra.Command) error {

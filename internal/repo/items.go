@@ -47,7 +47,7 @@ type Units struct{ GoodsID, Units int64 }
 // SubtractEach takes units off rows that FreeGoods has read in this transaction: no more than are
 // there, of items without a limit per buyer.
 func (t *Tx) SubtractEach(ctx context.Context, taken []Units) error {
-	var arms, ids []any
+	arms, ids := make([]any, 0, 2*len(taken)), make([]any, 0, len(taken))
 	for _, u := range taken {
 		arms = append(arms, u.GoodsID, u.Units)
 		ids = append(ids, u.GoodsID)

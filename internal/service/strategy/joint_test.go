@@ -336,7 +336,6 @@ func TestNothingIsWrittenWhereAllHaveLeft(t *testing.T) {
 }
 
 //contract:strategy.Joint Who leaves it
-//contract:strategy.Joint the last one to leave
 func TestTheLastItemToLeaveEndsTheTransaction(t *testing.T) {
 	inShop(t, func(s *shop) {
 		s.busy()
