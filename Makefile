@@ -1,6 +1,6 @@
 GOLANGCI = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: build test prove prove-parts fuzz mutate bench lint vuln images demo
+.PHONY: build test prove prove-parts helm fuzz mutate bench lint vuln images demo
 
 build: ## bin/stockd, which a shop runs, and bin/stocklab, which shows and measures
 	go build -tags nomsgpack -o bin/ ./cmd/stockd ./cmd/stocklab
@@ -18,6 +18,9 @@ prove-parts: ## those of them that take minutes, which run before a change lands
 	go run ./tools/test -tags prove -timeout 30m $(TESTFLAGS) \
 		-run 'TestProvePlantedBugsAreCaught/(one_unit_too_many|a_late_holder_deletes|a_lost_commit|the_audit_forgives|a_layer)' \
 		./internal/planted
+
+helm: ## the chart, held to what Helm and Kubernetes say of it
+	cd deploy/helm && go test -count=1 ./...
 
 fuzz: ## every parser of what comes from outside, two minutes each
 	go run ./tools/fuzz $(FUZZFLAGS)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ func benchCommand() *cobra.Command {
 		plan    load.Plan
 		write   string
 		restock bool
+		buyer   string
 		admin   cli.Admin
 	)
 	cmd := &cobra.Command{
@@ -34,7 +36,8 @@ func benchCommand() *cobra.Command {
 			"buyer, the units are bought for as many users as that takes.\n\n" +
 			"The rate and the latencies are of sales alone. When the stock is gone the run ends, and says so;\n" +
 			"with --restock it adds units and goes on. Where the public API reveals neither stock nor audit\n" +
-			"(http.reveal), --token-file reads them from the admin API.",
+			"(http.reveal), --token-file reads them from the admin API. Where buyers have signed tokens\n" +
+			"(buyer.from=token), --buyer-token-file is one of them, and its buyer buys.",
 		Example: "  stockd bench --strategy sql-conditional --group --clients 64 --duration 30s\n" +
 			"  stockd bench --url http://127.0.0.1:8080 --rate 2000 --restock --token-file admin.token --json run.json",
 		Args: cli.NoArgs,
@@ -51,6 +54,7 @@ func benchCommand() *cobra.Command {
 	flags.DurationVar(&plan.Timeout, "timeout", 30*time.Second, "longest time for one request")
 	flags.BoolVar(&restock, "restock", false, fmt.Sprintf("add %d units when the stock is gone; needs --token-file", unitsPerRestock))
 	admin.AddFlags(flags, "http://127.0.0.1:8081")
+	flags.StringVar(&buyer, "buyer-token-file", "", "file with the token of a buyer, which is sent with every purchase")
 	flags.StringVar(&write, "json", "", "file to write the figures to")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if plan.Requests == 0 && plan.Duration == 0 {
@@ -59,9 +63,12 @@ func benchCommand() *cobra.Command {
 		if err := checkLoad(plan); err != nil {
 			return cli.UsageError{Err: err}
 		}
+		var err error
+		if plan.BuyerToken, err = readBuyerToken(buyer); err != nil {
+			return cli.UsageError{Err: err}
+		}
 		c := client.Client{URL: plan.URL}
 		if admin.TokenFile != "" || restock {
-			var err error
 			if c, err = admin.Client(); err != nil {
 				return cli.UsageError{Err: err}
 			}
@@ -95,6 +102,33 @@ func checkLoad(p load.Plan) error {
 	return nil
 }
 
+// readBuyerToken reads the file of --buyer-token-file, if there is one.
+func readBuyerToken(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("--buyer-token-file: %w", err)
+	}
+	return strings.TrimSpace(string(content)), nil
+}
+
+// nothingSold is an error where every request failed, with what most of them got.
+func nothingSold(r *load.Result) error {
+	failed := r.Failed() - r.Unknown
+	if r.Sold > 0 || failed == 0 || failed < r.Sent {
+		return nil
+	}
+	most := ""
+	for problem, n := range r.Errors {
+		if n > r.Errors[most] || n == r.Errors[most] && problem < most {
+			most = problem
+		}
+	}
+	return fmt.Errorf("none of %d requests was sold: %d × %s", r.Sent, r.Errors[most], most)
+}
+
 // measure runs the plan and compares the result with the guarantees of what sold.
 func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool, progress cli.Progress) (run verdict.Run, err error) {
 	strategies, err := c.Strategies(ctx)
@@ -113,7 +147,9 @@ func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool,
 		return run, err
 	}
 	supply := &supply{client: c, goodsID: plan.GoodsID, restock: restock}
-	plan.User, plan.SoldOut = buyers(item.PerUser), supply.soldOut
+	if plan.SoldOut = supply.soldOut; plan.BuyerToken == "" {
+		plan.User = buyers(item.PerUser)
+	}
 	run = verdict.Run{
 		Strategy: cmp.Or(plan.Strategy, item.Strategy, "the default"), Group: plan.Group || isTrue(item.Group),
 		Fence: isTrue(item.Fenced), Clients: plan.Clients, Tries: 1, SalesOnly: true,
@@ -123,6 +159,9 @@ func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool,
 	plan.Progress = progress.Answered
 	result, err := load.Run(ctx, plan)
 	if err != nil {
+		return run, err
+	}
+	if err := nothingSold(result); err != nil {
 		return run, err
 	}
 	// Interrupted or not: what has been sold is audited.

@@ -122,3 +122,24 @@ func TestAnAuditWithoutPendingUnitsIsWaitedFor(t *testing.T) {
 		t.Errorf("after %d answers the audit is %+v (%v), want the one with no pending unit", asked, audit, err)
 	}
 }
+
+// Where buyers have signed tokens, a bench buys as one of them, and fails without one.
+func TestABenchBuysAsTheBuyerOfAToken(t *testing.T) {
+	keys, token := filepath.Join(t.TempDir(), "keys.json"), filepath.Join(t.TempDir(), "buyer.jwt")
+	shop := newSigner(t, "shop")
+	shop.writeKeys(t, keys)
+	r := startReplica(t, "--buyer-from=token", "--buyer-required=true", "--buyer-jwks-file="+keys)
+	if err := os.WriteFile(token, []byte(shop.token(t, "u-1")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run, _ := r.bench(t, "--requests", "20", "--buyer-token-file", token)
+	if run.Sold != 20 || !run.Clean {
+		t.Errorf("%+v, want 20 sold", run)
+	}
+	for _, args := range [][]string{{}, {"--buyer-token-file", token + ".gone"}} {
+		status, _, errOut := stockd(append([]string{"bench", "--url", r.URL, "--requests", "5"}, args...)...)
+		if want := map[int]string{0: "none of 5 requests was sold: 5 × unauthorized", 2: "--buyer-token-file"}[len(args)]; status == cli.OK || !strings.Contains(errOut, want) {
+			t.Errorf("%v: exit status %d and %q, want %q", args, status, errOut, want)
+		}
+	}
+}

@@ -35,6 +35,7 @@ type sender struct {
 	key     func(client int) string
 	user    func() string
 	goods   func() int64
+	buyer   string // Authorization, or empty
 	observe func(Answer)
 	// received is the bytes of all answers.
 	received atomic.Int64
@@ -82,6 +83,9 @@ func newSender(p Plan) (*sender, error) {
 			RetryIfErr:                func(*fasthttp.Request, int, error) (bool, bool) { return false, false },
 		},
 	}
+	if p.BuyerToken != "" {
+		s.buyer = "Bearer " + p.BuyerToken
+	}
 	if p.Paid {
 		target.RawQuery = ""
 		s.confirm = target.String() + "/"
@@ -98,6 +102,9 @@ func (s *sender) send(client int) Answer {
 	defer fasthttp.ReleaseResponse(response)
 	request.SetRequestURI(s.uri)
 	request.Header.SetMethod(fasthttp.MethodPost)
+	if s.buyer != "" {
+		request.Header.Set("Authorization", s.buyer)
+	}
 	if s.user != nil {
 		request.URI().QueryArgs().Set("user_id", s.user())
 	}
