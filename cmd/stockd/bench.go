@@ -63,15 +63,13 @@ func benchCommand() *cobra.Command {
 		if err := checkLoad(plan); err != nil {
 			return cli.UsageError{Err: err}
 		}
-		var err error
-		if plan.BuyerToken, err = readBuyerToken(buyer); err != nil {
-			return cli.UsageError{Err: err}
-		}
 		c := client.Client{URL: plan.URL}
-		if admin.TokenFile != "" || restock {
-			if c, err = admin.Client(); err != nil {
-				return cli.UsageError{Err: err}
-			}
+		var err error
+		if plan.BuyerToken, err = readBuyerToken(buyer); err == nil && (admin.TokenFile != "" || restock) {
+			c, err = admin.Client()
+		}
+		if err != nil {
+			return cli.UsageError{Err: err}
 		}
 		progress := cli.NewProgress(cmd.ErrOrStderr(), 0)
 		run, err := measure(cmd.Context(), c, plan, restock, progress)
@@ -114,11 +112,11 @@ func readBuyerToken(file string) (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
-// nothingSold is an error where every request failed, with what most of them got.
-func nothingSold(r *load.Result) error {
-	failed := r.Failed() - r.Unknown
-	if r.Sold > 0 || failed == 0 || failed < r.Sent {
-		return nil
+// runLoad runs the plan. It is an error where every request failed, with what most of them got.
+func runLoad(ctx context.Context, plan load.Plan) (*load.Result, error) {
+	r, err := load.Run(ctx, plan)
+	if err != nil || r.Sent == 0 || r.Sold+r.Rejected+r.Unknown > 0 {
+		return r, err
 	}
 	most := ""
 	for problem, n := range r.Errors {
@@ -126,7 +124,7 @@ func nothingSold(r *load.Result) error {
 			most = problem
 		}
 	}
-	return fmt.Errorf("none of %d requests was sold: %d × %s", r.Sent, r.Errors[most], most)
+	return nil, fmt.Errorf("none of %d requests was sold: %d × %s", r.Sent, r.Errors[most], most)
 }
 
 // measure runs the plan and compares the result with the guarantees of what sold.
@@ -147,9 +145,7 @@ func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool,
 		return run, err
 	}
 	supply := &supply{client: c, goodsID: plan.GoodsID, restock: restock}
-	if plan.SoldOut = supply.soldOut; plan.BuyerToken == "" {
-		plan.User = buyers(item.PerUser)
-	}
+	plan.User, plan.SoldOut = buyers(plan, item.PerUser), supply.soldOut
 	run = verdict.Run{
 		Strategy: cmp.Or(plan.Strategy, item.Strategy, "the default"), Group: plan.Group || isTrue(item.Group),
 		Fence: isTrue(item.Fenced), Clients: plan.Clients, Tries: 1, SalesOnly: true,
@@ -157,11 +153,8 @@ func measure(ctx context.Context, c client.Client, plan load.Plan, restock bool,
 	progress.Begin(1)
 	progress.Run(run.Name(), plan.Requests)
 	plan.Progress = progress.Answered
-	result, err := load.Run(ctx, plan)
+	result, err := runLoad(ctx, plan)
 	if err != nil {
-		return run, err
-	}
-	if err := nothingSold(result); err != nil {
 		return run, err
 	}
 	// Interrupted or not: what has been sold is audited.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -63,9 +64,9 @@ func (s *supply) note(strategies []string, after time.Duration) string {
 }
 
 // buyers names a new user for each perUser requests, and never one of an earlier run;
-// it is nil where the item has no limit.
-func buyers(perUser int64) func() string {
-	if perUser == 0 {
+// it is nil where the item has no limit, or the plan has the token of its buyer.
+func buyers(plan load.Plan, perUser int64) func() string {
+	if perUser == 0 || plan.BuyerToken != "" {
 		return nil
 	}
 	prefix := "bench-" + rand.Text() + "-"

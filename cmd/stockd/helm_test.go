@@ -94,19 +94,17 @@ func TestWhatTheChartStartsSells(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	places := []string{
-		"/run/secrets/stockd", secrets, "/etc/stockd/stockd.yaml", production,
-		"shop@tcp(db:3306)/shop", own.DSN, "owner@tcp(db:3306)/shop", d.DSN,
-	}
 	all := chartContainers(t)
-	runChartCommand(t, all["migrate"], strings.NewReplacer(places...))
+	here := strings.NewReplacer("/run/secrets/stockd", secrets, "/etc/stockd/stockd.yaml", production,
+		"shop@tcp(db:3306)/shop", own.DSN, "owner@tcp(db:3306)/shop", d.DSN)
+	runChartCommand(t, all["migrate"], here)
 
-	args, env := all["stockd"].with(strings.NewReplacer(places...))
+	args, env := all["stockd"].with(here)
 	// The test's own token is in a variable, and so is its kind of database.
 	env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "STOCKD_ADMIN_TOKEN_FILE=") })
 	r := startReplicaWith(t, append(env, "STOCKD_DATABASE_DRIVER=mysql"), append(args[1:], "--http-drain-delay=0s")...)
 
-	here := strings.NewReplacer(append(places, "http://shop-stockd-admin:8081", r.AdminURL, "http://shop-stockd:80", r.URL)...)
+	here = strings.NewReplacer("/run/secrets/stockd", secrets, "http://shop-stockd-admin:8081", r.AdminURL, "http://shop-stockd:80", r.URL)
 	for range 2 { // helm test may be run again
 		runChartCommand(t, all["stock"], here)
 		runChartCommand(t, all["buy"], here)
