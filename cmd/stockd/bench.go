@@ -36,8 +36,7 @@ func benchCommand() *cobra.Command {
 			"buyer, the units are bought for as many users as that takes.\n\n" +
 			"The rate and the latencies are of sales alone. When the stock is gone the run ends, and says so;\n" +
 			"with --restock it adds units and goes on. Where the public API reveals neither stock nor audit\n" +
-			"(http.reveal), --token-file reads them from the admin API. Where buyers have signed tokens\n" +
-			"(buyer.from=token), --buyer-token-file is one of them, and its buyer buys.",
+			"(http.reveal), --token-file reads them from the admin API.",
 		Example: "  stockd bench --strategy sql-conditional --group --clients 64 --duration 30s\n" +
 			"  stockd bench --url http://127.0.0.1:8080 --rate 2000 --restock --token-file admin.token --json run.json",
 		Args: cli.NoArgs,
@@ -54,7 +53,7 @@ func benchCommand() *cobra.Command {
 	flags.DurationVar(&plan.Timeout, "timeout", 30*time.Second, "longest time for one request")
 	flags.BoolVar(&restock, "restock", false, fmt.Sprintf("add %d units when the stock is gone; needs --token-file", unitsPerRestock))
 	admin.AddFlags(flags, "http://127.0.0.1:8081")
-	flags.StringVar(&buyer, "buyer-token-file", "", "file with the token of a buyer, which is sent with every purchase")
+	flags.StringVar(&buyer, "buyer-token-file", "", "file with a token of the buyer, where buyers have signed ones (buyer.from=token)")
 	flags.StringVar(&write, "json", "", "file to write the figures to")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if plan.Requests == 0 && plan.Duration == 0 {

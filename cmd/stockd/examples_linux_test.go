@@ -64,6 +64,7 @@ func elsewhere() map[string]string {
 		"docs/demo.md":               "five minutes: make demo",
 		"docs/from-the-tutorials.md": "demos and experiments: TestDemoLocal and TestProveEveryExperimentIsReproduced run them",
 		"docs/growing.md":            "variables of topologies, which TestProveSalesOutliveAMember sets",
+		"docs/kubernetes.md":         "it needs a cluster: TestWhatTheChartStartsSells runs what the chart starts",
 		"docs/live.md":               "a page that runs until it is ended: TestAPageShowsASaleThatOversells runs it",
 		"docs/production.md":         "it needs the database and the files of the reader",
 	}
