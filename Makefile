@@ -1,6 +1,7 @@
+SYFT = go run github.com/anchore/syft/cmd/syft@v1.57.0
 GOLANGCI = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: build test prove prove-parts helm fuzz mutate bench lint vuln images demo
+.PHONY: build test prove prove-parts helm fuzz mutate bench lint vuln sbom images demo
 
 build: ## bin/stockd, which a shop runs, and bin/stocklab, which shows and measures
 	go build -tags nomsgpack -o bin/ ./cmd/stockd ./cmd/stocklab
@@ -41,6 +42,10 @@ lint:
 
 vuln: ## known vulnerabilities in what is called, where their database can be reached
 	go run ./tools/vuln $(VULNFLAGS)
+
+sbom: build ## what both programs are made of, in CycloneDX: bin/*.cdx.json
+	$(SYFT) scan file:bin/stockd -q -o cyclonedx-json=bin/stockd.cdx.json
+	$(SYFT) scan file:bin/stocklab -q -o cyclonedx-json=bin/stocklab.cdx.json
 
 images: ## asks the registries for the digests of all images, and writes them down
 	go run ./tools/images
