@@ -17,7 +17,8 @@ func TestProveGroupedSalesSurviveKills(t *testing.T) {
 	for _, database := range []string{servers.MariaDB, servers.MySQL} {
 		t.Run(database, func(t *testing.T) {
 			surviveKills(t, database, 50, groupedAndKilled("sql-conditional"), groupedAndKilled("sql-procedure"), groupedAndKilled("sql-for-update"),
-				groupedAndKilled("sql-bucket"), groupedAndKilled("redis-reentrant"), fencedAndKilled())
+				groupedAndKilled("sql-bucket"), groupedAndKilled("redis-reentrant"), fencedAndKilled(),
+				manyItemsAndKilled("sql-conditional"), manyItemsAndKilled("sql-for-update"), manyItemsAndKilled("redis-stock"))
 		})
 	}
 }

@@ -26,6 +26,7 @@ type killed struct {
 	strategy string
 	beside   []string // further strategies that sell the same item, purchase by purchase
 	group    bool
+	items    int    // that are sold at the same time; 0 is one
 	modifier string // a further one of the request, such as fence=true
 	victims  []string
 }
@@ -43,6 +44,9 @@ func (k killed) String() string {
 	if k.group {
 		name += " grouped"
 	}
+	if k.items > 1 {
+		name += fmt.Sprintf(" %d items", k.items)
+	}
 	return strings.TrimSpace(name + " " + k.modifier)
 }
 
@@ -54,6 +58,13 @@ func redisStockKilled() killed {
 // left alone: one that loses its memory has two holders.
 func groupedAndKilled(strategy string) killed {
 	return killed{strategy: strategy, group: true, victims: []string{"replica", "database"}}
+}
+
+// manyItemsAndKilled sells several items in one transaction.
+func manyItemsAndKilled(strategy string) killed {
+	k := groupedAndKilled(strategy)
+	k.items = 20
+	return k
 }
 
 // fencedAndKilled is a strategy that reads, computes and writes, with its writes fenced.
@@ -70,7 +81,7 @@ func movingAndKilled() killed {
 // One kill of each kind, in the middle of a sale; the proof makes fifty.
 func TestSalesSurviveKills(t *testing.T) {
 	t.Parallel()
-	surviveKills(t, servers.MariaDB, 3, redisStockKilled(), groupedAndKilled("sql-conditional"), fencedAndKilled(), movingAndKilled())
+	surviveKills(t, servers.MariaDB, 3, redisStockKilled(), groupedAndKilled("sql-conditional"), manyItemsAndKilled("sql-conditional"), fencedAndKilled(), movingAndKilled())
 }
 
 // surviveKills sells one goods after the other through three replicas, and kills
@@ -86,11 +97,11 @@ func surviveKills(t *testing.T, database string, rounds int, subjects ...killed)
 		t.Run(subject.String(), func(t *testing.T) {
 			var again, replayed int
 			for round := range rounds {
-				goods++
 				sale := &killedSale{
-					lab: l, redis: server, store: store, subject: subject, goods: goods, units: 1500,
+					lab: l, redis: server, store: store, subject: subject, goods: goods + 1, units: 1500,
 					victim: subject.victims[round%len(subject.victims)], reported: make(map[string]string),
 				}
+				goods += sale.items()
 				t.Run(fmt.Sprintf("%d-%s", round+1, sale.victim), sale.run)
 				again, replayed = again+sale.again, replayed+sale.replayed
 			}
@@ -131,8 +142,8 @@ type killedSale struct {
 	store   *repo.Store
 	subject killed
 	victim  string
-	goods   int64
-	units   int64
+	goods   int64 // the first of its items; the others follow
+	units   int64 // of all
 
 	mu       sync.Mutex
 	reported map[string]string // order numbers by request id
@@ -160,9 +171,16 @@ func (s *killedSale) kill(ctx context.Context) error {
 	}
 }
 
+func (s *killedSale) items() int64 { return int64(max(1, s.subject.items)) }
+
+// item is the item of a purchase, or of a restock: all in turn.
+func (s *killedSale) item(n int) int64 { return s.goods + int64(n)%s.items() }
+
 func (s *killedSale) run(t *testing.T) {
-	if err := s.lab.cluster.Client().CreateGoods(t.Context(), s.goods, s.units-restocks*restockUnits); err != nil {
-		t.Fatal(err)
+	for n := range s.items() {
+		if err := s.lab.cluster.Client().CreateGoods(t.Context(), s.goods+n, (s.units-restocks*restockUnits)/s.items()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var restocked sync.WaitGroup
 	restocked.Go(func() { s.restock(t) })
@@ -194,7 +212,7 @@ func (s *killedSale) restock(t *testing.T) {
 	end := time.Now().Add(saleWithin)
 	for n := range restocks {
 		for try := 0; ; try++ {
-			url := fmt.Sprintf("%s/goods/%d/restock?quantity=%d", s.lab.cluster.Replicas[(n+try)%3].AdminURL, s.goods, restockUnits)
+			url := fmt.Sprintf("%s/goods/%d/restock?quantity=%d", s.lab.cluster.Replicas[(n+try)%3].AdminURL, s.item(n), restockUnits)
 			response, _, err := send(t, client, url, fmt.Sprintf("%d-restock-%d", s.goods, n))
 			if err == nil && response.StatusCode == http.StatusOK {
 				break
@@ -247,16 +265,21 @@ func (s *killedSale) sell(t *testing.T, kill func(context.Context) error) {
 	buyers.Wait()
 }
 
-// audit waits until nothing is pending.
+// audit waits until nothing is pending, and sums up the items.
 func (s *killedSale) audit(t *testing.T) stock.Audit {
 	t.Helper()
 	client := s.lab.cluster.Client()
 	client.URL = s.lab.cluster.Replicas[0].URL
-	audit, err := client.Audit(t.Context(), s.goods)
-	if err != nil {
-		t.Fatal(err)
+	all := stock.Audit{Clean: true}
+	for n := range s.items() {
+		one, err := client.Audit(t.Context(), s.goods+n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Sold, all.Orders, all.Stock = all.Sold+one.Sold, all.Orders+one.Orders, all.Stock+one.Stock
+		all.Oversold, all.Lost, all.Clean = all.Oversold+one.Oversold, all.Lost+one.Lost, all.Clean && one.Clean
 	}
-	return audit
+	return all
 }
 
 // saleWithin bounds a sale, and with it the time for which a buyer asks again.
@@ -268,16 +291,22 @@ func (s *killedSale) buy(t *testing.T, buyer int) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	end := time.Now().Add(saleWithin)
-	for n := 0; ; n++ {
+	gone := make(map[int64]bool)
+	for n := 0; int64(len(gone)) < s.items(); n++ {
+		item := s.item(buyer + n)
+		if gone[item] {
+			continue
+		}
 		id := fmt.Sprintf("%d-%d-%d", s.goods, buyer, n)
 		for try := 0; ; try++ {
 			if time.Now().After(end) {
 				t.Errorf("buyer %d has no answer for %s after %s", buyer, id, saleWithin)
 				return
 			}
-			got := s.ask(t, client, s.lab.cluster.Replicas[(buyer+n+try)%3].URL, s.subject.of(n), id)
+			got := s.ask(t, client, s.lab.cluster.Replicas[(buyer+n+try)%3].URL, s.subject.of(n), item, id)
 			if got.problem == "insufficient-stock" {
-				return
+				gone[item] = true
+				break
 			}
 			if got.order != "" {
 				s.tell(id, got, try)
@@ -304,9 +333,9 @@ type reply struct {
 	replayed       bool
 }
 
-func (s *killedSale) ask(t *testing.T, client *http.Client, url, strategy, id string) reply {
+func (s *killedSale) ask(t *testing.T, client *http.Client, url, strategy string, item int64, id string) reply {
 	t.Helper()
-	response, answer, err := send(t, client, fmt.Sprintf("%s/deduct?strategy=%s&group=%t&goods_id=%d&%s", url, strategy, s.subject.group, s.goods, s.subject.modifier), id)
+	response, answer, err := send(t, client, fmt.Sprintf("%s/deduct?strategy=%s&group=%t&goods_id=%d&%s", url, strategy, s.subject.group, item, s.subject.modifier), id)
 	if err != nil {
 		return reply{}
 	}
