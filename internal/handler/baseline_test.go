@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/internal/handler"
 )
@@ -42,6 +43,17 @@ func TestNothingAnswersInTheShapeOfASale(t *testing.T) {
 	if more := len(fixed.text) - len(sale.text); more < 0 || more > 32 {
 		t.Errorf("nothing answers with %d bytes, a sale with %d", len(fixed.text), len(sale.text))
 	}
+}
+
+// A full audit has a time limit of its own, and the other one that of every request.
+func TestAFullAuditHasATimeLimitOfItsOwn(t *testing.T) {
+	a := serveSQLite(t)
+	hurried := a.withAdmin(t, func(o *handler.Options) { o.Timeout, o.AuditTimeout = time.Nanosecond, time.Minute })
+	hurried.asAdmin(t, http.MethodGet, "/goods/1/audit?full=true", "", http.StatusOK)
+	hurried.asAdmin(t, http.MethodGet, "/goods/1/audit", "", http.StatusServiceUnavailable)
+	hurried = a.withAdmin(t, func(o *handler.Options) { o.Timeout, o.AuditTimeout = time.Minute, time.Nanosecond })
+	hurried.asAdmin(t, http.MethodGet, "/goods/1/audit?full=true", "", http.StatusServiceUnavailable)
+	hurried.asAdmin(t, http.MethodGet, "/goods/1/audit", "", http.StatusOK)
 }
 
 // Every row of the ledger is read for the admin alone: it takes a while.

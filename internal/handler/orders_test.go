@@ -279,6 +279,20 @@ func TestAPendingKeyIsAnsweredBeforeARejection(t *testing.T) {
 	}
 }
 
+// The buyer has reached its limit by other orders meanwhile: its pending one is answered all the same.
+func TestAPendingKeyIsAnsweredBeforeTheLimitOfItsBuyer(t *testing.T) {
+	a, sale, _ := servePending(t)
+	if got := a.buy(t, "goods_id=1&user_id=u-1&strategy=sql-conditional"); got.status != http.StatusOK {
+		t.Fatalf("another order of the buyer is answered with %s", got.text)
+	}
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 1}`, http.StatusOK)
+	got := a.buyAs(t, "goods_id=1&user_id=u-1&strategy=sql-conditional", "Idempotency-Key", "pending")
+	sameOrder(t, got, sale, "redis")
+	if got := a.buyAs(t, "goods_id=1&user_id=u-1&strategy=sql-conditional", "Idempotency-Key", "new"); got.problem() != "user-limit" {
+		t.Errorf("a new key is answered with %d %s", got.status, got.text)
+	}
+}
+
 // A path that is not described is a problem, and no redirect to one that is.
 func TestATrailingSlashIsAnotherPath(t *testing.T) {
 	a := serveSQLite(t)

@@ -174,8 +174,11 @@ func TestAVerifiedBuyerSeesItsOwnReservationsAlone(t *testing.T) {
 			t.Errorf("%s by another buyer is answered with %d %s", path, got.status, got.text)
 		}
 	}
-	if got := bob.get(t, "/reservations/"+number); got.status != http.StatusNotFound {
-		t.Errorf("another buyer sees %s", got.text)
+	_, nobodys := a.reserve(t, "goods_id=1", http.StatusCreated) // from before buyers were verified
+	for _, number := range []string{number, nobodys} {
+		if got := bob.get(t, "/reservations/"+number); got.status != http.StatusNotFound {
+			t.Errorf("another buyer sees %s", got.text)
+		}
 	}
 	if got := ann.get(t, "/reservations/"+number); got.status != http.StatusOK || got.body["state"] != "held" || got.body["user_id"] != nil {
 		t.Errorf("the buyer sees %d %s", got.status, got.text)

@@ -132,3 +132,29 @@ func TestPendingOrdersOfSeveralItemsAreKeptTogether(t *testing.T) {
 		}
 	})
 }
+
+// Orders that were accepted under an earlier limit are within the present one, and others are not.
+func TestPendingOrdersOfAnEarlierLimitAreAllowed(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r").As("redis-stock")
+		if err := s.CreateLimited(t.Context(), 1, 10, 1, "item"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Fill(t.Context(), 1, "elsewhere", 0); err != nil {
+			t.Fatal(err)
+		}
+		for i, earlier := range []bool{true, false} {
+			order := stock.Order{
+				ID: fmt.Sprint("number ", i), Kind: stock.Deduction, RequestID: fmt.Sprint("request ", i), GoodsID: 1, Quantity: 3,
+				UserID: fmt.Sprint("buyer ", i), Strategy: "redis-stock", Replica: "r", CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+			}
+			if err := s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{{Order: order, Epoch: 1, Limited: true, Earlier: earlier}}); err != nil {
+				t.Fatal(err)
+			}
+			found, err := s.AuditUsers(t.Context(), 1)
+			if err != nil || found.Miscounted != 0 || found.BeyondLimit != int64(i) {
+				t.Errorf("accepted earlier %v: the audit of buyers is %+v, %v; want %d beyond the limit", earlier, found, err, i)
+			}
+		}
+	})
+}

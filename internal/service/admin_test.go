@@ -103,6 +103,20 @@ func TestAChangeThatWasHalfMadeIsUnknown(t *testing.T) {
 	}
 }
 
+// A choice that is set, and cannot be read again, is not one that failed.
+func TestAChoiceThatCannotBeReadAgainIsUnknown(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	s := open(t, d, 1)
+	s.create(t, 1, 10)
+	if _, err := openPool(t, d).ExecContext(t.Context(), `DROP TABLE tb_strategy_off`); err != nil {
+		t.Fatal(err)
+	}
+	change := service.Change{Choice: func(stock.Choice) stock.Choice { return stock.Choice{Strategy: "mutex"} }}
+	if _, err := s.inventory.Change(t.Context(), 1, change); !errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("the choice was set, and the answer is %v, want %v", err, stock.ErrUnknownOutcome)
+	}
+}
+
 // What is chosen with a creation or a change is how the item is sold at once, and what is not
 // possible changes nothing.
 func TestAChoiceIsCheckedAndHoldsAtOnce(t *testing.T) {
