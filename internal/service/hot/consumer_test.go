@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service/hot"
@@ -98,6 +101,24 @@ func TestOfOrdersThatFitOneByOneTheFirstIsWritten(t *testing.T) {
 		t.Errorf("%d orders were dead-lettered, want 1", n)
 	}
 	reported = append(reported, sell(t, b, buy(3)))
+	s.assertExact(t, b, reported)
+}
+
+// A consumer has left more than a batch, and no other waits between the batches that it takes over:
+// that would be a second each.
+func TestAllThatAConsumerLeftIsTakenOverInOneGo(t *testing.T) {
+	s := open(t, lab.Redis(t), 100)
+	seller := s.replica(t, "seller", idle)
+	reported := orders(sell(t, seller, buy(1)))
+	settle(t, seller)
+	for range 60 {
+		reported = append(reported, sell(t, seller, buy(1)))
+	}
+	read := &redis.XReadGroupArgs{Group: "ledger", Consumer: "dead", Streams: []string{s.key("orders"), ">"}, Count: 100}
+	if left, err := s.client.XReadGroup(t.Context(), read).Result(); err != nil || len(left) != 1 || len(left[0].Messages) != 60 {
+		t.Fatalf("the consumer that is to die has %d orders, %v", len(left), err)
+	}
+	b := s.replica(t, "b", func(o *hot.Options, _ *backend.RedisOptions) { o.Batch, o.Linger, o.ClaimAfter = 1, time.Millisecond, 2*time.Second })
 	s.assertExact(t, b, reported)
 }
 

@@ -90,6 +90,28 @@ func TestAnExistingCounterIsNotRebuilt(t *testing.T) {
 	s.assertExact(t, a, orders(first, second.Order))
 }
 
+// More orders are in the ledger and in hand than a rebuild looks up in one go: none of them is
+// kept back.
+func TestARebuildKeepsBackNothingThatIsWritten(t *testing.T) {
+	const written, rest = 620, 80
+	server := lab.Redis(t)
+	s := open(t, server, 1+written+rest)
+	seller := s.replica(t, "seller", idle)
+	reported := orders(sell(t, seller, buy(1)))
+	settle(t, seller)
+	for range written {
+		reported = append(reported, sell(t, seller, buy(1)))
+	}
+	cut := labtest.NewProxy(t, server.Address)
+	lost := labtest.Lose(cut, "\r\nsettle\r\n", false)
+	a := s.replica(t, "a", at(cut.Address))
+	labtest.AwaitReached(t, lost) // the ledger has all of them
+	b := s.replica(t, "b", idle)
+	s.restock(t, b, 1) // a new epoch begins
+	reported = append(reported, sell(t, b, buy(rest+1)))
+	s.assertExact(t, a, reported)
+}
+
 // An order is in the ledger and still on the stream when the counter is made anew: it
 // is not counted twice, and no purchase is rejected as sold out.
 func TestWhatIsWrittenIsNotKeptBackAgain(t *testing.T) {
