@@ -16,6 +16,51 @@ type defect struct {
 func defects() []defect {
 	return []defect{
 		{
+			name: "a copy that is pending is rejected by the limit of its buyer",
+			file: "internal/handler/deduct.go", old: "if !errors.Is(err, stock.ErrUserLimit) {", new: "if !errors.Is(err, stock.ErrUserUnknown) {",
+			pkg: "./internal/handler", test: "TestAPendingKeyIsAnsweredBeforeTheLimitOfItsBuyer", needs: "redis",
+		},
+		{
+			name: "a reservation without a buyer is shown to any",
+			file: "internal/handler/reservations.go", old: "err == nil && r.UserID != verified.ID {", new: "err == nil && r.UserID != \"\" && r.UserID != verified.ID {",
+			pkg: "./internal/handler", test: "TestAVerifiedBuyerSeesItsOwnReservationsAlone",
+		},
+		{
+			name: "a full audit has the time of a short one",
+			file: "internal/handler/goods.go", old: "limit, compare = g.options.AuditTimeout, g.options.Inventory.AuditInFull", new: "compare = g.options.Inventory.AuditInFull",
+			pkg: "./internal/handler", test: "TestAFullAuditHasATimeLimitOfItsOwn",
+		},
+		{
+			name: "a choice that was set is called failed",
+			file: "internal/service/inventory.go", old: "\t\treturn fmt.Errorf(\"%w: the strategy was set: %w\", stock.ErrUnknownOutcome, err)\n\t}\n\treturn nil\n}\n\nconst (", new: "\t\treturn err\n\t}\n\treturn nil\n}\n\nconst (",
+			pkg: "./internal/service", test: "TestAChoiceThatCannotBeReadAgainIsUnknown",
+		},
+		{
+			name: "strategies are not notified of released units",
+			file: "internal/service/reservations.go", old: "\t\tr.cameBack(ctx, released.GoodsID, released.Quantity)\n", new: "",
+			pkg: "./internal/service", test: "TestCopiesAreNotifiedOfUnitsThatComeBack",
+		},
+		{
+			name: "every rejected payment counts as late",
+			file: "internal/service/reservations.go", old: "\tcase errors.Is(answer.Rejected, stock.ErrExpired):", new: "\tcase answer.Rejected != nil:",
+			pkg: "./internal/service", test: "TestWhatBecomesOfReservationsIsCountedOnce",
+		},
+		{
+			name: "orders of an earlier limit are beyond this one",
+			file: "internal/repo/limit.go", old: "\t\t\tif p.Earlier {", new: "\t\t\tif p.Earlier && p.Quantity < 0 {",
+			pkg: "./internal/repo", test: "TestPendingOrdersOfAnEarlierLimitAreAllowed/sqlite",
+		},
+		{
+			name: "of what another consumer left, only a page is claimed at a time",
+			file: "internal/service/hot/consumer.go", old: "\tif c.claimAt = next; next == \"0-0\" {\n\t\tc.claimed = time.Now() // once round\n\t}", new: "\tc.claimAt = next\n\tc.claimed = time.Now()",
+			pkg: "./internal/service/hot", test: "TestAllThatAConsumerLeftIsTakenOverInOneGo", needs: "redis",
+		},
+		{
+			name: "a rebuild settles one page of what is in hand",
+			file: "internal/service/hot/keep.go", old: "if err != nil || n < settleAtOnce {", new: "if err != nil || n > 0 {",
+			pkg: "./internal/service/hot", test: "TestARebuildKeepsBackNothingThatIsWritten", needs: "redis",
+		},
+		{
 			name: "what could not be sold with other items counts as sold",
 			file: "internal/service/strategy/joint.go", old: "if m.err == nil && m.outcomes == nil {", new: "if m.err != nil && m.outcomes == nil {",
 			pkg: "./internal/service/strategy", test: "TestAnItemThatIsNotSoldWithOthersIsSoldAlone",

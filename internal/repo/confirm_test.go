@@ -2,6 +2,7 @@ package repo_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -109,5 +110,59 @@ func TestAReservationThatExpiresAmongOthersIsNotConfirmed(t *testing.T) {
 		update.Pass()
 		<-done
 		wantSums(t, s, 7, 1, 2, 0)
+	})
+}
+
+// The lines of a basket are those that are confirmed, in the order of their items.
+func TestOnlyConfirmedLinesAreThoseOfABasket(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		createItems(t, s, 3)
+		for i, item := range []int64{3, 1, 2} {
+			batch := []stock.Purchase{{RequestID: fmt.Sprint("line ", i), Quantity: 1, TTL: time.Hour, Number: fmt.Sprintf("basket-%d-3", i+1)}}
+			err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+				_, err := tx.Append(t.Context(), repo.Sale{GoodsID: item, Batch: batch})
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for confirmed, number := range []string{"", "basket-1-3", "basket-3-3"} {
+			if number != "" {
+				if _, _, err := confirm(t, s, number, number); err != nil {
+					t.Fatal(err)
+				}
+			}
+			lines, err := s.ConfirmedLines(t.Context(), "basket")
+			if err != nil || len(lines) != confirmed {
+				t.Fatalf("after %d confirmations the lines are %+v, %v", confirmed, lines, err)
+			}
+			if confirmed == 2 && (lines[0].GoodsID != 2 || lines[1].GoodsID != 3) {
+				t.Errorf("the lines are %+v, want those of items 2 and 3", lines)
+			}
+		}
+	})
+}
+
+func TestWhatHasEndedIsNotCountedAsHeld(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		paid, released, late := hold(t, s, 1, 1, ""), hold(t, s, 1, 1, ""), hold(t, s, 1, 1, "")
+		hold(t, s, 1, 1, "")
+		over(t, s, late)
+		if n, err := s.Reservations(t.Context()); err != nil || n.Open != 4 || n.Overdue != 1 || n.Lag < time.Second || n.Lag > time.Minute {
+			t.Errorf("of four, one of them overdue by a second, there are %+v, %v", n, err)
+		}
+		_, _, unpaid := confirm(t, s, paid, "paid")
+		_, _, kept := s.Release(t.Context(), released)
+		_, _, failed := s.Expire(t.Context(), 10)
+		if err := errors.Join(unpaid, kept, failed); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.Reservations(t.Context()); err != nil || n != (repo.Reservations{Open: 1}) {
+			t.Errorf("of four, of which three have ended, there are %+v, %v", n, err)
+		}
 	})
 }

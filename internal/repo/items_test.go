@@ -158,3 +158,28 @@ func TestPendingOrdersOfAnEarlierLimitAreAllowed(t *testing.T) {
 		}
 	})
 }
+
+// What was computed from a row under one limit is not written by a transaction that sells under another.
+func TestNothingIsWrittenUnderAnotherLimitThanItWasReadWith(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r").As("naive")
+		if err := s.CreateLimited(t.Context(), 1, 10, 2, "item"); err != nil {
+			t.Fatal(err)
+		}
+		row, err := s.Goods(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, write := range map[string]func(tx *repo.Tx) error{
+			"set":        func(tx *repo.Tx) error { return tx.SetStock(t.Context(), row, 9) },
+			"subtracted": func(tx *repo.Tx) error { return tx.Subtract(t.Context(), row, 1) },
+		} {
+			if err := s.InTxOnce(t.Context(), write); !errors.Is(err, repo.ErrRowChanged) { // its limit is none
+				t.Errorf("the stock is %s without the limit of the row: %v", name, err)
+			}
+		}
+		if after, err := s.Goods(t.Context(), 1); err != nil || after.Stock != 10 {
+			t.Errorf("the row is %+v, %v", after, err)
+		}
+	})
+}

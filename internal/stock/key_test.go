@@ -2,6 +2,7 @@ package stock_test
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -96,5 +97,17 @@ func TestAKeyStandsForOnePurchase(t *testing.T) {
 	}
 	if _, ok, err := (stock.Purchase{RequestID: "k", Quantity: 2, UserID: "ann"}).First(2, map[string]stock.Order{"k": order("k", nil)}); ok || !errors.Is(err, stock.ErrKeyReused) {
 		t.Errorf("an untagged key that stands for another item: %v, %v", ok, err)
+	}
+}
+
+// A key of a buyer has 22 characters of a hash: buyers that share one would share a purchase.
+func TestNoTwoBuyersShareAKey(t *testing.T) {
+	seen := make(map[string]bool)
+	for n := range 10_000 {
+		id := stock.BuyerKey("k", strconv.Itoa(n))
+		if _, tag, _ := strings.Cut(id, " u"); len(tag) != 22 || seen[id] {
+			t.Fatalf("buyer %d has %q, and another one too: %v", n, id, seen[id])
+		}
+		seen[id] = true
 	}
 }

@@ -189,3 +189,20 @@ func TestAReservationIsHeldNoLongerThanItsLongest(t *testing.T) {
 		}
 	}
 }
+
+// What is held is neither sold nor there to be sold: a rejection is right.
+func TestHeldUnitsAreNotUndersold(t *testing.T) {
+	a := stock.AuditOf(1, 0, stock.Sums{Restocked: 10, Sold: 6, Held: 3})
+	for rejected, want := range map[int64]int64{0: 0, 1: 1, 5: 1} {
+		if got := a.Undersold(rejected); got != want {
+			t.Errorf("%d rejected of 10, with 6 sold and 3 held: %d undersold, want %d", rejected, got, want)
+		}
+	}
+}
+
+// A reservation that ended twice: row and ledger agree, and neither can be right.
+func TestAnAuditWithLessThanNothingHeldIsNotClean(t *testing.T) {
+	if a := stock.AuditOf(1, 11, stock.Sums{Restocked: 10, Held: -1}); a.Clean || a.Lost != 0 || a.Oversold != 0 {
+		t.Errorf("the audit is %+v", a)
+	}
+}

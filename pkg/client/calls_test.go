@@ -298,3 +298,33 @@ func TestAnUnknownOutcomeNamesTheRequestThatFindsOut(t *testing.T) {
 		}
 	}
 }
+
+// No answer of a stockd is as long as this: the client reads no more of it, and does not know what came.
+func TestAnAnswerWithoutAnEndIsNotReadForEver(t *testing.T) {
+	read := 0
+	c := over(func(*http.Request) (*http.Response, error) {
+		endless := reply(http.StatusOK, "")
+		endless.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"order_id": "1", "padding": "`), counting{&read}, strings.NewReader(`"}`)))
+		return endless, nil
+	})
+	if _, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 7}); !errors.Is(err, client.ErrOutcomeUnknown) {
+		t.Errorf("a purchase is answered with %v", err)
+	}
+	if read > 8<<20 {
+		t.Errorf("it has read %d bytes", read)
+	}
+}
+
+// counting is 64 MiB of padding, and counts what is read of it.
+type counting struct{ read *int }
+
+func (c counting) Read(b []byte) (int, error) {
+	if *c.read >= 64<<20 {
+		return 0, io.EOF
+	}
+	for i := range b {
+		b[i] = 'x'
+	}
+	*c.read += len(b)
+	return len(b), nil
+}

@@ -10,7 +10,9 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lock"
 	redislock "github.com/stockd/stockd/internal/lock/redis"
+	"github.com/stockd/stockd/internal/lock/registry"
 )
 
 const day = 24 * time.Hour
@@ -61,6 +63,37 @@ func TestACounterOfTokensExpires(t *testing.T) {
 			}
 			hold()
 		})
+	}
+}
+
+// A counter that is lifted to the floor expires like any other.
+func TestACounterThatIsLiftedExpires(t *testing.T) {
+	server := lab.Redis(t)
+	for _, name := range scripted() {
+		client := clientAt(server, server.Address)
+		entry, err := registry.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		floor := func(context.Context, string) (uint64, error) { return 1000, nil }
+		l := entry.New(lock.Deps{Clients: &backend.Clients{Redis: client}, TTL: redisTTL, Retry: 10 * time.Millisecond, Floor: floor})
+		err = l.(interface { //nolint:forcetypeassert // each of them can
+			Reseed(ctx context.Context, name string) error
+		}).Reseed(t.Context(), "lifted-"+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		counter := "stockd:{lifted-" + name + "}:" + name + ":token"
+		if left := expiryOf(t, client, counter); left < 29*day || left > 30*day {
+			t.Errorf("%s: the counter expires in %s, want 30 days", name, left)
+		}
+		if token := labtest.HoldAndRelease(t, l, "lifted-"+name); token <= 1000 {
+			t.Errorf("%s: the next token is %d, want one above 1000", name, token)
+		}
+		if closer, ok := l.(interface{ Close() error }); ok {
+			closer.Close() //nolint:errcheck // the test is over
+		}
+		client.Close() //nolint:errcheck // the same
 	}
 }
 

@@ -238,3 +238,30 @@ func TestTheInsertLocksWaitersHoldNoConnection(t *testing.T) {
 		releases(t, lease)
 	})
 }
+
+// An owner whose lock has expired does not enter it once more: another one may free the name at any
+// moment.
+func TestAnOwnerDoesNotEnterALockThatHasExpired(t *testing.T) {
+	t.Parallel()
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		pool := sqlPool(t, d, 4)
+		deps := sqlDeps(pool, d)
+		deps.Unrenewed = true
+		l := sqllock.NewInsertLocker(deps, false)
+		owner := lock.WithOwner(t.Context(), "owner")
+		for range 2 { // while it is the owner's
+			if _, err := l.Acquire(owner, "gate"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := pool.ExecContext(t.Context(), `UPDATE record_lock SET expires_at = '2001-01-01 00:00:00'`); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(owner, 300*time.Millisecond)
+		defer cancel()
+		if _, err := l.Acquire(ctx, "gate"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it enters a lock that has expired: %v", err)
+		}
+	})
+}

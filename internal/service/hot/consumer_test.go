@@ -118,7 +118,7 @@ func TestAllThatAConsumerLeftIsTakenOverInOneGo(t *testing.T) {
 	if left, err := s.client.XReadGroup(t.Context(), read).Result(); err != nil || len(left) != 1 || len(left[0].Messages) != 60 {
 		t.Fatalf("the consumer that is to die has %d orders, %v", len(left), err)
 	}
-	b := s.replica(t, "b", func(o *hot.Options, _ *backend.RedisOptions) { o.Batch, o.Linger, o.ClaimAfter = 1, time.Millisecond, 2*time.Second })
+	b := s.replica(t, "b", func(o *hot.Options, _ *backend.RedisOptions) { o.Batch, o.ClaimAfter = 1, 2*time.Second })
 	s.assertExact(t, b, reported)
 }
 
