@@ -37,6 +37,7 @@ func TestTheEdgesOfWhatIsAllowed(t *testing.T) {
 		{"redis-addresses", strings.Fields("--redis-cluster=true"), strings.Fields("a:1 a:1,b:1"), nil},
 		{"redis-addresses", strings.Fields("--redis-master=m"), strings.Fields("a:1 a:1,b:1"), nil},
 		{"redlock-addresses", nil, strings.Fields("a:1,b:1,c:1 a:1,b:1,c:1,d:1,e:1"), strings.Fields("a:1 a:1,b:1 a:1,b:1,c:1,d:1")},
+		{"reserve-ttl", strings.Fields("--reserve-longest=20m"), strings.Fields("1s 20m"), strings.Fields("20m1s 21m")},
 		{"prefix", nil, strings.Fields("a z A Z 0 9 shop-1 a.b a_b .a"), strings.Fields(". .. a/b a{b a*b a@b a[b a`b é a:b")},
 		{"redis-stock-prefix", nil, strings.Fields("a a:b"), strings.Fields("{a a} a{b")},
 		{"etcd-endpoints", nil, strings.Fields("http://a:1 https://a:1 https://a:1,https://b:1"), strings.Fields("a:1 http://a ftp://a:1 http://a:1,b:1 http://u:p@a:1 https://a:1,http://b:1")},

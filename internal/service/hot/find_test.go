@@ -1,9 +1,12 @@
 package hot_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
@@ -51,6 +54,25 @@ func TestPendingOrdersAreFoundWhereverTheyAre(t *testing.T) {
 	s.restock(t, r, 1)
 	if got, ok, err := r.FindOrder(t.Context(), pending[7].ID); err != nil || !ok || got != pending[7] {
 		t.Errorf("after a restock it is %+v, %v, %v; want %+v", got, ok, err, pending[7])
+	}
+}
+
+// The time in an order's number is its replica's, and the place on the stream that of Redis: a clock that
+// is up to a minute ahead hides no order.
+func TestAnOrderOfAReplicaWithAFastClockIsFound(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	r := s.replica(t, "a", idle)
+	sell(t, r, buy(1))
+	settle(t, r)
+	for _, ahead := range []time.Duration{0, 30 * time.Second, 59 * time.Second} {
+		number := uuid.Must(uuid.NewV7())
+		binary.BigEndian.PutUint64(number[:8], uint64(time.Now().Add(ahead).UnixMilli())<<16|0x7000) //nolint:gosec // it is after 1970
+		p := buy(1)
+		p.Number = number.String()
+		order := sell(t, r, p)
+		if got, ok, err := r.FindOrder(t.Context(), order.ID); err != nil || !ok || got != order || order.ID != p.Number {
+			t.Errorf("a clock that is %s ahead: it is %+v, %v, %v; want %+v", ahead, got, ok, err, order)
+		}
 	}
 }
 
