@@ -27,6 +27,7 @@ type suiteFlags struct {
 	write        string
 	ledger       int64
 	items        int
+	growth       bool
 	rounds       int
 	each, within time.Duration
 }
@@ -72,6 +73,7 @@ func (s *suiteFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.redo, "chart-from", "", "draw --chart from the --json file of an earlier suite instead")
 	flags.Int64Var(&s.ledger, "ledger", 0, "measure a ledger of so many rows against an empty one instead, on a server of its own")
 	flags.IntVar(&s.items, "items", 0, "measure so many items that are sold at the same time against one instead, 2 to 10000")
+	flags.BoolVar(&s.growth, "growth", false, "measure how sales grow with clients, items and replicas instead")
 	flags.StringVar(&s.write, "json", "", "file to write the figures to")
 }
 
@@ -112,8 +114,8 @@ func (s *suiteFlags) checkAlone() error {
 		return fmt.Errorf("--ledger must be at least %d, not %d", leastLedger, s.ledger)
 	case s.items != 0 && (s.items < 2 || s.items > bench.MostItems):
 		return fmt.Errorf("--items must be 2 to %d, not %d", bench.MostItems, s.items)
-	case s.items != 0 && s.ledger != 0:
-		return errors.New("--items and --ledger are two measurements")
+	case s.items != 0 && s.ledger != 0, s.growth && (s.items != 0 || s.ledger != 0):
+		return errors.New("--items, --ledger and --growth are measurements of their own")
 	}
 	return nil
 }
@@ -137,13 +139,18 @@ func (s *suiteFlags) run(cmd *cobra.Command) error {
 const aloneEach = 4 * time.Second
 
 func (s *suiteFlags) measure(ctx context.Context, o bench.Options) (*bench.Result, error) {
-	if s.ledger == 0 && s.items == 0 {
-		return bench.Run(ctx, o)
-	}
-	if o.Each = cmp.Or(o.Each, aloneEach); s.items != 0 {
+	each := o.Each
+	o.Each = cmp.Or(o.Each, aloneEach)
+	switch {
+	case s.growth:
+		return bench.RunGrowth(ctx, o)
+	case s.items != 0:
 		return bench.RunItems(ctx, o, s.items)
+	case s.ledger != 0:
+		return bench.RunLedger(ctx, o, s.ledger)
 	}
-	return bench.RunLedger(ctx, o, s.ledger)
+	o.Each = each // as long as the time allows
+	return bench.Run(ctx, o)
 }
 
 // redraw draws the chart of an earlier suite.
@@ -181,5 +188,8 @@ func (s *suiteFlags) draw(result *bench.Result) (err error) {
 		return fmt.Errorf("draw chart: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	if s.growth {
+		return result.Growth(file)
+	}
 	return result.Chart(file)
 }

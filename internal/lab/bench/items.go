@@ -2,21 +2,16 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
 
-	"github.com/stockd/stockd/internal/lab/cluster"
-	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/load"
 )
 
 const (
 	// MostItems are sold at the same time.
 	MostItems = 10_000
-	// itemClients buy many items.
-	itemClients = 256
 	// asFastAsOne is the target of many items.
 	asFastAsOne = 0.7
 	// zipfExponent says how unequal the items are.
@@ -24,33 +19,12 @@ const (
 )
 
 // RunItems measures the sale of many items at the same time against that of one, on one replica.
-func RunItems(ctx context.Context, o Options, items int) (result *Result, err error) {
-	k, err := servers.StartSupervisor()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, k.Close()) }()
-	backends, err := servers.StartBackends(ctx, k, o.Servers, o.Progress.Say)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, backends.Close(context.WithoutCancel(ctx))) }()
-	result = &Result{Machine: servers.ThisMachine(), Servers: backends.Infos(), Plan: o.plan()}
-	if result.Durability, err = durability(ctx, backends); err != nil {
-		return nil, err
-	}
-	s := &stage{bench: &bench{options: o, supervisor: k, backends: backends}, replicas: 1}
-	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
-	s.served, err = cluster.Start(ctx, k, cluster.Options{Binary: o.Binary, Replicas: 1, Env: backends.Env(), Balancer: servers.Embedded})
-	if err != nil {
-		return nil, err
-	}
-	suite := s.ofItems(items)
-	suite.Rounds, suite.Progress, suite.Pace = o.Rounds, o.Progress, Pace{Each: o.Each}
-	o.Progress.Begin(suite.measurements(o.Rounds))
-	came, err := suite.Run(ctx)
-	result.add(came)
-	return result, err
+func RunItems(ctx context.Context, o Options, items int) (*Result, error) {
+	return measureAlone(ctx, o, func(b *bench) []*stage {
+		s := &stage{bench: b, replicas: 1}
+		s.alone = func() Suite { return s.ofItems(items) }
+		return []*stage{s}
+	})
 }
 
 // ofItems compares many items with one for each strategy that writes several in one transaction,
@@ -60,7 +34,7 @@ func (s *stage) ofItems(items int) (suite Suite) {
 		if only := s.options.Only; only != nil && !only.MatchString(how.Strategy) {
 			continue
 		}
-		how.Clients, how.Replicas = itemClients, 1
+		how.Clients, how.Replicas = hundreds, 1
 		by := how.String()
 		suite.Subjects = append(suite.Subjects, Subject{Name: by, Setting: how, Unit: "/s", Measure: s.sell(how)})
 		for _, zipf := range []bool{false, true} {

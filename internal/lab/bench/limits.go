@@ -37,12 +37,16 @@ func httpAlone(clients, replicas int) string {
 // limits are what no strategy can be faster than. Those that have no replicas
 // belong to the stage of one.
 func (s *stage) limits() (list []Subject) {
-	for _, clients := range s.options.crowds() {
+	crowds := s.options.crowds()
+	if s.replicas == 1 && !s.options.Quick {
+		crowds = append(crowds, hundreds)
+	}
+	for _, clients := range crowds {
 		subject := Subject{
 			Name: httpAlone(clients, s.replicas), Setting: Setting{Clients: clients, Replicas: s.replicas},
 			Unit: "/s", Rounds: seenOnce, Measure: s.answer(clients),
 		}
-		if clients == usual {
+		if clients == usual || clients == hundreds {
 			subject.Rounds = 0
 		}
 		list = append(list, subject)

@@ -64,11 +64,13 @@ const (
 	tailUsual    = "each strategy grouped, p99 / p50 of 64 clients"
 	tailCrowd    = "each strategy grouped, p99 / p50 of 512 clients"
 	lockCost     = "each lock grouped, processor time / HTTP baseline"
+
+	lockCostHundreds = lockCost + ", 256 clients"
 )
 
 // topics are in the order in which they are shown; single targets come first.
 func topics() []string {
-	return []string{"", lockGrouped, voteGrouped, crowdGrouped, tailUsual, tailCrowd, lockCost}
+	return []string{"", lockGrouped, voteGrouped, crowdGrouped, tailUsual, tailCrowd, lockCost, lockCostHundreds}
 }
 
 func (s *stage) ratiosOf(d service.Description) []Ratio {
@@ -88,22 +90,45 @@ func (s *stage) ratiosOf(d service.Description) []Ratio {
 	return slices.Concat(common, []Ratio{grouped})
 }
 
+// price is a target of what a sale costs in processor time: below so many times HTTP alone, with
+// the usual clients and with hundreds; 0: none.
+type price struct {
+	topic           string
+	group           bool
+	usual, hundreds float64
+}
+
+// prices are the targets of a strategy, on one replica.
+func (s *stage) prices(d service.Description) []price {
+	switch {
+	case s.replicas > 1:
+		return nil
+	case d.Name == conditional:
+		return []price{{group: false, usual: 16}, {group: true, usual: 3.5, hundreds: 2.5}}
+	case d.Name == inRedis:
+		return []price{{usual: 4, hundreds: 3}}
+	case d.Guarantees.Fenceable:
+		return []price{{topic: lockCost, group: true, usual: 4, hundreds: 2.7}}
+	}
+	return nil
+}
+
 // costRatios hold the processor time of a sale against that of HTTP alone, on one replica.
 func (s *stage) costRatios(d service.Description) (list []Ratio) {
-	hold := func(topic string, group bool, most float64) {
+	for _, p := range s.prices(d) {
+		name := "processor time of " + Setting{Strategy: d.Name, Group: p.group}.strategy() + " / HTTP baseline"
 		list = append(list, Ratio{
-			Topic: topic, Name: "processor time of " + Setting{Strategy: d.Name, Group: group}.strategy() + " / HTTP baseline",
-			Of: s.name(d.Name, group, usual), By: httpAlone(usual, s.replicas), Cost: true, Below: most,
+			Topic: p.topic, Name: name, Of: s.name(d.Name, p.group, usual), By: httpAlone(usual, s.replicas), Cost: true, Below: p.usual,
 		})
-	}
-	switch {
-	case d.Name == conditional:
-		hold("", false, 16)
-		hold("", true, 3.5)
-	case d.Name == inRedis:
-		hold("", false, 4)
-	case d.Guarantees.Fenceable:
-		hold(lockCost, true, 4)
+		if p.hundreds == 0 || s.options.Quick {
+			continue
+		}
+		if p.topic != "" {
+			p.topic = lockCostHundreds
+		}
+		list = append(list, Ratio{
+			Topic: p.topic, Name: name + ", 256 clients", Of: s.name(d.Name, p.group, hundreds), By: httpAlone(hundreds, s.replicas), Cost: true, Below: p.hundreds,
+		})
 	}
 	return list
 }

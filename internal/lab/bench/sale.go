@@ -12,11 +12,12 @@ import (
 )
 
 // The crowds that buy. Every round measures the usual one; what has no target
-// is measured once.
+// is measured once. Hundreds are there for what a sale costs, on one replica.
 const (
 	one      = 1
 	few      = 8
 	usual    = 64
+	hundreds = 256
 	crowd    = 512
 	seenOnce = 1
 
@@ -36,6 +37,11 @@ func (s *stage) sales() (list []Subject) {
 			list = append(list, s.sale(Setting{Strategy: strategy.Name, Clients: clients, Replicas: s.replicas}))
 			list = append(list, s.sale(Setting{Strategy: strategy.Name, Group: true, Clients: clients, Replicas: s.replicas}))
 		}
+		for _, p := range s.prices(strategy) {
+			if p.hundreds > 0 && !s.options.Quick {
+				list = append(list, s.sale(Setting{Strategy: strategy.Name, Group: p.group, Clients: hundreds, Replicas: s.replicas}))
+			}
+		}
 	}
 	return list
 }
@@ -47,7 +53,7 @@ func (s *stage) paid(group bool) Subject {
 
 func (s *stage) sale(how Setting) Subject {
 	subject := Subject{Name: how.String(), Setting: how, Unit: "/s", Rounds: seenOnce, Measure: s.sell(how)}
-	if how.Clients == usual || how.Clients == crowd && how.Group {
+	if how.Clients == usual || how.Clients == hundreds || how.Clients == crowd && how.Group {
 		subject.Rounds = 0
 	}
 	return subject

@@ -37,11 +37,13 @@ type stage struct {
 	*bench
 	replicas         int
 	served, baseline *cluster.Cluster
+	// alone is what is measured where that is no part of the suite; it needs no baseline.
+	alone func() Suite
 }
 
 func (s *stage) open(ctx context.Context) (err error) {
 	s.options.Progress.Say(fmt.Sprintf("starting %s", count(s.replicas, "replica")))
-	if s.served, err = s.start(ctx, "replica", s.backends.Env()); err != nil {
+	if s.served, err = s.start(ctx, "replica", s.backends.Env()); err != nil || s.alone != nil {
 		return err
 	}
 	s.baseline, err = s.start(ctx, "baseline", nil)
@@ -70,6 +72,9 @@ func (s *stage) close(ctx context.Context) error {
 }
 
 func (s *stage) suite() Suite {
+	if s.alone != nil {
+		return s.alone()
+	}
 	return Suite{Subjects: append(s.limits(), s.sales()...), Ratios: s.ratios()}
 }
 

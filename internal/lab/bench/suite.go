@@ -46,8 +46,20 @@ const toStop = 10 * time.Second
 
 // Run measures the suite on servers of its own. The result has what was
 // measured, also with an error; it is nil where that is nothing.
-func Run(ctx context.Context, o Options) (result *Result, err error) {
+func Run(ctx context.Context, o Options) (*Result, error) {
 	end := time.Now().Add(o.Within - toStop)
+	return onServers(ctx, o, func(b *bench, result *Result) (err error) {
+		b.end = end
+		if b.bare, err = openBare(b.backends.Database); err != nil && !errors.Is(err, errNeedsMySQL) {
+			return err
+		}
+		defer func() { err = errors.Join(err, b.bare.close()) }()
+		return b.run(ctx, result)
+	})
+}
+
+// onServers measures something on servers of its own.
+func onServers(ctx context.Context, o Options, measure func(*bench, *Result) error) (result *Result, err error) {
 	k, err := servers.StartSupervisor()
 	if err != nil {
 		return nil, err
@@ -62,12 +74,25 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 	if result.Durability, err = durability(ctx, backends); err != nil {
 		return nil, err
 	}
-	b := &bench{options: o, supervisor: k, backends: backends, end: end}
-	if b.bare, err = openBare(backends.Database); err != nil && !errors.Is(err, errNeedsMySQL) {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.bare.close()) }()
-	return result, b.run(ctx, result)
+	return result, measure(&bench{options: o, supervisor: k, backends: backends}, result)
+}
+
+// measureAlone measures stages that are no part of the suite, each measurement for as long as the
+// options say.
+func measureAlone(ctx context.Context, o Options, stages func(*bench) []*stage) (*Result, error) {
+	return onServers(ctx, o, func(b *bench, result *Result) error {
+		list, measurements := stages(b), 0
+		for _, s := range list {
+			measurements += s.suite().measurements(o.Rounds)
+		}
+		o.Progress.Begin(measurements)
+		for _, s := range list {
+			if err := b.measure(ctx, s, result, func() error { return nil }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // part of a run has servers of its own.

@@ -24,21 +24,21 @@ func waitings() []waiting {
 // waiters ask again after a pause, one that wakes them, and one with a queue in ZooKeeper.
 func (r *Result) Waiters(w io.Writer) error {
 	locks := waitings()
-	chart := report.Lines{Title: "Sales per second of one item, by the number of clients", Of: "client", At: r.crowds(locks[0].strategy)}
-	if len(chart.At) == 0 {
+	chart, crowds := report.Lines{Title: "Sales per second of one item, by the number of clients"}, r.crowds(locks[0].strategy)
+	if len(crowds) == 0 {
 		return fmt.Errorf("draw waiters: no %s was measured: %w", locks[0].strategy, errNotMeasured)
 	}
 	for _, l := range locks {
 		chart.Keys = append(chart.Keys, report.Key{Class: l.class, Words: l.strategy + ": " + l.how})
 	}
 	for _, n := range r.sizes() {
-		panel := report.LinesPanel{Title: replicasOf(n)}
+		panel := report.LinesPanel{Title: replicasOf(n), At: crowds, Of: "client"}
 		for _, l := range locks {
-			panel.Lines = append(panel.Lines, r.line(l.strategy, n, chart.At))
+			panel.Lines = append(panel.Lines, r.line(l.strategy, n, crowds))
 		}
 		chart.Panels = append(chart.Panels, panel)
 	}
-	chart.Notes = []string{r.roundsOf(locks[0].strategy, chart.At), r.chartNotes()[1]}
+	chart.Notes = []string{r.roundsOf(locks[0].strategy, crowds), r.chartNotes()[1]}
 	return chart.Draw().File(w)
 }
 

@@ -10,9 +10,6 @@ import (
 // key, and panels on one scale beside each other.
 type Lines struct {
 	Title string
-	// At are the numbers across, in ascending order and above 0; Of is what they count.
-	At []int
-	Of string
 	// Keys name the lines, in the order of those of each panel.
 	Keys   []Key
 	Panels []LinesPanel
@@ -23,6 +20,9 @@ type Lines struct {
 // LinesPanel has a line for each key, and of that a value for each number across.
 type LinesPanel struct {
 	Title string
+	// At are the numbers across, in ascending order and above 0; Of is what they count.
+	At    []int
+	Of    string
 	Lines [][]Range
 }
 
@@ -30,10 +30,11 @@ type LinesPanel struct {
 type Range struct{ Value, Min, Max float64 }
 
 // The place left and right of the lines, and the distance between the whiskers of two of them,
-// in percent of a panel.
+// in percent of a panel; and the gap between two panels, in percent of the picture.
 const (
 	linesEdge = 10
 	linesStep = 0.8
+	linesGap  = 5
 )
 
 // Draw draws the lines.
@@ -48,9 +49,10 @@ func (l Lines) Draw() *Picture {
 			}
 		}
 	}
+	width := min(panelWidth, (100+linesGap)/float64(len(l.Panels))-linesGap)
 	for i, panel := range l.Panels {
 		drawn := l.panel(panel, scale)
-		p.place(drawn, float64(i)*(100-panelWidth)/math.Max(1, float64(len(l.Panels)-1)), panelWidth)
+		p.place(drawn, float64(i)*(width+linesGap), width)
 		p.height = drawn.height
 		p.Desc += drawn.Desc
 	}
@@ -63,21 +65,21 @@ func (l Lines) panel(panel LinesPanel, scale axis) *Picture {
 	p := &Picture{height: top + plotHeight + footHeight}
 	p.text("", 0, panelTop, "", panel.Title)
 	p.valueAxis(scale, top, top+plotHeight)
-	for i, n := range l.At {
+	for i, n := range panel.At {
 		words := fmt.Sprint(n)
 		if i == 0 {
-			words += " " + l.Of
+			words += " " + panel.Of
 		}
-		p.text("soft", l.x(i), top+plotHeight+15, "middle", words)
+		p.text("soft", panel.x(i), top+plotHeight+15, "middle", words)
 	}
 	p.line("base", 0, top+plotHeight, 100, 0)
 	y := func(v float64) float64 { return top + plotHeight*(1-scale.share(v)) }
 	for i, line := range panel.Lines {
-		l.line(p, i, line, y)
+		panel.line(p, i, l.Keys[i].Class, line, y)
 		var said []string
 		for j, r := range line {
 			if r.Value > 0 {
-				said = append(said, fmt.Sprintf("%s at %d", Value(math.Floor(r.Value)), l.At[j]))
+				said = append(said, fmt.Sprintf("%s at %d", Value(math.Floor(r.Value)), panel.At[j]))
 			}
 		}
 		p.Desc += fmt.Sprintf("%s, %s: %s. ", panel.Title, l.Keys[i].Words, strings.Join(said, ", "))
@@ -86,8 +88,8 @@ func (l Lines) panel(panel LinesPanel, scale axis) *Picture {
 }
 
 // line draws the values of one key, with whiskers where there is a spread.
-func (l Lines) line(p *Picture, key int, line []Range, y func(float64) float64) {
-	class, last := l.Keys[key].Class, -1
+func (l LinesPanel) line(p *Picture, key int, class string, line []Range, y func(float64) float64) {
+	last := -1
 	for i, r := range line {
 		if r.Value <= 0 {
 			continue
@@ -105,7 +107,7 @@ func (l Lines) line(p *Picture, key int, line []Range, y func(float64) float64) 
 }
 
 // x is the position of the number of an index, in percent.
-func (l Lines) x(i int) float64 {
+func (l LinesPanel) x(i int) float64 {
 	scale := axis{math.Log(float64(l.At[0])), math.Log(float64(l.At[len(l.At)-1]))}
 	return linesEdge + (100-2*linesEdge)*scale.share(math.Log(float64(l.At[i])))
 }

@@ -8,10 +8,10 @@ import (
 
 func TestLinesAreDrawnOnOneScale(t *testing.T) {
 	p := Lines{
-		Title: "Rates", At: []int{1, 10, 100}, Of: "client", Keys: []Key{{"polled", "slow"}, {"woken", "fast"}},
+		Title: "Rates", Keys: []Key{{"polled", "slow"}, {"woken", "fast"}},
 		Panels: []LinesPanel{
-			{"one", [][]Range{{{100, 100, 100}, {}, {50, 50, 50}}, {{100, 80, 200}, {150, 150, 150}, {200, 200, 200}}}},
-			{"two", [][]Range{{{100, 100, 100}, {100, 100, 100}, {100, 100, 100}}, {{}, {}, {}}}},
+			{"one", []int{1, 10, 100}, "client", [][]Range{{{100, 100, 100}, {}, {50, 50, 50}}, {{100, 80, 200}, {150, 150, 150}, {200, 200, 200}}}},
+			{"two", []int{1, 10, 100}, "client", [][]Range{{{100, 100, 100}, {100, 100, 100}, {100, 100, 100}}, {{}, {}, {}}}},
 		},
 	}.Draw()
 	if want := "one, slow: 100 at 1, 50 at 100."; !strings.Contains(p.Desc, want) {
