@@ -120,12 +120,15 @@ func (c *Catalogue) newOffer(entry strategy.Entry, deps strategy.Deps) *offer {
 }
 
 // addSellers adds the sellers of a mode: one that sells alone, and one whose batches are sold
-// grouped.
+// grouped. A strategy that sells together what waits has one for both.
 func (c *Catalogue) addSellers(o *offer, m Mode, alone, grouped strategy.Deduct, bounds strategy.Group) {
-	o.sellers[m] = &Seller{Mode: m, offer: o, catalogue: c, deduct: alone}
-	m.Group = true
 	batcher := strategy.NewBatcher(grouped, c.requests.get, bounds)
 	o.batchers = append(o.batchers, batcher)
+	if o.entry.Together {
+		alone = batcher.Deduct
+	}
+	o.sellers[m] = &Seller{Mode: m, offer: o, catalogue: c, deduct: alone}
+	m.Group = true
 	o.sellers[m] = &Seller{Mode: m, offer: o, catalogue: c, deduct: batcher.Deduct}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -38,8 +40,59 @@ func openEntries(t *testing.T, entries ...strategy.Entry) (*repo.Store, *service
 	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
 	catalogue, err := service.NewCatalogue(t.Context(), entries, strategy.Deps{
 		Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}, Retry: strategy.Retry{Tries: 1}, Buckets: 2, UnitRows: 2,
+		Group: strategy.Group{Batch: 10, Units: 100, Queue: 10},
 	}, copiesWait)
 	return store, catalogue, err
+}
+
+// held sells a batch when it is let go, and says before how large it is.
+type held struct{ batches, let chan int }
+
+func (h held) Deduct(_ context.Context, _ int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	h.batches <- len(batch)
+	<-h.let
+	return make([]stock.Outcome, len(batch)), nil
+}
+
+// A strategy that sells together what waits does so whether the requests ask for it or not.
+func TestWhatWaitsIsSoldTogetherWithoutBeingAskedTo(t *testing.T) {
+	h := held{make(chan int), make(chan int)}
+	store, c, err := openEntries(t, strategy.Entry{Name: "held", Together: true, New: func(strategy.Deps) strategy.Strategy { return h }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.CreateGoods(t.Context(), 1, 10, "created"); err != nil {
+		t.Fatal(err)
+	}
+	var buyers sync.WaitGroup
+	buy := func(mode service.Mode) {
+		buyers.Go(func() {
+			seller, err := c.In(mode)
+			if err == nil {
+				_, err = seller.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	alone := service.Mode{Strategy: "held"}
+	buy(alone)
+	if n := <-h.batches; n != 1 {
+		t.Errorf("the first is written with %d, want at once", n)
+	}
+	for i := range 4 {
+		buy(service.Mode{Strategy: "held", Group: i == 0})
+	}
+	if !labtest.Eventually(5*time.Second, func() bool { return c.Waiting()["held"] == 4 }) {
+		t.Fatalf("%v wait, want 4", c.Waiting())
+	}
+	h.let <- 1
+	if n := <-h.batches; n != 4 {
+		t.Errorf("%d are sold together, want 4", n)
+	}
+	h.let <- 4
+	buyers.Wait()
 }
 
 func TestASecondOutboxIsRejected(t *testing.T) {

@@ -14,6 +14,7 @@ func redisStock() Entry {
 		Minimums:     []Minimum{{Server: Redis, Version: "7.0"}}, // its script says so as well, where Redis did not answer at the start
 		Allocates:    true,
 		SeveralItems: true,
+		Together:     true, // one call of the script for all that wait
 		Guarantees:   Guarantees{ExclusiveInProcess: true, ExclusiveAcrossReplicas: true, SurvivesCrash: true},
 		New: func(d Deps) Strategy {
 			o := d.Hot

@@ -100,6 +100,10 @@ type Entry struct {
 	// SeveralItems declares that it writes purchases of several items in one transaction: it is a
 	// Joiner, or an Outbox, whose consumers do.
 	SeveralItems bool
+	// Together: purchases that wait for an item are sold together without group=true as well.
+	// That is for a strategy whose purchases share nothing but the call of a server: they gain by
+	// it and lose nothing.
+	Together bool
 	// Guarantees are its guarantees. The conformance suite proves them, and shows the damage
 	// behind each exclusion that is missing.
 	Guarantees Guarantees
