@@ -49,19 +49,38 @@ func (a *answers) begin() time.Duration {
 // the others have put it out. Each purchase is asked for again under its key, at any node, until it is
 // answered: the ledger has what the buyers were told, once.
 func TestProveASaleSurvivesTheNodesOfGalera(t *testing.T) {
-	surviveNodes(t, lab.OwnGalera(t), sizeOfGalera)
+	surviveNodes(t, lab.OwnGalera(t), sizeOfGalera, killNode, pauseNode)
 }
 
 // The same with the primaries of Group Replication.
 func TestProveASaleSurvivesThePrimariesOfAGroup(t *testing.T) {
-	surviveNodes(t, lab.OwnGroup(t), sizeOfGroup)
+	surviveNodes(t, lab.OwnGroup(t), sizeOfGroup, killNode, pauseNode)
 }
 
-func surviveNodes(t *testing.T, nodes []*servers.Database, size string) {
+// Twelve times a node is cut off from the others, until they have put it out, while replicas go on writing to
+// all of them.
+func TestProveASaleSurvivesPartitionsOfGalera(t *testing.T) {
+	nodes, network := lab.OwnNetwork(t, "galera", servers.StartGalera)
+	surviveNodes(t, nodes, sizeOfGalera, cutOff(network, sizeOfGalera))
+}
+
+// The same with the primaries of Group Replication.
+func TestProveASaleSurvivesPartitionsOfAGroup(t *testing.T) {
+	nodes, network := lab.OwnNetwork(t, "mysql", servers.StartGroup)
+	surviveNodes(t, nodes, sizeOfGroup, cutOff(network, sizeOfGroup))
+}
+
+// faultsEach is how often each fault befalls a node of a cluster.
+const faultsEach = 12
+
+// fault befalls one of the nodes, and ends.
+type fault func(t *testing.T, nodes []*servers.Database, number int)
+
+func surviveNodes(t *testing.T, nodes []*servers.Database, size string, faults ...fault) {
 	t.Helper()
-	const rounds = 12
 	s := openOn(t, 0, nodes...)
-	for i, name := range []string{"sql-conditional", "sql-conditional grouped", "sql-bucket", "redis-lua grouped"} {
+	names := []string{"sql-conditional", "sql-conditional grouped", "sql-bucket", "redis-lua grouped"}
+	for i, name := range names {
 		t.Run(name, func(t *testing.T) {
 			const units = 1_000_000
 			goods, told := int64(i+1), &answers{sold: make(map[string]int64)}
@@ -72,16 +91,12 @@ func surviveNodes(t *testing.T, nodes []*servers.Database, size string) {
 			for range 12 {
 				buyers.Go(func() { s.buyUntil(ctx, t, name, goods, told) })
 			}
-			for round := range 2 * rounds / 4 {
-				node := nodes[mathrand.IntN(len(nodes))]
+			for round := range len(faults) * faultsEach / len(names) {
+				number := mathrand.IntN(len(nodes))
 				time.Sleep(time.Second)
 				told.begin()
-				if round%2 == 0 {
-					killNode(t, node)
-				} else {
-					pauseNode(t, node)
-				}
-				awaitWhole(t, nodes, node, size)
+				faults[round%len(faults)](t, nodes, number)
+				awaitWhole(t, nodes, nodes[number], size)
 				time.Sleep(time.Second)
 				t.Logf("round %d: %s without a sale", round+1, told.begin().Round(time.Millisecond))
 			}
@@ -92,8 +107,29 @@ func surviveNodes(t *testing.T, nodes []*servers.Database, size string) {
 	}
 }
 
-func killNode(t *testing.T, node *servers.Database) {
+// putOut is longer than the others take to put a silent node out of Galera, and out of a group.
+const putOut = 8 * time.Second
+
+// cutOff cuts a node off from the others, and not from its buyers.
+func cutOff(network *servers.Network, size string) fault {
+	return func(t *testing.T, nodes []*servers.Database, number int) {
+		t.Helper()
+		if err := network.Cut(t.Context(), number); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(putOut)
+		if other := nodes[(number+1)%len(nodes)]; !labtest.Eventually(20*time.Second, func() bool { return seen(t, other, size) == len(nodes)-1 }) {
+			t.Errorf("while one of %d nodes is cut off, another sees %d", len(nodes), seen(t, other, size))
+		}
+		if err := network.Heal(t.Context(), number); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func killNode(t *testing.T, nodes []*servers.Database, number int) {
 	t.Helper()
+	node := nodes[number]
 	if err := node.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -103,12 +139,13 @@ func killNode(t *testing.T, node *servers.Database) {
 	}
 }
 
-func pauseNode(t *testing.T, node *servers.Database) {
+func pauseNode(t *testing.T, nodes []*servers.Database, number int) {
 	t.Helper()
+	node := nodes[number]
 	if err := node.Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(8 * time.Second) // the others put it out after 6
+	time.Sleep(putOut)
 	if err := node.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -157,25 +157,47 @@ func (l *Lab) OwnEtcdCluster(t *testing.T) *servers.EtcdCluster {
 // Galera is an empty database on the lab's three nodes of Galera, as each of them has it.
 func (l *Lab) Galera(t *testing.T) (nodes []*servers.Database) {
 	t.Helper()
-	return l.onNodes(t, shared(t, l, &l.galera, "galera", local(servers.StartGalera)))
+	return l.onNodes(t, shared(t, l, &l.galera, "galera", here(servers.StartGalera)))
 }
 
 // OwnGalera is an empty database on three nodes that a test may treat as it likes.
 func (l *Lab) OwnGalera(t *testing.T) (nodes []*servers.Database) {
 	t.Helper()
-	return l.onNodes(t, own(t, l, "galera", local(servers.StartGalera)))
+	return l.onNodes(t, own(t, l, "galera", here(servers.StartGalera)))
 }
 
 // Group is an empty database on three members of MySQL's Group Replication, all of them primaries.
 func (l *Lab) Group(t *testing.T) (nodes []*servers.Database) {
 	t.Helper()
-	return l.onNodes(t, shared(t, l, &l.group, "mysql", local(servers.StartGroup)))
+	return l.onNodes(t, shared(t, l, &l.group, "mysql", here(servers.StartGroup)))
 }
 
 // OwnGroup is an empty database on three members that a test may treat as it likes.
 func (l *Lab) OwnGroup(t *testing.T) (nodes []*servers.Database) {
 	t.Helper()
-	return l.onNodes(t, own(t, l, "mysql", local(servers.StartGroup)))
+	return l.onNodes(t, own(t, l, "mysql", here(servers.StartGroup)))
+}
+
+// OwnNetwork is an empty database on three nodes, each on a host of its own that can be cut off from the
+// others. A test may treat them as it likes. needs is what start cannot do without.
+func (l *Lab) OwnNetwork(t *testing.T, needs string, start startNodes) (nodes []*servers.Database, network *servers.Network) {
+	t.Helper()
+	cluster := own(t, l, needs, local(servers.OnNetwork(start)))
+	return l.onNodes(t, cluster), cluster.Network
+}
+
+// OwnPrimary is an empty database on three members of Group Replication, of which the first is the primary. A
+// test may treat them as it likes.
+func (l *Lab) OwnPrimary(t *testing.T) (nodes []*servers.Database) {
+	t.Helper()
+	return l.onNodes(t, own(t, l, "mysql", here(servers.StartPrimary)))
+}
+
+// startNodes starts a database on several servers, on the hosts of a network or, without one, on this machine.
+type startNodes func(context.Context, *servers.Supervisor, *servers.Network) (*servers.Nodes, error)
+
+func here(start startNodes) starter[*servers.Nodes] {
+	return local(func(ctx context.Context, k *servers.Supervisor) (*servers.Nodes, error) { return start(ctx, k, nil) })
 }
 
 // onNodes makes a database, and waits until every node has it.

@@ -84,7 +84,8 @@ type Program struct {
 	Path string
 
 	volatile bool
-	user     string // whom it runs as; empty: as this process
+	user     string   // whom it runs as; empty: as this process
+	clients  []string // where clients come from that are not on this machine
 }
 
 // LocalDatabases lists the database servers of this machine, one a kind.
@@ -135,7 +136,7 @@ func (p Program) start(ctx context.Context, k *Supervisor, security *Security) (
 
 func (p Program) initialize(ctx context.Context, s *Server, password string, security *Security) error {
 	folder := s.spec.Folder
-	if err := os.WriteFile(filepath.Join(folder, "users.sql"), []byte(users(password, security)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "users.sql"), []byte(p.users(password, security)), 0o600); err != nil {
 		return err
 	}
 	command := Command{
@@ -198,14 +199,14 @@ func (p Program) arguments(folder string, port int, security *Security) []string
 
 // users makes one user with a random password, for connections by TCP and those that
 // a server takes for local, and removes those without a password.
-func users(password string, security *Security) string {
+func (p Program) users(password string, security *Security) string {
 	var b strings.Builder
 	require := ""
 	if security != nil && security.ClientCerts {
 		require = " REQUIRE X509"
 	}
 	b.WriteString("CREATE DATABASE IF NOT EXISTS stockd;\n")
-	for _, host := range []string{"127.0.0.1", "localhost"} {
+	for _, host := range append([]string{"127.0.0.1", "localhost"}, p.clients...) {
 		fmt.Fprintf(&b, "DROP USER IF EXISTS ''@'%s';\n", host)
 		fmt.Fprintf(&b, "CREATE USER IF NOT EXISTS 'stockd'@'%s' IDENTIFIED BY '%s'%s;\n", host, password, require)
 		fmt.Fprintf(&b, "GRANT ALL ON *.* TO 'stockd'@'%s' WITH GRANT OPTION;\n", host)

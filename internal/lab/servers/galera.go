@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -23,24 +24,43 @@ import (
 type Nodes struct {
 	Info
 	Nodes []*Database
+	// Network has each node on a host of its own; nil: they are on this one.
+	Network *Network
 }
 
-// StartGalera starts three nodes of MariaDB with Galera, which have the same state before this returns.
-func StartGalera(ctx context.Context, k *Supervisor) (_ *Nodes, err error) {
+// OnNetwork has each node on a host of its own, which can be cut off from the others.
+func OnNetwork(start func(context.Context, *Supervisor, *Network) (*Nodes, error)) func(context.Context, *Supervisor) (*Nodes, error) {
+	return func(ctx context.Context, k *Supervisor) (*Nodes, error) {
+		n, err := StartNetwork(ctx, k, members)
+		if err != nil {
+			return nil, err
+		}
+		nodes, err := start(ctx, k, n)
+		if err != nil {
+			return nil, errors.Join(err, n.Close(context.WithoutCancel(ctx)))
+		}
+		return nodes, nil
+	}
+}
+
+// StartGalera starts three nodes of MariaDB with Galera, which have the same state before this returns; with
+// a network, on its hosts.
+func StartGalera(ctx context.Context, k *Supervisor, network *Network) (_ *Nodes, err error) {
 	p, library, err := FindGalera()
 	if err != nil {
 		return nil, err
 	}
+	p.clients = network.clients()
 	if p.user, err = reader(k); err != nil {
 		return nil, err
 	}
-	g := new(Nodes)
+	g := &Nodes{Network: network}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, g.Close(context.WithoutCancel(ctx)))
+			err = errors.Join(err, closeAll(context.WithoutCancel(ctx), g.Nodes))
 		}
 	}()
-	nodes, err := galeraNodes(library)
+	nodes, err := galeraNodes(library, network)
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +77,14 @@ func StartGalera(ctx context.Context, k *Supervisor) (_ *Nodes, err error) {
 	return g, nil
 }
 
-// Close ends all nodes.
-func (g *Nodes) Close(ctx context.Context) error { return closeAll(ctx, g.Nodes) }
+// Close ends all nodes, and their network.
+func (g *Nodes) Close(ctx context.Context) error {
+	err := closeAll(ctx, g.Nodes)
+	if g.Network != nil {
+		err = errors.Join(err, g.Network.Close(ctx))
+	}
+	return err
+}
 
 // FindGalera finds MariaDB and the library that makes it a node.
 func FindGalera() (p Program, library string, err error) {
@@ -92,15 +118,42 @@ func reader(k *Supervisor) (name string, err error) {
 	return owner, os.Chmod(k.Folder(), passable) // the folders in it stay closed
 }
 
-// galeraNode is where a node is reached, and its arguments.
-type galeraNode struct {
-	arguments []string
+// node is where one of several servers is, and its arguments.
+type node struct {
+	network   *Network
+	number    int // from 0, which makes the cluster
 	port      int
-	first     bool // of the cluster
+	arguments []string
+}
+
+// address is that of one of its ports.
+func (n node) address(port int) string {
+	return net.JoinHostPort(n.network.address(n.number), strconv.Itoa(port))
+}
+
+// database is one that will run there.
+func (n node) database(password string) *Database {
+	c := mysql.NewConfig()
+	c.User, c.Net, c.Addr, c.DBName = "stockd", "tcp", n.address(n.port), "stockd"
+	return &Database{Info: Info{Started: Local}, Driver: repo.MySQL, Password: password, DSN: c.FormatDSN()}
+}
+
+// spec says how to start a database there.
+func (n node) spec(name string, p Program, more func(folder string) []string, ready func(context.Context) error) Spec {
+	var path string
+	var args []string
+	path, args = n.network.on(n.number, p.Path, nil)
+	return Spec{
+		Name: name, Program: path,
+		Configure: func(folder string, port int) ([]string, []string, error) {
+			return slices.Concat(args, p.arguments(folder, port, nil), []string{"--bind-address=" + n.network.address(n.number)}, n.arguments, more(folder)), nil, nil
+		},
+		Ready: func(ctx context.Context, _ int) error { return ready(ctx) },
+	}
 }
 
 // galeraNodes gives each node its ports.
-func galeraNodes(library string) ([]galeraNode, error) {
+func galeraNodes(library string, network *Network) ([]node, error) {
 	ports := make([]int, 4*members)
 	for i := range ports {
 		var err error
@@ -108,67 +161,60 @@ func galeraNodes(library string) ([]galeraNode, error) {
 			return nil, err
 		}
 	}
-	list, all := make([]galeraNode, members), make([]string, members)
+	list, all := make([]node, members), make([]string, members)
 	for i := range list {
-		all[i] = Loopback(ports[4*i])
+		list[i] = node{network: network, number: i, port: ports[4*i+3]}
+		all[i] = list[i].address(ports[4*i])
 	}
-	for i := range list {
-		own := ports[4*i:]
-		list[i] = galeraNode{first: i == 0, port: own[3], arguments: []string{
+	for i, n := range list {
+		list[i].arguments = []string{
 			"--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--wsrep-on=ON", "--wsrep-provider=" + library,
 			"--wsrep-cluster-name=stockd", "--wsrep-cluster-address=gcomm://" + strings.Join(all, ","),
 			"--wsrep-node-name=node-" + strconv.Itoa(i+1), "--wsrep-node-address=" + all[i],
-			"--wsrep-sst-method=rsync", "--wsrep-sst-receive-address=" + Loopback(own[1]),
-			"--wsrep-provider-options=gmcast.listen_addr=tcp://" + all[i] + ";ist.recv_addr=" + Loopback(own[2]) + ";gcache.size=32M;" +
+			"--wsrep-sst-method=rsync", "--wsrep-sst-receive-address=" + n.address(ports[4*i+1]),
+			"--wsrep-provider-options=gmcast.listen_addr=tcp://" + all[i] + ";ist.recv_addr=" + n.address(ports[4*i+2]) + ";gcache.size=32M;" +
 				// A node that is silent for so long is put out of the cluster.
 				"evs.suspect_timeout=PT3S;evs.inactive_timeout=PT6S",
-		}}
+		}
 	}
 	return list, nil
 }
 
 // startNode starts a node. The first one makes the cluster and its users, the others get its state.
-func (p Program) startNode(ctx context.Context, k *Supervisor, node galeraNode, password string) (*Database, error) {
+func (p Program) startNode(ctx context.Context, k *Supervisor, n node, password string) (*Database, error) {
 	p.volatile = true
-	c := mysql.NewConfig()
-	c.User, c.Net, c.Addr, c.DBName = "stockd", "tcp", Loopback(node.port), "stockd"
-	d := &Database{Info: Info{Started: Local}, Driver: repo.MySQL, Password: password, DSN: c.FormatDSN()}
-	makes := node.first
-	server, err := newServer(k, Spec{
-		Name: "galera", Program: p.Path,
-		Configure: func(folder string, port int) (args, env []string, err error) {
-			args = append(p.arguments(folder, port, nil), node.arguments...)
-			if makes {
-				args = append(args, "--wsrep-new-cluster", initFile(folder))
-			}
-			return args, nil, nil
-		},
-		Ready: func(ctx context.Context, _ int) error { return d.synced(ctx) },
-	})
+	d := n.database(password)
+	makes := n.number == 0
+	server, err := newServer(k, n.spec("galera", p, func(folder string) []string {
+		if makes {
+			return []string{"--wsrep-new-cluster", initFile(folder)}
+		}
+		return nil
+	}, d.synced))
 	if err != nil {
 		return nil, err
 	}
 	d.runner = server
-	if err := p.prepareNode(ctx, server, node, password); err != nil {
+	if err := p.prepareNode(ctx, server, n, password); err != nil {
 		return nil, err
 	}
-	if err := server.configure(node.port); err != nil {
+	if err := server.configure(n.port); err != nil {
 		return nil, err
 	}
 	if err := server.Restart(ctx); err != nil {
 		return nil, err
 	}
 	makes = false // from now on it joins what the others have
-	return d, server.configure(node.port)
+	return d, server.configure(n.port)
 }
 
 // prepareNode makes the data of the first node, and an empty folder for those of another one.
-func (p Program) prepareNode(ctx context.Context, s *Server, node galeraNode, password string) error {
+func (p Program) prepareNode(ctx context.Context, s *Server, n node, password string) error {
 	folder := s.spec.Folder
 	if err := p.own(folder); err != nil {
 		return err
 	}
-	if node.first {
+	if n.number == 0 {
 		err := p.initialize(ctx, s, password, nil)
 		return errors.Join(err, p.own(filepath.Join(folder, "users.sql")))
 	}

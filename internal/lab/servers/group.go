@@ -12,31 +12,41 @@ import (
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
-
-	"github.com/stockd/stockd/internal/repo"
 )
 
-// StartGroup starts three members of MySQL's Group Replication, all of them primaries. They have the same
-// state before this returns.
-func StartGroup(ctx context.Context, k *Supervisor) (_ *Nodes, err error) {
+// StartGroup starts three members of MySQL's Group Replication, all of them primaries; with a network, on
+// its hosts. They have the same state before this returns.
+func StartGroup(ctx context.Context, k *Supervisor, network *Network) (*Nodes, error) {
+	return startGroup(ctx, k, network,
+		"--group-replication-single-primary-mode=OFF", "--group-replication-enforce-update-everywhere-checks=ON")
+}
+
+// StartPrimary is StartGroup with one primary, and two members that are ready to take its place.
+func StartPrimary(ctx context.Context, k *Supervisor, network *Network) (*Nodes, error) {
+	return startGroup(ctx, k, network, "--group-replication-single-primary-mode=ON")
+}
+
+func startGroup(ctx context.Context, k *Supervisor, network *Network, mode ...string) (_ *Nodes, err error) {
 	found := LocalDatabases()
 	i := slices.IndexFunc(found, func(p Program) bool { return p.Kind == MySQL })
 	if i < 0 {
 		return nil, &MissingError{What: "Group Replication: " + ErrNotFound.Error(), How: "it takes Oracle's MySQL"}
 	}
-	g := new(Nodes)
+	p := found[i]
+	p.clients = network.clients()
+	g := &Nodes{Network: network}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, g.Close(context.WithoutCancel(ctx)))
+			err = errors.Join(err, closeAll(context.WithoutCancel(ctx), g.Nodes))
 		}
 	}()
-	all, err := groupMembers()
+	all, err := groupMembers(network, mode)
 	if err != nil {
 		return nil, err
 	}
 	password := rand.Text()
 	for _, m := range all {
-		d, err := found[i].startMember(ctx, k, m, password)
+		d, err := p.startMember(ctx, k, m, password)
 		if err != nil {
 			return nil, err
 		}
@@ -47,60 +57,44 @@ func StartGroup(ctx context.Context, k *Supervisor) (_ *Nodes, err error) {
 	return g, nil
 }
 
-// groupMember is where a member is reached, and its arguments.
-type groupMember struct {
-	arguments []string
-	port      int
-	first     bool // of the group
-}
-
 // groupMembers gives each member its ports.
-func groupMembers() ([]groupMember, error) {
-	list, all := make([]groupMember, members), make([]string, members)
+func groupMembers(network *Network, mode []string) ([]node, error) {
+	list, all := make([]node, members), make([]string, members)
 	for i := range list {
 		port, err := FreePort()
 		if err != nil {
 			return nil, err
 		}
+		list[i] = node{network: network, number: i}
 		if list[i].port, err = FreePort(); err != nil {
 			return nil, err
 		}
-		all[i] = Loopback(port)
+		all[i] = list[i].address(port)
 	}
 	for i := range list {
-		list[i].first = i == 0
-		list[i].arguments = []string{
+		list[i].arguments = append([]string{
 			fmt.Sprintf("--server-id=%d", i+1), "--gtid-mode=ON", "--enforce-gtid-consistency=ON",
-			"--report-host=127.0.0.1", fmt.Sprintf("--report-port=%d", list[i].port),
+			"--report-host=" + network.address(i), fmt.Sprintf("--report-port=%d", list[i].port),
 			"--plugin-load-add=group_replication.so",
 			"--group-replication-group-name=5ea1ca11-0000-4000-8000-000000000001",
 			"--group-replication-start-on-boot=OFF",
 			"--group-replication-local-address=" + all[i],
 			"--group-replication-group-seeds=" + strings.Join(all, ","),
-			"--group-replication-single-primary-mode=OFF",
-			"--group-replication-enforce-update-everywhere-checks=ON",
 			"--group-replication-recovery-get-public-key=ON",
 			// A member that is silent for five seconds is put out of the group at once.
 			"--group-replication-member-expel-timeout=0",
-		}
+		}, mode...)
 	}
 	return list, nil
 }
 
 // startMember starts a member. The first one makes the group, the others join it.
-func (p Program) startMember(ctx context.Context, k *Supervisor, m groupMember, password string) (*Database, error) {
+func (p Program) startMember(ctx context.Context, k *Supervisor, n node, password string) (*Database, error) {
 	p.volatile = true
-	c := mysql.NewConfig()
-	c.User, c.Net, c.Addr, c.DBName = "stockd", "tcp", Loopback(m.port), "stockd"
-	d := &Database{Info: Info{Started: Local}, Driver: repo.MySQL, Password: password, DSN: c.FormatDSN()}
-	makes := m.first
-	server, err := newServer(k, Spec{
-		Name: "group", Program: p.Path,
-		Configure: func(folder string, port int) (args, env []string, err error) {
-			return append(append(p.arguments(folder, port, nil), m.arguments...), initFile(folder)), nil, nil
-		},
-		Ready: func(ctx context.Context, _ int) error { return d.joined(ctx, makes) },
-	})
+	d := n.database(password)
+	makes := n.number == 0
+	server, err := newServer(k, n.spec("group", p, func(folder string) []string { return []string{initFile(folder)} },
+		func(ctx context.Context) error { return d.joined(ctx, makes) }))
 	if err != nil {
 		return nil, err
 	}
@@ -110,10 +104,10 @@ func (p Program) startMember(ctx context.Context, k *Supervisor, m groupMember, 
 	}
 	// What each member makes by itself is no transaction of the group.
 	file := filepath.Join(server.spec.Folder, "users.sql")
-	if err := os.WriteFile(file, []byte("SET SESSION sql_log_bin = 0;\n"+users(password, nil)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("SET SESSION sql_log_bin = 0;\n"+p.users(password, nil)), 0o600); err != nil {
 		return nil, err
 	}
-	if err := server.configure(m.port); err != nil {
+	if err := server.configure(n.port); err != nil {
 		return nil, err
 	}
 	if err := server.Restart(ctx); err != nil {

@@ -258,7 +258,7 @@ func TestATopologyThatIsNotOnThisMachineSaysHowToGetIt(t *testing.T) {
 	_, masters := servers.StartRedlockWith(t.Context(), lab.Supervisor(), servers.RedlockOptions{})
 	_, zookeepers := servers.StartZooKeeperEnsemble(t.Context(), lab.Supervisor())
 	_, etcds := servers.StartEtcdCluster(t.Context(), lab.Supervisor())
-	_, nodes := servers.StartGalera(t.Context(), lab.Supervisor())
+	_, nodes := servers.StartGalera(t.Context(), lab.Supervisor(), nil)
 	for _, err := range []error{pair, masters, zookeepers, etcds, nodes} {
 		if missing, ok := errors.AsType[*servers.MissingError](err); !ok || !strings.Contains(missing.How, "apt-get install") {
 			t.Errorf("the error is %v", err)

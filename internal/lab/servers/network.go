@@ -1,0 +1,163 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Network is hosts on this machine, each in a network namespace of its own, behind one switch. This
+// process reaches every host, whatever is cut off. All of it is gone when the processes that keep the
+// namespaces end.
+type Network struct {
+	subnet  string // begins every address
+	keepers []*Process
+	hosts   int
+}
+
+// StartNetwork makes a network of 1 to 9 hosts, numbered from 0. It takes root and the programs ip, unshare
+// and nsenter; a MissingError says what is missing.
+func StartNetwork(ctx context.Context, k *Supervisor, hosts int) (_ *Network, err error) {
+	missing := &MissingError{What: "a network of several hosts: it takes root, and ip, unshare and nsenter", How: "run as root; apt-get install iproute2 util-linux brings them"}
+	for _, program := range []string{"ip", "unshare", "nsenter"} {
+		if _, err := Find(program); err != nil || os.Geteuid() != 0 {
+			return nil, missing
+		}
+	}
+	n := &Network{subnet: fmt.Sprintf("10.213.%d.", os.Getpid()%256), hosts: hosts}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	for range hosts + 1 { // the last one keeps the switch
+		keeper, err := startKeeper(ctx, k)
+		if err != nil {
+			return nil, err
+		}
+		n.keepers = append(n.keepers, keeper)
+	}
+	return n, n.wire(ctx)
+}
+
+// startKeeper starts a process that keeps a namespace, and waits until it is in there.
+func startKeeper(ctx context.Context, k *Supervisor) (*Process, error) {
+	unshare, err := Find("unshare")
+	if err != nil {
+		return nil, err
+	}
+	p, err := k.Run(ctx, Command{Path: unshare, Args: []string{"--net", "sleep", "infinity"}, Env: os.Environ(), Log: os.DevNull})
+	if err != nil {
+		return nil, err
+	}
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	return p, eventually(ctx, "a namespace", func(context.Context) (bool, error) {
+		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", p.Pid()))
+		return theirs != own && theirs != "", err
+	})
+}
+
+// wire connects the hosts and this process with the switch.
+func (n *Network) wire(ctx context.Context) error {
+	bridge := n.hosts
+	here, there := fmt.Sprintf("stockd%d", os.Getpid()%100000), "uplink" // names of interfaces have 15 characters
+	steps := [][]string{
+		n.at(bridge, "link", "add", "switch", "type", "bridge"),
+		n.at(bridge, "link", "set", "switch", "up"),
+		{"link", "add", here, "type", "veth", "peer", "name", there, "netns", n.pid(bridge)},
+		n.at(bridge, "link", "set", there, "master", "switch", "up"),
+		{"address", "add", n.subnet + "254/24", "dev", here},
+		{"link", "set", here, "up"},
+	}
+	for i := range n.hosts {
+		port := "host" + strconv.Itoa(i)
+		steps = append(steps,
+			n.at(bridge, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", n.pid(i)),
+			n.at(bridge, "link", "set", port, "master", "switch", "up"),
+			n.at(i, "link", "set", "lo", "up"),
+			n.at(i, "address", "add", n.address(i)+"/24", "dev", "eth0"),
+			n.at(i, "link", "set", "eth0", "up"))
+	}
+	return ip(ctx, steps)
+}
+
+// at are the arguments of an ip that runs in the namespace of a keeper.
+func (n *Network) at(i int, args ...string) []string {
+	return append([]string{"nsenter", "-t", n.pid(i), "-n", "ip"}, args...)
+}
+
+func (n *Network) pid(i int) string { return strconv.Itoa(n.keepers[i].Pid()) }
+
+// ip runs one ip after the other.
+func ip(ctx context.Context, steps [][]string) error {
+	for _, args := range steps {
+		if args[0] != "nsenter" {
+			args = append([]string{"ip"}, args...)
+		}
+		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
+		out, err := exec.CommandContext(limited, args[0], args[1:]...).CombinedOutput()
+		cancel()
+		if err != nil {
+			return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, out)
+		}
+	}
+	return nil
+}
+
+// address is that of a host; without a network, that of this machine.
+func (n *Network) address(i int) string {
+	if n == nil {
+		return "127.0.0.1"
+	}
+	return n.subnet + strconv.Itoa(i+1)
+}
+
+// clients are where this process is seen to come from, as a server's accounts have it.
+func (n *Network) clients() []string {
+	if n == nil {
+		return nil
+	}
+	return []string{n.subnet + "%"}
+}
+
+// on has a program run on a host; without a network, on this machine.
+func (n *Network) on(i int, path string, args []string) (string, []string) {
+	if n == nil {
+		return path, args
+	}
+	return "nsenter", slices.Concat([]string{"-t", n.pid(i), "-n", path}, args)
+}
+
+// Cut has a host and all others lose what they send to each other.
+func (n *Network) Cut(ctx context.Context, host int) error { return n.route(ctx, "add", host) }
+
+// Heal ends a Cut.
+func (n *Network) Heal(ctx context.Context, host int) error { return n.route(ctx, "del", host) }
+
+func (n *Network) route(ctx context.Context, what string, host int) error {
+	var steps [][]string
+	for other := range n.hosts {
+		if other != host {
+			steps = append(steps, n.at(host, "route", what, "blackhole", n.address(other)), n.at(other, "route", what, "blackhole", n.address(host)))
+		}
+	}
+	return ip(ctx, steps)
+}
+
+// Close ends what keeps the network, which is gone with it and with the programs on its hosts.
+func (n *Network) Close(ctx context.Context) error {
+	var errs []error
+	for _, keeper := range n.keepers {
+		errs = append(errs, keeper.Kill(ctx))
+	}
+	return errors.Join(errs...)
+}
