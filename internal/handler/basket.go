@@ -88,7 +88,7 @@ func basketBody(b service.SoldBasket) soldBasket {
 func (f *form) lines(name string) (lines []stock.Line) {
 	allowed := fmt.Sprintf("1 to %d items, each with a goods_id and a quantity from 1 to %d", stock.MaxLines, int64(stock.MaxQuantity))
 	f.require(name, allowed)
-	return read(f, name, allowed, jsonList|jsonText, func(text string) ([]stock.Line, bool) {
+	return read(f, name, words(allowed), jsonList|jsonText, func(text string) ([]stock.Line, bool) {
 		parse := linesOfText
 		if f.values[name].kind == jsonList {
 			parse = linesOfJSON

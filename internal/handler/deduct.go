@@ -160,8 +160,8 @@ func (s sale) answerTo(o stock.Outcome) sold {
 		CreatedAt: timestamp(o.Order.CreatedAt),
 		Durable:   cmp.Or(o.Durable, stock.InSQL),
 	}
-	if s.options.Reveal {
-		body.Remaining, body.Replica, body.Token = &o.Order.Remaining, o.Order.Replica, &o.Order.Token
+	if s.options.Reveal { // its own copies: a pointer into the outcome would keep all of it on the heap
+		body.Remaining, body.Replica, body.Token = new(o.Order.Remaining), o.Order.Replica, new(o.Order.Token)
 		body.WaitMS, body.HoldMS = new(milliseconds(o.Wait)), new(milliseconds(o.Hold))
 	}
 	return body

@@ -62,6 +62,9 @@ func readForm(r *http.Request, known ...string) (*form, error) {
 }
 
 func (f *form) readBody(r *http.Request, known []string) error {
+	if r.ContentLength == 0 {
+		return nil
+	}
 	body, err := io.ReadAll(r.Body)
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return newProblem(http.StatusRequestEntityTooLarge, "body-too-large", "The body is too large").
@@ -246,8 +249,8 @@ func (f *form) without(name, because string) {
 }
 
 // read parses a field, which is the zero value where it is missing or rejected. kinds are the
-// JSON types that it may have, and allowed completes "must be".
-func read[T any](f *form, name, allowed string, kinds jsonKind, parse func(text string) (T, bool)) (parsed T) {
+// JSON types that it may have, and allowed completes "must be" where it has to be said.
+func read[T any](f *form, name string, allowed func() string, kinds jsonKind, parse func(text string) (T, bool)) (parsed T) {
 	v, ok := f.values[name]
 	if !ok {
 		return parsed
@@ -255,15 +258,18 @@ func read[T any](f *form, name, allowed string, kinds jsonKind, parse func(text 
 	if n, ok := parse(v.text); ok && (v.kind == untyped || v.kind&kinds != 0) {
 		return n
 	}
-	f.failf(name, "must be %s, not %s", allowed, quote(v))
+	f.failf(name, "must be %s, not %s", allowed(), quote(v))
 	return parsed
 }
 
+// words are what is always said alike.
+func words(said string) func() string { return func() string { return said } }
+
 // whole reads a whole number from least to most; null and the empty text count as missing.
 func (f *form) whole(name string, least, most int64) int64 {
-	allowed := fmt.Sprintf("a whole number from %d to %d", least, most)
+	allowed := func() string { return fmt.Sprintf("a whole number from %d to %d", least, most) }
 	if f.values[name].text == "" {
-		f.failf(name, "is missing; it must be %s", allowed)
+		f.failf(name, "is missing; it must be %s", allowed())
 		return 0
 	}
 	return read(f, name, allowed, jsonNumber, func(text string) (int64, bool) {
@@ -284,7 +290,7 @@ const trueOrFalse = "true or false"
 
 // flag reads true or false; a missing field is false.
 func (f *form) flag(name string) bool {
-	return read(f, name, trueOrFalse, jsonBool, func(text string) (flag, ok bool) {
+	return read(f, name, words(trueOrFalse), jsonBool, func(text string) (flag, ok bool) {
 		return text == "true", text == "true" || text == "false"
 	})
 }
@@ -298,8 +304,8 @@ func (f *form) flagIfGiven(name string) *bool {
 }
 
 // oneOf reads one of several words; a missing field is empty.
-func (f *form) oneOf(name, allowed string, words ...string) string {
-	return read(f, name, allowed, jsonText, func(text string) (string, bool) { return text, slices.Contains(words, text) })
+func (f *form) oneOf(name, allowed string, of ...string) string {
+	return read(f, name, words(allowed), jsonText, func(text string) (string, bool) { return text, slices.Contains(of, text) })
 }
 
 // durability reads redis or sql; a missing field is empty.
@@ -310,15 +316,16 @@ func (f *form) durability() stock.Durability {
 // text reads up to most printable characters; a missing field is empty.
 func (f *form) text(name string, most int) string {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
-	return read(f, name, fmt.Sprintf("1 to %d printable characters", most), jsonText|jsonNumber, func(text string) (string, bool) {
+	allowed := func() string { return fmt.Sprintf("1 to %d printable characters", most) }
+	return read(f, name, allowed, jsonText|jsonNumber, func(text string) (string, bool) {
 		return text, text != "" && utf8.RuneCountInString(text) <= most && !strings.ContainsFunc(text, unprintable) && utf8.ValidString(text)
 	})
 }
 
 // visible reads 1 to most visible ASCII characters, in JSON as text.
 func (f *form) visible(name string, most int) string {
-	allowed := fmt.Sprintf("1 to %d visible ASCII characters", most)
-	f.require(name, allowed)
+	allowed := func() string { return fmt.Sprintf("1 to %d visible ASCII characters", most) }
+	f.require(name, allowed())
 	return read(f, name, allowed, jsonText, func(text string) (string, bool) {
 		return text, text != "" && len(text) <= most && !strings.ContainsFunc(text, invisible)
 	})

@@ -72,7 +72,7 @@ func (f Form) Flag(name string) bool { return f.form.flag(name) }
 func (f Form) Duration(name string, least, most time.Duration) time.Duration {
 	allowed := fmt.Sprintf("a duration from %s to %s", least, most)
 	f.form.require(name, allowed)
-	return read(f.form, name, allowed+" such as 2s or 250ms", jsonText, func(text string) (time.Duration, bool) {
+	return read(f.form, name, words(allowed+" such as 2s or 250ms"), jsonText, func(text string) (time.Duration, bool) {
 		d, err := time.ParseDuration(text)
 		return d, err == nil && d >= least && d <= most
 	})

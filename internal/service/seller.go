@@ -38,7 +38,7 @@ func (s *Seller) LockWait() time.Duration {
 }
 
 // Deduct takes stock for one purchase. Catalogue.Replay has searched the ledger for its
-// key before.
+// key before, and Catalogue.Within bounds both.
 //
 // The outcome's order contains the request id also where Deduct fails: after
 // stock.ErrUnknownOutcome, sending it again finds out. stock.ErrKeyReused: the
@@ -51,14 +51,13 @@ func (s *Seller) Deduct(ctx context.Context, goodsID int64, p stock.Purchase) (s
 	}
 	defer span.End()
 	begun := time.Now()
-	outcome, err := s.deductInTime(ctx, goodsID, p)
+	outcome, err := s.deductNamed(ctx, goodsID, p)
 	s.observer.Deducted(outcome, err, time.Since(begun))
 	return outcome, err
 }
 
-func (s *Seller) deductInTime(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
-	ctx, cancel := s.catalogue.Within(ctx)
-	defer cancel()
+// deductNamed gives a purchase the id and the number that it lacks.
+func (s *Seller) deductNamed(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
 	if p.RequestID == "" {
 		key, err := newKey("")
 		if err != nil {

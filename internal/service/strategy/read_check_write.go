@@ -163,6 +163,9 @@ func answer(rejected []error, orders []stock.Order) []stock.Outcome {
 
 // merge pairs a batch with the outcomes of those purchases that were not rejected.
 func merge(rejected []error, of []stock.Outcome) []stock.Outcome {
+	if len(of) == len(rejected) {
+		return of
+	}
 	outcomes := make([]stock.Outcome, len(rejected))
 	for i, reason := range rejected {
 		if reason != nil {
