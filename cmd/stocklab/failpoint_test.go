@@ -244,16 +244,16 @@ func killedWhileHolding(t *testing.T, v victim) {
 
 func TestTheLocksOfAnExperimentMayHaveAnotherClockAndNoReaper(t *testing.T) {
 	var c config.Config
-	c.Lab = config.Lab{ClockOffset: time.Hour, Reaper: false}
+	c.Lab = config.Lab{ClockOffset: time.Hour, Reaper: false, NodeLocks: true}
 	deps := changeLocks(c, lock.Deps{})
-	if !deps.Unreaped || deps.Now == nil {
+	if !deps.Unreaped || !deps.NodeLocks || deps.Now == nil {
 		t.Fatalf("with a clock and without a reaper: %+v", deps)
 	}
 	if ahead := time.Until(deps.Now()); ahead < 59*time.Minute || ahead > 61*time.Minute {
 		t.Errorf("the clock is ahead by %s, want an hour", ahead)
 	}
 	c.Lab = config.Lab{Reaper: true}
-	if deps := changeLocks(c, lock.Deps{}); deps.Unreaped || deps.Now != nil {
+	if deps := changeLocks(c, lock.Deps{}); deps.Unreaped || deps.NodeLocks || deps.Now != nil {
 		t.Errorf("where nothing is changed: %+v", deps)
 	}
 }

@@ -41,9 +41,9 @@ func openFailpoints(steps *failpoint.Steps) func(context.Context, config.Config,
 	}
 }
 
-// changeLocks gives the locks of an experiment another clock, and no reaper.
+// changeLocks gives the locks of an experiment another clock, no reaper, and servers that do not share them.
 func changeLocks(c config.Config, deps lock.Deps) lock.Deps {
-	deps.Unreaped = !c.Lab.Reaper
+	deps.Unreaped, deps.NodeLocks = !c.Lab.Reaper, c.Lab.NodeLocks
 	if c.Lab.ClockOffset != 0 {
 		deps.Now = func() time.Time { return time.Now().Add(c.Lab.ClockOffset) }
 	}

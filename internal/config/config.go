@@ -236,4 +236,5 @@ type Lab struct {
 	History     string        `key:"history" doc:"file to which the leases of this replica are appended, as JSON lines; none where it is empty"`
 	ClockOffset time.Duration `key:"clock_offset" default:"0s" doc:"how far the clock of redis-getset is ahead in this replica; below zero it is behind"`
 	Reaper      bool          `key:"reaper" default:"true" doc:"free the names of sql-insert-lock whose holders crashed; false leaves them locked"`
+	NodeLocks   bool          `key:"node_locks" default:"false" doc:"sell through sql-row-lock and sql-named-lock also where several database servers take writes, each of which has locks of its own"`
 }

@@ -91,9 +91,9 @@ type Deps struct {
 	// TriedInVain is called after each try that found the name taken, by those locks
 	// that try again; nil: they are not counted.
 	TriedInVain func()
-	// Unreaped has sql-insert-lock leave the names of dead holders locked, which
-	// is for experiments.
-	Unreaped bool
+	// Unreaped has sql-insert-lock leave the names of dead holders locked, and NodeLocks has an
+	// Entry with OneServer used where several servers take writes: both are for experiments.
+	Unreaped, NodeLocks bool
 }
 
 // Clock is the clock of the locks that write it into their backend.

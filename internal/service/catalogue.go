@@ -83,7 +83,7 @@ func NewCatalogue(ctx context.Context, entries []strategy.Entry, deps strategy.D
 			entry.Guarantees.Renews = false
 		}
 		o := c.newOffer(entry, own)
-		if cluster := deps.Store.Cluster(); cluster != "" && entry.OneServer {
+		if cluster := deps.Store.Cluster(); cluster != "" && entry.OneServer && !deps.Lock.NodeLocks {
 			o.rejected = fmt.Sprintf("the database is %s, whose nodes do not share its lock", cluster)
 		}
 		o.unconfigured = cmp.Or(unconfigured(entry, c.clients), tooOld(entry, versions))

@@ -80,6 +80,7 @@ func excerpts() map[string]compared {
 		"spinning":             {failure: []string{sources + "redis.go#polled.Acquire"}},
 		"read-write-lock":      {[]string{sources + "readwrite.go#readersOfNow", sources + "readwrite.go#takeRead", sources + "readwrite.go#takeWrite"}, []string{sources + "readwrite.go#takeAnnounced"}},
 		"multi-lock":           {[]string{steps + "basket.go#take"}, []string{locks + "multi.go#Acquire"}},
+		"several-nodes":        {[]string{locks + "sql/row_lock.go#takeRow"}, conditional},
 		"ensemble-size":        {sequential, []string{locks + "etcd/session.go#put"}},
 		"holds":                {[]string{steps + "holds.go#naiveHolds.isHeld", steps + "holds.go#naiveHolds.set", steps + "holds.go#naiveHolds.end"}, []string{rows + "confirm.go#Tx.confirm", rows + "confirm.go#setConfirmed"}},
 	}

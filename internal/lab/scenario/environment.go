@@ -86,7 +86,8 @@ type provisioner struct {
 	lastItem   int64 // the last that an environment got, where the plan names none
 
 	cluster *cluster.Cluster
-	stage   Stage // of the cluster
+	stage   Stage          // of the cluster
+	galera  *servers.Nodes // nil until a stage had nodes
 }
 
 func (t *provisioner) lacks(stage Stage) string {
@@ -94,6 +95,12 @@ func (t *provisioner) lacks(stage Stage) string {
 		if need == MySQL {
 			if t.backends.Database.Started == servers.Embedded {
 				return "needs MySQL or MariaDB: SQLite has neither row locks nor connections that wait for them"
+			}
+			continue
+		}
+		if need == Galera {
+			if _, _, err := servers.FindGalera(); err != nil {
+				return err.Error()
 			}
 			continue
 		}
@@ -168,6 +175,11 @@ func (t *provisioner) set(ctx context.Context, s *Environment, stage Stage) erro
 		s.Spoil() // its servers end with the try
 		env = own
 	}
+	if stage.Nodes > 0 {
+		if err := t.writeToNodes(ctx, s, stage); err != nil {
+			return err
+		}
+	}
 	if stage.Replicas == 0 {
 		return nil
 	}
@@ -187,6 +199,30 @@ func (t *provisioner) set(ctx context.Context, s *Environment, stage Stage) erro
 	return nil
 }
 
+// writeToNodes has each replica write to one of the nodes, and starts them where they do not run.
+func (t *provisioner) writeToNodes(ctx context.Context, s *Environment, stage Stage) (err error) {
+	if t.galera == nil {
+		t.plan.Progress.Say("starting three nodes of Galera")
+		if t.galera, err = servers.StartGalera(ctx, t.supervisor, nil); err != nil {
+			return err
+		}
+	}
+	s.Own = make(map[int][]string, stage.Replicas)
+	for i := range stage.Replicas {
+		s.Own[i+1] = slices.Concat(stage.Own[i+1], t.galera.Nodes[i%stage.Nodes].Env())
+	}
+	return nil
+}
+
+// end closes what serves more than one try.
+func (t *provisioner) end(ctx context.Context) error {
+	err := t.close(ctx)
+	if t.galera != nil {
+		err = errors.Join(err, t.galera.Close(ctx))
+	}
+	return err
+}
+
 func (t *provisioner) options(stage Stage, env []string, own map[int][]string) cluster.Options {
 	return cluster.Options{
 		Binary: t.plan.Binary, Replicas: stage.Replicas, Lab: stage.Lab,
@@ -198,7 +234,7 @@ func (t *provisioner) options(stage Stage, env []string, own map[int][]string) c
 
 // same tells whether one cluster serves both stages.
 func (a Stage) same(b Stage) bool {
-	return a.Replicas == b.Replicas && a.Lab == b.Lab && slices.Equal(a.Env, b.Env) && a.Own == nil && b.Own == nil
+	return a.Replicas == b.Replicas && a.Nodes == b.Nodes && a.Lab == b.Lab && slices.Equal(a.Env, b.Env) && a.Own == nil && b.Own == nil
 }
 
 func (t *provisioner) tearDown(ctx context.Context, s *Environment) error {

@@ -78,7 +78,7 @@ func Run(ctx context.Context, p Plan) (r *Report, err error) {
 func On(ctx context.Context, k *servers.Supervisor, backends *servers.Backends, p Plan) (results []Result, err error) {
 	p.Folder = cmp.Or(p.Folder, filepath.Join(k.Folder(), "lab"))
 	run := &run{plan: p, provisioner: &provisioner{supervisor: k, backends: backends, plan: p}}
-	defer func() { err = errors.Join(err, run.provisioner.close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, run.provisioner.end(context.WithoutCancel(ctx))) }()
 	p.Progress.Begin(len(p.Experiments))
 	var failures []error
 	for _, e := range p.Experiments {

@@ -63,6 +63,9 @@ type Stage struct {
 	Servers func(ctx context.Context, s *Environment) (env []string, err error)
 	// Replicas are started behind a balancer; 0: none.
 	Replicas int
+	// Nodes of a Galera cluster take the writes of the replicas, each of a replica in turn; 0: the
+	// database of the run does. The cluster is started once for a whole run, and needs Galera.
+	Nodes int
 	// Env are STOCKD_… variables of the replicas.
 	Env []string
 	// Own are more of them for single replicas, by their number from 1.
@@ -82,6 +85,7 @@ const (
 	Redlock   Need = "redlock" // five masters
 	ZooKeeper Need = "zookeeper"
 	Etcd      Need = "etcd"
+	Galera    Need = "galera" // and MariaDB, as three nodes that all take writes
 )
 
 // Step is one action on an environment.

@@ -54,6 +54,7 @@ func All() []scenario.Experiment {
 		multiLock(),
 		ensembleSize(),
 		holds(),
+		severalNodes(),
 	}
 	slices.SortFunc(all, func(a, b scenario.Experiment) int { return cmp.Compare(a.Number, b.Number) })
 	return all
