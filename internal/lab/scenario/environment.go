@@ -91,16 +91,15 @@ type provisioner struct {
 }
 
 func (t *provisioner) lacks(stage Stage) string {
+	if stage.Nodes > 0 {
+		if _, _, err := servers.FindGalera(); err != nil {
+			return err.Error()
+		}
+	}
 	for _, need := range stage.Needs {
 		if need == MySQL {
 			if t.backends.Database.Started == servers.Embedded {
 				return "needs MySQL or MariaDB: SQLite has neither row locks nor connections that wait for them"
-			}
-			continue
-		}
-		if need == Galera {
-			if _, _, err := servers.FindGalera(); err != nil {
-				return err.Error()
 			}
 			continue
 		}

@@ -64,7 +64,7 @@ type Stage struct {
 	// Replicas are started behind a balancer; 0: none.
 	Replicas int
 	// Nodes of a Galera cluster take the writes of the replicas, each of a replica in turn; 0: the
-	// database of the run does. The cluster is started once for a whole run, and needs Galera.
+	// database of the run does. The cluster is started once for a whole run, where there is Galera.
 	Nodes int
 	// Env are STOCKD_… variables of the replicas.
 	Env []string
@@ -85,7 +85,6 @@ const (
 	Redlock   Need = "redlock" // five masters
 	ZooKeeper Need = "zookeeper"
 	Etcd      Need = "etcd"
-	Galera    Need = "galera" // and MariaDB, as three nodes that all take writes
 )
 
 // Step is one action on an environment.

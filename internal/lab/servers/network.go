@@ -70,14 +70,16 @@ func startKeeper(ctx context.Context, k *Supervisor) (*Process, error) {
 func (n *Network) wire(ctx context.Context) error {
 	bridge := n.hosts
 	here, there := fmt.Sprintf("stockd%d", os.Getpid()%100000), "uplink" // names of interfaces have 15 characters
-	steps := [][]string{
+	steps := make([][]string, 0, 6+5*n.hosts)
+	steps = append(
+		steps,
 		n.at(bridge, "link", "add", "switch", "type", "bridge"),
 		n.at(bridge, "link", "set", "switch", "up"),
-		{"link", "add", here, "type", "veth", "peer", "name", there, "netns", n.pid(bridge)},
+		[]string{"link", "add", here, "type", "veth", "peer", "name", there, "netns", n.pid(bridge)},
 		n.at(bridge, "link", "set", there, "master", "switch", "up"),
-		{"address", "add", n.subnet + "254/24", "dev", here},
-		{"link", "set", here, "up"},
-	}
+		[]string{"address", "add", n.subnet + "254/24", "dev", here},
+		[]string{"link", "set", here, "up"},
+	)
 	for i := range n.hosts {
 		port := "host" + strconv.Itoa(i)
 		steps = append(steps,
@@ -155,9 +157,9 @@ func (n *Network) route(ctx context.Context, what string, host int) error {
 
 // Close ends what keeps the network, which is gone with it and with the programs on its hosts.
 func (n *Network) Close(ctx context.Context) error {
-	var errs []error
-	for _, keeper := range n.keepers {
-		errs = append(errs, keeper.Kill(ctx))
+	errs := make([]error, len(n.keepers))
+	for i, keeper := range n.keepers {
+		errs[i] = keeper.Kill(ctx)
 	}
 	return errors.Join(errs...)
 }

@@ -345,7 +345,7 @@ func onNodes(name, strategy string, nodes int, expect string, seen checker.Check
 		where = "all to one node"
 	}
 	return scenario.Part{
-		Name: name, Stage: scenario.Stage{Needs: []scenario.Need{scenario.Galera}, Replicas: 3, Nodes: nodes, Lab: true, Env: []string{"STOCKD_LAB_NODE_LOCKS=true"}},
+		Name: name, Stage: scenario.Stage{Replicas: 3, Nodes: nodes, Lab: true, Env: []string{"STOCKD_LAB_NODE_LOCKS=true"}},
 		Does:   fmt.Sprintf("three replicas write to a Galera cluster of three nodes, %s; 12 clients buy 900 times from 300 units through %s", where, strategy),
 		Expect: expect,
 		Steps: []scenario.Step{
