@@ -61,6 +61,50 @@ func (s *shop) calls(t *testing.T) int64 {
 	return n
 }
 
+// Two consumers find that an order can never be written, one of which has stalled: it is one dead letter, and reported
+// once.
+func TestAnOrderIsDeadLetteredOnce(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 5)
+	seller := s.replica(t, "seller", idle)
+	reported := orders(sell(t, seller, buy(1)))
+	settle(t, seller)
+	lost := buy(2)
+	sell(t, seller, lost)
+	s.takeRequestID(t, lost)
+	way := labtest.NewProxy(t, server.Address)
+	held := way.Arm(servers.Rule{Sent: "\r\nbury\r\n", Do: servers.Hold})
+	stalled := s.replica(t, "stalled", at(way.Address), patient)
+	labtest.AwaitReached(t, held)
+	b := s.replica(t, "b")
+	await(t, "the other consumer", func() bool { return s.seen.deadLettered.Load() == 1 })
+	held.Pass()
+	if err := stalled.Close(); err != nil { // its step has been answered
+		t.Error(err)
+	}
+	s.assertDeadLettered(t, 1)
+	s.assertExact(t, b, append(reported, sell(t, b, buy(4))))
+}
+
+// The item of a pending order is gone: the order is dead-lettered, and keeps no other from the ledger.
+func TestTheOrderOfAnItemThatIsGoneIsDeadLettered(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	gone := s.another(t, 3, 10) // on the same stream
+	a := s.replica(t, "a", idle)
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	gone.sell(t, a, buy(1))
+	reported = append(reported, sell(t, a, buy(1)))
+	for _, table := range []string{"tb_stock_place", "tb_goods_stock"} {
+		if _, err := s.sql(t).ExecContext(t.Context(), "DELETE FROM "+table+" WHERE goods_id = 3"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.assertExact(t, s.replica(t, "b"), reported)
+	await(t, "the dead letter", func() bool { return s.seen.deadLettered.Load() == 1 })
+	s.assertDeadLettered(t, 1)
+}
+
 // More was accepted than the allocation has. Units were added to the row before the next
 // epoch began, and are a part of it: what they suffice for is kept.
 func TestWhatARestockSufficesForIsNotDeadLettered(t *testing.T) {
@@ -77,9 +121,7 @@ func TestWhatARestockSufficesForIsNotDeadLettered(t *testing.T) {
 	}
 	b := s.replica(t, "b")
 	settle(t, b)
-	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 0 {
-		t.Errorf("%d orders were dead-lettered, want none", n)
-	}
+	s.assertDeadLettered(t, 0)
 	s.assertExact(t, b, reported)
 }
 
@@ -97,9 +139,7 @@ func TestOfOrdersThatFitOneByOneTheFirstIsWritten(t *testing.T) {
 	sell(t, seller, buy(6)) // of 3: this one is lost
 	b := s.replica(t, "b")
 	settle(t, b)
-	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
-		t.Errorf("%d orders were dead-lettered, want 1", n)
-	}
+	s.assertDeadLettered(t, 1)
 	reported = append(reported, sell(t, b, buy(3)))
 	s.assertExact(t, b, reported)
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/backend"
@@ -157,10 +159,28 @@ func TestALostReplyIsOneDeduction(t *testing.T) {
 func TestARedisThatIsNotThereIsNamed(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
 	r := s.replica(t, "a", at("127.0.0.1:1"))
+	s.assertNeedsNoRedis(t, r)
 	_, err := deduct(t, r, buy(1))
 	named, ok := errors.AsType[*stock.BackendError](err)
 	if !ok || named.Backend != "redis" || errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Errorf("%v, want a failure of redis before anything happened", err)
+	}
+}
+
+// assertNeedsNoRedis asks for everything but a purchase of an item that was never sold from Redis: it does
+// not begin there with it.
+func (s *shop) assertNeedsNoRedis(t *testing.T, r *hot.Stock) {
+	t.Helper()
+	_, byRequest, requestErr := r.FindRequest(t.Context(), "request")
+	_, byNumber, numberErr := r.FindOrder(t.Context(), "018bcfe5-6800-7000-8000-000000000000")
+	pending, pendingErr := r.Pending(t.Context(), goods)
+	recalled, recallErr := r.Recall(t.Context(), goods)
+	err := errors.Join(requestErr, numberErr, pendingErr, recallErr, r.Restocked(t.Context(), goods, 1), r.LimitChanged(t.Context(), goods), r.Reconcile(t.Context()))
+	if err != nil || byRequest || byNumber || pending != 0 || recalled != (stock.Recalled{}) {
+		t.Errorf("orders are found %t and %t, %d units pending and %+v recalled (%v)", byRequest, byNumber, pending, recalled, err)
+	}
+	if place, err := s.store.Allocation(t.Context(), goods, hot.Allocation); err != nil || place.Epoch != 0 {
+		t.Errorf("the allocation is %+v (%v), want none", place, err)
 	}
 }
 
@@ -180,6 +200,9 @@ func TestADeliveryThatIsRepeatedIsWrittenOnce(t *testing.T) {
 		labtest.AwaitReached(t, lost)
 	}
 	s.assertExact(t, r, reported)
+	if n := s.seen.written.Load(); n != int64(len(reported)) {
+		t.Errorf("%d orders were reported as written, want %d", n, len(reported))
+	}
 }
 
 // A consumer has died with orders in its hands.
@@ -206,22 +229,199 @@ func TestTheOrdersOfADeadConsumerAreClaimed(t *testing.T) {
 //contract:strategy.Outbox Lag is how far
 func TestTheLagIsWhatTheLedgerLacks(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
+	other := s.another(t, 2, 10) // on another stream
+	a := s.replica(t, "a", idle)
+	sell(t, a, buy(1))
+	other.sell(t, a, buy(1))
+	await(t, "the first orders to be written", func() bool { return s.seen.written.Load() == 2 })
+	settle(t, a)
+	assertLag := func(orders int64, least time.Duration) {
+		t.Helper()
+		if lag, err := a.Lag(t.Context()); err != nil || lag.Orders != orders || lag.Oldest < least || orders == 0 && lag.Oldest != 0 {
+			t.Errorf("the ledger is behind by %+v (%v), want %d orders, the oldest of which has waited for %s", lag, err, orders, least)
+		}
+	}
+	assertLag(0, 0)
+	other.sell(t, a, buy(1))
+	time.Sleep(20 * time.Millisecond)
+	sell(t, a, buy(1))
+	sell(t, a, buy(1))
+	assertLag(3, 19*time.Millisecond) // the age is in whole milliseconds
+	b := s.replica(t, "b")
+	await(t, "all orders to be written", func() bool { return s.seen.written.Load() == 5 })
+	settle(t, b)
+	other.assertExact(t, b, 2)
+	assertLag(0, 0)
+}
+
+// anotherItem is one that a shop sells beside its own.
+type anotherItem struct {
+	*shop
+
+	id int64
+}
+
+func (s *shop) another(t *testing.T, id, units int64) anotherItem {
+	t.Helper()
+	if err := s.store.CreateGoods(t.Context(), id, units, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	return anotherItem{s, id}
+}
+
+func (i anotherItem) sell(t *testing.T, r *hot.Stock, p stock.Purchase) {
+	t.Helper()
+	outcomes, err := r.Deduct(t.Context(), i.id, []stock.Purchase{p})
+	if err != nil || outcomes[0].Rejected != nil {
+		t.Fatalf("item %d is not sold: %+v (%v)", i.id, outcomes, err)
+	}
+}
+
+// assertExact waits until its counter has what the ledger leaves of it, after so many orders.
+func (i anotherItem) assertExact(t *testing.T, r *hot.Stock, orders int64) {
+	t.Helper()
+	await(t, fmt.Sprintf("the orders of item %d", i.id), func() bool {
+		d, err := r.Drift(t.Context(), i.id)
+		return err == nil && d.Loaded && d.Pending == 0 && d.Drift == 0
+	})
+	if a, err := i.store.Audit(t.Context(), i.id); err != nil || !a.Clean || a.Orders != orders {
+		t.Errorf("the audit of item %d is %+v (%v), want %d orders", i.id, a, err, orders)
+	}
+}
+
+// One batch has orders of several items and epochs: each is written to its own, and only those of an epoch
+// that is over are offered again.
+func TestABatchHasOrdersOfSeveralItems(t *testing.T) {
+	s := open(t, lab.Redis(t), 20)
+	other := s.another(t, 3, 20) // on the same stream
+	a := s.replica(t, "a", idle)
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	for range 3 {
+		reported = append(reported, sell(t, a, buy(1)))
+		other.sell(t, a, buy(2))
+	}
+	s.restock(t, a, 1) // the next epoch of the first
+	other.sell(t, a, buy(3))
+	reported = append(reported, sell(t, a, buy(1)))
+	b := s.replica(t, "b")
+	s.assertExact(t, b, reported)
+	other.assertExact(t, b, 4)
+	s.assertDeadLettered(t, 0)
+	pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result()
+	if err != nil || pending.Count != 0 || s.client.XLen(t.Context(), s.key("orders")).Val() != 0 {
+		t.Errorf("consumers have %+v in hand (%v)", pending, err)
+	}
+}
+
+// The stream and its consumers are lost, and orders are accepted before there are any again.
+func TestOrdersFromBeforeTheConsumersAreWritten(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a := s.replica(t, "a", idle)
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	if err := s.client.Del(t.Context(), s.key("orders")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	reported = append(reported, sell(t, a, buy(1)), sell(t, a, buy(1)))
+	s.assertExact(t, s.replica(t, "b"), reported)
+}
+
+// Redis answers with an error: nothing was sold, and that is known. So it is where the purchase was over, or where the
+// database did not answer whether an epoch has begun: nothing is sold before it has.
+func TestAPurchaseThatWasNotMadeIsKnownNotToBe(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	slow := s.slowReplica(t, "a")
+	isKnown := func(what string, err error) {
+		t.Helper()
+		if named, ok := errors.AsType[*stock.BackendError](err); !ok || named.Backend == "" || errors.Is(err, stock.ErrUnknownOutcome) {
+			t.Errorf("%s: %v, want a failure of a backend before anything happened", what, err)
+		}
+	}
+	lost := slow.way.Arm(servers.Rule{Sent: "COMMIT", Do: servers.LoseReply})
+	_, err := deduct(t, slow.replica, buy(1))
+	isKnown("the commit of an epoch is not answered", err)
+	if !lost.Disarm() {
+		t.Error("no commit was lost")
+	}
+	reported := orders(sell(t, slow.replica, buy(1)))
+	settle(t, slow.replica)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := slow.replica.Deduct(ended, goods, []stock.Purchase{buy(1)}); !errors.Is(err, context.Canceled) || errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("a purchase that is over is answered with %v, want %v", err, context.Canceled)
+	}
+	s.assertExact(t, slow.replica, reported)
+	if err := s.client.Set(t.Context(), s.key("goods:1"), "no counter", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = deduct(t, slow.replica, buy(1))
+	isKnown("Redis answers with an error", err)
+}
+
+// The client leaves while Redis is asked: what Redis answers is the answer, and no unknown outcome.
+func TestAnAnswerIsReadThoughItsClientHasLeft(t *testing.T) {
+	server := lab.Redis(t)
+	s := open(t, server, 10)
+	way := labtest.NewProxy(t, server.Address)
+	a := s.replica(t, "a", at(way.Address))
+	sell(t, a, buy(1))
+	held := way.Arm(servers.Rule{Sent: "\r\nsell\r\n", Do: servers.HoldReply})
+	ctx, leave := context.WithCancel(t.Context())
+	answered := make(chan error, 1)
+	go func() { answered <- oneOf(a.Deduct(ctx, goods, []stock.Purchase{buy(1)})) }()
+	labtest.AwaitReached(t, held)
+	leave()
+	held.Pass()
+	if err := <-answered; err != nil {
+		t.Errorf("the purchase is answered with %v, want sold", err)
+	}
+}
+
+func oneOf(outcomes []stock.Outcome, err error) error {
+	if err != nil {
+		return err
+	}
+	return outcomes[0].Rejected
+}
+
+// A reservation is one in the answer, to a client that asks again, on the stream, in the next epoch and in the
+// ledger, and is held as long as it was to be.
+func TestAReservationIsOneWhereverItGoes(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
 	a := s.replica(t, "a", idle)
 	sell(t, a, buy(1))
 	settle(t, a)
-	assertLag := func(want int64) {
-		t.Helper()
-		if lag, err := a.Lag(t.Context()); err != nil || lag.Orders != want || (lag.Oldest > 0) != (want > 0) {
-			t.Errorf("the ledger is behind by %+v (%v), want %d orders", lag, err, want)
-		}
+	p := by("u-1", 2)
+	p.Keyed, p.TTL, p.Number = true, 90*time.Second, uuid.Must(uuid.NewV7()).String()
+	first, err := deduct(t, a, p)
+	if err != nil || first.Rejected != nil || first.Durable != stock.InRedis || first.Order.Kind != stock.Hold || first.Order.ID != p.Number {
+		t.Fatalf("the reservation is answered with %+v (%v)", first, err)
 	}
-	assertLag(0)
-	sell(t, a, buy(1))
-	sell(t, a, buy(1))
-	time.Sleep(2 * time.Millisecond) // the age is in whole milliseconds
-	assertLag(2)
-	settle(t, s.replica(t, "b"))
-	assertLag(0)
+	p.Number = uuid.Must(uuid.NewV7()).String() // as each request has another one
+	again, err := deduct(t, a, p)
+	if want := (stock.Outcome{Order: first.Order, Replayed: true, Durable: stock.InRedis}); err != nil || again != want {
+		t.Errorf("it is answered again with %+v (%v), want %+v", again, err, want)
+	}
+	sale := p
+	sale.TTL = 0
+	if o, err := deduct(t, a, sale); err != nil || !errors.Is(o.Rejected, stock.ErrKeyReused) {
+		t.Errorf("a purchase under its key is answered with %v (%v), want %v", o.Rejected, err, stock.ErrKeyReused)
+	}
+	s.restock(t, a, 1) // the next epoch
+	if got, ok, err := a.FindRequest(t.Context(), p.RequestID); err != nil || !ok || got != first.Order {
+		t.Errorf("by its request id it is %+v, %t (%v), want %+v", got, ok, err, first.Order)
+	}
+	b := s.replica(t, "b")
+	settle(t, b)
+	s.assertInLedger(t, orders(first.Order))
+	r, err := s.store.Reservation(t.Context(), first.Order.ID)
+	if err != nil || r.State != stock.Held || r.TTL != p.TTL || r.ExpiresAt.Sub(r.HeldAt) != p.TTL || r.Quantity != 2 || r.UserID != "u-1" {
+		t.Errorf("the reservation is %+v (%v), want 2 units of u-1 held for %s", r, err, p.TTL)
+	}
+	if got, ok, err := b.FindRequest(t.Context(), p.RequestID); err != nil || !ok || got != first.Order {
+		t.Errorf("offered again, by its request id it is %+v, %t (%v), want %+v", got, ok, err, first.Order)
+	}
 }
 
 // takeRequestID has the ledger hold another order under the request id of a purchase.
@@ -256,9 +456,7 @@ func TestAnOrderThatCannotBeWrittenIsDeadLettered(t *testing.T) {
 	s.takeRequestID(t, lost)
 	b := s.replica(t, "b")
 	settle(t, b)
-	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
-		t.Errorf("%d orders were dead-lettered, want 1", n)
-	}
+	s.assertDeadLettered(t, 1)
 	reported = append(reported, sell(t, b, buy(4)))
 	s.assertExact(t, b, reported)
 }
@@ -279,9 +477,7 @@ func TestOneOfTwoOrdersOfARequestIDIsWritten(t *testing.T) {
 	reported = append(reported, sell(t, a, buy(2)))
 	b := s.replica(t, "b")
 	settle(t, b)
-	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
-		t.Errorf("%d orders were dead-lettered, want 1", n)
-	}
+	s.assertDeadLettered(t, 1)
 	s.assertInLedger(t, reported)
 }
 
@@ -470,9 +666,7 @@ func TestOrdersBeyondTheStockAreNotWritten(t *testing.T) {
 	settle(t, a)
 	sell(t, a, buy(8)) // of 3: this one is lost
 	settle(t, a)
-	if n := s.client.XLen(t.Context(), s.key("dead")).Val(); n != 1 {
-		t.Errorf("%d orders were dead-lettered, want 1", n)
-	}
+	s.assertDeadLettered(t, 1)
 	reported = append(reported, sell(t, a, buy(3)))
 	s.assertExact(t, a, reported)
 }
@@ -502,8 +696,18 @@ func TestDriftIsRepairedWithoutOverselling(t *testing.T) {
 			if err := a.Reconcile(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			if n := s.seen.compared.Load(); n != 3 {
+				t.Errorf("after look %d a difference of %d units is reported, want 3", look, n)
+			}
+			if n, want := s.seen.repaired.Load(), int64(look/c.looks); n != want {
+				t.Errorf("after look %d of %d the counter was reported as repaired %d times", look, c.looks, n)
+			}
 		}
+		s.seen.repaired.Store(0)
 		s.assertExact(t, a, reported)
+	}
+	if err := a.Reconcile(t.Context()); err != nil || s.seen.compared.Load() != 0 {
+		t.Errorf("after the repairs a difference of %d is reported (%v)", s.seen.compared.Load(), err)
 	}
 	reported = append(reported, sell(t, a, buy(9)))
 	s.assertExact(t, a, reported)

@@ -226,7 +226,8 @@ func (c *consumer) bury(ctx context.Context, e entry, reason string) error {
 		c.part.staged(e.GoodsID),
 	}
 	args := slices.Concat([]any{group, e.id, reason, c.soldOut.channel}, e.list())
-	if _, err := c.ask(ctx, "bury", keys, args...); err != nil {
+	buried, err := c.ask(ctx, "bury", keys, args...)
+	if err != nil || buried == int64(0) { // another consumer has, and has reported it
 		return failed("dead-letter", err)
 	}
 	c.options.Observer.DeadLettered()

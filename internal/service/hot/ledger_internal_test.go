@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -106,5 +107,44 @@ func TestTheLedgerIsAskedByOneLookAtATime(t *testing.T) {
 		if most != 1 || asking != 0 {
 			t.Errorf("%d looks at once, %d in the end; want 1 and none", most, asking)
 		}
+	})
+}
+
+// Each of many requests gets its own order, some of them the same one, although looks at the ledger panic, fail, and are
+// not answered before.
+func TestEveryRequestThatWaitsGetsItsOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		w := newLedgerWatch(func(ctx context.Context, ids ...string) (map[string]stock.Order, error) {
+			switch looks++; looks {
+			case 1:
+				panic("a ledger that is broken")
+			case 2:
+				return nil, errors.New("a ledger that is away")
+			case 3:
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			if len(ids) > ledgerAtOnce {
+				t.Errorf("%d orders are looked for at once", len(ids))
+			}
+			found := make(map[string]stock.Order)
+			for _, id := range ids {
+				found[id] = stock.Order{ID: "order of " + id}
+			}
+			return found, nil
+		}, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		var waiting sync.WaitGroup
+		for i := range 2*ledgerAtOnce + 10 {
+			waiting.Go(func() {
+				id := strconv.Itoa(i / 2)
+				if order, err := w.await(ctx, id); err != nil || order.ID != "order of "+id {
+					t.Errorf("request %s gets %+v (%v)", id, order, err)
+				}
+			})
+		}
+		waiting.Wait()
 	})
 }

@@ -181,6 +181,7 @@ func TestAnOrderThatRedisHasForgottenIsHeldToTheLimit(t *testing.T) {
 	}
 	await(t, "the order to be dead-lettered", func() bool { return s.client.XLen(t.Context(), s.key("dead")).Val() == 1 })
 	s.assertExact(t, b, reported)
+	await(t, "the report of it", func() bool { return s.seen.deadLettered.Load() == 1 })
 	s.assertBuyers(t, b)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ type shop struct {
 	options  hot.Options
 	store    *repo.Store
 	client   redis.UniversalClient // the test's own
+	seen     events
 }
 
 // open creates the item on MariaDB; nothing is in Redis yet.
@@ -56,7 +58,7 @@ func open(t *testing.T, server *servers.Redis, units int64) *shop {
 func (s *shop) replica(t *testing.T, name string, change ...func(*hot.Options, *backend.RedisOptions)) *hot.Stock {
 	t.Helper()
 	options, server := s.options, labtest.RedisOptions(s.redis)
-	options.Observer = noEvents{}
+	options.Observer = &s.seen
 	options.Replica, server.Addresses, server.Cluster = name, []string{s.address}, s.cluster
 	for _, c := range change {
 		c(&options, &server)
@@ -73,13 +75,21 @@ func (s *shop) replica(t *testing.T, name string, change ...func(*hot.Options, *
 	return replica
 }
 
-// noEvents drops all events.
-type noEvents struct{}
+// events are what the replicas of a shop report.
+type events struct{ written, deadLettered, compared, repaired atomic.Int64 } // compared: the last time
 
-func (noEvents) Written(int)    {}
-func (noEvents) DeadLettered()  {}
-func (noEvents) Compared(int64) {}
-func (noEvents) Repaired()      {}
+func (e *events) Written(orders int)   { e.written.Add(int64(orders)) }
+func (e *events) DeadLettered()        { e.deadLettered.Add(1) }
+func (e *events) Compared(units int64) { e.compared.Store(units) }
+func (e *events) Repaired()            { e.repaired.Add(1) }
+
+// assertDeadLettered compares the dead letters, and what the observer has received of them.
+func (s *shop) assertDeadLettered(t *testing.T, want int64) {
+	t.Helper()
+	if n, seen := s.client.XLen(t.Context(), s.key("dead")).Val(), s.seen.deadLettered.Load(); n != want || seen != want {
+		t.Errorf("%d orders were dead-lettered, and %d reported so, want %d", n, seen, want)
+	}
+}
 
 // idle has a consumer that writes one batch and then none for an hour.
 func idle(o *hot.Options, _ *backend.RedisOptions) { o.Linger = time.Hour }
@@ -172,7 +182,7 @@ func (s *shop) assertExact(t *testing.T, r *hot.Stock, reported []stock.Order) {
 		t.Errorf("%d purchases were accepted, the audit is %+v", len(reported), a)
 	}
 	d, err := r.Drift(t.Context(), goods)
-	if err != nil || d.Drift != 0 || !d.Loaded {
+	if err != nil || d.Drift != 0 || !d.Loaded || d.Rebuilding != nil {
 		t.Errorf("Redis and the ledger differ: %+v (%v)", d, err)
 	}
 }

@@ -83,8 +83,18 @@ func TestRecallReturnsTheUnitsToTheRow(t *testing.T) {
 	if got := recall(t, a); got != (stock.Recalled{}) {
 		t.Errorf("%+v is recalled twice", got)
 	}
+	messages := s.client.Subscribe(t.Context(), s.options.Prefix+":restocked")
+	defer messages.Close() //nolint:errcheck // the test is over
+	if _, err := messages.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	s.restock(t, a, 1)
 	s.assertReach(t, 10, 0, true)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if m, err := messages.ReceiveMessage(ctx); err != nil || m.Payload != "1" {
+		t.Errorf("of units in the row, replicas are notified with %v (%v)", m, err)
+	}
 	reported = append(reported, sell(t, a, buy(4)))
 	s.assertExact(t, a, reported)
 	s.assertReach(t, 0, 6, false)
@@ -170,6 +180,10 @@ func TestRecallAgainReturnsWhatIsLeft(t *testing.T) {
 		"replica", "a", "user", "", "limit", 0, "trace", "",
 	}}
 	if err := s.client.XAdd(t.Context(), foreign).Err(); err != nil {
+		t.Fatal(err)
+	}
+	dead := &redis.XReadGroupArgs{Group: "ledger", Consumer: "dead", Streams: []string{s.key("orders"), ">"}}
+	if err := s.client.XReadGroup(t.Context(), dead).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if got := recall(t, a); got != (stock.Recalled{Returned: 5, Pending: 4}) {

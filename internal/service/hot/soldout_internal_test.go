@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -44,4 +46,25 @@ func TestOnlyPurchasesWithoutAKeyAreRejectedUnseen(t *testing.T) {
 			t.Error("an answer that is older than a message counts")
 		}
 	})
+}
+
+// A message names one item that may have units again; where messages may have been lost, all may.
+func TestAMessageForgetsWhatItMayBeAbout(t *testing.T) {
+	for name, c := range map[string]struct {
+		event any
+		kept  bool // of item 2
+	}{
+		"of an item":           {&redis.Message{Payload: "1"}, true},
+		"of orders given back": {&redis.Message{}, false},
+		"of a new connection":  {&redis.Subscription{Kind: "subscribe"}, false},
+	} {
+		o := newSoldOut(nil, "restocked")
+		for item := range int64(2) {
+			o.learn(item+1, o.mark())
+		}
+		o.hear(c.event)
+		if o.verified(1) || o.verified(2) != c.kept {
+			t.Errorf("after a message %s, item 1 is sold out %t and item 2 %t, want only the second %t", name, o.verified(1), o.verified(2), c.kept)
+		}
+	}
 }

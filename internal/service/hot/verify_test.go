@@ -90,6 +90,11 @@ func TestUnitsOfOtherAllocationsAreNamed(t *testing.T) {
 		bucket(c.bucket)
 		if o, err := deduct(t, a, buy(c.quantity)); err != nil || !errors.Is(o.Rejected, c.want) {
 			t.Errorf("%d with %d in a bucket are answered with %v (%v), want %v", c.quantity, c.bucket, o.Rejected, err, c.want)
+		} else if named, ok := errors.AsType[*stock.AllocatedError](o.Rejected); ok {
+			item, err := s.store.Goods(t.Context(), goods)
+			if err != nil || *named != (stock.AllocatedError{Units: c.bucket, Version: item.Version}) {
+				t.Errorf("the cause is %+v, want %d units of version %d (%v)", named, c.bucket, item.Version, err)
+			}
 		}
 	}
 }
@@ -172,6 +177,10 @@ func TestWhatIsSoldOfABatchStaysSold(t *testing.T) {
 	}
 	if _, err := slow.replica.Deduct(t.Context(), goods, batch[1:]); !errors.Is(err, stock.ErrBackendUnavailable) {
 		t.Errorf("the other purchase alone is answered with %v, want %v", err, stock.ErrBackendUnavailable)
+	}
+	again, err := slow.replica.Deduct(t.Context(), goods, batch)
+	if err != nil || again[0].Order != outcomes[0].Order || !again[0].Replayed || !errors.Is(again[1].Rejected, stock.ErrBackendUnavailable) {
+		t.Errorf("the batch is answered again with %+v (%v)", again, err)
 	}
 	s.assertExact(t, s.replica(t, "b"), append(reported, outcomes[0].Order))
 }

@@ -83,6 +83,8 @@ func TestDatabasesOnOneRedisShareNoCopy(t *testing.T) {
 // has what the row has.
 func TestTheCopyHasWhatTheRowHas(t *testing.T) {
 	const per, left = 5, 2
+	server := lab.Redis(t)
+	way := labtest.NewProxy(t, server.Address)
 	for _, entry := range copying("redis-decr", "redis-list") {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
@@ -90,7 +92,7 @@ func TestTheCopyHasWhatTheRowHas(t *testing.T) {
 			if err := store.CreateChosen(t.Context(), 1, 4+left, per, stock.Choice{}, rand.Text()); err != nil {
 				t.Fatal(err)
 			}
-			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
+			locks, prefix := locksAt(t, d, server, way.Address), rand.Text()
 			s := newCopying(t, entry, store, locks, prefix)
 			outcomes, err := s.Deduct(t.Context(), 1, []stock.Purchase{
 				{RequestID: "fits", UserID: "小明", Quantity: 4},
@@ -103,6 +105,139 @@ func TestTheCopyHasWhatTheRowHas(t *testing.T) {
 			if copied := unitsOfCopy(t, locks, prefix, entry.Name); copied != left {
 				t.Errorf("the copy has %d units, and the row %d", copied, left)
 			}
+			takes := way.Arm(servers.Rule{Sent: takeOf(entry.Name), Nth: 1000, Do: servers.Count})
+			beyond := stock.Purchase{RequestID: "beyond the known limit", UserID: "小明", Quantity: 2}
+			if err := oneOf(s.Deduct(t.Context(), 1, []stock.Purchase{beyond})); !errors.Is(err, stock.ErrUserLimit) || takes.Seen() != 0 {
+				t.Errorf("a buyer beyond its limit is answered with %v, and takes %d times of what others could buy", err, takes.Seen())
+			}
+			outcomes, err = s.Deduct(t.Context(), 1, []stock.Purchase{beyond, {RequestID: "the rest", UserID: "小红", Quantity: left}})
+			if err != nil || !errors.Is(outcomes[0].Rejected, stock.ErrUserLimit) || outcomes[1].Rejected != nil {
+				t.Errorf("%+v (%v), want the first rejected and the second sold", outcomes, err)
+			}
+		})
+	}
+}
+
+// takeOf is a part of the command that takes units off a copy.
+func takeOf(kind string) string {
+	return map[string]string{"redis-decr": "decrby", "redis-list": "lpop", "redis-get-set": ":redis-get-set\r\n"}[kind]
+}
+
+// A large stock is copied, and put back, in several pieces of a list, and none of it is lost.
+func TestALargeStockIsCopiedInFull(t *testing.T) {
+	const units, sold = 12_001, 6_000
+	for _, entry := range copying() {
+		t.Run(entry.Name, func(t *testing.T) {
+			d := lab.Database(t, servers.SQLite)
+			store := labtest.Open(t, d, "replica-1")
+			if err := store.CreateGoods(t.Context(), 1, units, rand.Text()); err != nil {
+				t.Fatal(err)
+			}
+			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
+			s := newCopying(t, entry, store, locks, prefix)
+			outcomes, err := s.Deduct(t.Context(), 1, []stock.Purchase{{RequestID: "fits", Quantity: sold}, {RequestID: "does not", Quantity: units - sold + 1}})
+			if err != nil || outcomes[0].Rejected != nil || !errors.Is(outcomes[1].Rejected, stock.ErrInsufficientStock) {
+				t.Fatalf("%+v (%v), want the first sold and the second rejected", outcomes, err)
+			}
+			if copied := unitsOfCopy(t, locks, prefix, entry.Name); copied != units-sold {
+				t.Errorf("the copy has %d units, want %d", copied, units-sold)
+			}
+		})
+	}
+}
+
+// A list has a token a unit, which bounds the stock that it can have. Nothing is left of the attempt.
+func TestACopyHasABound(t *testing.T) {
+	for _, entry := range copying() {
+		t.Run(entry.Name, func(t *testing.T) {
+			d := lab.Database(t, servers.SQLite)
+			store := labtest.Open(t, d, "replica-1")
+			units, want := int64(stock.MaxStock), error(nil)
+			if entry.Name == "redis-list" {
+				units, want = 1_000_001, stock.ErrStockLimit
+			}
+			if err := store.CreateGoods(t.Context(), 1, units, rand.Text()); err != nil {
+				t.Fatal(err)
+			}
+			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
+			if err := deduct(t, newCopying(t, entry, store, locks, prefix)); !errors.Is(err, want) {
+				t.Errorf("with %d units in stock, a purchase is answered with %v, want %v", units, err, want)
+			}
+			if keys := locks.Redis.Keys(t.Context(), prefix+"*").Val(); want != nil && len(keys) != 0 {
+				t.Errorf("%q are left of the copy", keys)
+			}
+		})
+	}
+}
+
+// An attempt that fails before it replaces the copy leaves nothing that stays, and neither does one that takes its place.
+func TestWhatAFailedCopyLeavesExpires(t *testing.T) {
+	server := lab.Redis(t)
+	way := labtest.NewProxy(t, server.Address)
+	for _, entry := range copying("redis-decr", "redis-list", "redis-get-set") {
+		t.Run(entry.Name, func(t *testing.T) {
+			d := lab.Database(t, servers.SQLite)
+			store := labtest.Open(t, d, "replica-1")
+			if err := store.CreateGoods(t.Context(), 1, 7_000, rand.Text()); err != nil {
+				t.Fatal(err)
+			}
+			locks, prefix := locksAt(t, d, server, way.Address), rand.Text()
+			s := newCopying(t, entry, store, locks, prefix)
+			for attempt := 1; attempt <= 2; attempt++ {
+				cut := way.Arm(servers.Rule{Sent: "watch", Do: servers.Lose})
+				if err := deduct(t, s); !errors.Is(err, stock.ErrBackendUnavailable) {
+					t.Errorf("attempt %d is answered with %v, want %v", attempt, err, stock.ErrBackendUnavailable)
+				}
+				labtest.AwaitReached(t, cut)
+				keys := locks.Redis.Keys(t.Context(), prefix+"*").Val()
+				if len(keys) != attempt+1 { // what it had, and its mark
+					t.Errorf("%q are left of %d attempts", keys, attempt)
+				}
+				for _, key := range keys {
+					if left := locks.Redis.PTTL(t.Context(), key).Val(); left <= 0 || left > 30*time.Second {
+						t.Errorf("%s expires in %s", key, left)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Another replica copies the item: its copy is waited for no longer than for a lock, and not by a client that has
+// left.
+func TestACopyIsWaitedForAsLongAsALock(t *testing.T) {
+	for _, entry := range copying("redis-decr", "redis-list", "redis-get-set") {
+		t.Run(entry.Name, func(t *testing.T) {
+			d := lab.Database(t, servers.SQLite)
+			store := labtest.Open(t, d, "replica-1")
+			if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
+				t.Fatal(err)
+			}
+			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
+			s := entry.New(strategy.Deps{
+				Store: store.As(entry.Name), Lock: locks, LockWait: 20 * time.Millisecond, Retry: strategy.Retry{Tries: 1},
+				Hot: hot.Options{Prefix: prefix}, Log: slog.New(slog.DiscardHandler),
+			})
+			closeAfter(t, s)
+			filling := copyOf(prefix, entry.Name) + ":filling"
+			locks.Redis.Set(t.Context(), filling, "the mark of another replica", time.Minute)
+			if err := deduct(t, s); !errors.Is(err, stock.ErrBusy) {
+				t.Errorf("without a copy, a purchase is answered with %v, want %v", err, stock.ErrBusy)
+			}
+			left, leave := context.WithCancel(t.Context())
+			leave()
+			hasLeft := func(when string) {
+				t.Helper()
+				if _, err := s.Deduct(left, 1, oneUnit()); !errors.Is(err, context.Canceled) || errors.Is(err, stock.ErrBusy) || errors.Is(err, stock.ErrBackendUnavailable) {
+					t.Errorf("%s, a client that has left is answered with %v, want %v", when, err, context.Canceled)
+				}
+			}
+			hasLeft("without a copy")
+			locks.Redis.Del(t.Context(), filling)
+			if err := deduct(t, s); err != nil {
+				t.Errorf("when the other has given up, a purchase is answered with %v", err)
+			}
+			hasLeft("with a copy")
 		})
 	}
 }
@@ -234,7 +369,6 @@ func TestARestockDuringACopyIsNotLost(t *testing.T) {
 func TestACopyThatWasReplacedRejectsNoPurchase(t *testing.T) {
 	server := lab.OwnRedis(t)
 	way := labtest.NewProxy(t, server.Address)
-	takes := map[string]string{"redis-decr": "decrby", "redis-list": "lpop", "redis-get-set": ":redis-get-set\r\n"}
 	for _, entry := range copying("redis-decr", "redis-list", "redis-get-set") {
 		t.Run(entry.Name, func(t *testing.T) {
 			d := lab.Database(t, servers.SQLite)
@@ -248,7 +382,7 @@ func TestACopyThatWasReplacedRejectsNoPurchase(t *testing.T) {
 			if err := deduct(t, slow); err != nil {
 				t.Fatal(err)
 			}
-			taken := way.Arm(servers.Rule{Sent: takes[entry.Name], Do: servers.HoldReply})
+			taken := way.Arm(servers.Rule{Sent: takeOf(entry.Name), Do: servers.HoldReply})
 			rejected := make(chan error, 1)
 			go func() { rejected <- deduct(t, slow) }()
 			labtest.AwaitReached(t, taken)

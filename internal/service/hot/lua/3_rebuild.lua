@@ -119,16 +119,25 @@ local function install(promised)
   return 'THERE'
 end
 
+-- Whether a text is a number to a consumer as well, which has 64 bits.
+local function whole(text)
+  return string.match(text or '', '^[+-]?%d+$') and #text <= 18
+end
+
 -- The quantity of an order of an item, from the fields of an entry in the order in which
--- sell adds them; nil where a consumer would discard the entry: nothing uncounts it then.
+-- sell adds them, with the ttl at the end; nil where a consumer would discard the entry: nothing
+-- uncounts it then.
 local function ordered(fields, goods)
   if fields[2] ~= goods or (fields[8] or '') == '' or (fields[10] or '') == '' then
     return nil
   end
   for _, i in ipairs({4, 6, 12, 14}) do -- quantity, epoch, remaining, at
-    if not string.match(fields[i] or '', '^[+-]?%d+$') or #fields[i] > 18 then
+    if not whole(fields[i]) then
       return nil
     end
+  end
+  if fields[#fields - 1] == 'ttl' and fields[#fields] ~= '' and not whole(fields[#fields]) then
+    return nil
   end
   local quantity = tonumber(fields[4])
   return quantity > 0 and quantity or nil

@@ -1,0 +1,92 @@
+package hot
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// What is set stays as it is, and what is not is as Defaults has it.
+func TestEveryOptionHasADefault(t *testing.T) {
+	kind, none := reflect.TypeFor[Options](), reflect.ValueOf(Options{}.withDefaults())
+	for i := range kind.NumField() {
+		var o Options
+		switch field := reflect.ValueOf(&o).Elem().Field(i); field.Kind() { //nolint:exhaustive // the options of other kinds have no default
+		case reflect.String:
+			field.SetString("set")
+		case reflect.Int, reflect.Int64:
+			field.SetInt(7)
+		default:
+			continue
+		}
+		got := reflect.ValueOf(o.withDefaults())
+		for j := range kind.NumField() {
+			want := reflect.ValueOf(Defaults()).Field(j)
+			if j == i {
+				want = reflect.ValueOf(o).Field(j)
+			}
+			if kind.Field(j).Name != "Log" && !got.Field(j).Equal(want) || kind.Field(j).Name == "Log" && got.Field(j).IsNil() {
+				t.Errorf("with %s set, %s is %v, want %v", kind.Field(i).Name, kind.Field(j).Name, got.Field(j), want)
+			}
+		}
+		if name := kind.Field(i).Name; name != "Replica" && none.Field(i).IsZero() {
+			t.Errorf("%s has no default", name)
+		}
+	}
+}
+
+// Nothing has happened where the server was not reached, or has answered; but a cluster's client may have asked twice.
+func TestTheOutcomeIsUnknownWhereRedisMayHaveSold(t *testing.T) {
+	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer single.Close() //nolint:errcheck // it was never used
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer cluster.Close() //nolint:errcheck // it was never used
+	for _, c := range []struct {
+		name            string
+		err             error
+		single, cluster bool // unknown
+	}{
+		{"an answer", redis.Nil, false, true},
+		{"no connection", backend.ErrNotConnected, false, true},
+		{"no answer", errors.New("connection reset"), true, true},
+	} {
+		for client, unknown := range map[redis.UniversalClient]bool{single: c.single, cluster: c.cluster} {
+			err := (&Stock{redis: client}).fault(c.err)
+			if errors.Is(err, stock.ErrUnknownOutcome) != unknown || !errors.Is(err, stock.ErrBackendUnavailable) {
+				t.Errorf("%s through %T is %v, want an unknown outcome %t", c.name, client, err, unknown)
+			}
+		}
+	}
+}
+
+// A look at a counter decides whether it is rebuilt, by the one before it, and whether it is reported to differ.
+func TestALookTellsDriftFromOrdersThatAreBeingSettled(t *testing.T) {
+	for name, c := range map[string]struct {
+		seen                     Drift
+		once, twice, unexplained bool
+	}{
+		"closed, and all units are home":         {Drift{Closed: true, Epoch: 3}, false, false, false},
+		"closed, of an earlier epoch":            {Drift{Closed: true, Allocation: 2, Epoch: 3}, false, true, false},
+		"closed, and all of it is pending":       {Drift{Closed: true, Loaded: true, Pending: 2, Allocation: 2, Epoch: 3}, false, false, false},
+		"closed, and a unit is not returned":     {Drift{Closed: true, Loaded: true, Pending: 2, Allocation: 3, Epoch: 3}, true, true, false},
+		"absent":                                 {Drift{Allocation: 5}, true, true, false},
+		"of an earlier epoch":                    {Drift{Redis: 5, Allocation: 5, Epoch: 3}, false, true, false},
+		"as the database has it":                 {Drift{Loaded: true, Redis: 4, Pending: 1, Allocation: 5, Epoch: 3}, false, false, false},
+		"a unit more than there is":              {Drift{Loaded: true, Redis: 6, Pending: 1, Allocation: 5, Drift: 2, Epoch: 3}, true, true, true},
+		"too high by what is being settled":      {Drift{Loaded: true, Redis: 5, Pending: 2, Allocation: 5, Drift: 2, Epoch: 3}, false, false, false},
+		"too low, and nothing is pending":        {Drift{Loaded: true, Redis: 3, Allocation: 5, Drift: -2, Epoch: 3}, false, true, true},
+		"too low, and an order is being settled": {Drift{Loaded: true, Redis: 3, Pending: 1, Allocation: 5, Drift: -1, Epoch: 3}, false, false, false},
+	} {
+		if once, twice := c.seen.needsRebuild(Drift{}), c.seen.needsRebuild(c.seen); once != c.once || twice != c.twice {
+			t.Errorf("a counter that is %s is rebuilt at the first look %t and at the second %t, want %t and %t", name, once, twice, c.once, c.twice)
+		}
+		if got := c.seen.unexplained(); got != c.unexplained && !c.seen.Closed {
+			t.Errorf("a counter that is %s is reported %t, want %t", name, got, c.unexplained)
+		}
+	}
+}
