@@ -54,6 +54,7 @@ func TestEveryAdminWriteIsInTheAuditLog(t *testing.T) {
 		o.Log = slog.New(telemetry.LogHandler(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})))
 		o.Routes = openLab(t).Routes()
 	})
+	_, number := a.reserve(t, "goods_id=1&quantity=2&user_id=u-1", http.StatusCreated)
 	for _, c := range []struct {
 		method, path, body  string
 		status              int
@@ -70,6 +71,10 @@ func TestEveryAdminWriteIsInTheAuditLog(t *testing.T) {
 		{"POST", "/goods/7/recall", `{}`, 200, "/goods/:id/recall", "", nil, nil, map[string]any{"goods_id": 7.0, "returned": 0.0}},
 		{"PUT", "/strategies/naive", `{"enabled": false, "reason": "it oversells"}`, 200, "/strategies/:name", "", map[string]any{"enabled": "false", "reason": "it oversells"}, map[string]any{"enabled": true}, map[string]any{"enabled": false, "reason": "it oversells"}},
 		{"PUT", "/strategies/naive", `{"enabled": true}`, 200, "/strategies/:name", "", nil, map[string]any{"enabled": false, "reason": "it oversells"}, map[string]any{"enabled": true}},
+		{"POST", "/reservations/" + number + "/extend", `{"ttl": 60}`, 200, "/reservations/:id/extend", "", map[string]any{"ttl": "60"}, nil, map[string]any{"state": "held", "user_id": "u-1"}},
+		{"POST", "/reservations/" + number + "/confirm", `{"payment_reference": "pay-1"}`, 200, "/reservations/:id/confirm", "", map[string]any{"payment_reference": "pay-1"}, nil, map[string]any{"state": "confirmed"}},
+		{"POST", "/reservations/" + number + "/release", "", 409, "/reservations/:id/release", "reservation-confirmed", nil, nil, nil},
+		{"POST", "/orders/" + number + "/return", `{"quantity": 1}`, 200, "/orders/:id/return", "", map[string]any{"quantity": "1"}, nil, map[string]any{"quantity": 1.0, "goods_id": 1.0}},
 		{"POST", "/lab/faults", `{"do": "pause"}`, 201, "/lab/faults", "", map[string]any{"do": "pause"}, nil, map[string]any{"do": "pause"}},
 	} {
 		log.Reset()
@@ -121,6 +126,9 @@ func TestTheAuditLogHasUnknownPathsAndPanics(t *testing.T) {
 		lines := auditLines(t, log.String())
 		if got.Code != c.status || len(lines) != c.line {
 			t.Fatalf("%.40s is answered with %d, want %d, and logged in %d lines, want %d: %s", c.path, got.Code, c.status, len(lines), c.line, &log)
+		}
+		if got := sendRaw(admin, c.method, c.path, func(*http.Request) {}); got.Code != http.StatusUnauthorized || len(auditLines(t, log.String())) != c.line {
+			t.Errorf("%.40s without a token is answered with %d, and logged: %s", c.path, got.Code, &log)
 		}
 		if c.line == 1 && (lines[0].Status != c.status || lines[0].Problem != handler.TypePrefix+c.problem || len(lines[0].Path) > 210) {
 			t.Errorf("%.40s is logged as %+v", c.path, lines[0])

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/admintoken"
 	"github.com/stockd/stockd/internal/handler"
 )
 
@@ -54,6 +55,31 @@ func TestAFullAuditHasATimeLimitOfItsOwn(t *testing.T) {
 	hurried = a.withAdmin(t, func(o *handler.Options) { o.Timeout, o.AuditTimeout = time.Minute, time.Nanosecond })
 	hurried.asAdmin(t, http.MethodGet, "/goods/1/audit?full=true", "", http.StatusServiceUnavailable)
 	hurried.asAdmin(t, http.MethodGet, "/goods/1/audit", "", http.StatusOK)
+}
+
+// deadlined is a writer with a deadline.
+type deadlined struct {
+	*httptest.ResponseRecorder
+
+	deadline time.Time
+}
+
+func (d *deadlined) SetWriteDeadline(at time.Time) error { d.deadline = at; return nil }
+
+// The server's own limit is too short for the answer to a full audit.
+func TestAFullAuditExtendsTheTimeToAnswer(t *testing.T) {
+	a := serveSQLite(t)
+	a.options.Timeout, a.options.AuditTimeout = time.Minute, time.Hour
+	admin := handler.Admin(a.options, admintoken.Single(token))
+	for path, extended := range map[string]bool{"/goods/1/audit?full=true": true, "/goods/1/audit": false} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, http.NoBody)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := &deadlined{ResponseRecorder: httptest.NewRecorder()}
+		admin.ServeHTTP(w, r)
+		if w.Code != http.StatusOK || (time.Until(w.deadline) > 59*time.Minute) != extended {
+			t.Errorf("%s is answered with %d, and may be sent until %s", path, w.Code, w.deadline)
+		}
+	}
 }
 
 // Every row of the ledger is read for the admin alone: it takes a while.

@@ -1,15 +1,19 @@
 package handler_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/buyer"
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -63,6 +67,16 @@ func TestABasketIsSoldWholeOrNotAtAll(t *testing.T) {
 			t.Fatalf("a basket of three items is answered with %d %s", sold.status, sold.text)
 		}
 		a.left(t, map[int64]int64{1: 7, 2: 4, 3: 0})
+		for _, line := range lines {
+			line, _ := line.(map[string]any)
+			order := a.get(t, fmt.Sprint("/orders/", line["order_id"]))
+			if line["order_id"] == sold.body["order_id"] || order.body["goods_id"] != line["goods_id"] || order.body["quantity"] != line["quantity"] || order.body["strategy"] != line["strategy"] {
+				t.Errorf("the line %v is the order %s", line, order.text)
+			}
+		}
+		if created, err := time.Parse(time.RFC3339Nano, fmt.Sprint(sold.body["created_at"])); err != nil || time.Since(created) < -time.Second || time.Since(created) > 30*time.Second {
+			t.Errorf("it was created at %v (%v)", created, err)
+		}
 		number := fmt.Sprint(sold.body["order_id"])
 		if order := a.get(t, "/orders/"+number+"-2-3"); order.status != http.StatusOK || order.body["goods_id"] != 2.0 {
 			t.Errorf("its second line is the order %s", order.text)
@@ -130,6 +144,7 @@ func TestABasketThatIsNotOneNamesItsField(t *testing.T) {
 		`{"lines": [` + many + `{"goods_id": 1, "quantity": 9223372036854775807}]}`:                              400,
 		`{"lines": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33"}`: 400,
 		`{"lines": [{"goods_id": 1}, {"goods_id": 404}]}`:                                                        404,
+		`{"lines": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32"}`:    404, // as many as there may be
 	} {
 		if got := a.order(t, "", body); got.status != status || status == 400 && got.field() != "lines" {
 			t.Errorf("%s is answered with %d %s", body, got.status, got.text)
@@ -142,6 +157,77 @@ func TestABasketThatIsNotOneNamesItsField(t *testing.T) {
 		t.Errorf("40 of 10 are answered with %d %s", got.status, got.text)
 	}
 	a.left(t, map[int64]int64{1: 10})
+}
+
+// A token for one item buys no basket with another one.
+//
+//contract:api.deduct 403: A buyer's token
+func TestATokenForOneItemBuysNoOther(t *testing.T) {
+	a := serveItems(t, lab.Database(t, servers.SQLite), map[int64]int64{2: 5}).with(t, verified(buyer.Buyer{ID: "ann", GoodsID: 1}))
+	for lines, problem := range map[string]string{"1": "", "1,1:2": "", "1,2": "token-bound", "2,1": "token-bound", "2": "token-bound"} {
+		if got := a.order(t, "lines="+lines, ""); got.problem() != problem {
+			t.Errorf("a basket of %s is answered with %d %s, want %q", lines, got.status, got.text, problem)
+		}
+	}
+	a.left(t, map[int64]int64{1: 6, 2: 5})
+}
+
+// Whatever was bought, the answer names the key to find out with.
+func TestAnUnknownOutcomeOfEachKindOfPurchaseNamesItsKey(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	a := serveEntries(t, d, lab.Locks(t, d), append(strategy.Registry(), failingEntry()))
+	for _, path := range []string{"/deduct?goods_id=1", "/reservations?goods_id=1", "/orders?lines=1"} {
+		path += "&strategy=failing&user_id=outcome-unknown"
+		if got := a.post(t, path, "Idempotency-Key", "mine"); got.problem() != "outcome-unknown" || got.body["request_id"] != "mine" {
+			t.Errorf("%s with a key is answered with %d %s", path, got.status, got.text)
+		}
+		got := a.post(t, path)
+		if key, _ := got.body["request_id"].(string); got.problem() != "outcome-unknown" || len(key) < 16 {
+			t.Errorf("%s without a key is answered with %d %s", path, got.status, got.text)
+		}
+	}
+}
+
+// timed is a strategy that sells as another one does, whose times are known.
+type timed struct {
+	strategy.Strategy
+
+	deadlines *[]time.Time
+}
+
+func (s timed) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	deadline, _ := ctx.Deadline()
+	*s.deadlines = append(*s.deadlines, deadline)
+	outcomes, err := s.Strategy.Deduct(ctx, goodsID, batch)
+	for i := range outcomes {
+		outcomes[i].Wait, outcomes[i].Hold = 1500*time.Microsecond, 20*time.Millisecond
+	}
+	return outcomes, err
+}
+
+// serveTimed serves a replica that has a timed strategy.
+func serveTimed(t *testing.T) (a api, deadlines *[]time.Time) {
+	t.Helper()
+	d := lab.Database(t, servers.SQLite)
+	entry := strategy.Registry()[slices.IndexFunc(strategy.Registry(), func(e strategy.Entry) bool { return e.Name == "sql-conditional" })]
+	deadlines = new([]time.Time)
+	sells := entry.New
+	entry.Name, entry.New = "timed", func(d strategy.Deps) strategy.Strategy { return timed{sells(d), deadlines} }
+	return serveEntries(t, d, lab.Locks(t, d), append(strategy.Registry(), entry)), deadlines
+}
+
+// The time limit of a purchase is that of the whole basket.
+func TestTheLinesOfABasketShareItsTimeLimit(t *testing.T) {
+	a, deadlines := serveTimed(t)
+	if err := a.store.CreateGoods(t.Context(), 2, 5, "item 2"); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.order(t, "lines=1,2&strategy=timed", ""); got.status != http.StatusCreated {
+		t.Fatalf("answered with %d %s", got.status, got.text)
+	}
+	if each := *deadlines; len(each) != 2 || !each[0].Equal(each[1]) || time.Until(each[0]) > 5*time.Second {
+		t.Errorf("the lines may take until %v", each)
+	}
 }
 
 // The rate of a buyer counts baskets, and not their lines.

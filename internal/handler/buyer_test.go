@@ -143,6 +143,10 @@ func TestABuyerSeesItsOwnAlone(t *testing.T) {
 	if limit.problem() != "user-limit" || limit.body["has"] != 2.0 {
 		t.Errorf("a verified buyer at its limit is answered with %d %s", limit.status, limit.text)
 	}
+	concealed := a.with(t, func(o *handler.Options) { o.Reveal = false })
+	if got := concealed.bought(t, "/deduct?goods_id=1", "Authorization", mine); got.problem() != "user-limit" || got.body["has"] != 2.0 {
+		t.Errorf("without http.reveal a verified buyer at its limit is answered with %d %s", got.status, got.text)
+	}
 	if got := a.bought(t, "/deduct?goods_id=1"); got.problem() != "unauthorized" {
 		t.Errorf("without a buyer an item with a limit is answered with %d %s", got.status, got.text)
 	}

@@ -183,6 +183,9 @@ func TestAPurchaseMayNotChooseWhereThatIsOff(t *testing.T) {
 			!strings.Contains(got.text, "sql-insert-lock") || !strings.Contains(got.text, "deduct.choose") || !strings.Contains(got.text, "PATCH /goods/1") {
 			t.Errorf("%q is answered with %d %s", query, got.status, got.text)
 		}
+		if got := a.order(t, "lines=1"+query, ""); got.problem() != "choice-refused" {
+			t.Errorf("a basket with %q is answered with %d %s", query, got.status, got.text)
+		}
 	}
 }
 
@@ -244,6 +247,11 @@ func TestThePublicLearnsNoMoreThanItMust(t *testing.T) {
 			t.Errorf("%s names the replica", path)
 		}
 	}
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 3, "strategy": "mutex", "max_quantity": 2}`, http.StatusOK)
+	if got := a.get(t, "/goods/1"); got.body["per_user"] != 3.0 || got.body["strategy"] != "mutex" || got.body["max_quantity"] != 2.0 {
+		t.Errorf("an item with a limit and a strategy is answered with %s", got.text)
+	}
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 0, "strategy": null, "max_quantity": null}`, http.StatusOK)
 	a.buyAs(t, "goods_id=1", "Idempotency-Key", "a-key")
 	if got := a.get(t, "/orders?request_id=a-key"); got.body["order_id"] == nil || got.body["replica"] != nil || got.body["token"] != nil || got.body["remaining"] != nil {
 		t.Errorf("an order is answered with %s", got.text)

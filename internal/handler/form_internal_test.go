@@ -2,12 +2,14 @@ package handler
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 	"unicode/utf8"
 
@@ -108,6 +110,8 @@ func TestTheEdgesOfAField(t *testing.T) {
 		{`"éééé"`, text, ""},
 		{`"ééééé"`, text, printable + `"ééééé"`},
 		{`1234`, text, ""},
+		{`"a\nb"`, text, printable + `"a\nb"`},
+		{`"a\u200bb"`, text, printable + `"a\u200bb"`},
 		{`true`, text, printable + `true`},
 		{`"!~~!"`, visible, ""},
 		{`"!~~!~"`, visible, ascii + `"!~~!~"`},
@@ -170,6 +174,21 @@ func TestABodyIsOneWholeObject(t *testing.T) {
 	for _, body := range []string{`{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":nul`, `{"a":1}x`, `{"a":1}{}`, `[1]`, `1`, `x`, `{"a":[]}`} {
 		if _, err := readForm(jsonRequest(t, "", body), "a"); err == nil {
 			t.Errorf("%s is read", body)
+		}
+	}
+}
+
+// What has arrived of a body that breaks off may be a whole form: "quantity=1" of "quantity=10".
+//
+//contract:api.responses InvalidRequest:
+func TestABodyThatBreaksOffIsNotRead(t *testing.T) {
+	for media, body := range map[string]string{"application/x-www-form-urlencoded": "a=1", "application/json": `{"a": 1}`} {
+		r := jsonRequest(t, "", "")
+		r.Header.Set("Content-Type", media)
+		r.Body = io.NopCloser(io.MultiReader(strings.NewReader(body), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		_, err := readForm(r, "a")
+		if p := problemOf(err); p.Status != http.StatusBadRequest || !strings.HasPrefix(p.Detail, "body could not be read") {
+			t.Errorf("%s: %v", media, err)
 		}
 	}
 }

@@ -413,7 +413,7 @@ func TestReadingAnItem(t *testing.T) {
 			t.Errorf("%s is %v, want %v: %s", field, audit.body[field], wanted, audit.text)
 		}
 	}
-	for path, wanted := range map[string]int{"/goods/2": 404, "/goods/2/audit": 404, "/goods/x": 400, "/goods/-1/audit": 400, "/nothing": 404} {
+	for path, wanted := range map[string]int{"/goods/2": 404, "/goods/2/audit": 404, "/goods/x": 400, "/goods/0": 400, "/goods/-1/audit": 400, "/nothing": 404} {
 		if got := a.get(t, path); got.status != wanted || got.problem() == "" {
 			t.Errorf("%s is answered with %d %s, want %d", path, got.status, got.text, wanted)
 		}

@@ -2,6 +2,8 @@ package handler_test
 
 import (
 	"net/http"
+	"net/url"
+	"strings"
 	"testing"
 )
 
@@ -72,5 +74,41 @@ func TestABadLimitIsNamed(t *testing.T) {
 	}
 	if got := send(t, request(t, http.MethodPatch, a.public.URL+"/goods/1", jsonType, `{"per_user": 3}`)); got.status != http.StatusMethodNotAllowed {
 		t.Errorf("a buyer who sets a limit is answered with %d %s", got.status, got.text)
+	}
+}
+
+// What is allowed is allowed to its edge, and names its field beyond.
+//
+//contract:api.schemas PerUser:
+//contract:api.schemas MaxQuantity:
+//contract:api.schemas Quantity:
+func TestTheLargestValueOfAFieldIsAllowed(t *testing.T) {
+	a := serveSQLite(t)
+	for _, c := range []struct {
+		field, method, path string
+		largest, more       string
+		status              int
+	}{
+		{"per_user", http.MethodPatch, "/goods/1?per_user=", "1000000000", "1000000001", http.StatusOK},
+		{"max_quantity", http.MethodPatch, "/goods/1?max_quantity=", "1000000", "1000001", http.StatusOK},
+		{"stock", http.MethodPost, "/goods?goods_id=2&stock=", "1000000000000", "1000000000001", http.StatusCreated},
+		{"goods_id", http.MethodPost, "/goods?stock=1&goods_id=", "9223372036854775807", "9223372036854775808", http.StatusCreated},
+		{"quantity", http.MethodPost, "/goods/2/restock?quantity=", "1000000000000", "1000000000001", http.StatusConflict},
+		{"limit", http.MethodGet, "/orders?limit=", "1000", "1001", http.StatusOK},
+		{"reader", http.MethodGet, "/orders?reader=", strings.Repeat("é", 64), strings.Repeat("é", 65), http.StatusOK},
+		{"request_id", http.MethodGet, "/orders?request_id=", strings.Repeat("k", 128), strings.Repeat("k", 129), http.StatusNotFound},
+		{"payment_reference", http.MethodPost, "/reservations/none/confirm?payment_reference=", strings.Repeat("p", 128), strings.Repeat("p", 129), http.StatusNotFound},
+		{"reason", http.MethodPut, "/strategies/mutex?enabled=false&reason=", strings.Repeat("r", 200), strings.Repeat("r", 201), http.StatusOK},
+	} {
+		a.asAdmin(t, c.method, c.path+url.QueryEscape(c.largest), "", c.status)
+		if got := a.asAdmin(t, c.method, c.path+url.QueryEscape(c.more), "", http.StatusBadRequest); got.field() != c.field {
+			t.Errorf("%s of %s is answered with %s", c.field, c.more, got.text)
+		}
+	}
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"per_user": 0, "max_quantity": null}`, http.StatusOK)
+	for query, problem := range map[string]string{"quantity=1000000": "insufficient-stock", "strategy=" + strings.Repeat("s", 64): "unknown-strategy", "strategy=" + strings.Repeat("s", 65): "invalid-request"} {
+		if got := a.buy(t, "goods_id=1&"+query); got.problem() != problem {
+			t.Errorf("a purchase with %s is answered with %d %s", query, got.status, got.text)
+		}
 	}
 }

@@ -3,16 +3,22 @@ package handler
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry"
@@ -21,7 +27,8 @@ import (
 // Half of an answer must not be taken for a whole one.
 func TestAPanicInMidAnswerCutsTheConnection(t *testing.T) {
 	var log bytes.Buffer
-	e := newEngine(Options{Log: slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, nil))), MaxBody: 1024}, public)
+	seen := new(requests)
+	e := newEngine(Options{Log: slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, nil))), MaxBody: 1024, Observer: seen}, public)
 	e.GET("/half", func(c *gin.Context) {
 		c.String(http.StatusOK, `{"order_id": `)
 		c.Writer.Flush()
@@ -43,10 +50,70 @@ func TestAPanicInMidAnswerCutsTheConnection(t *testing.T) {
 		t.Errorf("the answer seems to be whole: %q", content)
 	}
 	server.Close()
+	if !slices.Equal(seen.ended, []string{"public /half 200"}) || seen.panicked != 1 {
+		t.Errorf("the observer is notified of %+v", seen)
+	}
 	for _, want := range []string{"out of ink", "request_id=mine", "middleware_internal_test.go"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %q: %s", want, &log)
 		}
+	}
+}
+
+// A handler that aborts is no bug: the server cuts the connection, and it is neither logged nor counted as a panic.
+func TestAnAbortedAnswerIsNoPanic(t *testing.T) {
+	var log bytes.Buffer
+	seen := new(requests)
+	e := newEngine(Options{Log: slog.New(slog.NewTextHandler(&log, nil)), MaxBody: 1024, Observer: seen}, public)
+	e.GET("/", func(*gin.Context) { panic(http.ErrAbortHandler) })
+	defer func() {
+		if cause := recover(); cause != http.ErrAbortHandler { //nolint:errorlint,err113 // the server compares it
+			t.Errorf("the server gets %v", cause)
+		}
+		if log.Len() > 0 || seen.panicked != 0 || len(seen.ended) != 1 {
+			t.Errorf("the observer is notified of %+v, and the log has %s", seen, &log)
+		}
+	}()
+	e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+}
+
+// A request is one span, a part of its caller's trace, and what it calls belongs to it.
+func TestARequestIsASpan(t *testing.T) {
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	spans := tracetest.NewSpanRecorder()
+	e := newEngine(Options{Log: slog.New(slog.DiscardHandler), MaxBody: 1024, Tracer: sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test")}, public)
+	var within trace.SpanContext
+	e.GET("/orders/:id", func(c *gin.Context) {
+		within = trace.SpanContextFromContext(c.Request.Context())
+		c.Status(http.StatusAccepted)
+	})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/orders/7", http.NoBody)
+	r.Header.Set("Traceparent", "00-"+id+"-b7ad6b7169203331-01")
+	r.Header.Set("X-Request-ID", "mine")
+	e.ServeHTTP(httptest.NewRecorder(), r)
+	ended := spans.Ended()
+	if len(ended) != 1 {
+		t.Fatalf("%d spans have ended, want 1", len(ended))
+	}
+	span := ended[0]
+	if span.Name() != "GET /orders/:id" || span.SpanKind() != trace.SpanKindServer || !within.Equal(span.SpanContext()) ||
+		span.SpanContext().TraceID().String() != id || span.Parent().SpanID().String() != "b7ad6b7169203331" {
+		t.Errorf("the span is %s of kind %s, %v within %v, and its request %v", span.Name(), span.SpanKind(), span.SpanContext(), span.Parent(), within)
+	}
+	got := make(map[string]string)
+	for _, a := range span.Attributes() {
+		got[string(a.Key)] = a.Value.Emit()
+	}
+	want := map[string]string{"http.request.method": "GET", "http.route": "/orders/:id", "http.response.status_code": "202", "stockd.request_id": "mine"}
+	if !maps.Equal(got, want) {
+		t.Errorf("the span has %v, want %v", got, want)
+	}
+}
+
+func TestATimeIsShownInUTCWithMicroseconds(t *testing.T) {
+	at := time.Date(2026, time.May, 4, 1, 2, 3, 4_000, time.FixedZone("CEST", 7200))
+	if got := timestamp(at); got != "2026-05-03T23:02:03.000004Z" {
+		t.Errorf("%s is shown as %s", at, got)
 	}
 }
 
@@ -65,40 +132,49 @@ func TestARequestIDThatIsFitForALogIsKept(t *testing.T) {
 	}
 }
 
-// statuses is an observer of the ends of requests.
-type statuses struct {
+// requests is an observer of requests.
+type requests struct {
 	unobserved
 
-	seen []int
+	began, ended []string
+	panicked     int
 }
 
-func (s *statuses) Ended(_, _ string, status int) { s.seen = append(s.seen, status) }
+func (r *requests) Began(listener string) { r.began = append(r.began, listener) }
+
+func (r *requests) Ended(listener, route string, status int) {
+	r.ended = append(r.ended, fmt.Sprint(listener, " ", route, " ", status))
+}
+
+func (r *requests) Panicked() { r.panicked++ }
 
 // The log and the observer get what the request was answered with; the log has the caller's trace,
 // and what needs an operator at the level of errors.
 func TestWhatARequestWasAnsweredWithIsLoggedAndObserved(t *testing.T) {
-	const trace = "0af7651916cd43dd8448eb211c80319c"
+	const id = "0af7651916cd43dd8448eb211c80319c"
 	for _, c := range []struct {
-		err    error
-		status int
-		want   string
+		listener string
+		err      error
+		status   int
+		want     string
 	}{
-		{errors.New("broken"), http.StatusInternalServerError, `msg="request failed"`},
-		{&stock.BackendError{Backend: "mysql", Err: io.EOF}, http.StatusServiceUnavailable, "backend=mysql"},
-		{stock.ErrBusy, http.StatusServiceUnavailable, ""},
-		{stock.ErrUnknownGoods, http.StatusNotFound, ""},
+		{public, errors.New("broken"), http.StatusInternalServerError, `msg="request failed"`},
+		{admin, &stock.BackendError{Backend: "mysql", Err: io.EOF}, http.StatusServiceUnavailable, "backend=mysql"},
+		{public, stock.ErrBusy, http.StatusServiceUnavailable, ""},
+		{admin, stock.ErrUnknownGoods, http.StatusNotFound, ""},
 	} {
 		var log bytes.Buffer
-		seen := new(statuses)
+		seen := new(requests)
 		o := Options{Log: slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))), Observer: seen}
-		e := newEngine(o, public)
+		e := newEngine(o, c.listener)
 		e.GET("/", o.ok(func(*gin.Context) (any, error) { return nil, c.err }))
 		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
-		r.Header.Set("Traceparent", "00-"+trace+"-b7ad6b7169203331-01")
+		r.Header.Set("Traceparent", "00-"+id+"-b7ad6b7169203331-01")
 		e.ServeHTTP(w, r)
 		failed, served, _ := strings.Cut(log.String(), "level=DEBUG")
-		if !slices.Equal(seen.seen, []int{c.status}) || !strings.Contains(served, "status="+strconv.Itoa(c.status)) || !strings.Contains(served, "trace_id="+trace) {
-			t.Errorf("%v is answered with %d, observed as %v and logged as %s", c.err, w.Code, seen.seen, served)
+		if !slices.Equal(seen.began, []string{c.listener}) || !slices.Equal(seen.ended, []string{fmt.Sprint(c.listener, " / ", c.status)}) ||
+			!strings.Contains(served, "status="+strconv.Itoa(c.status)) || !strings.Contains(served, "trace_id="+id) {
+			t.Errorf("%v is answered with %d, observed as %v and logged as %s", c.err, w.Code, seen.ended, served)
 		}
 		if !strings.Contains(failed, c.want) || strings.Contains(failed, "level=ERROR") != (c.want != "") {
 			t.Errorf("%v is logged for the operator as %q, want %q", c.err, failed, c.want)

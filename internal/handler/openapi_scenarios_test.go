@@ -241,3 +241,30 @@ func fails(kind string) error {
 		"internal":            errors.New("not in the map"),
 	}[kind]
 }
+
+// A request that reads or writes rows ends with its time limit. Purchases have a limit of their own; the
+// rest asks no database.
+func TestEveryRequestHasATimeLimit(t *testing.T) {
+	a := serveAll(t)
+	a.options.Timeout = time.Nanosecond
+	a = a.with(t, func(*handler.Options) {}).withAdmin(t, func(*handler.Options) {})
+	unlimited := []string{
+		"POST /deduct", "POST /orders", "POST /reservations", "GET /strategies", "GET /healthz", "GET /openapi.yaml", "GET /metrics",
+		"GET /debug/pprof/{profile}", "GET /lab/faults", "POST /lab/faults", "DELETE /lab/faults",
+	}
+	for _, o := range contract.Operations() {
+		if slices.Contains(unlimited, o.String()) {
+			continue
+		}
+		e, err := o.Sample()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Path = strings.ReplaceAll(e.Path, "full=true", "full=false")
+		for _, listener := range o.Listeners {
+			if got := exchange(t, a.ask(t, e, listener)); got.Status != http.StatusServiceUnavailable {
+				t.Errorf("%s on the %s without any time is answered with %d %.200s", o, listener, got.Status, got.Body)
+			}
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -87,8 +88,9 @@ func TestNumbersOfOrdersAreNotForEveryClient(t *testing.T) {
 //contract:api.listOrders Without request_id
 //contract:api.listOrders A page whose next
 func TestTheAdminAPIPagesThroughOrders(t *testing.T) {
-	a := serveSQLite(t)
+	a := serveItems(t, lab.Database(t, servers.SQLite), map[int64]int64{2: 500})
 	for range 5 {
+		a.buy(t, "goods_id=2")
 		a.buy(t, "goods_id=1")
 	}
 	next, seen := "0", 0
@@ -113,10 +115,48 @@ func TestTheAdminAPIPagesThroughOrders(t *testing.T) {
 	for query, field := range map[string]string{
 		"reader=": "reader", "reader=" + strings.Repeat("r", 65): "reader", "request_id=a&reader=b": "reader",
 		"limit=0": "limit", "limit=1001": "limit", "after=-1": "after", "after=x": "after", "goods_id=0": "goods_id",
-		"request_id=a&limit=1": "limit", "colour=red": "colour",
+		"request_id=a&limit=1": "limit", "request_id=a&goods_id=1": "goods_id", "request_id=a&after=0": "after", "request_id=a&steps=false": "steps",
+		"user_id=u-1": "user_id", "colour=red": "colour",
 	} {
 		if got := a.asAdmin(t, http.MethodGet, "/orders?"+query, "", http.StatusBadRequest); got.field() != field {
 			t.Errorf("%s names %q, want %s: %s", query, got.field(), field, got.text)
+		}
+	}
+}
+
+// A page has 100 rows unless it says otherwise, and the steps of orders with their kinds where they are asked for.
+//
+//contract:api.listOrders Without request_id
+func TestAPageHasAHundredOrdersAndTheirStepsWhereAsked(t *testing.T) {
+	a := serveItems(t, lab.Database(t, servers.SQLite), map[int64]int64{2: 500})
+	batch := make([]stock.Purchase, 101)
+	for i := range batch {
+		batch[i] = stock.Purchase{RequestID: fmt.Sprint("bought-", i), Quantity: 1}
+	}
+	err := a.store.As("sql-conditional").InTx(t.Context(), func(tx *repo.Tx) error {
+		_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 2, Batch: batch})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]int{"": 100, "&limit=1": 1, "&limit=1000": 101} {
+		page := a.asAdmin(t, http.MethodGet, "/orders?goods_id=2"+query, "", http.StatusOK)
+		if list, _ := page.body["orders"].([]any); len(list) != want {
+			t.Errorf("a page of %q has %d orders, want %d", query, len(list), want)
+		}
+	}
+	number := fmt.Sprint(a.buy(t, "goods_id=1&quantity=3").body["order_id"])
+	a.asAdmin(t, http.MethodPost, "/orders/"+number+"/return", `{"quantity": 1}`, http.StatusOK)
+	for steps, want := range map[string]string{"false": "[<nil>]", "true": "[deduct return]"} {
+		page := a.asAdmin(t, http.MethodGet, "/orders?goods_id=1&steps="+steps, "", http.StatusOK)
+		var kinds []any
+		list, _ := page.body["orders"].([]any)
+		for _, order := range list {
+			kinds = append(kinds, order.(map[string]any)["kind"]) //nolint:forcetypeassert // as the description has it
+		}
+		if fmt.Sprint(kinds) != want {
+			t.Errorf("with steps=%s the kinds are %v, want %s: %s", steps, kinds, want, page.text)
 		}
 	}
 }

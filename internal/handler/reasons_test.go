@@ -41,6 +41,13 @@ func TestTheTimesOfASaleAreMilliseconds(t *testing.T) {
 	if hold, ok := got.body["hold_ms"].(float64); !ok || hold <= 0 || wait < 0 || wait+hold > took {
 		t.Errorf("a sale that took %v ms says %s", took, got.text)
 	}
+	a, _ = serveTimed(t)
+	for _, path := range []string{"/deduct", "/reservations"} {
+		got := a.post(t, path+"?goods_id=1&strategy=timed")
+		if got.body["wait_ms"] != 1.5 || got.body["hold_ms"] != 20.0 || got.body["token"] != 0.0 || got.body["replica"] != "replica-1" {
+			t.Errorf("a wait of 1.5 ms and a hold of 20 ms are answered by %s with %s", path, got.text)
+		}
+	}
 }
 
 func TestAFailedPurchaseIsLogged(t *testing.T) {
@@ -68,11 +75,16 @@ func TestTheKeyOfAnAdminWriteIsInTheAuditLog(t *testing.T) {
 	if got := a.ownerKeyed(t, "restock-1", "/goods/1/restock?quantity=5"); got.status != http.StatusOK {
 		t.Fatalf("answered with %d %s", got.status, got.text)
 	}
+	long := strings.Repeat("9", 300)
+	a.ownerKeyed(t, long, "/goods/1/restock?quantity="+long)
 	lines := auditLines(t, log.String())
-	if len(lines) != 2 {
+	if len(lines) != 3 {
 		t.Fatalf("logged in %d lines: %s", len(lines), &log)
 	}
 	if _, ok := lines[0].Asked["idempotency_key"]; ok || lines[1].Asked["idempotency_key"] != "restock-1" {
 		t.Errorf("the keys are logged as %v and %v", lines[0].Asked, lines[1].Asked)
+	}
+	if short := long[:200] + "…"; lines[2].Asked["idempotency_key"] != short || lines[2].Asked["quantity"] != short {
+		t.Errorf("what is too long is logged as %v", lines[2].Asked)
 	}
 }

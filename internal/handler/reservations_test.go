@@ -56,13 +56,13 @@ func TestAReservationIsPaidOrGivenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		ends, err := time.Parse(time.RFC3339Nano, fmt.Sprint(held.body["expires_at"]))
-		if err != nil || held.body["state"] != "held" || held.body["remaining"] != 8.0 || ends.Sub(begun).Round(time.Second) != time.Minute {
+		if err != nil || held.body["state"] != "held" || held.body["remaining"] != 8.0 || held.body["order_id"] != nil || held.body["payment_reference"] != nil || ends.Sub(begun).Round(time.Second) != time.Minute {
 			t.Errorf("a reservation for a minute is answered with %s", held.text)
 		}
 		a.audit(t, map[string]float64{"stock": 5, "held": 5, "sold": 0})
 		for _, again := range []string{"", "true"} {
 			got := a.post(t, "/reservations/"+paid+"/confirm?payment_reference=pay-1")
-			if got.status != http.StatusOK || got.body["state"] != "confirmed" || got.body["order_id"] != paid || got.header.Get("Idempotency-Replayed") != again {
+			if got.status != http.StatusOK || got.body["state"] != "confirmed" || got.body["order_id"] != paid || got.body["payment_reference"] != "pay-1" || got.header.Get("Idempotency-Replayed") != again {
 				t.Errorf("paid: %d %s, replayed %q", got.status, got.text, got.header.Get("Idempotency-Replayed"))
 			}
 		}
@@ -159,6 +159,39 @@ func TestATTLIsBounded(t *testing.T) {
 			t.Errorf("%q is held for %s (%v), want %s", ttl, r.TTL, err, want)
 		}
 	}
+}
+
+//contract:api.extendReservation It expires ttl
+func TestAReservationIsExtendedByWhatIsAskedFor(t *testing.T) {
+	a := serveSQLite(t)
+	for query, want := range map[string]time.Duration{"?ttl=600": 10 * time.Minute, "": 15 * time.Minute} {
+		_, number := a.reserve(t, "goods_id=1&ttl=60", http.StatusCreated)
+		got := a.post(t, "/reservations/"+number+"/extend"+query)
+		ends, err := time.Parse(time.RFC3339Nano, fmt.Sprint(got.body["expires_at"]))
+		if err != nil || got.body["state"] != "held" || time.Until(ends) > want || time.Until(ends) < want-time.Minute {
+			t.Errorf("extended by %q it is answered with %d %s, want it held for %s from now", query, got.status, got.text, want)
+		}
+	}
+}
+
+// The admin API is for all buyers, also where they are verified.
+func TestTheAdminSeesWhatVerifiedBuyersHave(t *testing.T) {
+	a := serveSQLite(t)
+	ann := a.with(t, verified(buyer.Buyer{ID: "ann"}))
+	bob := a.with(t, verified(buyer.Buyer{ID: "bob"})).withAdmin(t, func(*handler.Options) {})
+	_, reservation := ann.reserve(t, "goods_id=1", http.StatusCreated)
+	order := fmt.Sprint(ann.keyed(t, "k", "goods_id=1").body["order_id"])
+	basket := fmt.Sprint(ann.order(t, "lines=1:2", "").body["order_id"])
+	for _, path := range []string{"/reservations/" + reservation, "/orders/" + order, "/orders?request_id=k", "/orders/" + basket} {
+		if got := ann.get(t, path); got.status != http.StatusOK {
+			t.Errorf("its buyer gets %s as %d %s", path, got.status, got.text)
+		}
+		if got := bob.get(t, path); got.status != http.StatusNotFound {
+			t.Errorf("another buyer gets %s as %d %s", path, got.status, got.text)
+		}
+		bob.asAdmin(t, http.MethodGet, path, "", http.StatusOK)
+	}
+	bob.asAdmin(t, http.MethodPost, "/reservations/"+reservation+"/confirm", `{"payment_reference": "p"}`, http.StatusOK)
 }
 
 //contract:api.readReservation Where buyer.from is

@@ -124,8 +124,10 @@ func TestAForgedAddressIsNotBelieved(t *testing.T) {
 			if got.status != c.status || got.status != http.StatusOK && got.problem() != "rate-limited" {
 				t.Errorf("the second is answered with %d %s, want %d", got.status, got.text, c.status)
 			}
-			if got := a.get(t, "/readyz"); got.status != http.StatusOK {
-				t.Errorf("the balancer's question is counted: %d %s", got.status, got.text)
+			for _, path := range []string{"/readyz", "/healthz"} {
+				if got := a.get(t, path); got.status != http.StatusOK {
+					t.Errorf("the balancer's question %s is counted: %d %s", path, got.status, got.text)
+				}
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -117,6 +118,15 @@ func TestTheLastSlotIsTaken(t *testing.T) {
 	}
 	if _, full := newSlots(0).take(1, nil); full != "" {
 		t.Errorf("without a bound the %s is full", full)
+	}
+}
+
+// Each rejection names what is full, and is busy.
+func TestAShedPurchaseSaysWhatIsFull(t *testing.T) {
+	for full, want := range map[string]string{fullReplica: "this replica serves", fullItem: "item 7 has its share", fullStrategy: "this strategy has its share of the purchases of item 7"} {
+		if p := problemOf(&shedError{full, 7}); !strings.Contains(p.Detail, want) || p.Type != TypePrefix+"busy" {
+			t.Errorf("where the %s is full the answer is %+v, want %q", full, p, want)
+		}
 	}
 }
 

@@ -50,9 +50,10 @@ func (a api) described(t *testing.T, name string) map[string]any {
 func TestTheLogNamesTheRequestOfASwitch(t *testing.T) {
 	var log bytes.Buffer
 	a := serveSQLite(t).withAdmin(t, func(o *handler.Options) { o.Log = slog.New(telemetry.LogHandler(slog.NewTextHandler(&log, nil))) })
+	a.asAdmin(t, http.MethodPatch, "/goods/1", `{"strategy": "naive"}`, http.StatusOK)
 	got := a.asAdmin(t, http.MethodPut, "/strategies/naive", `{"enabled": false, "reason": "it oversells"}`, http.StatusOK)
 	a.admin.Close() // so that all of the log is written
-	for _, want := range []string{`msg="strategy switched"`, "strategy=naive enabled=false", `reason="it oversells"`, "request_id=" + got.header.Get("X-Request-ID")} {
+	for _, want := range []string{`msg="strategy switched"`, "strategy=naive enabled=false", `reason="it oversells"`, "items=1", "request_id=" + got.header.Get("X-Request-ID")} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, &log)
 		}
