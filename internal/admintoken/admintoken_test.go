@@ -40,6 +40,14 @@ func TestAWeakTokenIsRefusedWithItsRule(t *testing.T) {
 			t.Errorf("%q is rejected with %v, want %q", token, err, rule)
 		}
 	}
+	for _, example := range []string{ // of all versions
+		"an-example-token-for-one-machine", "please-change-this-token", "an-example-for-etcd", "an-example-for-etcds-root", "an-example-password",
+		"an-example-root-password", "an-example-for-redis", "stockd:an-example-for-zookeeper",
+	} {
+		if err := admintoken.Weak(example); !admintoken.Published(example) || err == nil || !strings.Contains(err.Error(), "example") {
+			t.Errorf("%q is accepted, or rejected with %v", example, err)
+		}
+	}
 	for _, token := range []string{alices, "4f1c0a9b7e2d4f1c", "the owner's own token"} {
 		if err := admintoken.Weak(token); err != nil {
 			t.Errorf("%q is rejected: %v", token, err)
@@ -71,6 +79,27 @@ func TestANameHasPlainCharacters(t *testing.T) {
 		write(t, path, name+" "+alices)
 		if _, err := admintoken.Open(admintoken.Options{TokensFile: path}); (err == nil) != ok {
 			t.Errorf("the name %q: %v", name, err)
+		}
+	}
+}
+
+// A file may end its line as any system does.
+func TestTheTokenOfAFileIsItsLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	for content, ok := range map[string]bool{alices: true, alices + "\n": true, alices + "\r\n": true, alices + "\n\n": true, alices + " \n": false, alices + "\n" + bobs + "\n": false} {
+		write(t, path, content)
+		files, err := admintoken.Open(admintoken.Options{TokenFile: path})
+		if (err == nil) != ok {
+			t.Errorf("%q: %v", content, err)
+		}
+		if err != nil {
+			if !strings.Contains(err.Error(), path) {
+				t.Errorf("the error does not name the file: %v", err)
+			}
+			continue
+		}
+		if name, known := files.Find(alices); !known || name != admintoken.Owner {
+			t.Errorf("%q is the token of %q, %v", content, name, known)
 		}
 	}
 }

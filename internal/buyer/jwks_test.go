@@ -157,6 +157,15 @@ func TestWhatIsInAKeySet(t *testing.T) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}
+	audience, err := buyer.NewKeys(t.Context(), f.path, "shop", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rejected(t, audience, "without the audience", "another audience", a.token(t))
+	claims["aud"] = "shop"
+	if _, err := from(audience, "Bearer "+sign(t, jose.EdDSA, a.private, "a", claims)); err != nil {
+		t.Errorf("with the audience: %v", err)
+	}
 	rejected(t, s, "no kid beside several keys", "unknown key", "Bearer "+sign(t, jose.EdDSA, a.private, "", claims))
 
 	single := newFile(t)
@@ -165,12 +174,19 @@ func TestWhatIsInAKeySet(t *testing.T) {
 	if _, err := from(single.open(t), "Bearer "+sign(t, jose.EdDSA, a.private, "", claims)); err != nil {
 		t.Errorf("no kid and one key: %v", err)
 	}
+	same := newFile(t, a.JSONWebKey, jose.JSONWebKey{Key: shared.Key, KeyID: "a"}) // of two algorithms
+	for _, token := range []string{a.token(t), "Bearer " + sign(t, jose.HS256, shared.Key, "a", claims)} {
+		if _, err := from(same.open(t), token); err != nil {
+			t.Errorf("two keys of one kid: %v", err)
+		}
+	}
+	another := jose.JSONWebKey{Key: shared.Key, KeyID: "another", Algorithm: "HS512"}
 	short := jose.JSONWebKey{Key: []byte("short"), KeyID: "short"}
 	private := jose.JSONWebKey{Key: a.private, KeyID: "private"}
 	encrypts := jose.JSONWebKey{Key: a.Key, KeyID: "a", Use: "enc"}
 	for want, content := range map[string]string{
 		"no JWKS":        `[]`,
-		"no key is for":  `{"keys":[` + rsa + "," + text(encrypts) + `]}`,
+		"no key is for":  `{"keys":[` + rsa + "," + text(encrypts) + "," + text(another) + `]}`,
 		"key 1: it has":  `{"keys":[` + text(short) + `]}`,
 		"private key":    `{"keys":[` + text(private) + `]}`,
 		"key 2: another": `{"keys":[` + text(a.JSONWebKey) + "," + text(a.JSONWebKey) + `]}`,

@@ -177,6 +177,7 @@ func TestAFileThatIsNotThereIsAnError(t *testing.T) {
 }
 
 func TestVariablesOfKubernetesAreNotOurs(t *testing.T) {
+	t.Setenv(config.PathEnv, "stockd.yaml") // which is no key
 	for name, value := range map[string]string{
 		"STOCKD_SERVICE_HOST": "10.0.0.1", "STOCKD_SERVICE_PORT": "8080", "STOCKD_SERVICE_PORT_HTTP": "8080",
 		"STOCKD_PORT": "tcp://10.0.0.1:8080", "STOCKD_PORT_8080_TCP": "tcp://10.0.0.1:8080", "STOCKD_PORT_8080_TCP_ADDR": "10.0.0.1",
@@ -236,6 +237,25 @@ func TestASecretCanComeFromAFile(t *testing.T) {
 	}
 	if _, err := config.Load("", flags(t, "--admin-token-file="+file, "--admin-token="+secret)); err == nil || !strings.Contains(err.Error(), "admin.token") {
 		t.Errorf("a secret and its file are both taken: %v", err)
+	}
+	for key, also := range map[string]string{
+		"database-password": "--database-driver=mysql --database-dsn=shop@tcp(db:3306)/shop", "redis-password": "", "redis-sentinel-password": "--redis-master=shop",
+		"redlock-password": "", "zookeeper-auth": "", "etcd-password": "", "buyer-secret": "--buyer-from=token",
+	} {
+		const text = " shop:twenty-four characters and more " // a file may end its line, and nothing else is taken off
+		c := load(t, "", append(strings.Fields(also), "--"+key+"-file="+write(t, key, text+"\r\n"))...)
+		held := map[string]config.Secret{
+			"database-password": c.Database.Password, "redis-password": c.Redis.Password, "redis-sentinel-password": c.Redis.SentinelPassword,
+			"redlock-password": c.Redlock.Password, "zookeeper-auth": c.ZooKeeper.Auth, "etcd-password": c.Etcd.Password, "buyer-secret": c.Buyer.Secret,
+		}
+		for other, secret := range held {
+			if want := map[bool]string{true: text}[other == key]; secret.Reveal() != want {
+				t.Errorf("with --%s-file %s is %q, want %q", key, other, secret.Reveal(), want)
+			}
+		}
+	}
+	if _, err := config.Load("", flags(t, "--buyer-from=token", "--buyer-secret-file="+write(t, "short", strings.Repeat("x", 31)))); err == nil || !strings.Contains(err.Error(), "at least 32 bytes, not 31") {
+		t.Errorf("a short secret of a file is taken: %v", err)
 	}
 	empty := write(t, "empty", "\n")
 	if _, err := config.Load("", flags(t, "--admin-token-file="+empty)); err == nil || !strings.Contains(err.Error(), "admin.token_file") {

@@ -26,6 +26,9 @@ func TestTheEdgesOfWhatIsAllowed(t *testing.T) {
 		{"group-queue", nil, strings.Fields("256 1000000"), strings.Fields("255 1000001")},
 		{"group-queue", strings.Fields("--group-batch=1"), strings.Fields("1"), strings.Fields("0")},
 		{"http-listen", nil, strings.Fields("127.0.0.1:0 127.0.0.1:65535 :1 [::1]:80"), strings.Fields("127.0.0.1:65536 127.0.0.1:-1 127.0.0.1:http 127.0.0.1: ::1")},
+		{"admin-listen", nil, strings.Fields("127.0.0.1:0 127.0.0.1:65535 :1 [::1]:80"), strings.Fields("127.0.0.1:65536 127.0.0.1 127.0.0.1:http")},
+		{"admin-token", nil, strings.Fields("0123456789abcdef aaaaaaaaaaaaaaaa please-change-this-token"), strings.Fields("0123456789abcde")},
+		{"admin-token", strings.Fields("--admin-required=true"), strings.Fields("0123456789abcdef"), strings.Fields("0123456789abcde aaaaaaaaaaaaaaaa please-change-this-token")},
 		{"optimistic-max", strings.Fields("--optimistic-step=2ms"), strings.Fields("2ms 3ms"), strings.Fields("1ms")},
 		{"lock-wait", strings.Fields("--deduct-timeout=5s --database-lock-wait=1s"), strings.Fields("4999ms"), strings.Fields("5s")},
 		{"database-lock-wait", strings.Fields("--deduct-timeout=7s"), strings.Fields("6999ms"), strings.Fields("7s")},
@@ -49,7 +52,7 @@ func TestTheEdgesOfWhatIsAllowed(t *testing.T) {
 			[]string{"--admin-required=true", "--admin-token=0123456789abcdef-owner"},
 			strings.Fields("10.0.0.0/8 ::1 0.0.0.0/1"), strings.Fields("0.0.0.0/0 ::/0 10.0.0.1,0.0.0.0/0"),
 		},
-		{"buyer-header", header, strings.Fields("X-Buyer X-a-z-A-Z-0-9 !#$%&'*+-.^_`|~ z Z 9"), strings.Fields("X/Buyer X:Buyer X@B X[B X{B é X(B cookie host authorization idempotency-key x-request-id content-length")},
+		{"buyer-header", header, strings.Fields("X-Buyer X-a-z-A-Z-0-9 !#$%&'*+-.^_`|~ z Z 9"), strings.Fields("X/Buyer X:Buyer X@B X[B X{B é X(B cookie host authorization idempotency-key x-request-id content-length content-type connection x-forwarded-for")},
 		{"buyer-header", strings.Fields("--buyer-from=request"), strings.Fields("X/Buyer"), nil}, // it is not read
 		{"buyer-secret", strings.Fields("--buyer-from=token"), []string{strings.Repeat("x", 32)}, []string{strings.Repeat("x", 31), ""}},
 		{"buyer-jwks-file", strings.Fields("--buyer-from=token"), strings.Fields("keys"), nil},

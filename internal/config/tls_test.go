@@ -77,6 +77,27 @@ func TestMistakesOfTLSAreNamedWithTheirFile(t *testing.T) {
 	}
 }
 
+// Every section that has a TLS group is held to it.
+//
+//contract:config.Loaded.check What has no effect
+func TestTheTLSOfEachBackendIsChecked(t *testing.T) {
+	for _, section := range []string{"database", "redis", "redlock", "zookeeper", "etcd"} {
+		for arg, want := range map[string]string{"ca-file=/nonexistent/ca.pem": "/nonexistent/ca.pem", "key-file=/nonexistent/key.pem": "cert_file is not"} {
+			args := []string{"--database-driver=mysql", "--database-dsn=shop@tcp(db:3306)/shop", "--" + section + "-tls-" + arg}
+			if _, err := config.Load("", flags(t, args...)); err == nil || !strings.Contains(err.Error(), section+".tls.enabled is not set") {
+				t.Errorf("%s without TLS: %v", args, err)
+			}
+			args = append(args, "--"+section+"-tls-enabled=true")
+			if _, err := config.Load("", flags(t, args...)); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", args, err, want)
+			}
+		}
+	}
+	if c, err := (config.TLS{Enabled: true, ServerName: "db.shop"}).ClientConfig(); err != nil || c.ServerName != "db.shop" || c.RootCAs != nil {
+		t.Errorf("the name of a server becomes %+v, %v", c, err)
+	}
+}
+
 func TestAnHTTPSEndpointEnablesTLS(t *testing.T) {
 	for _, endpoints := range []string{"https://a:1, https://b:1", "HTTPS://a:1"} {
 		c := load(t, "", "--etcd-endpoints="+endpoints, "--etcd-tls-server-name=etcd.shop")
@@ -123,13 +144,7 @@ func TestACertificateIsReadAgainForEachConnection(t *testing.T) {
 		{second.CertFile, first.CertFile, "first"},
 		{second.KeyFile, first.KeyFile, "second"},
 	} {
-		content, err := os.ReadFile(step.from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(step.to, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		replace(t, step.to, step.from)
 		conn, err := tls.Dial("tcp", address, c)
 		if err != nil {
 			t.Fatal(err)
@@ -138,6 +153,18 @@ func TestACertificateIsReadAgainForEachConnection(t *testing.T) {
 		if err != nil || string(name) != step.want {
 			t.Errorf("the server sees %q (%v), want %s", name, err, step.want)
 		}
+	}
+}
+
+// replace gives a file the content of another one.
+func replace(t *testing.T, file, by string) {
+	t.Helper()
+	content, err := os.ReadFile(by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -192,8 +219,16 @@ func TestAListenerAsksForCertificatesWhereItKnowsAuthorities(t *testing.T) {
 		if c.ClientAuth != auth || (c.ClientCAs != nil) != (file != "") || c.MinVersion != tls.VersionTLS12 {
 			t.Errorf("with authorities %q it asks %v, of version %x", file, c.ClientAuth, c.MinVersion)
 		}
-		if shown, err := c.GetCertificate(nil); err != nil || shown == nil || len(shown.Certificate) == 0 {
-			t.Errorf("it shows %v, %v", shown, err)
+		for _, certificate := range []servers.Certificate{issue(t, a, "stockd"), issue(t, a, "stockd")} { // it is read again for each connection
+			replace(t, own.CertFile, certificate.CertFile)
+			replace(t, own.KeyFile, certificate.KeyFile)
+			pair, err := tls.LoadX509KeyPair(certificate.CertFile, certificate.KeyFile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if shown, err := c.GetCertificate(nil); err != nil || shown == nil || !bytes.Equal(shown.Certificate[0], pair.Certificate[0]) {
+				t.Errorf("it shows %v, %v", shown, err)
+			}
 		}
 	}
 	for key, broken := range map[string]config.ServerTLS{
