@@ -98,6 +98,7 @@ func TestEachKindOfFailureIsLoggedAtOnce(t *testing.T) {
 		for range 3 {
 			log.Warn("a warning")
 			log.Error("request failed", "status", 503, "problem", "busy", "client", "c")
+			log.WithGroup("of").Warn("a warning")
 			log.With("of", "another logger").Error("request failed", "status", 503, "problem", "internal", "client", "c")
 			log.Warn("backend does not answer", "backend", "redis")
 			log.Warn("backend does not answer", "backend", "etcd")

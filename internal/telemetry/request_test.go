@@ -27,6 +27,11 @@ func TestALogLineIdentifiesItsRequest(t *testing.T) {
 	log.InfoContext(named, "named")
 	log.InfoContext(context.WithoutCancel(traced), "traced")
 	lines := strings.Split(out.String(), "\n")
+	grouped := log.WithGroup("g")
+	grouped.InfoContext(named, "grouped")
+	if text := out.String(); !strings.HasSuffix(text, "msg=grouped a=1 g.request_id=mine\n") {
+		t.Errorf("in a group the log has %s", text)
+	}
 	for i, want := range []string{"msg=unidentified a=1", "msg=named a=1 request_id=mine", "msg=traced a=1 request_id=mine trace_id=" + id.String()} {
 		if !strings.HasSuffix(lines[i], want) {
 			t.Errorf("line %d is %q, want …%s", i, lines[i], want)
@@ -37,7 +42,7 @@ func TestALogLineIdentifiesItsRequest(t *testing.T) {
 func TestALinkedSpanIsAChildOfTheFirstAndLinkedWithTheOthers(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test")
-	parents := append(make([]string, 0, 6), "", "no parent")
+	parents := append(make([]string, 0, 7), "", "no parent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00") // not sampled
 	for range 2 {
 		ctx, span := tracer.Start(t.Context(), "purchase")
 		parents = append(parents, telemetry.Traceparent(ctx), telemetry.Traceparent(ctx))
@@ -59,7 +64,7 @@ func TestALinkedSpanIsAChildOfTheFirstAndLinkedWithTheOthers(t *testing.T) {
 	for _, untraced := range []struct {
 		tracer  trace.Tracer
 		parents []string
-	}{{nil, parents}, {tracer, parents[:2]}} {
+	}{{nil, parents}, {tracer, parents[:3]}} {
 		if _, span := telemetry.StartLinkedSpan(t.Context(), untraced.tracer, "linked", untraced.parents); span.IsRecording() {
 			t.Errorf("there is a span for %v", untraced)
 		}

@@ -106,13 +106,14 @@ func TestWhatHappensUnderALockIsCounted(t *testing.T) {
 	observer.Waited(3 * time.Second)
 	observer.Held(time.Second, false)
 	observer.Held(time.Second, false)
-	observer.Held(time.Second, true)
+	observer.Held(10*time.Second, true)
 	observer.Fenced()
 	observer.RaceLost()
 	observer.Batched(3)
 	wants(t, scrape(t, m),
 		`stockd_lock_tries_in_vain_total{lock="redis-lua"} 1`, `stockd_lock_wait_seconds_sum{lock="redis-lua"} 3`,
-		`stockd_lock_hold_seconds_count{lock="redis-lua"} 3`, `stockd_locks_lost_total{lock="redis-lua"} 1`,
+		`stockd_lock_hold_seconds_count{lock="redis-lua"} 3`, `stockd_lock_hold_seconds_sum{lock="redis-lua"} 12`,
+		`stockd_lock_hold_seconds_bucket{lock="redis-lua",le="1"} 2`, `stockd_lock_hold_seconds_bucket{lock="redis-lua",le="10"} 3`, `stockd_locks_lost_total{lock="redis-lua"} 1`,
 		`stockd_fenced_writes_total{lock="redis-lua"} 1`, `stockd_optimistic_races_lost_total{strategy="redis-lua"} 1`,
 		`stockd_group_batch_size_sum{strategy="redis-lua"} 3`)
 }
@@ -216,6 +217,36 @@ func TestAScrapeAsksForTheState(t *testing.T) {
 		`stockd_feed_reader_behind_seconds{reader="shipping"} 90`)
 	if strings.Contains(scraped, `backend_up{backend="etcd"}`) {
 		t.Error("a backend that is not configured is down")
+	}
+}
+
+// What is not known has no value, and what a scrape asks for has to come within two seconds.
+func TestAScrapeHasNoSeriesOfWhatIsUnknown(t *testing.T) {
+	m, s, gone := metrics.New(metrics.Build{}), state(), errors.New("it does not answer")
+	within := func(ctx context.Context) {
+		if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > 2*time.Second {
+			t.Errorf("a scrape may take until %s, %v", deadline, ok)
+		}
+	}
+	s.Stopping = func() bool { return false }
+	s.Backends = func(ctx context.Context) ([]service.Backend, error) { within(ctx); return nil, gone }
+	s.Lag = func(ctx context.Context) (hot.Lag, error) { within(ctx); return hot.Lag{Orders: 1}, gone }
+	s.Reservations = func(ctx context.Context) (repo.Reservations, error) {
+		within(ctx)
+		return repo.Reservations{Open: 1}, gone
+	}
+	s.Readers = func(ctx context.Context) (map[string]time.Duration, error) {
+		within(ctx)
+		return map[string]time.Duration{"shipping": 1}, gone
+	}
+	m.Watch(s)
+	m.Limit("stockd_config_lock_wait_seconds", "The configured lock.wait.", 2.5)
+	scraped := scrape(t, m)
+	wants(t, scraped, `stockd_stopping 0`, `stockd_config_lock_wait_seconds 2.5`)
+	for _, unknown := range []string{"stockd_backend_up", "stockd_redis_stock_pending_orders", "stockd_redis_stock_oldest", "stockd_reservations_held", "stockd_reservations_overdue", "stockd_feed_reader"} {
+		if lines := about(scraped, unknown); len(lines) > 0 {
+			t.Errorf("what is unknown is %q", lines)
+		}
 	}
 }
 

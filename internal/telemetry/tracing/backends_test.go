@@ -23,6 +23,15 @@ func TestAStepTellsOfAFailureOfRedisAndOfNoAnswer(t *testing.T) {
 		if span := spans.Ended()[0]; span.Name() != "redis get" || len(span.Attributes()) != attributes {
 			t.Errorf("after the answer %v the span is %s with %v, want %d attributes", failure, span.Name(), span.Attributes(), attributes)
 		}
+		ctx, request = sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "request")
+		pipeline := redisSpans{}.ProcessPipelineHook(func(context.Context, []redis.Cmder) error { return failure })
+		if err := pipeline(ctx, nil); !errors.Is(err, failure) {
+			t.Errorf("the answer %v to a pipeline becomes %v", failure, err)
+		}
+		request.End()
+		if span := spans.Ended()[2]; span.Name() != "redis pipeline" || len(span.Attributes()) != attributes {
+			t.Errorf("after the answer %v the span is %s with %v, want %d attributes", failure, span.Name(), span.Attributes(), attributes)
+		}
 	}
 }
 

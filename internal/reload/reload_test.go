@@ -1,0 +1,189 @@
+package reload_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stockd/stockd/internal/reload"
+)
+
+// text is a file that is read as text.
+type text struct {
+	path  string
+	after func(reads int) // called when it was read
+
+	mu       sync.Mutex
+	reads    int
+	reported []error // of each read but the first
+}
+
+func newText(t *testing.T, content string) *text {
+	t.Helper()
+	f := &text{path: filepath.Join(t.TempDir(), "text"), after: func(int) {}}
+	f.write(t, content)
+	return f
+}
+
+func (f *text) write(t *testing.T, content string) {
+	t.Helper()
+	if err := os.WriteFile(f.path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replace puts another file in its place, with the same size and time.
+func (f *text) replace(t *testing.T, content string) {
+	t.Helper()
+	before, err := os.Stat(f.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := &text{path: f.path + ".new"}
+	next.write(t, content)
+	if err := os.Chtimes(next.path, before.ModTime(), before.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next.path, f.path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *text) read() (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads++
+	content, err := os.ReadFile(f.path)
+	f.after(f.reads)
+	return string(content), err
+}
+
+func (f *text) report(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reported = append(f.reported, err)
+}
+
+// seen is how often it was read, and what was reported of that since it was called last.
+func (f *text) seen() (reads int, reported []error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	reads, reported = f.reads, f.reported
+	f.reported = nil
+	return reads, reported
+}
+
+func (f *text) open(t *testing.T, paths ...string) *reload.Files[string] {
+	t.Helper()
+	files, err := reload.Open(f.read, paths...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go files.Keep(t.Context(), f.report)
+	return files
+}
+
+// Files are read again when they have changed, within a second, and only then.
+func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
+	f, other := newText(t, "one"), newText(t, "other")
+	synctest.Test(t, func(t *testing.T) {
+		files := f.open(t, "", other.path, f.path)
+		time.Sleep(time.Second / 2) // what follows is between two looks
+		for _, step := range []struct {
+			name   string
+			change func()
+			want   string
+			reads  int
+			fails  bool
+		}{
+			{"nothing", func() {}, "one", 1, false},
+			{"another size", func() { f.write(t, "two two") }, "two two", 2, false},
+			{"another file of the same size and time", func() { f.replace(t, "TWO TWO") }, "TWO TWO", 3, false},
+			{"the same size, later", func() {
+				f.write(t, "two TWO")
+				later := time.Now().Add(time.Hour)
+				if err := os.Chtimes(f.path, later, later); err != nil {
+					t.Fatal(err)
+				}
+			}, "two TWO", 4, false},
+			{"another size at the same time", func() {
+				before, err := os.Stat(f.path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.write(t, "two")
+				if err := os.Chtimes(f.path, before.ModTime(), before.ModTime()); err != nil {
+					t.Fatal(err)
+				}
+			}, "two", 5, false},
+			{"the other file", func() { other.write(t, "changed") }, "two", 6, false},
+			{"no file", func() {
+				if err := os.Remove(f.path); err != nil {
+					t.Fatal(err)
+				}
+			}, "two", 7, true},
+			{"still none", func() {}, "two", 7, false},
+			{"a file again", func() { f.write(t, "three") }, "three", 8, false},
+		} {
+			before, _ := f.seen()
+			step.change()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			reads, reported := f.seen()
+			if got := files.Get(); got != step.want || reads != step.reads {
+				t.Errorf("%s: it is %q after %d reads, want %q after %d", step.name, got, reads, step.want, step.reads)
+			}
+			if len(reported) != reads-before || len(reported) > 0 && (reported[0] != nil) != step.fails {
+				t.Errorf("%s: reported is %v", step.name, reported)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// What is written while the file is read is seen the next time.
+func TestAChangeDuringAReadIsNotLost(t *testing.T) {
+	f := newText(t, "one")
+	f.after = func(reads int) {
+		if reads <= 2 { // at the start, and once more
+			f.write(t, "one, two, three"[:reads*5])
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		files := f.open(t, f.path)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if reads, _ := f.seen(); files.Get() != "one, two, " || reads != 3 {
+			t.Errorf("after %d reads it is %q", reads, files.Get())
+		}
+	})
+}
+
+func TestWhatCannotBeReadIsNotOpened(t *testing.T) {
+	broken := errors.New("broken")
+	if files, err := reload.Open(func() (string, error) { return "", broken }, "/nonexistent"); !errors.Is(err, broken) || files != nil {
+		t.Errorf("it is opened as %v, %v", files, err)
+	}
+}
+
+func TestFilesAreKeptUntilTheContextEnds(t *testing.T) {
+	f := newText(t, "one")
+	synctest.Test(t, func(t *testing.T) {
+		files, err := reload.Open(f.read, f.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		files.Keep(ctx, func(err error) { t.Errorf("reported is %v", err) })
+		if reads, _ := f.seen(); time.Since(began) != 1500*time.Millisecond || reads != 1 {
+			t.Errorf("it was kept for %s and read %d times", time.Since(began), reads)
+		}
+	})
+}
