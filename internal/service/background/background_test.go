@@ -97,6 +97,35 @@ func TestAPanicIsAnErrorAndALine(t *testing.T) {
 	}
 }
 
+// Work has its own limit, however long its request lasts, and what the context of the request names
+// for the log and the trace.
+func TestWorkInTheBackgroundHasALimitOfItsOwn(t *testing.T) {
+	type key struct{}
+	synctest.Test(t, func(t *testing.T) {
+		jobs, begun := NewJobs(slog.New(slog.DiscardHandler)), time.Now()
+		work := func(ctx context.Context) error {
+			if ctx.Value(key{}) != "request" {
+				t.Error("the work does not know its request")
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		request := context.WithValue(t.Context(), key{}, "request")
+		if err := jobs.Do(request, time.Minute, "test", work); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Minute {
+			t.Errorf("after %s the work ended with %v, want %v after a minute", time.Since(begun), err, context.DeadlineExceeded)
+		}
+		jobs.Finish(request, "test", work)
+		for range 2 { // the second finds nothing to wait for
+			if err := jobs.Close(time.Hour); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(begun); took != time.Minute+FinishWithin {
+			t.Errorf("all of it took %s, want %s", took, time.Minute+FinishWithin)
+		}
+	})
+}
+
 func TestAJobReturnsItsError(t *testing.T) {
 	jobs, failure := NewJobs(slog.New(slog.DiscardHandler)), errors.New("failed")
 	if err := jobs.Do(t.Context(), time.Minute, "test", func(context.Context) error { return failure }); !errors.Is(err, failure) {
