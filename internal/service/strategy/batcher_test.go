@@ -390,6 +390,26 @@ func TestCopiesAreNeverInOneBatch(t *testing.T) {
 	})
 }
 
+// What is written again because of a copy is written for those that still wait.
+func TestACallThatLeftABatchIsNotWrittenAgain(t *testing.T) {
+	inQueue(t, 10, bounds, func(q *queued) {
+		q.buy("known", 1)
+		release := q.hold()
+		q.buy("first", 1)
+		gone, leave := q.leaving("gone")
+		copied, stays := q.buy("known", 1), q.buy("stays", 1)
+		q.gate <- struct{}{}
+		synctest.Wait()
+		leave()
+		q.assertError(gone, stock.ErrUnknownOutcome)
+		release()
+		q.assertError(copied, stock.ErrDuplicateRequest)
+		q.assertSale(stays, "stays")
+		q.assertBatches("known", "first", "gone known stays", "stays")
+		q.assertSold("first", "known", "stays")
+	})
+}
+
 func TestACopyThatCannotBeFoundIsNotWrittenForEver(t *testing.T) {
 	inQueue(t, 10, bounds, func(q *queued) {
 		q.buy("known", 1)
@@ -481,12 +501,15 @@ func TestEveryBatchIsReportedWithItsPurchases(t *testing.T) {
 		release := q.hold()
 		q.buy("first", 1)
 		q.buy("a", 1)
-		q.buy("b", 1)
+		q.call(q.t.Context(), stock.Purchase{RequestID: "b", Quantity: 1}, stock.Purchase{RequestID: "c", Quantity: 1})
+		if waiting := q.grouped.Waiting(); waiting != 3 {
+			q.t.Errorf("%d purchases wait, want 3", waiting)
+		}
 		release()
-		q.assertBatches("first", "a b")
+		q.assertBatches("first", "a b c")
 	})
-	if !slices.Equal(seen.batches, []int{1, 2}) {
-		t.Errorf("batches of %v purchases are reported, want 1 and 2", seen.batches)
+	if !slices.Equal(seen.batches, []int{1, 3}) {
+		t.Errorf("batches of %v purchases are reported, want 1 and 3", seen.batches)
 	}
 }
 

@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -80,7 +79,7 @@ func (*owned) pass(ctx context.Context, o *owner, job func(), wait time.Duration
 	case o.jobs <- job:
 		return nil
 	case <-limited.Done():
-		if errors.Is(ctx.Err(), context.Canceled) {
+		if ctx.Err() != nil {
 			return fmt.Errorf("wait for the owner of the item: %w", context.Cause(ctx))
 		}
 		return fmt.Errorf("%w: the owner of the item was not free within %s", stock.ErrBusy, wait)

@@ -10,6 +10,11 @@ import (
 // Locked makes an entry of a lock that only a test has.
 var Locked = ofLock
 
+// Conditional takes units as a test does.
+func Conditional(store *repo.Store, take func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (left int64, enough bool, err error)) Strategy {
+	return newConditional(site{Store: store}, take)
+}
+
 // Idle reports whether a Batcher keeps nothing of any item.
 func (b *Batcher) Idle() bool {
 	b.mu.Lock()

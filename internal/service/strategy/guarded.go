@@ -134,8 +134,9 @@ func lockName(goodsID int64) string { return itemPrefix + strconv.FormatInt(good
 
 // ItemOf is the item that a lock's name stands for.
 func ItemOf(name string) (int64, error) {
-	id, err := strconv.ParseInt(strings.TrimPrefix(name, itemPrefix), 10, 64)
-	if err != nil {
+	digits, ok := strings.CutPrefix(name, itemPrefix)
+	id, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || !ok {
 		return 0, fmt.Errorf("%q is not the lock of an item", name)
 	}
 	return id, nil

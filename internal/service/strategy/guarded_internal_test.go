@@ -103,6 +103,55 @@ func TestAnErrorIsTheLossOfTheLeaseWhereThatEndedTheWork(t *testing.T) {
 	}
 }
 
+// granted is a lock that is free.
+type granted struct{ lease *lock.Held }
+
+func (g granted) Acquire(context.Context, string) (lock.Lease, error) { return g.lease, nil }
+
+// losses notes how leases ended.
+type losses struct {
+	unobserved
+	lost   []bool
+	fenced int
+}
+
+func (l *losses) Held(_ time.Duration, lost bool) { l.lost = append(l.lost, lost) }
+func (l *losses) Fenced()                         { l.fenced++ }
+
+// A lease is reported with its loss, also where the work did not fail, and a late write once.
+func TestTheEndOfALeaseIsReported(t *testing.T) {
+	for name, c := range map[string]struct {
+		lost   bool
+		err    error
+		fenced int
+	}{
+		"it was held":               {false, nil, 0},
+		"it was lost":               {true, nil, 0},
+		"its write came too late":   {false, fmt.Errorf("write: %w", stock.ErrFenced), 1},
+		"the database has rejected": {false, stock.ErrBusy, 0},
+	} {
+		released, seen := 0, new(losses)
+		lease := lock.NewHeld(1, func(context.Context) error { released++; return nil })
+		g := newGuarded(Deps{Store: new(repo.Store), LockWait: time.Second}, granted{lease})
+		g.observer = seen
+		outcomes, err := g.hold(t.Context(), 1, make([]stock.Purchase, 1), func(context.Context, lock.Lease, int64, []stock.Purchase) ([]stock.Outcome, error) {
+			if c.lost {
+				lease.Lose()
+			}
+			if released > 0 {
+				t.Error("the lock is released before the work is done")
+			}
+			return make([]stock.Outcome, 1), c.err
+		})
+		if !errors.Is(err, c.err) || len(outcomes) != 1 || len(seen.lost) != 1 || seen.lost[0] != c.lost || seen.fenced != c.fenced {
+			t.Errorf("%s: %v, %v; it is reported as lost %v and %d times as late", name, outcomes, err, seen.lost, seen.fenced)
+		}
+		if err := g.Close(); err != nil || released != 1 && !c.lost {
+			t.Errorf("%s: released %d times, closed with %v", name, released, err)
+		}
+	}
+}
+
 // closing is a lock that does not close.
 type closing struct{ failing }
 
@@ -189,6 +238,40 @@ func TestAnEmptyBucketIsReplacedByTheNextThatHasEnough(t *testing.T) {
 	} {
 		if number, ok := (bucketed{count: 4}).other(buckets, c.own, c.units); ok != c.ok || number != c.number {
 			t.Errorf("instead of bucket %d, %d units are taken from %d (%v), want %d (%v)", c.own, c.units, number, ok, c.number, c.ok)
+		}
+	}
+}
+
+func TestAStrategyIsMadeWithWhatIsConfigured(t *testing.T) {
+	d := Deps{Store: new(repo.Store), Retry: Retry{Tries: 3, Step: time.Millisecond, Max: time.Second}}
+	if o, ok := sqlOptimistic().New(d).(optimistic); !ok || o.tries != 3 || o.pace.step != time.Millisecond || o.pace.most != time.Second {
+		t.Errorf("an optimistic writer has %d tries, and pauses between %s and %s", o.tries, o.pace.step, o.pace.most)
+	}
+	for rows, want := range map[int]struct {
+		buckets int
+		units   int64
+	}{-1: {1, 1}, 0: {1, 1}, 5: {5, 5}, repo.MaxUnitRows + 1: {repo.MaxUnitRows + 1, repo.MaxUnitRows}} {
+		d.Buckets, d.UnitRows = rows, rows
+		buckets, _ := sqlBucket().New(d).(bucketed)
+		units, _ := sqlUnit().New(d).(unitRows)
+		if buckets.count != want.buckets || units.most != want.units {
+			t.Errorf("configured for %d rows, there are %d buckets and %d unit rows; want %+v", rows, buckets.count, units.most, want)
+		}
+	}
+}
+
+func TestTheNameOfALockIsThatOfItsItem(t *testing.T) {
+	for _, id := range []int64{1, 1 << 40} {
+		if got, err := ItemOf(lockName(id)); err != nil || got != id {
+			t.Errorf("%q is of item %d (%v)", lockName(id), got, err)
+		}
+	}
+	for _, name := range []string{"", "7", "goods/", "goods/x", "orders/7"} {
+		if got, err := ItemOf(name); err == nil {
+			t.Errorf("%q is of item %d", name, got)
+		}
+		if floor, err := floorOf(nil)(t.Context(), name); err == nil {
+			t.Errorf("the store has seen token %d of %q", floor, name)
 		}
 	}
 }

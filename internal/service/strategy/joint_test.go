@@ -240,6 +240,24 @@ func TestNoItemWaitsLongForAnother(t *testing.T) {
 	})
 }
 
+// Each wait begins with the first that waits, and not with those that were written meanwhile.
+func TestAWaitBeginsAnewAfterATransaction(t *testing.T) {
+	inShop(t, func(s *shop) {
+		s.busy()
+		s.one(1)
+		time.Sleep(10 * time.Millisecond)
+		s.end()
+		s.one(2)
+		time.Sleep(15 * time.Millisecond)
+		synctest.Wait()
+		s.assertBegun("101", "102", "1")
+		time.Sleep(6 * time.Millisecond)
+		synctest.Wait()
+		s.assertBegun("101", "102", "1", "2")
+		s.endAll()
+	})
+}
+
 //contract:strategy.Joint What is locked
 func TestAnItemThatIsNotSoldWithOthersIsSoldAlone(t *testing.T) {
 	inShop(t, func(s *shop) {

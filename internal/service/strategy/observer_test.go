@@ -22,11 +22,13 @@ type listener struct {
 	took         [2]time.Duration // the last wait and the last lease
 	batches      []int            // with so many purchases
 	races        int              // lost
+	fenced       int              // writes that came too late
 }
 
 func (l *listener) Waited(took time.Duration)       { l.waited.Add(1); l.took[0] = took }
 func (l *listener) Held(took time.Duration, _ bool) { l.held.Add(1); l.took[1] = took }
 func (l *listener) RaceLost()                       { l.races++ }
+func (l *listener) Fenced()                         { l.fenced++ }
 func (l *listener) Batched(purchases int)           { l.batches = append(l.batches, purchases) }
 
 // observedBy has the listener observe a strategy on a store.
@@ -39,8 +41,9 @@ func observedBy(l *listener, d strategy.Deps) strategy.Deps {
 // gets the same times as the buyer.
 func TestEveryLockReportsItsWaitAndHold(t *testing.T) {
 	eachWithoutServer(t, func(entry strategy.Entry, d strategy.Deps, goods int64) {
-		seen := new(listener)
-		s := entry.New(observedBy(seen, d))
+		seen, of := new(listener), ""
+		d.Observe = func(name string) strategy.Observer { of = name; return seen }
+		s := entry.New(d)
 		closeAfter(t, s)
 		outcomes, err := s.Deduct(t.Context(), goods, []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}})
 		if err != nil {
@@ -52,6 +55,9 @@ func TestEveryLockReportsItsWaitAndHold(t *testing.T) {
 		}
 		if waited, held := seen.waited.Load(), seen.held.Load(); waited != times || held != times || outcomes[0].Hold > 0 != (times > 0) {
 			t.Errorf("%s waits %d times and holds %d times, want %d; its buyer got %s", entry.Name, waited, held, times, outcomes[0].Hold)
+		}
+		if waiter, waits := s.(strategy.Waiter); waits != (times > 0) || waits && (waiter.LockWait() != d.LockWait || of != entry.Name) {
+			t.Errorf("%s is observed as %q; it waits for a lock: %v", entry.Name, of, waits)
 		}
 		if buyer := [2]time.Duration{outcomes[0].Wait, outcomes[0].Hold}; buyer != seen.took {
 			t.Errorf("%s reports a wait and a lease of %s, and its buyer got %s", entry.Name, seen.took, buyer)
@@ -91,12 +97,17 @@ func TestAWaitInVainIsReported(t *testing.T) {
 		if err := oneOf(s.Deduct(t.Context(), 1, []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}})); !errors.Is(err, stock.ErrBusy) {
 			t.Errorf("%s: a wait in vain ended with %v, want %v", entry.Name, err, stock.ErrBusy)
 		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		if err := oneOf(s.Deduct(ctx, 1, []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}})); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, stock.ErrBusy) {
+			t.Errorf("%s: a wait that its request ended is answered with %v, want %v", entry.Name, err, context.DeadlineExceeded)
+		}
+		cancel()
 		close(still.goOn)
 		if err := <-first; err != nil {
 			t.Errorf("%s: %v", entry.Name, err)
 		}
-		if waited, held := seen.waited.Load(), seen.held.Load(); waited != 2 || held != 1 {
-			t.Errorf("%s waits %d times and holds %d times, want 2 and 1", entry.Name, waited, held)
+		if waited, held := seen.waited.Load(), seen.held.Load(); waited != 3 || held != 1 {
+			t.Errorf("%s waits %d times and holds %d times, want 3 and 1", entry.Name, waited, held)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -33,8 +34,8 @@ func TestABatchIsSoldFirstComeFirstServed(t *testing.T) {
 			made := entry.New(d)
 			closeAfter(t, made)
 			own := func(id string) string { return entry.Name + " " + id }
-			keyed := buy(own("1"), "a", 2)
-			keyed.Keyed = true
+			keyed, last := buy(own("1"), "a", 2), buy(own("6"), "a", 1)
+			keyed.Keyed, last.Keyed = true, true
 			var ids []string
 			for _, c := range []struct {
 				batch []stock.Purchase
@@ -44,7 +45,7 @@ func TestABatchIsSoldFirstComeFirstServed(t *testing.T) {
 			}{
 				{[]stock.Purchase{keyed}, []error{nil}, nil, 2},
 				{
-					[]stock.Purchase{buy(own("2"), "b", 3), buy(own("3"), "a", 2), buy(own("4"), "", 1), buy(own("5"), "c", 3), buy(own("6"), "a", 1)},
+					[]stock.Purchase{buy(own("2"), "b", 3), buy(own("3"), "a", 2), buy(own("4"), "", 1), buy(own("5"), "c", 3), last},
 					[]error{nil, stock.ErrUserLimit, stock.ErrUserUnknown, nil, nil},
 					nil, 9,
 				},
@@ -82,9 +83,9 @@ func TestABatchIsSoldFirstComeFirstServed(t *testing.T) {
 					t.Errorf("after %v the audit is %+v, %v; want %d sold", c.batch, audit, err, c.sold)
 				}
 			}
-			orders, err := d.Store.Orders(t.Context(), keyed.RequestID)
-			if first := orders[keyed.RequestID]; err != nil || first.Remaining != 8 {
-				t.Errorf("the ledger has %+v (%v) for a purchase with a key, want that 8 units remained", first, err)
+			orders, err := d.Store.Orders(t.Context(), keyed.RequestID, last.RequestID)
+			if first, last := orders[keyed.RequestID], orders[last.RequestID]; err != nil || first.Remaining != 8 || last.Remaining != 1 {
+				t.Errorf("the ledger has %+v and %+v (%v) for purchases with a key, want that 8 units remained and 1", first, last, err)
 			}
 			if _, err := made.Deduct(t.Context(), goods+1000, []stock.Purchase{buy(own("12"), "a", 1)}); !errors.Is(err, stock.ErrUnknownGoods) {
 				t.Errorf("an unknown item: %v", err)
@@ -109,6 +110,88 @@ func TestAnOptimisticWriterThatIsOvertakenReadsAgain(t *testing.T) {
 	}
 	if audit, err := store.Audit(t.Context(), 1); err != nil || !audit.Clean || audit.Sold != 5 || seen.races != 1 {
 		t.Errorf("after %d races lost the audit is %+v, %v; want one, and 5 sold", seen.races, audit, err)
+	}
+}
+
+// One that is overtaken each time is busy, and sells nothing.
+func TestAnOptimisticWriterGivesUp(t *testing.T) {
+	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
+	if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	entry := entryOf(t, "sql-optimistic")
+	deps := strategy.Deps{Store: store.As(entry.Name), Retry: strategy.Retry{Tries: 1}}
+	other := entry.New(deps)
+	deps.Failpoints = &betweenOnce{do: func() { buy(t, other, 1, 2) }}
+	if err := oneOf(entry.New(deps).Deduct(t.Context(), 1, []stock.Purchase{purchase(3)})); !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("it is answered with %v, want %v", err, stock.ErrBusy)
+	}
+	if audit, err := store.Audit(t.Context(), 1); err != nil || !audit.Clean || audit.Sold != 2 {
+		t.Errorf("the audit is %+v, %v; want 2 sold", audit, err)
+	}
+}
+
+// A batch that others overtake is offered again, and not for ever.
+func TestABatchThatIsOvertakenIsOfferedAgain(t *testing.T) {
+	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
+	if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	for overtaken, want := range map[int]error{19: nil, 20: stock.ErrBusy} {
+		offered := 0
+		s := strategy.Conditional(store.As("conditional"), func(ctx context.Context, tx *repo.Tx, goodsID, units int64) (int64, bool, error) {
+			if offered++; offered <= overtaken {
+				return 0, false, nil
+			}
+			return tx.SubtractIfEnough(ctx, goodsID, units)
+		})
+		if err := oneOf(s.Deduct(t.Context(), 1, []stock.Purchase{purchase(1)})); !errors.Is(err, want) {
+			t.Errorf("overtaken %d times it is answered with %v, want %v", overtaken, err, want)
+		}
+	}
+	if audit, err := store.Audit(t.Context(), 1); err != nil || !audit.Clean || audit.Sold != 1 {
+		t.Errorf("the audit is %+v, %v; want one sold", audit, err)
+	}
+}
+
+// forgetful is a lock whose tokens have fallen behind.
+type forgetful struct {
+	brokenLock
+	reseeded *[]string
+}
+
+func (f forgetful) Reseed(_ context.Context, name string) error {
+	*f.reseeded = append(*f.reseeded, name)
+	return nil
+}
+
+// A token that the store has seen before rejects its holder, which is counted, and lifts the next
+// tokens. What is decided anew under a lock keeps its token.
+func TestATokenThatIsTooLowIsLifted(t *testing.T) {
+	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
+	if err := store.CreateGoods(t.Context(), 7, 10, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	tokens, seen := new(atomic.Uint64), new(listener)
+	var reseeded []string
+	entry := strategy.Locked(lock.Entry{Name: "forgetful", New: func(lock.Deps) lock.Locker { return forgetful{brokenLock{tokens}, &reseeded} }})
+	deps := strategy.Deps{Store: store.As(entry.Name), LockWait: time.Second}
+	if _, err := deps.Store.ClaimFence(t.Context(), 7, 5); err != nil {
+		t.Fatal(err)
+	}
+	fenced := entry.New(observedBy(seen, deps)).(strategy.Fencer) //nolint:forcetypeassert // a panic fails the test as well
+	if err := oneOf(fenced.DeductFenced(t.Context(), 7, []stock.Purchase{purchase(1)})); !errors.Is(err, stock.ErrFenced) || !slices.Equal(reseeded, []string{"goods/7"}) || seen.fenced != 1 {
+		t.Errorf("token 1 after 5 is answered with %v, the tokens of %v are lifted and %d writes are counted as late", err, reseeded, seen.fenced)
+	}
+	tokens.Store(8)
+	if err := oneOf(fenced.DeductFenced(t.Context(), 7, []stock.Purchase{purchase(1)})); err != nil || len(reseeded) != 1 || seen.fenced != 1 {
+		t.Errorf("token 9 after 5 is answered with %v, the tokens of %v are lifted and %d writes are counted as late", err, reseeded, seen.fenced)
+	}
+	other := entryOf(t, "naive").New(strategy.Deps{Store: store.As("naive")})
+	deps.Failpoints = &betweenOnce{do: func() { buy(t, other, 7, 1) }}
+	outcomes, err := entry.New(deps).Deduct(t.Context(), 7, []stock.Purchase{purchase(1)})
+	if err != nil || outcomes[0].Order.Token != 10 || outcomes[0].Order.Remaining != 7 {
+		t.Errorf("decided anew it is answered with %+v, %v; want token 10", outcomes, err)
 	}
 }
 
@@ -145,4 +228,61 @@ func TestEveryLockIsAStrategyThatKnowsTheTokensOfItsItem(t *testing.T) {
 	if floor, err := given.Floor(t.Context(), "goods/1"); err != nil || floor != 8 {
 		t.Errorf("the store has seen token %d (%v), want 8", floor, err)
 	}
+}
+
+// A batch that fails gives the turn of its item back: there are fewer of them than purchases that fail.
+func TestAFailureKeepsNoTurn(t *testing.T) {
+	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
+	if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	assertKeepsNoTurn(t, "sql-conditional", entryOf(t, "sql-conditional").New(strategy.Deps{Store: store.As("sql-conditional")}), 1)
+}
+
+func assertKeepsNoTurn(t *testing.T, name string, made strategy.Strategy, goods int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	deducts := []strategy.Deduct{made.Deduct}
+	if joiner, ok := made.(strategy.Joiner); ok {
+		deducts = append(deducts, func(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+			outcomes, err := joiner.DeductItems(ctx, []strategy.ItemBatch{{GoodsID: goodsID, Purchases: batch}})
+			return slices.Concat(outcomes...), err
+		})
+	}
+	for _, deduct := range deducts {
+		known := purchase(1)
+		if err := oneOf(deduct(ctx, goods, []stock.Purchase{known})); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for range 10 {
+			if _, err := deduct(ctx, goods, []stock.Purchase{known}); !errors.Is(err, stock.ErrDuplicateRequest) {
+				t.Errorf("%s: a copy is answered with %v", name, err)
+			}
+		}
+		if err := oneOf(deduct(ctx, goods, []stock.Purchase{purchase(1)})); err != nil {
+			t.Errorf("%s after ten failures: %v", name, err)
+		}
+	}
+}
+
+// A batch of the procedure may have a reservation anywhere.
+func TestAReservationIsNotSoldByTheProcedure(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		store := labtest.Open(t, d, "replica-1")
+		if err := store.CreateGoods(t.Context(), 1, 10, rand.Text()); err != nil {
+			t.Fatal(err)
+		}
+		made := entryOf(t, "sql-procedure").New(strategy.Deps{Store: store.As("sql-procedure")})
+		assertKeepsNoTurn(t, "sql-procedure", made, 1)
+		held := purchase(2)
+		held.TTL, held.Number = time.Hour, "0190c7a0-0000-7000-8000-000000000000"
+		outcomes, err := made.Deduct(t.Context(), 1, []stock.Purchase{purchase(1), held})
+		if err != nil || outcomes[0].Rejected != nil || outcomes[1].Order.ID != held.Number {
+			t.Errorf("a purchase and a reservation are answered with %+v, %v", outcomes, err)
+		}
+		if r, err := store.Reservation(t.Context(), held.Number); err != nil || r.State != stock.Held || r.Quantity != 2 {
+			t.Errorf("the reservation is %+v, %v", r, err)
+		}
+	})
 }

@@ -2,9 +2,13 @@ package strategy_test
 
 import (
 	"errors"
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/lock/registry"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -49,6 +53,50 @@ func TestAStrategyWithoutItsBackendSaysWhichIsMissing(t *testing.T) {
 	for _, err := range []error{err, fenced, recall} {
 		if !errors.Is(err, backend.ErrNotConfigured) {
 			t.Errorf("%v, want %v", err, backend.ErrNotConfigured)
+		}
+	}
+}
+
+// These, and no others, may oversell where a holder loses its lock unnoticed.
+func TestWhatIsSafe(t *testing.T) {
+	unnoticed := map[string]bool{"redis-setnx": true, "redis-setnx-ttl": true, "redis-setnx-owner": true, "redis-getset": true}
+	for _, e := range strategy.Registry() {
+		if e.Guarantees.Safe(false) != (e.Guarantees.ExclusiveAcrossReplicas && !unnoticed[e.Name]) || e.Guarantees.Safe(true) != e.Guarantees.ExclusiveAcrossReplicas {
+			t.Errorf("%s is safe: %v, and with a fence: %v", e.Name, e.Guarantees.Safe(false), e.Guarantees.Safe(true))
+		}
+	}
+}
+
+func TestVersionsAreComparedByTheirNumbers(t *testing.T) {
+	for version, tooOld := range map[string]bool{
+		"6.0.16": true, "6.2": false, "6.2.0": false, "6.10.1": false, "7.0.15": false, "10.11.14-MariaDB": false, "5": true,
+	} {
+		if got := (strategy.Minimum{Version: "6.2"}).After(version); got != tooOld {
+			t.Errorf("6.2 is after %s: %t, want %t", version, got, tooOld)
+		}
+	}
+}
+
+// What a lock guarantees is what its strategy does, and no more.
+func TestAStrategyHasTheGuaranteesOfItsLock(t *testing.T) {
+	var none lock.Guarantees
+	for i := range reflect.TypeFor[lock.Guarantees]().NumField() {
+		one, name := none, reflect.TypeFor[lock.Guarantees]().Field(i).Name
+		reflect.ValueOf(&one).Elem().Field(i).SetBool(true)
+		want := strategy.Guarantees{Fenceable: true}
+		if name == "Exclusive" {
+			want.ExclusiveInProcess, want.ExclusiveAcrossReplicas = true, true
+		} else {
+			reflect.ValueOf(&want).Elem().FieldByName(name).SetBool(true)
+		}
+		if got := strategy.Locked(lock.Entry{Guarantees: one}).Guarantees; got != want {
+			t.Errorf("of a lock that guarantees %s it is %+v, want %+v", name, got, want)
+		}
+	}
+	for _, l := range registry.Locks() {
+		e := entryOf(t, l.Name)
+		if e.Summary != l.Summary || string(e.Family) != string(l.Family) || !slices.Equal(e.Needs, l.Needs) || e.Watchdog != l.Watchdog || e.OneServer != l.OneServer {
+			t.Errorf("the strategy of the lock %+v is %+v", l, e)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -57,11 +58,31 @@ func TestEveryStrategyHasAPlaceForFaults(t *testing.T) {
 		if len(seen.between) != len(buys) || seen.between[0] != fmt.Sprint(entry.Name, goods) {
 			t.Errorf("%s came by %v in %d purchases", entry.Name, seen.between, len(buys))
 		}
+		if joiner, ok := s.(strategy.Joiner); ok {
+			assertPlaceInSeveral(t, seen, d.Store, joiner, entry.Name, goods)
+		}
 		locked := entry.Guarantees.Fenceable || slices.Contains([]string{"mutex", "mutex-per-request", "mutex-in-tx"}, entry.Name)
 		if locked != slices.Equal(seen.recorded, []string{entry.Name}) {
 			t.Errorf("%s: the locks that are recorded are %v", entry.Name, seen.recorded)
 		}
 	})
+}
+
+// assertPlaceInSeveral sells a unit of two items together, and looks for the failpoint of each.
+func assertPlaceInSeveral(t *testing.T, seen *looksOn, store *repo.Store, joiner strategy.Joiner, name string, goods int64) {
+	t.Helper()
+	other := goods + 500
+	if err := store.CreateGoods(t.Context(), other, 10, fmt.Sprint(name, " other")); err != nil {
+		t.Fatal(err)
+	}
+	seen.between = nil
+	items := []strategy.ItemBatch{{GoodsID: goods, Purchases: []stock.Purchase{purchase(1)}}, {GoodsID: other, Purchases: []stock.Purchase{purchase(1)}}}
+	if _, err := joiner.DeductItems(t.Context(), items); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+	if want := []string{fmt.Sprint(name, goods), fmt.Sprint(name, other)}; !slices.Equal(seen.between, want) {
+		t.Errorf("%s came by %v with two items, want %v", name, seen.between, want)
+	}
 }
 
 // eachWithoutServer calls with each strategy that SQLite is enough for, and with a

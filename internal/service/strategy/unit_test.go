@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -121,6 +122,37 @@ func TestAPoolThatOthersHaveSoldIsFilled(t *testing.T) {
 		s.create(t, 2, 100)
 		if sold, p := buy(t, s.replicas[0], 2, 8), s.pool(t, 2); !sold || p.Free != 0 || p.Rows != 8 {
 			t.Errorf("a buyer of a whole pool leaves %+v (%v), want 8 rows that are sold", p, sold)
+		}
+	})
+}
+
+// A fill goes on when the purchase that began it has left, and one of unknown outcome fails no purchase.
+func TestAFillIsThatOfNoPurchase(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		through, proxy := labtest.Through(t, d)
+		s := openUnitRows(t, through, 4)
+		s.create(t, 1, 10)
+		held := proxy.Arm(servers.Rule{Sent: "INSERT INTO tb_stock_place", Do: servers.Hold})
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		left := make(chan error, 1)
+		go func() { left <- oneOf(s.replicas[0].Deduct(ctx, 1, []stock.Purchase{purchase(1)})) }()
+		labtest.AwaitReached(t, held)
+		leave()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("the purchase that left is answered with %v", err)
+		}
+		held.Pass()
+		if !labtest.Eventually(10*time.Second, func() bool { return s.pool(t, 1).Free == 4 }) {
+			t.Errorf("the pool is %+v, want 4 free rows", s.pool(t, 1))
+		}
+		s.create(t, 2, 10)
+		labtest.Lose(proxy, "COMMIT", true) // of the fill
+		if !buy(t, s.replicas[0], 2, 1) {
+			t.Error("a purchase after a fill of unknown outcome is rejected")
+		}
+		if a := s.audit(t, 2); !a.Clean || a.Sold != 1 || s.pool(t, 2).Free != 3 {
+			t.Errorf("%+v, and the pool is %+v", a, s.pool(t, 2))
 		}
 	})
 }
