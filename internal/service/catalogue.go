@@ -204,11 +204,14 @@ func (c *Catalogue) Close() error {
 	return errors.Join(errs...)
 }
 
+// close closes all queues at once: none sells on while another one ends.
 func (o *offer) close() error {
-	var errs []error
-	for _, b := range o.batchers {
-		errs = append(errs, b.Close())
+	errs := make([]error, len(o.batchers))
+	var closing sync.WaitGroup
+	for i, b := range o.batchers {
+		closing.Go(func() { errs[i] = b.Close() })
 	}
+	closing.Wait()
 	if closer, ok := o.strategy.(io.Closer); ok {
 		errs = append(errs, closer.Close())
 	}

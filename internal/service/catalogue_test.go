@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,12 @@ import (
 type outbox struct {
 	strategy.Outbox // nil: the tests call no other method of it
 	settle          func()
+	closed          int
+}
+
+func (o *outbox) Close() error {
+	o.closed++
+	return nil
 }
 
 func (o *outbox) Pending(context.Context, int64) (int64, error) {
@@ -37,7 +44,13 @@ func (*outbox) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome
 // openEntries opens a replica that has these strategies, and SQLite alone.
 func openEntries(t *testing.T, entries ...strategy.Entry) (*repo.Store, *service.Catalogue, error) {
 	t.Helper()
-	store := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1")
+	return openEntriesOn(t, lab.Database(t, servers.SQLite), entries...)
+}
+
+// openEntriesOn has the database given.
+func openEntriesOn(t *testing.T, d *servers.Database, entries ...strategy.Entry) (*repo.Store, *service.Catalogue, error) {
+	t.Helper()
+	store := labtest.Open(t, d, "replica-1")
 	catalogue, err := service.NewCatalogue(t.Context(), entries, strategy.Deps{
 		Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}, Retry: strategy.Retry{Tries: 1}, Buckets: 2, UnitRows: 2,
 		Group: strategy.Group{Batch: 10, Units: 100, Queue: 10},
@@ -96,7 +109,8 @@ func TestWhatWaitsIsSoldTogetherWithoutBeingAskedTo(t *testing.T) {
 }
 
 func TestASecondOutboxIsRejected(t *testing.T) {
-	entry := strategy.Entry{Name: "first", New: func(strategy.Deps) strategy.Strategy { return new(outbox) }}
+	first := new(outbox)
+	entry := strategy.Entry{Name: "first", New: func(strategy.Deps) strategy.Strategy { return first }}
 	second := entry
 	second.Name = "second"
 	_, alone, err := openEntries(t, entry)
@@ -109,6 +123,9 @@ func TestASecondOutboxIsRejected(t *testing.T) {
 	_, _, err = openEntries(t, entry, second)
 	if !errors.Is(err, service.ErrSecondOutbox) || !strings.Contains(err.Error(), "second") {
 		t.Errorf("two outboxes: %v, want %v that names the second", err, service.ErrSecondOutbox)
+	}
+	if first.closed != 2 { // it is that of both entries
+		t.Errorf("of two strategies that were made %d are closed", first.closed)
 	}
 }
 
@@ -151,12 +168,121 @@ func TestAStrategyNeedsItsMinimumVersion(t *testing.T) {
 	}
 }
 
-func TestVersionsAreComparedByTheirNumbers(t *testing.T) {
-	for version, tooOld := range map[string]bool{
-		"6.0.16": true, "6.2": false, "6.2.0": false, "6.10.1": false, "7.0.15": false, "10.11.14-MariaDB": false, "5": true,
-	} {
-		if got := (strategy.Minimum{Version: "6.2"}).After(version); got != tooOld {
-			t.Errorf("6.2 is after %s: %t, want %t", version, got, tooOld)
+func TestAStrategyNeedsItsMinimumVersionOfRedis(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	deps := strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: lab.Locks(t, d, backend.Redis)}
+	for least, want := range map[string]error{"99.1": service.ErrStrategyRejected, "3.0": nil} {
+		c, err := service.NewCatalogue(t.Context(), []strategy.Entry{{
+			Name: "modern", Minimums: []strategy.Minimum{{Server: strategy.Redis, Version: least}},
+			New: func(strategy.Deps) strategy.Strategy { return new(outbox) },
+		}}, deps, copiesWait)
+		if err != nil {
+			t.Fatal(err)
 		}
+		_, err = c.In(service.Mode{Strategy: "modern"})
+		if old, _ := errors.AsType[*service.UnconfiguredError](err); !errors.Is(err, want) || want != nil && (old == nil || old.Backend != "redis") {
+			t.Errorf("with Redis %s as the minimum: %v, want %v", least, err, want)
+		}
+	}
+}
+
+// A lock that is not renewed here does not guarantee that it is.
+func TestALockWithoutItsWatchdogDoesNotRenew(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	for _, unrenewed := range []bool{false, true} {
+		c, err := service.NewCatalogue(t.Context(), []strategy.Entry{
+			{Name: "watched", Watchdog: true, Guarantees: strategy.Guarantees{Renews: true, Fair: true}, New: func(strategy.Deps) strategy.Strategy { return new(outbox) }},
+			{Name: "session", Guarantees: strategy.Guarantees{Renews: true}, New: func(strategy.Deps) strategy.Strategy { return &notifiedLate{} }},
+		}, strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: lock.Deps{Clients: new(backend.Clients), Unrenewed: unrenewed}}, copiesWait)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := c.Describe(t.Context())
+		if watched := list[0].Guarantees; watched.Renews == unrenewed || !watched.Fair || !list[1].Guarantees.Renews {
+			t.Errorf("unrenewed %v: %+v", unrenewed, list)
+		}
+	}
+}
+
+// gated writes each batch when it may, and is not to be closed before.
+type gated struct {
+	strategy.Observer
+
+	t       *testing.T
+	may     chan struct{}
+	writing atomic.Int64
+	batches atomic.Int64
+	closed  atomic.Bool
+}
+
+func (g *gated) Batched(int) { g.batches.Add(1) }
+
+func (*gated) Deducted(stock.Outcome, error, time.Duration) {}
+
+func (g *gated) Deduct(_ context.Context, _ int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	g.writing.Add(1)
+	defer g.writing.Add(-1)
+	<-g.may
+	if g.closed.Load() {
+		g.t.Error("the strategy is closed in the middle of a batch")
+	}
+	return make([]stock.Outcome, len(batch)), nil
+}
+
+func (g *gated) DeductFenced(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	return g.Deduct(ctx, goodsID, batch)
+}
+
+func (g *gated) Close() error {
+	g.closed.Store(true)
+	return nil
+}
+
+// The queues of a strategy, fenced and not, are counted together; a closed catalogue rejects what waits
+// there, and closes the strategy when the last batch is written.
+func TestTheQueuesOfAStrategyAreCountedAndClosed(t *testing.T) {
+	store, g := labtest.Open(t, lab.Database(t, servers.SQLite), "replica-1"), &gated{t: t, may: make(chan struct{})}
+	c, err := service.NewCatalogue(t.Context(), []strategy.Entry{{Name: "gated", New: func(strategy.Deps) strategy.Strategy { return g }}}, strategy.Deps{
+		Store: store, Lock: lock.Deps{Clients: new(backend.Clients)}, Group: strategy.Group{Batch: 10, Units: 10, Queue: 10},
+		Observe: func(string) strategy.Observer { return g },
+	}, copiesWait)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := shop{service.NewInventory(store, c), []*service.Catalogue{c}}
+	s.create(t, 1, 10)
+	var buyers sync.WaitGroup
+	var sold, busy atomic.Int64
+	buy := func(fence bool) {
+		seller := s.in(t, 0, service.Mode{Strategy: "gated", Group: true, Fence: fence})
+		buyers.Go(func() {
+			switch _, err := seller.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1}); {
+			case err == nil:
+				sold.Add(1)
+			case errors.Is(err, stock.ErrBusy):
+				busy.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	for _, fence := range []bool{false, true} {
+		buy(fence)
+	}
+	soon(t, "a batch of each is being written", func() bool { return g.writing.Load() == 2 })
+	for _, fence := range []bool{false, true, true} {
+		buy(fence)
+	}
+	soon(t, "three wait", func() bool { return c.Waiting()["gated"] == 3 })
+	closing := make(chan error)
+	go func() { closing <- c.Close() }()
+	soon(t, "what waits is rejected", func() bool { return busy.Load() == 3 && c.Waiting()["gated"] == 0 })
+	close(g.may)
+	if err := <-closing; err != nil || !g.closed.Load() {
+		t.Errorf("closed %v, with %v", g.closed.Load(), err)
+	}
+	buyers.Wait()
+	if sold.Load() != 2 || g.batches.Load() != 2 {
+		t.Errorf("%d were sold, in %d batches that are observed; want 2", sold.Load(), g.batches.Load())
 	}
 }

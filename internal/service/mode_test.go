@@ -6,7 +6,6 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
-	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -44,20 +43,13 @@ func TestAChoiceHoldsOnEveryReplica(t *testing.T) {
 	soon(t, "another replica sells by the default", func() bool { return own(other) == other.Default() })
 }
 
-// These, and no others, may oversell where a holder loses its lock unnoticed.
-func TestWhatIsSafe(t *testing.T) {
-	unnoticed := map[string]bool{"redis-setnx": true, "redis-setnx-ttl": true, "redis-setnx-owner": true, "redis-getset": true}
-	for _, e := range strategy.Registry() {
-		if e.Guarantees.Safe(false) != (e.Guarantees.ExclusiveAcrossReplicas && !unnoticed[e.Name]) || e.Guarantees.Safe(true) != e.Guarantees.ExclusiveAcrossReplicas {
-			t.Errorf("%s is safe: %v, and with a fence: %v", e.Name, e.Guarantees.Safe(false), e.Guarantees.Safe(true))
-		}
-	}
-}
-
 func TestADefaultThatCannotSell(t *testing.T) {
 	c := openAll(t, lab.Database(t, servers.SQLite)).replicas[0]
 	if err := c.Enforce(service.Policy{OnlySafe: true}); err != nil {
 		t.Fatal(err)
+	}
+	if err := c.Enforce(service.Policy{Deny: []string{"sql-unit", "hope"}}); !errors.Is(err, service.ErrUnknownStrategy) {
+		t.Errorf("a policy that rejects a strategy that there is not: %v, want %v", err, service.ErrUnknownStrategy)
 	}
 	for mode, want := range map[service.Mode]error{
 		{Strategy: "sql-conditional", Group: true}: nil,
