@@ -6,6 +6,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -63,6 +64,9 @@ func assertKeysStandForOneWrite(t *testing.T, s shop) {
 	if item, err := s.inventory.Goods(t.Context(), 4); err != nil || item.Stock != 3 {
 		t.Errorf("of item 4 there are %d (%v), want 3", item.Stock, err)
 	}
+	if drift, err := s.inventory.Drift(t.Context(), 1); err != nil || drift != (hot.Drift{GoodsID: 1}) {
+		t.Errorf("without units in Redis the drift is %+v, %v", drift, err)
+	}
 	for _, unknown := range []int64{2, 3, 9} {
 		if _, err := s.inventory.Goods(t.Context(), unknown); !errors.Is(err, stock.ErrUnknownGoods) {
 			t.Errorf("item %d: %v, want %v", unknown, err, stock.ErrUnknownGoods)
@@ -114,6 +118,25 @@ func TestAChoiceThatCannotBeReadAgainIsUnknown(t *testing.T) {
 	change := service.Change{Choice: func(stock.Choice) stock.Choice { return stock.Choice{Strategy: "mutex"} }}
 	if _, err := s.inventory.Change(t.Context(), 1, change); !errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Errorf("the choice was set, and the answer is %v, want %v", err, stock.ErrUnknownOutcome)
+	}
+	if _, err := s.inventory.Create(t.Context(), 2, 10, 0, stock.Choice{Strategy: "mutex"}, ""); !errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("the item was created, and the answer is %v, want %v", err, stock.ErrUnknownOutcome)
+	}
+}
+
+// An item is created with its limit, which its key does not set again. A maximum of its own does not ask
+// whether the strategy is possible.
+func TestAnItemIsCreatedWithItsLimit(t *testing.T) {
+	s := open(t, lab.Database(t, servers.SQLite), 1)
+	c := s.replicas[0]
+	if err := errors.Join(c.SetDefault(service.Mode{Strategy: "sql-conditional"}), c.SwitchOff(t.Context(), "sql-conditional", "late")); err != nil {
+		t.Fatal(err)
+	}
+	for _, perUser := range []int64{3, 5} {
+		goods, err := s.inventory.Create(t.Context(), 1, 10, perUser, stock.Choice{MaxQuantity: new(perUser)}, "key")
+		if err != nil || goods.PerUser != 3 || c.MaxQuantity(1) != 3 {
+			t.Errorf("created with a limit of %d it is %+v (%v), of %d units at most; want 3", perUser, goods, err, c.MaxQuantity(1))
+		}
 	}
 }
 

@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
@@ -219,3 +223,123 @@ func TestALineThatIsOverDoesNotKeepTheOthersHeld(t *testing.T) {
 		s.leaves(t, map[int64]int64{1: 1, 2: 1, 3: 1})
 	})
 }
+
+// A basket is one order of its buyer, in the order of the items, and is found by its number. Its key
+// gets it again, and sells nothing else.
+func TestABasketIsFoundByItsNumberAndByItsKey(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	s := open(t, d, 1)
+	all, counted := s.reservations(t, d)
+	for id := range int64(3) {
+		s.create(t, id+1, 10)
+	}
+	hold, b := s.holdBy(t, 0, "sql-conditional"), service.Basket{RequestID: rand.Text(), UserID: "ann"}
+	for id := range int64(3) {
+		b.Lines = append(b.Lines, stock.Line{GoodsID: 3 - id, Quantity: 4 - id})
+	}
+	sold, err := all[0].Sell(t.Context(), b, hold)
+	if err != nil || sold.Replayed || len(sold.Lines) != 3 {
+		t.Fatalf("it is answered with %+v, %v", sold, err)
+	}
+	for i, line := range sold.Lines {
+		id := int64(i + 1)
+		if line.GoodsID != id || line.Quantity != id+1 || line.UserID != "ann" || line.State != stock.Confirmed || line.Number != fmt.Sprintf("%s-%d-3", sold.Number, id) {
+			t.Errorf("line %d is %+v", id, line)
+		}
+		if line.TTL <= 4*copiesWait || line.TTL%time.Second != 0 { // the timeout is twice that
+			t.Errorf("line %d is held for %s, want whole seconds, and longer than a basket may take", id, line.TTL)
+		}
+	}
+	if found, err := all[0].Basket(t.Context(), sold.Number); err != nil || found.Number != sold.Number || !slices.Equal(found.Lines, sold.Lines) {
+		t.Errorf("by its number it is %+v, %v", found, err)
+	}
+	slices.Reverse(b.Lines)
+	if again, err := all[0].Sell(t.Context(), b, hold); err != nil || !again.Replayed || again.Number != sold.Number || !slices.Equal(again.Lines, sold.Lines) {
+		t.Errorf("again it is answered with %+v, %v", again, err)
+	}
+	for name, lines := range map[string][]stock.Line{
+		"a line fewer": b.Lines[:2], "a line more": append(slices.Clone(b.Lines), stock.Line{GoodsID: 4, Quantity: 1}),
+		"another quantity": {b.Lines[0], b.Lines[1], {GoodsID: 3, Quantity: 1}}, "other items": {b.Lines[1], b.Lines[2]},
+	} {
+		_, err := all[0].Sell(t.Context(), service.Basket{RequestID: b.RequestID, UserID: "ann", Lines: lines}, hold)
+		if _, ok := errors.AsType[*stock.LineError](err); !errors.Is(err, stock.ErrKeyReused) || ok {
+			t.Errorf("%s under its key: %v, want %v of no line", name, err, stock.ErrKeyReused)
+		}
+	}
+	if n := counted.confirmed.Load(); n != 3 {
+		t.Errorf("%d reservations are counted as confirmed, want 3", n)
+	}
+	s.leaves(t, map[int64]int64{1: 8, 2: 7, 3: 6})
+	// A line that was confirmed alone is of no basket, as long as it has the number of one.
+	alone := uuid.Must(uuid.NewV7()).String()
+	if _, err := hold(t.Context(), 1, stock.Purchase{Quantity: 1, TTL: time.Hour, Number: alone + "-1-2"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := all[0].Confirm(t.Context(), alone+"-1-2", "paid"); err != nil {
+		t.Fatal(err)
+	}
+	for _, number := range []string{"", alone, sold.Number[:35], strings.ToUpper(sold.Number), sold.Lines[0].Number} {
+		if found, err := all[0].Basket(t.Context(), number); !errors.Is(err, stock.ErrUnknownOrder) {
+			t.Errorf("number %q is that of %+v, %v", number, found, err)
+		}
+	}
+}
+
+// A line may end before its basket is confirmed: then the others come back at once, and the basket is
+// tried anew, but not for ever.
+func TestABasketWhoseLineEndsIsTriedAnew(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	s := open(t, d, 1)
+	all, _ := s.reservations(t, d)
+	release := func(ctx context.Context, number string) error { return third(all[0].Release(ctx, number)) }
+	for i, c := range []struct {
+		ends, tries int // so many first lines end before the basket is confirmed
+		want        error
+	}{{1, 2, nil}, {service.BasketTries, service.BasketTries, stock.ErrKeyReused}} {
+		first, second := int64(2*i+1), int64(2*i+2)
+		s.create(t, first, 10)
+		s.create(t, second, 10)
+		lines, err := s.sellEnding(t, all[0], first, second, c.ends, release)
+		if !errors.Is(err, c.want) || len(lines) != c.tries {
+			t.Errorf("after %d lines that were released it is answered with %v after %d tries, want %v after %d", c.ends, err, len(lines), c.want, c.tries)
+		}
+		for try, number := range lines {
+			want := stock.Released
+			if try >= c.ends {
+				want = stock.Confirmed
+			}
+			if r, err := all[0].Read(t.Context(), number); err != nil || r.State != want {
+				t.Errorf("the other line of try %d is %s (%v), want it %s", try, r.State, err, want)
+			}
+		}
+	}
+	confirm := func(ctx context.Context, number string) error {
+		return third(all[0].Confirm(ctx, number, "paid alone"))
+	}
+	s.create(t, 5, 10)
+	s.create(t, 6, 10)
+	if lines, err := s.sellEnding(t, all[0], 5, 6, 1, confirm); !errors.Is(err, stock.ErrKeyReused) || len(lines) != 1 {
+		t.Errorf("with a line that was confirmed alone it is answered with %v after %d tries, want %v after one", err, len(lines), stock.ErrKeyReused)
+	}
+}
+
+// sellEnding sells a unit of two items, and ends so many of the first lines before the basket is
+// confirmed. lines are the numbers of the second ones.
+func (s shop) sellEnding(t *testing.T, r *service.Reservations, first, second int64, ends int, end func(ctx context.Context, number string) error) (lines []string, err error) {
+	t.Helper()
+	hold, number := s.holdBy(t, 0, "sql-conditional"), ""
+	_, err = r.Sell(t.Context(), basketOf(first, second), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+		outcome, err := hold(ctx, goodsID, p)
+		if goodsID == first {
+			number = p.Number
+			return outcome, err
+		}
+		if lines = append(lines, p.Number); len(lines) <= ends {
+			err = errors.Join(err, end(ctx, number))
+		}
+		return outcome, err
+	})
+	return lines, err
+}
+
+func third(_ stock.Reservation, _ bool, err error) error { return err }

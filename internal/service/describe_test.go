@@ -3,7 +3,9 @@ package service_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -104,5 +106,47 @@ func TestACallerThatLeavesDoesNotEndTheOthersPing(t *testing.T) {
 	list, err := c.Backends(t.Context())
 	if err != nil || list[1].Status != service.Up || slow.count.Load() != 1 {
 		t.Errorf("the next gets %+v, %v after %d pings", list, err, slow.count.Load())
+	}
+}
+
+// silent is a Redis that does not answer a ping.
+type silent struct{ pinged }
+
+func (*silent) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "ping" {
+			return next(ctx, cmd)
+		}
+		<-ctx.Done()
+		return fmt.Errorf("dial tcp 192.0.2.7:6379: %w", context.Cause(ctx))
+	}
+}
+
+// A backend that hangs is down within a second, which delays nothing else. Who asks does not learn its
+// address.
+func TestABackendThatHangsIsDown(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	locks := lab.Locks(t, d, backend.Redis)
+	locks.Redis.AddHook(&silent{})
+	c, err := service.NewCatalogue(t.Context(), strategy.Registry(), strategy.Deps{Store: labtest.Open(t, d, "replica-1"), Lock: locks}, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	const why = "redis does not answer"
+	list, err := c.Backends(ctx)
+	if err != nil || list[0].Status != service.Up || list[1] != (service.Backend{Name: "redis", Status: service.Down, Note: why}) {
+		t.Errorf("the backends are %+v, %v", list, err)
+	}
+	for _, d := range c.Describe(ctx) {
+		if onRedis := slices.Contains(d.Needs, "redis"); onRedis && (d.Available || !d.Enabled || d.Note != why) || d.Name == "sql-conditional" && !d.Available {
+			t.Errorf("%s is described as %+v", d.Name, d)
+		}
 	}
 }

@@ -58,6 +58,38 @@ func TestAReaderThatStopsIsBehindByTheFirstOrderItHasNotDealtWith(t *testing.T) 
 	}
 }
 
+// A reader that asks for the steps of reservations gets them, and is behind by one that it has not
+// dealt with. An order of a replica with a fast clock is no lag.
+func TestAReaderOfEveryStepIsBehindByAStep(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	store := labtest.Open(t, d, "r")
+	if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.InTx(t.Context(), func(tx *repo.Tx) error {
+		_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: "held", Quantity: 1, TTL: time.Hour, Number: "0190c7a0-0000-7000-8000-000000000000"}}})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	feed := service.NewFeed(store)
+	for steps, want := range map[bool]int{false: 0, true: 1} {
+		if list, _, err := feed.List(t.Context(), fmt.Sprint(steps), service.Page{GoodsID: 1, Steps: steps}, 10); err != nil || len(list) != want {
+			t.Errorf("with every step %v the feed is %+v, %v; want %d", steps, list, err, want)
+		}
+	}
+	time.Sleep(time.Millisecond)
+	if lags, err := feed.Lags(t.Context()); err != nil || lags["false"] != 0 || lags["true"] < time.Millisecond {
+		t.Errorf("they lag by %v, %v", lags, err)
+	}
+	if _, err := openPool(t, d).ExecContext(t.Context(), `UPDATE tb_stock_ledger SET created_at = '2999-01-01 00:00:00'`); err != nil {
+		t.Fatal(err)
+	}
+	if lags, err := feed.Lags(t.Context()); err != nil || lags["true"] != 0 {
+		t.Errorf("by an order of the future they lag by %v, %v", lags, err)
+	}
+}
+
 func TestTheReaderThatAskedLongestAgoIsForgotten(t *testing.T) {
 	const mostReaders = 16 // as docs/feed.md has it
 	feed := service.NewFeed(labtest.Open(t, lab.Database(t, servers.SQLite), "r"))

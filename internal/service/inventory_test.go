@@ -3,8 +3,10 @@ package service_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
@@ -132,5 +134,61 @@ func TestAnAuditWithNothingPendingHasEveryOrder(t *testing.T) {
 		if err != nil || *got.Pending != 0 || got.Orders != 1 {
 			t.Errorf("the audit of item %d has %d orders, and %d are pending (%v); want 1 and 0", goods, got.Orders, *got.Pending, err)
 		}
+	}
+}
+
+// limits is a strategy that checks the limit of a buyer by itself, and cannot be notified at first.
+type limits struct {
+	strategy.Strategy
+	notified []int64
+	left     time.Duration // that it had for the last
+}
+
+func (l *limits) LimitChanged(ctx context.Context, goodsID int64) error {
+	until, _ := ctx.Deadline()
+	l.left = time.Until(until)
+	if l.notified = append(l.notified, goodsID); len(l.notified) == 1 {
+		return stock.ErrBackendUnavailable
+	}
+	return nil
+}
+
+// A limit is checked everywhere, or it is unknown whether it is; setting it again finds out.
+func TestALimitThatWasNotNotifiedIsUnknown(t *testing.T) {
+	elsewhere := &limits{}
+	s := openBeside(t, elsewhere)
+	s.create(t, 7, 5)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.inventory.SetLimit(ended, 7, 2); !errors.Is(err, context.Canceled) || errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("a request that has ended is answered with %v, want %v", err, context.Canceled)
+	}
+	if goods, err := s.inventory.Goods(t.Context(), 7); err != nil || goods.PerUser != 0 || len(elsewhere.notified) != 0 {
+		t.Errorf("it has begun something: %+v, %v", goods, err)
+	}
+	if _, err := s.inventory.SetLimit(t.Context(), 7, 2); !errors.Is(err, stock.ErrUnknownOutcome) || !errors.Is(err, stock.ErrBackendUnavailable) {
+		t.Errorf("a limit that is not checked everywhere is answered with %v, want %v with the cause", err, stock.ErrUnknownOutcome)
+	}
+	if goods, err := s.inventory.SetLimit(t.Context(), 7, 2); err != nil || goods.PerUser != 2 || !slices.Equal(elsewhere.notified, []int64{7, 7}) {
+		t.Errorf("again it is answered with %+v, %v, and notified of %v", goods, err, elsewhere.notified)
+	}
+	if elsewhere.left > 30*time.Second {
+		t.Errorf("the notification may take %s", elsewhere.left)
+	}
+}
+
+// Running totals that are wrong are found by the full audit alone.
+func TestAFullAuditDoesNotTrustTheTotals(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	s := open(t, d, 1)
+	s.create(t, 1, 5)
+	if _, err := openPool(t, d).ExecContext(t.Context(), `INSERT INTO tb_ledger_total (goods_id, sold) VALUES (1, 3)`); err != nil {
+		t.Fatal(err)
+	}
+	if audit, err := s.inventory.Audit(t.Context(), 1); err != nil || audit.Clean || audit.Sold != 3 {
+		t.Errorf("by the totals the audit is %+v, %v", audit, err)
+	}
+	if audit, err := s.inventory.AuditInFull(t.Context(), 1); err != nil || !audit.Clean || audit.Sold != 0 {
+		t.Errorf("in full the audit is %+v, %v", audit, err)
 	}
 }

@@ -48,6 +48,10 @@ func TestAStrategyIsListedAsItCanBeUsed(t *testing.T) {
 		}
 	}
 	for _, e := range strategy.Registry() {
+		caveat := e.Caveat("sqlite")
+		if d := listed[e.Name]; d.Damage != e.Damage || d.SeveralItems != e.SeveralItems || d.Hidden != caveat.Hides || d.Available && d.Note != caveat.Words {
+			t.Errorf("%s is listed as %+v, and registered as %+v", e.Name, d, e)
+		}
 		if d := listed[e.Name]; d.Summary != e.Summary || d.Family != e.Family || d.Guarantees != e.Guarantees {
 			t.Errorf("%s is listed as %+v, and registered as %+v", e.Name, d, e)
 		}
@@ -55,8 +59,13 @@ func TestAStrategyIsListedAsItCanBeUsed(t *testing.T) {
 			t.Errorf("%s needs %v beside the database", e.Name, d.Needs)
 		}
 	}
-	if names := c.Names(); slices.Contains(names, "mutex") || slices.Contains(names, "sql-optimistic") || !slices.Contains(names, "sql-conditional") || !slices.Contains(names, "redis-lua") {
-		t.Errorf("requests may name %v", names)
+	for _, fence := range []bool{false, true} { // by default; redis-setnx needs one
+		if err := c.SetDefault(service.Mode{Strategy: "sql-version-lock", Fence: fence}); err != nil {
+			t.Fatal(err)
+		}
+		if names := c.Names(); slices.Contains(names, "mutex") || slices.Contains(names, "sql-optimistic") || !slices.Contains(names, "sql-conditional") || !slices.Contains(names, "redis-lua") || slices.Contains(names, "redis-setnx") != fence {
+			t.Errorf("fenced by default %v, requests may name %v", fence, names)
+		}
 	}
 }
 

@@ -2,10 +2,13 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -78,4 +81,31 @@ func TestARecallCountsWhatEachAllocationReturned(t *testing.T) {
 	if got.Recalled != (stock.Recalled{Returned: 5, Pending: 5}) || len(got.Allocations) != 2 || got.Allocations[1].Returned != 3 {
 		t.Errorf("recalled %+v, want 5 units back and 5 pending in two allocations", got)
 	}
+}
+
+// hung is a strategy whose backend does not answer.
+type hung struct{ strategy.Strategy }
+
+func (hung) Recall(ctx context.Context, _ int64) (stock.Recalled, error) {
+	<-ctx.Done()
+	return stock.Recalled{}, &stock.BackendError{Backend: "any", Err: context.Cause(ctx)}
+}
+
+func TestARecallLastsNoLongerThanItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names := []string{"hung"}
+		r := recaller{
+			holders: func(context.Context, int64) ([]string, error) { return names, nil },
+			offers:  map[string]*offer{"hung": {strategy: hung{}}}, log: slog.New(slog.DiscardHandler),
+		}
+		begun := time.Now()
+		if _, err := r.recall(t.Context(), 1, ""); !errors.Is(err, stock.ErrBackendUnavailable) || time.Since(begun) != recallWithin {
+			t.Errorf("after %s it is answered with %v, want %v after %s", time.Since(begun), err, stock.ErrBackendUnavailable, recallWithin)
+		}
+		names = nil
+		got, err := r.recall(t.Context(), 1, "")
+		if text, failed := json.Marshal(got); err != nil || failed != nil || !strings.Contains(string(text), `"allocations":[]`) {
+			t.Errorf("nothing to recall is shown as %s (%v), want an empty list", text, err)
+		}
+	})
 }

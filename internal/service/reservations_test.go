@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"slices"
 	"sync"
@@ -184,5 +185,156 @@ func TestCopiesAreNotifiedOfUnitsThatComeBack(t *testing.T) {
 	}
 	if slices.Sort(copied.units); !slices.Equal(copied.units, []int64{1, 2, 4}) {
 		t.Errorf("it was notified of %d units, want 1, 2 and 4", copied.units)
+	}
+}
+
+// What is accepted is read again, and is held no longer than reservations may be.
+func TestAReservationIsHeldAsLongAsItAsksForAndNoLongerThanTheLongest(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	s := open(t, d, 1)
+	all, _ := s.reservations(t, d) // an hour is the longest
+	s.create(t, 1, 10)
+	p := keyed(rand.Text(), 3)
+	p.TTL = 10 * time.Minute
+	outcome, err := s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), 1, p)
+	if err != nil || outcome.Rejected != nil {
+		t.Fatal(err, outcome.Rejected)
+	}
+	for ttl, want := range map[time.Duration]error{10 * time.Minute: nil, 9 * time.Minute: stock.ErrKeyReused, 11 * time.Minute: stock.ErrKeyReused} {
+		p.TTL = ttl
+		if r, err := all[0].Accepted(t.Context(), p, outcome); !errors.Is(err, want) || r.Number != outcome.Order.ID || r.Quantity != 3 {
+			t.Errorf("asked to be held for %s it is %+v, %v; want %v", ttl, r, err, want)
+		}
+	}
+	if _, err := all[0].Accepted(t.Context(), p, stock.Outcome{}); !errors.Is(err, stock.ErrUnknownOutcome) || !errors.Is(err, stock.ErrUnknownReservation) {
+		t.Errorf("one that cannot be read: %v, want %v with the cause", err, stock.ErrUnknownOutcome)
+	}
+	for _, c := range []struct{ ttl, held time.Duration }{{30 * time.Minute, 30 * time.Minute}, {2 * time.Hour, time.Hour}} {
+		r, err := all[0].Extend(t.Context(), outcome.Order.ID, c.ttl)
+		if held := r.ExpiresAt.Sub(r.HeldAt); err != nil || held < c.held || held > c.held+time.Minute {
+			t.Errorf("extended by %s it is held for %s (%v), want %s", c.ttl, held, err, c.held)
+		}
+	}
+}
+
+// Each row returns units of an order of five, after those before it.
+func TestAKeyReturnsUnitsOfAnOrderOnce(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	s := open(t, d, 1)
+	all, _ := s.reservations(t, d)
+	s.create(t, 1, 20)
+	buy := func() string {
+		outcome, err := s.strategy(t, 0, "sql-conditional").Deduct(t.Context(), 1, stock.Purchase{Quantity: 5})
+		if err != nil || outcome.Rejected != nil {
+			t.Fatal(err, outcome.Rejected)
+		}
+		return outcome.Order.ID
+	}
+	order, other := buy(), buy()
+	for _, c := range []struct {
+		name, number, key string
+		units, back       int64
+		again             bool
+		want              error
+	}{
+		{"a unit without a key", order, "", 1, 1, false, nil},
+		{"two with one", order, "k", 2, 2, false, nil},
+		{"the same again", order, "k", 2, 2, true, nil},
+		{"its key with all that are left", order, "k", 0, 2, true, nil},
+		{"its key with other units", order, "k", 1, 0, false, stock.ErrKeyReused},
+		{"its key for another order", other, "k", 2, 0, false, stock.ErrKeyReused},
+		{"its key for all of another order", other, "k", 0, 0, false, stock.ErrKeyReused},
+		{"more than are left", order, "more", 3, 0, false, stock.ErrReturned},
+		{"all that are left", order, "rest", 0, 2, false, nil},
+		{"all again", order, "rest", 0, 2, true, nil},
+		{"one more", order, "", 1, 0, false, stock.ErrReturned},
+		{"of an unknown order", "0190c7a0-0000-7000-8000-000000000000", "u", 1, 0, false, stock.ErrUnknownOrder},
+	} {
+		back, again, err := all[0].Return(t.Context(), c.number, c.units, c.key)
+		if !errors.Is(err, c.want) || again != c.again || c.want == nil && (back.Quantity != c.back || back.ID != order || back.GoodsID != 1) {
+			t.Errorf("%s: %+v, again %v, %v; want %d units, again %v, %v", c.name, back, again, err, c.back, c.again, c.want)
+		}
+	}
+	if goods, err := s.inventory.Goods(t.Context(), 1); err != nil || goods.Stock != 15 {
+		t.Errorf("%d are in stock (%v), want 15", goods.Stock, err)
+	}
+	var first atomic.Int64
+	var copies sync.WaitGroup
+	for range 8 {
+		copies.Go(func() {
+			back, again, err := all[0].Return(t.Context(), other, 1, "crowd")
+			if err != nil || back.Quantity != 1 {
+				t.Errorf("a copy of many at once is answered with %+v, %v", back, err)
+			}
+			if !again {
+				first.Add(1)
+			}
+		})
+	}
+	copies.Wait()
+	if goods, err := s.inventory.Goods(t.Context(), 1); err != nil || goods.Stock != 16 || first.Load() != 1 {
+		t.Errorf("%d copies returned a unit, and %d are in stock (%v); want one, and 16", first.Load(), goods.Stock, err)
+	}
+}
+
+// promised is an outbox that has an order pending.
+type promised struct {
+	strategy.Outbox
+	number string
+}
+
+func (promised) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
+	return nil, stock.ErrBusy
+}
+
+func (p promised) FindOrder(_ context.Context, number string) (stock.Order, bool, error) {
+	return stock.Order{ID: number, Kind: stock.Deduction}, number == p.number, nil
+}
+
+func TestAnOrderThatIsPendingCannotBeReturnedYet(t *testing.T) {
+	const number = "0190c7a0-0000-7000-8000-000000000000"
+	store, catalogue, err := openEntries(t, strategy.Entry{Name: "promised", New: func(strategy.Deps) strategy.Strategy { return promised{number: number} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := service.NewReservations(store, catalogue, time.Hour, &ends{})
+	if _, _, err := r.Return(t.Context(), number, 1, ""); !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("it is answered with %v, want %v", err, stock.ErrBusy)
+	}
+	if _, _, err := r.Return(t.Context(), number[:35]+"1", 1, ""); !errors.Is(err, stock.ErrUnknownOrder) || errors.Is(err, stock.ErrBusy) {
+		t.Errorf("an unknown one is answered with %v, want %v", err, stock.ErrUnknownOrder)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// One round ends all that are over, also where they are more than one transaction has, and the copies
+// of the stock are notified of the sum.
+func TestARoundEndsAllReservationsThatAreOver(t *testing.T) {
+	const over = 501
+	d, copied, counted := lab.Database(t, servers.SQLite), &told{}, &ends{}
+	store, catalogue, err := openEntriesOn(t, d, strategy.Entry{Name: "copied", New: func(strategy.Deps) strategy.Strategy { return copied }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openPool(t, d).ExecContext(t.Context(), `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		INSERT INTO tb_reservation (number, goods_id, quantity, user_id, strategy, state, ttl, held_at, expires_at)
+		SELECT 'n' || i, 1, 2, '', 'sql-conditional', 'held', 1, '2001-01-01 00:00:00', '2001-01-01 00:00:01' FROM n`, over); err != nil {
+		t.Fatal(err)
+	}
+	r := service.NewReservations(store, catalogue, time.Hour, counted)
+	ended, err := r.Expire(t.Context())
+	if err != nil || ended != over || counted.expired.Load() != over {
+		t.Errorf("%d were ended and %d counted (%v), want %d", ended, counted.expired.Load(), err, over)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if !slices.Equal(copied.units, []int64{2 * over}) {
+		t.Errorf("the copy was notified of %v units, want once of %d", copied.units, 2*over)
 	}
 }

@@ -4,15 +4,20 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -25,10 +30,12 @@ type counter struct {
 	ledger   map[string]stock.Order // by request id
 	searches int
 	observed []stock.Outcome
+	failures []error
+	took     time.Duration // of the last
 }
 
-func (c *counter) Deducted(o stock.Outcome, _ error, _ time.Duration) {
-	c.observed = append(c.observed, o)
+func (c *counter) Deducted(o stock.Outcome, err error, took time.Duration) {
+	c.observed, c.failures, c.took = append(c.observed, o), append(c.failures, err), took
 }
 
 func (c *counter) find(_ context.Context, ids ...string) (map[string]stock.Order, error) {
@@ -118,8 +125,8 @@ func TestACopyGetsTheAnswerOfTheFirst(t *testing.T) {
 		if !errors.Is(err, c.err) || !errors.Is(got.Rejected, c.rejected) || got.Order.ID != c.order || calls != c.calls || got.Replayed != (c.order == "7") {
 			t.Errorf("%s: %+v, %v after %d tries; want order %q, rejected %v, %v after %d", name, got, err, calls, c.order, c.rejected, c.err, c.calls)
 		}
-		if got.Order.RequestID != "k" || len(sold.observed) != 1 {
-			t.Errorf("%s: the outcome is of request %q and was observed %d times", name, got.Order.RequestID, len(sold.observed))
+		if got.Order.RequestID != "k" || len(sold.observed) != 1 || !errors.Is(sold.failures[0], c.err) {
+			t.Errorf("%s: the outcome is of request %q and was observed %d times, with %v", name, got.Order.RequestID, len(sold.observed), sold.failures)
 		}
 		if !c.purchase.Keyed && sold.searches != 0 {
 			t.Errorf("%s: the ledger was searched", name)
@@ -139,6 +146,90 @@ func TestAPurchaseWithoutAKeyGetsOneOfItsBuyer(t *testing.T) {
 			t.Errorf("sold as %q and answered as %q (%v)", got.Order.ID, got.Order.RequestID, err)
 		} else {
 			seen[key] = true
+		}
+	}
+}
+
+// waits is a strategy whose purchases wait for a lock.
+type waits struct{ *counter }
+
+func (waits) LockWait() time.Duration { return 3 * time.Second }
+
+// A purchase can choose its wait for a lock where it waits alone.
+func TestOnlyAPurchaseThatIsNotGroupedHasAWait(t *testing.T) {
+	for _, c := range []struct {
+		strategy strategy.Strategy
+		group    bool
+		want     time.Duration
+	}{{waits{}, false, 3 * time.Second}, {waits{}, true, 0}, {&counter{}, false, 0}} {
+		s := &Seller{Mode: Mode{Group: c.group}, offer: &offer{strategy: c.strategy}}
+		if got := s.LockWait(); got != c.want {
+			t.Errorf("%T, grouped %v, waits for %s, want %s", c.strategy, c.group, got, c.want)
+		}
+	}
+}
+
+// A strategy that does not end is left at the time limit, and the observer gets how long that took.
+func TestAPurchaseHasATimeLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sold := &counter{}
+		s := sold.seller(nil)
+		s.deduct = func(ctx context.Context, _ int64, _ []stock.Purchase) ([]stock.Outcome, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		if _, err := s.Deduct(t.Context(), 1, keyed); !errors.Is(err, context.DeadlineExceeded) || sold.took != s.catalogue.timeout || !errors.Is(sold.failures[0], err) {
+			t.Errorf("after %s it is answered with %v, and observed with %v", sold.took, err, sold.failures)
+		}
+	})
+}
+
+// A reservation has a number, its own or a new one, and is answered when the ledger has it.
+func TestAReservationIsNumberedAndDurable(t *testing.T) {
+	var sent []stock.Purchase
+	s := new(counter).seller(func(_ int, p stock.Purchase) (stock.Outcome, error) {
+		sent = append(sent, p)
+		return stock.Outcome{}, nil
+	})
+	p := keyed
+	for _, number := range []string{"", "", "own"} {
+		p.TTL, p.Number = time.Hour, number
+		if _, err := s.Deduct(t.Context(), 1, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sent[0].Number == "" || sent[0].Number == sent[1].Number || sent[2].Number != "own" {
+		t.Errorf("they have the numbers %q, %q and %q", sent[0].Number, sent[1].Number, sent[2].Number)
+	}
+	for _, p := range sent {
+		if p.Durable != stock.InSQL || p.TTL != time.Hour {
+			t.Errorf("it is sold as %+v, want it in the ledger", p)
+		}
+	}
+	if _, err := s.Deduct(t.Context(), 1, keyed); err != nil || sent[3].Number != "" || sent[3].Durable != "" {
+		t.Errorf("what is no reservation is sold as %+v (%v)", sent[3], err)
+	}
+}
+
+// A repeated purchase is found before anything is sold, and counts as one of the strategy that sold it.
+func TestAReplayIsCountedForTheStrategyThatSold(t *testing.T) {
+	other, unkeyed := keyed, keyed
+	other.Quantity, unkeyed.Keyed = 2, false
+	for name, c := range map[string]struct {
+		purchase stock.Purchase
+		ledger   map[string]stock.Order
+		replayed bool
+		err      error
+	}{
+		"it is in the ledger":      {keyed, map[string]stock.Order{"k": soldAs("7")}, true, nil},
+		"it is not":                {keyed, nil, false, nil},
+		"it is another purchase":   {other, map[string]stock.Order{"k": soldAs("7")}, false, stock.ErrKeyReused},
+		"a purchase without a key": {unkeyed, map[string]stock.Order{"k": soldAs("7")}, false, nil},
+	} {
+		sold := &counter{ledger: c.ledger}
+		got, err := sold.seller(nil).catalogue.Replay(t.Context(), 1, c.purchase)
+		if got.Replayed != c.replayed || !errors.Is(err, c.err) || c.replayed && got.Order != soldAs("7") || (len(sold.observed) == 1) != c.replayed {
+			t.Errorf("%s: %+v, %v, observed %d times; want replayed %v, %v", name, got, err, len(sold.observed), c.replayed, c.err)
 		}
 	}
 }
@@ -175,6 +266,8 @@ func (b *box) Pending(context.Context, int64) (int64, error) { return b.pending.
 func (b *box) FindRequest(_ context.Context, id string) (stock.Order, bool, error) {
 	return b.pending, b.err == nil && id == b.pending.RequestID, b.err
 }
+
+func (*box) Lag(context.Context) (hot.Lag, error) { return hot.Lag{Orders: 3}, nil }
 
 func (b *box) Await(context.Context, stock.Order) error {
 	b.awaited++
@@ -228,6 +321,26 @@ func TestAPendingPurchaseIsReplayed(t *testing.T) {
 				t.Errorf("%s, units in Redis %v: %+v, %v, want %v", name, inRedis, elsewhere, err, wantErr)
 			}
 		}
+	}
+}
+
+// A strategy finds its own pending orders by itself, and a request that has ended sells nothing.
+func TestNothingIsLookedForElsewhereByTheOutboxItself(t *testing.T) {
+	down := &box{err: &stock.BackendError{Backend: "redis", Err: context.Canceled}}
+	s := new(counter).seller(nil)
+	s.catalogue.outbox = down
+	s.catalogue.switches.inRedis.Store(&map[int64]bool{1: true})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.catalogue.ReplayElsewhere(ended, s, 1, keyed); !errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("a request that has ended is answered with %v, want %v", err, stock.ErrUnknownOutcome)
+	}
+	s.strategy, down.pending, down.err = struct {
+		strategy.Strategy
+		strategy.Outbox
+	}{s.strategy, down}, soldAs("7"), nil
+	if got, err := s.catalogue.ReplayElsewhere(t.Context(), s, 1, keyed); err != nil || got.Replayed {
+		t.Errorf("the outbox is answered with %+v, %v before it is asked", got, err)
 	}
 }
 
@@ -356,6 +469,45 @@ func TestAnOrderOfAKeyIsShownToItsBuyerAlone(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A key that several buyers have used is ambiguous, unless one of its orders is of no buyer. What is
+// pending has no buyer.
+func TestAnOrderOfAKeyAloneIsThatOfItsOnlyBuyer(t *testing.T) {
+	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
+	c := &Catalogue{store: store, outbox: &box{pending: stock.Order{ID: "pending", Kind: stock.Deduction, RequestID: "late"}}}
+	if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		key, buyer, want string // whose order is found
+		err              error
+	}{
+		{"k", "ann", "ann", nil},
+		{"k", "bob", "", ErrSeveralBuyers},
+		{"k", "", "", nil},
+		{"other", "bob", "bob", nil},
+	} {
+		if err := store.InTx(t.Context(), func(tx *repo.Tx) error {
+			_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: stock.BuyerKey(step.key, step.buyer), UserID: step.buyer, Quantity: 1}}})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.OrderOfAny(t.Context(), step.key)
+		if !errors.Is(err, step.err) || got.UserID != step.want || err == nil && (stock.KeyOf(got.RequestID) != step.key || got.Durable != stock.InSQL) {
+			t.Errorf("after a purchase of %q under %q the key alone finds %+v, %v; want that of %q, %v", step.buyer, step.key, got, err, step.want, step.err)
+		}
+	}
+	if got, err := c.OrderOfAny(t.Context(), "late"); err != nil || got.ID != "pending" || got.Durable != stock.InRedis {
+		t.Errorf("what is pending is found as %+v, %v", got, err)
+	}
+	if got, err := c.OrderOfAny(t.Context(), "none"); !errors.Is(err, stock.ErrUnknownOrder) {
+		t.Errorf("an unknown key finds %+v, %v", got, err)
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -539,6 +691,39 @@ func TestAnAuditSaysWhatIsPending(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
+}
+
+// The lag is the outbox's to say, and without one there is none.
+func TestTheLagIsThatOfTheOutbox(t *testing.T) {
+	if _, err := new(Catalogue).Lag(t.Context()); !errors.Is(err, ErrNoOutbox) {
+		t.Errorf("without an outbox: %v, want %v", err, ErrNoOutbox)
+	}
+	if lag, err := (&Catalogue{outbox: &box{}}).Lag(t.Context()); err != nil || lag.Orders != 3 {
+		t.Errorf("%+v, %v; want that of the outbox", lag, err)
+	}
+}
+
+// meeting closes when all have begun to close.
+type meeting struct {
+	strategy.Strategy
+	all *sync.WaitGroup
+}
+
+func (m meeting) Close() error {
+	m.all.Done()
+	m.all.Wait()
+	return nil
+}
+
+func TestAStrategyThatHangsDelaysNoOtherClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var both sync.WaitGroup
+		both.Add(2)
+		c := &Catalogue{offers: []*offer{{strategy: meeting{all: &both}}, {strategy: meeting{all: &both}}}}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A replica may replay the order of a strategy that it does not have any more.

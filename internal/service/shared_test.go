@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/internal/telemetry"
@@ -116,6 +117,25 @@ func TestTheLastCallerOfASearchCancelsIt(t *testing.T) {
 			t.Error("the search goes on without a caller")
 		}
 	})
+}
+
+// A search has a limit of its own, for callers that have none.
+func TestASearchLastsNoLongerThanItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, begun := sharedIn(hungLedger{}.Orders, 10), time.Now()
+		if _, err := g.get(t.Context(), "a"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != g.within {
+			t.Errorf("after %s the caller gets %v, want %v after %s", time.Since(begun), err, context.DeadlineExceeded, g.within)
+		}
+	})
+}
+
+// A call may have more keys than a query has for several calls.
+func TestALargeCallHasAQueryOfItsOwn(t *testing.T) {
+	ledger, g := newFrozen(2)
+	close(ledger.thaw)
+	if _, err := g.get(t.Context(), "a", "b", "c"); err != nil || len(ledger.queries) != 1 || len(ledger.queries[0]) != 3 {
+		t.Errorf("three keys are asked for by %q (%v)", ledger.queries, err)
+	}
 }
 
 func TestASearchStaysWhileOneCallerWaits(t *testing.T) {
@@ -236,4 +256,22 @@ func TestAPanicOfAWriteIsAnUnknownOutcome(t *testing.T) {
 	if _, err := g.get(t.Context(), "a"); !errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Errorf("the caller gets %v, want %v", err, stock.ErrUnknownOutcome)
 	}
+}
+
+// A payment that is being written when its client leaves may be taken.
+func TestAPaymentThatIsLeftIsOfUnknownOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Catalogue{requests: sharedIn(nil, 10), timeout: time.Hour, log: slog.New(slog.DiscardHandler)}
+		r, written := NewReservations(nil, c, time.Hour, nil), make(chan struct{})
+		r.confirming.query = func(context.Context, ...*repo.Payment) (map[*repo.Payment]repo.Confirmation, error) {
+			<-written
+			return nil, nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, _, err := r.Confirm(ctx, "number", "reference"); !errors.Is(err, stock.ErrUnknownOutcome) {
+			t.Errorf("it is answered with %v, want %v", err, stock.ErrUnknownOutcome)
+		}
+		close(written)
+	})
 }

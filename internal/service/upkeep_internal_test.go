@@ -2,6 +2,8 @@ package service
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,8 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // journal is a log that is read while it is written.
@@ -36,7 +40,7 @@ func (j *journal) count(text string) int {
 func opened(t *testing.T, path string) *repo.Store {
 	t.Helper()
 	store, err := repo.Open(t.Context(), backend.SQLOptions{
-		Driver: repo.SQLite, DSN: path, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second,
+		Driver: repo.SQLite, DSN: path, MaxOpen: 1, LockWait: 50 * time.Millisecond, ConnectTimeout: time.Second,
 	}, repo.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -60,6 +64,8 @@ func TestAChangeOfTheSwitchesIsLoggedOnce(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		defer end()
 		go c.KeepSwitches(ctx)
+		hang := func() error { c.switches.turn <- struct{}{}; return nil }
+		goOn := func() error { <-c.switches.turn; return nil }
 		for _, step := range []struct {
 			name              string
 			do                func() error
@@ -68,7 +74,11 @@ func TestAChangeOfTheSwitchesIsLoggedOnce(t *testing.T) {
 			{"nothing", func() error { return nil }, 0, 0},
 			{"another replica switches", func() error { return other.SwitchOff(t.Context(), "naive", "it oversells") }, 1, 0},
 			{"nothing more", other.Close, 1, 0},
-			{"the database is gone", store.Close, 1, 1},
+			{"a look takes too long", hang, 1, 1},
+			{"it is over", goOn, 1, 1},
+			{"another takes too long", hang, 1, 2},
+			{"it is over", goOn, 1, 2},
+			{"the database is gone", store.Close, 1, 3},
 		} {
 			if err := step.do(); err != nil {
 				t.Fatal(err)
@@ -85,26 +95,159 @@ func TestAChangeOfTheSwitchesIsLoggedOnce(t *testing.T) {
 	})
 }
 
-func TestAFailureOfTheTotalsIsReportedAndNothingElse(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s.db")
-	synctest.Test(t, func(t *testing.T) {
-		store, failures := opened(t, path), make(chan error, 100)
-		i := &Inventory{store: store, catalogue: &Catalogue{log: slog.New(slog.DiscardHandler)}}
-		ctx, end := context.WithCancel(t.Context())
-		defer end()
-		go i.KeepTotals(ctx, func(err error) { failures <- err })
-		time.Sleep(3*settleEvery + 1)
-		synctest.Wait()
-		if n := len(failures); n > 0 {
-			t.Errorf("%d failures are reported of a database that answers, the first is %v", n, <-failures)
-		}
-		if err := store.Close(); err != nil {
+// Of an item with units in Redis a replica knows that it exists, also where the database is gone.
+func TestAnItemWithUnitsInRedisIsKnownWithoutTheDatabase(t *testing.T) {
+	store := opened(t, filepath.Join(t.TempDir(), "s.db"))
+	for id := range int64(3) {
+		if err := store.CreateGoods(t.Context(), id, 10, fmt.Sprint("create ", id)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(3 * settleEvery)
-		synctest.Wait()
-		if n := len(failures); n != 3 {
-			t.Errorf("%d of 3 failures are reported", n)
+	}
+	for id, allocation := range map[int64]string{1: hot.Allocation, 2: "another"} {
+		if _, err := store.Fill(t.Context(), id, allocation, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := newSwitches(store)
+	if known.hasUnitsInRedis(1) {
+		t.Error("units are known before the first look")
+	}
+	if _, err := known.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	i := newItems(store, known, 10, time.Second, slog.New(slog.DiscardHandler))
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range []bool{false, true, false} {
+		if err := i.require(t.Context(), int64(id)); (err == nil) != want || errors.Is(err, stock.ErrUnknownGoods) {
+			t.Errorf("item %d: %v, want that it is known: %v", id, err, want)
+		}
+	}
+}
+
+// A sweep follows the start after a minute, and each other after an hour; a failure is logged.
+func TestASweepIsMadeEveryHour(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	synctest.Test(t, func(t *testing.T) {
+		store, log := opened(t, path), new(journal)
+		db, dialect, err := backend.OpenPool(backend.SQLOptions{Driver: repo.SQLite, DSN: path, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &Catalogue{store: store, clients: &backend.Clients{DB: db, Dialect: dialect}, log: slog.New(slog.NewTextHandler(log, nil))}
+		ctx, end := context.WithCancel(t.Context())
+		go c.KeepSweeping(ctx)
+		for i, step := range []struct {
+			after         time.Duration
+			swept, failed int
+		}{{sweepAfter - 1, 0, 0}, {1, 1, 0}, {sweepEvery - 1, 1, 0}, {1, 2, 0}, {sweepEvery, 2, 1}} {
+			if _, err := db.ExecContext(t.Context(), `INSERT INTO lock_token (lock_name, token) VALUES (?, 1)`, fmt.Sprint("goods/", 10+i)); err != nil {
+				t.Fatal(err)
+			}
+			if step.failed > 0 {
+				if err := store.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(step.after)
+			synctest.Wait()
+			if swept, failed := log.count("locks swept"), log.count("not swept"); swept != step.swept || failed != step.failed {
+				t.Errorf("after step %d the log has %d sweeps and %d failures, want %+v", i, swept, failed, step)
+			}
+		}
+		end()
+		if err := db.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }
+
+// An audit of all items is made at intervals, within a limit, and none is reported after the end.
+func TestAuditsAreReportedAtIntervals(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	synctest.Test(t, func(t *testing.T) {
+		type report struct {
+			after time.Duration
+			items int64
+			err   error
+		}
+		store, begun := opened(t, path), time.Now()
+		if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
+			t.Fatal(err)
+		}
+		var reports []report
+		i := &Inventory{store: store, catalogue: &Catalogue{log: slog.New(slog.DiscardHandler)}}
+		ctx, end := context.WithCancel(t.Context())
+		var keeping sync.WaitGroup
+		keeping.Go(func() {
+			i.KeepAuditing(ctx, time.Minute, 5*time.Second, func(sums stock.Audits, err error) {
+				reports = append(reports, report{time.Since(begun), sums.Goods, err})
+			})
+		})
+		keep := func(from, to time.Duration) error { // the only connection, in the middle of an audit
+			time.Sleep(time.Until(begun.Add(from)))
+			return store.InTx(t.Context(), func(*repo.Tx) error {
+				time.Sleep(time.Until(begun.Add(to)))
+				return nil
+			})
+		}
+		err := keep(119*time.Second, 127*time.Second)
+		time.AfterFunc(59*time.Second, end) // a second after the third began
+		if err := errors.Join(err, keep(184*time.Second, 188*time.Second), store.Close()); err != nil {
+			t.Error(err)
+		}
+		keeping.Wait()
+		if len(reports) != 2 || reports[0] != (report{time.Minute, 1, nil}) || reports[1].after != 2*time.Minute+5*time.Second || !errors.Is(reports[1].err, context.DeadlineExceeded) {
+			t.Errorf("the reports are %+v, want one after a minute, and one that took too long", reports)
+		}
+	})
+}
+
+// What is done in rounds reports each failure and goes on; a database that is busy is none.
+func TestAFailureOfARoundIsReportedAndNothingElse(t *testing.T) {
+	for name, c := range map[string]struct {
+		every time.Duration
+		keep  func(ctx context.Context, store *repo.Store, catalogue *Catalogue, failed func(error))
+	}{
+		"totals": {settleEvery, func(ctx context.Context, store *repo.Store, catalogue *Catalogue, failed func(error)) {
+			(&Inventory{store: store, catalogue: catalogue}).KeepTotals(ctx, failed)
+		}},
+		"reservations": {expireEvery, func(ctx context.Context, store *repo.Store, catalogue *Catalogue, failed func(error)) {
+			(&Reservations{store: store, catalogue: catalogue, observer: uncounted{}}).KeepExpiring(ctx, failed)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "s.db")
+			synctest.Test(t, func(t *testing.T) {
+				store, writer, failures := opened(t, path), opened(t, path), make(chan error, 100)
+				ctx, end := context.WithCancel(t.Context())
+				defer end()
+				go c.keep(ctx, store, &Catalogue{log: slog.New(slog.DiscardHandler)}, func(err error) { failures <- err })
+				time.Sleep(c.every / 2)
+				if err := writer.InTx(t.Context(), func(*repo.Tx) error { time.Sleep(c.every); return nil }); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(2 * c.every)
+				synctest.Wait()
+				if n := len(failures); n > 0 {
+					t.Errorf("%d failures are reported of a database that answers, the first is %v", n, <-failures)
+				}
+				if err := errors.Join(writer.Close(), store.Close()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(3 * c.every)
+				synctest.Wait()
+				if n := len(failures); n != 3 {
+					t.Errorf("%d of 3 failures are reported", n)
+				}
+			})
+		})
+	}
+}
+
+// uncounted counts nothing.
+type uncounted struct{}
+
+func (uncounted) ReservationsEnded(stock.State, int) {}
+func (uncounted) PaidLate()                          {}

@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -79,7 +80,15 @@ func TestASweepClearsWhatIsOfNoItem(t *testing.T) {
 		s.create(t, 1, 10)
 		s.sells(t, "sql-insert-lock", 1, 1, 1)
 		s.sells(t, "sql-version-lock", 1, 1, 1)
-		// As the version before has left it.
+		// As the version before has left it. What is not named after an item is no item's.
+		redis, counter := labtest.RedisClient(lab.Redis(t)), "stockd:{goods%2F"+rand.Text()+"}:redis-lua:token"
+		closeAfter(t, redis)
+		if err := redis.Set(t.Context(), counter, 5, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.ExecContext(t.Context(), `INSERT INTO lock_token (lock_name, token) VALUES ('another', 3)`); err != nil {
+			t.Fatal(err)
+		}
 		const strangers = 1200
 		tx, err := db.BeginTx(t.Context(), nil)
 		if err != nil {
@@ -104,10 +113,13 @@ func TestASweepClearsWhatIsOfNoItem(t *testing.T) {
 		if err != nil || swept != strangers {
 			t.Errorf("swept %d names (%v), want %d", swept, err, strangers)
 		}
-		for table, want := range map[string]int{"lock_token": 2, "distribute_lock": 1, "record_lock": 0} {
+		for table, want := range map[string]int{"lock_token": 3, "distribute_lock": 1, "record_lock": 0} {
 			if n := count(t, db, `SELECT COUNT(*) FROM `+table); n != want {
 				t.Errorf("%s has %d rows, want %d", table, n, want)
 			}
+		}
+		if left, err := redis.TTL(t.Context(), counter).Result(); err != nil || left <= 0 {
+			t.Errorf("a counter of a lock in Redis expires in %s (%v), want that it does", left, err)
 		}
 		s.sells(t, "sql-insert-lock", 1, 1)
 		s.sells(t, "sql-version-lock", 1, 1)
