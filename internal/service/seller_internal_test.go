@@ -178,7 +178,9 @@ func TestAPurchaseHasATimeLimit(t *testing.T) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		}
-		if _, err := s.Deduct(t.Context(), 1, keyed); !errors.Is(err, context.DeadlineExceeded) || sold.took != s.catalogue.timeout || !errors.Is(sold.failures[0], err) {
+		ctx, cancel := s.catalogue.Within(t.Context())
+		defer cancel()
+		if _, err := s.Deduct(ctx, 1, keyed); !errors.Is(err, context.DeadlineExceeded) || sold.took != s.catalogue.timeout || !errors.Is(sold.failures[0], err) {
 			t.Errorf("after %s it is answered with %v, and observed with %v", sold.took, err, sold.failures)
 		}
 	})
