@@ -3,6 +3,8 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,18 +46,24 @@ func TestALeaseIsLostWhereTheReleaseFindsOut(t *testing.T) {
 
 //contract:lock.NewHeld giveUp is called once
 func TestANameIsGivenUpOnceAndNeverAfterItsLoss(t *testing.T) {
+	failed := errors.New("connection refused")
 	for name, c := range map[string]struct {
-		lost bool
-		want int
-	}{"released": {false, 1}, "lost": {true, 0}} {
+		lost    bool
+		failure error // of giveUp
+		answer  error // of the first Release
+		want    int
+	}{"released": {false, nil, nil, 1}, "lost": {true, nil, ErrLost, 0}, "not answered": {false, failed, failed, 1}} {
 		t.Run(name, func(t *testing.T) {
 			gaveUp := 0
-			lease := NewHeld(1, func(context.Context) error { gaveUp++; return nil })
+			lease := NewHeld(1, func(context.Context) error { gaveUp++; return c.failure })
 			if c.lost {
 				lease.Lose()
 			}
-			if err := lease.Release(t.Context()); errors.Is(err, ErrLost) != c.lost {
-				t.Errorf("released with %v", err)
+			if err := lease.Release(t.Context()); !errors.Is(err, c.answer) {
+				t.Errorf("released with %v, want %v", err, c.answer)
+			}
+			if cause := context.Cause(lease.Context()); cause == nil || errors.Is(cause, ErrLost) != c.lost {
+				t.Errorf("it ended with %v, and was lost: %v", cause, c.lost)
 			}
 			if err := lease.Release(t.Context()); err != nil {
 				t.Errorf("the second Release answered %v, want nil", err)
@@ -152,12 +160,13 @@ func TestAnErrorOfAnAcquireNamesWhatEndedIt(t *testing.T) {
 		err    error
 		blamed bool
 	}{
-		"the backend fails":                      {live, failed, true},
-		"the wait ends":                          {expired, nil, false},
-		"the wait ends, as the backend says":     {expired, context.DeadlineExceeded, false},
-		"the backend fails as the wait ends":     {expired, failed, true},
-		"the caller leaves":                      {cancelled, nil, false},
-		"the backend fails as the caller leaves": {cancelled, failed, false},
+		"the backend fails":                       {live, failed, true},
+		"the wait ends":                           {expired, nil, false},
+		"the wait ends, as the backend says":      {expired, context.DeadlineExceeded, false},
+		"the wait ends, and the backend says why": {expired, hungUp, false},
+		"the backend fails as the wait ends":      {expired, failed, true},
+		"the caller leaves":                       {cancelled, nil, false},
+		"the backend fails as the caller leaves":  {cancelled, failed, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := NotAcquired(c.ctx, "redis", c.err)
@@ -171,6 +180,28 @@ func TestAnErrorOfAnAcquireNamesWhatEndedIt(t *testing.T) {
 				t.Errorf("%v, want the backend's error: %v", err, c.blamed)
 			}
 		})
+	}
+}
+
+// A backend that has its name in the error keeps it, and a failed Release names its backend.
+func TestAFailureNamesTheBackendThatFailed(t *testing.T) {
+	failed := errors.New("connection refused")
+	for want, err := range map[string]error{
+		"redis":  Unreachable("redis", failed),
+		"sqlite": Unreachable("redis", fmt.Errorf("ask for the floor: %w", &stock.BackendError{Backend: "sqlite", Err: failed})),
+		"mysql":  NotReleased("mysql", failed),
+	} {
+		var named []string
+		for e := err; e != nil; {
+			blamed, ok := errors.AsType[*stock.BackendError](e)
+			if !ok {
+				break
+			}
+			named, e = append(named, blamed.Backend), blamed.Err
+		}
+		if !slices.Equal(named, []string{want}) || !errors.Is(err, failed) {
+			t.Errorf("%v blames %q, want %s alone", err, named, want)
+		}
 	}
 }
 

@@ -31,36 +31,42 @@ func (n *notes) all() []Note {
 
 func TestALeaseTellsItsExpiryAndItsRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const ttl = 900 * time.Millisecond
+		const ttl, took = 900 * time.Millisecond, 20 * time.Millisecond
 		began, silent := time.Now(), errors.New("no answer")
 		answers := []error{nil, silent, nil}
 		held := NewHeld(7, func(context.Context) error { return nil })
 		Watch(held, began, ttl, func(context.Context) (bool, error) {
 			err := answers[0]
 			answers = answers[1:]
+			time.Sleep(took)
 			return true, err
 		})
-		var told notes
+		var told, late notes
 		held.Follow(told.take)
-		time.Sleep(ttl * 9 / 10) // renewed at 300, not at 600, and at 690
+		time.AfterFunc(ttl*3/4, func() { held.Follow(late.take) })
+		time.Sleep(ttl * 9 / 10) // renewed at 300, not at 620, and at 730
 		if err := held.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(ttl)
 		want := []Note{
 			{At: began, What: Expires, TTL: ttl},
-			{At: began.Add(ttl / 3), What: Renewed, TTL: ttl, Left: 589 * time.Millisecond},
-			{At: began.Add(ttl * 2 / 3), What: NotRenewed, Left: 589 * time.Millisecond, Err: silent},
-			{At: began.Add(ttl*2/3 + ttl/10), What: Renewed, TTL: ttl, Left: 499 * time.Millisecond},
+			{At: began.Add(ttl / 3), Took: took, What: Renewed, TTL: ttl, Left: 589 * time.Millisecond},
+			{At: began.Add(ttl*2/3 + took), Took: took, What: NotRenewed, Left: 569 * time.Millisecond, Err: silent},
+			{At: began.Add(ttl*2/3 + ttl/10 + 2*took), Took: took, What: Renewed, TTL: ttl, Left: 459 * time.Millisecond},
 		}
 		got := told.all()
 		if len(got) != len(want) {
 			t.Fatalf("%d notes, want %d: %+v", len(got), len(want), got)
 		}
 		for i, n := range got {
-			if !n.At.Equal(want[i].At) || n.What != want[i].What || n.TTL != want[i].TTL || n.Left != want[i].Left || !errors.Is(n.Err, want[i].Err) {
+			if !n.At.Equal(want[i].At) || n.Took != want[i].Took || n.What != want[i].What || n.TTL != want[i].TTL || n.Left != want[i].Left || !errors.Is(n.Err, want[i].Err) {
 				t.Errorf("note %d is %+v, want %+v", i, n, want[i])
 			}
+		}
+		// A renewal that failed prolongs nothing.
+		if got := late.all(); len(got) == 0 || !got[0].At.Equal(want[1].At) {
+			t.Errorf("after a renewal that failed it told %+v, want the expiry after the one before", got)
 		}
 	})
 }

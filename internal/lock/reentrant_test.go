@@ -85,6 +85,43 @@ func TestTheLastReleaseOfAnOwnerGivesTheNameBack(t *testing.T) {
 	}
 }
 
+// What an owner holds is one name, and no other owner's.
+//
+//contract:lock.Reentrant An owner that acquires
+func TestAnOwnerJoinsNeitherAnotherNameNorAnotherOwner(t *testing.T) {
+	g := newGate(3)
+	r, me := NewReentrant(g), WithOwner(t.Context(), "me")
+	leases := []Lease{mustAcquire(me, t, r), mustAcquire(WithOwner(t.Context(), "another"), t, r)}
+	other, err := r.Acquire(me, "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, lease := range append(leases, other) {
+		if lease.Token() != uint64(i+1) {
+			t.Errorf("lease %d has token %d: it joined another", i+1, lease.Token())
+		}
+		if err := lease.Release(me); err != nil {
+			t.Error(err)
+		}
+		g.assertReleased(t, i+1)
+	}
+}
+
+// The loss is the backend's news, and may come just before the owner asks again.
+//
+//contract:lock.Reentrant The next Acquire
+func TestAnOwnerDoesNotJoinALeaseThatWasLostJustNow(t *testing.T) {
+	for range 20 { // the owner and the news run at the same time
+		g := newGate(2)
+		r, me := NewReentrant(g), WithOwner(t.Context(), "me")
+		first := mustAcquire(me, t, r)
+		g.leases[0].Lose()
+		if next := mustAcquire(me, t, r); next.Token() != 2 || first.Token() != 1 {
+			t.Fatalf("the owner joined the lease that was lost, with token %d", next.Token())
+		}
+	}
+}
+
 //contract:lock.Reentrant An owner that is cancelled
 func TestAJoinerThatIsCancelledBeforeTheGrantIsNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

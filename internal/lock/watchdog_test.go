@@ -73,13 +73,13 @@ func TestALeaseIsLostBeforeItsTTLIsOver(t *testing.T) {
 	}
 }
 
-// renewals are the seconds after which a lease with a TTL of 30 s was renewed, and the one
-// in which it ended.
-func renewals(t *testing.T, answer func(n int, lease *Held) (still bool, err error)) (at []int, ended int, lease *Held) {
+// renewals are the seconds after which a lease with a TTL of 30 s was renewed that was
+// requested a while ago, and the one in which it ended.
+func renewals(t *testing.T, ago time.Duration, answer func(n int, lease *Held) (still bool, err error)) (at []int, ended int, lease *Held) {
 	t.Helper()
 	begun := time.Now()
 	lease = NewHeld(1, func(context.Context) error { return nil })
-	Watch(lease, begun, 30*time.Second, func(context.Context) (bool, error) {
+	Watch(lease, begun.Add(-ago), 30*time.Second, func(context.Context) (bool, error) {
 		at = append(at, int(time.Since(begun).Seconds()))
 		return answer(len(at), lease)
 	})
@@ -92,23 +92,26 @@ func renewals(t *testing.T, answer func(n int, lease *Held) (still bool, err err
 func TestALeaseIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 	silent := errors.New("no answer")
 	for name, c := range map[string]struct {
+		ago    time.Duration
 		answer func(n int, lease *Held) (bool, error)
 		at     []int // in seconds
 		ended  int
 		cause  error
 	}{
 		//contract:lock.Watch After the lease has ended
-		"until it is released": {func(n int, lease *Held) (bool, error) {
+		"until it is released": {0, func(n int, lease *Held) (bool, error) {
 			if n == 3 {
 				time.AfterFunc(time.Second, func() { _ = lease.Release(context.Background()) })
 			}
 			return true, nil
 		}, []int{10, 20, 30}, 31, errReleased},
 		//contract:lock.Watch A lease whose name
-		"until it is found gone": {func(n int, _ *Held) (bool, error) { return n < 2, nil }, []int{10, 20}, 20, ErrLost},
+		"until it is found gone": {0, func(n int, _ *Held) (bool, error) { return n < 2, nil }, []int{10, 20}, 20, ErrLost},
+		//contract:lock.Watch The lease is renewed after a third
+		"where the grant came late": {4 * time.Second, func(n int, _ *Held) (bool, error) { return n < 3, nil }, []int{6, 16, 26}, 26, ErrLost},
 		//contract:lock.Watch The lease is renewed after a third
 		//contract:lock.Watch A renewal that is not answered
-		"soon after no answer": {func(n int, _ *Held) (bool, error) {
+		"soon after no answer": {0, func(n int, _ *Held) (bool, error) {
 			if n == 2 {
 				return false, silent
 			}
@@ -117,7 +120,7 @@ func TestALeaseIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				at, ended, lease := renewals(t, c.answer)
+				at, ended, lease := renewals(t, c.ago, c.answer)
 				if !slices.Equal(at, c.at) || ended != c.ended {
 					t.Errorf("renewed at %v until %d, want %v until %d", at, ended, c.at, c.ended)
 				}

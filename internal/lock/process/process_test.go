@@ -56,11 +56,12 @@ func TestProcessGivesUpWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := process.New()
 		held := acquire(t, l, "a")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		hungUp := errors.New("hung up")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, hungUp)
 		defer cancel()
 		start := time.Now()
 		_, err := l.Acquire(ctx, "a")
-		if !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+		if !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, hungUp) {
 			t.Errorf("%v, want %v and its cause", err, lock.ErrNotAcquired)
 		}
 		if waited := time.Since(start); waited != time.Second {
