@@ -97,9 +97,6 @@ func (r base) take(ctx context.Context, s *redis.Script, name string, keys []str
 		g, err := readGrant(s.Run(ctx, r.client, keys, args...).Slice())
 		if err != nil || g.status != noFloor {
 			g.asked = asked
-			if g.won() {
-				lock.Tell(ctx, lock.Note{At: asked, What: lock.Placed, Key: keys[0]})
-			}
 			return g, err
 		}
 		lowest, err := r.askFloor(ctx, name)

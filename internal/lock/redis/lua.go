@@ -42,6 +42,7 @@ func (l luaLock) Acquire(ctx context.Context, name string) (lock.Lease, error) {
 			return nil, lock.Unreachable(server, err)
 		}
 		if grant.won() {
+			lock.Tell(ctx, lock.Note{At: grant.asked, What: lock.Placed, Key: keys[0]})
 			lease := lock.NewHeld(grant.token, giveUp)
 			lock.Expire(lease, grant.asked, l.ttl)
 			return lock.Granted(ctx, lease)

@@ -23,16 +23,33 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-const redisTTL = 2 * time.Second
+const (
+	redisTTL = 2 * time.Second
+	// shop is the prefix of an installation that has chosen one.
+	shop = "shop"
+)
+
+// keyOf is the key of a name of the locks of a kind, in that installation.
+func keyOf(name, kind string) string { return shop + ":{" + name + "}:" + kind }
+
+func redisDeps(client redis.UniversalClient) lock.Deps {
+	return lock.Deps{Clients: &backend.Clients{Redis: client, Prefix: shop}, TTL: redisTTL, Retry: 10 * time.Millisecond}
+}
 
 // onRedis makes a lock on a client; both are closed with the test.
 func onRedis(t *testing.T, name string, client redis.UniversalClient) lock.Locker {
+	t.Helper()
+	return madeOf(t, name, redisDeps(client))
+}
+
+// madeOf makes a lock, which is closed with the test as its client is.
+func madeOf(t *testing.T, name string, d lock.Deps) lock.Locker {
 	t.Helper()
 	entry, err := registry.Find(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := entry.New(lock.Deps{Clients: &backend.Clients{Redis: client}, TTL: redisTTL, Retry: 10 * time.Millisecond})
+	l, client := entry.New(d), d.Redis
 	t.Cleanup(func() {
 		if closer, ok := l.(interface{ Close() error }); ok {
 			closer.Close() //nolint:errcheck // the test is over
@@ -47,6 +64,11 @@ func clientAt(server *servers.Redis, address string) redis.UniversalClient {
 	return backend.NewRedis(backend.RedisOptions{
 		Addresses: []string{address}, Password: server.Password, Timeout: time.Second, PoolSize: 4,
 	})
+}
+
+// onOne are the locks on one Redis.
+func onOne() (all []lock.Entry) {
+	return slices.DeleteFunc(registry.Family(lock.FamilyRedis), func(e lock.Entry) bool { return !slices.Equal(e.Needs, []backend.Name{backend.Redis}) })
 }
 
 // scripted are the locks on one Redis that are made of scripts.
@@ -177,7 +199,7 @@ func TestADeadWaiterDropsOut(t *testing.T) {
 	server := lab.Redis(t)
 	client := clientAt(server, server.Address)
 	l := onRedis(t, "redis-fair", client)
-	key := "stockd:{dead}:redis-fair"
+	key := keyOf("dead", "redis-fair")
 	until := time.Now().Add(redisTTL).UnixMilli()
 	for _, err := range []error{
 		client.ZAdd(t.Context(), key+":queue", redis.Z{Score: 1, Member: "the dead"}).Err(),
@@ -203,7 +225,8 @@ func TestAWaiterThatLeavesAFreeNameWakesTheNext(t *testing.T) {
 	server := lab.Redis(t)
 	client := clientAt(server, server.Address)
 	l := onRedis(t, "redis-fair", client)
-	const key, next = "stockd:{left}:redis-fair", "the next"
+	const next = "the next"
+	key := keyOf("left", "redis-fair")
 	woken := client.Subscribe(t.Context(), key+":free")
 	defer woken.Close() //nolint:errcheck // the test is over
 	if _, err := woken.Receive(t.Context()); err != nil {
@@ -261,10 +284,7 @@ func TestLocksWorkOnACluster(t *testing.T) {
 	if err := single.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err(); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range registry.Locks() {
-		if !slices.Equal(e.Needs, []backend.Name{backend.Redis}) {
-			continue
-		}
+	for _, e := range onOne() {
 		t.Run(e.Name, func(t *testing.T) {
 			client := backend.NewRedis(backend.RedisOptions{Addresses: []string{address}, Cluster: true, Timeout: time.Second, PoolSize: 4})
 			l := onRedis(t, e.Name, client)

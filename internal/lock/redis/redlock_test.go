@@ -3,6 +3,9 @@ package redis_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"net/url"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,7 +14,64 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/stock"
 )
+
+// Each master is told with its vote. Two of five may be away: the name is granted by the others.
+func TestRedlockTellsTheVoteOfEachMaster(t *testing.T) {
+	entry, err := registry.Find("redlock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := new(backend.Clients)
+	for i, master := range lab.Redlock(t).Nodes {
+		client := clientAt(master, master.Address)
+		if i == 1 || i == 4 {
+			_ = client.Close() // it is away
+		} else {
+			t.Cleanup(func() { _ = client.Close() }) // the test is over
+		}
+		clients.Redlock = append(clients.Redlock, client)
+	}
+	inVain := 0
+	l := entry.New(lock.Deps{Clients: clients, TTL: time.Hour, Retry: 10 * time.Millisecond, TriedInVain: func() { inVain++ }})
+	name := "votes/" + lock.NewOwner()
+	votesOf := func(limit time.Duration) (votes map[string]lock.NoteKind, lease lock.Lease, err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		var mu sync.Mutex
+		votes = make(map[string]lock.NoteKind)
+		lease, err = l.Acquire(lock.WithNotes(ctx, func(n lock.Note) {
+			mu.Lock()
+			defer mu.Unlock()
+			votes[n.By+n.Key] = n.What
+		}), name)
+		return votes, lease, err
+	}
+	away := map[string]lock.NoteKind{"2": lock.NoVote, "5": lock.NoVote}
+	for _, c := range []struct {
+		others lock.NoteKind
+		limit  time.Duration
+	}{{lock.VotedFor, 30 * time.Second}, {lock.VotedAgainst, 200 * time.Millisecond}} {
+		want := maps.Clone(away)
+		for _, master := range []string{"1", "3", "4"} {
+			want[master] = c.others
+		}
+		votes, lease, err := votesOf(c.limit)
+		if c.others == lock.VotedFor {
+			want["stockd:{"+url.PathEscape(name)+"}:redlock"] = lock.Placed
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = lease.Release(context.Background()) }) // or it ends with its masters
+		} else if !errors.Is(err, context.DeadlineExceeded) || inVain == 0 {
+			t.Errorf("a name that is held is answered with %v after %d tries in vain", err, inVain)
+		}
+		if !maps.Equal(votes, want) {
+			t.Errorf("the votes are told as %v, want %v", votes, want)
+		}
+	}
+}
 
 // redlock asks all masters at once: none of them answers before each has been asked, and the
 // name can be granted all the same. One after the other, each would be waited for in vain. A
@@ -92,6 +152,8 @@ func TestANameWithoutItsTokenIsGivenBack(t *testing.T) {
 	name := "no-token/" + lock.NewOwner()
 	if lease, err := entry.New(deps).Acquire(t.Context(), name); lease != nil || !errors.Is(err, broken) {
 		t.Fatalf("without a token it is answered with %v, %v", lease, err)
+	} else if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != string(backend.Database) {
+		t.Errorf("%v does not blame the database", err)
 	}
 	within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

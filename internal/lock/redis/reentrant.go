@@ -129,6 +129,7 @@ func (a attempt) try(ctx context.Context) (lock.Lease, error) {
 	case !grant.won():
 		return nil, nil
 	}
+	lock.Tell(ctx, lock.Note{At: grant.asked, What: lock.Placed, Key: a.key(a.name)})
 	lease := lock.NewHeld(grant.token, func(ctx context.Context) error {
 		return giveBack(ctx, a.client, a.release, a.keys(), a.hold, a.channel())
 	})

@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 	redislock "github.com/stockd/stockd/internal/lock/redis"
 	"github.com/stockd/stockd/internal/lock/registry"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 const day = 24 * time.Hour
@@ -32,7 +34,7 @@ func TestACounterOfTokensExpires(t *testing.T) {
 	for _, name := range scripted() {
 		t.Run(name, func(t *testing.T) {
 			client := clientAt(server, server.Address)
-			l, counter := onRedis(t, name, client), "stockd:{expires-"+name+"}:"+name+":token"
+			l, counter := onRedis(t, name, client), keyOf("expires-"+name, name)+":token"
 			var last uint64
 			hold := func() {
 				t.Helper()
@@ -50,9 +52,12 @@ func TestACounterOfTokensExpires(t *testing.T) {
 				t.Fatal(err)
 			}
 			hold()
-			for _, lost := range []error{client.Del(t.Context(), counter).Err(), client.Set(t.Context(), counter, 7, 0).Err()} {
-				if lost != nil {
-					t.Fatal(lost)
+			for _, lost := range []func() error{
+				func() error { return client.Del(t.Context(), counter).Err() },
+				func() error { return client.Set(t.Context(), counter, 7, 0).Err() },
+			} {
+				if err := lost(); err != nil {
+					t.Fatal(err)
 				}
 				hold()
 			}
@@ -62,6 +67,13 @@ func TestACounterOfTokensExpires(t *testing.T) {
 				t.Fatal(err)
 			}
 			hold()
+			const large = 1<<53 + 2 // the next one is none of Lua's numbers
+			if err := client.Set(t.Context(), counter, large, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if hold(); last != large+1 {
+				t.Errorf("token %d came after %d", last, large)
+			}
 		})
 	}
 }
@@ -75,7 +87,8 @@ func TestACounterThatIsLiftedExpires(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		floor := func(context.Context, string) (uint64, error) { return 1000, nil }
+		asked := 0
+		floor := func(context.Context, string) (uint64, error) { asked++; return 1000, nil }
 		l := entry.New(lock.Deps{Clients: &backend.Clients{Redis: client}, TTL: redisTTL, Retry: 10 * time.Millisecond, Floor: floor})
 		err = l.(interface { //nolint:forcetypeassert // each of them can
 			Reseed(ctx context.Context, name string) error
@@ -90,6 +103,10 @@ func TestACounterThatIsLiftedExpires(t *testing.T) {
 		if token := labtest.HoldAndRelease(t, l, "lifted-"+name); token <= 1000 {
 			t.Errorf("%s: the next token is %d, want one above 1000", name, token)
 		}
+		labtest.HoldAndRelease(t, l, "lifted-"+name)
+		if asked != 2 { // by Reseed, and where the counter was below any clock
+			t.Errorf("%s: the floor was asked for %d times, want 2", name, asked)
+		}
 		if closer, ok := l.(interface{ Close() error }); ok {
 			closer.Close() //nolint:errcheck // the test is over
 		}
@@ -97,33 +114,87 @@ func TestACounterThatIsLiftedExpires(t *testing.T) {
 	}
 }
 
-// The queue of a fair lock expires when no waiter is alive to be dropped.
+// The queue of a fair lock expires when no waiter is alive to be dropped, soon also where a lease
+// is long.
 func TestAFairQueueExpires(t *testing.T) {
 	server := lab.Redis(t)
 	client := clientAt(server, server.Address)
-	l := onRedis(t, "redis-fair", client)
-	lease, err := l.Acquire(t.Context(), "queue-expires")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	left := make(chan struct{})
-	go func() {
-		defer close(left)
-		_, _ = l.Acquire(ctx, "queue-expires") // it only waits
-	}()
-	const queue = "stockd:{queue-expires}:redis-fair:queue"
-	for expiryOf(t, client, queue) < 0 {
-		if ctx.Err() != nil {
-			t.Fatal("the queue does not expire while a waiter is in it")
+	deps := redisDeps(client)
+	deps.TTL = time.Hour
+	l := madeOf(t, "redis-fair", deps)
+	leave := waits(t, client, l, "queue-expires", "redis-fair")
+	key := keyOf("queue-expires", "redis-fair")
+	for _, what := range []string{key + ":queue", key + ":alive"} {
+		if !labtest.Eventually(5*time.Second, func() bool { return expiryOf(t, client, what) >= 0 }) {
+			t.Errorf("%s does not expire while a waiter is in it", what)
+		}
+		if left := expiryOf(t, client, what); left > 6*time.Second {
+			t.Errorf("%s expires in %s, want twice the patience of 3 s at the most", what, left)
 		}
 	}
-	cancel()
-	<-left
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
+	leave()
+}
+
+// waits has a lock wait for a name whose holder neither renews it nor gives it back. Leave
+// ends the wait, which must not have been granted the name.
+func waits(t *testing.T, client redis.UniversalClient, l lock.Locker, name, kind string, notes ...func(lock.Note)) (leave func()) {
+	t.Helper()
+	if err := client.HSet(t.Context(), keyOf(name, kind), "owner", "another", "token", 1, "hold:1", 1).Err(); err != nil {
+		t.Fatal(err)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, note := range notes {
+		ctx = lock.WithNotes(ctx, note)
+	}
+	left := make(chan error, 1)
+	go func() {
+		_, err := l.Acquire(ctx, name)
+		left <- err
+	}()
+	return func() {
+		t.Helper()
+		cancel()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("the waiter ended with %v", err)
+		}
+	}
+}
+
+// A waiter in the queue of a fair lock reports for itself, and keeps its place.
+func TestAWaiterThatReportsKeepsItsPlace(t *testing.T) {
+	server := lab.Redis(t)
+	client := clientAt(server, server.Address)
+	deps := redisDeps(client)
+	deps.TTL = 600 * time.Millisecond // which is its patience, too
+	leave := waits(t, client, madeOf(t, "redis-fair", deps), "reports", "redis-fair")
+	queue, alive := keyOf("reports", "redis-fair")+":queue", keyOf("reports", "redis-fair")+":alive"
+	first := func(key string) (who string, score float64) {
+		all, err := client.ZRangeWithScores(t.Context(), key, 0, 0).Result()
+		if err != nil || len(all) == 0 {
+			return "", 0
+		}
+		return all[0].Member.(string), all[0].Score //nolint:forcetypeassert // members are strings
+	}
+	var until float64
+	if !labtest.Eventually(5*time.Second, func() bool { _, until = first(alive); return until > 0 }) {
+		t.Fatal("there is no waiter in the queue")
+	}
+	who, place := first(queue)
+	for _, err := range []error{
+		client.ZAdd(t.Context(), queue, redis.Z{Score: 1000, Member: "the next"}).Err(),
+		client.ZAdd(t.Context(), alive, redis.Z{Score: until + 1e6, Member: "the next"}).Err(),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !labtest.Eventually(5*time.Second, func() bool { _, now := first(alive); return now > until && now < until+1e6 }) {
+		t.Error("it does not report that it is alive")
+	}
+	if now, score := first(queue); now != who || score != place {
+		t.Errorf("the first in the queue is %s with %v, want %s with %v", now, score, who, place)
+	}
+	leave()
 }
 
 // Counters of the version before have no expiry.
@@ -141,10 +212,14 @@ func TestOldCountersAreGivenAnExpiry(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = client.Close() }) // the test is over
 			const counters = 2500
-			for i := range counters {
-				if err := client.Set(t.Context(), fmt.Sprintf("stockd:{goods%%2F%d}:redis-lua:token", i), 1, 0).Err(); err != nil {
-					t.Fatal(err)
+			_, err := client.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
+				for i := range counters {
+					pipe.Set(t.Context(), fmt.Sprintf("stockd:{goods%%2F%d}:redis-lua:token", i), 1, 0)
 				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
 			others := []string{"stockd:{goods%2F1}:redis-setnx", "shop:{a}:b:token", "stockd:{stock-1}:goods:7"}
 			for _, key := range others {
@@ -157,8 +232,17 @@ func TestOldCountersAreGivenAnExpiry(t *testing.T) {
 					t.Errorf("%d counters were given an expiry (%v), want %d", n, err, want)
 				}
 			}
-			for i := range counters {
-				if left := expiryOf(t, client, fmt.Sprintf("stockd:{goods%%2F%d}:redis-lua:token", i)); left < 29*day {
+			expiries, err := client.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
+				for i := range counters {
+					pipe.PTTL(t.Context(), fmt.Sprintf("stockd:{goods%%2F%d}:redis-lua:token", i))
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, expiry := range expiries {
+				if left := expiry.(*redis.DurationCmd).Val(); left < 29*day { //nolint:forcetypeassert // it is that of PTTL
 					t.Fatalf("counter %d expires in %s", i, left)
 				}
 			}
@@ -166,6 +250,12 @@ func TestOldCountersAreGivenAnExpiry(t *testing.T) {
 				if left := expiryOf(t, client, key); left != -1 {
 					t.Errorf("%s expires in %s, and belongs to another", key, left)
 				}
+			}
+			if err := client.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := redislock.ExpireCounters(t.Context(), client, "stockd"); !errors.Is(err, stock.ErrBackendUnavailable) {
+				t.Errorf("without a Redis the counters are looked at with %v", err)
 			}
 		})
 	}

@@ -13,6 +13,7 @@ func FuzzRedisValues(f *testing.F) {
 		f.Add(int64(taken), seed)
 	}
 	f.Add(int64(noFloor), "0")
+	f.Add(int64(taken), "1700000000000") // the time of the look: it is over
 	now := time.UnixMilli(1_700_000_000_000)
 	f.Fuzz(func(t *testing.T, status int64, stored string) {
 		number, isNumber := new(big.Int).SetString(stored, 10)

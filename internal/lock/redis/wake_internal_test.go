@@ -1,6 +1,41 @@
 package redis
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
+
+// A message wakes the waiter of its id, or the first where it has none; a connection that was
+// made anew wakes all, because messages may have been lost before.
+func TestAMessageWakesTheWaiterThatItNames(t *testing.T) {
+	for name, c := range map[string]struct {
+		rouse func(*wakeups)
+		want  []string
+	}{
+		"to any":     {func(w *wakeups) { w.deliver("channel", "") }, []string{"first"}},
+		"to one":     {func(w *wakeups) { w.deliver("channel", "second") }, []string{"second"}},
+		"to another": {func(w *wakeups) { w.deliver("channel", "gone") }, nil},
+		"to all":     {(*wakeups).rouseAll, []string{"first", "second", "third"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWakeups(nil, "")
+			if err := w.Close(); err != nil { // from now on it subscribes to nothing
+				t.Fatal(err)
+			}
+			all := []*sleeper{w.enter("channel", "first"), w.enter("channel", "second"), w.enter("other", "third")}
+			c.rouse(w)
+			var woken []string
+			for _, s := range all {
+				if len(s.wake) > 0 {
+					woken = append(woken, s.id)
+				}
+			}
+			if !slices.Equal(woken, c.want) {
+				t.Errorf("woken: %q, want %q", woken, c.want)
+			}
+		})
+	}
+}
 
 // A waiter that was woken and leaves without looking hands its wake-up on, to the next of
 // its channel and to no other.

@@ -1,0 +1,41 @@
+package redis
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+)
+
+// Masters that are down are no failure for as long as the others can grant the name.
+func TestAFailureIsThatOfMostMasters(t *testing.T) {
+	down, taken := &redsync.RedisError{Err: errors.New("connection refused")}, &redsync.ErrNodeTaken{}
+	for _, c := range []struct {
+		nodes, failed int
+		want          bool
+	}{{1, 0, false}, {1, 1, true}, {3, 1, false}, {3, 2, true}, {5, 2, false}, {5, 3, true}, {5, 5, true}} {
+		var err error
+		for i := range c.nodes {
+			if i < c.failed {
+				err = errors.Join(err, down)
+			} else {
+				err = errors.Join(err, taken)
+			}
+		}
+		if got := noQuorum(err, c.nodes); got != c.want {
+			t.Errorf("%d of %d masters are down, and that is a failure: %v, want %v", c.failed, c.nodes, got, c.want)
+		}
+	}
+}
+
+// A master has half a second to answer, of a short lease no more than a third.
+func TestAMasterHasItsTimeToAnswer(t *testing.T) {
+	for ttl, want := range map[time.Duration]time.Duration{
+		30 * time.Second: 500 * time.Millisecond, 1500 * time.Millisecond: 500 * time.Millisecond, 300 * time.Millisecond: 100 * time.Millisecond,
+	} {
+		if got := time.Duration(float64(ttl) * nodeTimeout(ttl)).Round(time.Millisecond); got != want {
+			t.Errorf("of a lease of %s a master has %s, want %s", ttl, got, want)
+		}
+	}
+}

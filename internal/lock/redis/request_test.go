@@ -1,0 +1,371 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	redislock "github.com/stockd/stockd/internal/lock/redis"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// notes collects what a lock tells.
+type notes struct {
+	mu   sync.Mutex
+	list []lock.Note
+}
+
+func (n *notes) take(one lock.Note) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.list = append(n.list, one)
+}
+
+// of counts those of a kind that name a waker or a key.
+func (n *notes) of(kind lock.NoteKind, by string) (count int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, one := range n.list {
+		if one.What == kind && by == one.By+one.Key {
+			count++
+		}
+	}
+	return count
+}
+
+// holds takes a name that is free.
+func holds(t *testing.T, l lock.Locker, name string) lock.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	lease, err := l.Acquire(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// The locks of two kinds, and of two installations, do not meet: one name is held through all
+// of them at once, and each tells the key of its own.
+func TestLocksOfTwoKindsOrInstallationsDoNotMeet(t *testing.T) {
+	server := lab.Redis(t)
+	client := labtest.RedisClient(server)
+	for _, prefix := range []string{"", "shop", "shop2"} {
+		for _, e := range onOne() {
+			deps := redisDeps(clientAt(server, server.Address))
+			deps.Prefix = prefix
+			key := map[string]string{"": "stockd"}[prefix] + prefix + ":{everywhere}:" + e.Name
+			var told notes
+			ctx, cancel := context.WithTimeout(lock.WithNotes(t.Context(), told.take), 5*time.Second)
+			lease, err := madeOf(t, e.Name, deps).Acquire(ctx, "everywhere")
+			cancel()
+			if err != nil {
+				t.Fatalf("%s of the installation %q meets another: %v", e.Name, prefix, err)
+			}
+			if n := client.Exists(t.Context(), key).Val(); n != 1 || told.of(lock.Placed, key) != 1 || len(told.list) != 1 {
+				t.Errorf("it is kept under %s: %v, and it told %+v", key, n == 1, told.list)
+			}
+			defer func() {
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+	}
+	t.Cleanup(func() { _ = client.Close() }) // the test is over
+}
+
+// A lease is counted from before Redis was asked, and not from the answer: Redis counts from in
+// between.
+//
+//contract:lock.Watch A lease whose renewals
+//contract:lock.Expire It is lost
+func TestALeaseIsCountedFromItsRequest(t *testing.T) {
+	server := lab.Redis(t)
+	for _, e := range onOne() {
+		if !e.Guarantees.SurvivesCrash {
+			continue // it never ends
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			way := labtest.NewProxy(t, server.Address)
+			l := onRedis(t, e.Name, clientAt(server, way.Address))
+			labtest.HoldAndRelease(t, l, "counted-"+e.Name) // the counter of its tokens is there
+			held := way.Arm(servers.Rule{Sent: "counted-" + e.Name, Do: servers.Hold})
+			granted := make(chan lock.Lease, 1)
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				lease, err := l.Acquire(ctx, "counted-"+e.Name)
+				if err != nil {
+					t.Error(err)
+				}
+				granted <- lease
+			}()
+			labtest.AwaitReached(t, held)
+			reached := time.Now()
+			held.Pass()
+			lease := <-granted
+			if lease == nil {
+				return
+			}
+			var told notes
+			lease.(*lock.Held).Follow(told.take) //nolint:forcetypeassert // each of them is one
+			if len(told.list) != 1 || told.list[0].TTL != redisTTL || !told.list[0].At.Before(reached) {
+				t.Errorf("it told %+v, want an expiry %s from before %s", told.list, redisTTL, reached)
+			}
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A request that is executed twice, because its answer was lost, is one hold, and has the same
+// answer. It and each further hold of the owner begin the TTL anew.
+func TestARequestThatIsSentAgainHasTheSameAnswer(t *testing.T) {
+	server := lab.Redis(t)
+	for _, name := range []string{"redis-lua", "redis-reentrant", "redis-fair"} {
+		t.Run(name, func(t *testing.T) {
+			client := clientAt(server, server.Address)
+			l, held := onRedis(t, name, client), "again-"+lock.NewOwner()
+			key := keyOf(held, name)
+			var tokens []uint64
+			for _, hold := range []string{"1", "1", "2"} {
+				if name == "redis-lua" && hold == "2" {
+					continue // no owner comes twice
+				}
+				won, token, err := redislock.Ask(t.Context(), l, held, "me", hold)
+				if err != nil || !won {
+					t.Fatalf("hold %s: %v (%v)", hold, won, err)
+				}
+				if left := expiryOf(t, client, key); left <= 0 || left > redisTTL {
+					t.Errorf("hold %s: it expires in %s, want %s", hold, left, redisTTL)
+				}
+				if tokens = append(tokens, token); token != tokens[0] {
+					t.Errorf("hold %s: the tokens are %d", hold, tokens)
+				}
+				if name != "redis-lua" {
+					if fields, want := client.HLen(t.Context(), key).Val(), map[string]int64{"1": 3, "2": 4}[hold]; fields != want {
+						t.Errorf("hold %s: %d fields of the lock, want the owner, the token, and one for each hold", hold, fields)
+					}
+				}
+				if err := client.PExpire(t.Context(), key, time.Hour).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if won, _, err := redislock.Ask(t.Context(), l, held, "another", "3"); won || err != nil {
+				t.Errorf("another owner is answered with %v (%v)", won, err)
+			}
+		})
+	}
+}
+
+// A floor that is not known is no grant, and the failure of its store; the name is free for the next.
+func TestAFloorThatIsNotKnownIsNoGrant(t *testing.T) {
+	server := lab.Redis(t)
+	for _, name := range scripted() {
+		deps := redisDeps(clientAt(server, server.Address))
+		deps.TTL = time.Hour
+		deps.Floor = func(context.Context, string) (uint64, error) {
+			return 0, &stock.BackendError{Backend: string(backend.SQLite), Err: errors.New("the disk is full")}
+		}
+		_, err := madeOf(t, name, deps).Acquire(t.Context(), "unknown-"+name)
+		if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != string(backend.SQLite) || !errors.Is(err, lock.ErrNotAcquired) {
+			t.Errorf("%s: %v, want %v and the store's failure", name, err, lock.ErrNotAcquired)
+		}
+		labtest.HoldAndRelease(t, onRedis(t, name, clientAt(server, server.Address)), "unknown-"+name)
+	}
+}
+
+// A subscription that begins wakes its waiters, because messages may have been lost before it;
+// and where none comes, they look again by themselves.
+//
+//contract:lock.Locker Waiting is by notification
+func TestAWaiterTellsWhatWokeIt(t *testing.T) {
+	server := lab.Redis(t)
+	for _, name := range []string{"redis-reentrant", "redis-fair"} {
+		client := clientAt(server, server.Address)
+		deps := redisDeps(client)
+		deps.TTL = 300 * time.Millisecond
+		var told notes
+		leave := waits(t, client, madeOf(t, name, deps), "told", name, told.take)
+		for _, by := range []string{lock.ByPubSub, lock.ByTimeout} {
+			if !labtest.Eventually(5*time.Second, func() bool { return told.of(lock.Woken, by) > 0 }) {
+				t.Errorf("%s: no waiter tells that it was woken by %s", name, by)
+			}
+		}
+		leave()
+	}
+}
+
+// A name that is given back after a waiter has looked, and before it can be woken, is not missed.
+//
+//contract:lock.Locker Waiting is by notification
+func TestAReleaseBetweenTheLookAndTheWaitIsNotMissed(t *testing.T) {
+	server := lab.Redis(t)
+	for _, name := range []string{"redis-reentrant", "redis-fair"} {
+		t.Run(name, func(t *testing.T) {
+			direct := clientAt(server, server.Address)
+			way := labtest.NewProxy(t, server.Address)
+			deps := redisDeps(clientAt(server, way.Address))
+			deps.TTL = time.Hour // a waiter looks again after a second
+			l := madeOf(t, name, deps)
+			var first, told notes
+			leave := waits(t, direct, l, "subscribed", name, first.take)
+			if !labtest.Eventually(5*time.Second, func() bool { return first.of(lock.Woken, lock.ByPubSub) > 0 }) {
+				t.Fatal("the replica does not subscribe")
+			}
+			lease := holds(t, onRedis(t, name, direct), "missed")
+			looked := way.Arm(servers.Rule{Sent: "missed", Do: servers.HoldReply})
+			granted := make(chan error, 1)
+			go func() {
+				ctx, cancel := context.WithTimeout(lock.WithNotes(t.Context(), told.take), 30*time.Second)
+				defer cancel()
+				next, err := l.Acquire(ctx, "missed")
+				if err == nil {
+					err = next.Release(t.Context())
+				}
+				granted <- err
+			}()
+			labtest.AwaitReached(t, looked)
+			if err := lease.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			looked.Pass()
+			if err := <-granted; err != nil || told.of(lock.Woken, lock.ByTimeout) > 0 {
+				t.Errorf("it was granted (%v) after %d looks of its own accord", err, told.of(lock.Woken, lock.ByTimeout))
+			}
+			leave()
+		})
+	}
+}
+
+// A release wakes the first waiter that is alive, and not one that has died before it.
+func TestAReleaseWakesNoDeadWaiter(t *testing.T) {
+	server := lab.Redis(t)
+	client := clientAt(server, server.Address)
+	l, key := onRedis(t, "redis-fair", client), keyOf("alive", "redis-fair")
+	woken := client.Subscribe(t.Context(), key+":free")
+	defer woken.Close() //nolint:errcheck // the test is over
+	if _, err := woken.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lease := holds(t, l, "alive")
+	for i, who := range []string{"the dead", "the living"} {
+		alive := time.Now().Add(time.Duration(2*i-1) * time.Hour)
+		for what, score := range map[string]float64{":queue": float64(i + 1), ":alive": float64(alive.UnixMilli())} {
+			if err := client.ZAdd(t.Context(), key+what, redis.Z{Score: score, Member: who}).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case m := <-woken.Channel():
+		if m.Payload != "the living" {
+			t.Errorf("%q is woken", m.Payload)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("no waiter is woken")
+	}
+	if left := client.ZRange(t.Context(), key+":queue", 0, -1).Val(); !slices.Equal(left, []string{"the living"}) {
+		t.Errorf("the queue is %q", left)
+	}
+}
+
+// Two clients find the same expired time: the first to replace it has the name, the second not.
+func TestAnExpiredTimeIsTakenOverOnce(t *testing.T) {
+	server := lab.Redis(t)
+	way := labtest.NewProxy(t, server.Address)
+	client := clientAt(server, server.Address)
+	now := time.Now().Add(time.Hour) // by the clock of the clients
+	deps := redisDeps(client)
+	deps.Now = func() time.Time { return now }
+	first := madeOf(t, "redis-getset", deps)
+	deps = redisDeps(clientAt(server, way.Address))
+	deps.Now = func() time.Time { return now }
+	second, key := madeOf(t, "redis-getset", deps), keyOf("expired", "redis-getset")
+	// By the clock of the machine it has not.
+	if err := client.Set(t.Context(), key, now.Add(-time.Minute).UnixMilli(), 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	late := way.Arm(servers.Rule{Sent: "\r\ngetset\r\n", Do: servers.Hold})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := second.Acquire(ctx, "expired")
+		answered <- err
+	}()
+	labtest.AwaitReached(t, late)
+	lease := holds(t, first, "expired")
+	if until, want := client.Get(t.Context(), key).Val(), now.Add(redisTTL).UnixMilli(); until != strconv.FormatInt(want, 10) {
+		t.Errorf("it is held until %s, want %d: a TTL from now by the clock that was given", until, want)
+	}
+	late.Pass()
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if err := <-answered; !errors.Is(err, context.Canceled) {
+		t.Errorf("the second client is answered with %v", err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A holder that compares before it deletes finds that its time is over.
+func TestAnOwnerThatHasExpiredHasLostTheName(t *testing.T) {
+	server := lab.Redis(t)
+	client := clientAt(server, server.Address)
+	l, key := onRedis(t, "redis-setnx-owner", client), keyOf("over", "redis-setnx-owner")
+	for _, then := range []func() error{
+		func() error { return client.Del(t.Context(), key).Err() },
+		func() error { return client.Set(t.Context(), key, "another", time.Second).Err() },
+	} {
+		lease := holds(t, l, "over")
+		if err := then(); err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("released with %v, want %v", err, lock.ErrLost)
+		}
+	}
+	if owner := client.Get(t.Context(), key).Val(); owner != "another" {
+		t.Errorf("another's lock was deleted: %q", owner)
+	}
+}
+
+// Tries that found the name taken are counted, by those locks that try again.
+func TestTriesInVainAreCounted(t *testing.T) {
+	server := lab.Redis(t)
+	for _, e := range onOne() {
+		tries := 0
+		deps := redisDeps(clientAt(server, server.Address))
+		deps.TriedInVain = func() { tries++ }
+		l := madeOf(t, e.Name, deps)
+		lease := holds(t, l, "in-vain")
+		if tries != 0 {
+			t.Errorf("%s: a try that was granted the name is counted", e.Name)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, _ = l.Acquire(ctx, "in-vain") // it is held
+		cancel()
+		if notified := e.Name == "redis-reentrant" || e.Name == "redis-fair"; (tries == 0) != notified {
+			t.Errorf("%s: %d tries in vain are counted", e.Name, tries)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
