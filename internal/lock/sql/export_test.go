@@ -24,6 +24,13 @@ func (l InsertLocker) Reap(ctx context.Context) error {
 	return err
 }
 
+// Rests reports whether no round of the reaper is to come.
+func (l InsertLocker) Rests() bool {
+	l.reaper.mu.Lock()
+	defer l.reaper.mu.Unlock()
+	return l.reaper.timer == nil
+}
+
 // Free has the reaper free one name, as a waiter does that has seen it
 // expire.
 func (l InsertLocker) Free(ctx context.Context, name string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -124,6 +125,82 @@ func TestReapersAtOnceAreHarmless(t *testing.T) {
 		}
 		if n := count(t, pool, `SELECT COUNT(*) FROM record_lock WHERE expires_at < '2100-01-01'`); n != 0 {
 			t.Errorf("%d names whose time is over are left", n)
+		}
+	})
+}
+
+// A reaper goes on for as long as a name is held, whatever its rounds meet, and rests from when it
+// finds none until the lock is used.
+func TestTheReaperRestsWhereNoNameIsHeld(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	labtest.Open(t, d, "migrates")
+	pool := sqlPool(t, d, 4)
+	deps := sqlDeps(pool, d)
+	deps.TTL = 40 * time.Millisecond // a round every 20 ms
+	l := sqllock.NewInsertLocker(deps, true)
+	closing(t, l)
+	run := func(statement string) {
+		t.Helper()
+		if _, err := pool.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rests := func(want bool, when string) {
+		t.Helper()
+		rested := labtest.Eventually(map[bool]time.Duration{true: 5 * time.Second, false: 10 * deps.TTL}[want], l.Rests)
+		if rested != want {
+			t.Errorf("it rests %s: %v, want %v", when, rested, want)
+		}
+	}
+	use := func() { releases(t, acquireWithin(t, l, "used", 5*time.Second)) }
+	rests(true, "before the first use")
+	use()
+	rests(true, "after the last one")
+	run(`INSERT INTO record_lock VALUES ('dead', 'o', 'h', 'e', 1, 1, '2999-01-01 00:00:00.000')`)
+	use()
+	rests(false, "while a name is held")
+	run(`ALTER TABLE record_lock RENAME TO away`)
+	rests(false, "while the database fails")
+	run(`ALTER TABLE away RENAME TO record_lock`)
+	run(`UPDATE record_lock SET expires_at = '2001-01-01 00:00:00.000'`)
+	rests(true, "when the name has been freed")
+	if n := count(t, pool, `SELECT COUNT(*) FROM record_lock`); n != 0 {
+		t.Errorf("%d names whose time is over are left", n)
+	}
+	run(`INSERT INTO record_lock VALUES ('held', 'o', 'h', 'e', 1, 1, '2999-01-01 00:00:00.000')`)
+	use()
+	for range 2 {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	run(`INSERT INTO record_lock VALUES ('late', 'o', 'h', 'e', 1, 1, '2001-01-01 00:00:00.000')`)
+	time.Sleep(5 * deps.TTL)
+	if n := count(t, pool, `SELECT COUNT(*) FROM record_lock WHERE lock_name = 'late'`); n != 1 {
+		t.Error("it goes on after it was closed")
+	}
+}
+
+// Each hold begins the TTL anew, and the row names the host of its holder, for people.
+func TestAHoldMoreProlongsTheInsertLock(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		pool := sqlPool(t, d, 4)
+		l := sqlLockOn(t, pool, d, "sql-insert-lock")
+		owned := lock.WithOwner(t.Context(), "me")
+		for range 2 {
+			lease, err := l.Acquire(owned, "gate")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer releases(t, lease)
+			host, err := os.Hostname()
+			if n := count(t, pool, `SELECT COUNT(*) FROM record_lock WHERE expires_at < '2900-01-01' AND owner = 'me' AND host = ?`, host); n != 1 || err != nil {
+				t.Errorf("%d rows of the holder on %s expire after its TTL, want 1 (%v)", n, host, err)
+			}
+			if _, err := pool.ExecContext(t.Context(), `UPDATE record_lock SET expires_at = '2999-01-01 00:00:00'`); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // others are the other connections to the database.
@@ -54,10 +56,14 @@ func TestAKilledConnectionIsALoss(t *testing.T) {
 	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
 		admin := sqlPool(t, d, 2)
 		admin.SetMaxOpenConns(1)
-		lease := acquireWithin(t, sqlLock(t, d, kind), "gate", 5*time.Second)
+		pool := sqlPool(t, d, 4)
+		lease := acquireWithin(t, sqlLockOn(t, pool, d, kind), "gate", 5*time.Second)
 		isHeld(t, sqlLock(t, d, kind), "gate")
 		killOthers(t, admin)
 		labtest.AwaitLoss(t, lease, sqlTTL)
+		if !labtest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
+			t.Errorf("after the loss %d connections are not given back", pool.Stats().InUse)
+		}
 		releases(t, acquireWithin(t, sqlLock(t, d, kind), "gate", sqlSoon))
 	})
 }
@@ -154,7 +160,91 @@ func TestAConnectionGoesBackAsItCame(t *testing.T) {
 			releases(t, acquireWithin(t, sqlLock(t, d, kind), "gate", sqlSoon))
 			releases(t, acquireWithin(t, l, "gate", sqlSoon))
 		}
+		pool.SetMaxOpenConns(0) // no bound is room enough
+		releases(t, acquireWithin(t, l, "gate", sqlSoon))
 	})
+}
+
+// The connection that was granted a name has ended before the grant was answered: the name may be
+// another's already.
+func TestAGrantByAConnectionThatHasEndedIsNone(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	labtest.Open(t, d, "migrates")
+	admin := sqlPool(t, d, 2)
+	admin.SetMaxOpenConns(1)
+	through, way := labtest.Through(t, d)
+	pool := sqlPool(t, through, 4)
+	l := sqlLockOn(t, pool, d, "sql-row-lock")
+	releases(t, acquireWithin(t, l, "gate", 5*time.Second))
+	held := way.Arm(servers.Rule{Sent: "UPDATE lock_token", Do: servers.HoldReply}) // after the row was locked
+	answered := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		lease, err := l.Acquire(ctx, "gate")
+		if err == nil {
+			t.Error("a name was granted on a connection that has ended")
+			_ = lease.Release(t.Context()) // it is lost
+		}
+		answered <- err
+	}()
+	labtest.AwaitReached(t, held)
+	const holders = `SELECT p.id FROM information_schema.innodb_trx t JOIN information_schema.processlist p
+		ON p.id = t.trx_mysql_thread_id WHERE p.db = DATABASE()`
+	var id int64
+	// The server's list of transactions may be a tenth of a second old.
+	if !labtest.Eventually(5*time.Second, func() bool { return admin.QueryRowContext(t.Context(), holders).Scan(&id) == nil }) {
+		t.Fatal("no transaction holds the row")
+	}
+	if _, err := admin.ExecContext(t.Context(), `KILL ?`, id); err != nil {
+		t.Fatal(err)
+	}
+	next := acquireWithin(t, sqlLock(t, d, "sql-row-lock"), "gate", 5*time.Second)
+	held.Pass()
+	if err := <-answered; !errors.Is(err, stock.ErrBackendUnavailable) {
+		t.Errorf("%v, want the failure of the backend", err)
+	}
+	if !labtest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
+		t.Errorf("%d connections are not given back", pool.Stats().InUse)
+	}
+	releases(t, next)
+}
+
+// A waiter for a row looks at its context every second, also where others may wait for a row longer.
+func TestAWaiterForARowAsksSliceBySlice(t *testing.T) {
+	t.Parallel()
+	d := lab.Database(t, servers.MariaDB)
+	labtest.Open(t, d, "migrates")
+	lease := acquireWithin(t, sqlLock(t, d, "sql-row-lock"), "gate", 5*time.Second)
+	through, way := labtest.Through(t, d)
+	asked := way.Arm(servers.Rule{Sent: "FOR UPDATE", Do: servers.Count})
+	pool, _, err := backend.OpenPool(backend.SQLOptions{
+		Driver: through.Driver, DSN: through.DSN, Password: through.Password, MaxOpen: 4, LockWait: time.Minute, ConnectTimeout: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pool.Close() }) // the test is over
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	gaveUp := make(chan error, 1)
+	go func() {
+		_, err := sqlLockOn(t, pool, d, "sql-row-lock").Acquire(ctx, "gate")
+		gaveUp <- err
+	}()
+	select {
+	case err := <-gaveUp:
+		t.Fatalf("a waiter gave up with %v", err)
+	case <-time.After(1200 * time.Millisecond): // a slice is a second
+	}
+	if !labtest.Eventually(sqlSoon, func() bool { return asked.Seen() > 1 }) {
+		t.Errorf("it asked %d times in two slices", asked.Seen())
+	}
+	cancel()
+	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+		t.Errorf("it gave up with %v", err)
+	}
+	releases(t, lease)
 }
 
 // A holder whose network is gone closes no connection: the server notices by

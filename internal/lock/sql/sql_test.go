@@ -332,7 +332,8 @@ func TestSQLLostAnswersAreTakenBack(t *testing.T) {
 	}
 	eachLockOnServer(t, func(t *testing.T, d *servers.Database, kind string) {
 		through, cut := labtest.Through(t, d)
-		l, other, names := sqlLock(t, through, kind), sqlLock(t, d, kind), 0
+		pool := sqlPool(t, through, 8)
+		l, other, names := sqlLockOn(t, pool, d, kind), sqlLock(t, d, kind), 0
 		for _, statement := range statementsOf(t, statements, kind) {
 			for _, delivered := range []bool{true, false} {
 				name := strconv.Itoa(names)
@@ -351,7 +352,121 @@ func TestSQLLostAnswersAreTakenBack(t *testing.T) {
 				releases(t, acquireWithin(t, l, name, sqlSoon))
 			}
 		}
+		if !labtest.Eventually(sqlSoon, func() bool { return pool.Stats().InUse == 0 }) {
+			t.Errorf("%d connections are not given back", pool.Stats().InUse)
+		}
 	})
+}
+
+// The locks of different kinds do not meet: one name is held through all of them at once. Tries that
+// found it taken are counted, by those that try again.
+func TestSQLLocksOfTwoKindsDoNotMeet(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		pool := sqlPool(t, d, 8)
+		tries, locks := make(map[string]int), make(map[string]lock.Locker)
+		for _, e := range sqlEntries() {
+			if onlyOnServers(e) && d.Driver != repo.MySQL {
+				continue
+			}
+			deps := sqlDeps(pool, d)
+			deps.TriedInVain = func() { tries[e.Name]++ }
+			locks[e.Name] = closing(t, e.New(deps))
+			releases(t, acquireWithin(t, locks[e.Name], "everywhere", 5*time.Second)) // makes what is made once for a name
+		}
+		for _, e := range sqlEntries() {
+			l := locks[e.Name]
+			if l == nil {
+				continue
+			}
+			defer releases(t, acquireWithin(t, l, "everywhere", 5*time.Second))
+			if tries[e.Name] != 0 {
+				t.Errorf("%s: a try that was granted the name is counted", e.Name)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_, _ = l.Acquire(ctx, "everywhere") // it is held
+			cancel()
+			if (tries[e.Name] == 0) != onlyOnServers(e) {
+				t.Errorf("%s: %d tries in vain are counted", e.Name, tries[e.Name])
+			}
+		}
+	})
+}
+
+// A lease is counted from before the database was asked, and not from the answer: the database counts
+// from in between.
+//
+//contract:lock.Watch A lease whose renewals
+func TestASQLLeaseIsCountedFromItsRequest(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	labtest.Open(t, d, "migrates")
+	through, way := labtest.Through(t, d)
+	owned := lock.WithOwner(t.Context(), "me")
+	for _, c := range []struct{ kind, statement string }{
+		{"sql-version-lock", "UPDATE distribute_lock"}, {"sql-insert-lock", "INSERT INTO record_lock"}, {"sql-insert-lock", "depth = depth + 1"},
+	} {
+		l := sqlLock(t, through, c.kind)
+		if c.statement == "depth = depth + 1" {
+			first, err := l.Acquire(owned, "again")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer releases(t, first)
+		}
+		held := way.Arm(servers.Rule{Sent: c.statement, Do: servers.Hold})
+		granted := make(chan lock.Lease, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(owned, 30*time.Second)
+			defer cancel()
+			lease, err := l.Acquire(ctx, "again")
+			if err != nil {
+				t.Errorf("%s: %v", c.kind, err)
+			}
+			granted <- lease
+		}()
+		labtest.AwaitReached(t, held)
+		reached := time.Now()
+		held.Pass()
+		lease := <-granted
+		if lease == nil {
+			continue
+		}
+		lease.(*lock.Held).Follow(func(n lock.Note) { //nolint:forcetypeassert // each of them is one
+			if n.TTL != sqlTTL || n.What == lock.Expires && !n.At.Before(reached) {
+				t.Errorf("%s: it told %+v, want an expiry %s from before %s", c.kind, n, sqlTTL, reached)
+			}
+		})
+		releases(t, lease)
+	}
+}
+
+// A release that meets another writer, who has the file, is tried again.
+func TestASQLReleaseOutlastsAnotherWriter(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	labtest.Open(t, d, "migrates")
+	pool, _, err := backend.OpenPool(backend.SQLOptions{
+		Driver: d.Driver, DSN: d.DSN, MaxOpen: 2, LockWait: 20 * time.Millisecond, ConnectTimeout: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pool.Close() }) // the test is over
+	for _, kind := range []string{"sql-insert-lock", "sql-version-lock"} {
+		lease := acquireWithin(t, sqlLockOn(t, pool, d, kind), "gate", 5*time.Second)
+		writer, err := sqlPool(t, d, 1).Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := writer.ExecContext(t.Context(), `BEGIN IMMEDIATE`); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(150*time.Millisecond, func() {
+			_, _ = writer.ExecContext(context.Background(), `COMMIT`)
+			_ = writer.Close()
+		})
+		releases(t, lease)
+		releases(t, acquireWithin(t, sqlLockOn(t, pool, d, kind), "gate", sqlSoon))
+	}
 }
 
 // statementsOf are the statements of a kind of lock. A kind without any would be tested

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
 	sqllock "github.com/stockd/stockd/internal/lock/sql"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // all names are over.
@@ -122,23 +124,87 @@ func TestASweepLeavesTheNamesThatAreNotOver(t *testing.T) {
 		if err := fillTokens(t, pool, names); err != nil {
 			t.Fatal(err)
 		}
+		// Of these, and between them, others have a row of another kind alone.
+		const versions = 700
+		if err := fillVersions(t, pool, versions); err != nil {
+			t.Fatal(err)
+		}
 		looked := 0
 		swept, err := tokens.Sweep(t.Context(), func(_ context.Context, names []string) (over []string, err error) {
 			looked += len(names)
 			for _, name := range names {
-				if name < "goods/0500" {
+				if name < "goods/0500" && !strings.HasSuffix(name, "x") {
 					over = append(over, name)
 				}
 			}
 			return over, nil
 		})
-		if err != nil || looked != names || swept != 500 || rowsOf(t, pool, "lock_token") != names-500+1 {
+		if err != nil || looked != names+versions || swept != 500 || rowsOf(t, pool, "lock_token") != names-500+1 {
 			t.Errorf("looked at %d, swept %d (%v), and %d tokens are left", looked, swept, err, rowsOf(t, pool, "lock_token"))
 		}
 		for name, want := range map[string]uint64{"goods/0499": 500, "goods/0500": 502, "goods/1099": 1101} {
 			if token := issue(t, tokens, name); token < want {
 				t.Errorf("the next token of %s is %d, want at least %d", name, token, want)
 			}
+		}
+	})
+}
+
+// fillVersions makes the names goods/0000x, goods/0001x and so on, as sql-version-lock keeps them.
+func fillVersions(t *testing.T, pool *sql.DB, names int) error {
+	t.Helper()
+	tx, err := pool.BeginTx(t.Context(), nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // harmless after the commit
+	for i := range names {
+		if _, err := tx.ExecContext(t.Context(), `INSERT INTO distribute_lock (lock_name, kind) VALUES (?, 'version')`, fmt.Sprintf("goods/%04dx", i)); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// What a dead holder has left is swept when its time is over, and the floor is never lowered by the
+// lower tokens of a later sweep.
+func TestASweepClearsWhatDeadHoldersLeft(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		labtest.Open(t, d, "migrates")
+		pool := sqlPool(t, d, 2)
+		tokens := sqllock.NewTokens(pool, d.Driver)
+		for _, statement := range []string{
+			`INSERT INTO lock_token VALUES ('high', 50), ('low', 3)`,
+			`INSERT INTO record_lock VALUES ('low', 'o', 'h', 'e', 1, 3, '2001-01-01 00:00:00'), ('high', 'o', 'h', 'e', 1, 50, '2999-01-01 00:00:00')`,
+			`INSERT INTO distribute_lock VALUES ('low', 'version', 4, 'o', '2001-01-01 00:00:00'), ('high', 'version', 60, 'o', '2999-01-01 00:00:00'),
+				('free', 'version', 5, '', '2001-01-01 00:00:00'), ('free', 'row', 0, '', NULL)`,
+		} {
+			if _, err := pool.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, over := range [][]string{{"high"}, {"low", "free"}} {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			swept, err := tokens.Sweep(ctx, func(context.Context, []string) ([]string, error) { return over, nil })
+			cancel()
+			if err != nil || swept != len(over) {
+				t.Errorf("%d of %q are swept (%v)", swept, over, err)
+			}
+		}
+		for _, table := range []string{"record_lock", "distribute_lock"} {
+			if n := count(t, pool, `SELECT COUNT(*) FROM `+table); n != 1 {
+				t.Errorf("%d rows of %s are left, want that of the holder", n, table)
+			}
+		}
+		if token := issue(t, tokens, "new"); token != 61 {
+			t.Errorf("the next token is %d, want 61: one above all that were swept", token)
+		}
+		if err := pool.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := tokens.Sweep(t.Context(), all)
+		if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != d.Driver {
+			t.Errorf("without a database it sweeps with %v", err)
 		}
 	})
 }
