@@ -28,7 +28,7 @@ const (
 // replica is a replica like any other, closed with the test.
 func (s *subject) replica(t *testing.T) *replica {
 	t.Helper()
-	return s.replicaAt(t, s.site.at, nil)
+	return s.replicaAt(t, s.site.at, nil).connected(t)
 }
 
 func (s *subject) replicaAt(t *testing.T, at addresses, floor func(context.Context, string) (uint64, error)) *replica {

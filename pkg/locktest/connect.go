@@ -108,6 +108,19 @@ func (a addresses) open(entry lock.Entry, floor func(context.Context, string) (u
 	return &replica{Locker: entry.New(deps), clients: clients}, nil
 }
 
+// connected returns the replica when its independent masters have answered it. Each has half a
+// second to vote, in which a busy machine does not also connect to five of them, and log in.
+func (r *replica) connected(t *testing.T) *replica {
+	t.Helper()
+	for i, master := range r.clients.Redlock {
+		var err error
+		if !labtest.Eventually(patience, func() bool { err = master.Ping(t.Context()).Err(); return err == nil }) {
+			t.Fatalf("master %d does not answer: %v", i+1, err)
+		}
+	}
+	return r
+}
+
 // Close closes the lock and then what it was made of, as a replica does.
 func (r *replica) Close() error {
 	var err error

@@ -94,7 +94,7 @@ func excludesProcesses(t *testing.T, s *subject) {
 func keepsNamesApart(t *testing.T, s *subject) {
 	at := s.site.at
 	at.TTL *= 10 // all names are held at once, and not every lock is renewed
-	l, base := s.replicaAt(t, at, nil), unique()
+	l, base := s.replicaAt(t, at, nil).connected(t), unique()
 	for _, name := range []string{
 		base, base + "a", base + "A", base + " ", base + "/a", base + "/", base + "{a}", base + ":token", base + "库存",
 		base + long + "1", base + long + "2",

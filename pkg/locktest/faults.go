@@ -74,7 +74,7 @@ func namesAWrongPassword(t *testing.T, s *subject) {
 //contract:lock.Locker Acquire returns a lease
 func namesAnUnresponsiveServer(t *testing.T, s *subject) {
 	at, cuts := s.site.at.through(t)
-	warm, cold := s.replicaAt(t, at, nil), s.replicaAt(t, at, nil)
+	warm, cold := s.replicaAt(t, at, nil).connected(t), s.replicaAt(t, at, nil)
 	release(t, acquire(t, warm, unique()))
 	cuts.silence(true)
 	s.failsNamed(t, cold)
@@ -96,7 +96,7 @@ func namesAnUnresponsiveServer(t *testing.T, s *subject) {
 func namesAServerThatGoesAsAWaitEnds(t *testing.T, s *subject) {
 	const wait, hope = 300 * time.Millisecond, 100 * time.Millisecond
 	at, cuts := s.site.at.through(t)
-	l := s.replicaAt(t, at, nil)
+	l := s.replicaAt(t, at, nil).connected(t)
 	release(t, acquire(t, l, unique()))
 	cuts.freeze()
 	gone := time.AfterFunc(wait+hope, cuts.cut)
@@ -118,7 +118,7 @@ func outlivesALostAnswer(t *testing.T, s *subject) { losesRequests(t, s, true) }
 // holder's, or it is free within the TTL.
 func losesRequests(t *testing.T, s *subject, deliver bool) {
 	at, cuts := s.site.at.through(t)
-	l, other := s.replicaAt(t, at, nil), s.replica(t)
+	l, other := s.replicaAt(t, at, nil).connected(t), s.replica(t)
 	for _, sent := range s.site.requests() {
 		n, all := 0, requestsOf(t, l, cuts, sent)
 		for n < all && !t.Failed() && losesRequest(t, s, l, other, cuts, lostRequest{n, sent, deliver}) {

@@ -44,7 +44,7 @@ func signalsLoss(t *testing.T, s *subject) {
 //contract:lock.Guarantees SignalsLoss:
 func signalsLossWhenCutOff(t *testing.T, s *subject) {
 	at, cuts := s.site.at.through(t)
-	l, other, name, ttl := s.replicaAt(t, at, nil), s.replica(t), unique(), s.site.at.TTL
+	l, other, name, ttl := s.replicaAt(t, at, nil).connected(t), s.replica(t), unique(), s.site.at.TTL
 	lease := acquire(t, l, name)
 	cuts.silence(true)
 	cut := time.Now()

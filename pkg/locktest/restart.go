@@ -28,7 +28,7 @@ func restart(t *testing.T, server crashable) {
 // or with an error that names the backend.
 func outlivesARestartWhileWaiting(t *testing.T, s *subject) {
 	own := s.own(t)
-	holder, waiter, name := s.replicaAt(t, own.at, nil), s.replicaAt(t, own.at, nil), unique()
+	holder, waiter, name := s.replicaAt(t, own.at, nil).connected(t), s.replicaAt(t, own.at, nil).connected(t), unique()
 	lease := acquire(t, holder, name)
 	type result struct {
 		lease lock.Lease
@@ -56,7 +56,7 @@ func outlivesARestartWhileWaiting(t *testing.T, s *subject) {
 // alone, or it is notified within the TTL.
 func outlivesARestartWhileHolding(t *testing.T, s *subject) {
 	own := s.own(t)
-	holder, other, name := s.replicaAt(t, own.at, nil), s.replicaAt(t, own.at, nil), unique()
+	holder, other, name := s.replicaAt(t, own.at, nil).connected(t), s.replicaAt(t, own.at, nil).connected(t), unique()
 	lease := acquire(t, holder, name)
 	restart(t, own.server)
 	release(t, s.recover(t, other, unique(), patience)) // the backend is back

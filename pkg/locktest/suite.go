@@ -218,6 +218,10 @@ func contents() []topic {
 		// loss.go
 		{"SignalsLoss", signalsLoss, nil},
 		{"SignalsLossWhenCutOff", signalsLossWhenCutOff, isServed},
+		// gone.go
+		{"SignalsLossToAReplacedHolder", signalsLossToAReplacedHolder, guaranteesLoss},
+		{"ForgetsWaitersThatLeft", forgetsWaitersThatLeft, nil},
+		{"NamesAServerThatTakesNoRelease", namesAServerThatTakesNoRelease, isServed},
 		// reentrancy.go
 		{"IsReentrant", isReentrant, nil},
 		{"ServesASecondRequestOfAnOwner", servesASecondRequestOfAnOwner, isReentrantLock},
@@ -242,6 +246,7 @@ func contents() []topic {
 func isServed(s *subject) bool        { return !s.direct && s.site.at.served() }
 func hasPassword(s *subject) bool     { return isServed(s) && s.site.at.Password != "" }
 func hasWatchdog(s *subject) bool     { return s.lock.Watchdog }
+func guaranteesLoss(s *subject) bool  { return s.lock.Guarantees.SignalsLoss }
 func isReentrantLock(s *subject) bool { return s.lock.Guarantees.Reentrant }
 func isForgetful(s *subject) bool     { return !s.direct && len(s.site.masters()) > 0 }
 

@@ -52,7 +52,7 @@ func fencesAfterDataLoss(t *testing.T, s *subject) {
 	}
 	var seen uint64
 	floor := func(context.Context, string) (uint64, error) { return seen, nil }
-	l, name := s.replicaAt(t, own.at, floor), unique()
+	l, name := s.replicaAt(t, own.at, floor).connected(t), unique()
 	for _, distance := range distances {
 		lease := acquire(t, l, name)
 		if s.lock.Guarantees.Fences && lease.Token() == 0 {

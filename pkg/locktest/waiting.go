@@ -76,7 +76,7 @@ func takesNothingWhenCancelledInTheMiddle(t *testing.T, s *subject) {
 	const requests = 60
 	at, name := s.site.at, unique()
 	at.TTL *= 10 // what is taken is not free again in time
-	l := s.replicaAt(t, at, nil)
+	l := s.replicaAt(t, at, nil).connected(t)
 	release(t, acquire(t, l, name)) // connects
 	start := time.Now()
 	release(t, acquire(t, l, name))
@@ -108,7 +108,7 @@ func leavesNothingOfACrowd(t *testing.T, s *subject) {
 	const waiters, staying = 200, 10
 	name, at := unique(), s.site.at
 	at.TTL *= 3 // it must not run out while the crowd is busy
-	replicas := []*replica{s.replicaAt(t, at, nil), s.replicaAt(t, at, nil)}
+	replicas := []*replica{s.replicaAt(t, at, nil).connected(t), s.replicaAt(t, at, nil).connected(t)}
 	lease := acquire(t, replicas[0], name)
 	for _, l := range replicas {
 		isFree(t, l, name) // starts what a replica keeps for its waiters
@@ -179,7 +179,7 @@ func asksAtIntervals(t *testing.T, s *subject) {
 	at := s.site.at
 	at.TTL *= 3 // not every lock is renewed
 	through, cuts := at.through(t)
-	holder, waiter, name := s.replicaAt(t, at, nil), s.replicaAt(t, through, nil), unique()
+	holder, waiter, name := s.replicaAt(t, at, nil).connected(t), s.replicaAt(t, through, nil).connected(t), unique()
 	release(t, acquire(t, waiter, name))
 	lease := acquire(t, holder, name)
 	armed := cuts.lose(never, name, false)
