@@ -230,6 +230,17 @@ func TestTheLinesOfABasketShareItsTimeLimit(t *testing.T) {
 	}
 }
 
+// deduct.timeout bounds a purchase of either kind, also that of a client that waits for ever.
+func TestAPurchaseHasATimeLimit(t *testing.T) {
+	a, deadlines := serveTimed(t)
+	for i, path := range []string{"/deduct?goods_id=1&strategy=timed", "/reservations?goods_id=1&strategy=timed"} {
+		got := a.post(t, path)
+		if each := *deadlines; got.status >= http.StatusBadRequest || len(each) != i+1 || each[i].IsZero() || time.Until(each[i]) > 5*time.Second {
+			t.Errorf("%s is answered with %d %s, and may take until %v", path, got.status, got.text, each)
+		}
+	}
+}
+
 // The rate of a buyer counts baskets, and not their lines.
 func TestABasketCountsOnceForTheRateOfItsBuyer(t *testing.T) {
 	a := serveItems(t, lab.Database(t, servers.SQLite), map[int64]int64{2: 5, 3: 5}).with(t, func(o *handler.Options) {
