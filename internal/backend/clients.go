@@ -81,7 +81,7 @@ func (c *Clients) Has(b Name) error {
 		return nil
 	}
 	err := ErrNotConfigured
-	if b == MySQL && c.DB != nil {
+	if b == MySQL && c != nil && c.DB != nil {
 		err = fmt.Errorf("%w: %s has neither row locks nor named locks", ErrNotConfigured, c.Dialect)
 	}
 	return &stock.BackendError{Backend: string(b), Err: err}

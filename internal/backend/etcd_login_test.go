@@ -1,0 +1,272 @@
+package backend_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
+)
+
+// guarded answers as an etcd that wants tokens, or as one that wants none.
+type guarded struct {
+	etcdserverpb.UnimplementedAuthServer
+	etcdserverpb.UnimplementedKVServer
+	etcdserverpb.UnimplementedWatchServer
+	etcdserverpb.UnimplementedLeaseServer
+
+	address string
+
+	mu     sync.Mutex
+	open   bool
+	wrong  error         // what it answers to a login
+	hold   chan struct{} // a login is answered when it is closed; nil: at once
+	token  string        // the valid one
+	logins []string      // the tokens that came with them
+	calls  []string      // the tokens of reads and watches
+}
+
+func newGuarded(t *testing.T) *guarded {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, server := &guarded{address: listener.Addr().String(), token: "1"}, grpc.NewServer()
+	etcdserverpb.RegisterAuthServer(server, g)
+	etcdserverpb.RegisterKVServer(server, g)
+	etcdserverpb.RegisterWatchServer(server, g)
+	etcdserverpb.RegisterLeaseServer(server, g)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(listener) // until it is stopped
+	}()
+	t.Cleanup(func() {
+		server.Stop()
+		<-served
+	})
+	return g
+}
+
+// Authenticate gives out the valid token.
+func (g *guarded) Authenticate(ctx context.Context, r *etcdserverpb.AuthenticateRequest) (*etcdserverpb.AuthenticateResponse, error) {
+	g.mu.Lock()
+	g.logins = append(g.logins, tokenOf(ctx))
+	g.mu.Unlock()
+	if g.hold != nil {
+		<-g.hold
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.open:
+		return nil, rpctypes.ErrGRPCAuthNotEnabled
+	case g.wrong != nil:
+		return nil, g.wrong
+	case r.Name != "stockd" || r.Password != "secret":
+		return nil, rpctypes.ErrGRPCAuthFailed
+	}
+	return &etcdserverpb.AuthenticateResponse{Token: g.token}, nil
+}
+
+// Range is a read.
+func (g *guarded) Range(ctx context.Context, _ *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
+	return &etcdserverpb.RangeResponse{Header: &etcdserverpb.ResponseHeader{Revision: 7}}, g.admit(ctx)
+}
+
+// Watch answers that a watch is made.
+func (g *guarded) Watch(stream etcdserverpb.Watch_WatchServer) error {
+	if err := g.admit(stream.Context()); err != nil {
+		return err
+	}
+	if _, err := stream.Recv(); err != nil {
+		return err
+	}
+	if err := stream.Send(&etcdserverpb.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: 7}, Created: true}); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return stream.Context().Err()
+}
+
+// LeaseKeepAlive renews a lease.
+func (g *guarded) LeaseKeepAlive(stream etcdserverpb.Lease_LeaseKeepAliveServer) error {
+	if err := g.admit(stream.Context()); err != nil {
+		return err
+	}
+	if _, err := stream.Recv(); err != nil {
+		return err
+	}
+	return stream.Send(&etcdserverpb.LeaseKeepAliveResponse{Header: &etcdserverpb.ResponseHeader{Revision: 7}, ID: 1, TTL: 1})
+}
+
+func (g *guarded) admit(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	token := tokenOf(ctx)
+	g.calls = append(g.calls, token)
+	if !g.open && token != g.token {
+		return rpctypes.ErrGRPCInvalidAuthToken
+	}
+	return nil
+}
+
+// set changes what it answers, and returns what was asked since.
+func (g *guarded) set(change func()) (logins, calls []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	change()
+	logins, calls = g.logins, g.calls
+	g.logins, g.calls = nil, nil
+	return logins, calls
+}
+
+func tokenOf(ctx context.Context) string {
+	md, _ := metadata.FromIncomingContext(ctx)
+	if tokens := md.Get(rpctypes.TokenFieldNameGRPC); len(tokens) > 0 {
+		return tokens[0]
+	}
+	return ""
+}
+
+func guardedClient(t *testing.T, g *guarded, password string) *clientv3.Client {
+	t.Helper()
+	client, err := backend.NewEtcd(backend.EtcdOptions{
+		Endpoints: []string{g.address}, Username: "stockd", Password: password, DialTimeout: answerWithin,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hangUp(t, client) })
+	return client
+}
+
+// A client logs in once, when it is used first, however many requests there are; and again
+// where its token is not valid any more. Only the login has no token.
+func TestEtcdIsAskedForATokenOnceAndAgainWhereItHasEnded(t *testing.T) {
+	g := newGuarded(t)
+	client := guardedClient(t, g, "secret")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, token := range []string{"1", "2"} {
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				if _, err := client.Get(ctx, "x"); err != nil {
+					t.Errorf("with the token %s: %v", token, err)
+				}
+			})
+		}
+		all.Wait()
+		logins, calls := g.set(func() { g.token = "2" })
+		if !slices.Equal(logins, []string{""}) {
+			t.Errorf("with the token %s there are the logins %q, want one without a token", token, logins)
+		}
+		if n := len(calls); n < 5 || calls[n-1] != token || slices.Contains(calls, "") {
+			t.Errorf("with the token %s the requests have %q", token, calls)
+		}
+	}
+}
+
+// A stream is signed, too; one that is rejected is not answered, and the next has another token.
+func TestAStreamOfEtcdIsSigned(t *testing.T) {
+	g := newGuarded(t)
+	client := guardedClient(t, g, "secret")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if answer := <-client.Watch(ctx, "x", clientv3.WithCreatedNotify()); answer.Err() != nil || !answer.Created {
+		t.Errorf("the watch: %+v", answer)
+	}
+	for _, token := range []string{"1", "2"} {
+		_, err := client.KeepAliveOnce(ctx, 1)
+		if token != "1" && err != nil {
+			_, err = client.KeepAliveOnce(ctx, 1)
+		}
+		if err != nil {
+			t.Errorf("with the token %s: %v", token, err)
+		}
+		if logins, calls := g.set(func() { g.token = "2" }); len(logins) != 1 || calls[len(calls)-1] != token {
+			t.Errorf("with the token %s there are %d logins, and the streams have %q", token, len(logins), calls)
+		}
+	}
+}
+
+// An etcd without passwords is asked once, and wants no tokens.
+func TestAnEtcdWithoutPasswordsWantsNoToken(t *testing.T) {
+	g := newGuarded(t)
+	g.open = true
+	client := guardedClient(t, g, "secret")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for range 3 {
+		if _, err := client.Get(ctx, "x"); err != nil {
+			t.Error(err)
+		}
+	}
+	if logins, calls := g.set(func() {}); len(logins) != 1 || !slices.Equal(calls, []string{"", "", ""}) {
+		t.Errorf("%d logins, and the tokens %q", len(logins), calls)
+	}
+}
+
+// A login that fails is the error of the request, and the next request logs in again.
+func TestALoginThatFailedIsTriedAgain(t *testing.T) {
+	g := newGuarded(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := guardedClient(t, g, "wrong").Get(ctx, "x"); !errors.Is(err, rpctypes.ErrAuthFailed) {
+		t.Errorf("with a wrong password: %v", err)
+	}
+	g.set(func() { g.wrong = rpctypes.ErrGRPCPermissionDenied })
+	client := guardedClient(t, g, "secret")
+	if _, err := client.Get(ctx, "x"); !errors.Is(err, rpctypes.ErrPermissionDenied) {
+		t.Errorf("where the login is rejected: %v", err)
+	}
+	if _, calls := g.set(func() { g.wrong = nil }); len(calls) > 0 {
+		t.Errorf("%q were sent without a login", calls)
+	}
+	if _, err := client.Get(ctx, "x"); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+}
+
+// A request that waits for the login of another waits no longer than its own time.
+func TestTheWaitForALoginEndsWithItsRequest(t *testing.T) {
+	g := newGuarded(t)
+	g.hold = make(chan struct{})
+	client := guardedClient(t, g, "secret")
+	first := make(chan error, 1)
+	go func() {
+		_, err := client.Get(t.Context(), "x")
+		first <- err
+	}()
+	var logins []string
+	if !labtest.Eventually(5*time.Second, func() bool { logins, _ = g.set(func() {}); return len(logins) > 0 }) {
+		t.Fatal("the first does not log in")
+	}
+	answer := sync.OnceFunc(func() { close(g.hold) })
+	timer := time.AfterFunc(5*time.Second, answer)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	if _, err := client.Get(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it ends with %v", err)
+	}
+	if !timer.Stop() {
+		t.Error("it has waited for the login of the first")
+	}
+	answer()
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}

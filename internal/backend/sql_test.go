@@ -1,0 +1,262 @@
+package backend_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+)
+
+// openSQL opens a database with a wait for locks that is short.
+func openSQL(t *testing.T, d *servers.Database, maxOpen int) *backend.SQL {
+	t.Helper()
+	s, err := backend.OpenSQL(backend.SQLOptions{
+		Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: maxOpen,
+		LockWait: answerWithin, ConnectTimeout: 5 * time.Second, Silence: 77 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closePool(t, s.DB) })
+	return s
+}
+
+// What a server answers depends on the session, and so on none of its own defaults.
+func TestASessionOfMySQLIsTheSameOnEachServer(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := openSQL(t, d, 1)
+		if _, err := s.ExecContext(t.Context(), `CREATE TABLE same (id INT PRIMARY KEY, n TINYINT NOT NULL, at DATETIME NULL)`); err != nil {
+			t.Fatal(err)
+		}
+		for query, want := range map[string]string{
+			`SELECT @@SESSION.innodb_lock_wait_timeout`: "1",
+			`SELECT @@SESSION.wait_timeout`:             "77",
+			`SELECT @@SESSION.time_zone`:                "+00:00",
+			`SELECT @@SESSION.sql_mode`:                 "STRICT_ALL_TABLES",
+		} {
+			var got string
+			if err := s.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {
+				t.Errorf("%s: %q (%v), want %q", query, got, err, want)
+			}
+		}
+		at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.FixedZone("east", 3600))
+		if _, err := s.ExecContext(t.Context(), `INSERT INTO same VALUES (?, ?, ?)`, 1, 2, at); err != nil {
+			t.Fatal(err)
+		}
+		var read time.Time
+		if err := s.QueryRowContext(t.Context(), `SELECT at FROM same`).Scan(&read); err != nil || !read.Equal(at) || read.Location() != time.UTC {
+			t.Errorf("%s is read as %s (%v)", at, read, err)
+		}
+		done, err := s.ExecContext(t.Context(), `UPDATE same SET n = ? WHERE id = ?`, 2, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := done.RowsAffected(); n != 1 || err != nil {
+			t.Errorf("%d rows match that look the same afterwards (%v), want 1", n, err)
+		}
+		if _, err := s.ExecContext(t.Context(), `UPDATE same SET n = 1000`); err == nil {
+			t.Error("a number that is too large is cut")
+		}
+	})
+}
+
+// A transaction sees what others have committed since it began.
+func TestATransactionOfMySQLReadsWhatIsCommitted(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := openSQL(t, d, 2)
+		for _, statement := range []string{`CREATE TABLE seen (n INT)`, `INSERT INTO seen VALUES (1)`} {
+			if _, err := s.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tx, err := s.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		for want := 1; want <= 2; want++ {
+			var n int
+			if err := tx.QueryRowContext(t.Context(), `SELECT n FROM seen`).Scan(&n); err != nil || n != want {
+				t.Errorf("it reads %d (%v), want %d", n, err, want)
+			}
+			if _, err := s.ExecContext(t.Context(), `UPDATE seen SET n = 2`); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// One process at a time changes the schema: the next waits until it is done, and one that does
+// not wait any longer leaves nothing behind.
+func TestOneProcessAtATimeChangesTheSchema(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		one, other := openSQL(t, d, 1), openSQL(t, d, 1)
+		unlock, err := one.LockSchema(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := one.PingContext(t.Context()); err != nil { // it has only one connection
+			t.Error(err)
+		}
+		if d.Driver != backend.SQLite { // whose driver does not heed the context
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			if _, err := other.LockSchema(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("beside the first: %v", err)
+			}
+			cancel()
+		}
+		locked := make(chan error, 1)
+		go func() {
+			unlock, err := other.LockSchema(t.Context())
+			if err == nil {
+				err = unlock()
+			}
+			locked <- err
+		}()
+		select {
+		case err := <-locked:
+			t.Fatalf("two change the schema at once (%v)", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if err := unlock(); err != nil {
+			t.Error(err)
+		}
+		select {
+		case err := <-locked:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the schema is locked after its unlock")
+		}
+	})
+}
+
+// The connection that locked the schema ends with its unlock.
+func TestLockingTheSchemaLeavesNoConnection(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		admin, _ := labtest.Connect(t, d)
+		defer closePool(t, admin)
+		connections := func() (n int) {
+			if err := admin.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE()`).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		s := openSQL(t, d, 1)
+		unlock, err := s.LockSchema(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := connections()
+		if err := unlock(); err != nil {
+			t.Error(err)
+		}
+		if !labtest.Eventually(5*time.Second, func() bool { return connections() == before-1 }) {
+			t.Errorf("%d connections of %d are left", connections(), before)
+		}
+	})
+}
+
+// A database in a file is its owner's alone, survives a power cut, is read while it is written,
+// and has a path of any letters.
+func TestADatabaseInAFileIsPrivateAndDurable(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "stock ?#%41;库存.db")
+	s := openSQL(t, &servers.Database{Driver: backend.SQLite, DSN: path}, 3)
+	for query, want := range map[string]string{
+		`PRAGMA journal_mode`: "wal", `PRAGMA synchronous`: "2", `PRAGMA busy_timeout`: "1000",
+	} {
+		var got string
+		if err := s.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {
+			t.Errorf("%s: %q (%v), want %q", query, got, err, want)
+		}
+	}
+	if _, err := s.ExecContext(t.Context(), `CREATE TABLE own (n INT)`); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := s.LockSchema(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock() //nolint:errcheck // the test is over
+	files, err := os.ReadDir(folder)
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%v (%v), want the database, its journal and its lock", files, err)
+	}
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode().Perm(); mode != 0o600 {
+			t.Errorf("%s has the mode %o", f.Name(), mode)
+		}
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("the database is elsewhere: %v", err)
+	}
+}
+
+// A file that is there keeps its mode and what is in it.
+func TestAFileThatIsThereIsOpenedAsItIs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "stock.db")
+	if err := os.WriteFile(path, nil, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	for want := range 2 {
+		s := openSQL(t, &servers.Database{Driver: backend.SQLite, DSN: path}, 1)
+		if _, err := s.ExecContext(t.Context(), `CREATE TABLE IF NOT EXISTS kept (n INT)`); err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		if err := s.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM kept`).Scan(&n); err != nil || n != want {
+			t.Errorf("it has %d rows (%v), want %d", n, err, want)
+		}
+		if _, err := s.ExecContext(t.Context(), `INSERT INTO kept VALUES (1)`); err != nil {
+			t.Fatal(err)
+		}
+		closePool(t, s.DB)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("its mode has changed: %v (%v)", info.Mode(), err)
+	}
+}
+
+// A transaction of a file writes from its begin on: two that read first, and then write, would
+// not both get to the end.
+func TestATransactionOfAFileExcludesOthersFromItsBegin(t *testing.T) {
+	s := openSQL(t, &servers.Database{Driver: backend.SQLite, DSN: filepath.Join(t.TempDir(), "stock.db")}, 2)
+	first, err := s.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Rollback()
+	began := make(chan error, 1)
+	go func() {
+		var second *sql.Tx
+		second, err := s.BeginTx(t.Context(), nil)
+		if err == nil {
+			err = second.Rollback()
+		}
+		began <- err
+	}()
+	select {
+	case err := <-began:
+		t.Fatalf("the second begins beside the first (%v)", err)
+	case <-time.After(30 * time.Millisecond):
+	}
+	if err := first.Rollback(); err != nil {
+		t.Error(err)
+	}
+	if err := <-began; err != nil {
+		t.Errorf("the second begins after the first: %v", err)
+	}
+}
