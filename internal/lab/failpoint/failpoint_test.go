@@ -263,3 +263,88 @@ func TestASharedLeaseIsRecordedAsOneOfItsLock(t *testing.T) {
 		t.Errorf("leases are %+v, want a shared one of rw", h.Leases)
 	}
 }
+
+func TestAFaultInterruptsOnePurchaseUnlessItSaysMore(t *testing.T) {
+	lab, _ := open(t)
+	lab.SetFault(failpoint.Fault{Do: failpoint.Hold, Strategy: "naive", For: time.Nanosecond, Reached: 5})
+	lab.SetFault(failpoint.Fault{Do: failpoint.Hold, GoodsID: 7, For: time.Nanosecond, Times: 2})
+	for _, purchase := range []struct {
+		strategy      string
+		goods         int64
+		first, second int64 // how often the faults were reached
+	}{{"mutex", 1, 0, 0}, {"mutex", 9, 0, 0}, {"naive", 7, 1, 0}, {"naive", 1, 1, 0}, {"naive", 7, 1, 1}, {"mutex", 7, 1, 2}, {"mutex", 7, 1, 2}} {
+		lab.Between(t.Context(), purchase.strategy, purchase.goods)
+		faults := lab.Faults()
+		if faults[0].Reached != purchase.first || faults[1].Reached != purchase.second || faults[0].Times != 1 {
+			t.Errorf("after %+v the faults are %+v", purchase, faults)
+		}
+		faults[0].Reached, faults[1].Reached = 9, 9 // they are copies
+	}
+}
+
+// A purchase is held for as long as the fault says, and its context is left alone.
+func TestAHoldLastsAsLongAsItSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lab, err := failpoint.Open(failpoint.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Minute})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		start := time.Now()
+		if got := lab.Between(ctx, "naive", 1); got != ctx || time.Since(start) != time.Minute {
+			t.Errorf("held for %s, and then %v", time.Since(start), got)
+		}
+		lab.SetFault(failpoint.Fault{Do: failpoint.Hold, For: time.Minute, IgnoreCancel: true})
+		if got := lab.Between(ctx, "naive", 1); got.Done() != nil {
+			t.Errorf("a purchase that ignores its cancellation can be cancelled: %v", got)
+		}
+	})
+}
+
+// slow is a lock whose answers take their time.
+type slow struct{ acquire, release time.Duration }
+
+func (s slow) Acquire(context.Context, string) (lock.Lease, error) {
+	time.Sleep(s.acquire)
+	return lock.NewHeld(7, func(context.Context) error { time.Sleep(s.release); return nil }), nil
+}
+
+// A lease counts from when its holder has it to when the holder begins its release.
+func TestALeaseIsRecordedAsLongAsItsHolderHasIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lab, path := open(t)
+		start := time.Now()
+		held, err := lab.Record("slow", slow{acquire: time.Second, release: time.Minute}).Acquire(t.Context(), "goods/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if err := held.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		got := read(t, path).Leases[0]
+		if !got.Asked.Equal(start) || !got.Granted.Equal(start.Add(time.Second)) || !got.Released.Equal(start.Add(2*time.Second)) || got.Token != 7 {
+			t.Errorf("asked at %s, the lease is %+v", start, got)
+		}
+	})
+}
+
+// Without a record a lock is itself.
+func TestALockWithoutARecordIsNotWrapped(t *testing.T) {
+	lab, err := failpoint.Open(failpoint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := process.New()
+	if got := lab.Record("mutex", own); got != lock.Locker(own) {
+		t.Errorf("the lock is %T", got)
+	}
+	if err := lab.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := failpoint.Open(failpoint.Options{History: filepath.Join(t.TempDir(), "no", "folder")}); err == nil || !strings.Contains(err.Error(), "lab.history") {
+		t.Errorf("a record that cannot be written: %v", err)
+	}
+}

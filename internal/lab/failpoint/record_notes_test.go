@@ -36,7 +36,7 @@ func TestWhatALockTellsIsRecordedWithItsLease(t *testing.T) {
 	if _, err := recorded.Acquire(t.Context(), "goods/1"); err != nil {
 		t.Fatal(err)
 	}
-	l.later(lock.Note{At: began, What: lock.Renewed})
+	l.later(lock.Note{At: began, What: lock.Renewed, TTL: time.Hour, Left: time.Second, Took: time.Minute})
 	l.ttl = 0
 	if _, err := recorded.Acquire(t.Context(), "goods/2"); err != nil {
 		t.Fatal(err)
@@ -52,8 +52,14 @@ func TestWhatALockTellsIsRecordedWithItsLease(t *testing.T) {
 	if n := first.Notes; len(n) != 3 || n[0].What != history.NoVote || n[0].By != "5" || n[0].Error == "" || n[1].By != lock.ByWatch || n[2].What != history.Renewed {
 		t.Errorf("notes are %+v, want a vote that did not come, a wake-up and a renewal", n)
 	}
-	if content, err := os.ReadFile(path); err != nil || strings.Count(string(content), "left_ns") != 1 {
-		t.Errorf("the record (%v) does not tell once what is left of a lease:\n%s", err, content)
+	if n := first.Notes; n[0].Took != time.Millisecond || n[2].TTL != time.Hour || n[2].Left != time.Second || n[2].Took != time.Minute || !n[2].At.Equal(began) {
+		t.Errorf("notes are %+v, want the times that the lock has told", n)
+	}
+	if first.Holder != "replica-1" || first.Lock != "redlock" || first.Notes[2].Holder != first.Holder || first.Notes[2].Lock != first.Lock {
+		t.Errorf("the lease is %+v, want one of replica-1 and redlock, and so its notes", first)
+	}
+	if content, err := os.ReadFile(path); err != nil || strings.Count(string(content), "left_ns") != 2 {
+		t.Errorf("the record (%v) does not tell once what is left of a lease, and once of its renewal:\n%s", err, content)
 	}
 	if second.TTL != 0 || !second.Expires.IsZero() {
 		t.Errorf("the lease that does not end by itself has TTL %s and expires at %s", second.TTL, second.Expires)
