@@ -3,8 +3,8 @@ package sourcelock_test
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -22,9 +22,7 @@ func TestMain(m *testing.M) { os.Exit(labtest.Main(m, &lab)) }
 // taken is a lock whose name x is taken, and how to give it back.
 func taken(t *testing.T, d *servers.Database, kind string) (locker lock.Locker, giveBack func()) {
 	t.Helper()
-	all := sourcelock.Registry()
-	i := slices.IndexFunc(all, func(e lock.Entry) bool { return e.Name == kind })
-	locker = all[i].New(lab.Locks(t, d, backend.MySQL))
+	locker = entry(t, kind).New(lab.Locks(t, d, backend.MySQL))
 	lease, err := locker.Acquire(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)
@@ -70,4 +68,49 @@ func TestALoopWaitsForTheReleaseAndForItsOwnOwnerToo(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A row is its holder's: the release of another leaves it, and a lease ends with its own.
+func TestARowIsDeletedByItsHolderAlone(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	deps := lab.Locks(t, d, backend.MySQL)
+	for _, kind := range []string{sourcelock.InsertOnce, sourcelock.InsertLoop} {
+		l := entry(t, kind).New(deps)
+		ctx, leave := context.WithTimeout(t.Context(), 20*time.Second)
+		lease, err := l.Acquire(ctx, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave() // the end of its request
+		if lease.Context().Err() != nil || lease.Token() != 0 {
+			t.Errorf("%s: the lease has ended with its request, or has the token %d", kind, lease.Token())
+		}
+		if other, err := l.Acquire(t.Context(), "y"); err != nil || other.Release(t.Context()) != nil {
+			t.Errorf("%s: another name: %v", kind, err)
+		}
+		if _, err := deps.DB.ExecContext(t.Context(), `UPDATE lab_record_lock SET uuid = 'another' WHERE lock_name = 'x'`); err != nil {
+			t.Fatal(err)
+		}
+		giveBack(t, lease)
+		var rows int
+		if err := deps.DB.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM lab_record_lock`).Scan(&rows); err != nil || rows != 1 {
+			t.Errorf("%s: %d rows are left (%v), want that of another", kind, rows, err)
+		}
+		if lease.Context().Err() == nil {
+			t.Errorf("%s: the lease goes on after its release", kind)
+		}
+		if err := l.(io.Closer).Close(); err != nil { //nolint:forcetypeassert // a panic fails the test as well
+			t.Error(err)
+		}
+		if err := deps.DB.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM lab_record_lock`).Scan(&rows); err == nil {
+			t.Errorf("%s: the table outlives the lock", kind)
+		}
+	}
+	closed := lab.Locks(t, d, backend.MySQL)
+	if err := closed.DB.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := entry(t, sourcelock.InsertOnce).New(closed).Acquire(t.Context(), "x"); err == nil || errors.Is(err, lock.ErrNotAcquired) {
+		t.Errorf("without a database: %v, which is no name that is taken", err)
+	}
 }

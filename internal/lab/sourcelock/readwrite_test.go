@@ -3,11 +3,10 @@ package sourcelock_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 )
@@ -15,10 +14,7 @@ import (
 // side makes a side of one read-write lock.
 func side(t *testing.T, kind string, ttl time.Duration) lock.Locker {
 	t.Helper()
-	deps := lab.Locks(t, lab.Database(t, "sqlite"), backend.Redis)
-	deps.TTL, deps.Retry = ttl, 5*time.Millisecond
-	all := sourcelock.Registry()
-	return all[slices.IndexFunc(all, func(e lock.Entry) bool { return e.Name == kind })].New(deps)
+	return contend(t, kind, lastingFor(ttl)).Locker
 }
 
 // lasting is longer than any test here waits.
@@ -101,5 +97,89 @@ func TestADeadReaderExpiresBesideOneThatLives(t *testing.T) {
 	giveBack(t, take(t, writer, "expires"))
 	if err := died.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("the release of the expired lease returns %v", err)
+	}
+}
+
+// The keys of the three are one name's; each of them expires.
+func TestTheKeysOfAReadWriteLockExpire(t *testing.T) {
+	reader, writer := contend(t, sourcelock.ReadLock), contend(t, sourcelock.WriteLockAnnounced)
+	const name = "keys"
+	key := keyOf(sourcelock.ReadWrite, name)
+	expires := func(key string) {
+		t.Helper()
+		if left := reader.Redis.PTTL(t.Context(), key).Val(); left > lasting || left < lasting/2 {
+			t.Errorf("%s expires in %s, want %s", key, left, lasting)
+		}
+	}
+	held := take(t, reader, name)
+	short := take(t, side(t, sourcelock.ReadLockUnrenewed, 2*time.Second), name)
+	expires(key + ":readers") // as the longest of its readers does
+	giveBack(t, short)
+	w := wait(t, writer, name, func() int { return int(reader.Redis.Exists(t.Context(), key+":wanted").Val()) })
+	expires(key + ":wanted")
+	assertNotGranted(t, reader, name)
+	giveBack(t, held)
+	lease := w.granted(t)
+	expires(key)
+	if n := reader.Redis.Exists(t.Context(), key+":wanted", key+":readers").Val(); n != 0 {
+		t.Error("a writer that was granted the lock leaves its announcement")
+	}
+	giveBack(t, lease)
+	if n := reader.Redis.Exists(t.Context(), key, key+":wanted", key+":readers").Val(); n != 0 {
+		t.Errorf("%d keys are left", n)
+	}
+	for kind, shared := range map[string]bool{sourcelock.ReadLock: true, sourcelock.ReadLockUnrenewed: true, sourcelock.WriteLock: false, sourcelock.WriteLockAnnounced: false} {
+		moded, ok := side(t, kind, lasting).(interface{ Mode() (string, bool) })
+		if !ok {
+			t.Fatalf("%s has no mode", kind)
+		}
+		if of, got := moded.Mode(); of != sourcelock.ReadWrite || got != shared {
+			t.Errorf("%s is recorded as %s, shared %v", kind, of, got)
+		}
+	}
+}
+
+// The release of one leaves the announcement of another.
+func TestAReleaseLeavesTheAnnouncementOfAnother(t *testing.T) {
+	reader, writer, plain := contend(t, sourcelock.ReadLock), contend(t, sourcelock.WriteLockAnnounced), contend(t, sourcelock.WriteLock)
+	const name = "announcement"
+	wanted := func() int {
+		return int(reader.Redis.Exists(t.Context(), keyOf(sourcelock.ReadWrite, name)+":wanted").Val())
+	}
+	held, second := take(t, reader, name), take(t, reader, name)
+	w := wait(t, writer, name, wanted)
+	giveBack(t, held)
+	assertNotGranted(t, plain, name) // one that gives up releases its own
+	if wanted() != 1 {
+		t.Error("the announcement is gone")
+	}
+	giveBack(t, second)
+	giveBack(t, w.granted(t))
+}
+
+// Leases are renewed on both sides, and end where the key is gone; the lock that is not renewed
+// ends for the others, and its holder does not learn of it.
+func TestALeaseOfASideIsRenewedOrNot(t *testing.T) {
+	const ttl = 600 * time.Millisecond
+	for kind, other := range map[string]string{
+		sourcelock.ReadLock: sourcelock.WriteLock, sourcelock.WriteLock: sourcelock.ReadLock, sourcelock.WriteLockAnnounced: sourcelock.ReadLock,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel() // it waits for leases to end
+			l, name := contend(t, kind, lastingFor(ttl)), "renewed-"+kind
+			lease := take(t, l, name)
+			time.Sleep(2 * ttl)
+			assertNotGranted(t, contend(t, other), name)
+			if lease.Context().Err() != nil {
+				t.Error("the lease is lost, and was renewed")
+			}
+			l.Redis.Del(t.Context(), keyOf(sourcelock.ReadWrite, name), keyOf(sourcelock.ReadWrite, name)+":readers")
+			labtest.AwaitLoss(t, lease, 10*time.Second)
+		})
+	}
+	unrenewed := take(t, side(t, sourcelock.ReadLockUnrenewed, ttl/6), "unrenewed")
+	giveBack(t, take(t, side(t, sourcelock.WriteLock, lasting), "unrenewed"))
+	if unrenewed.Context().Err() != nil {
+		t.Error("the holder of a lock that is not renewed learns of its end")
 	}
 }

@@ -1,0 +1,212 @@
+package sourcelock_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/sourcelock"
+	"github.com/stockd/stockd/internal/lock"
+)
+
+func quorums() []string {
+	return []string{sourcelock.QuorumInTime, sourcelock.QuorumUntimed, sourcelock.QuorumAcknowledged}
+}
+
+// values are those of a key on each master.
+func values(t *testing.T, masters []redis.UniversalClient, key string) (all []string) {
+	t.Helper()
+	for _, master := range masters {
+		value, err := master.Get(context.WithoutCancel(t.Context()), key).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			t.Fatal(err)
+		}
+		all = append(all, value)
+	}
+	return all
+}
+
+// block has another hold a key on some masters, until the test ends.
+func block(t *testing.T, masters []redis.UniversalClient, key string) {
+	t.Helper()
+	for _, master := range masters {
+		if err := master.Set(t.Context(), key, "another's", time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// More than half of the masters grant a name, each with the same owner and the TTL; what fewer
+// have granted is given back, and so is everything with the release, but nothing of another's.
+func TestAMajorityOfTheMastersGrantsAName(t *testing.T) {
+	for _, kind := range quorums() {
+		l, name := contend(t, kind), "majority-"+kind
+		key, majority := keyOf(kind, name), len(l.Redlock)/2+1
+		var votes []lock.Note
+		ctx := lock.WithNotes(t.Context(), func(n lock.Note) { votes = append(votes, n) })
+		block(t, l.Redlock[majority:], key)
+		lease, err := l.Acquire(ctx, name)
+		if err != nil {
+			t.Fatalf("%s: a majority is free: %v", kind, err)
+		}
+		held := values(t, l.Redlock, key)
+		owners := slices.Compact(slices.Clone(held[:majority]))
+		if len(owners) != 1 || owners[0] == "" || owners[0] == "another's" {
+			t.Errorf("%s: the masters have %q, want one owner on the first %d", kind, held, majority)
+		}
+		if left := l.Redlock[0].PTTL(t.Context(), key).Val(); left > lasting || left < lasting/2 {
+			t.Errorf("%s: a key expires in %s, want %s", kind, left, lasting)
+		}
+		for i, n := range votes[:min(len(votes), len(l.Redlock))] {
+			if want := map[bool]lock.NoteKind{true: lock.VotedFor, false: lock.VotedAgainst}[i < majority]; n.What != want || n.By != string(rune('1'+i)) {
+				t.Errorf("%s: vote %d is %+v, want %s", kind, i+1, n, want)
+			}
+		}
+		if len(votes) != len(l.Redlock) {
+			t.Errorf("%s: %d votes of %d masters are told", kind, len(votes), len(l.Redlock))
+		}
+		giveBack(t, lease)
+		if held = values(t, l.Redlock, key); !slices.Equal(held[:majority], make([]string, majority)) || slices.Contains(held[majority:], "") {
+			t.Errorf("%s: after the release the masters have %q, want what is another's", kind, held)
+		}
+		block(t, l.Redlock[majority-1:majority], key)
+		assertNotGranted(t, l, name)
+		if held = values(t, l.Redlock, key); !slices.Equal(held[:majority-1], make([]string, majority-1)) {
+			t.Errorf("%s: of a try that failed the masters keep %q", kind, held)
+		}
+	}
+}
+
+// A lease ends one TTL after it was asked for: it is not renewed.
+func TestALeaseOfAMajorityEndsAfterItsTTL(t *testing.T) {
+	for _, kind := range quorums() {
+		l := contend(t, kind, lastingFor(150*time.Millisecond))
+		start := time.Now()
+		lease := take(t, l, "ends-"+kind)
+		labtest.AwaitLoss(t, lease, 5*time.Second)
+		if took := time.Since(start); took < 100*time.Millisecond { // a part is left for clocks that differ
+			t.Errorf("%s: the lease ended after %s", kind, took)
+		}
+	}
+}
+
+// late is a master whose answer comes when the TTL is over, as long as it is told to.
+type late struct {
+	after time.Duration
+	on    *atomic.Bool
+	lost  bool // the answer is lost instead
+}
+
+// DialHook lets every connection pass.
+func (late) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		return next(ctx, network, address)
+	}
+}
+
+// ProcessHook sees every command.
+func (l late) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() != "set" || !l.on.Load() {
+			return err
+		}
+		time.Sleep(l.after)
+		if l.lost {
+			err = errors.New("the answer is lost")
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+// ProcessPipelineHook lets every pipeline pass.
+func (late) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// Votes that took the TTL are no grant, unless the time that they took is not counted: then
+// the lease lasts for a whole TTL after them.
+func TestVotesThatTookTooLongAreNoGrant(t *testing.T) {
+	const ttl = 200 * time.Millisecond
+	for _, kind := range quorums() {
+		l, name := contend(t, kind, lastingFor(ttl)), "late-"+kind
+		var on atomic.Bool
+		on.Store(true)
+		l.Redlock[0].AddHook(late{after: ttl, on: &on})
+		ctx, cancel := context.WithTimeout(t.Context(), ttl+ttl/2)
+		start := time.Now()
+		lease, err := l.Acquire(ctx, name)
+		cancel()
+		if kind != sourcelock.QuorumUntimed {
+			if !errors.Is(err, lock.ErrNotAcquired) {
+				t.Errorf("%s: the votes took %s, and the name is granted (%v)", kind, time.Since(start), err)
+			}
+			on.Store(false)
+			giveBack(t, take(t, l, name))
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", kind, err)
+			continue
+		}
+		labtest.AwaitLoss(t, lease, 5*time.Second)
+		if took := time.Since(start); took < 2*ttl-ttl/4 { // the same
+			t.Errorf("%s: the lease ended %s after it was asked for", kind, took)
+		}
+	}
+}
+
+// A master whose answer is lost may have the key. It is released there, but where only the
+// masters that have agreed are asked to.
+func TestAMasterWhoseAnswerIsLostKeepsTheKeyUnlessAllAreReleased(t *testing.T) {
+	for _, kind := range quorums() {
+		l, name := contend(t, kind), "lost-"+kind
+		var on atomic.Bool
+		on.Store(true)
+		l.Redlock[0].AddHook(late{on: &on, lost: true})
+		giveBack(t, take(t, l, name))
+		kept := values(t, l.Redlock, keyOf(kind, name))[0] != ""
+		if want := kind == sourcelock.QuorumAcknowledged; kept != want {
+			t.Errorf("%s: the key is kept: %v, want %v", kind, kept, want)
+		}
+		l.Redlock[0].Del(t.Context(), keyOf(kind, name))
+	}
+}
+
+// Redlock without a random delay: the key is on each master for ten seconds, until the release.
+func TestAContenderInStepHoldsEachMaster(t *testing.T) {
+	masters := contend(t, sourcelock.QuorumInTime).Redlock
+	one, other := sourcelock.NewInStep(masters, 5*time.Millisecond), sourcelock.NewInStep(masters, 5*time.Millisecond)
+	lease := take(t, one, "in-step")
+	const key = "stockd:lab:{in-step}"
+	if held := values(t, masters, key); slices.Contains(held, "") || len(slices.Compact(held)) != 1 {
+		t.Errorf("the masters have %q, want one owner", held)
+	}
+	if left := masters[0].PTTL(t.Context(), key).Val(); left > 10*time.Second || left < 8*time.Second {
+		t.Errorf("a key expires in %s, want ten seconds", left)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := other.Acquire(ctx, "in-step"); !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("beside its holder: %v", err)
+	}
+	if lease.Context().Err() != nil || lease.Token() != 0 {
+		t.Errorf("the lease has ended with %v, or has the token %d", lease.Context().Err(), lease.Token())
+	}
+	giveBack(t, lease)
+	if lease.Context().Err() == nil {
+		t.Error("the lease goes on after its release")
+	}
+	if held := values(t, masters, key); !slices.Equal(held, make([]string, len(masters))) {
+		t.Errorf("after the release the masters have %q", held)
+	}
+	giveBack(t, take(t, other, "in-step"))
+}
