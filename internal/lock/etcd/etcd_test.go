@@ -330,6 +330,110 @@ func TestEtcdKeepsNamesWithSlashesApart(t *testing.T) {
 	}
 }
 
+// The lease of a session lasts for the TTL, in seconds that are rounded up.
+func TestEtcdLivesForTheTTL(t *testing.T) {
+	server := lab.Etcd(t)
+	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, 4100*time.Millisecond)
+	defer etcdRelease(t, etcdAcquire(t, l, t.Name()))
+	left, err := admin.TimeToLive(t.Context(), admin.keys(t, t.Name())[0].lease)
+	if err != nil || left.GrantedTTL != 5 {
+		t.Errorf("a session of 4.1 s is granted for %d s (%v), want 5", left.GrantedTTL, err)
+	}
+}
+
+// A waiter tells which key is its own, and that the watch woke it; one that did not wait was not
+// woken.
+func TestEtcdTellsItsKeyAndWhatWokeIt(t *testing.T) {
+	server := lab.Etcd(t)
+	admin := newEtcdAdmin(t, server.Endpoint)
+	l, other := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
+	var mu sync.Mutex
+	notes := make(map[string][]lock.Note)
+	as := func(who string) context.Context {
+		return lock.WithNotes(t.Context(), func(n lock.Note) {
+			mu.Lock()
+			defer mu.Unlock()
+			notes[who] = append(notes[who], n)
+		})
+	}
+	lease, err := l.Acquire(as("first"), t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := etcdWait(as("second"), other, t.Name())
+	keys := admin.await(t, t.Name(), 2, etcdLimit)
+	etcdAwaitInLine(t, other)
+	etcdRelease(t, lease)
+	etcdRelease(t, etcdWithin(t, etcdSoon, got))
+	mu.Lock()
+	defer mu.Unlock()
+	if n := notes["first"]; len(n) != 1 || n[0].What != lock.Placed || n[0].Key != keys[0].key || n[0].At.IsZero() {
+		t.Errorf("the first tells %+v, want its key %s", n, keys[0].key)
+	}
+	if n := notes["second"]; len(n) != 2 || n[0].What != lock.Placed || n[0].Key != keys[1].key || n[1].What != lock.Woken || n[1].By != lock.ByWatch || n[1].At.IsZero() {
+		t.Errorf("the second tells %+v, want its key %s, and that a watch woke it", n, keys[1].key)
+	}
+}
+
+// A request that has ended still gives its name back.
+//
+//contract:lock.Lease The lease does not end
+func TestEtcdReleasesForARequestThatHasEnded(t *testing.T) {
+	server := lab.Etcd(t)
+	l := etcdReplica(t, server.Endpoint, etcdTTL)
+	lease := etcdAcquire(t, l, t.Name())
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := lease.Release(ended); err != nil {
+		t.Errorf("released with %v", err)
+	}
+	newEtcdAdmin(t, server.Endpoint).await(t, t.Name(), 0, etcdSoon)
+}
+
+// A key that is there already is another's, or of a put that was sent twice: it is not taken for
+// our own place.
+func TestEtcdTakesNoKeyForItsOwnThatWasThere(t *testing.T) {
+	server := lab.Etcd(t)
+	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	etcdRelease(t, etcdAcquire(t, l, "first "+t.Name()))
+	lease := etcdAcquire(t, l, t.Name())
+	key := admin.keys(t, t.Name())[0].key
+	etcdRelease(t, lease)
+	admin.await(t, t.Name(), 0, etcdSoon)
+	if _, err := admin.Put(t.Context(), key, "there"); err != nil { // the next Acquire has the same slot
+		t.Fatal(err)
+	}
+	lease = etcdWithin(t, etcdSoon, etcdWait(t.Context(), l, t.Name()))
+	if keys := admin.await(t, t.Name(), 1, etcdSoon); keys[0].key == key {
+		t.Errorf("it holds the name with the key that was there")
+	}
+	etcdRelease(t, lease)
+}
+
+// Close ends the waiting, also where the session is only being opened; closed again, it does
+// nothing, and never used neither.
+func TestEtcdCloseEndsTheWaiting(t *testing.T) {
+	server := lab.Etcd(t)
+	l, other := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, etcdTTL)
+	lease := etcdAcquire(t, other, t.Name())
+	defer etcdRelease(t, lease)
+	got := etcdWait(t.Context(), l, t.Name())
+	etcdAwaitInLine(t, l)
+	for range 2 {
+		etcdClose(t, l)
+	}
+	select {
+	case g := <-got:
+		etcdFails(t, g.err)
+	case <-time.After(etcdSoon):
+		t.Error("a waiter goes on in a lock that is closed")
+	}
+	unused := etcdReplica(t, server.Endpoint, etcdTTL)
+	etcdClose(t, unused)
+	_, err := unused.Acquire(t.Context(), "free "+t.Name())
+	etcdFails(t, err)
+}
+
 func TestEtcdCloseGivesEverythingBack(t *testing.T) {
 	server := lab.Etcd(t)
 	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -310,4 +312,63 @@ func TestEtcdQueueLosesWhatIsHeld(t *testing.T) {
 			t.Errorf("%s: the lease ended with %v", what, context.Cause(lease.Context()))
 		}
 	}
+}
+
+// A question is answered, or fails, within the patience with etcd; it goes on for a little after
+// its request, and says what ended it.
+func TestEtcdQuestionsAreBounded(t *testing.T) {
+	const little = 250 * time.Millisecond
+	failed := errors.New("failed")
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			ends     time.Duration // of the request; 0: never
+			canceled bool
+			answered time.Duration
+			answer   error
+			took     time.Duration
+			want     error
+		}{
+			"answered":              {0, false, patience - 1, nil, patience - 1, nil},
+			"failed":                {0, false, time.Second, failed, time.Second, failed},
+			"silent":                {0, false, time.Hour, nil, patience, errSilent},
+			"answered after it":     {time.Second, false, time.Second + little - 1, nil, time.Second + little - 1, nil},
+			"failed after it":       {time.Second, false, time.Second + little - 1, failed, time.Second + little - 1, failed},
+			"silent at its end":     {time.Second, false, time.Hour, nil, time.Second + little, errSilent},
+			"silent when cancelled": {time.Second, true, time.Hour, nil, time.Second + little, context.Canceled},
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			if c.ends > 0 && !c.canceled {
+				ctx, cancel = context.WithTimeout(t.Context(), c.ends)
+			} else if c.canceled {
+				time.AfterFunc(c.ends, cancel)
+			}
+			start := time.Now()
+			err := bounded(ctx, func(ctx context.Context) error {
+				select {
+				case <-time.After(c.answered):
+					return c.answer
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+			if took := time.Since(start); took != c.took || !errors.Is(err, c.want) || c.want == nil && err != nil || errors.Is(c.want, errSilent) && errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: ended after %s with %v, want %v after %s", name, took, err, c.want, c.took)
+			}
+			cancel()
+		}
+	})
+}
+
+// A session is over by our own clock when its TTL has passed since the last renewal was asked for.
+func TestEtcdASessionExpiresByOurClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(nil, testPrefix, time.Second)
+		s.asked = time.Now()
+		for after, want := range map[time.Duration]bool{0: false, time.Second - 1: false, time.Second: true} {
+			s.asked = time.Now().Add(-after)
+			if got := s.expired(); got != want {
+				t.Errorf("%s after the renewal the session has expired: %v", after, got)
+			}
+		}
+	})
 }

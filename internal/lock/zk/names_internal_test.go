@@ -3,12 +3,14 @@ package zk
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lock"
 )
 
 // FuzzZooKeeperNames makes folders of names and reads numbers of nodes: every name
@@ -39,6 +41,18 @@ func FuzzZooKeeperNames(f *testing.F) {
 			t.Errorf("%q is %d and %v", name, got, err)
 		}
 	})
+}
+
+// The server counts in 32 bits, and goes on below 0 where they have overflowed.
+func TestZKNumbersThatAreUsedUpAreNoPlaces(t *testing.T) {
+	q := newQueue("zk-herd", lock.Deps{Clients: new(backend.Clients)}, lookAround)
+	for number, usedUp := range map[int]bool{
+		0: false, 1: false, math.MaxInt32 - 1: false, math.MaxInt32: true, -1: true, math.MinInt32: true,
+	} {
+		if got := q.usedUp(number); got != usedUp {
+			t.Errorf("the number %d is used up: %v, want %v", number, got, usedUp)
+		}
+	}
 }
 
 // FuzzZooKeeperPlaces looks for the place before ours among nodes that any client may

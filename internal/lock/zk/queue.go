@@ -62,7 +62,7 @@ func (q *queue) acquire(ctx context.Context, folder string) (lease *lock.Held, e
 		return nil, err
 	}
 	lock.Tell(ctx, lock.Note{At: time.Now(), What: lock.Placed, Key: p.path()})
-	if p.number < 0 || p.number > q.last {
+	if q.usedUp(p.number) {
 		return nil, q.renew(ctx, p)
 	}
 	q.line.join(p)
@@ -77,6 +77,9 @@ func (q *queue) acquire(ctx context.Context, folder string) (lease *lock.Held, e
 		// The connection was lost. The session may not be, nor the place.
 	}
 }
+
+// usedUp reports that a number is past the last one, or that the count has overflowed.
+func (q *queue) usedUp(number int) bool { return number < 0 || number > q.last }
 
 // renew leaves a folder whose numbers are used up, and removes it where it is empty.
 func (q *queue) renew(ctx context.Context, p *place) error {

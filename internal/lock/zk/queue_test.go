@@ -313,6 +313,34 @@ func TestZKQueueBeginsAnewWhenItsNumbersAreUsedUp(t *testing.T) {
 	}
 }
 
+// While others are in a folder whose numbers are used up, a request pauses before it looks again.
+//
+//contract:lock.Locker Waiting is by notification
+func TestZKQueueDoesNotSpinWhileItsNumbersAreUsedUp(t *testing.T) {
+	const most, wait = 10, 300 * time.Millisecond
+	server := lab.ZooKeeper(t)
+	admin, kind, name := newZKAdmin(t, server.Address), "zk-herd", zkName()
+	lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
+	way := labtest.NewProxy(t, server.Address)
+	clients := &backend.Clients{ZooKeeper: zkClient(t, backend.ZooKeeperOptions{Servers: []string{way.Address}})}
+	l := zklock.Herd().New(lock.Deps{Clients: clients, Retry: wait / 5})
+	zkRelease(t, zkAcquire(t, l, zkName())) // connects
+	zklock.LastNumber(l, 0)
+	tries := way.Arm(servers.Rule{Sent: "\x00\x00\x00\x0e", Do: servers.Count}) // of operations together
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	if _, err := l.Acquire(ctx, name); !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the name is held, and the wait ends with %v", err)
+	}
+	if n := tries.Seen(); n == 0 || n > most {
+		t.Errorf("it entered %d times in %s, want about 5", n, wait)
+	}
+	admin.awaitNodes(t, kind, name, 1, time.Second)
+	zkRelease(t, lease)
+	zklock.LastNumber(l, 1<<20)
+	zkRelease(t, zkAcquire(t, l, name))
+}
+
 // The folder of a name is the server's to remove when it is empty, and ours to
 // make again.
 func TestZKFolderGoesAndComesAgain(t *testing.T) {

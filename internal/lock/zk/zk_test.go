@@ -638,3 +638,87 @@ func TestZKAClosedClientSaysSo(t *testing.T) {
 	_, err := l.Acquire(t.Context(), name)
 	assertZKFailed(t, err, zk.ErrClosing.Error())
 }
+
+// told collects what locks tell.
+type told struct {
+	mu    sync.Mutex
+	notes []lock.Note
+}
+
+func (n *told) note(one lock.Note) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.notes = append(n.notes, one)
+}
+
+// find is the first note of a kind.
+func (n *told) find(what lock.NoteKind) (note lock.Note, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	i := slices.IndexFunc(n.notes, func(one lock.Note) bool { return one.What == what })
+	if i < 0 {
+		return lock.Note{}, false
+	}
+	return n.notes[i], true
+}
+
+// A waiter tells which node is its own, and that the watch woke it; one that did not wait was not
+// woken.
+func TestZKTellsItsNodeAndWhatWokeIt(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	eachZK(t, func(t *testing.T, kind string) {
+		name, first, second := zkName(), new(told), new(told)
+		lease, err := zkAt(t, kind, server.Address).Acquire(lock.WithNotes(t.Context(), first.note), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := admin.nodes(t, kind, name)[0]
+		way := labtest.NewProxy(t, server.Address)
+		request := zkWatching(zkGetData, own)
+		if kind == "zk-herd" {
+			request = zkWatching(zkGetChildren, zkFolder(kind, name))
+		}
+		watches := way.Arm(servers.Rule{Sent: request, Do: servers.HoldReply})
+		defer watches.Pass()
+		waiter := acquireLater(lock.WithNotes(t.Context(), second.note), zkAt(t, kind, way.Address), name)
+		labtest.AwaitReached(t, watches)
+		watches.Pass()
+		zkRelease(t, lease)
+		next := waiter.within(t, zkWait)
+		if note, ok := first.find(lock.Placed); !ok || note.Key != own || note.At.IsZero() {
+			t.Errorf("the first tells of the node %+v, want %s", note, own)
+		}
+		if note, ok := first.find(lock.Woken); ok {
+			t.Errorf("the first did not wait, and tells %+v", note)
+		}
+		own = admin.nodes(t, kind, name)[0]
+		if note, ok := second.find(lock.Placed); !ok || note.Key != own {
+			t.Errorf("the second tells of the node %+v, want %s", note, own)
+		}
+		if note, ok := second.find(lock.Woken); !ok || note.By != lock.ByWatch || note.At.IsZero() {
+			t.Errorf("the second tells %+v, want that a watch woke it", note)
+		}
+		zkRelease(t, next)
+	})
+}
+
+// A request that has ended still gives its name back.
+//
+//contract:lock.Lease The lease does not end
+func TestZKReleasesForARequestThatHasEnded(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	eachZK(t, func(t *testing.T, kind string) {
+		name := zkName()
+		lease := zkAcquire(t, zkAt(t, kind, server.Address), name)
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if err := lease.Release(ended); err != nil {
+			t.Errorf("released with %v", err)
+		}
+		if nodes := admin.nodes(t, kind, name); len(nodes) > 0 {
+			t.Errorf("%q are left", nodes)
+		}
+	})
+}
