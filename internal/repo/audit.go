@@ -3,6 +3,8 @@ package repo
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -14,7 +16,7 @@ func (s *Store) Audit(ctx context.Context, goodsID int64) (stock.Audit, error) {
 }
 
 // AuditInFull is the same from the rows of the ledger alone, however many there
-// are: it verifies the running totals. For an item with a limit per buyer it also
+// are, with those of its archive: it verifies the running totals. For an item with a limit per buyer it also
 // checks every buyer.
 func (s *Store) AuditInFull(ctx context.Context, goodsID int64) (stock.Audit, error) {
 	audit, err := s.audit(ctx, auditInFull, goodsID)
@@ -29,6 +31,7 @@ func (s *Store) AuditInFull(ctx context.Context, goodsID int64) (stock.Audit, er
 	return audit.With(buyers), err
 }
 
+// audit runs a statement that takes nothing but the item, as often as it needs it.
 func (s *Store) audit(ctx context.Context, statement string, goodsID int64) (stock.Audit, error) {
 	var sums struct {
 		stock.Sums
@@ -36,7 +39,8 @@ func (s *Store) audit(ctx context.Context, statement string, goodsID int64) (sto
 		Stock int64
 		Found bool
 	}
-	if err := s.db.WithContext(ctx).Raw(statement, goodsID, goodsID).Scan(&sums).Error; err != nil {
+	items := slices.Repeat([]any{goodsID}, strings.Count(statement, "?"))
+	if err := s.db.WithContext(ctx).Raw(statement, items...).Scan(&sums).Error; err != nil {
 		return stock.Audit{}, s.fault(ctx, "audit", err)
 	}
 	if !sums.Found {
@@ -58,8 +62,12 @@ const (
 
 	sumRows = `SELECT ` + sumOfRows
 
+	// Each table is summed by its own key.
 	auditInFull = `SELECT ` + inStock + ` AS stock, TRUE AS found, n.restocked, n.sold, n.orders, n.held, n.returned
-		FROM (` + sumRows + ` FROM tb_stock_ledger AS l WHERE l.goods_id = ?) AS n, tb_goods_stock AS g
+		FROM (SELECT SUM(b.restocked) AS restocked, SUM(b.sold) AS sold, SUM(b.orders) AS orders, SUM(b.held) AS held,
+				SUM(b.returned) AS returned
+			FROM (` + sumRows + ` FROM tb_stock_ledger AS l WHERE l.goods_id = ?
+				UNION ALL ` + sumRows + ` FROM tb_ledger_archive AS l WHERE l.goods_id = ?) AS b) AS n, tb_goods_stock AS g
 		WHERE g.goods_id = ?`
 
 	// The one row of tb_ledger_settled is joined by its key: only so does the database

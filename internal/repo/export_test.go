@@ -32,3 +32,46 @@ func (s *Store) ExpireIn(ctx context.Context, number string, d time.Duration) er
 	_, err := s.pool.ExecContext(ctx, `UPDATE tb_reservation SET expires_at = `+s.dialect.until+` WHERE number = ?`, d.Microseconds(), number)
 	return err
 }
+
+// AgeTotals has what is in the running totals look as if it had been there for LeastAge.
+func (s *Store) AgeTotals(ctx context.Context) error {
+	_, err := s.pool.ExecContext(ctx, `UPDATE tb_ledger_settled SET aged = upto, aging = upto`)
+	return err
+}
+
+// AgingSince has what comes of age next look as if it had been in the totals for so long.
+func (s *Store) AgingSince(ctx context.Context, d time.Duration) error {
+	_, err := s.pool.ExecContext(ctx, `UPDATE tb_ledger_settled SET aging_at = `+s.dialect.until, -d.Microseconds())
+	return err
+}
+
+// ArchivingAtOnce is the store without a least age of what is archived.
+func (s *Store) ArchivingAtOnce() *Store {
+	young := *s
+	young.leastAge = 0
+	return &young
+}
+
+// AcceptedAt has all rows of the ledger look as if they were accepted at a time, or that under a
+// request id.
+func (s *Store) AcceptedAt(ctx context.Context, at time.Time, requestID string) error {
+	_, err := s.pool.ExecContext(ctx, `UPDATE tb_stock_ledger SET created_at = ? WHERE ? IN ('', request_id)`, at.UTC(), requestID)
+	return err
+}
+
+// Rows are the ids of the ledger and of its archive.
+func (s *Store) Rows(ctx context.Context) (live, archived []int64, err error) {
+	for table, ids := range map[string]*[]int64{"tb_stock_ledger": &live, "tb_ledger_archive": &archived} {
+		if err := s.db.WithContext(ctx).Raw(`SELECT id FROM ` + table + ` ORDER BY id`).Scan(ids).Error; err != nil {
+			return nil, nil, err
+		}
+	}
+	return live, archived, nil
+}
+
+// InsertRow writes a row of the ledger with an id of its own.
+func (s *Store) InsertRow(ctx context.Context, id int64, requestID string) error {
+	_, err := s.pool.ExecContext(ctx, `INSERT INTO tb_stock_ledger (id, `+ledgerColumns+`) VALUES (?, `+ledgerValues+`)`,
+		id, 1, "deduct", 1, requestID, nil, "", "", 0, nil, time.Now().UTC().Add(-48*time.Hour))
+	return err
+}

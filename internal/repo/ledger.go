@@ -175,14 +175,17 @@ func (t *Tx) readIDs(ctx context.Context, doing string, orders []stock.Order, st
 func acceptedNow() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 func (t *Tx) appendRestock(ctx context.Context, goodsID, units, left int64, requestID string) error {
+	if err := t.requireNew(ctx, requestID); err != nil {
+		return err
+	}
 	return t.insert(ctx, []stock.Order{{
 		Kind: stock.Restock, RequestID: requestID, GoodsID: goodsID, Quantity: units,
 		Replica: t.store.replica, Remaining: left,
 	}}, true)
 }
 
-// Orders finds rows of the ledger by their request ids. Ids that are not in the
-// ledger are not in the answer. A row without a remaining
+// Orders finds rows of the ledger by their request ids, also archived ones. Ids that are not
+// in the ledger are not in the answer. A row without a remaining
 // stock gets the current one.
 func (s *Store) Orders(ctx context.Context, requestIDs ...string) (map[string]stock.Order, error) {
 	if len(requestIDs) == 0 {
@@ -207,7 +210,7 @@ func (s *Store) Orders(ctx context.Context, requestIDs ...string) (map[string]st
 // without a buyer first.
 func (s *Store) OrdersOfKey(ctx context.Context, key string, most int) ([]stock.Order, error) {
 	from, below := stock.KeyRange(key)
-	rows, err := s.readOrders(ctx, "find orders of a key", byKey, from, below, most)
+	rows, err := s.readFirst(ctx, "find orders of a key", byKey, "request_id", most, from, below)
 	if err != nil {
 		return nil, err
 	}
@@ -215,13 +218,14 @@ func (s *Store) OrdersOfKey(ctx context.Context, key string, most int) ([]stock.
 }
 
 const (
+	// selectOrders is followed by a table of rows, and rowsOfOrders follows it.
 	selectOrders = `SELECT l.id, l.goods_id, l.kind, l.quantity, l.request_id, l.user_id, l.strategy, l.replica, l.fence, l.order_no,
-		l.created_at, COALESCE(l.remaining, ` + inStock + `) AS remaining
-		FROM tb_stock_ledger AS l LEFT JOIN tb_goods_stock AS g ON g.goods_id = l.goods_id `
+		l.created_at, COALESCE(l.remaining, ` + inStock + `) AS remaining FROM `
+	rowsOfOrders = ` AS l LEFT JOIN tb_goods_stock AS g ON g.goods_id = l.goods_id `
 
 	byRequests = `WHERE l.request_id IN (`
 
-	byKey = `WHERE l.request_id >= ? AND l.request_id < ? AND l.kind = 'deduct' ORDER BY l.request_id LIMIT ?`
+	byKey = `WHERE l.request_id >= ? AND l.request_id < ? AND l.kind = 'deduct'`
 )
 
 // ledgerRow is an order with the id of its row.
@@ -239,13 +243,22 @@ func ordersOf(rows []ledgerRow) []stock.Order {
 	return orders
 }
 
-// readOrders reads rows of the ledger that a condition selects.
-func (s *Store) readOrders(ctx context.Context, doing, where string, args ...any) (list []ledgerRow, err error) {
+// readOrders reads rows that a condition selects, of the ledger and its archive.
+func (s *Store) readOrders(ctx context.Context, doing, where string, args ...any) ([]ledgerRow, error) {
+	return s.readRows(ctx, doing, inBoth(selectOrders, rowsOfOrders+where), slices.Concat(args, args)...)
+}
+
+// readFirst reads the first rows that a condition selects, in the order of a column.
+func (s *Store) readFirst(ctx context.Context, doing, where, column string, most int, args ...any) ([]ledgerRow, error) {
+	return s.readRows(ctx, doing, firstOfBoth(where, column), slices.Concat(args, []any{most}, args, []any{most, most})...)
+}
+
+func (s *Store) readRows(ctx context.Context, doing, statement string, args ...any) (list []ledgerRow, err error) {
 	err = s.each(ctx, s.pool, doing, func(scan scanRow) error {
 		row, err := scanOrder(scan)
 		list = append(list, row)
 		return err
-	}, selectOrders+where, args...)
+	}, statement, args...)
 	return list, err
 }
 

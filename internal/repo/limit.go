@@ -21,10 +21,14 @@ const (
 
 	forgetUsers = `DELETE FROM tb_stock_user WHERE goods_id = ?`
 
-	// recountUsers contains the dialect's user twice. What the buyers have was allowed.
-	recountUsers    = `INSERT INTO tb_stock_user (goods_id, user_id, units, allowed) SELECT goods_id, `
-	recountUsersSum = `, SUM(` + bought + `), SUM(` + bought + `) FROM tb_stock_ledger
-		WHERE goods_id = ? AND user_id IS NOT NULL GROUP BY goods_id, `
+	// recountUsers is followed by the sums of both tables. What the buyers have was allowed.
+	recountUsers    = `INSERT INTO tb_stock_user (goods_id, user_id, units, allowed) SELECT goods_id, buyer, SUM(units), SUM(units) FROM (`
+	recountUsersEnd = `) AS b GROUP BY goods_id, buyer`
+
+	// sumUsersOf is followed by the dialect's user, and sumUsersUnits by a table.
+	sumUsersOf    = `SELECT goods_id, `
+	sumUsersUnits = ` AS buyer, SUM(` + bought + `) AS units FROM `
+	ofItem        = ` WHERE goods_id = ? AND user_id IS NOT NULL GROUP BY goods_id, buyer`
 
 	// bought is what a row of the ledger adds to what its buyer has. A confirmation adds
 	// nothing: its hold did.
@@ -78,39 +82,39 @@ func (s *Store) SetLimit(ctx context.Context, goodsID, perUser int64) error {
 	return nil
 }
 
-// recount counts the units of each buyer in the ledger. It holds the locks of the row and the
+// recount counts the units of each buyer in the ledger and its archive. It holds the locks of the row and the
 // allocations: earlier writers have committed, and later ones find another limit.
 func (t *Tx) recount(ctx context.Context, goodsID int64) error {
 	if _, err := t.write(ctx, "forget buyers", forgetUsers, goodsID); err != nil {
 		return err
 	}
-	user := t.store.dialect.userBytes
-	_, err := t.write(ctx, "count buyers anew", recountUsers+user+recountUsersSum+user, goodsID)
+	sums := inBoth(sumUsersOf+t.store.dialect.userBytes+sumUsersUnits, ofItem)
+	_, err := t.write(ctx, "count buyers anew", recountUsers+sums+recountUsersEnd, goodsID, goodsID)
 	return err
 }
 
 // auditUsers compares the units of each buyer in the ledger with its count, in one statement, so
-// that both are read as of one moment. It contains the dialect's user twice.
+// that both are read as of one moment. The rows are those of the ledger and its archive.
 const (
 	auditUsersOfLedger = `SELECT
 			COUNT(CASE WHEN u.bought <> u.counted THEN 1 END) AS miscounted,
 			COUNT(CASE WHEN u.bought > g.per_user AND u.bought > u.allowed THEN 1 END) AS beyond_limit
 		FROM tb_goods_stock AS g, (
-			SELECT user_id, SUM(bought) AS bought, SUM(counted) AS counted, SUM(allowed) AS allowed FROM (
-				SELECT `
-	auditUsersOfCounts = ` AS user_id, ` + bought + ` AS bought, 0 AS counted, 0 AS allowed
-					FROM tb_stock_ledger WHERE goods_id = ? AND user_id IS NOT NULL
-				UNION ALL
-				SELECT user_id, 0, units, allowed FROM tb_stock_user WHERE goods_id = ?
-			) AS b GROUP BY user_id
+			SELECT buyer, SUM(units) AS bought, SUM(counted) AS counted, SUM(allowed) AS allowed FROM (
+				SELECT goods_id, user_id AS buyer, 0 AS units, units AS counted, allowed FROM tb_stock_user WHERE goods_id = ?
+				UNION ALL `
+	auditUsersOfRows   = ` AS buyer, SUM(` + bought + `), 0, 0 FROM `
+	auditUsersOfCounts = `
+			) AS b GROUP BY buyer
 		) AS u WHERE g.goods_id = ? AND g.per_user > 0`
 )
 
 // AuditUsers compares the counts of an item's buyers with its ledger. It reads every row of both.
 // An item without a limit has no counts.
 func (s *Store) AuditUsers(ctx context.Context, goodsID int64) (found stock.Buyers, err error) {
-	statement := auditUsersOfLedger + s.dialect.userBytes + auditUsersOfCounts
-	err = s.pool.QueryRowContext(ctx, statement, goodsID, goodsID, goodsID).Scan(&found.Miscounted, &found.BeyondLimit)
+	rows := inBoth(sumUsersOf+s.dialect.userBytes+auditUsersOfRows, ofItem)
+	statement := auditUsersOfLedger + rows + auditUsersOfCounts
+	err = s.pool.QueryRowContext(ctx, statement, goodsID, goodsID, goodsID, goodsID).Scan(&found.Miscounted, &found.BeyondLimit)
 	return found, s.fault(ctx, "audit buyers", err)
 }
 

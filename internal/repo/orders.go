@@ -23,11 +23,11 @@ const (
 	// sells has the rows with which units are sold: see stock.Order.Sells.
 	sells = `kind IN ('deduct', 'confirm')`
 
-	byNumber = `WHERE l.order_no = ? AND l.` + sells + ` LIMIT 1`
+	byNumber = `WHERE l.order_no = ? AND l.` + sells
 	byRow    = `WHERE l.id = ? AND l.order_no IS NULL AND l.kind = 'deduct'`
 
-	pageOfItem = `WHERE l.id > ? AND l.id <= ? AND l.kind <> 'restock' AND (l.` + sells + ` OR ?) AND l.goods_id = ? ORDER BY l.id LIMIT ?`
-	pageOfAll  = `WHERE l.id > ? AND l.id <= ? AND l.kind <> 'restock' AND (l.` + sells + ` OR ?) ORDER BY l.id LIMIT ?`
+	pageOfItem = `WHERE l.id > ? AND l.id <= ? AND l.kind <> 'restock' AND (l.` + sells + ` OR ?) AND l.goods_id = ?`
+	pageOfAll  = `WHERE l.id > ? AND l.id <= ? AND l.kind <> 'restock' AND (l.` + sells + ` OR ?)`
 
 	readUpto = `SELECT upto FROM tb_ledger_settled WHERE id = 1`
 
@@ -84,11 +84,11 @@ func (s *Store) OrdersAfter(ctx context.Context, goodsID, after int64, limit int
 	if err != nil {
 		return nil, 0, err
 	}
-	where, args := pageOfAll, []any{after, last, steps, limit}
+	where, args := pageOfAll, []any{after, last, steps}
 	if goodsID != 0 {
-		where, args = pageOfItem, []any{after, last, steps, goodsID, limit}
+		where, args = pageOfItem, []any{after, last, steps, goodsID}
 	}
-	rows, err := s.readOrders(ctx, "read orders", where, args...)
+	rows, err := s.readFirst(ctx, "read orders", where, "id", limit, args...)
 	if err != nil {
 		return nil, 0, err
 	}

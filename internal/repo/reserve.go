@@ -177,6 +177,9 @@ func (s *Store) Keep(ctx context.Context, allocation string, orders []PendingOrd
 
 func (s *Store) keep(ctx context.Context, orders []PendingOrder, draw func(*Tx) error) error {
 	return s.InTx(ctx, func(tx *Tx) error {
+		if err := tx.requireNew(ctx, late(orders)...); err != nil {
+			return err
+		}
 		if err := tx.countPending(ctx, orders); err != nil {
 			return err
 		}

@@ -2,15 +2,22 @@ package repo
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/stockd/stockd/internal/stock"
 )
 
 const (
-	lockOrder = `SELECT id FROM tb_stock_ledger WHERE id = ?`
+	lockOrder    = `SELECT id FROM tb_stock_ledger WHERE id = ?`
+	lockArchived = `SELECT id FROM tb_ledger_archive WHERE id = ?`
 
-	sumReturns = `SELECT COALESCE(SUM(quantity), 0) FROM tb_stock_ledger WHERE order_no = ? AND kind = 'return'`
+	// sumReturns is followed by the returns of both tables.
+	sumReturns    = `SELECT COALESCE(SUM(quantity), 0) FROM (`
+	selectReturns = `SELECT quantity FROM `
+	returnsOf     = ` WHERE order_no = ? AND kind = 'return'`
+	sumReturnsEnd = `) AS r`
 )
 
 // Return gives units of an order back, all that are left of it where units is 0, and returns
@@ -30,6 +37,9 @@ func (s *Store) Return(ctx context.Context, number string, units int64, requestI
 		if err != nil {
 			return err
 		}
+		if err := tx.requireNew(ctx, requestID); err != nil {
+			return err
+		}
 		back = order.Order
 		back.Kind, back.RequestID, back.Replica, back.Token, back.CreatedAt = stock.Return, requestID, s.replica, 0, acceptedNow()
 		if back.Quantity = units; units == 0 {
@@ -44,12 +54,17 @@ func (s *Store) Return(ctx context.Context, number string, units int64, requestI
 }
 
 // lockUnreturned is how many units of an order have not come back; no others come back until
-// the transaction ends.
+// the transaction ends. The row is locked where it is: it leaves the ledger only for the archive,
+// and not while it is locked.
 func (t *Tx) lockUnreturned(ctx context.Context, order ledgerRow) (left int64, err error) {
 	var id, returned int64
-	if err := t.conn().QueryRowContext(ctx, lockOrder+t.store.dialect.forUpdate, order.id).Scan(&id); err != nil {
+	err = t.conn().QueryRowContext(ctx, lockOrder+t.store.dialect.forUpdate, order.id).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = t.conn().QueryRowContext(ctx, lockArchived+t.store.dialect.forUpdate, order.id).Scan(&id)
+	}
+	if err != nil {
 		return 0, t.store.fault(ctx, "lock order", err)
 	}
-	err = t.conn().QueryRowContext(ctx, sumReturns, order.ID).Scan(&returned)
+	err = t.conn().QueryRowContext(ctx, sumReturns+inBoth(selectReturns, returnsOf)+sumReturnsEnd, order.ID, order.ID).Scan(&returned)
 	return order.Quantity - returned, t.store.fault(ctx, "sum returns", err)
 }

@@ -39,6 +39,7 @@ func (s *Store) settleAfter() time.Duration { return s.timeout + settleMargin }
 const settleRows = 50_000
 
 const (
+	// seeMore finds the highest id also after a move into the archive: the newest row stays.
 	seeMore = `UPDATE tb_ledger_settled
 		SET seen = (SELECT COALESCE(MAX(id), 0) FROM tb_stock_ledger), seen_at = `
 
@@ -69,6 +70,9 @@ func (s *Store) Settle(ctx context.Context) (more bool, err error) {
 		case err != nil:
 			return s.fault(ctx, "read what is settled", err)
 		case at.Upto >= at.Seen:
+			if err := tx.ageSettled(ctx); err != nil {
+				return err
+			}
 			_, err := tx.write(ctx, "see what can be settled", seeMore+s.dialect.now+` WHERE id = 1`)
 			return err
 		case !at.Old:

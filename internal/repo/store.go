@@ -60,6 +60,7 @@ type Store struct {
 	pool     *backend.SQL
 	dialect  dialect
 	timeout  time.Duration // of a transaction
+	leastAge time.Duration // of what is archived
 	version  string        // the server's name and version when the store was made
 	cluster  string        // what Cluster says
 	returns  bool          // whether an insert can return what it wrote
@@ -87,8 +88,8 @@ func New(ctx context.Context, pool *backend.SQL, o Options) (*Store, error) {
 		d = sqliteDialect()
 	}
 	s := &Store{
-		pool: pool, dialect: d, timeout: pool.TxTimeout, shares: newShares(pool.Stats().MaxOpenConnections),
-		replica: o.Replica, retried: o.Retried,
+		pool: pool, dialect: d, timeout: pool.TxTimeout, leastAge: max(LeastAge, 2*pool.TxTimeout),
+		shares: newShares(pool.Stats().MaxOpenConnections), replica: o.Replica, retried: o.Retried,
 	}
 	if s.retried == nil {
 		s.retried = func(string) {}

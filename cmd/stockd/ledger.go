@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/cmd/internal/replica"
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/pause"
+	"github.com/stockd/stockd/internal/repo"
+)
+
+func ledgerCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ledger",
+		Short: "Move old rows of the ledger into its archive",
+		Example: "  stockd ledger archive --older-than 2160h\n" +
+			"  stockd ledger archive --older-than 2160h --config configs/production.yaml",
+		Args: cli.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return cli.UsageError{Err: errors.New("say what: stockd ledger archive")}
+		},
+	}
+	cmd.AddCommand(archiveCommand())
+	return cmd
+}
+
+func archiveCommand() *cobra.Command {
+	var plan archivePlan
+	var write string
+	cmd := &cobra.Command{
+		Use:   "archive",
+		Short: "Move the oldest rows of the ledger into its archive, in batches",
+		Long: "Move the oldest rows of the ledger into tb_ledger_archive, in batches, until none is left that is old\n" +
+			"enough. Replicas go on selling. Nothing is deleted: orders, keys, returns and audits are as before.\n\n" +
+			"A row is moved an hour after a replica has added it to the running totals at the earliest, and the\n" +
+			"newest row stays. An interrupt ends it between two batches; running it again goes on. Replace all\n" +
+			"replicas that know no archive before the first run.",
+		Example: "  stockd ledger archive --older-than 2160h --config configs/production.yaml\n" +
+			"  stockd ledger archive --older-than 720h --batch 2000 --pause 100ms --json archive.json",
+		Args: cli.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.DurationVar(&plan.olderThan, "older-than", 0, "move what was accepted longer ago, at least 1h")
+	flags.IntVar(&plan.batch, "batch", 10_000, fmt.Sprintf("rows of one transaction, 1 to %d", repo.MostArchived))
+	flags.DurationVar(&plan.pause, "pause", 0, "wait so long between two batches")
+	flags.StringVar(&write, "json", "", "file to write the figures to")
+	return cli.Configured(cmd, func(ctx context.Context, c *config.Loaded) (err error) {
+		if err := plan.check(); err != nil {
+			return cli.UsageError{Err: err}
+		}
+		store, err := replica.OpenStore(ctx, c.Config)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, store.Close()) }()
+		done, err := plan.archive(ctx, store, cmd.ErrOrStderr())
+		if failed := done.show(cmd.OutOrStdout()); failed != nil || write == "" {
+			return errors.Join(err, failed)
+		}
+		return errors.Join(err, done.write(write))
+	})
+}
+
+// archivePlan is what is archived, and how.
+type archivePlan struct {
+	olderThan, pause time.Duration
+	batch            int
+}
+
+func (p archivePlan) check() error {
+	switch {
+	case p.olderThan < repo.LeastAge:
+		return fmt.Errorf("--older-than must be at least 1h, not %s", p.olderThan)
+	case p.batch < 1 || p.batch > repo.MostArchived:
+		return fmt.Errorf("--batch must be 1 to %d, not %d", repo.MostArchived, p.batch)
+	case p.pause < 0:
+		return fmt.Errorf("--pause must not be negative, but is %s", p.pause)
+	}
+	return nil
+}
+
+// archived are the figures of a run.
+type archived struct {
+	Moved   int64   `json:"moved"`
+	Batches int     `json:"batches"`
+	Seconds float64 `json:"seconds"`
+	// UpTo is the last row of the archive, and Newest that of the ledger.
+	UpTo   int64 `json:"archived_up_to"`
+	Newest int64 `json:"newest"`
+	// Ended is why no more was moved.
+	Ended string `json:"ended"`
+}
+
+const (
+	// archiveSays is how often progress is reported.
+	archiveSays = time.Second
+
+	endedYoung       = "no older row is left"
+	endedNewest      = "the newest row stays"
+	endedTotals      = "the running totals are behind: a row is moved an hour after a running replica has added it to them"
+	endedInterrupted = "interrupted"
+	endedFailed      = "failed"
+)
+
+// archive moves batches until nothing is left to move, or ctx ends. A batch that has begun is not cut.
+func (p archivePlan) archive(ctx context.Context, store *repo.Store, progress io.Writer) (done archived, err error) {
+	begun, said := time.Now(), time.Now()
+	before := begun.Add(-p.olderThan)
+	interrupted := ctx.Err()
+	for ; interrupted == nil; interrupted = pause.For(ctx, p.pause) {
+		var moved int64
+		if moved, err = store.Archive(context.WithoutCancel(ctx), before, p.batch); err != nil || moved == 0 {
+			break
+		}
+		done.Moved, done.Batches = done.Moved+moved, done.Batches+1
+		if time.Since(said) > archiveSays {
+			said = time.Now()
+			fmt.Fprintf(progress, "%d rows archived in %s\n", done.Moved, time.Since(begun).Round(time.Second)) //nolint:errcheck // progress is not a result
+		}
+	}
+	done.Seconds = time.Since(begun).Seconds()
+	at, failed := store.ArchiveState(context.WithoutCancel(ctx))
+	done.UpTo, done.Newest = at.Archived, at.Last
+	switch {
+	case err != nil || failed != nil:
+		done.Ended = endedFailed
+	case interrupted != nil:
+		done.Ended = endedInterrupted
+	default:
+		done.Ended = whyEnded(at, before)
+	}
+	return done, errors.Join(err, failed)
+}
+
+// whyEnded is why the first row of the ledger was not moved.
+func whyEnded(at repo.ArchiveState, before time.Time) string {
+	switch {
+	case at.First == 0 || !at.Oldest.Before(before):
+		return endedYoung
+	case at.First == at.Last:
+		return endedNewest
+	default:
+		return endedTotals
+	}
+}
+
+func (a archived) show(out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "moved\tbatches\tseconds\tarchived up to row\tnewest row\tended\n") //nolint:errcheck // Flush tells
+	fmt.Fprintf(table, "%d\t%d\t%.1f\t%d\t%d\t%s\n",                                       //nolint:errcheck // Flush tells
+		a.Moved, a.Batches, a.Seconds, a.UpTo, a.Newest, a.Ended)
+	return table.Flush()
+}
+
+func (a archived) write(path string) error {
+	text, err := json.MarshalIndent(a, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write the figures: %w", err)
+	}
+	const mode = 0o644 // no secret is in it
+	if err := os.WriteFile(path, append(text, '\n'), mode); err != nil {
+		return fmt.Errorf("write the figures: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/cmd/internal/cli"
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+)
+
+// archivedBy runs the command on a database, and reads its figures.
+func archivedBy(t *testing.T, d *servers.Database, args ...string) (a archived, out string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "archive.json")
+	args = append([]string{"ledger", "archive", "--json", file, "--database-driver", d.Driver, "--database-dsn", d.DSN}, args...)
+	status, out, errOut := stockd(args...)
+	if status != cli.OK {
+		t.Fatalf("%v: exit status %d: %s", args, status, errOut)
+	}
+	content, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(content, &a)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, out
+}
+
+// askedAgain is one thing that a client asks twice: before the ledger is archived, and after. The answer
+// is the same.
+type askedAgain struct {
+	method, path, key string
+	admin             bool
+	status            int
+	replayed          bool // as the second answer says
+}
+
+// Every key that a shop was asked under is used up for good, and everything that it was asked for is
+// answered as before, whatever is archived in between.
+//
+//contract:repo.Store.Archive A request id of the archive
+//contract:repo.Store.Archive What was archived is found
+//contract:api.deduct With an Idempotency-Key
+func TestAShopAnswersTheSameOnceItsLedgerIsArchived(t *testing.T) {
+	r := startReplicaWith(t, nil)
+	d := &servers.Database{Driver: repo.SQLite, DSN: r.DSN}
+	s := labtest.Open(t, d, "test")
+	ask := func(a askedAgain) cmdtest.Answer {
+		url := r.URL
+		if a.admin {
+			url = r.AdminURL
+		}
+		request := cmdtest.Ask(t, a.method, url+a.path)
+		request.Header.Set("Authorization", "Bearer "+cmdtest.Token)
+		if a.key != "" {
+			request.Header.Set("Idempotency-Key", a.key)
+		}
+		return cmdtest.Do(request)
+	}
+	list := []askedAgain{
+		{http.MethodPost, "/goods?goods_id=1&stock=100", "create", true, 201, false},
+		{http.MethodPost, "/goods?goods_id=2&stock=100", "create-2", true, 201, false},
+		{http.MethodPost, "/goods/1/restock?quantity=5", "restock", true, 200, false},
+		{http.MethodPost, "/goods/2/restock?quantity=5", "restock", true, 422, false},
+		{http.MethodPost, "/goods?goods_id=3&stock=9", "restock", true, 422, false},
+		{http.MethodPost, "/reservations?goods_id=1&quantity=2&ttl=3600", "hold", false, 201, true},
+		{http.MethodPost, "/orders?lines=1:2,2:3", "basket", false, 201, true},
+		{http.MethodPost, "/deduct?goods_id=1&quantity=9&user_id=ann", "reused", false, 200, true},
+		{http.MethodPost, "/deduct?goods_id=1&quantity=8&user_id=ann", "reused", false, 422, false},
+	}
+	for i, strategy := range []string{"sql-conditional", "sql-conditional&group=true", "sql-bucket", "sql-optimistic", "mutex&group=true"} {
+		list = append(list, askedAgain{http.MethodPost, "/deduct?goods_id=1&user_id=bob&strategy=" + strategy, fmt.Sprint("buy-", i), false, 200, true})
+	}
+	var first []cmdtest.Answer
+	begin := func(list ...askedAgain) {
+		for _, a := range list {
+			got := ask(a)
+			if first = append(first, got); got.Status != a.status {
+				t.Errorf("%s %s is answered with %d %s, want %d", a.method, a.path, got.Status, got.Text, a.status)
+			}
+		}
+	}
+	begin(list...)
+	ids := regexp.MustCompile(`"(?:order|reservation)_id":"([^"]+)"`)
+	paid := ask(askedAgain{method: http.MethodPost, path: "/reservations?goods_id=1&quantity=3", key: "paid"})
+	reservation, order := ids.FindStringSubmatch(paid.Text)[1], ids.FindStringSubmatch(first[7].Text)[1]
+	later := []askedAgain{
+		{http.MethodPost, "/reservations/" + reservation + "/confirm?payment_reference=pay-1", "", false, 200, true},
+		{http.MethodPost, "/reservations/" + reservation + "/confirm?payment_reference=pay-2", "", false, 409, false},
+		{http.MethodPost, "/orders/" + order + "/return?quantity=2", "back", true, 200, true},
+		{http.MethodPost, "/orders/" + order + "/return?quantity=3", "back", true, 422, false},
+		{http.MethodPost, "/orders/" + order + "/return?quantity=8", "too-many", true, 409, false},
+		{http.MethodGet, "/orders/" + order, "", true, 200, false},
+		{http.MethodGet, "/orders/" + reservation, "", true, 200, false},
+		{http.MethodGet, "/orders?request_id=buy-1&user_id=bob", "", false, 200, false},
+		{http.MethodGet, "/orders?request_id=buy-2", "", true, 200, false},
+		{http.MethodGet, "/orders?steps=true&limit=7", "", true, 200, false},
+		{http.MethodGet, "/goods/1/audit?full=true", "", true, 200, false},
+		{http.MethodGet, "/goods/1/audit", "", true, 200, false},
+	}
+	begin(later...)
+	list = append(list, later...)
+	labtest.Archive(t, d, s)
+	if live, err := s.ArchiveState(t.Context()); err != nil || live.First != live.Last {
+		t.Fatalf("not all is archived: %+v, %v", live, err)
+	}
+	for i, a := range list {
+		got := ask(a)
+		if got.Status != a.status || lasting(t, got.Text) != lasting(t, first[i].Text) {
+			t.Errorf("%s %s is answered again with %d %s, want %s", a.method, a.path, got.Status, got.Text, first[i].Text)
+		}
+		if replayed := got.Header.Get("Idempotency-Replayed") == "true"; replayed != a.replayed {
+			t.Errorf("%s %s under key %q: replayed %v, want %v", a.method, a.path, a.key, replayed, a.replayed)
+		}
+	}
+}
+
+// lasting is what an answer says that does not change from one request to the next. The times are those
+// that the ledger was given to look old.
+func lasting(t *testing.T, text string) string {
+	t.Helper()
+	var body any
+	if err := json.Unmarshal([]byte(text), &body); err != nil {
+		t.Fatal(err)
+	}
+	var strip func(any)
+	strip = func(of any) {
+		switch v := of.(type) {
+		case map[string]any:
+			for _, name := range []string{"created_at", "instance", "wait_ms", "hold_ms", "stock", "remaining", "version"} {
+				delete(v, name)
+			}
+			for _, inner := range v {
+				strip(inner)
+			}
+		case []any:
+			for _, inner := range v {
+				strip(inner)
+			}
+		}
+	}
+	strip(body)
+	content, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestTheLedgerIsArchivedByACommand(t *testing.T) {
+	d := &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "stockd.db")}
+	s := labtest.Open(t, d, "test")
+	wants := func(when, ended string, want archived, args ...string) {
+		t.Helper()
+		got, out := archivedBy(t, d, args...)
+		want.Seconds, want.Ended = got.Seconds, ended
+		row := fmt.Sprintf("%d  ", want.Moved)
+		if got != want || !strings.Contains(out, "\n"+row) || !strings.Contains(out, ended) {
+			t.Errorf("%s: %+v, want %+v:\n%s", when, got, want, out)
+		}
+	}
+	wants("an empty ledger", endedYoung, archived{}, "--older-than=1h")
+	for i := range int64(4) {
+		if err := s.CreateGoods(t.Context(), i+1, 10, fmt.Sprint("item ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants("a new ledger", endedYoung, archived{Newest: 4}, "--older-than=1h")
+	labtest.AgeLedger(t, d, s) // row 5 is the newest
+	wants("nothing is as old", endedYoung, archived{Newest: 5}, "--older-than=25h")
+	wants("batches of three", endedYoung, archived{Moved: 4, Batches: 2, UpTo: 4, Newest: 5}, "--older-than=2h", "--batch=3", "--pause=1ms")
+	wants("again", endedYoung, archived{UpTo: 4, Newest: 5}, "--older-than=2h")
+}
+
+// What keeps rows in the ledger is said.
+func TestWhyNoMoreIsArchived(t *testing.T) {
+	old, before := time.Now().Add(-3*time.Hour), time.Now().Add(-2*time.Hour)
+	for want, at := range map[string]repo.ArchiveState{
+		endedYoung:  {First: 5, Last: 9, Settled: 9, Aged: 9, Oldest: time.Now()},
+		endedNewest: {First: 9, Last: 9, Settled: 9, Aged: 9, Oldest: old},
+		endedTotals: {First: 8, Last: 9, Settled: 9, Aged: 7, Oldest: old},
+	} {
+		if got := whyEnded(at, before); got != want {
+			t.Errorf("%+v ends with %q, want %q", at, got, want)
+		}
+	}
+}
+
+// An interrupt ends it between two batches, and no batch is cut.
+func TestAnInterruptEndsTheArchivingBetweenBatches(t *testing.T) {
+	d := &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "stockd.db")}
+	s := labtest.Open(t, d, "test")
+	for i := range int64(4) {
+		if err := s.CreateGoods(t.Context(), i+1, 10, fmt.Sprint("item ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	labtest.AgeLedger(t, d, s)
+	plan := archivePlan{olderThan: 2 * time.Hour, batch: 2, pause: math.MaxInt64}
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	time.AfterFunc(50*time.Millisecond, func() { interrupt(errors.New("interrupted")) })
+	done, err := plan.archive(ctx, s, new(bytes.Buffer))
+	if err != nil || done.Moved != 2 || done.Batches != 1 || done.Ended != endedInterrupted || done.UpTo != 2 {
+		t.Errorf("interrupted: %+v, %v; want one batch of two rows", done, err)
+	}
+	done, err = plan.archive(ctx, s, new(bytes.Buffer))
+	if err != nil || done.Moved != 0 || done.Ended != endedInterrupted {
+		t.Errorf("interrupted before: %+v, %v; want no batch", done, err)
+	}
+}
+
+func TestAnArchivingThatFailsSaysSo(t *testing.T) {
+	d := &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "stockd.db")}
+	status, out, errOut := stockd("ledger", "archive", "--older-than=1h", "--database-dsn", d.DSN)
+	if status != cli.Failure || !strings.Contains(out, endedFailed) || !strings.Contains(errOut, "tb_ledger_settled") {
+		t.Errorf("without a schema: exit status %d, %q, %q", status, out, errOut)
+	}
+}

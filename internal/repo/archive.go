@@ -1,0 +1,224 @@
+package repo
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// The ledger is two tables: rows are written into the one, and the oldest of them are moved into the
+// archive, with their ids. Whatever reads rows that may have been moved reads both tables in one
+// statement, which sees both as of one moment: a row that is being moved is in one of them.
+//
+// The unique key of the request ids is that of the first table. What relies on it alone would write
+// the request id of an archived row a second time. It holds over both tables because whatever is
+// written under a key is looked up in both before, and no row that is written after this look-up is
+// archived before the write: a row is archived LeastAge after it was added to the running totals at
+// the earliest, by the clock of the database, and a purchase is written within deduct.timeout of its
+// look-up. So the row is in the archive already when it is looked up, or still under the unique key
+// when it is written.
+//
+// A restock, a return and an order that Redis has accepted long ago are looked up in the transaction
+// that writes them. The steps of a reservation are taken under the lock of its row, which stays.
+
+// LeastAge is how long after it was added to the running totals a row of the ledger is archived at
+// the earliest. It is far above the longest purchase.
+const LeastAge = time.Hour
+
+// MostArchived is how many rows one transaction may archive.
+const MostArchived = 50_000
+
+// ErrTooYoung rejects a move of rows that are younger than LeastAge.
+var ErrTooYoung = errors.New("rows of the ledger stay in it for an hour")
+
+// ErrNotMoved reports that the ledger and the archive would not have had the same rows. Nothing was
+// moved.
+var ErrNotMoved = errors.New("the rows that were copied are not those that were deleted")
+
+// inBoth is a statement of the ledger, by what is before the name of the table and after it, and the
+// same of its archive.
+func inBoth(before, after string) string {
+	return before + `tb_stock_ledger` + after + ` UNION ALL ` + before + `tb_ledger_archive` + after
+}
+
+// firstOfBoth is inBoth for the first orders that a condition selects, in the order of a column. It
+// takes how many three times: no more are read of each table, nor of both.
+func firstOfBoth(where, column string) string {
+	rows := where + ` ORDER BY l.` + column + ` LIMIT ?`
+	return `SELECT * FROM (` + selectOrders + `tb_stock_ledger` + rowsOfOrders + rows + `) AS live UNION ALL
+		SELECT * FROM (` + selectOrders + `tb_ledger_archive` + rowsOfOrders + rows + `) AS archived
+		ORDER BY ` + column + ` LIMIT ?`
+}
+
+const (
+	selectRequests = `SELECT request_id FROM `
+	whereRequests  = ` WHERE request_id IN (`
+
+	// ageSettled is followed by the time, and takes how long ago something is of age.
+	ageSettled = `UPDATE tb_ledger_settled SET aged = aging, aging = upto, aging_at = `
+	ifAged     = ` WHERE id = 1 AND aging_at <= `
+
+	readArchived = `SELECT archived, aged FROM tb_ledger_settled WHERE id = 1`
+	setArchived  = `UPDATE tb_ledger_settled SET archived = ? WHERE id = 1`
+
+	// endOfBatch is the last id of a batch of the oldest rows. The newest row stays, whatever its
+	// age: MAX(id) goes on to tell what there is, and no server numbers rows anew.
+	endOfBatch = `SELECT COALESCE(MAX(id), 0) FROM (SELECT id FROM tb_stock_ledger WHERE id > ? AND id <= ?
+		AND id < (SELECT MAX(id) FROM tb_stock_ledger) ORDER BY id LIMIT ?) AS batch`
+
+	// firstToStay is the first row of a batch that is not old enough.
+	firstToStay = `SELECT COALESCE(MIN(id), 0) FROM tb_stock_ledger` + toMove + ` AND created_at >= ?`
+
+	toMove = ` WHERE id > ? AND id <= ?`
+
+	archivedColumns = `id, ` + ledgerColumns + `, order_no`
+
+	copyRows   = `INSERT INTO tb_ledger_archive (` + archivedColumns + `) SELECT ` + archivedColumns + ` FROM tb_stock_ledger` + toMove
+	deleteRows = `DELETE FROM tb_stock_ledger` + toMove
+
+	readArchiveState = `SELECT s.archived, s.aged, s.upto, COALESCE((SELECT MAX(id) FROM tb_stock_ledger), 0), COALESCE(l.id, 0), l.created_at
+		FROM tb_ledger_settled AS s LEFT JOIN tb_stock_ledger AS l
+			ON l.id = (SELECT MIN(first.id) FROM tb_stock_ledger AS first WHERE first.id > s.archived)
+		WHERE s.id = 1`
+)
+
+// requireNew returns stock.ErrDuplicateRequest where the ledger or its archive has one of the request
+// ids. The unique key finds those that are written from now on.
+func (t *Tx) requireNew(ctx context.Context, requestIDs ...string) error {
+	if len(requestIDs) == 0 {
+		return nil
+	}
+	ids := make([]any, 0, 2*len(requestIDs))
+	for range 2 { // for each table
+		for _, id := range requestIDs {
+			ids = append(ids, id)
+		}
+	}
+	const doing = "find requests in ledger and archive"
+	known := false
+	err := t.store.each(ctx, t.conn(), doing, func(scan scanRow) error {
+		known = true
+		var id string
+		return scan(&id)
+	}, inBoth(selectRequests, whereRequests+listOf(len(requestIDs), `?`)+`)`), ids...)
+	if err == nil && known {
+		err = fmt.Errorf("%s: %w", doing, stock.ErrDuplicateRequest)
+	}
+	return err
+}
+
+// lateAfter is from when on a pending order may be in the archive already: half of LeastAge, so that
+// the clocks of Redis, the replicas and the database may differ by as much.
+const lateAfter = LeastAge / 2
+
+// late are the request ids of those pending orders that were accepted long ago.
+func late(orders []PendingOrder) (requestIDs []string) {
+	for _, o := range orders {
+		if time.Since(o.CreatedAt) > lateAfter {
+			requestIDs = append(requestIDs, o.RequestID)
+		}
+	}
+	return requestIDs
+}
+
+// ageSettled remembers how far the totals are, until that is LeastAge ago.
+func (t *Tx) ageSettled(ctx context.Context) error {
+	d := t.store.dialect
+	_, err := t.write(ctx, "see what comes of age", ageSettled+d.now+ifAged+d.until, -t.store.leastAge.Microseconds())
+	return err
+}
+
+// Archive moves the oldest rows of the ledger that were accepted before a time into its archive, up to
+// most of them, 1 to MostArchived, in one transaction. It returns how many: fewer are no failure.
+//
+// Its obligations:
+//
+//  1. Rows are moved in the order of their ids, without a gap. The first one that may not be moved
+//     ends the move.
+//  2. A row stays that is younger than the time, or not in the running totals for LeastAge, and
+//     the newest row stays. A time less than LeastAge ago is ErrTooYoung.
+//  3. A row is in the ledger or in the archive, never in both and never in neither, whatever fails. Where
+//     both would differ, ErrNotMoved: nothing was moved.
+//  4. Of two that run at once, one waits for the other.
+//  5. What was archived is found, listed, returned, counted for its buyer and audited as before.
+//  6. A request id of the archive is used up: nothing is sold, restocked or returned under it again.
+func (s *Store) Archive(ctx context.Context, before time.Time, most int) (moved int64, err error) {
+	if time.Since(before) < s.leastAge {
+		return 0, fmt.Errorf("%w: %s is less than %s ago", ErrTooYoung, before.UTC().Format(time.DateTime), s.leastAge)
+	}
+	err = s.InTx(ctx, func(tx *Tx) (err error) {
+		moved, err = tx.archive(ctx, before, min(max(most, 1), MostArchived))
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return moved, nil
+}
+
+// archive moves one batch. The lock of what is settled keeps others out that move, or settle.
+func (t *Tx) archive(ctx context.Context, before time.Time, most int) (moved int64, err error) {
+	var archived, aged int64
+	err = t.conn().QueryRowContext(ctx, readArchived+t.store.dialect.forUpdate).Scan(&archived, &aged)
+	if err != nil {
+		return 0, t.store.fault(ctx, "read what is archived", err)
+	}
+	upto, err := t.movable(ctx, archived, aged, before, most)
+	if err != nil || upto == 0 {
+		return 0, err
+	}
+	copied, err := t.write(ctx, "copy rows into the archive", copyRows, archived, upto)
+	if err != nil {
+		return 0, err
+	}
+	moved, err = t.write(ctx, "delete archived rows", deleteRows, archived, upto)
+	if err != nil {
+		return 0, err
+	}
+	if moved != copied {
+		return 0, fmt.Errorf("%w: %d and %d, after row %d and up to %d", ErrNotMoved, copied, moved, archived, upto)
+	}
+	_, err = t.write(ctx, "set what is archived", setArchived, upto)
+	return moved, err
+}
+
+// movable is the id up to which the rows after another one may be moved, or 0.
+func (t *Tx) movable(ctx context.Context, after, aged int64, before time.Time, most int) (upto int64, err error) {
+	if err := t.conn().QueryRowContext(ctx, endOfBatch, after, aged, most).Scan(&upto); err != nil || upto == 0 {
+		return 0, t.store.fault(ctx, "read what can be archived", err)
+	}
+	var stays int64
+	if err := t.conn().QueryRowContext(ctx, firstToStay, after, upto, before.UTC()).Scan(&stays); err != nil {
+		return 0, t.store.fault(ctx, "read what can be archived", err)
+	}
+	if stays > 0 {
+		upto = stays - 1
+	}
+	if upto <= after {
+		return 0, nil
+	}
+	return upto, nil
+}
+
+// ArchiveState is how far the ledger is archived, in its ids.
+type ArchiveState struct {
+	// Archived is the last id that was moved, First that of the row after it, or 0, and Last that of
+	// the newest row.
+	Archived, First, Last int64
+	// Settled is the last id that is in the running totals, and Aged the last one that was LeastAge ago.
+	Settled, Aged int64
+	// Oldest is when the first row was accepted; zero: there is none.
+	Oldest time.Time
+}
+
+// ArchiveState reads how far the ledger is archived.
+func (s *Store) ArchiveState(ctx context.Context) (at ArchiveState, err error) {
+	var oldest sql.Null[moment]
+	err = s.pool.QueryRowContext(ctx, readArchiveState).Scan(&at.Archived, &at.Aged, &at.Settled, &at.Last, &at.First, &oldest)
+	at.Oldest = oldest.V.Time
+	return at, s.fault(ctx, "read what is archived", err)
+}

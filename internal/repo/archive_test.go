@@ -1,0 +1,543 @@
+package repo_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// yesterday is long enough ago.
+func yesterday() time.Time { return time.Now().Add(-24 * time.Hour) }
+
+// archive moves one batch of what is older than two hours.
+func archive(t *testing.T, s *repo.Store, most int) (moved int64) {
+	t.Helper()
+	moved, err := s.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return moved
+}
+
+// wantRows compares the ids of both tables.
+func wantRows(t *testing.T, s *repo.Store, when string, live, archived []int64) {
+	t.Helper()
+	l, a, err := s.Rows(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(l, live) || !slices.Equal(a, archived) {
+		t.Errorf("%s: the ledger has the rows %v and the archive %v; want %v and %v", when, l, a, live, archived)
+	}
+}
+
+// must fails the test where one of several steps did.
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+//contract:repo.Store.Archive Rows are moved in the order
+//contract:repo.Store.Archive The first one that may not
+//contract:repo.Store.Archive A row stays that is younger
+//contract:repo.Store.Archive A time less than
+func TestRowsAreArchivedInTheirOrderUntilOneHasToStay(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 100) // row 1
+		for i := range 5 {
+			must(t, sell(t.Context(), s, 1, fmt.Sprint("old ", i))) // 2 to 6
+		}
+		must(t, sell(t.Context(), s, 1, "young"), sell(t.Context(), s, 1, "behind")) // 7, 8
+		must(t, s.AcceptedAt(t.Context(), yesterday(), ""), s.AcceptedAt(t.Context(), time.Now(), "young"))
+		moves := func(when string, most int, want int64) {
+			t.Helper()
+			if moved := archive(t, s, most); moved != want {
+				t.Errorf("%s: %d rows are moved, want %d", when, moved, want)
+			}
+		}
+		moves("nothing is settled", 100, 0)
+		must(t, settleNow(t, s))
+		moves("nothing was settled an hour ago", 100, 0)
+		must(t, s.AgeTotals(t.Context()), sell(t.Context(), s, 1, "newest")) // 9
+		must(t, s.AcceptedAt(t.Context(), yesterday(), "newest"))
+		for _, young := range []time.Duration{0, repo.LeastAge - time.Second} {
+			if moved, err := s.Archive(t.Context(), time.Now().Add(-young), 100); !errors.Is(err, repo.ErrTooYoung) || moved != 0 {
+				t.Errorf("what is older than %s: %d rows are moved, %v; want %v", young, moved, err, repo.ErrTooYoung)
+			}
+		}
+		moves("two at most", 2, 2)
+		wantRows(t, s, "after two", []int64{3, 4, 5, 6, 7, 8, 9}, []int64{1, 2})
+		moves("up to the first young row", 100, 4)
+		moves("again", 100, 0)
+		wantRows(t, s, "the young row stays with all after it", []int64{7, 8, 9}, []int64{1, 2, 3, 4, 5, 6})
+		must(t, s.AcceptedAt(t.Context(), yesterday(), "young"))
+		moves("the last row is not settled", 100, 2)
+		must(t, settleNow(t, s), s.AgeTotals(t.Context()))
+		moves("the newest row is left", 100, 0)
+		wantRows(t, s, "the newest row stays", []int64{9}, []int64{1, 2, 3, 4, 5, 6, 7, 8})
+		if at, err := s.ArchiveState(t.Context()); err != nil || at.Oldest.Sub(yesterday()).Abs() > time.Minute ||
+			at != (repo.ArchiveState{Archived: 8, First: 9, Last: 9, Settled: 9, Aged: 9, Oldest: at.Oldest}) {
+			t.Errorf("it is archived as %+v (%v), want up to row 8 of 9", at, err)
+		}
+		must(t, sell(t.Context(), s, 1, "next"), settleNow(t, s))
+		wantRows(t, s, "rows are not numbered anew", []int64{9, 10}, []int64{1, 2, 3, 4, 5, 6, 7, 8})
+		if n := unsettled(t, s); n != 0 {
+			t.Errorf("%d ids are not settled, want none", n)
+		}
+		wantSums(t, s, 91, 0, 9, 0)
+	})
+}
+
+// The clock of the database decides, whatever the rows say of their time.
+//
+//contract:repo.Store.Archive A row stays that is younger
+func TestTotalsComeOfAgeAfterAnHour(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 100)
+		must(t, settleNow(t, s), s.AgingSince(t.Context(), 48*time.Hour), s.SettleAll(t.Context()))
+		must(t, sell(t.Context(), s, 1, "later"), settleNow(t, s))
+		for _, c := range []struct {
+			since time.Duration
+			aged  int64
+		}{
+			{repo.LeastAge - time.Minute, 0},
+			{repo.LeastAge + time.Minute, 1},
+			{repo.LeastAge - time.Minute, 1},
+			{repo.LeastAge + time.Minute, 2},
+		} {
+			must(t, s.AgingSince(t.Context(), c.since), s.SettleAll(t.Context()))
+			if at, err := s.ArchiveState(t.Context()); err != nil || at.Aged != c.aged || at.Settled != 2 {
+				t.Errorf("after %s it is %+v (%v), want what is of age up to %d of 2", c.since, at, err, c.aged)
+			}
+		}
+	})
+}
+
+// ledgerView is all that is read of rows that may be archived.
+type ledgerView struct {
+	byRequest map[string]stock.Order
+	byNumber  map[string]stock.Order
+	ofKeys    map[string][]stock.Order
+	pages     map[string][]stock.Order
+	audits    map[int64]stock.Audit
+	all       stock.Audits
+	buyers    []repo.UserUnits
+	audited   stock.Audit // with the buyers
+}
+
+// viewLedger reads a ledger in every way.
+func viewLedger(t *testing.T, s *repo.Store, requests, numbers []string) ledgerView {
+	t.Helper()
+	v := ledgerView{
+		byNumber: make(map[string]stock.Order), ofKeys: make(map[string][]stock.Order),
+		pages: make(map[string][]stock.Order), audits: make(map[int64]stock.Audit),
+	}
+	var err error
+	if v.byRequest, err = s.Orders(t.Context(), requests...); err != nil {
+		t.Fatal(err)
+	}
+	for _, request := range requests {
+		key := stock.KeyOf(request)
+		if v.ofKeys[key], err = s.OrdersOfKey(t.Context(), key, 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, number := range numbers {
+		order, ok, err := s.Order(t.Context(), number)
+		if must(t, err); ok {
+			v.byNumber[number] = order
+		}
+	}
+	for _, item := range []int64{0, 1} {
+		for _, steps := range []bool{false, true} {
+			for _, size := range []int{3, 100} {
+				v.pages[fmt.Sprintf("of item %d, steps %v, %d at a time", item, steps, size)] = allPages(t, s, item, size, steps)
+			}
+		}
+	}
+	for _, item := range []int64{1, 2} {
+		quick, full := bothAudits(t, s, item)
+		if quick != full || !full.Clean {
+			t.Errorf("item %d audits as %+v, in full %+v", item, quick, full)
+		}
+		v.audits[item] = full
+	}
+	if v.all, err = s.AuditAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v.countBuyers(t, s)
+	return v
+}
+
+// countBuyers sets a limit, which counts what all buyers have, and takes it back.
+func (v *ledgerView) countBuyers(t *testing.T, s *repo.Store) {
+	t.Helper()
+	must(t, s.SetLimit(t.Context(), 1, 1))
+	var err, wrong error
+	v.buyers, err = s.UsersAfter(t.Context(), 1, "")
+	v.audited, wrong = s.AuditInFull(t.Context(), 1)
+	must(t, err, wrong, s.SetLimit(t.Context(), 1, 0))
+}
+
+// allPages follows a listing to its end.
+func allPages(t *testing.T, s *repo.Store, item int64, size int, steps bool) (all []stock.Order) {
+	t.Helper()
+	for after := int64(0); ; {
+		page, next, err := s.OrdersAfter(t.Context(), item, after, size, steps)
+		if must(t, err); len(page) > size || next < after {
+			t.Fatalf("a page of %d after %d has %d orders and ends at %d", size, after, len(page), next)
+		}
+		if all = append(all, page...); len(page) < size {
+			return all
+		}
+		after = next
+	}
+}
+
+// busyLedger writes a row of each kind, for several buyers, and returns what they are found by.
+func busyLedger(t *testing.T, s *repo.Store) (requests, numbers []string, open string) {
+	t.Helper()
+	create(t, s, 1, 100)
+	must(t, s.CreateGoods(t.Context(), 2, 50, stock.RestockKey("two")))
+	for _, buyer := range []string{"ann", "bob", "ann", ""} {
+		key := fmt.Sprint("key-", len(requests))
+		requests = append(requests, stock.BuyerKey(key, buyer))
+		numbers = append(numbers, buy(t, s, 1, 2, key, buyer))
+	}
+	requests = append(requests, stock.BuyerKey("key-0", "bob"))
+	numbers = append(numbers, buy(t, s, 1, 1, "key-0", "bob"))
+	requests = append(requests, "another item")
+	numbers = append(numbers, buy(t, s, 2, 1, "another item", ""))
+	kept := stock.Order{
+		ID: "018bcfe5-6800-7000-8000-000000000001", Kind: stock.Deduction, RequestID: "kept", GoodsID: 1, Quantity: 3, UserID: "ann",
+		Remaining: 8, Strategy: "elsewhere", Replica: "r", CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+	}
+	_, err := s.Fill(t.Context(), 1, "elsewhere", 0)
+	must(t, err, s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{{Order: kept, Epoch: 1}}))
+	paid, released := hold(t, s, 2, 4, "ann"), hold(t, s, 2, 5, "bob")
+	open = hold(t, s, 2, 6, "ann")
+	_, _, err = confirm(t, s, paid, "pay-1")
+	_, _, wrong := s.Release(t.Context(), released)
+	must(t, err, wrong)
+	numbers = append(numbers, kept.ID, paid, released, open)
+	for i, of := range []string{numbers[0], kept.ID, paid} {
+		_, err := s.Return(t.Context(), of, 1, stock.ReturnKey(fmt.Sprint("back-", i)))
+		must(t, err)
+	}
+	_, err = s.Restock(t.Context(), 1, 7, stock.RestockKey("more"))
+	must(t, err)
+	requests = append(requests, "kept", "unknown", stock.ReturnKey("back-0"), stock.RestockKey("more"), stock.RestockKey("two"), stock.FinalKey(paid))
+	return requests, numbers, open
+}
+
+// buy buys units of an item without a limit under a key, and returns the number of the order.
+func buy(t *testing.T, s *repo.Store, item, units int64, key, buyer string) (number string) {
+	t.Helper()
+	err := s.As("sql-conditional").InTx(t.Context(), func(tx *repo.Tx) error {
+		batch := []stock.Purchase{{RequestID: stock.BuyerKey(key, buyer), Keyed: true, Quantity: units, UserID: buyer}}
+		left := int64(50)
+		orders, err := tx.Append(t.Context(), repo.Sale{GoodsID: item, Batch: batch, Left: &left})
+		if err != nil {
+			return err
+		}
+		number = orders[0].ID
+		_, _, err = tx.SubtractIfEnough(t.Context(), item, units)
+		return err
+	})
+	must(t, err)
+	return number
+}
+
+// Batch by batch, what is read of the ledger stays the same while all of it is archived, and while it comes
+// back with the schema of before.
+//
+//contract:repo.Store.Archive What was archived is found
+//contract:repo.Store An audit is right
+//contract:api.listOrders Without request_id
+func TestWhatIsReadOfTheLedgerStaysTheSameWhileItIsArchived(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		requests, numbers, _ := busyLedger(t, s)
+		labtest.AgeLedger(t, d, s)
+		want := viewLedger(t, s, requests, numbers)
+		if len(want.byRequest) != len(requests)-1 || len(want.byNumber) != len(numbers)-2 || len(want.buyers) != 2 || !want.audited.Clean {
+			t.Fatalf("before: %+v", want)
+		}
+		rows, most := int64(0), 4
+		if d.Driver == repo.SQLite {
+			most = 1 // where it is quick
+		}
+		for moved := archive(t, s, most); moved > 0; moved = archive(t, s, most) {
+			rows += moved
+			if got := viewLedger(t, s, requests, numbers); !reflect.DeepEqual(got, want) {
+				t.Fatalf("with %d rows archived the ledger is\n%+v, want\n%+v", rows, got, want)
+			}
+		}
+		if live, _, err := s.Rows(t.Context()); err != nil || len(live) != 1 || rows < 15 {
+			t.Errorf("%d rows were archived, and %v are left (%v); want one", rows, live, err)
+		}
+		for range 2 { // what came back is archived again
+			undone, err := s.MigrateDown(t.Context())
+			if err != nil || len(undone) != 1 {
+				t.Fatalf("took back %v, %v", undone, err)
+			}
+			_, err = s.MigrateUp(t.Context())
+			must(t, err)
+			if got := viewLedger(t, s, requests, numbers); !reflect.DeepEqual(got, want) {
+				t.Fatalf("down and up again the ledger is\n%+v, want\n%+v", got, want)
+			}
+			must(t, settleNow(t, s), s.AgeTotals(t.Context()))
+			if moved := archive(t, s, 100); moved != rows {
+				t.Errorf("%d rows are archived anew, want %d", moved, rows)
+			}
+		}
+	})
+}
+
+// What is not sold through a look-up of the service is looked up in the transaction that writes it.
+//
+//contract:repo.Store.Archive A request id of the archive
+//contract:repo.Store The ledger takes
+func TestARequestIDOfTheArchiveIsUsedUp(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		_, numbers, _ := busyLedger(t, s)
+		labtest.Archive(t, d, s)
+		before, _ := bothAudits(t, s, 1)
+		filled, err := s.Fill(t.Context(), 1, "elsewhere", 0)
+		must(t, err)
+		lateOrder := func(number, request string, of time.Time) error {
+			return s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{
+				{Epoch: filled.Epoch, Order: stock.Order{
+					ID: "018bcfe5-6800-7000-8000-00000000000" + number, Kind: stock.Deduction, RequestID: request, GoodsID: 1, Quantity: 1, CreatedAt: of,
+				}},
+			})
+		}
+		for what, do := range map[string]func() error{
+			"a restock": func() error {
+				_, err := s.Restock(t.Context(), 1, 7, stock.RestockKey("more"))
+				return err
+			},
+			"a restock of another item":       func() error { _, err := s.Restock(t.Context(), 2, 7, stock.RestockKey("more")); return err },
+			"a creation":                      func() error { return s.CreateGoods(t.Context(), 3, 7, stock.RestockKey("more")) },
+			"a return":                        func() error { _, err := s.Return(t.Context(), numbers[0], 1, stock.ReturnKey("back-0")); return err },
+			"an order that is written again":  func() error { return lateOrder("1", "kept", yesterday()) },
+			"an order of a request that sold": func() error { return lateOrder("2", "key-3", time.Now().Add(-repo.LeastAge)) },
+		} {
+			if err := do(); !errors.Is(err, stock.ErrDuplicateRequest) {
+				t.Errorf("%s: %v, want %v", what, err, stock.ErrDuplicateRequest)
+			}
+		}
+		if _, err := s.Goods(t.Context(), 3); !errors.Is(err, stock.ErrUnknownGoods) {
+			t.Errorf("the item of a used key: %v, want %v", err, stock.ErrUnknownGoods)
+		}
+		after, full := bothAudits(t, s, 1)
+		if after != before || full != before {
+			t.Errorf("the audits are %+v and %+v, want them as before: %+v", after, full, before)
+		}
+		must(t, lateOrder("3", "new", yesterday()))
+	})
+}
+
+// A reservation whose hold is archived is ended as any other.
+//
+//contract:repo.Store.Archive What was archived is found
+func TestAReservationOutlivesTheRowOfItsHold(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 100)
+		numbers := []string{hold(t, s, 1, 1, "ann"), hold(t, s, 1, 2, "ann"), hold(t, s, 1, 4, "ann")}
+		labtest.Archive(t, d, s)
+		wantSums(t, s, 93, 7, 0, 0)
+		if _, again, err := confirm(t, s, numbers[0], "pay"); err != nil || again {
+			t.Errorf("confirmed: %v, %v", again, err)
+		}
+		if _, again, err := s.Release(t.Context(), numbers[1]); err != nil || again {
+			t.Errorf("released: %v, %v", again, err)
+		}
+		over(t, s, numbers[2])
+		if ended := expireAll(t, s); ended != 1 {
+			t.Errorf("%d reservations expire, want 1", ended)
+		}
+		labtest.Archive(t, d, s)
+		if _, again, err := confirm(t, s, numbers[0], "pay"); err != nil || !again {
+			t.Errorf("confirmed again: %v, %v; want the first answer", again, err)
+		}
+		if _, again, err := s.Release(t.Context(), numbers[1]); err != nil || !again {
+			t.Errorf("released again: %v, %v; want the first answer", again, err)
+		}
+		if _, _, err := confirm(t, s, numbers[2], "late"); !errors.Is(err, stock.ErrExpired) {
+			t.Errorf("confirmed late: %v, want %v", err, stock.ErrExpired)
+		}
+		if ended := expireAll(t, s); ended != 0 {
+			t.Errorf("%d reservations expire again", ended)
+		}
+		wantSums(t, s, 99, 0, 1, 0)
+		for _, c := range []struct {
+			key  string
+			want error
+		}{{"one", nil}, {"two", stock.ErrReturned}} {
+			if _, err := s.Return(t.Context(), numbers[0], 1, stock.ReturnKey(c.key)); !errors.Is(err, c.want) {
+				t.Errorf("return %s: %v, want %v", c.key, err, c.want)
+			}
+			labtest.Archive(t, d, s)
+		}
+		wantSums(t, s, 100, 0, 1, 1)
+	})
+}
+
+// A return has the lock of its order, and the move waits for it; or the move is under way, and the
+// return waits, and goes on in the archive.
+//
+//contract:repo.Store.Archive What was archived is found
+func TestAReturnAndAMoveOfItsOrderWaitForEachOther(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		through, proxy := labtest.Through(t, d)
+		s, slow := labtest.Open(t, d, "r"), labtest.Open(t, through, "slow")
+		create(t, s, 1, 100)
+		orders := []string{buy(t, s, 1, 3, "first", ""), buy(t, s, 1, 3, "second", "")}
+		labtest.AgeLedger(t, d, s)
+		giveBack := func(by *repo.Store, order, key string, units int64) error {
+			_, err := by.Return(t.Context(), order, units, stock.ReturnKey(key))
+			return err
+		}
+		move := func(by *repo.Store) error {
+			moved, err := by.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), 2)
+			if err == nil && moved == 0 {
+				err = errors.New("nothing was moved")
+			}
+			return err
+		}
+		for i, c := range []struct {
+			held, waits string
+			first       func() error
+			second      func() error
+		}{
+			{
+				"INSERT INTO tb_stock_ledger", "DELETE FROM tb_stock_ledger%",
+				func() error { return giveBack(slow, orders[0], "a", 1) }, func() error { return move(s) },
+			},
+			{
+				"UPDATE tb_ledger_settled SET archived", "SELECT id FROM tb_stock_ledger WHERE id%",
+				func() error { return move(slow) }, func() error { return giveBack(s, orders[1], "b", 1) },
+			},
+		} {
+			held := proxy.Arm(servers.Rule{Sent: c.held, Do: servers.Hold})
+			answers := make(chan error, 2)
+			go func() { answers <- c.first() }()
+			labtest.AwaitReached(t, held)
+			second := make(chan error, 1)
+			go func() { second <- c.second() }()
+			labtest.AwaitRowWait(t, d, c.waits, second)
+			held.Pass()
+			if err := errors.Join(<-answers, <-second); err != nil {
+				t.Fatalf("case %d: %v", i, err)
+			}
+		}
+		if live, archived, err := s.Rows(t.Context()); err != nil || !slices.Equal(archived, []int64{1, 2, 3}) {
+			t.Errorf("the ledger has the rows %v, and the archive %v (%v); want the first three archived", live, archived, err)
+		}
+		for i, order := range orders {
+			if err := giveBack(s, order, fmt.Sprint("too many ", i), 3); !errors.Is(err, stock.ErrReturned) {
+				t.Errorf("three units of order %d: %v, want %v: one came back", i, err, stock.ErrReturned)
+			}
+			must(t, giveBack(s, order, fmt.Sprint("the rest ", i), 2))
+		}
+		wantSums(t, s, 100, 0, 6, 6)
+	})
+}
+
+// Whatever statement of a move is lost, or its answer, each row is in one table.
+//
+//contract:repo.Store.Archive A row is in the ledger or in the archive
+func TestAMoveThatIsCutOffLosesAndDoublesNothing(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		cut, proxy := labtest.Through(t, d)
+		s, killed := labtest.Open(t, d, "r"), labtest.Open(t, cut, "killed")
+		create(t, s, 1, 100)
+		for i := range 30 {
+			must(t, sell(t.Context(), s, 1, fmt.Sprint("sale ", i)))
+		}
+		labtest.AgeLedger(t, d, s)
+		all, _, err := s.Rows(t.Context())
+		must(t, err)
+		for _, sent := range []string{"INSERT INTO tb_ledger_archive", "DELETE FROM tb_stock_ledger", "UPDATE tb_ledger_settled SET archived", "COMMIT"} {
+			for _, delivered := range []bool{false, true} {
+				labtest.Lose(proxy, sent, delivered)
+				if moved, err := killed.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), 3); err == nil || moved != 0 {
+					t.Errorf("a move whose %q was lost moves %d rows and has no error", sent, moved)
+				}
+				if moved := archiveSoon(t, s, 1); moved != 1 {
+					t.Errorf("after a %q was lost %d rows are moved, want 1", sent, moved)
+				}
+				live, archived, err := s.Rows(t.Context())
+				if err != nil || !slices.Equal(slices.Concat(archived, live), all) {
+					t.Errorf("after a %q was lost the archive has %v, and the ledger %v (%v)", sent, archived, live, err)
+				}
+			}
+		}
+		wantSums(t, s, 70, 0, 30, 0)
+	})
+}
+
+// archiveSoon moves once the server has rolled back what was cut off.
+func archiveSoon(t *testing.T, s *repo.Store, most int) (moved int64) {
+	t.Helper()
+	var err error
+	if !labtest.Eventually(10*time.Second, func() bool {
+		moved, err = s.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), most)
+		return !errors.Is(err, stock.ErrBusy)
+	}) || err != nil {
+		t.Fatal(err)
+	}
+	return moved
+}
+
+// A row that appears behind the copy would be deleted and lost.
+//
+//contract:repo.Store.Archive Where both would differ
+func TestARowThatWasNotCopiedIsNotDeleted(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		through, proxy := labtest.Through(t, d)
+		s, slow := labtest.Open(t, d, "r"), labtest.Open(t, through, "slow")
+		create(t, s, 1, 100)
+		undo := errors.New("undo")
+		err := s.InTx(t.Context(), func(tx *repo.Tx) error { // the gap of row 2
+			_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: []stock.Purchase{{RequestID: "undone", Quantity: 1}}})
+			return errors.Join(err, undo)
+		})
+		if !errors.Is(err, undo) {
+			t.Fatal(err)
+		}
+		must(t, sell(t.Context(), s, 1, "sold"))
+		labtest.AgeLedger(t, d, s)
+		held := proxy.Arm(servers.Rule{Sent: "DELETE FROM tb_stock_ledger", Do: servers.Hold})
+		moving := make(chan error, 1)
+		go func() {
+			_, err := slow.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), 10)
+			moving <- err
+		}()
+		labtest.AwaitReached(t, held)
+		must(t, s.InsertRow(t.Context(), 2, "late"))
+		held.Pass()
+		if err := <-moving; !errors.Is(err, repo.ErrNotMoved) {
+			t.Errorf("the move ends with %v, want %v", err, repo.ErrNotMoved)
+		}
+		wantRows(t, s, "nothing was moved", []int64{1, 2, 3, 4}, nil)
+		if moved := archive(t, s, 10); moved != 3 {
+			t.Errorf("then %d rows are moved, want 3", moved)
+		}
+	})
+}
