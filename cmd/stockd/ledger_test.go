@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,44 @@ type askedAgain struct {
 	replayed          bool // as the second answer says
 }
 
+// askedByKey is what is written under a key.
+func askedByKey() []askedAgain {
+	return []askedAgain{
+		{http.MethodPost, "/goods?goods_id=1&stock=100", "create", true, 201, false},
+		{http.MethodPost, "/goods?goods_id=2&stock=100", "create-2", true, 201, false},
+		{http.MethodPost, "/goods/1/restock?quantity=5", "restock", true, 200, false},
+		{http.MethodPost, "/goods/2/restock?quantity=5", "restock", true, 422, false},
+		{http.MethodPost, "/goods?goods_id=3&stock=9", "restock", true, 422, false},
+		{http.MethodPost, "/reservations?goods_id=1&quantity=2&ttl=3600", "hold", false, 201, true},
+		{http.MethodPost, "/orders?lines=1:2,2:3", "basket", false, 201, true},
+		{http.MethodPost, "/deduct?goods_id=1&quantity=9&user_id=ann", "reused", false, 200, true},
+		{http.MethodPost, "/deduct?goods_id=1&quantity=8&user_id=ann", "reused", false, 422, false},
+		{http.MethodPost, "/deduct?goods_id=1&user_id=bob&strategy=sql-conditional", "buy-0", false, 200, true},
+		{http.MethodPost, "/deduct?goods_id=1&user_id=bob&strategy=sql-conditional&group=true", "buy-1", false, 200, true},
+		{http.MethodPost, "/deduct?goods_id=1&user_id=bob&strategy=sql-bucket", "buy-2", false, 200, true},
+		{http.MethodPost, "/deduct?goods_id=1&user_id=bob&strategy=sql-optimistic", "buy-3", false, 200, true},
+		{http.MethodPost, "/deduct?goods_id=1&user_id=bob&strategy=mutex&group=true", "buy-4", false, 200, true},
+	}
+}
+
+// askedOf is what is asked of a reservation and of an order, and of all.
+func askedOf(reservation, order string) []askedAgain {
+	return []askedAgain{
+		{http.MethodPost, "/reservations/" + reservation + "/confirm?payment_reference=pay-1", "", false, 200, true},
+		{http.MethodPost, "/reservations/" + reservation + "/confirm?payment_reference=pay-2", "", false, 409, false},
+		{http.MethodPost, "/orders/" + order + "/return?quantity=2", "back", true, 200, true},
+		{http.MethodPost, "/orders/" + order + "/return?quantity=3", "back", true, 422, false},
+		{http.MethodPost, "/orders/" + order + "/return?quantity=8", "too-many", true, 409, false},
+		{http.MethodGet, "/orders/" + order, "", true, 200, false},
+		{http.MethodGet, "/orders/" + reservation, "", true, 200, false},
+		{http.MethodGet, "/orders?request_id=buy-1&user_id=bob", "", false, 200, false},
+		{http.MethodGet, "/orders?request_id=buy-2", "", true, 200, false},
+		{http.MethodGet, "/orders?steps=true&limit=7", "", true, 200, false},
+		{http.MethodGet, "/goods/1/audit?full=true", "", true, 200, false},
+		{http.MethodGet, "/goods/1/audit", "", true, 200, false},
+	}
+}
+
 // Every key that a shop was asked under is used up for good, and everything that it was asked for is
 // answered as before, whatever is archived in between.
 //
@@ -72,20 +111,6 @@ func TestAShopAnswersTheSameOnceItsLedgerIsArchived(t *testing.T) {
 		}
 		return cmdtest.Do(request)
 	}
-	list := []askedAgain{
-		{http.MethodPost, "/goods?goods_id=1&stock=100", "create", true, 201, false},
-		{http.MethodPost, "/goods?goods_id=2&stock=100", "create-2", true, 201, false},
-		{http.MethodPost, "/goods/1/restock?quantity=5", "restock", true, 200, false},
-		{http.MethodPost, "/goods/2/restock?quantity=5", "restock", true, 422, false},
-		{http.MethodPost, "/goods?goods_id=3&stock=9", "restock", true, 422, false},
-		{http.MethodPost, "/reservations?goods_id=1&quantity=2&ttl=3600", "hold", false, 201, true},
-		{http.MethodPost, "/orders?lines=1:2,2:3", "basket", false, 201, true},
-		{http.MethodPost, "/deduct?goods_id=1&quantity=9&user_id=ann", "reused", false, 200, true},
-		{http.MethodPost, "/deduct?goods_id=1&quantity=8&user_id=ann", "reused", false, 422, false},
-	}
-	for i, strategy := range []string{"sql-conditional", "sql-conditional&group=true", "sql-bucket", "sql-optimistic", "mutex&group=true"} {
-		list = append(list, askedAgain{http.MethodPost, "/deduct?goods_id=1&user_id=bob&strategy=" + strategy, fmt.Sprint("buy-", i), false, 200, true})
-	}
 	var first []cmdtest.Answer
 	begin := func(list ...askedAgain) {
 		for _, a := range list {
@@ -95,31 +120,18 @@ func TestAShopAnswersTheSameOnceItsLedgerIsArchived(t *testing.T) {
 			}
 		}
 	}
-	begin(list...)
+	early := askedByKey()
+	begin(early...)
 	ids := regexp.MustCompile(`"(?:order|reservation)_id":"([^"]+)"`)
 	paid := ask(askedAgain{method: http.MethodPost, path: "/reservations?goods_id=1&quantity=3", key: "paid"})
 	reservation, order := ids.FindStringSubmatch(paid.Text)[1], ids.FindStringSubmatch(first[7].Text)[1]
-	later := []askedAgain{
-		{http.MethodPost, "/reservations/" + reservation + "/confirm?payment_reference=pay-1", "", false, 200, true},
-		{http.MethodPost, "/reservations/" + reservation + "/confirm?payment_reference=pay-2", "", false, 409, false},
-		{http.MethodPost, "/orders/" + order + "/return?quantity=2", "back", true, 200, true},
-		{http.MethodPost, "/orders/" + order + "/return?quantity=3", "back", true, 422, false},
-		{http.MethodPost, "/orders/" + order + "/return?quantity=8", "too-many", true, 409, false},
-		{http.MethodGet, "/orders/" + order, "", true, 200, false},
-		{http.MethodGet, "/orders/" + reservation, "", true, 200, false},
-		{http.MethodGet, "/orders?request_id=buy-1&user_id=bob", "", false, 200, false},
-		{http.MethodGet, "/orders?request_id=buy-2", "", true, 200, false},
-		{http.MethodGet, "/orders?steps=true&limit=7", "", true, 200, false},
-		{http.MethodGet, "/goods/1/audit?full=true", "", true, 200, false},
-		{http.MethodGet, "/goods/1/audit", "", true, 200, false},
-	}
+	later := askedOf(reservation, order)
 	begin(later...)
-	list = append(list, later...)
 	labtest.Archive(t, d, s)
 	if live, err := s.ArchiveState(t.Context()); err != nil || live.First != live.Last {
 		t.Fatalf("not all is archived: %+v, %v", live, err)
 	}
-	for i, a := range list {
+	for i, a := range slices.Concat(early, later) {
 		got := ask(a)
 		if got.Status != a.status || lasting(t, got.Text) != lasting(t, first[i].Text) {
 			t.Errorf("%s %s is answered again with %d %s, want %s", a.method, a.path, got.Status, got.Text, first[i].Text)

@@ -49,12 +49,16 @@ func inBoth(before, after string) string {
 // takes how many three times: no more are read of each table, nor of both.
 func firstOfBoth(where, column string) string {
 	rows := where + ` ORDER BY l.` + column + ` LIMIT ?`
-	return `SELECT * FROM (` + selectOrders + `tb_stock_ledger` + rowsOfOrders + rows + `) AS live UNION ALL
-		SELECT * FROM (` + selectOrders + `tb_ledger_archive` + rowsOfOrders + rows + `) AS archived
+	return selectFirst + selectOrders + `tb_stock_ledger` + rowsOfOrders + rows + `) AS live UNION ALL
+		` + selectFirst + selectOrders + `tb_ledger_archive` + rowsOfOrders + rows + `) AS archived
 		ORDER BY ` + column + ` LIMIT ?`
 }
 
 const (
+	// selectFirst has the columns of selectOrders.
+	selectFirst = `SELECT id, goods_id, kind, quantity, request_id, user_id, strategy, replica, fence, order_no,
+		created_at, remaining FROM (`
+
 	selectRequests = `SELECT request_id FROM `
 	whereRequests  = ` WHERE request_id IN (`
 

@@ -87,7 +87,7 @@ func (b *archiveBuyer) isFirst(key string, known map[string]stock.Order) error {
 
 // asksAll asks for all keys again.
 func (b *archiveBuyer) asksAll(ctx context.Context) error {
-	var requests []string
+	requests := make([]string, 0, len(b.first))
 	for _, first := range b.first {
 		requests = append(requests, first.RequestID)
 	}

@@ -3,8 +3,10 @@ package repo_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -207,7 +209,7 @@ func allPages(t *testing.T, s *repo.Store, item int64, size int, steps bool) (al
 }
 
 // busyLedger writes a row of each kind, for several buyers, and returns what they are found by.
-func busyLedger(t *testing.T, s *repo.Store) (requests, numbers []string, open string) {
+func busyLedger(t *testing.T, s *repo.Store) (requests, numbers []string) {
 	t.Helper()
 	create(t, s, 1, 100)
 	must(t, s.CreateGoods(t.Context(), 2, 50, stock.RestockKey("two")))
@@ -227,7 +229,7 @@ func busyLedger(t *testing.T, s *repo.Store) (requests, numbers []string, open s
 	_, err := s.Fill(t.Context(), 1, "elsewhere", 0)
 	must(t, err, s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{{Order: kept, Epoch: 1}}))
 	paid, released := hold(t, s, 2, 4, "ann"), hold(t, s, 2, 5, "bob")
-	open = hold(t, s, 2, 6, "ann")
+	open := hold(t, s, 2, 6, "ann")
 	_, _, err = confirm(t, s, paid, "pay-1")
 	_, _, wrong := s.Release(t.Context(), released)
 	must(t, err, wrong)
@@ -239,7 +241,7 @@ func busyLedger(t *testing.T, s *repo.Store) (requests, numbers []string, open s
 	_, err = s.Restock(t.Context(), 1, 7, stock.RestockKey("more"))
 	must(t, err)
 	requests = append(requests, "kept", "unknown", stock.ReturnKey("back-0"), stock.RestockKey("more"), stock.RestockKey("two"), stock.FinalKey(paid))
-	return requests, numbers, open
+	return requests, numbers
 }
 
 // buy buys units of an item without a limit under a key, and returns the number of the order.
@@ -269,7 +271,7 @@ func buy(t *testing.T, s *repo.Store, item, units int64, key, buyer string) (num
 func TestWhatIsReadOfTheLedgerStaysTheSameWhileItIsArchived(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		requests, numbers, _ := busyLedger(t, s)
+		requests, numbers := busyLedger(t, s)
 		labtest.AgeLedger(t, d, s)
 		want := viewLedger(t, s, requests, numbers)
 		if len(want.byRequest) != len(requests)-1 || len(want.byNumber) != len(numbers)-2 || len(want.buyers) != 2 || !want.audited.Clean {
@@ -313,7 +315,7 @@ func TestWhatIsReadOfTheLedgerStaysTheSameWhileItIsArchived(t *testing.T) {
 func TestARequestIDOfTheArchiveIsUsedUp(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
-		_, numbers, _ := busyLedger(t, s)
+		_, numbers := busyLedger(t, s)
 		labtest.Archive(t, d, s)
 		before, _ := bothAudits(t, s, 1)
 		filled, err := s.Fill(t.Context(), 1, "elsewhere", 0)
@@ -539,5 +541,63 @@ func TestARowThatWasNotCopiedIsNotDeleted(t *testing.T) {
 		if moved := archive(t, s, 10); moved != 3 {
 			t.Errorf("then %d rows are moved, want 3", moved)
 		}
+	})
+}
+
+// The statements of the document partition the archive before rows are moved, and after.
+func TestTheArchiveCanBePartitioned(t *testing.T) {
+	content, err := os.ReadFile("../../docs/growing.md")
+	must(t, err)
+	_, block, ok := strings.Cut(string(content), "```sql\n")
+	block, _, end := strings.Cut(block, "```")
+	if !ok || !end {
+		t.Fatal("docs/growing.md has no statements")
+	}
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		requests, numbers := busyLedger(t, s)
+		labtest.AgeLedger(t, d, s)
+		want := viewLedger(t, s, requests, numbers)
+		moved, few := archive(t, s, 5), strings.NewReplacer("100000001", "9", "50000001", "4")
+		for statement := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(block), ";"), ";\n") {
+			must(t, s.Exec(t.Context(), few.Replace(statement)))
+		}
+		if moved += archive(t, s, 100); moved < 15 {
+			t.Errorf("%d rows are archived, want all", moved)
+		}
+		if got := viewLedger(t, s, requests, numbers); !reflect.DeepEqual(got, want) {
+			t.Errorf("in partitions the ledger is\n%+v, want\n%+v", got, want)
+		}
+	})
+}
+
+// Two that move at once move different rows.
+//
+//contract:repo.Store.Archive Of two that run at once
+func TestAMoverWaitsForTheOther(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		through, proxy := labtest.Through(t, d)
+		s, slow := labtest.Open(t, d, "r"), labtest.Open(t, through, "slow")
+		create(t, s, 1, 100)
+		for i := range 6 {
+			must(t, sell(t.Context(), s, 1, fmt.Sprint("sale ", i)))
+		}
+		labtest.AgeLedger(t, d, s)
+		held := proxy.Arm(servers.Rule{Sent: "DELETE FROM tb_stock_ledger", Do: servers.Hold})
+		first, second := make(chan error, 1), make(chan error, 1)
+		move := func(by *repo.Store, ended chan<- error) {
+			moved, err := by.Archive(t.Context(), time.Now().Add(-2*repo.LeastAge), 3)
+			if err == nil && moved != 3 {
+				err = fmt.Errorf("%d rows are moved, want 3", moved)
+			}
+			ended <- err
+		}
+		go move(slow, first)
+		labtest.AwaitReached(t, held)
+		go move(s, second)
+		labtest.AwaitRowWait(t, d, "SELECT archived%", second)
+		held.Pass()
+		must(t, <-first, <-second)
+		wantRows(t, s, "after both", []int64{7, 8}, []int64{1, 2, 3, 4, 5, 6})
 	})
 }

@@ -75,3 +75,9 @@ func (s *Store) InsertRow(ctx context.Context, id int64, requestID string) error
 		id, 1, "deduct", 1, requestID, nil, "", "", 0, nil, time.Now().UTC().Add(-48*time.Hour))
 	return err
 }
+
+// Exec runs a statement that no store has.
+func (s *Store) Exec(ctx context.Context, statement string) error {
+	_, err := s.pool.ExecContext(ctx, statement)
+	return err
+}

@@ -38,7 +38,8 @@ func (s *Seller) LockWait() time.Duration {
 }
 
 // Deduct takes stock for one purchase. Catalogue.Replay has searched the ledger for its
-// key before, and Catalogue.Within bounds both.
+// key before, since the unique key of the ledger does not find one that is archived, and
+// Catalogue.Within bounds both.
 //
 // The outcome's order contains the request id also where Deduct fails: after
 // stock.ErrUnknownOutcome, sending it again finds out. stock.ErrKeyReused: the
