@@ -75,6 +75,21 @@ func TestEveryCallIsSentAsDescribedAndReturnsItsFailure(t *testing.T) {
 			_, err := c.Create(t.Context(), 7, 5, "k")
 			return err
 		},
+		`POST http://admin/goods auth=Bearer t key=k {"goods_id":7,"stock":5,"per_user":2}`: func(c client.Client) error {
+			_, err := c.CreateLimited(t.Context(), 7, 5, 2, "k")
+			return err
+		},
+		`POST http://public/orders auth=Bearer b key=k {"lines":[{"goods_id":7},{"goods_id":8,"quantity":2}],"user_id":"u","strategy":"s","group":true,"fence":false}`: func(c client.Client) error {
+			_, err := c.Buy(t.Context(), client.Basket{
+				RequestID: "k", Lines: []client.Line{{GoodsID: 7}, {GoodsID: 8, Quantity: 2}}, UserID: "u", Strategy: "s", Group: new(true), Fence: new(false),
+			})
+			return err
+		},
+		"GET http://admin/orders/a%2Fb auth=Bearer t": func(c client.Client) error { _, err := c.Basket(t.Context(), "a/b"); return err },
+		`POST http://admin/orders/a%2Fb/return auth=Bearer t key=k {}`: func(c client.Client) error {
+			_, err := c.Return(t.Context(), "a/b", 0, "k")
+			return err
+		},
 		`POST http://admin/goods/7/restock auth=Bearer t key=k {"quantity":5}`: func(c client.Client) error {
 			_, err := c.Restock(t.Context(), 7, 5, "k")
 			return err
@@ -95,6 +110,7 @@ func TestEveryCallIsSentAsDescribedAndReturnsItsFailure(t *testing.T) {
 		},
 		`PUT http://admin/strategies/s auth=Bearer t {"enabled":true}`:     func(c client.Client) error { return c.SwitchOn(t.Context(), "s") },
 		"GET http://admin/orders? auth=Bearer t":                           func(c client.Client) error { return page(c, client.Pages{}) },
+		"GET http://admin/orders?reader=bi&steps=true auth=Bearer t":       func(c client.Client) error { return page(c, client.Pages{Steps: true, Reader: "bi"}) },
 		"GET http://admin/orders?after=c&goods_id=7&limit=2 auth=Bearer t": func(c client.Client) error { return page(c, client.Pages{GoodsID: 7, Cursor: "c", Limit: 2}) },
 	} {
 		var sent string
@@ -127,6 +143,12 @@ func TestAWriteWithoutAKeyGetsOne(t *testing.T) {
 		},
 		"create":  func(c client.Client) error { _, err := c.Create(t.Context(), 7, 5, ""); return err },
 		"restock": func(c client.Client) error { _, err := c.Restock(t.Context(), 7, 5, ""); return err },
+		"return":  func(c client.Client) error { _, err := c.Return(t.Context(), "7", 1, ""); return err },
+		"buy":     func(c client.Client) error { _, err := c.Buy(t.Context(), client.Basket{}); return err },
+		"reserve": func(c client.Client) error {
+			_, err := c.Reserve(t.Context(), client.Purchase{GoodsID: 7}, 0)
+			return err
+		},
 	} {
 		var key string
 		err := write(over(func(r *http.Request) (*http.Response, error) {

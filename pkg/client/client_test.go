@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,13 +22,14 @@ import (
 )
 
 // stub answers each request with the next of its answers, and the last again and
-// again; it remembers the request ids.
+// again; it remembers the request ids and the bodies.
 type stub struct {
 	*httptest.Server
 
 	mu      sync.Mutex
 	answers []http.HandlerFunc
 	keys    []string
+	bodies  []string
 }
 
 func serve(t *testing.T, answers ...http.HandlerFunc) *stub {
@@ -49,9 +51,11 @@ func unserved(answers ...http.HandlerFunc) (*stub, client.Client) {
 }
 
 func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body) // one that is cut off differs from the others
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	s.mu.Lock()
 	answer := s.answers[min(len(s.keys), len(s.answers)-1)]
-	s.keys = append(s.keys, r.Header.Get("Idempotency-Key"))
+	s.keys, s.bodies = append(s.keys, r.Header.Get("Idempotency-Key")), append(s.bodies, string(body))
 	s.mu.Unlock()
 	answer(w, r)
 }
@@ -86,6 +90,9 @@ func TestABusyStockdIsAskedAgainUnderTheSameRequestID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := unserved(busy, sold)
 		sale, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1})
+		if want := `{"goods_id":1}`; !slices.Equal(s.bodies, []string{want, want}) {
+			t.Errorf("asked for %q, want %s both times", s.bodies, want)
+		}
 		keys := s.seen()
 		if err != nil || sale.OrderID != "7" || len(keys) != 2 || keys[0] == "" || keys[0] != keys[1] || keys[0] != sale.RequestID {
 			t.Errorf("sold %+v (%v) after requests %q", sale, err, keys)
@@ -378,10 +385,19 @@ func TestABuyerIsSentToThePublicAPI(t *testing.T) {
 	_, found := c.OrderOf(t.Context(), client.Purchase{RequestID: "k", UserID: "a b"})
 	_, byRequest := c.OrderByRequest(t.Context(), "k")
 	_, byNumber := c.Order(t.Context(), "1")
-	if err := errors.Join(bought, found, byRequest, byNumber); err != nil {
+	_, basket := c.Buy(t.Context(), client.Basket{Lines: []client.Line{{GoodsID: 1}}})
+	_, reserved := c.Reserve(t.Context(), client.Purchase{GoodsID: 1}, 0)
+	_, seenHeld := c.Reservation(t.Context(), "r")
+	_, released := c.Release(t.Context(), "r")
+	_, extended := c.Extend(t.Context(), "r", time.Minute)
+	if err := errors.Join(bought, found, byRequest, byNumber, basket, reserved, seenHeld, released, extended); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"/deduct? Bearer buyer 7", "/orders?request_id=k&user_id=a+b Bearer buyer 7", "/orders?request_id=k Bearer buyer 7", "/admin/orders/1? Bearer admin "}
+	want := []string{
+		"/deduct? Bearer buyer 7", "/orders?request_id=k&user_id=a+b Bearer buyer 7", "/orders?request_id=k Bearer buyer 7", "/admin/orders/1? Bearer admin ",
+		"/orders? Bearer buyer 7", "/reservations? Bearer buyer 7", "/reservations/r? Bearer buyer 7", "/reservations/r/release? Bearer buyer 7",
+		"/reservations/r/extend? Bearer buyer 7",
+	}
 	if !slices.Equal(seen, want) {
 		t.Errorf("sent %q, want %q", seen, want)
 	}

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stockd/stockd/pkg/client"
@@ -92,6 +95,38 @@ func TestOrdersAreFollowedUntilTheContextEnds(t *testing.T) {
 	if ids != "12" || !errors.Is(last, context.Canceled) {
 		t.Errorf("followed %s until %v, want 12 until it was cancelled", ids, last)
 	}
+}
+
+// A listing that follows asks at once for what is there already, and after its pause for what is new.
+//
+//contract:client Orders follows
+func TestAListingThatFollowsPausesWhereNothingIsNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		closing, began := errors.New("the reader closes"), time.Now()
+		time.AfterFunc(2*time.Minute+time.Second, func() { cancel(closing) })
+		var at []time.Duration
+		s, c := unserved(ledger(2), ledger(2), ledger(2), ledger(3))
+		c.HTTP.Transport = wire(func(r *http.Request) (*http.Response, error) {
+			if at = append(at, time.Since(began)); len(at) > 9 {
+				return reply(http.StatusTeapot, ""), nil // it pauses no more
+			}
+			answer := httptest.NewRecorder()
+			s.ServeHTTP(answer, r)
+			return answer.Result(), nil
+		})
+		var ids string
+		var last error
+		for order, err := range c.Orders(ctx, client.Pages{Follow: time.Minute}) {
+			ids, last = ids+order.OrderID, err
+		}
+		if want := []time.Duration{0, 0, time.Minute, 2 * time.Minute, 2 * time.Minute}; !slices.Equal(at, want) || ids != "123" {
+			t.Errorf("listed %s with requests after %v, want 123 after %v", ids, at, want)
+		}
+		if took := time.Since(began); !errors.Is(last, closing) || took != 2*time.Minute+time.Second {
+			t.Errorf("it ends with %v after %s, want the cause at once", last, took)
+		}
+	})
 }
 
 //contract:client Orders follows
