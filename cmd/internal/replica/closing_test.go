@@ -69,3 +69,62 @@ func TestAPartIsAwaitedWhenTheOthersAreClosed(t *testing.T) {
 		}
 	})
 }
+
+// Parts are closed in the reverse of their order, each once and after the one before it; the failure of
+// one is returned, and the others are closed.
+func TestPartsAreClosedInReverse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open := newClosing(t.Context(), drainOnly())
+		failed, order := errors.New("not well"), []string{}
+		for _, name := range []string{"database", "lock clients", "strategies"} {
+			open.add(name, func() error {
+				time.Sleep(100 * time.Millisecond)
+				if order = append(order, name); name == "lock clients" {
+					return failed
+				}
+				return nil
+			})
+		}
+		if got := strings.Join(open.open(), " "); got != "strategies lock clients database" {
+			t.Errorf("open are %s", got)
+		}
+		if err := open.close(); !errors.Is(err, failed) {
+			t.Errorf("it closes with %v, want %v", err, failed)
+		}
+		if got := strings.Join(order, " "); got != "strategies lock clients database" || len(open.open()) != 0 {
+			t.Errorf("closed are %s, and %q are open", got, open.open())
+		}
+	})
+}
+
+// The time of the exit is counted from the signal, and leaves the requests all of their drain; without
+// a signal it is counted from the failure that ended the replica.
+//
+//contract:replica.closing The replica exits
+func TestTheExitIsForcedAfterTheDrain(t *testing.T) {
+	for name, signalled := range map[string]bool{"a signal": true, "a failure": false} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			hung := make(chan struct{})
+			defer synctest.Wait()
+			defer close(hung)
+			c := config.HTTP{DrainDelay: 10 * time.Second, Drain: 20 * time.Second}
+			open := newClosing(ctx, c)
+			open.add("strategies", func() error { <-hung; return nil })
+			var began time.Time
+			err := open.run(t.Context(), slog.New(slog.DiscardHandler), func() error {
+				time.Sleep(time.Hour)
+				if began = time.Now(); signalled {
+					stop()
+					<-hung // a request that does not end
+				}
+				return open.close()
+			})
+			took, drained := time.Since(began), c.DrainDelay+c.Drain
+			if !errors.Is(err, errForced) || took <= drained+lastMoment || took > drained+exitWithin {
+				t.Errorf("after %s it ends with %v in %s, want it forced within 2s after %s", name, err, took, drained)
+			}
+		})
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
 	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // piped is a listener with one connection, which is accepted at once, or a moment after the
@@ -133,6 +134,9 @@ func TestRequestsInFlightHaveAllOfTheDrain(t *testing.T) {
 				if err := d.drain(t.Context()); (err != nil) != c.cancelled || (requests.Err() != nil) != c.cancelled {
 					t.Errorf("drain says %v, and the request ended with %v", err, context.Cause(requests))
 				}
+				if cause := context.Cause(requests); c.cancelled && !errors.Is(cause, stock.ErrBusy) {
+					t.Errorf("the request is cancelled by %v, which is not busy", cause)
+				}
 				end()
 			})
 		})
@@ -171,6 +175,47 @@ func TestAnIdleConnectionIsServedAfterTheListenerHasClosed(t *testing.T) {
 		}
 		end()
 	})
+}
+
+// A connection that stays idle is waited for only where there is a balancer, and not for long; one on
+// which requests come is waited for until the end of the drain.
+func TestADrainDoesNotWaitForWhatStaysIdle(t *testing.T) {
+	for name, c := range map[string]struct {
+		delay  time.Duration
+		begins time.Duration // of the last request
+		want   time.Duration
+	}{
+		"no balancer":          {0, 0, 0},
+		"a balancer":           {time.Minute, 0, time.Minute + silence},
+		"a request meanwhile":  {time.Minute, time.Minute + time.Second, time.Minute + time.Second + silence},
+		"a request at the end": {time.Minute, time.Minute + 9*time.Second, time.Minute + 10*time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDrainer(config.HTTP{DrainDelay: c.delay, Drain: 10 * time.Second}, &http.Server{ReadHeaderTimeout: time.Hour}, &piped{}, nil)
+			l, other := pipe(t)
+			defer other.Close() //nolint:errcheck // the test is over
+			<-l.conns
+			d.listener = l
+			go d.serve() //nolint:errcheck // it ends with the listener
+			d.note(nil, http.StateNew)
+			d.note(nil, http.StateActive)
+			d.note(nil, http.StateIdle)
+			for at := time.Duration(0); c.begins > c.delay && at <= c.begins; at += time.Second {
+				time.AfterFunc(at, func() { d.note(nil, http.StateActive) })
+			}
+			began := time.Now()
+			if err := d.drain(t.Context()); err != nil {
+				t.Errorf("%s: drain says %v", name, err)
+			}
+			if took := time.Since(began); took < c.want || took > c.want+20*time.Millisecond {
+				t.Errorf("%s: it takes %s, want %s", name, took, c.want)
+			}
+			d.note(nil, http.StateClosed)
+			if open := d.open.Load(); open != 0 {
+				t.Errorf("%s: %d connections are open", name, open)
+			}
+		})
+	}
 }
 
 // idleFirst is a connection that is idle for a while before its first request.

@@ -61,17 +61,8 @@ func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *s
 	rejected func(listener, by string),
 ) {
 	requests, cancelRequests := context.WithCancelCause(context.WithoutCancel(ctx))
-	server := &http.Server{
-		Handler:           h,
-		BaseContext:       func(net.Listener) context.Context { return requests },
-		ReadHeaderTimeout: min(c.HTTP.HeaderTimeout, c.HTTP.ReadTimeout),
-		ReadTimeout:       c.HTTP.ReadTimeout,
-		// It is counted from the end of the header: until then nothing is written.
-		WriteTimeout:   c.HTTP.ReadTimeout + c.Deduct.Timeout + c.HTTP.WriteTimeout,
-		IdleTimeout:    c.HTTP.IdleTimeout,
-		MaxHeaderBytes: 16 << 10,
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
+	server := newServer(c, log, h)
+	server.BaseContext = func(net.Listener) context.Context { return requests }
 	stopped := newDrainer(c.HTTP, server, listener, cancelRequests)
 	stopped.listener = newCappedListener(listener, c.HTTP, stopped.open.Load, func(by string) { rejected(name, by) })
 	log.InfoContext(ctx, "listening", "for", name, "address", listener.Addr().String(), "replica", c.Replica)
@@ -88,6 +79,20 @@ func serveOn(ctx context.Context, group *errgroup.Group, c config.Config, log *s
 		}
 		return nil
 	})
+}
+
+// newServer bounds what a client may take of a listener.
+func newServer(c config.Config, log *slog.Logger, h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: min(c.HTTP.HeaderTimeout, c.HTTP.ReadTimeout),
+		ReadTimeout:       c.HTTP.ReadTimeout,
+		// It is counted from the end of the header: until then nothing is written.
+		WriteTimeout:   c.HTTP.ReadTimeout + c.Deduct.Timeout + c.HTTP.WriteTimeout,
+		IdleTimeout:    c.HTTP.IdleTimeout,
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
 }
 
 // ServeHTTP serves h at http.listen as Run serves the public API, until ctx ends.

@@ -1,0 +1,319 @@
+package replica
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/pkg/client"
+)
+
+// ran is a replica in this process.
+type ran struct {
+	client.Client
+
+	log  *cmdtest.Buffer
+	stop func() error // and what Run returned
+}
+
+const token = "a token of this test"
+
+// runs runs a replica on SQLite until the test ends.
+func runs(t *testing.T, o Options, env ...string) ran {
+	t.Helper()
+	r := ran{Client: client.Client{Token: token}, log: &cmdtest.Buffer{}}
+	c := configuration(t, append(append(impatiently(t), "STOCKD_HTTP_LISTEN=127.0.0.1:0", "STOCKD_ADMIN_LISTEN=127.0.0.1:0", "STOCKD_ADMIN_TOKEN="+token), env...))
+	ctx, cancel := context.WithCancel(t.Context())
+	listens, ended := make(chan struct{}), make(chan error, 1)
+	o.Listening = func(public, admin string) {
+		r.URL, r.AdminURL = public, admin
+		close(listens)
+	}
+	go func() { ended <- Run(ctx, c, r.log, o) }()
+	r.stop = func() error {
+		cancel()
+		err := <-ended
+		ended <- err
+		return err
+	}
+	t.Cleanup(func() { _ = r.stop() }) // the test may have asked
+	select {
+	case <-listens:
+	case err := <-ended:
+		ended <- err
+		t.Fatalf("it ended with %v\n%s", err, r.log.Text())
+	}
+	return r
+}
+
+func (r ran) get(t *testing.T, url string) cmdtest.Answer {
+	t.Helper()
+	request := cmdtest.Ask(t, http.MethodGet, url)
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Close = true
+	return cmdtest.Do(request)
+}
+
+// scrape reads the metrics.
+func (r ran) scrape(t *testing.T) string {
+	t.Helper()
+	request := cmdtest.Ask(t, http.MethodGet, r.AdminURL+"/metrics")
+	request.Header.Set("Authorization", "Bearer "+r.Token)
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestAReplicaServesBothAPIsUntilItIsStopped(t *testing.T) {
+	r := runs(t, Options{}, "STOCKD_REPLICA=shop-1", "STOCKD_HTTP_MAX_DEDUCTIONS=77", "STOCKD_ADMIN_TOKEN=weak but long enough")
+	r.Token = "weak but long enough"
+	if _, err := r.Create(t.Context(), 1, 5, ""); err != nil {
+		t.Fatal(err)
+	}
+	sale, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1})
+	if err != nil || sale.Replica != "shop-1" || sale.Remaining != 4 {
+		t.Errorf("it sells %+v, %v", sale, err)
+	}
+	metrics := r.scrape(t)
+	for _, want := range []string{
+		"stockd_config_lock_wait_seconds 3\n", "stockd_config_max_deductions 77\n", `stockd_build_info{`, `replica="shop-1"`, "stockd_stopping 0\n",
+		`stockd_pool_connections_max{pool="stock"} 16`, `stockd_pool_connections_max{pool="locks"} 8`, `stockd_deductions_total{`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	if err := r.stop(); err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+	for _, url := range []string{r.URL, r.AdminURL} {
+		if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://")); err == nil {
+			conn.Close() //nolint:errcheck // it is one too many
+			t.Errorf("%s is still served", url)
+		}
+		if want := "address=" + strings.TrimPrefix(url, "http://"); !r.log.Contains(want) {
+			t.Errorf("the log lacks %s:\n%s", want, r.log.Text())
+		}
+	}
+}
+
+// Without a token there is no admin API, and with a certificate it is served by TLS.
+func TestTheAdminAPIIsServedAsConfigured(t *testing.T) {
+	r := runs(t, Options{}, "STOCKD_ADMIN_TOKEN=")
+	if r.AdminURL != "" || !r.log.Contains("admin API off") || r.get(t, r.URL+"/healthz").Status != http.StatusOK {
+		t.Errorf("without a token the admin API is at %q, and the log is\n%s", r.AdminURL, r.log.Text())
+	}
+	authority, err := servers.NewAuthority(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	issued, err := authority.Issue("admin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = runs(t, Options{}, "STOCKD_ADMIN_TLS_CERT_FILE="+issued.CertFile, "STOCKD_ADMIN_TLS_KEY_FILE="+issued.KeyFile)
+	r.HTTP = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // whose certificate it is, is tested elsewhere
+	defer r.HTTP.CloseIdleConnections()
+	if !strings.HasPrefix(r.AdminURL, "https://") || !strings.HasPrefix(r.URL, "http://") {
+		t.Errorf("the APIs are at %s and %s", r.URL, r.AdminURL)
+	}
+	if _, err := r.Create(t.Context(), 1, 5, ""); err != nil {
+		t.Error(err)
+	}
+}
+
+// failpoints are those of an experiment.
+type failpoints struct{ events chan string }
+
+func (f failpoints) Record(_ string, l lock.Locker) lock.Locker { return l }
+
+func (f failpoints) Between(ctx context.Context, strategy string, _ int64) context.Context {
+	f.events <- "between " + strategy
+	return ctx
+}
+
+func (f failpoints) Routes() []handler.Route {
+	return []handler.Route{{Method: http.MethodGet, Path: "/lab/here", Status: http.StatusOK, Serve: func(handler.Form) func() any { return func() any { return "here" } }}}
+}
+
+func (f failpoints) Close() error {
+	f.events <- "closed"
+	return nil
+}
+
+// What a program adds is there, and is closed with the replica.
+func TestFailpointsAreOpenedServedAndClosed(t *testing.T) {
+	f := failpoints{make(chan string, 9)}
+	changed := false
+	r := runs(t, Options{
+		Open: func(_ context.Context, c config.Config, _ *slog.Logger) (Failpoints, error) {
+			f.events <- "opened by " + c.Replica
+			return f, nil
+		},
+		Locks: func(_ config.Config, d lock.Deps) lock.Deps { changed = true; return d },
+	}, "STOCKD_REPLICA=r")
+	if _, err := r.Create(t.Context(), 1, 5, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "naive"}); err != nil {
+		t.Error(err)
+	}
+	if got := r.get(t, r.AdminURL+"/lab/here"); got.Status != http.StatusOK || r.get(t, r.URL+"/lab/here").Status != http.StatusNotFound {
+		t.Errorf("their route is answered with %d, and is not the public's", got.Status)
+	}
+	if err := r.stop(); err != nil || !changed {
+		t.Errorf("it ends with %v; the locks were changed: %v", err, changed)
+	}
+	close(f.events)
+	var events []string
+	for event := range f.events {
+		events = append(events, event)
+	}
+	if got := strings.Join(events, ", "); got != "opened by r, between naive, closed" {
+		t.Errorf("the failpoints are %s", got)
+	}
+}
+
+// A mistake in the configuration ends a replica before it listens; it is no failure.
+func TestAMistakeInTheConfigurationEndsAReplica(t *testing.T) {
+	for name, c := range map[string]struct {
+		env   []string
+		says  string
+		usage bool
+	}{
+		"an unknown lock":            {[]string{"STOCKD_REDIS_GET_SET_LOCK=none"}, "redis_get_set.lock: ", true},
+		"a lock that is not safe":    {[]string{"STOCKD_REDIS_GET_SET_LOCK=redis-getset", "STOCKD_STRATEGIES_ONLY_SAFE=true"}, "strategies.only_safe is set", true},
+		"an unknown strategy denied": {[]string{"STOCKD_STRATEGIES_DENY=none"}, "none", true},
+		"an unknown default":         {[]string{"STOCKD_DEDUCT_STRATEGY=none"}, "deduct.strategy: ", true},
+		"a default that is denied":   {[]string{"STOCKD_STRATEGIES_DENY=sql-conditional"}, "deduct.strategy: ", true},
+		"a default without a fence":  {[]string{"STOCKD_DEDUCT_STRATEGY=sql-conditional", "STOCKD_DEDUCT_FENCE=true"}, "deduct.fence: ", true},
+		"an old schema":              {[]string{"STOCKD_DATABASE_MIGRATE=false"}, "the schema lacks ", false},
+		"an address in use":          {[]string{"STOCKD_ADMIN_LISTEN=" + taken(t), "STOCKD_ADMIN_TOKEN=" + token}, "open admin listener: ", false},
+		"a public address in use":    {[]string{"STOCKD_HTTP_LISTEN=" + taken(t)}, "open public listener: ", false},
+	} {
+		listened := false
+		o := Options{Listening: func(string, string) { listened = true }}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		err := Run(ctx, configuration(t, append(append(impatiently(t), "STOCKD_HTTP_LISTEN=127.0.0.1:0"), c.env...)), io.Discard, o)
+		cancel()
+		if _, usage := errors.AsType[UsageError](err); err == nil || usage != c.usage || !strings.Contains(err.Error(), c.says) || listened {
+			t.Errorf("%s: %v, want one that says %q", name, err, c.says)
+		}
+	}
+}
+
+// taken is the address of a listener of the test's.
+func taken(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() }) //nolint:errcheck // the test is over
+	return l.Addr().String()
+}
+
+// What a replica does by itself it does from its start on: it ends reservations, audits, and follows the
+// switches that another replica sets.
+func TestAReplicaDoesByItselfWhatNoRequestAsksFor(t *testing.T) {
+	t.Parallel()
+	dsn := "STOCKD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "shared.db")
+	r, other := runs(t, Options{}, dsn, "STOCKD_AUDIT_EVERY=1s"), runs(t, Options{}, dsn, "STOCKD_AUDIT_EVERY=0s")
+	if _, err := r.Create(t.Context(), 1, 5, ""); err != nil {
+		t.Fatal(err)
+	}
+	held, err := r.Reserve(t.Context(), client.Purchase{GoodsID: 1, Quantity: 2}, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.SwitchOff(t.Context(), "mutex", "for a test"); err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Await(t, "the reservation to end", 20*time.Second, func() bool {
+		now, err := r.Goods(t.Context(), 1)
+		return err == nil && now.Stock == 5
+	})
+	if now, err := r.Reservation(t.Context(), held.ReservationID); err != nil || now.State != client.Expired {
+		t.Errorf("the reservation is %+v (%v)", now, err)
+	}
+	cmdtest.Await(t, "the switch", 20*time.Second, func() bool {
+		_, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "mutex"})
+		return errors.Is(err, client.ErrRefused)
+	})
+	cmdtest.Await(t, "an audit", 20*time.Second, func() bool {
+		return strings.Contains(r.scrape(t), "stockd_audit_goods 1\n")
+	})
+	if strings.Contains(other.scrape(t), "stockd_audit_goods 1\n") {
+		t.Error("a replica audits without audit.every")
+	}
+}
+
+// While a replica drains, a balancer sees that it is not ready, and every purchase is served still.
+//
+//contract:replica.drainer.drain For drain_delay
+func TestADrainingReplicaIsNotReadyAndSells(t *testing.T) {
+	t.Parallel()
+	r := runs(t, Options{}, "STOCKD_HTTP_DRAIN_DELAY=1s")
+	if _, err := r.Create(t.Context(), 1, 5, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.get(t, r.URL+"/readyz"); got.Status != http.StatusOK {
+		t.Fatalf("it is not ready: %d %s", got.Status, got.Text)
+	}
+	r.HTTP = &http.Client{Transport: &http.Transport{}}
+	stopped := make(chan error)
+	go func() { stopped <- r.stop() }()
+	cmdtest.Await(t, "the drain", time.Second, func() bool { return r.get(t, r.URL+"/readyz").Status == http.StatusServiceUnavailable })
+	if _, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1}); err != nil {
+		t.Errorf("a purchase is answered with %v", err)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+}
+
+// A schema is changed where that is allowed, and the log says by what; one that is up to date is not.
+func TestASchemaIsBroughtUpToDate(t *testing.T) {
+	c := configuration(t, impatiently(t))
+	store, err := OpenStore(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, store)
+	var out cmdtest.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	list, err := store.Migrations(t.Context())
+	if err != nil || len(list) == 0 {
+		t.Fatal(list, err)
+	}
+	for _, allowed := range []bool{true, true, false} {
+		c.Database.Migrate = allowed
+		if err := bringUpToDate(t.Context(), c, store, log); err != nil {
+			t.Errorf("migrate=%v: %v", allowed, err)
+		}
+	}
+	if changes := strings.Count(out.Text(), `msg="schema changed"`); changes != len(list) || !out.Contains("migration="+list[0].File) {
+		t.Errorf("the log has %d of %d changes:\n%s", changes, len(list), out.Text())
+	}
+}

@@ -1,0 +1,313 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/config"
+	"github.com/stockd/stockd/internal/handler"
+	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/service/hot"
+	"github.com/stockd/stockd/internal/service/strategy"
+)
+
+// Every key reaches its part: no two of the values are equal.
+func TestTheConfigurationReachesTheStrategies(t *testing.T) {
+	c := config.Config{
+		Replica: "r", Prefix: "shop", Log: config.Log{Level: "info"},
+		Lock: config.Lock{Wait: 11 * time.Second, TTL: 12 * time.Second, Renew: true, Retry: 13 * time.Millisecond}, Deduct: config.Deduct{Timeout: 14 * time.Second},
+		Optimistic: config.Optimistic{Tries: 15, Step: 16 * time.Millisecond, Max: 17 * time.Millisecond},
+		Group:      config.Group{Batch: 18, Units: 19, Queue: 20}, Bucket: config.Bucket{Count: 21}, Unit: config.Unit{Pool: 22}, GetSet: config.GetSet{Lock: "l"},
+		RedisStock: config.RedisStock{
+			Prefix: "own", Partitions: 23, Batch: 24, Linger: 25 * time.Millisecond, ClaimAfter: 26 * time.Second, Remember: 27 * time.Second, Reconcile: 28 * time.Second,
+		},
+	}
+	watch := observed(t, c)
+	deps := strategyDeps(c, watch, nil, lock.Deps{TTL: time.Hour})
+	if deps.Observe == nil || deps.Observe("mutex") == nil {
+		t.Error("the strategies have no observer")
+	}
+	deps.Observe = nil
+	wantHot := hot.Options{
+		Prefix: "own", Partitions: 23, Batch: 24, Linger: 25 * time.Millisecond, ClaimAfter: 26 * time.Second, Remember: 28 * time.Second, Reconcile: 28 * time.Second,
+		Log: watch.log,
+	}
+	if want := (strategy.Deps{
+		LockWait: 11 * time.Second, Lock: lock.Deps{TTL: time.Hour}, Retry: strategy.Retry{Tries: 15, Step: 16 * time.Millisecond, Max: 17 * time.Millisecond},
+		Group: strategy.Group{Batch: 18, Units: 19, Queue: 20}, Buckets: 21, UnitRows: 22, GetSetLock: "l", Hot: wantHot, Log: watch.log,
+	}); !reflect.DeepEqual(deps, want) {
+		t.Errorf("the strategies are made of\n%+v, want\n%+v", deps, want)
+	}
+	c.RedisStock.Prefix, c.RedisStock.Remember = "", time.Minute
+	if got := hotOptions(c, nil, nil); got.Prefix != "shop" || got.Remember != time.Minute {
+		t.Errorf("redis-stock has the prefix %q and remembers for %s, want that of all and a minute", got.Prefix, got.Remember)
+	}
+}
+
+func TestTheConfigurationReachesTheRoutes(t *testing.T) {
+	c := config.Config{
+		Replica: "r", Log: config.Log{Level: "info"}, Deduct: config.Deduct{Timeout: 11 * time.Second, Choose: "true"}, Audit: config.Audit{Timeout: 12 * time.Second},
+		HTTP:  config.HTTP{Reveal: true, MaxBody: 13, MaxDeductions: 14, TrustedProxies: []string{"10.0.0.1"}},
+		Limit: config.Limit{UserRate: 15, UserBurst: 16, AddressRate: 17, AddressBurst: 18}, Buyer: config.Buyer{Required: true},
+		Reserve: config.Reserve{TTL: 19 * time.Second, Longest: 20 * time.Second, PublicConfirm: true},
+		Admin:   config.Admin{Listen: "127.0.0.1:1", Hosts: []string{"Shop.example"}, Pprof: true},
+	}
+	watch := observed(t, c)
+	ctx, stop := context.WithCancel(t.Context())
+	o := handlerOptions(ctx, c, watch)
+	stopping := o.Stopping()
+	stop()
+	if stopping || !o.Stopping() {
+		t.Errorf("it is stopping before its context ends: %v, and after: %v", stopping, o.Stopping())
+	}
+	if o.Observer == nil || o.Metrics == nil {
+		t.Errorf("the observer is %v, the metrics are %v", o.Observer, o.Metrics)
+	}
+	o.Stopping, o.Observer, o.Metrics = nil, nil, nil
+	if want := (handler.Options{
+		Replica: "r", Choose: true, Reveal: true, MaxBody: 13, Log: watch.log, Timeout: 11 * time.Second, AuditTimeout: 12 * time.Second, MaxDeductions: 14,
+		Limits:        handler.Limits{User: handler.Rate{PerSecond: 15, Burst: 16}, Address: handler.Rate{PerSecond: 17, Burst: 18}},
+		BuyerRequired: true, TrustedProxies: []string{"10.0.0.1"}, TTL: 19 * time.Second, LongestTTL: 20 * time.Second, PublicConfirm: true,
+		AdminHosts: []string{"127.0.0.1", "shop.example"}, Pprof: true,
+	}); !reflect.DeepEqual(o, want) {
+		t.Errorf("the routes are made of\n%+v, want\n%+v", o, want)
+	}
+}
+
+func TestTheConfigurationReachesTheServers(t *testing.T) {
+	c := config.Config{
+		Replica: "r", Prefix: "shop", Log: config.Log{Level: "info"}, Deduct: config.Deduct{Timeout: 11 * time.Second},
+		Lock: config.Lock{TTL: 12 * time.Second, Retry: 13 * time.Millisecond, Connections: 14},
+		Database: config.Database{
+			Driver: "mysql", DSN: "u@tcp(127.0.0.1:1)/d", Password: "database's", MaxOpen: 15, LockWait: 16 * time.Second, ConnectTimeout: 17 * time.Second,
+		},
+		Redis: config.Redis{
+			Addresses: []string{"127.0.0.1:2"}, Username: "ru", Password: "redis's", SentinelUsername: "su", SentinelPassword: "sentinels'", DB: 3,
+			Timeout: 18 * time.Second, MaxOpen: 19,
+		},
+		Redlock: config.Redlock{Addresses: []string{"127.0.0.1:4", "127.0.0.1:5", "127.0.0.1:6"}, Username: "lu", Password: "redlock's"},
+	}
+	sql, err := sqlOptions(c)
+	if want := (backend.SQLOptions{
+		Driver: "mysql", DSN: "u@tcp(127.0.0.1:1)/d", Password: "database's", MaxOpen: 15, LockWait: 16 * time.Second, ConnectTimeout: 17 * time.Second,
+		TxTimeout: 11 * time.Second, Silence: 16 * time.Second,
+	}); err != nil || !reflect.DeepEqual(sql, want) {
+		t.Errorf("the database is opened with\n%+v (%v), want\n%+v", sql, err, want)
+	}
+	c.Deduct.Timeout = time.Second
+	if short, err := sqlOptions(c); err != nil || short.TxTimeout != 10*time.Second || short.Silence != 6*time.Second {
+		t.Errorf("with short purchases a transaction may take %s, and a connection be silent for %s (%v)", short.TxTimeout, short.Silence, err)
+	}
+	deps, err := lockDeps(c, observed(t, c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, deps)
+	if deps.TTL != 12*time.Second || !deps.Unrenewed || deps.Retry != 13*time.Millisecond || deps.Issue == nil || deps.Clients.Prefix != "shop" || deps.Clients.Dialect != "mysql" {
+		t.Errorf("the locks are made of %+v", deps)
+	}
+	if most := deps.Clients.DB.Stats().MaxOpenConnections; most != 14 {
+		t.Errorf("the locks have %d connections to the database, want lock.connections", most)
+	}
+	if want := (backend.RedisOptions{
+		Addresses: []string{"127.0.0.1:2"}, Username: "ru", Password: "redis's", SentinelUsername: "su", SentinelPassword: "sentinels'", DB: 3, Replica: "r",
+		Timeout: 18 * time.Second, PoolSize: 19,
+	}); !reflect.DeepEqual(deps.Clients.RedisOptions, want) {
+		t.Errorf("Redis is opened with\n%+v, want\n%+v", deps.Clients.RedisOptions, want)
+	}
+	var masters []string
+	for _, node := range deps.Clients.Redlock {
+		o := node.(*redis.Client).Options()
+		if o.Username != "lu" || o.Password != "redlock's" || o.PoolSize != 19 || o.DialTimeout != 18*time.Second || o.ClientName != "stockd-r" {
+			t.Errorf("a master of redlock is opened with %+v", o)
+		}
+		masters = append(masters, o.Addr)
+	}
+	if !slices.Equal(masters, c.Redlock.Addresses) || deps.Clients.ZooKeeper != nil || deps.Clients.Etcd != nil {
+		t.Errorf("the masters of redlock are %v, and there are a ZooKeeper %v and an etcd %v", masters, deps.Clients.ZooKeeper, deps.Clients.Etcd)
+	}
+}
+
+// A client that is slow has the time that the configuration gives it, and no more.
+func TestTheConfigurationReachesTheListeners(t *testing.T) {
+	c := config.Config{
+		HTTP:   config.HTTP{HeaderTimeout: 2 * time.Second, ReadTimeout: 3 * time.Second, WriteTimeout: 4 * time.Second, IdleTimeout: 5 * time.Second},
+		Deduct: config.Deduct{Timeout: 10 * time.Second},
+	}
+	s := newServer(c, slog.New(slog.DiscardHandler), http.NotFoundHandler())
+	if s.ReadHeaderTimeout != 2*time.Second || s.ReadTimeout != 3*time.Second || s.WriteTimeout != 17*time.Second || s.IdleTimeout != 5*time.Second || s.MaxHeaderBytes != 16<<10 || s.Handler == nil || s.ErrorLog == nil {
+		t.Errorf("the server is %+v", s)
+	}
+	c.HTTP.HeaderTimeout = time.Minute
+	if s := newServer(c, slog.New(slog.DiscardHandler), nil); s.ReadHeaderTimeout != 3*time.Second {
+		t.Errorf("a header may take %s, want no more than a request", s.ReadHeaderTimeout)
+	}
+}
+
+// observed is what watches a replica; its log is discarded.
+func observed(t *testing.T, c config.Config) observation {
+	t.Helper()
+	o, err := observe(t.Context(), c, io.Discard, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(o.bounded.Close)
+	return o
+}
+
+func TestBuyersAreVerifiedAsConfigured(t *testing.T) {
+	const secret = "a secret of thirty-two bytes, or more"
+	keys := filepath.Join(t.TempDir(), "keys.json")
+	content, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: []byte(secret), Algorithm: "HS256", Use: "sig"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(keys, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]config.Config{
+		"secret": {Buyer: config.Buyer{From: config.BuyerFromToken, Secret: secret, Audience: "shop", Header: "X-Buyer"}},
+		"keys":   {Buyer: config.Buyer{From: config.BuyerFromToken, Secret: "ignored", JWKSFile: keys, Audience: "shop"}},
+		"header": {Buyer: config.Buyer{From: config.BuyerFromHeader, Header: "X-Buyer", Secret: secret, JWKSFile: keys}, HTTP: config.HTTP{TrustedProxies: []string{"10.0.0.0/8"}}},
+	} {
+		source, err := verifiedBuyers(t.Context(), c, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, aud := range []string{"shop", "elsewhere"} {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/deduct", http.NoBody)
+			r.RemoteAddr = "10.0.0.1:1"
+			r.Header.Set("Authorization", "Bearer "+signed(t, secret, aud))
+			r.Header.Set("X-Buyer", "header's")
+			buyer, err := source.From(r)
+			want, rejected := "token's", aud != "shop"
+			if name == "header" {
+				want, rejected = "header's", false
+			}
+			if rejected != (err != nil) || !rejected && buyer.ID != want {
+				t.Errorf("%s: for %s it is %q (%v), want %q", name, aud, buyer.ID, err, want)
+			}
+		}
+	}
+	if source, err := verifiedBuyers(t.Context(), config.Config{Buyer: config.Buyer{From: "request", Secret: secret}}, nil); source != nil || err != nil {
+		t.Errorf("where the request says, buyers are verified by %v (%v)", source, err)
+	}
+	for name, b := range map[string]config.Buyer{
+		"a short secret": {From: config.BuyerFromToken, Secret: "short"}, "no file": {From: config.BuyerFromToken, JWKSFile: keys + ".gone"},
+	} {
+		_, err := verifiedBuyers(t.Context(), config.Config{Buyer: b}, slog.New(slog.DiscardHandler))
+		if _, usage := errors.AsType[UsageError](err); !usage || !strings.HasPrefix(err.Error(), "buyer: ") {
+			t.Errorf("%s: %v, want a mistake in the configuration", name, err)
+		}
+	}
+}
+
+// signed is a token of a buyer.
+func signed(t *testing.T, secret, audience string) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte(secret)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := jwt.Signed(signer).Claims(jwt.Claims{
+		Subject: "token's", Audience: jwt.Audience{audience}, Expiry: jwt.NewNumericDate(time.Now().Add(time.Hour)),
+	}).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func TestAReplicaIsNamed(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[string]string{"": host, "r": "r"} {
+		if got, err := named(given); got != want || err != nil {
+			t.Errorf("%q is named %q (%v), want %q", given, got, err, want)
+		}
+	}
+}
+
+// The log has the level and the format of the configuration; a line that repeats is bounded, but
+// for debug, and every line is counted.
+func TestTheLogIsAsConfigured(t *testing.T) {
+	for level, want := range map[string]struct{ info, warnings int }{"debug": {1, 5}, "info": {1, 1}, "warn": {0, 1}} {
+		for _, format := range []string{"text", "json"} {
+			var out cmdtest.Buffer
+			o, err := observe(t.Context(), config.Config{Log: config.Log{Level: level, Format: format}}, &out, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.log.InfoContext(t.Context(), "once")
+			for range 5 {
+				o.log.WarnContext(t.Context(), "again")
+			}
+			text := out.Text()
+			if info, warnings := strings.Count(text, "once"), strings.Count(text, "again"); info != want.info || warnings != want.warnings {
+				t.Errorf("at %s there are %d lines and %d warnings, want %+v:\n%s", level, info, warnings, want, text)
+			}
+			if json.Valid([]byte(strings.SplitN(text, "\n", 2)[0])) != (format == "json") {
+				t.Errorf("as %s it is %s", format, text)
+			}
+			if scraped := scraped(t, o); !strings.Contains(scraped, `stockd_log_messages_total{level="warn"} 5`) {
+				t.Errorf("at %s the warnings are not counted", level)
+			}
+			o.bounded.Close()
+		}
+	}
+}
+
+func scraped(t *testing.T, o observation) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	o.metrics.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	return w.Body.String()
+}
+
+// What is configured and does not answer is logged at the start, by its name; what is not configured is not.
+func TestABackendThatDoesNotAnswerIsLogged(t *testing.T) {
+	c := config.Config{
+		Database: config.Database{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "s.db")}, Lock: config.Lock{Connections: 2},
+		Redis: config.Redis{Addresses: []string{"127.0.0.1:1"}, Timeout: 50 * time.Millisecond, MaxOpen: 1},
+	}
+	deps, err := lockDeps(c, observed(t, c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, deps)
+	var out cmdtest.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	stop := pingAll(t.Context(), deps.Clients, log)
+	cmdtest.Await(t, "a line", firstPing, func() bool { return out.Contains(`msg="backend does not answer" backend=redis error=`) })
+	stop()
+	if lines := strings.Count(out.Text(), "\n"); lines != 1 {
+		t.Errorf("it logs\n%s, want Redis alone", out.Text())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	pingAll(ctx, deps.Clients, log)()
+	if lines := strings.Count(out.Text(), "\n"); lines != 1 {
+		t.Errorf("a replica that stops logs\n%s", out.Text())
+	}
+}
