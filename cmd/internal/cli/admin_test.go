@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/stockd/stockd/pkg/client"
+)
+
+// write makes a file of the test's.
+func write(t *testing.T, content []byte) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// admin is the API as these flags give it.
+func admin(t *testing.T, flags ...string) (client.Client, error) {
+	t.Helper()
+	var a Admin
+	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	a.AddFlags(set, "http://127.0.0.1:8081")
+	if err := set.Parse(flags); err != nil {
+		t.Fatal(err)
+	}
+	return a.Client()
+}
+
+// Every call of it has the token, those of the public API included, which the admin API has as well.
+func TestEveryCallOfTheAdminAPIHasTheToken(t *testing.T) {
+	var asked []string
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization"))
+		_, _ = fmt.Fprint(w, `{}`)
+	})
+	plain, encrypted := httptest.NewServer(handler), httptest.NewUnstartedServer(handler)
+	encrypted.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	encrypted.StartTLS()
+	defer plain.Close()
+	defer encrypted.Close()
+	token := write(t, []byte(" secret\n"))
+	authority := write(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: encrypted.Certificate().Raw}))
+	for _, flags := range [][]string{{"--admin-url=" + plain.URL + "/"}, {"--admin-url=" + encrypted.URL, "--ca-file=" + authority}} {
+		c, err := admin(t, append(flags, "--token-file="+token)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked = nil
+		if _, err := c.Goods(t.Context(), 7); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.Restock(t.Context(), 7, 1, ""); err != nil {
+			t.Error(err)
+		}
+		if want := []string{"GET /goods/7 Bearer secret", "POST /goods/7/restock Bearer secret"}; !slices.Equal(asked, want) {
+			t.Errorf("%v: it is asked for %q, want %q", flags, asked, want)
+		}
+	}
+	c, err := admin(t, "--admin-url="+encrypted.URL, "--token-file="+token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, c.Tries = nil, 1
+	if _, err := c.Goods(t.Context(), 7); err == nil || len(asked) > 0 {
+		t.Errorf("a server of an unknown authority is sent %q (%v)", asked, err)
+	}
+}
+
+func TestTheAdminAPINeedsAToken(t *testing.T) {
+	token := write(t, []byte("secret"))
+	if c, err := admin(t, "--token-file="+token); err != nil || c.AdminURL != "http://127.0.0.1:8081" || c.URL != c.AdminURL || c.Token != "secret" {
+		t.Errorf("by default it is %+v (%v)", c, err)
+	}
+	for says, flags := range map[string][]string{
+		"--token-file must name a file": nil,
+		"--token-file: ":                {"--token-file=" + token + ".gone"},
+		"--ca-file: ":                   {"--token-file=" + token, "--ca-file=" + token + ".gone"},
+	} {
+		if _, err := admin(t, flags...); err == nil || !strings.HasPrefix(err.Error(), says) {
+			t.Errorf("with %v: %v, want %q", flags, err, says)
+		}
+	}
+}
