@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -92,6 +93,7 @@ func TestAReservationIsPaidForByItsSender(t *testing.T) {
 		id := fmt.Sprint("r-", n/2)
 		switch {
 		case n%2 == 0 && r.URL.Path == "/reservations" && r.URL.Query().Get("goods_id") == "7" && r.URL.Query().Get("strategy") == "s":
+			time.Sleep(time.Millisecond) // the wait of a sale begins with its reservation
 			w.WriteHeader(http.StatusCreated)
 			fmt.Fprintf(w, `{"reservation_id": %q, "state": "held"}`, id) //nolint:errcheck // the client notices
 		case n%2 == 1 && r.URL.Path == "/reservations/"+id+"/confirm" && r.URL.Query().Get("payment_reference") == id && n%4 == 1:
@@ -103,9 +105,15 @@ func TestAReservationIsPaidForByItsSender(t *testing.T) {
 		}
 	}))
 	t.Cleanup(s.Close)
-	r := run(t, load.Plan{URL: s.URL, Paid: true, Clients: 1, Requests: 10})
+	var payments []load.Answer
+	r := run(t, load.Plan{URL: s.URL, Paid: true, Clients: 1, Requests: 10, Observe: func(a load.Answer) { payments = append(payments, a) }})
 	if r.Sent != 10 || r.Sold != 5 || r.Errors["reservation-expired"] != 5 || r.Duplicates != 0 {
 		t.Errorf("of 10 reservations, each second of which is paid for too late: %+v", r)
+	}
+	for i, a := range payments {
+		if a.End.Sub(a.Start) < time.Millisecond || i > 0 && a.Start.Before(payments[i-1].End) {
+			t.Errorf("sale %d is from %s to %s, without its reservation", i, a.Start, a.End)
+		}
 	}
 }
 
@@ -300,12 +308,16 @@ func TestAPlanIsSentAndObservedWhole(t *testing.T) {
 			http.StatusOK, `{}`, "goods_id=7&user_id=u+1", "key-0",
 			load.Answer{Key: "key-0", Kind: load.Failed, Problem: "http-200"},
 		},
+		"an item of its own":        {load.Plan{Goods: func() int64 { return 9 }}, http.StatusConflict, `{}`, "goods_id=9", "", load.Answer{Kind: load.Failed, Problem: "http-409"}},
 		"no more":                   {load.Plan{}, http.StatusConflict, `{"type": "urn:stockd:problem:insufficient-stock"}`, "goods_id=7", "", load.Answer{Kind: load.Rejected}},
 		"a balancer that timed out": {load.Plan{}, http.StatusGatewayTimeout, "<html>", "goods_id=7", "", load.Answer{Kind: load.Unknown}},
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodPost || r.URL.Path != "/deduct" || r.URL.RawQuery != c.query || r.Header.Get("Idempotency-Key") != c.key {
 				t.Errorf("%s: sent %s %s?%s under %q, want %s under %q", name, r.Method, r.URL.Path, r.URL.RawQuery, r.Header.Get("Idempotency-Key"), c.query, c.key)
+			}
+			if got := r.Header.Get("Authorization"); got != "" {
+				t.Errorf("%s: it is sent with %q", name, got)
 			}
 			w.WriteHeader(c.status)
 			_, _ = w.Write([]byte(c.body)) // the client notices
@@ -332,6 +344,80 @@ func TestAPlanIsSentAndObservedWhole(t *testing.T) {
 		if got := fmt.Sprint(r.Strategies, r.Replicas); got != through {
 			t.Errorf("%s: sold through %s, want %s", name, got, through)
 		}
+	}
+}
+
+// Each client has a connection, which it keeps until the end, and a name in what is observed; all say who
+// the buyer is.
+func TestEachClientHasItsConnectionAndItsName(t *testing.T) {
+	var opened, closed, here atomic.Int64
+	all := make(chan struct{})
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if auth := r.Header.Get("Authorization"); auth != "Bearer buyer" || r.URL.Path != "/shop/deduct" {
+			t.Errorf("%s is sent with %q", r.URL, auth)
+		}
+		key := r.Header.Get("Idempotency-Key")
+		if strings.HasSuffix(key, "-0") { // the first of each client, so that all of them are there
+			if here.Add(1) == 3 {
+				close(all)
+			}
+			select {
+			case <-all:
+			case <-time.After(5 * time.Second):
+				t.Error("not every client sends")
+			}
+		}
+		fmt.Fprintf(w, `{"order_id": %q, "replica": "r", "strategy": %q}`, key, "s-"+key[:1]) //nolint:errcheck // the client notices
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			opened.Add(1)
+		case http.StateClosed:
+			closed.Add(1)
+		case http.StateActive, http.StateIdle, http.StateHijacked:
+		}
+	}
+	s.Start()
+	defer s.Close()
+	sent := make([]int, 3)
+	r, err := load.Run(t.Context(), load.Plan{
+		URL: s.URL + "/shop/", GoodsID: 7, Clients: 3, Requests: 30, Timeout: 5 * time.Second, BuyerToken: "buyer",
+		Key: func(client int) string { sent[client]++; return fmt.Sprintf("%d-%d", client, sent[client]-1) },
+		Observe: func(a load.Answer) {
+			if !strings.HasPrefix(a.Key, fmt.Sprint(a.Client, "-")) || a.Order != a.Key {
+				t.Errorf("client %d is observed with %+v", a.Client, a)
+			}
+		},
+	})
+	if err != nil || r.Sold != 30 || fmt.Sprint(r.Strategies) != "[s-0 s-1 s-2]" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for end := time.Now().Add(5 * time.Second); closed.Load() < 3 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if opened.Load() != 3 || closed.Load() != 3 {
+		t.Errorf("three clients opened %d connections, and %d were closed", opened.Load(), closed.Load())
+	}
+}
+
+// A context that ends while SoldOut is called ends the run, which is no failure of SoldOut.
+func TestAnEndDuringSoldOutIsNoFailure(t *testing.T) {
+	url := shop(t, func(w http.ResponseWriter, _ int64) { problem(w, http.StatusConflict, "insufficient-stock") })
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := load.Run(ctx, load.Plan{
+		URL: url, GoodsID: 7, Strategy: "s", Clients: 2, Requests: 100, Timeout: time.Second,
+		SoldOut: func(ctx context.Context) (bool, error) { cancel(); return false, ctx.Err() },
+	})
+	if err != nil || r.Rejected == 0 || r.Rejected == 100 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestAResultHasItsFailuresAndItsSpeed(t *testing.T) {
+	r := load.Result{Sent: 20, Sold: 8, Rejected: 5, Unknown: 3, Errors: map[string]int{"busy": 4}, Received: 4096, Elapsed: 2 * time.Second}
+	if r.Failed() != 7 || r.KilobytesPerSecond() != 2 {
+		t.Errorf("%d failed, and %v kB/s; want 7 and 2", r.Failed(), r.KilobytesPerSecond())
 	}
 }
 
@@ -363,6 +449,23 @@ func TestProgressReachesTheEnd(t *testing.T) {
 	if last != 50 {
 		t.Errorf("the last progress is %d of 50", last)
 	}
+	// One request is held until its progress is there.
+	reported := make(chan struct{})
+	slow := shop(t, func(w http.ResponseWriter, n int64) {
+		if n == 1 {
+			select {
+			case <-reported:
+			case <-time.After(5 * time.Second):
+				t.Error("there is no progress before the end")
+			}
+		}
+		sold(w, fmt.Sprint(n), "r")
+	})
+	run(t, load.Plan{URL: slow, Clients: 1, Requests: 2, Timeout: 10 * time.Second, Progress: func(n int) {
+		if n == 1 {
+			close(reported)
+		}
+	}})
 }
 
 func TestAURLThatIsNoneIsAnError(t *testing.T) {

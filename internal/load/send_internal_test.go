@@ -6,6 +6,7 @@ import (
 	"net"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -26,5 +27,16 @@ func TestOnlyARequestThatNeverLeftHasAKnownOutcome(t *testing.T) {
 		if got := failed(c.err); got.Kind != c.kind || (got.Problem == "no-connection") != (c.kind == Failed) {
 			t.Errorf("%v is %+v, want %v", c.err, got, c.kind)
 		}
+	}
+}
+
+// A latency that the histogram has no room for counts as its longest, and as one of all.
+func TestALatencyWithoutBoundIsCounted(t *testing.T) {
+	of := newTally()
+	of.add(Answer{Kind: Sold, Order: "1"}, time.Hour)
+	of.add(Answer{Kind: Rejected}, 0)
+	r := merge([]*tally{of}, time.Hour)
+	if r.Latency.TotalCount() != 2 || r.Latency.Max() < (4*time.Minute).Microseconds() || r.Latency.Min() > 1 || r.SaleLatency.TotalCount() != 1 {
+		t.Errorf("%d latencies of %d to %d us, and %d of sales", r.Latency.TotalCount(), r.Latency.Min(), r.Latency.Max(), r.SaleLatency.TotalCount())
 	}
 }
