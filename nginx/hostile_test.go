@@ -177,7 +177,7 @@ func TestWhatNginxRejectsIsAProblem(t *testing.T) {
 				id := response.Header.Get(requestID)
 				if !strings.HasPrefix(response.Status, c.status) || problem["status"] != float64(response.StatusCode) ||
 					problem["type"] != "urn:stockd:problem:"+c.problem || problem["title"] == nil || problem["detail"] == nil ||
-					id == "" || problem["instance"] != "urn:stockd:request:"+id || response.Header.Get("Content-Type") != "application/problem+json" {
+					len(response.Header.Values("Retry-After")) > 0 || id == "" || problem["instance"] != "urn:stockd:request:"+id || response.Header.Get("Content-Type") != "application/problem+json" {
 					t.Errorf("it is answered with %s %v %+v, want %s %s", response.Status, response.Header, problem, c.status, c.problem)
 				}
 			})

@@ -1,6 +1,7 @@
 package nginx_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stockd/stockd/internal/config"
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/nginx"
@@ -48,25 +51,30 @@ func startBefore(t *testing.T, limits nginx.Limits, replicas ...string) (address
 	folder := t.TempDir()
 	address = servers.Loopback(port)
 	site := nginx.Local(folder, address, replicas, limits)
-	run(t, program, folder, site, address)
+	run(t, program, folder, site, address, false)
 	return address
 }
 
-// run runs nginx with a configuration until the test ends, and waits for its listener.
-func run(t *testing.T, program, folder, site, address string) {
+// run runs nginx with a configuration until the test ends, and waits for its listener. Unless it logs what
+// fails, no client has caused a line of its log: a crowd would fill it.
+func run(t *testing.T, program, folder, site, address string, logs bool) {
 	t.Helper()
 	file := filepath.Join(folder, "nginx.conf")
 	if err := os.WriteFile(file, []byte(site), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	process := exec.Command(program, "-p", folder, "-c", file, "-e", "stderr", "-g", "daemon off;")
-	process.Stderr = os.Stderr
+	var log bytes.Buffer
+	process.Stderr = &log
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = process.Process.Signal(syscall.SIGTERM) // it may be gone
 		_ = process.Wait()                          // it got SIGTERM
+		if log.Len() > 0 && (t.Failed() || !logs) {
+			t.Errorf("nginx logs\n%s", &log)
+		}
 	})
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		conn, err := net.Dial("tcp", address)
@@ -325,6 +333,110 @@ func TestAWriteThatCouldNotBeSentGoesToAnotherReplica(t *testing.T) {
 	}
 }
 
+// The replicas share the requests evenly, over connections that are kept; and none is out of turn after
+// it was gone for a moment.
+func TestReplicasShareTheRequests(t *testing.T) {
+	var replicas []*httptest.Server
+	var addresses []string
+	var asked, opened [2]atomic.Int64
+	for i := range asked {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			asked[i].Add(1)
+			if r.Host != "shop.example" || r.Header.Get("X-Forwarded-Proto") != "http" || r.Proto != "HTTP/1.1" {
+				t.Errorf("a replica receives %s for %s of %s", r.Proto, r.Host, r.Header.Get("X-Forwarded-Proto"))
+			}
+		}))
+		s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				opened[i].Add(1)
+			}
+		}
+		s.Start()
+		defer s.Close()
+		replicas, addresses = append(replicas, s), append(addresses, strings.TrimPrefix(s.URL, "http://"))
+	}
+	address := startBefore(t, nginx.Limits{}, addresses...)
+	buy := func() int {
+		response, _ := raw(t, address, "POST /deduct HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		return response.StatusCode
+	}
+	for range 10 {
+		if code := buy(); code != http.StatusOK {
+			t.Errorf("a purchase is answered with %d", code)
+		}
+	}
+	for i := range asked {
+		if n, conns := asked[i].Load(), opened[i].Load(); n != 5 || conns != 1 {
+			t.Errorf("replica %d got %d of 10 requests on %d connections, want 5 on one", i, n, conns)
+		}
+	}
+	for _, s := range replicas { // all are gone for a moment
+		s.Listener.Close() //nolint:errcheck // it is closed again
+		s.CloseClientConnections()
+	}
+	for range 4 {
+		if code := buy(); code != http.StatusServiceUnavailable {
+			t.Errorf("without a replica a purchase is answered with %d", code)
+		}
+	}
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addresses[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := httptest.NewUnstartedServer(http.HandlerFunc(accept))
+	back.Listener.Close() //nolint:errcheck // it has another
+	back.Listener = l
+	back.Start()
+	defer back.Close()
+	for range 4 {
+		if code := buy(); code != http.StatusOK {
+			t.Errorf("a purchase is answered with %d after a replica came back", code)
+		}
+	}
+}
+
+// The times and sizes of nginx fit those of a replica, which answers for itself as long as it can.
+func TestTheLimitsOfNginxFitThoseOfAReplica(t *testing.T) {
+	c, err := config.Load("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seconds := func(d time.Duration) float64 { return d.Seconds() }
+	longest := seconds(c.Deduct.Timeout + c.HTTP.ReadTimeout)
+	for template, bounds := range map[string]map[string][2]float64{
+		"stockd": {
+			"client_max_body_size": {float64(c.HTTP.MaxBody >> 10), float64(c.HTTP.MaxBody >> 10)}, "client_body_buffer_size": {float64(c.HTTP.MaxBody >> 10), float64(c.HTTP.MaxBody >> 10)},
+			"client_header_timeout": {seconds(c.HTTP.HeaderTimeout), seconds(c.HTTP.HeaderTimeout)}, "client_body_timeout": {seconds(c.HTTP.ReadTimeout), seconds(c.HTTP.ReadTimeout)},
+			"proxy_connect_timeout": {1, 1}, "proxy_read_timeout": {longest + 1, longest + 5}, "upstream keepalive_timeout": {1, seconds(c.HTTP.IdleTimeout) - 1},
+		},
+		"admin": {
+			"client_max_body_size": {float64(c.HTTP.MaxBody >> 10), float64(c.HTTP.MaxBody >> 10)}, "client_body_buffer_size": {float64(c.HTTP.MaxBody >> 10), float64(c.HTTP.MaxBody >> 10)},
+			"client_header_timeout": {seconds(c.HTTP.HeaderTimeout), seconds(c.HTTP.HeaderTimeout)}, "client_body_timeout": {seconds(c.HTTP.ReadTimeout), seconds(c.HTTP.ReadTimeout)},
+			"proxy_connect_timeout": {1, 1}, "proxy_read_timeout": {seconds(c.Audit.Timeout), 2 * seconds(c.Audit.Timeout)},
+		},
+	} {
+		content, err := os.ReadFile("templates/" + template + ".conf.template")
+		if err != nil {
+			t.Fatal(err)
+		}
+		upstream, server, _ := strings.Cut(string(content), "\nserver {")
+		for name, bound := range bounds {
+			where, text := server, name
+			if rest, ok := strings.CutPrefix(name, "upstream "); ok {
+				where, text = upstream, rest
+			}
+			found := regexp.MustCompile(`(?m)^ *` + text + ` (\d+)[ks];$`).FindStringSubmatch(where)
+			if found == nil {
+				t.Errorf("%s has no %s", template, name)
+				continue
+			}
+			if got, err := strconv.ParseFloat(found[1], 64); err != nil || got < bound[0] || got > bound[1] {
+				t.Errorf("%s has the %s %v, want %v to %v", template, name, got, bound[0], bound[1])
+			}
+		}
+	}
+}
+
 // requestID is the header that names a request.
 const requestID = "X-Request-ID"
 
@@ -438,7 +550,7 @@ func startAdmin(t *testing.T, rate int, replica http.HandlerFunc) (address strin
 	server := strings.TrimPrefix(backend.URL, "http://")
 	site := nginx.Local(folder, servers.Loopback(other), []string{server}, nginx.Limits{})
 	admin := strings.NewReplacer("${STOCKD_ADMIN_LISTEN}", address, "${STOCKD_OWNERS}", strings.Repeat("server "+server+" max_fails=0;", 2), "${STOCKD_ADMIN_RATE}", strconv.Itoa(rate)).Replace(string(template))
-	run(t, program, folder, site[:strings.LastIndex(site, "}")]+admin+"}", address)
+	run(t, program, folder, site[:strings.LastIndex(site, "}")]+admin+"}", address, true)
 	return address
 }
 

@@ -2,8 +2,10 @@ package history_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -83,6 +85,67 @@ func TestWhatIsWrittenIsReadAgain(t *testing.T) {
 	}
 }
 
+// Every field of every line is read as it was written: no two values of a kind are equal.
+func TestEveryFieldOfALineIsKept(t *testing.T) {
+	n := 0
+	var fill func(v reflect.Value)
+	fill = func(v reflect.Value) {
+		n++
+		switch v.Interface().(type) {
+		case time.Time:
+			v.Set(reflect.ValueOf(at(n)))
+			return
+		case *int64:
+			v.Set(reflect.ValueOf(new(int64(n))))
+			return
+		}
+		switch v.Kind() { //nolint:exhaustive // the kinds of the fields there are
+		case reflect.Struct:
+			for i := range v.NumField() {
+				fill(v.Field(i))
+			}
+		case reflect.String:
+			v.SetString(fmt.Sprint("text ", n))
+		case reflect.Bool:
+			v.SetBool(true)
+		case reflect.Float64:
+			v.SetFloat(float64(n))
+		case reflect.Uint64:
+			v.SetUint(uint64(n))
+		case reflect.Slice:
+			v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+			fill(v.Index(0))
+			fill(v.Index(1))
+		case reflect.Pointer:
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(v.Elem())
+		default:
+			v.SetInt(int64(n))
+		}
+	}
+	var line history.Line
+	fill(reflect.ValueOf(&line).Elem())
+	asked, renewed := *line.Lease, *line.Lease
+	asked.What, renewed.What = history.Asked, history.Renewed
+	granted := asked
+	granted.At, granted.What, granted.Name, granted.Holder = at(2000), history.Granted, "another", "another"
+	h := read(t, written(t,
+		history.Line{Request: line.Request}, history.Line{Mark: line.Mark}, history.Line{Audit: line.Audit}, history.Line{Sample: line.Sample},
+		history.Line{Figure: line.Figure}, history.Line{Trace: line.Trace}, history.Line{Lease: &asked}, history.Line{Lease: &granted}, history.Line{Lease: &renewed},
+	))
+	want := &history.History{
+		Requests: []history.Request{*line.Request}, Marks: []history.Mark{*line.Mark}, Audits: []history.Audit{*line.Audit}, Samples: []history.Sample{*line.Sample},
+		Figures: map[string]float64{line.Figure.Name: line.Figure.Value}, Traces: []history.Trace{*line.Trace},
+		Leases: []history.Lease{{
+			ID: asked.ID, Name: asked.Name, Holder: asked.Holder, Lock: asked.Lock, Token: asked.Token, Shared: asked.Shared, Asked: asked.At, Granted: at(2000),
+			Error: asked.Error, Request: asked.Request, Key: asked.Key, TTL: asked.TTL, Expires: at(2000).Add(asked.Left), Notes: []history.Event{renewed},
+		}},
+	}
+	if !reflect.DeepEqual(h, want) {
+		t.Errorf("read\n%+v, want\n%+v", h, want)
+	}
+}
+
 func TestEventsFoldIntoLeases(t *testing.T) {
 	h := read(t, written(t,
 		event("late", 5, history.Asked, 0),
@@ -130,7 +193,22 @@ func TestAWindowHasWhatBeganInIt(t *testing.T) {
 		request(1, 1), request(2, 2), request(3, 4),
 		event("before", 1, history.Asked, 0), event("before", 3, history.Granted, 0),
 		event("in", 3, history.Asked, 0), event("in", 9, history.Released, 0),
+		history.Line{Figure: &history.Figure{Name: "tries", Value: 3}},
 	)).Window(at(2), at(4))
+	var all history.History
+	for seconds := 1; seconds <= 4; seconds++ {
+		all.Marks = append(all.Marks, history.Mark{At: at(seconds), Until: at(9)})
+		all.Audits = append(all.Audits, history.Audit{At: at(seconds)})
+		all.Samples = append(all.Samples, history.Sample{At: at(seconds)})
+	}
+	all.Cut = []string{"file"}
+	w := all.Window(at(2), at(4))
+	if len(w.Marks) != 2 || !w.Marks[0].At.Equal(at(2)) || len(w.Audits) != 2 || !w.Audits[1].At.Equal(at(3)) || len(w.Samples) != 2 || !w.Samples[0].At.Equal(at(2)) || len(w.Cut) != 1 {
+		t.Errorf("the window has %+v, want what was at 2 and 3", w)
+	}
+	if h.Figures["tries"] != 3 || len(all.Marks) != 4 || !all.Marks[0].At.Equal(at(1)) {
+		t.Errorf("the window has the figures %v, and the history %+v", h.Figures, all.Marks)
+	}
 	if len(h.Requests) != 1 || h.Requests[0].Client != 2 {
 		t.Errorf("requests are %+v, want that of client 2", h.Requests)
 	}
@@ -310,6 +388,26 @@ func TestACopyHasWhatHappenedSince(t *testing.T) {
 	}
 	if err := w.Close(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a second end: %v", err)
+	}
+}
+
+// A file that is created is empty; one that is appended to keeps what it has.
+func TestAFileIsCreatedAnew(t *testing.T) {
+	path := written(t, request(1, 1))
+	for _, c := range []struct {
+		open func(string) (*history.Writer, error)
+		want int
+	}{{history.Append, 2}, {history.Create, 1}} {
+		w, err := c.open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(w.Add(request(2, 2)), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if h := read(t, path); len(h.Requests) != c.want {
+			t.Errorf("%d requests, want %d", len(h.Requests), c.want)
+		}
 	}
 }
 
