@@ -96,6 +96,9 @@ func TestCommandsForOrdersAndReservations(t *testing.T) {
 	if lines := strings.Split(says(cli.OK, ids[0], "orders"), "\n"); len(lines) != 3 || !strings.Contains(lines[1], "  order  ") || !strings.HasSuffix(lines[1], "  ann") {
 		t.Errorf("the orders are %q", lines)
 	}
+	if out := says(cli.OK, "", "orders", "--goods=2"); out != "" {
+		t.Errorf("the orders of another item are %q", out)
+	}
 	var kinds, cursors []string
 	for line := range strings.Lines(says(cli.OK, "", "orders", "--steps", "--json")) {
 		var step client.ListedOrder

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,10 @@ func TestHelpShowsWhatACommandDoes(t *testing.T) {
 }
 
 func TestMistakesOnTheCommandLine(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("a token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args []string
 		want string
@@ -34,7 +39,11 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"serve", "--http.listen=127.0.0.1:0"}, "unknown flag: --http.listen; did you mean --http-listen?"},
 		{[]string{"config", "--database.max_open", "3"}, "did you mean --database-max-open?"},
 		{[]string{"bench", "--clients", "0"}, "--clients must be 1"},
-		{[]string{"bench", "--rate=-1"}, "--rate"},
+		{[]string{"bench", "--clients", "10001"}, "--clients must be 1 to 10000, not 10001"},
+		{[]string{"bench", "--requests=-1"}, "--requests must not be negative"},
+		{[]string{"bench", "--duration=-1s"}, "--duration must not be negative"},
+		{[]string{"bench", "--timeout=0s"}, "--timeout must be above 0"},
+		{[]string{"bench", "--rate=-1"}, "--rate must not be negative"},
 		{[]string{"bench", "--goods", "0"}, "--goods"},
 		{[]string{"bench", "--restock"}, "--token-file must name"},
 		{[]string{"serve", "--database-max-open", "0"}, "database.max_open must be 1 to 10000"},
@@ -43,7 +52,10 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"serve", "--redis-get-set-lock", "redis-setnx-ttl", "--strategies-only-safe=true"}, "redis_get_set.lock: \"redis-setnx-ttl\" does not notify"},
 		{[]string{"stock", "--token-file", "no-such-file"}, "no-such-file"},
 		{[]string{"stock", "--goods", "0"}, "--goods must be at least 1"},
+		{[]string{"stock", "--units=-1"}, "--units 0 to "},
+		{[]string{"stock", "--units=9000000000001"}, "--units 0 to "},
 		{[]string{"stock", "--per-user=-1"}, "--per-user must be 0 to 1000000000"},
+		{[]string{"stock", "--per-user=1000000001"}, "--per-user must be 0 to 1000000000"},
 		{[]string{"migrate"}, "up, down or status"},
 		{[]string{"ledger"}, "stockd ledger archive"},
 		{[]string{"ledger", "archive"}, "--older-than must be at least 1h"},
@@ -55,6 +67,11 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"reservations"}, "show, confirm, release or extend"},
 		{[]string{"reservations", "show"}, "wants one RESERVATION"},
 		{[]string{"reservations", "confirm", "1"}, "--token-file must name"},
+		{[]string{"reservations", "confirm", "1", "--token-file", token}, "--payment-reference must name"},
+		{[]string{"reservations", "extend", "1", "--ttl=1500ms", "--token-file", token}, "--ttl must be whole seconds"},
+		{[]string{"reservations", "extend", "1", "--ttl=0s", "--token-file", token}, "--ttl must be whole seconds"},
+		{[]string{"orders"}, "--token-file must name"},
+		{[]string{"orders", "return", "1", "2"}, "wants one ORDER"},
 		{[]string{"orders", "return", "1", "--units=-1"}, "--units must be at least 0"},
 		{[]string{"orders", "return"}, "wants one ORDER"},
 		{[]string{"migrate", "sideways"}, `"sideways"`},

@@ -1,0 +1,326 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stockd/stockd/internal/lab/cluster"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/load"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// staged is a stage of every safe strategy, without its servers.
+func staged(replicas int, o Options) *stage {
+	s := &stage{bench: &bench{options: o}, replicas: replicas}
+	for _, e := range strategy.Registry() {
+		if !e.Guarantees.ExclusiveAcrossReplicas {
+			continue
+		}
+		needs := make([]string, 0, len(e.Needs))
+		for _, need := range e.Needs {
+			needs = append(needs, string(need))
+		}
+		s.strategies = append(s.strategies, service.Description{Name: e.Name, Needs: needs, Guarantees: e.Guarantees})
+	}
+	return s
+}
+
+// What is compared is measured, in every round, and under one name; what has no target is measured once.
+func TestEveryTargetIsOfWhatIsMeasuredInEachRound(t *testing.T) {
+	locks := Suite{Subjects: []Subject{{Name: resident}}, Limits: []Limit{{Subject: resident, AtMost: 64}}}
+	(&handoff{contests: make(map[string]*later)}).join(&locks)
+	for name, suite := range map[string]Suite{
+		"one replica": staged(1, Options{}).suite(), "three replicas": staged(3, Options{}).suite(), "many items": staged(1, Options{}).ofItems(1000), "locks": locks,
+	} {
+		rounds := make(map[string]int)
+		for _, subject := range suite.Subjects {
+			if _, twice := rounds[subject.Name]; twice {
+				t.Errorf("%s: %s is measured twice", name, subject.Name)
+			}
+			rounds[subject.Name] = subject.Rounds
+		}
+		compared := make(map[string]bool)
+		for _, r := range suite.Ratios {
+			compared[r.Of], compared[r.By] = true, true
+			if r.Of == r.By || (r.AtLeast > 0) == (r.Below > 0) {
+				t.Errorf("%s: %s compares %s with %s, at least %g or below %g", name, r.Name, r.Of, r.By, r.AtLeast, r.Below)
+			}
+		}
+		for _, l := range suite.Limits {
+			compared[l.Subject] = true
+		}
+		delete(compared, "")
+		for subject := range compared {
+			if n, measured := rounds[subject]; !measured || n != 0 && subject != staged(1, Options{}).name(optimistic, false, one) {
+				t.Errorf("%s: %s has a target, and is measured: %v, in %d rounds", name, subject, measured, n)
+			}
+		}
+	}
+}
+
+// The targets, of a strategy of each kind.
+func TestTheTargetsOfAStage(t *testing.T) {
+	for replicas, want := range map[int]string{
+		1: `sql-conditional grouped / alone, 1 replica: at least 7
+	sql-conditional, grouped, 64 clients, 1 replica / sql-conditional, 64 clients, 1 replica
+sql-conditional reserved and paid / sold at once, alone: at least 0.33
+	sql-conditional, reserved and paid, 64 clients, 1 replica / sql-conditional, 64 clients, 1 replica
+sql-conditional reserved and paid / sold at once, grouped: at least 0.33
+	sql-conditional, reserved and paid, grouped, 64 clients, 1 replica / sql-conditional, grouped, 64 clients, 1 replica
+sql-conditional over HTTP / bare loop: at least 0.85
+	sql-conditional, 64 clients, 1 replica / bare loop of the statements, 64 clients
+sql-optimistic, 64 clients / 1 client: at least 0.5
+	sql-optimistic, 64 clients, 1 replica / sql-optimistic, 1 client, 1 replica
+processor time of sql-conditional / HTTP baseline: below 16
+processor time of sql-conditional, grouped / HTTP baseline: below 3.5
+processor time of redis-stock / HTTP baseline: below 4
+each lock grouped, processor time / HTTP baseline, processor time of redis-lua, grouped / HTTP baseline: below 4
+each lock grouped, processor time / HTTP baseline, processor time of etcd, grouped / HTTP baseline: below 4
+`,
+		3: `sql-conditional grouped / alone, 3 replicas: at least 5
+	sql-conditional, grouped, 64 clients, 3 replicas / sql-conditional, 64 clients, 3 replicas
+sql-conditional grouped / HTTP baseline: at least 0.45
+	sql-conditional, grouped, 64 clients, 3 replicas / HTTP baseline, 64 clients, 3 replicas
+redis-stock / HTTP baseline: at least 0.55
+	redis-stock, 64 clients, 3 replicas / HTTP baseline, 64 clients, 3 replicas
+sql-bucket / sql-conditional, alone: at least 1.5
+	sql-bucket, 64 clients, 3 replicas / sql-conditional, 64 clients, 3 replicas
+each lock, grouped / alone, redis-lua: at least 5
+each lock of etcd and ZooKeeper, grouped / alone, etcd: at least 10
+each strategy grouped, 512 clients / 64 clients, sql-conditional: at least 0.8
+each strategy grouped, 512 clients / 64 clients, redis-stock: at least 0.8
+each strategy grouped, 512 clients / 64 clients, redis-lua: at least 0.8
+each strategy grouped, 512 clients / 64 clients, etcd: at least 0.8
+each strategy grouped, p99 / p50 of 64 clients, sql-conditional: below 10
+each strategy grouped, p99 / p50 of 64 clients, redis-stock: below 10
+each strategy grouped, p99 / p50 of 64 clients, redis-lua: below 10
+each strategy grouped, p99 / p50 of 64 clients, etcd: below 10
+each strategy grouped, p99 / p50 of 512 clients, sql-conditional: below 10
+each strategy grouped, p99 / p50 of 512 clients, redis-stock: below 10
+each strategy grouped, p99 / p50 of 512 clients, redis-lua: below 10
+each strategy grouped, p99 / p50 of 512 clients, etcd: below 10
+`,
+	} {
+		s := staged(replicas, Options{})
+		few := []string{conditional, inRedis, "redis-lua", "etcd"}
+		s.strategies = slices.DeleteFunc(s.strategies, func(d service.Description) bool { return !slices.Contains(few, d.Name) })
+		slices.SortFunc(s.strategies, func(a, b service.Description) int { return slices.Index(few, a.Name) - slices.Index(few, b.Name) })
+		got := ""
+		for _, r := range s.ratios() {
+			name := r.Name
+			if r.Topic != "" {
+				name = r.Topic + ", " + name
+			}
+			got += name + ": " + r.figure([]float64{1}).Aim + "\n"
+			if r.Topic == "" && !r.Cost {
+				got += "\t" + r.Of + " / " + r.By + "\n"
+			}
+			if strings.Contains(r.Topic, "512") != strings.Contains(r.Of, "grouped, 512 clients") || r.Topic == crowdGrouped && !strings.Contains(r.By, "grouped, 64 clients") {
+				t.Errorf("%s compares %s with %s", name, r.Of, r.By)
+			}
+			if r.Cost != strings.Contains(name, "processor time") || r.Of == "" || (r.By == "") != strings.Contains(name, "p99 / p50") {
+				t.Errorf("%s is of %s by %s, of the cost: %v", name, r.Of, r.By, r.Cost)
+			}
+		}
+		if got != want {
+			t.Errorf("on %d replicas the targets are\n%swant\n%s", replicas, got, want)
+		}
+	}
+}
+
+// A subject is named by all of its setting, and sold by as many as that says.
+func TestTheSubjectsOfAStage(t *testing.T) {
+	for _, c := range []struct {
+		how    Setting
+		name   string
+		rounds int
+	}{
+		{Setting{Strategy: "s", Clients: 1, Replicas: 1}, "s, 1 client, 1 replica", 1},
+		{Setting{Strategy: "s", Group: true, Clients: 8, Replicas: 3}, "s, grouped, 8 clients, 3 replicas", 1},
+		{Setting{Strategy: "s", Clients: 64, Replicas: 3}, "s, 64 clients, 3 replicas", 0},
+		{Setting{Strategy: "s", Clients: 512, Replicas: 3}, "s, 512 clients, 3 replicas", 1},
+		{Setting{Strategy: "s", Group: true, Clients: 512, Replicas: 3}, "s, grouped, 512 clients, 3 replicas", 0},
+		{Setting{Strategy: "s", Paid: true, Group: true, Clients: 64, Replicas: 1, Items: 7, Zipf: true}, "s, reserved and paid, grouped, 64 clients, 1 replica, 7 items by Zipf", 0},
+	} {
+		if got := staged(1, Options{}).sale(c.how); got.Name != c.name || got.Rounds != c.rounds || got.Setting != c.how || got.Unit != "/s" {
+			t.Errorf("it is %s of %+v in %s, in %d rounds; want %s in %d", got.Name, got.Setting, got.Unit, got.Rounds, c.name, c.rounds)
+		}
+	}
+	for quick, want := range map[bool]string{true: "[64]", false: "[1 8 64 512]"} {
+		if got := fmt.Sprint(Options{Quick: quick}.crowds()); got != want {
+			t.Errorf("quick: %v; the crowds are %s, want %s", quick, got, want)
+		}
+	}
+	for want, o := range map[string]Options{"3 rounds of 2s": {Rounds: 3, Each: 2 * time.Second, Within: time.Hour}, "1 round within 1h0m0s": {Rounds: 1, Within: time.Hour}} {
+		if got := o.plan(); got != want {
+			t.Errorf("the plan is %s, want %s", got, want)
+		}
+	}
+	if lasting(usual, time.Second) != time.Second || lasting(crowd, time.Second) != 2*time.Second {
+		t.Error("the time of a measurement does not fit its crowd")
+	}
+	if plenty("redis-list") > 1_000_000 || plenty(conditional) != stock.MaxStock/2 {
+		t.Errorf("there are %d units in a list, and %d in a row", plenty("redis-list"), plenty(conditional))
+	}
+	only := staged(1, Options{Only: regexp.MustCompile("^redis")})
+	for _, subject := range only.ofItems(10).Subjects {
+		if subject.Strategy != inRedis {
+			t.Errorf("with --only %s is measured", subject.Name)
+		}
+	}
+}
+
+func TestTheProgramsOfASaleAreNamedByTheirPart(t *testing.T) {
+	b := &bench{options: Options{Binary: "/somewhere/bin/stocklab"}}
+	for program, want := range map[string]string{
+		"stocklab": "stockd", "java": "zookeeper", "redis-server": "redis", "mysqld": "database", "mariadbd": "database", "etcd": "etcd", "nginx": "nginx",
+	} {
+		if got := b.role(program); got != want {
+			t.Errorf("%s is %s, want %s", program, got, want)
+		}
+	}
+}
+
+// The locks by themselves are measured where all of their servers are, and not in a hurry.
+func TestThePartsOfARun(t *testing.T) {
+	for name, c := range map[string]struct {
+		quick   bool
+		missing map[string]string
+		want    int
+	}{"all": {false, nil, 3}, "quick": {true, nil, 2}, "without etcd": {false, map[string]string{"etcd": "no program"}, 2}} {
+		b := &bench{options: Options{Quick: c.quick}, backends: &servers.Backends{Missing: c.missing}}
+		shares := 0.0
+		left := 1.0
+		for _, p := range b.parts() {
+			shares += left * p.share()
+			left -= left * p.share()
+		}
+		if got := len(b.parts()); got != c.want || left < 0 || shares < 0.9 {
+			t.Errorf("%s: %d parts with %.2f of the time, want %d with nearly all of it", name, got, shares, c.want)
+		}
+	}
+	r := Result{Subjects: make([]Figure, 1), Ratios: make([]Figure, 2), Notes: make([]string, 3)}
+	if r.add(&Result{Subjects: make([]Figure, 1), Ratios: make([]Figure, 1), Notes: make([]string, 1)}); len(r.Subjects) != 2 || len(r.Ratios) != 3 || len(r.Notes) != 4 {
+		t.Errorf("a result with another one's is %+v", r)
+	}
+}
+
+// before is a stage before a server that answers as a test says.
+func before(t *testing.T, answer http.HandlerFunc) *stage {
+	t.Helper()
+	s := httptest.NewServer(answer)
+	t.Cleanup(s.Close)
+	of := staged(1, Options{})
+	of.served = &cluster.Cluster{URL: s.URL, Replicas: []*cluster.Replica{{URL: s.URL, AdminURL: s.URL}}}
+	return of
+}
+
+// Only what sells safely here is measured, the locks last; what cannot be had is named.
+func TestSafeStrategiesAreMeasured(t *testing.T) {
+	s := before(t, func(w http.ResponseWriter, _ *http.Request) {
+		lock, plain := `"claims": {"exclusive_across_replicas": true, "fenceable": true}, `, `"claims": {"exclusive_across_replicas": true}, `
+		fmt.Fprint(w, `{"strategies": [`+ //nolint:errcheck // the test notices
+			`{"name": "a-lock", `+lock+`"available": true}, {"name": "away", `+plain+`"enabled": true, "available": false, "note": "no Redis"}, `+
+			`{"name": "naive", "available": true}, {"name": "b-plain", `+plain+`"available": true}, {"name": "other", `+plain+`"available": true}]}`)
+	})
+	s.options.Only = regexp.MustCompile("-|away|naive")
+	var result Result
+	list, err := s.safe(t.Context(), &result)
+	if err != nil || len(list) != 2 || list[0].Name != "b-plain" || list[1].Name != "a-lock" {
+		t.Errorf("measured are %+v (%v)", list, err)
+	}
+	if want := []string{"away: not measured: no Redis"}; !slices.Equal(result.Notes, want) {
+		t.Errorf("the notes are %q, want %q", result.Notes, want)
+	}
+}
+
+// The ledger has what buyers received, or will have within seconds; the figures of a sale that it contradicts
+// are no figures.
+func TestASaleIsComparedWithItsLedger(t *testing.T) {
+	const clean = `{"goods_id": 1, "initial": 100, "stock": %d, "sold": %d, "orders": %d, "clean": true, "pending": 0}`
+	for name, c := range map[string]struct {
+		result load.Result
+		audits []string
+		says   string // of the error; empty: none
+	}{
+		"right":                {load.Result{Sent: 5, Errors: map[string]int{"busy": 1}}, []string{fmt.Sprintf(clean, 96, 4, 4)}, ""},
+		"right later":          {load.Result{}, []string{fmt.Sprintf(clean, 98, 2, 2), fmt.Sprintf(clean, 96, 4, 4)}, ""},
+		"an unknown one sold":  {load.Result{}, []string{fmt.Sprintf(clean, 95, 5, 5)}, ""},
+		"a failure":            {load.Result{Sent: 5, Errors: map[string]int{"internal": 1}}, nil, "1 of 5 requests failed: internal"},
+		"rejected":             {load.Result{Rejected: 2}, nil, "2 were rejected with stock left"},
+		"an order given twice": {load.Result{Duplicates: 1}, nil, "1 orders were assigned twice"},
+	} {
+		asked := 0
+		s := before(t, func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, c.audits[min(asked, len(c.audits)-1)]) //nolint:errcheck // the test notices
+			asked++
+		})
+		err := s.settle(t.Context(), &shelf{goods: []int64{1}, sold: 4, unknown: 1}, &c.result)
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) || asked != len(c.audits) {
+			t.Errorf("%s: %v after %d audits, want %q", name, err, asked, c.says)
+		}
+	}
+	for name, c := range map[string]struct {
+		audits []string
+		says   string
+	}{
+		"all":             {[]string{fmt.Sprintf(clean, 98, 2, 2), fmt.Sprintf(clean, 98, 2, 2)}, ""},
+		"one too few":     {[]string{fmt.Sprintf(clean, 98, 2, 2), fmt.Sprintf(clean, 99, 1, 1)}, "the ledger has 3 sales, buyers received 4, and the outcome of 1 is unknown"},
+		"two too many":    {[]string{fmt.Sprintf(clean, 97, 3, 3), fmt.Sprintf(clean, 97, 3, 3)}, "the ledger has 6 sales"},
+		"one is not":      {[]string{fmt.Sprintf(clean, 98, 2, 2), `{"goods_id": 2, "initial": 10, "sold": 12, "orders": 12, "oversold": 2, "pending": 0}`}, "12 of 10 sold, 2 oversold"},
+		"the first isn't": {[]string{`{"goods_id": 1, "initial": 10, "sold": 2, "orders": 2, "lost": 1, "stock": 9, "pending": 0}`, fmt.Sprintf(clean, 98, 2, 2)}, "1 updates lost, 9 left"},
+	} {
+		s := before(t, func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, c.audits[map[bool]int{false: 0, true: 1}[strings.Contains(r.URL.Path, "/2/")]]) //nolint:errcheck // the test notices
+		})
+		wrong, err := s.compare(t.Context(), &shelf{goods: []int64{1, 2}, sold: 4, unknown: 1})
+		if err != nil || (wrong == nil) != (c.says == "") || wrong != nil && !strings.Contains(wrong.Error(), c.says) {
+			t.Errorf("%s: %v, %v; want %q", name, wrong, err, c.says)
+		}
+	}
+}
+
+// Waiters are spread over the replicas, each of which is connected once.
+func TestWaitersAreSpreadOverReplicas(t *testing.T) {
+	connected, held := 0, make(map[int]int)
+	c, err := contestOn(func() (int, error) { connected++; return connected, nil }, func(replica int) (hold, error) {
+		held[replica]++
+		return nil, nil
+	})
+	if err != nil || len(c.holds) != waiters || connected != replicas || held[1] != 22 || held[2] != 21 || held[3] != 21 {
+		t.Errorf("%d waiters on %d connections: %v (%v)", len(c.holds), connected, held, err)
+	}
+	broken := errors.New("broken")
+	if _, err := contestOn(func() (int, error) { return 0, broken }, func(int) (hold, error) { return nil, nil }); !errors.Is(err, broken) {
+		t.Errorf("without a connection: %v", err)
+	}
+	if _, err := contestOn(func() (int, error) { return 0, nil }, func(int) (hold, error) { return nil, broken }); !errors.Is(err, broken) {
+		t.Errorf("without a hold: %v", err)
+	}
+}
+
+// The p99 of audits is one of those that were made, in milliseconds.
+func TestAuditsAreTimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		s, err := new(large).audits(t.Context(), time.Second, func() error {
+			n++
+			time.Sleep(map[bool]time.Duration{false: 10 * time.Millisecond, true: 25 * time.Millisecond}[n == 7])
+			return nil
+		})
+		if err != nil || n != 99 || s.P50 != 10 || s.Value != 25 || s.P99 != 25 {
+			t.Errorf("%d audits: %+v, %v", n, s, err)
+		}
+	})
+}
