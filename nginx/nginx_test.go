@@ -336,9 +336,8 @@ func TestAWriteThatCouldNotBeSentGoesToAnotherReplica(t *testing.T) {
 // The replicas share the requests evenly, over connections that are kept; and none is out of turn after
 // it was gone for a moment.
 func TestReplicasShareTheRequests(t *testing.T) {
-	var replicas []*httptest.Server
-	var addresses []string
 	var asked, opened [2]atomic.Int64
+	replicas, addresses := make([]*httptest.Server, 0, len(asked)), make([]string, 0, len(asked))
 	for i := range asked {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			asked[i].Add(1)

@@ -98,8 +98,12 @@ func TestWhatABenchExpectsOfAStrategy(t *testing.T) {
 		run  verdict.Run
 		want bool
 	}{
-		{within, verdict.Run{Replicas: 1}, true}, {within, verdict.Run{Replicas: 2}, false}, {within, verdict.Run{Replicas: 2, Group: true}, false},
-		{across, verdict.Run{Replicas: 2}, true}, {client.Strategy{}, verdict.Run{Replicas: 1}, false}, {client.Strategy{}, verdict.Run{Replicas: 1, Group: true}, true},
+		{within, verdict.Run{Replicas: 1}, true},
+		{within, verdict.Run{Replicas: 2}, false},
+		{within, verdict.Run{Replicas: 2, Group: true}, false},
+		{across, verdict.Run{Replicas: 2}, true},
+		{client.Strategy{}, verdict.Run{Replicas: 1}, false},
+		{client.Strategy{}, verdict.Run{Replicas: 1, Group: true}, true},
 		{within, verdict.Run{}, true},
 	} {
 		if got := exclusive(c.s, c.run); got != c.want {

@@ -31,7 +31,7 @@ type ran struct {
 
 const token = "a token of this test"
 
-// runs runs a replica on SQLite until the test ends.
+// runs serves with a replica on SQLite until the test ends.
 func runs(t *testing.T, o Options, env ...string) ran {
 	t.Helper()
 	r := ran{Client: client.Client{Token: token}, log: &cmdtest.Buffer{}}
@@ -86,7 +86,7 @@ func (r ran) scrape(t *testing.T) string {
 }
 
 func TestAReplicaServesBothAPIsUntilItIsStopped(t *testing.T) {
-	r := runs(t, Options{}, "STOCKD_REPLICA=shop-1", "STOCKD_HTTP_MAX_DEDUCTIONS=77", "STOCKD_ADMIN_TOKEN=weak but long enough")
+	r := runs(t, Options{}, "STOCKD_REPLICA=shop-1", "STOCKD_HTTP_MAX_DEDUCTIONS=77", "STOCKD_DEDUCT_MAX_QUANTITY=3", "STOCKD_ADMIN_TOKEN=weak but long enough")
 	r.Token = "weak but long enough"
 	if _, err := r.Create(t.Context(), 1, 5, ""); err != nil {
 		t.Fatal(err)
@@ -94,6 +94,9 @@ func TestAReplicaServesBothAPIsUntilItIsStopped(t *testing.T) {
 	sale, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1})
 	if err != nil || sale.Replica != "shop-1" || sale.Remaining != 4 {
 		t.Errorf("it sells %+v, %v", sale, err)
+	}
+	if _, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1, Quantity: 4}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("more than deduct.max_quantity is answered with %v", err)
 	}
 	metrics := r.scrape(t)
 	for _, want := range []string{
@@ -133,7 +136,7 @@ func TestTheAdminAPIIsServedAsConfigured(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = runs(t, Options{}, "STOCKD_ADMIN_TLS_CERT_FILE="+issued.CertFile, "STOCKD_ADMIN_TLS_KEY_FILE="+issued.KeyFile)
-	r.HTTP = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // whose certificate it is, is tested elsewhere
+	r.HTTP = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // whose certificate it is, is tested elsewhere
 	defer r.HTTP.CloseIdleConnections()
 	if !strings.HasPrefix(r.AdminURL, "https://") || !strings.HasPrefix(r.URL, "http://") {
 		t.Errorf("the APIs are at %s and %s", r.URL, r.AdminURL)
@@ -206,6 +209,7 @@ func TestAMistakeInTheConfigurationEndsAReplica(t *testing.T) {
 		"a lock that is not safe":    {[]string{"STOCKD_REDIS_GET_SET_LOCK=redis-getset", "STOCKD_STRATEGIES_ONLY_SAFE=true"}, "strategies.only_safe is set", true},
 		"an unknown strategy denied": {[]string{"STOCKD_STRATEGIES_DENY=none"}, "none", true},
 		"an unknown default":         {[]string{"STOCKD_DEDUCT_STRATEGY=none"}, "deduct.strategy: ", true},
+		"a default that is unsafe":   {[]string{"STOCKD_STRATEGIES_ONLY_SAFE=true", "STOCKD_DEDUCT_STRATEGY=naive"}, "deduct.strategy: ", true},
 		"a default that is denied":   {[]string{"STOCKD_STRATEGIES_DENY=sql-conditional"}, "deduct.strategy: ", true},
 		"a default without a fence":  {[]string{"STOCKD_DEDUCT_STRATEGY=sql-conditional", "STOCKD_DEDUCT_FENCE=true"}, "deduct.fence: ", true},
 		"an old schema":              {[]string{"STOCKD_DATABASE_MIGRATE=false"}, "the schema lacks ", false},
@@ -220,6 +224,23 @@ func TestAMistakeInTheConfigurationEndsAReplica(t *testing.T) {
 		if _, usage := errors.AsType[UsageError](err); err == nil || usage != c.usage || !strings.Contains(err.Error(), c.says) || listened {
 			t.Errorf("%s: %v, want one that says %q", name, err, c.says)
 		}
+	}
+}
+
+// A replica that cannot have both of its listeners leaves none behind.
+func TestAFailedStartLeavesNoListener(t *testing.T) {
+	free, err := servers.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := servers.Loopback(free)
+	env := append(impatiently(t), "STOCKD_HTTP_LISTEN="+public, "STOCKD_ADMIN_LISTEN="+taken(t), "STOCKD_ADMIN_TOKEN="+token)
+	if err := Run(t.Context(), configuration(t, env), io.Discard, Options{}); err == nil {
+		t.Fatal("it runs without its admin API")
+	}
+	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", public); err == nil {
+		conn.Close() //nolint:errcheck // it is one too many
+		t.Error("its public listener is open")
 	}
 }
 
@@ -249,6 +270,10 @@ func TestAReplicaDoesByItselfWhatNoRequestAsksFor(t *testing.T) {
 	}
 	if err := other.SwitchOff(t.Context(), "mutex", "for a test"); err != nil {
 		t.Fatal(err)
+	}
+	late := runs(t, Options{}, dsn)
+	if _, err := late.Deduct(t.Context(), client.Purchase{GoodsID: 1, Strategy: "mutex"}); !errors.Is(err, client.ErrRefused) {
+		t.Errorf("a replica that has just started sells through what is switched off: %v", err)
 	}
 	cmdtest.Await(t, "the reservation to end", 20*time.Second, func() bool {
 		now, err := r.Goods(t.Context(), 1)

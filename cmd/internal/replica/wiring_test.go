@@ -121,28 +121,32 @@ func TestTheConfigurationReachesTheServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closed(t, deps)
-	if deps.TTL != 12*time.Second || !deps.Unrenewed || deps.Retry != 13*time.Millisecond || deps.Issue == nil || deps.Clients.Prefix != "shop" || deps.Clients.Dialect != "mysql" {
+	if deps.TTL != 12*time.Second || !deps.Unrenewed || deps.Retry != 13*time.Millisecond || deps.Issue == nil || deps.Prefix != "shop" || deps.Dialect != "mysql" {
 		t.Errorf("the locks are made of %+v", deps)
 	}
-	if most := deps.Clients.DB.Stats().MaxOpenConnections; most != 14 {
+	if most := deps.DB.Stats().MaxOpenConnections; most != 14 {
 		t.Errorf("the locks have %d connections to the database, want lock.connections", most)
 	}
 	if want := (backend.RedisOptions{
 		Addresses: []string{"127.0.0.1:2"}, Username: "ru", Password: "redis's", SentinelUsername: "su", SentinelPassword: "sentinels'", DB: 3, Replica: "r",
 		Timeout: 18 * time.Second, PoolSize: 19,
-	}); !reflect.DeepEqual(deps.Clients.RedisOptions, want) {
-		t.Errorf("Redis is opened with\n%+v, want\n%+v", deps.Clients.RedisOptions, want)
+	}); !reflect.DeepEqual(deps.RedisOptions, want) {
+		t.Errorf("Redis is opened with\n%+v, want\n%+v", deps.RedisOptions, want)
 	}
-	var masters []string
-	for _, node := range deps.Clients.Redlock {
-		o := node.(*redis.Client).Options()
+	masters := make([]string, 0, len(deps.Redlock))
+	for _, node := range deps.Redlock {
+		master, ok := node.(*redis.Client)
+		if !ok {
+			t.Fatalf("a master of redlock is %T", node)
+		}
+		o := master.Options()
 		if o.Username != "lu" || o.Password != "redlock's" || o.PoolSize != 19 || o.DialTimeout != 18*time.Second || o.ClientName != "stockd-r" {
 			t.Errorf("a master of redlock is opened with %+v", o)
 		}
 		masters = append(masters, o.Addr)
 	}
-	if !slices.Equal(masters, c.Redlock.Addresses) || deps.Clients.ZooKeeper != nil || deps.Clients.Etcd != nil {
-		t.Errorf("the masters of redlock are %v, and there are a ZooKeeper %v and an etcd %v", masters, deps.Clients.ZooKeeper, deps.Clients.Etcd)
+	if !slices.Equal(masters, c.Redlock.Addresses) || deps.ZooKeeper != nil || deps.Etcd != nil {
+		t.Errorf("the masters of redlock are %v, and there are a ZooKeeper %v and an etcd %v", masters, deps.ZooKeeper, deps.Etcd)
 	}
 }
 
