@@ -332,11 +332,20 @@ func TestADiscardedEntryIsNotCountedByARebuild(t *testing.T) {
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	foreign := []map[string]string{
-		{"epoch": "none"}, {"remaining": ""}, {"at": "1e3"}, {"quantity": "0"}, {"quantity": "-1"}, {"quantity": "1.5"},
-		{"quantity": "9223372036854775808"}, {"epoch": "99999999999999999999"}, {"request": ""}, {"order": ""}, {"ttl": "soon"},
+		{"epoch": "none"},
+		{"remaining": ""},
+		{"at": "1e3"},
+		{"quantity": "0"},
+		{"quantity": "-1"},
+		{"quantity": "1.5"},
+		{"quantity": "9223372036854775808"},
+		{"epoch": "99999999999999999999"},
+		{"request": ""},
+		{"order": ""},
+		{"ttl": "soon"},
 	}
 	for _, wrong := range foreign {
-		values := []any{}
+		values := make([]string, 0, 2*12)
 		for _, field := range []string{"goods", "quantity", "epoch", "request", "order", "remaining", "at", "replica", "user", "limit", "trace", "ttl"} {
 			value, ok := wrong[field]
 			if number := map[string]string{"goods": "1", "quantity": "5", "epoch": "1", "remaining": "0", "at": "0", "limit": "0", "ttl": "60000000"}; !ok {
