@@ -233,8 +233,7 @@ func TestTheLagIsWhatTheLedgerLacks(t *testing.T) {
 	a := s.replica(t, "a", idle)
 	sell(t, a, buy(1))
 	other.sell(t, a, buy(1))
-	await(t, "the first orders to be written", func() bool { return s.seen.written.Load() == 2 })
-	settle(t, a)
+	awaitLedger(t, a)
 	assertLag := func(orders int64, least time.Duration) {
 		t.Helper()
 		if lag, err := a.Lag(t.Context()); err != nil || lag.Orders != orders || lag.Oldest < least || orders == 0 && lag.Oldest != 0 {
@@ -248,10 +247,18 @@ func TestTheLagIsWhatTheLedgerLacks(t *testing.T) {
 	sell(t, a, buy(1))
 	assertLag(3, 19*time.Millisecond) // the age is in whole milliseconds
 	b := s.replica(t, "b")
-	await(t, "all orders to be written", func() bool { return s.seen.written.Load() == 5 })
-	settle(t, b)
+	awaitLedger(t, b)
 	other.assertExact(t, b, 2)
 	assertLag(0, 0)
+}
+
+// awaitLedger waits until the ledger has the orders of all items.
+func awaitLedger(t *testing.T, r *hot.Stock) {
+	t.Helper()
+	await(t, "the ledger", func() bool {
+		lag, err := r.Lag(t.Context())
+		return err == nil && lag.Orders == 0
+	})
 }
 
 // anotherItem is one that a shop sells beside its own.
@@ -374,7 +381,7 @@ func TestAnAnswerIsWaitedForBeyondThePurchase(t *testing.T) {
 	sell(t, a, buy(1))
 	held := way.Arm(servers.Rule{Sent: "\r\nsell\r\n", Do: servers.HoldReply})
 	defer held.Pass()
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 	defer cancel()
 	err := oneOf(a.Deduct(ctx, goods, []stock.Purchase{buy(1)}))
 	over, _ := ctx.Deadline()

@@ -393,7 +393,7 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 		}
 	}
 	absent := strings.Replace(s.key("goods:2"), "{stock-1}", "{stock-0}", 1)
-	await(t, "the orders to be written", func() bool { return s.seen.written.Load() == 4 })
+	awaitLedger(t, a)
 	for _, err := range []error{
 		s.client.Set(t.Context(), s.key("goods:1"), "no counter", 0).Err(),
 		s.client.Del(t.Context(), absent).Err(),
