@@ -83,13 +83,11 @@ func TestMistakesOfTLSAreNamedWithTheirFile(t *testing.T) {
 func TestTheTLSOfEachBackendIsChecked(t *testing.T) {
 	for _, section := range []string{"database", "redis", "redlock", "zookeeper", "etcd"} {
 		for arg, want := range map[string]string{"ca-file=/nonexistent/ca.pem": "/nonexistent/ca.pem", "key-file=/nonexistent/key.pem": "cert_file is not"} {
-			args := []string{"--database-driver=mysql", "--database-dsn=shop@tcp(db:3306)/shop", "--" + section + "-tls-" + arg}
-			if _, err := config.Load("", flags(t, args...)); err == nil || !strings.Contains(err.Error(), section+".tls.enabled is not set") {
-				t.Errorf("%s without TLS: %v", args, err)
-			}
-			args = append(args, "--"+section+"-tls-enabled=true")
-			if _, err := config.Load("", flags(t, args...)); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %q", args, err, want)
+			for enabled, want := range map[string]string{"false": section + ".tls.enabled is not set", "true": want} {
+				args := []string{"--database-driver=mysql", "--database-dsn=shop@tcp(db:3306)/shop", "--" + section + "-tls-enabled=" + enabled, "--" + section + "-tls-" + arg}
+				if _, err := config.Load("", flags(t, args...)); err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %v, want %q", args, err, want)
+				}
 			}
 		}
 	}

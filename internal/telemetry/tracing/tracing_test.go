@@ -78,7 +78,7 @@ func TestSpansAreSentWithTheNameOfTheirReplica(t *testing.T) {
 		var mu sync.Mutex
 		var got []string
 		collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			content, _ := io.ReadAll(r.Body) //nolint:errcheck // it would lack what is wanted
+			content, _ := io.ReadAll(r.Body)
 			mu.Lock()
 			defer mu.Unlock()
 			got = append(got, r.URL.Path+" "+string(content))
@@ -172,8 +172,8 @@ func TestASpanOfAStatementShowsNoValue(t *testing.T) {
 			if a.Key == "error.type" {
 				failed[span.Name()] = a.Value.AsString()
 			}
-			if strings.Contains(a.Value.Emit(), "hidden") {
-				t.Errorf("%s has %s=%s", span.Name(), a.Key, a.Value.Emit())
+			if strings.Contains(a.Value.String(), "hidden") {
+				t.Errorf("%s has %s=%s", span.Name(), a.Key, a.Value.String())
 			}
 		}
 		if len(span.Events()) > 0 || strings.Contains(span.Status().Description, "hidden") {
