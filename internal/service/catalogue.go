@@ -206,14 +206,15 @@ func (c *Catalogue) Close() error {
 
 // close closes all queues at once: none sells on while another one ends.
 func (o *offer) close() error {
-	errs := make([]error, len(o.batchers))
+	queues := make([]error, len(o.batchers))
 	var closing sync.WaitGroup
 	for i, b := range o.batchers {
-		closing.Go(func() { errs[i] = b.Close() })
+		closing.Go(func() { queues[i] = b.Close() })
 	}
 	closing.Wait()
+	err := errors.Join(queues...)
 	if closer, ok := o.strategy.(io.Closer); ok {
-		errs = append(errs, closer.Close())
+		err = errors.Join(err, closer.Close())
 	}
-	return errors.Join(errs...)
+	return err
 }

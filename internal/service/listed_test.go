@@ -59,7 +59,13 @@ func TestAStrategyIsListedAsItCanBeUsed(t *testing.T) {
 			t.Errorf("%s needs %v beside the database", e.Name, d.Needs)
 		}
 	}
-	for _, fence := range []bool{false, true} { // by default; redis-setnx needs one
+	assertNames(t, c)
+}
+
+// assertNames looks at what requests may name, fenced by default and not.
+func assertNames(t *testing.T, c *service.Catalogue) {
+	t.Helper()
+	for _, fence := range []bool{false, true} { // redis-setnx needs one
 		if err := c.SetDefault(service.Mode{Strategy: "sql-version-lock", Fence: fence}); err != nil {
 			t.Fatal(err)
 		}

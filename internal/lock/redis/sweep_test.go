@@ -142,10 +142,11 @@ func waits(t *testing.T, client redis.UniversalClient, l lock.Locker, name, kind
 	if err := client.HSet(t.Context(), keyOf(name, kind), "owner", "another", "token", 1, "hold:1", 1).Err(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	for _, note := range notes {
-		ctx = lock.WithNotes(ctx, note)
-	}
+	ctx, cancel := context.WithCancel(lock.WithNotes(t.Context(), func(n lock.Note) {
+		for _, note := range notes {
+			note(n)
+		}
+	}))
 	left := make(chan error, 1)
 	go func() {
 		_, err := l.Acquire(ctx, name)

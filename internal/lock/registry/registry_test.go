@@ -24,8 +24,9 @@ func locks() map[string]string {
 func TestEveryLockIsInItsFamily(t *testing.T) {
 	n := 0
 	for family, want := range locks() {
-		var names []string
-		for _, e := range registry.Family(family) {
+		entries := registry.Family(family)
+		names := make([]string, 0, len(entries))
+		for _, e := range entries {
 			name := e.Name
 			if e.Watchdog {
 				name += "*"

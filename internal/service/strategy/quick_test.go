@@ -253,15 +253,15 @@ func assertKeepsNoTurn(t *testing.T, name string, made strategy.Strategy, goods 
 	for _, deduct := range deducts {
 		known := purchase(1)
 		if err := oneOf(deduct(ctx, goods, []stock.Purchase{known})); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Fatalf("%s: %v", name, err)
 		}
 		for range 10 {
 			if _, err := deduct(ctx, goods, []stock.Purchase{known}); !errors.Is(err, stock.ErrDuplicateRequest) {
-				t.Errorf("%s: a copy is answered with %v", name, err)
+				t.Fatalf("%s: a copy is answered with %v", name, err)
 			}
 		}
 		if err := oneOf(deduct(ctx, goods, []stock.Purchase{purchase(1)})); err != nil {
-			t.Errorf("%s after ten failures: %v", name, err)
+			t.Fatalf("%s after ten failures: %v", name, err)
 		}
 	}
 }

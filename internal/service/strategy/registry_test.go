@@ -95,7 +95,7 @@ func TestAStrategyHasTheGuaranteesOfItsLock(t *testing.T) {
 	}
 	for _, l := range registry.Locks() {
 		e := entryOf(t, l.Name)
-		if e.Summary != l.Summary || string(e.Family) != string(l.Family) || !slices.Equal(e.Needs, l.Needs) || e.Watchdog != l.Watchdog || e.OneServer != l.OneServer {
+		if e.Summary != l.Summary || string(e.Family) != l.Family || !slices.Equal(e.Needs, l.Needs) || e.Watchdog != l.Watchdog || e.OneServer != l.OneServer {
 			t.Errorf("the strategy of the lock %+v is %+v", l, e)
 		}
 	}
