@@ -214,14 +214,18 @@ func TestACopyIsWaitedForAsLongAsALock(t *testing.T) {
 				t.Fatal(err)
 			}
 			locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
-			s := entry.New(strategy.Deps{
-				Store: store.As(entry.Name), Lock: locks, LockWait: 20 * time.Millisecond, Retry: strategy.Retry{Tries: 1},
-				Hot: hot.Options{Prefix: prefix}, Log: slog.New(slog.DiscardHandler),
-			})
-			closeAfter(t, s)
+			waiting := func(limit time.Duration) strategy.Strategy {
+				s := entry.New(strategy.Deps{
+					Store: store.As(entry.Name), Lock: locks, LockWait: limit, Retry: strategy.Retry{Tries: 1},
+					Hot: hot.Options{Prefix: prefix}, Log: slog.New(slog.DiscardHandler),
+				})
+				closeAfter(t, s)
+				return s
+			}
+			s := waiting(time.Minute)
 			filling := copyOf(prefix, entry.Name) + ":filling"
 			locks.Redis.Set(t.Context(), filling, "the mark of another replica", time.Minute)
-			if err := deduct(t, s); !errors.Is(err, stock.ErrBusy) {
+			if err := deduct(t, waiting(20*time.Millisecond)); !errors.Is(err, stock.ErrBusy) {
 				t.Errorf("without a copy, a purchase is answered with %v, want %v", err, stock.ErrBusy)
 			}
 			left, leave := context.WithCancel(t.Context())
