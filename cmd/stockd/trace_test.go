@@ -173,13 +173,14 @@ func TestATraceLeadsThroughTheStreamToTheLedger(t *testing.T) {
   find requests
     sql SELECT tb_stock_ledger
   deduct
-    redis evalsha
-    write orders
-      sql begin_tx
-      sql INSERT tb_stock_ledger
-      sql UPDATE tb_stock_place
-      sql commit
+    write batch
       redis evalsha
+      write orders
+        sql begin_tx
+        sql INSERT tb_stock_ledger
+        sql UPDATE tb_stock_place
+        sql commit
+        redis evalsha
 `)
 }
 

@@ -24,11 +24,11 @@ import (
 type outbox struct {
 	strategy.Outbox // nil: the tests call no other method of it
 	settle          func()
-	closed          int
+	closed          atomic.Int64
 }
 
 func (o *outbox) Close() error {
-	o.closed++
+	o.closed.Add(1)
 	return nil
 }
 
@@ -124,8 +124,8 @@ func TestASecondOutboxIsRejected(t *testing.T) {
 	if !errors.Is(err, service.ErrSecondOutbox) || !strings.Contains(err.Error(), "second") {
 		t.Errorf("two outboxes: %v, want %v that names the second", err, service.ErrSecondOutbox)
 	}
-	if first.closed != 2 { // it is that of both entries
-		t.Errorf("of two strategies that were made %d are closed", first.closed)
+	if n := first.closed.Load(); n != 2 { // it is that of both entries
+		t.Errorf("of two strategies that were made %d are closed", n)
 	}
 }
 
