@@ -243,6 +243,7 @@ func TestZKDeletesWhatIsLeftUntilItIsAnswered(t *testing.T) {
 			t.Errorf("%q were tried, and the first has failed", tried)
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if !slices.Equal(tried, []string{"a", "b", "a", "a"}) && !slices.Equal(tried, []string{"a", "b", "a", "a", "a"}) {
 			t.Errorf("%q were tried in %s", tried, time.Since(start))
 		}
@@ -250,6 +251,7 @@ func TestZKDeletesWhatIsLeftUntilItIsAnswered(t *testing.T) {
 		s.suspend()
 		s.Discard(answers("c", nil))
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if len(tried) > 0 {
 			t.Error("asked without a connection")
 		}

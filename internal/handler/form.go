@@ -62,7 +62,7 @@ func readForm(r *http.Request, known ...string) (*form, error) {
 }
 
 func (f *form) readBody(r *http.Request, known []string) error {
-	if r.ContentLength == 0 {
+	if r.Body == http.NoBody {
 		return nil
 	}
 	body, err := io.ReadAll(r.Body)

@@ -847,7 +847,7 @@ func defects() []defect {
 		},
 		{
 			name: "restocks are found as orders by their key",
-			file: "internal/repo/ledger.go", old: "l.request_id < ? AND l.kind = 'deduct' ORDER BY", new: "l.request_id < ? ORDER BY",
+			file: "internal/repo/ledger.go", old: "l.request_id < ? AND l.kind = 'deduct'`", new: "l.request_id < ?`",
 			pkg: "./internal/repo", test: "TestTheOrdersOfAKeyArePurchases/sqlite",
 		},
 		{

@@ -24,7 +24,8 @@ func TestChoices(t *testing.T) {
 	errWrong := errors.New("wrong")
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "one")
-		own := stock.Choice{Strategy: "mutex", Group: new(true), MaxQuantity: new(int64(3))}
+		own := stock.Choice{Strategy: "mutex", Group: new(true), Fence: new(false), MaxQuantity: new(int64(3))}
+		all := stock.Choice{Strategy: "etcd", Group: new(false), Fence: new(true), MaxQuantity: new(int64(7))}
 		if err := errors.Join(s.CreateGoods(t.Context(), 1, 5, "1"), s.CreateChosen(t.Context(), 2, 5, 0, own, "2")); err != nil {
 			t.Fatal(err)
 		}
@@ -38,6 +39,9 @@ func TestChoices(t *testing.T) {
 			{"a change that is no change", 1, set(func(*stock.Choice) {}), nil, map[int64]stock.Choice{2: own}},
 			{"a first choice", 1, set(func(c *stock.Choice) { c.Fence = new(false) }), nil, map[int64]stock.Choice{1: {Fence: new(false)}, 2: own}},
 			{"an error", 2, func(c stock.Choice) (stock.Choice, error) { return c, errWrong }, errWrong, map[int64]stock.Choice{1: {Fence: new(false)}, 2: own}},
+			{"no change of all", 2, set(func(*stock.Choice) {}), nil, map[int64]stock.Choice{1: {Fence: new(false)}, 2: own}},
+			{"a change of all", 2, set(func(c *stock.Choice) { *c = all }), nil, map[int64]stock.Choice{1: {Fence: new(false)}, 2: all}},
+			{"a change back", 2, set(func(c *stock.Choice) { *c = own }), nil, map[int64]stock.Choice{1: {Fence: new(false)}, 2: own}},
 			{"cleared", 1, set(func(c *stock.Choice) { *c = stock.Choice{} }), nil, map[int64]stock.Choice{2: own}},
 			{"an unknown item", 3, set(func(c *stock.Choice) { *c = own }), stock.ErrUnknownGoods, map[int64]stock.Choice{2: own}},
 		} {

@@ -45,6 +45,9 @@ func wantAnswers(t *testing.T, s *repo.Store, wanted []answered) {
 		if got.Again != want.again || !errors.Is(got.Rejected, want.rejected) {
 			t.Errorf("payment %d is answered with again %v, %v; want %v, %v", i, got.Again, got.Rejected, want.again, want.rejected)
 		}
+		if got.Number != want.Number && want.Number != "404" && !errors.Is(got.Rejected, stock.ErrReferenceUsed) {
+			t.Errorf("payment %d is answered with %+v", i, got.Reservation)
+		}
 		if got.Rejected == nil && (got.Number != want.Number || got.State != stock.Confirmed || got.PaymentReference != want.Reference) {
 			t.Errorf("payment %d has confirmed %+v", i, got.Reservation)
 		}
@@ -113,18 +116,60 @@ func TestAReservationThatExpiresAmongOthersIsNotConfirmed(t *testing.T) {
 	})
 }
 
+// Lines are confirmed all or none, in their order, each under its number. The same again is answered as before.
+func TestLinesAreConfirmedTogetherOrNotAtAll(t *testing.T) {
+	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
+	create(t, s, 1, 100)
+	first, second, third := hold(t, s, 1, 1, "ann"), hold(t, s, 1, 2, "ann"), hold(t, s, 1, 4, "ann")
+	paid, released := hold(t, s, 1, 8, ""), hold(t, s, 1, 16, "")
+	endings()[stock.Confirmed](t, s, paid) // under another reference
+	endings()[stock.Released](t, s, released)
+	for _, c := range []struct {
+		name    string
+		numbers []string
+		again   bool
+		want    error
+		sold    int64
+	}{
+		{"with one that was released", []string{first, released, paid}, false, stock.ErrReleased, 8},
+		{"with one that was paid otherwise", []string{first, paid}, false, stock.ErrConfirmed, 8},
+		{"with an unknown one", []string{first, "404"}, false, stock.ErrUnknownReservation, 8},
+		{"two", []string{second, first}, false, nil, 11},
+		{"the same", []string{second, first}, true, nil, 11},
+		{"one that is new", []string{third, first}, false, nil, 15},
+		{"all of them", []string{first, third, second}, true, nil, 15},
+	} {
+		confirmed, again, err := s.ConfirmAll(t.Context(), c.numbers)
+		if !errors.Is(err, c.want) || again != c.again || err == nil && len(confirmed) != len(c.numbers) {
+			t.Errorf("%s: %d are confirmed, again %v, %v; want again %v, %v", c.name, len(confirmed), again, err, c.again, c.want)
+		}
+		for i, r := range confirmed {
+			if r.Number != c.numbers[i] || r.PaymentReference != r.Number || r.State != stock.Confirmed || r.UserID != "ann" {
+				t.Errorf("%s: line %d is %+v", c.name, i, r)
+			}
+		}
+		wantSums(t, s, 100-1-2-4-8, 15-c.sold, c.sold, 0)
+	}
+}
+
 // The lines of a basket are those that are confirmed, in the order of their items.
 func TestOnlyConfirmedLinesAreThoseOfABasket(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		createItems(t, s, 3)
-		for i, item := range []int64{3, 1, 2} {
-			batch := []stock.Purchase{{RequestID: fmt.Sprint("line ", i), Quantity: 1, TTL: time.Hour, Number: fmt.Sprintf("basket-%d-3", i+1)}}
+		for i, of := range []string{"basket-1-3", "basket-2-3", "basket-3-3", "basket", "basket0-1-1", "basker-1-1"} {
+			item := []int64{3, 1, 2}[i%3]
+			batch := []stock.Purchase{{RequestID: fmt.Sprint("line ", i), Quantity: 1, TTL: time.Hour, Number: of}}
 			err := s.InTx(t.Context(), func(tx *repo.Tx) error {
 				_, err := tx.Append(t.Context(), repo.Sale{GoodsID: item, Batch: batch})
 				return err
 			})
 			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, another := range []string{"basket", "basket0-1-1", "basker-1-1"} {
+			if _, _, err := confirm(t, s, another, another); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -2,6 +2,8 @@ package repo
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -79,5 +81,49 @@ func (s *Store) InsertRow(ctx context.Context, id int64, requestID string) error
 // Exec runs a statement that no store has.
 func (s *Store) Exec(ctx context.Context, statement string) error {
 	_, err := s.pool.ExecContext(ctx, statement)
+	return err
+}
+
+// RowsOf are all rows that belong to an item, of every table, as text.
+func (s *Store) RowsOf(ctx context.Context, goodsID int64) (rows []string, err error) {
+	for _, table := range []string{
+		"tb_goods_stock", "tb_stock_ledger", "tb_stock_place", "tb_stock_user", "tb_goods_strategy", "tb_reservation", "tb_ledger_total",
+	} {
+		var of []map[string]any
+		if err := s.db.WithContext(ctx).Table(table).Where("goods_id = ?", goodsID).Find(&of).Error; err != nil {
+			return nil, err
+		}
+		for _, row := range of {
+			rows = append(rows, fmt.Sprint(table, row))
+		}
+	}
+	slices.Sort(rows)
+	return rows, nil
+}
+
+// StockMany makes items 1 to so many, of one unit each, as nothing else does: SQLite has them at once.
+func (s *Store) StockMany(ctx context.Context, items int) error {
+	const each = `WITH RECURSIVE item(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM item WHERE id < ?) `
+	for _, statement := range []string{
+		`INSERT INTO tb_goods_stock (goods_id, stock) ` + each + `SELECT id, 1 FROM item`,
+		`INSERT INTO tb_stock_ledger (goods_id, kind, quantity, request_id, strategy, replica, created_at) ` +
+			each + `SELECT id, 'restock', 1, 'many-' || id, '', '', '' FROM item`,
+	} {
+		if _, err := s.pool.ExecContext(ctx, statement, items); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SkipIDs has the ids of the ledger go on after one.
+func (s *Store) SkipIDs(ctx context.Context, last int64) error {
+	_, err := s.pool.ExecContext(ctx, `UPDATE sqlite_sequence SET seq = ? WHERE name = 'tb_stock_ledger'`, last)
+	return err
+}
+
+// DeleteItem deletes the row of an item, as an operator may.
+func (s *Store) DeleteItem(ctx context.Context, goodsID int64) error {
+	_, err := s.pool.ExecContext(ctx, `DELETE FROM tb_goods_stock WHERE goods_id = ?`, goodsID)
 	return err
 }

@@ -94,6 +94,12 @@ func TestPendingOrdersOfSeveralItemsAreKeptTogether(t *testing.T) {
 			if _, err := s.Fill(t.Context(), item+1, "elsewhere", 0); err != nil {
 				t.Fatal(err)
 			}
+			if _, err := s.Restock(t.Context(), item+1, 20, fmt.Sprint("more of ", item)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Fill(t.Context(), item+1, "elsewhere too", 0); err != nil { // which keeps its units
+				t.Fatal(err)
+			}
 		}
 		made := 0
 		pending := func(item, epoch, units int64) repo.PendingOrder {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -237,5 +239,160 @@ func TestALimitMayTakeLongerThanAPurchase(t *testing.T) {
 			t.Errorf("the limit is answered with %v", err)
 		}
 		holder.Wait()
+	})
+}
+
+// A batch is counted in as a whole, and what each buyer had before is answered. What is not sold is counted
+// out again; buyers without a name, and items without a limit, are not counted.
+func TestBuyersAreCountedInAndOut(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		if err := errors.Join(s.CreateLimited(t.Context(), 1, 100, 9, "first"), s.CreateLimited(t.Context(), 2, 100, 9, "second")); err != nil {
+			t.Fatal(err)
+		}
+		by := func(user string, units int64) stock.Purchase { return stock.Purchase{UserID: user, Quantity: units} }
+		batch := []stock.Purchase{by("bob", 1), by("ann", 2), by("", 5), by("ann", 4)}
+		for _, c := range []struct {
+			item, limit int64
+			in, out     []stock.Purchase
+			before      map[string]int64
+			after       string
+		}{
+			{1, 9, batch, nil, map[string]int64{"ann": 0, "bob": 0}, "[{ann 6} {bob 1}]"},
+			{1, 9, batch, batch[1:2], map[string]int64{"ann": 6, "bob": 1}, "[{ann 10} {bob 2}]"},
+			{1, 9, []stock.Purchase{by("bob", 3)}, []stock.Purchase{by("", 7), by("bob", 3)}, map[string]int64{"bob": 2}, "[{ann 10} {bob 2}]"},
+			{2, 9, batch, batch, map[string]int64{"ann": 0, "bob": 0}, "[{ann 0} {bob 0}]"},
+			{1, 0, batch, batch, nil, "[{ann 10} {bob 2}]"},
+			{1, 9, []stock.Purchase{by("", 1)}, nil, nil, "[{ann 10} {bob 2}]"},
+		} {
+			err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+				limit, err := tx.CountIn(t.Context(), c.item, c.limit, c.in)
+				if err != nil || limit.PerUser != c.limit || !maps.Equal(limit.Has, c.before) {
+					t.Errorf("the buyers of %v had %+v (%v), want %v", c.in, limit, err, c.before)
+				}
+				return errors.Join(err, tx.CountOut(t.Context(), c.item, c.out))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if users, err := s.UsersAfter(t.Context(), c.item, ""); err != nil || fmt.Sprint(users) != c.after {
+				t.Errorf("after %v in and %v out the buyers of item %d are %v (%v), want %s", c.in, c.out, c.item, users, err, c.after)
+			}
+		}
+		if has, err := s.Has(t.Context(), 1, 0, batch); err != nil || has.PerUser != 0 || has.Has != nil {
+			t.Errorf("without a limit the buyers have %+v (%v)", has, err)
+		}
+		if has, err := s.Has(t.Context(), 1, 9, append(batch, by("eve", 1))); err != nil || has.PerUser != 9 || !maps.Equal(has.Has, map[string]int64{"ann": 10, "bob": 2}) {
+			t.Errorf("under the limit they have %+v (%v)", has, err)
+		}
+	})
+}
+
+// However many users an item has, each is on one page, in the order of their names.
+func TestUsersArePagedInTheOrderOfTheirNames(t *testing.T) {
+	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
+	for item := int64(1); item < 4; item++ {
+		if err := s.CreateLimited(t.Context(), item, 1, 9, fmt.Sprint(item)); err != nil {
+			t.Fatal(err)
+		}
+		users := 2 // of the items before and after
+		if item == 2 {
+			users = repo.UsersAtOnce + 1
+		}
+		batch := make([]stock.Purchase, 0, users)
+		for i := range users {
+			batch = append(batch, stock.Purchase{UserID: fmt.Sprintf("%d-%04d", item, i), Quantity: int64(i + 1)})
+		}
+		err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+			_, err := tx.CountIn(t.Context(), item, 9, batch)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := ""
+	for i, pages := 0, []int{repo.UsersAtOnce, 1, 0}; len(pages) > 0; pages = pages[1:] {
+		page, err := s.UsersAfter(t.Context(), 2, after)
+		if err != nil || len(page) != pages[0] {
+			t.Fatalf("after %q there are %d users (%v), want %d", after, len(page), err, pages[0])
+		}
+		for _, u := range page {
+			if want := (repo.UserUnits{User: fmt.Sprintf("2-%04d", i), Units: int64(i + 1)}); u != want {
+				t.Fatalf("user %d is %+v, want %+v", i, u, want)
+			}
+			i, after = i+1, u.User
+		}
+	}
+	if n, err := s.CountUsers(t.Context(), 2); err != nil || n != repo.UsersAtOnce+1 {
+		t.Errorf("%d users are counted (%v)", n, err)
+	}
+}
+
+// The first limit counts what each buyer of the item has bought before, and lets them keep it.
+func TestTheFirstLimitCountsWhatWasBoughtBefore(t *testing.T) {
+	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
+	createItems(t, s, 3)
+	for item := int64(1); item < 4; item++ {
+		for i, user := range []string{"ann", "bob", "", "ann"} {
+			buy := stock.Purchase{RequestID: fmt.Sprint(item, "-", i), UserID: user, Quantity: int64(i + 1)}
+			err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+				_, err := tx.Append(t.Context(), repo.Sale{GoodsID: item, Batch: []stock.Purchase{buy}})
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if found, err := s.AuditUsers(t.Context(), 2); err != nil || found != (stock.Buyers{}) {
+		t.Errorf("without a limit the audit of buyers is %+v (%v)", found, err)
+	}
+	for _, limit := range []int64{2, 0, 3} { // and again, when it was taken away
+		if err := s.SetLimit(t.Context(), 2, limit); err != nil {
+			t.Fatal(err)
+		}
+		if limit == 0 {
+			continue
+		}
+		if users, err := s.UsersAfter(t.Context(), 2, ""); err != nil || fmt.Sprint(users) != "[{ann 5} {bob 2}]" {
+			t.Errorf("limited to %d, the buyers have %v (%v)", limit, users, err)
+		}
+		if found, err := s.AuditUsers(t.Context(), 2); err != nil || found != (stock.Buyers{}) {
+			t.Errorf("limited to %d, the audit of buyers is %+v (%v)", limit, found, err)
+		}
+	}
+	if err := s.SetLimit(t.Context(), 404, 1); !errors.Is(err, stock.ErrUnknownGoods) {
+		t.Errorf("an item that is not there is limited: %v", err)
+	}
+}
+
+// An item gets its first limit while units come back that were not counted before: they are counted out all
+// the same.
+func TestALimitThatComesWhileUnitsComeBackHasThemCountedOut(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		slow, proxy := labtest.Through(t, d)
+		s, through := labtest.Open(t, d, "r"), labtest.Open(t, slow, "slow")
+		create(t, s, 1, 10)
+		number := hold(t, s, 1, 2, "ann")
+		hold(t, s, 1, 1, "ann")
+		write := proxy.Arm(servers.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: servers.Hold})
+		released := make(chan error, 1)
+		go func() {
+			_, _, err := through.Release(t.Context(), number)
+			released <- err
+		}()
+		labtest.AwaitReached(t, write)
+		if err := s.SetLimit(t.Context(), 1, 5); err != nil {
+			t.Fatal(err)
+		}
+		write.Pass()
+		if err := <-released; err != nil {
+			t.Fatal(err)
+		}
+		if users, err := s.UsersAfter(t.Context(), 1, ""); err != nil || fmt.Sprint(users) != "[{ann 1}]" {
+			t.Errorf("the buyers have %v (%v), want one unit", users, err)
+		}
+		wantOrders(t, s, 0)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -316,5 +317,73 @@ func TestTheProcedureTakesEveryName(t *testing.T) {
 			}
 		}
 		wantOrders(t, s, int64(len(users)))
+	})
+}
+
+// The procedure decides as every other strategy does, and the ledger has what it has answered. Where a
+// purchase has a key, what is left is known when the row is written, and stays.
+func TestTheProcedureDecidesAsAllotDoes(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "replica-1").As("sql-procedure")
+		by := func(user string, units int64) stock.Purchase {
+			return stock.Purchase{RequestID: rand.Text(), UserID: user, Quantity: units}
+		}
+		keyed := func(p stock.Purchase) stock.Purchase { p.Keyed = true; return p }
+		for i, c := range []struct {
+			units, elsewhere, limit int64
+			batch                   []stock.Purchase
+		}{
+			{10, 0, 0, []stock.Purchase{by("ann", 4), by("", 7), by("bob", 6), by("", 1)}},
+			{10, 5, 0, []stock.Purchase{by("", 6), by("", 9), by("", 10), by("", 4), by("", 1)}},
+			{10, 5, 0, []stock.Purchase{by("", 11), by("", 16)}},
+			{10, 0, 3, []stock.Purchase{by("ann", 2), by("", 1), by("ann", 2), by("bob", 4), by("bob", 3), by("ann", 1)}},
+			{4, 3, 5, []stock.Purchase{by("ann", 3), by("bob", 3), by("ann", 3), by("bob", 5), by("bob", 1)}},
+			{10, 0, 0, []stock.Purchase{keyed(by("ann", 4)), by("", 2)}},
+			{0, 0, 0, []stock.Purchase{by("", 1)}},
+		} {
+			item := int64(i + 1)
+			if err := s.CreateLimited(t.Context(), item, c.units+c.elsewhere, c.limit, rand.Text()); err != nil {
+				t.Fatal(err)
+			}
+			if _, filled, err := s.FillPool(t.Context(), item, c.elsewhere); err != nil || filled != c.elsewhere {
+				t.Fatalf("%d units are allocated (%v)", filled, err)
+			}
+			goods, err := s.Goods(t.Context(), item)
+			if err != nil {
+				t.Fatal(err)
+			}
+			outcomes, err := s.SellByProcedure(t.Context(), item, c.batch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left := c.units
+			for j, want := range goods.Allot(c.batch, stock.Limit{PerUser: c.limit}) {
+				got := outcomes[j]
+				if !reflect.DeepEqual(got.Rejected, want) {
+					t.Errorf("purchase %d of %+v is rejected with %v, want %v", j, c, got.Rejected, want)
+				}
+				if want == nil {
+					left -= c.batch[j].Quantity
+				}
+				found, err := s.Orders(t.Context(), c.batch[j].RequestID)
+				order := found[c.batch[j].RequestID]
+				if keyed := c.batch[0].Keyed; want == nil && !keyed {
+					order.Remaining = left // the row has what is left of all
+				}
+				if err != nil || order != got.Order || want == nil && (order.Remaining != left || order.Strategy != "sql-procedure" || order.Replica != "replica-1") {
+					t.Errorf("purchase %d of %+v is %+v, and in the ledger %+v (%v), want %d left", j, c, got.Order, order, err, left)
+				}
+			}
+			after, err := s.Goods(t.Context(), item)
+			if sold := left < c.units; err != nil || after.Stock != left || (after.Version > goods.Version) != sold || sold && after.Writer != "sql-procedure" {
+				t.Errorf("%+v leaves %+v (%v), want %d", c, after, err, left)
+			}
+			if audit, err := s.AuditInFull(t.Context(), item); err != nil || !audit.Clean {
+				t.Errorf("the audit is %+v, of buyers %+v (%v)", audit, audit.Buyers, err)
+			}
+		}
+		if _, err := s.SellByProcedure(t.Context(), 404, []stock.Purchase{by("", 1)}); !errors.Is(err, stock.ErrUnknownGoods) {
+			t.Errorf("an unknown item: %v", err)
+		}
 	})
 }

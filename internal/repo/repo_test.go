@@ -174,9 +174,18 @@ func TestAnItemIsCreatedOnce(t *testing.T) {
 		if err := s.CreateGoods(t.Context(), 1, 9, "again"); !errors.Is(err, stock.ErrGoodsExist) {
 			t.Errorf("created again: %v, want %v", err, stock.ErrGoodsExist)
 		}
+		if err := s.CreateGoods(t.Context(), 2, 9, t.Name()); !errors.Is(err, stock.ErrDuplicateRequest) || errors.Is(err, stock.ErrGoodsExist) {
+			t.Errorf("another one under the same request id: %v, want %v", err, stock.ErrDuplicateRequest)
+		}
 		audit, err := s.Audit(t.Context(), 1)
 		if err != nil || audit.Stock != 5 || audit.Initial != 5 {
 			t.Errorf("audit is %+v (%v), want the first 5", audit, err)
+		}
+		if err := s.CreateGoods(t.Context(), 3, 0, "none"); err != nil {
+			t.Fatal(err)
+		}
+		if rows, err := s.Orders(t.Context(), "none"); err != nil || len(rows) != 0 {
+			t.Errorf("of an item without units the ledger has %+v (%v)", rows, err)
 		}
 		if _, err := s.Audit(t.Context(), 2); !errors.Is(err, stock.ErrUnknownGoods) {
 			t.Errorf("audit of an unknown item: %v, want %v", err, stock.ErrUnknownGoods)
@@ -217,6 +226,15 @@ func TestMigrations(t *testing.T) {
 			}
 			if undone, err := s.MigrateDown(t.Context()); err != nil || len(undone) != 0 {
 				t.Errorf("took back %v (%v) of nothing", undone, err)
+			}
+			pending, err := s.Migrations(t.Context())
+			if err != nil || len(pending) != len(list) {
+				t.Fatalf("%d migrations (%v)", len(pending), err)
+			}
+			for i, m := range pending {
+				if !m.AppliedAt.IsZero() || m.Version != list[i].Version || i > 0 && m.Version <= pending[i-1].Version {
+					t.Errorf("round %d: %+v was taken back, and is number %d", step, m, i)
+				}
 			}
 			if applied, err := s.MigrateUp(t.Context()); err != nil || len(applied) != len(list) {
 				t.Fatalf("applied %v (%v), want all %d again", applied, err, len(list))
@@ -443,34 +461,72 @@ func TestVersionNamesTheServer(t *testing.T) {
 }
 
 // Taking reservations out of the schema gives back what is held, and no more: what was confirmed has
-// been sold, and what was released or expired is back already.
+// been sold, what was released or expired is back already, and what was returned was restocked. Taking
+// allocations out of it gives their units back. Each item has its own, and the totals agree.
 func TestMigratingDownGivesBackOnlyWhatIsHeld(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
 		s := labtest.Open(t, d, "r")
 		create(t, s, 1, 100)
+		if err := s.CreateGoods(t.Context(), 2, 50, "another"); err != nil {
+			t.Fatal(err)
+		}
 		hold(t, s, 1, 1, "")
+		hold(t, s, 2, 7, "")
 		all := endings()
 		for i, state := range []stock.State{stock.Confirmed, stock.Released, stock.Expired} {
-			all[state](t, s, hold(t, s, 1, int64(2)<<i, ""))
-		}
-		list, err := s.Migrations(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range slices.Backward(list) {
-			if _, err := s.MigrateDown(t.Context()); err != nil {
+			number := hold(t, s, 1, int64(2)<<i, "")
+			all[state](t, s, number)
+			if state != stock.Confirmed {
+				continue
+			}
+			if _, err := s.Return(t.Context(), number, 1, stock.ReturnKey("k")); err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(m.File, "reservations") {
-				break
-			}
 		}
-		if _, err := s.MigrateUp(t.Context()); err != nil {
+		if err := settleNow(t, s); err != nil {
 			t.Fatal(err)
 		}
-		audit, err := s.AuditInFull(t.Context(), 1)
-		if err != nil || !audit.Clean || audit.Stock != 98 || audit.Sold != 2 || audit.Held != 0 {
-			t.Errorf("down and up again, the audit is %+v (%v), want 98 in stock and 2 sold", audit, err)
+		for item, moved := range map[int64]int64{1: 30, 2: 20} {
+			if _, filled, err := s.FillPool(t.Context(), item, moved); err != nil || filled != moved {
+				t.Fatalf("%d units are allocated (%v), want %d", filled, err, moved)
+			}
+		}
+		for _, c := range []struct {
+			without string // migration
+			inRow   int64  // of item 1
+		}{{"reservations", 69}, {"places", 99}} {
+			downTo(t, s, c.without)
+			if _, err := s.MigrateUp(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			quick, full := bothAudits(t, s, 1)
+			if quick != full || !full.Clean || full.Stock != 99 || full.Initial != 101 || full.Sold != 2 || full.Held != 0 || full.Returned != 0 {
+				t.Errorf("without %s and with them again, the audits are %+v and %+v, want 99 in stock and 2 of 101 sold", c.without, quick, full)
+			}
+			if row, err := s.Goods(t.Context(), 1); err != nil || row.Stock != c.inRow {
+				t.Errorf("without %s the row is %+v (%v), want %d units", c.without, row, err, c.inRow)
+			}
+			if other, full := bothAudits(t, s, 2); other != full || !other.Clean || other.Stock != 50 {
+				t.Errorf("without %s the audits of the other item are %+v and %+v, want 50 in stock", c.without, other, full)
+			}
 		}
 	})
+}
+
+// downTo reverts migrations until one is reverted.
+func downTo(t *testing.T, s *repo.Store, name string) {
+	t.Helper()
+	list, err := s.Migrations(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range slices.Backward(list) {
+		if _, err := s.MigrateDown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(m.File, name) {
+			return
+		}
+	}
+	t.Fatalf("no migration is called %s", name)
 }

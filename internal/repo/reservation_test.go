@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -511,4 +512,30 @@ func TestTheLongestExpiredEndFirst(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Reservations of several items end together: each item, and each buyer of one with a limit, gets its own units back.
+func TestReservationsOfSeveralItemsExpireTogether(t *testing.T) {
+	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
+	for item, limit := range []int64{0, 9, 5} {
+		id := int64(item + 1)
+		if err := s.CreateLimited(t.Context(), id, 20, limit, fmt.Sprint("item ", id)); err != nil {
+			t.Fatal(err)
+		}
+		hold(t, s, id, 1, "ann") // it stays
+		for _, user := range []string{"ann", "bob"} {
+			over(t, s, hold(t, s, id, id, user))
+		}
+	}
+	if ended, units, err := s.Expire(t.Context(), 10); err != nil || ended != 6 || !maps.Equal(units, map[int64]int64{1: 2, 2: 4, 3: 6}) {
+		t.Errorf("%d are ended, and %v units come back (%v), want 6, and two of each reservation", ended, units, err)
+	}
+	for id := int64(1); id < 4; id++ {
+		if quick, full := bothAudits(t, s, id); !full.Clean || quick.Stock != 19 || quick.Held != 1 {
+			t.Errorf("the audits of item %d are %+v and %+v, want 19 in stock, and one held", id, quick, full)
+		}
+		if users, err := s.UsersAfter(t.Context(), id, ""); err != nil || id > 1 && fmt.Sprint(users) != "[{ann 1} {bob 0}]" || id == 1 && users != nil {
+			t.Errorf("the buyers of item %d have %v (%v)", id, users, err)
+		}
+	}
 }

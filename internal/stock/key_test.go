@@ -2,6 +2,7 @@ package stock_test
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,7 +39,7 @@ func TestAKeyRangeHasItsKeyAlone(t *testing.T) {
 		from, below := stock.KeyRange(key)
 		return from <= id && id < below
 	}
-	for _, id := range []string{"a1", stock.BuyerKey("a1", "ann"), stock.RestockKey("a1")} {
+	for _, id := range []string{"a1", stock.BuyerKey("a1", "ann"), stock.RestockKey("a1"), stock.ReturnKey("a1")} {
 		if !within("a1", id) {
 			t.Errorf("%q is not found by its key", id)
 		}
@@ -77,6 +78,7 @@ func TestAKeyStandsForOnePurchase(t *testing.T) {
 		"another item":                    {[]stock.Order{order(id, func(o *stock.Order) { o.GoodsID = 2 })}, false, stock.ErrKeyReused},
 		"another quantity":                {[]stock.Order{order(id, func(o *stock.Order) { o.Quantity = 1 })}, false, stock.ErrKeyReused},
 		"another buyer":                   {[]stock.Order{order(id, func(o *stock.Order) { o.UserID = "bob" })}, false, stock.ErrKeyReused},
+		"a reservation":                   {[]stock.Order{order(id, func(o *stock.Order) { o.Kind = stock.Hold })}, false, stock.ErrKeyReused},
 		"a restock":                       {[]stock.Order{order(id, func(o *stock.Order) { o.Kind = stock.Restock })}, false, stock.ErrKeyReused},
 		"another client's, without a tag": {[]stock.Order{order("k", func(o *stock.Order) { o.UserID = "bob" })}, false, nil},
 		"another item, beside this purchase without a tag": {
@@ -97,6 +99,30 @@ func TestAKeyStandsForOnePurchase(t *testing.T) {
 	}
 	if _, ok, err := (stock.Purchase{RequestID: "k", Quantity: 2, UserID: "ann"}).First(2, map[string]stock.Order{"k": order("k", nil)}); ok || !errors.Is(err, stock.ErrKeyReused) {
 		t.Errorf("an untagged key that stands for another item: %v, %v", ok, err)
+	}
+}
+
+// What is stored under one key, or one number, for another purpose has another id, and the client sees its key alone.
+func TestAStoredIDSaysWhoseKeyItIs(t *testing.T) {
+	seen := make(map[string]string)
+	for name, id := range map[string]string{
+		"no buyer": stock.BuyerKey("k", ""), "a buyer": stock.BuyerKey("k", "ann"), "another": stock.BuyerKey("k", "bob"),
+		"a restock": stock.RestockKey("k"), "a return": stock.ReturnKey("k"), "an end": stock.FinalKey("k"), "a line": stock.LineKey("k"),
+	} {
+		if other, ok := seen[id]; ok || stock.KeyOf(id) != "k" {
+			t.Errorf("the key of %s is stored as %q, and so is that of %q", name, id, other)
+		}
+		want := []string{id, "k"}
+		if name == "no buyer" {
+			want = want[1:]
+		}
+		if got := stock.StoredIDs(id); !slices.Equal(got, want) {
+			t.Errorf("the key of %s may be stored as %q, want %q", name, got, want)
+		}
+		seen[id] = name
+	}
+	if got := stock.BuyerKey("k", ""); got != "k" {
+		t.Errorf("the key of no buyer is stored as %q", got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package stock_test
 
 import (
+	"encoding/json"
 	"errors"
 	"reflect"
 	"slices"
@@ -156,6 +157,28 @@ func TestAuditSinceAnEarlierOne(t *testing.T) {
 	if want := stock.NewAudit(1, 5, 10, 5, 4); since != want || !since.Clean {
 		t.Errorf("since then %+v, want %+v", since, want)
 	}
+	// What had come back before was in stock then.
+	earlier = stock.AuditOf(1, 8, stock.Sums{Restocked: 10, Sold: 4, Orders: 4, Held: 1, Returned: 3})
+	later = stock.AuditOf(1, 6, stock.Sums{Restocked: 11, Sold: 7, Orders: 6, Held: 3, Returned: 5})
+	want := stock.Audit{GoodsID: 1, Stock: 6, Initial: 10, Sold: 3, Orders: 2, Held: 3, Returned: 2, Clean: true}
+	if since := later.Since(earlier); since != want {
+		t.Errorf("with reservations and returns, since then %+v, want %+v", since, want)
+	}
+}
+
+// An audit has every sum of the ledger, and what came back can be sold again.
+func TestAnAuditHasEverySum(t *testing.T) {
+	got := stock.AuditOf(7, 12, stock.Sums{Restocked: 20, Sold: 9, Orders: 5, Held: 2, Returned: 3})
+	want := stock.Audit{GoodsID: 7, Stock: 12, Initial: 20, Sold: 9, Orders: 5, Held: 2, Returned: 3, Clean: true}
+	if got != want || got.Undersold(100) != 12 {
+		t.Errorf("the audit is %+v, and %d are undersold; want %+v and 12", got, got.Undersold(100), want)
+	}
+	for _, c := range []struct{ left, sold, oversold int64 }{{0, 23, 2}, {-1, 22, 1}, {0, 21, 0}} {
+		got := stock.AuditOf(7, c.left, stock.Sums{Restocked: 20, Sold: c.sold, Held: 2, Returned: 3})
+		if got.Oversold != c.oversold || got.Clean != (c.oversold == 0) || got.Undersold(5) != 0 {
+			t.Errorf("%d sold and 2 held of 20 and 3 that came back: %+v, and %d undersold", c.sold, got, got.Undersold(5))
+		}
+	}
 }
 
 func TestABackendErrorIsItsKindAndItsCause(t *testing.T) {
@@ -204,5 +227,90 @@ func TestHeldUnitsAreNotUndersold(t *testing.T) {
 func TestAnAuditWithLessThanNothingHeldIsNotClean(t *testing.T) {
 	if a := stock.AuditOf(1, 11, stock.Sums{Restocked: 10, Held: -1}); a.Clean || a.Lost != 0 || a.Oversold != 0 {
 		t.Errorf("the audit is %+v", a)
+	}
+}
+
+// Each state says what its reservation is rejected with, and which of these are for good.
+func TestAReservationThatIsNotHeldSaysWhy(t *testing.T) {
+	for state, want := range map[stock.State]error{
+		stock.Confirmed: stock.ErrConfirmed, stock.Released: stock.ErrReleased, stock.Expired: stock.ErrExpired,
+		stock.Held: stock.ErrExpired, // its time was over just now
+	} {
+		err := stock.Reservation{State: state}.NotHeld()
+		if !errors.Is(err, want) || stock.IsOver(err) != (state != stock.Confirmed) {
+			t.Errorf("one that is %s: %v, over: %v; want %v", state, err, stock.IsOver(err), want)
+		}
+	}
+	if stock.IsOver(nil) || stock.IsOver(stock.ErrUnknownReservation) || !stock.IsOver(&stock.LineError{Err: stock.ErrReleased}) {
+		t.Error("what is over is not what was released or has expired")
+	}
+}
+
+// Units are sold with a deduction and with a confirmation, and with no other row. A purchase with a time is held.
+func TestOnlyDeductionsAndConfirmationsSell(t *testing.T) {
+	for _, kind := range []stock.Kind{stock.Deduction, stock.Restock, stock.Hold, stock.Confirmation, stock.Release, stock.Expiry, stock.Return} {
+		if got := (stock.Order{Kind: kind}).Sells(); got != (kind == stock.Deduction || kind == stock.Confirmation) {
+			t.Errorf("%s sells: %v", kind, got)
+		}
+	}
+	for ttl, want := range map[time.Duration]stock.Kind{0: stock.Deduction, 1: stock.Hold} {
+		if got := (stock.Purchase{TTL: ttl}).Kind(); got != want {
+			t.Errorf("a purchase for %s is a %s, want %s", ttl, got, want)
+		}
+	}
+}
+
+// An error with figures is of its kind alone, and shows its figures.
+func TestAnErrorShowsItsFigures(t *testing.T) {
+	kinds := []error{stock.ErrUserLimit, stock.ErrAllocated, stock.ErrReturned, stock.ErrInsufficientStock, stock.ErrBackendUnavailable}
+	for _, c := range []struct {
+		err  error
+		want error
+		text string
+	}{
+		{&stock.UserLimitError{PerUser: 3, Has: 2}, stock.ErrUserLimit, "limit of one buyer exceeded: one buyer may have 3, and has 2"},
+		{&stock.AllocatedError{Units: 4, Version: 9}, stock.ErrAllocated, "the units left are allocated to another strategy: 4"},
+		{&stock.LineError{GoodsID: 7, Err: stock.ErrReturned}, stock.ErrReturned, "item 7: more units than are left of the order"},
+	} {
+		for _, kind := range kinds {
+			if want := errors.Is(c.want, kind); errors.Is(c.err, kind) != want {
+				t.Errorf("%v is %v: %v, want %v", c.err, kind, !want, want)
+			}
+		}
+		if c.err.Error() != c.text {
+			t.Errorf("it reads %q, want %q", c.err, c.text)
+		}
+	}
+}
+
+// The limits are those that the API documents.
+func TestTheLimitsAreThoseOfTheAPI(t *testing.T) {
+	for name, c := range map[string]struct{ got, want int64 }{
+		"quantity": {stock.MaxQuantity, 1_000_000}, "stock": {stock.MaxStock, 1_000_000_000_000}, "per_user": {stock.MaxPerUser, 1_000_000_000},
+		"key": {stock.MaxRequestID, 128}, "user": {stock.MaxUserID, 64}, "payment_reference": {stock.MaxPaymentReference, 128}, "lines": {stock.MaxLines, 32},
+	} {
+		if c.got != c.want {
+			t.Errorf("the limit of %s is %d, want %d", name, c.got, c.want)
+		}
+	}
+}
+
+// Names of JSON are a contract; what is internal is not shown.
+func TestTheNamesOfJSON(t *testing.T) {
+	for want, value := range map[string]any{
+		`{"goods_id":1,"stock":2,"version":3,"fence":4,"per_user":5}`: stock.Goods{
+			ID: 1, Stock: 2, Version: 3, Fence: 4, PerUser: 5, Allocated: 6, Writer: "w", WriterEpoch: 7,
+		},
+		`{"goods_id":1,"stock":2,"initial":3,"sold":4,"orders":5,"held":6,"returned":7,"oversold":8,"lost":9,"clean":true}`: stock.Audit{
+			GoodsID: 1, Stock: 2, Initial: 3, Sold: 4, Orders: 5, Held: 6, Returned: 7, Oversold: 8, Lost: 9, Clean: true,
+		},
+		`{"miscounted":1,"beyond_limit":2}`:                             stock.Buyers{Miscounted: 1, BeyondLimit: 2},
+		`{"returned":1,"pending":2}`:                                    stock.Recalled{Returned: 1, Pending: 2},
+		`{"strategy":"s","group":true,"fenced":false,"max_quantity":3}`: stock.Choice{Strategy: "s", Group: new(true), Fence: new(false), MaxQuantity: new(int64(3))},
+		`{}`: stock.Choice{},
+	} {
+		if got, err := json.Marshal(value); err != nil || string(got) != want {
+			t.Errorf("%T is %s (%v), want %s", value, got, err, want)
+		}
 	}
 }

@@ -84,9 +84,13 @@ sql-optimistic, 64 clients / 1 client: at least 0.5
 	sql-optimistic, 64 clients, 1 replica / sql-optimistic, 1 client, 1 replica
 processor time of sql-conditional / HTTP baseline: below 16
 processor time of sql-conditional, grouped / HTTP baseline: below 3.5
+processor time of sql-conditional, grouped / HTTP baseline, 256 clients: below 2.5
 processor time of redis-stock / HTTP baseline: below 4
+processor time of redis-stock / HTTP baseline, 256 clients: below 3
 each lock grouped, processor time / HTTP baseline, processor time of redis-lua, grouped / HTTP baseline: below 4
+each lock grouped, processor time / HTTP baseline, 256 clients, processor time of redis-lua, grouped / HTTP baseline, 256 clients: below 2.7
 each lock grouped, processor time / HTTP baseline, processor time of etcd, grouped / HTTP baseline: below 4
+each lock grouped, processor time / HTTP baseline, 256 clients, processor time of etcd, grouped / HTTP baseline, 256 clients: below 2.7
 `,
 		3: `sql-conditional grouped / alone, 3 replicas: at least 5
 	sql-conditional, grouped, 64 clients, 3 replicas / sql-conditional, 64 clients, 3 replicas

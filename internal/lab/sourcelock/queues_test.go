@@ -2,6 +2,7 @@ package sourcelock_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lab/sourcelock"
 	"github.com/stockd/stockd/internal/lock"
 )
@@ -143,25 +145,64 @@ func TestAKeyOfEtcdIsRenewed(t *testing.T) {
 	giveBack(t, second.granted(t))
 }
 
-// nodeCaches connects contenders of the lock with a listener, and returns how many nodes a
-// folder has.
-func nodeCaches(t *testing.T, kind, folder string, n int) (contenders []lock.Locker, inLine func() int) {
+// listener is a contender of the lock with a listener, and the way to its server.
+type listener struct {
+	lock.Locker
+	way *servers.Proxy
+}
+
+// nodeCaches connects contenders.
+func nodeCaches(t *testing.T, kind string, n int) (contenders []listener) {
 	t.Helper()
 	server := lab.ZooKeeper(t)
 	for range n {
-		l, err := sourcelock.NewNodeCache(kind, server.Address, 10*time.Second)
+		way := labtest.NewProxy(t, server.Address)
+		l, err := sourcelock.NewNodeCache(kind, way.Address, 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = l.(io.Closer).Close() }) //nolint:forcetypeassert // a panic fails the test as well
-		contenders = append(contenders, l)
+		one := listener{l, way}
+		t.Cleanup(func() { one.end(t) })
+		contenders = append(contenders, one)
 	}
-	conn, _, err := zk.Connect([]string{server.Address}, 10*time.Second, zk.WithLogger(quiet{}))
+	return contenders
+}
+
+// end ends the session.
+func (l listener) end(t *testing.T) {
+	t.Helper()
+	closer, ok := l.Locker.(io.Closer)
+	if !ok {
+		t.Fatal("the lock cannot be closed")
+	}
+	if err := closer.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// listen begins to wait, and returns when the server knows what it listens to: the lock would
+// miss what ends before.
+func (l listener) listen(t *testing.T, folder, name string, inLine func() int) *waiting {
+	t.Helper()
+	const exists = 3
+	request := binary.BigEndian.AppendUint32(nil, exists)
+	request = binary.BigEndian.AppendUint32(request, uint32(len(folder+"/number-0000000000")))
+	held := l.way.Arm(servers.Rule{Sent: string(request) + folder + "/number-", Do: servers.HoldReply})
+	defer held.Pass()
+	w := wait(t, l, name, inLine)
+	labtest.AwaitReached(t, held)
+	return w
+}
+
+// nodesIn counts the nodes of a folder.
+func nodesIn(t *testing.T, folder string) func() int {
+	t.Helper()
+	conn, _, err := zk.Connect([]string{lab.ZooKeeper(t).Address}, 10*time.Second, zk.WithLogger(quiet{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	return contenders, func() int {
+	return func() int {
 		names, _, err := conn.Children(folder)
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			t.Fatal(err)
@@ -178,11 +219,11 @@ func (quiet) Printf(string, ...any) {}
 // first still holds the name. Nodes end with their request, their release and their session.
 func TestANodeListensForTheEndOfTheOneBeforeIt(t *testing.T) {
 	t.Parallel() // it waits for its server to start
-	all, inLine := nodeCaches(t, sourcelock.NodeCache, "/node-cache-listens-1", 3)
-	const name = "listens/1"
+	const folder, name = "/node-cache-listens-1", "listens/1"
+	all, inLine := nodeCaches(t, sourcelock.NodeCache, 3), nodesIn(t, folder)
 	first := take(t, all[0], name)
-	second := wait(t, all[1], name, inLine)
-	third := wait(t, all[2], name, inLine)
+	second := all[1].listen(t, folder, name, inLine)
+	third := all[2].listen(t, folder, name, inLine)
 	second.waits(t)
 	third.waits(t)
 	second.leave()
@@ -198,10 +239,8 @@ func TestANodeListensForTheEndOfTheOneBeforeIt(t *testing.T) {
 	if n := inLine(); n != 1 || first.Context().Err() == nil {
 		t.Errorf("%d nodes are left after a release, and the lease has ended: %v", n, first.Context().Err())
 	}
-	next := wait(t, all[1], name, inLine)
-	if err := all[2].(io.Closer).Close(); err != nil { //nolint:forcetypeassert // a panic fails the test as well
-		t.Error(err)
-	}
+	next := all[1].listen(t, folder, name, inLine)
+	all[2].end(t)
 	giveBack(t, next.granted(t))
 	if beside.Context().Err() != nil {
 		t.Error("a loss is reported")
@@ -211,7 +250,7 @@ func TestANodeListensForTheEndOfTheOneBeforeIt(t *testing.T) {
 // The other form waits for 300 ms, and goes on as if it had been granted the name.
 func TestANodeThatWaitedLongEnoughTakesTheName(t *testing.T) {
 	t.Parallel() // it waits for its server to start
-	all, _ := nodeCaches(t, sourcelock.NodeCacheTimeout, "/node-cache-timed", 2)
+	all := nodeCaches(t, sourcelock.NodeCacheTimeout, 2)
 	first := take(t, all[0], "timed")
 	start := time.Now()
 	second := take(t, all[1], "timed")

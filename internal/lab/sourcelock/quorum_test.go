@@ -40,6 +40,7 @@ func block(t *testing.T, masters []redis.UniversalClient, key string) {
 		if err := master.Set(t.Context(), key, "another's", time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { master.Del(context.WithoutCancel(t.Context()), key) })
 	}
 }
 
@@ -86,7 +87,7 @@ func TestAMajorityOfTheMastersGrantsAName(t *testing.T) {
 
 // A lease ends one TTL after it was asked for: it is not renewed.
 func TestALeaseOfAMajorityEndsAfterItsTTL(t *testing.T) {
-	for _, kind := range quorums() {
+	together(t, quorums(), func(t *testing.T, kind string) {
 		l := contend(t, kind, lastingFor(150*time.Millisecond))
 		start := time.Now()
 		lease := take(t, l, "ends-"+kind)
@@ -94,7 +95,7 @@ func TestALeaseOfAMajorityEndsAfterItsTTL(t *testing.T) {
 		if took := time.Since(start); took < 100*time.Millisecond { // a part is left for clocks that differ
 			t.Errorf("%s: the lease ended after %s", kind, took)
 		}
-	}
+	})
 }
 
 // late is a master whose answer comes when the TTL is over, as long as it is told to.
@@ -136,32 +137,28 @@ func (late) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 // the lease lasts for a whole TTL after them.
 func TestVotesThatTookTooLongAreNoGrant(t *testing.T) {
 	const ttl = 200 * time.Millisecond
-	for _, kind := range quorums() {
+	together(t, quorums(), func(t *testing.T, kind string) {
 		l, name := contend(t, kind, lastingFor(ttl)), "late-"+kind
 		var on atomic.Bool
 		on.Store(true)
 		l.Redlock[0].AddHook(late{after: ttl, on: &on})
-		ctx, cancel := context.WithTimeout(t.Context(), ttl+ttl/2)
 		start := time.Now()
-		lease, err := l.Acquire(ctx, name)
-		cancel()
 		if kind != sourcelock.QuorumUntimed {
-			if !errors.Is(err, lock.ErrNotAcquired) {
+			ctx, cancel := context.WithTimeout(t.Context(), ttl+ttl/2)
+			defer cancel()
+			if _, err := l.Acquire(ctx, name); !errors.Is(err, lock.ErrNotAcquired) {
 				t.Errorf("%s: the votes took %s, and the name is granted (%v)", kind, time.Since(start), err)
 			}
 			on.Store(false)
 			giveBack(t, take(t, l, name))
-			continue
+			return
 		}
-		if err != nil {
-			t.Errorf("%s: %v", kind, err)
-			continue
-		}
+		lease := take(t, l, name)
 		labtest.AwaitLoss(t, lease, 5*time.Second)
 		if took := time.Since(start); took < 2*ttl-ttl/4 { // the same
 			t.Errorf("%s: the lease ended %s after it was asked for", kind, took)
 		}
-	}
+	})
 }
 
 // A master whose answer is lost may have the key. It is released there, but where only the

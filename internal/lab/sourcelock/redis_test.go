@@ -3,6 +3,7 @@ package sourcelock_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -48,6 +49,17 @@ func contend(t *testing.T, kind string, change ...func(*lock.Deps)) contender {
 		do(&deps)
 	}
 	return contender{e.New(deps), deps}
+}
+
+// together tests some locks at the same time, because they wait for what must not happen.
+func together(t *testing.T, kinds []string, test func(t *testing.T, kind string)) {
+	t.Helper()
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			test(t, kind)
+		})
+	}
 }
 
 // at sets the clock of a contender.
@@ -139,7 +151,7 @@ func TestAKeyOfRedisIsHeldByOneUntilItsRelease(t *testing.T) {
 // later one has not.
 func TestAStampIsTakenOverWhenItsTimeHasCome(t *testing.T) {
 	now := time.UnixMilli(1_900_000_000_000)
-	for _, kind := range stamps() {
+	together(t, stamps(), func(t *testing.T, kind string) {
 		l, name := contend(t, kind, at(now)), "stamp-"+kind
 		key := keyOf(kind, name)
 		unit := int64(1)
@@ -164,7 +176,7 @@ func TestAStampIsTakenOverWhenItsTimeHasCome(t *testing.T) {
 			t.Errorf("%s: %q, whose time has not come, was replaced by %q", kind, later, value)
 		}
 		l.Redis.Del(t.Context(), key)
-	}
+	})
 }
 
 // before has a client of Redis do something before each command of a name.
@@ -281,27 +293,29 @@ func TestAClientThatIsMadeDeletesTheLockOnce(t *testing.T) {
 
 // A contender tries again after its pause: at once, after 50 ms, or as it is told.
 func TestAContenderPausesBetweenItsTries(t *testing.T) {
-	for kind, c := range map[string]struct{ least, most int }{
-		sourcelock.SetNXSpin: {20, 1 << 20}, sourcelock.SetNXPause: {2, 5}, sourcelock.SetNXThenExpire: {2, 3}, sourcelock.SetNXExpireScript: {2, 3},
-	} {
+	tries := map[string]struct{ least, most int }{
+		sourcelock.SetNXSpin: {10, 1 << 20}, sourcelock.SetNXPause: {2, 5}, sourcelock.SetNXThenExpire: {2, 3}, sourcelock.SetNXExpireScript: {2, 3},
+	}
+	together(t, slices.Collect(maps.Keys(tries)), func(t *testing.T, kind string) {
+		c := tries[kind]
 		l, name := contend(t, kind, func(d *lock.Deps) { d.Retry = 110 * time.Millisecond }), "pauses-"+kind
 		held := take(t, l, name)
-		tries := 0
+		n := 0
 		command := "set"
 		if kind == sourcelock.SetNXExpireScript {
 			command = "eval"
 		}
-		l.Redis.AddHook(before{command, func() { tries++ }})
+		l.Redis.AddHook(before{command, func() { n++ }})
 		ctx, cancel := context.WithTimeout(t.Context(), 220*time.Millisecond)
 		if _, err := l.Acquire(ctx, name); !errors.Is(err, lock.ErrNotAcquired) {
 			t.Errorf("%s: %v beside its holder", kind, err)
 		}
 		cancel()
-		if tries < c.least || tries > c.most {
-			t.Errorf("%s tries %d times in 220 ms, want from %d to %d", kind, tries, c.least, c.most)
+		if n < c.least || n > c.most {
+			t.Errorf("%s tries %d times in 220 ms, want from %d to %d", kind, n, c.least, c.most)
 		}
 		giveBack(t, held)
-	}
+	})
 }
 
 // A Redis that is not there is named.

@@ -1,0 +1,157 @@
+package repo_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// asks are the calls of a store that are of one item, and that are of none.
+func asks(s *repo.Store, item int64) (ofItem, others map[string]func(ctx context.Context) error) {
+	in := func(do func(ctx context.Context, tx *repo.Tx) error) func(context.Context) error {
+		return func(ctx context.Context) error { return s.InTx(ctx, func(tx *repo.Tx) error { return do(ctx, tx) }) }
+	}
+	return map[string]func(ctx context.Context) error{
+			"Goods":             func(ctx context.Context) error { _, err := s.Goods(ctx, item); return err },
+			"InStock":           func(ctx context.Context) error { _, err := s.InStock(ctx, item); return err },
+			"GoodsSettled":      func(ctx context.Context) error { _, err := s.GoodsSettled(ctx, item); return err },
+			"GoodsWithBuckets":  func(ctx context.Context) error { _, err := s.GoodsWithBuckets(ctx, item); return err },
+			"GoodsWithUnitRows": func(ctx context.Context) error { _, err := s.GoodsWithUnitRows(ctx, item); return err },
+			"Reach":             func(ctx context.Context) error { _, _, err := s.Reach(ctx, item, "place"); return err },
+			"Audit":             func(ctx context.Context) error { _, err := s.Audit(ctx, item); return err },
+			"AuditInFull":       func(ctx context.Context) error { _, err := s.AuditInFull(ctx, item); return err },
+			"Restock":           func(ctx context.Context) error { _, err := s.Restock(ctx, item, 1, "more"); return err },
+			"SetLimit":          func(ctx context.Context) error { return s.SetLimit(ctx, item, 1) },
+			"ClaimFence":        func(ctx context.Context) error { _, err := s.ClaimFence(ctx, item, 1); return err },
+			"Fill":              func(ctx context.Context) error { _, err := s.Fill(ctx, item, "place", 0); return err },
+			"Refill":            func(ctx context.Context) error { _, err := s.Refill(ctx, item, "place", 0); return err },
+			"ReturnUnits":       func(ctx context.Context) error { _, _, err := s.ReturnUnits(ctx, item, "place", 1, 0); return err },
+			"FillPool":          func(ctx context.Context) error { _, _, err := s.FillPool(ctx, item, 1); return err },
+			"RecallBuckets":     func(ctx context.Context) error { _, err := s.RecallBuckets(ctx, item); return err },
+			"RecallUnitRows":    func(ctx context.Context) error { _, err := s.RecallUnitRows(ctx, item); return err },
+			"ChangeChoice": func(ctx context.Context) error {
+				return s.ChangeChoice(ctx, item, func(c stock.Choice) (stock.Choice, error) { return c, nil })
+			},
+			"Tx.Goods":             in(func(ctx context.Context, tx *repo.Tx) error { _, err := tx.Goods(ctx, item); return err }),
+			"Tx.GoodsForUpdate":    in(func(ctx context.Context, tx *repo.Tx) error { _, err := tx.GoodsForUpdate(ctx, item); return err }),
+			"Tx.GoodsWithUnitRows": in(func(ctx context.Context, tx *repo.Tx) error { _, err := tx.GoodsWithUnitRows(ctx, item); return err }),
+			"Tx.Gather":            in(func(ctx context.Context, tx *repo.Tx) error { _, _, err := tx.Gather(ctx, item); return err }),
+			"Tx.ConfirmLimit":      in(func(ctx context.Context, tx *repo.Tx) error { return tx.ConfirmLimit(ctx, item) }),
+		}, map[string]func(ctx context.Context) error{
+			"Ping":            s.Ping,
+			"InTx":            in(func(context.Context, *repo.Tx) error { return nil }),
+			"InTxOnce":        func(ctx context.Context) error { return s.InTxOnce(ctx, func(*repo.Tx) error { return nil }) },
+			"CreateGoods":     func(ctx context.Context) error { return s.CreateGoods(ctx, item, 1, "created") },
+			"Existing":        func(ctx context.Context) error { _, err := s.Existing(ctx, item); return err },
+			"AuditAll":        func(ctx context.Context) error { _, err := s.AuditAll(ctx); return err },
+			"AuditUsers":      func(ctx context.Context) error { _, err := s.AuditUsers(ctx, item); return err },
+			"Choices":         func(ctx context.Context) error { _, err := s.Choices(ctx); return err },
+			"SwitchOff":       func(ctx context.Context) error { return s.SwitchOff(ctx, "s", "why") },
+			"SwitchOn":        func(ctx context.Context) error { return s.SwitchOn(ctx, "s") },
+			"SwitchedOff":     func(ctx context.Context) error { _, err := s.SwitchedOff(ctx); return err },
+			"Fence":           func(ctx context.Context) error { _, err := s.Fence(ctx, item); return err },
+			"CloseAllocation": func(ctx context.Context) error { _, err := s.CloseAllocation(ctx, item, "place"); return err },
+			"Allocation":      func(ctx context.Context) error { _, err := s.Allocation(ctx, item, "place"); return err },
+			"Allocations":     func(ctx context.Context) error { _, err := s.Allocations(ctx, "place"); return err },
+			"Allocators":      func(ctx context.Context) error { _, err := s.Allocators(ctx, item); return err },
+			"ItemsIn":         func(ctx context.Context) error { _, err := s.ItemsIn(ctx, "place"); return err },
+			"HasAllocations":  func(ctx context.Context) error { _, err := s.HasAllocations(ctx, "place"); return err },
+			"Keep": func(ctx context.Context) error {
+				return s.Keep(ctx, "place", []repo.PendingOrder{{Order: stock.Order{ID: "n", Kind: stock.Deduction, GoodsID: item, Quantity: 1}}})
+			},
+			"Has": func(ctx context.Context) error {
+				_, err := s.Has(ctx, item, 1, []stock.Purchase{{UserID: "u"}})
+				return err
+			},
+			"UsersAfter":     func(ctx context.Context) error { _, err := s.UsersAfter(ctx, item, ""); return err },
+			"CountUsers":     func(ctx context.Context) error { _, err := s.CountUsers(ctx, item); return err },
+			"Orders":         func(ctx context.Context) error { _, err := s.Orders(ctx, "r"); return err },
+			"OrdersOfKey":    func(ctx context.Context) error { _, err := s.OrdersOfKey(ctx, "k", 1); return err },
+			"Order":          func(ctx context.Context) error { _, _, err := s.Order(ctx, "7"); return err },
+			"OrdersAfter":    func(ctx context.Context) error { _, _, err := s.OrdersAfter(ctx, 0, 0, 1, false); return err },
+			"Return":         func(ctx context.Context) error { _, err := s.Return(ctx, "7", 1, "back"); return err },
+			"Reservation":    func(ctx context.Context) error { _, err := s.Reservation(ctx, "n"); return err },
+			"Release":        func(ctx context.Context) error { _, _, err := s.Release(ctx, "n"); return err },
+			"Extend":         func(ctx context.Context) error { _, err := s.Extend(ctx, "n", time.Hour, time.Hour); return err },
+			"Expire":         func(ctx context.Context) error { _, _, err := s.Expire(ctx, 1); return err },
+			"Reservations":   func(ctx context.Context) error { _, err := s.Reservations(ctx); return err },
+			"Confirm":        func(ctx context.Context) error { _, err := s.Confirm(ctx, &repo.Payment{Number: "n"}); return err },
+			"ConfirmAll":     func(ctx context.Context) error { _, _, err := s.ConfirmAll(ctx, []string{"n"}); return err },
+			"ConfirmedLines": func(ctx context.Context) error { _, err := s.ConfirmedLines(ctx, "n"); return err },
+			"Settle":         func(ctx context.Context) error { _, err := s.Settle(ctx); return err },
+			"SettleAll":      s.SettleAll,
+			"Unsettled":      func(ctx context.Context) error { _, err := s.Unsettled(ctx); return err },
+			"MigrateUp":      func(ctx context.Context) error { _, err := s.MigrateUp(ctx); return err },
+			"Migrations":     func(ctx context.Context) error { _, err := s.Migrations(ctx); return err },
+			"MigrateDown":    func(ctx context.Context) error { _, err := s.MigrateDown(ctx); return err },
+		}
+}
+
+func TestAnUnknownItemIsUnknownToEveryCall(t *testing.T) {
+	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r").As("me")
+	create(t, s, 1, 10)
+	ofItem, _ := asks(s, 404)
+	for name, ask := range ofItem {
+		if err := ask(t.Context()); !errors.Is(err, stock.ErrUnknownGoods) || errors.Is(err, stock.ErrBackendUnavailable) {
+			t.Errorf("%s of an unknown item: %v, want %v", name, err, stock.ErrUnknownGoods)
+		}
+	}
+}
+
+// A call of a caller that has left fails with its cause, and one without a database names it: neither is
+// answered as if nothing were there.
+//
+//contract:strategy.Strategy stock.ErrBackendUnavailable:
+func TestEveryCallSaysThatItCouldNotAsk(t *testing.T) {
+	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r").As("me")
+	create(t, s, 1, 10)
+	left, leave := context.WithCancelCause(t.Context())
+	why := errors.New("the client has left")
+	leave(why)
+	ofItem, others := asks(s, 1)
+	for _, calls := range []map[string]func(context.Context) error{ofItem, others} {
+		for name, ask := range calls {
+			schema := name == "MigrateUp" || name == "MigrateDown" || name == "Migrations"
+			if err := ask(left); !schema && (!errors.Is(err, why) || errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrUnknownOutcome)) {
+				t.Errorf("%s of a caller that has left: %v, want %v", name, err, why)
+			}
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, calls := range []map[string]func(context.Context) error{ofItem, others} {
+		for name, ask := range calls {
+			err := ask(t.Context())
+			if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != repo.SQLite || errors.Is(err, stock.ErrUnknownOutcome) {
+				t.Errorf("%s without a database: %v, want a failure of it", name, err)
+			}
+		}
+	}
+}
+
+// A store that cannot be made closes the pool that it was to be made of.
+func TestAStoreThatIsNotMadeClosesItsPool(t *testing.T) {
+	pool, err := backend.OpenSQL(backend.SQLOptions{
+		Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "s.db"), MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := repo.New(left, pool, repo.Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("made for a caller that has left: %v", err)
+	}
+	if err := pool.PingContext(t.Context()); err == nil || err.Error() != "sql: database is closed" {
+		t.Errorf("the pool is not closed: %v", err)
+	}
+}

@@ -1,0 +1,293 @@
+package repo_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stockd/stockd/internal/lab/labtest"
+	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// recent fails where a time is not of the last minute, in whole microseconds of UTC.
+func recent(t *testing.T, what string, at, from time.Time) {
+	t.Helper()
+	if at.Before(from.Truncate(time.Microsecond)) || at.Sub(from) > time.Minute || at.Location() != time.UTC || at.Nanosecond()%1000 != 0 {
+		t.Errorf("%s is of %s, want UTC from %s on", what, at, from)
+	}
+}
+
+// All that is written of an order is read again, however it is looked up. What each leaves was known when
+// it was written, and stays whatever is sold later.
+func TestAnOrderIsReadAsItWasWritten(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "replica-1").As("redis-lua")
+		createItems(t, s, 2)
+		from, held := time.Now(), uuid.Must(uuid.NewV7()).String()
+		var written []stock.Order
+		err := s.InTx(t.Context(), func(tx *repo.Tx) (err error) {
+			written, err = tx.Append(t.Context(),
+				repo.Sale{GoodsID: 1, Token: 7, Left: new(int64(4)), Batch: []stock.Purchase{
+					{RequestID: "a uann", Quantity: 2, UserID: "ann"}, {RequestID: "b", Quantity: 3}, {RequestID: "c", Quantity: 1},
+				}},
+				repo.Sale{GoodsID: 2, Left: new(int64(5)), Batch: []stock.Purchase{
+					{RequestID: "d", Quantity: 5, UserID: "bob", TTL: 90 * time.Second, Number: held},
+				}},
+			)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := make([]string, 0, 4)
+		for i, want := range []stock.Order{
+			{Kind: stock.Deduction, RequestID: "a uann", GoodsID: 1, Quantity: 2, UserID: "ann", Remaining: 8, Token: 7},
+			{Kind: stock.Deduction, RequestID: "b", GoodsID: 1, Quantity: 3, Remaining: 5, Token: 7},
+			{Kind: stock.Deduction, RequestID: "c", GoodsID: 1, Quantity: 1, Remaining: 4, Token: 7},
+			{Kind: stock.Hold, RequestID: "d", GoodsID: 2, Quantity: 5, UserID: "bob", Remaining: 5, ID: held, TTL: 90 * time.Second},
+		} {
+			got := written[i]
+			recent(t, want.RequestID, got.CreatedAt, from)
+			want.Strategy, want.Replica, want.CreatedAt = "redis-lua", "replica-1", got.CreatedAt
+			if want.ID == "" {
+				want.ID = got.ID
+			}
+			if got != want || got.ID == "" || slices.Contains(ids, got.ID) {
+				t.Errorf("%+v is written, want %+v", got, want)
+			}
+			ids, written[i].TTL = append(ids, got.ID), 0 // the ledger has it not
+		}
+		found, err := s.Orders(t.Context(), "a uann", "d", "404", "b", "c")
+		if want := map[string]stock.Order{"a uann": written[0], "b": written[1], "c": written[2], "d": written[3]}; err != nil || !maps.Equal(found, want) {
+			t.Errorf("by their requests they are %+v (%v), want %+v", found, err, want)
+		}
+		if none, err := s.Orders(t.Context()); err != nil || len(none) != 0 {
+			t.Errorf("of no requests there are %v (%v)", none, err)
+		}
+		for i, order := range written {
+			if got, ok, err := s.Order(t.Context(), order.ID); err != nil || ok != order.Sells() || ok && got != order {
+				t.Errorf("by its number order %d is %+v, %v (%v), want %+v", i, got, ok, err, order)
+			}
+		}
+		r, err := s.Reservation(t.Context(), held)
+		want := stock.Reservation{
+			Number: held, GoodsID: 2, Quantity: 5, UserID: "bob", Strategy: "redis-lua", State: stock.Held, TTL: 90 * time.Second,
+			HeldAt: r.HeldAt, ExpiresAt: r.HeldAt.Add(90 * time.Second),
+		}
+		if err != nil || r != want {
+			t.Errorf("what is held is %+v (%v), want %+v", r, err, want)
+		}
+	})
+}
+
+// The feed of all items has every row but restocks, where steps are asked for, and orders alone where not.
+func TestTheFeedOfAllItemsHasEachOrderAsItWasWritten(t *testing.T) {
+	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
+	createItems(t, s, 2)
+	paid, open := hold(t, s, 1, 1, ""), hold(t, s, 2, 2, "")
+	if err := sell(t.Context(), s, 2, "one"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := confirm(t, s, paid, "paid"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Return(t.Context(), paid, 0, stock.ReturnKey("k")); err != nil {
+		t.Fatal(err)
+	}
+	for steps, want := range map[bool]string{false: "deduct of 2, confirm of 1", true: "hold of 1, hold of 2, deduct of 2, confirm of 1, return of 1"} {
+		for limit := 1; limit < 7; limit++ { // whatever the pages are, no order is skipped or repeated
+			var got []string
+			for after, more := int64(0), true; more; {
+				page, next, err := s.OrdersAfter(t.Context(), 0, after, limit, steps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, o := range page {
+					got = append(got, fmt.Sprintf("%s of %d", o.Kind, o.GoodsID))
+				}
+				after, more = next, len(page) == limit
+			}
+			if strings.Join(got, ", ") != want {
+				t.Errorf("in pages of %d, with steps %v, the feed has %q, want %s", limit, steps, got, want)
+			}
+		}
+	}
+	if r, err := s.Reservation(t.Context(), open); err != nil || r.State != stock.Held {
+		t.Errorf("the other one is %+v (%v)", r, err)
+	}
+	// Of an order that was written before its row, what is left is what is there now.
+	if found, err := s.Orders(t.Context(), "one"); err != nil || found["one"].Remaining != 10-2-1 {
+		t.Errorf("the order is %+v (%v), want 7 left", found["one"], err)
+	}
+}
+
+// A restock, and each step of a reservation, is written by the replica that takes it, when it takes it. What a
+// step left is not known, and is read as what is in stock, allocations included.
+func TestStepsAreWrittenByWhoTakesThem(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	s, other := labtest.Open(t, d, "one").As("mutex"), labtest.Open(t, d, "another").As("redis-stock")
+	create(t, s, 1, 10)
+	hold := func() string { t.Helper(); return hold(t, s, 1, 2, "ann") }
+	paid, released, late := hold(), hold(), hold()
+	over(t, s, late)
+	if err := sell(t.Context(), s, 1, "bought"); err != nil {
+		t.Fatal(err)
+	}
+	orders, err := s.Orders(t.Context(), "bought")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bought := orders["bought"].ID
+	from := time.Now()
+	_, _, err = confirm(t, other, paid, "paid")
+	_, _, err2 := other.Release(t.Context(), released)
+	_, _, err3 := other.Expire(t.Context(), 10)
+	back, err4 := other.Return(t.Context(), bought, 1, stock.ReturnKey("k"))
+	_, err5 := other.Restock(t.Context(), 1, 3, stock.RestockKey("k"))
+	_, err6 := other.Fill(t.Context(), 1, "redis-stock", 0)
+	if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]stock.Order{
+		stock.FinalKey(paid):     {ID: paid, Kind: stock.Confirmation, Quantity: 2, UserID: "ann", Strategy: "mutex", Remaining: 11},
+		stock.FinalKey(released): {ID: released, Kind: stock.Release, Quantity: 2, UserID: "ann", Strategy: "mutex", Remaining: 11},
+		stock.FinalKey(late):     {ID: late, Kind: stock.Expiry, Quantity: 2, UserID: "ann", Strategy: "mutex", Remaining: 11},
+		stock.ReturnKey("k"):     {ID: bought, Kind: stock.Return, Quantity: 1, Strategy: "mutex", Remaining: 11},
+		stock.RestockKey("k"):    {Kind: stock.Restock, Quantity: 3, Remaining: 11},
+	} {
+		found, err := s.Orders(t.Context(), id)
+		got := found[id]
+		recent(t, id, got.CreatedAt, from)
+		want.RequestID, want.GoodsID, want.Replica, want.CreatedAt = id, 1, "another", got.CreatedAt
+		if want.Kind == stock.Restock {
+			want.ID = got.ID
+		}
+		if err != nil || got != want {
+			t.Errorf("%q is %+v (%v), want %+v", id, got, err, want)
+		}
+		if want.Kind == stock.Return {
+			if got.Remaining = back.Remaining; got != back {
+				t.Errorf("the return is answered with %+v, want %+v", back, got)
+			}
+		}
+	}
+	if got, ok, err := s.Order(t.Context(), released); err != nil || ok {
+		t.Errorf("what was released is the order %+v (%v)", got, err)
+	}
+	if _, err := s.Restock(t.Context(), 1, 4, "for two more"); err != nil {
+		t.Fatal(err)
+	}
+	left, expired := hold(), hold()
+	over(t, s, expired)
+	if err := s.DeleteItem(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Release(t.Context(), left); err != nil {
+		t.Errorf("of an item that was deleted a reservation is released: %v", err)
+	}
+	if ended, _, err := s.Expire(t.Context(), 10); err != nil || ended != 1 {
+		t.Errorf("of an item that was deleted %d reservations expire (%v), want one", ended, err)
+	}
+	if got, ok, err := s.Order(t.Context(), paid); err != nil || !ok || got.Remaining != 0 {
+		t.Errorf("of an item that was deleted the order is %+v, %v (%v)", got, ok, err)
+	}
+}
+
+// An order of Redis has its number and what it left from there; a reservation of Redis is held in the database.
+func TestWhatWasAcceptedElsewhereIsKeptAsItWas(t *testing.T) {
+	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r").As("redis-stock")
+	create(t, s, 1, 10)
+	if _, err := s.Fill(t.Context(), 1, "redis-stock", 0); err != nil {
+		t.Fatal(err)
+	}
+	at := time.UnixMilli(1_700_000_000_123).UTC()
+	order := stock.Order{
+		ID: uuid.Must(uuid.NewV7()).String(), Kind: stock.Deduction, RequestID: "a", GoodsID: 1, Quantity: 2, UserID: "ann",
+		Remaining: 3, Strategy: "redis-stock", Replica: "another", CreatedAt: at,
+	}
+	held := order
+	held.ID, held.Kind, held.RequestID, held.Quantity, held.TTL, held.Remaining = uuid.Must(uuid.NewV7()).String(), stock.Hold, "b", 1, time.Minute, 2
+	if err := s.Keep(t.Context(), "redis-stock", nil); err != nil {
+		t.Errorf("nothing is kept: %v", err)
+	}
+	if err := s.Keep(t.Context(), "redis-stock", []repo.PendingOrder{{Order: order, Epoch: 1}, {Order: held, Epoch: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Reservation(t.Context(), held.ID)
+	if err != nil || r.State != stock.Held || r.TTL != time.Minute || r.Quantity != 1 || r.UserID != "ann" || r.ExpiresAt.Sub(r.HeldAt) != time.Minute {
+		t.Errorf("what is held is %+v (%v)", r, err)
+	}
+	held.TTL = 0 // the ledger has it not
+	found, err := s.Orders(t.Context(), "a", "b")
+	if want := map[string]stock.Order{"a": order, "b": held}; err != nil || !maps.Equal(found, want) {
+		t.Errorf("they are %+v (%v), want %+v", found, err, want)
+	}
+	if n, err := s.CountUsers(t.Context(), 1); err != nil || n != 0 {
+		t.Errorf("of an item without a limit %d buyers are counted (%v)", n, err)
+	}
+	for epoch := range int64(2) { // also where the allocation does not cover it any more
+		if err := s.Keep(t.Context(), "redis-stock", []repo.PendingOrder{{Order: order, Epoch: epoch}}); !errors.Is(err, stock.ErrDuplicateRequest) {
+			t.Errorf("kept again in epoch %d: %v, want %v", epoch, err, stock.ErrDuplicateRequest)
+		}
+	}
+	wantSums(t, s, 7, 1, 2, 0)
+}
+
+// The longest of each text is kept whole, and texts that differ in case are two.
+func TestTheLongestTextsAreKeptWhole(t *testing.T) {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		longest := func(n int, one string) string { return strings.Repeat(one, n) }
+		s := labtest.Open(t, d, longest(128, "小")).As(longest(64, "s"))
+		create(t, s, 1, 10)
+		user := longest(stock.MaxUserID, "😀")
+		for i, one := range []string{"k", "K"} {
+			number := fmt.Sprintf("%s-%d-32", uuid.Must(uuid.NewV7()), i)
+			key, reference := stock.BuyerKey(longest(stock.MaxRequestID, one), user), longest(stock.MaxPaymentReference, one)
+			batch := []stock.Purchase{{RequestID: key, Quantity: 1, UserID: user, TTL: time.Hour, Number: number}}
+			err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+				if _, err := tx.CountIn(t.Context(), 1, 0, batch); err != nil {
+					return err
+				}
+				_, err := tx.Append(t.Context(), repo.Sale{GoodsID: 1, Batch: batch})
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, _, err := confirm(t, s, number, reference); err != nil || r.PaymentReference != reference {
+				t.Errorf("confirmed under the longest reference it is %+v (%v)", r, err)
+			}
+			order, ok, err := s.Order(t.Context(), number)
+			if err != nil || !ok || order.UserID != user || order.Strategy != s.Strategy() || order.Replica != s.Replica() {
+				t.Errorf("the order is %+v, %v (%v)", order, ok, err)
+			}
+			if found, err := s.Orders(t.Context(), key); err != nil || found[key].RequestID != key {
+				t.Errorf("by its request it is %+v (%v)", found, err)
+			}
+		}
+		if err := s.SetLimit(t.Context(), 1, 5); err != nil {
+			t.Fatal(err)
+		}
+		if buyers, err := s.UsersAfter(t.Context(), 1, ""); err != nil || !slices.Equal(buyers, []repo.UserUnits{{User: user, Units: 2}}) {
+			t.Errorf("the buyers are %+v (%v)", buyers, err)
+		}
+		reason := longest(200, "小")
+		if err := s.SwitchOff(t.Context(), s.Strategy(), reason); err != nil {
+			t.Fatal(err)
+		}
+		if off, err := s.SwitchedOff(t.Context()); err != nil || off[s.Strategy()] != reason {
+			t.Errorf("what is off is %q (%v)", off, err)
+		}
+		if _, err := s.Fill(t.Context(), 1, s.Strategy(), 0); err != nil {
+			t.Error(err)
+		}
+	})
+}

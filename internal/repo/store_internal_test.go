@@ -1,0 +1,335 @@
+package repo
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stockd/stockd/internal/backend"
+	"github.com/stockd/stockd/internal/stock"
+)
+
+// opened is a store on a new SQLite file.
+func opened(t *testing.T, o backend.SQLOptions, with Options) *Store {
+	t.Helper()
+	o.Driver, o.DSN, o.LockWait, o.ConnectTimeout = SQLite, filepath.Join(t.TempDir(), "s.db"), time.Second, time.Second
+	s, err := Open(context.WithoutCancel(t.Context()), o, with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() }) //nolint:errcheck // the test is over
+	return s
+}
+
+var errWrong = errors.New("wrong")
+
+// A victim is run again a bounded number of times, each reported; one whose writes were computed before it
+// is not run again. Whoever leaves meanwhile has written nothing.
+//
+//contract:repo.Store The victim
+func TestAVictimIsRetriedSoOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var retried []string
+		s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{Replica: "r", Retried: func(strategy string) { retried = append(retried, strategy) }})
+		defer s.Close() //nolint:errcheck // the test is over
+		s.dialect.classify = func(error) faultKind { return faultDeadlock }
+		victims, runs := 0, 0
+		do := func(tx *Tx) error {
+			runs++
+			if runs > victims {
+				return nil
+			}
+			_, err := tx.write(t.Context(), "be a victim", "no statement")
+			return err
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 0)
+		defer cancel()
+		for _, c := range []struct {
+			name                   string
+			in                     func() error
+			victims, runs, retries int
+			want, not              error
+		}{
+			{"the last try", func() error { return s.As("me").InTx(t.Context(), do) }, deadlockTries - 1, deadlockTries, deadlockTries - 1, nil, errWrong},
+			{"too many", func() error { return s.As("me").InTx(t.Context(), do) }, 100, deadlockTries, deadlockTries - 1, stock.ErrBusy, ErrRowChanged},
+			{"once", func() error { return s.As("me").InTxOnce(t.Context(), do) }, 100, 1, 1, ErrRowChanged, errWrong},
+			{"no victim", func() error { return s.As("me").InTxOnce(t.Context(), do) }, 0, 1, 0, nil, ErrRowChanged},
+			{"pauses and leaves", func() error { return backOff(ctx, time.Hour) }, 0, 0, 0, stock.ErrBusy, errWrong},
+		} {
+			retried, victims, runs = nil, c.victims, 0
+			if err := c.in(); !errors.Is(err, c.want) || errors.Is(err, c.not) || runs != c.runs || len(retried) != c.retries {
+				t.Errorf("%s: %d runs, %d retries, %v; want %d, %d, %v", c.name, runs, len(retried), err, c.runs, c.retries, c.want)
+			}
+			for _, strategy := range retried {
+				if strategy != "me" {
+					t.Errorf("%s: a retry of %q is reported", c.name, strategy)
+				}
+			}
+		}
+	})
+}
+
+// The kind of an error says whether something may have been written, and by whose fault nothing was.
+func TestAnErrorOfTheDriverGetsItsKind(t *testing.T) {
+	s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{})
+	kinds := map[error]faultKind{}
+	for _, kind := range []faultKind{faultBackend, faultDuplicate, faultBusy, faultDeadlock} {
+		kinds[errors.New("driver")] = kind
+	}
+	s.dialect.classify = func(err error) faultKind { return kinds[err] }
+	of := func(kind faultKind) error {
+		for err, k := range kinds {
+			if k == kind {
+				return err
+			}
+		}
+		return nil
+	}
+	left, leave := context.WithCancelCause(t.Context())
+	leave(errWrong)
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	<-late.Done()
+	all := []error{
+		stock.ErrBusy, stock.ErrBackendUnavailable, stock.ErrUnknownOutcome, stock.ErrDuplicateRequest, errDeadlock, errWrong,
+	}
+	for _, c := range []struct {
+		name  string
+		fault func(ctx context.Context, err error) error
+		ctx   context.Context //nolint:containedctx // of one row
+		err   error
+		want  []error // of all
+	}{
+		{"a failure", s.doing, t.Context(), of(faultBackend), []error{stock.ErrBackendUnavailable}},
+		{"a failure that came late", s.doing, late, of(faultBackend), []error{stock.ErrBackendUnavailable}},
+		{"a duplicate", s.doing, t.Context(), of(faultDuplicate), []error{stock.ErrDuplicateRequest}},
+		{"a lock that was not free", s.doing, t.Context(), of(faultBusy), []error{stock.ErrBusy}},
+		{"a deadlock", s.doing, t.Context(), of(faultDeadlock), []error{stock.ErrBusy, errDeadlock}},
+		{"a caller that has left", s.doing, left, of(faultBackend), []error{errWrong}},
+		{"a begin without a connection", s.beginFault, late, context.DeadlineExceeded, []error{stock.ErrBusy}},
+		{"a begin that was not answered", s.beginFault, late, errors.Join(backend.ErrUnanswered, context.DeadlineExceeded), []error{stock.ErrBackendUnavailable}},
+		{"a begin that failed", s.beginFault, t.Context(), of(faultBackend), []error{stock.ErrBackendUnavailable}},
+		{"a begin that a server has not answered in its own time", s.beginFault, t.Context(), context.DeadlineExceeded, []error{stock.ErrBackendUnavailable}},
+		{"a begin of a caller that has left", s.beginFault, left, context.Canceled, []error{errWrong}},
+		{"a commit that failed", s.commitFault, t.Context(), of(faultBackend), []error{stock.ErrUnknownOutcome, stock.ErrBackendUnavailable}},
+		{"a commit that was not answered", s.commitFault, left, errors.Join(backend.ErrUnanswered, sql.ErrTxDone), []error{stock.ErrUnknownOutcome, stock.ErrBackendUnavailable}},
+		{"a commit that was not sent", s.commitFault, t.Context(), backend.ErrNotSent, []error{stock.ErrBackendUnavailable}},
+		{"a commit after the end", s.commitFault, left, sql.ErrTxDone, []error{errWrong}},
+		{"a commit after the deadline", s.commitFault, late, context.DeadlineExceeded, []error{stock.ErrBackendUnavailable}},
+		{"a commit that was rejected", s.commitFault, t.Context(), of(faultBusy), []error{stock.ErrBusy}},
+		{"a commit that was a victim", s.commitFault, t.Context(), of(faultDeadlock), []error{stock.ErrBusy, errDeadlock}},
+	} {
+		err := c.fault(c.ctx, c.err)
+		for _, kind := range all {
+			want := false
+			for _, w := range c.want {
+				want = want || errors.Is(w, kind)
+			}
+			if errors.Is(err, kind) != want {
+				t.Errorf("%s is %v: %v %v, want %v", c.name, err, kind, !want, want)
+			}
+		}
+		if failed, ok := errors.AsType[*stock.BackendError](err); ok && failed.Backend != SQLite {
+			t.Errorf("%s names %q", c.name, failed.Backend)
+		}
+	}
+	if err := s.fault(left, "nothing", nil); err != nil {
+		t.Errorf("no error is %v", err)
+	}
+}
+
+func (s *Store) doing(ctx context.Context, err error) error { return s.fault(ctx, "test", err) }
+
+// A row that cannot be read ends the query, whose connection is free again. So does a query that fails halfway.
+func TestAQueryThatFailsGivesItsConnectionBack(t *testing.T) {
+	s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{})
+	for name, c := range map[string]struct {
+		query string
+		row   error
+	}{
+		"a row":     {"SELECT 1 UNION ALL SELECT 2", errWrong},
+		"halfway":   {"SELECT 1 UNION ALL SELECT json('{')", nil},
+		"the query": {"no statement", nil},
+	} {
+		rows := 0
+		err := s.each(t.Context(), s.pool, "test", func(scanRow) error { rows++; return c.row }, c.query)
+		if !errors.Is(err, stock.ErrBackendUnavailable) || rows > 1 {
+			t.Errorf("%s: %v after %d rows", name, err, rows)
+		}
+		if n := s.Stats().InUse; n != 0 {
+			t.Fatalf("%s: %d connections are in use", name, n)
+		}
+	}
+}
+
+// The turn to write is waited for no longer than a transaction may last, and comes to the next one however
+// the one before has ended.
+//
+//contract:repo.Store A row that is locked
+func TestATurnToWriteIsWaitedForNoLongerThanATransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := opened(t, backend.SQLOptions{MaxOpen: 4, TxTimeout: time.Second}, Options{})
+		defer s.Close() //nolint:errcheck // the test is over
+		err := s.InTx(t.Context(), func(*Tx) error {
+			begun := time.Now()
+			err := s.InTx(t.Context(), func(*Tx) error { return nil })
+			if took := time.Since(begun); !errors.Is(err, stock.ErrBusy) || took != time.Second {
+				t.Errorf("beside another transaction: %v after %s, want %v after a second", err, took, stock.ErrBusy)
+			}
+			return errWrong
+		})
+		if !errors.Is(err, errWrong) {
+			t.Errorf("the other one ends with %v", err)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = s.InTx(t.Context(), func(*Tx) error { panic("a bug") })
+		}()
+		if err := s.InTx(t.Context(), func(*Tx) error { return nil }); err != nil || s.Stats().InUse != 0 {
+			t.Errorf("the next one: %v, with %d connections in use", err, s.Stats().InUse)
+		}
+	})
+}
+
+// An item may use three of four connections by each of its strategies, and a purchase without one is busy.
+//
+//contract:repo.Store One item does not
+func TestATurnIsThatOfAnItemAndItsStrategy(t *testing.T) {
+	s := opened(t, backend.SQLOptions{MaxOpen: 4}, Options{})
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	<-late.Done()
+	var ends []func()
+	for i, c := range []struct {
+		strategy string
+		item     int64
+		want     error
+	}{
+		{"a", 1, nil}, {"a", 1, nil}, {"a", 1, nil}, {"a", 1, stock.ErrBusy}, {"b", 1, nil}, {"c", 2, stock.ErrBusy},
+	} {
+		end, err := s.As(c.strategy).Turn(late, c.item)
+		if !errors.Is(err, c.want) || (end == nil) != (err != nil) || errors.Is(err, stock.ErrBackendUnavailable) {
+			t.Fatalf("turn %d is answered with %v, want %v", i, err, c.want)
+		}
+		if end != nil {
+			ends = append(ends, end)
+		}
+	}
+	for _, end := range ends {
+		end()
+	}
+	if s.shares.taken != 0 || len(s.shares.users) != 0 {
+		t.Errorf("%d connections of %d users are taken", s.shares.taken, len(s.shares.users))
+	}
+}
+
+// A server says by its variables what it is a node of.
+func TestTheKindOfAClusterIsNamed(t *testing.T) {
+	s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{})
+	if s.Cluster() != "" {
+		t.Errorf("SQLite is a node of %q", s.Cluster())
+	}
+	for query, want := range map[string]string{
+		`SELECT 'wsrep_on', 'ON'`:                               "Galera",
+		`SELECT 'group_replication_single_primary_mode', 'OFF'`: "Group Replication with several primaries",
+		`SELECT 'wsrep_on', 'ON' WHERE FALSE`:                   "",
+	} {
+		s.dialect.clusters = query
+		if kind, err := s.readCluster(t.Context()); err != nil || kind != want {
+			t.Errorf("one that answers %s is a node of %q (%v), want %q", query, kind, err, want)
+		}
+	}
+	s.dialect.clusters = "no statement"
+	if kind, err := s.readCluster(t.Context()); !errors.Is(err, stock.ErrBackendUnavailable) {
+		t.Errorf("one that does not answer is a node of %q (%v)", kind, err)
+	}
+}
+
+// What depends on the version of a server begins with one.
+func TestTheVersionOfAServerSaysWhatItCan(t *testing.T) {
+	d := mysqlDialect()
+	for version, want := range map[string]struct {
+		name           string
+		returns, skips bool
+	}{
+		"10.4.34-MariaDB-log":        {"MariaDB 10.4.34", false, false},
+		"10.5.0-MariaDB":             {"MariaDB 10.5.0", true, false},
+		"10.6.1-MariaDB":             {"MariaDB 10.6.1", true, true},
+		"11.0.2-MariaDB-ubu2204-log": {"MariaDB 11.0.2", true, true},
+		"5.7.44":                     {"MySQL 5.7.44", false, false},
+		"8.0.11":                     {"MySQL 8.0.11", false, true},
+		"9.1.0":                      {"MySQL 9.1.0", false, true},
+	} {
+		name := d.describe(version)
+		if name != want.name || d.returns(name) != want.returns || d.skips(name) != want.skips {
+			t.Errorf("%s is %q, returns %v, skips %v; want %+v", version, name, d.returns(name), d.skips(name), want)
+		}
+	}
+}
+
+// What a server cannot return with an insert is read after it: the ids of orders, and what buyers have.
+func TestIDsAreFoundWithoutReturning(t *testing.T) {
+	s := opened(t, backend.SQLOptions{MaxOpen: 1}, Options{})
+	if _, err := s.MigrateUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CreateLimited(t.Context(), 1, 10, 9, "item"); err != nil {
+		t.Fatal(err)
+	}
+	s.returns = false
+	batch := []stock.Purchase{
+		{RequestID: "b", Quantity: 1, UserID: "ann"},
+		{RequestID: "held", Quantity: 1, TTL: time.Hour, Number: "n-1"},
+		{RequestID: "a", Quantity: 2, UserID: "bob"},
+		{RequestID: "c", Quantity: 4, UserID: "ann"},
+	}
+	for _, has := range []int64{0, 5} {
+		err := s.InTx(t.Context(), func(tx *Tx) error {
+			limit, err := tx.CountIn(t.Context(), 1, 9, batch)
+			if err != nil || limit.PerUser != 9 || len(limit.Has) != 2 || limit.Has["ann"] != has || limit.Has["bob"] != has/2 {
+				t.Errorf("the buyers have %+v (%v), want %d of 9", limit, err, has)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := s.InTx(t.Context(), func(tx *Tx) error {
+		orders, err := tx.Append(t.Context(), Sale{GoodsID: 1, Batch: batch})
+		if err != nil {
+			return err
+		}
+		for i, want := range []string{"2", "n-1", "4", "5"} {
+			if orders[i].ID != want {
+				t.Errorf("order %d is %q, want %q", i, orders[i].ID, want)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A column of times is read in UTC: one that the driver has written, in any zone, and one of SQLite's own clock.
+func TestATimeIsReadInUTC(t *testing.T) {
+	want := time.Date(2026, 3, 4, 5, 6, 7, 89_000_000, time.UTC)
+	for _, value := range []any{
+		want.In(time.FixedZone("", 3600)), "2026-03-04 06:06:07.089+01:00", "2026-03-04 05:06:07.089+00:00", "2026-03-04 05:06:07.089",
+	} {
+		var m moment
+		if err := m.Scan(value); err != nil || m.Time != want {
+			t.Errorf("%v is read as %v (%v)", value, m.Time, err)
+		}
+	}
+	for _, value := range []any{nil, 7, []byte("2026-03-04 05:06:07"), "yesterday"} {
+		if err := new(moment).Scan(value); err == nil {
+			t.Errorf("%v is read as a time", value)
+		}
+	}
+}
