@@ -70,13 +70,9 @@ func (f figures) nodes(cluster, strategy string) (string, error) {
 // item, of many that are asked for alike, and by Zipf; and both to the one.
 func (f figures) items(strategy string) (string, error) {
 	const file = "docs/items.json"
-	content, err := f.read(file)
+	r, err := read(f.read, file)
 	if err != nil {
 		return "", err
-	}
-	var r bench.Result
-	if err := json.Unmarshal(content, &r); err != nil {
-		return "", fmt.Errorf("read %s: %w", file, err)
 	}
 	name, group := strings.CutSuffix(strategy, ", grouped")
 	var rates, ratios []string
@@ -94,6 +90,21 @@ func (f figures) items(strategy string) (string, error) {
 		return "", fmt.Errorf("%s has no %s", file, strategy)
 	}
 	return strings.Join(append(rates, ratios...), " | "), nil
+}
+
+// grown is a median of sales a second from docs/growth.json: of one item, or of many asked for by Zipf.
+func (f figures) grown(strategy string, clients, items, replicas int) (string, error) {
+	r, err := read(f.read, growth)
+	if err != nil {
+		return "", err
+	}
+	name, group := strings.CutSuffix(strategy, ", grouped")
+	how := bench.Setting{Strategy: name, Group: group, Clients: clients, Replicas: replicas}
+	if items > 1 {
+		how.Items, how.Zipf = items, true
+	}
+	found, err := find(r.Subjects, how.String(), func(s bench.Figure) bool { return s.Setting == how })
+	return humanize.Comma(int64(found.Median)), err
 }
 
 func (f figures) of(strategy string, clients, replicas int) (bench.Figure, error) {

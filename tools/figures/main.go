@@ -19,8 +19,11 @@ import (
 	"github.com/stockd/stockd/internal/lab/bench"
 )
 
-// source has the figures, from the root of the repository.
-const source = "docs/benchmark.json"
+// The figures, from the root of the repository.
+const (
+	source = "docs/benchmark.json"
+	growth = "docs/growth.json"
+)
 
 func main() {
 	if err := run("."); err != nil {
@@ -46,15 +49,17 @@ func run(folder string) error {
 // each calls do with every document below root, and every picture: as it is, and as the
 // figures want it.
 func each(root *os.Root, do func(path, text, wanted string) error) error {
-	content, err := root.ReadFile(source)
+	result, err := read(root.ReadFile, source)
 	if err != nil {
 		return err
 	}
-	var result bench.Result
-	if err := json.Unmarshal(content, &result); err != nil {
-		return fmt.Errorf("read %s: %w", source, err)
+	grown, err := read(root.ReadFile, growth)
+	if err != nil {
+		return err
 	}
-	for path, draw := range map[string]func(io.Writer) error{"docs/benchmark.svg": result.Chart, "docs/waiters.svg": result.Waiters} {
+	for path, draw := range map[string]func(io.Writer) error{
+		"docs/benchmark.svg": result.Chart, "docs/waiters.svg": result.Waiters, "docs/growth.svg": grown.Growth,
+	} {
 		var wanted strings.Builder
 		if err := draw(&wanted); err != nil {
 			return err
@@ -80,12 +85,24 @@ func each(root *os.Root, do func(path, text, wanted string) error) error {
 		if err != nil {
 			return err
 		}
-		wanted, err := rewrite(string(text), figures{result, root.ReadFile})
+		wanted, err := rewrite(string(text), figures{*result, root.ReadFile})
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		return do(path, string(text), wanted)
 	})
+}
+
+func read(file func(path string) ([]byte, error), path string) (*bench.Result, error) {
+	content, err := file(path)
+	if err != nil {
+		return nil, err
+	}
+	var result bench.Result
+	if err := json.Unmarshal(content, &result); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return &result, nil
 }
 
 var (
@@ -98,7 +115,7 @@ var (
 func rewrite(text string, f figures) (string, error) {
 	functions := template.FuncMap{
 		"rate": f.rate, "times": f.times, "part": f.part, "ratio": f.ratio, "value": f.value,
-		"between": f.between, "reached": f.reached, "usual": f.usual, "costs": f.costs, "lab": f.lab, "nodes": f.nodes, "items": f.items,
+		"between": f.between, "reached": f.reached, "usual": f.usual, "costs": f.costs, "lab": f.lab, "nodes": f.nodes, "items": f.items, "grown": f.grown,
 	}
 	var failed error
 	if found := lineStart.FindString(text); found != "" {

@@ -93,7 +93,7 @@ func (r *Result) Growth(w io.Writer) error {
 				how.Items, how.Zipf = n, true
 			}
 		}},
-		{"of one item, behind nginx, 256 clients", "replica", []int{1, 2, 3, 4, 5}, func(how *Setting, n int) { how.Replicas = n }},
+		{"of one item, 256 clients, several behind nginx", "replica", []int{1, 2, 3, 4, 5}, func(how *Setting, n int) { how.Replicas = n }},
 	}
 	for _, g := range grown() {
 		chart.Keys = append(chart.Keys, report.Key{Class: g.class, Words: g.strategy()})

@@ -43,7 +43,7 @@ func RunLedger(ctx context.Context, o Options, rows int64) (result *Result, err 
 		return nil, err
 	}
 	b := &bench{options: o, supervisor: k, backends: backends}
-	l := &large{bench: b}
+	l := &large{bench: b, rows: rows}
 	defer func() { err = errors.Join(err, l.close(context.WithoutCancel(ctx))) }()
 	if err := l.open(ctx, full, rows); err != nil {
 		return nil, err
@@ -59,6 +59,8 @@ func RunLedger(ctx context.Context, o Options, rows int64) (result *Result, err 
 // large is one replica on a ledger with many rows, and one on a ledger with none.
 type large struct {
 	*bench
+
+	rows        int64 // that the ledger was filled with
 	full, empty *stage
 }
 
@@ -165,13 +167,24 @@ func (l *large) suite() (s Suite) {
 		{"full audit of the item with a tenth of the rows, p99", func() int64 { return hotGoods }, auditAll, 0},
 	} {
 		s.Subjects = append(s.Subjects, Subject{Name: audit.name, Unit: " ms", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
-			return l.audits(ctx, each, func() error { return audit.ask(l.full.served.Client(), ctx, audit.goods()) })
+			return l.repeat(ctx, each, func() error { return audit.ask(l.full.served.Client(), ctx, audit.goods()) })
 		}})
 		if audit.most > 0 {
 			s.Limits = append(s.Limits, Limit{Subject: audit.name, AtMost: audit.most})
 		}
 	}
+	s.Subjects = append(s.Subjects, Subject{Name: "order of a request id, p99", Unit: " ms", Measure: func(ctx context.Context, each time.Duration) (Sample, error) {
+		return l.repeat(ctx, each, func() error { return l.lookUp(ctx, filledKey(rand.Int64N(l.rows))) })
+	}})
 	return s
+}
+
+func (l *large) lookUp(ctx context.Context, requestID string) error {
+	orders, err := l.full.served.Client().OrdersOf(ctx, requestID)
+	if err == nil && len(orders) != 1 {
+		err = fmt.Errorf("%d orders are found of request %s", len(orders), requestID)
+	}
+	return err
 }
 
 func auditOnce(c client.Client, ctx context.Context, goodsID int64) error { //nolint:revive // a method value has its receiver first
@@ -194,8 +207,8 @@ func auditAll(c client.Client, ctx context.Context, goodsID int64) error { //nol
 	return err
 }
 
-// audits asks again and again; the value is the p99.
-func (*large) audits(ctx context.Context, each time.Duration, ask func() error) (Sample, error) {
+// repeat asks again and again; the value is the p99.
+func (*large) repeat(ctx context.Context, each time.Duration, ask func() error) (Sample, error) {
 	var took []float64
 	for end := time.Now().Add(each); time.Now().Before(end) || len(took) == 0; {
 		began := time.Now()
@@ -249,6 +262,9 @@ const (
 		SELECT goods_id, SUM(CASE WHEN kind = 'restock' THEN quantity ELSE -quantity END)
 		FROM tb_stock_ledger GROUP BY goods_id ORDER BY goods_id`
 )
+
+// filledKey is the request id of a sale that fillSales has written.
+func filledKey(n int64) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", n) }
 
 // fill writes so many sales into an empty ledger, at least one an item, and the
 // items.

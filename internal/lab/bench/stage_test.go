@@ -318,7 +318,7 @@ func TestWaitersAreSpreadOverReplicas(t *testing.T) {
 func TestAuditsAreTimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		s, err := new(large).audits(t.Context(), time.Second, func() error {
+		s, err := new(large).repeat(t.Context(), time.Second, func() error {
 			n++
 			time.Sleep(map[bool]time.Duration{false: 10 * time.Millisecond, true: 25 * time.Millisecond}[n == 7])
 			return nil

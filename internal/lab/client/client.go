@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -120,6 +121,13 @@ func (c Client) audit(ctx context.Context, goodsID int64) (audit service.Audit, 
 // AuditInFull reads the audit of an item by every row of its ledger, from the admin API.
 func (c Client) AuditInFull(ctx context.Context, goodsID int64) (audit stock.Audit, err error) {
 	return audit, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d/audit?full=true", c.AdminURL, goodsID), nil, http.StatusOK, &audit)
+}
+
+// OrdersOf are the orders under a request id.
+func (c Client) OrdersOf(ctx context.Context, requestID string) ([]stock.Order, error) {
+	var list struct{ Orders []stock.Order }
+	err := c.call(ctx, http.MethodGet, c.URL+"/orders?request_id="+url.QueryEscape(requestID), nil, http.StatusOK, &list)
+	return list.Orders, err
 }
 
 // CreateGoods creates an item.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 // Lines are values over a number that grows by factors, such as that of clients: a line a
@@ -20,7 +22,7 @@ type Lines struct {
 // LinesPanel has a line for each key, and of that a value for each number across.
 type LinesPanel struct {
 	Title string
-	// At are the numbers across, in ascending order and above 0; Of is what they count.
+	// At are the numbers across, in ascending order and above 0; Of is one of what they count.
 	At    []int
 	Of    string
 	Lines [][]Range
@@ -68,7 +70,7 @@ func (l Lines) panel(panel LinesPanel, scale axis) *Picture {
 	for i, n := range panel.At {
 		words := fmt.Sprint(n)
 		if i == 0 {
-			words += " " + panel.Of
+			words = english.Plural(n, panel.Of, "")
 		}
 		p.text("soft", panel.x(i), top+plotHeight+15, "middle", words)
 	}
@@ -101,7 +103,7 @@ func (l LinesPanel) line(p *Picture, key int, class string, line []Range, y func
 		if r.Max > r.Min {
 			p.line("spread "+class, l.x(i)+linesStep*float64(key), y(r.Max), 0, y(r.Min)-y(r.Max))
 		}
-		p.dot(class, l.x(i), y(r.Value), fmt.Sprintf("%s %s: %s", Value(float64(l.At[i])), l.Of, Value(math.Floor(r.Value))))
+		p.dot(class, l.x(i), y(r.Value), english.Plural(l.At[i], l.Of, "")+": "+Value(math.Floor(r.Value)))
 		last = i
 	}
 }
