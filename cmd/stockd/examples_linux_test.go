@@ -123,7 +123,10 @@ func TestDocumentedExamplesRun(t *testing.T) {
 		if begin != "" {
 			examples = slices.Insert(examples, 0, example{language: "sh", text: begin})
 		}
-		t.Run(path, func(t *testing.T) { runExamples(t, path, examples) })
+		t.Run(path, func(t *testing.T) {
+			t.Parallel() // each has a network of its own
+			runExamples(t, path, examples)
+		})
 	}
 	for i, known := range notRun {
 		if !used[i] {

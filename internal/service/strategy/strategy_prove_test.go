@@ -73,6 +73,11 @@ func TestProveStrategiesOnSeveralServers(t *testing.T) {
 	}
 }
 
+// TestConformance has a part of them on SQLite.
+func TestProveEveryStrategyOnSQLite(t *testing.T) {
+	strategytest.Run(t, benchOn(lab.Database(t, servers.SQLite)))
+}
+
 // redisOf connects to the nodes, as one replica does.
 func redisOf(o backend.RedisOptions, nodes []*servers.Redis) func(*testing.T, *backend.Clients) {
 	for _, node := range nodes {
