@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,10 +227,19 @@ func TestZKWaitsForItsConnection(t *testing.T) {
 func TestZKDeletesWhatIsLeftUntilItIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := standing(t)
-		var tried []string
+		var mu sync.Mutex
+		var all []string
+		tried := func() (names []string) { // since it was last asked
+			mu.Lock()
+			defer mu.Unlock()
+			names, all = all, nil
+			return names
+		}
 		answers := func(name string, errs ...error) ZKDrop {
 			return func(*zk.Conn) error {
-				tried = append(tried, name)
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(all, name)
 				err := errs[0]
 				errs = errs[1:]
 				return err
@@ -239,26 +249,25 @@ func TestZKDeletesWhatIsLeftUntilItIsAnswered(t *testing.T) {
 		s.Discard(answers("b", zk.ErrNoNode))
 		start := time.Now()
 		synctest.Wait()
-		if !slices.Equal(tried, []string{"a"}) {
-			t.Errorf("%q were tried, and the first has failed", tried)
+		if got := tried(); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("%q were tried, and the first has failed", got)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if !slices.Equal(tried, []string{"a", "b", "a", "a"}) && !slices.Equal(tried, []string{"a", "b", "a", "a", "a"}) {
-			t.Errorf("%q were tried in %s", tried, time.Since(start))
+		if got := tried(); !slices.Equal(got, []string{"b", "a", "a"}) && !slices.Equal(got, []string{"b", "a", "a", "a"}) {
+			t.Errorf("%q were tried in %s", got, time.Since(start))
 		}
-		tried = nil
 		s.suspend()
 		s.Discard(answers("c", nil))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if len(tried) > 0 {
+		if len(tried()) > 0 {
 			t.Error("asked without a connection")
 		}
 		s.reconnect()
 		synctest.Wait()
-		if !slices.Equal(tried, []string{"c"}) {
-			t.Errorf("%q were tried on the next connection", tried)
+		if got := tried(); !slices.Equal(got, []string{"c"}) {
+			t.Errorf("%q were tried on the next connection", got)
 		}
 		s.Discard(answers("d", zk.ErrConnectionClosed))
 		synctest.Wait()

@@ -23,7 +23,7 @@ func TestProvePlantedBugsAreCaught(t *testing.T) {
 	for _, d := range defects() {
 		t.Run(d.name, func(t *testing.T) {
 			if d.needs != "" {
-				program, known := map[string]string{"mariadb": "mariadbd", "redis": "redis-server", "etcd": "etcd", "nginx": "nginx"}[d.needs]
+				program, known := map[string]string{"mariadb": "mariadbd", "redis": "redis-server", "etcd": "etcd", "nginx": "nginx", "zookeeper": "java"}[d.needs]
 				if !known {
 					t.Fatalf("it is not known what program %s is", d.needs)
 				}

@@ -19,7 +19,7 @@ const (
 	LockTTL     = 2 * time.Second
 	lockRetry   = 5 * time.Millisecond
 	lockTimeout = time.Second
-	// busyTimeout is that of a Redis which nobody disturbs, beside many other tests.
+	// busyTimeout is that of a Redis which no test disturbs, beside many other tests.
 	busyTimeout = 5 * time.Second
 	lockPool    = 8
 )
