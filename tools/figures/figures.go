@@ -126,17 +126,19 @@ func (f figures) rate(strategy string, clients, replicas int) (string, error) {
 	return humanize.Comma(int64(found.Median)), err
 }
 
-// rounds divides one strategy by another, round by round, in ascending order.
+// rounds divides one strategy by another, round by round, in ascending order. Where the time is
+// over, a round that is left out is the last.
 func (f figures) rounds(of, by string, replicas int) ([]float64, error) {
 	part, err := f.of(of, clients, replicas)
 	whole, other := f.of(by, clients, replicas)
 	if err := cmp.Or(err, other); err != nil {
 		return nil, err
 	}
-	if len(part.Samples) == 0 || len(part.Samples) != len(whole.Samples) {
+	n := min(len(part.Samples), len(whole.Samples))
+	if n == 0 {
 		return nil, fmt.Errorf("%s was measured in %d rounds, %s in %d", of, len(part.Samples), by, len(whole.Samples))
 	}
-	list := make([]float64, len(part.Samples))
+	list := make([]float64, n)
 	for i := range list {
 		list[i] = part.Samples[i] / whole.Samples[i]
 	}
