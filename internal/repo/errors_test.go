@@ -19,33 +19,33 @@ func asks(s *repo.Store, item int64) (ofItem, others map[string]func(ctx context
 	in := func(do func(ctx context.Context, tx *repo.Tx) error) func(context.Context) error {
 		return func(ctx context.Context) error { return s.InTx(ctx, func(tx *repo.Tx) error { return do(ctx, tx) }) }
 	}
-	return map[string]func(ctx context.Context) error{
-		"Goods":             func(ctx context.Context) error { _, err := s.Goods(ctx, item); return err },
-		"InStock":           func(ctx context.Context) error { _, err := s.InStock(ctx, item); return err },
-		"GoodsSettled":      func(ctx context.Context) error { _, err := s.GoodsSettled(ctx, item); return err },
-		"GoodsWithBuckets":  func(ctx context.Context) error { _, err := s.GoodsWithBuckets(ctx, item); return err },
-		"GoodsWithUnitRows": func(ctx context.Context) error { _, err := s.GoodsWithUnitRows(ctx, item); return err },
-		"Reach":             func(ctx context.Context) error { _, _, err := s.Reach(ctx, item, "place"); return err },
-		"Audit":             func(ctx context.Context) error { _, err := s.Audit(ctx, item); return err },
-		"AuditInFull":       func(ctx context.Context) error { _, err := s.AuditInFull(ctx, item); return err },
-		"Restock":           func(ctx context.Context) error { _, err := s.Restock(ctx, item, 1, "more"); return err },
-		"SetLimit":          func(ctx context.Context) error { return s.SetLimit(ctx, item, 1) },
-		"ClaimFence":        func(ctx context.Context) error { _, err := s.ClaimFence(ctx, item, 1); return err },
-		"Fill":              func(ctx context.Context) error { _, err := s.Fill(ctx, item, "place", 0); return err },
-		"Refill":            func(ctx context.Context) error { _, err := s.Refill(ctx, item, "place", 0); return err },
-		"ReturnUnits":       func(ctx context.Context) error { _, _, err := s.ReturnUnits(ctx, item, "place", 1, 0); return err },
-		"FillPool":          func(ctx context.Context) error { _, _, err := s.FillPool(ctx, item, 1); return err },
-		"RecallBuckets":     func(ctx context.Context) error { _, err := s.RecallBuckets(ctx, item); return err },
-		"RecallUnitRows":    func(ctx context.Context) error { _, err := s.RecallUnitRows(ctx, item); return err },
-		"ChangeChoice": func(ctx context.Context) error {
-			return s.ChangeChoice(ctx, item, func(c stock.Choice) (stock.Choice, error) { return c, nil })
-		},
+	same := func(c stock.Choice) (stock.Choice, error) { return c, nil }
+	ofItem = map[string]func(ctx context.Context) error{
+		"Goods":                func(ctx context.Context) error { _, err := s.Goods(ctx, item); return err },
+		"InStock":              func(ctx context.Context) error { _, err := s.InStock(ctx, item); return err },
+		"GoodsSettled":         func(ctx context.Context) error { _, err := s.GoodsSettled(ctx, item); return err },
+		"GoodsWithBuckets":     func(ctx context.Context) error { _, err := s.GoodsWithBuckets(ctx, item); return err },
+		"GoodsWithUnitRows":    func(ctx context.Context) error { _, err := s.GoodsWithUnitRows(ctx, item); return err },
+		"Reach":                func(ctx context.Context) error { _, _, err := s.Reach(ctx, item, "place"); return err },
+		"Audit":                func(ctx context.Context) error { _, err := s.Audit(ctx, item); return err },
+		"AuditInFull":          func(ctx context.Context) error { _, err := s.AuditInFull(ctx, item); return err },
+		"Restock":              func(ctx context.Context) error { _, err := s.Restock(ctx, item, 1, "more"); return err },
+		"SetLimit":             func(ctx context.Context) error { return s.SetLimit(ctx, item, 1) },
+		"ClaimFence":           func(ctx context.Context) error { _, err := s.ClaimFence(ctx, item, 1); return err },
+		"Fill":                 func(ctx context.Context) error { _, err := s.Fill(ctx, item, "place", 0); return err },
+		"Refill":               func(ctx context.Context) error { _, err := s.Refill(ctx, item, "place", 0); return err },
+		"ReturnUnits":          func(ctx context.Context) error { _, _, err := s.ReturnUnits(ctx, item, "place", 1, 0); return err },
+		"FillPool":             func(ctx context.Context) error { _, _, err := s.FillPool(ctx, item, 1); return err },
+		"RecallBuckets":        func(ctx context.Context) error { _, err := s.RecallBuckets(ctx, item); return err },
+		"RecallUnitRows":       func(ctx context.Context) error { _, err := s.RecallUnitRows(ctx, item); return err },
+		"ChangeChoice":         func(ctx context.Context) error { return s.ChangeChoice(ctx, item, same) },
 		"Tx.Goods":             in(func(ctx context.Context, tx *repo.Tx) error { _, err := tx.Goods(ctx, item); return err }),
 		"Tx.GoodsForUpdate":    in(func(ctx context.Context, tx *repo.Tx) error { _, err := tx.GoodsForUpdate(ctx, item); return err }),
 		"Tx.GoodsWithUnitRows": in(func(ctx context.Context, tx *repo.Tx) error { _, err := tx.GoodsWithUnitRows(ctx, item); return err }),
 		"Tx.Gather":            in(func(ctx context.Context, tx *repo.Tx) error { _, _, err := tx.Gather(ctx, item); return err }),
 		"Tx.ConfirmLimit":      in(func(ctx context.Context, tx *repo.Tx) error { return tx.ConfirmLimit(ctx, item) }),
-	}, map[string]func(ctx context.Context) error{
+	}
+	others = map[string]func(ctx context.Context) error{
 		"Ping":            s.Ping,
 		"InTx":            in(func(context.Context, *repo.Tx) error { return nil }),
 		"InTxOnce":        func(ctx context.Context) error { return s.InTxOnce(ctx, func(*repo.Tx) error { return nil }) },
@@ -93,6 +93,7 @@ func asks(s *repo.Store, item int64) (ofItem, others map[string]func(ctx context
 		"Migrations":     func(ctx context.Context) error { _, err := s.Migrations(ctx); return err },
 		"MigrateDown":    func(ctx context.Context) error { _, err := s.MigrateDown(ctx); return err },
 	}
+	return ofItem, others
 }
 
 func TestAnUnknownItemIsUnknownToEveryCall(t *testing.T) {
