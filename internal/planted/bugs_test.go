@@ -1165,5 +1165,385 @@ func defects() []defect {
 			file: "internal/repo/store.go", old: "return s.cluster }", new: "return s.cluster[:0] }",
 			pkg: "./internal/service", test: "TestTheNodesOfAGaleraClusterSellWhatThereIs", needs: "mariadb",
 		},
+		{
+			name: "a unit row of another item is sold as well",
+			file: "internal/repo/unit.go", old: "SET units = ? WHERE goods_id = ? AND place IN (`", new: "SET units = ? WHERE goods_id >= ? AND place IN (`",
+			pkg: "./internal/repo", test: "TestWhatIsDoneToOneItemLeavesTheOthersAlone",
+		},
+		{
+			name: "an audit by totals leaves out what came back",
+			file: "internal/repo/audit.go", old: "n.returned + COALESCE(t.returned, 0) AS returned", new: "n.returned AS returned",
+			pkg: "./internal/repo", test: "TestEveryAuditHasEveryKindOfRow/sqlite",
+		},
+		{
+			name: "the totals of more than a thousand items are lost",
+			file: "internal/repo/settle.go", old: "totals = totals[n:]", new: "totals = totals[len(totals):]",
+			pkg: "./internal/repo", test: "TestSettlingGoesOnUntilAllIsSettled",
+		},
+		{
+			name: "a page of users repeats the last one of the page before",
+			file: "internal/repo/limit.go", old: "WHERE goods_id = ? AND user_id > ? ORDER BY user_id LIMIT ?`", new: "WHERE goods_id = ? AND user_id >= ? ORDER BY user_id LIMIT ?`",
+			pkg: "./internal/repo", test: "TestUsersArePagedInTheOrderOfTheirNames",
+		},
+		{
+			name: "an order loses the token of its lease",
+			file: "internal/repo/ledger.go", old: "Replica: s.replica, Token: sale.Token, TTL: p.TTL,", new: "Replica: s.replica, TTL: p.TTL,",
+			pkg: "./internal/repo", test: "TestAnOrderIsReadAsItWasWritten/sqlite",
+		},
+		{
+			name: "a row that has changed is called fenced",
+			file: "internal/repo/fence.go", old: "\tif claimed {\n\t\treturn rowChanged(read.ID)\n\t}\n", new: "",
+			pkg: "./internal/repo", test: "TestAWriteComputedFromAReadNoticesWhatCameBetween",
+		},
+		{
+			name: "lines that were confirmed in part are answered as confirmed before",
+			file: "internal/repo/confirm.go", old: "again = again && answers[p].Again", new: "again = answers[p].Again",
+			pkg: "./internal/repo", test: "TestLinesAreConfirmedTogetherOrNotAtAll",
+		},
+		{
+			name: "a query that fails keeps its connection",
+			file: "internal/repo/store.go", old: "\tdefer rows.Close() //nolint:errcheck // rows.Err has the error\n", new: "",
+			pkg: "./internal/repo", test: "TestAQueryThatFailsGivesItsConnectionBack",
+		},
+		{
+			name: "units that came back were sold before an audit and again after it",
+			file: "internal/stock/audit.go", old: "Held: a.Held, Returned: a.Returned - earlier.Returned,", new: "Held: a.Held, Returned: a.Returned,",
+			pkg: "./internal/stock", test: "TestAuditSinceAnEarlierOne",
+		},
+		{
+			name: "a buyer with the limit of units is rejected by the procedure",
+			file: "migrations/mysql/00011_procedure.sql", old: "has + wanted > sale_limit THEN", new: "has + wanted >= sale_limit THEN",
+			pkg: "./internal/repo", test: "TestTheProcedureDecidesAsAllotDoes/mariadb", needs: "mariadb",
+		},
+		{
+			name: "a settled order stays in the hand of its consumer",
+			file: "internal/service/hot/lua/4_settle.lua", old: "    redis.call('XACK', KEYS[1], ARGV[2], id)\n", new: "",
+			pkg: "./internal/service/hot", test: "TestAnOrderKeepsItsFieldsWhereverItGoes", needs: "redis",
+		},
+		{
+			name: "no replica is notified of units that a settled order gives back",
+			file: "internal/service/hot/lua/4_settle.lua", old: "    redis.call('PUBLISH', ARGV[5], '') -- replicas that believe that an item is sold out\n", new: "",
+			pkg: "./internal/service/hot", test: "TestReplicasAreNotifiedOfUnitsThatComeBack", needs: "redis",
+		},
+		{
+			name: "a lost order that is offered again is not counted for its buyer",
+			file: "internal/service/hot/lua/5_restore.lua", old: "    if had then\n      redis.call('HINCRBY', KEYS[2], user, quantity)\n    end\n", new: "",
+			pkg: "./internal/service/hot", test: "TestALostOrderIsTakenWithinTheStockAndTheLimit", needs: "redis",
+		},
+		{
+			name: "a dead letter is remembered as sold",
+			file: "internal/service/hot/lua/5_restore.lua", old: "  if first and string.sub(first, 1, #order) == order then\n    redis.call('DEL', KEYS[5])\n  end\n", new: "",
+			pkg: "./internal/service/hot", test: "TestAnOrderKeepsItsFieldsWhereverItGoes", needs: "redis",
+		},
+		{
+			name: "a rebuild installs a counter without the users that it has lost",
+			file: "internal/service/hot/lua/3_rebuild.lua", old: "if redis.call('HLEN', staged) ~= tonumber(kept[7]) then", new: "if false then",
+			pkg: "./internal/service/hot", test: "TestStagedUsersExpireAndAreMissed", needs: "redis",
+		},
+		{
+			name: "orders from before the consumers are never read",
+			file: "internal/service/hot/consumer.go", old: "c.part.orders(), group, \"0\")", new: "c.part.orders(), group, \"$\")",
+			pkg: "./internal/service/hot", test: "TestOrdersFromBeforeTheConsumersAreWritten", needs: "redis",
+		},
+		{
+			name: "all orders of a batch are settled as those of its first item",
+			file: "internal/service/hot/keep.go", old: "\t\torders = append(orders, e.id, n, e.Epoch", new: "\t\torders = append(orders, e.id, 1, e.Epoch",
+			pkg: "./internal/service/hot", test: "TestABatchHasOrdersOfSeveralItems", needs: "redis",
+		},
+		{
+			name: "two consumers report one dead letter",
+			file: "internal/service/hot/keep.go", old: "buried == int64(0) {", new: "buried == nil {",
+			pkg: "./internal/service/hot", test: "TestAnOrderIsDeadLetteredOnce", needs: "redis",
+		},
+		{
+			name: "one piece of a large list is put back",
+			file: "internal/service/strategy/redis_list.go", old: "\t\tfor ; units > 0; units -= tokensAtOnce {\n\t\t\tpipe.RPush", new: "\t\tif units > 0 {\n\t\t\tpipe.RPush",
+			pkg: "./internal/service/strategy", test: "TestALargeStockIsCopiedInFull", needs: "redis",
+		},
+		{
+			name: "what a failed copy has left never expires",
+			file: "internal/service/strategy/redis_decr.go", old: "key, units, fillWithin).Err()", new: "key, units, 0).Err()",
+			pkg: "./internal/service/strategy", test: "TestWhatAFailedCopyLeavesExpires", needs: "redis",
+		},
+		{
+			name: "an owner that holds one name joins it with another",
+			file: "internal/lock/reentrant.go", old: "	key := ownedName{owner, name}\n", new: "	key := ownedName{owner, \"\"}\n",
+			pkg: "./internal/lock", test: "TestAnOwnerJoinsNeitherAnotherNameNorAnotherOwner",
+		},
+		{
+			name: "a lease that was granted late is renewed late",
+			file: "internal/lock/watchdog.go", old: "time.AfterFunc(time.Until(asked.Add(ttl/3)), w.fire)", new: "time.AfterFunc(ttl/3, w.fire)",
+			pkg: "./internal/lock", test: "TestALeaseIsRenewedEveryThirdOfItsTTL",
+		},
+		{
+			name: "a lease in Redis is counted from the answer",
+			file: "internal/lock/redis/base.go", old: "			g.asked = asked\n", new: "			_, g.asked = asked, time.Now()\n",
+			pkg: "./internal/lock/redis", test: "TestALeaseIsCountedFromItsRequest", needs: "redis",
+		},
+		{
+			name: "a holder renews whatever stands under its name",
+			file: "internal/lock/redis/lua/reentrant_renew.lua", old: "redis.call('HEXISTS', KEYS[1], 'hold:' .. ARGV[1])", new: "redis.call('EXISTS', KEYS[1])",
+			pkg: "./internal/lock/redis", test: "TestLocks/redis/redis-reentrant/SignalsLossToAReplacedHolder", needs: "redis",
+		},
+		{
+			name: "a waiter that left is still counted",
+			file: "internal/lock/redis/lua.go", old: "	defer waiter.End()\n", new: "",
+			pkg: "./internal/lock/redis", test: "TestLocks/redis/redis-lua/ForgetsWaitersThatLeft", needs: "redis",
+		},
+		{
+			name: "a waiter in a queue reports once",
+			file: "internal/lock/redis/lua/queue.lua", old: "waiter)\n  end\n  redis.call('ZADD', alive, now() + patience, waiter)\n", new: "waiter)\n    redis.call('ZADD', alive, now() + patience, waiter)\n  end\n",
+			pkg: "./internal/lock/redis", test: "TestAWaiterThatReportsKeepsItsPlace", needs: "redis",
+		},
+		{
+			name: "the second to find an expired time takes it over as well",
+			file: "internal/lock/redis/getset.go", old: "return err == nil && before == found, nil", new: "return err == nil && before != \"\", nil",
+			pkg: "./internal/lock/redis", test: "TestAnExpiredTimeIsTakenOverOnce", needs: "redis",
+		},
+		{
+			name: "a sweep lowers the floor of tokens",
+			file: "internal/lock/sql/sweep.go", old: "	highest := floor\n", new: "	highest := uint64(0)\n",
+			pkg: "./internal/lock/sql", test: "TestASweepClearsWhatDeadHoldersLeft/sqlite",
+		},
+		{
+			name: "the version is compared, and not whether its holder has renewed",
+			file: "internal/lock/sql/version_lock.go", old: "AND version = ? AND (owner = '' OR expires_at < {now})`\n)\n\n// try", new: "AND version = ?`\n)\n\n// try",
+			pkg: "./internal/lock/sql", test: "TestTheVersionLockIsNotTakenFromAHolderThatRenews", needs: "mariadb",
+		},
+		{
+			name: "a connection that has ended grants a name",
+			file: "internal/lock/sql/session.go", old: "	if err := answered(ctx, s.conn.PingContext); err != nil {\n		s.discard()\n		return nil, lock.NotAcquired(ctx, l.dialect, err)\n	}\n", new: "",
+			pkg: "./internal/lock/sql", test: "TestAGrantByAConnectionThatHasEndedIsNone", needs: "mariadb",
+		},
+		{
+			name: "a commit that was rejected is called unknown",
+			file: "internal/backend/sql_deadline.go", old: "err); answered {\n\t\treturn err\n", new: "err); answered && IsConflict(err) {\n\t\treturn err\n",
+			pkg: "./internal/backend", test: "TestTheErrorOfACommitTellsWhatHappened",
+		},
+		{
+			name: "the deadline of a transaction bounds what comes after it",
+			file: "internal/backend/sql_deadline.go", old: "\tt.conn.release()\n\tt.conn.until = time.Time{}\n\t_, err", new: "\tt.conn.release()\n\t_, err",
+			pkg: "./internal/backend", test: "TestEveryStatementHasADeadline",
+		},
+		{
+			name: "half of the masters are a majority",
+			file: "internal/backend/clients.go", old: "up <= len(nodes)/2", new: "up < (len(nodes)+1)/2",
+			pkg: "./internal/backend", test: "TestMoreThanHalfOfTheNodesMustAnswer", needs: "redis",
+		},
+		{
+			name: "a connection that cannot be prepared stays open",
+			file: "internal/backend/mysql.go", old: "errors.Join(fmt.Errorf(\"prepare session: %w\", err), conn.Close())", new: "fmt.Errorf(\"prepare session: %w\", err)",
+			pkg: "./internal/backend", test: "TestAConnectionIsPreparedForItsServer",
+		},
+		{
+			name: "a node that could not be deleted is forgotten",
+			file: "internal/backend/zookeeper_session.go", old: "\t\ts.Discard(drop)\n\t\tif pause", new: "\t\tif pause",
+			pkg: "./internal/backend", test: "TestZKDeletesWhatIsLeftUntilItIsAnswered",
+		},
+		{
+			name: "a session of etcd that was renewed is taken for expired",
+			file: "internal/lock/etcd/session.go", old: "\ts.asked = asked\n\treturn true, nil", new: "\t_ = asked\n\treturn true, nil",
+			pkg: "./internal/lock/etcd", test: "TestEtcdSignalsLossWithoutAnswers", needs: "etcd",
+		},
+		{
+			name: "a request spins at a folder whose numbers are used up",
+			file: "internal/lock/zk/queue.go", old: "pause.About(ctx, q.retry)", new: "pause.About(ctx, 0)",
+			pkg: "./internal/lock/zk", test: "TestZKQueueDoesNotSpinWhileItsNumbersAreUsedUp", needs: "zookeeper",
+		},
+		{
+			name: "an announcement of a writer never expires",
+			file: "internal/lab/sourcelock/readwrite.go", old: "redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])", new: "redis.call('SET', KEYS[3], ARGV[1])",
+			pkg: "./internal/lab/sourcelock", test: "TestTheKeysOfAReadWriteLockExpire", needs: "redis",
+		},
+		{
+			name: "a lease counts until its release is over",
+			file: "internal/lab/failpoint/record.go", old: "r.page.write(began, history.Released", new: "began = time.Now()\n\tr.page.write(began, history.Released",
+			pkg: "./internal/lab/failpoint", test: "TestALeaseIsRecordedAsLongAsItsHolderHasIt",
+		},
+		{
+			name: "the failure of a purchase is not counted as one",
+			file: "internal/service/seller.go", old: "s.observer.Deducted(outcome, err, time.Since(begun))", new: "s.observer.Deducted(outcome, nil, time.Since(begun))",
+			pkg: "./internal/service", test: "TestACopyGetsTheAnswerOfTheFirst",
+		},
+		{
+			name: "reservations beyond the first transaction of a round stay held",
+			file: "internal/service/reservations.go", old: "if n < expireAtOnce {", new: "if n <= expireAtOnce {",
+			pkg: "./internal/service", test: "TestARoundEndsAllReservationsThatAreOver",
+		},
+		{
+			name: "a reservation is extended beyond the longest",
+			file: "internal/service/reservations.go", old: "r.store.Extend(ctx, number, ttl, r.longest)", new: "r.store.Extend(ctx, number, ttl, ttl)",
+			pkg: "./internal/service", test: "TestAReservationIsHeldAsLongAsItAsksForAndNoLongerThanTheLongest",
+		},
+		{
+			name: "a line of a basket expires before the basket may end",
+			file: "internal/service/basket.go", old: "(2*r.catalogue.timeout + 5*time.Second)", new: "(r.catalogue.timeout / 2)",
+			pkg: "./internal/service", test: "TestABasketIsFoundByItsNumberAndByItsKey",
+		},
+		{
+			name: "a basket with other lines is sold under the key of one",
+			file: "internal/service/basket.go", old: "if err == nil && outcome.Order.ID != p.Number {", new: "if err == nil && outcome.Order.ID == \"\" {",
+			pkg: "./internal/service", test: "TestABasketIsFoundByItsNumberAndByItsKey",
+		},
+		{
+			name: "a strategy that checks the limit elsewhere is not notified of another one",
+			file: "internal/service/inventory.go", old: "if err := i.catalogue.LimitChanged(ctx, goodsID); err != nil {", new: "if err := ctx.Err(); err != nil {",
+			pkg: "./internal/service", test: "TestALimitThatWasNotNotifiedIsUnknown",
+		},
+		{
+			name: "the address of a backend that is down is public",
+			file: "internal/service/describe.go", old: "return failed.Backend + \" does not answer\"", new: "_ = failed; return err.Error()",
+			pkg: "./internal/service", test: "TestABackendThatHangsIsDown", needs: "redis",
+		},
+		{
+			name: "a sweep clears locks that are not named after an item",
+			file: "internal/service/upkeep.go", old: "if id, err := strategy.ItemOf(name); err == nil {", new: "if id, _ := strategy.ItemOf(name); true {",
+			pkg: "./internal/service", test: "TestASweepClearsWhatIsOfNoItem/sqlite", needs: "redis",
+		},
+		{
+			name: "a reader of every step is not behind by a step",
+			file: "internal/service/feed.go", old: "first, _, err := f.store.OrdersAfter(ctx, page.GoodsID, page.After, 1, page.Steps)", new: "first, _, err := f.store.OrdersAfter(ctx, page.GoodsID, page.After, 1, false)",
+			pkg: "./internal/service", test: "TestAReaderOfEveryStepIsBehindByAStep",
+		},
+		{
+			name: "a caller that has left a batch is written again with the others",
+			file: "internal/service/strategy/batcher.go", old: "\t\tcase c.state == callWriting:\n\t\t\tothers", new: "\t\tdefault:\n\t\t\tothers",
+			pkg: "./internal/service/strategy", test: "TestACallThatLeftABatchIsNotWrittenAgain",
+		},
+		{
+			name: "a batch that is decided anew under a lock loses its token",
+			file: "internal/service/strategy/read_check_write.go", old: "\t\tlocked := p\n", new: "\t\tlocked := plan{batch: p.batch}\n",
+			pkg: "./internal/service/strategy", test: "TestATokenThatIsTooLowIsLifted",
+		},
+		{
+			name: "a lock that issues tokens which the store has seen goes on so",
+			file: "internal/service/strategy/guarded.go", old: "return errors.Join(rejected, r.Reseed(ctx, lockName(goodsID)))", new: "_ = r; return rejected",
+			pkg: "./internal/service/strategy", test: "TestATokenThatIsTooLowIsLifted",
+		},
+		{
+			name: "a basket of another buyer is found",
+			file: "internal/handler/orders.go", old: "if err == nil && !anyone && basket.Lines[0].UserID != userID {", new: "if err == nil && !anyone && userID == \"\" {",
+			pkg: "./internal/handler", test: "TestTheAdminSeesWhatVerifiedBuyersHave",
+		},
+		{
+			name: "a token for one item buys a basket with another",
+			file: "internal/handler/deduct.go", old: "slices.ContainsFunc(lines, another)", new: "len(lines) > 0 && another(lines[0]) && slices.ContainsFunc(lines, another)",
+			pkg: "./internal/handler", test: "TestATokenForOneItemBuysNoOther",
+		},
+		{
+			name: "a reservation is extended by the default",
+			file: "internal/handler/reservations.go", old: "ttl := f.ttl(o.options.TTL, o.options.LongestTTL)", new: "f.ttl(o.options.TTL, o.options.LongestTTL)\n\tttl := o.options.TTL",
+			pkg: "./internal/handler", test: "TestAReservationIsExtendedByWhatIsAskedFor",
+		},
+		{
+			name: "an unknown outcome of a basket names no key",
+			file: "internal/handler/basket.go", old: "s.reject(c, basket.RequestID, err)", new: "s.reject(c, key, err)",
+			pkg: "./internal/handler", test: "TestAnUnknownOutcomeOfEachKindOfPurchaseNamesItsKey",
+		},
+		{
+			name: "what has arrived of a body that breaks off is read",
+			file: "internal/handler/form.go", old: "if err != nil {\n\t\treturn invalid(fieldError{\"body\", \"could not be read to its end\"})\n\t}\n", new: "",
+			pkg: "./internal/handler", test: "TestABodyThatBreaksOffIsNotRead",
+		},
+		{
+			name: "tokens by a key file need no audience",
+			file: "internal/buyer/jwks.go", old: "audience: audience, ", new: "",
+			pkg: "./internal/buyer", test: "TestWhatIsInAKeySet",
+		},
+		{
+			name: "a change of a file during its read is lost",
+			file: "internal/reload/reload.go", old: "f.seen = now\n\tcontent, err := f.read()", new: "content, err := f.read()\n\tf.seen = f.stat()",
+			pkg: "./internal/reload", test: "TestAChangeDuringAReadIsNotLost",
+		},
+		{
+			name: "a scrape waits for a backend for ever",
+			file: "internal/telemetry/metrics/state.go", old: "context.WithTimeout(context.Background(), scrapeTimeout)", new: "context.WithCancel(context.Background())",
+			pkg: "./internal/telemetry/metrics", test: "TestAScrapeHasNoSeriesOfWhatIsUnknown",
+		},
+		{
+			name: "the secret of tokens is checked before its file is read",
+			file: "internal/config/load.go", old: "errors.Join(l.readSecrets(), l.check())", new: "errors.Join(l.check(), l.readSecrets())",
+			pkg: "./internal/config", test: "TestASecretCanComeFromAFile",
+		},
+		{
+			name: "a key of the configuration reaches the wrong part",
+			file: "cmd/internal/replica/replica.go", old: "Units: int64(c.Group.Units), Queue", new: "Units: int64(c.Group.Batch), Queue",
+			pkg: "./cmd/internal/replica", test: "TestTheConfigurationReachesTheStrategies",
+		},
+		{
+			name: "reservations are never ended by a replica",
+			file: "cmd/internal/replica/replica.go", old: "func(ctx context.Context) { keepExpiring(ctx, reservations, watch.log) },", new: "func(context.Context) {},",
+			pkg: "./cmd/internal/replica", test: "TestAReplicaDoesByItselfWhatNoRequestAsksFor",
+		},
+		{
+			name: "the exit is forced before the drain is over",
+			file: "cmd/internal/replica/closing.go", old: "c.DrainDelay + c.Drain + exitWithin", new: "c.Drain + exitWithin",
+			pkg: "./cmd/internal/replica", test: "TestTheExitIsForcedAfterTheDrain",
+		},
+		{
+			name: "a failed start leaves the public listener open",
+			file: "cmd/internal/replica/listen.go", old: "return errors.Join(err, public.Close())", new: "return errors.Join(err)",
+			pkg: "./cmd/internal/replica", test: "TestAFailedStartLeavesNoListener",
+		},
+		{
+			name: "a retry of the client has no body",
+			file: "pkg/client/send.go", old: "err := c.once(ctx, call, body)\n", new: "err := c.once(ctx, call, body)\n\t\tbody = nil\n",
+			pkg: "./pkg/client", test: "TestABusyStockdIsAskedAgainUnderTheSameRequestID",
+		},
+		{
+			name: "a released reservation is called expired",
+			file: "pkg/client/problem.go", old: `"reservation-released":  ErrReservationReleased`, new: `"reservation-released":  ErrReservationExpired`,
+			pkg: "./pkg/client", test: "TestEveryProblemHasItsKind",
+		},
+		{
+			name: "a configuration that is wrong is called a failure",
+			file: "cmd/internal/cli/cli.go", old: "\t\t\treturn UsageError{Err: err}", new: "\t\t\treturn err",
+			pkg: "./cmd/internal/cli", test: "TestTheExitStatusTellsWhatFailed",
+		},
+		{
+			name: "nginx closes its connections to replicas after each request",
+			file: "nginx/templates/stockd.conf.template", old: "    keepalive 128;\n", new: "",
+			pkg: "./nginx", test: "TestReplicasShareTheRequests", needs: "nginx",
+		},
+		{
+			name: "a replica that is not ready is healthy",
+			file: "cmd/stockd/healthcheck.go", old: "response.StatusCode != http.StatusOK", new: "response.StatusCode > http.StatusServiceUnavailable",
+			pkg: "./cmd/stockd", test: "TestHealthIsReadiness",
+		},
+		{
+			name: "the costs of a sale are not compared",
+			file: "internal/lab/bench/ratios.go", old: "By: httpAlone(usual, s.replicas), Cost: true", new: "By: httpAlone(usual, s.replicas)",
+			pkg: "./internal/lab/bench", test: "TestTheTargetsOfAStage",
+		},
+		{
+			name: "a key is not looked up in the archive",
+			file: "internal/repo/ledger.go", old: "inBoth(selectOrders, rowsOfOrders+where), slices.Concat(args, args)...)", new: "selectOrders+`tb_stock_ledger`+rowsOfOrders+where, slices.Concat(args)...)",
+			pkg: "./internal/repo", test: "TestWhatIsReadOfTheLedgerStaysTheSameWhileItIsArchived/sqlite",
+		},
+		{
+			name: "the newest row of the ledger is archived",
+			file: "internal/repo/archive.go", old: "AND id < (SELECT MAX(id) FROM tb_stock_ledger)", new: "AND id <= (SELECT MAX(id) FROM tb_stock_ledger)",
+			pkg: "./internal/repo", test: "TestRowsAreArchivedInTheirOrderUntilOneHasToStay/sqlite",
+		},
+		{
+			name: "rows are archived as soon as they are settled",
+			file: "internal/repo/archive.go", old: "readArchived = `SELECT archived, aged", new: "readArchived = `SELECT archived, upto",
+			pkg: "./internal/repo", test: "TestRowsAreArchivedInTheirOrderUntilOneHasToStay/sqlite",
+		},
+		{
+			name: "an order of redis-stock that was archived is written again",
+			file: "internal/repo/archive.go", old: "time.Since(o.CreatedAt) > lateAfter", new: "time.Since(o.CreatedAt) > 9999*time.Hour",
+			pkg: "./internal/service/hot", test: "TestAnOrderThatComesBackAfterItWasArchivedIsNotWrittenAgain", needs: "redis",
+		},
+		{
+			name: "a return forgets archived returns of its order",
+			file: "internal/repo/return.go", old: "sumReturns+inBoth(selectReturns, returnsOf)+sumReturnsEnd, order.ID, order.ID)", new: "sumReturns+selectReturns+`tb_stock_ledger`+returnsOf+sumReturnsEnd, order.ID)",
+			pkg: "./internal/repo", test: "TestAReservationOutlivesTheRowOfItsHold",
+		},
+		{
+			name: "two that archive do not wait for each other",
+			file: "internal/repo/archive.go", old: "readArchived+t.store.dialect.forUpdate", new: "readArchived",
+			pkg: "./internal/repo", test: "TestAMoverWaitsForTheOther/mariadb",
+		},
 	}
 }
