@@ -1545,5 +1545,10 @@ func defects() []defect {
 			file: "internal/repo/archive.go", old: "readArchived+t.store.dialect.forUpdate", new: "readArchived",
 			pkg: "./internal/repo", test: "TestAMoverWaitsForTheOther/mariadb",
 		},
+		{
+			name: "a basket has no time limit",
+			file: "internal/handler/basket.go", old: "ctx, cancel := s.options.Catalogue.Within(c.Request.Context())\n\tdefer cancel()", new: "ctx := c.Request.Context()",
+			pkg: "./internal/handler", test: "TestTheLinesOfABasketShareItsTimeLimit",
+		},
 	}
 }
