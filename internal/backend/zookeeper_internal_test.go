@@ -245,8 +245,13 @@ func TestZKDeletesWhatIsLeftUntilItIsAnswered(t *testing.T) {
 				return err
 			}
 		}
-		s.Discard(answers("a", zk.ErrConnectionClosed, zk.ErrConnectionClosed, nil))
+		a, both := answers("a", zk.ErrConnectionClosed, zk.ErrConnectionClosed, nil), make(chan struct{})
+		s.Discard(func(c *zk.Conn) error {
+			<-both
+			return a(c)
+		})
 		s.Discard(answers("b", zk.ErrNoNode))
+		close(both)
 		start := time.Now()
 		synctest.Wait()
 		if got := tried(); !slices.Equal(got, []string{"a"}) {

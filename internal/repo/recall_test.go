@@ -83,71 +83,77 @@ func TestAnAllocationIsOpenedAndClosed(t *testing.T) {
 
 // A limit that changes ends the epoch of what was allocated under the limit before.
 func TestALimitEndsTheEpochOfAnAllocation(t *testing.T) {
-	a := allocation{Store: labtest.Open(t, lab.Database(t, servers.SQLite), "replica").As(place), t: t}
-	create(t, a.Store, allocated, 10)
-	a.step(a.Fill(t.Context(), allocated, place, 0))
-	before, err := a.Allocation(t.Context(), allocated, place)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, limit := range []int64{3, 3, 2, 0} {
-		if err := a.SetLimit(t.Context(), allocated, limit); err != nil {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a := allocation{Store: labtest.Open(t, d, "replica").As(place), t: t}
+		create(t, a.Store, allocated, 10)
+		a.step(a.Fill(t.Context(), allocated, place, 0))
+		before, err := a.Allocation(t.Context(), allocated, place)
+		if err != nil {
 			t.Fatal(err)
 		}
-		want := before
-		if limit != before.PerUser {
-			want.Epoch++
-			want.PerUser = limit
+		for _, limit := range []int64{3, 3, 2, 0} {
+			if err := a.SetLimit(t.Context(), allocated, limit); err != nil {
+				t.Fatal(err)
+			}
+			want := before
+			if limit != before.PerUser {
+				want.Epoch++
+				want.PerUser = limit
+			}
+			after, err := a.Allocation(t.Context(), allocated, place)
+			if err != nil || after != want {
+				t.Errorf("limited to %d: %+v (%v), want %+v", limit, after, err, want)
+			}
+			before = after
 		}
-		after, err := a.Allocation(t.Context(), allocated, place)
-		if err != nil || after != want {
-			t.Errorf("limited to %d: %+v (%v), want %+v", limit, after, err, want)
-		}
-		before = after
-	}
+	})
 }
 
 // A read that was computed before the units came back is not written.
 func TestAWriteFromBeforeARecallIsRejected(t *testing.T) {
-	a := allocation{Store: labtest.Open(t, lab.Database(t, servers.SQLite), "replica").As(place), t: t}
-	ctx := t.Context()
-	create(t, a.Store, allocated, 10)
-	a.step(a.Fill(ctx, allocated, place, 0))
-	a.step(a.CloseAllocation(ctx, allocated, place))
-	read, err := a.Goods(ctx, allocated)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.returned(2, 0, 10)
-	for _, strategy := range []string{place, "naive"} {
-		err := a.As(strategy).InTxOnce(ctx, func(tx *repo.Tx) error { return tx.SetStock(ctx, read, 0) })
-		if !errors.Is(err, repo.ErrRowChanged) {
-			t.Errorf("the write by %s ended with %v, want %v", strategy, err, repo.ErrRowChanged)
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a := allocation{Store: labtest.Open(t, d, "replica").As(place), t: t}
+		ctx := t.Context()
+		create(t, a.Store, allocated, 10)
+		a.step(a.Fill(ctx, allocated, place, 0))
+		a.step(a.CloseAllocation(ctx, allocated, place))
+		read, err := a.Goods(ctx, allocated)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	a.assert(10, "recall", repo.Allocation{Epoch: 2, Closed: true})
-	for name, want := range map[string]bool{place: true, "another": false} {
-		if has, err := a.HasAllocations(ctx, name); err != nil || has != want {
-			t.Errorf("after its units are back, there are allocations of %s: %v (%v), want %v", name, has, err, want)
+		a.returned(2, 0, 10)
+		for _, strategy := range []string{place, "naive"} {
+			err := a.As(strategy).InTxOnce(ctx, func(tx *repo.Tx) error { return tx.SetStock(ctx, read, 0) })
+			if !errors.Is(err, repo.ErrRowChanged) {
+				t.Errorf("the write by %s ended with %v, want %v", strategy, err, repo.ErrRowChanged)
+			}
 		}
-	}
+		a.assert(10, "recall", repo.Allocation{Epoch: 2, Closed: true})
+		for name, want := range map[string]bool{place: true, "another": false} {
+			if has, err := a.HasAllocations(ctx, name); err != nil || has != want {
+				t.Errorf("after its units are back, there are allocations of %s: %v (%v), want %v", name, has, err, want)
+			}
+		}
+	})
 }
 
 // What is allocated comes back into the row: it counts for the limit of the stock.
 //
 //contract:repo.Store The stock of an item
 func TestARestockCountsWhatIsAllocated(t *testing.T) {
-	a := allocation{Store: labtest.Open(t, lab.Database(t, servers.SQLite), "replica").As(place), t: t}
-	create(t, a.Store, allocated, 10)
-	a.step(a.Fill(t.Context(), allocated, place, 0))
-	if _, err := a.Restock(t.Context(), allocated, stock.MaxStock-9, "above"); !errors.Is(err, stock.ErrStockLimit) {
-		t.Errorf("above the limit: %v, want %v", err, stock.ErrStockLimit)
-	}
-	left, err := a.Restock(t.Context(), allocated, stock.MaxStock-10, "full")
-	if err != nil || left != stock.MaxStock-10 {
-		t.Errorf("restocked to %d (%v)", left, err)
-	}
-	if _, err := a.Restock(t.Context(), allocated, stock.MaxStock-10, "full"); !errors.Is(err, stock.ErrDuplicateRequest) {
-		t.Errorf("the same request id again: %v, want %v", err, stock.ErrDuplicateRequest)
-	}
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		a := allocation{Store: labtest.Open(t, d, "replica").As(place), t: t}
+		create(t, a.Store, allocated, 10)
+		a.step(a.Fill(t.Context(), allocated, place, 0))
+		if _, err := a.Restock(t.Context(), allocated, stock.MaxStock-9, "above"); !errors.Is(err, stock.ErrStockLimit) {
+			t.Errorf("above the limit: %v, want %v", err, stock.ErrStockLimit)
+		}
+		left, err := a.Restock(t.Context(), allocated, stock.MaxStock-10, "full")
+		if err != nil || left != stock.MaxStock-10 {
+			t.Errorf("restocked to %d (%v)", left, err)
+		}
+		if _, err := a.Restock(t.Context(), allocated, stock.MaxStock-10, "full"); !errors.Is(err, stock.ErrDuplicateRequest) {
+			t.Errorf("the same request id again: %v, want %v", err, stock.ErrDuplicateRequest)
+		}
+	})
 }

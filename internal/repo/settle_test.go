@@ -49,55 +49,59 @@ func unsettled(t *testing.T, s *repo.Store) int64 {
 }
 
 func TestAnAuditIsTotalsAndWhatCameAfter(t *testing.T) {
-	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
-	create(t, s, 1, 10)
-	if err := s.CreateGoods(t.Context(), 2, 7, "another"); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 3 {
-		if err := sell(t.Context(), s, 1, fmt.Sprint("before", i)); err != nil {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		if err := s.CreateGoods(t.Context(), 2, 7, "another"); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := settleNow(t, s); err != nil {
-		t.Fatal(err)
-	}
-	if n := unsettled(t, s); n != 0 {
-		t.Errorf("%d ids are not settled, want none", n)
-	}
-	if _, err := s.Restock(t.Context(), 1, 5, "more"); err != nil {
-		t.Fatal(err)
-	}
-	if err := sell(t.Context(), s, 1, "after"); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // and again, when that is settled, too
-		quick, full := bothAudits(t, s, 1)
-		if quick != full || !quick.Clean || quick.Initial != 15 || quick.Orders != 4 || quick.Stock != 11 {
-			t.Errorf("the audit is %+v, in full %+v; want 4 of 15 sold", quick, full)
+		for i := range 3 {
+			if err := sell(t.Context(), s, 1, fmt.Sprint("before", i)); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if err := settleNow(t, s); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if quick, full := bothAudits(t, s, 2); quick != full || quick.Initial != 7 || quick.Orders != 0 {
-		t.Errorf("the audit of what was never sold is %+v, in full %+v", quick, full)
-	}
+		if n := unsettled(t, s); n != 0 {
+			t.Errorf("%d ids are not settled, want none", n)
+		}
+		if _, err := s.Restock(t.Context(), 1, 5, "more"); err != nil {
+			t.Fatal(err)
+		}
+		if err := sell(t.Context(), s, 1, "after"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // and again, when that is settled, too
+			quick, full := bothAudits(t, s, 1)
+			if quick != full || !quick.Clean || quick.Initial != 15 || quick.Orders != 4 || quick.Stock != 11 {
+				t.Errorf("the audit is %+v, in full %+v; want 4 of 15 sold", quick, full)
+			}
+			if err := settleNow(t, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if quick, full := bothAudits(t, s, 2); quick != full || quick.Initial != 7 || quick.Orders != 0 {
+			t.Errorf("the audit of what was never sold is %+v, in full %+v", quick, full)
+		}
+	})
 }
 
 //contract:repo.Store An audit is right
 func TestAFullAuditVerifiesTheTotals(t *testing.T) {
-	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
-	create(t, s, 1, 10)
-	if err := settleNow(t, s); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.SpoilTotals(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if quick, full := bothAudits(t, s, 1); quick.Clean || !full.Clean {
-		t.Errorf("with wrong totals the audit is %+v, in full %+v", quick, full)
-	}
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		if err := settleNow(t, s); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SpoilTotals(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if quick, full := bothAudits(t, s, 1); quick.Clean || !full.Clean {
+			t.Errorf("with wrong totals the audit is %+v, in full %+v", quick, full)
+		}
+	})
 }
 
 func TestWhatWasJustSeenIsNotSettled(t *testing.T) {
@@ -198,37 +202,39 @@ func TestTotalsAreRightUnderACrowd(t *testing.T) {
 
 // What one item has too much must not hide what another one lacks.
 func TestTheAuditOfAllGoodsAddsUpEachKindOfFailure(t *testing.T) {
-	s := labtest.Open(t, lab.Database(t, servers.SQLite), "r")
-	create(t, s, 1, 10)
-	for id, key := range map[int64]string{2: "two", 3: "three", 4: "four"} {
-		if err := s.CreateGoods(t.Context(), id, 10, key); err != nil {
+	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r")
+		create(t, s, 1, 10)
+		for id, key := range map[int64]string{2: "two", 3: "three", 4: "four"} {
+			if err := s.CreateGoods(t.Context(), id, 10, key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := sell(t.Context(), s, 1, "before"); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := sell(t.Context(), s, 1, "before"); err != nil {
-		t.Fatal(err)
-	}
-	if err := settleNow(t, s); err != nil {
-		t.Fatal(err)
-	}
-	if err := sell(t.Context(), s, 1, "after"); err != nil {
-		t.Fatal(err)
-	}
-	auditsAll(t, s, stock.Audits{Goods: 4})
-	if err := s.InTx(t.Context(), func(tx *repo.Tx) error {
-		two, err := tx.Goods(t.Context(), 2)
-		three, err3 := tx.Goods(t.Context(), 3)
-		return errors.Join(err, err3, tx.SetStock(t.Context(), two, 13), tx.SetStock(t.Context(), three, 6))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	auditsAll(t, s, stock.Audits{Goods: 4, Lost: 3, Vanished: 4})
-	if err := s.SpoilTotals(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	// A sale of each item that never was: 1 and 4 show one unit more than is left,
-	// 2 one more than before, and 3 lacks one less.
-	auditsAll(t, s, stock.Audits{Goods: 4, Lost: 1 + 4 + 1, Vanished: 3})
+		if err := settleNow(t, s); err != nil {
+			t.Fatal(err)
+		}
+		if err := sell(t.Context(), s, 1, "after"); err != nil {
+			t.Fatal(err)
+		}
+		auditsAll(t, s, stock.Audits{Goods: 4})
+		if err := s.InTx(t.Context(), func(tx *repo.Tx) error {
+			two, err := tx.Goods(t.Context(), 2)
+			three, err3 := tx.Goods(t.Context(), 3)
+			return errors.Join(err, err3, tx.SetStock(t.Context(), two, 13), tx.SetStock(t.Context(), three, 6))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		auditsAll(t, s, stock.Audits{Goods: 4, Lost: 3, Vanished: 4})
+		if err := s.SpoilTotals(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		// A sale of each item that never was: 1 and 4 show one unit more than is left,
+		// 2 one more than before, and 3 lacks one less.
+		auditsAll(t, s, stock.Audits{Goods: 4, Lost: 1 + 4 + 1, Vanished: 3})
+	})
 }
 
 // moves are all that can become of units: the figures after each are those before it, and what it adds.

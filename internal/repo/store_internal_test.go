@@ -28,7 +28,7 @@ func opened(t *testing.T, o backend.SQLOptions, with Options) *Store {
 var errWrong = errors.New("wrong")
 
 // A victim is run again a bounded number of times, each reported; one whose writes were computed before it
-// is not run again. Whoever leaves meanwhile has written nothing.
+// is not run again. A caller that leaves meanwhile has written nothing.
 //
 //contract:repo.Store The victim
 func TestAVictimIsRetriedSoOften(t *testing.T) {

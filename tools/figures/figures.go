@@ -98,26 +98,29 @@ func (f figures) grown(strategy string, clients, items, replicas int) (string, e
 	if err != nil {
 		return "", err
 	}
-	name, group := strings.CutSuffix(strategy, ", grouped")
-	how := bench.Setting{Strategy: name, Group: group, Clients: clients, Replicas: replicas}
+	how := setting(strategy, clients, replicas)
 	if items > 1 {
 		how.Items, how.Zipf = items, true
 	}
-	found, err := find(r.Subjects, how.String(), func(s bench.Figure) bool { return s.Setting == how })
+	found, err := find(growth, r.Subjects, how.String(), func(s bench.Figure) bool { return s.Setting == how })
 	return humanize.Comma(int64(found.Median)), err
 }
 
 func (f figures) of(strategy string, clients, replicas int) (bench.Figure, error) {
-	name, group := strings.CutSuffix(strategy, ", grouped")
-	setting := bench.Setting{Strategy: name, Group: group, Clients: clients, Replicas: replicas}
-	return find(f.Subjects, setting.String(), func(s bench.Figure) bool { return s.Setting == setting })
+	how := setting(strategy, clients, replicas)
+	return find(source, f.Subjects, how.String(), func(s bench.Figure) bool { return s.Setting == how })
 }
 
-func find(list []bench.Figure, name string, is func(bench.Figure) bool) (bench.Figure, error) {
+func setting(strategy string, clients, replicas int) bench.Setting {
+	name, group := strings.CutSuffix(strategy, ", grouped")
+	return bench.Setting{Strategy: name, Group: group, Clients: clients, Replicas: replicas}
+}
+
+func find(file string, list []bench.Figure, name string, is func(bench.Figure) bool) (bench.Figure, error) {
 	if i := slices.IndexFunc(list, is); i >= 0 {
 		return list[i], nil
 	}
-	return bench.Figure{}, fmt.Errorf("%s has no %s", source, name)
+	return bench.Figure{}, fmt.Errorf("%s has no %s", file, name)
 }
 
 // rate is a median of sales a second.
@@ -126,8 +129,8 @@ func (f figures) rate(strategy string, clients, replicas int) (string, error) {
 	return humanize.Comma(int64(found.Median)), err
 }
 
-// rounds divides one strategy by another, round by round, in ascending order. Where the time is
-// over, a round that is left out is the last.
+// rounds divides one strategy by another, round by round, in ascending order. A benchmark whose time
+// is over leaves the last rounds out, so the rounds that both have are the first ones of each.
 func (f figures) rounds(of, by string, replicas int) ([]float64, error) {
 	part, err := f.of(of, clients, replicas)
 	whole, other := f.of(by, clients, replicas)
@@ -170,13 +173,13 @@ func spread(median, least, most float64) string {
 
 // ratio is one of the benchmark's own.
 func (f figures) ratio(name string) (string, error) {
-	found, err := find(f.Ratios, name, func(r bench.Figure) bool { return r.Name == name && r.Topic == "" })
+	found, err := find(source, f.Ratios, name, func(r bench.Figure) bool { return r.Name == name && r.Topic == "" })
 	return spread(found.Median, found.Min, found.Max), err
 }
 
 // value is the median of what is no strategy.
 func (f figures) value(name string) (string, error) {
-	found, err := find(f.Subjects, name, func(s bench.Figure) bool { return s.Name == name })
+	found, err := find(source, f.Subjects, name, func(s bench.Figure) bool { return s.Name == name })
 	return humanize.Comma(int64(found.Median)), err
 }
 

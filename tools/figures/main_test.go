@@ -55,7 +55,7 @@ func TestNoFigureIsWrittenByHand(t *testing.T) {
 	}
 }
 
-// measured has two strategies with two rounds each.
+// measured has two strategies of two rounds each, but on five replicas one round of the second.
 func measured() figures {
 	var r bench.Result
 	for _, s := range []struct {
@@ -70,11 +70,18 @@ func measured() figures {
 			})
 		}
 	}
+	for name, samples := range map[string][]float64{"sql-conditional": {1000, 2000}, "etcd": {100}} {
+		r.Subjects = append(r.Subjects, bench.Figure{Setting: bench.Setting{Strategy: name, Clients: clients, Replicas: 5}, Samples: samples})
+	}
 	r.Subjects = append(r.Subjects, bench.Figure{Name: "wait a", Median: 1.25}, bench.Figure{Name: "wait b", Median: 1234.9})
 	r.Ratios = []bench.Figure{
 		{Name: "a / b", Topic: "each"}, {Name: "a / b", Median: 2, Min: 1.994, Max: 2.5}, {Name: "c / b", Topic: "each", Reached: true},
 	}
 	return figures{r, func(path string) ([]byte, error) {
+		if path == growth {
+			return []byte(`{"subjects": [{"strategy": "etcd", "group": true, "clients": 64, "replicas": 1, "median": 5},
+				{"strategy": "etcd", "group": true, "clients": 64, "replicas": 1, "items": 10, "zipf": true, "median": 4321.5}]}`), nil
+		}
 		if path != "docs/lab/1-one.md" {
 			return nil, fs.ErrNotExist
 		}
@@ -87,6 +94,8 @@ func TestAMarkerGetsItsFigure(t *testing.T) {
 	for template, want := range map[string]string{
 		`rate "sql-conditional" 64 1`:      "1,500",
 		`times "etcd" "sql-conditional" 3`: "0.38 (0.25–0.50)",
+		`times "etcd" "sql-conditional" 5`: "0.10 (0.10–0.10)",
+		`times "sql-conditional" "etcd" 5`: "10.00 (10.00–10.00)",
 		`part "etcd" "sql-conditional" 1`:  "0.38",
 		`part "etcd, grouped" "etcd" 1`:    "6.00",
 		`ratio "a / b"`:                    "2.00 (1.99–2.50)",
@@ -107,6 +116,9 @@ func TestAMarkerGetsItsFigure(t *testing.T) {
 		`lab "1-one" "b" "z"`:              `no "z" of b`,
 		`lab "1-one" "c" "x"`:              `no "x" of c`,
 		`lab "2-two" "a" "x"`:              "file does not exist",
+		`grown "etcd, grouped" 64 1 1`:     "5",
+		`grown "etcd, grouped" 64 10 1`:    "4,321",
+		`grown "etcd" 64 1 1`:              "growth.json has no etcd, 64 clients, 1 replica",
 		`speed "etcd"`:                     `function "speed" not defined`,
 		`usual "etcd"`:                     "\n| 64 clients, sales/s | one replica | grouped | three behind nginx | grouped |\n| --- | ---: | ---: | ---: | ---: |\n| `etcd` | 500 | 3,000 | 500 | 3,000 |\n",
 		"costs \"| `etcd` | 9 | 5 + 2 |\\n| `x` | 9 | 7 |\"": "| `etcd` | 0.38 | 2.25 | 0.38 | 2.25 | 1, 20 | 1, 20 | 5 + 2 |\n",

@@ -60,9 +60,9 @@ func run() error {
 	if len(packages) == 0 {
 		packages = everything()
 	}
-	// Four tests of a package at once, and two packages: they wait for leases to end, and for
+	// Three tests of a package at once, and two packages: they wait for leases to end, and for
 	// servers that do not answer. With more of them a server seems to be one that does not answer.
-	args := append([]string{"run", gotestsum, "--format", "pkgname-and-test-fails", "--format-icons", "text", "--", "-timeout", *timeout, fmt.Sprintf("-p=%d", max(2, runtime.GOMAXPROCS(0))), fmt.Sprintf("-parallel=%d", max(4, runtime.GOMAXPROCS(0)))}, build...)
+	args := append([]string{"run", gotestsum, "--format", "pkgname-and-test-fails", "--format-icons", "text", "--", "-timeout", *timeout, fmt.Sprintf("-p=%d", max(2, runtime.GOMAXPROCS(0))), fmt.Sprintf("-parallel=%d", max(3, runtime.GOMAXPROCS(0)))}, build...)
 	if *pattern != "" {
 		if err := matches(ctx, *pattern, build, packages); err != nil {
 			return err

@@ -123,11 +123,9 @@ func (c Client) AuditInFull(ctx context.Context, goodsID int64) (audit stock.Aud
 	return audit, c.call(ctx, http.MethodGet, fmt.Sprintf("%s/goods/%d/audit?full=true", c.AdminURL, goodsID), nil, http.StatusOK, &audit)
 }
 
-// OrdersOf are the orders under a request id.
-func (c Client) OrdersOf(ctx context.Context, requestID string) ([]stock.Order, error) {
-	var list struct{ Orders []stock.Order }
-	err := c.call(ctx, http.MethodGet, c.URL+"/orders?request_id="+url.QueryEscape(requestID), nil, http.StatusOK, &list)
-	return list.Orders, err
+// FindOrder looks an order up by its request id. It fails where there is none.
+func (c Client) FindOrder(ctx context.Context, requestID string) error {
+	return c.call(ctx, http.MethodGet, c.URL+"/orders?request_id="+url.QueryEscape(requestID), nil, http.StatusOK, nil)
 }
 
 // CreateGoods creates an item.

@@ -18,9 +18,7 @@ import (
 const (
 	LockTTL     = 2 * time.Second
 	lockRetry   = 5 * time.Millisecond
-	lockTimeout = time.Second
-	// busyTimeout is that of a Redis which no test disturbs, beside many other tests.
-	busyTimeout = 5 * time.Second
+	lockTimeout = 5 * time.Second
 	lockPool    = 8
 )
 
@@ -54,7 +52,6 @@ func (l *Lab) connect(t *testing.T, clients *backend.Clients, need backend.Name)
 	switch need {
 	case backend.Redis:
 		clients.RedisOptions = RedisOptions(l.Redis(t))
-		clients.RedisOptions.Timeout = busyTimeout
 		clients.Redis = backend.NewRedis(clients.RedisOptions)
 	case backend.Redlock:
 		for _, node := range l.Redlock(t).Nodes {

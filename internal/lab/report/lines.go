@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-
-	"github.com/dustin/go-humanize/english"
 )
 
 // Lines are values over a number that grows by factors, such as that of clients: a line a
@@ -70,7 +68,7 @@ func (l Lines) panel(panel LinesPanel, scale axis) *Picture {
 	for i, n := range panel.At {
 		words := fmt.Sprint(n)
 		if i == 0 {
-			words = english.Plural(n, panel.Of, "")
+			words = panel.counted(n)
 		}
 		p.text("soft", panel.x(i), top+plotHeight+15, "middle", words)
 	}
@@ -103,10 +101,12 @@ func (l LinesPanel) line(p *Picture, key int, class string, line []Range, y func
 		if r.Max > r.Min {
 			p.line("spread "+class, l.x(i)+linesStep*float64(key), y(r.Max), 0, y(r.Min)-y(r.Max))
 		}
-		p.dot(class, l.x(i), y(r.Value), english.Plural(l.At[i], l.Of, "")+": "+Value(math.Floor(r.Value)))
+		p.dot(class, l.x(i), y(r.Value), l.counted(l.At[i])+": "+Value(math.Floor(r.Value)))
 		last = i
 	}
 }
+
+func (l LinesPanel) counted(n int) string { return counted(l.Of, l.Of+"s")(float64(n)) }
 
 // x is the position of the number of an index, in percent.
 func (l LinesPanel) x(i int) float64 {

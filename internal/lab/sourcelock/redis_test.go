@@ -294,7 +294,7 @@ func TestAClientThatIsMadeDeletesTheLockOnce(t *testing.T) {
 // A contender tries again after its pause: at once, after 50 ms, or as it is told.
 func TestAContenderPausesBetweenItsTries(t *testing.T) {
 	tries := map[string]struct{ least, most int }{
-		sourcelock.SetNXSpin: {10, 1 << 20}, sourcelock.SetNXPause: {2, 5}, sourcelock.SetNXThenExpire: {2, 3}, sourcelock.SetNXExpireScript: {2, 3},
+		sourcelock.SetNXSpin: {20, 1 << 20}, sourcelock.SetNXPause: {2, 5}, sourcelock.SetNXThenExpire: {2, 3}, sourcelock.SetNXExpireScript: {2, 3},
 	}
 	together(t, slices.Collect(maps.Keys(tries)), func(t *testing.T, kind string) {
 		c := tries[kind]
