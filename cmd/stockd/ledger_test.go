@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -225,7 +226,11 @@ func TestAnInterruptEndsTheArchivingBetweenBatches(t *testing.T) {
 	labtest.AgeLedger(t, d, s)
 	plan := archivePlan{olderThan: 2 * time.Hour, batch: 2, pause: math.MaxInt64}
 	ctx, interrupt := context.WithCancelCause(t.Context())
-	time.AfterFunc(50*time.Millisecond, func() { interrupt(errors.New("interrupted")) })
+	unlock := lockSQLite(t, d) // the batch waits for it, and is interrupted there
+	time.AfterFunc(50*time.Millisecond, func() {
+		interrupt(errors.New("interrupted"))
+		time.AfterFunc(50*time.Millisecond, unlock)
+	})
 	done, err := plan.archive(ctx, s, new(bytes.Buffer))
 	if err != nil || done.Moved != 2 || done.Batches != 1 || done.Ended != endedInterrupted || done.UpTo != 2 {
 		t.Errorf("interrupted: %+v, %v; want one batch of two rows", done, err)
@@ -234,6 +239,21 @@ func TestAnInterruptEndsTheArchivingBetweenBatches(t *testing.T) {
 	if err != nil || done.Moved != 0 || done.Ended != endedInterrupted {
 		t.Errorf("interrupted before: %+v, %v; want no batch", done, err)
 	}
+}
+
+// lockSQLite has every other writer of a database wait until it is unlocked.
+func lockSQLite(t *testing.T, d *servers.Database) (unlock func()) {
+	t.Helper()
+	db, err := sql.Open("sqlite", d.DSN)
+	if err == nil {
+		db.SetMaxOpenConns(1)
+		_, err = db.ExecContext(t.Context(), `BEGIN IMMEDIATE`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })         // it was only locked
+	return func() { _, _ = db.Exec(`ROLLBACK`) } //nolint:noctx // the test sees what became of the other
 }
 
 func TestAnArchivingThatFailsSaysSo(t *testing.T) {

@@ -107,9 +107,9 @@ func TestDemoLocal(t *testing.T) {
 	cmdtest.NeedLocal(t)
 	cmdtest.NeedLockServers(t)
 	path := filepath.Join(t.TempDir(), "demo.json")
-	status, out, errOut := stocklab("demo", "--servers=local", "--stock=40", "--clients=20", "--loops=5", "--json", path)
+	status, _, errOut := stocklab("demo", "--servers=local", "--stock=40", "--clients=20", "--loops=5", "--json", path)
 	if status != cli.OK {
-		t.Fatalf("exit status %d:\n%s\n%s", status, out, errOut)
+		t.Errorf("exit status %d:\n%s", status, errOut)
 	}
 	r := cmdtest.ReadReport(t, path)
 	if r.Servers["database"].Started != servers.Local || r.Servers["balancer"].Name != "nginx" {

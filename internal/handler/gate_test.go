@@ -87,7 +87,7 @@ func TestWithoutATokenEveryPathIsTheSame(t *testing.T) {
 				"/debug/pprof/", "/debug/pprof/heap", "/lab/faults", "/nowhere", "//goods", "/goods/..", "/goods/../healthz", "/healthz/", "/Healthz",
 			} {
 				got := sendRaw(admin, method, path, func(r *http.Request) { r.Header.Set("X-Request-ID", "the-same") })
-				answer := fmt.Sprint(got.Code, got.Header(), got.Body)
+				answer := fmt.Sprint(got.Code, got.Result().Header, got.Body)
 				if first == "" {
 					first = answer
 				}
@@ -110,7 +110,7 @@ func TestWithATokenUnknownPathsAndMethodsAreNamed(t *testing.T) {
 	if got := sendRaw(admin, http.MethodGet, "/nowhere", authorized); got.Code != http.StatusNotFound {
 		t.Errorf("an unknown path is answered with %d %s", got.Code, got.Body)
 	}
-	if got := sendRaw(admin, http.MethodDelete, "/goods/1", authorized); got.Code != http.StatusMethodNotAllowed || got.Header().Get("Allow") == "" {
+	if got := sendRaw(admin, http.MethodDelete, "/goods/1", authorized); got.Code != http.StatusMethodNotAllowed || got.Result().Header.Get("Allow") == "" {
 		t.Errorf("an unknown method is answered with %d %s, Allow %q", got.Code, got.Body, got.Header().Get("Allow"))
 	}
 }
@@ -201,8 +201,8 @@ func TestTheAdminAPIServesItsOwnHostsOnly(t *testing.T) {
 			r.Host = "rebound.example"
 			r.Header.Set("Authorization", "Bearer wrong")
 		})
-		if got.Code != http.StatusMisdirectedRequest || got.Header().Get("Allow") != "" {
-			t.Fatalf("a wrong token of another host is answered with %d %v %s", got.Code, got.Header(), got.Body)
+		if got.Code != http.StatusMisdirectedRequest || got.Result().Header.Get("Allow") != "" {
+			t.Fatalf("a wrong token of another host is answered with %d %v %s", got.Code, got.Result().Header, got.Body)
 		}
 	}
 }

@@ -166,7 +166,7 @@ func TestRetryAfterHasJitter(t *testing.T) {
 	seen := make(map[string]int)
 	for range 200 {
 		seen[retryAfter()]++
-		seen["of a rate: "+tooOften("it asks", 1500*time.Millisecond).retryAfter]++
+		seen["of a rate: "+tooOften("it asks", 1200*time.Millisecond).retryAfter]++
 	}
 	for _, want := range []string{"1", "2", "3", "of a rate: 2", "of a rate: 3", "of a rate: 4"} {
 		if seen[want] == 0 {
@@ -174,7 +174,7 @@ func TestRetryAfterHasJitter(t *testing.T) {
 		}
 	}
 	if len(seen) != 6 {
-		t.Errorf("Retry-After is %v, want 1 to 3, and 2 to 4 for a wait of 1.5 s", seen)
+		t.Errorf("Retry-After is %v, want 1 to 3, and 2 to 4 for a wait of 1.2 s", seen)
 	}
 }
 

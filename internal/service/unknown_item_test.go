@@ -106,7 +106,9 @@ func newTraces(t *testing.T, d *servers.Database) traces {
 // openPool connects for what no store offers.
 func openPool(t *testing.T, d *servers.Database) *sql.DB {
 	t.Helper()
-	db, _, err := d.Pool(0, time.Second)
+	db, _, err := backend.OpenPool(backend.SQLOptions{
+		Driver: d.Driver, DSN: d.DSN, Password: d.Password, LockWait: 5 * time.Second, ConnectTimeout: 5 * time.Second,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func TestNothingIsLeftWhenTheClientIsKilled(t *testing.T) {
 
 func TestNothingIsLeftWhenTheSupervisorIsKilled(t *testing.T) {
 	k := labtest.StartSupervisor(t)
-	p, err := k.Run(t.Context(), shell(k, `echo $PPID; sleep 1000`))
+	p, err := k.Run(t.Context(), shell(k, `echo $PPID; exec sleep 1000`))
 	if err != nil {
 		t.Fatal(err)
 	}

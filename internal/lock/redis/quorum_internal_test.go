@@ -29,13 +29,22 @@ func TestAFailureIsThatOfMostMasters(t *testing.T) {
 	}
 }
 
-// A master has half a second to answer, of a short lease no more than a third.
+// One of several masters has half a second to answer, a single one as long as a lease allows;
+// none has more than a third of a lease.
 func TestAMasterHasItsTimeToAnswer(t *testing.T) {
-	for ttl, want := range map[time.Duration]time.Duration{
-		30 * time.Second: 500 * time.Millisecond, 1500 * time.Millisecond: 500 * time.Millisecond, 300 * time.Millisecond: 100 * time.Millisecond,
+	for _, c := range []struct {
+		ttl   time.Duration
+		nodes int
+		want  time.Duration
+	}{
+		{30 * time.Second, 5, 500 * time.Millisecond},
+		{1500 * time.Millisecond, 5, 500 * time.Millisecond},
+		{300 * time.Millisecond, 5, 100 * time.Millisecond},
+		{30 * time.Second, 1, 10 * time.Second},
+		{300 * time.Millisecond, 1, 100 * time.Millisecond},
 	} {
-		if got := time.Duration(float64(ttl) * nodeTimeout(ttl)).Round(time.Millisecond); got != want {
-			t.Errorf("of a lease of %s a master has %s, want %s", ttl, got, want)
+		if got := time.Duration(float64(c.ttl) * nodeTimeout(c.ttl, c.nodes)).Round(time.Millisecond); got != c.want {
+			t.Errorf("of a lease of %s one of %d masters has %s, want %s", c.ttl, c.nodes, got, c.want)
 		}
 	}
 }

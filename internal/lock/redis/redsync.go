@@ -149,17 +149,21 @@ func newMutex(key string, ttl time.Duration, nodes ...redsyncredis.Pool) *redsyn
 	return redsync.New(nodes...).NewMutex(key,
 		redsync.WithExpiry(ttl),
 		redsync.WithGenValueFunc(func() (string, error) { return owner, nil }),
-		redsync.WithTimeoutFactor(nodeTimeout(ttl)))
+		redsync.WithTimeoutFactor(nodeTimeout(ttl, len(nodes))))
 }
 
-// nodeWithin bounds the round trip to a node; a node that is slower is counted
-// as down for this try.
+// nodeWithin bounds the round trip to one of several nodes; one that is slower is
+// counted as down for this try, and the others are asked.
 const nodeWithin = 500 * time.Millisecond
 
 // nodeTimeout is that bound as redsync wants it: a part of the TTL, and never
-// so large a part that nothing of the TTL is left.
-func nodeTimeout(ttl time.Duration) float64 {
+// so large a part that nothing of the TTL is left. Beside a single node there is no
+// other to ask: it is waited for as long.
+func nodeTimeout(ttl time.Duration, nodes int) float64 {
 	const most = 1.0 / 3
+	if nodes == 1 {
+		return most
+	}
 	return min(most, nodeWithin.Seconds()/ttl.Seconds())
 }
 

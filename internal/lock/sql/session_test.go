@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -137,6 +139,34 @@ func TestACancelledWaiterLeavesNothingInTheServer(t *testing.T) {
 		releases(t, acquireWithin(t, waiter, "gate", sqlSoon))
 		if n := pool.Stats().OpenConnections; n > 2 {
 			t.Errorf("%d connections were needed, want the waiter's and the one that interrupts", n)
+		}
+	})
+}
+
+// Many that come at once find a connection free, and take the last one before they notice: they give it
+// back. Where they kept it, the pool would be used up, and no holder could be renewed or released.
+//
+//contract:lock.Locker An Acquire that fails
+func TestTheLastConnectionIsGivenBack(t *testing.T) {
+	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
+		pool := sqlPool(t, d, 4)
+		l := sqlLockOn(t, pool, d, kind)
+		for round := range 5 {
+			pool.SetMaxIdleConns(0) // so that all connect at once
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			var crowd sync.WaitGroup
+			for i := range 12 {
+				crowd.Go(func() {
+					if lease, err := l.Acquire(ctx, fmt.Sprint("gate ", i)); err == nil {
+						releases(t, lease)
+					}
+				})
+			}
+			crowd.Wait()
+			cancel()
+			if !labtest.Eventually(5*time.Second, func() bool { return pool.Stats().InUse == 0 }) {
+				t.Fatalf("after round %d %d of 4 connections are in use", round+1, pool.Stats().InUse)
+			}
 		}
 	})
 }
