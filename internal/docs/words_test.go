@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,10 +40,7 @@ func spared() map[string]string {
 // guide's words. Migrations are left as they were applied, and docs/contracts.md is made of
 // comments.
 func TestWordsAreThoseOfTheStyleGuide(t *testing.T) {
-	wrong := make([]*regexp.Regexp, 0, len(words()))
-	for word := range words() {
-		wrong = append(wrong, regexp.MustCompile(word))
-	}
+	wrong := regexp.MustCompile("(?:" + strings.Join(slices.Collect(maps.Keys(words())), ")|(?:") + ")")
 	seen := 0
 	for _, suffix := range []string{".md", ".go", ".yaml", ".yml", ".template", ".lua"} {
 		for _, path := range files(t, suffix) {
@@ -51,9 +49,10 @@ func TestWordsAreThoseOfTheStyleGuide(t *testing.T) {
 			}
 			seen++
 			for n, line := range strings.Split(read(t, path), "\n") {
-				i := slices.IndexFunc(wrong, func(w *regexp.Regexp) bool { return w.MatchString(line) })
-				if i >= 0 && !isSpared(path, wrong[i].FindString(line)) {
-					t.Errorf("%s:%d: %q; say: %s", path, n+1, wrong[i].FindString(line), words()[wrong[i].String()])
+				for _, word := range wrong.FindAllString(line, -1) {
+					if !isSpared(path, word) {
+						t.Errorf("%s:%d: %q; say: %s", path, n+1, word, instead(word))
+					}
 				}
 			}
 		}
@@ -61,6 +60,16 @@ func TestWordsAreThoseOfTheStyleGuide(t *testing.T) {
 	if seen < 100 {
 		t.Errorf("%d files were read", seen)
 	}
+}
+
+// instead is what to say instead of a word.
+func instead(word string) string {
+	for pattern, say := range words() {
+		if regexp.MustCompile(pattern).MatchString(word) {
+			return say
+		}
+	}
+	return ""
 }
 
 func isSpared(path, word string) bool {
