@@ -1550,5 +1550,155 @@ func defects() []defect {
 			file: "internal/handler/basket.go", old: "ctx, cancel := s.options.Catalogue.Within(c.Request.Context())\n\tdefer cancel()", new: "ctx := c.Request.Context()",
 			pkg: "./internal/handler", test: "TestTheLinesOfABasketShareItsTimeLimit",
 		},
+		{
+			name: "an answer without a token tells which methods a path has",
+			file: "internal/handler/gate.go", old: "\tc.Writer.Header().Del(\"Allow\")\n\tanswer(c, p)", new: "\tanswer(c, p)\n\tc.Writer.Header().Del(\"Allow\")",
+			pkg: "./internal/handler", test: "TestWithoutATokenEveryPathIsTheSame",
+		},
+		{
+			name: "a client that came too often is asked back too early",
+			file: "internal/handler/limits.go", old: "seconds := int(math.Ceil(wait.Seconds()))", new: "seconds := int(math.Round(wait.Seconds()))",
+			pkg: "./internal/handler", test: "TestRetryAfterHasJitter",
+		},
+		{
+			name: "each line of a basket counts for the rate of its buyer",
+			file: "internal/handler/basket.go", old: "\t\toutcome, err := s.buy(ctx, goodsID, p, asked)\n\t\ts.users = nil\n\t\treturn outcome, err", new: "\t\treturn s.buy(ctx, goodsID, p, asked)",
+			pkg: "./internal/handler", test: "TestABasketCountsOnceForTheRateOfItsBuyer",
+		},
+		{
+			name: "a full audit has no more time to answer than a purchase",
+			file: "internal/handler/goods.go", old: "\twithin(limit, func(c *gin.Context) {\n\t\tif full {\n\t\t\textendWrite(c)\n\t\t}", new: "\tif full {\n\t\textendWrite(c)\n\t}\n\twithin(limit, func(c *gin.Context) {",
+			pkg: "./internal/handler", test: "TestAFullAuditExtendsTheTimeToAnswer",
+		},
+		{
+			name: "a database that does not answer is shown as up",
+			file: "internal/telemetry/metrics/state.go", old: "\tbackends, failed := s.Backends(ctx) // the error is that of the first one, the database\n\tfor i, b := range backends {\n\t\tif b.Status != service.NotConfigured {\n\t\t\tgauge(s.up, number(b.Status == service.Up && (i > 0 || failed == nil)), b.Name)", new: "\tbackends, _ := s.Backends(ctx) // each has its state\n\tfor _, b := range backends {\n\t\tif b.Status != service.NotConfigured {\n\t\t\tgauge(s.up, number(b.Status == service.Up), b.Name)",
+			pkg: "./internal/telemetry/metrics", test: "TestABackendThatAnswersIsUp",
+		},
+		{
+			name: "what is pending is counted after the audit",
+			file: "internal/service/inventory.go", old: "\tpending := i.pending(ctx, goodsID)\n\taudit, err := of(ctx, goodsID)\n\treturn Audit{Audit: audit, Pending: pending}, err", new: "\taudit, err := of(ctx, goodsID)\n\treturn Audit{Audit: audit, Pending: i.pending(ctx, goodsID)}, err",
+			pkg: "./internal/service", test: "TestAnAuditWithNothingPendingHasEveryOrder",
+		},
+		{
+			name: "a payment that is left while it is written is busy",
+			file: "internal/service/reservations.go", old: "\t\t\twrites: true, log: catalogue.log,", new: "\t\t\tlog: catalogue.log,",
+			pkg: "./internal/service", test: "TestAPaymentThatIsLeftIsOfUnknownOutcome",
+		},
+		{
+			name: "the first buyer of a key is taken for its only one",
+			file: "internal/service/orders.go", old: "orders, err := c.store.OrdersOfKey(ctx, key, 2)", new: "orders, err := c.store.OrdersOfKey(ctx, key, 1)",
+			pkg: "./internal/service", test: "TestAnOrderOfAKeyAloneIsThatOfItsOnlyBuyer",
+		},
+		{
+			name: "a recall ends with the first allocation that fails",
+			file: "internal/service/recall.go", old: "\t\t\terrs = append(errs, fmt.Errorf(\"recall the units of %s: %w\", name, err))\n\t\t\tcontinue", new: "\t\t\terrs = append(errs, fmt.Errorf(\"recall the units of %s: %w\", name, err))\n\t\t\tbreak",
+			pkg: "./internal/service", test: "TestARecallCountsWhatEachAllocationReturned",
+		},
+		{
+			name: "a purchase that is not written in time loses its request id",
+			file: "internal/service/seller.go", old: "\tif err == nil && p.Durable == stock.InSQL && outcome.Durable == stock.InRedis && s.ownsOutbox() {\n\t\toutcome, err = written(ctx, s.catalogue.outbox, outcome)\n\t}\n\toutcome.Order.RequestID = p.RequestID", new: "\toutcome.Order.RequestID = p.RequestID\n\tif err == nil && p.Durable == stock.InSQL && outcome.Durable == stock.InRedis && s.ownsOutbox() {\n\t\toutcome, err = written(ctx, s.catalogue.outbox, outcome)\n\t}",
+			pkg: "./internal/service", test: "TestAPurchaseIsStoredAsDurablyAsItAsks",
+		},
+		{
+			name: "a server of locks that does not answer is busy",
+			file: "internal/service/strategy/guarded.go", old: "\tcase errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && !errors.Is(err, stock.ErrBackendUnavailable):", new: "\tcase errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:",
+			pkg: "./internal/service/strategy", test: "TestOnlyALockThatIsTakenIsBusy",
+		},
+		{
+			name: "a reservation beside sales is sold by the procedure",
+			file: "internal/service/strategy/sql_procedure.go", old: "\tif slices.ContainsFunc(batch, func(p stock.Purchase) bool { return p.Kind() == stock.Hold }) {", new: "\tif !slices.ContainsFunc(batch, func(p stock.Purchase) bool { return p.Kind() != stock.Hold }) {",
+			pkg: "./internal/service/strategy", test: "TestAReservationIsNotSoldByTheProcedure/mariadb", needs: "mariadb",
+		},
+		{
+			name: "a batch of unknown outcome counts as settled before it is",
+			file: "internal/service/strategy/batcher.go", old: "\tb.mu.Unlock()\n\tif !unsettled || b.bounds.Settled == nil {\n\t\treturn nil\n\t}\n\tif err := b.bounds.Settled(ctx, goodsID); err != nil {\n\t\treturn err\n\t}\n\tb.mu.Lock()\n\tdefer b.mu.Unlock()\n\tdelete(b.unsettled, goodsID)\n\treturn nil", new: "\tdelete(b.unsettled, goodsID)\n\tb.mu.Unlock()\n\tif !unsettled || b.bounds.Settled == nil {\n\t\treturn nil\n\t}\n\treturn b.bounds.Settled(ctx, goodsID)",
+			pkg: "./internal/service/strategy", test: "TestNothingIsWrittenBeforeABatchOfUnknownOutcomeIsSettled",
+		},
+		{
+			name: "an order by a fast clock is not found on the stream",
+			file: "internal/service/hot/order.go", old: "s.findOn(ctx, p, number, max(0, ms-clocksApart))", new: "s.findOn(ctx, p, number, max(0, ms))",
+			pkg: "./internal/service/hot", test: "TestAnOrderOfAReplicaWithAFastClockIsFound", needs: "redis",
+		},
+		{
+			name: "one payment that fails fails those that come with it",
+			file: "internal/repo/confirm.go", old: "\t\t\tanswer = map[*Payment]Confirmation{p: {Rejected: err}}", new: "\t\t\treturn nil, err",
+			pkg: "./internal/repo", test: "TestPaymentsThatComeTogetherAreAnsweredAsAlone/sqlite",
+		},
+		{
+			name: "the audit of all items forgets returns that are settled",
+			file: "internal/repo/audit.go", old: "COALESCE(t.restocked + t.returned - t.sold - t.held, 0) AS should", new: "COALESCE(t.restocked - t.sold - t.held, 0) AS should",
+			pkg: "./internal/repo", test: "TestEveryAuditHasEveryKindOfRow/sqlite",
+		},
+		{
+			name: "a lease counts from the answer to its renewal",
+			file: "internal/lock/watchdog.go", old: "\t\tw.until = lapse(asked, w.ttl)", new: "\t\tw.until = lapse(time.Now(), w.ttl)",
+			pkg: "./internal/lock", test: "TestALeaseIsLostBeforeItsTTLIsOver",
+		},
+		{
+			name: "a waiter goes to sleep without another look",
+			file: "internal/lock/redis/reentrant.go", old: "\t\t// Only now, when a release wakes us, is it of use to wait for one.\n\t\tif lease, err := a.try(ctx); lease != nil || err != nil {\n\t\t\treturn lease, err\n\t\t}\n\t\tif !me.sleep(ctx, l.patience/3) {\n\t\t\tlock.TakeBack(ctx, a.takeBack)\n\t\t\treturn nil, lock.NotAcquired(ctx, server, nil)", new: "\t\tif !me.sleep(ctx, l.patience/3) {\n\t\t\tlock.TakeBack(ctx, a.takeBack)\n\t\t\treturn nil, lock.NotAcquired(ctx, server, nil)\n\t\t}\n\t\tif lease, err := a.try(ctx); lease != nil || err != nil {\n\t\t\treturn lease, err",
+			pkg: "./internal/lock/redis", test: "TestAReleaseBeforeTheSleepIsNotMissed", needs: "redis",
+		},
+		{
+			name: "a connection that is one too many is kept",
+			file: "internal/lock/sql/session.go", old: "\t\t\tconn.Close() //nolint:errcheck // it goes back to the pool\n\t\t\t_ = pause.About(ctx, l.retry)", new: "\t\t\t_ = pause.About(ctx, l.retry)",
+			pkg: "./internal/lock/sql", test: "TestTheLastConnectionIsGivenBack", needs: "mariadb",
+		},
+		{
+			name: "a sweep forgets the tokens of a lock of versions",
+			file: "internal/lock/sql/sweep.go", old: "range []string{highestCount, highestVersion} {", new: "range []string{highestCount} {",
+			pkg: "./internal/lock/sql", test: "TestNoTokenGoesBackAfterASweep/sqlite",
+		},
+		{
+			name: "a process that was paused commits after its deadline",
+			file: "internal/backend/sql_deadline.go", old: "\tif err := t.ctx.Err(); err != nil {\n\t\treturn err\n\t}\n\tif !time.Now().Before(t.until) {\n\t\treturn context.DeadlineExceeded\n\t}\n\treturn nil", new: "\treturn t.ctx.Err()",
+			pkg: "./internal/backend", test: "TestACommitAfterItsDeadlineIsNotAllowed",
+		},
+		{
+			name: "a command that Redis has not answered is sent again",
+			file: "internal/backend/redis.go", old: "MaxRetries:            -1,", new: "MaxRetries:            0,",
+			pkg: "./internal/backend", test: "TestACommandIsSentOnce", needs: "redis",
+		},
+		{
+			name: "a client needs no certificate where its authorities are known",
+			file: "internal/config/tls_server.go", old: "c.ClientAuth = tls.RequireAndVerifyClientCert", new: "c.ClientAuth = tls.VerifyClientCertIfGiven",
+			pkg: "./internal/config", test: "TestAListenerAsksForCertificatesWhereItKnowsAuthorities",
+		},
+		{
+			name: "an order of a page has the cursor of the next page",
+			file: "pkg/client/orders.go", old: "\t\t\tfor i, order := range page.Orders {\n\t\t\t\tif i == len(page.Orders)-1 {\n\t\t\t\t\tp.Cursor = page.Next\n\t\t\t\t}\n\t\t\t\tif !yield(ListedOrder{order, p.Cursor}, nil) {", new: "\t\t\tfor _, order := range page.Orders {\n\t\t\t\tif !yield(ListedOrder{order, page.Next}, nil) {",
+			pkg: "./pkg/client", test: "TestOrdersAreListedPageByPage",
+		},
+		{
+			name: "an outcome that a balancer leaves unknown has no request id",
+			file: "pkg/client/send.go", old: "return &UnknownError{RequestID: cmp.Or(problem.RequestID, k.requestID), Err: problem}", new: "return &UnknownError{RequestID: problem.RequestID, Err: problem}",
+			pkg: "./pkg/client", test: "TestNothingElseIsSentAgain",
+		},
+		{
+			name: "an interrupt cuts a batch that is being archived",
+			file: "cmd/stockd/ledger.go", old: "store.Archive(context.WithoutCancel(ctx), before, p.batch)", new: "store.Archive(ctx, before, p.batch)",
+			pkg: "./cmd/stockd", test: "TestAnInterruptEndsTheArchivingBetweenBatches",
+		},
+		{
+			name: "an exit is forced while the replica still drains",
+			file: "cmd/internal/replica/closing.go", old: "limit: c.DrainDelay + c.Drain + exitWithin - exitMargin", new: "limit: c.Drain + exitWithin - exitMargin",
+			pkg: "./cmd/internal/replica", test: "TestTheExitIsForcedAfterTheDrain",
+		},
+		{
+			name: "an open loop counts from when a request was sent",
+			file: "internal/load/load.go", old: "\t\t\t\t\tif p.Rate == 0 {\n\t\t\t\t\t\tdue = time.Now()\n\t\t\t\t\t}", new: "\t\t\t\t\tdue = time.Now()",
+			pkg: "./internal/load", test: "TestAnOpenLoopCountsFromWhenARequestWasDue",
+		},
+		{
+			name: "requests without a key that are unknown count as one",
+			file: "internal/lab/checker/stock.go", old: "if r.Key != \"\" && settled[r.Key] {", new: "if settled[r.Key] {",
+			pkg: "./internal/lab/checker", test: "TestClean",
+		},
+		{
+			name: "a buyer is not asked back by nginx at a later time",
+			file: "nginx/templates/stockd.conf.template", old: "add_header Retry-After $stockd_retry always;", new: "add_header Retry-After $stockd_retry;",
+			pkg: "./nginx", test: "TestARequestWithoutAnAnswer", needs: "nginx",
+		},
 	}
 }
