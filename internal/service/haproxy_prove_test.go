@@ -108,6 +108,7 @@ func startHAProxy(t *testing.T, nodes []*servers.Database, kind string) *servers
 			t.Error(err)
 		}
 	})
+	time.Sleep(4 * time.Second) // until then HAProxy takes each node for one that may be written to
 	return &d
 }
 
