@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -104,6 +105,29 @@ func (f figures) grown(strategy string, clients, items, replicas int) (string, e
 	}
 	found, err := find(growth, r.Subjects, how.String(), func(s bench.Figure) bool { return s.Setting == how })
 	return humanize.Comma(int64(found.Median)), err
+}
+
+// ledger are the cells of a ledger of so many rows, from docs/ledger: sales to those on an empty one, alone
+// and grouped, and the 99th percentiles in ms of the audits and of a look-up by key.
+func (f figures) ledger(rows int) (string, error) {
+	file := fmt.Sprintf("docs/ledger/%d.json", rows)
+	r, err := read(f.read, file)
+	if err != nil {
+		return "", err
+	}
+	var cells []string
+	for _, ratio := range r.Ratios {
+		cells = append(cells, spread(ratio.Median, ratio.Min, ratio.Max))
+	}
+	for _, s := range r.Subjects {
+		if strings.HasSuffix(s.Name, ", p99") {
+			cells = append(cells, humanize.Comma(int64(math.Round(s.Median))))
+		}
+	}
+	if len(cells) != 7 {
+		return "", fmt.Errorf("%s has %d figures of a ledger, not 7", file, len(cells))
+	}
+	return strings.Join(cells, " | "), nil
 }
 
 func (f figures) of(strategy string, clients, replicas int) (bench.Figure, error) {

@@ -115,7 +115,7 @@ var (
 func rewrite(text string, f figures) (string, error) {
 	functions := template.FuncMap{
 		"rate": f.rate, "times": f.times, "part": f.part, "ratio": f.ratio, "value": f.value,
-		"between": f.between, "reached": f.reached, "usual": f.usual, "costs": f.costs, "lab": f.lab, "nodes": f.nodes, "items": f.items, "grown": f.grown,
+		"between": f.between, "reached": f.reached, "usual": f.usual, "costs": f.costs, "lab": f.lab, "nodes": f.nodes, "items": f.items, "grown": f.grown, "ledger": f.ledger,
 	}
 	var failed error
 	if found := lineStart.FindString(text); found != "" {

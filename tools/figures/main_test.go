@@ -82,6 +82,14 @@ func measured() figures {
 			return []byte(`{"subjects": [{"strategy": "etcd", "group": true, "clients": 64, "replicas": 1, "median": 5},
 				{"strategy": "etcd", "group": true, "clients": 64, "replicas": 1, "items": 10, "zipf": true, "median": 4321.5}]}`), nil
 		}
+		if path == "docs/ledger/7.json" {
+			return []byte(`{"subjects": [{"name": "sales", "median": 5}, {"name": "audit, p99", "median": 2.4}, {"name": "full audit, p99", "median": 1234.5},
+				{"name": "audit of one, p99", "median": 3}, {"name": "full audit of one, p99", "median": 4}, {"name": "order, p99", "median": 5}],
+				"ratios": [{"median": 1, "min": 0.9, "max": 1.1}, {"median": 0.9, "min": 0.8, "max": 1}]}`), nil
+		}
+		if path == "docs/ledger/8.json" {
+			return []byte(`{}`), nil
+		}
 		if path != "docs/lab/1-one.md" {
 			return nil, fs.ErrNotExist
 		}
@@ -119,6 +127,8 @@ func TestAMarkerGetsItsFigure(t *testing.T) {
 		`grown "etcd, grouped" 64 1 1`:     "5",
 		`grown "etcd, grouped" 64 10 1`:    "4,321",
 		`grown "etcd" 64 1 1`:              "growth.json has no etcd, 64 clients, 1 replica",
+		`ledger 7`:                         "1.00 (0.90–1.10) | 0.90 (0.80–1.00) | 2 | 1,235 | 3 | 4 | 5",
+		`ledger 8`:                         "8.json has 0 figures of a ledger",
 		`speed "etcd"`:                     `function "speed" not defined`,
 		`usual "etcd"`:                     "\n| 64 clients, sales/s | one replica | grouped | three behind nginx | grouped |\n| --- | ---: | ---: | ---: | ---: |\n| `etcd` | 500 | 3,000 | 500 | 3,000 |\n",
 		"costs \"| `etcd` | 9 | 5 + 2 |\\n| `x` | 9 | 7 |\"": "| `etcd` | 0.38 | 2.25 | 0.38 | 2.25 | 1, 20 | 1, 20 | 5 + 2 |\n",
