@@ -1621,7 +1621,7 @@ func defects() []defect {
 			pkg: "./internal/service/hot", test: "TestAnOrderOfAReplicaWithAFastClockIsFound", needs: "redis",
 		},
 		{
-			name: "one payment that fails fails those that come with it",
+			name: "one payment fails those that come with it",
 			file: "internal/repo/confirm.go", old: "\t\t\tanswer = map[*Payment]Confirmation{p: {Rejected: err}}", new: "\t\t\treturn nil, err",
 			pkg: "./internal/repo", test: "TestPaymentsThatComeTogetherAreAnsweredAsAlone/sqlite",
 		},
