@@ -208,48 +208,6 @@ func TestAWaiterTellsWhatWokeIt(t *testing.T) {
 	}
 }
 
-// A name that is given back after a waiter has looked, and before it can be woken, is not missed.
-//
-//contract:lock.Locker Waiting is by notification
-func TestAReleaseBetweenTheLookAndTheWaitIsNotMissed(t *testing.T) {
-	server := lab.Redis(t)
-	for _, name := range []string{"redis-reentrant", "redis-fair"} {
-		t.Run(name, func(t *testing.T) {
-			direct := clientAt(server, server.Address)
-			way := labtest.NewProxy(t, server.Address)
-			deps := redisDeps(clientAt(server, way.Address))
-			deps.TTL = time.Hour // a waiter looks again after a second
-			l := madeOf(t, name, deps)
-			var first, told notes
-			leave := waits(t, direct, l, "subscribed", name, first.take)
-			if !labtest.Eventually(5*time.Second, func() bool { return first.of(lock.Woken, lock.ByPubSub) > 0 }) {
-				t.Fatal("the replica does not subscribe")
-			}
-			lease := holds(t, onRedis(t, name, direct), "missed")
-			looked := way.Arm(servers.Rule{Sent: "missed", Do: servers.HoldReply})
-			granted := make(chan error, 1)
-			go func() {
-				ctx, cancel := context.WithTimeout(lock.WithNotes(t.Context(), told.take), 30*time.Second)
-				defer cancel()
-				next, err := l.Acquire(ctx, "missed")
-				if err == nil {
-					err = next.Release(t.Context())
-				}
-				granted <- err
-			}()
-			labtest.AwaitReached(t, looked)
-			if err := lease.Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			looked.Pass()
-			if err := <-granted; err != nil || told.of(lock.Woken, lock.ByTimeout) > 0 {
-				t.Errorf("it was granted (%v) after %d looks of its own accord", err, told.of(lock.Woken, lock.ByTimeout))
-			}
-			leave()
-		})
-	}
-}
-
 // A release wakes the first waiter that is alive, and not one that has died before it.
 func TestAReleaseWakesNoDeadWaiter(t *testing.T) {
 	server := lab.Redis(t)
