@@ -150,20 +150,21 @@ func (b *Browser) Until(t *testing.T, within time.Duration, script string) {
 	}
 }
 
-// Keep takes a screenshot from an element on, to be looked at, where SCREENSHOTS names a folder. Without
-// one it takes none: the picture of a long page takes longer than all that is asked of it.
+// Keep takes a screenshot from an element on, and writes it where SCREENSHOTS says, to be
+// looked at.
 func (b *Browser) Keep(t *testing.T, selector, name string) {
 	t.Helper()
 	Evaluate[bool](t, b, fmt.Sprintf("(document.querySelector(%q).scrollIntoView({behavior: 'instant'}), true)", selector))
-	folder := os.Getenv("SCREENSHOTS")
-	if folder == "" {
-		return
-	}
 	image, err := chromedp.Run(b, chromedp.CaptureScreenshot())
-	if err == nil {
-		err = os.WriteFile(filepath.Join(folder, name+".png"), image, 0o644) //nolint:gosec // the folder is the caller's choice
-	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(image) < 2000 {
+		t.Errorf("the screenshot of %s has %d bytes: there is nothing on it", selector, len(image))
+	}
+	if folder := os.Getenv("SCREENSHOTS"); folder != "" {
+		if err := os.WriteFile(filepath.Join(folder, name+".png"), image, 0o644); err != nil { //nolint:gosec // the folder is the caller's choice
+			t.Fatal(err)
+		}
 	}
 }
