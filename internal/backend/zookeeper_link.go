@@ -49,7 +49,9 @@ func ZKCall[T any](ctx context.Context, l *ZKLink, do func(*zk.Conn) (T, error),
 	}
 	answers, gone := make(chan answer), make(chan struct{})
 	go func() {
+		l.Session.calls.RLock()
 		value, err := do(l.Session.conn)
+		l.Session.calls.RUnlock()
 		select {
 		case answers <- answer{value, err}:
 		case <-gone:

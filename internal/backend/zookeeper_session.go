@@ -30,6 +30,8 @@ type ZKSession struct {
 	socket  *zkSocket
 	greeted bool
 
+	calls sync.RWMutex // held for reading by each call under way
+
 	mu         sync.Mutex
 	link       *ZKLink
 	authorized bool
@@ -180,6 +182,9 @@ func (s *ZKSession) close() {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
+		if connected {
+			s.awaitCalls()
+		}
 		conn.Close()
 	}()
 	if !connected {
@@ -187,6 +192,21 @@ func (s *ZKSession) close() {
 	}
 	select {
 	case <-closed:
+	case <-time.After(zkCloseWithin):
+	}
+}
+
+// awaitCalls waits for the calls under way, as long as a close may take: they are answered before
+// the goodbye, and the library gives an answer that comes after it to a call that has given up.
+func (s *ZKSession) awaitCalls() {
+	answered := make(chan struct{})
+	go func() {
+		s.calls.Lock()
+		defer s.calls.Unlock()
+		close(answered)
+	}()
+	select {
+	case <-answered:
 	case <-time.After(zkCloseWithin):
 	}
 }
