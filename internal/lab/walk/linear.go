@@ -89,6 +89,11 @@ func later(a, b time.Time) time.Time {
 // decided in time has not passed.
 func (w *Run) orderFaults(happened []itemOp) []string {
 	ops := w.observed(happened)
+	for _, o := range ops {
+		if o.start.IsZero() {
+			return []string{fmt.Sprintf("nobody asked for %s", o.what)}
+		}
+	}
 	result, order := linearize(w.Units, ops)
 	w.order = &order
 	switch result {

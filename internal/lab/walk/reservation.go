@@ -64,9 +64,26 @@ func (w *Run) span(do Action, order string) (from, to time.Time) {
 	return from, to
 }
 
+// heldFrom is when a reservation was first asked for, also where no answer told its order.
+func (w *Run) heldFrom(order string) (from time.Time) {
+	var key string
+	for _, row := range w.Ledger {
+		if row.Order == order && row.Kind == string(stock.Hold) {
+			key = row.Request
+		}
+	}
+	for _, r := range w.Records {
+		asked := r.Do == Reserve && (r.Order == order || r.Key != "" && w.FullKey(r.Key) == key)
+		if asked && (from.IsZero() || r.Start.Before(from)) {
+			from = r.Start
+		}
+	}
+	return from
+}
+
 // overFrom is when a reservation may have expired.
 func (w *Run) overFrom(order string) time.Time {
-	from, _ := w.span(Reserve, order)
+	from := w.heldFrom(order)
 	for _, r := range w.Records {
 		if r.Do == Extend && r.Order == order && r.Outcome == history.Sold && r.Start.After(from) {
 			from = r.Start

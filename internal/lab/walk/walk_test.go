@@ -366,18 +366,33 @@ func TestBasketsAreJudgedByBothLedgers(t *testing.T) {
 func TestUnitsThatExpireAfterTheLastAnswerAreExplained(t *testing.T) {
 	from := time.Unix(0, 0)
 	reserve := Step{Do: Reserve, Key: "r", Quantity: 5, Strategy: "sql-conditional"}
+	for _, answer := range []Record{
+		{Order: "7", Outcome: history.Sold}, {Outcome: history.Unknown, Problem: "outcome-unknown"},
+	} {
+		w := &Run{Plan: Plan{Units: 5, Strategies: []string{"sql-conditional"}, entries: entries()}}
+		w.Ledger = []Row{
+			{Order: "7", Kind: "hold", Request: w.FullKey("r"), Strategy: "sql-conditional", Quantity: 5},
+			{Order: "7", Kind: "expire", Request: "7 final", Strategy: "sql-conditional", Quantity: 5},
+		}
+		answer.Step, answer.Start, answer.End = reserve, from, from.Add(time.Millisecond)
+		w.Records = []Record{answer}
+		happened, faults := w.reconcile()
+		if faults = append(faults, w.orderFaults(happened)...); len(faults) > 0 || len(happened) != 2 {
+			t.Errorf("%s: %d operations: %q", answer.Outcome, len(happened), faults)
+		}
+		if back := happened[0].start; happened[0].do != Restock || !back.Equal(from.Add(ReserveTTL-clockStep)) {
+			t.Errorf("%s: they may be back from %s on, want when they expire", answer.Outcome, back)
+		}
+	}
+}
+
+// Without a beginning it would be beside everything, and no order could be searched for.
+func TestWhatNobodyAskedForIsAFault(t *testing.T) {
 	w := &Run{Plan: Plan{Units: 5, Strategies: []string{"sql-conditional"}, entries: entries()}}
-	w.Ledger = []Row{
-		{Order: "7", Kind: "hold", Request: w.FullKey("r"), Strategy: "sql-conditional", Quantity: 5},
-		{Order: "7", Kind: "expire", Request: "7 final", Strategy: "sql-conditional", Quantity: 5},
-	}
-	w.Records = []Record{{Step: reserve, Order: "7", Start: from, End: from.Add(time.Millisecond), Outcome: history.Sold}}
-	happened, faults := w.reconcile()
-	if faults = append(faults, w.orderFaults(happened)...); len(faults) > 0 || len(happened) != 2 {
-		t.Errorf("%d operations: %q", len(happened), faults)
-	}
-	if back := happened[0].start; happened[0].do != Restock || back.Before(from.Add(ReserveTTL-clockStep)) {
-		t.Errorf("they may be back at %s, before they expire", back)
+	w.Ledger = []Row{{Order: "7", Kind: "release", Request: "7 final", Strategy: "sql-conditional", Quantity: 5}}
+	happened, _ := w.reconcile()
+	if faults := w.orderFaults(happened); len(faults) != 1 || !strings.HasPrefix(faults[0], "nobody asked for row 7") {
+		t.Errorf("%q, want that nobody asked for the release of 7", faults)
 	}
 }
 
