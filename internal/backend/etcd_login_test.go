@@ -33,6 +33,7 @@ type guarded struct {
 	wrong  error         // what it answers to a login
 	hold   chan struct{} // a login is answered when it is closed; nil: at once
 	token  string        // the valid one
+	reject error         // what it answers to another token
 	logins []string      // the tokens that came with them
 	calls  []string      // the tokens of reads and watches
 }
@@ -43,7 +44,7 @@ func newGuarded(t *testing.T) *guarded {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, server := &guarded{address: listener.Addr().String(), token: "1"}, grpc.NewServer()
+	g, server := &guarded{address: listener.Addr().String(), token: "1", reject: rpctypes.ErrGRPCInvalidAuthToken}, grpc.NewServer()
 	etcdserverpb.RegisterAuthServer(server, g)
 	etcdserverpb.RegisterKVServer(server, g)
 	etcdserverpb.RegisterWatchServer(server, g)
@@ -118,7 +119,7 @@ func (g *guarded) admit(ctx context.Context) error {
 	token := tokenOf(ctx)
 	g.calls = append(g.calls, token)
 	if !g.open && token != g.token {
-		return rpctypes.ErrGRPCInvalidAuthToken
+		return g.reject
 	}
 	return nil
 }
@@ -176,6 +177,26 @@ func TestEtcdIsAskedForATokenOnceAndAgainWhereItHasEnded(t *testing.T) {
 		}
 		if n := len(calls); n < 5 || calls[n-1] != token || slices.Contains(calls, "") {
 			t.Errorf("with the token %s the requests have %q", token, calls)
+		}
+	}
+}
+
+// The tokens of an etcd that signs them itself are valid until a user or a role is changed, and one
+// that has lost its data knows no user of a token.
+func TestEtcdIsAskedForAnotherTokenHoweverItRejectsOne(t *testing.T) {
+	for _, reject := range []error{rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCAuthOldRevision, rpctypes.ErrGRPCUserEmpty} {
+		g := newGuarded(t)
+		g.reject = reject
+		client := guardedClient(t, g, "secret")
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if _, err := client.Get(ctx, "x"); err != nil {
+			t.Errorf("%v: with a valid token: %v", reject, err)
+		}
+		g.set(func() { g.token = "2" })
+		_, _ = client.Get(ctx, "x") // it may be sent again at once
+		if _, err := client.Get(ctx, "x"); err != nil {
+			t.Errorf("%v: after a token was rejected: %v", reject, err)
 		}
 	}
 }

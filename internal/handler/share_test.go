@@ -15,12 +15,20 @@ import (
 // that it gets on item 1. release ends those purchases.
 func serveBlocked(t *testing.T, change func(o *handler.Options)) (a api, release func()) {
 	t.Helper()
+	a, _, release = serveFlooded(t, `{"strategy": "mutex"}`, change)
+	return a, release
+}
+
+// serveFlooded is serveBlocked with item 1 changed before, and tells how many slots are held.
+func serveFlooded(t *testing.T, item string, change func(o *handler.Options)) (a api, held int, release func()) {
+	t.Helper()
 	d := lab.Database(t, servers.SQLite)
 	b := blocking{make(chan struct{}), make(chan struct{})}
 	a = serveEntries(t, d, lab.Locks(t, d), append(strategy.Registry(), strategy.Entry{
 		Name: "blocking", Family: strategy.None, Summary: "waits", New: func(strategy.Deps) strategy.Strategy { return b },
 	}))
 	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 100}`, http.StatusCreated)
+	a.asAdmin(t, http.MethodPatch, "/goods/1", item, http.StatusOK)
 	a = a.with(t, change)
 	const clients = 40
 	entered, shed := make(chan struct{}, clients), make(chan answer, clients)
@@ -36,13 +44,14 @@ func serveBlocked(t *testing.T, change func(o *handler.Options)) (a api, release
 	for range clients { // each is served or rejected
 		select {
 		case <-entered:
+			held++
 		case got := <-shed:
 			if got.problem() != "busy" {
 				t.Errorf("the flood is answered with %d %s", got.status, got.text)
 			}
 		}
 	}
-	return a, sync.OnceFunc(func() {
+	return a, held, sync.OnceFunc(func() {
 		close(b.release)
 		crowd.Wait()
 		close(b.entered)
@@ -60,6 +69,18 @@ func TestASlowStrategyTakesNoSlotFromOtherPurchases(t *testing.T) {
 			if got := a.buy(t, query); got.status != http.StatusOK {
 				t.Errorf("beside the flood %s is answered with %d %s", query, got.status, got.text)
 			}
+		}
+	}
+}
+
+// A purchase that names what its item is sold by anyway is one in the item's mode: it has more of
+// the slots than those that ask for something else.
+func TestNamingTheItemsOwnStrategyAsksForNothingElse(t *testing.T) {
+	for item, want := range map[string]int{`{"strategy": "mutex"}`: 6, `{"strategy": "blocking"}`: 12} {
+		_, held, release := serveFlooded(t, item, func(o *handler.Options) { o.MaxDeductions = 24 })
+		release()
+		if held != want {
+			t.Errorf("with the item changed to %s, purchases by blocking get %d of 24 slots, want %d", item, held, want)
 		}
 	}
 }

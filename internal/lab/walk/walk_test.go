@@ -386,6 +386,25 @@ func TestUnitsThatExpireAfterTheLastAnswerAreExplained(t *testing.T) {
 	}
 }
 
+// What was accepted twice had happened when it was accepted first: a read in between sees it.
+func TestAReplayIsNoLaterSale(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
+	buy := Step{Do: Buy, Key: "b", Quantity: 2, Strategy: "sql-conditional"}
+	for seen, faults := range map[int64]int{3: 0, 5: 1} {
+		w := &Run{Plan: Plan{Units: 5, Strategies: []string{"sql-conditional"}, entries: entries()}}
+		w.Ledger = []Row{{Order: "7", Kind: "deduct", Request: w.FullKey("b"), Strategy: "sql-conditional", Quantity: 2}}
+		w.Records = []Record{
+			{Step: buy, Order: "7", Remaining: 3, Start: at(0), End: at(1), Outcome: history.Sold},
+			{Step: Step{Do: ReadItem}, Remaining: seen, Start: at(2), End: at(3), Outcome: history.Sold},
+			{Step: buy, Order: "7", Remaining: 3, Start: at(4), End: at(5), Outcome: history.Sold},
+		}
+		happened, found := w.reconcile()
+		if found = append(found, w.orderFaults(happened)...); len(found) != faults {
+			t.Errorf("a read after the sale that sees %d: %q, want %d faults", seen, found, faults)
+		}
+	}
+}
+
 // Without a beginning it would be beside everything, and no order could be searched for.
 func TestWhatNobodyAskedForIsAFault(t *testing.T) {
 	w := &Run{Plan: Plan{Units: 5, Strategies: []string{"sql-conditional"}, entries: entries()}}

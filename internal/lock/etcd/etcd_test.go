@@ -246,6 +246,25 @@ func TestEtcdQueuesAgainWhenTheSessionEndsWhileWaiting(t *testing.T) {
 	etcdRelease(t, etcdWithin(t, etcdSoon, got))
 }
 
+// After a pause of the whole process the watch may tell of a turn that has come and gone, before
+// the watchdog finds that the session is over.
+func TestEtcdGrantsNoTurnUnderASessionThatHasExpired(t *testing.T) {
+	server := lab.Etcd(t)
+	admin := newEtcdAdmin(t, server.Endpoint)
+	other, l := etcdReplica(t, server.Endpoint, etcdTTL), etcdReplica(t, server.Endpoint, time.Hour) // not renewed meanwhile
+	held := etcdAcquire(t, other, t.Name())
+	got := etcdWait(t.Context(), l, t.Name())
+	etcdAwaitInLine(t, l)
+	expired := admin.await(t, t.Name(), 2, etcdLimit)[1].lease
+	etcdlock.Expire(l)
+	etcdRelease(t, held)
+	lease := etcdWithin(t, etcdLimit, got)
+	if keys := admin.keys(t, t.Name()); keys[0].lease == expired || lease.Context().Err() != nil {
+		t.Errorf("the name is held under %v, want another than %x, which has expired: %v", keys, expired, context.Cause(lease.Context()))
+	}
+	etcdRelease(t, lease)
+}
+
 func TestEtcdSignalsThatTheKeyWasDeleted(t *testing.T) {
 	server := lab.Etcd(t)
 	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)

@@ -1,6 +1,8 @@
 package etcd
 
 import (
+	"time"
+
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 )
@@ -23,6 +25,17 @@ func InLine(l lock.Locker, name string) bool {
 		}
 	}
 	return false
+}
+
+// Expire has a replica's session be over by its clock, as after a pause of the whole process.
+func Expire(l lock.Locker) {
+	s, err := l.(*lock.Reentrant).Locker.(*locker).current() //nolint:forcetypeassert // a test's own lock
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = time.Now().Add(-s.ttl)
 }
 
 // Patience is how long a request waits for an answer.
