@@ -150,12 +150,14 @@ func TestPendingOrdersOfAnEarlierLimitAreAllowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, earlier := range []bool{true, false} {
-			order := stock.Order{
-				ID: fmt.Sprint("number ", i), Kind: stock.Deduction, RequestID: fmt.Sprint("request ", i), GoodsID: 1, Quantity: 3,
-				UserID: fmt.Sprint("buyer ", i), Strategy: "redis-stock", Replica: "r", CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
-			}
-			if err := s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{{Order: order, Epoch: 1, Limited: true, Earlier: earlier}}); err != nil {
-				t.Fatal(err)
+			for n := range 2 { // the second beside what the buyer has
+				order := stock.Order{
+					ID: fmt.Sprint("number ", i, n), Kind: stock.Deduction, RequestID: fmt.Sprint("request ", i, n), GoodsID: 1, Quantity: 2,
+					UserID: fmt.Sprint("buyer ", i), Strategy: "redis-stock", Replica: "r", CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+				}
+				if err := s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{{Order: order, Epoch: 1, Limited: true, Earlier: earlier}}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			found, err := s.AuditUsers(t.Context(), 1)
 			if err != nil || found.Miscounted != 0 || found.BeyondLimit != int64(i) {

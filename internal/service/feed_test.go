@@ -103,8 +103,13 @@ func TestTheReaderThatAskedLongestAgoIsForgotten(t *testing.T) {
 		ask(fmt.Sprint(i))
 	}
 	ask("0")
-	ask("another")
+	ask("5")
 	lags, err := feed.Lags(t.Context())
+	if err != nil || len(lags) != mostReaders {
+		t.Errorf("after another page for two of %d readers, the replica remembers %v (%v)", mostReaders, lags, err)
+	}
+	ask("another")
+	lags, err = feed.Lags(t.Context())
 	if _, first := lags["0"]; err != nil || len(lags) != mostReaders || !first {
 		t.Errorf("after %d readers and another one, the replica remembers %v (%v)", mostReaders, lags, err)
 	}
