@@ -47,7 +47,7 @@ func (l *slowLedger) seen() (looks int, asked []string) {
 }
 
 // The ledger is asked as long as a request waits, and no longer. A request that gives up
-// leaves the others waiting.
+// leaves the others waiting, also its copies.
 func TestTheLedgerIsAskedAsLongAsARequestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &slowLedger{written: make(map[string]stock.Order)}
@@ -59,8 +59,13 @@ func TestTheLedgerIsAskedAsLongAsARequestWaits(t *testing.T) {
 			_, err := w.await(t.Context(), "patient")
 			patient <- err
 		}()
-		if _, err := w.await(impatient, "impatient"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a request that gives up gets %v", err)
+		synctest.Wait()
+		copied, hangUp := context.WithTimeout(t.Context(), time.Millisecond)
+		defer hangUp()
+		for ctx, id := range map[context.Context]string{impatient: "impatient", copied: "patient"} {
+			if _, err := w.await(ctx, id); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a request for %s that gives up gets %v", id, err)
+			}
 		}
 		time.Sleep(time.Second)
 		if _, asked := l.seen(); !slices.Equal(asked, []string{"patient"}) {

@@ -240,6 +240,25 @@ func TestNoItemWaitsLongForAnother(t *testing.T) {
 	})
 }
 
+// What a transaction has no room for waits for the next, and no longer than that.
+//
+//contract:strategy.Joint The others wait
+func TestWhatATransactionHasNoRoomForDoesNotWaitLong(t *testing.T) {
+	inShop(t, func(s *shop) {
+		s.busy()
+		for item := range int64(4) {
+			s.buy(s.t.Context(), item+1, 5)
+		}
+		time.Sleep(21 * time.Millisecond)
+		synctest.Wait()
+		s.assertBegun("101", "102", "1+2")
+		time.Sleep(21 * time.Millisecond)
+		synctest.Wait()
+		s.assertBegun("101", "102", "1+2", "3+4")
+		s.endAll()
+	})
+}
+
 // Each wait begins with the first that waits, and not with those that were written meanwhile.
 func TestAWaitBeginsAnewAfterATransaction(t *testing.T) {
 	inShop(t, func(s *shop) {
