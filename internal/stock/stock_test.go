@@ -202,12 +202,13 @@ func TestAuditSinceOneWithOpenReservations(t *testing.T) {
 func TestAReservationIsHeldNoLongerThanItsLongest(t *testing.T) {
 	held := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := stock.Reservation{HeldAt: held, ExpiresAt: held.Add(4 * time.Minute)}
-	for _, c := range []struct{ at, ttl, want time.Duration }{
-		{3 * time.Minute, 90 * time.Second, 270 * time.Second},
-		{3 * time.Minute, 10 * time.Minute, 5 * time.Minute},
-		{time.Minute, time.Minute, 4 * time.Minute},
+	for _, c := range []struct{ at, ttl, longest, want time.Duration }{
+		{3 * time.Minute, 90 * time.Second, 5 * time.Minute, 270 * time.Second},
+		{3 * time.Minute, 10 * time.Minute, 5 * time.Minute, 5 * time.Minute},
+		{time.Minute, time.Minute, 5 * time.Minute, 4 * time.Minute},
+		{3 * time.Minute, 10 * time.Minute, 2 * time.Minute, 4 * time.Minute}, // it was longer when it was held
 	} {
-		if got := r.Until(held.Add(c.at), c.ttl, 5*time.Minute); !got.Equal(held.Add(c.want)) {
+		if got := r.Until(held.Add(c.at), c.ttl, c.longest); !got.Equal(held.Add(c.want)) {
 			t.Errorf("after %s extended by %s until %s, want %s", c.at, c.ttl, got.Sub(held), c.want)
 		}
 	}
