@@ -1700,5 +1700,105 @@ func defects() []defect {
 			file: "nginx/templates/stockd.conf.template", old: "add_header Retry-After $stockd_retry always;", new: "add_header Retry-After $stockd_retry;",
 			pkg: "./nginx", test: "TestARequestWithoutAnAnswer", needs: "nginx",
 		},
+		{
+			name: "addresses of both versions share what one may do",
+			file: "internal/handler/limits.go", old: "\tif err != nil || ip.Unmap().Is4() {", new: "\tif err != nil || ip.Is4() {",
+			pkg: "./internal/handler", test: "TestAddressesAreCountedByTheirNetwork",
+		},
+		{
+			name: "a buyer who is not known learns what another has",
+			file: "internal/handler/deduct.go", old: "\t\tp.Has, p.Detail = nil, fmt.Sprintf(\"%v: one buyer may have %d\", stock.ErrUserLimit, p.PerUser)", new: "\t\tp.Has = nil",
+			pkg: "./internal/handler", test: "TestAnAssertedUserRevealsNothing",
+		},
+		{
+			name: "who names the strategy of the item asks for another",
+			file: "internal/handler/deduct.go", old: "\t\treturn seller{found, mode == own}, waitable(found, purchase.MaxWait)", new: "\t\treturn seller{found, asked == (stock.Choice{})}, waitable(found, purchase.MaxWait)",
+			pkg: "./internal/handler", test: "TestNamingTheItemsOwnStrategyAsksForNothingElse",
+		},
+		{
+			name: "each page of a reader drives out another reader",
+			file: "internal/service/feed.go", old: "\tf.readers[reader] = place{p, time.Now()}\n\tif len(f.readers) <= mostReaders {\n\t\treturn\n\t}\n\tlongest := reader\n\tfor name, at := range f.readers {\n\t\tif at.asked.Before(f.readers[longest].asked) {\n\t\t\tlongest = name\n\t\t}\n\t}\n\tdelete(f.readers, longest)", new: "\tif len(f.readers) >= mostReaders {\n\t\tlongest := \"\"\n\t\tfor name, at := range f.readers {\n\t\t\tif longest == \"\" || at.asked.Before(f.readers[longest].asked) {\n\t\t\t\tlongest = name\n\t\t\t}\n\t\t}\n\t\tdelete(f.readers, longest)\n\t}\n\tf.readers[reader] = place{p, time.Now()}",
+			pkg: "./internal/service", test: "TestTheReaderThatAskedLongestAgoIsForgotten",
+		},
+		{
+			name: "a pending purchase is replayed before it is as durable as it asks",
+			file: "internal/service/seller.go", old: "\tif p.Durable == stock.InSQL {\n\t\toutcome, err = written(ctx, c.outbox, outcome)\n\t}\n\tc.observe(outcome, begun)\n\treturn outcome, err", new: "\tc.observe(outcome, begun)\n\treturn outcome, nil",
+			pkg: "./internal/service", test: "TestAPendingPurchaseIsReplayed",
+		},
+		{
+			name: "an order whose key is taken counts as written",
+			file: "internal/service/hot/keep.go", old: "\t\tfirst, found := known[e.RequestID]\n\t\tswitch {\n\t\tcase found && first.ID == e.ID:\n\t\t\tsettled = append(settled, e)\n\t\tcase found || ours[e.RequestID]:", new: "\t\t_, found := known[e.RequestID]\n\t\tswitch {\n\t\tcase found:\n\t\t\tsettled = append(settled, e)\n\t\tcase ours[e.RequestID]:",
+			pkg: "./internal/service/hot", test: "TestAnOrderThatCannotBeWrittenIsDeadLettered", needs: "redis",
+		},
+		{
+			name: "drift is not told while orders are being settled",
+			file: "internal/service/hot/reconcile.go", old: "\t\treturn d.Redis > d.Allocation || d.Pending == 0 && before == d", new: "\t\treturn d.Pending == 0 && before == d",
+			pkg: "./internal/service/hot", test: "TestALookTellsDriftFromOrdersThatAreBeingSettled", needs: "redis",
+		},
+		{
+			name: "a reservation that is offered again is remembered as an order",
+			file: "internal/service/hot/lua/5_restore.lua", old: "memory(order, goods, quantity, remaining, replica, user, at, ttl))", new: "memory(order, goods, quantity, remaining, replica, user, at, ''))",
+			pkg: "./internal/service/hot", test: "TestAReservationIsOneWhereverItGoes", needs: "redis",
+		},
+		{
+			name: "what a transaction has no room for waits for its end",
+			file: "internal/service/strategy/joint.go", old: "\tif len(j.waiting) > 0 {\n\t\tj.late = time.AfterFunc(jointWait, j.startLate)\n\t}\n}", new: "}",
+			pkg: "./internal/service/strategy", test: "TestWhatATransactionHasNoRoomForDoesNotWaitLong",
+		},
+		{
+			name: "buckets are filled from a row below zero",
+			file: "internal/service/strategy/sql_bucket.go", old: "\t\tsum, kept := buckets.Sum(), max(0, row.Stock)", new: "\t\tsum, kept := buckets.Sum(), row.Stock",
+			pkg: "./internal/service/strategy", test: "TestBucketsMakeUpForARowBelowZero/sqlite",
+		},
+		{
+			name: "totals are of age at once",
+			file: "internal/repo/archive.go", old: "SET aged = aging, aging = upto, aging_at = `", new: "SET aging = upto, aged = aging, aging_at = `",
+			pkg: "./internal/repo", test: "TestTotalsComeOfAgeAfterAnHour/mariadb", needs: "mariadb",
+		},
+		{
+			name: "orders of an earlier limit are not allowed beside others",
+			file: "internal/repo/sqlite.go", old: "THEN MAX(allowed, units + excluded.units) ELSE allowed END`", new: "THEN MAX(allowed, units) ELSE allowed END`",
+			pkg: "./internal/repo", test: "TestPendingOrdersOfAnEarlierLimitAreAllowed/sqlite",
+		},
+		{
+			name: "a caller that leaves is a failure of the backend",
+			file: "internal/lock/lock.go", old: "\tif ended != nil && (err == nil || errors.Is(ended, context.Canceled) || errors.Is(err, ended) || errors.Is(err, context.Cause(ctx))) {", new: "\tif ended != nil && (err == nil || errors.Is(err, ended) || errors.Is(err, context.Cause(ctx))) {",
+			pkg: "./internal/lock", test: "TestAnErrorOfAnAcquireNamesWhatEndedIt",
+		},
+		{
+			name: "a turn is granted under a session that has expired",
+			file: "internal/lock/etcd/session.go", old: "\tif s.expired() {\n\t\ts.life.Lose()\n\t\treturn nil, errAgain\n\t}\n\tlease := s.queue.claim(t, s.release)", new: "\tlease := s.queue.claim(t, s.release)",
+			pkg: "./internal/lock/etcd", test: "TestEtcdGrantsNoTurnUnderASessionThatHasExpired", needs: "etcd",
+		},
+		{
+			name: "a token of before a change of users is kept",
+			file: "internal/backend/etcd_login.go", old: "[]error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrUserEmpty}", new: "[]error{rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty}",
+			pkg: "./internal/backend", test: "TestEtcdIsAskedForAnotherTokenHoweverItRejectsOne",
+		},
+		{
+			name: "a sale in a file is not there after a power cut",
+			file: "internal/backend/sqlite.go", old: "\"synchronous(FULL)\", // an answered sale survives a power cut", new: "\"synchronous(NORMAL)\",",
+			pkg: "./internal/backend", test: "TestADatabaseInAFileIsPrivateAndDurable",
+		},
+		{
+			name: "an extension ends a reservation that was held for longer",
+			file: "internal/stock/reservation.go", old: "\tif last := r.HeldAt.Add(longest); until.After(last) {\n\t\tuntil = last\n\t}\n\tif until.Before(r.ExpiresAt) {\n\t\treturn r.ExpiresAt", new: "\tif until.Before(r.ExpiresAt) {\n\t\tuntil = r.ExpiresAt\n\t}\n\tif last := r.HeldAt.Add(longest); until.After(last) {\n\t\treturn last",
+			pkg: "./internal/stock", test: "TestAReservationIsHeldNoLongerThanItsLongest",
+		},
+		{
+			name: "an answer that was cut off is a failure without an outcome",
+			file: "pkg/client/send.go", old: "\t\t\treturn k.lost(fmt.Errorf(\"read the answer: %w\", err))", new: "\t\t\treturn fmt.Errorf(\"stockd: %s %s: read the answer: %w\", k.method, k.url, err)",
+			pkg: "./pkg/client", test: "TestNothingElseIsSentAgain",
+		},
+		{
+			name: "a replay may be the sale",
+			file: "internal/lab/walk/judge.go", old: "\t\tif a.Outcome == history.Sold && (op.end.IsZero() || a.End.Before(op.end)) {", new: "\t\tif a.Outcome == history.Sold {",
+			pkg: "./internal/lab/walk", test: "TestAReplayIsNoLaterSale",
+		},
+		{
+			name: "a connection too many is kept by nginx",
+			file: "nginx/templates/stockd.conf.template", old: "        keepalive_timeout 0;\n", new: "",
+			pkg: "./nginx", test: "TestNewConnectionsByAddressAreBounded", needs: "nginx",
+		},
 	}
 }
