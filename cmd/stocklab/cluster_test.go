@@ -338,7 +338,7 @@ func TestTheSuiteOnEmbeddedServers(t *testing.T) {
 	folder := t.TempDir()
 	figures, drawn, redrawn := filepath.Join(folder, "f.json"), filepath.Join(folder, "f.svg"), filepath.Join(folder, "again.svg")
 	status, out, errOut := stocklab("bench", "--quick", "--servers", "embedded", "--only", "^sql-(conditional|for-update)$",
-		"--rounds", "1", "--each", "100ms", "--json", figures, "--chart", drawn)
+		"--rounds", "1", "--each", "300ms", "--json", figures, "--chart", drawn)
 	if status != cli.OK {
 		t.Fatalf("exit status %d\n%s%s", status, out, errOut)
 	}
