@@ -91,7 +91,7 @@ func (w *Run) orderFaults(happened []itemOp) []string {
 	ops := w.observed(happened)
 	for _, o := range ops {
 		if o.start.IsZero() {
-			return []string{fmt.Sprintf("nobody asked for %s", o.what)}
+			return []string{fmt.Sprintf("no request asked for %s", o.what)}
 		}
 	}
 	result, order := linearize(w.Units, ops)

@@ -406,12 +406,12 @@ func TestAReplayIsNoLaterSale(t *testing.T) {
 }
 
 // Without a beginning it would be beside everything, and no order could be searched for.
-func TestWhatNobodyAskedForIsAFault(t *testing.T) {
+func TestWhatNoRequestAskedForIsAFault(t *testing.T) {
 	w := &Run{Plan: Plan{Units: 5, Strategies: []string{"sql-conditional"}, entries: entries()}}
 	w.Ledger = []Row{{Order: "7", Kind: "release", Request: "7 final", Strategy: "sql-conditional", Quantity: 5}}
 	happened, _ := w.reconcile()
-	if faults := w.orderFaults(happened); len(faults) != 1 || !strings.HasPrefix(faults[0], "nobody asked for row 7") {
-		t.Errorf("%q, want that nobody asked for the release of 7", faults)
+	if faults := w.orderFaults(happened); len(faults) != 1 || !strings.HasPrefix(faults[0], "no request asked for row 7") {
+		t.Errorf("%q, want that no request asked for the release of 7", faults)
 	}
 }
 
