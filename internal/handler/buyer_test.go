@@ -152,6 +152,27 @@ func TestABuyerSeesItsOwnAlone(t *testing.T) {
 	}
 }
 
+// Where buyers are verified, the number of a reservation is not enough.
+//
+//contract:api.readReservation Where buyer.from
+func TestABuyerEndsItsOwnReservationAlone(t *testing.T) {
+	a := serveSQLite(t).withTokens(t, func(*handler.Options) {})
+	mine, other := "Bearer "+tokenOf(t, "u-1", nil), "Bearer "+tokenOf(t, "u-2", nil)
+	path := "/reservations/" + fmt.Sprint(a.bought(t, "/reservations?goods_id=1", "Authorization", mine).body["reservation_id"])
+	for who, headers := range map[string][]string{"another buyer": {"Authorization", other}, "a client without a token": nil} {
+		for _, got := range []answer{
+			a.as(t, http.MethodGet, path, headers...), a.bought(t, path+"/extend?ttl=60", headers...), a.bought(t, path+"/release", headers...),
+		} {
+			if got.problem() != "unknown-reservation" {
+				t.Errorf("%s is answered with %d %s", who, got.status, got.text)
+			}
+		}
+	}
+	if got := a.bought(t, path+"/release", "Authorization", mine); got.status != http.StatusOK {
+		t.Errorf("its buyer is answered with %d %s", got.status, got.text)
+	}
+}
+
 // A client that asserts a user does not learn the user's holdings.
 func TestAnAssertedUserRevealsNothing(t *testing.T) {
 	for reveal, want := range map[bool]any{true: 2.0, false: nil} {

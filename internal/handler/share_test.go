@@ -114,7 +114,8 @@ func TestAShedPurchaseDoesNotCountForTheRateOfItsAddress(t *testing.T) {
 	})
 	defer release()
 	for i := range burst {
-		if got := a.buy(t, "goods_id=2"); got.problem() != "busy" {
+		path := []string{"/deduct?goods_id=2", "/orders?lines=2:1"}[i%2]
+		if got := a.bought(t, path); got.problem() != "busy" {
 			t.Fatalf("purchase %d beyond the slots is answered with %d %s", i, got.status, got.text)
 		}
 	}

@@ -106,6 +106,16 @@ func TestAProblemArrivesWhole(t *testing.T) {
 	}
 }
 
+// A field of an unexpected type hides no other: a newer stockd may have it, or a gateway.
+func TestAFieldOfAnotherTypeHidesNoProblem(t *testing.T) {
+	_, err := over(func(*http.Request) (*http.Response, error) {
+		return reply(http.StatusConflict, `{"per_user": "two", "errors": 1, "type": "urn:stockd:problem:insufficient-stock", "goods_id": 7}`), nil
+	}).Deduct(t.Context(), client.Purchase{GoodsID: 7})
+	if got, ok := errors.AsType[*client.Problem](err); !ok || !errors.Is(err, client.ErrSoldOut) || got.GoodsID != 7 {
+		t.Errorf("it is %v", err)
+	}
+}
+
 func TestEveryProblemHasItsKind(t *testing.T) {
 	for code, want := range map[string]error{
 		"insufficient-stock": client.ErrSoldOut, "user-limit": client.ErrUserLimit, "rate-limited": client.ErrRateLimited,
