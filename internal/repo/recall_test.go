@@ -81,6 +81,46 @@ func TestAnAllocationIsOpenedAndClosed(t *testing.T) {
 	})
 }
 
+// Orders that are written while an allocation is filled are subtracted from what it is found to
+// have: a counter that began with more would sell units that are not there.
+func TestAFilledAllocationLacksWhatIsBeingWritten(t *testing.T) {
+	lab.EachServer(t, func(t *testing.T, d *servers.Database) {
+		s := labtest.Open(t, d, "r").As("redis-stock")
+		create(t, s, 1, 20)
+		before, err := s.Fill(t.Context(), 1, "elsewhere", 0)
+		if err != nil || before.Units == 0 {
+			t.Fatalf("the allocation is %+v, %v", before, err)
+		}
+		db, _ := labtest.Connect(t, d)
+		defer db.Close() //nolint:errcheck // nothing is lost with it
+		written, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer written.Rollback() //nolint:errcheck // it has been committed
+		if _, err := written.ExecContext(t.Context(), `UPDATE tb_stock_place SET units = units - 3 WHERE goods_id = 1 AND place = 'elsewhere'`); err != nil {
+			t.Fatal(err)
+		}
+		var filled repo.Allocation
+		answered := make(chan error, 1)
+		go func() {
+			var err error
+			filled, err = s.Fill(t.Context(), 1, "elsewhere", 0)
+			answered <- err
+		}()
+		labtest.AwaitRowWait(t, d, "UPDATE tb_stock_place%", answered)
+		if err := written.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-answered; err != nil {
+			t.Fatal(err)
+		}
+		if has, err := s.Allocation(t.Context(), 1, "elsewhere"); err != nil || filled != has {
+			t.Errorf("it was filled to %+v, and is %+v (%v)", filled, has, err)
+		}
+	})
+}
+
 // A limit that changes ends the epoch of what was allocated under the limit before.
 func TestALimitEndsTheEpochOfAnAllocation(t *testing.T) {
 	lab.EachDatabase(t, func(t *testing.T, d *servers.Database) {
