@@ -80,6 +80,37 @@ func TestARestockReachesTheCopiesOfACancelledRequest(t *testing.T) {
 	}
 }
 
+// leaving is a copy of the stock whose request ends when it is notified.
+type leaving struct {
+	strategy.Strategy
+	leave context.CancelFunc
+	ended error // what it sees of that
+}
+
+func (l *leaving) Restocked(ctx context.Context, _, _ int64) error {
+	l.leave()
+	l.ended = context.Cause(ctx)
+	return l.ended
+}
+
+// What is committed is told to the copies for longer than the request lasts.
+//
+//contract:strategy.Restocker Restocked notifies
+func TestTheEndOfARequestDoesNotReachTheCopies(t *testing.T) {
+	copied := new(leaving)
+	s := openBeside(t, copied)
+	s.create(t, 1, 5)
+	ctx, cancel := context.WithCancel(t.Context())
+	copied.leave = cancel
+	_, _ = s.inventory.Restock(ctx, 1, 3, "") // its client has left
+	if err := s.inventory.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if copied.ended != nil {
+		t.Errorf("the copy was told with %v", copied.ended)
+	}
+}
+
 // openBeside opens a replica on SQLite that has sql-conditional and one strategy more.
 func openBeside(t *testing.T, another strategy.Strategy) shop {
 	t.Helper()
