@@ -1800,5 +1800,30 @@ func defects() []defect {
 			file: "nginx/templates/stockd.conf.template", old: "        keepalive_timeout 0;\n", new: "",
 			pkg: "./nginx", test: "TestNewConnectionsByAddressAreBounded", needs: "nginx",
 		},
+		{
+			name: "a basket that is shed counts for the rate of its address",
+			file: "internal/handler/deduct.go", old: "\tif _, ok := errors.AsType[*shedError](err); ok {", new: "\tif _, ok := err.(*shedError); ok { //nolint:errorlint // admit returns it as it is",
+			pkg: "./internal/handler", test: "TestAShedPurchaseDoesNotCountForTheRateOfItsAddress",
+		},
+		{
+			name: "a client without a token ends the reservation of a buyer",
+			file: "internal/handler/reservations.go", old: "\tif err == nil && r.UserID != verified.ID {", new: "\tif err == nil && verified.ID != \"\" && r.UserID != verified.ID {",
+			pkg: "./internal/handler", test: "TestABuyerEndsItsOwnReservationAlone",
+		},
+		{
+			name: "a copy of the stock is told of a restock as long as its request lasts",
+			file: "internal/service/inventory.go", old: "\terr := i.jobs.Do(ctx, notifyWithin, \"notify the strategies of a restock\", func(ctx context.Context) error {\n\t\treturn i.catalogue.Restocked(ctx, goodsID, units)\n\t})", new: "\terr := i.catalogue.Restocked(ctx, goodsID, units)",
+			pkg: "./internal/service", test: "TestTheEndOfARequestDoesNotReachTheCopies",
+		},
+		{
+			name: "an allocation is filled beside orders that are being written",
+			file: "internal/repo/reserve.go", old: "\t\t// Orders may have been written since the first read: the row of the allocation\n\t\t// is locked only from the write on.\n\t\tfilled, _, err = s.readAllocation(ctx, tx.conn(), readAllocation, goodsID, allocation)\n\t\treturn err", new: "\t\tfilled = Allocation{GoodsID: goodsID, Units: before.Units + moved, Epoch: epoch, PerUser: goods.PerUser, Closed: !open}\n\t\treturn nil",
+			pkg: "./internal/repo", test: "TestAFilledAllocationLacksWhatIsBeingWritten/mariadb", needs: "mariadb",
+		},
+		{
+			name: "a field of another type hides a problem",
+			file: "pkg/client/problem.go", old: "\tif !json.Valid(body) {\n\t\treturn nil, false\n\t}\n\t// A field of an unexpected type is ignored: the code decides.\n\t_ = json.Unmarshal(body, &said)", new: "\tif err := json.Unmarshal(body, &said); err != nil {\n\t\treturn nil, false\n\t}",
+			pkg: "./pkg/client", test: "TestAFieldOfAnotherTypeHidesNoProblem",
+		},
 	}
 }

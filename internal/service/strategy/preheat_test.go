@@ -309,10 +309,13 @@ func TestUnitsOfAnUnknownOutcomeStayOutOfTheCopy(t *testing.T) {
 				rule servers.Rule
 				err  error
 				gone int64 // of 3 units
+				more []stock.Purchase
 			}{
-				"the ledger is not written":      {servers.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: servers.Lose}, stock.ErrBackendUnavailable, 0},
-				"the commit is lost":             {servers.Rule{Sent: "COMMIT", Do: servers.Lose}, stock.ErrUnknownOutcome, 3},
-				"the answer to a commit is lost": {servers.Rule{Sent: "COMMIT", Do: servers.LoseReply}, stock.ErrUnknownOutcome, 3},
+				"the ledger is not written":      {servers.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: servers.Lose}, stock.ErrBackendUnavailable, 0, nil},
+				"the commit is lost":             {servers.Rule{Sent: "COMMIT", Do: servers.Lose}, stock.ErrUnknownOutcome, 3, nil},
+				"the answer to a commit is lost": {servers.Rule{Sent: "COMMIT", Do: servers.LoseReply}, stock.ErrUnknownOutcome, 3, nil},
+				"the row is not read": {servers.Rule{Sent: "FROM tb_goods_stock", Do: servers.LoseReply}, stock.ErrBackendUnavailable, 0,
+					[]stock.Purchase{{RequestID: rand.Text(), Quantity: 1000}}}, // which does not fit
 			} {
 				t.Run(entry.Name+", "+name, func(t *testing.T) {
 					locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
@@ -322,7 +325,7 @@ func TestUnitsOfAnUnknownOutcomeStayOutOfTheCopy(t *testing.T) {
 					}
 					before := unitsOfCopy(t, locks, prefix, entry.Name)
 					defer way.Arm(c.rule).Disarm()
-					_, err := s.Deduct(t.Context(), 1, []stock.Purchase{{RequestID: rand.Text(), Quantity: 3}})
+					_, err := s.Deduct(t.Context(), 1, append([]stock.Purchase{{RequestID: rand.Text(), Quantity: 3}}, c.more...))
 					if !errors.Is(err, c.err) || errors.Is(err, stock.ErrUnknownOutcome) != errors.Is(c.err, stock.ErrUnknownOutcome) {
 						t.Errorf("the purchase is answered with %v, want %v", err, c.err)
 					}
