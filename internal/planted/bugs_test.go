@@ -1825,5 +1825,15 @@ func defects() []defect {
 			file: "pkg/client/problem.go", old: "\tif !json.Valid(body) {\n\t\treturn nil, false\n\t}\n\t// A field of an unexpected type is ignored: the code decides.\n\t_ = json.Unmarshal(body, &said)", new: "\tif err := json.Unmarshal(body, &said); err != nil {\n\t\treturn nil, false\n\t}",
 			pkg: "./pkg/client", test: "TestAFieldOfAnotherTypeHidesNoProblem",
 		},
+		{
+			name: "units that were taken stay gone where the row is not read",
+			file: "internal/service/strategy/reserving.go", old: "\tif err == nil && current && r.kept.isOf(version, row) {\n\t\trow.Stock = had\n\t\treturn row.Allot(batch, stock.Limit{}), false, nil\n\t}\n\tr.putBack(ctx, goodsID, stock.Units(picked))\n\tif err != nil {\n\t\treturn nil, false, err\n\t}", new: "\tif err != nil {\n\t\treturn nil, false, err\n\t}\n\tif current && r.kept.isOf(version, row) {\n\t\trow.Stock = had\n\t\treturn row.Allot(batch, stock.Limit{}), false, nil\n\t}\n\tr.putBack(ctx, goodsID, stock.Units(picked))",
+			pkg: "./internal/service/strategy", test: "TestUnitsOfAnUnknownOutcomeStayOutOfTheCopy", needs: "mariadb",
+		},
+		{
+			name: "a copy of nothing leaves the old one",
+			file: "internal/service/strategy/preheat.go", old: "\t\t\tpipe.Del(ctx, key)\n\t\t\tif units > 0 {", new: "\t\t\tif units > 0 {\n\t\t\t\tpipe.Del(ctx, key)",
+			pkg: "./internal/service/strategy", test: "TestACopyOfNothingTakesThePlaceOfTheOldOne",
+		},
 	}
 }

@@ -295,6 +295,32 @@ func TestACopyThatIsSoldFromDoesNotExpire(t *testing.T) {
 	}
 }
 
+// Another strategy has sold the rest: the copy that takes the place of the old one has nothing, and
+// nothing is sold from the old one, which SQL would not notice.
+func TestACopyOfNothingTakesThePlaceOfTheOldOne(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	store := labtest.Open(t, d, "replica-1")
+	if err := store.CreateGoods(t.Context(), 1, 5, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	locks, prefix, entry := lab.Locks(t, d, backend.Redis), rand.Text(), copying("redis-get-set-locked")[0]
+	s, other := newCopying(t, entry, store, locks, prefix), newCopying(t, copying("sql-conditional")[0], store, locks, prefix)
+	if err := deduct(t, s); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		if err := deduct(t, other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := deduct(t, s); !errors.Is(err, stock.ErrInsufficientStock) {
+		t.Errorf("a purchase of what is sold out is answered with %v", err)
+	}
+	if audit, err := store.Audit(t.Context(), 1); err != nil || !audit.Clean || audit.Sold != 5 {
+		t.Errorf("the audit is %+v (%v), want 5 of 5 sold", audit, err)
+	}
+}
+
 // Units that SQL did not take return to the copy. Those that it may have taken do not: they would
 // be sold from the copy once more.
 func TestUnitsOfAnUnknownOutcomeStayOutOfTheCopy(t *testing.T) {
