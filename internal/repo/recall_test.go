@@ -97,7 +97,7 @@ func TestAFilledAllocationLacksWhatIsBeingWritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer written.Rollback() //nolint:errcheck // it has been committed
+		defer written.Rollback()
 		if _, err := written.ExecContext(t.Context(), `UPDATE tb_stock_place SET units = units - 3 WHERE goods_id = 1 AND place = 'elsewhere'`); err != nil {
 			t.Fatal(err)
 		}
