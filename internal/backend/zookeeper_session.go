@@ -179,35 +179,21 @@ func (s *ZKSession) close() {
 	conn, connected := s.conn, s.link.isUp()
 	s.mu.Unlock()
 	s.end()
+	if !connected {
+		go conn.Close()
+		return
+	}
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		if connected {
-			s.awaitCalls()
-		}
+		s.calls.Lock() // the library writes an answer that comes after its Close into what a call has returned
+		defer s.calls.Unlock()
 		conn.Close()
 	}()
-	if !connected {
-		return
-	}
 	select {
 	case <-closed:
 	case <-time.After(zkCloseWithin):
-	}
-}
-
-// awaitCalls waits for the calls under way, as long as a close may take: they are answered before
-// the goodbye, and the library gives an answer that comes after it to a call that has given up.
-func (s *ZKSession) awaitCalls() {
-	answered := make(chan struct{})
-	go func() {
-		s.calls.Lock()
-		defer s.calls.Unlock()
-		close(answered)
-	}()
-	select {
-	case <-answered:
-	case <-time.After(zkCloseWithin):
+		go conn.Close() // it ends the calls that are not answered
 	}
 }
 

@@ -15,12 +15,13 @@ import (
 // that it gets on item 1. release ends those purchases.
 func serveBlocked(t *testing.T, change func(o *handler.Options)) (a api, release func()) {
 	t.Helper()
-	a, _, release = serveFlooded(t, `{"strategy": "mutex"}`, change)
+	a, _, release = serveFlooded(t, 1, change)
 	return a, release
 }
 
-// serveFlooded is serveBlocked with item 1 changed before, and tells how many slots are held.
-func serveFlooded(t *testing.T, item string, change func(o *handler.Options)) (a api, held int, release func()) {
+// serveFlooded is serveBlocked for an item: 1, or 3, which is sold by that strategy anyway. held is
+// how many slots they get.
+func serveFlooded(t *testing.T, item int, change func(o *handler.Options)) (a api, held int, release func()) {
 	t.Helper()
 	d := lab.Database(t, servers.SQLite)
 	b := blocking{make(chan struct{}), make(chan struct{})}
@@ -28,13 +29,13 @@ func serveFlooded(t *testing.T, item string, change func(o *handler.Options)) (a
 		Name: "blocking", Family: strategy.None, Summary: "waits", New: func(strategy.Deps) strategy.Strategy { return b },
 	}))
 	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 2, "stock": 100}`, http.StatusCreated)
-	a.asAdmin(t, http.MethodPatch, "/goods/1", item, http.StatusOK)
+	a.asAdmin(t, http.MethodPost, "/goods", `{"goods_id": 3, "stock": 100, "strategy": "blocking"}`, http.StatusCreated)
 	a = a.with(t, change)
 	const clients = 40
 	entered, shed := make(chan struct{}, clients), make(chan answer, clients)
 	var crowd sync.WaitGroup
 	for i := range clients {
-		crowd.Go(func() { shed <- a.buy(t, fmt.Sprintf("goods_id=1&strategy=blocking&user_id=c-%d", i)) })
+		crowd.Go(func() { shed <- a.buy(t, fmt.Sprintf("goods_id=%d&strategy=blocking&user_id=c-%d", item, i)) })
 	}
 	go func() {
 		for range b.entered {
@@ -76,11 +77,11 @@ func TestASlowStrategyTakesNoSlotFromOtherPurchases(t *testing.T) {
 // A purchase that names what its item is sold by anyway is one in the item's mode: it has more of
 // the slots than those that ask for something else.
 func TestNamingTheItemsOwnStrategyAsksForNothingElse(t *testing.T) {
-	for item, want := range map[string]int{`{"strategy": "mutex"}`: 6, `{"strategy": "blocking"}`: 12} {
+	for item, want := range map[int]int{1: 6, 3: 12} {
 		_, held, release := serveFlooded(t, item, func(o *handler.Options) { o.MaxDeductions = 24 })
 		release()
 		if held != want {
-			t.Errorf("with the item changed to %s, purchases by blocking get %d of 24 slots, want %d", item, held, want)
+			t.Errorf("purchases of item %d by blocking get %d of 24 slots, want %d", item, held, want)
 		}
 	}
 }

@@ -1711,7 +1711,7 @@ func defects() []defect {
 			pkg: "./internal/handler", test: "TestAnAssertedUserRevealsNothing",
 		},
 		{
-			name: "who names the strategy of the item asks for another",
+			name: "a purchase that names the strategy of its item asks for another",
 			file: "internal/handler/deduct.go", old: "\t\treturn seller{found, mode == own}, waitable(found, purchase.MaxWait)", new: "\t\treturn seller{found, asked == (stock.Choice{})}, waitable(found, purchase.MaxWait)",
 			pkg: "./internal/handler", test: "TestNamingTheItemsOwnStrategyAsksForNothingElse",
 		},
@@ -1731,7 +1731,7 @@ func defects() []defect {
 			pkg: "./internal/service/hot", test: "TestAnOrderThatCannotBeWrittenIsDeadLettered", needs: "redis",
 		},
 		{
-			name: "drift is not told while orders are being settled",
+			name: "drift is not reported while orders are being settled",
 			file: "internal/service/hot/reconcile.go", old: "\t\treturn d.Redis > d.Allocation || d.Pending == 0 && before == d", new: "\t\treturn d.Pending == 0 && before == d",
 			pkg: "./internal/service/hot", test: "TestALookTellsDriftFromOrdersThatAreBeingSettled", needs: "redis",
 		},
@@ -1811,9 +1811,9 @@ func defects() []defect {
 			pkg: "./internal/handler", test: "TestABuyerEndsItsOwnReservationAlone",
 		},
 		{
-			name: "a copy of the stock is told of a restock as long as its request lasts",
+			name: "a copy of the stock is notified only as long as the request lasts",
 			file: "internal/service/inventory.go", old: "\terr := i.jobs.Do(ctx, notifyWithin, \"notify the strategies of a restock\", func(ctx context.Context) error {\n\t\treturn i.catalogue.Restocked(ctx, goodsID, units)\n\t})", new: "\terr := i.catalogue.Restocked(ctx, goodsID, units)",
-			pkg: "./internal/service", test: "TestTheEndOfARequestDoesNotReachTheCopies",
+			pkg: "./internal/service", test: "TestARestockReachesTheCopiesOfACancelledRequest/redis-decr", needs: "redis",
 		},
 		{
 			name: "an allocation is filled beside orders that are being written",

@@ -231,7 +231,7 @@ func (w *Run) reconcile() (happened []itemOp, faults []string) {
 	delete(unexplained, w.FullKey("create"))
 	var open []request
 	for _, r := range w.requests(Buy, Reserve, Restock) {
-		row, found := byName[cmp.Or(w.FullKey(r.Key), r.answers[0].Order)]
+		row, found := byName[w.nameOf(r)]
 		if fault := r.fault(row, found); fault != "" {
 			faults = append(faults, fault)
 		}
@@ -257,6 +257,9 @@ func (w *Run) reconcile() (happened []itemOp, faults []string) {
 	}
 	return happened, faults
 }
+
+// nameOf is what the ledger has of a request: its key, or its order where it has none.
+func (w *Run) nameOf(r request) string { return cmp.Or(w.FullKey(r.Key), r.answers[0].Order) }
 
 // fault judges the answers to a request by its row of the ledger.
 func (r request) fault(row Row, found bool) string {

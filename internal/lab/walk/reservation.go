@@ -64,21 +64,19 @@ func (w *Run) span(do Action, order string) (from, to time.Time) {
 	return from, to
 }
 
-// heldFrom is when a reservation was first asked for, also where no answer told its order.
+// heldFrom is when a reservation was first asked for, also where no answer had its order.
 func (w *Run) heldFrom(order string) (from time.Time) {
-	var key string
 	for _, row := range w.Ledger {
-		if row.Order == order && row.Kind == string(stock.Hold) {
-			key = row.Request
+		if row.Order != order || row.Kind != string(stock.Hold) {
+			continue
+		}
+		for _, r := range w.requests(Reserve) {
+			if name := w.nameOf(r); name == row.Request || name == row.Order {
+				return r.operation(row).start
+			}
 		}
 	}
-	for _, r := range w.Records {
-		asked := r.Do == Reserve && (r.Order == order || r.Key != "" && w.FullKey(r.Key) == key)
-		if asked && (from.IsZero() || r.Start.Before(from)) {
-			from = r.Start
-		}
-	}
-	return from
+	return time.Time{}
 }
 
 // overFrom is when a reservation may have expired.

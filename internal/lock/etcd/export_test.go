@@ -10,10 +10,14 @@ import (
 // Line is what the keys of a name begin with.
 func Line(c *backend.Clients, name string) string { return lineFor(keysOf(c), name) }
 
+func sessionOf(l lock.Locker) (*session, error) {
+	return l.(*lock.Reentrant).Locker.(*locker).current() //nolint:forcetypeassert // a test's own lock
+}
+
 // InLine reports whether a replica has a place in the line of a name, and knows it: the
 // answer to its put has come.
 func InLine(l lock.Locker, name string) bool {
-	s, err := l.(*lock.Reentrant).Locker.(*locker).current() //nolint:forcetypeassert // a test's own lock
+	s, err := sessionOf(l)
 	if err != nil || !s.isOpen() || s.err != nil {
 		return false
 	}
@@ -29,7 +33,7 @@ func InLine(l lock.Locker, name string) bool {
 
 // Expire has a replica's session be over by its clock, as after a pause of the whole process.
 func Expire(l lock.Locker) {
-	s, err := l.(*lock.Reentrant).Locker.(*locker).current() //nolint:forcetypeassert // a test's own lock
+	s, err := sessionOf(l)
 	if err != nil {
 		return
 	}

@@ -65,15 +65,15 @@ func TestLocksOfTwoKindsOrInstallationsDoNotMeet(t *testing.T) {
 			deps := redisDeps(clientAt(server, server.Address))
 			deps.Prefix = prefix
 			key := map[string]string{"": "stockd"}[prefix] + prefix + ":{everywhere}:" + e.Name
-			var told notes
-			ctx, cancel := context.WithTimeout(lock.WithNotes(t.Context(), told.take), 5*time.Second)
+			var noted notes
+			ctx, cancel := context.WithTimeout(lock.WithNotes(t.Context(), noted.take), 5*time.Second)
 			lease, err := madeOf(t, e.Name, deps).Acquire(ctx, "everywhere")
 			cancel()
 			if err != nil {
 				t.Fatalf("%s of the installation %q meets another: %v", e.Name, prefix, err)
 			}
-			if n := client.Exists(t.Context(), key).Val(); n != 1 || told.of(lock.Placed, key) != 1 || len(told.list) != 1 {
-				t.Errorf("it is kept under %s: %v, and it told %+v", key, n == 1, told.list)
+			if n := client.Exists(t.Context(), key).Val(); n != 1 || noted.of(lock.Placed, key) != 1 || len(noted.list) != 1 {
+				t.Errorf("it is kept under %s: %v, and it told %+v", key, n == 1, noted.list)
 			}
 			defer func() {
 				if err := lease.Release(t.Context()); err != nil {
@@ -118,10 +118,10 @@ func TestALeaseIsCountedFromItsRequest(t *testing.T) {
 			if lease == nil {
 				return
 			}
-			var told notes
-			lease.(*lock.Held).Follow(told.take) //nolint:forcetypeassert // each of them is one
-			if len(told.list) != 1 || told.list[0].TTL != redisTTL || !told.list[0].At.Before(reached) {
-				t.Errorf("it told %+v, want an expiry %s from before %s", told.list, redisTTL, reached)
+			var noted notes
+			lease.(*lock.Held).Follow(noted.take) //nolint:forcetypeassert // each of them is one
+			if len(noted.list) != 1 || noted.list[0].TTL != redisTTL || !noted.list[0].At.Before(reached) {
+				t.Errorf("it told %+v, want an expiry %s from before %s", noted.list, redisTTL, reached)
 			}
 			if err := lease.Release(t.Context()); err != nil {
 				t.Error(err)
@@ -197,10 +197,10 @@ func TestAWaiterTellsWhatWokeIt(t *testing.T) {
 		client := clientAt(server, server.Address)
 		deps := redisDeps(client)
 		deps.TTL = 300 * time.Millisecond
-		var told notes
-		leave := waits(t, client, madeOf(t, name, deps), "told", name, told.take)
+		var noted notes
+		leave := waits(t, client, madeOf(t, name, deps), "told", name, noted.take)
 		for _, by := range []string{lock.ByPubSub, lock.ByTimeout} {
-			if !labtest.Eventually(5*time.Second, func() bool { return told.of(lock.Woken, by) > 0 }) {
+			if !labtest.Eventually(5*time.Second, func() bool { return noted.of(lock.Woken, by) > 0 }) {
 				t.Errorf("%s: no waiter tells that it was woken by %s", name, by)
 			}
 		}

@@ -52,14 +52,14 @@ func TestAReleaseBeforeTheSleepIsNotMissed(t *testing.T) {
 		held := holds(t, holder, "missed")
 		once := func() { release(held) }
 		next.do.Store(&once)
-		var told notes
-		ctx, cancel := context.WithTimeout(lock.WithNotes(t.Context(), told.take), 30*time.Second)
+		var noted notes
+		ctx, cancel := context.WithTimeout(lock.WithNotes(t.Context(), noted.take), 30*time.Second)
 		defer cancel()
 		lease, err := waiter.Acquire(ctx, "missed")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := told.of(lock.Woken, lock.ByTimeout) + told.of(lock.Woken, lock.ByPubSub); n > 0 {
+		if n := noted.of(lock.Woken, lock.ByTimeout) + noted.of(lock.Woken, lock.ByPubSub); n > 0 {
 			t.Errorf("%s slept %d times beside a free name", kind, n)
 		}
 		release(lease)

@@ -52,17 +52,15 @@ func TestTheLedgerIsAskedAsLongAsARequestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &slowLedger{written: make(map[string]stock.Order)}
 		w := newLedgerWatch(l.find, slog.New(slog.DiscardHandler))
-		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
 		patient := make(chan error, 1)
 		go func() {
 			_, err := w.await(t.Context(), "patient")
 			patient <- err
 		}()
 		synctest.Wait()
-		copied, hangUp := context.WithTimeout(t.Context(), time.Millisecond)
-		defer hangUp()
-		for ctx, id := range map[context.Context]string{impatient: "impatient", copied: "patient"} {
+		for id, limit := range map[string]time.Duration{"impatient": time.Second, "patient": time.Millisecond} {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
 			if _, err := w.await(ctx, id); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("a request for %s that gives up gets %v", id, err)
 			}

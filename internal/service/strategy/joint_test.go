@@ -113,6 +113,12 @@ func (s *shop) buy(ctx context.Context, goodsID int64, purchases int) *answer {
 
 func (s *shop) one(goodsID int64) *answer { return s.buy(s.t.Context(), goodsID, 1) }
 
+// pass lets time pass, and what is due happen.
+func (s *shop) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // busy begins as many transactions as there may be before batches wait: items 101 and 102.
 func (s *shop) busy() {
 	s.one(101)
@@ -223,12 +229,10 @@ func TestNoItemWaitsLongForAnother(t *testing.T) {
 		time.Sleep(19 * time.Millisecond)
 		s.one(2)
 		s.assertBegun("101", "102")
-		time.Sleep(2 * time.Millisecond)
-		synctest.Wait()
+		s.pass(2 * time.Millisecond)
 		s.assertBegun("101", "102", "1+2")
 		s.one(3)
-		time.Sleep(21 * time.Millisecond)
-		synctest.Wait()
+		s.pass(21 * time.Millisecond)
 		s.assertBegun("101", "102", "1+2", "3")
 		s.one(4)
 		s.end() // there are three still
@@ -249,11 +253,9 @@ func TestWhatATransactionHasNoRoomForDoesNotWaitLong(t *testing.T) {
 		for item := range int64(4) {
 			s.buy(s.t.Context(), item+1, 5)
 		}
-		time.Sleep(21 * time.Millisecond)
-		synctest.Wait()
+		s.pass(21 * time.Millisecond)
 		s.assertBegun("101", "102", "1+2")
-		time.Sleep(21 * time.Millisecond)
-		synctest.Wait()
+		s.pass(21 * time.Millisecond)
 		s.assertBegun("101", "102", "1+2", "3+4")
 		s.endAll()
 	})
@@ -267,11 +269,9 @@ func TestAWaitBeginsAnewAfterATransaction(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		s.end()
 		s.one(2)
-		time.Sleep(15 * time.Millisecond)
-		synctest.Wait()
+		s.pass(15 * time.Millisecond)
 		s.assertBegun("101", "102", "1")
-		time.Sleep(6 * time.Millisecond)
-		synctest.Wait()
+		s.pass(6 * time.Millisecond)
 		s.assertBegun("101", "102", "1", "2")
 		s.endAll()
 	})
@@ -365,8 +365,7 @@ func TestNothingIsWrittenWhereAllHaveLeft(t *testing.T) {
 		time.Sleep(time.Second)
 		s.one(2)
 		s.assertBegun("101", "102")
-		time.Sleep(21 * time.Millisecond)
-		synctest.Wait()
+		s.pass(21 * time.Millisecond)
 		s.assertBegun("101", "102", "2")
 		s.endAll()
 	})

@@ -330,6 +330,7 @@ func TestUnitsOfAnUnknownOutcomeStayOutOfTheCopy(t *testing.T) {
 		if err := store.CreateGoods(t.Context(), 1, 100, rand.Text()); err != nil {
 			t.Fatal(err)
 		}
+		beyond := []stock.Purchase{{RequestID: rand.Text(), Quantity: 1000}} // for which the row is read
 		for _, entry := range copying("redis-decr", "redis-list") {
 			for name, c := range map[string]struct {
 				rule servers.Rule
@@ -340,11 +341,7 @@ func TestUnitsOfAnUnknownOutcomeStayOutOfTheCopy(t *testing.T) {
 				"the ledger is not written":      {servers.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: servers.Lose}, stock.ErrBackendUnavailable, 0, nil},
 				"the commit is lost":             {servers.Rule{Sent: "COMMIT", Do: servers.Lose}, stock.ErrUnknownOutcome, 3, nil},
 				"the answer to a commit is lost": {servers.Rule{Sent: "COMMIT", Do: servers.LoseReply}, stock.ErrUnknownOutcome, 3, nil},
-				"the row is not read": {
-					servers.Rule{Sent: "FROM tb_goods_stock", Do: servers.LoseReply},
-					stock.ErrBackendUnavailable, 0,
-					[]stock.Purchase{{RequestID: rand.Text(), Quantity: 1000}},
-				}, // which does not fit
+				"the row is not read":            {servers.Rule{Sent: "FROM tb_goods_stock", Do: servers.LoseReply}, stock.ErrBackendUnavailable, 0, beyond},
 			} {
 				t.Run(entry.Name+", "+name, func(t *testing.T) {
 					locks, prefix := lab.Locks(t, d, backend.Redis), rand.Text()
