@@ -1,22 +1,25 @@
 SYFT = go run github.com/anchore/syft/cmd/syft@v1.57.0
 GOLANGCI = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: build test prove prove-parts helm fuzz mutate bench lint vuln sbom images demo
+.PHONY: build test race prove prove-parts helm fuzz mutate bench lint vuln sbom images demo
 
 build: ## bin/stockd, which a shop runs, and bin/stocklab, which shows and measures
 	go build -tags nomsgpack -o bin/ ./cmd/stockd ./cmd/stocklab
 
-test: ## every test, on real servers, with the race detector
+test: ## every test, on real servers
 	go run ./tools/test $(TESTFLAGS)
 
+race: ## the same with the race detector, in twice the time
+	go run ./tools/test -race $(TESTFLAGS)
+
 prove: ## the long proofs: many repetitions, planted bugs, kills
-	go run ./tools/test -tags prove -timeout 90m -run Prove $(TESTFLAGS)
+	go run ./tools/test -race -tags prove -timeout 90m -run Prove $(TESTFLAGS)
 
 prove-parts: ## those of them that take minutes, which run before a change lands
-	go run ./tools/test -tags prove -timeout 30m $(TESTFLAGS) \
+	go run ./tools/test -race -tags prove -timeout 30m $(TESTFLAGS) \
 		-run 'TestProve(RoundTrips|TokensGrow|FiveThousandIdleConnections|AReplicaThatDiesTakesItsUnits)$$' \
 		./cmd/stockd ./cmd/stocklab ./internal/lock/... ./internal/service/strategy
-	go run ./tools/test -tags prove -timeout 30m $(TESTFLAGS) \
+	go run ./tools/test -race -tags prove -timeout 30m $(TESTFLAGS) \
 		-run 'TestProvePlantedBugsAreCaught/(one_unit_too_many|a_late_holder_deletes|a_lost_commit|the_audit_forgives|a_layer)' \
 		./internal/planted
 

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -22,7 +23,7 @@ const gotestsum = "gotest.tools/gotestsum@v1.13.0"
 // everything names all packages, those first that take minutes: none is then left to run
 // alone at the end.
 func everything() []string {
-	return []string{"./cmd/stocklab", "./internal/service/strategy", "./cmd/stockd", "./internal/service/...", "./internal/lock/...", "./internal/handler", "./internal/repo", "./..."}
+	return []string{"./cmd/stocklab", "./internal/service/strategy", "./cmd/stockd", "./internal/service/...", "./internal/lock/...", "./internal/repo", "./internal/lab/servers", "./internal/handler", "./..."}
 }
 
 // withoutRace keeps the race detector and the checks of pointers out of SQLite and its libc,
@@ -30,6 +31,16 @@ func everything() []string {
 // quarters of the time.
 func withoutRace() []string {
 	return []string{"-gcflags=modernc.org/...=-race=false -d=checkptr=0", "-gcflags=regexp=-race=false"}
+}
+
+// packagesAtOnce is how many packages are tested at once, with three tests of each: they wait
+// for leases to end, and for servers that do not answer. With more of them a server seems to be
+// one that does not answer.
+func packagesAtOnce(race bool) int {
+	if race {
+		return 2
+	}
+	return 3
 }
 
 func main() {
@@ -43,16 +54,22 @@ func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	required := flag.Bool("required", false, "count a missing server as a failure")
+	race := flag.Bool("race", false, "with the race detector, which takes twice as long")
 	tags := flag.String("tags", "", "build tags, such as prove")
 	pattern := flag.String("run", "", "run only tests that match")
 	timeout := flag.String("timeout", "40m", "bound on one package")
 	install := flag.Bool("install", true, "install what is missing")
 	flag.Parse()
-	missing := provide(ctx, needs(), *install)
-	var build []string
-	if slices.Contains(missing, "gcc") {
-		fmt.Println("without a C compiler the race detector cannot run: the tests run without it")
-	} else {
+	wanted := needs()
+	if *race {
+		wanted = append(wanted, compiler())
+	}
+	missing := provide(ctx, wanted, *install)
+	if slices.Contains(missing, compiler().name) {
+		return errors.New("the race detector needs a C compiler")
+	}
+	build := []string{"-ldflags=-w"} // nothing debugs them, and they are linked sooner
+	if *race {
 		build = append(append(build, "-race"), withoutRace()...)
 	}
 	if *tags != "" {
@@ -62,9 +79,11 @@ func run() error {
 	if len(packages) == 0 {
 		packages = everything()
 	}
-	// Three tests of a package at once, and two packages: they wait for leases to end, and for
-	// servers that do not answer. With more of them a server seems to be one that does not answer.
-	args := append([]string{"run", gotestsum, "--format", "pkgname-and-test-fails", "--format-icons", "text", "--", "-timeout", *timeout, fmt.Sprintf("-p=%d", max(2, runtime.GOMAXPROCS(0))), fmt.Sprintf("-parallel=%d", max(3, runtime.GOMAXPROCS(0)))}, build...)
+	args := []string{
+		"run", gotestsum, "--format", "pkgname-and-test-fails", "--format-icons", "text", "--", "-timeout", *timeout,
+		fmt.Sprintf("-p=%d", max(packagesAtOnce(*race), runtime.GOMAXPROCS(0))), fmt.Sprintf("-parallel=%d", max(3, runtime.GOMAXPROCS(0))),
+	}
+	args = append(args, build...)
 	if *pattern != "" {
 		if err := matches(ctx, *pattern, build, packages); err != nil {
 			return err
@@ -77,7 +96,7 @@ func run() error {
 	// each replica that a test stops.
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	if *required {
-		cmd.Env = append(cmd.Env, "STOCKDTEST_REQUIRE="+strings.Join(names(needs()), ","))
+		cmd.Env = append(cmd.Env, "STOCKDTEST_REQUIRE="+strings.Join(names(wanted), ","))
 	}
 	return cmd.Run()
 }

@@ -3,6 +3,7 @@ package process_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,7 @@ func TestProcessExcludes(t *testing.T) {
 			for range 50 {
 				lease := acquire(t, l, "a")
 				held++ // the race detector watches
+				runtime.Gosched()
 				seen = max(seen, held)
 				held--
 				if err := lease.Release(t.Context()); err != nil {
