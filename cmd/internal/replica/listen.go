@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/gin-gonic/gin"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stockd/stockd/internal/config"
@@ -97,7 +96,7 @@ func newServer(c config.Config, log *slog.Logger, h http.Handler) *http.Server {
 
 // ServeHTTP serves h at http.listen as Run serves the public API, until ctx ends.
 func ServeHTTP(ctx context.Context, c config.Config, errOut io.Writer, h http.Handler) error {
-	gin.SetMode(gin.ReleaseMode)
+	prepareProcess()
 	listener, err := openListener(ctx, "public", c.HTTP.Listen)
 	if err != nil {
 		return err

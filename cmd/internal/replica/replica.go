@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"sync"
 
 	"github.com/gin-gonic/gin"
@@ -59,7 +60,7 @@ func (e UsageError) Unwrap() error { return e.Err }
 // within http.drain_delay, http.drain and two seconds, whatever the backends do; what is
 // open then ends with the process.
 func Run(ctx context.Context, c config.Config, errOut io.Writer, o Options) (err error) {
-	gin.SetMode(gin.ReleaseMode)
+	prepareProcess()
 	c.Replica, err = named(c.Replica)
 	if err != nil {
 		return err
@@ -75,6 +76,18 @@ func Run(ctx context.Context, c config.Config, errOut io.Writer, o Options) (err
 		defer func() { err = errors.Join(err, open.close()) }()
 		return serve(ctx, c, watch, open, o)
 	})
+}
+
+// garbagePercent is how much garbage there may be of what is in use before it is collected. With
+// Go's 100 a sale costs a tenth more processor time, and a replica has some MiB less.
+const garbagePercent = 200
+
+// prepareProcess sets what is the whole process'; a GOGC of the operator's wins.
+func prepareProcess() {
+	gin.SetMode(gin.ReleaseMode)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
+	}
 }
 
 // serve opens the parts of a replica and serves.
