@@ -44,7 +44,7 @@ func Open(t *testing.T, within time.Duration) *Browser {
 	}
 	labtest.Need(t, "chromium", path != "", "apt-get install chromium brings it")
 	// A test may run as root and in a container, where the sandbox does not.
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Env("TMPDIR="+scratch(t)))
 	bounded, end := context.WithTimeout(t.Context(), within)
 	t.Cleanup(end)
 	allocator, end := chromedp.NewExecAllocator(bounded, options...)
@@ -64,6 +64,18 @@ func Open(t *testing.T, within time.Duration) *Browser {
 		}
 	}
 	return b
+}
+
+// scratch is a folder for what the browser leaves behind when it is killed. A process of its own
+// may still write there at the end of the test.
+func scratch(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "stockd-browser-") //nolint:usetesting // its end would fail the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	return folder
 }
 
 func (b *Browser) listen(event any) {
