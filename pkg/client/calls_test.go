@@ -283,7 +283,7 @@ func TestASaleIsReplayedWhereTheHeaderSaysSo(t *testing.T) {
 // Whatever is answered with a status of the server's fault may have happened, and what is
 // answered with one of the client's did not.
 func TestAStatusThatIsNotFromStockd(t *testing.T) {
-	for status, unknown := range map[int]bool{302: false, 404: false, 499: false, 500: true, 502: true, 504: true} {
+	for status, unknown := range map[int]bool{302: false, 404: false, 499: false, 500: true, 502: true, 503: true, 504: true} {
 		for _, body := range []string{"<html>", `{"type": "about:blank"}`} {
 			_, err := over(func(*http.Request) (*http.Response, error) { return reply(status, body), nil }).Restock(t.Context(), 1, 1, "k")
 			if lost, ok := errors.AsType[*client.UnknownError](err); err == nil || ok != unknown || ok && lost.RequestID != "k" {
@@ -317,6 +317,21 @@ func TestAnUnknownOutcomeNamesTheRequestThatFindsOut(t *testing.T) {
 	for id, want := range map[string]string{"k": "stockd: outcome of request k unknown: reset", "": "stockd: outcome unknown: reset"} {
 		if err := error(&client.UnknownError{RequestID: id, Err: errors.New("reset")}); err.Error() != want {
 			t.Errorf("%q, want %q", err, want)
+		}
+	}
+}
+
+// Where stockd says under which id the outcome is found, that is the one of the error.
+//
+//contract:client A call that was sent
+func TestTheIDOfAnUnknownOutcomeIsTheOneThatIsAnswered(t *testing.T) {
+	for answered, want := range map[string]string{"": "sent", "answered": "answered"} {
+		body := fmt.Sprintf(`{"type": "urn:stockd:problem:outcome-unknown", "request_id": %q}`, answered)
+		_, err := over(func(*http.Request) (*http.Response, error) {
+			return reply(http.StatusServiceUnavailable, body), nil
+		}).Deduct(t.Context(), client.Purchase{GoodsID: 7, RequestID: "sent"})
+		if unknown, ok := errors.AsType[*client.UnknownError](err); !ok || unknown.RequestID != want {
+			t.Errorf("answered with %q it is %v, want %s", answered, err, want)
 		}
 	}
 }

@@ -85,6 +85,14 @@ func busy(w http.ResponseWriter, r *http.Request) { problem("busy", 503, "1")(w,
 // cut ends the connection without an answer, after the request was read.
 func cut(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
+// cutShort ends the connection in the middle of an answer.
+func cutShort(answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "999")
+		answer(w, r)
+	}
+}
+
 //contract:client The attempts have
 func TestABusyStockdIsAskedAgainUnderTheSameRequestID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -103,10 +111,12 @@ func TestABusyStockdIsAskedAgainUnderTheSameRequestID(t *testing.T) {
 //contract:client The attempts have
 func TestTriesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, c := unserved(busy)
-		c.Tries = 2
-		if _, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1}); !errors.Is(err, client.ErrBusy) || len(s.seen()) != 2 {
-			t.Errorf("%v after %d requests, want busy after 2", err, len(s.seen()))
+		for tries, want := range map[int]int{0: 4, 1: 1, 2: 2} {
+			s, c := unserved(busy)
+			c.Tries = tries
+			if _, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1}); !errors.Is(err, client.ErrBusy) || len(s.seen()) != want {
+				t.Errorf("%v after %d requests with Tries %d, want busy after %d", err, len(s.seen()), tries, want)
+			}
 		}
 	})
 }
@@ -142,7 +152,8 @@ func TestNothingElseIsSentAgain(t *testing.T) {
 		"the outcome is unknown":      {problem("outcome-unknown", 503, "1"), client.ErrOutcomeUnknown},
 		"the connection is cut":       {cut, client.ErrOutcomeUnknown},
 		"the balancer lost it":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, client.ErrOutcomeUnknown},
-		"the answer is cut":           {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Length", "999"); sold(w, r) }, client.ErrOutcomeUnknown},
+		"the answer is cut":           {cutShort(sold), client.ErrOutcomeUnknown},
+		"a problem is cut":            {cutShort(problem("insufficient-stock", 409, "")), client.ErrOutcomeUnknown},
 		"the answer is no sale":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, client.ErrOutcomeUnknown},
 		"a code that is new to us":    {problem("brand-new", 418, "1"), nil},
 		"a rejection by the balancer": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) }, nil},
@@ -184,12 +195,15 @@ func TestAQuestionWithoutAnAnswerIsUnavailable(t *testing.T) {
 
 // A stock that is concealed from the public is distinguished from an unknown item.
 func TestAConcealedStock(t *testing.T) {
-	s := serve(t, problem("not-found", http.StatusNotFound, ""), func(w http.ResponseWriter, _ *http.Request) {
+	s := serve(t, problem("not-found", http.StatusNotFound, ""), problem("unknown-goods", http.StatusNotFound, ""), func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"goods_id": 1, "per_user": 0, "available": true, "strategy": "mutex", "fenced": false}`)
 	})
 	c := client.Client{URL: s.URL}
 	if _, err := c.Audit(t.Context(), 1); !errors.Is(err, client.ErrConcealed) || errors.Is(err, client.ErrUnknownGoods) {
 		t.Errorf("the audit is answered with %v, want %v", err, client.ErrConcealed)
+	}
+	if _, err := c.Audit(t.Context(), 2); !errors.Is(err, client.ErrUnknownGoods) || errors.Is(err, client.ErrConcealed) {
+		t.Errorf("the audit of no item is answered with %v, want %v", err, client.ErrUnknownGoods)
 	}
 	goods, err := c.Goods(t.Context(), 1)
 	if err != nil || !goods.Available || goods.Strategy != "mutex" || goods.Group != nil || goods.Fenced == nil || *goods.Fenced {
@@ -412,5 +426,19 @@ func TestACallLeavesTheHeadersOfAClientAsTheyWere(t *testing.T) {
 	}
 	if len(c.Header) != 1 || c.Header.Get("X-Shop") != "one" {
 		t.Errorf("it has the headers %v now", c.Header)
+	}
+}
+
+// What identifies a purchase is its own, whatever a Client sends with each.
+func TestAHeaderOfAClientReplacesNoneOfACall(t *testing.T) {
+	c := over(func(r *http.Request) (*http.Response, error) {
+		if sent, want := described(t, r), `POST http://public/deduct auth=Bearer b key=mine {"goods_id":1}`; sent != want {
+			t.Errorf("sent %s, want %s", sent, want)
+		}
+		return reply(http.StatusOK, `{}`), nil
+	})
+	c.Header = http.Header{"Idempotency-Key": {"another"}, "Content-Type": {"text/plain"}, "Authorization": {"Basic another"}}
+	if _, err := c.Deduct(t.Context(), client.Purchase{GoodsID: 1, RequestID: "mine"}); err != nil {
+		t.Error(err)
 	}
 }

@@ -77,6 +77,26 @@ func TestAnEmptyPageIsNotTheEnd(t *testing.T) {
 	}
 }
 
+// Every page is asked for as the first, but for its cursor.
+//
+//contract:client Orders follows
+func TestEveryPageIsOfTheSameOrders(t *testing.T) {
+	var asked []string
+	c := over(func(r *http.Request) (*http.Response, error) {
+		asked = append(asked, r.URL.RawQuery+" "+r.Header.Get("Authorization"))
+		return reply(http.StatusOK, fmt.Sprintf(`{"orders": [{}], "next": "%d"}`, min(len(asked), 2))), nil
+	})
+	for _, err := range c.Orders(t.Context(), client.Pages{GoodsID: 7, Steps: true, Reader: "bi", Limit: 2}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const same = "goods_id=7&limit=2&reader=bi&steps=true Bearer t"
+	if want := []string{same, "after=1&" + same, "after=2&" + same}; !slices.Equal(asked, want) {
+		t.Errorf("asked for %q, want %q", asked, want)
+	}
+}
+
 //contract:client Orders follows
 func TestOrdersAreFollowedUntilTheContextEnds(t *testing.T) {
 	s := serve(t, ledger(0), ledger(1), ledger(1), ledger(2))
