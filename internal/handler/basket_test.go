@@ -159,6 +159,18 @@ func TestABasketThatIsNotOneNamesItsField(t *testing.T) {
 	a.left(t, map[int64]int64{1: 10})
 }
 
+// A basket is sold in the mode that it asks for, as a purchase is.
+func TestABasketIsSoldInTheModeThatItAsksFor(t *testing.T) {
+	a := serveSQLite(t)
+	for _, fence := range []bool{true, false} {
+		before := a.claimed(t, "/goods/1")
+		got := a.order(t, fmt.Sprint("strategy=sql-insert-lock&lines=1&fence=", fence), "")
+		if got.status != http.StatusCreated || !strings.Contains(got.text, `"strategy":"sql-insert-lock"`) || a.claimed(t, "/goods/1") > before != fence {
+			t.Errorf("with fence=%v it is answered with %d %s, and the fence is %g after %g", fence, got.status, got.text, a.claimed(t, "/goods/1"), before)
+		}
+	}
+}
+
 // A token for one item buys no basket with another one.
 //
 //contract:api.deduct 403: A buyer's token

@@ -45,12 +45,16 @@ func TestEachRejectionIsNotifiedOnceByItsLimit(t *testing.T) {
 }
 
 func TestAShedPurchaseIsNotifiedByWhatIsFull(t *testing.T) {
-	n := observed()
-	a, release := serveBlocked(t, func(o *handler.Options) { o.MaxDeductions = 1; o.Observer = n })
-	defer release()
-	before := n.seen()["shed replica"]
-	a.buy(t, "goods_id=2")
-	if got := n.seen(); got["shed replica"] != before+1 || before != 39 {
-		t.Errorf("40 purchases and one more for one slot: %v", got)
+	for _, c := range []struct {
+		item, slots int
+		want        string
+		times       int // of 40 purchases
+	}{{1, 1, "shed replica", 39}, {3, 24, "shed item", 28}, {1, 24, "shed strategy", 34}} {
+		n := observed()
+		_, _, release := serveFlooded(t, c.item, func(o *handler.Options) { o.MaxDeductions = c.slots; o.Observer = n })
+		release()
+		if got := n.seen(); got[c.want] != c.times || got["shed replica"]+got["shed item"]+got["shed strategy"] != c.times {
+			t.Errorf("40 purchases of item %d for %d slots: %v, want %s %d times", c.item, c.slots, got, c.want, c.times)
+		}
 	}
 }

@@ -86,6 +86,20 @@ func TestNamingTheItemsOwnStrategyAsksForNothingElse(t *testing.T) {
 	}
 }
 
+// Whatever becomes of a purchase, its slot is free again.
+func TestAPurchaseThatPanicsReleasesItsSlot(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	a := serveEntries(t, d, lab.Locks(t, d), append(strategy.Registry(), failingEntry())).with(t, func(o *handler.Options) { o.MaxDeductions = 1 })
+	for _, query := range []string{"strategy=failing&user_id=a-panic", "strategy=failing&user_id=internal"} { // the first is answered by no outcome at all
+		if got := a.buy(t, "goods_id=1&"+query); got.problem() != "internal" {
+			t.Errorf("%s is answered with %d %s", query, got.status, got.text)
+		}
+	}
+	if got := a.buy(t, "goods_id=1"); got.status != http.StatusOK {
+		t.Errorf("after a panic a purchase is answered with %d %s", got.status, got.text)
+	}
+}
+
 func TestAShedPurchaseDoesNotCountForTheRateOfItsUser(t *testing.T) {
 	a, release := serveBlocked(t, func(o *handler.Options) {
 		o.MaxDeductions, o.Limits.User = 1, handler.Rate{PerSecond: onceOnly, Burst: 1}
