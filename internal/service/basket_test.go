@@ -323,6 +323,50 @@ func TestABasketWhoseLineEndsIsTriedAnew(t *testing.T) {
 	}
 }
 
+// Whichever line ends before its basket is confirmed, those that are held come back at once, also where
+// one of them was confirmed alone.
+//
+//contract:service.Reservations A basket is sold whole
+func TestWhicheverLineEndsTheOthersComeBack(t *testing.T) {
+	d := lab.Database(t, servers.SQLite)
+	s := open(t, d, 1)
+	all, _ := s.reservations(t, d)
+	for id := range int64(3) {
+		s.create(t, id+1, 10)
+	}
+	hold := s.holdBy(t, 0, "sql-conditional")
+	for name, c := range map[string]struct {
+		end  func(ctx context.Context, numbers []string) error // when all three are held
+		want []stock.State
+		err  error
+	}{
+		"the last is released": {func(ctx context.Context, numbers []string) error {
+			return third(all[0].Release(ctx, numbers[2]))
+		}, []stock.State{stock.Released, stock.Released, stock.Released}, nil},
+		"the first is confirmed alone, and there is no third": {func(ctx context.Context, numbers []string) error {
+			_, released, err := all[0].Release(ctx, numbers[2])
+			return errors.Join(err, third(all[0].Confirm(ctx, numbers[0], "paid alone")), map[bool]error{false: stock.ErrInsufficientStock}[released])
+		}, []stock.State{stock.Confirmed, stock.Released, stock.Released}, stock.ErrInsufficientStock},
+	} {
+		var numbers []string
+		_, err := all[0].Sell(t.Context(), basketOf(1, 2, 3), func(ctx context.Context, goodsID int64, p stock.Purchase) (stock.Outcome, error) {
+			outcome, err := hold(ctx, goodsID, p)
+			if numbers = append(numbers, p.Number); err == nil && len(numbers) == 3 {
+				err = c.end(ctx, numbers)
+			}
+			return outcome, err
+		})
+		if !errors.Is(err, c.err) {
+			t.Errorf("%s: answered with %v, want %v", name, err, c.err)
+		}
+		for i, want := range c.want {
+			if r, err := all[0].Read(t.Context(), numbers[i]); err != nil || r.State != want {
+				t.Errorf("%s: line %d is %s (%v), want it %s", name, i+1, r.State, err, want)
+			}
+		}
+	}
+}
+
 // sellEnding sells a unit of two items, and ends so many of the first lines before the basket is
 // confirmed. lines are the numbers of the second ones.
 func (s shop) sellEnding(t *testing.T, r *service.Reservations, first, second int64, ends int, end func(ctx context.Context, number string) error) (lines []string, err error) {

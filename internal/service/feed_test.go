@@ -56,6 +56,20 @@ func TestAReaderThatStopsIsBehindByTheFirstOrderItHasNotDealtWith(t *testing.T) 
 	if l := lags(); l["at the end"] < time.Millisecond || l["of another item"] != 0 || l["at the beginning"] <= l["at the end"] {
 		t.Errorf("with a new order they lag by %v", l)
 	}
+	for range 2 {
+		if _, next, err = feed.List(t.Context(), "at the end", service.Page{After: next}, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l := lags(); l["at the end"] != 0 {
+		t.Errorf("when one has dealt with it they lag by %v", l)
+	}
+	if _, _, err := feed.List(t.Context(), "at the end", service.Page{}, 10); err != nil {
+		t.Fatal(err)
+	}
+	if l := lags(); l["at the end"] < time.Millisecond {
+		t.Errorf("when one begins anew they lag by %v", l)
+	}
 }
 
 // A reader that asks for the steps of reservations gets them, and is behind by one that it has not

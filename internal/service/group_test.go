@@ -9,6 +9,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
 
@@ -37,7 +38,46 @@ func TestGroupingAndFencingCompose(t *testing.T) {
 		}
 		last = outcome.Order.Token
 	}
+	if goods, err := s.inventory.Goods(t.Context(), 1); err != nil || goods.Fence != last {
+		t.Errorf("the fence is %d (%v), want the last token %d", goods.Fence, err, last)
+	}
 	assertSold(t, s, 1, 3)
+}
+
+// lossy is a strategy whose outcomes are unknown.
+type lossy struct{ strategy.Strategy }
+
+// lossyOutbox is one whose outcomes are not the row's.
+type lossyOutbox struct {
+	lossy
+	strategy.Outbox
+}
+
+func (lossy) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
+	return nil, stock.ErrUnknownOutcome
+}
+
+// After a batch of unknown outcome the row is waited for before the next is written, unless the
+// outcomes of the strategy are not the row's.
+func TestABatchOfUnknownOutcomeIsWaitedForAtTheRow(t *testing.T) {
+	for by, want := range map[strategy.Strategy]error{lossy{}: stock.ErrBackendUnavailable, lossyOutbox{}: stock.ErrUnknownOutcome} {
+		store, c, err := openEntries(t, strategy.Entry{Name: "lossy", New: func(strategy.Deps) strategy.Strategy { return by }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := shop{service.NewInventory(store, c), []*service.Catalogue{c}}
+		s.create(t, 1, 10)
+		seller := s.in(t, 0, service.Mode{Strategy: "lossy", Group: true})
+		if _, err := seller.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1}); !errors.Is(err, stock.ErrUnknownOutcome) {
+			t.Fatal(err)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := seller.Deduct(t.Context(), 1, stock.Purchase{Quantity: 1}); !errors.Is(err, want) || errors.Is(err, stock.ErrUnknownOutcome) != errors.Is(want, stock.ErrUnknownOutcome) {
+			t.Errorf("%T: where the row cannot be read, the next batch is answered with %v, want %v", by, err, want)
+		}
+	}
 }
 
 // Grouped, ungrouped, fenced and keyed purchases of three replicas sell one item out

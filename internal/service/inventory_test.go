@@ -119,8 +119,8 @@ func TestARepeatedRestockNotifiesTheCopies(t *testing.T) {
 	copied := &notifiedLate{}
 	s := openBeside(t, copied)
 	s.create(t, 1, 5)
-	if _, err := s.inventory.Restock(t.Context(), 1, 3, "delivery"); err == nil {
-		t.Fatal("a restock succeeds that could not notify a copy")
+	if _, err := s.inventory.Restock(t.Context(), 1, 3, "delivery"); !errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Fatalf("a restock that could not notify a copy is answered with %v, want %v", err, stock.ErrUnknownOutcome)
 	}
 	goods, err := s.inventory.Restock(t.Context(), 1, 3, "delivery")
 	if err != nil || goods.Stock != 8 {
@@ -182,6 +182,18 @@ func TestALimitThatWasNotNotifiedIsUnknown(t *testing.T) {
 	}
 	if elsewhere.left > 30*time.Second {
 		t.Errorf("the notification may take %s", elsewhere.left)
+	}
+}
+
+// There is no drift of an item that does not exist, and none where no strategy sells ahead of the ledger.
+func TestTheDriftOfAnItem(t *testing.T) {
+	s := openBeside(t, &limits{})
+	s.create(t, 7, 5)
+	if drift, err := s.inventory.Drift(t.Context(), 7); err != nil || drift != (hot.Drift{GoodsID: 7}) {
+		t.Errorf("the drift is %+v, %v", drift, err)
+	}
+	if drift, err := s.inventory.Drift(t.Context(), 8); !errors.Is(err, stock.ErrUnknownGoods) {
+		t.Errorf("the drift of an unknown item is %+v, %v", drift, err)
 	}
 }
 

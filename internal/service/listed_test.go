@@ -17,7 +17,7 @@ import (
 // Each row is a strategy of a replica that has SQLite alone and sells what is safe.
 func TestAStrategyIsListedAsItCanBeUsed(t *testing.T) {
 	c := open(t, lab.Database(t, servers.SQLite), 1).replicas[0]
-	if err := c.Enforce(service.Policy{OnlySafe: true, Deny: []string{"sql-bucket"}}); err != nil {
+	if err := c.Enforce(service.Policy{OnlySafe: true, Deny: []string{"sql-bucket", "redis-reentrant"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.SwitchOff(t.Context(), "sql-optimistic", "too slow"); err != nil {
@@ -38,6 +38,7 @@ func TestAStrategyIsListedAsItCanBeUsed(t *testing.T) {
 		"sql-bucket":      {false, false, false, "sqlite", "rejected here: strategies.deny names it"},
 		"sql-optimistic":  {false, false, false, "sqlite", "rejected here: it is switched off: too slow"},
 		"mutex":           {false, false, false, "sqlite", "rejected here: strategies.only_safe is set, and it does not guarantee"},
+		"redis-reentrant": {false, false, false, "sqlite redis", "rejected here: strategies.deny names it"},
 		"redis-lua":       {true, false, false, "sqlite redis", "redis"},
 		"redis-setnx":     {true, false, true, "sqlite redis", "redis"},
 		"etcd":            {true, false, false, "sqlite etcd", "etcd"},

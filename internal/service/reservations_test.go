@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
@@ -318,14 +319,7 @@ func TestARoundEndsAllReservationsThatAreOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openPool(t, d).ExecContext(t.Context(), `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-		INSERT INTO tb_reservation (number, goods_id, quantity, user_id, strategy, state, ttl, held_at, expires_at)
-		SELECT 'n' || i, 1, 2, '', 'sql-conditional', 'held', 1, '2001-01-01 00:00:00', '2001-01-01 00:00:01' FROM n`, over); err != nil {
-		t.Fatal(err)
-	}
+	expired(t, store, d, over)
 	r := service.NewReservations(store, catalogue, time.Hour, counted)
 	ended, err := r.Expire(t.Context())
 	if err != nil || ended != over || counted.expired.Load() != over {
@@ -336,5 +330,52 @@ func TestARoundEndsAllReservationsThatAreOver(t *testing.T) {
 	}
 	if !slices.Equal(copied.units, []int64{2 * over}) {
 		t.Errorf("the copy was notified of %v units, want once of %d", copied.units, 2*over)
+	}
+}
+
+// failingLater closes its store when the first reservations have ended.
+type failingLater struct {
+	ends
+	close func() error
+	err   error
+}
+
+func (f *failingLater) ReservationsEnded(state stock.State, reservations int) {
+	f.ends.ReservationsEnded(state, reservations)
+	f.err = errors.Join(f.err, f.close())
+}
+
+// A round that fails half way has notified the copies of what came back until then.
+func TestARoundThatFailsNotifiesOfWhatCameBackBefore(t *testing.T) {
+	const over, atOnce = 501, 500
+	d, copied := lab.Database(t, servers.SQLite), &told{}
+	store, catalogue, err := openEntriesOn(t, d, strategy.Entry{Name: "copied", New: func(strategy.Deps) strategy.Strategy { return copied }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expired(t, store, d, over)
+	counted := &failingLater{close: store.Close}
+	r := service.NewReservations(store, catalogue, time.Hour, counted)
+	if ended, err := r.Expire(t.Context()); err == nil || counted.err != nil || ended != atOnce {
+		t.Errorf("%d were ended (%v, %v), want %d and a failure", ended, err, counted.err, atOnce)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if !slices.Equal(copied.units, []int64{2 * atOnce}) {
+		t.Errorf("the copy was notified of %v units, want once of %d", copied.units, 2*atOnce)
+	}
+}
+
+// expired makes item 1, and so many reservations of two units of it that are over.
+func expired(t *testing.T, store *repo.Store, d *servers.Database, count int) {
+	t.Helper()
+	if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openPool(t, d).ExecContext(t.Context(), `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		INSERT INTO tb_reservation (number, goods_id, quantity, user_id, strategy, state, ttl, held_at, expires_at)
+		SELECT 'n' || i, 1, 2, '', 'sql-conditional', 'held', 1, '2001-01-01 00:00:00', '2001-01-01 00:00:01' FROM n`, count); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -457,6 +457,7 @@ func TestAnOrderOfAKeyIsShownToItsBuyerAlone(t *testing.T) {
 		"of a buyer, without a tag": {stored("k", "ann", stock.Deduction), "ann", false},
 		"without a buyer":           {stored("k", "", stock.Deduction), "", false},
 		"a restock without a tag":   {stored("k", "", stock.Restock), "", true},
+		"a reservation":             {stored(stock.BuyerKey("k", "ann"), "ann", stock.Hold), "", true},
 		"of another key":            {stored("other", "ann", stock.Deduction), "", true},
 	} {
 		ledger := &counter{ledger: map[string]stock.Order{c.order.RequestID: c.order}}
@@ -567,6 +568,7 @@ func TestARejectionIsFinalAfterTwoVainRecalls(t *testing.T) {
 		"two, and fewer are pending by now":   {[]recall{{short(3, 1), recalled(0, 3)}, {short(3, 1), recalled(0, 2)}}, short(3, 1), false},
 		"two, and units were moved afterward": {[]recall{{short(3, 1), recalled(0, 3)}, {short(3, 1), recalled(0, 3)}}, short(3, 2), false},
 		"two, and units were moved between":   {[]recall{{short(3, 1), recalled(0, 3)}, {short(3, 2), recalled(0, 3)}}, short(3, 2), false},
+		"two after units were moved":          {[]recall{{short(3, 1), recalled(0, 3)}, {short(3, 2), recalled(0, 3)}, {short(3, 2), recalled(0, 3)}}, short(3, 2), true},
 		"one after units came back":           {[]recall{{short(3, 1), recalled(0, 3)}, {short(3, 1), recalled(1, 3)}, {short(3, 1), recalled(0, 3)}}, short(3, 1), false},
 		"two after units came back":           {[]recall{{short(4, 1), recalled(1, 3)}, {short(3, 2), recalled(0, 3)}, {short(3, 2), recalled(0, 3)}}, short(3, 2), true},
 	} {
@@ -731,4 +733,35 @@ func TestAStrategyThatHangsDelaysNoOtherClose(t *testing.T) {
 // A replica may replay the order of a strategy that it does not have any more.
 func TestAReplayOfAnUnknownStrategyIsNotCounted(*testing.T) {
 	new(Catalogue).observe(stock.Outcome{Replayed: true, Order: stock.Order{Strategy: "gone"}}, time.Now())
+}
+
+// uncertain is an allocator whose first recall has an unknown outcome.
+type uncertain struct {
+	strategy.Strategy
+	recalls int
+}
+
+func (u *uncertain) Recall(context.Context, int64) (stock.Recalled, error) {
+	if u.recalls++; u.recalls == 1 {
+		return stock.Recalled{}, stock.ErrUnknownOutcome
+	}
+	return stock.Recalled{Returned: 3}, nil
+}
+
+// What became of a recall is found out by the next one; of the purchase nothing was sent.
+func TestARecallOfUnknownOutcomeIsNoneOfThePurchase(t *testing.T) {
+	other, sold := &uncertain{}, &counter{}
+	s := sold.seller(func(int, stock.Purchase) (stock.Outcome, error) {
+		if other.recalls < 2 {
+			return stock.Outcome{Rejected: &stock.AllocatedError{Units: 3, Version: 1}}, nil
+		}
+		return stock.Outcome{Order: soldAs("7")}, nil
+	})
+	s.catalogue.recalls = &recaller{
+		holders: func(context.Context, int64) ([]string, error) { return []string{"other"}, nil },
+		offers:  map[string]*offer{"other": {strategy: other}}, log: s.catalogue.log,
+	}
+	if got, err := s.Deduct(t.Context(), 1, keyed); err != nil || got.Order.ID != "7" || other.recalls != 2 {
+		t.Errorf("after %d recalls it is answered with %+v, %v; want it sold after two", other.recalls, got, err)
+	}
 }

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/repo"
@@ -103,17 +106,17 @@ func TestAnItemWithUnitsInRedisIsKnownWithoutTheDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for id, allocation := range map[int64]string{1: hot.Allocation, 2: "another"} {
-		if _, err := store.Fill(t.Context(), id, allocation, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
 	known := newSwitches(store)
 	if known.hasUnitsInRedis(1) {
 		t.Error("units are known before the first look")
 	}
-	if _, err := known.look(t.Context()); err != nil {
-		t.Fatal(err)
+	for _, allocation := range []string{"another", hot.Allocation} { // each look finds what there is by now
+		if _, err := store.Fill(t.Context(), map[string]int64{"another": 2, hot.Allocation: 1}[allocation], allocation, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := known.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	i := newItems(store, known, 10, time.Second, slog.New(slog.DiscardHandler))
 	if err := store.Close(); err != nil {
@@ -251,3 +254,65 @@ type uncounted struct{}
 
 func (uncounted) ReservationsEnded(stock.State, int) {}
 func (uncounted) PaidLate()                          {}
+
+// What is under way when a replica ends is cut off, and that is no failure.
+func TestTheEndOfAReplicaIsNoFailureOfARound(t *testing.T) {
+	for name, c := range map[string]struct {
+		after time.Duration // the first round is under way
+		keep  func(ctx context.Context, c *Catalogue, failed func(error))
+	}{
+		"switches": {3 * switchesEvery / 2, func(ctx context.Context, c *Catalogue, _ func(error)) { c.KeepSwitches(ctx) }},
+		"totals": {3 * settleEvery / 2, func(ctx context.Context, c *Catalogue, failed func(error)) {
+			(&Inventory{store: c.store, catalogue: c}).KeepTotals(ctx, failed)
+		}},
+		"reservations": {3 * expireEvery / 2, func(ctx context.Context, c *Catalogue, failed func(error)) {
+			(&Reservations{store: c.store, catalogue: c, observer: uncounted{}}).KeepExpiring(ctx, failed)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "s.db")
+			synctest.Test(t, func(t *testing.T) {
+				store, log := opened(t, path), new(journal)
+				catalogue := &Catalogue{store: store, switches: newSwitches(store), log: slog.New(slog.NewTextHandler(log, nil))}
+				ctx, end := context.WithCancel(t.Context())
+				if err := store.InTx(t.Context(), func(*repo.Tx) error { // it keeps the only connection
+					var keeping sync.WaitGroup
+					keeping.Go(func() { c.keep(ctx, catalogue, func(err error) { t.Errorf("a failure is reported: %v", err) }) })
+					time.Sleep(c.after)
+					end()
+					keeping.Wait()
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+				if lines := log.count("msg="); lines > 0 {
+					t.Errorf("the log has\n%s", &log.text)
+				}
+				if err := store.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// The counters of locks in Redis are given an expiry by the first sweep that Redis answers.
+func TestASweepThatRedisDoesNotAnswerIsMadeAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	store := opened(t, path)
+	db, dialect, err := backend.OpenPool(backend.SQLOptions{Driver: repo.SQLite, DSN: path, MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := errors.New("refused")
+	client := redis.NewClient(&redis.Options{MaxRetries: -1, Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, refused }})
+	c := &Catalogue{store: store, clients: &backend.Clients{DB: db, Dialect: dialect, Redis: client}}
+	for try := range 2 {
+		if _, err := c.Sweep(t.Context()); !errors.Is(err, refused) {
+			t.Errorf("sweep %d ends with %v, want %v", try+1, err, refused)
+		}
+	}
+	if err := errors.Join(client.Close(), db.Close(), store.Close()); err != nil {
+		t.Error(err)
+	}
+}
