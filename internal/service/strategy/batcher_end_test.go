@@ -106,23 +106,25 @@ func TestNothingIsWrittenBeforeABatchOfUnknownOutcomeIsSettled(t *testing.T) {
 				return nil, stock.ErrUnknownOutcome
 			}
 			return make([]stock.Outcome, len(batch)), nil
-		}, nil, strategy.Group{Batch: 8, Units: 8, Queue: 8, Timeout: time.Minute, Settled: func(context.Context, int64) error {
-			if asked++; asked < 3 {
+		}, nil, strategy.Group{Batch: 8, Units: 8, Queue: 8, Timeout: time.Minute, Settled: func(_ context.Context, goodsID int64) error {
+			if asked++; asked < 3 || goodsID != 1 {
 				return stock.ErrBackendUnavailable
 			}
 			return nil
 		}})
 		for i, want := range []struct {
+			goodsID        int64
 			err            error
 			written, asked int
 		}{
-			{stock.ErrUnknownOutcome, 1, 0},
-			{stock.ErrBackendUnavailable, 1, 1},
-			{stock.ErrBackendUnavailable, 1, 2},
-			{nil, 2, 3},
-			{nil, 3, 3},
+			{1, stock.ErrUnknownOutcome, 1, 0},
+			{1, stock.ErrBackendUnavailable, 1, 1},
+			{2, nil, 2, 1}, // items do not wait for each other
+			{1, stock.ErrBackendUnavailable, 2, 2},
+			{1, nil, 3, 3},
+			{1, nil, 4, 3},
 		} {
-			_, err := g.Deduct(t.Context(), 1, []stock.Purchase{{RequestID: strconv.Itoa(i), Quantity: 1}})
+			_, err := g.Deduct(t.Context(), want.goodsID, []stock.Purchase{{RequestID: strconv.Itoa(i), Quantity: 1}})
 			if !errors.Is(err, want.err) || written != want.written || asked != want.asked {
 				t.Errorf("purchase %d: %v, %d batches were written and %d times it was asked; want %+v", i, err, written, asked, want)
 			}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lock"
 	"github.com/stockd/stockd/internal/repo"
 	"github.com/stockd/stockd/internal/stock"
@@ -164,6 +167,36 @@ func TestClosingAStrategyClosesItsLock(t *testing.T) {
 	}
 }
 
+// closable is a lock that notes when it is closed.
+type closable struct {
+	granted
+	closed func() error
+}
+
+func (c closable) Close() error { return c.closed() }
+
+// A release that goes on after its purchase is waited for before the lock is closed.
+func TestALockIsClosedAfterItsRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var steps []string
+		lease := lock.NewHeld(1, func(context.Context) error {
+			time.Sleep(time.Second)
+			steps = append(steps, "released")
+			return nil
+		})
+		g := newGuarded(Deps{Store: new(repo.Store), LockWait: time.Second}, closable{granted{lease}, func() error {
+			steps = append(steps, "closed")
+			return nil
+		}})
+		if _, err := g.hold(t.Context(), 1, nil, func(context.Context, lock.Lease, int64, []stock.Purchase) ([]stock.Outcome, error) { return nil, nil }); err != nil {
+			t.Error(err)
+		}
+		if err := g.Close(); err != nil || !slices.Equal(steps, []string{"released", "closed"}) {
+			t.Errorf("the lock is %v, %v; want it released, and then closed", steps, err)
+		}
+	})
+}
+
 // What this replica sold is off its estimate at once, and one purchase in 50 ms reads the row.
 func TestAnEstimateIsNeverAboveWhatIsLeftAndIsReadAgainSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -297,5 +330,28 @@ func TestTheWindowOfPausesSettlesAtSixteenSteps(t *testing.T) {
 	}
 	if p.window > p.step {
 		t.Errorf("after a thousand races won, pauses are drawn from %s", p.window)
+	}
+}
+
+// A sale that loses no race narrows the window.
+func TestASaleNarrowsTheWindowOfPauses(t *testing.T) {
+	store, err := repo.Open(t.Context(), backend.SQLOptions{
+		Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "s.db"), MaxOpen: 1, LockWait: time.Second, ConnectTimeout: time.Second,
+	}, repo.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.MigrateUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.CreateGoods(t.Context(), 1, 10, "create"); err != nil {
+		t.Fatal(err)
+	}
+	s := optimistic{store: site{Store: store}, observer: unobserved{}, tries: 1, pace: &pace{step: time.Millisecond, most: time.Second, window: 16 * time.Millisecond}}
+	if _, err := s.Deduct(t.Context(), 1, []stock.Purchase{{RequestID: "k", Quantity: 1}}); err != nil || s.pace.window != 15*time.Millisecond {
+		t.Errorf("after a sale (%v) pauses are drawn from %s, want 15ms", err, s.pace.window)
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
 	}
 }

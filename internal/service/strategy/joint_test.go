@@ -29,6 +29,7 @@ type shop struct {
 	refuses map[int64]bool  // items that are not sold together with others
 	fails   error           // of several items
 	panics  bool
+	breaks  bool // over one item
 }
 
 func (s *shop) begin(ctx context.Context, items ...string) error {
@@ -45,6 +46,9 @@ func (s *shop) begin(ctx context.Context, items ...string) error {
 }
 
 func (s *shop) Deduct(ctx context.Context, goodsID int64, batch []stock.Purchase) ([]stock.Outcome, error) {
+	if s.breaks {
+		panic("a strategy that is broken")
+	}
 	if err := s.begin(ctx, fmt.Sprint(goodsID)); err != nil {
 		return nil, err
 	}
@@ -334,6 +338,27 @@ func TestAPanicOverSeveralItemsIsAnUnknownOutcome(t *testing.T) {
 		s.assertFailed(a, stock.ErrUnknownOutcome)
 		s.assertFailed(b, stock.ErrUnknownOutcome)
 		s.assertSold(s.one(3), 3, 1)
+	})
+}
+
+// A batch that panics is under way no more: the next ones are written at once.
+//
+//contract:strategy.Joint So is any batch
+func TestAPanicOverOneItemEndsItsTransaction(t *testing.T) {
+	inShop(t, func(s *shop) {
+		s.breaks = true
+		for range 2 {
+			func() {
+				defer func() { _ = recover() }() // the batcher does
+				_, err := s.sell(s.t.Context(), 1, make([]stock.Purchase, 1))
+				s.t.Errorf("a strategy that panics answers %v", err)
+			}()
+		}
+		s.breaks = false
+		a := s.one(1)
+		s.assertBegun("1")
+		s.endAll()
+		s.assertSold(a, 1, 1)
 	})
 }
 

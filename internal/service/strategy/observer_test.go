@@ -88,16 +88,18 @@ func TestAWaitInVainIsReported(t *testing.T) {
 			continue
 		}
 		seen, still := new(listener), &paused{reached: make(chan struct{}), goOn: make(chan struct{})}
-		s := entry.New(observedBy(seen, strategy.Deps{Store: store.As(entry.Name), LockWait: 10 * time.Millisecond, Failpoints: still}))
+		s := entry.New(observedBy(seen, strategy.Deps{Store: store.As(entry.Name), LockWait: time.Minute, Failpoints: still}))
 		first := make(chan error)
 		go func() {
 			first <- oneOf(s.Deduct(t.Context(), 1, []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}}))
 		}()
 		<-still.reached
-		if err := oneOf(s.Deduct(t.Context(), 1, []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}})); !errors.Is(err, stock.ErrBusy) {
-			t.Errorf("%s: a wait in vain ended with %v, want %v", entry.Name, err, stock.ErrBusy)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if err := oneOf(s.Deduct(ctx, 1, []stock.Purchase{{Quantity: 1, RequestID: rand.Text(), MaxWait: 10 * time.Millisecond}})); !errors.Is(err, stock.ErrBusy) {
+			t.Errorf("%s: a wait in vain of 10 ms ended with %v, want %v", entry.Name, err, stock.ErrBusy)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		cancel()
+		ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
 		if err := oneOf(s.Deduct(ctx, 1, []stock.Purchase{{Quantity: 1, RequestID: rand.Text()}})); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, stock.ErrBusy) {
 			t.Errorf("%s: a wait that its request ended is answered with %v, want %v", entry.Name, err, context.DeadlineExceeded)
 		}

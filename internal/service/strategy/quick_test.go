@@ -183,6 +183,9 @@ func TestATokenThatIsTooLowIsLifted(t *testing.T) {
 	if err := oneOf(fenced.DeductFenced(t.Context(), 7, []stock.Purchase{purchase(1)})); !errors.Is(err, stock.ErrFenced) || !slices.Equal(reseeded, []string{"goods/7"}) || seen.fenced != 1 {
 		t.Errorf("token 1 after 5 is answered with %v, the tokens of %v are lifted and %d writes are counted as late", err, reseeded, seen.fenced)
 	}
+	if err := oneOf(fenced.DeductFenced(t.Context(), 404, []stock.Purchase{purchase(1)})); !errors.Is(err, stock.ErrUnknownGoods) || len(reseeded) != 1 || seen.fenced != 1 {
+		t.Errorf("an unknown item is answered with %v, the tokens of %v are lifted and %d writes are counted as late", err, reseeded, seen.fenced)
+	}
 	tokens.Store(8)
 	if err := oneOf(fenced.DeductFenced(t.Context(), 7, []stock.Purchase{purchase(1)})); err != nil || len(reseeded) != 1 || seen.fenced != 1 {
 		t.Errorf("token 9 after 5 is answered with %v, the tokens of %v are lifted and %d writes are counted as late", err, reseeded, seen.fenced)
