@@ -238,6 +238,52 @@ func TestAConsumerGivesUpADatabaseConnectionThatIsDead(t *testing.T) {
 	s.assertExact(t, a, reported)
 }
 
+// A batch that could not be written is in the hands of its consumer, which writes it when it can: no
+// other one takes it over so soon.
+//
+//contract:hot A database that is away
+func TestABatchThatFailedIsWrittenByItsConsumer(t *testing.T) {
+	s := open(t, lab.Redis(t), 100)
+	s.options.ClaimAfter = time.Hour
+	through, way := labtest.Through(t, s.database)
+	direct := s.database
+	s.database = through
+	a := s.replica(t, "a")
+	s.database = direct
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	lost := labtest.Lose(way, "INSERT INTO tb_stock_ledger", false)
+	reported = append(reported, sell(t, a, buy(1)))
+	labtest.AwaitReached(t, lost)
+	s.assertExact(t, a, reported)
+}
+
+// What was deleted from the stream by hand while a consumer had it is acknowledged, and is no dead letter.
+func TestAnEntryThatWasDeletedIsNoDeadLetter(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	a := s.replica(t, "a", idle)
+	reported := orders(sell(t, a, buy(1)))
+	settle(t, a)
+	id, err := s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key("orders"), Values: map[string]any{"goods": "none"}}).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := redis.XReadGroupArgs{Group: "ledger", Consumer: "b", Streams: []string{s.key("orders"), ">"}}
+	if inHand, err := s.client.XReadGroup(t.Context(), &read).Result(); err != nil || len(inHand) != 1 || len(inHand[0].Messages) != 1 {
+		t.Fatalf("the consumer has %v in hand (%v)", inHand, err)
+	}
+	if err := s.client.XDel(t.Context(), s.key("orders"), id).Err(); err != nil {
+		t.Fatal(err)
+	}
+	b := s.replica(t, "b")
+	await(t, "the entry to be acknowledged", func() bool {
+		pending, err := s.client.XPending(t.Context(), s.key("orders"), "ledger").Result()
+		return err == nil && pending.Count == 0
+	})
+	s.assertDeadLettered(t, 0)
+	s.assertExact(t, b, append(reported, sell(t, b, buy(1))))
+}
+
 // An epoch ends with many orders pending. They are offered again in few round trips.
 func TestManyOrdersAreOfferedAgainAtOnce(t *testing.T) {
 	const pending = 500

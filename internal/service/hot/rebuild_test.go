@@ -324,6 +324,23 @@ func TestARebuildBeginsAboveAnEpochThatOnlyRedisKnows(t *testing.T) {
 	}
 }
 
+// The commit of an epoch was sent and not answered: nothing was accepted from it, so that the purchase
+// that waits for its counter is known not to be made.
+func TestAnEpochOfUnknownOutcomeIsNoUnknownPurchase(t *testing.T) {
+	s := open(t, lab.Redis(t), 10)
+	through, way := labtest.Through(t, s.database)
+	direct := s.database
+	s.database = through
+	a := s.replica(t, "a")
+	s.database = direct
+	lost := labtest.Lose(way, "COMMIT", true)
+	if o, err := deduct(t, a, buy(1)); !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("it is answered with %+v, %v; want %v", o, err, stock.ErrBackendUnavailable)
+	}
+	labtest.AwaitReached(t, lost)
+	s.assertExact(t, a, orders(sell(t, a, buy(10))))
+}
+
 // Entries that are no orders were on the stream during a rebuild: discarding them leaves no units accepted, and each
 // is a dead letter with what it had.
 func TestADiscardedEntryIsNotCountedByARebuild(t *testing.T) {
