@@ -79,12 +79,17 @@ const onceOnly = 0.001 // a second: no test takes a quarter of an hour
 
 func TestARateByUser(t *testing.T) {
 	a := serveSQLite(t).with(t, func(o *handler.Options) { o.Limits.User = handler.Rate{PerSecond: onceOnly, Burst: 2} })
-	for i, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
-		got := a.buy(t, "goods_id=1&user_id=u-1")
-		if got.status != want {
+	for i, c := range []struct {
+		path string
+		want int
+	}{
+		{"/deduct", http.StatusOK}, {"/reservations", http.StatusCreated}, {"/reservations", http.StatusTooManyRequests}, {"/deduct", http.StatusTooManyRequests},
+	} {
+		got := a.post(t, c.path+"?goods_id=1&user_id=u-1")
+		if got.status != c.want {
 			t.Errorf("purchase %d is answered with %d %s", i+1, got.status, got.text)
 		}
-		if want != http.StatusOK && (got.problem() != "rate-limited" || !within(got.header.Get("Retry-After"), 1000, 1002)) {
+		if c.want == http.StatusTooManyRequests && (got.problem() != "rate-limited" || !within(got.header.Get("Retry-After"), 1000, 1002)) {
 			t.Errorf("too often is answered with %s, Retry-After %q", got.text, got.header.Get("Retry-After"))
 		}
 	}

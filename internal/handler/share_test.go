@@ -129,7 +129,7 @@ func TestAShedPurchaseDoesNotCountForTheRateOfItsAddress(t *testing.T) {
 	})
 	defer release()
 	for i := range burst {
-		path := []string{"/deduct?goods_id=2", "/orders?lines=2:1"}[i%2]
+		path := []string{"/deduct?goods_id=2", "/orders?lines=2:1", "/reservations?goods_id=2"}[i%3]
 		if got := a.bought(t, path); got.problem() != "busy" {
 			t.Fatalf("purchase %d beyond the slots is answered with %d %s", i, got.status, got.text)
 		}
