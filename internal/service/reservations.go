@@ -134,7 +134,7 @@ func (r *Reservations) Return(ctx context.Context, number string, units int64, k
 	case errors.Is(err, stock.ErrDuplicateRequest):
 		return r.returned(ctx, number, units, key)
 	case errors.Is(err, stock.ErrUnknownOrder):
-		if _, pending := r.catalogue.Order(ctx, number); pending == nil {
+		if _, err = r.catalogue.Order(ctx, number); err == nil {
 			err = fmt.Errorf("%w: order %s is not in the ledger yet", stock.ErrBusy, number)
 		}
 	}

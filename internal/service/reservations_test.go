@@ -278,10 +278,10 @@ func TestAKeyReturnsUnitsOfAnOrderOnce(t *testing.T) {
 	}
 }
 
-// promised is an outbox that has an order pending.
+// promised is an outbox that has an order pending, and cannot be asked for another.
 type promised struct {
 	strategy.Outbox
-	number string
+	number, hidden string
 }
 
 func (promised) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcome, error) {
@@ -289,12 +289,15 @@ func (promised) Deduct(context.Context, int64, []stock.Purchase) ([]stock.Outcom
 }
 
 func (p promised) FindOrder(_ context.Context, number string) (stock.Order, bool, error) {
+	if number == p.hidden {
+		return stock.Order{}, false, &stock.BackendError{Backend: "redis", Err: errors.New("refused")}
+	}
 	return stock.Order{ID: number, Kind: stock.Deduction}, number == p.number, nil
 }
 
 func TestAnOrderThatIsPendingCannotBeReturnedYet(t *testing.T) {
-	const number = "0190c7a0-0000-7000-8000-000000000000"
-	store, catalogue, err := openEntries(t, strategy.Entry{Name: "promised", New: func(strategy.Deps) strategy.Strategy { return promised{number: number} }})
+	const number, hidden = "0190c7a0-0000-7000-8000-000000000000", "0190c7a0-0000-7000-8000-000000000002"
+	store, catalogue, err := openEntries(t, strategy.Entry{Name: "promised", New: func(strategy.Deps) strategy.Strategy { return promised{number: number, hidden: hidden} }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,6 +307,9 @@ func TestAnOrderThatIsPendingCannotBeReturnedYet(t *testing.T) {
 	}
 	if _, _, err := r.Return(t.Context(), number[:35]+"1", 1, ""); !errors.Is(err, stock.ErrUnknownOrder) || errors.Is(err, stock.ErrBusy) {
 		t.Errorf("an unknown one is answered with %v, want %v", err, stock.ErrUnknownOrder)
+	}
+	if _, _, err := r.Return(t.Context(), hidden, 1, ""); !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrUnknownOrder) {
+		t.Errorf("one that cannot be searched for is answered with %v, want %v", err, stock.ErrBackendUnavailable)
 	}
 	if err := r.Close(); err != nil {
 		t.Error(err)

@@ -136,6 +136,21 @@ func TestBusyIsTheAnswerWhereThereIsNoTimeToWait(t *testing.T) {
 	})
 }
 
+// The connection of an earlier call is cut when the next one was read: net/http does not send that again
+// either, although it has a key.
+//
+//contract:client It retries a call
+func TestACallThatIsCutOnAUsedConnectionIsNotSentAgain(t *testing.T) {
+	s := serve(t, sold, cut, sold)
+	c := client.Client{URL: s.URL}
+	if _, err := c.Deduct(t.Context(), client.Purchase{RequestID: "first", GoodsID: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Deduct(t.Context(), client.Purchase{RequestID: "mine", GoodsID: 1}); !errors.Is(err, client.ErrOutcomeUnknown) || len(s.seen()) != 2 {
+		t.Errorf("%v after requests %q, want an unknown outcome after two", err, s.seen())
+	}
+}
+
 // What may have happened, and what will not change, is never sent again.
 //
 //contract:client It retries a call

@@ -92,6 +92,9 @@ func (c Client) once(ctx context.Context, call call, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("stockd: %w", err)
 	}
+	if body != nil {
+		request.GetBody = nil // net/http would send a call with a key again after its connection broke, by itself
+	}
 	call.prepare(request)
 	response, err := cmp.Or(c.HTTP, http.DefaultClient).Do(request)
 	switch {
