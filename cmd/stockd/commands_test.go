@@ -53,6 +53,15 @@ func TestCommandsForARunningReplica(t *testing.T) {
 			t.Errorf("exit status %d (%s), and goods 2 are %+v (%v), want a limit of 3", status, errOut, found, err)
 		}
 	})
+	t.Run("what is not said of an item is as by default, and no is said", func(t *testing.T) {
+		status, _, errOut := stockd(append(owner, "stock", "--goods", "3", "--group=false", "--fence=false")...)
+		if found, err := r.Goods(t.Context(), 3); status != cli.OK || err != nil || found.Group == nil || found.Choice.Fence == nil || *found.Group || *found.Choice.Fence {
+			t.Errorf("exit status %d (%s), and goods 3 are %+v (%v), want neither grouped nor fenced", status, errOut, found, err)
+		}
+		if found, err := r.Goods(t.Context(), 2); err != nil || found.Group != nil || found.Choice.Fence != nil {
+			t.Errorf("goods 2 are %+v (%v), want them sold as by default", found, err)
+		}
+	})
 }
 
 // A reservation from its hold to its return, by commands alone.

@@ -433,6 +433,22 @@ func TestReconcileGoesOnAfterAnItemThatFails(t *testing.T) {
 	if n := s.seen.compared.Load(); n != 8 {
 		t.Errorf("a difference of %d units is reported, want 5 and 3 of those that drifted", n)
 	}
+	// Both have drifted, and the first cannot be repaired.
+	for _, err := range []error{
+		s.client.Del(t.Context(), s.key("goods:1")).Err(),
+		s.client.HSet(t.Context(), absent, "units", 20, "next_epoch", "no number").Err(),
+		s.client.HIncrBy(t.Context(), s.key("goods:3"), "units", 5).Err(),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Reconcile(t.Context()); err == nil || !strings.Contains(err.Error(), "goods 2:") {
+		t.Errorf("the failure is %v, want it to name goods 2", err)
+	}
+	if d, err := a.Drift(t.Context(), 3); err != nil || d.Redis != 9 {
+		t.Errorf("after a repair that failed, the drift of the next one is %+v (%v)", d, err)
+	}
 	// Of a stream whose server does not answer, one item is asked: a look must not wait for each.
 	err := s.replica(t, "b", at("127.0.0.1:1")).Reconcile(t.Context())
 	for id, asked := range map[string]bool{"1": true, "2": true, "3": false, "4": false} {
