@@ -42,6 +42,9 @@ func TestABenchEndsWhenTheStockIsGone(t *testing.T) {
 		if !strings.Contains(out, "the stock was gone after") || !strings.Contains(out, "sales") {
 			t.Errorf("%s: the end is not explained:\n%s", strategy, out)
 		}
+		if run, out := r.bench(t, "--strategy", strategy, "--requests", "50"); run.Rejected == 0 || !strings.Contains(out, "the stock was gone after") {
+			t.Errorf("%s: of what is sold out %d were rejected:\n%s", strategy, run.Rejected, out)
+		}
 		if err := r.Restock(t.Context(), 1, 1000); err != nil {
 			t.Fatal(err)
 		}
