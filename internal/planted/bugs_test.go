@@ -1835,5 +1835,105 @@ func defects() []defect {
 			file: "internal/service/strategy/preheat.go", old: "\t\t\tpipe.Del(ctx, key)\n\t\t\tif units > 0 {", new: "\t\t\tif units > 0 {\n\t\t\t\tpipe.Del(ctx, key)",
 			pkg: "./internal/service/strategy", test: "TestACopyOfNothingTakesThePlaceOfTheOldOne",
 		},
+		{
+			name: "a client that waits as Retry-After says is rejected again",
+			file: "internal/handler/limits.go", old: "\tseconds := int(math.Ceil(wait.Seconds()))", new: "\tseconds := int(math.Round(wait.Seconds()))",
+			pkg: "./internal/handler", test: "TestRetryAfterHasJitter",
+		},
+		{
+			name: "a basket is shown to another buyer",
+			file: "internal/handler/orders.go", old: "\tif err == nil && !anyone && basket.Lines[0].UserID != userID {\n\t\terr = stock.ErrUnknownOrder\n\t}\n\tif err != nil {", new: "\tif err != nil {",
+			pkg: "./internal/handler", test: "TestTheAdminSeesWhatVerifiedBuyersHave",
+		},
+		{
+			name: "the maximum of an item is never cleared",
+			file: "internal/handler/form.go", old: "\t\tif f.given(\"max_quantity\") {", new: "\t\tif to.MaxQuantity != nil {",
+			pkg: "./internal/handler", test: "TestEachFieldOfAChoiceIsClearedByItself",
+		},
+		{
+			name: "a full audit does not extend the time to answer",
+			file: "internal/handler/goods.go", old: "\t}\n\twithin(limit, func(c *gin.Context) {\n\t\tif full {\n\t\t\textendWrite(c)\n\t\t}", new: "\t\textendWrite(c)\n\t}\n\twithin(limit, func(c *gin.Context) {",
+			pkg: "./internal/handler", test: "TestAFullAuditExtendsTheTimeToAnswer",
+		},
+		{
+			name: "a basket of unknown outcome does not name its key",
+			file: "internal/handler/basket.go", old: "\t\ts.reject(c, basket.RequestID, err)", new: "\t\ts.reject(c, key, err)",
+			pkg: "./internal/handler", test: "TestAnUnknownOutcomeOfEachKindOfPurchaseNamesItsKey",
+		},
+		{
+			name: "a backend that is down is shown with its address",
+			file: "internal/service/describe.go", old: "\t\t\tstate.Status, state.Note = Down, whyDown(err)", new: "\t\t\tstate.Status, state.Note = Down, err.Error()",
+			pkg: "./internal/service", test: "TestABackendThatHangsIsDown",
+		},
+		{
+			name: "a reader is behind by nothing while it works at a page",
+			file: "internal/service/feed.go", old: "\tif reader != \"\" {\n\t\tf.remember(reader, p)\n\t}\n\treturn f.store.OrdersAfter(ctx, p.GoodsID, p.After, limit, p.Steps)", new: "\torders, next, err = f.store.OrdersAfter(ctx, p.GoodsID, p.After, limit, p.Steps)\n\tif err == nil && reader != \"\" {\n\t\tp.After = next\n\t\tf.remember(reader, p)\n\t}\n\treturn orders, next, err",
+			pkg: "./internal/service", test: "TestAReaderThatStopsIsBehindByTheFirstOrderItHasNotDealtWith",
+		},
+		{
+			name: "a repair that fails keeps the other items from a look",
+			file: "internal/service/hot/reconcile.go", old: "\t\t\terrs = append(errs, fmt.Errorf(\"goods %d: %w\", place.GoodsID, err))\n\t\t}", new: "\t\t\treturn fmt.Errorf(\"goods %d: %w\", place.GoodsID, err)\n\t\t}",
+			pkg: "./internal/service/hot", test: "TestReconcileGoesOnAfterAnItemThatFails", needs: "redis",
+		},
+		{
+			name: "a wake-up goes to a waiter that gives up",
+			file: "internal/lock/redis/wake.go", old: "\t\treturn\n\t}\n\tselect {\n\tcase <-s.wake:\n\t\tw.waiting[channel][0].rouse()\n\tdefault:\n\t}", new: "\t}",
+			pkg: "./internal/lock/redis", test: "TestAWakeUpThatIsNotUsedIsTheNextWaiters",
+		},
+		{
+			name: "tokens begin again after a sweep",
+			file: "internal/lock/sql/sweep.go", old: "\tfor _, statement := range []string{highestCount, highestVersion} {", new: "\tfor _, statement := range []string{highestCount} {",
+			pkg: "./internal/lock/sql", test: "TestNoTokenGoesBackAfterASweep/sqlite",
+		},
+		{
+			name: "a name that another call waits for is forgotten",
+			file: "internal/lock/process/process.go", old: "\t\tp.leave(name, t)\n\t\treturn nil,", new: "\t\tp.mu.Lock()\n\t\tdelete(p.names, name)\n\t\tp.mu.Unlock()\n\t\treturn nil,",
+			pkg: "./internal/lock/process", test: "TestAnUnusedNameCostsNothing",
+		},
+		{
+			name: "the last claim of a token may not write",
+			file: "internal/repo/fence.go", old: "AND (fence <= ? OR fence_by <> ?)", new: "AND (fence < ? OR fence_by <> ?)",
+			pkg: "./internal/repo", test: "TestTheLastClaimMayWrite/sqlite",
+		},
+		{
+			name: "a share that is granted at the end of its context is lost",
+			file: "internal/repo/shares.go", old: "\tselect {\n\tcase <-turn.granted:\n\t\ts.giveBack(user, of)\n\tdefault:\n\t\tof.waiting.Remove(queued)\n\t\ts.forget(user, of)\n\t}", new: "\tof.waiting.Remove(queued)\n\ts.forget(user, of)",
+			pkg: "./internal/repo", test: "TestSharesAreConserved",
+		},
+		{
+			name: "a commit under way is cut at its deadline",
+			file: "internal/backend/sql_deadline.go", old: "context.WithDeadline(context.WithoutCancel(ctx), until.Add(commitGrace))", new: "context.WithDeadline(context.WithoutCancel(ctx), until)",
+			pkg: "./internal/backend", test: "TestTheEndOfATransactionOutlastsItsRequestByAMoment",
+		},
+		{
+			name: "a token outlives its end by a minute",
+			file: "internal/buyer/token.go", old: "\tswitch err := c.ValidateWithLeeway(expected, leeway); {", new: "\tswitch err := c.Validate(expected); {",
+			pkg: "./internal/buyer", test: "TestATokenIsValidUpToTheLeewayOfTheClocks",
+		},
+		{
+			name: "the command puts an item on sale without its no to a default",
+			file: "cmd/stockd/stock.go", old: "\t\tif flags.Changed(\"group\") {", new: "\t\tif group {",
+			pkg: "./cmd/stockd", test: "TestCommandsForARunningReplica",
+		},
+		{
+			name: "a bench of what is sold out fails",
+			file: "cmd/stockd/bench.go", old: "\tif err != nil || r.Sent == 0 || r.Sold+r.Rejected+r.Unknown > 0 {", new: "\tif err != nil || r.Sent == 0 || r.Sold+r.Unknown > 0 {",
+			pkg: "./cmd/stockd", test: "TestABenchEndsWhenTheStockIsGone",
+		},
+		{
+			name: "a purchase is sent again whose connection broke",
+			file: "pkg/client/send.go", old: "&httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }})", new: "&httptrace.ClientTrace{GotFirstResponseByte: func() { connected = true }})",
+			pkg: "./pkg/client", test: "TestNothingElseIsSentAgain/the_connection_is_cut",
+		},
+		{
+			name: "a cursor passes orders of its page that were not dealt with",
+			file: "pkg/client/orders.go", old: "\t\t\tfor i, order := range page.Orders {\n\t\t\t\tif i == len(page.Orders)-1 {\n\t\t\t\t\tp.Cursor = page.Next\n\t\t\t\t}", new: "\t\t\tp.Cursor = page.Next\n\t\t\tfor _, order := range page.Orders {",
+			pkg: "./pkg/client", test: "TestOrdersAreListedPageByPage",
+		},
+		{
+			name: "a percentile is one wait too high",
+			file: "internal/lab/checker/waits.go", old: "sorted[(len(sorted)*percent+99)/100-1] }", new: "sorted[len(sorted)*percent/100] }",
+			pkg: "./internal/lab/checker", test: "TestDistribution",
+		},
 	}
 }

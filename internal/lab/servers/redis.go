@@ -190,7 +190,8 @@ func (r *Redis) readVersion(ctx context.Context, pid int) error {
 		return err
 	}
 	said, err := client.Info(ctx, "server").Result()
-	if err := errors.Join(err, client.Close()); err != nil {
+	loaded := client.Ping(ctx).Err() // the description is there before the data is
+	if err := errors.Join(err, loaded, client.Close()); err != nil {
 		return err
 	}
 	if own := fmt.Sprintf("process_id:%d\r\n", pid); !strings.Contains(said, own) {
