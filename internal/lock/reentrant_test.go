@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 )
@@ -29,7 +30,10 @@ func (g *gate) Acquire(ctx context.Context, _ string) (Lease, error) {
 	case <-ctx.Done():
 		return nil, NotAcquired(ctx, "", nil)
 	}
-	lease := NewHeld(uint64(len(g.leases)+1), func(context.Context) error {
+	lease := NewHeld(uint64(len(g.leases)+1), func(ctx context.Context) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		g.released++
 		if g.onGiveUp != nil {
 			g.onGiveUp()
@@ -112,13 +116,22 @@ func TestAnOwnerJoinsNeitherAnotherNameNorAnotherOwner(t *testing.T) {
 //contract:lock.Reentrant The next Acquire
 func TestAnOwnerDoesNotJoinALeaseThatWasLostJustNow(t *testing.T) {
 	for range 20 { // the owner and the news run at the same time
-		g := newGate(2)
-		r, me := NewReentrant(g), WithOwner(t.Context(), "me")
-		first := mustAcquire(me, t, r)
-		g.leases[0].Lose()
-		if next := mustAcquire(me, t, r); next.Token() != 2 || first.Token() != 1 {
-			t.Fatalf("the owner joined the lease that was lost, with token %d", next.Token())
-		}
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate(3)
+			r, me := NewReentrant(g), WithOwner(t.Context(), "me")
+			first := mustAcquire(me, t, r)
+			g.leases[0].Lose()
+			if next := mustAcquire(me, t, r); next.Token() != 2 || first.Token() != 1 {
+				t.Errorf("the owner joined the lease that was lost, with token %d", next.Token())
+			}
+			if err := first.Release(me); err != nil && !errors.Is(err, ErrLost) { // the news may be on their way to it
+				t.Errorf("the lease that was lost is released with %v", err)
+			}
+			synctest.Wait() // what ends late of the first lease is no end of the next one
+			if again := mustAcquire(me, t, r); again.Token() != 2 {
+				t.Errorf("the owner does not join its new lease: it has token %d", again.Token())
+			}
+		})
 	}
 }
 
@@ -158,6 +171,48 @@ func TestAJoinerThatIsCancelledBeforeTheGrantIsNotCounted(t *testing.T) {
 		}
 		g.assertReleased(t, 1)
 	})
+}
+
+// leaving is the context of a caller that leaves in the moment in which it begins to wait.
+type leaving struct {
+	context.Context
+
+	meanwhile func()
+}
+
+func (l leaving) Done() <-chan struct{} {
+	l.meanwhile()
+	return l.Context.Done()
+}
+
+// A joiner that leaves after all others have released is the last one: it gives the name back, although
+// its own context has ended.
+//
+//contract:lock.Reentrant An owner that acquires
+func TestAJoinerThatLeavesLastGivesTheNameBack(t *testing.T) {
+	for range 20 { // it may join as well, because the name is granted
+		g := newGate(1)
+		r, me := NewReentrant(g), WithOwner(t.Context(), "me")
+		first := mustAcquire(me, t, r)
+		gone, leave := context.WithCancel(me)
+		leave()
+		release := sync.OnceFunc(func() {
+			if err := first.Release(me); err != nil {
+				t.Error(err)
+			}
+		})
+		if joined, err := r.Acquire(leaving{gone, release}, "name"); err == nil {
+			if err := joined.Release(me); err != nil {
+				t.Error(err)
+			}
+		} else if !errors.Is(err, context.Canceled) {
+			t.Errorf("the joiner left with %v", err)
+		}
+		g.assertReleased(t, 1)
+		if len(r.owned) != 0 {
+			t.Fatalf("a name that was given back is kept for its owner: %v", r.owned)
+		}
+	}
 }
 
 //contract:lock.Reentrant The loss of the name

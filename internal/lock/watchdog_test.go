@@ -132,6 +132,29 @@ func TestALeaseIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 	}
 }
 
+// A renewal that is under way ends with its lease: what is given back is not prolonged any more.
+//
+//contract:lock.Watch After the lease has ended
+func TestARenewalEndsWithItsLease(t *testing.T) {
+	begun, ended := make(chan struct{}), make(chan struct{})
+	lease := NewHeld(1, func(context.Context) error { return nil })
+	Watch(lease, time.Now().Add(-20*time.Minute), time.Hour, func(ctx context.Context) (bool, error) {
+		close(begun)
+		<-ctx.Done()
+		close(ended)
+		return false, ctx.Err()
+	})
+	<-begun
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the renewal goes on after the release")
+	}
+}
+
 // A lease is renewed unless leases are explicit.
 func TestALeaseIsKeptAsTheDepsSay(t *testing.T) {
 	for unrenewed, tries := range map[bool]int{false: 2, true: 0} {
