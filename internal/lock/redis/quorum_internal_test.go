@@ -48,3 +48,26 @@ func TestAMasterHasItsTimeToAnswer(t *testing.T) {
 		}
 	}
 }
+
+// A lease is over where masters say so that are all there: one that is away may have it still, and is
+// asked again.
+//
+//contract:lock.Watch A lease whose name
+func TestANameIsGoneWhereNoMasterIsAway(t *testing.T) {
+	down, taken := &redsync.RedisError{Err: errors.New("connection refused")}, &redsync.ErrNodeTaken{}
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"most have another holder":      {&redsync.ErrTaken{Nodes: []int{0, 1, 2}}, true},
+		"one has another holder":        {errors.Join(taken), true},
+		"its time is over":              {redsync.ErrLockAlreadyExpired, true},
+		"one has another, two are away": {errors.Join(taken, down, down), false},
+		"one is away":                   {errors.Join(down), false},
+		"there is no failure":           {nil, false},
+	} {
+		if got := isTaken(c.err); got != c.want {
+			t.Errorf("%s: the name is gone: %v, want %v", name, got, c.want)
+		}
+	}
+}

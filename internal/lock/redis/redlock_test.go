@@ -134,7 +134,10 @@ func isGrantedWhereAllAreAskedFirst(t *testing.T, masters *servers.Redlock) bool
 	return true
 }
 
-// A name whose token cannot be issued is not granted, and the next one need not wait for its lease.
+// A name whose token cannot be issued, or comes too late, is not granted, and the next one need not wait for
+// its lease.
+//
+//contract:lock.Granted Where the waiting ended
 func TestANameWithoutItsTokenIsGivenBack(t *testing.T) {
 	entry, err := registry.Find("redlock")
 	if err != nil {
@@ -155,6 +158,11 @@ func TestANameWithoutItsTokenIsGivenBack(t *testing.T) {
 	} else if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != string(backend.Database) {
 		t.Errorf("%v does not blame the database", err)
 	}
+	leaving, leave := context.WithCancel(t.Context())
+	deps.Issue = func(context.Context, string) (uint64, error) { leave(); return 6, nil }
+	if lease, err := entry.New(deps).Acquire(leaving, name); lease != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("a request that ends before its token comes is answered with %v, %v", lease, err)
+	}
 	within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	deps.Issue = func(context.Context, string) (uint64, error) { return 7, nil }
@@ -164,5 +172,55 @@ func TestANameWithoutItsTokenIsGivenBack(t *testing.T) {
 	}
 	if err := lease.Release(t.Context()); err != nil || lease.Token() != 7 {
 		t.Errorf("its token is %d, and it is released with %v", lease.Token(), err)
+	}
+}
+
+// Of those that wait in one replica one asks the masters: a crowd would slow them down, and they would count
+// as away.
+func TestOneWaiterOfAReplicaAsksTheMasters(t *testing.T) {
+	entry, err := registry.Find("redlock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := new(backend.Clients)
+	for _, master := range lab.Redlock(t).Nodes {
+		client := clientAt(master, master.Address)
+		t.Cleanup(func() { _ = client.Close() }) // the test is over
+		clients.Redlock = append(clients.Redlock, client)
+	}
+	deps, name := lock.Deps{Clients: clients, TTL: time.Hour, Retry: time.Millisecond}, "one-asks/"+lock.NewOwner()
+	l := entry.New(deps)
+	lease, err := entry.New(deps).Acquire(t.Context(), name) // it is held in another replica
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	var first, second notes
+	gone := make(chan error, 2)
+	wait := func(told *notes) {
+		_, err := l.Acquire(lock.WithNotes(ctx, told.take), name)
+		gone <- err
+	}
+	asked := func(times int) {
+		if !labtest.Eventually(10*time.Second, func() bool { return first.of(lock.VotedAgainst, "1") >= times }) {
+			t.Errorf("the first waiter did not ask %d times", times)
+		}
+	}
+	go wait(&first)
+	asked(1)
+	go wait(&second)
+	asked(first.of(lock.VotedAgainst, "1") + 5)
+	if n := second.of(lock.VotedAgainst, "1"); n > 0 {
+		t.Errorf("the second waiter has asked as well, %d times", n)
+	}
+	leave()
+	for range 2 {
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Errorf("a waiter ended with %v", err)
+		}
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

@@ -304,6 +304,35 @@ func TestAnOwnerThatHasExpiredHasLostTheName(t *testing.T) {
 	}
 }
 
+// The owner of a fair lock takes it again before those that wait: they wait for the owner, which would wait
+// for them.
+//
+//contract:lock.Guarantees Reentrant:
+func TestAnOwnerEntersAgainBeforeThoseThatWait(t *testing.T) {
+	server := lab.Redis(t)
+	client := clientAt(server, server.Address)
+	l, key := onRedis(t, "redis-fair", client), keyOf("again", "redis-fair")
+	ctx, cancel := context.WithTimeout(lock.WithOwner(t.Context(), "me"), redisTTL/2)
+	defer cancel()
+	first, err := l.Acquire(ctx, "again")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive := time.Now().Add(time.Hour).UnixMilli()
+	for what, score := range map[string]float64{":queue": 1, ":alive": float64(alive)} {
+		if err := client.ZAdd(t.Context(), key+what, redis.Z{Score: score, Member: "another"}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second, err := l.Acquire(ctx, "again")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(second.Release(t.Context()), first.Release(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
 // Tries that found the name taken are counted, by those locks that try again.
 func TestTriesInVainAreCounted(t *testing.T) {
 	server := lab.Redis(t)

@@ -2,35 +2,46 @@ package redis_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stockd/stockd/internal/lab/labtest"
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// afterNext is a hook of a client: it does something once, after the next script that is run and before
-// its answer is seen.
+// afterNext is a hook of a client: it does something once, after the next script that is run, or transaction
+// or SETNX, and before its answer is seen.
 type afterNext struct{ do atomic.Pointer[func()] }
+
+func (a *afterNext) answered(err error, asked string) {
+	if err != nil || asked != "eval" && asked != "evalsha" && asked != "set" && asked != "setnx" {
+		return
+	}
+	if do := a.do.Swap(nil); do != nil {
+		(*do)()
+	}
+}
 
 func (*afterNext) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (a *afterNext) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if name := cmd.Name(); err == nil && (name == "eval" || name == "evalsha") {
-			if do := a.do.Swap(nil); do != nil {
-				(*do)()
-			}
-		}
+		a.answered(err, cmd.Name())
 		return err
 	}
 }
 
-func (*afterNext) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+func (a *afterNext) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		err := next(ctx, commands)
+		a.answered(err, commands[min(1, len(commands)-1)].Name()) // the first one begins a transaction
+		return err
+	}
 }
 
 // A name that is given back after a waiter has looked, and before it can be woken, is not missed: the
@@ -63,5 +74,35 @@ func TestAReleaseBeforeTheSleepIsNotMissed(t *testing.T) {
 			t.Errorf("%s slept %d times beside a free name", kind, n)
 		}
 		release(lease)
+	}
+}
+
+// The request ends while the answer that grants the name is on its way: it is granted nothing, and the
+// next one does not wait for its lease.
+//
+//contract:lock.Granted Where the waiting ended
+func TestAGrantAfterTheEndOfTheRequestIsGivenBack(t *testing.T) {
+	server := lab.Redis(t)
+	for _, e := range onOne() {
+		t.Run(e.Name, func(t *testing.T) {
+			client, next := clientAt(server, server.Address), new(afterNext)
+			deps, name := redisDeps(client), "too-late-"+e.Name
+			deps.TTL = time.Hour
+			l := madeOf(t, e.Name, deps)
+			labtest.HoldAndRelease(t, l, name) // what is made once for a name is there
+			client.AddHook(next)
+			ctx, cancel := context.WithCancel(t.Context())
+			leave := func() { cancel() }
+			next.do.Store(&leave)
+			if lease, err := l.Acquire(ctx, name); lease != nil || !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+				t.Errorf("a request that has ended is answered with %v, %v", lease, err)
+			}
+			if ctx.Err() == nil {
+				t.Fatal("the request was not granted the name, and did not end")
+			}
+			if err := holds(t, l, name).Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
