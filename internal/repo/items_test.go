@@ -150,18 +150,21 @@ func TestPendingOrdersOfAnEarlierLimitAreAllowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, earlier := range []bool{true, false} {
-			for n := range 2 { // the second beside what the buyer has
-				order := stock.Order{
-					ID: fmt.Sprint("number ", i, n), Kind: stock.Deduction, RequestID: fmt.Sprint("request ", i, n), GoodsID: 1, Quantity: 2,
-					UserID: fmt.Sprint("buyer ", i), Strategy: "redis-stock", Replica: "r", CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+			for n, together := range []int{2, 1} { // the third beside what the buyer has
+				var orders []repo.PendingOrder
+				for m := range together {
+					orders = append(orders, repo.PendingOrder{Order: stock.Order{
+						ID: fmt.Sprint("number ", i, n, m), Kind: stock.Deduction, RequestID: fmt.Sprint("request ", i, n, m), GoodsID: 1, Quantity: 1 + int64(n),
+						UserID: fmt.Sprint("buyer ", i), Strategy: "redis-stock", Replica: "r", CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+					}, Epoch: 1, Limited: true, Earlier: earlier})
 				}
-				if err := s.Keep(t.Context(), "elsewhere", []repo.PendingOrder{{Order: order, Epoch: 1, Limited: true, Earlier: earlier}}); err != nil {
+				if err := s.Keep(t.Context(), "elsewhere", orders); err != nil {
 					t.Fatal(err)
 				}
-			}
-			found, err := s.AuditUsers(t.Context(), 1)
-			if err != nil || found.Miscounted != 0 || found.BeyondLimit != int64(i) {
-				t.Errorf("accepted earlier %v: the audit of buyers is %+v, %v; want %d beyond the limit", earlier, found, err, i)
+				found, err := s.AuditUsers(t.Context(), 1)
+				if err != nil || found.Miscounted != 0 || found.BeyondLimit != int64(i) {
+					t.Errorf("accepted earlier %v: the audit of buyers is %+v, %v; want %d beyond the limit", earlier, found, err, i)
+				}
 			}
 		}
 	})

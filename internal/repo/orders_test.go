@@ -57,6 +57,9 @@ func TestOrdersArePagedInTheOrderOfTheLedger(t *testing.T) {
 			if rest, next := page(t, s, 0, end, 3); len(rest) != 0 || next != end {
 				t.Errorf("after the last order there are %v, and then %d; want none and %d", rest, next, end)
 			}
+			if rest, next := page(t, s, 0, end+7, 3); len(rest) != 0 || next != end+7 {
+				t.Errorf("after a cursor that is ahead there are %v, and then %d; want none and %d", rest, next, end+7)
+			}
 			if two, next := page(t, s, 2, 0, 100); fmt.Sprint(two) != "[key-1 key-3]" || next != end {
 				t.Errorf("item 2 has the orders %v up to %d, want two up to %d", two, next, end)
 			}
