@@ -409,6 +409,22 @@ func TestEtcdReleasesForARequestThatHasEnded(t *testing.T) {
 	newEtcdAdmin(t, server.Endpoint).await(t, t.Name(), 0, etcdSoon)
 }
 
+// A request that ends in the moment of its grant is granted nothing, and leaves no key.
+//
+//contract:lock.Granted Where the waiting ended
+func TestEtcdGivesBackWhatIsGrantedTooLate(t *testing.T) {
+	server := lab.Etcd(t)
+	admin, l := newEtcdAdmin(t, server.Endpoint), etcdReplica(t, server.Endpoint, etcdTTL)
+	for range 10 { // it may notice the end first
+		ctx, end := context.WithCancel(t.Context())
+		lease, err := l.Acquire(lock.WithNotes(ctx, func(lock.Note) { end() }), t.Name())
+		if lease != nil || !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+			t.Errorf("a request that has ended is answered with %v, %v", lease, err)
+		}
+		admin.await(t, t.Name(), 0, etcdSoon)
+	}
+}
+
 // A key that is there already is another's, or of a put that was sent twice: it is not taken for
 // our own place.
 func TestEtcdTakesNoKeyForItsOwnThatWasThere(t *testing.T) {

@@ -440,6 +440,43 @@ func TestASQLLeaseIsCountedFromItsRequest(t *testing.T) {
 	}
 }
 
+// The request ends while the answer that grants the name is on its way: it is granted nothing, and the
+// next one does not wait for its lease.
+//
+//contract:lock.Granted Where the waiting ended
+func TestASQLGrantAfterTheEndOfTheRequestIsGivenBack(t *testing.T) {
+	d := lab.Database(t, servers.MariaDB)
+	labtest.Open(t, d, "migrates")
+	through, way := labtest.Through(t, d)
+	for kind, last := range map[string]string{
+		"sql-insert-lock": "COMMIT", "sql-version-lock": "UPDATE distribute_lock",
+		"sql-named-lock": "UPDATE lock_token", "sql-row-lock": "UPDATE lock_token",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			l := sqlLock(t, through, kind)
+			releases(t, acquireWithin(t, l, "late", 5*time.Second)) // what is made once for a name is there
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			held := way.Arm(servers.Rule{Sent: last, Do: servers.HoldReply})
+			answered := make(chan error, 1)
+			go func() {
+				lease, err := l.Acquire(ctx, "late")
+				if lease != nil {
+					t.Error("a request that has ended is granted a name")
+				}
+				answered <- err
+			}()
+			labtest.AwaitReached(t, held)
+			cancel()
+			held.Pass()
+			if err := <-answered; !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+				t.Errorf("%v, want %v and its cause", err, lock.ErrNotAcquired)
+			}
+			releases(t, acquireWithin(t, sqlLock(t, d, kind), "late", sqlSoon))
+		})
+	}
+}
+
 // A release that meets another writer, who has the file, is tried again.
 func TestASQLReleaseOutlastsAnotherWriter(t *testing.T) {
 	d := lab.Database(t, servers.SQLite)

@@ -218,6 +218,23 @@ func TestZKRemovesANodeWhoseAnswerIsNotAwaited(t *testing.T) {
 	})
 }
 
+// A request that ends in the moment of its grant is granted nothing, and leaves no node.
+//
+//contract:lock.Granted Where the waiting ended
+func TestZKGivesBackWhatIsGrantedTooLate(t *testing.T) {
+	server := lab.ZooKeeper(t)
+	admin := newZKAdmin(t, server.Address)
+	eachZK(t, func(t *testing.T, kind string) {
+		name := zkName()
+		ctx, end := context.WithCancel(t.Context())
+		lease, err := zkAt(t, kind, server.Address).Acquire(lock.WithNotes(ctx, func(lock.Note) { end() }), name)
+		if lease != nil || !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+			t.Errorf("a request that has ended is answered with %v, %v", lease, err)
+		}
+		admin.awaitNodes(t, kind, name, 0, time.Second)
+	})
+}
+
 // A release whose answer, or whose request, was lost ends in no node that stays.
 func TestZKRemovesANodeWhoseReleaseWasLost(t *testing.T) {
 	server := lab.ZooKeeper(t)
