@@ -11,7 +11,7 @@ import (
 )
 
 func TestAHeaderIsBelievedFromATrustedPeerAlone(t *testing.T) {
-	h, err := buyer.NewHeader("x-stockd-buyer", []string{"10.1.0.0/16", "192.0.2.7", "2001:db8::/32"})
+	h, err := buyer.NewHeader("x-stockd-buyer", []string{"10.1.0.0/16", "192.0.2.7", "2001:db8::/32", "fe80::/10"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,6 +25,8 @@ func TestAHeaderIsBelievedFromATrustedPeerAlone(t *testing.T) {
 		{"[::ffff:10.1.2.3]:4000", []string{"u-1"}, "u-1", ""},
 		{"192.0.2.7:4000", []string{"7"}, "7", ""},
 		{"[2001:db8::1]:4000", []string{"Andre\u0301"}, "Andr\u00e9", ""},
+		{"[fe80::7%eth0]:4000", []string{"u-1"}, "u-1", ""},
+		{"10.1.2.3:4000", []string{"\ufb01"}, "\ufb01", ""}, // a ligature is not its letters: another buyer may have these
 		{"192.0.2.8:4000", []string{"u-1"}, "", ""},
 		{"10.2.0.1:4000", []string{" wrong "}, "", ""},
 		{"@", []string{"u-1"}, "", ""},

@@ -2,6 +2,7 @@ package telemetry_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -120,9 +121,15 @@ func TestCloseWritesWhatIsHeld(t *testing.T) {
 			log.Error("request failed")
 		}
 		log.Warn("once")
+		for range 2 {
+			log.Warn("twice")
+		}
 		bounded.Close()
 		if got := out.lines("once"); len(got) != 1 {
 			t.Errorf("what was written once is %q", got)
+		}
+		if got := out.lines("twice"); len(got) != 2 || standsFor(t, got) != 2 {
+			t.Errorf("what was written twice is %q", got)
 		}
 		if got := out.lines("request failed"); len(got) != 2 || standsFor(t, got) != 10 {
 			t.Errorf("the log has %q", got)
@@ -130,6 +137,10 @@ func TestCloseWritesWhatIsHeld(t *testing.T) {
 		log.Error("request failed")
 		if got := out.lines("request failed"); len(got) != 3 {
 			t.Errorf("after Close the log has %q", got)
+		}
+		time.Sleep(time.Minute) // the interval of each kind ends after that
+		if got := out.lines(""); len(got) != 6 {
+			t.Errorf("a minute after Close the log has %q", got)
 		}
 	})
 }
@@ -146,9 +157,44 @@ func TestTheKindsThatAreHeldAreBounded(t *testing.T) {
 		if got := out.lines("switched"); len(got) != 257 { // and the one that all others share
 			t.Errorf("%d lines of %d kinds, want 257", len(got), kinds)
 		}
+		for range 3 {
+			log.Warn("strategy switched", "strategy", "7") // it is known
+		}
+		log.Warn("strategy switched", "strategy", "another")
 		time.Sleep(time.Minute)
-		if got := standsFor(t, out.lines("switched")); got != kinds {
-			t.Errorf("the lines stand for %d, want %d", got, kinds)
+		if got := standsFor(t, out.lines("switched")); got != kinds+4 {
+			t.Errorf("the lines stand for %d, want %d", got, kinds+4)
+		}
+		if got := out.lines("strategy=7 "); len(got) != 1 || !strings.Contains(got[0], "repeated=2") {
+			t.Errorf("a kind that is known shares the lines of the others: %q", got)
+		}
+	})
+}
+
+// alive is a handler that refuses what comes after the end of its context.
+type alive struct{ slog.Handler }
+
+func (a alive) Handle(ctx context.Context, r slog.Record) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return a.Handler.Handle(ctx, r)
+}
+
+// A request has ended by the time that its line is written.
+func TestALineOutlivesItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &journal{}
+		bounded := telemetry.Bound(alive{slog.NewTextHandler(out, nil)})
+		defer bounded.Close()
+		ctx, end := context.WithCancel(t.Context())
+		for range 2 {
+			slog.New(bounded).ErrorContext(ctx, "request failed")
+		}
+		end()
+		time.Sleep(time.Minute)
+		if got := out.lines("request failed"); len(got) != 2 {
+			t.Errorf("the log has %q", got)
 		}
 	})
 }
