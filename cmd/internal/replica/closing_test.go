@@ -38,6 +38,7 @@ func TestAReplicaExitsAlthoughAPartDoesNotClose(t *testing.T) {
 		var log strings.Builder
 		err := open.run(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), func() error {
 			stop()
+			time.Sleep(time.Second) // the drain
 			return open.close()
 		})
 		if took := time.Since(start); took > time.Second+exitWithin {

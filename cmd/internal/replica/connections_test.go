@@ -1,9 +1,11 @@
 package replica
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,5 +79,41 @@ func TestConnectionsBeyondALimitAreClosed(t *testing.T) {
 				t.Errorf("%s: a later connection is not accepted: %v, %d", name, err, inner.left)
 			}
 		})
+	}
+}
+
+// A connection beyond a limit is reset, also one that would be encrypted: it is not left to be closed by its
+// client.
+func TestAConnectionBeyondALimitIsReset(t *testing.T) {
+	for name, wrap := range map[string]func(net.Listener) net.Listener{
+		"plain": func(l net.Listener) net.Listener { return l },
+		"encrypted": func(l net.Listener) net.Listener {
+			return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12})
+		},
+	} {
+		listener, err := openListener(t.Context(), "test", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		full := newCappedListener(wrap(listener), config.HTTP{MaxConnections: 1}, func() int64 { return 1 }, func(string) {})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := full.Accept()
+			ended <- err
+		}()
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
+		if err == nil { // it was made before it was reset
+			_, err = conn.Read(make([]byte, 1))
+			_ = conn.Close() // it has ended
+		}
+		if !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%s: a connection beyond the limit ends with %v, want %v", name, err, syscall.ECONNRESET)
+		}
+		if err := listener.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: a connection beyond the limit is accepted: %v", name, err)
+		}
 	}
 }

@@ -143,6 +143,32 @@ func TestRequestsInFlightHaveAllOfTheDrain(t *testing.T) {
 	}
 }
 
+// A request that ends neither within the drain nor after its cancellation is cut off.
+//
+//contract:replica.drainer.drain What does not end
+func TestARequestThatDoesNotEndIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, buyer := pipe(t)
+		hung := make(chan struct{})
+		d := newDrainer(config.HTTP{Drain: time.Second}, &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hung })},
+			l, func(error) {})
+		go d.serve() //nolint:errcheck // it ends with the listener
+		if err := cmdtest.Ask(t, http.MethodGet, "http://shop/").Write(buyer); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		began := time.Now()
+		if err := d.drain(t.Context()); err == nil || time.Since(began) != time.Second+lastMoment {
+			t.Errorf("after %s drain says %v, want a failure after %s", time.Since(began), err, time.Second+lastMoment)
+		}
+		if n, err := buyer.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("its connection has %d bytes and %v, want that it is closed", n, err)
+		}
+		close(hung)
+		synctest.Wait()
+	})
+}
+
 // buyOn sends one request on a connection, and reads the answer.
 func buyOn(t *testing.T, conn net.Conn) {
 	request := cmdtest.Ask(t, http.MethodGet, "http://shop/")
@@ -211,6 +237,8 @@ func TestADrainDoesNotWaitForWhatStaysIdle(t *testing.T) {
 				t.Errorf("%s: it takes %s, want %s", name, took, c.want)
 			}
 			d.note(nil, http.StateClosed)
+			d.note(nil, http.StateNew)
+			d.note(nil, http.StateHijacked) // it is a connection of the handler's
 			if open := d.open.Load(); open != 0 {
 				t.Errorf("%s: %d connections are open", name, open)
 			}

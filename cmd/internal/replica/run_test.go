@@ -59,6 +59,23 @@ func runs(t *testing.T, o Options, env ...string) ran {
 	return r
 }
 
+// What the log holds back is written before a replica ends, however it ends.
+func TestNoLineOfTheLogIsLostWithTheReplica(t *testing.T) {
+	var log cmdtest.Buffer
+	broken := errors.New("no failpoints")
+	err := Run(t.Context(), configuration(t, impatiently(t)), &log, Options{
+		Open: func(ctx context.Context, _ config.Config, log *slog.Logger) (Failpoints, error) {
+			for range 3 {
+				log.WarnContext(ctx, "it happens again")
+			}
+			return nil, broken
+		},
+	})
+	if !errors.Is(err, broken) || strings.Count(log.Text(), "it happens again") != 2 || !strings.Contains(log.Text(), "repeated=1") {
+		t.Errorf("it ends with %v and the log\n%s", err, log.Text())
+	}
+}
+
 func (r ran) get(t *testing.T, url string) cmdtest.Answer {
 	t.Helper()
 	request := cmdtest.Ask(t, http.MethodGet, url)
