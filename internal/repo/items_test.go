@@ -151,7 +151,7 @@ func TestPendingOrdersOfAnEarlierLimitAreAllowed(t *testing.T) {
 		}
 		for i, earlier := range []bool{true, false} {
 			for n, together := range []int{2, 1} { // the third beside what the buyer has
-				var orders []repo.PendingOrder
+				orders := make([]repo.PendingOrder, 0, together)
 				for m := range together {
 					orders = append(orders, repo.PendingOrder{Order: stock.Order{
 						ID: fmt.Sprint("number ", i, n, m), Kind: stock.Deduction, RequestID: fmt.Sprint("request ", i, n, m), GoodsID: 1, Quantity: 1 + int64(n),
