@@ -91,6 +91,9 @@ func TestAReservationIsPaidForByItsSender(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := asked.Add(1) - 1
 		id := fmt.Sprint("r-", n/2)
+		if auth := r.Header.Get("Authorization"); auth != "Bearer buyer" {
+			t.Errorf("%s %s is sent with %q", r.Method, r.URL, auth)
+		}
 		switch {
 		case n%2 == 0 && r.URL.Path == "/reservations" && r.URL.Query().Get("goods_id") == "7" && r.URL.Query().Get("strategy") == "s":
 			time.Sleep(time.Millisecond) // the wait of a sale begins with its reservation
@@ -106,7 +109,7 @@ func TestAReservationIsPaidForByItsSender(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	var payments []load.Answer
-	r := run(t, load.Plan{URL: s.URL, Paid: true, Clients: 1, Requests: 10, Observe: func(a load.Answer) { payments = append(payments, a) }})
+	r := run(t, load.Plan{URL: s.URL, Paid: true, BuyerToken: "buyer", Clients: 1, Requests: 10, Observe: func(a load.Answer) { payments = append(payments, a) }})
 	if r.Sent != 10 || r.Sold != 5 || r.Errors["reservation-expired"] != 5 || r.Duplicates != 0 {
 		t.Errorf("of 10 reservations, each second of which is paid for too late: %+v", r)
 	}
