@@ -356,3 +356,25 @@ func TestTriesInVainAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// redsync gives a round trip a third of a lease. That this is over, because all connections are in use, is a
+// failure of Redis: the wait for the name has not ended.
+//
+//contract:lock.Locker Acquire returns a lease
+func TestTheTimeOfOneRoundTripIsNoEndOfTheWait(t *testing.T) {
+	server := lab.Redis(t)
+	client := backend.NewRedis(backend.RedisOptions{Addresses: []string{server.Address}, Password: server.Password, Timeout: time.Minute, PoolSize: 1})
+	deps := redisDeps(client)
+	deps.TTL = 300 * time.Millisecond
+	l := madeOf(t, "redsync", deps)
+	labtest.HoldAndRelease(t, l, "round-trip")
+	only := client.(*redis.Client).Conn() //nolint:forcetypeassert // it is no cluster
+	defer only.Close()                    //nolint:errcheck // the test is over
+	if err := only.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.Acquire(t.Context(), "round-trip")
+	if failed, ok := errors.AsType[*stock.BackendError](err); !ok || failed.Backend != string(backend.Redis) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a connection the name is not granted because of %v, want the failure of redis", err)
+	}
+}
