@@ -310,11 +310,11 @@ func TestAnOwnerThatHasExpiredHasLostTheName(t *testing.T) {
 //contract:lock.Guarantees Reentrant:
 func TestAnOwnerEntersAgainBeforeThoseThatWait(t *testing.T) {
 	server := lab.Redis(t)
-	client := clientAt(server, server.Address)
-	l, key := onRedis(t, "redis-fair", client), keyOf("again", "redis-fair")
+	client, name := clientAt(server, server.Address), "enters-"+lock.NewOwner()
+	l, key := onRedis(t, "redis-fair", client), keyOf(name, "redis-fair")
 	ctx, cancel := context.WithTimeout(lock.WithOwner(t.Context(), "me"), redisTTL/2)
 	defer cancel()
-	first, err := l.Acquire(ctx, "again")
+	first, err := l.Acquire(ctx, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestAnOwnerEntersAgainBeforeThoseThatWait(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	second, err := l.Acquire(ctx, "again")
+	second, err := l.Acquire(ctx, name)
 	if err != nil {
 		t.Fatal(err)
 	}
