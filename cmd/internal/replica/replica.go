@@ -79,7 +79,7 @@ func Run(ctx context.Context, c config.Config, errOut io.Writer, o Options) (err
 }
 
 // garbagePercent is how much garbage there may be of what is in use before it is collected. With
-// Go's 100 a sale costs a tenth more processor time, and a replica has some MiB less.
+// Go's 100 a sale to 256 clients costs a tenth more processor time, and a replica has 12 MiB less.
 const garbagePercent = 200
 
 // prepareProcess sets what is the whole process'; a GOGC of the operator's wins.
