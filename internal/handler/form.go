@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -51,10 +52,12 @@ const (
 // readForm reads the query and the body of a request; known are the fields that it may
 // have. An error is a problem. Without one, fields may still be wrong: see form.err.
 func readForm(r *http.Request, known ...string) (*form, error) {
-	f := &form{values: make(map[string]value)}
-	if err := f.addPairs(r.URL.RawQuery, "query", known); err != nil {
+	f := &form{values: make(map[string]value, len(known))}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
 		return nil, invalid(fieldError{"query", "is not well formed: " + err.Error()})
 	}
+	f.addPairs(query, "query", known)
 	return f, f.readBody(r, known)
 }
 
@@ -84,9 +87,11 @@ func (f *form) readBody(r *http.Request, known []string) error {
 	case err == nil && media == "application/json":
 		return f.readJSON(body, known)
 	case err == nil && media == "application/x-www-form-urlencoded":
-		if err := f.addPairs(string(body), "body", known); err != nil {
+		pairs, err := url.ParseQuery(string(body))
+		if err != nil {
 			return invalid(fieldError{"body", "is not a well-formed form: " + err.Error()})
 		}
+		f.addPairs(pairs, "body", known)
 		return nil
 	default:
 		allowed := fieldError{"Content-Type", "must be application/json or application/x-www-form-urlencoded"}
@@ -97,26 +102,12 @@ func (f *form) readBody(r *http.Request, known []string) error {
 	}
 }
 
-// addPairs reads what url.ParseQuery reads, without the maps and lists that it makes: every
-// purchase is read here.
-func (f *form) addPairs(pairs, from string, known []string) error {
-	for pair := range strings.SplitSeq(pairs, "&") {
-		if strings.Contains(pair, ";") {
-			return errors.New("invalid semicolon separator in query")
-		}
-		name, text, _ := strings.Cut(pair, "=")
-		name, err := url.QueryUnescape(name)
-		if err != nil {
-			return err
-		}
-		if text, err = url.QueryUnescape(text); err != nil {
-			return err
-		}
-		if pair != "" {
+func (f *form) addPairs(pairs url.Values, from string, known []string) {
+	for _, name := range slices.Sorted(maps.Keys(pairs)) {
+		for _, text := range pairs[name] {
 			f.add(name, value{text: text, from: from}, known)
 		}
 	}
-	return nil
 }
 
 // readJSON reads one flat object. Unlike the standard decoder, which takes the last of two

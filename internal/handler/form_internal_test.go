@@ -3,7 +3,6 @@ package handler
 import (
 	"encoding/json"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -49,48 +48,6 @@ func FuzzFormsAgree(f *testing.F) {
 			}
 		}
 	})
-}
-
-// FuzzPairsAreReadAsByTheLibrary compares with url.ParseQuery, of which each name counts once.
-func FuzzPairsAreReadAsByTheLibrary(f *testing.F) {
-	for _, pairs := range []string{"", "a=1&b=2", "a=1&a=2", "a", "=", "&&a=b=c&", "%61=%2B+", "a;b", "a=1&b;=2", "a=%zz", "%=1", "%zz;=%z"} {
-		f.Add(pairs)
-	}
-	f.Fuzz(func(t *testing.T, pairs string) {
-		want, wrong := url.ParseQuery(pairs)
-		read := &form{values: make(map[string]value)}
-		err := read.addPairs(pairs, "query", slices.Collect(maps.Keys(want)))
-		if wrong != nil || err != nil {
-			if wrong == nil || err == nil || wrong.Error() != err.Error() {
-				t.Errorf("%q is %v, by the library %v", pairs, err, wrong)
-			}
-			return
-		}
-		twice := 0
-		for name, texts := range want {
-			if got, ok := read.values[name]; !ok || got.text != texts[0] {
-				t.Errorf("%q has %q=%q, by the library %q", pairs, name, got.text, texts[0])
-			}
-			twice += len(texts) - 1
-		}
-		if len(read.values) != len(want) || len(read.errs)+read.more != twice {
-			t.Errorf("%q has %d names and %d too many, by the library %d and %d", pairs, len(read.values), len(read.errs)+read.more, len(want), twice)
-		}
-	})
-}
-
-// BenchmarkReadForm reads a purchase as clients send it.
-func BenchmarkReadForm(b *testing.B) {
-	known := []string{"durable", "strategy", "group", "fence", "goods_id", "quantity", "user_id", "wait_ms"}
-	for b.Loop() {
-		r := &http.Request{
-			URL:    &url.URL{RawQuery: "strategy=sql-conditional&group=true"},
-			Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, Body: io.NopCloser(strings.NewReader("goods_id=1&user_id=u-1")),
-		}
-		if f, err := readForm(r, known...); err != nil || f.err() != nil {
-			b.Fatal(err, f.err())
-		}
-	}
 }
 
 // fields are what was read, and the names of those that were rejected.
