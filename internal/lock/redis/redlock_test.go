@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,8 +18,9 @@ import (
 	"github.com/stockd/stockd/internal/stock"
 )
 
-// Each master is told with its vote. Two of five may be away: the name is granted by the others.
-func TestRedlockTellsTheVoteOfEachMaster(t *testing.T) {
+// redlock is the lock, and clients of its masters, of which some are away.
+func redlock(t *testing.T, away ...int) (lock.Entry, *backend.Clients) {
+	t.Helper()
 	entry, err := registry.Find("redlock")
 	if err != nil {
 		t.Fatal(err)
@@ -26,13 +28,19 @@ func TestRedlockTellsTheVoteOfEachMaster(t *testing.T) {
 	clients := new(backend.Clients)
 	for i, master := range lab.Redlock(t).Nodes {
 		client := clientAt(master, master.Address)
-		if i == 1 || i == 4 {
+		if slices.Contains(away, i) {
 			_ = client.Close() // it is away
 		} else {
 			t.Cleanup(func() { _ = client.Close() }) // the test is over
 		}
 		clients.Redlock = append(clients.Redlock, client)
 	}
+	return entry, clients
+}
+
+// Each master is told with its vote. Two of five may be away: the name is granted by the others.
+func TestRedlockTellsTheVoteOfEachMaster(t *testing.T) {
+	entry, clients := redlock(t, 1, 4)
 	inVain := 0
 	l := entry.New(lock.Deps{Clients: clients, TTL: time.Hour, Retry: 10 * time.Millisecond, TriedInVain: func() { inVain++ }})
 	name := "votes/" + lock.NewOwner()
@@ -139,16 +147,7 @@ func isGrantedWhereAllAreAskedFirst(t *testing.T, masters *servers.Redlock) bool
 //
 //contract:lock.Granted Where the waiting ended
 func TestANameWithoutItsTokenIsGivenBack(t *testing.T) {
-	entry, err := registry.Find("redlock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients := new(backend.Clients)
-	for _, master := range lab.Redlock(t).Nodes {
-		client := clientAt(master, master.Address)
-		t.Cleanup(func() { _ = client.Close() }) // the test is over
-		clients.Redlock = append(clients.Redlock, client)
-	}
+	entry, clients := redlock(t)
 	broken := errors.New("no token can be issued")
 	deps := lock.Deps{Clients: clients, TTL: time.Hour, Retry: 10 * time.Millisecond}
 	deps.Issue = func(context.Context, string) (uint64, error) { return 0, broken }
@@ -178,16 +177,7 @@ func TestANameWithoutItsTokenIsGivenBack(t *testing.T) {
 // Of those that wait in one replica one asks the masters: a crowd would slow them down, and they would count
 // as away.
 func TestOneWaiterOfAReplicaAsksTheMasters(t *testing.T) {
-	entry, err := registry.Find("redlock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients := new(backend.Clients)
-	for _, master := range lab.Redlock(t).Nodes {
-		client := clientAt(master, master.Address)
-		t.Cleanup(func() { _ = client.Close() }) // the test is over
-		clients.Redlock = append(clients.Redlock, client)
-	}
+	entry, clients := redlock(t)
 	deps, name := lock.Deps{Clients: clients, TTL: time.Hour, Retry: time.Millisecond}, "one-asks/"+lock.NewOwner()
 	l := entry.New(deps)
 	lease, err := entry.New(deps).Acquire(t.Context(), name) // it is held in another replica

@@ -203,11 +203,7 @@ func TestAReplicaClosesInTimeWhenRedisDoesNotAnswer(t *testing.T) {
 //contract:hot A replica closes in time
 func TestAReplicaClosesInTimeWhenTheDatabaseDoesNotAnswer(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
-	through, way := labtest.Through(t, s.database)
-	direct := s.database
-	s.database = through
-	a := s.replica(t, "a")
-	s.database = direct
+	a, way := s.replicaThrough(t, "a")
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	way.Freeze()
@@ -225,11 +221,7 @@ func TestAReplicaClosesInTimeWhenTheDatabaseDoesNotAnswer(t *testing.T) {
 // batch up, and writes it on another one.
 func TestAConsumerGivesUpADatabaseConnectionThatIsDead(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
-	through, way := labtest.Through(t, s.database)
-	direct := s.database
-	s.database = through
-	a := s.replica(t, "a")
-	s.database = direct
+	a, way := s.replicaThrough(t, "a")
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	dead := way.Arm(servers.Rule{Sent: "INSERT INTO tb_stock_ledger", Do: servers.HangReply})
@@ -245,11 +237,7 @@ func TestAConsumerGivesUpADatabaseConnectionThatIsDead(t *testing.T) {
 func TestABatchThatFailedIsWrittenByItsConsumer(t *testing.T) {
 	s := open(t, lab.Redis(t), 100)
 	s.options.ClaimAfter = time.Hour
-	through, way := labtest.Through(t, s.database)
-	direct := s.database
-	s.database = through
-	a := s.replica(t, "a")
-	s.database = direct
+	a, way := s.replicaThrough(t, "a")
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	lost := labtest.Lose(way, "INSERT INTO tb_stock_ledger", false)

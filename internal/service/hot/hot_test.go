@@ -838,11 +838,7 @@ func TestRedisForgetsARequestThatTheLedgerHas(t *testing.T) {
 //contract:docs/redis-stock `"durable": "redis"`
 func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	s := open(t, lab.Redis(t), 300)
-	through, cut := labtest.Through(t, s.database)
-	direct := s.database
-	s.database = through
-	a := s.replica(t, "a")
-	s.database = direct
+	a, cut := s.replicaThrough(t, "a")
 	reported := orders(sell(t, a, buy(1)))
 	settle(t, a)
 	cut.Hang(true)

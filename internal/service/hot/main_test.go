@@ -75,6 +75,16 @@ func (s *shop) replica(t *testing.T, name string, change ...func(*hot.Options, *
 	return replica
 }
 
+// replicaThrough starts one replica, which alone reaches the database through a proxy.
+func (s *shop) replicaThrough(t *testing.T, name string, change ...func(*hot.Options, *backend.RedisOptions)) (*hot.Stock, *servers.Proxy) {
+	t.Helper()
+	direct := s.database
+	defer func() { s.database = direct }()
+	through, way := labtest.Through(t, direct)
+	s.database = through
+	return s.replica(t, name, change...), way
+}
+
 // events are what the replicas of a shop report.
 type events struct{ written, deadLettered, compared, repaired atomic.Int64 } // compared: the last time
 

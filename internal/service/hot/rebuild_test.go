@@ -260,11 +260,8 @@ type slowReplica struct {
 
 func (s *shop) slowReplica(t *testing.T, name string, change ...func(*hot.Options, *backend.RedisOptions)) slowReplica {
 	t.Helper()
-	through, way := labtest.Through(t, s.database)
-	direct := s.database
-	s.database = through
-	defer func() { s.database = direct }()
-	return slowReplica{replica: s.replica(t, name, append(change, idle)...), way: way}
+	replica, way := s.replicaThrough(t, name, append(change, idle)...)
+	return slowReplica{replica: replica, way: way}
 }
 
 // pendingOrders sells one order, and n that a dead consumer has in hand.
@@ -328,11 +325,7 @@ func TestARebuildBeginsAboveAnEpochThatOnlyRedisKnows(t *testing.T) {
 // that waits for its counter is known not to be made.
 func TestAnEpochOfUnknownOutcomeIsNoUnknownPurchase(t *testing.T) {
 	s := open(t, lab.Redis(t), 10)
-	through, way := labtest.Through(t, s.database)
-	direct := s.database
-	s.database = through
-	a := s.replica(t, "a")
-	s.database = direct
+	a, way := s.replicaThrough(t, "a")
 	lost := labtest.Lose(way, "COMMIT", true)
 	if o, err := deduct(t, a, buy(1)); !errors.Is(err, stock.ErrBackendUnavailable) || errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Errorf("it is answered with %+v, %v; want %v", o, err, stock.ErrBackendUnavailable)
