@@ -130,14 +130,15 @@ func TestAKeyOfEtcdLivesForTheTTL(t *testing.T) {
 	}
 }
 
-// The shortest lease of etcd is renewed while its holder works, and while it waits.
+// The lease of a key is renewed while its holder works, and while it waits.
 func TestAKeyOfEtcdIsRenewed(t *testing.T) {
 	t.Parallel() // it waits for leases to end
-	l, name := contend(t, sourcelock.PreKey, lastingFor(time.Second)), "renewed"
+	const ttl = 4 * time.Second
+	l, name := contend(t, sourcelock.PreKey, lastingFor(ttl)), "renewed"
 	inLine := keysOf(t, l.Etcd, sourcelock.PreKey, name)
 	first := take(t, l, name)
 	second := wait(t, l, name, inLine)
-	time.Sleep(3 * time.Second)
+	time.Sleep(ttl + time.Second)
 	if inLine() != 2 {
 		t.Error("a key has ended by itself")
 	}

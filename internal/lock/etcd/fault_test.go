@@ -433,7 +433,25 @@ func TestEtcdLogsInWhenItIsUsed(t *testing.T) {
 		if err := server.Restart(t.Context()); err != nil { // it forgets its tokens
 			t.Fatal(err)
 		}
+		etcdAwaitAnswer(t, l)
+		etcdAwaitAnswer(t, other)
 	}
+}
+
+// etcdAwaitAnswer acquires until etcd has answered: it may take longer than the patience of one
+// request to come back, and no other failure is excused by that.
+func etcdAwaitAnswer(t *testing.T, l lock.Locker) {
+	t.Helper()
+	var lease lock.Lease
+	var err error
+	labtest.Eventually(etcdLimit, func() bool {
+		lease, err = l.Acquire(t.Context(), "a server that comes back")
+		return !errors.Is(err, etcdlock.ErrSilent)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	etcdRelease(t, lease)
 }
 
 // Three replicas go through one gate while their connections are cut, over and
