@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"io"
@@ -125,7 +126,10 @@ func (r *Reentrant) forget(key ownedName, o *ownership) {
 
 // handle is one of the owner's leases.
 func (r *Reentrant) handle(key ownedName, o *ownership) Lease {
-	h := NewHeld(o.lease.Token(), func(ctx context.Context) error { return r.leave(ctx, key, o) })
+	h := NewHeld(o.lease.Token(), func(ctx context.Context) error {
+		lost := context.Cause(o.lease.Context()) // the news may still be on their way to h
+		return cmp.Or(r.leave(ctx, key, o), lost)
+	})
 	h.behind, _ = o.lease.(*Held)
 	unlink := context.AfterFunc(o.lease.Context(), h.Lose)
 	context.AfterFunc(h.ctx, func() { unlink() })

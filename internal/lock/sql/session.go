@@ -63,7 +63,8 @@ type session struct {
 	name string
 	conn *sql.Conn
 	id   int64 // by which the server knows the connection
-	idle int64 // how many seconds the server bore its silence before
+
+	silence, rowWait int64 // how many seconds the server bore silence, and waited for a row, before
 
 	mu   sync.Mutex // one statement at a time
 	over bool       // the connection is not ours any more
@@ -100,13 +101,17 @@ func (l *sessionLock) open(ctx context.Context, name string) (*session, error) {
 // close its connections. And it bounds how long the server waits for a row by a slice,
 // whatever the pool has configured.
 func (s *session) prepare(ctx context.Context) error {
-	err := s.conn.QueryRowContext(ctx, `SELECT CONNECTION_ID(), @@SESSION.wait_timeout`).Scan(&s.id, &s.idle)
+	err := s.conn.QueryRowContext(ctx, `SELECT CONNECTION_ID(), @@SESSION.wait_timeout, @@SESSION.innodb_lock_wait_timeout`).
+		Scan(&s.id, &s.silence, &s.rowWait)
 	if err != nil {
 		return err
 	}
-	limits := fmt.Sprintf(`SET SESSION wait_timeout = %d, innodb_lock_wait_timeout = %d`,
-		int(math.Ceil(s.ttl.Seconds())), int(waitSlice.Seconds()))
-	_, err = s.conn.ExecContext(ctx, limits)
+	return s.limit(ctx, int64(math.Ceil(s.ttl.Seconds())), int64(waitSlice.Seconds()))
+}
+
+// limit sets how many seconds the server bears the connection's silence, and waits for a row.
+func (s *session) limit(ctx context.Context, silence, rowWait int64) error {
+	_, err := s.conn.ExecContext(ctx, fmt.Sprintf(`SET SESSION wait_timeout = %d, innodb_lock_wait_timeout = %d`, silence, rowWait))
 	return err
 }
 
@@ -224,7 +229,7 @@ func (s *session) end(ctx context.Context) (was bool, err error) {
 		s.drop()
 		return false, err
 	}
-	if _, err := s.conn.ExecContext(own, fmt.Sprintf(`SET SESSION wait_timeout = %d`, s.idle)); err != nil {
+	if err := s.limit(own, s.silence, s.rowWait); err != nil {
 		s.drop()
 		return was, nil // the name was given back, and that was the question
 	}

@@ -175,14 +175,23 @@ func TestTheLastConnectionIsGivenBack(t *testing.T) {
 // and without the short patience of the server.
 func TestAConnectionGoesBackAsItCame(t *testing.T) {
 	eachSessionLock(t, func(t *testing.T, d *servers.Database, kind string) {
-		pool := sqlPool(t, d, 2)
+		pool, _, err := backend.OpenPool(backend.SQLOptions{
+			Driver: d.Driver, DSN: d.DSN, Password: d.Password, MaxOpen: 2, LockWait: 7 * time.Second, ConnectTimeout: time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { pool.Close() }) //nolint:errcheck // it was only read from
 		pool.SetMaxIdleConns(2)
-		before := count(t, pool, `SELECT @@session.wait_timeout`)
+		patience := func() [2]int {
+			return [2]int{count(t, pool, `SELECT @@session.wait_timeout`), count(t, pool, `SELECT @@session.innodb_lock_wait_timeout`)}
+		}
+		before := patience()
 		l := sqlLockOn(t, pool, d, kind)
 		releases(t, acquireWithin(t, l, "gate", 5*time.Second))
 		for range 4 {
-			if after := count(t, pool, `SELECT @@session.wait_timeout`); after != before {
-				t.Errorf("the server's patience is %d s, and was %d s", after, before)
+			if after := patience(); after != before {
+				t.Errorf("the server bears silence and waits for a row for %d s, and did for %d s", after, before)
 			}
 		}
 		// Every connection is still there to take the name from every other.
