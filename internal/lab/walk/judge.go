@@ -179,7 +179,7 @@ func (row Row) matches(s Step) bool {
 		return row.Kind == string(stock.Restock) && row.Quantity == s.Quantity
 	}
 	kind := stock.Deduction
-	if s.Do == Reserve {
+	if s.Do == Reserve || s.Do == Order {
 		kind = stock.Hold
 	}
 	return row.Kind == string(kind) && row.Quantity == s.Quantity && row.Strategy == s.Strategy && row.User == s.User
@@ -224,6 +224,9 @@ func (w *Run) reconcile() (happened []itemOp, faults []string) {
 		}
 		if line, found := baskets[row.Order]; found {
 			happened = append(happened, line.operation(row))
+			if !row.matches(line.Step) {
+				faults = append(faults, fmt.Sprintf("%s is in the ledger as %s", line, row))
+			}
 			continue
 		}
 		byName[row.Request], byName[row.Order], unexplained[row.Request] = row, row, row
@@ -237,6 +240,10 @@ func (w *Run) reconcile() (happened []itemOp, faults []string) {
 		}
 		switch {
 		case found:
+			// Only an order that was given to two buyers explains two requests.
+			if _, first := unexplained[row.Request]; !first {
+				faults = append(faults, fmt.Sprintf("%s was answered with the order of another request: %s", r, row))
+			}
 			delete(unexplained, row.Request)
 			happened = append(happened, r.operation(row))
 		case r.Key == "" && r.answers[0].Outcome == history.Unknown:

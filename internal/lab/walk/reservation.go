@@ -97,17 +97,23 @@ const clockStep = 10 * time.Millisecond
 // reservationFaults expects that each reservation has ended once, as its client was answered.
 func (w *Run) reservationFaults() (faults []string) {
 	held, ended := make(map[string]bool), make(map[string][]string)
+	units := make(map[string]int64) // that were held and have not ended
 	for _, row := range w.Ledger {
 		if row.Kind == string(stock.Hold) {
 			held[row.Order] = true
+			units[row.Order] += row.Quantity
 		}
 		if row.isFinal() {
 			ended[row.Order] = append(ended[row.Order], row.Kind)
+			units[row.Order] -= row.Quantity
 		}
 	}
 	for order := range held {
-		if len(ended[order]) != 1 {
+		switch {
+		case len(ended[order]) != 1:
 			faults = append(faults, fmt.Sprintf("reservation %s has ended %d times: %v", order, len(ended[order]), ended[order]))
+		case units[order] != 0:
+			faults = append(faults, fmt.Sprintf("of reservation %s %d units have not ended: %v", order, units[order], ended[order]))
 		}
 	}
 	for order, how := range ended {

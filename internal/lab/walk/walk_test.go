@@ -11,6 +11,7 @@ import (
 
 	"github.com/stockd/stockd/internal/backend"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
 	"github.com/stockd/stockd/internal/stock"
 )
@@ -148,6 +149,10 @@ func TestTheLedgerIsJudgedRowForRow(t *testing.T) {
 	other, foreign, more := row, row, row
 	other.Order, foreign.Request, more.Quantity = "8", "another", 3
 	foreign.Order = "9"
+	stranger, elsewhere, restock, second := foreign, foreign, foreign, foreign
+	stranger.User, elsewhere.Strategy, restock.Kind = "ann", "mutex", "restock"
+	second.Request, second.Order = "a third", "10"
+	nine := Record{Outcome: history.Sold, Order: "9"}
 	for _, c := range []struct {
 		name    string
 		records []Record
@@ -169,6 +174,13 @@ func TestTheLedgerIsJudgedRowForRow(t *testing.T) {
 		{"rejected and sold", answered(purchase, rejected), []Row{row}, "was rejected"},
 		{"not asked for", nil, []Row{row}, "not asked for"},
 		{"one unknown and two sold", answered(keyless, unknown), []Row{row, foreign}, "not asked for"},
+		{"two unknown and two sold", slices.Concat(answered(keyless, unknown), answered(keyless, unknown)), []Row{foreign, second}, ""},
+		{"unknown and sold to another buyer", answered(keyless, unknown), []Row{stranger}, "not asked for"},
+		{"unknown and sold by another strategy", answered(keyless, unknown), []Row{elsewhere}, "not asked for"},
+		{"unknown and restocked", answered(keyless, unknown), []Row{restock}, "not asked for"},
+		{"unknown under a key, and sold without one", answered(purchase, unknown), []Row{foreign}, "not asked for"},
+		{"rejected without a key and sold", answered(keyless, rejected), []Row{foreign}, "not asked for"},
+		{"one order for two buyers", slices.Concat(answered(keyless, nine), answered(keyless, nine)), []Row{foreign}, "order of another request"},
 	} {
 		_, faults := (&Run{Records: c.records, Ledger: c.rows}).reconcile()
 		if found := strings.Join(faults, "; "); c.fault == "" && found != "" || !strings.Contains(found, c.fault) {
@@ -282,6 +294,8 @@ func TestReservationsAreJudgedByTheirEnd(t *testing.T) {
 		return Record{Step: Step{Do: do}, Order: "7", Outcome: outcome, Problem: problem}
 	}
 	hold, confirmed, released, expired := row(stock.Hold), row(stock.Confirmation), row(stock.Release), row(stock.Expiry)
+	more := hold
+	more.Quantity++
 	for _, c := range []struct {
 		name    string
 		rows    []Row
@@ -294,6 +308,7 @@ func TestReservationsAreJudgedByTheirEnd(t *testing.T) {
 		{"not known", []Row{hold, expired}, []Record{said(Confirm, history.Unknown, "outcome-unknown")}, 0},
 		{"stays held", []Row{hold}, nil, 1},
 		{"ends twice", []Row{hold, confirmed, expired}, nil, 1},
+		{"paid for less than is held", []Row{more, confirmed}, []Record{said(Confirm, history.Sold, "")}, 1},
 		{"never held", []Row{confirmed}, nil, 1},
 		{"paid, and expired all the same", []Row{hold, expired}, []Record{said(Confirm, history.Sold, "")}, 1},
 		{"given back, and paid all the same", []Row{hold, confirmed}, []Record{said(Release, history.Sold, "")}, 1},
@@ -319,6 +334,8 @@ func TestReturnsAreJudgedByWhatWasSold(t *testing.T) {
 	}{
 		{"come back", []Row{sold, back}, []Record{returned(history.Sold)}, 0},
 		{"come back, and not known", []Row{sold, back}, []Record{returned(history.Unknown)}, 0},
+		{"all of them come back", []Row{row(stock.Confirmation, 2), back}, []Record{returned(history.Sold)}, 0},
+		{"more come back than were sold", []Row{row(stock.Confirmation, 1), back}, []Record{returned(history.Sold)}, 1},
 		{"answered as done", []Row{sold}, []Record{returned(history.Sold)}, 1},
 		{"come back twice", []Row{sold, back, back}, []Record{returned(history.Unknown)}, 1},
 		{"not asked for", []Row{sold, back}, nil, 1},
@@ -333,6 +350,9 @@ func TestBasketsAreJudgedByBothLedgers(t *testing.T) {
 	w := &Run{Item: 3}
 	s := Step{Do: Order, Key: "b", User: "ann"}
 	numbers := w.numbersOf(request{Step: s})
+	if first := service.BasketNumber(stock.BuyerKey(w.FullKey("b"), "ann"), 0); numbers[0] != first {
+		t.Errorf("the first number is %s, want %s", numbers[0], first)
+	}
 	said := func(outcome history.Outcome, order string) []Record {
 		return []Record{{Step: s, Order: order, Outcome: outcome}}
 	}
