@@ -12,6 +12,8 @@ func TestTakenEarly(t *testing.T) {
 	early := of(lease("a", 0, 300, 1), lease("b", 50, 60, 2))
 	expired := of(lease("a", 0, 300, 1), lease("b", 95, 120, 2))
 	released := of(lease("a", 0, 40, 1), lease("b", 50, 60, 2))
+	another := lease("b", 50, 60, 2)
+	another.Name = "m"
 	judge(t, []row{
 		{"while the lease was good", checker.TakenEarly(ttl), early, true, map[string]float64{"leases_taken_early": 1}},
 		{"after it had run out", checker.TakenEarly(ttl), expired, false, nil},
@@ -21,6 +23,7 @@ func TestTakenEarly(t *testing.T) {
 		{"never early, since it was given back", checker.NeverTakenEarly(ttl), released, true, nil},
 		{"early after all", checker.NeverTakenEarly(ttl), early, false, nil},
 		{"one lease only", checker.NeverTakenEarly(ttl), of(lease("a", 0, 300, 1)), false, nil},
+		{"one lease of each of two names", checker.NeverTakenEarly(ttl), of(lease("a", 0, 300, 1), another), false, nil},
 	})
 }
 
@@ -28,11 +31,14 @@ func TestReentering(t *testing.T) {
 	again := lease("a", 5, 8, 1)
 	again.ID = "a again"
 	in, out := of(lease("a", 0, 10, 1), again), of(lease("a", 0, 300, 1), func() history.Lease { l := asks("a", 5, 200); l.ID = "a again"; return l }())
+	third := asks("a", 6, 200)
+	third.ID = "a, a third time"
 	stranger := of(lease("a", 0, 300, 1), asks("b", 5, 200))
 	afterwards := of(lease("a", 0, 4, 1), again)
 	judge(t, []row{
 		{"asked for twice and granted", checker.Reentered(), in, true, map[string]float64{"reentered": 1}},
 		{"asked for twice and not granted", checker.Reentered(), out, false, map[string]float64{"locked_out": 1}},
+		{"granted, and then not", checker.Reentered(), of(in.Leases[0], again, third), false, map[string]float64{"reentered": 1, "locked_out": 1}},
 		{"asked for after the release", checker.Reentered(), afterwards, false, nil},
 		{"locked itself out", checker.LockedItselfOut(), out, true, nil},
 		{"let itself in", checker.LockedItselfOut(), in, false, nil},

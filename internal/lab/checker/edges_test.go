@@ -55,7 +55,7 @@ func TestAFigureIsComparedWithAnother(t *testing.T) {
 func TestTheRatioOfTwoStrategies(t *testing.T) {
 	of := func(strategy string, sales int) (list []history.Request) {
 		for i := range sales {
-			r := sold(i, 1000)
+			r := sold(i, 1000-i) // the first to begin is the last to end
 			r.Strategy = strategy
 			list = append(list, r)
 		}
@@ -96,7 +96,7 @@ func TestEachFaultIsNamed(t *testing.T) {
 		"an order too many":           {of(sold(0, 1, order("1")), audit(3, 5, 2, 2)), "2 orders in the ledger for 1 answered as sold and 0 unknown"},
 		"a key that is unknown twice": {of(unknown(0, 1, key("a")), unknown(1, 2, key("a")), sold(2, 3, order("1")), audit(2, 5, 3, 3)), "3 orders in the ledger for 1 answered as sold and 1 unknown"},
 		"units too few":               {of(sold(0, 1, order("1"), quantity(2)), audit(4, 5, 1, 1)), "1 unit in the ledger for 2 answered as sold"},
-		"audited too early":           {of(sold(0, 1_000_500), audit(4, 5, 1, 1)), "audited 500 ms before the last answer"},
+		"audited too early":           {of(sold(0, 1_000_500), sold(1, 2), audit(3, 5, 2, 2)), "audited 500 ms before the last answer"},
 		"another item":                {of(sold(0, 1), sold(0, 1, goods(8)), audit(4, 5, 1, 1)), "item 8 was never audited"},
 	} {
 		f := checker.Clean()(c.h)
@@ -216,6 +216,7 @@ func TestAContenderIsRejectedByAnotherHolder(t *testing.T) {
 		{"held", checker.RejectedWithin(5 * millisecond), of(lease("a", 0, 100, 1), gaveUp), true, map[string]float64{"refused_tries": 1, "longest_refused_try_ms": 5}},
 		{"held, and too late", checker.RejectedWithin(4 * millisecond), of(lease("a", 0, 100, 1), gaveUp), false, nil},
 		{"held to the end", checker.RejectedWithin(5 * millisecond), of(lease("a", 0, 0, 1), gaveUp), true, nil},
+		{"held until then", checker.RejectedWithin(time.Second), of(lease("a", 0, 15, 1), gaveUp), false, nil},
 		{"another name is held", checker.RejectedWithin(time.Second), of(elsewhere, gaveUp), false, nil},
 		{"another lock is held", checker.RejectedWithin(time.Second), of(otherLock, gaveUp), false, nil},
 		{"held by itself", checker.RejectedWithin(time.Second), of(lease("b", 0, 100, 1), gaveUp), false, nil},

@@ -187,7 +187,7 @@ func TakenEarly(ttl time.Duration) Check {
 // NeverTakenEarly expects that no contender was granted a name while the lease of
 // another was good. It needs two leases of one name to hold.
 func NeverTakenEarly(ttl time.Duration) Check {
-	return early(ttl, func(leases, taken int) bool { return leases > 1 && taken == 0 })
+	return early(ttl, func(most, taken int) bool { return most > 1 && taken == 0 })
 }
 
 // A lease is asked for before it is granted, and the server counts from somewhere
@@ -195,11 +195,12 @@ func NeverTakenEarly(ttl time.Duration) Check {
 // that.
 const tolerance = 10
 
-func early(ttl time.Duration, judge func(leases, taken int) bool) Check {
+func early(ttl time.Duration, judge func(most, taken int) bool) Check {
 	return func(h *history.History) Finding {
-		leases, taken := 0, 0
+		leases, most, taken := 0, 0, 0
 		for _, holdings := range holdingsOf(h) {
 			leases += len(holdings)
+			most = max(most, len(holdings))
 			for _, o := range overlapping(holdings) {
 				if o.From.Sub(o.A.Granted) < ttl-ttl/tolerance {
 					taken++
@@ -207,7 +208,7 @@ func early(ttl time.Duration, judge func(leases, taken int) bool) Check {
 			}
 		}
 		return Finding{
-			Holds: judge(leases, taken),
+			Holds: judge(most, taken),
 			Says: fmt.Sprintf("%d of %s began while another was held that was good for %s and had begun less than that before",
 				taken, count(leases, "lease"), span(ttl)),
 			Numbers: map[string]float64{"leases_taken_early": float64(taken)},
@@ -328,7 +329,7 @@ func heldAlready(holdings []holding, l history.Lease) bool {
 	return false
 }
 
-// Together expects that two holders had a name at the same time.
+// Together expects that two holders had a name at the same time, also where they may share it.
 func Together(a, b string) Check {
 	return pair(a, b, func(_, together int) bool { return together > 0 })
 }
@@ -346,15 +347,17 @@ func pair(a, b string, judge func(granted, together int) bool) Check {
 				granted[l.Holder] = true
 			}
 		}
-		together := 0
-		for _, o := range Overlaps(h) {
-			if o.A.Holder == a && o.B.Holder == b || o.A.Holder == b && o.B.Holder == a {
-				together++
+		both := 0
+		for _, holdings := range holdingsOf(h) {
+			for _, o := range together(holdings) {
+				if o.A.Holder == a && o.B.Holder == b || o.A.Holder == b && o.B.Holder == a {
+					both++
+				}
 			}
 		}
-		f := Finding{Holds: judge(len(granted), together), Numbers: map[string]float64{"granted_of_two": float64(len(granted)), "together": float64(together)}}
+		f := Finding{Holds: judge(len(granted), both), Numbers: map[string]float64{"granted_of_two": float64(len(granted)), "together": float64(both)}}
 		switch {
-		case together > 0:
+		case both > 0:
 			f.Says = fmt.Sprintf("%s and %s held the name at the same time", a, b)
 		case len(granted) == 2:
 			f.Says = fmt.Sprintf("%s and %s held the name one after the other", a, b)

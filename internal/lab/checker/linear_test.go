@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 func TestLinearizability(t *testing.T) {
@@ -48,6 +49,11 @@ func TestLinearizability(t *testing.T) {
 		illegal("both found the same", sold(0, 10, left(9)), sold(5, 20, left(9)), ten),
 		illegal("one after the other in the wrong order", sold(0, 10, left(8)), sold(20, 30, left(9)), ten),
 		illegal("more than there is", sold(0, 10, left(-1), quantity(11)), sold(0, 10, left(9)), ten),
+		illegal("more than is left", sold(0, 10, left(9)), sold(20, 30, left(-1), quantity(10)), ten),
+		illegal("answered again under its key, and then both found the same",
+			sold(0, 5, left(9), key("k"), order("a")), sold(10, 20, left(9), key("k"), order("a")), sold(30, 40, left(9)), ten),
+		illegal("of an item, beside one that was stocked again",
+			sold(0, 10, left(9)), sold(5, 20, left(9), goods(8)), sold(5, 20, left(9), goods(8)), ten, refilled, history.Audit{At: at(99), Audit: stock.NewAudit(8, 8, 10, 2, 2)}),
 		illegal("a sale without a purchase", sold(0, 10, left(9)), sold(20, 30, left(7)), ten),
 		illegal("rejected although it was there", two, rejected(40, 50), ten),
 		illegal("rejected before the sale, beside a rejection that was sent earlier and answered later",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // Clean expects that nothing went wrong with the stock of any item, and that the
@@ -81,6 +82,8 @@ func faults(a history.Audit, t *reported) (wrong []string) {
 		"%s in the ledger for %d answered as sold and %d unknown", count(a.Orders, "order"), t.sold, t.unknown)
 	add(a.Sold < t.soldUnits || a.Sold > t.soldUnits+t.unknownUnits,
 		"%s in the ledger for %d answered as sold and %d unknown", count(a.Sold, "unit"), t.soldUnits, t.unknownUnits)
+	add(a.Held < 0, "%s given back that were not held", count(-a.Held, "unit"))
+	add(a.Buyers != nil && *a.Buyers != (stock.Buyers{}), "the counts of buyers are wrong: %+v", a.Buyers)
 	add(a.At.Before(t.last), "audited %s before the last answer", span(t.last.Sub(a.At)))
 	return wrong
 }
@@ -162,11 +165,12 @@ func LostUpdates() Check {
 	})
 }
 
-// SoldOut expects that exactly so many units were sold, and that none is left.
+// SoldOut expects that exactly so many units were sold, and that none is left: a surplus of one item
+// does not make up for the lack of another.
 func SoldOut(units int64) Check {
 	return func(h *history.History) Finding {
 		f := audited(func(b books) (bool, string) {
-			holds := b.sold == units && b.initial == units && b.left == 0
+			holds := b.sold == units && b.initial == units && b.left == 0 && b.oversold == 0 && b.below == 0
 			return holds, fmt.Sprintf("of %s, %d were sold and %d are left, where all of %d were to be sold",
 				count(b.initial, "unit"), b.sold, b.left, units)
 		})(h)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 const millisecond = time.Millisecond
@@ -26,6 +27,8 @@ func TestWaits(t *testing.T) {
 	}
 	other := asked(1, 10)
 	other.Name = "another"
+	otherLock := asked(1, 10)
+	otherLock.Lock = "etcd"
 	turns := of(asked(0, 20), asked(1, 9), asked(2, 5), asked(3, 30))
 	judge(t, []row{
 		{"one waited so long", checker.WaitedAtLeast(80*millisecond, sales), h, true, map[string]float64{"longest_wait_ms": 80, "p50_wait_ms": 20, "p99_wait_ms": 80, "waits": 3, "longest_to_median": 4}},
@@ -53,6 +56,8 @@ func TestWaits(t *testing.T) {
 		{"while it waited", checker.InTurn(0), of(asked(0, 20), asked(1, 20)), true, nil},
 		{"who is never granted a name", checker.InTurn(1), of(asks("a", 0, 0), asked(1, 20), asked(2, 22), mark("", 100, "the end")), false, map[string]float64{"most_overtakers": 2}},
 		{"of another name", checker.InTurn(0), of(asked(0, 20), other), true, nil},
+		{"of another lock", checker.InTurn(0), of(asked(0, 20), otherLock), true, nil},
+		{"by one that was never granted", checker.InTurn(0), of(asked(0, 20), asks("b", 1, 5)), true, nil},
 		{"none asked", checker.InTurn(9), of(), false, nil},
 	})
 }
@@ -106,7 +111,8 @@ func TestDeadlock(t *testing.T) {
 		{"granted after the expiry", checker.Deadlocked(2 * time.Second), of(lease("a", 0, 0, 1), crash, second(1100), end), false, map[string]float64{"longest_deadlock_ms": 1000}},
 		{"no lease", checker.Deadlocked(0), of(end), false, nil},
 
-		{"freed in time", checker.Freed(time.Second), of(lease("a", 0, 0, 1), crash, second(1100), end), true, map[string]float64{"longest_freed_ms": 1000, "died_holders": 1}},
+		{"freed in time", checker.Freed(time.Second), of(lease("a", 0, 0, 1), crash, second(1100), end), true, map[string]float64{"longest_freed_ms": 1000, "died_holders": 1, "freed_holders": 1}},
+		{"two freed in time", checker.Freed(time.Second), of(lease("a", 0, 0, 1), crash, lease("b", 1100, 0, 2), mark("b", 1200, "killed"), lease("c", 1500, 1600, 3), end), true, map[string]float64{"soonest_freed_ms": 300, "longest_freed_ms": 1000, "freed_holders": 2}},
 		{"freed too late", checker.Freed(999 * millisecond), of(lease("a", 0, 0, 1), crash, second(1100), end), false, nil},
 		{"never freed", checker.Freed(time.Hour), of(lease("a", 0, 0, 1), crash, asks("b", 50, 0), end), false, map[string]float64{"freed_holders": 0}},
 		{"none died", checker.Freed(time.Hour), of(lease("a", 0, 10, 1), second(20), end), false, nil},
@@ -137,6 +143,11 @@ func TestDuplicates(t *testing.T) {
 		{"sent again with a key that is not looked at", checker.DeductedTwice(), of(keyed, audit(8, 10, 2, 2)), true, nil},
 		{"sent again, and done once", checker.DeductedTwice(), of(blind, audit(9, 10, 1, 1)), false, nil},
 		{"two purchases of one client", checker.DeductedTwice(), of(sold(0, 1), sold(2, 3), audit(8, 10, 2, 2)), false, map[string]float64{"purchases": 2}},
+		{"another item's purchase", checker.DeductedTwice(), of(unknown(0, 1), sold(2, 3, goods(8)), audit(8, 10, 2, 2)), false, map[string]float64{"purchases": 2}},
+		{"another item's purchase under the same key", checker.DeductedTwice(), of(unknown(0, 1, key("k")), sold(2, 3, key("k"), goods(8)), audit(8, 10, 2, 2)), false, map[string]float64{"purchases": 2}},
+		{"a purchase under another key", checker.DeductedTwice(), of(unknown(0, 1, key("k")), sold(2, 3, key("l")), audit(8, 10, 2, 2)), false, map[string]float64{"purchases": 2}},
+		{"a purchase of more", checker.DeductedTwice(), of(unknown(0, 1), sold(2, 3, quantity(2)), audit(8, 10, 2, 2)), false, map[string]float64{"purchases": 2}},
+		{"sent again blindly, beside an item that is not sold", checker.DeductedTwice(), of(blind, audit(8, 10, 2, 2), history.Audit{At: at(1_000_000), Audit: stock.NewAudit(8, 5, 5, 0, 0)}), true, map[string]float64{"orders": 2}},
 		{"another client's purchase", checker.DeductedTwice(), of(unknown(0, 1), sold(2, 3, client(1)), audit(8, 10, 2, 2)), false, nil},
 		{"more in the ledger, and nothing sent again", checker.DeductedTwice(), of(sold(0, 1), audit(8, 10, 2, 2)), false, nil},
 		{"twice, never audited", checker.DeductedTwice(), of(blind), false, nil},
@@ -144,6 +155,8 @@ func TestDuplicates(t *testing.T) {
 		{"with a key", checker.DeductedOnce(), of(keyed, audit(9, 10, 1, 1)), true, map[string]float64{"deducted_twice": 0}},
 		{"done twice", checker.DeductedOnce(), of(keyed, audit(8, 10, 2, 2)), false, nil},
 		{"sold, and not in the ledger", checker.DeductedOnce(), of(keyed, audit(10, 10, 0, 0)), false, nil},
+		{"sold, asked again, and one of two not in the ledger", checker.DeductedOnce(), of(sold(0, 1, key("k"), order("a")), unknown(2, 3, key("k")), sold(4, 5, client(1), order("b")), audit(9, 10, 1, 1)), false, nil},
+		{"unknown, and then failed", checker.DeductedOnce(), of(unknown(0, 1, key("k")), failed("busy", 2, 3, key("k")), audit(9, 10, 1, 1)), true, nil},
 		{"nothing was sent again", checker.DeductedOnce(), of(sold(0, 1), audit(9, 10, 1, 1)), false, nil},
 		{"nothing was done", checker.DeductedOnce(), of(unknown(0, 1, key("k")), unknown(0, 1, key("k")), audit(10, 10, 0, 0)), false, nil},
 		{"two orders under one key", checker.DeductedOnce(), of(sold(0, 1, key("k"), order("a")), sold(2, 3, key("k"), order("b")), sold(4, 5, key("l")), audit(8, 10, 2, 2)), false, map[string]float64{"deducted_twice": 1}},
