@@ -75,6 +75,20 @@ func TestVerdicts(t *testing.T) {
 			func(l *load.Result, _ *stock.Audit) { l.Duplicates = 1 }, true, verdict.Unexpected, "1 orders given twice",
 		},
 		{
+			"two units for each order", 10, 10, 0,
+			func(_ *load.Result, a *stock.Audit) { *a = stock.NewAudit(1, 0, 20, 20, 10) }, true, verdict.Unexpected, "20 units in 10 sales of one unit each",
+		},
+		{"no request at all", 0, 0, 10, nothing, true, verdict.Unexpected, "no purchase was sold or rejected"},
+		{
+			"nothing but busy", 0, 0, 10,
+			func(l *load.Result, _ *stock.Audit) { l.Sent, l.Errors["busy"] = 20, 20 }, true, verdict.Unexpected, "no purchase was sold or rejected",
+		},
+		{
+			"nothing but answers that were lost", 0, 0, 10,
+			func(l *load.Result, _ *stock.Audit) { l.Sent, l.Unknown = 20, 20 }, true, verdict.Unexpected, "no purchase was sold or rejected",
+		},
+		{"sold out before", 0, 20, 0, func(_ *load.Result, a *stock.Audit) { *a = stock.NewAudit(1, 0, 0, 0, 0) }, true, verdict.Expected, "consistent"},
+		{
 			"a backend that failed", 10, 10, 0,
 			func(l *load.Result, _ *stock.Audit) { l.Errors["backend-unavailable"] = 3 }, true, verdict.Unexpected, "3 backend-unavailable",
 		},

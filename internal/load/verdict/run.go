@@ -147,8 +147,12 @@ func (r *Run) contradiction() string {
 	switch {
 	case r.Orders < answered || r.Orders > answered+unknown:
 		return fmt.Sprintf("the ledger has %d sales, clients got answers to %d, and %d outcomes are unknown", r.Orders, answered, unknown)
+	case r.Sold != r.Orders: // every request is for one unit
+		return fmt.Sprintf("the ledger has %d units in %d sales of one unit each", r.Sold, r.Orders)
 	case r.unexpectedErrors() != "":
 		return "requests failed: " + r.unexpectedErrors()
+	case r.Answered == 0 && r.Rejected == 0:
+		return "no purchase was sold or rejected: nothing is shown"
 	case r.ExpectedClean && !r.Clean:
 		return "guarantees consistency and was not consistent: " + r.state()
 	case r.ExpectedClean && r.soldOut() && r.Sold != r.Stock:
