@@ -201,10 +201,13 @@ func (s *stage) compare(ctx context.Context, of *shelf) (wrong, err error) {
 	return cmp.Or(wrong, inconsistency(orders, int64(of.sold), int64(of.unknown))), nil
 }
 
-// unclean is what an audit found, or nil.
+// unclean is what an audit found, or nil. Every purchase is of one unit.
 func unclean(a stock.Audit) error {
-	if a.Clean {
+	if a.Clean && a.Sold == a.Orders {
 		return nil
+	}
+	if a.Clean {
+		return fmt.Errorf("the ledger has %d units in %d sales of one unit each", a.Sold, a.Orders)
 	}
 	return fmt.Errorf("the audit is not consistent: %d of %d sold, %d oversold, %d updates lost, %d left",
 		a.Sold, a.Initial, a.Oversold, a.Lost, a.Stock)

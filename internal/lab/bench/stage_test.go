@@ -262,6 +262,7 @@ func TestASaleIsComparedWithItsLedger(t *testing.T) {
 		"right later":          {load.Result{}, []string{fmt.Sprintf(clean, 98, 2, 2), fmt.Sprintf(clean, 96, 4, 4)}, ""},
 		"an unknown one sold":  {load.Result{}, []string{fmt.Sprintf(clean, 95, 5, 5)}, ""},
 		"a failure":            {load.Result{Sent: 5, Errors: map[string]int{"internal": 1}}, nil, "1 of 5 requests failed: internal"},
+		"one rejected":         {load.Result{Rejected: 1}, nil, "1 were rejected with stock left"},
 		"rejected":             {load.Result{Rejected: 2}, nil, "2 were rejected with stock left"},
 		"an order given twice": {load.Result{Duplicates: 1}, nil, "1 orders were assigned twice"},
 	} {
@@ -282,6 +283,7 @@ func TestASaleIsComparedWithItsLedger(t *testing.T) {
 		"all":             {[]string{fmt.Sprintf(clean, 98, 2, 2), fmt.Sprintf(clean, 98, 2, 2)}, ""},
 		"one too few":     {[]string{fmt.Sprintf(clean, 98, 2, 2), fmt.Sprintf(clean, 99, 1, 1)}, "the ledger has 3 sales, buyers received 4, and the outcome of 1 is unknown"},
 		"two too many":    {[]string{fmt.Sprintf(clean, 97, 3, 3), fmt.Sprintf(clean, 97, 3, 3)}, "the ledger has 6 sales"},
+		"two units each":  {[]string{fmt.Sprintf(clean, 98, 2, 2), fmt.Sprintf(clean, 96, 4, 2)}, "4 units in 2 sales of one unit each"},
 		"one is not":      {[]string{fmt.Sprintf(clean, 98, 2, 2), `{"goods_id": 2, "initial": 10, "sold": 12, "orders": 12, "oversold": 2, "pending": 0}`}, "12 of 10 sold, 2 oversold"},
 		"the first isn't": {[]string{`{"goods_id": 1, "initial": 10, "sold": 2, "orders": 2, "lost": 1, "stock": 9, "pending": 0}`, fmt.Sprintf(clean, 98, 2, 2)}, "1 updates lost, 9 left"},
 	} {

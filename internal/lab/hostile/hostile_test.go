@@ -125,7 +125,8 @@ func good() *Report {
 		plan:     Plan{Memory: 1 << 20, Timed: true},
 		Baseline: Honest{Attempts: 100, P99: 2}, Hostile: Honest{Attempts: 1000, Seconds: 600, P99: 9, Rejected: map[string]int{"busy": 9}},
 		Samples: []Sample{{Resident: []int64{1000, 2000}}},
-		Ledger:  Ledger{Audits: []stock.Audit{stock.NewAudit(hotItem, 0, 10, 10, 10)}},
+		Ledger:  Ledger{Honest: 9, Audits: []stock.Audit{stock.NewAudit(hotItem, 0, 10, 10, 10)}},
+		Pages:   Pages{Asked: 1},
 		After:   State{Rows: map[string]int64{"tb_stock_ledger": 11, "lock_token": 64}, Keys: 74},
 	}
 	for _, attack := range Attacks() {
@@ -146,10 +147,15 @@ func TestEveryBoundCanBeBroken(t *testing.T) {
 	if r.judge(); len(r.Failed()) > 0 {
 		t.Fatalf("a good run fails: %+v", r.Failed())
 	}
+	sold := stock.NewAudit(2, 0, 5, 5, 5)
 	for want, spoil := range map[string]func(*Report){
-		"units oversold":                         func(r *Report) { r.Ledger.Audits = []stock.Audit{stock.NewAudit(hotItem, 0, 10, 11, 11)} },
-		"units lost":                             func(r *Report) { r.Ledger.Audits = []stock.Audit{stock.NewAudit(hotItem, 1, 10, 10, 10)} },
+		"units oversold":                         func(r *Report) { r.Ledger.Audits = []stock.Audit{stock.NewAudit(hotItem, 0, 10, 11, 11), sold} },
+		"units lost":                             func(r *Report) { r.Ledger.Audits = []stock.Audit{stock.NewAudit(hotItem, 1, 10, 10, 10), sold} },
+		"items whose full audit fails":           func(r *Report) { r.Ledger.Audits[0].Clean = false },
 		"units of the hot item left":             func(r *Report) { r.Ledger.Audits = []stock.Audit{stock.NewAudit(hotItem, 1, 10, 9, 9)} },
+		"accepted honest orders":                 func(r *Report) { r.Ledger.Honest = 0 },
+		"units of the hot item left after":       func(r *Report) { r.Ledger.Audits[0].GoodsID = baselineItem },
+		"looks at the stock page and the audit":  func(r *Report) { r.Pages.Asked = 0 },
 		"accepted honest orders missing":         func(r *Report) { r.Ledger.Missing = 1 },
 		"accepted honest orders twice":           func(r *Report) { r.Ledger.Repeated = 1 },
 		"accepted honest orders altered":         func(r *Report) { r.Ledger.Altered = 1 },
@@ -168,6 +174,8 @@ func TestEveryBoundCanBeBroken(t *testing.T) {
 		"keys in Redis":                          func(r *Report) { r.After.Keys = 75 },
 		"state of items that do not exist":       func(r *Report) { r.After.Invented = map[string]int{"rows of lock_token": 1} },
 		"answers of an internal error":           func(r *Report) { r.Attacks[0].Problems["internal"] = 1 },
+		"answers of an internal":                 func(r *Report) { r.Hostile.Rejected["internal"] = 1 },
+		"largest memory of a replica":            func(r *Report) { r.Samples = nil },
 		"redirects":                              func(r *Report) { r.Attacks[0].Statuses["3xx"] = 1 },
 		"attacks that no server has seen":        func(r *Report) { r.Attacks[0].Ends = map[end]int{unreached: r.Attacks[0].Made} },
 		"attacks that were allowed":              func(r *Report) { r.Attacks[indexOf("write without a token")].Statuses["2xx"] = 1 },
