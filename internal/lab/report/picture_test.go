@@ -188,6 +188,7 @@ func TestStockShowsWhatWasSoldBeyondWhatThereWas(t *testing.T) {
 		h.Samples = append(h.Samples, history.Sample{At: ms(float64(i)), GoodsID: 1, Sold: int64(i * 150 / 4999), Stock: max(0, 100-int64(i)/40)})
 	}
 	h.Samples = append(h.Samples, history.Sample{At: ms(10), GoodsID: 2, Sold: 9999})
+	h.Audits = append(h.Audits, history.Audit{At: ms(5001), Audit: stock.NewAudit(2, 1, 10000, 9999, 9999)})
 	p := Stock(h)
 	all := texts(t, p)
 	for _, want := range []string{"150 units were sold at the end of 100 that there were, and the row said 0 left", "sold beyond it: 50", "5,001 points are drawn as 150 columns"} {

@@ -36,7 +36,7 @@ func Stock(h *history.History) *Picture {
 	if len(sold) == 0 {
 		return nil
 	}
-	initial, known := initially(h.Audits)
+	initial, known := initially(h)
 	whole := extent(h)
 	for _, a := range h.Audits {
 		whole.to = later(whole.to, a.At) // the last points are from an audit
@@ -81,13 +81,7 @@ func sampled(h *history.History) (sold, left []point) {
 	if len(h.Samples) == 0 {
 		return nil, nil
 	}
-	count := map[int64]int{}
-	for _, s := range h.Samples {
-		count[s.GoodsID]++
-	}
-	item := slices.MaxFunc(h.Samples, func(a, b history.Sample) int {
-		return cmp.Or(count[a.GoodsID]-count[b.GoodsID], cmp.Compare(b.GoodsID, a.GoodsID))
-	}).GoodsID
+	item := sampledMost(h)
 	add := func(at time.Time, s, l int64) {
 		sold, left = append(sold, point{at, float64(s)}), append(left, point{at, float64(l)})
 	}
@@ -105,6 +99,17 @@ func sampled(h *history.History) (sold, left []point) {
 	return sold, left
 }
 
+// sampledMost is the item that was sampled most; there are samples.
+func sampledMost(h *history.History) int64 {
+	count := map[int64]int{}
+	for _, s := range h.Samples {
+		count[s.GoodsID]++
+	}
+	return slices.MaxFunc(h.Samples, func(a, b history.Sample) int {
+		return cmp.Or(count[a.GoodsID]-count[b.GoodsID], cmp.Compare(b.GoodsID, a.GoodsID))
+	}).GoodsID
+}
+
 func answered(requests []history.Request) []point {
 	sales := slices.DeleteFunc(slices.Clone(requests), func(r history.Request) bool { return r.Outcome != history.Sold })
 	slices.SortStableFunc(sales, func(a, b history.Request) int { return a.End.Compare(b.End) })
@@ -117,12 +122,18 @@ func answered(requests []history.Request) []point {
 	return list
 }
 
-// initially is what there was to sell, according to the last audit.
-func initially(audits []history.Audit) (units float64, known bool) {
-	if len(audits) == 0 {
-		return 0, false
+// initially is what there was to sell, according to the last audit of the item that is drawn.
+func initially(h *history.History) (units float64, known bool) {
+	ofAny, item := len(h.Samples) == 0, int64(0)
+	if !ofAny {
+		item = sampledMost(h)
 	}
-	return float64(audits[len(audits)-1].Initial), true
+	for _, a := range h.Audits {
+		if ofAny || a.GoodsID == item {
+			units, known = float64(a.Initial), true
+		}
+	}
+	return units, known
 }
 
 // most is the largest value above 0, least the smallest below.
@@ -239,7 +250,7 @@ type Took struct {
 // SaleOf reads the samples of a history; it has no points where there are none.
 func SaleOf(h *history.History) (s Sale) {
 	sold, left := sampled(h)
-	initial, _ := initially(h.Audits)
+	initial, _ := initially(h)
 	s.Units = int64(initial)
 	if len(h.Requests) > 0 {
 		s.Strategy = h.Requests[0].Strategy
