@@ -3,13 +3,17 @@ package scenario
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/internal/lab/checker"
 	"github.com/stockd/stockd/internal/lab/history"
 	"github.com/stockd/stockd/internal/lab/servers"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // made runs one experiment that needs nothing.
@@ -71,13 +75,21 @@ func TestAFailureByChanceIsTriedUntilItIsSeenAndEveryTryCounts(t *testing.T) {
 }
 
 func TestTriesAreBounded(t *testing.T) {
-	r, err := made(t, Part{Name: "one", Steps: []Step{measured()}, Check: reaches(10), Tries: 4})
+	var items []int64
+	sells := func(_ context.Context, s *Environment) error { items = append(items, s.Item); return nil }
+	r, err := made(t, Part{Name: "one", Steps: []Step{sells, measured()}, Check: reaches(10), Tries: 4})
 	if err != nil || r.Verdict != NotReproduced || r.Tries != 4 || r.Reason == "" {
 		t.Errorf("%v, %+v", err, r)
+	}
+	if !slices.Equal(items, []int64{1, 2, 3, 4}) {
+		t.Errorf("the tries sold the items %v, want one each", items)
 	}
 }
 
 func TestARemedyMustHoldInEachOfItsRounds(t *testing.T) {
+	if r, err := made(t, Part{Name: "one", Remedy: true, Steps: []Step{measured()}, Check: reaches(2), Rounds: 2}); err != nil || r.Verdict != NotReproduced || r.Tries != 1 {
+		t.Errorf("one that fails in its first round: %v, %+v", err, r)
+	}
 	for rounds, want := range map[int]Verdict{2: Reproduced, 3: NotReproduced} {
 		r, err := made(t, Part{Name: "one", Remedy: true, Steps: []Step{measured()}, Check: staysBelow(3), Rounds: rounds})
 		if err != nil || r.Verdict != want || r.Tries != rounds {
@@ -99,6 +111,103 @@ func TestBothHalvesMustHold(t *testing.T) {
 	r, err := made(t, holds, fails)
 	if err != nil || r.Verdict != NotReproduced || len(r.Parts) != 2 {
 		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+// A part that was not made proves nothing, and one that did not hold weighs more than it.
+func TestAnExperimentIsJudgedByAllOfItsParts(t *testing.T) {
+	held := PartResult{Name: "held", Tries: 2, Finding: checker.Finding{Holds: true, Says: "so it is", Numbers: map[string]float64{"units": 1}}}
+	failed := PartResult{Name: "failed", Tries: 3, Finding: checker.Finding{Says: "so it is not", Numbers: map[string]float64{"units": 2}}}
+	missing := PartResult{Name: "missing", NotRun: "needs etcd"}
+	for _, c := range []struct {
+		parts   []PartResult
+		verdict Verdict
+		reason  string
+		tries   int
+	}{
+		{nil, NotRun, "", 0},
+		{[]PartResult{held}, Reproduced, "held: so it is", 2},
+		{[]PartResult{held, held}, Reproduced, "held: so it is; held: so it is", 4},
+		{[]PartResult{held, missing}, NotRun, "missing: needs etcd", 2},
+		{[]PartResult{missing, held}, NotRun, "missing: needs etcd", 2},
+		{[]PartResult{missing}, NotRun, "missing: needs etcd", 0},
+		{[]PartResult{held, failed}, NotReproduced, "failed: so it is not", 5},
+		{[]PartResult{failed, missing, held}, NotReproduced, "failed: so it is not", 5},
+	} {
+		r := Result{Parts: c.parts, Tries: 9, Verdict: Reproduced, Evidence: map[string]float64{"of an earlier judgement": 1}}
+		r.judge()
+		want := make(map[string]float64)
+		for _, p := range c.parts {
+			for name, value := range p.Finding.Numbers {
+				want[p.Name+"."+name] = value
+			}
+		}
+		if r.Verdict != c.verdict || r.Reason != c.reason || r.Tries != c.tries || !maps.Equal(r.Evidence, want) {
+			t.Errorf("%+v: %s, %q, %d tries, %v; want %s, %q, %d tries, %v", c.parts, r.Verdict, r.Reason, r.Tries, r.Evidence, c.verdict, c.reason, c.tries, want)
+		}
+	}
+}
+
+// The result says what was claimed, done and expected, in the words of the experiment.
+func TestAResultDescribesItsExperiment(t *testing.T) {
+	plan := Plan{Folder: t.TempDir(), Progress: silent{}}
+	r := &run{plan: plan, provisioner: &provisioner{plan: plan, backends: &servers.Backends{Database: &servers.Database{}}}}
+	part := Part{Name: "one", Does: "does", Expect: "expect", Remedy: true, Pictures: []Picture{Bars}, Steps: []Step{measured()}, Check: reaches(1)}
+	before := time.Now()
+	got, err := r.experiment(t.Context(), Experiment{Number: 7, Name: "name", Title: "title", Claim: "claim", Source: "source", Fix: "fix", Parts: []Part{part}})
+	if err != nil || got.Number != 7 || got.Name != "name" || got.Title != "title" || got.Claim != "claim" || got.Source != "source" || got.Fix != "fix" {
+		t.Errorf("%v, %+v", err, got)
+	}
+	if p := got.Parts[0]; p.Name != "one" || p.Does != "does" || p.Expect != "expect" || !p.Remedy || !slices.Equal(p.Pictures, part.Pictures) ||
+		p.History != "07-name/one-1.jsonl" || p.Start.Before(before) || p.End.Before(p.Start) {
+		t.Errorf("%+v", p)
+	}
+}
+
+// What the purchases contradict is drawn beside the history, where the part has orders.
+func TestAnswersThatNoOrderExplainsAreDrawn(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0).UTC() }
+	contradicts := func(_ context.Context, s *Environment) error {
+		for client := range 2 {
+			sale := history.Request{Start: at(client), End: at(client + 5), Client: client, GoodsID: 1, Quantity: 1, Outcome: history.Sold, Remaining: 9}
+			if err := s.History.Add(history.Line{Request: &sale}); err != nil {
+				return err
+			}
+		}
+		return s.History.Add(history.Line{Audit: &history.Audit{At: at(9), Audit: stock.NewAudit(1, 9, 10, 2, 2)}})
+	}
+	for orders, want := range map[bool]string{true: "07-made-up/one-1-order.html", false: ""} {
+		plan := Plan{Folder: t.TempDir(), Progress: silent{}}
+		r := &run{plan: plan, provisioner: &provisioner{plan: plan, backends: &servers.Backends{Database: &servers.Database{}}}}
+		got, err := r.experiment(t.Context(), Experiment{Number: 7, Name: "made-up", Parts: []Part{{Name: "one", Orders: orders, Steps: []Step{contradicts}, Check: reaches(0)}}})
+		if err != nil || got.Parts[0].Contradiction != want {
+			t.Errorf("with orders %t: %q (%v), want %q", orders, got.Parts[0].Contradiction, err, want)
+		}
+		if _, err := os.Stat(filepath.Join(plan.Folder, "07-made-up", "one-1-order.html")); (err == nil) != orders {
+			t.Errorf("with orders %t there is: %v", orders, err)
+		}
+	}
+}
+
+// Replicas serve the next try only where its stage asks for just the same.
+func TestReplicasServeTheSameStage(t *testing.T) {
+	stage := Stage{Replicas: 2, Nodes: 1, Lab: true, Env: []string{"A=1"}}
+	if !stage.same(Stage{Replicas: 2, Nodes: 1, Lab: true, Env: []string{"A=1"}, Needs: []Need{Redis}}) {
+		t.Error("the same stage is another one")
+	}
+	for name, change := range map[string]func(*Stage){
+		"replicas": func(s *Stage) { s.Replicas = 3 }, "nodes": func(s *Stage) { s.Nodes = 3 }, "the lab": func(s *Stage) { s.Lab = false },
+		"a variable": func(s *Stage) { s.Env = []string{"A=2"} }, "a replica's own": func(s *Stage) { s.Own = map[int][]string{1: {"A=1"}} },
+	} {
+		other := stage
+		if change(&other); stage.same(other) || other.same(stage) {
+			t.Errorf("%s: another stage is the same", name)
+		}
+	}
+	p := &provisioner{plan: Plan{Binary: "stockd"}, backends: &servers.Backends{Database: &servers.Database{}}}
+	got := p.options(stage, []string{"A=3"}, map[int][]string{1: {"B=1"}})
+	if got.Binary != "stockd" || got.Replicas != 2 || !got.Lab || !slices.Equal(got.Own[1], []string{"B=1"}) || !slices.Equal(got.Env[len(got.Env)-2:], []string{"A=1", "A=3"}) {
+		t.Errorf("the replicas of the stage are %+v", got)
 	}
 }
 
@@ -127,6 +236,10 @@ func TestSQLiteIsNoMySQL(t *testing.T) {
 	th.backends.Database.Started = servers.Local
 	if reason := th.lacks(Stage{Needs: []Need{MySQL}}); reason != "" {
 		t.Error(reason)
+	}
+	th.backends.Missing = map[string]string{"etcd": "needs etcd"}
+	if reason := th.lacks(Stage{Needs: []Need{MySQL, Etcd}}); reason != "needs etcd" {
+		t.Errorf("beside MySQL etcd is missing for %q", reason)
 	}
 }
 
@@ -161,7 +274,9 @@ func TestAReportIsJudgedAgainByItsHistories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := &Report{Experiments: []Result{result}}
+	unknown := Result{Name: "unknown", Verdict: Reproduced}
+	result.Parts = append([]PartResult{{Name: "of another version"}, {Name: "one", NotRun: "needs etcd"}}, result.Parts...)
+	report := &Report{Experiments: []Result{unknown, result}}
 	file := filepath.Join(folder, "07-made-up", "one-1.jsonl")
 	if err := os.WriteFile(file, []byte(`{"figure":{"name":"measured","value":0}}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -169,7 +284,16 @@ func TestAReportIsJudgedAgainByItsHistories(t *testing.T) {
 	if err := Reread(folder, []Experiment{e}, report); err != nil {
 		t.Fatal(err)
 	}
-	if got := report.Experiments[0]; got.Verdict != NotReproduced || got.Evidence["one.measured"] != 0 {
+	if got := report.Experiments[1]; got.Verdict != NotReproduced || got.Evidence["one.measured"] != 0 || got.Parts[2].Finding.Holds {
 		t.Errorf("%+v", got)
+	}
+	if got := report.Experiments[0]; got.Verdict != Reproduced {
+		t.Errorf("one that is not known is judged: %+v", got)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := Reread(folder, []Experiment{e}, report); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without its history: %v", err)
 	}
 }
