@@ -66,6 +66,28 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 	}
 }
 
+// What came out well by luck, or is contradicted by its ledger, sells nothing exactly.
+func TestTheSummaryOfAStory(t *testing.T) {
+	run := func(strategy string, v verdict.Verdict, clean bool, perSecond float64) verdict.Run {
+		return verdict.Run{Strategy: strategy, Replicas: 3, Verdict: v, Clean: clean, PerSecond: perSecond}
+	}
+	got := summary([]verdict.Run{
+		run("naive", verdict.Expected, false, 900), run("broken", verdict.Unexpected, false, 900), run("lucky", verdict.Unexpected, true, 900),
+		run("sql-conditional", verdict.Expected, true, 20), run("redis-lua", verdict.Expected, true, 10), run("etcd", verdict.NotRun, true, 900),
+	})
+	for _, want := range []string{
+		"oversell: naive on 3; broken on 3.\n", "exactly what there is: sql-conditional on 3; redis-lua on 3.\n",
+		"The fastest of those here was sql-conditional, with 20 requests a second.\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the summary lacks %q:\n%s", want, got)
+		}
+	}
+	if got := summary(nil); strings.Count(got, "none here") != 2 || strings.Contains(got, "fastest") {
+		t.Errorf("the summary of nothing is\n%s", got)
+	}
+}
+
 func TestDemoEmbedded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "demo.json")
 	status, out, errOut := stocklab("demo", "--servers=embedded", "--stock=40", "--clients=20", "--loops=5", "--json", path)

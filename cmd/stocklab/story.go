@@ -76,6 +76,7 @@ func summary(runs []verdict.Run) string {
 		case r.Verdict == verdict.NotRun:
 		case !r.Clean:
 			wrong = append(wrong, name)
+		case r.Verdict != verdict.Expected: // its row says why: it proves neither
 		default:
 			if right = append(right, name); r.PerSecond > best.PerSecond {
 				best = r
