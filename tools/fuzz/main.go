@@ -37,11 +37,11 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	if targets, err = matching(targets, pattern); err != nil {
+		return err
+	}
 	failed := 0
 	for _, t := range targets {
-		if !pattern.MatchString(t.name) {
-			continue
-		}
 		fmt.Printf("%s %s\n", t.folder, t.name)
 		if err := t.fuzz(ctx, *each); err != nil {
 			failed++
@@ -58,6 +58,19 @@ func run() error {
 
 // target is one fuzz test.
 type target struct{ folder, name string }
+
+// matching are the targets that a pattern names: one that is misspelled would pass.
+func matching(targets []target, pattern *regexp.Regexp) (named []target, err error) {
+	for _, t := range targets {
+		if pattern.MatchString(t.name) {
+			named = append(named, t)
+		}
+	}
+	if len(named) == 0 {
+		err = fmt.Errorf("--only %s matches none of %d targets", pattern, len(targets))
+	}
+	return named, err
+}
 
 // list finds the targets in the files that git knows: to ask go test would build
 // every test there is.
