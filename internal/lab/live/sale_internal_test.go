@@ -1,17 +1,22 @@
 package live
 
 import (
+	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/stockd/stockd/internal/lab/client"
 	"github.com/stockd/stockd/internal/load"
 	"github.com/stockd/stockd/internal/load/verdict"
 	"github.com/stockd/stockd/internal/service"
 	"github.com/stockd/stockd/internal/service/strategy"
+	"github.com/stockd/stockd/internal/stock"
 )
 
 // described are the strategies as a replica that has every server describes them.
@@ -58,13 +63,92 @@ func TestASaleInTwoModesIsOneResult(t *testing.T) {
 		return h
 	}
 	leg := func(sold, rejected, busy int) *load.Result {
-		return &load.Result{Sent: sold + rejected + busy, Sold: sold, Rejected: rejected, Errors: map[string]int{"busy": busy}, Elapsed: time.Second, Latency: latency(), SaleLatency: latency()}
+		return &load.Result{
+			Sent: sold + rejected + busy + 1, Sold: sold, Rejected: rejected, Unknown: 1, Duplicates: 2, Received: 3, Errors: map[string]int{"busy": busy},
+			Elapsed: time.Second, Latency: latency(), SaleLatency: latency(),
+		}
 	}
 	r.add(leg(5, 1, 2), nil)
 	r.add(leg(7, 3, 4), nil)
 	got := r.result
-	if got.Sent != 22 || got.Sold != 12 || got.Rejected != 4 || got.Errors["busy"] != 6 || got.Elapsed != 2*time.Second || got.Latency.TotalCount() != 4 {
+	if got.Unknown != 2 || got.Duplicates != 4 || got.Received != 6 {
+		t.Errorf("%d unknown, %d duplicates, %d bytes; want those of both", got.Unknown, got.Duplicates, got.Received)
+	}
+	if got.Sent != 24 || got.Sold != 12 || got.Rejected != 4 || got.Errors["busy"] != 6 || got.Elapsed != 2*time.Second || got.Latency.TotalCount() != 4 {
 		t.Errorf("it is %+v with %d latencies", got, got.Latency.TotalCount())
+	}
+}
+
+// audited is a ground whose item has an audit.
+type audited struct {
+	ground
+
+	url string
+}
+
+func (g audited) client() (client.Client, error) { return client.Client{URL: g.url}, nil }
+
+// Each row is a sale of ten units, by its answers and its audit.
+func TestASaleIsJudgedByItsModesAndItsAudit(t *testing.T) {
+	safe, grouped, naive := Mode{Strategy: "sql-conditional"}, Mode{Strategy: "sql-conditional", Group: true}, Mode{Strategy: "naive"}
+	for name, c := range map[string]struct {
+		modes                   []Mode
+		sold, unknown, internal int
+		faults                  bool
+		audit                   stock.Audit
+		strategy, words, remark string
+	}{
+		"sold out":                {[]Mode{grouped}, 10, 0, 0, false, stock.NewAudit(7, 0, 10, 10, 10), "sql-conditional", "consistent", ""},
+		"oversold":                {[]Mode{safe}, 11, 0, 0, false, stock.NewAudit(7, 0, 10, 11, 11), "sql-conditional", "oversold by 1, 1 updates lost — not expected", "not expected: guarantees consistency"},
+		"oversold by naive":       {[]Mode{naive}, 11, 0, 0, false, stock.NewAudit(7, 0, 10, 11, 11), "naive", "oversold by 1, 1 updates lost — expected", ""},
+		"oversold by the first":   {[]Mode{naive, safe}, 11, 0, 0, false, stock.NewAudit(7, 0, 10, 11, 11), "naive, then sql-conditional", "oversold by 1, 1 updates lost — expected", ""},
+		"oversold by the second":  {[]Mode{grouped, naive}, 11, 0, 0, false, stock.NewAudit(7, 0, 10, 11, 11), "sql-conditional, grouped, then naive", "oversold by 1, 1 updates lost — expected", ""},
+		"a sale without a row":    {[]Mode{safe}, 10, 0, 0, false, stock.NewAudit(7, 1, 10, 9, 9), "sql-conditional", "1 rejected with stock left — not expected", "not expected: the ledger has 9 sales"},
+		"an answer that was lost": {[]Mode{safe}, 9, 1, 0, true, stock.NewAudit(7, 0, 10, 10, 10), "sql-conditional", "consistent", ""},
+		"a failure":               {[]Mode{safe}, 10, 0, 1, false, stock.NewAudit(7, 0, 10, 10, 10), "sql-conditional", "consistent — not expected", "not expected: requests failed: 1 internal"},
+		"a failure under a fault": {[]Mode{safe}, 10, 0, 1, true, stock.NewAudit(7, 0, 10, 10, 10), "sql-conditional", "consistent", ""},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			none := int64(0)
+			if r.URL.Path == "/goods/7/audit" {
+				_ = json.NewEncoder(w).Encode(service.Audit{Audit: c.audit, Pending: &none}) // else nothing is judged
+			}
+		}))
+		result := &load.Result{Sent: c.sold + 1 + c.unknown + c.internal, Sold: c.sold, Rejected: 1, Unknown: c.unknown, Errors: map[string]int{}, Elapsed: time.Second, Latency: newMeter().latency}
+		if c.internal > 0 {
+			result.Errors["internal"] = c.internal
+		}
+		r := &run{item: 7, settings: Settings{Replicas: 3, Clients: 4}, modes: c.modes, result: result}
+		r.faults.Store(c.faults)
+		v, err := r.judge(t.Context(), audited{url: server.URL}, described())
+		server.Close()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if v.Strategy != c.strategy || v.Words != c.words || !strings.HasPrefix(v.Remark, c.remark) || v.Remark != "" && c.remark == "" || v.Faults != c.faults || v.Errors != c.internal || v.ErrorTypes["internal"] != c.internal {
+			t.Errorf("%s: %s is %q (%q), faults %t, failed %d %v; want %s, %q (%q…), %t, %d", name, v.Strategy, v.Words, v.Remark, v.Faults, v.Errors, v.ErrorTypes, c.strategy, c.words, c.remark, c.faults, c.internal)
+		}
+		if v.Group != (len(c.modes) == 1 && c.modes[0].Group) || v.Replicas != 3 || v.Clients != 4 {
+			t.Errorf("%s: grouped %t on %d replicas with %d clients", name, v.Group, v.Replicas, v.Clients)
+		}
+	}
+	broken := errors.New("broken")
+	for want, r := range map[string]*run{
+		"broken":                    {failed: broken, modes: []Mode{safe}},
+		"audit: ":                   {modes: []Mode{safe}},
+		`"hope" is not a strategy;`: {modes: []Mode{{Strategy: "hope"}}},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if want == "audit: " {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			_, _ = w.Write([]byte(`{"pending": 0}`)) // else it is an error as well
+		}))
+		if v, err := r.judge(t.Context(), audited{url: server.URL}, described()); v != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%+v, %v; want %s", v, err, want)
+		}
+		server.Close()
 	}
 }
 
