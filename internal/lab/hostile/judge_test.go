@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -38,9 +39,7 @@ func TestTheLedgerIsComparedWithTheAnswers(t *testing.T) {
 	} {
 		crowd := &crowd{sold: append([]accepted{{ann, "1"}, {bob, "2"}}, c.sold...), unknown: 7}
 		stolen := map[string]int64{"3": 3}
-		for id, units := range c.stolen {
-			stolen[id] = units
-		}
+		maps.Copy(stolen, c.stolen)
 		var got Ledger
 		got.compare(crowd, c.orders, stolen)
 		c.want.Honest, c.want.Unknown = 2+len(c.sold), 7
@@ -54,9 +53,15 @@ func TestTheLedgerIsComparedWithTheAnswers(t *testing.T) {
 func TestTheFiguresOfAnAttack(t *testing.T) {
 	tally := newTally([]Attack{{Name: "other"}, {Name: "flood", Row: "2"}})
 	tally.add(1, []outcome{
-		{end: answered, status: 200, order: "1", units: 3, size: 90}, {end: answered, status: 201, order: "2", units: 2, size: 10},
-		{end: answered, status: 429, problem: "too-many-requests", size: 50}, {end: answered, status: 428}, {end: answered, status: 430}, {end: answered, status: 499},
-		{end: answered, status: 500, problem: "internal"}, {end: unreached}, {end: silent},
+		{end: answered, status: 200, order: "1", units: 3, size: 90},
+		{end: answered, status: 201, order: "2", units: 2, size: 10},
+		{end: answered, status: 429, problem: "too-many-requests", size: 50},
+		{end: answered, status: 428},
+		{end: answered, status: 430},
+		{end: answered, status: 499},
+		{end: answered, status: 500, problem: "internal"},
+		{end: unreached},
+		{end: silent},
 	})
 	f := tally.figures[1]
 	want := Figures{

@@ -64,11 +64,11 @@ func TestThePageSaysWhatCameOut(t *testing.T) {
 			[]string{`<span class="verdict unrun">`, `lock <span class="state unrun">not run</span>`, "<dt>Not run</dt><dd>Needs etcd.</dd>"},
 			[]string{"verdict good", "verdict bad", no},
 		},
-		"good good":      {"All 2 experiments came out as the sources claim.", nil, []string{"0 of"}},
-		"good bad unrun": {"1 of 3 experiments came out as the sources claim.", []string{"verdict good", "verdict bad", "verdict unrun"}, []string{"All 3"}},
+		"good,good":      {"All 2 experiments came out as the sources claim.", nil, []string{"0 of"}},
+		"good,bad,unrun": {"1 of 3 experiments came out as the sources claim.", []string{"verdict good", "verdict bad", "verdict unrun"}, []string{"All 3"}},
 	} {
 		r := &scenario.Report{}
-		for _, name := range strings.Fields(names) {
+		for name := range strings.SplitSeq(names, ",") {
 			r.Experiments = append(r.Experiments, all[name])
 		}
 		folder := t.TempDir()

@@ -118,32 +118,30 @@ func TestEachFaultOfAWalkIsFound(t *testing.T) {
 	}
 }
 
-// Each row is an answer to a step, and whether there may be such a one.
+// An answer to a step, and whether it is a fault.
 func TestAnAnswerThatMayNotBeIsAFault(t *testing.T) {
 	limited := Plan{Limits: []int64{3}}
 	buyer, unnamed := Step{Do: Buy, User: "ann"}, Step{Do: Buy}
-	type row struct {
-		plan    Plan
-		step    Step
-		problem string
-		fault   bool
-	}
-	rows := []row{
-		{Plan{}, buyer, "user-limit", true}, {limited, buyer, "user-limit", false},
-		{Plan{}, unnamed, "invalid-request", true}, {limited, unnamed, "invalid-request", false}, {limited, buyer, "invalid-request", true},
-		{Plan{}, Step{Do: ReadItem}, "internal", false}, {Plan{}, Step{Do: ReadAudit}, "internal", false},
-	}
-	for _, do := range []Action{Buy, Reserve, Order, Confirm, Release, Extend, Return, Restock} {
-		ends := do == Confirm || do == Release || do == Extend
-		rows = append(rows, row{Plan{}, Step{Do: do}, "internal", true}, row{Plan{}, Step{Do: do}, "reservation-expired", !ends})
-		for _, problem := range []string{"", "no-answer", "outcome-unknown", "insufficient-stock", "busy", "fenced", "lease-lost", "backend-unavailable"} {
-			rows = append(rows, row{Plan{}, Step{Do: do}, problem, false})
+	check := func(p Plan, s Step, problem string, want bool) {
+		t.Helper()
+		fault := (&Run{Plan: p}).recordFault(Record{Step: s, Outcome: history.Failed, Problem: problem})
+		if (fault != "") != want || want && !strings.HasSuffix(fault, "is answered with "+problem) {
+			t.Errorf("%s of %q with the limits %v answered with %q: %q", s.Do, s.User, p.Limits, problem, fault)
 		}
 	}
-	for _, c := range rows {
-		fault := (&Run{Plan: c.plan}).recordFault(Record{Step: c.step, Outcome: history.Failed, Problem: c.problem})
-		if (fault != "") != c.fault || c.fault && !strings.HasSuffix(fault, "is answered with "+c.problem) {
-			t.Errorf("%s of %q with the limits %v answered with %q: %q", c.step.Do, c.step.User, c.plan.Limits, c.problem, fault)
+	check(Plan{}, buyer, "user-limit", true)
+	check(limited, buyer, "user-limit", false)
+	check(Plan{}, unnamed, "invalid-request", true)
+	check(limited, unnamed, "invalid-request", false)
+	check(limited, buyer, "invalid-request", true)
+	check(Plan{}, Step{Do: ReadItem}, "internal", false)
+	check(Plan{}, Step{Do: ReadAudit}, "internal", false)
+	for _, do := range []Action{Buy, Reserve, Order, Confirm, Release, Extend, Return, Restock} {
+		ends := do == Confirm || do == Release || do == Extend
+		check(Plan{}, Step{Do: do}, "internal", true)
+		check(Plan{}, Step{Do: do}, "reservation-expired", !ends)
+		for _, problem := range []string{"", "no-answer", "outcome-unknown", "insufficient-stock", "busy", "fenced", "lease-lost", "backend-unavailable"} {
+			check(Plan{}, Step{Do: do}, problem, false)
 		}
 	}
 }
@@ -176,7 +174,7 @@ func TestARequestHappensBetweenItsSendingAndItsFirstAcceptance(t *testing.T) {
 		left := int64(3)
 		w := sellerOf(5)
 		w.Ledger = []Row{{Order: "7", Kind: "deduct", Request: w.FullKey("b"), Strategy: seller, Quantity: 2, Remaining: &left}}
-		w.Records = append(c.answers, record(Step{Do: ReadItem}, 2, 3, history.Sold, "", c.read))
+		w.Records = append(slices.Clone(c.answers), record(Step{Do: ReadItem}, 2, 3, history.Sold, "", c.read))
 		happened, faults := w.reconcile()
 		if faults = append(faults, w.orderFaults(happened)...); (len(faults) > 0) != c.fault {
 			t.Errorf("%s: %q", name, faults)
