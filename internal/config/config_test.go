@@ -88,7 +88,10 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		{name: "two masters", args: []string{"--redlock-addresses=a:1,b:1"}, want: []string{"--redlock-addresses", "odd number", "not 2"}},
 		{name: "several addresses of nothing that has several", args: []string{"--redis-addresses=a:1,b:1"}, want: []string{"redis.addresses", "redis.cluster", "redis.master"}},
 		{name: "a database of a cluster", args: []string{"--redis-cluster=true", "--redis-db=1"}, want: []string{"--redis-db", "must be 0, not 1"}},
-		{name: "Sentinels and a cluster", args: []string{"--redis-cluster=true", "--redis-master=shop"}, want: []string{"redis.master", "redis.cluster"}},
+		{
+			name: "Sentinels and a cluster", env: map[string]string{"STOCKD_REDIS_MASTER": "shop"}, args: []string{"--redis-cluster=true"},
+			want: []string{"STOCKD_REDIS_MASTER: redis.master and redis.cluster are both set (--redis-cluster)"},
+		},
 		{name: "a user of Sentinels that there are not", args: []string{"--redis-sentinel-username=shop"}, want: []string{"--redis-sentinel-username", "redis.master is not set"}},
 		{
 			name: "a password of Sentinels that there are not", env: map[string]string{"STOCKD_REDIS_SENTINEL_PASSWORD": secret},
@@ -97,7 +100,7 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		{name: "an endpoint without a scheme", args: []string{"--etcd-endpoints=127.0.0.1:2379"}, want: []string{"--etcd-endpoints", "http://127.0.0.1:2379"}},
 		{name: "a digest without a password", args: []string{"--zookeeper-auth=stockd"}, want: []string{"--zookeeper-auth", "user:password"}},
 		{name: "a lock that is over at once", args: []string{"--lock-ttl=10ms"}, want: []string{"--lock-ttl", "at least 500ms"}},
-		{name: "a hung Redis that would look busy", args: []string{"--redis-addresses=a:1", "--redis-timeout=5s"}, want: []string{"--redis-timeout", "below lock.wait", "5s"}},
+		{name: "a hung Redis that would look busy", args: []string{"--redis-addresses=a:1", "--redis-timeout=6s"}, want: []string{"--redis-timeout", "below lock.wait (5s, from default), not 6s"}},
 		{name: "a bad duration", file: "lock:\n  wait: 5 sec\n", want: []string{"stockd.yaml:2", "lock.wait", "5s or 250ms", `"5 sec"`}},
 		{name: "a duration without a unit", file: "lock:\n  wait: 5\n", want: []string{"stockd.yaml:2", "lock.wait"}},
 		{name: "a bad number", file: "database:\n  max_open: many\n", want: []string{"stockd.yaml:2", "database.max_open", "whole number"}},
@@ -118,8 +121,13 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		},
 		{name: "a batch that no statement holds", file: "group:\n  batch: 2001\n", want: []string{"stockd.yaml:2", "group.batch", "1 to 2000"}},
 		{name: "a queue that fills no batch", file: "group:\n  queue: 255\n", want: []string{"stockd.yaml:2", "group.queue", "256 to 1000000"}},
+		{
+			name: "a queue that fills no batch of the flag's", file: "group:\n  queue: 299\n", args: []string{"--group-batch=300"},
+			want: []string{"stockd.yaml:2", "group.queue must be 300 to 1000000, not 299: group.batch is 300 (--group-batch)"},
+		},
 		{name: "batches of no units", file: "group:\n  units: 0\n", want: []string{"stockd.yaml:2", "group.units", "1 to 1000000000"}},
-		{name: "a range upside down", file: "optimistic:\n  step: 5s\n", want: []string{"optimistic.max", "at least 5s"}},
+		{name: "a range upside down", file: "optimistic:\n  step: 5s\n", want: []string{"default: optimistic.max must be at least 5s, which is optimistic.step (", "stockd.yaml:2), not 1s"}},
+		{name: "a hold beyond the longest", args: []string{"--reserve-ttl=2h"}, want: []string{"--reserve-ttl: reserve.ttl must be up to reserve.longest, which is 1h0m0s, not 2h0m0s"}},
 		{name: "a lab that is not on", args: []string{"--lab-history=h.jsonl", "--lab-reaper=false"}, env: map[string]string{"STOCKD_LAB_CLOCK_OFFSET": "1s"}, want: []string{"--lab-history", "--lab-reaper", "STOCKD_LAB_CLOCK_OFFSET", "lab.enabled"}},
 		{name: "a proxy by its name", args: []string{"--http-trusted-proxies=10.0.0.0/8, balancer"}, want: []string{"--http-trusted-proxies", "http.trusted_proxies", `"balancer"`}},
 		{name: "no purchase at all", args: []string{"--http-max-deductions=0"}, want: []string{"--http-max-deductions", "1 to 1000000"}},
@@ -139,9 +147,13 @@ func TestMistakesAreNamedWithTheirPlace(t *testing.T) {
 		{name: "tokens without keys", file: "buyer:\n  from: token\n", want: []string{"stockd.yaml:2", "buyer.from", "buyer.jwks_file", "buyer.secret_file"}},
 		{name: "keys without tokens", args: []string{"--buyer-secret=" + strings.Repeat("x", 32)}, want: []string{"buyer.from", "is request"}},
 		{name: "a secret that is short", args: []string{"--buyer-from=token", "--buyer-secret=" + strings.Repeat("x", 31)}, want: []string{"--buyer-secret", "at least 32 bytes, not 31"}},
-		{name: "two kinds of keys", args: []string{"--buyer-from=token", "--buyer-secret=" + strings.Repeat("x", 32), "--buyer-jwks-file=keys"}, want: []string{"buyer.jwks_file", "buyer.secret"}},
+		{
+			name: "two kinds of keys", env: map[string]string{"STOCKD_BUYER_SECRET": strings.Repeat("x", 32)}, args: []string{"--buyer-from=token", "--buyer-jwks-file=keys"},
+			want: []string{"--buyer-jwks-file: buyer.jwks_file and buyer.secret are both set (STOCKD_BUYER_SECRET)"},
+		},
 		{name: "a bad variable", env: map[string]string{"STOCKD_LOCK_WAIT": "soon"}, want: []string{"STOCKD_LOCK_WAIT", "lock.wait"}},
 		{name: "an unknown variable", env: map[string]string{"STOCKD_LOCK_WIAT": "5s"}, want: []string{"STOCKD_LOCK_WIAT", "STOCKD_LOCK_WAIT?"}},
+		{name: "a variable that looks like one of Kubernetes", env: map[string]string{"STOCKD_PORT_NUMBER": "80"}, want: []string{"STOCKD_PORT_NUMBER: is not a variable"}},
 		{name: "an empty variable", env: map[string]string{"STOCKD_DATABASE_DSN": ""}, want: []string{"STOCKD_DATABASE_DSN", "database.dsn"}},
 		{name: "a bad flag", args: []string{"--lock-wait=-1s"}, want: []string{"--lock-wait", "lock.wait"}},
 		{
@@ -235,7 +247,7 @@ func TestASecretCanComeFromAFile(t *testing.T) {
 	if c.Admin.Token.Reveal() != secret || c.Source("admin.token") != file {
 		t.Errorf("the token is %q from %s", c.Admin.Token.Reveal(), c.Source("admin.token"))
 	}
-	if _, err := config.Load("", flags(t, "--admin-token-file="+file, "--admin-token="+secret)); err == nil || !strings.Contains(err.Error(), "admin.token") {
+	if _, err := config.Load("", flags(t, "--admin-token-file="+file, "--admin-token="+secret)); err == nil || !strings.Contains(err.Error(), "--admin-token: admin.token and admin.token_file are both set (--admin-token-file)") {
 		t.Errorf("a secret and its file are both taken: %v", err)
 	}
 	for key, also := range map[string]string{

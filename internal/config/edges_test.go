@@ -42,10 +42,11 @@ func TestTheEdgesOfWhatIsAllowed(t *testing.T) {
 		{"redlock-addresses", nil, strings.Fields("a:1,b:1,c:1 a:1,b:1,c:1,d:1,e:1"), strings.Fields("a:1 a:1,b:1 a:1,b:1,c:1,d:1")},
 		{"reserve-ttl", strings.Fields("--reserve-longest=20m"), strings.Fields("1s 20m"), strings.Fields("20m1s 21m")},
 		{"prefix", nil, strings.Fields("a z A Z 0 9 shop-1 a.b a_b .a"), strings.Fields(". .. a/b a{b a*b a@b a[b a`b é a:b")},
-		{"redis-stock-prefix", nil, strings.Fields("a a:b"), strings.Fields("{a a} a{b")},
+		{"redis-stock-prefix", nil, strings.Fields("a a:b"), append(strings.Fields("{a a} a{b"), "a b", "a\nb")},
 		{"etcd-endpoints", nil, strings.Fields("http://a:1 https://a:1 https://a:1,https://b:1"), strings.Fields("a:1 http://a ftp://a:1 http://a:1,b:1 http://u:p@a:1 https://a:1,http://b:1")},
 		{"zookeeper-auth", nil, strings.Fields("u:p"), strings.Fields("u")},
 		{"trace-endpoint", nil, strings.Fields("http://a:1 https://a:1 http://a"), strings.Fields("a:1 ftp://a http:// http:///x http://u@a:1 http://u:p@a:1 http://a:1?k=v http://a:1#f ://")},
+		{"trace-sample", nil, strings.Fields("0 0.5 1"), strings.Fields("-0.001 1.001 NaN")},
 		{"http-trusted-proxies", nil, strings.Fields("10.0.0.1 10.0.0.0/8 ::1 fd00::/8 10.0.0.1,::1 0.0.0.0/0"), strings.Fields("balancer 10.0.0.0/33 10.0.0.1,balancer")},
 		{
 			"http-trusted-proxies",
