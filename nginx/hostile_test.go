@@ -185,6 +185,20 @@ func TestWhatNginxRejectsIsAProblem(t *testing.T) {
 	}
 }
 
+// A replica reads a header of 16 KiB, of which one line may have 4 KiB here.
+func TestAHeaderThatIsNotTooLargeIsPassedOn(t *testing.T) {
+	line := "X-Long: " + strings.Repeat("x", 3900) + "\r\n"
+	for listener, address := range map[string]string{"public": start(t, nginx.Limits{}, accept), "admin": startAdmin(t, 1000, accept)} {
+		for name, request := range map[string]string{
+			"long lines": "GET / HTTP/1.1\r\nHost: stockd\r\n" + strings.Repeat(line, 3), "a long URI": "GET /?q=" + strings.Repeat("x", 3900) + " HTTP/1.1\r\nHost: stockd\r\n",
+		} {
+			if response, body := raw(t, address, request+"Connection: close\r\n\r\n"); response.StatusCode != http.StatusOK {
+				t.Errorf("%s, %s: answered with %s %s", listener, name, response.Status, body)
+			}
+		}
+	}
+}
+
 //contract:admin.conf.template How often
 func TestGuessesOfAnAdminTokenAreBounded(t *testing.T) {
 	address, began, served := startAdmin(t, 2, accept), time.Now(), 0
@@ -204,14 +218,20 @@ func TestGuessesOfAnAdminTokenAreBounded(t *testing.T) {
 	}
 }
 
-// A replica answers its own hosts alone, so that it must see the one that was asked for.
+// A replica answers its own hosts alone, so that it must see the one that was asked for; and it bounds
+// guesses of a token by the client's address, which no header changes.
 //
 //contract:admin.conf.template A replica gets
 func TestTheAdminAPIReceivesTheHostAsItWasSent(t *testing.T) {
 	hosts := make(chan string, 1)
-	address := startAdmin(t, 1000, func(_ http.ResponseWriter, r *http.Request) { hosts <- r.Host })
+	address := startAdmin(t, 1000, func(_ http.ResponseWriter, r *http.Request) {
+		if from := r.Header.Values("X-Forwarded-For"); len(from) != 1 || from[0] != "127.0.0.1" {
+			t.Errorf("the replica received the addresses %q", from)
+		}
+		hosts <- r.Host
+	})
 	for _, host := range []string{"127.0.0.1:8081", "Rebound.example:80", "localhost"} {
-		response, body := raw(t, address, "GET /goods HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")
+		response, body := raw(t, address, "GET /goods HTTP/1.1\r\nHost: "+host+"\r\nX-Forwarded-For: 198.51.100.7\r\nConnection: close\r\n\r\n")
 		if response.StatusCode != http.StatusOK {
 			t.Fatalf("%s is answered with %s %q", host, response.Status, body)
 		}

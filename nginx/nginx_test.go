@@ -299,7 +299,7 @@ func TestARequestWithoutAnAnswer(t *testing.T) {
 	}
 	wants := map[string]string{
 		http.MethodGet: "backend-unavailable", http.MethodHead: "", http.MethodPost: "outcome-unknown", http.MethodPut: "outcome-unknown",
-		http.MethodPatch: "outcome-unknown",
+		http.MethodPatch: "outcome-unknown", http.MethodDelete: "outcome-unknown",
 	}
 	for listener, address := range map[string]string{"public": start(t, nginx.Limits{}, silent), "admin": startAdmin(t, 1000, silent)} {
 		for method, want := range wants {
@@ -325,10 +325,12 @@ func TestARequestWithoutAnAnswer(t *testing.T) {
 func TestAWriteThatCouldNotBeSentGoesToAnotherReplica(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(accept))
 	defer backend.Close()
-	address := startBefore(t, nginx.Limits{}, servers.Loopback(1), strings.TrimPrefix(backend.URL, "http://"))
-	for range 4 {
-		if got := ask(t, address, "127.0.0.2", ""); got.status != http.StatusOK {
-			t.Errorf("a purchase is answered with %+v", got)
+	gone, there := servers.Loopback(1), strings.TrimPrefix(backend.URL, "http://")
+	for listener, address := range map[string]string{"public": startBefore(t, nginx.Limits{}, gone, there), "admin": startAdminBefore(t, 1000, gone, there)} {
+		for range 4 {
+			if got := ask(t, address, "127.0.0.2", ""); got.status != http.StatusOK {
+				t.Errorf("%s: a write is answered with %+v", listener, got)
+			}
 		}
 	}
 }
@@ -401,7 +403,7 @@ func TestTheLimitsOfNginxFitThoseOfAReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	seconds := func(d time.Duration) float64 { return d.Seconds() }
-	longest := seconds(c.Deduct.Timeout + c.HTTP.ReadTimeout)
+	longest, audit := seconds(c.Deduct.Timeout+c.HTTP.ReadTimeout), seconds(c.Audit.Timeout+c.HTTP.ReadTimeout)
 	for template, bounds := range map[string]map[string][2]float64{
 		"stockd": {
 			"client_max_body_size": {float64(c.HTTP.MaxBody >> 10), float64(c.HTTP.MaxBody >> 10)}, "client_body_buffer_size": {float64(c.HTTP.MaxBody >> 10), float64(c.HTTP.MaxBody >> 10)},
@@ -411,7 +413,7 @@ func TestTheLimitsOfNginxFitThoseOfAReplica(t *testing.T) {
 		"admin": {
 			"client_max_body_size": {float64(c.HTTP.MaxBody >> 10), float64(c.HTTP.MaxBody >> 10)}, "client_body_buffer_size": {float64(c.HTTP.MaxBody >> 10), float64(c.HTTP.MaxBody >> 10)},
 			"client_header_timeout": {seconds(c.HTTP.HeaderTimeout), seconds(c.HTTP.HeaderTimeout)}, "client_body_timeout": {seconds(c.HTTP.ReadTimeout), seconds(c.HTTP.ReadTimeout)},
-			"proxy_connect_timeout": {1, 1}, "proxy_read_timeout": {seconds(c.Audit.Timeout), 2 * seconds(c.Audit.Timeout)},
+			"proxy_connect_timeout": {1, 1}, "proxy_read_timeout": {audit + 1, audit + 5},
 		},
 	} {
 		content, err := os.ReadFile("templates/" + template + ".conf.template")
@@ -526,13 +528,21 @@ func TestARequestBeyondTheLimitIsNamed(t *testing.T) {
 	first.Wait()
 }
 
-// startAdmin runs the admin listener before a server, with a rate by address.
+// startAdmin runs the admin listener before two replicas, which are one server, with a rate by
+// address.
 func startAdmin(t *testing.T, rate int, replica http.HandlerFunc) (address string) {
+	t.Helper()
+	backend := httptest.NewServer(replica)
+	t.Cleanup(backend.Close)
+	served := strings.TrimPrefix(backend.URL, "http://")
+	return startAdminBefore(t, rate, served, served)
+}
+
+// startAdminBefore runs it before the replicas at these addresses.
+func startAdminBefore(t *testing.T, rate int, replicas ...string) (address string) {
 	t.Helper()
 	program, err := servers.Find("nginx")
 	labtest.Need(t, "nginx", err == nil, "apt-get install nginx-light brings it")
-	backend := httptest.NewServer(replica)
-	t.Cleanup(backend.Close)
 	template, err := os.ReadFile("templates/admin.conf.template")
 	if err != nil {
 		t.Fatal(err)
@@ -546,9 +556,9 @@ func startAdmin(t *testing.T, rate int, replica http.HandlerFunc) (address strin
 		t.Fatal(err)
 	}
 	folder, address := t.TempDir(), servers.Loopback(port)
-	server := strings.TrimPrefix(backend.URL, "http://")
-	site := nginx.Local(folder, servers.Loopback(other), []string{server}, nginx.Limits{})
-	admin := strings.NewReplacer("${STOCKD_ADMIN_LISTEN}", address, "${STOCKD_OWNERS}", strings.Repeat("server "+server+" max_fails=0;", 2), "${STOCKD_ADMIN_RATE}", strconv.Itoa(rate)).Replace(string(template))
+	site := nginx.Local(folder, servers.Loopback(other), replicas, nginx.Limits{})
+	owners := "server " + strings.Join(replicas, " max_fails=0; server ") + " max_fails=0;"
+	admin := strings.NewReplacer("${STOCKD_ADMIN_LISTEN}", address, "${STOCKD_OWNERS}", owners, "${STOCKD_ADMIN_RATE}", strconv.Itoa(rate)).Replace(string(template))
 	run(t, program, folder, site[:strings.LastIndex(site, "}")]+admin+"}", address, true)
 	return address
 }
