@@ -25,10 +25,13 @@ func TestAReplicaExitsAlthoughAPartDoesNotClose(t *testing.T) {
 		defer close(hung)
 		open := newClosing(ctx, drainOnly())
 		closed := make(map[string]time.Time)
-		for _, name := range []string{"database", "strategies", "background jobs"} {
+		for _, name := range []string{"database", "lock clients", "strategies", "background jobs"} {
 			open.add(name, func() error {
-				if name == "strategies" {
+				switch name {
+				case "strategies":
 					<-hung
+				case "lock clients": // the database may be closed no sooner than they are
+					time.Sleep(closeLeast / 2)
 				}
 				closed[name] = time.Now()
 				return nil
@@ -49,6 +52,9 @@ func TestAReplicaExitsAlthoughAPartDoesNotClose(t *testing.T) {
 		}
 		if closed["database"].IsZero() || closed["background jobs"].IsZero() {
 			t.Errorf("closed are %v, want the parts beside the one that hangs", closed)
+		}
+		if closed["lock clients"].IsZero() || closed["database"].Before(closed["lock clients"]) {
+			t.Errorf("closed are %v, want each part after the one before it", closed)
 		}
 	})
 }

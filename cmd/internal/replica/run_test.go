@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,8 @@ import (
 	"github.com/stockd/stockd/internal/handler"
 	"github.com/stockd/stockd/internal/lab/servers"
 	"github.com/stockd/stockd/internal/lock"
+	"github.com/stockd/stockd/internal/service"
+	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/pkg/client"
 )
 
@@ -103,7 +106,8 @@ func (r ran) scrape(t *testing.T) string {
 }
 
 func TestAReplicaServesBothAPIsUntilItIsStopped(t *testing.T) {
-	r := runs(t, Options{}, "STOCKD_REPLICA=shop-1", "STOCKD_HTTP_MAX_DEDUCTIONS=77", "STOCKD_DEDUCT_MAX_QUANTITY=3", "STOCKD_ADMIN_TOKEN=weak but long enough")
+	r := runs(t, Options{}, "STOCKD_REPLICA=shop-1", "STOCKD_HTTP_MAX_DEDUCTIONS=77", "STOCKD_DEDUCT_MAX_QUANTITY=3", "STOCKD_ADMIN_TOKEN=weak but long enough",
+		"STOCKD_REDIS_ADDRESSES=127.0.0.1:1", "STOCKD_REDLOCK_ADDRESSES=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "STOCKD_REDIS_MAX_OPEN=7")
 	r.Token = "weak but long enough"
 	if _, err := r.Create(t.Context(), 1, 5, ""); err != nil {
 		t.Fatal(err)
@@ -119,6 +123,7 @@ func TestAReplicaServesBothAPIsUntilItIsStopped(t *testing.T) {
 	for _, want := range []string{
 		"stockd_config_lock_wait_seconds 3\n", "stockd_config_max_deductions 77\n", `stockd_build_info{`, `replica="shop-1"`, "stockd_stopping 0\n",
 		`stockd_pool_connections_max{pool="stock"} 16`, `stockd_pool_connections_max{pool="locks"} 8`, `stockd_deductions_total{`,
+		`stockd_pool_connections_max{pool="redis"} 7`, `stockd_pool_connections_max{pool="redlock"} 21`,
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("the metrics lack %s", want)
@@ -330,8 +335,74 @@ func TestADrainingReplicaIsNotReadyAndSells(t *testing.T) {
 	if _, err := r.Deduct(t.Context(), client.Purchase{GoodsID: 1}); err != nil {
 		t.Errorf("a purchase is answered with %v", err)
 	}
+	if !strings.Contains(r.scrape(t), "stockd_stopping 1\n") {
+		t.Error("the metrics do not say that it stops")
+	}
 	if err := <-stopped; err != nil {
 		t.Errorf("it ends with %v", err)
+	}
+}
+
+// What outlasts the drain is cancelled as busy, and its answer is still sent; until then it is not.
+//
+//contract:replica.drainer.drain What does not end
+func TestAListenerCancelsWhatOutlastsItsDrain(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	var log cmdtest.Buffer
+	c := config.Config{HTTP: config.HTTP{Listen: "127.0.0.1:0", Drain: 50 * time.Millisecond}, Deduct: config.Deduct{Timeout: time.Minute}, Log: config.Log{Level: "info"}}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- ServeHTTP(ctx, c, &log, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			stop()
+			<-r.Context().Done()
+			if cause := context.Cause(r.Context()); !errors.Is(cause, stock.ErrBusy) {
+				t.Errorf("the request is cancelled by %v, which is not busy", cause)
+			}
+			w.WriteHeader(http.StatusTeapot)
+			_, _ = io.WriteString(w, `{}`) // the client notices
+		}))
+	}()
+	listening := regexp.MustCompile(`address=(\S+)`)
+	cmdtest.Await(t, "the listener", 10*time.Second, func() bool { return listening.MatchString(log.Text()) })
+	request := cmdtest.Ask(t, http.MethodGet, "http://"+listening.FindStringSubmatch(log.Text())[1]+"/")
+	if got := cmdtest.Do(request); got.Status != http.StatusTeapot {
+		t.Errorf("the request that was cancelled is answered with %d %s", got.Status, got.Text)
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "drain public: requests were cancelled") {
+		t.Errorf("it ends with %v, want what did not end by itself", err)
+	}
+}
+
+// A lock or an item that the replica must not sell through is found at its start.
+func TestAReplicaKnowsAtItsStartWhatItCannotSell(t *testing.T) {
+	dsn := "STOCKD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "shared.db")
+	r := runs(t, Options{}, dsn)
+	if _, err := r.CreateChosen(t.Context(), 7, 5, 0, client.Choice{Strategy: "mutex"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if other := runs(t, Options{}, dsn, "STOCKD_STRATEGIES_DENY=mutex"); !other.log.Contains("items cannot be sold by this replica") {
+		t.Errorf("the log does not name an item whose strategy is denied:\n%s", other.log.Text())
+	}
+	c := config.Config{GetSet: config.GetSet{Lock: "sql-row-lock"}}
+	err := enforce(t.Context(), c, "a node of Galera", nil, nil)
+	if _, usage := errors.AsType[UsageError](err); !usage || !strings.Contains(err.Error(), `"sql-row-lock" is a lock of one server, and the database is a node of Galera`) {
+		t.Errorf("a lock of one server of several: %v", err)
+	}
+}
+
+// An audit that fails is counted and logged.
+func TestAnAuditThatFailsIsReported(t *testing.T) {
+	p := startInnards(t, nil)
+	var log cmdtest.Buffer
+	watch := observed(t, config.Config{Replica: "r", Log: config.Log{Level: "info"}})
+	inventory := service.NewInventory(p.store, p.catalogue)
+	defer closed(t, inventory)
+	defer inBackground(t.Context(), func(ctx context.Context) {
+		keepAuditing(ctx, config.Audit{Every: time.Millisecond, Timeout: time.Nanosecond}, inventory, watch.metrics, slog.New(slog.NewTextHandler(&log, nil)))
+	})()
+	cmdtest.Await(t, "a line of the log", 10*time.Second, func() bool { return log.Contains("goods were not audited") })
+	if text := scraped(t, watch); strings.Contains(text, "stockd_audit_failures_total 0\n") || !strings.Contains(text, "stockd_audit_failures_total ") {
+		t.Error("the failure is not counted")
 	}
 }
 

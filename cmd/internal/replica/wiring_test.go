@@ -2,10 +2,12 @@ package replica
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -147,6 +149,54 @@ func TestTheConfigurationReachesTheServers(t *testing.T) {
 	}
 	if !slices.Equal(masters, c.Redlock.Addresses) || deps.ZooKeeper != nil || deps.Etcd != nil {
 		t.Errorf("the masters of redlock are %v, and there are a ZooKeeper %v and an etcd %v", masters, deps.ZooKeeper, deps.Etcd)
+	}
+}
+
+// A lock in SQL waits in the database for a slice at a time, and not for all that a purchase may.
+func TestALockWaitsInTheDatabaseForASlice(t *testing.T) {
+	c := config.Config{
+		Database: config.Database{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "s.db"), LockWait: 7 * time.Second, ConnectTimeout: time.Second}, Lock: config.Lock{Connections: 2},
+	}
+	deps, err := lockDeps(c, observed(t, c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, deps)
+	var waits int64
+	if err := deps.DB.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&waits); err != nil || waits != lockSlice.Milliseconds() {
+		t.Errorf("it waits for %d ms (%v), want %s", waits, err, lockSlice)
+	}
+}
+
+// A session of ZooKeeper, in which its locks live, lasts as long as lock.ttl says.
+func TestASessionLastsForTheTTLOfItsLocks(t *testing.T) {
+	server, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close() //nolint:errcheck // the test is over
+	c := config.Config{Lock: config.Lock{TTL: 11 * time.Second, Wait: 12 * time.Second}, ZooKeeper: config.ZooKeeper{Addresses: []string{server.Addr().String()}}}
+	var clients backend.Clients
+	if err := addZooKeeper(&clients, c); err != nil {
+		t.Fatal(err)
+	}
+	defer clients.ZooKeeper.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	defer inBackground(ctx, func(ctx context.Context) { _ = clients.Ping(ctx, backend.ZooKeeper) })() // it has no answer
+	conn, err := server.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // it has been read
+	// The length, the version of the protocol, the last change seen, and the timeout in ms.
+	var hello struct {
+		Length, Version int32
+		LastSeen        int64
+		Timeout         int32
+	}
+	if err := binary.Read(conn, binary.BigEndian, &hello); err != nil || hello.Timeout != 11_000 {
+		t.Errorf("it asks for a session of %d ms (%v), want lock.ttl", hello.Timeout, err)
 	}
 }
 
