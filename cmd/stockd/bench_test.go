@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
@@ -107,6 +110,28 @@ func TestABenchDoesNotCountConcealedReplicas(t *testing.T) {
 	run, out := r.bench(t, "--requests", "100", "--admin-url", r.AdminURL, "--token-file", token)
 	if run.Replicas != 0 || !strings.Contains(out, "  ? ") {
 		t.Errorf("%d replicas are known:\n%s", run.Replicas, out)
+	}
+}
+
+// What an interrupted bench has sold is audited and shown.
+func TestAnInterruptedBenchShowsWhatItHasSold(t *testing.T) {
+	r := startReplica(t)
+	bench := exec.Command(os.Args[0], "bench", "--url", r.URL, "--rate=20", "--clients=2", "--duration=40s")
+	bench.Env = cmdtest.Environment()
+	var out bytes.Buffer
+	bench.Stdout = &out
+	if err := bench.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Await(t, "a sale", 20*time.Second, func() bool {
+		item, err := r.Goods(t.Context(), 1)
+		return err == nil && item.Stock < 1000
+	})
+	if err := bench.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := bench.Wait(); err != nil || !cmdtest.ContainsAll(out.String(), "sql-conditional", "consistent") {
+		t.Errorf("it ends with %v and shows\n%s", err, &out)
 	}
 }
 

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +49,12 @@ func TestCommandsForARunningReplica(t *testing.T) {
 			if status != cli.OK || out != c.want {
 				t.Errorf("exit status %d, %q (%s); want %q", status, out, errOut, c.want)
 			}
+		}
+	})
+	t.Run("why an item is not put on sale is said", func(t *testing.T) {
+		status, _, errOut := stockd(append(owner, "stock", "--goods", "4", "--strategy", "hope")...)
+		if status != cli.Failure || !strings.Contains(errOut, "hope") {
+			t.Errorf("exit status %d, %q; want %d with the strategy that there is not", status, errOut, cli.Failure)
 		}
 	})
 	t.Run("an item is put on sale with a limit per buyer", func(t *testing.T) {
@@ -93,6 +103,7 @@ func TestCommandsForOrdersAndReservations(t *testing.T) {
 	}
 	says(cli.OK, ids[0]+": held, 3 of item 1 by sql-conditional, until ", "reservations", "show", ids[0])
 	says(cli.OK, ids[0]+": held", "reservations", "extend", ids[0], "--ttl=2m")
+	says(cli.OK, ids[0]+": held", "reservations", "extend", ids[0], "--ttl=1s")
 	says(cli.OK, ids[0]+": confirmed", "reservations", "confirm", ids[0], "--payment-reference=pay-1")
 	says(cli.OK, ", paid by pay-1\n", "reservations", "show", ids[0])
 	says(cli.Failure, "is an order already", "reservations", "release", ids[0])
@@ -108,6 +119,12 @@ func TestCommandsForOrdersAndReservations(t *testing.T) {
 	if out := says(cli.OK, "", "orders", "--goods=2"); out != "" {
 		t.Errorf("the orders of another item are %q", out)
 	}
+	if out := says(cli.OK, "", "orders", "--steps", "--reader=warehouse"); !cmdtest.ContainsAll(out, "  hold     "+ids[0], "  confirm  "+ids[0], "  return   "+ids[0]) {
+		t.Errorf("the steps are\n%s", out)
+	}
+	if text := r.scrape(t, http.StatusOK, cmdtest.Token); !strings.Contains(text, `stockd_feed_reader_behind_seconds{reader="warehouse"}`) {
+		t.Error("the metrics do not name the reader of the steps")
+	}
 	var kinds, cursors []string
 	for line := range strings.Lines(says(cli.OK, "", "orders", "--steps", "--json")) {
 		var step client.ListedOrder
@@ -120,6 +137,33 @@ func TestCommandsForOrdersAndReservations(t *testing.T) {
 		t.Errorf("the steps are %v, want %v", kinds, want)
 	} else if out := says(cli.OK, "", "orders", "--steps", "--after", cursors[len(cursors)-1]); out != "" {
 		t.Errorf("after the last step there is %q", out)
+	}
+}
+
+// A listing that goes on until it is interrupted is done then; one that has an end is not whole.
+func TestAnInterruptedListingOfOrdersFailsUnlessItFollows(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(cmdtest.Token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, follows := range []bool{true, false} {
+		ctx, interrupt := context.WithTimeout(t.Context(), 10*time.Second)
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("after") == "" {
+				_, _ = io.WriteString(w, `{"orders": [{"order_id": "1"}], "next": "1"}`) // the client notices
+				return
+			}
+			interrupt()
+			<-r.Context().Done()
+		}))
+		cmd := ordersCommand()
+		cmd.SetArgs([]string{"--admin-url", s.URL, "--token-file", token, "--follow=" + strconv.FormatBool(follows)})
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		if err := cmd.ExecuteContext(ctx); (err == nil) != follows || !errors.Is(ctx.Err(), context.Canceled) {
+			t.Errorf("one that follows, %v, is interrupted with %v", follows, err)
+		}
+		s.Close()
 	}
 }
 

@@ -258,8 +258,10 @@ func lockSQLite(t *testing.T, d *servers.Database) (unlock func()) {
 
 func TestAnArchivingThatFailsSaysSo(t *testing.T) {
 	d := &servers.Database{Driver: repo.SQLite, DSN: filepath.Join(t.TempDir(), "stockd.db")}
-	status, out, errOut := stockd("ledger", "archive", "--older-than=1h", "--database-dsn", d.DSN)
-	if status != cli.Failure || !strings.Contains(out, endedFailed) || !strings.Contains(errOut, "tb_ledger_settled") {
-		t.Errorf("without a schema: exit status %d, %q, %q", status, out, errOut)
+	for _, more := range [][]string{nil, {"--json", filepath.Join(t.TempDir(), "archive.json")}} {
+		status, out, errOut := stockd(append(more, "ledger", "archive", "--older-than=1h", "--database-dsn", d.DSN)...)
+		if status != cli.Failure || !strings.Contains(out, endedFailed) || !strings.Contains(errOut, "tb_ledger_settled") {
+			t.Errorf("without a schema, %v: exit status %d, %q, %q", more, status, out, errOut)
+		}
 	}
 }

@@ -11,7 +11,10 @@ import (
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
+	"github.com/stockd/stockd/internal/load"
+	"github.com/stockd/stockd/internal/stock"
 	"github.com/stockd/stockd/migrations"
+	"github.com/stockd/stockd/pkg/client"
 )
 
 func TestMain(m *testing.M) { cmdtest.Main(m, run) }
@@ -48,6 +51,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"bench", "--restock"}, "--token-file must name"},
 		{[]string{"serve", "--database-max-open", "0"}, "database.max_open must be 1 to 10000"},
 		{[]string{"serve", "--deduct-strategy", "hope", "--database-dsn", filepath.Join(t.TempDir(), "s.db")}, "deduct.strategy"},
+		{[]string{"serve", "--lab-enabled=true", "--database-dsn=/nonexistent/s.db"}, "stockd has no failpoints"},
 		{[]string{"serve", "--redis-get-set-lock", "hope"}, `redis_get_set.lock: "hope" is not a lock; there are sql-insert-lock, `},
 		{[]string{"serve", "--redis-get-set-lock", "redis-setnx-ttl", "--strategies-only-safe=true"}, "redis_get_set.lock: \"redis-setnx-ttl\" does not notify"},
 		{[]string{"stock", "--token-file", "no-such-file"}, "no-such-file"},
@@ -74,12 +78,23 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"orders", "return", "1", "2"}, "wants one ORDER"},
 		{[]string{"orders", "return", "1", "--units=-1"}, "--units must be at least 0"},
 		{[]string{"orders", "return"}, "wants one ORDER"},
+		{[]string{"orders", "return", ""}, "wants one ORDER"},
 		{[]string{"migrate", "sideways"}, `"sideways"`},
 	} {
 		status, _, errOut := stockd(c.args...)
 		if status != cli.Usage || !strings.Contains(errOut, c.want) {
 			t.Errorf("%v: exit status %d, %q; want %d with %q", c.args, status, errOut, cli.Usage, c.want)
 		}
+	}
+}
+
+// What is just within its bounds is no mistake.
+func TestTheMostThatACommandTakes(t *testing.T) {
+	if err := checkLoad(load.Plan{Clients: 10_000, GoodsID: 1, Timeout: 1}); err != nil {
+		t.Error(err)
+	}
+	if err := checkItem(client.Goods{ID: 1, Stock: stock.MaxStock, PerUser: stock.MaxPerUser}); err != nil {
+		t.Error(err)
 	}
 }
 

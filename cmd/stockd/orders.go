@@ -53,8 +53,11 @@ func ordersCommand() *cobra.Command {
 			show = func(o client.ListedOrder) error { return lines.Encode(o) }
 		}
 		for order, err := range c.Orders(cmd.Context(), pages) {
+			if err != nil && follow && cmd.Context().Err() != nil {
+				return nil // it would not end otherwise
+			}
 			if err != nil {
-				return unlessInterrupted(cmd, err)
+				return err
 			}
 			if err := show(order); err != nil {
 				return err
@@ -64,14 +67,6 @@ func ordersCommand() *cobra.Command {
 	}
 	cmd.AddCommand(returnCommand(&admin))
 	return cmd
-}
-
-// unlessInterrupted is nil where the user has ended what would not end otherwise.
-func unlessInterrupted(cmd *cobra.Command, err error) error {
-	if cmd.Context().Err() == nil {
-		return err
-	}
-	return nil
 }
 
 // showOrders prints a table a line at a time, with its head before the first one.

@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stockd/stockd/cmd/internal/cli"
 	"github.com/stockd/stockd/cmd/internal/cmdtest"
@@ -68,6 +70,28 @@ func TestServeAndBench(t *testing.T) {
 	}
 	if err := replica.Wait(); err != nil {
 		t.Errorf("the replica stopped with %v", err)
+	}
+}
+
+// The first interrupt lets a replica drain, and a second one ends the process.
+func TestASecondInterruptEndsAReplica(t *testing.T) {
+	r := startReplica(t, "--http-drain-delay=1h")
+	interrupt := func() error { return r.Process.Process.Signal(syscall.SIGINT) }
+	if err := interrupt(); err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Await(t, "the drain", 20*time.Second, func() bool {
+		return cmdtest.Do(cmdtest.Ask(t, http.MethodGet, r.URL+"/readyz")).Status == http.StatusServiceUnavailable
+	})
+	go func() { // the first one is still caught for a moment after the drain has begun
+		for interrupt() == nil {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	defer time.AfterFunc(20*time.Second, func() { _ = r.Process.Process.Kill() }).Stop() // it may be gone
+	r.Exit(t)
+	if status, ok := r.Process.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGINT {
+		t.Errorf("it ends with %v", r.Process.ProcessState)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -33,6 +34,18 @@ func TestHealthIsReadiness(t *testing.T) {
 		if got := nearby(listen); got != want {
 			t.Errorf("%s is asked at %s, want %s", listen, got, want)
 		}
+	}
+}
+
+// A replica that does not answer is not healthy: the check of a container gets its answer in time.
+func TestAReplicaThatDoesNotAnswerIsNotHealthy(t *testing.T) {
+	t.Parallel() // it waits
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*readyWithin)
+	defer cancel()
+	if err := askReady(ctx, s.URL+"/readyz"); !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		t.Errorf("it is asked until %v, want no longer than %s", err, readyWithin)
 	}
 }
 
