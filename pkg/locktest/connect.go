@@ -108,17 +108,28 @@ func (a addresses) open(entry lock.Entry, floor func(context.Context, string) (u
 	return &replica{Locker: entry.New(deps), clients: clients}, nil
 }
 
-// connected returns the replica when its independent masters have answered it. Each has half a
-// second to vote, in which a busy machine does not also connect to five of them, and log in.
+// connected returns the replica when its backends have answered it, and each of its independent
+// masters: a request has a second for its answer, and a master half of one to vote, in which a busy
+// machine does not also connect, and log in.
 func (r *replica) connected(t *testing.T) *replica {
 	t.Helper()
-	for i, master := range r.clients.Redlock {
-		var err error
-		if !labtest.Eventually(patience, func() bool { err = master.Ping(t.Context()).Err(); return err == nil }) {
-			t.Fatalf("master %d does not answer: %v", i+1, err)
+	for _, b := range []backend.Name{backend.Redis, backend.ZooKeeper, backend.Etcd, backend.Database} {
+		if r.clients.Has(b) == nil {
+			awaitAnswer(t, string(b), func() error { return r.clients.Ping(t.Context(), b) })
 		}
 	}
+	for i, master := range r.clients.Redlock {
+		awaitAnswer(t, fmt.Sprintf("master %d", i+1), func() error { return master.Ping(t.Context()).Err() })
+	}
 	return r
+}
+
+func awaitAnswer(t *testing.T, of string, ask func() error) {
+	t.Helper()
+	var err error
+	if !labtest.Eventually(patience, func() bool { err = ask(); return err == nil }) {
+		t.Fatalf("%s does not answer: %v", of, err)
+	}
 }
 
 // Close closes the lock and then what it was made of, as a replica does.

@@ -81,7 +81,7 @@ func endsWithin(lease lock.Lease, limit time.Duration) bool {
 	case <-lease.Context().Done():
 		return true
 	case <-timer.C:
-		return false
+		return lease.Context().Err() != nil // it may have been over before there was time to look
 	}
 }
 
