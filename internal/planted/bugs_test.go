@@ -427,7 +427,7 @@ func defects() []defect {
 		},
 		{
 			name: "every holder has the same token",
-			file: "internal/lock/redis/lua/token.lua", old: "redis.call('INCR', counter)", new: "tonumber(redis.call('GET', counter) or 1)",
+			file: "internal/lock/redis/lua/token.lua", old: "local token = redis.call('INCR', counter)", new: "local token = tonumber(redis.call('GET', counter) or 1)",
 			pkg: "./internal/lock/redis", test: "TestLocks/redis/redis-lua/Fences", needs: "redis",
 		},
 		{

@@ -35,8 +35,9 @@ func fences(t *testing.T, s *subject) {
 	s.assertClean(t, name)
 }
 
-// ahead is by how much the tokens that the store has seen may exceed those of the backend.
-const ahead = 1_000_000_000_000
+// ahead is a token that the store may have seen, far above those of the backend: a counter of
+// floating-point numbers would round it down.
+const ahead = 1<<60 + 1
 
 // fencesAfterDataLoss makes the backend forget every name and every counter, and
 // its scripts: tokens go on above those that were given, and above what the
@@ -46,20 +47,20 @@ const ahead = 1_000_000_000_000
 //contract:docs/locks A Redis that has lost
 func fencesAfterDataLoss(t *testing.T, s *subject) {
 	own := s.own(t)
-	distances := []uint64{0, ahead}
+	seenElsewhere := []uint64{0, ahead}
 	if own.at.Driver != "" {
-		distances = []uint64{0} // the tokens are a database's, which loses nothing
+		seenElsewhere = []uint64{0} // the tokens are a database's, which loses nothing
 	}
 	var seen uint64
 	floor := func(context.Context, string) (uint64, error) { return seen, nil }
 	l, name := s.replicaAt(t, own.at, floor).connected(t), unique()
-	for _, distance := range distances {
+	for _, token := range seenElsewhere {
 		lease := acquire(t, l, name)
 		if s.lock.Guarantees.Fences && lease.Token() == 0 {
 			t.Fatal("there is no token")
 		}
 		release(t, lease)
-		seen = lease.Token() + distance
+		seen = max(lease.Token(), token)
 		own.forget(t)
 		lease = acquire(t, l, name)
 		if token := lease.Token(); s.lock.Guarantees.Fences && token <= seen {

@@ -18,8 +18,12 @@ local function next_token(counter, floor)
       return false
     end
     local time = redis.call('TIME')
-    token = math.max(tonumber(floor), time[1] * 1000000 + time[2]) + 1
-    redis.call('SET', counter, string.format('%.0f', token), 'PX', LIFE)
+    local clock = time[1] * 1000000 + time[2]
+    if tonumber(floor) < clock then
+      floor = string.format('%.0f', clock)
+    end
+    redis.call('SET', counter, floor, 'PX', LIFE) -- as digits: Lua would round a high floor
+    token = redis.call('INCR', counter)
   end
   if token < 2 ^ 53 then
     return string.format('%.0f', token)
