@@ -2,6 +2,8 @@ package strategytest
 
 import (
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stockd/stockd/internal/service/strategy"
@@ -58,7 +60,12 @@ func returnsItsAllocation(t *testing.T, s *subject) {
 	item := s.create(t, units)
 	s.wantSold(t, item, sold)
 	s.settle(t, item)
-	if _, err := allocator.Recall(t.Context(), item); err != nil {
+	before, err := s.store.Goods(t.Context(), item)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recalled, err := allocator.Recall(t.Context(), item)
+	if err != nil {
 		t.Fatal(err)
 	}
 	goods, err := s.store.Goods(t.Context(), item)
@@ -67,6 +74,8 @@ func returnsItsAllocation(t *testing.T, s *subject) {
 	}
 	want(t, "units in the row after the recall", goods.Stock, units-sold)
 	want(t, "units outside of the row after the recall", goods.Allocated, 0)
+	want(t, "units that the recall returned", recalled.Returned, goods.Stock-before.Stock)
+	want(t, "units of pending orders", recalled.Pending, 0)
 	if again, err := allocator.Recall(t.Context(), item); err != nil || again.Returned != 0 {
 		t.Errorf("a second recall returned %d units (%v), want none", again.Returned, err)
 	}
@@ -76,6 +85,45 @@ func returnsItsAllocation(t *testing.T, s *subject) {
 	}
 	if err := oneOf(s.deduct(t.Context(), item, buy(1))); !errors.Is(err, stock.ErrInsufficientStock) {
 		t.Errorf("a purchase of a sold-out item: %v, want %v", err, stock.ErrInsufficientStock)
+	}
+	s.wantConsistent(t, s.audit(t, item))
+}
+
+// recallsDuringASale has three replicas sell, and each of them recall what is left again and again.
+//
+//contract:strategy.Allocator It may be called
+func recallsDuringASale(t *testing.T, s *subject) {
+	s.allocator(t)
+	const units, recalls, attempts = 300, 6, 12
+	item := s.create(t, units)
+	var sold atomic.Int64
+	var all sync.WaitGroup
+	for i, replica := range s.replicas {
+		all.Go(func() {
+			for range attempts {
+				switch err := oneOf(replica(t.Context(), item, []stock.Purchase{buy(2)})); {
+				case err == nil:
+					sold.Add(2)
+				case !errors.Is(err, stock.ErrBusy) && !errors.Is(err, stock.ErrAllocated):
+					t.Errorf("a purchase beside a recall: %v", err)
+				}
+			}
+		})
+		all.Go(func() {
+			for range recalls {
+				if _, err := s.bare[i].(strategy.Allocator).Recall(t.Context(), item); err != nil {
+					t.Errorf("a recall during a sale: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	audit := s.audit(t, item)
+	want(t, "sold", audit.Sold, sold.Load())
+	want(t, "stock", audit.Stock, units-sold.Load())
+	s.wantConsistent(t, audit)
+	if left := units - sold.Load(); left > 0 {
+		s.wantSold(t, item, left)
 	}
 	s.wantConsistent(t, s.audit(t, item))
 }

@@ -1,6 +1,7 @@
 package strategytest
 
 import (
+	"crypto/rand"
 	"errors"
 	"sync"
 	"testing"
@@ -153,30 +154,59 @@ func rejectsAnUnknownItem(t *testing.T, s *subject) {
 	if err != nil || len(orders) > 0 {
 		t.Errorf("the ledger has %v of an unknown item (%v)", orders, err)
 	}
+	// The answer must not outlive its reason.
+	if err := s.store.CreateGoods(t.Context(), unknown, 1, rand.Text()); err != nil {
+		t.Fatal(err)
+	}
+	if err := oneOf(s.deduct(t.Context(), unknown, buy(1))); err != nil {
+		t.Errorf("an item that was created after a purchase asked for it is answered with %v", err)
+	}
 }
 
+// takesARequestIDOnce sends a request id again, in a batch and for another item. Where the item has
+// a limit, none of that counts for the buyer.
+//
 //contract:strategy.Strategy An accepted purchase is one row
 //contract:strategy.Strategy An Outbox,
 func takesARequestIDOnce(t *testing.T, s *subject) {
-	goods := s.create(t, 10)
-	first := buy(2)
-	if _, err := s.deduct(t.Context(), goods, first); err != nil {
-		t.Fatal(err)
-	}
-	outcomes, err := s.deduct(t.Context(), goods, buy(1), first)
-	sold, orders := int64(2), int64(1)
-	if _, ok := s.bare[0].(strategy.Outbox); ok && err == nil {
-		// It knows the first answer, and gives it again; the others of the batch buy.
-		if again := outcomes[1]; !again.Replayed || again.Order.RequestID != first.RequestID || again.Order.Remaining != 8 {
-			t.Errorf("a request id that is taken was answered with %+v, want the first answer again", again)
+	for _, most := range []int64{0, 5} {
+		goods := s.createLimited(t, 10, most)
+		first := by("a", 2)
+		answered, err := s.deduct(t.Context(), goods, first)
+		if err := oneOf(answered, err); err != nil {
+			t.Fatal(err)
 		}
-		sold, orders = 3, 2
-	} else if !errors.Is(err, stock.ErrDuplicateRequest) {
-		t.Errorf("a batch with a request id that is taken was answered with %v, want %v", err, stock.ErrDuplicateRequest)
+		outcomes, err := s.deduct(t.Context(), goods, by("a", 1), first)
+		sold, orders := int64(2), int64(1)
+		_, answersAhead := s.bare[0].(strategy.Outbox)
+		if answersAhead && err == nil {
+			// It knows the first answer, and gives it again; the others of the batch buy.
+			if again := outcomes[1]; !again.Replayed || again.Order.ID != answered[0].Order.ID || !again.Order.Answers(goods, first) || again.Order.Remaining != 8 {
+				t.Errorf("a request id that is taken was answered with %+v, want the first answer again", again)
+			}
+			sold, orders = 3, 2
+		} else if !errors.Is(err, stock.ErrDuplicateRequest) {
+			t.Errorf("a batch with a request id that is taken was answered with %v, want %v", err, stock.ErrDuplicateRequest)
+		}
+		other := s.createLimited(t, 10, most)
+		// What an Outbox accepts, not knowing it, is left out of the ledger.
+		if outcomes, err := s.deduct(t.Context(), other, first); !answersAhead && !errors.Is(err, stock.ErrDuplicateRequest) {
+			t.Errorf("a request id of another item was answered with %+v, %v, want %v", outcomes, err, stock.ErrDuplicateRequest)
+		}
+		want(t, "stock", s.audit(t, goods).Stock, 10-sold)
+		want(t, "orders in the ledger", s.audit(t, goods).Orders, orders)
+		want(t, "stock of the other item", s.audit(t, other).Stock, 10)
+		if most == 0 {
+			continue
+		}
+		for item, has := range map[int64]int64{goods: sold, other: 0} {
+			if err := oneOf(s.deduct(t.Context(), item, by("a", most-has))); err != nil {
+				t.Errorf("what is left of a limit of %d after %d units is answered with %v", most, has, err)
+			}
+		}
+		s.wantSoldInAll(t, goods, 10, most)
+		s.wantSoldInAll(t, other, 10, most)
 	}
-	audit := s.audit(t, goods)
-	want(t, "stock", audit.Stock, 10-sold)
-	want(t, "orders in the ledger", audit.Orders, orders)
 }
 
 // duplicatesInACrowdChangeNoOtherPurchase has many buy at once, every fourth one what was
@@ -218,26 +248,33 @@ func duplicatesInACrowdChangeNoOtherPurchase(t *testing.T, s *subject) {
 	want(t, "orders in the ledger", s.audit(t, goods).Orders, 1+calls-copies)
 }
 
+// recordsBuyerItemAndReplica sells a batch of several buyers, in which one may not repeat its
+// purchase: the ledger does not have what that one left.
 func recordsBuyerItemAndReplica(t *testing.T, s *subject) {
 	goods := s.create(t, 10)
-	purchase := stock.Purchase{RequestID: buy(1).RequestID, Keyed: true, Quantity: 2, UserID: "小明"}
-	outcomes, err := s.deduct(t.Context(), goods, purchase, buy(1))
+	batch := []stock.Purchase{by("小明", 2), by("a", 1), by("b", 3)}
+	batch[0].Keyed, batch[2].Keyed = true, true
+	outcomes, err := s.deduct(t.Context(), goods, batch...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.settle(t, goods)
-	orders, err := s.store.Orders(t.Context(), purchase.RequestID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	written := orders[purchase.RequestID]
-	if written != outcomes[0].Order {
-		t.Errorf("the ledger has %+v, the answer was %+v", written, outcomes[0].Order)
-	}
-	if !written.Answers(goods, purchase) {
-		t.Errorf("%+v does not answer %+v", written, purchase)
-	}
-	if written.Strategy != s.entry.Name || written.Replica != "replica-1" {
-		t.Errorf("written by %s on %s, want %s on replica-1", written.Strategy, written.Replica, s.entry.Name)
+	for i, purchase := range batch {
+		orders, err := s.store.Orders(t.Context(), purchase.RequestID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written, answered := orders[purchase.RequestID], outcomes[i].Order
+		if purchase.Keyed && written != answered {
+			t.Errorf("the ledger has %+v, the answer was %+v", written, answered)
+		}
+		for _, order := range []stock.Order{written, answered} {
+			if !order.Answers(goods, purchase) {
+				t.Errorf("%+v does not answer %+v", order, purchase)
+			}
+		}
+		if written.ID != answered.ID || written.Strategy != s.entry.Name || written.Replica != "replica-1" {
+			t.Errorf("order %s is written as %s by %s on %s, want %s on replica-1", answered.ID, written.ID, written.Strategy, written.Replica, s.entry.Name)
+		}
 	}
 }

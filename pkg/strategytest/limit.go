@@ -101,10 +101,15 @@ func limitsABuyer(t *testing.T, s *subject) {
 // is an honest answer, after which nothing has happened.
 func (s *subject) insist(t *testing.T, turn int, goodsID int64, batch ...stock.Purchase) ([]stock.Outcome, error) {
 	t.Helper()
+	return insist(t, s.replicas[turn%len(s.replicas)], goodsID, batch...)
+}
+
+func insist(t *testing.T, deduct strategy.Deduct, goodsID int64, batch ...stock.Purchase) ([]stock.Outcome, error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), settleWithin)
 	defer cancel()
 	for {
-		outcomes, err := s.replicas[turn%len(s.replicas)](ctx, goodsID, batch)
+		outcomes, err := deduct(ctx, goodsID, batch)
 		if !errors.Is(err, stock.ErrBusy) || ctx.Err() != nil {
 			return outcomes, err
 		}

@@ -35,6 +35,7 @@ func (s *subject) wantReservation(t *testing.T, p stock.Purchase, goodsID int64)
 func holdsUnits(t *testing.T, s *subject) {
 	goods := s.create(t, 10)
 	first, second, large := reserve(3), reserve(1), reserve(8)
+	first.UserID, second.UserID, second.TTL = "a", "b", 2*time.Hour
 	outcomes, err := s.deduct(t.Context(), goods, first, buy(2), large, second)
 	if err != nil {
 		t.Fatal(err)

@@ -86,6 +86,7 @@ func Run(t *testing.T, bench Bench) {
 			s.others, s.tested = beside, &tested
 			s.run(t, append(contents(), topic{"WaitsNoLongerThanAPurchaseSays", waitsNoLongerThanAPurchaseSays}))
 			t.Run("grouped", func(t *testing.T) { s.grouped(t).run(t, groupedContents()) })
+			t.Run("fenced", func(t *testing.T) { s.withFences(t).run(t, fencedContents()) })
 		})
 	}
 }
@@ -122,6 +123,7 @@ func contents() []topic {
 		// cancellation.go
 		{"DoesNothingForACancelledRequest", doesNothingForACancelledRequest},
 		{"SellsNothingAfterAFailedAnswer", sellsNothingAfterAFailedAnswer},
+		{"ReturnsWhenItIsCancelledBesideAnother", returnsWhenItIsCancelledBesideAnother},
 		// exclusion.go
 		{"OnOneReplica", onOneReplica},
 		{"OnThreeReplicas", onThreeReplicas},
@@ -147,6 +149,7 @@ func contents() []topic {
 		// allocation.go
 		{"SellsTheTailOfItsAllocation", sellsTheTailOfItsAllocation},
 		{"ReturnsItsAllocation", returnsItsAllocation},
+		{"RecallsDuringASale", recallsDuringASale},
 		// several.go
 		{"SellsSeveralItemsAtOnce", sellsSeveralItemsAtOnce},
 		{"SellsNothingOfSeveralItemsWithACopy", sellsNothingOfSeveralItemsWithACopy},
@@ -162,6 +165,23 @@ func contents() []topic {
 // groupedContents lists what a strategy is held to with its calls grouped.
 func groupedContents() []topic {
 	return append(contents(), topic{"DuplicatesInACrowdChangeNoOtherPurchase", duplicatesInACrowdChangeNoOtherPurchase})
+}
+
+// fencedContents lists what a strategy is held to with its writes fenced as well: a fenced purchase
+// is answered and recorded like any other.
+func fencedContents() []topic {
+	return []topic{
+		{"SellsAndReportsWhatIsLeft", sellsAndReportsWhatIsLeft},
+		{"RejectsWhatDoesNotFit", rejectsWhatDoesNotFit},
+		{"ServesABatchFirstComeFirstServed", servesABatchFirstComeFirstServed},
+		{"RejectsAnUnknownItem", rejectsAnUnknownItem},
+		{"TakesARequestIDOnce", takesARequestIDOnce},
+		{"RecordsBuyerItemAndReplica", recordsBuyerItemAndReplica},
+		{"DoesNothingForACancelledRequest", doesNothingForACancelledRequest},
+		{"RejectsOneOfABatchForTheLimit", rejectsOneOfABatchForTheLimit},
+		{"HoldsUnits", holdsUnits},
+		{"CountsWhatABuyerHolds", countsWhatABuyerHolds},
+	}
 }
 
 // subject is one strategy, as three replicas have it.
@@ -258,6 +278,14 @@ func (s *subject) grouped(t *testing.T) *subject {
 		grouped.replicas = append(grouped.replicas, grouped.group(t, strategy.Joined(bare, bounds)))
 	}
 	return &grouped
+}
+
+// withFences is the subject on replicas that fence every write.
+func (s *subject) withFences(t *testing.T) *subject {
+	t.Helper()
+	fenced := *s
+	fenced.replicas = s.fenced(t)
+	return &fenced
 }
 
 // closeAfter closes what can be closed when the test ends.
