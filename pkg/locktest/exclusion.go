@@ -70,7 +70,10 @@ func passOnce(t *testing.T, l *replica, name string, g *gate) {
 	}
 }
 
+// excludesProcesses has two processes count in one file, and compare their tokens.
+//
 //contract:lock.Guarantees Exclusive:
+//contract:lock.Lease Token grows strictly
 func excludesProcesses(t *testing.T, s *subject) {
 	name, folder := unique(), t.TempDir()
 	first, second := s.process(t), s.process(t)

@@ -43,15 +43,26 @@ func (g *gate) damage() string {
 	return fmt.Sprintf("of %d updates %d were lost; two holders overlapped: %v", g.passed.Load(), lost, g.overlapped.Load())
 }
 
-// count is the same between processes: a file with a number.
-func count(folder string) error {
+// count is the same between processes: a file with a number, and one with the last token.
+func count(folder string, token uint64) error {
 	file := countFile(folder)
 	before, err := numberIn(file)
 	if err != nil {
 		return err
 	}
 	time.Sleep(100 * time.Microsecond)
-	return os.WriteFile(file, strconv.AppendInt(nil, int64(before+1), 10), 0o600)
+	if err := os.WriteFile(file, strconv.AppendInt(nil, int64(before+1), 10), 0o600); err != nil || token == 0 {
+		return err
+	}
+	file = filepath.Join(folder, "token")
+	last, err := numberIn(file)
+	if err != nil {
+		return err
+	}
+	if token <= uint64(last) {
+		return fmt.Errorf("token %d came after %d", token, last)
+	}
+	return os.WriteFile(file, strconv.AppendUint(nil, token, 10), 0o600)
 }
 
 func countFile(folder string) string { return filepath.Join(folder, "count") }

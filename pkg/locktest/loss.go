@@ -8,14 +8,15 @@ import (
 	"github.com/stockd/stockd/internal/lock"
 )
 
-// signalsLoss has the backend take a name from its holder, which is notified, or is not
-// where that is not guaranteed.
+// signalsLoss has the backend take one of two names from their holder, which is notified of that
+// one, or is not where that is not guaranteed.
 //
 //contract:lock.Lease A lease that the backend took
 //contract:lock.Guarantees SignalsLoss:
 func signalsLoss(t *testing.T, s *subject) {
 	l, next, name, ttl := s.replica(t), s.replica(t), unique(), s.site.at.TTL
-	lease := acquire(t, l, name)
+	beside := unique()
+	lease, kept := acquire(t, l, name), acquire(t, l, beside)
 	broken := time.Now()
 	s.take(t, name)
 	if !s.lock.Guarantees.SignalsLoss {
@@ -35,6 +36,12 @@ func signalsLoss(t *testing.T, s *subject) {
 	assertHeld(t, others, l, name)
 	release(t, others)
 	s.assertClean(t, name)
+	// A backend may take all names of a session, or of a replica, at once: then nothing is left of
+	// this one. A lease that is not renewed may have run out.
+	if cause := context.Cause(kept.Context()); cause != nil && s.lock.Guarantees.Renews && len(s.traces(t, beside)) > 0 {
+		t.Errorf("the loss of one name ended the lease of another with %v, and the backend still has that", cause)
+	}
+	_ = kept.Release(within(t)) // it was lost where the backend took it, too
 }
 
 // signalsLossWhenCutOff cuts the holder off from the backend: it is notified before another

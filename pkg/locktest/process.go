@@ -109,7 +109,7 @@ func (w *worker) rounds(ctx context.Context, next order) (passed int, err error)
 		if err != nil {
 			return passed, err
 		}
-		if err := count(next.Folder); err != nil {
+		if err := count(next.Folder, lease.Token()); err != nil {
 			return passed, err
 		}
 		if err := lease.Release(ctx); err != nil {

@@ -3,6 +3,7 @@ package locktest
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,13 +42,23 @@ func endsItsContextWithTheRelease(t *testing.T, s *subject) {
 	}
 }
 
+// releasesTwiceHarmlessly releases a lease again: at once, from several goroutines, and when another
+// holds the name.
+//
 //contract:lock.Lease Releasing twice
+//contract:lock.Lease Its methods may be called
 //contract:lock.Lease Release gives the name up
 func releasesTwiceHarmlessly(t *testing.T, s *subject) {
 	l, name := s.replica(t), unique()
 	first := acquire(t, l, name)
 	release(t, first)
 	release(t, first)
+	together := acquire(t, l, name)
+	var releases sync.WaitGroup
+	for range 4 {
+		releases.Go(func() { release(t, together) })
+	}
+	releases.Wait()
 	for _, other := range []*replica{l, s.replica(t)} {
 		second := acquire(t, other, name)
 		release(t, first)

@@ -75,5 +75,9 @@ func outlivesARestartWhileHolding(t *testing.T, s *subject) {
 	case !lost && err != nil && !errors.Is(err, lock.ErrLost):
 		t.Errorf("released after a restart with %v, want nil or %v", err, lock.ErrLost)
 	}
-	release(t, s.recover(t, holder, name, patience))
+	next := s.recover(t, holder, name, patience)
+	if s.lock.Guarantees.Fences && next.Token() <= lease.Token() {
+		t.Errorf("after a restart, token %d came after %d", next.Token(), lease.Token())
+	}
+	release(t, next)
 }

@@ -201,6 +201,7 @@ func contents() []topic {
 		{"GivesUpWithItsCancellation", givesUpWithItsCancellation, nil},
 		{"TakesNothingForACancelledRequest", takesNothingForACancelledRequest, nil},
 		{"TakesNothingWhenCancelledInTheMiddle", takesNothingWhenCancelledInTheMiddle, nil},
+		{"TakesNothingWhenCancelledAtTheGrant", takesNothingWhenCancelledAtTheGrant, freesOnlyItsOwn},
 		{"LeavesNothingOfACrowd", leavesNothingOfACrowd, nil},
 		{"AsksAtIntervals", asksAtIntervals, isServed},
 		// release.go
@@ -247,6 +248,7 @@ func isServed(s *subject) bool        { return !s.direct && s.site.at.served() }
 func hasPassword(s *subject) bool     { return isServed(s) && s.site.at.Password != "" }
 func hasWatchdog(s *subject) bool     { return s.lock.Watchdog }
 func guaranteesLoss(s *subject) bool  { return s.lock.Guarantees.SignalsLoss }
+func freesOnlyItsOwn(s *subject) bool { return s.lock.Guarantees.ReleasesOnlyItsOwn }
 func isReentrantLock(s *subject) bool { return s.lock.Guarantees.Reentrant }
 func isForgetful(s *subject) bool     { return !s.direct && len(s.site.masters()) > 0 }
 

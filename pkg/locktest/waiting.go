@@ -100,6 +100,55 @@ func takesNothingWhenCancelledInTheMiddle(t *testing.T, s *subject) {
 	t.Logf("%d of %d requests were granted", granted, requests)
 }
 
+// takesNothingWhenCancelledAtTheGrant ends waits at random moments around the release of the holder,
+// among them those in which the name is handed to the waiter. Each next holder finds it free. A
+// lock that does not compare the owner may be locked out by a waiter that was never granted it.
+//
+//contract:lock.Locker An Acquire that fails
+func takesNothingWhenCancelledAtTheGrant(t *testing.T, s *subject) {
+	const waits = 20
+	at, name := s.site.at, unique()
+	at.TTL *= 10 // what is taken is not free again in time
+	holder, waiter := s.replicaAt(t, at, nil).connected(t), s.replicaAt(t, at, nil).connected(t)
+	release(t, acquire(t, waiter, name)) // connects
+	granted := 0
+	for range waits {
+		lease := acquireWithin(t, holder, name, at.TTL/2)
+		before := len(s.traces(t, name))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		got := make(chan error, 1)
+		go func() {
+			lease, err := waiter.Acquire(ctx, name)
+			if err == nil {
+				release(t, lease)
+			}
+			got <- err
+		}()
+		if s.lock.Guarantees.Fair {
+			s.awaitTraces(t, name, before+1)
+		} else {
+			time.Sleep(2 * retry)
+		}
+		timer := time.AfterFunc(rand.N(2*retry), func() { cancel(errHungUp) })
+		release(t, lease)
+		select {
+		case err := <-got:
+			if err == nil {
+				granted++
+			} else {
+				assertGaveUp(t, err, errHungUp)
+			}
+		case <-time.After(patience):
+			t.Fatalf("a waiter goes on %s after the release and its cancellation", patience)
+		}
+		timer.Stop()
+		cancel(nil)
+	}
+	s.assertClean(t, name)
+	release(t, acquireWithin(t, waiter, name, at.TTL/2))
+	t.Logf("%d of %d waiters were granted the name", granted, waits)
+}
+
 // leavesNothingOfACrowd has a crowd wait, most of which is cancelled.
 //
 //contract:lock.Locker Acquire waits until

@@ -90,8 +90,8 @@ func (s state) Break(ctx context.Context, name string) error {
 		if err := s.kill(ctx, rowHolders); err != nil {
 			return err
 		}
-		// The server's list of transactions may be a tenth of a second old.
-		if err := pause.About(ctx, 20*time.Millisecond); err != nil {
+		// The server makes its list of transactions anew when it was not read for a tenth of a second.
+		if err := pause.About(ctx, 250*time.Millisecond); err != nil {
 			return fmt.Errorf("a transaction still holds the row of %s: %w", name, err)
 		}
 	}
